@@ -1,0 +1,20 @@
+// Check: a broken invariant of our own ends the process with its text. For
+// errors that the outside can cause, return an absl::Status instead.
+#pragma once
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+namespace dapd {
+
+inline void Check(bool condition,
+                  const char* message,
+                  const char* file = __builtin_FILE(),
+                  int line = __builtin_LINE()) {
+  if (condition) return;
+  std::fprintf(stderr, "%s:%d: broken invariant: %s\n", file, line, message);
+  std::abort();
+}
+
+}  // namespace dapd

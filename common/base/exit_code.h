@@ -1,0 +1,36 @@
+// The process exit codes every DAPD program uses, and how an absl::Status
+// carries one from where an error is understood to main().
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace dapd {
+
+enum class ExitCode : int {
+  kOk = 0,
+  kInternal = 1,         // a bug: please report
+  kUsage = 2,            // wrong command line
+  kConfig = 3,           // wrong configuration file, environment or --set
+  kData = 4,             // unusable model, adapter, tokenizer or data set
+  kPeerUnavailable = 5,  // another service cannot be reached
+  kRunLost = 6,          // a corrupted or lost run
+  kInterrupted = 130,    // ended by SIGINT or SIGTERM before it was done
+};
+
+// Returns `status` with `code` attached. An OK status stays as it is; a code
+// that is already attached stays, so the innermost place decides.
+absl::Status WithExitCode(absl::Status status, ExitCode code);
+
+// The attached code, or one that follows from the status code:
+// INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION, OUT_OF_RANGE -> kData;
+// UNAVAILABLE, DEADLINE_EXCEEDED -> kPeerUnavailable; DATA_LOSS -> kRunLost;
+// CANCELLED -> kInterrupted; anything else -> kInternal.
+ExitCode ExitCodeOf(const absl::Status& status);
+
+// Shorthands for the two most common edges.
+absl::Status ConfigError(const std::string& message);
+absl::Status DataError(const std::string& message);
+
+}  // namespace dapd

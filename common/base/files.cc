@@ -1,0 +1,176 @@
+#include "common/base/files.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+
+namespace dapd {
+namespace {
+
+constexpr size_t kBufferBytes = 1 << 20;
+
+absl::Status FileError(absl::string_view verb,
+                       const std::string& path,
+                       int error) {
+  const std::string message =
+      absl::StrCat("cannot ", verb, " ", path, ": ", std::strerror(error));
+  switch (error) {
+    case ENOENT:
+      return absl::NotFoundError(message);
+    case ENOSPC:
+    case EDQUOT:
+      return absl::ResourceExhaustedError(
+          absl::StrCat(message, "; free some space, or choose another folder"));
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      return absl::PermissionDeniedError(message);
+    default:
+      return absl::InternalError(message);
+  }
+}
+
+absl::Status WriteAll(int descriptor,
+                      const std::string& path,
+                      absl::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
+    if (written < 0) {
+      if (errno == EINTR) continue;
+      return FileError("write", path, errno);
+    }
+    bytes.remove_prefix(static_cast<size_t>(written));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> ReadFile(const std::string& path,
+                                     uint64_t max_bytes) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) return FileError("open", path, errno);
+  const absl::Cleanup close_file = [descriptor] { ::close(descriptor); };
+  struct stat info = {};
+  if (::fstat(descriptor, &info) != 0) return FileError("stat", path, errno);
+  if (S_ISDIR(info.st_mode)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, " is a folder, a file was expected"));
+  }
+  if (static_cast<uint64_t>(info.st_size) > max_bytes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, " has ", info.st_size, " bytes, at most ", max_bytes,
+        " are accepted"));
+  }
+  std::string bytes;
+  bytes.reserve(static_cast<size_t>(info.st_size));
+  std::string block(kBufferBytes, '\0');
+  while (true) {
+    const ssize_t count = ::read(descriptor, block.data(), block.size());
+    if (count < 0) {
+      if (errno == EINTR) continue;
+      return FileError("read", path, errno);
+    }
+    if (count == 0) return bytes;
+    if (bytes.size() + static_cast<size_t>(count) > max_bytes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, " is longer than ", max_bytes, " bytes"));
+    }
+    bytes.append(block.data(), static_cast<size_t>(count));
+  }
+}
+
+absl::StatusOr<AtomicFileWriter> AtomicFileWriter::Open(
+    const std::string& path) {
+  std::string temporary = absl::StrCat(path, ".tmp-", ::getpid());
+  const int descriptor = ::open(
+      temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (descriptor < 0) return FileError("create", temporary, errno);
+  return AtomicFileWriter(path, std::move(temporary), descriptor);
+}
+
+AtomicFileWriter::AtomicFileWriter(std::string path,
+                                   std::string temporary,
+                                   int descriptor)
+    : path_(std::move(path)),
+      temporary_(std::move(temporary)),
+      descriptor_(descriptor) {}
+
+AtomicFileWriter::AtomicFileWriter(AtomicFileWriter&& other) noexcept
+    : path_(std::move(other.path_)),
+      temporary_(std::move(other.temporary_)),
+      buffer_(std::move(other.buffer_)),
+      descriptor_(std::exchange(other.descriptor_, -1)) {}
+
+AtomicFileWriter::~AtomicFileWriter() {
+  if (descriptor_ < 0) return;
+  ::close(descriptor_);
+  ::unlink(temporary_.c_str());
+}
+
+absl::Status AtomicFileWriter::Append(absl::string_view bytes) {
+  if (buffer_.size() + bytes.size() < kBufferBytes) {
+    buffer_.append(bytes.data(), bytes.size());
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(WriteAll(descriptor_, temporary_, buffer_));
+  buffer_.clear();
+  return WriteAll(descriptor_, temporary_, bytes);
+}
+
+absl::Status AtomicFileWriter::Commit() {
+  RETURN_IF_ERROR(WriteAll(descriptor_, temporary_, buffer_));
+  if (::fsync(descriptor_) != 0) return FileError("sync", temporary_, errno);
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
+    return FileError("rename to", path_, errno);
+  }
+  ::close(std::exchange(descriptor_, -1));
+  const std::string parent = std::filesystem::path(path_).parent_path();
+  return SyncDirectory(parent.empty() ? "." : parent);
+}
+
+absl::Status WriteFileAtomically(const std::string& path,
+                                 absl::string_view bytes) {
+  ASSIGN_OR_RETURN(AtomicFileWriter writer, AtomicFileWriter::Open(path));
+  RETURN_IF_ERROR(writer.Append(bytes));
+  return writer.Commit();
+}
+
+absl::Status SyncDirectory(const std::string& folder) {
+  const int descriptor =
+      ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) return FileError("open", folder, errno);
+  const absl::Cleanup close_folder = [descriptor] { ::close(descriptor); };
+  if (::fsync(descriptor) != 0) return FileError("sync", folder, errno);
+  return absl::OkStatus();
+}
+
+absl::Status MakeDirectories(const std::string& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) return FileError("create folder", folder, error.value());
+  return absl::OkStatus();
+}
+
+bool FileExists(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::exists(path, error);
+}
+
+std::string JoinPath(absl::string_view folder, absl::string_view name) {
+  if (folder.empty()) return std::string(name);
+  return absl::StrCat(folder, folder.back() == '/' ? "" : "/", name);
+}
+
+}  // namespace dapd

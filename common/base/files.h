@@ -1,0 +1,59 @@
+// Files: bounded reads, and writes that a crash can never leave half done.
+//
+// A write goes to "<path>.tmp-<pid>", is flushed to disk (fsync), and then
+// renamed over the target, and the folder is synced. A reader sees the old
+// file or the new one, never a part. Errors name the path and the system's
+// reason; a full disk is RESOURCE_EXHAUSTED, a missing file NOT_FOUND.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace dapd {
+
+// The whole file; INVALID_ARGUMENT if it is larger than `max_bytes`, found out
+// before anything is read.
+absl::StatusOr<std::string> ReadFile(const std::string& path,
+                                     uint64_t max_bytes);
+
+absl::Status WriteFileAtomically(const std::string& path,
+                                 absl::string_view bytes);
+
+// The streaming form, for files too large to hold. Unless Commit() returned
+// OK, the destructor removes what was written.
+class AtomicFileWriter {
+ public:
+  static absl::StatusOr<AtomicFileWriter> Open(const std::string& path);
+  AtomicFileWriter(AtomicFileWriter&& other) noexcept;
+  AtomicFileWriter& operator=(AtomicFileWriter&&) = delete;
+  ~AtomicFileWriter();
+
+  absl::Status Append(absl::string_view bytes);
+  // Flushes, syncs, renames. Nothing may be appended afterwards.
+  absl::Status Commit();
+
+ private:
+  AtomicFileWriter(std::string path, std::string temporary, int descriptor);
+  std::string path_;
+  std::string temporary_;
+  std::string buffer_;
+  int descriptor_ = -1;
+};
+
+// Makes the names in `folder` durable.
+absl::Status SyncDirectory(const std::string& folder);
+
+// mkdir -p.
+absl::Status MakeDirectories(const std::string& folder);
+
+bool FileExists(const std::string& path);
+
+// Joins with exactly one '/'.
+std::string JoinPath(absl::string_view folder, absl::string_view name);
+
+}  // namespace dapd

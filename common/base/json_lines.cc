@@ -1,0 +1,103 @@
+#include "common/base/json_lines.h"
+
+#include <fstream>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/exit_code.h"
+#include "common/base/status_macros.h"
+
+namespace dapd {
+namespace {
+
+constexpr int kMaxDepth = 64;
+
+// Builds the value while it refuses what nlohmann's default parser lets pass.
+class StrictParser {
+ public:
+  bool operator()(int depth,
+                  nlohmann::json::parse_event_t event,
+                  nlohmann::json& parsed) {
+    using Event = nlohmann::json::parse_event_t;
+    if (event == Event::object_start || event == Event::array_start) {
+      if (depth >= kMaxDepth) problem_ = "nested too deeply";
+      if (event == Event::object_start) keys_.emplace_back();
+    } else if (event == Event::object_end) {
+      keys_.pop_back();
+    } else if (event == Event::key) {
+      if (!keys_.back().insert(parsed.get<std::string>()).second) {
+        problem_ = absl::StrCat("key '", parsed.get<std::string>(),
+                                "' occurs twice");
+      }
+    }
+    return true;
+  }
+  const std::string& problem() const { return problem_; }
+
+ private:
+  std::vector<std::set<std::string>> keys_;
+  std::string problem_;
+};
+
+}  // namespace
+
+absl::StatusOr<nlohmann::json> ParseJson(absl::string_view text,
+                                         const std::string& where) {
+  StrictParser strict;
+  nlohmann::json value;
+  try {
+    value = nlohmann::json::parse(
+        text.begin(), text.end(),
+        [&strict](int depth, nlohmann::json::parse_event_t event,
+                  nlohmann::json& parsed) {
+          return strict(depth, event, parsed);
+        });
+  } catch (const nlohmann::json::exception& error) {
+    return DataError(absl::StrCat(where, ": not valid JSON: ", error.what()));
+  }
+  if (!strict.problem().empty()) {
+    return DataError(absl::StrCat(where, ": ", strict.problem()));
+  }
+  return value;
+}
+
+absl::Status ForEachJsonLine(
+    const std::string& path,
+    const std::function<absl::Status(const nlohmann::json& row, int line)>&
+        visit) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    return WithExitCode(
+        absl::NotFoundError(absl::StrCat("cannot open ", path)),
+        ExitCode::kData);
+  }
+  std::string text;
+  for (int line = 1; std::getline(file, text); ++line) {
+    if (text.find_first_not_of(" \t\r") == std::string::npos) continue;
+    ASSIGN_OR_RETURN(nlohmann::json row,
+                     ParseJson(text, absl::StrCat(path, ":", line)));
+    RETURN_IF_ERROR(visit(row, line));
+  }
+  if (file.bad()) {
+    return absl::InternalError(absl::StrCat("reading ", path, " failed"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<JsonLinesWriter> JsonLinesWriter::Open(
+    const std::string& path) {
+  ASSIGN_OR_RETURN(AtomicFileWriter file, AtomicFileWriter::Open(path));
+  return JsonLinesWriter(std::move(file));
+}
+
+absl::Status JsonLinesWriter::Append(const nlohmann::ordered_json& row) {
+  // Ill-formed UTF-8 (a token may end inside a character) is replaced.
+  return file_.Append(absl::StrCat(
+      row.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),
+      "\n"));
+}
+
+}  // namespace dapd

@@ -1,0 +1,145 @@
+// The configuration of all services, as plain structs: one YAML file, of which
+// each service reads its part. Section and field names are the YAML keys.
+// Every key's meaning, default and range stand in the key table of
+// config_keys.cc, from which docs/configuration.md is generated.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace dapd {
+
+struct RunConfig {
+  std::string name = "dapd";
+  std::string output_dir = "runs";
+  uint64_t seed = 42;
+  int64_t num_threads = 0;      // compute threads a process; 0: all cores
+  int64_t rollout_workers = 1;  // `dapd run`: rollout processes to start
+  int64_t teacher_workers = 1;
+};
+
+struct ModelSection {
+  std::string path;                   // Hugging Face folder
+  std::string precision = "bfloat16"; // float32 | bfloat16
+  std::string device = "auto";        // auto | cpu | cuda
+};
+
+struct LoraSection {
+  int64_t rank = 64;
+  double alpha = 128.0;
+  std::vector<std::string> targets = {"q_proj",    "k_proj",  "v_proj",
+                                      "o_proj",    "gate_proj", "up_proj",
+                                      "down_proj"};
+};
+
+struct DataSection {
+  std::string path;
+  std::string problem_column = "problem";
+  std::string solution_column = "solution";
+  std::string answer_column = "answer";
+  std::string on_bad_row = "fail";  // fail | skip
+};
+
+// One weighted, component-clipped KL between two views.
+struct TermConfig {
+  std::string name;
+  std::string student;          // view name, live adapter
+  std::string teacher;          // view name
+  std::string teacher_weights;  // base | snapshot
+  std::string divergence = "forward_kl";
+  double clip = 0.05;           // per vocabulary entry; inf: none
+  double weight = 0.0;
+};
+
+struct ObjectiveSection {
+  std::string preset = "dapd";
+  std::vector<TermConfig> terms;  // given: replaces the preset's terms
+  double temperature = 1.1;
+  double lambda = 0.2;
+  double kappa = 2.0;
+  struct Guided {
+    double beta_inference = 1.0;
+    double beta_privileged = 1.0;
+  };
+  Guided reference_guided{1.0, 1.0};
+  Guided rollout_guided{1.0, 2.0};
+  double component_clip = 0.05;
+  std::string self_rollout = "append";  // append | template
+  int64_t max_reference_tokens = 1024;
+};
+
+struct RolloutSection {
+  std::vector<std::string> addresses = {"127.0.0.1:7001"};
+  std::string listen = "127.0.0.1:7001";
+  int64_t max_new_tokens = 1024;
+  double temperature = 1.1;
+  double top_p = 0.95;
+  int64_t top_k = 20;
+  int64_t max_staleness = 0;
+  int64_t slots = 8;  // sequences decoded side by side in one worker
+};
+
+struct TeacherSection {
+  std::vector<std::string> addresses = {"127.0.0.1:7002"};
+  std::string listen = "127.0.0.1:7002";
+  std::string payload = "hidden_states";  // hidden_states | logits | top_k
+  int64_t top_k = 64;                     // entries a token of a top_k payload
+  int64_t snapshot_interval = 100;
+};
+
+struct TrainerSection {
+  std::string listen = "127.0.0.1:7003";
+  int64_t batch_size = 32;
+  int64_t micro_batch_size = 2;
+  int64_t steps = 200;
+  double learning_rate = 5e-6;
+  int64_t schedule_steps = 500;
+  double max_grad_norm = 0.1;
+  bool recompute = true;          // recompute layers in backward: less memory
+  double rpc_timeout_seconds = 600.0;   // one sample's rollout or score
+  double peer_timeout_seconds = 300.0;  // without any usable worker
+};
+
+// Held-out measurements before and after training.
+struct EvaluationSection {
+  std::string path;             // empty: no evaluation
+  int64_t samples = 1;          // answers a problem
+  double temperature = 0.0;     // 0: greedy
+  double top_p = 1.0;
+  int64_t top_k = 0;
+  int64_t max_new_tokens = 0;   // 0: rollout.max_new_tokens
+  int64_t kl_problems = 8;      // held-out problems for the unclipped KL
+};
+
+struct CheckpointSection {
+  int64_t interval = 50;
+  int64_t keep = 2;
+};
+
+struct MetricsSection {
+  std::string rollout_listen = "127.0.0.1:9101";  // empty: no endpoint
+  std::string teacher_listen = "127.0.0.1:9102";
+  std::string trainer_listen = "127.0.0.1:9103";
+};
+
+struct SecuritySection {
+  bool insecure = false;  // allow plaintext on a non-loopback address
+};
+
+struct Config {
+  RunConfig run;
+  ModelSection model;
+  LoraSection lora;
+  DataSection data;
+  ObjectiveSection objective;
+  RolloutSection rollout;
+  TeacherSection teacher;
+  TrainerSection trainer;
+  EvaluationSection evaluation;
+  CheckpointSection checkpoint;
+  MetricsSection metrics;
+  SecuritySection security;
+};
+
+}  // namespace dapd

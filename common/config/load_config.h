@@ -1,0 +1,34 @@
+// YAML + environment + --set -> Config. Precedence: file < environment
+// (DAPD_TRAINER__LEARNING_RATE) < overrides ("trainer.learning_rate=1e-5").
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/config/config.h"
+
+namespace dapd {
+
+struct LoadedConfig {
+  Config config;
+  // For each dotted key its origin: "default", "file:12", "environment",
+  // "--set". Written beside the merged values into the run folder.
+  std::map<std::string, std::string> origins;
+};
+
+// All mistakes at once, each with file:line, key, value and the nearest known
+// key or the accepted range; exit code kConfig. Relative paths in the file are
+// taken relative to the working directory.
+absl::StatusOr<LoadedConfig> LoadConfig(
+    const std::string& path, const std::vector<std::string>& overrides);
+
+// The merged configuration as YAML, each line with its origin as a comment;
+// LoadConfig of it gives the same Config.
+std::string DumpConfig(const LoadedConfig& loaded);
+
+// docs/configuration.md.
+std::string ConfigReference();
+
+}  // namespace dapd

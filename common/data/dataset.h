@@ -1,0 +1,49 @@
+// Problems with reference solutions from JSONL (plain or gzip) and Parquet.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace dapd {
+
+struct Problem {
+  std::string id;        // the `id` column if there is one, else the row number
+  std::string problem;
+  std::string solution;
+  std::string answer;    // empty if the data has none
+};
+
+struct DatasetOptions {
+  // Which column holds what; `answer` may be missing from the data.
+  std::string problem_column = "problem";
+  std::string solution_column = "solution";
+  std::string answer_column = "answer";
+  enum class OnBadRow { kFail, kSkip };
+  OnBadRow on_bad_row = OnBadRow::kFail;
+};
+
+struct Dataset {
+  std::vector<Problem> problems;
+  int64_t skipped_rows = 0;
+  std::string digest;  // SHA-256 over the accepted rows, in order
+};
+
+// `path`: *.jsonl, *.json, *.jsonl.gz, *.parquet. A bad row is named by file
+// and line (or row), a missing column by the columns found.
+absl::StatusOr<Dataset> ReadDataset(const std::string& path,
+                                    const DatasetOptions& options);
+
+// A permutation of 0..size-1: a pure function of (seed, epoch), equal to
+// torch.randperm under a CPU generator seeded with seed + epoch.
+std::vector<int64_t> EpochOrder(int64_t size, uint64_t seed, int64_t epoch);
+
+// The `count` rows of step `step` (from 0), running through the epochs.
+std::vector<int64_t> StepRows(int64_t size,
+                              uint64_t seed,
+                              int64_t step,
+                              int64_t count);
+
+}  // namespace dapd

@@ -1,0 +1,79 @@
+// The six views of a sample (objective.md, "Views"): one token sequence each
+// with the range of tokens that is scored.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/tokenizer/chat_template.h"
+#include "common/tokenizer/tokenizer.h"
+
+namespace dapd {
+
+enum class ViewName {
+  kNoneRollout,
+  kSelfRollout,
+  kCrossRollout,
+  kNoneReference,
+  kSelfReference,
+  kCrossReference,
+};
+inline constexpr int kNumViews = 6;
+// "none_rollout", ...
+const char* ViewNameString(ViewName view);
+absl::StatusOr<ViewName> ParseViewName(const std::string& name);
+
+struct View {
+  std::vector<int32_t> input_ids;
+  // Scored tokens are input_ids[scored_from, scored_from + scored_count);
+  // the logits that predict them stand one position earlier.
+  int64_t scored_from = 0;
+  int64_t scored_count = 0;
+};
+
+using Views = std::array<View, kNumViews>;  // by ViewName
+
+struct Sample {
+  std::string id;
+  std::string problem;
+  std::string reference;
+  std::vector<int32_t> rollout_ids;  // as sampled, end token included
+};
+
+struct ViewOptions {
+  enum class SelfRollout { kAppend, kTemplate };
+  SelfRollout self_rollout = SelfRollout::kAppend;
+  int64_t max_reference_tokens = 1024;
+  int32_t pad_token_id = -1;  // dropped from the rollout's end
+};
+
+// Builds views for one model folder's tokenizer and template. Thread-safe.
+class ViewBuilder {
+ public:
+  // Both must outlive the builder.
+  ViewBuilder(const Tokenizer& tokenizer,
+              const ChatTemplate& chat_template,
+              ViewOptions options);
+
+  // The sampler's prompt: None user turn, generation prompt, thinking off.
+  absl::StatusOr<std::vector<int32_t>> RolloutPrompt(
+      const std::string& problem) const;
+
+  // The views that need no rollout (none_reference, self_reference) alone.
+  // The other entries stay empty.
+  absl::StatusOr<Views> BuildReferenceViews(const std::string& problem,
+                                            const std::string& reference) const;
+
+  // All six. INVALID_ARGUMENT for an empty rollout or reference.
+  absl::StatusOr<Views> Build(const Sample& sample) const;
+
+ private:
+  const Tokenizer& tokenizer_;
+  const ChatTemplate& chat_template_;
+  ViewOptions options_;
+};
+
+}  // namespace dapd

@@ -1,0 +1,41 @@
+// Keyed sampling: which token follows is a pure function of the logits, the
+// parameters and a key, so it does not matter which worker runs a sample, when,
+// beside which others, or after how many retries.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace dapd {
+
+struct SamplingParams {
+  double temperature = 1.0;  // 0: greedy (lowest id among equals)
+  int64_t top_k = 0;         // 0: all
+  double top_p = 1.0;        // in (0, 1]; 1: all
+  int64_t max_new_tokens = 1024;
+};
+
+struct SamplingKey {
+  uint64_t seed = 0;     // of the run
+  uint32_t step = 0;     // policy version at which it is sampled
+  uint32_t example = 0;  // row of the data set
+  uint32_t sample = 0;   // which answer to that row
+};
+
+// A uniform number in [0, 1) with 53 random bits out of Philox4x32-10 (Salmon
+// et al. 2011): key = seed, counter = (token, sample, example, step).
+double KeyedUniform(const SamplingKey& key, uint32_t token_index);
+
+// Samples from `logits` [vocab]. Filters in this order: temperature; the top_k
+// most probable; of what is left the smallest set of most probable tokens whose
+// mass reaches top_p (at least one). Equal logits rank by lower id. Ids at or
+// above `num_tokens` (padding rows of the embedding) are never chosen.
+int32_t SampleToken(std::span<const float> logits,
+                    int64_t num_tokens,
+                    const SamplingParams& params,
+                    double uniform);
+
+// log softmax(logits)[id] at temperature 1 over the whole vocabulary.
+float LogProbability(std::span<const float> logits, int32_t id);
+
+}  // namespace dapd

@@ -1,0 +1,60 @@
+// The architecture of a decoder-only Hugging Face model: what config.json says
+// about qwen3, qwen2 and llama, as one struct with three traits.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace dapd {
+
+struct ModelConfig {
+  std::string model_type;  // "qwen3", "qwen2" or "llama"
+
+  int64_t vocab_size = 0;  // rows of the embedding; may exceed the tokenizer's
+  int64_t hidden_size = 0;
+  int64_t intermediate_size = 0;
+  int64_t num_layers = 0;
+  int64_t num_heads = 0;
+  int64_t num_kv_heads = 0;
+  int64_t head_dim = 0;  // its own field; not hidden_size / num_heads
+  int64_t max_positions = 0;
+  double rms_norm_eps = 1e-6;
+  double rope_theta = 10000.0;
+  bool tied_embeddings = false;
+
+  // The three traits in which the families differ.
+  bool qk_norm = false;      // qwen3: RMSNorm on each head of q and k
+  bool qkv_bias = false;     // qwen2: bias on q, k and v
+  bool output_bias = false;  // llama with attention_bias: bias on o as well
+  bool mlp_bias = false;     // llama with mlp_bias
+
+  std::vector<int64_t> eos_token_ids;  // generation_config.json, else config
+  int64_t pad_token_id = -1;           // -1: none; then the end token is pad
+
+  // Trunk, embedding, head (once if tied) and norms.
+  int64_t NumParameters() const;
+};
+
+// The seven projections of a decoder layer, in the order used everywhere.
+enum class Projection { kQ, kK, kV, kO, kGate, kUp, kDown };
+inline constexpr int kNumProjections = 7;
+// "q_proj", ..., "down_proj".
+const char* ProjectionName(Projection projection);
+// Columns and rows of the weight, which is stored [out, in].
+int64_t ProjectionIn(const ModelConfig& config, Projection projection);
+int64_t ProjectionOut(const ModelConfig& config, Projection projection);
+
+// Parameters of a LoRA of rank `rank` on `targets` of every layer.
+int64_t NumLoraParameters(const ModelConfig& config,
+                          int64_t rank,
+                          const std::vector<Projection>& targets);
+
+// Reads config.json (old and new spellings) and generation_config.json of a
+// model folder. What this decoder does not compute (rope scaling, sliding
+// window, MoE, quantisation, another activation) is refused by its key.
+absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& folder);
+
+}  // namespace dapd

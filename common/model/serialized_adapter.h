@@ -1,0 +1,15 @@
+// The wire form of an adapter: the content of the two files of its PEFT
+// directory. Knows neither LibTorch nor protobuf, so both sides can hold it.
+#pragma once
+
+#include <string>
+
+namespace dapd {
+
+struct SerializedAdapter {
+  std::string config_json;  // adapter_config.json
+  std::string tensors;      // adapter_model.safetensors
+  std::string digest;       // SHA-256 of `tensors` followed by `config_json`
+};
+
+}  // namespace dapd

@@ -1,0 +1,51 @@
+// The frozen base weights of a model, in memory on one device.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/model/model_config.h"
+#include "torch/torch.h"
+
+namespace dapd {
+
+struct LayerWeights {
+  at::Tensor input_norm;           // [hidden]
+  at::Tensor post_attention_norm;  // [hidden]
+  at::Tensor q_norm;               // [head_dim], undefined without qk_norm
+  at::Tensor k_norm;               // [head_dim]
+  // [out, in] by Projection; biases [out], undefined where there is none.
+  std::array<at::Tensor, kNumProjections> weight;
+  std::array<at::Tensor, kNumProjections> bias;
+};
+
+// Immutable once loaded: an adapter is never merged into it. Shared by every
+// reader. No tensor requires grad.
+struct ModelWeights {
+  ModelConfig config;
+  at::Tensor embedding;   // [vocab, hidden]
+  std::vector<LayerWeights> layers;
+  at::Tensor final_norm;  // [hidden]
+  at::Tensor head;        // [vocab, hidden]; the embedding itself when tied
+  // SHA-256 over the configuration and the names, shapes and bytes' digests of
+  // what was loaded is too slow for big models; this is over config.json and
+  // every shard's header: it tells two different checkpoints' layouts apart.
+  std::string layout_digest;
+
+  at::ScalarType dtype() const { return embedding.scalar_type(); }
+  at::Device device() const { return embedding.device(); }
+};
+
+// Reads model.safetensors or the shards of model.safetensors.index.json of a
+// Hugging Face folder and converts to `dtype` (float32 or bfloat16) on
+// `device`. Every expected tensor must occur exactly once with its shape, every
+// shard must exist, nothing unexpected may be there, and all values must be
+// finite; an error names the tensor and the file. A tied model may carry
+// lm_head.weight; an untied one must.
+absl::StatusOr<std::shared_ptr<const ModelWeights>> LoadModelWeights(
+    const std::string& folder, at::ScalarType dtype, at::Device device);
+
+}  // namespace dapd

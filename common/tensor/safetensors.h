@@ -1,0 +1,74 @@
+// safetensors (https://github.com/huggingface/safetensors): 8-byte little-endian
+// header length, JSON header, then the tensors' bytes, contiguous and in the
+// order of their offsets.
+//
+// The reader is strict: header at most 16 MiB and at most the file, only space
+// padding behind the JSON, no duplicate names, at most 100,000 tensors of rank
+// at most 8, offsets sorted, contiguous from 0, without holes or overlaps and
+// ending at the file's end, and shape * dtype equal to every extent. Each
+// refusal names the file and the tensor. Sizes are checked before allocation.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/tensor/host_tensor.h"
+
+namespace dapd {
+
+struct SafetensorsEntry {
+  DType dtype = DType::kFloat32;
+  std::vector<int64_t> shape;
+  uint64_t begin = 0;  // byte offsets from the end of the header
+  uint64_t end = 0;
+};
+
+// One open file. Thread-safe: reads use pread.
+class SafetensorsFile {
+ public:
+  static absl::StatusOr<SafetensorsFile> Open(const std::string& path);
+  SafetensorsFile(SafetensorsFile&& other) noexcept;
+  ~SafetensorsFile();
+
+  const std::map<std::string, SafetensorsEntry>& entries() const {
+    return entries_;
+  }
+  const std::map<std::string, std::string>& metadata() const {
+    return metadata_;
+  }
+  // NOT_FOUND for an unknown name; DATA_LOSS if the file shrank meanwhile.
+  absl::StatusOr<HostTensor> Read(const std::string& name) const;
+
+ private:
+  SafetensorsFile() = default;
+  std::string path_;
+  int descriptor_ = -1;
+  uint64_t data_start_ = 0;
+  std::map<std::string, SafetensorsEntry> entries_;
+  std::map<std::string, std::string> metadata_;
+};
+
+using NamedTensors = std::vector<std::pair<std::string, HostTensor>>;
+
+// Serialises in the given order (names must be unique).
+absl::StatusOr<std::string> SerializeSafetensors(
+    const NamedTensors& tensors,
+    const std::map<std::string, std::string>& metadata);
+
+// The same checks as SafetensorsFile, on bytes in memory (an adapter that came
+// over the wire). `where` leads every message.
+absl::StatusOr<NamedTensors> ParseSafetensors(absl::string_view bytes,
+                                              const std::string& where);
+
+// Written aside, synced, renamed; streams tensor by tensor.
+absl::Status WriteSafetensors(
+    const std::string& path,
+    const NamedTensors& tensors,
+    const std::map<std::string, std::string>& metadata);
+
+}  // namespace dapd

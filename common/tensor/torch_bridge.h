@@ -1,0 +1,28 @@
+// The one place where at::Tensor and HostTensor meet, and where LibTorch's
+// exceptions become Status.
+#pragma once
+
+#include <functional>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/tensor/host_tensor.h"
+#include "torch/torch.h"
+
+namespace dapd {
+
+at::ScalarType ToScalarType(DType dtype);
+// INVALID_ARGUMENT for a dtype that HostTensor does not have.
+absl::StatusOr<DType> FromScalarType(at::ScalarType type);
+
+// Shares the memory: the result keeps `tensor.data` alive. CPU.
+at::Tensor ToTorch(const HostTensor& tensor);
+
+// Shares the memory where the tensor is contiguous on the CPU, else copies.
+absl::StatusOr<HostTensor> FromTorch(const at::Tensor& tensor);
+
+// Runs `work`; an exception becomes a Status: out of memory RESOURCE_EXHAUSTED,
+// any other c10::Error INTERNAL, with LibTorch's first line as the message.
+absl::Status CatchTorch(const std::function<absl::Status()>& work);
+
+}  // namespace dapd

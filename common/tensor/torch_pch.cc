@@ -1,0 +1,1 @@
+// Holds the precompiled torch/torch.h that the TORCH modules share; has no code.

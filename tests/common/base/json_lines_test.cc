@@ -1,0 +1,57 @@
+#include "common/base/json_lines.h"
+
+#include <string>
+
+#include "gtest/gtest.h"
+
+namespace dapd {
+namespace {
+
+std::string TempPath() { return testing::TempDir() + "json_lines_test.jsonl"; }
+
+TEST(JsonLinesTest, RowsComeBackWithTheirLineNumbers) {
+  ASSERT_TRUE(WriteFileAtomically(
+                  TempPath(), "{\"a\":\"x\u2028y\"}\n\n{\"a\":2}\n")
+                  .ok());
+  std::vector<int> lines;
+  ASSERT_TRUE(ForEachJsonLine(TempPath(),
+                              [&](const nlohmann::json&, int line) {
+                                lines.push_back(line);
+                                return absl::OkStatus();
+                              })
+                  .ok());
+  EXPECT_EQ(lines, (std::vector<int>{1, 3}));
+}
+
+TEST(JsonLinesTest, ABrokenLineIsNamed) {
+  ASSERT_TRUE(WriteFileAtomically(TempPath(), "{}\n{\"a\":\n").ok());
+  const absl::Status status = ForEachJsonLine(
+      TempPath(),
+      [](const nlohmann::json&, int) { return absl::OkStatus(); });
+  EXPECT_NE(status.message().find("json_lines_test.jsonl:2"),
+            absl::string_view::npos)
+      << status;
+}
+
+TEST(JsonLinesTest, DuplicateKeysDeepNestingAndTrailingTextAreRefused) {
+  for (const std::string& text :
+       {std::string("{\"a\":1,\"a\":2}"), std::string(100, '['),
+        std::string(70, '[') + std::string(70, ']'), std::string("1 2"),
+        std::string("\"\xff\"")}) {
+    EXPECT_FALSE(ParseJson(text, "here").ok()) << text;
+  }
+}
+
+TEST(JsonLinesTest, TheWriterKeepsKeyOrder) {
+  auto writer = JsonLinesWriter::Open(TempPath());
+  ASSERT_TRUE(writer.ok());
+  nlohmann::ordered_json row;
+  row["z"] = 1;
+  row["a"] = 2;
+  ASSERT_TRUE(writer->Append(row).ok());
+  ASSERT_TRUE(writer->Commit().ok());
+  EXPECT_EQ(ReadFile(TempPath(), 100).value(), "{\"z\":1,\"a\":2}\n");
+}
+
+}  // namespace
+}  // namespace dapd
