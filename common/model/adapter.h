@@ -12,10 +12,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "torch/torch.h"
+
 #include "common/model/model_config.h"
 #include "common/model/serialized_adapter.h"
 #include "common/tensor/safetensors.h"
-#include "torch/torch.h"
 
 namespace dapd {
 
@@ -76,7 +77,7 @@ absl::StatusOr<Adapter> ParseAdapter(const SerializedAdapter& serialized,
 struct AdapterReport {
   int64_t modules_applied = 0;
   int64_t modules_expected = 0;
-  double norm_a = 0.0;      // Frobenius norm over all A
+  double norm_a = 0.0;  // Frobenius norm over all A
   double norm_b = 0.0;
   double norm_delta = 0.0;  // of scale * B A over all modules
   bool changes_nothing = false;

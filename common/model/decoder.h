@@ -3,32 +3,52 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
-#include "common/model/adapter.h"
-#include "common/model/weights.h"
 #include "torch/torch.h"
+
+#include "common/model/adapter.h"
+#include "common/model/kv_cache.h"
+#include "common/model/weights.h"
 
 namespace dapd {
 
 // Sequences of any length side by side in one row, without padding. Positions
 // count from 0 inside each sequence; attention is causal inside each.
 struct PackedTokens {
-  at::Tensor ids;                 // [N] int64, on the model's device
-  std::vector<int64_t> offsets;   // num_sequences + 1, from 0 to N
+  at::Tensor ids;                // [N] int64, on the model's device
+  std::vector<int64_t> offsets;  // num_sequences + 1, from 0 to N
 };
 PackedTokens PackTokens(const std::vector<std::vector<int32_t>>& sequences,
                         at::Device device);
 
-// Final-norm hidden states [rows, hidden] of the given row indices of a packed
-// forward ([rows] int64). `adapter` null: the base. Differentiable with respect
-// to the adapter's tensors if grad mode is on and they require grad; then
-// `recompute` trades a second forward per layer for not keeping activations.
+// Final-norm hidden states [rows, hidden] at the row indices `rows` ([rows]
+// int64, on the model's device) of one pass over `tokens`. `adapter` null: the
+// base. Differentiable with respect to the adapter's tensors where grad mode is
+// on and they require grad; then `recompute` keeps only each layer's input and
+// runs the layer again in the backward pass. `weights` and `adapter` must
+// outlive the graph.
 at::Tensor ForwardHidden(const ModelWeights& weights,
                          const Adapter* adapter,
                          const PackedTokens& tokens,
                          const at::Tensor& rows,
                          bool recompute = false);
+
+// Runs a whole prompt ([T] int64) into an empty cache. Returns the final-norm
+// hidden state [1, hidden] of its last token. No gradient.
+at::Tensor ForwardPrompt(const ModelWeights& weights,
+                         const Adapter* adapter,
+                         const at::Tensor& ids,
+                         KvCache* cache);
+
+// Runs one more token for each cache: ids [M] int64, caches[i] the sequence of
+// row i or null for an unused row. Returns [M, hidden]; unused rows hold
+// nothing of meaning. No gradient.
+at::Tensor ForwardTokens(const ModelWeights& weights,
+                         const Adapter* adapter,
+                         const at::Tensor& ids,
+                         std::span<KvCache* const> caches);
 
 // Logits [rows, vocab] float32 of final-norm hidden states.
 at::Tensor ApplyHead(const ModelWeights& weights, const at::Tensor& hidden);

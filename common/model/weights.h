@@ -7,8 +7,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "common/model/model_config.h"
 #include "torch/torch.h"
+
+#include "common/model/model_config.h"
 
 namespace dapd {
 
@@ -26,7 +27,7 @@ struct LayerWeights {
 // reader. No tensor requires grad.
 struct ModelWeights {
   ModelConfig config;
-  at::Tensor embedding;   // [vocab, hidden]
+  at::Tensor embedding;  // [vocab, hidden]
   std::vector<LayerWeights> layers;
   at::Tensor final_norm;  // [hidden]
   at::Tensor head;        // [vocab, hidden]; the embedding itself when tied

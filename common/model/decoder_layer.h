@@ -1,0 +1,35 @@
+// One pre-norm decoder layer:
+//   x += O(attention(rope(norm(Q(n))), rope(norm(K(n))), V(n))),  n = norm(x)
+//   x += Down(silu(Gate(m)) * Up(m)),                             m = norm(x)
+// The families differ by the traits of ModelConfig: norms on q and k, biases.
+#pragma once
+
+#include <array>
+
+#include "torch/torch.h"
+
+#include "common/model/adapter.h"
+#include "common/model/attention.h"
+#include "common/model/rope.h"
+#include "common/model/weights.h"
+
+namespace dapd {
+
+using LoraLayer = std::array<LoraPair, kNumProjections>;
+
+// RMSNorm (Zhang & Sennrich 2019): weight * x / sqrt(mean(x^2) + eps) over the
+// last dimension, statistics in float32, result in x's dtype.
+at::Tensor RmsNorm(const at::Tensor& x, const at::Tensor& weight, double eps);
+
+// x [N, hidden] -> [N, hidden]. `lora` null: the base. `index` is the layer's
+// number, which `attention` may need for its cache.
+at::Tensor ForwardLayer(const ModelConfig& config,
+                        const LayerWeights& weights,
+                        const LoraLayer* lora,
+                        double lora_scale,
+                        int64_t index,
+                        const RotaryAngles& angles,
+                        Attention& attention,
+                        const at::Tensor& x);
+
+}  // namespace dapd

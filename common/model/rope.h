@@ -1,0 +1,26 @@
+// Rotary position embedding (Su et al. 2021) in the half-split form of the
+// Hugging Face models: dimension i turns with dimension i + head_dim / 2.
+#pragma once
+
+#include "torch/torch.h"
+
+#include "common/model/model_config.h"
+
+namespace dapd {
+
+// cos and sin of position * theta^(-2i / head_dim), repeated for both halves:
+// [N, 1, head_dim], computed in float32 and then given in `dtype`.
+struct RotaryAngles {
+  at::Tensor cos;
+  at::Tensor sin;
+};
+
+// `positions` [N] int64 on the model's device.
+RotaryAngles MakeRotaryAngles(const ModelConfig& config,
+                              const at::Tensor& positions,
+                              at::ScalarType dtype);
+
+// `heads` [N, num_heads, head_dim] turned by its row's angles.
+at::Tensor ApplyRotary(const at::Tensor& heads, const RotaryAngles& angles);
+
+}  // namespace dapd
