@@ -1,0 +1,65 @@
+// The objective over one micro-batch: live forward, head loss, backward.
+//
+// A term's value is the sum over all scored tokens of the micro-batch divided
+// by their number (a token mean, so longer answers weigh more); its gradient is
+// accumulated into the live adapter. Samples are passed one by one, since the
+// number of scored tokens is known before, so memory does not grow with the
+// micro-batch.
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/data/views.h"
+#include "common/model/adapter.h"
+#include "common/model/weights.h"
+#include "common/objective/clipped_kl.h"
+#include "common/objective/head_loss.h"
+#include "common/objective/terms.h"
+
+namespace dapd {
+
+// A sample with everything that the objective needs from its teachers.
+struct ScoredSample {
+  std::string id;
+  Views views;
+  std::map<TeacherPass, TeacherScores> scores;
+};
+
+struct MicroBatchOptions {
+  HeadLossOptions head;
+  // Factor of the micro-batch's gradient: 1 / (micro-batches of the step).
+  double gradient_scale = 1.0;
+  bool recompute = true;
+};
+
+// Adds the gradient of gradient_scale * sum_k weight_k * value_k to .grad of
+// the live adapter's tensors, which must require grad, and returns each term's
+// sums (value_k = clipped / tokens).
+std::vector<DivergenceSums> AccumulateMicroBatch(
+    const ModelWeights& weights,
+    const Adapter& live,
+    const std::vector<Term>& terms,
+    std::span<const ScoredSample> samples,
+    const MicroBatchOptions& options);
+
+// The same sums without any gradient.
+std::vector<DivergenceSums> EvaluateMicroBatch(
+    const ModelWeights& weights,
+    const Adapter& live,
+    const std::vector<Term>& terms,
+    std::span<const ScoredSample> samples,
+    const HeadLossOptions& options);
+
+// What a teacher computes for `passes` of one sample with in-process weights:
+// `snapshot` null means that the snapshot is the base. The slow, obvious twin
+// of the teacher service, used by `dapd replay`.
+std::map<TeacherPass, TeacherScores> ScoreLocally(
+    const ModelWeights& weights,
+    const Adapter* snapshot,
+    const std::vector<TeacherPass>& passes,
+    const Views& views);
+
+}  // namespace dapd

@@ -1,0 +1,36 @@
+// Final-norm hidden states of the scored tokens of several views in one packed
+// pass: the body is never padded, a view that is a prefix of another shares its
+// pass, and only the positions that predict a scored token are returned.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "torch/torch.h"
+
+#include "common/data/views.h"
+#include "common/model/adapter.h"
+#include "common/model/weights.h"
+
+namespace dapd {
+
+// What one pass computes: token sequences side by side, and for every view the
+// sequence it lies in. A view needs its tokens up to the one before its last
+// scored token.
+struct PassPlan {
+  std::vector<std::vector<int32_t>> sequences;
+  std::vector<size_t> sequence_of_view;
+  int64_t num_tokens = 0;
+};
+PassPlan PlanPass(std::span<const View* const> views);
+
+// For each view [scored_count, hidden]: row i predicts token scored_from + i.
+// Differentiable as ForwardHidden is. All views must have scored_from >= 1 and
+// scored_count >= 1.
+std::vector<at::Tensor> HiddenOfViews(const ModelWeights& weights,
+                                      const Adapter* adapter,
+                                      std::span<const View* const> views,
+                                      bool recompute = false);
+
+}  // namespace dapd
