@@ -1,0 +1,66 @@
+// Options and observable state of a WorkerPool, shared by its clients.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+
+#include "common/rpc/address_resolver.h"
+#include "common/rpc/backoff.h"
+
+namespace dapd {
+
+// What a worker must be to serve this run: compared with its Describe.
+struct ExpectedWorker {
+  std::string layout_digest;  // ModelWeights::layout_digest
+  std::string precision;      // "float32" or "bfloat16"
+  int64_t vocab_size = 0;
+  int64_t hidden_size = 0;
+};
+
+// What became of one attempt at a task.
+enum class TaskOutcome {
+  kAccepted,   // the first valid result
+  kDuplicate,  // a result of a task that already had one
+  kStale,      // sampled or scored by other weights than the current ones
+  kLost,       // the worker died, or gave the task back
+  kTimeout,    // the task's time passed
+  kFailed,     // no retry can mend it
+};
+// "accepted", "duplicate", ...: the values of the metric's label.
+const char* TaskOutcomeName(TaskOutcome outcome);
+
+// Called from the pool's threads, never with its lock held; must be
+// thread-safe and must not block. Empty functions are not called.
+struct WorkerPoolObserver {
+  std::function<void(TaskOutcome outcome)> on_outcome;
+  // A worker took the current weights; `bytes` went over the wire.
+  std::function<void(double seconds, uint64_t bytes)> on_adapter_pushed;
+};
+
+struct WorkerState {
+  std::string address;          // as dialled: "10.0.0.7:7001"
+  std::string state;            // "connecting", "loading", "ready" or "lost"
+  int64_t policy_version = -1;  // that it acknowledged; -1: none yet
+  int64_t in_flight = 0;
+  std::string last_error;  // why it is or was last lost
+};
+
+struct WorkerPoolOptions {
+  std::string role;                    // "rollout" or "teacher", in messages
+  std::vector<std::string> addresses;  // "host:port"; a name may give several
+  absl::Duration task_timeout = absl::Minutes(10);
+  absl::Duration peer_timeout = absl::Minutes(5);
+  absl::Duration resolve_interval = absl::Seconds(5);
+  // A task that was lost or timed out this often fails: it may be what kills
+  // the workers.
+  int max_attempts = 10;
+  BackoffOptions backoff;
+  AddressResolver resolver = ResolveAddress;
+  WorkerPoolObserver observer;
+};
+
+}  // namespace dapd

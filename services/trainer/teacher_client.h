@@ -1,0 +1,82 @@
+// TeacherClient: the trainer's hand on all teacher workers. As RolloutClient,
+// with views to score in place of prompts.
+//
+// Thread-safe. Next() is meant for one thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+#include "common/rpc/policy_update.h"
+#include "common/rpc/worker_pool_options.h"
+#include "common/tensor/host_tensor.h"
+
+namespace dapd {
+
+// What comes back for each scored token (see proto/dapd/v1/teacher.proto).
+enum class TeacherPayload { kHiddenStates, kLogits, kTopK };
+// "hidden_states", "logits" or "top_k", as in the configuration.
+absl::StatusOr<TeacherPayload> ParseTeacherPayload(const std::string& name);
+
+struct ViewToScore {
+  std::string name;  // unique in its task
+  std::vector<int32_t> input_ids;
+  int64_t scored_from = 1;   // at least 1
+  int64_t scored_count = 1;  // at least 1
+};
+
+struct ScoreTask {
+  uint64_t id = 0;        // unique among the tasks without a result
+  bool snapshot = false;  // the snapshot's weights; else the base
+  TeacherPayload payload = TeacherPayload::kHiddenStates;
+  int64_t top_k = 0;         // of a top_k payload
+  double temperature = 1.0;  // of a top_k payload
+  std::vector<ViewToScore> views;
+};
+
+struct ScoreResult {
+  uint64_t id = 0;
+  // By view name, then by tensor name: "hidden" [n, hidden] in the base's
+  // dtype, or "logits" [n, vocab] float32, or "ids" [n, k] int32 with
+  // "logprobs" [n, k] float32. Shapes and dtypes are checked on arrival.
+  std::map<std::string, std::map<std::string, HostTensor>> views;
+  double compute_seconds = 0.0;  // on the worker
+  uint64_t payload_bytes = 0;
+};
+
+struct TeacherClientOptions {
+  std::vector<std::string> addresses;
+  ExpectedWorker expected;
+  absl::Duration task_timeout = absl::Minutes(10);
+  absl::Duration peer_timeout = absl::Minutes(5);
+  WorkerPoolObserver observer;
+};
+
+class TeacherClient {
+ public:
+  static absl::StatusOr<std::unique_ptr<TeacherClient>> Start(
+      TeacherClientOptions options);
+  virtual ~TeacherClient() = default;
+
+  // The snapshot (is_base before the first refresh). Workers take no task, not
+  // even for the base, before they acknowledged it. Tasks without a result are
+  // scored again under it.
+  virtual void SetSnapshot(std::shared_ptr<const PolicyUpdate> snapshot) = 0;
+
+  // Does not block.
+  virtual void Submit(ScoreTask task) = 0;
+
+  // Blocks; errors as RolloutClient::Next.
+  virtual absl::StatusOr<ScoreResult> Next() = 0;
+
+  virtual std::vector<WorkerState> Workers() const = 0;
+  virtual void Shutdown() = 0;
+};
+
+}  // namespace dapd
