@@ -1,0 +1,20 @@
+// log p(ids[t+1] | ids[0..t]) of a token sequence: what `dapd score` prints and
+// what proves that a worker serves the weights it was sent.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "common/model/adapter.h"
+#include "common/model/weights.h"
+#include "torch/torch.h"
+
+namespace dapd {
+
+// [T - 1] float32 on the CPU, temperature 1, over the whole vocabulary, for
+// T >= 2 ids. The head runs over chunks of tokens. No gradient.
+at::Tensor TokenLogprobs(const ModelWeights& weights,
+                         const Adapter* adapter,
+                         const std::vector<int32_t>& ids);
+
+}  // namespace dapd

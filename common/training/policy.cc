@@ -1,0 +1,101 @@
+#include "common/training/policy.h"
+
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+#include "common/base/check.h"
+#include "common/tensor/torch_bridge.h"
+
+namespace dapd {
+
+double LearningRateAt(const OptimizerOptions& options, int64_t step) {
+  const double done = static_cast<double>(step - 1) /
+                      static_cast<double>(options.schedule_steps);
+  return options.learning_rate * std::max(0.0, 1.0 - done);
+}
+
+Policy::Policy(Adapter start,
+               std::optional<Adapter> snapshot,
+               OptimizerOptions options)
+    : live_(start.Clone()), snapshot_(std::move(snapshot)), options_(options) {
+  std::vector<at::Tensor> parameters = live_.Tensors();
+  for (at::Tensor& parameter : parameters) parameter.requires_grad_(true);
+  optimizer_ = std::make_unique<torch::optim::AdamW>(
+      parameters,
+      torch::optim::AdamWOptions(options_.learning_rate)
+          .betas({0.9, 0.999})
+          .eps(1e-8)
+          .weight_decay(0.0));
+}
+
+absl::StatusOr<OptimizerStep> Policy::Step() {
+  OptimizerStep step;
+  const std::vector<at::Tensor> parameters = live_.Tensors();
+  step.gradient_norm =
+      torch::nn::utils::clip_grad_norm_(parameters, options_.max_grad_norm);
+  if (!std::isfinite(step.gradient_norm)) {
+    optimizer_->zero_grad();
+    return absl::DataLossError(
+        absl::StrCat("the gradient of step ",
+                     version_ + 1,
+                     " is not finite (norm ",
+                     step.gradient_norm,
+                     "); the weights stay as they were"));
+  }
+  step.learning_rate = LearningRateAt(options_, version_ + 1);
+  optimizer_->param_groups()[0].options().set_lr(step.learning_rate);
+  optimizer_->step();
+  optimizer_->zero_grad();
+  ++version_;
+  if (version_ % options_.snapshot_interval == 0) {
+    snapshot_ = live_.Clone();
+    snapshot_version_ = version_;
+    step.snapshot_refreshed = true;
+  }
+  return step;
+}
+
+NamedTensors Policy::Collect(
+    const std::vector<std::pair<std::string, at::Tensor>>& tensors) const {
+  NamedTensors collected;
+  for (const auto& [name, tensor] : tensors) {
+    auto host = FromTorch(tensor.detach().cpu().contiguous());
+    Check(host.ok(), "float32 tensors have a host form");
+    collected.emplace_back(name, *std::move(host));
+  }
+  return collected;
+}
+
+NamedTensors Policy::Gradients() const {
+  std::vector<std::pair<std::string, at::Tensor>> gradients;
+  const std::vector<std::string> names = live_.Names();
+  const std::vector<at::Tensor> tensors = live_.Tensors();
+  for (size_t i = 0; i < names.size(); ++i) {
+    gradients.emplace_back(names[i],
+                           tensors[i].grad().defined()
+                               ? tensors[i].grad()
+                               : at::zeros_like(tensors[i]));
+  }
+  return Collect(gradients);
+}
+
+NamedTensors Policy::Moments() const {
+  std::vector<std::pair<std::string, at::Tensor>> moments;
+  const std::vector<std::string> names = live_.Names();
+  const std::vector<at::Tensor> tensors = live_.Tensors();
+  for (size_t i = 0; i < names.size(); ++i) {
+    const auto found =
+        optimizer_->state().find(tensors[i].unsafeGetTensorImpl());
+    if (found == optimizer_->state().end()) continue;
+    const auto& state =
+        static_cast<const torch::optim::AdamWParamState&>(*found->second);
+    moments.emplace_back(names[i] + ".exp_avg", state.exp_avg());
+    moments.emplace_back(names[i] + ".exp_avg_sq", state.exp_avg_sq());
+  }
+  return Collect(moments);
+}
+
+}  // namespace dapd

@@ -1,0 +1,79 @@
+// The trainable state of a run: the live adapter with its optimizer, and the
+// snapshot that the entangled terms' teacher reads.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "torch/torch.h"
+
+#include "common/model/adapter.h"
+
+namespace dapd {
+
+struct OptimizerOptions {
+  double learning_rate = 5e-6;
+  int64_t schedule_steps = 500;  // the rate falls linearly to zero over these
+  double max_grad_norm = 0.1;    // of all gradients together
+  int64_t snapshot_interval = 100;
+};
+
+// The rate of optimizer step `step`, counted from 1: lr (1 - (step-1) / N).
+double LearningRateAt(const OptimizerOptions& options, int64_t step);
+
+struct OptimizerStep {
+  double gradient_norm = 0.0;  // before clipping
+  double learning_rate = 0.0;
+  bool snapshot_refreshed = false;
+};
+
+// AdamW (Loshchilov & Hutter 2019; betas 0.9 and 0.999, eps 1e-8, no weight
+// decay) on float32 master weights. Not thread-safe: owned by the compute
+// thread.
+class Policy {
+ public:
+  // `start`: the adapter at version 0. `snapshot`: absent means the base.
+  Policy(Adapter start,
+         std::optional<Adapter> snapshot,
+         OptimizerOptions options);
+
+  // Its tensors require grad; AccumulateMicroBatch adds to their .grad.
+  const Adapter& live() const { return live_; }
+  // Null while the snapshot is the base.
+  const Adapter* snapshot() const {
+    return snapshot_.has_value() ? &*snapshot_ : nullptr;
+  }
+  // Optimizer steps taken.
+  int64_t version() const { return version_; }
+  // The version that the snapshot is a copy of; 0 at the start.
+  int64_t snapshot_version() const { return snapshot_version_; }
+
+  // Clips the accumulated gradient, takes a step, clears the gradient, and
+  // refreshes the snapshot if the new version is a multiple of its interval.
+  // DATA_LOSS, with the weights untouched, if the gradient is not finite.
+  absl::StatusOr<OptimizerStep> Step();
+
+  // The accumulated gradients by PEFT name, float32.
+  NamedTensors Gradients() const;
+  // First and second moments by PEFT name with the suffixes ".exp_avg" and
+  // ".exp_avg_sq"; empty before the first step.
+  NamedTensors Moments() const;
+
+ private:
+  NamedTensors Collect(
+      const std::vector<std::pair<std::string, at::Tensor>>& tensors) const;
+
+  Adapter live_;
+  std::optional<Adapter> snapshot_;
+  OptimizerOptions options_;
+  int64_t version_ = 0;
+  int64_t snapshot_version_ = 0;
+  std::unique_ptr<torch::optim::AdamW> optimizer_;
+};
+
+}  // namespace dapd
