@@ -7,9 +7,34 @@
 #include "absl/strings/str_cat.h"
 
 #include "common/base/check.h"
+#include "common/base/exit_code.h"
 #include "common/tensor/torch_bridge.h"
 
 namespace dapd {
+
+OptimizerOptions MakeOptimizerOptions(const Config& config) {
+  return {.learning_rate = config.trainer.learning_rate,
+          .schedule_steps = config.trainer.schedule_steps,
+          .max_grad_norm = config.trainer.max_grad_norm,
+          .snapshot_interval = config.teacher.snapshot_interval};
+}
+
+absl::StatusOr<LoraConfig> MakeLoraConfig(const LoraSection& section) {
+  LoraConfig lora{.rank = section.rank, .alpha = section.alpha};
+  for (const std::string& target : section.targets) {
+    int p = 0;
+    while (p < kNumProjections &&
+           target != ProjectionName(static_cast<Projection>(p))) {
+      ++p;
+    }
+    if (p == kNumProjections) {
+      return ConfigError(
+          absl::StrCat("lora.targets: '", target, "' is no projection"));
+    }
+    lora.targets.push_back(static_cast<Projection>(p));
+  }
+  return lora;
+}
 
 double LearningRateAt(const OptimizerOptions& options, int64_t step) {
   const double done = static_cast<double>(step - 1) /

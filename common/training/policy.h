@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "torch/torch.h"
 
+#include "common/config/config.h"
 #include "common/model/adapter.h"
 
 namespace dapd {
@@ -22,6 +23,10 @@ struct OptimizerOptions {
   double max_grad_norm = 0.1;    // of all gradients together
   int64_t snapshot_interval = 100;
 };
+
+OptimizerOptions MakeOptimizerOptions(const Config& config);
+// CONFIG error for an unknown name among lora.targets.
+absl::StatusOr<LoraConfig> MakeLoraConfig(const LoraSection& section);
 
 // The rate of optimizer step `step`, counted from 1: lr (1 - (step-1) / N).
 double LearningRateAt(const OptimizerOptions& options, int64_t step);

@@ -47,7 +47,9 @@ std::vector<Case> Cases() {
       {"all clipped", Random(4, 9, 2.0, 1), Random(4, 9, 2.0, 2), -5.0},
       {"certain teacher", Random(3, 9, 1.0, 4), peaked, 0.05},
       {"teacher underflow", Random(3, 9, 1.0, 6), underflow, 0.05},
-      {"student equals teacher", Random(3, 9, 1.0, 7), Random(3, 9, 1.0, 7),
+      {"student equals teacher",
+       Random(3, 9, 1.0, 7),
+       Random(3, 9, 1.0, 7),
        0.05},
   };
 }
@@ -56,8 +58,7 @@ TEST(ClippedForwardKlTest, ValueIsTheSumOfClippedComponents) {
   for (const Case& c : Cases()) {
     const at::Tensor log_p = at::log_softmax(c.student, -1);
     const at::Tensor log_q = at::log_softmax(c.teacher, -1);
-    const DivergenceSums sums =
-        ClippedForwardKl(log_p, log_q, c.clip, 1.0, {});
+    const DivergenceSums sums = ClippedForwardKl(log_p, log_q, c.clip, 1.0, {});
     EXPECT_NEAR(sums.clipped, SlowLoss(log_p, log_q, c.clip), 1e-12) << c.name;
     EXPECT_NEAR(sums.unclipped, SlowLoss(log_p, log_q, kInfinity), 1e-12)
         << c.name;
@@ -70,8 +71,7 @@ TEST(ClippedForwardKlTest, GradientAgreesWithCentralDifferences) {
   for (const Case& c : Cases()) {
     const at::Tensor log_q = at::log_softmax(c.teacher, -1);
     at::Tensor grad = torch::zeros_like(c.student);
-    ClippedForwardKl(
-        at::log_softmax(c.student, -1), log_q, c.clip, 1.0, grad);
+    ClippedForwardKl(at::log_softmax(c.student, -1), log_q, c.clip, 1.0, grad);
     double worst = 0.0;
     for (int64_t t = 0; t < c.student.size(0); ++t) {
       for (int64_t v = 0; v < c.student.size(1); ++v) {
@@ -83,8 +83,8 @@ TEST(ClippedForwardKlTest, GradientAgreesWithCentralDifferences) {
             (SlowLoss(at::log_softmax(up, -1), log_q, c.clip) -
              SlowLoss(at::log_softmax(down, -1), log_q, c.clip)) /
             (2 * kStep);
-        worst = std::max(
-            worst, std::abs(difference - grad[t][v].item<double>()));
+        worst =
+            std::max(worst, std::abs(difference - grad[t][v].item<double>()));
       }
     }
     RecordProperty(c.name, std::to_string(worst));
@@ -131,12 +131,11 @@ TEST(ClippedForwardKlTest, FloatUnderflowOfTheTeacherStaysFinite) {
   at::Tensor student = torch::zeros({1, 4});
   student[0][1] = -1000.0F;
   at::Tensor grad = torch::zeros({1, 4});
-  const DivergenceSums sums =
-      ClippedForwardKl(at::log_softmax(student, -1),
-                       at::log_softmax(teacher, -1),
-                       0.05,
-                       1.0,
-                       grad);
+  const DivergenceSums sums = ClippedForwardKl(at::log_softmax(student, -1),
+                                               at::log_softmax(teacher, -1),
+                                               0.05,
+                                               1.0,
+                                               grad);
   EXPECT_TRUE(std::isfinite(sums.clipped));
   EXPECT_TRUE(std::isfinite(sums.unclipped));
   EXPECT_TRUE(grad.isfinite().all().item<bool>());
@@ -149,8 +148,7 @@ TEST(ClippedForwardKlTopKTest, TheWholeVocabularyGivesTheFullValue) {
     const auto [top, ids] = log_q.topk(log_q.size(1), -1);
     at::Tensor full = torch::zeros_like(log_p);
     at::Tensor sparse = torch::zeros_like(log_p);
-    const DivergenceSums a =
-        ClippedForwardKl(log_p, log_q, c.clip, 0.7, full);
+    const DivergenceSums a = ClippedForwardKl(log_p, log_q, c.clip, 0.7, full);
     const DivergenceSums b =
         ClippedForwardKlTopK(log_p, ids, top, c.clip, 0.7, sparse);
     EXPECT_NEAR(a.clipped, b.clipped, 1e-12) << c.name;

@@ -30,10 +30,10 @@ at::Tensor SlowLoss(const Inputs& in, const at::Tensor& student) {
   for (const HeadTerm& term : in.terms()) {
     const at::Tensor log_q = at::log_softmax(
         at::linear(term.teacher->hidden, in.head) / kTemperature, -1);
-    loss = loss + term.token_weight *
-                      (log_q.exp() * (log_q - log_p)).clamp_max(term.clip)
-                          .sum()
-                          .to(at::kDouble);
+    loss = loss + term.token_weight * (log_q.exp() * (log_q - log_p))
+                                          .clamp_max(term.clip)
+                                          .sum()
+                                          .to(at::kDouble);
   }
   return loss;
 }
@@ -42,8 +42,8 @@ TEST_F(HeadLossTest, GradientAgreesWithAutogradOverWholeTensors) {
   const Inputs in;
   at::Tensor leaf = in.student.clone().requires_grad_(true);
   SlowLoss(in, leaf).backward();
-  const HeadLoss loss = ComputeHeadLoss(
-      in.head, in.student, in.terms(), {kTemperature, 4}, true);
+  const HeadLoss loss =
+      ComputeHeadLoss(in.head, in.student, in.terms(), {kTemperature, 4}, true);
   const double error =
       ((loss.grad_hidden - leaf.grad()).norm() / leaf.grad().norm())
           .item<double>();

@@ -1,7 +1,8 @@
 #include "common/objective/terms.h"
 
-#include "common/base/exit_code.h"
 #include "gtest/gtest.h"
+
+#include "common/base/exit_code.h"
 
 namespace dapd {
 namespace {
@@ -17,18 +18,36 @@ TEST(TermsTest, ThePresetIsTheReleasedWeightingOfSixTerms) {
   };
   using enum ViewName;
   const std::vector<Expected> table = {
-      {"entangled_rollout", kNoneRollout, kCrossRollout,
-       TeacherWeights::kSnapshot, 2.0 / 15},
-      {"inference_reference", kSelfReference, kNoneReference,
-       TeacherWeights::kBase, 2.0 / 15},
-      {"privileged_rollout", kSelfRollout, kCrossRollout,
-       TeacherWeights::kBase, 2.0 / 15},
-      {"entangled_reference", kNoneReference, kCrossReference,
-       TeacherWeights::kSnapshot, 2.0 / 5},
-      {"inference_rollout", kSelfRollout, kNoneRollout, TeacherWeights::kBase,
+      {"entangled_rollout",
+       kNoneRollout,
+       kCrossRollout,
+       TeacherWeights::kSnapshot,
+       2.0 / 15},
+      {"inference_reference",
+       kSelfReference,
+       kNoneReference,
+       TeacherWeights::kBase,
+       2.0 / 15},
+      {"privileged_rollout",
+       kSelfRollout,
+       kCrossRollout,
+       TeacherWeights::kBase,
+       2.0 / 15},
+      {"entangled_reference",
+       kNoneReference,
+       kCrossReference,
+       TeacherWeights::kSnapshot,
        2.0 / 5},
-      {"privileged_reference", kSelfReference, kCrossReference,
-       TeacherWeights::kBase, 4.0 / 5},
+      {"inference_rollout",
+       kSelfRollout,
+       kNoneRollout,
+       TeacherWeights::kBase,
+       2.0 / 5},
+      {"privileged_reference",
+       kSelfReference,
+       kCrossReference,
+       TeacherWeights::kBase,
+       4.0 / 5},
   };
   ASSERT_EQ(terms->size(), table.size());
   for (size_t i = 0; i < table.size(); ++i) {

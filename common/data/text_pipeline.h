@@ -1,0 +1,29 @@
+// What a model folder knows about text, loaded once: tokenizer, chat template,
+// and the view builder over both.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+#include "common/config/config.h"
+#include "common/data/views.h"
+#include "common/tokenizer/chat_template.h"
+#include "common/tokenizer/tokenizer.h"
+
+namespace dapd {
+
+// Immutable; thread-safe.
+struct TextPipeline {
+  std::unique_ptr<const Tokenizer> tokenizer;
+  std::unique_ptr<const ChatTemplate> chat_template;
+  std::unique_ptr<const ViewBuilder> views;
+};
+
+// `pad_token_id` as ModelConfig has it.
+absl::StatusOr<TextPipeline> LoadTextPipeline(const std::string& model_folder,
+                                              const ObjectiveSection& objective,
+                                              int32_t pad_token_id);
+
+}  // namespace dapd

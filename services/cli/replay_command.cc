@@ -1,0 +1,277 @@
+// dapd replay: recorded samples through the objective, without services.
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+#include "common/base/exit_code.h"
+#include "common/base/files.h"
+#include "common/base/json_lines.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/config/load_config.h"
+#include "common/data/text_pipeline.h"
+#include "common/model/adapter.h"
+#include "common/model/placement.h"
+#include "common/model/weights.h"
+#include "common/objective/micro_batch.h"
+#include "common/objective/terms.h"
+#include "common/tensor/safetensors.h"
+#include "common/tensor/torch_bridge.h"
+#include "common/training/policy.h"
+#include "common/training/step_metrics.h"
+#include "services/cli/command.h"
+
+namespace dapd {
+namespace {
+
+struct ReplayOptions {
+  std::string config;
+  std::vector<std::string> overrides;
+  std::string batch;
+  std::string output;
+  std::string adapter;
+  std::string snapshot;
+  bool apply = false;
+};
+
+absl::StatusOr<Sample> ParseSample(const nlohmann::json& row,
+                                   const std::string& where,
+                                   int64_t vocab_size) {
+  Sample sample;
+  try {
+    const nlohmann::json& id = row.at("id");
+    sample.id = id.is_string() ? id.get<std::string>() : id.dump();
+    sample.problem = row.at("problem").get<std::string>();
+    sample.reference = row.at("reference").get<std::string>();
+    sample.rollout_ids = row.at("rollout_ids").get<std::vector<int32_t>>();
+  } catch (const nlohmann::json::exception& error) {
+    return DataError(absl::StrCat(
+        where,
+        ": a sample needs id, problem, reference and rollout_ids: ",
+        error.what()));
+  }
+  for (const int32_t token : sample.rollout_ids) {
+    if (token < 0 || token >= vocab_size) {
+      return DataError(absl::StrCat(where,
+                                    ": rollout_ids holds ",
+                                    token,
+                                    ", the vocabulary has ",
+                                    vocab_size,
+                                    " ids"));
+    }
+  }
+  return sample;
+}
+
+absl::StatusOr<std::vector<Sample>> ReadSamples(const std::string& path,
+                                                int64_t vocab_size) {
+  std::vector<Sample> samples;
+  RETURN_IF_ERROR(ForEachJsonLine(
+      path, [&](const nlohmann::json& row, int line) -> absl::Status {
+        ASSIGN_OR_RETURN(
+            Sample sample,
+            ParseSample(row, absl::StrCat(path, ":", line), vocab_size));
+        samples.push_back(std::move(sample));
+        return absl::OkStatus();
+      }));
+  if (samples.empty()) {
+    return DataError(absl::StrCat(path, " holds no sample"));
+  }
+  return samples;
+}
+
+// Everything one replay works with.
+class Replay {
+ public:
+  static absl::StatusOr<std::unique_ptr<Replay>> Load(
+      const ReplayOptions& options);
+
+  absl::Status Run();
+
+ private:
+  explicit Replay(ReplayOptions options) : options_(std::move(options)) {}
+
+  // Losses and gradients of samples_[begin, end) as one batch.
+  absl::StatusOr<ObjectiveMetrics> Accumulate(size_t begin, size_t end);
+  absl::StatusOr<ScoredSample> ScoreSample(const Sample& sample);
+  absl::Status ApplyAll();
+  absl::Status WriteGradients();
+
+  const ReplayOptions options_;
+  Config config_;
+  std::shared_ptr<const ModelWeights> weights_;
+  TextPipeline text_;
+  std::vector<Term> terms_;
+  std::vector<Sample> samples_;
+  std::unique_ptr<Policy> policy_;
+};
+
+absl::StatusOr<std::unique_ptr<Replay>> Replay::Load(
+    const ReplayOptions& options) {
+  auto replay = std::unique_ptr<Replay>(new Replay(options));
+  ASSIGN_OR_RETURN(const LoadedConfig loaded,
+                   LoadConfig(options.config, options.overrides));
+  const Config& config = replay->config_ = loaded.config;
+  ASSIGN_OR_RETURN(replay->terms_, ResolveTerms(config.objective));
+  ASSIGN_OR_RETURN(const at::Device device, ParseDevice(config.model.device));
+  ASSIGN_OR_RETURN(const at::ScalarType dtype,
+                   ParsePrecision(config.model.precision));
+  SetComputeThreads(config.run.num_threads);
+  ASSIGN_OR_RETURN(replay->weights_,
+                   LoadModelWeights(config.model.path, dtype, device));
+  const ModelConfig& model = replay->weights_->config;
+  ASSIGN_OR_RETURN(replay->text_,
+                   LoadTextPipeline(config.model.path,
+                                    config.objective,
+                                    static_cast<int32_t>(model.pad_token_id)));
+  ASSIGN_OR_RETURN(replay->samples_,
+                   ReadSamples(options.batch, model.vocab_size));
+
+  ASSIGN_OR_RETURN(const LoraConfig lora, MakeLoraConfig(config.lora));
+  Adapter live = MakeFreshAdapter(model, lora, config.run.seed, device);
+  if (!options.adapter.empty()) {
+    ASSIGN_OR_RETURN(live, ReadAdapter(options.adapter, model, device));
+  }
+  std::optional<Adapter> snapshot;
+  if (!options.snapshot.empty()) {
+    ASSIGN_OR_RETURN(snapshot, ReadAdapter(options.snapshot, model, device));
+  }
+  replay->policy_ = std::make_unique<Policy>(
+      std::move(live), std::move(snapshot), MakeOptimizerOptions(config));
+  return replay;
+}
+
+absl::StatusOr<ScoredSample> Replay::ScoreSample(const Sample& sample) {
+  ScoredSample scored;
+  scored.id = sample.id;
+  auto views = text_.views->Build(sample);
+  if (!views.ok()) {
+    return DataError(absl::StrCat(
+        "sample '", sample.id, "': ", std::string(views.status().message())));
+  }
+  scored.views = *std::move(views);
+  for (const View& view : scored.views) {
+    const auto length = static_cast<int64_t>(view.input_ids.size());
+    if (length > weights_->config.max_positions) {
+      return DataError(
+          absl::StrCat("sample '",
+                       sample.id,
+                       "': a view has ",
+                       length,
+                       " tokens, the model's context is ",
+                       weights_->config.max_positions,
+                       "; shorten the problem, the reference or the rollout"));
+    }
+  }
+  scored.scores = ScoreLocally(
+      *weights_, policy_->snapshot(), TeacherPasses(terms_), scored.views);
+  return scored;
+}
+
+absl::StatusOr<ObjectiveMetrics> Replay::Accumulate(size_t begin, size_t end) {
+  const auto size = static_cast<size_t>(config_.trainer.micro_batch_size);
+  const size_t micro_batches = (end - begin + size - 1) / size;
+  ObjectiveAccumulator accumulator(terms_);
+  for (size_t first = begin; first < end; first += size) {
+    std::vector<ScoredSample> scored;
+    for (size_t i = first; i < std::min(first + size, end); ++i) {
+      ASSIGN_OR_RETURN(ScoredSample sample, ScoreSample(samples_[i]));
+      scored.push_back(std::move(sample));
+    }
+    accumulator.Add(AccumulateMicroBatch(
+        *weights_,
+        policy_->live(),
+        terms_,
+        scored,
+        {.head = {.temperature = config_.objective.temperature},
+         .gradient_scale = 1.0 / static_cast<double>(micro_batches),
+         .recompute = config_.trainer.recompute}));
+  }
+  return accumulator.Finish();
+}
+
+absl::Status Replay::WriteGradients() {
+  return WriteSafetensors(JoinPath(options_.output, "gradients.safetensors"),
+                          policy_->Gradients(),
+                          {{"format", "pt"}});
+}
+
+absl::Status Replay::ApplyAll() {
+  const auto batch = static_cast<size_t>(config_.trainer.batch_size);
+  ASSIGN_OR_RETURN(
+      JsonLinesWriter lines,
+      JsonLinesWriter::Open(JoinPath(options_.output, "metrics.jsonl")));
+  for (size_t begin = 0; begin < samples_.size(); begin += batch) {
+    ASSIGN_OR_RETURN(
+        const ObjectiveMetrics objective,
+        Accumulate(begin, std::min(begin + batch, samples_.size())));
+    ASSIGN_OR_RETURN(const OptimizerStep step, policy_->Step());
+    RETURN_IF_ERROR(lines.Append(ToJson(policy_->version(), objective, step)));
+    LogInfo(absl::StrCat("step ",
+                         policy_->version(),
+                         ": loss ",
+                         objective.loss,
+                         ", gradient norm ",
+                         step.gradient_norm));
+  }
+  RETURN_IF_ERROR(lines.Commit());
+  return WriteAdapter(JoinPath(options_.output, "adapter"),
+                      policy_->live(),
+                      config_.model.path);
+}
+
+absl::Status Replay::Run() {
+  RETURN_IF_ERROR(MakeDirectories(options_.output));
+  if (options_.apply) return ApplyAll();
+  ASSIGN_OR_RETURN(const ObjectiveMetrics objective,
+                   Accumulate(0, samples_.size()));
+  RETURN_IF_ERROR(
+      WriteFileAtomically(JoinPath(options_.output, "objective.json"),
+                          ToJson(objective).dump(2) + "\n"));
+  return WriteGradients();
+}
+
+absl::Status RunReplay(const ReplayOptions& options) {
+  return CatchTorch([&]() -> absl::Status {
+    ASSIGN_OR_RETURN(const std::unique_ptr<Replay> replay,
+                     Replay::Load(options));
+    return replay->Run();
+  });
+}
+
+}  // namespace
+
+void AddReplayCommand(CLI::App& app, Action* action) {
+  auto options = std::make_shared<ReplayOptions>();
+  CLI::App* command = app.add_subcommand(
+      "replay", "Run recorded samples through the objective, no services");
+  command->add_option("--config", options->config, "YAML configuration")
+      ->required();
+  command->add_option("--set", options->overrides, "key=value over the file");
+  command
+      ->add_option("--batch",
+                   options->batch,
+                   "JSON Lines {id, problem, reference, rollout_ids}")
+      ->required();
+  command->add_option("--output", options->output, "folder for the results")
+      ->required();
+  command->add_option("--adapter",
+                      options->adapter,
+                      "PEFT folder of the live adapter (default: fresh)");
+  command->add_option("--snapshot",
+                      options->snapshot,
+                      "PEFT folder of the snapshot (default: the base)");
+  command->add_flag("--apply",
+                    options->apply,
+                    "take an optimizer step every batch_size rows");
+  command->callback([options, action] {
+    *action = [options] { return RunReplay(*options); };
+  });
+}
+
+}  // namespace dapd

@@ -1,0 +1,148 @@
+// dapd score: log-probabilities (and logits) of given token sequences.
+
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+#include "common/base/exit_code.h"
+#include "common/base/json_lines.h"
+#include "common/base/status_macros.h"
+#include "common/model/adapter.h"
+#include "common/model/decoder.h"
+#include "common/model/placement.h"
+#include "common/model/token_logprobs.h"
+#include "common/model/weights.h"
+#include "common/tensor/safetensors.h"
+#include "common/tensor/torch_bridge.h"
+#include "services/cli/command.h"
+
+namespace dapd {
+namespace {
+
+struct ScoreOptions {
+  std::string model;
+  std::string adapter;
+  std::string input;
+  std::string output;
+  std::string precision = "float32";
+  std::string device = "auto";
+  bool logits = false;
+};
+
+struct ScoreRow {
+  std::string id;
+  std::vector<int32_t> input_ids;
+};
+
+// Refuses what the model cannot read, before anything is computed.
+absl::StatusOr<ScoreRow> ParseScoreRow(const nlohmann::json& json,
+                                       const std::string& where,
+                                       const ModelConfig& model) {
+  ScoreRow row;
+  try {
+    const nlohmann::json& id = json.at("id");
+    row.id = id.is_string() ? id.get<std::string>() : id.dump();
+    row.input_ids = json.at("input_ids").get<std::vector<int32_t>>();
+  } catch (const nlohmann::json::exception& error) {
+    return DataError(
+        absl::StrCat(where, ": a row needs id and input_ids: ", error.what()));
+  }
+  const auto length = static_cast<int64_t>(row.input_ids.size());
+  if (length < 2 || length > model.max_positions) {
+    return DataError(absl::StrCat(where,
+                                  ": input_ids has ",
+                                  length,
+                                  " ids; 2 to ",
+                                  model.max_positions,
+                                  " can be scored"));
+  }
+  for (const int32_t id : row.input_ids) {
+    if (id < 0 || id >= model.vocab_size) {
+      return DataError(absl::StrCat(where,
+                                    ": id ",
+                                    id,
+                                    " is outside the vocabulary of ",
+                                    model.vocab_size));
+    }
+  }
+  return row;
+}
+
+absl::StatusOr<std::vector<ScoreRow>> ReadScoreRows(const std::string& path,
+                                                    const ModelConfig& model) {
+  std::vector<ScoreRow> rows;
+  std::set<std::string> ids;
+  RETURN_IF_ERROR(ForEachJsonLine(
+      path, [&](const nlohmann::json& json, int line) -> absl::Status {
+        const std::string where = absl::StrCat(path, ":", line);
+        ASSIGN_OR_RETURN(ScoreRow row, ParseScoreRow(json, where, model));
+        if (!ids.insert(row.id).second) {
+          return DataError(
+              absl::StrCat(where, ": id '", row.id, "' occurs twice"));
+        }
+        rows.push_back(std::move(row));
+        return absl::OkStatus();
+      }));
+  return rows;
+}
+
+absl::Status Score(const ScoreOptions& options) {
+  ASSIGN_OR_RETURN(const at::ScalarType dtype,
+                   ParsePrecision(options.precision));
+  ASSIGN_OR_RETURN(const at::Device device, ParseDevice(options.device));
+  ASSIGN_OR_RETURN(const auto weights,
+                   LoadModelWeights(options.model, dtype, device));
+  ASSIGN_OR_RETURN(const std::vector<ScoreRow> rows,
+                   ReadScoreRows(options.input, weights->config));
+  Adapter adapter;
+  if (!options.adapter.empty()) {
+    ASSIGN_OR_RETURN(adapter,
+                     ReadAdapter(options.adapter, weights->config, device));
+  }
+  const Adapter* active = options.adapter.empty() ? nullptr : &adapter;
+  at::NoGradGuard no_grad;
+  NamedTensors scores;
+  for (const ScoreRow& row : rows) {
+    ASSIGN_OR_RETURN(HostTensor logprobs,
+                     FromTorch(TokenLogprobs(*weights, active, row.input_ids)));
+    scores.emplace_back(absl::StrCat(row.id, ".logprobs"), std::move(logprobs));
+    if (!options.logits) continue;
+    const PackedTokens tokens = PackTokens({row.input_ids}, device);
+    const at::Tensor hidden =
+        ForwardHidden(*weights,
+                      active,
+                      tokens,
+                      at::arange(tokens.ids.size(0), tokens.ids.options()));
+    ASSIGN_OR_RETURN(HostTensor logits,
+                     FromTorch(ApplyHead(*weights, hidden).cpu()));
+    scores.emplace_back(absl::StrCat(row.id, ".logits"), std::move(logits));
+  }
+  return WriteSafetensors(options.output, scores, {{"format", "pt"}});
+}
+
+}  // namespace
+
+void AddScoreCommand(CLI::App& app, Action* action) {
+  auto options = std::make_shared<ScoreOptions>();
+  CLI::App* command = app.add_subcommand(
+      "score", "Log-probabilities of token sequences, as safetensors");
+  command->add_option("--model", options->model, "Hugging Face folder")
+      ->required();
+  command->add_option("--adapter", options->adapter, "PEFT folder");
+  command->add_option("--input", options->input, "JSON Lines {id, input_ids}")
+      ->required();
+  command->add_option("--output", options->output, "safetensors file")
+      ->required();
+  command->add_option("--precision", options->precision, "float32 or bfloat16");
+  command->add_option("--device", options->device, "auto, cpu or cuda");
+  command->add_flag("--logits", options->logits, "write <id>.logits as well");
+  command->callback([options, action] {
+    *action = [options] { return CatchTorch([&] { return Score(*options); }); };
+  });
+}
+
+}  // namespace dapd

@@ -1,0 +1,142 @@
+#include "services/trainer/evaluation.h"
+
+#include <algorithm>
+
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+
+#include "common/base/status_macros.h"
+
+namespace dapd {
+namespace {
+
+std::vector<PipelineInput> MakeInputs(const Config& config,
+                                      const Dataset& held_out,
+                                      size_t problems,
+                                      int64_t samples,
+                                      int64_t version) {
+  std::vector<PipelineInput> inputs;
+  for (size_t i = 0; i < problems; ++i) {
+    for (int64_t k = 0; k < samples; ++k) {
+      inputs.push_back({&held_out.problems[i],
+                        {.seed = config.run.seed + 1,
+                         .step = static_cast<uint32_t>(version),
+                         .example = static_cast<uint32_t>(i),
+                         .sample = static_cast<uint32_t>(k)}});
+    }
+  }
+  return inputs;
+}
+
+SamplingParams EvaluationSampling(const Config& config) {
+  const int64_t tokens = config.evaluation.max_new_tokens > 0
+                             ? config.evaluation.max_new_tokens
+                             : config.rollout.max_new_tokens;
+  return {.temperature = config.evaluation.temperature,
+          .top_k = config.evaluation.top_k,
+          .top_p = config.evaluation.top_p,
+          .max_new_tokens = tokens};
+}
+
+// Shares of a problem's answers, one number a problem.
+void GradeAnswers(const std::vector<RolloutRecord>& records,
+                  EvaluationReport& report) {
+  std::vector<double> correct;
+  std::vector<double> boxed;
+  double tokens = 0.0;
+  const auto samples = static_cast<size_t>(report.samples);
+  for (size_t begin = 0; begin < records.size(); begin += samples) {
+    double num_correct = 0.0;
+    double num_boxed = 0.0;
+    for (size_t i = begin; i < begin + samples; ++i) {
+      num_correct += records[i].correct ? 1.0 : 0.0;
+      num_boxed += records[i].has_box ? 1.0 : 0.0;
+      tokens += static_cast<double>(records[i].ids.size());
+    }
+    correct.push_back(num_correct / static_cast<double>(samples));
+    boxed.push_back(num_boxed / static_cast<double>(samples));
+  }
+  report.accuracy = MeanInterval(correct);
+  report.format_rate = MeanInterval(boxed);
+  report.mean_tokens = tokens / static_cast<double>(records.size());
+}
+
+absl::Status MeasureDivergences(const Config& config,
+                                const Dataset& held_out,
+                                size_t problems,
+                                const ModelWeights& weights,
+                                const Policy& policy,
+                                const std::vector<Term>& terms,
+                                SamplePipeline& pipeline,
+                                EvaluationReport& report) {
+  RETURN_IF_ERROR(pipeline.Start(
+      MakeInputs(config, held_out, problems, 1, policy.version()),
+      EvaluationSampling(config),
+      /*snapshot_is_base=*/policy.snapshot() == nullptr,
+      /*with_scores=*/true));
+  ASSIGN_OR_RETURN(const std::vector<RolloutRecord> records,
+                   pipeline.CollectRollouts());
+  std::vector<std::vector<double>> values(terms.size());
+  for (size_t i = 0; i < records.size(); ++i) {
+    if (!records[i].trainable) continue;
+    std::vector<ScoredSample> sample(1);
+    ASSIGN_OR_RETURN(sample[0], pipeline.TakeScored(i));
+    const std::vector<DivergenceSums> sums =
+        EvaluateMicroBatch(weights,
+                           policy.live(),
+                           terms,
+                           sample,
+                           {.temperature = config.objective.temperature});
+    for (size_t k = 0; k < terms.size(); ++k) {
+      values[k].push_back(sums[k].unclipped /
+                          static_cast<double>(sums[k].tokens));
+    }
+  }
+  for (size_t k = 0; k < terms.size(); ++k) {
+    report.divergences.push_back({terms[k].name, MeanInterval(values[k])});
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<EvaluationReport> Evaluate(const Config& config,
+                                          const Dataset& held_out,
+                                          const ModelWeights& weights,
+                                          const Policy& policy,
+                                          const std::vector<Term>& terms,
+                                          SamplePipeline& pipeline) {
+  const absl::Time start = absl::Now();
+  EvaluationReport report;
+  report.policy_version = policy.version();
+  report.problems = static_cast<int64_t>(held_out.problems.size());
+  report.samples = config.evaluation.samples;
+  RETURN_IF_ERROR(pipeline.Start(MakeInputs(config,
+                                            held_out,
+                                            held_out.problems.size(),
+                                            report.samples,
+                                            policy.version()),
+                                 EvaluationSampling(config),
+                                 /*snapshot_is_base=*/true,
+                                 /*with_scores=*/false));
+  ASSIGN_OR_RETURN(const std::vector<RolloutRecord> records,
+                   pipeline.CollectRollouts());
+  GradeAnswers(records, report);
+  const size_t kl_problems =
+      std::min(static_cast<size_t>(config.evaluation.kl_problems),
+               held_out.problems.size());
+  if (kl_problems > 0) {
+    RETURN_IF_ERROR(MeasureDivergences(config,
+                                       held_out,
+                                       kl_problems,
+                                       weights,
+                                       policy,
+                                       terms,
+                                       pipeline,
+                                       report));
+  }
+  report.seconds = absl::ToDoubleSeconds(absl::Now() - start);
+  return report;
+}
+
+}  // namespace dapd

@@ -1,0 +1,39 @@
+#include "services/trainer/make_policy_update.h"
+
+#include <utility>
+
+#include "common/base/status_macros.h"
+#include "common/model/token_logprobs.h"
+
+namespace dapd {
+namespace {
+
+// Another machine may sum in another order; other weights differ by far more.
+constexpr float kToleranceFloat32 = 1e-3F;
+constexpr float kToleranceBFloat16 = 0.25F;
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const PolicyUpdate>> MakePolicyUpdate(
+    const ModelWeights& weights,
+    const Adapter* adapter,
+    int64_t version,
+    const std::string& base_model_path,
+    const std::vector<int32_t>& probe_ids) {
+  auto update = std::make_shared<PolicyUpdate>();
+  update->version = version;
+  update->is_base = adapter == nullptr;
+  if (adapter != nullptr) {
+    ASSIGN_OR_RETURN(update->adapter,
+                     SerializeAdapter(*adapter, base_model_path));
+  }
+  update->probe_ids = probe_ids;
+  const at::Tensor logprobs = TokenLogprobs(weights, adapter, probe_ids);
+  update->probe_logprobs.assign(logprobs.data_ptr<float>(),
+                                logprobs.data_ptr<float>() + logprobs.numel());
+  update->probe_tolerance =
+      weights.dtype() == at::kBFloat16 ? kToleranceBFloat16 : kToleranceFloat32;
+  return update;
+}
+
+}  // namespace dapd

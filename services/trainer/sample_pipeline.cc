@@ -1,0 +1,181 @@
+#include "services/trainer/sample_pipeline.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+#include "common/base/status_macros.h"
+#include "common/data/answer.h"
+#include "common/tensor/torch_bridge.h"
+
+namespace dapd {
+namespace {
+
+// cross_reference shows the rollout inside its prompt.
+bool NeedsRollout(ViewName view) {
+  return ScoresRollout(view) || view == ViewName::kCrossReference;
+}
+
+TeacherScores ToScores(const std::map<std::string, HostTensor>& tensors,
+                       at::Device device) {
+  TeacherScores scores;
+  for (const auto& [name, host] : tensors) {
+    const at::Tensor tensor = ToTorch(host).to(device);
+    if (name == "hidden") scores.hidden = tensor;
+    if (name == "logits") scores.logits = tensor;
+    if (name == "ids") scores.top_ids = tensor.to(at::kLong);
+    if (name == "logprobs") scores.top_logprobs = tensor;
+  }
+  return scores;
+}
+
+}  // namespace
+
+SamplePipeline::SamplePipeline(RolloutClient& rollouts,
+                               TeacherClient& teachers,
+                               const ViewBuilder& views,
+                               const Tokenizer& tokenizer,
+                               PipelineOptions options)
+    : rollouts_(rollouts),
+      teachers_(teachers),
+      views_(views),
+      tokenizer_(tokenizer),
+      options_(std::move(options)) {}
+
+absl::Status SamplePipeline::Start(std::vector<PipelineInput> inputs,
+                                   const SamplingParams& sampling,
+                                   bool snapshot_is_base,
+                                   bool with_scores) {
+  snapshot_is_base_ = snapshot_is_base;
+  with_scores_ = with_scores;
+  // What an untrainable sample of the last batch still waits for is dropped.
+  pending_rollouts_.clear();
+  pending_scores_.clear();
+  entries_.clear();
+  entries_.resize(inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Problem& problem = *inputs[i].problem;
+    RolloutTask task;
+    task.id = next_id_++;
+    ASSIGN_OR_RETURN(task.prompt_ids, views_.RolloutPrompt(problem.problem));
+    task.sampling = sampling;
+    task.key = inputs[i].key;
+    entries_[i].input = inputs[i];
+    pending_rollouts_[task.id] = i;
+    rollouts_.Submit(std::move(task));
+  }
+  if (!with_scores_) return absl::OkStatus();
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    const Problem& problem = *entries_[i].input.problem;
+    ASSIGN_OR_RETURN(
+        entries_[i].views,
+        views_.BuildReferenceViews(problem.problem, problem.solution));
+    SubmitScores(i, /*needs_rollout=*/false);
+  }
+  return absl::OkStatus();
+}
+
+void SamplePipeline::SubmitScores(size_t index, bool needs_rollout) {
+  Entry& entry = entries_[index];
+  std::map<TeacherWeights, ScoreTask> tasks;
+  for (const TeacherPass& pass : options_.passes) {
+    if (NeedsRollout(pass.view) != needs_rollout) continue;
+    const TeacherWeights weights =
+        snapshot_is_base_ ? TeacherWeights::kBase : pass.weights;
+    ScoreTask& task = tasks[weights];
+    const std::string name = ViewNameString(pass.view);
+    bool already_asked = false;
+    for (const ViewToScore& view : task.views) {
+      already_asked |= view.name == name;
+    }
+    if (already_asked) continue;
+    const View& view = entry.views[static_cast<size_t>(pass.view)];
+    task.views.push_back(
+        {name, view.input_ids, view.scored_from, view.scored_count});
+    scored_tokens_ += view.scored_count;
+  }
+  for (auto& [weights, task] : tasks) {
+    task.id = next_id_++;
+    task.snapshot = weights == TeacherWeights::kSnapshot;
+    task.payload = options_.payload;
+    task.top_k = options_.top_k;
+    task.temperature = options_.temperature;
+    pending_scores_[task.id] = {index, weights};
+    ++entry.scores_missing;
+    teachers_.Submit(std::move(task));
+  }
+}
+
+absl::StatusOr<std::vector<RolloutRecord>> SamplePipeline::CollectRollouts() {
+  std::vector<RolloutRecord> records(entries_.size());
+  while (!pending_rollouts_.empty()) {
+    ASSIGN_OR_RETURN(RolloutResult result, rollouts_.Next());
+    const auto pending = pending_rollouts_.find(result.id);
+    if (pending == pending_rollouts_.end()) continue;
+    const size_t index = pending->second;
+    pending_rollouts_.erase(pending);
+    RolloutRecord& record = records[index];
+    record.problem = entries_[index].input.problem;
+    RETURN_IF_ERROR(AcceptRollout(std::move(result), record));
+    if (!with_scores_) continue;
+    auto views = views_.Build({record.problem->id,
+                               record.problem->problem,
+                               record.problem->solution,
+                               record.ids});
+    if (absl::IsInvalidArgument(views.status())) {
+      // An answer of pad and end tokens only leaves nothing to score.
+      record.trainable = false;
+      continue;
+    }
+    RETURN_IF_ERROR(views.status());
+    entries_[index].views = *std::move(views);
+    SubmitScores(index, /*needs_rollout=*/true);
+  }
+  return records;
+}
+
+absl::Status SamplePipeline::AcceptRollout(RolloutResult result,
+                                           RolloutRecord& record) {
+  record.ids = std::move(result.ids);
+  record.end = result.end;
+  ASSIGN_OR_RETURN(record.text,
+                   tokenizer_.Decode(record.ids, /*skip_special_tokens=*/true));
+  const Grade grade = GradeAnswer(record.text, record.problem->answer);
+  record.has_box = grade.has_box;
+  record.correct = grade.correct && !record.problem->answer.empty();
+  return absl::OkStatus();
+}
+
+absl::Status SamplePipeline::AcceptScore(const ScoreResult& result) {
+  const auto pending = pending_scores_.find(result.id);
+  if (pending == pending_scores_.end()) return absl::OkStatus();
+  const auto [index, weights] = pending->second;
+  pending_scores_.erase(pending);
+  Entry& entry = entries_[index];
+  for (const auto& [name, tensors] : result.views) {
+    ASSIGN_OR_RETURN(const ViewName view, ParseViewName(name));
+    const TeacherScores scores = ToScores(tensors, options_.device);
+    if (snapshot_is_base_) {
+      entry.scores[{TeacherWeights::kBase, view}] = scores;
+      entry.scores[{TeacherWeights::kSnapshot, view}] = scores;
+    } else {
+      entry.scores[{weights, view}] = scores;
+    }
+  }
+  --entry.scores_missing;
+  payload_bytes_ += result.payload_bytes;
+  teacher_seconds_ += result.compute_seconds;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ScoredSample> SamplePipeline::TakeScored(size_t index) {
+  Entry& entry = entries_[index];
+  while (entry.scores_missing > 0) {
+    ASSIGN_OR_RETURN(const ScoreResult result, teachers_.Next());
+    RETURN_IF_ERROR(AcceptScore(result));
+  }
+  return ScoredSample{
+      entry.input.problem->id, std::move(entry.views), std::move(entry.scores)};
+}
+
+}  // namespace dapd

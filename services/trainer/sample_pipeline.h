@@ -1,0 +1,117 @@
+// SamplePipeline: turns problems into scored samples with the workers' help.
+//
+//   Start            every problem goes to the rollout workers; the views that
+//                    need no rollout go to the teachers at the same time
+//   CollectRollouts  as each answer arrives, its other views go to the teachers
+//   TakeScored(i)    hands over sample i once all its teacher scores are there
+//
+// Results are placed by sample index, so the order of arrival, the number of
+// workers and retries do not show. Not thread-safe: owned by the compute
+// thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+#include "common/data/dataset.h"
+#include "common/data/views.h"
+#include "common/generation/sampling.h"
+#include "common/objective/micro_batch.h"
+#include "services/trainer/rollout_client.h"
+#include "services/trainer/teacher_client.h"
+
+namespace dapd {
+
+// One problem to be answered.
+struct PipelineInput {
+  const Problem* problem = nullptr;  // must outlive the batch
+  SamplingKey key;
+};
+
+// One answer.
+struct RolloutRecord {
+  const Problem* problem = nullptr;
+  std::vector<int32_t> ids;
+  RolloutEnd end = RolloutEnd::kEos;
+  std::string text;      // decoded, special tokens skipped
+  bool has_box = false;  // graded, if the problem has an answer
+  bool correct = false;
+  bool trainable = true;  // false: nothing is left of it to score
+};
+
+struct PipelineOptions {
+  std::vector<TeacherPass> passes;
+  TeacherPayload payload = TeacherPayload::kHiddenStates;
+  int64_t top_k = 0;
+  double temperature = 1.1;  // of the objective, for a top_k payload
+  at::Device device = at::kCPU;
+};
+
+class SamplePipeline {
+ public:
+  // All must outlive the pipeline.
+  SamplePipeline(RolloutClient& rollouts,
+                 TeacherClient& teachers,
+                 const ViewBuilder& views,
+                 const Tokenizer& tokenizer,
+                 PipelineOptions options);
+
+  // `snapshot_is_base`: one teacher pass then serves both kinds of weights.
+  // With `with_scores` false only answers are wanted.
+  absl::Status Start(std::vector<PipelineInput> inputs,
+                     const SamplingParams& sampling,
+                     bool snapshot_is_base,
+                     bool with_scores);
+
+  // Blocks for all answers, in the order of the inputs.
+  absl::StatusOr<std::vector<RolloutRecord>> CollectRollouts();
+
+  // Blocks for sample `index`, whose rollout must be trainable; once each.
+  absl::StatusOr<ScoredSample> TakeScored(size_t index);
+
+  // Payload bytes and worker seconds of the teacher results so far.
+  uint64_t payload_bytes() const { return payload_bytes_; }
+  double teacher_seconds() const { return teacher_seconds_; }
+  // Tokens that the teachers scored so far.
+  int64_t scored_tokens() const { return scored_tokens_; }
+
+ private:
+  struct Entry {
+    PipelineInput input;
+    Views views;
+    std::map<TeacherPass, TeacherScores> scores;
+    size_t scores_missing = 0;
+  };
+  struct PendingScore {
+    size_t index = 0;
+    TeacherWeights weights = TeacherWeights::kBase;
+  };
+
+  // Sends the passes over views of `entry` that are `of_rollout` or not.
+  void SubmitScores(size_t index, bool needs_rollout);
+  absl::Status AcceptRollout(RolloutResult result, RolloutRecord& record);
+  absl::Status AcceptScore(const ScoreResult& result);
+
+  RolloutClient& rollouts_;
+  TeacherClient& teachers_;
+  const ViewBuilder& views_;
+  const Tokenizer& tokenizer_;
+  PipelineOptions options_;
+
+  bool snapshot_is_base_ = true;
+  bool with_scores_ = true;
+  std::vector<Entry> entries_;
+  std::map<uint64_t, size_t> pending_rollouts_;
+  std::map<uint64_t, PendingScore> pending_scores_;
+  uint64_t next_id_ = 1;
+  uint64_t payload_bytes_ = 0;
+  double teacher_seconds_ = 0.0;
+  int64_t scored_tokens_ = 0;
+};
+
+}  // namespace dapd

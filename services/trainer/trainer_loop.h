@@ -1,0 +1,76 @@
+// The trainer: DAPD's loop over optimizer steps, strictly on-policy.
+//
+// For each step: sample the batch with the current adapter, score it with the
+// frozen teachers, run the objective micro-batch by micro-batch, take one
+// optimizer step, push the new adapter. Before and after training the held-out
+// problems are evaluated. How each part works:
+//   which problems          common/data/dataset.h (StepRows)
+//   rollouts and scores     sample_pipeline.h
+//   losses and gradients    common/objective/micro_batch.h
+//   optimizer and snapshot  common/training/policy.h
+//   what is written         run_recorder.h, checkpoint.h
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+
+#include "common/config/config.h"
+#include "common/data/dataset.h"
+#include "common/data/views.h"
+#include "common/model/weights.h"
+#include "common/objective/terms.h"
+#include "common/training/policy.h"
+#include "services/trainer/checkpoint.h"
+#include "services/trainer/rollout_client.h"
+#include "services/trainer/run_recorder.h"
+#include "services/trainer/sample_pipeline.h"
+#include "services/trainer/teacher_client.h"
+
+namespace dapd {
+
+// All referenced objects must outlive the loop.
+struct TrainerParts {
+  const Config& config;
+  LoraConfig lora;
+  std::shared_ptr<const ModelWeights> weights;
+  const Tokenizer& tokenizer;
+  const ViewBuilder& views;
+  std::vector<Term> terms;
+  const Dataset& data;
+  const Dataset& held_out;  // empty: no evaluation
+  RolloutClient& rollouts;
+  TeacherClient& teachers;
+  RunRecorder& recorder;
+};
+
+// Not thread-safe: owned by the compute thread.
+class TrainerLoop {
+ public:
+  explicit TrainerLoop(TrainerParts parts);
+
+  // Runs to trainer.steps. CANCELLED once the clients were shut down; the
+  // newest adapter and a checkpoint of the last whole step are then written.
+  // Other errors are those of the clients (UNAVAILABLE, ...), of the disk, and
+  // DATA_LOSS for a gradient that is not finite.
+  absl::Status Run();
+
+ private:
+  absl::Status RunSteps();
+  absl::Status RunStep();
+  absl::Status TrainBatch(const std::vector<RolloutRecord>& records,
+                          StepReport& report);
+  absl::Status PublishLive();
+  absl::Status PublishSnapshot();
+  absl::Status SaveNewest();
+
+  TrainerParts parts_;
+  RunIdentity identity_;
+  Policy policy_;
+  SamplePipeline pipeline_;
+  std::vector<int32_t> probe_ids_;
+};
+
+}  // namespace dapd

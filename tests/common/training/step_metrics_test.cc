@@ -1,0 +1,48 @@
+#include "common/training/step_metrics.h"
+
+#include "gtest/gtest.h"
+
+namespace dapd {
+namespace {
+
+std::vector<Term> TwoTerms() {
+  Term first;
+  first.name = "first";
+  first.weight = 0.5;
+  Term second;
+  second.name = "second";
+  second.weight = 2.0;
+  return {first, second};
+}
+
+TEST(ObjectiveAccumulatorTest, ValuesAreMeansOfMicroBatchTokenMeans) {
+  ObjectiveAccumulator accumulator(TwoTerms());
+  accumulator.Add(
+      {{.clipped = 2.0, .unclipped = 4.0, .clipped_tokens = 1, .tokens = 4},
+       {.clipped = 3.0, .unclipped = 3.0, .clipped_tokens = 0, .tokens = 1}});
+  accumulator.Add(
+      {{.clipped = 1.0, .unclipped = 1.0, .clipped_tokens = 1, .tokens = 1},
+       {.clipped = 0.0, .unclipped = 0.0, .clipped_tokens = 2, .tokens = 3}});
+  const ObjectiveMetrics metrics = accumulator.Finish();
+  EXPECT_DOUBLE_EQ(metrics.terms[0].value, (0.5 + 1.0) / 2);
+  EXPECT_DOUBLE_EQ(metrics.terms[0].unclipped, (1.0 + 1.0) / 2);
+  EXPECT_EQ(metrics.terms[0].tokens, 5);
+  EXPECT_DOUBLE_EQ(metrics.terms[0].clipped_fraction, 2.0 / 5);
+  EXPECT_DOUBLE_EQ(metrics.terms[1].value, 1.5);
+  EXPECT_DOUBLE_EQ(metrics.loss, 0.5 * 0.75 + 2.0 * 1.5);
+}
+
+TEST(StepMetricsJsonTest, HasTheDocumentedKeys) {
+  ObjectiveAccumulator accumulator(TwoTerms());
+  accumulator.Add({{.clipped = 1, .tokens = 1}, {.clipped = 1, .tokens = 1}});
+  const auto json = ToJson(3, accumulator.Finish(), {.gradient_norm = 0.5});
+  EXPECT_EQ(json.at("step"), 3);
+  EXPECT_EQ(json.at("gradient_norm"), 0.5);
+  for (const char* key : {"value", "weight", "tokens", "clipped_fraction"}) {
+    EXPECT_TRUE(json.at("terms").at("second").contains(key)) << key;
+  }
+  EXPECT_EQ(json.begin().key(), "step");
+}
+
+}  // namespace
+}  // namespace dapd
