@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 
 #include "common/rpc/address_resolver.h"
@@ -62,5 +64,23 @@ struct WorkerPoolOptions {
   AddressResolver resolver = ResolveAddress;
   WorkerPoolObserver observer;
 };
+
+// True for a code that no retry can mend: INVALID_ARGUMENT, OUT_OF_RANGE,
+// UNIMPLEMENTED.
+bool IsFinalError(const absl::Status& status);
+
+// `status` with the task and worker it came from.
+absl::Status DescribeTaskError(const std::string& role,
+                               uint64_t task_id,
+                               const std::string& address,
+                               const absl::Status& status);
+
+// One sentence for a pool without a usable worker: each worker with its last
+// error, each name that could not be resolved (`resolve_errors`, by address),
+// and what to do.
+std::string DescribeWorkers(
+    const WorkerPoolOptions& options,
+    const std::vector<WorkerState>& states,
+    const std::map<std::string, std::string>& resolve_errors);
 
 }  // namespace dapd

@@ -1,0 +1,133 @@
+#include "common/rpc/adapter_stream.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+#include "common/base/sha256.h"
+#include "common/base/status_macros.h"
+
+namespace dapd {
+namespace {
+
+// adapter_config.json is a few hundred bytes.
+constexpr size_t kMaxConfigBytes = 64 << 10;
+
+absl::Status CheckProbe(const v1::AdapterHeader& header,
+                        const AdapterLimits& limits) {
+  if (header.probe_ids_size() < 2 ||
+      header.probe_ids_size() > limits.max_probe_ids) {
+    return absl::InvalidArgumentError(absl::StrCat("the probe has ",
+                                                   header.probe_ids_size(),
+                                                   " tokens; 2 to ",
+                                                   limits.max_probe_ids,
+                                                   " are allowed"));
+  }
+  for (const int32_t id : header.probe_ids()) {
+    if (id < 0 || id >= limits.vocab_size) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("probe token ",
+                       id,
+                       " is outside the vocabulary of ",
+                       limits.vocab_size));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+bool SendAdapter(
+    const PolicyUpdate& update,
+    const std::function<bool(const v1::LoadAdapterRequest&)>& send) {
+  v1::LoadAdapterRequest first;
+  v1::AdapterHeader& header = *first.mutable_header();
+  header.set_policy_version(update.version);
+  header.mutable_probe_ids()->Add(update.probe_ids.begin(),
+                                  update.probe_ids.end());
+  if (update.is_base) return send(first);
+  header.set_digest(update.adapter.digest);
+  header.set_config_json(update.adapter.config_json);
+  header.set_total_bytes(update.adapter.tensors.size());
+  if (!send(first)) return false;
+  return SendChunks(update.adapter.tensors, [&](const v1::TensorChunk& chunk) {
+    v1::LoadAdapterRequest next;
+    *next.mutable_chunk() = chunk;
+    return send(next);
+  });
+}
+
+absl::Status AdapterReceiver::Add(const v1::LoadAdapterRequest& request) {
+  if (request.has_header()) return Start(request.header());
+  if (!request.has_chunk()) {
+    return absl::InvalidArgumentError(
+        "LoadAdapterRequest holds neither header nor chunk");
+  }
+  if (!chunks_.has_value()) {
+    return absl::InvalidArgumentError(
+        "adapter chunk before the header, or behind that of the base");
+  }
+  return chunks_->Add(request.chunk());
+}
+
+absl::Status AdapterReceiver::Start(const v1::AdapterHeader& header) {
+  if (started_) return absl::InvalidArgumentError("second adapter header");
+  RETURN_IF_ERROR(CheckProbe(header, limits_));
+  if (header.policy_version() < 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "policy version ", header.policy_version(), " is negative"));
+  }
+  started_ = true;
+  upload_.version = header.policy_version();
+  upload_.is_base = header.digest().empty();
+  upload_.probe_ids.assign(header.probe_ids().begin(),
+                           header.probe_ids().end());
+  if (upload_.is_base) return absl::OkStatus();
+  if (header.total_bytes() > limits_.max_bytes) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("an adapter of ",
+                     header.total_bytes(),
+                     " bytes; this model's with this worker's lora.rank has at "
+                     "most ",
+                     limits_.max_bytes,
+                     ": give trainer and worker the same configuration"));
+  }
+  if (header.config_json().size() > kMaxConfigBytes) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("an adapter configuration of ",
+                     header.config_json().size(),
+                     " bytes; at most ",
+                     kMaxConfigBytes));
+  }
+  upload_.adapter.digest = header.digest();
+  upload_.adapter.config_json = header.config_json();
+  upload_.adapter.tensors.resize(header.total_bytes());
+  chunks_.emplace(
+      upload_.adapter.tensors.data(), header.total_bytes(), "adapter");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<AdapterUpload> AdapterReceiver::Finish() {
+  if (!started_) return absl::DataLossError("no adapter header arrived");
+  if (upload_.is_base) return std::move(upload_);
+  if (!chunks_->complete()) {
+    return absl::DataLossError(absl::StrCat("the adapter ended after ",
+                                            chunks_->received(),
+                                            " of ",
+                                            upload_.adapter.tensors.size(),
+                                            " bytes"));
+  }
+  Sha256 sha;
+  sha.Update(upload_.adapter.tensors);
+  sha.Update(upload_.adapter.config_json);
+  if (const std::string digest = sha.HexDigest();
+      digest != upload_.adapter.digest) {
+    return absl::DataLossError(absl::StrCat("the adapter's SHA-256 is ",
+                                            digest,
+                                            ", its header says ",
+                                            upload_.adapter.digest));
+  }
+  return std::move(upload_);
+}
+
+}  // namespace dapd

@@ -1,0 +1,155 @@
+#include "common/rpc/chunk_stream.h"
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+#include "common/base/status_macros.h"
+
+namespace dapd {
+namespace {
+
+constexpr size_t kMaxRank = 8;
+
+uint32_t Crc32(absl::string_view bytes) {
+  return static_cast<uint32_t>(
+      ::crc32(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
+}
+
+}  // namespace
+
+v1::DataType ToWireType(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat32:
+      return v1::DATA_TYPE_FLOAT32;
+    case DType::kBFloat16:
+      return v1::DATA_TYPE_BFLOAT16;
+    case DType::kFloat16:
+      return v1::DATA_TYPE_FLOAT16;
+    case DType::kInt32:
+      return v1::DATA_TYPE_INT32;
+    case DType::kInt64:
+      return v1::DATA_TYPE_INT64;
+    case DType::kUInt8:
+      return v1::DATA_TYPE_UINT8;
+  }
+  return v1::DATA_TYPE_UNSPECIFIED;
+}
+
+absl::StatusOr<DType> FromWireType(v1::DataType type) {
+  switch (type) {
+    case v1::DATA_TYPE_FLOAT32:
+      return DType::kFloat32;
+    case v1::DATA_TYPE_BFLOAT16:
+      return DType::kBFloat16;
+    case v1::DATA_TYPE_FLOAT16:
+      return DType::kFloat16;
+    case v1::DATA_TYPE_INT32:
+      return DType::kInt32;
+    case v1::DATA_TYPE_INT64:
+      return DType::kInt64;
+    case v1::DATA_TYPE_UINT8:
+      return DType::kUInt8;
+    default:
+      return absl::InvalidArgumentError(
+          absl::StrCat("data type ", static_cast<int>(type), " is unknown"));
+  }
+}
+
+v1::TensorHeader MakeTensorHeader(const std::string& name,
+                                  const HostTensor& tensor) {
+  v1::TensorHeader header;
+  header.set_name(name);
+  header.set_dtype(ToWireType(tensor.dtype));
+  header.mutable_shape()->Add(tensor.shape.begin(), tensor.shape.end());
+  return header;
+}
+
+bool SendChunks(absl::string_view bytes,
+                const std::function<bool(const v1::TensorChunk&)>& send) {
+  for (uint64_t offset = 0; offset < bytes.size(); offset += kChunkBytes) {
+    const absl::string_view part = bytes.substr(offset, kChunkBytes);
+    v1::TensorChunk chunk;
+    chunk.set_offset(offset);
+    chunk.set_data(part.data(), part.size());
+    chunk.set_crc32(Crc32(part));
+    if (!send(chunk)) return false;
+  }
+  return true;
+}
+
+ChunkAssembler::ChunkAssembler(char* target,
+                               uint64_t total_bytes,
+                               std::string what)
+    : target_(target), total_bytes_(total_bytes), what_(std::move(what)) {}
+
+absl::Status ChunkAssembler::Add(const v1::TensorChunk& chunk) {
+  const std::string& data = chunk.data();
+  if (chunk.offset() != received_) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(what_,
+                     ": chunk at offset ",
+                     chunk.offset(),
+                     " where ",
+                     received_,
+                     " is next: chunks must come in order"));
+  }
+  if (data.empty() || data.size() > kChunkBytes ||
+      data.size() > total_bytes_ - received_) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(what_,
+                     ": chunk of ",
+                     data.size(),
+                     " bytes at offset ",
+                     received_,
+                     " where 1 to ",
+                     std::min(kChunkBytes, total_bytes_ - received_),
+                     " are allowed"));
+  }
+  if (const uint32_t crc = Crc32(data); crc != chunk.crc32()) {
+    return absl::DataLossError(absl::StrCat(what_,
+                                            ": chunk at offset ",
+                                            received_,
+                                            " is corrupted: CRC-32 is ",
+                                            absl::Hex(crc),
+                                            ", the sender computed ",
+                                            absl::Hex(chunk.crc32())));
+  }
+  std::memcpy(target_ + received_, data.data(), data.size());
+  received_ += data.size();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<TensorAssembler> TensorAssembler::Start(
+    const v1::TensorHeader& header, uint64_t max_bytes) {
+  const std::string what = absl::StrCat("tensor '", header.name(), "'");
+  ASSIGN_OR_RETURN(const DType dtype, FromWireType(header.dtype()));
+  if (static_cast<size_t>(header.shape_size()) > kMaxRank) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        what, " has rank ", header.shape_size(), "; at most ", kMaxRank));
+  }
+  std::vector<int64_t> shape(header.shape().begin(), header.shape().end());
+  ASSIGN_OR_RETURN(const int64_t elements, CheckedNumElements(shape, dtype));
+  const uint64_t bytes = static_cast<uint64_t>(elements * DTypeBytes(dtype));
+  if (bytes > max_bytes) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        what, " has ", bytes, " bytes; at most ", max_bytes, " are allowed"));
+  }
+  ASSIGN_OR_RETURN(HostTensor tensor,
+                   HostTensor::Allocate(dtype, std::move(shape)));
+  return TensorAssembler(header.name(), std::move(tensor));
+}
+
+TensorAssembler::TensorAssembler(std::string name, HostTensor tensor)
+    : name_(std::move(name)),
+      tensor_(std::move(tensor)),
+      chunks_(tensor_.data.get(),
+              static_cast<uint64_t>(tensor_.num_bytes()),
+              "tensor '" + name_ + "'") {}
+
+}  // namespace dapd

@@ -1,0 +1,99 @@
+#include "common/rpc/server.h"
+
+#include <mutex>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "grpcpp/ext/proto_server_reflection_plugin.h"
+#include "grpcpp/health_check_service_interface.h"
+#include "grpcpp/resource_quota.h"
+#include "grpcpp/security/server_credentials.h"
+#include "grpcpp/server_builder.h"
+
+#include "common/base/exit_code.h"
+#include "common/base/status_macros.h"
+#include "common/rpc/address_resolver.h"
+#include "common/rpc/channel.h"
+
+namespace dapd {
+namespace {
+
+// Half the clients' ping interval: a ping that comes early is no offence.
+constexpr int kMinPingIntervalMs = kKeepaliveTimeMs / 2;
+
+// Both are process-wide in gRPC and must be set before a server is built.
+void EnableHealthAndReflection() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    grpc::EnableDefaultHealthCheckService(true);
+    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  });
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
+    const RpcServerOptions& options,
+    const std::vector<grpc::Service*>& services) {
+  ASSIGN_OR_RETURN(const HostPort target, ParseHostPort(options.listen));
+  EnableHealthAndReflection();
+  grpc::ServerBuilder builder;
+  grpc::ResourceQuota quota("dapd");
+  quota.SetMaxThreads(options.max_threads);
+  builder.SetResourceQuota(quota);
+  builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
+  builder.SetMaxSendMessageSize(kMaxMessageBytes);
+  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxMetadataBytes);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
+                             options.max_concurrent_streams);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
+                             kKeepaliveTimeoutMs);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder.AddChannelArgument(
+      GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
+      kMinPingIntervalMs);
+  // Without this two servers share a port silently.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  int port = 0;
+  builder.AddListeningPort(
+      options.listen, grpc::InsecureServerCredentials(), &port);
+  for (grpc::Service* service : services) builder.RegisterService(service);
+  std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  if (server == nullptr || port == 0) {
+    return WithExitCode(
+        absl::UnavailableError(absl::StrCat(
+            "cannot listen on ",
+            options.listen,
+            ": the port is in use, or the address is not this machine's; stop "
+            "the other process or choose another port")),
+        ExitCode::kConfig);
+  }
+  auto result = std::unique_ptr<RpcServer>(
+      new RpcServer(std::move(server), target.host, port));
+  result->SetServing(false);
+  return result;
+}
+
+RpcServer::RpcServer(std::unique_ptr<grpc::Server> server,
+                     std::string host,
+                     int port)
+    : port_(port),
+      address_(JoinHostPort(host, port)),
+      server_(std::move(server)) {}
+
+RpcServer::~RpcServer() { Shutdown(absl::ZeroDuration()); }
+
+void RpcServer::SetServing(bool serving) {
+  grpc::HealthCheckServiceInterface* health = server_->GetHealthCheckService();
+  if (health != nullptr) health->SetServingStatus(serving);
+}
+
+void RpcServer::Shutdown(absl::Duration grace) {
+  SetServing(false);
+  server_->Shutdown(absl::ToChronoTime(absl::Now() + grace));
+  server_->Wait();
+}
+
+}  // namespace dapd

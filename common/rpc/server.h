@@ -1,0 +1,52 @@
+// RpcServer: a gRPC server with this system's settings: standard health and
+// reflection, bounded messages, headers and streams, and permission for the
+// keepalive pings of channel.h.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "grpcpp/server.h"
+
+namespace dapd {
+
+struct RpcServerOptions {
+  std::string listen;               // "host:port"; port 0: a free one
+  int max_concurrent_streams = 64;  // of one connection
+  int max_threads = 128;            // each open call holds one
+};
+
+class RpcServer {
+ public:
+  // Listens and answers calls at once; health says NOT_SERVING until
+  // SetServing(true). `services` must outlive the server. A port in use or an
+  // address that is not this machine's is UNAVAILABLE, exit code kConfig.
+  static absl::StatusOr<std::unique_ptr<RpcServer>> Start(
+      const RpcServerOptions& options,
+      const std::vector<grpc::Service*>& services);
+  // Shutdown(0).
+  ~RpcServer();
+
+  // What health answers, for the server and every service of it.
+  void SetServing(bool serving);
+
+  int port() const { return port_; }
+  // "host:port" with the port that was taken.
+  const std::string& address() const { return address_; }
+
+  // Takes no new call, gives running ones until `grace`, then cancels them.
+  // Blocks until all have ended.
+  void Shutdown(absl::Duration grace);
+
+ private:
+  RpcServer(std::unique_ptr<grpc::Server> server, std::string host, int port);
+  const int port_;
+  const std::string address_;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+}  // namespace dapd

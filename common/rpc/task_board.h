@@ -1,0 +1,150 @@
+// TaskBoard: which tasks wait, which worker has which, what came back. Pure
+// bookkeeping: no threads, no clock of its own, nothing about workers but a
+// number.
+//
+// A task is pending, in flight, or answered; Add, Take, and Complete or Fail
+// move it along, Return moves it back. Results are handed out in the order in
+// which they came. Not thread-safe: the pool's mutex guards it.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+
+#include "common/base/check.h"
+
+namespace dapd {
+
+// Task has a member `id` (uint64_t), unique among those not yet answered.
+template <typename Task, typename Result>
+class TaskBoard {
+ public:
+  // A task that was given back `max_attempts` times fails.
+  explicit TaskBoard(int max_attempts) : max_attempts_(max_attempts) {}
+
+  void Add(Task task) {
+    const uint64_t id = task.id;
+    auto entry = std::make_shared<const Task>(std::move(task));
+    const bool added = entries_.try_emplace(id, Entry{std::move(entry)}).second;
+    Check(added, "task ids are unique among the unanswered");
+    pending_.push_back(id);
+  }
+
+  bool has_pending() const { return !pending_.empty(); }
+  // Tasks added whose result was not popped yet.
+  size_t outstanding() const { return entries_.size() + answers_.size(); }
+
+  // Gives the first pending task, of which there must be one, to `worker`.
+  std::shared_ptr<const Task> Take(int64_t worker, absl::Time deadline) {
+    Entry& entry = entries_.at(pending_.front());
+    pending_.pop_front();
+    entry.worker = worker;
+    entry.deadline = deadline;
+    return entry.task;
+  }
+
+  int64_t InFlight(int64_t worker) const {
+    return std::count_if(entries_.begin(), entries_.end(), [&](const auto& e) {
+      return e.second.worker == worker;
+    });
+  }
+
+  bool HasExpired(int64_t worker, absl::Time now) const {
+    return std::any_of(entries_.begin(), entries_.end(), [&](const auto& e) {
+      return e.second.worker == worker && e.second.deadline < now;
+    });
+  }
+
+  // The first answer to a task, from whichever worker it comes. False if the
+  // task is not waiting for one: a duplicate.
+  bool Answer(uint64_t id, absl::StatusOr<Result> result) {
+    const auto found = entries_.find(id);
+    if (found == entries_.end()) return false;
+    if (found->second.worker == kNobody) {
+      pending_.erase(std::find(pending_.begin(), pending_.end(), id));
+    }
+    entries_.erase(found);
+    answers_.push_back(std::move(result));
+    return true;
+  }
+
+  // Gives one task of `worker` back, to the front. False if it does not have
+  // it (any more).
+  bool Return(int64_t worker, uint64_t id, const absl::Status& why) {
+    const auto found = entries_.find(id);
+    if (found == entries_.end() || found->second.worker != worker) return false;
+    Entry& entry = found->second;
+    entry.worker = kNobody;
+    pending_.push_front(id);
+    if (++entry.attempts >= max_attempts_) {
+      Answer(id,
+             absl::Status(why.code(),
+                          absl::StrCat("task ",
+                                       id,
+                                       " was given up after ",
+                                       entry.attempts,
+                                       " attempts; the last one: ",
+                                       std::string(why.message()))));
+    }
+    return true;
+  }
+
+  // Gives all tasks of `worker` back, in the order of their ids. Their number.
+  int64_t ReturnAll(int64_t worker, const absl::Status& why) {
+    const std::vector<uint64_t> ids = IdsOf(worker);
+    for (auto id = ids.rbegin(); id != ids.rend(); ++id) {
+      Return(worker, *id, why);
+    }
+    return static_cast<int64_t>(ids.size());
+  }
+
+  // As ReturnAll, where the worker is not to blame: counts no attempt.
+  void Recall(int64_t worker) {
+    const std::vector<uint64_t> ids = IdsOf(worker);
+    for (const uint64_t id : ids) entries_.at(id).worker = kNobody;
+    pending_.insert(pending_.begin(), ids.begin(), ids.end());
+  }
+
+  bool has_answer() const { return !answers_.empty(); }
+  // The next result, of which there must be one.
+  absl::StatusOr<Result> PopAnswer() {
+    absl::StatusOr<Result> answer = std::move(answers_.front());
+    answers_.pop_front();
+    return answer;
+  }
+
+ private:
+  static constexpr int64_t kNobody = -1;
+
+  struct Entry {
+    std::shared_ptr<const Task> task;
+    int64_t worker = kNobody;
+    absl::Time deadline = absl::InfiniteFuture();
+    int attempts = 0;
+  };
+
+  std::vector<uint64_t> IdsOf(int64_t worker) const {
+    std::vector<uint64_t> ids;
+    for (const auto& [id, entry] : entries_) {
+      if (entry.worker == worker) ids.push_back(id);
+    }
+    return ids;
+  }
+
+  const int max_attempts_;
+  std::map<uint64_t, Entry> entries_;
+  std::deque<uint64_t> pending_;
+  std::deque<absl::StatusOr<Result>> answers_;
+};
+
+}  // namespace dapd

@@ -1,0 +1,126 @@
+// WorkerPool: all workers of one role behind one list of tasks.
+//
+// Discovery: every resolve_interval the addresses are resolved again; a new
+// address is dialled, a vanished one finishes what it has and is dropped.
+// Each worker has a thread and a session, and is
+//   connecting -> loading -> ready -> lost -> (back-off) -> connecting ...
+// It gets tasks only while ready: it acknowledged the current update and passed
+// its probe. A new update sends all workers back to loading.
+// Tasks: at most max_in_flight of a worker's own saying are with it. When it is
+// lost, or a task's time passes, its tasks go back to the front of the list.
+// The first valid answer counts, later ones are duplicates. A worker that
+// answers with an error gets no more tasks, may finish what it has, and is
+// connected to anew.
+//
+// Nothing here depends on a role: see WorkerSession. Thread-safe; Next is meant
+// for one thread.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+
+#include "common/base/log.h"
+#include "common/base/mutex.h"
+#include "common/base/status_macros.h"
+#include "common/rpc/task_board.h"
+#include "common/rpc/worker_pool_options.h"
+#include "common/rpc/worker_session.h"
+
+namespace dapd {
+
+template <typename Task, typename Result>
+class WorkerPool {
+ public:
+  using Session = WorkerSession<Task, Result>;
+  using SessionFactory =
+      std::function<std::unique_ptr<Session>(const std::string& endpoint)>;
+
+  // Starts to look for workers. `factory` is called from many threads.
+  WorkerPool(WorkerPoolOptions options, SessionFactory factory);
+  ~WorkerPool() { Shutdown(); }
+  WorkerPool(const WorkerPool&) = delete;
+  WorkerPool& operator=(const WorkerPool&) = delete;
+
+  // What workers must serve from now on. Tasks in flight are done again.
+  void SetUpdate(std::shared_ptr<const PolicyUpdate> update);
+  // Neither blocks nor fails.
+  void Submit(Task task);
+  // Blocks for the next answer; see RolloutClient::Next for how it ends.
+  absl::StatusOr<Result> Next();
+
+  std::vector<WorkerState> Workers() const;
+  // Ends every wait, cancels every call, joins all threads.
+  void Shutdown();
+
+ private:
+  struct Worker {
+    int64_t number = 0;
+    WorkerState state;
+    bool wanted = true;      // its address is still named
+    bool unfit = false;      // it is up, but not what this run needs
+    bool timed_out = false;  // the watchdog cancelled its session
+    bool done = false;       // its thread needs nothing any more
+    std::shared_ptr<Session> session;
+    std::jthread thread;
+  };
+  // One stream under one update: what its sender and its receiver share.
+  struct Stream {
+    std::shared_ptr<const PolicyUpdate> update;
+    int64_t capacity = 1;
+    bool ended = false;    // nothing more can be received
+    absl::Status refusal;  // the first error answer; then nothing is sent
+  };
+
+  void Discover();
+  void Apply(const std::set<std::string>& endpoints, bool all_resolved)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void WatchDeadlines();
+  void RunWorker(Worker* worker);
+  absl::Status RunSession(Worker* worker, Backoff* backoff);
+  absl::Status RunStream(Worker* worker,
+                         Session* session,
+                         std::shared_ptr<const PolicyUpdate> update,
+                         int64_t capacity);
+  std::shared_ptr<const PolicyUpdate> WaitForUpdate(Worker* worker);
+  std::shared_ptr<const Task> WaitForTask(Worker* worker, Stream* stream);
+  void Accept(Worker* worker, Stream* stream, TaskAnswer<Result> answer);
+  void SetState(Worker* worker, const std::string& state)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Lose(Worker* worker, absl::Status why);
+  absl::Status NothingUsable() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Observe(TaskOutcome outcome, int64_t times = 1) const;
+
+  const WorkerPoolOptions options_;
+  const SessionFactory factory_;
+  mutable Mutex mutex_;
+  CondVar changed_;  // any of the below
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  TaskBoard<Task, Result> board_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<const PolicyUpdate> update_ ABSL_GUARDED_BY(mutex_);
+  // peer_timeout counts from here while no worker is ready.
+  absl::Time patience_start_ ABSL_GUARDED_BY(mutex_);
+  int64_t next_number_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::map<std::string, std::unique_ptr<Worker>> workers_
+      ABSL_GUARDED_BY(mutex_);  // by endpoint
+  std::map<std::string, std::string> resolve_errors_ ABSL_GUARDED_BY(mutex_);
+  std::jthread discovery_;
+  std::jthread watchdog_;
+};
+
+}  // namespace dapd
+
+#include "common/rpc/worker_pool_impl.h"

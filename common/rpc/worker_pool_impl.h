@@ -1,0 +1,408 @@
+// The bodies of WorkerPool; included by worker_pool.h alone.
+#pragma once
+
+#include "common/rpc/worker_pool.h"
+
+namespace dapd {
+
+// How long a worker may take to end a stream in which nothing is in flight.
+inline constexpr absl::Duration kStreamCloseTimeout = absl::Seconds(5);
+// How often the watchdog looks at deadlines and Next at its patience.
+inline constexpr absl::Duration kPoolTick = absl::Milliseconds(100);
+
+template <typename Task, typename Result>
+WorkerPool<Task, Result>::WorkerPool(WorkerPoolOptions options,
+                                     SessionFactory factory)
+    : options_(std::move(options)),
+      factory_(std::move(factory)),
+      board_(options_.max_attempts),
+      patience_start_(absl::Now()),
+      discovery_([this] { Discover(); }),
+      watchdog_([this] { WatchDeadlines(); }) {}
+
+template <typename Task, typename Result>
+void WorkerPool<Task, Result>::SetUpdate(
+    std::shared_ptr<const PolicyUpdate> update) {
+  MutexLock lock(&mutex_);
+  update_ = std::move(update);
+  patience_start_ = absl::Now();
+  changed_.NotifyAll();
+}
+
+template <typename Task, typename Result>
+void WorkerPool<Task, Result>::Submit(Task task) {
+  MutexLock lock(&mutex_);
+  if (board_.outstanding() == 0) patience_start_ = absl::Now();
+  board_.Add(std::move(task));
+  changed_.NotifyAll();
+}
+
+template <typename Task, typename Result>
+absl::StatusOr<Result> WorkerPool<Task, Result>::Next() {
+  MutexLock lock(&mutex_);
+  while (true) {
+    if (board_.has_answer()) return board_.PopAnswer();
+    if (stopping_) {
+      return absl::CancelledError(
+          absl::StrCat("the ", options_.role, " client was shut down"));
+    }
+    if (board_.outstanding() == 0 || update_ == nullptr) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("no ",
+                       options_.role,
+                       " task was submitted, or no policy was set: there is "
+                       "nothing to wait for"));
+    }
+    RETURN_IF_ERROR(NothingUsable());
+    changed_.WaitFor(&mutex_, kPoolTick);
+  }
+}
+
+template <typename Task, typename Result>
+std::vector<WorkerState> WorkerPool<Task, Result>::Workers() const {
+  MutexLock lock(&mutex_);
+  std::vector<WorkerState> states;
+  for (const auto& [endpoint, worker] : workers_) {
+    states.push_back(worker->state);
+    states.back().in_flight = board_.InFlight(worker->number);
+  }
+  return states;
+}
+
+template <typename Task, typename Result>
+void WorkerPool<Task, Result>::Shutdown() {
+  std::vector<std::shared_ptr<Session>> sessions;
+  {
+    MutexLock lock(&mutex_);
+    stopping_ = true;
+    for (const auto& [endpoint, worker] : workers_) {
+      if (worker->session != nullptr) sessions.push_back(worker->session);
+    }
+    changed_.NotifyAll();
+  }
+  for (const auto& session : sessions) session->Cancel();
+  // Discovery first: only it adds workers.
+  if (discovery_.joinable()) discovery_.join();
+  if (watchdog_.joinable()) watchdog_.join();
+  std::map<std::string, std::unique_ptr<Worker>> workers;
+  {
+    MutexLock lock(&mutex_);
+    workers.swap(workers_);
+  }
+  for (const auto& [endpoint, worker] : workers) worker->thread.join();
+}
+
+// --- Discovery and deadlines
+// --------------------------------------------------
+
+template <typename Task, typename Result>
+void WorkerPool<Task, Result>::Discover() {
+  while (true) {
+    std::set<std::string> endpoints;
+    std::map<std::string, std::string> errors;
+    for (const std::string& address : options_.addresses) {
+      absl::StatusOr<std::vector<std::string>> found =
+          options_.resolver(address);
+      if (found.ok()) {
+        endpoints.insert(found->begin(), found->end());
+      } else {
+        errors[address] = std::string(found.status().message());
+      }
+    }
+    std::vector<std::unique_ptr<Worker>> ended;
+    {
+      MutexLock lock(&mutex_);
+      for (auto& [endpoint, worker] : workers_) {
+        if (worker->done) ended.push_back(std::move(worker));
+      }
+      std::erase_if(workers_,
+                    [](const auto& w) { return w.second == nullptr; });
+      if (stopping_) return;
+      resolve_errors_ = std::move(errors);
+      Apply(endpoints, resolve_errors_.empty());
+      changed_.NotifyAll();
+    }
+    ended.clear();  // joins, without the lock
+    MutexLock lock(&mutex_);
+    const absl::Time next = absl::Now() + options_.resolve_interval;
+    while (!stopping_ && absl::Now() < next) {
+      changed_.WaitFor(&mutex_, next - absl::Now());
+    }
+    if (stopping_) return;
+  }
+}
+
+template <typename Task, typename Result>
+void WorkerPool<Task, Result>::Apply(const std::set<std::string>& endpoints,
+                                     bool all_resolved) {
+  for (const std::string& endpoint : endpoints) {
+    std::unique_ptr<Worker>& worker = workers_[endpoint];
+    if (worker != nullptr) {
+      worker->wanted = true;
+      continue;
+    }
+    worker = std::make_unique<Worker>();
+    worker->number = next_number_++;
+    worker->state.address = endpoint;
+    worker->state.state = "connecting";
+    worker->thread = std::jthread([this, w = worker.get()] { RunWorker(w); });
+  }
+  // A name that cannot be resolved now says nothing about its workers.
+  if (!all_resolved) return;
+  for (const auto& [endpoint, worker] : workers_) {
+    if (!endpoints.contains(endpoint)) worker->wanted = false;
+  }
+}
+
+template <typename Task, typename Result>
+void WorkerPool<Task, Result>::WatchDeadlines() {
+  while (true) {
+    std::vector<std::shared_ptr<Session>> overdue;
+    {
+      MutexLock lock(&mutex_);
+      if (stopping_) return;
+      for (const auto& [endpoint, worker] : workers_) {
+        if (!worker->timed_out && worker->session != nullptr &&
+            board_.HasExpired(worker->number, absl::Now())) {
+          worker->timed_out = true;
+          overdue.push_back(worker->session);
+        }
+      }
+    }
+    for (const auto& session : overdue) session->Cancel();
+    MutexLock lock(&mutex_);
+    if (!stopping_) changed_.WaitFor(&mutex_, kPoolTick);
+  }
+}
+
+// --- One worker's thread
+// ------------------------------------------------------
+
+template <typename Task, typename Result>
+void WorkerPool<Task, Result>::RunWorker(Worker* worker) {
+  Backoff backoff(options_.backoff, static_cast<uint64_t>(worker->number));
+  while (true) {
+    Lose(worker, RunSession(worker, &backoff));
+    MutexLock lock(&mutex_);
+    const absl::Time next = absl::Now() + backoff.Next();
+    while (!stopping_ && worker->wanted && absl::Now() < next) {
+      changed_.WaitFor(&mutex_, next - absl::Now());
+    }
+    if (stopping_ || !worker->wanted) {
+      worker->done = true;
+      return;
+    }
+  }
+}
+
+template <typename Task, typename Result>
+absl::Status WorkerPool<Task, Result>::RunSession(Worker* worker,
+                                                  Backoff* backoff) {
+  std::shared_ptr<Session> session;
+  {
+    MutexLock lock(&mutex_);
+    if (stopping_) return absl::CancelledError("shutting down");
+    session = factory_(worker->state.address);
+    worker->session = session;
+    worker->timed_out = false;
+    SetState(worker, "connecting");
+  }
+  ASSIGN_OR_RETURN(const int64_t capacity, session->Connect());
+  while (const auto update = WaitForUpdate(worker)) {
+    const absl::Time start = absl::Now();
+    ASSIGN_OR_RETURN(const uint64_t bytes, session->Load(*update));
+    if (options_.observer.on_adapter_pushed) {
+      options_.observer.on_adapter_pushed(
+          absl::ToDoubleSeconds(absl::Now() - start), bytes);
+    }
+    backoff->Reset();
+    {
+      MutexLock lock(&mutex_);
+      worker->state.policy_version = update->version;
+      SetState(worker, "ready");
+    }
+    RETURN_IF_ERROR(RunStream(worker, session.get(), update, capacity));
+  }
+  return absl::CancelledError("no longer needed");
+}
+
+template <typename Task, typename Result>
+absl::Status WorkerPool<Task, Result>::RunStream(
+    Worker* worker,
+    Session* session,
+    std::shared_ptr<const PolicyUpdate> update,
+    int64_t capacity) {
+  RETURN_IF_ERROR(session->OpenStream(*update));
+  Stream stream{update, capacity};
+  std::jthread receiver([&] {
+    while (auto answer = session->Receive()) {
+      Accept(worker, &stream, *std::move(answer));
+    }
+    MutexLock lock(&mutex_);
+    stream.ended = true;
+    changed_.NotifyAll();
+  });
+  while (const auto task = WaitForTask(worker, &stream)) {
+    if (!session->Send(*task)) break;
+  }
+  bool superseded = false;
+  bool abandoned = false;
+  {
+    MutexLock lock(&mutex_);
+    superseded = stopping_ || update_ != update;
+    abandoned = superseded && board_.InFlight(worker->number) > 0;
+    if (superseded) board_.Recall(worker->number);
+  }
+  if (abandoned) {
+    session->AbortStream();
+  } else {
+    session->HalfClose();
+    MutexLock lock(&mutex_);
+    const absl::Time deadline = absl::Now() + kStreamCloseTimeout;
+    while (!stream.ended && absl::Now() < deadline) {
+      changed_.WaitFor(&mutex_, deadline - absl::Now());
+    }
+  }
+  session->AbortStream();
+  receiver.join();
+  const absl::Status end = session->CloseStream();
+  if (superseded) return absl::OkStatus();
+  if (!stream.refusal.ok()) return stream.refusal;
+  if (!end.ok()) return end;
+  return absl::UnavailableError("the worker ended the stream");
+}
+
+template <typename Task, typename Result>
+std::shared_ptr<const PolicyUpdate> WorkerPool<Task, Result>::WaitForUpdate(
+    Worker* worker) {
+  MutexLock lock(&mutex_);
+  while (!stopping_ && worker->wanted && update_ == nullptr) {
+    changed_.Wait(&mutex_);
+  }
+  if (stopping_ || !worker->wanted) return nullptr;
+  SetState(worker, "loading");
+  return update_;
+}
+
+template <typename Task, typename Result>
+std::shared_ptr<const Task> WorkerPool<Task, Result>::WaitForTask(
+    Worker* worker, Stream* stream) {
+  MutexLock lock(&mutex_);
+  while (!stopping_ && !stream->ended && update_ == stream->update) {
+    const int64_t in_flight = board_.InFlight(worker->number);
+    const bool sending = worker->wanted && stream->refusal.ok();
+    if (!sending && in_flight == 0) break;
+    if (sending && board_.has_pending() && in_flight < stream->capacity) {
+      return board_.Take(worker->number, absl::Now() + options_.task_timeout);
+    }
+    changed_.Wait(&mutex_);
+  }
+  return nullptr;
+}
+
+template <typename Task, typename Result>
+void WorkerPool<Task, Result>::Accept(Worker* worker,
+                                      Stream* stream,
+                                      TaskAnswer<Result> answer) {
+  TaskOutcome outcome = TaskOutcome::kAccepted;
+  {
+    MutexLock lock(&mutex_);
+    const absl::Status status = answer.result.status();
+    if (update_ != stream->update) {
+      outcome = TaskOutcome::kStale;
+    } else if (status.ok()) {
+      if (!board_.Answer(answer.id, std::move(answer.result))) {
+        outcome = TaskOutcome::kDuplicate;
+      }
+    } else if (IsFinalError(status)) {
+      board_.Answer(
+          answer.id,
+          DescribeTaskError(
+              options_.role, answer.id, worker->state.address, status));
+      outcome = TaskOutcome::kFailed;
+    } else {
+      outcome = absl::IsFailedPrecondition(status) ? TaskOutcome::kStale
+                                                   : TaskOutcome::kLost;
+      board_.Return(worker->number, answer.id, status);
+      if (stream->refusal.ok()) stream->refusal = status;
+    }
+    changed_.NotifyAll();
+  }
+  Observe(outcome);
+}
+
+// --- States
+// -------------------------------------------------------------------
+
+template <typename Task, typename Result>
+void WorkerPool<Task, Result>::SetState(Worker* worker,
+                                        const std::string& state) {
+  if (worker->state.state == "ready") patience_start_ = absl::Now();
+  worker->state.state = state;
+  if (state == "ready") worker->unfit = false;
+  changed_.NotifyAll();
+}
+
+template <typename Task, typename Result>
+void WorkerPool<Task, Result>::Lose(Worker* worker, absl::Status why) {
+  int64_t returned = 0;
+  bool timed_out = false;
+  bool is_news = false;
+  {
+    MutexLock lock(&mutex_);
+    timed_out = worker->timed_out;
+    if (timed_out) {
+      why = absl::DeadlineExceededError(
+          absl::StrCat("a task had no answer within ",
+                       absl::FormatDuration(options_.task_timeout)));
+    }
+    const std::string error(why.message());
+    is_news =
+        !stopping_ && worker->wanted &&
+        (worker->state.last_error != error || worker->state.state == "ready");
+    worker->state.last_error = error;
+    worker->state.policy_version = -1;
+    worker->unfit =
+        absl::IsFailedPrecondition(why) && worker->state.state != "ready";
+    worker->session.reset();
+    SetState(worker, "lost");
+    returned = board_.ReturnAll(worker->number, why);
+  }
+  Observe(timed_out ? TaskOutcome::kTimeout : TaskOutcome::kLost, returned);
+  if (is_news) {
+    LogWarning(absl::StrCat(options_.role,
+                            " worker ",
+                            worker->state.address,
+                            " lost, ",
+                            returned,
+                            " tasks go back to the list: ",
+                            std::string(why.message())));
+  }
+}
+
+template <typename Task, typename Result>
+absl::Status WorkerPool<Task, Result>::NothingUsable() {
+  bool all_unfit = !workers_.empty() && resolve_errors_.empty();
+  std::vector<WorkerState> states;
+  for (const auto& [endpoint, worker] : workers_) {
+    if (worker->state.state == "ready") return absl::OkStatus();
+    all_unfit = all_unfit && worker->unfit;
+    states.push_back(worker->state);
+  }
+  const bool impatient = absl::Now() - patience_start_ > options_.peer_timeout;
+  if (!all_unfit && !impatient) return absl::OkStatus();
+  const std::string details =
+      DescribeWorkers(options_, states, resolve_errors_);
+  if (all_unfit) return absl::FailedPreconditionError(details);
+  return absl::UnavailableError(absl::StrCat(
+      "for ", absl::FormatDuration(options_.peer_timeout), ": ", details));
+}
+
+template <typename Task, typename Result>
+void WorkerPool<Task, Result>::Observe(TaskOutcome outcome,
+                                       int64_t times) const {
+  if (!options_.observer.on_outcome) return;
+  for (int64_t i = 0; i < times; ++i) options_.observer.on_outcome(outcome);
+}
+
+}  // namespace dapd

@@ -1,0 +1,182 @@
+// A worker without a network: sessions of a WorkerPool talk to it directly. The
+// test decides when it is up, what it answers, and whether it answers at all.
+// Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+#include "common/base/bounded_queue.h"
+#include "common/base/mutex.h"
+#include "common/rpc/worker_session.h"
+
+namespace dapd {
+
+struct FakeTask {
+  uint64_t id = 0;
+};
+struct FakeResult {
+  uint64_t id = 0;
+  std::string worker;
+  int64_t version = 0;
+};
+using FakeAnswer = TaskAnswer<FakeResult>;
+
+class FakeWorker {
+ public:
+  explicit FakeWorker(std::string name) : name_(std::move(name)) {}
+
+  // How it meets a task; by default it answers at once. Nothing: no answer.
+  using Handler = std::function<std::vector<FakeAnswer>(const FakeTask& task,
+                                                        int64_t version)>;
+  void SetHandler(Handler handler) {
+    MutexLock lock(&mutex_);
+    handler_ = std::move(handler);
+  }
+  void SetConnectStatus(absl::Status status) {
+    MutexLock lock(&mutex_);
+    connect_status_ = std::move(status);
+  }
+  void SetLoadStatus(absl::Status status) {
+    MutexLock lock(&mutex_);
+    load_status_ = std::move(status);
+  }
+  // Breaks every connection; with `status` OK new ones succeed.
+  void Kill(absl::Status status) {
+    SetConnectStatus(std::move(status));
+    for (const auto& stream : TakeStreams()) stream->Close();
+  }
+
+  FakeAnswer Result(uint64_t id, int64_t version) const {
+    return {id, FakeResult{id, name_, version}};
+  }
+  std::vector<uint64_t> seen() const {
+    MutexLock lock(&mutex_);
+    return seen_;
+  }
+  std::vector<int64_t> loaded_versions() const {
+    MutexLock lock(&mutex_);
+    return loaded_versions_;
+  }
+  int64_t connects() const {
+    MutexLock lock(&mutex_);
+    return connects_;
+  }
+  // Sends an answer that nobody asked for on every open stream.
+  void Push(const FakeAnswer& answer) {
+    MutexLock lock(&mutex_);
+    for (const auto& stream : streams_) stream->Push(answer);
+  }
+
+  static constexpr int64_t kMaxInFlight = 2;
+
+ private:
+  friend class FakeSession;
+  using Stream = BoundedQueue<FakeAnswer>;
+
+  std::set<std::shared_ptr<Stream>> TakeStreams() {
+    MutexLock lock(&mutex_);
+    return std::exchange(streams_, {});
+  }
+
+  const std::string name_;
+  mutable Mutex mutex_;
+  Handler handler_;
+  absl::Status connect_status_;
+  absl::Status load_status_;
+  std::set<std::shared_ptr<Stream>> streams_;
+  std::vector<uint64_t> seen_;
+  std::vector<int64_t> loaded_versions_;
+  int64_t connects_ = 0;
+};
+
+class FakeSession : public WorkerSession<FakeTask, FakeResult> {
+ public:
+  // `worker` null: nothing listens there.
+  explicit FakeSession(FakeWorker* worker) : worker_(worker) {}
+
+  absl::StatusOr<int64_t> Connect() override {
+    if (worker_ == nullptr) return absl::UnavailableError("nothing listens");
+    MutexLock lock(&worker_->mutex_);
+    ++worker_->connects_;
+    if (!worker_->connect_status_.ok()) return worker_->connect_status_;
+    return FakeWorker::kMaxInFlight;
+  }
+
+  absl::StatusOr<uint64_t> Load(const PolicyUpdate& update) override {
+    MutexLock lock(&worker_->mutex_);
+    if (!worker_->load_status_.ok()) return worker_->load_status_;
+    worker_->loaded_versions_.push_back(update.version);
+    return 0;
+  }
+
+  absl::Status OpenStream(const PolicyUpdate& update) override {
+    version_ = update.version;
+    auto stream = std::make_shared<FakeWorker::Stream>(1000);
+    MutexLock lock(&worker_->mutex_);
+    MutexLock own_lock(&mutex_);
+    stream_ = stream;
+    if (cancelled_) stream->Close();
+    worker_->streams_.insert(stream);
+    return worker_->connect_status_;
+  }
+
+  bool Send(const FakeTask& task) override {
+    FakeWorker::Handler handler;
+    {
+      MutexLock lock(&worker_->mutex_);
+      worker_->seen_.push_back(task.id);
+      handler = worker_->handler_;
+    }
+    const std::vector<FakeAnswer> answers =
+        handler ? handler(task, version_)
+                : std::vector<FakeAnswer>{worker_->Result(task.id, version_)};
+    for (const FakeAnswer& answer : answers) {
+      if (!stream()->Push(answer)) return false;
+    }
+    return !stream()->closed();
+  }
+
+  std::optional<FakeAnswer> Receive() override { return stream()->Pop(); }
+  void HalfClose() override { AbortStream(); }
+  void AbortStream() override {
+    if (auto open = stream()) open->Close();
+  }
+
+  absl::Status CloseStream() override {
+    MutexLock lock(&worker_->mutex_);
+    const bool open = worker_->streams_.erase(stream()) > 0;
+    return open ? absl::OkStatus() : absl::UnavailableError("connection reset");
+  }
+
+  void Cancel() override {
+    {
+      MutexLock lock(&mutex_);
+      cancelled_ = true;
+    }
+    AbortStream();
+  }
+
+ private:
+  std::shared_ptr<FakeWorker::Stream> stream() {
+    MutexLock lock(&mutex_);
+    return stream_;
+  }
+
+  FakeWorker* const worker_;
+  int64_t version_ = 0;
+  Mutex mutex_;
+  bool cancelled_ = false;
+  std::shared_ptr<FakeWorker::Stream> stream_;
+};
+
+}  // namespace dapd
