@@ -1,0 +1,138 @@
+#include "services/cli/child_process.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <deque>
+#include <fstream>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+
+namespace dapd {
+namespace {
+
+constexpr size_t kTailLines = 12;
+
+// In the child, between fork and exec: only async-signal-safe calls.
+[[noreturn]] void Become(char* const* arguments, int log_file, pid_t parent) {
+  ::setpgid(0, 0);
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (::getppid() != parent) ::_exit(127);
+  sigset_t none;
+  sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  if (log_file >= 0) {
+    ::dup2(log_file, STDOUT_FILENO);
+    ::dup2(log_file, STDERR_FILENO);
+  }
+  ::execv(arguments[0], arguments);
+  ::_exit(127);
+}
+
+}  // namespace
+
+ChildProcess::ChildProcess(std::string name,
+                           std::vector<std::string> command,
+                           std::string log_path)
+    : name_(std::move(name)),
+      command_(std::move(command)),
+      log_path_(std::move(log_path)) {}
+
+ChildProcess::~ChildProcess() { Stop(absl::Seconds(5)); }
+
+absl::Status ChildProcess::Start() {
+  int log_file = -1;
+  if (!log_path_.empty()) {
+    log_file = ::open(
+        log_path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    if (log_file < 0) {
+      return absl::InternalError(absl::StrCat(
+          "cannot open the log ", log_path_, ": ", std::strerror(errno)));
+    }
+  }
+  const absl::Cleanup close_log = [log_file] {
+    if (log_file >= 0) ::close(log_file);
+  };
+  std::vector<char*> arguments;
+  arguments.reserve(command_.size() + 1);
+  for (const std::string& part : command_) {
+    arguments.push_back(const_cast<char*>(part.c_str()));
+  }
+  arguments.push_back(nullptr);
+  const pid_t parent = ::getpid();
+  const pid_t pid = ::fork();
+  if (pid < 0) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("cannot start ", name_, ": ", std::strerror(errno)));
+  }
+  if (pid == 0) Become(arguments.data(), log_file, parent);
+  pid_ = pid;
+  return absl::OkStatus();
+}
+
+int ChildProcess::Poll() {
+  if (pid_ <= 0) return -1;
+  int status = 0;
+  if (::waitpid(pid_, &status, WNOHANG) != pid_) return -1;
+  pid_ = -1;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+void ChildProcess::Signal(int signal_number) {
+  if (pid_ > 0) ::kill(pid_, signal_number);
+}
+
+void ChildProcess::Stop(absl::Duration grace) {
+  if (pid_ <= 0) return;
+  Signal(SIGTERM);
+  const absl::Time deadline = absl::Now() + grace;
+  while (pid_ > 0 && absl::Now() < deadline) {
+    if (Poll() >= 0) return;
+    absl::SleepFor(absl::Milliseconds(20));
+  }
+  Signal(SIGKILL);
+  while (pid_ > 0 && Poll() < 0) absl::SleepFor(absl::Milliseconds(5));
+}
+
+std::string ChildProcess::LogTail() const {
+  std::ifstream file(log_path_);
+  std::deque<std::string> lines;
+  for (std::string line; std::getline(file, line);) {
+    lines.push_back(line);
+    if (lines.size() > kTailLines) lines.pop_front();
+  }
+  return absl::StrJoin(lines, "\n");
+}
+
+absl::StatusOr<int> FreeLoopbackPort(int preferred) {
+  for (const int port : {preferred, 0}) {
+    const int descriptor = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (descriptor < 0) break;
+    const absl::Cleanup close_socket = [descriptor] { ::close(descriptor); };
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(static_cast<uint16_t>(port));
+    socklen_t size = sizeof(address);
+    auto* generic = reinterpret_cast<sockaddr*>(&address);
+    if (::bind(descriptor, generic, size) == 0 &&
+        ::getsockname(descriptor, generic, &size) == 0) {
+      return ntohs(address.sin_port);
+    }
+  }
+  return absl::UnavailableError("no free TCP port could be found on 127.0.0.1");
+}
+
+}  // namespace dapd

@@ -1,0 +1,56 @@
+// A service that `dapd run` starts, watches and stops.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace dapd {
+
+// One child at a time. It runs in its own process group, so that Ctrl-C reaches
+// only us, and it gets SIGTERM from the kernel should we die. Not thread-safe.
+class ChildProcess {
+ public:
+  // `log_path` empty: shares our stderr. Otherwise stdout and stderr are
+  // appended to that file.
+  ChildProcess(std::string name,
+               std::vector<std::string> command,
+               std::string log_path);
+  // Ends the child if it still runs.
+  ~ChildProcess();
+  ChildProcess(const ChildProcess&) = delete;
+  ChildProcess& operator=(const ChildProcess&) = delete;
+
+  absl::Status Start();
+  bool running() const { return pid_ > 0; }
+  pid_t pid() const { return pid_; }
+  const std::string& name() const { return name_; }
+  const std::string& log_path() const { return log_path_; }
+
+  // Looks, without waiting, whether the child ended since; its exit code then
+  // (128 + signal if a signal ended it). -1: it still runs or never ran.
+  int Poll();
+  // SIGTERM; after `grace` SIGKILL. Returns when it is gone.
+  void Stop(absl::Duration grace);
+  void Signal(int signal_number);
+
+  // The last lines of its log, for an error message.
+  std::string LogTail() const;
+
+ private:
+  const std::string name_;
+  const std::vector<std::string> command_;
+  const std::string log_path_;
+  pid_t pid_ = -1;
+};
+
+// A TCP port on the loopback address that nothing listens on right now;
+// `preferred` if that one is free.
+absl::StatusOr<int> FreeLoopbackPort(int preferred);
+
+}  // namespace dapd

@@ -1,0 +1,272 @@
+// dapd run: all three services on this machine, followed to the end.
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+
+#include "common/base/exit_code.h"
+#include "common/base/files.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/config/load_config.h"
+#include "services/cli/child_process.h"
+#include "services/cli/command.h"
+
+namespace dapd {
+namespace {
+
+// A worker that dies this often is not worth another start.
+constexpr int kMaxRestarts = 20;
+constexpr absl::Duration kPollInterval = absl::Milliseconds(100);
+
+volatile std::sig_atomic_t stop_requested = 0;
+
+void RequestStop(int /*signal*/) { stop_requested = stop_requested + 1; }
+
+struct RunOptions {
+  std::string config;
+  std::vector<std::string> overrides;
+};
+
+// "127.0.0.1:9101" -> 9101; 0 if there is no port.
+int PortOf(const std::string& address) {
+  const size_t colon = address.rfind(':');
+  int port = 0;
+  if (colon == std::string::npos ||
+      !absl::SimpleAtoi(address.substr(colon + 1), &port)) {
+    return 0;
+  }
+  return port;
+}
+
+absl::StatusOr<std::string> LoopbackAddress(int preferred_port) {
+  ASSIGN_OR_RETURN(const int port, FreeLoopbackPort(preferred_port));
+  return absl::StrCat("127.0.0.1:", port);
+}
+
+// The processes of one run.
+class LocalRun {
+ public:
+  LocalRun(RunOptions options, Config config)
+      : options_(std::move(options)),
+        config_(std::move(config)),
+        folder_(JoinPath(config_.run.output_dir, config_.run.name)) {}
+
+  absl::Status Start();
+  // Blocks until the trainer has ended.
+  absl::Status Follow();
+
+ private:
+  struct Worker {
+    std::unique_ptr<ChildProcess> process;
+    int restarts = 0;
+  };
+
+  absl::StatusOr<std::unique_ptr<ChildProcess>> MakeChild(
+      const std::string& binary,
+      const std::string& name,
+      const std::vector<std::string>& overrides,
+      bool to_log) const;
+  absl::Status AddWorkers(const std::string& role,
+                          int64_t count,
+                          const std::string& metrics_listen,
+                          std::vector<std::string>* addresses);
+  absl::Status KeepAlive(Worker& worker);
+
+  const RunOptions options_;
+  const Config config_;
+  const std::string folder_;
+  std::vector<Worker> workers_;
+  std::unique_ptr<ChildProcess> trainer_;
+};
+
+absl::StatusOr<std::unique_ptr<ChildProcess>> LocalRun::MakeChild(
+    const std::string& binary,
+    const std::string& name,
+    const std::vector<std::string>& overrides,
+    bool to_log) const {
+  std::error_code error;
+  const std::filesystem::path self =
+      std::filesystem::read_symlink("/proc/self/exe", error);
+  const std::string path = self.parent_path() / binary;
+  if (::access(path.c_str(), X_OK) != 0) {
+    return absl::NotFoundError(
+        absl::StrCat(path, " is not there; build it with deploy/build.sh"));
+  }
+  std::vector<std::string> command = {path, options_.config};
+  for (const auto* list : {&options_.overrides, &overrides}) {
+    for (const std::string& override : *list) {
+      command.push_back("--set");
+      command.push_back(override);
+    }
+  }
+  return std::make_unique<ChildProcess>(
+      name,
+      command,
+      to_log ? JoinPath(folder_, absl::StrCat("logs/", name, ".log")) : "");
+}
+
+absl::Status LocalRun::AddWorkers(const std::string& role,
+                                  int64_t count,
+                                  const std::string& metrics_listen,
+                                  std::vector<std::string>* addresses) {
+  // Left to themselves the workers of a role share the cores.
+  int64_t threads = config_.run.num_threads;
+  if (threads == 0) {
+    threads = std::max<int64_t>(
+        1, static_cast<int64_t>(std::thread::hardware_concurrency()) / count);
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    ASSIGN_OR_RETURN(const std::string address, LoopbackAddress(0));
+    addresses->push_back(address);
+    std::vector<std::string> overrides = {
+        absl::StrCat(role, ".listen=", address),
+        absl::StrCat("run.num_threads=", threads)};
+    if (!metrics_listen.empty()) {
+      ASSIGN_OR_RETURN(
+          const std::string metrics,
+          LoopbackAddress(PortOf(metrics_listen) + 10 * static_cast<int>(i)));
+      overrides.push_back(absl::StrCat("metrics.", role, "_listen=", metrics));
+    }
+    const std::string name = absl::StrCat(role, "-", i);
+    Worker worker;
+    ASSIGN_OR_RETURN(
+        worker.process,
+        MakeChild(absl::StrCat("dapd-", role), name, overrides, true));
+    RETURN_IF_ERROR(worker.process->Start());
+    LogInfo(absl::StrCat("started ", name, " on ", address));
+    workers_.push_back(std::move(worker));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LocalRun::Start() {
+  if (FileExists(JoinPath(folder_, "config.yaml"))) {
+    return ConfigError(
+        absl::StrCat(folder_,
+                     " already holds a run; choose another run.name (--set "
+                     "run.name=...) or remove that folder"));
+  }
+  RETURN_IF_ERROR(MakeDirectories(JoinPath(folder_, "logs")));
+  std::vector<std::string> rollouts;
+  std::vector<std::string> teachers;
+  RETURN_IF_ERROR(AddWorkers("rollout",
+                             config_.run.rollout_workers,
+                             config_.metrics.rollout_listen,
+                             &rollouts));
+  RETURN_IF_ERROR(AddWorkers("teacher",
+                             config_.run.teacher_workers,
+                             config_.metrics.teacher_listen,
+                             &teachers));
+  ASSIGN_OR_RETURN(const std::string listen,
+                   LoopbackAddress(PortOf(config_.trainer.listen)));
+  std::vector<std::string> overrides = {
+      absl::StrCat("rollout.addresses=[", absl::StrJoin(rollouts, ","), "]"),
+      absl::StrCat("teacher.addresses=[", absl::StrJoin(teachers, ","), "]"),
+      absl::StrCat("trainer.listen=", listen)};
+  if (!config_.metrics.trainer_listen.empty()) {
+    ASSIGN_OR_RETURN(const std::string metrics,
+                     LoopbackAddress(PortOf(config_.metrics.trainer_listen)));
+    overrides.push_back(absl::StrCat("metrics.trainer_listen=", metrics));
+    LogInfo(
+        absl::StrCat("metrics of the trainer: http://", metrics, "/metrics"));
+  }
+  ASSIGN_OR_RETURN(trainer_,
+                   MakeChild("dapd-trainer", "trainer", overrides, false));
+  RETURN_IF_ERROR(trainer_->Start());
+  LogInfo(absl::StrCat("started the trainer; watch it with: dapd status ",
+                       listen,
+                       "; logs of the others: ",
+                       folder_,
+                       "/logs"));
+  return absl::OkStatus();
+}
+
+absl::Status LocalRun::KeepAlive(Worker& worker) {
+  ChildProcess& process = *worker.process;
+  const int code = process.Poll();
+  if (code < 0) return absl::OkStatus();
+  const bool hopeless = code == static_cast<int>(ExitCode::kConfig) ||
+                        code == static_cast<int>(ExitCode::kData) ||
+                        code == static_cast<int>(ExitCode::kUsage);
+  if (hopeless || worker.restarts >= kMaxRestarts) {
+    return WithExitCode(absl::InternalError(absl::StrCat(
+                            process.name(),
+                            " ended with code ",
+                            code,
+                            " and would again; the end of its log (",
+                            process.log_path(),
+                            "):\n",
+                            process.LogTail())),
+                        static_cast<ExitCode>(code));
+  }
+  ++worker.restarts;
+  LogWarning(absl::StrCat(
+      process.name(), " ended with code ", code, "; starting it again"));
+  return process.Start();
+}
+
+absl::Status LocalRun::Follow() {
+  bool asked_to_stop = false;
+  while (true) {
+    if (const int code = trainer_->Poll(); code >= 0) {
+      if (code == 0) return absl::OkStatus();
+      return WithExitCode(
+          absl::InternalError(absl::StrCat(
+              "the trainer ended with code ", code, "; see above")),
+          static_cast<ExitCode>(code));
+    }
+    if (stop_requested > 1) {
+      return absl::CancelledError("stopped at once by a second signal");
+    }
+    if (stop_requested > 0 && !asked_to_stop) {
+      LogInfo("stopping; a second Ctrl-C stops at once");
+      trainer_->Signal(SIGTERM);
+      asked_to_stop = true;
+    }
+    for (Worker& worker : workers_) {
+      if (!asked_to_stop) RETURN_IF_ERROR(KeepAlive(worker));
+    }
+    absl::SleepFor(kPollInterval);
+  }
+}
+
+absl::Status Run(const RunOptions& options) {
+  SetLogName("run");
+  ASSIGN_OR_RETURN(const LoadedConfig loaded,
+                   LoadConfig(options.config, options.overrides));
+  for (const int signal_number : {SIGINT, SIGTERM}) {
+    struct sigaction action = {};
+    action.sa_handler = RequestStop;
+    ::sigaction(signal_number, &action, nullptr);
+  }
+  LocalRun run(options, loaded.config);
+  RETURN_IF_ERROR(run.Start());
+  return run.Follow();
+}
+
+}  // namespace
+
+void AddRunCommand(CLI::App& app, Action* action) {
+  auto options = std::make_shared<RunOptions>();
+  CLI::App* command = app.add_subcommand(
+      "run", "All three services on this machine, followed to the end");
+  command->add_option("config", options->config, "YAML configuration")
+      ->required();
+  command->add_option("--set", options->overrides, "key=value over the file");
+  command->callback(
+      [options, action] { *action = [options] { return Run(*options); }; });
+}
+
+}  // namespace dapd
