@@ -67,6 +67,8 @@ absl::Status WriteAdapter(const std::string& folder,
                           const Adapter& adapter,
                           const std::string& base_model_path);
 
+// The digest that `serialized` should carry.
+std::string AdapterDigest(const SerializedAdapter& serialized);
 absl::StatusOr<SerializedAdapter> SerializeAdapter(
     const Adapter& adapter, const std::string& base_model_path);
 // As ReadAdapter, from the wire form; DATA_LOSS if the digest differs.

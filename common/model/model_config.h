@@ -27,8 +27,8 @@ struct ModelConfig {
 
   // The three traits in which the families differ.
   bool qk_norm = false;      // qwen3: RMSNorm on each head of q and k
-  bool qkv_bias = false;     // qwen2: bias on q, k and v
-  bool output_bias = false;  // llama with attention_bias: bias on o as well
+  bool qkv_bias = false;     // qwen2, or attention_bias: bias on q, k and v
+  bool output_bias = false;  // attention_bias (not qwen2): bias on o as well
   bool mlp_bias = false;     // llama with mlp_bias
 
   std::vector<int64_t> eos_token_ids;  // generation_config.json, else config
@@ -46,6 +46,9 @@ const char* ProjectionName(Projection projection);
 // Columns and rows of the weight, which is stored [out, in].
 int64_t ProjectionIn(const ModelConfig& config, Projection projection);
 int64_t ProjectionOut(const ModelConfig& config, Projection projection);
+
+bool ProjectionHasBias(const ModelConfig& config, Projection projection);
+std::vector<Projection> AllProjections();
 
 // Parameters of a LoRA of rank `rank` on `targets` of every layer.
 int64_t NumLoraParameters(const ModelConfig& config,

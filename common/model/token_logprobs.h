@@ -5,9 +5,10 @@
 #include <cstdint>
 #include <vector>
 
+#include "torch/torch.h"
+
 #include "common/model/adapter.h"
 #include "common/model/weights.h"
-#include "torch/torch.h"
 
 namespace dapd {
 

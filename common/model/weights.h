@@ -31,9 +31,8 @@ struct ModelWeights {
   std::vector<LayerWeights> layers;
   at::Tensor final_norm;  // [hidden]
   at::Tensor head;        // [vocab, hidden]; the embedding itself when tied
-  // SHA-256 over the configuration and the names, shapes and bytes' digests of
-  // what was loaded is too slow for big models; this is over config.json and
-  // every shard's header: it tells two different checkpoints' layouts apart.
+  // SHA-256 over the architecture and every tensor's name and shape. Tells two
+  // architectures apart, not two fine-tunings: for those there is the probe.
   std::string layout_digest;
 
   at::ScalarType dtype() const { return embedding.scalar_type(); }

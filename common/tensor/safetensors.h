@@ -1,6 +1,6 @@
-// safetensors (https://github.com/huggingface/safetensors): 8-byte little-endian
-// header length, JSON header, then the tensors' bytes, contiguous and in the
-// order of their offsets.
+// safetensors (https://github.com/huggingface/safetensors): 8-byte
+// little-endian header length, JSON header, then the tensors' bytes, contiguous
+// and in the order of their offsets.
 //
 // The reader is strict: header at most 16 MiB and at most the file, only space
 // padding behind the JSON, no duplicate names, at most 100,000 tensors of rank
@@ -17,6 +17,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+
 #include "common/tensor/host_tensor.h"
 
 namespace dapd {

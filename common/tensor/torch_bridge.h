@@ -6,8 +6,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/tensor/host_tensor.h"
 #include "torch/torch.h"
+
+#include "common/tensor/host_tensor.h"
 
 namespace dapd {
 

@@ -1,1 +1,2 @@
-// Holds the precompiled torch/torch.h that the TORCH modules share; has no code.
+// Holds the precompiled torch/torch.h that the TORCH modules share; has no
+// code.

@@ -1,0 +1,292 @@
+// An adapter's PEFT directory and its wire form.
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+#include "common/base/exit_code.h"
+#include "common/base/files.h"
+#include "common/base/json_lines.h"
+#include "common/base/sha256.h"
+#include "common/base/status_macros.h"
+#include "common/model/adapter.h"
+#include "common/model/weight_names.h"
+#include "common/tensor/torch_bridge.h"
+
+namespace dapd {
+namespace {
+
+using nlohmann::json;
+
+constexpr char kConfigFile[] = "adapter_config.json";
+constexpr char kTensorFile[] = "adapter_model.safetensors";
+constexpr char kPrefix[] = "base_model.model.";
+constexpr uint64_t kMaxConfigBytes = 1 << 20;
+constexpr uint64_t kMaxTensorBytes = uint64_t{16} << 30;
+constexpr int64_t kMaxRank = 4096;
+
+// Only fields that every PEFT since 0.7 knows: older ones refuse new fields.
+std::string FormatConfig(const LoraConfig& lora,
+                         const std::string& base_model_path) {
+  std::vector<std::string> targets;
+  for (const Projection target : lora.targets) {
+    targets.push_back(ProjectionName(target));
+  }
+  const nlohmann::ordered_json config = {
+      {"peft_type", "LORA"},
+      {"task_type", "CAUSAL_LM"},
+      {"base_model_name_or_path", base_model_path},
+      {"revision", nullptr},
+      {"r", lora.rank},
+      {"lora_alpha", lora.alpha},
+      {"lora_dropout", 0.0},
+      {"bias", "none"},
+      {"target_modules", targets},
+      {"fan_in_fan_out", false},
+      {"use_rslora", false},
+      {"use_dora", false},
+      {"init_lora_weights", true},
+      {"inference_mode", true},
+      {"modules_to_save", nullptr},
+      {"rank_pattern", nlohmann::ordered_json::object()},
+      {"alpha_pattern", nlohmann::ordered_json::object()},
+  };
+  return config.dump(2) + "\n";
+}
+
+// True if the key is absent or holds its neutral value.
+bool IsNeutral(const json& config, const char* key) {
+  if (!config.contains(key)) return true;
+  const json& value = config[key];
+  return value.is_null() || value == false || value == "none" ||
+         (value.is_structured() && value.empty());
+}
+
+absl::StatusOr<LoraConfig> ParseConfig(const std::string& text,
+                                       const std::string& where) {
+  ASSIGN_OR_RETURN(const json config, ParseJson(text, where));
+  const auto refuse = [&](const std::string& problem) {
+    return DataError(absl::StrCat(where, ": ", problem));
+  };
+  if (!config.is_object() || config.value("peft_type", json()) != "LORA") {
+    return refuse("peft_type is not LORA");
+  }
+  for (const char* key : {"use_dora",
+                          "use_rslora",
+                          "modules_to_save",
+                          "rank_pattern",
+                          "alpha_pattern",
+                          "bias",
+                          "fan_in_fan_out",
+                          "layers_to_transform",
+                          "layer_replication",
+                          "lora_bias",
+                          "trainable_token_indices"}) {
+    if (!IsNeutral(config, key)) {
+      return refuse(
+          absl::StrCat(key, " = ", config[key].dump(), " is not supported"));
+    }
+  }
+  LoraConfig lora;
+  if (!config.contains("r") || !config["r"].is_number_integer() ||
+      config["r"].get<int64_t>() < 1 || config["r"].get<int64_t>() > kMaxRank) {
+    return refuse(absl::StrCat("r must be an integer from 1 to ", kMaxRank));
+  }
+  lora.rank = config["r"].get<int64_t>();
+  if (!config.contains("lora_alpha") || !config["lora_alpha"].is_number() ||
+      !std::isfinite(config["lora_alpha"].get<double>())) {
+    return refuse("lora_alpha must be a number");
+  }
+  lora.alpha = config["lora_alpha"].get<double>();
+  if (!config.contains("target_modules") ||
+      !config["target_modules"].is_array()) {
+    return refuse("target_modules must be a list of projection names");
+  }
+  std::set<std::string> names;
+  for (const json& name : config["target_modules"]) {
+    if (!name.is_string()) return refuse("target_modules holds no string");
+    names.insert(name.get<std::string>());
+  }
+  for (const Projection projection : AllProjections()) {
+    if (names.erase(ProjectionName(projection)) > 0) {
+      lora.targets.push_back(projection);
+    }
+  }
+  if (!names.empty()) {
+    return refuse(absl::StrCat("target module '",
+                               *names.begin(),
+                               "' is not one of the seven projections"));
+  }
+  if (lora.targets.empty()) return refuse("target_modules is empty");
+  return lora;
+}
+
+absl::StatusOr<at::Tensor> ToParameter(const HostTensor& host,
+                                       const std::vector<int64_t>& shape,
+                                       at::Device device,
+                                       const std::string& what) {
+  if (host.shape != shape) {
+    return DataError(absl::StrCat(what,
+                                  " has shape [",
+                                  absl::StrJoin(host.shape, ", "),
+                                  "], expected [",
+                                  absl::StrJoin(shape, ", "),
+                                  "]"));
+  }
+  if (host.dtype != DType::kFloat32 && host.dtype != DType::kBFloat16 &&
+      host.dtype != DType::kFloat16) {
+    return DataError(absl::StrCat(what, " has dtype ", DTypeName(host.dtype)));
+  }
+  const at::Tensor values = ToTorch(host).to(at::kFloat);
+  if (!values.isfinite().all().item<bool>()) {
+    return DataError(absl::StrCat(what, " holds a value that is not finite"));
+  }
+  return values.to(device);
+}
+
+absl::StatusOr<Adapter> AssembleAdapter(const LoraConfig& lora,
+                                        NamedTensors tensors,
+                                        const ModelConfig& model,
+                                        at::Device device,
+                                        const std::string& where) {
+  std::map<std::string, HostTensor> by_name;
+  for (auto& [name, tensor] : tensors) {
+    if (!absl::StartsWith(name, kPrefix)) {
+      return DataError(absl::StrCat(where,
+                                    ": tensor '",
+                                    name,
+                                    "' lacks PEFT's prefix ",
+                                    kPrefix,
+                                    "; loaders would skip it without a word"));
+    }
+    by_name.emplace(name, std::move(tensor));
+  }
+  Adapter adapter;
+  adapter.config = lora;
+  adapter.layers.resize(static_cast<size_t>(model.num_layers));
+  for (int64_t layer = 0; layer < model.num_layers; ++layer) {
+    for (const Projection target : lora.targets) {
+      LoraPair& pair =
+          adapter
+              .layers[static_cast<size_t>(layer)][static_cast<size_t>(target)];
+      const std::string module =
+          absl::StrCat(kPrefix, ProjectionModule(layer, target));
+      const auto take = [&](const char* suffix,
+                            const std::vector<int64_t>& shape,
+                            at::Tensor* out) -> absl::Status {
+        const std::string name = absl::StrCat(module, suffix);
+        const auto found = by_name.find(name);
+        if (found == by_name.end()) {
+          return DataError(
+              absl::StrCat(where, ": tensor '", name, "' is missing"));
+        }
+        ASSIGN_OR_RETURN(
+            *out,
+            ToParameter(found->second,
+                        shape,
+                        device,
+                        absl::StrCat(where, ": tensor '", name, "'")));
+        by_name.erase(found);
+        return absl::OkStatus();
+      };
+      RETURN_IF_ERROR(take(
+          ".lora_A.weight", {lora.rank, ProjectionIn(model, target)}, &pair.a));
+      RETURN_IF_ERROR(take(".lora_B.weight",
+                           {ProjectionOut(model, target), lora.rank},
+                           &pair.b));
+    }
+  }
+  if (!by_name.empty()) {
+    return DataError(absl::StrCat(where,
+                                  ": tensor '",
+                                  by_name.begin()->first,
+                                  "' belongs to no target ",
+                                  "module of this model (",
+                                  model.num_layers,
+                                  " layers)"));
+  }
+  return adapter;
+}
+
+absl::StatusOr<NamedTensors> ToNamedTensors(const Adapter& adapter) {
+  NamedTensors tensors;
+  const std::vector<std::string> names = adapter.Names();
+  const std::vector<at::Tensor> values = adapter.Tensors();
+  for (size_t i = 0; i < names.size(); ++i) {
+    ASSIGN_OR_RETURN(HostTensor host, FromTorch(values[i]));
+    tensors.emplace_back(names[i], std::move(host));
+  }
+  return tensors;
+}
+
+}  // namespace
+
+absl::StatusOr<Adapter> ReadAdapter(const std::string& folder,
+                                    const ModelConfig& model,
+                                    at::Device device) {
+  const std::string config_path = JoinPath(folder, kConfigFile);
+  const std::string tensor_path = JoinPath(folder, kTensorFile);
+  auto config_text = ReadFile(config_path, kMaxConfigBytes);
+  if (!config_text.ok()) {
+    return WithExitCode(config_text.status(), ExitCode::kData);
+  }
+  ASSIGN_OR_RETURN(const LoraConfig lora,
+                   ParseConfig(*config_text, config_path));
+  auto bytes = ReadFile(tensor_path, kMaxTensorBytes);
+  if (!bytes.ok()) return WithExitCode(bytes.status(), ExitCode::kData);
+  ASSIGN_OR_RETURN(NamedTensors tensors, ParseSafetensors(*bytes, tensor_path));
+  return AssembleAdapter(lora, std::move(tensors), model, device, tensor_path);
+}
+
+absl::Status WriteAdapter(const std::string& folder,
+                          const Adapter& adapter,
+                          const std::string& base_model_path) {
+  RETURN_IF_ERROR(MakeDirectories(folder));
+  ASSIGN_OR_RETURN(const NamedTensors tensors, ToNamedTensors(adapter));
+  RETURN_IF_ERROR(WriteSafetensors(
+      JoinPath(folder, kTensorFile), tensors, {{"format", "pt"}}));
+  return WriteFileAtomically(JoinPath(folder, kConfigFile),
+                             FormatConfig(adapter.config, base_model_path));
+}
+
+absl::StatusOr<SerializedAdapter> SerializeAdapter(
+    const Adapter& adapter, const std::string& base_model_path) {
+  SerializedAdapter serialized;
+  serialized.config_json = FormatConfig(adapter.config, base_model_path);
+  ASSIGN_OR_RETURN(const NamedTensors tensors, ToNamedTensors(adapter));
+  ASSIGN_OR_RETURN(serialized.tensors,
+                   SerializeSafetensors(tensors, {{"format", "pt"}}));
+  serialized.digest = AdapterDigest(serialized);
+  return serialized;
+}
+
+std::string AdapterDigest(const SerializedAdapter& serialized) {
+  Sha256 hash;
+  hash.Update(serialized.tensors);
+  hash.Update(serialized.config_json);
+  return hash.HexDigest();
+}
+
+absl::StatusOr<Adapter> ParseAdapter(const SerializedAdapter& serialized,
+                                     const ModelConfig& model,
+                                     at::Device device) {
+  if (AdapterDigest(serialized) != serialized.digest) {
+    return absl::DataLossError(
+        "the adapter's bytes do not have the digest they were sent with");
+  }
+  ASSIGN_OR_RETURN(const LoraConfig lora,
+                   ParseConfig(serialized.config_json, "received adapter"));
+  ASSIGN_OR_RETURN(NamedTensors tensors,
+                   ParseSafetensors(serialized.tensors, "received adapter"));
+  return AssembleAdapter(
+      lora, std::move(tensors), model, device, "received adapter");
+}
+
+}  // namespace dapd

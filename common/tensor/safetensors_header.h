@@ -1,0 +1,38 @@
+// The header of a safetensors file: parsing with every check, and writing.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+#include "common/tensor/safetensors.h"
+
+namespace dapd {
+
+struct SafetensorsHeader {
+  std::map<std::string, SafetensorsEntry> entries;
+  std::map<std::string, std::string> metadata;
+};
+
+inline constexpr uint64_t kSafetensorsPrefixBytes = 8;
+
+// The JSON's length out of the file's first 8 bytes, checked against
+// `file_bytes` and the limit.
+absl::StatusOr<uint64_t> ParseHeaderLength(absl::string_view prefix,
+                                           uint64_t file_bytes,
+                                           const std::string& where);
+
+// `data_bytes`: the bytes behind the header, which the tensors must fill
+// exactly.
+absl::StatusOr<SafetensorsHeader> ParseHeader(absl::string_view json,
+                                              uint64_t data_bytes,
+                                              const std::string& where);
+
+// Prefix and JSON, padded with spaces to a multiple of 8 bytes.
+absl::StatusOr<std::string> FormatHeader(
+    const NamedTensors& tensors,
+    const std::map<std::string, std::string>& metadata);
+
+}  // namespace dapd
