@@ -1,5 +1,6 @@
 #include "common/rpc/adapter_stream.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,6 +13,7 @@ namespace {
 
 // adapter_config.json is a few hundred bytes.
 constexpr size_t kMaxConfigBytes = 64 << 10;
+constexpr int64_t kMaxProbeIds = 1024;
 
 absl::Status CheckProbe(const v1::AdapterHeader& header,
                         const AdapterLimits& limits) {
@@ -33,6 +35,12 @@ absl::Status CheckProbe(const v1::AdapterHeader& header,
     }
   }
   return absl::OkStatus();
+}
+
+void FillAdapterState(const ServedPolicy& served, v1::AdapterState* state) {
+  state->set_loaded(served.loaded);
+  state->set_policy_version(served.version);
+  state->set_digest(served.digest);
 }
 
 }  // namespace
@@ -128,6 +136,42 @@ absl::StatusOr<AdapterUpload> AdapterReceiver::Finish() {
                                             upload_.adapter.digest));
   }
   return std::move(upload_);
+}
+
+absl::StatusOr<AdapterUpload> ReceiveAdapter(
+    const WorkerDescription& description,
+    const std::function<bool(v1::LoadAdapterRequest*)>& read) {
+  AdapterReceiver receiver({description.max_adapter_bytes,
+                            std::min(description.max_positions, kMaxProbeIds),
+                            description.vocab_size});
+  v1::LoadAdapterRequest message;
+  while (read(&message)) RETURN_IF_ERROR(receiver.Add(message));
+  return receiver.Finish();
+}
+
+v1::DescribeResponse MakeDescribeResponse(const WorkerDescription& description,
+                                          const ServedPolicy& served) {
+  v1::DescribeResponse response;
+  response.set_service(description.service);
+  response.set_version(DAPD_VERSION);
+  response.set_layout_digest(description.layout_digest);
+  response.set_precision(description.precision);
+  response.set_vocab_size(description.vocab_size);
+  response.set_hidden_size(description.hidden_size);
+  response.set_max_positions(description.max_positions);
+  response.set_max_in_flight(static_cast<uint32_t>(description.max_in_flight));
+  FillAdapterState(served, response.mutable_adapter());
+  return response;
+}
+
+v1::LoadAdapterResponse MakeLoadAdapterResponse(const ServedPolicy& served,
+                                                const AppliedAdapter& applied) {
+  v1::LoadAdapterResponse response;
+  FillAdapterState(served, response.mutable_adapter());
+  response.set_modules_applied(applied.modules_applied);
+  response.mutable_probe_logprobs()->Add(applied.probe_logprobs.begin(),
+                                         applied.probe_logprobs.end());
+  return response;
 }
 
 }  // namespace dapd

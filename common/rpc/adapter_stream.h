@@ -14,6 +14,7 @@
 
 #include "common/rpc/chunk_stream.h"
 #include "common/rpc/policy_update.h"
+#include "common/rpc/served_policy.h"
 #include "dapd/v1/worker.pb.h"
 
 namespace dapd {
@@ -28,14 +29,6 @@ struct AdapterLimits {
   uint64_t max_bytes = 0;     // of adapter_model.safetensors
   int64_t max_probe_ids = 0;  // the model's positions
   int64_t vocab_size = 0;     // probe ids lie below it
-};
-
-// What a worker received. `adapter` is empty for the base.
-struct AdapterUpload {
-  int64_t version = 0;
-  bool is_base = false;
-  SerializedAdapter adapter;
-  std::vector<int32_t> probe_ids;
 };
 
 // Not thread-safe.
@@ -60,5 +53,19 @@ class AdapterReceiver {
   AdapterUpload upload_;
   std::optional<ChunkAssembler> chunks_;
 };
+
+// The whole of LoadAdapter's receiving side: reads with `read` until it returns
+// false. Errors as AdapterReceiver.
+absl::StatusOr<AdapterUpload> ReceiveAdapter(
+    const WorkerDescription& description,
+    const std::function<bool(v1::LoadAdapterRequest*)>& read);
+
+// What a worker says about itself and what it serves.
+v1::DescribeResponse MakeDescribeResponse(const WorkerDescription& description,
+                                          const ServedPolicy& served);
+
+// What a worker answers to an upload that it serves now.
+v1::LoadAdapterResponse MakeLoadAdapterResponse(const ServedPolicy& served,
+                                                const AppliedAdapter& applied);
 
 }  // namespace dapd

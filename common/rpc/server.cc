@@ -1,5 +1,6 @@
 #include "common/rpc/server.h"
 
+#include <cstdlib>
 #include <mutex>
 #include <utility>
 
@@ -11,10 +12,12 @@
 #include "grpcpp/security/server_credentials.h"
 #include "grpcpp/server_builder.h"
 
+#include "common/base/check.h"
 #include "common/base/exit_code.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/address_resolver.h"
 #include "common/rpc/channel.h"
+#include "grpc/support/log.h"
 
 namespace dapd {
 namespace {
@@ -22,10 +25,16 @@ namespace {
 // Half the clients' ping interval: a ping that comes early is no offence.
 constexpr int kMinPingIntervalMs = kKeepaliveTimeMs / 2;
 
-// Both are process-wide in gRPC and must be set before a server is built.
-void EnableHealthAndReflection() {
+// These are process-wide in gRPC and must be set before a server is built.
+void PrepareProcess() {
   static std::once_flag once;
   std::call_once(once, [] {
+    // Its own error lines repeat what the Status says; GRPC_VERBOSITY brings
+    // them back.
+    if (std::getenv("GRPC_VERBOSITY") == nullptr) {
+      gpr_set_log_verbosity(
+          static_cast<gpr_log_severity>(GPR_LOG_SEVERITY_ERROR + 1));
+    }
     grpc::EnableDefaultHealthCheckService(true);
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   });
@@ -34,10 +43,9 @@ void EnableHealthAndReflection() {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
-    const RpcServerOptions& options,
-    const std::vector<grpc::Service*>& services) {
+    const RpcServerOptions& options, const std::vector<RpcService>& services) {
   ASSIGN_OR_RETURN(const HostPort target, ParseHostPort(options.listen));
-  EnableHealthAndReflection();
+  PrepareProcess();
   grpc::ServerBuilder builder;
   grpc::ResourceQuota quota("dapd");
   quota.SetMaxThreads(options.max_threads);
@@ -59,7 +67,11 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
   int port = 0;
   builder.AddListeningPort(
       options.listen, grpc::InsecureServerCredentials(), &port);
-  for (grpc::Service* service : services) builder.RegisterService(service);
+  std::vector<std::string> names;
+  for (const RpcService& service : services) {
+    builder.RegisterService(service.service);
+    names.push_back(service.name);
+  }
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   if (server == nullptr || port == 0) {
     return WithExitCode(
@@ -71,23 +83,29 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
         ExitCode::kConfig);
   }
   auto result = std::unique_ptr<RpcServer>(
-      new RpcServer(std::move(server), target.host, port));
+      new RpcServer(std::move(server), std::move(names), target.host, port));
   result->SetServing(false);
   return result;
 }
 
 RpcServer::RpcServer(std::unique_ptr<grpc::Server> server,
+                     std::vector<std::string> names,
                      std::string host,
                      int port)
     : port_(port),
       address_(JoinHostPort(host, port)),
+      names_(std::move(names)),
       server_(std::move(server)) {}
 
 RpcServer::~RpcServer() { Shutdown(absl::ZeroDuration()); }
 
 void RpcServer::SetServing(bool serving) {
   grpc::HealthCheckServiceInterface* health = server_->GetHealthCheckService();
-  if (health != nullptr) health->SetServingStatus(serving);
+  Check(health != nullptr, "health is enabled before a server is built");
+  health->SetServingStatus(serving);
+  for (const std::string& name : names_) {
+    health->SetServingStatus(name, serving);
+  }
 }
 
 void RpcServer::Shutdown(absl::Duration grace) {

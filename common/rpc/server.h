@@ -20,14 +20,18 @@ struct RpcServerOptions {
   int max_threads = 128;            // each open call holds one
 };
 
+struct RpcService {
+  grpc::Service* service = nullptr;
+  std::string name;  // v1::RolloutService::service_full_name(), for health
+};
+
 class RpcServer {
  public:
   // Listens and answers calls at once; health says NOT_SERVING until
   // SetServing(true). `services` must outlive the server. A port in use or an
   // address that is not this machine's is UNAVAILABLE, exit code kConfig.
   static absl::StatusOr<std::unique_ptr<RpcServer>> Start(
-      const RpcServerOptions& options,
-      const std::vector<grpc::Service*>& services);
+      const RpcServerOptions& options, const std::vector<RpcService>& services);
   // Shutdown(0).
   ~RpcServer();
 
@@ -43,9 +47,13 @@ class RpcServer {
   void Shutdown(absl::Duration grace);
 
  private:
-  RpcServer(std::unique_ptr<grpc::Server> server, std::string host, int port);
+  RpcServer(std::unique_ptr<grpc::Server> server,
+            std::vector<std::string> names,
+            std::string host,
+            int port);
   const int port_;
   const std::string address_;
+  const std::vector<std::string> names_;  // of the services
   std::unique_ptr<grpc::Server> server_;
 };
 

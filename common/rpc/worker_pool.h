@@ -81,8 +81,9 @@ class WorkerPool {
   struct Stream {
     std::shared_ptr<const PolicyUpdate> update;
     int64_t capacity = 1;
-    bool ended = false;    // nothing more can be received
-    absl::Status refusal;  // the first error answer; then nothing is sent
+    bool ended = false;  // nothing more can be received
+    absl::Status refusal =
+        absl::OkStatus();  // the first error answer; then nothing is sent
   };
 
   void Discover();

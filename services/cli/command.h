@@ -1,9 +1,8 @@
 // How a subcommand of `dapd` plugs in: one file each, listed in main.cc.
 #pragma once
 
-#include <functional>
-
 #include <CLI/CLI.hpp>
+#include <functional>
 
 #include "absl/status/status.h"
 

@@ -41,7 +41,9 @@ class FakeTrainer : public v1::TrainerService::Service {
 class ServerTest : public ::testing::Test {
  protected:
   void Start() {
-    auto started = RpcServer::Start({.listen = "127.0.0.1:0"}, {&service_});
+    auto started = RpcServer::Start(
+        {.listen = "127.0.0.1:0"},
+        {{&service_, v1::TrainerService::service_full_name()}});
     ASSERT_TRUE(started.ok()) << started.status();
     server_ = *std::move(started);
     channel_ = OpenChannel(server_->address());
@@ -103,7 +105,7 @@ TEST_F(ServerTest, APortInUseIsAClearErrorWithTheConfigExitCode) {
   Start();
   FakeTrainer other;
   const auto second =
-      RpcServer::Start({.listen = server_->address()}, {&other});
+      RpcServer::Start({.listen = server_->address()}, {{&other, "other"}});
   ASSERT_FALSE(second.ok());
   EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(ExitCodeOf(second.status()), ExitCode::kConfig);

@@ -1,0 +1,79 @@
+// GenerationOutbox: what the compute thread has for one Generate stream, until
+// the stream's writer takes it.
+//
+// The compute thread never waits for a slow client: tokens of a request are
+// appended to those not yet taken. That bounds the outbox by the tokens of the
+// requests admitted to the stream. Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+
+#include "common/base/mutex.h"
+#include "common/rpc/served_policy.h"
+#include "services/rollout/sampler.h"
+
+namespace dapd {
+
+struct GenerationEvent {
+  enum class Kind { kTokens, kFinished, kFailed };
+  uint64_t request_id = 0;
+  Kind kind = Kind::kTokens;
+  // kTokens
+  uint32_t first_index = 0;
+  std::vector<int32_t> ids;
+  std::vector<float> logprobs;
+  // kFinished
+  SequenceEnd end = SequenceEnd::kRunning;
+  uint32_t num_tokens = 0;
+  ServedPolicy policy;
+  // kFailed
+  absl::Status error;
+};
+
+class GenerationOutbox {
+ public:
+  // One more request is to be answered. False if that id is already open.
+  bool Open(uint64_t request_id);
+
+  // Events of an open request; of any other they are dropped.
+  void AddToken(uint64_t request_id,
+                uint32_t index,
+                int32_t token,
+                float logprob);
+  void Finish(uint64_t request_id,
+              SequenceEnd end,
+              uint32_t num_tokens,
+              const ServedPolicy& policy);
+  void Fail(uint64_t request_id, const absl::Status& error);
+
+  // No more Open: done once all requests are answered and taken.
+  void CloseWhenAnswered();
+  // The stream is dead: what is there and what comes is dropped.
+  void Abandon();
+
+  // The next event; waits for at most `timeout`. Nothing if it passed, or if
+  // done().
+  std::optional<GenerationEvent> PopFor(absl::Duration timeout);
+  // Closed and drained, or abandoned.
+  bool done() const;
+
+ private:
+  bool IsDone() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  mutable Mutex mutex_;
+  CondVar changed_;
+  std::set<uint64_t> open_ ABSL_GUARDED_BY(mutex_);
+  std::deque<GenerationEvent> events_ ABSL_GUARDED_BY(mutex_);
+  bool closing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool abandoned_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace dapd

@@ -1,0 +1,204 @@
+#include "services/rollout/rollout_service.h"
+
+#include <cmath>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+#include "common/base/status_macros.h"
+#include "common/rpc/adapter_stream.h"
+#include "common/rpc/status_conversion.h"
+
+namespace dapd {
+namespace {
+
+using GenerateStream =
+    grpc::ServerReaderWriter<v1::GenerateResponse, v1::GenerateRequest>;
+
+// How often a writer without events looks whether the client is still there.
+constexpr absl::Duration kLivenessPoll = absl::Milliseconds(500);
+
+grpc::Status StillLoading() {
+  return {grpc::StatusCode::UNAVAILABLE,
+          "the rollout worker is still loading its model"};
+}
+
+absl::Status CheckSampling(const v1::SamplingParams& sampling) {
+  if (!std::isfinite(sampling.temperature()) || sampling.temperature() < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("sampling.temperature is ",
+                     sampling.temperature(),
+                     "; it must be 0 (greedy) or above"));
+  }
+  if (!(sampling.top_p() > 0 && sampling.top_p() <= 1)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "sampling.top_p is ", sampling.top_p(), "; it must lie in (0, 1]"));
+  }
+  if (sampling.max_new_tokens() == 0) {
+    return absl::InvalidArgumentError(
+        "sampling.max_new_tokens is 0; at least 1 token must be asked for");
+  }
+  return absl::OkStatus();
+}
+
+v1::GenerateResponse ToMessage(const GenerationEvent& event) {
+  v1::GenerateResponse message;
+  message.set_request_id(event.request_id);
+  switch (event.kind) {
+    case GenerationEvent::Kind::kTokens: {
+      v1::TokensSampled& tokens = *message.mutable_tokens();
+      tokens.set_first_index(event.first_index);
+      tokens.mutable_ids()->Add(event.ids.begin(), event.ids.end());
+      tokens.mutable_logprobs()->Add(event.logprobs.begin(),
+                                     event.logprobs.end());
+      break;
+    }
+    case GenerationEvent::Kind::kFinished: {
+      v1::GenerationFinished& finished = *message.mutable_finished();
+      finished.set_reason(event.end == SequenceEnd::kEos
+                              ? v1::GenerationFinished::REASON_EOS
+                              : v1::GenerationFinished::REASON_LENGTH);
+      finished.set_num_tokens(event.num_tokens);
+      finished.set_policy_version(event.policy.version);
+      finished.set_adapter_digest(event.policy.digest);
+      break;
+    }
+    case GenerationEvent::Kind::kFailed: {
+      v1::GenerationFailed& failed = *message.mutable_failed();
+      failed.set_code(static_cast<int>(event.error.code()));
+      failed.set_message(std::string(event.error.message()));
+      break;
+    }
+  }
+  return message;
+}
+
+// Writes until all is answered or the client is gone.
+void WriteEvents(grpc::ServerContext* context,
+                 GenerateStream* stream,
+                 RolloutWorker* worker,
+                 const std::shared_ptr<GenerationOutbox>& outbox) {
+  while (!outbox->done()) {
+    const auto event = outbox->PopFor(kLivenessPoll);
+    const bool alive = event.has_value() ? stream->Write(ToMessage(*event))
+                                         : !context->IsCancelled();
+    if (!alive) worker->CancelStream(outbox);
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<RolloutRequest> ParseGenerateRequest(
+    const v1::GenerateRequest& message, const WorkerDescription& limits) {
+  RETURN_IF_ERROR(CheckSampling(message.sampling()));
+  if (message.prompt_ids().empty()) {
+    return absl::InvalidArgumentError("the prompt is empty");
+  }
+  for (int i = 0; i < message.prompt_ids_size(); ++i) {
+    const int32_t id = message.prompt_ids(i);
+    if (id < 0 || id >= limits.vocab_size) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("prompt_ids[",
+                       i,
+                       "] is ",
+                       id,
+                       ", outside the vocabulary of ",
+                       limits.vocab_size));
+    }
+  }
+  const int64_t length =
+      message.prompt_ids_size() +
+      static_cast<int64_t>(message.sampling().max_new_tokens());
+  if (length > limits.max_positions) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a prompt of ",
+                     message.prompt_ids_size(),
+                     " tokens with up to ",
+                     message.sampling().max_new_tokens(),
+                     " new ones does not fit the model's ",
+                     limits.max_positions,
+                     " positions"));
+  }
+  RolloutRequest request;
+  request.request_id = message.request_id();
+  request.prompt_ids.assign(message.prompt_ids().begin(),
+                            message.prompt_ids().end());
+  request.sampling.temperature = message.sampling().temperature();
+  request.sampling.top_k = message.sampling().top_k();
+  request.sampling.top_p = message.sampling().top_p();
+  request.sampling.max_new_tokens = message.sampling().max_new_tokens();
+  request.key.seed = message.key().seed();
+  request.key.step = message.key().step();
+  request.key.example = message.key().example();
+  request.key.sample = message.key().sample();
+  request.policy_version = message.policy_version();
+  request.adapter_digest = message.adapter_digest();
+  return request;
+}
+
+void RolloutService::Attach(RolloutWorker* worker,
+                            const WorkerDescription& description) {
+  description_ = description;
+  worker_ = worker;
+}
+
+grpc::Status RolloutService::Describe(grpc::ServerContext*,
+                                      const v1::DescribeRequest*,
+                                      v1::DescribeResponse* response) {
+  const RolloutWorker* worker = worker_;
+  if (worker == nullptr) return StillLoading();
+  *response = MakeDescribeResponse(description_, worker->served());
+  return grpc::Status::OK;
+}
+
+grpc::Status RolloutService::LoadAdapter(
+    grpc::ServerContext* context,
+    grpc::ServerReader<v1::LoadAdapterRequest>* reader,
+    v1::LoadAdapterResponse* response) {
+  RolloutWorker* worker = worker_;
+  if (worker == nullptr) return StillLoading();
+  absl::StatusOr<AdapterUpload> upload = ReceiveAdapter(
+      description_,
+      [&](v1::LoadAdapterRequest* message) { return reader->Read(message); });
+  if (!upload.ok()) return ToGrpcStatus(upload.status());
+  const auto loaded = worker->Load(
+      *std::move(upload), [context] { return context->IsCancelled(); });
+  if (!loaded.ok()) return ToGrpcStatus(loaded.status());
+  *response = MakeLoadAdapterResponse(loaded->served, loaded->applied);
+  return grpc::Status::OK;
+}
+
+grpc::Status RolloutService::Generate(grpc::ServerContext* context,
+                                      GenerateStream* stream) {
+  RolloutWorker* worker = worker_;
+  if (worker == nullptr) return StillLoading();
+  auto outbox = std::make_shared<GenerationOutbox>();
+  std::jthread writer([&] { WriteEvents(context, stream, worker, outbox); });
+  absl::Status status;
+  v1::GenerateRequest message;
+  while (status.ok() && stream->Read(&message)) {
+    if (!outbox->Open(message.request_id())) {
+      status = absl::InvalidArgumentError(absl::StrCat(
+          "request id ", message.request_id(), " is not yet answered"));
+      break;
+    }
+    absl::StatusOr<RolloutRequest> request =
+        ParseGenerateRequest(message, description_);
+    if (request.ok()) {
+      worker->Submit(*std::move(request), outbox);
+    } else {
+      outbox->Fail(message.request_id(), request.status());
+    }
+  }
+  if (!status.ok() || context->IsCancelled()) {
+    worker->CancelStream(outbox);
+  } else {
+    outbox->CloseWhenAnswered();
+  }
+  writer.join();
+  return ToGrpcStatus(status);
+}
+
+}  // namespace dapd

@@ -1,0 +1,46 @@
+// RolloutService: the gRPC face of a RolloutWorker (proto/dapd/v1/rollout.proto
+// says in which order messages come). A handler converts, hands over, and
+// answers; nothing is computed here.
+//
+// It answers UNAVAILABLE until a worker is attached, so that a server can
+// listen, and tell its health, while the model is still being read.
+#pragma once
+
+#include <atomic>
+
+#include "absl/status/statusor.h"
+
+#include "common/rpc/served_policy.h"
+#include "dapd/v1/rollout.grpc.pb.h"
+#include "services/rollout/rollout_worker.h"
+
+namespace dapd {
+
+// Checks what does not depend on the policy: prompt ids in the vocabulary,
+// prompt and answer within the model's positions, sampling parameters in
+// range. INVALID_ARGUMENT names the field and the value.
+absl::StatusOr<RolloutRequest> ParseGenerateRequest(
+    const v1::GenerateRequest& message, const WorkerDescription& limits);
+
+class RolloutService final : public v1::RolloutService::Service {
+ public:
+  // Once. `worker` must outlive the server.
+  void Attach(RolloutWorker* worker, const WorkerDescription& description);
+
+  grpc::Status Describe(grpc::ServerContext* context,
+                        const v1::DescribeRequest* request,
+                        v1::DescribeResponse* response) override;
+  grpc::Status LoadAdapter(grpc::ServerContext* context,
+                           grpc::ServerReader<v1::LoadAdapterRequest>* reader,
+                           v1::LoadAdapterResponse* response) override;
+  grpc::Status Generate(
+      grpc::ServerContext* context,
+      grpc::ServerReaderWriter<v1::GenerateResponse, v1::GenerateRequest>*
+          stream) override;
+
+ private:
+  WorkerDescription description_;  // set before worker_
+  std::atomic<RolloutWorker*> worker_ = nullptr;
+};
+
+}  // namespace dapd

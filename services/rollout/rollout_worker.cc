@@ -1,0 +1,239 @@
+#include "services/rollout/rollout_worker.h"
+
+#include <future>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+
+namespace dapd {
+namespace {
+
+constexpr size_t kMaxCommands = 256;
+constexpr std::chrono::milliseconds kCancelPoll(100);
+
+absl::Status ShuttingDown() {
+  return absl::UnavailableError("this rollout worker is shutting down");
+}
+
+}  // namespace
+
+RolloutWorker::RolloutWorker(std::unique_ptr<Sampler> sampler, Options options)
+    : options_(std::move(options)),
+      sampler_(std::move(sampler)),
+      commands_(kMaxCommands),
+      thread_([this] { Run(); }) {}
+
+RolloutWorker::~RolloutWorker() { Shutdown(absl::ZeroDuration()); }
+
+void RolloutWorker::Submit(RolloutRequest request,
+                           std::shared_ptr<GenerationOutbox> outbox) {
+  const uint64_t id = request.request_id;
+  Sequence sequence{std::move(request), outbox};
+  if (draining_ || !commands_.Push([this, sequence = std::move(sequence)] {
+        Admit(sequence);
+      })) {
+    outbox->Fail(id, ShuttingDown());
+  }
+}
+
+void RolloutWorker::CancelStream(std::shared_ptr<GenerationOutbox> outbox) {
+  outbox->Abandon();
+  commands_.Push([this, outbox] { Cancel(outbox.get()); });
+}
+
+absl::StatusOr<RolloutWorker::LoadResult> RolloutWorker::Load(
+    AdapterUpload upload, const std::function<bool()>& cancelled) {
+  if (draining_) return ShuttingDown();
+  auto promise = std::make_shared<std::promise<absl::StatusOr<LoadResult>>>();
+  auto shared = std::make_shared<const AdapterUpload>(std::move(upload));
+  std::future<absl::StatusOr<LoadResult>> result = promise->get_future();
+  if (!commands_.Push(
+          [this, promise, shared] { promise->set_value(Switch(*shared)); })) {
+    return ShuttingDown();
+  }
+  while (result.wait_for(kCancelPoll) != std::future_status::ready) {
+    if (cancelled()) return absl::CancelledError("the client went away");
+  }
+  return result.get();
+}
+
+ServedPolicy RolloutWorker::served() const {
+  MutexLock lock(&mutex_);
+  return served_;
+}
+
+void RolloutWorker::Shutdown(absl::Duration grace) {
+  draining_ = true;
+  {
+    const absl::Time deadline = absl::Now() + grace;
+    MutexLock lock(&mutex_);
+    while (!is_idle_ && absl::Now() < deadline) {
+      drained_.WaitFor(&mutex_, deadline - absl::Now());
+    }
+  }
+  commands_.Close();
+  if (thread_.joinable()) thread_.join();
+}
+
+void RolloutWorker::Run() {
+  while (true) {
+    {
+      MutexLock lock(&mutex_);
+      is_idle_ = idle() && commands_.size() == 0;
+      if (is_idle_) drained_.NotifyAll();
+    }
+    std::optional<Command> command =
+        idle() ? commands_.Pop() : commands_.PopFor(absl::ZeroDuration());
+    if (command.has_value()) {
+      (*command)();
+      continue;
+    }
+    if (commands_.closed()) break;
+    StartWaiting();
+    if (!running_.empty()) Step();
+    ReportLoad();
+  }
+  FailAll(ShuttingDown());
+}
+
+void RolloutWorker::Admit(Sequence sequence) {
+  const absl::Status fit = CheckPolicy(sequence.request);
+  if (!fit.ok()) return Fail(sequence, fit);
+  if (static_cast<int64_t>(waiting_.size()) >= options_.max_waiting) {
+    return Fail(sequence,
+                absl::ResourceExhaustedError(absl::StrCat(
+                    waiting_.size(),
+                    " requests already wait for this worker; send it at most "
+                    "max_in_flight at a time")));
+  }
+  waiting_.push_back(std::move(sequence));
+}
+
+void RolloutWorker::StartWaiting() {
+  while (!waiting_.empty() && sampler_->num_free() > 0) {
+    Sequence sequence = std::move(waiting_.front());
+    waiting_.pop_front();
+    const uint64_t id = next_id_++;
+    const RolloutRequest& request = sequence.request;
+    const absl::Status status = sampler_->Submit(
+        {id, request.prompt_ids, request.sampling, request.key});
+    if (!status.ok()) {
+      Fail(sequence, status);
+      continue;
+    }
+    running_.emplace(id, std::move(sequence));
+  }
+}
+
+void RolloutWorker::Step() {
+  const absl::Time start = absl::Now();
+  const absl::StatusOr<std::vector<SampledToken>> tokens = sampler_->Step();
+  if (!tokens.ok()) {
+    LogError(absl::StrCat("decode step failed: ",
+                          std::string(tokens.status().message())));
+    return FailAll(tokens.status());
+  }
+  for (const SampledToken& token : *tokens) {
+    const auto found = running_.find(token.id);
+    if (found == running_.end()) continue;
+    Sequence& sequence = found->second;
+    const uint64_t request_id = sequence.request.request_id;
+    sequence.outbox->AddToken(
+        request_id, sequence.num_tokens++, token.token, token.logprob);
+    if (token.end == SequenceEnd::kRunning) continue;
+    sequence.outbox->Finish(
+        request_id, token.end, sequence.num_tokens, served());
+    if (options_.observer.on_request) {
+      options_.observer.on_request(token.end == SequenceEnd::kEos ? "eos"
+                                                                  : "length");
+    }
+    running_.erase(found);
+  }
+  if (options_.observer.on_step) {
+    options_.observer.on_step(static_cast<int64_t>(tokens->size()),
+                              absl::ToDoubleSeconds(absl::Now() - start));
+  }
+}
+
+void RolloutWorker::Cancel(const GenerationOutbox* outbox) {
+  for (auto it = running_.begin(); it != running_.end();) {
+    if (it->second.outbox.get() == outbox) {
+      sampler_->Cancel(it->first);
+      it = running_.erase(it);
+    } else {
+      ++it;
+    }
+  }
+  std::erase_if(waiting_,
+                [&](const Sequence& s) { return s.outbox.get() == outbox; });
+  ReportLoad();
+}
+
+absl::StatusOr<RolloutWorker::LoadResult> RolloutWorker::Switch(
+    const AdapterUpload& upload) {
+  const ServedPolicy old = served();
+  const ServedPolicy fresh{true, upload.version, upload.adapter.digest};
+  if (old.loaded && old.digest == fresh.digest &&
+      old.version == fresh.version) {
+    ASSIGN_OR_RETURN(AppliedAdapter applied, sampler_->Probe(upload.probe_ids));
+    applied.modules_applied = modules_applied_;
+    return LoadResult{old, std::move(applied)};
+  }
+  FailAll(absl::FailedPreconditionError(
+      absl::StrCat("the policy changed to ",
+                   PolicyName(fresh.version, fresh.digest),
+                   " while this request was sampled")));
+  ASSIGN_OR_RETURN(AppliedAdapter applied, sampler_->Load(upload));
+  modules_applied_ = applied.modules_applied;
+  {
+    MutexLock lock(&mutex_);
+    served_ = fresh;
+  }
+  if (options_.observer.on_policy) options_.observer.on_policy(fresh);
+  return LoadResult{fresh, std::move(applied)};
+}
+
+absl::Status RolloutWorker::CheckPolicy(const RolloutRequest& request) const {
+  const ServedPolicy policy = served();
+  if (!policy.loaded) {
+    return absl::FailedPreconditionError(
+        "no adapter was loaded yet: call LoadAdapter first");
+  }
+  if (request.policy_version != policy.version ||
+      request.adapter_digest != policy.digest) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the request is for policy ",
+                     PolicyName(request.policy_version, request.adapter_digest),
+                     ", this worker serves ",
+                     PolicyName(policy.version, policy.digest)));
+  }
+  return absl::OkStatus();
+}
+
+void RolloutWorker::Fail(const Sequence& sequence, const absl::Status& error) {
+  sequence.outbox->Fail(sequence.request.request_id, error);
+  if (options_.observer.on_request) options_.observer.on_request("failed");
+}
+
+void RolloutWorker::FailAll(const absl::Status& error) {
+  for (const auto& [id, sequence] : running_) {
+    sampler_->Cancel(id);
+    Fail(sequence, error);
+  }
+  for (const Sequence& sequence : waiting_) Fail(sequence, error);
+  running_.clear();
+  waiting_.clear();
+  ReportLoad();
+}
+
+void RolloutWorker::ReportLoad() {
+  if (!options_.observer.on_load) return;
+  options_.observer.on_load(static_cast<int64_t>(running_.size()),
+                            static_cast<int64_t>(waiting_.size()));
+}
+
+}  // namespace dapd

@@ -1,0 +1,124 @@
+// RolloutWorker: the compute thread of a rollout worker. It owns the sampler;
+// streams hand it requests through a bounded queue and find the answers in
+// their outboxes.
+//
+// Between two decode steps it takes what is queued: a request joins when a slot
+// is free; an upload cancels what runs under other weights (answered
+// FAILED_PRECONDITION) and switches; the weights that are served already are
+// only probed, and nothing is cancelled. Thread-safe.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+#include "common/base/bounded_queue.h"
+#include "common/base/mutex.h"
+#include "common/rpc/served_policy.h"
+#include "services/rollout/generation_outbox.h"
+#include "services/rollout/sampler.h"
+
+namespace dapd {
+
+// One request of one stream.
+struct RolloutRequest {
+  uint64_t request_id = 0;  // unique in its stream
+  std::vector<int32_t> prompt_ids;
+  SamplingParams sampling;
+  SamplingKey key;
+  int64_t policy_version = 0;  // must be what is served
+  std::string adapter_digest;
+};
+
+// Called on the compute thread; must not block. Empty functions are skipped.
+struct RolloutObserver {
+  // After each decode step.
+  std::function<void(int64_t new_tokens, double seconds)> on_step;
+  // Sequences that decode, and requests that wait for a slot.
+  std::function<void(int64_t running, int64_t waiting)> on_load;
+  // A request was answered: "eos", "length" or "failed".
+  std::function<void(const std::string& outcome)> on_request;
+  std::function<void(const ServedPolicy& policy)> on_policy;
+};
+
+class RolloutWorker {
+ public:
+  struct Options {
+    int64_t max_waiting = 64;  // more are refused with RESOURCE_EXHAUSTED
+    RolloutObserver observer;
+  };
+  RolloutWorker(std::unique_ptr<Sampler> sampler, Options options);
+  // Shutdown(0).
+  ~RolloutWorker();
+
+  // The answer comes through `outbox`, where the request must be open. Blocks
+  // while the queue is full.
+  void Submit(RolloutRequest request, std::shared_ptr<GenerationOutbox> outbox);
+
+  // Drops all requests of a dead stream.
+  void CancelStream(std::shared_ptr<GenerationOutbox> outbox);
+
+  struct LoadResult {
+    ServedPolicy served;
+    AppliedAdapter applied;
+  };
+  // Switches to the upload. Blocks until it is served; gives up, with the
+  // switch still under way, once `cancelled` returns true.
+  absl::StatusOr<LoadResult> Load(AdapterUpload upload,
+                                  const std::function<bool()>& cancelled);
+
+  ServedPolicy served() const;
+
+  // Refuses new requests (UNAVAILABLE), lets running ones end within `grace`,
+  // fails the rest, and ends the compute thread. Blocks.
+  void Shutdown(absl::Duration grace);
+
+ private:
+  using Command = std::function<void()>;
+  struct Sequence {
+    RolloutRequest request;
+    std::shared_ptr<GenerationOutbox> outbox;
+    uint32_t num_tokens = 0;
+  };
+
+  // All below run on the compute thread.
+  void Run();
+  void Admit(Sequence sequence);
+  void StartWaiting();
+  void Step();
+  void Cancel(const GenerationOutbox* outbox);
+  absl::StatusOr<LoadResult> Switch(const AdapterUpload& upload);
+  absl::Status CheckPolicy(const RolloutRequest& request) const;
+  void Fail(const Sequence& sequence, const absl::Status& error);
+  void FailAll(const absl::Status& error);
+  bool idle() const { return running_.empty() && waiting_.empty(); }
+  void ReportLoad();
+
+  const Options options_;
+  const std::unique_ptr<Sampler> sampler_;
+  std::map<uint64_t, Sequence> running_;  // by the sampler's id
+  std::deque<Sequence> waiting_;
+  uint64_t next_id_ = 1;
+  int64_t modules_applied_ = 0;
+
+  mutable Mutex mutex_;
+  CondVar drained_;
+  ServedPolicy served_ ABSL_GUARDED_BY(mutex_);
+  bool is_idle_ ABSL_GUARDED_BY(mutex_) = true;
+  std::atomic<bool> draining_ = false;
+  BoundedQueue<Command> commands_;
+  std::jthread thread_;
+};
+
+}  // namespace dapd

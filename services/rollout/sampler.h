@@ -1,0 +1,58 @@
+// Sampler: what the rollout worker needs of a model. The real one
+// (engine_sampler.h) decodes with LibTorch; tests use a fake.
+//
+// Not thread-safe: owned by the worker's compute thread. Errors that come from
+// the computation itself (out of memory, ...) are Status, not exceptions.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+#include "common/generation/sampling.h"
+#include "common/rpc/served_policy.h"
+
+namespace dapd {
+
+struct SequenceInput {
+  uint64_t id = 0;  // unique among the running
+  std::vector<int32_t> prompt_ids;
+  SamplingParams sampling;
+  SamplingKey key;
+};
+
+enum class SequenceEnd { kRunning, kEos, kLength };
+
+// One new token of one sequence.
+struct SampledToken {
+  uint64_t id = 0;
+  int32_t token = 0;
+  float logprob = 0.0F;  // at temperature 1, unfiltered
+  SequenceEnd end = SequenceEnd::kRunning;
+};
+
+class Sampler {
+ public:
+  virtual ~Sampler() = default;
+
+  // Samples with the uploaded weights from now on, and probes them. On error
+  // the old ones stay. Only while no sequence runs.
+  virtual absl::StatusOr<AppliedAdapter> Load(const AdapterUpload& upload) = 0;
+  // Probes the weights that are served, at any time.
+  virtual absl::StatusOr<AppliedAdapter> Probe(
+      const std::vector<int32_t>& probe_ids) = 0;
+
+  // Takes a slot, of which one must be free. INVALID_ARGUMENT for a prompt the
+  // model cannot take.
+  virtual absl::Status Submit(SequenceInput input) = 0;
+  // Frees the slot of a sequence; unknown ids are ignored.
+  virtual void Cancel(uint64_t id) = 0;
+  // Decodes one token of each running sequence; ended ones free their slots.
+  virtual absl::StatusOr<std::vector<SampledToken>> Step() = 0;
+
+  virtual int64_t num_free() const = 0;
+};
+
+}  // namespace dapd

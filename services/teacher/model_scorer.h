@@ -1,0 +1,23 @@
+// The real Scorer: the decoder over a model folder.
+#pragma once
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+
+#include "common/config/config.h"
+#include "common/rpc/served_policy.h"
+#include "services/teacher/scorer.h"
+
+namespace dapd {
+
+struct LoadedScorer {
+  std::unique_ptr<Scorer> scorer;
+  WorkerDescription description;
+};
+
+// Reads the model that `config` names. Blocks for as long as the weights take
+// to read.
+absl::StatusOr<LoadedScorer> LoadModelScorer(const Config& config);
+
+}  // namespace dapd

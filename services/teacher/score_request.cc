@@ -1,0 +1,136 @@
+#include "services/teacher/score_request.h"
+
+#include <cmath>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+#include "common/base/status_macros.h"
+
+namespace dapd {
+namespace {
+
+absl::StatusOr<ScorePayload> ParsePayload(v1::Payload payload) {
+  switch (payload) {
+    case v1::PAYLOAD_HIDDEN_STATES:
+      return ScorePayload::kHiddenStates;
+    case v1::PAYLOAD_LOGITS:
+      return ScorePayload::kLogits;
+    case v1::PAYLOAD_TOP_K:
+      return ScorePayload::kTopK;
+    default:
+      return absl::InvalidArgumentError(
+          absl::StrCat("payload ", static_cast<int>(payload), " is unknown"));
+  }
+}
+
+absl::StatusOr<bool> ParseWeights(v1::TeacherWeights weights) {
+  switch (weights) {
+    case v1::TEACHER_WEIGHTS_BASE:
+      return false;
+    case v1::TEACHER_WEIGHTS_SNAPSHOT:
+      return true;
+    default:
+      return absl::InvalidArgumentError(
+          absl::StrCat("weights ", static_cast<int>(weights), " are unknown"));
+  }
+}
+
+absl::StatusOr<ViewInput> ParseView(const v1::ScoreView& message,
+                                    const WorkerDescription& limits) {
+  const std::string where = absl::StrCat("view '", message.name(), "': ");
+  const int64_t length = message.input_ids_size();
+  if (length > limits.max_positions) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where,
+                     length,
+                     " tokens do not fit the model's ",
+                     limits.max_positions,
+                     " positions"));
+  }
+  for (int i = 0; i < message.input_ids_size(); ++i) {
+    const int32_t id = message.input_ids(i);
+    if (id < 0 || id >= limits.vocab_size) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(where,
+                       "input_ids[",
+                       i,
+                       "] is ",
+                       id,
+                       ", outside the vocabulary of ",
+                       limits.vocab_size));
+    }
+  }
+  const auto from = static_cast<int64_t>(message.scored_from());
+  const auto count = static_cast<int64_t>(message.scored_count());
+  if (from < 1 || count < 1 || from + count > length) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where,
+                     "scored range [",
+                     from,
+                     ", ",
+                     from + count,
+                     ") must be non-empty and lie in [1, ",
+                     length,
+                     ")"));
+  }
+  return ViewInput{message.name(),
+                   {message.input_ids().begin(), message.input_ids().end()},
+                   from,
+                   count};
+}
+
+absl::Status CheckTopK(const v1::ScoreRequest& message,
+                       const WorkerDescription& limits) {
+  if (message.top_k() < 1 || message.top_k() > limits.vocab_size) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("top_k is ",
+                     message.top_k(),
+                     "; it must lie in 1 to the vocabulary's ",
+                     limits.vocab_size));
+  }
+  if (!std::isfinite(message.temperature()) || message.temperature() <= 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "temperature is ", message.temperature(), "; it must be above 0"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<TeacherRequest> ParseScoreRequest(
+    const v1::ScoreRequest& message, const WorkerDescription& limits) {
+  TeacherRequest request;
+  request.request_id = message.request_id();
+  request.policy_version = message.policy_version();
+  request.adapter_digest = message.adapter_digest();
+  ASSIGN_OR_RETURN(request.input.with_snapshot,
+                   ParseWeights(message.weights()));
+  ASSIGN_OR_RETURN(request.input.payload, ParsePayload(message.payload()));
+  if (request.input.payload == ScorePayload::kTopK) {
+    RETURN_IF_ERROR(CheckTopK(message, limits));
+    request.input.top_k = message.top_k();
+    request.input.temperature = message.temperature();
+  }
+  if (message.views().empty() || message.views_size() > kMaxViews) {
+    return absl::InvalidArgumentError(absl::StrCat("a request with ",
+                                                   message.views_size(),
+                                                   " views; 1 to ",
+                                                   kMaxViews,
+                                                   " are allowed"));
+  }
+  std::set<std::string> names;
+  for (const v1::ScoreView& view : message.views()) {
+    if (!names.insert(view.name()).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("view '", view.name(), "' occurs twice"));
+    }
+    ASSIGN_OR_RETURN(ViewInput input, ParseView(view, limits));
+    request.input.views.push_back(std::move(input));
+  }
+  return request;
+}
+
+}  // namespace dapd

@@ -1,0 +1,24 @@
+// ScoreRequest -> TeacherRequest, with every limit checked at the edge.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+
+#include "common/rpc/served_policy.h"
+#include "dapd/v1/teacher.pb.h"
+#include "services/teacher/teacher_worker.h"
+
+namespace dapd {
+
+// More views in one request are refused; an objective has six.
+inline constexpr int kMaxViews = 16;
+
+// INVALID_ARGUMENT names the view and field for: no or too many views, a name
+// twice, a view longer than the model's positions, an id outside the
+// vocabulary, a scored range outside the view, unknown weights or payload,
+// top_k outside 1..vocab, a temperature that is not above 0.
+absl::StatusOr<TeacherRequest> ParseScoreRequest(
+    const v1::ScoreRequest& message, const WorkerDescription& limits);
+
+}  // namespace dapd

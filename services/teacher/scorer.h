@@ -1,0 +1,62 @@
+// Scorer: what the teacher worker needs of a model. The real one
+// (model_scorer.h) computes with LibTorch; tests use a fake.
+//
+// Not thread-safe: owned by the worker's compute thread. Errors that come from
+// the computation itself (out of memory, ...) are Status, not exceptions.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+#include "common/rpc/served_policy.h"
+#include "common/tensor/host_tensor.h"
+
+namespace dapd {
+
+// One token sequence of which input_ids[scored_from, scored_from +
+// scored_count) is scored, each token from the position before it.
+struct ViewInput {
+  std::string name;
+  std::vector<int32_t> input_ids;
+  int64_t scored_from = 1;
+  int64_t scored_count = 1;
+};
+
+enum class ScorePayload { kHiddenStates, kLogits, kTopK };
+
+struct ScoreInput {
+  bool with_snapshot = false;  // else the base
+  ScorePayload payload = ScorePayload::kHiddenStates;
+  int64_t top_k = 0;         // of kTopK
+  double temperature = 1.0;  // of kTopK
+  std::vector<ViewInput> views;
+};
+
+// One view's tensors by name, as teacher.proto's Payload lists them.
+struct ViewScores {
+  std::string view;
+  std::vector<std::pair<std::string, HostTensor>> tensors;
+};
+// Takes one view's scores. False: nobody wants the rest.
+using ViewSink = std::function<bool(ViewScores scores)>;
+
+class Scorer {
+ public:
+  virtual ~Scorer() = default;
+
+  // Makes the upload the snapshot, and probes it. On error the old one stays.
+  virtual absl::StatusOr<AppliedAdapter> Load(const AdapterUpload& upload) = 0;
+
+  // Scores all views in one packed forward pass, so that the numbers depend on
+  // this request alone, and hands them to `sink` in order. CANCELLED if it
+  // wanted no more. The input is valid for the model.
+  virtual absl::Status Score(const ScoreInput& input, const ViewSink& sink) = 0;
+};
+
+}  // namespace dapd

@@ -1,0 +1,176 @@
+#include "services/teacher/teacher_service.h"
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "common/base/mutex.h"
+#include "common/rpc/adapter_stream.h"
+#include "common/rpc/chunk_stream.h"
+#include "common/rpc/status_conversion.h"
+#include "services/teacher/score_request.h"
+
+namespace dapd {
+namespace {
+
+using ScoreStream =
+    grpc::ServerReaderWriter<v1::ScoreResponse, v1::ScoreRequest>;
+
+// Views that wait for the writer: one is written, one is ready.
+constexpr size_t kOutboxViews = 2;
+// How often a writer without events looks whether the client is still there.
+constexpr absl::Duration kLivenessPoll = absl::Milliseconds(500);
+
+grpc::Status StillLoading() {
+  return {grpc::StatusCode::UNAVAILABLE,
+          "the teacher worker is still loading its model"};
+}
+
+bool WriteScores(uint64_t request_id,
+                 const ViewScores& scores,
+                 ScoreStream* stream) {
+  for (const auto& [name, tensor] : scores.tensors) {
+    v1::ScoreResponse message;
+    message.set_request_id(request_id);
+    message.mutable_tensor()->set_view(scores.view);
+    *message.mutable_tensor()->mutable_header() =
+        MakeTensorHeader(name, tensor);
+    if (!stream->Write(message)) return false;
+    const bool sent =
+        SendChunks(tensor.bytes(), [&](const v1::TensorChunk& chunk) {
+          *message.mutable_chunk() = chunk;
+          return stream->Write(message);
+        });
+    if (!sent) return false;
+  }
+  return true;
+}
+
+bool WriteEvent(const TeacherEvent& event, ScoreStream* stream) {
+  if (const auto* scores = std::get_if<ViewScores>(&event.content)) {
+    return WriteScores(event.request_id, *scores, stream);
+  }
+  v1::ScoreResponse message;
+  message.set_request_id(event.request_id);
+  if (const auto* done = std::get_if<ScoreFinished>(&event.content)) {
+    message.mutable_done()->set_policy_version(done->policy.version);
+    message.mutable_done()->set_adapter_digest(done->policy.digest);
+    message.mutable_done()->set_compute_seconds(done->compute_seconds);
+  } else {
+    const auto& error = std::get<absl::Status>(event.content);
+    message.mutable_failed()->set_code(static_cast<int>(error.code()));
+    message.mutable_failed()->set_message(std::string(error.message()));
+  }
+  return stream->Write(message);
+}
+
+// Closes a stream's outbox once all its requests are answered and no more come.
+class OpenRequests {
+ public:
+  explicit OpenRequests(TeacherOutbox* outbox) : outbox_(outbox) {}
+  void Add() {
+    MutexLock lock(&mutex_);
+    ++open_;
+  }
+  void Answered() {
+    MutexLock lock(&mutex_);
+    --open_;
+    CloseIfDone();
+  }
+  void NoMore() {
+    MutexLock lock(&mutex_);
+    no_more_ = true;
+    CloseIfDone();
+  }
+
+ private:
+  void CloseIfDone() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (no_more_ && open_ == 0) outbox_->Close();
+  }
+
+  TeacherOutbox* const outbox_;
+  Mutex mutex_;
+  int64_t open_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool no_more_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+// Writes until all is answered or the client is gone; the outbox is closed
+// then.
+void WriteEvents(grpc::ServerContext* context,
+                 ScoreStream* stream,
+                 OpenRequests* open,
+                 TeacherOutbox* outbox) {
+  while (true) {
+    const auto event = outbox->PopFor(kLivenessPoll);
+    if (!event.has_value() && outbox->closed()) return;
+    const bool alive = event.has_value() ? WriteEvent(*event, stream)
+                                         : !context->IsCancelled();
+    if (!alive) break;
+    if (event.has_value() &&
+        !std::holds_alternative<ViewScores>(event->content)) {
+      open->Answered();
+    }
+  }
+  outbox->Close();
+}
+
+}  // namespace
+
+void TeacherService::Attach(TeacherWorker* worker,
+                            const WorkerDescription& description) {
+  description_ = description;
+  worker_ = worker;
+}
+
+grpc::Status TeacherService::Describe(grpc::ServerContext*,
+                                      const v1::DescribeRequest*,
+                                      v1::DescribeResponse* response) {
+  const TeacherWorker* worker = worker_;
+  if (worker == nullptr) return StillLoading();
+  *response = MakeDescribeResponse(description_, worker->served());
+  return grpc::Status::OK;
+}
+
+grpc::Status TeacherService::LoadAdapter(
+    grpc::ServerContext* context,
+    grpc::ServerReader<v1::LoadAdapterRequest>* reader,
+    v1::LoadAdapterResponse* response) {
+  TeacherWorker* worker = worker_;
+  if (worker == nullptr) return StillLoading();
+  absl::StatusOr<AdapterUpload> upload = ReceiveAdapter(
+      description_,
+      [&](v1::LoadAdapterRequest* message) { return reader->Read(message); });
+  if (!upload.ok()) return ToGrpcStatus(upload.status());
+  const auto loaded = worker->Load(
+      *std::move(upload), [context] { return context->IsCancelled(); });
+  if (!loaded.ok()) return ToGrpcStatus(loaded.status());
+  *response = MakeLoadAdapterResponse(loaded->served, loaded->applied);
+  return grpc::Status::OK;
+}
+
+grpc::Status TeacherService::Score(grpc::ServerContext* context,
+                                   ScoreStream* stream) {
+  TeacherWorker* worker = worker_;
+  if (worker == nullptr) return StillLoading();
+  auto outbox = std::make_shared<TeacherOutbox>(kOutboxViews);
+  OpenRequests open(outbox.get());
+  std::jthread writer(
+      [&] { WriteEvents(context, stream, &open, outbox.get()); });
+  v1::ScoreRequest message;
+  while (stream->Read(&message)) {
+    open.Add();
+    absl::StatusOr<TeacherRequest> request =
+        ParseScoreRequest(message, description_);
+    if (request.ok()) {
+      worker->Submit(*std::move(request), outbox);
+    } else {
+      outbox->Push({message.request_id(), request.status()});
+    }
+  }
+  open.NoMore();
+  writer.join();
+  return grpc::Status::OK;
+}
+
+}  // namespace dapd

@@ -1,0 +1,38 @@
+// TeacherService: the gRPC face of a TeacherWorker (proto/dapd/v1/teacher.proto
+// says in which order messages come). A handler converts, hands over, and
+// answers; nothing is computed here.
+//
+// It answers UNAVAILABLE until a worker is attached, so that a server can
+// listen, and tell its health, while the model is still being read.
+#pragma once
+
+#include <atomic>
+
+#include "common/rpc/served_policy.h"
+#include "dapd/v1/teacher.grpc.pb.h"
+#include "services/teacher/teacher_worker.h"
+
+namespace dapd {
+
+class TeacherService final : public v1::TeacherService::Service {
+ public:
+  // Once. `worker` must outlive the server.
+  void Attach(TeacherWorker* worker, const WorkerDescription& description);
+
+  grpc::Status Describe(grpc::ServerContext* context,
+                        const v1::DescribeRequest* request,
+                        v1::DescribeResponse* response) override;
+  grpc::Status LoadAdapter(grpc::ServerContext* context,
+                           grpc::ServerReader<v1::LoadAdapterRequest>* reader,
+                           v1::LoadAdapterResponse* response) override;
+  grpc::Status Score(
+      grpc::ServerContext* context,
+      grpc::ServerReaderWriter<v1::ScoreResponse, v1::ScoreRequest>* stream)
+      override;
+
+ private:
+  WorkerDescription description_;  // set before worker_
+  std::atomic<TeacherWorker*> worker_ = nullptr;
+};
+
+}  // namespace dapd

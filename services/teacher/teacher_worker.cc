@@ -1,0 +1,155 @@
+#include "services/teacher/teacher_worker.h"
+
+#include <future>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+
+#include "common/base/status_macros.h"
+
+namespace dapd {
+namespace {
+
+constexpr size_t kMaxCommands = 64;
+constexpr std::chrono::milliseconds kCancelPoll(100);
+
+absl::Status ShuttingDown() {
+  return absl::UnavailableError("this teacher worker is shutting down");
+}
+
+uint64_t NumBytes(const ViewScores& scores) {
+  uint64_t bytes = 0;
+  for (const auto& [name, tensor] : scores.tensors) {
+    bytes += static_cast<uint64_t>(tensor.num_bytes());
+  }
+  return bytes;
+}
+
+}  // namespace
+
+TeacherWorker::TeacherWorker(std::unique_ptr<Scorer> scorer,
+                             TeacherObserver observer)
+    : observer_(std::move(observer)),
+      scorer_(std::move(scorer)),
+      commands_(kMaxCommands),
+      thread_([this] { Run(); }) {}
+
+TeacherWorker::~TeacherWorker() { Shutdown(absl::ZeroDuration()); }
+
+void TeacherWorker::Submit(TeacherRequest request,
+                           std::shared_ptr<TeacherOutbox> outbox) {
+  const uint64_t id = request.request_id;
+  auto shared = std::make_shared<const TeacherRequest>(std::move(request));
+  if (draining_ ||
+      !commands_.Push([this, shared, outbox] { Score(*shared, *outbox); })) {
+    outbox->Push({id, ShuttingDown()});
+  }
+}
+
+absl::StatusOr<TeacherWorker::LoadResult> TeacherWorker::Load(
+    AdapterUpload upload, const std::function<bool()>& cancelled) {
+  if (draining_) return ShuttingDown();
+  auto promise = std::make_shared<std::promise<absl::StatusOr<LoadResult>>>();
+  auto shared = std::make_shared<const AdapterUpload>(std::move(upload));
+  std::future<absl::StatusOr<LoadResult>> result = promise->get_future();
+  if (!commands_.Push(
+          [this, promise, shared] { promise->set_value(Switch(*shared)); })) {
+    return ShuttingDown();
+  }
+  while (result.wait_for(kCancelPoll) != std::future_status::ready) {
+    if (cancelled()) return absl::CancelledError("the client went away");
+  }
+  return result.get();
+}
+
+ServedPolicy TeacherWorker::served() const {
+  MutexLock lock(&mutex_);
+  return served_;
+}
+
+void TeacherWorker::Shutdown(absl::Duration grace) {
+  if (!draining_.exchange(true)) {
+    MutexLock lock(&mutex_);
+    deadline_ = absl::Now() + grace;
+  }
+  commands_.Close();
+  if (thread_.joinable()) thread_.join();
+}
+
+void TeacherWorker::Run() {
+  while (std::optional<Command> command = commands_.Pop()) {
+    (*command)();
+    if (observer_.on_load) {
+      observer_.on_load(static_cast<int64_t>(commands_.size()));
+    }
+  }
+}
+
+void TeacherWorker::Score(const TeacherRequest& request,
+                          TeacherOutbox& outbox) {
+  if (outbox.closed()) return;
+  const absl::Status status = TryScore(request, outbox);
+  if (observer_.on_request) observer_.on_request(status.ok() ? "ok" : "failed");
+  if (!status.ok()) outbox.Push({request.request_id, status});
+}
+
+absl::Status TeacherWorker::TryScore(const TeacherRequest& request,
+                                     TeacherOutbox& outbox) {
+  {
+    MutexLock lock(&mutex_);
+    if (absl::Now() > deadline_) return ShuttingDown();
+  }
+  RETURN_IF_ERROR(CheckPolicy(request));
+  int64_t scored_tokens = 0;
+  for (const ViewInput& view : request.input.views) {
+    scored_tokens += view.scored_count;
+  }
+  const absl::Time start = absl::Now();
+  absl::Duration waiting;  // for the client
+  RETURN_IF_ERROR(scorer_->Score(request.input, [&](ViewScores scores) {
+    const absl::Time begin = absl::Now();
+    if (observer_.on_payload) observer_.on_payload(NumBytes(scores));
+    const bool wanted = outbox.Push({request.request_id, std::move(scores)});
+    waiting += absl::Now() - begin;
+    return wanted;
+  }));
+  const double seconds = absl::ToDoubleSeconds(absl::Now() - start - waiting);
+  if (observer_.on_scored) observer_.on_scored(scored_tokens, seconds);
+  const ServedPolicy policy =
+      request.input.with_snapshot ? served() : ServedPolicy{true, 0, ""};
+  outbox.Push({request.request_id, ScoreFinished{policy, seconds}});
+  return absl::OkStatus();
+}
+
+absl::StatusOr<TeacherWorker::LoadResult> TeacherWorker::Switch(
+    const AdapterUpload& upload) {
+  ASSIGN_OR_RETURN(AppliedAdapter applied, scorer_->Load(upload));
+  const ServedPolicy fresh{true, upload.version, upload.adapter.digest};
+  {
+    MutexLock lock(&mutex_);
+    served_ = fresh;
+  }
+  if (observer_.on_policy) observer_.on_policy(fresh);
+  return LoadResult{fresh, std::move(applied)};
+}
+
+absl::Status TeacherWorker::CheckPolicy(const TeacherRequest& request) const {
+  const ServedPolicy policy = served();
+  if (!policy.loaded) {
+    return absl::FailedPreconditionError(
+        "no snapshot was loaded yet: call LoadAdapter first");
+  }
+  if (!request.input.with_snapshot) return absl::OkStatus();
+  if (request.policy_version != policy.version ||
+      request.adapter_digest != policy.digest) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the request is for snapshot ",
+                     PolicyName(request.policy_version, request.adapter_digest),
+                     ", this worker serves ",
+                     PolicyName(policy.version, policy.digest)));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace dapd

@@ -1,0 +1,103 @@
+// TeacherWorker: the compute thread of a teacher worker. It owns the scorer and
+// does requests and uploads one after the other, in the order they came.
+//
+// Scores go to the stream's outbox view by view; the outbox is small, so a slow
+// client holds the compute thread back instead of filling the memory. A dead
+// one closes its outbox, and its requests are skipped. Thread-safe.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <variant>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+#include "common/base/bounded_queue.h"
+#include "common/base/mutex.h"
+#include "common/rpc/served_policy.h"
+#include "services/teacher/scorer.h"
+
+namespace dapd {
+
+// One request of one stream.
+struct TeacherRequest {
+  uint64_t request_id = 0;
+  int64_t policy_version = 0;  // must be the snapshot's; 0 for the base
+  std::string adapter_digest;  // likewise; empty for the base
+  ScoreInput input;
+};
+
+struct ScoreFinished {
+  ServedPolicy policy;
+  double compute_seconds = 0.0;
+};
+
+// What a stream's writer gets: scores of views, then how the request ended.
+struct TeacherEvent {
+  uint64_t request_id = 0;
+  std::variant<ViewScores, ScoreFinished, absl::Status> content;
+};
+using TeacherOutbox = BoundedQueue<TeacherEvent>;
+
+// Called on the compute thread; must not block. Empty functions are skipped.
+struct TeacherObserver {
+  // A request was answered: "ok" or "failed".
+  std::function<void(const std::string& outcome)> on_request;
+  std::function<void(int64_t scored_tokens, double seconds)> on_scored;
+  std::function<void(uint64_t bytes)> on_payload;
+  std::function<void(int64_t waiting)> on_load;
+  std::function<void(const ServedPolicy& policy)> on_policy;
+};
+
+class TeacherWorker {
+ public:
+  TeacherWorker(std::unique_ptr<Scorer> scorer, TeacherObserver observer);
+  // Shutdown(0).
+  ~TeacherWorker();
+
+  // Every request is answered through `outbox`, unless that is closed. Blocks
+  // while the queue is full.
+  void Submit(TeacherRequest request, std::shared_ptr<TeacherOutbox> outbox);
+
+  struct LoadResult {
+    ServedPolicy served;
+    AppliedAdapter applied;
+  };
+  // Makes the upload the snapshot. Blocks until it is served; gives up, with
+  // the switch still under way, once `cancelled` returns true.
+  absl::StatusOr<LoadResult> Load(AdapterUpload upload,
+                                  const std::function<bool()>& cancelled);
+
+  ServedPolicy served() const;
+
+  // Refuses new requests (UNAVAILABLE), does the queued ones until `grace` has
+  // passed, fails the rest, and ends the compute thread. Blocks for as long as
+  // the request being computed takes.
+  void Shutdown(absl::Duration grace);
+
+ private:
+  using Command = std::function<void()>;
+
+  // All below run on the compute thread.
+  void Run();
+  void Score(const TeacherRequest& request, TeacherOutbox& outbox);
+  absl::Status TryScore(const TeacherRequest& request, TeacherOutbox& outbox);
+  absl::StatusOr<LoadResult> Switch(const AdapterUpload& upload);
+  absl::Status CheckPolicy(const TeacherRequest& request) const;
+
+  const TeacherObserver observer_;
+  const std::unique_ptr<Scorer> scorer_;
+  mutable Mutex mutex_;
+  ServedPolicy served_ ABSL_GUARDED_BY(mutex_);
+  absl::Time deadline_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
+  std::atomic<bool> draining_ = false;
+  BoundedQueue<Command> commands_;
+  std::jthread thread_;
+};
+
+}  // namespace dapd

@@ -1,0 +1,92 @@
+// A Sampler without a model: the answer to a prompt is 10, 11, 12, ... as long
+// as max_new_tokens, or ended by `eos_after` tokens. Its calls can be held up.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/clock.h"
+
+#include "services/rollout/sampler.h"
+
+namespace dapd {
+
+// What the test and the sampler (which the worker owns) share.
+struct FakeSamplerControl {
+  std::atomic<int64_t> slots = 4;
+  std::atomic<int64_t> eos_after = 1000;
+  std::atomic<bool> hold = false;  // no token comes while set
+  std::atomic<bool> fail_steps = false;
+  std::atomic<bool> fail_loads = false;
+  std::atomic<float> probe = -1.5F;  // every probe log-probability
+  std::atomic<int> running = 0;
+  std::atomic<int> loads = 0;
+  std::atomic<int> cancelled = 0;
+};
+
+class FakeSampler : public Sampler {
+ public:
+  explicit FakeSampler(FakeSamplerControl* control) : control_(*control) {}
+
+  absl::StatusOr<AppliedAdapter> Load(const AdapterUpload& upload) override {
+    if (control_.fail_loads) return absl::InvalidArgumentError("bad adapter");
+    ++control_.loads;
+    return Probe(upload.probe_ids);
+  }
+
+  absl::StatusOr<AppliedAdapter> Probe(
+      const std::vector<int32_t>& probe_ids) override {
+    return AppliedAdapter{
+        7, std::vector<float>(probe_ids.size() - 1, control_.probe)};
+  }
+
+  absl::Status Submit(SequenceInput input) override {
+    running_[input.id] = {std::move(input), 0};
+    control_.running = static_cast<int>(running_.size());
+    return absl::OkStatus();
+  }
+
+  void Cancel(uint64_t id) override {
+    control_.cancelled += static_cast<int>(running_.erase(id));
+    control_.running = static_cast<int>(running_.size());
+  }
+
+  absl::StatusOr<std::vector<SampledToken>> Step() override {
+    if (control_.fail_steps) return absl::ResourceExhaustedError("no memory");
+    std::vector<SampledToken> tokens;
+    if (control_.hold) {
+      absl::SleepFor(absl::Milliseconds(1));
+      return tokens;
+    }
+    for (auto& [id, sequence] : running_) {
+      const int64_t count = ++sequence.second;
+      SequenceEnd end = SequenceEnd::kRunning;
+      if (count >= control_.eos_after) {
+        end = SequenceEnd::kEos;
+      } else if (count >= sequence.first.sampling.max_new_tokens) {
+        end = SequenceEnd::kLength;
+      }
+      tokens.push_back(
+          {id, static_cast<int32_t>(9 + count), -0.5F * count, end});
+    }
+    for (const SampledToken& token : tokens) {
+      if (token.end != SequenceEnd::kRunning) running_.erase(token.id);
+    }
+    control_.running = static_cast<int>(running_.size());
+    return tokens;
+  }
+
+  int64_t num_free() const override {
+    return control_.slots - static_cast<int64_t>(running_.size());
+  }
+
+ private:
+  FakeSamplerControl& control_;
+  std::map<uint64_t, std::pair<SequenceInput, int64_t>> running_;
+};
+
+}  // namespace dapd

@@ -1,0 +1,83 @@
+#include "services/rollout/generation_outbox.h"
+
+#include <thread>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace dapd {
+namespace {
+
+using ::testing::ElementsAre;
+using Kind = GenerationEvent::Kind;
+
+constexpr absl::Duration kNoWait = absl::ZeroDuration();
+constexpr absl::Duration kLong = absl::Seconds(20);
+
+TEST(GenerationOutboxTest, TokensNotYetTakenGrowIntoOneEvent) {
+  GenerationOutbox outbox;
+  ASSERT_TRUE(outbox.Open(1));
+  ASSERT_TRUE(outbox.Open(2));
+  outbox.AddToken(1, 0, 10, -1.0F);
+  outbox.AddToken(2, 0, 20, -2.0F);
+  outbox.AddToken(1, 1, 11, -3.0F);
+  const auto first = outbox.PopFor(kNoWait);
+  ASSERT_TRUE(first.has_value());
+  EXPECT_EQ(first->request_id, 1U);
+  EXPECT_THAT(first->ids, ElementsAre(10, 11));
+  EXPECT_THAT(first->logprobs, ElementsAre(-1.0F, -3.0F));
+  EXPECT_THAT(outbox.PopFor(kNoWait)->ids, ElementsAre(20));
+  outbox.AddToken(1, 2, 12, -4.0F);
+  EXPECT_EQ(outbox.PopFor(kNoWait)->first_index, 2U);
+}
+
+TEST(GenerationOutboxTest, TheEndOfARequestFollowsItsTokens) {
+  GenerationOutbox outbox;
+  outbox.Open(1);
+  outbox.AddToken(1, 0, 10, -1.0F);
+  outbox.Finish(1, SequenceEnd::kEos, 1, {true, 4, "digest"});
+  EXPECT_EQ(outbox.PopFor(kNoWait)->kind, Kind::kTokens);
+  const auto end = outbox.PopFor(kNoWait);
+  EXPECT_EQ(end->kind, Kind::kFinished);
+  EXPECT_EQ(end->policy.version, 4);
+}
+
+TEST(GenerationOutboxTest, AnOpenIdCannotBeOpenedAgain) {
+  GenerationOutbox outbox;
+  EXPECT_TRUE(outbox.Open(1));
+  EXPECT_FALSE(outbox.Open(1));
+  outbox.Fail(1, absl::InternalError("x"));
+  EXPECT_TRUE(outbox.Open(1));
+}
+
+TEST(GenerationOutboxTest, EventsOfARequestThatIsNotOpenAreDropped) {
+  GenerationOutbox outbox;
+  outbox.AddToken(1, 0, 10, -1.0F);
+  outbox.Finish(1, SequenceEnd::kEos, 1, {});
+  outbox.Fail(1, absl::InternalError("x"));
+  EXPECT_FALSE(outbox.PopFor(kNoWait).has_value());
+}
+
+TEST(GenerationOutboxTest, ClosingWaitsForTheLastAnswer) {
+  GenerationOutbox outbox;
+  outbox.Open(1);
+  outbox.CloseWhenAnswered();
+  EXPECT_FALSE(outbox.done());
+  std::jthread answerer([&] { outbox.Fail(1, absl::InternalError("x")); });
+  EXPECT_TRUE(outbox.PopFor(kLong).has_value());
+  EXPECT_TRUE(outbox.done());
+  EXPECT_FALSE(outbox.PopFor(kLong).has_value());
+}
+
+TEST(GenerationOutboxTest, AbandoningEndsAWaitAndDropsEverything) {
+  GenerationOutbox outbox;
+  outbox.Open(1);
+  std::jthread abandoner([&] { outbox.Abandon(); });
+  EXPECT_FALSE(outbox.PopFor(kLong).has_value());
+  EXPECT_TRUE(outbox.done());
+  outbox.AddToken(1, 0, 10, -1.0F);
+  EXPECT_FALSE(outbox.PopFor(kNoWait).has_value());
+}
+
+}  // namespace
+}  // namespace dapd

@@ -1,0 +1,275 @@
+#include "services/rollout/rollout_service.h"
+
+#include <limits>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "common/base/sha256.h"
+#include "common/rpc/adapter_stream.h"
+#include "common/rpc/channel.h"
+#include "common/rpc/server.h"
+#include "tests/fakes/fake_sampler.h"
+
+namespace dapd {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+WorkerDescription Limits() {
+  WorkerDescription limits;
+  limits.service = "rollout";
+  limits.layout_digest = "layout";
+  limits.precision = "float32";
+  limits.vocab_size = 100;
+  limits.hidden_size = 8;
+  limits.max_positions = 32;
+  limits.max_in_flight = 4;
+  limits.max_adapter_bytes = 1000;
+  return limits;
+}
+
+v1::GenerateRequest MakeRequest(uint64_t id, uint32_t max_new_tokens) {
+  v1::GenerateRequest request;
+  request.set_request_id(id);
+  request.add_prompt_ids(1);
+  request.add_prompt_ids(2);
+  request.mutable_sampling()->set_temperature(1.1);
+  request.mutable_sampling()->set_top_p(0.95);
+  request.mutable_sampling()->set_max_new_tokens(max_new_tokens);
+  return request;
+}
+
+TEST(ParseGenerateRequestTest, AllFieldsArrive) {
+  v1::GenerateRequest message = MakeRequest(9, 5);
+  message.mutable_sampling()->set_top_k(20);
+  message.mutable_key()->set_seed(1);
+  message.mutable_key()->set_step(2);
+  message.mutable_key()->set_example(3);
+  message.mutable_key()->set_sample(4);
+  message.set_policy_version(7);
+  message.set_adapter_digest("digest");
+  const auto request = ParseGenerateRequest(message, Limits());
+  ASSERT_TRUE(request.ok()) << request.status();
+  EXPECT_EQ(request->request_id, 9U);
+  EXPECT_THAT(request->prompt_ids, ElementsAre(1, 2));
+  EXPECT_EQ(request->sampling.temperature, 1.1);
+  EXPECT_EQ(request->sampling.top_k, 20);
+  EXPECT_EQ(request->sampling.top_p, 0.95);
+  EXPECT_EQ(request->sampling.max_new_tokens, 5);
+  EXPECT_EQ(request->key.seed, 1U);
+  EXPECT_EQ(request->key.step, 2U);
+  EXPECT_EQ(request->key.example, 3U);
+  EXPECT_EQ(request->key.sample, 4U);
+  EXPECT_EQ(request->policy_version, 7);
+  EXPECT_EQ(request->adapter_digest, "digest");
+}
+
+TEST(ParseGenerateRequestTest, WhatIsOutOfRangeIsRefusedByName) {
+  struct Case {
+    const char* named;
+    std::function<void(v1::GenerateRequest&)> spoil;
+  };
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const std::vector<Case> cases = {
+      {"prompt is empty", [](auto& r) { r.clear_prompt_ids(); }},
+      {"prompt_ids[2] is 100", [](auto& r) { r.add_prompt_ids(100); }},
+      {"prompt_ids[2] is -1", [](auto& r) { r.add_prompt_ids(-1); }},
+      {"32 positions",
+       [](auto& r) { r.mutable_sampling()->set_max_new_tokens(31); }},
+      {"max_new_tokens is 0",
+       [](auto& r) { r.mutable_sampling()->set_max_new_tokens(0); }},
+      {"temperature is -1",
+       [](auto& r) { r.mutable_sampling()->set_temperature(-1); }},
+      {"temperature is nan",
+       [nan](auto& r) { r.mutable_sampling()->set_temperature(nan); }},
+      {"top_p is 0", [](auto& r) { r.mutable_sampling()->set_top_p(0); }},
+      {"top_p is 1.5", [](auto& r) { r.mutable_sampling()->set_top_p(1.5); }},
+      {"top_p is nan",
+       [nan](auto& r) { r.mutable_sampling()->set_top_p(nan); }}};
+  for (const Case& c : cases) {
+    v1::GenerateRequest message = MakeRequest(9, 5);
+    c.spoil(message);
+    const auto request = ParseGenerateRequest(message, Limits());
+    EXPECT_EQ(request.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(request.status().message()), HasSubstr(c.named));
+  }
+}
+
+TEST(ParseGenerateRequestTest, APromptThatFitsExactlyIsTaken) {
+  EXPECT_TRUE(ParseGenerateRequest(MakeRequest(9, 30), Limits()).ok());
+}
+
+// The service behind a real server on a free port.
+class RolloutServiceTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto server = RpcServer::Start(
+        {.listen = "127.0.0.1:0"},
+        {{&service_, v1::RolloutService::service_full_name()}});
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+    stub_ = v1::RolloutService::NewStub(OpenChannel(server_->address()));
+  }
+  void TearDown() override {
+    if (worker_ != nullptr) worker_->Shutdown(absl::ZeroDuration());
+    server_->Shutdown(absl::ZeroDuration());
+  }
+
+  void Attach() {
+    worker_ = std::make_unique<RolloutWorker>(
+        std::make_unique<FakeSampler>(&control_), RolloutWorker::Options{});
+    service_.Attach(worker_.get(), Limits());
+  }
+
+  static void SetDeadline(grpc::ClientContext& context) {
+    context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(20)));
+  }
+
+  grpc::Status Load(int64_t version, const std::string& tensors) {
+    PolicyUpdate update;
+    update.version = version;
+    update.adapter.tensors = tensors;
+    update.adapter.config_json = "{}";
+    update.adapter.digest = Sha256Hex(tensors + "{}");
+    update.probe_ids = {1, 2};
+    digest_ = update.adapter.digest;
+    grpc::ClientContext context;
+    SetDeadline(context);
+    auto writer = stub_->LoadAdapter(&context, &loaded_);
+    if (SendAdapter(update, [&](const v1::LoadAdapterRequest& message) {
+          return writer->Write(message);
+        })) {
+      writer->WritesDone();
+    }
+    return writer->Finish();
+  }
+
+  FakeSamplerControl control_;
+  RolloutService service_;
+  std::unique_ptr<RolloutWorker> worker_;
+  std::unique_ptr<RpcServer> server_;
+  std::unique_ptr<v1::RolloutService::Stub> stub_;
+  v1::LoadAdapterResponse loaded_;
+  std::string digest_;
+};
+
+TEST_F(RolloutServiceTest, UntilTheModelIsReadEveryCallIsUnavailable) {
+  grpc::ClientContext context;
+  SetDeadline(context);
+  v1::DescribeResponse response;
+  EXPECT_EQ(stub_->Describe(&context, {}, &response).error_code(),
+            grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(Load(1, "weights").error_code(), grpc::StatusCode::UNAVAILABLE);
+}
+
+TEST_F(RolloutServiceTest, DescribeSaysWhatItIsAndServes) {
+  Attach();
+  ASSERT_TRUE(Load(3, "weights").ok());
+  EXPECT_EQ(loaded_.modules_applied(), 7);
+  EXPECT_THAT(loaded_.probe_logprobs(), ElementsAre(-1.5F));
+  grpc::ClientContext context;
+  SetDeadline(context);
+  v1::DescribeResponse response;
+  ASSERT_TRUE(stub_->Describe(&context, {}, &response).ok());
+  EXPECT_EQ(response.service(), "rollout");
+  EXPECT_FALSE(response.version().empty());
+  EXPECT_EQ(response.layout_digest(), "layout");
+  EXPECT_EQ(response.max_in_flight(), 4U);
+  EXPECT_TRUE(response.adapter().loaded());
+  EXPECT_EQ(response.adapter().policy_version(), 3);
+  EXPECT_EQ(response.adapter().digest(), digest_);
+}
+
+TEST_F(RolloutServiceTest, AnAdapterPastTheLimitIsRefused) {
+  Attach();
+  EXPECT_EQ(Load(1, std::string(1001, 'w')).error_code(),
+            grpc::StatusCode::RESOURCE_EXHAUSTED);
+}
+
+TEST_F(RolloutServiceTest, AStreamAnswersAllRequestsThenEnds) {
+  Attach();
+  ASSERT_TRUE(Load(3, "weights").ok());
+  grpc::ClientContext context;
+  SetDeadline(context);
+  auto stream = stub_->Generate(&context);
+  for (uint64_t id = 1; id <= 6; ++id) {
+    v1::GenerateRequest request = MakeRequest(id, static_cast<uint32_t>(id));
+    if (id == 6) request.clear_prompt_ids();
+    request.set_policy_version(3);
+    request.set_adapter_digest(digest_);
+    ASSERT_TRUE(stream->Write(request));
+  }
+  stream->WritesDone();
+  std::map<uint64_t, std::vector<int32_t>> ids;
+  int finished = 0;
+  int failed = 0;
+  v1::GenerateResponse response;
+  while (stream->Read(&response)) {
+    std::vector<int32_t>& own = ids[response.request_id()];
+    if (response.has_tokens()) {
+      EXPECT_EQ(response.tokens().first_index(), own.size());
+      own.insert(own.end(),
+                 response.tokens().ids().begin(),
+                 response.tokens().ids().end());
+    } else if (response.has_finished()) {
+      ++finished;
+      EXPECT_EQ(response.finished().num_tokens(), own.size());
+      EXPECT_EQ(response.finished().policy_version(), 3);
+      EXPECT_EQ(response.finished().adapter_digest(), digest_);
+    } else {
+      ++failed;
+      EXPECT_EQ(response.request_id(), 6U);
+      EXPECT_EQ(response.failed().code(),
+                static_cast<int>(grpc::StatusCode::INVALID_ARGUMENT));
+    }
+  }
+  EXPECT_TRUE(stream->Finish().ok());
+  EXPECT_EQ(finished, 5);
+  EXPECT_EQ(failed, 1);
+  for (uint64_t id = 1; id <= 5; ++id) EXPECT_EQ(ids[id].size(), id);
+}
+
+TEST_F(RolloutServiceTest, AClientThatGoesAwayFreesItsSlots) {
+  control_.hold = true;
+  Attach();
+  ASSERT_TRUE(Load(3, "weights").ok());
+  grpc::ClientContext context;
+  SetDeadline(context);
+  auto stream = stub_->Generate(&context);
+  v1::GenerateRequest request = MakeRequest(1, 5);
+  request.set_policy_version(3);
+  request.set_adapter_digest(digest_);
+  ASSERT_TRUE(stream->Write(request));
+  while (control_.running != 1) absl::SleepFor(absl::Milliseconds(1));
+  context.TryCancel();
+  while (control_.running != 0) absl::SleepFor(absl::Milliseconds(1));
+  EXPECT_EQ(control_.cancelled, 1);
+}
+
+TEST_F(RolloutServiceTest, AnIdThatIsStillOpenEndsTheStream) {
+  control_.hold = true;
+  Attach();
+  ASSERT_TRUE(Load(3, "weights").ok());
+  grpc::ClientContext context;
+  SetDeadline(context);
+  auto stream = stub_->Generate(&context);
+  v1::GenerateRequest request = MakeRequest(1, 5);
+  request.set_policy_version(3);
+  request.set_adapter_digest(digest_);
+  ASSERT_TRUE(stream->Write(request));
+  ASSERT_TRUE(stream->Write(request));
+  v1::GenerateResponse response;
+  while (stream->Read(&response)) {
+  }
+  EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+}  // namespace
+}  // namespace dapd

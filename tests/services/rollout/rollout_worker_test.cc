@@ -1,0 +1,247 @@
+#include "services/rollout/rollout_worker.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "tests/fakes/fake_sampler.h"
+
+namespace dapd {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// All that one request was answered.
+struct Answer {
+  std::vector<int32_t> ids;
+  SequenceEnd end = SequenceEnd::kRunning;
+  ServedPolicy policy;
+  absl::Status error;
+};
+
+class RolloutWorkerTest : public ::testing::Test {
+ protected:
+  void Start(RolloutWorker::Options options = {}) {
+    worker_ = std::make_unique<RolloutWorker>(
+        std::make_unique<FakeSampler>(&control_), std::move(options));
+  }
+
+  absl::StatusOr<RolloutWorker::LoadResult> Load(int64_t version,
+                                                 const std::string& digest) {
+    AdapterUpload upload;
+    upload.version = version;
+    upload.adapter.digest = digest;
+    upload.probe_ids = {1, 2, 3};
+    return worker_->Load(std::move(upload), [] { return false; });
+  }
+
+  void Submit(uint64_t id,
+              int64_t max_new_tokens,
+              int64_t version = 1,
+              const std::string& digest = "one") {
+    ASSERT_TRUE(outbox_->Open(id));
+    RolloutRequest request;
+    request.request_id = id;
+    request.prompt_ids = {1, 2};
+    request.sampling.max_new_tokens = max_new_tokens;
+    request.policy_version = version;
+    request.adapter_digest = digest;
+    worker_->Submit(std::move(request), outbox_);
+  }
+
+  // Reads the outbox until `id` has ended; answers of others are kept.
+  Answer Wait(uint64_t id) {
+    const absl::Time deadline = absl::Now() + absl::Seconds(20);
+    while (!ended_.contains(id) && absl::Now() < deadline) {
+      const auto event = outbox_->PopFor(absl::Seconds(1));
+      if (!event.has_value()) continue;
+      Answer& answer = answers_[event->request_id];
+      answer.ids.insert(answer.ids.end(), event->ids.begin(), event->ids.end());
+      if (event->kind == GenerationEvent::Kind::kTokens) continue;
+      answer.end = event->end;
+      answer.policy = event->policy;
+      answer.error = event->error;
+      ended_.insert(event->request_id);
+    }
+    EXPECT_TRUE(ended_.contains(id)) << "no end of request " << id;
+    return answers_[id];
+  }
+
+  void WaitForRunning(int count) {
+    const absl::Time deadline = absl::Now() + absl::Seconds(20);
+    while (control_.running != count && absl::Now() < deadline) {
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+    ASSERT_EQ(control_.running, count);
+  }
+
+  FakeSamplerControl control_;
+  std::shared_ptr<GenerationOutbox> outbox_ =
+      std::make_shared<GenerationOutbox>();
+  std::map<uint64_t, Answer> answers_;
+  std::set<uint64_t> ended_;
+  std::unique_ptr<RolloutWorker> worker_;
+};
+
+TEST_F(RolloutWorkerTest, ARequestGetsItsTokensAndTheirPolicy) {
+  Start();
+  ASSERT_TRUE(Load(1, "one").ok());
+  Submit(5, 3);
+  const Answer answer = Wait(5);
+  EXPECT_THAT(answer.ids, ElementsAre(10, 11, 12));
+  EXPECT_EQ(answer.end, SequenceEnd::kLength);
+  EXPECT_EQ(answer.policy.version, 1);
+  EXPECT_EQ(answer.policy.digest, "one");
+}
+
+TEST_F(RolloutWorkerTest, MoreRequestsThanSlotsAreAllAnswered) {
+  control_.slots = 2;
+  Start();
+  ASSERT_TRUE(Load(1, "one").ok());
+  for (uint64_t id = 0; id < 20; ++id) Submit(id, 3 + id % 4);
+  for (uint64_t id = 0; id < 20; ++id) {
+    EXPECT_EQ(Wait(id).ids.size(), 3 + id % 4);
+  }
+}
+
+TEST_F(RolloutWorkerTest, BeforeTheFirstUploadRequestsAreRefused) {
+  Start();
+  EXPECT_FALSE(worker_->served().loaded);
+  Submit(5, 3);
+  EXPECT_EQ(Wait(5).error.code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(RolloutWorkerTest, ARequestForAnotherPolicyIsRefusedWithBothNames) {
+  Start();
+  ASSERT_TRUE(Load(2, "two").ok());
+  Submit(5, 3, 1, "one");
+  const absl::Status other_version = Wait(5).error;
+  EXPECT_EQ(other_version.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(other_version.message()),
+              HasSubstr("version 1 (one)"));
+  EXPECT_THAT(std::string(other_version.message()),
+              HasSubstr("version 2 (two)"));
+  Submit(6, 3, 2, "one");
+  EXPECT_EQ(Wait(6).error.code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(RolloutWorkerTest, AnUploadCancelsWhatRunsAndWaits) {
+  control_.slots = 1;
+  control_.hold = true;
+  Start();
+  ASSERT_TRUE(Load(1, "one").ok());
+  Submit(5, 3);
+  Submit(6, 3);
+  WaitForRunning(1);
+  const auto loaded = Load(2, "two");
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(loaded->served.version, 2);
+  EXPECT_EQ(loaded->applied.modules_applied, 7);
+  EXPECT_THAT(loaded->applied.probe_logprobs, ElementsAre(-1.5F, -1.5F));
+  for (const uint64_t id : {5, 6}) {
+    EXPECT_EQ(Wait(id).error.code(), absl::StatusCode::kFailedPrecondition);
+  }
+  EXPECT_EQ(control_.running, 0);
+}
+
+TEST_F(RolloutWorkerTest, TheSameUploadAgainOnlyProbes) {
+  control_.hold = true;
+  Start();
+  ASSERT_TRUE(Load(1, "one").ok());
+  Submit(5, 3);
+  WaitForRunning(1);
+  const auto again = Load(1, "one");
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->applied.modules_applied, 7);
+  EXPECT_EQ(control_.loads, 1);
+  control_.hold = false;
+  EXPECT_TRUE(Wait(5).error.ok());
+}
+
+TEST_F(RolloutWorkerTest, ABadUploadLeavesTheOldPolicyServed) {
+  Start();
+  ASSERT_TRUE(Load(1, "one").ok());
+  control_.fail_loads = true;
+  EXPECT_EQ(Load(2, "two").status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(worker_->served().version, 1);
+  Submit(5, 3);
+  EXPECT_TRUE(Wait(5).error.ok());
+}
+
+TEST_F(RolloutWorkerTest, ADeadStreamFreesItsSlots) {
+  control_.hold = true;
+  Start();
+  ASSERT_TRUE(Load(1, "one").ok());
+  Submit(5, 3);
+  Submit(6, 3);
+  WaitForRunning(2);
+  worker_->CancelStream(outbox_);
+  WaitForRunning(0);
+  EXPECT_EQ(control_.cancelled, 2);
+}
+
+TEST_F(RolloutWorkerTest, AFailedStepFailsItsRequestsAndTheWorkerGoesOn) {
+  control_.hold = true;
+  Start();
+  ASSERT_TRUE(Load(1, "one").ok());
+  Submit(5, 3);
+  WaitForRunning(1);
+  control_.fail_steps = true;
+  EXPECT_EQ(Wait(5).error.code(), absl::StatusCode::kResourceExhausted);
+  control_.fail_steps = false;
+  control_.hold = false;
+  Submit(6, 3);
+  EXPECT_TRUE(Wait(6).error.ok());
+}
+
+TEST_F(RolloutWorkerTest, TooManyWaitingRequestsAreRefused) {
+  control_.slots = 1;
+  control_.hold = true;
+  RolloutWorker::Options options;
+  options.max_waiting = 1;
+  Start(options);
+  ASSERT_TRUE(Load(1, "one").ok());
+  Submit(5, 3);
+  WaitForRunning(1);
+  Submit(6, 3);
+  Submit(7, 3);
+  EXPECT_EQ(Wait(7).error.code(), absl::StatusCode::kResourceExhausted);
+  control_.hold = false;
+  EXPECT_TRUE(Wait(6).error.ok());
+}
+
+TEST_F(RolloutWorkerTest, ShutdownLetsRunningRequestsEnd) {
+  control_.hold = true;
+  Start();
+  ASSERT_TRUE(Load(1, "one").ok());
+  Submit(5, 3);
+  WaitForRunning(1);
+  std::jthread releaser([&] {
+    absl::SleepFor(absl::Milliseconds(20));
+    control_.hold = false;
+  });
+  worker_->Shutdown(absl::Seconds(20));
+  EXPECT_THAT(Wait(5).ids, ElementsAre(10, 11, 12));
+  Submit(6, 3);
+  EXPECT_EQ(Wait(6).error.code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(RolloutWorkerTest, ShutdownFailsWhatOutlastsTheGrace) {
+  control_.hold = true;
+  Start();
+  ASSERT_TRUE(Load(1, "one").ok());
+  Submit(5, 3);
+  WaitForRunning(1);
+  worker_->Shutdown(absl::Milliseconds(20));
+  EXPECT_EQ(Wait(5).error.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(Load(2, "two").status().code(), absl::StatusCode::kUnavailable);
+}
+
+}  // namespace
+}  // namespace dapd
