@@ -20,16 +20,20 @@ struct RunConfig {
 };
 
 struct ModelSection {
-  std::string path;                   // Hugging Face folder
-  std::string precision = "bfloat16"; // float32 | bfloat16
-  std::string device = "auto";        // auto | cpu | cuda
+  std::string path;                    // Hugging Face folder
+  std::string precision = "bfloat16";  // float32 | bfloat16
+  std::string device = "auto";         // auto | cpu | cuda
 };
 
 struct LoraSection {
   int64_t rank = 64;
   double alpha = 128.0;
-  std::vector<std::string> targets = {"q_proj",    "k_proj",  "v_proj",
-                                      "o_proj",    "gate_proj", "up_proj",
+  std::vector<std::string> targets = {"q_proj",
+                                      "k_proj",
+                                      "v_proj",
+                                      "o_proj",
+                                      "gate_proj",
+                                      "up_proj",
                                       "down_proj"};
 };
 
@@ -48,7 +52,7 @@ struct TermConfig {
   std::string teacher;          // view name
   std::string teacher_weights;  // base | snapshot
   std::string divergence = "forward_kl";
-  double clip = 0.05;           // per vocabulary entry; inf: none
+  double clip = 0.05;  // per vocabulary entry; inf: none
   double weight = 0.0;
 };
 
@@ -96,20 +100,20 @@ struct TrainerSection {
   double learning_rate = 5e-6;
   int64_t schedule_steps = 500;
   double max_grad_norm = 0.1;
-  bool recompute = true;          // recompute layers in backward: less memory
+  bool recompute = true;  // recompute layers in backward: less memory
   double rpc_timeout_seconds = 600.0;   // one sample's rollout or score
   double peer_timeout_seconds = 300.0;  // without any usable worker
 };
 
 // Held-out measurements before and after training.
 struct EvaluationSection {
-  std::string path;             // empty: no evaluation
-  int64_t samples = 1;          // answers a problem
-  double temperature = 0.0;     // 0: greedy
+  std::string path;          // empty: no evaluation
+  int64_t samples = 1;       // answers a problem
+  double temperature = 0.0;  // 0: greedy
   double top_p = 1.0;
   int64_t top_k = 0;
-  int64_t max_new_tokens = 0;   // 0: rollout.max_new_tokens
-  int64_t kl_problems = 8;      // held-out problems for the unclipped KL
+  int64_t max_new_tokens = 0;  // 0: rollout.max_new_tokens
+  int64_t kl_problems = 8;     // held-out problems for the unclipped KL
 };
 
 struct CheckpointSection {

@@ -1,0 +1,46 @@
+// The one table of configuration keys. The YAML reader, the environment, --set,
+// the dump, the suggestions for typing errors and docs/configuration.md all
+// derive from it: to add a key, add a field in config.h and a row here.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "common/config/config.h"
+
+namespace dapd {
+
+struct ConfigKey {
+  using Target = std::variant<std::string*,
+                              bool*,
+                              int64_t*,
+                              uint64_t*,
+                              double*,
+                              std::vector<std::string>*,
+                              std::vector<TermConfig>*>;
+  std::string name;  // "trainer.learning_rate"
+  Target target;
+  std::string help;
+  // Numbers must lie in [min, max], for doubles in (min, max] if
+  // `above_min`. Texts, and the entries of lists, must be one of `choices` if
+  // there are any.
+  double min = -std::numeric_limits<double>::infinity();
+  double max = std::numeric_limits<double>::infinity();
+  bool above_min = false;
+  std::vector<std::string> choices;
+};
+
+// Rows that point into `config`, in the order of the documentation.
+std::vector<ConfigKey> ConfigKeys(Config& config);
+
+// "string", "integer", ...; and what a value may be, for messages and docs.
+std::string TypeName(const ConfigKey& key);
+std::string AcceptedValues(const ConfigKey& key);
+
+// The value as YAML text.
+std::string FormatValue(const ConfigKey& key);
+
+}  // namespace dapd

@@ -1,0 +1,285 @@
+#include "common/config/load_config.h"
+
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <set>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+
+#include "common/base/exit_code.h"
+#include "common/base/files.h"
+#include "common/base/status_macros.h"
+#include "common/config/config_keys.h"
+#include "common/config/validate_config.h"
+#include "common/config/value_reader.h"
+
+extern char** environ;
+
+namespace dapd {
+namespace {
+
+constexpr uint64_t kMaxFileBytes = 1 << 20;
+constexpr char kEnvironmentPrefix[] = "DAPD_";
+
+size_t EditDistance(const std::string& a, const std::string& b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = std::exchange(row[0], i);
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t replace = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = std::exchange(row[j],
+                               std::min({row[j] + 1, row[j - 1] + 1, replace}));
+    }
+  }
+  return row[b.size()];
+}
+
+// Collects every mistake while values are read from all sources.
+class Loader {
+ public:
+  Loader() : keys_(ConfigKeys(loaded_.config)) {
+    for (const ConfigKey& key : keys_) loaded_.origins[key.name] = "default";
+  }
+
+  void ReadYaml(const std::string& path, const YAML::Node& root) {
+    if (!root.IsMap()) {
+      problems_.push_back(
+          absl::StrCat(path, ": a map of sections is expected"));
+      return;
+    }
+    ReadMap(path, "", root);
+  }
+
+  void ReadEnvironment() {
+    for (char** entry = environ; *entry != nullptr; ++entry) {
+      const std::string text = *entry;
+      const size_t equals = text.find('=');
+      // Only names with a section are ours: DAPD_SECTION__KEY.
+      if (!absl::StartsWith(text, kEnvironmentPrefix) ||
+          equals == std::string::npos ||
+          !absl::StrContains(text.substr(0, equals), "__")) {
+        continue;
+      }
+      const std::string variable = text.substr(0, equals);
+      const std::string key = absl::StrReplaceAll(
+          absl::AsciiStrToLower(
+              variable.substr(sizeof(kEnvironmentPrefix) - 1)),
+          {{"__", "."}});
+      SetFromText("environment", variable, key, text.substr(equals + 1));
+    }
+  }
+
+  void ReadOverrides(const std::vector<std::string>& overrides) {
+    for (const std::string& text : overrides) {
+      const size_t equals = text.find('=');
+      if (equals == std::string::npos) {
+        problems_.push_back(
+            absl::StrCat("--set ", text, ": key=value is expected"));
+        continue;
+      }
+      SetFromText(
+          "--set", "--set", text.substr(0, equals), text.substr(equals + 1));
+    }
+  }
+
+  absl::StatusOr<LoadedConfig> Finish(const std::string& path) {
+    // Contradictions between values that are no values would only confuse.
+    if (problems_.empty()) problems_ = FindContradictions(loaded_.config);
+    if (problems_.empty()) return std::move(loaded_);
+    return ConfigError(absl::StrCat(path,
+                                    " is not a valid configuration:\n  ",
+                                    absl::StrJoin(problems_, "\n  ")));
+  }
+
+ private:
+  void ReadMap(const std::string& path,
+               const std::string& prefix,
+               const YAML::Node& map) {
+    std::set<std::string> seen;
+    for (const auto& entry : map) {
+      const std::string name = absl::StrCat(prefix, entry.first.Scalar());
+      const std::string where =
+          absl::StrCat(path, ":", entry.first.Mark().line + 1);
+      if (!seen.insert(name).second) {
+        problems_.push_back(absl::StrCat(where, ": ", name, " occurs twice"));
+        continue;
+      }
+      const bool is_section =
+          std::any_of(keys_.begin(), keys_.end(), [&](const ConfigKey& key) {
+            return absl::StartsWith(key.name, name + ".");
+          });
+      if (!is_section) {
+        Set(where,
+            absl::StrCat("file:", entry.first.Mark().line + 1),
+            name,
+            entry.second);
+      } else if (entry.second.IsMap()) {
+        ReadMap(path, name + ".", entry.second);
+      } else if (!entry.second.IsNull()) {
+        problems_.push_back(absl::StrCat(
+            where, ": ", name, " is a section, keys are expected below it"));
+      }
+    }
+  }
+
+  void SetFromText(const std::string& origin,
+                   const std::string& where,
+                   const std::string& name,
+                   const std::string& text) {
+    try {
+      Set(where, origin, name, YAML::Load(text));
+    } catch (const YAML::Exception& error) {
+      problems_.push_back(
+          absl::StrCat(where, ": ", name, "=", text, ": ", error.what()));
+    }
+  }
+
+  void Set(const std::string& where,
+           const std::string& origin,
+           const std::string& name,
+           const YAML::Node& value) {
+    const auto found =
+        std::find_if(keys_.begin(), keys_.end(), [&](const ConfigKey& key) {
+          return key.name == name;
+        });
+    if (found == keys_.end()) {
+      problems_.push_back(absl::StrCat(
+          where, ": unknown key ", name, "; the nearest is ", Nearest(name)));
+      return;
+    }
+    const std::string problem = ReadValue(value, *found);
+    if (!problem.empty()) {
+      problems_.push_back(absl::StrCat(where, ": ", name, ": ", problem));
+      return;
+    }
+    loaded_.origins[name] = origin;
+  }
+
+  std::string Nearest(const std::string& name) const {
+    return std::min_element(keys_.begin(),
+                            keys_.end(),
+                            [&](const ConfigKey& a, const ConfigKey& b) {
+                              return EditDistance(a.name, name) <
+                                     EditDistance(b.name, name);
+                            })
+        ->name;
+  }
+
+  LoadedConfig loaded_;
+  std::vector<ConfigKey> keys_;  // points into loaded_
+  std::vector<std::string> problems_;
+};
+
+// yaml-cpp expands aliases as it parses; a small file could then grow beyond
+// bounds.
+bool UsesAliases(const std::string& text) {
+  for (size_t i = 0; i + 1 < text.size(); ++i) {
+    const bool at_start = i == 0 || text[i - 1] == ' ' || text[i - 1] == '\n' ||
+                          text[i - 1] == '[' || text[i - 1] == ',';
+    if (at_start && (text[i] == '&' || text[i] == '*') &&
+        std::isalnum(static_cast<unsigned char>(text[i + 1])) != 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+absl::StatusOr<LoadedConfig> LoadConfig(
+    const std::string& path, const std::vector<std::string>& overrides) {
+  auto text = ReadFile(path, kMaxFileBytes);
+  if (!text.ok()) return WithExitCode(text.status(), ExitCode::kConfig);
+  if (UsesAliases(*text)) {
+    return ConfigError(
+        absl::StrCat(path, ": YAML anchors and aliases are not accepted"));
+  }
+  Loader loader;
+  try {
+    loader.ReadYaml(path, YAML::Load(*text));
+  } catch (const YAML::Exception& error) {
+    return ConfigError(absl::StrCat(
+        path, ":", error.mark.line + 1, ": not valid YAML: ", error.msg));
+  }
+  loader.ReadEnvironment();
+  loader.ReadOverrides(overrides);
+  return loader.Finish(path);
+}
+
+std::string DumpConfig(const LoadedConfig& loaded) {
+  Config config = loaded.config;
+  std::string text;
+  std::vector<std::string> open;  // sections that are written so far
+  for (const ConfigKey& key : ConfigKeys(config)) {
+    std::vector<std::string> path;
+    for (size_t start = 0, dot = 0; dot != std::string::npos; start = dot + 1) {
+      dot = key.name.find('.', start);
+      path.push_back(key.name.substr(start, dot - start));
+    }
+    size_t common = 0;
+    while (common + 1 < path.size() && common < open.size() &&
+           open[common] == path[common]) {
+      ++common;
+    }
+    for (size_t depth = common; depth + 1 < path.size(); ++depth) {
+      absl::StrAppend(&text, std::string(2 * depth, ' '), path[depth], ":\n");
+    }
+    open.assign(path.begin(), path.end() - 1);
+    absl::StrAppend(&text,
+                    std::string(2 * open.size(), ' '),
+                    path.back(),
+                    ": ",
+                    FormatValue(key),
+                    "  # ",
+                    loaded.origins.at(key.name),
+                    "\n");
+  }
+  return text;
+}
+
+std::string ConfigReference() {
+  Config config;
+  std::string text =
+      "# Configuration reference\n\n"
+      "Generated by `dapd config-reference` from the key table in "
+      "common/config/config_keys.cc.\nPrecedence: file < environment "
+      "(`DAPD_TRAINER__LEARNING_RATE`) < `--set trainer.learning_rate=1e-5`.\n";
+  std::string section;
+  for (const ConfigKey& key : ConfigKeys(config)) {
+    const std::string name = key.name.substr(0, key.name.find('.'));
+    if (name != section) {
+      section = name;
+      absl::StrAppend(&text,
+                      "\n## ",
+                      section,
+                      "\n\n| key | type | accepted | default | meaning |\n"
+                      "| --- | --- | --- | --- | --- |\n");
+    }
+    const std::string accepted = AcceptedValues(key);
+    absl::StrAppend(&text,
+                    "| `",
+                    key.name,
+                    "` | ",
+                    TypeName(key),
+                    " | ",
+                    accepted == TypeName(key) ? "" : accepted,
+                    " | `",
+                    FormatValue(key),
+                    "` | ",
+                    absl::StrReplaceAll(key.help, {{"|", "\\|"}}),
+                    " |\n");
+  }
+  return text;
+}
+
+}  // namespace dapd

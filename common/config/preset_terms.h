@@ -1,0 +1,18 @@
+// The terms behind objective.preset.
+#pragma once
+
+#include <vector>
+
+#include "common/config/config.h"
+
+namespace dapd {
+
+// objective.terms if there are any, else the preset's. `dapd` gives the six
+// terms of the paper; with w(beta_i, beta_p, f) = kappa f / (1 + beta_i +
+// beta_p) (1, beta_i, beta_p) for (entangled, inference, privileged) they are
+// weighted w(reference_guided, lambda) and w(rollout_guided, 1 - lambda). The
+// reference-guided direction holds entangled_rollout, inference_reference and
+// privileged_rollout.
+std::vector<TermConfig> ExpandTerms(const ObjectiveSection& section);
+
+}  // namespace dapd

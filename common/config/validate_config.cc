@@ -1,0 +1,157 @@
+#include "common/config/validate_config.h"
+
+#include <set>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+
+#include "common/config/preset_terms.h"
+
+namespace dapd {
+namespace {
+
+const std::set<std::string>& ViewNames() {
+  static const auto& names = *new std::set<std::string>{"none_rollout",
+                                                        "self_rollout",
+                                                        "cross_rollout",
+                                                        "none_reference",
+                                                        "self_reference",
+                                                        "cross_reference"};
+  return names;
+}
+
+void CheckTerms(const ObjectiveSection& section,
+                std::vector<std::string>& problems) {
+  std::set<std::string> names;
+  for (const TermConfig& term : ExpandTerms(section)) {
+    const std::string where =
+        absl::StrCat("objective.terms: term '", term.name, "': ");
+    if (!names.insert(term.name).second) {
+      problems.push_back(where + "the name occurs twice");
+    }
+    for (const std::string& view : {term.student, term.teacher}) {
+      if (!ViewNames().contains(view)) {
+        problems.push_back(
+            absl::StrCat(where,
+                         "'",
+                         view,
+                         "' is no view; none_, self_ or cross_ with rollout "
+                         "or reference"));
+      }
+    }
+    if (absl::EndsWith(term.student, "_rollout") !=
+        absl::EndsWith(term.teacher, "_rollout")) {
+      problems.push_back(absl::StrCat(where,
+                                      term.student,
+                                      " and ",
+                                      term.teacher,
+                                      " score different tokens"));
+    }
+    if (term.teacher_weights != "base" && term.teacher_weights != "snapshot") {
+      problems.push_back(absl::StrCat(where,
+                                      "teacher_weights '",
+                                      term.teacher_weights,
+                                      "' is neither base nor snapshot"));
+    }
+    if (term.divergence != "forward_kl") {
+      problems.push_back(absl::StrCat(
+          where, "divergence '", term.divergence, "' is not forward_kl"));
+    }
+  }
+}
+
+void CheckListen(const std::string& key,
+                 const std::string& address,
+                 bool insecure,
+                 std::vector<std::string>& problems) {
+  std::string host;
+  int port = 0;
+  if (!SplitAddress(address, &host, &port)) {
+    problems.push_back(absl::StrCat(key, ": '", address, "' is not host:port"));
+  } else if (!IsLoopback(host) && !insecure) {
+    problems.push_back(absl::StrCat(
+        key,
+        ": '",
+        address,
+        "' can be reached from other machines without encryption; listen on "
+        "127.0.0.1, or accept that with security.insecure: true"));
+  }
+}
+
+void CheckAddresses(const std::string& key,
+                    const std::vector<std::string>& addresses,
+                    std::vector<std::string>& problems) {
+  std::string host;
+  int port = 0;
+  for (const std::string& address : addresses) {
+    if (!SplitAddress(address, &host, &port) || port == 0) {
+      problems.push_back(
+          absl::StrCat(key, ": '", address, "' is not host:port"));
+    }
+  }
+}
+
+}  // namespace
+
+bool SplitAddress(const std::string& address, std::string* host, int* port) {
+  const size_t colon = address.rfind(':');
+  if (colon == std::string::npos || colon == 0) return false;
+  *host = address.substr(0, colon);
+  if (host->front() == '[' && host->back() == ']') {
+    *host = host->substr(1, host->size() - 2);
+  } else if (absl::StrContains(*host, ":")) {
+    return false;
+  }
+  return absl::SimpleAtoi(address.substr(colon + 1), port) && *port >= 0 &&
+         *port <= 65535;
+}
+
+bool IsLoopback(const std::string& host) {
+  return host == "localhost" || host == "::1" || absl::StartsWith(host, "127.");
+}
+
+std::vector<std::string> FindContradictions(const Config& config) {
+  std::vector<std::string> problems;
+  const auto require = [&](bool condition, const std::string& problem) {
+    if (!condition) problems.push_back(problem);
+  };
+  require(!config.model.path.empty(), "model.path is missing");
+  require(config.run.name.find_first_not_of(
+              "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+              "._-") == std::string::npos &&
+              !config.run.name.empty() && config.run.name[0] != '.',
+          absl::StrCat("run.name: '",
+                       config.run.name,
+                       "' is used as a folder's name: letters, digits, . _ - "
+                       "only"));
+  require(config.trainer.steps <= config.trainer.schedule_steps,
+          absl::StrCat("trainer.steps (",
+                       config.trainer.steps,
+                       ") exceeds trainer.schedule_steps (",
+                       config.trainer.schedule_steps,
+                       "): the learning rate would be zero before the end"));
+  require(config.trainer.micro_batch_size <= config.trainer.batch_size,
+          absl::StrCat("trainer.micro_batch_size (",
+                       config.trainer.micro_batch_size,
+                       ") exceeds trainer.batch_size (",
+                       config.trainer.batch_size,
+                       ")"));
+  CheckTerms(config.objective, problems);
+  CheckAddresses("rollout.addresses", config.rollout.addresses, problems);
+  CheckAddresses("teacher.addresses", config.teacher.addresses, problems);
+  const bool insecure = config.security.insecure;
+  for (const auto& [key, address] :
+       {std::pair{"rollout.listen", &config.rollout.listen},
+        std::pair{"teacher.listen", &config.teacher.listen},
+        std::pair{"trainer.listen", &config.trainer.listen},
+        std::pair{"metrics.rollout_listen", &config.metrics.rollout_listen},
+        std::pair{"metrics.teacher_listen", &config.metrics.teacher_listen},
+        std::pair{"metrics.trainer_listen", &config.metrics.trainer_listen}}) {
+    if (absl::StartsWith(key, "metrics.") && address->empty()) continue;
+    CheckListen(key, *address, insecure, problems);
+  }
+  return problems;
+}
+
+}  // namespace dapd

@@ -1,0 +1,20 @@
+// Contradictions between values that are each fine by themselves.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/config/config.h"
+
+namespace dapd {
+
+// One line a contradiction, naming the keys; empty if there is none.
+std::vector<std::string> FindContradictions(const Config& config);
+
+// Splits "host:port" or "[v6]:port". False if it is neither.
+bool SplitAddress(const std::string& address, std::string* host, int* port);
+
+// 127.0.0.0/8, ::1 or localhost.
+bool IsLoopback(const std::string& host);
+
+}  // namespace dapd

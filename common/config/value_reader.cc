@@ -1,0 +1,175 @@
+#include "common/config/value_reader.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+
+namespace dapd {
+namespace {
+
+std::string ShortText(const YAML::Node& node) {
+  if (node.IsScalar()) return absl::StrCat("'", node.Scalar(), "'");
+  if (node.IsSequence()) return "a list";
+  if (node.IsMap()) return "a map";
+  return "nothing";
+}
+
+bool ParseNumber(const YAML::Node& node, double* number) {
+  if (!node.IsScalar()) return false;
+  const std::string& text = node.Scalar();
+  if (text == ".inf" || text == "+.inf" || text == ".Inf") {
+    *number = std::numeric_limits<double>::infinity();
+    return true;
+  }
+  return absl::SimpleAtod(text, number) && std::isfinite(*number);
+}
+
+struct Reader {
+  const YAML::Node& node;
+  const ConfigKey& key;
+
+  std::string Wrong() const {
+    return absl::StrCat(
+        ShortText(node),
+        " is not accepted; ",
+        TypeName(key),
+        TypeName(key) == AcceptedValues(key) ? "" : ": ",
+        TypeName(key) == AcceptedValues(key) ? "" : AcceptedValues(key));
+  }
+  bool InRange(double value) const {
+    return value <= key.max &&
+           (key.above_min ? value > key.min : value >= key.min);
+  }
+  bool IsChoice(const std::string& text) const {
+    return key.choices.empty() ||
+           std::find(key.choices.begin(), key.choices.end(), text) !=
+               key.choices.end();
+  }
+
+  std::string operator()(std::string* out) const {
+    if (node.IsNull()) {
+      out->clear();
+      return "";
+    }
+    if (!node.IsScalar() || !IsChoice(node.Scalar())) return Wrong();
+    *out = node.Scalar();
+    return "";
+  }
+  std::string operator()(bool* out) const {
+    if (!node.IsScalar()) return Wrong();
+    if (node.Scalar() != "true" && node.Scalar() != "false") return Wrong();
+    *out = node.Scalar() == "true";
+    return "";
+  }
+  std::string operator()(int64_t* out) const {
+    int64_t value = 0;
+    if (!node.IsScalar() || !absl::SimpleAtoi(node.Scalar(), &value) ||
+        !InRange(static_cast<double>(value))) {
+      return Wrong();
+    }
+    *out = value;
+    return "";
+  }
+  std::string operator()(uint64_t* out) const {
+    uint64_t value = 0;
+    if (!node.IsScalar() || !absl::SimpleAtoi(node.Scalar(), &value)) {
+      return Wrong();
+    }
+    *out = value;
+    return "";
+  }
+  std::string operator()(double* out) const {
+    double value = 0.0;
+    if (!ParseNumber(node, &value) || !InRange(value)) return Wrong();
+    *out = value;
+    return "";
+  }
+  std::string operator()(std::vector<std::string>* out) const {
+    // A single text stands for a list of one.
+    std::vector<std::string> list;
+    if (node.IsScalar()) {
+      list.push_back(node.Scalar());
+    } else if (node.IsSequence()) {
+      for (const YAML::Node& item : node) {
+        if (!item.IsScalar()) return Wrong();
+        list.push_back(item.Scalar());
+      }
+    } else {
+      return Wrong();
+    }
+    std::set<std::string> seen;
+    for (const std::string& item : list) {
+      if (!IsChoice(item)) {
+        return absl::StrCat("'", item, "' is none of ", AcceptedValues(key));
+      }
+      if (!seen.insert(item).second) {
+        return absl::StrCat("'", item, "' occurs twice");
+      }
+    }
+    if (list.empty()) return "the list is empty";
+    *out = std::move(list);
+    return "";
+  }
+  std::string operator()(std::vector<TermConfig>* out) const {
+    if (!node.IsSequence()) return Wrong();
+    std::vector<TermConfig> terms;
+    for (const YAML::Node& item : node) {
+      TermConfig term;
+      const std::string problem = ReadTerm(item, &term);
+      if (!problem.empty()) {
+        return absl::StrCat("term ", terms.size() + 1, ": ", problem);
+      }
+      terms.push_back(std::move(term));
+    }
+    *out = std::move(terms);
+    return "";
+  }
+
+  static std::string ReadTerm(const YAML::Node& node, TermConfig* term) {
+    if (!node.IsMap()) return "is no map";
+    for (const auto& [name, text] :
+         {std::pair{"name", &term->name},
+          std::pair{"student", &term->student},
+          std::pair{"teacher", &term->teacher},
+          std::pair{"teacher_weights", &term->teacher_weights}}) {
+      if (!node[name] || !node[name].IsScalar()) {
+        return absl::StrCat(name, " is missing");
+      }
+      *text = node[name].Scalar();
+    }
+    if (node["divergence"])
+      term->divergence = node["divergence"].as<std::string>();
+    if (node["clip"] &&
+        (!ParseNumber(node["clip"], &term->clip) || !(term->clip > 0.0))) {
+      return "clip must be a number above 0";
+    }
+    if (!node["weight"] || !ParseNumber(node["weight"], &term->weight) ||
+        !std::isfinite(term->weight)) {
+      return "weight must be a finite number";
+    }
+    static const std::set<std::string> known = {"name",
+                                                "student",
+                                                "teacher",
+                                                "teacher_weights",
+                                                "divergence",
+                                                "clip",
+                                                "weight"};
+    for (const auto& entry : node) {
+      if (!known.contains(entry.first.Scalar())) {
+        return absl::StrCat("unknown key '", entry.first.Scalar(), "'");
+      }
+    }
+    return "";
+  }
+};
+
+}  // namespace
+
+std::string ReadValue(const YAML::Node& node, const ConfigKey& key) {
+  return std::visit(Reader{node, key}, key.target);
+}
+
+}  // namespace dapd

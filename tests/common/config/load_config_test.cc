@@ -1,0 +1,164 @@
+#include "common/config/load_config.h"
+
+#include <cmath>
+#include <cstdlib>
+#include <string>
+
+#include "common/base/exit_code.h"
+#include "common/base/files.h"
+#include "common/config/config_keys.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace dapd {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr char kGood[] = R"(model:
+  path: some/model
+trainer:
+  learning_rate: 1e-5
+  steps: 20
+objective:
+  reference_guided: {beta_inference: 0.5}
+)";
+
+absl::StatusOr<LoadedConfig> Load(
+    const std::string& yaml, const std::vector<std::string>& overrides = {}) {
+  const std::string path = testing::TempDir() + "load_config_test.yaml";
+  EXPECT_TRUE(WriteFileAtomically(path, yaml).ok());
+  return LoadConfig(path, overrides);
+}
+
+std::string Message(const absl::StatusOr<LoadedConfig>& loaded) {
+  EXPECT_EQ(ExitCodeOf(loaded.status()), ExitCode::kConfig);
+  return std::string(loaded.status().message());
+}
+
+TEST(LoadConfigTest, ValuesAndTheirOriginsAreRead) {
+  const auto loaded = Load(kGood, {"trainer.steps=30"});
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(loaded->config.trainer.learning_rate, 1e-5);
+  EXPECT_EQ(loaded->config.trainer.steps, 30);
+  EXPECT_EQ(loaded->config.objective.reference_guided.beta_inference, 0.5);
+  EXPECT_EQ(loaded->origins.at("trainer.learning_rate"), "file:4");
+  EXPECT_EQ(loaded->origins.at("trainer.steps"), "--set");
+  EXPECT_EQ(loaded->origins.at("run.seed"), "default");
+}
+
+TEST(LoadConfigTest, TheEnvironmentStandsBetweenFileAndOverrides) {
+  ::setenv("DAPD_TRAINER__STEPS", "25", 1);
+  EXPECT_EQ(Load(kGood)->config.trainer.steps, 25);
+  EXPECT_EQ(Load(kGood)->origins.at("trainer.steps"), "environment");
+  EXPECT_EQ(Load(kGood, {"trainer.steps=26"})->config.trainer.steps, 26);
+  ::unsetenv("DAPD_TRAINER__STEPS");
+}
+
+TEST(LoadConfigTest, AllMistakesAreReportedAtOnceWithTheirLines) {
+  const std::string message = Message(
+      Load("model:\n  path: x\n  presicion: float32\ntrainer:\n  steps: -1\n"
+           "  batch_size: many\n"));
+  EXPECT_THAT(message, HasSubstr(".yaml:3: unknown key model.presicion; the "
+                                 "nearest is model.precision"));
+  EXPECT_THAT(message, HasSubstr(".yaml:5: trainer.steps: '-1'"));
+  EXPECT_THAT(message, HasSubstr(".yaml:6: trainer.batch_size: 'many'"));
+}
+
+TEST(LoadConfigTest, ContradictionsAreNamed) {
+  EXPECT_THAT(Message(Load(kGood, {"trainer.schedule_steps=10"})),
+              HasSubstr("trainer.steps (20) exceeds trainer.schedule_steps"));
+  EXPECT_THAT(Message(Load(kGood, {"rollout.listen=0.0.0.0:7001"})),
+              HasSubstr("security.insecure"));
+  EXPECT_TRUE(
+      Load(kGood, {"rollout.listen=0.0.0.0:7001", "security.insecure=true"})
+          .ok());
+}
+
+TEST(LoadConfigTest, BrokenOrHostileYamlIsOneClearError) {
+  EXPECT_THAT(Message(Load("model: [1, 2")), HasSubstr("not valid YAML"));
+  EXPECT_THAT(Message(Load("a: &x [1]\nb: *x\n")), HasSubstr("anchors"));
+  EXPECT_THAT(Message(Load("model:\n  path: a\n  path: b\n")),
+              HasSubstr("occurs twice"));
+  EXPECT_THAT(Message(Load("just text")), HasSubstr("a map of sections"));
+  EXPECT_EQ(ExitCodeOf(LoadConfig("/no/such/file.yaml", {}).status()),
+            ExitCode::kConfig);
+}
+
+TEST(LoadConfigTest, TermsAreReadAndChecked) {
+  const auto loaded = Load(kGood,
+                           {"objective.terms=[{name: only, student: "
+                            "none_rollout, teacher: cross_rollout, "
+                            "teacher_weights: base, clip: .inf, weight: 1}]"});
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  ASSERT_EQ(loaded->config.objective.terms.size(), 1u);
+  EXPECT_TRUE(std::isinf(loaded->config.objective.terms[0].clip));
+  EXPECT_THAT(
+      Message(Load(kGood,
+                   {"objective.terms=[{name: odd, student: none_rollout, "
+                    "teacher: cross_reference, teacher_weights: base, "
+                    "weight: 1}]"})),
+      HasSubstr("score different tokens"));
+}
+
+TEST(LoadConfigTest, TheDumpLoadsToTheSameConfiguration) {
+  auto first = Load(kGood,
+                    {"objective.component_clip=.inf",
+                     "lora.targets=[q_proj, up_proj]",
+                     "objective.terms=[{name: only, student: none_rollout, "
+                     "teacher: cross_rollout, teacher_weights: base, weight: "
+                     "0.1}]"});
+  ASSERT_TRUE(first.ok()) << first.status();
+  auto second = Load(DumpConfig(*first));
+  ASSERT_TRUE(second.ok()) << second.status() << DumpConfig(*first);
+  const auto a = ConfigKeys(first->config);
+  const auto b = ConfigKeys(second->config);
+  for (size_t i = 0; i < a.size(); ++i) {
+    EXPECT_EQ(FormatValue(a[i]), FormatValue(b[i])) << a[i].name;
+  }
+}
+
+// Every key with a value of the wrong type, out of range, or misspelt: the
+// configuration is refused, and the message names the key and its line.
+TEST(LoadConfigTest, EveryMutationOfEveryKeyIsRefused) {
+  Config defaults;
+  int mutations = 0;
+  for (const ConfigKey& key : ConfigKeys(defaults)) {
+    const std::string type = TypeName(key);
+    std::vector<std::string> bad = {"{a: 1}"};
+    if (type == "integer" || type == "number") {
+      bad.insert(bad.end(), {"text", "[1]", "1e400", "nan"});
+    }
+    if (type == "integer") bad.push_back("1.5");
+    if (type == "boolean") bad.insert(bad.end(), {"yes", "1"});
+    if (!key.choices.empty()) bad.push_back("no_such_choice");
+    if (std::isfinite(key.min)) {
+      bad.push_back(std::to_string(static_cast<int64_t>(key.min) - 1));
+    }
+    if (std::isfinite(key.max)) {
+      bad.push_back(std::to_string(static_cast<int64_t>(key.max) + 1));
+    }
+    for (const std::string& value : bad) {
+      const auto loaded = Load(kGood, {key.name + "=" + value});
+      EXPECT_FALSE(loaded.ok()) << key.name << "=" << value;
+      EXPECT_THAT(Message(loaded), HasSubstr(key.name));
+      ++mutations;
+    }
+    EXPECT_THAT(Message(Load(kGood, {key.name + "x=1"})),
+                HasSubstr("unknown key"));
+    ++mutations;
+  }
+  RecordProperty("mutations", mutations);
+  EXPECT_GE(mutations, 200);
+}
+
+TEST(ConfigReferenceTest, TheDocumentInTheRepositoryIsUpToDate) {
+  const auto document = ReadFile(
+      std::string(DAPD_SOURCE_DIR) + "/docs/configuration.md", 1 << 20);
+  ASSERT_TRUE(document.ok()) << document.status();
+  EXPECT_EQ(*document, ConfigReference())
+      << "write it anew: dapd config-reference > docs/configuration.md";
+}
+
+}  // namespace
+}  // namespace dapd
