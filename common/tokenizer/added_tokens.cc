@@ -1,0 +1,83 @@
+#include "common/tokenizer/added_tokens.h"
+
+#include <algorithm>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+namespace dapd {
+
+absl::StatusOr<AddedTokens> AddedTokens::Parse(const nlohmann::json& json) {
+  AddedTokens added;
+  if (!json.is_array()) {
+    return absl::InvalidArgumentError("added_tokens is no list");
+  }
+  for (const nlohmann::json& entry : json) {
+    if (!entry.is_object() || !entry.contains("id") ||
+        !entry["id"].is_number_unsigned() || entry["id"] > (1 << 24) ||
+        !entry.contains("content") || !entry["content"].is_string() ||
+        entry["content"].get<std::string>().empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "added_tokens: ", entry.dump(), " needs an id and a content"));
+    }
+    AddedToken token;
+    token.id = entry["id"].get<int32_t>();
+    token.content = entry["content"].get<std::string>();
+    token.special = entry.value("special", false);
+    token.normalized = entry.value("normalized", false);
+    for (const char* flag : {"lstrip", "rstrip", "single_word"}) {
+      if (entry.value(flag, false)) {
+        return absl::InvalidArgumentError(absl::StrCat("added_tokens: ",
+                                                       flag,
+                                                       " of '",
+                                                       token.content,
+                                                       "' is not supported"));
+      }
+    }
+    added.tokens_.push_back(std::move(token));
+  }
+  for (size_t i = 0; i < added.tokens_.size(); ++i) {
+    const AddedToken& token = added.tokens_[i];
+    added
+        .by_first_byte_[token.normalized ? 1 : 0]
+                       [static_cast<uint8_t>(token.content[0])]
+        .push_back(i);
+  }
+  for (auto& table : added.by_first_byte_) {
+    for (std::vector<size_t>& bucket : table) {
+      std::stable_sort(bucket.begin(), bucket.end(), [&](size_t a, size_t b) {
+        return added.tokens_[a].content.size() >
+               added.tokens_[b].content.size();
+      });
+    }
+  }
+  return added;
+}
+
+std::vector<AddedTokens::Piece> AddedTokens::Split(absl::string_view text,
+                                                   bool normalized) const {
+  std::vector<Piece> pieces;
+  const auto& table = by_first_byte_[normalized ? 1 : 0];
+  size_t start = 0;
+  for (size_t i = 0; i < text.size();) {
+    const AddedToken* match = nullptr;
+    for (const size_t index : table[static_cast<uint8_t>(text[i])]) {
+      if (absl::StartsWith(text.substr(i), tokens_[index].content)) {
+        match = &tokens_[index];
+        break;
+      }
+    }
+    if (match == nullptr) {
+      ++i;
+      continue;
+    }
+    if (i > start) pieces.push_back({text.substr(start, i - start)});
+    pieces.push_back({text.substr(i, match->content.size()), match->id});
+    i += match->content.size();
+    start = i;
+  }
+  if (start < text.size()) pieces.push_back({text.substr(start)});
+  return pieces;
+}
+
+}  // namespace dapd

@@ -1,0 +1,47 @@
+// Tokens that are recognised in the text before anything else is done to it,
+// such as "<|im_end|>" and "<think>".
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace dapd {
+
+struct AddedToken {
+  int32_t id = 0;
+  std::string content;
+  bool special = false;     // left out by Decode(skip_special_tokens)
+  bool normalized = false;  // looked for behind the normaliser
+};
+
+// Immutable; thread-safe.
+class AddedTokens {
+ public:
+  // From the "added_tokens" of tokenizer.json. lstrip, rstrip and single_word
+  // are refused.
+  static absl::StatusOr<AddedTokens> Parse(const nlohmann::json& json);
+
+  // A piece of the text: an added token, or the text between two.
+  struct Piece {
+    absl::string_view text;
+    int32_t id = -1;  // -1: text between
+  };
+  // Leftmost match first, the longest where several begin. Looks for those
+  // tokens whose `normalized` flag is as given.
+  std::vector<Piece> Split(absl::string_view text, bool normalized) const;
+
+  const std::vector<AddedToken>& tokens() const { return tokens_; }
+
+ private:
+  std::vector<AddedToken> tokens_;
+  // Indices by normalized flag and first byte, longest first.
+  std::array<std::array<std::vector<size_t>, 256>, 2> by_first_byte_;
+};
+
+}  // namespace dapd

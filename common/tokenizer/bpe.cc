@@ -1,0 +1,179 @@
+#include "common/tokenizer/bpe.h"
+
+#include <queue>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+#include "common/base/status_macros.h"
+#include "common/tokenizer/byte_alphabet.h"
+
+namespace dapd {
+namespace {
+
+// A candidate merge of the symbol at `position` with its right neighbour.
+struct Candidate {
+  int32_t rank = 0;
+  int32_t position = 0;
+  int32_t id = 0;
+  bool operator>(const Candidate& other) const {
+    return std::pair(rank, position) > std::pair(other.rank, other.position);
+  }
+};
+
+struct Symbol {
+  int32_t id = 0;
+  int32_t previous = -1;
+  int32_t next = -1;
+  bool alive = true;
+};
+
+absl::Status Refuse(const std::string& problem) {
+  return absl::InvalidArgumentError(absl::StrCat("model: ", problem));
+}
+
+// "a b" or ["a", "b"].
+bool SplitMerge(const nlohmann::json& merge,
+                std::string* left,
+                std::string* right) {
+  if (merge.is_array() && merge.size() == 2 && merge[0].is_string() &&
+      merge[1].is_string()) {
+    *left = merge[0].get<std::string>();
+    *right = merge[1].get<std::string>();
+    return true;
+  }
+  if (!merge.is_string()) return false;
+  const std::string text = merge.get<std::string>();
+  const size_t space = text.find(' ');
+  if (space == std::string::npos) return false;
+  *left = text.substr(0, space);
+  *right = text.substr(space + 1);
+  return true;
+}
+
+}  // namespace
+
+absl::StatusOr<Bpe> Bpe::Parse(const nlohmann::json& json) {
+  if (!json.is_object() || json.value("type", "BPE") != "BPE") {
+    return Refuse("type is not BPE");
+  }
+  for (const char* key : {"dropout",
+                          "continuing_subword_prefix",
+                          "end_of_word_suffix",
+                          "byte_fallback",
+                          "fuse_unk"}) {
+    if (!json.contains(key)) continue;
+    const nlohmann::json& value = json[key];
+    if (!value.is_null() && value != "" && value != false) {
+      return Refuse(
+          absl::StrCat(key, " = ", value.dump(), " is not supported"));
+    }
+  }
+  Bpe bpe;
+  bpe.ignore_merges_ = json.value("ignore_merges", false);
+  if (!json.contains("vocab") || !json["vocab"].is_object() ||
+      !json.contains("merges") || !json["merges"].is_array()) {
+    return Refuse("vocab must be an object and merges a list");
+  }
+  for (const auto& [token, id] : json["vocab"].items()) {
+    if (!id.is_number_integer() || id.get<int64_t>() < 0 ||
+        id.get<int64_t>() > (1 << 24)) {
+      return Refuse(absl::StrCat("vocab: '", token, "' has id ", id.dump()));
+    }
+    bpe.vocabulary_[token] = id.get<int32_t>();
+  }
+  for (int byte = 0; byte < 256; ++byte) {
+    const auto found = bpe.vocabulary_.find(
+        ByteAlphabet::Get().Symbol(static_cast<uint8_t>(byte)));
+    // Bytes that occur in no UTF-8 text may be missing.
+    bpe.byte_ids_[byte] = found == bpe.vocabulary_.end() ? -1 : found->second;
+    const bool occurs_in_utf8 = byte != 0xC0 && byte != 0xC1 && byte < 0xF5;
+    if (found == bpe.vocabulary_.end() && occurs_in_utf8) {
+      return Refuse(absl::StrCat("vocab has no token for the byte ",
+                                 byte,
+                                 "; is it a byte-level vocabulary?"));
+    }
+  }
+  RETURN_IF_ERROR(bpe.AddMerges(json["merges"]));
+  return bpe;
+}
+
+absl::Status Bpe::AddMerges(const nlohmann::json& merges) {
+  int32_t rank = 0;
+  for (const nlohmann::json& merge : merges) {
+    std::string left;
+    std::string right;
+    if (!SplitMerge(merge, &left, &right)) {
+      return Refuse(
+          absl::StrCat("merges[", rank, "] is ", merge.dump(), ", no pair"));
+    }
+    for (const std::string& token : {left, right, left + right}) {
+      if (!vocabulary_.contains(token)) {
+        return Refuse(absl::StrCat(
+            "merges[", rank, "] needs '", token, "', which is not in vocab"));
+      }
+    }
+    // The first rank of a pair counts, were it listed twice.
+    merges_.emplace(PairKey(vocabulary_[left], vocabulary_[right]),
+                    Merge{rank, vocabulary_[left + right]});
+    ++rank;
+  }
+  return absl::OkStatus();
+}
+
+void Bpe::Encode(absl::string_view word, std::vector<int32_t>* ids) const {
+  if (ignore_merges_) {
+    std::string token;
+    for (const char c : word) {
+      token += ByteAlphabet::Get().Symbol(static_cast<uint8_t>(c));
+    }
+    const auto found = vocabulary_.find(token);
+    if (found != vocabulary_.end()) {
+      ids->push_back(found->second);
+      return;
+    }
+  }
+  std::vector<Symbol> symbols;
+  symbols.reserve(word.size());
+  for (const char c : word) {
+    const auto index = static_cast<int32_t>(symbols.size());
+    symbols.push_back(
+        {byte_ids_[static_cast<uint8_t>(c)], index - 1, index + 1});
+  }
+  if (symbols.empty()) return;
+  symbols.back().next = -1;
+
+  std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> queue;
+  const auto consider = [&](int32_t left) {
+    if (left < 0 || symbols[left].next < 0) return;
+    const auto found =
+        merges_.find(PairKey(symbols[left].id, symbols[symbols[left].next].id));
+    if (found != merges_.end()) {
+      queue.push({found->second.rank, left, found->second.id});
+    }
+  };
+  for (int32_t i = 0; i < static_cast<int32_t>(symbols.size()); ++i) {
+    consider(i);
+  }
+  while (!queue.empty()) {
+    const Candidate top = queue.top();
+    queue.pop();
+    Symbol& left = symbols[top.position];
+    if (!left.alive || left.next < 0) continue;
+    Symbol& right = symbols[left.next];
+    // A stale candidate: its pair has been merged with something else.
+    const auto found = merges_.find(PairKey(left.id, right.id));
+    if (found == merges_.end() || found->second.rank != top.rank) continue;
+    left.id = top.id;
+    right.alive = false;
+    left.next = right.next;
+    if (left.next >= 0) symbols[left.next].previous = top.position;
+    consider(left.previous);
+    consider(top.position);
+  }
+  for (int32_t i = 0; i >= 0; i = symbols[i].next) {
+    ids->push_back(symbols[i].id);
+  }
+}
+
+}  // namespace dapd

@@ -1,0 +1,205 @@
+#include "common/tokenizer/pre_tokenizer.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace dapd {
+namespace {
+
+constexpr char kQwenPattern[] =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr char kLlama3Pattern[] =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
+bool IsNewline(int32_t c) { return c == '\r' || c == '\n'; }
+
+bool IsOther(int32_t c) {
+  return !IsWhitespace(c) && !IsLetter(c) && !IsNumber(c);
+}
+
+// ASCII lower case, and U+017F, the long s, which folds to s.
+int32_t Fold(int32_t c) {
+  if (c >= 'A' && c <= 'Z') return c - 'A' + 'a';
+  return c == 0x17F ? 's' : c;
+}
+
+// Scans one piece; every Match* returns the end of a match at `i` or `i`.
+class Scanner {
+ public:
+  Scanner(const std::vector<CodePoint>& points, Span piece)
+      : points_(points), end_(piece.end) {}
+
+  size_t MatchContraction(size_t i, bool fold) const {
+    if (At(i) != '\'' || i + 1 >= end_) return i;
+    const auto letter = [&](size_t k) { return fold ? Fold(At(k)) : At(k); };
+    const int32_t first = letter(i + 1);
+    if (first == 's' || first == 't' || first == 'm' || first == 'd') {
+      return i + 2;
+    }
+    if (i + 2 >= end_) return i;
+    const int32_t second = letter(i + 2);
+    const bool two = (first == 'r' && second == 'e') ||
+                     (first == 'v' && second == 'e') ||
+                     (first == 'l' && second == 'l');
+    return two ? i + 3 : i;
+  }
+
+  template <typename Class>
+  size_t Run(size_t i, Class is_member, size_t limit = SIZE_MAX) const {
+    const size_t stop = limit < end_ - i ? i + limit : end_;
+    while (i < stop && is_member(At(i))) ++i;
+    return i;
+  }
+
+  // " ?" in front of one or more members.
+  template <typename Class>
+  size_t MatchSpaced(size_t i, Class is_member) const {
+    const size_t start = At(i) == ' ' ? i + 1 : i;
+    const size_t stop = start < end_ ? Run(start, is_member) : start;
+    return stop > start ? stop : i;
+  }
+
+  // \s+(?!\S)|\s+ at white space.
+  size_t MatchSpace(size_t i) const {
+    const size_t stop = Run(i, IsWhitespace);
+    return stop < end_ && stop - i > 1 ? stop - 1 : stop;
+  }
+
+  // The expression of Qwen and Llama 3.
+  size_t MatchModern(size_t i, size_t max_digits) const {
+    size_t stop = MatchContraction(i, /*fold=*/true);
+    if (stop > i) return stop;
+    const int32_t c = At(i);
+    if (IsLetter(c)) return Run(i, IsLetter);
+    if (!IsNewline(c) && !IsNumber(c) && i + 1 < end_ && IsLetter(At(i + 1))) {
+      return Run(i + 1, IsLetter);
+    }
+    if (IsNumber(c)) return Run(i, IsNumber, max_digits);
+    stop = MatchSpaced(i, IsOther);
+    if (stop > i) return stop < end_ ? Run(stop, IsNewline) : stop;
+    const size_t space_end = Run(i, IsWhitespace);
+    for (size_t k = space_end; k > i; --k) {
+      if (IsNewline(At(k - 1))) return k;
+    }
+    return MatchSpace(i);
+  }
+
+  size_t MatchGpt2(size_t i) const {
+    size_t stop = MatchContraction(i, /*fold=*/false);
+    if (stop > i) return stop;
+    stop = MatchSpaced(i, IsLetter);
+    if (stop > i) return stop;
+    stop = MatchSpaced(i, IsNumber);
+    if (stop > i) return stop;
+    stop = MatchSpaced(i, IsOther);
+    return stop > i ? stop : MatchSpace(i);
+  }
+
+  // Every number by itself, everything between as it is.
+  size_t MatchDigit(size_t i) const {
+    if (IsNumber(At(i))) return i + 1;
+    return Run(i, [](int32_t c) { return !IsNumber(c); });
+  }
+
+ private:
+  int32_t At(size_t i) const { return points_[i].value; }
+
+  const std::vector<CodePoint>& points_;
+  const size_t end_;
+};
+
+absl::Status AddRules(const nlohmann::json& json,
+                      std::vector<PreTokenizer::Rule>& rules) {
+  using Rule = PreTokenizer::Rule;
+  const auto refuse = [](const std::string& what) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("pre_tokenizer: ", what, " is not supported"));
+  };
+  if (!json.is_object()) return refuse(json.dump());
+  const std::string type = json.value("type", std::string());
+  if (type == "Sequence") {
+    for (const nlohmann::json& part :
+         json.value("pretokenizers", nlohmann::json::array())) {
+      absl::Status status = AddRules(part, rules);
+      if (!status.ok()) return status;
+    }
+    return absl::OkStatus();
+  }
+  if (type == "Split") {
+    const nlohmann::json pattern = json.value("pattern", nlohmann::json());
+    const std::string regex =
+        pattern.is_object() ? pattern.value("Regex", std::string()) : "";
+    const std::string behavior = json.value("behavior", std::string());
+    if (json.value("invert", false) ||
+        (behavior != "Isolated" && behavior != "isolated")) {
+      return refuse(absl::StrCat("Split with behavior ", behavior));
+    }
+    if (regex == kQwenPattern) {
+      rules.push_back(Rule::kQwen);
+    } else if (regex == kLlama3Pattern) {
+      rules.push_back(Rule::kLlama3);
+    } else {
+      return refuse(absl::StrCat("the expression ", pattern.dump()));
+    }
+    return absl::OkStatus();
+  }
+  if (type == "ByteLevel") {
+    if (json.value("add_prefix_space", true)) {
+      return refuse("ByteLevel with add_prefix_space");
+    }
+    if (json.value("use_regex", true)) rules.push_back(Rule::kGpt2);
+    return absl::OkStatus();
+  }
+  if (type == "Digits") {
+    if (!json.value("individual_digits", false)) {
+      return refuse("Digits without individual_digits");
+    }
+    rules.push_back(Rule::kSingleDigits);
+    return absl::OkStatus();
+  }
+  return refuse(absl::StrCat("type '", type, "'"));
+}
+
+}  // namespace
+
+absl::StatusOr<PreTokenizer> PreTokenizer::Parse(const nlohmann::json& json) {
+  PreTokenizer result;
+  absl::Status status = AddRules(json, result.rules_);
+  if (!status.ok()) return status;
+  return result;
+}
+
+std::vector<Span> PreTokenizer::Split(
+    const std::vector<CodePoint>& points) const {
+  std::vector<Span> pieces;
+  if (points.empty()) return pieces;
+  pieces.push_back({0, points.size()});
+  for (const Rule rule : rules_) {
+    std::vector<Span> cut;
+    for (const Span piece : pieces) {
+      const Scanner scanner(points, piece);
+      for (size_t i = piece.begin; i < piece.end;) {
+        size_t stop = i;
+        switch (rule) {
+          case Rule::kQwen:
+            stop = scanner.MatchModern(i, 1);
+            break;
+          case Rule::kLlama3:
+            stop = scanner.MatchModern(i, 3);
+            break;
+          case Rule::kGpt2:
+            stop = scanner.MatchGpt2(i);
+            break;
+          case Rule::kSingleDigits:
+            stop = scanner.MatchDigit(i);
+            break;
+        }
+        cut.push_back({i, stop});
+        i = stop;
+      }
+    }
+    pieces = std::move(cut);
+  }
+  return pieces;
+}
+
+}  // namespace dapd

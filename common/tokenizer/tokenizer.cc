@@ -1,0 +1,212 @@
+#include "common/tokenizer/tokenizer.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <unordered_map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+#include "common/base/exit_code.h"
+#include "common/base/files.h"
+#include "common/base/json_lines.h"
+#include "common/base/status_macros.h"
+#include "common/tokenizer/added_tokens.h"
+#include "common/tokenizer/bpe.h"
+#include "common/tokenizer/byte_alphabet.h"
+#include "common/tokenizer/pre_tokenizer.h"
+#include "common/tokenizer/unicode_text.h"
+
+namespace dapd {
+namespace {
+
+constexpr uint64_t kMaxFileBytes = 256 << 20;
+
+class ByteLevelTokenizer : public Tokenizer {
+ public:
+  static absl::StatusOr<std::unique_ptr<const Tokenizer>> Parse(
+      const nlohmann::json& json);
+
+  absl::StatusOr<std::vector<int32_t>> Encode(
+      absl::string_view text) const override;
+  absl::StatusOr<std::string> Decode(const std::vector<int32_t>& ids,
+                                     bool skip_special_tokens) const override;
+  int32_t size() const override { return static_cast<int32_t>(tokens_.size()); }
+  int32_t TokenId(absl::string_view token) const override {
+    const auto found = ids_.find(std::string(token));
+    return found == ids_.end() ? -1 : found->second;
+  }
+  bool IsSpecial(int32_t id) const override {
+    return id >= 0 && id < size() && tokens_[id].special;
+  }
+
+ private:
+  struct Token {
+    std::string bytes;  // what it decodes to; empty: no such id
+    bool exists = false;
+    bool special = false;
+  };
+
+  ByteLevelTokenizer(bool compose,
+                     PreTokenizer pre_tokenizer,
+                     Bpe bpe,
+                     AddedTokens added)
+      : compose_(compose),
+        pre_tokenizer_(std::move(pre_tokenizer)),
+        bpe_(std::move(bpe)),
+        added_(std::move(added)) {}
+
+  absl::Status BuildTables();
+  absl::Status EncodePlain(absl::string_view text,
+                           std::vector<int32_t>* ids) const;
+
+  bool compose_;
+  PreTokenizer pre_tokenizer_;
+  Bpe bpe_;
+  AddedTokens added_;
+  std::vector<Token> tokens_;  // by id
+  std::unordered_map<std::string, int32_t> ids_;
+};
+
+// "normalizer": null or NFC.
+absl::StatusOr<bool> ParseNormalizer(const nlohmann::json& json) {
+  if (json.is_null()) return false;
+  const std::string type =
+      json.is_object() ? json.value("type", std::string()) : json.dump();
+  if (type == "NFC") return true;
+  if (type == "Sequence" && json.contains("normalizers")) {
+    bool compose = false;
+    for (const nlohmann::json& part : json["normalizers"]) {
+      ASSIGN_OR_RETURN(const bool composes, ParseNormalizer(part));
+      compose |= composes;
+    }
+    return compose;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("normalizer: type '", type, "' is not supported"));
+}
+
+absl::Status CheckDecoder(const nlohmann::json& json) {
+  if (json.is_object() && json.value("type", std::string()) == "ByteLevel") {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "decoder: only ByteLevel is supported, got ",
+      json.is_object() ? json.value("type", std::string()) : json.dump()));
+}
+
+absl::StatusOr<std::unique_ptr<const Tokenizer>> ByteLevelTokenizer::Parse(
+    const nlohmann::json& json) {
+  if (!json.is_object() || !json.contains("model")) {
+    return absl::InvalidArgumentError("there is no model");
+  }
+  const auto field = [&](const char* key) {
+    return json.contains(key) ? json[key] : nlohmann::json();
+  };
+  ASSIGN_OR_RETURN(const bool compose, ParseNormalizer(field("normalizer")));
+  RETURN_IF_ERROR(CheckDecoder(field("decoder")));
+  ASSIGN_OR_RETURN(PreTokenizer pre_tokenizer,
+                   PreTokenizer::Parse(field("pre_tokenizer")));
+  ASSIGN_OR_RETURN(Bpe bpe, Bpe::Parse(json["model"]));
+  ASSIGN_OR_RETURN(
+      AddedTokens added,
+      AddedTokens::Parse(json.value("added_tokens", nlohmann::json::array())));
+  auto tokenizer = std::unique_ptr<ByteLevelTokenizer>(new ByteLevelTokenizer(
+      compose, std::move(pre_tokenizer), std::move(bpe), std::move(added)));
+  RETURN_IF_ERROR(tokenizer->BuildTables());
+  return std::unique_ptr<const Tokenizer>(std::move(tokenizer));
+}
+
+absl::Status ByteLevelTokenizer::BuildTables() {
+  const auto place = [&](int32_t id,
+                         const std::string& text,
+                         bool special,
+                         bool added) -> absl::Status {
+    if (static_cast<size_t>(id) >= tokens_.size()) {
+      tokens_.resize(static_cast<size_t>(id) + 1);
+    }
+    Token& token = tokens_[static_cast<size_t>(id)];
+    // An added token may name an entry of the vocabulary again.
+    if (token.exists && !(added && TokenId(text) == id)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "id ", id, " belongs to two tokens, one is '", text, "'"));
+    }
+    token = {ByteAlphabet::Get().ToBytes(text), true, special};
+    ids_[text] = id;
+    return absl::OkStatus();
+  };
+  for (const auto& [text, id] : bpe_.vocabulary()) {
+    RETURN_IF_ERROR(place(id, text, false, false));
+  }
+  for (const AddedToken& token : added_.tokens()) {
+    RETURN_IF_ERROR(place(token.id, token.content, token.special, true));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ByteLevelTokenizer::EncodePlain(absl::string_view text,
+                                             std::vector<int32_t>* ids) const {
+  ASSIGN_OR_RETURN(const std::vector<CodePoint> points, DecodeUtf8(text));
+  for (const Span word : pre_tokenizer_.Split(points)) {
+    const size_t begin = points[word.begin].begin;
+    bpe_.Encode(text.substr(begin, points[word.end - 1].end - begin), ids);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<int32_t>> ByteLevelTokenizer::Encode(
+    absl::string_view text) const {
+  RETURN_IF_ERROR(DecodeUtf8(text).status());
+  std::vector<int32_t> ids;
+  for (const AddedTokens::Piece& raw : added_.Split(text, false)) {
+    if (raw.id >= 0) {
+      ids.push_back(raw.id);
+      continue;
+    }
+    const std::string composed =
+        compose_ ? ComposeNfc(raw.text) : std::string(raw.text);
+    for (const AddedTokens::Piece& piece : added_.Split(composed, true)) {
+      if (piece.id >= 0) {
+        ids.push_back(piece.id);
+      } else {
+        RETURN_IF_ERROR(EncodePlain(piece.text, &ids));
+      }
+    }
+  }
+  return ids;
+}
+
+absl::StatusOr<std::string> ByteLevelTokenizer::Decode(
+    const std::vector<int32_t>& ids, bool skip_special_tokens) const {
+  std::string bytes;
+  for (const int32_t id : ids) {
+    if (id < 0 || id >= size() || !tokens_[id].exists) {
+      return absl::OutOfRangeError(
+          absl::StrCat("id ", id, " is not in the vocabulary of ", size()));
+    }
+    if (skip_special_tokens && tokens_[id].special) continue;
+    bytes += tokens_[id].bytes;
+  }
+  return RepairUtf8(bytes);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<const Tokenizer>> Tokenizer::Load(
+    const std::string& folder) {
+  const std::string path = JoinPath(folder, "tokenizer.json");
+  auto bytes = ReadFile(path, kMaxFileBytes);
+  if (!bytes.ok()) return WithExitCode(bytes.status(), ExitCode::kData);
+  ASSIGN_OR_RETURN(const nlohmann::json json, ParseJson(*bytes, path));
+  try {
+    auto tokenizer = ByteLevelTokenizer::Parse(json);
+    if (tokenizer.ok()) return tokenizer;
+    return DataError(
+        absl::StrCat(path, ": ", std::string(tokenizer.status().message())));
+  } catch (const nlohmann::json::exception& error) {
+    // A field of an unexpected type that no check above names.
+    return DataError(absl::StrCat(path, ": ", error.what()));
+  }
+}
+
+}  // namespace dapd

@@ -1,0 +1,63 @@
+#include "common/tokenizer/unicode_text.h"
+
+#include <unicode/bytestream.h>
+#include <unicode/normalizer2.h>
+#include <unicode/uchar.h>
+#include <unicode/unistr.h>
+#include <unicode/utf8.h>
+
+#include "absl/strings/str_cat.h"
+
+#include "common/base/check.h"
+
+namespace dapd {
+
+absl::StatusOr<std::vector<CodePoint>> DecodeUtf8(absl::string_view text) {
+  std::vector<CodePoint> points;
+  points.reserve(text.size());
+  const auto* bytes = reinterpret_cast<const uint8_t*>(text.data());
+  const auto length = static_cast<int64_t>(text.size());
+  for (int64_t i = 0; i < length;) {
+    const int64_t begin = i;
+    UChar32 c = 0;
+    U8_NEXT(bytes, i, length, c);
+    if (c < 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the text is not valid UTF-8 at byte ", begin));
+    }
+    points.push_back({c, static_cast<size_t>(begin), static_cast<size_t>(i)});
+  }
+  return points;
+}
+
+bool IsLetter(int32_t c) { return (U_GET_GC_MASK(c) & U_GC_L_MASK) != 0; }
+
+bool IsNumber(int32_t c) { return (U_GET_GC_MASK(c) & U_GC_N_MASK) != 0; }
+
+bool IsWhitespace(int32_t c) { return u_isUWhiteSpace(c) != 0; }
+
+std::string ComposeNfc(absl::string_view text) {
+  UErrorCode error = U_ZERO_ERROR;
+  const icu::Normalizer2* nfc = icu::Normalizer2::getNFCInstance(error);
+  Check(U_SUCCESS(error) != 0, "ICU has the NFC data");
+  std::string composed;
+  icu::StringByteSink<std::string> sink(&composed);
+  nfc->normalizeUTF8(
+      0,
+      icu::StringPiece(text.data(), static_cast<int32_t>(text.size())),
+      sink,
+      nullptr,
+      error);
+  Check(U_SUCCESS(error) != 0, "well-formed text can be composed");
+  return composed;
+}
+
+std::string RepairUtf8(absl::string_view bytes) {
+  std::string repaired;
+  icu::UnicodeString::fromUTF8(
+      icu::StringPiece(bytes.data(), static_cast<int32_t>(bytes.size())))
+      .toUTF8String(repaired);
+  return repaired;
+}
+
+}  // namespace dapd

@@ -1,0 +1,34 @@
+// UTF-8 text as code points, with the character classes that pre-tokenisers
+// speak of (Unicode general categories and White_Space, by ICU).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace dapd {
+
+// One decoded character and where it lies in the text.
+struct CodePoint {
+  int32_t value = 0;
+  size_t begin = 0;  // byte offset
+  size_t end = 0;
+};
+
+// INVALID_ARGUMENT for ill-formed UTF-8, with the byte offset.
+absl::StatusOr<std::vector<CodePoint>> DecodeUtf8(absl::string_view text);
+
+bool IsLetter(int32_t c);      // \p{L}
+bool IsNumber(int32_t c);      // \p{N}
+bool IsWhitespace(int32_t c);  // \s
+
+// Canonical composition (NFC) of well-formed text.
+std::string ComposeNfc(absl::string_view text);
+
+// Replaces every maximal ill-formed subsequence by U+FFFD.
+std::string RepairUtf8(absl::string_view bytes);
+
+}  // namespace dapd
