@@ -50,15 +50,31 @@ class WorkerPool {
       std::function<std::unique_ptr<Session>(const std::string& endpoint)>;
 
   // Starts to look for workers. `factory` is called from many threads.
-  WorkerPool(WorkerPoolOptions options, SessionFactory factory);
+  WorkerPool(WorkerPoolOptions options, SessionFactory factory)
+      : options_(std::move(options)),
+        factory_(std::move(factory)),
+        board_(options_.max_attempts),
+        patience_start_(absl::Now()),
+        discovery_([this] { Discover(); }),
+        watchdog_([this] { WatchDeadlines(); }) {}
   ~WorkerPool() { Shutdown(); }
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
 
   // What workers must serve from now on. Tasks in flight are done again.
-  void SetUpdate(std::shared_ptr<const PolicyUpdate> update);
+  void SetUpdate(std::shared_ptr<const PolicyUpdate> update) {
+    MutexLock lock(&mutex_);
+    update_ = std::move(update);
+    patience_start_ = absl::Now();
+    changed_.NotifyAll();
+  }
   // Neither blocks nor fails.
-  void Submit(Task task);
+  void Submit(Task task) {
+    MutexLock lock(&mutex_);
+    if (board_.outstanding() == 0) patience_start_ = absl::Now();
+    board_.Add(std::move(task));
+    changed_.NotifyAll();
+  }
   // Blocks for the next answer; see RolloutClient::Next for how it ends.
   absl::StatusOr<Result> Next();
 

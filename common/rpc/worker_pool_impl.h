@@ -11,33 +11,6 @@ inline constexpr absl::Duration kStreamCloseTimeout = absl::Seconds(5);
 inline constexpr absl::Duration kPoolTick = absl::Milliseconds(100);
 
 template <typename Task, typename Result>
-WorkerPool<Task, Result>::WorkerPool(WorkerPoolOptions options,
-                                     SessionFactory factory)
-    : options_(std::move(options)),
-      factory_(std::move(factory)),
-      board_(options_.max_attempts),
-      patience_start_(absl::Now()),
-      discovery_([this] { Discover(); }),
-      watchdog_([this] { WatchDeadlines(); }) {}
-
-template <typename Task, typename Result>
-void WorkerPool<Task, Result>::SetUpdate(
-    std::shared_ptr<const PolicyUpdate> update) {
-  MutexLock lock(&mutex_);
-  update_ = std::move(update);
-  patience_start_ = absl::Now();
-  changed_.NotifyAll();
-}
-
-template <typename Task, typename Result>
-void WorkerPool<Task, Result>::Submit(Task task) {
-  MutexLock lock(&mutex_);
-  if (board_.outstanding() == 0) patience_start_ = absl::Now();
-  board_.Add(std::move(task));
-  changed_.NotifyAll();
-}
-
-template <typename Task, typename Result>
 absl::StatusOr<Result> WorkerPool<Task, Result>::Next() {
   MutexLock lock(&mutex_);
   while (true) {
@@ -253,17 +226,16 @@ absl::Status WorkerPool<Task, Result>::RunStream(
     abandoned = superseded && board_.InFlight(worker->number) > 0;
     if (superseded) board_.Recall(worker->number);
   }
-  if (abandoned) {
-    session->AbortStream();
-  } else {
+  if (!abandoned) {
     session->HalfClose();
     MutexLock lock(&mutex_);
     const absl::Time deadline = absl::Now() + kStreamCloseTimeout;
     while (!stream.ended && absl::Now() < deadline) {
       changed_.WaitFor(&mutex_, deadline - absl::Now());
     }
+    abandoned = !stream.ended;
   }
-  session->AbortStream();
+  if (abandoned) session->AbortStream();
   receiver.join();
   const absl::Status end = session->CloseStream();
   if (superseded) return absl::OkStatus();
@@ -305,6 +277,7 @@ void WorkerPool<Task, Result>::Accept(Worker* worker,
                                       Stream* stream,
                                       TaskAnswer<Result> answer) {
   TaskOutcome outcome = TaskOutcome::kAccepted;
+  bool counts = true;  // an error about a task it does not have does not
   {
     MutexLock lock(&mutex_);
     const absl::Status status = answer.result.status();
@@ -323,12 +296,12 @@ void WorkerPool<Task, Result>::Accept(Worker* worker,
     } else {
       outcome = absl::IsFailedPrecondition(status) ? TaskOutcome::kStale
                                                    : TaskOutcome::kLost;
-      board_.Return(worker->number, answer.id, status);
+      counts = board_.Return(worker->number, answer.id, status);
       if (stream->refusal.ok()) stream->refusal = status;
     }
     changed_.NotifyAll();
   }
-  Observe(outcome);
+  if (counts) Observe(outcome);
 }
 
 // --- States
@@ -348,8 +321,10 @@ void WorkerPool<Task, Result>::Lose(Worker* worker, absl::Status why) {
   int64_t returned = 0;
   bool timed_out = false;
   bool is_news = false;
+  bool was_ready = false;
   {
     MutexLock lock(&mutex_);
+    was_ready = worker->state.state == "ready";
     timed_out = worker->timed_out;
     if (timed_out) {
       why = absl::DeadlineExceededError(
@@ -362,21 +337,15 @@ void WorkerPool<Task, Result>::Lose(Worker* worker, absl::Status why) {
         (worker->state.last_error != error || worker->state.state == "ready");
     worker->state.last_error = error;
     worker->state.policy_version = -1;
-    worker->unfit =
-        absl::IsFailedPrecondition(why) && worker->state.state != "ready";
+    worker->unfit = absl::IsFailedPrecondition(why) && !was_ready;
     worker->session.reset();
     SetState(worker, "lost");
     returned = board_.ReturnAll(worker->number, why);
   }
   Observe(timed_out ? TaskOutcome::kTimeout : TaskOutcome::kLost, returned);
   if (is_news) {
-    LogWarning(absl::StrCat(options_.role,
-                            " worker ",
-                            worker->state.address,
-                            " lost, ",
-                            returned,
-                            " tasks go back to the list: ",
-                            std::string(why.message())));
+    LogWarning(DescribeLoss(
+        options_.role, worker->state.address, was_ready, returned, why));
   }
 }
 

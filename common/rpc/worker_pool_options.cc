@@ -42,6 +42,22 @@ absl::Status DescribeTaskError(const std::string& role,
                        std::string(status.message()))};
 }
 
+std::string DescribeLoss(const std::string& role,
+                         const std::string& address,
+                         bool was_ready,
+                         int64_t returned_tasks,
+                         const absl::Status& why) {
+  std::string line = absl::StrCat(role,
+                                  " worker ",
+                                  address,
+                                  was_ready ? " lost: " : " not usable yet: ",
+                                  std::string(why.message()));
+  if (returned_tasks > 0) {
+    absl::StrAppend(&line, "; its ", returned_tasks, " tasks are done again");
+  }
+  return line;
+}
+
 std::string DescribeWorkers(
     const WorkerPoolOptions& options,
     const std::vector<WorkerState>& states,

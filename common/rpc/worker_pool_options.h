@@ -75,6 +75,13 @@ absl::Status DescribeTaskError(const std::string& role,
                                const std::string& address,
                                const absl::Status& status);
 
+// The log line for a worker that was lost, or could not be used at all.
+std::string DescribeLoss(const std::string& role,
+                         const std::string& address,
+                         bool was_ready,
+                         int64_t returned_tasks,
+                         const absl::Status& why);
+
 // One sentence for a pool without a usable worker: each worker with its last
 // error, each name that could not be resolved (`resolve_errors`, by address),
 // and what to do.

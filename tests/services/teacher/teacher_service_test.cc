@@ -1,0 +1,131 @@
+#include "services/teacher/teacher_service.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "gtest/gtest.h"
+
+#include "common/rpc/channel.h"
+#include "common/rpc/server.h"
+#include "tests/fakes/fake_scorer.h"
+
+namespace dapd {
+namespace {
+
+// The service behind a real server on a free port; the base is loaded.
+class TeacherServiceTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto server = RpcServer::Start(
+        {.listen = "127.0.0.1:0"},
+        {{&service_, v1::TeacherService::service_full_name()}});
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+    stub_ = v1::TeacherService::NewStub(OpenChannel(server_->address()));
+    context_.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(20)));
+  }
+  void TearDown() override {
+    control_.hold = false;
+    server_->Shutdown(absl::ZeroDuration());
+    if (worker_ != nullptr) worker_->Shutdown(absl::ZeroDuration());
+  }
+
+  void Attach() {
+    worker_ = std::make_unique<TeacherWorker>(
+        std::make_unique<FakeScorer>(&control_), TeacherObserver{});
+    AdapterUpload base;
+    base.is_base = true;
+    base.probe_ids = {1, 2};
+    ASSERT_TRUE(worker_->Load(std::move(base), [] { return false; }).ok());
+    WorkerDescription description;
+    description.service = "teacher";
+    description.vocab_size = 100;
+    description.max_positions = 32;
+    service_.Attach(worker_.get(), description);
+  }
+
+  static v1::ScoreRequest MakeRequest(uint64_t id) {
+    v1::ScoreRequest request;
+    request.set_request_id(id);
+    request.set_weights(v1::TEACHER_WEIGHTS_BASE);
+    request.set_payload(v1::PAYLOAD_HIDDEN_STATES);
+    v1::ScoreView& view = *request.add_views();
+    view.set_name("view");
+    for (int token = 1; token <= 4; ++token) view.add_input_ids(token);
+    view.set_scored_from(1);
+    view.set_scored_count(3);
+    return request;
+  }
+
+  FakeScorerControl control_;
+  TeacherService service_;
+  std::unique_ptr<TeacherWorker> worker_;
+  std::unique_ptr<RpcServer> server_;
+  std::unique_ptr<v1::TeacherService::Stub> stub_;
+  grpc::ClientContext context_;
+};
+
+TEST_F(TeacherServiceTest, UntilTheModelIsReadEveryCallIsUnavailable) {
+  v1::DescribeResponse response;
+  EXPECT_EQ(stub_->Describe(&context_, {}, &response).error_code(),
+            grpc::StatusCode::UNAVAILABLE);
+}
+
+TEST_F(TeacherServiceTest, AStreamAnswersAllRequestsThenEnds) {
+  Attach();
+  auto stream = stub_->Score(&context_);
+  constexpr uint64_t kRequests = 8;
+  for (uint64_t id = 1; id <= kRequests; ++id) {
+    v1::ScoreRequest request = MakeRequest(id);
+    if (id == kRequests) request.clear_views();
+    ASSERT_TRUE(stream->Write(request));
+  }
+  stream->WritesDone();
+  uint64_t done = 0;
+  uint64_t failed = 0;
+  uint64_t tensor_of = 0;
+  v1::ScoreResponse response;
+  while (stream->Read(&response)) {
+    if (response.has_tensor()) tensor_of = response.request_id();
+    if (response.has_chunk()) {
+      EXPECT_EQ(response.request_id(), tensor_of);
+    }
+    if (response.has_done()) {
+      EXPECT_EQ(response.request_id(), ++done);
+    }
+    if (response.has_failed()) {
+      ++failed;
+      EXPECT_EQ(response.request_id(), kRequests);
+      EXPECT_EQ(response.failed().code(),
+                static_cast<int>(grpc::StatusCode::INVALID_ARGUMENT));
+    }
+  }
+  EXPECT_TRUE(stream->Finish().ok());
+  EXPECT_EQ(done, kRequests - 1);
+  EXPECT_EQ(failed, 1U);
+}
+
+TEST_F(TeacherServiceTest, AClientThatGoesAwayIsNotComputedFor) {
+  Attach();
+  control_.hold = true;
+  auto stream = stub_->Score(&context_);
+  for (uint64_t id = 1; id <= 10; ++id) {
+    ASSERT_TRUE(stream->Write(MakeRequest(id)));
+  }
+  while (control_.started == 0) absl::SleepFor(absl::Milliseconds(1));
+  context_.TryCancel();
+  v1::ScoreResponse response;
+  while (stream->Read(&response)) {
+  }
+  EXPECT_FALSE(stream->Finish().ok());
+  // The server notices at the next write, or within half a second.
+  absl::SleepFor(absl::Seconds(1));
+  control_.hold = false;
+  worker_->Shutdown(absl::Seconds(20));
+  EXPECT_EQ(control_.started, 1);
+}
+
+}  // namespace
+}  // namespace dapd

@@ -1,0 +1,156 @@
+#include "services/teacher/teacher_worker.h"
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "tests/fakes/fake_scorer.h"
+
+namespace dapd {
+namespace {
+
+using ::testing::HasSubstr;
+
+class TeacherWorkerTest : public ::testing::Test {
+ protected:
+  TeacherWorkerTest()
+      : worker_(std::make_unique<FakeScorer>(&control_), MakeObserver()) {}
+
+  TeacherObserver MakeObserver() {
+    TeacherObserver observer;
+    observer.on_scored = [this](int64_t tokens, double) { tokens_ += tokens; };
+    observer.on_payload = [this](uint64_t bytes) { bytes_ += bytes; };
+    return observer;
+  }
+
+  void Load(int64_t version, const std::string& digest) {
+    AdapterUpload upload;
+    upload.version = version;
+    upload.is_base = digest.empty();
+    upload.adapter.digest = digest;
+    upload.probe_ids = {1, 2};
+    const auto loaded = worker_.Load(std::move(upload), [] { return false; });
+    ASSERT_TRUE(loaded.ok()) << loaded.status();
+    EXPECT_EQ(loaded->served.version, version);
+  }
+
+  void Submit(uint64_t id, bool snapshot, const std::string& digest) {
+    TeacherRequest request;
+    request.request_id = id;
+    request.policy_version = snapshot ? 1 : 0;
+    request.adapter_digest = digest;
+    request.input.with_snapshot = snapshot;
+    request.input.views = {{"a", {5, 6, 7}, 1, 2}, {"b", {8, 9}, 1, 1}};
+    worker_.Submit(std::move(request), outbox_);
+  }
+
+  // The next event's content must be a T.
+  template <typename T>
+  T Expect() {
+    const auto event = outbox_->PopFor(absl::Seconds(20));
+    if (!event.has_value() || !std::holds_alternative<T>(event->content)) {
+      ADD_FAILURE() << "no event, or one of another kind";
+      return T();
+    }
+    return std::get<T>(event->content);
+  }
+
+  FakeScorerControl control_;
+  std::atomic<int64_t> tokens_ = 0;
+  std::atomic<uint64_t> bytes_ = 0;
+  std::shared_ptr<TeacherOutbox> outbox_ = std::make_shared<TeacherOutbox>(8);
+  TeacherWorker worker_;
+};
+
+TEST_F(TeacherWorkerTest, ViewsComeInOrderThenTheEnd) {
+  Load(1, "digest");
+  Submit(9, true, "digest");
+  EXPECT_EQ(Expect<ViewScores>().view, "a");
+  EXPECT_EQ(Expect<ViewScores>().view, "b");
+  const auto end = Expect<ScoreFinished>();
+  EXPECT_EQ(end.policy.version, 1);
+  EXPECT_EQ(end.policy.digest, "digest");
+  EXPECT_EQ(tokens_, 3);
+  EXPECT_EQ(bytes_, 3U * 8 * sizeof(float));
+}
+
+TEST_F(TeacherWorkerTest, TheBaseNeedsNoDigestOnceASnapshotIsLoaded) {
+  Submit(9, false, "");
+  EXPECT_EQ(Expect<absl::Status>().code(),
+            absl::StatusCode::kFailedPrecondition);
+  Load(1, "digest");
+  Submit(9, false, "");
+  Expect<ViewScores>();
+  Expect<ViewScores>();
+  EXPECT_EQ(Expect<ScoreFinished>().policy.digest, "");
+}
+
+TEST_F(TeacherWorkerTest, AnotherSnapshotIsRefusedWithBothNames) {
+  Load(1, "digest");
+  Submit(9, true, "other");
+  const absl::Status status = Expect<absl::Status>();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("version 1 (other)"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("version 1 (digest)"));
+}
+
+TEST_F(TeacherWorkerTest, AFailedForwardFailsItsRequestAlone) {
+  Load(1, "digest");
+  control_.fail = true;
+  Submit(9, false, "");
+  EXPECT_EQ(Expect<absl::Status>().code(),
+            absl::StatusCode::kResourceExhausted);
+  control_.fail = false;
+  Submit(10, false, "");
+  EXPECT_EQ(Expect<ViewScores>().view, "a");
+}
+
+TEST_F(TeacherWorkerTest, RequestsOfADeadStreamAreSkipped) {
+  Load(1, "digest");
+  control_.hold = true;
+  auto dead = std::make_shared<TeacherOutbox>(1);
+  std::swap(dead, outbox_);
+  Submit(1, false, "");
+  Submit(2, false, "");
+  outbox_->Close();
+  std::swap(dead, outbox_);
+  Submit(3, false, "");
+  control_.hold = false;
+  EXPECT_EQ(Expect<ViewScores>().view, "a");
+  EXPECT_LE(control_.started, 2);
+}
+
+TEST_F(TeacherWorkerTest, ShutdownDoesWhatIsQueuedWithinTheGrace) {
+  Load(1, "digest");
+  Submit(9, false, "");
+  worker_.Shutdown(absl::Seconds(20));
+  Expect<ViewScores>();
+  Expect<ViewScores>();
+  Expect<ScoreFinished>();
+  Submit(10, false, "");
+  EXPECT_EQ(Expect<absl::Status>().code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(TeacherWorkerTest, ShutdownWithoutGraceFailsWhatIsQueued) {
+  Load(1, "digest");
+  control_.hold = true;
+  Submit(1, false, "");
+  Submit(2, false, "");
+  while (control_.started == 0) absl::SleepFor(absl::Milliseconds(1));
+  std::jthread stopper([&] { worker_.Shutdown(absl::ZeroDuration()); });
+  absl::SleepFor(absl::Milliseconds(20));
+  control_.hold = false;
+  Expect<ViewScores>();
+  Expect<ViewScores>();
+  Expect<ScoreFinished>();
+  EXPECT_EQ(Expect<absl::Status>().code(), absl::StatusCode::kUnavailable);
+}
+
+}  // namespace
+}  // namespace dapd

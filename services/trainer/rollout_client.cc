@@ -1,0 +1,51 @@
+#include "services/trainer/rollout_client.h"
+
+#include <utility>
+
+#include "common/base/status_macros.h"
+#include "common/rpc/worker_pool.h"
+#include "services/trainer/rollout_session.h"
+
+namespace dapd {
+namespace {
+
+class PooledRolloutClient final : public RolloutClient {
+ public:
+  PooledRolloutClient(WorkerPoolOptions options, const ExpectedWorker& expected)
+      : pool_(options,
+              [expected,
+               timeout = options.task_timeout](const std::string& endpoint) {
+                return std::make_unique<RolloutSession>(
+                    endpoint, expected, timeout);
+              }) {}
+
+  void SetPolicy(std::shared_ptr<const PolicyUpdate> policy) override {
+    pool_.SetUpdate(std::move(policy));
+  }
+  void Submit(RolloutTask task) override { pool_.Submit(std::move(task)); }
+  absl::StatusOr<RolloutResult> Next() override { return pool_.Next(); }
+  std::vector<WorkerState> Workers() const override { return pool_.Workers(); }
+  void Shutdown() override { pool_.Shutdown(); }
+
+ private:
+  WorkerPool<RolloutTask, RolloutResult> pool_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<RolloutClient>> RolloutClient::Start(
+    RolloutClientOptions options) {
+  for (const std::string& address : options.addresses) {
+    RETURN_IF_ERROR(ParseHostPort(address).status());
+  }
+  WorkerPoolOptions pool;
+  pool.role = "rollout";
+  pool.addresses = std::move(options.addresses);
+  pool.task_timeout = options.task_timeout;
+  pool.peer_timeout = options.peer_timeout;
+  pool.observer = std::move(options.observer);
+  return std::unique_ptr<RolloutClient>(
+      new PooledRolloutClient(std::move(pool), options.expected));
+}
+
+}  // namespace dapd

@@ -1,0 +1,202 @@
+#include "services/trainer/teacher_session.h"
+
+#include "absl/strings/str_cat.h"
+
+#include "common/rpc/served_policy.h"
+
+namespace dapd {
+namespace {
+
+v1::Payload ToWirePayload(TeacherPayload payload) {
+  switch (payload) {
+    case TeacherPayload::kHiddenStates:
+      return v1::PAYLOAD_HIDDEN_STATES;
+    case TeacherPayload::kLogits:
+      return v1::PAYLOAD_LOGITS;
+    case TeacherPayload::kTopK:
+      return v1::PAYLOAD_TOP_K;
+  }
+  return v1::PAYLOAD_UNSPECIFIED;
+}
+
+// Whatever is wrong with what a worker sent, another one may send it right.
+absl::Status Broken(const absl::Status& status) {
+  return status.ok() ? status : absl::DataLossError(status.message());
+}
+
+}  // namespace
+
+std::unique_ptr<TeacherSession::Stream> TeacherSession::StartStream(
+    grpc::ClientContext* context) {
+  MutexLock lock(&mutex_);
+  partial_.clear();
+  return stub().Score(context);
+}
+
+v1::ScoreRequest TeacherSession::ToRequest(const ScoreTask& task,
+                                           const PolicyUpdate& update) {
+  v1::ScoreRequest request;
+  request.set_request_id(task.id);
+  request.set_weights(task.snapshot ? v1::TEACHER_WEIGHTS_SNAPSHOT
+                                    : v1::TEACHER_WEIGHTS_BASE);
+  if (task.snapshot) {
+    request.set_policy_version(update.version);
+    request.set_adapter_digest(update.adapter.digest);
+  }
+  request.set_payload(ToWirePayload(task.payload));
+  request.set_top_k(static_cast<uint32_t>(task.top_k));
+  request.set_temperature(task.temperature);
+  for (const ViewToScore& view : task.views) {
+    v1::ScoreView& message = *request.add_views();
+    message.set_name(view.name);
+    message.mutable_input_ids()->Add(view.input_ids.begin(),
+                                     view.input_ids.end());
+    message.set_scored_from(static_cast<uint32_t>(view.scored_from));
+    message.set_scored_count(static_cast<uint32_t>(view.scored_count));
+  }
+  Partial partial = Expect(task);
+  MutexLock lock(&mutex_);
+  partial_.emplace(task.id, std::move(partial));
+  return request;
+}
+
+TeacherSession::Partial TeacherSession::Expect(const ScoreTask& task) const {
+  Partial partial;
+  partial.snapshot = task.snapshot;
+  partial.result.id = task.id;
+  for (const ViewToScore& view : task.views) {
+    const int64_t rows = view.scored_count;
+    switch (task.payload) {
+      case TeacherPayload::kHiddenStates:
+        partial.missing[{view.name, "hidden"}] = {
+            expected().precision == "bfloat16" ? DType::kBFloat16
+                                               : DType::kFloat32,
+            {rows, expected().hidden_size}};
+        break;
+      case TeacherPayload::kLogits:
+        partial.missing[{view.name, "logits"}] = {
+            DType::kFloat32, {rows, expected().vocab_size}};
+        break;
+      case TeacherPayload::kTopK:
+        partial.missing[{view.name, "ids"}] = {DType::kInt32,
+                                               {rows, task.top_k}};
+        partial.missing[{view.name, "logprobs"}] = {DType::kFloat32,
+                                                    {rows, task.top_k}};
+        break;
+    }
+  }
+  return partial;
+}
+
+std::optional<TaskAnswer<ScoreResult>> TeacherSession::Receive() {
+  v1::ScoreResponse response;
+  while (stream().Read(&response)) {
+    const uint64_t id = response.request_id();
+    MutexLock lock(&mutex_);
+    const auto found = partial_.find(id);
+    if (found == partial_.end()) {
+      return TaskAnswer<ScoreResult>{
+          id,
+          absl::DataLossError(absl::StrCat(
+              "an answer to task ", id, ", which the worker was not given"))};
+    }
+    auto answer = Add(response, found->second);
+    if (!answer.has_value()) continue;
+    partial_.erase(found);
+    return TaskAnswer<ScoreResult>{id, *std::move(answer)};
+  }
+  return std::nullopt;
+}
+
+std::optional<absl::StatusOr<ScoreResult>> TeacherSession::Add(
+    const v1::ScoreResponse& response, Partial& partial) const {
+  absl::Status status;
+  switch (response.event_case()) {
+    case v1::ScoreResponse::kTensor:
+      status = Broken(AddHeader(response.tensor(), partial));
+      break;
+    case v1::ScoreResponse::kChunk:
+      status = Broken(AddChunk(response.chunk(), partial));
+      break;
+    case v1::ScoreResponse::kDone:
+      return Finish(response.done(), partial);
+    case v1::ScoreResponse::kFailed:
+      status =
+          FromWireError(response.failed().code(), response.failed().message());
+      break;
+    case v1::ScoreResponse::EVENT_NOT_SET:
+      status = absl::DataLossError("an answer without content");
+      break;
+  }
+  if (status.ok()) return std::nullopt;
+  return status;
+}
+
+absl::Status TeacherSession::AddHeader(const v1::ScoredTensor& message,
+                                       Partial& partial) const {
+  const v1::TensorHeader& header = message.header();
+  const auto expected = partial.missing.find({message.view(), header.name()});
+  if (expected == partial.missing.end()) {
+    return absl::DataLossError(absl::StrCat("tensor '",
+                                            header.name(),
+                                            "' of view '",
+                                            message.view(),
+                                            "' was not asked for"));
+  }
+  if (partial.tensor.has_value() && !partial.tensor->complete()) {
+    return absl::DataLossError(absl::StrCat(
+        "tensor '", partial.tensor->name(), "' ended before its last chunk"));
+  }
+  const std::vector<int64_t> shape(header.shape().begin(),
+                                   header.shape().end());
+  if (header.dtype() != ToWireType(expected->second.dtype) ||
+      shape != expected->second.shape) {
+    return absl::DataLossError(
+        absl::StrCat("tensor '",
+                     header.name(),
+                     "' of view '",
+                     message.view(),
+                     "' has another shape or dtype than was asked for"));
+  }
+  ASSIGN_OR_RETURN(const int64_t elements,
+                   CheckedNumElements(shape, expected->second.dtype));
+  const auto bytes =
+      static_cast<uint64_t>(elements * DTypeBytes(expected->second.dtype));
+  ASSIGN_OR_RETURN(TensorAssembler assembler,
+                   TensorAssembler::Start(header, bytes));
+  partial.missing.erase(expected);
+  partial.result.payload_bytes += bytes;
+  partial.result.views[message.view()][header.name()] = assembler.tensor();
+  partial.tensor.emplace(std::move(assembler));
+  return absl::OkStatus();
+}
+
+absl::Status TeacherSession::AddChunk(const v1::TensorChunk& chunk,
+                                      Partial& partial) const {
+  if (!partial.tensor.has_value()) {
+    return absl::DataLossError("a chunk before its tensor's header");
+  }
+  return partial.tensor->Add(chunk);
+}
+
+absl::StatusOr<ScoreResult> TeacherSession::Finish(const v1::ScoreDone& done,
+                                                   Partial& partial) const {
+  if (partial.snapshot && (done.policy_version() != update().version ||
+                           done.adapter_digest() != update().adapter.digest)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("scored by snapshot ",
+                     PolicyName(done.policy_version(), done.adapter_digest()),
+                     ", asked of ",
+                     PolicyName(update().version, update().adapter.digest)));
+  }
+  if (!partial.missing.empty() ||
+      (partial.tensor.has_value() && !partial.tensor->complete())) {
+    return absl::DataLossError(
+        absl::StrCat(partial.missing.size(),
+                     " tensors of the answer, or the end of one, are missing"));
+  }
+  partial.result.compute_seconds = done.compute_seconds();
+  return std::move(partial.result);
+}
+
+}  // namespace dapd
