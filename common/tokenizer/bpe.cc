@@ -11,6 +11,9 @@
 namespace dapd {
 namespace {
 
+// Byte-level vocabularies lack a few bytes that their training text never had.
+constexpr int kMaxMissingBytes = 64;
+
 // A candidate merge of the symbol at `position` with its right neighbour.
 struct Candidate {
   int32_t rank = 0;
@@ -82,17 +85,29 @@ absl::StatusOr<Bpe> Bpe::Parse(const nlohmann::json& json) {
     }
     bpe.vocabulary_[token] = id.get<int32_t>();
   }
+  int32_t unknown = -1;
+  if (json.contains("unk_token") && json["unk_token"].is_string()) {
+    const auto found =
+        bpe.vocabulary_.find(json["unk_token"].get<std::string>());
+    if (found == bpe.vocabulary_.end()) {
+      return Refuse(absl::StrCat(
+          "unk_token ", json["unk_token"].dump(), " is not in vocab"));
+    }
+    unknown = found->second;
+  }
+  int missing = 0;
   for (int byte = 0; byte < 256; ++byte) {
     const auto found = bpe.vocabulary_.find(
         ByteAlphabet::Get().Symbol(static_cast<uint8_t>(byte)));
-    // Bytes that occur in no UTF-8 text may be missing.
-    bpe.byte_ids_[byte] = found == bpe.vocabulary_.end() ? -1 : found->second;
-    const bool occurs_in_utf8 = byte != 0xC0 && byte != 0xC1 && byte < 0xF5;
-    if (found == bpe.vocabulary_.end() && occurs_in_utf8) {
-      return Refuse(absl::StrCat("vocab has no token for the byte ",
-                                 byte,
-                                 "; is it a byte-level vocabulary?"));
-    }
+    const bool known = found != bpe.vocabulary_.end();
+    bpe.byte_ids_[byte] = known ? found->second : unknown;
+    missing += known ? 0 : 1;
+  }
+  if (missing > kMaxMissingBytes) {
+    return Refuse(absl::StrCat("vocab has no token for ",
+                               missing,
+                               " of the 256 bytes; is it a byte-level "
+                               "vocabulary?"));
   }
   RETURN_IF_ERROR(bpe.AddMerges(json["merges"]));
   return bpe;
@@ -136,9 +151,10 @@ void Bpe::Encode(absl::string_view word, std::vector<int32_t>* ids) const {
   std::vector<Symbol> symbols;
   symbols.reserve(word.size());
   for (const char c : word) {
+    const int32_t id = byte_ids_[static_cast<uint8_t>(c)];
+    if (id < 0) continue;
     const auto index = static_cast<int32_t>(symbols.size());
-    symbols.push_back(
-        {byte_ids_[static_cast<uint8_t>(c)], index - 1, index + 1});
+    symbols.push_back({id, index - 1, index + 1});
   }
   if (symbols.empty()) return;
   symbols.back().next = -1;

@@ -20,7 +20,8 @@ class Bpe {
   static absl::StatusOr<Bpe> Parse(const nlohmann::json& json);
 
   // Appends the ids of one word, given as its bytes. Merges apply in the order
-  // of their rank, leftmost first; O(n log n).
+  // of their rank, leftmost first; O(n log n). A byte that the vocabulary lacks
+  // becomes the unknown token or, as in `tokenizers` without one, nothing.
   void Encode(absl::string_view word, std::vector<int32_t>* ids) const;
 
   // token -> id as written in the file.

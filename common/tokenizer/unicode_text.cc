@@ -3,14 +3,35 @@
 #include <unicode/bytestream.h>
 #include <unicode/normalizer2.h>
 #include <unicode/uchar.h>
+#include <unicode/uniset.h>
 #include <unicode/unistr.h>
 #include <unicode/utf8.h>
+
+#include <functional>
 
 #include "absl/strings/str_cat.h"
 
 #include "common/base/check.h"
 
 namespace dapd {
+namespace {
+
+// NFC as of Unicode 9.0, the version in Hugging Face's `tokenizers`: characters
+// that came later are left as they are, or Lao and Arabic texts would get other
+// tokens than in training.
+const icu::Normalizer2& NfcOfTokenizers() {
+  static const icu::Normalizer2& normalizer = [] {
+    UErrorCode error = U_ZERO_ERROR;
+    auto& known = *new icu::UnicodeSet(u"[:age=9.0:]", error);
+    known.freeze();
+    const icu::Normalizer2* nfc = icu::Normalizer2::getNFCInstance(error);
+    Check(U_SUCCESS(error) != 0, "ICU has the NFC data");
+    return std::ref(*new icu::FilteredNormalizer2(*nfc, known));
+  }();
+  return normalizer;
+}
+
+}  // namespace
 
 absl::StatusOr<std::vector<CodePoint>> DecodeUtf8(absl::string_view text) {
   std::vector<CodePoint> points;
@@ -38,11 +59,9 @@ bool IsWhitespace(int32_t c) { return u_isUWhiteSpace(c) != 0; }
 
 std::string ComposeNfc(absl::string_view text) {
   UErrorCode error = U_ZERO_ERROR;
-  const icu::Normalizer2* nfc = icu::Normalizer2::getNFCInstance(error);
-  Check(U_SUCCESS(error) != 0, "ICU has the NFC data");
   std::string composed;
   icu::StringByteSink<std::string> sink(&composed);
-  nfc->normalizeUTF8(
+  NfcOfTokenizers().normalizeUTF8(
       0,
       icu::StringPiece(text.data(), static_cast<int32_t>(text.size())),
       sink,

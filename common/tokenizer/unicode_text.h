@@ -25,7 +25,8 @@ bool IsLetter(int32_t c);      // \p{L}
 bool IsNumber(int32_t c);      // \p{N}
 bool IsWhitespace(int32_t c);  // \s
 
-// Canonical composition (NFC) of well-formed text.
+// Canonical composition (NFC) of well-formed text, by the Unicode version that
+// `tokenizers` knows.
 std::string ComposeNfc(absl::string_view text);
 
 // Replaces every maximal ill-formed subsequence by U+FFFD.

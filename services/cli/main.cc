@@ -16,6 +16,8 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", DAPD_VERSION);
   dapd::Action action;
   dapd::AddScoreCommand(app, &action);
+  dapd::AddTokenizeCommand(app, &action);
+  dapd::AddRenderCommand(app, &action);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

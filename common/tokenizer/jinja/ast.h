@@ -1,0 +1,67 @@
+// The syntax tree of a template.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/tokenizer/jinja/value.h"
+
+namespace dapd::jinja {
+
+struct Expression;
+using ExpressionPtr = std::unique_ptr<Expression>;
+
+struct Expression {
+  enum class Kind {
+    kLiteral,      // value
+    kName,         // text
+    kList,         // children
+    kDict,         // children: key, value, key, value, ...
+    kAttribute,    // children[0] . text
+    kIndex,        // children[0] [ children[1] ]
+    kSlice,        // children[0] [ children[1] : children[2] : children[3] ],
+                   // absent parts null
+    kUnary,        // text: "not", "-", "+"
+    kBinary,       // text: the operator, "and", "or", "in", "not in"
+    kConditional,  // children: condition, then, else (may be null)
+    kFilter,       // children[0] | text (arguments)
+    kTest,         // children[0] is text (arguments)
+    kCall,         // text (arguments), a function
+    kMethod        // children[0] . text (arguments)
+  };
+  Kind kind = Kind::kLiteral;
+  int line = 1;
+  std::string text;
+  Value value;
+  std::vector<ExpressionPtr> children;
+  std::vector<ExpressionPtr> arguments;
+  std::vector<std::pair<std::string, ExpressionPtr>> keywords;
+};
+
+struct Statement;
+using Block = std::vector<std::unique_ptr<Statement>>;
+
+struct Statement {
+  enum class Kind {
+    kText,    // text
+    kOutput,  // expression
+    kSet,     // names[0] = expression, or names[0].names[1] = expression
+    kIf,      // branches, `otherwise`
+    kFor,     // names in expression if filter: body, else `otherwise`
+    kBreak,
+    kContinue
+  };
+  Kind kind = Kind::kText;
+  int line = 1;
+  std::string text;
+  std::vector<std::string> names;
+  ExpressionPtr expression;
+  ExpressionPtr filter;
+  std::vector<std::pair<ExpressionPtr, Block>> branches;
+  Block body;
+  Block otherwise;
+};
+
+}  // namespace dapd::jinja

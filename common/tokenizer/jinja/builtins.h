@@ -1,0 +1,48 @@
+// Filters, tests, methods and functions of the template language. The parser
+// asks which names exist; the interpreter calls them.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+#include "common/tokenizer/jinja/value.h"
+
+namespace dapd::jinja {
+
+struct Arguments {
+  std::vector<Value> positional;
+  std::vector<std::pair<std::string, Value>> keywords;
+
+  // The argument at `index` or of that keyword; undefined if absent.
+  Value At(size_t index, const std::string& keyword) const;
+};
+
+bool IsKnownFilter(const std::string& name);
+bool IsKnownTest(const std::string& name);
+bool IsKnownMethod(const std::string& name);
+bool IsKnownFunction(const std::string& name);
+
+absl::StatusOr<Value> ApplyFilter(const std::string& name,
+                                  const Value& operand,
+                                  const Arguments& arguments);
+absl::StatusOr<bool> ApplyTest(const std::string& name,
+                               const Value& operand,
+                               const Arguments& arguments);
+absl::StatusOr<Value> CallMethod(const std::string& name,
+                                 const Value& object,
+                                 const Arguments& arguments);
+// range, namespace, raise_exception.
+absl::StatusOr<Value> CallFunction(const std::string& name,
+                                   const Arguments& arguments);
+
+// Python's slicing of a list or, by code points, a string. Absent bounds are
+// None.
+absl::StatusOr<Value> Slice(const Value& object,
+                            const Value& start,
+                            const Value& stop,
+                            const Value& step);
+
+}  // namespace dapd::jinja

@@ -1,0 +1,431 @@
+#include "common/tokenizer/jinja/interpreter.h"
+
+#include <cmath>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+#include "common/base/status_macros.h"
+#include "common/tokenizer/jinja/builtins.h"
+
+namespace dapd::jinja {
+namespace {
+
+enum class Flow { kNormal, kBreak, kContinue };
+
+int64_t FloorDivide(int64_t a, int64_t b) {
+  const int64_t quotient = a / b;
+  return a % b != 0 && (a < 0) != (b < 0) ? quotient - 1 : quotient;
+}
+
+class Interpreter {
+ public:
+  Interpreter(const Dict& variables, const Limits& limits) : limits_(limits) {
+    scopes_.emplace_back();
+    for (const auto& [name, value] : variables) scopes_[0][name] = value;
+  }
+
+  absl::StatusOr<std::string> Run(const Block& block) {
+    RETURN_IF_ERROR(RunBlock(block).status());
+    return std::move(output_);
+  }
+
+ private:
+  static absl::Status Error(int line, const absl::Status& status) {
+    return absl::Status(
+        status.code(),
+        absl::StrCat("line ", line, ": ", std::string(status.message())));
+  }
+  static absl::Status Refuse(const std::string& problem) {
+    return absl::InvalidArgumentError(problem);
+  }
+
+  absl::Status CountStep() {
+    if (++steps_ > limits_.max_steps) {
+      return absl::ResourceExhaustedError("the template takes too many steps");
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Write(const std::string& text) {
+    if (output_.size() + text.size() > limits_.max_output_bytes) {
+      return absl::ResourceExhaustedError("the template's output is too long");
+    }
+    output_ += text;
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<Flow> RunBlock(const Block& block) {
+    for (const auto& statement : block) {
+      RETURN_IF_ERROR(CountStep());
+      absl::StatusOr<Flow> flow = RunStatement(*statement);
+      if (!flow.ok() || *flow != Flow::kNormal) return flow;
+    }
+    return Flow::kNormal;
+  }
+
+  absl::StatusOr<Flow> RunStatement(const Statement& statement) {
+    switch (statement.kind) {
+      case Statement::Kind::kText:
+        RETURN_IF_ERROR(Write(statement.text));
+        return Flow::kNormal;
+      case Statement::Kind::kOutput: {
+        ASSIGN_OR_RETURN(const Value value, Evaluate(*statement.expression));
+        const auto text = ToText(value);
+        if (!text.ok()) return Error(statement.line, text.status());
+        RETURN_IF_ERROR(Write(*text));
+        return Flow::kNormal;
+      }
+      case Statement::Kind::kSet: {
+        ASSIGN_OR_RETURN(Value value, Evaluate(*statement.expression));
+        RETURN_IF_ERROR(Assign(statement, std::move(value)));
+        return Flow::kNormal;
+      }
+      case Statement::Kind::kIf:
+        for (const auto& [condition, block] : statement.branches) {
+          ASSIGN_OR_RETURN(const Value value, Evaluate(*condition));
+          if (value.Truthy()) return RunBlock(block);
+        }
+        return RunBlock(statement.otherwise);
+      case Statement::Kind::kFor:
+        return RunFor(statement);
+      case Statement::Kind::kBreak:
+        return Flow::kBreak;
+      case Statement::Kind::kContinue:
+        return Flow::kContinue;
+    }
+    return Flow::kNormal;
+  }
+
+  absl::Status Assign(const Statement& statement, Value value) {
+    if (statement.names.size() == 1) {
+      scopes_.back()[statement.names[0]] = std::move(value);
+      return absl::OkStatus();
+    }
+    const Value target = Lookup(statement.names[0]);
+    if (!target.is_dict()) {
+      return Error(
+          statement.line,
+          Refuse(absl::StrCat("'", statement.names[0], "' is no namespace")));
+    }
+    for (auto& [name, entry] : target.mutable_dict()) {
+      if (name == statement.names[1]) {
+        entry = std::move(value);
+        return absl::OkStatus();
+      }
+    }
+    target.mutable_dict().emplace_back(statement.names[1], std::move(value));
+    return absl::OkStatus();
+  }
+
+  absl::Status Bind(const Statement& loop, const Value& item) {
+    if (loop.names.size() == 1) {
+      scopes_.back()[loop.names[0]] = item;
+      return absl::OkStatus();
+    }
+    if (!item.is_list() || item.list().size() != loop.names.size()) {
+      return Error(loop.line, Refuse("the loop cannot unpack its items"));
+    }
+    for (size_t i = 0; i < loop.names.size(); ++i) {
+      scopes_.back()[loop.names[i]] = item.list()[i];
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<Flow> RunFor(const Statement& loop) {
+    ASSIGN_OR_RETURN(const Value iterated, Evaluate(*loop.expression));
+    const auto listed = ApplyFilter("list", iterated, {});
+    if (!listed.ok()) return Error(loop.line, listed.status());
+    List items;
+    for (const Value& item : listed->list()) {
+      RETURN_IF_ERROR(CountStep());
+      if (loop.filter != nullptr) {
+        scopes_.emplace_back();
+        RETURN_IF_ERROR(Bind(loop, item));
+        ASSIGN_OR_RETURN(const Value keep, Evaluate(*loop.filter));
+        scopes_.pop_back();
+        if (!keep.Truthy()) continue;
+      }
+      items.push_back(item);
+    }
+    if (items.empty()) return RunBlock(loop.otherwise);
+    for (size_t i = 0; i < items.size(); ++i) {
+      scopes_.emplace_back();
+      RETURN_IF_ERROR(Bind(loop, items[i]));
+      scopes_.back()["loop"] = LoopVariable(items, i);
+      ASSIGN_OR_RETURN(const Flow flow, RunBlock(loop.body));
+      scopes_.pop_back();
+      if (flow == Flow::kBreak) break;
+    }
+    return Flow::kNormal;
+  }
+
+  static Value LoopVariable(const List& items, size_t i) {
+    const auto index = static_cast<int64_t>(i);
+    const auto size = static_cast<int64_t>(items.size());
+    Dict loop = {{"index0", Value(index)},
+                 {"index", Value(index + 1)},
+                 {"revindex0", Value(size - index - 1)},
+                 {"revindex", Value(size - index)},
+                 {"first", Value(index == 0)},
+                 {"last", Value(index + 1 == size)},
+                 {"length", Value(size)}};
+    if (i > 0) loop.emplace_back("previtem", items[i - 1]);
+    if (i + 1 < items.size()) loop.emplace_back("nextitem", items[i + 1]);
+    return Value(std::move(loop));
+  }
+
+  Value Lookup(const std::string& name) const {
+    for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope) {
+      const auto found = scope->find(name);
+      if (found != scope->end()) return found->second;
+    }
+    return Value::MakeUndefined(name);
+  }
+
+  absl::StatusOr<Value> Evaluate(const Expression& node) {
+    RETURN_IF_ERROR(CountStep());
+    absl::StatusOr<Value> value = EvaluateNode(node);
+    // The innermost place names the line.
+    if (!value.ok() && value.status().message().substr(0, 5) != "line ") {
+      return Error(node.line, value.status());
+    }
+    return value;
+  }
+
+  absl::StatusOr<Arguments> EvaluateArguments(const Expression& node) {
+    Arguments arguments;
+    for (const ExpressionPtr& argument : node.arguments) {
+      ASSIGN_OR_RETURN(Value value, Evaluate(*argument));
+      arguments.positional.push_back(std::move(value));
+    }
+    for (const auto& [name, argument] : node.keywords) {
+      ASSIGN_OR_RETURN(Value value, Evaluate(*argument));
+      arguments.keywords.emplace_back(name, std::move(value));
+    }
+    return arguments;
+  }
+
+  absl::StatusOr<Value> EvaluateNode(const Expression& node) {
+    switch (node.kind) {
+      case Expression::Kind::kLiteral:
+        return node.value;
+      case Expression::Kind::kName:
+        return Lookup(node.text);
+      case Expression::Kind::kList: {
+        List items;
+        for (const ExpressionPtr& child : node.children) {
+          ASSIGN_OR_RETURN(Value item, Evaluate(*child));
+          items.push_back(std::move(item));
+        }
+        return Value(std::move(items));
+      }
+      case Expression::Kind::kDict:
+        return EvaluateDict(node);
+      case Expression::Kind::kUnary:
+        return EvaluateUnary(node);
+      case Expression::Kind::kBinary:
+        return EvaluateBinary(node);
+      case Expression::Kind::kConditional: {
+        ASSIGN_OR_RETURN(const Value condition, Evaluate(*node.children[0]));
+        if (condition.Truthy()) return Evaluate(*node.children[1]);
+        if (node.children[2] == nullptr) return Value();
+        return Evaluate(*node.children[2]);
+      }
+      case Expression::Kind::kCall: {
+        ASSIGN_OR_RETURN(const Arguments arguments, EvaluateArguments(node));
+        return CallFunction(node.text, arguments);
+      }
+      default:
+        break;
+    }
+    ASSIGN_OR_RETURN(const Value object, Evaluate(*node.children[0]));
+    switch (node.kind) {
+      case Expression::Kind::kAttribute:
+        return GetItem(object, Value(node.text));
+      case Expression::Kind::kIndex: {
+        ASSIGN_OR_RETURN(const Value key, Evaluate(*node.children[1]));
+        return GetItem(object, key);
+      }
+      case Expression::Kind::kSlice: {
+        Value bounds[3];
+        for (int i = 0; i < 3; ++i) {
+          if (node.children[i + 1] == nullptr) continue;
+          ASSIGN_OR_RETURN(bounds[i], Evaluate(*node.children[i + 1]));
+        }
+        return Slice(object, bounds[0], bounds[1], bounds[2]);
+      }
+      default:
+        break;
+    }
+    ASSIGN_OR_RETURN(const Arguments arguments, EvaluateArguments(node));
+    if (node.kind == Expression::Kind::kFilter) {
+      return ApplyFilter(node.text, object, arguments);
+    }
+    if (node.kind == Expression::Kind::kMethod) {
+      return CallMethod(node.text, object, arguments);
+    }
+    ASSIGN_OR_RETURN(const bool holds, ApplyTest(node.text, object, arguments));
+    return Value(holds);
+  }
+
+  absl::StatusOr<Value> EvaluateDict(const Expression& node) {
+    Dict dict;
+    for (size_t i = 0; i + 1 < node.children.size(); i += 2) {
+      ASSIGN_OR_RETURN(const Value key, Evaluate(*node.children[i]));
+      ASSIGN_OR_RETURN(Value value, Evaluate(*node.children[i + 1]));
+      if (!key.is_string()) return Refuse("a dict's key is no string");
+      dict.emplace_back(key.string(), std::move(value));
+    }
+    return Value(std::move(dict));
+  }
+
+  static absl::StatusOr<Value> GetItem(const Value& object, const Value& key) {
+    if (object.is_undefined()) {
+      return Refuse(
+          absl::StrCat("'", object.undefined_name(), "' is undefined"));
+    }
+    if (object.is_dict() && key.is_string()) return object.Get(key.string());
+    if ((object.is_list() || object.is_string()) && key.is_int()) {
+      ASSIGN_OR_RETURN(const Value items, ApplyFilter("list", object, {}));
+      const auto size = static_cast<int64_t>(items.list().size());
+      const int64_t index =
+          key.integer() < 0 ? key.integer() + size : key.integer();
+      if (index < 0 || index >= size) return Value::MakeUndefined("index");
+      return items.list()[static_cast<size_t>(index)];
+    }
+    return Value::MakeUndefined(key.is_string() ? key.string() : "item");
+  }
+
+  absl::StatusOr<Value> EvaluateUnary(const Expression& node) {
+    ASSIGN_OR_RETURN(const Value operand, Evaluate(*node.children[0]));
+    if (node.text == "not") return Value(!operand.Truthy());
+    if (!operand.is_number()) {
+      return Refuse(
+          absl::StrCat("'", node.text, "' of a ", operand.TypeName()));
+    }
+    const bool negate = node.text == "-";
+    if (operand.is_double()) {
+      return Value(negate ? -operand.number() : operand.number());
+    }
+    return Value(negate ? -operand.integer() : operand.integer());
+  }
+
+  absl::StatusOr<Value> EvaluateBinary(const Expression& node) {
+    ASSIGN_OR_RETURN(const Value left, Evaluate(*node.children[0]));
+    if (node.text == "and" && !left.Truthy()) return left;
+    if (node.text == "or" && left.Truthy()) return left;
+    ASSIGN_OR_RETURN(const Value right, Evaluate(*node.children[1]));
+    if (node.text == "and" || node.text == "or") return right;
+    if (node.text == "==") return Value(left.Equals(right));
+    if (node.text == "!=") return Value(!left.Equals(right));
+    if (node.text == "in") return Contains(right, left);
+    if (node.text == "not in") {
+      ASSIGN_OR_RETURN(const Value contained, Contains(right, left));
+      return Value(!contained.boolean());
+    }
+    if (node.text == "~") {
+      ASSIGN_OR_RETURN(const std::string a, ToText(left));
+      ASSIGN_OR_RETURN(const std::string b, ToText(right));
+      return Concatenate(a, b);
+    }
+    if (left.is_number() && right.is_number()) {
+      return Arithmetic(node.text, left, right);
+    }
+    if (left.is_string() && right.is_string()) {
+      if (node.text == "+") return Concatenate(left.string(), right.string());
+      if (node.text == "<") return Value(left.string() < right.string());
+      if (node.text == ">") return Value(left.string() > right.string());
+    }
+    if (left.is_list() && right.is_list() && node.text == "+") {
+      steps_ += static_cast<int64_t>(left.list().size() + right.list().size());
+      List joined = left.list();
+      joined.insert(joined.end(), right.list().begin(), right.list().end());
+      return Value(std::move(joined));
+    }
+    return Refuse(absl::StrCat("'",
+                               node.text,
+                               "' of a ",
+                               left.TypeName(),
+                               " and a ",
+                               right.TypeName()));
+  }
+
+  absl::StatusOr<Value> Concatenate(const std::string& a,
+                                    const std::string& b) const {
+    if (a.size() + b.size() > limits_.max_output_bytes) {
+      return absl::ResourceExhaustedError(
+          "the template builds too long a text");
+    }
+    return Value(a + b);
+  }
+
+  static absl::StatusOr<Value> Contains(const Value& container,
+                                        const Value& item) {
+    if (container.is_string() && item.is_string()) {
+      return Value(container.string().find(item.string()) != std::string::npos);
+    }
+    if (container.is_dict()) {
+      return Value(item.is_string() &&
+                   !container.Get(item.string()).is_undefined());
+    }
+    if (!container.is_list()) {
+      return Refuse(absl::StrCat("'in' a ", container.TypeName()));
+    }
+    for (const Value& candidate : container.list()) {
+      if (candidate.Equals(item)) return Value(true);
+    }
+    return Value(false);
+  }
+
+  static absl::StatusOr<Value> Arithmetic(const std::string& op,
+                                          const Value& left,
+                                          const Value& right) {
+    const double a = left.number();
+    const double b = right.number();
+    if (op == "<") return Value(a < b);
+    if (op == "<=") return Value(a <= b);
+    if (op == ">") return Value(a > b);
+    if (op == ">=") return Value(a >= b);
+    const bool whole = !left.is_double() && !right.is_double();
+    if ((op == "/" || op == "//" || op == "%") && b == 0.0) {
+      return Refuse("division by zero");
+    }
+    if (op == "/") return Value(a / b);
+    if (!whole) {
+      if (op == "+") return Value(a + b);
+      if (op == "-") return Value(a - b);
+      if (op == "*") return Value(a * b);
+      if (op == "//") return Value(std::floor(a / b));
+      return Value(a - b * std::floor(a / b));
+    }
+    const int64_t x = left.integer();
+    const int64_t y = right.integer();
+    int64_t result = 0;
+    bool overflow = false;
+    if (op == "+") overflow = __builtin_add_overflow(x, y, &result);
+    if (op == "-") overflow = __builtin_sub_overflow(x, y, &result);
+    if (op == "*") overflow = __builtin_mul_overflow(x, y, &result);
+    if (op == "//") result = FloorDivide(x, y);
+    if (op == "%") result = x - y * FloorDivide(x, y);
+    if (overflow) return Refuse("an integer overflows");
+    return Value(result);
+  }
+
+  const Limits limits_;
+  int64_t steps_ = 0;
+  std::string output_;
+  std::vector<std::map<std::string, Value>> scopes_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::string> Run(const Block& block,
+                                const Dict& variables,
+                                const Limits& limits) {
+  return Interpreter(variables, limits).Run(block);
+}
+
+}  // namespace dapd::jinja

@@ -1,0 +1,16 @@
+// Parses a template into its syntax tree. Everything that the interpreter does
+// not know, down to names of filters, tests, methods and functions, is refused
+// here with its name and line.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+
+#include "common/tokenizer/jinja/ast.h"
+
+namespace dapd::jinja {
+
+absl::StatusOr<Block> Parse(const std::string& source);
+
+}  // namespace dapd::jinja

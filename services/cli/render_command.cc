@@ -1,0 +1,64 @@
+// dapd render: conversations through the model's chat template.
+
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+#include "common/base/exit_code.h"
+#include "common/base/json_lines.h"
+#include "common/base/status_macros.h"
+#include "common/tokenizer/chat_template.h"
+#include "common/tokenizer/tokenizer.h"
+#include "services/cli/chat_rows.h"
+#include "services/cli/command.h"
+
+namespace dapd {
+namespace {
+
+struct RenderOptions {
+  std::string model;
+  std::string input;
+  std::string output;
+};
+
+absl::Status Render(const RenderOptions& options) {
+  ASSIGN_OR_RETURN(const auto tokenizer, Tokenizer::Load(options.model));
+  ASSIGN_OR_RETURN(const auto chat_template, ChatTemplate::Load(options.model));
+  ASSIGN_OR_RETURN(JsonLinesWriter writer,
+                   JsonLinesWriter::Open(options.output));
+  RETURN_IF_ERROR(ForEachJsonLine(
+      options.input, [&](const nlohmann::json& row, int line) -> absl::Status {
+        ASSIGN_OR_RETURN(
+            const ChatRow chat,
+            ParseChatRow(row, absl::StrCat(options.input, ":", line)));
+        ASSIGN_OR_RETURN(std::string text,
+                         chat_template->Render(chat.messages, chat.options));
+        ASSIGN_OR_RETURN(std::vector<int32_t> ids, tokenizer->Encode(text));
+        return writer.Append(
+            {{"text", std::move(text)}, {"ids", std::move(ids)}});
+      }));
+  return writer.Commit();
+}
+
+}  // namespace
+
+void AddRenderCommand(CLI::App& app, Action* action) {
+  auto options = std::make_shared<RenderOptions>();
+  CLI::App* command =
+      app.add_subcommand("render", "Conversations through the chat template");
+  command->add_option("--model", options->model, "Hugging Face folder")
+      ->required();
+  command
+      ->add_option("--input",
+                   options->input,
+                   "JSON Lines {messages, add_generation_prompt?, "
+                   "enable_thinking?}")
+      ->required();
+  command->add_option("--output", options->output, "JSON Lines {text, ids}")
+      ->required();
+  command->callback(
+      [options, action] { *action = [options] { return Render(*options); }; });
+}
+
+}  // namespace dapd

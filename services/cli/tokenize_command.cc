@@ -1,0 +1,83 @@
+// dapd tokenize: texts to token ids.
+
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+#include "common/base/exit_code.h"
+#include "common/base/json_lines.h"
+#include "common/base/status_macros.h"
+#include "common/tokenizer/tokenizer.h"
+#include "services/cli/command.h"
+
+namespace dapd {
+namespace {
+
+struct TokenizeOptions {
+  std::string model;
+  std::string input;
+  std::string output;
+  bool decode = false;
+  bool skip_special_tokens = false;
+};
+
+absl::StatusOr<nlohmann::ordered_json> ConvertRow(
+    const Tokenizer& tokenizer,
+    const TokenizeOptions& options,
+    const nlohmann::json& row,
+    const std::string& where) {
+  try {
+    if (options.decode) {
+      ASSIGN_OR_RETURN(
+          std::string text,
+          tokenizer.Decode(row.at("ids").get<std::vector<int32_t>>(),
+                           options.skip_special_tokens));
+      return nlohmann::ordered_json{{"text", std::move(text)}};
+    }
+    ASSIGN_OR_RETURN(std::vector<int32_t> ids,
+                     tokenizer.Encode(row.at("text").get<std::string>()));
+    return nlohmann::ordered_json{{"ids", std::move(ids)}};
+  } catch (const nlohmann::json::exception& error) {
+    return DataError(absl::StrCat(where, ": ", error.what()));
+  }
+}
+
+absl::Status Tokenize(const TokenizeOptions& options) {
+  ASSIGN_OR_RETURN(const auto tokenizer, Tokenizer::Load(options.model));
+  ASSIGN_OR_RETURN(JsonLinesWriter writer,
+                   JsonLinesWriter::Open(options.output));
+  RETURN_IF_ERROR(ForEachJsonLine(
+      options.input, [&](const nlohmann::json& row, int line) -> absl::Status {
+        ASSIGN_OR_RETURN(const nlohmann::ordered_json converted,
+                         ConvertRow(*tokenizer,
+                                    options,
+                                    row,
+                                    absl::StrCat(options.input, ":", line)));
+        return writer.Append(converted);
+      }));
+  return writer.Commit();
+}
+
+}  // namespace
+
+void AddTokenizeCommand(CLI::App& app, Action* action) {
+  auto options = std::make_shared<TokenizeOptions>();
+  CLI::App* command =
+      app.add_subcommand("tokenize", "Texts to token ids, or back");
+  command->add_option("--model", options->model, "Hugging Face folder")
+      ->required();
+  command->add_option("--input", options->input, "JSON Lines {text}")
+      ->required();
+  command->add_option("--output", options->output, "JSON Lines {ids}")
+      ->required();
+  command->add_flag("--decode", options->decode, "{ids} to {text} instead");
+  command->add_flag("--skip-special-tokens",
+                    options->skip_special_tokens,
+                    "leave special tokens out of decoded text");
+  command->callback([options, action] {
+    *action = [options] { return Tokenize(*options); };
+  });
+}
+
+}  // namespace dapd

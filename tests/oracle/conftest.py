@@ -1,0 +1,47 @@
+"""Fixtures of the oracle tests: our binaries, and model folders to run them on."""
+
+import json
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+import make_qwen_tokenizer
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BIN = pathlib.Path(os.environ.get("DAPD_BIN", ROOT / "build" / "bin"))
+DEMO_MODEL = ROOT / ".deps" / "models" / "SmolLM2-135M-Instruct"
+
+
+def run_dapd(*arguments, check=True, **kwargs):
+    """Runs the dapd command; its stderr is in the failure message."""
+    result = subprocess.run([str(BIN / "dapd"), *map(str, arguments)], capture_output=True, text=True, **kwargs)
+    if check:
+        assert result.returncode == 0, f"dapd {arguments}: code {result.returncode}\n{result.stderr}"
+    return result
+
+
+def write_jsonl(path, rows):
+    pathlib.Path(path).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def read_jsonl(path):
+    return [json.loads(line) for line in pathlib.Path(path).read_text().split("\n") if line]
+
+
+@pytest.fixture(scope="session")
+def qwen_folder(tmp_path_factory):
+    """The real Qwen vocabulary with Qwen3's chat template."""
+    folder = tmp_path_factory.mktemp("qwen")
+    make_qwen_tokenizer.write(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def smollm2_folder():
+    """SmolLM2-135M-Instruct as deploy/fetch_demo_model.py leaves it."""
+    if not (DEMO_MODEL / "model.safetensors").exists():
+        subprocess.run([str(ROOT / ".deps/venv/bin/python"), str(ROOT / "deploy/fetch_demo_model.py")], check=True)
+    return DEMO_MODEL

@@ -1,0 +1,104 @@
+"""Encode and decode against Hugging Face `tokenizers`, on generated text."""
+
+import json
+import random
+import unicodedata
+
+import pytest
+from tokenizers import Tokenizer
+
+from conftest import read_jsonl, run_dapd, write_jsonl
+
+NUM_TEXTS = 10_000
+RANGES = [
+    (0x20, 0x7F), (0xA0, 0x180), (0x300, 0x370), (0x370, 0x400), (0x400, 0x530), (0x590, 0x700), (0x900, 0xD80),
+    (0xE00, 0xF00), (0x1100, 0x1200), (0x1E00, 0x2000), (0x2000, 0x2070), (0x2070, 0x2190), (0x2190, 0x2C00),
+    (0x3000, 0x3100), (0x4E00, 0x5000), (0xAC00, 0xAD00), (0xF900, 0xFB00), (0xFE00, 0x10000), (0x1D400, 0x1D800),
+    (0x1F300, 0x1FA00), (0x20000, 0x20100),
+]
+SNIPPETS = [
+    "'s", "'S", "'ll", "'RE", "'\u017f", "don't", "I'D", "\n\n", "\r\n", " \n ", "\t\t", "    ", "\u00a0", "\u3000", "\u2028", "\u0085",
+    "12345", "3.14", "\u00bd", "\u0663\u0664", "\u2167", "e\u0301", "\u1100\u1161\u11a8", "\u212b", "\u00e9", "fi\ufb01", "<think>",
+    "</think>", "<|im_end|>", "<|im_start|>user\n", "<|endoftext|>", "<|im_", "def f(x):\n    return x**2\n", "\\boxed{42}",
+    "https://a.b/c?d=e&f", "\x00", "\x1b[0m", "\u200b", "\u200d", "\ufeff", "a" * 50, "!?" * 9, "\U0001f468\u200d\U0001f469",
+]
+
+
+def is_settled(character):
+    """Assigned in a Unicode version that both libraries know, and no surrogate."""
+    return unicodedata.category(character) not in ("Cn", "Cs", "Co")
+
+
+def random_text(rng):
+    parts = []
+    for _ in range(rng.randint(1, 12)):
+        kind = rng.random()
+        if kind < 0.4:
+            parts.append(rng.choice(SNIPPETS))
+        elif kind < 0.6:
+            parts.append("".join(rng.choice("abcdefghij ABC.,") for _ in range(rng.randint(1, 30))))
+        else:
+            low, high = rng.choice(RANGES)
+            letters = (chr(rng.randrange(low, high)) for _ in range(rng.randint(1, 12)))
+            parts.append("".join(c for c in letters if is_settled(c)))
+        if rng.random() < 0.3:
+            parts.append(" ")
+    return "".join(parts)
+
+
+@pytest.mark.parametrize("name", ["qwen_folder", "smollm2_folder"])
+def test_ten_thousand_texts_encode_and_decode_alike(name, request, tmp_path):
+    folder = request.getfixturevalue(name)
+    oracle = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    rng = random.Random(7)
+    texts = [random_text(rng) for _ in range(NUM_TEXTS)]
+    write_jsonl(tmp_path / "texts", [{"text": t} for t in texts])
+    run_dapd("tokenize", "--model", folder, "--input", tmp_path / "texts", "--output", tmp_path / "ids")
+    ours = [row["ids"] for row in read_jsonl(tmp_path / "ids")]
+    expected = [e.ids for e in oracle.encode_batch(texts, add_special_tokens=False)]
+    wrong = [i for i in range(NUM_TEXTS) if ours[i] != expected[i]]
+    print(f"{name}: {len(wrong)} of {NUM_TEXTS} encodings differ, {sum(map(len, expected))} tokens")
+    assert not wrong, (texts[wrong[0]], ours[wrong[0]], expected[wrong[0]])
+
+    # Random ids too: they form byte sequences that are no valid UTF-8.
+    size = oracle.get_vocab_size()
+    sequences = expected[:3000] + [[rng.randrange(size) for _ in range(rng.randint(1, 20))] for _ in range(3000)]
+    write_jsonl(tmp_path / "ids", [{"ids": s} for s in sequences])
+    for skip in (False, True):
+        flags = ["--skip-special-tokens"] if skip else []
+        run_dapd("tokenize", "--decode", *flags, "--model", folder, "--input", tmp_path / "ids", "--output", tmp_path / "out")
+        decoded = [row["text"] for row in read_jsonl(tmp_path / "out")]
+        reference = [oracle.decode(s, skip_special_tokens=skip) for s in sequences]
+        wrong = [i for i in range(len(sequences)) if decoded[i] != reference[i]]
+        print(f"{name}: {len(wrong)} of {len(sequences)} decodings differ (skip_special_tokens={skip})")
+        assert not wrong, (sequences[wrong[0]], decoded[wrong[0]], reference[wrong[0]])
+
+
+def broken(tokenizer, change):
+    copy = json.loads(json.dumps(tokenizer))
+    change(copy)
+    return json.dumps(copy)
+
+
+def test_a_broken_tokenizer_is_refused_by_name(tmp_path):
+    import models
+
+    models.write_tokenizer(tmp_path)
+    path = tmp_path / "tokenizer.json"
+    good = json.loads(path.read_text())
+    write_jsonl(tmp_path / "in", [{"text": "a"}])
+    cases = {
+        "not valid JSON": path.read_text()[:1000],
+        "merges[0]": broken(good, lambda t: t["model"]["merges"].append(["a", "zzz"])),
+        "pre_tokenizer": broken(good, lambda t: t.update(pre_tokenizer={"type": "Metaspace"})),
+        "normalizer": broken(good, lambda t: t.update(normalizer={"type": "Lowercase"})),
+        "decoder": broken(good, lambda t: t.update(decoder=None)),
+        "byte-level": broken(good, lambda t: t["model"].update(vocab=dict(list(t["model"]["vocab"].items())[:99]))),
+        "two tokens": broken(good, lambda t: t["added_tokens"][0].update(id=5)),
+        "lstrip": broken(good, lambda t: t["added_tokens"][0].update(lstrip=True)),
+    }
+    for expected, text in cases.items():
+        path.write_text(text)
+        result = run_dapd("tokenize", "--model", tmp_path, "--input", tmp_path / "in", "--output", tmp_path / "out", check=False)
+        assert result.returncode == 4 and expected in result.stderr, (expected, result.returncode, result.stderr)
+        assert not (tmp_path / "out").exists()
