@@ -15,9 +15,10 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   app.set_version_flag("--version", DAPD_VERSION);
   dapd::Action action;
-  dapd::AddScoreCommand(app, &action);
-  dapd::AddTokenizeCommand(app, &action);
   dapd::AddRenderCommand(app, &action);
+  dapd::AddScoreCommand(app, &action);
+  dapd::AddStatusCommand(app, &action);
+  dapd::AddTokenizeCommand(app, &action);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -1,0 +1,67 @@
+// dapd status: a trainer's state, one screen.
+#include <iostream>
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+
+#include "common/base/exit_code.h"
+#include "common/base/status_macros.h"
+#include "common/rpc/address_resolver.h"
+#include "common/rpc/channel.h"
+#include "common/rpc/status_conversion.h"
+#include "dapd/v1/trainer.grpc.pb.h"
+#include "services/cli/command.h"
+#include "services/cli/status_text.h"
+
+namespace dapd {
+namespace {
+
+constexpr absl::Duration kTimeout = absl::Seconds(5);
+
+struct StatusOptions {
+  std::string address;
+  bool json = false;
+};
+
+absl::Status ShowStatus(const StatusOptions& options) {
+  const absl::Status address = ParseHostPort(options.address).status();
+  if (!address.ok()) return WithExitCode(address, ExitCode::kUsage);
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(absl::Now() + kTimeout));
+  v1::GetStatusResponse response;
+  const auto stub = v1::TrainerService::NewStub(OpenChannel(options.address));
+  const absl::Status status =
+      FromGrpcStatus(stub->GetStatus(&context, {}, &response));
+  if (!status.ok()) {
+    return WithExitCode(
+        absl::Status(status.code(),
+                     absl::StrCat("no trainer answers at ",
+                                  options.address,
+                                  ": ",
+                                  std::string(status.message()),
+                                  "; the address is the trainer's "
+                                  "trainer.listen")),
+        ExitCode::kPeerUnavailable);
+  }
+  std::cout << (options.json ? StatusJson(response).dump(2) + "\n"
+                             : StatusText(response));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddStatusCommand(CLI::App& app, Action* action) {
+  auto options = std::make_shared<StatusOptions>();
+  CLI::App* command =
+      app.add_subcommand("status", "Shows a trainer's state, one screen");
+  command->add_option("address", options->address, "host:port of the trainer")
+      ->required();
+  command->add_flag("--json", options->json, "as JSON, for programs");
+  command->callback([options, action] {
+    *action = [options] { return ShowStatus(*options); };
+  });
+}
+
+}  // namespace dapd
