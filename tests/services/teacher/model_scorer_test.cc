@@ -1,0 +1,176 @@
+#include "services/teacher/model_scorer.h"
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+#include "common/model/adapter.h"
+#include "common/model/decoder.h"
+#include "common/model/token_logprobs.h"
+#include "common/tensor/torch_bridge.h"
+#include "tests/fakes/tiny_model.h"
+
+namespace dapd {
+namespace {
+
+using Scores = std::map<std::string, std::map<std::string, at::Tensor>>;
+
+class ModelScorerTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    config_.model.path = ::testing::TempDir() + "/model_scorer_test";
+    config_.model.precision = "float32";
+    config_.model.device = "cpu";
+    config_.lora.rank = 4;
+    WriteTinyModel(config_.model.path, 7);
+    auto loaded = LoadModelScorer(config_);
+    ASSERT_TRUE(loaded.ok()) << loaded.status();
+    scorer_ = std::move(loaded->scorer);
+    description_ = loaded->description;
+    weights_ = *LoadModelWeights(config_.model.path, at::kFloat, at::kCPU);
+    input_.views = {{"a", {3, 14, 15, 92, 65, 35, 89, 79}, 3, 5},
+                    {"b", {27, 18, 28}, 1, 2}};
+  }
+
+  // A random adapter that changes the model.
+  AdapterUpload MakeUpload() {
+    LoraConfig lora;
+    lora.rank = 4;
+    adapter_ = MakeFreshAdapter(weights_->config, lora, 3, at::kCPU);
+    for (at::Tensor& tensor : adapter_.Tensors()) tensor.add_(0.05);
+    AdapterUpload upload;
+    upload.version = 2;
+    upload.adapter = *SerializeAdapter(adapter_, config_.model.path);
+    upload.probe_ids = {1, 2, 3, 4};
+    return upload;
+  }
+
+  Scores Score(ScorePayload payload) {
+    input_.payload = payload;
+    Scores scores;
+    const absl::Status status = scorer_->Score(input_, [&](ViewScores view) {
+      for (const auto& [name, tensor] : view.tensors) {
+        scores[view.view][name] = ToTorch(tensor).clone();
+      }
+      return true;
+    });
+    EXPECT_TRUE(status.ok()) << status;
+    return scores;
+  }
+
+  Config config_;
+  std::unique_ptr<Scorer> scorer_;
+  WorkerDescription description_;
+  std::shared_ptr<const ModelWeights> weights_;
+  Adapter adapter_;
+  ScoreInput input_;
+};
+
+TEST_F(ModelScorerTest, TheDescriptionIsTheModels) {
+  EXPECT_EQ(description_.service, "teacher");
+  EXPECT_EQ(description_.layout_digest, weights_->layout_digest);
+  EXPECT_EQ(description_.precision, "float32");
+  EXPECT_EQ(description_.vocab_size, kTinyVocab);
+  EXPECT_EQ(description_.hidden_size, kTinyHidden);
+  EXPECT_EQ(description_.max_positions, 64);
+}
+
+TEST_F(ModelScorerTest, AnAdapterOfTheConfiguredRankFitsTheLimit) {
+  const uint64_t bytes = MakeUpload().adapter.tensors.size();
+  EXPECT_LE(bytes, description_.max_adapter_bytes);
+  EXPECT_GT(2 * bytes, description_.max_adapter_bytes);
+}
+
+TEST_F(ModelScorerTest, LogitsPredictTheScoredTokens) {
+  const Scores scores = Score(ScorePayload::kLogits);
+  for (const ViewInput& view : input_.views) {
+    const at::Tensor logits = scores.at(view.name).at("logits");
+    ASSERT_EQ(logits.sizes(), (at::IntArrayRef{view.scored_count, kTinyVocab}));
+    const at::Tensor expected =
+        TokenLogprobs(*weights_, nullptr, view.input_ids);
+    const at::Tensor logprobs = at::log_softmax(logits, -1);
+    for (int64_t i = 0; i < view.scored_count; ++i) {
+      const int64_t position = view.scored_from + i;
+      const int32_t token = view.input_ids[static_cast<size_t>(position)];
+      EXPECT_NEAR(logprobs[i][token].item<float>(),
+                  expected[position - 1].item<float>(),
+                  1e-5);
+    }
+  }
+}
+
+TEST_F(ModelScorerTest, TheThreePayloadsAgree) {
+  const Scores hidden = Score(ScorePayload::kHiddenStates);
+  const Scores logits = Score(ScorePayload::kLogits);
+  input_.top_k = 5;
+  input_.temperature = 1.1;
+  const Scores top_k = Score(ScorePayload::kTopK);
+  for (const ViewInput& view : input_.views) {
+    const at::Tensor states = hidden.at(view.name).at("hidden");
+    const at::Tensor full = logits.at(view.name).at("logits");
+    EXPECT_TRUE(at::equal(ApplyHead(*weights_, states), full));
+    const auto [values, ids] = at::log_softmax(full / 1.1, -1).topk(5, -1);
+    EXPECT_TRUE(at::allclose(top_k.at(view.name).at("logprobs"), values));
+    EXPECT_TRUE(at::equal(top_k.at(view.name).at("ids").to(at::kLong), ids));
+  }
+}
+
+TEST_F(ModelScorerTest, TheSameRequestGivesTheSameBits) {
+  const Scores first = Score(ScorePayload::kHiddenStates);
+  std::swap(input_.views[0], input_.views[1]);
+  Score(ScorePayload::kLogits);
+  std::swap(input_.views[0], input_.views[1]);
+  const Scores second = Score(ScorePayload::kHiddenStates);
+  for (const auto& [view, tensors] : first) {
+    EXPECT_TRUE(at::equal(tensors.at("hidden"), second.at(view).at("hidden")));
+  }
+}
+
+TEST_F(ModelScorerTest, TheProbeIsThatOfTheUploadedWeights) {
+  const AdapterUpload upload = MakeUpload();
+  const auto applied = scorer_->Load(upload);
+  ASSERT_TRUE(applied.ok()) << applied.status();
+  EXPECT_EQ(applied->modules_applied, 2 * kNumProjections);
+  const at::Tensor expected =
+      TokenLogprobs(*weights_, &adapter_, upload.probe_ids);
+  ASSERT_EQ(applied->probe_logprobs.size(), 3U);
+  for (int64_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(applied->probe_logprobs[static_cast<size_t>(i)],
+              expected[i].item<float>());
+  }
+}
+
+TEST_F(ModelScorerTest, SnapshotAndBaseAreToldApart) {
+  const at::Tensor base = Score(ScorePayload::kHiddenStates)["a"]["hidden"];
+  ASSERT_TRUE(scorer_->Load(MakeUpload()).ok());
+  EXPECT_TRUE(
+      at::equal(Score(ScorePayload::kHiddenStates)["a"]["hidden"], base));
+  input_.with_snapshot = true;
+  const at::Tensor snapshot = Score(ScorePayload::kHiddenStates)["a"]["hidden"];
+  EXPECT_GT((snapshot - base).abs().max().item<float>(), 1e-3);
+}
+
+TEST_F(ModelScorerTest, ABadAdapterLeavesTheOldSnapshot) {
+  ASSERT_TRUE(scorer_->Load(MakeUpload()).ok());
+  input_.with_snapshot = true;
+  const at::Tensor before = Score(ScorePayload::kHiddenStates)["a"]["hidden"];
+  AdapterUpload bad = MakeUpload();
+  bad.adapter.config_json = "{}";
+  EXPECT_FALSE(scorer_->Load(bad).ok());
+  EXPECT_TRUE(
+      at::equal(Score(ScorePayload::kHiddenStates)["a"]["hidden"], before));
+}
+
+TEST_F(ModelScorerTest, ASinkThatWantsNoMoreEndsTheRequest) {
+  int views = 0;
+  const absl::Status status =
+      scorer_->Score(input_, [&](ViewScores) { return ++views < 1; });
+  EXPECT_EQ(status.code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(views, 1);
+}
+
+}  // namespace
+}  // namespace dapd
