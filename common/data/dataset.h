@@ -10,10 +10,10 @@
 namespace dapd {
 
 struct Problem {
-  std::string id;        // the `id` column if there is one, else the row number
+  std::string id;  // the `id` column if there is one, else the row number
   std::string problem;
   std::string solution;
-  std::string answer;    // empty if the data has none
+  std::string answer;  // empty if the data has none
 };
 
 struct DatasetOptions {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+
 #include "common/tokenizer/chat_template.h"
 #include "common/tokenizer/tokenizer.h"
 

@@ -16,6 +16,7 @@ using Action = std::function<absl::Status()>;
 // sets *action in the subcommand's callback.
 void AddAdapterCommand(CLI::App& app, Action* action);
 void AddCheckCommand(CLI::App& app, Action* action);
+void AddConfigReferenceCommand(CLI::App& app, Action* action);
 void AddEvalCommand(CLI::App& app, Action* action);
 void AddGenerateCommand(CLI::App& app, Action* action);
 void AddProblemsCommand(CLI::App& app, Action* action);

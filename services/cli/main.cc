@@ -1,9 +1,8 @@
 // The `dapd` command: one subcommand a file, listed here.
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <string>
-
-#include <CLI/CLI.hpp>
 
 #include "common/base/exit_code.h"
 #include "common/base/log.h"
@@ -16,8 +15,13 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", DAPD_VERSION);
   dapd::Action action;
   dapd::AddRenderCommand(app, &action);
+  dapd::AddReplayCommand(app, &action);
   dapd::AddScoreCommand(app, &action);
+  dapd::AddViewsCommand(app, &action);
+  dapd::AddProblemsCommand(app, &action);
   dapd::AddStatusCommand(app, &action);
+  dapd::AddRunCommand(app, &action);
+  dapd::AddConfigReferenceCommand(app, &action);
   dapd::AddTokenizeCommand(app, &action);
   try {
     app.parse(argc, argv);

@@ -14,6 +14,7 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/config/load_config.h"
+#include "common/data/sample_rows.h"
 #include "common/data/text_pipeline.h"
 #include "common/model/adapter.h"
 #include "common/model/placement.h"
@@ -38,52 +39,6 @@ struct ReplayOptions {
   std::string snapshot;
   bool apply = false;
 };
-
-absl::StatusOr<Sample> ParseSample(const nlohmann::json& row,
-                                   const std::string& where,
-                                   int64_t vocab_size) {
-  Sample sample;
-  try {
-    const nlohmann::json& id = row.at("id");
-    sample.id = id.is_string() ? id.get<std::string>() : id.dump();
-    sample.problem = row.at("problem").get<std::string>();
-    sample.reference = row.at("reference").get<std::string>();
-    sample.rollout_ids = row.at("rollout_ids").get<std::vector<int32_t>>();
-  } catch (const nlohmann::json::exception& error) {
-    return DataError(absl::StrCat(
-        where,
-        ": a sample needs id, problem, reference and rollout_ids: ",
-        error.what()));
-  }
-  for (const int32_t token : sample.rollout_ids) {
-    if (token < 0 || token >= vocab_size) {
-      return DataError(absl::StrCat(where,
-                                    ": rollout_ids holds ",
-                                    token,
-                                    ", the vocabulary has ",
-                                    vocab_size,
-                                    " ids"));
-    }
-  }
-  return sample;
-}
-
-absl::StatusOr<std::vector<Sample>> ReadSamples(const std::string& path,
-                                                int64_t vocab_size) {
-  std::vector<Sample> samples;
-  RETURN_IF_ERROR(ForEachJsonLine(
-      path, [&](const nlohmann::json& row, int line) -> absl::Status {
-        ASSIGN_OR_RETURN(
-            Sample sample,
-            ParseSample(row, absl::StrCat(path, ":", line), vocab_size));
-        samples.push_back(std::move(sample));
-        return absl::OkStatus();
-      }));
-  if (samples.empty()) {
-    return DataError(absl::StrCat(path, " holds no sample"));
-  }
-  return samples;
-}
 
 // Everything one replay works with.
 class Replay {
@@ -149,12 +104,7 @@ absl::StatusOr<std::unique_ptr<Replay>> Replay::Load(
 absl::StatusOr<ScoredSample> Replay::ScoreSample(const Sample& sample) {
   ScoredSample scored;
   scored.id = sample.id;
-  auto views = text_.views->Build(sample);
-  if (!views.ok()) {
-    return DataError(absl::StrCat(
-        "sample '", sample.id, "': ", std::string(views.status().message())));
-  }
-  scored.views = *std::move(views);
+  ASSIGN_OR_RETURN(scored.views, BuildViewsOf(*text_.views, sample));
   for (const View& view : scored.views) {
     const auto length = static_cast<int64_t>(view.input_ids.size());
     if (length > weights_->config.max_positions) {

@@ -1,0 +1,104 @@
+#include "common/data/dataset.h"
+
+#include <filesystem>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+#include "common/base/exit_code.h"
+#include "common/base/log.h"
+#include "common/base/sha256.h"
+#include "common/base/status_macros.h"
+#include "common/data/row_source.h"
+
+namespace dapd {
+namespace {
+
+constexpr char kIdColumn[] = "id";
+constexpr size_t kMaxReportedRows = 5;
+
+absl::StatusOr<Problem> ToProblem(const absl::StatusOr<TextRow>& row,
+                                  const DatasetOptions& options,
+                                  const std::string& where,
+                                  int64_t number) {
+  RETURN_IF_ERROR(row.status());
+  const auto text = [&](const std::string& column) {
+    const auto found = row->find(column);
+    return found == row->end() ? std::string() : found->second;
+  };
+  Problem problem;
+  problem.problem = text(options.problem_column);
+  problem.solution = text(options.solution_column);
+  problem.answer = text(options.answer_column);
+  problem.id = text(kIdColumn);
+  if (problem.id.empty()) problem.id = absl::StrCat(number);
+  for (const auto& [column, value] :
+       {std::pair(&options.problem_column, &problem.problem),
+        std::pair(&options.solution_column, &problem.solution)}) {
+    if (value->find_first_not_of(" \t\r\n") == std::string::npos) {
+      return DataError(
+          absl::StrCat(where, ": column '", *column, "' is empty"));
+    }
+  }
+  return problem;
+}
+
+}  // namespace
+
+absl::StatusOr<Dataset> ReadDataset(const std::string& path,
+                                    const DatasetOptions& options) {
+  Dataset dataset;
+  Sha256 digest;
+  int64_t number = 0;
+  const RowVisitor visit = [&](const absl::StatusOr<TextRow>& row,
+                               const std::string& where) -> absl::Status {
+    const auto problem = ToProblem(row, options, where, number++);
+    if (!problem.ok()) {
+      if (options.on_bad_row == DatasetOptions::OnBadRow::kFail) {
+        return problem.status();
+      }
+      if (static_cast<size_t>(dataset.skipped_rows++) < kMaxReportedRows) {
+        LogWarning(absl::StrCat("row skipped: ",
+                                std::string(problem.status().message())));
+      }
+      return absl::OkStatus();
+    }
+    for (const std::string* text : {&problem->id,
+                                    &problem->problem,
+                                    &problem->solution,
+                                    &problem->answer}) {
+      digest.Update(absl::StrCat(text->size(), ":", *text));
+    }
+    dataset.problems.push_back(*problem);
+    return absl::OkStatus();
+  };
+  const RowQuery query = {
+      .columns = {kIdColumn,
+                  options.problem_column,
+                  options.solution_column,
+                  options.answer_column},
+      .required = {options.problem_column, options.solution_column}};
+  if (!std::filesystem::exists(path)) {
+    return WithExitCode(
+        absl::NotFoundError(absl::StrCat("there is no data file ", path)),
+        ExitCode::kData);
+  }
+  if (absl::EndsWith(path, ".parquet")) {
+    RETURN_IF_ERROR(VisitParquetRows(path, query, visit));
+  } else if (absl::EndsWith(path, ".jsonl") || absl::EndsWith(path, ".json") ||
+             absl::EndsWith(path, ".jsonl.gz") ||
+             absl::EndsWith(path, ".json.gz")) {
+    RETURN_IF_ERROR(VisitJsonRows(path, query, visit));
+  } else {
+    return DataError(absl::StrCat(
+        path, ": the name must end in .jsonl, .json, .jsonl.gz or .parquet"));
+  }
+  if (dataset.problems.empty()) {
+    return DataError(absl::StrCat(
+        path, " holds no usable row (", dataset.skipped_rows, " skipped)"));
+  }
+  dataset.digest = digest.HexDigest();
+  return dataset;
+}
+
+}  // namespace dapd

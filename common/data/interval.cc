@@ -1,0 +1,67 @@
+#include "common/data/interval.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace dapd {
+namespace {
+
+constexpr double kNormalQuantile975 = 1.959963984540054;
+
+// Of share * count successes in count trials (Wilson 1927).
+Interval WilsonInterval(double share, double count) {
+  const double z2 = kNormalQuantile975 * kNormalQuantile975;
+  const double center = (share + z2 / (2 * count)) / (1 + z2 / count);
+  const double half =
+      kNormalQuantile975 *
+      std::sqrt(share * (1 - share) / count + z2 / (4 * count * count)) /
+      (1 + z2 / count);
+  return {share, std::max(0.0, center - half), std::min(1.0, center + half)};
+}
+
+}  // namespace
+
+double StudentQuantile975(int degrees_of_freedom) {
+  // Bisection on the distribution function, by Simpson's rule over the density.
+  const double n = degrees_of_freedom;
+  const double scale = std::exp(std::lgamma((n + 1) / 2) - std::lgamma(n / 2)) /
+                       std::sqrt(n * M_PI);
+  const auto density = [&](double t) {
+    return scale * std::pow(1 + t * t / n, -(n + 1) / 2);
+  };
+  const auto mass_to = [&](double t) {
+    constexpr int kPieces = 2000;
+    const double h = t / kPieces;
+    double sum = density(0) + density(t);
+    for (int i = 1; i < kPieces; ++i) {
+      sum += (i % 2 == 1 ? 4 : 2) * density(i * h);
+    }
+    return sum * h / 3;
+  };
+  double low = 0.0;
+  double high = 13.0;  // one degree of freedom: 12.706
+  for (int i = 0; i < 60; ++i) {
+    const double middle = (low + high) / 2;
+    (mass_to(middle) < 0.475 ? low : high) = middle;
+  }
+  return (low + high) / 2;
+}
+
+Interval MeanInterval(const std::vector<double>& values) {
+  if (values.empty()) return {};
+  const auto count = static_cast<double>(values.size());
+  double sum = 0.0;
+  for (const double value : values) sum += value;
+  const double mean = sum / count;
+  double squares = 0.0;
+  for (const double value : values) squares += (value - mean) * (value - mean);
+  if (squares == 0.0 && (mean == 0.0 || mean == 1.0)) {
+    return WilsonInterval(mean, count);
+  }
+  if (values.size() == 1) return {mean, mean, mean};
+  const double half = StudentQuantile975(static_cast<int>(values.size()) - 1) *
+                      std::sqrt(squares / (count - 1) / count);
+  return {mean, mean - half, mean + half};
+}
+
+}  // namespace dapd

@@ -1,0 +1,131 @@
+#include <zlib.h>
+
+#include <cstdio>
+#include <set>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+#include "common/base/exit_code.h"
+#include "common/base/json_lines.h"
+#include "common/base/status_macros.h"
+#include "common/data/row_source.h"
+
+namespace dapd {
+namespace {
+
+constexpr size_t kMaxLineBytes = size_t{64} << 20;
+
+// Reads lines of a plain or gzip file (zlib passes plain files through).
+class LineReader {
+ public:
+  static absl::StatusOr<LineReader> Open(const std::string& path) {
+    const gzFile file = ::gzopen(path.c_str(), "rb");
+    if (file == nullptr) {
+      return WithExitCode(
+          absl::NotFoundError(absl::StrCat("cannot open ", path)),
+          ExitCode::kData);
+    }
+    ::gzbuffer(file, 1 << 18);
+    return LineReader(path, file);
+  }
+  LineReader(LineReader&& other) noexcept
+      : path_(std::move(other.path_)),
+        file_(std::exchange(other.file_, nullptr)) {}
+  ~LineReader() {
+    if (file_ != nullptr) ::gzclose(file_);
+  }
+
+  // False at the end.
+  absl::StatusOr<bool> Next(std::string* line) {
+    line->clear();
+    char block[1 << 14];
+    while (true) {
+      if (::gzgets(file_, block, sizeof(block)) == nullptr) {
+        int error = Z_OK;
+        const char* text = ::gzerror(file_, &error);
+        if (error != Z_OK && error != Z_STREAM_END) {
+          return DataError(absl::StrCat(path_, ": ", text));
+        }
+        return !line->empty();
+      }
+      *line += block;
+      if (line->size() > kMaxLineBytes) {
+        return DataError(absl::StrCat(
+            path_, ": a line is longer than ", kMaxLineBytes, " bytes"));
+      }
+      if (!line->empty() && line->back() == '\n') {
+        line->pop_back();
+        return true;
+      }
+    }
+  }
+
+ private:
+  LineReader(std::string path, gzFile file)
+      : path_(std::move(path)), file_(file) {}
+  std::string path_;
+  gzFile file_;
+};
+
+absl::StatusOr<TextRow> ToTextRow(const std::string& line,
+                                  const std::string& where,
+                                  const RowQuery& query) {
+  ASSIGN_OR_RETURN(const nlohmann::json json, ParseJson(line, where));
+  if (!json.is_object()) {
+    return DataError(absl::StrCat(where, ": the line is no JSON object"));
+  }
+  TextRow row;
+  for (const std::string& column : query.columns) {
+    if (!json.contains(column) || json[column].is_null()) continue;
+    const nlohmann::json& value = json[column];
+    if (value.is_structured()) {
+      return DataError(absl::StrCat(where,
+                                    ": column '",
+                                    column,
+                                    "' holds ",
+                                    value.type_name(),
+                                    ", a text is needed"));
+    }
+    row[column] = value.is_string() ? value.get<std::string>() : value.dump();
+  }
+  for (const std::string& column : query.required) {
+    if (json.contains(column)) continue;
+    std::vector<std::string> found;
+    for (const auto& item : json.items()) found.push_back(item.key());
+    return MissingColumn(where, column, found);
+  }
+  return row;
+}
+
+}  // namespace
+
+absl::Status MissingColumn(const std::string& path,
+                           const std::string& column,
+                           const std::vector<std::string>& found) {
+  return DataError(absl::StrCat(
+      path,
+      ": there is no column '",
+      column,
+      "'; found: ",
+      absl::StrJoin(found, ", "),
+      "; name the right ones with data.problem_column, data.solution_column "
+      "and data.answer_column"));
+}
+
+absl::Status VisitJsonRows(const std::string& path,
+                           const RowQuery& query,
+                           const RowVisitor& visit) {
+  ASSIGN_OR_RETURN(LineReader reader, LineReader::Open(path));
+  std::string line;
+  for (int64_t number = 1;; ++number) {
+    ASSIGN_OR_RETURN(const bool more, reader.Next(&line));
+    if (!more) return absl::OkStatus();
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    const std::string where = absl::StrCat(path, ":", number);
+    RETURN_IF_ERROR(visit(ToTextRow(line, where, query), where));
+  }
+}
+
+}  // namespace dapd

@@ -1,0 +1,80 @@
+// dapd views: the six token sequences of given samples.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+#include "common/base/json_lines.h"
+#include "common/base/status_macros.h"
+#include "common/config/load_config.h"
+#include "common/data/sample_rows.h"
+#include "common/data/text_pipeline.h"
+#include "common/model/model_config.h"
+#include "services/cli/command.h"
+
+namespace dapd {
+namespace {
+
+struct ViewsOptions {
+  std::string config;
+  std::vector<std::string> overrides;
+  std::string input;
+  std::string output;
+};
+
+nlohmann::ordered_json ToJson(const std::string& id, const Views& views) {
+  nlohmann::ordered_json named = nlohmann::ordered_json::object();
+  for (int i = 0; i < kNumViews; ++i) {
+    const View& view = views[static_cast<size_t>(i)];
+    named[ViewNameString(static_cast<ViewName>(i))] = {
+        {"input_ids", view.input_ids},
+        {"scored_from", view.scored_from},
+        {"scored_count", view.scored_count}};
+  }
+  return {{"id", id}, {"views", named}};
+}
+
+absl::Status BuildViews(const ViewsOptions& options) {
+  ASSIGN_OR_RETURN(const LoadedConfig loaded,
+                   LoadConfig(options.config, options.overrides));
+  const Config& config = loaded.config;
+  ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(config.model.path));
+  ASSIGN_OR_RETURN(const TextPipeline text,
+                   LoadTextPipeline(config.model.path,
+                                    config.objective,
+                                    static_cast<int32_t>(model.pad_token_id)));
+  ASSIGN_OR_RETURN(const std::vector<Sample> samples,
+                   ReadSamples(options.input, model.vocab_size));
+  ASSIGN_OR_RETURN(JsonLinesWriter writer,
+                   JsonLinesWriter::Open(options.output));
+  for (const Sample& sample : samples) {
+    ASSIGN_OR_RETURN(const Views views, BuildViewsOf(*text.views, sample));
+    RETURN_IF_ERROR(writer.Append(ToJson(sample.id, views)));
+  }
+  return writer.Commit();
+}
+
+}  // namespace
+
+void AddViewsCommand(CLI::App& app, Action* action) {
+  auto options = std::make_shared<ViewsOptions>();
+  CLI::App* command =
+      app.add_subcommand("views", "The six token sequences of samples");
+  command->add_option("--config", options->config, "YAML configuration")
+      ->required();
+  command->add_option("--set", options->overrides, "key=value over the file");
+  command
+      ->add_option("--input",
+                   options->input,
+                   "JSON Lines {id, problem, reference, rollout_ids}")
+      ->required();
+  command->add_option("--output", options->output, "JSON Lines {id, views}")
+      ->required();
+  command->callback([options, action] {
+    *action = [options] { return BuildViews(*options); };
+  });
+}
+
+}  // namespace dapd

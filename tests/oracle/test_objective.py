@@ -1,0 +1,228 @@
+"""`dapd replay` and `dapd views` against the PyTorch transcription, in float32."""
+
+import json
+import random
+
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file
+
+import models
+import reference_objective
+from conftest import read_jsonl, run_dapd, write_jsonl
+
+RANK, ALPHA = 8, 16
+PROBLEMS = ["What is 2 + 3?", "Convert 5 km to m.", "Is 7 \u2264 8? \u00e9", "A\n\nlong problem " + "word " * 20]
+REFERENCES = ["2 + 3 = \\boxed{5}.", "It is 5000.\n\n\\boxed{5000}", "<think>\nhm\n</think>\n\nYes.", "\n\nlead " * 12]
+
+
+def random_samples(rng, count, eos, pad):
+    rows = []
+    for i in range(count):
+        rollout = [rng.randrange(256) for _ in range(rng.randint(1, 24))]
+        rollout += rng.choice([[], [eos], [eos, pad, pad], [pad]])
+        rows.append({"id": f"s{i}", "problem": rng.choice(PROBLEMS), "reference": rng.choice(REFERENCES), "rollout_ids": rollout})
+    return rows
+
+
+def make_adapter(folder, base_folder, seed):
+    """A random adapter (B not zero), written by peft."""
+    from peft import LoraConfig, get_peft_model
+
+    base = transformers.AutoModelForCausalLM.from_pretrained(base_folder, dtype=torch.float32)
+    targets = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+    torch.manual_seed(seed)
+    model = get_peft_model(base, LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules=targets, task_type="CAUSAL_LM"))
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "lora_B" in name:
+                parameter.copy_(torch.randn_like(parameter) * 0.02)
+    model.save_pretrained(folder)
+    return folder
+
+
+def write_config(path, model, **settings):
+    lines = {"model.path": str(model), "model.precision": "float32", "model.device": "cpu", "lora.rank": RANK,
+             "lora.alpha": ALPHA, "run.seed": 3, **settings}
+    path.write_text("{}\n")
+    flags = []
+    for key, value in lines.items():
+        flags += ["--set", f"{key}={value}"]
+    return flags
+
+
+class Case:
+    def __init__(self, tmp_path, family, count, **model_options):
+        self.folder = tmp_path / "model"
+        models.make_model(self.folder, family, **model_options)
+        self.base = transformers.AutoModelForCausalLM.from_pretrained(self.folder, dtype=torch.float32, attn_implementation="eager").eval()
+        self.tokenizer = transformers.AutoTokenizer.from_pretrained(self.folder)
+        generation = json.loads((self.folder / "generation_config.json").read_text())
+        self.pad, self.eos = generation["pad_token_id"], generation["eos_token_id"][0]
+        self.rows = random_samples(random.Random(5), count, self.eos, self.pad)
+        self.rows = [r for r in self.rows if any(t != self.pad for t in r["rollout_ids"])]
+        self.batch = write_jsonl(tmp_path / "batch.jsonl", self.rows)
+        self.tmp = tmp_path
+
+    def views(self, **options):
+        builder = reference_objective.Views(self.tokenizer, self.pad, **options)
+        return [builder.build(r["problem"], r["reference"], r["rollout_ids"]) for r in self.rows]
+
+    def replay(self, *flags, **settings):
+        config = self.tmp / "config.yaml"
+        sets = write_config(config, self.folder, **settings)
+        run_dapd("replay", "--config", config, "--batch", self.batch, "--output", self.tmp / "out", *sets, *flags)
+        return self.tmp / "out"
+
+
+def compare_terms(ours, expected):
+    worst = reference_objective.relative(ours["loss"], expected["loss"])
+    for name, term in expected["terms"].items():
+        worst = max(worst, reference_objective.relative(ours["terms"][name]["value"], term["value"]))
+        assert ours["terms"][name]["tokens"] == term["tokens"], name
+        assert ours["terms"][name]["clipped_fraction"] == pytest.approx(term["clipped_fraction"], abs=1e-12), name
+    return worst
+
+
+def compare_gradients(ours, expected):
+    assert set(ours) == set(expected)
+    worst = 0.0
+    for name, gradient in expected.items():
+        scale = gradient.norm().item()
+        if scale > 0:
+            worst = max(worst, (ours[name] - gradient).norm().item() / scale)
+        else:
+            assert ours[name].norm().item() == 0.0, name
+    return worst
+
+
+@pytest.mark.parametrize(
+    "family, self_rollout, micro_batch, clip",
+    [
+        ("qwen3", "append", 2, 0.05),
+        ("qwen3", "template", 3, 0.05),
+        ("qwen2", "append", 1, 0.05),
+        ("llama", "append", 2, float("inf")),
+        ("llama", "template", 2, 0.01),
+    ],
+)
+@pytest.mark.parametrize("adapters", [False, True])
+def test_terms_and_gradients(family, self_rollout, micro_batch, clip, adapters, tmp_path):
+    case = Case(tmp_path, family, 5, tied=family != "llama")
+    flags, given = [], {}
+    if adapters:
+        given = {"adapter": make_adapter(tmp_path / "live", case.folder, 1), "snapshot": make_adapter(tmp_path / "snapshot", case.folder, 2)}
+        flags = ["--adapter", given["adapter"], "--snapshot", given["snapshot"]]
+    settings = {"objective.self_rollout": self_rollout, "trainer.micro_batch_size": micro_batch, "objective.max_reference_tokens": 40,
+                "objective.component_clip": ".inf" if clip == float("inf") else clip}
+    out = case.replay(*flags, **settings)
+    oracle = reference_objective.Objective(case.base, RANK, ALPHA, clip=clip, **given)
+    ours = load_file(out / "gradients.safetensors")
+    if not adapters:
+        # A fresh adapter is random: take ours, which `--apply` at rate ~0 would write.
+        copy_fresh_adapter(case, oracle)
+    expected = oracle.accumulate(case.views(self_rollout=self_rollout, max_reference_tokens=40), micro_batch)
+    value_error = compare_terms(json.loads((out / "objective.json").read_text()), expected)
+    gradient_error = compare_gradients(ours, oracle.gradients())
+    print(f"{family} {self_rollout} adapters={adapters}: terms {value_error:.1e}, gradients {gradient_error:.1e}")
+    assert value_error < 1e-5
+    assert gradient_error < 1e-4
+
+
+def copy_fresh_adapter(case, oracle):
+    """Gives the oracle the adapter that run.seed stands for."""
+    folder = case.tmp / "fresh"
+    run_dapd("adapter", "init", "--model", case.folder, "--output", folder, "--rank", RANK, "--alpha", ALPHA, "--seed", 3)
+    for name, tensor in load_file(folder / "adapter_model.safetensors").items():
+        oracle.parameters[name].data.copy_(tensor)
+
+
+@pytest.mark.parametrize("family", ["qwen3", "llama"])
+def test_ten_steps_across_a_snapshot_refresh(family, tmp_path):
+    case = Case(tmp_path, family, 44)
+    case.rows = case.rows[:40]
+    write_jsonl(case.batch, case.rows)
+    settings = {"trainer.batch_size": 4, "trainer.learning_rate": 1e-3, "trainer.schedule_steps": 50, "trainer.steps": 10,
+                "teacher.snapshot_interval": 4, "trainer.max_grad_norm": 0.1}
+    out = case.replay("--apply", **settings)
+    oracle = reference_objective.Objective(case.base, RANK, ALPHA, learning_rate=1e-3, schedule_steps=50, snapshot_interval=4)
+    copy_fresh_adapter(case, oracle)
+    start = {name: p.detach().clone() for name, p in oracle.parameters.items()}
+    views, metrics = case.views(), read_jsonl(out / "metrics.jsonl")
+    assert len(metrics) == 10
+    for step, line in enumerate(metrics):
+        expected = oracle.accumulate(views[4 * step : 4 * step + 4], 2)
+        norm, rate = oracle.step()
+        assert line["step"] == step + 1 and line["learning_rate"] == pytest.approx(rate, rel=1e-12)
+        assert line["gradient_norm"] == pytest.approx(norm, rel=1e-3)
+        assert line["loss"] == pytest.approx(expected["loss"], rel=1e-3)
+    ours = load_file(out / "adapter" / "adapter_model.safetensors")
+    difference = sum((ours[n] - p.detach()).square().sum() for n, p in oracle.parameters.items()).sqrt()
+    update = sum((start[n] - p.detach()).square().sum() for n, p in oracle.parameters.items()).sqrt()
+    print(f"{family}: adapter after ten steps differs by {difference / update:.1e} of the update's norm {update:.3f}")
+    assert difference / update < 1e-3
+
+
+def test_custom_terms(tmp_path):
+    case = Case(tmp_path, "qwen3", 4)
+    terms = [("opsd", "none_rollout", "cross_rollout", "base", 1.5, 0.05), ("plain", "self_reference", "cross_reference", "base", 0.5, float("inf"))]
+    yaml = ", ".join(
+        f"{{name: {n}, student: {s}, teacher: {t}, teacher_weights: {w}, weight: {x}, clip: {'.inf' if c == float('inf') else c}}}"
+        for n, s, t, w, x, c in terms
+    )
+    out = case.replay(**{"objective.terms": f"[{yaml}]"})
+    oracle = reference_objective.Objective(case.base, RANK, ALPHA, terms=terms)
+    copy_fresh_adapter(case, oracle)
+    expected = oracle.accumulate(case.views(), 2)
+    error = compare_terms(json.loads((out / "objective.json").read_text()), expected)
+    gradient_error = compare_gradients(load_file(out / "gradients.safetensors"), oracle.gradients())
+    print(f"custom terms: terms {error:.1e}, gradients {gradient_error:.1e}")
+    assert error < 1e-5 and gradient_error < 1e-4
+
+
+@pytest.mark.parametrize("self_rollout", ["append", "template"])
+@pytest.mark.parametrize("name", ["qwen_folder", "smollm2_folder"])
+def test_views_with_real_tokenizers(name, self_rollout, request, tmp_path):
+    source = request.getfixturevalue(name)
+    folder = tmp_path / "model"
+    folder.mkdir()
+    for file in ("tokenizer.json", "tokenizer_config.json", "generation_config.json"):
+        (folder / file).write_bytes((source / file).read_bytes())
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    generation = json.loads((folder / "generation_config.json").read_text())
+    eos = generation["eos_token_id"]
+    eos, pad = (eos[0] if isinstance(eos, list) else eos), generation["pad_token_id"]
+    models.make_config("qwen3", True, vocab_size=151936, eos_token_id=eos, pad_token_id=pad).save_pretrained(folder)
+    (folder / "generation_config.json").write_text(json.dumps(generation))
+    rng = random.Random(11)
+    rows = []
+    for row in random_samples(rng, 120, eos, pad):
+        text = rng.choice(["So 2 + 2 = \\boxed{4}.", "<think>\n\n</think>\n\nIt is 7", "\u4e2d\u6587 answer", "a  b\n\n\nc "])
+        row["rollout_ids"] = tokenizer(text, add_special_tokens=False)["input_ids"] + row["rollout_ids"]
+        rows.append(row)
+    write_jsonl(tmp_path / "in", rows)
+    (tmp_path / "config.yaml").write_text("{}\n")
+    sets = ["--set", f"model.path={folder}", "--set", f"objective.self_rollout={self_rollout}"]
+    run_dapd("views", "--config", tmp_path / "config.yaml", *sets, "--input", tmp_path / "in", "--output", tmp_path / "out")
+    builder = reference_objective.Views(tokenizer, pad, self_rollout=self_rollout)
+    wrong = 0
+    for row, ours in zip(rows, read_jsonl(tmp_path / "out"), strict=True):
+        expected = builder.build(row["problem"], row["reference"], row["rollout_ids"])
+        for view, (ids, start, count) in expected.items():
+            got = ours["views"][view]
+            if (got["input_ids"], got["scored_from"], got["scored_count"]) != (ids, start, count):
+                wrong += 1
+                print(view, tokenizer.decode(got["input_ids"]), tokenizer.decode(ids), sep="\n---\n")
+    print(f"{name} {self_rollout}: {wrong} of {6 * len(rows)} views differ")
+    assert wrong == 0
+
+
+def test_an_empty_rollout_is_named(tmp_path):
+    case = Case(tmp_path, "qwen3", 2)
+    write_jsonl(case.batch, [{**case.rows[0], "id": "hollow", "rollout_ids": [case.pad]}])
+    sets = write_config(tmp_path / "config.yaml", case.folder)
+    result = run_dapd("replay", "--config", tmp_path / "config.yaml", "--batch", case.batch, "--output", tmp_path / "out", *sets, check=False)
+    assert result.returncode == 4 and "'hollow'" in result.stderr and "empty" in result.stderr, result.stderr
+
+
