@@ -41,6 +41,8 @@ class TaskBoard {
   }
 
   bool has_pending() const { return !pending_.empty(); }
+  // Pending and in flight.
+  int64_t unanswered() const { return static_cast<int64_t>(entries_.size()); }
   // Tasks added whose result was not popped yet.
   size_t outstanding() const { return entries_.size() + answers_.size(); }
 

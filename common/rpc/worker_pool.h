@@ -6,11 +6,12 @@
 //   connecting -> loading -> ready -> lost -> (back-off) -> connecting ...
 // It gets tasks only while ready: it acknowledged the current update and passed
 // its probe. A new update sends all workers back to loading.
-// Tasks: at most max_in_flight of a worker's own saying are with it. When it is
-// lost, or a task's time passes, its tasks go back to the front of the list.
-// The first valid answer counts, later ones are duplicates. A worker that
-// answers with an error gets no more tasks, may finish what it has, and is
-// connected to anew.
+// Tasks: at most max_in_flight of a worker's own saying are with it, and at
+// most its share of the unanswered ones, so that the first worker to be ready
+// does not take them all. When it is lost, or a task's time passes, its tasks
+// go back to the front of the list. The first valid answer counts, later ones
+// are duplicates. A worker that answers with an error gets no more tasks, may
+// finish what it has, and is connected to anew.
 //
 // Nothing here depends on a role: see WorkerSession. Thread-safe; Next is meant
 // for one thread.
@@ -86,7 +87,9 @@ class WorkerPool {
   struct Worker {
     int64_t number = 0;
     WorkerState state;
+    int64_t capacity = 0;    // tasks it takes at a time; 0: not connected
     bool wanted = true;      // its address is still named
+    bool refusing = false;   // it gets no more tasks from this session
     bool unfit = false;      // it is up, but not what this run needs
     bool timed_out = false;  // the watchdog cancelled its session
     bool done = false;       // its thread needs nothing any more
@@ -96,7 +99,6 @@ class WorkerPool {
   // One stream under one update: what its sender and its receiver share.
   struct Stream {
     std::shared_ptr<const PolicyUpdate> update;
-    int64_t capacity = 1;
     bool ended = false;  // nothing more can be received
     absl::Status refusal =
         absl::OkStatus();  // the first error answer; then nothing is sent
@@ -110,10 +112,11 @@ class WorkerPool {
   absl::Status RunSession(Worker* worker, Backoff* backoff);
   absl::Status RunStream(Worker* worker,
                          Session* session,
-                         std::shared_ptr<const PolicyUpdate> update,
-                         int64_t capacity);
+                         std::shared_ptr<const PolicyUpdate> update);
   std::shared_ptr<const PolicyUpdate> WaitForUpdate(Worker* worker);
   std::shared_ptr<const Task> WaitForTask(Worker* worker, Stream* stream);
+  int64_t Share(const Worker& worker) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Accept(Worker* worker, Stream* stream, TaskAnswer<Result> answer);
   void SetState(Worker* worker, const std::string& state)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -181,6 +181,11 @@ absl::Status WorkerPool<Task, Result>::RunSession(Worker* worker,
     SetState(worker, "connecting");
   }
   ASSIGN_OR_RETURN(const int64_t capacity, session->Connect());
+  {
+    MutexLock lock(&mutex_);
+    worker->capacity = capacity;
+    worker->refusing = false;
+  }
   while (const auto update = WaitForUpdate(worker)) {
     const absl::Time start = absl::Now();
     ASSIGN_OR_RETURN(const uint64_t bytes, session->Load(*update));
@@ -194,7 +199,7 @@ absl::Status WorkerPool<Task, Result>::RunSession(Worker* worker,
       worker->state.policy_version = update->version;
       SetState(worker, "ready");
     }
-    RETURN_IF_ERROR(RunStream(worker, session.get(), update, capacity));
+    RETURN_IF_ERROR(RunStream(worker, session.get(), update));
   }
   return absl::CancelledError("no longer needed");
 }
@@ -203,10 +208,9 @@ template <typename Task, typename Result>
 absl::Status WorkerPool<Task, Result>::RunStream(
     Worker* worker,
     Session* session,
-    std::shared_ptr<const PolicyUpdate> update,
-    int64_t capacity) {
+    std::shared_ptr<const PolicyUpdate> update) {
   RETURN_IF_ERROR(session->OpenStream(*update));
-  Stream stream{update, capacity};
+  Stream stream{update};
   std::jthread receiver([&] {
     while (auto answer = session->Receive()) {
       Accept(worker, &stream, *std::move(answer));
@@ -262,14 +266,29 @@ std::shared_ptr<const Task> WorkerPool<Task, Result>::WaitForTask(
   MutexLock lock(&mutex_);
   while (!stopping_ && !stream->ended && update_ == stream->update) {
     const int64_t in_flight = board_.InFlight(worker->number);
-    const bool sending = worker->wanted && stream->refusal.ok();
+    const bool sending = worker->wanted && !worker->refusing;
     if (!sending && in_flight == 0) break;
-    if (sending && board_.has_pending() && in_flight < stream->capacity) {
+    if (sending && board_.has_pending() && in_flight < Share(*worker)) {
       return board_.Take(worker->number, absl::Now() + options_.task_timeout);
     }
     changed_.Wait(&mutex_);
   }
   return nullptr;
+}
+
+// Its part of the unanswered tasks by capacity, among the workers that are
+// ready or about to be. The parts add up to all tasks, so none is left over.
+template <typename Task, typename Result>
+int64_t WorkerPool<Task, Result>::Share(const Worker& worker) const {
+  int64_t total = 0;
+  for (const auto& [endpoint, other] : workers_) {
+    const bool usable =
+        other->state.state == "ready" || other->state.state == "loading";
+    if (usable && other->wanted && !other->refusing) total += other->capacity;
+  }
+  const int64_t unanswered = board_.unanswered();
+  const int64_t part = (unanswered * worker.capacity + total - 1) / total;
+  return std::min(part, worker.capacity);
 }
 
 template <typename Task, typename Result>
@@ -298,6 +317,7 @@ void WorkerPool<Task, Result>::Accept(Worker* worker,
                                                    : TaskOutcome::kLost;
       counts = board_.Return(worker->number, answer.id, status);
       if (stream->refusal.ok()) stream->refusal = status;
+      worker->refusing = true;
     }
     changed_.NotifyAll();
   }

@@ -30,6 +30,8 @@ namespace {
 // What queued requests get to end after a signal; a container's usual patience
 // is 10 s.
 constexpr absl::Duration kShutdownGrace = absl::Seconds(8);
+// What the last answers get to reach their clients.
+constexpr absl::Duration kDeliveryGrace = absl::Seconds(1);
 
 struct Flags {
   std::string config;
@@ -69,7 +71,7 @@ absl::Status Run(const Flags& flags) {
   signal.Wait();
   server->SetServing(false);
   worker.Shutdown(kShutdownGrace);
-  server->Shutdown(absl::Seconds(1));
+  server->Shutdown(kDeliveryGrace);
   LogInfo("stopped");
   return absl::OkStatus();
 }

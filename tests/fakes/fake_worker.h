@@ -3,6 +3,7 @@
 // Thread-safe.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -14,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/clock.h"
 
 #include "common/base/bounded_queue.h"
 #include "common/base/mutex.h"
@@ -50,6 +52,8 @@ class FakeWorker {
     MutexLock lock(&mutex_);
     load_status_ = std::move(status);
   }
+  // While set, Load does not return.
+  void HoldLoad(bool hold) { hold_load_ = hold; }
   // Breaks every connection; with `status` OK new ones succeed.
   void Kill(absl::Status status) {
     SetConnectStatus(std::move(status));
@@ -89,6 +93,7 @@ class FakeWorker {
   }
 
   const std::string name_;
+  std::atomic<bool> hold_load_ = false;
   mutable Mutex mutex_;
   Handler handler_;
   absl::Status connect_status_;
@@ -113,6 +118,7 @@ class FakeSession : public WorkerSession<FakeTask, FakeResult> {
   }
 
   absl::StatusOr<uint64_t> Load(const PolicyUpdate& update) override {
+    while (worker_->hold_load_) absl::SleepFor(absl::Milliseconds(1));
     MutexLock lock(&worker_->mutex_);
     if (!worker_->load_status_.ok()) return worker_->load_status_;
     worker_->loaded_versions_.push_back(update.version);

@@ -125,6 +125,33 @@ TEST_F(WorkerPoolTest, AWorkerHasAtMostWhatItTakesAtATime) {
   EXPECT_EQ(pool_->Workers().front().in_flight, FakeWorker::kMaxInFlight);
 }
 
+TEST_F(WorkerPoolTest, AWorkerThatIsStillLoadingIsLeftItsShare) {
+  SetEndpoints(std::vector<std::string>{"a", "b"});
+  a_.SetHandler(NoAnswer);
+  b_.SetHandler(NoAnswer);
+  b_.HoldLoad(true);
+  Start();
+  ASSERT_TRUE(Eventually([&] { return HasWorkerIn("a", "ready"); }));
+  ASSERT_TRUE(Eventually([&] { return HasWorkerIn("b", "loading"); }));
+  pool_->Submit({0});
+  pool_->Submit({1});
+  ASSERT_TRUE(Eventually([&] { return a_.seen().size() == 1; }));
+  EXPECT_TRUE(b_.seen().empty());
+  b_.HoldLoad(false);
+  ASSERT_TRUE(Eventually([&] { return b_.seen().size() == 1; }));
+  EXPECT_EQ(a_.seen().size(), 1U);
+}
+
+TEST_F(WorkerPoolTest, TheShareOfALostWorkerGoesToTheOthers) {
+  SetEndpoints(std::vector<std::string>{"a", "b"});
+  a_.SetHandler(NoAnswer);
+  b_.SetLoadStatus(absl::UnavailableError("no memory"));
+  Start();
+  pool_->Submit({0});
+  pool_->Submit({1});
+  EXPECT_TRUE(Eventually([&] { return a_.seen().size() == 2; }));
+}
+
 TEST_F(WorkerPoolTest, TasksOfADyingWorkerAreDoneElsewhere) {
   a_.SetHandler(NoAnswer);
   Start();

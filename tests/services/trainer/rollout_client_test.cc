@@ -51,9 +51,10 @@ class MiniServer {
   }
   ~MiniServer() { Stop(absl::ZeroDuration()); }
 
+  // As main.cc does: what has ended still has to be delivered.
   void Stop(absl::Duration grace) {
     worker_.Shutdown(grace);
-    server_->Shutdown(absl::ZeroDuration());
+    server_->Shutdown(grace);
   }
   const std::string& address() const { return server_->address(); }
 
@@ -224,7 +225,7 @@ TEST_F(RolloutClientTest, AWorkerKilledAndStartedAgainFinishesTheTasks) {
     ASSERT_TRUE(result.ok()) << result.status();
     EXPECT_THAT(result->ids, ElementsAre(10, 11, 12));
   }
-  EXPECT_EQ(Count(TaskOutcome::kAccepted), 3);
+  WaitUntil([&] { return Count(TaskOutcome::kAccepted) == 3; });
   EXPECT_EQ(Count(TaskOutcome::kLost), 3);
 }
 
@@ -234,7 +235,7 @@ TEST_F(RolloutClientTest, AServerToldToStopFinishesItsTasksFirst) {
   Start({first.address()});
   client_->Submit(MakeTask(1));
   WaitUntil([&] { return control_.running == 1; });
-  std::jthread stopper([&] { first.Stop(absl::Seconds(20)); });
+  std::jthread stopper([&] { first.Stop(absl::Seconds(1)); });
   absl::SleepFor(absl::Milliseconds(20));
   control_.hold = false;
   const auto result = client_->Next();
