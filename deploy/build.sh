@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Configures and builds into build/; programs land in build/bin/.
+#
+#   deploy/build.sh [--tests]
+#
+# --tests builds the unit tests too. JOBS sets the compilers that run at a time
+# (default: one a core, 2 GiB of memory each).
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source deploy/phase.sh
+
+case "${1:-}" in
+  --tests) tests=ON ;;
+  "") tests=OFF ;;
+  *) echo "usage: deploy/build.sh [--tests]" >&2; exit 2 ;;
+esac
+
+default_jobs() {
+  local cores gibibytes
+  cores=$(nproc)
+  gibibytes=$(awk '/MemAvailable/ {print int($2 / 1048576)}' /proc/meminfo)
+  echo $((gibibytes / 2 < 1 ? 1 : gibibytes / 2 < cores ? gibibytes / 2 : cores))
+}
+
+phase "configure" build/logs/configure.log \
+  cmake -S . -B build -G Ninja -DDAPD_TESTS=$tests
+phase "build" build/logs/build.log \
+  cmake --build build --parallel "${JOBS:-$(default_jobs)}"

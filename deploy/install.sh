@@ -1,0 +1,109 @@
+#!/usr/bin/env bash
+# Installs what the build needs on Debian 12 and is not there yet: Debian
+# packages (as root or with sudo) and a Python environment in .deps/venv, which
+# brings LibTorch, Apache Arrow C++ and the demo model.
+#
+#   deploy/install.sh [--tests]
+#
+# --tests adds what the tests need, Python's torch and transformers among it
+# (4 GB). A machine with nvcc gets torch's CUDA libraries as well. Where neither
+# root nor sudo is at hand, it prints what root has to run. A second call skips
+# what is there. PYTHON names another interpreter (3.11 or newer).
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source deploy/phase.sh
+
+packages=(
+  build-essential ccache cmake ninja-build pkg-config python3 python3-venv
+  libabsl-dev libcli11-dev libgrpc++-dev libgrpc-dev libicu-dev
+  libprotobuf-dev libssl-dev libyaml-cpp-dev nlohmann-json3-dev
+  prometheus-cpp-dev protobuf-compiler protobuf-compiler-grpc zlib1g-dev
+)
+requirements=(deploy/requirements.txt)
+test_packages=(libbenchmark-dev libgmock-dev libgtest-dev prometheus)
+
+has_nvcc() { command -v nvcc || [ -x /usr/local/cuda/bin/nvcc ]; }
+
+case "${1:-}" in
+  --tests)
+    packages+=("${test_packages[@]}")
+    requirements+=(deploy/requirements-cuda.txt tests/requirements.txt)
+    ;;
+  "") if has_nvcc >/dev/null; then requirements+=(deploy/requirements-cuda.txt); fi ;;
+  *) echo "usage: deploy/install.sh [--tests]" >&2; exit 2 ;;
+esac
+
+# --- Debian packages ----------------------------------------------------------
+missing_packages() {
+  comm -23 <(printf '%s\n' "${packages[@]}" | sort) \
+    <(dpkg-query -W -f '${db:Status-Status} ${Package}\n' "${packages[@]}" \
+      2>/dev/null | sed -n 's/^installed //p' | sort -u)
+}
+
+as_root() {
+  if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
+}
+
+apt_install() {
+  as_root apt-get update -q
+  as_root env DEBIAN_FRONTEND=noninteractive \
+    apt-get install -y -q --no-install-recommends "$@"
+}
+
+# The tests use promtool; the server that comes with it should not run.
+stop_prometheus() {
+  if [ -d /run/systemd/system ]; then
+    as_root systemctl disable --now prometheus
+  fi
+}
+
+mapfile -t missing < <(missing_packages)
+if [ ${#missing[@]} -gt 0 ]; then
+  if [ "$(id -u)" -ne 0 ] && ! command -v sudo >/dev/null; then
+    echo "Debian packages are missing and there is no sudo. Run as root:" >&2
+    echo "  apt-get update && apt-get install -y ${missing[*]}" >&2
+    exit 1
+  fi
+  if [ "$(id -u)" -ne 0 ]; then sudo -v; fi  # asks for the password up front
+  phase "install ${#missing[@]} Debian packages" .deps/logs/apt.log \
+    apt_install "${missing[@]}"
+  if [[ " ${missing[*]} " == *" prometheus "* ]]; then
+    phase "stop the Prometheus server" .deps/logs/prometheus.log \
+      stop_prometheus
+  fi
+fi
+
+# --- Python packages ----------------------------------------------------------
+venv=.deps/venv
+
+make_venv() {
+  local python
+  for python in ${PYTHON:-/usr/bin/python3 python3}; do
+    if "$python" -c 'import sys, ensurepip; sys.exit(sys.version_info < (3, 11))'; then
+      "$python" -m venv --clear "$venv"
+      return
+    fi
+  done
+  echo "no Python 3.11 or newer with the venv module was found" >&2
+  return 1
+}
+
+# A requirements file is installed if its copy in the environment is the same.
+is_installed() { cmp -s "$1" "$venv/installed/${1//\//-}"; }
+
+install_requirements() {
+  "$venv/bin/python" -m pip install --no-deps --no-compile --no-input \
+    --disable-pip-version-check --progress-bar off -r "$1"
+  mkdir -p "$venv/installed"
+  cp "$1" "$venv/installed/${1//\//-}"
+}
+
+if ! "$venv/bin/python" -c '' 2>/dev/null; then
+  phase "make $venv" .deps/logs/venv.log make_venv
+fi
+for file in "${requirements[@]}"; do
+  if ! is_installed "$file"; then
+    phase "install $file" ".deps/logs/${file//\//-}.log" \
+      install_requirements "$file"
+  fi
+done

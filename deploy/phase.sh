@@ -1,0 +1,28 @@
+# Sourced by the scripts of this repository.
+#
+# phase NAME LOG COMMAND...   runs COMMAND with its output in LOG and prints one
+#   line with the seconds it took; on a terminal that line lives while the
+#   command runs. A failure prints the log's end and returns COMMAND's code.
+
+phase() {
+  local name=$1 log=$2 start=$SECONDS code=0 job
+  shift 2
+  mkdir -p "$(dirname "$log")"
+  "$@" >"$log" 2>&1 </dev/null &
+  job=$!
+  if [ -t 1 ]; then
+    while kill -0 "$job" 2>/dev/null; do
+      printf '\r\033[K%-44s %4d s  %s' "$name" $((SECONDS - start)) \
+        "$(tail -n 1 "$log" | tr -cd '[:print:]' | cut -c 1-28)"
+      sleep 1
+    done
+    printf '\r\033[K'
+  fi
+  wait "$job" || code=$?
+  printf '%-44s %4d s\n' "$name" $((SECONDS - start))
+  if [ "$code" -ne 0 ]; then
+    tail -n 40 "$log" >&2
+    echo "$name failed with code $code; the whole log: $log" >&2
+  fi
+  return "$code"
+}

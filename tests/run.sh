@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# Installs what the tests need, builds, runs the tests and counts them: the last
+# line reads "N passed, N failed, N skipped". Logs: build/test-logs/.
+#
+#   tests/run.sh [unit|integration|oracle]...     (default: all three)
+#
+#   unit          the C++ tests that mirror the tree
+#   integration   real processes (C++ and Python)
+#   oracle        our programs against transformers, peft, tokenizers, jinja2
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source deploy/phase.sh
+
+groups=("$@")
+if [ $# -eq 0 ]; then groups=(unit integration oracle); fi
+for group in "${groups[@]}"; do
+  case "$group" in
+    unit | integration | oracle) ;;
+    *) echo "usage: tests/run.sh [unit|integration|oracle]..." >&2; exit 2 ;;
+  esac
+done
+
+deploy/install.sh --tests
+deploy/build.sh --tests
+
+logs=build/test-logs
+rm -rf "$logs"
+mkdir -p "$logs"
+
+run_ctest() {  # GROUP
+  ctest --test-dir build --label-regex "^$1\$" --output-on-failure \
+    --timeout 600 --no-tests=ignore --parallel "$(nproc)" \
+    --output-junit "$PWD/$logs/ctest-$1.xml"
+}
+
+run_pytest() {  # GROUP
+  local code=0
+  .deps/venv/bin/python -m pytest "tests/$1" -rA --durations=5 \
+    -p no:cacheprovider --junitxml "$logs/pytest-$1.xml" || code=$?
+  [ "$code" -eq 5 ] || return "$code"  # 5: no tests there
+}
+
+# A failing group does not keep the others from running.
+for group in "${groups[@]}"; do
+  if [ "$group" != oracle ]; then
+    phase "$group tests (C++)" "$logs/ctest-$group.log" \
+      run_ctest "$group" || true
+  fi
+  if [ "$group" != unit ]; then
+    phase "$group tests (Python)" "$logs/pytest-$group.log" \
+      run_pytest "$group" || true
+  fi
+done
+exec .deps/venv/bin/python tests/count_results.py "$logs"
