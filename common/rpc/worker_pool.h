@@ -66,6 +66,7 @@ class WorkerPool {
   void SetUpdate(std::shared_ptr<const PolicyUpdate> update) {
     MutexLock lock(&mutex_);
     update_ = std::move(update);
+    for (const auto& [endpoint, worker] : workers_) worker->unfit = false;
     patience_start_ = absl::Now();
     changed_.NotifyAll();
   }

@@ -357,7 +357,8 @@ void WorkerPool<Task, Result>::Lose(Worker* worker, absl::Status why) {
         (worker->state.last_error != error || worker->state.state == "ready");
     worker->state.last_error = error;
     worker->state.policy_version = -1;
-    worker->unfit = absl::IsFailedPrecondition(why) && !was_ready;
+    worker->unfit =
+        !was_ready && (absl::IsFailedPrecondition(why) || IsFinalError(why));
     worker->session.reset();
     SetState(worker, "lost");
     returned = board_.ReturnAll(worker->number, why);

@@ -359,13 +359,18 @@ TEST_F(WorkerPoolTest, AnUnresolvableNameIsInTheMessage) {
 }
 
 TEST_F(WorkerPoolTest, WhenAllWorkersAreUnfitNextDoesNotWait) {
-  a_.SetLoadStatus(absl::FailedPreconditionError("probe -1.5, expected -2.5"));
-  Start();
-  pool_->Submit({1});
-  const absl::Status status = pool_->Next().status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(status.message()),
-              HasSubstr("probe -1.5, expected -2.5"));
+  for (const absl::Status& refusal :
+       {absl::FailedPreconditionError("probe -1.5, expected -2.5"),
+        absl::InvalidArgumentError("another rank"),
+        absl::UnimplementedError("unknown service")}) {
+    a_.SetLoadStatus(refusal);
+    Start();
+    pool_->Submit({1});
+    const absl::Status status = pool_->Next().status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr(std::string(refusal.message())));
+  }
 }
 
 TEST_F(WorkerPoolTest, OneUnfitWorkerDoesNotStopTheOthers) {
