@@ -16,6 +16,7 @@ int main(int argc, char** argv) {
   dapd::Action action;
   dapd::AddRenderCommand(app, &action);
   dapd::AddReplayCommand(app, &action);
+  dapd::AddAdapterCommand(app, &action);
   dapd::AddScoreCommand(app, &action);
   dapd::AddViewsCommand(app, &action);
   dapd::AddProblemsCommand(app, &action);

@@ -10,13 +10,17 @@ import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 
 INSTRUCTION = "Please reason step by step, and put your final answer within \\boxed{}."
-PRIVILEGED = (
-    "Problem: {problem}\n\nHere is a reference solution to this problem:\n=== Reference Solution Begin ===\n{shown}\n"
-    "=== Reference Solution End ===\n\n\nAfter reading the reference solution above, make sure you truly understand the "
-    "reasoning behind each step \u2014 do not copy or paraphrase it. Now, using your own words and independent reasoning, "
-    "derive the same final answer to the problem above. Think step by step, explore different approaches, and don't be "
-    "afraid to backtrack or reconsider if something doesn't work out:\n\n" + INSTRUCTION
-)
+
+
+def privileged_message(problem, shown):
+    return (
+        f"Problem: {problem}\n\nHere is a reference solution to this problem:\n=== Reference Solution Begin ===\n{shown}\n"
+        "=== Reference Solution End ===\n\n\nAfter reading the reference solution above, make sure you truly understand the "
+        "reasoning behind each step \u2014 do not copy or paraphrase it. Now, using your own words and independent reasoning, "
+        "derive the same final answer to the problem above. Think step by step, explore different approaches, and don't be "
+        "afraid to backtrack or reconsider if something doesn't work out:\n\n" + INSTRUCTION
+    )
+
 
 # name, scored side's student view, teacher view, teacher weights, weight of the released 4B model
 DAPD_TERMS = [
@@ -65,9 +69,8 @@ class Views:
         text = self.tokenizer.decode(rollout, skip_special_tokens=True, clean_up_tokenization_spaces=False)
         none_message = f"Problem: {problem}\n\n{INSTRUCTION}"
         none = self.ids(self.prompt(none_message, False))
-        shows_reference = PRIVILEGED.format(problem="{problem}", shown="{shown}")
-        cross_message = shows_reference.replace("{problem}", problem, 1).replace("{shown}", reference, 1)
-        crossed_message = shows_reference.replace("{problem}", problem, 1).replace("{shown}", text, 1)
+        cross_message = privileged_message(problem, reference)
+        crossed_message = privileged_message(problem, text)
         none_prompt, scored = self.split(none_message, reference)
         self_prompt, _ = self.split(cross_message, reference)
         scored = scored[: self.max_reference_tokens]

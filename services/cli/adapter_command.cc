@@ -1,0 +1,116 @@
+// dapd adapter: verify an adapter against a model, or make a fresh one.
+
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+
+#include "common/base/status_macros.h"
+#include "common/model/adapter.h"
+#include "common/tensor/torch_bridge.h"
+#include "common/training/policy.h"
+#include "services/cli/command.h"
+
+namespace dapd {
+namespace {
+
+struct AdapterOptions {
+  std::string model;
+  std::string adapter;
+  std::string output;
+  bool json = false;
+  LoraSection lora;
+  uint64_t seed = 42;
+};
+
+nlohmann::ordered_json ToJson(const AdapterReport& report) {
+  nlohmann::ordered_json layers = nlohmann::ordered_json::array();
+  for (const AdapterReport::Layer& layer : report.layers) {
+    layers.push_back(layer.norm_delta);
+  }
+  return {{"modules_applied", report.modules_applied},
+          {"modules_expected", report.modules_expected},
+          {"norm_a", report.norm_a},
+          {"norm_b", report.norm_b},
+          {"norm_delta", report.norm_delta},
+          {"norm_delta_by_layer", layers},
+          {"changes_nothing", report.changes_nothing}};
+}
+
+absl::Status VerifyAdapter(const AdapterOptions& options) {
+  ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(options.model));
+  ASSIGN_OR_RETURN(const Adapter adapter,
+                   ReadAdapter(options.adapter, model, at::kCPU));
+  const AdapterReport report = InspectAdapter(adapter);
+  if (options.json) {
+    std::puts(ToJson(report).dump(2).c_str());
+    return absl::OkStatus();
+  }
+  std::puts(absl::StrFormat("applied %d/%d modules, rank %d, alpha %g\n"
+                            "norms: A %.6g, B %.6g, update %.6g",
+                            report.modules_applied,
+                            report.modules_expected,
+                            adapter.config.rank,
+                            adapter.config.alpha,
+                            report.norm_a,
+                            report.norm_b,
+                            report.norm_delta)
+                .c_str());
+  for (const AdapterReport::Layer& layer : report.layers) {
+    std::puts(absl::StrFormat(
+                  "  layer %2d: update %.6g", layer.layer, layer.norm_delta)
+                  .c_str());
+  }
+  if (report.changes_nothing) std::puts("this adapter changes nothing");
+  return absl::OkStatus();
+}
+
+absl::Status InitAdapter(const AdapterOptions& options) {
+  ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(options.model));
+  ASSIGN_OR_RETURN(const LoraConfig lora, MakeLoraConfig(options.lora));
+  return WriteAdapter(options.output,
+                      MakeFreshAdapter(model, lora, options.seed, at::kCPU),
+                      options.model);
+}
+
+}  // namespace
+
+void AddAdapterCommand(CLI::App& app, Action* action) {
+  auto options = std::make_shared<AdapterOptions>();
+  CLI::App* command =
+      app.add_subcommand("adapter", "Verify an adapter, or make a fresh one");
+  command->require_subcommand(1);
+
+  CLI::App* verify = command->add_subcommand(
+      "verify", "Does it fit the model, and does it change anything?");
+  verify->add_option("--model", options->model, "Hugging Face folder")
+      ->required();
+  verify->add_option("--adapter", options->adapter, "PEFT folder")->required();
+  verify->add_flag("--json", options->json, "print JSON");
+  verify->callback([options, action] {
+    *action = [options] {
+      return CatchTorch([&] { return VerifyAdapter(*options); });
+    };
+  });
+
+  CLI::App* init = command->add_subcommand(
+      "init", "The adapter that a run with this seed starts from");
+  init->add_option("--model", options->model, "Hugging Face folder")
+      ->required();
+  init->add_option("--output", options->output, "PEFT folder")->required();
+  init->add_option("--rank", options->lora.rank, "rank")
+      ->check(CLI::Range(1, 4096));
+  init->add_option("--alpha", options->lora.alpha, "scale is alpha / rank");
+  init->add_option("--targets", options->lora.targets, "projections");
+  init->add_option("--seed", options->seed, "as run.seed");
+  init->callback([options, action] {
+    *action = [options] {
+      return CatchTorch([&] { return InitAdapter(*options); });
+    };
+  });
+}
+
+}  // namespace dapd
