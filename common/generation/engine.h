@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+
 #include "common/generation/sampling.h"
 #include "common/model/adapter.h"
 #include "common/model/weights.h"
@@ -22,8 +23,7 @@ namespace dapd {
 
 struct EngineOptions {
   int64_t slots = 8;
-  // Longest prompt plus answer. 0: the model's max_positions. The KV cache
-  // grows with what is used, in blocks.
+  // Longest prompt plus answer. 0: the model's max_positions.
   int64_t max_length = 0;
   int64_t num_tokens = 0;  // ids the tokenizer knows; the rest is never sampled
 };
@@ -72,8 +72,15 @@ class GenerationEngine {
 
  private:
   struct Sequence;
-  class State;
-  std::unique_ptr<State> state_;
+
+  // Samples the next token of `sequence` from `logits` and reports it.
+  TokenEvent SampleNext(Sequence& sequence, const at::Tensor& logits);
+  std::vector<TokenEvent> DecodeRunning();
+
+  const std::shared_ptr<const ModelWeights> weights_;
+  const EngineOptions options_;
+  std::shared_ptr<const Adapter> adapter_;
+  std::vector<std::unique_ptr<Sequence>> slots_;  // null: free
 };
 
 }  // namespace dapd

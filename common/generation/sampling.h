@@ -3,6 +3,7 @@
 // beside which others, or after how many retries.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 
@@ -22,8 +23,13 @@ struct SamplingKey {
   uint32_t sample = 0;   // which answer to that row
 };
 
-// A uniform number in [0, 1) with 53 random bits out of Philox4x32-10 (Salmon
-// et al. 2011): key = seed, counter = (token, sample, example, step).
+// Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as
+// 1, 2, 3").
+std::array<uint32_t, 4> Philox4x32(std::array<uint32_t, 4> counter,
+                                   std::array<uint32_t, 2> key);
+
+// A uniform number in [0, 1) with 53 random bits out of
+// Philox4x32: key = seed, counter = (token, sample, example, step).
 double KeyedUniform(const SamplingKey& key, uint32_t token_index);
 
 // Samples from `logits` [vocab]. Filters in this order: temperature; the top_k

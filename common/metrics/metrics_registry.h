@@ -1,0 +1,82 @@
+// The Prometheus metrics of a process: a prometheus-cpp registry behind plain
+// functions, and the endpoint that serves it.
+//
+// Names start with "dapd_", counters end in "_total", units are seconds and
+// bytes; `promtool check metrics` passes. Label values must come from small
+// fixed sets.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace dapd {
+
+using MetricLabels = std::map<std::string, std::string>;
+
+// Handles: cheap to copy, valid as long as their registry, thread-safe.
+class Counter {
+ public:
+  explicit Counter(void* counter) : counter_(counter) {}
+  void Add(double amount = 1.0) const;
+
+ private:
+  void* counter_;
+};
+
+class Gauge {
+ public:
+  explicit Gauge(void* gauge) : gauge_(gauge) {}
+  void Set(double value) const;
+  void Add(double amount) const;
+
+ private:
+  void* gauge_;
+};
+
+class Histogram {
+ public:
+  explicit Histogram(void* histogram) : histogram_(histogram) {}
+  void Observe(double value) const;
+
+ private:
+  void* histogram_;
+};
+
+// Thread-safe. Asking twice for the same name and labels gives the same metric.
+class MetricsRegistry {
+ public:
+  // Adds dapd_build_info{service, version} and the process_* metrics.
+  explicit MetricsRegistry(const std::string& service);
+  ~MetricsRegistry();
+
+  Counter AddCounter(const std::string& name,
+                     const std::string& help,
+                     const MetricLabels& labels = {});
+  Gauge AddGauge(const std::string& name,
+                 const std::string& help,
+                 const MetricLabels& labels = {});
+  Histogram AddHistogram(const std::string& name,
+                         const std::string& help,
+                         const std::vector<double>& buckets,
+                         const MetricLabels& labels = {});
+
+  // The text exposition format.
+  std::string Expose() const;
+
+  // Serves /metrics and /healthz on `listen` until destruction; nothing if
+  // `listen` is empty. Returns the port, 0 for none. UNAVAILABLE if in use.
+  absl::StatusOr<int> Serve(const std::string& listen);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// 1-2-5 steps from `low` to at least `high`.
+std::vector<double> StepBuckets(double low, double high);
+
+}  // namespace dapd

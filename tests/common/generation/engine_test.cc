@@ -1,0 +1,159 @@
+#include "common/generation/engine.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+#include "common/model/decoder.h"
+#include "tests/fakes/random_model.h"
+
+namespace dapd {
+namespace {
+
+struct Answer {
+  std::vector<int32_t> ids;
+  std::vector<float> logprobs;
+  FinishReason finish = FinishReason::kNone;
+  bool operator==(const Answer&) const = default;
+};
+
+using Answers = std::map<uint64_t, Answer>;
+
+void Collect(std::vector<TokenEvent> events, Answers& answers) {
+  for (const TokenEvent& event : events) {
+    Answer& answer = answers[event.id];
+    answer.ids.push_back(event.token);
+    answer.logprobs.push_back(event.logprob);
+    answer.finish = event.finish;
+  }
+}
+
+GenerationInput MakeInput(uint64_t id, int64_t prompt, int64_t answer) {
+  GenerationInput input;
+  input.id = id;
+  for (int64_t i = 0; i < prompt; ++i) {
+    input.prompt_ids.push_back(static_cast<int32_t>(
+        2 + (id * 31 + static_cast<uint64_t>(i) * 7) % 90));
+  }
+  input.sampling = {.temperature = 1.0, .max_new_tokens = answer};
+  input.key = {.seed = 5, .example = static_cast<uint32_t>(id)};
+  return input;
+}
+
+Answers RunAll(GenerationEngine& engine) {
+  Answers answers;
+  while (engine.num_running() > 0) Collect(engine.Step(), answers);
+  return answers;
+}
+
+TEST(GenerationEngineTest, BitsDoNotDependOnNeighboursSlotOrTime) {
+  for (const std::string family : {"qwen3", "qwen2", "llama"}) {
+    const auto weights = MakeRandomModel(family);
+    Answer alone;
+    {
+      GenerationEngine engine(weights, {.slots = 4});
+      ASSERT_TRUE(engine.Submit(MakeInput(1, 9, 40)).ok());
+      alone = RunAll(engine)[1];
+    }
+    // In the last slot, joining others that are already under way.
+    GenerationEngine engine(weights, {.slots = 4});
+    Answers answers;
+    for (uint64_t id : {2, 3, 4}) {
+      ASSERT_TRUE(
+          engine.Submit(MakeInput(id, 3 + static_cast<int64_t>(id), 60)).ok());
+      Collect(engine.Step(), answers);
+    }
+    ASSERT_TRUE(engine.Submit(MakeInput(1, 9, 40)).ok() ||
+                engine.num_free() == 0);
+    while (engine.num_running() > 0) Collect(engine.Step(), answers);
+    EXPECT_EQ(answers[1].ids, alone.ids) << family;
+    EXPECT_EQ(answers[1].logprobs, alone.logprobs) << family;
+  }
+}
+
+TEST(GenerationEngineTest, CachedDecodeAgreesWithTheFullForward) {
+  for (const std::string family : {"qwen3", "qwen2", "llama"}) {
+    const auto weights = MakeRandomModel(family, 3);
+    GenerationEngine engine(weights, {.slots = 2});
+    const GenerationInput input = MakeInput(1, 8, 30);
+    ASSERT_TRUE(engine.Submit(input).ok());
+    const Answer answer = RunAll(engine)[1];
+    std::vector<int32_t> all = input.prompt_ids;
+    all.insert(all.end(), answer.ids.begin(), answer.ids.end());
+    const auto count = static_cast<int64_t>(answer.ids.size());
+    const at::Tensor rows = at::arange(7, 7 + count, at::kLong);
+    const at::Tensor logits = ApplyHead(
+        *weights,
+        ForwardHidden(*weights, nullptr, PackTokens({all}, at::kCPU), rows));
+    const at::Tensor logprobs = at::log_softmax(logits, -1);
+    double worst = 0.0;
+    for (int64_t i = 0; i < count; ++i) {
+      worst = std::max(
+          worst,
+          std::abs(
+              logprobs[i][answer.ids[static_cast<size_t>(i)]].item<double>() -
+              static_cast<double>(answer.logprobs[static_cast<size_t>(i)])));
+    }
+    RecordProperty(family, std::to_string(worst));
+    EXPECT_LT(worst, 1e-4) << family;
+  }
+}
+
+TEST(GenerationEngineTest, AnAdapterChangesTheAnswerAndBZeroDoesNot) {
+  const auto weights = MakeRandomModel("qwen3");
+  auto fresh = std::make_shared<Adapter>(
+      MakeFreshAdapter(weights->config, {.rank = 4, .alpha = 8}, 1, at::kCPU));
+  auto trained = std::make_shared<Adapter>(fresh->Clone());
+  for (auto& layer : trained->layers) {
+    for (LoraPair& pair : layer) pair.b.fill_(0.1);
+  }
+  std::vector<Answer> answers;
+  for (const std::shared_ptr<const Adapter>& adapter :
+       {std::shared_ptr<const Adapter>(),
+        std::shared_ptr<const Adapter>(fresh),
+        std::shared_ptr<const Adapter>(trained)}) {
+    GenerationEngine engine(weights, {.slots = 2});
+    engine.SetAdapter(adapter);
+    ASSERT_TRUE(engine.Submit(MakeInput(1, 5, 20)).ok());
+    answers.push_back(RunAll(engine)[1]);
+  }
+  EXPECT_EQ(answers[0], answers[1]);
+  EXPECT_NE(answers[0].logprobs, answers[2].logprobs);
+}
+
+TEST(GenerationEngineTest, WhatCannotBeDoneIsRefusedAtSubmit) {
+  const auto weights = MakeRandomModel("llama");
+  GenerationEngine engine(weights, {.slots = 1});
+  EXPECT_EQ(engine.Submit(MakeInput(1, 0, 5)).code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(engine.Submit(MakeInput(1, 250, 7)).code(),
+            absl::StatusCode::kInvalidArgument);
+  GenerationInput foreign = MakeInput(1, 3, 5);
+  foreign.prompt_ids[1] = 97;
+  EXPECT_EQ(engine.Submit(foreign).code(), absl::StatusCode::kInvalidArgument);
+  ASSERT_TRUE(engine.Submit(MakeInput(1, 3, 5)).ok());
+  EXPECT_EQ(engine.Submit(MakeInput(2, 3, 5)).code(),
+            absl::StatusCode::kResourceExhausted);
+  engine.Cancel(1);
+  EXPECT_EQ(engine.num_free(), 1);
+}
+
+TEST(GenerationEngineTest, AnAnswerEndsWithAnEndTokenOrItsLength) {
+  const auto weights = MakeRandomModel("qwen3");
+  GenerationEngine engine(weights, {.slots = 8});
+  for (uint64_t id = 1; id <= 8; ++id) {
+    ASSERT_TRUE(engine.Submit(MakeInput(id, 4, 100)).ok());
+  }
+  for (const auto& [id, answer] : RunAll(engine)) {
+    if (answer.finish == FinishReason::kEos) {
+      EXPECT_EQ(answer.ids.back(), 0);
+    } else {
+      EXPECT_EQ(answer.ids.size(), 100u);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace dapd

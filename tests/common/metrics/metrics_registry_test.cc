@@ -1,0 +1,39 @@
+#include "common/metrics/metrics_registry.h"
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace dapd {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(MetricsRegistryTest, MetricsAppearInTheExposition) {
+  MetricsRegistry registry("test");
+  registry.AddCounter("dapd_things_total", "Things.", {{"kind", "a"}}).Add(2);
+  registry.AddGauge("dapd_level", "Level.").Set(1.5);
+  registry.AddHistogram("dapd_wait_seconds", "Wait.", {0.1, 1.0}).Observe(0.5);
+  const std::string text = registry.Expose();
+  EXPECT_THAT(text, HasSubstr("dapd_things_total{kind=\"a\"} 2"));
+  EXPECT_THAT(text, HasSubstr("dapd_level 1.5"));
+  EXPECT_THAT(text, HasSubstr("dapd_wait_seconds_bucket{le=\"1\"} 1"));
+  EXPECT_THAT(text, HasSubstr("dapd_build_info{service=\"test\""));
+  EXPECT_THAT(text, HasSubstr("process_resident_memory_bytes"));
+}
+
+TEST(MetricsRegistryTest, AskingTwiceGivesTheSameMetric) {
+  MetricsRegistry registry("test");
+  registry.AddCounter("dapd_things_total", "Things.").Add(1);
+  registry.AddCounter("dapd_things_total", "Things.").Add(1);
+  EXPECT_THAT(registry.Expose(), HasSubstr("dapd_things_total 2"));
+}
+
+TEST(StepBucketsTest, GoInStepsOfOneTwoFive) {
+  EXPECT_EQ(StepBuckets(0.01, 0.3),
+            (std::vector<double>{0.01, 0.02, 0.05, 0.1, 0.2, 0.5}));
+}
+
+}  // namespace
+}  // namespace dapd

@@ -1,0 +1,43 @@
+// A tiny random model in memory, for tests that need real forward passes.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "common/model/weight_names.h"
+#include "common/model/weights.h"
+
+namespace dapd {
+
+inline std::shared_ptr<const ModelWeights> MakeRandomModel(
+    const std::string& family,
+    uint64_t seed = 1,
+    at::ScalarType dtype = at::kFloat) {
+  auto weights = std::make_shared<ModelWeights>();
+  ModelConfig& config = weights->config;
+  config.model_type = family;
+  config.vocab_size = 97;
+  config.hidden_size = 32;
+  config.intermediate_size = 48;
+  config.num_layers = 2;
+  config.num_heads = 4;
+  config.num_kv_heads = 2;
+  config.head_dim = 12;
+  config.max_positions = 256;
+  config.qk_norm = family == "qwen3";
+  config.qkv_bias = family == "qwen2";
+  config.tied_embeddings = family != "llama";
+  config.eos_token_ids = {0};
+  config.pad_token_id = 1;
+  weights->layers.resize(static_cast<size_t>(config.num_layers));
+  at::Generator generator = at::detail::createCPUGenerator(seed);
+  for (const WeightSlot& slot : WeightSlots(*weights)) {
+    *slot.target = (at::randn(slot.shape, generator) * 0.3 +
+                    (slot.name.find("norm") != std::string::npos ? 1.0 : 0.0))
+                       .to(dtype);
+  }
+  if (config.tied_embeddings) weights->head = weights->embedding;
+  return weights;
+}
+
+}  // namespace dapd
