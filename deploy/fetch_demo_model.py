@@ -10,15 +10,13 @@ The folder is written aside and renamed; a folder that is already there stays.
 import argparse
 import hashlib
 import importlib.util
-import json
-import os
 import pathlib
-import shutil
 import sys
 
 import gguf
 import numpy as np
-from safetensors.numpy import save_file
+
+from model_folder import write_model_folder
 
 GGUF_NAME = "SmolLM2-135M-Instruct.Q4_1.gguf"
 GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
@@ -131,30 +129,22 @@ def make_tokenizer(field):
     }
 
 
-def write_folder(folder, reader):
-    def field(name):
-        return reader.fields[name].contents()
-
+def make_documents(field):
     config = make_config(field)
     tokens = field("tokenizer.ggml.tokens")
-    tokenizer_config = {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "bos_token": tokens[config["bos_token_id"]],
-        "eos_token": tokens[config["eos_token_id"]],
-        "pad_token": tokens[config["pad_token_id"]],
-        "chat_template": field("tokenizer.chat_template"),
-        "clean_up_tokenization_spaces": False,
+    return {
+        "config.json": config,
+        "generation_config.json": {key: config[key] for key in ("bos_token_id", "eos_token_id", "pad_token_id")},
+        "tokenizer.json": make_tokenizer(field),
+        "tokenizer_config.json": {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "bos_token": tokens[config["bos_token_id"]],
+            "eos_token": tokens[config["eos_token_id"]],
+            "pad_token": tokens[config["pad_token_id"]],
+            "chat_template": field("tokenizer.chat_template"),
+            "clean_up_tokenization_spaces": False,
+        },
     }
-    generation = {key: config[key] for key in ("bos_token_id", "eos_token_id", "pad_token_id")}
-    for name, content in (
-        ("config.json", config),
-        ("generation_config.json", generation),
-        ("tokenizer.json", make_tokenizer(field)),
-        ("tokenizer_config.json", tokenizer_config),
-    ):
-        (folder / name).write_text(json.dumps(content, ensure_ascii=False, indent=1))
-    weights = read_weights(reader, config["num_attention_heads"], config["num_key_value_heads"])
-    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
 
 
 def main():
@@ -164,15 +154,11 @@ def main():
     if (output / "model.safetensors").exists():
         print(f"{output} is there already")
         return
-    aside = output.with_name(f"{output.name}.tmp-{os.getpid()}")
-    shutil.rmtree(aside, ignore_errors=True)
-    aside.mkdir(parents=True)
-    try:
-        write_folder(aside, gguf.GGUFReader(find_gguf()))
-        aside.rename(output)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
-    print(f"wrote {output}")
+    reader = gguf.GGUFReader(find_gguf())
+    documents = make_documents(lambda name: reader.fields[name].contents())
+    config = documents["config.json"]
+    weights = read_weights(reader, config["num_attention_heads"], config["num_key_value_heads"])
+    write_model_folder(output, documents, weights)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@
 #
 #   tests/run.sh [unit|integration|oracle]...     (default: all three)
 #
-#   unit          the C++ tests that mirror the tree
+#   unit          the C++ tests that mirror the tree, the scripts' own tests
 #   integration   real processes (C++ and Python)
 #   oracle        our programs against transformers, peft, tokenizers, jinja2
 set -euo pipefail
@@ -33,22 +33,22 @@ run_ctest() {  # GROUP
     --output-junit "$PWD/$logs/ctest-$1.xml"
 }
 
-run_pytest() {  # GROUP
+run_pytest() {  # GROUP FOLDER
   local code=0
-  .deps/venv/bin/python -m pytest "tests/$1" -rA --durations=5 \
+  TQDM_DISABLE=1 .deps/venv/bin/python -m pytest "$2" -rA --durations=5 \
     -p no:cacheprovider --junitxml "$logs/pytest-$1.xml" || code=$?
   [ "$code" -eq 5 ] || return "$code"  # 5: no tests there
 }
 
 # A failing group does not keep the others from running.
 for group in "${groups[@]}"; do
+  folder=tests/$group
+  if [ "$group" = unit ]; then folder=tests/deploy; fi
   if [ "$group" != oracle ]; then
     phase "$group tests (C++)" "$logs/ctest-$group.log" \
       run_ctest "$group" || true
   fi
-  if [ "$group" != unit ]; then
-    phase "$group tests (Python)" "$logs/pytest-$group.log" \
-      run_pytest "$group" || true
-  fi
+  phase "$group tests (Python)" "$logs/pytest-$group.log" \
+    run_pytest "$group" "$folder" || true
 done
 exec .deps/venv/bin/python tests/count_results.py "$logs"

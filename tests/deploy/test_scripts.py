@@ -1,0 +1,101 @@
+"""The scripts that install, build and count, each run as a user would."""
+
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+CTEST_REPORT = """<testsuite tests="4" failures="1" disabled="0" skipped="1">
+  <testcase name="A.Works" classname="A.Works" time="0.1" status="run"/>
+  <testcase name="A.Fails" classname="A.Fails" time="0.1" status="fail"><failure message=""/></testcase>
+  <testcase name="A.NeedsAGpu" classname="A.NeedsAGpu" time="0.1" status="notrun"><skipped message="SKIP"/></testcase>
+  <testcase name="A.WorksToo" classname="A.WorksToo" time="0.1" status="run"/>
+</testsuite>"""
+PYTEST_REPORT = """<testsuites><testsuite tests="3" errors="1" failures="0" skipped="1">
+  <testcase classname="test_x" name="test_a"/>
+  <testcase classname="test_x" name="test_b"><skipped message="no GPU"/></testcase>
+  <testcase classname="test_x" name="test_c"><error message="fixture"/></testcase>
+</testsuite></testsuites>"""
+
+
+def count(folder):
+    return subprocess.run([sys.executable, ROOT / "tests/count_results.py", folder], capture_output=True, text=True)
+
+
+def write_run(folder, name, report):
+    (folder / f"{name}.log").write_text("output")
+    if report is not None:
+        (folder / f"{name}.xml").write_text(report)
+
+
+def test_all_reports_are_counted_and_failures_named(tmp_path):
+    write_run(tmp_path, "ctest-unit", CTEST_REPORT)
+    write_run(tmp_path, "pytest-oracle", PYTEST_REPORT)
+    result = count(tmp_path)
+    assert result.stdout.splitlines()[-1] == "3 passed, 2 failed, 2 skipped"
+    assert result.returncode == 1
+    assert "failed: A.Fails" in result.stdout and "skipped: A.NeedsAGpu" in result.stdout
+    assert "failed: test_x test_c" in result.stdout
+
+
+def test_a_run_that_died_is_a_failure(tmp_path):
+    write_run(tmp_path, "pytest-oracle", PYTEST_REPORT.replace("<error message=\"fixture\"/>", ""))
+    assert count(tmp_path).returncode == 0
+    write_run(tmp_path, "ctest-unit", None)
+    result = count(tmp_path)
+    assert result.stdout.splitlines()[-1] == "2 passed, 1 failed, 1 skipped" and result.returncode == 1
+
+
+def test_no_test_at_all_is_no_success(tmp_path):
+    result = count(tmp_path)
+    assert result.stdout.splitlines()[-1] == "0 passed, 0 failed, 0 skipped" and result.returncode == 1
+
+
+def phase(tmp_path, command):
+    script = f"set -euo pipefail; source {ROOT}/deploy/phase.sh; phase 'a name' {tmp_path}/logs/x.log {command}; echo after"
+    return subprocess.run(["bash", "-c", script], capture_output=True, text=True)
+
+
+def test_a_phase_prints_one_line_and_keeps_its_log(tmp_path):
+    result = phase(tmp_path, "echo inside")
+    assert result.returncode == 0 and result.stderr == ""
+    assert [line.split() for line in result.stdout.splitlines()] == [["a", "name", "0", "s"], ["after"]]
+    assert (tmp_path / "logs/x.log").read_text() == "inside\n"
+
+
+def test_a_failing_phase_ends_the_script_with_its_code_and_log(tmp_path):
+    result = phase(tmp_path, "bash -c 'echo the reason; exit 7'")
+    assert result.returncode == 7 and "after" not in result.stdout
+    assert "the reason" in result.stderr and f"{tmp_path}/logs/x.log" in result.stderr
+
+
+@pytest.mark.parametrize("script", ["deploy/install.sh", "deploy/build.sh", "deploy/quickstart.sh", "tests/run.sh"])
+def test_an_unknown_option_is_a_usage_error(script):
+    result = subprocess.run([ROOT / script, "--no-such-option"], capture_output=True, text=True)
+    assert result.returncode == 2 and f"usage: {script}" in result.stderr
+
+
+def test_a_second_install_takes_no_time():
+    """The tests run in the environment that deploy/install.sh --tests made."""
+    start = time.monotonic()
+    result = subprocess.run([ROOT / "deploy/install.sh", "--tests"], capture_output=True, text=True)
+    assert result.returncode == 0 and result.stdout == ""
+    assert time.monotonic() - start < 5
+
+
+def test_without_root_and_sudo_the_missing_packages_are_printed(tmp_path):
+    """Stand-ins on PATH: nothing is installed, the user is not root, and there is no sudo."""
+    for name, text in {"dpkg-query": "exit 1", "id": "echo 1000"}.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    for name in ("bash", "comm", "dirname", "env", "sed", "sort"):
+        (tmp_path / name).symlink_to(subprocess.check_output(["which", name], text=True).strip())
+    environment = {**os.environ, "PATH": str(tmp_path)}
+    result = subprocess.run([ROOT / "deploy/install.sh"], env=environment, capture_output=True, text=True)
+    assert result.returncode == 1
+    assert "Run as root:\n  apt-get update && apt-get install -y build-essential ccache" in result.stderr

@@ -1,0 +1,189 @@
+"""`dapd score` and `dapd generate` against transformers and peft, in float32 on the CPU."""
+
+import random
+
+import pytest
+import torch
+import transformers
+from peft import PeftModel
+from safetensors.torch import load_file
+
+import models
+from conftest import read_jsonl, run_dapd, write_jsonl
+from test_objective import make_adapter
+
+MAX_LOGIT_ERROR = 2e-4
+VARIANTS = {
+    "qwen3": dict(family="qwen3"),
+    "qwen3 untied, sharded, old config": dict(family="qwen3", tied=False, sharded=True, old_spelling=True),
+    "qwen3 stored in bfloat16": dict(family="qwen3", dtype=torch.bfloat16),
+    "qwen3 with one key head": dict(family="qwen3", num_key_value_heads=1, head_dim=40),
+    "qwen2": dict(family="qwen2"),
+    "qwen2 untied, sharded, old config": dict(family="qwen2", tied=False, sharded=True, old_spelling=True),
+    "llama": dict(family="llama"),
+    "llama untied, all heads, old config": dict(family="llama", tied=False, num_key_value_heads=4, old_spelling=True),
+}
+
+
+def random_rows(rng, vocabulary, lengths):
+    return [{"id": f"row{i}", "input_ids": [rng.randrange(vocabulary) for _ in range(n)]} for i, n in enumerate(lengths)]
+
+
+def score(folder, tmp_path, rows, *flags):
+    write_jsonl(tmp_path / "in.jsonl", rows)
+    output = tmp_path / "scores.safetensors"
+    run_dapd("score", "--model", folder, "--input", tmp_path / "in.jsonl", "--output", output, "--device", "cpu", *flags)
+    return load_file(output)
+
+
+def hf_logits(model, ids):
+    with torch.no_grad():
+        return model(torch.tensor([ids])).logits[0].float()
+
+
+def next_logprobs(logits, ids):
+    return torch.log_softmax(logits[:-1], -1).gather(1, torch.tensor(ids[1:])[:, None])[:, 0]
+
+
+def compare(scores, model, rows):
+    """Largest differences of logits and of log-probabilities."""
+    logit_error = logprob_error = 0.0
+    for row in rows:
+        expected, ids = hf_logits(model, row["input_ids"]), row["input_ids"]
+        ours = scores[row["id"] + ".logits"]
+        assert ours.shape == expected.shape and ours.dtype == torch.float32
+        logprobs = scores[row["id"] + ".logprobs"]
+        assert logprobs.shape == (len(ids) - 1,) and logprobs.dtype == torch.float32
+        logit_error = max(logit_error, (ours - expected).abs().max().item())
+        logprob_error = max(logprob_error, (logprobs - next_logprobs(expected, ids)).abs().max().item())
+    return logit_error, logprob_error
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_logits_of_random_models(variant, tmp_path):
+    model = models.make_model(tmp_path / "model", **VARIANTS[variant])
+    rows = random_rows(random.Random(1), models.VOCABULARY, [2, 3, 17, 64, 300])
+    logits, logprobs = compare(score(tmp_path / "model", tmp_path, rows, "--logits"), model, rows)
+    print(f"{variant}: logits {logits:.1e}, log-probabilities {logprobs:.1e}")
+    assert logits <= MAX_LOGIT_ERROR and logprobs <= MAX_LOGIT_ERROR
+
+
+@pytest.fixture(scope="module")
+def smollm2(smollm2_folder):
+    return transformers.AutoModelForCausalLM.from_pretrained(smollm2_folder, dtype=torch.float32, attn_implementation="eager").eval()
+
+
+@pytest.fixture(scope="module")
+def smollm2_rows(smollm2_folder):
+    tokenizer = transformers.AutoTokenizer.from_pretrained(smollm2_folder)
+    questions = ["What is 12 + 30?", "Convert 5 kilometers to meters.", "Name three rivers in Europe and what is special about each."]
+    rows = []
+    for i, question in enumerate(questions):
+        text = tokenizer.apply_chat_template([{"role": "user", "content": question}], tokenize=False, add_generation_prompt=True)
+        rows.append({"id": f"q{i}", "input_ids": tokenizer(text, add_special_tokens=False)["input_ids"]})
+    return rows
+
+
+def test_logits_of_smollm2(smollm2_folder, smollm2, smollm2_rows, tmp_path):
+    rows = smollm2_rows + random_rows(random.Random(2), 49152, [400])
+    logits, logprobs = compare(score(smollm2_folder, tmp_path, rows, "--logits"), smollm2, rows)
+    print(f"SmolLM2: logits {logits:.1e}, log-probabilities {logprobs:.1e}")
+    assert logits <= MAX_LOGIT_ERROR and logprobs <= MAX_LOGIT_ERROR
+
+
+def test_bfloat16_is_as_close_to_float32_as_in_transformers(smollm2_folder, smollm2, smollm2_rows, tmp_path):
+    ours = score(smollm2_folder, tmp_path, smollm2_rows, "--precision", "bfloat16")
+    rounded = transformers.AutoModelForCausalLM.from_pretrained(smollm2_folder, dtype=torch.bfloat16).eval()
+    our_error = their_error = count = 0
+    for row in smollm2_rows:
+        ids = row["input_ids"]
+        exact = next_logprobs(hf_logits(smollm2, ids), ids)
+        our_error += (ours[row["id"] + ".logprobs"] - exact).abs().sum().item()
+        their_error += (next_logprobs(hf_logits(rounded, ids), ids) - exact).abs().sum().item()
+        count += len(exact)
+    print(f"bfloat16 log-probabilities: mean error {our_error / count:.1e}, transformers' {their_error / count:.1e}")
+    assert our_error <= 1.5 * their_error
+
+
+@pytest.mark.parametrize("family", ["qwen3", "qwen2", "llama"])
+def test_logits_with_an_adapter(family, tmp_path):
+    base = models.make_model(tmp_path / "model", family)
+    adapter = make_adapter(tmp_path / "adapter", tmp_path / "model", seed=4)
+    rows = random_rows(random.Random(3), models.VOCABULARY, [5, 120])
+    plain = hf_logits(base, rows[1]["input_ids"])
+    adapted = PeftModel.from_pretrained(base, adapter).eval()
+    moved = (hf_logits(adapted, rows[1]["input_ids"]) - plain).abs().max().item()
+    scores = score(tmp_path / "model", tmp_path, rows, "--logits", "--adapter", adapter)
+    logits, _ = compare(scores, adapted, rows)
+    print(f"{family}: the adapter moves logits by {moved:.1e}; ours differ from peft's by {logits:.1e}")
+    assert moved > 0.1 and logits <= MAX_LOGIT_ERROR
+
+
+def generate(folder, tmp_path, rows, *flags):
+    write_jsonl(tmp_path / "in.jsonl", rows)
+    output = tmp_path / "generated.jsonl"
+    run_dapd("generate", "--model", folder, "--input", tmp_path / "in.jsonl", "--output", output, "--precision", "float32", *flags)
+    return read_jsonl(output)
+
+
+def check_greedy(model, folder, rows, generated, max_new_tokens):
+    """Greedy answers equal transformers' generate; log-probabilities equal its full forward. Returns the largest error."""
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    stops = model.generation_config.eos_token_id
+    stops = stops if isinstance(stops, list) else [stops]
+    assert [g["id"] for g in generated] == [r["id"] for r in rows]
+    worst = 0.0
+    for row, ours in zip(rows, generated, strict=True):
+        prompt = row["input_ids"]
+        whole = model.generate(
+            torch.tensor([prompt]), attention_mask=torch.ones(1, len(prompt), dtype=torch.long), do_sample=False,
+            max_new_tokens=max_new_tokens, temperature=None, top_p=None, top_k=None,
+        )[0].tolist()
+        assert ours["ids"] == whole[len(prompt) :], (row["id"], ours["ids"], whole[len(prompt) :])
+        ended = whole[-1] in stops
+        assert ours["finish_reason"] == ("eos" if ended else "length")
+        assert ours["text"] == tokenizer.decode(ours["ids"], skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        expected = next_logprobs(hf_logits(model, whole), whole)[len(prompt) - 1 :]
+        worst = max(worst, (torch.tensor(ours["logprobs"]) - expected).abs().max().item())
+    return worst
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_greedy_answers_of_random_models(variant, tmp_path):
+    folder = tmp_path / "model"
+    model = models.make_model(folder, **VARIANTS[variant])
+    model.generation_config = transformers.GenerationConfig.from_pretrained(folder)
+    # Ids without a token are never sampled, so transformers must not prefer one either.
+    size = len(transformers.AutoTokenizer.from_pretrained(folder))
+    model.generation_config.suppress_tokens = list(range(size, models.VOCABULARY))
+    rows = random_rows(random.Random(6), size, [1, 2, 9, 33, 120])
+    worst = check_greedy(model, folder, rows, generate(folder, tmp_path, rows, "--temperature", 0, "--max-new-tokens", 48), 48)
+    print(f"{variant}: log-probabilities along greedy answers differ by {worst:.1e}")
+    assert worst <= MAX_LOGIT_ERROR
+
+
+def test_greedy_answers_of_smollm2(smollm2_folder, smollm2, smollm2_rows, tmp_path):
+    generated = generate(smollm2_folder, tmp_path, smollm2_rows, "--temperature", 0, "--max-new-tokens", 64)
+    worst = check_greedy(smollm2, smollm2_folder, smollm2_rows, generated, 64)
+    print(f"SmolLM2: log-probabilities along greedy answers differ by {worst:.1e}", *(g["text"] for g in generated), sep="\n")
+    assert worst <= MAX_LOGIT_ERROR
+
+
+def test_a_row_of_messages_gets_the_chat_template(smollm2_folder, tmp_path):
+    tokenizer = transformers.AutoTokenizer.from_pretrained(smollm2_folder)
+    messages = [{"role": "user", "content": "What is 12 + 30?"}]
+    text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+    rows = [{"id": "messages", "messages": messages}, {"id": "ids", "input_ids": ids}]
+    by_messages, by_ids = generate(smollm2_folder, tmp_path, rows, "--temperature", 0, "--max-new-tokens", 16)
+    assert by_messages["ids"] == by_ids["ids"] and by_messages["logprobs"] == pytest.approx(by_ids["logprobs"], abs=1e-5)
+
+
+def test_samples_follow_their_seed(tmp_path):
+    folder = tmp_path / "model"
+    models.make_model(folder, "qwen3")
+    rows = random_rows(random.Random(8), 256, [5, 9, 20])
+    flags = ["--temperature", 1.1, "--top-p", 0.95, "--top-k", 20, "--max-new-tokens", 32, "--seed"]
+    first, again, other = (generate(folder, tmp_path, rows, *flags, seed) for seed in (1, 1, 2))
+    assert first == again
+    assert [g["ids"] for g in first] != [g["ids"] for g in other]
