@@ -21,7 +21,7 @@ phase() {
   wait "$job" || code=$?
   printf '%-44s %4d s\n' "$name" $((SECONDS - start))
   if [ "$code" -ne 0 ]; then
-    tail -n 40 "$log" >&2
+    tail -n 40 "$log" | cut -c 1-400 >&2
     echo "$name failed with code $code; the whole log: $log" >&2
   fi
   return "$code"
