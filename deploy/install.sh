@@ -45,16 +45,9 @@ as_root() {
 }
 
 apt_install() {
-  as_root apt-get update -q
-  as_root env DEBIAN_FRONTEND=noninteractive \
-    apt-get install -y -q --no-install-recommends "$@"
-}
-
-# The tests use promtool; the server that comes with it should not run.
-stop_prometheus() {
-  if [ -d /run/systemd/system ]; then
-    as_root systemctl disable --now prometheus
-  fi
+  as_root apt-get update -q &&
+    as_root env DEBIAN_FRONTEND=noninteractive \
+      apt-get install -y -q --no-install-recommends "$@"
 }
 
 mapfile -t missing < <(missing_packages)
@@ -67,9 +60,10 @@ if [ ${#missing[@]} -gt 0 ]; then
   if [ "$(id -u)" -ne 0 ]; then sudo -v; fi  # asks for the password up front
   phase "install ${#missing[@]} Debian packages" .deps/logs/apt.log \
     apt_install "${missing[@]}"
-  if [[ " ${missing[*]} " == *" prometheus "* ]]; then
+  # The tests use promtool; the server that comes with it should not run.
+  if [[ " ${missing[*]} " == *" prometheus "* && -d /run/systemd/system ]]; then
     phase "stop the Prometheus server" .deps/logs/prometheus.log \
-      stop_prometheus
+      as_root systemctl disable --now prometheus
   fi
 fi
 
@@ -93,9 +87,9 @@ is_installed() { cmp -s "$1" "$venv/installed/${1//\//-}"; }
 
 install_requirements() {
   "$venv/bin/python" -m pip install --no-deps --no-compile --no-input \
-    --disable-pip-version-check --progress-bar off -r "$1"
-  mkdir -p "$venv/installed"
-  cp "$1" "$venv/installed/${1//\//-}"
+    --disable-pip-version-check --progress-bar off -r "$1" &&
+    mkdir -p "$venv/installed" &&
+    cp "$1" "$venv/installed/${1//\//-}"
 }
 
 if ! "$venv/bin/python" -c '' 2>/dev/null; then

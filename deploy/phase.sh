@@ -3,26 +3,38 @@
 # phase NAME LOG COMMAND...   runs COMMAND with its output in LOG and prints one
 #   line with the seconds it took; on a terminal that line lives while the
 #   command runs. A failure prints the log's end and returns COMMAND's code.
+#   COMMAND may be a function; its steps are joined by &&, since errexit does
+#   not reach into it.
 
 phase() {
-  local name=$1 log=$2 start=$SECONDS code=0 job
+  local name=$1 log=$2 start=$SECONDS code=0 ticker=
   shift 2
   mkdir -p "$(dirname "$log")"
-  "$@" >"$log" 2>&1 </dev/null &
-  job=$!
+  : >"$log"
   if [ -t 1 ]; then
-    while kill -0 "$job" 2>/dev/null; do
-      printf '\r\033[K%-44s %4d s  %s' "$name" $((SECONDS - start)) \
-        "$(tail -n 1 "$log" | tr -cd '[:print:]' | cut -c 1-28)"
-      sleep 1
-    done
+    show_progress "$name" "$log" &
+    ticker=$!
+  fi
+  "$@" >"$log" 2>&1 </dev/null || code=$?
+  if [ -n "$ticker" ]; then
+    kill "$ticker"
+    wait "$ticker" 2>/dev/null || true
     printf '\r\033[K'
   fi
-  wait "$job" || code=$?
   printf '%-44s %4d s\n' "$name" $((SECONDS - start))
   if [ "$code" -ne 0 ]; then
     tail -n 40 "$log" | cut -c 1-400 >&2
     echo "$name failed with code $code; the whole log: $log" >&2
   fi
   return "$code"
+}
+
+# Rewrites one terminal line every second, for as long as the script lives.
+show_progress() {
+  local name=$1 log=$2 start=$SECONDS
+  while kill -0 $$ 2>/dev/null; do
+    printf '\r\033[K%-44s %4d s  %s' "$name" $((SECONDS - start)) \
+      "$(tail -n 1 "$log" | tr -cd '[:print:]' | cut -c 1-28)"
+    sleep 1
+  done
 }

@@ -21,9 +21,9 @@ esac
 make_problems() {  # SPLIT COUNT
   local file=.deps/data/unit_conversion/$1-$2.jsonl
   if [ ! -e "$file" ]; then
-    mkdir -p "$(dirname "$file")"
-    build/bin/dapd problems --task unit_conversion --split "$1" --count "$2" \
-      --seed 1 --output "$file"
+    mkdir -p "$(dirname "$file")" &&
+      build/bin/dapd problems --task unit_conversion --split "$1" \
+        --count "$2" --seed 1 --output "$file"
   fi
 }
 
