@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -251,6 +252,9 @@ absl::Status Run(const RunOptions& options) {
     action.sa_handler = RequestStop;
     ::sigaction(signal_number, &action, nullptr);
   }
+  // The processes share the cores: a thread that spins while it waits would
+  // take them from the others. A user's own setting stays.
+  ::setenv("OMP_WAIT_POLICY", "PASSIVE", /*overwrite=*/0);
   LocalRun run(options, loaded.config);
   RETURN_IF_ERROR(run.Start());
   return run.Follow();

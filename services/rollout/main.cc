@@ -18,10 +18,12 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/config/load_config.h"
+#include "common/metrics/metrics_registry.h"
 #include "common/rpc/server.h"
 #include "common/rpc/shutdown_signal.h"
 #include "common/tokenizer/tokenizer.h"
 #include "services/rollout/engine_sampler.h"
+#include "services/rollout/rollout_metrics.h"
 #include "services/rollout/rollout_service.h"
 #include "services/rollout/rollout_worker.h"
 
@@ -51,6 +53,10 @@ absl::Status Run(const Flags& flags) {
                    LoadConfig(flags.config, flags.overrides));
   const Config& config = loaded.config;
 
+  MetricsRegistry metrics("rollout");
+  RETURN_IF_ERROR(
+      WithExitCode(metrics.Serve(config.metrics.rollout_listen).status(),
+                   ExitCode::kConfig));
   RolloutService service;
   ASSIGN_OR_RETURN(
       const std::unique_ptr<RpcServer> server,
@@ -66,7 +72,8 @@ absl::Status Run(const Flags& flags) {
                    Tokenizer::Load(config.model.path));
   ASSIGN_OR_RETURN(LoadedSampler model,
                    LoadEngineSampler(config, tokenizer->size()));
-  RolloutWorker worker(std::move(model.sampler), {});
+  RolloutWorker worker(std::move(model.sampler),
+                       {.observer = MakeRolloutMetrics(metrics)});
   service.Attach(&worker, model.description);
   serving = true;
   server->SetServing(true);

@@ -18,9 +18,11 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/config/load_config.h"
+#include "common/metrics/metrics_registry.h"
 #include "common/rpc/server.h"
 #include "common/rpc/shutdown_signal.h"
 #include "services/teacher/model_scorer.h"
+#include "services/teacher/teacher_metrics.h"
 #include "services/teacher/teacher_service.h"
 #include "services/teacher/teacher_worker.h"
 
@@ -50,6 +52,10 @@ absl::Status Run(const Flags& flags) {
                    LoadConfig(flags.config, flags.overrides));
   const Config& config = loaded.config;
 
+  MetricsRegistry metrics("teacher");
+  RETURN_IF_ERROR(
+      WithExitCode(metrics.Serve(config.metrics.teacher_listen).status(),
+                   ExitCode::kConfig));
   TeacherService service;
   ASSIGN_OR_RETURN(
       const std::unique_ptr<RpcServer> server,
@@ -62,7 +68,7 @@ absl::Status Run(const Flags& flags) {
   LogInfo(absl::StrCat(
       "listening on ", server->address(), ", reading ", config.model.path));
   ASSIGN_OR_RETURN(LoadedScorer model, LoadModelScorer(config));
-  TeacherWorker worker(std::move(model.scorer), {});
+  TeacherWorker worker(std::move(model.scorer), MakeTeacherMetrics(metrics));
   service.Attach(&worker, model.description);
   serving = true;
   server->SetServing(true);

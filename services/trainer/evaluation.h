@@ -12,6 +12,7 @@
 #include "common/data/dataset.h"
 #include "common/data/interval.h"
 #include "common/objective/terms.h"
+#include "common/training/policy.h"
 #include "services/trainer/sample_pipeline.h"
 
 namespace dapd {

@@ -13,42 +13,21 @@
 #include "absl/status/statusor.h"
 
 #include "common/config/load_config.h"
-#include "common/training/step_metrics.h"
 #include "services/trainer/evaluation.h"
 #include "services/trainer/sample_pipeline.h"
+#include "services/trainer/step_report.h"
+#include "services/trainer/trainer_metrics.h"
+#include "services/trainer/trainer_status.h"
 
 namespace dapd {
-
-class TrainerMetrics;
-class TrainerStatus;
-
-// One optimizer step.
-struct StepReport {
-  int64_t step = 0;  // from 1
-  ObjectiveMetrics objective;
-  OptimizerStep optimizer;
-  std::string adapter_digest;  // after the step
-  int64_t snapshot_version = 0;
-  // Wall seconds by phase: rollout, score, train, optimizer, publish.
-  std::map<std::string, double> seconds;
-  int64_t samples = 0;  // trained
-  int64_t untrainable_samples = 0;
-  int64_t generated_tokens = 0;
-  int64_t scored_tokens = 0;   // by the teachers
-  uint64_t payload_bytes = 0;  // from the teachers
-  double mean_rollout_tokens = 0.0;
-  double truncated_fraction = 0.0;  // answers that hit max_new_tokens
-  double boxed_fraction = 0.0;
-  double correct_fraction = 0.0;  // of problems with an answer
-};
 
 // Thread-safe towards the metrics and status threads; its own calls come from
 // the compute thread.
 class RunRecorder {
  public:
   // Creates `<run.output_dir>/<run.name>` with config.yaml. FAILED_PRECONDITION
-  // if the folder already holds a run. `metrics` and `status` may be null and
-  // must outlive the recorder.
+  // if the folder already holds a run. `metrics` and `status` must outlive the
+  // recorder.
   static absl::StatusOr<std::unique_ptr<RunRecorder>> Create(
       const LoadedConfig& loaded,
       TrainerMetrics* metrics,
@@ -66,7 +45,7 @@ class RunRecorder {
   absl::Status RecordSamples(int64_t step,
                              const std::vector<RolloutRecord>& records);
   absl::Status RecordStep(const StepReport& report);
-  // `when`: "before" or "after"; kept for report.json and printed.
+  // `when`: "before" or "after"; kept for summary.json and logged.
   absl::Status RecordEvaluation(const std::string& when,
                                 const EvaluationReport& report);
   // The closing summary on stderr, and summary.json.

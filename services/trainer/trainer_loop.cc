@@ -179,6 +179,7 @@ absl::Status TrainerLoop::RunStep() {
     }
     RETURN_IF_ERROR(PublishLive());
   }
+  report.adapter_digest = live_digest_;
   report.snapshot_version = policy_.snapshot_version();
   report.payload_bytes = pipeline_.payload_bytes() - bytes_before;
   report.scored_tokens = pipeline_.scored_tokens() - scored_before;
@@ -254,6 +255,7 @@ absl::Status TrainerLoop::PublishLive() {
                                     policy_.version(),
                                     parts_.config.model.path,
                                     probe_ids_));
+  live_digest_ = update->adapter.digest;
   parts_.rollouts.SetPolicy(std::move(update));
   return absl::OkStatus();
 }

@@ -71,6 +71,7 @@ class TrainerLoop {
   Policy policy_;
   SamplePipeline pipeline_;
   std::vector<int32_t> probe_ids_;
+  std::string live_digest_;  // of the adapter that the workers serve
 };
 
 }  // namespace dapd

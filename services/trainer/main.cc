@@ -1,0 +1,126 @@
+// dapd-trainer CONFIG [--set key=value]... [--listen ADDR]
+//
+// The trainer: drives the rollout and teacher workers, computes the losses,
+// updates the adapter. Ends after trainer.steps with exit code 0.
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+#include "common/base/exit_code.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/config/load_config.h"
+#include "common/metrics/metrics_registry.h"
+#include "common/rpc/server.h"
+#include "common/rpc/shutdown_signal.h"
+#include "services/trainer/rollout_client.h"
+#include "services/trainer/teacher_client.h"
+#include "services/trainer/trainer_metrics.h"
+#include "services/trainer/trainer_run.h"
+#include "services/trainer/trainer_service.h"
+#include "services/trainer/trainer_status.h"
+
+namespace dapd {
+namespace {
+
+struct Flags {
+  std::string config;
+  std::vector<std::string> overrides;
+  std::string listen;
+};
+
+template <typename Options>
+Options MakeClientOptions(const Config& config,
+                          const std::vector<std::string>& addresses,
+                          const ExpectedWorker& expected,
+                          WorkerPoolObserver observer) {
+  Options options;
+  options.addresses = addresses;
+  options.expected = expected;
+  options.task_timeout = absl::Seconds(config.trainer.rpc_timeout_seconds);
+  options.peer_timeout = absl::Seconds(config.trainer.peer_timeout_seconds);
+  options.observer = std::move(observer);
+  return options;
+}
+
+absl::Status Run(const Flags& flags) {
+  ShutdownSignal signal;
+  ASSIGN_OR_RETURN(const LoadedConfig loaded,
+                   LoadConfig(flags.config, flags.overrides));
+  const Config& config = loaded.config;
+  MetricsRegistry registry("trainer");
+  TrainerMetrics metrics(registry);
+  RETURN_IF_ERROR(
+      WithExitCode(registry.Serve(config.metrics.trainer_listen).status(),
+                   ExitCode::kConfig));
+  TrainerStatus status;
+  ASSIGN_OR_RETURN(const std::unique_ptr<TrainerRun> run,
+                   TrainerRun::Load(loaded, &metrics, &status));
+
+  ASSIGN_OR_RETURN(const std::unique_ptr<RolloutClient> rollouts,
+                   RolloutClient::Start(MakeClientOptions<RolloutClientOptions>(
+                       config,
+                       config.rollout.addresses,
+                       run->ExpectedWorkers(),
+                       metrics.PoolObserver("rollout"))));
+  ASSIGN_OR_RETURN(const std::unique_ptr<TeacherClient> teachers,
+                   TeacherClient::Start(MakeClientOptions<TeacherClientOptions>(
+                       config,
+                       config.teacher.addresses,
+                       run->ExpectedWorkers(),
+                       metrics.PoolObserver("teacher"))));
+  TrainerService service(
+      &status,
+      [&rollouts] { return rollouts->Workers(); },
+      [&teachers] { return teachers->Workers(); });
+  ASSIGN_OR_RETURN(
+      const std::unique_ptr<RpcServer> server,
+      RpcServer::Start({.listen = config.trainer.listen},
+                       {{&service, v1::TrainerService::service_full_name()}}));
+  server->SetServing(true);
+  LogInfo(absl::StrCat("training; status on ", server->address()));
+
+  // A signal ends the clients' waits, and with them the loop.
+  std::jthread watcher([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      if (!signal.WaitFor(absl::Milliseconds(200))) continue;
+      rollouts->Shutdown();
+      teachers->Shutdown();
+      return;
+    }
+  });
+  const absl::Status result = run->Train(*rollouts, *teachers);
+  server->SetServing(false);
+  server->Shutdown(absl::Seconds(1));
+  return result;
+}
+
+int Main(int argc, char** argv) {
+  SetLogName("trainer");
+  Flags flags;
+  CLI::App app("The DAPD trainer: drives the workers and trains the adapter.");
+  app.add_option("config", flags.config, "YAML configuration")->required();
+  app.add_option("--set", flags.overrides, "key=value, before the file")
+      ->take_all();
+  app.add_option("--listen", flags.listen, "host:port, as trainer.listen");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : static_cast<int>(ExitCode::kUsage);
+  }
+  if (!flags.listen.empty()) {
+    flags.overrides.push_back("trainer.listen=" + flags.listen);
+  }
+  const absl::Status status = Run(flags);
+  if (!status.ok()) LogError(std::string(status.message()));
+  return static_cast<int>(ExitCodeOf(status));
+}
+
+}  // namespace
+}  // namespace dapd
+
+int main(int argc, char** argv) { return dapd::Main(argc, argv); }

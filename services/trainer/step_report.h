@@ -1,0 +1,31 @@
+// What is known about one optimizer step once it is done.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "common/training/step_metrics.h"
+
+namespace dapd {
+
+struct StepReport {
+  int64_t step = 0;  // from 1
+  ObjectiveMetrics objective;
+  OptimizerStep optimizer;
+  std::string adapter_digest;  // after the step
+  int64_t snapshot_version = 0;
+  // Wall seconds by phase: rollout, score, train, optimizer, publish.
+  std::map<std::string, double> seconds;
+  int64_t samples = 0;  // trained
+  int64_t untrainable_samples = 0;
+  int64_t generated_tokens = 0;
+  int64_t scored_tokens = 0;   // by the teachers
+  uint64_t payload_bytes = 0;  // from the teachers
+  double mean_rollout_tokens = 0.0;
+  double truncated_fraction = 0.0;  // answers that hit max_new_tokens
+  double boxed_fraction = 0.0;
+  double correct_fraction = 0.0;  // of problems with an answer
+};
+
+}  // namespace dapd

@@ -1,0 +1,185 @@
+#include "services/trainer/trainer_run.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+#include "common/base/exit_code.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/data/text_pipeline.h"
+#include "common/model/placement.h"
+#include "common/model/weights.h"
+#include "common/objective/terms.h"
+#include "common/tensor/torch_bridge.h"
+#include "common/training/policy.h"
+#include "services/trainer/run_recorder.h"
+#include "services/trainer/trainer_loop.h"
+
+namespace dapd {
+namespace {
+
+absl::StatusOr<Dataset> ReadProblems(const Config& config,
+                                     const std::string& path) {
+  DatasetOptions options;
+  options.problem_column = config.data.problem_column;
+  options.solution_column = config.data.solution_column;
+  options.answer_column = config.data.answer_column;
+  options.on_bad_row = config.data.on_bad_row == "skip"
+                           ? DatasetOptions::OnBadRow::kSkip
+                           : DatasetOptions::OnBadRow::kFail;
+  return ReadDataset(path, options);
+}
+
+// The longest view that a problem can give with an answer of full length. The
+// answer's text inside a prompt can take a few more tokens than it was sampled
+// in.
+absl::StatusOr<int64_t> LongestView(const ViewBuilder& views,
+                                    const Problem& problem,
+                                    int64_t answer_tokens) {
+  ASSIGN_OR_RETURN(
+      const Views reference,
+      views.BuildReferenceViews(problem.problem, problem.solution));
+  ASSIGN_OR_RETURN(const std::vector<int32_t> prompt,
+                   views.RolloutPrompt(problem.problem));
+  const View& self = reference[static_cast<size_t>(ViewName::kSelfReference)];
+  const View& none = reference[static_cast<size_t>(ViewName::kNoneReference)];
+  // self_rollout [x, y, y]; cross_rollout [x with y*, y]; cross_reference
+  // [x with y, y*], whose instruction is as long as self_reference's.
+  const int64_t instruction = self.scored_from - none.scored_count;
+  return std::max({static_cast<int64_t>(prompt.size()) + 2 * answer_tokens,
+                   self.scored_from + answer_tokens,
+                   instruction + answer_tokens + none.scored_count});
+}
+
+absl::Status CheckContext(const Config& config,
+                          const ModelConfig& model,
+                          const ViewBuilder& views,
+                          const Dataset& data) {
+  std::vector<bool> seen(data.problems.size(), false);
+  for (int64_t step = 0; step < config.trainer.steps; ++step) {
+    for (const int64_t row :
+         StepRows(static_cast<int64_t>(data.problems.size()),
+                  config.run.seed,
+                  step,
+                  config.trainer.batch_size)) {
+      if (seen[static_cast<size_t>(row)]) continue;
+      seen[static_cast<size_t>(row)] = true;
+      const Problem& problem = data.problems[static_cast<size_t>(row)];
+      ASSIGN_OR_RETURN(
+          const int64_t longest,
+          LongestView(views, problem, config.rollout.max_new_tokens));
+      if (longest > model.max_positions) {
+        return DataError(
+            absl::StrCat(config.data.path,
+                         ": problem '",
+                         problem.id,
+                         "' needs a context of up to ",
+                         longest,
+                         " tokens, the model has ",
+                         model.max_positions,
+                         "; leave it out, or lower rollout.max_new_tokens or "
+                         "objective.max_reference_tokens"));
+      }
+    }
+    // Every row has been seen once a whole epoch is through.
+    if ((step + 1) * config.trainer.batch_size >=
+        static_cast<int64_t>(data.problems.size())) {
+      break;
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+struct TrainerRun::State {
+  LoadedConfig loaded;
+  LoraConfig lora;
+  std::shared_ptr<const ModelWeights> weights;
+  TextPipeline text;
+  std::vector<Term> terms;
+  Dataset data;
+  Dataset held_out;
+  std::unique_ptr<RunRecorder> recorder;
+};
+
+TrainerRun::TrainerRun(std::unique_ptr<State> state)
+    : state_(std::move(state)) {}
+
+TrainerRun::~TrainerRun() = default;
+
+absl::StatusOr<std::unique_ptr<TrainerRun>> TrainerRun::Load(
+    const LoadedConfig& loaded,
+    TrainerMetrics* metrics,
+    TrainerStatus* status) {
+  auto state = std::make_unique<State>();
+  state->loaded = loaded;
+  const Config& config = loaded.config;
+  // What is quick to check comes first.
+  ASSIGN_OR_RETURN(state->terms, ResolveTerms(config.objective));
+  ASSIGN_OR_RETURN(state->lora, MakeLoraConfig(config.lora));
+  ASSIGN_OR_RETURN(const at::Device device, ParseDevice(config.model.device));
+  ASSIGN_OR_RETURN(const at::ScalarType dtype,
+                   ParsePrecision(config.model.precision));
+  if (config.data.path.empty()) return ConfigError("data.path is missing");
+  ASSIGN_OR_RETURN(state->data, ReadProblems(config, config.data.path));
+  if (!config.evaluation.path.empty()) {
+    ASSIGN_OR_RETURN(state->held_out,
+                     ReadProblems(config, config.evaluation.path));
+  }
+  ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(config.model.path));
+  ASSIGN_OR_RETURN(state->text,
+                   LoadTextPipeline(config.model.path,
+                                    config.objective,
+                                    static_cast<int32_t>(model.pad_token_id)));
+  RETURN_IF_ERROR(CheckContext(config, model, *state->text.views, state->data));
+  SetComputeThreads(config.run.num_threads);
+  RETURN_IF_ERROR(CatchTorch([&]() -> absl::Status {
+    ASSIGN_OR_RETURN(state->weights,
+                     LoadModelWeights(config.model.path, dtype, device));
+    return absl::OkStatus();
+  }));
+  LogInfo(absl::StrCat(
+      state->data.problems.size(),
+      " problems (",
+      state->data.skipped_rows,
+      " rows skipped), ",
+      state->held_out.problems.size(),
+      " held out; ",
+      model.NumParameters(),
+      " parameters, ",
+      NumLoraParameters(model, state->lora.rank, state->lora.targets),
+      " trained"));
+  ASSIGN_OR_RETURN(state->recorder,
+                   RunRecorder::Create(loaded, metrics, status));
+  return std::unique_ptr<TrainerRun>(new TrainerRun(std::move(state)));
+}
+
+ExpectedWorker TrainerRun::ExpectedWorkers() const {
+  const ModelWeights& weights = *state_->weights;
+  return {.layout_digest = weights.layout_digest,
+          .precision = PrecisionName(weights.dtype()),
+          .vocab_size = weights.config.vocab_size,
+          .hidden_size = weights.config.hidden_size};
+}
+
+absl::Status TrainerRun::Train(RolloutClient& rollouts,
+                               TeacherClient& teachers) {
+  TrainerLoop loop(TrainerParts{.config = state_->loaded.config,
+                                .lora = state_->lora,
+                                .weights = state_->weights,
+                                .tokenizer = *state_->text.tokenizer,
+                                .views = *state_->text.views,
+                                .terms = state_->terms,
+                                .data = state_->data,
+                                .held_out = state_->held_out,
+                                .rollouts = rollouts,
+                                .teachers = teachers,
+                                .recorder = *state_->recorder});
+  return loop.Run();
+}
+
+}  // namespace dapd
