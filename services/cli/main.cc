@@ -14,16 +14,19 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   app.set_version_flag("--version", DAPD_VERSION);
   dapd::Action action;
-  dapd::AddRenderCommand(app, &action);
-  dapd::AddReplayCommand(app, &action);
-  dapd::AddAdapterCommand(app, &action);
-  dapd::AddScoreCommand(app, &action);
-  dapd::AddViewsCommand(app, &action);
-  dapd::AddProblemsCommand(app, &action);
-  dapd::AddStatusCommand(app, &action);
   dapd::AddRunCommand(app, &action);
-  dapd::AddConfigReferenceCommand(app, &action);
+  dapd::AddCheckCommand(app, &action);
+  dapd::AddStatusCommand(app, &action);
+  dapd::AddReplayCommand(app, &action);
+  dapd::AddEvalCommand(app, &action);
+  dapd::AddGenerateCommand(app, &action);
+  dapd::AddScoreCommand(app, &action);
+  dapd::AddAdapterCommand(app, &action);
+  dapd::AddViewsCommand(app, &action);
   dapd::AddTokenizeCommand(app, &action);
+  dapd::AddRenderCommand(app, &action);
+  dapd::AddProblemsCommand(app, &action);
+  dapd::AddConfigReferenceCommand(app, &action);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

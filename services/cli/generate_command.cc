@@ -1,0 +1,122 @@
+// dapd generate: answers to prompts or conversations.
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+#include "common/base/exit_code.h"
+#include "common/base/json_lines.h"
+#include "common/base/status_macros.h"
+#include "common/tensor/torch_bridge.h"
+#include "services/cli/chat_rows.h"
+#include "services/cli/command.h"
+#include "services/cli/local_generator.h"
+
+namespace dapd {
+namespace {
+
+struct GenerateOptions {
+  LocalGeneratorOptions generator;
+  std::string input;
+  std::string output;
+  std::optional<bool> enable_thinking;
+};
+
+// {"id", "input_ids"} or {"id", "messages"}.
+absl::StatusOr<LocalGenerator::Prompt> ParsePrompt(
+    const GenerateOptions& options,
+    const LocalGenerator& generator,
+    const nlohmann::json& row,
+    const std::string& where,
+    uint32_t index) {
+  LocalGenerator::Prompt prompt;
+  prompt.example = index;
+  try {
+    const nlohmann::json& id = row.at("id");
+    prompt.name = id.is_string() ? id.get<std::string>() : id.dump();
+    if (row.contains("input_ids")) {
+      prompt.ids = row["input_ids"].get<std::vector<int32_t>>();
+      return prompt;
+    }
+  } catch (const nlohmann::json::exception& error) {
+    return DataError(absl::StrCat(
+        where, ": a row needs id, and input_ids or messages: ", error.what()));
+  }
+  ASSIGN_OR_RETURN(ChatRow chat, ParseChatRow(row, where));
+  chat.options.add_generation_prompt = true;
+  if (options.enable_thinking.has_value()) {
+    chat.options.enable_thinking = options.enable_thinking;
+  }
+  ASSIGN_OR_RETURN(
+      const std::string text,
+      generator.text().chat_template->Render(chat.messages, chat.options));
+  ASSIGN_OR_RETURN(prompt.ids, generator.text().tokenizer->Encode(text));
+  return prompt;
+}
+
+absl::Status Generate(const GenerateOptions& options) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<LocalGenerator> generator,
+                   LocalGenerator::Load(options.generator));
+  std::vector<LocalGenerator::Prompt> prompts;
+  RETURN_IF_ERROR(ForEachJsonLine(
+      options.input, [&](const nlohmann::json& row, int line) -> absl::Status {
+        ASSIGN_OR_RETURN(LocalGenerator::Prompt prompt,
+                         ParsePrompt(options,
+                                     *generator,
+                                     row,
+                                     absl::StrCat(options.input, ":", line),
+                                     static_cast<uint32_t>(prompts.size())));
+        prompts.push_back(std::move(prompt));
+        return absl::OkStatus();
+      }));
+  ASSIGN_OR_RETURN(const std::vector<LocalAnswer> answers,
+                   generator->Answer(prompts));
+  ASSIGN_OR_RETURN(JsonLinesWriter writer,
+                   JsonLinesWriter::Open(options.output));
+  for (size_t i = 0; i < answers.size(); ++i) {
+    const LocalAnswer& answer = answers[i];
+    ASSIGN_OR_RETURN(const std::string text,
+                     generator->text().tokenizer->Decode(
+                         answer.ids, /*skip_special_tokens=*/true));
+    RETURN_IF_ERROR(writer.Append(
+        {{"id", prompts[i].name},
+         {"ids", answer.ids},
+         {"text", text},
+         {"logprobs", answer.logprobs},
+         {"finish_reason",
+          answer.finish == FinishReason::kEos ? "eos" : "length"}}));
+  }
+  return writer.Commit();
+}
+
+}  // namespace
+
+void AddGenerateCommand(CLI::App& app, Action* action) {
+  auto options = std::make_shared<GenerateOptions>();
+  CLI::App* command =
+      app.add_subcommand("generate", "Answers to prompts or conversations");
+  options->generator.AddFlags(*command);
+  command
+      ->add_option("--input",
+                   options->input,
+                   "JSON Lines {id, input_ids} or {id, messages}")
+      ->required();
+  command
+      ->add_option("--output",
+                   options->output,
+                   "JSON Lines {id, ids, text, logprobs, finish_reason}")
+      ->required();
+  command->add_option("--enable-thinking",
+                      options->enable_thinking,
+                      "true or false, for templates that know it");
+  command->callback([options, action] {
+    *action = [options] {
+      return CatchTorch([&] { return Generate(*options); });
+    };
+  });
+}
+
+}  // namespace dapd

@@ -1,0 +1,109 @@
+#include "services/cli/local_generator.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+#include "common/base/exit_code.h"
+#include "common/base/progress.h"
+#include "common/base/status_macros.h"
+#include "common/model/placement.h"
+
+namespace dapd {
+
+void LocalGeneratorOptions::AddFlags(CLI::App& command) {
+  command.add_option("--model", model, "Hugging Face folder")->required();
+  command.add_option("--adapter", adapter, "PEFT folder");
+  command.add_option("--precision", precision, "float32 or bfloat16");
+  command.add_option("--device", device, "auto, cpu or cuda");
+  command.add_option("--slots", slots, "answers decoded side by side")
+      ->check(CLI::Range(1, 1024));
+  command.add_option("--temperature", sampling.temperature, "0: greedy")
+      ->check(CLI::Range(0.0, 100.0));
+  command.add_option("--top-p", sampling.top_p, "nucleus, 1: all")
+      ->check(CLI::Range(1e-9, 1.0));
+  command.add_option("--top-k", sampling.top_k, "0: all")
+      ->check(CLI::NonNegativeNumber);
+  command
+      .add_option("--max-new-tokens", sampling.max_new_tokens, "longest answer")
+      ->check(CLI::PositiveNumber);
+  command.add_option("--seed", seed, "of the sampling");
+}
+
+absl::StatusOr<std::unique_ptr<LocalGenerator>> LocalGenerator::Load(
+    const LocalGeneratorOptions& options) {
+  auto generator = std::unique_ptr<LocalGenerator>(new LocalGenerator(options));
+  ASSIGN_OR_RETURN(const at::ScalarType dtype,
+                   ParsePrecision(options.precision));
+  ASSIGN_OR_RETURN(const at::Device device, ParseDevice(options.device));
+  ASSIGN_OR_RETURN(generator->weights_,
+                   LoadModelWeights(options.model, dtype, device));
+  const ModelConfig& model = generator->weights_->config;
+  ASSIGN_OR_RETURN(generator->text_,
+                   LoadTextPipeline(options.model,
+                                    ObjectiveSection{},
+                                    static_cast<int32_t>(model.pad_token_id)));
+  if (!options.adapter.empty()) {
+    ASSIGN_OR_RETURN(Adapter adapter,
+                     ReadAdapter(options.adapter, model, device));
+    generator->adapter_ = std::make_shared<const Adapter>(std::move(adapter));
+  }
+  return generator;
+}
+
+absl::StatusOr<std::vector<LocalAnswer>> LocalGenerator::Answer(
+    const std::vector<Prompt>& prompts) {
+  const int64_t limit = model().max_positions;
+  for (const Prompt& prompt : prompts) {
+    const auto length = static_cast<int64_t>(prompt.ids.size());
+    if (length == 0 || length + options_.sampling.max_new_tokens > limit) {
+      return DataError(
+          absl::StrCat(prompt.name,
+                       ": a prompt of ",
+                       length,
+                       " tokens and an answer of ",
+                       options_.sampling.max_new_tokens,
+                       " do not fit the context of ",
+                       limit,
+                       "; shorten the prompt or lower --max-new-tokens"));
+    }
+  }
+  GenerationEngine engine(
+      weights_,
+      {.slots = options_.slots, .num_tokens = text_.tokenizer->size()});
+  engine.SetAdapter(adapter_);
+  std::vector<LocalAnswer> answers(prompts.size());
+  Progress progress("answers", static_cast<int64_t>(prompts.size()));
+  size_t next = 0;
+  int64_t done = 0;
+  int64_t tokens = 0;
+  while (done < static_cast<int64_t>(prompts.size())) {
+    while (next < prompts.size() && engine.num_free() > 0) {
+      const Prompt& prompt = prompts[next];
+      const absl::Status submitted =
+          engine.Submit({.id = next,
+                         .prompt_ids = prompt.ids,
+                         .sampling = options_.sampling,
+                         .key = {.seed = options_.seed,
+                                 .example = prompt.example,
+                                 .sample = prompt.sample}});
+      if (!submitted.ok()) {
+        return DataError(
+            absl::StrCat(prompt.name, ": ", std::string(submitted.message())));
+      }
+      ++next;
+    }
+    for (const TokenEvent& event : engine.Step()) {
+      LocalAnswer& answer = answers[event.id];
+      answer.ids.push_back(event.token);
+      answer.logprobs.push_back(event.logprob);
+      answer.finish = event.finish;
+      ++tokens;
+      if (event.finish != FinishReason::kNone) ++done;
+    }
+    progress.Update(done, absl::StrCat(tokens, " tokens"));
+  }
+  return answers;
+}
+
+}  // namespace dapd

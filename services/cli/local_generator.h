@@ -1,0 +1,69 @@
+// A model in this process that answers prompts: what `generate` and `eval`
+// share.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+#include "common/data/text_pipeline.h"
+#include "common/generation/engine.h"
+#include "common/model/adapter.h"
+#include "common/model/weights.h"
+
+namespace dapd {
+
+struct LocalGeneratorOptions {
+  std::string model;
+  std::string adapter;
+  std::string precision = "float32";
+  std::string device = "auto";
+  int64_t slots = 8;
+  SamplingParams sampling;
+  uint64_t seed = 42;
+
+  // Adds --model, --adapter, --precision, --device, --slots, --temperature,
+  // --top-p, --top-k, --max-new-tokens and --seed.
+  void AddFlags(CLI::App& command);
+};
+
+struct LocalAnswer {
+  std::vector<int32_t> ids;  // its end token included
+  std::vector<float> logprobs;
+  FinishReason finish = FinishReason::kNone;
+};
+
+class LocalGenerator {
+ public:
+  static absl::StatusOr<std::unique_ptr<LocalGenerator>> Load(
+      const LocalGeneratorOptions& options);
+
+  const TextPipeline& text() const { return text_; }
+  const ModelConfig& model() const { return weights_->config; }
+
+  struct Prompt {
+    std::string name;  // for error messages
+    std::vector<int32_t> ids;
+    uint32_t example = 0;  // with `sample`, the key of its random numbers
+    uint32_t sample = 0;
+  };
+  // Answers in the order of the prompts, all slots in use, progress on stderr.
+  // A prompt that does not fit is named before anything is generated.
+  absl::StatusOr<std::vector<LocalAnswer>> Answer(
+      const std::vector<Prompt>& prompts);
+
+ private:
+  explicit LocalGenerator(LocalGeneratorOptions options)
+      : options_(std::move(options)) {}
+
+  const LocalGeneratorOptions options_;
+  std::shared_ptr<const ModelWeights> weights_;
+  std::shared_ptr<const Adapter> adapter_;
+  TextPipeline text_;
+};
+
+}  // namespace dapd

@@ -1,0 +1,133 @@
+"""The whole loop: same result whatever happens to the workers."""
+
+import json
+import os
+import signal
+import struct
+
+import pytest
+import torch
+import transformers
+from peft import PeftModel
+
+from conftest import children, wait_for
+
+
+def test_three_rollout_workers_give_the_adapter_of_one(reference_run):
+    reference_run.run("three", **{"run.rollout_workers": 3, "run.teacher_workers": 2})
+    assert reference_run.adapter_digest("three") == reference_run.adapter_digest("reference")
+
+
+@pytest.mark.parametrize("victim", ["dapd-rollout", "dapd-teacher"])
+def test_a_killed_worker_does_not_change_the_result(victim, reference_run):
+    name = f"killed-{victim}"
+    process = reference_run.start(name, **{"run.rollout_workers": 2})
+    kills = 0
+    for step in (1, 2, 3):
+        wait_for(lambda: len(reference_run.metrics(name)) >= step or process.poll() is not None, what=f"step {step}")
+        pids = children(process).get(victim, [])
+        if process.poll() is None and pids:
+            os.kill(pids[0], signal.SIGKILL)
+            kills += 1
+    assert process.wait(timeout=120) == 0, reference_run.log(name)
+    print(f"{victim}: killed {kills} times")
+    assert kills >= 2
+    assert "starting it again" in reference_run.log(name)
+    assert reference_run.adapter_digest(name) == reference_run.adapter_digest("reference")
+    assert len(reference_run.metrics(name)) == 5
+
+
+def test_a_second_run_in_the_same_folder_is_refused(reference_run):
+    result = reference_run.run("reference", check=False)
+    assert result.returncode == 3 and "already holds a run" in result.stderr
+
+
+def test_sigterm_saves_the_last_whole_step(reference_run):
+    process = reference_run.start("stopped", **{"trainer.steps": 500, "trainer.schedule_steps": 500})
+    wait_for(lambda: len(reference_run.metrics("stopped")) >= 2, what="two steps")
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=60) == 130, reference_run.log("stopped")
+    folder = reference_run.runs("stopped")
+    steps = len(reference_run.metrics("stopped"))
+    newest = sorted((folder / "checkpoints").iterdir())[-1]
+    assert json.loads((newest / "state.json").read_text())["step"] == steps
+    assert (folder / "adapter" / "adapter_model.safetensors").exists()
+    assert not children(process)
+
+
+def test_recorded_samples_replay_to_the_same_losses(reference_run):
+    first = reference_run.metrics("reference")[0]
+    out = reference_run.folder / "replayed"
+    samples = reference_run.runs("reference") / "samples" / "step-000001.jsonl"
+    reference_run.dapd("replay", "--config", reference_run.config, "--batch", samples, "--output", out)
+    replayed = json.loads((out / "objective.json").read_text())
+    for name, term in first["terms"].items():
+        error = abs(term["value"] - replayed["terms"][name]["value"])
+        print(f"{name}: run {term['value']:.6f}, replay differs by {error:.1e}")
+        assert error < 1e-5
+
+
+@pytest.mark.parametrize("payload", ["logits", "top_k"])
+def test_every_payload_gives_the_same_losses(payload, reference_run):
+    settings = {"teacher.payload": payload, "trainer.steps": 2, "teacher.top_k": 100000 if payload == "top_k" else 64}
+    vocabulary = json.loads((reference_run.model / "config.json").read_text())["vocab_size"]
+    if payload == "top_k":
+        settings["teacher.top_k"] = vocabulary
+    reference_run.run(f"payload-{payload}", **settings)
+    for ours, expected in zip(reference_run.metrics(f"payload-{payload}"), reference_run.metrics("reference")[:2], strict=True):
+        error = abs(ours["loss"] - expected["loss"])
+        print(f"{payload}: step {ours['step']}: loss differs by {error:.1e}")
+        assert error < 1e-4
+
+
+def test_peft_loads_the_adapter_and_gives_our_logprobs(reference_run):
+    from safetensors.torch import load_file
+
+    base = transformers.AutoModelForCausalLM.from_pretrained(reference_run.model, dtype=torch.float32)
+    model = PeftModel.from_pretrained(base, reference_run.runs("reference") / "adapter").eval()
+    ids = torch.randint(0, base.config.vocab_size, (1, 60), generator=torch.Generator().manual_seed(1))
+    rows = reference_run.folder / "score.jsonl"
+    rows.write_text(json.dumps({"id": "a", "input_ids": ids[0].tolist()}) + "\n")
+    out = reference_run.folder / "score.safetensors"
+    reference_run.dapd("score", "--model", reference_run.model, "--adapter", reference_run.runs("reference") / "adapter",
+                       "--input", rows, "--output", out)
+    with torch.no_grad():
+        expected = torch.log_softmax(model(ids).logits[0, :-1], -1).gather(1, ids[0, 1:, None])[:, 0]
+    error = (load_file(out)["a.logprobs"] - expected).abs().max().item()
+    print(f"log-probabilities of the trained adapter: max abs error {error:.1e}")
+    assert error < 2e-4
+
+
+def read_events(path):
+    """(tag, step, value) of a TensorBoard file, by an independent reader of the format."""
+    from google.protobuf.internal.decoder import _DecodeVarint
+
+    def fields(data):
+        position = 0
+        while position < len(data):
+            key, position = _DecodeVarint(data, position)
+            if key & 7 == 0:
+                value, position = _DecodeVarint(data, position)
+            else:
+                size = {1: 8, 5: 4}.get(key & 7)
+                if size is None:
+                    size, position = _DecodeVarint(data, position)
+                value, position = data[position : position + size], position + size
+            yield key >> 3, value
+
+    data, scalars, position = path.read_bytes(), [], 0
+    while position < len(data):
+        (length,) = struct.unpack_from("<Q", data, position)
+        event = dict(fields(data[position + 12 : position + 12 + length]))
+        position += 12 + length + 4
+        if 5 in event:
+            value = dict(fields(dict(fields(event[5]))[1]))
+            scalars.append((value[1].decode(), event.get(2, 0), struct.unpack("<f", value[2])[0]))
+    return scalars
+
+
+def test_tensorboard_holds_what_metrics_jsonl_holds(reference_run):
+    events = read_events(next(reference_run.runs("reference").glob("events.out.tfevents.*")))
+    losses = {step: value for tag, step, value in events if tag == "loss/total"}
+    for line in reference_run.metrics("reference"):
+        assert losses[line["step"]] == pytest.approx(line["loss"], rel=1e-6)
