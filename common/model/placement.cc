@@ -1,16 +1,54 @@
 #include "common/model/placement.h"
 
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
 
 #include "common/base/exit_code.h"
+#include "common/base/log.h"
 
 namespace dapd {
+namespace {
+
+// Loads libdapd_cuda.so from ../lib beside the program, once. Returns the
+// number of usable devices; 0 without that library, a driver or a GPU.
+int LoadCudaBackend() {
+  static const int devices = [] {
+    std::error_code error;
+    const std::filesystem::path program =
+        std::filesystem::read_symlink("/proc/self/exe", error);
+    const std::string path =
+        program.parent_path().parent_path() / "lib" / "libdapd_cuda.so";
+    if (!std::filesystem::exists(path, error)) return 0;
+    void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
+    if (library == nullptr) {
+      LogWarning(absl::StrCat("CUDA cannot be used: ", ::dlerror()));
+      return 0;
+    }
+    auto* count =
+        reinterpret_cast<int (*)()>(::dlsym(library, "DapdCudaDeviceCount"));
+    return count == nullptr ? 0 : count();
+  }();
+  return devices;
+}
+
+// Without the driver's own device node there is nothing to load CUDA for.
+bool HasNvidiaDriver() {
+  std::error_code error;
+  return std::filesystem::exists("/dev/nvidiactl", error);
+}
+
+}  // namespace
 
 absl::StatusOr<at::Device> ParseDevice(const std::string& name) {
   if (name == "cpu") return at::Device(at::kCPU);
-  const bool has_cuda = torch::cuda::is_available();
+  const bool has_cuda =
+      (name == "cuda" || HasNvidiaDriver()) && LoadCudaBackend() > 0;
   if (name == "auto") return at::Device(has_cuda ? at::kCUDA : at::kCPU);
   if (name != "cuda") {
     return ConfigError(

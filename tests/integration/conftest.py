@@ -9,6 +9,9 @@ import time
 
 import pytest
 
+# Before torch is loaded: tests and services share the cores, and waiting threads would spin.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("DAPD_BIN", ROOT / "build" / "bin"))
 

@@ -7,6 +7,9 @@ import subprocess
 
 import pytest
 
+# Before torch is loaded: tests and services share the cores, and waiting threads would spin.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import make_qwen_tokenizer
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]

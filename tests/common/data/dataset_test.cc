@@ -1,0 +1,113 @@
+#include "common/data/dataset.h"
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "common/base/exit_code.h"
+#include "common/base/files.h"
+
+namespace dapd {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr char kRows[] =
+    "{\"problem\": \"1+1?\", \"solution\": \"2\", \"answer\": 2}\n"
+    "\n"
+    "{\"id\": \"b\", \"problem\": \"2+2?\", \"solution\": \"4\"}\n";
+
+std::string Write(const std::string& name, const std::string& bytes) {
+  const std::string path = testing::TempDir() + name;
+  EXPECT_TRUE(WriteFileAtomically(path, bytes).ok());
+  return path;
+}
+
+TEST(ReadDatasetTest, RowsKeepTheirOrderIdsAndAnswers) {
+  const auto data = ReadDataset(Write("rows.jsonl", kRows), {});
+  ASSERT_TRUE(data.ok()) << data.status();
+  ASSERT_EQ(data->problems.size(), 2u);
+  EXPECT_EQ(data->problems[0].id, "0");
+  EXPECT_EQ(data->problems[0].answer, "2");
+  EXPECT_EQ(data->problems[1].id, "b");
+  EXPECT_EQ(data->problems[1].answer, "");
+}
+
+TEST(ReadDatasetTest, GzipIsReadLikePlain) {
+  const std::string path = testing::TempDir() + "rows.jsonl.gz";
+  const gzFile file = ::gzopen(path.c_str(), "wb");
+  ::gzputs(file, kRows);
+  ::gzclose(file);
+  const auto data = ReadDataset(path, {});
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_EQ(data->digest, ReadDataset(Write("rows.jsonl", kRows), {})->digest);
+}
+
+TEST(ReadDatasetTest, AColumnMapChoosesTheColumns) {
+  const std::string path =
+      Write("mapped.jsonl", "{\"q\": \"1+1?\", \"a\": \"2\"}\n");
+  const auto data =
+      ReadDataset(path, {.problem_column = "q", .solution_column = "a"});
+  ASSERT_TRUE(data.ok()) << data.status();
+  const absl::Status missing = ReadDataset(path, {}).status();
+  EXPECT_EQ(ExitCodeOf(missing), ExitCode::kData);
+  EXPECT_THAT(std::string(missing.message()), HasSubstr("found: a, q"));
+}
+
+TEST(ReadDatasetTest, ABadRowIsNamedOrSkippedAndCounted) {
+  const std::string path = Write(
+      "bad.jsonl",
+      std::string(kRows) + "{\"problem\": \" \", \"solution\": \"x\"}\n{\n");
+  EXPECT_THAT(std::string(ReadDataset(path, {}).status().message()),
+              HasSubstr("bad.jsonl:4"));
+  const auto data =
+      ReadDataset(path, {.on_bad_row = DatasetOptions::OnBadRow::kSkip});
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_EQ(data->problems.size(), 2u);
+  EXPECT_EQ(data->skipped_rows, 2);
+}
+
+TEST(ReadDatasetTest, OtherFilesAreRefused) {
+  EXPECT_EQ(ExitCodeOf(ReadDataset("/no/such.jsonl", {}).status()),
+            ExitCode::kData);
+  EXPECT_THAT(
+      std::string(ReadDataset(Write("rows.csv", "a,b"), {}).status().message()),
+      HasSubstr(".parquet"));
+  EXPECT_EQ(ExitCodeOf(ReadDataset(Write("x.parquet", "PAR1"), {}).status()),
+            ExitCode::kData);
+}
+
+TEST(EpochOrderTest, IsAPermutationThatSeedAndEpochDecide) {
+  std::vector<int64_t> order = EpochOrder(1000, 42, 0);
+  EXPECT_EQ(order, EpochOrder(1000, 42, 0));
+  EXPECT_EQ(order, EpochOrder(1000, 41, 1));
+  EXPECT_NE(order, EpochOrder(1000, 42, 1));
+  std::sort(order.begin(), order.end());
+  for (int64_t i = 0; i < 1000; ++i)
+    EXPECT_EQ(order[static_cast<size_t>(i)], i);
+}
+
+// torch.randperm(10, generator=torch.Generator().manual_seed(42)), printed by
+// Python.
+TEST(EpochOrderTest, AgreesWithTorchRandperm) {
+  EXPECT_EQ(EpochOrder(10, 42, 0),
+            (std::vector<int64_t>{2, 6, 1, 8, 4, 5, 0, 9, 3, 7}));
+}
+
+TEST(StepRowsTest, RunThroughTheEpochsWithoutAGap) {
+  std::vector<int64_t> rows;
+  for (int64_t step = 0; step < 5; ++step) {
+    for (const int64_t row : StepRows(10, 42, step, 4)) rows.push_back(row);
+  }
+  std::vector<int64_t> expected = EpochOrder(10, 42, 0);
+  const std::vector<int64_t> second = EpochOrder(10, 42, 1);
+  expected.insert(expected.end(), second.begin(), second.end());
+  EXPECT_EQ(rows, expected);
+}
+
+}  // namespace
+}  // namespace dapd

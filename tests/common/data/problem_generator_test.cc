@@ -1,0 +1,56 @@
+#include "common/data/problem_generator.h"
+
+#include <set>
+
+#include "gtest/gtest.h"
+
+#include "common/data/answer.h"
+
+namespace dapd {
+namespace {
+
+TEST(GenerateProblemsTest, EverySolutionEndsInItsAnswer) {
+  for (const std::string& task : ProblemTasks()) {
+    const auto problems = GenerateProblems(task, ProblemSplit::kTrain, 200, 1);
+    ASSERT_TRUE(problems.ok()) << problems.status();
+    for (const Problem& problem : *problems) {
+      EXPECT_TRUE(GradeAnswer(problem.solution, problem.answer).correct)
+          << problem.problem << "\n"
+          << problem.solution;
+    }
+  }
+}
+
+TEST(GenerateProblemsTest, TheSplitsShareNothing) {
+  for (const std::string& task : ProblemTasks()) {
+    std::set<std::string> train;
+    for (const Problem& p :
+         *GenerateProblems(task, ProblemSplit::kTrain, 300, 1)) {
+      EXPECT_TRUE(train.insert(p.problem).second) << "twice: " << p.problem;
+    }
+    for (const Problem& p :
+         *GenerateProblems(task, ProblemSplit::kHeldOut, 100, 2)) {
+      EXPECT_FALSE(train.contains(p.problem)) << p.problem;
+    }
+  }
+}
+
+TEST(GenerateProblemsTest, TheSeedDecides) {
+  const auto make = [](uint64_t seed) {
+    return GenerateProblems("sum", ProblemSplit::kTrain, 5, seed)
+        ->front()
+        .problem;
+  };
+  EXPECT_EQ(make(3), make(3));
+  EXPECT_NE(make(3), make(4));
+}
+
+TEST(GenerateProblemsTest, WhatCannotBeHadIsRefused) {
+  EXPECT_FALSE(GenerateProblems("chess", ProblemSplit::kTrain, 5, 1).ok());
+  EXPECT_FALSE(
+      GenerateProblems("unit_conversion", ProblemSplit::kHeldOut, 99999, 1)
+          .ok());
+}
+
+}  // namespace
+}  // namespace dapd
