@@ -40,12 +40,14 @@ else
 fi
 phase "generate problems" .deps/logs/data.log make_data
 
+# Every call is a run of its own.
+name=$(basename "$config" .yaml)-$(date +%Y%m%d-%H%M%S)
 start=$SECONDS
-build/bin/dapd run "$config"
+build/bin/dapd run "$config" --set "run.name=$name"
 printf '%-44s %4d s\n' "train and evaluate" $((SECONDS - start))
 
-run_folder=runs/$(basename "$config" .yaml)
+run_folder=runs/$name
 echo
-echo "report:  $run_folder/report.html"
+echo "summary: $run_folder/summary.json"
 echo "adapter: $run_folder/adapter/ (a PEFT folder)"
 echo "metrics: $run_folder/metrics.jsonl"

@@ -135,9 +135,12 @@ absl::Status LocalRun::AddWorkers(const std::string& role,
         absl::StrCat(role, ".listen=", address),
         absl::StrCat("run.num_threads=", threads)};
     if (!metrics_listen.empty()) {
+      // The first worker takes the configured port, the next ones 10 further
+      // on.
+      const int base = PortOf(metrics_listen);
       ASSIGN_OR_RETURN(
           const std::string metrics,
-          LoopbackAddress(PortOf(metrics_listen) + 10 * static_cast<int>(i)));
+          LoopbackAddress(base == 0 ? 0 : base + 10 * static_cast<int>(i)));
       overrides.push_back(absl::StrCat("metrics.", role, "_listen=", metrics));
     }
     const std::string name = absl::StrCat(role, "-", i);

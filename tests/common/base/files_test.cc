@@ -7,12 +7,14 @@
 
 #include "gtest/gtest.h"
 
+#include "tests/fakes/temp_path.h"
+
 namespace dapd {
 namespace {
 
 class FilesTest : public testing::Test {
  protected:
-  FilesTest() : folder_(testing::TempDir() + "dapd_files_test") {
+  FilesTest() : folder_(TempPath("folder")) {
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(folder_);
   }

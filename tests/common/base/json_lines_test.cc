@@ -4,17 +4,17 @@
 
 #include "gtest/gtest.h"
 
+#include "tests/fakes/temp_path.h"
+
 namespace dapd {
 namespace {
 
-std::string TempPath() { return testing::TempDir() + "json_lines_test.jsonl"; }
-
 TEST(JsonLinesTest, RowsComeBackWithTheirLineNumbers) {
-  ASSERT_TRUE(WriteFileAtomically(
-                  TempPath(), "{\"a\":\"x\u2028y\"}\n\n{\"a\":2}\n")
+  ASSERT_TRUE(WriteFileAtomically(TempPath("rows.jsonl"),
+                                  "{\"a\":\"x\u2028y\"}\n\n{\"a\":2}\n")
                   .ok());
   std::vector<int> lines;
-  ASSERT_TRUE(ForEachJsonLine(TempPath(),
+  ASSERT_TRUE(ForEachJsonLine(TempPath("rows.jsonl"),
                               [&](const nlohmann::json&, int line) {
                                 lines.push_back(line);
                                 return absl::OkStatus();
@@ -24,33 +24,35 @@ TEST(JsonLinesTest, RowsComeBackWithTheirLineNumbers) {
 }
 
 TEST(JsonLinesTest, ABrokenLineIsNamed) {
-  ASSERT_TRUE(WriteFileAtomically(TempPath(), "{}\n{\"a\":\n").ok());
+  ASSERT_TRUE(
+      WriteFileAtomically(TempPath("rows.jsonl"), "{}\n{\"a\":\n").ok());
   const absl::Status status = ForEachJsonLine(
-      TempPath(),
+      TempPath("rows.jsonl"),
       [](const nlohmann::json&, int) { return absl::OkStatus(); });
-  EXPECT_NE(status.message().find("json_lines_test.jsonl:2"),
-            absl::string_view::npos)
+  EXPECT_NE(status.message().find("rows.jsonl:2"), absl::string_view::npos)
       << status;
 }
 
 TEST(JsonLinesTest, DuplicateKeysDeepNestingAndTrailingTextAreRefused) {
-  for (const std::string& text :
-       {std::string("{\"a\":1,\"a\":2}"), std::string(100, '['),
-        std::string(70, '[') + std::string(70, ']'), std::string("1 2"),
-        std::string("\"\xff\"")}) {
+  for (const std::string& text : {std::string("{\"a\":1,\"a\":2}"),
+                                  std::string(100, '['),
+                                  std::string(70, '[') + std::string(70, ']'),
+                                  std::string("1 2"),
+                                  std::string("\"\xff\"")}) {
     EXPECT_FALSE(ParseJson(text, "here").ok()) << text;
   }
 }
 
 TEST(JsonLinesTest, TheWriterKeepsKeyOrder) {
-  auto writer = JsonLinesWriter::Open(TempPath());
+  auto writer = JsonLinesWriter::Open(TempPath("rows.jsonl"));
   ASSERT_TRUE(writer.ok());
   nlohmann::ordered_json row;
   row["z"] = 1;
   row["a"] = 2;
   ASSERT_TRUE(writer->Append(row).ok());
   ASSERT_TRUE(writer->Commit().ok());
-  EXPECT_EQ(ReadFile(TempPath(), 100).value(), "{\"z\":1,\"a\":2}\n");
+  EXPECT_EQ(ReadFile(TempPath("rows.jsonl"), 100).value(),
+            "{\"z\":1,\"a\":2}\n");
 }
 
 }  // namespace

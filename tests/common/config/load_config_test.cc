@@ -4,11 +4,13 @@
 #include <cstdlib>
 #include <string>
 
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
 #include "common/config/config_keys.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/fakes/temp_path.h"
 
 namespace dapd {
 namespace {
@@ -26,7 +28,7 @@ objective:
 
 absl::StatusOr<LoadedConfig> Load(
     const std::string& yaml, const std::vector<std::string>& overrides = {}) {
-  const std::string path = testing::TempDir() + "load_config_test.yaml";
+  const std::string path = TempPath("config.yaml");
   EXPECT_TRUE(WriteFileAtomically(path, yaml).ok());
   return LoadConfig(path, overrides);
 }
@@ -59,8 +61,9 @@ TEST(LoadConfigTest, AllMistakesAreReportedAtOnceWithTheirLines) {
   const std::string message = Message(
       Load("model:\n  path: x\n  presicion: float32\ntrainer:\n  steps: -1\n"
            "  batch_size: many\n"));
-  EXPECT_THAT(message, HasSubstr(".yaml:3: unknown key model.presicion; the "
-                                 "nearest is model.precision"));
+  EXPECT_THAT(message,
+              HasSubstr(".yaml:3: unknown key model.presicion; the "
+                        "nearest is model.precision"));
   EXPECT_THAT(message, HasSubstr(".yaml:5: trainer.steps: '-1'"));
   EXPECT_THAT(message, HasSubstr(".yaml:6: trainer.batch_size: 'many'"));
 }

@@ -3,8 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "common/config/load_config.h"
 #include "gtest/gtest.h"
+
+#include "common/config/load_config.h"
 
 namespace dapd {
 namespace {
@@ -25,8 +26,7 @@ TEST(PresetTermsTest, EveryScalesConfigurationHasThePapersWeights) {
     const auto loaded =
         LoadConfig(std::string(DAPD_SOURCE_DIR) + "/configs/" + scale.file, {});
     ASSERT_TRUE(loaded.ok()) << loaded.status();
-    const std::vector<TermConfig> terms =
-        ExpandTerms(loaded->config.objective);
+    const std::vector<TermConfig> terms = ExpandTerms(loaded->config.objective);
     ASSERT_EQ(terms.size(), 6u);
     double sum = 0.0;
     for (size_t i = 0; i < 6; ++i) {

@@ -10,6 +10,7 @@
 
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
+#include "tests/fakes/temp_path.h"
 
 namespace dapd {
 namespace {
@@ -22,7 +23,7 @@ constexpr char kRows[] =
     "{\"id\": \"b\", \"problem\": \"2+2?\", \"solution\": \"4\"}\n";
 
 std::string Write(const std::string& name, const std::string& bytes) {
-  const std::string path = testing::TempDir() + name;
+  const std::string path = TempPath(name);
   EXPECT_TRUE(WriteFileAtomically(path, bytes).ok());
   return path;
 }
@@ -38,7 +39,7 @@ TEST(ReadDatasetTest, RowsKeepTheirOrderIdsAndAnswers) {
 }
 
 TEST(ReadDatasetTest, GzipIsReadLikePlain) {
-  const std::string path = testing::TempDir() + "rows.jsonl.gz";
+  const std::string path = TempPath("rows.jsonl.gz");
   const gzFile file = ::gzopen(path.c_str(), "wb");
   ::gzputs(file, kRows);
   ::gzclose(file);

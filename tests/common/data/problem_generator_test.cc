@@ -23,13 +23,15 @@ TEST(GenerateProblemsTest, EverySolutionEndsInItsAnswer) {
 
 TEST(GenerateProblemsTest, TheSplitsShareNothing) {
   for (const std::string& task : ProblemTasks()) {
+    const auto trained = GenerateProblems(task, ProblemSplit::kTrain, 300, 1);
+    const auto held_out =
+        GenerateProblems(task, ProblemSplit::kHeldOut, 100, 2);
+    ASSERT_TRUE(trained.ok() && held_out.ok()) << task;
     std::set<std::string> train;
-    for (const Problem& p :
-         *GenerateProblems(task, ProblemSplit::kTrain, 300, 1)) {
+    for (const Problem& p : *trained) {
       EXPECT_TRUE(train.insert(p.problem).second) << "twice: " << p.problem;
     }
-    for (const Problem& p :
-         *GenerateProblems(task, ProblemSplit::kHeldOut, 100, 2)) {
+    for (const Problem& p : *held_out) {
       EXPECT_FALSE(train.contains(p.problem)) << p.problem;
     }
   }

@@ -7,6 +7,7 @@
 #include "gtest/gtest.h"
 
 #include "common/base/files.h"
+#include "tests/fakes/temp_path.h"
 
 namespace dapd {
 namespace {
@@ -19,7 +20,7 @@ TEST(Crc32cTest, AgreesWithThePublishedExamples) {
 }
 
 TEST(TensorBoardWriterTest, RecordsAreFramedByTheirLength) {
-  const std::string folder = testing::TempDir() + "tensorboard_writer_test";
+  const std::string folder = TempPath("folder");
   std::filesystem::remove_all(folder);
   std::filesystem::create_directories(folder);
   {

@@ -7,15 +7,14 @@
 
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
+#include "tests/fakes/temp_path.h"
 
 namespace dapd {
 namespace {
 
 class ModelConfigTest : public testing::Test {
  protected:
-  ModelConfigTest()
-      : folder_(testing::TempDir() + "model_config_test-" +
-                testing::UnitTest::GetInstance()->current_test_info()->name()) {
+  ModelConfigTest() : folder_(TempPath("folder")) {
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(folder_);
   }
