@@ -33,7 +33,8 @@ def main():
             result = outcome(case)
             counts[result] += 1
             if result != "passed":
-                print(f"{result}: {case.get('classname')} {case.get('name')} ({log})")
+                group, name = case.get("classname"), case.get("name")
+                print(f"{result}: {name if group == name else f'{group} {name}'} ({log})")
     print(", ".join(f"{count} {result}" for result, count in counts.items()))
     sys.exit(0 if counts["failed"] == 0 and counts["passed"] > 0 else 1)
 

@@ -11,6 +11,7 @@
 #include "common/model/decoder.h"
 #include "common/model/token_logprobs.h"
 #include "common/tensor/torch_bridge.h"
+#include "tests/fakes/temp_path.h"
 #include "tests/fakes/tiny_model.h"
 
 namespace dapd {
@@ -21,7 +22,7 @@ using Scores = std::map<std::string, std::map<std::string, at::Tensor>>;
 class ModelScorerTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    config_.model.path = ::testing::TempDir() + "/model_scorer_test";
+    config_.model.path = TempPath("model");
     config_.model.precision = "float32";
     config_.model.device = "cpu";
     config_.lora.rank = 4;
