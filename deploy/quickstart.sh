@@ -27,7 +27,7 @@ make_problems() {  # SPLIT COUNT
   fi
 }
 
-make_data() { make_problems train 1000 && make_problems held_out 200; }
+make_data() { make_problems train 1000 && make_problems held_out 100; }
 
 deploy/install.sh
 deploy/build.sh

@@ -1,0 +1,105 @@
+#include "common/tokenizer/chat_template.h"
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "common/base/exit_code.h"
+#include "common/base/files.h"
+#include "tests/fakes/temp_path.h"
+
+namespace dapd {
+namespace {
+
+using ::testing::HasSubstr;
+
+absl::StatusOr<std::unique_ptr<const ChatTemplate>> LoadSource(
+    const std::string& source) {
+  const std::string folder = TempPath("model");
+  std::filesystem::create_directories(folder);
+  EXPECT_TRUE(
+      WriteFileAtomically(JoinPath(folder, "tokenizer_config.json"),
+                          nlohmann::json{{"chat_template", source},
+                                         {"eos_token", {{"content", "<end>"}}}}
+                              .dump())
+          .ok());
+  return ChatTemplate::Load(folder);
+}
+
+std::string Render(const std::string& source,
+                   const ChatRenderOptions& options = {}) {
+  const auto loaded = LoadSource(source);
+  if (!loaded.ok()) return std::string(loaded.status().message());
+  const auto text =
+      (*loaded)->Render({{"user", "Q"}, {"assistant", " A\n"}}, options);
+  return text.ok() ? *text : std::string(text.status().message());
+}
+
+TEST(ChatTemplateTest, ExpressionsFollowPython) {
+  for (const auto& [source, expected] :
+       std::vector<std::pair<std::string, std::string>>{
+           {"{{ 7 // 2 }} {{ -7 // 2 }} {{ -7 % 3 }} {{ 7 / 2 }}",
+            "3 -4 2 3.5"},
+           {"{{ 2 * 3 ~ 'x' }}", "6x"},
+           {"{{ not false and true }}", "True"},
+           {"{{ messages[::-1][0].role }}", "assistant"},
+           {"{{ 'abcd'[1:3] }}{{ 'abc'[-1] }}", "bcc"},
+           {"{{ 'a,b,c'.split(',')[-1] }}", "c"},
+           {"{{ messages | length - 1 }}", "1"},
+           {"{{ (messages[1].content | trim).lower() }}", "a"},
+           {"{{ nothing is defined }} {{ none is none }}", "False True"},
+           {"{{ 'x' if false else 'y' }}", "y"},
+           {"{{ {'a': [1, 'b']} | tojson }}", "{\"a\": [1, \"b\"]}"},
+           {"{{ eos_token }}", "<end>"},
+           {"{{ 'b' in 'abc' }} {{ 4 not in [1, 2] }}", "True True"},
+       }) {
+    EXPECT_EQ(Render(source), expected) << source;
+  }
+}
+
+TEST(ChatTemplateTest, BlocksTrimTheirLinesAndDashesTrimMore) {
+  EXPECT_EQ(Render("a\n  {% if true %}\nb\n  {% endif %}\nc"), "a\nb\nc");
+  EXPECT_EQ(Render("a \n {{- 'b' -}} \n c"), "abc");
+  EXPECT_EQ(Render("x {# note #} y\n"), "x  y");
+}
+
+TEST(ChatTemplateTest, LoopsHaveTheirOwnScopeAndNamespacesDoNot) {
+  EXPECT_EQ(Render("{% set x = 1 %}{% for m in messages %}{% set x = 2 %}"
+                   "{% endfor %}{{ x }}"),
+            "1");
+  EXPECT_EQ(Render("{% set n = namespace(x=0) %}{% for m in messages %}"
+                   "{% set n.x = n.x + loop.index %}{% endfor %}{{ n.x }}"),
+            "3");
+  EXPECT_EQ(Render("{% for i in range(9) %}{% if i == 2 %}{% continue %}"
+                   "{% endif %}{% if i == 4 %}{% break %}{% endif %}{{ i }}"
+                   "{% endfor %}"),
+            "013");
+}
+
+TEST(ChatTemplateTest, ThinkingIsUndefinedUnlessGiven) {
+  const std::string source =
+      "{% if enable_thinking is defined %}{{ enable_thinking }}{% else %}-"
+      "{% endif %}";
+  EXPECT_EQ(Render(source), "-");
+  EXPECT_EQ(Render(source, {.enable_thinking = false}), "False");
+}
+
+TEST(ChatTemplateTest, ErrorsNameTheConstructAndItsLine) {
+  EXPECT_THAT(Render("\n{{ x | shuffle }}"),
+              HasSubstr("line 2: the filter "
+                        "'shuffle'"));
+  EXPECT_THAT(Render("{% call f() %}{% endcall %}"), HasSubstr("'call'"));
+  EXPECT_THAT(Render("{{ nothing.field }}"), HasSubstr("'nothing'"));
+  EXPECT_THAT(Render("{{ raise_exception('no') }}"), HasSubstr("no"));
+  EXPECT_THAT(Render("{% for i in range(100000) %}{% for j in range(100000) %}"
+                     "{% endfor %}{% endfor %}"),
+              HasSubstr("too many steps"));
+  EXPECT_THAT(Render("{{ " + std::string(500, '(')), HasSubstr("too deeply"));
+  EXPECT_EQ(ExitCodeOf(LoadSource("{% if %}").status()), ExitCode::kData);
+}
+
+}  // namespace
+}  // namespace dapd

@@ -1,0 +1,105 @@
+#include "common/tokenizer/tokenizer.h"
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "common/base/exit_code.h"
+#include "common/base/files.h"
+#include "common/tokenizer/byte_alphabet.h"
+#include "tests/fakes/temp_path.h"
+
+namespace dapd {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// All bytes, two merges, one special token: h=104, i=105, "hi"=256, " hi"=257.
+nlohmann::json SmallTokenizer() {
+  nlohmann::json vocab;
+  for (int byte = 0; byte < 256; ++byte) {
+    vocab[ByteAlphabet::Get().Symbol(static_cast<uint8_t>(byte))] = byte;
+  }
+  const std::string space = ByteAlphabet::Get().Symbol(' ');
+  vocab["hi"] = 256;
+  vocab[space + "hi"] = 257;
+  return {
+      {"added_tokens",
+       {{{"id", 258}, {"content", "<end>"}, {"special", true}}}},
+      {"normalizer", {{"type", "NFC"}}},
+      {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}}},
+      {"decoder", {{"type", "ByteLevel"}}},
+      {"model",
+       {{"type", "BPE"},
+        {"vocab", vocab},
+        {"merges", {"h i", space + " hi"}}}}};
+}
+
+absl::StatusOr<std::unique_ptr<const Tokenizer>> Load(
+    const nlohmann::json& json) {
+  const std::string folder = TempPath("model");
+  std::filesystem::create_directories(folder);
+  EXPECT_TRUE(
+      WriteFileAtomically(JoinPath(folder, "tokenizer.json"), json.dump())
+          .ok());
+  return Tokenizer::Load(folder);
+}
+
+TEST(TokenizerTest, MergesApplyAndAddedTokensAreRecognised) {
+  const auto tokenizer = Load(SmallTokenizer());
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  EXPECT_THAT(*(*tokenizer)->Encode("hi hi<end>h"),
+              ElementsAre(256, 257, 258, 'h'));
+  EXPECT_EQ((*tokenizer)->size(), 259);
+  EXPECT_EQ((*tokenizer)->TokenId("<end>"), 258);
+  EXPECT_TRUE((*tokenizer)->IsSpecial(258));
+}
+
+TEST(TokenizerTest, DecodingGivesTheTextBack) {
+  const auto tokenizer = Load(SmallTokenizer());
+  ASSERT_TRUE(tokenizer.ok());
+  const std::string text = "hi, \xC3\xA9 \xE4\xB8\xAD\n\t 12<end>";
+  const std::vector<int32_t> ids = *(*tokenizer)->Encode(text);
+  EXPECT_EQ(*(*tokenizer)->Decode(ids, false), text);
+  EXPECT_EQ(*(*tokenizer)->Decode(ids, true), text.substr(0, text.size() - 5));
+}
+
+TEST(TokenizerTest, CombiningMarksAreComposedFirst) {
+  const auto tokenizer = Load(SmallTokenizer());
+  ASSERT_TRUE(tokenizer.ok());
+  EXPECT_EQ(*(*tokenizer)->Encode("e\xCC\x81"),
+            *(*tokenizer)->Encode("\xC3\xA9"));
+}
+
+TEST(TokenizerTest, HalfACharacterBecomesTheReplacementCharacter) {
+  const auto tokenizer = Load(SmallTokenizer());
+  ASSERT_TRUE(tokenizer.ok());
+  EXPECT_EQ(*(*tokenizer)->Decode({'a', 0xE4, 0xB8, 'b'}, false),
+            "a\xEF\xBF\xBD"
+            "b");
+  EXPECT_FALSE((*tokenizer)->Decode({999}, false).ok());
+  EXPECT_FALSE((*tokenizer)->Encode("\xFF").ok());
+}
+
+TEST(TokenizerTest, WhatIsBrokenOrUnsupportedIsNamed) {
+  for (const auto& [change, expected] :
+       std::vector<std::pair<nlohmann::json, std::string>>{
+           {{{"normalizer", {{"type", "Lowercase"}}}}, "Lowercase"},
+           {{{"decoder", {{"type", "WordPiece"}}}}, "WordPiece"},
+           {{{"pre_tokenizer", {{"type", "Metaspace"}}}}, "Metaspace"},
+           {{{"model", {{"type", "Unigram"}}}}, "BPE"},
+           {{{"model", nullptr}}, "tokenizer.json"}}) {
+    nlohmann::json json = SmallTokenizer();
+    json.update(change);
+    const absl::Status status = Load(json).status();
+    EXPECT_EQ(ExitCodeOf(status), ExitCode::kData) << change;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(expected));
+  }
+}
+
+}  // namespace
+}  // namespace dapd
