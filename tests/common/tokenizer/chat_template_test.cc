@@ -97,7 +97,9 @@ TEST(ChatTemplateTest, ErrorsNameTheConstructAndItsLine) {
   EXPECT_THAT(Render("{% for i in range(100000) %}{% for j in range(100000) %}"
                      "{% endfor %}{% endfor %}"),
               HasSubstr("too many steps"));
-  EXPECT_THAT(Render("{{ " + std::string(500, '(')), HasSubstr("too deeply"));
+  EXPECT_THAT(Render("{{ " + std::string(500, '(') + "1" +
+                     std::string(500, ')') + " }}"),
+              HasSubstr("too deeply"));
   EXPECT_EQ(ExitCodeOf(LoadSource("{% if %}").status()), ExitCode::kData);
 }
 
