@@ -1,10 +1,7 @@
 #include "services/cli/child_process.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -114,25 +111,6 @@ std::string ChildProcess::LogTail() const {
     if (lines.size() > kTailLines) lines.pop_front();
   }
   return absl::StrJoin(lines, "\n");
-}
-
-absl::StatusOr<int> FreeLoopbackPort(int preferred) {
-  for (const int port : {preferred, 0}) {
-    const int descriptor = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (descriptor < 0) break;
-    const absl::Cleanup close_socket = [descriptor] { ::close(descriptor); };
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    address.sin_port = htons(static_cast<uint16_t>(port));
-    socklen_t size = sizeof(address);
-    auto* generic = reinterpret_cast<sockaddr*>(&address);
-    if (::bind(descriptor, generic, size) == 0 &&
-        ::getsockname(descriptor, generic, &size) == 0) {
-      return ntohs(address.sin_port);
-    }
-  }
-  return absl::UnavailableError("no free TCP port could be found on 127.0.0.1");
 }
 
 }  // namespace dapd

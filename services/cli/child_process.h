@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 
 namespace dapd {
@@ -48,9 +47,5 @@ class ChildProcess {
   const std::string log_path_;
   pid_t pid_ = -1;
 };
-
-// A TCP port on the loopback address that nothing listens on right now;
-// `preferred` if that one is free.
-absl::StatusOr<int> FreeLoopbackPort(int preferred);
 
 }  // namespace dapd

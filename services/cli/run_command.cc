@@ -23,6 +23,7 @@
 #include "common/config/load_config.h"
 #include "services/cli/child_process.h"
 #include "services/cli/command.h"
+#include "services/cli/loopback_ports.h"
 
 namespace dapd {
 namespace {
@@ -49,11 +50,6 @@ int PortOf(const std::string& address) {
     return 0;
   }
   return port;
-}
-
-absl::StatusOr<std::string> LoopbackAddress(int preferred_port) {
-  ASSIGN_OR_RETURN(const int port, FreeLoopbackPort(preferred_port));
-  return absl::StrCat("127.0.0.1:", port);
 }
 
 // The processes of one run.
@@ -84,10 +80,12 @@ class LocalRun {
                           const std::string& metrics_listen,
                           std::vector<std::string>* addresses);
   absl::Status KeepAlive(Worker& worker);
+  absl::StatusOr<std::string> TakeAddress(int preferred_port);
 
   const RunOptions options_;
   const Config config_;
   const std::string folder_;
+  LoopbackPorts ports_;
   std::vector<Worker> workers_;
   std::unique_ptr<ChildProcess> trainer_;
 };
@@ -129,7 +127,7 @@ absl::Status LocalRun::AddWorkers(const std::string& role,
         1, static_cast<int64_t>(std::thread::hardware_concurrency()) / count);
   }
   for (int64_t i = 0; i < count; ++i) {
-    ASSIGN_OR_RETURN(const std::string address, LoopbackAddress(0));
+    ASSIGN_OR_RETURN(const std::string address, TakeAddress(0));
     addresses->push_back(address);
     std::vector<std::string> overrides = {
         absl::StrCat(role, ".listen=", address),
@@ -140,7 +138,7 @@ absl::Status LocalRun::AddWorkers(const std::string& role,
       const int base = PortOf(metrics_listen);
       ASSIGN_OR_RETURN(
           const std::string metrics,
-          LoopbackAddress(base == 0 ? 0 : base + 10 * static_cast<int>(i)));
+          TakeAddress(base == 0 ? 0 : base + 10 * static_cast<int>(i)));
       overrides.push_back(absl::StrCat("metrics.", role, "_listen=", metrics));
     }
     const std::string name = absl::StrCat(role, "-", i);
@@ -153,6 +151,11 @@ absl::Status LocalRun::AddWorkers(const std::string& role,
     workers_.push_back(std::move(worker));
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> LocalRun::TakeAddress(int preferred_port) {
+  ASSIGN_OR_RETURN(const int port, ports_.Take(preferred_port));
+  return absl::StrCat("127.0.0.1:", port);
 }
 
 absl::Status LocalRun::Start() {
@@ -174,14 +177,14 @@ absl::Status LocalRun::Start() {
                              config_.metrics.teacher_listen,
                              &teachers));
   ASSIGN_OR_RETURN(const std::string listen,
-                   LoopbackAddress(PortOf(config_.trainer.listen)));
+                   TakeAddress(PortOf(config_.trainer.listen)));
   std::vector<std::string> overrides = {
       absl::StrCat("rollout.addresses=[", absl::StrJoin(rollouts, ","), "]"),
       absl::StrCat("teacher.addresses=[", absl::StrJoin(teachers, ","), "]"),
       absl::StrCat("trainer.listen=", listen)};
   if (!config_.metrics.trainer_listen.empty()) {
     ASSIGN_OR_RETURN(const std::string metrics,
-                     LoopbackAddress(PortOf(config_.metrics.trainer_listen)));
+                     TakeAddress(PortOf(config_.metrics.trainer_listen)));
     overrides.push_back(absl::StrCat("metrics.trainer_listen=", metrics));
     LogInfo(
         absl::StrCat("metrics of the trainer: http://", metrics, "/metrics"));

@@ -1,0 +1,52 @@
+#include "services/cli/loopback_ports.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <set>
+
+#include "absl/cleanup/cleanup.h"
+#include "gtest/gtest.h"
+
+namespace dapd {
+namespace {
+
+TEST(LoopbackPortsTest, EachPortIsHandedOutOnce) {
+  LoopbackPorts ports;
+  std::set<int> taken;
+  for (int i = 0; i < 100; ++i) taken.insert(ports.Take(0).value());
+  EXPECT_EQ(taken.size(), 100u);
+}
+
+TEST(LoopbackPortsTest, PortsLieBelowTheKernelsOwn) {
+  std::ifstream range("/proc/sys/net/ipv4/ip_local_port_range");
+  int first = 0;
+  if (!(range >> first)) GTEST_SKIP() << "the kernel does not tell its range";
+  if (first < 30000) GTEST_SKIP() << "the kernel's range starts at " << first;
+  LoopbackPorts ports;
+  for (int i = 0; i < 100; ++i) EXPECT_LT(ports.Take(0).value(), first);
+}
+
+TEST(LoopbackPortsTest, AFreePreferenceIsKeptAndATakenOneIsNot) {
+  LoopbackPorts ports;
+  const int port = ports.Take(0).value();
+  EXPECT_EQ(ports.Take(port).value(), port);
+
+  const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
+  const absl::Cleanup close_socket = [listener] { ::close(listener); };
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  ASSERT_EQ(::bind(listener,
+                   reinterpret_cast<const sockaddr*>(&address),
+                   sizeof(address)),
+            0);
+  EXPECT_NE(ports.Take(port).value(), port);
+}
+
+}  // namespace
+}  // namespace dapd
