@@ -42,11 +42,12 @@ absl::Status CheckDataset(const char* key,
                    .on_bad_row = section.on_bad_row == "skip"
                                      ? DatasetOptions::OnBadRow::kSkip
                                      : DatasetOptions::OnBadRow::kFail}));
-  std::puts(absl::StrFormat("%-16s %s: %d problems, %d rows skipped",
+  std::puts(absl::StrFormat("%-16s %s: %d problems, %d rows skipped, digest %s",
                             key,
                             path,
                             data.problems.size(),
-                            data.skipped_rows)
+                            data.skipped_rows,
+                            data.digest.substr(0, 16))
                 .c_str());
   return absl::OkStatus();
 }
