@@ -103,7 +103,8 @@ std::vector<ConfigKey> ConfigKeys(Config& c) {
             &c.run.num_threads,
             0,
             4096,
-            "Compute threads a process; 0: one a core (`dapd run` shares the "
+            "Compute threads a process; 0: OMP_NUM_THREADS, else one a core "
+            "(`dapd run` shares the "
             "cores among the workers of a role)."),
       Range("run.rollout_workers",
             &c.run.rollout_workers,

@@ -2,10 +2,8 @@
 
 #include <dlfcn.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <system_error>
-#include <thread>
 
 #include "absl/strings/str_cat.h"
 
@@ -75,9 +73,7 @@ const char* PrecisionName(at::ScalarType dtype) {
 }
 
 void SetComputeThreads(int64_t num_threads) {
-  const auto cores = static_cast<int64_t>(std::thread::hardware_concurrency());
-  at::set_num_threads(static_cast<int>(
-      num_threads > 0 ? num_threads : std::max<int64_t>(1, cores)));
+  if (num_threads > 0) at::set_num_threads(static_cast<int>(num_threads));
 }
 
 }  // namespace dapd

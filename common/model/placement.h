@@ -16,8 +16,8 @@ absl::StatusOr<at::Device> ParseDevice(const std::string& name);
 absl::StatusOr<at::ScalarType> ParsePrecision(const std::string& name);
 const char* PrecisionName(at::ScalarType dtype);
 
-// Compute threads of this process; 0: one a core. Results repeat bit for bit
-// only under the same number.
+// Compute threads of this process; 0: LibTorch's default, which is
+// OMP_NUM_THREADS or one a core.
 void SetComputeThreads(int64_t num_threads);
 
 }  // namespace dapd
