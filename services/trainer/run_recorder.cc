@@ -242,7 +242,7 @@ absl::Status RunRecorder::RecordEvaluation(const std::string& when,
                                            const EvaluationReport& report) {
   LogInfo(absl::StrFormat(
       "evaluation %s training: accuracy %s, format rate %s (95 %% interval; "
-      "%d problems x %d), %.0f tokens a answer, %.0f s",
+      "%d problems x %d), %.0f tokens an answer, %.0f s",
       when,
       Percent(report.accuracy),
       Percent(report.format_rate),
