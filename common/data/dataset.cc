@@ -45,6 +45,15 @@ absl::StatusOr<Problem> ToProblem(const absl::StatusOr<TextRow>& row,
 
 }  // namespace
 
+DatasetOptions MakeDatasetOptions(const DataSection& section) {
+  return {.problem_column = section.problem_column,
+          .solution_column = section.solution_column,
+          .answer_column = section.answer_column,
+          .on_bad_row = section.on_bad_row == "skip"
+                            ? DatasetOptions::OnBadRow::kSkip
+                            : DatasetOptions::OnBadRow::kFail};
+}
+
 absl::StatusOr<Dataset> ReadDataset(const std::string& path,
                                     const DatasetOptions& options) {
   Dataset dataset;

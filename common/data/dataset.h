@@ -7,6 +7,8 @@
 
 #include "absl/status/statusor.h"
 
+#include "common/config/config.h"
+
 namespace dapd {
 
 struct Problem {
@@ -35,6 +37,9 @@ struct Dataset {
 // and line (or row), a missing column by the columns found.
 absl::StatusOr<Dataset> ReadDataset(const std::string& path,
                                     const DatasetOptions& options);
+
+// The options that the configuration's `data` section stands for.
+DatasetOptions MakeDatasetOptions(const DataSection& section);
 
 // A permutation of 0..size-1: a pure function of (seed, epoch), equal to
 // torch.randperm under a CPU generator seeded with seed + epoch.

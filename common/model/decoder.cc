@@ -81,7 +81,6 @@ at::Tensor ForwardHidden(const ModelWeights& weights,
   const ModelConfig& config = weights.config;
   const at::Tensor positions =
       PackedPositions(tokens.offsets, weights.device());
-  PackedAttention attention(tokens.offsets);
   at::Tensor x;
   if (recompute && adapter != nullptr && at::GradMode::is_enabled()) {
     const RotaryAngles angles =
@@ -110,6 +109,7 @@ at::Tensor ForwardHidden(const ModelWeights& weights,
           function, x, adapter->layers[static_cast<size_t>(layer)]);
     }
   } else {
+    PackedAttention attention(tokens.offsets);
     x = ForwardTrunk(weights, adapter, tokens.ids, positions, attention);
   }
   return RmsNorm(

@@ -33,15 +33,8 @@ absl::Status CheckDataset(const char* key,
     std::puts(absl::StrFormat("%-16s none", key).c_str());
     return absl::OkStatus();
   }
-  ASSIGN_OR_RETURN(
-      const Dataset data,
-      ReadDataset(path,
-                  {.problem_column = section.problem_column,
-                   .solution_column = section.solution_column,
-                   .answer_column = section.answer_column,
-                   .on_bad_row = section.on_bad_row == "skip"
-                                     ? DatasetOptions::OnBadRow::kSkip
-                                     : DatasetOptions::OnBadRow::kFail}));
+  ASSIGN_OR_RETURN(const Dataset data,
+                   ReadDataset(path, MakeDatasetOptions(section)));
   std::puts(absl::StrFormat("%-16s %s: %d problems, %d rows skipped, digest %s",
                             key,
                             path,

@@ -11,7 +11,6 @@
 #include <thread>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
@@ -21,6 +20,7 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/config/load_config.h"
+#include "common/config/validate_config.h"
 #include "services/cli/child_process.h"
 #include "services/cli/command.h"
 #include "services/cli/loopback_ports.h"
@@ -43,13 +43,9 @@ struct RunOptions {
 
 // "127.0.0.1:9101" -> 9101; 0 if there is no port.
 int PortOf(const std::string& address) {
-  const size_t colon = address.rfind(':');
+  std::string host;
   int port = 0;
-  if (colon == std::string::npos ||
-      !absl::SimpleAtoi(address.substr(colon + 1), &port)) {
-    return 0;
-  }
-  return port;
+  return SplitAddress(address, &host, &port) ? port : 0;
 }
 
 // The processes of one run.

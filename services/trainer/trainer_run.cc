@@ -21,18 +21,6 @@
 namespace dapd {
 namespace {
 
-absl::StatusOr<Dataset> ReadProblems(const Config& config,
-                                     const std::string& path) {
-  DatasetOptions options;
-  options.problem_column = config.data.problem_column;
-  options.solution_column = config.data.solution_column;
-  options.answer_column = config.data.answer_column;
-  options.on_bad_row = config.data.on_bad_row == "skip"
-                           ? DatasetOptions::OnBadRow::kSkip
-                           : DatasetOptions::OnBadRow::kFail;
-  return ReadDataset(path, options);
-}
-
 // The longest view that a problem can give with an answer of full length. The
 // answer's text inside a prompt can take a few more tokens than it was sampled
 // in.
@@ -125,10 +113,13 @@ absl::StatusOr<std::unique_ptr<TrainerRun>> TrainerRun::Load(
   ASSIGN_OR_RETURN(const at::ScalarType dtype,
                    ParsePrecision(config.model.precision));
   if (config.data.path.empty()) return ConfigError("data.path is missing");
-  ASSIGN_OR_RETURN(state->data, ReadProblems(config, config.data.path));
+  ASSIGN_OR_RETURN(
+      state->data,
+      ReadDataset(config.data.path, MakeDatasetOptions(config.data)));
   if (!config.evaluation.path.empty()) {
-    ASSIGN_OR_RETURN(state->held_out,
-                     ReadProblems(config, config.evaluation.path));
+    ASSIGN_OR_RETURN(
+        state->held_out,
+        ReadDataset(config.evaluation.path, MakeDatasetOptions(config.data)));
   }
   ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(config.model.path));
   ASSIGN_OR_RETURN(state->text,
