@@ -127,8 +127,20 @@ struct MetricsSection {
   std::string trainer_listen = "127.0.0.1:9103";
 };
 
+// What each key means together: common/security/security.h.
 struct SecuritySection {
-  bool insecure = false;  // allow plaintext on a non-loopback address
+  bool insecure = false;          // plaintext gRPC on any address
+  bool insecure_metrics = false;  // plaintext HTTP on any address
+  std::string certificate;        // PEM files, all three or none
+  std::string private_key;
+  std::string ca;
+  std::string token;  // file with the token this process presents
+  struct Tokens {     // files with the tokens a server accepts, by role
+    std::string viewer;
+    std::string trainer;
+    std::string admin;
+  };
+  Tokens tokens;
 };
 
 struct Config {

@@ -368,7 +368,41 @@ std::vector<ConfigKey> ConfigKeys(Config& c) {
            "Prometheus endpoint of the trainer; empty: none."),
       Any("security.insecure",
           &c.security.insecure,
-          "Allow plaintext connections on addresses other than loopback."),
+          "Allow plaintext connections, from whoever reaches them, on "
+          "addresses "
+          "other than loopback."),
+      Any("security.insecure_metrics",
+          &c.security.insecure_metrics,
+          "Allow plaintext HTTP (metrics, health, status: all read-only) on "
+          "addresses other than loopback."),
+      Text("security.certificate",
+           &c.security.certificate,
+           "This process's certificate in a PEM file, intermediates behind it; "
+           "names its role by the URI spiffe://dapd/ROLE. Given: mutual TLS on "
+           "every gRPC connection. Read again when it changes."),
+      Text("security.private_key",
+           &c.security.private_key,
+           "The certificate's private key in a PEM file that nobody else can "
+           "read (mode 600)."),
+      Text("security.ca",
+           &c.security.ca,
+           "The authorities that peers' certificates must come from, in a PEM "
+           "file."),
+      Text("security.token",
+           &c.security.token,
+           "A file, mode 600, with the bearer token that this process "
+           "presents."),
+      Text(
+          "security.tokens.viewer",
+          &c.security.tokens.viewer,
+          "A file, mode 600, with the bearer tokens, one a line, that a server "
+          "accepts for the role viewer: it may look."),
+      Text("security.tokens.trainer",
+           &c.security.tokens.trainer,
+           "The same for the role trainer: it may drive workers."),
+      Text("security.tokens.admin",
+           &c.security.tokens.admin,
+           "The same for the role admin: it may do everything."),
   };
 }
 

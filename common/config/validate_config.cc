@@ -1,5 +1,8 @@
 #include "common/config/validate_config.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
 #include <set>
 
 #include "absl/strings/match.h"
@@ -63,24 +66,28 @@ void CheckTerms(const ObjectiveSection& section,
 
 void CheckListen(const std::string& key,
                  const std::string& address,
-                 bool insecure,
+                 bool is_protected,
                  std::vector<std::string>& problems) {
   std::string host;
   int port = 0;
   if (!SplitAddress(address, &host, &port)) {
     problems.push_back(absl::StrCat(key, ": '", address, "' is not host:port"));
-  } else if (!IsLoopback(host) && !insecure) {
+  } else if (!IsLoopback(host) && !is_protected) {
     problems.push_back(absl::StrCat(
         key,
         ": '",
         address,
         "' can be reached from other machines without encryption; listen on "
-        "127.0.0.1, or accept that with security.insecure: true"));
+        "127.0.0.1, give security.certificate, security.private_key and "
+        "security.ca, or accept that with ",
+        absl::StartsWith(key, "metrics.") ? "security.insecure_metrics: true"
+                                          : "security.insecure: true"));
   }
 }
 
 void CheckAddresses(const std::string& key,
                     const std::vector<std::string>& addresses,
+                    bool is_protected,
                     std::vector<std::string>& problems) {
   std::string host;
   int port = 0;
@@ -88,7 +95,40 @@ void CheckAddresses(const std::string& key,
     if (!SplitAddress(address, &host, &port) || port == 0) {
       problems.push_back(
           absl::StrCat(key, ": '", address, "' is not host:port"));
+    } else if (!IsLoopback(host) && !is_protected) {
+      problems.push_back(absl::StrCat(
+          key,
+          ": '",
+          address,
+          "' is on another machine: adapters, problems and answers would "
+          "travel without encryption; give security.certificate, "
+          "security.private_key and security.ca, or accept that with "
+          "security.insecure: true"));
     }
+  }
+}
+
+void CheckSecurity(const SecuritySection& security,
+                   std::vector<std::string>& problems) {
+  const int num_files = !security.certificate.empty() +
+                        !security.private_key.empty() + !security.ca.empty();
+  if (num_files != 0 && num_files != 3) {
+    problems.push_back(
+        "security.certificate, security.private_key and security.ca belong "
+        "together: give all three or none");
+  }
+  if (security.insecure && num_files != 0) {
+    problems.push_back(
+        "security.insecure asks for plaintext, security.certificate for TLS: "
+        "leave one out");
+  }
+  const auto& tokens = security.tokens;
+  if (security.insecure && !(security.token.empty() && tokens.viewer.empty() &&
+                             tokens.trainer.empty() && tokens.admin.empty())) {
+    problems.push_back(
+        "security.insecure would send tokens in plain text, for anybody on the "
+        "way to use: leave out security.token and security.tokens, or give "
+        "certificates instead of security.insecure");
   }
 }
 
@@ -108,7 +148,16 @@ bool SplitAddress(const std::string& address, std::string* host, int* port) {
 }
 
 bool IsLoopback(const std::string& host) {
-  return host == "localhost" || host == "::1" || absl::StartsWith(host, "127.");
+  if (host == "localhost") return true;
+  // A name such as 127.0.0.1.example.org can lead anywhere.
+  in_addr v4 = {};
+  if (::inet_pton(AF_INET, host.c_str(), &v4) == 1) {
+    return (ntohl(v4.s_addr) >> 24) == 127;
+  }
+  in6_addr v6 = {};
+  if (::inet_pton(AF_INET6, host.c_str(), &v6) != 1) return false;
+  return IN6_IS_ADDR_LOOPBACK(&v6) ||
+         (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == 127);
 }
 
 std::vector<std::string> FindContradictions(const Config& config) {
@@ -138,18 +187,31 @@ std::vector<std::string> FindContradictions(const Config& config) {
                        config.trainer.batch_size,
                        ")"));
   CheckTerms(config.objective, problems);
-  CheckAddresses("rollout.addresses", config.rollout.addresses, problems);
-  CheckAddresses("teacher.addresses", config.teacher.addresses, problems);
-  const bool insecure = config.security.insecure;
+  const SecuritySection& security = config.security;
+  CheckSecurity(security, problems);
+  const bool rpc_is_protected =
+      security.insecure || !security.certificate.empty();
+  CheckAddresses("rollout.addresses",
+                 config.rollout.addresses,
+                 rpc_is_protected,
+                 problems);
+  CheckAddresses("teacher.addresses",
+                 config.teacher.addresses,
+                 rpc_is_protected,
+                 problems);
   for (const auto& [key, address] :
        {std::pair{"rollout.listen", &config.rollout.listen},
         std::pair{"teacher.listen", &config.teacher.listen},
-        std::pair{"trainer.listen", &config.trainer.listen},
-        std::pair{"metrics.rollout_listen", &config.metrics.rollout_listen},
+        std::pair{"trainer.listen", &config.trainer.listen}}) {
+    CheckListen(key, *address, rpc_is_protected, problems);
+  }
+  for (const auto& [key, address] :
+       {std::pair{"metrics.rollout_listen", &config.metrics.rollout_listen},
         std::pair{"metrics.teacher_listen", &config.metrics.teacher_listen},
         std::pair{"metrics.trainer_listen", &config.metrics.trainer_listen}}) {
-    if (absl::StartsWith(key, "metrics.") && address->empty()) continue;
-    CheckListen(key, *address, insecure, problems);
+    if (address->empty()) continue;
+    CheckListen(
+        key, *address, rpc_is_protected || security.insecure_metrics, problems);
   }
   return problems;
 }

@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <string>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -76,6 +78,60 @@ TEST(LoadConfigTest, ContradictionsAreNamed) {
   EXPECT_TRUE(
       Load(kGood, {"rollout.listen=0.0.0.0:7001", "security.insecure=true"})
           .ok());
+}
+
+// The text of `overrides` over the good file; empty: accepted.
+std::string Refusal(const std::vector<std::string>& overrides) {
+  const auto loaded = Load(kGood, overrides);
+  return loaded.ok() ? "" : Message(loaded);
+}
+
+TEST(LoadConfigTest, PlaintextBeyondLoopbackNeedsAnExplicitFlag) {
+  for (const char* key : {"rollout.listen",
+                          "teacher.listen",
+                          "trainer.listen",
+                          "metrics.rollout_listen",
+                          "metrics.teacher_listen",
+                          "metrics.trainer_listen"}) {
+    const bool is_http = absl::StartsWith(key, "metrics.");
+    for (const char* host :
+         {"0.0.0.0", "[::]", "10.0.0.1", "trainer", "127.0.0.1.example.org"}) {
+      const std::string listen = absl::StrCat(key, "='", host, ":7001'");
+      EXPECT_THAT(Refusal({listen}), HasSubstr(key)) << listen;
+      EXPECT_EQ(Refusal({listen, "security.insecure=true"}), "");
+      EXPECT_EQ(Refusal({listen,
+                         "security.certificate=a",
+                         "security.private_key=b",
+                         "security.ca=c"}),
+                "");
+      EXPECT_EQ(Refusal({listen, "security.insecure_metrics=true"}).empty(),
+                is_http);
+    }
+    for (const char* host : {"127.0.0.1", "127.9.9.9", "[::1]", "localhost"}) {
+      EXPECT_EQ(Refusal({absl::StrCat(key, "='", host, ":7001'")}), "") << host;
+    }
+  }
+  for (const char* key : {"rollout.addresses", "teacher.addresses"}) {
+    const std::string peer = absl::StrCat(key, "=[worker:7001]");
+    EXPECT_THAT(Refusal({peer}), HasSubstr("without encryption")) << peer;
+    EXPECT_EQ(Refusal({peer, "security.insecure=true"}), "");
+  }
+}
+
+TEST(LoadConfigTest, SecurityKeysThatContradictEachOtherAreNamed) {
+  EXPECT_THAT(Refusal({"security.certificate=a"}), HasSubstr("all three"));
+  EXPECT_THAT(Refusal({"security.certificate=a",
+                       "security.private_key=b",
+                       "security.ca=c",
+                       "security.insecure=true"}),
+              HasSubstr("leave one out"));
+  for (const char* key : {"security.token",
+                          "security.tokens.viewer",
+                          "security.tokens.trainer",
+                          "security.tokens.admin"}) {
+    EXPECT_THAT(Refusal({absl::StrCat(key, "=file"), "security.insecure=true"}),
+                HasSubstr("in plain text"));
+  }
 }
 
 TEST(LoadConfigTest, BrokenOrHostileYamlIsOneClearError) {

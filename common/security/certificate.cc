@@ -1,0 +1,157 @@
+#include "common/security/certificate.h"
+
+#include <openssl/err.h>
+#include <openssl/pem.h>
+
+#include <memory>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+
+#include "common/base/files.h"
+#include "common/base/status_macros.h"
+#include "common/security/openssl_pointers.h"
+#include "common/security/secret_file.h"
+
+namespace dapd {
+namespace {
+
+constexpr uint64_t kMaxPemBytes = 1 << 20;
+
+// A key with a passphrase must not make a service ask on its terminal.
+int RefusePassphrase(char*, int, int, void*) { return -1; }
+
+absl::Status PemError(const std::string& what) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(what, " (", TakeOpenSslError(), ")"));
+}
+
+std::vector<X509Pointer> ParseAll(absl::string_view pem) {
+  std::vector<X509Pointer> certificates;
+  const BioPointer bio = ReadFromMemory(pem);
+  while (X509* next =
+             PEM_read_bio_X509(bio.get(), nullptr, RefusePassphrase, nullptr)) {
+    certificates.emplace_back(next);
+  }
+  ERR_clear_error();  // the end of the text is one
+  return certificates;
+}
+
+absl::StatusOr<std::vector<X509Pointer>> ReadAll(const std::string& path) {
+  ASSIGN_OR_RETURN(const std::string pem, ReadFile(path, kMaxPemBytes));
+  std::vector<X509Pointer> certificates = ParseAll(pem);
+  if (certificates.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, " holds no certificate in PEM form"));
+  }
+  return certificates;
+}
+
+std::vector<std::string> UriNames(X509* certificate) {
+  std::vector<std::string> uris;
+  auto* names = static_cast<GENERAL_NAMES*>(
+      X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr));
+  const absl::Cleanup free_names = [names] { GENERAL_NAMES_free(names); };
+  for (int i = 0; i < sk_GENERAL_NAME_num(names); ++i) {
+    const GENERAL_NAME* name = sk_GENERAL_NAME_value(names, i);
+    if (name->type != GEN_URI) continue;
+    const ASN1_IA5STRING* uri = name->d.uniformResourceIdentifier;
+    uris.emplace_back(reinterpret_cast<const char*>(ASN1_STRING_get0_data(uri)),
+                      static_cast<size_t>(ASN1_STRING_length(uri)));
+  }
+  return uris;
+}
+
+absl::Time ToTime(const ASN1_TIME* asn1) {
+  tm parts = {};
+  if (ASN1_TIME_to_tm(asn1, &parts) != 1) return absl::InfinitePast();
+  return absl::FromTM(parts, absl::UTCTimeZone());
+}
+
+Certificate Describe(X509* certificate) {
+  return {.roles = RolesOfUris(UriNames(certificate)),
+          .not_before = ToTime(X509_get0_notBefore(certificate)),
+          .not_after = ToTime(X509_get0_notAfter(certificate))};
+}
+
+absl::Status CheckKey(const IdentityPaths& paths, X509* certificate) {
+  ASSIGN_OR_RETURN(const std::string pem,
+                   ReadSecretFile("security.private_key", paths.private_key));
+  const BioPointer bio = ReadFromMemory(pem);
+  const KeyPointer key(
+      PEM_read_bio_PrivateKey(bio.get(), nullptr, RefusePassphrase, nullptr));
+  if (key == nullptr) {
+    return PemError(absl::StrCat(paths.private_key,
+                                 " holds no private key in PEM form without a "
+                                 "passphrase"));
+  }
+  if (X509_check_private_key(certificate, key.get()) != 1) {
+    return PemError(absl::StrCat(paths.private_key,
+                                 " is not the key of the certificate in ",
+                                 paths.certificate));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+BioPointer ReadFromMemory(absl::string_view text) {
+  return BioPointer(
+      BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
+}
+
+std::string TakeOpenSslError() {
+  const unsigned long code = ERR_peek_last_error();
+  ERR_clear_error();
+  if (code == 0) return "no further reason";
+  const char* reason = ERR_reason_error_string(code);
+  return reason == nullptr ? absl::StrCat("OpenSSL error ", code) : reason;
+}
+
+absl::StatusOr<Certificate> ParseCertificate(absl::string_view pem) {
+  const std::vector<X509Pointer> all = ParseAll(pem);
+  if (all.empty()) {
+    return absl::InvalidArgumentError("no certificate in PEM form");
+  }
+  return Describe(all.front().get());
+}
+
+absl::StatusOr<Certificate> ReadCertificate(const std::string& path) {
+  ASSIGN_OR_RETURN(const std::vector<X509Pointer> all, ReadAll(path));
+  return Describe(all.front().get());
+}
+
+absl::Status CheckIdentity(const IdentityPaths& paths, absl::Time now) {
+  ASSIGN_OR_RETURN(const std::vector<X509Pointer> chain,
+                   ReadAll(paths.certificate));
+  ASSIGN_OR_RETURN(const std::vector<X509Pointer> authorities,
+                   ReadAll(paths.ca));
+  X509* own = chain.front().get();
+  RETURN_IF_ERROR(CheckKey(paths, own));
+
+  const X509StorePointer store(X509_STORE_new());
+  for (const X509Pointer& authority : authorities) {
+    X509_STORE_add_cert(store.get(), authority.get());
+  }
+  STACK_OF(X509)* intermediates = sk_X509_new_null();
+  const absl::Cleanup free_stack = [&] { sk_X509_free(intermediates); };
+  for (size_t i = 1; i < chain.size(); ++i) {
+    sk_X509_push(intermediates, chain[i].get());
+  }
+  const X509ContextPointer context(X509_STORE_CTX_new());
+  X509_STORE_CTX_init(context.get(), store.get(), own, intermediates);
+  X509_STORE_CTX_set_time(context.get(), 0, absl::ToTimeT(now));
+  if (X509_verify_cert(context.get()) != 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the authorities in ",
+        paths.ca,
+        " do not vouch for the certificate in ",
+        paths.certificate,
+        ": ",
+        X509_verify_cert_error_string(X509_STORE_CTX_get_error(context.get())),
+        "; peers would refuse it"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace dapd

@@ -1,0 +1,42 @@
+// X.509 certificates of this system: who they are for, how long they last, and
+// whether key, certificate and authority belong together.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+
+#include "common/security/role.h"
+
+namespace dapd {
+
+struct Certificate {
+  RoleSet roles;  // of its URI names
+  absl::Time not_before;
+  absl::Time not_after;
+};
+
+// The first certificate of PEM text: the process's own, before its
+// intermediates. INVALID_ARGUMENT if there is none.
+absl::StatusOr<Certificate> ParseCertificate(absl::string_view pem);
+
+// The same of a file.
+absl::StatusOr<Certificate> ReadCertificate(const std::string& path);
+
+struct IdentityPaths {
+  std::string certificate;  // the process's, then intermediates
+  std::string private_key;
+  std::string ca;  // the authorities that peers' certificates come from
+};
+
+// Finds out now what would otherwise be a failed handshake later: INVALID
+// ARGUMENT, with the file and the reason, unless the key is the certificate's
+// and, at `now`, one of the authorities vouches for it. The key file is checked
+// as ReadSecretFile does.
+absl::Status CheckIdentity(const IdentityPaths& paths, absl::Time now);
+
+}  // namespace dapd

@@ -1,0 +1,148 @@
+#include "common/security/security.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+
+#include "common/base/exit_code.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/config/validate_config.h"
+
+namespace dapd {
+namespace {
+
+constexpr absl::Duration kSoon = absl::Hours(24 * 7);
+
+absl::Status CheckOwnCertificate(const IdentityPaths& identity,
+                                 RoleSet needed) {
+  const absl::Time now = absl::Now();
+  RETURN_IF_ERROR(CheckIdentity(identity, now));
+  ASSIGN_OR_RETURN(const Certificate own,
+                   ReadCertificate(identity.certificate));
+  RoleSet all = own.roles;
+  all.Add(needed);
+  if (!(all == own.roles)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the certificate in ",
+                     identity.certificate,
+                     " names ",
+                     own.roles.ToString(),
+                     ", this process needs ",
+                     needed.ToString(),
+                     ": peers would refuse it. A role is named by a URI "
+                     "spiffe://dapd/<role> in the subject's alternative names; "
+                     "deploy/make_certificates.sh makes such certificates"));
+  }
+  const std::string expiry =
+      absl::FormatTime(absl::RFC3339_sec, own.not_after, absl::UTCTimeZone());
+  if (own.not_after - now < kSoon) {
+    LogWarning(absl::StrCat("the certificate in ",
+                            identity.certificate,
+                            " expires at ",
+                            expiry,
+                            "; put a newer one there, no restart is needed"));
+  } else {
+    LogInfo(absl::StrCat("mutual TLS as ",
+                         own.roles.ToString(),
+                         "; the certificate expires at ",
+                         expiry));
+  }
+  return absl::OkStatus();
+}
+
+// False for what is no host:port, which has its own error elsewhere.
+bool IsOnLoopback(const std::string& address) {
+  std::string host;
+  int port = 0;
+  return SplitAddress(address, &host, &port) && IsLoopback(host);
+}
+
+absl::Status Unprotected(const std::string& address,
+                         const std::string& remedy) {
+  return ConfigError(
+      absl::StrCat("'",
+                   address,
+                   "' can be reached from other machines, without encryption "
+                   "and without asking who it is; use 127.0.0.1, give "
+                   "security.certificate, security.private_key and "
+                   "security.ca, or accept plaintext with ",
+                   remedy));
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<Security>> Security::Load(
+    const SecuritySection& section, RoleSet needed) {
+  auto security = Loopback();
+  security->identity_ = {.certificate = section.certificate,
+                         .private_key = section.private_key,
+                         .ca = section.ca};
+  security->insecure_ = section.insecure;
+  security->insecure_metrics_ = section.insecure_metrics;
+  if (security->has_certificate()) {
+    RETURN_IF_ERROR(WithExitCode(
+        CheckOwnCertificate(security->identity_, needed), ExitCode::kConfig));
+  }
+  std::vector<TokenTable::Entry> entries;
+  for (const auto& [role, path] :
+       {std::pair{Role::kViewer, section.tokens.viewer},
+        std::pair{Role::kTrainer, section.tokens.trainer},
+        std::pair{Role::kAdmin, section.tokens.admin}}) {
+    if (path.empty()) continue;
+    entries.push_back(
+        {role, absl::StrCat("security.tokens.", RoleName(role)), path});
+  }
+  ASSIGN_OR_RETURN(security->tokens_, TokenTable::Load(entries));
+  if (!section.token.empty()) {
+    ASSIGN_OR_RETURN(security->own_token_,
+                     PresentedToken::Load("security.token", section.token));
+  }
+  if (section.insecure) {
+    LogWarning(
+        "security.insecure: connections with other machines are in plain text, "
+        "and whoever reaches this process may use it");
+  }
+  if (section.insecure_metrics) {
+    LogWarning(
+        "security.insecure_metrics: metrics and status can be read by whoever "
+        "reaches this process");
+  }
+  return security;
+}
+
+std::shared_ptr<Security> Security::Loopback() {
+  auto security = std::shared_ptr<Security>(new Security());
+  security->tokens_ = TokenTable::Load({}).value();
+  return security;
+}
+
+absl::Time Security::CertificateExpiry() const {
+  if (!has_certificate()) return absl::InfiniteFuture();
+  const auto own = ReadCertificate(identity_.certificate);
+  // One that cannot be read is as good as expired: the alert shall fire.
+  return own.ok() ? own->not_after : absl::UnixEpoch();
+}
+
+absl::StatusOr<Protection> Security::ForRpc(const std::string& address) const {
+  if (has_certificate()) return Protection::kTls;
+  if (IsOnLoopback(address)) return Protection::kLoopback;
+  if (insecure_) return Protection::kInsecure;
+  return Unprotected(address, "security.insecure: true");
+}
+
+absl::StatusOr<Protection> Security::ForHttp(const std::string& address) const {
+  if (IsOnLoopback(address)) return Protection::kLoopback;
+  if (insecure_metrics_) return Protection::kInsecure;
+  if (has_certificate()) return Protection::kTls;
+  if (insecure_) return Protection::kInsecure;
+  return Unprotected(address, "security.insecure_metrics: true");
+}
+
+std::string Security::OwnToken() const {
+  return own_token_ == nullptr ? "" : own_token_->Get();
+}
+
+}  // namespace dapd

@@ -1,0 +1,92 @@
+#include "common/security/certificate.h"
+
+#include <string>
+
+#include "absl/time/clock.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "tests/fakes/certificate_authority.h"
+
+namespace dapd {
+namespace {
+
+using ::testing::HasSubstr;
+
+class CertificateTest : public testing::Test {
+ protected:
+  std::string Check(const SecuritySection& section) {
+    return std::string(
+        CheckIdentity({section.certificate, section.private_key, section.ca},
+                      absl::Now())
+            .message());
+  }
+  const CertificateAuthority authority_{"authority"};
+};
+
+TEST_F(CertificateTest, RolesAndTimesAreRead) {
+  const auto issued = authority_.Issue(
+      "DNS:rollout,URI:spiffe://dapd/rollout,IP:127.0.0.1", absl::Hours(2));
+  const auto read = ParseCertificate(issued.certificate).value();
+  EXPECT_EQ(read.roles, RoleSet{Role::kRollout});
+  EXPECT_LT(absl::AbsDuration(read.not_after - absl::Now() - absl::Hours(2)),
+            absl::Minutes(1));
+  EXPECT_LT(read.not_before, absl::Now());
+  EXPECT_EQ(ParseCertificate(authority_.pem())->roles, RoleSet());
+}
+
+TEST_F(CertificateTest, TheFirstOfAChainIsTheProcesssOwn) {
+  const auto issued = authority_.Issue("URI:spiffe://dapd/viewer");
+  EXPECT_EQ(ParseCertificate(issued.certificate + authority_.pem())->roles,
+            RoleSet{Role::kViewer});
+}
+
+TEST_F(CertificateTest, TextWithoutACertificateIsRefused) {
+  for (const std::string& text :
+       {std::string(),
+        std::string("text"),
+        std::string("-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE"),
+        authority_.Issue("DNS:a").private_key}) {
+    EXPECT_FALSE(ParseCertificate(text).ok());
+  }
+}
+
+TEST_F(CertificateTest, AMatchingIdentityPasses) {
+  EXPECT_EQ(Check(WriteIdentity("good",
+                                authority_.Issue("URI:spiffe://dapd/admin"),
+                                authority_.pem())),
+            "");
+  // Key and certificate in one file can be replaced in one step.
+  const auto issued = authority_.Issue("URI:spiffe://dapd/admin");
+  auto both = WriteIdentity("both", issued, authority_.pem());
+  WriteSecret(both.private_key, issued.private_key + issued.certificate);
+  both.certificate = both.private_key;
+  EXPECT_EQ(Check(both), "");
+}
+
+TEST_F(CertificateTest, EachMismatchIsNamed) {
+  auto issued = authority_.Issue("URI:spiffe://dapd/admin");
+  EXPECT_THAT(
+      Check(WriteIdentity("ca", issued, CertificateAuthority("other").pem())),
+      HasSubstr("do not vouch"));
+  EXPECT_THAT(Check(WriteIdentity("expired",
+                                  authority_.Issue("DNS:a", -absl::Hours(1)),
+                                  authority_.pem())),
+              HasSubstr("expired"));
+  const auto other = authority_.Issue("URI:spiffe://dapd/admin");
+  EXPECT_THAT(
+      Check(WriteIdentity(
+          "key", {issued.certificate, other.private_key}, authority_.pem())),
+      HasSubstr("is not the key"));
+  EXPECT_THAT(Check(WriteIdentity(
+                  "none", {issued.certificate, "text"}, authority_.pem())),
+              HasSubstr("no private key"));
+  EXPECT_THAT(Check(WriteIdentity("no-ca", issued, "text")),
+              HasSubstr("no certificate"));
+  auto missing = WriteIdentity("missing", issued, authority_.pem());
+  missing.certificate += ".gone";
+  EXPECT_THAT(Check(missing), HasSubstr("missing.crt.gone"));
+}
+
+}  // namespace
+}  // namespace dapd
