@@ -19,6 +19,7 @@ void AddCheckCommand(CLI::App& app, Action* action);
 void AddConfigReferenceCommand(CLI::App& app, Action* action);
 void AddEvalCommand(CLI::App& app, Action* action);
 void AddGenerateCommand(CLI::App& app, Action* action);
+void AddHealthCommand(CLI::App& app, Action* action);
 void AddProblemsCommand(CLI::App& app, Action* action);
 void AddRenderCommand(CLI::App& app, Action* action);
 void AddReplayCommand(CLI::App& app, Action* action);

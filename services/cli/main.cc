@@ -17,6 +17,7 @@ int main(int argc, char** argv) {
   dapd::AddRunCommand(app, &action);
   dapd::AddCheckCommand(app, &action);
   dapd::AddStatusCommand(app, &action);
+  dapd::AddHealthCommand(app, &action);
   dapd::AddReplayCommand(app, &action);
   dapd::AddEvalCommand(app, &action);
   dapd::AddGenerateCommand(app, &action);

@@ -1,5 +1,6 @@
 """What each process shows of itself, and how it answers bad input."""
 
+import concurrent.futures
 import json
 import shutil
 import signal
@@ -8,6 +9,7 @@ import subprocess
 import urllib.request
 
 import grpc
+import grpc_health.v1.health
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
@@ -66,6 +68,7 @@ def test_a_worker_has_health_reflection_and_metrics(role, workspace):
                 return False
 
         wait_for(serving, what="SERVING")
+        assert workspace.dapd("health", f"127.0.0.1:{port}").stdout == "SERVING\n"
         reflection = reflection_pb2_grpc.ServerReflectionStub(channel)
         request = reflection_pb2.ServerReflectionRequest(list_services="")
         (answer,) = reflection.ServerReflectionInfo(iter([request]), timeout=5)
@@ -107,6 +110,24 @@ def expect(result, code, *texts):
 def trainer(workspace, name, **settings):
     flags = set_flags({"run.name": name, **settings})
     return subprocess.run([BIN / "dapd-trainer", workspace.config, *flags], capture_output=True, text=True, timeout=60)
+
+
+def test_health_is_what_the_service_says_of_itself(workspace):
+    """Against gRPC's own health service in Python."""
+    server = grpc.server(concurrent.futures.ThreadPoolExecutor(2))
+    servicer = grpc_health.v1.health.HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
+    address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    server.start()
+    try:
+        servicer.set("", health_pb2.HealthCheckResponse.NOT_SERVING)
+        expect(workspace.dapd("health", address, check=False), 5, address, "NOT_SERVING")
+        servicer.set("", health_pb2.HealthCheckResponse.SERVING)
+        assert workspace.dapd("health", address).stdout == "SERVING\n"
+    finally:
+        server.stop(None)
+    expect(workspace.dapd("health", address, check=False), 5, address)
+    expect(workspace.dapd("health", "no-port", check=False), 2, "no-port")
 
 
 def test_a_peer_that_is_down_is_named(workspace):

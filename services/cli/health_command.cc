@@ -1,0 +1,61 @@
+// dapd health: does a service answer, and is it serving? For container and
+// load-balancer probes, which have no shell to ask with.
+#include <iostream>
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+#include "common/base/exit_code.h"
+#include "common/base/status_macros.h"
+#include "common/rpc/address_resolver.h"
+#include "common/rpc/channel.h"
+#include "common/rpc/health_client.h"
+#include "services/cli/command.h"
+
+namespace dapd {
+namespace {
+
+struct HealthOptions {
+  std::string address;
+  double timeout_seconds = 5;
+};
+
+absl::Status ShowHealth(const HealthOptions& options) {
+  const absl::Status address = ParseHostPort(options.address).status();
+  if (!address.ok()) return WithExitCode(address, ExitCode::kUsage);
+  const absl::Status health = CheckHealth(
+      OpenChannel(options.address), absl::Seconds(options.timeout_seconds));
+  if (!health.ok()) {
+    return WithExitCode(
+        absl::Status(health.code(),
+                     absl::StrCat("the service at ",
+                                  options.address,
+                                  " is not ready: ",
+                                  std::string(health.message()),
+                                  "; it serves once it has read its model, "
+                                  "and its log says what keeps it")),
+        ExitCode::kPeerUnavailable);
+  }
+  std::cout << "SERVING\n";
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddHealthCommand(CLI::App& app, Action* action) {
+  auto options = std::make_shared<HealthOptions>();
+  CLI::App* command =
+      app.add_subcommand("health", "Asks a service whether it is serving");
+  command->add_option("address", options->address, "host:port of the service")
+      ->envname("DAPD_HEALTH_ADDRESS")
+      ->required();
+  command->add_option("--timeout", options->timeout_seconds, "seconds to wait")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->callback([options, action] {
+    *action = [options] { return ShowHealth(*options); };
+  });
+}
+
+}  // namespace dapd
