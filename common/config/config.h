@@ -125,6 +125,8 @@ struct MetricsSection {
   std::string rollout_listen = "127.0.0.1:9101";  // empty: no endpoint
   std::string teacher_listen = "127.0.0.1:9102";
   std::string trainer_listen = "127.0.0.1:9103";
+  // See common/metrics/host_check.h.
+  std::vector<std::string> allowed_hosts = {"localhost"};
 };
 
 // What each key means together: common/security/security.h.

@@ -366,6 +366,12 @@ std::vector<ConfigKey> ConfigKeys(Config& c) {
       Text("metrics.trainer_listen",
            &c.metrics.trainer_listen,
            "Prometheus endpoint of the trainer; empty: none."),
+      Any("metrics.allowed_hosts",
+          &c.metrics.allowed_hosts,
+          "Names in URLs that the endpoints answer to, besides IP addresses, "
+          "names without a dot, the machine's own and those of Kubernetes "
+          "services; any other name is refused, as a foreign web page may "
+          "stand behind it."),
       Any("security.insecure",
           &c.security.insecure,
           "Allow plaintext connections, from whoever reaches them, on "

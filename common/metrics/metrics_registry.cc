@@ -16,13 +16,13 @@
 #include <fstream>
 #include <sstream>
 #include <system_error>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 
 #include "common/base/status_macros.h"
-#include "common/metrics/http_responder.h"
 
 namespace dapd {
 namespace {
@@ -146,17 +146,15 @@ std::string MetricsRegistry::Expose() const {
   return prometheus::TextSerializer().Serialize(state_->registry.Collect());
 }
 
-absl::StatusOr<int> MetricsRegistry::Serve(const std::string& listen) {
-  if (listen.empty()) return 0;
-  ASSIGN_OR_RETURN(
-      state_->responder,
-      HttpResponder::Start(listen,
-                           {{"/metrics",
-                             {"text/plain; version=0.0.4; charset=utf-8",
-                              [this] { return Expose(); }}},
-                            {"/healthz", {"text/plain; charset=utf-8", [] {
-                                            return std::string("ok\n");
-                                          }}}}));
+absl::StatusOr<int> MetricsRegistry::Serve(
+    HttpOptions options, std::map<std::string, HttpPage> pages) {
+  if (options.listen.empty()) return 0;
+  pages["/metrics"] = {"text/plain; version=0.0.4; charset=utf-8",
+                       [this] { return Expose(); }};
+  pages["/healthz"] = {"text/plain; charset=utf-8",
+                       [] { return std::string("ok\n"); }};
+  ASSIGN_OR_RETURN(state_->responder,
+                   HttpResponder::Start(std::move(options), std::move(pages)));
   return state_->responder->port();
 }
 

@@ -13,6 +13,8 @@
 
 #include "absl/status/statusor.h"
 
+#include "common/metrics/http_responder.h"
+
 namespace dapd {
 
 using MetricLabels = std::map<std::string, std::string>;
@@ -67,9 +69,11 @@ class MetricsRegistry {
   // The text exposition format.
   std::string Expose() const;
 
-  // Serves /metrics and /healthz on `listen` until destruction; nothing if
-  // `listen` is empty. Returns the port, 0 for none. UNAVAILABLE if in use.
-  absl::StatusOr<int> Serve(const std::string& listen);
+  // Serves /metrics, /healthz and `pages` until destruction; nothing if
+  // `options.listen` is empty. Returns the port, 0 for none. UNAVAILABLE if the
+  // address is in use. What the pages use must outlive the registry.
+  absl::StatusOr<int> Serve(HttpOptions options,
+                            std::map<std::string, HttpPage> pages = {});
 
  private:
   struct State;

@@ -54,9 +54,11 @@ absl::Status Run(const Flags& flags) {
   const Config& config = loaded.config;
 
   MetricsRegistry metrics("rollout");
-  RETURN_IF_ERROR(
-      WithExitCode(metrics.Serve(config.metrics.rollout_listen).status(),
-                   ExitCode::kConfig));
+  RETURN_IF_ERROR(WithExitCode(
+      metrics
+          .Serve({config.metrics.rollout_listen, config.metrics.allowed_hosts})
+          .status(),
+      ExitCode::kConfig));
   RolloutService service;
   ASSIGN_OR_RETURN(
       const std::unique_ptr<RpcServer> server,

@@ -53,9 +53,11 @@ absl::Status Run(const Flags& flags) {
   const Config& config = loaded.config;
 
   MetricsRegistry metrics("teacher");
-  RETURN_IF_ERROR(
-      WithExitCode(metrics.Serve(config.metrics.teacher_listen).status(),
-                   ExitCode::kConfig));
+  RETURN_IF_ERROR(WithExitCode(
+      metrics
+          .Serve({config.metrics.teacher_listen, config.metrics.allowed_hosts})
+          .status(),
+      ExitCode::kConfig));
   TeacherService service;
   ASSIGN_OR_RETURN(
       const std::unique_ptr<RpcServer> server,

@@ -54,9 +54,11 @@ absl::Status Run(const Flags& flags) {
   const Config& config = loaded.config;
   MetricsRegistry registry("trainer");
   TrainerMetrics metrics(registry);
-  RETURN_IF_ERROR(
-      WithExitCode(registry.Serve(config.metrics.trainer_listen).status(),
-                   ExitCode::kConfig));
+  RETURN_IF_ERROR(WithExitCode(
+      registry
+          .Serve({config.metrics.trainer_listen, config.metrics.allowed_hosts})
+          .status(),
+      ExitCode::kConfig));
   TrainerStatus status;
   ASSIGN_OR_RETURN(const std::unique_ptr<TrainerRun> run,
                    TrainerRun::Load(loaded, &metrics, &status));

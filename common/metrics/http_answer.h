@@ -1,0 +1,26 @@
+// What is answered to one HTTP/1.1 request: pure text to text, no sockets.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace dapd {
+
+struct HttpPage {
+  std::string content_type = "text/plain; charset=utf-8";
+  std::function<std::string()> body;  // called from the responder's thread
+  // The Content-Security-Policy: what a browser may load from the page.
+  std::string security_policy = "default-src 'none'; frame-ancestors 'none'";
+};
+
+// `request`: request line and headers, to the empty line that ends them.
+// 400 for what is no HTTP/1 or has not exactly one Host (HTTP/1.0: at most
+// one), 405 for anything but GET and HEAD, 421 for a Host that is not trusted
+// (host_check.h), 404 with the known paths for another one. A query is ignored.
+std::string AnswerHttp(const std::string& request,
+                       const std::map<std::string, HttpPage>& pages,
+                       const std::vector<std::string>& allowed_hosts);
+
+}  // namespace dapd
