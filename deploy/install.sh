@@ -20,7 +20,7 @@ packages=(
   prometheus-cpp-dev protobuf-compiler protobuf-compiler-grpc zlib1g-dev
 )
 requirements=(deploy/requirements.txt)
-test_packages=(libbenchmark-dev libgmock-dev libgtest-dev prometheus)
+test_packages=(libbenchmark-dev libgmock-dev libgtest-dev prometheus shellcheck)
 
 has_nvcc() { command -v nvcc || [ -x /usr/local/cuda/bin/nvcc ]; }
 

@@ -1,0 +1,173 @@
+"""Rules that every rendered set of manifests keeps, whatever overlay and components it is made of.
+
+`violations` returns sentences, none for a good set. The network's rules are in kubernetes_network.py.
+"""
+
+from kubernetes_manifests import containers, find, name_of, of_kind, pod_of, role, workloads
+
+CLUSTER_WIDE = {"Namespace"}
+POD_VOLUMES = {"configMap", "secret", "projected", "emptyDir", "persistentVolumeClaim"}
+PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
+WORKER_DRAIN_SECONDS = 10
+
+
+def violations(everything):
+    rules = (check_objects, check_pods, check_containers, check_volumes, check_budgets, check_services, check_scaling)
+    return [sentence for rule in rules for sentence in rule(everything)]
+
+
+def matches(selector, labels):
+    return all(labels.get(key) == value for key, value in selector.items())
+
+
+def check_objects(everything):
+    namespace = of_kind(everything, "Namespace")[0]
+    level = namespace["metadata"]["labels"].get("pod-security.kubernetes.io/enforce")
+    if level != "restricted":
+        yield f"{name_of(namespace)} enforces Pod Security {level}, not restricted"
+    seen = set()
+    for entry in everything:
+        if entry["kind"] not in CLUSTER_WIDE and entry["metadata"].get("namespace") != namespace["metadata"]["name"]:
+            yield f"{name_of(entry)} is outside the namespace"
+        if name_of(entry) in seen:
+            yield f"{name_of(entry)} occurs twice"
+        seen.add(name_of(entry))
+    images = {container["image"] for workload in workloads(everything) for container in containers(workload)}
+    if len(images) != 1:
+        yield f"more than one image: {sorted(images)}"
+    for image in images:
+        if ":" not in image or image.endswith(":latest"):
+            yield f"image {image} names no version"
+
+
+def check_pods(everything):
+    for workload in workloads(everything):
+        name, pod = name_of(workload), pod_of(workload)
+        context = pod.get("securityContext", {})
+        if context.get("runAsNonRoot") is not True or context.get("runAsUser", 0) == 0:
+            yield f"{name} may run as root"
+        if context.get("seccompProfile", {}).get("type") != "RuntimeDefault":
+            yield f"{name} runs without the runtime's seccomp profile"
+        if pod.get("automountServiceAccountToken") is not False:
+            yield f"{name} mounts a service account token"
+        account = [a for a in of_kind(everything, "ServiceAccount") if a["metadata"]["name"] == pod.get("serviceAccountName")]
+        if not account or account[0].get("automountServiceAccountToken") is not False:
+            yield f"{name} has no service account of its own without a token"
+        if any(pod.get(key) for key in ("hostNetwork", "hostPID", "hostIPC")):
+            yield f"{name} shares a namespace of its host"
+        if pod.get("enableServiceLinks") is not False:
+            yield f"{name} gets an environment variable for every service in the namespace"
+        if pod.get("terminationGracePeriodSeconds", 30) <= WORKER_DRAIN_SECONDS:
+            yield f"{name} is killed before it has drained"
+        if not pod.get("topologySpreadConstraints"):
+            yield f"{name} does not spread over nodes"
+
+
+def check_containers(everything):
+    for workload in workloads(everything):
+        for container in containers(workload):
+            name = f"{name_of(workload)} container {container['name']}"
+            resources = container.get("resources", {})
+            for resource in ("cpu", "memory"):
+                for kind in ("requests", "limits"):
+                    if resource not in resources.get(kind, {}):
+                        yield f"{name} has no {resource} {kind}"
+            if resources.get("requests", {}).get("memory") != resources.get("limits", {}).get("memory"):
+                yield f"{name} may be killed for memory that it did not request"
+            yield from check_security_context(name, container.get("securityContext", {}))
+            ports = {port["containerPort"] for port in container.get("ports", [])}
+            for kind in PROBES:
+                yield from check_probe(f"{name} {kind}", container.get(kind), ports)
+            if any("hostPort" in port for port in container.get("ports", [])):
+                yield f"{name} takes a port of its host"
+        if role(workload) != containers(workload)[0]["name"]:
+            yield f"{name_of(workload)} runs another role than its label says"
+
+
+def check_security_context(name, context):
+    if context.get("allowPrivilegeEscalation") is not False or context.get("privileged"):
+        yield f"{name} may gain privileges"
+    if context.get("readOnlyRootFilesystem") is not True:
+        yield f"{name} has a writable root file system"
+    capabilities = context.get("capabilities", {})
+    if capabilities.get("drop") != ["ALL"] or capabilities.get("add"):
+        yield f"{name} keeps capabilities"
+
+
+def check_probe(name, probe, ports):
+    if not probe:
+        yield f"{name} is missing"
+    elif "grpc" in probe and probe["grpc"]["port"] not in ports:
+        yield f"{name} asks port {probe['grpc']['port']}, which is not the container's"
+    elif not {"grpc", "exec"} & probe.keys():
+        yield f"{name} asks neither by gRPC nor with dapd health"
+
+
+def check_volumes(everything):
+    config_maps = {entry["metadata"]["name"] for entry in of_kind(everything, "ConfigMap")}
+    claims = {entry["metadata"]["name"] for entry in of_kind(everything, "PersistentVolumeClaim")}
+    for workload in workloads(everything):
+        name, pod = name_of(workload), pod_of(workload)
+        volumes = {volume["name"]: volume for volume in pod.get("volumes", [])}
+        templates = {template["metadata"]["name"] for template in workload["spec"].get("volumeClaimTemplates", [])}
+        for volume in volumes.values():
+            (kind,) = volume.keys() - {"name"}
+            if kind not in POD_VOLUMES:
+                yield f"{name} mounts a {kind} volume"
+            if kind == "emptyDir" and "sizeLimit" not in volume[kind]:
+                yield f"{name} may fill its node with volume {volume['name']}"
+            if kind == "configMap" and volume[kind]["name"] not in config_maps:
+                yield f"{name} wants ConfigMap {volume[kind]['name']}, which does not exist"
+            if kind == "persistentVolumeClaim" and volume[kind]["claimName"] not in claims:
+                yield f"{name} wants claim {volume[kind]['claimName']}, which does not exist"
+            if kind == "secret" and volume[kind].get("defaultMode", 0o644) & 0o007:
+                yield f"{name} mounts secret {volume['name']} readable by everybody"
+        for container in containers(workload):
+            for source in container.get("envFrom", []):
+                if source["configMapRef"]["name"] not in config_maps:
+                    yield f"{name} wants ConfigMap {source['configMapRef']['name']}, which does not exist"
+            for mount in container.get("volumeMounts", []):
+                volume = volumes.get(mount["name"], {})
+                if mount["name"] not in templates and not volume:
+                    yield f"{name} mounts {mount['name']}, which is no volume of its pod"
+                if volume and "emptyDir" not in volume and not mount.get("readOnly"):
+                    yield f"{name} may write to {mount['mountPath']}"
+
+
+def check_budgets(everything):
+    budgets = of_kind(everything, "PodDisruptionBudget")
+    for workload in workloads(everything):
+        labels = workload["spec"]["template"]["metadata"]["labels"]
+        count = sum(matches(budget["spec"]["selector"]["matchLabels"], labels) for budget in budgets)
+        if count != 1:
+            yield f"{name_of(workload)} has {count} disruption budgets"
+
+
+def check_services(everything):
+    services = of_kind(everything, "Service")
+    for workload in workloads(everything):
+        named = {port["name"] for container in containers(workload) for port in container["ports"]}
+        labels = workload["spec"]["template"]["metadata"]["labels"]
+        own = [service for service in services if matches(service["spec"]["selector"], labels)]
+        if len(own) != 1:
+            yield f"{name_of(workload)} has {len(own)} services"
+        for service in own:
+            if service["spec"].get("clusterIP") != "None":
+                yield f"{name_of(service)} hides the pods behind one address"
+            targets = {port["targetPort"] for port in service["spec"]["ports"]}
+            if targets != named:
+                yield f"{name_of(service)} leads to ports {sorted(targets)}, the pods have {sorted(named)}"
+        if workload["spec"].get("serviceName", own[0]["metadata"]["name"] if own else "") not in [s["metadata"]["name"] for s in own]:
+            yield f"{name_of(workload)} gets its pods' names from a service that is not its own"
+
+
+def check_scaling(everything):
+    for workload in workloads(everything):
+        variables = {entry["name"]: entry.get("value") for entry in containers(workload)[0].get("env", [])}
+        size = variables.get("DAPD_WORLD_SIZE")
+        if size is not None and size != str(workload["spec"]["replicas"]):
+            yield f"{name_of(workload)} has {workload['spec']['replicas']} ranks that believe to be {size}"
+    for scaled in of_kind(everything, "ScaledObject"):
+        target = scaled["spec"]["scaleTargetRef"]["name"]
+        if "replicas" in find(everything, "Deployment", target)["spec"]:
+            yield f"{name_of(scaled)} and Deployment {target} both set the number of pods"

@@ -1,0 +1,209 @@
+"""The Kubernetes manifests: every overlay, alone and with the components that may be added to it."""
+
+import copy
+import itertools
+
+import jsonschema
+import kubernetes_manifests as manifests
+import kubernetes_network
+import kubernetes_policy
+import kubernetes_schemas
+import kubernetes_validate
+import pytest
+import yaml
+from kubernetes_manifests import find, of_kind, pod_of
+
+EVERYTHING = ()
+# The oldest version with all that the manifests use, and the newest that is known.
+OLDEST, NEWEST = "1.28", kubernetes_validate.latest_version()
+
+all_combinations = pytest.mark.parametrize("combination", manifests.combinations(), ids=manifests.label)
+
+
+def violations(everything):
+    return [*kubernetes_policy.violations(everything), *kubernetes_network.violations(everything)]
+
+
+def validate(entry):
+    if kubernetes_schemas.is_foreign(entry):
+        kubernetes_schemas.validate(entry)
+        return
+    for version in (OLDEST, NEWEST):
+        kubernetes_validate.validate(entry, version, strict=True)
+
+
+@pytest.fixture(scope="module")
+def known_good():
+    """What was validated before: most objects are alike in all combinations."""
+    return set()
+
+
+@all_combinations
+def test_every_object_fits_its_schema(combination, known_good):
+    for entry in manifests.objects(*combination):
+        text = yaml.safe_dump(entry)
+        if text not in known_good:
+            validate(entry)
+            known_good.add(text)
+
+
+@all_combinations
+def test_every_combination_keeps_the_rules(combination):
+    assert violations(manifests.objects(*combination)) == []
+
+
+def container(everything, kind, name):
+    return pod_of(find(everything, kind, name))["containers"][0]
+
+
+def edit(everything, kind, name):
+    return find(everything, kind, name)["spec"]
+
+
+SPOILERS = {
+    "no limits": (lambda e: container(e, "Deployment", "dapd-rollout")["resources"].pop("limits"), "no memory limits"),
+    "less requested": (
+        lambda e: container(e, "Deployment", "dapd-rollout")["resources"]["requests"].update(memory="1Mi"),
+        "memory that it did not request",
+    ),
+    "no startup probe": (lambda e: container(e, "Deployment", "dapd-teacher").pop("startupProbe"), "startupProbe is missing"),
+    "a probe of another port": (
+        lambda e: container(e, "StatefulSet", "dapd-trainer")["livenessProbe"].update(grpc={"port": 7001}),
+        "asks port 7001",
+    ),
+    "a probe by HTTP": (
+        lambda e: container(e, "StatefulSet", "dapd-trainer").update(livenessProbe={"httpGet": {"port": 9103}}),
+        "asks neither by gRPC",
+    ),
+    "a writable root": (
+        lambda e: container(e, "Deployment", "dapd-rollout")["securityContext"].update(readOnlyRootFilesystem=False),
+        "writable root",
+    ),
+    "a capability": (
+        lambda e: container(e, "Deployment", "dapd-rollout")["securityContext"]["capabilities"].update(add=["NET_ADMIN"]),
+        "keeps capabilities",
+    ),
+    "escalation": (
+        lambda e: container(e, "Deployment", "dapd-rollout")["securityContext"].pop("allowPrivilegeEscalation"),
+        "may gain privileges",
+    ),
+    "root": (lambda e: pod_of(find(e, "Deployment", "dapd-rollout"))["securityContext"].update(runAsUser=0), "run as root"),
+    "no seccomp": (
+        lambda e: pod_of(find(e, "Deployment", "dapd-rollout"))["securityContext"].pop("seccompProfile"),
+        "seccomp",
+    ),
+    "a token": (
+        lambda e: pod_of(find(e, "StatefulSet", "dapd-trainer")).pop("automountServiceAccountToken"),
+        "service account token",
+    ),
+    "a token by the account": (
+        lambda e: find(e, "ServiceAccount", "dapd-trainer").pop("automountServiceAccountToken"),
+        "no service account of its own",
+    ),
+    "the host's network": (
+        lambda e: pod_of(find(e, "StatefulSet", "dapd-trainer")).update(hostNetwork=True),
+        "shares a namespace of its host",
+    ),
+    "the host's disk": (
+        lambda e: pod_of(find(e, "Deployment", "dapd-rollout"))["volumes"].append({"name": "x", "hostPath": {"path": "/"}}),
+        "hostPath",
+    ),
+    "unbounded scratch": (
+        lambda e: pod_of(find(e, "Deployment", "dapd-rollout"))["volumes"].append({"name": "x", "emptyDir": {}}),
+        "may fill its node",
+    ),
+    "a writable configuration": (
+        lambda e: container(e, "Deployment", "dapd-rollout")["volumeMounts"][0].pop("readOnly"),
+        "may write to /etc/dapd",
+    ),
+    "a lost config map": (lambda e: e.remove(of_kind(e, "ConfigMap")[0]), "does not exist"),
+    "a second image": (
+        lambda e: container(e, "Deployment", "dapd-rollout").update(image="other:1"),
+        "more than one image",
+    ),
+    "no version": (
+        lambda e: [container(e, w["kind"], w["metadata"]["name"]).update(image="dapd") for w in manifests.workloads(e)],
+        "names no version",
+    ),
+    "baseline": (
+        lambda e: find(e, "Namespace", "dapd")["metadata"]["labels"].update(
+            {"pod-security.kubernetes.io/enforce": "baseline"}
+        ),
+        "not restricted",
+    ),
+    "no budget": (lambda e: e.remove(find(e, "PodDisruptionBudget", "dapd-trainer")), "has 0 disruption budgets"),
+    "a virtual address": (lambda e: edit(e, "Service", "dapd-rollout").pop("clusterIP"), "behind one address"),
+    "a service without a port": (lambda e: edit(e, "Service", "dapd-trainer")["ports"].pop(), "leads to ports"),
+    "another world size": (
+        lambda e: edit(e, "StatefulSet", "dapd-trainer").update(replicas=3),
+        "has 3 ranks that believe to be 1",
+    ),
+    "a short drain": (
+        lambda e: pod_of(find(e, "Deployment", "dapd-rollout")).update(terminationGracePeriodSeconds=5),
+        "before it has drained",
+    ),
+    "all on one node": (
+        lambda e: pod_of(find(e, "Deployment", "dapd-rollout")).pop("topologySpreadConstraints"),
+        "does not spread",
+    ),
+    "a port without an edge": (
+        lambda e: container(e, "Deployment", "dapd-rollout")["ports"].append({"name": "debug", "containerPort": 6060}),
+        "rollout's port debug has no edge",
+    ),
+    "an edge without a port": (
+        lambda e: edit(e, "NetworkPolicy", "dapd-rollout")["ingress"][0]["ports"].append({"port": 6060}),
+        "edge for port 6060, which nothing listens on",
+    ),
+    "an edge for all ports": (
+        lambda e: edit(e, "NetworkPolicy", "dapd-rollout")["ingress"][0].pop("ports"),
+        "Ingress: trainer can reach rollout on TCP 9101",
+    ),
+    "everybody at home": (
+        lambda e: edit(e, "NetworkPolicy", "dapd-teacher")["ingress"][0].update({"from": [{"podSelector": {}}]}),
+        "stranger can reach teacher",
+    ),
+    "every namespace": (
+        lambda e: edit(e, "NetworkPolicy", "dapd-teacher")["ingress"][0].update({"from": [{"namespaceSelector": {}}]}),
+        "outsider can reach teacher",
+    ),
+    "a worker that calls out": (
+        lambda e: edit(e, "NetworkPolicy", "dapd-rollout").update(egress=[{}]),
+        "rollout can reach dns",
+    ),
+    "no name service": (lambda e: edit(e, "NetworkPolicy", "dapd-trainer")["egress"].pop(), "trainer cannot reach dns"),
+    "a default that allows": (
+        lambda e: edit(e, "NetworkPolicy", "dapd-default-deny").update(podSelector={"matchLabels": {"a": "b"}}),
+        "the default is not to deny",
+    ),
+}
+
+
+@pytest.mark.parametrize("spoil,expected", SPOILERS.values(), ids=SPOILERS)
+def test_a_spoilt_manifest_breaks_a_rule(spoil, expected):
+    everything = manifests.objects("cpu-demo", EVERYTHING)
+    assert violations(everything) == []
+    spoil(everything)
+    found = violations(everything)
+    assert any(expected in sentence for sentence in found), found
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "Service", "NetworkPolicy", "PodDisruptionBudget"])
+def test_an_unknown_key_and_a_wrong_type_do_not_fit_the_schema(kind):
+    good = of_kind(manifests.objects("cpu-demo", EVERYTHING), kind)[0]
+    validate(good)
+    for spec in (good["spec"] | {"replicaz": 1}, "text"):
+        with pytest.raises(jsonschema.ValidationError):
+            validate(copy.deepcopy(good) | {"spec": spec})
+
+
+def test_names_of_config_maps_change_with_their_content():
+    """So that pods are replaced when their configuration is."""
+    names = [name["metadata"]["name"] for overlay in manifests.OVERLAYS for name in of_kind(manifests.objects(overlay), "ConfigMap")]
+    runs = [name for name in names if name.startswith("dapd-run-")]
+    assert len(set(runs)) == len(runs) == len(manifests.OVERLAYS)
+
+
+@pytest.mark.parametrize("overlay,preset", [("gpu-single-node", "qwen3-1.7b"), ("gpu-cluster", "qwen3-4b")])
+def test_a_run_is_the_preset_that_the_overlay_names(overlay, preset):
+    run = manifests.MANIFESTS / "overlays" / overlay / "run.yaml"
+    assert run.read_bytes() == (manifests.ROOT / f"configs/{preset}.yaml").read_bytes()

@@ -1,0 +1,175 @@
+"""deploy/slurm/dapd.sbatch with a stand-in for srun, and the real programs."""
+
+import hashlib
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BIN = pathlib.Path(os.environ.get("DAPD_BIN", ROOT / "build" / "bin"))
+SCRIPT = ROOT / "deploy/slurm/dapd.sbatch"
+PATIENCE_SECONDS = 120
+
+
+def wait_for(condition, what):
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not (value := condition()):
+        assert time.monotonic() < deadline, f"{what}: not within {PATIENCE_SECONDS} s"
+        time.sleep(0.05)
+    return value
+
+
+class Cluster:
+    """A machine that believes to be a Slurm cluster: srun, scancel and scontrol are stand-ins."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        (folder / "bin").mkdir()
+        self.program("srun", f'exec {sys.executable} {ROOT}/tests/deploy/fake_srun.py "$@"')
+        # scancel --signal=TERM JOB.STEP reaches the process groups of the step's tasks.
+        take = "import json, sys; print(*(-task for task in json.loads(sys.stdin.readlines()[int(sys.argv[1])])['tasks']))"
+        self.program("scancel", f'kill -s "${{1#--signal=}}" -- $({sys.executable} -c "{take}" "${{2#*.}}" <"$FAKE_SRUN_LOG")')
+        self.program("scontrol", f'echo "$@" >>{folder}/scontrol.log')
+        python = [sys.executable, ROOT / "deploy/make_tiny_model.py", "--output", folder / "model"]
+        subprocess.run(python, check=True, capture_output=True)
+        problems = [BIN / "dapd", "problems", "--task", "unit_conversion", "--split", "train", "--count", "40"]
+        subprocess.run([*problems, "--output", folder / "train.jsonl"], check=True, capture_output=True)
+        self.config = folder / "run.yaml"
+        self.config.write_text(
+            f"""
+model: {{path: {folder}/model, precision: float32, device: cpu}}
+lora: {{rank: 4, alpha: 8}}
+data: {{path: {folder}/train.jsonl}}
+objective: {{max_reference_tokens: 48}}
+rollout: {{max_new_tokens: 16, slots: 4}}
+teacher: {{snapshot_interval: 2}}
+trainer: {{batch_size: 6, micro_batch_size: 2, steps: 6, schedule_steps: 10, learning_rate: 1.0e-3}}
+checkpoint: {{interval: 1}}
+run: {{output_dir: {folder}/runs}}
+"""
+        )
+
+    def program(self, name, text):
+        (self.folder / "bin" / name).write_text(f"#!/bin/sh\n{text}\n")
+        (self.folder / "bin" / name).chmod(0o755)
+
+    def submit(self, job, *arguments, tasks=4, programs=BIN):
+        """As sbatch: starts the script; the last call's output is in FOLDER/JOB.out."""
+        environment = os.environ | {
+            "PATH": f"{self.folder}/bin:{os.environ['PATH']}",
+            "FAKE_SRUN_LOG": str(self.folder / f"steps-{job}.log"),
+            "SLURM_JOB_ID": str(job),
+            "SLURM_NTASKS": str(tasks),
+            "SLURM_CPUS_PER_TASK": "1",
+            "DAPD_BIN": str(programs),
+            "DAPD_JOB_FOLDER": str(self.folder / f"job-{job}"),
+            "DAPD_LISTEN_HOST": "127.0.0.1",
+        }
+        with open(self.folder / f"{job}.out", "w") as output:
+            return subprocess.Popen(["bash", SCRIPT, self.config, *arguments], env=environment, stdout=output, stderr=output)
+
+    def steps(self, job):
+        log = self.folder / f"steps-{job}.log"
+        return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+
+    def queued_again(self, job):
+        log = self.folder / "scontrol.log"
+        return [line for line in log.read_text().splitlines() if str(job) in line] if log.exists() else []
+
+    def assert_nothing_runs(self, job):
+        processes = [process for step in self.steps(job) for process in (step["srun"], *step["tasks"])]
+        assert processes and not [process for process in processes if pathlib.Path(f"/proc/{process}").exists()]
+
+    def output(self, job):
+        logs = sorted((self.folder / f"job-{job}").glob("*.log"))
+        return "\n".join(path.read_text() for path in (self.folder / f"{job}.out", *logs))
+
+    def trained(self, name):
+        metrics = self.folder / "runs" / name / "metrics.jsonl"
+        return len(metrics.read_text().splitlines()) if metrics.exists() else 0
+
+    def adapter(self, name):
+        return hashlib.sha256((self.folder / "runs" / name / "adapter/adapter_model.safetensors").read_bytes()).hexdigest()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    return Cluster(tmp_path_factory.mktemp("slurm"))
+
+
+@pytest.fixture(scope="module")
+def undisturbed(cluster):
+    job = cluster.submit(4100, "--set", "run.name=undisturbed")
+    assert job.wait(timeout=PATIENCE_SECONDS) == 0, cluster.output(4100)
+    return cluster
+
+
+def children_of(process):
+    text = subprocess.run(["ps", "--ppid", str(process), "-o", "pid=,comm="], capture_output=True, text=True).stdout
+    return {name: int(number) for number, name in (line.split(None, 1) for line in text.splitlines())}
+
+
+def test_a_job_runs_the_three_roles_and_ends(undisturbed):
+    steps = {step["step"]: step for step in undisturbed.steps(4100)}
+    assert {name: len(step["tasks"]) for name, step in steps.items()} == {"rollout": 2, "teacher": 1, "trainer": 1}
+    command = " ".join(steps["trainer"]["command"])
+    assert len(set(re.findall(r"127\.0\.0\.1:\d+", re.search(r"rollout\.addresses=\S+", command)[0]))) == 2
+    assert undisturbed.trained("undisturbed") == 6
+    # The workers ended as they should: asked, not killed.
+    assert "started again" not in undisturbed.output(4100) and "second signal" not in undisturbed.output(4100)
+    assert undisturbed.output(4100).count("] stopped\n") == 3
+    undisturbed.assert_nothing_runs(4100)
+
+
+def test_prometheus_finds_every_process(undisturbed):
+    targets = json.loads((undisturbed.folder / "job-4100/prometheus.json").read_text())
+    jobs = sorted(entry["labels"]["job"] for entry in targets)
+    assert jobs == ["dapd-rollout", "dapd-rollout", "dapd-teacher", "dapd-trainer"]
+    assert len({entry["targets"][0] for entry in targets}) == 4
+
+
+def test_a_worker_that_is_killed_is_started_again_under_its_address(undisturbed):
+    job = undisturbed.submit(4101, "--set", "run.name=killed")
+    wait_for(lambda: undisturbed.trained("killed") >= 1, lambda: undisturbed.output(4101))
+    (rollout,) = (step for step in undisturbed.steps(4101) if step["step"] == "rollout")
+    os.kill(children_of(rollout["tasks"][0])["dapd-rollout"], signal.SIGKILL)
+    assert job.wait(timeout=PATIENCE_SECONDS) == 0, undisturbed.output(4101)
+    assert "rollout 0 ended with code 137 and is started again" in undisturbed.output(4101)
+    assert undisturbed.adapter("killed") == undisturbed.adapter("undisturbed")
+
+
+def test_a_mistake_in_the_configuration_ends_the_job(undisturbed):
+    job = undisturbed.submit(4104, "--set", "trainer.batch_sise=3")
+    assert job.wait(timeout=PATIENCE_SECONDS) != 0
+    assert "unknown key trainer.batch_sise" in undisturbed.output(4104)
+    assert re.search("the (rollout step|teacher step|workers|trainer) ended", undisturbed.output(4104))
+    undisturbed.assert_nothing_runs(4104)
+
+
+def test_a_cancelled_job_ends_its_steps_and_is_not_queued_again(undisturbed):
+    job = undisturbed.submit(4105, "--set", "run.name=cancelled")
+    wait_for(lambda: undisturbed.trained("cancelled") >= 1, lambda: undisturbed.output(4105))
+    job.send_signal(signal.SIGTERM)
+    assert job.wait(timeout=PATIENCE_SECONDS) == 130, undisturbed.output(4105)
+    assert undisturbed.queued_again(4105) == []
+    undisturbed.assert_nothing_runs(4105)
+
+
+def test_too_few_tasks_are_refused(cluster):
+    job = cluster.submit(4106, tasks=2)
+    assert job.wait(timeout=10) == 2
+    assert "2 tasks are too few" in cluster.output(4106)
+
+
+@pytest.mark.skipif(shutil.which("shellcheck") is None, reason="no shellcheck")
+def test_shellcheck_has_no_complaint():
+    result = subprocess.run(["shellcheck", SCRIPT], capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout
