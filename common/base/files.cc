@@ -13,12 +13,16 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+
+#include "common/base/failpoint.h"
 #include "common/base/status_macros.h"
 
 namespace dapd {
 namespace {
 
 constexpr size_t kBufferBytes = 1 << 20;
+
+}  // namespace
 
 absl::Status FileError(absl::string_view verb,
                        const std::string& path,
@@ -55,8 +59,6 @@ absl::Status WriteAll(int descriptor,
   return absl::OkStatus();
 }
 
-}  // namespace
-
 absl::StatusOr<std::string> ReadFile(const std::string& path,
                                      uint64_t max_bytes) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -69,9 +71,12 @@ absl::StatusOr<std::string> ReadFile(const std::string& path,
         absl::StrCat(path, " is a folder, a file was expected"));
   }
   if (static_cast<uint64_t>(info.st_size) > max_bytes) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        path, " has ", info.st_size, " bytes, at most ", max_bytes,
-        " are accepted"));
+    return absl::InvalidArgumentError(absl::StrCat(path,
+                                                   " has ",
+                                                   info.st_size,
+                                                   " bytes, at most ",
+                                                   max_bytes,
+                                                   " are accepted"));
   }
   std::string bytes;
   bytes.reserve(static_cast<size_t>(info.st_size));
@@ -94,8 +99,8 @@ absl::StatusOr<std::string> ReadFile(const std::string& path,
 absl::StatusOr<AtomicFileWriter> AtomicFileWriter::Open(
     const std::string& path) {
   std::string temporary = absl::StrCat(path, ".tmp-", ::getpid());
-  const int descriptor = ::open(
-      temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  const int descriptor =
+      ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (descriptor < 0) return FileError("create", temporary, errno);
   return AtomicFileWriter(path, std::move(temporary), descriptor);
 }
@@ -130,11 +135,16 @@ absl::Status AtomicFileWriter::Append(absl::string_view bytes) {
 }
 
 absl::Status AtomicFileWriter::Commit() {
+  RETURN_IF_ERROR(DAPD_FAILPOINT_STATUS("file.before_write"));
   RETURN_IF_ERROR(WriteAll(descriptor_, temporary_, buffer_));
+  DAPD_FAILPOINT("file.before_sync");
+  RETURN_IF_ERROR(DAPD_FAILPOINT_STATUS("file.sync"));
   if (::fsync(descriptor_) != 0) return FileError("sync", temporary_, errno);
+  DAPD_FAILPOINT("file.before_rename");
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
     return FileError("rename to", path_, errno);
   }
+  DAPD_FAILPOINT("file.after_rename");
   ::close(std::exchange(descriptor_, -1));
   const std::string parent = std::filesystem::path(path_).parent_path();
   return SyncDirectory(parent.empty() ? "." : parent);

@@ -53,6 +53,15 @@ absl::Status MakeDirectories(const std::string& folder);
 
 bool FileExists(const std::string& path);
 
+// For code with descriptors of its own: all of `bytes`; and the status of a
+// failed call, as the head of this file says ("cannot <verb> <path>: ...").
+absl::Status WriteAll(int descriptor,
+                      const std::string& path,
+                      absl::string_view bytes);
+absl::Status FileError(absl::string_view verb,
+                       const std::string& path,
+                       int error);
+
 // Joins with exactly one '/'.
 std::string JoinPath(absl::string_view folder, absl::string_view name);
 

@@ -37,14 +37,16 @@ std::string Clock(double seconds) {
 
 }  // namespace
 
-Progress::Progress(std::string unit, int64_t total)
+Progress::Progress(std::string unit, int64_t total, int64_t done)
     : unit_(std::move(unit)),
       total_(total),
       is_terminal_(::isatty(STDERR_FILENO) == 1),
-      start_(absl::Now()) {}
+      start_(absl::Now()),
+      first_(done),
+      done_(done) {}
 
 Progress::~Progress() {
-  if (is_terminal_ && done_ > 0) std::fputc('\n', stderr);
+  if (is_terminal_ && done_ > first_) std::fputc('\n', stderr);
 }
 
 void Progress::Update(int64_t done, const std::string& note) {
@@ -63,9 +65,9 @@ void Progress::Update(int64_t done, const std::string& note) {
 }
 
 double Progress::EtaSeconds() const {
-  if (done_ == 0) return 0.0;
+  if (done_ == first_) return 0.0;
   const double elapsed = absl::ToDoubleSeconds(absl::Now() - start_);
-  return elapsed / static_cast<double>(done_) *
+  return elapsed / static_cast<double>(done_ - first_) *
          static_cast<double>(total_ - done_);
 }
 
@@ -83,7 +85,7 @@ std::string Progress::Line(const std::string& note) const {
                       " ",
                       unit_,
                       "  ",
-                      Rounded(static_cast<double>(done_) / elapsed),
+                      Rounded(static_cast<double>(done_ - first_) / elapsed),
                       "/s  ETA ",
                       Clock(EtaSeconds()),
                       "  ",

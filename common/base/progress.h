@@ -12,8 +12,9 @@ namespace dapd {
 
 class Progress {
  public:
-  // `unit`: what is counted, in plural ("steps").
-  Progress(std::string unit, int64_t total);
+  // `unit`: what is counted, in plural ("steps"). `done`: what was done before,
+  // which does not count for the rate.
+  Progress(std::string unit, int64_t total, int64_t done = 0);
   // Ends the line.
   ~Progress();
   Progress(const Progress&) = delete;
@@ -32,7 +33,8 @@ class Progress {
   const int64_t total_;
   const bool is_terminal_;
   const absl::Time start_;
-  int64_t done_ = 0;
+  const int64_t first_;
+  int64_t done_;
   absl::Time last_shown_ = absl::InfinitePast();
 };
 

@@ -17,6 +17,7 @@ struct RunConfig {
   int64_t num_threads = 0;      // compute threads a process; 0: all cores
   int64_t rollout_workers = 1;  // `dapd run`: rollout processes to start
   int64_t teacher_workers = 1;
+  std::string resume = "auto";  // auto | never
 };
 
 struct ModelSection {
@@ -119,6 +120,7 @@ struct EvaluationSection {
 struct CheckpointSection {
   int64_t interval = 50;
   int64_t keep = 2;
+  std::string on_write_error = "pause";  // pause | continue | fail
 };
 
 struct MetricsSection {

@@ -116,6 +116,11 @@ std::vector<ConfigKey> ConfigKeys(Config& c) {
             1,
             256,
             "Teacher processes that `dapd run` starts."),
+      Text("run.resume",
+           &c.run.resume,
+           "What a trainer does with a run folder that an earlier attempt "
+           "left: go on, or refuse.",
+           {"auto", "never"}),
       Text("model.path",
            &c.model.path,
            "Hugging Face folder of the base model (qwen3, qwen2 or llama)."),
@@ -357,6 +362,11 @@ std::vector<ConfigKey> ConfigKeys(Config& c) {
             1,
             kMillion,
             "Checkpoints that stay."),
+      Text("checkpoint.on_write_error",
+           &c.checkpoint.on_write_error,
+           "When the disk refuses: training pauses until it takes the write, "
+           "goes on without, or ends.",
+           {"pause", "continue", "fail"}),
       Text("metrics.rollout_listen",
            &c.metrics.rollout_listen,
            "Prometheus endpoint of a rollout worker; empty: none."),

@@ -64,4 +64,9 @@ Interval MeanInterval(const std::vector<double>& values) {
   return {mean, mean - half, mean + half};
 }
 
+nlohmann::ordered_json ToJson(const Interval& interval) {
+  return {
+      {"mean", interval.mean}, {"low", interval.low}, {"high", interval.high}};
+}
+
 }  // namespace dapd

@@ -1,6 +1,7 @@
 // A mean with its 95 % confidence interval.
 #pragma once
 
+#include <nlohmann/json.hpp>
 #include <vector>
 
 namespace dapd {
@@ -16,6 +17,9 @@ struct Interval {
 // are 1 that interval would have no width; then it is Wilson's score interval
 // for that many trials. No values: all zero.
 Interval MeanInterval(const std::vector<double>& values);
+
+// {"mean", "low", "high"}
+nlohmann::ordered_json ToJson(const Interval& interval);
 
 // The 97.5 % quantile of Student's t distribution.
 double StudentQuantile975(int degrees_of_freedom);

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -12,6 +11,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 
+#include "common/base/crc32c.h"
 #include "common/base/status_macros.h"
 
 namespace dapd {
@@ -59,25 +59,6 @@ uint32_t MaskedCrc(const std::string& bytes) {
 
 }  // namespace
 
-uint32_t Crc32c(const std::string& bytes) {
-  static const std::array<uint32_t, 256> table = [] {
-    std::array<uint32_t, 256> entries;
-    for (uint32_t i = 0; i < 256; ++i) {
-      uint32_t crc = i;
-      for (int bit = 0; bit < 8; ++bit) {
-        crc = (crc >> 1) ^ ((crc & 1) != 0 ? 0x82f63b78U : 0U);
-      }
-      entries[i] = crc;
-    }
-    return entries;
-  }();
-  uint32_t crc = ~0U;
-  for (const char c : bytes) {
-    crc = table[(crc ^ static_cast<uint8_t>(c)) & 0xff] ^ (crc >> 8);
-  }
-  return ~crc;
-}
-
 absl::StatusOr<TensorBoardWriter> TensorBoardWriter::Create(
     const std::string& folder) {
   char host[256] = "localhost";
@@ -107,6 +88,12 @@ TensorBoardWriter::TensorBoardWriter(TensorBoardWriter&& other) noexcept
 
 TensorBoardWriter::~TensorBoardWriter() {
   if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+absl::Status TensorBoardWriter::AddRestart(int64_t step) {
+  constexpr int kStart = 1;  // SessionLog.SessionStatus
+  return WriteRecord(DoubleField(1, Now()) + IntegerField(2, step) +
+                     BytesField(7, IntegerField(1, kStart)));
 }
 
 absl::Status TensorBoardWriter::AddScalar(const std::string& tag,

@@ -20,6 +20,9 @@ class TensorBoardWriter {
   TensorBoardWriter& operator=(TensorBoardWriter&&) = delete;
   ~TensorBoardWriter();
 
+  // The run goes on at `step`: TensorBoard drops what older files of the folder
+  // say about this step and later ones.
+  absl::Status AddRestart(int64_t step);
   absl::Status AddScalar(const std::string& tag, int64_t step, double value);
 
  private:
@@ -27,8 +30,5 @@ class TensorBoardWriter {
   absl::Status WriteRecord(const std::string& event);
   int descriptor_;
 };
-
-// CRC-32C (Castagnoli) of RFC 3720.
-uint32_t Crc32c(const std::string& bytes);
 
 }  // namespace dapd

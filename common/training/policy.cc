@@ -8,6 +8,7 @@
 
 #include "common/base/check.h"
 #include "common/base/exit_code.h"
+#include "common/base/status_macros.h"
 #include "common/tensor/torch_bridge.h"
 
 namespace dapd {
@@ -54,6 +55,49 @@ Policy::Policy(Adapter start,
           .betas({0.9, 0.999})
           .eps(1e-8)
           .weight_decay(0.0));
+}
+
+absl::StatusOr<std::unique_ptr<Policy>> Policy::Restore(
+    PolicyState state, OptimizerOptions options) {
+  auto policy = std::make_unique<Policy>(
+      std::move(state.live), std::move(state.snapshot), options);
+  policy->version_ = state.version;
+  policy->snapshot_version_ = state.snapshot_version;
+  if (state.version == 0) return policy;
+  const std::vector<std::string> names = policy->live_.Names();
+  const std::vector<at::Tensor> tensors = policy->live_.Tensors();
+  std::map<std::string, const HostTensor*> moments;
+  for (const auto& [name, tensor] : state.moments) moments[name] = &tensor;
+  const auto moment =
+      [&](const std::string& name,
+          const at::Tensor& like) -> absl::StatusOr<at::Tensor> {
+    const auto found = moments.find(name);
+    if (found == moments.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the optimizer's state lacks ", name));
+    }
+    const at::Tensor tensor = ToTorch(*found->second);
+    if (tensor.sizes() != like.sizes() || tensor.dtype() != at::kFloat) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the optimizer's ", name, " has another shape or type"));
+    }
+    return tensor.to(like.device(), /*non_blocking=*/false, /*copy=*/true);
+  };
+  for (size_t i = 0; i < names.size(); ++i) {
+    auto entry = std::make_unique<torch::optim::AdamWParamState>();
+    ASSIGN_OR_RETURN(const at::Tensor first,
+                     moment(names[i] + ".exp_avg", tensors[i]));
+    ASSIGN_OR_RETURN(const at::Tensor second,
+                     moment(names[i] + ".exp_avg_sq", tensors[i]));
+    entry->step(state.version).exp_avg(first).exp_avg_sq(second);
+    policy->optimizer_->state()[tensors[i].unsafeGetTensorImpl()] =
+        std::move(entry);
+  }
+  if (moments.size() != 2 * names.size()) {
+    return absl::InvalidArgumentError(
+        "the optimizer's state has tensors that the adapter lacks");
+  }
+  return policy;
 }
 
 absl::StatusOr<OptimizerStep> Policy::Step() {

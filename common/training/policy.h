@@ -37,6 +37,15 @@ struct OptimizerStep {
   bool snapshot_refreshed = false;
 };
 
+// All that a later step depends on.
+struct PolicyState {
+  Adapter live;
+  std::optional<Adapter> snapshot;  // absent: the base
+  NamedTensors moments;             // as Policy::Moments
+  int64_t version = 0;
+  int64_t snapshot_version = 0;
+};
+
 // AdamW (Loshchilov & Hutter 2019; betas 0.9 and 0.999, eps 1e-8, no weight
 // decay) on float32 master weights. Not thread-safe: owned by the compute
 // thread.
@@ -46,6 +55,10 @@ class Policy {
   Policy(Adapter start,
          std::optional<Adapter> snapshot,
          OptimizerOptions options);
+  // A policy that goes on where `state` was taken, bit for bit.
+  // INVALID_ARGUMENT if the moments are not those of the adapter's tensors.
+  static absl::StatusOr<std::unique_ptr<Policy>> Restore(
+      PolicyState state, OptimizerOptions options);
 
   // Its tensors require grad; AccumulateMicroBatch adds to their .grad.
   const Adapter& live() const { return live_; }

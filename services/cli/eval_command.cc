@@ -36,11 +36,6 @@ struct Totals {
   double tokens = 0.0;
 };
 
-nlohmann::ordered_json ToJson(const Interval& interval) {
-  return {
-      {"mean", interval.mean}, {"low", interval.low}, {"high", interval.high}};
-}
-
 void PrintReport(const EvalOptions& options, const Totals& totals) {
   const Interval accuracy = MeanInterval(totals.correct);
   const Interval format = MeanInterval(totals.boxed);

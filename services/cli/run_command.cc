@@ -20,6 +20,7 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/config/load_config.h"
+#include "common/config/run_folder.h"
 #include "common/config/validate_config.h"
 #include "services/cli/child_process.h"
 #include "services/cli/command.h"
@@ -28,8 +29,10 @@
 namespace dapd {
 namespace {
 
-// A worker that dies this often is not worth another start.
+// A process that dies this often is not worth another start.
 constexpr int kMaxRestarts = 20;
+// ChildProcess::Poll: 128 + the signal that ended it.
+constexpr int kSignalBase = 128;
 constexpr absl::Duration kPollInterval = absl::Milliseconds(100);
 
 volatile std::sig_atomic_t stop_requested = 0;
@@ -76,6 +79,7 @@ class LocalRun {
                           const std::string& metrics_listen,
                           std::vector<std::string>* addresses);
   absl::Status KeepAlive(Worker& worker);
+  bool MayRestartTrainer(int code, bool asked_to_stop);
   absl::StatusOr<std::string> TakeAddress(int preferred_port);
 
   const RunOptions options_;
@@ -84,6 +88,7 @@ class LocalRun {
   LoopbackPorts ports_;
   std::vector<Worker> workers_;
   std::unique_ptr<ChildProcess> trainer_;
+  int trainer_restarts_ = 0;
 };
 
 absl::StatusOr<std::unique_ptr<ChildProcess>> LocalRun::MakeChild(
@@ -155,11 +160,15 @@ absl::StatusOr<std::string> LocalRun::TakeAddress(int preferred_port) {
 }
 
 absl::Status LocalRun::Start() {
-  if (FileExists(JoinPath(folder_, "config.yaml"))) {
+  const bool resumed = FileExists(JoinPath(folder_, "config.yaml"));
+  const bool finished = FinishedStep(folder_) >= config_.trainer.steps;
+  if (resumed && (finished || config_.run.resume == "never")) {
     return ConfigError(
         absl::StrCat(folder_,
-                     " already holds a run; choose another run.name (--set "
-                     "run.name=...) or remove that folder"));
+                     " already holds a ",
+                     finished ? "finished run" : "run",
+                     "; choose another run.name (--set run.name=...) or "
+                     "remove that folder"));
   }
   RETURN_IF_ERROR(MakeDirectories(JoinPath(folder_, "logs")));
   std::vector<std::string> rollouts;
@@ -220,11 +229,29 @@ absl::Status LocalRun::KeepAlive(Worker& worker) {
   return process.Start();
 }
 
+// A trainer that was killed goes on behind its newest checkpoint; one that
+// ended by itself said why.
+bool LocalRun::MayRestartTrainer(int code, bool asked_to_stop) {
+  const bool killed = code > kSignalBase;
+  if (!killed || asked_to_stop || trainer_restarts_ >= kMaxRestarts) {
+    return false;
+  }
+  ++trainer_restarts_;
+  LogWarning(absl::StrCat("the trainer was killed by signal ",
+                          code - kSignalBase,
+                          "; starting it again, behind its newest checkpoint"));
+  return true;
+}
+
 absl::Status LocalRun::Follow() {
   bool asked_to_stop = false;
   while (true) {
     if (const int code = trainer_->Poll(); code >= 0) {
       if (code == 0) return absl::OkStatus();
+      if (MayRestartTrainer(code, asked_to_stop)) {
+        RETURN_IF_ERROR(trainer_->Start());
+        continue;
+      }
       return WithExitCode(
           absl::InternalError(absl::StrCat(
               "the trainer ended with code ", code, "; see above")),

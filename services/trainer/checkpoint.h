@@ -1,35 +1,57 @@
 // Checkpoints: everything the trainable state consists of, in a folder that is
-// written aside, synced and renamed, with the digest of every file.
+// written aside, synced, read back and compared, then renamed.
 //
 //   step-000050/adapter/               PEFT, the live adapter
 //   step-000050/snapshot/              PEFT; missing while it is the base
 //   step-000050/optimizer.safetensors  AdamW's moments
-//   step-000050/state.json             step, snapshot step, seed, digests
+//   step-000050/state.json             step, snapshot's step, RunIdentity
 //   step-000050/manifest.json          size and SHA-256 of the files above
+//
+// The data's cursor and the random numbers need no place of their own: both are
+// functions of seed and step. Answers to the step that was open are in the
+// ledger (ledger.h).
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 
 #include "common/training/policy.h"
 
 namespace dapd {
 
-// What a run was started from; a checkpoint belongs to exactly this.
+// What a run's result is a function of; a checkpoint belongs to exactly this.
 struct RunIdentity {
-  std::string base_model_path;
-  std::string layout_digest;  // of the base
-  std::string data_digest;
-  uint64_t seed = 0;
+  std::string base_model_path;                  // where it was; may change
+  std::string base_digest;                      // BaseDigest
+  std::string data_digest;                      // Dataset::digest
+  std::map<std::string, std::string> settings;  // ResultSettings
 };
 
-// Writes `folder`/step-NNNNNN, then removes the oldest ones so that `keep`
-// stay.
+// Writes `folder`/step-NNNNNN, unless a sound one is there, then removes the
+// oldest ones so that `keep` stay. DATA_LOSS if what was written reads back
+// differently.
 absl::Status SaveCheckpoint(const std::string& folder,
+                            const ModelConfig& model,
                             const Policy& policy,
                             const RunIdentity& identity,
                             int64_t keep);
+
+// The newest checkpoint in `folder` whose files are what its manifest says;
+// nothing if there never was one. A damaged one is renamed to
+// step-NNNNNN.damaged, with a warning, and the one before it is taken.
+//   DATA_LOSS            all are damaged
+//   FAILED_PRECONDITION  the newest was made from another base, other data or
+//                        another configuration (exit code kConfig); names all
+//                        that differs
+absl::StatusOr<std::optional<PolicyState>> LoadNewestCheckpoint(
+    const std::string& folder,
+    const RunIdentity& identity,
+    const ModelConfig& model,
+    at::Device device);
 
 }  // namespace dapd

@@ -11,9 +11,11 @@
 #include "absl/strings/str_cat.h"
 
 #include "common/base/exit_code.h"
+#include "common/base/files.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/config/load_config.h"
+#include "common/config/run_folder.h"
 #include "common/metrics/metrics_registry.h"
 #include "common/rpc/server.h"
 #include "common/rpc/shutdown_signal.h"
@@ -52,6 +54,14 @@ absl::Status Run(const Flags& flags) {
   ASSIGN_OR_RETURN(const LoadedConfig loaded,
                    LoadConfig(flags.config, flags.overrides));
   const Config& config = loaded.config;
+  const std::string folder = JoinPath(config.run.output_dir, config.run.name);
+  if (FinishedStep(folder) >= config.trainer.steps) {
+    LogInfo(absl::StrCat(folder,
+                         " holds a finished run; nothing is left to do "
+                         "(another run.name begins anew, more trainer.steps "
+                         "go on)"));
+    return absl::OkStatus();
+  }
   MetricsRegistry registry("trainer");
   TrainerMetrics metrics(registry);
   RETURN_IF_ERROR(WithExitCode(
@@ -95,7 +105,10 @@ absl::Status Run(const Flags& flags) {
       return;
     }
   });
-  const absl::Status result = run->Train(*rollouts, *teachers);
+  const absl::Status result =
+      run->Train(*rollouts, *teachers, [&signal](absl::Duration timeout) {
+        return signal.WaitFor(timeout);
+      });
   server->SetServing(false);
   server->Shutdown(absl::Seconds(1));
   return result;

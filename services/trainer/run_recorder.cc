@@ -1,17 +1,16 @@
 #include "services/trainer/run_recorder.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 
-#include "common/base/exit_code.h"
+#include "common/base/append_file.h"
+#include "common/base/failpoint.h"
 #include "common/base/files.h"
 #include "common/base/json_lines.h"
 #include "common/base/log.h"
@@ -24,63 +23,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Appends whole lines; each is on disk before the call returns.
-class LineAppender {
- public:
-  static absl::StatusOr<LineAppender> Open(const std::string& path) {
-    const int descriptor =
-        ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-    if (descriptor < 0) {
-      return absl::InternalError(
-          absl::StrCat("cannot create ", path, ": ", std::strerror(errno)));
-    }
-    return LineAppender(path, descriptor);
-  }
-  LineAppender(LineAppender&& other) noexcept
-      : path_(std::move(other.path_)),
-        descriptor_(std::exchange(other.descriptor_, -1)) {}
-  LineAppender& operator=(LineAppender&&) = delete;
-  ~LineAppender() {
-    if (descriptor_ >= 0) ::close(descriptor_);
-  }
-
-  absl::Status Append(const Json& row) {
-    const std::string line = row.dump() + "\n";
-    if (::write(descriptor_, line.data(), line.size()) !=
-            static_cast<ssize_t>(line.size()) ||
-        ::fdatasync(descriptor_) != 0) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("cannot write ", path_, ": ", std::strerror(errno)));
-    }
-    return absl::OkStatus();
-  }
-
- private:
-  LineAppender(std::string path, int descriptor)
-      : path_(std::move(path)), descriptor_(descriptor) {}
-  std::string path_;
-  int descriptor_;
-};
-
-Json ToJson(const Interval& interval) {
-  return {
-      {"mean", interval.mean}, {"low", interval.low}, {"high", interval.high}};
-}
-
-Json ToJson(const EvaluationReport& report) {
-  Json divergences = Json::object();
-  for (const TermDivergence& term : report.divergences) {
-    divergences[term.name] = ToJson(term.unclipped);
-  }
-  return {{"policy_version", report.policy_version},
-          {"problems", report.problems},
-          {"samples", report.samples},
-          {"accuracy", ToJson(report.accuracy)},
-          {"format_rate", ToJson(report.format_rate)},
-          {"mean_tokens", report.mean_tokens},
-          {"unclipped_divergence", divergences},
-          {"seconds", report.seconds}};
-}
+constexpr uint64_t kMaxJsonBytes = uint64_t{1} << 24;
+constexpr uint64_t kMaxLinesBytes = uint64_t{1} << 32;
 
 std::string Percent(const Interval& interval) {
   return absl::StrFormat("%5.1f %% [%.1f, %.1f]",
@@ -106,6 +50,39 @@ Json StepLine(const StepReport& report) {
   return line;
 }
 
+// What earlier attempts left in metrics.jsonl.
+struct KeptLines {
+  std::map<std::string, double> seconds;  // by phase
+};
+
+// Drops the lines behind `last_step`: those steps are done again.
+absl::StatusOr<KeptLines> KeepLines(const std::string& path,
+                                    int64_t last_step) {
+  KeptLines kept;
+  if (!FileExists(path)) return kept;
+  ASSIGN_OR_RETURN(JsonLinesWriter writer, JsonLinesWriter::Open(path));
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxLinesBytes));
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+    // A line without its end is one that a crash cut off.
+    if (line.empty() ||
+        line.data() + line.size() == text.data() + text.size()) {
+      continue;
+    }
+    const Json row = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!row.is_object() || !row.contains("step") || !row.contains("seconds")) {
+      return absl::DataLossError(
+          absl::StrCat(path, " has a line that is no step: ", line));
+    }
+    if (row["step"].get<int64_t>() > last_step) continue;
+    for (const auto& [phase, seconds] : row["seconds"].items()) {
+      kept.seconds[phase] += seconds.get<double>();
+    }
+    RETURN_IF_ERROR(writer.Append(row));
+  }
+  RETURN_IF_ERROR(writer.Commit());
+  return kept;
+}
+
 }  // namespace
 
 struct RunRecorder::State {
@@ -113,12 +90,13 @@ struct RunRecorder::State {
   std::string folder;
   TrainerMetrics* metrics;
   TrainerStatus* status;
-  LineAppender lines;
+  AppendFile lines;
   TensorBoardWriter events;
   Progress progress;
   std::map<std::string, EvaluationReport> evaluations;
   std::map<std::string, double> seconds;  // by phase, over all steps
   int64_t steps = 0;
+  bool events_failed = false;
 };
 
 RunRecorder::RunRecorder(std::unique_ptr<State> state)
@@ -128,38 +106,61 @@ RunRecorder::~RunRecorder() = default;
 
 absl::StatusOr<std::unique_ptr<RunRecorder>> RunRecorder::Create(
     const LoadedConfig& loaded,
+    const RunFolder& folder,
+    int64_t start_step,
     TrainerMetrics* metrics,
     TrainerStatus* status) {
   const Config& config = loaded.config;
-  const std::string folder = JoinPath(config.run.output_dir, config.run.name);
-  if (FileExists(JoinPath(folder, "config.yaml"))) {
-    return ConfigError(
-        absl::StrCat(folder,
-                     " already holds a run; choose another run.name (--set "
-                     "run.name=...) or remove that folder"));
-  }
-  RETURN_IF_ERROR(MakeDirectories(JoinPath(folder, "samples")));
-  RETURN_IF_ERROR(MakeDirectories(JoinPath(folder, "checkpoints")));
   RETURN_IF_ERROR(
-      WriteFileAtomically(JoinPath(folder, "config.yaml"), DumpConfig(loaded)));
-  ASSIGN_OR_RETURN(LineAppender lines,
-                   LineAppender::Open(JoinPath(folder, "metrics.jsonl")));
-  ASSIGN_OR_RETURN(TensorBoardWriter events, TensorBoardWriter::Create(folder));
+      WriteFileAtomically(folder.File("config.yaml"), DumpConfig(loaded)));
+  DAPD_FAILPOINT("run.after_config");
+  const std::string lines_path = folder.File("metrics.jsonl");
+  ASSIGN_OR_RETURN(const KeptLines kept, KeepLines(lines_path, start_step));
+  ASSIGN_OR_RETURN(AppendFile lines, AppendFile::Open(lines_path));
+  ASSIGN_OR_RETURN(TensorBoardWriter events,
+                   TensorBoardWriter::Create(folder.path()));
+  if (folder.resumed()) {
+    RETURN_IF_ERROR(events.AddRestart(start_step + 1));
+  }
   status->Change([&](TrainerState& state) {
     state.run_name = config.run.name;
-    state.run_folder = folder;
+    state.run_folder = folder.path();
+    state.step = start_step;
     state.total_steps = config.trainer.steps;
   });
-  return std::unique_ptr<RunRecorder>(new RunRecorder(
-      std::unique_ptr<State>(new State{config,
-                                       folder,
-                                       metrics,
-                                       status,
-                                       std::move(lines),
-                                       std::move(events),
-                                       Progress("steps", config.trainer.steps),
-                                       {},
-                                       {}})));
+  metrics->RecordStart(start_step, folder.resumed());
+  std::unique_ptr<RunRecorder> recorder(new RunRecorder(std::unique_ptr<State>(
+      new State{config,
+                folder.path(),
+                metrics,
+                status,
+                std::move(lines),
+                std::move(events),
+                Progress("steps", config.trainer.steps, start_step),
+                {},
+                kept.seconds,
+                start_step})));
+  RETURN_IF_ERROR(recorder->RecallEvaluation("before"));
+  return recorder;
+}
+
+absl::Status RunRecorder::RecallEvaluation(const std::string& when) {
+  const std::string path = EvaluationPath(when);
+  if (!FileExists(path)) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxJsonBytes));
+  ASSIGN_OR_RETURN(const nlohmann::json json, ParseJson(text, path));
+  ASSIGN_OR_RETURN(const EvaluationReport report,
+                   ParseEvaluationReport(Json(json), path));
+  state_->evaluations.emplace(when, report);
+  return absl::OkStatus();
+}
+
+bool RunRecorder::HasEvaluation(const std::string& when) const {
+  return state_->evaluations.contains(when);
+}
+
+std::string RunRecorder::EvaluationPath(const std::string& when) const {
+  return JoinPath(state_->folder, absl::StrCat("evaluation/", when, ".json"));
 }
 
 const std::string& RunRecorder::folder() const { return state_->folder; }
@@ -189,7 +190,11 @@ absl::Status RunRecorder::RecordSamples(
 }
 
 absl::Status RunRecorder::RecordStep(const StepReport& report) {
-  RETURN_IF_ERROR(state_->lines.Append(StepLine(report)));
+  RETURN_IF_ERROR(state_->lines.Append(StepLine(report).dump() + "\n"));
+  return absl::OkStatus();
+}
+
+void RunRecorder::ShowStep(const StepReport& report) {
   std::map<std::string, double> scalars = {
       {"loss/total", report.objective.loss},
       {"optim/grad_norm", report.optimizer.gradient_norm},
@@ -208,7 +213,7 @@ absl::Status RunRecorder::RecordStep(const StepReport& report) {
     state_->seconds[phase] += seconds;
   }
   for (const auto& [tag, value] : scalars) {
-    RETURN_IF_ERROR(state_->events.AddScalar(tag, report.step, value));
+    AddScalar(tag, report.step, value);
   }
   state_->metrics->RecordStep(report);
   ++state_->steps;
@@ -235,7 +240,6 @@ absl::Status RunRecorder::RecordStep(const StepReport& report) {
           {term.name, term.value, term.weight, term.clipped_fraction});
     }
   });
-  return absl::OkStatus();
 }
 
 absl::Status RunRecorder::RecordEvaluation(const std::string& when,
@@ -250,9 +254,19 @@ absl::Status RunRecorder::RecordEvaluation(const std::string& when,
       report.samples,
       report.mean_tokens,
       report.seconds));
-  state_->evaluations.emplace(when, report);
-  return state_->events.AddScalar(
-      "eval/accuracy", report.policy_version, report.accuracy.mean);
+  state_->evaluations.insert_or_assign(when, report);
+  AddScalar("eval/accuracy", report.policy_version, report.accuracy.mean);
+  return WriteFileAtomically(EvaluationPath(when), ToJson(report).dump(2));
+}
+
+// The events only repeat what metrics.jsonl holds: a failure is told once.
+void RunRecorder::AddScalar(const std::string& tag,
+                            int64_t step,
+                            double value) {
+  const absl::Status status = state_->events.AddScalar(tag, step, value);
+  if (status.ok() || state_->events_failed) return;
+  state_->events_failed = true;
+  LogWarning(std::string(status.message()));
 }
 
 absl::Status RunRecorder::Finish(double total_seconds) {
@@ -269,12 +283,15 @@ absl::Status RunRecorder::Finish(double total_seconds) {
                                {"evaluation", evaluations}}
                                   .dump(2) +
                               "\n"));
-  std::string text = absl::StrFormat(
-      "done: %d steps in %.0f s (", state_->steps, total_seconds);
+  DAPD_FAILPOINT("run.after_summary");
+  std::vector<std::string> phases;
   for (const auto& [phase, seconds] : state_->seconds) {
-    absl::StrAppendFormat(&text, " %s %.0f s", phase, seconds);
+    phases.push_back(absl::StrFormat("%s %.0f s", phase, seconds));
   }
-  absl::StrAppend(&text, " )\n");
+  std::string text = absl::StrFormat("done: %d steps in %.0f s (%s)\n",
+                                     state_->steps,
+                                     total_seconds,
+                                     absl::StrJoin(phases, ", "));
   const auto before = state_->evaluations.find("before");
   const auto after = state_->evaluations.find("after");
   if (before != state_->evaluations.end() &&

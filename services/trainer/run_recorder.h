@@ -13,7 +13,8 @@
 #include "absl/status/statusor.h"
 
 #include "common/config/load_config.h"
-#include "services/trainer/evaluation.h"
+#include "common/config/run_folder.h"
+#include "services/trainer/evaluation_report.h"
 #include "services/trainer/sample_pipeline.h"
 #include "services/trainer/step_report.h"
 #include "services/trainer/trainer_metrics.h"
@@ -25,11 +26,13 @@ namespace dapd {
 // the compute thread.
 class RunRecorder {
  public:
-  // Creates `<run.output_dir>/<run.name>` with config.yaml. FAILED_PRECONDITION
-  // if the folder already holds a run. `metrics` and `status` must outlive the
-  // recorder.
+  // Writes config.yaml into the folder. `start_step`: the step that the run
+  // goes on behind, 0 for a new one; what is recorded of later steps is dropped
+  // (they are done again). `metrics` and `status` must outlive the recorder.
   static absl::StatusOr<std::unique_ptr<RunRecorder>> Create(
       const LoadedConfig& loaded,
+      const RunFolder& folder,
+      int64_t start_step,
       TrainerMetrics* metrics,
       TrainerStatus* status);
   ~RunRecorder();
@@ -44,14 +47,24 @@ class RunRecorder {
   // "rollout", "finish_reason", "correct"}: replayable.
   absl::Status RecordSamples(int64_t step,
                              const std::vector<RolloutRecord>& records);
+  // The step's line in metrics.jsonl, on disk before anything shows the step.
   absl::Status RecordStep(const StepReport& report);
-  // `when`: "before" or "after"; kept for summary.json and logged.
+  // Shows the step everywhere else.
+  void ShowStep(const StepReport& report);
+  // `when`: "before" or "after"; logged, kept for summary.json and in
+  // evaluation/<when>.json.
   absl::Status RecordEvaluation(const std::string& when,
                                 const EvaluationReport& report);
+  // An earlier attempt evaluated already.
+  bool HasEvaluation(const std::string& when) const;
   // The closing summary on stderr, and summary.json.
   absl::Status Finish(double total_seconds);
 
  private:
+  absl::Status RecallEvaluation(const std::string& when);
+  std::string EvaluationPath(const std::string& when) const;
+  void AddScalar(const std::string& tag, int64_t step, double value);
+
   struct State;
   explicit RunRecorder(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;

@@ -54,13 +54,14 @@ absl::Status SamplePipeline::Start(std::vector<PipelineInput> inputs,
   entries_.clear();
   entries_.resize(inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
+    entries_[i].input = inputs[i];
+    if (inputs[i].known != nullptr) continue;
     const Problem& problem = *inputs[i].problem;
     RolloutTask task;
     task.id = next_id_++;
     ASSIGN_OR_RETURN(task.prompt_ids, views_.RolloutPrompt(problem.problem));
     task.sampling = sampling;
     task.key = inputs[i].key;
-    entries_[i].input = inputs[i];
     pending_rollouts_[task.id] = i;
     rollouts_.Submit(std::move(task));
   }
@@ -106,44 +107,52 @@ void SamplePipeline::SubmitScores(size_t index, bool needs_rollout) {
   }
 }
 
-absl::StatusOr<std::vector<RolloutRecord>> SamplePipeline::CollectRollouts() {
+absl::StatusOr<std::vector<RolloutRecord>> SamplePipeline::CollectRollouts(
+    const OnAccepted& on_accepted) {
   std::vector<RolloutRecord> records(entries_.size());
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    if (entries_[i].input.known == nullptr) continue;
+    ASSIGN_OR_RETURN(records[i], AcceptRollout(i, *entries_[i].input.known));
+  }
   while (!pending_rollouts_.empty()) {
-    ASSIGN_OR_RETURN(RolloutResult result, rollouts_.Next());
+    ASSIGN_OR_RETURN(const RolloutResult result, rollouts_.Next());
     const auto pending = pending_rollouts_.find(result.id);
     if (pending == pending_rollouts_.end()) continue;
     const size_t index = pending->second;
     pending_rollouts_.erase(pending);
-    RolloutRecord& record = records[index];
-    record.problem = entries_[index].input.problem;
-    RETURN_IF_ERROR(AcceptRollout(std::move(result), record));
-    if (!with_scores_) continue;
-    auto views = views_.Build({record.problem->id,
-                               record.problem->problem,
-                               record.problem->solution,
-                               record.ids});
-    if (absl::IsInvalidArgument(views.status())) {
-      // An answer of pad and end tokens only leaves nothing to score.
-      record.trainable = false;
-      continue;
+    if (on_accepted) {
+      RETURN_IF_ERROR(on_accepted(entries_[index].input, index, result));
     }
-    RETURN_IF_ERROR(views.status());
-    entries_[index].views = *std::move(views);
-    SubmitScores(index, /*needs_rollout=*/true);
+    ASSIGN_OR_RETURN(records[index], AcceptRollout(index, result));
   }
   return records;
 }
 
-absl::Status SamplePipeline::AcceptRollout(RolloutResult result,
-                                           RolloutRecord& record) {
-  record.ids = std::move(result.ids);
+absl::StatusOr<RolloutRecord> SamplePipeline::AcceptRollout(
+    size_t index, const RolloutResult& result) {
+  RolloutRecord record;
+  record.problem = entries_[index].input.problem;
+  record.ids = result.ids;
   record.end = result.end;
   ASSIGN_OR_RETURN(record.text,
                    tokenizer_.Decode(record.ids, /*skip_special_tokens=*/true));
   const Grade grade = GradeAnswer(record.text, record.problem->answer);
   record.has_box = grade.has_box;
   record.correct = grade.correct && !record.problem->answer.empty();
-  return absl::OkStatus();
+  if (!with_scores_) return record;
+  auto views = views_.Build({record.problem->id,
+                             record.problem->problem,
+                             record.problem->solution,
+                             record.ids});
+  if (absl::IsInvalidArgument(views.status())) {
+    // An answer of pad and end tokens only leaves nothing to score.
+    record.trainable = false;
+    return record;
+  }
+  RETURN_IF_ERROR(views.status());
+  entries_[index].views = *std::move(views);
+  SubmitScores(index, /*needs_rollout=*/true);
+  return record;
 }
 
 absl::Status SamplePipeline::AcceptScore(const ScoreResult& result) {

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -31,6 +32,7 @@ namespace dapd {
 struct PipelineInput {
   const Problem* problem = nullptr;  // must outlive the batch
   SamplingKey key;
+  const RolloutResult* known = nullptr;  // its answer, from a ledger
 };
 
 // One answer.
@@ -43,6 +45,11 @@ struct RolloutRecord {
   bool correct = false;
   bool trainable = true;  // false: nothing is left of it to score
 };
+
+// Called with each answer of a batch, known ones left out, before anything
+// follows from it; an error ends the batch.
+using OnAccepted = std::function<absl::Status(
+    const PipelineInput& input, size_t index, const RolloutResult& result)>;
 
 struct PipelineOptions {
   std::vector<TeacherPass> passes;
@@ -69,7 +76,8 @@ class SamplePipeline {
                      bool with_scores);
 
   // Blocks for all answers, in the order of the inputs.
-  absl::StatusOr<std::vector<RolloutRecord>> CollectRollouts();
+  absl::StatusOr<std::vector<RolloutRecord>> CollectRollouts(
+      const OnAccepted& on_accepted = nullptr);
 
   // Blocks for sample `index`, whose rollout must be trainable; once each.
   absl::StatusOr<ScoredSample> TakeScored(size_t index);
@@ -94,7 +102,8 @@ class SamplePipeline {
 
   // Sends the passes over views of `entry` that are `of_rollout` or not.
   void SubmitScores(size_t index, bool needs_rollout);
-  absl::Status AcceptRollout(RolloutResult result, RolloutRecord& record);
+  absl::StatusOr<RolloutRecord> AcceptRollout(size_t index,
+                                              const RolloutResult& result);
   absl::Status AcceptScore(const ScoreResult& result);
 
   RolloutClient& rollouts_;

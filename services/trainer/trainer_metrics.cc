@@ -1,16 +1,34 @@
 #include "services/trainer/trainer_metrics.h"
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+
 namespace dapd {
 namespace {
 
 constexpr char kTasks[] = "dapd_trainer_tasks_total";
 constexpr char kTasksHelp[] =
     "Attempts at rollouts and scores, by role and outcome.";
+constexpr char kResumes[] = "dapd_resumes_total";
+constexpr char kResumesHelp[] = "Starts that went on with an earlier attempt.";
+constexpr char kWriteFailures[] = "dapd_checkpoint_failures_total";
+constexpr char kWriteFailuresHelp[] =
+    "Failed writes of checkpoints and of the run's other files.";
+constexpr char kCheckpoints[] = "dapd_checkpoint_saved_total";
+constexpr char kCheckpointsHelp[] = "Checkpoints written.";
+constexpr char kLastCheckpoint[] = "dapd_checkpoint_last_step";
+constexpr char kLastCheckpointHelp[] =
+    "Step of the newest checkpoint: where a restart would go on.";
 
 }  // namespace
 
 TrainerMetrics::TrainerMetrics(MetricsRegistry& registry)
     : registry_(registry) {
+  RecordRecalled(0);
+  SetPausedForDisk(false);
+  registry_.AddCounter(kResumes, kResumesHelp);
+  registry_.AddCounter(kWriteFailures, kWriteFailuresHelp);
+  registry_.AddCounter(kCheckpoints, kCheckpointsHelp);
   registry_.AddCounter("dapd_trainer_steps_total", "Optimizer steps taken.");
   for (const char* role : {"rollout", "teacher"}) {
     for (const TaskOutcome outcome : {TaskOutcome::kAccepted,
@@ -99,6 +117,45 @@ void TrainerMetrics::RecordStep(const StepReport& report) {
       .AddGauge("dapd_trainer_rollout_accuracy_ratio",
                 "Share of the last step's answers that are right.")
       .Set(report.correct_fraction);
+}
+
+void TrainerMetrics::RecordStart(int64_t step, bool resumed) {
+  if (resumed) registry_.AddCounter(kResumes, kResumesHelp).Add();
+  registry_.AddGauge(kLastCheckpoint, kLastCheckpointHelp)
+      .Set(static_cast<double>(step));
+}
+
+void TrainerMetrics::RecordCheckpoint(int64_t step, double seconds) {
+  registry_.AddCounter(kCheckpoints, kCheckpointsHelp).Add();
+  registry_.AddGauge(kLastCheckpoint, kLastCheckpointHelp)
+      .Set(static_cast<double>(step));
+  registry_
+      .AddGauge("dapd_checkpoint_last_saved_timestamp_seconds",
+                "When the newest checkpoint was complete, in Unix time.")
+      .Set(absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()));
+  registry_
+      .AddHistogram("dapd_checkpoint_seconds",
+                    "Time to write, sync, read back and name a checkpoint.",
+                    StepBuckets(0.01, 1000))
+      .Observe(seconds);
+}
+
+void TrainerMetrics::RecordRecalled(int64_t answers) {
+  registry_
+      .AddCounter("dapd_trainer_recalled_answers_total",
+                  "Answers taken from the ledger after a restart.")
+      .Add(static_cast<double>(answers));
+}
+
+void TrainerMetrics::RecordWriteFailure() {
+  registry_.AddCounter(kWriteFailures, kWriteFailuresHelp).Add();
+}
+
+void TrainerMetrics::SetPausedForDisk(bool paused) {
+  registry_
+      .AddGauge("dapd_trainer_paused_for_disk",
+                "1 while training waits for a write to succeed.")
+      .Set(paused ? 1.0 : 0.0);
 }
 
 WorkerPoolObserver TrainerMetrics::PoolObserver(const std::string& role) {

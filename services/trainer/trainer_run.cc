@@ -1,6 +1,8 @@
 #include "services/trainer/trainer_run.h"
 
 #include <algorithm>
+#include <future>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -9,12 +11,17 @@
 #include "common/base/exit_code.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/config/run_folder.h"
+#include "common/config/run_settings.h"
 #include "common/data/text_pipeline.h"
+#include "common/model/base_digest.h"
 #include "common/model/placement.h"
 #include "common/model/weights.h"
 #include "common/objective/terms.h"
 #include "common/tensor/torch_bridge.h"
 #include "common/training/policy.h"
+#include "services/trainer/checkpoint.h"
+#include "services/trainer/ledger.h"
 #include "services/trainer/run_recorder.h"
 #include "services/trainer/trainer_loop.h"
 
@@ -81,16 +88,48 @@ absl::Status CheckContext(const Config& config,
   return absl::OkStatus();
 }
 
+// Where the run folder's newest checkpoint left off, or at the start.
+absl::StatusOr<std::unique_ptr<Policy>> StartPolicy(
+    const Config& config,
+    const LoraConfig& lora,
+    const ModelWeights& weights,
+    const RunFolder& folder,
+    const RunIdentity& identity) {
+  const OptimizerOptions options = MakeOptimizerOptions(config);
+  ASSIGN_OR_RETURN(std::optional<PolicyState> saved,
+                   LoadNewestCheckpoint(folder.File("checkpoints"),
+                                        identity,
+                                        weights.config,
+                                        weights.device()));
+  if (saved.has_value()) {
+    LogInfo(absl::StrCat(
+        "going on behind step ", saved->version, " of ", folder.path()));
+    return Policy::Restore(*std::move(saved), options);
+  }
+  if (folder.resumed()) {
+    LogInfo(absl::StrCat(folder.path(),
+                         " has no checkpoint yet; starting at step 1"));
+  }
+  return std::make_unique<Policy>(
+      MakeFreshAdapter(weights.config, lora, config.run.seed, weights.device()),
+      std::nullopt,
+      options);
+}
+
 }  // namespace
 
 struct TrainerRun::State {
   LoadedConfig loaded;
-  LoraConfig lora;
+  TrainerMetrics* metrics = nullptr;
+  std::optional<RunFolder> folder;
+  RunIdentity identity;
   std::shared_ptr<const ModelWeights> weights;
   TextPipeline text;
   std::vector<Term> terms;
   Dataset data;
   Dataset held_out;
+  std::unique_ptr<Policy> policy;
+  std::unique_ptr<Ledger> ledger;
   std::unique_ptr<RunRecorder> recorder;
 };
 
@@ -105,10 +144,11 @@ absl::StatusOr<std::unique_ptr<TrainerRun>> TrainerRun::Load(
     TrainerStatus* status) {
   auto state = std::make_unique<State>();
   state->loaded = loaded;
+  state->metrics = metrics;
   const Config& config = loaded.config;
   // What is quick to check comes first.
   ASSIGN_OR_RETURN(state->terms, ResolveTerms(config.objective));
-  ASSIGN_OR_RETURN(state->lora, MakeLoraConfig(config.lora));
+  ASSIGN_OR_RETURN(const LoraConfig lora, MakeLoraConfig(config.lora));
   ASSIGN_OR_RETURN(const at::Device device, ParseDevice(config.model.device));
   ASSIGN_OR_RETURN(const at::ScalarType dtype,
                    ParsePrecision(config.model.precision));
@@ -127,25 +167,43 @@ absl::StatusOr<std::unique_ptr<TrainerRun>> TrainerRun::Load(
                                     config.objective,
                                     static_cast<int32_t>(model.pad_token_id)));
   RETURN_IF_ERROR(CheckContext(config, model, *state->text.views, state->data));
+  ASSIGN_OR_RETURN(state->folder, RunFolder::Open(config.run));
   SetComputeThreads(config.run.num_threads);
+  // Read side by side with the weights: the same files.
+  auto base_digest = std::async(std::launch::async,
+                                [&] { return BaseDigest(config.model.path); });
   RETURN_IF_ERROR(CatchTorch([&]() -> absl::Status {
     ASSIGN_OR_RETURN(state->weights,
                      LoadModelWeights(config.model.path, dtype, device));
     return absl::OkStatus();
   }));
-  LogInfo(absl::StrCat(
-      state->data.problems.size(),
-      " problems (",
-      state->data.skipped_rows,
-      " rows skipped), ",
-      state->held_out.problems.size(),
-      " held out; ",
-      model.NumParameters(),
-      " parameters, ",
-      NumLoraParameters(model, state->lora.rank, state->lora.targets),
-      " trained"));
-  ASSIGN_OR_RETURN(state->recorder,
-                   RunRecorder::Create(loaded, metrics, status));
+  LogInfo(absl::StrCat(state->data.problems.size(),
+                       " problems (",
+                       state->data.skipped_rows,
+                       " rows skipped), ",
+                       state->held_out.problems.size(),
+                       " held out; ",
+                       model.NumParameters(),
+                       " parameters, ",
+                       NumLoraParameters(model, lora.rank, lora.targets),
+                       " trained"));
+  state->identity.base_model_path = config.model.path;
+  ASSIGN_OR_RETURN(state->identity.base_digest, base_digest.get());
+  state->identity.data_digest = state->data.digest;
+  state->identity.settings = ResultSettings(config);
+  RETURN_IF_ERROR(CatchTorch([&]() -> absl::Status {
+    ASSIGN_OR_RETURN(
+        state->policy,
+        StartPolicy(
+            config, lora, *state->weights, *state->folder, state->identity));
+    return absl::OkStatus();
+  }));
+  ASSIGN_OR_RETURN(state->ledger,
+                   Ledger::Open(state->folder->File("ledger.jsonl")));
+  ASSIGN_OR_RETURN(
+      state->recorder,
+      RunRecorder::Create(
+          loaded, *state->folder, state->policy->version(), metrics, status));
   return std::unique_ptr<TrainerRun>(new TrainerRun(std::move(state)));
 }
 
@@ -157,11 +215,14 @@ ExpectedWorker TrainerRun::ExpectedWorkers() const {
           .hidden_size = weights.config.hidden_size};
 }
 
-absl::Status TrainerRun::Train(RolloutClient& rollouts,
-                               TeacherClient& teachers) {
+absl::Status TrainerRun::Train(
+    RolloutClient& rollouts,
+    TeacherClient& teachers,
+    std::function<bool(absl::Duration)> wait_for_stop) {
   TrainerLoop loop(TrainerParts{.config = state_->loaded.config,
-                                .lora = state_->lora,
+                                .identity = state_->identity,
                                 .weights = state_->weights,
+                                .policy = *state_->policy,
                                 .tokenizer = *state_->text.tokenizer,
                                 .views = *state_->text.views,
                                 .terms = state_->terms,
@@ -169,7 +230,10 @@ absl::Status TrainerRun::Train(RolloutClient& rollouts,
                                 .held_out = state_->held_out,
                                 .rollouts = rollouts,
                                 .teachers = teachers,
-                                .recorder = *state_->recorder});
+                                .recorder = *state_->recorder,
+                                .ledger = *state_->ledger,
+                                .metrics = *state_->metrics,
+                                .wait_for_stop = std::move(wait_for_stop)});
   return loop.Run();
 }
 

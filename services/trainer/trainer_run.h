@@ -3,6 +3,7 @@
 // gRPC.
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "absl/status/status.h"
@@ -21,8 +22,8 @@ class TrainerStatus;
 class TrainerRun {
  public:
   // Reads model, tokenizer, template and data; refuses problems whose views do
-  // not fit the model's context; makes the run folder. `metrics` and `status`
-  // must outlive the run.
+  // not fit the model's context; makes the run folder, or goes on where its
+  // newest checkpoint left off. `metrics` and `status` must outlive the run.
   static absl::StatusOr<std::unique_ptr<TrainerRun>> Load(
       const LoadedConfig& loaded,
       TrainerMetrics* metrics,
@@ -33,7 +34,11 @@ class TrainerRun {
   ExpectedWorker ExpectedWorkers() const;
 
   // Blocks to the end; as TrainerLoop::Run.
-  absl::Status Train(RolloutClient& rollouts, TeacherClient& teachers);
+  // `wait_for_stop` blocks for at most the given time; true once the run is to
+  // stop.
+  absl::Status Train(RolloutClient& rollouts,
+                     TeacherClient& teachers,
+                     std::function<bool(absl::Duration)> wait_for_stop);
 
  private:
   struct State;

@@ -1,0 +1,100 @@
+#include "common/base/failpoint.h"
+
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+
+#include "common/base/mutex.h"
+
+namespace dapd {
+namespace {
+
+struct Action {
+  std::string kind;      // "kill", "stop", "sleep", "error"
+  int64_t argument = 0;  // sleep: ms; error: how many hits, 0: all
+  int64_t at_hit = 0;    // 0: every hit
+  int64_t hits = 0;
+};
+
+[[noreturn]] void RefuseText(const std::string& text) {
+  std::fprintf(stderr, "DAPD_FAILPOINTS: cannot read '%s'\n", text.c_str());
+  std::_Exit(2);
+}
+
+// "kill@3" or "sleep:250"
+Action ParseAction(const std::string& text) {
+  Action action;
+  const std::vector<std::string> at = absl::StrSplit(text, '@');
+  const std::vector<std::string> parts = absl::StrSplit(at[0], ':');
+  action.kind = parts[0];
+  const bool known = action.kind == "kill" || action.kind == "stop" ||
+                     action.kind == "sleep" || action.kind == "error";
+  if (!known || at.size() > 2 || parts.size() > 2) RefuseText(text);
+  if (parts.size() == 2 && !absl::SimpleAtoi(parts[1], &action.argument)) {
+    RefuseText(text);
+  }
+  if (at.size() == 2 && !absl::SimpleAtoi(at[1], &action.at_hit)) {
+    RefuseText(text);
+  }
+  const bool once = action.kind == "kill" || action.kind == "stop";
+  if (once && action.at_hit == 0) action.at_hit = 1;
+  return action;
+}
+
+std::map<std::string, Action> ParseEnvironment() {
+  std::map<std::string, Action> actions;
+  const char* text = std::getenv("DAPD_FAILPOINTS");
+  if (text == nullptr) return actions;
+  for (const auto entry : absl::StrSplit(text, ';', absl::SkipEmpty())) {
+    const std::vector<std::string> sides = absl::StrSplit(entry, '=');
+    if (sides.size() != 2) RefuseText(std::string(entry));
+    actions[sides[0]] = ParseAction(sides[1]);
+  }
+  return actions;
+}
+
+struct Armed {
+  Mutex mutex;
+  std::map<std::string, Action> actions ABSL_GUARDED_BY(mutex) =
+      ParseEnvironment();
+};
+
+}  // namespace
+
+absl::Status HitFailpoint(const char* name) {
+  static auto* armed = new Armed;  // outlives every thread
+  Action action;
+  {
+    MutexLock lock(&armed->mutex);
+    const auto found = armed->actions.find(name);
+    if (found == armed->actions.end()) return absl::OkStatus();
+    ++found->second.hits;
+    action = found->second;
+  }
+  if (action.at_hit != 0 && action.hits != action.at_hit) {
+    return absl::OkStatus();
+  }
+  if (action.kind == "kill") ::kill(::getpid(), SIGKILL);
+  if (action.kind == "stop") ::kill(::getpid(), SIGSTOP);
+  if (action.kind == "sleep")
+    absl::SleepFor(absl::Milliseconds(action.argument));
+  if (action.kind == "error" &&
+      (action.argument == 0 || action.hits <= action.argument)) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("failpoint ", name, ": No space left on device"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace dapd

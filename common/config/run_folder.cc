@@ -1,0 +1,78 @@
+#include "common/config/run_folder.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+#include "common/base/exit_code.h"
+#include "common/base/files.h"
+#include "common/base/json_lines.h"
+#include "common/base/status_macros.h"
+
+namespace dapd {
+
+absl::StatusOr<RunFolder> RunFolder::Open(const RunConfig& run) {
+  const std::string path = JoinPath(run.output_dir, run.name);
+  RETURN_IF_ERROR(MakeDirectories(path));
+  const std::string lock_path = JoinPath(path, ".lock");
+  const int lock =
+      ::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (lock < 0) return FileError("create", lock_path, errno);
+  if (::flock(lock, LOCK_EX | LOCK_NB) != 0) {
+    ::close(lock);
+    return absl::UnavailableError(absl::StrCat(
+        path,
+        " is in use by another trainer; stop it, or choose another "
+        "run.name"));
+  }
+  const bool resumed = FileExists(JoinPath(path, "config.yaml"));
+  RunFolder folder(path, lock, resumed);
+  if (resumed && run.resume == "never") {
+    return WithExitCode(
+        absl::FailedPreconditionError(absl::StrCat(
+            path,
+            " already holds a run and run.resume is never; choose another "
+            "run.name (--set run.name=...) or remove that folder")),
+        ExitCode::kConfig);
+  }
+  for (const char* name : {"samples", "checkpoints", "evaluation"}) {
+    RETURN_IF_ERROR(MakeDirectories(folder.File(name)));
+  }
+  return folder;
+}
+
+RunFolder::RunFolder(std::string path, int lock, bool resumed)
+    : path_(std::move(path)), lock_(lock), resumed_(resumed) {}
+
+RunFolder::RunFolder(RunFolder&& other) noexcept
+    : path_(std::move(other.path_)),
+      lock_(std::exchange(other.lock_, -1)),
+      resumed_(other.resumed_) {}
+
+RunFolder::~RunFolder() {
+  if (lock_ >= 0) ::close(lock_);
+}
+
+std::string RunFolder::File(const std::string& name) const {
+  return JoinPath(path_, name);
+}
+
+int64_t FinishedStep(const std::string& run_folder) {
+  const std::string path = JoinPath(run_folder, "summary.json");
+  const auto text = ReadFile(path, uint64_t{1} << 24);
+  if (!text.ok()) return 0;
+  const auto summary = ParseJson(*text, path);
+  if (!summary.ok() || !summary->is_object()) return 0;
+  const auto steps = summary->find("steps");
+  return steps != summary->end() && steps->is_number_integer()
+             ? steps->get<int64_t>()
+             : 0;
+}
+
+}  // namespace dapd

@@ -1,0 +1,41 @@
+// RunFolder: `<run.output_dir>/<run.name>`, held by one trainer at a time.
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+#include "common/config/config.h"
+
+namespace dapd {
+
+class RunFolder {
+ public:
+  // Makes the folder, or takes the one that an earlier attempt left, and locks
+  // it until destruction.
+  //   FAILED_PRECONDITION (exit code kConfig)  it holds a run and run.resume
+  //                        is "never"
+  //   UNAVAILABLE          another trainer holds it
+  static absl::StatusOr<RunFolder> Open(const RunConfig& run);
+  RunFolder(RunFolder&& other) noexcept;
+  RunFolder& operator=(RunFolder&&) = delete;
+  ~RunFolder();
+
+  const std::string& path() const { return path_; }
+  std::string File(const std::string& name) const;
+  // An earlier attempt was here.
+  bool resumed() const { return resumed_; }
+
+ private:
+  RunFolder(std::string path, int lock, bool resumed);
+  std::string path_;
+  int lock_ = -1;
+  bool resumed_ = false;
+};
+
+// The step at which the run in this folder finished; 0 if there is none or it
+// did not finish.
+int64_t FinishedStep(const std::string& run_folder);
+
+}  // namespace dapd

@@ -1,0 +1,57 @@
+#include "common/config/run_settings.h"
+
+#include <array>
+
+#include "absl/strings/match.h"
+#include "absl/strings/string_view.h"
+
+#include "common/config/config_keys.h"
+
+namespace dapd {
+namespace {
+
+// A name that ends in '.' or '_' stands for all keys that begin with it.
+constexpr std::array<absl::string_view, 22> kMayChange = {
+    "run.name",
+    "run.output_dir",
+    "run.num_threads",
+    "run.resume",
+    "run.rollout_workers",
+    "run.teacher_workers",
+    "model.path",
+    "data.path",
+    "rollout.addresses",
+    "rollout.listen",
+    "teacher.addresses",
+    "teacher.listen",
+    "trainer.listen",
+    "trainer.steps",
+    "trainer.rpc_timeout_seconds",
+    "trainer.peer_timeout_seconds",
+    "trainer.rank",
+    "evaluation.",
+    "checkpoint.",
+    "metrics.",
+    "security.",
+    "trainer.recompute"};
+
+bool MayChange(const std::string& key) {
+  for (const absl::string_view name : kMayChange) {
+    const bool prefix = absl::EndsWith(name, ".") || name == "trainer.rank";
+    if (prefix ? absl::StartsWith(key, name) : key == name) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::map<std::string, std::string> ResultSettings(const Config& config) {
+  Config copy = config;
+  std::map<std::string, std::string> settings;
+  for (const ConfigKey& key : ConfigKeys(copy)) {
+    if (!MayChange(key.name)) settings[key.name] = FormatValue(key);
+  }
+  return settings;
+}
+
+}  // namespace dapd

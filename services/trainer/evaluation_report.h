@@ -1,0 +1,39 @@
+// What an evaluation found, and its JSON form in summary.json and
+// evaluation/<when>.json.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+#include "common/data/interval.h"
+
+namespace dapd {
+
+// A term's unclipped KL, token mean a problem, then over problems.
+struct TermDivergence {
+  std::string name;
+  Interval unclipped;
+};
+
+struct EvaluationReport {
+  int64_t policy_version = 0;
+  int64_t problems = 0;
+  int64_t samples = 0;   // answers a problem
+  Interval accuracy;     // Avg@samples over problems
+  Interval format_rate;  // answers with a box
+  double mean_tokens = 0.0;
+  std::vector<TermDivergence> divergences;  // over evaluation.kl_problems
+  double seconds = 0.0;
+};
+
+nlohmann::ordered_json ToJson(const EvaluationReport& report);
+
+// DATA_LOSS, naming `where`, for anything that ToJson does not write.
+absl::StatusOr<EvaluationReport> ParseEvaluationReport(
+    const nlohmann::ordered_json& json, const std::string& where);
+
+}  // namespace dapd
