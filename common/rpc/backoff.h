@@ -12,7 +12,7 @@ namespace dapd {
 
 struct BackoffOptions {
   absl::Duration initial = absl::Milliseconds(200);
-  absl::Duration max = absl::Seconds(5);
+  absl::Duration max = absl::Seconds(2);
   double factor = 1.6;
   double jitter = 0.2;
 };

@@ -1,5 +1,5 @@
-// Client channels with this system's settings: keepalive pings (10 s, answer
-// within 5 s, also without calls) find a silent peer in seconds, messages are
+// Client channels with this system's settings: keepalive pings (2 s, answer
+// within 3.5 s, also without calls) find a silent peer in seconds, messages are
 // bounded, reconnects back off from 0.2 to 5 s.
 #pragma once
 
@@ -14,8 +14,8 @@ namespace dapd {
 inline constexpr int kMaxMessageBytes = 16 << 20;
 // The longest header list of a call.
 inline constexpr int kMaxMetadataBytes = 16 << 10;
-inline constexpr int kKeepaliveTimeMs = 10'000;
-inline constexpr int kKeepaliveTimeoutMs = 5'000;
+inline constexpr int kKeepaliveTimeMs = 2'000;
+inline constexpr int kKeepaliveTimeoutMs = 3'500;
 
 // `address`: "ip:port" or "host:port". Does not connect yet. Each channel has
 // its own connection: a new one to the same address starts afresh.

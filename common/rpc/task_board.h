@@ -2,9 +2,10 @@
 // bookkeeping: no threads, no clock of its own, nothing about workers but a
 // number.
 //
-// A task is pending, in flight, or answered; Add, Take, and Complete or Fail
-// move it along, Return moves it back. Results are handed out in the order in
-// which they came. Not thread-safe: the pool's mutex guards it.
+// A task is pending, in flight with one or two workers, or answered; Add, Take,
+// and Answer move it along, Return moves it back. TakeStraggler gives a task
+// that takes long to a second worker as well. Results are handed out in the
+// order in which they came. Not thread-safe: the pool's mutex guards it.
 #pragma once
 
 #include <algorithm>
@@ -47,24 +48,55 @@ class TaskBoard {
   size_t outstanding() const { return entries_.size() + answers_.size(); }
 
   // Gives the first pending task, of which there must be one, to `worker`.
-  std::shared_ptr<const Task> Take(int64_t worker, absl::Time deadline) {
+  // `since`: now, for Age and TakeStraggler.
+  std::shared_ptr<const Task> Take(int64_t worker,
+                                   absl::Time deadline,
+                                   absl::Time since = absl::InfiniteFuture()) {
     Entry& entry = entries_.at(pending_.front());
     pending_.pop_front();
-    entry.worker = worker;
-    entry.deadline = deadline;
+    entry.leases.push_back({worker, deadline, since});
     return entry.task;
+  }
+
+  // Gives the task that has been with one other worker for longest, taken
+  // before `before`, to `worker` as well; null if there is none.
+  std::shared_ptr<const Task> TakeStraggler(int64_t worker,
+                                            absl::Time deadline,
+                                            absl::Time since,
+                                            absl::Time before) {
+    Entry* oldest = nullptr;
+    for (auto& [id, entry] : entries_) {
+      if (entry.leases.size() != 1) continue;
+      const Lease& lease = entry.leases[0];
+      if (lease.worker == worker || lease.since >= before) continue;
+      if (oldest == nullptr || lease.since < oldest->leases[0].since) {
+        oldest = &entry;
+      }
+    }
+    if (oldest == nullptr) return nullptr;
+    oldest->leases.push_back({worker, deadline, since});
+    return oldest->task;
   }
 
   int64_t InFlight(int64_t worker) const {
     return std::count_if(entries_.begin(), entries_.end(), [&](const auto& e) {
-      return e.second.worker == worker;
+      return e.second.Find(worker) != nullptr;
     });
   }
 
   bool HasExpired(int64_t worker, absl::Time now) const {
     return std::any_of(entries_.begin(), entries_.end(), [&](const auto& e) {
-      return e.second.worker == worker && e.second.deadline < now;
+      const Lease* lease = e.second.Find(worker);
+      return lease != nullptr && lease->deadline < now;
     });
+  }
+
+  // How long `worker` has had the task; zero if it does not have it.
+  absl::Duration Age(int64_t worker, uint64_t id, absl::Time now) const {
+    const auto found = entries_.find(id);
+    const Lease* lease =
+        found == entries_.end() ? nullptr : found->second.Find(worker);
+    return lease == nullptr ? absl::ZeroDuration() : now - lease->since;
   }
 
   // The first answer to a task, from whichever worker it comes. False if the
@@ -72,7 +104,7 @@ class TaskBoard {
   bool Answer(uint64_t id, absl::StatusOr<Result> result) {
     const auto found = entries_.find(id);
     if (found == entries_.end()) return false;
-    if (found->second.worker == kNobody) {
+    if (found->second.leases.empty()) {
       pending_.erase(std::find(pending_.begin(), pending_.end(), id));
     }
     entries_.erase(found);
@@ -80,13 +112,13 @@ class TaskBoard {
     return true;
   }
 
-  // Gives one task of `worker` back, to the front. False if it does not have
-  // it (any more).
+  // Gives one task of `worker` back: to the front, unless a second worker has
+  // it too. False if it does not have it (any more).
   bool Return(int64_t worker, uint64_t id, const absl::Status& why) {
     const auto found = entries_.find(id);
-    if (found == entries_.end() || found->second.worker != worker) return false;
+    if (found == entries_.end() || !found->second.Drop(worker)) return false;
     Entry& entry = found->second;
-    entry.worker = kNobody;
+    if (!entry.leases.empty()) return true;
     pending_.push_front(id);
     if (++entry.attempts >= max_attempts_) {
       Answer(id,
@@ -112,8 +144,12 @@ class TaskBoard {
 
   // As ReturnAll, where the worker is not to blame: counts no attempt.
   void Recall(int64_t worker) {
-    const std::vector<uint64_t> ids = IdsOf(worker);
-    for (const uint64_t id : ids) entries_.at(id).worker = kNobody;
+    std::vector<uint64_t> ids = IdsOf(worker);
+    std::erase_if(ids, [&](uint64_t id) {
+      Entry& entry = entries_.at(id);
+      entry.Drop(worker);
+      return !entry.leases.empty();
+    });
     pending_.insert(pending_.begin(), ids.begin(), ids.end());
   }
 
@@ -126,19 +162,33 @@ class TaskBoard {
   }
 
  private:
-  static constexpr int64_t kNobody = -1;
-
+  struct Lease {
+    int64_t worker;
+    absl::Time deadline;
+    absl::Time since;
+  };
   struct Entry {
     std::shared_ptr<const Task> task;
-    int64_t worker = kNobody;
-    absl::Time deadline = absl::InfiniteFuture();
+    std::vector<Lease> leases;  // none: pending
     int attempts = 0;
+
+    const Lease* Find(int64_t worker) const {
+      for (const Lease& lease : leases) {
+        if (lease.worker == worker) return &lease;
+      }
+      return nullptr;
+    }
+    bool Drop(int64_t worker) {
+      return std::erase_if(leases, [&](const Lease& lease) {
+               return lease.worker == worker;
+             }) > 0;
+    }
   };
 
   std::vector<uint64_t> IdsOf(int64_t worker) const {
     std::vector<uint64_t> ids;
     for (const auto& [id, entry] : entries_) {
-      if (entry.worker == worker) ids.push_back(id);
+      if (entry.Find(worker) != nullptr) ids.push_back(id);
     }
     return ids;
   }

@@ -9,9 +9,11 @@
 // Tasks: at most max_in_flight of a worker's own saying are with it, and at
 // most its share of the unanswered ones, so that the first worker to be ready
 // does not take them all. When it is lost, or a task's time passes, its tasks
-// go back to the front of the list. The first valid answer counts, later ones
-// are duplicates. A worker that answers with an error gets no more tasks, may
-// finish what it has, and is connected to anew.
+// go back to the front of the list. A worker with nothing else to do also gets
+// a task that another has had for several times the usual (task_durations.h),
+// so that no step waits for one slow worker. The first valid answer counts,
+// later ones are duplicates. A worker that answers with an error gets no more
+// tasks, may finish what it has, and is connected to anew.
 //
 // Nothing here depends on a role: see WorkerSession. Thread-safe; Next is meant
 // for one thread.
@@ -38,6 +40,7 @@
 #include "common/base/mutex.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/task_board.h"
+#include "common/rpc/task_durations.h"
 #include "common/rpc/worker_pool_options.h"
 #include "common/rpc/worker_session.h"
 
@@ -55,6 +58,7 @@ class WorkerPool {
       : options_(std::move(options)),
         factory_(std::move(factory)),
         board_(options_.max_attempts),
+        durations_(options_.hedge),
         patience_start_(absl::Now()),
         discovery_([this] { Discover(); }),
         watchdog_([this] { WatchDeadlines(); }) {}
@@ -100,7 +104,8 @@ class WorkerPool {
   // One stream under one update: what its sender and its receiver share.
   struct Stream {
     std::shared_ptr<const PolicyUpdate> update;
-    bool ended = false;  // nothing more can be received
+    bool ended = false;   // nothing more can be received
+    bool hedged = false;  // the task just taken is with another worker, too
     absl::Status refusal =
         absl::OkStatus();  // the first error answer; then nothing is sent
   };
@@ -131,6 +136,7 @@ class WorkerPool {
   CondVar changed_;  // any of the below
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   TaskBoard<Task, Result> board_ ABSL_GUARDED_BY(mutex_);
+  TaskDurations durations_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<const PolicyUpdate> update_ ABSL_GUARDED_BY(mutex_);
   // peer_timeout counts from here while no worker is ready.
   absl::Time patience_start_ ABSL_GUARDED_BY(mutex_);

@@ -220,6 +220,7 @@ absl::Status WorkerPool<Task, Result>::RunStream(
     changed_.NotifyAll();
   });
   while (const auto task = WaitForTask(worker, &stream)) {
+    if (std::exchange(stream.hedged, false)) Observe(TaskOutcome::kHedged);
     if (!session->Send(*task)) break;
   }
   bool superseded = false;
@@ -268,10 +269,22 @@ std::shared_ptr<const Task> WorkerPool<Task, Result>::WaitForTask(
     const int64_t in_flight = board_.InFlight(worker->number);
     const bool sending = worker->wanted && !worker->refusing;
     if (!sending && in_flight == 0) break;
+    const absl::Time now = absl::Now();
     if (sending && board_.has_pending() && in_flight < Share(*worker)) {
-      return board_.Take(worker->number, absl::Now() + options_.task_timeout);
+      return board_.Take(worker->number, now + options_.task_timeout, now);
     }
-    changed_.Wait(&mutex_);
+    if (sending && !board_.has_pending() && in_flight < worker->capacity) {
+      auto task = board_.TakeStraggler(worker->number,
+                                       now + options_.task_timeout,
+                                       now,
+                                       now - durations_.StragglerAge());
+      if (task != nullptr) {
+        stream->hedged = true;
+        return task;
+      }
+    }
+    // A task becomes a straggler by time alone.
+    changed_.WaitFor(&mutex_, kPoolTick);
   }
   return nullptr;
 }
@@ -303,6 +316,9 @@ void WorkerPool<Task, Result>::Accept(Worker* worker,
     if (update_ != stream->update) {
       outcome = TaskOutcome::kStale;
     } else if (status.ok()) {
+      const absl::Duration age =
+          board_.Age(worker->number, answer.id, absl::Now());
+      if (age > absl::ZeroDuration()) durations_.Add(age);
       if (!board_.Answer(answer.id, std::move(answer.result))) {
         outcome = TaskOutcome::kDuplicate;
       }

@@ -19,6 +19,8 @@ const char* TaskOutcomeName(TaskOutcome outcome) {
       return "timeout";
     case TaskOutcome::kFailed:
       return "failed";
+    case TaskOutcome::kHedged:
+      return "hedged";
   }
   return "unknown";
 }

@@ -12,6 +12,7 @@
 
 #include "common/rpc/address_resolver.h"
 #include "common/rpc/backoff.h"
+#include "common/rpc/task_durations.h"
 
 namespace dapd {
 
@@ -31,6 +32,7 @@ enum class TaskOutcome {
   kLost,       // the worker died, or gave the task back
   kTimeout,    // the task's time passed
   kFailed,     // no retry can mend it
+  kHedged,     // taking long, given to a second worker as well
 };
 // "accepted", "duplicate", ...: the values of the metric's label.
 const char* TaskOutcomeName(TaskOutcome outcome);
@@ -56,10 +58,11 @@ struct WorkerPoolOptions {
   std::vector<std::string> addresses;  // "host:port"; a name may give several
   absl::Duration task_timeout = absl::Minutes(10);
   absl::Duration peer_timeout = absl::Minutes(5);
-  absl::Duration resolve_interval = absl::Seconds(5);
+  absl::Duration resolve_interval = absl::Seconds(2);
   // A task that was lost or timed out this often fails: it may be what kills
   // the workers.
   int max_attempts = 10;
+  HedgeOptions hedge;
   BackoffOptions backoff;
   AddressResolver resolver = ResolveAddress;
   WorkerPoolObserver observer;

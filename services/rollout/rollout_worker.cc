@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 
+#include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 
@@ -119,6 +120,7 @@ void RolloutWorker::StartWaiting() {
     waiting_.pop_front();
     const uint64_t id = next_id_++;
     const RolloutRequest& request = sequence.request;
+    DAPD_FAILPOINT("worker.before_prefill");
     const absl::Status status = sampler_->Submit(
         {id, request.prompt_ids, request.sampling, request.key});
     if (!status.ok()) {
@@ -131,6 +133,7 @@ void RolloutWorker::StartWaiting() {
 
 void RolloutWorker::Step() {
   const absl::Time start = absl::Now();
+  DAPD_FAILPOINT("worker.before_token");
   const absl::StatusOr<std::vector<SampledToken>> tokens = sampler_->Step();
   if (!tokens.ok()) {
     LogError(absl::StrCat("decode step failed: ",
@@ -145,8 +148,10 @@ void RolloutWorker::Step() {
     sequence.outbox->AddToken(
         request_id, sequence.num_tokens++, token.token, token.logprob);
     if (token.end == SequenceEnd::kRunning) continue;
+    DAPD_FAILPOINT("worker.before_answer");
     sequence.outbox->Finish(
         request_id, token.end, sequence.num_tokens, served());
+    DAPD_FAILPOINT("worker.after_answer");
     if (options_.observer.on_request) {
       options_.observer.on_request(token.end == SequenceEnd::kEos ? "eos"
                                                                   : "length");
@@ -183,6 +188,7 @@ absl::StatusOr<RolloutWorker::LoadResult> RolloutWorker::Switch(
     applied.modules_applied = modules_applied_;
     return LoadResult{old, std::move(applied)};
   }
+  DAPD_FAILPOINT("worker.before_adapter");
   FailAll(absl::FailedPreconditionError(
       absl::StrCat("the policy changed to ",
                    PolicyName(fresh.version, fresh.digest),
@@ -193,6 +199,7 @@ absl::StatusOr<RolloutWorker::LoadResult> RolloutWorker::Switch(
     MutexLock lock(&mutex_);
     served_ = fresh;
   }
+  DAPD_FAILPOINT("worker.after_adapter");
   if (options_.observer.on_policy) options_.observer.on_policy(fresh);
   return LoadResult{fresh, std::move(applied)};
 }

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 
+#include "common/base/failpoint.h"
 #include "common/base/status_macros.h"
 
 namespace dapd {
@@ -107,6 +108,7 @@ absl::Status TeacherWorker::TryScore(const TeacherRequest& request,
   }
   const absl::Time start = absl::Now();
   absl::Duration waiting;  // for the client
+  DAPD_FAILPOINT("worker.before_score");
   RETURN_IF_ERROR(scorer_->Score(request.input, [&](ViewScores scores) {
     const absl::Time begin = absl::Now();
     if (observer_.on_payload) observer_.on_payload(NumBytes(scores));
@@ -118,18 +120,21 @@ absl::Status TeacherWorker::TryScore(const TeacherRequest& request,
   if (observer_.on_scored) observer_.on_scored(scored_tokens, seconds);
   const ServedPolicy policy =
       request.input.with_snapshot ? served() : ServedPolicy{true, 0, ""};
+  DAPD_FAILPOINT("worker.after_score");
   outbox.Push({request.request_id, ScoreFinished{policy, seconds}});
   return absl::OkStatus();
 }
 
 absl::StatusOr<TeacherWorker::LoadResult> TeacherWorker::Switch(
     const AdapterUpload& upload) {
+  DAPD_FAILPOINT("worker.before_adapter");
   ASSIGN_OR_RETURN(AppliedAdapter applied, scorer_->Load(upload));
   const ServedPolicy fresh{true, upload.version, upload.adapter.digest};
   {
     MutexLock lock(&mutex_);
     served_ = fresh;
   }
+  DAPD_FAILPOINT("worker.after_adapter");
   if (observer_.on_policy) observer_.on_policy(fresh);
   return LoadResult{fresh, std::move(applied)};
 }

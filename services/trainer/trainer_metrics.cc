@@ -36,7 +36,8 @@ TrainerMetrics::TrainerMetrics(MetricsRegistry& registry)
                                       TaskOutcome::kStale,
                                       TaskOutcome::kLost,
                                       TaskOutcome::kTimeout,
-                                      TaskOutcome::kFailed}) {
+                                      TaskOutcome::kFailed,
+                                      TaskOutcome::kHedged}) {
       registry_.AddCounter(
           kTasks,
           kTasksHelp,

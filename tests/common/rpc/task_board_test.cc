@@ -44,6 +44,33 @@ TEST(TaskBoardTest, OnlyTheFirstAnswerToATaskCounts) {
   EXPECT_EQ(board.outstanding(), 0U);
 }
 
+TEST(TaskBoardTest, AStragglerIsTheTaskThatOneOtherWorkerHasHadForLongest) {
+  Board board(3);
+  for (uint64_t id : {1, 2, 3}) board.Add({id});
+  const auto at = [](int64_t second) { return absl::FromUnixSeconds(second); };
+  board.Take(0, kLater, at(2));
+  board.Take(0, kLater, at(1));
+  board.Take(1, kLater, at(0));
+  EXPECT_EQ(board.TakeStraggler(1, kLater, at(9), at(1)), nullptr);
+  EXPECT_EQ(board.TakeStraggler(1, kLater, at(9), at(5))->id, 2U);
+  EXPECT_EQ(board.InFlight(0), 2);
+  EXPECT_EQ(board.InFlight(1), 2);
+  EXPECT_EQ(board.TakeStraggler(2, kLater, at(9), at(1))->id, 3U)
+      << "a task has at most two workers";
+}
+
+TEST(TaskBoardTest, ATaskThatASecondWorkerHasIsNotPendingWhenTheFirstIsLost) {
+  Board board(3);
+  board.Add({7});
+  board.Take(0, kLater, absl::UnixEpoch());
+  ASSERT_NE(board.TakeStraggler(1, kLater, kLater, kLater), nullptr);
+  EXPECT_TRUE(board.Return(0, 7, absl::UnavailableError("gone")));
+  EXPECT_FALSE(board.has_pending());
+  EXPECT_EQ(board.Age(1, 7, kLater + absl::Seconds(3)), absl::Seconds(3));
+  EXPECT_TRUE(board.Return(1, 7, absl::UnavailableError("gone, too")));
+  EXPECT_TRUE(board.has_pending());
+}
+
 TEST(TaskBoardTest, AnAnswerToAReturnedTaskTakesItOffTheList) {
   Board board(3);
   board.Add({7});

@@ -1,0 +1,93 @@
+"""A folder with a tiny model and data, and the real processes that run on it."""
+
+import hashlib
+import json
+import os
+import pathlib
+import subprocess
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BIN = pathlib.Path(os.environ.get("DAPD_BIN", ROOT / "build" / "bin"))
+
+
+def set_flags(settings):
+    return [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
+
+
+class Workspace:
+    """A folder with a tiny model, problems, and the runs made there."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.model = folder / "model"
+        python = ROOT / ".deps/venv/bin/python"
+        subprocess.run([python, ROOT / "deploy/make_tiny_model.py", "--output", self.model], check=True, capture_output=True)
+        for split, count in (("train", 60), ("held_out", 8)):
+            self.dapd("problems", "--task", "unit_conversion", "--split", split, "--count", count, "--output", folder / f"{split}.jsonl")
+        self.config = folder / "config.yaml"
+        self.config.write_text(
+            f"""
+model: {{path: {self.model}, precision: float32, device: cpu}}
+lora: {{rank: 4, alpha: 8}}
+data: {{path: {folder}/train.jsonl}}
+objective: {{max_reference_tokens: 48}}
+rollout: {{max_new_tokens: 16, slots: 4}}
+teacher: {{snapshot_interval: 2}}
+trainer: {{batch_size: 6, micro_batch_size: 2, steps: 5, schedule_steps: 10, learning_rate: 1.0e-3}}
+run: {{name: run, output_dir: {folder}/runs, num_threads: 1}}
+metrics: {{rollout_listen: "127.0.0.1:0", teacher_listen: "127.0.0.1:0", trainer_listen: "127.0.0.1:0"}}
+"""
+        )
+
+    def dapd(self, *arguments, check=True, timeout=240):
+        result = subprocess.run([BIN / "dapd", *map(str, arguments)], capture_output=True, text=True, timeout=timeout)
+        if check:
+            assert result.returncode == 0, f"{arguments}: code {result.returncode}\n{result.stderr}"
+        return result
+
+    def start(self, name, **settings):
+        flags = set_flags({"run.name": name, **settings})
+        log = open(self.folder / f"{name}.log", "w")
+        return subprocess.Popen([BIN / "dapd", "run", self.config, *flags], stderr=log, stdout=log)
+
+    def run(self, name, check=True, **settings):
+        result = self.dapd("run", self.config, *set_flags({"run.name": name, **settings}), check=check)
+        return result
+
+    def runs(self, name):
+        return self.folder / "runs" / name
+
+    def adapter_digest(self, name):
+        return hashlib.sha256((self.runs(name) / "adapter" / "adapter_model.safetensors").read_bytes()).hexdigest()
+
+    def metrics(self, name):
+        path = self.runs(name) / "metrics.jsonl"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    def log(self, name):
+        return (self.folder / f"{name}.log").read_text()
+
+
+def wait_for(condition, seconds=60, what="condition"):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.02)
+    raise AssertionError(f"{what} did not hold within {seconds} s")
+
+
+def children(process):
+    """Process ids by program name of what `dapd run` started."""
+    found = {}
+    for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rsplit(")", 1)[1].split()
+            name = path.with_name("comm").read_text().strip()
+        except OSError:
+            continue
+        if int(fields[1]) == process.pid:
+            found.setdefault(name, []).append(int(path.parent.name))
+    return found

@@ -1,0 +1,153 @@
+"""Checks a run's ledger against a model of what a run may do.
+
+    python tests/robustness/history.py runs/NAME/ledger.jsonl [--batch-size N]
+
+Proved for the steps that count (an attempt that goes on behind step S voids what earlier ones did behind S):
+  * every sample of every step is trained exactly once (or was empty), on an answer that was accepted for it;
+  * an accepted answer was sampled under the adapter that was live, in version and digest: never stale;
+  * steps follow each other without gap, an attempt goes on only where a checkpoint or the start is;
+  * a step that is done again leads to the same adapter and the same answers, bit for bit.
+"""
+
+import argparse
+import json
+import pathlib
+import sys
+
+_TABLE = []
+for i in range(256):
+    for _ in range(8):
+        i = (i >> 1) ^ (0x82F63B78 if i & 1 else 0)
+    _TABLE.append(i)
+
+
+def crc32c(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = _TABLE[(crc ^ byte) & 0xFF] ^ (crc >> 8)
+    return crc ^ 0xFFFFFFFF
+
+
+class Violation(AssertionError):
+    pass
+
+
+def read(path):
+    """The events of a ledger; its checksums are recomputed here, independently."""
+    events = []
+    for number, line in enumerate(pathlib.Path(path).read_bytes().split(b"\n"), 1):
+        if not line:
+            continue
+        body, seal = line[:-18], line[-18:]
+        if seal != b',"crc":"%08x"}' % crc32c(body):
+            raise Violation(f"{path}:{number}: the checksum differs: {line[:80]!r}")
+        events.append(json.loads(line))
+    return events
+
+
+class History:
+    """The model: what is true behind the last event."""
+
+    def __init__(self, batch_size=None):
+        self.batch_size = batch_size
+        self.attempt = 0
+        self.step = 0
+        self.digests = {}  # step -> adapter, of every step ever done
+        self.answers = {}  # (step, sample) -> answer, of every step ever done
+        self.accepted = {}  # sample -> answer, of the open step
+        self.trained = {}  # step -> samples, of the steps that count
+        self.checkpoints = {0}
+        self.finished = False
+        self.sampled = self.resampled = 0  # answers accepted in all; those that had been accepted before
+
+    def apply(self, event):
+        handler = getattr(self, "on_" + event["event"], None)
+        if handler is None:
+            raise Violation(f"unknown event {event}")
+        if self.attempt == 0 and event["event"] != "started":
+            raise Violation(f"the first event is not 'started': {event}")
+        handler(event)
+
+    def expect(self, condition, event, why):
+        if not condition:
+            raise Violation(f"{why}: {event} (attempt {self.attempt}, behind step {self.step})")
+
+    def on_started(self, event):
+        self.expect(event["attempt"] == self.attempt + 1, event, "attempts are not counted one by one")
+        step = event["step"]
+        # A kill may fall between a checkpoint's name and its event.
+        self.expect(step in self.checkpoints or step == self.step, event, "goes on where no checkpoint is")
+        self.expect(self.digests.setdefault(step, event["adapter_digest"]) == event["adapter_digest"], event,
+                    "goes on with another adapter than this step had led to")
+        self.attempt += 1
+        open_step = self.step + 1
+        self.step = step
+        self.checkpoints = {s for s in self.checkpoints if s <= step} | {step}
+        self.trained = {s: samples for s, samples in self.trained.items() if s <= step}
+        # Answers of the step that is open again count as accepted: they are recalled.
+        self.accepted = {sample: a for (s, sample), a in self.answers.items() if s == step + 1 and s <= open_step}
+        self.finished = False
+
+    def on_accepted(self, event):
+        step, sample = event["step"], event["sample"]
+        self.expect(step == self.step + 1, event, "an answer for a step that is not open")
+        self.expect(event["policy_version"] == self.step, event, "sampled by another policy version: stale")
+        self.expect(event["adapter_digest"] == self.digests[self.step], event, "sampled under another adapter: stale")
+        answer = (event["id"], event["adapter_digest"], event["rollout_ids"], event["finish_reason"])
+        known = self.answers.setdefault((step, sample), answer)
+        self.expect(known == answer, event, "the same sample has another answer now")
+        self.expect(self.attempt > 1 or sample not in self.accepted, event, "accepted twice")
+        self.sampled += 1
+        self.resampled += sample in self.accepted
+        self.accepted[sample] = answer
+
+    def on_trained(self, event):
+        step, samples = event["step"], event.get("samples", [])
+        self.expect(not self.finished, event, "trained behind the end")
+        self.expect(step == self.step + 1, event, "steps do not follow each other")
+        self.expect(len(set(samples)) == len(samples), event, "a sample is trained twice in one step")
+        self.expect(set(samples) <= set(self.accepted), event, "a sample is trained without an accepted answer")
+        if self.batch_size is not None:
+            self.expect(len(self.accepted) == self.batch_size, event, f"{len(self.accepted)} answers, not {self.batch_size}")
+        digest = event["adapter_digest"]
+        self.expect(self.digests.setdefault(step, digest) == digest, event, "done again, the step led to another adapter")
+        self.step = step
+        self.trained[step] = samples
+        self.accepted = {sample: a for (s, sample), a in self.answers.items() if s == step + 1}
+
+    def on_checkpointed(self, event):
+        self.expect(event["step"] == self.step, event, "a checkpoint of another step than the last")
+        self.expect(event["adapter_digest"] == self.digests[self.step], event, "a checkpoint of another adapter")
+        self.checkpoints.add(self.step)
+
+    def on_finished(self, event):
+        self.expect(event["step"] == self.step, event, "finished at another step than the last")
+        self.finished = True
+
+
+def check(path, batch_size=None, steps=None):
+    """The History behind the last event; Violation names the first event that breaks a rule."""
+    history = History(batch_size)
+    for event in read(path):
+        history.apply(event)
+    if steps is not None:
+        if not history.finished or sorted(history.trained) != list(range(1, steps + 1)):
+            raise Violation(f"{path}: trained {sorted(history.trained)}, finished {history.finished}, expected {steps} steps")
+    return history
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("ledger")
+    parser.add_argument("--batch-size", type=int)
+    arguments = parser.parse_args()
+    try:
+        history = check(arguments.ledger, arguments.batch_size)
+    except Violation as violation:
+        sys.exit(f"violated: {violation}")
+    print(f"{len(history.trained)} steps, {sum(map(len, history.trained.values()))} samples, {history.attempt} attempts, "
+          f"{history.sampled} answers accepted, {history.resampled} of them again: every sample trained exactly once")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,203 @@
+"""A trainer that is killed anywhere goes on to the same adapter and the same losses, bit for bit."""
+
+import pathlib
+import random
+import re
+import signal
+import time
+
+import pytest
+
+from conftest import BATCH, SEEDS, STEPS, wait_for
+from workspace import ROOT
+
+SOURCES = [*(ROOT / "common").rglob("*.cc"), *(ROOT / "services" / "trainer").rglob("*.cc")]
+FAILPOINTS = sorted({name for path in SOURCES for name in re.findall(r'DAPD_FAILPOINT(?:_STATUS)?\("([^"]+)"\)', path.read_text())})
+
+
+def test_there_are_enough_failpoints():
+    print(len(FAILPOINTS), "failpoints:", *FAILPOINTS)
+    assert len(FAILPOINTS) >= 25
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("name", FAILPOINTS)
+def test_killed_at_a_failpoint_it_goes_on_to_the_same_result(name, seed, cluster, reference):
+    reference.of_seed(seed)
+    run = f"{name}-{seed}"
+    # The first seed takes the first hit, so that every failpoint is known to be reached; the others any.
+    hit = 1 if seed == 0 else random.Random(f"{name}{seed}").randint(1, 12)
+    code = cluster.train(run, failpoints=f"{name}=kill@{hit}", **{"run.seed": 1000 + seed})
+    killed = code == -signal.SIGKILL
+    assert killed or (code == 0 and hit > 1), f"code {code}\n{cluster.log(run)}"
+    start = time.monotonic()
+    if killed:
+        code = cluster.train(run, **{"run.seed": 1000 + seed})
+        assert code == 0, cluster.log(run)
+    seen = reference.assert_equal(run, seed)
+    print(f"{name}@{hit}: killed {killed}, {seen.attempt} attempts, {seen.resampled} answers sampled again, resumed run took {time.monotonic() - start:.1f} s")
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_everything_killed_at_random_times_goes_on_to_the_same_result(seed, cluster, reference):
+    reference.of_seed(seed)
+    chance = random.Random(seed)
+    run = f"random-{seed}"
+    kills = 0
+    while True:
+        trainer = cluster.start_trainer(run, **{"run.seed": 1000 + seed})
+        deadline = time.monotonic() + chance.uniform(0.1, 3.0)
+        while trainer.poll() is None and time.monotonic() < deadline and kills < 6:
+            time.sleep(0.01)
+        if kills >= 6 or trainer.poll() is not None:
+            break
+        for victim in [trainer, *(service.process for service in cluster.services)]:
+            victim.kill()
+            victim.wait()
+        kills += 1
+        cluster.revive()
+    assert trainer.wait(timeout=180) == 0, cluster.log(run)
+    seen = reference.assert_equal(run, seed)
+    print(f"seed {seed}: everything killed {kills} times, {seen.attempt} attempts that began a step, {seen.resampled} answers sampled again")
+
+
+def damage(folder, name, chance):
+    path = folder / name
+    data = bytearray(path.read_bytes())
+    data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+    path.write_bytes(data)
+
+
+@pytest.fixture(scope="module")
+def stopped_run(shared_cluster):
+    """A run with two checkpoints, killed behind the second."""
+    run = "damaged"
+    code = shared_cluster.train(run, failpoints="rollout.before_start=kill@5", **{"run.seed": 1000, "checkpoint.keep": 2})
+    assert code == -signal.SIGKILL, shared_cluster.log(run)
+    return run
+
+
+def copy_run(workspace, source, target):
+    import shutil
+
+    shutil.copytree(workspace.runs(source), workspace.runs(target))
+    return sorted((workspace.runs(target) / "checkpoints").iterdir())
+
+
+@pytest.mark.parametrize("file", ["adapter/adapter_model.safetensors", "adapter/adapter_config.json", "snapshot/adapter_model.safetensors",
+                                  "optimizer.safetensors", "state.json", "manifest.json"])
+def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_it_taken(file, cluster, reference, stopped_run):
+    run = "damaged-" + file.replace("/", "-")
+    old, new = copy_run(cluster.workspace, stopped_run, run)
+    damage(new, file, random.Random(file))
+    assert cluster.train(run, **{"run.seed": 1000}) == 0, cluster.log(run)
+    reference.assert_equal(run, 0)
+    log = cluster.log(run)
+    assert "is damaged" in log or "step-000004" in log
+    assert "going on behind step 2" in log
+    assert (cluster.workspace.runs(run) / "checkpoints" / "step-000004.damaged").is_dir()
+
+
+def test_with_every_checkpoint_damaged_the_run_ends_and_says_so(cluster, stopped_run):
+    run = "all-damaged"
+    for checkpoint in copy_run(cluster.workspace, stopped_run, run):
+        damage(checkpoint, "optimizer.safetensors", random.Random(1))
+    assert cluster.train(run, **{"run.seed": 1000}) == 6
+    assert "no checkpoint in" in cluster.log(run)
+
+
+def test_a_damaged_ledger_only_costs_sampling(cluster, reference, stopped_run):
+    run = "damaged-ledger"
+    copy_run(cluster.workspace, stopped_run, run)
+    path = cluster.workspace.runs(run) / "ledger.jsonl"
+    lines = path.read_bytes().split(b"\n")
+    lines[3] = lines[3].replace(b"accepted", b"accepteD")
+    path.write_bytes(b"\n".join(lines))
+    assert cluster.train(run, **{"run.seed": 1000}) == 0, cluster.log(run)
+    assert cluster.workspace.adapter_digest(run) == reference.of_seed(0)[0]
+    assert "the checksum differs" in cluster.log(run) and path.with_name("ledger.jsonl.damaged").exists()
+
+
+@pytest.mark.parametrize("key,value", [("run.seed", 7), ("trainer.learning_rate", 0.5), ("objective.component_clip", 0.06), ("rollout.top_k", 19),
+                                       ("teacher.snapshot_interval", 3), ("lora.alpha", 9)])
+def test_a_changed_configuration_is_refused_by_name(key, value, cluster, stopped_run):
+    run = f"changed-{key}"
+    copy_run(cluster.workspace, stopped_run, run)
+    assert cluster.train(run, **{"run.seed": 1000, key: value}) == 3
+    assert f"{key}: was " in cluster.log(run)
+
+
+def test_changed_data_are_refused_by_name(cluster, stopped_run):
+    run = "changed-data"
+    copy_run(cluster.workspace, stopped_run, run)
+    other = cluster.workspace.folder / "other.jsonl"
+    other.write_text("\n".join((cluster.workspace.folder / "train.jsonl").read_text().splitlines()[:-1]) + "\n")
+    assert cluster.train(run, **{"run.seed": 1000, "data.path": other}) == 3
+    assert "the data: data.path holds other problems" in cluster.log(run)
+
+
+def test_a_changed_base_is_refused_by_name_and_a_moved_one_is_not(cluster, reference, stopped_run):
+    import shutil
+
+    for run, change in (("moved-base", False), ("changed-base", True)):
+        copy_run(cluster.workspace, stopped_run, run)
+        model = cluster.workspace.folder / f"model-{run}"
+        shutil.copytree(cluster.workspace.model, model)
+        if change:
+            weights = next(model.glob("*.safetensors"))
+            data = bytearray(weights.read_bytes())
+            data[-1] ^= 1  # one bit of one weight
+            weights.write_bytes(data)
+        code = cluster.train(run, **{"run.seed": 1000, "model.path": model})
+        assert code == (3 if change else 0), cluster.log(run)
+        if change:
+            assert "the base model" in cluster.log(run)
+        else:
+            reference.assert_equal(run, 0)
+
+
+def test_what_does_not_touch_the_result_may_change(cluster, reference, stopped_run):
+    run = "other-settings"
+    copy_run(cluster.workspace, stopped_run, run)
+    code = cluster.train(run, **{"run.seed": 1000, "checkpoint.interval": 3, "trainer.rpc_timeout_seconds": 50, "run.num_threads": 1})
+    assert code == 0, cluster.log(run)
+    reference.assert_equal(run, 0)
+
+
+def test_a_finished_run_is_left_alone_and_goes_on_with_more_steps(cluster):
+    run = "more-steps"
+    assert cluster.train(run) == 0, cluster.log(run)
+    adapter = cluster.workspace.adapter_digest(run)
+    assert cluster.train(run) == 0
+    assert "holds a finished run" in cluster.log(run) and cluster.workspace.adapter_digest(run) == adapter
+    assert cluster.train(run, **{"trainer.steps": STEPS + 2}) == 0, cluster.log(run)
+    assert [line["step"] for line in cluster.workspace.metrics(run)] == list(range(1, STEPS + 3))
+    longer = "all-steps-at-once"
+    assert cluster.train(longer, **{"trainer.steps": STEPS + 2}) == 0
+    assert cluster.workspace.adapter_digest(longer) == cluster.workspace.adapter_digest(run)
+
+
+def test_a_second_trainer_on_the_same_run_is_refused(cluster):
+    run = "twice"
+    first = cluster.start_trainer(run, failpoints="train.before_micro_batch=sleep:100")
+    wait_for(lambda: (cluster.workspace.runs(run) / "ledger.jsonl").exists(), what="the first trainer at work")
+    assert cluster.train(run, **{"metrics.trainer_listen": "127.0.0.1:0"}) == 5
+    assert "is in use by another trainer" in cluster.log(run)
+    assert first.wait(timeout=120) == 0, cluster.log(run)
+
+
+def test_resume_never_refuses_a_folder_that_holds_a_run(cluster, stopped_run):
+    run = "never"
+    copy_run(cluster.workspace, stopped_run, run)
+    assert cluster.train(run, **{"run.seed": 1000, "run.resume": "never"}) == 3
+    assert "run.resume is never" in cluster.log(run)
+
+
+def test_answers_of_the_open_step_are_not_sampled_again(cluster, reference):
+    run = "recalled"
+    assert cluster.train(run, failpoints=f"ledger.after_accept=kill@{2 * BATCH + 3}", **{"run.seed": 1000}) == -signal.SIGKILL
+    assert cluster.train(run, **{"run.seed": 1000}) == 0, cluster.log(run)
+    seen = reference.assert_equal(run, 0)
+    print(f"{seen.sampled} answers accepted for {STEPS * BATCH} samples, {seen.resampled} again")
+    assert seen.resampled == 0
+    assert pathlib.Path(cluster.workspace.runs(run) / "checkpoints").is_dir()
