@@ -39,6 +39,8 @@ ExitCode ExitCodeOf(const absl::Status& status) {
       return ExitCode::kPeerUnavailable;
     case absl::StatusCode::kDataLoss:
       return ExitCode::kRunLost;
+    case absl::StatusCode::kAborted:
+      return ExitCode::kRestart;
     case absl::StatusCode::kCancelled:
       return ExitCode::kInterrupted;
     default:

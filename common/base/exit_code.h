@@ -16,6 +16,7 @@ enum class ExitCode : int {
   kData = 4,             // unusable model, adapter, tokenizer or data set
   kPeerUnavailable = 5,  // another service cannot be reached
   kRunLost = 6,          // a corrupted or lost run
+  kRestart = 75,         // start all ranks of the job again: it goes on
   kInterrupted = 130,    // ended by SIGINT or SIGTERM before it was done
 };
 
@@ -26,7 +27,7 @@ absl::Status WithExitCode(absl::Status status, ExitCode code);
 // The attached code, or one that follows from the status code:
 // INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION, OUT_OF_RANGE -> kData;
 // UNAVAILABLE, DEADLINE_EXCEEDED -> kPeerUnavailable; DATA_LOSS -> kRunLost;
-// CANCELLED -> kInterrupted; anything else -> kInternal.
+// ABORTED -> kRestart; CANCELLED -> kInterrupted; anything else -> kInternal.
 ExitCode ExitCodeOf(const absl::Status& status);
 
 // Shorthands for the two most common edges.

@@ -104,6 +104,10 @@ struct TrainerSection {
   bool recompute = true;  // recompute layers in backward: less memory
   double rpc_timeout_seconds = 600.0;   // one sample's rollout or score
   double peer_timeout_seconds = 300.0;  // without any usable worker
+  int64_t ranks = 1;                    // data-parallel trainer processes
+  int64_t rank = 0;                     // which of them this one is
+  std::string rendezvous = "127.0.0.1:7004";  // of rank 0, for the others
+  double rank_timeout_seconds = 600.0;  // for a rank to reach a sum
 };
 
 // Held-out measurements before and after training.

@@ -1,5 +1,6 @@
 #include "common/training/policy.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 #include <vector>
@@ -136,6 +137,30 @@ NamedTensors Policy::Collect(
     collected.emplace_back(name, *std::move(host));
   }
   return collected;
+}
+
+std::vector<float> Policy::FlatGradient() const {
+  std::vector<float> flat;
+  for (const at::Tensor& tensor : live_.Tensors()) {
+    const size_t begin = flat.size();
+    flat.resize(begin + static_cast<size_t>(tensor.numel()), 0.0F);
+    if (!tensor.grad().defined()) continue;
+    const at::Tensor gradient = tensor.grad().cpu().contiguous();
+    std::copy_n(
+        gradient.data_ptr<float>(), gradient.numel(), flat.begin() + begin);
+  }
+  return flat;
+}
+
+void Policy::SetFlatGradient(const std::vector<float>& gradient) {
+  auto next = gradient.begin();
+  for (at::Tensor& tensor : live_.Tensors()) {
+    at::Tensor part = at::empty(tensor.sizes(), at::kFloat);
+    Check(gradient.end() - next >= part.numel(), "a gradient of this length");
+    std::copy_n(next, part.numel(), part.data_ptr<float>());
+    next += part.numel();
+    tensor.mutable_grad() = part.to(tensor.device());
+  }
 }
 
 NamedTensors Policy::Gradients() const {

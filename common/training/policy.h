@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -75,6 +76,11 @@ class Policy {
   // refreshes the snapshot if the new version is a multiple of its interval.
   // DATA_LOSS, with the weights untouched, if the gradient is not finite.
   absl::StatusOr<OptimizerStep> Step();
+
+  // The accumulated gradient of all tensors, in the adapter's order, one behind
+  // the other; zero where nothing was accumulated. Set takes as many.
+  std::vector<float> FlatGradient() const;
+  void SetFlatGradient(const std::vector<float>& gradient);
 
   // The accumulated gradients by PEFT name, float32.
   NamedTensors Gradients() const;

@@ -1,5 +1,10 @@
 #include "common/training/step_metrics.h"
 
+#include "absl/strings/str_cat.h"
+
+#include "common/base/json_lines.h"
+#include "common/base/status_macros.h"
+
 namespace dapd {
 
 ObjectiveAccumulator::ObjectiveAccumulator(const std::vector<Term>& terms)
@@ -33,6 +38,39 @@ ObjectiveMetrics ObjectiveAccumulator::Finish() const {
     metrics.loss += term.weight * term.value;
   }
   return metrics;
+}
+
+std::string ObjectiveAccumulator::Serialize() const {
+  nlohmann::ordered_json terms = nlohmann::ordered_json::array();
+  for (size_t k = 0; k < totals_.size(); ++k) {
+    terms.push_back({{"value", totals_[k].value},
+                     {"unclipped", totals_[k].unclipped},
+                     {"tokens", totals_[k].tokens},
+                     {"clipped_tokens", clipped_tokens_[k]}});
+  }
+  return nlohmann::ordered_json{{"micro_batches", micro_batches_},
+                                {"terms", terms}}
+      .dump();
+}
+
+absl::Status ObjectiveAccumulator::Merge(const std::string& serialized) try {
+  ASSIGN_OR_RETURN(const nlohmann::json other,
+                   ParseJson(serialized, "the losses of another rank"));
+  const nlohmann::json& terms = other.at("terms");
+  if (terms.size() != totals_.size()) {
+    return absl::DataLossError("another rank has other terms");
+  }
+  for (size_t k = 0; k < totals_.size(); ++k) {
+    totals_[k].value += terms[k].at("value").get<double>();
+    totals_[k].unclipped += terms[k].at("unclipped").get<double>();
+    totals_[k].tokens += terms[k].at("tokens").get<int64_t>();
+    clipped_tokens_[k] += terms[k].at("clipped_tokens").get<int64_t>();
+  }
+  micro_batches_ += other.at("micro_batches").get<int64_t>();
+  return absl::OkStatus();
+} catch (const nlohmann::json::exception& error) {
+  return absl::DataLossError(absl::StrCat(
+      "the losses of another rank cannot be read: ", error.what()));
 }
 
 nlohmann::ordered_json ToJson(const ObjectiveMetrics& metrics) {

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
+
 #include "common/objective/clipped_kl.h"
 #include "common/objective/terms.h"
 #include "common/training/policy.h"
@@ -33,6 +35,11 @@ class ObjectiveAccumulator {
   // `sums`: one a term, as AccumulateMicroBatch returns them.
   void Add(const std::vector<DivergenceSums>& sums);
   ObjectiveMetrics Finish() const;
+
+  // What was added so far, for another rank; doubles survive exactly.
+  std::string Serialize() const;
+  // Adds what another rank serialised. DATA_LOSS if it is of other terms.
+  absl::Status Merge(const std::string& serialized);
 
  private:
   std::vector<TermMetrics> totals_;

@@ -14,6 +14,8 @@
 #include "common/base/files.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/collective/rank_follower.h"
+#include "common/collective/rank_leader.h"
 #include "common/config/load_config.h"
 #include "common/config/run_folder.h"
 #include "common/metrics/metrics_registry.h"
@@ -49,13 +51,27 @@ Options MakeClientOptions(const Config& config,
   return options;
 }
 
+absl::StatusOr<std::unique_ptr<Collective>> JoinRanks(
+    const TrainerSection& trainer, const std::string& identity) {
+  if (trainer.ranks == 1) return MakeSingleRank();
+  const RankOptions options{
+      .rank = static_cast<int>(trainer.rank),
+      .world_size = static_cast<int>(trainer.ranks),
+      .rendezvous = trainer.rendezvous,
+      .identity = identity,
+      .join_timeout = absl::Seconds(trainer.peer_timeout_seconds),
+      .operation_timeout = absl::Seconds(trainer.rank_timeout_seconds)};
+  return options.rank == 0 ? StartRankLeader(options) : JoinRankLeader(options);
+}
+
 absl::Status Run(const Flags& flags) {
   ShutdownSignal signal;
   ASSIGN_OR_RETURN(const LoadedConfig loaded,
                    LoadConfig(flags.config, flags.overrides));
   const Config& config = loaded.config;
   const std::string folder = JoinPath(config.run.output_dir, config.run.name);
-  if (FinishedStep(folder) >= config.trainer.steps) {
+  const bool finished = FinishedStep(folder) >= config.trainer.steps;
+  if (finished && config.trainer.rank == 0) {
     LogInfo(absl::StrCat(folder,
                          " holds a finished run; nothing is left to do "
                          "(another run.name begins anew, more trainer.steps "
@@ -93,6 +109,8 @@ absl::Status Run(const Flags& flags) {
       const std::unique_ptr<RpcServer> server,
       RpcServer::Start({.listen = config.trainer.listen},
                        {{&service, v1::TrainerService::service_full_name()}}));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Collective> collective,
+                   JoinRanks(config.trainer, run->Identity()));
   server->SetServing(true);
   LogInfo(absl::StrCat("training; status on ", server->address()));
 
@@ -102,11 +120,12 @@ absl::Status Run(const Flags& flags) {
       if (!signal.WaitFor(absl::Milliseconds(200))) continue;
       rollouts->Shutdown();
       teachers->Shutdown();
+      collective->Cancel();
       return;
     }
   });
-  const absl::Status result =
-      run->Train(*rollouts, *teachers, [&signal](absl::Duration timeout) {
+  const absl::Status result = run->Train(
+      *rollouts, *teachers, *collective, [&signal](absl::Duration timeout) {
         return signal.WaitFor(timeout);
       });
   server->SetServing(false);

@@ -128,29 +128,39 @@ absl::StatusOr<std::vector<RolloutRecord>> SamplePipeline::CollectRollouts(
   return records;
 }
 
-absl::StatusOr<RolloutRecord> SamplePipeline::AcceptRollout(
-    size_t index, const RolloutResult& result) {
+absl::StatusOr<RolloutRecord> SamplePipeline::Grade(
+    const Problem& problem, const RolloutResult& result) const {
   RolloutRecord record;
-  record.problem = entries_[index].input.problem;
+  record.problem = &problem;
   record.ids = result.ids;
   record.end = result.end;
   ASSIGN_OR_RETURN(record.text,
                    tokenizer_.Decode(record.ids, /*skip_special_tokens=*/true));
   const Grade grade = GradeAnswer(record.text, record.problem->answer);
   record.has_box = grade.has_box;
-  record.correct = grade.correct && !record.problem->answer.empty();
+  record.correct = grade.correct && !problem.answer.empty();
   if (!with_scores_) return record;
-  auto views = views_.Build({record.problem->id,
-                             record.problem->problem,
-                             record.problem->solution,
-                             record.ids});
-  if (absl::IsInvalidArgument(views.status())) {
-    // An answer of pad and end tokens only leaves nothing to score.
-    record.trainable = false;
-    return record;
-  }
-  RETURN_IF_ERROR(views.status());
-  entries_[index].views = *std::move(views);
+  // An answer of pad and end tokens only leaves nothing to score.
+  const absl::Status viewed = BuildViews(record).status();
+  record.trainable = !absl::IsInvalidArgument(viewed);
+  if (record.trainable) RETURN_IF_ERROR(viewed);
+  return record;
+}
+
+absl::StatusOr<Views> SamplePipeline::BuildViews(
+    const RolloutRecord& record) const {
+  return views_.Build({record.problem->id,
+                       record.problem->problem,
+                       record.problem->solution,
+                       record.ids});
+}
+
+absl::StatusOr<RolloutRecord> SamplePipeline::AcceptRollout(
+    size_t index, const RolloutResult& result) {
+  ASSIGN_OR_RETURN(RolloutRecord record,
+                   Grade(*entries_[index].input.problem, result));
+  if (!with_scores_ || !record.trainable) return record;
+  ASSIGN_OR_RETURN(entries_[index].views, BuildViews(record));
   SubmitScores(index, /*needs_rollout=*/true);
   return record;
 }

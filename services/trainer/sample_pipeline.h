@@ -79,6 +79,10 @@ class SamplePipeline {
   absl::StatusOr<std::vector<RolloutRecord>> CollectRollouts(
       const OnAccepted& on_accepted = nullptr);
 
+  // The record of an answer that another rank collected: decoded, graded.
+  absl::StatusOr<RolloutRecord> Grade(const Problem& problem,
+                                      const RolloutResult& result) const;
+
   // Blocks for sample `index`, whose rollout must be trainable; once each.
   absl::StatusOr<ScoredSample> TakeScored(size_t index);
 
@@ -104,6 +108,7 @@ class SamplePipeline {
   void SubmitScores(size_t index, bool needs_rollout);
   absl::StatusOr<RolloutRecord> AcceptRollout(size_t index,
                                               const RolloutResult& result);
+  absl::StatusOr<Views> BuildViews(const RolloutRecord& record) const;
   absl::Status AcceptScore(const ScoreResult& result);
 
   RolloutClient& rollouts_;

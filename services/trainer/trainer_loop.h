@@ -1,9 +1,11 @@
-// The trainer: DAPD's loop over optimizer steps, strictly on-policy.
+// The trainer's loop over optimizer steps, strictly on-policy: rank 0's, which
+// also evaluates, records and saves, and that of the other ranks.
 //
 // For each step: sample the batch with the current adapter, score it with the
 // frozen teachers, run the objective micro-batch by micro-batch, take one
 // optimizer step, push the new adapter. Before and after training the held-out
 // problems are evaluated. How each part works:
+//   a step, on every rank   batch_trainer.h
 //   which problems          common/data/dataset.h (StepRows)
 //   rollouts and scores     sample_pipeline.h
 //   losses and gradients    common/objective/micro_batch.h
@@ -13,40 +15,27 @@
 #pragma once
 
 #include <functional>
-#include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 
-#include "common/config/config.h"
 #include "common/data/dataset.h"
-#include "common/data/views.h"
-#include "common/model/weights.h"
-#include "common/objective/terms.h"
 #include "common/training/policy.h"
+#include "services/trainer/batch_trainer.h"
 #include "services/trainer/checkpoint.h"
 #include "services/trainer/disk_policy.h"
 #include "services/trainer/ledger.h"
-#include "services/trainer/rollout_client.h"
 #include "services/trainer/run_recorder.h"
-#include "services/trainer/sample_pipeline.h"
-#include "services/trainer/teacher_client.h"
 
 namespace dapd {
 
 // All referenced objects must outlive the loop.
 struct TrainerParts {
-  const Config& config;
+  BatchTrainerParts batch;
   RunIdentity identity;
-  std::shared_ptr<const ModelWeights> weights;
-  Policy& policy;  // fresh, or where a checkpoint left it
-  const Tokenizer& tokenizer;
-  const ViewBuilder& views;
-  std::vector<Term> terms;
-  const Dataset& data;
   const Dataset& held_out;  // empty: no evaluation
-  RolloutClient& rollouts;
-  TeacherClient& teachers;
   RunRecorder& recorder;
   Ledger& ledger;
   TrainerMetrics& metrics;
@@ -71,22 +60,21 @@ class TrainerLoop {
   absl::Status RunSteps();
   absl::Status EvaluateHeldOut(const std::string& when);
   absl::Status RunStep();
-  std::vector<PipelineInput> StepInputs(int64_t step) const;
-  absl::StatusOr<std::vector<RolloutRecord>> Sample(StepReport& report);
-  absl::Status TrainBatch(const std::vector<RolloutRecord>& records,
-                          StepReport& report);
-  absl::Status PublishLive();
-  absl::Status PublishSnapshot();
+  StepPlan PlanStep(int64_t step) const;
+  absl::StatusOr<std::vector<RolloutRecord>> Sample(StepReport* report);
+  absl::Status Record(const std::vector<RolloutRecord>& records,
+                      const StepReport& report);
   absl::Status SaveCheckpointNow();
   absl::Status SaveNewest();
 
   TrainerParts parts_;
   Policy& policy_;
   DiskPolicy disk_;
-  SamplePipeline pipeline_;
-  std::vector<int32_t> probe_ids_;
-  std::string live_digest_;    // of the adapter that the workers serve
+  BatchTrainer batch_;
   int64_t saved_version_ = 0;  // of the newest checkpoint
 };
+
+// The loop of a rank other than 0: its part of every step that rank 0 plans.
+absl::Status RunOtherRank(BatchTrainerParts parts);
 
 }  // namespace dapd

@@ -10,6 +10,7 @@
 
 #include "common/base/exit_code.h"
 #include "common/base/log.h"
+#include "common/base/sha256.h"
 #include "common/base/status_macros.h"
 #include "common/config/run_folder.h"
 #include "common/config/run_settings.h"
@@ -20,6 +21,7 @@
 #include "common/objective/terms.h"
 #include "common/tensor/torch_bridge.h"
 #include "common/training/policy.h"
+#include "common/training/policy_state.h"
 #include "services/trainer/checkpoint.h"
 #include "services/trainer/ledger.h"
 #include "services/trainer/run_recorder.h"
@@ -167,7 +169,10 @@ absl::StatusOr<std::unique_ptr<TrainerRun>> TrainerRun::Load(
                                     config.objective,
                                     static_cast<int32_t>(model.pad_token_id)));
   RETURN_IF_ERROR(CheckContext(config, model, *state->text.views, state->data));
-  ASSIGN_OR_RETURN(state->folder, RunFolder::Open(config.run));
+  if (config.trainer.rank == 0) {
+    ASSIGN_OR_RETURN(RunFolder folder, RunFolder::Open(config.run));
+    state->folder.emplace(std::move(folder));
+  }
   SetComputeThreads(config.run.num_threads);
   // Read side by side with the weights: the same files.
   auto base_digest = std::async(std::launch::async,
@@ -191,20 +196,66 @@ absl::StatusOr<std::unique_ptr<TrainerRun>> TrainerRun::Load(
   ASSIGN_OR_RETURN(state->identity.base_digest, base_digest.get());
   state->identity.data_digest = state->data.digest;
   state->identity.settings = ResultSettings(config);
+  std::unique_ptr<TrainerRun> run(new TrainerRun(std::move(state)));
+  if (config.trainer.rank == 0) {
+    RETURN_IF_ERROR(run->OpenFolder(lora, metrics, status));
+  }
+  return run;
+}
+
+absl::Status TrainerRun::OpenFolder(const LoraConfig& lora,
+                                    TrainerMetrics* metrics,
+                                    TrainerStatus* status) {
+  State& state = *state_;
   RETURN_IF_ERROR(CatchTorch([&]() -> absl::Status {
-    ASSIGN_OR_RETURN(
-        state->policy,
-        StartPolicy(
-            config, lora, *state->weights, *state->folder, state->identity));
+    ASSIGN_OR_RETURN(state.policy,
+                     StartPolicy(state.loaded.config,
+                                 lora,
+                                 *state.weights,
+                                 *state.folder,
+                                 state.identity));
     return absl::OkStatus();
   }));
-  ASSIGN_OR_RETURN(state->ledger,
-                   Ledger::Open(state->folder->File("ledger.jsonl")));
-  ASSIGN_OR_RETURN(
-      state->recorder,
-      RunRecorder::Create(
-          loaded, *state->folder, state->policy->version(), metrics, status));
-  return std::unique_ptr<TrainerRun>(new TrainerRun(std::move(state)));
+  ASSIGN_OR_RETURN(state.ledger,
+                   Ledger::Open(state.folder->File("ledger.jsonl")));
+  ASSIGN_OR_RETURN(state.recorder,
+                   RunRecorder::Create(state.loaded,
+                                       *state.folder,
+                                       state.policy->version(),
+                                       metrics,
+                                       status));
+  return absl::OkStatus();
+}
+
+std::string TrainerRun::Identity() const {
+  const RunIdentity& identity = state_->identity;
+  std::string text =
+      absl::StrCat(identity.base_digest, "\n", identity.data_digest, "\n");
+  for (const auto& [key, value] : identity.settings) {
+    absl::StrAppend(&text, key, "=", value, "\n");
+  }
+  return Sha256Hex(text);
+}
+
+// Rank 0's policy becomes everybody's.
+absl::Status TrainerRun::SharePolicy(Collective& collective) {
+  return CatchTorch([&]() -> absl::Status {
+    std::string bytes;
+    if (collective.rank() == 0) {
+      ASSIGN_OR_RETURN(bytes, SerializePolicyState(*state_->policy));
+    }
+    RETURN_IF_ERROR(collective.Broadcast(&bytes));
+    if (collective.rank() == 0) return absl::OkStatus();
+    const ModelWeights& weights = *state_->weights;
+    ASSIGN_OR_RETURN(
+        PolicyState policy,
+        ParsePolicyState(bytes, weights.config, weights.device()));
+    ASSIGN_OR_RETURN(
+        state_->policy,
+        Policy::Restore(std::move(policy),
+                        MakeOptimizerOptions(state_->loaded.config)));
+    return absl::OkStatus();
+  });
 }
 
 ExpectedWorker TrainerRun::ExpectedWorkers() const {
@@ -218,21 +269,31 @@ ExpectedWorker TrainerRun::ExpectedWorkers() const {
 absl::Status TrainerRun::Train(
     RolloutClient& rollouts,
     TeacherClient& teachers,
+    Collective& collective,
     std::function<bool(absl::Duration)> wait_for_stop) {
-  TrainerLoop loop(TrainerParts{.config = state_->loaded.config,
-                                .identity = state_->identity,
-                                .weights = state_->weights,
-                                .policy = *state_->policy,
-                                .tokenizer = *state_->text.tokenizer,
-                                .views = *state_->text.views,
-                                .terms = state_->terms,
-                                .data = state_->data,
-                                .held_out = state_->held_out,
-                                .rollouts = rollouts,
-                                .teachers = teachers,
-                                .recorder = *state_->recorder,
-                                .ledger = *state_->ledger,
-                                .metrics = *state_->metrics,
+  State& state = *state_;
+  if (collective.size() > 1) RETURN_IF_ERROR(SharePolicy(collective));
+  BatchTrainerParts batch{.config = state.loaded.config,
+                          .weights = state.weights,
+                          .tokenizer = *state.text.tokenizer,
+                          .views = *state.text.views,
+                          .terms = state.terms,
+                          .data = state.data,
+                          .rollouts = rollouts,
+                          .teachers = teachers,
+                          .collective = collective,
+                          .policy = *state.policy,
+                          .on_phase = [](const std::string& /*phase*/) {}};
+  if (collective.rank() != 0) return RunOtherRank(std::move(batch));
+  batch.on_phase = [&state](const std::string& phase) {
+    state.recorder->BeginPhase(phase);
+  };
+  TrainerLoop loop(TrainerParts{.batch = std::move(batch),
+                                .identity = state.identity,
+                                .held_out = state.held_out,
+                                .recorder = *state.recorder,
+                                .ledger = *state.ledger,
+                                .metrics = *state.metrics,
                                 .wait_for_stop = std::move(wait_for_stop)});
   return loop.Run();
 }

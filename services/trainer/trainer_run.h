@@ -5,10 +5,12 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
+#include "common/collective/collective.h"
 #include "common/config/load_config.h"
 #include "common/rpc/worker_pool_options.h"
 #include "services/trainer/rollout_client.h"
@@ -17,6 +19,7 @@
 namespace dapd {
 
 class TrainerMetrics;
+struct LoraConfig;
 class TrainerStatus;
 
 class TrainerRun {
@@ -24,6 +27,9 @@ class TrainerRun {
   // Reads model, tokenizer, template and data; refuses problems whose views do
   // not fit the model's context; makes the run folder, or goes on where its
   // newest checkpoint left off. `metrics` and `status` must outlive the run.
+  //
+  // A rank other than 0 (trainer.rank) has no run folder: it gets its policy
+  // from rank 0.
   static absl::StatusOr<std::unique_ptr<TrainerRun>> Load(
       const LoadedConfig& loaded,
       TrainerMetrics* metrics,
@@ -33,14 +39,23 @@ class TrainerRun {
   // What a worker must have loaded to serve this run.
   ExpectedWorker ExpectedWorkers() const;
 
+  // SHA-256 of all that the result depends on: what ranks must agree on.
+  std::string Identity() const;
+
   // Blocks to the end; as TrainerLoop::Run.
   // `wait_for_stop` blocks for at most the given time; true once the run is to
   // stop.
   absl::Status Train(RolloutClient& rollouts,
                      TeacherClient& teachers,
+                     Collective& collective,
                      std::function<bool(absl::Duration)> wait_for_stop);
 
  private:
+  absl::Status OpenFolder(const LoraConfig& lora,
+                          TrainerMetrics* metrics,
+                          TrainerStatus* status);
+  absl::Status SharePolicy(Collective& collective);
+
   struct State;
   explicit TrainerRun(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;

@@ -45,8 +45,8 @@ def test_everything_killed_at_random_times_goes_on_to_the_same_result(seed, clus
     run = f"random-{seed}"
     kills = 0
     while True:
-        trainer = cluster.start_trainer(run, **{"run.seed": 1000 + seed})
-        deadline = time.monotonic() + chance.uniform(0.1, 3.0)
+        trainer = cluster.start_trainer(run, failpoints="train.before_micro_batch=sleep:100", **{"run.seed": 1000 + seed})
+        deadline = time.monotonic() + chance.uniform(0.1, 2.0)
         while trainer.poll() is None and time.monotonic() < deadline and kills < 6:
             time.sleep(0.01)
         if kills >= 6 or trainer.poll() is not None:
@@ -153,7 +153,8 @@ def test_a_changed_base_is_refused_by_name_and_a_moved_one_is_not(cluster, refer
         if change:
             assert "the base model" in cluster.log(run)
         else:
-            reference.assert_equal(run, 0)
+            # The adapter's own configuration names the base's path, so digests of both together differ; the weights do not.
+            assert cluster.workspace.adapter_digest(run) == reference.of_seed(0)[0]
 
 
 def test_what_does_not_touch_the_result_may_change(cluster, reference, stopped_run):

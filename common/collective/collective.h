@@ -1,0 +1,65 @@
+// Collective: what the ranks of a trainer tell each other. Every rank calls the
+// same operations in the same order; each blocks until this rank's part of it
+// is done.
+//
+//   one process           MakeSingleRank()
+//   CPU, several ranks    rank_leader.h, rank_follower.h: a star over gRPC,
+//                         sums in the order of the ranks, so that the same
+//                         ranks always give the same bits
+//   CUDA, several ranks   nccl_collective.h: tensors over NCCL, all else over
+//                         the star
+//
+// Why gRPC and not MPI or Gloo: it is here already with its TLS, deadlines and
+// keepalive, ranks find each other by name as everything else does, and a rank
+// that dies or hangs ends the call instead of the machine. Only LoRA gradients
+// travel, a few hundred megabytes a step at most.
+//
+// Errors, after which nothing more can be done with it:
+//   ABORTED     a rank is lost or hangs; the job goes on behind its newest
+//               checkpoint once every rank is started again
+//   DATA_LOSS   the ranks disagree about what they do
+//   CANCELLED   Cancel was called
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+
+namespace dapd {
+
+class Collective {
+ public:
+  virtual ~Collective() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  // `values` becomes the sum over all ranks, float32, added in rank order. Same
+  // length everywhere.
+  virtual absl::Status Sum(absl::Span<float> values) = 0;
+  // `bytes` of rank 0 becomes everybody's.
+  virtual absl::Status Broadcast(std::string* bytes) = 0;
+  // At rank 0 the bytes of all ranks, by rank; elsewhere nothing.
+  virtual absl::StatusOr<std::vector<std::string>> Gather(
+      std::string bytes) = 0;
+
+  // From any thread: ends the running operation and every later one.
+  virtual void Cancel() = 0;
+};
+
+// The only rank: nothing to exchange.
+std::unique_ptr<Collective> MakeSingleRank();
+
+// The groups of a batch that `rank` works on: [begin, end) of `groups`, in
+// order, as even as can be.
+struct RankSlice {
+  size_t begin = 0;
+  size_t end = 0;
+};
+RankSlice SliceOf(const Collective& collective, size_t groups);
+
+}  // namespace dapd

@@ -1,0 +1,141 @@
+#include "common/collective/rank_follower.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "dapd/v1/rank.grpc.pb.h"
+
+#include "common/base/mutex.h"
+#include "common/base/status_macros.h"
+#include "common/collective/rank_link.h"
+#include "common/rpc/channel.h"
+#include "common/rpc/status_conversion.h"
+
+namespace dapd {
+namespace {
+
+constexpr absl::Duration kRetryInterval = absl::Milliseconds(300);
+
+class RankFollower final : public Collective {
+ public:
+  using Stream = grpc::ClientReaderWriter<v1::RankMessage, v1::RankMessage>;
+
+  explicit RankFollower(const RankOptions& options)
+      : options_(options),
+        link_(
+            "trainer rank 0",
+            [this](v1::RankMessage* message) { return stream_->Read(message); },
+            [this](const v1::RankMessage& message) {
+              return stream_->Write(message);
+            }) {}
+  ~RankFollower() override {
+    Cancel();
+    if (stream_ != nullptr) stream_->Finish();
+  }
+
+  // Tries until rank 0 answers: it may start later than this one.
+  absl::Status Join() {
+    const absl::Time deadline = absl::Now() + options_.join_timeout;
+    while (true) {
+      const absl::Status status = TryJoin();
+      if (status.ok() || absl::IsFailedPrecondition(status)) return status;
+      if (absl::Now() >= deadline) {
+        return absl::UnavailableError(
+            absl::StrCat("trainer rank 0 cannot be reached at ",
+                         options_.rendezvous,
+                         " within ",
+                         absl::FormatDuration(options_.join_timeout),
+                         ": ",
+                         std::string(status.message())));
+      }
+      absl::SleepFor(kRetryInterval);
+    }
+  }
+
+  int rank() const override { return options_.rank; }
+  int size() const override { return options_.world_size; }
+
+  absl::Status Sum(absl::Span<float> values) override {
+    const uint64_t operation = next_operation_++;
+    const uint64_t total = values.size() * sizeof(float);
+    char* bytes = reinterpret_cast<char*>(values.data());
+    std::string part;
+    for (uint64_t offset = 0; offset < total; offset += kRankChunkBytes) {
+      const size_t size = std::min<size_t>(kRankChunkBytes, total - offset);
+      RETURN_IF_ERROR(
+          link_.SendChunk(operation, total, offset, {bytes + offset, size}));
+      uint64_t expected = total;
+      RETURN_IF_ERROR(link_.ReceiveChunk(operation, offset, &expected, &part));
+      if (part.size() != size) {
+        return absl::DataLossError("rank 0 sent a sum of another length");
+      }
+      std::memcpy(bytes + offset, part.data(), size);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Broadcast(std::string* bytes) override {
+    return link_.Receive(next_operation_++, bytes);
+  }
+
+  absl::StatusOr<std::vector<std::string>> Gather(std::string bytes) override {
+    RETURN_IF_ERROR(link_.Send(next_operation_++, bytes));
+    return std::vector<std::string>{};
+  }
+
+  void Cancel() override {
+    MutexLock lock(&mutex_);
+    if (context_ != nullptr) context_->TryCancel();
+  }
+
+ private:
+  absl::Status TryJoin() {
+    // Anew each time: a channel that failed backs off for longer than we want.
+    channel_ = OpenChannel(options_.rendezvous);
+    stub_ = v1::RankService::NewStub(channel_);
+    stream_.reset();
+    {
+      MutexLock lock(&mutex_);
+      context_ = std::make_unique<grpc::ClientContext>();
+    }
+    stream_ = stub_->Join(context_.get());
+    v1::RankMessage message;
+    v1::RankHello& hello = *message.mutable_hello();
+    hello.set_rank(static_cast<uint32_t>(options_.rank));
+    hello.set_world_size(static_cast<uint32_t>(options_.world_size));
+    hello.set_identity(options_.identity);
+    if (stream_->Write(message) && stream_->Read(&message)) {
+      if (message.has_welcome()) return absl::OkStatus();
+      context_->TryCancel();
+    }
+    const absl::Status status = FromGrpcStatus(stream_->Finish());
+    stream_.reset();
+    return status.ok() ? absl::UnavailableError("rank 0 closed the stream")
+                       : status;
+  }
+
+  const RankOptions options_;
+  std::shared_ptr<grpc::Channel> channel_;
+  std::unique_ptr<v1::RankService::Stub> stub_;
+  Mutex mutex_;
+  std::unique_ptr<grpc::ClientContext> context_;  // outlives stream_
+  std::unique_ptr<Stream> stream_;
+  RankLink link_;
+  uint64_t next_operation_ = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Collective>> JoinRankLeader(
+    const RankOptions& options) {
+  auto follower = std::make_unique<RankFollower>(options);
+  RETURN_IF_ERROR(follower->Join());
+  return follower;
+}
+
+}  // namespace dapd

@@ -1,0 +1,19 @@
+// A rank other than 0: one stream to rank 0.
+#pragma once
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+
+#include "common/collective/collective.h"
+#include "common/collective/rank_options.h"
+
+namespace dapd {
+
+// Blocks until rank 0 has taken this rank in.
+//   UNAVAILABLE          rank 0 cannot be reached in time
+//   FAILED_PRECONDITION  it is another job, or this rank is there already
+absl::StatusOr<std::unique_ptr<Collective>> JoinRankLeader(
+    const RankOptions& options);
+
+}  // namespace dapd

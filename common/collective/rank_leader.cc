@@ -1,0 +1,284 @@
+#include "common/collective/rank_leader.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "dapd/v1/rank.grpc.pb.h"
+
+#include "common/base/log.h"
+#include "common/base/mutex.h"
+#include "common/base/status_macros.h"
+#include "common/collective/rank_link.h"
+#include "common/rpc/server.h"
+
+namespace dapd {
+namespace {
+
+using Stream = grpc::ServerReaderWriter<v1::RankMessage, v1::RankMessage>;
+
+// Holds the streams open while the compute thread reads and writes them.
+class Members final : public v1::RankService::Service {
+ public:
+  explicit Members(RankOptions options) : options_(std::move(options)) {}
+
+  grpc::Status Join(grpc::ServerContext* context, Stream* stream) override {
+    v1::RankMessage message;
+    if (!stream->Read(&message) || !message.has_hello()) {
+      return {grpc::StatusCode::INVALID_ARGUMENT, "no hello"};
+    }
+    const v1::RankHello& hello = message.hello();
+    const int rank = static_cast<int>(hello.rank());
+    if (rank < 1 || rank >= options_.world_size ||
+        static_cast<int>(hello.world_size()) != options_.world_size) {
+      return {grpc::StatusCode::FAILED_PRECONDITION,
+              absl::StrCat("this is a job of ",
+                           options_.world_size,
+                           " ranks, not the one of rank ",
+                           rank,
+                           " of ",
+                           hello.world_size())};
+    }
+    if (hello.identity() != options_.identity) {
+      return {grpc::StatusCode::FAILED_PRECONDITION,
+              "base, data or configuration differ from rank 0's"};
+    }
+    MutexLock lock(&mutex_);
+    if (closing_) return {grpc::StatusCode::UNAVAILABLE, "the job ends"};
+    if (!members_.try_emplace(rank, Member{context, stream}).second) {
+      return {grpc::StatusCode::ALREADY_EXISTS,
+              absl::StrCat("rank ", rank, " is there already")};
+    }
+    v1::RankMessage welcome;
+    welcome.mutable_welcome();
+    if (!stream->Write(welcome)) return grpc::Status::CANCELLED;
+    changed_.NotifyAll();
+    while (!closing_) changed_.Wait(&mutex_);
+    ++ended_;
+    changed_.NotifyAll();
+    return grpc::Status::OK;
+  }
+
+  // Blocks until all are there.
+  absl::Status WaitForAll() {
+    const absl::Time deadline = absl::Now() + options_.join_timeout;
+    MutexLock lock(&mutex_);
+    while (static_cast<int>(members_.size()) < options_.world_size - 1) {
+      if (closing_) return absl::CancelledError("stopped while ranks joined");
+      if (absl::Now() >= deadline) {
+        std::vector<std::string> missing;
+        for (int rank = 1; rank < options_.world_size; ++rank) {
+          if (!members_.contains(rank)) missing.push_back(absl::StrCat(rank));
+        }
+        return absl::UnavailableError(
+            absl::StrCat("trainer rank ",
+                         absl::StrJoin(missing, ", "),
+                         " did not join at ",
+                         options_.rendezvous,
+                         " within ",
+                         absl::FormatDuration(options_.join_timeout)));
+      }
+      changed_.WaitFor(&mutex_, deadline - absl::Now());
+    }
+    return absl::OkStatus();
+  }
+
+  Stream* StreamOf(int rank) {
+    MutexLock lock(&mutex_);
+    return members_.at(rank).stream;
+  }
+
+  // Breaks every stream: reads and writes of the compute thread fail.
+  void CancelAll() {
+    MutexLock lock(&mutex_);
+    for (const auto& [rank, member] : members_) member.context->TryCancel();
+  }
+
+  // Lets the handlers return; the streams are gone afterwards.
+  void Close() {
+    MutexLock lock(&mutex_);
+    closing_ = true;
+    changed_.NotifyAll();
+    while (ended_ < static_cast<int>(members_.size())) {
+      changed_.Wait(&mutex_);
+    }
+  }
+  void StopJoining() {
+    MutexLock lock(&mutex_);
+    if (static_cast<int>(members_.size()) < options_.world_size - 1) {
+      closing_ = true;
+      changed_.NotifyAll();
+    }
+  }
+
+ private:
+  struct Member {
+    grpc::ServerContext* context;
+    Stream* stream;
+  };
+  const RankOptions options_;
+  Mutex mutex_;
+  CondVar changed_;
+  std::map<int, Member> members_ ABSL_GUARDED_BY(mutex_);
+  bool closing_ ABSL_GUARDED_BY(mutex_) = false;
+  int ended_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+class RankLeader final : public Collective {
+ public:
+  explicit RankLeader(const RankOptions& options)
+      : options_(options), members_(options) {}
+  ~RankLeader() override {
+    members_.Close();
+    if (server_ != nullptr) server_->Shutdown(absl::Seconds(1));
+  }
+
+  absl::Status Start() {
+    ASSIGN_OR_RETURN(
+        server_,
+        RpcServer::Start({.listen = options_.rendezvous},
+                         {{&members_, v1::RankService::service_full_name()}}));
+    server_->SetServing(true);
+    LogInfo(absl::StrCat("waiting at ",
+                         server_->address(),
+                         " for ",
+                         options_.world_size - 1,
+                         " other trainer ranks"));
+    RETURN_IF_ERROR(members_.WaitForAll());
+    for (int rank = 1; rank < options_.world_size; ++rank) {
+      Stream* stream = members_.StreamOf(rank);
+      links_.emplace_back(
+          absl::StrCat("trainer rank ", rank),
+          [stream](v1::RankMessage* message) { return stream->Read(message); },
+          [stream](const v1::RankMessage& message) {
+            return stream->Write(message);
+          });
+    }
+    watchdog_ = std::jthread(
+        [this](const std::stop_token& stop) { WatchDeadline(stop); });
+    return absl::OkStatus();
+  }
+
+  int rank() const override { return 0; }
+  int size() const override { return options_.world_size; }
+
+  absl::Status Sum(absl::Span<float> values) override {
+    return Run([&](uint64_t operation) { return AddUp(operation, values); });
+  }
+
+  absl::Status Broadcast(std::string* bytes) override {
+    return Run([&](uint64_t operation) -> absl::Status {
+      for (RankLink& link : links_) {
+        RETURN_IF_ERROR(link.Send(operation, *bytes));
+      }
+      return absl::OkStatus();
+    });
+  }
+
+  absl::StatusOr<std::vector<std::string>> Gather(std::string bytes) override {
+    std::vector<std::string> all{std::move(bytes)};
+    RETURN_IF_ERROR(Run([&](uint64_t operation) -> absl::Status {
+      for (RankLink& link : links_) {
+        all.emplace_back();
+        RETURN_IF_ERROR(link.Receive(operation, &all.back()));
+      }
+      return absl::OkStatus();
+    }));
+    return all;
+  }
+
+  void Cancel() override {
+    members_.StopJoining();
+    members_.CancelAll();
+  }
+
+ private:
+  template <typename Operation>
+  absl::Status Run(const Operation& operation) {
+    SetDeadline(absl::Now() + options_.operation_timeout);
+    const absl::Cleanup clear = [this] {
+      SetDeadline(absl::InfiniteFuture());
+    };
+    const absl::Status status = operation(next_operation_++);
+    // The others learn of it at once, whatever they do.
+    if (!status.ok()) members_.CancelAll();
+    return status;
+  }
+
+  // Chunk by chunk, so that memory does not grow with the ranks.
+  absl::Status AddUp(uint64_t operation, absl::Span<float> values) {
+    const uint64_t total = values.size() * sizeof(float);
+    char* bytes = reinterpret_cast<char*>(values.data());
+    std::string part;
+    std::vector<float> addend;
+    for (uint64_t offset = 0; offset < total; offset += kRankChunkBytes) {
+      const size_t size = std::min<size_t>(kRankChunkBytes, total - offset);
+      float* sum = values.data() + offset / sizeof(float);
+      for (RankLink& link : links_) {
+        uint64_t expected = total;
+        RETURN_IF_ERROR(
+            link.ReceiveChunk(operation, offset, &expected, &part));
+        if (part.size() != size) {
+          return absl::DataLossError(
+              absl::StrCat(link.peer(), " sent a chunk of another size"));
+        }
+        addend.resize(size / sizeof(float));
+        std::memcpy(addend.data(), part.data(), size);
+        for (size_t i = 0; i < addend.size(); ++i) sum[i] += addend[i];
+      }
+      for (RankLink& link : links_) {
+        RETURN_IF_ERROR(
+            link.SendChunk(operation, total, offset, {bytes + offset, size}));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  void SetDeadline(absl::Time deadline) {
+    MutexLock lock(&mutex_);
+    deadline_ = deadline;
+  }
+
+  void WatchDeadline(const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      absl::SleepFor(absl::Milliseconds(100));
+      {
+        MutexLock lock(&mutex_);
+        if (absl::Now() < deadline_) continue;
+        deadline_ = absl::InfiniteFuture();
+      }
+      LogError(absl::StrCat("a trainer rank did not come within ",
+                            absl::FormatDuration(options_.operation_timeout),
+                            " (trainer.rank_timeout_seconds)"));
+      members_.CancelAll();
+    }
+  }
+
+  const RankOptions options_;
+  Members members_;
+  std::unique_ptr<RpcServer> server_;
+  std::vector<RankLink> links_;  // of rank 1, 2, ...
+  uint64_t next_operation_ = 0;
+  Mutex mutex_;
+  absl::Time deadline_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
+  std::jthread watchdog_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Collective>> StartRankLeader(
+    const RankOptions& options) {
+  auto leader = std::make_unique<RankLeader>(options);
+  RETURN_IF_ERROR(leader->Start());
+  return leader;
+}
+
+}  // namespace dapd

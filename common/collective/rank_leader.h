@@ -1,0 +1,19 @@
+// Rank 0 of several: serves RankService and holds one stream to each other
+// rank.
+#pragma once
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+
+#include "common/collective/collective.h"
+#include "common/collective/rank_options.h"
+
+namespace dapd {
+
+// Listens at the rendezvous and blocks until every other rank has joined.
+//   UNAVAILABLE  the port is in use, or ranks (named) did not come in time
+absl::StatusOr<std::unique_ptr<Collective>> StartRankLeader(
+    const RankOptions& options);
+
+}  // namespace dapd

@@ -1,0 +1,25 @@
+// What the ranks of one job must agree on.
+#pragma once
+
+#include <string>
+
+#include "absl/time/time.h"
+
+namespace dapd {
+
+struct RankOptions {
+  int rank = 0;
+  int world_size = 1;
+  // host:port at which rank 0 listens and the others find it.
+  std::string rendezvous;
+  // SHA-256 of what the result depends on; must be equal on all ranks.
+  std::string identity;
+  // How long a rank waits at the start for the others.
+  absl::Duration join_timeout = absl::Minutes(5);
+  // How long rank 0 waits for the others inside one operation. The others wait
+  // for rank 0 as long as its connection answers pings: it may be evaluating,
+  // or waiting for a disk.
+  absl::Duration operation_timeout = absl::Minutes(10);
+};
+
+}  // namespace dapd

@@ -1,0 +1,227 @@
+#include "common/collective/collective.h"
+
+#include <cmath>
+#include <future>
+#include <numeric>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+
+#include "common/collective/rank_follower.h"
+#include "common/collective/rank_leader.h"
+#include "common/rpc/server.h"
+
+namespace dapd {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A port that was free a moment ago.
+std::string FreeAddress() {
+  auto server = RpcServer::Start({.listen = "127.0.0.1:0"}, {});
+  EXPECT_TRUE(server.ok()) << server.status();
+  return absl::StrCat("127.0.0.1:", (*server)->port());
+}
+
+using Joined = absl::StatusOr<std::unique_ptr<Collective>>;
+
+// All ranks of a job, each made on a thread of its own.
+class CollectiveTest : public ::testing::TestWithParam<int> {
+ protected:
+  std::vector<std::unique_ptr<Collective>> Join(int size) {
+    RankOptions options;
+    options.world_size = size;
+    options.rendezvous = FreeAddress();
+    options.identity = "same";
+    options.join_timeout = absl::Seconds(30);
+    options.operation_timeout = timeout_;
+    std::vector<std::future<Joined>> joining;
+    for (int rank = 0; rank < size; ++rank) {
+      options.rank = rank;
+      joining.push_back(std::async(std::launch::async, [options] {
+        return options.rank == 0 ? StartRankLeader(options)
+                                 : JoinRankLeader(options);
+      }));
+    }
+    std::vector<std::unique_ptr<Collective>> ranks;
+    for (auto& rank : joining) {
+      Joined joined = rank.get();
+      EXPECT_TRUE(joined.ok()) << joined.status();
+      ranks.push_back(joined.ok() ? *std::move(joined) : MakeSingleRank());
+    }
+    return ranks;
+  }
+
+  // Runs `operation` on every rank at the same time; their statuses.
+  template <typename Operation>
+  static std::vector<absl::Status> OnAll(
+      std::vector<std::unique_ptr<Collective>>& ranks, Operation operation) {
+    std::vector<std::future<absl::Status>> running;
+    for (auto& rank : ranks) {
+      running.push_back(std::async(
+          std::launch::async, [&rank, operation] { return operation(*rank); }));
+    }
+    std::vector<absl::Status> statuses;
+    for (auto& future : running) statuses.push_back(future.get());
+    return statuses;
+  }
+
+  absl::Duration timeout_ = absl::Seconds(30);
+};
+
+std::vector<float> ValuesOf(int rank, size_t count) {
+  std::mt19937 random(static_cast<unsigned>(rank) + 1);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(count);
+  for (float& value : values) value = normal(random);
+  return values;
+}
+
+TEST_P(CollectiveTest, ASumIsThatOfTheRanksInTheirOrder) {
+  auto ranks = Join(GetParam());
+  // Shorter than a chunk, a chunk, and several with a rest.
+  for (const size_t count : {size_t{1}, size_t{262144}, size_t{700001}}) {
+    std::vector<float> expected(count, 0.0F);
+    for (int rank = 0; rank < GetParam(); ++rank) {
+      const std::vector<float> values = ValuesOf(rank, count);
+      for (size_t i = 0; i < count; ++i) {
+        expected[i] = rank == 0 ? values[i] : expected[i] + values[i];
+      }
+    }
+    const auto statuses = OnAll(ranks, [&](Collective& collective) {
+      std::vector<float> values = ValuesOf(collective.rank(), count);
+      const absl::Status status = collective.Sum(absl::MakeSpan(values));
+      EXPECT_EQ(values, expected) << "rank " << collective.rank();
+      return status;
+    });
+    for (const absl::Status& status : statuses) EXPECT_TRUE(status.ok());
+  }
+}
+
+TEST_P(CollectiveTest, BroadcastsAndGathersTakeAnyLength) {
+  auto ranks = Join(GetParam());
+  for (const size_t length : {size_t{0}, size_t{5}, size_t{3000000}}) {
+    const auto statuses = OnAll(ranks, [&](Collective& collective) {
+      std::string bytes =
+          collective.rank() == 0 ? std::string(length, 'x') : "other";
+      const absl::Status status = collective.Broadcast(&bytes);
+      EXPECT_EQ(bytes, std::string(length, 'x'));
+      if (!status.ok()) return status;
+      const auto gathered = collective.Gather(
+          absl::StrCat(collective.rank(), std::string(length, 'y')));
+      if (collective.rank() == 0 && gathered.ok()) {
+        for (int rank = 0; rank < GetParam(); ++rank) {
+          EXPECT_EQ(gathered->at(static_cast<size_t>(rank)),
+                    absl::StrCat(rank, std::string(length, 'y')));
+        }
+      }
+      return gathered.status();
+    });
+    for (const absl::Status& status : statuses) {
+      EXPECT_TRUE(status.ok()) << status;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, CollectiveTest, testing::Values(1, 2, 4));
+
+TEST_F(CollectiveTest, ALostRankEndsTheOperationOnEveryOther) {
+  auto ranks = Join(3);
+  auto lost = std::move(ranks.back());
+  ranks.pop_back();
+  std::thread leaving([&] {
+    absl::SleepFor(absl::Milliseconds(100));
+    lost.reset();
+  });
+  const auto statuses = OnAll(ranks, [](Collective& collective) {
+    std::vector<float> values(10, 1.0F);
+    return collective.Sum(absl::MakeSpan(values));
+  });
+  leaving.join();
+  for (const absl::Status& status : statuses) {
+    EXPECT_TRUE(absl::IsAborted(status)) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("trainer rank"));
+  }
+}
+
+TEST_F(CollectiveTest, ARankThatDoesNotComeInTimeEndsTheOperation) {
+  timeout_ = absl::Milliseconds(300);
+  auto ranks = Join(2);
+  std::vector<float> values(10, 1.0F);
+  const absl::Status status = ranks[0]->Sum(absl::MakeSpan(values));
+  EXPECT_TRUE(absl::IsAborted(status)) << status;
+}
+
+TEST_F(CollectiveTest, RanksAtDifferentOperationsAreNamed) {
+  auto ranks = Join(2);
+  const auto statuses = OnAll(ranks, [](Collective& collective) {
+    std::vector<float> values(collective.rank() == 0 ? 10 : 11, 1.0F);
+    return collective.Sum(absl::MakeSpan(values));
+  });
+  EXPECT_TRUE(absl::IsDataLoss(statuses[0])) << statuses[0];
+  EXPECT_FALSE(statuses[1].ok());
+}
+
+TEST_F(CollectiveTest, ARankOfAnotherJobIsRefused) {
+  RankOptions options{.rank = 0, .world_size = 2, .rendezvous = FreeAddress()};
+  options.identity = "one";
+  options.join_timeout = absl::Seconds(3);
+  auto leader = std::async(std::launch::async,
+                           [options] { return StartRankLeader(options); });
+  options.rank = 1;
+  options.identity = "another";
+  const absl::Status status = JoinRankLeader(options).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  const absl::Status waited = leader.get().status();
+  EXPECT_TRUE(absl::IsUnavailable(waited));
+  EXPECT_THAT(std::string(waited.message()), HasSubstr("trainer rank 1"));
+}
+
+TEST_F(CollectiveTest, CancelEndsAWaitingRank) {
+  auto ranks = Join(2);
+  std::string bytes;
+  auto waiting = std::async(std::launch::async,
+                            [&] { return ranks[1]->Broadcast(&bytes); });
+  ranks[1]->Cancel();
+  EXPECT_FALSE(waiting.get().ok());
+}
+
+TEST(RankSliceTest, SlicesAreEvenAndCoverAll) {
+  class Rank : public Collective {
+   public:
+    Rank(int rank, int size) : rank_(rank), size_(size) {}
+    int rank() const override { return rank_; }
+    int size() const override { return size_; }
+    absl::Status Sum(absl::Span<float>) override { return absl::OkStatus(); }
+    absl::Status Broadcast(std::string*) override { return absl::OkStatus(); }
+    absl::StatusOr<std::vector<std::string>> Gather(std::string) override {
+      return std::vector<std::string>{};
+    }
+    void Cancel() override {}
+
+   private:
+    int rank_, size_;
+  };
+  for (const auto& [groups, size] : {std::pair{16, 4}, {5, 2}, {3, 3}}) {
+    size_t next = 0;
+    for (int rank = 0; rank < size; ++rank) {
+      const RankSlice slice =
+          SliceOf(Rank(rank, size), static_cast<size_t>(groups));
+      EXPECT_EQ(slice.begin, next);
+      EXPECT_LE(slice.end - slice.begin,
+                static_cast<size_t>((groups + size - 1) / size));
+      next = slice.end;
+    }
+    EXPECT_EQ(next, static_cast<size_t>(groups));
+  }
+}
+
+}  // namespace
+}  // namespace dapd
