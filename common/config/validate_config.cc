@@ -180,6 +180,22 @@ std::vector<std::string> FindContradictions(const Config& config) {
                        ") exceeds trainer.schedule_steps (",
                        config.trainer.schedule_steps,
                        "): the learning rate would be zero before the end"));
+  const int64_t micro_batches =
+      (config.trainer.batch_size + config.trainer.micro_batch_size - 1) /
+      config.trainer.micro_batch_size;
+  require(config.trainer.ranks <= micro_batches,
+          absl::StrCat("trainer.ranks (",
+                       config.trainer.ranks,
+                       ") is more than the ",
+                       micro_batches,
+                       " micro-batches of a step: some ranks would have "
+                       "nothing to do"));
+  require(config.trainer.rank < config.trainer.ranks,
+          absl::StrCat("trainer.rank (",
+                       config.trainer.rank,
+                       ") counts from 0 and must be below trainer.ranks (",
+                       config.trainer.ranks,
+                       ")"));
   require(config.trainer.micro_batch_size <= config.trainer.batch_size,
           absl::StrCat("trainer.micro_batch_size (",
                        config.trainer.micro_batch_size,
@@ -204,6 +220,12 @@ std::vector<std::string> FindContradictions(const Config& config) {
         std::pair{"teacher.listen", &config.teacher.listen},
         std::pair{"trainer.listen", &config.trainer.listen}}) {
     CheckListen(key, *address, rpc_is_protected, problems);
+  }
+  if (config.trainer.ranks > 1) {
+    CheckAddresses("trainer.rendezvous",
+                   {config.trainer.rendezvous},
+                   rpc_is_protected,
+                   problems);
   }
   for (const auto& [key, address] :
        {std::pair{"metrics.rollout_listen", &config.metrics.rollout_listen},

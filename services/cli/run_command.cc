@@ -33,6 +33,10 @@ namespace {
 constexpr int kMaxRestarts = 20;
 // ChildProcess::Poll: 128 + the signal that ended it.
 constexpr int kSignalBase = 128;
+constexpr int kInterruptedCode = static_cast<int>(ExitCode::kInterrupted);
+// How long the other ranks may take once rank 0 is done, or one is lost.
+constexpr absl::Duration kLastRankGrace = absl::Seconds(10);
+constexpr absl::Duration kLostRankGrace = absl::Seconds(8);
 constexpr absl::Duration kPollInterval = absl::Milliseconds(100);
 
 volatile std::sig_atomic_t stop_requested = 0;
@@ -42,6 +46,7 @@ void RequestStop(int /*signal*/) { stop_requested = stop_requested + 1; }
 struct RunOptions {
   std::string config;
   std::vector<std::string> overrides;
+  int64_t ranks = 0;  // 0: as configured
 };
 
 // "127.0.0.1:9101" -> 9101; 0 if there is no port.
@@ -79,15 +84,21 @@ class LocalRun {
                           const std::string& metrics_listen,
                           std::vector<std::string>* addresses);
   absl::Status KeepAlive(Worker& worker);
-  bool MayRestartTrainer(int code, bool asked_to_stop);
+  bool MayRestartTrainers(int code, bool asked_to_stop);
+  absl::Status StartTrainers();
+  // The exit code that ends the run or its attempt; -1 while it goes on.
+  int PollTrainers();
   absl::StatusOr<std::string> TakeAddress(int preferred_port);
+  // The settings of one trainer; `status_address` gets rank 0's.
+  absl::StatusOr<std::vector<std::string>> RankOverrides(
+      int64_t rank, const std::string& rendezvous, std::string* status_address);
 
   const RunOptions options_;
   const Config config_;
   const std::string folder_;
   LoopbackPorts ports_;
   std::vector<Worker> workers_;
-  std::unique_ptr<ChildProcess> trainer_;
+  std::vector<std::unique_ptr<ChildProcess>> trainers_;  // by rank
   int trainer_restarts_ = 0;
 };
 
@@ -185,24 +196,85 @@ absl::Status LocalRun::Start() {
                    TakeAddress(PortOf(config_.trainer.listen)));
   std::vector<std::string> overrides = {
       absl::StrCat("rollout.addresses=[", absl::StrJoin(rollouts, ","), "]"),
-      absl::StrCat("teacher.addresses=[", absl::StrJoin(teachers, ","), "]"),
-      absl::StrCat("trainer.listen=", listen)};
-  if (!config_.metrics.trainer_listen.empty()) {
-    ASSIGN_OR_RETURN(const std::string metrics,
-                     TakeAddress(PortOf(config_.metrics.trainer_listen)));
-    overrides.push_back(absl::StrCat("metrics.trainer_listen=", metrics));
-    LogInfo(
-        absl::StrCat("metrics of the trainer: http://", metrics, "/metrics"));
+      absl::StrCat("teacher.addresses=[", absl::StrJoin(teachers, ","), "]")};
+  std::string status_address;
+  ASSIGN_OR_RETURN(const std::string rendezvous, TakeAddress(0));
+  for (int64_t rank = 0; rank < config_.trainer.ranks; ++rank) {
+    ASSIGN_OR_RETURN(
+        const std::vector<std::string> of_rank,
+        RankOverrides(rank, rendezvous, rank == 0 ? &status_address : nullptr));
+    std::vector<std::string> all = overrides;
+    all.insert(all.end(), of_rank.begin(), of_rank.end());
+    const std::string name =
+        rank == 0 ? "trainer" : absl::StrCat("trainer-", rank);
+    ASSIGN_OR_RETURN(std::unique_ptr<ChildProcess> trainer,
+                     MakeChild("dapd-trainer", name, all, rank != 0));
+    trainers_.push_back(std::move(trainer));
   }
-  ASSIGN_OR_RETURN(trainer_,
-                   MakeChild("dapd-trainer", "trainer", overrides, false));
-  RETURN_IF_ERROR(trainer_->Start());
+  RETURN_IF_ERROR(StartTrainers());
   LogInfo(absl::StrCat("started the trainer; watch it with: dapd status ",
-                       listen,
+                       status_address,
                        "; logs of the others: ",
                        folder_,
                        "/logs"));
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<std::string>> LocalRun::RankOverrides(
+    int64_t rank, const std::string& rendezvous, std::string* status_address) {
+  const bool first = rank == 0;
+  ASSIGN_OR_RETURN(const std::string listen,
+                   TakeAddress(first ? PortOf(config_.trainer.listen) : 0));
+  if (first) *status_address = listen;
+  std::vector<std::string> overrides = {
+      absl::StrCat("trainer.listen=", listen),
+      absl::StrCat("trainer.ranks=", config_.trainer.ranks),
+      absl::StrCat("trainer.rank=", rank),
+      absl::StrCat("trainer.rendezvous=", rendezvous)};
+  if (config_.trainer.ranks > 1 && config_.run.num_threads == 0) {
+    // Ranks must compute with as many threads as each other, and share the
+    // cores.
+    const auto cores =
+        static_cast<int64_t>(std::thread::hardware_concurrency());
+    overrides.push_back(
+        absl::StrCat("run.num_threads=",
+                     std::max<int64_t>(1, cores / config_.trainer.ranks)));
+  }
+  if (!config_.metrics.trainer_listen.empty()) {
+    const int base = PortOf(config_.metrics.trainer_listen);
+    ASSIGN_OR_RETURN(
+        const std::string metrics,
+        TakeAddress(base == 0 ? 0 : base + 10 * static_cast<int>(rank)));
+    overrides.push_back(absl::StrCat("metrics.trainer_listen=", metrics));
+    if (first) {
+      LogInfo(
+          absl::StrCat("metrics of the trainer: http://", metrics, "/metrics"));
+    }
+  }
+  return overrides;
+}
+
+absl::Status LocalRun::StartTrainers() {
+  for (const auto& trainer : trainers_) RETURN_IF_ERROR(trainer->Start());
+  return absl::OkStatus();
+}
+
+// Rank 0 ends the run; another rank that fails ends the attempt of all.
+int LocalRun::PollTrainers() {
+  int result = -1;
+  for (const auto& trainer : trainers_) {
+    const int code = trainer->Poll();
+    if (code > 0 || (code == 0 && trainer == trainers_.front())) {
+      result = std::max(result, code);
+    }
+  }
+  if (result < 0) return result;
+  // A rank that was killed explains why the others end: they are given the
+  // time to say so, and no more.
+  for (const auto& trainer : trainers_) {
+    trainer->Stop(result == 0 ? kLastRankGrace : kLostRankGrace);
+  }
+  return result;
 }
 
 absl::Status LocalRun::KeepAlive(Worker& worker) {
@@ -229,27 +301,31 @@ absl::Status LocalRun::KeepAlive(Worker& worker) {
   return process.Start();
 }
 
-// A trainer that was killed goes on behind its newest checkpoint; one that
-// ended by itself said why.
-bool LocalRun::MayRestartTrainer(int code, bool asked_to_stop) {
-  const bool killed = code > kSignalBase;
-  if (!killed || asked_to_stop || trainer_restarts_ >= kMaxRestarts) {
+// A trainer that was killed goes on behind its newest checkpoint, and so do all
+// ranks when one is lost; a trainer that ended by itself said why.
+bool LocalRun::MayRestartTrainers(int code, bool asked_to_stop) {
+  const bool killed = code > kSignalBase && code != kInterruptedCode;
+  const bool lost_rank = code == static_cast<int>(ExitCode::kRestart);
+  if (!(killed || lost_rank) || asked_to_stop ||
+      trainer_restarts_ >= kMaxRestarts) {
     return false;
   }
   ++trainer_restarts_;
-  LogWarning(absl::StrCat("the trainer was killed by signal ",
-                          code - kSignalBase,
-                          "; starting it again, behind its newest checkpoint"));
+  LogWarning(
+      absl::StrCat(killed ? "a trainer was killed" : "a trainer rank was lost",
+                   " (code ",
+                   code,
+                   "); starting again behind the newest checkpoint"));
   return true;
 }
 
 absl::Status LocalRun::Follow() {
   bool asked_to_stop = false;
   while (true) {
-    if (const int code = trainer_->Poll(); code >= 0) {
+    if (const int code = PollTrainers(); code >= 0) {
       if (code == 0) return absl::OkStatus();
-      if (MayRestartTrainer(code, asked_to_stop)) {
-        RETURN_IF_ERROR(trainer_->Start());
+      if (MayRestartTrainers(code, asked_to_stop)) {
+        RETURN_IF_ERROR(StartTrainers());
         continue;
       }
       return WithExitCode(
@@ -262,7 +338,7 @@ absl::Status LocalRun::Follow() {
     }
     if (stop_requested > 0 && !asked_to_stop) {
       LogInfo("stopping; a second Ctrl-C stops at once");
-      trainer_->Signal(SIGTERM);
+      for (const auto& trainer : trainers_) trainer->Signal(SIGTERM);
       asked_to_stop = true;
     }
     for (Worker& worker : workers_) {
@@ -272,8 +348,11 @@ absl::Status LocalRun::Follow() {
   }
 }
 
-absl::Status Run(const RunOptions& options) {
+absl::Status Run(RunOptions options) {
   SetLogName("run");
+  if (options.ranks > 0) {
+    options.overrides.push_back(absl::StrCat("trainer.ranks=", options.ranks));
+  }
   ASSIGN_OR_RETURN(const LoadedConfig loaded,
                    LoadConfig(options.config, options.overrides));
   for (const int signal_number : {SIGINT, SIGTERM}) {
@@ -298,6 +377,8 @@ void AddRunCommand(CLI::App& app, Action* action) {
   command->add_option("config", options->config, "YAML configuration")
       ->required();
   command->add_option("--set", options->overrides, "key=value over the file");
+  command->add_option(
+      "--ranks", options->ranks, "Trainer processes (trainer.ranks)");
   command->callback(
       [options, action] { *action = [options] { return Run(*options); }; });
 }

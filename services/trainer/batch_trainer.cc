@@ -119,29 +119,30 @@ absl::StatusOr<std::vector<RolloutRecord>> BatchTrainer::Sample(
                       /*with_scores=*/true));
   DAPD_FAILPOINT("rollout.after_start");
   to_report_.clear();
-  ASSIGN_OR_RETURN(
-      slice_,
-      pipeline_.CollectRollouts([&](const PipelineInput& input,
-                                    size_t index,
-                                    const RolloutResult& result) {
-        const int64_t sample = slice_begin_ + static_cast<int64_t>(index);
-        if (on_answer) return on_answer(sample, *input.problem, result);
-        to_report_.push_back({sample, result});
-        return absl::OkStatus();
-      }));
+  ASSIGN_OR_RETURN(slice_,
+                   pipeline_.CollectRollouts([&](const PipelineInput& input,
+                                                 size_t index,
+                                                 const RolloutResult& result) {
+                     const int64_t sample =
+                         slice_begin_ + static_cast<int64_t>(index);
+                     if (on_answer)
+                       return on_answer(sample, *input.problem, result);
+                     to_report_.push_back({sample, result});
+                     return absl::OkStatus();
+                   }));
   DAPD_FAILPOINT("rollout.after_collect");
   std::vector<RolloutRecord> records = slice_;
   RETURN_IF_ERROR(ShareAnswers(rows, on_answer, &records));
   for (const auto& [sample, result] : plan.recalled) {
     // Those of the own slice are in `records` already.
-    const bool own = sample >= slice_begin_ &&
-                     sample < static_cast<int64_t>(slice_end);
+    const bool own =
+        sample >= slice_begin_ && sample < static_cast<int64_t>(slice_end);
     if (own || records.empty()) continue;
     const int64_t row = rows[static_cast<size_t>(sample)];
     ASSIGN_OR_RETURN(
         records[static_cast<size_t>(sample)],
-        pipeline_.Grade(parts_.data.problems[static_cast<size_t>(row)],
-                        result));
+        pipeline_.MakeRecord(parts_.data.problems[static_cast<size_t>(row)],
+                             result));
   }
   return records;
 }
@@ -171,7 +172,7 @@ absl::Status BatchTrainer::ShareAnswers(const std::vector<int64_t>& rows,
           parts_.data.problems[static_cast<size_t>(rows[sample])];
       RETURN_IF_ERROR(on_answer(answer.sample, problem, answer.result));
       ASSIGN_OR_RETURN((*records)[sample],
-                       pipeline_.Grade(problem, answer.result));
+                       pipeline_.MakeRecord(problem, answer.result));
     }
   }
   return absl::OkStatus();
@@ -208,13 +209,13 @@ absl::Status BatchTrainer::Train(StepReport* report) {
 absl::Status BatchTrainer::CompareRanks(StepReport* report) {
   report->payload_bytes = pipeline_.payload_bytes() - payload_bytes_before_;
   report->scored_tokens = pipeline_.scored_tokens() - scored_tokens_before_;
-  ASSIGN_OR_RETURN(const std::vector<std::string> parts,
-                   parts_.collective.Gather(
-                       absl::StrCat(live_digest_,
-                                    " ",
-                                    report->payload_bytes,
-                                    " ",
-                                    report->scored_tokens)));
+  ASSIGN_OR_RETURN(
+      const std::vector<std::string> parts,
+      parts_.collective.Gather(absl::StrCat(live_digest_,
+                                            " ",
+                                            report->payload_bytes,
+                                            " ",
+                                            report->scored_tokens)));
   for (size_t rank = 1; rank < parts.size(); ++rank) {
     const std::vector<std::string> fields = absl::StrSplit(parts[rank], ' ');
     uint64_t payload_bytes = 0;

@@ -128,7 +128,7 @@ absl::StatusOr<std::vector<RolloutRecord>> SamplePipeline::CollectRollouts(
   return records;
 }
 
-absl::StatusOr<RolloutRecord> SamplePipeline::Grade(
+absl::StatusOr<RolloutRecord> SamplePipeline::MakeRecord(
     const Problem& problem, const RolloutResult& result) const {
   RolloutRecord record;
   record.problem = &problem;
@@ -158,7 +158,7 @@ absl::StatusOr<Views> SamplePipeline::BuildViews(
 absl::StatusOr<RolloutRecord> SamplePipeline::AcceptRollout(
     size_t index, const RolloutResult& result) {
   ASSIGN_OR_RETURN(RolloutRecord record,
-                   Grade(*entries_[index].input.problem, result));
+                   MakeRecord(*entries_[index].input.problem, result));
   if (!with_scores_ || !record.trainable) return record;
   ASSIGN_OR_RETURN(entries_[index].views, BuildViews(record));
   SubmitScores(index, /*needs_rollout=*/true);

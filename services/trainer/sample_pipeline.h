@@ -80,8 +80,8 @@ class SamplePipeline {
       const OnAccepted& on_accepted = nullptr);
 
   // The record of an answer that another rank collected: decoded, graded.
-  absl::StatusOr<RolloutRecord> Grade(const Problem& problem,
-                                      const RolloutResult& result) const;
+  absl::StatusOr<RolloutRecord> MakeRecord(const Problem& problem,
+                                           const RolloutResult& result) const;
 
   // Blocks for sample `index`, whose rollout must be trainable; once each.
   absl::StatusOr<ScoredSample> TakeScored(size_t index);

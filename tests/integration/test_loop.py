@@ -39,7 +39,7 @@ def test_a_killed_worker_does_not_change_the_result(victim, reference_run):
 
 def test_a_second_run_in_the_same_folder_is_refused(reference_run):
     result = reference_run.run("reference", check=False)
-    assert result.returncode == 3 and "already holds a run" in result.stderr
+    assert result.returncode == 3 and "already holds a finished run" in result.stderr
 
 
 def test_sigterm_saves_the_last_whole_step(reference_run):

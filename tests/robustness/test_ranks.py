@@ -1,0 +1,121 @@
+"""Several trainer ranks give what one gives; a rank that is lost ends the step everywhere, and the job goes on."""
+
+import os
+import signal
+import time
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from conftest import BATCH, SETTINGS, STEPS, free_port, wait_for
+from workspace import children
+import history
+
+
+def tensors(cluster, run):
+    return load_file(cluster.workspace.runs(run) / "adapter" / "adapter_model.safetensors")
+
+
+def start_ranks(cluster, run, count, failpoints=None, **settings):
+    rendezvous = f"127.0.0.1:{free_port()}"
+    ranks = []
+    for rank in range(count):
+        own = {"metrics.trainer_listen": "127.0.0.1:0"} if rank else {}
+        ranks.append(cluster.start_trainer(run, failpoints=(failpoints or {}).get(rank, ""), **{
+            "run.seed": 1000, "trainer.ranks": count, "trainer.rank": rank, "trainer.rendezvous": rendezvous, **own, **settings}))
+    return ranks
+
+
+def finish(cluster, run, ranks):
+    codes = [rank.wait(timeout=180) for rank in ranks]
+    assert codes == [0] * len(ranks), f"{codes}\n{cluster.log(run)}"
+
+
+@pytest.fixture(scope="module")
+def two_ranks(shared_cluster):
+    run = "ranks-2"
+    finish(shared_cluster, run, start_ranks(shared_cluster, run, 2))
+    return shared_cluster
+
+
+def test_two_ranks_give_the_result_of_one(two_ranks, reference):
+    _, expected = reference.of_seed(0)
+    error = norm = 0.0
+    one = tensors(two_ranks, "reference-0")
+    for name, value in tensors(two_ranks, "ranks-2").items():
+        error += (value - one[name]).double().pow(2).sum().item()
+        norm += one[name].double().pow(2).sum().item()
+    print(f"adapter of two ranks differs from one's by {(error / norm) ** 0.5:.1e} of its norm")
+    assert (error / norm) ** 0.5 < 1e-5
+    for line, (step, loss, gradient_norm, terms, _) in zip(two_ranks.workspace.metrics("ranks-2"), expected, strict=True):
+        assert line["step"] == step
+        print(f"step {step}: loss {loss:.6f}, differs by {abs(line['loss'] - loss):.1e}; gradient norm by {abs(line['gradient_norm'] - gradient_norm):.1e}")
+        assert line["loss"] == pytest.approx(loss, rel=1e-4)
+        for name, value in terms.items():
+            assert line["terms"][name]["value"] == pytest.approx(value, rel=1e-3, abs=1e-6)
+
+
+def test_the_ranks_of_a_run_share_each_sample_out_once(two_ranks):
+    seen = history.check(two_ranks.workspace.runs("ranks-2") / "ledger.jsonl", BATCH, STEPS)
+    assert all(len(samples) == BATCH for samples in seen.trained.values())
+
+
+def test_the_same_ranks_give_the_same_bits(two_ranks):
+    run = "ranks-2-again"
+    finish(two_ranks, run, start_ranks(two_ranks, run, 2))
+    assert two_ranks.workspace.adapter_digest(run) == two_ranks.workspace.adapter_digest("ranks-2")
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+@pytest.mark.parametrize("failpoint,hit", [("optimizer.before_step", 3), ("train.before_micro_batch", 4), ("publish.after_live", 3)])
+def test_r24_a_rank_that_dies_ends_the_step_everywhere_and_the_job_goes_on(victim, failpoint, hit, two_ranks):
+    run = f"r24-{victim}-{failpoint}"
+    ranks = start_ranks(two_ranks, run, 2, failpoints={victim: f"{failpoint}=kill@{hit}"})
+    assert ranks[victim].wait(timeout=120) == -signal.SIGKILL, two_ranks.log(run)
+    start = time.monotonic()
+    code = ranks[1 - victim].wait(timeout=60)
+    print(f"the other rank ended with code {code} after {time.monotonic() - start:.1f} s")
+    assert code == 75, two_ranks.log(run)
+    finish(two_ranks, run, start_ranks(two_ranks, run, 2))
+    assert two_ranks.workspace.adapter_digest(run) == two_ranks.workspace.adapter_digest("ranks-2")
+    history.check(two_ranks.workspace.runs(run) / "ledger.jsonl", BATCH, STEPS)
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_r24_a_rank_that_hangs_is_found_out(victim, two_ranks):
+    run = f"r24-hang-{victim}"
+    ranks = start_ranks(two_ranks, run, 2, failpoints={victim: "optimizer.before_step=stop@2"})
+    start = time.monotonic()
+    code = ranks[1 - victim].wait(timeout=60)
+    print(f"the other rank ended with code {code}, {time.monotonic() - start:.1f} s behind the start")
+    assert code == 75, two_ranks.log(run)
+    ranks[victim].kill()
+    ranks[victim].wait()
+    finish(two_ranks, run, start_ranks(two_ranks, run, 2))
+    assert two_ranks.workspace.adapter_digest(run) == two_ranks.workspace.adapter_digest("ranks-2")
+
+
+def test_a_rank_with_another_configuration_is_refused(two_ranks):
+    run = "other-rank"
+    rendezvous = f"127.0.0.1:{free_port()}"
+    common = {"run.seed": 1000, "trainer.ranks": 2, "trainer.rendezvous": rendezvous, "trainer.peer_timeout_seconds": 20}
+    leader = two_ranks.start_trainer(run, **{**common, "trainer.rank": 0})
+    code = two_ranks.train(run, **{**common, "trainer.rank": 1, "trainer.learning_rate": 0.5, "metrics.trainer_listen": "127.0.0.1:0"})
+    leader.kill()
+    leader.wait()
+    assert code == 4, two_ranks.log(run)
+    assert "differ from rank 0's" in two_ranks.log(run)
+
+
+def test_dapd_run_starts_the_ranks_and_starts_them_again(workspace, two_ranks):
+    settings = {**SETTINGS, "run.seed": 1000, "trainer.ranks": 2}
+    process = workspace.start("run-ranks", **settings)
+    wait_for(lambda: len(workspace.metrics("run-ranks")) >= 1 or process.poll() is not None, what="a step")
+    trainers = sorted(children(process).get("dapd-trainer", []))
+    assert len(trainers) == 2, workspace.log("run-ranks")
+    os.kill(trainers[1], signal.SIGKILL)
+    assert process.wait(timeout=180) == 0, workspace.log("run-ranks")
+    assert "starting again behind the newest checkpoint" in workspace.log("run-ranks")
+    same = all(torch.equal(a, b) for a, b in zip(tensors(two_ranks, "run-ranks").values(), tensors(two_ranks, "ranks-2").values(), strict=True))
+    assert same
