@@ -2,21 +2,23 @@
 # Installs what the tests need, builds, runs the tests and counts them: the last
 # line reads "N passed, N failed, N skipped". Logs: build/test-logs/.
 #
-#   tests/run.sh [unit|integration|oracle]...     (default: all three)
+#   tests/run.sh [unit|integration|oracle|robustness]...     (default: all)
 #
 #   unit          the C++ tests that mirror the tree, the scripts' own tests
 #   integration   real processes (C++ and Python)
 #   oracle        our programs against transformers, peft, tokenizers, jinja2
+#   robustness    killed, cut off, starved, resumed: the result stays the same
+#                 (one seed a scenario; tests/robustness/run.sh has the long form)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source deploy/phase.sh
 
 groups=("$@")
-if [ $# -eq 0 ]; then groups=(unit integration oracle); fi
+if [ $# -eq 0 ]; then groups=(unit integration oracle robustness); fi
 for group in "${groups[@]}"; do
   case "$group" in
-    unit | integration | oracle) ;;
-    *) echo "usage: tests/run.sh [unit|integration|oracle]..." >&2; exit 2 ;;
+    unit | integration | oracle | robustness) ;;
+    *) echo "usage: tests/run.sh [unit|integration|oracle|robustness]..." >&2; exit 2 ;;
   esac
 done
 
@@ -44,7 +46,7 @@ run_pytest() {  # GROUP FOLDER
 for group in "${groups[@]}"; do
   folder=tests/$group
   if [ "$group" = unit ]; then folder=tests/deploy; fi
-  if [ "$group" != oracle ]; then
+  if [ "$group" = unit ] || [ "$group" = integration ]; then
     phase "$group tests (C++)" "$logs/ctest-$group.log" \
       run_ctest "$group" || true
   fi

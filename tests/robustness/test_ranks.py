@@ -8,9 +8,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from conftest import BATCH, SETTINGS, STEPS, free_port, wait_for
-from workspace import children
 import history
+from cluster import BATCH, SETTINGS, STEPS, free_port
+from workspace import children, wait_for
 
 
 def tensors(cluster, run):

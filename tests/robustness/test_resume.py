@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from conftest import BATCH, SEEDS, STEPS, wait_for
-from workspace import ROOT
+from cluster import BATCH, SEEDS, STEPS
+from workspace import ROOT, wait_for
 
 SOURCES = [*(ROOT / "common").rglob("*.cc"), *(ROOT / "services" / "trainer").rglob("*.cc")]
 FAILPOINTS = sorted({name for path in SOURCES for name in re.findall(r'DAPD_FAILPOINT(?:_STATUS)?\("([^"]+)"\)', path.read_text())})

@@ -1,0 +1,194 @@
+"""Workers that stay, trainers that are killed, and the proof that nothing shows in the result."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import urllib.request
+
+import history
+from workspace import BIN, set_flags, wait_for
+
+# Scenarios run with seeds 0 .. DAPD_SEEDS - 1; the short form takes one.
+SEEDS = range(int(os.environ.get("DAPD_SEEDS", "1")))
+STEPS = 5
+BATCH = 4
+SETTINGS = {
+    "trainer.steps": STEPS,
+    "trainer.batch_size": BATCH,
+    "trainer.peer_timeout_seconds": 60,
+    "checkpoint.interval": 2,
+    "checkpoint.keep": 1,
+    "teacher.snapshot_interval": 2,
+    "evaluation.kl_problems": 1,
+    "evaluation.max_new_tokens": 4,
+}
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+class Service:
+    """One worker process on a port of its own; start() again after it died keeps the port."""
+
+    def __init__(self, workspace, role, name):
+        self.workspace, self.role, self.name = workspace, role, name
+        self.port, self.metrics_port = free_port(), free_port()
+        self.process = None
+
+    @property
+    def address(self):
+        return f"127.0.0.1:{self.port}"
+
+    def start(self, failpoints="", **settings):
+        flags = set_flags({f"{self.role}.listen": self.address, f"metrics.{self.role}_listen": f"127.0.0.1:{self.metrics_port}", **settings})
+        with open(self.workspace.folder / f"{self.name}.log", "a") as log:
+            self.process = subprocess.Popen([BIN / f"dapd-{self.role}", self.workspace.config, *flags], stdout=log, stderr=log,
+                                            env={**os.environ, "DAPD_FAILPOINTS": failpoints})
+        return self
+
+    def wait_until_healthy(self):
+        def healthy():
+            try:
+                return urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/healthz", timeout=1).status == 200
+            except OSError:
+                return False
+
+        wait_for(healthy, what=f"{self.name} healthy")
+        return self
+
+    def metric(self, name):
+        return read_metric(self.metrics_port, name)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self, timeout=30):
+        self.process.terminate()
+        return self.process.wait(timeout)
+
+    def suspend(self):
+        self.process.send_signal(signal.SIGSTOP)
+
+    def wake(self):
+        self.process.send_signal(signal.SIGCONT)
+
+    @property
+    def alive(self):
+        return self.process is not None and self.process.poll() is None
+
+
+def read_metric(port, name):
+    """The sum over all labels of a metric; `name` may carry a label to select by: 'x{outcome="lost"}'."""
+    name, _, labels = name.partition("{")
+    wanted = set(filter(None, labels.rstrip("}").split(",")))
+    total = 0.0
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as reply:
+        for line in reply.read().decode().splitlines():
+            match = re.fullmatch(r"(\w+)(?:\{(.*)\})? (\S+)", line)
+            if match and match[1] == name and wanted <= set((match[2] or "").split(",")):
+                total += float(match[3])
+    return total
+
+
+class Cluster:
+    """Rollout and teacher workers, and trainers that come and go."""
+
+    def __init__(self, workspace, rollouts, teachers=1):
+        self.workspace = workspace
+        self.rollouts = [Service(workspace, "rollout", f"rollout-{i}") for i in range(rollouts)]
+        self.teachers = [Service(workspace, "teacher", f"teacher-{i}") for i in range(teachers)]
+        self.trainers = []
+        self.metrics_port = free_port()
+
+    @property
+    def services(self):
+        return self.rollouts + self.teachers
+
+    def start(self):
+        for service in self.services:
+            service.start()
+        for service in self.services:
+            service.wait_until_healthy()
+        return self
+
+    def revive(self):
+        """Whatever a scenario left dead or stopped is up again."""
+        for service in self.services:
+            if service.alive:
+                service.wake()
+            else:
+                service.start().wait_until_healthy()
+
+    def start_trainer(self, name, failpoints="", rollouts=None, teachers=None, **settings):
+        rollouts = rollouts or [service.address for service in self.rollouts]
+        teachers = teachers or [service.address for service in self.teachers]
+        flags = set_flags({
+            **SETTINGS,
+            "run.name": name,
+            "evaluation.path": self.workspace.folder / "held_out.jsonl",
+            "rollout.addresses": f"[{','.join(rollouts)}]",
+            "teacher.addresses": f"[{','.join(teachers)}]",
+            "trainer.listen": "127.0.0.1:0",
+            "metrics.trainer_listen": f"127.0.0.1:{self.metrics_port}",
+            **settings,
+        })
+        with open(self.log_path(name), "a") as log:
+            trainer = subprocess.Popen([BIN / "dapd-trainer", self.workspace.config, *flags], stdout=log, stderr=log,
+                                       env={**os.environ, "DAPD_FAILPOINTS": failpoints})
+        self.trainers.append(trainer)
+        return trainer
+
+    def train(self, name, **arguments):
+        """Runs a trainer to its end; its exit code."""
+        return self.start_trainer(name, **arguments).wait(timeout=180)
+
+    def log_path(self, name):
+        return self.workspace.folder / f"{name}.trainer.log"
+
+    def log(self, name):
+        return self.log_path(name).read_text()
+
+    def metric(self, name):
+        return read_metric(self.metrics_port, name)
+
+    def stop(self):
+        for process in self.trainers + [service.process for service in self.services]:
+            if process is not None and process.poll() is None:
+                process.kill()
+                process.wait()
+
+
+class Reference:
+    """What an undisturbed run with this seed ends in."""
+
+    def __init__(self, cluster):
+        self.cluster, self.runs = cluster, {}
+
+    def result(self, name):
+        workspace = self.cluster.workspace
+        lines = [(line["step"], line["loss"], line["gradient_norm"], {n: t["value"] for n, t in line["terms"].items()}, line["adapter_digest"])
+                 for line in workspace.metrics(name)]
+        return workspace.adapter_digest(name), lines
+
+    def of_seed(self, seed):
+        if seed not in self.runs:
+            name = f"reference-{seed}"
+            code = self.cluster.train(name, **{"run.seed": 1000 + seed})
+            assert code == 0, self.cluster.log(name)
+            history.check(self.cluster.workspace.runs(name) / "ledger.jsonl", BATCH, STEPS)
+            self.runs[seed] = self.result(name)
+        return self.runs[seed]
+
+    def assert_equal(self, name, seed):
+        """Adapter and per-step losses equal, bit for bit, and a history that breaks no rule. The History."""
+        adapter, lines = self.result(name)
+        expected_adapter, expected_lines = self.of_seed(seed)
+        assert lines == expected_lines, f"{name}: losses differ\n{self.cluster.log(name)}"
+        assert adapter == expected_adapter, f"{name}: the adapter differs\n{self.cluster.log(name)}"
+        return history.check(self.cluster.workspace.runs(name) / "ledger.jsonl", BATCH, STEPS)
