@@ -3,24 +3,32 @@
 # packages (as root or with sudo) and a Python environment in .deps/venv, which
 # brings LibTorch, Apache Arrow C++ and the demo model.
 #
-#   deploy/install.sh [--tests]
+#   deploy/install.sh [--tests|--cuda]
 #
-# --tests adds what the tests need, Python's torch and transformers among it
-# (4 GB). A machine with nvcc gets torch's CUDA libraries as well. Where neither
-# root nor sudo is at hand, it prints what root has to run. A second call skips
-# what is there. PYTHON names another interpreter (3.11 or newer).
+# --cuda adds torch's CUDA libraries (2 GB), with which the build makes the CUDA
+# backend; a machine with nvcc gets them without being asked. --tests adds what the
+# tests need, Python's torch and transformers among it (4 GB). Where neither root
+# nor sudo is at hand, it prints what root has to run. A second call skips what is
+# there. PYTHON names another interpreter (3.11 or newer).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source deploy/phase.sh
 
 packages=(
-  build-essential ccache cmake ninja-build pkg-config python3 python3-venv
+  build-essential ca-certificates ccache cmake ninja-build pkg-config python3
+  python3-venv
   libabsl-dev libcli11-dev libgrpc++-dev libgrpc-dev libicu-dev
   libprotobuf-dev libssl-dev libyaml-cpp-dev nlohmann-json3-dev
   prometheus-cpp-dev protobuf-compiler protobuf-compiler-grpc zlib1g-dev
 )
 requirements=(deploy/requirements.txt)
-test_packages=(libbenchmark-dev libgmock-dev libgtest-dev prometheus shellcheck)
+test_packages=(
+  debootstrap iproute2 libbenchmark-dev libgmock-dev libgtest-dev prometheus
+  shellcheck
+)
+# Debian's engine would displace another one.
+command -v dockerd >/dev/null || test_packages+=(docker.io)
+command -v docker-compose >/dev/null || test_packages+=(docker-compose)
 
 has_nvcc() { command -v nvcc || [ -x /usr/local/cuda/bin/nvcc ]; }
 
@@ -29,8 +37,9 @@ case "${1:-}" in
     packages+=("${test_packages[@]}")
     requirements+=(deploy/requirements-cuda.txt tests/requirements.txt)
     ;;
+  --cuda) requirements+=(deploy/requirements-cuda.txt) ;;
   "") if has_nvcc >/dev/null; then requirements+=(deploy/requirements-cuda.txt); fi ;;
-  *) echo "usage: deploy/install.sh [--tests]" >&2; exit 2 ;;
+  *) echo "usage: deploy/install.sh [--tests|--cuda]" >&2; exit 2 ;;
 esac
 
 # --- Debian packages ----------------------------------------------------------
@@ -44,11 +53,24 @@ as_root() {
   if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
 }
 
+# The servers among the packages are for tests to start. Debian's policy file
+# keeps dpkg from starting them, which would fail where nothing starts services.
 apt_install() {
+  local policy=/usr/sbin/policy-rc.d code=0
+  if [ -e "$policy" ]; then
+    policy=
+  else
+    printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" &&
+      as_root chmod 755 "$policy" || return
+  fi
   as_root apt-get update -q &&
     as_root env DEBIAN_FRONTEND=noninteractive \
-      apt-get install -y -q --no-install-recommends "$@"
+      apt-get install -y -q --no-install-recommends "$@" || code=$?
+  if [ -n "$policy" ]; then as_root rm "$policy"; fi
+  return "$code"
 }
+
+disable_service() { as_root systemctl disable "$1"; }
 
 mapfile -t missing < <(missing_packages)
 if [ ${#missing[@]} -gt 0 ]; then
@@ -60,11 +82,12 @@ if [ ${#missing[@]} -gt 0 ]; then
   if [ "$(id -u)" -ne 0 ]; then sudo -v; fi  # asks for the password up front
   phase "install ${#missing[@]} Debian packages" .deps/logs/apt.log \
     apt_install "${missing[@]}"
-  # The tests use promtool; the server that comes with it should not run.
-  if [[ " ${missing[*]} " == *" prometheus "* && -d /run/systemd/system ]]; then
-    phase "stop the Prometheus server" .deps/logs/prometheus.log \
-      as_root systemctl disable --now prometheus
-  fi
+  for package in docker.io prometheus; do
+    if [[ " ${missing[*]} " == *" $package "* && -d /run/systemd/system ]]; then
+      phase "disable $package as a service" ".deps/logs/$package.log" \
+        disable_service "${package%.io}"
+    fi
+  done
 fi
 
 # --- Python packages ----------------------------------------------------------

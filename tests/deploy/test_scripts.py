@@ -74,7 +74,8 @@ def test_a_failing_phase_ends_the_script_with_its_code_and_log(tmp_path):
     assert "the reason" in result.stderr and f"{tmp_path}/logs/x.log" in result.stderr
 
 
-@pytest.mark.parametrize("script", ["deploy/install.sh", "deploy/build.sh", "deploy/quickstart.sh", "tests/run.sh"])
+@pytest.mark.parametrize("script", ["deploy/install.sh", "deploy/build.sh", "deploy/package.sh", "deploy/stage_image.sh", "deploy/build_image.sh",
+                                    "deploy/quickstart.sh", "tests/run.sh"])
 def test_an_unknown_option_is_a_usage_error(script):
     result = subprocess.run([ROOT / script, "--no-such-option"], capture_output=True, text=True)
     assert result.returncode == 2 and f"usage: {script}" in result.stderr
@@ -98,4 +99,4 @@ def test_without_root_and_sudo_the_missing_packages_are_printed(tmp_path):
     environment = {**os.environ, "PATH": str(tmp_path)}
     result = subprocess.run([ROOT / "deploy/install.sh"], env=environment, capture_output=True, text=True)
     assert result.returncode == 1
-    assert "Run as root:\n  apt-get update && apt-get install -y build-essential ccache" in result.stderr
+    assert "Run as root:\n  apt-get update && apt-get install -y build-essential ca-certificates" in result.stderr

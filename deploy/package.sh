@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Makes a folder that runs on any Debian of this release without the source tree
+# and its Python environment: programs in bin/, the libraries of Python wheels in
+# lib/, presets in configs/, the demonstration's model and problems in demo/.
+#
+#   deploy/package.sh [--cuda] FOLDER
+#
+# Needs what deploy/install.sh and deploy/build.sh made; --cuda adds the CUDA
+# backend and its libraries (3 GB). Images, and machines that share a file system,
+# take the folder as it is.
+set -euo pipefail
+components=(programs)
+if [ "${1:-}" = --cuda ]; then components+=(cuda); shift; fi
+if [ $# -ne 1 ] || [[ $1 == -* ]]; then
+  echo "usage: deploy/package.sh [--cuda] FOLDER" >&2
+  exit 2
+fi
+mkdir -p "$1"
+package=$(realpath "$1")
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+rm -rf "${package:?}"/{bin,lib,configs,demo}
+for component in "${components[@]}"; do
+  cmake --install build --prefix "$package" --component "$component"
+done
+find "$package/bin" "$package/lib" -type f -exec strip --strip-unneeded {} +
+
+cp -r configs "$package/configs"
+.deps/venv/bin/python deploy/make_tiny_model.py --output "$package/demo/tiny-qwen3"
+for split in train:1000 held_out:100; do
+  "$package/bin/dapd" problems --task unit_conversion --split "${split%:*}" \
+    --count "${split#*:}" --seed 1 --output "$package/demo/${split%:*}.jsonl"
+done

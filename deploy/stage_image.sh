@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# Lays out the root file system of the run image: a folder of deploy/package.sh,
+# the shared libraries of this machine that its programs load, certificate
+# authorities, and the few files that a C library looks for.
+#
+#   deploy/stage_image.sh PACKAGE ROOT
+#
+# Each Debian package that a library comes from leaves its status and its licence,
+# where scanners and people look for them.
+set -euo pipefail
+if [ $# -ne 2 ]; then
+  echo "usage: deploy/stage_image.sh PACKAGE ROOT" >&2
+  exit 2
+fi
+package=$(realpath "$1")
+mkdir -p "$2"
+root=$(realpath "$2")
+
+cd "$root"
+mkdir -p etc/ssl/certs input opt runs tmp usr/lib usr/lib64 usr/share/doc \
+  var/lib/dpkg/status.d
+chmod 1777 tmp
+ln -s usr/lib lib
+ln -s usr/lib64 lib64
+cp -r "$package" opt/dapd
+mv opt/dapd/configs etc/dapd
+
+# Paths of this machine's libraries, the loader among them; none out of the
+# package. The NVIDIA driver's library comes with the driver.
+libraries=$(find opt/dapd/bin opt/dapd/lib -type f -exec ldd {} + |
+  awk '$1 ~ /^libcuda\.so/ {next}
+       $2 == "=>" {print $3 == "not" ? "missing:" $1 : $3}
+       $1 ~ /^\/.*\/ld-linux/ {print $1}' |
+  grep -v "^$root/" | sort -u)
+missing=$(sed -n 's/^missing://p' <<<"$libraries")
+if [ -n "$missing" ]; then
+  echo "the programs load libraries that this machine lacks:" $missing >&2
+  echo "install the Debian packages that they are in" >&2
+  exit 1
+fi
+for library in $libraries; do
+  folder=$root$(realpath "$(dirname "$library")")
+  mkdir -p "$folder"
+  cp -L "$library" "$folder/"
+done
+
+# dpkg knows a file by the path that it had before /lib became a link.
+packages=$({ realpath $libraries; printf '%s\n' $libraries; } | sort -u |
+  xargs dpkg-query -S 2>/dev/null | sed 's/:.*//' | sort -u) || true
+for name in $packages ca-certificates; do
+  dpkg-query -s "$name" >"var/lib/dpkg/status.d/$name"
+  mkdir "usr/share/doc/$name"
+  cp -L "/usr/share/doc/$name/copyright" "usr/share/doc/$name/"
+done
+
+cp -L /etc/ssl/certs/ca-certificates.crt etc/ssl/certs/
+cp /etc/os-release etc/
+echo 'hosts: files dns' >etc/nsswitch.conf
+printf '%s\n' 'root:x:0:0::/:/none' 'dapd:x:10001:10001::/runs:/none' >etc/passwd
+printf '%s\n' 'root:x:0:' 'dapd:x:10001:' >etc/group

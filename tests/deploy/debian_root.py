@@ -1,0 +1,43 @@
+"""A minimal Debian made with debootstrap: stands in for a base image where no image registry is in reach."""
+
+import hashlib
+import pathlib
+import shutil
+import subprocess
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def owning_packages(files):
+    """The installed Debian packages that the files came with. dpkg knows a file by the path that it had before /lib
+    became a link."""
+    paths = {str(pathlib.Path(file).resolve()) for file in files} | {str(file).removeprefix("/usr") for file in files}
+    found = subprocess.run(["dpkg-query", "--search", *paths], capture_output=True, text=True)
+    return {line.split(":")[0] for line in found.stdout.splitlines()}
+
+
+def system_libraries(folder):
+    """What the programs and libraries of `folder` load from this machine."""
+    files = [path for path in folder.rglob("*") if path.is_file() and path.read_bytes()[:4] == b"\x7fELF"]
+    lines = subprocess.run(["ldd", *files], capture_output=True, text=True, check=True).stdout.splitlines()
+    paths = {line.split("=>")[1].split()[0] for line in lines if "=>" in line}
+    return {path for path in paths if not path.startswith(str(folder))}
+
+
+def debian_root(packages):
+    """A folder with the root file system; made once for each set of packages, from where this machine's apt gets its
+    own."""
+    release = subprocess.run(["sh", "-c", '. /etc/os-release && echo "$VERSION_CODENAME"'], capture_output=True, text=True).stdout.strip()
+    digest = hashlib.sha256(" ".join([release, *sorted(packages)]).encode()).hexdigest()[:12]
+    root = ROOT / ".deps" / f"debian-root-{digest}"
+    if not root.exists():
+        mirror = subprocess.run(["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", f"Codename: {release}"],
+                                capture_output=True, text=True, check=True).stdout.split()[0]
+        aside = root.with_suffix(".tmp")
+        shutil.rmtree(aside, ignore_errors=True)
+        log = ROOT / ".deps/logs/debootstrap.log"
+        with open(log, "w") as output:
+            subprocess.run(["debootstrap", "--variant=minbase", f"--include={','.join(sorted(packages))}", release, aside, mirror],
+                           stdout=output, stderr=output, check=True, timeout=540)
+        aside.rename(root)
+    return root
