@@ -6,8 +6,9 @@
 //   CPU, several ranks    rank_leader.h, rank_follower.h: a star over gRPC,
 //                         sums in the order of the ranks, so that the same
 //                         ranks always give the same bits
-//   CUDA, several ranks   nccl_collective.h: tensors over NCCL, all else over
-//                         the star
+//   CUDA, several ranks   the same star for all but gradients, which NCCL adds
+//                         up between the devices:
+//                         common/training/gradient_sum.h
 //
 // Why gRPC and not MPI or Gloo: it is here already with its TLS, deadlines and
 // keepalive, ranks find each other by name as everything else does, and a rank

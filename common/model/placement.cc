@@ -13,26 +13,28 @@
 namespace dapd {
 namespace {
 
-// Loads libdapd_cuda.so from ../lib beside the program, once. Returns the
-// number of usable devices; 0 without that library, a driver or a GPU.
-int LoadCudaBackend() {
-  static const int devices = [] {
+// libdapd_cuda.so from ../lib beside the program, loaded once; null without it.
+void* CudaLibrary() {
+  static void* const library = []() -> void* {
     std::error_code error;
     const std::filesystem::path program =
         std::filesystem::read_symlink("/proc/self/exe", error);
     const std::string path =
         program.parent_path().parent_path() / "lib" / "libdapd_cuda.so";
-    if (!std::filesystem::exists(path, error)) return 0;
-    void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
-    if (library == nullptr) {
+    if (!std::filesystem::exists(path, error)) return nullptr;
+    void* opened = ::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
+    if (opened == nullptr) {
       LogWarning(absl::StrCat("CUDA cannot be used: ", ::dlerror()));
-      return 0;
     }
-    auto* count =
-        reinterpret_cast<int (*)()>(::dlsym(library, "DapdCudaDeviceCount"));
-    return count == nullptr ? 0 : count();
+    return opened;
   }();
-  return devices;
+  return library;
+}
+
+// 0 without that library, a driver or a GPU.
+int NumCudaDevices() {
+  auto* count = reinterpret_cast<int (*)()>(CudaSymbol("DapdCudaDeviceCount"));
+  return count == nullptr ? 0 : count();
 }
 
 // Without the driver's own device node there is nothing to load CUDA for.
@@ -43,10 +45,15 @@ bool HasNvidiaDriver() {
 
 }  // namespace
 
+void* CudaSymbol(const char* name) {
+  void* library = CudaLibrary();
+  return library == nullptr ? nullptr : ::dlsym(library, name);
+}
+
 absl::StatusOr<at::Device> ParseDevice(const std::string& name) {
   if (name == "cpu") return at::Device(at::kCPU);
   const bool has_cuda =
-      (name == "cuda" || HasNvidiaDriver()) && LoadCudaBackend() > 0;
+      (name == "cuda" || HasNvidiaDriver()) && NumCudaDevices() > 0;
   if (name == "auto") return at::Device(has_cuda ? at::kCUDA : at::kCPU);
   if (name != "cuda") {
     return ConfigError(

@@ -1,6 +1,5 @@
 #include "common/training/policy.h"
 
-#include <algorithm>
 #include <cmath>
 #include <utility>
 #include <vector>
@@ -139,28 +138,25 @@ NamedTensors Policy::Collect(
   return collected;
 }
 
-std::vector<float> Policy::FlatGradient() const {
-  std::vector<float> flat;
+at::Tensor Policy::FlatGradient() const {
+  std::vector<at::Tensor> parts;
   for (const at::Tensor& tensor : live_.Tensors()) {
-    const size_t begin = flat.size();
-    flat.resize(begin + static_cast<size_t>(tensor.numel()), 0.0F);
-    if (!tensor.grad().defined()) continue;
-    const at::Tensor gradient = tensor.grad().cpu().contiguous();
-    std::copy_n(
-        gradient.data_ptr<float>(), gradient.numel(), flat.begin() + begin);
+    const at::Tensor& gradient = tensor.grad();
+    parts.push_back(gradient.defined()
+                        ? gradient.flatten()
+                        : at::zeros({tensor.numel()}, tensor.options()));
   }
-  return flat;
+  return at::cat(parts).detach().contiguous();
 }
 
-void Policy::SetFlatGradient(const std::vector<float>& gradient) {
-  auto next = gradient.begin();
+void Policy::SetFlatGradient(const at::Tensor& gradient) {
+  int64_t next = 0;
   for (at::Tensor& tensor : live_.Tensors()) {
-    at::Tensor part = at::empty(tensor.sizes(), at::kFloat);
-    Check(gradient.end() - next >= part.numel(), "a gradient of this length");
-    std::copy_n(next, part.numel(), part.data_ptr<float>());
-    next += part.numel();
-    tensor.mutable_grad() = part.to(tensor.device());
+    tensor.mutable_grad() =
+        gradient.narrow(0, next, tensor.numel()).view(tensor.sizes()).clone();
+    next += tensor.numel();
   }
+  Check(next == gradient.numel(), "a gradient of this policy's length");
 }
 
 NamedTensors Policy::Gradients() const {

@@ -7,7 +7,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -78,9 +77,10 @@ class Policy {
   absl::StatusOr<OptimizerStep> Step();
 
   // The accumulated gradient of all tensors, in the adapter's order, one behind
-  // the other; zero where nothing was accumulated. Set takes as many.
-  std::vector<float> FlatGradient() const;
-  void SetFlatGradient(const std::vector<float>& gradient);
+  // the other, [NumElements] float32 on the policy's device; zero where nothing
+  // was accumulated. Set takes the same form.
+  at::Tensor FlatGradient() const;
+  void SetFlatGradient(const at::Tensor& gradient);
 
   // The accumulated gradients by PEFT name, float32.
   NamedTensors Gradients() const;

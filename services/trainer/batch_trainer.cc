@@ -70,6 +70,11 @@ absl::Status BatchTrainer::Start() {
   ASSIGN_OR_RETURN(probe_ids_,
                    parts_.views.RolloutPrompt(parts_.data.problems[0].problem));
   if (probe_ids_.size() > kProbeTokens) probe_ids_.resize(kProbeTokens);
+  ASSIGN_OR_RETURN(
+      gradient_sum_,
+      GradientSum::Create(parts_.collective,
+                          parts_.weights->device(),
+                          parts_.config.trainer.rank_timeout_seconds));
   RETURN_IF_ERROR(PublishSnapshot());
   DAPD_FAILPOINT("publish.after_first_snapshot");
   return PublishLive();
@@ -184,8 +189,8 @@ absl::Status BatchTrainer::Train(StepReport* report) {
   {
     PhaseTimer timer(&report->seconds["optimizer"]);
     if (parts_.collective.size() > 1) {
-      std::vector<float> gradient = parts_.policy.FlatGradient();
-      RETURN_IF_ERROR(parts_.collective.Sum(absl::MakeSpan(gradient)));
+      at::Tensor gradient = parts_.policy.FlatGradient();
+      RETURN_IF_ERROR(gradient_sum_->Add(gradient));
       parts_.policy.SetFlatGradient(gradient);
     }
     DAPD_FAILPOINT("optimizer.before_step");

@@ -21,6 +21,7 @@
 #include "common/data/views.h"
 #include "common/model/weights.h"
 #include "common/objective/terms.h"
+#include "common/training/gradient_sum.h"
 #include "common/training/policy.h"
 #include "services/trainer/rollout_client.h"
 #include "services/trainer/sample_pipeline.h"
@@ -47,9 +48,8 @@ struct BatchTrainerParts {
 };
 
 // Called at rank 0 with each answer of the batch that was not recalled.
-using OnAnswer = std::function<absl::Status(int64_t sample,
-                                            const Problem& problem,
-                                            const RolloutResult& result)>;
+using OnAnswer = std::function<absl::Status(
+    int64_t sample, const Problem& problem, const RolloutResult& result)>;
 
 // Not thread-safe: owned by the compute thread.
 class BatchTrainer {
@@ -67,8 +67,8 @@ class BatchTrainer {
 
   // Accumulates the slice's gradient, adds up all ranks', takes the step and
   // publishes it. `report` gets the seconds of each phase, and at rank 0 the
-  // objective and the counts of the whole batch. DATA_LOSS if the ranks end in different
-  // weights.
+  // objective and the counts of the whole batch. DATA_LOSS if the ranks end in
+  // different weights.
   absl::Status Train(StepReport* report);
 
   // The rows of the data that step `step` (from 1) trains, in order.
@@ -89,6 +89,7 @@ class BatchTrainer {
 
   BatchTrainerParts parts_;
   SamplePipeline pipeline_;
+  std::unique_ptr<GradientSum> gradient_sum_;
   std::vector<int32_t> probe_ids_;
   std::string live_digest_;
   uint64_t payload_bytes_before_ = 0;  // of this step

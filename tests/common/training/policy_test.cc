@@ -5,6 +5,8 @@
 
 #include "gtest/gtest.h"
 
+#include "common/training/policy_state.h"
+
 namespace dapd {
 namespace {
 
@@ -122,6 +124,89 @@ TEST(PolicyTest, MomentsAndGradientsCarryPeftNames) {
   EXPECT_EQ(policy.Gradients()[0].first, policy.live().Names()[0]);
   ASSERT_TRUE(policy.Step().ok());
   EXPECT_EQ(policy.Moments().size(), 2 * policy.live().Names().size());
+}
+
+// What a policy holds, as a checkpoint or another rank would get it.
+PolicyState StateOf(const Policy& policy) {
+  auto bytes = SerializePolicyState(policy);
+  EXPECT_TRUE(bytes.ok()) << bytes.status();
+  auto state = ParsePolicyState(*bytes, TinyModel(), at::kCPU);
+  EXPECT_TRUE(state.ok()) << state.status();
+  return *std::move(state);
+}
+
+TEST(PolicyTest, ARestoredPolicyTakesTheSameSteps) {
+  const OptimizerOptions options{.learning_rate = 0.01,
+                                 .schedule_steps = 100,
+                                 .max_grad_norm = 0.1,
+                                 .snapshot_interval = 2};
+  Policy policy = MakePolicy(options);
+  for (const double value : {0.3, -0.1, 0.02}) {
+    FillGradients(policy, value);
+    ASSERT_TRUE(policy.Step().ok());
+  }
+  auto restored = Policy::Restore(StateOf(policy), options);
+  ASSERT_TRUE(restored.ok()) << restored.status();
+  EXPECT_EQ((*restored)->version(), 3);
+  EXPECT_EQ((*restored)->snapshot_version(), 2);
+  ASSERT_NE((*restored)->snapshot(), nullptr);
+  for (const double value : {0.7, 0.01}) {
+    for (Policy* each : {&policy, restored->get()}) {
+      FillGradients(*each, value);
+      ASSERT_TRUE(each->Step().ok());
+    }
+  }
+  const auto same = [](const Adapter& a, const Adapter& b) {
+    for (size_t i = 0; i < a.Tensors().size(); ++i) {
+      EXPECT_TRUE(at::equal(a.Tensors()[i], b.Tensors()[i])) << a.Names()[i];
+    }
+  };
+  same(policy.live(), (*restored)->live());
+  same(*policy.snapshot(), *(*restored)->snapshot());
+}
+
+TEST(PolicyTest, MomentsOfAnotherAdapterAreRefused) {
+  Policy policy = MakePolicy({});
+  FillGradients(policy, 0.1);
+  ASSERT_TRUE(policy.Step().ok());
+  PolicyState missing = StateOf(policy);
+  missing.moments.pop_back();
+  EXPECT_FALSE(Policy::Restore(std::move(missing), {}).ok());
+  PolicyState extra = StateOf(policy);
+  extra.moments.emplace_back("another", extra.moments[0].second);
+  EXPECT_FALSE(Policy::Restore(std::move(extra), {}).ok());
+}
+
+TEST(PolicyTest, AFlatGradientGoesBackWhereItCameFrom) {
+  const Policy policy = MakePolicy({});
+  double value = 0.0;
+  for (at::Tensor tensor : policy.live().Tensors()) {
+    tensor.mutable_grad() = torch::full_like(tensor, ++value).detach();
+  }
+  Policy other = MakePolicy({});
+  other.SetFlatGradient(policy.FlatGradient());
+  value = 0.0;
+  for (const at::Tensor& tensor : other.live().Tensors()) {
+    EXPECT_TRUE(at::equal(tensor.grad(), torch::full_like(tensor, ++value)));
+  }
+}
+
+TEST(PolicyTest, WithoutAGradientTheFlatOneIsZero) {
+  const Policy policy = MakePolicy({});
+  EXPECT_EQ(policy.FlatGradient().abs().sum().item<float>(), 0.0F);
+}
+
+TEST(PolicyStateTest, BytesThatAreNoStateAreRefused) {
+  Policy policy = MakePolicy({});
+  FillGradients(policy, 0.1);
+  ASSERT_TRUE(policy.Step().ok());
+  const std::string bytes = SerializePolicyState(policy).value();
+  for (const size_t size : {size_t{0}, size_t{10}, bytes.size() - 1}) {
+    EXPECT_FALSE(
+        ParsePolicyState(bytes.substr(0, size), TinyModel(), at::kCPU).ok())
+        << size;
+  }
+  EXPECT_FALSE(ParsePolicyState("{}\n", TinyModel(), at::kCPU).ok());
 }
 
 }  // namespace

@@ -32,6 +32,27 @@ TEST(ObjectiveAccumulatorTest, ValuesAreMeansOfMicroBatchTokenMeans) {
   EXPECT_DOUBLE_EQ(metrics.loss, 0.5 * 0.75 + 2.0 * 1.5);
 }
 
+TEST(ObjectiveAccumulatorTest, TheRanksTogetherGiveWhatOneRankGives) {
+  const std::vector<DivergenceSums> first = {
+      {.clipped = 0.1, .unclipped = 0.7, .clipped_tokens = 1, .tokens = 3},
+      {.clipped = 0.3, .unclipped = 0.9, .clipped_tokens = 0, .tokens = 7}};
+  const std::vector<DivergenceSums> second = {
+      {.clipped = 0.2, .unclipped = 1.1, .clipped_tokens = 1, .tokens = 9},
+      {.clipped = 0.4, .unclipped = 0.4, .clipped_tokens = 2, .tokens = 3}};
+  ObjectiveAccumulator one(TwoTerms());
+  one.Add(first);
+  one.Add(second);
+  ObjectiveAccumulator rank0(TwoTerms());
+  rank0.Add(first);
+  ObjectiveAccumulator rank1(TwoTerms());
+  rank1.Add(second);
+  ASSERT_TRUE(rank0.Merge(rank1.Serialize()).ok());
+  EXPECT_EQ(ToJson(rank0.Finish()), ToJson(one.Finish()));
+  EXPECT_FALSE(rank0.Merge("{}").ok());
+  EXPECT_FALSE(
+      rank0.Merge(R"({"micro_batches":1,"terms":[{"value":1}]})").ok());
+}
+
 TEST(StepMetricsJsonTest, HasTheDocumentedKeys) {
   ObjectiveAccumulator accumulator(TwoTerms());
   accumulator.Add({{.clipped = 1, .tokens = 1}, {.clipped = 1, .tokens = 1}});

@@ -1,0 +1,101 @@
+#include "common/collective/nccl_api.h"
+
+#include <c10/cuda/CUDAStream.h>
+#include <cuda_runtime.h>
+#include <nccl.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <thread>
+
+namespace dapd {
+namespace {
+
+constexpr int kErrorBytes = 256;
+constexpr std::chrono::microseconds kPoll(50);
+
+int Fail(const char* what, const char* why, char* error) {
+  std::snprintf(error, kErrorBytes, "%s: %s", what, why);
+  return 1;
+}
+
+// The communicator is not usable afterwards, on any rank.
+int Abort(ncclComm_t communicator,
+          const char* what,
+          const char* why,
+          char* error) {
+  ncclCommAbort(communicator);
+  return Fail(what, why, error);
+}
+
+}  // namespace
+
+static_assert(sizeof(ncclUniqueId) == kNcclIdBytes);
+
+extern "C" int DapdNcclUniqueId(char* id, char* error) {
+  ncclUniqueId made;
+  const ncclResult_t result = ncclGetUniqueId(&made);
+  if (result != ncclSuccess) {
+    return Fail("ncclGetUniqueId", ncclGetErrorString(result), error);
+  }
+  std::memcpy(id, &made, sizeof(made));
+  return 0;
+}
+
+extern "C" int DapdNcclInit(
+    const char* id, int rank, int size, void** communicator, char* error) {
+  ncclUniqueId shared;
+  std::memcpy(&shared, id, sizeof(shared));
+  ncclComm_t made = nullptr;
+  const ncclResult_t result = ncclCommInitRank(&made, size, shared, rank);
+  if (result != ncclSuccess) {
+    return Fail("ncclCommInitRank", ncclGetErrorString(result), error);
+  }
+  *communicator = made;
+  return 0;
+}
+
+extern "C" int DapdNcclSum(void* communicator,
+                           float* values,
+                           int64_t count,
+                           double timeout_seconds,
+                           char* error) {
+  auto* comm = static_cast<ncclComm_t>(communicator);
+  const cudaStream_t stream = c10::cuda::getCurrentCUDAStream().stream();
+  const ncclResult_t started = ncclAllReduce(values,
+                                             values,
+                                             static_cast<size_t>(count),
+                                             ncclFloat32,
+                                             ncclSum,
+                                             comm,
+                                             stream);
+  if (started != ncclSuccess) {
+    return Abort(comm, "ncclAllReduce", ncclGetErrorString(started), error);
+  }
+  const auto deadline = std::chrono::steady_clock::now() +
+                        std::chrono::duration<double>(timeout_seconds);
+  while (true) {
+    const cudaError_t state = cudaStreamQuery(stream);
+    if (state == cudaSuccess) return 0;
+    if (state != cudaErrorNotReady) {
+      return Abort(comm, "ncclAllReduce", cudaGetErrorString(state), error);
+    }
+    ncclResult_t asynchronous = ncclSuccess;
+    ncclCommGetAsyncError(comm, &asynchronous);
+    if (asynchronous != ncclSuccess) {
+      return Abort(
+          comm, "ncclAllReduce", ncclGetErrorString(asynchronous), error);
+    }
+    if (std::chrono::steady_clock::now() >= deadline) {
+      return Abort(comm, "ncclAllReduce", "a rank did not come in time", error);
+    }
+    std::this_thread::sleep_for(kPoll);
+  }
+}
+
+extern "C" void DapdNcclDestroy(void* communicator) {
+  ncclCommDestroy(static_cast<ncclComm_t>(communicator));
+}
+
+}  // namespace dapd
