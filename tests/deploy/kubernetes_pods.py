@@ -2,8 +2,9 @@
 
 Every container gets a root file system of its own, read-only, with nothing but this machine's /usr, our programs and the
 volumes of its pod; the user and group of its security context, no capabilities; the environment, command and working
-folder of its manifest. All pods share one network without a way out, in which the names of services resolve, so that there
-can be one pod of a role at a time. Needs root and namespaces.
+folder of its manifest. Every pod has an address of its own on a bridge without a way out, and the names of services and of
+a StatefulSet's pods resolve to them. Not there: readiness in names, restarts, network policies, resource limits. Needs root
+and namespaces.
 """
 
 import math
@@ -16,7 +17,7 @@ import signal
 import subprocess
 import sys
 
-from kubernetes_manifests import ROOT, find, name_of, pod_of, role, workloads
+from kubernetes_manifests import ROOT, find, pod_of, role, workloads
 
 BIN = pathlib.Path(os.environ.get("DAPD_BIN", ROOT / "build" / "bin"))
 PATH = "/opt/dapd/bin"  # of the image
@@ -62,11 +63,23 @@ def write_projected(folder, files):
         (folder / name).symlink_to(f"..data/{name}")
 
 
-class Container:
-    """A started container."""
+def start_network(commands):
+    """A process that holds a network namespace in which `commands` have run."""
+    script = f"ip link set lo up && {commands} && echo up && exec sleep infinity"
+    process = subprocess.Popen(["unshare", "--net", "sh", "-c", script], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "up\n"
+    return process
 
-    def __init__(self, pods, process, log):
-        self.pods, self.process, self.log_path = pods, process, log
+
+class Container:
+    """The started container of a pod; `address` is the pod's."""
+
+    def __init__(self, pods, workload, index, address, sandbox):
+        self.pods, self.workload, self.index, self.address, self.sandbox = pods, workload, index, address, sandbox
+        self.pod = pod_of(workload)
+        (self.spec,) = self.pod["containers"]
+        self.folder = pods.folder / f"pod-{address}"
+        self.log_path = self.folder / "log"
 
     def log(self):
         return self.log_path.read_text()
@@ -75,7 +88,8 @@ class Container:
         """As `kubectl exec`; as root if no user is given."""
         identity = ["/usr/bin/setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"] if user else []
         return subprocess.run(
-            ["nsenter", f"--target={self.process.pid}", "--mount", "--net", "--root", "/usr/bin/env", "-i", *self.environment,
+            ["nsenter", f"--target={self.process.pid}", "--mount", "--net", "--root",
+             "/usr/bin/env", "-i", "-C", self.spec["workingDir"], *self.environment,
              *identity, *command],
             capture_output=True,
             text=True,
@@ -88,14 +102,23 @@ class Container:
             user = self.pod["securityContext"]["runAsUser"]
             return self.execute(*probe["exec"]["command"], user=user).returncode == 0
         grpc = probe["grpc"]
-        timeout = str(probe.get("timeoutSeconds", 1))
-        arguments = [f"127.0.0.1:{grpc['port']}", grpc.get("service", ""), timeout]
-        return self.pods.inside(sys.executable, "-c", PROBE, *arguments).returncode == 0
+        address = f"{self.address}:{grpc['port']}"
+        return self.pods.grpc_health(address, grpc.get("service", ""), probe.get("timeoutSeconds", 1))
 
     def terminate(self):
         """As kubelet ends a pod: SIGTERM, then the grace period. The exit code."""
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(timeout=self.pod["terminationGracePeriodSeconds"])
+        code = self.process.wait(timeout=self.pod["terminationGracePeriodSeconds"])
+        self.remove()
+        return code
+
+    def remove(self):
+        """The pod is no more: neither its process nor its name."""
+        for process in (self.process, self.sandbox):
+            process.kill()
+            process.wait()
+        self.pods.containers.remove(self)
+        self.pods.publish_names()
 
 
 class Pods:
@@ -106,21 +129,25 @@ class Pods:
         self.folder, self.everything, self.secrets, self.demo = folder, everything, secrets or {}, demo
         self.containers = []
         self.claims = {}
+        self.started = 0
 
     def __enter__(self):
-        script = "ip link set lo up && echo up && exec sleep infinity"
-        self.network = subprocess.Popen(["unshare", "--net", "sh", "-c", script], stdout=subprocess.PIPE, text=True)
-        assert self.network.stdout.readline() == "up\n"
+        self.node = start_network("ip link add bridge type bridge && ip addr add 10.77.0.1/24 dev bridge && ip link set bridge up")
         return self
 
     def __exit__(self, *_):
-        for process in [container.process for container in self.containers] + [self.network]:
-            process.kill()
-            process.wait()
+        for container in list(self.containers):
+            container.remove()
+        self.node.kill()
+        self.node.wait()
 
     def inside(self, *command):
-        """Runs a command of this machine in the pods' network."""
-        return subprocess.run(["nsenter", f"--target={self.network.pid}", "--net", *command], capture_output=True, text=True)
+        """Runs a command of this machine in the node's network."""
+        return subprocess.run(["nsenter", f"--target={self.node.pid}", "--net", *command], capture_output=True, text=True)
+
+    def grpc_health(self, address, service="", timeout=5):
+        """As kubelet's own gRPC probe: plaintext, without credentials."""
+        return self.inside(sys.executable, "-c", PROBE, address, service, str(timeout)).returncode == 0
 
     def claim(self, name, owner):
         """The folder behind a persistent volume."""
@@ -134,29 +161,45 @@ class Pods:
     def start(self, role_name, command=None, index=0):
         """Starts the pod `index` of a role; `command` instead of its own."""
         workload = next(entry for entry in workloads(self.everything) if role(entry) == role_name)
-        pod = pod_of(workload)
-        (spec,) = pod["containers"]
-        place = self.folder / f"pod-{len(self.containers)}"
-        place.mkdir(parents=True)
-        environment = self.environment(spec, index)
-        script = self.mounts(place, workload, spec)
-        user = pod["securityContext"]["runAsUser"]
-        script += [
-            f"exec chroot {place}/root /usr/bin/env -i -C {spec['workingDir']} {shlex.join(environment)} "
-            f"/usr/bin/setpriv --reuid={user} --regid={pod['securityContext']['runAsGroup']} "
-            f"--groups={pod['securityContext']['fsGroup']} --no-new-privs --inh-caps=-all --bounding-set=-all "
-            f"{shlex.join(command or spec['command'])}"
+        self.started += 1
+        address = f"10.77.0.{self.started + 1}"
+        container = Container(self, workload, index, address, self.connect(address))
+        container.folder.mkdir(parents=True)
+        container.environment = self.environment(container.spec, index)
+        context, spec = container.pod["securityContext"], container.spec
+        start = [
+            f"exec chroot {container.folder}/root /usr/bin/env -i -C {spec['workingDir']} {shlex.join(container.environment)} "
+            f"/usr/bin/setpriv --reuid={context['runAsUser']} --regid={context['runAsGroup']} --groups={context['fsGroup']} "
+            f"--no-new-privs --inh-caps=-all --bounding-set=-all {shlex.join(command or spec['command'])}"
         ]
-        log = place / "log"
-        process = subprocess.Popen(
-            ["nsenter", f"--target={self.network.pid}", "--net", "unshare", "--mount", "bash", "-euc", "\n".join(script)],
-            stdout=log.open("w"),
+        script = "\n".join(self.mounts(container) + start)
+        self.containers.append(container)
+        self.publish_names()
+        container.process = subprocess.Popen(
+            ["nsenter", f"--target={container.sandbox.pid}", "--net", "unshare", "--mount", "bash", "-euc", script],
+            stdout=container.log_path.open("w"),
             stderr=subprocess.STDOUT,
         )
-        container = Container(self, process, log)
-        container.spec, container.pod, container.environment = spec, pod, environment
-        self.containers.append(container)
         return container
+
+    def connect(self, address):
+        """A network for a pod, on the node's bridge; the process that holds it."""
+        sandbox = start_network("true")
+        here = f"veth{self.started}"
+        wire = f"ip link add {here} type veth peer name eth0 netns {sandbox.pid} && ip link set {here} master bridge up"
+        plug = f"ip addr add {address}/24 dev eth0 && ip link set eth0 up"
+        for process, commands in ((self.node, wire), (sandbox, plug)):
+            subprocess.run(["nsenter", f"--target={process.pid}", "--net", "sh", "-ec", commands], check=True)
+        return sandbox
+
+    def publish_names(self):
+        """As a cluster's DNS: SERVICE is all pods behind it, POD.SERVICE one of a StatefulSet."""
+        lines = ["127.0.0.1 localhost"]
+        for container in self.containers:
+            name = container.workload["metadata"]["name"]
+            lines.append(f"{container.address} {name} {name}-{container.index}.{name}")
+        for container in self.containers:
+            (container.folder / "root/etc/hosts").write_text("\n".join(lines) + "\n")
 
     def environment(self, spec, index):
         variables = {"PATH": PATH}
@@ -174,24 +217,21 @@ class Pods:
                 variables[entry["name"]] = str(index)
         return [f"{name}={value}" for name, value in variables.items()]
 
-    def mounts(self, place, workload, spec):
+    def mounts(self, container):
         """Lays out the container's root file system; the commands that mount it."""
-        root = place / "root"
+        root = container.folder / "root"
         for name in ("usr", "proc", "dev", "etc", "opt/dapd/bin", "opt/dapd/demo"):
             (root / name).mkdir(parents=True)
         for name in ("bin", "lib", "lib64"):
             (root / name).symlink_to(f"usr/{name}")
-        names = [entry["metadata"]["name"] for entry in self.everything if entry["kind"] == "Service"]
-        names += [f"{name}-0.{name}" for name in names]
-        (root / "etc/hosts").write_text(f"127.0.0.1 localhost {' '.join(names)}\n")
         (root / "etc/nsswitch.conf").write_text("hosts: files\n")
         binds = [("/usr", "/usr"), (BIN, PATH), *((path, path) for path in library_folders())]
         if self.demo:
             binds.append((self.demo, "/opt/dapd/demo"))
-        volumes = {volume["name"]: volume for volume in pod_of(workload)["volumes"]}
+        volumes = {volume["name"]: volume for volume in container.pod["volumes"]}
         writable = []
-        for mount in spec["volumeMounts"]:
-            source = self.volume(place, workload, mount["name"], volumes.get(mount["name"]))
+        for mount in container.spec["volumeMounts"]:
+            source = self.volume(container, mount["name"], volumes.get(mount["name"]))
             (binds if mount.get("readOnly") else writable).append((source, mount["mountPath"]))
         commands = [f"mount --bind {root} {root}", f"mount --rbind /proc {root}/proc", f"mount --rbind /dev {root}/dev"]
         for source, target in binds + writable:
@@ -203,20 +243,20 @@ class Pods:
                 commands.append(f"mount -o remount,bind,ro {inside}")
         return [*commands, f"mount -o remount,bind,ro {root}"]
 
-    def volume(self, place, workload, name, volume):
-        """The folder behind a volume; one that the pod does not list is a claim of its workload."""
-        group = pod_of(workload)["securityContext"]["fsGroup"]
+    def volume(self, container, name, volume):
+        """The folder behind a volume; one that the pod does not list is a claim of its own."""
+        group, workload = container.pod["securityContext"]["fsGroup"], container.workload["metadata"]["name"]
         if volume is None:
-            return self.claim(f"{name}-{workload['metadata']['name']}-0", group)
+            return self.claim(f"{name}-{workload}-{container.index}", group)
         if "persistentVolumeClaim" in volume:
             return self.claim(volume["persistentVolumeClaim"]["claimName"], group)
-        folder = place / f"volume-{name}"
+        folder = container.folder / f"volume-{name}"
         folder.mkdir()
         if "configMap" in volume:
             data = find(self.everything, "ConfigMap", volume["configMap"]["name"])["data"]
             write_projected(folder, {file: text.encode() for file, text in data.items()})
         elif "secret" in volume:
-            assert "items" not in volume["secret"], f"not understood: {name_of(workload)}, volume {name}"
+            assert "items" not in volume["secret"], f"not understood: {workload}, volume {name}"
             write_projected(folder, self.secrets[volume["secret"]["secretName"]])
             for path in (folder / "..data").iterdir():
                 os.chown(path, 0, group)

@@ -12,7 +12,7 @@ WORKER_DRAIN_SECONDS = 10
 
 
 def violations(everything):
-    rules = (check_objects, check_pods, check_containers, check_volumes, check_budgets, check_services, check_scaling)
+    rules = (check_objects, check_pods, check_containers, check_volumes, check_budgets, check_services, check_scaling, check_certificates)
     return [sentence for rule in rules for sentence in rule(everything)]
 
 
@@ -164,10 +164,32 @@ def check_services(everything):
 def check_scaling(everything):
     for workload in workloads(everything):
         variables = {entry["name"]: entry.get("value") for entry in containers(workload)[0].get("env", [])}
-        size = variables.get("DAPD_WORLD_SIZE")
+        size = variables.get("DAPD_TRAINER__RANKS")
         if size is not None and size != str(workload["spec"]["replicas"]):
             yield f"{name_of(workload)} has {workload['spec']['replicas']} ranks that believe to be {size}"
     for scaled in of_kind(everything, "ScaledObject"):
         target = scaled["spec"]["scaleTargetRef"]["name"]
         if "replicas" in find(everything, "Deployment", target)["spec"]:
             yield f"{name_of(scaled)} and Deployment {target} both set the number of pods"
+
+
+def check_certificates(everything):
+    """Where the services want TLS, each probe has a certificate and each secret is of its pod's role."""
+    settings = {key: value for entry in of_kind(everything, "ConfigMap") for key, value in entry["data"].items()}
+    if settings.get("DAPD_SECURITY__INSECURE") == "true":
+        return
+    made = {entry["spec"]["secretName"]: entry["spec"].get("uris") for entry in of_kind(everything, "Certificate")}
+    for workload in workloads(everything):
+        name, wanted = name_of(workload), [f"spiffe://dapd/{role(workload)}"]
+        for container in containers(workload):
+            for kind in PROBES:
+                if "exec" not in container.get(kind, {}):
+                    yield f"{name} {kind} asks without a certificate"
+        secrets = [volume["secret"]["secretName"] for volume in pod_of(workload)["volumes"] if "secret" in volume]
+        if not secrets:
+            yield f"{name} has no certificate"
+        for secret in secrets if made else ():
+            if secret not in made:
+                yield f"{name} wants secret {secret}, which nobody makes"
+            elif made[secret] != wanted:
+                yield f"{name}'s secret {secret} is for {made[secret]}"

@@ -1,7 +1,6 @@
 """The Kubernetes manifests: every overlay, alone and with the components that may be added to it."""
 
 import copy
-import itertools
 
 import jsonschema
 import kubernetes_manifests as manifests
@@ -116,7 +115,10 @@ SPOILERS = {
         lambda e: container(e, "Deployment", "dapd-rollout")["volumeMounts"][0].pop("readOnly"),
         "may write to /etc/dapd",
     ),
-    "a lost config map": (lambda e: e.remove(of_kind(e, "ConfigMap")[0]), "does not exist"),
+    "a lost config map": (
+        lambda e: e.remove(next(c for c in of_kind(e, "ConfigMap") if "DAPD_RUN__OUTPUT_DIR" in c["data"])),
+        "does not exist",
+    ),
     "a second image": (
         lambda e: container(e, "Deployment", "dapd-rollout").update(image="other:1"),
         "more than one image",
@@ -194,6 +196,14 @@ def test_an_unknown_key_and_a_wrong_type_do_not_fit_the_schema(kind):
     for spec in (good["spec"] | {"replicaz": 1}, "text"):
         with pytest.raises(jsonschema.ValidationError):
             validate(copy.deepcopy(good) | {"spec": spec})
+
+
+def test_the_loader_keeps_the_rules_of_its_namespace():
+    loader = yaml.safe_load((manifests.MANIFESTS / "loader.yaml").read_text())
+    validate(loader)
+    pod = loader["spec"]
+    assert pod["securityContext"]["runAsNonRoot"] and pod["securityContext"]["seccompProfile"]["type"] == "RuntimeDefault"
+    assert list(kubernetes_policy.check_security_context("loader", pod["containers"][0]["securityContext"])) == []
 
 
 def test_names_of_config_maps_change_with_their_content():

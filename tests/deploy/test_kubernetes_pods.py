@@ -6,19 +6,21 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 
+import kubernetes_certificates
 import kubernetes_manifests as manifests
 import kubernetes_pods
+import kubernetes_policy
 import pyarrow
 import pyarrow.parquet
 import pytest
 import yaml
-from kubernetes_manifests import ROOT, find, of_kind
+from kubernetes_manifests import ROOT, of_kind
 
 pytestmark = pytest.mark.skipif(bool(kubernetes_pods.why_not()), reason=f"pods cannot run: {kubernetes_pods.why_not()}")
 
-ROLES = ("rollout", "teacher", "trainer")
 PATIENCE_SECONDS = 120
 
 
@@ -42,43 +44,96 @@ def demo(tmp_path_factory):
     return folder
 
 
-def start_all(pods):
-    containers = {role: pods.start(role) for role in ROLES}
-    for role, container in containers.items():
+def wait_until_ready(container):
+    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
         wait_for(
-            lambda: container.probe("startupProbe") or container.process.poll() is not None,
-            lambda: f"{role} does not start\n{container.log()}",
+            lambda: container.probe(probe) or container.process.poll() is not None,
+            lambda: f"{container.address} does not pass its {probe}\n{container.log()}",
         )
-    return containers
+        assert container.process.poll() is None, container.log()
 
 
-def scrape(pods, port):
-    code = f"import urllib.request; print(urllib.request.urlopen('http://127.0.0.1:{port}/metrics', timeout=5).read().decode())"
-    return pods.inside(sys.executable, "-c", code).stdout
+def scrape(container, port):
+    url = f"http://{container.address}:{port}/metrics"
+    code = f"import urllib.request; print(urllib.request.urlopen('{url}', timeout=5).read().decode())"
+    return container.pods.inside(sys.executable, "-c", code).stdout
 
 
-def test_the_demo_trains_as_its_manifests_say(tmp_path, demo):
-    everything = manifests.objects("cpu-demo")
-    with kubernetes_pods.Pods(tmp_path, everything, demo=demo) as pods:
-        containers = start_all(pods)
-        for role in ("rollout", "teacher"):
-            assert containers[role].probe("readinessProbe") and containers[role].probe("livenessProbe")
-            assert "dapd_build_info" in scrape(pods, {"rollout": 9101, "teacher": 9102}[role])
-        assert "dapd_build_info" in scrape(pods, 9103)
+@pytest.mark.parametrize("security", ["plaintext"])
+def test_the_demo_trains_as_its_manifests_say(security, tmp_path, demo):
+    tls = security == "mutual TLS"
+    everything = manifests.objects("cpu-demo", ())
+    secrets = kubernetes_certificates.issue(everything, tmp_path / "authority") if tls else {}
+    with kubernetes_pods.Pods(tmp_path, everything, secrets=secrets, demo=demo) as pods:
+        rollouts, teacher, trainer = [pods.start("rollout", index=i) for i in range(2)], pods.start("teacher"), pods.start("trainer")
+        for container, port in ((rollouts[0], 9101), (rollouts[1], 9101), (teacher, 9102), (trainer, 9103)):
+            wait_until_ready(container)
+            assert "dapd_build_info" in scrape(container, port)
+        # What README.md tells people to do.
+        status = trainer.execute("dapd", "status", "127.0.0.1:7003", user=10001)
+        assert status.returncode == 0, status.stderr
+        if tls:
+            assert not pods.grpc_health(f"{teacher.address}:7002"), "a peer without a certificate was answered"
 
         # Read-only for root, too.
-        refusal = containers["rollout"].execute("/usr/bin/touch", "/etc/x")
+        refusal = teacher.execute("/usr/bin/touch", "/etc/x")
         assert refusal.returncode != 0 and "Read-only file system" in refusal.stderr
-        status = pathlib.Path(f"/proc/{containers['rollout'].process.pid}/status").read_text()
+        status = pathlib.Path(f"/proc/{teacher.process.pid}/status").read_text()
         assert re.search(r"^Uid:\t10001\t10001", status, re.M) and re.search(r"^CapBnd:\t0+$", status, re.M)
 
-        trainer = containers["trainer"]
         assert trainer.process.wait(timeout=PATIENCE_SECONDS) == 0, trainer.log()
         run = pods.claims["runs-dapd-trainer-0"] / "cpu-demo"
         assert json.loads((run / "summary.json").read_text()) and (run / "adapter/adapter_model.safetensors").exists()
         assert (run / "config.yaml").stat().st_uid == 10001
-        for role in ("rollout", "teacher"):
-            assert containers[role].terminate() == 0, containers[role].log()
+        for container in (*rollouts, teacher):
+            assert container.terminate() == 0, container.log()
+
+
+def test_a_trainer_pod_that_is_deleted_goes_on_elsewhere(tmp_path, demo):
+    everything = manifests.objects("cpu-demo")
+    with kubernetes_pods.Pods(tmp_path, everything, demo=demo) as pods:
+        workers = [pods.start("rollout"), pods.start("teacher")]
+        trainer = pods.start("trainer")
+        run = pods.claim("runs-dapd-trainer-0", 10001) / "cpu-demo"
+        checkpoint = run / "checkpoints/step-000003"
+        wait_for(lambda: checkpoint.exists() or trainer.process.poll() is not None, trainer.log)
+        assert trainer.terminate() == 130, trainer.log()
+        successor = pods.start("trainer")
+        assert successor.process.wait(timeout=PATIENCE_SECONDS) == 0, successor.log()
+        steps = [json.loads(line)["step"] for line in (run / "metrics.jsonl").read_text().splitlines()]
+        assert steps == list(range(1, 7)), successor.log()
+        assert all(worker.process.poll() is None for worker in workers)
+
+
+def with_two_ranks():
+    """cpu-demo with the patch that README.md shows."""
+    readme = (manifests.MANIFESTS / "README.md").read_text()
+    (patch,) = re.findall(r"```yaml\n(patches:.*?)```", readme, re.S)
+    with tempfile.TemporaryDirectory() as folder:
+        pathlib.Path(folder, "demo.yaml").write_text(manifests.rendered("cpu-demo"))
+        pathlib.Path(folder, "kustomization.yaml").write_text(f"resources: [demo.yaml]\n{patch}")
+        result = manifests.kustomize(folder)
+    assert result.returncode == 0, result.stderr
+    return list(yaml.safe_load_all(result.stdout))
+
+
+def test_two_ranks_meet_and_start_again_together(tmp_path, demo):
+    everything = with_two_ranks()
+    assert kubernetes_policy.violations(everything) == []
+    with kubernetes_pods.Pods(tmp_path, everything, demo=demo) as pods:
+        pods.start("rollout"), pods.start("teacher")
+        ranks = [pods.start("trainer", index=index) for index in range(2)]
+        metrics = pods.claim("runs-dapd-trainer-0", 10001) / "cpu-demo/metrics.jsonl"
+        wait_for(lambda: metrics.exists() and metrics.read_text().count("\n") >= 2, lambda: ranks[0].log() + ranks[1].log())
+        ranks[1].process.kill()
+        # Rank 0 ends as well: a StatefulSet starts both again.
+        assert ranks[0].process.wait(timeout=PATIENCE_SECONDS) not in (0, None), ranks[0].log()
+        for rank in ranks:
+            rank.remove()
+        ranks = [pods.start("trainer", index=index) for index in range(2)]
+        codes = [rank.process.wait(timeout=PATIENCE_SECONDS) for rank in ranks]
+        assert codes == [0, 0], ranks[0].log() + ranks[1].log()
+        assert not list(pods.claims["runs-dapd-trainer-1"].iterdir()), "only rank 0 has state"
 
 
 def put_in_place(folder, run, demo):
@@ -94,8 +149,10 @@ def put_in_place(folder, run, demo):
 @pytest.mark.parametrize("overlay", manifests.OVERLAYS)
 def test_the_configuration_is_sound(overlay, tmp_path, demo):
     """`dapd check` in the trainer's pod, with a model and problems where run.yaml wants them."""
-    everything = manifests.objects(overlay)
-    with kubernetes_pods.Pods(tmp_path, everything, demo=demo) as pods:
+    tls = "mtls" in manifests.own_components(overlay)
+    everything = manifests.objects(overlay, ("cert-manager",) if tls else ())
+    secrets = kubernetes_certificates.issue(everything, tmp_path / "authority") if tls else {}
+    with kubernetes_pods.Pods(tmp_path, everything, secrets=secrets, demo=demo) as pods:
         run = yaml.safe_load(next(c["data"]["run.yaml"] for c in of_kind(everything, "ConfigMap") if "run.yaml" in c["data"]))
         if not run["model"]["path"].startswith("/"):
             put_in_place(pods.claim("dapd-input", 10001), run, demo)

@@ -61,7 +61,7 @@ run: {{output_dir: {folder}/runs}}
         (self.folder / "bin" / name).write_text(f"#!/bin/sh\n{text}\n")
         (self.folder / "bin" / name).chmod(0o755)
 
-    def submit(self, job, *arguments, tasks=4, programs=BIN):
+    def submit(self, job, *arguments, tasks=4, ranks=1):
         """As sbatch: starts the script; the last call's output is in FOLDER/JOB.out."""
         environment = os.environ | {
             "PATH": f"{self.folder}/bin:{os.environ['PATH']}",
@@ -69,7 +69,8 @@ run: {{output_dir: {folder}/runs}}
             "SLURM_JOB_ID": str(job),
             "SLURM_NTASKS": str(tasks),
             "SLURM_CPUS_PER_TASK": "1",
-            "DAPD_BIN": str(programs),
+            "DAPD_BIN": str(BIN),
+            "DAPD_RANKS": str(ranks),
             "DAPD_JOB_FOLDER": str(self.folder / f"job-{job}"),
             "DAPD_LISTEN_HOST": "127.0.0.1",
         }
@@ -144,6 +145,36 @@ def test_a_worker_that_is_killed_is_started_again_under_its_address(undisturbed)
     assert job.wait(timeout=PATIENCE_SECONDS) == 0, undisturbed.output(4101)
     assert "rollout 0 ended with code 137 and is started again" in undisturbed.output(4101)
     assert undisturbed.adapter("killed") == undisturbed.adapter("undisturbed")
+
+
+def test_before_the_time_limit_the_job_is_queued_again_and_goes_on(undisturbed):
+    job = undisturbed.submit(4102, "--set", "run.name=requeued")
+    wait_for(lambda: undisturbed.trained("requeued") >= 2, lambda: undisturbed.output(4102))
+    job.send_signal(signal.SIGUSR1)
+    assert job.wait(timeout=PATIENCE_SECONDS) == 0, undisturbed.output(4102)
+    assert undisturbed.queued_again(4102) == ["requeue 4102"]
+    assert 2 <= undisturbed.trained("requeued") < 6
+
+    job = undisturbed.submit(4102, "--set", "run.name=requeued")
+    assert job.wait(timeout=PATIENCE_SECONDS) == 0, undisturbed.output(4102)
+    assert undisturbed.adapter("requeued") == undisturbed.adapter("undisturbed")
+
+
+def test_a_trainer_that_is_killed_resumes(undisturbed):
+    job = undisturbed.submit(4103, "--set", "run.name=resumed")
+    wait_for(lambda: undisturbed.trained("resumed") >= 2, lambda: undisturbed.output(4103))
+    (trainer,) = (step for step in undisturbed.steps(4103) if step["step"] == "trainer")
+    os.kill(trainer["tasks"][0], signal.SIGKILL)
+    assert job.wait(timeout=PATIENCE_SECONDS) == 0, undisturbed.output(4103)
+    assert "the trainer ended with code 137" in undisturbed.output(4103)
+    assert undisturbed.adapter("resumed") == undisturbed.adapter("undisturbed")
+
+
+def test_ranks_of_the_trainer_find_each_other(undisturbed):
+    job = undisturbed.submit(4107, "--set", "run.name=ranks", ranks=2, tasks=4)
+    assert job.wait(timeout=PATIENCE_SECONDS) == 0, undisturbed.output(4107)
+    assert [len(step["tasks"]) for step in undisturbed.steps(4107) if step["step"] == "trainer"] == [2]
+    assert undisturbed.trained("ranks") == 6
 
 
 def test_a_mistake_in_the_configuration_ends_the_job(undisturbed):
