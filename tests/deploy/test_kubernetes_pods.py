@@ -21,7 +21,7 @@ from kubernetes_manifests import ROOT, of_kind
 
 pytestmark = pytest.mark.skipif(bool(kubernetes_pods.why_not()), reason=f"pods cannot run: {kubernetes_pods.why_not()}")
 
-PATIENCE_SECONDS = 120
+PATIENCE_SECONDS = 240
 
 
 def wait_for(condition, what):

@@ -16,7 +16,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("DAPD_BIN", ROOT / "build" / "bin"))
 SCRIPT = ROOT / "deploy/slurm/dapd.sbatch"
-PATIENCE_SECONDS = 120
+PATIENCE_SECONDS = 240
 
 
 def wait_for(condition, what):
