@@ -108,30 +108,6 @@ void CheckAddresses(const std::string& key,
   }
 }
 
-void CheckSecurity(const SecuritySection& security,
-                   std::vector<std::string>& problems) {
-  const int num_files = !security.certificate.empty() +
-                        !security.private_key.empty() + !security.ca.empty();
-  if (num_files != 0 && num_files != 3) {
-    problems.push_back(
-        "security.certificate, security.private_key and security.ca belong "
-        "together: give all three or none");
-  }
-  if (security.insecure && num_files != 0) {
-    problems.push_back(
-        "security.insecure asks for plaintext, security.certificate for TLS: "
-        "leave one out");
-  }
-  const auto& tokens = security.tokens;
-  if (security.insecure && !(security.token.empty() && tokens.viewer.empty() &&
-                             tokens.trainer.empty() && tokens.admin.empty())) {
-    problems.push_back(
-        "security.insecure would send tokens in plain text, for anybody on the "
-        "way to use: leave out security.token and security.tokens, or give "
-        "certificates instead of security.insecure");
-  }
-}
-
 }  // namespace
 
 bool SplitAddress(const std::string& address, std::string* host, int* port) {
@@ -160,8 +136,33 @@ bool IsLoopback(const std::string& host) {
          (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == 127);
 }
 
-std::vector<std::string> FindContradictions(const Config& config) {
+std::vector<std::string> FindContradictions(const SecuritySection& security) {
   std::vector<std::string> problems;
+  const int num_files = !security.certificate.empty() +
+                        !security.private_key.empty() + !security.ca.empty();
+  if (num_files != 0 && num_files != 3) {
+    problems.push_back(
+        "security.certificate, security.private_key and security.ca belong "
+        "together: give all three or none");
+  }
+  if (security.insecure && num_files != 0) {
+    problems.push_back(
+        "security.insecure asks for plaintext, security.certificate for TLS: "
+        "leave one out");
+  }
+  const auto& tokens = security.tokens;
+  if (security.insecure && !(security.token.empty() && tokens.viewer.empty() &&
+                             tokens.trainer.empty() && tokens.admin.empty())) {
+    problems.push_back(
+        "security.insecure would send tokens in plain text, for anybody on the "
+        "way to use: leave out security.token and security.tokens, or give "
+        "certificates instead of security.insecure");
+  }
+  return problems;
+}
+
+std::vector<std::string> FindContradictions(const Config& config) {
+  std::vector<std::string> problems = FindContradictions(config.security);
   const auto require = [&](bool condition, const std::string& problem) {
     if (!condition) problems.push_back(problem);
   };
@@ -204,7 +205,6 @@ std::vector<std::string> FindContradictions(const Config& config) {
                        ")"));
   CheckTerms(config.objective, problems);
   const SecuritySection& security = config.security;
-  CheckSecurity(security, problems);
   const bool rpc_is_protected =
       security.insecure || !security.certificate.empty();
   CheckAddresses("rollout.addresses",
