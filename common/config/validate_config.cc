@@ -9,6 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
+#include "common/base/safe_name.h"
 #include "common/config/preset_terms.h"
 
 namespace dapd {
@@ -167,14 +168,11 @@ std::vector<std::string> FindContradictions(const Config& config) {
     if (!condition) problems.push_back(problem);
   };
   require(!config.model.path.empty(), "model.path is missing");
-  require(config.run.name.find_first_not_of(
-              "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-              "._-") == std::string::npos &&
-              !config.run.name.empty() && config.run.name[0] != '.',
+  require(IsSafeName(config.run.name),
           absl::StrCat("run.name: '",
                        config.run.name,
-                       "' is used as a folder's name: letters, digits, . _ - "
-                       "only"));
+                       "' is used as a folder's name: at most 128 letters, "
+                       "digits, . _ - only, not beginning with . or -"));
   require(config.trainer.steps <= config.trainer.schedule_steps,
           absl::StrCat("trainer.steps (",
                        config.trainer.steps,

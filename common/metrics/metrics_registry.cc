@@ -159,6 +159,7 @@ absl::StatusOr<int> MetricsRegistry::Serve(
                        [this] { return Expose(); }};
   pages["/healthz"] = {"text/plain; charset=utf-8",
                        [] { return std::string("ok\n"); }};
+  pages["/healthz"].is_public = true;
   ASSIGN_OR_RETURN(state_->responder,
                    HttpResponder::Start(std::move(options), std::move(pages)));
   return state_->responder->port();

@@ -62,11 +62,12 @@ absl::Status Run(const Flags& flags) {
   MetricsRegistry metrics("rollout");
   AddSecurityMetrics(
       security, config.rollout.listen, config.metrics.rollout_listen, &metrics);
-  RETURN_IF_ERROR(WithExitCode(
-      metrics
-          .Serve({config.metrics.rollout_listen, config.metrics.allowed_hosts})
-          .status(),
-      ExitCode::kConfig));
+  RETURN_IF_ERROR(WithExitCode(metrics
+                                   .Serve({config.metrics.rollout_listen,
+                                           config.metrics.allowed_hosts,
+                                           security})
+                                   .status(),
+                               ExitCode::kConfig));
   RolloutService service;
   ASSIGN_OR_RETURN(
       const std::unique_ptr<RpcServer> server,

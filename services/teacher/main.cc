@@ -61,11 +61,12 @@ absl::Status Run(const Flags& flags) {
   MetricsRegistry metrics("teacher");
   AddSecurityMetrics(
       security, config.teacher.listen, config.metrics.teacher_listen, &metrics);
-  RETURN_IF_ERROR(WithExitCode(
-      metrics
-          .Serve({config.metrics.teacher_listen, config.metrics.allowed_hosts})
-          .status(),
-      ExitCode::kConfig));
+  RETURN_IF_ERROR(WithExitCode(metrics
+                                   .Serve({config.metrics.teacher_listen,
+                                           config.metrics.allowed_hosts,
+                                           security})
+                                   .status(),
+                               ExitCode::kConfig));
   TeacherService service;
   ASSIGN_OR_RETURN(
       const std::unique_ptr<RpcServer> server,

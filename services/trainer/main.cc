@@ -93,11 +93,12 @@ absl::Status Run(const Flags& flags) {
                      config.metrics.trainer_listen,
                      &registry);
   TrainerMetrics metrics(registry);
-  RETURN_IF_ERROR(WithExitCode(
-      registry
-          .Serve({config.metrics.trainer_listen, config.metrics.allowed_hosts})
-          .status(),
-      ExitCode::kConfig));
+  RETURN_IF_ERROR(WithExitCode(registry
+                                   .Serve({config.metrics.trainer_listen,
+                                           config.metrics.allowed_hosts,
+                                           security})
+                                   .status(),
+                               ExitCode::kConfig));
   TrainerStatus status;
   ASSIGN_OR_RETURN(const std::unique_ptr<TrainerRun> run,
                    TrainerRun::Load(loaded, &metrics, &status));

@@ -17,6 +17,7 @@
 #include "grpcpp/create_channel.h"
 #include "gtest/gtest.h"
 
+#include "common/base/files.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/server.h"
 #include "dapd/v1/trainer.grpc.pb.h"
@@ -176,6 +177,52 @@ TEST_F(ServerLimitsTest, OneConnectionRunsSoManyCallsAtATime) {
   EXPECT_EQ(service_.running, 3);
   service_.hold = false;
   EXPECT_TRUE(CallByName(channel, kStatus).ok());
+}
+
+TEST_F(ServerLimitsTest, MoreCallsThanThreadsAreRefusedAndTheOthersGoOn) {
+  constexpr int kCalls = 30;
+  Start({.max_threads = 12});
+  service_.hold = true;
+  std::atomic<int> served = 0;
+  std::atomic<int> refused = 0;
+  {
+    std::vector<std::jthread> callers;
+    for (int i = 0; i < kCalls; ++i) {
+      callers.emplace_back([&] {
+        const auto code =
+            CallByName(OpenChannel(server_->address()), kStatus).error_code();
+        served += code == grpc::StatusCode::OK;
+        refused += code == grpc::StatusCode::RESOURCE_EXHAUSTED;
+      });
+    }
+    while (refused == 0) absl::SleepFor(absl::Milliseconds(1));
+    service_.hold = false;
+  }
+  EXPECT_EQ(served + refused, kCalls);
+  EXPECT_GT(served, 0);
+  EXPECT_TRUE(CallByName(OpenChannel(server_->address()), kStatus).ok());
+}
+
+TEST_F(ServerLimitsTest, TheDocumentNamesTheLimits) {
+  const std::string document =
+      ReadFile(std::string(DAPD_SOURCE_DIR) + "/docs/security.md", 1 << 20)
+          .value();
+  const RpcServerOptions options;
+  for (const std::string& row :
+       {absl::StrCat("| message | ", kMaxMessageBytes >> 20, " MiB |"),
+        absl::StrCat("| headers of a call | ", kMaxMetadataBytes >> 10, " KiB"),
+        absl::StrCat("| calls of one connection | ",
+                     options.max_concurrent_streams),
+        absl::StrCat("| calls of a server (each holds a thread) | ",
+                     options.max_threads),
+        absl::StrCat("| handshake | ",
+                     absl::ToInt64Seconds(options.handshake_timeout),
+                     " s |"),
+        absl::StrCat("| connection without a call | ",
+                     absl::ToInt64Minutes(options.max_connection_idle),
+                     " min |")}) {
+    EXPECT_THAT(document, HasSubstr(row));
+  }
 }
 
 TEST_F(ServerLimitsTest, AnIdleConnectionIsClosedAndTheNextCallMakesAnother) {
