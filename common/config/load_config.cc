@@ -92,13 +92,17 @@ class Loader {
     }
   }
 
+  // Contradictions between values that are no values would only confuse.
   absl::StatusOr<LoadedConfig> Finish(const std::string& path) {
-    // Contradictions between values that are no values would only confuse.
     if (problems_.empty()) problems_ = FindContradictions(loaded_.config);
     if (problems_.empty()) return std::move(loaded_);
-    return ConfigError(absl::StrCat(path,
-                                    " is not a valid configuration:\n  ",
-                                    absl::StrJoin(problems_, "\n  ")));
+    return Problems(path);
+  }
+  absl::StatusOr<SecuritySection> FinishSecurity() {
+    const SecuritySection& security = loaded_.config.security;
+    if (problems_.empty()) problems_ = FindContradictions(security);
+    if (problems_.empty()) return security;
+    return Problems("the environment with --set");
   }
 
  private:
@@ -175,6 +179,12 @@ class Loader {
         ->name;
   }
 
+  absl::Status Problems(const std::string& what) const {
+    return ConfigError(absl::StrCat(what,
+                                    " is not a valid configuration:\n  ",
+                                    absl::StrJoin(problems_, "\n  ")));
+  }
+
   LoadedConfig loaded_;
   std::vector<ConfigKey> keys_;  // points into loaded_
   std::vector<std::string> problems_;
@@ -214,6 +224,14 @@ absl::StatusOr<LoadedConfig> LoadConfig(
   loader.ReadEnvironment();
   loader.ReadOverrides(overrides);
   return loader.Finish(path);
+}
+
+absl::StatusOr<SecuritySection> LoadSecurity(
+    const std::vector<std::string>& overrides) {
+  Loader loader;
+  loader.ReadEnvironment();
+  loader.ReadOverrides(overrides);
+  return loader.FinishSecurity();
 }
 
 std::string DumpConfig(const LoadedConfig& loaded) {

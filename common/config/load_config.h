@@ -25,6 +25,11 @@ struct LoadedConfig {
 absl::StatusOr<LoadedConfig> LoadConfig(
     const std::string& path, const std::vector<std::string>& overrides);
 
+// The section `security` of the environment and of `overrides`, for commands
+// that need no other. Errors as LoadConfig.
+absl::StatusOr<SecuritySection> LoadSecurity(
+    const std::vector<std::string>& overrides);
+
 // The merged configuration as YAML, each line with its origin as a comment;
 // LoadConfig of it gives the same Config.
 std::string DumpConfig(const LoadedConfig& loaded);

@@ -9,6 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
+#include "common/base/safe_name.h"
 #include "common/config/preset_terms.h"
 
 namespace dapd {
@@ -108,30 +109,6 @@ void CheckAddresses(const std::string& key,
   }
 }
 
-void CheckSecurity(const SecuritySection& security,
-                   std::vector<std::string>& problems) {
-  const int num_files = !security.certificate.empty() +
-                        !security.private_key.empty() + !security.ca.empty();
-  if (num_files != 0 && num_files != 3) {
-    problems.push_back(
-        "security.certificate, security.private_key and security.ca belong "
-        "together: give all three or none");
-  }
-  if (security.insecure && num_files != 0) {
-    problems.push_back(
-        "security.insecure asks for plaintext, security.certificate for TLS: "
-        "leave one out");
-  }
-  const auto& tokens = security.tokens;
-  if (security.insecure && !(security.token.empty() && tokens.viewer.empty() &&
-                             tokens.trainer.empty() && tokens.admin.empty())) {
-    problems.push_back(
-        "security.insecure would send tokens in plain text, for anybody on the "
-        "way to use: leave out security.token and security.tokens, or give "
-        "certificates instead of security.insecure");
-  }
-}
-
 }  // namespace
 
 bool SplitAddress(const std::string& address, std::string* host, int* port) {
@@ -160,20 +137,42 @@ bool IsLoopback(const std::string& host) {
          (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == 127);
 }
 
-std::vector<std::string> FindContradictions(const Config& config) {
+std::vector<std::string> FindContradictions(const SecuritySection& security) {
   std::vector<std::string> problems;
+  const int num_files = !security.certificate.empty() +
+                        !security.private_key.empty() + !security.ca.empty();
+  if (num_files != 0 && num_files != 3) {
+    problems.push_back(
+        "security.certificate, security.private_key and security.ca belong "
+        "together: give all three or none");
+  }
+  if (security.insecure && num_files != 0) {
+    problems.push_back(
+        "security.insecure asks for plaintext, security.certificate for TLS: "
+        "leave one out");
+  }
+  const auto& tokens = security.tokens;
+  if (security.insecure && !(security.token.empty() && tokens.viewer.empty() &&
+                             tokens.trainer.empty() && tokens.admin.empty())) {
+    problems.push_back(
+        "security.insecure would send tokens in plain text, for anybody on the "
+        "way to use: leave out security.token and security.tokens, or give "
+        "certificates instead of security.insecure");
+  }
+  return problems;
+}
+
+std::vector<std::string> FindContradictions(const Config& config) {
+  std::vector<std::string> problems = FindContradictions(config.security);
   const auto require = [&](bool condition, const std::string& problem) {
     if (!condition) problems.push_back(problem);
   };
   require(!config.model.path.empty(), "model.path is missing");
-  require(config.run.name.find_first_not_of(
-              "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-              "._-") == std::string::npos &&
-              !config.run.name.empty() && config.run.name[0] != '.',
+  require(IsSafeName(config.run.name),
           absl::StrCat("run.name: '",
                        config.run.name,
-                       "' is used as a folder's name: letters, digits, . _ - "
-                       "only"));
+                       "' is used as a folder's name: at most 128 letters, "
+                       "digits, . _ - only, not beginning with . or -"));
   require(config.trainer.steps <= config.trainer.schedule_steps,
           absl::StrCat("trainer.steps (",
                        config.trainer.steps,
@@ -204,7 +203,6 @@ std::vector<std::string> FindContradictions(const Config& config) {
                        ")"));
   CheckTerms(config.objective, problems);
   const SecuritySection& security = config.security;
-  CheckSecurity(security, problems);
   const bool rpc_is_protected =
       security.insecure || !security.certificate.empty();
   CheckAddresses("rollout.addresses",

@@ -11,6 +11,9 @@ namespace dapd {
 // One line a contradiction, naming the keys; empty if there is none.
 std::vector<std::string> FindContradictions(const Config& config);
 
+// Those within the section `security`.
+std::vector<std::string> FindContradictions(const SecuritySection& security);
+
 // Splits "host:port" or "[v6]:port". False if it is neither.
 bool SplitAddress(const std::string& address, std::string* host, int* port);
 

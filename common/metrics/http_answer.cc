@@ -16,6 +16,7 @@ struct Request {
   std::string path;
   bool has_version_1_0 = false;
   std::vector<std::string> hosts;
+  std::vector<std::string> authorizations;
 };
 
 // False if `text` does not begin with a request line of HTTP/1.
@@ -32,6 +33,9 @@ bool Parse(const std::string& text, Request* request) {
         absl::StrSplit(lines[i], absl::MaxSplits(':', 1));
     if (absl::EqualsIgnoreCase(header.first, "host")) {
       request->hosts.emplace_back(absl::StripAsciiWhitespace(header.second));
+    } else if (absl::EqualsIgnoreCase(header.first, "authorization")) {
+      request->authorizations.emplace_back(
+          absl::StripAsciiWhitespace(header.second));
     }
   }
   return true;
@@ -59,9 +63,11 @@ std::string Respond(const char* status,
 
 }  // namespace
 
-std::string AnswerHttp(const std::string& request_text,
-                       const std::map<std::string, HttpPage>& pages,
-                       const std::vector<std::string>& allowed_hosts) {
+std::string AnswerHttp(
+    const std::string& request_text,
+    const std::map<std::string, HttpPage>& pages,
+    const std::vector<std::string>& allowed_hosts,
+    const std::function<HttpAccess(absl::string_view authorization)>& access) {
   Request request;
   if (!Parse(request_text, &request)) {
     return Respond("400 Bad Request", "bad request\n");
@@ -79,7 +85,23 @@ std::string AnswerHttp(const std::string& request_text,
   if (request.method != "GET" && !head_only) {
     return Respond("405 Method Not Allowed\r\nAllow: GET, HEAD", "only GET\n");
   }
+  if (request.authorizations.size() > 1) {
+    return Respond("400 Bad Request", "more than one Authorization header\n");
+  }
   const auto page = pages.find(request.path);
+  const bool is_public = page != pages.end() && page->second.is_public;
+  if (access && !is_public) {
+    switch (access(
+        request.authorizations.empty() ? "" : request.authorizations.front())) {
+      case HttpAccess::kAllowed:
+        break;
+      case HttpAccess::kUnknown:
+        return Respond("401 Unauthorized\r\nWWW-Authenticate: Bearer",
+                       "a certificate or a bearer token is needed\n");
+      case HttpAccess::kForbidden:
+        return Respond("403 Forbidden", "this role may not read here\n");
+    }
+  }
   if (page == pages.end()) {
     std::string known = "not found; there are:\n";
     for (const auto& [name, unused] : pages)

@@ -2,11 +2,12 @@
 
 #include <netdb.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <chrono>
+#include <csignal>
 #include <cstring>
 #include <list>
 #include <utility>
@@ -15,25 +16,22 @@
 #include "absl/strings/str_cat.h"
 
 #include "common/base/status_macros.h"
+#include "common/config/validate_config.h"
+#include "common/metrics/http_connection.h"
+#include "common/metrics/http_transport.h"
 
 namespace dapd {
 namespace {
 
-// Monotonic: a clock that is set must not cut anybody off.
-using Clock = std::chrono::steady_clock;
-
 constexpr size_t kMaxConnections = 64;
-constexpr size_t kMaxRequestBytes = 8192;
-constexpr size_t kMaxDrainedBytes = 65536;
-constexpr std::chrono::seconds kRequestTimeout(2);
-constexpr std::chrono::seconds kAnswerTimeout(10);
-constexpr std::chrono::seconds kDrainTimeout(1);
 constexpr int kPollMs = 100;
+constexpr RoleSet kReaders = {Role::kViewer, Role::kTrainer, Role::kAdmin};
 constexpr int kBacklog = 64;
 
 absl::StatusOr<std::pair<int, int>> Listen(const std::string& address) {
-  const size_t colon = address.rfind(':');
-  if (colon == std::string::npos) {
+  std::string host;
+  int wanted_port = 0;
+  if (!SplitAddress(address, &host, &wanted_port)) {
     return absl::InvalidArgumentError(
         absl::StrCat("'", address, "' is not host:port"));
   }
@@ -41,10 +39,8 @@ absl::StatusOr<std::pair<int, int>> Listen(const std::string& address) {
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
   addrinfo* found = nullptr;
-  const int error = ::getaddrinfo(address.substr(0, colon).c_str(),
-                                  address.substr(colon + 1).c_str(),
-                                  &hints,
-                                  &found);
+  const int error = ::getaddrinfo(
+      host.c_str(), std::to_string(wanted_port).c_str(), &hints, &found);
   if (error != 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         "cannot listen on ", address, ": ", ::gai_strerror(error)));
@@ -81,100 +77,33 @@ absl::StatusOr<std::pair<int, int>> Listen(const std::string& address) {
   return std::pair(listener, std::stoi(port));
 }
 
-// One client, from its request to the end of its answer.
-class Connection {
- public:
-  explicit Connection(int descriptor)
-      : descriptor_(descriptor), deadline_(Clock::now() + kRequestTimeout) {}
-  ~Connection() { ::close(descriptor_); }
-  Connection(const Connection&) = delete;
-  Connection& operator=(const Connection&) = delete;
-
-  pollfd ToPoll() const {
-    const short events = state_ == State::kWriting ? POLLOUT : POLLIN;
-    return {descriptor_, events, 0};
-  }
-
-  // Reads or writes what is possible at once. False when it is over.
-  template <typename Answer>
-  bool Advance(const Answer& answer) {
-    if (state_ == State::kReading && !Read(answer)) return false;
-    if (state_ == State::kWriting && !Write()) return false;
-    return state_ != State::kDraining || Drain();
-  }
-
-  bool IsOverdue() const { return Clock::now() >= deadline_; }
-
- private:
-  enum class State { kReading, kWriting, kDraining };
-
-  // The error of a call that only has to wait.
-  static bool MustWait(ssize_t count) {
-    return count < 0 && (errno == EAGAIN || errno == EINTR);
-  }
-
-  template <typename Answer>
-  bool Read(const Answer& answer) {
-    char block[1024];
-    const ssize_t count = ::recv(descriptor_, block, sizeof(block), 0);
-    if (count <= 0) return MustWait(count);
-    text_.append(block, static_cast<size_t>(count));
-    if (text_.size() > kMaxRequestBytes) return false;
-    if (text_.find("\r\n\r\n") == std::string::npos) return true;
-    text_ = answer(text_);
-    EnterState(State::kWriting, kAnswerTimeout);
-    return true;
-  }
-
-  bool Write() {
-    const ssize_t count = ::send(
-        descriptor_, text_.data() + done_, text_.size() - done_, MSG_NOSIGNAL);
-    if (count <= 0) return MustWait(count);
-    done_ += static_cast<size_t>(count);
-    if (done_ < text_.size()) return true;
-    ::shutdown(descriptor_, SHUT_WR);
-    EnterState(State::kDraining, kDrainTimeout);
-    return true;
-  }
-
-  // To close on unread bytes, such as a refused body, would reset the
-  // connection, and the client might never see the answer.
-  bool Drain() {
-    char block[4096];
-    const ssize_t count = ::recv(descriptor_, block, sizeof(block), 0);
-    if (count <= 0) return MustWait(count);
-    done_ += static_cast<size_t>(count);
-    return done_ <= kMaxDrainedBytes;
-  }
-
-  void EnterState(State state, std::chrono::seconds timeout) {
-    state_ = state;
-    done_ = 0;
-    deadline_ = Clock::now() + timeout;
-  }
-
-  const int descriptor_;
-  State state_ = State::kReading;
-  std::string text_;  // the request, then the answer
-  size_t done_ = 0;   // bytes written, or drained
-  Clock::time_point deadline_;
-};
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<HttpResponder>> HttpResponder::Start(
     HttpOptions options, std::map<std::string, HttpPage> pages) {
+  if (options.security == nullptr) options.security = Security::Loopback();
+  ASSIGN_OR_RETURN(const Protection protection,
+                   options.security->ForHttp(options.listen));
+  std::optional<TlsServer> tls;
+  if (protection == Protection::kTls) {
+    ASSIGN_OR_RETURN(tls, TlsServer::Create(options.security->identity()));
+  }
   ASSIGN_OR_RETURN(const auto bound, Listen(options.listen));
-  return std::unique_ptr<HttpResponder>(new HttpResponder(
-      bound.first, bound.second, std::move(options), std::move(pages)));
+  return std::unique_ptr<HttpResponder>(new HttpResponder(bound.first,
+                                                          bound.second,
+                                                          std::move(tls),
+                                                          std::move(options),
+                                                          std::move(pages)));
 }
 
 HttpResponder::HttpResponder(int listener,
                              int port,
+                             std::optional<TlsServer> tls,
                              HttpOptions options,
                              std::map<std::string, HttpPage> pages)
     : listener_(listener),
       port_(port),
+      tls_(std::move(tls)),
       options_(std::move(options)),
       pages_(std::move(pages)),
       thread_([this] { Serve(); }) {}
@@ -185,14 +114,45 @@ HttpResponder::~HttpResponder() {
   ::close(listener_);
 }
 
-void HttpResponder::Serve() {
-  const auto answer = [this](const std::string& request) {
+std::string HttpResponder::Answer(const std::string& request,
+                                  RoleSet certificate_roles) const {
+  // In plain text everything may be read; Security::ForHttp saw to it that this
+  // is on loopback, or what a flag asks for.
+  if (!tls_.has_value()) {
     return AnswerHttp(request, pages_, options_.allowed_hosts);
+  }
+  return AnswerHttp(
+      request,
+      pages_,
+      options_.allowed_hosts,
+      [&](absl::string_view authorization) {
+        RoleSet roles = certificate_roles;
+        if (!authorization.empty() && options_.security->accepts_tokens()) {
+          const RoleSet granted =
+              options_.security->RolesOfToken(ParseBearer(authorization));
+          if (granted.empty()) return HttpAccess::kUnknown;
+          roles.Add(granted);
+        }
+        if (roles.empty()) return HttpAccess::kUnknown;
+        return roles.Intersects(kReaders) ? HttpAccess::kAllowed
+                                          : HttpAccess::kForbidden;
+      });
+}
+
+void HttpResponder::Serve() {
+  // OpenSSL writes with write(2), which would end the process when a client
+  // has gone.
+  sigset_t pipe;
+  sigemptyset(&pipe);
+  sigaddset(&pipe, SIGPIPE);
+  ::pthread_sigmask(SIG_BLOCK, &pipe, nullptr);
+  const auto answer = [this](const std::string& request, RoleSet roles) {
+    return Answer(request, roles);
   };
-  std::list<Connection> connections;  // the oldest first
+  std::list<HttpConnection> connections;  // the oldest first
   while (!stopping_) {
     std::vector<pollfd> polled = {{listener_, POLLIN, 0}};
-    for (const Connection& connection : connections) {
+    for (const HttpConnection& connection : connections) {
       polled.push_back(connection.ToPoll());
     }
     if (::poll(polled.data(), polled.size(), kPollMs) < 0) continue;
@@ -211,7 +171,8 @@ void HttpResponder::Serve() {
         break;
       }
       if (connections.size() == kMaxConnections) connections.pop_front();
-      connections.emplace_back(accepted);
+      connections.emplace_back(
+          HttpTransport::Accept(accepted, tls_.has_value() ? &*tls_ : nullptr));
       // Those who came before must not wait for a flood to end.
       if (connections.size() == kMaxConnections) break;
     }

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -16,17 +17,24 @@
 #include "absl/status/statusor.h"
 
 #include "common/metrics/http_answer.h"
+#include "common/security/security.h"
+#include "common/security/tls_server.h"
 
 namespace dapd {
 
 struct HttpOptions {
   std::string listen;  // "host:port"; port 0 takes a free one
   std::vector<std::string> allowed_hosts;  // see host_check.h
+  // Decides between plain text and TLS (Security::ForHttp). Within TLS every
+  // page that is not public wants a certificate or a bearer token of a viewer,
+  // trainer or admin. None: loopback only.
+  std::shared_ptr<const Security> security;
 };
 
 class HttpResponder {
  public:
-  // UNAVAILABLE if the address is in use, with its text and what to do.
+  // UNAVAILABLE if the address is in use, with its text and what to do; errors
+  // of Security::ForHttp and TlsServer::Create.
   static absl::StatusOr<std::unique_ptr<HttpResponder>> Start(
       HttpOptions options, std::map<std::string, HttpPage> pages);
   ~HttpResponder();
@@ -38,12 +46,16 @@ class HttpResponder {
  private:
   HttpResponder(int listener,
                 int port,
+                std::optional<TlsServer> tls,
                 HttpOptions options,
                 std::map<std::string, HttpPage> pages);
   void Serve();
+  std::string Answer(const std::string& request,
+                     RoleSet certificate_roles) const;
 
   const int listener_;
   const int port_;
+  std::optional<TlsServer> tls_;  // used by thread_ alone
   const HttpOptions options_;
   const std::map<std::string, HttpPage> pages_;
   std::atomic<bool> stopping_ = false;

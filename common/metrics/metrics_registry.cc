@@ -60,6 +60,7 @@ double OpenFiles() {
 
 struct MetricsRegistry::State {
   prometheus::Registry registry;
+  std::vector<std::function<void()>> refreshes;
   prometheus::Counter* cpu = nullptr;
   prometheus::Gauge* resident = nullptr;
   prometheus::Gauge* files = nullptr;
@@ -138,7 +139,12 @@ Histogram MetricsRegistry::AddHistogram(const std::string& name,
                         .Add(labels, buckets));
 }
 
+void MetricsRegistry::OnExpose(std::function<void()> refresh) {
+  state_->refreshes.push_back(std::move(refresh));
+}
+
 std::string MetricsRegistry::Expose() const {
+  for (const auto& refresh : state_->refreshes) refresh();
   const double cpu = CpuSeconds() - state_->cpu->Value();
   if (cpu > 0.0) state_->cpu->Increment(cpu);
   state_->resident->Set(ResidentBytes());
@@ -153,6 +159,7 @@ absl::StatusOr<int> MetricsRegistry::Serve(
                        [this] { return Expose(); }};
   pages["/healthz"] = {"text/plain; charset=utf-8",
                        [] { return std::string("ok\n"); }};
+  pages["/healthz"].is_public = true;
   ASSIGN_OR_RETURN(state_->responder,
                    HttpResponder::Start(std::move(options), std::move(pages)));
   return state_->responder->port();

@@ -6,6 +6,7 @@
 // fixed sets.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -65,6 +66,11 @@ class MetricsRegistry {
                          const std::string& help,
                          const std::vector<double>& buckets,
                          const MetricLabels& labels = {});
+
+  // `refresh` is called at the start of every Expose, for what is easier looked
+  // up when asked than followed. Before Serve only; what it uses must outlive
+  // the registry, and it must be quick.
+  void OnExpose(std::function<void()> refresh);
 
   // The text exposition format.
   std::string Expose() const;

@@ -6,7 +6,12 @@
 #include <memory>
 #include <string>
 
+#include "absl/status/statusor.h"
 #include "grpcpp/channel.h"
+#include "grpcpp/security/credentials.h"
+
+#include "common/rpc/credentials.h"
+#include "common/security/role.h"
 
 namespace dapd {
 
@@ -19,6 +24,16 @@ inline constexpr int kKeepaliveTimeoutMs = 3'500;
 
 // `address`: "ip:port" or "host:port". Does not connect yet. Each channel has
 // its own connection: a new one to the same address starts afresh.
-std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address);
+std::shared_ptr<grpc::Channel> OpenChannel(
+    const std::string& address,
+    const std::shared_ptr<grpc::ChannelCredentials>& credentials =
+        grpc::InsecureChannelCredentials());
+
+// The same with credentials for a process that has one of the roles `peers`.
+// Errors as Security::ForRpc.
+absl::StatusOr<std::shared_ptr<grpc::Channel>> OpenChannel(
+    const std::string& address,
+    const RpcCredentials& credentials,
+    RoleSet peers);
 
 }  // namespace dapd

@@ -1,5 +1,7 @@
 #include "common/rpc/server.h"
 
+#include <sys/resource.h>
+
 #include <cstdlib>
 #include <mutex>
 #include <utility>
@@ -9,7 +11,6 @@
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/health_check_service_interface.h"
 #include "grpcpp/resource_quota.h"
-#include "grpcpp/security/server_credentials.h"
 #include "grpcpp/server_builder.h"
 
 #include "common/base/check.h"
@@ -25,6 +26,22 @@ namespace {
 // Half the clients' ping interval: a ping that comes early is no offence.
 constexpr int kMinPingIntervalMs = kKeepaliveTimeMs / 2;
 
+constexpr int kMaxPingStrikes = 2;
+// Of messages that are read and not yet handed over, on all connections.
+constexpr size_t kMaxBufferedBytes = size_t{1} << 30;
+
+int ToMs(absl::Duration duration) {
+  return static_cast<int>(absl::ToInt64Milliseconds(duration));
+}
+
+// A connection is a descriptor, and gRPC stops to accept when there are none.
+void RaiseFileLimit() {
+  rlimit limit = {};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 // These are process-wide in gRPC and must be set before a server is built.
 void PrepareProcess() {
   static std::once_flag once;
@@ -35,6 +52,7 @@ void PrepareProcess() {
       gpr_set_log_verbosity(
           static_cast<gpr_log_severity>(GPR_LOG_SEVERITY_ERROR + 1));
     }
+    RaiseFileLimit();
     grpc::EnableDefaultHealthCheckService(true);
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   });
@@ -46,9 +64,16 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
     const RpcServerOptions& options, const std::vector<RpcService>& services) {
   ASSIGN_OR_RETURN(const HostPort target, ParseHostPort(options.listen));
   PrepareProcess();
+  const auto credentials = options.credentials == nullptr
+                               ? RpcCredentials::Loopback()
+                               : options.credentials;
+  ASSIGN_OR_RETURN(
+      const auto server_credentials,
+      credentials->ForServer(options.listen, options.observer.on_refused));
   grpc::ServerBuilder builder;
   grpc::ResourceQuota quota("dapd");
   quota.SetMaxThreads(options.max_threads);
+  quota.Resize(kMaxBufferedBytes);
   builder.SetResourceQuota(quota);
   builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
   builder.SetMaxSendMessageSize(kMaxMessageBytes);
@@ -62,11 +87,23 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
   builder.AddChannelArgument(
       GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
       kMinPingIntervalMs);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, kMaxPingStrikes);
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
+                             ToMs(options.handshake_timeout));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS,
+                             ToMs(options.max_connection_idle));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS,
+                             ToMs(options.max_connection_age));
+  std::vector<
+      std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>>
+      interceptors;
+  interceptors.push_back(
+      MakeHandlerGuard(std::make_shared<RpcObserver>(options.observer)));
+  builder.experimental().SetInterceptorCreators(std::move(interceptors));
   // Without this two servers share a port silently.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   int port = 0;
-  builder.AddListeningPort(
-      options.listen, grpc::InsecureServerCredentials(), &port);
+  builder.AddListeningPort(options.listen, server_credentials, &port);
   std::vector<std::string> names;
   for (const RpcService& service : services) {
     builder.RegisterService(service.service);

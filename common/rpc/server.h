@@ -1,6 +1,9 @@
 // RpcServer: a gRPC server with this system's settings: standard health and
-// reflection, bounded messages, headers and streams, and permission for the
-// keepalive pings of channel.h.
+// reflection, authorized calls (authorization.h), bounded messages, headers,
+// streams, threads and memory, and permission for the keepalive pings of
+// channel.h, but not for many more: a client that pings more often than every
+// 5 s is sent away. A connection that does not get through its handshake in
+// 10 s, or has no call for 10 minutes, is closed.
 #pragma once
 
 #include <memory>
@@ -12,12 +15,22 @@
 #include "absl/time/time.h"
 #include "grpcpp/server.h"
 
+#include "common/rpc/credentials.h"
+#include "common/rpc/handler_guard.h"
+
 namespace dapd {
 
 struct RpcServerOptions {
-  std::string listen;               // "host:port"; port 0: a free one
+  std::string listen;  // "host:port"; port 0: a free one
+  std::shared_ptr<const RpcCredentials> credentials;  // none: loopback only
+  RpcObserver observer;
   int max_concurrent_streams = 64;  // of one connection
   int max_threads = 128;            // each open call holds one
+  absl::Duration handshake_timeout = absl::Seconds(10);
+  absl::Duration max_connection_idle = absl::Minutes(10);
+  // An older one is asked to dial again, calls that run may end: what a
+  // certificate allowed lasts no longer.
+  absl::Duration max_connection_age = absl::Hours(1);
 };
 
 struct RpcService {
@@ -29,7 +42,8 @@ class RpcServer {
  public:
   // Listens and answers calls at once; health says NOT_SERVING until
   // SetServing(true). `services` must outlive the server. A port in use or an
-  // address that is not this machine's is UNAVAILABLE, exit code kConfig.
+  // address that is not this machine's is UNAVAILABLE, exit code kConfig; an
+  // address that must not be served so (Security::ForRpc) has that code too.
   static absl::StatusOr<std::unique_ptr<RpcServer>> Start(
       const RpcServerOptions& options, const std::vector<RpcService>& services);
   // Shutdown(0).

@@ -68,12 +68,6 @@ absl::Time ToTime(const ASN1_TIME* asn1) {
   return absl::FromTM(parts, absl::UTCTimeZone());
 }
 
-Certificate Describe(X509* certificate) {
-  return {.roles = RolesOfUris(UriNames(certificate)),
-          .not_before = ToTime(X509_get0_notBefore(certificate)),
-          .not_after = ToTime(X509_get0_notAfter(certificate))};
-}
-
 absl::Status CheckKey(const IdentityPaths& paths, X509* certificate) {
   ASSIGN_OR_RETURN(const std::string pem,
                    ReadSecretFile("security.private_key", paths.private_key));
@@ -108,17 +102,23 @@ std::string TakeOpenSslError() {
   return reason == nullptr ? absl::StrCat("OpenSSL error ", code) : reason;
 }
 
+Certificate DescribeCertificate(x509_st* certificate) {
+  return {.roles = RolesOfUris(UriNames(certificate)),
+          .not_before = ToTime(X509_get0_notBefore(certificate)),
+          .not_after = ToTime(X509_get0_notAfter(certificate))};
+}
+
 absl::StatusOr<Certificate> ParseCertificate(absl::string_view pem) {
   const std::vector<X509Pointer> all = ParseAll(pem);
   if (all.empty()) {
     return absl::InvalidArgumentError("no certificate in PEM form");
   }
-  return Describe(all.front().get());
+  return DescribeCertificate(all.front().get());
 }
 
 absl::StatusOr<Certificate> ReadCertificate(const std::string& path) {
   ASSIGN_OR_RETURN(const std::vector<X509Pointer> all, ReadAll(path));
-  return Describe(all.front().get());
+  return DescribeCertificate(all.front().get());
 }
 
 absl::Status CheckIdentity(const IdentityPaths& paths, absl::Time now) {

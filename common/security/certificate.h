@@ -12,6 +12,9 @@
 
 #include "common/security/role.h"
 
+// OpenSSL's certificate.
+struct x509_st;
+
 namespace dapd {
 
 struct Certificate {
@@ -19,6 +22,8 @@ struct Certificate {
   absl::Time not_before;
   absl::Time not_after;
 };
+
+Certificate DescribeCertificate(x509_st* certificate);
 
 // The first certificate of PEM text: the process's own, before its
 // intermediates. INVALID_ARGUMENT if there is none.

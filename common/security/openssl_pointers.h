@@ -3,6 +3,7 @@
 
 #include <openssl/bio.h>
 #include <openssl/evp.h>
+#include <openssl/ssl.h>
 #include <openssl/x509.h>
 #include <openssl/x509v3.h>
 
@@ -22,6 +23,8 @@ struct OpenSslFree {
 };
 using BioPointer = std::unique_ptr<BIO, OpenSslFree<BIO_free>>;
 using KeyPointer = std::unique_ptr<EVP_PKEY, OpenSslFree<EVP_PKEY_free>>;
+using SslPointer = std::unique_ptr<SSL, OpenSslFree<SSL_free>>;
+using SslContextPointer = std::unique_ptr<SSL_CTX, OpenSslFree<SSL_CTX_free>>;
 using X509Pointer = std::unique_ptr<X509, OpenSslFree<X509_free>>;
 using X509StorePointer =
     std::unique_ptr<X509_STORE, OpenSslFree<X509_STORE_free>>;

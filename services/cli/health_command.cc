@@ -3,29 +3,36 @@
 #include <iostream>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 
 #include "common/base/exit_code.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/address_resolver.h"
-#include "common/rpc/channel.h"
 #include "common/rpc/health_client.h"
 #include "services/cli/command.h"
+#include "services/cli/dial_service.h"
 
 namespace dapd {
 namespace {
 
 struct HealthOptions {
   std::string address;
+  std::vector<std::string> overrides;
   double timeout_seconds = 5;
 };
 
 absl::Status ShowHealth(const HealthOptions& options) {
   const absl::Status address = ParseHostPort(options.address).status();
   if (!address.ok()) return WithExitCode(address, ExitCode::kUsage);
-  const absl::Status health = CheckHealth(
-      OpenChannel(options.address), absl::Seconds(options.timeout_seconds));
+  ASSIGN_OR_RETURN(
+      const auto channel,
+      DialService(options.address,
+                  options.overrides,
+                  {Role::kRollout, Role::kTeacher, Role::kTrainer}));
+  const absl::Status health =
+      CheckHealth(channel, absl::Seconds(options.timeout_seconds));
   if (!health.ok()) {
     return WithExitCode(
         absl::Status(health.code(),
@@ -50,6 +57,7 @@ void AddHealthCommand(CLI::App& app, Action* action) {
   command->add_option("address", options->address, "host:port of the service")
       ->envname("DAPD_HEALTH_ADDRESS")
       ->required();
+  AddSecurityOption(command, &options->overrides);
   command->add_option("--timeout", options->timeout_seconds, "seconds to wait")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();

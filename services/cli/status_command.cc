@@ -2,6 +2,7 @@
 #include <iostream>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -9,10 +10,10 @@
 #include "common/base/exit_code.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/address_resolver.h"
-#include "common/rpc/channel.h"
 #include "common/rpc/status_conversion.h"
 #include "dapd/v1/trainer.grpc.pb.h"
 #include "services/cli/command.h"
+#include "services/cli/dial_service.h"
 #include "services/cli/status_text.h"
 
 namespace dapd {
@@ -22,6 +23,7 @@ constexpr absl::Duration kTimeout = absl::Seconds(5);
 
 struct StatusOptions {
   std::string address;
+  std::vector<std::string> overrides;
   bool json = false;
 };
 
@@ -31,7 +33,10 @@ absl::Status ShowStatus(const StatusOptions& options) {
   grpc::ClientContext context;
   context.set_deadline(absl::ToChronoTime(absl::Now() + kTimeout));
   v1::GetStatusResponse response;
-  const auto stub = v1::TrainerService::NewStub(OpenChannel(options.address));
+  ASSIGN_OR_RETURN(
+      const auto channel,
+      DialService(options.address, options.overrides, {Role::kTrainer}));
+  const auto stub = v1::TrainerService::NewStub(channel);
   const absl::Status status =
       FromGrpcStatus(stub->GetStatus(&context, {}, &response));
   if (!status.ok()) {
@@ -58,6 +63,7 @@ void AddStatusCommand(CLI::App& app, Action* action) {
       app.add_subcommand("status", "Shows a trainer's state, one screen");
   command->add_option("address", options->address, "host:port of the trainer")
       ->required();
+  AddSecurityOption(command, &options->overrides);
   command->add_flag("--json", options->json, "as JSON, for programs");
   command->callback([options, action] {
     *action = [options] { return ShowStatus(*options); };

@@ -19,8 +19,12 @@
 #include "common/base/status_macros.h"
 #include "common/config/load_config.h"
 #include "common/metrics/metrics_registry.h"
+#include "common/metrics/security_metrics.h"
+#include "common/rpc/credentials.h"
 #include "common/rpc/server.h"
+#include "common/rpc/server_metrics.h"
 #include "common/rpc/shutdown_signal.h"
+#include "common/security/security.h"
 #include "common/tokenizer/tokenizer.h"
 #include "services/rollout/engine_sampler.h"
 #include "services/rollout/rollout_metrics.h"
@@ -53,17 +57,25 @@ absl::Status Run(const Flags& flags) {
                    LoadConfig(flags.config, flags.overrides));
   const Config& config = loaded.config;
 
+  ASSIGN_OR_RETURN(const std::shared_ptr<Security> security,
+                   Security::Load(config.security, {Role::kRollout}));
   MetricsRegistry metrics("rollout");
-  RETURN_IF_ERROR(WithExitCode(
-      metrics
-          .Serve({config.metrics.rollout_listen, config.metrics.allowed_hosts})
-          .status(),
-      ExitCode::kConfig));
+  AddSecurityMetrics(
+      security, config.rollout.listen, config.metrics.rollout_listen, &metrics);
+  RETURN_IF_ERROR(WithExitCode(metrics
+                                   .Serve({config.metrics.rollout_listen,
+                                           config.metrics.allowed_hosts,
+                                           security})
+                                   .status(),
+                               ExitCode::kConfig));
   RolloutService service;
   ASSIGN_OR_RETURN(
       const std::unique_ptr<RpcServer> server,
-      RpcServer::Start({.listen = config.rollout.listen},
-                       {{&service, v1::RolloutService::service_full_name()}}));
+      RpcServer::Start(
+          {.listen = config.rollout.listen,
+           .credentials = std::make_shared<const RpcCredentials>(security),
+           .observer = MakeRpcObserver(&metrics)},
+          {{&service, v1::RolloutService::service_full_name()}}));
   if (!flags.port_file.empty()) {
     RETURN_IF_ERROR(WriteFileAtomically(flags.port_file,
                                         absl::StrCat(server->port(), "\n")));

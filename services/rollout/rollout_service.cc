@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <memory>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +9,7 @@
 #include "common/base/status_macros.h"
 #include "common/rpc/adapter_stream.h"
 #include "common/rpc/status_conversion.h"
+#include "common/rpc/stream_writer.h"
 
 namespace dapd {
 namespace {
@@ -175,7 +175,11 @@ grpc::Status RolloutService::Generate(grpc::ServerContext* context,
   RolloutWorker* worker = worker_;
   if (worker == nullptr) return StillLoading();
   auto outbox = std::make_shared<GenerationOutbox>();
-  std::jthread writer([&] { WriteEvents(context, stream, worker, outbox); });
+  StreamWriter writer([&] { WriteEvents(context, stream, worker, outbox); },
+                      [&] {
+                        worker->CancelStream(outbox);
+                        context->TryCancel();
+                      });
   absl::Status status;
   v1::GenerateRequest message;
   while (status.ok() && stream->Read(&message)) {
@@ -197,7 +201,7 @@ grpc::Status RolloutService::Generate(grpc::ServerContext* context,
   } else {
     outbox->CloseWhenAnswered();
   }
-  writer.join();
+  writer.Join();
   return ToGrpcStatus(status);
 }
 

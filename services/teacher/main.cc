@@ -19,8 +19,12 @@
 #include "common/base/status_macros.h"
 #include "common/config/load_config.h"
 #include "common/metrics/metrics_registry.h"
+#include "common/metrics/security_metrics.h"
+#include "common/rpc/credentials.h"
 #include "common/rpc/server.h"
+#include "common/rpc/server_metrics.h"
 #include "common/rpc/shutdown_signal.h"
+#include "common/security/security.h"
 #include "services/teacher/model_scorer.h"
 #include "services/teacher/teacher_metrics.h"
 #include "services/teacher/teacher_service.h"
@@ -52,17 +56,25 @@ absl::Status Run(const Flags& flags) {
                    LoadConfig(flags.config, flags.overrides));
   const Config& config = loaded.config;
 
+  ASSIGN_OR_RETURN(const std::shared_ptr<Security> security,
+                   Security::Load(config.security, {Role::kTeacher}));
   MetricsRegistry metrics("teacher");
-  RETURN_IF_ERROR(WithExitCode(
-      metrics
-          .Serve({config.metrics.teacher_listen, config.metrics.allowed_hosts})
-          .status(),
-      ExitCode::kConfig));
+  AddSecurityMetrics(
+      security, config.teacher.listen, config.metrics.teacher_listen, &metrics);
+  RETURN_IF_ERROR(WithExitCode(metrics
+                                   .Serve({config.metrics.teacher_listen,
+                                           config.metrics.allowed_hosts,
+                                           security})
+                                   .status(),
+                               ExitCode::kConfig));
   TeacherService service;
   ASSIGN_OR_RETURN(
       const std::unique_ptr<RpcServer> server,
-      RpcServer::Start({.listen = config.teacher.listen},
-                       {{&service, v1::TeacherService::service_full_name()}}));
+      RpcServer::Start(
+          {.listen = config.teacher.listen,
+           .credentials = std::make_shared<const RpcCredentials>(security),
+           .observer = MakeRpcObserver(&metrics)},
+          {{&service, v1::TeacherService::service_full_name()}}));
   if (!flags.port_file.empty()) {
     RETURN_IF_ERROR(WriteFileAtomically(flags.port_file,
                                         absl::StrCat(server->port(), "\n")));

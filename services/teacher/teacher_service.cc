@@ -2,13 +2,13 @@
 
 #include <memory>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "common/base/mutex.h"
 #include "common/rpc/adapter_stream.h"
 #include "common/rpc/chunk_stream.h"
 #include "common/rpc/status_conversion.h"
+#include "common/rpc/stream_writer.h"
 #include "services/teacher/score_request.h"
 
 namespace dapd {
@@ -155,8 +155,12 @@ grpc::Status TeacherService::Score(grpc::ServerContext* context,
   if (worker == nullptr) return StillLoading();
   auto outbox = std::make_shared<TeacherOutbox>(kOutboxViews);
   OpenRequests open(outbox.get());
-  std::jthread writer(
-      [&] { WriteEvents(context, stream, &open, outbox.get()); });
+  StreamWriter writer(
+      [&] { WriteEvents(context, stream, &open, outbox.get()); },
+      [&] {
+        outbox->Close();
+        context->TryCancel();
+      });
   v1::ScoreRequest message;
   while (stream->Read(&message)) {
     open.Add();
@@ -169,7 +173,7 @@ grpc::Status TeacherService::Score(grpc::ServerContext* context,
     }
   }
   open.NoMore();
-  writer.join();
+  writer.Join();
   return grpc::Status::OK;
 }
 

@@ -24,6 +24,7 @@
 #include "common/rpc/status_conversion.h"
 #include "common/rpc/worker_pool_options.h"
 #include "common/rpc/worker_session.h"
+#include "common/security/role.h"
 #include "dapd/v1/worker.pb.h"
 #include "services/trainer/worker_handshake.h"
 
@@ -43,15 +44,18 @@ class GrpcSession : public WorkerSession<Task, Result> {
   // `service`: as Describe calls it. `load_timeout`: for LoadAdapter, from the
   // first byte to the probe.
   GrpcSession(const std::string& endpoint,
-              std::string service,
+              Role service,
+              const RpcCredentials& credentials,
               ExpectedWorker expected,
               absl::Duration load_timeout)
-      : stub_(Service::NewStub(OpenChannel(endpoint))),
-        service_(std::move(service)),
+      : channel_(OpenChannel(endpoint, credentials, {service})),
+        stub_(channel_.ok() ? Service::NewStub(*channel_) : nullptr),
+        service_(RoleName(service)),
         expected_(std::move(expected)),
         load_timeout_(load_timeout) {}
 
   absl::StatusOr<int64_t> Connect() override {
+    RETURN_IF_ERROR(channel_.status());
     const auto context = BeginCall(kDescribeTimeout);
     v1::DescribeResponse response;
     RETURN_IF_ERROR(
@@ -123,7 +127,8 @@ class GrpcSession : public WorkerSession<Task, Result> {
     return context;
   }
 
-  const std::unique_ptr<Stub> stub_;
+  const absl::StatusOr<std::shared_ptr<grpc::Channel>> channel_;
+  const std::unique_ptr<Stub> stub_;  // none: Connect says why
   const std::string service_;
   const ExpectedWorker expected_;
   const absl::Duration load_timeout_;

@@ -19,8 +19,12 @@
 #include "common/config/load_config.h"
 #include "common/config/run_folder.h"
 #include "common/metrics/metrics_registry.h"
+#include "common/metrics/security_metrics.h"
+#include "common/rpc/credentials.h"
 #include "common/rpc/server.h"
+#include "common/rpc/server_metrics.h"
 #include "common/rpc/shutdown_signal.h"
+#include "common/security/security.h"
 #include "services/trainer/rollout_client.h"
 #include "services/trainer/teacher_client.h"
 #include "services/trainer/trainer_metrics.h"
@@ -40,10 +44,12 @@ struct Flags {
 template <typename Options>
 Options MakeClientOptions(const Config& config,
                           const std::vector<std::string>& addresses,
+                          std::shared_ptr<const RpcCredentials> credentials,
                           const ExpectedWorker& expected,
                           WorkerPoolObserver observer) {
   Options options;
   options.addresses = addresses;
+  options.credentials = std::move(credentials);
   options.expected = expected;
   options.task_timeout = absl::Seconds(config.trainer.rpc_timeout_seconds);
   options.peer_timeout = absl::Seconds(config.trainer.peer_timeout_seconds);
@@ -78,13 +84,21 @@ absl::Status Run(const Flags& flags) {
                          "go on)"));
     return absl::OkStatus();
   }
+  ASSIGN_OR_RETURN(const std::shared_ptr<Security> security,
+                   Security::Load(config.security, {Role::kTrainer}));
+  const auto credentials = std::make_shared<const RpcCredentials>(security);
   MetricsRegistry registry("trainer");
+  AddSecurityMetrics(security,
+                     config.trainer.listen,
+                     config.metrics.trainer_listen,
+                     &registry);
   TrainerMetrics metrics(registry);
-  RETURN_IF_ERROR(WithExitCode(
-      registry
-          .Serve({config.metrics.trainer_listen, config.metrics.allowed_hosts})
-          .status(),
-      ExitCode::kConfig));
+  RETURN_IF_ERROR(WithExitCode(registry
+                                   .Serve({config.metrics.trainer_listen,
+                                           config.metrics.allowed_hosts,
+                                           security})
+                                   .status(),
+                               ExitCode::kConfig));
   TrainerStatus status;
   ASSIGN_OR_RETURN(const std::unique_ptr<TrainerRun> run,
                    TrainerRun::Load(loaded, &metrics, &status));
@@ -93,12 +107,14 @@ absl::Status Run(const Flags& flags) {
                    RolloutClient::Start(MakeClientOptions<RolloutClientOptions>(
                        config,
                        config.rollout.addresses,
+                       credentials,
                        run->ExpectedWorkers(),
                        metrics.PoolObserver("rollout"))));
   ASSIGN_OR_RETURN(const std::unique_ptr<TeacherClient> teachers,
                    TeacherClient::Start(MakeClientOptions<TeacherClientOptions>(
                        config,
                        config.teacher.addresses,
+                       credentials,
                        run->ExpectedWorkers(),
                        metrics.PoolObserver("teacher"))));
   TrainerService service(
@@ -107,7 +123,9 @@ absl::Status Run(const Flags& flags) {
       [&teachers] { return teachers->Workers(); });
   ASSIGN_OR_RETURN(
       const std::unique_ptr<RpcServer> server,
-      RpcServer::Start({.listen = config.trainer.listen},
+      RpcServer::Start({.listen = config.trainer.listen,
+                        .credentials = credentials,
+                        .observer = MakeRpcObserver(&registry)},
                        {{&service, v1::TrainerService::service_full_name()}}));
   ASSIGN_OR_RETURN(const std::unique_ptr<Collective> collective,
                    JoinRanks(config.trainer, run->Identity()));

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/base/status_macros.h"
+#include "common/rpc/credentials.h"
 #include "common/rpc/worker_pool.h"
 #include "services/trainer/rollout_session.h"
 
@@ -11,12 +12,15 @@ namespace {
 
 class PooledRolloutClient final : public RolloutClient {
  public:
-  PooledRolloutClient(WorkerPoolOptions options, const ExpectedWorker& expected)
+  PooledRolloutClient(WorkerPoolOptions options,
+                      std::shared_ptr<const RpcCredentials> credentials,
+                      const ExpectedWorker& expected)
       : pool_(options,
               [expected,
+               credentials = std::move(credentials),
                timeout = options.task_timeout](const std::string& endpoint) {
                 return std::make_unique<RolloutSession>(
-                    endpoint, expected, timeout);
+                    endpoint, *credentials, expected, timeout);
               }) {}
 
   void SetPolicy(std::shared_ptr<const PolicyUpdate> policy) override {
@@ -44,8 +48,11 @@ absl::StatusOr<std::unique_ptr<RolloutClient>> RolloutClient::Start(
   pool.task_timeout = options.task_timeout;
   pool.peer_timeout = options.peer_timeout;
   pool.observer = std::move(options.observer);
-  return std::unique_ptr<RolloutClient>(
-      new PooledRolloutClient(std::move(pool), options.expected));
+  return std::unique_ptr<RolloutClient>(new PooledRolloutClient(
+      std::move(pool),
+      options.credentials == nullptr ? RpcCredentials::Loopback()
+                                     : std::move(options.credentials),
+      options.expected));
 }
 
 }  // namespace dapd

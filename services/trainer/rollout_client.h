@@ -22,6 +22,8 @@
 
 namespace dapd {
 
+class RpcCredentials;
+
 struct RolloutTask {
   uint64_t id = 0;  // unique among the tasks without a result
   std::vector<int32_t> prompt_ids;
@@ -43,6 +45,8 @@ struct RolloutResult {
 struct RolloutClientOptions {
   std::vector<std::string> addresses;
   ExpectedWorker expected;
+  // None: loopback only.
+  std::shared_ptr<const RpcCredentials> credentials;
   absl::Duration task_timeout = absl::Minutes(10);
   absl::Duration peer_timeout = absl::Minutes(5);
   WorkerPoolObserver observer;

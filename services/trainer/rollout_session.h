@@ -23,9 +23,11 @@ using RolloutSessionBase = GrpcSession<v1::RolloutService,
 class RolloutSession final : public RolloutSessionBase {
  public:
   RolloutSession(const std::string& endpoint,
+                 const RpcCredentials& credentials,
                  const ExpectedWorker& expected,
                  absl::Duration load_timeout)
-      : RolloutSessionBase(endpoint, "rollout", expected, load_timeout) {}
+      : RolloutSessionBase(
+            endpoint, Role::kRollout, credentials, expected, load_timeout) {}
 
   // An answer that is not what was asked for (tokens missing or too many, ids
   // outside the vocabulary, log-probabilities that are no number, a task it was

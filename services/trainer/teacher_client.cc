@@ -6,6 +6,7 @@
 
 #include "common/base/exit_code.h"
 #include "common/base/status_macros.h"
+#include "common/rpc/credentials.h"
 #include "common/rpc/worker_pool.h"
 #include "services/trainer/teacher_session.h"
 
@@ -14,12 +15,15 @@ namespace {
 
 class PooledTeacherClient final : public TeacherClient {
  public:
-  PooledTeacherClient(WorkerPoolOptions options, const ExpectedWorker& expected)
+  PooledTeacherClient(WorkerPoolOptions options,
+                      std::shared_ptr<const RpcCredentials> credentials,
+                      const ExpectedWorker& expected)
       : pool_(options,
               [expected,
+               credentials = std::move(credentials),
                timeout = options.task_timeout](const std::string& endpoint) {
                 return std::make_unique<TeacherSession>(
-                    endpoint, expected, timeout);
+                    endpoint, *credentials, expected, timeout);
               }) {}
 
   void SetSnapshot(std::shared_ptr<const PolicyUpdate> snapshot) override {
@@ -55,8 +59,11 @@ absl::StatusOr<std::unique_ptr<TeacherClient>> TeacherClient::Start(
   pool.task_timeout = options.task_timeout;
   pool.peer_timeout = options.peer_timeout;
   pool.observer = std::move(options.observer);
-  return std::unique_ptr<TeacherClient>(
-      new PooledTeacherClient(std::move(pool), options.expected));
+  return std::unique_ptr<TeacherClient>(new PooledTeacherClient(
+      std::move(pool),
+      options.credentials == nullptr ? RpcCredentials::Loopback()
+                                     : std::move(options.credentials),
+      options.expected));
 }
 
 }  // namespace dapd

@@ -19,6 +19,8 @@
 
 namespace dapd {
 
+class RpcCredentials;
+
 // What comes back for each scored token (see proto/dapd/v1/teacher.proto).
 enum class TeacherPayload { kHiddenStates, kLogits, kTopK };
 // "hidden_states", "logits" or "top_k", as in the configuration.
@@ -53,6 +55,8 @@ struct ScoreResult {
 struct TeacherClientOptions {
   std::vector<std::string> addresses;
   ExpectedWorker expected;
+  // None: loopback only.
+  std::shared_ptr<const RpcCredentials> credentials;
   absl::Duration task_timeout = absl::Minutes(10);
   absl::Duration peer_timeout = absl::Minutes(5);
   WorkerPoolObserver observer;

@@ -26,9 +26,11 @@ using TeacherSessionBase = GrpcSession<v1::TeacherService,
 class TeacherSession final : public TeacherSessionBase {
  public:
   TeacherSession(const std::string& endpoint,
+                 const RpcCredentials& credentials,
                  const ExpectedWorker& expected,
                  absl::Duration load_timeout)
-      : TeacherSessionBase(endpoint, "teacher", expected, load_timeout) {}
+      : TeacherSessionBase(
+            endpoint, Role::kTeacher, credentials, expected, load_timeout) {}
 
   // An answer that is not what was asked for (a tensor too many, missing, or of
   // another shape or dtype, a corrupted chunk, a task it was not given) is

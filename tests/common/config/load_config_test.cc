@@ -12,6 +12,8 @@
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
 #include "common/config/config_keys.h"
+#include "common/config/validate_config.h"
+#include "tests/fakes/hostile_names.h"
 #include "tests/fakes/temp_path.h"
 
 namespace dapd {
@@ -115,6 +117,17 @@ TEST(LoadConfigTest, PlaintextBeyondLoopbackNeedsAnExplicitFlag) {
     const std::string peer = absl::StrCat(key, "=[worker:7001]");
     EXPECT_THAT(Refusal({peer}), HasSubstr("without encryption")) << peer;
     EXPECT_EQ(Refusal({peer, "security.insecure=true"}), "");
+  }
+}
+
+TEST(LoadConfigTest, ARunsNameLeadsNowhereElse) {
+  Config config;
+  config.model.path = "model";
+  for (const std::string& name : HostileNames()) {
+    config.run.name = name;
+    EXPECT_THAT(FindContradictions(config),
+                testing::ElementsAre(HasSubstr("run.name")))
+        << name;
   }
 }
 

@@ -67,6 +67,41 @@ TEST(HttpAnswerTest, AForeignHostIsRefusedOnEveryPath) {
               StartsWith("HTTP/1.1 200"));
 }
 
+TEST(HttpAnswerTest, ProtectedPagesAskWhoReadsThemAndPublicOnesDoNot) {
+  const std::map<std::string, HttpPage> pages = {
+      {"/page", {.body = [] { return "hello"; }}},
+      {"/open", {.body = [] { return "open"; }, .is_public = true}}};
+  const auto ask = [&](const std::string& path, const std::string& headers) {
+    return AnswerHttp(
+        "GET " + path + " HTTP/1.1\r\nHost: a\r\n" + headers + "\r\n",
+        pages,
+        {},
+        [](absl::string_view authorization) {
+          if (authorization == "Bearer viewer") return HttpAccess::kAllowed;
+          return authorization == "Bearer worker" ? HttpAccess::kForbidden
+                                                  : HttpAccess::kUnknown;
+        });
+  };
+  EXPECT_THAT(ask("/page", "aUTHORIZATION:  Bearer viewer \r\n"),
+              EndsWith("hello"));
+  EXPECT_THAT(ask("/page", "Authorization: Bearer worker\r\n"),
+              StartsWith("HTTP/1.1 403"));
+  for (const char* path : {"/page", "/missing"}) {
+    for (const char* headers :
+         {"", "Authorization:\r\n", "Authorization: Bearer other\r\n"}) {
+      const std::string answer = ask(path, headers);
+      EXPECT_THAT(answer, StartsWith("HTTP/1.1 401")) << path << headers;
+      EXPECT_THAT(answer, HasSubstr("\r\nWWW-Authenticate: Bearer\r\n"));
+      EXPECT_THAT(answer, Not(HasSubstr("other")));
+    }
+  }
+  EXPECT_THAT(ask("/open", ""), EndsWith("open"));
+  EXPECT_THAT(ask("/page",
+                  "Authorization: Bearer viewer\r\n"
+                  "Authorization: Bearer viewer\r\n"),
+              StartsWith("HTTP/1.1 400"));
+}
+
 TEST(HttpAnswerTest, AVersion11RequestHasExactlyOneHost) {
   EXPECT_THAT(Answer("GET /page HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 400"));
   EXPECT_THAT(Answer("GET /page HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"),

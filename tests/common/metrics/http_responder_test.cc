@@ -13,6 +13,9 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+#include "common/base/exit_code.h"
+#include "tests/fakes/certificate_authority.h"
+
 namespace dapd {
 namespace {
 
@@ -104,6 +107,37 @@ TEST_F(HttpResponderTest, AClientThatDoesNotReadDoesNotKeepOthersWaiting) {
             static_cast<ssize_t>(request.size()));
   EXPECT_THAT(Ask(responder_->port(), kGet), HasSubstr("hello"));
   ::close(socket);
+}
+
+TEST_F(HttpResponderTest, PlainTextOffLoopbackNeedsAFlag) {
+  for (const char* address : {"0.0.0.0:0", "[::]:0"}) {
+    const absl::Status refused =
+        HttpResponder::Start({.listen = address}, {}).status();
+    EXPECT_EQ(ExitCodeOf(refused), ExitCode::kConfig) << address;
+    EXPECT_THAT(std::string(refused.message()),
+                HasSubstr("security.insecure_metrics"));
+    const auto open = HttpResponder::Start(
+        {.listen = address,
+         .security = Security::Load({.insecure_metrics = true}, {}).value()},
+        {{"/page", {"text/plain", [] { return "hello"; }}}});
+    ASSERT_TRUE(open.ok()) << open.status();
+    EXPECT_THAT(Ask((*open)->port(), kGet), HasSubstr("hello"));
+  }
+}
+
+// How clients with certificates and tokens fare: tests/integration.
+TEST_F(HttpResponderTest, WithACertificateOtherMachinesGetTlsAndNoPlainText) {
+  const CertificateAuthority authority("authority");
+  const auto section = WriteIdentity(
+      "own", authority.Issue("URI:spiffe://dapd/rollout"), authority.pem());
+  const auto responder =
+      HttpResponder::Start({.listen = "0.0.0.0:0",
+                            .security = Security::Load(section, {}).value()},
+                           {{"/page", {"text/plain", [] { return "hello"; }}}})
+          .value();
+  const std::string answer = Ask(responder->port(), kGet);
+  EXPECT_THAT(answer, testing::Not(HasSubstr("hello")));
+  EXPECT_THAT(answer, testing::Not(HasSubstr("HTTP")));
 }
 
 TEST_F(HttpResponderTest, AnAddressInUseIsNamed) {

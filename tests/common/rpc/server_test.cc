@@ -15,6 +15,7 @@
 #include "common/base/exit_code.h"
 #include "common/rpc/channel.h"
 #include "dapd/v1/trainer.grpc.pb.h"
+#include "tests/fakes/generic_call.h"
 
 namespace dapd {
 namespace {
@@ -66,26 +67,11 @@ class ServerTest : public ::testing::Test {
       request = absl::StrCat(
           "\x0a", std::string(1, static_cast<char>(service.size())), service);
     }
-    const grpc::Slice slice(request);
-    const grpc::ByteBuffer sent(&slice, 1);
-    grpc::ByteBuffer received;
-    grpc::CompletionQueue queue;
-    grpc::ClientContext context;
-    context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(20)));
-    grpc::GenericStub stub(channel_);
-    auto call = stub.PrepareUnaryCall(
-        &context, "/grpc.health.v1.Health/Check", sent, &queue);
-    call->StartCall();
-    grpc::Status status;
-    call->Finish(&received, &status, nullptr);
-    void* tag = nullptr;
-    bool ok = false;
-    queue.Next(&tag, &ok);
+    std::string answer;
+    const grpc::Status status =
+        CallByName(channel_, "/grpc.health.v1.Health/Check", request, &answer);
     if (!status.ok()) return status.error_message();
-    grpc::Slice answer;
-    EXPECT_TRUE(received.DumpToSingleSlice(&answer).ok());
-    const std::string bytes(answer.begin(), answer.end());
-    return bytes == "\x08\x01" ? "SERVING" : "NOT_SERVING";
+    return answer == "\x08\x01" ? "SERVING" : "NOT_SERVING";
   }
 
   FakeTrainer service_;

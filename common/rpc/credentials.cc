@@ -1,0 +1,151 @@
+#include "common/rpc/credentials.h"
+
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "grpcpp/security/tls_certificate_provider.h"
+#include "grpcpp/security/tls_certificate_verifier.h"
+#include "grpcpp/security/tls_credentials_options.h"
+
+#include "common/base/status_macros.h"
+#include "common/rpc/call_authorizer.h"
+#include "common/rpc/server_credentials.h"
+
+namespace dapd {
+namespace {
+
+namespace tls = grpc::experimental;
+
+constexpr unsigned kRefreshSeconds = 1;
+
+// Runs after the chain was verified against the authorities.
+class RoleVerifier final : public tls::ExternalCertificateVerifier {
+ public:
+  explicit RoleVerifier(RoleSet peers) : peers_(peers) {}
+
+  bool Verify(tls::TlsCustomVerificationCheckRequest* request,
+              std::function<void(grpc::Status)>,
+              grpc::Status* status) override {
+    std::vector<std::string> uris;
+    for (const grpc::string_ref& uri : request->uri_names()) {
+      uris.emplace_back(uri.data(), uri.size());
+    }
+    const RoleSet roles = RolesOfUris(uris);
+    if (!roles.Intersects(peers_)) {
+      *status = {grpc::StatusCode::UNAUTHENTICATED,
+                 absl::StrCat("the server's certificate names ",
+                              roles.ToString(),
+                              ", expected is ",
+                              peers_.ToString())};
+    }
+    return true;
+  }
+  void Cancel(tls::TlsCustomVerificationCheckRequest*) override {}
+
+ private:
+  const RoleSet peers_;
+};
+
+class TokenPlugin final : public grpc::MetadataCredentialsPlugin {
+ public:
+  explicit TokenPlugin(std::shared_ptr<const Security> security)
+      : security_(std::move(security)) {}
+
+  bool IsBlocking() const override { return false; }
+  grpc::Status GetMetadata(
+      grpc::string_ref,
+      grpc::string_ref,
+      const grpc::AuthContext&,
+      std::multimap<std::string, std::string>* metadata) override {
+    metadata->emplace("authorization",
+                      absl::StrCat("Bearer ", security_->OwnToken()));
+    return grpc::Status::OK;
+  }
+
+ private:
+  const std::shared_ptr<const Security> security_;
+};
+
+}  // namespace
+
+struct RpcCredentials::Provider {
+  explicit Provider(const IdentityPaths& paths)
+      : watcher(std::make_shared<tls::FileWatcherCertificateProvider>(
+            paths.private_key, paths.certificate, paths.ca, kRefreshSeconds)) {}
+
+  template <typename Options>
+  void Configure(Options* options) const {
+    options->set_certificate_provider(watcher);
+    options->watch_root_certs();
+    options->watch_identity_key_cert_pairs();
+  }
+
+  const std::shared_ptr<tls::FileWatcherCertificateProvider> watcher;
+};
+
+RpcCredentials::RpcCredentials(std::shared_ptr<const Security> security)
+    : security_(std::move(security)) {
+  if (!security_->has_certificate()) return;
+  provider_ = std::make_unique<Provider>(security_->identity());
+}
+
+RpcCredentials::~RpcCredentials() = default;
+
+std::shared_ptr<const RpcCredentials> RpcCredentials::Loopback() {
+  return std::make_shared<const RpcCredentials>(Security::Loopback());
+}
+
+absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>>
+RpcCredentials::ForServer(
+    const std::string& address,
+    std::function<void(const std::string& reason)> on_refused) const {
+  ASSIGN_OR_RETURN(const Protection protection, security_->ForRpc(address));
+  auto authorizer = std::make_shared<CallAuthorizer>(
+      security_, protection, std::move(on_refused));
+  if (protection != Protection::kTls) {
+    return PlaintextServerCredentials(std::move(authorizer));
+  }
+  tls::TlsServerCredentialsOptions options(provider_->watcher);
+  provider_->Configure(&options);
+  options.set_cert_request_type(
+      GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+  return TlsServerCredentials(options, std::move(authorizer));
+}
+
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>>
+RpcCredentials::ForChannel(const std::string& address, RoleSet peers) const {
+  ASSIGN_OR_RETURN(const Protection protection, security_->ForRpc(address));
+  const bool has_token = !security_->OwnToken().empty();
+  std::shared_ptr<grpc::ChannelCredentials> channel;
+  switch (protection) {
+    case Protection::kTls: {
+      tls::TlsChannelCredentialsOptions options;
+      provider_->Configure(&options);
+      options.set_verify_server_certs(true);
+      options.set_certificate_verifier(
+          tls::ExternalCertificateVerifier::Create<RoleVerifier>(peers));
+      options.set_check_call_host(false);
+      channel = tls::TlsCredentials(options);
+      break;
+    }
+    case Protection::kLoopback:
+      // gRPC hands tokens only to channels that know what they are; this kind
+      // refuses a peer that is not on loopback.
+      channel = has_token ? tls::LocalCredentials(LOCAL_TCP)
+                          : grpc::InsecureChannelCredentials();
+      break;
+    case Protection::kInsecure:
+      return grpc::InsecureChannelCredentials();
+  }
+  if (!has_token) return channel;
+  return grpc::CompositeChannelCredentials(
+      channel,
+      tls::MetadataCredentialsFromPlugin(
+          std::make_unique<TokenPlugin>(security_),
+          protection == Protection::kTls ? GRPC_PRIVACY_AND_INTEGRITY
+                                         : GRPC_SECURITY_NONE));
+}
+
+}  // namespace dapd

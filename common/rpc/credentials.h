@@ -1,0 +1,50 @@
+// RpcCredentials: a Security in gRPC's terms. One a process; it follows the
+// certificate files, and every server and channel made with it takes a new
+// certificate for its next handshake, without a restart.
+//
+// With TLS (1.2 or newer) both sides show a certificate and check the other's:
+// the server wants one of the authority, and then a role for each call; the
+// client wants one that names the server's role. Names and addresses are not
+// compared: workers are dialled by the addresses that a name resolves to, and
+// what a process may be follows from its role.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "grpcpp/security/credentials.h"
+#include "grpcpp/security/server_credentials.h"
+
+#include "common/security/security.h"
+
+namespace dapd {
+
+// Thread-safe.
+class RpcCredentials {
+ public:
+  explicit RpcCredentials(std::shared_ptr<const Security> security);
+  ~RpcCredentials();
+  // For programs without a configuration.
+  static std::shared_ptr<const RpcCredentials> Loopback();
+
+  // For a server that listens on `address`. `on_refused`: see CallAuthorizer.
+  // Errors as Security::ForRpc.
+  absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> ForServer(
+      const std::string& address,
+      std::function<void(const std::string& reason)> on_refused) const;
+
+  // For a channel to `address`, where a process with one of `peers` must be.
+  // This process's token, if it has one, goes with every call. Errors as
+  // Security::ForRpc.
+  absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ForChannel(
+      const std::string& address, RoleSet peers) const;
+
+ private:
+  struct Provider;
+  const std::shared_ptr<const Security> security_;
+  std::unique_ptr<Provider> provider_;  // only with a certificate
+};
+
+}  // namespace dapd

@@ -1,0 +1,28 @@
+// The writing half of a bidirectional handler, on a thread of its own, so that
+// an exception on either side ends the call instead of the process.
+#pragma once
+
+#include <exception>
+#include <functional>
+#include <thread>
+
+namespace dapd {
+
+class StreamWriter {
+ public:
+  // Runs `body` at once. `stop` makes body and handler return soon: it is
+  // called when body throws, and when the handler leaves without Join.
+  StreamWriter(std::function<void()> body, std::function<void()> stop);
+  // Waits for body.
+  ~StreamWriter();
+
+  // Waits for body; throws what it threw.
+  void Join();
+
+ private:
+  const std::function<void()> stop_;
+  std::exception_ptr failure_;
+  std::jthread thread_;
+};
+
+}  // namespace dapd

@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# Makes a private certificate authority, and with it a certificate for each role
+# of a run.
+#
+#   deploy/make_certificates.sh FOLDER [--dns NAME]... [--days N] [ROLE]...
+#
+# FOLDER/ca/ holds the authority: ca.key signs everything, keep it where no
+# service can read it. FOLDER/ROLE/ is what a process of that role gets:
+#
+#   tls.crt, tls.key, ca.crt   security.certificate, .private_key and .ca
+#   identity.pem               key and certificate in one file, which can take
+#                              the place of both and be replaced in one step
+#
+# --dns adds names of this run's services, beside localhost; peers compare roles
+# and not names, other clients (curl, Prometheus) want the names. --days is the
+# validity, 30 by default, the authority's is ten years. Roles: rollout teacher
+# trainer viewer admin (default: all); rollout+teacher+trainer makes one
+# certificate for all three, for `dapd run`.
+#
+# Call it again for new certificates of the same authority: running services
+# take them up within seconds.
+set -euo pipefail
+umask 077
+
+usage() { sed -n '2,/^set /s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; exit 2; }
+command -v openssl >/dev/null || { echo "openssl is missing: apt-get install openssl" >&2; exit 1; }
+
+folder=""
+names="DNS:localhost,IP:127.0.0.1,IP:::1"
+days=30
+roles=()
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --dns) [ $# -ge 2 ] || usage; names+=",DNS:$2"; shift ;;
+    --days) [ $# -ge 2 ] || usage; days=$2; shift ;;
+    -*) usage ;;
+    *) if [ -z "$folder" ]; then folder=$1; else roles+=("$1"); fi ;;
+  esac
+  shift
+done
+[ -n "$folder" ] || usage
+[[ "$days" =~ ^[0-9]+$ ]] || usage
+[ ${#roles[@]} -gt 0 ] || roles=(rollout teacher trainer viewer admin)
+for role in "${roles[@]}"; do
+  for part in ${role//+/ }; do
+    case "$part" in
+      rollout | teacher | trainer | viewer | admin) ;;
+      *) echo "there is no role '$part'" >&2; exit 2 ;;
+    esac
+  done
+done
+
+make_key() { openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$1" 2>/dev/null; }
+
+if [ ! -e "$folder/ca/ca.key" ]; then
+  mkdir -p "$folder/ca"
+  make_key "$folder/ca/ca.key"
+  openssl req -x509 -new -key "$folder/ca/ca.key" -sha256 -days 3650 \
+    -subj "/CN=DAPD private authority" -out "$folder/ca/ca.crt" \
+    -addext "basicConstraints=critical,CA:TRUE,pathlen:0" \
+    -addext "keyUsage=critical,keyCertSign,cRLSign"
+fi
+
+for role in "${roles[@]}"; do
+  san=$names
+  usages=clientAuth  # who only looks cannot be taken for a server
+  for part in ${role//+/ }; do
+    case "$part" in rollout | teacher | trainer) usages=serverAuth,clientAuth ;; esac
+    san="URI:spiffe://dapd/$part,$san"
+  done
+  mkdir -p "$folder/$role"
+  new=$(mktemp -d "$folder/$role/.new-XXXXXX")
+  make_key "$new/tls.key"
+  openssl req -new -key "$new/tls.key" -subj "/CN=dapd-${role//+/-}" -out "$new/request"
+  openssl x509 -req -in "$new/request" -CA "$folder/ca/ca.crt" \
+    -CAkey "$folder/ca/ca.key" -days "$days" -sha256 -out "$new/tls.crt" \
+    -extfile <(printf '%s\n' "basicConstraints=critical,CA:FALSE" \
+      "keyUsage=critical,digitalSignature" "extendedKeyUsage=$usages" \
+      "subjectAltName=$san") 2>/dev/null
+  cat "$new/tls.key" "$new/tls.crt" >"$new/identity.pem"
+  cp "$folder/ca/ca.crt" "$new/ca.crt"
+  rm "$new/request"
+  mv -f "$new"/* "$folder/$role/"
+  rmdir "$new"
+  echo "$folder/$role: ${san%%,DNS:*}, $days days" >&2
+done

@@ -1,0 +1,31 @@
+#include "services/cli/dial_service.h"
+
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/config/load_config.h"
+#include "common/rpc/channel.h"
+#include "common/rpc/credentials.h"
+#include "common/security/security.h"
+
+namespace dapd {
+
+void AddSecurityOption(CLI::App* command, std::vector<std::string>* overrides) {
+  command->add_option("--set",
+                      *overrides,
+                      "security.<key>=value, before the environment "
+                      "(DAPD_SECURITY__<KEY>)");
+}
+
+absl::StatusOr<std::shared_ptr<grpc::Channel>> DialService(
+    const std::string& address,
+    const std::vector<std::string>& overrides,
+    RoleSet peers) {
+  // A command's output is its answer, not what it read to get there.
+  SetMinLogSeverity(Severity::kError);
+  ASSIGN_OR_RETURN(const SecuritySection section, LoadSecurity(overrides));
+  ASSIGN_OR_RETURN(const std::shared_ptr<Security> security,
+                   Security::Load(section, {}));
+  return OpenChannel(address, RpcCredentials(security), peers);
+}
+
+}  // namespace dapd

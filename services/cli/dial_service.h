@@ -1,0 +1,27 @@
+// How commands reach a service that may ask who they are.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "grpcpp/channel.h"
+
+#include "common/security/role.h"
+
+namespace dapd {
+
+// --set key=value, for the keys of the section `security`.
+void AddSecurityOption(CLI::App* command, std::vector<std::string>* overrides);
+
+// A channel with the certificate and token that the environment
+// (DAPD_SECURITY__CERTIFICATE=...) and `overrides` name, to a process with one
+// of the roles `peers`. An error has the exit code kConfig.
+absl::StatusOr<std::shared_ptr<grpc::Channel>> DialService(
+    const std::string& address,
+    const std::vector<std::string>& overrides,
+    RoleSet peers);
+
+}  // namespace dapd

@@ -1,0 +1,46 @@
+// Calls by name, without a generated stub.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "grpcpp/channel.h"
+#include "grpcpp/client_context.h"
+#include "grpcpp/generic/generic_stub.h"
+#include "grpcpp/support/byte_buffer.h"
+
+namespace dapd {
+
+// A unary call of `method` with `request`'s bytes; `*answer`, if given,
+// receives the answer's.
+inline grpc::Status CallByName(const std::shared_ptr<grpc::Channel>& channel,
+                               const std::string& method,
+                               const std::string& request = "",
+                               std::string* answer = nullptr,
+                               absl::Duration timeout = absl::Seconds(20)) {
+  const grpc::Slice slice(request);
+  const grpc::ByteBuffer sent(&slice, 1);
+  grpc::ByteBuffer received;
+  grpc::CompletionQueue queue;
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
+  grpc::GenericStub stub(channel);
+  auto call = stub.PrepareUnaryCall(&context, method, sent, &queue);
+  call->StartCall();
+  grpc::Status status;
+  call->Finish(&received, &status, nullptr);
+  void* tag = nullptr;
+  bool ok = false;
+  queue.Next(&tag, &ok);
+  if (status.ok() && answer != nullptr) {
+    grpc::Slice bytes;
+    if (received.DumpToSingleSlice(&bytes).ok()) {
+      answer->assign(bytes.begin(), bytes.end());
+    }
+  }
+  return status;
+}
+
+}  // namespace dapd
