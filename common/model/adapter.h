@@ -14,18 +14,12 @@
 #include "absl/status/statusor.h"
 #include "torch/torch.h"
 
+#include "common/model/lora_config.h"
 #include "common/model/model_config.h"
 #include "common/model/serialized_adapter.h"
 #include "common/tensor/safetensors.h"
 
 namespace dapd {
-
-struct LoraConfig {
-  int64_t rank = 64;
-  double alpha = 128.0;
-  std::vector<Projection> targets;  // empty: all seven
-  double scale() const { return alpha / static_cast<double>(rank); }
-};
 
 struct LoraPair {
   at::Tensor a;  // [rank, in] float32; undefined where not targeted

@@ -1,10 +1,6 @@
 // An adapter's PEFT directory and its wire form.
 
-#include <algorithm>
-#include <cmath>
 #include <map>
-#include <nlohmann/json.hpp>
-#include <set>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -13,7 +9,6 @@
 
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
-#include "common/base/json_lines.h"
 #include "common/base/sha256.h"
 #include "common/base/status_macros.h"
 #include "common/model/adapter.h"
@@ -23,110 +18,11 @@
 namespace dapd {
 namespace {
 
-using nlohmann::json;
-
 constexpr char kConfigFile[] = "adapter_config.json";
 constexpr char kTensorFile[] = "adapter_model.safetensors";
 constexpr char kPrefix[] = "base_model.model.";
 constexpr uint64_t kMaxConfigBytes = 1 << 20;
 constexpr uint64_t kMaxTensorBytes = uint64_t{16} << 30;
-constexpr int64_t kMaxRank = 4096;
-
-// Only fields that every PEFT since 0.7 knows: older ones refuse new fields.
-std::string FormatConfig(const LoraConfig& lora,
-                         const std::string& base_model_path) {
-  std::vector<std::string> targets;
-  for (const Projection target : lora.targets) {
-    targets.push_back(ProjectionName(target));
-  }
-  const nlohmann::ordered_json config = {
-      {"peft_type", "LORA"},
-      {"task_type", "CAUSAL_LM"},
-      {"base_model_name_or_path", base_model_path},
-      {"revision", nullptr},
-      {"r", lora.rank},
-      {"lora_alpha", lora.alpha},
-      {"lora_dropout", 0.0},
-      {"bias", "none"},
-      {"target_modules", targets},
-      {"fan_in_fan_out", false},
-      {"use_rslora", false},
-      {"use_dora", false},
-      {"init_lora_weights", true},
-      {"inference_mode", true},
-      {"modules_to_save", nullptr},
-      {"rank_pattern", nlohmann::ordered_json::object()},
-      {"alpha_pattern", nlohmann::ordered_json::object()},
-  };
-  return config.dump(2) + "\n";
-}
-
-// True if the key is absent or holds its neutral value.
-bool IsNeutral(const json& config, const char* key) {
-  if (!config.contains(key)) return true;
-  const json& value = config[key];
-  return value.is_null() || value == false || value == "none" ||
-         (value.is_structured() && value.empty());
-}
-
-absl::StatusOr<LoraConfig> ParseConfig(const std::string& text,
-                                       const std::string& where) {
-  ASSIGN_OR_RETURN(const json config, ParseJson(text, where));
-  const auto refuse = [&](const std::string& problem) {
-    return DataError(absl::StrCat(where, ": ", problem));
-  };
-  if (!config.is_object() || config.value("peft_type", json()) != "LORA") {
-    return refuse("peft_type is not LORA");
-  }
-  for (const char* key : {"use_dora",
-                          "use_rslora",
-                          "modules_to_save",
-                          "rank_pattern",
-                          "alpha_pattern",
-                          "bias",
-                          "fan_in_fan_out",
-                          "layers_to_transform",
-                          "layer_replication",
-                          "lora_bias",
-                          "trainable_token_indices"}) {
-    if (!IsNeutral(config, key)) {
-      return refuse(
-          absl::StrCat(key, " = ", config[key].dump(), " is not supported"));
-    }
-  }
-  LoraConfig lora;
-  if (!config.contains("r") || !config["r"].is_number_integer() ||
-      config["r"].get<int64_t>() < 1 || config["r"].get<int64_t>() > kMaxRank) {
-    return refuse(absl::StrCat("r must be an integer from 1 to ", kMaxRank));
-  }
-  lora.rank = config["r"].get<int64_t>();
-  if (!config.contains("lora_alpha") || !config["lora_alpha"].is_number() ||
-      !std::isfinite(config["lora_alpha"].get<double>())) {
-    return refuse("lora_alpha must be a number");
-  }
-  lora.alpha = config["lora_alpha"].get<double>();
-  if (!config.contains("target_modules") ||
-      !config["target_modules"].is_array()) {
-    return refuse("target_modules must be a list of projection names");
-  }
-  std::set<std::string> names;
-  for (const json& name : config["target_modules"]) {
-    if (!name.is_string()) return refuse("target_modules holds no string");
-    names.insert(name.get<std::string>());
-  }
-  for (const Projection projection : AllProjections()) {
-    if (names.erase(ProjectionName(projection)) > 0) {
-      lora.targets.push_back(projection);
-    }
-  }
-  if (!names.empty()) {
-    return refuse(absl::StrCat("target module '",
-                               *names.begin(),
-                               "' is not one of the seven projections"));
-  }
-  if (lora.targets.empty()) return refuse("target_modules is empty");
-  return lora;
-}
 
 absl::StatusOr<at::Tensor> ToParameter(const HostTensor& host,
                                        const std::vector<int64_t>& shape,
@@ -238,7 +134,7 @@ absl::StatusOr<Adapter> ReadAdapter(const std::string& folder,
     return WithExitCode(config_text.status(), ExitCode::kData);
   }
   ASSIGN_OR_RETURN(const LoraConfig lora,
-                   ParseConfig(*config_text, config_path));
+                   ParseLoraConfig(*config_text, config_path));
   auto bytes = ReadFile(tensor_path, kMaxTensorBytes);
   if (!bytes.ok()) return WithExitCode(bytes.status(), ExitCode::kData);
   ASSIGN_OR_RETURN(NamedTensors tensors, ParseSafetensors(*bytes, tensor_path));
@@ -253,13 +149,13 @@ absl::Status WriteAdapter(const std::string& folder,
   RETURN_IF_ERROR(WriteSafetensors(
       JoinPath(folder, kTensorFile), tensors, {{"format", "pt"}}));
   return WriteFileAtomically(JoinPath(folder, kConfigFile),
-                             FormatConfig(adapter.config, base_model_path));
+                             FormatLoraConfig(adapter.config, base_model_path));
 }
 
 absl::StatusOr<SerializedAdapter> SerializeAdapter(
     const Adapter& adapter, const std::string& base_model_path) {
   SerializedAdapter serialized;
-  serialized.config_json = FormatConfig(adapter.config, base_model_path);
+  serialized.config_json = FormatLoraConfig(adapter.config, base_model_path);
   ASSIGN_OR_RETURN(const NamedTensors tensors, ToNamedTensors(adapter));
   ASSIGN_OR_RETURN(serialized.tensors,
                    SerializeSafetensors(tensors, {{"format", "pt"}}));
@@ -282,7 +178,7 @@ absl::StatusOr<Adapter> ParseAdapter(const SerializedAdapter& serialized,
         "the adapter's bytes do not have the digest they were sent with");
   }
   ASSIGN_OR_RETURN(const LoraConfig lora,
-                   ParseConfig(serialized.config_json, "received adapter"));
+                   ParseLoraConfig(serialized.config_json, "received adapter"));
   ASSIGN_OR_RETURN(NamedTensors tensors,
                    ParseSafetensors(serialized.tensors, "received adapter"));
   return AssembleAdapter(
