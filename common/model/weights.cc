@@ -6,6 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 
 #include "common/base/exit_code.h"
@@ -92,18 +93,14 @@ absl::Status LoadSlot(const SafetensorsFolder& files,
 
 std::string LayoutDigest(const ModelConfig& config,
                          const std::vector<WeightSlot>& slots) {
-  std::string text = absl::StrCat(config.model_type,
-                                  " ",
-                                  config.rope_theta,
-                                  " ",
-                                  config.rms_norm_eps,
-                                  " ",
-                                  config.num_heads,
-                                  " ",
-                                  config.num_kv_heads,
-                                  " ",
-                                  config.tied_embeddings,
-                                  "\n");
+  // All digits: the position of a token depends on the last one.
+  std::string text = absl::StrFormat("%s %.17g %.17g %d %d %d\n",
+                                     config.model_type,
+                                     config.rope_theta,
+                                     config.rms_norm_eps,
+                                     config.num_heads,
+                                     config.num_kv_heads,
+                                     config.tied_embeddings);
   for (const WeightSlot& slot : slots) {
     absl::StrAppend(
         &text, slot.name, " ", absl::StrJoin(slot.shape, "x"), "\n");
