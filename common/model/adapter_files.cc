@@ -1,10 +1,12 @@
 // An adapter's PEFT directory and its wire form.
 
+#include <functional>
 #include <map>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 
 #include "common/base/exit_code.h"
@@ -13,6 +15,7 @@
 #include "common/base/status_macros.h"
 #include "common/model/adapter.h"
 #include "common/model/weight_names.h"
+#include "common/tensor/safetensors_header.h"
 #include "common/tensor/torch_bridge.h"
 
 namespace dapd {
@@ -21,6 +24,7 @@ namespace {
 constexpr char kConfigFile[] = "adapter_config.json";
 constexpr char kTensorFile[] = "adapter_model.safetensors";
 constexpr char kPrefix[] = "base_model.model.";
+constexpr char kDigestKey[] = "dapd_sha256";
 constexpr uint64_t kMaxConfigBytes = 1 << 20;
 constexpr uint64_t kMaxTensorBytes = uint64_t{16} << 30;
 
@@ -122,6 +126,46 @@ absl::StatusOr<NamedTensors> ToNamedTensors(const Adapter& adapter) {
   return tensors;
 }
 
+// SHA-256 over the tensors' bytes, in the order of the file, and over what the
+// configuration says about them.
+std::string FileDigest(const std::function<void(Sha256&)>& update_with_tensors,
+                       const LoraConfig& lora) {
+  Sha256 hash;
+  update_with_tensors(hash);
+  hash.Update(absl::StrFormat("r=%d alpha=%.17g", lora.rank, lora.alpha));
+  for (const Projection target : lora.targets) {
+    hash.Update(absl::StrCat(" ", ProjectionName(target)));
+  }
+  return hash.HexDigest();
+}
+
+// A file without a digest comes from another program: nothing to compare with.
+absl::Status CheckFileDigest(absl::string_view bytes,
+                             const LoraConfig& lora,
+                             const std::string& where) {
+  ASSIGN_OR_RETURN(const uint64_t length,
+                   ParseHeaderLength(bytes, bytes.size(), where));
+  const absl::string_view data = bytes.substr(kSafetensorsPrefixBytes + length);
+  ASSIGN_OR_RETURN(
+      const SafetensorsHeader header,
+      ParseHeader(
+          bytes.substr(kSafetensorsPrefixBytes, length), data.size(), where));
+  const auto written = header.metadata.find(kDigestKey);
+  if (written == header.metadata.end() ||
+      written->second ==
+          FileDigest([&](Sha256& hash) { hash.Update(data); }, lora)) {
+    return absl::OkStatus();
+  }
+  return DataError(absl::StrCat(
+      where,
+      " and its ",
+      kConfigFile,
+      " are not what was written: a weight, r, lora_alpha or a target changed; "
+      "take an undamaged copy, or, if it was changed on purpose, remove ",
+      kDigestKey,
+      " from the file's metadata"));
+}
+
 }  // namespace
 
 absl::StatusOr<Adapter> ReadAdapter(const std::string& folder,
@@ -137,6 +181,7 @@ absl::StatusOr<Adapter> ReadAdapter(const std::string& folder,
                    ParseLoraConfig(*config_text, config_path));
   auto bytes = ReadFile(tensor_path, kMaxTensorBytes);
   if (!bytes.ok()) return WithExitCode(bytes.status(), ExitCode::kData);
+  RETURN_IF_ERROR(CheckFileDigest(*bytes, lora, tensor_path));
   ASSIGN_OR_RETURN(NamedTensors tensors, ParseSafetensors(*bytes, tensor_path));
   return AssembleAdapter(lora, std::move(tensors), model, device, tensor_path);
 }
@@ -146,8 +191,14 @@ absl::Status WriteAdapter(const std::string& folder,
                           const std::string& base_model_path) {
   RETURN_IF_ERROR(MakeDirectories(folder));
   ASSIGN_OR_RETURN(const NamedTensors tensors, ToNamedTensors(adapter));
-  RETURN_IF_ERROR(WriteSafetensors(
-      JoinPath(folder, kTensorFile), tensors, {{"format", "pt"}}));
+  const std::string digest = FileDigest(
+      [&](Sha256& hash) {
+        for (const auto& [name, tensor] : tensors) hash.Update(tensor.bytes());
+      },
+      adapter.config);
+  RETURN_IF_ERROR(WriteSafetensors(JoinPath(folder, kTensorFile),
+                                   tensors,
+                                   {{"format", "pt"}, {kDigestKey, digest}}));
   return WriteFileAtomically(JoinPath(folder, kConfigFile),
                              FormatLoraConfig(adapter.config, base_model_path));
 }
