@@ -2,23 +2,24 @@
 # Installs what the tests need, builds, runs the tests and counts them: the last
 # line reads "N passed, N failed, N skipped". Logs: build/test-logs/.
 #
-#   tests/run.sh [unit|integration|oracle|robustness]...     (default: all)
+#   tests/run.sh [unit|integration|oracle|robustness|fuzz]...     (default: all)
 #
 #   unit          the C++ tests that mirror the tree, the scripts' own tests
 #   integration   real processes (C++ and Python)
 #   oracle        our programs against transformers, peft, tokenizers, jinja2
 #   robustness    killed, cut off, starved, resumed: the result stays the same
 #                 (one seed a scenario; tests/robustness/run.sh has the long form)
+#   fuzz          every fuzz target for FUZZ_SECONDS (3) seconds
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source deploy/phase.sh
 
 groups=("$@")
-if [ $# -eq 0 ]; then groups=(unit integration oracle robustness); fi
+if [ $# -eq 0 ]; then groups=(unit integration oracle robustness fuzz); fi
 for group in "${groups[@]}"; do
   case "$group" in
-    unit | integration | oracle | robustness) ;;
-    *) echo "usage: tests/run.sh [unit|integration|oracle|robustness]..." >&2; exit 2 ;;
+    unit | integration | oracle | robustness | fuzz) ;;
+    *) echo "usage: tests/run.sh [unit|integration|oracle|robustness|fuzz]..." >&2; exit 2 ;;
   esac
 done
 
@@ -42,8 +43,18 @@ run_pytest() {  # GROUP FOLDER
   [ "$code" -eq 5 ] || return "$code"  # 5: no tests there
 }
 
+run_fuzz() {
+  local code=0
+  tests/fuzz/run.sh "${FUZZ_SECONDS:-3}" || code=$?
+  cp build-fuzz/report.xml "$logs/fuzz.xml" && return "$code"
+}
+
 # A failing group does not keep the others from running.
 for group in "${groups[@]}"; do
+  if [ "$group" = fuzz ]; then
+    phase "fuzz targets" "$logs/fuzz.log" run_fuzz || true
+    continue
+  fi
   folder=tests/$group
   if [ "$group" = unit ]; then folder=tests/deploy; fi
   if [ "$group" = unit ] || [ "$group" = integration ]; then

@@ -178,22 +178,23 @@ std::string DropSpaces(const std::string& text) {
 }  // namespace
 
 std::optional<std::string> ExtractBoxed(absl::string_view text) {
-  constexpr absl::string_view kOpen = "\\boxed{";
-  std::optional<std::string> last;
-  for (size_t at = text.find(kOpen); at != absl::string_view::npos;
-       at = text.find(kOpen, at + 1)) {
-    const size_t begin = at + kOpen.size();
-    int depth = 1;
-    for (size_t i = begin; i < text.size(); ++i) {
-      if (text[i] == '{') ++depth;
-      if (text[i] == '}') --depth;
-      if (depth == 0) {
-        last = std::string(text.substr(begin, i - begin));
-        break;
-      }
+  constexpr absl::string_view kBoxed = "\\boxed";
+  // One pass: a model may repeat an opening thousands of times.
+  std::vector<size_t> open;  // braces that are not yet closed
+  size_t begin = 0;          // of the last box's content, if `end` is not 0
+  size_t end = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '{') open.push_back(i);
+    if (text[i] != '}' || open.empty()) continue;
+    const size_t brace = open.back();
+    open.pop_back();
+    if (brace >= begin && absl::EndsWith(text.substr(0, brace), kBoxed)) {
+      begin = brace + 1;
+      end = i;
     }
   }
-  return last;
+  if (end == 0) return std::nullopt;
+  return std::string(text.substr(begin, end - begin));
 }
 
 bool AnswersEqual(absl::string_view given, absl::string_view expected) {

@@ -1,5 +1,6 @@
 #include <zlib.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <set>
 
@@ -16,6 +17,7 @@ namespace dapd {
 namespace {
 
 constexpr size_t kMaxLineBytes = size_t{64} << 20;
+constexpr unsigned kBlockBytes = 1 << 16;
 
 // Reads lines of a plain or gzip file (zlib passes plain files through).
 class LineReader {
@@ -32,7 +34,9 @@ class LineReader {
   }
   LineReader(LineReader&& other) noexcept
       : path_(std::move(other.path_)),
-        file_(std::exchange(other.file_, nullptr)) {}
+        file_(std::exchange(other.file_, nullptr)),
+        block_(std::move(other.block_)),
+        position_(other.position_) {}
   ~LineReader() {
     if (file_ != nullptr) ::gzclose(file_);
   }
@@ -40,33 +44,44 @@ class LineReader {
   // False at the end.
   absl::StatusOr<bool> Next(std::string* line) {
     line->clear();
-    char block[1 << 14];
     while (true) {
-      if (::gzgets(file_, block, sizeof(block)) == nullptr) {
-        int error = Z_OK;
-        const char* text = ::gzerror(file_, &error);
-        if (error != Z_OK && error != Z_STREAM_END) {
-          return DataError(absl::StrCat(path_, ": ", text));
-        }
-        return !line->empty();
-      }
-      *line += block;
+      // Not gzgets: it cannot tell a zero byte in the file from its own.
+      const size_t end = block_.find('\n', position_);
+      line->append(block_, position_, end - position_);
       if (line->size() > kMaxLineBytes) {
         return DataError(absl::StrCat(
             path_, ": a line is longer than ", kMaxLineBytes, " bytes"));
       }
-      if (!line->empty() && line->back() == '\n') {
-        line->pop_back();
+      if (end != std::string::npos) {
+        position_ = end + 1;
         return true;
       }
+      ASSIGN_OR_RETURN(const bool more, ReadBlock());
+      if (!more) return !line->empty();
     }
   }
 
  private:
   LineReader(std::string path, gzFile file)
       : path_(std::move(path)), file_(file) {}
+
+  absl::StatusOr<bool> ReadBlock() {
+    block_.resize(kBlockBytes);
+    position_ = 0;
+    const int count = ::gzread(file_, block_.data(), kBlockBytes);
+    block_.resize(static_cast<size_t>(std::max(count, 0)));
+    int error = Z_OK;
+    const char* text = ::gzerror(file_, &error);
+    if (count < 0 || (error != Z_OK && error != Z_STREAM_END)) {
+      return DataError(absl::StrCat(path_, ": ", text));
+    }
+    return count > 0;
+  }
+
   std::string path_;
   gzFile file_;
+  std::string block_;
+  size_t position_ = 0;  // of what is not yet taken
 };
 
 absl::StatusOr<TextRow> ToTextRow(const std::string& line,

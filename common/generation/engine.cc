@@ -90,6 +90,10 @@ void GenerationEngine::Cancel(uint64_t id) {
 
 TokenEvent GenerationEngine::SampleNext(Sequence& sequence,
                                         const at::Tensor& logits) {
+  // Sorting what does not compare would read past its ends.
+  TORCH_CHECK(logits.isfinite().all().item<bool>(),
+              "[engine] the logits are not finite: the weights that are served "
+              "cannot be sampled from");
   const std::span<const float> row(logits.data_ptr<float>(),
                                    static_cast<size_t>(logits.numel()));
   const SamplingParams& sampling = sequence.input.sampling;

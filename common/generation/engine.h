@@ -64,7 +64,8 @@ class GenerationEngine {
 
   // Prefills what joined, decodes one token for each running sequence, and
   // returns the new tokens. A sequence ends with an end token of the model or
-  // at max_new_tokens, and frees its slot.
+  // at max_new_tokens, and frees its slot. Throws c10::Error if the weights give
+  // logits that are not finite.
   std::vector<TokenEvent> Step();
 
   int64_t num_running() const;

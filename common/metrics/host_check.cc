@@ -30,6 +30,13 @@ std::string NameOf(absl::string_view host) {
   }
   if (absl::EndsWith(host, ".")) host.remove_suffix(1);
   if (host.size() > kMaxNameBytes) return "";
+  for (const char c : host) {
+    // A zero byte, above all, would end the name early for inet_pton.
+    if (!absl::ascii_isalnum(static_cast<unsigned char>(c)) && c != '-' &&
+        c != '.' && c != '_' && c != ':') {
+      return "";
+    }
+  }
   return absl::AsciiStrToLower(host);
 }
 

@@ -14,18 +14,12 @@
 #include "absl/status/statusor.h"
 #include "torch/torch.h"
 
+#include "common/model/lora_config.h"
 #include "common/model/model_config.h"
 #include "common/model/serialized_adapter.h"
 #include "common/tensor/safetensors.h"
 
 namespace dapd {
-
-struct LoraConfig {
-  int64_t rank = 64;
-  double alpha = 128.0;
-  std::vector<Projection> targets;  // empty: all seven
-  double scale() const { return alpha / static_cast<double>(rank); }
-};
 
 struct LoraPair {
   at::Tensor a;  // [rank, in] float32; undefined where not targeted
@@ -56,13 +50,14 @@ Adapter MakeFreshAdapter(const ModelConfig& model,
 // Reads a PEFT directory for `model`. Refused by name: not LORA, DoRA,
 // modules_to_save, rank or alpha patterns, a bias, fan_in_fan_out; a wrong
 // prefix, rank or shape, a missing or an extra tensor, a value that is not
-// finite.
+// finite, and, where WriteAdapter wrote it, anything that changed since.
 absl::StatusOr<Adapter> ReadAdapter(const std::string& folder,
                                     const ModelConfig& model,
                                     at::Device device);
 
 // Writes a PEFT directory (written aside, synced, renamed) that peft, vLLM and
-// SGLang load. `base_model_path` becomes base_model_name_or_path.
+// SGLang load, with a digest of weights and settings in the metadata.
+// `base_model_path` becomes base_model_name_or_path.
 absl::Status WriteAdapter(const std::string& folder,
                           const Adapter& adapter,
                           const std::string& base_model_path);

@@ -1,132 +1,32 @@
 // An adapter's PEFT directory and its wire form.
 
-#include <algorithm>
-#include <cmath>
+#include <functional>
 #include <map>
-#include <nlohmann/json.hpp>
-#include <set>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
-#include "common/base/json_lines.h"
 #include "common/base/sha256.h"
 #include "common/base/status_macros.h"
 #include "common/model/adapter.h"
 #include "common/model/weight_names.h"
+#include "common/tensor/safetensors_header.h"
 #include "common/tensor/torch_bridge.h"
 
 namespace dapd {
 namespace {
 
-using nlohmann::json;
-
 constexpr char kConfigFile[] = "adapter_config.json";
 constexpr char kTensorFile[] = "adapter_model.safetensors";
 constexpr char kPrefix[] = "base_model.model.";
+constexpr char kDigestKey[] = "dapd_sha256";
 constexpr uint64_t kMaxConfigBytes = 1 << 20;
 constexpr uint64_t kMaxTensorBytes = uint64_t{16} << 30;
-constexpr int64_t kMaxRank = 4096;
-
-// Only fields that every PEFT since 0.7 knows: older ones refuse new fields.
-std::string FormatConfig(const LoraConfig& lora,
-                         const std::string& base_model_path) {
-  std::vector<std::string> targets;
-  for (const Projection target : lora.targets) {
-    targets.push_back(ProjectionName(target));
-  }
-  const nlohmann::ordered_json config = {
-      {"peft_type", "LORA"},
-      {"task_type", "CAUSAL_LM"},
-      {"base_model_name_or_path", base_model_path},
-      {"revision", nullptr},
-      {"r", lora.rank},
-      {"lora_alpha", lora.alpha},
-      {"lora_dropout", 0.0},
-      {"bias", "none"},
-      {"target_modules", targets},
-      {"fan_in_fan_out", false},
-      {"use_rslora", false},
-      {"use_dora", false},
-      {"init_lora_weights", true},
-      {"inference_mode", true},
-      {"modules_to_save", nullptr},
-      {"rank_pattern", nlohmann::ordered_json::object()},
-      {"alpha_pattern", nlohmann::ordered_json::object()},
-  };
-  return config.dump(2) + "\n";
-}
-
-// True if the key is absent or holds its neutral value.
-bool IsNeutral(const json& config, const char* key) {
-  if (!config.contains(key)) return true;
-  const json& value = config[key];
-  return value.is_null() || value == false || value == "none" ||
-         (value.is_structured() && value.empty());
-}
-
-absl::StatusOr<LoraConfig> ParseConfig(const std::string& text,
-                                       const std::string& where) {
-  ASSIGN_OR_RETURN(const json config, ParseJson(text, where));
-  const auto refuse = [&](const std::string& problem) {
-    return DataError(absl::StrCat(where, ": ", problem));
-  };
-  if (!config.is_object() || config.value("peft_type", json()) != "LORA") {
-    return refuse("peft_type is not LORA");
-  }
-  for (const char* key : {"use_dora",
-                          "use_rslora",
-                          "modules_to_save",
-                          "rank_pattern",
-                          "alpha_pattern",
-                          "bias",
-                          "fan_in_fan_out",
-                          "layers_to_transform",
-                          "layer_replication",
-                          "lora_bias",
-                          "trainable_token_indices"}) {
-    if (!IsNeutral(config, key)) {
-      return refuse(
-          absl::StrCat(key, " = ", config[key].dump(), " is not supported"));
-    }
-  }
-  LoraConfig lora;
-  if (!config.contains("r") || !config["r"].is_number_integer() ||
-      config["r"].get<int64_t>() < 1 || config["r"].get<int64_t>() > kMaxRank) {
-    return refuse(absl::StrCat("r must be an integer from 1 to ", kMaxRank));
-  }
-  lora.rank = config["r"].get<int64_t>();
-  if (!config.contains("lora_alpha") || !config["lora_alpha"].is_number() ||
-      !std::isfinite(config["lora_alpha"].get<double>())) {
-    return refuse("lora_alpha must be a number");
-  }
-  lora.alpha = config["lora_alpha"].get<double>();
-  if (!config.contains("target_modules") ||
-      !config["target_modules"].is_array()) {
-    return refuse("target_modules must be a list of projection names");
-  }
-  std::set<std::string> names;
-  for (const json& name : config["target_modules"]) {
-    if (!name.is_string()) return refuse("target_modules holds no string");
-    names.insert(name.get<std::string>());
-  }
-  for (const Projection projection : AllProjections()) {
-    if (names.erase(ProjectionName(projection)) > 0) {
-      lora.targets.push_back(projection);
-    }
-  }
-  if (!names.empty()) {
-    return refuse(absl::StrCat("target module '",
-                               *names.begin(),
-                               "' is not one of the seven projections"));
-  }
-  if (lora.targets.empty()) return refuse("target_modules is empty");
-  return lora;
-}
 
 absl::StatusOr<at::Tensor> ToParameter(const HostTensor& host,
                                        const std::vector<int64_t>& shape,
@@ -226,6 +126,46 @@ absl::StatusOr<NamedTensors> ToNamedTensors(const Adapter& adapter) {
   return tensors;
 }
 
+// SHA-256 over the tensors' bytes, in the order of the file, and over what the
+// configuration says about them.
+std::string FileDigest(const std::function<void(Sha256&)>& update_with_tensors,
+                       const LoraConfig& lora) {
+  Sha256 hash;
+  update_with_tensors(hash);
+  hash.Update(absl::StrFormat("r=%d alpha=%.17g", lora.rank, lora.alpha));
+  for (const Projection target : lora.targets) {
+    hash.Update(absl::StrCat(" ", ProjectionName(target)));
+  }
+  return hash.HexDigest();
+}
+
+// A file without a digest comes from another program: nothing to compare with.
+absl::Status CheckFileDigest(absl::string_view bytes,
+                             const LoraConfig& lora,
+                             const std::string& where) {
+  ASSIGN_OR_RETURN(const uint64_t length,
+                   ParseHeaderLength(bytes, bytes.size(), where));
+  const absl::string_view data = bytes.substr(kSafetensorsPrefixBytes + length);
+  ASSIGN_OR_RETURN(
+      const SafetensorsHeader header,
+      ParseHeader(
+          bytes.substr(kSafetensorsPrefixBytes, length), data.size(), where));
+  const auto written = header.metadata.find(kDigestKey);
+  if (written == header.metadata.end() ||
+      written->second ==
+          FileDigest([&](Sha256& hash) { hash.Update(data); }, lora)) {
+    return absl::OkStatus();
+  }
+  return DataError(absl::StrCat(
+      where,
+      " and its ",
+      kConfigFile,
+      " are not what was written: a weight, r, lora_alpha or a target changed; "
+      "take an undamaged copy, or, if it was changed on purpose, remove ",
+      kDigestKey,
+      " from the file's metadata"));
+}
+
 }  // namespace
 
 absl::StatusOr<Adapter> ReadAdapter(const std::string& folder,
@@ -238,9 +178,10 @@ absl::StatusOr<Adapter> ReadAdapter(const std::string& folder,
     return WithExitCode(config_text.status(), ExitCode::kData);
   }
   ASSIGN_OR_RETURN(const LoraConfig lora,
-                   ParseConfig(*config_text, config_path));
+                   ParseLoraConfig(*config_text, config_path));
   auto bytes = ReadFile(tensor_path, kMaxTensorBytes);
   if (!bytes.ok()) return WithExitCode(bytes.status(), ExitCode::kData);
+  RETURN_IF_ERROR(CheckFileDigest(*bytes, lora, tensor_path));
   ASSIGN_OR_RETURN(NamedTensors tensors, ParseSafetensors(*bytes, tensor_path));
   return AssembleAdapter(lora, std::move(tensors), model, device, tensor_path);
 }
@@ -250,16 +191,22 @@ absl::Status WriteAdapter(const std::string& folder,
                           const std::string& base_model_path) {
   RETURN_IF_ERROR(MakeDirectories(folder));
   ASSIGN_OR_RETURN(const NamedTensors tensors, ToNamedTensors(adapter));
-  RETURN_IF_ERROR(WriteSafetensors(
-      JoinPath(folder, kTensorFile), tensors, {{"format", "pt"}}));
+  const std::string digest = FileDigest(
+      [&](Sha256& hash) {
+        for (const auto& [name, tensor] : tensors) hash.Update(tensor.bytes());
+      },
+      adapter.config);
+  RETURN_IF_ERROR(WriteSafetensors(JoinPath(folder, kTensorFile),
+                                   tensors,
+                                   {{"format", "pt"}, {kDigestKey, digest}}));
   return WriteFileAtomically(JoinPath(folder, kConfigFile),
-                             FormatConfig(adapter.config, base_model_path));
+                             FormatLoraConfig(adapter.config, base_model_path));
 }
 
 absl::StatusOr<SerializedAdapter> SerializeAdapter(
     const Adapter& adapter, const std::string& base_model_path) {
   SerializedAdapter serialized;
-  serialized.config_json = FormatConfig(adapter.config, base_model_path);
+  serialized.config_json = FormatLoraConfig(adapter.config, base_model_path);
   ASSIGN_OR_RETURN(const NamedTensors tensors, ToNamedTensors(adapter));
   ASSIGN_OR_RETURN(serialized.tensors,
                    SerializeSafetensors(tensors, {{"format", "pt"}}));
@@ -282,7 +229,7 @@ absl::StatusOr<Adapter> ParseAdapter(const SerializedAdapter& serialized,
         "the adapter's bytes do not have the digest they were sent with");
   }
   ASSIGN_OR_RETURN(const LoraConfig lora,
-                   ParseConfig(serialized.config_json, "received adapter"));
+                   ParseLoraConfig(serialized.config_json, "received adapter"));
   ASSIGN_OR_RETURN(NamedTensors tensors,
                    ParseSafetensors(serialized.tensors, "received adapter"));
   return AssembleAdapter(

@@ -17,7 +17,12 @@ namespace {
 using nlohmann::json;
 
 constexpr uint64_t kMaxConfigBytes = 4 << 20;
-constexpr int64_t kMaxExtent = int64_t{1} << 31;
+// Ten times the largest published model's; their products fit 63 bits.
+constexpr int64_t kMaxExtent = int64_t{1} << 22;
+constexpr int64_t kMaxLayers = 4096;
+constexpr int64_t kMaxHeads = 4096;
+constexpr int64_t kMaxHeadDim = 4096;
+constexpr int64_t kMaxPositions = int64_t{1} << 24;
 
 // Reads typed fields of one JSON object; the first problem stays.
 class FieldReader {
@@ -29,15 +34,20 @@ class FieldReader {
     return object_.contains(key) && !object_[key].is_null();
   }
 
-  int64_t Integer(const char* key, std::optional<int64_t> fallback) {
+  // From 1 to `max`.
+  int64_t Integer(const char* key,
+                  std::optional<int64_t> fallback,
+                  int64_t max = kMaxExtent) {
     if (!Has(key)) {
       if (!fallback.has_value()) Fail(key, "is missing");
       return fallback.value_or(1);
     }
     const json& value = object_[key];
     if (!value.is_number_integer() || value.get<int64_t>() < 1 ||
-        value.get<int64_t>() > kMaxExtent) {
-      Fail(key, absl::StrCat("is ", value.dump(), ", not a positive integer"));
+        value.get<int64_t>() > max) {
+      Fail(key,
+           absl::StrCat(
+               "is ", value.dump(), ", not an integer from 1 to ", max));
       return 1;
     }
     return value.get<int64_t>();
@@ -99,13 +109,13 @@ void RefuseUnsupported(FieldReader& reader) {
   const json& object = reader.object();
   if (reader.Has("rope_scaling")) {
     const json& scaling = object["rope_scaling"];
-    const std::string type =
-        scaling.is_object()
-            ? scaling.value("rope_type", scaling.value("type", std::string()))
-            : scaling.dump();
-    if (type != "default") {
+    const char* key = scaling.is_object() && scaling.contains("rope_type")
+                          ? "rope_type"
+                          : "type";
+    if (!scaling.is_object() || !scaling.contains(key) ||
+        scaling[key] != "default") {
       reader.Fail("rope_scaling",
-                  absl::StrCat("of type '", type, "' is not supported"));
+                  absl::StrCat(scaling.dump(), " is not supported"));
     }
   }
   if (reader.Boolean("use_sliding_window", false)) {
@@ -170,15 +180,15 @@ void ReadFamily(FieldReader& reader, ModelConfig& config) {
     config.qk_norm = true;
     config.qkv_bias = reader.Boolean("attention_bias", false);
     config.output_bias = config.qkv_bias;
-    config.head_dim = reader.Integer("head_dim", 128);
+    config.head_dim = reader.Integer("head_dim", 128, kMaxHeadDim);
   } else if (config.model_type == "qwen2") {
     config.qkv_bias = true;
-    config.head_dim = reader.Integer("head_dim", quotient);
+    config.head_dim = reader.Integer("head_dim", quotient, kMaxHeadDim);
   } else if (config.model_type == "llama") {
     config.qkv_bias = reader.Boolean("attention_bias", false);
     config.output_bias = config.qkv_bias;
     config.mlp_bias = reader.Boolean("mlp_bias", false);
-    config.head_dim = reader.Integer("head_dim", quotient);
+    config.head_dim = reader.Integer("head_dim", quotient, kMaxHeadDim);
   } else {
     reader.Fail("model_type",
                 absl::StrCat("'",
@@ -263,11 +273,13 @@ absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& folder) {
   config.vocab_size = reader.Integer("vocab_size", std::nullopt);
   config.hidden_size = reader.Integer("hidden_size", std::nullopt);
   config.intermediate_size = reader.Integer("intermediate_size", std::nullopt);
-  config.num_layers = reader.Integer("num_hidden_layers", std::nullopt);
-  config.num_heads = reader.Integer("num_attention_heads", std::nullopt);
+  config.num_layers =
+      reader.Integer("num_hidden_layers", std::nullopt, kMaxLayers);
+  config.num_heads =
+      reader.Integer("num_attention_heads", std::nullopt, kMaxHeads);
   config.num_kv_heads = reader.Integer("num_key_value_heads", config.num_heads);
   config.max_positions =
-      reader.Integer("max_position_embeddings", std::nullopt);
+      reader.Integer("max_position_embeddings", std::nullopt, kMaxPositions);
   config.rms_norm_eps = reader.Positive("rms_norm_eps", 1e-6);
   config.tied_embeddings = reader.Boolean("tie_word_embeddings", false);
   ReadFamily(reader, config);

@@ -11,6 +11,7 @@
 #include "common/base/status_macros.h"
 #include "common/tokenizer/jinja/interpreter.h"
 #include "common/tokenizer/jinja/parser.h"
+#include "common/tokenizer/unicode_text.h"
 
 namespace dapd {
 namespace {
@@ -32,6 +33,8 @@ class JinjaChatTemplate : public ChatTemplate {
       const ChatRenderOptions& options) const override {
     jinja::List list;
     for (const ChatMessage& message : messages) {
+      RETURN_IF_ERROR(DecodeUtf8(message.role).status());
+      RETURN_IF_ERROR(DecodeUtf8(message.content).status());
       list.emplace_back(
           jinja::Dict{{"role", jinja::Value(message.role)},
                       {"content", jinja::Value(message.content)}});
@@ -93,8 +96,10 @@ std::string TemplateText(const nlohmann::json& config) {
   if (value.is_string()) return value.get<std::string>();
   if (!value.is_array()) return "";
   for (const nlohmann::json& entry : value) {
-    if (entry.is_object() && entry.value("name", std::string()) == "default") {
-      return entry.value("template", std::string());
+    if (entry.is_object() && entry.contains("name") &&
+        entry["name"] == "default" && entry.contains("template") &&
+        entry["template"].is_string()) {
+      return entry["template"].get<std::string>();
     }
   }
   return "";

@@ -31,7 +31,8 @@ class ChatTemplate {
       const std::string& folder);
   virtual ~ChatTemplate() = default;
 
-  // INVALID_ARGUMENT if the template raises or refers to what is missing;
+  // INVALID_ARGUMENT if a message is not UTF-8, or if the template raises or
+  // refers to what is missing;
   // RESOURCE_EXHAUSTED past the limits on steps or output.
   virtual absl::StatusOr<std::string> Render(
       const std::vector<ChatMessage>& messages,

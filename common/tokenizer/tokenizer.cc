@@ -21,6 +21,7 @@ namespace dapd {
 namespace {
 
 constexpr uint64_t kMaxFileBytes = 256 << 20;
+constexpr size_t kMaxIdsPerToken = 16;
 
 class ByteLevelTokenizer : public Tokenizer {
  public:
@@ -118,10 +119,18 @@ absl::StatusOr<std::unique_ptr<const Tokenizer>> ByteLevelTokenizer::Parse(
 }
 
 absl::Status ByteLevelTokenizer::BuildTables() {
+  // The tables are as long as the largest id: a file must not name one far
+  // beyond its number of tokens.
+  const size_t max_ids =
+      kMaxIdsPerToken * (bpe_.vocabulary().size() + added_.tokens().size());
   const auto place = [&](int32_t id,
                          const std::string& text,
                          bool special,
                          bool added) -> absl::Status {
+    if (static_cast<size_t>(id) >= max_ids) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "id ", id, " of '", text, "' lies far beyond all others"));
+    }
     if (static_cast<size_t>(id) >= tokens_.size()) {
       tokens_.resize(static_cast<size_t>(id) + 1);
     }

@@ -33,6 +33,7 @@ struct Expression {
   };
   Kind kind = Kind::kLiteral;
   int line = 1;
+  int depth = 1;  // levels of expressions, this one included
   std::string text;
   Value value;
   std::vector<ExpressionPtr> children;

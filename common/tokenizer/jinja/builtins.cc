@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <set>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -18,29 +19,20 @@ namespace dapd::jinja {
 namespace {
 
 constexpr int64_t kMaxRange = 100000;
-// What one replace or join may build.
-constexpr size_t kMaxTextBytes = size_t{64} << 20;
+// What one filter may build.
+constexpr size_t kMaxTextBytes = size_t{16} << 20;
 
 absl::Status Refuse(const std::string& what) {
   return absl::InvalidArgumentError(what);
 }
 
-// Text as its characters.
-std::vector<std::string> Characters(const std::string& text) {
-  std::vector<std::string> characters;
-  const auto points = DecodeUtf8(text);
-  if (!points.ok()) return characters;
-  for (const CodePoint& point : *points) {
-    characters.push_back(text.substr(point.begin, point.end - point.begin));
-  }
-  return characters;
+// Text as its characters. All texts here are well-formed.
+std::vector<CodePoint> Characters(const std::string& text) {
+  return DecodeUtf8(text).value_or(std::vector<CodePoint>{});
 }
 
 // What Python's str.isspace accepts.
-bool IsPythonSpace(const std::string& character) {
-  const auto points = DecodeUtf8(character);
-  if (!points.ok() || points->empty()) return false;
-  const int32_t c = (*points)[0].value;
+bool IsPythonSpace(int32_t c) {
   return IsWhitespace(c) || (c >= 0x1C && c <= 0x1F);
 }
 
@@ -48,23 +40,24 @@ std::string Strip(const std::string& text,
                   const Value& characters,
                   bool left,
                   bool right) {
-  const std::vector<std::string> letters = Characters(text);
-  const std::vector<std::string> unwanted =
-      characters.is_string() ? Characters(characters.string())
-                             : std::vector<std::string>{};
-  const auto is_unwanted = [&](const std::string& letter) {
-    return characters.is_string()
-               ? std::find(unwanted.begin(), unwanted.end(), letter) !=
-                     unwanted.end()
-               : IsPythonSpace(letter);
+  const std::vector<CodePoint> letters = Characters(text);
+  std::set<int32_t> given;
+  if (characters.is_string()) {
+    for (const CodePoint& c : Characters(characters.string())) {
+      given.insert(c.value);
+    }
+  }
+  const auto is_unwanted = [&](const CodePoint& c) {
+    return characters.is_string() ? given.contains(c.value)
+                                  : IsPythonSpace(c.value);
   };
   size_t begin = 0;
   size_t end = letters.size();
   while (left && begin < end && is_unwanted(letters[begin])) ++begin;
   while (right && end > begin && is_unwanted(letters[end - 1])) --end;
-  std::string stripped;
-  for (size_t i = begin; i < end; ++i) stripped += letters[i];
-  return stripped;
+  if (begin == end) return "";
+  return text.substr(letters[begin].begin,
+                     letters[end - 1].end - letters[begin].begin);
 }
 
 absl::StatusOr<List> SplitText(const std::string& text,
@@ -75,9 +68,9 @@ absl::StatusOr<List> SplitText(const std::string& text,
   if (!separator.is_string()) {
     // Runs of white space separate; none at the ends.
     std::string word;
-    for (const std::string& letter : Characters(text)) {
-      if (!IsPythonSpace(letter)) {
-        word += letter;
+    for (const CodePoint& letter : Characters(text)) {
+      if (!IsPythonSpace(letter.value)) {
+        word += text.substr(letter.begin, letter.end - letter.begin);
       } else if (!word.empty()) {
         parts.emplace_back(word);
         word.clear();
@@ -130,8 +123,16 @@ absl::StatusOr<List> ToList(const Value& value) {
   if (value.is_list()) return value.list();
   List items;
   if (value.is_string()) {
-    for (std::string& letter : Characters(value.string())) {
-      items.emplace_back(std::move(letter));
+    const std::vector<CodePoint> letters = Characters(value.string());
+    if (letters.size() > static_cast<size_t>(kMaxRange)) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("a text of ",
+                       letters.size(),
+                       " characters is too long to be taken apart"));
+    }
+    for (const CodePoint& letter : letters) {
+      items.emplace_back(
+          value.string().substr(letter.begin, letter.end - letter.begin));
     }
     return items;
   }
@@ -162,10 +163,11 @@ absl::StatusOr<Value> TextOf(
 }
 
 absl::StatusOr<Value> Length(const Value& v) {
+  if (v.is_undefined()) return Value(int64_t{0});
   if (v.is_dict()) return Value(static_cast<int64_t>(v.dict().size()));
-  if (v.is_string() || v.is_list() || v.is_undefined()) {
-    ASSIGN_OR_RETURN(const List items, ToList(v));
-    return Value(static_cast<int64_t>(items.size()));
+  if (v.is_list()) return Value(static_cast<int64_t>(v.list().size()));
+  if (v.is_string()) {
+    return Value(static_cast<int64_t>(Characters(v.string()).size()));
   }
   return Refuse(absl::StrCat("a ", v.TypeName(), " has no length"));
 }
@@ -211,8 +213,9 @@ const std::map<std::string, Filter>& Filters() {
       {"tojson",
        [](const Value& v, const Arguments& a) -> absl::StatusOr<Value> {
          const Value indent = a.At(0, "indent");
-         ASSIGN_OR_RETURN(std::string text,
-                          ToJson(v, indent.is_int() ? indent.integer() : -1));
+         ASSIGN_OR_RETURN(
+             std::string text,
+             ToJson(v, indent.is_int() ? indent.integer() : -1, kMaxTextBytes));
          return Value(std::move(text));
        }},
       {"default",
@@ -378,11 +381,12 @@ absl::StatusOr<Value> Range(const Arguments& arguments) {
   const int64_t step = count > 2 ? arguments.positional[2].integer() : 1;
   if (step == 0) return Refuse("range with step 0");
   List items;
-  for (int64_t i = start; step > 0 ? i < stop : i > stop; i += step) {
+  for (int64_t i = start; step > 0 ? i < stop : i > stop;) {
     if (static_cast<int64_t>(items.size()) >= kMaxRange) {
       return absl::ResourceExhaustedError("range is too long");
     }
     items.emplace_back(i);
+    if (__builtin_add_overflow(i, step, &i)) break;
   }
   return Value(std::move(items));
 }
@@ -426,9 +430,7 @@ absl::StatusOr<Value> CallFunction(const std::string& name,
                                    const Arguments& arguments) {
   if (name == "range") return Range(arguments);
   if (name == "namespace") {
-    Dict entries;
-    for (const auto& entry : arguments.keywords) entries.push_back(entry);
-    return Value(std::move(entries));
+    return Value::MakeNamespace(arguments.keywords);
   }
   ASSIGN_OR_RETURN(const std::string message,
                    ToText(arguments.At(0, "message")));
@@ -457,8 +459,9 @@ absl::StatusOr<Value> Slice(const Value& object,
   const int64_t first = bound(start, stride > 0 ? 0 : size - 1);
   const int64_t last = bound(stop, stride > 0 ? size : -1);
   List picked;
-  for (int64_t i = first; stride > 0 ? i < last : i > last; i += stride) {
+  for (int64_t i = first; stride > 0 ? i < last : i > last;) {
     picked.push_back(items[static_cast<size_t>(i)]);
+    if (__builtin_add_overflow(i, stride, &i)) break;
   }
   if (object.is_list()) return Value(std::move(picked));
   std::string text;

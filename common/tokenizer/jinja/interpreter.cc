@@ -15,6 +15,25 @@ namespace {
 
 enum class Flow { kNormal, kBreak, kContinue };
 
+// Lists in lists: what recurses over a value ends.
+constexpr int kMaxValueDepth = 64;
+constexpr int64_t kBytesPerStep = 64;
+constexpr int64_t kEntriesPerStep = 4;
+
+// The steps that reading the value once costs, not what it holds.
+int64_t Cost(const Value& value) {
+  if (value.is_string()) {
+    return static_cast<int64_t>(value.string().size()) / kBytesPerStep;
+  }
+  if (value.is_list()) {
+    return static_cast<int64_t>(value.list().size()) / kEntriesPerStep;
+  }
+  if (value.is_dict()) {
+    return static_cast<int64_t>(value.dict().size()) / kEntriesPerStep;
+  }
+  return 0;
+}
+
 int64_t FloorDivide(int64_t a, int64_t b) {
   const int64_t quotient = a / b;
   return a % b != 0 && (a < 0) != (b < 0) ? quotient - 1 : quotient;
@@ -42,8 +61,9 @@ class Interpreter {
     return absl::InvalidArgumentError(problem);
   }
 
-  absl::Status CountStep() {
-    if (++steps_ > limits_.max_steps) {
+  absl::Status CountSteps(int64_t count = 1) {
+    steps_ += count;
+    if (steps_ > limits_.max_steps) {
       return absl::ResourceExhaustedError("the template takes too many steps");
     }
     return absl::OkStatus();
@@ -59,7 +79,7 @@ class Interpreter {
 
   absl::StatusOr<Flow> RunBlock(const Block& block) {
     for (const auto& statement : block) {
-      RETURN_IF_ERROR(CountStep());
+      RETURN_IF_ERROR(CountSteps());
       absl::StatusOr<Flow> flow = RunStatement(*statement);
       if (!flow.ok() || *flow != Flow::kNormal) return flow;
     }
@@ -105,18 +125,19 @@ class Interpreter {
       return absl::OkStatus();
     }
     const Value target = Lookup(statement.names[0]);
-    if (!target.is_dict()) {
+    if (!target.is_namespace()) {
       return Error(
           statement.line,
           Refuse(absl::StrCat("'", statement.names[0], "' is no namespace")));
     }
-    for (auto& [name, entry] : target.mutable_dict()) {
+    if (value.is_namespace()) return Error(statement.line, NamespaceInside());
+    for (auto& [name, entry] : target.entries()) {
       if (name == statement.names[1]) {
         entry = std::move(value);
         return absl::OkStatus();
       }
     }
-    target.mutable_dict().emplace_back(statement.names[1], std::move(value));
+    target.entries().emplace_back(statement.names[1], std::move(value));
     return absl::OkStatus();
   }
 
@@ -136,11 +157,12 @@ class Interpreter {
 
   absl::StatusOr<Flow> RunFor(const Statement& loop) {
     ASSIGN_OR_RETURN(const Value iterated, Evaluate(*loop.expression));
+    RETURN_IF_ERROR(CountSteps(Cost(iterated)));
     const auto listed = ApplyFilter("list", iterated, {});
     if (!listed.ok()) return Error(loop.line, listed.status());
     List items;
     for (const Value& item : listed->list()) {
-      RETURN_IF_ERROR(CountStep());
+      RETURN_IF_ERROR(CountSteps());
       if (loop.filter != nullptr) {
         scopes_.emplace_back();
         RETURN_IF_ERROR(Bind(loop, item));
@@ -186,13 +208,37 @@ class Interpreter {
   }
 
   absl::StatusOr<Value> Evaluate(const Expression& node) {
-    RETURN_IF_ERROR(CountStep());
+    RETURN_IF_ERROR(CountSteps());
     absl::StatusOr<Value> value = EvaluateNode(node);
+    if (value.ok()) {
+      const absl::Status status = CheckSize(*value);
+      if (!status.ok()) value = status;
+    }
     // The innermost place names the line.
     if (!value.ok() && value.status().message().substr(0, 5) != "line ") {
       return Error(node.line, value.status());
     }
     return value;
+  }
+
+  absl::Status CheckSize(const Value& value) const {
+    if (value.depth() > kMaxValueDepth) {
+      return absl::ResourceExhaustedError("a value is nested too deeply");
+    }
+    if (value.weight() > static_cast<int64_t>(limits_.max_output_bytes)) {
+      return absl::ResourceExhaustedError("a value is too large");
+    }
+    return absl::OkStatus();
+  }
+
+  // A value that becomes a part of another one.
+  absl::StatusOr<Value> EvaluatePart(const Expression& node) {
+    ASSIGN_OR_RETURN(Value value, Evaluate(node));
+    if (value.is_namespace()) return NamespaceInside();
+    return value;
+  }
+  static absl::Status NamespaceInside() {
+    return Refuse("a namespace inside another value is not supported");
   }
 
   absl::StatusOr<Arguments> EvaluateArguments(const Expression& node) {
@@ -202,7 +248,7 @@ class Interpreter {
       arguments.positional.push_back(std::move(value));
     }
     for (const auto& [name, argument] : node.keywords) {
-      ASSIGN_OR_RETURN(Value value, Evaluate(*argument));
+      ASSIGN_OR_RETURN(Value value, EvaluatePart(*argument));
       arguments.keywords.emplace_back(name, std::move(value));
     }
     return arguments;
@@ -217,7 +263,7 @@ class Interpreter {
       case Expression::Kind::kList: {
         List items;
         for (const ExpressionPtr& child : node.children) {
-          ASSIGN_OR_RETURN(Value item, Evaluate(*child));
+          ASSIGN_OR_RETURN(Value item, EvaluatePart(*child));
           items.push_back(std::move(item));
         }
         return Value(std::move(items));
@@ -247,6 +293,7 @@ class Interpreter {
         return GetItem(object, Value(node.text));
       case Expression::Kind::kIndex: {
         ASSIGN_OR_RETURN(const Value key, Evaluate(*node.children[1]));
+        if (object.is_string()) RETURN_IF_ERROR(CountSteps(Cost(object)));
         return GetItem(object, key);
       }
       case Expression::Kind::kSlice: {
@@ -255,27 +302,42 @@ class Interpreter {
           if (node.children[i + 1] == nullptr) continue;
           ASSIGN_OR_RETURN(bounds[i], Evaluate(*node.children[i + 1]));
         }
+        RETURN_IF_ERROR(CountSteps(Cost(object)));
         return Slice(object, bounds[0], bounds[1], bounds[2]);
       }
       default:
         break;
     }
     ASSIGN_OR_RETURN(const Arguments arguments, EvaluateArguments(node));
-    if (node.kind == Expression::Kind::kFilter) {
-      return ApplyFilter(node.text, object, arguments);
+    return CallBuiltin(node, object, arguments);
+  }
+
+  absl::StatusOr<Value> CallBuiltin(const Expression& node,
+                                    const Value& object,
+                                    const Arguments& arguments) {
+    // These go through all that the value holds.
+    const bool whole =
+        node.text == "tojson" || node.text == "join" || node.text == "equalto";
+    RETURN_IF_ERROR(
+        CountSteps(whole ? object.weight() / kBytesPerStep : Cost(object)));
+    if (node.kind == Expression::Kind::kTest) {
+      ASSIGN_OR_RETURN(const bool holds,
+                       ApplyTest(node.text, object, arguments));
+      return Value(holds);
     }
-    if (node.kind == Expression::Kind::kMethod) {
-      return CallMethod(node.text, object, arguments);
-    }
-    ASSIGN_OR_RETURN(const bool holds, ApplyTest(node.text, object, arguments));
-    return Value(holds);
+    ASSIGN_OR_RETURN(Value result,
+                     node.kind == Expression::Kind::kFilter
+                         ? ApplyFilter(node.text, object, arguments)
+                         : CallMethod(node.text, object, arguments));
+    RETURN_IF_ERROR(CountSteps(Cost(result)));
+    return result;
   }
 
   absl::StatusOr<Value> EvaluateDict(const Expression& node) {
     Dict dict;
     for (size_t i = 0; i + 1 < node.children.size(); i += 2) {
       ASSIGN_OR_RETURN(const Value key, Evaluate(*node.children[i]));
-      ASSIGN_OR_RETURN(Value value, Evaluate(*node.children[i + 1]));
+      ASSIGN_OR_RETURN(Value value, EvaluatePart(*node.children[i + 1]));
       if (!key.is_string()) return Refuse("a dict's key is no string");
       dict.emplace_back(key.string(), std::move(value));
     }
@@ -287,9 +349,14 @@ class Interpreter {
       return Refuse(
           absl::StrCat("'", object.undefined_name(), "' is undefined"));
     }
-    if (object.is_dict() && key.is_string()) return object.Get(key.string());
+    if ((object.is_dict() || object.is_namespace()) && key.is_string()) {
+      return object.Get(key.string());
+    }
     if ((object.is_list() || object.is_string()) && key.is_int()) {
-      ASSIGN_OR_RETURN(const Value items, ApplyFilter("list", object, {}));
+      // A list is not copied by this.
+      ASSIGN_OR_RETURN(
+          const Value items,
+          object.is_list() ? object : ApplyFilter("list", object, {}));
       const auto size = static_cast<int64_t>(items.list().size());
       const int64_t index =
           key.integer() < 0 ? key.integer() + size : key.integer();
@@ -310,7 +377,11 @@ class Interpreter {
     if (operand.is_double()) {
       return Value(negate ? -operand.number() : operand.number());
     }
-    return Value(negate ? -operand.integer() : operand.integer());
+    int64_t result = operand.integer();
+    if (negate && __builtin_sub_overflow(int64_t{0}, result, &result)) {
+      return Refuse("an integer overflows");
+    }
+    return Value(result);
   }
 
   absl::StatusOr<Value> EvaluateBinary(const Expression& node) {
@@ -319,6 +390,7 @@ class Interpreter {
     if (node.text == "or" && left.Truthy()) return left;
     ASSIGN_OR_RETURN(const Value right, Evaluate(*node.children[1]));
     if (node.text == "and" || node.text == "or") return right;
+    RETURN_IF_ERROR(CountSteps(BinaryCost(node.text, left, right)));
     if (node.text == "==") return Value(left.Equals(right));
     if (node.text == "!=") return Value(!left.Equals(right));
     if (node.text == "in") return Contains(right, left);
@@ -340,7 +412,6 @@ class Interpreter {
       if (node.text == ">") return Value(left.string() > right.string());
     }
     if (left.is_list() && right.is_list() && node.text == "+") {
-      steps_ += static_cast<int64_t>(left.list().size() + right.list().size());
       List joined = left.list();
       joined.insert(joined.end(), right.list().begin(), right.list().end());
       return Value(std::move(joined));
@@ -351,6 +422,14 @@ class Interpreter {
                                left.TypeName(),
                                " and a ",
                                right.TypeName()));
+  }
+
+  static int64_t BinaryCost(const std::string& op,
+                            const Value& left,
+                            const Value& right) {
+    const bool whole = op == "==" || op == "!=" || op == "in" || op == "not in";
+    return whole ? (left.weight() + right.weight()) / kBytesPerStep
+                 : Cost(left) + Cost(right);
   }
 
   absl::StatusOr<Value> Concatenate(const std::string& a,
@@ -383,33 +462,50 @@ class Interpreter {
   static absl::StatusOr<Value> Arithmetic(const std::string& op,
                                           const Value& left,
                                           const Value& right) {
+    const bool whole = !left.is_double() && !right.is_double();
+    if (whole) return IntegerArithmetic(op, left.integer(), right.integer());
     const double a = left.number();
     const double b = right.number();
     if (op == "<") return Value(a < b);
     if (op == "<=") return Value(a <= b);
     if (op == ">") return Value(a > b);
     if (op == ">=") return Value(a >= b);
-    const bool whole = !left.is_double() && !right.is_double();
     if ((op == "/" || op == "//" || op == "%") && b == 0.0) {
       return Refuse("division by zero");
     }
     if (op == "/") return Value(a / b);
-    if (!whole) {
-      if (op == "+") return Value(a + b);
-      if (op == "-") return Value(a - b);
-      if (op == "*") return Value(a * b);
-      if (op == "//") return Value(std::floor(a / b));
-      return Value(a - b * std::floor(a / b));
+    if (op == "+") return Value(a + b);
+    if (op == "-") return Value(a - b);
+    if (op == "*") return Value(a * b);
+    if (op == "//") return Value(std::floor(a / b));
+    return Value(a - b * std::floor(a / b));
+  }
+
+  static absl::StatusOr<Value> IntegerArithmetic(const std::string& op,
+                                                 int64_t x,
+                                                 int64_t y) {
+    if (op == "<") return Value(x < y);
+    if (op == "<=") return Value(x <= y);
+    if (op == ">") return Value(x > y);
+    if (op == ">=") return Value(x >= y);
+    if ((op == "/" || op == "//" || op == "%") && y == 0) {
+      return Refuse("division by zero");
     }
-    const int64_t x = left.integer();
-    const int64_t y = right.integer();
+    if (op == "/") {
+      return Value(static_cast<double>(x) / static_cast<double>(y));
+    }
     int64_t result = 0;
     bool overflow = false;
     if (op == "+") overflow = __builtin_add_overflow(x, y, &result);
     if (op == "-") overflow = __builtin_sub_overflow(x, y, &result);
     if (op == "*") overflow = __builtin_mul_overflow(x, y, &result);
-    if (op == "//") result = FloorDivide(x, y);
-    if (op == "%") result = x - y * FloorDivide(x, y);
+    // The smallest integer divided by -1 is what a processor traps on.
+    if (op == "//" && y == -1) {
+      overflow = __builtin_sub_overflow(int64_t{0}, x, &result);
+    } else if (op == "//") {
+      result = FloorDivide(x, y);
+    }
+    if (op == "%" && y != -1) result = x - y * FloorDivide(x, y);
     if (overflow) return Refuse("an integer overflows");
     return Value(result);
   }

@@ -1,5 +1,6 @@
 #include "common/tokenizer/jinja/parser.h"
 
+#include <algorithm>
 #include <initializer_list>
 #include <set>
 
@@ -9,11 +10,13 @@
 #include "common/base/status_macros.h"
 #include "common/tokenizer/jinja/builtins.h"
 #include "common/tokenizer/jinja/lexer.h"
+#include "common/tokenizer/unicode_text.h"
 
 namespace dapd::jinja {
 namespace {
 
-constexpr int kMaxDepth = 200;
+// What follows the tree recurses: evaluation and destruction.
+constexpr int kMaxDepth = 100;
 
 class Parser {
  public:
@@ -214,21 +217,36 @@ class Parser {
       if (TakeName("else")) {
         ASSIGN_OR_RETURN(otherwise, ParseExpression());
       }
-      node->children.push_back(std::move(condition));
-      node->children.push_back(std::move(value));
-      node->children.push_back(std::move(otherwise));
+      Adopt(*node, node->children, std::move(condition));
+      Adopt(*node, node->children, std::move(value));
+      Adopt(*node, node->children, std::move(otherwise));
       value = std::move(node);
     }
     --depth_;
     return value;
   }
 
-  ExpressionPtr MakeBinary(std::string text,
-                           ExpressionPtr left,
-                           ExpressionPtr right) const {
+  // Makes `child` (which may be null) a part of `node`.
+  static void Adopt(Expression& node,
+                    std::vector<ExpressionPtr>& parts,
+                    ExpressionPtr child) {
+    if (child != nullptr) node.depth = std::max(node.depth, child->depth + 1);
+    parts.push_back(std::move(child));
+  }
+
+  // A chain such as a + b + c grows deep without the parser recursing.
+  absl::Status CheckDepth(const Expression& node) const {
+    return node.depth > kMaxDepth ? Error("nested too deeply")
+                                  : absl::OkStatus();
+  }
+
+  absl::StatusOr<ExpressionPtr> MakeBinary(std::string text,
+                                           ExpressionPtr left,
+                                           ExpressionPtr right) const {
     ExpressionPtr node = Make(Expression::Kind::kBinary, std::move(text));
-    node->children.push_back(std::move(left));
-    node->children.push_back(std::move(right));
+    Adopt(*node, node->children, std::move(left));
+    Adopt(*node, node->children, std::move(right));
+    RETURN_IF_ERROR(CheckDepth(*node));
     return node;
   }
 
@@ -236,7 +254,8 @@ class Parser {
     ASSIGN_OR_RETURN(ExpressionPtr left, ParseAnd());
     while (TakeName("or")) {
       ASSIGN_OR_RETURN(ExpressionPtr right, ParseAnd());
-      left = MakeBinary("or", std::move(left), std::move(right));
+      ASSIGN_OR_RETURN(left,
+                       MakeBinary("or", std::move(left), std::move(right)));
     }
     return left;
   }
@@ -245,7 +264,8 @@ class Parser {
     ASSIGN_OR_RETURN(ExpressionPtr left, ParseNot());
     while (TakeName("and")) {
       ASSIGN_OR_RETURN(ExpressionPtr right, ParseNot());
-      left = MakeBinary("and", std::move(left), std::move(right));
+      ASSIGN_OR_RETURN(left,
+                       MakeBinary("and", std::move(left), std::move(right)));
     }
     return left;
   }
@@ -256,7 +276,7 @@ class Parser {
     if (++depth_ > kMaxDepth) return Error("nested too deeply");
     ExpressionPtr node = Make(Expression::Kind::kUnary, "not");
     ASSIGN_OR_RETURN(ExpressionPtr operand, ParseNot());
-    node->children.push_back(std::move(operand));
+    Adopt(*node, node->children, std::move(operand));
     --depth_;
     return node;
   }
@@ -282,7 +302,8 @@ class Parser {
       if (chained) return Error("chained comparisons are not supported");
       chained = true;
       ASSIGN_OR_RETURN(ExpressionPtr right, ParseLevel(0));
-      left = MakeBinary(text, std::move(left), std::move(right));
+      ASSIGN_OR_RETURN(left,
+                       MakeBinary(text, std::move(left), std::move(right)));
     }
   }
 
@@ -296,7 +317,8 @@ class Parser {
            levels[level].contains(Peek().text)) {
       const std::string text = Take().text;
       ASSIGN_OR_RETURN(ExpressionPtr right, ParseLevel(level + 1));
-      left = MakeBinary(text, std::move(left), std::move(right));
+      ASSIGN_OR_RETURN(left,
+                       MakeBinary(text, std::move(left), std::move(right)));
     }
     if (IsOperator("**")) return Error("'**' is not supported");
     return left;
@@ -308,7 +330,7 @@ class Parser {
       if (++depth_ > kMaxDepth) return Error("nested too deeply");
       node = Make(Expression::Kind::kUnary, Take().text);
       ASSIGN_OR_RETURN(ExpressionPtr operand, ParseUnary(false));
-      node->children.push_back(std::move(operand));
+      Adopt(*node, node->children, std::move(operand));
       --depth_;
     } else {
       ASSIGN_OR_RETURN(node, ParsePrimary());
@@ -316,6 +338,7 @@ class Parser {
     ASSIGN_OR_RETURN(node, ParsePostfix(std::move(node)));
     if (!with_filter) return node;
     while (true) {
+      RETURN_IF_ERROR(CheckDepth(*node));
       if (TakeOperator("|")) {
         ASSIGN_OR_RETURN(node, ParseFilter(std::move(node)));
       } else if (TakeName("is")) {
@@ -332,7 +355,7 @@ class Parser {
       return Error(absl::StrCat("the filter '", name, "' is not supported"));
     }
     ExpressionPtr node = Make(Expression::Kind::kFilter, name);
-    node->children.push_back(std::move(operand));
+    Adopt(*node, node->children, std::move(operand));
     if (TakeOperator("(")) RETURN_IF_ERROR(ParseArguments(*node));
     return node;
   }
@@ -344,11 +367,11 @@ class Parser {
       return Error(absl::StrCat("the test '", name, "' is not supported"));
     }
     ExpressionPtr node = Make(Expression::Kind::kTest, name);
-    node->children.push_back(std::move(operand));
+    Adopt(*node, node->children, std::move(operand));
     if (TakeOperator("(")) RETURN_IF_ERROR(ParseArguments(*node));
     if (!negated) return node;
     ExpressionPtr inverse = Make(Expression::Kind::kUnary, "not");
-    inverse->children.push_back(std::move(node));
+    Adopt(*inverse, inverse->children, std::move(node));
     return inverse;
   }
 
@@ -360,10 +383,11 @@ class Parser {
         const std::string keyword = Take().text;
         Take();
         ASSIGN_OR_RETURN(ExpressionPtr value, ParseExpression());
+        call.depth = std::max(call.depth, value->depth + 1);
         call.keywords.emplace_back(keyword, std::move(value));
       } else {
         ASSIGN_OR_RETURN(ExpressionPtr value, ParseExpression());
-        call.arguments.push_back(std::move(value));
+        Adopt(call, call.arguments, std::move(value));
       }
       if (!IsOperator(")")) RETURN_IF_ERROR(ExpectOperator(","));
     }
@@ -372,6 +396,7 @@ class Parser {
 
   absl::StatusOr<ExpressionPtr> ParsePostfix(ExpressionPtr node) {
     while (true) {
+      RETURN_IF_ERROR(CheckDepth(*node));
       if (TakeOperator(".")) {
         ASSIGN_OR_RETURN(const std::string name, ExpectName());
         const bool is_call = TakeOperator("(");
@@ -382,7 +407,7 @@ class Parser {
         ExpressionPtr access = Make(
             is_call ? Expression::Kind::kMethod : Expression::Kind::kAttribute,
             name);
-        access->children.push_back(std::move(node));
+        Adopt(*access, access->children, std::move(node));
         if (is_call) RETURN_IF_ERROR(ParseArguments(*access));
         node = std::move(access);
       } else if (TakeOperator("[")) {
@@ -421,10 +446,10 @@ class Parser {
     Take();
     ExpressionPtr node =
         Make(is_slice ? Expression::Kind::kSlice : Expression::Kind::kIndex);
-    node->children.push_back(std::move(object));
+    Adopt(*node, node->children, std::move(object));
     if (!is_slice && parts[0] == nullptr) return Error("an empty subscript");
     for (int i = 0; i < (is_slice ? 3 : 1); ++i) {
-      node->children.push_back(std::move(parts[i]));
+      Adopt(*node, node->children, std::move(parts[i]));
     }
     return node;
   }
@@ -488,10 +513,10 @@ class Parser {
     }
     // A tuple, which nothing here tells from a list.
     ExpressionPtr node = Make(Expression::Kind::kList);
-    node->children.push_back(std::move(inner));
+    Adopt(*node, node->children, std::move(inner));
     while (TakeOperator(",") && !IsOperator(")")) {
       ASSIGN_OR_RETURN(ExpressionPtr item, ParseExpression());
-      node->children.push_back(std::move(item));
+      Adopt(*node, node->children, std::move(item));
     }
     RETURN_IF_ERROR(ExpectOperator(")"));
     return node;
@@ -501,7 +526,7 @@ class Parser {
     ExpressionPtr node = Make(Expression::Kind::kList);
     while (!TakeOperator("]")) {
       ASSIGN_OR_RETURN(ExpressionPtr item, ParseExpression());
-      node->children.push_back(std::move(item));
+      Adopt(*node, node->children, std::move(item));
       if (!IsOperator("]")) RETURN_IF_ERROR(ExpectOperator(","));
     }
     return node;
@@ -513,8 +538,8 @@ class Parser {
       ASSIGN_OR_RETURN(ExpressionPtr key, ParseExpression());
       RETURN_IF_ERROR(ExpectOperator(":"));
       ASSIGN_OR_RETURN(ExpressionPtr value, ParseExpression());
-      node->children.push_back(std::move(key));
-      node->children.push_back(std::move(value));
+      Adopt(*node, node->children, std::move(key));
+      Adopt(*node, node->children, std::move(value));
       if (!IsOperator("}")) RETURN_IF_ERROR(ExpectOperator(","));
     }
     return node;
@@ -529,6 +554,7 @@ class Parser {
 }  // namespace
 
 absl::StatusOr<Block> Parse(const std::string& source) {
+  RETURN_IF_ERROR(DecodeUtf8(source).status());
   ASSIGN_OR_RETURN(std::vector<Token> tokens, Lex(source));
   return Parser(std::move(tokens)).Run();
 }

@@ -1,16 +1,21 @@
 #include "common/tokenizer/jinja/value.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 
 #include "common/base/status_macros.h"
 
 namespace dapd::jinja {
 namespace {
+
+constexpr int64_t kEntryWeight = 16;
+constexpr int64_t kMaxWeight = int64_t{1} << 40;
+constexpr int64_t kMaxIndent = 64;
 
 // Python's repr of a float: the shortest text that reads back the same.
 std::string FloatText(double d) {
@@ -21,19 +26,117 @@ std::string FloatText(double d) {
     char buffer[40];
     std::snprintf(buffer, sizeof(buffer), "%.*g", precision, d);
     text = buffer;
-    if (std::stod(text) == d) break;
+    // strtod, since std::stod throws for what is almost 0.
+    if (std::strtod(buffer, nullptr) == d) break;
   }
   return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
 }
 
+// Writes the value behind what `out` holds.
+class JsonWriter {
+ public:
+  JsonWriter(int64_t indent, size_t max_bytes)
+      : indent_(indent), max_bytes_(max_bytes) {}
+
+  absl::Status Write(const Value& value, int64_t depth) {
+    if (out_.size() > max_bytes_) {
+      return absl::ResourceExhaustedError("tojson builds too long a text");
+    }
+    if (value.is_none()) {
+      out_ += "null";
+    } else if (value.is_bool()) {
+      out_ += value.boolean() ? "true" : "false";
+    } else if (value.is_string()) {
+      out_ += nlohmann::json(value.string()).dump();
+    } else if (value.is_number()) {
+      ASSIGN_OR_RETURN(const std::string text, ToText(value));
+      out_ += text;
+    } else if (value.is_list()) {
+      return WriteEntries('[', ']', value.list(), depth);
+    } else if (value.is_dict()) {
+      return WriteEntries('{', '}', value.dict(), depth);
+    } else {
+      return absl::InvalidArgumentError(
+          absl::StrCat("tojson of an ", value.TypeName()));
+    }
+    return absl::OkStatus();
+  }
+  std::string& out() { return out_; }
+
+ private:
+  template <typename Entries>
+  absl::Status WriteEntries(char open,
+                            char close,
+                            const Entries& entries,
+                            int64_t depth) {
+    out_.push_back(open);
+    bool first = true;
+    for (const auto& entry : entries) {
+      if (!first) out_ += indent_ < 0 ? ", " : ",";
+      first = false;
+      Break(depth + 1);
+      RETURN_IF_ERROR(WriteEntry(entry, depth + 1));
+    }
+    if (!first) Break(depth);
+    out_.push_back(close);
+    return absl::OkStatus();
+  }
+  absl::Status WriteEntry(const Value& item, int64_t depth) {
+    return Write(item, depth);
+  }
+  absl::Status WriteEntry(const std::pair<std::string, Value>& item,
+                          int64_t depth) {
+    out_ += nlohmann::json(item.first).dump() + ": ";
+    return Write(item.second, depth);
+  }
+  void Break(int64_t depth) {
+    if (indent_ < 0) return;
+    out_.push_back('\n');
+    out_.append(static_cast<size_t>(indent_ * depth), ' ');
+  }
+
+  const int64_t indent_;
+  const size_t max_bytes_;
+  std::string out_;
+};
+
 }  // namespace
+
+Value::Value(std::string s)
+    : data_(std::make_shared<const std::string>(std::move(s))) {
+  weight_ += static_cast<int64_t>(string().size());
+}
+
+Value::Value(List list) : data_(std::make_shared<const List>(std::move(list))) {
+  for (const Value& item : this->list()) Contain(item);
+  ++depth_;
+}
+
+Value::Value(Dict dict) : data_(std::make_shared<const Dict>(std::move(dict))) {
+  for (const auto& [key, item] : this->dict()) {
+    weight_ += static_cast<int64_t>(key.size());
+    Contain(item);
+  }
+  ++depth_;
+}
+
+Value Value::MakeNamespace(Dict entries) {
+  Value value;
+  value.data_ = std::make_shared<Namespace>(Namespace{std::move(entries)});
+  return value;
+}
+
+void Value::Contain(const Value& part) {
+  depth_ = std::max(depth_, part.depth_);
+  weight_ = std::min(weight_ + part.weight_ + kEntryWeight, kMaxWeight);
+}
 
 bool Value::Truthy() const {
   if (is_undefined() || is_none()) return false;
   if (is_number()) return number() != 0.0;
   if (is_string()) return !string().empty();
   if (is_list()) return !list().empty();
-  return !dict().empty();
+  return is_namespace() || !dict().empty();
 }
 
 std::string Value::TypeName() const {
@@ -43,12 +146,17 @@ std::string Value::TypeName() const {
   if (is_int()) return "int";
   if (is_double()) return "float";
   if (is_string()) return "string";
+  if (is_namespace()) return "namespace";
   return is_list() ? "list" : "dict";
 }
 
 bool Value::Equals(const Value& other) const {
-  if (is_number() && other.is_number()) return number() == other.number();
+  if (is_number() && other.is_number()) {
+    return is_double() || other.is_double() ? number() == other.number()
+                                            : integer() == other.integer();
+  }
   if (data_.index() != other.data_.index()) return false;
+  if (is_namespace()) return &entries() == &other.entries();
   if (is_undefined() || is_none()) return true;
   if (is_string()) return string() == other.string();
   if (is_list()) {
@@ -66,7 +174,7 @@ bool Value::Equals(const Value& other) const {
 }
 
 Value Value::Get(const std::string& key) const {
-  for (const auto& [name, value] : dict()) {
+  for (const auto& [name, value] : is_namespace() ? entries() : dict()) {
     if (name == key) return value;
   }
   return MakeUndefined(key);
@@ -83,47 +191,16 @@ absl::StatusOr<std::string> ToText(const Value& value) {
       absl::StrCat("a ", value.TypeName(), " cannot be printed; use tojson"));
 }
 
-absl::StatusOr<std::string> ToJson(const Value& value, int64_t indent) {
-  const auto nested = [&](auto&& self,
-                          const Value& v,
-                          int64_t depth) -> absl::StatusOr<std::string> {
-    if (v.is_none()) return std::string("null");
-    if (v.is_bool()) return std::string(v.boolean() ? "true" : "false");
-    if (v.is_string()) return nlohmann::json(v.string()).dump();
-    if (v.is_number()) return ToText(v);
-    if (v.is_undefined()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("tojson of an ", v.TypeName()));
-    }
-    std::vector<std::string> parts;
-    if (v.is_list()) {
-      for (const Value& item : v.list()) {
-        ASSIGN_OR_RETURN(std::string text, self(self, item, depth + 1));
-        parts.push_back(std::move(text));
-      }
-    } else {
-      for (const auto& [key, item] : v.dict()) {
-        ASSIGN_OR_RETURN(const std::string text, self(self, item, depth + 1));
-        parts.push_back(absl::StrCat(nlohmann::json(key).dump(), ": ", text));
-      }
-    }
-    const char* open = v.is_list() ? "[" : "{";
-    const char* close = v.is_list() ? "]" : "}";
-    if (parts.empty()) return absl::StrCat(open, close);
-    if (indent < 0) {
-      return absl::StrCat(open, absl::StrJoin(parts, ", "), close);
-    }
-    const std::string inner(static_cast<size_t>(indent * (depth + 1)), ' ');
-    const std::string outer(static_cast<size_t>(indent * depth), ' ');
-    return absl::StrCat(open,
-                        "\n",
-                        inner,
-                        absl::StrJoin(parts, ",\n" + inner),
-                        "\n",
-                        outer,
-                        close);
-  };
-  return nested(nested, value, 0);
+absl::StatusOr<std::string> ToJson(const Value& value,
+                                   int64_t indent,
+                                   size_t max_bytes) {
+  if (indent > kMaxIndent) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "tojson with an indent of ", indent, "; at most ", kMaxIndent));
+  }
+  JsonWriter writer(indent, max_bytes);
+  RETURN_IF_ERROR(writer.Write(value, 0));
+  return std::move(writer.out());
 }
 
 }  // namespace dapd::jinja

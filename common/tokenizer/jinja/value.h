@@ -22,8 +22,9 @@ struct Undefined {
 };
 struct None {};
 
-// A value type; lists and dicts are shared, and only a namespace's entries
-// ever change (Dict through `mutable_dict`).
+// A value type whose copies share texts, lists and dicts. Only a namespace's
+// entries ever change. A namespace is never part of another value, so that no
+// value contains itself.
 class Value {
  public:
   Value() : data_(Undefined{}) {}
@@ -40,10 +41,11 @@ class Value {
   explicit Value(bool b) : data_(b) {}
   explicit Value(int64_t i) : data_(i) {}
   explicit Value(double d) : data_(d) {}
-  explicit Value(std::string s) : data_(std::move(s)) {}
-  explicit Value(List list)
-      : data_(std::make_shared<const List>(std::move(list))) {}
-  explicit Value(Dict dict) : data_(std::make_shared<Dict>(std::move(dict))) {}
+  explicit Value(std::string s);
+  explicit Value(List list);
+  explicit Value(Dict dict);
+  // An object whose entries a template may set.
+  static Value MakeNamespace(Dict entries);
 
   bool is_undefined() const { return Is<Undefined>(); }
   bool is_none() const { return Is<None>(); }
@@ -51,9 +53,10 @@ class Value {
   bool is_int() const { return Is<int64_t>(); }
   bool is_double() const { return Is<double>(); }
   bool is_number() const { return is_int() || is_double() || is_bool(); }
-  bool is_string() const { return Is<std::string>(); }
+  bool is_string() const { return Is<std::shared_ptr<const std::string>>(); }
   bool is_list() const { return Is<std::shared_ptr<const List>>(); }
-  bool is_dict() const { return Is<std::shared_ptr<Dict>>(); }
+  bool is_dict() const { return Is<std::shared_ptr<const Dict>>(); }
+  bool is_namespace() const { return Is<std::shared_ptr<Namespace>>(); }
 
   bool boolean() const { return std::get<bool>(data_); }
   // Of an int or a bool.
@@ -65,12 +68,19 @@ class Value {
     return is_double() ? std::get<double>(data_)
                        : static_cast<double>(integer());
   }
-  const std::string& string() const { return std::get<std::string>(data_); }
+  const std::string& string() const {
+    return *std::get<std::shared_ptr<const std::string>>(data_);
+  }
   const List& list() const {
     return *std::get<std::shared_ptr<const List>>(data_);
   }
-  const Dict& dict() const { return *std::get<std::shared_ptr<Dict>>(data_); }
-  Dict& mutable_dict() const { return *std::get<std::shared_ptr<Dict>>(data_); }
+  const Dict& dict() const {
+    return *std::get<std::shared_ptr<const Dict>>(data_);
+  }
+  // Of a namespace.
+  Dict& entries() const {
+    return std::get<std::shared_ptr<Namespace>>(data_)->entries;
+  }
   const std::string& undefined_name() const {
     return std::get<Undefined>(data_).name;
   }
@@ -82,10 +92,21 @@ class Value {
   // Python's ==.
   bool Equals(const Value& other) const;
 
-  // The entry of a dict, or undefined.
+  // Levels of lists and dicts, 0 for anything else.
+  int depth() const { return depth_; }
+  // Bytes of text and a few for each entry, counted as often as they occur:
+  // what comparing or writing the whole value costs. Saturates.
+  int64_t weight() const { return weight_; }
+
+  // The entry of a dict or namespace, or undefined.
   Value Get(const std::string& key) const;
 
  private:
+  struct Namespace {
+    Dict entries;
+  };
+  void Contain(const Value& part);
+
   template <typename T>
   bool Is() const {
     return std::holds_alternative<T>(data_);
@@ -95,10 +116,13 @@ class Value {
                bool,
                int64_t,
                double,
-               std::string,
+               std::shared_ptr<const std::string>,
                std::shared_ptr<const List>,
-               std::shared_ptr<Dict>>
+               std::shared_ptr<const Dict>,
+               std::shared_ptr<Namespace>>
       data_;
+  int depth_ = 0;
+  int64_t weight_ = 1;
 };
 
 // What {{ value }} prints: Python's str(). INVALID_ARGUMENT for lists and
@@ -106,6 +130,9 @@ class Value {
 absl::StatusOr<std::string> ToText(const Value& value);
 
 // json.dumps(value, ensure_ascii=False, indent=indent); indent -1: one line.
-absl::StatusOr<std::string> ToJson(const Value& value, int64_t indent);
+// RESOURCE_EXHAUSTED past `max_bytes`.
+absl::StatusOr<std::string> ToJson(const Value& value,
+                                   int64_t indent,
+                                   size_t max_bytes);
 
 }  // namespace dapd::jinja

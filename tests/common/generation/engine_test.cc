@@ -1,6 +1,7 @@
 #include "common/generation/engine.h"
 
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,14 @@ Answers RunAll(GenerationEngine& engine) {
   Answers answers;
   while (engine.num_running() > 0) Collect(engine.Step(), answers);
   return answers;
+}
+
+TEST(GenerationEngineTest, WeightsWhoseLogitsAreNotFiniteAreAnError) {
+  auto weights = std::make_shared<ModelWeights>(*MakeRandomModel("qwen3"));
+  weights->head = weights->head * 1e38;
+  GenerationEngine engine(weights, {.slots = 1});
+  ASSERT_TRUE(engine.Submit(MakeInput(1, 3, 4)).ok());
+  EXPECT_THROW(engine.Step(), c10::Error);
 }
 
 TEST(GenerationEngineTest, BitsDoNotDependOnNeighboursSlotOrTime) {

@@ -44,6 +44,8 @@ TEST(HostCheckTest, OtherNamesAreNot) {
     EXPECT_FALSE(IsTrustedHost(host, {})) << host;
   }
   EXPECT_FALSE(IsTrustedHost(std::string(254, 'a'), {}));
+  // A zero byte does not end the name.
+  EXPECT_FALSE(IsTrustedHost(std::string("127.0.0.1\0.evil.com", 19), {}));
 }
 
 TEST(HostCheckTest, TheMachinesOwnNameAndListedNamesAreTrusted) {

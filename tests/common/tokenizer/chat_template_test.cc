@@ -55,6 +55,10 @@ TEST(ChatTemplateTest, ExpressionsFollowPython) {
            {"{{ {'a': [1, 'b']} | tojson }}", "{\"a\": [1, \"b\"]}"},
            {"{{ eos_token }}", "<end>"},
            {"{{ 'b' in 'abc' }} {{ 4 not in [1, 2] }}", "True True"},
+           {"{{ 9007199254740993 == 9007199254740992 }}", "False"},
+           {"{{ [1, {'a': 2}] | tojson(indent=1) }}",
+            "[\n 1,\n {\n  \"a\": 2\n }\n]"},
+           {"{{ '\xC3\xA9 x '.strip(' \xC3\xA9') }}", "x"},
        }) {
     EXPECT_EQ(Render(source), expected) << source;
   }
@@ -85,6 +89,29 @@ TEST(ChatTemplateTest, ThinkingIsUndefinedUnlessGiven) {
       "{% endif %}";
   EXPECT_EQ(Render(source), "-");
   EXPECT_EQ(Render(source, {.enable_thinking = false}), "False");
+}
+
+TEST(ChatTemplateTest, ValuesStayFlatAndNeverHoldThemselves) {
+  EXPECT_THAT(Render("{% set n = namespace() %}{% set n.n = n %}"),
+              HasSubstr("a namespace inside another value"));
+  EXPECT_THAT(Render("{% set m = messages[0] %}{% set m.role = 'x' %}"),
+              HasSubstr("'m' is no namespace"));
+  EXPECT_THAT(Render("{% set n = namespace(l=[]) %}{% for i in range(99) %}"
+                     "{% set n.l = [n.l] %}{% endfor %}"),
+              HasSubstr("nested too deeply"));
+  EXPECT_THAT(Render("{% set n = namespace(t='x' * 1) %}"),
+              HasSubstr("'*' of a string"));
+  EXPECT_THAT(Render("{% set n = namespace(t='abcdefgh') %}"
+                     "{% for i in range(40) %}{% set n.t = n.t ~ n.t %}"
+                     "{% endfor %}"),
+              HasSubstr("a value is too large"));
+}
+
+TEST(ChatTemplateTest, TextsMustBeUtf8) {
+  const auto loaded = LoadSource("{{ messages[0].content }}");
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(ExitCodeOf((*loaded)->Render({{"user", "\xFF"}}, {}).status()),
+            ExitCode::kData);
 }
 
 TEST(ChatTemplateTest, ErrorsNameTheConstructAndItsLine) {

@@ -1,0 +1,111 @@
+#include "common/tensor/safetensors_folder.h"
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+#include "common/base/exit_code.h"
+#include "common/base/files.h"
+#include "common/base/json_lines.h"
+#include "common/base/status_macros.h"
+
+namespace dapd {
+namespace {
+
+constexpr uint64_t kMaxIndexBytes = 64 << 20;
+constexpr char kSingleFile[] = "model.safetensors";
+constexpr char kIndexFile[] = "model.safetensors.index.json";
+
+}  // namespace
+
+absl::StatusOr<std::map<std::string, std::string>> ParseSafetensorsIndex(
+    absl::string_view json, const std::string& where) {
+  ASSIGN_OR_RETURN(const nlohmann::json index, ParseJson(json, where));
+  if (!index.is_object() || !index.contains("weight_map") ||
+      !index["weight_map"].is_object()) {
+    return DataError(absl::StrCat(where, " has no weight_map"));
+  }
+  std::map<std::string, std::string> shards;
+  for (const auto& [name, file] : index["weight_map"].items()) {
+    if (!file.is_string() || file.get<std::string>().empty() ||
+        absl::StrContains(file.get<std::string>(), '/') ||
+        absl::StrContains(file.get<std::string>(), '\0') ||
+        absl::StrContains(file.get<std::string>(), "..")) {
+      return DataError(absl::StrCat(where,
+                                    ": the shard of '",
+                                    name,
+                                    "' is ",
+                                    file.dump(),
+                                    ", not a plain file name"));
+    }
+    shards[name] = file.get<std::string>();
+  }
+  return shards;
+}
+
+absl::StatusOr<SafetensorsFolder> SafetensorsFolder::Open(
+    const std::string& folder) {
+  SafetensorsFolder opened;
+  const std::string index_path = JoinPath(folder, kIndexFile);
+  const std::string single_path = JoinPath(folder, kSingleFile);
+  if (FileExists(index_path)) {
+    RETURN_IF_ERROR(opened.OpenShards(index_path));
+  } else if (FileExists(single_path)) {
+    RETURN_IF_ERROR(opened.OpenSingle(single_path));
+  } else {
+    return WithExitCode(
+        absl::NotFoundError(absl::StrCat(
+            folder, " has neither ", kSingleFile, " nor ", kIndexFile)),
+        ExitCode::kData);
+  }
+  return opened;
+}
+
+absl::Status SafetensorsFolder::OpenSingle(const std::string& path) {
+  ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::Open(path));
+  for (const auto& [name, entry] : file.entries()) paths_[name] = path;
+  files_.emplace(path, std::move(file));
+  return absl::OkStatus();
+}
+
+absl::Status SafetensorsFolder::OpenShards(const std::string& index_path) {
+  ASSIGN_OR_RETURN(const std::string bytes,
+                   ReadFile(index_path, kMaxIndexBytes));
+  ASSIGN_OR_RETURN(const auto shards, ParseSafetensorsIndex(bytes, index_path));
+  const std::string folder = std::filesystem::path(index_path).parent_path();
+  for (const auto& [name, shard] : shards) {
+    const std::string path = JoinPath(folder, shard);
+    paths_[name] = path;
+    if (!files_.contains(path)) {
+      ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::Open(path));
+      files_.emplace(path, std::move(file));
+    }
+    if (!files_.at(path).entries().contains(name)) {
+      return DataError(absl::StrCat(index_path,
+                                    " places '",
+                                    name,
+                                    "' in ",
+                                    path,
+                                    ", which does not have it"));
+    }
+  }
+  for (const auto& [path, file] : files_) {
+    for (const auto& [name, entry] : file.entries()) {
+      const auto listed = paths_.find(name);
+      if (listed == paths_.end() || listed->second != path) {
+        return DataError(absl::StrCat(
+            path,
+            " holds '",
+            name,
+            "', which the index ",
+            listed == paths_.end() ? "does not list" : "places elsewhere"));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace dapd

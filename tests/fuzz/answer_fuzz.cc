@@ -1,0 +1,54 @@
+// Input: two texts with a zero byte between them.
+// The box that is found is the one a slow search finds; equality is symmetric,
+// and an answer equals itself.
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+
+#include "common/base/check.h"
+#include "common/data/answer.h"
+#include "tests/fuzz/input.h"
+
+namespace dapd {
+namespace {
+
+constexpr size_t kMaxBytes = 2000;
+
+// From the last opening backwards, each followed to the end.
+std::optional<std::string> SlowBox(const std::string& text) {
+  const std::string open = "\\boxed{";
+  for (size_t at = text.rfind(open); at != std::string::npos;
+       at = at == 0 ? std::string::npos : text.rfind(open, at - 1)) {
+    const size_t begin = at + open.size();
+    int depth = 1;
+    for (size_t i = begin; i < text.size(); ++i) {
+      depth += text[i] == '{' ? 1 : text[i] == '}' ? -1 : 0;
+      if (depth == 0) return text.substr(begin, i - begin);
+    }
+  }
+  return std::nullopt;
+}
+
+void Run(InputReader input) {
+  const std::string a = input.Text().substr(0, kMaxBytes);
+  const std::string b = input.Rest().substr(0, kMaxBytes);
+  Check(ExtractBoxed(a) == SlowBox(a), "fast and slow search agree");
+  const bool equal = AnswersEqual(a, b);
+  Check(equal == AnswersEqual(b, a), "equality is symmetric");
+  Check(!equal || AnswersEqual(a, a), "an equal answer equals itself");
+  const Grade grade = GradeAnswer(a, b);
+  Check(grade.has_box == SlowBox(a).has_value(), "the box is reported");
+  Check(!grade.correct || grade.has_box, "only a boxed answer is correct");
+  const Grade boxed = GradeAnswer(absl::StrCat("So \\boxed{", b, "}."), b);
+  const bool balanced = SlowBox(absl::StrCat("\\boxed{", b, "}")) == b;
+  Check(!balanced || boxed.correct == AnswersEqual(b, b),
+        "a boxed answer is graded as without its box");
+}
+
+}  // namespace
+}  // namespace dapd
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  dapd::Run(dapd::InputReader(data, size));
+  return 0;
+}

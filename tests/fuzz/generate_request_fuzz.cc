@@ -1,0 +1,113 @@
+// Input: a GenerateStream as text.
+// Every request of a stream is answered exactly once, with no more tokens than
+// were asked for, whatever is asked.
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "common/base/check.h"
+#include "services/rollout/rollout_service.h"
+#include "tests/fakes/fake_sampler.h"
+#include "tests/fuzz/input.h"
+#include "tests/fuzz/message_input.h"
+#include "tests/fuzz/streams.pb.h"
+
+namespace dapd {
+namespace {
+
+WorkerDescription Limits() {
+  WorkerDescription limits;
+  limits.vocab_size = 32;
+  limits.max_positions = 64;
+  return limits;
+}
+
+struct Answer {
+  uint32_t max_tokens = 0;
+  uint32_t tokens = 0;
+  int ends = 0;
+};
+
+void Take(const GenerationEvent& event, std::map<uint64_t, Answer>& answers) {
+  const auto found = answers.find(event.request_id);
+  Check(found != answers.end(), "only what was asked is answered");
+  Answer& answer = found->second;
+  Check(answer.ends == 0, "nothing follows the end of an answer");
+  if (event.kind == GenerationEvent::Kind::kTokens) {
+    Check(event.first_index == answer.tokens &&
+              event.ids.size() == event.logprobs.size(),
+          "tokens come in order, with their probabilities");
+    answer.tokens += static_cast<uint32_t>(event.ids.size());
+    Check(answer.tokens <= answer.max_tokens, "no token was not asked for");
+    return;
+  }
+  ++answer.ends;
+  Check(event.kind != GenerationEvent::Kind::kFinished ||
+            event.num_tokens == answer.tokens,
+        "the end tells the number of tokens");
+  Check(event.kind != GenerationEvent::Kind::kFailed || !event.error.ok(),
+        "a failure has a reason");
+}
+
+void Serve(const fuzz::GenerateStream& stream, RolloutWorker& worker) {
+  auto outbox = std::make_shared<GenerationOutbox>();
+  std::map<uint64_t, Answer> answers;
+  for (const v1::GenerateRequest& message : stream.requests()) {
+    // The service ends a stream that repeats an id.
+    if (answers.contains(message.request_id())) {
+      return worker.CancelStream(outbox);
+    }
+    Check(outbox->Open(message.request_id()), "a new id can be opened");
+    answers[message.request_id()].max_tokens =
+        message.sampling().max_new_tokens();
+    auto request = ParseGenerateRequest(message, Limits());
+    if (request.ok()) {
+      worker.Submit(*std::move(request), outbox);
+    } else {
+      outbox->Fail(message.request_id(), request.status());
+    }
+  }
+  if (stream.hang_up()) return worker.CancelStream(outbox);
+  outbox->CloseWhenAnswered();
+  while (!outbox->done()) {
+    if (const auto event = outbox->PopFor(absl::Seconds(10))) {
+      Take(*event, answers);
+    }
+  }
+  for (const auto& [id, answer] : answers) {
+    Check(answer.ends == 1, "every request is answered once");
+  }
+}
+
+void Run(const fuzz::GenerateStream& stream) {
+  FakeSamplerControl control;
+  RolloutWorker worker(std::make_unique<FakeSampler>(&control),
+                       {.max_waiting = 8});
+  if (stream.has_served()) {
+    AdapterUpload upload;
+    upload.version = stream.served().policy_version();
+    upload.adapter.digest = stream.served().digest();
+    upload.probe_ids = {1, 2};
+    Check(worker.Load(upload, [] { return false; }).ok(), "an upload loads");
+  }
+  Serve(stream, worker);
+  worker.Shutdown(absl::Seconds(10));
+  Check(control.running == 0, "no sequence is left behind");
+}
+
+}  // namespace
+}  // namespace dapd
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  dapd::fuzz::GenerateStream stream;
+  if (dapd::ParseInput(data, size, &stream)) dapd::Run(stream);
+  return 0;
+}
+
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data,
+                                          size_t size,
+                                          size_t max_size,
+                                          unsigned seed) {
+  dapd::fuzz::GenerateStream stream;
+  return dapd::MutateMessage(data, size, max_size, seed, &stream);
+}

@@ -1,0 +1,107 @@
+// Input: an UploadStream as text: the messages of one LoadAdapter call.
+// What is accepted is, byte for byte, what was sent, and sending it again gives
+// it again.
+#include <zlib.h>
+
+#include <string>
+#include <vector>
+
+#include "common/base/check.h"
+#include "common/base/sha256.h"
+#include "common/rpc/adapter_stream.h"
+#include "tests/fuzz/input.h"
+#include "tests/fuzz/message_input.h"
+#include "tests/fuzz/streams.pb.h"
+
+namespace dapd {
+namespace {
+
+WorkerDescription Worker() {
+  WorkerDescription worker;
+  worker.vocab_size = 32;
+  worker.max_positions = 64;
+  worker.max_adapter_bytes = 1 << 20;
+  return worker;
+}
+
+// What a sender that knows the checksums would send.
+void MakeChecksumsGood(fuzz::UploadStream& stream) {
+  std::string bytes;
+  for (v1::LoadAdapterRequest& request : *stream.mutable_requests()) {
+    if (!request.has_chunk()) continue;
+    const std::string& data = request.chunk().data();
+    request.mutable_chunk()->set_crc32(static_cast<uint32_t>(
+        ::crc32(0, reinterpret_cast<const Bytef*>(data.data()), data.size())));
+    bytes += data;
+  }
+  for (v1::LoadAdapterRequest& request : *stream.mutable_requests()) {
+    if (!request.has_header() || request.header().digest().empty()) continue;
+    Sha256 sha;
+    sha.Update(bytes);
+    sha.Update(request.header().config_json());
+    request.mutable_header()->set_digest(sha.HexDigest());
+  }
+}
+
+absl::StatusOr<AdapterUpload> Receive(
+    const std::vector<v1::LoadAdapterRequest>& messages) {
+  size_t next = 0;
+  return ReceiveAdapter(Worker(), [&](v1::LoadAdapterRequest* message) {
+    if (next == messages.size()) return false;
+    *message = messages[next++];
+    return true;
+  });
+}
+
+void CheckSentAgain(const AdapterUpload& upload) {
+  PolicyUpdate update;
+  update.version = upload.version;
+  update.is_base = upload.is_base;
+  update.adapter = upload.adapter;
+  update.probe_ids = upload.probe_ids;
+  std::vector<v1::LoadAdapterRequest> messages;
+  SendAdapter(update, [&](const v1::LoadAdapterRequest& message) {
+    messages.push_back(message);
+    return true;
+  });
+  const AdapterUpload again = Receive(messages).value();
+  Check(again.version == upload.version && again.is_base == upload.is_base &&
+            again.probe_ids == upload.probe_ids &&
+            again.adapter.digest == upload.adapter.digest &&
+            again.adapter.tensors == upload.adapter.tensors &&
+            again.adapter.config_json == upload.adapter.config_json,
+        "an upload survives being sent again");
+}
+
+void Run(fuzz::UploadStream stream) {
+  if (stream.good_checksums()) MakeChecksumsGood(stream);
+  const std::vector<v1::LoadAdapterRequest> messages(stream.requests().begin(),
+                                                     stream.requests().end());
+  const auto upload = Receive(messages);
+  if (!upload.ok()) return;
+  std::string sent;
+  for (const v1::LoadAdapterRequest& message : messages) {
+    sent += message.chunk().data();
+  }
+  Check(upload->adapter.tensors == sent, "what arrived is what was sent");
+  Check(upload->probe_ids.size() >= 2 && upload->version >= 0,
+        "there is a probe and a version");
+  CheckSentAgain(*upload);
+}
+
+}  // namespace
+}  // namespace dapd
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  dapd::fuzz::UploadStream stream;
+  if (dapd::ParseInput(data, size, &stream)) dapd::Run(stream);
+  return 0;
+}
+
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data,
+                                          size_t size,
+                                          size_t max_size,
+                                          unsigned seed) {
+  dapd::fuzz::UploadStream stream;
+  return dapd::MutateMessage(data, size, max_size, seed, &stream);
+}

@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# Builds the fuzz targets with clang's libFuzzer, AddressSanitizer and UBSan and
+# runs each for some seconds, as many at a time as there are cores.
+#
+#   tests/fuzz/run.sh [SECONDS [TARGET]...]      (default: 5 s, all targets)
+#
+# Prints executions, features (coverage) and findings of each, then a line
+# "N passed, N failed"; build-fuzz/report.xml has the same as JUnit. An input
+# that breaks a target is left in build-fuzz/findings/, and the command that
+# reproduces it is printed. What libFuzzer learns stays in build-fuzz/corpus/, so
+# that a longer run goes on where the last one ended. CXX names another clang.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+source deploy/phase.sh
+
+seconds=${1:-5}
+shift || true
+targets=("$@")
+if [ $# -eq 0 ]; then
+  mapfile -t targets < <(cd tests/fuzz && ls -- *_fuzz.cc | sed 's/_fuzz\.cc$//')
+fi
+build=build-fuzz
+logs=$build/logs
+findings=$build/findings
+mkdir -p "$logs" "$findings"
+
+phase "configure the fuzz targets" "$logs/configure.log" \
+  cmake -S . -B $build -G Ninja -DCMAKE_CXX_COMPILER="${CXX:-clang++}" \
+  -DDAPD_FUZZ=ON -DDAPD_TESTS=OFF -DDAPD_CUDA=OFF
+phase "build the fuzz targets" "$logs/build.log" \
+  cmake --build $build --parallel "${JOBS:-$(nproc)}" --target dapd_fuzzers
+
+# What an input makes a target ask for is refused past this, as on a full machine.
+export ASAN_OPTIONS=allocator_may_return_null=1
+export UBSAN_OPTIONS=print_stacktrace=1
+
+fuzz() {  # TARGET
+  local target=$1 learnt=$build/corpus/$1 dictionary=tests/fuzz/dictionaries/$1
+  mkdir -p "$learnt"
+  local options=(-max_total_time="$seconds" -timeout=20 -rss_limit_mb=2048
+    -malloc_limit_mb=1024 -max_len=65536 -print_final_stats=1
+    -artifact_prefix="$findings/$target-")
+  if [ -f "$dictionary" ]; then options+=(-dict="$dictionary"); fi
+  "$build/bin/dapd_${target}_fuzz" "${options[@]}" \
+    "$learnt" "tests/fuzz/corpus/$target" >"$logs/$target.log" 2>&1
+}
+export -f fuzz
+export build logs findings seconds
+
+start=$SECONDS
+# A target that fails does not keep the others from running.
+printf '%s\n' "${targets[@]}" | xargs -P "$(nproc)" -I {} bash -c \
+  'if fuzz {}; then echo ok; else echo failed; fi >"$logs/{}.result"'
+
+passed=0 failed=0 total=0 cases=
+printf '%-20s %12s %9s  %s\n' target executions features result
+for target in "${targets[@]}"; do
+  log=$logs/$target.log
+  executions=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
+  features=$(sed -n 's/^#.* ft: \([0-9]*\) .*/\1/p' "$log" | tail -n 1)
+  result=$(cat "$logs/$target.result")
+  problem=
+  if [ "$result" = ok ]; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    result=$(grep -aE 'broken invariant|runtime error|SUMMARY' "$log" |
+      head -n 1 | tr -cd '[:print:]' | tr '<>&"' '    ' | cut -c 1-160)
+    input=$(sed -n 's/.*Test unit written to //p' "$log" | tail -n 1)
+    result="FAILED: ${result:-see $log}; $build/bin/dapd_${target}_fuzz $input"
+    problem="<failure message=\"$result\"/>"
+  fi
+  total=$((total + ${executions:-0}))
+  cases+="<testcase classname=\"fuzz\" name=\"$target\">$problem</testcase>"
+  printf '%-20s %12s %9s  %s\n' "$target" "${executions:-?}" "${features:-?}" "$result"
+done
+echo "<testsuite name=\"fuzz\">$cases</testsuite>" >$build/report.xml
+echo "$total executions in $((SECONDS - start)) s"
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]

@@ -1,0 +1,107 @@
+// Input: a ScoreStream as text.
+// Every request is answered once: with the scores of all its views in order and
+// of the shape that was asked for, or with a reason.
+#include <map>
+#include <memory>
+#include <utility>
+#include <variant>
+
+#include "common/base/check.h"
+#include "services/teacher/score_request.h"
+#include "services/teacher/teacher_worker.h"
+#include "tests/fakes/fake_scorer.h"
+#include "tests/fuzz/input.h"
+#include "tests/fuzz/message_input.h"
+#include "tests/fuzz/streams.pb.h"
+
+namespace dapd {
+namespace {
+
+constexpr size_t kOutboxEvents = 4096;  // nobody reads while it fills
+
+WorkerDescription Limits() {
+  WorkerDescription limits;
+  limits.vocab_size = 32;
+  limits.max_positions = 64;
+  return limits;
+}
+
+void CheckViews(const v1::ScoreRequest& request,
+                const std::vector<ViewScores>& scores) {
+  Check(static_cast<size_t>(request.views_size()) == scores.size(),
+        "every view is scored");
+  for (size_t i = 0; i < scores.size(); ++i) {
+    const v1::ScoreView& view = request.views(static_cast<int>(i));
+    Check(view.name() == scores[i].view, "views keep their order");
+    for (const auto& [name, tensor] : scores[i].tensors) {
+      Check(tensor.shape[0] == view.scored_count(), "each token has a score");
+    }
+  }
+}
+
+void Run(const fuzz::ScoreStream& stream) {
+  FakeScorerControl control;
+  TeacherWorker worker(std::make_unique<FakeScorer>(&control), {});
+  if (stream.has_served()) {
+    AdapterUpload upload;
+    upload.version = stream.served().policy_version();
+    upload.adapter.digest = stream.served().digest();
+    upload.probe_ids = {1, 2};
+    Check(worker.Load(upload, [] { return false; }).ok(), "an upload loads");
+  }
+  auto outbox = std::make_shared<TeacherOutbox>(kOutboxEvents);
+  // Ids need not differ: answers come in the order of the requests, but for
+  // those that are refused at once.
+  std::map<uint64_t, std::vector<const v1::ScoreRequest*>> valid;
+  int refused = 0;
+  for (const v1::ScoreRequest& message : stream.requests()) {
+    auto request = ParseScoreRequest(message, Limits());
+    if (request.ok()) {
+      valid[message.request_id()].push_back(&message);
+      worker.Submit(*std::move(request), outbox);
+    } else {
+      ++refused;
+    }
+  }
+  worker.Shutdown(absl::InfiniteDuration());
+  outbox->Close();
+  std::vector<ViewScores> scores;
+  int answered = 0;
+  while (auto event = outbox->Pop()) {
+    if (auto* view = std::get_if<ViewScores>(&event->content)) {
+      scores.push_back(std::move(*view));
+      continue;
+    }
+    auto& waiting = valid[event->request_id];
+    Check(!waiting.empty(), "only what was asked is answered");
+    if (std::holds_alternative<ScoreFinished>(event->content)) {
+      CheckViews(*waiting.front(), scores);
+    } else {
+      Check(scores.empty(), "a refused request has no scores");
+      Check(!std::get<absl::Status>(event->content).ok(),
+            "a failure has a reason");
+    }
+    waiting.erase(waiting.begin());
+    scores.clear();
+    ++answered;
+  }
+  Check(answered + refused == stream.requests_size(),
+        "every request is answered once");
+}
+
+}  // namespace
+}  // namespace dapd
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  dapd::fuzz::ScoreStream stream;
+  if (dapd::ParseInput(data, size, &stream)) dapd::Run(stream);
+  return 0;
+}
+
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data,
+                                          size_t size,
+                                          size_t max_size,
+                                          unsigned seed) {
+  dapd::fuzz::ScoreStream stream;
+  return dapd::MutateMessage(data, size, max_size, seed, &stream);
+}

@@ -1,0 +1,66 @@
+// Input: a TensorStream as text: a tensor's header and its chunks.
+// What is complete is what was sent, and sending it again gives it again.
+#include <zlib.h>
+
+#include <string>
+
+#include "common/base/check.h"
+#include "common/rpc/chunk_stream.h"
+#include "tests/fuzz/input.h"
+#include "tests/fuzz/message_input.h"
+#include "tests/fuzz/streams.pb.h"
+
+namespace dapd {
+namespace {
+
+constexpr uint64_t kMaxBytes = 1 << 20;
+
+void CheckSentAgain(const TensorAssembler& received) {
+  const HostTensor& tensor = received.tensor();
+  auto again = TensorAssembler::Start(MakeTensorHeader(received.name(), tensor),
+                                      kMaxBytes);
+  Check(again.ok(), "a received tensor can be sent again");
+  SendChunks(tensor.bytes(), [&](const v1::TensorChunk& chunk) {
+    return again->Add(chunk).ok();
+  });
+  Check(again->complete() && again->tensor().shape == tensor.shape &&
+            again->tensor().dtype == tensor.dtype &&
+            again->tensor().bytes() == tensor.bytes(),
+        "a tensor survives being sent again");
+}
+
+void Run(const fuzz::TensorStream& stream) {
+  auto assembler = TensorAssembler::Start(stream.header(), kMaxBytes);
+  if (!assembler.ok()) return;
+  std::string sent;
+  for (v1::TensorChunk chunk : stream.chunks()) {
+    if (stream.good_checksums()) {
+      chunk.set_crc32(static_cast<uint32_t>(
+          ::crc32(0,
+                  reinterpret_cast<const Bytef*>(chunk.data().data()),
+                  chunk.data().size())));
+    }
+    if (!assembler->Add(chunk).ok()) return;
+    sent += chunk.data();
+  }
+  if (!assembler->complete()) return;
+  Check(assembler->tensor().bytes() == sent, "what arrived is what was sent");
+  CheckSentAgain(*assembler);
+}
+
+}  // namespace
+}  // namespace dapd
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  dapd::fuzz::TensorStream stream;
+  if (dapd::ParseInput(data, size, &stream)) dapd::Run(stream);
+  return 0;
+}
+
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data,
+                                          size_t size,
+                                          size_t max_size,
+                                          unsigned seed) {
+  dapd::fuzz::TensorStream stream;
+  return dapd::MutateMessage(data, size, max_size, seed, &stream);
+}
