@@ -53,7 +53,7 @@ absl::Status Run(const Flags& flags) {
                    LoadConfig(flags.config, flags.overrides));
   const Config& config = loaded.config;
 
-  MetricsRegistry metrics("rollout");
+  MetricsRegistry metrics("rollout", config.run.name);
   RETURN_IF_ERROR(WithExitCode(
       metrics
           .Serve({config.metrics.rollout_listen, config.metrics.allowed_hosts})
@@ -74,8 +74,9 @@ absl::Status Run(const Flags& flags) {
                    Tokenizer::Load(config.model.path));
   ASSIGN_OR_RETURN(LoadedSampler model,
                    LoadEngineSampler(config, tokenizer->size()));
-  RolloutWorker worker(std::move(model.sampler),
-                       {.observer = MakeRolloutMetrics(metrics)});
+  RolloutWorker worker(
+      std::move(model.sampler),
+      {.observer = MakeRolloutMetrics(metrics, config.rollout.slots)});
   service.Attach(&worker, model.description);
   serving = true;
   server->SetServing(true);

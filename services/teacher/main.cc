@@ -52,7 +52,7 @@ absl::Status Run(const Flags& flags) {
                    LoadConfig(flags.config, flags.overrides));
   const Config& config = loaded.config;
 
-  MetricsRegistry metrics("teacher");
+  MetricsRegistry metrics("teacher", config.run.name);
   RETURN_IF_ERROR(WithExitCode(
       metrics
           .Serve({config.metrics.teacher_listen, config.metrics.allowed_hosts})

@@ -78,8 +78,8 @@ absl::Status Run(const Flags& flags) {
                          "go on)"));
     return absl::OkStatus();
   }
-  MetricsRegistry registry("trainer");
-  TrainerMetrics metrics(registry);
+  MetricsRegistry registry("trainer", config.run.name);
+  TrainerMetrics metrics(registry, config);
   RETURN_IF_ERROR(WithExitCode(
       registry
           .Serve({config.metrics.trainer_listen, config.metrics.allowed_hosts})
