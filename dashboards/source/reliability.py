@@ -13,7 +13,7 @@ def by_state(role):
 
 def share_of_attempts(outcomes):
     return (f'sum by (role) (rate(dapd_trainer_tasks_total{{{RUN}, outcome=~"{outcomes}"}}[$window])) / '
-            f"sum by (role) (rate(dapd_trainer_tasks_total{{{RUN}}}[$window]))")
+            f'sum by (role) (rate(dapd_trainer_tasks_total{{{RUN}, outcome!="hedged"}}[$window]))')
 
 
 WORKERS = [
@@ -26,11 +26,12 @@ WORKERS = [
 
 TASKS = [
     graph("Attempts that failed", "Attempts at rollouts and scores without a usable result. All but `failed` are done again.", PER_SECOND,
-          query(f'sum by (role, outcome) (rate(dapd_trainer_tasks_total{{{RUN}, outcome!="accepted"}}[$window]))', "{{role}} {{outcome}}")),
+          query(f'sum by (role, outcome) (rate(dapd_trainer_tasks_total{{{RUN}, outcome!~"accepted|hedged"}}[$window]))', "{{role}} {{outcome}}")),
     graph("Retried share", "Attempts that were lost, too late, or for other weights, of all attempts.", RATIO,
           query(share_of_attempts("lost|timeout|stale"), "{{role}}")),
-    graph("Duplicate share", "Answers to tasks that already had one, of all attempts. They are dropped.", RATIO,
-          query(share_of_attempts("duplicate"), "{{role}}")),
+    graph("Work done twice", "`hedged`: tasks that took long and were given to a second worker as well; `duplicate`: answers to tasks that "
+          "already had one, which are dropped. Both of all attempts.", RATIO,
+          query(share_of_attempts("hedged"), "{{role}} hedged"), query(share_of_attempts("duplicate"), "{{role}} duplicate")),
 ]
 
 POLICY = [
@@ -42,17 +43,22 @@ POLICY = [
 ]
 
 CHECKPOINTS = [
-    stat("Newest checkpoint", "Its step.", PLAIN, query(f"max(dapd_checkpoint_last_step{{{RUN}}})", "step")),
+    stat("Newest checkpoint", "Its step.", PLAIN, query(f"max(dapd_checkpoint_last_step{{{RUN}}})", "step"), width=3),
     stat("Its age", "Time since it was saved.", SECONDS,
-         query(f"time() - max(dapd_checkpoint_last_saved_timestamp_seconds{{{RUN}}})", "age")),
-    stat("Failures to save", "Over the chosen window. The previous checkpoint stays what it was.", PLAIN,
-         query(f"sum(increase(dapd_checkpoint_failures_total{{{RUN}}}[$window]))", "failures"), levels=thresholds(GREEN, (0.5, RED)), decimals=0),
-    stat("Resumes", "Times that this trainer process took up a run from its checkpoint.", PLAIN,
-         query(f"sum(dapd_resumes_total{{{RUN}}})", "resumes"), levels=thresholds(GREEN, (1, YELLOW))),
-    stat("Free disk", "Of the file system that holds the run folder.", BYTES, query(f"min(dapd_trainer_disk_free_bytes{{{RUN}}})", "free")),
-    stat("Free share of the disk", "Of the file system that holds the run folder.", RATIO,
+         query(f"time() - max(dapd_checkpoint_last_saved_timestamp_seconds{{{RUN}}})", "age"), width=3),
+    stat("Failed writes", "Over the chosen window: of checkpoints, and of the run's other files. The previous checkpoint stays what it was.", PLAIN,
+         query(f"sum(increase(dapd_checkpoint_failures_total{{{RUN}}}[$window]))", "failures"), levels=thresholds(GREEN, (0.5, RED)), decimals=0,
+         width=3),
+    stat("Waiting for the disk", "1 while training waits for a write to succeed (checkpoint.on_write_error).", PLAIN,
+         query(f"max(dapd_trainer_paused_for_disk{{{RUN}}})", "waits"), levels=thresholds(GREEN, (1, RED)), width=3),
+    stat("Resumes", "1 if this trainer process took up a run that an earlier one had begun.", PLAIN,
+         query(f"sum(dapd_resumes_total{{{RUN}}})", "resumes"), levels=thresholds(GREEN, (1, YELLOW)), width=3),
+    stat("Answers recalled", "Answers that this process took from the ledger instead of sampling them again.", PLAIN,
+         query(f"sum(dapd_trainer_recalled_answers_total{{{RUN}}})", "answers"), width=3),
+    stat("Free disk", "Of the file system that holds the run folder.", BYTES, query(f"min(dapd_trainer_disk_free_bytes{{{RUN}}})", "free"), width=3),
+    stat("Free share", "Of the file system that holds the run folder.", RATIO,
          query(f"min(dapd_trainer_disk_free_bytes{{{RUN}}} / dapd_trainer_disk_size_bytes{{{RUN}}})", "free"),
-         levels=thresholds(RED, (0.1, YELLOW), (0.2, GREEN)), decimals=0),
+         levels=thresholds(RED, (0.1, YELLOW), (0.2, GREEN)), decimals=0, width=3),
     graph("Steps since a checkpoint", "What a crash would cost, and the interval that is set.", PLAIN,
           query(f"max(dapd_trainer_policy_version{{{RUN}}}) - max(dapd_checkpoint_last_step{{{RUN}}})", "steps"),
           query(f"max(dapd_trainer_checkpoint_interval_steps{{{RUN}}})", "interval")),
