@@ -8,12 +8,13 @@ STEP_SECONDS = f"(sum(rate(dapd_trainer_step_seconds_sum{{{RUN}}}[$window])) / s
 
 
 def usable(role):
-    return query(f'sum(dapd_trainer_workers{{{RUN}, role="{role}", state=~"ready|loading"}})', role)
+    # Every trainer rank counts for itself: the one that sees the fewest decides.
+    return query(f'min(sum by (instance) (dapd_trainer_workers{{{RUN}, role="{role}", state=~"ready|loading"}}))', role)
 
 
 HEALTH = [
-    stat("Firing alerts", "Alerts of this system that fire, of this run or of no run in particular. See docs/runbook.md.", PLAIN,
-         query('count(ALERTS{alertstate="firing", system="dapd", run=~"$run|"}) or vector(0)', "alerts"),
+    stat("Firing alerts", "Critical alerts and warnings that fire, of this run or of no run in particular. See docs/runbook.md.", PLAIN,
+         query('count(ALERTS{alertstate="firing", system="dapd", severity!="info", run=~"$run|"}) or vector(0)', "alerts"),
          levels=thresholds(GREEN, (1, RED))),
     stat("Rollout workers", "Rollout workers that the trainer can use: ready, or taking the newest adapter.", PLAIN, usable("rollout"),
          levels=thresholds(RED, (1, GREEN))),
@@ -23,8 +24,8 @@ HEALTH = [
          query(f"time() - max(dapd_trainer_last_step_timestamp_seconds{{{RUN}}})", "age")),
     stat("Steps since a checkpoint", "What would have to be done again if the trainer died now.", PLAIN,
          query(f"max(dapd_trainer_policy_version{{{RUN}}}) - max(dapd_checkpoint_last_step{{{RUN}}})", "steps")),
-    stat("Plaintext processes", "Processes that accept unencrypted connections on addresses other than loopback.", PLAIN,
-         query(f"sum(dapd_insecure{{{RUN}}})", "processes"), levels=thresholds(GREEN, (1, YELLOW))),
+    stat("Plaintext listeners", "Listeners of processes, gRPC or metrics, that other machines reach in plain text.", PLAIN,
+         query(f"sum(dapd_insecure{{{RUN}}})", "listeners"), levels=thresholds(GREEN, (1, YELLOW))),
 ]
 
 PROGRESS = [

@@ -1,4 +1,4 @@
-"""What goes wrong, and whether the run gets over it: workers, retries, staleness, checkpoints, resources, alerts."""
+"""What goes wrong, and whether the run gets over it: workers, retries, staleness, checkpoints, resources, safety, alerts."""
 
 from grafana import (BYTES, COUNT, GREEN, PER_SECOND, PLAIN, RATIO, RED, SECONDS, YELLOW, dashboard, graph, quantiles, query, stat, table,
                      thresholds, timeline)
@@ -8,7 +8,8 @@ PROCESS = 'run="$run", instance=~"$instance"'
 
 
 def by_state(role):
-    return query(f'sum by (state) (dapd_trainer_workers{{{RUN}, role="{role}"}})', "{{state}}")
+    # Every trainer rank counts for itself.
+    return query(f'max by (state) (dapd_trainer_workers{{{RUN}, role="{role}"}})', "{{state}}")
 
 
 def share_of_attempts(outcomes):
@@ -77,11 +78,19 @@ RESOURCES = [
 ]
 
 SAFETY = [
-    stat("Plaintext processes", "Processes that accept unencrypted connections on addresses other than loopback.", PLAIN,
-         query(f"sum(dapd_insecure{{{RUN}}})", "processes"), levels=thresholds(GREEN, (1, YELLOW)), height=8),
+    stat("Plaintext listeners", "Listeners of processes, gRPC or metrics, that other machines reach in plain text.", PLAIN,
+         query(f"sum(dapd_insecure{{{RUN}}})", "listeners"), levels=thresholds(GREEN, (1, YELLOW)), height=8),
+    graph("Refused calls", "Calls refused before any handler saw them: without a valid certificate or token, with one of a role that may not, "
+          "or of an unknown method.", PER_SECOND,
+          query(f"sum by (reason) (rate(dapd_rpc_refused_total{{{PROCESS}}}[$window]))", "{{reason}}"), width=10),
+    graph("Calls that an exception ended", "By method. The caller gets INTERNAL, the process lives on; its log has the reason.", PER_SECOND,
+          query(f"sum by (method) (rate(dapd_rpc_exceptions_total{{{PROCESS}}}[$window]))", "{{method}}"), width=10),
+]
+
+ALERTS = [
     timeline("Alerts over time", "A bar while an alert fired.",
              query('max by (alertname) (ALERTS{alertstate="firing", system="dapd", run=~"$run|"})', "{{alertname}}"),
-             colour=RED, width=20, height=8),
+             colour=RED, height=8),
     table("Firing alerts", "docs/runbook.md says what to do about each.",
           query('ALERTS{alertstate="firing", system="dapd", run=~"$run|"}', "{{alertname}}", instant=True), ("alertstate", "system", "job")),
 ]
@@ -89,4 +98,4 @@ SAFETY = [
 DASHBOARD = dashboard(
     "dapd-reliability", "DAPD / Reliability", "What goes wrong, and whether the run gets over it.",
     [("Workers", WORKERS), ("Attempts", TASKS), ("Policy", POLICY), ("Checkpoints", CHECKPOINTS), ("Resources", RESOURCES),
-     ("Alerts and safety", SAFETY)])
+     ("Safety", SAFETY), ("Alerts", ALERTS)])

@@ -23,8 +23,8 @@ LOAD = [
           query(f"dapd_rollout_requests_waiting{{{WORKER}}}", "{{instance}}")),
     graph("Tasks at the trainer", "Rollouts that no worker has yet, and rollouts that one has. Always pending and never idle: more workers "
           "would shorten the step.", COUNT,
-          query(f'dapd_trainer_tasks_pending{{{RUN}, role="rollout"}}', "pending"),
-          query(f'dapd_trainer_tasks_in_flight{{{RUN}, role="rollout"}}', "in flight")),
+          query(f'sum(dapd_trainer_tasks_pending{{{RUN}, role="rollout"}})', "pending"),
+          query(f'sum(dapd_trainer_tasks_in_flight{{{RUN}, role="rollout"}})', "in flight")),
 ]
 
 LATENCY = [

@@ -66,7 +66,7 @@ TEACHERS = [
           query(f"sum by (outcome) (rate(dapd_teacher_requests_total{{{WORKER}}}[$__rate_interval]))", "{{outcome}}")),
     graph("Waiting scores", "In each teacher's queue, and at the trainer without a teacher.", COUNT,
           query(f"dapd_teacher_requests_waiting{{{WORKER}}}", "{{instance}}"),
-          query(f'dapd_trainer_tasks_pending{{{RUN}, role="teacher"}}', "at the trainer")),
+          query(f'sum(dapd_trainer_tasks_pending{{{RUN}, role="teacher"}})', "at the trainer")),
     graph("Scores on the wire", "Bytes sent by the teachers, and received by the trainer.", BYTES_PER_SECOND,
           query(f"sum(rate(dapd_teacher_payload_bytes_total{{{WORKER}}}[$window]))", "sent"),
           query(f"sum(rate(dapd_trainer_payload_bytes_total{{{RUN}}}[$window]))", "received")),
