@@ -68,6 +68,23 @@ def test_prometheus_accepts_the_configuration_of_compose(tmp_path):
     assert "2 rule files" in promtool("check", "config", tmp_path / "prometheus.yml")
 
 
+def test_compose_takes_it_beside_the_services():
+    if shutil.which("docker-compose") is None:
+        pytest.skip("docker-compose is not installed")
+    files = [part for name in ("compose.yaml", "compose.monitoring.yaml") for part in ("-f", ROOT / "deploy" / name)]
+    result = subprocess.run(["docker-compose", *files, "config"], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    services = yaml.safe_load(result.stdout)["services"]
+    assert set(services) == {"rollout", "teacher", "trainer", "prometheus", "grafana"}
+    shared = set(services["prometheus"]["networks"])
+    for name in ("rollout", "teacher", "trainer", "grafana"):
+        assert shared & set(services[name]["networks"]), f"Prometheus and {name} have no network in common"
+    for name in ("prometheus", "grafana"):
+        service = services[name]
+        assert service["read_only"] and service["cap_drop"] == ["ALL"] and service["user"].split(":")[0] != "0", name
+        assert all(str(port).startswith("127.0.0.1:") for port in service["ports"]), name
+
+
 def test_compose_mounts_what_is_there():
     compose = yaml.safe_load((ROOT / "deploy/compose.monitoring.yaml").read_text())
     mounts = [mount for service in compose["services"].values() for mount in service["volumes"] if mount.startswith(".")]
