@@ -4,7 +4,8 @@
 #
 #   tests/run.sh [unit|integration|oracle|robustness|fuzz]...     (default: all)
 #
-#   unit          the C++ tests that mirror the tree, the scripts' own tests
+#   unit          the C++ tests that mirror the tree, the scripts' own tests,
+#                 dashboards and rules as files
 #   integration   real processes (C++ and Python)
 #   oracle        our programs against transformers, peft, tokenizers, jinja2
 #   robustness    killed, cut off, starved, resumed: the result stays the same
@@ -36,9 +37,9 @@ run_ctest() {  # GROUP
     --output-junit "$PWD/$logs/ctest-$1.xml"
 }
 
-run_pytest() {  # GROUP FOLDER
+run_pytest() {  # GROUP FOLDER...
   local code=0
-  TQDM_DISABLE=1 .deps/venv/bin/python -m pytest "$2" -rA --durations=5 \
+  TQDM_DISABLE=1 .deps/venv/bin/python -m pytest "${@:2}" -rA --durations=5 \
     -p no:cacheprovider --junitxml "$logs/pytest-$1.xml" || code=$?
   [ "$code" -eq 5 ] || return "$code"  # 5: no tests there
 }
@@ -55,13 +56,13 @@ for group in "${groups[@]}"; do
     phase "fuzz targets" "$logs/fuzz.log" run_fuzz || true
     continue
   fi
-  folder=tests/$group
-  if [ "$group" = unit ]; then folder=tests/deploy; fi
+  folders=("tests/$group")
+  if [ "$group" = unit ]; then folders=(tests/deploy tests/dashboards); fi
   if [ "$group" = unit ] || [ "$group" = integration ]; then
     phase "$group tests (C++)" "$logs/ctest-$group.log" \
       run_ctest "$group" || true
   fi
   phase "$group tests (Python)" "$logs/pytest-$group.log" \
-    run_pytest "$group" "$folder" || true
+    run_pytest "$group" "${folders[@]}" || true
 done
 exec .deps/venv/bin/python tests/count_results.py "$logs"

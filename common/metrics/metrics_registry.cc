@@ -59,6 +59,7 @@ double OpenFiles() {
 }  // namespace
 
 struct MetricsRegistry::State {
+  MetricLabels constant;  // on every series
   prometheus::Registry registry;
   std::vector<std::function<void()>> refreshes;
   prometheus::Counter* cpu = nullptr;
@@ -80,30 +81,37 @@ void Histogram::Observe(double value) const {
   static_cast<prometheus::Histogram*>(histogram_)->Observe(value);
 }
 
-MetricsRegistry::MetricsRegistry(const std::string& service)
+MetricsRegistry::MetricsRegistry(const std::string& service,
+                                 const std::string& run)
     : state_(std::make_unique<State>()) {
+  if (!run.empty()) state_->constant = {{"run", run}};
+  const MetricLabels labels = {{"service", service}};
   AddGauge("dapd_build_info",
            "A constant 1 with the version of this program.",
            {{"service", service}, {"version", DAPD_VERSION}})
       .Set(1);
   AddGauge("process_start_time_seconds",
-           "Start of the process since the Unix epoch in seconds.")
+           "Start of the process since the Unix epoch in seconds.",
+           labels)
       .Set(absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()));
   state_->cpu = &prometheus::BuildCounter()
                      .Name("process_cpu_seconds_total")
                      .Help("Processor time used, in seconds.")
+                     .Labels(state_->constant)
                      .Register(state_->registry)
-                     .Add({});
+                     .Add(labels);
   state_->resident = &prometheus::BuildGauge()
                           .Name("process_resident_memory_bytes")
                           .Help("Resident memory in bytes.")
+                          .Labels(state_->constant)
                           .Register(state_->registry)
-                          .Add({});
+                          .Add(labels);
   state_->files = &prometheus::BuildGauge()
                        .Name("process_open_fds")
                        .Help("Number of open file descriptors.")
+                       .Labels(state_->constant)
                        .Register(state_->registry)
-                       .Add({});
+                       .Add(labels);
 }
 
 MetricsRegistry::~MetricsRegistry() = default;
@@ -114,6 +122,7 @@ Counter MetricsRegistry::AddCounter(const std::string& name,
   return Counter(&prometheus::BuildCounter()
                       .Name(name)
                       .Help(help)
+                      .Labels(state_->constant)
                       .Register(state_->registry)
                       .Add(labels));
 }
@@ -124,6 +133,7 @@ Gauge MetricsRegistry::AddGauge(const std::string& name,
   return Gauge(&prometheus::BuildGauge()
                     .Name(name)
                     .Help(help)
+                    .Labels(state_->constant)
                     .Register(state_->registry)
                     .Add(labels));
 }
@@ -135,6 +145,7 @@ Histogram MetricsRegistry::AddHistogram(const std::string& name,
   return Histogram(&prometheus::BuildHistogram()
                         .Name(name)
                         .Help(help)
+                        .Labels(state_->constant)
                         .Register(state_->registry)
                         .Add(labels, buckets));
 }

@@ -3,7 +3,8 @@
 //
 // Names start with "dapd_", counters end in "_total", units are seconds and
 // bytes; `promtool check metrics` passes. Label values must come from small
-// fixed sets.
+// fixed sets. Every series carries the label `run`, by which dashboards and
+// rules tell runs apart that share a Prometheus.
 #pragma once
 
 #include <functional>
@@ -52,8 +53,10 @@ class Histogram {
 // Thread-safe. Asking twice for the same name and labels gives the same metric.
 class MetricsRegistry {
  public:
-  // Adds dapd_build_info{service, version} and the process_* metrics.
-  explicit MetricsRegistry(const std::string& service);
+  // Adds dapd_build_info{service, version} and process_*{service}. `run`: the
+  // name of the run; empty: no such label.
+  explicit MetricsRegistry(const std::string& service,
+                           const std::string& run = "");
   ~MetricsRegistry();
 
   Counter AddCounter(const std::string& name,

@@ -42,6 +42,7 @@ class TaskBoard {
   }
 
   bool has_pending() const { return !pending_.empty(); }
+  int64_t pending() const { return static_cast<int64_t>(pending_.size()); }
   // Pending and in flight.
   int64_t unanswered() const { return static_cast<int64_t>(entries_.size()); }
   // Tasks added whose result was not popped yet.

@@ -128,6 +128,7 @@ class WorkerPool {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Lose(Worker* worker, absl::Status why);
   absl::Status NothingUsable() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  PoolLoad Load() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Observe(TaskOutcome outcome, int64_t times = 1) const;
 
   const WorkerPoolOptions options_;

@@ -131,9 +131,11 @@ template <typename Task, typename Result>
 void WorkerPool<Task, Result>::WatchDeadlines() {
   while (true) {
     std::vector<std::shared_ptr<Session>> overdue;
+    PoolLoad load;
     {
       MutexLock lock(&mutex_);
       if (stopping_) return;
+      load = Load();
       for (const auto& [endpoint, worker] : workers_) {
         if (!worker->timed_out && worker->session != nullptr &&
             board_.HasExpired(worker->number, absl::Now())) {
@@ -143,6 +145,7 @@ void WorkerPool<Task, Result>::WatchDeadlines() {
       }
     }
     for (const auto& session : overdue) session->Cancel();
+    if (options_.observer.on_load) options_.observer.on_load(load);
     MutexLock lock(&mutex_);
     if (!stopping_) changed_.WaitFor(&mutex_, kPoolTick);
   }
@@ -402,6 +405,17 @@ absl::Status WorkerPool<Task, Result>::NothingUsable() {
   if (all_unfit) return absl::FailedPreconditionError(details);
   return absl::UnavailableError(absl::StrCat(
       "for ", absl::FormatDuration(options_.peer_timeout), ": ", details));
+}
+
+template <typename Task, typename Result>
+PoolLoad WorkerPool<Task, Result>::Load() const {
+  PoolLoad load;
+  for (const auto& [endpoint, worker] : workers_) {
+    ++load.workers[worker->state.state];
+  }
+  load.pending = board_.pending();
+  load.in_flight = board_.unanswered() - load.pending;
+  return load;
 }
 
 template <typename Task, typename Result>

@@ -37,12 +37,23 @@ enum class TaskOutcome {
 // "accepted", "duplicate", ...: the values of the metric's label.
 const char* TaskOutcomeName(TaskOutcome outcome);
 
+// How busy a pool is.
+struct PoolLoad {
+  // Workers by their state; every state is there, see WorkerState.
+  std::map<std::string, int64_t> workers = {
+      {"connecting", 0}, {"loading", 0}, {"ready", 0}, {"lost", 0}};
+  int64_t pending = 0;  // tasks that no worker has
+  int64_t in_flight = 0;
+};
+
 // Called from the pool's threads, never with its lock held; must be
 // thread-safe and must not block. Empty functions are not called.
 struct WorkerPoolObserver {
   std::function<void(TaskOutcome outcome)> on_outcome;
   // A worker took the current weights; `bytes` went over the wire.
   std::function<void(double seconds, uint64_t bytes)> on_adapter_pushed;
+  // At least ten times a second.
+  std::function<void(const PoolLoad& load)> on_load;
 };
 
 struct WorkerState {

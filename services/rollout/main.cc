@@ -59,7 +59,7 @@ absl::Status Run(const Flags& flags) {
 
   ASSIGN_OR_RETURN(const std::shared_ptr<Security> security,
                    Security::Load(config.security, {Role::kRollout}));
-  MetricsRegistry metrics("rollout");
+  MetricsRegistry metrics("rollout", config.run.name);
   AddSecurityMetrics(
       security, config.rollout.listen, config.metrics.rollout_listen, &metrics);
   RETURN_IF_ERROR(WithExitCode(metrics
@@ -86,8 +86,9 @@ absl::Status Run(const Flags& flags) {
                    Tokenizer::Load(config.model.path));
   ASSIGN_OR_RETURN(LoadedSampler model,
                    LoadEngineSampler(config, tokenizer->size()));
-  RolloutWorker worker(std::move(model.sampler),
-                       {.observer = MakeRolloutMetrics(metrics)});
+  RolloutWorker worker(
+      std::move(model.sampler),
+      {.observer = MakeRolloutMetrics(metrics, config.rollout.slots)});
   service.Attach(&worker, model.description);
   serving = true;
   server->SetServing(true);

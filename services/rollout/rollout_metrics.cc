@@ -4,7 +4,45 @@
 
 namespace dapd {
 
-RolloutObserver MakeRolloutMetrics(MetricsRegistry& registry) {
+namespace {
+
+// What a finished request adds to.
+struct RequestMetrics {
+  Counter prompt_tokens;
+  Histogram answer_tokens;
+  Histogram first_token;
+  Histogram duration;
+
+  void Record(const RolloutReport& report) const {
+    if (report.outcome == "failed") return;
+    prompt_tokens.Add(static_cast<double>(report.prompt_tokens));
+    answer_tokens.Observe(static_cast<double>(report.answer_tokens));
+    first_token.Observe(report.seconds_to_first_token);
+    duration.Observe(report.seconds);
+  }
+};
+
+RequestMetrics MakeRequestMetrics(MetricsRegistry& registry) {
+  return {
+      .prompt_tokens = registry.AddCounter(
+          "dapd_rollout_prompt_tokens_total",
+          "Prompt tokens of the requests that were answered."),
+      .answer_tokens = registry.AddHistogram("dapd_rollout_answer_tokens",
+                                             "Length of the answers in tokens.",
+                                             StepBuckets(1, 20000)),
+      .first_token =
+          registry.AddHistogram("dapd_rollout_time_to_first_token_seconds",
+                                "From a request's arrival to its first token.",
+                                StepBuckets(0.001, 1000)),
+      .duration =
+          registry.AddHistogram("dapd_rollout_request_duration_seconds",
+                                "From a request's arrival to its last token.",
+                                StepBuckets(0.001, 1000))};
+}
+
+}  // namespace
+
+RolloutObserver MakeRolloutMetrics(MetricsRegistry& registry, int64_t slots) {
   const Counter tokens = registry.AddCounter(
       "dapd_rollout_generated_tokens_total", "Tokens sampled.");
   const Histogram step = registry.AddHistogram(
@@ -18,6 +56,14 @@ RolloutObserver MakeRolloutMetrics(MetricsRegistry& registry) {
   const Gauge version =
       registry.AddGauge("dapd_rollout_policy_version",
                         "Optimizer steps behind the adapter that is served.");
+  registry
+      .AddGauge("dapd_rollout_slots", "Requests that can be decoded at a time.")
+      .Set(static_cast<double>(slots));
+  registry
+      .AddGauge("dapd_rollout_requests_waiting_limit",
+                "Requests that may wait; more are refused.")
+      .Set(static_cast<double>(kMaxWaitingRequests));
+  const RequestMetrics requests = MakeRequestMetrics(registry);
   // Known outcomes exist from the start, so that a rate never misses its zero.
   for (const char* outcome : {"eos", "length", "failed"}) {
     registry.AddCounter("dapd_rollout_requests_total",
@@ -33,12 +79,13 @@ RolloutObserver MakeRolloutMetrics(MetricsRegistry& registry) {
     running.Set(static_cast<double>(run));
     waiting.Set(static_cast<double>(wait));
   };
-  observer.on_request = [&registry](const std::string& outcome) {
+  observer.on_request = [&registry, requests](const RolloutReport& report) {
     registry
         .AddCounter("dapd_rollout_requests_total",
                     "Requests answered, by how they ended.",
-                    {{"outcome", outcome}})
+                    {{"outcome", report.outcome}})
         .Add();
+    requests.Record(report);
   };
   observer.on_policy = [version](const ServedPolicy& policy) {
     version.Set(static_cast<double>(policy.version));

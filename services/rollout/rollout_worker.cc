@@ -33,7 +33,7 @@ RolloutWorker::~RolloutWorker() { Shutdown(absl::ZeroDuration()); }
 void RolloutWorker::Submit(RolloutRequest request,
                            std::shared_ptr<GenerationOutbox> outbox) {
   const uint64_t id = request.request_id;
-  Sequence sequence{std::move(request), outbox};
+  Sequence sequence{std::move(request), outbox, absl::Now()};
   if (draining_ || !commands_.Push([this, sequence = std::move(sequence)] {
         Admit(sequence);
       })) {
@@ -145,6 +145,10 @@ void RolloutWorker::Step() {
     if (found == running_.end()) continue;
     Sequence& sequence = found->second;
     const uint64_t request_id = sequence.request.request_id;
+    if (sequence.num_tokens == 0) {
+      sequence.seconds_to_first_token =
+          absl::ToDoubleSeconds(absl::Now() - sequence.arrival);
+    }
     sequence.outbox->AddToken(
         request_id, sequence.num_tokens++, token.token, token.logprob);
     if (token.end == SequenceEnd::kRunning) continue;
@@ -152,10 +156,7 @@ void RolloutWorker::Step() {
     sequence.outbox->Finish(
         request_id, token.end, sequence.num_tokens, served());
     DAPD_FAILPOINT("worker.after_answer");
-    if (options_.observer.on_request) {
-      options_.observer.on_request(token.end == SequenceEnd::kEos ? "eos"
-                                                                  : "length");
-    }
+    Report(sequence, token.end == SequenceEnd::kEos ? "eos" : "length");
     running_.erase(found);
   }
   if (options_.observer.on_step) {
@@ -223,7 +224,19 @@ absl::Status RolloutWorker::CheckPolicy(const RolloutRequest& request) const {
 
 void RolloutWorker::Fail(const Sequence& sequence, const absl::Status& error) {
   sequence.outbox->Fail(sequence.request.request_id, error);
-  if (options_.observer.on_request) options_.observer.on_request("failed");
+  Report(sequence, "failed");
+}
+
+void RolloutWorker::Report(const Sequence& sequence,
+                           const std::string& outcome) const {
+  if (!options_.observer.on_request) return;
+  options_.observer.on_request(
+      {.outcome = outcome,
+       .prompt_tokens =
+           static_cast<int64_t>(sequence.request.prompt_ids.size()),
+       .answer_tokens = sequence.num_tokens,
+       .seconds_to_first_token = sequence.seconds_to_first_token,
+       .seconds = absl::ToDoubleSeconds(absl::Now() - sequence.arrival)});
 }
 
 void RolloutWorker::FailAll(const absl::Status& error) {

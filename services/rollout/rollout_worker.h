@@ -41,21 +41,34 @@ struct RolloutRequest {
   std::string adapter_digest;
 };
 
+// How a request was answered.
+struct RolloutReport {
+  std::string outcome;  // "eos", "length" or "failed"
+  int64_t prompt_tokens = 0;
+  int64_t answer_tokens = 0;
+  // From the request's arrival, waiting for a slot included.
+  double seconds_to_first_token = 0.0;  // 0 without a token
+  double seconds = 0.0;
+};
+
 // Called on the compute thread; must not block. Empty functions are skipped.
 struct RolloutObserver {
   // After each decode step.
   std::function<void(int64_t new_tokens, double seconds)> on_step;
   // Sequences that decode, and requests that wait for a slot.
   std::function<void(int64_t running, int64_t waiting)> on_load;
-  // A request was answered: "eos", "length" or "failed".
-  std::function<void(const std::string& outcome)> on_request;
+  std::function<void(const RolloutReport& report)> on_request;
   std::function<void(const ServedPolicy& policy)> on_policy;
 };
+
+// Requests that may wait for a slot of one worker.
+inline constexpr int64_t kMaxWaitingRequests = 64;
 
 class RolloutWorker {
  public:
   struct Options {
-    int64_t max_waiting = 64;  // more are refused with RESOURCE_EXHAUSTED
+    // More are refused with RESOURCE_EXHAUSTED.
+    int64_t max_waiting = kMaxWaitingRequests;
     RolloutObserver observer;
   };
   RolloutWorker(std::unique_ptr<Sampler> sampler, Options options);
@@ -89,7 +102,9 @@ class RolloutWorker {
   struct Sequence {
     RolloutRequest request;
     std::shared_ptr<GenerationOutbox> outbox;
+    absl::Time arrival;
     uint32_t num_tokens = 0;
+    double seconds_to_first_token = 0.0;
   };
 
   // All below run on the compute thread.
@@ -101,6 +116,7 @@ class RolloutWorker {
   absl::StatusOr<LoadResult> Switch(const AdapterUpload& upload);
   absl::Status CheckPolicy(const RolloutRequest& request) const;
   void Fail(const Sequence& sequence, const absl::Status& error);
+  void Report(const Sequence& sequence, const std::string& outcome) const;
   void FailAll(const absl::Status& error);
   bool idle() const { return running_.empty() && waiting_.empty(); }
   void ReportLoad();

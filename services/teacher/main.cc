@@ -58,7 +58,7 @@ absl::Status Run(const Flags& flags) {
 
   ASSIGN_OR_RETURN(const std::shared_ptr<Security> security,
                    Security::Load(config.security, {Role::kTeacher}));
-  MetricsRegistry metrics("teacher");
+  MetricsRegistry metrics("teacher", config.run.name);
   AddSecurityMetrics(
       security, config.teacher.listen, config.metrics.teacher_listen, &metrics);
   RETURN_IF_ERROR(WithExitCode(metrics

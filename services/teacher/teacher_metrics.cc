@@ -15,6 +15,10 @@ TeacherObserver MakeTeacherMetrics(MetricsRegistry& registry) {
                                             "Bytes of scores sent.");
   const Gauge waiting = registry.AddGauge("dapd_teacher_requests_waiting",
                                           "Requests in the queue.");
+  registry
+      .AddGauge("dapd_teacher_requests_waiting_limit",
+                "Requests that the queue holds.")
+      .Set(static_cast<double>(kMaxQueuedCommands));
   const Gauge version =
       registry.AddGauge("dapd_teacher_snapshot_version",
                         "Optimizer steps behind the snapshot that is served.");

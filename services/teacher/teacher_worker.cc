@@ -12,7 +12,6 @@
 namespace dapd {
 namespace {
 
-constexpr size_t kMaxCommands = 64;
 constexpr std::chrono::milliseconds kCancelPoll(100);
 
 absl::Status ShuttingDown() {
@@ -33,7 +32,7 @@ TeacherWorker::TeacherWorker(std::unique_ptr<Scorer> scorer,
                              TeacherObserver observer)
     : observer_(std::move(observer)),
       scorer_(std::move(scorer)),
-      commands_(kMaxCommands),
+      commands_(kMaxQueuedCommands),
       thread_([this] { Run(); }) {}
 
 TeacherWorker::~TeacherWorker() { Shutdown(absl::ZeroDuration()); }

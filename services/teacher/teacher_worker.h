@@ -54,6 +54,9 @@ struct TeacherObserver {
   std::function<void(const ServedPolicy& policy)> on_policy;
 };
 
+// Requests and uploads that may wait; Submit blocks beyond it.
+inline constexpr int64_t kMaxQueuedCommands = 64;
+
 class TeacherWorker {
  public:
   TeacherWorker(std::unique_ptr<Scorer> scorer, TeacherObserver observer);

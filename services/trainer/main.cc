@@ -87,12 +87,12 @@ absl::Status Run(const Flags& flags) {
   ASSIGN_OR_RETURN(const std::shared_ptr<Security> security,
                    Security::Load(config.security, {Role::kTrainer}));
   const auto credentials = std::make_shared<const RpcCredentials>(security);
-  MetricsRegistry registry("trainer");
+  MetricsRegistry registry("trainer", config.run.name);
   AddSecurityMetrics(security,
                      config.trainer.listen,
                      config.metrics.trainer_listen,
                      &registry);
-  TrainerMetrics metrics(registry);
+  TrainerMetrics metrics(registry, config);
   RETURN_IF_ERROR(WithExitCode(registry
                                    .Serve({config.metrics.trainer_listen,
                                            config.metrics.allowed_hosts,

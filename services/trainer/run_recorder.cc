@@ -151,6 +151,7 @@ absl::Status RunRecorder::RecallEvaluation(const std::string& when) {
   ASSIGN_OR_RETURN(const nlohmann::json json, ParseJson(text, path));
   ASSIGN_OR_RETURN(const EvaluationReport report,
                    ParseEvaluationReport(Json(json), path));
+  state_->metrics->RecordEvaluation(when, report);
   state_->evaluations.emplace(when, report);
   return absl::OkStatus();
 }
@@ -167,6 +168,7 @@ const std::string& RunRecorder::folder() const { return state_->folder; }
 
 void RunRecorder::BeginPhase(const std::string& phase) {
   state_->status->Change([&](TrainerState& s) { s.phase = phase; });
+  state_->metrics->BeginPhase(phase);
 }
 
 absl::Status RunRecorder::RecordSamples(
@@ -255,6 +257,7 @@ absl::Status RunRecorder::RecordEvaluation(const std::string& when,
       report.mean_tokens,
       report.seconds));
   state_->evaluations.insert_or_assign(when, report);
+  state_->metrics->RecordEvaluation(when, report);
   AddScalar("eval/accuracy", report.policy_version, report.accuracy.mean);
   return WriteFileAtomically(EvaluationPath(when), ToJson(report).dump(2));
 }

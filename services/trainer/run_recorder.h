@@ -39,8 +39,7 @@ class RunRecorder {
 
   const std::string& folder() const;
 
-  // "starting", "evaluating", "rollout", "scoring", "training", "publishing",
-  // "saving", "done".
+  // One of kTrainerPhases.
   void BeginPhase(const std::string& phase);
 
   // samples/step-000001.jsonl: {"id", "problem", "reference", "rollout_ids",

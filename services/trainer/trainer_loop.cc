@@ -69,6 +69,7 @@ absl::Status TrainerLoop::Run() {
 absl::Status TrainerLoop::RunSteps() {
   const absl::Time start = absl::Now();
   RETURN_IF_ERROR(batch_.Start());
+  parts_.metrics.RecordPolicy(policy_.version(), policy_.snapshot_version());
   RETURN_IF_ERROR(disk_.Write("the ledger", [&] {
     return parts_.ledger.Started(policy_.version(), batch_.live_digest());
   }));

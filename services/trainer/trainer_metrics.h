@@ -1,19 +1,39 @@
 // The Prometheus metrics of the trainer.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
+#include "common/config/config.h"
 #include "common/metrics/metrics_registry.h"
 #include "common/rpc/worker_pool_options.h"
+#include "services/trainer/evaluation_report.h"
 #include "services/trainer/step_report.h"
 
 namespace dapd {
 
+// What a trainer can be busy with.
+inline constexpr const char* kTrainerPhases[] = {"starting",
+                                                 "evaluating",
+                                                 "rollout",
+                                                 "scoring",
+                                                 "training",
+                                                 "publishing",
+                                                 "saving",
+                                                 "done"};
+
 // Thread-safe. `registry` must outlive it.
 class TrainerMetrics {
  public:
-  explicit TrainerMetrics(MetricsRegistry& registry);
+  // Before registry.Serve. At rank 0, which alone speaks for the run: sets what
+  // `config` decides once and for all, and follows the free space of
+  // run.output_dir.
+  TrainerMetrics(MetricsRegistry& registry, const Config& config);
 
+  // One of kTrainerPhases.
+  void BeginPhase(const std::string& phase);
+  // The versions that the workers are to serve from now on.
+  void RecordPolicy(int64_t version, int64_t snapshot_version);
   void RecordStep(const StepReport& report);
   // The run goes on at `step`; `resumed`: an earlier attempt began it.
   void RecordStart(int64_t step, bool resumed);
@@ -22,11 +42,19 @@ class TrainerMetrics {
   void RecordRecalled(int64_t answers);
   void RecordWriteFailure();
   void SetPausedForDisk(bool paused);
-  // Feeds samples by outcome and adapter pushes of the pool of `role`
-  // ("rollout" or "teacher").
+  // `when`: "before" or "after" training.
+  void RecordEvaluation(const std::string& when,
+                        const EvaluationReport& report);
+  // Feeds outcomes, load and adapter pushes of the pool of `role` ("rollout" or
+  // "teacher").
   WorkerPoolObserver PoolObserver(const std::string& role);
 
  private:
+  void Set(const std::string& name,
+           const std::string& help,
+           double value,
+           const MetricLabels& labels = {});
+
   MetricsRegistry& registry_;
 };
 

@@ -1,5 +1,6 @@
 """See run.sh. Prints one line a measurement; times are wall seconds of whole processes less their loading time."""
 
+import contextlib
 import json
 import pathlib
 import random
@@ -10,6 +11,9 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/integration"))
+from prometheus import Prometheus  # noqa: E402
+
 BIN = ROOT / "build" / "bin"
 MODEL = ROOT / ".deps/models/SmolLM2-135M-Instruct"
 REPEATS = 3
@@ -87,8 +91,37 @@ def measure_step(folder):
     print("peak memory: " + "  ".join(f"{name} {mib:.0f} MiB" for name, mib in sorted(peaks.items())))
 
 
+def scraped_step(folder, name, scraped):
+    """Median seconds of a step of a small run, while a Prometheus reads its four processes five times a second, or none does."""
+    ports = {"dapd-rollout": [9301, 9311], "dapd-teacher": [9302], "dapd-trainer": [9303]}
+    sets = {"run.name": name, "run.output_dir": folder, "run.num_threads": 1, "trainer.steps": 150, "trainer.schedule_steps": 150,
+            "model.path": folder / "tiny", "data.path": folder / "tiny.jsonl", "evaluation.path": '""', "checkpoint.interval": 1000,
+            **{f"metrics.{job[5:]}_listen": f"127.0.0.1:{each[0]}" for job, each in ports.items()}}
+    flags = [part for key, value in sets.items() for part in ("--set", f"{key}={value}")]
+    watcher = folder / f"{name}-prometheus"
+    watcher.mkdir()
+    prometheus = Prometheus(watcher, {job: [f"127.0.0.1:{port}" for port in each] for job, each in ports.items()}, scrape_interval="200ms")
+    with prometheus if scraped else contextlib.nullcontext():
+        dapd("run", ROOT / "configs/tiny.yaml", *flags)
+        if scraped and prometheus.query("count(count_over_time(dapd_build_info[1h]) > 10)") != [({}, 4.0)]:
+            sys.exit("Prometheus did not scrape all four processes")
+    steps = [json.loads(line) for line in (folder / name / "metrics.jsonl").read_text().splitlines()]
+    return statistics.median(sum(step["seconds"].values()) for step in steps)
+
+
+def measure_scrape(folder):
+    subprocess.run([sys.executable, ROOT / "deploy/make_tiny_model.py", "--output", folder / "tiny"], check=True, capture_output=True)
+    dapd("problems", "--task", "unit_conversion", "--count", 100, "--output", folder / "tiny.jsonl")
+    ratios = []
+    for i in range(REPEATS):
+        quiet, scraped = (scraped_step(folder, f"scrape-{i}-{on}", on) for on in (False, True))
+        ratios.append(scraped / quiet)
+        print(f"step of 4 problems, tiny model: {1000 * quiet:.1f} ms alone, {1000 * scraped:.1f} ms scraped five times a second")
+    print(f"scraping: step time x {statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})")
+
+
 def main():
-    chosen = sys.argv[1:] or ["decode", "score", "step"]
+    chosen = sys.argv[1:] or ["decode", "score", "step", "scrape"]
     with tempfile.TemporaryDirectory() as folder:
         for name in chosen:
             globals()[f"measure_{name}"](pathlib.Path(folder))

@@ -1,5 +1,6 @@
 #include "common/metrics/metrics_registry.h"
 
+#include <sstream>
 #include <string>
 
 #include "gmock/gmock.h"
@@ -28,6 +29,31 @@ TEST(MetricsRegistryTest, AskingTwiceGivesTheSameMetric) {
   registry.AddCounter("dapd_things_total", "Things.").Add(1);
   registry.AddCounter("dapd_things_total", "Things.").Add(1);
   EXPECT_THAT(registry.Expose(), HasSubstr("dapd_things_total 2"));
+}
+
+TEST(MetricsRegistryTest, EverySeriesNamesTheRun) {
+  MetricsRegistry registry("test", "my-run");
+  registry.AddCounter("dapd_things_total", "Things.", {{"kind", "a"}});
+  registry.AddGauge("dapd_level", "Level.");
+  registry.AddHistogram("dapd_wait_seconds", "Wait.", {1.0}).Observe(0.5);
+  std::istringstream text(registry.Expose());
+  int series = 0;
+  for (std::string line; std::getline(text, line);) {
+    if (line.empty() || line[0] == '#') continue;
+    EXPECT_THAT(line, HasSubstr("run=\"my-run\""));
+    ++series;
+  }
+  EXPECT_GE(series, 8);
+}
+
+TEST(MetricsRegistryTest, WhatIsLookedUpIsLookedUpAtEveryExpose) {
+  MetricsRegistry registry("test");
+  const Gauge level = registry.AddGauge("dapd_level", "Level.");
+  int value = 3;
+  registry.OnExpose([&] { level.Set(value); });
+  EXPECT_THAT(registry.Expose(), HasSubstr("dapd_level 3"));
+  value = 4;
+  EXPECT_THAT(registry.Expose(), HasSubstr("dapd_level 4"));
 }
 
 TEST(StepBucketsTest, GoInStepsOfOneTwoFive) {

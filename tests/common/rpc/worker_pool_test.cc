@@ -125,6 +125,26 @@ TEST_F(WorkerPoolTest, AWorkerHasAtMostWhatItTakesAtATime) {
   EXPECT_EQ(pool_->Workers().front().in_flight, FakeWorker::kMaxInFlight);
 }
 
+TEST_F(WorkerPoolTest, TheLoadCountsWorkersByStateAndTasksByPlace) {
+  SetEndpoints(std::vector<std::string>{"a", "b"});
+  a_.SetHandler(NoAnswer);
+  b_.SetConnectStatus(absl::UnavailableError("connection refused"));
+  PoolLoad last;  // guarded by mutex_
+  options_.observer.on_load = [&](const PoolLoad& load) {
+    MutexLock lock(&mutex_);
+    last = load;
+  };
+  Start();
+  for (uint64_t id = 0; id < 5; ++id) pool_->Submit({id});
+  EXPECT_TRUE(Eventually([&] {
+    MutexLock lock(&mutex_);
+    return last.workers["ready"] == 1 && last.workers["lost"] == 1 &&
+           last.in_flight == FakeWorker::kMaxInFlight &&
+           last.pending == 5 - FakeWorker::kMaxInFlight;
+  }));
+  pool_->Shutdown();
+}
+
 TEST_F(WorkerPoolTest, AWorkerThatIsStillLoadingIsLeftItsShare) {
   SetEndpoints(std::vector<std::string>{"a", "b"});
   a_.SetHandler(NoAnswer);

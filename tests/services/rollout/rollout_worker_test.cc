@@ -100,6 +100,27 @@ TEST_F(RolloutWorkerTest, ARequestGetsItsTokensAndTheirPolicy) {
   EXPECT_EQ(answer.policy.digest, "one");
 }
 
+TEST_F(RolloutWorkerTest, AnAnsweredRequestIsReportedWithItsLengthsAndTimes) {
+  std::vector<RolloutReport> reports;  // read once the worker has stopped
+  Start({.observer = {.on_request = [&](const RolloutReport& report) {
+           reports.push_back(report);
+         }}});
+  ASSERT_TRUE(Load(1, "one").ok());
+  Submit(5, 3);
+  Wait(5);
+  Submit(6, 3, 2, "two");
+  Wait(6);
+  worker_.reset();
+  ASSERT_EQ(reports.size(), 2U);
+  EXPECT_EQ(reports[0].outcome, "length");
+  EXPECT_EQ(reports[0].prompt_tokens, 2);
+  EXPECT_EQ(reports[0].answer_tokens, 3);
+  EXPECT_GT(reports[0].seconds_to_first_token, 0.0);
+  EXPECT_LE(reports[0].seconds_to_first_token, reports[0].seconds);
+  EXPECT_EQ(reports[1].outcome, "failed");
+  EXPECT_EQ(reports[1].answer_tokens, 0);
+}
+
 TEST_F(RolloutWorkerTest, MoreRequestsThanSlotsAreAllAnswered) {
   control_.slots = 2;
   Start();

@@ -1,0 +1,101 @@
+"""What goes wrong, and whether the run gets over it: workers, retries, staleness, checkpoints, resources, safety, alerts."""
+
+from grafana import (BYTES, COUNT, GREEN, PER_SECOND, PLAIN, RATIO, RED, SECONDS, YELLOW, dashboard, graph, quantiles, query, stat, table,
+                     thresholds, timeline)
+
+RUN = 'run="$run"'
+PROCESS = 'run="$run", instance=~"$instance"'
+
+
+def by_state(role):
+    # Every trainer rank counts for itself.
+    return query(f'max by (state) (dapd_trainer_workers{{{RUN}, role="{role}"}})', "{{state}}")
+
+
+def share_of_attempts(outcomes):
+    return (f'sum by (role) (rate(dapd_trainer_tasks_total{{{RUN}, outcome=~"{outcomes}"}}[$window])) / '
+            f'sum by (role) (rate(dapd_trainer_tasks_total{{{RUN}, outcome!="hedged"}}[$window]))')
+
+
+WORKERS = [
+    graph("Rollout workers", "As the trainer sees them. `loading`: taking the newest adapter; `lost`: to be dialled again.", PLAIN,
+          by_state("rollout"), stack=True),
+    graph("Teacher workers", "As the trainer sees them.", PLAIN, by_state("teacher"), stack=True),
+    graph("Starts of processes", "Starts of a process where one had been running before, over the chosen window.", PLAIN,
+          query(f"sum by (service) (changes(process_start_time_seconds{{{PROCESS}}}[$window]))", "{{service}}")),
+]
+
+TASKS = [
+    graph("Attempts that failed", "Attempts at rollouts and scores without a usable result. All but `failed` are done again.", PER_SECOND,
+          query(f'sum by (role, outcome) (rate(dapd_trainer_tasks_total{{{RUN}, outcome!~"accepted|hedged"}}[$window]))', "{{role}} {{outcome}}")),
+    graph("Retried share", "Attempts that were lost, too late, or for other weights, of all attempts.", RATIO,
+          query(share_of_attempts("lost|timeout|stale"), "{{role}}")),
+    graph("Work done twice", "`hedged`: tasks that took long and were given to a second worker as well; `duplicate`: answers to tasks that "
+          "already had one, which are dropped. Both of all attempts.", RATIO,
+          query(share_of_attempts("hedged"), "{{role}} hedged"), query(share_of_attempts("duplicate"), "{{role}} duplicate")),
+]
+
+POLICY = [
+    graph("Policy lag", "Versions by which a rollout worker is behind the trainer: 0, and 1 for the moment of an update.", PLAIN,
+          query(f"max by (run) (dapd_trainer_policy_version{{{RUN}}}) - on (run) group_right dapd_rollout_policy_version{{{PROCESS}}}",
+                "{{instance}}"), width=12, low=None),
+    graph("Time to load an adapter", "From the first chunk to the checked probe, by role.", SECONDS,
+          *quantiles("dapd_trainer_adapter_push_duration_seconds", RUN, by="role"), width=12),
+]
+
+CHECKPOINTS = [
+    stat("Newest checkpoint", "Its step.", PLAIN, query(f"max(dapd_checkpoint_last_step{{{RUN}}})", "step"), width=3),
+    stat("Its age", "Time since it was saved.", SECONDS,
+         query(f"time() - max(dapd_checkpoint_last_saved_timestamp_seconds{{{RUN}}})", "age"), width=3),
+    stat("Failed writes", "Over the chosen window: of checkpoints, and of the run's other files. The previous checkpoint stays what it was.", PLAIN,
+         query(f"sum(increase(dapd_checkpoint_failures_total{{{RUN}}}[$window]))", "failures"), levels=thresholds(GREEN, (0.5, RED)), decimals=0,
+         width=3),
+    stat("Waiting for the disk", "1 while training waits for a write to succeed (checkpoint.on_write_error).", PLAIN,
+         query(f"max(dapd_trainer_paused_for_disk{{{RUN}}})", "waits"), levels=thresholds(GREEN, (1, RED)), width=3),
+    stat("Resumes", "1 if this trainer process took up a run that an earlier one had begun.", PLAIN,
+         query(f"sum(dapd_resumes_total{{{RUN}}})", "resumes"), levels=thresholds(GREEN, (1, YELLOW)), width=3),
+    stat("Answers recalled", "Answers that this process took from the ledger instead of sampling them again.", PLAIN,
+         query(f"sum(dapd_trainer_recalled_answers_total{{{RUN}}})", "answers"), width=3),
+    stat("Free disk", "Of the file system that holds the run folder.", BYTES, query(f"min(dapd_trainer_disk_free_bytes{{{RUN}}})", "free"), width=3),
+    stat("Free share", "Of the file system that holds the run folder.", RATIO,
+         query(f"min(dapd_trainer_disk_free_bytes{{{RUN}}} / dapd_trainer_disk_size_bytes{{{RUN}}})", "free"),
+         levels=thresholds(RED, (0.1, YELLOW), (0.2, GREEN)), decimals=0, width=3),
+    graph("Steps since a checkpoint", "What a crash would cost, and the interval that is set.", PLAIN,
+          query(f"max(dapd_trainer_policy_version{{{RUN}}}) - max(dapd_checkpoint_last_step{{{RUN}}})", "steps"),
+          query(f"max(dapd_trainer_checkpoint_interval_steps{{{RUN}}})", "interval")),
+    graph("Time to save a checkpoint", "Written, synced and verified.", SECONDS, *quantiles("dapd_checkpoint_seconds", RUN)),
+    graph("Checkpoints", "Saved, and failed to save, over the chosen window.", PLAIN,
+          query(f"sum(increase(dapd_checkpoint_saved_total{{{RUN}}}[$window]))", "saved"),
+          query(f"sum(increase(dapd_checkpoint_failures_total{{{RUN}}}[$window]))", "failed")),
+]
+
+RESOURCES = [
+    graph("Memory", "Resident memory by process. A line that only rises is a leak.", BYTES,
+          query(f"process_resident_memory_bytes{{{PROCESS}}}", "{{service}} {{instance}}")),
+    graph("Open files", "File descriptors by process.", COUNT, query(f"process_open_fds{{{PROCESS}}}", "{{service}} {{instance}}")),
+    graph("Scrapes", "Time that Prometheus needs for the metrics of a process; a gap: it could not reach it.", SECONDS,
+          query('scrape_duration_seconds{job=~"dapd-.+", instance=~"$instance"} and on (instance) (up == 1)', "{{job}} {{instance}}")),
+]
+
+SAFETY = [
+    stat("Plaintext listeners", "Listeners of processes, gRPC or metrics, that other machines reach in plain text.", PLAIN,
+         query(f"sum(dapd_insecure{{{RUN}}})", "listeners"), levels=thresholds(GREEN, (1, YELLOW)), height=8),
+    graph("Refused calls", "Calls refused before any handler saw them: without a valid certificate or token, with one of a role that may not, "
+          "or of an unknown method.", PER_SECOND,
+          query(f"sum by (reason) (rate(dapd_rpc_refused_total{{{PROCESS}}}[$window]))", "{{reason}}"), width=10),
+    graph("Calls that an exception ended", "By method. The caller gets INTERNAL, the process lives on; its log has the reason.", PER_SECOND,
+          query(f"sum by (method) (rate(dapd_rpc_exceptions_total{{{PROCESS}}}[$window]))", "{{method}}"), width=10),
+]
+
+ALERTS = [
+    timeline("Alerts over time", "A bar while an alert fired.",
+             query('max by (alertname) (ALERTS{alertstate="firing", system="dapd", run=~"$run|"})', "{{alertname}}"),
+             colour=RED, height=8),
+    table("Firing alerts", "docs/runbook.md says what to do about each.",
+          query('ALERTS{alertstate="firing", system="dapd", run=~"$run|"}', "{{alertname}}", instant=True), ("alertstate", "system", "job")),
+]
+
+DASHBOARD = dashboard(
+    "dapd-reliability", "DAPD / Reliability", "What goes wrong, and whether the run gets over it.",
+    [("Workers", WORKERS), ("Attempts", TASKS), ("Policy", POLICY), ("Checkpoints", CHECKPOINTS), ("Resources", RESOURCES),
+     ("Safety", SAFETY), ("Alerts", ALERTS)])

@@ -1,0 +1,81 @@
+"""What is learnt: losses by term, optimizer, answers, held-out measurements; and the teachers that it takes."""
+
+from grafana import (BYTES_PER_SECOND, COUNT, PER_SECOND, PLAIN, RATIO, SECONDS, bars, dashboard, graph, quantiles, query)
+
+RUN = 'run="$run"'
+WORKER = 'run="$run", instance=~"$instance"'
+
+LOSSES = [
+    graph("Loss", "Weighted sum of the terms below.", PLAIN, query(f"dapd_trainer_total_loss{{{RUN}}}", "loss"), width=6, low=None),
+    graph("Loss by term", "Clipped divergence, token mean. docs/objective.md explains the terms.", PLAIN,
+          query(f"dapd_trainer_loss{{{RUN}}}", "{{term}}"), width=6, low=None),
+    graph("True divergence by term", "KL without the clip. Rising while the loss falls: the clip hides what gets worse.", PLAIN,
+          query(f"dapd_trainer_unclipped_divergence{{{RUN}}}", "{{term}}"), width=6, low=None),
+    graph("Clipped tokens by term", "Share of scored tokens with a vocabulary entry at the clip.", RATIO,
+          query(f"dapd_trainer_clipped_ratio{{{RUN}}}", "{{term}}"), width=6, high=1),
+]
+
+OPTIMIZER = [
+    graph("Gradient norm", "Before clipping, and the limit above which it is clipped (trainer.max_grad_norm).", PLAIN,
+          query(f"dapd_trainer_gradient_norm{{{RUN}}}", "norm"),
+          query(f"dapd_trainer_gradient_norm_limit{{{RUN}}}", "limit"), width=6, low=None, logarithmic=True),
+    graph("Learning rate", "Of the last step.", "sci", query(f"dapd_trainer_learning_rate{{{RUN}}}", "rate"), width=6),
+    graph("Age of the snapshot", "Steps between the live adapter and the snapshot that teaches.", PLAIN,
+          query(f"dapd_trainer_policy_version{{{RUN}}} - dapd_trainer_snapshot_version{{{RUN}}}", "steps"), width=6),
+    graph("Samples", "`trained`; `empty`: an answer of which nothing is left to score.", PER_SECOND,
+          query(f"sum by (outcome) (rate(dapd_trainer_samples_total{{{RUN}}}[$window]))", "{{outcome}}"), width=6),
+]
+
+ANSWERS = [
+    graph("Answer length", "Mean tokens of the last step's answers.", PLAIN,
+          query(f"dapd_trainer_rollout_tokens{{{RUN}}}", "tokens")),
+    graph("Answers", "Of the last step's answers: right ones (of problems with an answer), ones with a boxed result, ones cut off at "
+          "rollout.max_new_tokens.", RATIO,
+          query(f"dapd_trainer_rollout_accuracy_ratio{{{RUN}}}", "right"),
+          query(f"dapd_trainer_rollout_boxed_ratio{{{RUN}}}", "boxed"),
+          query(f"dapd_trainer_rollout_truncated_ratio{{{RUN}}}", "cut off"), high=1),
+    graph("Tokens per step", "Tokens sampled, and tokens scored by the teachers, a step.", COUNT,
+          *[query(f"sum(rate(dapd_trainer_{kind}_tokens_total{{{RUN}}}[$window])) / sum(rate(dapd_trainer_steps_total{{{RUN}}}[$window]))", kind)
+            for kind in ("generated", "scored")]),
+]
+
+HELD_OUT = [
+    bars("Held-out answers", "Right answers, and answers with a boxed result, before and after training.", RATIO,
+         query(f"dapd_trainer_evaluation_accuracy_ratio{{{RUN}}}", "right, {{when}}"),
+         query(f"dapd_trainer_evaluation_boxed_ratio{{{RUN}}}", "boxed, {{when}}"), width=12),
+    bars("Held-out divergence by term", "True KL on held-out problems, before and after training.", PLAIN,
+         query(f"dapd_trainer_evaluation_divergence{{{RUN}}}", "{{term}}, {{when}}"), width=12),
+]
+
+TIME = [
+    graph("Step time by phase", "Mean seconds a step.", SECONDS,
+          query(f"sum by (phase) (rate(dapd_trainer_step_duration_seconds_sum{{{RUN}}}[$window])) / ignoring (phase) group_left "
+                f"sum(rate(dapd_trainer_step_seconds_count{{{RUN}}}[$window]))", "{{phase}}"), stack=True),
+    graph("Step time", "All phases together.", SECONDS, *quantiles("dapd_trainer_step_seconds", RUN)),
+    graph("Steps an hour", "Over the chosen window.", PLAIN,
+          query(f"3600 * sum(rate(dapd_trainer_steps_total{{{RUN}}}[$window]))", "steps")),
+]
+
+TEACHERS = [
+    graph("Tokens scored", "By teacher.", PER_SECOND,
+          query(f"sum by (instance) (rate(dapd_teacher_scored_tokens_total{{{WORKER}}}[$__rate_interval]))", "{{instance}}"), stack=True),
+    graph("Time of a score", "One request: the packed forward over its views.", SECONDS,
+          *quantiles("dapd_teacher_score_duration_seconds", WORKER)),
+    graph("Requests by how they ended", "`failed`: the snapshot changed meanwhile, the worker was stopping, or the request could not be "
+          "computed.", PER_SECOND,
+          query(f"sum by (outcome) (rate(dapd_teacher_requests_total{{{WORKER}}}[$__rate_interval]))", "{{outcome}}")),
+    graph("Waiting scores", "In each teacher's queue, and at the trainer without a teacher.", COUNT,
+          query(f"dapd_teacher_requests_waiting{{{WORKER}}}", "{{instance}}"),
+          query(f'sum(dapd_trainer_tasks_pending{{{RUN}, role="teacher"}})', "at the trainer")),
+    graph("Scores on the wire", "Bytes sent by the teachers, and received by the trainer.", BYTES_PER_SECOND,
+          query(f"sum(rate(dapd_teacher_payload_bytes_total{{{WORKER}}}[$window]))", "sent"),
+          query(f"sum(rate(dapd_trainer_payload_bytes_total{{{RUN}}}[$window]))", "received")),
+    graph("Snapshot version", "What the trainer published, and what each teacher serves.", PLAIN,
+          query(f"dapd_teacher_snapshot_version{{{WORKER}}}", "{{instance}}"),
+          query(f"max(dapd_trainer_snapshot_version{{{RUN}}})", "trainer")),
+]
+
+DASHBOARD = dashboard(
+    "dapd-training", "DAPD / Training", "What is learnt: losses by term, optimizer, answers, held-out measurements; and the teachers.",
+    [("Losses", LOSSES), ("Optimizer", OPTIMIZER), ("Answers", ANSWERS), ("Held-out problems", HELD_OUT), ("Time", TIME),
+     ("Teachers", TEACHERS)])

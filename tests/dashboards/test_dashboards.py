@@ -1,0 +1,99 @@
+"""The dashboards as Grafana will read them."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+import yaml
+from dashboard_files import DASHBOARDS, ROOT, load, panels, queries, resolve
+
+by_dashboard = pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
+
+
+def test_there_are_the_four():
+    assert [path.stem for path in DASHBOARDS] == ["overview", "reliability", "rollout", "training"]
+    for key in ("uid", "title"):
+        assert len({load(path)[key] for path in DASHBOARDS}) == 4
+
+
+def test_the_files_are_what_their_source_writes(tmp_path):
+    subprocess.run([sys.executable, ROOT / "dashboards/source/write.py", tmp_path], check=True)
+    for path in DASHBOARDS:
+        assert path.read_text() == (tmp_path / path.name).read_text(), f"{path.name} differs: run dashboards/source/write.py"
+
+
+def differences(ours, theirs, where=""):
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        return [d for key in ours for d in (differences(ours[key], theirs[key], f"{where}/{key}") if key in theirs else [f"{where}/{key}"])]
+    if isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
+        return [d for i, pair in enumerate(zip(ours, theirs)) for d in differences(*pair, f"{where}/{i}")]
+    return [] if ours == theirs else [f"{where}: {ours!r} became {theirs!r}"]
+
+
+@by_dashboard
+def test_grafanas_own_types_know_every_field(path):
+    """Read into the types that are generated from Grafana's schema, and written again, nothing is lost or changed."""
+    from grafana_foundation_sdk.cog.encoder import JSONEncoder
+    from grafana_foundation_sdk.cog.plugins import register_default_plugins
+    from grafana_foundation_sdk.models.dashboard import Dashboard
+
+    register_default_plugins()
+    content = load(path)
+    again = json.loads(json.dumps(Dashboard.from_json(content), cls=JSONEncoder))
+    assert differences(content, again) == []
+
+
+@by_dashboard
+def test_panels_have_numbers_of_their_own_and_do_not_overlap(path):
+    everything = load(path)["panels"]
+    assert len({panel["id"] for panel in everything}) == len(everything)
+    taken = {}
+    for panel in everything:
+        place = panel["gridPos"]
+        assert 0 <= place["x"] and place["x"] + place["w"] <= 24, panel["title"]
+        for x in range(place["x"], place["x"] + place["w"]):
+            for y in range(place["y"], place["y"] + place["h"]):
+                assert (x, y) not in taken, f"{panel['title']} lies over {taken[x, y]}"
+                taken[x, y] = panel["title"]
+
+
+@by_dashboard
+def test_no_line_of_a_dashboard_is_left_ragged(path):
+    """Panels side by side are equally high and fill the width."""
+    lines = {}
+    for panel in load(path)["panels"]:
+        lines.setdefault(panel["gridPos"]["y"], []).append(panel["gridPos"])
+    for y, places in lines.items():
+        assert sum(place["w"] for place in places) == 24, f"line {y} of {path.stem}"
+        assert len({place["h"] for place in places}) == 1, f"line {y} of {path.stem}"
+
+
+@by_dashboard
+def test_every_panel_says_what_it_shows_in_which_unit(path):
+    for panel in panels(path):
+        assert panel["title"] and panel["description"].endswith("."), panel["title"]
+        assert panel["fieldConfig"]["defaults"]["unit"], panel["title"]
+        assert panel["datasource"]["uid"] == "${datasource}", panel["title"]
+        for target in panel["targets"]:
+            assert target["legendFormat"] and target["datasource"]["uid"] == "${datasource}", panel["title"]
+        assert len({target["refId"] for target in panel["targets"]}) == len(panel["targets"]), panel["title"]
+
+
+def test_every_query_is_about_the_chosen_run():
+    for dashboard, title, target in queries():
+        for name, selector in re.findall(r"((?:dapd|process)_\w+)(\{[^}]*\})?", target["expr"]):
+            assert 'run="$run"' in selector, f"{dashboard}, {title}: {name} is not limited to a run"
+
+
+def test_every_query_is_promql(tmp_path):
+    if shutil.which("promtool") is None:
+        pytest.skip("promtool is not installed")
+    rules = [{"record": f"query:{i}", "expr": resolve(target["expr"])} for i, (_, _, target) in enumerate(queries())]
+    file = tmp_path / "rules.yml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "queries", "rules": rules}]}))
+    result = subprocess.run(["promtool", "check", "rules", file], capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout + result.stderr
+    print(f"{len(rules)} queries in {sum(len(panels(path)) for path in DASHBOARDS)} panels")
