@@ -23,7 +23,7 @@ packages=(
 )
 requirements=(deploy/requirements.txt)
 test_packages=(
-  debootstrap iproute2 libbenchmark-dev libgmock-dev libgtest-dev prometheus
+  chromium debootstrap iproute2 libbenchmark-dev libgmock-dev libgtest-dev prometheus
   shellcheck
 )
 # Debian's engine would displace another one.

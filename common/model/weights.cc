@@ -13,6 +13,7 @@
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
 #include "common/base/json_lines.h"
+#include "common/base/progress.h"
 #include "common/base/sha256.h"
 #include "common/base/status_macros.h"
 #include "common/model/weight_names.h"
@@ -220,8 +221,11 @@ absl::StatusOr<std::shared_ptr<const ModelWeights>> LoadModelWeights(
   ASSIGN_OR_RETURN(const Checkpoint checkpoint, OpenCheckpoint(folder));
   RETURN_IF_ERROR(CheckNames(folder, checkpoint, slots, weights->config));
   at::NoGradGuard no_grad;
+  Progress progress("tensors of the model", static_cast<int64_t>(slots.size()));
+  int64_t num_loaded = 0;
   for (const WeightSlot& slot : slots) {
     RETURN_IF_ERROR(LoadSlot(checkpoint, slot, dtype, device));
+    progress.Update(++num_loaded);
   }
   if (weights->config.tied_embeddings) weights->head = weights->embedding;
   weights->layout_digest = LayoutDigest(weights->config, slots);

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 
 #include "common/base/exit_code.h"
@@ -22,6 +23,8 @@
 #include "common/rpc/server.h"
 #include "common/rpc/shutdown_signal.h"
 #include "services/trainer/rollout_client.h"
+#include "services/trainer/status_page/run_history.h"
+#include "services/trainer/status_page/status_pages.h"
 #include "services/trainer/teacher_client.h"
 #include "services/trainer/trainer_metrics.h"
 #include "services/trainer/trainer_run.h"
@@ -78,16 +81,24 @@ absl::Status Run(const Flags& flags) {
                          "go on)"));
     return absl::OkStatus();
   }
-  MetricsRegistry registry("trainer");
+  TrainerStatus status;
+  if (config.trainer.rank != 0) {
+    status.Change([&](TrainerState& state) {
+      state.run_name = config.run.name;
+      state.phase = absl::StrCat("rank ", config.trainer.rank, ", see rank 0");
+    });
+  }
+  RunHistory history;
+  MetricsRegistry registry("trainer");  // serves the two above
   TrainerMetrics metrics(registry);
   RETURN_IF_ERROR(WithExitCode(
       registry
-          .Serve({config.metrics.trainer_listen, config.metrics.allowed_hosts})
+          .Serve({config.metrics.trainer_listen, config.metrics.allowed_hosts},
+                 StatusPages(&status, &history))
           .status(),
       ExitCode::kConfig));
-  TrainerStatus status;
   ASSIGN_OR_RETURN(const std::unique_ptr<TrainerRun> run,
-                   TrainerRun::Load(loaded, &metrics, &status));
+                   TrainerRun::Load(loaded, &metrics, &status, &history));
 
   ASSIGN_OR_RETURN(const std::unique_ptr<RolloutClient> rollouts,
                    RolloutClient::Start(MakeClientOptions<RolloutClientOptions>(
@@ -101,10 +112,10 @@ absl::Status Run(const Flags& flags) {
                        config.teacher.addresses,
                        run->ExpectedWorkers(),
                        metrics.PoolObserver("teacher"))));
-  TrainerService service(
-      &status,
-      [&rollouts] { return rollouts->Workers(); },
-      [&teachers] { return teachers->Workers(); });
+  status.SetWorkers([&rollouts] { return rollouts->Workers(); },
+                    [&teachers] { return teachers->Workers(); });
+  const absl::Cleanup forget_workers = [&status] { status.SetWorkers({}, {}); };
+  TrainerService service(&status);
   ASSIGN_OR_RETURN(
       const std::unique_ptr<RpcServer> server,
       RpcServer::Start({.listen = config.trainer.listen},
