@@ -23,8 +23,8 @@ packages=(
 )
 requirements=(deploy/requirements.txt)
 test_packages=(
-  clang clang-tidy debootstrap iproute2 libbenchmark-dev libclang-rt-dev
-  libgmock-dev libgtest-dev prometheus shellcheck
+  chromium clang clang-tidy debootstrap iproute2 libbenchmark-dev
+  libclang-rt-dev libgmock-dev libgtest-dev prometheus shellcheck
 )
 # Debian's engine would displace another one.
 command -v dockerd >/dev/null || test_packages+=(docker.io)

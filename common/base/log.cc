@@ -28,10 +28,14 @@ void SetMinLogSeverity(Severity severity) { min_severity = severity; }
 void Log(Severity severity, const std::string& message) {
   if (severity < min_severity.load()) return;
   const char letter = "IWE"[static_cast<int>(severity)];
+  static const bool is_terminal = ::isatty(STDERR_FILENO) == 1;
   const std::string line = absl::StrCat(
+      // A progress line may stand there, of this process or of another one.
+      is_terminal ? "\r\x1b[K" : "",
       std::string(1, letter),
       " ",
-      absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::Now(), absl::UTCTimeZone()),
+      absl::FormatTime(
+          "%Y-%m-%dT%H:%M:%E3SZ", absl::Now(), absl::UTCTimeZone()),
       " ",
       LogName(),
       "] ",

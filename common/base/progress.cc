@@ -1,10 +1,10 @@
 #include "common/base/progress.h"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -14,9 +14,12 @@
 namespace dapd {
 namespace {
 
-constexpr int kBarWidth = 24;
+constexpr int64_t kBarWidth = 24;
+constexpr size_t kMaxUpdates = 21;  // the ends of the last 20
+constexpr size_t kDefaultColumns = 80;
+constexpr absl::Duration kFirstShown = absl::Milliseconds(500);
 constexpr absl::Duration kRedrawInterval = absl::Milliseconds(100);
-constexpr absl::Duration kLogInterval = absl::Seconds(10);
+constexpr absl::Duration kLogInterval = absl::Seconds(30);
 
 std::string Rounded(double value) {
   char text[32];
@@ -24,72 +27,119 @@ std::string Rounded(double value) {
   return text;
 }
 
+// "0:12", "59:59", "26:00:00".
 std::string Clock(double seconds) {
   const auto whole = static_cast<int64_t>(seconds + 0.5);
-  char text[32];
-  std::snprintf(text,
-                sizeof(text),
-                "%lld:%02lld",
-                static_cast<long long>(whole / 60),
-                static_cast<long long>(whole % 60));
+  char text[48];
+  if (whole < 3600) {
+    std::snprintf(text,
+                  sizeof(text),
+                  "%lld:%02lld",
+                  static_cast<long long>(whole / 60),
+                  static_cast<long long>(whole % 60));
+  } else {
+    std::snprintf(text,
+                  sizeof(text),
+                  "%lld:%02lld:%02lld",
+                  static_cast<long long>(whole / 3600),
+                  static_cast<long long>(whole / 60 % 60),
+                  static_cast<long long>(whole % 60));
+  }
   return text;
+}
+
+// A line that wraps could not be redrawn in place.
+size_t TerminalColumns() {
+  winsize size = {};
+  return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0
+             ? size.ws_col
+             : kDefaultColumns;
 }
 
 }  // namespace
 
+ProgressMeter::ProgressMeter(std::string unit,
+                             int64_t total,
+                             int64_t done,
+                             absl::Time now)
+    : unit_(std::move(unit)), total_(total), updates_({{now, done}}) {}
+
+void ProgressMeter::Update(int64_t done, absl::Time now) {
+  if (done == updates_.back().second) return;
+  updates_.emplace_back(now, done);
+  if (updates_.size() > kMaxUpdates) updates_.pop_front();
+}
+
+double ProgressMeter::SecondsPerUnit() const {
+  const auto& [first_time, first_done] = updates_.front();
+  const auto& [last_time, last_done] = updates_.back();
+  if (last_done == first_done) return 0.0;
+  return absl::ToDoubleSeconds(last_time - first_time) /
+         static_cast<double>(last_done - first_done);
+}
+
+double ProgressMeter::EtaSeconds() const {
+  const int64_t left = std::max<int64_t>(0, total_ - updates_.back().second);
+  return static_cast<double>(left) * SecondsPerUnit();
+}
+
+std::string ProgressMeter::Line(const std::string& note) const {
+  const int64_t done = updates_.back().second;
+  const double seconds = SecondsPerUnit();
+  const std::string rate =
+      seconds > 0 ? absl::StrCat("  ", Rounded(1.0 / seconds), "/s") : "";
+  const std::string tail = note.empty() ? "" : absl::StrCat("  ", note);
+  if (total_ == 0) return absl::StrCat(done, " ", unit_, rate, tail);
+  const auto filled = static_cast<size_t>(
+      std::clamp<int64_t>(kBarWidth * done / total_, 0, kBarWidth));
+  return absl::StrCat(
+      "[",
+      std::string(filled, '#'),
+      std::string(static_cast<size_t>(kBarWidth) - filled, '.'),
+      "] ",
+      done,
+      "/",
+      total_,
+      " ",
+      unit_,
+      rate,
+      rate.empty() ? "" : absl::StrCat("  ETA ", Clock(EtaSeconds())),
+      tail);
+}
+
 Progress::Progress(std::string unit, int64_t total, int64_t done)
-    : unit_(std::move(unit)),
-      total_(total),
-      is_terminal_(::isatty(STDERR_FILENO) == 1),
-      start_(absl::Now()),
-      first_(done),
-      done_(done) {}
+    : is_terminal_(::isatty(STDERR_FILENO) == 1),
+      meter_(std::move(unit), total, done, absl::Now()),
+      next_shown_(absl::Now() + (is_terminal_ ? kFirstShown : kLogInterval)) {}
 
 Progress::~Progress() {
-  if (is_terminal_ && done_ > first_) std::fputc('\n', stderr);
+  if (!has_line_) return;
+  if (is_pending_) Show(absl::Now());
+  std::fputc('\n', stderr);
 }
 
 void Progress::Update(int64_t done, const std::string& note) {
-  done_ = done;
   const absl::Time now = absl::Now();
-  const bool last = done_ >= total_;
+  meter_.Update(done, now);
+  note_ = note;
+  is_pending_ = true;
+  if (now >= next_shown_) Show(now);
+}
+
+void Progress::Show(absl::Time now) {
+  const std::string line = meter_.Line(note_);
   if (is_terminal_) {
-    if (!last && now - last_shown_ < kRedrawInterval) return;
-    // Erases the rest of what stood there.
-    std::fputs(absl::StrCat("\r", Line(note), "\x1b[K").c_str(), stderr);
+    // \x1b[K erases the rest of what stood there.
+    std::fputs(
+        absl::StrCat("\r", line.substr(0, TerminalColumns() - 1), "\x1b[K")
+            .c_str(),
+        stderr);
+    has_line_ = true;
   } else {
-    if (!last && now - last_shown_ < kLogInterval) return;
-    LogInfo(Line(note));
+    LogInfo(line);
   }
-  last_shown_ = now;
-}
-
-double Progress::EtaSeconds() const {
-  if (done_ == first_) return 0.0;
-  const double elapsed = absl::ToDoubleSeconds(absl::Now() - start_);
-  return elapsed / static_cast<double>(done_ - first_) *
-         static_cast<double>(total_ - done_);
-}
-
-std::string Progress::Line(const std::string& note) const {
-  const double elapsed = absl::ToDoubleSeconds(absl::Now() - start_);
-  const auto filled =
-      static_cast<size_t>(kBarWidth * done_ / std::max<int64_t>(total_, 1));
-  return absl::StrCat("[",
-                      std::string(filled, '#'),
-                      std::string(kBarWidth - filled, '.'),
-                      "] ",
-                      done_,
-                      "/",
-                      total_,
-                      " ",
-                      unit_,
-                      "  ",
-                      Rounded(static_cast<double>(done_ - first_) / elapsed),
-                      "/s  ETA ",
-                      Clock(EtaSeconds()),
-                      "  ",
-                      note);
+  is_pending_ = false;
+  next_shown_ = now + (is_terminal_ ? kRedrawInterval : kLogInterval);
 }
 
 }  // namespace dapd

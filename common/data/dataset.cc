@@ -7,6 +7,7 @@
 
 #include "common/base/exit_code.h"
 #include "common/base/log.h"
+#include "common/base/progress.h"
 #include "common/base/sha256.h"
 #include "common/base/status_macros.h"
 #include "common/data/row_source.h"
@@ -59,9 +60,11 @@ absl::StatusOr<Dataset> ReadDataset(const std::string& path,
   Dataset dataset;
   Sha256 digest;
   int64_t number = 0;
+  Progress progress("rows");
   const RowVisitor visit = [&](const absl::StatusOr<TextRow>& row,
                                const std::string& where) -> absl::Status {
     const auto problem = ToProblem(row, options, where, number++);
+    progress.Update(number, path);
     if (!problem.ok()) {
       if (options.on_bad_row == DatasetOptions::OnBadRow::kFail) {
         return problem.status();

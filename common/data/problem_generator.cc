@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 
 #include "common/base/exit_code.h"
+#include "common/base/progress.h"
 #include "common/base/sha256.h"
 
 namespace dapd {
@@ -249,6 +250,7 @@ absl::StatusOr<std::vector<Problem>> GenerateProblems(const std::string& task,
   Dice dice(seed);
   std::set<std::string> seen;
   std::vector<Problem> problems;
+  Progress progress("problems", count);
   for (int64_t attempt = 0; attempt < count * kMaxAttemptsPerProblem;
        ++attempt) {
     if (static_cast<int64_t>(problems.size()) == count) return problems;
@@ -259,6 +261,7 @@ absl::StatusOr<std::vector<Problem>> GenerateProblems(const std::string& task,
     }
     problem.id = absl::StrCat(task, "-", problems.size());
     problems.push_back(std::move(problem));
+    progress.Update(static_cast<int64_t>(problems.size()));
   }
   if (static_cast<int64_t>(problems.size()) == count) return problems;
   return DataError(absl::StrCat("the task ",

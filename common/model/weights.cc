@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 
 #include "common/base/exit_code.h"
+#include "common/base/progress.h"
 #include "common/base/sha256.h"
 #include "common/base/status_macros.h"
 #include "common/model/weight_names.h"
@@ -120,8 +121,11 @@ absl::StatusOr<std::shared_ptr<const ModelWeights>> LoadModelWeights(
                    SafetensorsFolder::Open(folder));
   RETURN_IF_ERROR(CheckNames(folder, files, slots, weights->config));
   at::NoGradGuard no_grad;
+  Progress progress("tensors of the model", static_cast<int64_t>(slots.size()));
+  int64_t num_loaded = 0;
   for (const WeightSlot& slot : slots) {
     RETURN_IF_ERROR(LoadSlot(files, slot, dtype, device));
+    progress.Update(++num_loaded);
   }
   if (weights->config.tied_embeddings) weights->head = weights->embedding;
   weights->layout_digest = LayoutDigest(weights->config, slots);

@@ -7,6 +7,7 @@
 
 #include "common/base/exit_code.h"
 #include "common/base/json_lines.h"
+#include "common/base/progress.h"
 #include "common/base/status_macros.h"
 #include "common/tokenizer/chat_template.h"
 #include "common/tokenizer/tokenizer.h"
@@ -27,8 +28,10 @@ absl::Status Render(const RenderOptions& options) {
   ASSIGN_OR_RETURN(const auto chat_template, ChatTemplate::Load(options.model));
   ASSIGN_OR_RETURN(JsonLinesWriter writer,
                    JsonLinesWriter::Open(options.output));
+  Progress progress("lines");
   RETURN_IF_ERROR(ForEachJsonLine(
       options.input, [&](const nlohmann::json& row, int line) -> absl::Status {
+        progress.Update(line);
         ASSIGN_OR_RETURN(
             const ChatRow chat,
             ParseChatRow(row, absl::StrCat(options.input, ":", line)));

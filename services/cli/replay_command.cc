@@ -12,6 +12,7 @@
 #include "common/base/files.h"
 #include "common/base/json_lines.h"
 #include "common/base/log.h"
+#include "common/base/progress.h"
 #include "common/base/status_macros.h"
 #include "common/config/load_config.h"
 #include "common/data/sample_rows.h"
@@ -64,6 +65,7 @@ class Replay {
   std::vector<Term> terms_;
   std::vector<Sample> samples_;
   std::unique_ptr<Policy> policy_;
+  std::unique_ptr<Progress> progress_;  // of the samples
 };
 
 absl::StatusOr<std::unique_ptr<Replay>> Replay::Load(
@@ -141,6 +143,7 @@ absl::StatusOr<ObjectiveMetrics> Replay::Accumulate(size_t begin, size_t end) {
         {.head = {.temperature = config_.objective.temperature},
          .gradient_scale = 1.0 / static_cast<double>(micro_batches),
          .recompute = config_.trainer.recompute}));
+    progress_->Update(static_cast<int64_t>(std::min(first + size, end)));
   }
   return accumulator.Finish();
 }
@@ -177,6 +180,8 @@ absl::Status Replay::ApplyAll() {
 
 absl::Status Replay::Run() {
   RETURN_IF_ERROR(MakeDirectories(options_.output));
+  progress_ = std::make_unique<Progress>("samples",
+                                         static_cast<int64_t>(samples_.size()));
   if (options_.apply) return ApplyAll();
   ASSIGN_OR_RETURN(const ObjectiveMetrics objective,
                    Accumulate(0, samples_.size()));

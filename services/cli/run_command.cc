@@ -249,6 +249,7 @@ absl::StatusOr<std::vector<std::string>> LocalRun::RankOverrides(
     if (first) {
       LogInfo(
           absl::StrCat("metrics of the trainer: http://", metrics, "/metrics"));
+      LogInfo(absl::StrCat("status page: http://", metrics, "/"));
     }
   }
   return overrides;

@@ -10,6 +10,7 @@
 
 #include "common/base/exit_code.h"
 #include "common/base/json_lines.h"
+#include "common/base/progress.h"
 #include "common/base/status_macros.h"
 #include "common/model/adapter.h"
 #include "common/model/decoder.h"
@@ -106,7 +107,10 @@ absl::Status Score(const ScoreOptions& options) {
   const Adapter* active = options.adapter.empty() ? nullptr : &adapter;
   at::NoGradGuard no_grad;
   NamedTensors scores;
+  Progress progress("sequences", static_cast<int64_t>(rows.size()));
+  int64_t num_scored = 0;
   for (const ScoreRow& row : rows) {
+    progress.Update(num_scored++);
     ASSIGN_OR_RETURN(HostTensor logprobs,
                      FromTorch(TokenLogprobs(*weights, active, row.input_ids)));
     scores.emplace_back(absl::StrCat(row.id, ".logprobs"), std::move(logprobs));
@@ -121,6 +125,7 @@ absl::Status Score(const ScoreOptions& options) {
                      FromTorch(ApplyHead(*weights, hidden).cpu()));
     scores.emplace_back(absl::StrCat(row.id, ".logits"), std::move(logits));
   }
+  progress.Update(num_scored);
   return WriteSafetensors(options.output, scores, {{"format", "pt"}});
 }
 

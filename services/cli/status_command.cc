@@ -11,6 +11,7 @@
 #include "common/base/status_macros.h"
 #include "common/rpc/address_resolver.h"
 #include "common/rpc/status_conversion.h"
+#include "common/rpc/status_json.h"
 #include "dapd/v1/trainer.grpc.pb.h"
 #include "services/cli/command.h"
 #include "services/cli/dial_service.h"

@@ -18,19 +18,35 @@ std::string PolicyText(const v1::WorkerStatus& worker) {
              : absl::StrCat("policy ", worker.policy_version());
 }
 
+std::string PhaseText(const v1::GetStatusResponse& status) {
+  if (status.phase_total() == 0) return status.phase();
+  return absl::StrCat(
+      status.phase(), ", ", status.phase_done(), " of ", status.phase_total());
+}
+
+std::string Percent(const v1::IntervalStatus& interval) {
+  return absl::StrFormat("%.1f%% [%.1f, %.1f]",
+                         100.0 * interval.mean(),
+                         100.0 * interval.low(),
+                         100.0 * interval.high());
+}
+
 }  // namespace
 
 std::string StatusText(const v1::GetStatusResponse& status) {
   std::string text = absl::StrFormat(
-      "run       %s (%s)\n"
+      "run       %s (%s), for %s\n"
       "phase     %s\n"
       "step      %d of %d, %s a step, %s left\n"
       "policy    version %d, digest %s, snapshot of step %d\n"
-      "loss      %.6g   gradient norm %.6g   learning rate %.6g\n"
-      "rollouts  %.1f tokens on average\n",
+      "loss      %.6g   gradient norm %.6g (clipped at %.6g)   learning rate "
+      "%.6g\n"
+      "rollouts  %.1f tokens on average, at most %d\n"
+      "speed     %.1f generated and %.1f scored tokens/s, %.3g samples/s\n",
       status.run_name(),
       status.run_folder(),
-      status.phase(),
+      Seconds(status.elapsed_seconds()),
+      PhaseText(status),
       status.step(),
       status.total_steps(),
       Seconds(status.seconds_per_step()),
@@ -41,8 +57,13 @@ std::string StatusText(const v1::GetStatusResponse& status) {
       status.snapshot_step(),
       status.loss(),
       status.gradient_norm(),
+      status.max_gradient_norm(),
       status.learning_rate(),
-      status.mean_rollout_tokens());
+      status.mean_rollout_tokens(),
+      status.max_rollout_tokens(),
+      status.generated_tokens_per_second(),
+      status.scored_tokens_per_second(),
+      status.samples_per_second());
   for (const v1::TermStatus& term : status.terms()) {
     absl::StrAppendFormat(
         &text,
@@ -52,6 +73,17 @@ std::string StatusText(const v1::GetStatusResponse& status) {
         term.weight(),
         100.0 * term.clipped_fraction());
   }
+  for (const v1::EvaluationStatus& evaluation : status.evaluations()) {
+    absl::StrAppendFormat(&text,
+                          "held out  %-7s accuracy %s, format rate %s, %.0f "
+                          "tokens (%d problems x %d)\n",
+                          evaluation.when(),
+                          Percent(evaluation.accuracy()),
+                          Percent(evaluation.format_rate()),
+                          evaluation.mean_tokens(),
+                          evaluation.problems(),
+                          evaluation.samples());
+  }
   for (const v1::WorkerStatus& worker : status.workers()) {
     absl::StrAppendFormat(&text,
                           "%-9s %-22s %-10s %s, %d in flight%s%s\n",
@@ -60,44 +92,12 @@ std::string StatusText(const v1::GetStatusResponse& status) {
                           worker.state(),
                           PolicyText(worker),
                           worker.in_flight(),
-                          worker.state() == "ready" ? "" : ": ",
-                          worker.state() == "ready" ? "" : worker.last_error());
+                          worker.last_error().empty() ? ""
+                          : worker.state() == "ready" ? "; was lost: "
+                                                      : ": ",
+                          worker.last_error());
   }
   return text;
-}
-
-nlohmann::ordered_json StatusJson(const v1::GetStatusResponse& status) {
-  nlohmann::ordered_json json = {
-      {"run_name", status.run_name()},
-      {"run_folder", status.run_folder()},
-      {"phase", status.phase()},
-      {"step", status.step()},
-      {"total_steps", status.total_steps()},
-      {"adapter_digest", status.adapter_digest()},
-      {"snapshot_step", status.snapshot_step()},
-      {"seconds_per_step", status.seconds_per_step()},
-      {"eta_seconds", status.eta_seconds()},
-      {"loss", status.loss()},
-      {"gradient_norm", status.gradient_norm()},
-      {"learning_rate", status.learning_rate()},
-      {"mean_rollout_tokens", status.mean_rollout_tokens()},
-      {"terms", nlohmann::ordered_json::array()},
-      {"workers", nlohmann::ordered_json::array()}};
-  for (const v1::TermStatus& term : status.terms()) {
-    json["terms"].push_back({{"name", term.name()},
-                             {"value", term.value()},
-                             {"weight", term.weight()},
-                             {"clipped_fraction", term.clipped_fraction()}});
-  }
-  for (const v1::WorkerStatus& worker : status.workers()) {
-    json["workers"].push_back({{"role", worker.role()},
-                               {"address", worker.address()},
-                               {"state", worker.state()},
-                               {"policy_version", worker.policy_version()},
-                               {"in_flight", worker.in_flight()},
-                               {"last_error", worker.last_error()}});
-  }
-  return json;
 }
 
 }  // namespace dapd

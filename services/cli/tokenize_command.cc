@@ -7,6 +7,7 @@
 
 #include "common/base/exit_code.h"
 #include "common/base/json_lines.h"
+#include "common/base/progress.h"
 #include "common/base/status_macros.h"
 #include "common/tokenizer/tokenizer.h"
 #include "services/cli/command.h"
@@ -47,8 +48,10 @@ absl::Status Tokenize(const TokenizeOptions& options) {
   ASSIGN_OR_RETURN(const auto tokenizer, Tokenizer::Load(options.model));
   ASSIGN_OR_RETURN(JsonLinesWriter writer,
                    JsonLinesWriter::Open(options.output));
+  Progress progress("lines");
   RETURN_IF_ERROR(ForEachJsonLine(
       options.input, [&](const nlohmann::json& row, int line) -> absl::Status {
+        progress.Update(line);
         ASSIGN_OR_RETURN(const nlohmann::ordered_json converted,
                          ConvertRow(*tokenizer,
                                     options,

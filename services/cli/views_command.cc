@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "common/base/json_lines.h"
+#include "common/base/progress.h"
 #include "common/base/status_macros.h"
 #include "common/config/load_config.h"
 #include "common/data/sample_rows.h"
@@ -49,7 +50,10 @@ absl::Status BuildViews(const ViewsOptions& options) {
                    ReadSamples(options.input, model.vocab_size));
   ASSIGN_OR_RETURN(JsonLinesWriter writer,
                    JsonLinesWriter::Open(options.output));
+  Progress progress("samples", static_cast<int64_t>(samples.size()));
+  int64_t num_built = 0;
   for (const Sample& sample : samples) {
+    progress.Update(++num_built);
     ASSIGN_OR_RETURN(const Views views, BuildViewsOf(*text.views, sample));
     RETURN_IF_ERROR(writer.Append(ToJson(sample.id, views)));
   }

@@ -30,6 +30,7 @@ PipelineOptions MakePipelineOptions(const BatchTrainerParts& parts) {
   options.top_k = parts.config.teacher.top_k;
   options.temperature = parts.config.objective.temperature;
   options.device = parts.weights->device();
+  options.on_progress = parts.on_progress;
   return options;
 }
 
@@ -257,9 +258,12 @@ absl::Status BatchTrainer::AccumulateSlice(StepReport* report) {
                      " has anything to score; every rollout was empty"));
   }
   ObjectiveAccumulator accumulator(parts_.terms);
+  const auto total = static_cast<int64_t>(micro_batches.size());
+  int64_t done = 0;
   for (const std::vector<size_t>& group : micro_batches) {
     std::vector<ScoredSample> samples;
     parts_.on_phase("scoring");
+    parts_.on_progress(done, total);
     {
       PhaseTimer timer(&report->seconds["score"]);
       for (const size_t index : group) {
@@ -268,6 +272,7 @@ absl::Status BatchTrainer::AccumulateSlice(StepReport* report) {
       }
     }
     parts_.on_phase("training");
+    parts_.on_progress(done++, total);
     DAPD_FAILPOINT("train.before_micro_batch");
     PhaseTimer timer(&report->seconds["train"]);
     accumulator.Add(AccumulateMicroBatch(

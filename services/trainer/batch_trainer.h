@@ -45,6 +45,8 @@ struct BatchTrainerParts {
   Policy& policy;  // the same on all ranks
   // "rollout", "scoring", "training", "publishing".
   std::function<void(const std::string& phase)> on_phase;
+  // So many of this rank's answers or micro-batches of the phase are done.
+  std::function<void(int64_t done, int64_t total)> on_progress;
 };
 
 // Called at rank 0 with each answer of the batch that was not recalled.

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 
 #include "common/base/exit_code.h"
@@ -26,6 +27,8 @@
 #include "common/rpc/shutdown_signal.h"
 #include "common/security/security.h"
 #include "services/trainer/rollout_client.h"
+#include "services/trainer/status_page/run_history.h"
+#include "services/trainer/status_page/status_pages.h"
 #include "services/trainer/teacher_client.h"
 #include "services/trainer/trainer_metrics.h"
 #include "services/trainer/trainer_run.h"
@@ -87,6 +90,15 @@ absl::Status Run(const Flags& flags) {
   ASSIGN_OR_RETURN(const std::shared_ptr<Security> security,
                    Security::Load(config.security, {Role::kTrainer}));
   const auto credentials = std::make_shared<const RpcCredentials>(security);
+  TrainerStatus status;
+  if (config.trainer.rank != 0) {
+    status.Change([&](TrainerState& state) {
+      state.run_name = config.run.name;
+      state.phase = absl::StrCat("rank ", config.trainer.rank, ", see rank 0");
+    });
+  }
+  RunHistory history;
+  // Serves the two above.
   MetricsRegistry registry("trainer", config.run.name);
   AddSecurityMetrics(security,
                      config.trainer.listen,
@@ -96,12 +108,12 @@ absl::Status Run(const Flags& flags) {
   RETURN_IF_ERROR(WithExitCode(registry
                                    .Serve({config.metrics.trainer_listen,
                                            config.metrics.allowed_hosts,
-                                           security})
+                                           security},
+                                          StatusPages(&status, &history))
                                    .status(),
                                ExitCode::kConfig));
-  TrainerStatus status;
   ASSIGN_OR_RETURN(const std::unique_ptr<TrainerRun> run,
-                   TrainerRun::Load(loaded, &metrics, &status));
+                   TrainerRun::Load(loaded, &metrics, &status, &history));
 
   ASSIGN_OR_RETURN(const std::unique_ptr<RolloutClient> rollouts,
                    RolloutClient::Start(MakeClientOptions<RolloutClientOptions>(
@@ -117,10 +129,10 @@ absl::Status Run(const Flags& flags) {
                        credentials,
                        run->ExpectedWorkers(),
                        metrics.PoolObserver("teacher"))));
-  TrainerService service(
-      &status,
-      [&rollouts] { return rollouts->Workers(); },
-      [&teachers] { return teachers->Workers(); });
+  status.SetWorkers([&rollouts] { return rollouts->Workers(); },
+                    [&teachers] { return teachers->Workers(); });
+  const absl::Cleanup forget_workers = [&status] { status.SetWorkers({}, {}); };
+  TrainerService service(&status);
   ASSIGN_OR_RETURN(
       const std::unique_ptr<RpcServer> server,
       RpcServer::Start({.listen = config.trainer.listen,

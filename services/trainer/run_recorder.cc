@@ -17,6 +17,7 @@
 #include "common/base/progress.h"
 #include "common/base/status_macros.h"
 #include "common/metrics/tensorboard_writer.h"
+#include "services/trainer/status_page/run_report.h"
 
 namespace dapd {
 namespace {
@@ -50,14 +51,51 @@ Json StepLine(const StepReport& report) {
   return line;
 }
 
+double SumSeconds(const Json& line) {
+  double sum = 0.0;
+  for (const auto& [phase, seconds] : line["seconds"].items()) {
+    sum += seconds.get<double>();
+  }
+  return sum;
+}
+
+// What the status says about the last step, from its line in metrics.jsonl.
+// Json::exception for a line that StepLine did not write.
+void ShowLine(const Json& line, TrainerState& state) {
+  state.step = line.at("step");
+  state.adapter_digest = line.at("adapter_digest");
+  state.snapshot_step = line.at("snapshot_version");
+  state.loss = line.at("loss");
+  state.gradient_norm = line.at("gradient_norm");
+  state.learning_rate = line.at("learning_rate");
+  state.mean_rollout_tokens = line.at("rollout").at("mean_tokens");
+  const double seconds = SumSeconds(line);
+  const auto per_second = [&](const char* count) {
+    return seconds > 0.0 ? line.at(count).get<double>() / seconds : 0.0;
+  };
+  state.generated_tokens_per_second = per_second("generated_tokens");
+  state.scored_tokens_per_second = per_second("scored_tokens");
+  state.samples_per_second = per_second("samples");
+  state.terms.clear();
+  for (const auto& [name, term] : line.at("terms").items()) {
+    state.terms.push_back({name,
+                           term.at("value"),
+                           term.at("weight"),
+                           term.at("clipped_fraction")});
+  }
+}
+
 // What earlier attempts left in metrics.jsonl.
 struct KeptLines {
   std::map<std::string, double> seconds;  // by phase
+  Json last;                              // null: none
 };
 
-// Drops the lines behind `last_step`: those steps are done again.
+// Drops the lines behind `last_step`: those steps are done again. The others
+// begin the history.
 absl::StatusOr<KeptLines> KeepLines(const std::string& path,
-                                    int64_t last_step) {
+                                    int64_t last_step,
+                                    RunHistory* history) {
   KeptLines kept;
   if (!FileExists(path)) return kept;
   ASSIGN_OR_RETURN(JsonLinesWriter writer, JsonLinesWriter::Open(path));
@@ -78,6 +116,8 @@ absl::StatusOr<KeptLines> KeepLines(const std::string& path,
       kept.seconds[phase] += seconds.get<double>();
     }
     RETURN_IF_ERROR(writer.Append(row));
+    history->Add(row);
+    kept.last = row;
   }
   RETURN_IF_ERROR(writer.Commit());
   return kept;
@@ -86,13 +126,16 @@ absl::StatusOr<KeptLines> KeepLines(const std::string& path,
 }  // namespace
 
 struct RunRecorder::State {
-  Config config;
+  LoadedConfig loaded;
   std::string folder;
   TrainerMetrics* metrics;
   TrainerStatus* status;
+  RunHistory* history;
   AppendFile lines;
   TensorBoardWriter events;
-  Progress progress;
+  Progress progress;  // of the steps
+  std::unique_ptr<Progress> evaluation_progress;
+  std::string step_note;  // what the progress line says of the last step
   std::map<std::string, EvaluationReport> evaluations;
   std::map<std::string, double> seconds;  // by phase, over all steps
   int64_t steps = 0;
@@ -109,13 +152,15 @@ absl::StatusOr<std::unique_ptr<RunRecorder>> RunRecorder::Create(
     const RunFolder& folder,
     int64_t start_step,
     TrainerMetrics* metrics,
-    TrainerStatus* status) {
+    TrainerStatus* status,
+    RunHistory* history) {
   const Config& config = loaded.config;
   RETURN_IF_ERROR(
       WriteFileAtomically(folder.File("config.yaml"), DumpConfig(loaded)));
   DAPD_FAILPOINT("run.after_config");
   const std::string lines_path = folder.File("metrics.jsonl");
-  ASSIGN_OR_RETURN(const KeptLines kept, KeepLines(lines_path, start_step));
+  ASSIGN_OR_RETURN(const KeptLines kept,
+                   KeepLines(lines_path, start_step, history));
   ASSIGN_OR_RETURN(AppendFile lines, AppendFile::Open(lines_path));
   ASSIGN_OR_RETURN(TensorBoardWriter events,
                    TensorBoardWriter::Create(folder.path()));
@@ -125,21 +170,31 @@ absl::StatusOr<std::unique_ptr<RunRecorder>> RunRecorder::Create(
   status->Change([&](TrainerState& state) {
     state.run_name = config.run.name;
     state.run_folder = folder.path();
-    state.step = start_step;
+    state.step = state.start_step = start_step;
     state.total_steps = config.trainer.steps;
+    state.max_gradient_norm = config.trainer.max_grad_norm;
+    state.max_rollout_tokens = config.rollout.max_new_tokens;
   });
+  if (!kept.last.is_null()) {
+    try {
+      status->Change([&](TrainerState& state) { ShowLine(kept.last, state); });
+    } catch (const Json::exception& error) {
+      return absl::DataLossError(absl::StrCat(
+          lines_path, " ends in a line that is no step: ", error.what()));
+    }
+  }
   metrics->RecordStart(start_step, folder.resumed());
   std::unique_ptr<RunRecorder> recorder(new RunRecorder(std::unique_ptr<State>(
-      new State{config,
-                folder.path(),
-                metrics,
-                status,
-                std::move(lines),
-                std::move(events),
-                Progress("steps", config.trainer.steps, start_step),
-                {},
-                kept.seconds,
-                start_step})));
+      new State{.loaded = loaded,
+                .folder = folder.path(),
+                .metrics = metrics,
+                .status = status,
+                .history = history,
+                .lines = std::move(lines),
+                .events = std::move(events),
+                .progress = Progress("steps", config.trainer.steps, start_step),
+                .seconds = kept.seconds,
+                .steps = start_step})));
   RETURN_IF_ERROR(recorder->RecallEvaluation("before"));
   return recorder;
 }
@@ -151,9 +206,19 @@ absl::Status RunRecorder::RecallEvaluation(const std::string& when) {
   ASSIGN_OR_RETURN(const nlohmann::json json, ParseJson(text, path));
   ASSIGN_OR_RETURN(const EvaluationReport report,
                    ParseEvaluationReport(Json(json), path));
-  state_->metrics->RecordEvaluation(when, report);
-  state_->evaluations.emplace(when, report);
+  KeepEvaluation(when, report);
   return absl::OkStatus();
+}
+
+void RunRecorder::KeepEvaluation(const std::string& when,
+                                 const EvaluationReport& report) {
+  state_->evaluations.insert_or_assign(when, report);
+  state_->metrics->RecordEvaluation(when, report);
+  state_->status->Change([&](TrainerState& state) {
+    std::erase_if(state.evaluations,
+                  [&](const auto& known) { return known.when == when; });
+    state.evaluations.push_back({when, report});
+  });
 }
 
 bool RunRecorder::HasEvaluation(const std::string& when) const {
@@ -167,8 +232,32 @@ std::string RunRecorder::EvaluationPath(const std::string& when) const {
 const std::string& RunRecorder::folder() const { return state_->folder; }
 
 void RunRecorder::BeginPhase(const std::string& phase) {
-  state_->status->Change([&](TrainerState& s) { s.phase = phase; });
+  state_->status->Change([&](TrainerState& s) {
+    s.phase = phase;
+    s.phase_done = s.phase_total = 0;
+  });
   state_->metrics->BeginPhase(phase);
+}
+
+void RunRecorder::AdvancePhase(int64_t done, int64_t total) {
+  std::string phase;
+  state_->status->Change([&](TrainerState& s) {
+    phase = s.phase;
+    s.phase_done = done;
+    s.phase_total = total;
+  });
+  if (phase != "evaluating") {
+    state_->progress.Update(
+        state_->steps,
+        absl::StrFormat("%s%s %d/%d", state_->step_note, phase, done, total));
+    return;
+  }
+  if (state_->evaluation_progress == nullptr) {
+    state_->evaluation_progress =
+        std::make_unique<Progress>("held-out answers", total);
+  }
+  state_->evaluation_progress->Update(done);
+  if (done == total) state_->evaluation_progress.reset();
 }
 
 absl::Status RunRecorder::RecordSamples(
@@ -192,8 +281,7 @@ absl::Status RunRecorder::RecordSamples(
 }
 
 absl::Status RunRecorder::RecordStep(const StepReport& report) {
-  RETURN_IF_ERROR(state_->lines.Append(StepLine(report).dump() + "\n"));
-  return absl::OkStatus();
+  return state_->lines.Append(StepLine(report).dump() + "\n");
 }
 
 void RunRecorder::ShowStep(const StepReport& report) {
@@ -219,28 +307,18 @@ void RunRecorder::ShowStep(const StepReport& report) {
   }
   state_->metrics->RecordStep(report);
   ++state_->steps;
-  state_->progress.Update(
-      report.step,
-      absl::StrFormat("loss %.4f  grad %.3f  rollout %.0f tokens",
+  state_->step_note =
+      absl::StrFormat("loss %.4f  grad %.3f  rollout %.0f tokens  ",
                       report.objective.loss,
                       report.optimizer.gradient_norm,
-                      report.mean_rollout_tokens));
-  state_->status->Change([&](TrainerState& s) {
-    s.step = report.step;
-    s.adapter_digest = report.adapter_digest;
-    s.snapshot_step = report.snapshot_version;
-    s.eta_seconds = state_->progress.EtaSeconds();
-    const auto left = static_cast<double>(s.total_steps - s.step);
-    s.seconds_per_step = left > 0 ? s.eta_seconds / left : 0.0;
-    s.loss = report.objective.loss;
-    s.gradient_norm = report.optimizer.gradient_norm;
-    s.learning_rate = report.optimizer.learning_rate;
-    s.mean_rollout_tokens = report.mean_rollout_tokens;
-    s.terms.clear();
-    for (const TermMetrics& term : report.objective.terms) {
-      s.terms.push_back(
-          {term.name, term.value, term.weight, term.clipped_fraction});
-    }
+                      report.mean_rollout_tokens);
+  state_->progress.Update(report.step, state_->step_note);
+  const Json line = StepLine(report);
+  state_->history->Add(line);
+  state_->status->Change([&](TrainerState& state) {
+    ShowLine(line, state);
+    state.seconds_per_step = state_->progress.SecondsPerUnit();
+    state.eta_seconds = state_->progress.EtaSeconds();
   });
 }
 
@@ -256,8 +334,7 @@ absl::Status RunRecorder::RecordEvaluation(const std::string& when,
       report.samples,
       report.mean_tokens,
       report.seconds));
-  state_->evaluations.insert_or_assign(when, report);
-  state_->metrics->RecordEvaluation(when, report);
+  KeepEvaluation(when, report);
   AddScalar("eval/accuracy", report.policy_version, report.accuracy.mean);
   return WriteFileAtomically(EvaluationPath(when), ToJson(report).dump(2));
 }
@@ -278,6 +355,8 @@ absl::Status RunRecorder::Finish(double total_seconds) {
   for (const auto& [when, report] : state_->evaluations) {
     evaluations[when] = ToJson(report);
   }
+  // The summary is what says that nothing is left to do: it comes last.
+  WriteReport(absl::OkStatus());
   RETURN_IF_ERROR(
       WriteFileAtomically(JoinPath(state_->folder, "summary.json"),
                           Json{{"steps", state_->steps},
@@ -323,9 +402,21 @@ absl::Status RunRecorder::Finish(double total_seconds) {
           b.unclipped.high);
     }
   }
-  absl::StrAppend(&text, "  adapter (PEFT): ", state_->folder, "/adapter");
+  absl::StrAppend(&text, "  adapter (PEFT): ", state_->folder, "/adapter\n");
+  absl::StrAppend(&text, "  report:         ", state_->folder, "/report.html");
   LogInfo(text);
   return absl::OkStatus();
+}
+
+void RunRecorder::WriteReport(const absl::Status& outcome) {
+  const absl::Status written = dapd::WriteReport(state_->folder,
+                                                 state_->loaded,
+                                                 *state_->status,
+                                                 *state_->history,
+                                                 outcome);
+  if (!written.ok()) {
+    LogWarning(absl::StrCat("no report: ", std::string(written.message())));
+  }
 }
 
 }  // namespace dapd

@@ -1,6 +1,6 @@
 // RunRecorder: everything a run leaves behind for its user besides weights.
-// One call here feeds metrics.jsonl, TensorBoard, Prometheus, the status RPC
-// and the progress line, so that they cannot disagree.
+// One call here feeds metrics.jsonl, TensorBoard, Prometheus, the status, the
+// charts' history and the progress line, so that they cannot disagree.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +16,7 @@
 #include "common/config/run_folder.h"
 #include "services/trainer/evaluation_report.h"
 #include "services/trainer/sample_pipeline.h"
+#include "services/trainer/status_page/run_history.h"
 #include "services/trainer/step_report.h"
 #include "services/trainer/trainer_metrics.h"
 #include "services/trainer/trainer_status.h"
@@ -28,19 +29,23 @@ class RunRecorder {
  public:
   // Writes config.yaml into the folder. `start_step`: the step that the run
   // goes on behind, 0 for a new one; what is recorded of later steps is dropped
-  // (they are done again). `metrics` and `status` must outlive the recorder.
+  // (they are done again). `metrics`, `status` and `history` must outlive the
+  // recorder.
   static absl::StatusOr<std::unique_ptr<RunRecorder>> Create(
       const LoadedConfig& loaded,
       const RunFolder& folder,
       int64_t start_step,
       TrainerMetrics* metrics,
-      TrainerStatus* status);
+      TrainerStatus* status,
+      RunHistory* history);
   ~RunRecorder();
 
   const std::string& folder() const;
 
   // One of kTrainerPhases.
   void BeginPhase(const std::string& phase);
+  // So many answers or micro-batches of the phase are done.
+  void AdvancePhase(int64_t done, int64_t total);
 
   // samples/step-000001.jsonl: {"id", "problem", "reference", "rollout_ids",
   // "rollout", "finish_reason", "correct"}: replayable.
@@ -56,11 +61,15 @@ class RunRecorder {
                                 const EvaluationReport& report);
   // An earlier attempt evaluated already.
   bool HasEvaluation(const std::string& when) const;
-  // The closing summary on stderr, and summary.json.
+  // The closing summary on stderr, report.html and summary.json.
   absl::Status Finish(double total_seconds);
+  // report.html of a run that ended so. A report that cannot be written is
+  // only told about: the run is worth as much without.
+  void WriteReport(const absl::Status& outcome);
 
  private:
   absl::Status RecallEvaluation(const std::string& when);
+  void KeepEvaluation(const std::string& when, const EvaluationReport& report);
   std::string EvaluationPath(const std::string& when) const;
   void AddScalar(const std::string& tag, int64_t step, double value);
 

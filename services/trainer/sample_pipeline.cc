@@ -124,6 +124,11 @@ absl::StatusOr<std::vector<RolloutRecord>> SamplePipeline::CollectRollouts(
       RETURN_IF_ERROR(on_accepted(entries_[index].input, index, result));
     }
     ASSIGN_OR_RETURN(records[index], AcceptRollout(index, result));
+    if (options_.on_progress) {
+      options_.on_progress(
+          static_cast<int64_t>(entries_.size() - pending_rollouts_.size()),
+          static_cast<int64_t>(entries_.size()));
+    }
   }
   return records;
 }

@@ -57,6 +57,8 @@ struct PipelineOptions {
   int64_t top_k = 0;
   double temperature = 1.1;  // of the objective, for a top_k payload
   at::Device device = at::kCPU;
+  // Called as answers arrive, from CollectRollouts; may be empty.
+  std::function<void(int64_t done, int64_t total)> on_progress;
 };
 
 class SamplePipeline {

@@ -143,7 +143,8 @@ TrainerRun::~TrainerRun() = default;
 absl::StatusOr<std::unique_ptr<TrainerRun>> TrainerRun::Load(
     const LoadedConfig& loaded,
     TrainerMetrics* metrics,
-    TrainerStatus* status) {
+    TrainerStatus* status,
+    RunHistory* history) {
   auto state = std::make_unique<State>();
   state->loaded = loaded;
   state->metrics = metrics;
@@ -198,14 +199,15 @@ absl::StatusOr<std::unique_ptr<TrainerRun>> TrainerRun::Load(
   state->identity.settings = ResultSettings(config);
   std::unique_ptr<TrainerRun> run(new TrainerRun(std::move(state)));
   if (config.trainer.rank == 0) {
-    RETURN_IF_ERROR(run->OpenFolder(lora, metrics, status));
+    RETURN_IF_ERROR(run->OpenFolder(lora, metrics, status, history));
   }
   return run;
 }
 
 absl::Status TrainerRun::OpenFolder(const LoraConfig& lora,
                                     TrainerMetrics* metrics,
-                                    TrainerStatus* status) {
+                                    TrainerStatus* status,
+                                    RunHistory* history) {
   State& state = *state_;
   RETURN_IF_ERROR(CatchTorch([&]() -> absl::Status {
     ASSIGN_OR_RETURN(state.policy,
@@ -223,7 +225,8 @@ absl::Status TrainerRun::OpenFolder(const LoraConfig& lora,
                                        *state.folder,
                                        state.policy->version(),
                                        metrics,
-                                       status));
+                                       status,
+                                       history));
   return absl::OkStatus();
 }
 
@@ -283,10 +286,14 @@ absl::Status TrainerRun::Train(
                           .teachers = teachers,
                           .collective = collective,
                           .policy = *state.policy,
-                          .on_phase = [](const std::string& /*phase*/) {}};
+                          .on_phase = [](const std::string& /*phase*/) {},
+                          .on_progress = [](int64_t, int64_t) {}};
   if (collective.rank() != 0) return RunOtherRank(std::move(batch));
   batch.on_phase = [&state](const std::string& phase) {
     state.recorder->BeginPhase(phase);
+  };
+  batch.on_progress = [&state](int64_t done, int64_t total) {
+    state.recorder->AdvancePhase(done, total);
   };
   TrainerLoop loop(TrainerParts{.batch = std::move(batch),
                                 .identity = state.identity,
@@ -295,7 +302,9 @@ absl::Status TrainerRun::Train(
                                 .ledger = *state.ledger,
                                 .metrics = *state.metrics,
                                 .wait_for_stop = std::move(wait_for_stop)});
-  return loop.Run();
+  const absl::Status outcome = loop.Run();
+  if (!outcome.ok()) state.recorder->WriteReport(outcome);
+  return outcome;
 }
 
 }  // namespace dapd

@@ -18,6 +18,7 @@
 
 namespace dapd {
 
+class RunHistory;
 class TrainerMetrics;
 struct LoraConfig;
 class TrainerStatus;
@@ -26,14 +27,16 @@ class TrainerRun {
  public:
   // Reads model, tokenizer, template and data; refuses problems whose views do
   // not fit the model's context; makes the run folder, or goes on where its
-  // newest checkpoint left off. `metrics` and `status` must outlive the run.
+  // newest checkpoint left off. `metrics`, `status` and `history` must
+  // outlive the run.
   //
   // A rank other than 0 (trainer.rank) has no run folder: it gets its policy
   // from rank 0.
   static absl::StatusOr<std::unique_ptr<TrainerRun>> Load(
       const LoadedConfig& loaded,
       TrainerMetrics* metrics,
-      TrainerStatus* status);
+      TrainerStatus* status,
+      RunHistory* history);
   ~TrainerRun();
 
   // What a worker must have loaded to serve this run.
@@ -42,9 +45,9 @@ class TrainerRun {
   // SHA-256 of all that the result depends on: what ranks must agree on.
   std::string Identity() const;
 
-  // Blocks to the end; as TrainerLoop::Run.
-  // `wait_for_stop` blocks for at most the given time; true once the run is to
-  // stop.
+  // Blocks to the end; as TrainerLoop::Run. Leaves a report.html however it
+  // ends. `wait_for_stop` blocks for at most the given time; true once the run
+  // is to stop.
   absl::Status Train(RolloutClient& rollouts,
                      TeacherClient& teachers,
                      Collective& collective,
@@ -53,7 +56,8 @@ class TrainerRun {
  private:
   absl::Status OpenFolder(const LoraConfig& lora,
                           TrainerMetrics* metrics,
-                          TrainerStatus* status);
+                          TrainerStatus* status,
+                          RunHistory* history);
   absl::Status SharePolicy(Collective& collective);
 
   struct State;

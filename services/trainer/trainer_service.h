@@ -1,12 +1,7 @@
-// TrainerService: answers GetStatus from a TrainerStatus and the clients'
-// worker states. It changes nothing. Thread-safe.
+// TrainerService: answers GetStatus from a TrainerStatus. It changes nothing.
+// Thread-safe.
 #pragma once
 
-#include <functional>
-#include <string>
-#include <vector>
-
-#include "common/rpc/worker_pool_options.h"
 #include "dapd/v1/trainer.grpc.pb.h"
 #include "services/trainer/trainer_status.h"
 
@@ -14,12 +9,8 @@ namespace dapd {
 
 class TrainerService final : public v1::TrainerService::Service {
  public:
-  using Workers = std::function<std::vector<WorkerState>()>;
-
-  // `status` must outlive the service, and what the functions use as well.
-  TrainerService(const TrainerStatus* status,
-                 Workers rollout_workers,
-                 Workers teacher_workers);
+  // `status` must outlive the service.
+  explicit TrainerService(const TrainerStatus* status) : status_(status) {}
 
   grpc::Status GetStatus(grpc::ServerContext* context,
                          const v1::GetStatusRequest* request,
@@ -27,8 +18,6 @@ class TrainerService final : public v1::TrainerService::Service {
 
  private:
   const TrainerStatus* const status_;
-  const Workers rollout_workers_;
-  const Workers teacher_workers_;
 };
 
 }  // namespace dapd

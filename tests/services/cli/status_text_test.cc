@@ -48,20 +48,26 @@ TEST(StatusTextTest, TheScreenShowsProgressTermsAndWorkers) {
   }
 }
 
-TEST(StatusTextTest, JsonHasNumbersAndTheProtosNames) {
-  const nlohmann::ordered_json json = StatusJson(MakeStatus());
-  EXPECT_EQ(json["step"], 7);
-  EXPECT_TRUE(json["step"].is_number_integer());
-  EXPECT_EQ(json["loss"], 0.125);
-  EXPECT_EQ(json["terms"][0]["clipped_fraction"], 0.25);
-  EXPECT_EQ(json["workers"][0]["policy_version"], -1);
+TEST(StatusTextTest, AnEmptyStatusHasNoDigest) {
+  EXPECT_THAT(StatusText({}), HasSubstr("(none)"));
 }
 
-TEST(StatusTextTest, AnEmptyStatusHasEmptyLists) {
-  const nlohmann::ordered_json json = StatusJson({});
-  EXPECT_TRUE(json["terms"].is_array());
-  EXPECT_TRUE(json["workers"].empty());
-  EXPECT_THAT(StatusText({}), HasSubstr("(none)"));
+TEST(StatusTextTest, APhaseThatIsCountedSaysHowFarItIs) {
+  v1::GetStatusResponse status = MakeStatus();
+  status.set_phase_done(3);
+  status.set_phase_total(8);
+  EXPECT_THAT(StatusText(status), HasSubstr("scoring, 3 of 8\n"));
+}
+
+TEST(StatusTextTest, EvaluationsAreShownWithTheirIntervals) {
+  v1::GetStatusResponse status = MakeStatus();
+  v1::EvaluationStatus& evaluation = *status.add_evaluations();
+  evaluation.set_when("before");
+  evaluation.mutable_accuracy()->set_mean(0.5);
+  evaluation.mutable_accuracy()->set_low(0.4);
+  evaluation.mutable_accuracy()->set_high(0.6);
+  EXPECT_THAT(StatusText(status),
+              HasSubstr("before  accuracy 50.0% [40.0, 60.0]"));
 }
 
 }  // namespace

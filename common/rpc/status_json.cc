@@ -1,0 +1,86 @@
+#include "common/rpc/status_json.h"
+
+namespace dapd {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json ToJson(const v1::IntervalStatus& interval) {
+  return {{"mean", interval.mean()},
+          {"low", interval.low()},
+          {"high", interval.high()}};
+}
+
+Json ToJson(const v1::TermStatus& term) {
+  return {{"name", term.name()},
+          {"value", term.value()},
+          {"weight", term.weight()},
+          {"clipped_fraction", term.clipped_fraction()}};
+}
+
+Json ToJson(const v1::WorkerStatus& worker) {
+  return {{"role", worker.role()},
+          {"address", worker.address()},
+          {"state", worker.state()},
+          {"policy_version", worker.policy_version()},
+          {"in_flight", worker.in_flight()},
+          {"last_error", worker.last_error()}};
+}
+
+Json ToJson(const v1::DivergenceStatus& divergence) {
+  return {{"name", divergence.name()},
+          {"unclipped", ToJson(divergence.unclipped())}};
+}
+
+Json ToJson(const v1::EvaluationStatus& evaluation);
+
+template <typename Messages>
+Json ToList(const Messages& messages) {
+  Json list = Json::array();
+  for (const auto& message : messages) list.push_back(ToJson(message));
+  return list;
+}
+
+Json ToJson(const v1::EvaluationStatus& evaluation) {
+  return {{"when", evaluation.when()},
+          {"policy_version", evaluation.policy_version()},
+          {"problems", evaluation.problems()},
+          {"samples", evaluation.samples()},
+          {"accuracy", ToJson(evaluation.accuracy())},
+          {"format_rate", ToJson(evaluation.format_rate())},
+          {"mean_tokens", evaluation.mean_tokens()},
+          {"divergences", ToList(evaluation.divergences())},
+          {"seconds", evaluation.seconds()}};
+}
+
+}  // namespace
+
+Json StatusJson(const v1::GetStatusResponse& status) {
+  return {{"run_name", status.run_name()},
+          {"run_folder", status.run_folder()},
+          {"phase", status.phase()},
+          {"phase_done", status.phase_done()},
+          {"phase_total", status.phase_total()},
+          {"step", status.step()},
+          {"start_step", status.start_step()},
+      {"total_steps", status.total_steps()},
+          {"adapter_digest", status.adapter_digest()},
+          {"snapshot_step", status.snapshot_step()},
+          {"elapsed_seconds", status.elapsed_seconds()},
+          {"seconds_per_step", status.seconds_per_step()},
+          {"eta_seconds", status.eta_seconds()},
+          {"loss", status.loss()},
+          {"gradient_norm", status.gradient_norm()},
+          {"learning_rate", status.learning_rate()},
+          {"mean_rollout_tokens", status.mean_rollout_tokens()},
+          {"generated_tokens_per_second", status.generated_tokens_per_second()},
+          {"scored_tokens_per_second", status.scored_tokens_per_second()},
+          {"samples_per_second", status.samples_per_second()},
+          {"max_gradient_norm", status.max_gradient_norm()},
+          {"max_rollout_tokens", status.max_rollout_tokens()},
+          {"terms", ToList(status.terms())},
+          {"evaluations", ToList(status.evaluations())},
+          {"workers", ToList(status.workers())}};
+}
+
+}  // namespace dapd

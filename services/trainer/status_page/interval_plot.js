@@ -1,0 +1,76 @@
+// Means with their 95 % intervals, before and after training, as table rows
+// with a small plot each.
+
+const intervalColors = { before: "c-before", after: "c-after" };
+
+// A bar from `low` to `high` with a dot at the mean, on a scale from 0 to `end`.
+function whisker(interval, kind, y, end) {
+  const at = (value) => `${(100 * Math.min(Math.max(value / end, 0), 1)).toFixed(2)}%`;
+  return svg("g", { class: `whisker ${intervalColors[kind] ?? "c-before"}` },
+    svg("line", { x1: at(interval.low), x2: at(interval.high), y1: y, y2: y }),
+    svg("line", { x1: at(interval.low), x2: at(interval.low), y1: y - 3.5, y2: y + 3.5 }),
+    svg("line", { x1: at(interval.high), x2: at(interval.high), y1: y - 3.5, y2: y + 3.5 }),
+    svg("circle", { cx: at(interval.mean), cy: y, r: 3.6 }));
+}
+
+function intervalText(interval, format) {
+  return interval ? `${format(interval.mean)} [${format(interval.low)}, ${format(interval.high)}]` : "\u2013";
+}
+
+// "+0.12", and whether the two intervals have no value in common.
+function changeText(before, after, format) {
+  if (!before || !after) return "";
+  const change = after.mean - before.mean;
+  const text = `${change > 0 ? "+" : change < 0 ? "\u2212" : "\u00b1"}${format(Math.abs(change))}`;
+  const isApart = before.high < after.low || after.high < before.low;
+  return isApart ? `${text}, intervals apart` : text;
+}
+
+// rows: [{label, before, after}], each interval {mean, low, high} or null.
+function intervalRows(rows, format, end) {
+  return rows.map(({ label, before, after }) => {
+    const plot = svg("svg", { class: "interval-plot", role: "img",
+      "aria-label": `${label}: before ${intervalText(before, format)}, after ${intervalText(after, format)}` },
+      svg("line", { class: "axis", x1: 0, x2: "100%", y1: 14, y2: 14 }));
+    if (before) plot.append(whisker(before, "before", 8, end));
+    if (after) plot.append(whisker(after, "after", 20, end));
+    return html("tr", { "data-measure": label },
+      html("th", { scope: "row" }, label),
+      html("td", { "data-label": "before" }, intervalText(before, format)),
+      html("td", { "data-label": "after" }, intervalText(after, format)),
+      html("td", { "data-label": "change" }, changeText(before, after, format)),
+      html("td", { class: "plot-cell" }, plot));
+  });
+}
+
+function intervalGroup(title, scaleText, rows) {
+  return html("tbody", {},
+    html("tr", { class: "group" }, html("th", { scope: "colgroup", colspan: 4 }, title), html("th", { class: "plot-cell scale" }, scaleText)),
+    rows);
+}
+
+// evaluations: as in the status. Returns what stands under the heading.
+function evaluationView(evaluations) {
+  const by = Object.fromEntries(evaluations.map((evaluation) => [evaluation.when, evaluation]));
+  const { before, after } = by;
+  const known = before ?? after;
+  const shares = [["accuracy", "accuracy"], ["format rate", "format_rate"]].map(([label, key]) => ({
+    label, before: before?.[key], after: after?.[key] }));
+  const divergences = termStyles(known.divergences.map((term) => term.name)).map(({ name, label }) => ({
+    label,
+    before: before?.divergences.find((term) => term.name === name)?.unclipped,
+    after: after?.divergences.find((term) => term.name === name)?.unclipped }));
+  const largest = Math.max(1e-9, ...divergences.flatMap((row) => [row.before?.high ?? 0, row.after?.high ?? 0]));
+  const table = html("table", { class: "intervals" },
+    html("thead", {}, html("tr", {}, ["held out", "before", "after", "change", ""].map((text) => html("th", { scope: "col" }, text)))),
+    intervalGroup(`Answers, ${known.problems} problems \u00d7 ${known.samples}`, "0 to 100 %", intervalRows(shares, formatPercent, 1)),
+    divergences.length > 0 && intervalGroup("True KL by term", `0 to ${formatNumber(largest)}`, intervalRows(divergences, formatNumber, largest)));
+  const what = (evaluation) => `${evaluation.when} training: policy ${evaluation.policy_version}, ` +
+    `${formatNumber(evaluation.mean_tokens)} tokens an answer, took ${formatSeconds(evaluation.seconds)}`;
+  return [
+    html("p", { class: "legend-line" },
+      svg("svg", { class: "key", viewBox: "0 0 14 10", "aria-hidden": "true" }, svg("circle", { class: "c-before", cx: 7, cy: 5, r: 3.6 })), "before ",
+      svg("svg", { class: "key", viewBox: "0 0 14 10", "aria-hidden": "true" }, svg("circle", { class: "c-after", cx: 7, cy: 5, r: 3.6 })), "after; ",
+      html("span", { class: "note" }, `bars are 95 % intervals over problems. ${evaluations.map(what).join("; ")}.`)),
+    table];
+}

@@ -1,0 +1,95 @@
+// Starts the page: as a report if it carries data, else as a window onto the
+// trainer that served it.
+
+const statusSeconds = 2;
+const historySeconds = 5;  // at least, between two histories
+const timeoutSeconds = 10;
+
+// A row of buttons of which one is pressed, at first the first.
+function addChoices(id, choices, choose) {
+  const buttons = choices.map(([label, value]) => {
+    const button = html("button", { type: "button", class: "choice", "aria-pressed": "false" }, label);
+    button.addEventListener("click", () => {
+      for (const other of buttons) other.setAttribute("aria-pressed", String(other === button));
+      choose(value);
+    });
+    return button;
+  });
+  buttons[0].setAttribute("aria-pressed", "true");
+  byId(id).replaceChildren(...buttons);
+}
+
+function showSteps(history, status) {
+  showHistory(history, status);
+  setText(byId("thinned"), history.stride > 1 ? `each point is the mean of ${history.stride} steps; the pale band runs from the lowest to the highest` : "");
+}
+
+function startControls() {
+  byId("charts").replaceChildren(...charts.map(({ chart }) => chart.figure));
+  for (const { chart } of charts) resizeObserver.observe(chart.box);
+  addChoices("scale-choices", [["linear", false], ["log", true]], (isLog) => view.set({ isLog }));
+  addChoices("smoothing-choices", [["raw", 0], ["smooth", 0.6], ["smoother", 0.9]], (smoothing) => view.set({ smoothing }));
+  const zoom = byId("zoom");
+  zoom.addEventListener("click", () => view.set({ range: null }));
+  view.onChange = () => {
+    zoom.hidden = view.range === null;
+    if (view.range) setText(zoom, `steps ${view.range.join(" to ")} \u2715`);
+  };
+}
+
+async function fetchJson(path) {
+  const response = await fetch(path, { cache: "no-store", signal: AbortSignal.timeout(1000 * timeoutSeconds) });
+  if (!response.ok) throw new Error(`${path}: ${response.status}`);
+  return response.json();
+}
+
+// Asks for the status every two seconds, and for the history when there are new
+// steps, while the page is to be seen.
+async function follow() {
+  let shownStep = -1;
+  let lastHistory = -Infinity;
+  let lastAnswer = Date.now();
+  let status = null;
+  let firstLoss = null;
+  setText(byId("kind"), "live");
+  for (;;) {
+    try {
+      status = await fetchJson("status.json");
+      showStatus(status, firstLoss);
+      if (status.step !== shownStep && performance.now() - lastHistory >= 1000 * historySeconds) {
+        const history = await fetchJson("history.json");
+        showSteps(history, status);
+        shownStep = history.last_step;
+        firstLoss = history.series.loss?.[0] ?? null;
+        lastHistory = performance.now();
+      }
+      lastAnswer = Date.now();
+      showConnection(true, lastAnswer, status);
+    } catch (error) {
+      showConnection(false, lastAnswer, status);
+    }
+    await new Promise((wake) => setTimeout(wake, 1000 * statusSeconds));
+    if (document.hidden) {
+      await new Promise((wake) => document.addEventListener("visibilitychange", wake, { once: true }));
+    }
+  }
+}
+
+function showConnection(isUp, lastAnswer, status) {
+  const at = new Date(lastAnswer).toLocaleTimeString();
+  byId("connection").classList.toggle("down", !isUp);
+  setText(byId("connection"), isUp ? `as of ${at}` : `no answer since ${at}`);
+  const banner = byId("banner");
+  banner.hidden = isUp;
+  document.body.classList.toggle("stale", !isUp);
+  if (isUp) return;
+  const isLast = status !== null && status.total_steps > 0 && status.step >= status.total_steps;
+  setText(banner, isLast ? `The run has taken all its steps and the trainer has ended; its report is in ${status.run_folder}/report.html.`
+    : "The trainer does not answer: it has ended, or cannot be reached. " +
+      (status === null ? "" : `Below is what it said last. Once it has ended, its report is in ${status.run_folder}/report.html.`));
+}
+
+startControls();
+const embedded = JSON.parse(byId("data").textContent);
+if (embedded) showReport(embedded);
+else follow();

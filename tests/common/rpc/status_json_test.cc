@@ -1,0 +1,65 @@
+#include "common/rpc/status_json.h"
+
+#include "google/protobuf/descriptor.h"
+#include "gtest/gtest.h"
+
+namespace dapd {
+namespace {
+
+v1::GetStatusResponse MakeStatus() {
+  v1::GetStatusResponse status;
+  status.set_step(7);
+  status.set_loss(0.125);
+  status.add_terms()->set_clipped_fraction(0.25);
+  status.add_workers()->set_policy_version(-1);
+  v1::EvaluationStatus& evaluation = *status.add_evaluations();
+  evaluation.mutable_accuracy()->set_low(0.5);
+  evaluation.add_divergences()->mutable_unclipped()->set_high(2.0);
+  return status;
+}
+
+// Every field of the message, and of the messages in it, by its proto name.
+void ExpectEveryField(const google::protobuf::Message& message,
+                      const nlohmann::ordered_json& json) {
+  const auto& descriptor = *message.GetDescriptor();
+  EXPECT_EQ(static_cast<size_t>(descriptor.field_count()), json.size());
+  for (int i = 0; i < descriptor.field_count(); ++i) {
+    const google::protobuf::FieldDescriptor& field = *descriptor.field(i);
+    ASSERT_TRUE(json.contains(field.name())) << field.full_name();
+    if (field.cpp_type() != field.CPPTYPE_MESSAGE) continue;
+    const auto& reflection = *message.GetReflection();
+    if (field.is_repeated()) {
+      ASSERT_EQ(reflection.FieldSize(message, &field), 1) << field.full_name();
+      ExpectEveryField(reflection.GetRepeatedMessage(message, &field, 0),
+                       json[field.name()][0]);
+    } else {
+      ExpectEveryField(reflection.GetMessage(message, &field),
+                       json[field.name()]);
+    }
+  }
+}
+
+TEST(StatusJsonTest, EveryFieldOfTheProtoIsThereByItsName) {
+  const v1::GetStatusResponse status = MakeStatus();
+  ExpectEveryField(status, StatusJson(status));
+}
+
+TEST(StatusJsonTest, NumbersAreNumbers) {
+  const nlohmann::ordered_json json = StatusJson(MakeStatus());
+  EXPECT_EQ(json["step"], 7);
+  EXPECT_TRUE(json["step"].is_number_integer());
+  EXPECT_EQ(json["loss"], 0.125);
+  EXPECT_EQ(json["terms"][0]["clipped_fraction"], 0.25);
+  EXPECT_EQ(json["workers"][0]["policy_version"], -1);
+  EXPECT_EQ(json["evaluations"][0]["accuracy"]["low"], 0.5);
+}
+
+TEST(StatusJsonTest, AnEmptyStatusHasEmptyLists) {
+  const nlohmann::ordered_json json = StatusJson({});
+  for (const char* list : {"terms", "workers", "evaluations"}) {
+    EXPECT_TRUE(json[list].is_array() && json[list].empty()) << list;
+  }
+}
+
+}  // namespace
+}  // namespace dapd
