@@ -1,0 +1,281 @@
+"""The image and the compose files on a real engine, whatever happens to the containers."""
+
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import tarfile
+import time
+import urllib.parse
+
+import pytest
+import yaml
+
+from container_engine import Engine, EngineUnavailable
+from debian_root import debian_root, owning_packages, system_libraries
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+COMPOSE = ROOT / "deploy/compose.yaml"
+MONITORING = ROOT / "deploy/compose.monitoring.yaml"
+USER = 10001
+WRITE = ("dapd", "problems", "--task", "unit_conversion", "--split", "train", "--count", "1", "--seed", "1", "--output")
+CONFIG = """
+model: {path: /opt/dapd/demo/tiny-qwen3, precision: float32, device: cpu}
+lora: {rank: 4, alpha: 8}
+data: {path: /opt/dapd/demo/train.jsonl}
+objective: {max_reference_tokens: 32}
+rollout: {max_new_tokens: 12, slots: 2}
+teacher: {snapshot_interval: 20}
+trainer: {batch_size: 4, micro_batch_size: 2, steps: 100000, schedule_steps: 100000, learning_rate: 1.0e-3}
+checkpoint: {interval: 10}
+run: {name: run, num_threads: 1}
+"""
+
+
+def wait_for(condition, seconds, what):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.1)
+    raise AssertionError(f"{what} did not hold within {seconds} s")
+
+
+def adapter_digest(folder):
+    return hashlib.sha256((folder / "adapter/adapter_model.safetensors").read_bytes()).hexdigest()
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("engine")
+    try:
+        engine = Engine(folder)
+    except EngineUnavailable as reason:
+        shutil.rmtree(folder)
+        pytest.skip(str(reason))
+    yield engine
+    engine.stop()
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("package")
+    subprocess.run([ROOT / "deploy/package.sh", folder], check=True, capture_output=True)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="module")
+def image(engine, package):
+    """dapd:cpu, built on a base made with debootstrap, with the programs of build/bin."""
+    root = debian_root({"ca-certificates"} | owning_packages(system_libraries(package)))
+    engine.import_root(root, "debian-root")
+    start = time.monotonic()
+    engine.run(ROOT / "deploy/build_image.sh", "--installed", package, "--base", "debian-root", "--tag", "dapd:cpu")
+    mebibytes = int(engine.docker("image", "inspect", "--format", "{{.Size}}", "dapd:cpu").stdout) / 2**20
+    print(f"dapd:cpu has {mebibytes:.0f} MiB, built in {time.monotonic() - start:.0f} s from compiled programs")
+    assert mebibytes < 600
+    return "dapd:cpu"
+
+
+@pytest.fixture(scope="module")
+def prometheus_image(engine, tmp_path_factory):
+    """Debian's Prometheus, laid out as the official image is."""
+    folder = tmp_path_factory.mktemp("prometheus")
+    for name in ("bin", "lib", "configs"):
+        (folder / "package" / name).mkdir(parents=True)
+    for name in ("prometheus", "promtool"):
+        shutil.copy(shutil.which(name), folder / "package/bin")
+    subprocess.run([ROOT / "deploy/stage_image.sh", folder / "package", folder / "root"], check=True, capture_output=True)
+    (folder / "root/prometheus").mkdir()
+    os.chown(folder / "root/prometheus", 65534, 65534)
+    engine.import_root(folder / "root", "prometheus", 'ENTRYPOINT ["/opt/dapd/bin/prometheus"]', "USER 65534:65534")
+    shutil.rmtree(folder)
+    return "prometheus"
+
+
+class Demo:
+    """deploy/compose.yaml with a Prometheus, and with a configuration that trains until it is told to end."""
+
+    def __init__(self, engine, folder, prometheus_image):
+        self.engine, self.folder = engine, folder
+        (folder / "configs").mkdir()
+        (folder / "configs/run.yaml").write_text(CONFIG)
+        (folder / "runs").mkdir()
+        os.chown(folder / "runs", USER, USER)
+        self.environment = {
+            "DAPD_IMAGE": "dapd:cpu", "DAPD_CONFIGS": str(folder / "configs"), "DAPD_CONFIG": "run.yaml",
+            "DAPD_RUNS": str(folder / "runs"), "DAPD_PROMETHEUS_IMAGE": prometheus_image,
+        }
+
+    def compose(self, *arguments, check=True):
+        return self.engine.compose("--project-name", "demo", "--file", COMPOSE, "--file", MONITORING, *arguments, check=check,
+                                   **self.environment)
+
+    def containers(self, service):
+        return self.compose("ps", "--quiet", service).stdout.split()
+
+    def container(self, service):
+        (container,) = self.containers(service)
+        return container
+
+    def steps(self):
+        path = self.folder / "runs/run/metrics.jsonl"
+        return path.read_text().count("\n") if path.exists() else 0
+
+    def wait_for_step(self, step):
+        wait_for(lambda: self.steps() >= step, 180, f"step {step}")
+
+    def kill(self, container):
+        self.engine.kill(container)
+        wait_for(lambda: self.engine.inspect(container, "{{.RestartCount}} {{.State.Running}}") == "1 true", 60, "a second start")
+
+    def scrapes(self, service):
+        """How many times each target of a service was scraped."""
+        query = f'sum_over_time(up{{job="dapd-{service}"}}[1h])'
+        url = "http://127.0.0.1:9090/api/v1/query?" + urllib.parse.urlencode({"query": query})
+        rows = json.loads(self.engine.fetch(url))["data"]["result"]
+        return {row["metric"]["instance"]: int(row["value"][1]) for row in rows}
+
+    def scraped(self, service, targets):
+        return sum(count > 0 for count in self.scrapes(service).values()) >= targets
+
+
+@pytest.fixture(scope="module")
+def demo(engine, image, prometheus_image, tmp_path_factory):
+    """Brought up with three rollout workers. One is killed, two are taken away, the trainer is killed; the run goes on."""
+    demo = Demo(engine, tmp_path_factory.mktemp("demo"), prometheus_image)
+    start = time.monotonic()
+    demo.compose("up", "--detach", "--scale", "rollout=3", "rollout", "teacher", "trainer", "prometheus")
+    try:
+        demo.wait_for_step(1)
+        print(f"{time.monotonic() - start:.1f} s from docker-compose up to the first step")
+        demo.kill(demo.containers("rollout")[0])
+        for service, targets in (("rollout", 3), ("teacher", 1), ("trainer", 1)):
+            wait_for(lambda: demo.scraped(service, targets), 60, f"a scrape of {targets} {service} targets")
+        demo.compose("up", "--detach", "--no-recreate", "--scale", "rollout=1", "rollout")
+        demo.kill(demo.container("trainer"))
+        print(f"one rollout container is left, and the trainer was killed, at step {demo.steps()}")
+        yield demo
+    finally:
+        print(demo.compose("logs", "--no-color", "--tail=15", check=False).stdout)
+        demo.compose("down", "--volumes", "--timeout", "1", check=False)
+
+
+def test_the_trainer_is_alone_in_what_it_may_write(demo):
+    for service in ("rollout", "teacher", "trainer"):
+        for user, path in ((USER, "/file"), (0, "/file"), (0, "/opt/dapd/bin/file"), (0, "/input/file")):
+            result = demo.engine.docker("exec", "--user", user, demo.container(service), *WRITE, path, check=False)
+            assert result.returncode != 0 and "Read-only file system" in result.stderr, (service, user, path, result.stderr)
+        result = demo.engine.docker("exec", demo.container(service), *WRITE, "/runs/file", check=False)
+        assert (result.returncode == 0) == (service == "trainer"), result.stderr
+
+
+def test_services_have_neither_roots_user_nor_its_capabilities(demo):
+    for service in ("rollout", "teacher", "trainer"):
+        status = demo.engine.process_status(demo.container(service))
+        assert status["Uid"].split() == status["Gid"].split() == [str(USER)] * 4
+        assert int(status["CapEff"], 16) == int(status["CapPrm"], 16) == int(status["CapBnd"], 16) == 0
+        assert status["NoNewPrivs"] == "1" and status["Seccomp"] == "2"
+
+
+def test_workers_cannot_reach_what_lies_outside_their_network(demo):
+    networks = json.loads(demo.engine.inspect(demo.container("trainer"), "{{json .NetworkSettings.Networks}}"))
+    outside, workers = (f"{networks[f'demo_{name}']['IPAddress']}:7003" for name in ("outside", "workers"))
+
+    def reaches(service, address):
+        command = ("dapd", "health", address, "--timeout", "3")
+        return demo.engine.docker("exec", demo.container(service), *command, check=False).returncode == 0
+
+    assert reaches("trainer", outside) and reaches("rollout", workers)
+    assert not reaches("rollout", outside)
+
+
+def test_the_status_port_is_published_on_loopback_only(demo):
+    ports = json.loads(demo.engine.inspect(demo.container("trainer"), "{{json .NetworkSettings.Ports}}"))
+    assert [(name, [binding["HostIp"] for binding in bindings]) for name, bindings in ports.items() if bindings] == [("9103/tcp", ["127.0.0.1"])]
+    assert "dapd_trainer_steps_total" in demo.engine.fetch("http://127.0.0.1:9103/metrics")
+    for service in ("rollout", "teacher"):
+        assert not json.loads(demo.engine.inspect(demo.container(service), "{{json .NetworkSettings.Ports}}"))
+
+
+def test_health_checks_come_from_the_programs_themselves(demo):
+    for service in ("rollout", "teacher", "trainer"):
+        container = demo.container(service)
+        wait_for(lambda: demo.engine.inspect(container, "{{.State.Health.Status}}") == "healthy", 60, f"a healthy {service}")
+        (last, *_) = json.loads(demo.engine.inspect(container, "{{json .State.Health.Log}}"))[-1:]
+        assert last["Output"] == "SERVING\n"
+
+
+def test_the_run_ends_with_the_adapter_of_an_undisturbed_run_without_containers(demo, package):
+    """A rollout and the trainer were killed, workers came and went; now the trainer is stopped, and goes on to an end."""
+    trainer = demo.container("trainer")
+    demo.compose("stop", "trainer")
+    assert demo.engine.inspect(trainer, "{{.State.ExitCode}}") == "130"
+    steps = demo.steps() + 5
+    config = CONFIG.replace(" steps: 100000", f" steps: {steps}")
+    (demo.folder / "configs/run.yaml").write_text(config)
+    demo.compose("start", "trainer")
+    (demo.folder / "alone.yaml").write_text(config.replace("/opt/dapd", str(package)))
+    subprocess.run([package / "bin/dapd", "run", demo.folder / "alone.yaml", "--set", f"run.output_dir={demo.folder}/alone"],
+                   check=True, capture_output=True, timeout=540)
+    wait_for(lambda: demo.engine.inspect(trainer, "{{.State.Status}}") == "exited", 120, "the end of the run")
+    assert demo.engine.inspect(trainer, "{{.State.ExitCode}}") == "0"
+    assert demo.steps() == steps
+    digest = adapter_digest(demo.folder / "runs/run")
+    assert digest == adapter_digest(demo.folder / "alone/run")
+    print(f"SHA-256 of the adapter after {steps} steps: {digest}")
+
+
+def test_prometheus_scraped_every_service(demo):
+    for service, targets in (("rollout", 3), ("teacher", 1), ("trainer", 1)):
+        counts = demo.scrapes(service)
+        print(f"{service}: {sorted(counts.values())} scrapes")
+        assert sum(count > 0 for count in counts.values()) >= targets
+
+
+def test_a_worker_that_is_stopped_ends_with_code_0_within_its_grace(demo):
+    container = demo.container("teacher")
+    start = time.monotonic()
+    demo.compose("stop", "teacher")
+    seconds = time.monotonic() - start
+    print(f"stopped after {seconds:.1f} s")
+    assert demo.engine.inspect(container, "{{.State.ExitCode}}") == "0" and seconds < 15
+
+
+def test_the_image_holds_nothing_to_run_but_the_programs(engine, image):
+    container = engine.docker("create", image).stdout.strip()
+    listing = engine.docker("export", "--output", engine.folder / "image.tar", container) and tarfile.open(engine.folder / "image.tar")
+    programs = set()
+    for member in listing:
+        head = listing.extractfile(member).read(18) if member.isfile() else b""
+        is_program = head[:4] == b"\x7fELF" and ".so" not in member.name
+        if is_program or head[:2] == b"#!":
+            programs.add(member.name)
+        assert not member.isfile() or member.mode & 0o6000 == 0, f"{member.name} runs with other rights"
+    assert programs == {f"opt/dapd/bin/{name}" for name in ("dapd", "dapd-rollout", "dapd-teacher", "dapd-trainer")}
+    assert engine.docker("run", "--rm", image, "dapd", "check", "/etc/dapd/container.yaml").returncode == 0
+
+
+FILES = {
+    "cpu": [],
+    "gpu": ["deploy/compose.gpu.yaml"],
+    "monitoring": ["deploy/compose.monitoring.yaml"],
+    "gpu-monitoring": ["deploy/compose.gpu.yaml", "deploy/compose.monitoring.yaml"],
+}
+
+
+@pytest.mark.skipif(shutil.which("docker-compose") is None, reason="docker-compose is not installed")
+@pytest.mark.parametrize("name", FILES)
+def test_the_compose_files_are_valid(name):
+    files = [part for file in ["deploy/compose.yaml", *FILES[name]] for part in ("--file", ROOT / file)]
+    result = subprocess.run(["docker-compose", *files, "config"], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    services = yaml.safe_load(result.stdout)["services"]
+    for name, service in services.items():
+        assert service["read_only"] and service["cap_drop"] == ["ALL"] and service["security_opt"] == ["no-new-privileges:true"], name
+        assert service["restart"] and service["user"].split(":")[0] != "0", name
