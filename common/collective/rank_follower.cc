@@ -8,13 +8,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "dapd/v1/rank.grpc.pb.h"
 
 #include "common/base/mutex.h"
 #include "common/base/status_macros.h"
 #include "common/collective/rank_link.h"
 #include "common/rpc/channel.h"
+#include "common/rpc/credentials.h"
 #include "common/rpc/status_conversion.h"
+#include "dapd/v1/rank.grpc.pb.h"
 
 namespace dapd {
 namespace {
@@ -96,7 +97,12 @@ class RankFollower final : public Collective {
  private:
   absl::Status TryJoin() {
     // Anew each time: a channel that failed backs off for longer than we want.
-    channel_ = OpenChannel(options_.rendezvous);
+    ASSIGN_OR_RETURN(channel_,
+                     OpenChannel(options_.rendezvous,
+                                 options_.credentials == nullptr
+                                     ? *RpcCredentials::Loopback()
+                                     : *options_.credentials,
+                                 {Role::kTrainer}));
     stub_ = v1::RankService::NewStub(channel_);
     stream_.reset();
     {

@@ -12,13 +12,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
-#include "dapd/v1/rank.grpc.pb.h"
 
 #include "common/base/log.h"
 #include "common/base/mutex.h"
 #include "common/base/status_macros.h"
 #include "common/collective/rank_link.h"
 #include "common/rpc/server.h"
+#include "dapd/v1/rank.grpc.pb.h"
 
 namespace dapd {
 namespace {
@@ -144,7 +144,8 @@ class RankLeader final : public Collective {
   absl::Status Start() {
     ASSIGN_OR_RETURN(
         server_,
-        RpcServer::Start({.listen = options_.rendezvous},
+        RpcServer::Start({.listen = options_.rendezvous,
+                          .credentials = options_.credentials},
                          {{&members_, v1::RankService::service_full_name()}}));
     server_->SetServing(true);
     LogInfo(absl::StrCat("waiting at ",
@@ -204,9 +205,7 @@ class RankLeader final : public Collective {
   template <typename Operation>
   absl::Status Run(const Operation& operation) {
     SetDeadline(absl::Now() + options_.operation_timeout);
-    const absl::Cleanup clear = [this] {
-      SetDeadline(absl::InfiniteFuture());
-    };
+    const absl::Cleanup clear = [this] { SetDeadline(absl::InfiniteFuture()); };
     const absl::Status status = operation(next_operation_++);
     // The others learn of it at once, whatever they do.
     if (!status.ok()) members_.CancelAll();
@@ -224,8 +223,7 @@ class RankLeader final : public Collective {
       float* sum = values.data() + offset / sizeof(float);
       for (RankLink& link : links_) {
         uint64_t expected = total;
-        RETURN_IF_ERROR(
-            link.ReceiveChunk(operation, offset, &expected, &part));
+        RETURN_IF_ERROR(link.ReceiveChunk(operation, offset, &expected, &part));
         if (part.size() != size) {
           return absl::DataLossError(
               absl::StrCat(link.peer(), " sent a chunk of another size"));

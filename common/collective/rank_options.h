@@ -1,17 +1,22 @@
 // What the ranks of one job must agree on.
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "absl/time/time.h"
 
 namespace dapd {
 
+class RpcCredentials;
+
 struct RankOptions {
   int rank = 0;
   int world_size = 1;
   // host:port at which rank 0 listens and the others find it.
   std::string rendezvous;
+  // None: loopback only.
+  std::shared_ptr<const RpcCredentials> credentials;
   // SHA-256 of what the result depends on; must be equal on all ranks.
   std::string identity;
   // How long a rank waits at the start for the others.

@@ -19,6 +19,7 @@ const std::vector<MethodRule>& AuthorizationTable() {
       {"/dapd.v1.TeacherService/LoadAdapter", kDrive},
       {"/dapd.v1.TeacherService/Score", kDrive},
       {"/dapd.v1.TrainerService/GetStatus", kLook},
+      {"/dapd.v1.RankService/Join", kDrive},
       // A worker asks its own health from within its container.
       {"/grpc.health.v1.Health/Check", RoleSet::All()},
       {"/grpc.health.v1.Health/Watch", RoleSet::All()},

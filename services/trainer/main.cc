@@ -61,12 +61,15 @@ Options MakeClientOptions(const Config& config,
 }
 
 absl::StatusOr<std::unique_ptr<Collective>> JoinRanks(
-    const TrainerSection& trainer, const std::string& identity) {
+    const TrainerSection& trainer,
+    std::shared_ptr<const RpcCredentials> credentials,
+    const std::string& identity) {
   if (trainer.ranks == 1) return MakeSingleRank();
   const RankOptions options{
       .rank = static_cast<int>(trainer.rank),
       .world_size = static_cast<int>(trainer.ranks),
       .rendezvous = trainer.rendezvous,
+      .credentials = std::move(credentials),
       .identity = identity,
       .join_timeout = absl::Seconds(trainer.peer_timeout_seconds),
       .operation_timeout = absl::Seconds(trainer.rank_timeout_seconds)};
@@ -140,7 +143,7 @@ absl::Status Run(const Flags& flags) {
                         .observer = MakeRpcObserver(&registry)},
                        {{&service, v1::TrainerService::service_full_name()}}));
   ASSIGN_OR_RETURN(const std::unique_ptr<Collective> collective,
-                   JoinRanks(config.trainer, run->Identity()));
+                   JoinRanks(config.trainer, credentials, run->Identity()));
   server->SetServing(true);
   LogInfo(absl::StrCat("training; status on ", server->address()));
 

@@ -15,6 +15,7 @@
 #include "common/rpc/authorization.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/server.h"
+#include "dapd/v1/rank.grpc.pb.h"
 #include "dapd/v1/rollout.grpc.pb.h"
 #include "dapd/v1/teacher.grpc.pb.h"
 #include "dapd/v1/trainer.grpc.pb.h"
@@ -55,13 +56,14 @@ class CredentialsTest : public testing::Test {
  protected:
   void Start(const SecuritySection& section,
              absl::Duration max_connection_age = absl::Hours(1)) {
-    auto started = RpcServer::Start(
-        {.listen = "127.0.0.1:0",
-         .credentials = Credentials(section),
-         .max_connection_age = max_connection_age},
-        {{&trainer_, v1::TrainerService::service_full_name()},
-         {&rollout_, v1::RolloutService::service_full_name()},
-         {&teacher_, v1::TeacherService::service_full_name()}});
+    auto started =
+        RpcServer::Start({.listen = "127.0.0.1:0",
+                          .credentials = Credentials(section),
+                          .max_connection_age = max_connection_age},
+                         {{&trainer_, v1::TrainerService::service_full_name()},
+                          {&rollout_, v1::RolloutService::service_full_name()},
+                          {&teacher_, v1::TeacherService::service_full_name()},
+                          {&rank_, v1::RankService::service_full_name()}});
     ASSERT_TRUE(started.ok()) << started.status();
     server_ = *std::move(started);
   }
@@ -89,6 +91,7 @@ class CredentialsTest : public testing::Test {
   FakeTrainer trainer_;
   v1::RolloutService::Service rollout_;  // every method is UNIMPLEMENTED
   v1::TeacherService::Service teacher_;
+  v1::RankService::Service rank_;
   std::unique_ptr<RpcServer> server_;
 };
 
@@ -177,7 +180,7 @@ TEST_F(CredentialsTest, EveryRoleMayCallWhatTheTableSaysAndNothingElse) {
     EXPECT_EQ(CallByName(channel, "/dapd.v1.TrainerService/Stop").error_code(),
               grpc::StatusCode::UNIMPLEMENTED);
   }
-  EXPECT_EQ(allowed, 28);
+  EXPECT_EQ(allowed, 30);
 }
 
 TEST_F(CredentialsTest, ATokenIsSentOnLoopbackAndHandlersNeverSeeIt) {
