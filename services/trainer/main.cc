@@ -76,6 +76,38 @@ absl::StatusOr<std::unique_ptr<Collective>> JoinRanks(
   return options.rank == 0 ? StartRankLeader(options) : JoinRankLeader(options);
 }
 
+bool StaysWhenDone(const Config& config) {
+  return config.trainer.when_done == "serve";
+}
+
+// A finished run has nothing to train, and can be asked for its state.
+absl::Status ServeFinishedRun(const Config& config,
+                              const std::string& folder,
+                              ShutdownSignal* signal) {
+  MetricsRegistry registry("trainer");
+  RETURN_IF_ERROR(WithExitCode(
+      registry
+          .Serve({config.metrics.trainer_listen, config.metrics.allowed_hosts})
+          .status(),
+      ExitCode::kConfig));
+  TrainerStatus status;
+  status.Change([&](TrainerState& state) {
+    state.run_name = config.run.name;
+    state.run_folder = folder;
+    state.phase = "done";
+    state.step = state.total_steps = config.trainer.steps;
+  });
+  const auto no_workers = [] { return std::vector<WorkerState>(); };
+  TrainerService service(&status, no_workers, no_workers);
+  ASSIGN_OR_RETURN(
+      const std::unique_ptr<RpcServer> server,
+      RpcServer::Start({.listen = config.trainer.listen},
+                       {{&service, v1::TrainerService::service_full_name()}}));
+  server->SetServing(true);
+  signal->Wait();
+  return absl::OkStatus();
+}
+
 absl::Status Run(const Flags& flags) {
   ShutdownSignal signal;
   ASSIGN_OR_RETURN(const LoadedConfig loaded,
@@ -88,7 +120,8 @@ absl::Status Run(const Flags& flags) {
                          " holds a finished run; nothing is left to do "
                          "(another run.name begins anew, more trainer.steps "
                          "go on)"));
-    return absl::OkStatus();
+    return StaysWhenDone(config) ? ServeFinishedRun(config, folder, &signal)
+                                 : absl::OkStatus();
   }
   ASSIGN_OR_RETURN(const std::shared_ptr<Security> security,
                    Security::Load(config.security, {Role::kTrainer}));
@@ -161,6 +194,11 @@ absl::Status Run(const Flags& flags) {
       *rollouts, *teachers, *collective, [&signal](absl::Duration timeout) {
         return signal.WaitFor(timeout);
       });
+  if (result.ok() && StaysWhenDone(config)) {
+    LogInfo(
+        absl::StrCat("status stays on ", server->address(), " until a signal"));
+    signal.Wait();
+  }
   server->SetServing(false);
   server->Shutdown(absl::Seconds(1));
   return result;
