@@ -108,6 +108,7 @@ struct TrainerSection {
   int64_t rank = 0;                     // which of them this one is
   std::string rendezvous = "127.0.0.1:7004";  // of rank 0, for the others
   double rank_timeout_seconds = 600.0;  // for a rank to reach a sum
+  std::string when_done = "exit";       // exit | serve
 };
 
 // Held-out measurements before and after training.

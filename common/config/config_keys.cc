@@ -346,6 +346,11 @@ std::vector<ConfigKey> ConfigKeys(Config& c) {
             0,
             kMillion,
             "How long rank 0 waits for the others inside a step."),
+      Text("trainer.when_done",
+           &c.trainer.when_done,
+           "At the end of the run: exit, or serve status and metrics until a "
+           "signal, for supervisors that start again whatever exits.",
+           {"exit", "serve"}),
       Text("evaluation.path",
            &c.evaluation.path,
            "Held-out problems, measured before and after; empty: none."),

@@ -11,7 +11,7 @@ namespace dapd {
 namespace {
 
 // A name that ends in '.' or '_' stands for all keys that begin with it.
-constexpr std::array<absl::string_view, 23> kMayChange = {
+constexpr std::array<absl::string_view, 24> kMayChange = {
     "run.name",
     "run.output_dir",
     "run.num_threads",
@@ -28,6 +28,7 @@ constexpr std::array<absl::string_view, 23> kMayChange = {
     "trainer.steps",
     "trainer.rpc_timeout_seconds",
     "trainer.peer_timeout_seconds",
+    "trainer.when_done",
     "trainer.rank", "trainer.rendezvous",
     "evaluation.",
     "checkpoint.",

@@ -1,7 +1,8 @@
 // dapd-trainer CONFIG [--set key=value]... [--listen ADDR]
 //
 // The trainer: drives the rollout and teacher workers, computes the losses,
-// updates the adapter. Ends after trainer.steps with exit code 0.
+// updates the adapter. Ends after trainer.steps with exit code 0, or with
+// trainer.when_done: serve, stays until a signal.
 
 #include <CLI/CLI.hpp>
 #include <memory>
@@ -13,6 +14,7 @@
 
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
+#include "common/base/json_lines.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/collective/rank_follower.h"
@@ -76,19 +78,49 @@ absl::StatusOr<std::unique_ptr<Collective>> JoinRanks(
   return options.rank == 0 ? StartRankLeader(options) : JoinRankLeader(options);
 }
 
+bool StaysWhenDone(const Config& config) {
+  return config.trainer.when_done == "serve";
+}
+
+void ServeUntilSignal(RpcServer& server, ShutdownSignal& signal) {
+  server.SetServing(true);
+  LogInfo(absl::StrCat(
+      "the run is done; status on ", server.address(), " until a signal"));
+  signal.Wait();
+}
+
+// What there is to show of a run that an earlier process finished.
+absl::Status ShowFinishedRun(const Config& config,
+                             const std::string& folder,
+                             TrainerStatus* status,
+                             RunHistory* history) {
+  status->Change([&](TrainerState& state) {
+    state.run_name = config.run.name;
+    state.run_folder = folder;
+    state.phase = "done";
+    state.step = state.start_step = state.total_steps = config.trainer.steps;
+  });
+  return ForEachJsonLine(JoinPath(folder, "metrics.jsonl"),
+                         [&](const nlohmann::json& row, int) {
+                           history->Add(row);
+                           return absl::OkStatus();
+                         });
+}
+
 absl::Status Run(const Flags& flags) {
   ShutdownSignal signal;
   ASSIGN_OR_RETURN(const LoadedConfig loaded,
                    LoadConfig(flags.config, flags.overrides));
   const Config& config = loaded.config;
   const std::string folder = JoinPath(config.run.output_dir, config.run.name);
-  const bool finished = FinishedStep(folder) >= config.trainer.steps;
-  if (finished && config.trainer.rank == 0) {
+  const bool finished =
+      config.trainer.rank == 0 && FinishedStep(folder) >= config.trainer.steps;
+  if (finished) {
     LogInfo(absl::StrCat(folder,
                          " holds a finished run; nothing is left to do "
                          "(another run.name begins anew, more trainer.steps "
                          "go on)"));
-    return absl::OkStatus();
+    if (!StaysWhenDone(config)) return absl::OkStatus();
   }
   ASSIGN_OR_RETURN(const std::shared_ptr<Security> security,
                    Security::Load(config.security, {Role::kTrainer}));
@@ -115,6 +147,21 @@ absl::Status Run(const Flags& flags) {
                                           StatusPages(&status, &history))
                                    .status(),
                                ExitCode::kConfig));
+  TrainerService service(&status);
+  const auto start_server = [&] {
+    return RpcServer::Start(
+        {.listen = config.trainer.listen,
+         .credentials = credentials,
+         .observer = MakeRpcObserver(&registry)},
+        {{&service, v1::TrainerService::service_full_name()}});
+  };
+  if (finished) {
+    metrics.BeginPhase("done");
+    RETURN_IF_ERROR(ShowFinishedRun(config, folder, &status, &history));
+    ASSIGN_OR_RETURN(const auto server, start_server());
+    ServeUntilSignal(*server, signal);
+    return absl::OkStatus();
+  }
   ASSIGN_OR_RETURN(const std::unique_ptr<TrainerRun> run,
                    TrainerRun::Load(loaded, &metrics, &status, &history));
 
@@ -135,13 +182,7 @@ absl::Status Run(const Flags& flags) {
   status.SetWorkers([&rollouts] { return rollouts->Workers(); },
                     [&teachers] { return teachers->Workers(); });
   const absl::Cleanup forget_workers = [&status] { status.SetWorkers({}, {}); };
-  TrainerService service(&status);
-  ASSIGN_OR_RETURN(
-      const std::unique_ptr<RpcServer> server,
-      RpcServer::Start({.listen = config.trainer.listen,
-                        .credentials = credentials,
-                        .observer = MakeRpcObserver(&registry)},
-                       {{&service, v1::TrainerService::service_full_name()}}));
+  ASSIGN_OR_RETURN(const std::unique_ptr<RpcServer> server, start_server());
   ASSIGN_OR_RETURN(const std::unique_ptr<Collective> collective,
                    JoinRanks(config.trainer, credentials, run->Identity()));
   server->SetServing(true);
@@ -161,6 +202,7 @@ absl::Status Run(const Flags& flags) {
       *rollouts, *teachers, *collective, [&signal](absl::Duration timeout) {
         return signal.WaitFor(timeout);
       });
+  if (result.ok() && StaysWhenDone(config)) ServeUntilSignal(*server, signal);
   server->SetServing(false);
   server->Shutdown(absl::Seconds(1));
   return result;

@@ -15,7 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 MANIFESTS = ROOT / "deploy/kubernetes"
 OVERLAYS = ("cpu-demo", "gpu-single-node", "gpu-cluster")
 # What a user may add to any overlay, if the overlay does not have it already.
-OPTIONAL = ("network-policy",)
+OPTIONAL = ("monitoring", "keda", "network-policy", "mtls", "cert-manager")
 
 
 def kubectl():

@@ -1,6 +1,7 @@
 """The Kubernetes manifests: every overlay, alone and with the components that may be added to it."""
 
 import copy
+import itertools
 
 import jsonschema
 import kubernetes_manifests as manifests
@@ -12,7 +13,7 @@ import pytest
 import yaml
 from kubernetes_manifests import find, of_kind, pod_of
 
-EVERYTHING = ()
+EVERYTHING = ("monitoring", "keda", "mtls", "cert-manager")
 # The oldest version with all that the manifests use, and the newest that is known.
 OLDEST, NEWEST = "1.28", kubernetes_validate.latest_version()
 
@@ -115,6 +116,24 @@ SPOILERS = {
         lambda e: container(e, "Deployment", "dapd-rollout")["volumeMounts"][0].pop("readOnly"),
         "may write to /etc/dapd",
     ),
+    "a secret for all": (
+        lambda e: next(v for v in pod_of(find(e, "Deployment", "dapd-rollout"))["volumes"] if "secret" in v)["secret"].update(
+            defaultMode=0o644
+        ),
+        "readable by everybody",
+    ),
+    "a lost certificate": (
+        lambda e: e.remove(find(e, "Certificate", "dapd-teacher")),
+        "wants secret dapd-teacher-tls, which nobody makes",
+    ),
+    "a certificate for another role": (
+        lambda e: edit(e, "Certificate", "dapd-teacher").update(uris=["spiffe://dapd/trainer"]),
+        "secret dapd-teacher-tls is for ['spiffe://dapd/trainer']",
+    ),
+    "a kubelet that would need TLS": (
+        lambda e: container(e, "Deployment", "dapd-rollout").update(readinessProbe={"grpc": {"port": 7001}}),
+        "asks without a certificate",
+    ),
     "a lost config map": (
         lambda e: e.remove(next(c for c in of_kind(e, "ConfigMap") if "DAPD_RUN__OUTPUT_DIR" in c["data"])),
         "does not exist",
@@ -140,6 +159,7 @@ SPOILERS = {
         lambda e: edit(e, "StatefulSet", "dapd-trainer").update(replicas=3),
         "has 3 ranks that believe to be 1",
     ),
+    "two who scale": (lambda e: edit(e, "Deployment", "dapd-rollout").update(replicas=2), "both set the number"),
     "a short drain": (
         lambda e: pod_of(find(e, "Deployment", "dapd-rollout")).update(terminationGracePeriodSeconds=5),
         "before it has drained",
@@ -189,7 +209,7 @@ def test_a_spoilt_manifest_breaks_a_rule(spoil, expected):
     assert any(expected in sentence for sentence in found), found
 
 
-@pytest.mark.parametrize("kind", ["Deployment", "Service", "NetworkPolicy", "PodDisruptionBudget"])
+@pytest.mark.parametrize("kind", ["Deployment", "Service", "NetworkPolicy", "PodDisruptionBudget", "ScaledObject", "Certificate", "PodMonitor", "PrometheusRule"])
 def test_an_unknown_key_and_a_wrong_type_do_not_fit_the_schema(kind):
     good = of_kind(manifests.objects("cpu-demo", EVERYTHING), kind)[0]
     validate(good)
@@ -198,12 +218,25 @@ def test_an_unknown_key_and_a_wrong_type_do_not_fit_the_schema(kind):
             validate(copy.deepcopy(good) | {"spec": spec})
 
 
-def test_the_loader_keeps_the_rules_of_its_namespace():
-    loader = yaml.safe_load((manifests.MANIFESTS / "loader.yaml").read_text())
-    validate(loader)
-    pod = loader["spec"]
-    assert pod["securityContext"]["runAsNonRoot"] and pod["securityContext"]["seccompProfile"]["type"] == "RuntimeDefault"
-    assert list(kubernetes_policy.check_security_context("loader", pod["containers"][0]["securityContext"])) == []
+@pytest.mark.parametrize("name", ["loader", "reader"])
+def test_pods_for_people_keep_the_rules_of_the_namespace(name):
+    pod = yaml.safe_load((manifests.MANIFESTS / f"{name}.yaml").read_text())
+    validate(pod)
+    context = pod["spec"]["securityContext"]
+    assert context["runAsNonRoot"] and context["seccompProfile"]["type"] == "RuntimeDefault"
+    assert list(kubernetes_policy.check_security_context(name, pod["spec"]["containers"][0]["securityContext"])) == []
+
+
+def test_grafana_gets_the_dashboards_as_they_are():
+    maps = of_kind(manifests.objects("cpu-demo", ("monitoring",)), "ConfigMap")
+    found = {name: text for entry in maps if entry["metadata"]["labels"].get("grafana_dashboard") for name, text in entry["data"].items()}
+    assert found == {path.name: path.read_text() for path in (manifests.ROOT / "dashboards").glob("*.json")}
+
+
+def test_the_operator_gets_the_rules_as_they_are():
+    (rules,) = of_kind(manifests.objects("cpu-demo", ("monitoring",)), "PrometheusRule")
+    groups = [yaml.safe_load(path.read_text())["groups"] for path in sorted((manifests.ROOT / "dashboards/rules").glob("*.yml"))]
+    assert rules["spec"]["groups"] == list(itertools.chain(*groups)), "call components/monitoring/write_rules.py"
 
 
 def test_names_of_config_maps_change_with_their_content():
@@ -213,7 +246,7 @@ def test_names_of_config_maps_change_with_their_content():
     assert len(set(runs)) == len(runs) == len(manifests.OVERLAYS)
 
 
-@pytest.mark.parametrize("overlay,preset", [("gpu-single-node", "qwen3-1.7b"), ("gpu-cluster", "qwen3-4b")])
+@pytest.mark.parametrize("overlay,preset", [("cpu-demo", "container"), ("gpu-single-node", "qwen3-1.7b"), ("gpu-cluster", "qwen3-4b")])
 def test_a_run_is_the_preset_that_the_overlay_names(overlay, preset):
     run = manifests.MANIFESTS / "overlays" / overlay / "run.yaml"
     assert run.read_bytes() == (manifests.ROOT / f"configs/{preset}.yaml").read_bytes()

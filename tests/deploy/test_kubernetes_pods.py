@@ -22,6 +22,7 @@ from kubernetes_manifests import ROOT, of_kind
 pytestmark = pytest.mark.skipif(bool(kubernetes_pods.why_not()), reason=f"pods cannot run: {kubernetes_pods.why_not()}")
 
 PATIENCE_SECONDS = 240
+STEPS = 6
 
 
 def wait_for(condition, what):
@@ -59,19 +60,42 @@ def scrape(container, port):
     return container.pods.inside(sys.executable, "-c", code).stdout
 
 
-@pytest.mark.parametrize("security", ["plaintext"])
+def shortened(everything):
+    """The demonstration with a few steps: where it matters for what a test asks, nothing else is changed."""
+    cluster = next(entry for entry in of_kind(everything, "ConfigMap") if "DAPD_RUN__OUTPUT_DIR" in entry["data"])
+    cluster["data"] |= {"DAPD_TRAINER__STEPS": str(STEPS), "DAPD_CHECKPOINT__INTERVAL": "2"}
+    return everything
+
+
+def state(trainer):
+    """What README.md tells people to do, for programs."""
+    status = trainer.execute("dapd", "status", "127.0.0.1:7003", "--json", user=10001)
+    return json.loads(status.stdout) if status.returncode == 0 else {}
+
+
+def wait_until_done(*trainers):
+    def is_over():
+        return all(state(trainer).get("phase") == "done" or trainer.process.poll() is not None for trainer in trainers)
+
+    wait_for(is_over, lambda: "\n".join(trainer.log() for trainer in trainers))
+    for trainer in trainers:
+        assert trainer.process.poll() is None, f"a StatefulSet would start it again\n{trainer.log()}"
+
+
+@pytest.mark.parametrize("security", ["plaintext", "mutual TLS"])
 def test_the_demo_trains_as_its_manifests_say(security, tmp_path, demo):
     tls = security == "mutual TLS"
-    everything = manifests.objects("cpu-demo", ())
+    everything = shortened(manifests.objects("cpu-demo", ("keda", "mtls", "cert-manager") if tls else ("keda",)))
     secrets = kubernetes_certificates.issue(everything, tmp_path / "authority") if tls else {}
     with kubernetes_pods.Pods(tmp_path, everything, secrets=secrets, demo=demo) as pods:
         rollouts, teacher, trainer = [pods.start("rollout", index=i) for i in range(2)], pods.start("teacher"), pods.start("trainer")
         for container, port in ((rollouts[0], 9101), (rollouts[1], 9101), (teacher, 9102), (trainer, 9103)):
             wait_until_ready(container)
             assert "dapd_build_info" in scrape(container, port)
-        # What README.md tells people to do.
-        status = trainer.execute("dapd", "status", "127.0.0.1:7003", user=10001)
-        assert status.returncode == 0, status.stderr
+        query = of_kind(everything, "ScaledObject")[0]["spec"]["triggers"][0]["metadata"]["query"]
+        metrics = scrape(trainer, 9103)
+        for name in set(re.findall(r"dapd_\w+", query)):
+            assert re.search(rf'^{name}{{.*role="rollout"', metrics, re.M), f"KEDA asks for {name}, which the trainer does not have"
         if tls:
             assert not pods.grpc_health(f"{teacher.address}:7002"), "a peer without a certificate was answered"
 
@@ -81,27 +105,33 @@ def test_the_demo_trains_as_its_manifests_say(security, tmp_path, demo):
         status = pathlib.Path(f"/proc/{teacher.process.pid}/status").read_text()
         assert re.search(r"^Uid:\t10001\t10001", status, re.M) and re.search(r"^CapBnd:\t0+$", status, re.M)
 
-        assert trainer.process.wait(timeout=PATIENCE_SECONDS) == 0, trainer.log()
-        run = pods.claims["runs-dapd-trainer-0"] / "cpu-demo"
+        wait_until_done(trainer)
+        run = pods.claims["runs-dapd-trainer-0"] / "demo"
         assert json.loads((run / "summary.json").read_text()) and (run / "adapter/adapter_model.safetensors").exists()
         assert (run / "config.yaml").stat().st_uid == 10001
-        for container in (*rollouts, teacher):
+        assert trainer.probe("livenessProbe") and trainer.probe("readinessProbe")
+        for container in (*rollouts, teacher, trainer):
             assert container.terminate() == 0, container.log()
+
+        # A pod that finds its run finished is there for questions as well.
+        again = pods.start("trainer")
+        wait_until_ready(again)
+        assert state(again)["phase"] == "done" and again.terminate() == 0, again.log()
 
 
 def test_a_trainer_pod_that_is_deleted_goes_on_elsewhere(tmp_path, demo):
-    everything = manifests.objects("cpu-demo")
+    everything = shortened(manifests.objects("cpu-demo"))
     with kubernetes_pods.Pods(tmp_path, everything, demo=demo) as pods:
         workers = [pods.start("rollout"), pods.start("teacher")]
         trainer = pods.start("trainer")
-        run = pods.claim("runs-dapd-trainer-0", 10001) / "cpu-demo"
-        checkpoint = run / "checkpoints/step-000003"
+        run = pods.claim("runs-dapd-trainer-0", 10001) / "demo"
+        checkpoint = run / "checkpoints/step-000002"
         wait_for(lambda: checkpoint.exists() or trainer.process.poll() is not None, trainer.log)
         assert trainer.terminate() == 130, trainer.log()
         successor = pods.start("trainer")
-        assert successor.process.wait(timeout=PATIENCE_SECONDS) == 0, successor.log()
+        wait_until_done(successor)
         steps = [json.loads(line)["step"] for line in (run / "metrics.jsonl").read_text().splitlines()]
-        assert steps == list(range(1, 7)), successor.log()
+        assert steps == list(range(1, STEPS + 1)), successor.log()
         assert all(worker.process.poll() is None for worker in workers)
 
 
@@ -118,21 +148,20 @@ def with_two_ranks():
 
 
 def test_two_ranks_meet_and_start_again_together(tmp_path, demo):
-    everything = with_two_ranks()
+    everything = shortened(with_two_ranks())
     assert kubernetes_policy.violations(everything) == []
     with kubernetes_pods.Pods(tmp_path, everything, demo=demo) as pods:
         pods.start("rollout"), pods.start("teacher")
         ranks = [pods.start("trainer", index=index) for index in range(2)]
-        metrics = pods.claim("runs-dapd-trainer-0", 10001) / "cpu-demo/metrics.jsonl"
+        metrics = pods.claim("runs-dapd-trainer-0", 10001) / "demo/metrics.jsonl"
         wait_for(lambda: metrics.exists() and metrics.read_text().count("\n") >= 2, lambda: ranks[0].log() + ranks[1].log())
         ranks[1].process.kill()
         # Rank 0 ends as well: a StatefulSet starts both again.
-        assert ranks[0].process.wait(timeout=PATIENCE_SECONDS) not in (0, None), ranks[0].log()
+        assert ranks[0].process.wait(timeout=PATIENCE_SECONDS) != 0, ranks[0].log()
         for rank in ranks:
             rank.remove()
         ranks = [pods.start("trainer", index=index) for index in range(2)]
-        codes = [rank.process.wait(timeout=PATIENCE_SECONDS) for rank in ranks]
-        assert codes == [0, 0], ranks[0].log() + ranks[1].log()
+        wait_until_done(*ranks)
         assert not list(pods.claims["runs-dapd-trainer-1"].iterdir()), "only rank 0 has state"
 
 
