@@ -43,8 +43,8 @@ class LiveRun:
             "trainer.steps": 2000, "trainer.schedule_steps": 2000, "evaluation.path": workspace.folder / "held_out.jsonl",
             "run.rollout_workers": 2})
         self.url = wait_for(lambda: self.find(r"status page: (http://127\.0\.0\.1:\d+/)"), what="the page's address")
-        self.status_address = self.find(r"dapd status (127\.0\.0\.1:\d+)")
-        wait_for(lambda: len(self.lines()) >= 4, what="four steps")
+        self.status_address = wait_for(lambda: self.find(r"dapd status (127\.0\.0\.1:\d+)"), what="the status' address")
+        wait_for(lambda: len(self.lines()) >= 4, seconds=180, what="four steps")
 
     def find(self, pattern):
         assert self.process.poll() is None, self.workspace.log(self.name)
@@ -315,6 +315,22 @@ def test_the_report_holds_curves_evaluation_and_configuration(finished, page):
     assert page.js("document.getElementById('phase').textContent") == "done"
     assert page.problems == []
     assert set(page.requests) == {(folder / "report.html").as_uri()}
+
+
+def test_a_run_that_goes_on_shows_the_steps_of_its_first_attempt(workspace):
+    name, settings = "went-on", {"trainer.schedule_steps": 2000, "checkpoint.interval": 1}
+    process = workspace.start(name, **settings, **{"trainer.steps": 2000})
+    wait_for(lambda: len(workspace.metrics(name)) >= 2, seconds=180, what="two steps")
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=120) == 130, workspace.log(name)
+    first = len(workspace.metrics(name))
+    workspace.run(name, **settings, **{"trainer.steps": first + 2})
+    html = (workspace.runs(name) / "report.html").read_text()
+    data = json.loads(re.search(r'id="data">(.*?)</script>', html, re.S)[1])
+    print(f"stopped after step {first}, went on to {data['history']['last_step']}")
+    assert data["outcome"] == "" and data["status"]["start_step"] == first
+    assert data["history"]["steps"] == [line["step"] for line in workspace.metrics(name)] == list(range(1, first + 3))
+    assert data["history"]["series"]["loss"] == pytest.approx([line["loss"] for line in workspace.metrics(name)], rel=1e-6)
 
 
 @needs_chromium

@@ -4,6 +4,7 @@
 const statusSeconds = 2;
 const historySeconds = 5;  // at least, between two histories
 const timeoutSeconds = 10;
+const tokenKey = "dapd-token";
 
 // A row of buttons of which one is pressed, at first the first.
 function addChoices(id, choices, choose) {
@@ -38,9 +39,31 @@ function startControls() {
 }
 
 async function fetchJson(path) {
-  const response = await fetch(path, { cache: "no-store", signal: AbortSignal.timeout(1000 * timeoutSeconds) });
+  const token = sessionStorage.getItem(tokenKey);
+  const response = await fetch(path, {
+    cache: "no-store", signal: AbortSignal.timeout(1000 * timeoutSeconds),
+    headers: token ? { Authorization: `Bearer ${token}` } : {} });
+  if (response.status === 401 || response.status === 403) {
+    await askForToken(!token ? "" : response.status === 403 ? "This token may not look at a run." : "This token is not known here.");
+    return fetchJson(path);
+  }
   if (!response.ok) throw new Error(`${path}: ${response.status}`);
   return response.json();
+}
+
+// Resolves once a token was entered.
+function askForToken(problem) {
+  const form = byId("login");
+  form.hidden = false;
+  setText(byId("login-problem"), problem);
+  byId("token").focus();
+  return new Promise((resolve) => form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    sessionStorage.setItem(tokenKey, byId("token").value.trim());
+    byId("token").value = "";
+    form.hidden = true;
+    resolve();
+  }, { once: true }));
 }
 
 // Asks for the status every two seconds, and for the history when there are new
