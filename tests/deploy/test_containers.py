@@ -168,10 +168,11 @@ def demo(engine, image, prometheus_image, tmp_path_factory):
 
 def test_the_trainer_is_alone_in_what_it_may_write(demo):
     for service in ("rollout", "teacher", "trainer"):
+        container = demo.container(service)
         for user, path in ((USER, "/file"), (0, "/file"), (0, "/opt/dapd/bin/file"), (0, "/input/file")):
-            result = demo.engine.docker("exec", "--user", user, demo.container(service), *WRITE, path, check=False)
+            result = demo.engine.docker("exec", "--user", user, container, *WRITE, path, check=False)
             assert result.returncode != 0 and "Read-only file system" in result.stderr, (service, user, path, result.stderr)
-        result = demo.engine.docker("exec", demo.container(service), *WRITE, "/runs/file", check=False)
+        result = demo.engine.docker("exec", container, *WRITE, "/runs/file", check=False)
         assert (result.returncode == 0) == (service == "trainer"), result.stderr
 
 
