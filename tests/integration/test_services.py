@@ -86,15 +86,15 @@ def test_the_trainers_metrics_and_status(workspace):
     metrics_port, port = free_port(), free_port()
     settings = {"metrics.trainer_listen": f"127.0.0.1:{metrics_port}", "trainer.listen": f"127.0.0.1:{port}",
                 "trainer.steps": 400, "trainer.schedule_steps": 400}
-    process = workspace.start("watched", **settings)
+    process = workspace.start("looked-at", **settings)
     try:
-        wait_for(lambda: len(workspace.metrics("watched")) >= 2, what="two steps")
+        wait_for(lambda: len(workspace.metrics("looked-at")) >= 2, what="two steps")
         text = fetch(metrics_port)
         promtool(text)
         for name in REQUIRED["dapd-trainer"] + AFTER_A_STEP:
             assert f"\n{name}" in text, name
         status = json.loads(workspace.dapd("status", f"127.0.0.1:{port}", "--json").stdout)
-        assert status["step"] >= 2 and status["run_name"] == "watched", status
+        assert status["step"] >= 2 and status["run_name"] == "looked-at", status
         assert "entangled_rollout" in workspace.dapd("status", f"127.0.0.1:{port}").stdout
     finally:
         process.send_signal(signal.SIGTERM)

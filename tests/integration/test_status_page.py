@@ -38,7 +38,7 @@ class LiveRun:
     """A run that goes on until it is stopped."""
 
     def __init__(self, workspace):
-        self.workspace, self.name = workspace, "watched"
+        self.workspace, self.name = workspace, "shown"
         self.process = workspace.start(self.name, **EVALUATED, **{
             "trainer.steps": 2000, "trainer.schedule_steps": 2000, "evaluation.path": workspace.folder / "held_out.jsonl",
             "run.rollout_workers": 2})
@@ -206,7 +206,7 @@ def test_the_status_is_the_one_that_dapd_status_prints(live):
         assert page[key] == command[key]
     assert command["step"] >= page["step"]
     text = live.workspace.dapd("status", live.status_address).stdout
-    for part in ("watched", "step ", "gradient norm", "held out  before  accuracy", "tokens/s", "127.0.0.1:"):
+    for part in ("shown", "step ", "gradient norm", "held out  before  accuracy", "tokens/s", "127.0.0.1:"):
         assert part in text
 
 
@@ -270,7 +270,7 @@ def test_the_page_says_when_the_trainer_is_gone_and_the_report_why(live, page):
     live.process.send_signal(signal.SIGTERM)
     assert live.process.wait(timeout=60) == 130, live.workspace.log(live.name)
     page.wait("!document.getElementById('banner').hidden")
-    assert "runs/watched/report.html" in page.js("document.getElementById('banner').textContent")
+    assert "runs/shown/report.html" in page.js("document.getElementById('banner').textContent")
     page.screenshot(PICTURES / "gone.png", height=900)
     assert all("ERR_CONNECTION_REFUSED" in problem for problem in page.problems)
 
