@@ -2,8 +2,8 @@
 // reflection, authorized calls (authorization.h), bounded messages, headers,
 // streams, threads and memory, and permission for the keepalive pings of
 // channel.h, but not for many more: a client that pings more often than every
-// 5 s is sent away. A connection that does not get through its handshake in
-// 10 s, or has no call for 10 minutes, is closed.
+// second is sent away. A connection that does not get through its handshake in
+// 10 s, does not answer a ping, or has no call for 10 minutes, is closed.
 #pragma once
 
 #include <memory>

@@ -4,12 +4,12 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
 #include "common/base/json_lines.h"
+#include "common/base/safe_name.h"
 #include "common/base/status_macros.h"
 
 namespace dapd {
@@ -30,10 +30,7 @@ absl::StatusOr<std::map<std::string, std::string>> ParseSafetensorsIndex(
   }
   std::map<std::string, std::string> shards;
   for (const auto& [name, file] : index["weight_map"].items()) {
-    if (!file.is_string() || file.get<std::string>().empty() ||
-        absl::StrContains(file.get<std::string>(), '/') ||
-        absl::StrContains(file.get<std::string>(), '\0') ||
-        absl::StrContains(file.get<std::string>(), "..")) {
+    if (!file.is_string() || !IsSafeName(file.get<std::string>())) {
       return DataError(absl::StrCat(where,
                                     ": the shard of '",
                                     name,

@@ -38,7 +38,8 @@ class SafetensorsFolder {
   std::map<std::string, std::string> paths_;
 };
 
-// The weight_map of an index: tensor -> shard, a plain file name. `where` leads
+// The weight_map of an index: tensor -> shard, whose name leads nowhere but into
+// the folder (safe_name.h). `where` leads
 // every message.
 absl::StatusOr<std::map<std::string, std::string>> ParseSafetensorsIndex(
     absl::string_view json, const std::string& where);

@@ -177,12 +177,14 @@ def fetch(url, context=None, **headers):
 
 
 def test_metrics_on_other_addresses_want_https_and_a_reader(rollout, folder):
+    with certificates.channel(rollout.port, folder / "viewer") as channel:
+        assert call(channel, HEALTH) is None
     base = f"https://127.0.0.1:{rollout.metrics_port}"
     anonymous = certificates.https(folder / "ca")
     assert fetch(f"{base}/metrics", anonymous)[0] == 401
     assert fetch(f"{base}/healthz", anonymous) == (200, "ok\n")
     status, text = fetch(f"{base}/metrics", certificates.https(folder / "ca", folder / "viewer"))
-    assert status == 200 and re.search(r'^dapd_insecure\{.*listener="metrics"', text, re.MULTILINE)
+    assert status == 200 and re.search(r'^dapd_insecure\{.*listener="metrics".*\} 0$', text, re.MULTILINE), text
     for name in ("dapd_certificate_expiry_timestamp_seconds", "dapd_rpc_refused_total", "dapd_rpc_handled_total"):
         assert f"\n{name}" in text, name
     assert fetch(f"{base}/metrics", certificates.https(folder / "ca", folder / "rollout"))[0] == 403

@@ -219,6 +219,10 @@ TEST_F(ServerLimitsTest, TheDocumentNamesTheLimits) {
         absl::StrCat("| handshake | ",
                      absl::ToInt64Seconds(options.handshake_timeout),
                      " s |"),
+        absl::StrCat("| pings | one in ", kKeepaliveTimeMs / 2000, " s,"),
+        absl::StrCat("| answer to the server's own ping | ",
+                     kKeepaliveTimeoutMs / 1000.0,
+                     " s |"),
         absl::StrCat("| connection without a call | ",
                      absl::ToInt64Minutes(options.max_connection_idle),
                      " min |")}) {
