@@ -1,11 +1,12 @@
 #include "common/config/load_config.h"
 
+#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cstdlib>
 #include <set>
+#include <sstream>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -18,6 +19,7 @@
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
 #include "common/base/status_macros.h"
+#include "common/base/utf8.h"
 #include "common/config/config_keys.h"
 #include "common/config/validate_config.h"
 #include "common/config/value_reader.h"
@@ -42,6 +44,78 @@ size_t EditDistance(const std::string& a, const std::string& b) {
     }
   }
   return row[b.size()];
+}
+
+// Throws YAML::ParserException where a text has what is not accepted: an alias
+// lets a small file stand for an endless one, a second document would be
+// ignored.
+class Restrictions : public YAML::EventHandler {
+ public:
+  void OnDocumentStart(const YAML::Mark& mark) override {
+    if (++documents_ > 1) {
+      throw YAML::ParserException(mark, "only one document is accepted");
+    }
+  }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    Refuse(mark, anchor);
+  }
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    Refuse(mark, anchor);
+  }
+  void OnScalar(const YAML::Mark& mark,
+                const std::string&,
+                YAML::anchor_t anchor,
+                const std::string&) override {
+    Refuse(mark, anchor);
+  }
+  void OnSequenceStart(const YAML::Mark& mark,
+                       const std::string&,
+                       YAML::anchor_t anchor,
+                       YAML::EmitterStyle::value) override {
+    Refuse(mark, anchor);
+  }
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark& mark,
+                  const std::string&,
+                  YAML::anchor_t anchor,
+                  YAML::EmitterStyle::value) override {
+    Refuse(mark, anchor);
+  }
+  void OnMapEnd() override {}
+
+ private:
+  static void Refuse(const YAML::Mark& mark, YAML::anchor_t anchor) {
+    if (anchor != YAML::NullAnchor) {
+      throw YAML::ParserException(mark, "anchors and aliases are not accepted");
+    }
+  }
+  int documents_ = 0;
+};
+
+// Throws YAML::Exception.
+YAML::Node ParseYaml(const std::string& text) {
+  std::istringstream stream(text);
+  YAML::Parser parser(stream);
+  Restrictions restrictions;
+  while (parser.HandleNextDocument(restrictions)) {
+  }
+  return YAML::Load(text);
+}
+
+// Values are written into JSON files of the run, which are UTF-8. YAML's
+// escapes can spell what is not.
+bool AllUtf8(const YAML::Node& node) {
+  if (node.IsScalar()) return IsUtf8(node.Scalar());
+  if (node.IsMap()) {
+    return std::all_of(node.begin(), node.end(), [](const auto& entry) {
+      return AllUtf8(entry.second);
+    });
+  }
+  return !node.IsSequence() ||
+         std::all_of(node.begin(), node.end(), [](const YAML::Node& item) {
+           return AllUtf8(item);
+         });
 }
 
 // Collects every mistake while values are read from all sources.
@@ -141,7 +215,7 @@ class Loader {
                    const std::string& name,
                    const std::string& text) {
     try {
-      Set(where, origin, name, YAML::Load(text));
+      Set(where, origin, name, ParseYaml(text));
     } catch (const YAML::Exception& error) {
       problems_.push_back(
           absl::StrCat(where, ": ", name, "=", text, ": ", error.what()));
@@ -161,7 +235,8 @@ class Loader {
           where, ": unknown key ", name, "; the nearest is ", Nearest(name)));
       return;
     }
-    const std::string problem = ReadValue(value, *found);
+    const std::string problem =
+        AllUtf8(value) ? ReadValue(value, *found) : "the value is not UTF-8";
     if (!problem.empty()) {
       problems_.push_back(absl::StrCat(where, ": ", name, ": ", problem));
       return;
@@ -190,33 +265,15 @@ class Loader {
   std::vector<std::string> problems_;
 };
 
-// yaml-cpp expands aliases as it parses; a small file could then grow beyond
-// bounds.
-bool UsesAliases(const std::string& text) {
-  for (size_t i = 0; i + 1 < text.size(); ++i) {
-    const bool at_start = i == 0 || text[i - 1] == ' ' || text[i - 1] == '\n' ||
-                          text[i - 1] == '[' || text[i - 1] == ',';
-    if (at_start && (text[i] == '&' || text[i] == '*') &&
-        std::isalnum(static_cast<unsigned char>(text[i + 1])) != 0) {
-      return true;
-    }
-  }
-  return false;
-}
-
 }  // namespace
 
 absl::StatusOr<LoadedConfig> LoadConfig(
     const std::string& path, const std::vector<std::string>& overrides) {
   auto text = ReadFile(path, kMaxFileBytes);
   if (!text.ok()) return WithExitCode(text.status(), ExitCode::kConfig);
-  if (UsesAliases(*text)) {
-    return ConfigError(
-        absl::StrCat(path, ": YAML anchors and aliases are not accepted"));
-  }
   Loader loader;
   try {
-    loader.ReadYaml(path, YAML::Load(*text));
+    loader.ReadYaml(path, ParseYaml(*text));
   } catch (const YAML::Exception& error) {
     return ConfigError(absl::StrCat(
         path, ":", error.mark.line + 1, ": not valid YAML: ", error.msg));

@@ -10,6 +10,7 @@
 #include "common/base/progress.h"
 #include "common/base/sha256.h"
 #include "common/base/status_macros.h"
+#include "common/base/utf8.h"
 #include "common/data/row_source.h"
 
 namespace dapd {
@@ -39,6 +40,17 @@ absl::StatusOr<Problem> ToProblem(const absl::StatusOr<TextRow>& row,
     if (value->find_first_not_of(" \t\r\n") == std::string::npos) {
       return DataError(
           absl::StrCat(where, ": column '", *column, "' is empty"));
+    }
+  }
+  // JSON always is; Parquet promises it and does not check.
+  for (const auto& [column, value] :
+       {std::pair(std::string(kIdColumn), &problem.id),
+        std::pair(options.problem_column, &problem.problem),
+        std::pair(options.solution_column, &problem.solution),
+        std::pair(options.answer_column, &problem.answer)}) {
+    if (!IsUtf8(*value)) {
+      return DataError(
+          absl::StrCat(where, ": column '", column, "' is not UTF-8"));
     }
   }
   return problem;

@@ -33,8 +33,9 @@ struct Dataset {
   std::string digest;  // SHA-256 over the accepted rows, in order
 };
 
-// `path`: *.jsonl, *.json, *.jsonl.gz, *.parquet. A bad row is named by file
-// and line (or row), a missing column by the columns found.
+// `path`: *.jsonl, *.json, *.jsonl.gz, *.parquet. A bad row (among them: one that
+// is not UTF-8) is named by file and line (or row), a missing column by the
+// columns found.
 absl::StatusOr<Dataset> ReadDataset(const std::string& path,
                                     const DatasetOptions& options);
 

@@ -19,10 +19,10 @@
 #include "common/base/files.h"
 #include "common/base/json_lines.h"
 #include "common/base/log.h"
-#include "common/base/sha256.h"
 #include "common/base/status_macros.h"
 #include "common/model/adapter.h"
 #include "common/tensor/safetensors.h"
+#include "services/trainer/manifest.h"
 
 namespace dapd {
 namespace {
@@ -33,35 +33,11 @@ using Json = nlohmann::ordered_json;
 constexpr char kPrefix[] = "step-";
 constexpr char kAside[] = ".tmp";
 constexpr char kDamaged[] = ".damaged";
-constexpr char kManifest[] = "manifest.json";
 constexpr int64_t kFormat = 2;
-constexpr uint64_t kMaxFileBytes = uint64_t{1} << 40;
 constexpr uint64_t kMaxJsonBytes = uint64_t{1} << 24;
 
 // --- Writing
 // ------------------------------------------------------------------
-
-// Relative path -> {"bytes", "sha256"} of every file but the manifest.
-absl::StatusOr<Json> DescribeFiles(const std::string& folder) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (const auto& entry : fs::recursive_directory_iterator(folder, error)) {
-    const std::string name = fs::relative(entry.path(), folder).string();
-    if (entry.is_regular_file() && name != kManifest) names.push_back(name);
-  }
-  if (error) {
-    return absl::DataLossError(
-        absl::StrCat("cannot list ", folder, ": ", error.message()));
-  }
-  std::sort(names.begin(), names.end());
-  Json files = Json::object();
-  for (const std::string& name : names) {
-    ASSIGN_OR_RETURN(const std::string bytes,
-                     ReadFile(JoinPath(folder, name), kMaxFileBytes));
-    files[name] = {{"bytes", bytes.size()}, {"sha256", Sha256Hex(bytes)}};
-  }
-  return files;
-}
 
 Json StateOf(const Policy& policy, const RunIdentity& identity) {
   return {{"format", kFormat},
@@ -92,9 +68,7 @@ absl::Status WriteContents(const std::string& folder,
   RETURN_IF_ERROR(WriteFileAtomically(JoinPath(folder, "state.json"),
                                       StateOf(policy, identity).dump(2)));
   DAPD_FAILPOINT("checkpoint.after_state");
-  ASSIGN_OR_RETURN(const Json files, DescribeFiles(folder));
-  RETURN_IF_ERROR(WriteFileAtomically(JoinPath(folder, kManifest),
-                                      Json{{"files", files}}.dump(2)));
+  RETURN_IF_ERROR(WriteManifest(folder));
   DAPD_FAILPOINT("checkpoint.after_manifest");
   return SyncDirectory(folder);
 }
@@ -105,26 +79,6 @@ absl::Status WriteContents(const std::string& folder,
 absl::Status Damaged(const std::string& folder, const std::string& what) {
   return absl::DataLossError(
       absl::StrCat("checkpoint ", folder, " is damaged: ", what));
-}
-
-absl::Status VerifyManifest(const std::string& folder) {
-  const std::string path = JoinPath(folder, kManifest);
-  ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxJsonBytes));
-  ASSIGN_OR_RETURN(const nlohmann::json manifest, ParseJson(text, path));
-  ASSIGN_OR_RETURN(const Json found, DescribeFiles(folder));
-  // Compared as texts: exactly these files, exactly these bytes.
-  if (text == Json{{"files", found}}.dump(2)) return absl::OkStatus();
-  const auto files = manifest.find("files");
-  if (files == manifest.end() || !files->is_object()) {
-    return Damaged(folder, "its manifest names no files");
-  }
-  for (const auto& [name, described] : files->items()) {
-    if (!found.contains(name)) return Damaged(folder, name + " is missing");
-    if (nlohmann::json(found[name]) != described) {
-      return Damaged(folder, name + " is not what was written");
-    }
-  }
-  return Damaged(folder, "its manifest is not what was written");
 }
 
 std::string Shorten(const std::string& value) {

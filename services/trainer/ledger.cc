@@ -1,6 +1,7 @@
 #include "services/trainer/ledger.h"
 
 #include <cstdio>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -19,6 +20,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr uint64_t kMaxLedgerBytes = uint64_t{1} << 34;
+constexpr int64_t kMaxCount = int64_t{1} << 53;
 // ,"crc":"0123abcd"}
 constexpr size_t kSealBytes = 18;
 
@@ -35,6 +37,16 @@ absl::StatusOr<nlohmann::json> Unseal(absl::string_view line,
     return absl::DataLossError(absl::StrCat(where, ": the checksum differs"));
   }
   return ParseJson(line, where);
+}
+
+// JSON's numbers may be fractions, or beyond what can be counted on.
+absl::StatusOr<int64_t> Count(const nlohmann::json& value, int64_t max) {
+  if (!value.is_number_unsigned() ||
+      value.get<uint64_t>() > static_cast<uint64_t>(max)) {
+    return absl::DataLossError(
+        absl::StrCat(value.dump(), " is no count up to ", max));
+  }
+  return value.get<int64_t>();
 }
 
 const char* FinishReason(RolloutEnd end) {
@@ -89,18 +101,27 @@ absl::Status Ledger::Read(const std::string& bytes) {
 
 absl::Status Ledger::Replay(const nlohmann::json& event) try {
   const std::string name = event.at("event");
-  const int64_t step = event.at("step");
-  if (name == "started") attempt_ = event.at("attempt");
+  ASSIGN_OR_RETURN(const int64_t step, Count(event.at("step"), kMaxCount));
+  if (name == "started") {
+    ASSIGN_OR_RETURN(attempt_, Count(event.at("attempt"), kMaxCount));
+  }
   if (name == "accepted") {
     Answer answer;
     answer.problem_id = event.at("id");
-    answer.result.ids = event.at("rollout_ids").get<std::vector<int32_t>>();
+    for (const nlohmann::json& id : event.at("rollout_ids")) {
+      ASSIGN_OR_RETURN(const int64_t token,
+                       Count(id, std::numeric_limits<int32_t>::max()));
+      answer.result.ids.push_back(static_cast<int32_t>(token));
+    }
     answer.result.end = event.at("finish_reason") == "eos"
                             ? RolloutEnd::kEos
                             : RolloutEnd::kLength;
-    answer.result.policy_version = event.at("policy_version");
+    ASSIGN_OR_RETURN(answer.result.policy_version,
+                     Count(event.at("policy_version"), kMaxCount));
     answer.result.adapter_digest = event.at("adapter_digest");
-    answers_[{step, event.at("sample")}] = std::move(answer);
+    ASSIGN_OR_RETURN(const int64_t sample,
+                     Count(event.at("sample"), kMaxCount));
+    answers_[{step, sample}] = std::move(answer);
   }
   // A resume may have to start at the checkpoint before the last one.
   if (name == "checkpointed") {

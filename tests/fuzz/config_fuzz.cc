@@ -4,6 +4,7 @@
 
 #include "common/base/check.h"
 #include "common/base/exit_code.h"
+#include "common/base/utf8.h"
 #include "common/config/config_keys.h"
 #include "common/config/load_config.h"
 #include "tests/fuzz/input.h"
@@ -30,6 +31,9 @@ void Run(InputReader input) {
     Check(ExitCodeOf(loaded.status()) == ExitCode::kConfig,
           "a bad file is the configuration's fault");
     return;
+  }
+  for (const std::string& value : Values(loaded->config)) {
+    Check(IsUtf8(value), "accepted values are UTF-8");
   }
   const std::string dumped = folder.Write("dump.yaml", DumpConfig(*loaded));
   const auto again = LoadConfig(dumped, {});

@@ -1,6 +1,7 @@
 // Input: a Parquet file.
 // It is read or refused; reading it twice gives the same rows.
 #include "common/base/check.h"
+#include "common/base/utf8.h"
 #include "common/data/dataset.h"
 #include "tests/fuzz/input.h"
 
@@ -18,6 +19,12 @@ void Run(absl::string_view bytes) {
   if (!first.ok()) return;
   Check(!first->problems.empty(), "an accepted file has rows");
   Check(first->digest == second->digest, "rows are the same each time");
+  for (const Problem& problem : first->problems) {
+    for (const std::string* text :
+         {&problem.id, &problem.problem, &problem.solution, &problem.answer}) {
+      Check(IsUtf8(*text), "accepted texts are UTF-8");
+    }
+  }
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // Decoding, repairing and composing agree with each other, and the byte
 // alphabet writes every byte.
 #include "common/base/check.h"
+#include "common/base/utf8.h"
 #include "common/tokenizer/byte_alphabet.h"
 #include "common/tokenizer/unicode_text.h"
 #include "tests/fuzz/input.h"
@@ -13,6 +14,7 @@ void Run(absl::string_view bytes) {
   const auto points = DecodeUtf8(bytes);
   const std::string repaired = RepairUtf8(bytes);
   Check(points.ok() == (repaired == bytes), "only ill-formed text is changed");
+  Check(points.ok() == IsUtf8(bytes), "two decoders agree");
   Check(DecodeUtf8(repaired).ok(), "repaired text is well-formed");
   if (points.ok()) {
     size_t position = 0;

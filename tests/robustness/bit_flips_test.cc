@@ -12,6 +12,7 @@
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -22,9 +23,14 @@
 #include "gtest/gtest.h"
 
 #include "common/base/files.h"
+#include "common/base/log.h"
 #include "common/base/sha256.h"
 #include "common/model/adapter.h"
+#include "common/model/base_digest.h"
 #include "common/model/weights.h"
+#include "common/training/policy.h"
+#include "services/trainer/checkpoint.h"
+#include "services/trainer/ledger.h"
 #include "tests/fakes/temp_path.h"
 #include "tests/fakes/tiny_model.h"
 
@@ -190,16 +196,6 @@ class BitFlipsTest : public ::testing::Test {
   const std::string folder_ = TempPath("bit_flips");
 };
 
-std::string FolderDigest(const std::string& folder) {
-  std::map<std::string, std::string> files;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    files[entry.path()] = Sha256Hex(ReadAll(entry.path()));
-  }
-  std::string text;
-  for (const auto& [name, digest] : files) absl::StrAppend(&text, name, digest);
-  return Sha256Hex(text);
-}
-
 TEST_F(BitFlipsTest, OfABaseModelAreRefusedHarmlessOrChangeItsDigest) {
   WriteTinyModel(folder_, 7);
   const std::string recorded = FolderDigest(folder_);
@@ -288,6 +284,109 @@ TEST_F(AdapterBitFlipsTest, OfAnAdapterOnTheWireAreRefused) {
   const Tally tally = Damage(folder_, load, [] { return false; });
   Report("adapter on the wire", tally);
   EXPECT_EQ(tally.harmless, 0);
+}
+
+class CheckpointBitFlipsTest : public AdapterBitFlipsTest {
+ protected:
+  void SetUp() override {
+    AdapterBitFlipsTest::SetUp();
+    SetMinLogSeverity(Severity::kError);  // every damage is a warning
+    Policy policy(adapter_.Clone(), std::nullopt, {.snapshot_interval = 1});
+    policy.SetFlatGradient(at::randn_like(policy.FlatGradient()));
+    ASSERT_TRUE(policy.Step().ok());
+    ASSERT_NE(policy.snapshot(), nullptr);
+    identity_.base_digest = "base";
+    identity_.data_digest = "data";
+    identity_.settings = {{"trainer.learning_rate", "1e-3"}};
+    ASSERT_TRUE(MakeDirectories(folder_).ok());
+    const absl::Status saved =
+        SaveCheckpoint(folder_, model_, policy, identity_, 1);
+    ASSERT_TRUE(saved.ok()) << saved;
+  }
+
+  absl::StatusOr<std::string> Load(const std::string& folder) {
+    auto loaded = LoadNewestCheckpoint(folder, identity_, model_, at::kCPU);
+    // Back to where the next damage expects it.
+    for (const auto& entry : fs::directory_iterator(folder)) {
+      if (entry.path().extension() != ".damaged") continue;
+      fs::path name = entry.path();
+      fs::rename(entry.path(), name.replace_extension());
+    }
+    if (!loaded.ok()) return loaded.status();
+    const PolicyState& state = loaded->value();
+    Sha256 hash;
+    hash.Update(absl::StrCat(state.version, " ", state.snapshot_version));
+    hash.Update(AdapterContent(state.live));
+    hash.Update(AdapterContent(state.snapshot.value()));
+    for (const auto& [name, tensor] : state.moments) {
+      hash.Update(name);
+      hash.Update(tensor.bytes());
+    }
+    return hash.HexDigest();
+  }
+
+  RunIdentity identity_;
+};
+
+TEST_F(CheckpointBitFlipsTest, OfACheckpointAreAllRefused) {
+  const Tally tally = Damage(
+      folder_,
+      [this](const std::string& folder) { return Load(folder); },
+      [] { return false; });
+  Report("checkpoint", tally);
+  EXPECT_EQ(tally.harmless, 0);
+}
+
+// A ledger is never refused: what is damaged is not recalled, and the answer is
+// sampled again. It must never be recalled wrongly.
+TEST_F(BitFlipsTest, OfALedgerNeverChangeAnAnswer) {
+  SetMinLogSeverity(Severity::kError);
+  ASSERT_TRUE(MakeDirectories(folder_).ok());
+  const std::string path = JoinPath(folder_, "ledger.jsonl");
+  constexpr int64_t kAnswers = 20;
+  const auto answer = [](int64_t sample) {
+    RolloutResult result;
+    for (int64_t i = 0; i <= sample; ++i) {
+      result.ids.push_back(static_cast<int32_t>(100 * sample + i));
+    }
+    result.policy_version = 4;
+    result.adapter_digest = "digest";
+    return result;
+  };
+  {
+    const auto ledger = Ledger::Open(path).value();
+    ASSERT_TRUE(ledger->Started(4, "digest").ok());
+    for (int64_t i = 0; i < kAnswers; ++i) {
+      ASSERT_TRUE(ledger->Accepted(5, i, "problem", answer(i)).ok());
+    }
+  }
+  const std::string good = ReadAll(path);
+  std::mt19937_64 random(2);
+  Tally tally;
+  for (int64_t n = 0; n < NumFlips(); ++n) {
+    std::string bad = good;
+    const size_t at = random() % good.size();
+    if (n % 8 == 7) {
+      bad.resize(at);
+    } else {
+      bad[at] = static_cast<char>(bad[at] ^ (1 << (random() % 8)));
+    }
+    Overwrite(path, bad);
+    ++tally.tried;
+    const auto ledger = Ledger::Open(path).value();
+    int64_t recalled = 0;
+    for (int64_t i = 0; i < kAnswers; ++i) {
+      const RolloutResult* found = ledger->Recall(5, i, "problem", "digest");
+      if (found == nullptr) continue;
+      ++recalled;
+      if (found->ids != answer(i).ids) {
+        ++tally.unseen;
+        tally.examples.push_back(absl::StrCat("byte ", at));
+      }
+    }
+    ++(recalled == kAnswers ? tally.harmless : tally.refused["sampling again"]);
+  }
+  Report("ledger", tally);
 }
 
 }  // namespace

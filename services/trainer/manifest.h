@@ -1,0 +1,19 @@
+// manifest.json: size and SHA-256 of every file of a checkpoint, by its path in
+// the folder. It is written last; what it describes is complete.
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace dapd {
+
+// Describes the files that are in `folder` now.
+absl::Status WriteManifest(const std::string& folder);
+
+// OK if `folder` holds exactly the files of its manifest, byte for byte, and
+// the manifest itself is what WriteManifest would write. DATA_LOSS names what
+// differs.
+absl::Status VerifyManifest(const std::string& folder);
+
+}  // namespace dapd

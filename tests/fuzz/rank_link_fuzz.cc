@@ -1,0 +1,70 @@
+// Input: a RankStream as text: what one trainer rank sends another.
+// A whole operation is, byte for byte, what was sent; sending it again gives it
+// again.
+#include <string>
+#include <vector>
+
+#include "common/base/check.h"
+#include "common/base/crc32c.h"
+#include "common/collective/rank_link.h"
+#include "tests/fuzz/input.h"
+#include "tests/fuzz/message_input.h"
+#include "tests/fuzz/streams.pb.h"
+
+namespace dapd {
+namespace {
+
+using Messages = std::vector<v1::RankMessage>;
+
+RankLink LinkOver(Messages* messages, size_t* next) {
+  return RankLink(
+      "rank 1",
+      [messages, next](v1::RankMessage* message) {
+        if (*next == messages->size()) return false;
+        *message = (*messages)[(*next)++];
+        return true;
+      },
+      [messages](const v1::RankMessage& message) {
+        messages->push_back(message);
+        return true;
+      });
+}
+
+void Run(const fuzz::RankStream& stream) {
+  Messages sent(stream.messages().begin(), stream.messages().end());
+  for (v1::RankMessage& message : sent) {
+    if (stream.good_checksums() && message.has_chunk()) {
+      message.mutable_chunk()->set_crc32c(Crc32c(message.chunk().data()));
+    }
+  }
+  size_t next = 0;
+  RankLink link = LinkOver(&sent, &next);
+  std::string bytes;
+  for (uint64_t operation = 1; link.Receive(operation, &bytes).ok();
+       ++operation) {
+    Messages again;
+    size_t position = 0;
+    RankLink other = LinkOver(&again, &position);
+    Check(other.Send(operation, bytes).ok(), "bytes can be sent");
+    std::string received;
+    Check(other.Receive(operation, &received).ok() && received == bytes,
+          "what arrives is what was sent");
+  }
+}
+
+}  // namespace
+}  // namespace dapd
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  dapd::fuzz::RankStream stream;
+  if (dapd::ParseInput(data, size, &stream)) dapd::Run(stream);
+  return 0;
+}
+
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data,
+                                          size_t size,
+                                          size_t max_size,
+                                          unsigned seed) {
+  dapd::fuzz::RankStream stream;
+  return dapd::MutateMessage(data, size, max_size, seed, &stream);
+}
