@@ -78,6 +78,11 @@ absl::StatusOr<std::string> LoadModel(const std::string& folder) {
   return hash.HexDigest();
 }
 
+// What a checkpoint records of the base model.
+std::string FolderDigest(const std::string& folder) {
+  return BaseDigest(folder).value();
+}
+
 std::string AdapterContent(const Adapter& adapter) {
   Sha256 hash;
   hash.Update(
