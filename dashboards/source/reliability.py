@@ -37,8 +37,8 @@ TASKS = [
 
 POLICY = [
     graph("Policy lag", "Versions by which a rollout worker is behind the trainer: 0, and 1 for the moment of an update.", PLAIN,
-          query(f"max by (run) (dapd_trainer_policy_version{{{RUN}}}) - on (run) group_right dapd_rollout_policy_version{{{PROCESS}}}",
-                "{{instance}}"), width=12, low=None),
+          query(f"clamp_min(max by (run) (dapd_trainer_policy_version{{{RUN}}}) - on (run) group_right dapd_rollout_policy_version{{{PROCESS}}}, 0)",
+                "{{instance}}"), width=12),
     graph("Time to load an adapter", "From the first chunk to the checked probe, by role.", SECONDS,
           *quantiles("dapd_trainer_adapter_push_duration_seconds", RUN, by="role"), width=12),
 ]
@@ -83,8 +83,8 @@ SAFETY = [
     graph("Refused calls", "Calls refused before any handler saw them: without a valid certificate or token, with one of a role that may not, "
           "or of an unknown method.", PER_SECOND,
           query(f"sum by (reason) (rate(dapd_rpc_refused_total{{{PROCESS}}}[$window]))", "{{reason}}"), width=10),
-    graph("Calls that an exception ended", "By method. The caller gets INTERNAL, the process lives on; its log has the reason.", PER_SECOND,
-          query(f"sum by (method) (rate(dapd_rpc_exceptions_total{{{PROCESS}}}[$window]))", "{{method}}"), width=10),
+    graph("Calls that an exception ended", "The caller gets INTERNAL, the process lives on; its log has the reason.", PER_SECOND,
+          query(f"sum by (instance) (rate(dapd_rpc_exceptions_total{{{PROCESS}}}[$window]))", "{{instance}}"), width=10),
 ]
 
 ALERTS = [
