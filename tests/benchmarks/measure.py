@@ -94,8 +94,8 @@ def measure_step(folder):
 def scraped_step(folder, name, scraped):
     """Median seconds of a step of a small run, while a Prometheus reads its four processes five times a second, or none does."""
     ports = {"dapd-rollout": [9301, 9311], "dapd-teacher": [9302], "dapd-trainer": [9303]}
-    sets = {"run.name": name, "run.output_dir": folder, "run.num_threads": 1, "trainer.steps": 150, "trainer.schedule_steps": 150,
-            "model.path": folder / "tiny", "data.path": folder / "tiny.jsonl", "evaluation.path": '""', "checkpoint.interval": 1000,
+    sets = {"run.name": name, "run.output_dir": folder, "run.num_threads": 1, "trainer.listen": "127.0.0.1:0",
+            "trainer.steps": 150, "trainer.schedule_steps": 150, "model.path": folder / "tiny", "data.path": folder / "tiny.jsonl", "evaluation.path": '""', "checkpoint.interval": 1000,
             **{f"metrics.{job[5:]}_listen": f"127.0.0.1:{each[0]}" for job, each in ports.items()}}
     flags = [part for key, value in sets.items() for part in ("--set", f"{key}={value}")]
     watcher = folder / f"{name}-prometheus"

@@ -38,7 +38,8 @@ class Watched:
         self.name = "watched"
         self.workspace = workspace
         self.run = workspace.start(self.name, **{
-            "run.rollout_workers": 2, "trainer.steps": 100000, "trainer.schedule_steps": 100000, "checkpoint.interval": 3,
+            "run.rollout_workers": 2, "trainer.listen": "127.0.0.1:0", "trainer.steps": 100000, "trainer.schedule_steps": 100000,
+            "checkpoint.interval": 3,
             "evaluation.path": workspace.folder / "held_out.jsonl", "evaluation.kl_problems": 2,
             **{f"metrics.{job[5:]}_listen": f"127.0.0.1:{ports[0]}" for job, ports in self.ports.items()}})
         self.prometheus = Prometheus(folder, {job: [f"127.0.0.1:{port}" for port in ports] for job, ports in self.ports.items()})
@@ -46,6 +47,9 @@ class Watched:
     def alive(self):
         assert self.run.poll() is None, self.workspace.log(self.name)
         return True
+
+    def has_stepped(self):
+        return self.alive() and (self.prometheus.value("dapd_trainer_policy_version") or 0) >= 5
 
     def steps(self):
         return len(self.workspace.metrics(self.name))
@@ -62,7 +66,7 @@ def watched(workspace, tmp_path_factory):
         with run.prometheus:
             wait_for(run.prometheus.ready, what="Prometheus")
             wait_for(lambda: run.alive() and run.prometheus.value("sum(up)") == 4, what="four processes scraped")
-            wait_for(lambda: run.alive() and (run.prometheus.value("dapd_trainer_policy_version") or 0) >= 5, seconds=180, what="five steps")
+            wait_for(run.has_stepped, seconds=180, what="five steps")
             yield run
     finally:
         if run.run.poll() is None:
