@@ -26,8 +26,7 @@ inline constexpr int kKeepaliveTimeoutMs = 3'500;
 // its own connection: a new one to the same address starts afresh.
 std::shared_ptr<grpc::Channel> OpenChannel(
     const std::string& address,
-    const std::shared_ptr<grpc::ChannelCredentials>& credentials =
-        grpc::InsecureChannelCredentials());
+    const std::shared_ptr<grpc::ChannelCredentials>& credentials);
 
 // The same with credentials for a process that has one of the roles `peers`.
 // Errors as Security::ForRpc.

@@ -1,4 +1,4 @@
-// Calls by name, without a generated stub.
+// Plaintext channels, and calls by name, without a generated stub.
 #pragma once
 
 #include <memory>
@@ -9,9 +9,19 @@
 #include "grpcpp/channel.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/generic/generic_stub.h"
+#include "grpcpp/security/credentials.h"
 #include "grpcpp/support/byte_buffer.h"
 
+#include "common/rpc/channel.h"
+
 namespace dapd {
+
+// Services have to say who they are (credentials.h); tests on loopback need
+// not.
+inline std::shared_ptr<grpc::Channel> OpenPlaintextChannel(
+    const std::string& address) {
+  return OpenChannel(address, grpc::InsecureChannelCredentials());
+}
 
 // A unary call of `method` with `request`'s bytes; `*answer`, if given,
 // receives the answer's.

@@ -100,7 +100,8 @@ TEST_F(CredentialsTest, OnlyTheRightCertificatesMeet) {
   const grpc::Status good =
       CallByName(Dial(Identity("good", Uri(Role::kViewer))), kStatus);
   EXPECT_TRUE(good.ok()) << good.error_message();
-  EXPECT_TRUE(IsRefused(OpenChannel(server_->address()))) << "plaintext";
+  EXPECT_TRUE(IsRefused(OpenPlaintextChannel(server_->address())))
+      << "plaintext";
   grpc::SslCredentialsOptions anonymous;
   anonymous.pem_root_certs = authority_.pem();
   EXPECT_TRUE(IsRefused(
@@ -232,7 +233,7 @@ TEST_F(CredentialsTest, PlaintextOffLoopbackIsNeitherServedNorDialled) {
         {{&trainer_, v1::TrainerService::service_full_name()}});
     ASSERT_TRUE(open.ok()) << open.status();
     const auto channel =
-        OpenChannel(absl::StrCat("127.0.0.1:", (*open)->port()));
+        OpenPlaintextChannel(absl::StrCat("127.0.0.1:", (*open)->port()));
     EXPECT_TRUE(CallByName(channel, kStatus).ok());
   }
 }

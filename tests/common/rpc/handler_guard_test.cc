@@ -9,7 +9,6 @@
 #include "gtest/gtest.h"
 
 #include "common/metrics/metrics_registry.h"
-#include "common/rpc/channel.h"
 #include "common/rpc/server.h"
 #include "common/rpc/server_metrics.h"
 #include "dapd/v1/rollout.grpc.pb.h"
@@ -59,7 +58,7 @@ class HandlerGuardTest : public testing::Test {
                                 .observer = MakeRpcObserver(&registry_)},
                                {{service, "dapd.v1.RolloutService"}})
                   .value();
-    return OpenChannel(server_->address());
+    return OpenPlaintextChannel(server_->address());
   }
 
   MetricsRegistry registry_{"test"};

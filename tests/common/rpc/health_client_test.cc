@@ -11,9 +11,9 @@
 #include "grpcpp/server_builder.h"
 #include "gtest/gtest.h"
 
-#include "common/rpc/channel.h"
 #include "common/rpc/server.h"
 #include "dapd/v1/trainer.grpc.pb.h"
+#include "tests/fakes/generic_call.h"
 
 namespace dapd {
 namespace {
@@ -29,7 +29,7 @@ TEST(HealthClientTest, AServerIsHealthyOnlyWhileItServes) {
                        {{&service, v1::TrainerService::service_full_name()}});
   ASSERT_TRUE(started.ok()) << started.status();
   const std::unique_ptr<RpcServer> server = *std::move(started);
-  const auto channel = OpenChannel(server->address());
+  const auto channel = OpenPlaintextChannel(server->address());
 
   const absl::Status before = CheckHealth(channel, kTimeout);
   EXPECT_EQ(before.code(), absl::StatusCode::kUnavailable);
@@ -49,7 +49,7 @@ TEST(HealthClientTest, NothingListeningIsUnavailable) {
     ASSERT_TRUE(gone.ok()) << gone.status();
     address = (*gone)->address();
   }
-  EXPECT_EQ(CheckHealth(OpenChannel(address), kTimeout).code(),
+  EXPECT_EQ(CheckHealth(OpenPlaintextChannel(address), kTimeout).code(),
             absl::StatusCode::kUnavailable);
 }
 
@@ -103,20 +103,22 @@ class FakeServer {
 TEST(HealthClientTest, AnUnknownServingStatusIsNotHealthy) {
   FakeServer server("\x08\x07");
   const absl::Status status =
-      CheckHealth(OpenChannel(server.address()), kTimeout);
+      CheckHealth(OpenPlaintextChannel(server.address()), kTimeout);
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(status.message()), HasSubstr("status 7"));
 }
 
 TEST(HealthClientTest, AnAnswerThatIsNoMessageIsNotHealthy) {
   FakeServer server("\xff\xff\xff");
-  EXPECT_EQ(CheckHealth(OpenChannel(server.address()), kTimeout).code(),
-            absl::StatusCode::kUnavailable);
+  EXPECT_EQ(
+      CheckHealth(OpenPlaintextChannel(server.address()), kTimeout).code(),
+      absl::StatusCode::kUnavailable);
 }
 
 TEST(HealthClientTest, AServerThatNeverAnswersEndsWithTheTimeout) {
   FakeServer server("");
-  EXPECT_EQ(CheckHealth(OpenChannel(server.address()), absl::Milliseconds(300))
+  EXPECT_EQ(CheckHealth(OpenPlaintextChannel(server.address()),
+                        absl::Milliseconds(300))
                 .code(),
             absl::StatusCode::kDeadlineExceeded);
 }

@@ -139,7 +139,7 @@ TEST_F(ServerLimitsTest, HeadersPassUpToTheLimitAndNotBeyond) {
   Start({});
   const auto call = [&](int bytes) {
     // gRPC may close the connection of whoever exceeds the limit.
-    const auto channel = OpenChannel(server_->address());
+    const auto channel = OpenPlaintextChannel(server_->address());
     grpc::ClientContext context;
     context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(20)));
     context.AddMetadata("x-filler", std::string(bytes, 'x'));
@@ -164,7 +164,7 @@ TEST_F(ServerLimitsTest, HeadersPassUpToTheLimitAndNotBeyond) {
 
 TEST_F(ServerLimitsTest, OneConnectionRunsSoManyCallsAtATime) {
   Start({.max_concurrent_streams = 3});
-  const auto channel = OpenChannel(server_->address());
+  const auto channel = OpenPlaintextChannel(server_->address());
   service_.hold = true;
   std::vector<std::jthread> callers;
   for (int i = 0; i < 3; ++i) {
@@ -191,7 +191,8 @@ TEST_F(ServerLimitsTest, MoreCallsThanThreadsAreRefusedAndTheOthersGoOn) {
     for (int i = 0; i < kCalls; ++i) {
       callers.emplace_back([&] {
         const auto code =
-            CallByName(OpenChannel(server_->address()), kStatus).error_code();
+            CallByName(OpenPlaintextChannel(server_->address()), kStatus)
+                .error_code();
         served += code == grpc::StatusCode::OK;
         refused += code == grpc::StatusCode::RESOURCE_EXHAUSTED;
       });
@@ -201,7 +202,8 @@ TEST_F(ServerLimitsTest, MoreCallsThanThreadsAreRefusedAndTheOthersGoOn) {
   }
   EXPECT_EQ(served + refused, kCalls);
   EXPECT_GT(served, 0);
-  EXPECT_TRUE(CallByName(OpenChannel(server_->address()), kStatus).ok());
+  EXPECT_TRUE(
+      CallByName(OpenPlaintextChannel(server_->address()), kStatus).ok());
 }
 
 TEST_F(ServerLimitsTest, TheDocumentNamesTheLimits) {
@@ -232,7 +234,7 @@ TEST_F(ServerLimitsTest, TheDocumentNamesTheLimits) {
 
 TEST_F(ServerLimitsTest, AnIdleConnectionIsClosedAndTheNextCallMakesAnother) {
   Start({.max_connection_idle = absl::Milliseconds(200)});
-  const auto channel = OpenChannel(server_->address());
+  const auto channel = OpenPlaintextChannel(server_->address());
   EXPECT_TRUE(CallByName(channel, kStatus).ok());
   const absl::Time deadline = absl::Now() + absl::Seconds(20);
   while (channel->GetState(false) == GRPC_CHANNEL_READY &&
@@ -294,7 +296,8 @@ TEST_F(ServerLimitsTest, WhoFloodsPingsIsSentAway) {
   EXPECT_THAT(received, testing::Not(HasSubstr("open")));
   // ENHANCE_YOUR_CALM, in a GOAWAY frame.
   EXPECT_THAT(received, HasSubstr(std::string("\0\0\0\x0b", 4)));
-  EXPECT_TRUE(CallByName(OpenChannel(server_->address()), kStatus).ok());
+  EXPECT_TRUE(
+      CallByName(OpenPlaintextChannel(server_->address()), kStatus).ok());
 }
 
 TEST_F(ServerLimitsTest, WhatIsNoHttp2IsClosed) {
@@ -309,7 +312,8 @@ TEST_F(ServerLimitsTest, WhatIsNoHttp2IsClosed) {
     EXPECT_THAT(connection.ReadToEnd(absl::Seconds(20)),
                 testing::Not(HasSubstr("open")));
   }
-  EXPECT_TRUE(CallByName(OpenChannel(server_->address()), kStatus).ok());
+  EXPECT_TRUE(
+      CallByName(OpenPlaintextChannel(server_->address()), kStatus).ok());
 }
 
 }  // namespace

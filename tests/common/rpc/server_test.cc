@@ -13,7 +13,6 @@
 #include "gtest/gtest.h"
 
 #include "common/base/exit_code.h"
-#include "common/rpc/channel.h"
 #include "dapd/v1/trainer.grpc.pb.h"
 #include "tests/fakes/generic_call.h"
 
@@ -47,7 +46,7 @@ class ServerTest : public ::testing::Test {
         {{&service_, v1::TrainerService::service_full_name()}});
     ASSERT_TRUE(started.ok()) << started.status();
     server_ = *std::move(started);
-    channel_ = OpenChannel(server_->address());
+    channel_ = OpenPlaintextChannel(server_->address());
   }
 
   grpc::Status Call(absl::Duration timeout = absl::Seconds(20)) {

@@ -12,9 +12,9 @@
 
 #include "common/base/sha256.h"
 #include "common/rpc/adapter_stream.h"
-#include "common/rpc/channel.h"
 #include "common/rpc/server.h"
 #include "tests/fakes/fake_sampler.h"
+#include "tests/fakes/generic_call.h"
 
 namespace dapd {
 namespace {
@@ -115,7 +115,8 @@ class RolloutServiceTest : public ::testing::Test {
         {{&service_, v1::RolloutService::service_full_name()}});
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
-    stub_ = v1::RolloutService::NewStub(OpenChannel(server_->address()));
+    stub_ =
+        v1::RolloutService::NewStub(OpenPlaintextChannel(server_->address()));
   }
   void TearDown() override {
     if (worker_ != nullptr) worker_->Shutdown(absl::ZeroDuration());

@@ -7,9 +7,9 @@
 #include "absl/time/clock.h"
 #include "gtest/gtest.h"
 
-#include "common/rpc/channel.h"
 #include "common/rpc/server.h"
 #include "tests/fakes/fake_scorer.h"
+#include "tests/fakes/generic_call.h"
 
 namespace dapd {
 namespace {
@@ -23,7 +23,8 @@ class TeacherServiceTest : public ::testing::Test {
         {{&service_, v1::TeacherService::service_full_name()}});
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
-    stub_ = v1::TeacherService::NewStub(OpenChannel(server_->address()));
+    stub_ =
+        v1::TeacherService::NewStub(OpenPlaintextChannel(server_->address()));
     context_.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(20)));
   }
   void TearDown() override {
