@@ -55,7 +55,7 @@ for sanitizer in "${sanitizers[@]}"; do
         $build/test-logs/pytest-integration.log run_integration $build || true
       ;;
     thread)
-      targets=(dapd_base_test dapd_metrics_test dapd_rpc_test
+      targets=(dapd_base_test dapd_security_test dapd_metrics_test dapd_rpc_test
         dapd_rollout_service_test dapd_teacher_service_test
         dapd_trainer_service_test)
       phase "build ($sanitizer)" $build/logs/build.log \
