@@ -71,7 +71,7 @@ def test_conversations_render_and_tokenize_alike(name, qwen_folder, smollm2_fold
         ("{{ messages.__class__.x.y }}", "undefined"),
         ("{{ raise_exception('no system role') }}", "no system role"),
         ("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}", "too many steps"),
-        ("{% set ns = namespace(x='ab') %}{% for a in range(99) %}{% set ns.x = ns.x + ns.x %}{% endfor %}", "too long"),
+        ("{% set ns = namespace(x='ab') %}{% for a in range(99) %}{% set ns.x = ns.x + ns.x %}{% endfor %}", "too large"),
     ],
 )
 def test_what_is_unknown_or_hostile_is_one_clear_error(template, expected, qwen_folder, tmp_path):
