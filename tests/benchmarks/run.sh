@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# First measurements of the parts and of a whole run, on this machine:
+# Speed and memory of the parts and of a whole run, each against a peer that runs
+# in the same process group and takes turns with it; docs/performance.md holds the
+# last table.
 #
-#   tests/benchmarks/run.sh [decode] [score] [step] [scrape]     (default: all)
+#   tests/benchmarks/run.sh [C1 C2 ... scrape]      (default: all rows)
 #
-# decode: tokens/s of greedy decoding; score: tokens/s of full forwards; step: a
-# DAPD step through all three services with its phases and peak memory a
-# process; scrape: a step with and without a Prometheus that reads its metrics.
-# Builds nothing: run deploy/build.sh first.
+# A row is tests/benchmarks/<row>_*.py. It checks its result before it times, and
+# this fails if a check fails; a missed target is printed, not an error.
+# DAPD_BENCHMARK_PAIRS (5): pairs a ratio. Builds nothing: deploy/build.sh --tests.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-exec .deps/venv/bin/python tests/benchmarks/measure.py "$@"
+exec .deps/venv/bin/python tests/benchmarks/main.py "$@"

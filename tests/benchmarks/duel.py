@@ -1,0 +1,137 @@
+"""Two or more programs that take turns: A B A B, at least five pairs, medians of paired ratios.
+
+A contender is a process that speaks the line protocol of contender.h (C++) or serve() below (Python). All contenders of a
+row live at the same time and only one of them computes, so what else the machine does hits all of them alike.
+"""
+
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import threading
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BIN = ROOT / "build" / "bin"
+PYTHON = ROOT / ".deps/venv/bin/python"
+PAIRS = int(os.environ.get("DAPD_BENCHMARK_PAIRS", "5"))
+
+
+def serve(ready, round_):
+    """The Python side of a contender: round_(request) -> dict with "seconds"."""
+    print(json.dumps({"ready": True, **ready}), flush=True)
+    for request in sys.stdin:
+        print(json.dumps(round_(request.strip())), flush=True)
+
+
+class Contender:
+    """A running contender. `ready` holds what it printed when it had prepared."""
+
+    def __init__(self, name, command, **environment):
+        self.name = name
+        self.process = subprocess.Popen(
+            [str(part) for part in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            env={**os.environ, **{key: str(value) for key, value in environment.items()}})
+        self.ready = self._read()
+
+    def _read(self):
+        line = self.process.stdout.readline()
+        if not line:
+            sys.exit(f"{self.name} ended with code {self.process.wait()}")
+        return json.loads(line)
+
+    def round(self, request=""):
+        self.process.stdin.write(f"{request}\n")
+        self.process.stdin.flush()
+        return self._read()
+
+    def peak_mib(self):
+        """Peak resident memory so far."""
+        for line in pathlib.Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM"):
+                return int(line.split()[1]) / 1024
+        return 0.0
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def duel(*contenders, request="", pairs=PAIRS):
+    """A round of each in turn, `pairs` times, after one of each that does not count. Lists of figures, one a contender."""
+    for contender in contenders:
+        contender.round(request)
+    figures = [[] for _ in contenders]
+    for _ in range(pairs):
+        for contender, collected in zip(contenders, figures):
+            collected.append(contender.round(request))
+    return figures
+
+
+class Ratio:
+    """Paired ratios b / a of one figure, as `median (lowest to highest)`."""
+
+    def __init__(self, a, b, key="seconds"):
+        self.values = sorted(y[key] / x[key] for x, y in zip(a, b))
+        self.median = statistics.median(self.values)
+
+    def __str__(self):
+        return f"{self.median:.2f} ({self.values[0]:.2f} to {self.values[-1]:.2f})"
+
+
+def median(figures, key="seconds"):
+    return statistics.median(figure[key] for figure in figures)
+
+
+class Row:
+    """Prints one row of the table and remembers whether a check of it failed."""
+
+    failures = []
+
+    def __init__(self, name, title):
+        self.name = name
+        print(f"{name}  {title}", flush=True)
+
+    def figure(self, what, value, target=None, met=None):
+        """`met`: whether the target was reached; a miss is reported, not an error."""
+        note = "" if target is None else f"   [target {target}: {'met' if met else 'MISSED'}]"
+        print(f"    {what}: {value}{note}", flush=True)
+
+    def check(self, what, error, limit):
+        """A result that must be right before its time counts."""
+        good = error <= limit
+        print(f"    check: {what}: {error:.3g} (limit {limit:g}) {'ok' if good else 'FAILED'}", flush=True)
+        if not good:
+            Row.failures.append(f"{self.name}: {what}")
+
+
+class MemoryWatch:
+    """Peak summed resident MiB of some processes, read twenty times a second."""
+
+    def __init__(self, pids):
+        self.pids, self.peak, self.stop = pids, 0.0, threading.Event()
+        self.thread = threading.Thread(target=self._watch)
+
+    def _watch(self):
+        while not self.stop.is_set():
+            total = 0
+            for pid in self.pids():
+                try:
+                    total += int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+                except (OSError, IndexError):
+                    continue
+            self.peak = max(self.peak, total / 2**20)
+            time.sleep(0.05)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stop.set()
+        self.thread.join()
