@@ -79,7 +79,7 @@ function showEvaluation(status) {
   if (showEvaluation.shown === isShown) return;
   showEvaluation.shown = isShown;
   byId("evaluation").replaceChildren(...(status.evaluations.length > 0 ? evaluationView(status.evaluations)
-    : [html("p", { class: "empty-text" }, "No evaluation so far. A run with evaluation.path is evaluated before and after training.")]));
+    : [html("p", { class: "empty-text" }, "No evaluation. A run with evaluation.path is evaluated before and after training.")]));
 }
 
 function showDetails(status) {
