@@ -8,7 +8,8 @@
 # "N passed, N failed"; build-fuzz/report.xml has the same as JUnit. An input
 # that breaks a target is left in build-fuzz/findings/, and the command that
 # reproduces it is printed. What libFuzzer learns stays in build-fuzz/corpus/, so
-# that a longer run goes on where the last one ended. CXX names another clang.
+# that a longer run goes on where the last one ended. CXX names another clang;
+# FUZZ_SEED fixes the mutations' random numbers (default 0: others each time).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 source deploy/phase.sh
@@ -39,6 +40,7 @@ fuzz() {  # TARGET
   mkdir -p "$learnt"
   local options=(-max_total_time="$seconds" -timeout=20 -rss_limit_mb=2048
     -malloc_limit_mb=1024 -max_len=65536 -print_final_stats=1
+    -seed="${FUZZ_SEED:-0}"
     -artifact_prefix="$findings/$target-")
   if [ -f "$dictionary" ]; then options+=(-dict="$dictionary"); fi
   "$build/bin/dapd_${target}_fuzz" "${options[@]}" \
