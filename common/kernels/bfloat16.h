@@ -1,0 +1,60 @@
+// bfloat16 as CPU and GPU kernels share it: the upper half of a float32,
+// without CUDA's or LibTorch's headers. Bits, rounding and layout are those of
+// c10::BFloat16 and __nv_bfloat16, so that pointers may be reinterpreted.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#include "common/kernels/host_device.h"
+
+namespace dapd {
+
+struct BFloat16 {
+  uint16_t bits;
+};
+
+DAPD_HOST_DEVICE inline float FloatFromBits(uint32_t bits) {
+#ifdef __CUDA_ARCH__
+  return __uint_as_float(bits);
+#else
+  return std::bit_cast<float>(bits);
+#endif
+}
+
+DAPD_HOST_DEVICE inline uint32_t BitsOfFloat(float value) {
+#ifdef __CUDA_ARCH__
+  return __float_as_uint(value);
+#else
+  return std::bit_cast<uint32_t>(value);
+#endif
+}
+
+DAPD_HOST_DEVICE inline float ToFloat(float value) { return value; }
+DAPD_HOST_DEVICE inline float ToFloat(BFloat16 value) {
+  return FloatFromBits(static_cast<uint32_t>(value.bits) << 16);
+}
+
+// `value` as T: to the nearest, ties to even; a NaN stays one.
+template <typename T>
+DAPD_HOST_DEVICE inline T FromFloat(float value);
+
+template <>
+DAPD_HOST_DEVICE inline float FromFloat<float>(float value) {
+  return value;
+}
+
+template <>
+DAPD_HOST_DEVICE inline BFloat16 FromFloat<BFloat16>(float value) {
+  const uint32_t bits = BitsOfFloat(value);
+  if ((bits & 0x7FFFFFFFU) > 0x7F800000U) return {0x7FC0};
+  return {static_cast<uint16_t>((bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16)};
+}
+
+// `value` rounded to T and back.
+template <typename T>
+DAPD_HOST_DEVICE inline float RoundedTo(float value) {
+  return ToFloat(FromFloat<T>(value));
+}
+
+}  // namespace dapd
