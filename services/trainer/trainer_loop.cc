@@ -82,12 +82,18 @@ absl::Status TrainerLoop::RunSteps() {
     RETURN_IF_ERROR(RunStep());
   }
   if (policy_.version() > saved_version_) RETURN_IF_ERROR(SaveNewest());
+  // Whoever saved the checkpoint may have died before this.
+  if (policy_.version() != exported_version_) {
+    RETURN_IF_ERROR(
+        disk_.MustWrite("the adapter", [&] { return ExportAdapter(); }));
+  }
   // The other ranks are done.
   std::string end = SerializePlan({.step = 0});
   RETURN_IF_ERROR(parts_.batch.collective.Broadcast(&end));
   RETURN_IF_ERROR(EvaluateHeldOut("after"));
   RETURN_IF_ERROR(disk_.Write("the ledger", [&] {
-    return parts_.ledger.Reached("finished", policy_.version(), batch_.live_digest());
+    return parts_.ledger.Reached(
+        "finished", policy_.version(), batch_.live_digest());
   }));
   DAPD_FAILPOINT("run.before_summary");
   return disk_.MustWrite("the summary", [&] {
@@ -148,19 +154,18 @@ absl::StatusOr<std::vector<RolloutRecord>> TrainerLoop::Sample(
   std::string message = SerializePlan(plan);
   RETURN_IF_ERROR(parts_.batch.collective.Broadcast(&message));
   parts_.metrics.RecordRecalled(static_cast<int64_t>(plan.recalled.size()));
-  ASSIGN_OR_RETURN(
-      std::vector<RolloutRecord> records,
-      batch_.Sample(
-          plan,
-          [&](int64_t sample,
-              const Problem& problem,
-              const RolloutResult& result) {
-            return disk_.Write("the ledger", [&] {
-              return parts_.ledger.Accepted(
-                  plan.step, sample, problem.id, result);
-            });
-          },
-          report));
+  ASSIGN_OR_RETURN(std::vector<RolloutRecord> records,
+                   batch_.Sample(
+                       plan,
+                       [&](int64_t sample,
+                           const Problem& problem,
+                           const RolloutResult& result) {
+                         return disk_.Write("the ledger", [&] {
+                           return parts_.ledger.Accepted(
+                               plan.step, sample, problem.id, result);
+                         });
+                       },
+                       report));
   SummarizeRollouts(records, *report);
   RETURN_IF_ERROR(disk_.Write("the samples", [&] {
     return parts_.recorder.RecordSamples(plan.step, records);
@@ -195,16 +200,22 @@ absl::Status TrainerLoop::SaveCheckpointNow() {
                      policy_,
                      parts_.identity,
                      parts_.batch.config.checkpoint.keep));
-  RETURN_IF_ERROR(
-      parts_.ledger.Reached("checkpointed", policy_.version(), batch_.live_digest()));
+  RETURN_IF_ERROR(parts_.ledger.Reached(
+      "checkpointed", policy_.version(), batch_.live_digest()));
   DAPD_FAILPOINT("checkpoint.before_export");
-  RETURN_IF_ERROR(WriteAdapter(JoinPath(parts_.recorder.folder(), "adapter"),
-                               policy_.live(),
-                               parts_.batch.config.model.path));
+  RETURN_IF_ERROR(ExportAdapter());
   DAPD_FAILPOINT("checkpoint.after_export");
   saved_version_ = policy_.version();
   parts_.metrics.RecordCheckpoint(policy_.version(),
                                   absl::ToDoubleSeconds(absl::Now() - start));
+  return absl::OkStatus();
+}
+
+absl::Status TrainerLoop::ExportAdapter() {
+  RETURN_IF_ERROR(WriteAdapter(JoinPath(parts_.recorder.folder(), "adapter"),
+                               policy_.live(),
+                               parts_.batch.config.model.path));
+  exported_version_ = policy_.version();
   return absl::OkStatus();
 }
 

@@ -66,12 +66,15 @@ class TrainerLoop {
                       const StepReport& report);
   absl::Status SaveCheckpointNow();
   absl::Status SaveNewest();
+  // The run folder's adapter/ becomes the live one.
+  absl::Status ExportAdapter();
 
   TrainerParts parts_;
   Policy& policy_;
   DiskPolicy disk_;
   BatchTrainer batch_;
-  int64_t saved_version_ = 0;  // of the newest checkpoint
+  int64_t saved_version_ = 0;      // of the newest checkpoint
+  int64_t exported_version_ = -1;  // of adapter/, by this process
 };
 
 // The loop of a rank other than 0: its part of every step that rank 0 plans.

@@ -38,6 +38,18 @@ def test_killed_at_a_failpoint_it_goes_on_to_the_same_result(name, seed, cluster
     print(f"{name}@{hit}: killed {killed}, {seen.attempt} attempts, {seen.resampled} answers sampled again, resumed run took {time.monotonic() - start:.1f} s")
 
 
+# Checkpoints are made behind the steps 2, 4 and 5; the first has no older one to prune.
+@pytest.mark.parametrize("name, hit", [("checkpoint.after_rename", 3), ("checkpoint.during_prune", 2), ("checkpoint.after_prune", 3), ("checkpoint.before_export", 3)])
+def test_killed_behind_the_last_checkpoint_the_adapter_is_still_exported(name, hit, cluster, reference):
+    reference.of_seed(0)
+    run = f"last-{name}"
+    code = cluster.train(run, failpoints=f"{name}=kill@{hit}", **{"run.seed": 1000})
+    assert code == -signal.SIGKILL, f"code {code}\n{cluster.log(run)}"
+    assert cluster.train(run, **{"run.seed": 1000}) == 0, cluster.log(run)
+    assert "going on behind step 5" in cluster.log(run)
+    reference.assert_equal(run, 0)
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_everything_killed_at_random_times_goes_on_to_the_same_result(seed, cluster, reference):
     reference.of_seed(seed)
