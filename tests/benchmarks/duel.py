@@ -11,10 +11,9 @@ import statistics
 import subprocess
 import sys
 import threading
-import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-BIN = ROOT / "build" / "bin"
+BIN = pathlib.Path(os.environ.get("DAPD_BIN", ROOT / "build/bin"))
 PYTHON = ROOT / ".deps/venv/bin/python"
 PAIRS = int(os.environ.get("DAPD_BENCHMARK_PAIRS", "5"))
 
@@ -111,22 +110,15 @@ class Row:
 
 
 class MemoryWatch:
-    """Peak summed resident MiB of some processes, read twenty times a second."""
+    """Peak summed MiB of some processes, read ten times a second; a page that several share counts once."""
 
     def __init__(self, pids):
         self.pids, self.peak, self.stop = pids, 0.0, threading.Event()
         self.thread = threading.Thread(target=self._watch)
 
     def _watch(self):
-        while not self.stop.is_set():
-            total = 0
-            for pid in self.pids():
-                try:
-                    total += int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-                except (OSError, IndexError):
-                    continue
-            self.peak = max(self.peak, total / 2**20)
-            time.sleep(0.05)
+        while not self.stop.wait(0.1):
+            self.peak = max(self.peak, sum(map(proportional_mib, self.pids())))
 
     def __enter__(self):
         self.thread.start()
@@ -135,3 +127,14 @@ class MemoryWatch:
     def __exit__(self, *_):
         self.stop.set()
         self.thread.join()
+
+
+def proportional_mib(pid):
+    """A process's resident memory, shared pages divided by their users; 0 if it is gone."""
+    try:
+        for line in pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) / 1024
+    except OSError:
+        pass
+    return 0.0

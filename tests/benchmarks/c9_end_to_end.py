@@ -1,0 +1,87 @@
+"""C9: twenty DAPD steps, our processes on loopback against the official step in one PyTorch process."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+from duel import BIN, PAIRS, PYTHON, ROOT, Contender, MemoryWatch, Ratio, Row, median
+
+sys.path.insert(0, str(ROOT / "tests/oracle"))
+import models  # noqa: E402
+
+STEPS, BATCH = 20, 4
+SETTINGS = {"objective_temperature": 1.1, "temperature": 1.1, "top_p": 0.95, "top_k": 20, "max_new_tokens": 48, "max_reference_tokens": 96,
+            "clip": 0.05, "learning_rate": 1e-3, "schedule_steps": STEPS, "max_grad_norm": 0.1, "micro_batch_size": 2, "snapshot_interval": 10}
+SIZES = dict(hidden_size=256, intermediate_size=768, num_hidden_layers=4, num_attention_heads=8, num_key_value_heads=4, head_dim=32, initializer_range=0.05)
+
+
+def flags(folder, name, **more):
+    sets = {"run.name": name, "run.output_dir": folder / "runs", "run.rollout_workers": 1, "model.path": folder / "model", "model.precision": "float32",
+            "model.device": "cpu", "lora.rank": 16, "lora.alpha": 32, "data.path": folder / "train.jsonl", "evaluation.path": '""',
+            "objective.max_reference_tokens": SETTINGS["max_reference_tokens"], "rollout.max_new_tokens": SETTINGS["max_new_tokens"], "rollout.slots": BATCH,
+            "teacher.snapshot_interval": SETTINGS["snapshot_interval"], "trainer.batch_size": BATCH, "trainer.micro_batch_size": SETTINGS["micro_batch_size"],
+            "trainer.steps": STEPS, "trainer.schedule_steps": STEPS, "trainer.learning_rate": SETTINGS["learning_rate"], "checkpoint.interval": 1000,
+            **{f"metrics.{role}_listen": "127.0.0.1:0" for role in ("rollout", "teacher", "trainer")}, **more}
+    return [part for key, value in sets.items() for part in ("--set", f"{key}={value}")]
+
+
+def descendants(pid):
+    """`pid` and the processes it started, directly or not."""
+    found = [pid]
+    for parent in found:
+        try:
+            children = pathlib.Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+        except OSError:
+            continue
+        found.extend(map(int, children))
+    return found
+
+
+def run(folder, name, **more):
+    """One run of ours: seconds of its steps, losses, and the peak of its processes' memory, shared pages counted once."""
+    with open(folder / f"{name}.log", "w") as log:
+        process = subprocess.Popen([BIN / "dapd", "run", folder / "config.yaml", *flags(folder, name, **more)], stdout=log, stderr=log)
+    with MemoryWatch(lambda: descendants(process.pid)) as memory:
+        code = process.wait()
+    if code:
+        sys.exit((folder / f"{name}.log").read_text())
+    steps = [json.loads(line) for line in (folder / "runs" / name / "metrics.jsonl").read_text().splitlines()]
+    return {"seconds": sum(sum(step["seconds"].values()) for step in steps), "losses": [step["loss"] for step in steps], "mib": memory.peak,
+            "generated_tokens": sum(step["generated_tokens"] for step in steps)}
+
+
+def recorded(folder, name):
+    """The samples that a run trained on, step by step."""
+    paths = sorted((folder / "runs" / name / "samples").glob("step-*.jsonl"))
+    return [[json.loads(line) for line in path.read_text().splitlines()] for path in paths]
+
+
+def main():
+    row = Row("C9", f"{STEPS} steps of {BATCH} problems, Qwen3 of {SIZES['num_hidden_layers']} layers and hidden {SIZES['hidden_size']}, against the official step in PyTorch")
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        models.make_model(folder / "model", "qwen3", **SIZES)
+        subprocess.run([BIN / "dapd", "problems", "--task", "unit_conversion", "--count", "200", "--output", folder / "train.jsonl"], check=True, capture_output=True)
+        (folder / "config.yaml").write_text("{}\n")
+        # A step without a learning rate leaves the adapter that a run starts with.
+        run(folder, "start", **{"trainer.steps": 1, "trainer.learning_rate": 1e-30})
+        ours = [run(folder, "ours-0")]
+        settings = {**SETTINGS, "steps": recorded(folder, "ours-0")}
+        (folder / "official.json").write_text(json.dumps(settings))
+        command = [PYTHON, ROOT / "tests/benchmarks/official_step.py", folder / "model", folder / "runs/start/adapter", folder / "official.json"]
+        with Contender("the official step", command) as official, MemoryWatch(lambda: [official.process.pid]) as memory:
+            theirs = [official.round()]
+            worst = max(abs(a - b) / abs(b) for a, b in zip(ours[0]["losses"], theirs[0]["losses"]))
+            row.check("largest relative difference of a step's loss", worst, 1e-3)
+            for i in range(PAIRS):
+                ours.append(run(folder, f"ours-{i + 1}"))
+                theirs.append(official.round())
+        ours, theirs = ours[1:], theirs[1:]
+    speed, peak = Ratio(ours, theirs), max(figures["mib"] for figures in ours)
+    row.figure("ours", f"{STEPS / median(ours):.2f} steps/s, {ours[0]['generated_tokens']} tokens sampled, {peak:.0f} MiB in all processes")
+    row.figure("official", f"{STEPS / median(theirs):.2f} steps/s, {theirs[0]['generated_tokens']} tokens sampled, {memory.peak:.0f} MiB")
+    row.figure("steps/s ours / official", speed, ">= 3", speed.median >= 3)
+    row.figure("peak memory ours / official", f"{peak / memory.peak:.2f}", "<= 0.5", peak <= 0.5 * memory.peak)
