@@ -1,33 +1,75 @@
 #include "common/model/memory_plan.h"
 
+#include <algorithm>
+
 namespace dapd {
 namespace {
 
+constexpr double kMiB = 1024.0 * 1024.0;
 // A program with its libraries.
-constexpr double kProcessBytes = 400e6;
+constexpr double kProgramBytes = 400e6;
 // The template around a problem, and the problem itself, in tokens.
 constexpr double kPromptTokens = 400;
-constexpr double kChunkTokens = 64;
-// [tokens, V] float32 tensors alive in a chunk of the head loss.
-constexpr double kChunkTensors = 8;
-// Tensors of a layer's width that autograd keeps or a layer has alive.
+// Tensors as wide as a layer's input, and as its MLP, that are alive at once.
 constexpr double kHiddenTensors = 12;
 constexpr double kIntermediateTensors = 4;
+// The loss's buffers, whatever the length (common/objective/head_loss.h).
+constexpr double kHeadLossBytes = 400e6;
+
+double BytesOfNumber(const Config& config) {
+  return config.model.precision == "float32" ? 4 : 2;
+}
+
+double LayerParameters(const ModelConfig& model) {
+  double parameters = 0;
+  for (const Projection p : AllProjections()) {
+    parameters += static_cast<double>(ProjectionIn(model, p)) *
+                  static_cast<double>(ProjectionOut(model, p));
+  }
+  return parameters;
+}
+
+// What one layer has alive for `tokens` rows.
+double LayerWorkspace(const Config& config,
+                      const ModelConfig& model,
+                      double tokens) {
+  return tokens * BytesOfNumber(config) *
+         (kHiddenTensors * static_cast<double>(model.hidden_size) +
+          kIntermediateTensors * static_cast<double>(model.intermediate_size));
+}
 
 }  // namespace
+
+double RoleMemory::Total() const {
+  double total = 0;
+  for (const MemoryItem& item : items) total += item.bytes;
+  return total;
+}
+
+double BaseBytesOfRank(const Config& config,
+                       const ModelConfig& model,
+                       int64_t ranks) {
+  const double bytes = BytesOfNumber(config);
+  const auto all = static_cast<double>(model.NumParameters());
+  if (ranks <= 1) return bytes * all;
+  const double layer = LayerParameters(model);
+  const double split = layer * static_cast<double>(model.num_layers);
+  return bytes * (all - split + split / static_cast<double>(ranks) + 2 * layer);
+}
 
 MemoryPlan PlanMemory(const Config& config, const ModelConfig& model) {
   MemoryPlan plan;
   std::vector<Projection> targets;
   for (const Projection projection : AllProjections()) {
-    for (const std::string& name : config.lora.targets) {
-      if (name == ProjectionName(projection)) targets.push_back(projection);
+    if (std::ranges::count(config.lora.targets, ProjectionName(projection)) >
+        0) {
+      targets.push_back(projection);
     }
   }
   plan.lora_parameters = NumLoraParameters(model, config.lora.rank, targets);
-  const auto lora = static_cast<double>(plan.lora_parameters);
-  const double bytes = config.model.precision == "float32" ? 4 : 2;
-  const double base = bytes * static_cast<double>(model.NumParameters());
+  const double adapter = 4 * static_cast<double>(plan.lora_parameters);
+  const double bytes = BytesOfNumber(config);
+  const double base = BaseBytesOfRank(config, model, /*ranks=*/1);
   const auto rollout = static_cast<double>(config.rollout.max_new_tokens);
   const auto reference =
       static_cast<double>(config.objective.max_reference_tokens);
@@ -36,28 +78,43 @@ MemoryPlan PlanMemory(const Config& config, const ModelConfig& model) {
   const double kv_token = 2 * layers * bytes *
                           static_cast<double>(model.num_kv_heads) *
                           static_cast<double>(model.head_dim);
-  plan.rollout_bytes = kProcessBytes + base + 4 * lora +
-                       static_cast<double>(config.rollout.slots) *
-                           (kPromptTokens + rollout) * kv_token;
+  const double slots = static_cast<double>(config.rollout.slots) *
+                       (kPromptTokens + rollout) * kv_token;
+  const double kv_limit =
+      static_cast<double>(config.rollout.kv_memory_mib) * kMiB;
+  plan.rollout.items = {
+      {"program", kProgramBytes},
+      {"base", base},
+      {"adapter", adapter},
+      {"key-value caches", kv_limit > 0 ? std::min(slots, kv_limit) : slots}};
 
-  // The six views of one sample; live and teacher read about the same length.
-  const double sample_tokens = 4 * kPromptTokens + 3 * rollout + 3 * reference;
-  const double layer_bytes =
-      4 * sample_tokens *
-      (kHiddenTensors * hidden +
-       kIntermediateTensors * static_cast<double>(model.intermediate_size));
-  plan.teacher_bytes = kProcessBytes + base + 4 * lora + layer_bytes;
-  const double kept = config.trainer.recompute
-                          ? layer_bytes + 4 * sample_tokens * hidden * layers
-                          : layer_bytes * layers;
-  const double head =
-      kChunkTensors * kChunkTokens * 4 * static_cast<double>(model.vocab_size);
-  plan.payload_bytes_a_step = bytes * hidden *
-                              static_cast<double>(config.trainer.batch_size) *
-                              (3 * rollout + 3 * reference);
-  plan.trainer_bytes = kProcessBytes + base + 16 * lora + kept + head +
-                       plan.payload_bytes_a_step;
-  plan.adapter_bytes = 4 * lora;
+  const double longest_view = kPromptTokens + rollout + reference;
+  plan.teacher.items = {
+      {"program", kProgramBytes},
+      {"base", base},
+      {"snapshot", adapter},
+      {"prefix caches",
+       static_cast<double>(config.teacher.prefix_memory_mib) * kMiB},
+      {"a layer", LayerWorkspace(config, model, longest_view)},
+      {"scores", bytes * hidden * 3 * (rollout + reference)}};
+
+  // A pass holds at least one sample's live views.
+  const double sample = 3 * kPromptTokens + 2 * rollout + 3 * reference;
+  const double pass =
+      std::max(sample, static_cast<double>(config.trainer.pack_tokens));
+  plan.trainer.items = {
+      {"program", kProgramBytes},
+      {"base", base},
+      {"adapter, gradient, two moments", 4 * adapter},
+      {"snapshot", adapter},
+      {"inputs of all layers", bytes * pass * hidden * layers},
+      {"kept activations",
+       static_cast<double>(config.trainer.activation_memory_mib) * kMiB},
+      {"a layer", 2 * LayerWorkspace(config, model, pass)},
+      {"loss", kHeadLossBytes},
+      {"scores of a step",
+       bytes * hidden * static_cast<double>(config.trainer.batch_size) * 3 *
+           (rollout + reference)}};
   return plan;
 }
 

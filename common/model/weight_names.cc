@@ -49,7 +49,8 @@ std::vector<WeightSlot> WeightSlots(ModelWeights& weights) {
       const int64_t out = ProjectionOut(config, projection);
       slots.push_back({absl::StrCat(module, ".weight"),
                        {out, ProjectionIn(config, projection)},
-                       &layer.weight[p]});
+                       &layer.weight[p],
+                       projection});
       if (ProjectionHasBias(config, projection)) {
         slots.push_back({absl::StrCat(module, ".bias"), {out}, &layer.bias[p]});
       }

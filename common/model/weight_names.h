@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@ struct WeightSlot {
   std::string name;  // in the checkpoint
   std::vector<int64_t> shape;
   at::Tensor* target = nullptr;
+  std::optional<Projection> projection = {};  // whose weight it is, if one's
 };
 
 // The slots of `weights`, whose config and number of layers are set. The

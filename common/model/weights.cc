@@ -62,7 +62,8 @@ absl::Status CheckNames(const std::string& folder,
 absl::Status LoadSlot(const SafetensorsFolder& files,
                       const WeightSlot& slot,
                       at::ScalarType dtype,
-                      at::Device device) {
+                      at::Device device,
+                      const WeightPart& part) {
   const std::string& path = files.paths().at(slot.name);
   const SafetensorsEntry& entry = files.entry(slot.name);
   const auto refuse = [&](const std::string& problem) {
@@ -83,10 +84,13 @@ absl::Status LoadSlot(const SafetensorsFolder& files,
                                "; float32, bfloat16 or float16 is needed"));
   }
   ASSIGN_OR_RETURN(const HostTensor host, files.Read(slot.name));
-  const at::Tensor values = ToTorch(host);
+  at::Tensor values = ToTorch(host);
   // One pass: a sum is finite only if every value is.
   if (!std::isfinite(values.sum(at::kDouble).item<double>())) {
     return refuse("holds a value that is not finite; the file is damaged");
+  }
+  if (part && slot.projection.has_value()) {
+    values = part(*slot.projection, values);
   }
   *slot.target = values.to(at::TensorOptions().dtype(dtype).device(device));
   return absl::OkStatus();
@@ -112,7 +116,10 @@ std::string LayoutDigest(const ModelConfig& config,
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const ModelWeights>> LoadModelWeights(
-    const std::string& folder, at::ScalarType dtype, at::Device device) {
+    const std::string& folder,
+    at::ScalarType dtype,
+    at::Device device,
+    const WeightPart& part) {
   auto weights = std::make_shared<ModelWeights>();
   ASSIGN_OR_RETURN(weights->config, ReadModelConfig(folder));
   weights->layers.resize(static_cast<size_t>(weights->config.num_layers));
@@ -124,7 +131,7 @@ absl::StatusOr<std::shared_ptr<const ModelWeights>> LoadModelWeights(
   Progress progress("tensors of the model", static_cast<int64_t>(slots.size()));
   int64_t num_loaded = 0;
   for (const WeightSlot& slot : slots) {
-    RETURN_IF_ERROR(LoadSlot(files, slot, dtype, device));
+    RETURN_IF_ERROR(LoadSlot(files, slot, dtype, device, part));
     progress.Update(++num_loaded);
   }
   if (weights->config.tied_embeddings) weights->head = weights->embedding;

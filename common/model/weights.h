@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -39,13 +40,22 @@ struct ModelWeights {
   at::Device device() const { return embedding.device(); }
 };
 
+// What to keep of a projection's weight [out, in] as it was read; it may be a
+// view, which then keeps the whole alive.
+using WeightPart =
+    std::function<at::Tensor(Projection projection, const at::Tensor& whole)>;
+
 // Reads model.safetensors or the shards of model.safetensors.index.json of a
 // Hugging Face folder and converts to `dtype` (float32 or bfloat16) on
 // `device`. Every expected tensor must occur exactly once with its shape, every
 // shard must exist, nothing unexpected may be there, and all values must be
 // finite; an error names the tensor and the file. A tied model may carry
-// lm_head.weight; an untied one must.
+// lm_head.weight; an untied one must. With `part` only that of each
+// projection's weight is kept, before it goes to `device`.
 absl::StatusOr<std::shared_ptr<const ModelWeights>> LoadModelWeights(
-    const std::string& folder, at::ScalarType dtype, at::Device device);
+    const std::string& folder,
+    at::ScalarType dtype,
+    at::Device device,
+    const WeightPart& part = nullptr);
 
 }  // namespace dapd

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -16,6 +17,7 @@
 #include "common/data/text_pipeline.h"
 #include "common/model/memory_plan.h"
 #include "common/model/model_config.h"
+#include "common/model/step_cost.h"
 #include "services/cli/command.h"
 
 namespace dapd {
@@ -24,7 +26,97 @@ namespace {
 struct CheckOptions {
   std::string config;
   std::vector<std::string> overrides;
+  // Of one device; a time is only predicted if all three are given.
+  double teraflops = 0;
+  double memory_gigabytes = 0;
+  double network_gigabytes = 0;
 };
+
+void PrintMemory(const Config& config,
+                 const ModelConfig& model,
+                 const MemoryPlan& plan) {
+  constexpr double kGiB = 1 << 30;
+  for (const auto& [role, memory] :
+       {std::pair<const char*, const RoleMemory&>{"rollout", plan.rollout},
+        {"teacher", plan.teacher},
+        {"trainer", plan.trainer}}) {
+    std::string line = absl::StrFormat(
+        "%-16s %.2f GiB a process, at most:", role, memory.Total() / kGiB);
+    const char* separator = " ";
+    for (const MemoryItem& item : memory.items) {
+      absl::StrAppend(
+          &line,
+          absl::StrFormat(
+              "%s%s %.2f", separator, item.what, item.bytes / kGiB));
+      separator = ", ";
+    }
+    std::puts(line.c_str());
+  }
+  for (const int64_t ranks : {2, 4, 8}) {
+    if (model.num_kv_heads % ranks != 0) break;
+    std::puts(absl::StrFormat("%-16s %.2f GiB a rank if %d split every layer",
+                              "  base",
+                              BaseBytesOfRank(config, model, ranks) / kGiB,
+                              ranks)
+                  .c_str());
+  }
+}
+
+// What a step computes and sends, before and behind the first refresh of the
+// snapshot, and how long that takes at the given rates.
+void PrintStepCost(const Config& config,
+                   const ModelConfig& model,
+                   const CheckOptions& options) {
+  const SampleLengths lengths = LongestSamples(config);
+  for (const bool snapshot_is_base : {true, false}) {
+    const StepWork work =
+        CountStepWork(config, model, lengths, snapshot_is_base);
+    std::puts(absl::StrFormat(
+                  "%-16s %.4g TFLOP: trainer %.4g for %.0f tokens, teachers "
+                  "%.4g for %.0f; head rows %.0f",
+                  snapshot_is_base ? "step at first" : "step later",
+                  (work.trainer_flops + work.teacher_flops) / 1e12,
+                  work.trainer_flops / 1e12,
+                  work.live_tokens,
+                  work.teacher_flops / 1e12,
+                  work.teacher_tokens,
+                  work.head_rows)
+                  .c_str());
+    if (options.teraflops == 0) continue;
+    const StepSeconds seconds =
+        PredictStep(config,
+                    work,
+                    {.flops = options.teraflops * 1e12,
+                     .memory_bytes = options.memory_gigabytes * 1e9,
+                     .network_bytes = options.network_gigabytes * 1e9});
+    std::puts(absl::StrFormat("%-16s %.4g s: rollout %.4g, teachers %.4g, "
+                              "trainer %.4g, network %.4g",
+                              "  one by one",
+                              seconds.Serial(),
+                              seconds.rollout,
+                              seconds.teacher,
+                              seconds.trainer,
+                              seconds.network)
+                  .c_str());
+  }
+  const StepWork work = CountStepWork(config, model, lengths, false);
+  constexpr double kMiB = 1 << 20;
+  std::puts(
+      absl::StrFormat("%-16s MiB a step: scores %.1f, adapter %.1f a worker, "
+                      "gradients %.1f a rank",
+                      "wire",
+                      work.payload_bytes / kMiB,
+                      work.adapter_bytes / kMiB,
+                      work.reduce_bytes / kMiB)
+          .c_str());
+  std::puts(absl::StrFormat("%-16s %.0f steps a worker, %.2f GiB read in each; "
+                            "answers of %.0f tokens",
+                            "decoding",
+                            work.decode_steps,
+                            work.decode_bytes / (1 << 30),
+                            lengths.rollout)
+                .c_str());
+}
 
 absl::Status CheckDataset(const char* key,
                           const std::string& path,
@@ -100,19 +192,8 @@ absl::Status Check(const CheckOptions& options) {
     sum += term.weight;
   }
   std::puts(absl::StrFormat("  sum of weights      %.6g", sum).c_str());
-  const auto gib = [](double bytes) { return bytes / (1 << 30); };
-  std::puts(absl::StrFormat(
-                "memory (GiB)     rollout %.2f, teacher %.2f, trainer %.2f "
-                "each, at most",
-                gib(plan.rollout_bytes),
-                gib(plan.teacher_bytes),
-                gib(plan.trainer_bytes))
-                .c_str());
-  std::puts(
-      absl::StrFormat("wire (MiB/step)  scores %.1f, adapter %.1f a worker",
-                      plan.payload_bytes_a_step / (1 << 20),
-                      plan.adapter_bytes / (1 << 20))
-          .c_str());
+  PrintMemory(config, model, plan);
+  PrintStepCost(config, model, options);
   std::puts("the configuration is sound");
   return absl::OkStatus();
 }
@@ -127,6 +208,20 @@ void AddCheckCommand(CLI::App& app, Action* action) {
       ->required();
   command->add_option("--set", options->overrides, "key=value over the file")
       ->take_all();
+  CLI::Option* flops = command->add_option(
+      "--tflops", options->teraflops, "TFLOP/s of a device's matrix products");
+  CLI::Option* memory =
+      command->add_option("--memory-gbs",
+                          options->memory_gigabytes,
+                          "GB/s at which a device reads its memory");
+  CLI::Option* network = command->add_option(
+      "--network-gbs", options->network_gigabytes, "GB/s of a network link");
+  for (CLI::Option* rate : {flops, memory, network}) {
+    rate->check(CLI::PositiveNumber);
+    for (CLI::Option* other : {flops, memory, network}) {
+      if (other != rate) rate->needs(other);
+    }
+  }
   command->callback(
       [options, action] { *action = [options] { return Check(*options); }; });
 }

@@ -1,0 +1,45 @@
+// The decoder computed by several ranks together: each its own heads and its
+// own columns of the MLP, with two sums over the ranks a layer.
+#pragma once
+
+#include <functional>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "torch/torch.h"
+
+#include "common/collective/collective.h"
+#include "common/model/adapter.h"
+#include "common/model/decoder.h"
+#include "common/model/kv_cache.h"
+#include "common/sharding/sharded_weights.h"
+
+namespace dapd {
+
+// Adds `values` up over all ranks, in place. Every rank calls it at the same
+// place with the same shape.
+using TensorSum = std::function<absl::Status(at::Tensor& values)>;
+
+// Over a Collective, through host memory, in float32. `collective` must outlive
+// it.
+TensorSum HostSum(Collective& collective);
+
+// ForwardHidden without gradients; every rank returns the same hidden states,
+// equal to one process's but for the order of the sums. `adapter`: this rank's,
+// as ShardAdapter gives it; null: the base.
+absl::StatusOr<at::Tensor> ForwardHiddenSharded(const ShardedWeights& weights,
+                                                const Adapter* adapter,
+                                                const PackedTokens& tokens,
+                                                const at::Tensor& rows,
+                                                const TensorSum& sum);
+
+// ForwardPrompt (length 0) and ForwardTokens over this rank's heads: `cache`
+// made with ShardConfig. `ids` [T] int64. Returns the hidden state [1, hidden]
+// of the last token.
+absl::StatusOr<at::Tensor> ForwardCachedSharded(const ShardedWeights& weights,
+                                                const Adapter* adapter,
+                                                const at::Tensor& ids,
+                                                KvCache* cache,
+                                                const TensorSum& sum);
+
+}  // namespace dapd

@@ -1,0 +1,89 @@
+"""`dapd check` for the paper's five sizes against the same arithmetic done here, with numbers of its own."""
+
+import json
+import re
+import shutil
+
+import pytest
+import transformers
+
+from conftest import ROOT, run_dapd, write_jsonl
+
+# hidden, MLP, layers, heads, tied
+SIZES = {"1.7b": (2048, 6144, 28, 16, True), "4b": (2560, 9728, 36, 32, True), "8b": (4096, 12288, 36, 32, False),
+         "14b": (5120, 17408, 40, 40, False), "32b": (5120, 25600, 64, 64, False)}
+KV_HEADS, HEAD, VOCABULARY, RANK = 8, 128, 151936, 64
+PROMPT, TEMPLATE, ANSWER, BATCH = 200, 130, 1024, 32
+
+
+def shapes(hidden, mlp, heads):
+    """(in, out) of the seven projections."""
+    q, kv = heads * HEAD, KV_HEADS * HEAD
+    return [(hidden, q), (hidden, kv), (hidden, kv), (q, hidden), (hidden, mlp), (hidden, mlp), (mlp, hidden)]
+
+
+def expected_work(hidden, mlp, layers, heads, snapshot_is_base):
+    """PFLOP of trainer and teachers: every product of every layer of every view, one by one."""
+    privileged = PROMPT + TEMPLATE
+    live = [PROMPT + 2 * ANSWER, privileged + 2 * ANSWER, PROMPT + ANSWER]
+    base = [PROMPT + ANSWER] * 2 + [privileged + 2 * ANSWER] * 2
+    snapshot = [] if snapshot_is_base else [privileged + 2 * ANSWER] * 2
+
+    def forward(tokens, adapted):
+        flops = 0
+        for width_in, width_out in shapes(hidden, mlp, heads):
+            flops += 2 * tokens * width_in * width_out
+            if adapted:
+                flops += 2 * tokens * RANK * (width_in + width_out)
+        attention = 2 * tokens * tokens * heads * HEAD  # causal: half of two products over the square
+        return layers * flops, layers * attention
+
+    def backward(tokens):
+        # Only input gradients of the frozen weights; input and weight gradients of the adapter; attention two and a half times.
+        flops = sum(2 * tokens * i * o + 4 * tokens * RANK * (i + o) for i, o in shapes(hidden, mlp, heads))
+        return layers * (flops + 2.5 * 2 * tokens * tokens * heads * HEAD)
+
+    trainer = sum(2 * sum(forward(t, True)) + backward(t) for t in live)  # forward, recomputation, backward
+    teacher = sum(sum(forward(t, False)) for t in base) + sum(sum(forward(t, True)) for t in snapshot)
+    head = 2 * hidden * VOCABULARY
+    scored = 2 * ANSWER
+    teachers = 2 if snapshot_is_base else 3
+    trainer += head * scored * (teachers + 2 + 2)  # teachers and students forward, students backward
+    return BATCH * trainer / 1e12, BATCH * teacher / 1e12
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_plan_of_a_published_size_is_the_sum_of_its_products(size, qwen_folder, tmp_path):
+    hidden, mlp, layers, heads, tied = SIZES[size]
+    folder = shutil.copytree(qwen_folder, tmp_path / "model")
+    config = transformers.Qwen3Config(vocab_size=VOCABULARY, hidden_size=hidden, intermediate_size=mlp, num_hidden_layers=layers, num_attention_heads=heads,
+                                      num_key_value_heads=KV_HEADS, head_dim=HEAD, tie_word_embeddings=tied, max_position_embeddings=40960)
+    config.save_pretrained(folder)
+    data = write_jsonl(tmp_path / "data.jsonl", [{"problem": "1 + 1?", "solution": "2", "answer": "2"}])
+    sets = {"model.path": folder, "model.device": "cpu", "data.path": data}
+    flags = [part for key, value in sets.items() for part in ("--set", f"{key}={value}")]
+    rates = ["--tflops", 400, "--memory-gbs", 3000, "--network-gbs", 10]
+    out = run_dapd("check", ROOT / f"configs/qwen3-{size}.yaml", *flags, *rates).stdout
+    print(out)
+
+    for line, snapshot_is_base in (("step at first", True), ("step later", False)):
+        found = re.search(rf"{line} .* TFLOP: trainer (\S+) for .*teachers (\S+) for", out)
+        ours = [float(value) for value in found.groups()]
+        expected = expected_work(hidden, mlp, layers, heads, snapshot_is_base)
+        worst = max(abs(a / b - 1) for a, b in zip(ours, expected))
+        print(f"{size} {line}: {ours} against {[round(x, 1) for x in expected]} TFLOP, largest difference {worst:.1e}")
+        assert worst < 1e-3
+
+    linear = layers * sum(i * o for i, o in shapes(hidden, mlp, heads))
+    others = VOCABULARY * hidden * (1 if tied else 2) + layers * (2 * hidden + 2 * HEAD) + hidden
+    for ranks in (2, 4, 8):
+        expected = 2 * (others + linear / ranks + 2 * linear / layers) / 2**30
+        found = float(re.search(rf"base +(\S+) GiB a rank if {ranks} split", out)[1])
+        assert abs(found - expected) < 0.006, (ranks, found, expected)
+    lora = layers * sum(RANK * (i + o) for i, o in shapes(hidden, mlp, heads))
+    assert json.loads(re.search(r"rank 64, alpha 128: (\d+) parameters", out)[1]) == lora
+
+
+def test_rates_come_all_three_or_not_at_all(tmp_path):
+    result = run_dapd("check", tmp_path / "none.yaml", "--tflops", 400, check=False)
+    assert result.returncode == 2 and "--memory-gbs" in result.stderr
