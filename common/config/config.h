@@ -82,7 +82,8 @@ struct RolloutSection {
   double top_p = 0.95;
   int64_t top_k = 20;
   int64_t max_staleness = 0;
-  int64_t slots = 8;  // sequences decoded side by side in one worker
+  int64_t slots = 32;         // sequences decoded side by side in one worker
+  int64_t kv_memory_mib = 0;  // 0: what the machine can spare
 };
 
 struct TeacherSection {

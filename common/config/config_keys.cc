@@ -260,6 +260,13 @@ std::vector<ConfigKey> ConfigKeys(Config& c) {
             1,
             1024,
             "Answers that one worker decodes side by side."),
+      Range("rollout.kv_memory_mib",
+            &c.rollout.kv_memory_mib,
+            0,
+            100 * kMillion,
+            "Memory of a worker for keys and values. Answers that do not fit "
+            "beside the running ones wait. 0: half of what is available when "
+            "the model has been read."),
       Any("teacher.addresses",
           &c.teacher.addresses,
           "host:port of the teacher workers, as rollout.addresses."),

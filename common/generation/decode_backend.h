@@ -1,7 +1,7 @@
-// DecodeBackend: how sequences are computed. The engine (engine.h) decides which
-// sequences run; a backend owns the weights in the form it computes with, the
-// KV memory of a fixed number of slots, and the sampling, so that a backend on
-// an accelerator can keep whole steps there.
+// DecodeBackend: how sequences are computed. The engine (engine.h) decides
+// which sequences run; a backend owns the weights in the form it computes with,
+// the KV memory of a fixed number of slots, and the sampling, so that a backend
+// on an accelerator can keep whole steps there.
 //
 //   Start(slot, request)   the slot's KV memory is taken, nothing is computed
 //   Step()                 prompts are prefilled (whole or in chunks), running
@@ -68,9 +68,9 @@ class DecodeBackend {
 
   // Computes for a while: at least one token of every running sequence whose
   // prompt is done, and a part of the prompts that are not. Returns the new
-  // tokens; those of one slot are in order. A backend that runs ahead may return
-  // several tokens of a slot, also behind an end token: the engine drops what
-  // lies behind the end and stops the slot.
+  // tokens; those of one slot are in order. A backend that runs ahead may
+  // return several tokens of a slot, also behind an end token: the engine drops
+  // what lies behind the end and stops the slot.
   virtual std::vector<DecodedToken> Step() = 0;
 
   // log p(ids[t + 1] | ids[0..t]) for t < T - 1 under the weights that Step()

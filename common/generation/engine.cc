@@ -4,53 +4,41 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-
-#include "common/model/decoder.h"
-#include "common/model/kv_cache.h"
+#include "torch/torch.h"
 
 namespace dapd {
 namespace {
 
-// Caches are sized in blocks, so that few different shapes occur.
-constexpr int64_t kCacheBlock = 64;
-
-int64_t RoundUp(int64_t tokens) {
-  return (tokens + kCacheBlock - 1) / kCacheBlock * kCacheBlock;
+int64_t MaxTokens(const GenerationInput& input) {
+  return static_cast<int64_t>(input.prompt_ids.size()) +
+         input.sampling.max_new_tokens;
 }
 
 }  // namespace
 
-struct GenerationEngine::Sequence {
-  GenerationInput input;
-  KvCache cache;
-  bool prefilled = false;
-  int32_t last_token = 0;
-  int64_t num_sampled = 0;
-  bool done = false;
-};
-
-GenerationEngine::GenerationEngine(std::shared_ptr<const ModelWeights> weights,
+GenerationEngine::GenerationEngine(std::unique_ptr<DecodeBackend> backend,
                                    EngineOptions options)
-    : weights_(std::move(weights)), options_(options) {
-  slots_.resize(static_cast<size_t>(options_.slots));
+    : backend_(std::move(backend)),
+      options_(options),
+      kv_memory_bytes_(options.kv_memory_bytes > 0
+                           ? options.kv_memory_bytes
+                           : backend_->DefaultKvBudget()) {
+  slots_.resize(static_cast<size_t>(backend_->num_slots()));
 }
-
-GenerationEngine::~GenerationEngine() = default;
 
 void GenerationEngine::SetAdapter(std::shared_ptr<const Adapter> adapter) {
   TORCH_CHECK(num_running() == 0,
               "[engine] the adapter changes while sequences run");
-  adapter_ = std::move(adapter);
+  backend_->SetAdapter(std::move(adapter));
 }
 
 absl::Status GenerationEngine::Submit(GenerationInput input) {
-  const ModelConfig& config = weights_->config;
+  const ModelConfig& config = backend_->config();
   const int64_t limit =
       options_.max_length > 0 ? options_.max_length : config.max_positions;
   const auto prompt = static_cast<int64_t>(input.prompt_ids.size());
   if (prompt == 0) return absl::InvalidArgumentError("the prompt is empty");
-  if (input.sampling.max_new_tokens < 1 ||
-      prompt + input.sampling.max_new_tokens > limit) {
+  if (input.sampling.max_new_tokens < 1 || MaxTokens(input) > limit) {
     return absl::InvalidArgumentError(
         absl::StrCat("a prompt of ",
                      prompt,
@@ -68,110 +56,102 @@ absl::Status GenerationEngine::Submit(GenerationInput input) {
                        config.vocab_size));
     }
   }
-  const auto slot = std::find(slots_.begin(), slots_.end(), nullptr);
-  if (slot == slots_.end()) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("all ", options_.slots, " slots are taken"));
+  const int64_t bytes = backend_->KvBytes(MaxTokens(input));
+  if (bytes > kv_memory_bytes_) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a prompt of ",
+                     prompt,
+                     " tokens and an answer of up to ",
+                     input.sampling.max_new_tokens,
+                     " need ",
+                     (bytes >> 20) + 1,
+                     " MiB of KV memory, all there is is ",
+                     kv_memory_bytes_ >> 20,
+                     " MiB; raise rollout.kv_memory_mib or lower "
+                     "rollout.max_new_tokens"));
   }
-  KvCache cache(config,
-                RoundUp(prompt + input.sampling.max_new_tokens),
-                weights_->dtype(),
-                weights_->device());
-  *slot =
-      std::make_unique<Sequence>(Sequence{std::move(input), std::move(cache)});
+  if (num_free() == 0) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("all ", slots_.size(), " slots are taken"));
+  }
+  waiting_.push_back(std::move(input));
   return absl::OkStatus();
 }
 
-void GenerationEngine::Cancel(uint64_t id) {
-  for (auto& slot : slots_) {
-    if (slot != nullptr && slot->input.id == id) slot.reset();
+void GenerationEngine::StartWaiting() {
+  while (!waiting_.empty()) {
+    const int64_t bytes = backend_->KvBytes(MaxTokens(waiting_.front()));
+    const auto free = std::find(slots_.begin(), slots_.end(), std::nullopt);
+    if (free == slots_.end() || kv_bytes_in_use_ + bytes > kv_memory_bytes_) {
+      return;
+    }
+    GenerationInput input = std::move(waiting_.front());
+    waiting_.pop_front();
+    const Sequence sequence = {.id = input.id,
+                               .kv_bytes = bytes,
+                               .max_new_tokens = input.sampling.max_new_tokens};
+    backend_->Start(free - slots_.begin(),
+                    {std::move(input.prompt_ids), input.sampling, input.key});
+    *free = sequence;
+    kv_bytes_in_use_ += bytes;
   }
 }
 
-TokenEvent GenerationEngine::SampleNext(Sequence& sequence,
-                                        const at::Tensor& logits) {
-  // Sorting what does not compare would read past its ends.
-  TORCH_CHECK(logits.isfinite().all().item<bool>(),
-              "[engine] the logits are not finite: the weights that are served "
-              "cannot be sampled from");
-  const std::span<const float> row(logits.data_ptr<float>(),
-                                   static_cast<size_t>(logits.numel()));
-  const SamplingParams& sampling = sequence.input.sampling;
-  const int64_t known =
-      options_.num_tokens > 0
-          ? std::min<int64_t>(options_.num_tokens, logits.numel())
-          : logits.numel();
-  TokenEvent event;
-  event.id = sequence.input.id;
-  event.token =
-      SampleToken(row,
-                  known,
-                  sampling,
-                  KeyedUniform(sequence.input.key,
-                               static_cast<uint32_t>(sequence.num_sampled)));
-  event.logprob = LogProbability(row, event.token);
-  sequence.last_token = event.token;
-  ++sequence.num_sampled;
-  const std::vector<int64_t>& ends = weights_->config.eos_token_ids;
-  if (std::find(ends.begin(), ends.end(), event.token) != ends.end()) {
+void GenerationEngine::Free(int64_t slot) {
+  std::optional<Sequence>& sequence = slots_[static_cast<size_t>(slot)];
+  backend_->Stop(slot);
+  kv_bytes_in_use_ -= sequence->kv_bytes;
+  sequence.reset();
+}
+
+void GenerationEngine::Cancel(uint64_t id) {
+  std::erase_if(waiting_,
+                [id](const GenerationInput& input) { return input.id == id; });
+  for (size_t slot = 0; slot < slots_.size(); ++slot) {
+    if (slots_[slot].has_value() && slots_[slot]->id == id) {
+      Free(static_cast<int64_t>(slot));
+    }
+  }
+}
+
+std::optional<TokenEvent> GenerationEngine::Receive(const DecodedToken& token) {
+  std::optional<Sequence>& sequence = slots_[static_cast<size_t>(token.slot)];
+  // A backend that runs ahead computes tokens behind the end.
+  if (!sequence.has_value()) return std::nullopt;
+  ++sequence->num_tokens;
+  TokenEvent event = {
+      .id = sequence->id, .token = token.token, .logprob = token.logprob};
+  const std::vector<int64_t>& ends = backend_->config().eos_token_ids;
+  if (std::find(ends.begin(), ends.end(), token.token) != ends.end()) {
     event.finish = FinishReason::kEos;
-  } else if (sequence.num_sampled >= sampling.max_new_tokens) {
+  } else if (sequence->num_tokens >= sequence->max_new_tokens) {
     event.finish = FinishReason::kLength;
   }
-  sequence.done = event.finish != FinishReason::kNone;
+  if (event.finish != FinishReason::kNone) Free(token.slot);
   return event;
 }
 
-std::vector<TokenEvent> GenerationEngine::DecodeRunning() {
-  at::Tensor ids = at::zeros({options_.slots}, at::kLong);
-  std::vector<KvCache*> caches(slots_.size(), nullptr);
-  bool any = false;
-  for (size_t i = 0; i < slots_.size(); ++i) {
-    if (slots_[i] == nullptr || !slots_[i]->prefilled) continue;
-    ids[static_cast<int64_t>(i)] = slots_[i]->last_token;
-    caches[i] = &slots_[i]->cache;
-    any = true;
-  }
-  std::vector<TokenEvent> events;
-  if (!any) return events;
-  const at::Tensor hidden = ForwardTokens(
-      *weights_, adapter_.get(), ids.to(weights_->device()), caches);
-  const at::Tensor logits = ApplyHead(*weights_, hidden).cpu().contiguous();
-  for (size_t i = 0; i < slots_.size(); ++i) {
-    if (caches[i] == nullptr) continue;
-    events.push_back(SampleNext(*slots_[i], logits[static_cast<int64_t>(i)]));
-  }
-  return events;
-}
-
 std::vector<TokenEvent> GenerationEngine::Step() {
-  at::NoGradGuard no_grad;
-  std::vector<TokenEvent> events = DecodeRunning();
-  for (auto& slot : slots_) {
-    if (slot == nullptr || slot->prefilled) continue;
-    at::Tensor ids = at::empty(
-        {static_cast<int64_t>(slot->input.prompt_ids.size())}, at::kLong);
-    std::copy(slot->input.prompt_ids.begin(),
-              slot->input.prompt_ids.end(),
-              ids.data_ptr<int64_t>());
-    const at::Tensor hidden = ForwardPrompt(
-        *weights_, adapter_.get(), ids.to(weights_->device()), &slot->cache);
-    slot->prefilled = true;
-    events.push_back(
-        SampleNext(*slot, ApplyHead(*weights_, hidden)[0].cpu().contiguous()));
-  }
-  for (auto& slot : slots_) {
-    if (slot != nullptr && slot->done) slot.reset();
+  StartWaiting();
+  std::vector<TokenEvent> events;
+  for (const DecodedToken& token : backend_->Step()) {
+    std::optional<TokenEvent> event = Receive(token);
+    if (event.has_value()) events.push_back(*event);
   }
   return events;
 }
 
 int64_t GenerationEngine::num_running() const {
-  return static_cast<int64_t>(slots_.size()) - num_free();
+  return std::count_if(slots_.begin(),
+                       slots_.end(),
+                       [](const std::optional<Sequence>& sequence) {
+                         return sequence.has_value();
+                       }) +
+         static_cast<int64_t>(waiting_.size());
 }
 
 int64_t GenerationEngine::num_free() const {
-  return std::count(slots_.begin(), slots_.end(), nullptr);
+  return static_cast<int64_t>(slots_.size()) - num_running();
 }
 
 }  // namespace dapd

@@ -1,31 +1,33 @@
-// GenerationEngine: decodes several sequences side by side over one KV cache.
+// GenerationEngine: continuous batching. Decides which sequences run in the
+// slots of a backend (decode_backend.h), and when each has ended.
 //
-// A fixed number of slots; every decode step computes all of them, empty ones
-// included, so that a sequence's bits do not depend on its neighbours (matrix
-// libraries choose their summation order by shape). A prompt is prefilled alone
-// for the same reason. Sequences join and leave between steps.
+// Admission by memory: a sequence starts when a slot is free and the KV memory
+// of its longest outcome fits what the running ones leave of the budget, in the
+// order of submission. What could never fit is refused by name; what does not
+// fit yet waits. So memory is never the reason for a failure half way.
 //
 // Not thread-safe: owned by the compute thread.
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
-#include <string>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
 
+#include "common/generation/decode_backend.h"
 #include "common/generation/sampling.h"
 #include "common/model/adapter.h"
-#include "common/model/weights.h"
 
 namespace dapd {
 
 struct EngineOptions {
-  int64_t slots = 8;
   // Longest prompt plus answer. 0: the model's max_positions.
   int64_t max_length = 0;
-  int64_t num_tokens = 0;  // ids the tokenizer knows; the rest is never sampled
+  // KV memory of all sequences together, in bytes. 0: the backend's default.
+  int64_t kv_memory_bytes = 0;
 };
 
 struct GenerationInput {
@@ -47,41 +49,56 @@ struct TokenEvent {
 
 class GenerationEngine {
  public:
-  GenerationEngine(std::shared_ptr<const ModelWeights> weights,
+  GenerationEngine(std::unique_ptr<DecodeBackend> backend,
                    EngineOptions options);
-  ~GenerationEngine();
 
   // The adapter to sample with, null for the base. Only while idle.
   void SetAdapter(std::shared_ptr<const Adapter> adapter);
 
-  // Takes a free slot. INVALID_ARGUMENT if the prompt is empty, has an id
-  // outside the vocabulary, or prompt + max_new_tokens exceed max_length;
-  // RESOURCE_EXHAUSTED if no slot is free.
+  // Accepts a sequence into a free place, of which there are as many as slots.
+  // INVALID_ARGUMENT if the prompt is empty, has an id outside the vocabulary,
+  // if prompt + max_new_tokens exceed max_length, or if they need more KV
+  // memory than there is; RESOURCE_EXHAUSTED if no place is free.
   absl::Status Submit(GenerationInput input);
 
   // Drops a sequence; unknown ids are ignored.
   void Cancel(uint64_t id);
 
-  // Prefills what joined, decodes one token for each running sequence, and
-  // returns the new tokens. A sequence ends with an end token of the model or
-  // at max_new_tokens, and frees its slot. Throws c10::Error if the weights give
-  // logits that are not finite.
+  // Starts what fits, lets the backend compute, and returns the new tokens. A
+  // sequence ends with an end token of the model or at max_new_tokens, and
+  // frees its place. Throws c10::Error if the weights give logits that are not
+  // finite.
   std::vector<TokenEvent> Step();
 
-  int64_t num_running() const;
+  // The log-probabilities of a text under what Step() samples from
+  // (DecodeBackend::ScoreTokens). At any time.
+  std::vector<float> ScoreTokens(const std::vector<int32_t>& ids) {
+    return backend_->ScoreTokens(ids);
+  }
+
+  int64_t num_running() const;  // waiting for memory included
   int64_t num_free() const;
+  int64_t kv_memory_bytes() const { return kv_memory_bytes_; }
 
  private:
-  struct Sequence;
+  struct Sequence {
+    uint64_t id = 0;
+    int64_t kv_bytes = 0;
+    int64_t max_new_tokens = 0;
+    int64_t num_tokens = 0;
+  };
 
-  // Samples the next token of `sequence` from `logits` and reports it.
-  TokenEvent SampleNext(Sequence& sequence, const at::Tensor& logits);
-  std::vector<TokenEvent> DecodeRunning();
+  void StartWaiting();
+  void Free(int64_t slot);
+  // What a new token means for its sequence; nothing if that has ended.
+  std::optional<TokenEvent> Receive(const DecodedToken& token);
 
-  const std::shared_ptr<const ModelWeights> weights_;
+  const std::unique_ptr<DecodeBackend> backend_;
   const EngineOptions options_;
-  std::shared_ptr<const Adapter> adapter_;
-  std::vector<std::unique_ptr<Sequence>> slots_;  // null: free
+  const int64_t kv_memory_bytes_;
+  int64_t kv_bytes_in_use_ = 0;
+  std::vector<std::optional<Sequence>> slots_;  // by slot of the backend
+  std::deque<GenerationInput> waiting_;
 };
 
 }  // namespace dapd

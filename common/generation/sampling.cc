@@ -19,23 +19,11 @@ double LogSumExp(std::span<const float> logits) {
   return static_cast<double>(largest) + std::log(sum);
 }
 
-// More probable first; equal logits by id.
-class ByLogit {
- public:
-  explicit ByLogit(std::span<const float> logits) : logits_(logits) {}
-  bool operator()(int32_t a, int32_t b) const {
-    return logits_[a] != logits_[b] ? logits_[a] > logits_[b] : a < b;
-  }
-
- private:
-  std::span<const float> logits_;
-};
-
-// Ids in the order of ByLogit: the first `count`, sorted.
+// Ids in the order of MoreProbable: the first `count`, sorted.
 void SortFirst(std::vector<int32_t>& ids,
                size_t count,
                std::span<const float> logits) {
-  const ByLogit order(logits);
+  const MoreProbable order(logits);
   if (count < ids.size()) {
     std::nth_element(ids.begin(), ids.begin() + count, ids.end(), order);
   }
@@ -87,11 +75,20 @@ int32_t SampleToken(std::span<const float> logits,
   // Without top_p the order within the kept does not matter, but a fixed one
   // is needed; only a partial sort is paid for.
   SortFirst(ids, kept, known);
+  ids.resize(kept);
+  return DrawRanked(ids, known, params, uniform);
+}
+
+int32_t DrawRanked(std::span<const int32_t> ids,
+                   std::span<const float> logits,
+                   const SamplingParams& params,
+                   double uniform) {
+  size_t kept = ids.size();
   std::vector<double> weights(kept);
   double total = 0.0;
   for (size_t i = 0; i < kept; ++i) {
-    weights[i] = std::exp((static_cast<double>(known[ids[i]]) -
-                           static_cast<double>(known[ids[0]])) /
+    weights[i] = std::exp((static_cast<double>(logits[ids[i]]) -
+                           static_cast<double>(logits[ids[0]])) /
                           params.temperature);
     total += weights[i];
   }

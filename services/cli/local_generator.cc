@@ -7,6 +7,7 @@
 #include "common/base/exit_code.h"
 #include "common/base/progress.h"
 #include "common/base/status_macros.h"
+#include "common/generation/make_decode_backend.h"
 #include "common/model/placement.h"
 
 namespace dapd {
@@ -36,18 +37,25 @@ absl::StatusOr<std::unique_ptr<LocalGenerator>> LocalGenerator::Load(
   ASSIGN_OR_RETURN(const at::ScalarType dtype,
                    ParsePrecision(options.precision));
   ASSIGN_OR_RETURN(const at::Device device, ParseDevice(options.device));
-  ASSIGN_OR_RETURN(generator->weights_,
+  ASSIGN_OR_RETURN(std::shared_ptr<const ModelWeights> weights,
                    LoadModelWeights(options.model, dtype, device));
-  const ModelConfig& model = generator->weights_->config;
+  generator->model_ = weights->config;
+  const ModelConfig& model = generator->model_;
   ASSIGN_OR_RETURN(generator->text_,
                    LoadTextPipeline(options.model,
                                     ObjectiveSection{},
                                     static_cast<int32_t>(model.pad_token_id)));
+  std::shared_ptr<const Adapter> adapter;
   if (!options.adapter.empty()) {
-    ASSIGN_OR_RETURN(Adapter adapter,
-                     ReadAdapter(options.adapter, model, device));
-    generator->adapter_ = std::make_shared<const Adapter>(std::move(adapter));
+    ASSIGN_OR_RETURN(Adapter read, ReadAdapter(options.adapter, model, device));
+    adapter = std::make_shared<const Adapter>(std::move(read));
   }
+  generator->engine_ = std::make_unique<GenerationEngine>(
+      MakeDecodeBackend(std::move(weights),
+                        {.slots = options.slots,
+                         .num_tokens = generator->text_.tokenizer->size()}),
+      EngineOptions{});
+  generator->engine_->SetAdapter(std::move(adapter));
   return generator;
 }
 
@@ -68,32 +76,28 @@ absl::StatusOr<std::vector<LocalAnswer>> LocalGenerator::Answer(
                        "; shorten the prompt or lower --max-new-tokens"));
     }
   }
-  GenerationEngine engine(
-      weights_,
-      {.slots = options_.slots, .num_tokens = text_.tokenizer->size()});
-  engine.SetAdapter(adapter_);
   std::vector<LocalAnswer> answers(prompts.size());
   Progress progress("answers", static_cast<int64_t>(prompts.size()));
   size_t next = 0;
   int64_t done = 0;
   int64_t tokens = 0;
   while (done < static_cast<int64_t>(prompts.size())) {
-    while (next < prompts.size() && engine.num_free() > 0) {
+    while (next < prompts.size() && engine_->num_free() > 0) {
       const Prompt& prompt = prompts[next];
       const absl::Status submitted =
-          engine.Submit({.id = next,
-                         .prompt_ids = prompt.ids,
-                         .sampling = options_.sampling,
-                         .key = {.seed = options_.seed,
-                                 .example = prompt.example,
-                                 .sample = prompt.sample}});
+          engine_->Submit({.id = next,
+                           .prompt_ids = prompt.ids,
+                           .sampling = options_.sampling,
+                           .key = {.seed = options_.seed,
+                                   .example = prompt.example,
+                                   .sample = prompt.sample}});
       if (!submitted.ok()) {
         return DataError(
             absl::StrCat(prompt.name, ": ", std::string(submitted.message())));
       }
       ++next;
     }
-    for (const TokenEvent& event : engine.Step()) {
+    for (const TokenEvent& event : engine_->Step()) {
       LocalAnswer& answer = answers[event.id];
       answer.ids.push_back(event.token);
       answer.logprobs.push_back(event.logprob);

@@ -22,7 +22,7 @@ struct LocalGeneratorOptions {
   std::string adapter;
   std::string precision = "float32";
   std::string device = "auto";
-  int64_t slots = 8;
+  int64_t slots = 32;
   SamplingParams sampling;
   uint64_t seed = 42;
 
@@ -43,7 +43,7 @@ class LocalGenerator {
       const LocalGeneratorOptions& options);
 
   const TextPipeline& text() const { return text_; }
-  const ModelConfig& model() const { return weights_->config; }
+  const ModelConfig& model() const { return model_; }
 
   struct Prompt {
     std::string name;  // for error messages
@@ -61,9 +61,9 @@ class LocalGenerator {
       : options_(std::move(options)) {}
 
   const LocalGeneratorOptions options_;
-  std::shared_ptr<const ModelWeights> weights_;
-  std::shared_ptr<const Adapter> adapter_;
+  ModelConfig model_;
   TextPipeline text_;
+  std::unique_ptr<GenerationEngine> engine_;
 };
 
 }  // namespace dapd

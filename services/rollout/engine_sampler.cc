@@ -5,10 +5,10 @@
 
 #include "common/base/status_macros.h"
 #include "common/generation/engine.h"
+#include "common/generation/make_decode_backend.h"
 #include "common/model/adapter.h"
 #include "common/model/describe_worker.h"
 #include "common/model/placement.h"
-#include "common/model/token_logprobs.h"
 #include "common/tensor/torch_bridge.h"
 
 namespace dapd {
@@ -28,31 +28,41 @@ SequenceEnd ToSequenceEnd(FinishReason reason) {
 
 class EngineSampler : public Sampler {
  public:
-  EngineSampler(std::shared_ptr<const ModelWeights> weights,
+  EngineSampler(ModelConfig model,
+                at::Device device,
+                std::unique_ptr<DecodeBackend> backend,
                 const EngineOptions& options)
-      : weights_(std::move(weights)), engine_(weights_, options) {}
+      : model_(std::move(model)),
+        device_(device),
+        engine_(std::move(backend), options) {}
 
   absl::StatusOr<AppliedAdapter> Load(const AdapterUpload& upload) override {
     std::shared_ptr<const Adapter> adapter;
     if (!upload.is_base) {
-      ASSIGN_OR_RETURN(
-          Adapter parsed,
-          ParseAdapter(upload.adapter, weights_->config, weights_->device()));
+      ASSIGN_OR_RETURN(Adapter parsed,
+                       ParseAdapter(upload.adapter, model_, device_));
       adapter = std::make_shared<const Adapter>(std::move(parsed));
     }
-    ASSIGN_OR_RETURN(AppliedAdapter applied,
-                     ProbeWith(adapter.get(), upload.probe_ids));
-    RETURN_IF_ERROR(CatchTorch([&] {
-      engine_.SetAdapter(adapter);
-      return absl::OkStatus();
-    }));
+    RETURN_IF_ERROR(Use(adapter));
+    absl::StatusOr<AppliedAdapter> applied = Probe(upload.probe_ids);
+    if (!applied.ok()) {
+      RETURN_IF_ERROR(Use(adapter_));
+      return applied;
+    }
     adapter_ = std::move(adapter);
+    applied->modules_applied = adapter_ == nullptr ? 0 : adapter_->NumModules();
     return applied;
   }
 
   absl::StatusOr<AppliedAdapter> Probe(
       const std::vector<int32_t>& probe_ids) override {
-    return ProbeWith(adapter_.get(), probe_ids);
+    AppliedAdapter applied;
+    applied.modules_applied = adapter_ == nullptr ? 0 : adapter_->NumModules();
+    RETURN_IF_ERROR(CatchTorch([&] {
+      applied.probe_logprobs = engine_.ScoreTokens(probe_ids);
+      return absl::OkStatus();
+    }));
+    return applied;
   }
 
   absl::Status Submit(SequenceInput input) override {
@@ -81,20 +91,15 @@ class EngineSampler : public Sampler {
   int64_t num_free() const override { return engine_.num_free(); }
 
  private:
-  absl::StatusOr<AppliedAdapter> ProbeWith(
-      const Adapter* adapter, const std::vector<int32_t>& probe_ids) const {
-    AppliedAdapter applied;
-    applied.modules_applied = adapter == nullptr ? 0 : adapter->NumModules();
-    RETURN_IF_ERROR(CatchTorch([&] {
-      const at::Tensor logprobs = TokenLogprobs(*weights_, adapter, probe_ids);
-      const float* values = logprobs.const_data_ptr<float>();
-      applied.probe_logprobs.assign(values, values + logprobs.numel());
+  absl::Status Use(const std::shared_ptr<const Adapter>& adapter) {
+    return CatchTorch([&] {
+      engine_.SetAdapter(adapter);
       return absl::OkStatus();
-    }));
-    return applied;
+    });
   }
 
-  const std::shared_ptr<const ModelWeights> weights_;
+  const ModelConfig model_;
+  const at::Device device_;
   std::shared_ptr<const Adapter> adapter_;  // null: the base
   GenerationEngine engine_;
 };
@@ -112,10 +117,20 @@ absl::StatusOr<LoadedSampler> LoadEngineSampler(const Config& config,
   LoadedSampler loaded;
   loaded.description = DescribeWorker("rollout", *weights, config.lora.rank);
   loaded.description.max_in_flight = config.rollout.slots;
-  EngineOptions options;
-  options.slots = config.rollout.slots;
-  options.num_tokens = num_tokens;
-  loaded.sampler = std::make_unique<EngineSampler>(std::move(weights), options);
+  ModelConfig model = weights->config;
+  std::unique_ptr<DecodeBackend> backend;
+  RETURN_IF_ERROR(CatchTorch([&] {
+    // The backend keeps what it needs; the rest of the weights is given back.
+    backend = MakeDecodeBackend(
+        std::move(weights),
+        {.slots = config.rollout.slots, .num_tokens = num_tokens});
+    return absl::OkStatus();
+  }));
+  loaded.sampler = std::make_unique<EngineSampler>(
+      std::move(model),
+      device,
+      std::move(backend),
+      EngineOptions{.kv_memory_bytes = config.rollout.kv_memory_mib << 20});
   return loaded;
 }
 

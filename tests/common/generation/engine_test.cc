@@ -7,6 +7,7 @@
 
 #include "gtest/gtest.h"
 
+#include "common/generation/make_decode_backend.h"
 #include "common/model/decoder.h"
 #include "tests/fakes/random_model.h"
 
@@ -43,6 +44,12 @@ GenerationInput MakeInput(uint64_t id, int64_t prompt, int64_t answer) {
   return input;
 }
 
+GenerationEngine MakeEngine(const std::shared_ptr<const ModelWeights>& weights,
+                            int64_t slots,
+                            EngineOptions options = {}) {
+  return {MakeDecodeBackend(weights, {.slots = slots}), options};
+}
+
 Answers RunAll(GenerationEngine& engine) {
   Answers answers;
   while (engine.num_running() > 0) Collect(engine.Step(), answers);
@@ -52,7 +59,7 @@ Answers RunAll(GenerationEngine& engine) {
 TEST(GenerationEngineTest, WeightsWhoseLogitsAreNotFiniteAreAnError) {
   auto weights = std::make_shared<ModelWeights>(*MakeRandomModel("qwen3"));
   weights->head = weights->head * 1e38;
-  GenerationEngine engine(weights, {.slots = 1});
+  GenerationEngine engine = MakeEngine(weights, 1);
   ASSERT_TRUE(engine.Submit(MakeInput(1, 3, 4)).ok());
   EXPECT_THROW(engine.Step(), c10::Error);
 }
@@ -62,12 +69,12 @@ TEST(GenerationEngineTest, BitsDoNotDependOnNeighboursSlotOrTime) {
     const auto weights = MakeRandomModel(family);
     Answer alone;
     {
-      GenerationEngine engine(weights, {.slots = 4});
+      GenerationEngine engine = MakeEngine(weights, 4);
       ASSERT_TRUE(engine.Submit(MakeInput(1, 9, 40)).ok());
       alone = RunAll(engine)[1];
     }
     // In the last slot, joining others that are already under way.
-    GenerationEngine engine(weights, {.slots = 4});
+    GenerationEngine engine = MakeEngine(weights, 4);
     Answers answers;
     for (uint64_t id : {2, 3, 4}) {
       ASSERT_TRUE(
@@ -85,7 +92,7 @@ TEST(GenerationEngineTest, BitsDoNotDependOnNeighboursSlotOrTime) {
 TEST(GenerationEngineTest, CachedDecodeAgreesWithTheFullForward) {
   for (const std::string family : {"qwen3", "qwen2", "llama"}) {
     const auto weights = MakeRandomModel(family, 3);
-    GenerationEngine engine(weights, {.slots = 2});
+    GenerationEngine engine = MakeEngine(weights, 2);
     const GenerationInput input = MakeInput(1, 8, 30);
     ASSERT_TRUE(engine.Submit(input).ok());
     const Answer answer = RunAll(engine)[1];
@@ -123,7 +130,7 @@ TEST(GenerationEngineTest, AnAdapterChangesTheAnswerAndBZeroDoesNot) {
        {std::shared_ptr<const Adapter>(),
         std::shared_ptr<const Adapter>(fresh),
         std::shared_ptr<const Adapter>(trained)}) {
-    GenerationEngine engine(weights, {.slots = 2});
+    GenerationEngine engine = MakeEngine(weights, 2);
     engine.SetAdapter(adapter);
     ASSERT_TRUE(engine.Submit(MakeInput(1, 5, 20)).ok());
     answers.push_back(RunAll(engine)[1]);
@@ -134,7 +141,7 @@ TEST(GenerationEngineTest, AnAdapterChangesTheAnswerAndBZeroDoesNot) {
 
 TEST(GenerationEngineTest, WhatCannotBeDoneIsRefusedAtSubmit) {
   const auto weights = MakeRandomModel("llama");
-  GenerationEngine engine(weights, {.slots = 1});
+  GenerationEngine engine = MakeEngine(weights, 1);
   EXPECT_EQ(engine.Submit(MakeInput(1, 0, 5)).code(),
             absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(engine.Submit(MakeInput(1, 250, 7)).code(),
@@ -149,9 +156,33 @@ TEST(GenerationEngineTest, WhatCannotBeDoneIsRefusedAtSubmit) {
   EXPECT_EQ(engine.num_free(), 1);
 }
 
+TEST(GenerationEngineTest,
+     WhatDoesNotFitTheKvMemoryYetWaitsAndTheRestIsRefused) {
+  const auto weights = MakeRandomModel("qwen3");
+  const int64_t one = MakeDecodeBackend(weights, {.slots = 1})->KvBytes(4 + 60);
+  GenerationEngine engine =
+      MakeEngine(weights, 4, {.kv_memory_bytes = 2 * one});
+  for (uint64_t id = 1; id <= 3; ++id) {
+    ASSERT_TRUE(engine.Submit(MakeInput(id, 4, 60)).ok());
+  }
+  EXPECT_EQ(engine.num_free(), 1);
+  Answers first;
+  Collect(engine.Step(), first);
+  EXPECT_EQ(first.size(), 2u);  // the third waits
+  const absl::Status refused = engine.Submit(MakeInput(4, 100, 100));
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(refused.message().find("rollout.kv_memory_mib"), std::string::npos);
+  engine.Cancel(2);
+  Answers rest = RunAll(engine);
+  EXPECT_EQ(engine.num_free(), 4);
+  GenerationEngine alone = MakeEngine(weights, 1);
+  ASSERT_TRUE(alone.Submit(MakeInput(3, 4, 60)).ok());
+  EXPECT_EQ(rest[3], RunAll(alone)[3]);
+}
+
 TEST(GenerationEngineTest, AnAnswerEndsWithAnEndTokenOrItsLength) {
   const auto weights = MakeRandomModel("qwen3");
-  GenerationEngine engine(weights, {.slots = 8});
+  GenerationEngine engine = MakeEngine(weights, 8);
   for (uint64_t id = 1; id <= 8; ++id) {
     ASSERT_TRUE(engine.Submit(MakeInput(id, 4, 100)).ok());
   }

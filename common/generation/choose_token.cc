@@ -1,0 +1,119 @@
+#include "common/generation/choose_token.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+namespace dapd {
+namespace {
+
+// The maxima of the chunks of the tokens that may be sampled, and the largest
+// logit of all.
+struct Maxima {
+  std::vector<float> chunks;
+  float largest = 0.0F;
+};
+
+std::optional<Maxima> FindMaxima(const SkinnyKernels& kernels,
+                                 std::span<const float> logits,
+                                 int64_t num_tokens) {
+  const auto num_chunks = [](int64_t count) {
+    return static_cast<size_t>((count + kMaximaChunk - 1) / kMaximaChunk);
+  };
+  const int64_t padding = static_cast<int64_t>(logits.size()) - num_tokens;
+  Maxima maxima;
+  maxima.chunks.resize(num_chunks(num_tokens));
+  std::vector<float> rest(num_chunks(padding));
+  if (!kernels.chunk_maxima(logits.data(), num_tokens, maxima.chunks.data()) ||
+      !kernels.chunk_maxima(logits.data() + num_tokens, padding, rest.data())) {
+    return std::nullopt;
+  }
+  maxima.largest =
+      *std::max_element(maxima.chunks.begin(), maxima.chunks.end());
+  for (const float value : rest) {
+    maxima.largest = std::max(maxima.largest, value);
+  }
+  return maxima;
+}
+
+// The first of the largest.
+int32_t Greedy(std::span<const float> known, const Maxima& maxima) {
+  const auto chunk =
+      std::max_element(maxima.chunks.begin(), maxima.chunks.end()) -
+      maxima.chunks.begin();
+  const auto begin = known.begin() + chunk * kMaximaChunk;
+  const auto end =
+      known.begin() + std::min<int64_t>((chunk + 1) * kMaximaChunk,
+                                        static_cast<int64_t>(known.size()));
+  return static_cast<int32_t>(std::max_element(begin, end) - known.begin());
+}
+
+// The ids of at least the `count` largest, in their order, and no more than
+// needed to find them; then cut to `count`.
+std::vector<int32_t> Largest(std::span<const float> known,
+                             const Maxima& maxima,
+                             size_t count) {
+  float bound = -INFINITY;
+  if (count <= maxima.chunks.size()) {
+    std::vector<float> sorted = maxima.chunks;
+    const auto nth = sorted.begin() + static_cast<int64_t>(count) - 1;
+    std::nth_element(sorted.begin(), nth, sorted.end(), std::greater<float>());
+    bound = *nth;
+  }
+  std::vector<int32_t> ids;
+  for (size_t chunk = 0; chunk < maxima.chunks.size(); ++chunk) {
+    if (maxima.chunks[chunk] < bound) continue;
+    const size_t begin = chunk * kMaximaChunk;
+    const size_t end = std::min(begin + kMaximaChunk, known.size());
+    for (size_t id = begin; id < end; ++id) {
+      if (known[id] >= bound) ids.push_back(static_cast<int32_t>(id));
+    }
+  }
+  count = std::min(count, ids.size());
+  std::partial_sort(ids.begin(),
+                    ids.begin() + static_cast<int64_t>(count),
+                    ids.end(),
+                    MoreProbable(known));
+  ids.resize(count);
+  return ids;
+}
+
+}  // namespace
+
+float FastLogProbability(const SkinnyKernels& kernels,
+                         std::span<const float> logits,
+                         float largest,
+                         int32_t id) {
+  const double sum = kernels.sum_exp(
+      logits.data(), static_cast<int64_t>(logits.size()), largest);
+  return static_cast<float>(
+      static_cast<double>(logits[static_cast<size_t>(id)]) -
+      static_cast<double>(largest) - std::log(sum));
+}
+
+std::optional<ChosenToken> ChooseToken(const SkinnyKernels& kernels,
+                                       std::span<const float> logits,
+                                       int64_t num_tokens,
+                                       const SamplingParams& params,
+                                       double uniform) {
+  const std::optional<Maxima> maxima = FindMaxima(kernels, logits, num_tokens);
+  if (!maxima.has_value()) return std::nullopt;
+  const std::span<const float> known =
+      logits.first(static_cast<size_t>(num_tokens));
+  ChosenToken chosen;
+  if (params.temperature == 0.0) {
+    chosen.token = Greedy(known, *maxima);
+  } else if (params.top_k > 0) {
+    const size_t count =
+        std::min(known.size(), static_cast<size_t>(params.top_k));
+    chosen.token =
+        DrawRanked(Largest(known, *maxima, count), known, params, uniform);
+  } else {
+    chosen.token = SampleToken(logits, num_tokens, params, uniform);
+  }
+  chosen.logprob =
+      FastLogProbability(kernels, logits, maxima->largest, chosen.token);
+  return chosen;
+}
+
+}  // namespace dapd

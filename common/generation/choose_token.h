@@ -1,0 +1,40 @@
+// The fast twin of SampleToken and LogProbability (sampling.h): the same token
+// without sorting the vocabulary, and its log-probability, in two vectorised
+// passes over the logits.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "common/generation/sampling.h"
+#include "common/kernels/skinny_kernels.h"
+
+namespace dapd {
+
+struct ChosenToken {
+  int32_t token = 0;
+  float logprob = 0.0F;  // temperature 1, whole vocabulary; to about 1e-6
+};
+
+// Arguments as SampleToken's, and exactly its token. Nothing where a logit is
+// not finite. Thread-safe.
+//
+// top_k > 0: the k-th largest of the maxima of chunks of logits is a bound that
+// at least k logits reach; only those are sorted. Without top_k the tail beyond
+// the draw need not be sorted either: logits are put into bins of probability,
+// and only the bins that a decision falls into are.
+std::optional<ChosenToken> ChooseToken(const SkinnyKernels& kernels,
+                                       std::span<const float> logits,
+                                       int64_t num_tokens,
+                                       const SamplingParams& params,
+                                       double uniform);
+
+// log softmax(logits)[id], as LogProbability, where `largest` is the largest
+// logit.
+float FastLogProbability(const SkinnyKernels& kernels,
+                         std::span<const float> logits,
+                         float largest,
+                         int32_t id);
+
+}  // namespace dapd

@@ -1,0 +1,23 @@
+#include "common/generation/make_decode_backend.h"
+
+#include <utility>
+
+#include "common/generation/aten_backend.h"
+#include "common/generation/panel_backend.h"
+
+namespace dapd {
+
+std::unique_ptr<DecodeBackend> MakeDecodeBackend(
+    std::shared_ptr<const ModelWeights> weights,
+    const DecodeBackendOptions& options) {
+  if (!weights->device().is_cpu()) {
+    return std::make_unique<AtenBackend>(
+        std::move(weights), options.slots, options.num_tokens);
+  }
+  return std::make_unique<PanelBackend>(
+      PackModel(*weights),
+      PanelBackendOptions{.slots = options.slots,
+                          .num_tokens = options.num_tokens});
+}
+
+}  // namespace dapd

@@ -1,0 +1,23 @@
+// Chooses the decode backend of a model.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "common/generation/decode_backend.h"
+#include "common/model/weights.h"
+
+namespace dapd {
+
+struct DecodeBackendOptions {
+  int64_t slots = 32;      // sequences that run side by side
+  int64_t num_tokens = 0;  // ids the tokenizer knows; 0: the whole vocabulary
+};
+
+// The fastest backend for the weights' device. It keeps what it needs of
+// `weights`, so a caller that lets go of them gives the rest back.
+std::unique_ptr<DecodeBackend> MakeDecodeBackend(
+    std::shared_ptr<const ModelWeights> weights,
+    const DecodeBackendOptions& options);
+
+}  // namespace dapd

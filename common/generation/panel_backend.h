@@ -1,0 +1,73 @@
+// The decode backend of the CPU: continuous batching over PanelDecoder.
+//
+// A step is one pass over the next token of every running sequence and, up to a
+// budget of tokens, the next piece of the prompts that wait, in the order of
+// their Start. So a new prompt costs the running sequences a bounded delay, and
+// the weights are read once for all.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "common/generation/decode_backend.h"
+#include "common/generation/panel_decoder.h"
+
+namespace dapd {
+
+struct PanelBackendOptions {
+  int64_t slots = 32;
+  int64_t num_tokens = 0;  // ids the tokenizer knows; 0: the whole vocabulary
+  // Tokens of one pass; running sequences always get theirs.
+  int64_t step_tokens = 256;
+  CpuLevel level = CpuLevelInUse();
+};
+
+class PanelBackend : public DecodeBackend {
+ public:
+  PanelBackend(std::shared_ptr<const PanelModel> model,
+               const PanelBackendOptions& options);
+
+  const ModelConfig& config() const override { return model_->config; }
+  int64_t num_slots() const override { return options_.slots; }
+  int64_t KvBytes(int64_t max_tokens) const override;
+  // Half of what the machine, or this process's group, has left.
+  int64_t DefaultKvBudget() const override;
+  void SetAdapter(std::shared_ptr<const Adapter> adapter) override;
+  void Start(int64_t slot, DecodeRequest request) override;
+  void Stop(int64_t slot) override;
+  std::vector<DecodedToken> Step() override;
+  std::vector<float> ScoreTokens(const std::vector<int32_t>& ids) override;
+
+ private:
+  struct Sequence {
+    DecodeRequest request;
+    PanelCache cache;
+    int64_t num_sampled = 0;
+    int32_t last_token = 0;
+
+    int64_t PromptLeft() const {
+      return static_cast<int64_t>(request.prompt_ids.size()) - cache.length();
+    }
+  };
+  // One piece of a pass and whether it ends in a row that is sampled from.
+  struct Piece {
+    int64_t slot = 0;
+    TokenRun run;
+    bool samples = false;
+  };
+  std::vector<Piece> PlanStep();
+  int64_t KnownTokens() const;
+
+  const std::shared_ptr<const PanelModel> model_;
+  const PanelBackendOptions options_;
+  const SkinnyKernels& kernels_;
+  PanelDecoder decoder_;
+  std::shared_ptr<const PanelAdapter> adapter_;   // null: the base
+  std::vector<std::unique_ptr<Sequence>> slots_;  // null: free
+  std::deque<int64_t> prefilling_;                // slots, first come first
+};
+
+}  // namespace dapd

@@ -1,0 +1,107 @@
+// Linear layers over panels: several projections of one input as one product
+// (q, k, v; gate, up), with biases and an unmerged LoRA update.
+//
+// Why unmerged: y = x W^T + scale (x A^T) B^T keeps W in the checkpoint's
+// bfloat16, whereas W + scale B A is neither representable in bfloat16
+// (rounding it would change the policy) nor as small in float32. The update
+// costs 4 rank (in + out) bytes of float32 beside 2 in out of weights, an
+// adapter switches by packing A and B alone, and the sums are those of the
+// trainer (common/model/lora.h).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "torch/torch.h"
+
+#include "common/generation/panel_matrix.h"
+#include "common/model/adapter.h"
+
+namespace dapd {
+
+// Projections of one input, fused. Biases are padded like the outputs; empty:
+// none has one.
+struct PanelLinear {
+  PanelMatrix weight;
+  std::vector<float> bias;
+};
+
+// `biases` [i] belongs to `weights` [i] and may be undefined.
+PanelLinear FuseLinear(std::span<const at::Tensor> weights,
+                       std::span<const at::Tensor> biases);
+
+// The updates of the fused projections. All A are one product; each B follows
+// on its own slice of that product's result.
+struct PanelLora {
+  float scale = 0.0F;
+  PanelMatrix a;  // the targeted projections' A, [rank, in] each
+  struct Update {
+    PanelMatrix b;             // [out, rank]
+    int64_t first_column = 0;  // of x A^T
+  };
+  std::vector<Update> updates;      // of the targeted projections
+  std::vector<int> update_of_part;  // index into updates, -1: not targeted
+};
+
+// `pairs` by part of the PanelLinear.
+PanelLora FuseLora(std::span<const LoraPair> pairs, double scale);
+
+// Computes fused layers, in `round`ed (bfloat16) or full float32 arithmetic.
+// Keeps the memory that it needs between calls. Not thread-safe.
+class PanelMultiplier {
+ public:
+  PanelMultiplier(const SkinnyKernels& kernels, bool round)
+      : kernels_(kernels), round_(round) {}
+
+  // out [rows, padded_outs]: the layer of x [rows, depth], rows `stride` apart.
+  // `lora` null: the base.
+  void Multiply(const PanelLinear& linear,
+                const PanelLora* lora,
+                const float* x,
+                int64_t stride,
+                int64_t rows,
+                float* out);
+
+  // residual [rows, width] += the layer's first `width` outputs.
+  void MultiplyAndAdd(const PanelLinear& linear,
+                      const PanelLora* lora,
+                      const float* x,
+                      int64_t stride,
+                      int64_t rows,
+                      int64_t width,
+                      float* residual);
+
+ private:
+  // The rows of `x`, packed for a product with `matrix`.
+  const void* Pack(const PanelMatrix& matrix,
+                   const float* x,
+                   int64_t stride,
+                   int64_t rows);
+  void PackUpdates(const PanelLora& lora,
+                   const float* x,
+                   int64_t stride,
+                   int64_t rows);
+  void Run(const PanelLinear& linear,
+           const PanelLora* lora,
+           const float* x,
+           int64_t stride,
+           int64_t rows,
+           float* out,
+           float* residual,
+           int64_t width);
+  bool UsesDot(const PanelMatrix& matrix) const {
+    return round_ && matrix.is_bfloat16() && kernels_.bfloat16_dot != nullptr;
+  }
+
+  const SkinnyKernels& kernels_;
+  const bool round_;
+  std::vector<float> packed_;                   // x
+  std::vector<uint16_t> packed_pairs_;          // x
+  std::vector<float> low_;                      // x A^T, [rows, padded ranks]
+  std::vector<std::vector<float>> packed_low_;  // by update
+  std::vector<float> product_;                  // of MultiplyAndAdd
+  std::vector<float> update_;                   // (x A^T) B^T
+};
+
+}  // namespace dapd
