@@ -1,0 +1,128 @@
+// A decoder that computes one token of every running sequence as one CUDA
+// graph: embedding, layers, head, sampling and the step to the next position.
+// The host launches steps and reads tokens behind them; nothing waits for a
+// token.
+//
+// Plain C over device pointers, as libdapd_cuda.so offers it (CudaSymbol);
+// CudaDecodeBackend (cuda_decode_backend.h) is its user and owns all memory. A
+// decoder has a CUDA stream of its own that is ordered with LibTorch's default
+// stream. Functions that return int give 0, or another number with the reason
+// in `error` (kCudaErrorBytes). Not thread-safe.
+#pragma once
+
+#include <cstdint>
+
+#include "common/kernels/cuda/launch.h"
+#include "common/kernels/cuda/sampling.h"
+
+namespace dapd {
+
+inline constexpr int kCudaErrorBytes = 256;
+
+// y = [x, t] W^T with t = x A^T: the adapter's low-rank update in `lora` extra
+// columns of W, which hold scale * B; base and update are added in float32 and
+// rounded once. lora 0: the base, or an adapter that is merged into W. Widths
+// are multiples of 8.
+struct CudaLinear {
+  const void* weight = nullptr;  // [out, in + lora]
+  const void* lora_a = nullptr;  // [lora, in]
+  const void* bias = nullptr;    // [out] or null
+  int64_t in = 0;
+  int64_t out = 0;
+  int64_t lora = 0;
+};
+
+struct CudaDecoderLayer {
+  const void* input_norm = nullptr;           // [hidden]
+  const void* post_attention_norm = nullptr;  // [hidden]
+  const void* q_norm = nullptr;               // [head_dim] or null
+  const void* k_norm = nullptr;               // [head_dim] or null
+  CudaLinear qkv;                             // q, k and v stacked
+  CudaLinear o;
+  CudaLinear gate_up;  // gate and up stacked
+  CudaLinear down;
+};
+
+struct CudaDecoderSpec {
+  CudaNumber number = CudaNumber::kFloat32;
+  int64_t hidden = 0;
+  int64_t intermediate = 0;
+  int64_t heads = 0;
+  int64_t kv_heads = 0;
+  int64_t head_dim = 0;
+  int64_t vocab = 0;
+  int64_t num_tokens = 0;  // ids from here on are never sampled
+  float eps = 0.0F;
+  int64_t num_layers = 0;
+  const CudaDecoderLayer* layers = nullptr;  // host memory, copied
+  const void* embedding = nullptr;           // [vocab, hidden]
+  const void* final_norm = nullptr;          // [hidden]
+  const void* head = nullptr;                // [vocab, hidden]
+  const void* cosine = nullptr;              // [max_tokens, head_dim] (rope.h)
+  const void* sine = nullptr;                // [max_tokens, head_dim]
+  int64_t slots = 0;
+  int64_t max_tokens = 0;  // of the longest sequence, prompt and answer
+  // Rows of the largest graph. Also of every graph if `stable_bits`, so that a
+  // sequence's bits do not depend on how many run; else a step takes the
+  // smallest power of two that holds the running ones.
+  int64_t max_rows = 0;
+  bool stable_bits = true;
+  const int32_t* end_tokens = nullptr;  // device memory
+  int64_t num_end_tokens = 0;
+};
+
+// A sequence whose prompt was computed. Structs and arrays are host memory.
+struct CudaPrompt {
+  CudaSequence sequence;
+  int64_t num_tokens = 0;        // whose keys and values are in the pages
+  void* const* pages = nullptr;  // as CudaKvPages, for the whole sequence
+  int64_t num_pages = 0;
+  const float* logits = nullptr;  // [vocab] behind the prompt, device memory
+};
+
+struct CudaDecodedToken {
+  int32_t slot = 0;
+  CudaSampled sampled;
+};
+
+extern "C" {
+// Bytes of device memory that a decoder works in.
+int64_t DapdCudaDecoderWorkspace(const CudaDecoderSpec* spec);
+
+// `workspace` and everything the spec points to must outlive the decoder. What
+// weights and caches hold may change between steps, where they lie may not.
+int DapdCudaDecoderCreate(const CudaDecoderSpec* spec,
+                          void* workspace,
+                          void** decoder,
+                          char* error);
+void DapdCudaDecoderDestroy(void* decoder);
+
+// Samples the first token of a sequence from its prompt's logits and lets it
+// run. Waits for what was launched.
+int DapdCudaDecoderStart(void* decoder,
+                         int64_t slot,
+                         const CudaPrompt* prompt,
+                         char* error);
+// Takes a slot out; one that does not run stays so. Waits likewise.
+int DapdCudaDecoderStop(void* decoder, int64_t slot, char* error);
+
+// Launches `steps` (up to kMaxBurst) steps of all running sequences and
+// returns. At most kMaxBursts may be launched and not collected.
+int DapdCudaDecoderLaunch(void* decoder, int64_t steps, char* error);
+// Waits for the oldest launch and gives its tokens, those of a slot in order,
+// and what Start sampled meanwhile: up to slots * kSampledRing. Launched
+// nothing: gives only the latter.
+int DapdCudaDecoderCollect(void* decoder,
+                           CudaDecodedToken* tokens,
+                           int64_t* num_tokens,
+                           char* error);
+// Launches that were not collected.
+int64_t DapdCudaDecoderLaunched(const void* decoder);
+// Sequences that run as far as is known from what was collected.
+int64_t DapdCudaDecoderRunning(const void* decoder);
+}
+
+inline constexpr int64_t kMaxBursts = 2;
+inline constexpr int64_t kMaxBurst = kSampledRing / 4;
+
+}  // namespace dapd

@@ -1,0 +1,84 @@
+// Split-KV decode attention: one new token's query heads over a KV cache.
+//
+// The tokens of a sequence are cut at fixed positions, every kSplitTokens, so
+// that a sequence's sums do not depend on its neighbours or on the batch. Each
+// split gives a maximum, a sum of exponentials and an unnormalised output; a
+// combine pass merges them (Flash-Decoding; Milakov & Gimelshein 2018 for the
+// online softmax). All sums are float32.
+//
+// A kernel's order of summation, which its host twin repeats:
+//   scores   8 lanes share a key; lane i takes the chunks i, i + 8, ... of 8
+//            dimensions; the lanes' sums are added as a butterfly
+//   softmax  a warp a query head; lane i takes the tokens i, i + 32, ...
+//   values   NumValueGroups(head_dim) groups of threads; group i takes the
+//            tokens i, i + groups, ...; then the groups are added in order
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "common/kernels/bfloat16.h"
+
+namespace dapd {
+
+inline constexpr int kSplitTokens = 128;
+inline constexpr int kAttentionThreads = 256;
+inline constexpr int kLanesPerKey = 8;
+inline constexpr int kChunk = 8;  // dimensions in one 16-byte load of bfloat16
+inline constexpr int kMaxHeadDim = 256;
+inline constexpr int kMaxHeadGroup = 8;  // query heads that share a KV head
+
+// Whether the kernels take this geometry.
+DAPD_HOST_DEVICE inline bool FitsDecodeAttention(int64_t heads,
+                                                 int64_t kv_heads,
+                                                 int64_t head_dim) {
+  return kv_heads > 0 && heads % kv_heads == 0 &&
+         heads / kv_heads <= kMaxHeadGroup && head_dim % kChunk == 0 &&
+         head_dim > 0 && head_dim <= kMaxHeadDim;
+}
+
+DAPD_HOST_DEVICE inline int64_t NumSplits(int64_t tokens) {
+  return (tokens + kSplitTokens - 1) / kSplitTokens;
+}
+
+// A thread of the value pass owns two dimensions of the tokens of its group.
+DAPD_HOST_DEVICE inline int NumValueGroups(int head_dim) {
+  return kAttentionThreads / (head_dim / 2);
+}
+
+// sum + q . k over one chunk.
+DAPD_HOST_DEVICE inline float AddChunkDot(float sum,
+                                          const float* q,
+                                          const float* k) {
+#ifdef __CUDA_ARCH__
+#pragma unroll
+#endif
+  for (int i = 0; i < kChunk; ++i) sum = fmaf(q[i], k[i], sum);
+  return sum;
+}
+
+// One split of one query head.
+struct SoftmaxPart {
+  float max;  // of its scores
+  float sum;  // of exp(score - max)
+};
+
+// softmax(scores) V of `num_parts` splits, one dimension of it: `outputs[i *
+// stride]` is split i's sum of exp(score - max) v.
+DAPD_HOST_DEVICE inline float CombineSplits(const SoftmaxPart* parts,
+                                            const float* outputs,
+                                            int64_t stride,
+                                            int64_t num_parts) {
+  float max = parts[0].max;
+  for (int64_t i = 1; i < num_parts; ++i) max = fmaxf(max, parts[i].max);
+  float sum = 0.0F;
+  float output = 0.0F;
+  for (int64_t i = 0; i < num_parts; ++i) {
+    const float weight = expf(parts[i].max - max);
+    sum = fmaf(weight, parts[i].sum, sum);
+    output = fmaf(weight, outputs[i * stride], output);
+  }
+  return output / sum;
+}
+
+}  // namespace dapd

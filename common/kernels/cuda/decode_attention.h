@@ -1,0 +1,42 @@
+// Split-KV decode attention for grouped-query heads (attention_math.h has the
+// arithmetic and its order, launch.h the conventions): one new token a row over
+// the row's slot of the KV cache, in two launches. The first reads every key
+// and value once, for all query heads that share them; the second combines the
+// splits. A page is a split. The grid covers `max_tokens`, so that one captured
+// graph serves every length up to that; blocks behind a sequence's end leave at
+// once.
+#pragma once
+
+#include <cstdint>
+
+#include "common/kernels/cuda/launch.h"
+
+namespace dapd {
+
+struct DecodeAttentionArgs {
+  CudaRows rows;
+  // Row r's query heads are the first heads * head_dim of q + r * q_stride.
+  const void* q = nullptr;
+  CudaKvPages cache;    // written up to and with the position that is computed
+  void* out = nullptr;  // [rows, out_stride], the first columns
+  // DecodeAttentionScratch floats, shared by all layers.
+  float* scratch = nullptr;
+  int64_t q_stride = 0;
+  int64_t out_stride = 0;
+  int64_t heads = 0;  // FitsDecodeAttention
+  int64_t kv_heads = 0;
+  int64_t head_dim = 0;
+  int64_t max_tokens = 0;  // no row's position is at or above it
+};
+
+// Floats of scratch: a maximum, a sum and an output for each split.
+int64_t DecodeAttentionScratch(int64_t rows,
+                               int64_t heads,
+                               int64_t head_dim,
+                               int64_t max_tokens);
+
+extern "C" int DapdCudaDecodeAttention(const DecodeAttentionArgs* args,
+                                       CudaNumber number,
+                                       void* stream);
+
+}  // namespace dapd

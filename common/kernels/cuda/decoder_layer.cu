@@ -1,0 +1,223 @@
+#include "common/kernels/attention_math.h"
+#include "common/kernels/cuda/decoder_layer.h"
+#include "common/kernels/cuda/device.cuh"
+#include "common/kernels/decoder_math.h"
+
+namespace dapd {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kWarps = kThreads / kWarp;
+
+template <typename T>
+__global__ void Embedding(EmbeddingArgs args) {
+  const int64_t row = blockIdx.x;
+  const int32_t slot = args.rows.slot_of_row[row];
+  if (slot < 0) return;
+  const T* from =
+      static_cast<const T*>(args.embedding) + args.tokens[slot] * args.hidden;
+  T* to = static_cast<T*>(args.x) + row * args.hidden;
+  for (int64_t i = threadIdx.x * 8; i < args.hidden; i += kThreads * 8) {
+    Store8(to + i, Load8(from + i));
+  }
+}
+
+// The sum over the block, in every thread; its warps are added in order.
+__device__ float BlockSum(float value) {
+  __shared__ float warp_sums[kWarps];
+  value = ButterflySum<kWarp>(value);
+  if (threadIdx.x % kWarp == 0) warp_sums[threadIdx.x / kWarp] = value;
+  __syncthreads();
+  float sum = 0.0F;
+  for (const float warp_sum : warp_sums) sum += warp_sum;
+  return sum;
+}
+
+template <typename T>
+__global__ void ResidualNorm(ResidualNormArgs args) {
+  const int64_t row = blockIdx.x;
+  T* x = static_cast<T*>(args.x) + row * args.hidden;
+  const T* delta = static_cast<const T*>(args.delta);
+  const T* bias = static_cast<const T*>(args.bias);
+  float sum = 0.0F;
+  for (int64_t i = threadIdx.x * 8; i < args.hidden; i += kThreads * 8) {
+    Vector8<T> values = Load8(x + i);
+    if (delta != nullptr) {
+      const Vector8<T> added = Load8(delta + row * args.hidden + i);
+      for (int j = 0; j < 8; ++j) {
+        values.value[j] =
+            AddResidual(values.value[j],
+                        added.value[j],
+                        bias == nullptr ? 0.0F : ToFloat(bias[i + j]));
+      }
+      Store8(x + i, values);
+    }
+    for (int j = 0; j < 8; ++j) {
+      const float value = ToFloat(values.value[j]);
+      sum = fmaf(value, value, sum);
+    }
+  }
+  const float scale = NormScale(BlockSum(sum), args.hidden, args.eps);
+  const T* weight = static_cast<const T*>(args.weight);
+  T* out = static_cast<T*>(args.out) + row * args.out_stride;
+  // Each thread reads back what it wrote itself.
+  for (int64_t i = threadIdx.x * 8; i < args.hidden; i += kThreads * 8) {
+    const Vector8<T> values = Load8(x + i);
+    const Vector8<T> weights = Load8(weight + i);
+    Vector8<T> normed;
+    for (int j = 0; j < 8; ++j) {
+      normed.value[j] =
+          Normalized(ToFloat(values.value[j]), scale, weights.value[j]);
+    }
+    Store8(out + i, normed);
+  }
+}
+
+// A warp a head. Lane i holds the pairs i, i + 32, ... of (d, d + head_dim/2).
+template <typename T>
+__global__ void Qkv(QkvArgs args) {
+  constexpr int kPairs = kMaxHeadDim / 2 / kWarp;
+  const int64_t row = blockIdx.x;
+  const int64_t head = blockIdx.y * kWarps + threadIdx.x / kWarp;
+  const int64_t num_heads = args.heads + 2 * args.kv_heads;
+  const int32_t slot = args.rows.slot_of_row[row];
+  if (slot < 0 || head >= num_heads) return;
+  const int lane = threadIdx.x % kWarp;
+  const int64_t half = args.head_dim / 2;
+  const int64_t position = args.rows.positions[slot];
+  T* values =
+      static_cast<T*>(args.qkv) + (row * num_heads + head) * args.head_dim;
+  const T* bias = static_cast<const T*>(args.bias);
+
+  float first[kPairs] = {};
+  float second[kPairs] = {};
+  float sum = 0.0F;
+#pragma unroll
+  for (int j = 0; j < kPairs; ++j) {
+    const int64_t i = lane + j * kWarp;
+    if (i >= half) continue;
+    first[j] = ToFloat(values[i]);
+    second[j] = ToFloat(values[i + half]);
+    if (bias != nullptr) {
+      const T* head_bias = bias + head * args.head_dim;
+      first[j] = RoundedTo<T>(first[j] + ToFloat(head_bias[i]));
+      second[j] = RoundedTo<T>(second[j] + ToFloat(head_bias[i + half]));
+    }
+    sum = fmaf(first[j], first[j], sum);
+    sum = fmaf(second[j], second[j], sum);
+  }
+  const bool is_query = head < args.heads;
+  const bool is_key = !is_query && head < args.heads + args.kv_heads;
+  const T* norm = static_cast<const T*>(is_query ? args.q_norm : args.k_norm);
+  if ((is_query || is_key) && norm != nullptr) {
+    const float scale =
+        NormScale(ButterflySum<kWarp>(sum), args.head_dim, args.eps);
+#pragma unroll
+    for (int j = 0; j < kPairs; ++j) {
+      const int64_t i = lane + j * kWarp;
+      if (i >= half) continue;
+      first[j] = ToFloat(Normalized(first[j], scale, norm[i]));
+      second[j] = ToFloat(Normalized(second[j], scale, norm[i + half]));
+    }
+  }
+  if (!is_query) {
+    const int64_t kv_head = head - args.heads - (is_key ? 0 : args.kv_heads);
+    values = CachedTokens<T>(args.cache,
+                             slot,
+                             position / kSplitTokens,
+                             is_key ? CachedPart::kKeys : CachedPart::kValues,
+                             args.kv_heads,
+                             kv_head,
+                             args.head_dim) +
+             position % kSplitTokens * args.head_dim;
+  }
+  const T* cosine =
+      static_cast<const T*>(args.cosine) + position * args.head_dim;
+  const T* sine = static_cast<const T*>(args.sine) + position * args.head_dim;
+#pragma unroll
+  for (int j = 0; j < kPairs; ++j) {
+    const int64_t i = lane + j * kWarp;
+    if (i >= half) continue;
+    RotatedPair pair = {first[j], second[j]};
+    if (is_query || is_key) {
+      pair = Rotate(first[j], second[j], cosine[i], sine[i]);
+    }
+    values[i] = FromFloat<T>(pair.first);
+    values[i + half] = FromFloat<T>(pair.second);
+  }
+}
+
+template <typename T>
+__global__ void SwiGlu(SwiGluArgs args) {
+  const int64_t row = blockIdx.y;
+  const int64_t i = (blockIdx.x * kThreads + threadIdx.x) * 8;
+  if (i >= args.intermediate) return;
+  const T* gate =
+      static_cast<const T*>(args.gate_up) + row * 2 * args.intermediate + i;
+  const T* bias = static_cast<const T*>(args.bias);
+  const Vector8<T> gates = Load8(gate);
+  const Vector8<T> ups = Load8(gate + args.intermediate);
+  Vector8<T> out;
+  for (int j = 0; j < 8; ++j) {
+    float g = ToFloat(gates.value[j]);
+    float u = ToFloat(ups.value[j]);
+    if (bias != nullptr) {
+      g = RoundedTo<T>(g + ToFloat(bias[i + j]));
+      u = RoundedTo<T>(u + ToFloat(bias[args.intermediate + i + j]));
+    }
+    out.value[j] = Gated<T>(g, u);
+  }
+  Store8(static_cast<T*>(args.out) + row * args.out_stride + i, out);
+}
+
+unsigned NumBlocks(int64_t work, int64_t per_block) {
+  return static_cast<unsigned>((work + per_block - 1) / per_block);
+}
+
+}  // namespace
+
+extern "C" int DapdCudaEmbedding(const EmbeddingArgs* args,
+                                 CudaNumber number,
+                                 void* stream) {
+  return LaunchFor(number, [&](auto t) {
+    Embedding<decltype(t)><<<static_cast<unsigned>(args->rows.num_rows),
+                             kThreads,
+                             0,
+                             static_cast<cudaStream_t>(stream)>>>(*args);
+  });
+}
+
+extern "C" int DapdCudaResidualNorm(const ResidualNormArgs* args,
+                                    CudaNumber number,
+                                    void* stream) {
+  return LaunchFor(number, [&](auto t) {
+    ResidualNorm<decltype(t)><<<static_cast<unsigned>(args->num_rows),
+                                kThreads,
+                                0,
+                                static_cast<cudaStream_t>(stream)>>>(*args);
+  });
+}
+
+extern "C" int DapdCudaQkv(const QkvArgs* args,
+                           CudaNumber number,
+                           void* stream) {
+  const dim3 grid(static_cast<unsigned>(args->rows.num_rows),
+                  NumBlocks(args->heads + 2 * args->kv_heads, kWarps));
+  return LaunchFor(number, [&](auto t) {
+    Qkv<decltype(t)>
+        <<<grid, kThreads, 0, static_cast<cudaStream_t>(stream)>>>(*args);
+  });
+}
+
+extern "C" int DapdCudaSwiGlu(const SwiGluArgs* args,
+                              CudaNumber number,
+                              void* stream) {
+  const dim3 grid(NumBlocks(args->intermediate, kThreads * 8),
+                  static_cast<unsigned>(args->num_rows));
+  return LaunchFor(number, [&](auto t) {
+    SwiGlu<decltype(t)>
+        <<<grid, kThreads, 0, static_cast<cudaStream_t>(stream)>>>(*args);
+  });
+}
+
+}  // namespace dapd

@@ -1,0 +1,33 @@
+// What the launchers of this folder share. They are plain C functions of
+// libdapd_cuda.so, found by name (CudaSymbol), so that nothing else needs
+// CUDA's headers: pointers are device pointers, `stream` is a cudaStream_t
+// (null: the default stream, LibTorch's own), and the result is a cudaError_t
+// (0: launched). None of them synchronises or allocates, so all can be captured
+// in a graph.
+#pragma once
+
+#include <cstdint>
+
+namespace dapd {
+
+// The element type T of weights, activations and KV cache.
+enum class CudaNumber : int { kFloat32, kBFloat16 };
+
+// Which sequences a launch computes. Row r of every activation belongs to slot
+// slot_of_row[r]; below 0 the row is unused and skipped.
+struct CudaRows {
+  int64_t num_rows = 0;
+  const int32_t* slot_of_row = nullptr;  // [num_rows]
+  const int32_t* positions = nullptr;    // [slots]: of the token computed now
+};
+
+// The keys and values of one layer, in pages of kSplitTokens tokens. A page
+// holds all layers, [layers, 2, kv_heads, kSplitTokens, head_dim], keys before
+// values; pages lie anywhere.
+struct CudaKvPages {
+  void* const* pages = nullptr;  // [slots, pages_per_slot], in device memory
+  int64_t pages_per_slot = 0;
+  int64_t layer = 0;
+};
+
+}  // namespace dapd

@@ -1,0 +1,141 @@
+// Which token is sampled, as the CUDA sampler computes it: the same function of
+// logits, parameters and key as SampleToken (common/generation/sampling.h).
+//
+// Tokens are ranked by a 64-bit key, larger first: the logit, then the lower
+// id. Keys are unique, so every cut of the ranking is. Two ways lead to a
+// token:
+//   * top_k up to kMaxSortedTopK: the best are found and sorted, and PickSorted
+//     walks them in float64 as SampleToken does;
+//   * otherwise the ranking is never made. Its cuts (the top_k-th token, where
+//     the mass reaches top_p, where it passes the uniform number) are weighted
+//     quantiles, which a radix descent over the keys finds digit by digit. Mass
+//     is counted in units of 2^-40 of the largest, in integers, so that threads
+//     may add in any order; where SampleToken's float64 sums differ from them
+//     by a rounding a token at the very edge may differ.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "common/kernels/bfloat16.h"
+#include "common/kernels/philox.h"
+
+namespace dapd {
+
+inline constexpr int kMaxSortedTopK = 64;
+
+DAPD_HOST_DEVICE inline uint64_t RankKey(float logit, uint32_t id) {
+  // The zeros are equal. Negative numbers order the other way round.
+  const uint32_t bits = logit == 0.0F ? 0 : BitsOfFloat(logit);
+  const uint32_t ordered =
+      (bits & 0x80000000U) != 0 ? ~bits : bits | 0x80000000U;
+  return (static_cast<uint64_t>(ordered) << 32) | (0xFFFFFFFFU - id);
+}
+
+DAPD_HOST_DEVICE inline float LogitOfKey(uint64_t key) {
+  const auto ordered = static_cast<uint32_t>(key >> 32);
+  return FloatFromBits((ordered & 0x80000000U) != 0 ? ordered ^ 0x80000000U
+                                                    : ~ordered);
+}
+
+DAPD_HOST_DEVICE inline int32_t IdOfKey(uint64_t key) {
+  return static_cast<int32_t>(0xFFFFFFFFU - static_cast<uint32_t>(key));
+}
+
+// exp((logit - best) / temperature), the weight of PickSorted.
+DAPD_HOST_DEVICE inline double SortedWeight(float logit,
+                                            float best,
+                                            double temperature) {
+  return exp((static_cast<double>(logit) - static_cast<double>(best)) /
+             temperature);
+}
+
+// The index of the token among `count` sorted ones: cut where the mass reaches
+// top_p, then the first whose cumulated weight passes `uniform` of the rest.
+DAPD_HOST_DEVICE inline int PickSorted(const double* weights,
+                                       int count,
+                                       double top_p,
+                                       double uniform) {
+  double total = 0.0;
+  for (int i = 0; i < count; ++i) total += weights[i];
+  int kept = count;
+  if (top_p < 1.0) {
+    double mass = 0.0;
+    int i = 0;
+    while (i < kept && mass < top_p * total) mass += weights[i++];
+    kept = i < 1 ? 1 : i;
+    total = mass;
+  }
+  double left = uniform * total;
+  for (int i = 0; i + 1 < kept; ++i) {
+    left -= weights[i];
+    if (left < 0.0) return i;
+  }
+  return kept - 1;
+}
+
+// The mass of a token in units of 2^-40 of the most probable one's.
+DAPD_HOST_DEVICE inline uint64_t FixedMass(float logit,
+                                           float best,
+                                           float temperature) {
+  return static_cast<uint64_t>(expf((logit - best) / temperature) * 0x1.0p40F);
+}
+
+// Where `fraction` of `total` lies: the least whole mass that reaches it
+// (top_p), at least 1.
+DAPD_HOST_DEVICE inline uint64_t MassToReach(double fraction, uint64_t total) {
+  const auto mass =
+      static_cast<uint64_t>(ceil(fraction * static_cast<double>(total)));
+  return mass < 1 ? 1 : mass > total ? total : mass;
+}
+
+// ... and the least that passes it (the draw).
+DAPD_HOST_DEVICE inline uint64_t MassToPass(double fraction, uint64_t total) {
+  const auto mass =
+      static_cast<uint64_t>(fraction * static_cast<double>(total)) + 1;
+  return mass > total ? total : mass;
+}
+
+inline constexpr int kDigitBits = 8;
+inline constexpr int kNumDigits = 1 << kDigitBits;
+
+// Weight and number of the keys that share the prefix so far, by next digit.
+struct DigitBin {
+  uint64_t weight;
+  uint32_t count;
+};
+
+// A weighted quantile: the highest-ranked keys whose weights first sum to at
+// least `need`. When done, only its lowest key has `prefix`.
+struct RadixDescent {
+  uint64_t need = 0;    // at least 1, at most the sum of all weights
+  uint64_t before = 0;  // weight of the keys above the prefix
+  uint64_t weight = 0;  // weight of the set; final when done
+  uint64_t prefix = 0;
+  int shift = 64;
+  bool done = false;
+
+  DAPD_HOST_DEVICE bool Matches(uint64_t key) const {
+    return shift == 64 || key >> shift == prefix;
+  }
+  DAPD_HOST_DEVICE int Digit(uint64_t key) const {
+    return static_cast<int>((key >> (shift - kDigitBits)) & (kNumDigits - 1));
+  }
+  // The least key that may belong to the set; when done, the set is what is at
+  // or above it.
+  DAPD_HOST_DEVICE uint64_t Floor() const { return prefix << shift; }
+  // Takes the bins of the keys that match and goes one digit on.
+  DAPD_HOST_DEVICE void Descend(const DigitBin* bins) {
+    int digit = kNumDigits - 1;
+    while (digit > 0 && before + bins[digit].weight < need) {
+      before += bins[digit--].weight;
+    }
+    prefix =
+        (shift == 64 ? 0 : prefix << kDigitBits) | static_cast<uint64_t>(digit);
+    shift -= kDigitBits;
+    weight = before + bins[digit].weight;
+    done = shift == 0 || bins[digit].count == 1;
+  }
+};
+
+}  // namespace dapd
