@@ -1,6 +1,7 @@
 #include "common/objective/micro_batch.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "common/objective/view_pass.h"
 
@@ -40,34 +41,59 @@ struct Pass {
   bool with_gradient;
 };
 
+// Losses of the students that score one completion; adds to `sums`. Returns the
+// gradients of their `hidden`.
+std::vector<at::Tensor> RunHead(const Pass& pass,
+                                const ScoredSample& sample,
+                                std::span<const ViewName> students,
+                                std::span<const at::Tensor> hidden,
+                                std::vector<DivergenceSums>& sums) {
+  std::vector<HeadTerm> head_terms;
+  std::vector<size_t> indices;
+  for (size_t k = 0; k < pass.terms.size(); ++k) {
+    const Term& term = pass.terms[k];
+    const auto student =
+        std::find(students.begin(), students.end(), term.student);
+    if (student == students.end()) continue;
+    head_terms.push_back(
+        {.teacher = &sample.scores.at(term.teacher),
+         .clip = term.clip,
+         .token_weight = pass.token_weights[k],
+         .student = static_cast<size_t>(student - students.begin())});
+    indices.push_back(k);
+  }
+  HeadLoss loss = ComputeHeadLoss(
+      pass.weights.head, hidden, head_terms, pass.head, pass.with_gradient);
+  for (size_t i = 0; i < indices.size(); ++i) sums[indices[i]] += loss.sums[i];
+  return std::move(loss.grad_hidden);
+}
+
 // Forward, losses and (with_gradient) backward of one sample; adds to `sums`.
 void RunSample(const Pass& pass,
                const ScoredSample& sample,
                std::vector<DivergenceSums>& sums) {
-  const std::vector<ViewName> students = StudentViews(pass.terms);
-  const std::vector<const View*> views = Pick(sample.views, students);
-  const std::vector<at::Tensor> hidden =
-      HiddenOfViews(pass.weights, &pass.live, views, pass.recompute);
+  // Students that score the same completion side by side.
+  std::vector<ViewName> students = StudentViews(pass.terms);
+  const auto references =
+      std::stable_partition(students.begin(), students.end(), ScoresRollout);
+  const auto num_rollout = static_cast<size_t>(references - students.begin());
+  const std::vector<at::Tensor> hidden = HiddenOfViews(
+      pass.weights, &pass.live, Pick(sample.views, students), pass.recompute);
+  std::vector<at::Tensor> detached;
+  for (const at::Tensor& tensor : hidden) detached.push_back(tensor.detach());
   std::vector<at::Tensor> gradients;
-  for (size_t s = 0; s < students.size(); ++s) {
-    std::vector<HeadTerm> head_terms;
-    std::vector<size_t> indices;
-    for (size_t k = 0; k < pass.terms.size(); ++k) {
-      const Term& term = pass.terms[k];
-      if (term.student != students[s]) continue;
-      head_terms.push_back(
-          {&sample.scores.at(term.teacher), term.clip, pass.token_weights[k]});
-      indices.push_back(k);
+  for (const auto& [first, count] :
+       {std::pair(size_t{0}, num_rollout),
+        std::pair(num_rollout, students.size() - num_rollout)}) {
+    if (count == 0) continue;
+    for (const at::Tensor& gradient :
+         RunHead(pass,
+                 sample,
+                 std::span(students).subspan(first, count),
+                 std::span(detached).subspan(first, count),
+                 sums)) {
+      gradients.push_back(gradient);
     }
-    const HeadLoss loss = ComputeHeadLoss(pass.weights.head,
-                                          hidden[s].detach(),
-                                          head_terms,
-                                          pass.head,
-                                          pass.with_gradient);
-    for (size_t i = 0; i < indices.size(); ++i) {
-      sums[indices[i]] += loss.sums[i];
-    }
-    gradients.push_back(loss.grad_hidden);
   }
   if (pass.with_gradient) torch::autograd::backward(hidden, gradients);
 }

@@ -65,6 +65,7 @@ class Replay {
   std::vector<Term> terms_;
   std::vector<Sample> samples_;
   std::unique_ptr<Policy> policy_;
+  HeadWorkspace head_workspace_;
   std::unique_ptr<Progress> progress_;  // of the samples
 };
 
@@ -140,7 +141,8 @@ absl::StatusOr<ObjectiveMetrics> Replay::Accumulate(size_t begin, size_t end) {
         policy_->live(),
         terms_,
         scored,
-        {.head = {.temperature = config_.objective.temperature},
+        {.head = {.temperature = config_.objective.temperature,
+                  .workspace = &head_workspace_},
          .gradient_scale = 1.0 / static_cast<double>(micro_batches),
          .recompute = config_.trainer.recompute}));
     progress_->Update(static_cast<int64_t>(std::min(first + size, end)));

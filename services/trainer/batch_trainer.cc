@@ -280,7 +280,8 @@ absl::Status BatchTrainer::AccumulateSlice(StepReport* report) {
         parts_.policy.live(),
         parts_.terms,
         samples,
-        {.head = {.temperature = config.objective.temperature},
+        {.head = {.temperature = config.objective.temperature,
+                  .workspace = &head_workspace_},
          .gradient_scale = 1.0 / static_cast<double>(count[0]),
          .recompute = config.trainer.recompute}));
   }

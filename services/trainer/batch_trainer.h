@@ -20,6 +20,7 @@
 #include "common/data/dataset.h"
 #include "common/data/views.h"
 #include "common/model/weights.h"
+#include "common/objective/head_workspace.h"
 #include "common/objective/terms.h"
 #include "common/training/gradient_sum.h"
 #include "common/training/policy.h"
@@ -92,6 +93,7 @@ class BatchTrainer {
   BatchTrainerParts parts_;
   SamplePipeline pipeline_;
   std::unique_ptr<GradientSum> gradient_sum_;
+  HeadWorkspace head_workspace_;
   std::vector<int32_t> probe_ids_;
   std::string live_digest_;
   uint64_t payload_bytes_before_ = 0;  // of this step

@@ -48,8 +48,15 @@ class Contender:
 
     def peak_mib(self):
         """Peak resident memory so far."""
+        return self._status_mib("VmHWM")
+
+    def resident_mib(self):
+        """Resident memory now."""
+        return self._status_mib("VmRSS")
+
+    def _status_mib(self, field):
         for line in pathlib.Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
-            if line.startswith("VmHWM"):
+            if line.startswith(field):
                 return int(line.split()[1]) / 1024
         return 0.0
 

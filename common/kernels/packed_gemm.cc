@@ -1,0 +1,94 @@
+#include "common/kernels/packed_gemm.h"
+
+#include <algorithm>
+
+#include "common/kernels/cpu_features.h"
+#include "common/kernels/packed_gemm_levels.h"
+#include "common/kernels/parallel_for.h"
+
+namespace dapd {
+namespace {
+
+PackedGemmKernel Kernel() {
+#if defined(__x86_64__)
+  switch (CpuLevelInUse()) {
+    case CpuLevel::kAvx512Bf16:
+      return avx512_bf16::MakePackedGemmKernel();
+    case CpuLevel::kAvx512:
+      return avx512::MakePackedGemmKernel();
+    case CpuLevel::kAvx2:
+      return avx2::MakePackedGemmKernel();
+    case CpuLevel::kBaseline:
+      break;
+  }
+#endif
+  return baseline::MakePackedGemmKernel();
+}
+
+int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// Where part `index` of `parts` begins, in whole tiles.
+int64_t PartBegin(int64_t size, int64_t tile, int64_t parts, int64_t index) {
+  return std::min(size, CeilDivide(size, tile) * index / parts * tile);
+}
+
+// C in parts that are computed apart.
+class GemmParts {
+ public:
+  // At most `count` parts, split such that least is packed twice: a part packs
+  // its rows of A and its columns of B.
+  GemmParts(const GemmOperands& operands, int64_t count)
+      : operands_(operands), kernel_(Kernel()) {
+    const int64_t row_tiles = CeilDivide(operands.m, kernel_.tile_rows);
+    const int64_t column_tiles = CeilDivide(operands.n, kernel_.tile_columns);
+    int64_t least = 0;
+    for (int64_t divisor = 1; divisor <= count; ++divisor) {
+      if (count % divisor != 0) continue;
+      const int64_t rows = std::min(divisor, row_tiles);
+      const int64_t columns = std::min(count / divisor, column_tiles);
+      const int64_t packed = operands.m * columns + operands.n * rows;
+      const int64_t more = rows * columns - size();
+      if (more > 0 || (more == 0 && packed < least)) {
+        row_parts_ = rows;
+        column_parts_ = columns;
+        least = packed;
+      }
+    }
+  }
+
+  int64_t size() const { return row_parts_ * column_parts_; }
+
+  void Run(int64_t part) const {
+    const int64_t row = part / column_parts_;
+    const int64_t column = part % column_parts_;
+    const auto row_at = [&](int64_t index) {
+      return PartBegin(operands_.m, kernel_.tile_rows, row_parts_, index);
+    };
+    const auto column_at = [&](int64_t index) {
+      return PartBegin(operands_.n, kernel_.tile_columns, column_parts_, index);
+    };
+    kernel_.run(operands_,
+                row_at(row),
+                row_at(row + 1),
+                column_at(column),
+                column_at(column + 1));
+  }
+
+ private:
+  const GemmOperands& operands_;
+  PackedGemmKernel kernel_;
+  int64_t row_parts_ = 0;
+  int64_t column_parts_ = 0;
+};
+
+}  // namespace
+
+void PackedGemm(const GemmOperands& operands, int num_threads) {
+  // With columns in plenty several parts a thread cost little, and a thread
+  // that was held up leaves its share to the others.
+  const bool is_wide = operands.n >= 32 * operands.m;
+  const GemmParts parts(operands, is_wide ? 4 * num_threads : num_threads);
+  ParallelFor(num_threads, parts.size(), [&](int64_t i) { parts.Run(i); });
+}
+
+}  // namespace dapd

@@ -1,0 +1,36 @@
+// C = A B on the CPU in float32, for the shapes of the LM head: a few hundred
+// rows against a matrix of hundreds of megabytes that stays where it is.
+//
+// Goto and van de Geijn, "Anatomy of high-performance matrix multiplication"
+// (2008): A is packed once a block of k, B panel by panel, and a tile of C
+// stays in registers. A bfloat16 B is widened while it is packed, so that C has
+// float32's precision and no float32 copy of B exists; machines with dot
+// products of bfloat16 pairs multiply it as it is, A rounded to bfloat16.
+//
+// Each element of C is summed in an order that depends on k alone: neither the
+// number of threads nor the other rows and columns change a bit.
+#pragma once
+
+#include <cstdint>
+
+namespace dapd {
+
+// Row-major; strides in elements.
+struct GemmOperands {
+  int64_t m = 0;
+  int64_t n = 0;
+  int64_t k = 0;
+  const float* a = nullptr;  // [m, k]
+  int64_t a_stride = 0;
+  const void* b = nullptr;  // [k, n], or [n, k] if b_is_transposed
+  int64_t b_stride = 0;
+  bool b_is_bfloat16 = false;
+  bool b_is_transposed = false;
+  float* c = nullptr;  // [m, n], overwritten
+  int64_t c_stride = 0;
+};
+
+// Computes C on up to `num_threads` threads.
+void PackedGemm(const GemmOperands& operands, int num_threads);
+
+}  // namespace dapd

@@ -1,0 +1,33 @@
+// What packed_gemm_part.cc gives to packed_gemm.cc, once a level.
+#pragma once
+
+#include "common/kernels/packed_gemm.h"
+
+namespace dapd {
+
+struct PackedGemmKernel {
+  int64_t tile_rows;
+  int64_t tile_columns;
+  // Computes C[row_begin:row_end, column_begin:column_end]. Rows and columns
+  // begin at multiples of the tile.
+  void (*run)(const GemmOperands& operands,
+              int64_t row_begin,
+              int64_t row_end,
+              int64_t column_begin,
+              int64_t column_end);
+};
+
+namespace baseline {
+PackedGemmKernel MakePackedGemmKernel();
+}
+namespace avx2 {
+PackedGemmKernel MakePackedGemmKernel();
+}
+namespace avx512 {
+PackedGemmKernel MakePackedGemmKernel();
+}
+namespace avx512_bf16 {
+PackedGemmKernel MakePackedGemmKernel();
+}
+
+}  // namespace dapd

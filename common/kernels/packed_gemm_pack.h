@@ -1,0 +1,206 @@
+// How packed_gemm_part.cc lays out its operands: in panels of 32-bit words, the
+// words of one step along k side by side, so that a tile reads memory in order.
+// A word is a float, or a pair of bfloat16 neighbours along k.
+//
+// Included by packed_gemm_part.cc only.
+#pragma once
+
+#include <cstddef>
+#include <new>
+#include <utility>
+
+#if defined(__AVX512BF16__)
+#include <immintrin.h>
+#endif
+
+#include "common/kernels/bfloat16.h"
+#include "common/kernels/skinny_simd.h"
+
+namespace dapd::DAPD_CPU_LEVEL_NAMESPACE {
+namespace {
+
+typedef uint16_t Halves __attribute__((vector_size(2 * kLanes)));
+
+// Uninitialised words in memory of their own.
+class WordBuffer {
+ public:
+  explicit WordBuffer(int64_t size)
+      : words_(static_cast<uint32_t*>(
+            ::operator new(static_cast<size_t>(size) * sizeof(uint32_t),
+                           std::align_val_t(64)))) {}
+  ~WordBuffer() { ::operator delete(words_, std::align_val_t(64)); }
+  WordBuffer(const WordBuffer&) = delete;
+  WordBuffer& operator=(const WordBuffer&) = delete;
+
+  uint32_t* words() const { return words_; }
+
+ private:
+  uint32_t* words_;
+};
+
+// kLanes bfloat16, each in the lower half of a word.
+inline Words LoadHalves(const BFloat16* from) {
+  Halves halves;
+  __builtin_memcpy(&halves, from, sizeof(halves));
+  return __builtin_convertvector(halves, Words);
+}
+
+// Words of one float each. `Steps`: kLanes steps of a line that is contiguous
+// along k, from step `s` on; `Step`: one; `Across`: one step of kLanes
+// neighbouring columns, where k is the row.
+struct FloatWords {
+  static constexpr int64_t kDepth = 1;  // entries along k in a word
+
+  static Words Steps(const float* line, int64_t s) {
+    return reinterpret_cast<Words>(Load<Floats>(line + s));
+  }
+  static uint32_t Step(const float* line, int64_t s, int64_t) {
+    return BitsOfFloat(line[s]);
+  }
+  static Words Across(const float* row, int64_t, bool) {
+    return reinterpret_cast<Words>(Load<Floats>(row));
+  }
+  static uint32_t AcrossOne(const float* row, int64_t, bool) {
+    return BitsOfFloat(*row);
+  }
+
+  static Words Steps(const BFloat16* line, int64_t s) {
+    return LoadHalves(line + s) << 16;
+  }
+  static uint32_t Step(const BFloat16* line, int64_t s, int64_t) {
+    return BitsOfFloat(ToFloat(line[s]));
+  }
+  static Words Across(const BFloat16* row, int64_t, bool) {
+    return LoadHalves(row) << 16;
+  }
+  static uint32_t AcrossOne(const BFloat16* row, int64_t, bool) {
+    return BitsOfFloat(ToFloat(*row));
+  }
+};
+
+#if defined(__AVX512BF16__)
+// Words of two entries along k each, the first in the lower half: what a dot
+// product of bfloat16 pairs takes. Floats are rounded.
+struct PairWords {
+  static constexpr int64_t kDepth = 2;
+
+  static Words Steps(const float* line, int64_t s) {
+    const float* from = line + 2 * s;
+    return reinterpret_cast<Words>(_mm512_cvtne2ps_pbh(
+        reinterpret_cast<__m512>(Load<Floats>(from + kLanes)),
+        reinterpret_cast<__m512>(Load<Floats>(from))));
+  }
+  static uint32_t Step(const float* line, int64_t s, int64_t depth) {
+    const float second = 2 * s + 1 < depth ? line[2 * s + 1] : 0.0F;
+    return Pair(FromFloat<BFloat16>(line[2 * s]), FromFloat<BFloat16>(second));
+  }
+
+  static Words Steps(const BFloat16* line, int64_t s) {
+    return Load<Words>(line + 2 * s);
+  }
+  static uint32_t Step(const BFloat16* line, int64_t s, int64_t depth) {
+    return Pair(line[2 * s], 2 * s + 1 < depth ? line[2 * s + 1] : BFloat16{0});
+  }
+  static Words Across(const BFloat16* row, int64_t stride, bool has_next) {
+    const Words first = LoadHalves(row);
+    return has_next ? first | LoadHalves(row + stride) << 16 : first;
+  }
+  static uint32_t AcrossOne(const BFloat16* row,
+                            int64_t stride,
+                            bool has_next) {
+    return Pair(*row, has_next ? row[stride] : BFloat16{0});
+  }
+
+ private:
+  static uint32_t Pair(BFloat16 first, BFloat16 second) {
+    return first.bits | static_cast<uint32_t>(second.bits) << 16;
+  }
+};
+#endif
+
+// Turns kLanes vectors over: lane j of vector i becomes lane i of vector j.
+// Stage by stage, blocks of kHalf lanes change sides between vectors i and
+// i + kHalf.
+template <int kHalf, int... kLane>
+inline void SwapBlocks(Words* rows, std::integer_sequence<int, kLane...>) {
+  for (int i = 0; i < kLanes; ++i) {
+    if ((i & kHalf) != 0) continue;
+    const Words a = rows[i];
+    const Words b = rows[i + kHalf];
+    rows[i] = __builtin_shuffle(
+        a,
+        b,
+        Words{((kLane & kHalf) != 0 ? kLanes + kLane - kHalf : kLane)...});
+    rows[i + kHalf] = __builtin_shuffle(
+        a,
+        b,
+        Words{((kLane & kHalf) != 0 ? kLanes + kLane : kLane + kHalf)...});
+  }
+}
+
+inline void Transpose(Words* rows) {
+  constexpr auto kAll = std::make_integer_sequence<int, kLanes>();
+  if constexpr (kLanes > 8) SwapBlocks<8>(rows, kAll);
+  if constexpr (kLanes > 4) SwapBlocks<4>(rows, kAll);
+  SwapBlocks<2>(rows, kAll);
+  SwapBlocks<1>(rows, kAll);
+}
+
+// Packs up to kLanes lines that are contiguous along k, `stride` apart, entries
+// [0, depth) of each: line i of step s goes to panel[s * width + i]. Missing
+// lines are zero. Writes kLanes words a step, of which those beyond `width` are
+// overwritten by the next step; the last step's reach behind the panel.
+template <typename Format, typename T>
+void PackLines(const T* lines,
+               int64_t stride,
+               int64_t num_lines,
+               int64_t depth,
+               int64_t width,
+               uint32_t* panel) {
+  const int64_t whole_steps = depth / Format::kDepth;
+  int64_t s = 0;
+  for (; s + kLanes <= whole_steps; s += kLanes) {
+    Words block[kLanes];
+    for (int64_t i = 0; i < kLanes; ++i) {
+      block[i] = i < num_lines ? Format::Steps(lines + i * stride, s) : Words{};
+    }
+    Transpose(block);
+    for (int64_t j = 0; j < kLanes; ++j) {
+      Store(block[j], panel + (s + j) * width);
+    }
+  }
+  for (; s * Format::kDepth < depth; ++s) {
+    Words step = Words{};
+    for (int64_t i = 0; i < num_lines; ++i) {
+      step[i] = Format::Step(lines + i * stride, s, depth);
+    }
+    Store(step, panel + s * width);
+  }
+}
+
+// Packs `num_columns` neighbouring columns of rows [0, depth), `stride` apart:
+// column i of step s goes to panel[s * width + i]. Missing columns are zero.
+template <typename Format, typename T>
+void PackColumns(const T* rows,
+                 int64_t stride,
+                 int64_t num_columns,
+                 int64_t depth,
+                 int64_t width,
+                 uint32_t* panel) {
+  for (int64_t k = 0; k < depth; k += Format::kDepth) {
+    const T* row = rows + k * stride;
+    const bool has_next = k + 1 < depth;
+    uint32_t* step = panel + k / Format::kDepth * width;
+    int64_t i = 0;
+    for (; i + kLanes <= num_columns; i += kLanes) {
+      Store(Format::Across(row + i, stride, has_next), step + i);
+    }
+    for (; i < width; ++i) {
+      step[i] =
+          i < num_columns ? Format::AcrossOne(row + i, stride, has_next) : 0;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace dapd::DAPD_CPU_LEVEL_NAMESPACE

@@ -1,0 +1,223 @@
+// One part of PackedGemm, compiled once a level.
+#include "common/kernels/packed_gemm_levels.h"
+#include "common/kernels/packed_gemm_pack.h"
+
+namespace dapd::DAPD_CPU_LEVEL_NAMESPACE {
+namespace {
+
+// The tile of C that fits the registers, with two vectors of B and one of A.
+constexpr int kTileRows = kLanes == 16 ? 14 : kLanes == 8 ? 6 : 4;
+constexpr int kTileColumns = 2 * kLanes;
+// A row of C is summed in one go up to this k, else block by block.
+constexpr int64_t kWholeDepth = 4096;
+constexpr int64_t kDepthBlock = 512;
+// Words of B that are packed at a time: a share of the second-level cache.
+constexpr int64_t kBlockWords = int64_t{1} << 17;
+
+struct FloatProduct {
+  using Format = FloatWords;
+  static Floats MultiplyAdd(Floats sum, uint32_t a, Words b) {
+    return sum + (FloatFromBits(a) - Floats{}) * reinterpret_cast<Floats>(b);
+  }
+};
+
+#if defined(__AVX512BF16__)
+struct PairProduct {
+  using Format = PairWords;
+  static Floats MultiplyAdd(Floats sum, uint32_t a, Words b) {
+    const Words all = a - Words{};
+    return reinterpret_cast<Floats>(
+        _mm512_dpbf16_ps(reinterpret_cast<__m512>(sum),
+                         reinterpret_cast<__m512bh>(all),
+                         reinterpret_cast<__m512bh>(b)));
+  }
+};
+#endif
+
+struct Range {
+  int64_t begin;
+  int64_t end;
+  int64_t size() const { return end - begin; }
+};
+
+// One tile of C over `steps` words of packed panels; `c` is overwritten if
+// `is_first`, else added to.
+template <typename Product>
+void MultiplyTile(const uint32_t* a,
+                  const uint32_t* b,
+                  int64_t steps,
+                  bool is_first,
+                  float* c,
+                  int64_t stride,
+                  int64_t rows,
+                  int64_t columns) {
+  Floats sums[kTileRows][2] = {};
+  for (int64_t s = 0; s < steps; ++s) {
+    const Words left = Load<Words>(b);
+    const Words right = Load<Words>(b + kLanes);
+#pragma GCC unroll 16
+    for (int r = 0; r < kTileRows; ++r) {
+      sums[r][0] = Product::MultiplyAdd(sums[r][0], a[r], left);
+      sums[r][1] = Product::MultiplyAdd(sums[r][1], a[r], right);
+    }
+    a += kTileRows;
+    b += kTileColumns;
+  }
+  if (rows == kTileRows && columns == kTileColumns) {
+#pragma GCC unroll 16
+    for (int r = 0; r < kTileRows; ++r) {
+      for (int half = 0; half < 2; ++half) {
+        float* to = c + r * stride + half * kLanes;
+        Store(is_first ? sums[r][half] : Load<Floats>(to) + sums[r][half], to);
+      }
+    }
+    return;
+  }
+  float tile[kTileRows][kTileColumns];
+#pragma GCC unroll 16
+  for (int r = 0; r < kTileRows; ++r) {
+    Store(sums[r][0], tile[r]);
+    Store(sums[r][1], tile[r] + kLanes);
+  }
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t j = 0; j < columns; ++j) {
+      float* to = c + r * stride + j;
+      *to = is_first ? tile[r][j] : *to + tile[r][j];
+    }
+  }
+}
+
+int64_t CountTiles(int64_t size, int64_t tile) {
+  return (size + tile - 1) / tile;
+}
+
+int64_t Least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+// T is the element of B.
+template <typename Product, typename T>
+class GemmPart {
+ public:
+  using Format = typename Product::Format;
+
+  GemmPart(const GemmOperands& operands, Range rows, Range columns)
+      : op_(operands),
+        b_(static_cast<const T*>(operands.b)),
+        rows_(rows),
+        columns_(columns),
+        depth_(op_.k <= kWholeDepth ? op_.k : kDepthBlock),
+        steps_(CountTiles(depth_, Format::kDepth)),
+        panels_(Least(CountTiles(columns.size(), kTileColumns),
+                      kBlockWords / (steps_ * kTileColumns) + 1)),
+        // PackLines writes up to kLanes words too many.
+        packed_a_(CountTiles(rows.size(), kTileRows) * kTileRows * steps_ +
+                  kLanes),
+        packed_b_(panels_ * kTileColumns * steps_ + kLanes) {}
+
+  void Run() {
+    for (int64_t k = 0; k < op_.k; k += depth_) {
+      const int64_t depth = Least(depth_, op_.k - k);
+      PackA(k, depth);
+      for (int64_t j = columns_.begin; j < columns_.end;
+           j += panels_ * kTileColumns) {
+        const Range block{j, Least(j + panels_ * kTileColumns, columns_.end)};
+        PackB(k, depth, block);
+        MultiplyBlock(block, CountTiles(depth, Format::kDepth), k == 0);
+      }
+    }
+  }
+
+ private:
+  void PackA(int64_t k, int64_t depth) {
+    uint32_t* panel = packed_a_.words();
+    for (int64_t i = rows_.begin; i < rows_.end; i += kTileRows) {
+      PackLines<Format>(op_.a + i * op_.a_stride + k,
+                        op_.a_stride,
+                        Least(kTileRows, rows_.end - i),
+                        depth,
+                        kTileRows,
+                        panel);
+      panel += kTileRows * steps_;
+    }
+  }
+
+  void PackB(int64_t k, int64_t depth, Range block) {
+    uint32_t* panel = packed_b_.words();
+    for (int64_t j = block.begin; j < block.end; j += kTileColumns) {
+      const int64_t columns = Least(kTileColumns, block.end - j);
+      if (op_.b_is_transposed) {
+        for (int64_t half = 0; half < kTileColumns; half += kLanes) {
+          const int64_t lines = Least(kLanes, columns - half);
+          PackLines<Format>(b_ + (j + half) * op_.b_stride + k,
+                            op_.b_stride,
+                            lines,
+                            depth,
+                            kTileColumns,
+                            panel + half);
+        }
+      } else {
+        PackColumns<Format>(b_ + k * op_.b_stride + j,
+                            op_.b_stride,
+                            columns,
+                            depth,
+                            kTileColumns,
+                            panel);
+      }
+      panel += kTileColumns * steps_;
+    }
+  }
+
+  void MultiplyBlock(Range block, int64_t steps, bool is_first) {
+    const uint32_t* a = packed_a_.words();
+    for (int64_t i = rows_.begin; i < rows_.end; i += kTileRows) {
+      const uint32_t* b = packed_b_.words();
+      for (int64_t j = block.begin; j < block.end; j += kTileColumns) {
+        MultiplyTile<Product>(a,
+                              b,
+                              steps,
+                              is_first,
+                              op_.c + i * op_.c_stride + j,
+                              op_.c_stride,
+                              Least(kTileRows, rows_.end - i),
+                              Least(kTileColumns, block.end - j));
+        b += kTileColumns * steps_;
+      }
+      a += kTileRows * steps_;
+    }
+  }
+
+  const GemmOperands& op_;
+  const T* b_;
+  Range rows_;
+  Range columns_;
+  int64_t depth_;   // entries along k that are packed at a time
+  int64_t steps_;   // words of these
+  int64_t panels_;  // of B that are packed at a time
+  WordBuffer packed_a_;
+  WordBuffer packed_b_;
+};
+
+void RunPart(const GemmOperands& operands,
+             int64_t row_begin,
+             int64_t row_end,
+             int64_t column_begin,
+             int64_t column_end) {
+  const Range rows{row_begin, row_end};
+  const Range columns{column_begin, column_end};
+  if (!operands.b_is_bfloat16) {
+    GemmPart<FloatProduct, float>(operands, rows, columns).Run();
+    return;
+  }
+#if defined(__AVX512BF16__)
+  GemmPart<PairProduct, BFloat16>(operands, rows, columns).Run();
+#else
+  GemmPart<FloatProduct, BFloat16>(operands, rows, columns).Run();
+#endif
+}
+
+}  // namespace
+
+PackedGemmKernel MakePackedGemmKernel() {
+  return {kTileRows, kTileColumns, RunPart};
+}
+
+}  // namespace dapd::DAPD_CPU_LEVEL_NAMESPACE

@@ -1,0 +1,220 @@
+// C1 and G1: the objective of one completion from hidden states to their
+// gradient, and the bare products of the same size.
+//
+//   dapd_loss_benchmark ours|products cpu|cuda float32|bfloat16 HIDDEN TOKENS V
+//
+// A round's request is its number of tokens, at most TOKENS. c1_loss.py has the
+// peer, which draws the same inputs.
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "torch/torch.h"
+
+#include "common/model/placement.h"
+#include "common/objective/head_loss.h"
+#include "tests/benchmarks/contender.h"
+
+namespace dapd {
+namespace {
+
+constexpr double kTemperature = 1.1;
+constexpr double kClip = 0.05;
+// entangled, inference and privileged, of the released Qwen3-4B setting
+constexpr double kWeights[] = {2.0 / 15, 2.0 / 5, 2.0 / 15};
+constexpr int64_t kForwardProducts = 5;
+constexpr int64_t kBackwardProducts = 2;
+
+struct Inputs {
+  at::Tensor head;                   // [V, hidden]
+  std::vector<at::Tensor> students;  // none, self
+  std::vector<at::Tensor> teachers;  // snapshot cross, base none, base cross
+
+  Inputs(at::TensorOptions options,
+         int64_t hidden,
+         int64_t tokens,
+         int64_t vocabulary) {
+    const at::TensorOptions wide = options.dtype(at::kFloat);
+    torch::manual_seed(1);
+    head = at::randn({vocabulary, hidden}, wide);
+    head.mul_(2.0 / std::sqrt(static_cast<double>(hidden)));
+    const at::Tensor common = at::randn({tokens, hidden}, wide);
+    for (int i = 0; i < 5; ++i) {
+      (i < 2 ? students : teachers)
+          .push_back(common.add(at::randn({tokens, hidden}, wide), 0.3)
+                         .to(options.dtype()));
+    }
+    head = head.to(options.dtype());
+  }
+
+  // The first `tokens` tokens.
+  Inputs First(int64_t tokens) const {
+    Inputs part = *this;
+    for (at::Tensor& t : part.students) t = t.narrow(0, 0, tokens);
+    for (at::Tensor& t : part.teachers) t = t.narrow(0, 0, tokens);
+    return part;
+  }
+};
+
+HeadLoss Compute(const Inputs& in, HeadWorkspace* workspace) {
+  const double tokens = static_cast<double>(in.students[0].size(0));
+  std::vector<TeacherScores> teachers;
+  for (const at::Tensor& teacher : in.teachers) teachers.push_back({teacher});
+  const std::vector<HeadTerm> terms = {
+      {&teachers[0], kClip, kWeights[0] / tokens, 0},
+      {&teachers[1], kClip, kWeights[1] / tokens, 1},
+      {&teachers[2], kClip, kWeights[2] / tokens, 1}};
+  return ComputeHeadLoss(in.head,
+                         in.students,
+                         terms,
+                         {.temperature = kTemperature, .workspace = workspace},
+                         /*with_gradient=*/true);
+}
+
+double WeightedLoss(const HeadLoss& loss) {
+  double sum = 0.0;
+  for (size_t k = 0; k < loss.sums.size(); ++k) {
+    sum += kWeights[k] * loss.sums[k].clipped /
+           static_cast<double>(loss.sums[k].tokens);
+  }
+  return sum;
+}
+
+// Loss and gradients in double precision, by LibTorch's autograd.
+struct Exact {
+  double loss;
+  std::vector<at::Tensor> gradients;
+
+  explicit Exact(const Inputs& in) {
+    const at::Tensor head = in.head.to(at::kDouble);
+    std::vector<at::Tensor> students;
+    for (const at::Tensor& student : in.students) {
+      students.push_back(student.to(at::kDouble).requires_grad_(true));
+    }
+    const auto logprobs = [&](const at::Tensor& hidden) {
+      return at::log_softmax(
+          at::linear(hidden.to(at::kDouble), head) / kTemperature, -1);
+    };
+    at::Tensor total = torch::zeros({}, head.options());
+    for (size_t k = 0; k < in.teachers.size(); ++k) {
+      const at::Tensor log_q = logprobs(in.teachers[k]);
+      const at::Tensor log_p = logprobs(students[k == 0 ? 0 : 1]);
+      total =
+          total +
+          kWeights[k] *
+              (log_q.exp() * (log_q - log_p)).clamp_max(kClip).sum(-1).mean();
+    }
+    total.backward();
+    loss = total.item<double>();
+    for (const at::Tensor& student : students) {
+      gradients.push_back(student.grad());
+    }
+  }
+};
+
+// Relative errors of a few tokens' loss and gradients.
+nlohmann::json CompareWithDoubles(const Inputs& in) {
+  const Exact exact(in);
+  const HeadLoss loss = Compute(in, nullptr);
+  double gradient = 0.0;
+  for (size_t s = 0; s < exact.gradients.size(); ++s) {
+    const at::Tensor difference =
+        loss.grad_hidden[s].to(at::kDouble) - exact.gradients[s];
+    gradient = std::max(
+        gradient,
+        (difference.norm() / exact.gradients[s].norm()).item<double>());
+  }
+  return {{"loss_error", std::abs(WeightedLoss(loss) / exact.loss - 1.0)},
+          {"gradient_error", gradient}};
+}
+
+// Starts the peak of resident memory afresh.
+void ForgetPeakMemory() { std::ofstream("/proc/self/clear_refs") << 5; }
+
+void Synchronize(const at::Tensor& tensor) {
+  if (tensor.is_cuda()) tensor.flatten()[0].item();
+}
+
+// Seconds of `work`.
+template <typename Work>
+double Time(const at::Tensor& any, const Work& work) {
+  Synchronize(any);
+  const absl::Time start = absl::Now();
+  work();
+  Synchronize(any);
+  return absl::ToDoubleSeconds(absl::Now() - start);
+}
+
+int ServeOurs(const Inputs& in, nlohmann::json ready) {
+  HeadWorkspace workspace;
+  return ServeRounds(std::move(ready), [&](const std::string& request) {
+    const Inputs part = in.First(std::stoll(request));
+    HeadLoss loss;
+    const double seconds =
+        Time(in.head, [&] { loss = Compute(part, &workspace); });
+    return nlohmann::json{
+        {"seconds", seconds},
+        {"loss", WeightedLoss(loss)},
+        {"gradient_norm",
+         at::cat(loss.grad_hidden).to(at::kDouble).norm().item<double>()}};
+  });
+}
+
+// The seven products by LibTorch's mm, in memory that is there already.
+int ServeProducts(const Inputs& in, nlohmann::json ready) {
+  const int64_t chunk = in.head.is_cpu() ? 128 : 512;
+  const at::TensorOptions options = in.head.options();
+  const int64_t vocabulary = in.head.size(0);
+  at::Tensor logits =
+      at::zeros({kForwardProducts * chunk, vocabulary}, options);
+  return ServeRounds(std::move(ready), [&](const std::string& request) {
+    const int64_t tokens = std::stoll(request);
+    at::Tensor hidden =
+        at::randn({kForwardProducts * chunk, in.head.size(1)}, options);
+    at::Tensor gradient =
+        at::empty({kBackwardProducts * chunk, in.head.size(1)}, options);
+    const double seconds = Time(in.head, [&] {
+      for (int64_t begin = 0; begin < tokens; begin += chunk) {
+        at::mm_out(logits, hidden, in.head.t());
+        at::mm_out(
+            gradient, logits.narrow(0, 0, kBackwardProducts * chunk), in.head);
+      }
+    });
+    return nlohmann::json{{"seconds", seconds}};
+  });
+}
+
+int Main(int argc, char** argv) {
+  if (argc != 7) {
+    std::cerr << "usage: dapd_loss_benchmark ours|products cpu|cuda "
+                 "float32|bfloat16 HIDDEN TOKENS V\n";
+    return 2;
+  }
+  const auto device = ParseDevice(argv[2]);
+  const auto dtype = ParsePrecision(argv[3]);
+  if (!device.ok() || !dtype.ok()) {
+    std::cerr << device.status() << dtype.status() << "\n";
+    return 1;
+  }
+  at::NoGradGuard no_grad;
+  const Inputs in(at::TensorOptions(*dtype).device(*device),
+                  std::atoll(argv[4]),
+                  std::atoll(argv[5]),
+                  std::atoll(argv[6]));
+  if (std::string(argv[1]) == "products") return ServeProducts(in, {});
+  nlohmann::json ready;
+  {
+    at::AutoGradMode with_grad(true);
+    ready = CompareWithDoubles(in.First(4));
+  }
+  ForgetPeakMemory();
+  return ServeOurs(in, std::move(ready));
+}
+
+}  // namespace
+}  // namespace dapd
+
+int main(int argc, char** argv) { return dapd::Main(argc, argv); }
