@@ -89,9 +89,13 @@ struct RolloutSection {
 struct TeacherSection {
   std::vector<std::string> addresses = {"127.0.0.1:7002"};
   std::string listen = "127.0.0.1:7002";
+  int64_t connections = 1;                // to each worker
   std::string payload = "hidden_states";  // hidden_states | logits | top_k
   int64_t top_k = 64;                     // entries a token of a top_k payload
   int64_t snapshot_interval = 100;
+  bool streaming = true;
+  int64_t chunk_tokens = 128;        // see common/model/chunk_forward.h
+  int64_t prefix_memory_mib = 2048;  // of one worker
 };
 
 struct TrainerSection {
@@ -102,14 +106,16 @@ struct TrainerSection {
   double learning_rate = 5e-6;
   int64_t schedule_steps = 500;
   double max_grad_norm = 0.1;
-  bool recompute = true;  // recompute layers in backward: less memory
-  double rpc_timeout_seconds = 600.0;   // one sample's rollout or score
-  double peer_timeout_seconds = 300.0;  // without any usable worker
-  int64_t ranks = 1;                    // data-parallel trainer processes
-  int64_t rank = 0;                     // which of them this one is
+  bool recompute = true;  // layers beyond activation_memory_mib, in backward
+  int64_t activation_memory_mib = 1024;
+  int64_t pack_tokens = 16384;  // of one pass, see objective/micro_batch.h
+  double rpc_timeout_seconds = 600.0;         // one sample's rollout or score
+  double peer_timeout_seconds = 300.0;        // without any usable worker
+  int64_t ranks = 1;                          // data-parallel trainer processes
+  int64_t rank = 0;                           // which of them this one is
   std::string rendezvous = "127.0.0.1:7004";  // of rank 0, for the others
-  double rank_timeout_seconds = 600.0;  // for a rank to reach a sum
-  std::string when_done = "exit";       // exit | serve
+  double rank_timeout_seconds = 600.0;        // for a rank to reach a sum
+  std::string when_done = "exit";             // exit | serve
 };
 
 // Held-out measurements before and after training.

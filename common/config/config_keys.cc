@@ -273,6 +273,12 @@ std::vector<ConfigKey> ConfigKeys(Config& c) {
       Text("teacher.listen",
            &c.teacher.listen,
            "Where a teacher worker listens."),
+      Range("teacher.connections",
+            &c.teacher.connections,
+            1,
+            16,
+            "Connections of the trainer to each teacher worker. One carries "
+            "1 to 2 GB/s: take 2 to 4 on networks beyond 10 Gbit/s."),
       Text("teacher.payload",
            &c.teacher.payload,
            "What a teacher returns per scored token.",
@@ -287,6 +293,22 @@ std::vector<ConfigKey> ConfigKeys(Config& c) {
             1,
             kMillion,
             "Steps between two refreshes of the snapshot."),
+      Any("teacher.streaming",
+          &c.teacher.streaming,
+          "Whether teachers compute behind the sampler, as its tokens come. "
+          "Changes no result."),
+      Range("teacher.chunk_tokens",
+            &c.teacher.chunk_tokens,
+            8,
+            65536,
+            "Tokens of a view that a teacher computes at a time, alike with "
+            "and without streaming."),
+      Range("teacher.prefix_memory_mib",
+            &c.teacher.prefix_memory_mib,
+            0,
+            kMillion,
+            "MiB of keys, values and hidden states that one teacher worker "
+            "keeps of beginnings; 0: none."),
       Text("trainer.listen",
            &c.trainer.listen,
            "Where the trainer answers `dapd status`."),
@@ -322,8 +344,21 @@ std::vector<ConfigKey> ConfigKeys(Config& c) {
             "Clip of the global gradient norm; .inf: none."),
       Any("trainer.recompute",
           &c.trainer.recompute,
-          "Run each layer again in the backward pass instead of keeping its "
-          "activations."),
+          "Keep the activations of as many layers as "
+          "trainer.activation_memory_mib allows and run the others again in "
+          "the backward pass; false keeps all. Changes no result."),
+      Range("trainer.activation_memory_mib",
+            &c.trainer.activation_memory_mib,
+            0,
+            kMillion,
+            "MiB of activations kept for the backward pass; 0 keeps each "
+            "layer's input alone."),
+      Range("trainer.pack_tokens",
+            &c.trainer.pack_tokens,
+            1,
+            kMillion,
+            "Tokens of several samples that pass through the model side by "
+            "side; a sample must fit alone."),
       Above("trainer.rpc_timeout_seconds",
             &c.trainer.rpc_timeout_seconds,
             0,

@@ -11,7 +11,7 @@ namespace dapd {
 namespace {
 
 // A name that ends in '.' or '_' stands for all keys that begin with it.
-constexpr std::array<absl::string_view, 24> kMayChange = {
+constexpr std::array<absl::string_view, 27> kMayChange = {
     "run.name",
     "run.output_dir",
     "run.num_threads",
@@ -24,6 +24,8 @@ constexpr std::array<absl::string_view, 24> kMayChange = {
     "rollout.listen",
     "teacher.addresses",
     "teacher.listen",
+    "teacher.streaming",
+    "teacher.prefix_memory_mib",
     "trainer.listen",
     "trainer.steps",
     "trainer.rpc_timeout_seconds",
@@ -34,7 +36,8 @@ constexpr std::array<absl::string_view, 24> kMayChange = {
     "checkpoint.",
     "metrics.",
     "security.",
-    "trainer.recompute"};
+    "trainer.recompute",
+    "trainer.activation_memory_mib"};
 
 bool MayChange(const std::string& key) {
   for (const absl::string_view name : kMayChange) {
