@@ -14,6 +14,7 @@
 #include "absl/time/clock.h"
 #include "torch/torch.h"
 
+#include "ATen/DeviceAccelerator.h"
 #include "common/model/placement.h"
 #include "common/objective/head_loss.h"
 #include "tests/benchmarks/contender.h"
@@ -134,6 +135,12 @@ nlohmann::json CompareWithDoubles(const Inputs& in) {
 // Starts the peak of resident memory afresh.
 void ForgetPeakMemory() { std::ofstream("/proc/self/clear_refs") << 5; }
 
+// Bytes of tensors on a GPU: now, and the most since the last reset.
+c10::CachingAllocator::Stat GpuBytes() {
+  return at::accelerator::getDeviceStats(0).allocated_bytes[static_cast<size_t>(
+      c10::CachingAllocator::StatType::AGGREGATE)];
+}
+
 void Synchronize(const at::Tensor& tensor) {
   if (tensor.is_cuda()) tensor.flatten()[0].item();
 }
@@ -150,13 +157,18 @@ double Time(const at::Tensor& any, const Work& work) {
 
 int ServeOurs(const Inputs& in, nlohmann::json ready) {
   HeadWorkspace workspace;
+  const bool on_gpu = in.head.is_cuda();
+  const int64_t before = on_gpu ? GpuBytes().current : 0;
   return ServeRounds(std::move(ready), [&](const std::string& request) {
     const Inputs part = in.First(std::stoll(request));
+    if (on_gpu) at::accelerator::resetPeakStats(0);
     HeadLoss loss;
     const double seconds =
         Time(in.head, [&] { loss = Compute(part, &workspace); });
+    const int64_t extra = on_gpu ? GpuBytes().peak - before : 0;
     return nlohmann::json{
         {"seconds", seconds},
+        {"gpu_extra_bytes", extra},
         {"loss", WeightedLoss(loss)},
         {"gradient_norm",
          at::cat(loss.grad_hidden).to(at::kDouble).norm().item<double>()}};

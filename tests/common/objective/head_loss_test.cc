@@ -5,6 +5,8 @@
 
 #include "gtest/gtest.h"
 
+#include "common/model/placement.h"
+
 namespace dapd {
 namespace {
 
@@ -41,12 +43,12 @@ struct Inputs {
     return ComputeHeadLoss(head, students, terms(), options, with_gradient);
   }
 
-  Inputs As(at::ScalarType dtype) const {
+  Inputs As(at::TensorOptions options) const {
     Inputs other = *this;
-    other.head = head.to(dtype);
-    for (at::Tensor& student : other.students) student = student.to(dtype);
+    other.head = head.to(options);
+    for (at::Tensor& student : other.students) student = student.to(options);
     for (TeacherScores& teacher : other.teachers) {
-      teacher.hidden = teacher.hidden.to(dtype);
+      teacher.hidden = teacher.hidden.to(options);
     }
     return other;
   }
@@ -59,7 +61,8 @@ class HeadLossTest : public testing::Test {
 
 double RelativeError(const at::Tensor& ours, const at::Tensor& expected) {
   const at::Tensor wide = expected.to(at::kDouble);
-  return ((ours.to(at::kDouble) - wide).norm() / wide.norm()).item<double>();
+  return ((ours.cpu().to(at::kDouble) - wide).norm() / wide.norm())
+      .item<double>();
 }
 
 // The same loss with whole tensors of doubles and LibTorch's autograd.
@@ -135,6 +138,23 @@ TEST_F(HeadLossTest, ABfloat16HeadKeepsFloat32Logits) {
   EXPECT_LT(errors.value, 1e-5);
   EXPECT_LT(errors.gradient, 5e-3);
   EXPECT_EQ(loss.grad_hidden[0].scalar_type(), at::kBFloat16);
+}
+
+TEST_F(HeadLossTest, OnAGpuItAgreesWithDoublesToo) {
+  const auto device = ParseDevice("cuda");
+  if (!device.ok()) {
+    GTEST_SKIP() << "no CUDA device: " << device.status().message();
+  }
+  for (const auto dtype : {at::kFloat, at::kBFloat16}) {
+    const Inputs in = Inputs().As(at::TensorOptions(dtype));
+    const HeadLoss loss =
+        in.As(at::TensorOptions(*device).dtype(dtype)).Run(InChunks(4));
+    const Errors errors(loss, Slow(in));
+    std::cout << "values " << errors.value << ", gradients " << errors.gradient
+              << "\n";
+    EXPECT_LT(errors.value, 1e-5);
+    EXPECT_LT(errors.gradient, dtype == at::kFloat ? 1e-5 : 5e-3);
+  }
 }
 
 TEST_F(HeadLossTest, NeitherChunksNorThreadsChangeABit) {

@@ -1,0 +1,43 @@
+"""G1: the loss with its gradient on a GPU, bfloat16 head and float32 logits, against the official objective in PyTorch and the bare products."""
+
+import shutil
+import subprocess
+
+from duel import BIN, PYTHON, ROOT, Contender, Ratio, Row, duel, median
+
+VOCABULARY, TOKENS = 151_936, 8192
+HIDDEN = (2560, 5120)
+PRODUCTS = 7  # five forward, two backward
+# About 90 bytes a token and vocabulary entry: what fits into 80 GB at a time.
+PEER_TOKENS = 2048
+
+
+def has_gpu():
+    return shutil.which("nvidia-smi") is not None and subprocess.run(["nvidia-smi", "-L"], capture_output=True).returncode == 0
+
+
+def main():
+    if not has_gpu():
+        print("G1  skipped: no GPU")
+        return
+    for hidden in HIDDEN:
+        compare(Row("G1", f"loss and gradient on a GPU: {TOKENS} tokens, 2 students, 3 teachers, d {hidden}, V {VOCABULARY}, bfloat16"), hidden)
+
+
+def compare(row, hidden):
+    shape = [hidden, TOKENS, VOCABULARY]
+    with Contender("ours", [BIN / "dapd_loss_benchmark", "ours", "cuda", "bfloat16", *shape]) as ours, \
+            Contender("products", [BIN / "dapd_loss_benchmark", "products", "cuda", "bfloat16", *shape]) as products, \
+            Contender("official", [PYTHON, ROOT / "tests/benchmarks/official_loss.py", "cuda", "bfloat16", *shape, PEER_TOKENS]) as official:
+        row.check("loss against float64, 4 tokens", ours.ready["loss_error"], 1e-5)
+        row.check("gradient against float64, 4 tokens", ours.ready["gradient_error"], 5e-3)
+        mine, bare, peer = duel(ours, products, official, request=str(TOKENS))
+    row.check("loss against the peer's", abs(mine[0]["loss"] / peer[0]["loss"] - 1), 1e-2)
+    flops = PRODUCTS * 2 * TOKENS * hidden * VOCABULARY
+    for name, figures in ("ours", mine), ("bare products (at::mm)", bare), ("official", peer):
+        row.figure(name, f"{median(figures) * 1e3:.1f} ms, {flops / median(figures) / 1e12:.0f} TFLOP/s of products")
+    faster, overhead = Ratio(mine, peer), Ratio(bare, mine)
+    row.figure("times faster than the official", faster, ">= 2.5", faster.median >= 2.5)
+    row.figure("time over the bare products'", overhead, "<= 1.25", overhead.median <= 1.25)
+    extra = max(figure["gpu_extra_bytes"] for figure in mine) / 1e9
+    row.figure("extra memory", f"{extra:.2f} GB", "<= 1.0 GB", extra <= 1.0)
