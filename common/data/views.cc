@@ -119,6 +119,15 @@ class Renderer {
   const ChatTemplate& chat_template_;
 };
 
+// Tokens at the end of a text whose boundaries what follows may move.
+constexpr size_t kUnsettledTokens = 8;
+
+std::vector<int32_t> CommonBeginning(const std::vector<int32_t>& a,
+                                     const std::vector<int32_t>& b) {
+  const auto end = std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first;
+  return {a.begin(), end};
+}
+
 View& At(Views& views, ViewName name) {
   return views[static_cast<size_t>(name)];
 }
@@ -166,6 +175,54 @@ absl::StatusOr<Views> ViewBuilder::BuildReferenceViews(
   Views views;
   At(views, ViewName::kNoneReference) = MakeView(none.prompt_ids, scored);
   At(views, ViewName::kSelfReference) = MakeView(self.prompt_ids, scored);
+  return views;
+}
+
+absl::StatusOr<Views> ViewBuilder::BuildBeginnings(const Sample& so_far) const {
+  const Renderer renderer(tokenizer_, chat_template_);
+  const std::vector<int32_t>& rollout = so_far.rollout_ids;
+  const auto settled = static_cast<int64_t>(
+      rollout.size() - std::min(rollout.size(), kUnsettledTokens));
+  ASSIGN_OR_RETURN(
+      const std::string shorter,
+      tokenizer_.Decode({rollout.begin(), rollout.begin() + settled},
+                        /*skip_special_tokens=*/true));
+  ASSIGN_OR_RETURN(const std::string text,
+                   tokenizer_.Decode(rollout, /*skip_special_tokens=*/true));
+  // What two prompts that show different answers have in common is told by the
+  // beginning that these share.
+  const auto shown =
+      [&](bool thinking) -> absl::StatusOr<std::vector<int32_t>> {
+    ASSIGN_OR_RETURN(
+        const std::vector<int32_t> one,
+        renderer.Prompt(PrivilegedMessage(so_far.problem, shorter), thinking));
+    ASSIGN_OR_RETURN(
+        const std::vector<int32_t> other,
+        renderer.Prompt(PrivilegedMessage(so_far.problem, text + " 0"),
+                        thinking));
+    return CommonBeginning(one, other);
+  };
+  Views views;
+  std::vector<int32_t>& none = At(views, ViewName::kNoneRollout).input_ids;
+  ASSIGN_OR_RETURN(none, RolloutPrompt(so_far.problem));
+  none.insert(none.end(), rollout.begin(), rollout.end());
+
+  std::vector<int32_t>& self = At(views, ViewName::kSelfRollout).input_ids;
+  if (options_.self_rollout == ViewOptions::SelfRollout::kAppend) {
+    self = none;
+  } else {
+    ASSIGN_OR_RETURN(self, shown(/*thinking=*/false));
+  }
+
+  std::vector<int32_t>& cross = At(views, ViewName::kCrossRollout).input_ids;
+  ASSIGN_OR_RETURN(
+      cross,
+      renderer.Prompt(PrivilegedMessage(so_far.problem, so_far.reference),
+                      /*thinking=*/true));
+  cross.insert(cross.end(), rollout.begin(), rollout.end());
+
+  ASSIGN_OR_RETURN(At(views, ViewName::kCrossReference).input_ids,
+                   shown(/*thinking=*/true));
   return views;
 }
 

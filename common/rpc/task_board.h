@@ -53,8 +53,19 @@ class TaskBoard {
   std::shared_ptr<const Task> Take(int64_t worker,
                                    absl::Time deadline,
                                    absl::Time since = absl::InfiniteFuture()) {
-    Entry& entry = entries_.at(pending_.front());
-    pending_.pop_front();
+    return TakeIf([](uint64_t) { return true; }, worker, deadline, since);
+  }
+
+  // The first pending task whose id `wanted` accepts; null if there is none.
+  template <typename Wanted>
+  std::shared_ptr<const Task> TakeIf(const Wanted& wanted,
+                                     int64_t worker,
+                                     absl::Time deadline,
+                                     absl::Time since) {
+    const auto found = std::find_if(pending_.begin(), pending_.end(), wanted);
+    if (found == pending_.end()) return nullptr;
+    Entry& entry = entries_.at(*found);
+    pending_.erase(found);
     entry.leases.push_back({worker, deadline, since});
     return entry.task;
   }

@@ -15,6 +15,10 @@
 // later ones are duplicates. A worker that answers with an error gets no more
 // tasks, may finish what it has, and is connected to anew.
 //
+// Advice: what is known of a task before it can be done goes to the worker that
+// is to get it, the task's home. Another one takes the task only if its home
+// has no room for it, or is lost; then it is told anew.
+//
 // Nothing here depends on a role: see WorkerSession. Thread-safe; Next is meant
 // for one thread.
 #pragma once
@@ -24,6 +28,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -39,6 +44,7 @@
 #include "common/base/log.h"
 #include "common/base/mutex.h"
 #include "common/base/status_macros.h"
+#include "common/rpc/advice_board.h"
 #include "common/rpc/task_board.h"
 #include "common/rpc/task_durations.h"
 #include "common/rpc/worker_pool_options.h"
@@ -78,7 +84,21 @@ class WorkerPool {
   void Submit(Task task) {
     MutexLock lock(&mutex_);
     if (board_.outstanding() == 0) patience_start_ = absl::Now();
+    advice_.Complete(task.id);
     board_.Add(std::move(task));
+    changed_.NotifyAll();
+  }
+  // What is known of a task that will be submitted under the same id, in place
+  // of what was advised before. Neither blocks nor fails.
+  void Advise(Task partial) {
+    MutexLock lock(&mutex_);
+    advice_.Tell(std::move(partial));
+    changed_.NotifyAll();
+  }
+  // The advised task will not come.
+  void Withdraw(uint64_t id) {
+    MutexLock lock(&mutex_);
+    advice_.Withdraw(id);
     changed_.NotifyAll();
   }
   // Blocks for the next answer; see RolloutClient::Next for how it ends.
@@ -110,6 +130,12 @@ class WorkerPool {
         absl::OkStatus();  // the first error answer; then nothing is sent
   };
 
+  // What a worker's sender has to write next: a task, or advice.
+  struct Work {
+    std::shared_ptr<const Task> task;
+    std::optional<typename AdviceBoard<Task>::News> advice;
+  };
+
   void Discover();
   void Apply(const std::set<std::string>& endpoints, bool all_resolved)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -120,8 +146,11 @@ class WorkerPool {
                          Session* session,
                          std::shared_ptr<const PolicyUpdate> update);
   std::shared_ptr<const PolicyUpdate> WaitForUpdate(Worker* worker);
-  std::shared_ptr<const Task> WaitForTask(Worker* worker, Stream* stream);
-  int64_t Share(const Worker& worker) const
+  std::optional<Work> WaitForWork(Worker* worker, Stream* stream);
+  std::shared_ptr<const Task> TakeTask(Worker* worker, Stream* stream)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool HasRoom(int64_t number) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  int64_t Share(const Worker& worker, int64_t tasks) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Accept(Worker* worker, Stream* stream, TaskAnswer<Result> answer);
   void SetState(Worker* worker, const std::string& state)
@@ -137,6 +166,7 @@ class WorkerPool {
   CondVar changed_;  // any of the below
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   TaskBoard<Task, Result> board_ ABSL_GUARDED_BY(mutex_);
+  AdviceBoard<Task> advice_ ABSL_GUARDED_BY(mutex_);
   TaskDurations durations_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<const PolicyUpdate> update_ ABSL_GUARDED_BY(mutex_);
   // peer_timeout counts from here while no worker is ready.

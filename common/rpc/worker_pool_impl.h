@@ -222,9 +222,13 @@ absl::Status WorkerPool<Task, Result>::RunStream(
     stream.ended = true;
     changed_.NotifyAll();
   });
-  while (const auto task = WaitForTask(worker, &stream)) {
+  while (const auto work = WaitForWork(worker, &stream)) {
     if (std::exchange(stream.hedged, false)) Observe(TaskOutcome::kHedged);
-    if (!session->Send(*task)) break;
+    const bool written = work->task != nullptr ? session->Send(*work->task)
+                         : work->advice->task != nullptr
+                             ? session->Advise(*work->advice->task)
+                             : session->Withdraw(work->advice->id);
+    if (!written) break;
   }
   bool superseded = false;
   bool abandoned = false;
@@ -233,6 +237,7 @@ absl::Status WorkerPool<Task, Result>::RunStream(
     superseded = stopping_ || update_ != update;
     abandoned = superseded && board_.InFlight(worker->number) > 0;
     if (superseded) board_.Recall(worker->number);
+    advice_.Release(worker->number);
   }
   if (!abandoned) {
     session->HalfClose();
@@ -265,46 +270,84 @@ std::shared_ptr<const PolicyUpdate> WorkerPool<Task, Result>::WaitForUpdate(
 }
 
 template <typename Task, typename Result>
-std::shared_ptr<const Task> WorkerPool<Task, Result>::WaitForTask(
-    Worker* worker, Stream* stream) {
+std::optional<typename WorkerPool<Task, Result>::Work>
+WorkerPool<Task, Result>::WaitForWork(Worker* worker, Stream* stream) {
   MutexLock lock(&mutex_);
   while (!stopping_ && !stream->ended && update_ == stream->update) {
-    const int64_t in_flight = board_.InFlight(worker->number);
     const bool sending = worker->wanted && !worker->refusing;
-    if (!sending && in_flight == 0) break;
-    const absl::Time now = absl::Now();
-    if (sending && board_.has_pending() && in_flight < Share(*worker)) {
-      return board_.Take(worker->number, now + options_.task_timeout, now);
-    }
-    if (sending && !board_.has_pending() && in_flight < worker->capacity) {
-      auto task = board_.TakeStraggler(worker->number,
-                                       now + options_.task_timeout,
-                                       now,
-                                       now - durations_.StragglerAge());
-      if (task != nullptr) {
-        stream->hedged = true;
-        return task;
-      }
+    if (!sending && board_.InFlight(worker->number) == 0) break;
+    if (sending) {
+      if (auto task = TakeTask(worker, stream))
+        return Work{std::move(task), {}};
+      const bool adopts =
+          advice_.Homes(worker->number) < Share(*worker, advice_.size());
+      auto news = advice_.Next(worker->number, adopts);
+      if (news.has_value()) return Work{nullptr, std::move(news)};
     }
     // A task becomes a straggler by time alone.
     changed_.WaitFor(&mutex_, kPoolTick);
   }
-  return nullptr;
+  return std::nullopt;
 }
 
-// Its part of the unanswered tasks by capacity, among the workers that are
-// ready or about to be. The parts add up to all tasks, so none is left over.
+// The next task for `worker`, null if it is to have none now. Of those that
+// have their home with it, it takes what it can; of the others its share, first
+// those without a home.
 template <typename Task, typename Result>
-int64_t WorkerPool<Task, Result>::Share(const Worker& worker) const {
+std::shared_ptr<const Task> WorkerPool<Task, Result>::TakeTask(Worker* worker,
+                                                               Stream* stream) {
+  const int64_t number = worker->number;
+  const int64_t in_flight = board_.InFlight(number);
+  if (in_flight >= worker->capacity) return nullptr;
+  const absl::Time now = absl::Now();
+  const absl::Time deadline = now + options_.task_timeout;
+  if (!board_.has_pending()) {
+    auto task = board_.TakeStraggler(
+        number, deadline, now, now - durations_.StragglerAge());
+    stream->hedged = task != nullptr;
+    return task;
+  }
+  const auto take = [&](const auto& wanted) {
+    return board_.TakeIf([&](uint64_t id) { return wanted(advice_.Home(id)); },
+                         number,
+                         deadline,
+                         now);
+  };
+  auto task = take([&](int64_t home) { return home == number; });
+  if (task == nullptr && in_flight < Share(*worker, board_.unanswered())) {
+    task =
+        take([&](int64_t home) { return home == AdviceBoard<Task>::kNobody; });
+    if (task == nullptr) {
+      task = take([&](int64_t home) { return !HasRoom(home); });
+    }
+  }
+  if (task != nullptr) advice_.Take(task->id, number);
+  return task;
+}
+
+// Whether the worker of that number will take a task of its own soon.
+template <typename Task, typename Result>
+bool WorkerPool<Task, Result>::HasRoom(int64_t number) const {
+  return std::any_of(workers_.begin(), workers_.end(), [&](const auto& w) {
+    const Worker& worker = *w.second;
+    return worker.number == number && worker.state.state == "ready" &&
+           worker.wanted && !worker.refusing &&
+           board_.InFlight(number) < worker.capacity;
+  });
+}
+
+// Its part of `tasks` by capacity, among the workers that are ready or about to
+// be. The parts add up to all tasks, so none is left over.
+template <typename Task, typename Result>
+int64_t WorkerPool<Task, Result>::Share(const Worker& worker,
+                                        int64_t tasks) const {
   int64_t total = 0;
   for (const auto& [endpoint, other] : workers_) {
     const bool usable =
         other->state.state == "ready" || other->state.state == "loading";
     if (usable && other->wanted && !other->refusing) total += other->capacity;
   }
-  const int64_t unanswered = board_.unanswered();
-  const int64_t part = (unanswered * worker.capacity + total - 1) / total;
-  return std::min(part, worker.capacity);
+  return (tasks * worker.capacity + total - 1) / total;
 }
 
 template <typename Task, typename Result>

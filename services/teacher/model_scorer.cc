@@ -1,16 +1,19 @@
 #include "services/teacher/model_scorer.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "common/base/status_macros.h"
 #include "common/model/adapter.h"
+#include "common/model/chunk_forward.h"
 #include "common/model/decoder.h"
 #include "common/model/describe_worker.h"
 #include "common/model/placement.h"
 #include "common/model/token_logprobs.h"
 #include "common/tensor/torch_bridge.h"
+#include "services/teacher/prefix_cache.h"
 
 namespace dapd {
 namespace {
@@ -78,8 +81,11 @@ absl::StatusOr<ViewScores> TopKPayload(const ModelWeights& weights,
 
 class ModelScorer : public Scorer {
  public:
-  explicit ModelScorer(std::shared_ptr<const ModelWeights> weights)
-      : weights_(std::move(weights)) {}
+  ModelScorer(std::shared_ptr<const ModelWeights> weights,
+              const TeacherSection& config)
+      : weights_(std::move(weights)),
+        chunk_tokens_(config.chunk_tokens),
+        cache_(config.prefix_memory_mib << 20) {}
 
   absl::StatusOr<AppliedAdapter> Load(const AdapterUpload& upload) override {
     std::unique_ptr<const Adapter> adapter;
@@ -99,45 +105,121 @@ class ModelScorer : public Scorer {
       return absl::OkStatus();
     }));
     snapshot_ = std::move(adapter);
+    // What the old snapshot computed is found no more.
+    snapshot_root_ = std::make_shared<const PrefixChunk>();
     return applied;
   }
 
-  absl::Status Score(const ScoreInput& input, const ViewSink& sink) override {
-    return CatchTorch([&]() -> absl::Status {
+  absl::StatusOr<ScoreWork> Score(const ScoreInput& input,
+                                  const ViewSink& sink) override {
+    ScoreWork work;
+    RETURN_IF_ERROR(CatchTorch([&]() -> absl::Status {
       const c10::InferenceMode no_gradients;
-      const at::Tensor hidden = Forward(input);
-      int64_t row = 0;
       for (const ViewInput& view : input.views) {
-        const at::Tensor own = hidden.narrow(0, row, view.scored_count);
-        row += view.scored_count;
-        ASSIGN_OR_RETURN(ViewScores scores, Payload(input, own));
+        const at::Tensor hidden = Forward(input.with_snapshot, view, &work);
+        ASSIGN_OR_RETURN(ViewScores scores, Payload(input, hidden));
         scores.view = view.name;
         if (!sink(std::move(scores))) {
           return absl::CancelledError("the client went away");
         }
       }
       return absl::OkStatus();
-    });
+    }));
+    return work;
   }
 
- private:
-  // Final-norm hidden states of all scored tokens, view behind view.
-  at::Tensor Forward(const ScoreInput& input) const {
-    std::vector<std::vector<int32_t>> sequences;
-    std::vector<int64_t> rows;
-    int64_t offset = 0;
-    for (const ViewInput& view : input.views) {
-      for (int64_t i = 0; i < view.scored_count; ++i) {
-        rows.push_back(offset + view.scored_from - 1 + i);
-      }
-      offset += static_cast<int64_t>(view.input_ids.size());
-      sequences.push_back(view.input_ids);
+  absl::StatusOr<bool> Advance(bool with_snapshot,
+                               const std::vector<int32_t>& ids,
+                               HeldPrefix* prefix) override {
+    const auto left = static_cast<int64_t>(ids.size()) - prefix->tokens;
+    if (left < chunk_tokens_) return false;
+    PrefixChunkPtr chunk =
+        prefix->tokens == 0
+            ? Root(with_snapshot)
+            : std::static_pointer_cast<const PrefixChunk>(prefix->hold);
+    const auto next =
+        std::span(ids).subspan(static_cast<size_t>(prefix->tokens),
+                               static_cast<size_t>(chunk_tokens_));
+    if (cache_.Find(chunk, next) == nullptr &&
+        !cache_.MakeRoom(ChunkBytes(*weights_, chunk_tokens_))) {
+      return false;
     }
-    const at::Device device = weights_->device();
-    return ForwardHidden(*weights_,
-                         input.with_snapshot ? snapshot_.get() : nullptr,
-                         PackTokens(sequences, device),
-                         torch::tensor(rows, at::kLong).to(device));
+    RETURN_IF_ERROR(CatchTorch([&] {
+      const c10::InferenceMode no_gradients;
+      int64_t computed = 0;
+      chunk = Next(with_snapshot, chunk, next, &computed);
+      return absl::OkStatus();
+    }));
+    prefix->tokens = chunk->end;
+    prefix->hold = std::move(chunk);
+    return true;
+  }
+
+  void Forget() override { cache_.Clear(); }
+
+ private:
+  const PrefixChunkPtr& Root(bool with_snapshot) const {
+    return with_snapshot ? snapshot_root_ : base_root_;
+  }
+
+  // Final-norm hidden states of the view's scored tokens: [scored_count,
+  // hidden]. What stands behind the last position that scores is not computed.
+  at::Tensor Forward(bool with_snapshot,
+                     const ViewInput& view,
+                     ScoreWork* work) {
+    const int64_t first = view.scored_from - 1;
+    const int64_t end = first + view.scored_count;
+    PrefixChunkPtr chunk = Root(with_snapshot);
+    std::vector<at::Tensor> parts;
+    int64_t computed = 0;
+    while (chunk->end < end) {
+      const int64_t begin = chunk->end;
+      const int64_t tokens = std::min(chunk_tokens_, end - begin);
+      chunk = Next(
+          with_snapshot,
+          chunk,
+          std::span(view.input_ids)
+              .subspan(static_cast<size_t>(begin), static_cast<size_t>(tokens)),
+          &computed);
+      if (chunk->end <= first) continue;
+      const int64_t skipped = std::max<int64_t>(first - begin, 0);
+      parts.push_back(
+          chunk->states.hidden.narrow(0, skipped, tokens - skipped));
+    }
+    work->computed_tokens += computed;
+    work->reused_tokens += end - computed;
+    return at::cat(parts, 0);
+  }
+
+  // The chunk of `ids` behind `parent`: the one that is kept, else computed
+  // (then `computed` grows by its tokens) and kept, if it is a whole one.
+  PrefixChunkPtr Next(bool with_snapshot,
+                      const PrefixChunkPtr& parent,
+                      std::span<const int32_t> ids,
+                      int64_t* computed) {
+    const auto tokens = static_cast<int64_t>(ids.size());
+    if (PrefixChunkPtr kept = cache_.Find(parent, ids)) return kept;
+    std::vector<at::Tensor> past;
+    for (const PrefixChunk* before = parent.get(); before->end > 0;
+         before = before->parent.get()) {
+      past.push_back(before->states.keys_values);
+    }
+    std::reverse(past.begin(), past.end());
+    auto chunk = std::make_shared<PrefixChunk>();
+    chunk->parent = parent;
+    chunk->ids.assign(ids.begin(), ids.end());
+    chunk->end = parent->end + tokens;
+    at::Tensor packed = at::empty({tokens}, at::kLong);
+    std::copy(ids.begin(), ids.end(), packed.data_ptr<int64_t>());
+    chunk->states = ForwardChunk(*weights_,
+                                 with_snapshot ? snapshot_.get() : nullptr,
+                                 packed.to(weights_->device()),
+                                 past);
+    *computed += tokens;
+    if (tokens == chunk_tokens_) {
+      cache_.Insert(chunk, ChunkBytes(*weights_, tokens));
+    }
+    return chunk;
   }
 
   absl::StatusOr<ViewScores> Payload(const ScoreInput& input,
@@ -154,7 +236,11 @@ class ModelScorer : public Scorer {
   }
 
   const std::shared_ptr<const ModelWeights> weights_;
+  const int64_t chunk_tokens_;
+  PrefixCache cache_;
   std::unique_ptr<const Adapter> snapshot_;  // null: the base
+  PrefixChunkPtr base_root_ = std::make_shared<const PrefixChunk>();
+  PrefixChunkPtr snapshot_root_ = std::make_shared<const PrefixChunk>();
 };
 
 }  // namespace
@@ -169,7 +255,8 @@ absl::StatusOr<LoadedScorer> LoadModelScorer(const Config& config) {
   LoadedScorer loaded;
   loaded.description = DescribeWorker("teacher", *weights, config.lora.rank);
   loaded.description.max_in_flight = kMaxInFlight;
-  loaded.scorer = std::make_unique<ModelScorer>(std::move(weights));
+  loaded.scorer =
+      std::make_unique<ModelScorer>(std::move(weights), config.teacher);
   return loaded;
 }
 

@@ -38,10 +38,12 @@ absl::StatusOr<bool> ParseWeights(v1::TeacherWeights weights) {
   }
 }
 
-absl::StatusOr<ViewInput> ParseView(const v1::ScoreView& message,
-                                    const WorkerDescription& limits) {
+// `View`: v1::ScoreView or v1::ViewPrefix. `length`: tokens of the view so far.
+template <typename View>
+absl::Status CheckTokens(const View& message,
+                         int64_t length,
+                         const WorkerDescription& limits) {
   const std::string where = absl::StrCat("view '", message.name(), "': ");
-  const int64_t length = message.input_ids_size();
   if (length > limits.max_positions) {
     return absl::InvalidArgumentError(
         absl::StrCat(where,
@@ -63,12 +65,20 @@ absl::StatusOr<ViewInput> ParseView(const v1::ScoreView& message,
                        limits.vocab_size));
     }
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ViewInput> ParseView(const v1::ScoreView& message,
+                                    const WorkerDescription& limits) {
+  const int64_t length = message.input_ids_size();
+  RETURN_IF_ERROR(CheckTokens(message, length, limits));
   const auto from = static_cast<int64_t>(message.scored_from());
   const auto count = static_cast<int64_t>(message.scored_count());
   if (from < 1 || count < 1 || from + count > length) {
     return absl::InvalidArgumentError(
-        absl::StrCat(where,
-                     "scored range [",
+        absl::StrCat("view '",
+                     message.name(),
+                     "': scored range [",
                      from,
                      ", ",
                      from + count,
@@ -80,6 +90,17 @@ absl::StatusOr<ViewInput> ParseView(const v1::ScoreView& message,
                    {message.input_ids().begin(), message.input_ids().end()},
                    from,
                    count};
+}
+
+absl::Status CheckNumViews(int views, int least) {
+  if (views >= least && views <= kMaxViews) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("a request with ",
+                                                 views,
+                                                 " views; ",
+                                                 least,
+                                                 " to ",
+                                                 kMaxViews,
+                                                 " are allowed"));
 }
 
 absl::Status CheckTopK(const v1::ScoreRequest& message,
@@ -114,13 +135,7 @@ absl::StatusOr<TeacherRequest> ParseScoreRequest(
     request.input.top_k = message.top_k();
     request.input.temperature = message.temperature();
   }
-  if (message.views().empty() || message.views_size() > kMaxViews) {
-    return absl::InvalidArgumentError(absl::StrCat("a request with ",
-                                                   message.views_size(),
-                                                   " views; 1 to ",
-                                                   kMaxViews,
-                                                   " are allowed"));
-  }
+  RETURN_IF_ERROR(CheckNumViews(message.views_size(), 1));
   std::set<std::string> names;
   for (const v1::ScoreView& view : message.views()) {
     if (!names.insert(view.name()).second) {
@@ -131,6 +146,25 @@ absl::StatusOr<TeacherRequest> ParseScoreRequest(
     request.input.views.push_back(std::move(input));
   }
   return request;
+}
+
+absl::StatusOr<PrefixUpdate> ParsePrefixUpdate(
+    const v1::ScoreRequest& message, const WorkerDescription& limits) {
+  PrefixUpdate update;
+  update.request_id = message.request_id();
+  update.policy_version = message.policy_version();
+  update.adapter_digest = message.adapter_digest();
+  ASSIGN_OR_RETURN(update.with_snapshot, ParseWeights(message.weights()));
+  RETURN_IF_ERROR(CheckNumViews(message.prefix().views_size(), 0));
+  for (const v1::ViewPrefix& view : message.prefix().views()) {
+    const auto first = static_cast<int64_t>(view.first_index());
+    RETURN_IF_ERROR(CheckTokens(view, first + view.input_ids_size(), limits));
+    update.views.push_back(
+        {view.name(),
+         first,
+         {view.input_ids().begin(), view.input_ids().end()}});
+  }
+  return update;
 }
 
 }  // namespace dapd

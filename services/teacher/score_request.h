@@ -21,4 +21,9 @@ inline constexpr int kMaxViews = 16;
 absl::StatusOr<TeacherRequest> ParseScoreRequest(
     const v1::ScoreRequest& message, const WorkerDescription& limits);
 
+// Of a message with `prefix`. INVALID_ARGUMENT likewise for too many views, a
+// view that cannot fit, an id outside the vocabulary, unknown weights.
+absl::StatusOr<PrefixUpdate> ParsePrefixUpdate(const v1::ScoreRequest& message,
+                                               const WorkerDescription& limits);
+
 }  // namespace dapd

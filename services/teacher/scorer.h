@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -46,6 +47,18 @@ struct ViewScores {
 // Takes one view's scores. False: nobody wants the rest.
 using ViewSink = std::function<bool(ViewScores scores)>;
 
+// Tokens that a request's views went through the model with.
+struct ScoreWork {
+  int64_t computed_tokens = 0;  // now
+  int64_t reused_tokens = 0;    // before: ahead, or for another view
+};
+
+// The beginning of a token sequence, computed ahead and kept.
+struct HeldPrefix {
+  int64_t tokens = 0;
+  std::shared_ptr<const void> hold;  // keeps it; the scorer's own
+};
+
 class Scorer {
  public:
   virtual ~Scorer() = default;
@@ -53,10 +66,21 @@ class Scorer {
   // Makes the upload the snapshot, and probes it. On error the old one stays.
   virtual absl::StatusOr<AppliedAdapter> Load(const AdapterUpload& upload) = 0;
 
-  // Scores all views in one packed forward pass, so that the numbers depend on
-  // this request alone, and hands them to `sink` in order. CANCELLED if it
-  // wanted no more. The input is valid for the model.
-  virtual absl::Status Score(const ScoreInput& input, const ViewSink& sink) = 0;
+  // Scores the views and hands them to `sink` in order. The numbers depend on
+  // the weights and the view alone, not on what was computed ahead or before.
+  // CANCELLED if the sink wanted no more. The input is valid for the model.
+  virtual absl::StatusOr<ScoreWork> Score(const ScoreInput& input,
+                                          const ViewSink& sink) = 0;
+
+  // Computes one more chunk of the sequence that begins with `ids`, behind
+  // `prefix`, which holds it then. False if no whole chunk is left, or if what
+  // is held already leaves no memory.
+  virtual absl::StatusOr<bool> Advance(bool with_snapshot,
+                                       const std::vector<int32_t>& ids,
+                                       HeldPrefix* prefix) = 0;
+
+  // Drops whatever is kept and not held.
+  virtual void Forget() = 0;
 };
 
 }  // namespace dapd

@@ -57,6 +57,11 @@ bool WriteEvent(const TeacherEvent& event, ScoreStream* stream) {
     message.mutable_done()->set_policy_version(done->policy.version);
     message.mutable_done()->set_adapter_digest(done->policy.digest);
     message.mutable_done()->set_compute_seconds(done->compute_seconds);
+    message.mutable_done()->set_ahead_seconds(done->ahead_seconds);
+    message.mutable_done()->set_computed_tokens(
+        static_cast<uint64_t>(done->work.computed_tokens));
+    message.mutable_done()->set_reused_tokens(
+        static_cast<uint64_t>(done->work.reused_tokens));
   } else {
     const auto& error = std::get<absl::Status>(event.content);
     message.mutable_failed()->set_code(static_cast<int>(error.code()));
@@ -161,8 +166,15 @@ grpc::Status TeacherService::Score(grpc::ServerContext* context,
         outbox->Close();
         context->TryCancel();
       });
+  absl::Status status;
   v1::ScoreRequest message;
-  while (stream->Read(&message)) {
+  while (status.ok() && stream->Read(&message)) {
+    if (message.has_prefix()) {
+      auto update = ParsePrefixUpdate(message, description_);
+      status = update.status();
+      if (update.ok()) worker->Announce(*std::move(update), outbox);
+      continue;
+    }
     open.Add();
     absl::StatusOr<TeacherRequest> request =
         ParseScoreRequest(message, description_);
@@ -174,7 +186,8 @@ grpc::Status TeacherService::Score(grpc::ServerContext* context,
   }
   open.NoMore();
   writer.Join();
-  return grpc::Status::OK;
+  worker->CloseStream(outbox);
+  return ToGrpcStatus(status);
 }
 
 }  // namespace dapd

@@ -7,6 +7,7 @@
 #include "absl/time/clock.h"
 
 #include "common/base/failpoint.h"
+#include "common/base/log.h"
 #include "common/base/status_macros.h"
 
 namespace dapd {
@@ -47,6 +48,24 @@ void TeacherWorker::Submit(TeacherRequest request,
   }
 }
 
+void TeacherWorker::Announce(PrefixUpdate update,
+                             std::shared_ptr<TeacherOutbox> outbox) {
+  auto shared = std::make_shared<const PrefixUpdate>(std::move(update));
+  commands_.Push([this, shared, outbox] {
+    if (outbox->closed() || !CheckPolicy(shared->with_snapshot,
+                                         shared->policy_version,
+                                         shared->adapter_digest)
+                                 .ok()) {
+      return;
+    }
+    desk_.Update(outbox.get(), *shared);
+  });
+}
+
+void TeacherWorker::CloseStream(std::shared_ptr<TeacherOutbox> outbox) {
+  commands_.Push([this, outbox] { desk_.CloseStream(outbox.get()); });
+}
+
 absl::StatusOr<TeacherWorker::LoadResult> TeacherWorker::Load(
     AdapterUpload upload, const std::function<bool()>& cancelled) {
   if (draining_) return ShuttingDown();
@@ -78,29 +97,61 @@ void TeacherWorker::Shutdown(absl::Duration grace) {
 }
 
 void TeacherWorker::Run() {
-  while (std::optional<Command> command = commands_.Pop()) {
-    (*command)();
+  while (true) {
+    std::optional<Command> command =
+        desk_.has_work() ? commands_.PopFor(absl::ZeroDuration())
+                         : commands_.Pop();
+    if (command.has_value()) {
+      (*command)();
+      // Between two steps a worker keeps nothing.
+      if (desk_.open() == 0 && commands_.size() == 0) scorer_->Forget();
+    } else if (commands_.closed()) {
+      return;
+    } else {
+      ComputeAhead();
+    }
     if (observer_.on_load) {
       observer_.on_load(static_cast<int64_t>(commands_.size()));
     }
+    if (observer_.on_open_prefixes) {
+      observer_.on_open_prefixes(static_cast<int64_t>(desk_.open()));
+    }
+  }
+}
+
+void TeacherWorker::ComputeAhead() {
+  const absl::Time start = absl::Now();
+  DAPD_FAILPOINT("worker.before_chunk");
+  const absl::StatusOr<int64_t> tokens = desk_.Advance(*scorer_);
+  if (!tokens.ok()) {
+    // The request, when it comes, meets the same error and reports it.
+    LogWarning(absl::StrCat("computing ahead of a request failed: ",
+                            std::string(tokens.status().message())));
+  } else if (*tokens > 0 && observer_.on_ahead) {
+    observer_.on_ahead(*tokens, absl::ToDoubleSeconds(absl::Now() - start));
   }
 }
 
 void TeacherWorker::Score(const TeacherRequest& request,
                           TeacherOutbox& outbox) {
+  // Kept until the request is done, which finds it in the scorer.
+  const AheadWork ahead = desk_.Close(&outbox, request.request_id);
   if (outbox.closed()) return;
-  const absl::Status status = TryScore(request, outbox);
+  const absl::Status status = TryScore(request, ahead.seconds, outbox);
   if (observer_.on_request) observer_.on_request(status.ok() ? "ok" : "failed");
   if (!status.ok()) outbox.Push({request.request_id, status});
 }
 
 absl::Status TeacherWorker::TryScore(const TeacherRequest& request,
+                                     double ahead_seconds,
                                      TeacherOutbox& outbox) {
   {
     MutexLock lock(&mutex_);
     if (absl::Now() > deadline_) return ShuttingDown();
   }
-  RETURN_IF_ERROR(CheckPolicy(request));
+  RETURN_IF_ERROR(CheckPolicy(request.input.with_snapshot,
+                              request.policy_version,
+                              request.adapter_digest));
   int64_t scored_tokens = 0;
   for (const ViewInput& view : request.input.views) {
     scored_tokens += view.scored_count;
@@ -108,19 +159,22 @@ absl::Status TeacherWorker::TryScore(const TeacherRequest& request,
   const absl::Time start = absl::Now();
   absl::Duration waiting;  // for the client
   DAPD_FAILPOINT("worker.before_score");
-  RETURN_IF_ERROR(scorer_->Score(request.input, [&](ViewScores scores) {
+  const auto send = [&](ViewScores scores) {
     const absl::Time begin = absl::Now();
     if (observer_.on_payload) observer_.on_payload(NumBytes(scores));
     const bool wanted = outbox.Push({request.request_id, std::move(scores)});
     waiting += absl::Now() - begin;
     return wanted;
-  }));
+  };
+  ASSIGN_OR_RETURN(const ScoreWork work, scorer_->Score(request.input, send));
   const double seconds = absl::ToDoubleSeconds(absl::Now() - start - waiting);
   if (observer_.on_scored) observer_.on_scored(scored_tokens, seconds);
+  if (observer_.on_work) observer_.on_work(work);
   const ServedPolicy policy =
       request.input.with_snapshot ? served() : ServedPolicy{true, 0, ""};
   DAPD_FAILPOINT("worker.after_score");
-  outbox.Push({request.request_id, ScoreFinished{policy, seconds}});
+  outbox.Push({request.request_id,
+               ScoreFinished{policy, seconds, ahead_seconds, work}});
   return absl::OkStatus();
 }
 
@@ -133,23 +187,25 @@ absl::StatusOr<TeacherWorker::LoadResult> TeacherWorker::Switch(
     MutexLock lock(&mutex_);
     served_ = fresh;
   }
+  desk_.CloseSnapshots();
   DAPD_FAILPOINT("worker.after_adapter");
   if (observer_.on_policy) observer_.on_policy(fresh);
   return LoadResult{fresh, std::move(applied)};
 }
 
-absl::Status TeacherWorker::CheckPolicy(const TeacherRequest& request) const {
+absl::Status TeacherWorker::CheckPolicy(bool with_snapshot,
+                                        int64_t version,
+                                        const std::string& digest) const {
   const ServedPolicy policy = served();
   if (!policy.loaded) {
     return absl::FailedPreconditionError(
         "no snapshot was loaded yet: call LoadAdapter first");
   }
-  if (!request.input.with_snapshot) return absl::OkStatus();
-  if (request.policy_version != policy.version ||
-      request.adapter_digest != policy.digest) {
+  if (!with_snapshot) return absl::OkStatus();
+  if (version != policy.version || digest != policy.digest) {
     return absl::FailedPreconditionError(
         absl::StrCat("the request is for snapshot ",
-                     PolicyName(request.policy_version, request.adapter_digest),
+                     PolicyName(version, digest),
                      ", this worker serves ",
                      PolicyName(policy.version, policy.digest)));
   }

@@ -1,5 +1,6 @@
 // TeacherWorker: the compute thread of a teacher worker. It owns the scorer and
-// does requests and uploads one after the other, in the order they came.
+// does requests and uploads one after the other, in the order they came. While
+// none waits it computes what was told ahead of requests, chunk by chunk.
 //
 // Scores go to the stream's outbox view by view; the outbox is small, so a slow
 // client holds the compute thread back instead of filling the memory. A dead
@@ -20,6 +21,7 @@
 #include "common/base/bounded_queue.h"
 #include "common/base/mutex.h"
 #include "common/rpc/served_policy.h"
+#include "services/teacher/prefix_desk.h"
 #include "services/teacher/scorer.h"
 
 namespace dapd {
@@ -34,7 +36,9 @@ struct TeacherRequest {
 
 struct ScoreFinished {
   ServedPolicy policy;
-  double compute_seconds = 0.0;
+  double compute_seconds = 0.0;  // since it came
+  double ahead_seconds = 0.0;    // before it came
+  ScoreWork work;
 };
 
 // What a stream's writer gets: scores of views, then how the request ended.
@@ -49,6 +53,10 @@ struct TeacherObserver {
   // A request was answered: "ok" or "failed".
   std::function<void(const std::string& outcome)> on_request;
   std::function<void(int64_t scored_tokens, double seconds)> on_scored;
+  std::function<void(const ScoreWork& work)> on_work;
+  // Tokens computed ahead of a request.
+  std::function<void(int64_t tokens, double seconds)> on_ahead;
+  std::function<void(int64_t requests)> on_open_prefixes;
   std::function<void(uint64_t bytes)> on_payload;
   std::function<void(int64_t waiting)> on_load;
   std::function<void(const ServedPolicy& policy)> on_policy;
@@ -66,6 +74,14 @@ class TeacherWorker {
   // Every request is answered through `outbox`, unless that is closed. Blocks
   // while the queue is full.
   void Submit(TeacherRequest request, std::shared_ptr<TeacherOutbox> outbox);
+
+  // What is known ahead of a request of the stream that `outbox` belongs to.
+  // Not answered; left out if the snapshot is another. Blocks while the queue
+  // is full.
+  void Announce(PrefixUpdate update, std::shared_ptr<TeacherOutbox> outbox);
+
+  // The stream of `outbox` has ended: forgets what was announced on it.
+  void CloseStream(std::shared_ptr<TeacherOutbox> outbox);
 
   struct LoadResult {
     ServedPolicy served;
@@ -88,13 +104,19 @@ class TeacherWorker {
 
   // All below run on the compute thread.
   void Run();
+  void ComputeAhead();
   void Score(const TeacherRequest& request, TeacherOutbox& outbox);
-  absl::Status TryScore(const TeacherRequest& request, TeacherOutbox& outbox);
+  absl::Status TryScore(const TeacherRequest& request,
+                        double ahead_seconds,
+                        TeacherOutbox& outbox);
   absl::StatusOr<LoadResult> Switch(const AdapterUpload& upload);
-  absl::Status CheckPolicy(const TeacherRequest& request) const;
+  absl::Status CheckPolicy(bool with_snapshot,
+                           int64_t version,
+                           const std::string& digest) const;
 
   const TeacherObserver observer_;
   const std::unique_ptr<Scorer> scorer_;
+  PrefixDesk desk_;
   mutable Mutex mutex_;
   ServedPolicy served_ ABSL_GUARDED_BY(mutex_);
   absl::Time deadline_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();

@@ -23,6 +23,9 @@ namespace {
 // Enough tokens that other weights cannot agree by chance.
 constexpr size_t kProbeTokens = 16;
 
+// News of an answer more often than this costs more than it hides.
+constexpr int64_t kLeastStride = 8;
+
 PipelineOptions MakePipelineOptions(const BatchTrainerParts& parts) {
   PipelineOptions options;
   options.passes = TeacherPasses(parts.terms);
@@ -30,6 +33,10 @@ PipelineOptions MakePipelineOptions(const BatchTrainerParts& parts) {
   options.top_k = parts.config.teacher.top_k;
   options.temperature = parts.config.objective.temperature;
   options.device = parts.weights->device();
+  if (parts.config.teacher.streaming) {
+    options.streaming_stride =
+        std::max(kLeastStride, parts.config.teacher.chunk_tokens / 4);
+  }
   options.on_progress = parts.on_progress;
   return options;
 }
@@ -96,6 +103,7 @@ absl::StatusOr<std::vector<RolloutRecord>> BatchTrainer::Sample(
   report->step = plan.step;
   payload_bytes_before_ = pipeline_.payload_bytes();
   scored_tokens_before_ = pipeline_.scored_tokens();
+  teacher_cost_before_ = pipeline_.teacher_cost();
   const std::vector<int64_t> rows = BatchRows(plan.step);
   const auto size = static_cast<size_t>(config.trainer.micro_batch_size);
   const RankSlice groups =
@@ -215,20 +223,31 @@ absl::Status BatchTrainer::Train(StepReport* report) {
 absl::Status BatchTrainer::CompareRanks(StepReport* report) {
   report->payload_bytes = pipeline_.payload_bytes() - payload_bytes_before_;
   report->scored_tokens = pipeline_.scored_tokens() - scored_tokens_before_;
+  const TeacherCost& cost = pipeline_.teacher_cost();
+  report->teacher_seconds = cost.after - teacher_cost_before_.after;
+  report->teacher_ahead_seconds = cost.ahead - teacher_cost_before_.ahead;
   ASSIGN_OR_RETURN(
       const std::vector<std::string> parts,
       parts_.collective.Gather(absl::StrCat(live_digest_,
                                             " ",
                                             report->payload_bytes,
                                             " ",
-                                            report->scored_tokens)));
+                                            report->scored_tokens,
+                                            " ",
+                                            report->teacher_seconds,
+                                            " ",
+                                            report->teacher_ahead_seconds)));
   for (size_t rank = 1; rank < parts.size(); ++rank) {
     const std::vector<std::string> fields = absl::StrSplit(parts[rank], ' ');
     uint64_t payload_bytes = 0;
     int64_t scored_tokens = 0;
-    if (fields.size() != 3 || fields[0] != live_digest_ ||
+    double seconds = 0.0;
+    double ahead_seconds = 0.0;
+    if (fields.size() != 5 || fields[0] != live_digest_ ||
         !absl::SimpleAtoi(fields[1], &payload_bytes) ||
-        !absl::SimpleAtoi(fields[2], &scored_tokens)) {
+        !absl::SimpleAtoi(fields[2], &scored_tokens) ||
+        !absl::SimpleAtod(fields[3], &seconds) ||
+        !absl::SimpleAtod(fields[4], &ahead_seconds)) {
       return absl::DataLossError(
           absl::StrCat("trainer rank ",
                        rank,
@@ -239,6 +258,8 @@ absl::Status BatchTrainer::CompareRanks(StepReport* report) {
     }
     report->payload_bytes += payload_bytes;
     report->scored_tokens += scored_tokens;
+    report->teacher_seconds += seconds;
+    report->teacher_ahead_seconds += ahead_seconds;
   }
   return absl::OkStatus();
 }

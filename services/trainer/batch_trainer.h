@@ -98,6 +98,7 @@ class BatchTrainer {
   std::string live_digest_;
   uint64_t payload_bytes_before_ = 0;  // of this step
   int64_t scored_tokens_before_ = 0;
+  TeacherCost teacher_cost_before_;
   int64_t slice_begin_ = 0;             // its first sample's place in the batch
   std::vector<RolloutRecord> slice_;    // this rank's answers
   std::vector<BatchAnswer> to_report_;  // those that rank 0 does not know yet

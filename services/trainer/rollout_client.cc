@@ -1,7 +1,9 @@
 #include "services/trainer/rollout_client.h"
 
 #include <utility>
+#include <vector>
 
+#include "common/base/mutex.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/credentials.h"
 #include "common/rpc/worker_pool.h"
@@ -16,15 +18,26 @@ class PooledRolloutClient final : public RolloutClient {
                       std::shared_ptr<const RpcCredentials> credentials,
                       const ExpectedWorker& expected)
       : pool_(options,
-              [expected,
+              [this,
+               expected,
                credentials = std::move(credentials),
                timeout = options.task_timeout](const std::string& endpoint) {
                 return std::make_unique<RolloutSession>(
-                    endpoint, *credentials, expected, timeout);
+                    endpoint,
+                    *credentials,
+                    expected,
+                    timeout,
+                    [this](uint64_t id, const std::vector<int32_t>& ids) {
+                      Tell(id, ids);
+                    });
               }) {}
 
   void SetPolicy(std::shared_ptr<const PolicyUpdate> policy) override {
     pool_.SetUpdate(std::move(policy));
+  }
+  void Listen(OnTokens on_tokens) override {
+    MutexLock lock(&mutex_);
+    on_tokens_ = std::move(on_tokens);
   }
   void Submit(RolloutTask task) override { pool_.Submit(std::move(task)); }
   absl::StatusOr<RolloutResult> Next() override { return pool_.Next(); }
@@ -32,6 +45,13 @@ class PooledRolloutClient final : public RolloutClient {
   void Shutdown() override { pool_.Shutdown(); }
 
  private:
+  void Tell(uint64_t id, const std::vector<int32_t>& ids) {
+    MutexLock lock(&mutex_);
+    if (on_tokens_) on_tokens_(id, ids);
+  }
+
+  Mutex mutex_;
+  OnTokens on_tokens_ ABSL_GUARDED_BY(mutex_);
   WorkerPool<RolloutTask, RolloutResult> pool_;
 };
 

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -42,6 +43,12 @@ struct RolloutResult {
   std::string adapter_digest;
 };
 
+// Called with the tokens of a task's answer so far, as they come; from the
+// start again if the task is done again or by a second worker, too. From any
+// thread, one call at a time. Must not block.
+using OnTokens =
+    std::function<void(uint64_t id, const std::vector<int32_t>& ids)>;
+
 struct RolloutClientOptions {
   std::vector<std::string> addresses;
   ExpectedWorker expected;
@@ -64,6 +71,10 @@ class RolloutClient {
   // acknowledged it and passed its probe. Tasks without a result are sampled
   // again under it. Does not block.
   virtual void SetPolicy(std::shared_ptr<const PolicyUpdate> policy) = 0;
+
+  // Who is told of tokens; empty: nobody. Returns when nobody else is told any
+  // more.
+  virtual void Listen(OnTokens on_tokens) = 0;
 
   // Does not block.
   virtual void Submit(RolloutTask task) = 0;

@@ -56,7 +56,10 @@ std::optional<TaskAnswer<RolloutResult>> RolloutSession::Receive() {
     }
     if (response.has_tokens()) {
       const absl::Status added = AddTokens(response.tokens(), found->second);
-      if (added.ok()) continue;
+      if (added.ok()) {
+        on_tokens_(id, found->second.result.ids);
+        continue;
+      }
       partial_.erase(found);
       return TaskAnswer<RolloutResult>{id, added};
     }

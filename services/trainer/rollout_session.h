@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "common/base/mutex.h"
 #include "dapd/v1/rollout.grpc.pb.h"
@@ -25,9 +26,11 @@ class RolloutSession final : public RolloutSessionBase {
   RolloutSession(const std::string& endpoint,
                  const RpcCredentials& credentials,
                  const ExpectedWorker& expected,
-                 absl::Duration load_timeout)
+                 absl::Duration load_timeout,
+                 OnTokens on_tokens)
       : RolloutSessionBase(
-            endpoint, Role::kRollout, credentials, expected, load_timeout) {}
+            endpoint, Role::kRollout, credentials, expected, load_timeout),
+        on_tokens_(std::move(on_tokens)) {}
 
   // An answer that is not what was asked for (tokens missing or too many, ids
   // outside the vocabulary, log-probabilities that are no number, a task it was
@@ -47,6 +50,7 @@ class RolloutSession final : public RolloutSessionBase {
   absl::StatusOr<RolloutResult> Finish(const v1::GenerationFinished& finished,
                                        RolloutResult result) const;
 
+  const OnTokens on_tokens_;
   Mutex mutex_;
   std::map<uint64_t, Partial> partial_ ABSL_GUARDED_BY(mutex_);  // by id
 };

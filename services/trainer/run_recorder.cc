@@ -47,6 +47,8 @@ Json StepLine(const StepReport& report) {
   line["generated_tokens"] = report.generated_tokens;
   line["scored_tokens"] = report.scored_tokens;
   line["payload_bytes"] = report.payload_bytes;
+  line["teacher_seconds"] = report.teacher_seconds;
+  line["teacher_ahead_seconds"] = report.teacher_ahead_seconds;
   line["seconds"] = report.seconds;
   return line;
 }

@@ -1,5 +1,6 @@
 #include "services/trainer/sample_pipeline.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -40,7 +41,16 @@ SamplePipeline::SamplePipeline(RolloutClient& rollouts,
       teachers_(teachers),
       views_(views),
       tokenizer_(tokenizer),
-      options_(std::move(options)) {}
+      options_(std::move(options)),
+      streamer_(
+          views, teachers, static_cast<size_t>(options_.streaming_stride)) {
+  if (options_.streaming_stride == 0) return;
+  rollouts_.Listen([this](uint64_t id, const std::vector<int32_t>& ids) {
+    streamer_.OnTokens(id, ids);
+  });
+}
+
+SamplePipeline::~SamplePipeline() { rollouts_.Listen(nullptr); }
 
 absl::Status SamplePipeline::Start(std::vector<PipelineInput> inputs,
                                    const SamplingParams& sampling,
@@ -51,6 +61,7 @@ absl::Status SamplePipeline::Start(std::vector<PipelineInput> inputs,
   // What an untrainable sample of the last batch still waits for is dropped.
   pending_rollouts_.clear();
   pending_scores_.clear();
+  streamer_.CloseAll();
   entries_.clear();
   entries_.resize(inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -62,6 +73,7 @@ absl::Status SamplePipeline::Start(std::vector<PipelineInput> inputs,
     ASSIGN_OR_RETURN(task.prompt_ids, views_.RolloutPrompt(problem.problem));
     task.sampling = sampling;
     task.key = inputs[i].key;
+    entries_[i].rollout_id = task.id;
     pending_rollouts_[task.id] = i;
     rollouts_.Submit(std::move(task));
   }
@@ -71,37 +83,62 @@ absl::Status SamplePipeline::Start(std::vector<PipelineInput> inputs,
     ASSIGN_OR_RETURN(
         entries_[i].views,
         views_.BuildReferenceViews(problem.problem, problem.solution));
-    SubmitScores(i, /*needs_rollout=*/false);
+    SubmitScores(
+        i, /*needs_rollout=*/false, PlanScores(/*needs_rollout=*/false));
+    entries_[i].rollout_tasks = PlanScores(/*needs_rollout=*/true);
+  }
+  if (options_.streaming_stride == 0) return absl::OkStatus();
+  for (const auto& [id, index] : pending_rollouts_) {
+    const Problem& problem = *entries_[index].input.problem;
+    streamer_.Open(id,
+                   {problem.id, problem.problem, problem.solution, {}},
+                   entries_[index].rollout_tasks);
   }
   return absl::OkStatus();
 }
 
-void SamplePipeline::SubmitScores(size_t index, bool needs_rollout) {
-  Entry& entry = entries_[index];
+std::vector<ScoreTask> SamplePipeline::PlanScores(bool needs_rollout) {
   std::map<TeacherWeights, ScoreTask> tasks;
   for (const TeacherPass& pass : options_.passes) {
     if (NeedsRollout(pass.view) != needs_rollout) continue;
-    const TeacherWeights weights =
-        snapshot_is_base_ ? TeacherWeights::kBase : pass.weights;
-    ScoreTask& task = tasks[weights];
+    ScoreTask& task =
+        tasks[snapshot_is_base_ ? TeacherWeights::kBase : pass.weights];
     const std::string name = ViewNameString(pass.view);
-    bool already_asked = false;
-    for (const ViewToScore& view : task.views) {
-      already_asked |= view.name == name;
-    }
-    if (already_asked) continue;
-    const View& view = entry.views[static_cast<size_t>(pass.view)];
-    task.views.push_back(
-        {name, view.input_ids, view.scored_from, view.scored_count});
-    scored_tokens_ += view.scored_count;
+    const bool already_asked = std::any_of(
+        task.views.begin(), task.views.end(), [&](const ViewToScore& view) {
+          return view.name == name;
+        });
+    if (!already_asked) task.views.push_back({.name = name});
   }
+  std::vector<ScoreTask> plan;
   for (auto& [weights, task] : tasks) {
     task.id = next_id_++;
     task.snapshot = weights == TeacherWeights::kSnapshot;
     task.payload = options_.payload;
     task.top_k = options_.top_k;
     task.temperature = options_.temperature;
-    pending_scores_[task.id] = {index, weights};
+    plan.push_back(std::move(task));
+  }
+  return plan;
+}
+
+void SamplePipeline::SubmitScores(size_t index,
+                                  bool needs_rollout,
+                                  std::vector<ScoreTask> tasks) {
+  Entry& entry = entries_[index];
+  for (ScoreTask& task : tasks) {
+    for (ViewToScore& view : task.views) {
+      const ViewName name = ParseViewName(view.name).value();
+      const View& known = entry.views[static_cast<size_t>(name)];
+      view.input_ids = known.input_ids;
+      view.scored_from = known.scored_from;
+      view.scored_count = known.scored_count;
+      scored_tokens_ += view.scored_count;
+    }
+    pending_scores_[task.id] = {
+        index,
+        task.snapshot ? TeacherWeights::kSnapshot : TeacherWeights::kBase,
+        needs_rollout};
     ++entry.scores_missing;
     teachers_.Submit(std::move(task));
   }
@@ -164,16 +201,20 @@ absl::StatusOr<RolloutRecord> SamplePipeline::AcceptRollout(
     size_t index, const RolloutResult& result) {
   ASSIGN_OR_RETURN(RolloutRecord record,
                    MakeRecord(*entries_[index].input.problem, result));
-  if (!with_scores_ || !record.trainable) return record;
+  const bool is_scored = with_scores_ && record.trainable;
+  streamer_.Close(entries_[index].rollout_id, /*submitted=*/is_scored);
+  if (!is_scored) return record;
   ASSIGN_OR_RETURN(entries_[index].views, BuildViews(record));
-  SubmitScores(index, /*needs_rollout=*/true);
+  SubmitScores(index,
+               /*needs_rollout=*/true,
+               std::move(entries_[index].rollout_tasks));
   return record;
 }
 
 absl::Status SamplePipeline::AcceptScore(const ScoreResult& result) {
   const auto pending = pending_scores_.find(result.id);
   if (pending == pending_scores_.end()) return absl::OkStatus();
-  const auto [index, weights] = pending->second;
+  const auto [index, weights, needs_rollout] = pending->second;
   pending_scores_.erase(pending);
   Entry& entry = entries_[index];
   for (const auto& [name, tensors] : result.views) {
@@ -188,7 +229,9 @@ absl::Status SamplePipeline::AcceptScore(const ScoreResult& result) {
   }
   --entry.scores_missing;
   payload_bytes_ += result.payload_bytes;
-  teacher_seconds_ += result.compute_seconds;
+  (needs_rollout ? teacher_cost_.after : teacher_cost_.ahead) +=
+      result.compute_seconds;
+  teacher_cost_.ahead += result.ahead_seconds;
   return absl::OkStatus();
 }
 

@@ -2,7 +2,9 @@
 //
 //   Start            every problem goes to the rollout workers; the views that
 //                    need no rollout go to the teachers at the same time
-//   CollectRollouts  as each answer arrives, its other views go to the teachers
+//   CollectRollouts  as each answer arrives, its other views go to the
+//   teachers,
+//                    which were told of its tokens while it was sampled
 //   TakeScored(i)    hands over sample i once all its teacher scores are there
 //
 // Results are placed by sample index, so the order of arrival, the number of
@@ -23,6 +25,7 @@
 #include "common/data/views.h"
 #include "common/generation/sampling.h"
 #include "common/objective/micro_batch.h"
+#include "services/trainer/prefix_streamer.h"
 #include "services/trainer/rollout_client.h"
 #include "services/trainer/teacher_client.h"
 
@@ -57,8 +60,16 @@ struct PipelineOptions {
   int64_t top_k = 0;
   double temperature = 1.1;  // of the objective, for a top_k payload
   at::Device device = at::kCPU;
+  // Tokens of an answer between two pieces of news to the teachers; 0: none.
+  int64_t streaming_stride = 0;
   // Called as answers arrive, from CollectRollouts; may be empty.
   std::function<void(int64_t done, int64_t total)> on_progress;
+};
+
+// Seconds that results cost the teachers.
+struct TeacherCost {
+  double after = 0.0;  // once an answer's last token was there
+  double ahead = 0.0;  // before: beginnings, and views without the answer
 };
 
 class SamplePipeline {
@@ -69,6 +80,7 @@ class SamplePipeline {
                  const ViewBuilder& views,
                  const Tokenizer& tokenizer,
                  PipelineOptions options);
+  ~SamplePipeline();
 
   // `snapshot_is_base`: one teacher pass then serves both kinds of weights.
   // With `with_scores` false only answers are wanted.
@@ -88,26 +100,35 @@ class SamplePipeline {
   // Blocks for sample `index`, whose rollout must be trainable; once each.
   absl::StatusOr<ScoredSample> TakeScored(size_t index);
 
-  // Payload bytes and worker seconds of the teacher results so far.
+  // Payload bytes of the teacher results so far.
   uint64_t payload_bytes() const { return payload_bytes_; }
-  double teacher_seconds() const { return teacher_seconds_; }
+  // What these cost the teachers.
+  const TeacherCost& teacher_cost() const { return teacher_cost_; }
   // Tokens that the teachers scored so far.
   int64_t scored_tokens() const { return scored_tokens_; }
 
  private:
   struct Entry {
     PipelineInput input;
+    uint64_t rollout_id = 0;  // of its rollout task; 0: its answer is known
     Views views;
+    std::vector<ScoreTask> rollout_tasks;  // without tokens until it is there
     std::map<TeacherPass, TeacherScores> scores;
     size_t scores_missing = 0;
   };
   struct PendingScore {
     size_t index = 0;
     TeacherWeights weights = TeacherWeights::kBase;
+    bool needs_rollout = false;
   };
 
-  // Sends the passes over views of `entry` that are `of_rollout` or not.
-  void SubmitScores(size_t index, bool needs_rollout);
+  // The tasks for the passes over views that need the rollout or not, without
+  // their tokens.
+  std::vector<ScoreTask> PlanScores(bool needs_rollout);
+  // Sends them with the tokens of the sample's views.
+  void SubmitScores(size_t index,
+                    bool needs_rollout,
+                    std::vector<ScoreTask> tasks);
   absl::StatusOr<RolloutRecord> AcceptRollout(size_t index,
                                               const RolloutResult& result);
   absl::StatusOr<Views> BuildViews(const RolloutRecord& record) const;
@@ -121,12 +142,13 @@ class SamplePipeline {
 
   bool snapshot_is_base_ = true;
   bool with_scores_ = true;
+  PrefixStreamer streamer_;
   std::vector<Entry> entries_;
   std::map<uint64_t, size_t> pending_rollouts_;
   std::map<uint64_t, PendingScore> pending_scores_;
   uint64_t next_id_ = 1;
   uint64_t payload_bytes_ = 0;
-  double teacher_seconds_ = 0.0;
+  TeacherCost teacher_cost_;
   int64_t scored_tokens_ = 0;
 };
 

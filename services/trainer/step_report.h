@@ -22,6 +22,10 @@ struct StepReport {
   int64_t generated_tokens = 0;
   int64_t scored_tokens = 0;   // by the teachers
   uint64_t payload_bytes = 0;  // from the teachers
+  // Seconds that the scores cost the teachers: behind an answer's last token,
+  // and before it.
+  double teacher_seconds = 0.0;
+  double teacher_ahead_seconds = 0.0;
   double mean_rollout_tokens = 0.0;
   double truncated_fraction = 0.0;  // answers that hit max_new_tokens
   double boxed_fraction = 0.0;

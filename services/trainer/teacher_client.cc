@@ -30,6 +30,8 @@ class PooledTeacherClient final : public TeacherClient {
     pool_.SetUpdate(std::move(snapshot));
   }
   void Submit(ScoreTask task) override { pool_.Submit(std::move(task)); }
+  void Advise(ScoreTask partial) override { pool_.Advise(std::move(partial)); }
+  void Withdraw(uint64_t id) override { pool_.Withdraw(id); }
   absl::StatusOr<ScoreResult> Next() override { return pool_.Next(); }
   std::vector<WorkerState> Workers() const override { return pool_.Workers(); }
   void Shutdown() override { pool_.Shutdown(); }

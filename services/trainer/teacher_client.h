@@ -48,7 +48,10 @@ struct ScoreResult {
   // dtype, or "logits" [n, vocab] float32, or "ids" [n, k] int32 with
   // "logprobs" [n, k] float32. Shapes and dtypes are checked on arrival.
   std::map<std::string, std::map<std::string, HostTensor>> views;
-  double compute_seconds = 0.0;  // on the worker
+  double compute_seconds = 0.0;  // on the worker, since the task came
+  double ahead_seconds = 0.0;    // and before, for what it was advised
+  int64_t computed_tokens = 0;   // of the views, since the task came
+  int64_t reused_tokens = 0;     // and before
   uint64_t payload_bytes = 0;
 };
 
@@ -75,6 +78,14 @@ class TeacherClient {
 
   // Does not block.
   virtual void Submit(ScoreTask task) = 0;
+
+  // What is known of a task that will be submitted under the same id: the
+  // beginnings of its views, in place of earlier ones, which they continue. The
+  // worker that is to get the task may compute them ahead; results stay the
+  // same. Does not block.
+  virtual void Advise(ScoreTask partial) = 0;
+  // The advised task will not be submitted. Does not block.
+  virtual void Withdraw(uint64_t id) = 0;
 
   // Blocks; errors as RolloutClient::Next.
   virtual absl::StatusOr<ScoreResult> Next() = 0;

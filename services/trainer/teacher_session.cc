@@ -19,6 +19,19 @@ v1::Payload ToWirePayload(TeacherPayload payload) {
   return v1::PAYLOAD_UNSPECIFIED;
 }
 
+// A request of the task without its views.
+v1::ScoreRequest Begin(const ScoreTask& task, const PolicyUpdate& update) {
+  v1::ScoreRequest request;
+  request.set_request_id(task.id);
+  request.set_weights(task.snapshot ? v1::TEACHER_WEIGHTS_SNAPSHOT
+                                    : v1::TEACHER_WEIGHTS_BASE);
+  if (task.snapshot) {
+    request.set_policy_version(update.version);
+    request.set_adapter_digest(update.adapter.digest);
+  }
+  return request;
+}
+
 // Whatever is wrong with what a worker sent, another one may send it right.
 absl::Status Broken(const absl::Status& status) {
   return status.ok() ? status : absl::DataLossError(status.message());
@@ -28,6 +41,7 @@ absl::Status Broken(const absl::Status& status) {
 
 std::unique_ptr<TeacherSession::Stream> TeacherSession::StartStream(
     grpc::ClientContext* context) {
+  advised_.clear();
   MutexLock lock(&mutex_);
   partial_.clear();
   return stub().Score(context);
@@ -35,14 +49,8 @@ std::unique_ptr<TeacherSession::Stream> TeacherSession::StartStream(
 
 v1::ScoreRequest TeacherSession::ToRequest(const ScoreTask& task,
                                            const PolicyUpdate& update) {
-  v1::ScoreRequest request;
-  request.set_request_id(task.id);
-  request.set_weights(task.snapshot ? v1::TEACHER_WEIGHTS_SNAPSHOT
-                                    : v1::TEACHER_WEIGHTS_BASE);
-  if (task.snapshot) {
-    request.set_policy_version(update.version);
-    request.set_adapter_digest(update.adapter.digest);
-  }
+  advised_.erase(task.id);
+  v1::ScoreRequest request = Begin(task, update);
   request.set_payload(ToWirePayload(task.payload));
   request.set_top_k(static_cast<uint32_t>(task.top_k));
   request.set_temperature(task.temperature);
@@ -58,6 +66,30 @@ v1::ScoreRequest TeacherSession::ToRequest(const ScoreTask& task,
   MutexLock lock(&mutex_);
   partial_.emplace(task.id, std::move(partial));
   return request;
+}
+
+bool TeacherSession::Advise(const ScoreTask& partial) {
+  v1::ScoreRequest request = Begin(partial, update());
+  std::map<std::string, size_t>& advised = advised_[partial.id];
+  for (const ViewToScore& view : partial.views) {
+    size_t& sent = advised[view.name];
+    if (view.input_ids.size() <= sent) continue;
+    v1::ViewPrefix& message = *request.mutable_prefix()->add_views();
+    message.set_name(view.name);
+    message.set_first_index(static_cast<uint32_t>(sent));
+    message.mutable_input_ids()->Add(
+        view.input_ids.begin() + static_cast<int64_t>(sent),
+        view.input_ids.end());
+    sent = view.input_ids.size();
+  }
+  return !request.has_prefix() || stream().Write(request);
+}
+
+bool TeacherSession::Withdraw(uint64_t id) {
+  if (advised_.erase(id) == 0) return true;
+  v1::ScoreRequest request = Begin(ScoreTask{.id = id}, update());
+  request.mutable_prefix();
+  return stream().Write(request);
 }
 
 TeacherSession::Partial TeacherSession::Expect(const ScoreTask& task) const {
@@ -196,6 +228,10 @@ absl::StatusOr<ScoreResult> TeacherSession::Finish(const v1::ScoreDone& done,
                      " tensors of the answer, or the end of one, are missing"));
   }
   partial.result.compute_seconds = done.compute_seconds();
+  partial.result.ahead_seconds = done.ahead_seconds();
+  partial.result.computed_tokens =
+      static_cast<int64_t>(done.computed_tokens());
+  partial.result.reused_tokens = static_cast<int64_t>(done.reused_tokens());
   return std::move(partial.result);
 }
 

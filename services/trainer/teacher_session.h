@@ -32,6 +32,9 @@ class TeacherSession final : public TeacherSessionBase {
       : TeacherSessionBase(
             endpoint, Role::kTeacher, credentials, expected, load_timeout) {}
 
+  bool Advise(const ScoreTask& partial) override;
+  bool Withdraw(uint64_t id) override;
+
   // An answer that is not what was asked for (a tensor too many, missing, or of
   // another shape or dtype, a corrupted chunk, a task it was not given) is
   // DATA_LOSS; one of another snapshot FAILED_PRECONDITION.
@@ -64,6 +67,8 @@ class TeacherSession final : public TeacherSessionBase {
   absl::StatusOr<ScoreResult> Finish(const v1::ScoreDone& done,
                                      Partial& partial) const;
 
+  // Tokens advised on this stream, by task and view.
+  std::map<uint64_t, std::map<std::string, size_t>> advised_;
   Mutex mutex_;
   std::map<uint64_t, Partial> partial_ ABSL_GUARDED_BY(mutex_);  // by id
 };

@@ -188,6 +188,16 @@ void TrainerMetrics::RecordStep(const StepReport& report) {
       .AddCounter("dapd_trainer_payload_bytes_total",
                   "Bytes of scores received.")
       .Add(static_cast<double>(report.payload_bytes));
+  for (const auto& [when, seconds] :
+       {std::pair{"ahead", report.teacher_ahead_seconds},
+        std::pair{"after", report.teacher_seconds}}) {
+    registry_
+        .AddCounter("dapd_trainer_teacher_seconds_total",
+                    "Seconds that teachers computed for the scores taken: "
+                    "ahead of an answer's last token, or after it.",
+                    {{"when", when}})
+        .Add(seconds);
+  }
   for (const auto& [outcome, count] :
        {std::pair{"trained", report.samples},
         std::pair{"empty", report.untrainable_samples}}) {

@@ -24,6 +24,11 @@ struct FakeScorerControl {
   std::atomic<int> started = 0;
   std::atomic<int> loads = 0;
   std::atomic<int64_t> hidden_size = 8;
+  // Tokens computed ahead, and the chunks for which there is memory.
+  std::atomic<int64_t> base_ahead = 0;
+  std::atomic<int64_t> snapshot_ahead = 0;
+  std::atomic<int64_t> chunks_left = 1 << 30;
+  std::atomic<int> forgotten = 0;
 };
 
 class FakeScorer : public Scorer {
@@ -36,11 +41,14 @@ class FakeScorer : public Scorer {
         7, std::vector<float>(upload.probe_ids.size() - 1, control_.probe)};
   }
 
-  absl::Status Score(const ScoreInput& input, const ViewSink& sink) override {
+  absl::StatusOr<ScoreWork> Score(const ScoreInput& input,
+                                  const ViewSink& sink) override {
+    ScoreWork work;
     ++control_.started;
     while (control_.hold) absl::SleepFor(absl::Milliseconds(1));
     if (control_.fail) return absl::ResourceExhaustedError("no memory");
     for (const ViewInput& view : input.views) {
+      work.computed_tokens += static_cast<int64_t>(view.input_ids.size());
       const int64_t width = input.payload == ScorePayload::kTopK
                                 ? input.top_k
                                 : control_.hidden_size.load();
@@ -67,8 +75,22 @@ class FakeScorer : public Scorer {
       }
       if (!sink(std::move(scores))) return absl::CancelledError("unwanted");
     }
-    return absl::OkStatus();
+    return work;
   }
+
+  // Chunks of 4 tokens.
+  absl::StatusOr<bool> Advance(bool with_snapshot,
+                               const std::vector<int32_t>& ids,
+                               HeldPrefix* prefix) override {
+    if (control_.fail) return absl::ResourceExhaustedError("no memory");
+    if (static_cast<int64_t>(ids.size()) < prefix->tokens + 4) return false;
+    if (control_.chunks_left-- <= 0) return false;
+    prefix->tokens += 4;
+    (with_snapshot ? control_.snapshot_ahead : control_.base_ahead) += 4;
+    return true;
+  }
+
+  void Forget() override { ++control_.forgotten; }
 
  private:
   FakeScorerControl& control_;

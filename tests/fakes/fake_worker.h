@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -25,6 +26,7 @@ namespace dapd {
 
 struct FakeTask {
   uint64_t id = 0;
+  int64_t known = 0;  // of an advised one
 };
 struct FakeResult {
   uint64_t id = 0;
@@ -67,6 +69,11 @@ class FakeWorker {
     MutexLock lock(&mutex_);
     return seen_;
   }
+  // How far each advised task is known; -1: withdrawn.
+  std::map<uint64_t, int64_t> advised() const {
+    MutexLock lock(&mutex_);
+    return advised_;
+  }
   std::vector<int64_t> loaded_versions() const {
     MutexLock lock(&mutex_);
     return loaded_versions_;
@@ -100,6 +107,7 @@ class FakeWorker {
   absl::Status load_status_;
   std::set<std::shared_ptr<Stream>> streams_;
   std::vector<uint64_t> seen_;
+  std::map<uint64_t, int64_t> advised_;
   std::vector<int64_t> loaded_versions_;
   int64_t connects_ = 0;
 };
@@ -150,6 +158,17 @@ class FakeSession : public WorkerSession<FakeTask, FakeResult> {
       if (!stream()->Push(answer)) return false;
     }
     return !stream()->closed();
+  }
+
+  bool Advise(const FakeTask& partial) override {
+    MutexLock lock(&worker_->mutex_);
+    worker_->advised_[partial.id] = partial.known;
+    return true;
+  }
+  bool Withdraw(uint64_t id) override {
+    MutexLock lock(&worker_->mutex_);
+    worker_->advised_[id] = -1;
+    return true;
   }
 
   std::optional<FakeAnswer> Receive() override { return stream()->Pop(); }

@@ -96,7 +96,7 @@ def test_r2_without_any_rollout_the_run_waits_and_goes_on_by_itself(many, refere
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("failpoint", ["worker.before_score", "worker.after_score", "worker.before_adapter", "worker.after_adapter"])
+@pytest.mark.parametrize("failpoint", ["worker.before_chunk", "worker.before_score", "worker.after_score", "worker.before_adapter", "worker.after_adapter"])
 def test_r3_a_teacher_killed_in_any_phase(failpoint, seed, many, reference):
     reference.of_seed(seed)
     victim = many.teachers[0]

@@ -125,6 +125,66 @@ TEST_F(WorkerPoolTest, AWorkerHasAtMostWhatItTakesAtATime) {
   EXPECT_EQ(pool_->Workers().front().in_flight, FakeWorker::kMaxInFlight);
 }
 
+TEST_F(WorkerPoolTest, ATaskGoesToTheWorkerThatWasAdvisedOfIt) {
+  SetEndpoints(std::vector<std::string>{"a", "b"});
+  Start();
+  ASSERT_TRUE(Eventually(
+      [&] { return HasWorkerIn("a", "ready") && HasWorkerIn("b", "ready"); }));
+  for (uint64_t id = 0; id < 10; ++id) pool_->Advise({id, 5});
+  ASSERT_TRUE(Eventually(
+      [&] { return a_.advised().size() + b_.advised().size() == 10; }));
+  EXPECT_EQ(a_.advised().size(), 5U);
+  for (uint64_t id = 0; id < 10; ++id) pool_->Advise({id, 9});
+  ASSERT_TRUE(Eventually([&] {
+    int64_t known = 0;
+    for (const FakeWorker* worker : {&a_, &b_}) {
+      for (const auto& [id, tokens] : worker->advised()) known += tokens;
+    }
+    return known == 90;
+  }));
+  for (uint64_t id = 0; id < 10; ++id) {
+    FakeWorker& home = a_.advised().contains(id) ? a_ : b_;
+    pool_->Submit({id});
+    Collect(1);
+    EXPECT_EQ(home.seen().back(), id);
+  }
+}
+
+TEST_F(WorkerPoolTest, AdviceOfALostWorkerIsGivenToAnotherOne) {
+  Start();
+  pool_->Advise({7, 5});
+  ASSERT_TRUE(Eventually([&] { return a_.advised().contains(7); }));
+  SetEndpoints(std::vector<std::string>{"a", "b"});
+  a_.Kill(absl::UnavailableError("gone"));
+  EXPECT_TRUE(Eventually([&] { return b_.advised().contains(7); }));
+  EXPECT_EQ(b_.advised().at(7), 5);
+  pool_->Submit({7});
+  Collect(1);
+  EXPECT_THAT(b_.seen(), ElementsAre(7));
+}
+
+TEST_F(WorkerPoolTest, ABusyHomeGivesItsTaskAway) {
+  a_.SetHandler(NoAnswer);
+  Start();
+  for (uint64_t id = 0; id < 3; ++id) pool_->Advise({id, 5});
+  ASSERT_TRUE(Eventually([&] { return a_.advised().size() == 3; }));
+  SetEndpoints(std::vector<std::string>{"a", "b"});
+  ASSERT_TRUE(Eventually([&] { return HasWorkerIn("b", "ready"); }));
+  for (uint64_t id = 0; id < 3; ++id) pool_->Submit({id});
+  EXPECT_THAT(Collect(1), ElementsAre(2));
+  EXPECT_TRUE(Eventually([&] { return a_.advised().at(2) == -1; }));
+}
+
+TEST_F(WorkerPoolTest, AWithdrawalReachesWhoWasAdvised) {
+  Start();
+  pool_->Advise({1, 5});
+  ASSERT_TRUE(Eventually([&] { return a_.advised().contains(1); }));
+  pool_->Withdraw(1);
+  pool_->Withdraw(2);
+  EXPECT_TRUE(Eventually([&] { return a_.advised().at(1) == -1; }));
+  EXPECT_FALSE(a_.advised().contains(2));
+}
+
 TEST_F(WorkerPoolTest, TheLoadCountsWorkersByStateAndTasksByPlace) {
   SetEndpoints(std::vector<std::string>{"a", "b"});
   a_.SetHandler(NoAnswer);

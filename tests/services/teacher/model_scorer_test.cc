@@ -1,5 +1,7 @@
 #include "services/teacher/model_scorer.h"
 
+#include <algorithm>
+#include <iostream>
 #include <map>
 #include <string>
 #include <utility>
@@ -26,14 +28,31 @@ class ModelScorerTest : public ::testing::Test {
     config_.model.precision = "float32";
     config_.model.device = "cpu";
     config_.lora.rank = 4;
+    config_.teacher.chunk_tokens = 8;
     WriteTinyModel(config_.model.path, 7);
+    LoadScorer();
+    weights_ = *LoadModelWeights(config_.model.path, at::kFloat, at::kCPU);
+    input_.views = {{"a", {3, 14, 15, 92, 65, 35, 89, 79}, 3, 5},
+                    {"b", {27, 18, 28}, 1, 2}};
+  }
+
+  void LoadScorer() {
     auto loaded = LoadModelScorer(config_);
     ASSERT_TRUE(loaded.ok()) << loaded.status();
     scorer_ = std::move(loaded->scorer);
     description_ = loaded->description;
-    weights_ = *LoadModelWeights(config_.model.path, at::kFloat, at::kCPU);
-    input_.views = {{"a", {3, 14, 15, 92, 65, 35, 89, 79}, 3, 5},
-                    {"b", {27, 18, 28}, 1, 2}};
+  }
+
+  // Two views of 61 and 53 tokens that share their first 20.
+  void SetLongViews() {
+    input_.views = {{"a", {}, 30, 31}, {"b", {}, 21, 32}};
+    for (int32_t i = 0; i < 61; ++i) {
+      input_.views[0].input_ids.push_back(i * 7 % kTinyVocab);
+      if (i < 53) {
+        input_.views[1].input_ids.push_back((i < 20 ? i * 7 : i * 5 + 1) %
+                                            kTinyVocab);
+      }
+    }
   }
 
   // A random adapter that changes the model.
@@ -52,13 +71,14 @@ class ModelScorerTest : public ::testing::Test {
   Scores Score(ScorePayload payload) {
     input_.payload = payload;
     Scores scores;
-    const absl::Status status = scorer_->Score(input_, [&](ViewScores view) {
+    const auto done = scorer_->Score(input_, [&](ViewScores view) {
       for (const auto& [name, tensor] : view.tensors) {
         scores[view.view][name] = ToTorch(tensor).clone();
       }
       return true;
     });
-    EXPECT_TRUE(status.ok()) << status;
+    EXPECT_TRUE(done.ok()) << done.status();
+    if (done.ok()) work_ = *done;
     return scores;
   }
 
@@ -68,6 +88,7 @@ class ModelScorerTest : public ::testing::Test {
   std::shared_ptr<const ModelWeights> weights_;
   Adapter adapter_;
   ScoreInput input_;
+  ScoreWork work_;  // of the last Score
 };
 
 TEST_F(ModelScorerTest, TheDescriptionIsTheModels) {
@@ -165,11 +186,102 @@ TEST_F(ModelScorerTest, ABadAdapterLeavesTheOldSnapshot) {
       at::equal(Score(ScorePayload::kHiddenStates)["a"]["hidden"], before));
 }
 
+// The slow twin: each view whole, in one pass.
+TEST_F(ModelScorerTest, ChunksGiveWhatOnePassOverTheViewGives) {
+  SetLongViews();
+  ASSERT_TRUE(scorer_->Load(MakeUpload()).ok());
+  for (const bool with_snapshot : {false, true}) {
+    input_.with_snapshot = with_snapshot;
+    const Scores scores = Score(ScorePayload::kHiddenStates);
+    for (const ViewInput& view : input_.views) {
+      const at::NoGradGuard no_grad;
+      const at::Tensor expected =
+          ForwardHidden(*weights_,
+                        with_snapshot ? &adapter_ : nullptr,
+                        PackTokens({view.input_ids}, at::kCPU),
+                        at::arange(view.scored_from - 1,
+                                   view.scored_from + view.scored_count - 1));
+      const float error = (scores.at(view.name).at("hidden") - expected)
+                              .abs()
+                              .max()
+                              .item<float>();
+      std::cout << (with_snapshot ? "snapshot, view " : "base, view ")
+                << view.name << ": error " << error << "\n";
+      EXPECT_LT(error, 2e-5);
+    }
+  }
+}
+
+TEST_F(ModelScorerTest, WhatIsComputedAheadChangesNoBit) {
+  SetLongViews();
+  const Scores expected = Score(ScorePayload::kHiddenStates);
+  EXPECT_EQ(work_.computed_tokens + work_.reused_tokens, 60 + 52);
+  EXPECT_EQ(work_.reused_tokens, 16);  // two chunks that both views begin with
+  LoadScorer();
+  // Tokens come three at a time, of both views in turn.
+  std::map<std::string, HeldPrefix> held;
+  for (int64_t known = 0; known < 58; known += 3) {
+    for (const ViewInput& view : input_.views) {
+      std::vector<int32_t> ids = view.input_ids;
+      ids.resize(std::min(ids.size(), static_cast<size_t>(known)));
+      while (*scorer_->Advance(false, ids, &held[view.name])) {
+      }
+    }
+  }
+  EXPECT_EQ(held["a"].tokens, 56);
+  EXPECT_EQ(held["b"].tokens, 48);
+  const Scores ahead = Score(ScorePayload::kHiddenStates);
+  EXPECT_EQ(work_.computed_tokens, 4 + 4);
+  EXPECT_EQ(work_.reused_tokens, 56 + 48);
+  for (const auto& [view, tensors] : expected) {
+    EXPECT_TRUE(at::equal(tensors.at("hidden"), ahead.at(view).at("hidden")));
+  }
+}
+
+TEST_F(ModelScorerTest, WithoutMemoryNothingIsKeptAndNoBitChanges) {
+  SetLongViews();
+  const Scores expected = Score(ScorePayload::kHiddenStates);
+  config_.teacher.prefix_memory_mib = 0;
+  LoadScorer();
+  HeldPrefix held;
+  EXPECT_FALSE(*scorer_->Advance(false, input_.views[0].input_ids, &held));
+  const Scores alone = Score(ScorePayload::kHiddenStates);
+  EXPECT_EQ(work_.reused_tokens, 0);
+  for (const auto& [view, tensors] : expected) {
+    EXPECT_TRUE(at::equal(tensors.at("hidden"), alone.at(view).at("hidden")));
+  }
+}
+
+TEST_F(ModelScorerTest, WhatIsHeldIsNotForgotten) {
+  SetLongViews();
+  HeldPrefix held;
+  ASSERT_TRUE(*scorer_->Advance(false, input_.views[0].input_ids, &held));
+  Score(ScorePayload::kHiddenStates);
+  scorer_->Forget();
+  Score(ScorePayload::kHiddenStates);
+  EXPECT_EQ(work_.reused_tokens, 8 + 16);
+}
+
+TEST_F(ModelScorerTest, ANewSnapshotFindsNothingOfTheOld) {
+  SetLongViews();
+  input_.with_snapshot = true;
+  ASSERT_TRUE(scorer_->Load(MakeUpload()).ok());
+  const Scores before = Score(ScorePayload::kHiddenStates);
+  AdapterUpload other = MakeUpload();
+  for (at::Tensor& tensor : adapter_.Tensors()) tensor.add_(0.05);
+  other.adapter = *SerializeAdapter(adapter_, config_.model.path);
+  ASSERT_TRUE(scorer_->Load(other).ok());
+  const Scores after = Score(ScorePayload::kHiddenStates);
+  EXPECT_EQ(work_.reused_tokens, 16);
+  EXPECT_FALSE(
+      at::equal(before.at("a").at("hidden"), after.at("a").at("hidden")));
+}
+
 TEST_F(ModelScorerTest, ASinkThatWantsNoMoreEndsTheRequest) {
   int views = 0;
-  const absl::Status status =
+  const auto done =
       scorer_->Score(input_, [&](ViewScores) { return ++views < 1; });
-  EXPECT_EQ(status.code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(done.status().code(), absl::StatusCode::kCancelled);
   EXPECT_EQ(views, 1);
 }
 

@@ -106,6 +106,50 @@ TEST(ScoreRequestTest, WhatIsOutOfRangeIsRefusedByName) {
   }
 }
 
+v1::ScoreRequest MakeUpdate() {
+  v1::ScoreRequest message;
+  message.set_request_id(9);
+  message.set_weights(v1::TEACHER_WEIGHTS_SNAPSHOT);
+  message.set_policy_version(3);
+  message.set_adapter_digest("digest");
+  v1::ViewPrefix& view = *message.mutable_prefix()->add_views();
+  view.set_name("none_rollout");
+  view.set_first_index(5);
+  for (const int id : {1, 2, 3}) view.add_input_ids(id);
+  return message;
+}
+
+TEST(ScoreRequestTest, AnUpdateArrives) {
+  const auto update = ParsePrefixUpdate(MakeUpdate(), Limits());
+  ASSERT_TRUE(update.ok()) << update.status();
+  EXPECT_EQ(update->request_id, 9U);
+  EXPECT_TRUE(update->with_snapshot);
+  EXPECT_EQ(update->policy_version, 3);
+  EXPECT_EQ(update->adapter_digest, "digest");
+  ASSERT_EQ(update->views.size(), 1U);
+  EXPECT_EQ(update->views[0].name, "none_rollout");
+  EXPECT_EQ(update->views[0].first_index, 5);
+  EXPECT_THAT(update->views[0].ids, ElementsAre(1, 2, 3));
+}
+
+TEST(ScoreRequestTest, AnUpdateThatTheModelCannotTakeIsRefused) {
+  v1::ScoreRequest message = MakeUpdate();
+  message.mutable_prefix()->mutable_views(0)->set_first_index(6);
+  EXPECT_THAT(
+      std::string(ParsePrefixUpdate(message, Limits()).status().message()),
+      HasSubstr("9 tokens do not fit"));
+  message = MakeUpdate();
+  message.mutable_prefix()->mutable_views(0)->set_input_ids(1, 100);
+  EXPECT_THAT(
+      std::string(ParsePrefixUpdate(message, Limits()).status().message()),
+      HasSubstr("input_ids[1] is 100"));
+  message = MakeUpdate();
+  while (message.prefix().views_size() < 17) {
+    message.mutable_prefix()->add_views();
+  }
+  EXPECT_FALSE(ParsePrefixUpdate(message, Limits()).ok());
+}
+
 TEST(ScoreRequestTest, TopKIsNotLookedAtForOtherPayloads) {
   v1::ScoreRequest message = MakeRequest();
   message.set_payload(v1::PAYLOAD_HIDDEN_STATES);

@@ -26,6 +26,7 @@ class TeacherWorkerTest : public ::testing::Test {
     TeacherObserver observer;
     observer.on_scored = [this](int64_t tokens, double) { tokens_ += tokens; };
     observer.on_payload = [this](uint64_t bytes) { bytes_ += bytes; };
+    observer.on_ahead = [this](int64_t tokens, double) { ahead_ += tokens; };
     return observer;
   }
 
@@ -50,6 +51,19 @@ class TeacherWorkerTest : public ::testing::Test {
     worker_.Submit(std::move(request), outbox_);
   }
 
+  void Announce(uint64_t id,
+                const std::string& digest,
+                int64_t first,
+                size_t count) {
+    PrefixUpdate update;
+    update.request_id = id;
+    update.with_snapshot = true;
+    update.policy_version = 1;
+    update.adapter_digest = digest;
+    update.views = {{"a", first, std::vector<int32_t>(count, 7)}};
+    worker_.Announce(std::move(update), outbox_);
+  }
+
   // The next event's content must be a T.
   template <typename T>
   T Expect() {
@@ -63,6 +77,7 @@ class TeacherWorkerTest : public ::testing::Test {
 
   FakeScorerControl control_;
   std::atomic<int64_t> tokens_ = 0;
+  std::atomic<int64_t> ahead_ = 0;
   std::atomic<uint64_t> bytes_ = 0;
   std::shared_ptr<TeacherOutbox> outbox_ = std::make_shared<TeacherOutbox>(8);
   TeacherWorker worker_;
@@ -124,6 +139,58 @@ TEST_F(TeacherWorkerTest, RequestsOfADeadStreamAreSkipped) {
   control_.hold = false;
   EXPECT_EQ(Expect<ViewScores>().view, "a");
   EXPECT_LE(control_.started, 2);
+}
+
+TEST_F(TeacherWorkerTest, WhatIsAnnouncedIsComputedBeforeTheRequestComes) {
+  Load(1, "digest");
+  Announce(9, "digest", 0, 10);
+  while (control_.snapshot_ahead < 8) absl::SleepFor(absl::Milliseconds(1));
+  Announce(9, "digest", 10, 2);
+  while (control_.snapshot_ahead < 12) absl::SleepFor(absl::Milliseconds(1));
+  EXPECT_EQ(ahead_, 12);
+  Submit(9, true, "digest");
+  Expect<ViewScores>();
+  Expect<ViewScores>();
+  EXPECT_GT(Expect<ScoreFinished>().ahead_seconds, 0);
+}
+
+TEST_F(TeacherWorkerTest, RequestsComeBeforeWhatIsAnnounced) {
+  Load(1, "digest");
+  control_.hold = true;
+  Submit(1, false, "");
+  while (control_.started == 0) absl::SleepFor(absl::Milliseconds(1));
+  Announce(9, "digest", 0, 8);
+  Submit(2, false, "");
+  control_.hold = false;
+  for (int i = 0; i < 2; ++i) {
+    Expect<ViewScores>();
+    Expect<ViewScores>();
+    Expect<ScoreFinished>();
+  }
+  while (control_.snapshot_ahead < 8) absl::SleepFor(absl::Milliseconds(1));
+  EXPECT_EQ(control_.started, 2);
+}
+
+TEST_F(TeacherWorkerTest, AnIdleWorkerKeepsWhatIsAnnouncedAndNothingElse) {
+  Load(1, "digest");
+  Announce(9, "digest", 0, 8);
+  while (control_.snapshot_ahead < 8) absl::SleepFor(absl::Milliseconds(1));
+  const int forgotten = control_.forgotten;
+  Submit(1, false, "");
+  Expect<ViewScores>();
+  Expect<ViewScores>();
+  Expect<ScoreFinished>();
+  EXPECT_EQ(control_.forgotten, forgotten);
+  Load(1, "digest");
+  while (control_.forgotten == forgotten) absl::SleepFor(absl::Milliseconds(1));
+}
+
+TEST_F(TeacherWorkerTest, AnnouncementsForAnotherSnapshotAreLeftOut) {
+  Load(1, "digest");
+  Announce(9, "other", 0, 8);
+  Announce(10, "digest", 0, 4);
+  while (control_.snapshot_ahead < 4) absl::SleepFor(absl::Milliseconds(1));
+  EXPECT_EQ(ahead_, 4);
 }
 
 TEST_F(TeacherWorkerTest, ShutdownDoesWhatIsQueuedWithinTheGrace) {

@@ -197,6 +197,30 @@ TEST_F(RolloutClientTest, TasksOverTwoWorkersAllComeBack) {
   EXPECT_GT(pushed_bytes_, MakeUpdate(1)->adapter.tensors.size());
 }
 
+TEST_F(RolloutClientTest, WhoListensHearsOfTokensAsTheyCome) {
+  MiniServer server(&control_, "127.0.0.1:0");
+  Start({server.address()});
+  Mutex mutex;
+  std::map<uint64_t, std::vector<int32_t>> heard;  // guarded by mutex
+  client_->Listen([&](uint64_t id, const std::vector<int32_t>& ids) {
+    MutexLock lock(&mutex);
+    EXPECT_GT(ids.size(), heard[id].size());
+    heard[id] = ids;
+  });
+  client_->Submit(MakeTask(1, 50));
+  client_->Submit(MakeTask(2, 50));
+  for (int i = 0; i < 2; ++i) {
+    const auto result = client_->Next();
+    ASSERT_TRUE(result.ok()) << result.status();
+    MutexLock lock(&mutex);
+    EXPECT_EQ(heard.at(result->id), result->ids);
+  }
+  client_->Listen(nullptr);
+  client_->Submit(MakeTask(3));
+  EXPECT_TRUE(client_->Next().ok());
+  EXPECT_EQ(heard.size(), 2U);
+}
+
 TEST_F(RolloutClientTest, AnEndTokenIsToldFromTheLengthLimit) {
   control_.eos_after = 2;
   MiniServer server(&control_, "127.0.0.1:0");

@@ -1,0 +1,76 @@
+#include "services/teacher/prefix_desk.h"
+
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+
+namespace dapd {
+
+void PrefixDesk::Update(Stream stream, const PrefixUpdate& update) {
+  const Key key = {update.request_id, stream};
+  if (update.views.empty()) {
+    Close(stream, update.request_id);
+    return;
+  }
+  if (!requests_.contains(key) && requests_.size() >= kMaxOpenPrefixes) return;
+  Request& request = requests_[key];
+  request.with_snapshot = update.with_snapshot;
+  for (const PrefixUpdate::View& news : update.views) {
+    View& view = request.views[news.name];
+    if (news.first_index == 0) view = {};
+    if (news.first_index != static_cast<int64_t>(view.ids.size())) {
+      Close(stream, update.request_id);
+      return;
+    }
+    view.ids.insert(view.ids.end(), news.ids.begin(), news.ids.end());
+  }
+  has_work_ = true;
+}
+
+AheadWork PrefixDesk::Close(Stream stream, uint64_t request_id) {
+  AheadWork work;
+  const auto found = requests_.find({request_id, stream});
+  if (found == requests_.end()) return work;
+  work.seconds = found->second.seconds;
+  for (auto& [name, view] : found->second.views) {
+    work.held.push_back(std::move(view.held));
+  }
+  requests_.erase(found);
+  // Its memory may be what the others wait for.
+  has_work_ = !requests_.empty();
+  return work;
+}
+
+void PrefixDesk::CloseStream(Stream stream) {
+  std::erase_if(requests_,
+                [&](const auto& r) { return r.first.second == stream; });
+  has_work_ = !requests_.empty();
+}
+
+void PrefixDesk::CloseSnapshots() {
+  std::erase_if(requests_,
+                [](const auto& r) { return r.second.with_snapshot; });
+  has_work_ = !requests_.empty();
+}
+
+absl::StatusOr<int64_t> PrefixDesk::Advance(Scorer& scorer) {
+  for (auto& [key, request] : requests_) {
+    for (auto& [name, view] : request.views) {
+      const absl::Time start = absl::Now();
+      const int64_t before = view.held.tokens;
+      const absl::StatusOr<bool> advanced =
+          scorer.Advance(request.with_snapshot, view.ids, &view.held);
+      if (!advanced.ok()) {
+        requests_.erase(Key(key));
+        has_work_ = !requests_.empty();
+        return advanced.status();
+      }
+      if (!*advanced) continue;
+      request.seconds += absl::ToDoubleSeconds(absl::Now() - start);
+      return view.held.tokens - before;
+    }
+  }
+  has_work_ = false;
+  return 0;
+}
+
+}  // namespace dapd

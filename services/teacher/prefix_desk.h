@@ -1,0 +1,82 @@
+// PrefixDesk: what clients told ahead of their requests, and how far it is
+// computed.
+//
+// It gives the compute thread one chunk at a time to do when nothing else
+// waits: of the request with the lowest id, for the trainer needs the answers
+// in that order. Not thread-safe: owned by the compute thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+#include "services/teacher/scorer.h"
+
+namespace dapd {
+
+// News about the beginnings of a request's views.
+struct PrefixUpdate {
+  struct View {
+    std::string name;
+    int64_t first_index = 0;  // of `ids` in the view; 0: from the start
+    std::vector<int32_t> ids;
+  };
+  uint64_t request_id = 0;
+  bool with_snapshot = false;
+  int64_t policy_version = 0;  // of the snapshot; 0 for the base
+  std::string adapter_digest;  // likewise; empty for the base
+  std::vector<View> views;     // none: the request will not come
+};
+
+// Requests of which something may be known ahead; more are left out.
+inline constexpr size_t kMaxOpenPrefixes = 1024;
+
+// What was computed ahead of one request; keeps it.
+struct AheadWork {
+  double seconds = 0.0;
+  std::vector<HeldPrefix> held;
+};
+
+class PrefixDesk {
+ public:
+  // A stream's name: it is only compared.
+  using Stream = const void*;
+
+  // A view that does not continue what was told before closes its request.
+  void Update(Stream stream, const PrefixUpdate& update);
+
+  // The request came, or will not come.
+  AheadWork Close(Stream stream, uint64_t request_id);
+  void CloseStream(Stream stream);
+  // The snapshot changed: what was computed with the old one is let go.
+  void CloseSnapshots();
+
+  // Whether Advance may find something to do.
+  bool has_work() const { return has_work_; }
+  // Computes one chunk. The tokens computed; 0 if nothing is left to do before
+  // the next update or close. On error its request is closed.
+  absl::StatusOr<int64_t> Advance(Scorer& scorer);
+
+  size_t open() const { return requests_.size(); }
+
+ private:
+  struct View {
+    std::vector<int32_t> ids;
+    HeldPrefix held;
+  };
+  struct Request {
+    bool with_snapshot = false;
+    double seconds = 0.0;
+    std::map<std::string, View> views;
+  };
+  using Key = std::pair<uint64_t, Stream>;  // the lowest request id first
+
+  std::map<Key, Request> requests_;
+  bool has_work_ = false;
+};
+
+}  // namespace dapd

@@ -1,0 +1,70 @@
+"""C8: steps with teachers that compute behind the sampler, against the same steps with teachers that wait for whole answers.
+
+Each token of a decode step takes a while longer than on this machine, as if a GPU sampled (a failpoint sleeps), so that the
+teacher has a processor to itself while answers are sampled, as it has in a run of three machines.
+"""
+
+import hashlib
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+
+from duel import BIN, PAIRS, ROOT, Ratio, Row, median
+
+sys.path.insert(0, str(ROOT / "tests/oracle"))
+import models  # noqa: E402
+
+STEPS, BATCH, TOKENS, MILLISECONDS_A_TOKEN = 3, 4, 192, 40
+SIZES = dict(hidden_size=384, intermediate_size=1152, num_hidden_layers=6, num_attention_heads=6, num_key_value_heads=3, head_dim=64, initializer_range=0.05,
+             max_position_embeddings=4096)
+
+
+def run(folder, name, **more):
+    """One run: seconds of its steps, how many of them the teachers computed and when, and what it ended in."""
+    sets = {"run.name": name, "run.output_dir": folder / "runs", "run.rollout_workers": 1, "run.num_threads": 1, "model.path": folder / "model",
+            "model.precision": "float32", "model.device": "cpu", "lora.rank": 16, "lora.alpha": 32, "data.path": folder / "train.jsonl", "evaluation.path": '""',
+            "rollout.max_new_tokens": TOKENS, "rollout.slots": BATCH, "teacher.snapshot_interval": 1, "trainer.batch_size": BATCH,
+            "trainer.micro_batch_size": BATCH, "trainer.steps": STEPS, "trainer.schedule_steps": STEPS, "trainer.learning_rate": 1e-3, "checkpoint.interval": 1000,
+            **{f"metrics.{role}_listen": "127.0.0.1:0" for role in ("rollout", "teacher", "trainer")}, **more}
+    flags = [part for key, value in sets.items() for part in ("--set", f"{key}={value}")]
+    with open(folder / f"{name}.log", "w") as log:
+        code = subprocess.run([BIN / "dapd", "run", folder / "config.yaml", *flags], stdout=log, stderr=log,
+                              env={**os.environ, "DAPD_FAILPOINTS": f"worker.before_token=sleep:{MILLISECONDS_A_TOKEN}"}).returncode
+    if code:
+        sys.exit((folder / f"{name}.log").read_text())
+    # The first step's snapshot is the base: half the teachers' work of the others.
+    steps = [json.loads(line) for line in (folder / "runs" / name / "metrics.jsonl").read_text().splitlines()][1:]
+    phases = {phase: sum(step["seconds"][phase] for step in steps) for phase in steps[0]["seconds"]}
+    return {"seconds": sum(phases.values()), "phases": phases, "after": sum(step["teacher_seconds"] for step in steps),
+            "ahead": sum(step["teacher_ahead_seconds"] for step in steps), "losses": [step["loss"] for step in steps],
+            "adapter": hashlib.sha256((folder / "runs" / name / "adapter/adapter_model.safetensors").read_bytes()).hexdigest()}
+
+
+def phases(figures):
+    return ", ".join(f"{phase} {statistics.median(f['phases'][phase] for f in figures):.2f}" for phase in ("rollout", "score", "train"))
+
+
+def main():
+    row = Row("C8", f"steps of {BATCH} answers of up to {TOKENS} tokens, {MILLISECONDS_A_TOKEN} ms a token more, Qwen3 of {SIZES['num_hidden_layers']} layers and hidden "
+                    f"{SIZES['hidden_size']}: teachers behind the sampler and after it")
+    on, off = [], []
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        models.make_model(folder / "model", "qwen3", **SIZES)
+        subprocess.run([BIN / "dapd", "problems", "--task", "unit_conversion", "--count", "100", "--output", folder / "train.jsonl"], check=True, capture_output=True)
+        (folder / "config.yaml").write_text("{}\n")
+        for i in range(PAIRS):
+            on.append(run(folder, f"on-{i}", **{"teacher.streaming": "true"}))
+            off.append(run(folder, f"off-{i}", **{"teacher.streaming": "false"}))
+            row.check(f"pair {i + 1}: adapters and losses that differ", sum(on[i][key] != off[0][key] for key in ("adapter", "losses"))
+                      + sum(off[i][key] != off[0][key] for key in ("adapter", "losses")), 0)
+    row.figure("seconds, streamed", f"{median(on):.2f} ({phases(on)})")
+    row.figure("seconds, whole", f"{median(off):.2f} ({phases(off)})")
+    left = statistics.median(figures["after"] / (figures["after"] + figures["ahead"]) for figures in on)
+    row.figure("teacher work left after the last token", f"{100 * left:.0f} %")
+    speed = Ratio(on, off)
+    row.figure("whole / streamed", speed, ">= 1.3", speed.median >= 1.3)

@@ -1,0 +1,52 @@
+// A byte-level tokenizer with a few merges and a chat template, as a model
+// folder's files. Merges across a space and a letter make the tokens of a text
+// depend on what follows it.
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "gtest/gtest.h"
+
+#include "common/base/files.h"
+#include "common/tokenizer/byte_alphabet.h"
+
+namespace dapd {
+
+inline constexpr int32_t kSmallEndId = 261;  // "<end>"
+
+inline void WriteSmallTokenizer(const std::string& folder) {
+  nlohmann::json vocab;
+  for (int byte = 0; byte < 256; ++byte) {
+    vocab[ByteAlphabet::Get().Symbol(static_cast<uint8_t>(byte))] = byte;
+  }
+  const std::string space = ByteAlphabet::Get().Symbol(' ');
+  vocab["th"] = 256;
+  vocab["the"] = 257;
+  vocab[space + "the"] = 258;
+  vocab["12"] = 259;
+  vocab["123"] = 260;
+  const nlohmann::json tokenizer = {
+      {"added_tokens",
+       {{{"id", kSmallEndId}, {"content", "<end>"}, {"special", true}}}},
+      {"normalizer", {{"type", "NFC"}}},
+      {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}}},
+      {"decoder", {{"type", "ByteLevel"}}},
+      {"model",
+       {{"type", "BPE"},
+        {"vocab", vocab},
+        {"merges", {"t h", "th e", space + " the", "1 2", "12 3"}}}}};
+  const nlohmann::json chat = {
+      {"chat_template",
+       "{% for m in messages %}<{{ m.role }}>{{ m.content }}<end>"
+       "{% endfor %}{% if add_generation_prompt %}<assistant>"
+       "{% if not enable_thinking %}<no thoughts>{% endif %}{% endif %}"}};
+  std::filesystem::create_directories(folder);
+  for (const auto& [name, json] : {std::pair{"tokenizer.json", tokenizer},
+                                   std::pair{"tokenizer_config.json", chat}}) {
+    ASSERT_TRUE(WriteFileAtomically(JoinPath(folder, name), json.dump()).ok());
+  }
+}
+
+}  // namespace dapd

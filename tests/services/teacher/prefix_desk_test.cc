@@ -1,0 +1,127 @@
+#include "services/teacher/prefix_desk.h"
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+#include "tests/fakes/fake_scorer.h"
+
+namespace dapd {
+namespace {
+
+// A desk before a scorer with chunks of 4 tokens.
+class PrefixDeskTest : public ::testing::Test {
+ protected:
+  void Tell(uint64_t id, int64_t first, int64_t count, bool snapshot = false) {
+    PrefixUpdate update;
+    update.request_id = id;
+    update.with_snapshot = snapshot;
+    update.views = {
+        {"view", first, std::vector<int32_t>(static_cast<size_t>(count), 7)}};
+    desk_.Update(this, update);
+  }
+  // Tokens computed until nothing is left to do.
+  int64_t AdvanceAll() {
+    int64_t tokens = 0;
+    while (desk_.has_work()) tokens += desk_.Advance(scorer_).value();
+    return tokens;
+  }
+
+  FakeScorerControl control_;
+  FakeScorer scorer_{&control_};
+  PrefixDesk desk_;
+};
+
+TEST_F(PrefixDeskTest, OnlyWholeChunksAreComputedAsTokensCome) {
+  EXPECT_FALSE(desk_.has_work());
+  Tell(1, 0, 3);
+  EXPECT_EQ(AdvanceAll(), 0);
+  Tell(1, 3, 6);
+  EXPECT_EQ(AdvanceAll(), 8);
+  Tell(1, 9, 2);
+  EXPECT_EQ(AdvanceAll(), 0);
+  Tell(1, 11, 1);
+  EXPECT_EQ(AdvanceAll(), 4);
+}
+
+TEST_F(PrefixDeskTest, ARequestIsClosedWithWhatWasComputedForIt) {
+  Tell(1, 0, 8);
+  AdvanceAll();
+  const AheadWork work = desk_.Close(this, 1);
+  EXPECT_GT(work.seconds, 0);
+  ASSERT_EQ(work.held.size(), 1U);
+  EXPECT_EQ(work.held[0].tokens, 8);
+  EXPECT_EQ(desk_.open(), 0U);
+  EXPECT_TRUE(desk_.Close(this, 1).held.empty());
+}
+
+TEST_F(PrefixDeskTest, TheLowestRequestComesFirst) {
+  Tell(9, 0, 8);
+  Tell(2, 0, 8, /*snapshot=*/true);
+  ASSERT_TRUE(desk_.Advance(scorer_).ok());
+  ASSERT_TRUE(desk_.Advance(scorer_).ok());
+  EXPECT_EQ(control_.snapshot_ahead, 8);
+  EXPECT_EQ(control_.base_ahead, 0);
+}
+
+TEST_F(PrefixDeskTest, AViewThatDoesNotContinueClosesItsRequest) {
+  Tell(1, 0, 8);
+  Tell(1, 9, 3);
+  EXPECT_EQ(desk_.open(), 0U);
+  EXPECT_EQ(AdvanceAll(), 0);
+}
+
+TEST_F(PrefixDeskTest, AViewMayStartOver) {
+  Tell(1, 0, 8);
+  AdvanceAll();
+  Tell(1, 0, 4);
+  EXPECT_EQ(AdvanceAll(), 4);
+}
+
+TEST_F(PrefixDeskTest, NoViewsWithdrawARequest) {
+  Tell(1, 0, 8);
+  PrefixUpdate update;
+  update.request_id = 1;
+  desk_.Update(this, update);
+  EXPECT_EQ(desk_.open(), 0U);
+}
+
+TEST_F(PrefixDeskTest, AStreamTakesItsOwnAlone) {
+  Tell(1, 0, 8);
+  desk_.CloseStream(&control_);
+  EXPECT_EQ(desk_.open(), 1U);
+  desk_.CloseStream(this);
+  EXPECT_EQ(desk_.open(), 0U);
+}
+
+TEST_F(PrefixDeskTest, ANewSnapshotClosesWhatTheOldOneComputed) {
+  Tell(1, 0, 8, /*snapshot=*/true);
+  Tell(2, 0, 8);
+  desk_.CloseSnapshots();
+  EXPECT_EQ(desk_.open(), 1U);
+  EXPECT_EQ(AdvanceAll(), 8);
+}
+
+TEST_F(PrefixDeskTest, WithoutMemoryItWaitsForAClose) {
+  control_.chunks_left = 1;
+  Tell(1, 0, 8);
+  Tell(2, 0, 8);
+  EXPECT_EQ(AdvanceAll(), 4);
+  EXPECT_FALSE(desk_.has_work());
+  control_.chunks_left = 2;
+  desk_.Close(this, 1);
+  EXPECT_EQ(AdvanceAll(), 8);
+}
+
+TEST_F(PrefixDeskTest, AFailedRequestIsClosed) {
+  Tell(1, 0, 8);
+  control_.fail = true;
+  EXPECT_FALSE(desk_.Advance(scorer_).ok());
+  EXPECT_EQ(desk_.open(), 0U);
+  EXPECT_FALSE(desk_.has_work());
+}
+
+}  // namespace
+}  // namespace dapd
