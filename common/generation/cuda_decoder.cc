@@ -167,7 +167,8 @@ CudaOutcome CudaDecoder::MapRows() {
   std::fill(row_slots_.begin(), row_slots_.end(), -1);
   int64_t num_rows = 0;
   int64_t longest = 0;
-  for (int64_t slot = 0; slot < spec_.slots; ++slot) {
+  const int64_t first = running_.back() ? spec_.slots - 1 : 0;
+  for (int64_t slot = first; slot < spec_.slots; ++slot) {
     if (!running_[slot]) continue;
     row_slots_[num_rows++] = static_cast<int32_t>(slot);
     longest = std::max(longest, max_tokens_[slot]);
@@ -238,7 +239,6 @@ CudaOutcome CudaDecoder::Stop(int64_t slot) {
   std::erase_if(drained_, [slot](const CudaDecodedToken& token) {
     return token.slot == slot;
   });
-  if (!running_[slot]) return outcome;
   running_[slot] = false;
   return MapRows();
 }

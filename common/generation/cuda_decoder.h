@@ -17,8 +17,6 @@
 
 namespace dapd {
 
-inline constexpr int kCudaErrorBytes = 256;
-
 // y = [x, t] W^T with t = x A^T: the adapter's low-rank update in `lora` extra
 // columns of W, which hold scale * B; base and update are added in float32 and
 // rounded once. lora 0: the base, or an adapter that is merged into W. Widths
@@ -71,7 +69,8 @@ struct CudaDecoderSpec {
   int64_t num_end_tokens = 0;
 };
 
-// A sequence whose prompt was computed. Structs and arrays are host memory.
+// A sequence whose prompt was computed. The last slot is for scoring: while a
+// sequence runs there, the others wait. Structs and arrays are host memory.
 struct CudaPrompt {
   CudaSequence sequence;
   int64_t num_tokens = 0;        // whose keys and values are in the pages

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/generation/aten_backend.h"
+#include "common/generation/cuda_decode_backend.h"
 #include "common/generation/panel_backend.h"
 
 namespace dapd {
@@ -10,6 +11,11 @@ namespace dapd {
 std::unique_ptr<DecodeBackend> MakeDecodeBackend(
     std::shared_ptr<const ModelWeights> weights,
     const DecodeBackendOptions& options) {
+  if (weights->device().is_cuda()) {
+    std::unique_ptr<DecodeBackend> graphs = MakeCudaDecodeBackend(
+        weights, {.slots = options.slots, .num_tokens = options.num_tokens});
+    if (graphs != nullptr) return graphs;
+  }
   if (!weights->device().is_cpu()) {
     return std::make_unique<AtenBackend>(
         std::move(weights), options.slots, options.num_tokens);

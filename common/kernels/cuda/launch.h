@@ -10,6 +10,9 @@
 
 namespace dapd {
 
+// Room for a reason in words, where a function gives one.
+inline constexpr int kCudaErrorBytes = 256;
+
 // The element type T of weights, activations and KV cache.
 enum class CudaNumber : int { kFloat32, kBFloat16 };
 
