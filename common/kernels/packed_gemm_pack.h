@@ -127,14 +127,10 @@ inline void SwapBlocks(Words* rows, std::integer_sequence<int, kLane...>) {
     if ((i & kHalf) != 0) continue;
     const Words a = rows[i];
     const Words b = rows[i + kHalf];
-    rows[i] = __builtin_shuffle(
-        a,
-        b,
-        Words{((kLane & kHalf) != 0 ? kLanes + kLane - kHalf : kLane)...});
-    rows[i + kHalf] = __builtin_shuffle(
-        a,
-        b,
-        Words{((kLane & kHalf) != 0 ? kLanes + kLane : kLane + kHalf)...});
+    rows[i] = __builtin_shufflevector(
+        a, b, ((kLane & kHalf) != 0 ? kLanes + kLane - kHalf : kLane)...);
+    rows[i + kHalf] = __builtin_shufflevector(
+        a, b, ((kLane & kHalf) != 0 ? kLanes + kLane : kLane + kHalf)...);
   }
 }
 
