@@ -1,0 +1,51 @@
+"""G2: greedy decoding at the shape of Qwen3-4B (random weights, bfloat16) on a GPU, against the bandwidth floor and Hugging Face's generate."""
+
+import json
+import pathlib
+import tempfile
+
+from c2_decode import contenders
+from duel import Ratio, Row, duel, median
+from g1_loss import has_gpu
+
+SHAPE = dict(hidden_size=2560, intermediate_size=9728, num_hidden_layers=36, num_attention_heads=32, num_key_value_heads=8, head_dim=128,
+             vocab_size=151936, max_position_embeddings=40960, rope_theta=1_000_000, tie_word_embeddings=True, eos_token_id=151645, pad_token_id=151643)
+PROMPT, NEW = 200, 1024
+SHORT = 64  # the time of NEW less that of SHORT tokens is decoding alone
+BATCHES = {4: 0.70, 32: 0.75}  # rows, and the target share of the floor
+
+
+def make_model(folder):
+    import torch
+    from transformers import AutoModelForCausalLM, Qwen3Config
+    with torch.device("cuda"):
+        AutoModelForCausalLM.from_config(Qwen3Config(**SHAPE), dtype=torch.bfloat16).save_pretrained(folder)
+    torch.cuda.empty_cache()
+
+
+def main():
+    if not has_gpu():
+        print("G2  skipped: no GPU")
+        return
+    row = Row("G2", f"decode on a GPU, Qwen3-4B shape, bfloat16, prompt {PROMPT}, {NEW} new tokens")
+    kv_token = 2 * 2 * SHAPE["num_hidden_layers"] * SHAPE["num_key_value_heads"] * SHAPE["head_dim"]
+    with tempfile.TemporaryDirectory() as name:
+        make_model(pathlib.Path(name))
+        engine, hf = contenders(name, "bfloat16", "cuda")
+        with engine, hf:
+            for batch, target in BATCHES.items():
+                requests = [json.dumps({"kind": "generate", "batch": batch, "calls": 1, "prompt": PROMPT, "new": new}) for new in (SHORT, NEW)]
+                start, _ = duel(engine, hf, request=requests[0])
+                a, b = duel(engine, hf, request=requests[1])
+                answer = a[0]["ids"][0][:SHORT]
+                prompt = [i * 104729 % 150000 for i in range(PROMPT)]
+                scores = [each.round(json.dumps({"kind": "score", "ids": prompt + answer}))["logprobs"] for each in (engine, hf)]
+                row.check(f"batch {batch}: log-probabilities of our answers", max(abs(x - y) for x, y in zip(*scores, strict=True)), 0.15)
+                copy = engine.round(json.dumps({"kind": "read"}))
+                bandwidth = copy["bytes"] / copy["seconds"]
+                step = (median(a) - median(start)) / (NEW - SHORT)
+                floor = (engine.ready["weight_bytes"] + batch * (PROMPT + (NEW + SHORT) / 2) * kv_token) / bandwidth
+                row.figure(f"batch {batch}: a token", f"{step * 1e3:.2f} ms, {batch / step:.0f} tokens/s; floor {floor * 1e3:.2f} ms at {bandwidth / 1e12:.2f} TB/s")
+                row.figure(f"batch {batch}: share of the floor", f"{floor / step:.2f}", f">= {target:g}", floor / step >= target)
+                ratio = Ratio(a, b)
+                row.figure(f"batch {batch}: times generate's speed", ratio, ">= 5", ratio.median >= 5)
