@@ -1,6 +1,6 @@
 // The fast twin of SampleToken and LogProbability (sampling.h): the same token
-// without sorting the vocabulary, and its log-probability, in two vectorised
-// passes over the logits.
+// without sorting the vocabulary, where temperature is 0 or top_k is set, and
+// its log-probability, in two vectorised passes over the logits.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +20,9 @@ struct ChosenToken {
 // Arguments as SampleToken's, and exactly its token. Nothing where a logit is
 // not finite. Thread-safe.
 //
-// top_k > 0: the k-th largest of the maxima of chunks of logits is a bound that
-// at least k logits reach; only those are sorted. Without top_k the tail beyond
-// the draw need not be sorted either: logits are put into bins of probability,
-// and only the bins that a decision falls into are.
+// The k-th largest of the maxima of chunks of logits is a bound that at least k
+// logits reach; only those are sorted, then drawn from as SampleToken does.
+// Without top_k every token may be drawn and SampleToken itself is called.
 std::optional<ChosenToken> ChooseToken(const SkinnyKernels& kernels,
                                        std::span<const float> logits,
                                        int64_t num_tokens,

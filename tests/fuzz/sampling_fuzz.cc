@@ -5,9 +5,11 @@
 #include <cmath>
 #include <cstring>
 #include <numeric>
+#include <optional>
 #include <vector>
 
 #include "common/base/check.h"
+#include "common/generation/choose_token.h"
 #include "common/generation/sampling.h"
 #include "tests/fuzz/input.h"
 
@@ -77,6 +79,14 @@ void Run(InputReader input) {
         "a token of the vocabulary is picked");
   Check(token == SlowSample(logits, params, uniform),
         "fast and slow sampling agree");
+  const std::optional<ChosenToken> chosen =
+      ChooseToken(SkinnyKernelsOf(CpuLevelInUse()),
+                  logits,
+                  static_cast<int64_t>(logits.size()),
+                  params,
+                  uniform);
+  Check(chosen.has_value() && chosen->token == token,
+        "vectorised and slow sampling agree");
   Check(!(LogProbability(logits, token) > 1e-3F),
         "a log-probability is at most 0");
 }
