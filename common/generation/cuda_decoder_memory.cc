@@ -39,11 +39,11 @@ CudaDecoderMemory::CudaDecoderMemory(const CudaDecoderSpec& spec,
   take_rows(gated, width(layer.down));
   take_rows(final_hidden, spec.hidden);
   take(logits, rows * spec.vocab * static_cast<int64_t>(sizeof(float)));
-  take(
-      attention_scratch,
-      DecodeAttentionScratch(rows, spec.heads, spec.head_dim, spec.max_tokens) *
-          static_cast<int64_t>(sizeof(float)));
-  take(sample_scratch, SampleScratchBytes(rows, spec.vocab));
+  take(attention_scratch,
+       DapdCudaDecodeAttentionScratch(
+           rows, spec.heads, spec.head_dim, spec.max_tokens) *
+           static_cast<int64_t>(sizeof(float)));
+  take(sample_scratch, DapdCudaSampleScratch(rows, spec.vocab));
   take(gemm_workspace, CudaGemm::kWorkspaceBytes);
   take(positions, spec.slots * static_cast<int64_t>(sizeof(int32_t)));
   take(tokens, spec.slots * static_cast<int64_t>(sizeof(int32_t)));

@@ -10,7 +10,7 @@
 // to bfloat16 gives W0 back wherever the update is below half a unit of W0's
 // last place, 2^-9 of it, which early in training is nearly everywhere, so a
 // merged policy would sample from the base while the trainer trains another.
-// Columns keep the update to 2^-9 of itself, for about 4 % more bytes a step
+// Columns keep the update to 2^-9 of itself, for about 5 % more bytes a step
 // and four more launches a layer (docs/gpu.md).
 #pragma once
 

@@ -59,4 +59,5 @@ def main():
         "eos_token_id": 151645, "pad_token_id": 151643}))
 
 
-main()
+if __name__ == "__main__":
+    main()

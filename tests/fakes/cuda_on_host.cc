@@ -283,8 +283,13 @@ extern "C" int DapdCudaSample(const SampleArgs* args, void* /*stream*/) {
   return Submit([args = *args] { RunSample(args); });
 }
 
-int64_t DecodeAttentionScratch(int64_t, int64_t, int64_t, int64_t) { return 0; }
-int64_t SampleScratchBytes(int64_t, int64_t) { return 0; }
+extern "C" int64_t DapdCudaDecodeAttentionScratch(int64_t,
+                                                  int64_t,
+                                                  int64_t,
+                                                  int64_t) {
+  return 0;
+}
+extern "C" int64_t DapdCudaSampleScratch(int64_t, int64_t) { return 0; }
 
 CudaGemm::~CudaGemm() = default;
 

@@ -226,10 +226,10 @@ void LaunchAttention(const DecodeAttentionArgs& args, cudaStream_t stream) {
 
 }  // namespace
 
-int64_t DecodeAttentionScratch(int64_t rows,
-                               int64_t heads,
-                               int64_t head_dim,
-                               int64_t max_tokens) {
+extern "C" int64_t DapdCudaDecodeAttentionScratch(int64_t rows,
+                                                  int64_t heads,
+                                                  int64_t head_dim,
+                                                  int64_t max_tokens) {
   return rows * heads * NumSplits(max_tokens) * (2 + head_dim);
 }
 

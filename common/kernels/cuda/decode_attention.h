@@ -19,7 +19,7 @@ struct DecodeAttentionArgs {
   const void* q = nullptr;
   CudaKvPages cache;    // written up to and with the position that is computed
   void* out = nullptr;  // [rows, out_stride], the first columns
-  // DecodeAttentionScratch floats, shared by all layers.
+  // DapdCudaDecodeAttentionScratch floats, shared by all layers.
   float* scratch = nullptr;
   int64_t q_stride = 0;
   int64_t out_stride = 0;
@@ -29,14 +29,15 @@ struct DecodeAttentionArgs {
   int64_t max_tokens = 0;  // no row's position is at or above it
 };
 
+extern "C" {
 // Floats of scratch: a maximum, a sum and an output for each split.
-int64_t DecodeAttentionScratch(int64_t rows,
-                               int64_t heads,
-                               int64_t head_dim,
-                               int64_t max_tokens);
-
-extern "C" int DapdCudaDecodeAttention(const DecodeAttentionArgs* args,
-                                       CudaNumber number,
-                                       void* stream);
+int64_t DapdCudaDecodeAttentionScratch(int64_t rows,
+                                       int64_t heads,
+                                       int64_t head_dim,
+                                       int64_t max_tokens);
+int DapdCudaDecodeAttention(const DecodeAttentionArgs* args,
+                            CudaNumber number,
+                            void* stream);
+}
 
 }  // namespace dapd

@@ -358,7 +358,7 @@ __global__ void __launch_bounds__(kChooseThreads) Choose(SampleArgs args) {
 
 }  // namespace
 
-int64_t SampleScratchBytes(int64_t rows, int64_t vocab) {
+extern "C" int64_t DapdCudaSampleScratch(int64_t rows, int64_t vocab) {
   return rows * NumSlices(vocab) * static_cast<int64_t>(sizeof(Slice));
 }
 

@@ -46,15 +46,17 @@ struct SampleArgs {
   CudaSequence* sequences = nullptr;  // [slots]
   CudaSampled* sampled = nullptr;     // [slots, kSampledRing]
   const float* logits = nullptr;      // [rows, vocab]
-  void* scratch = nullptr;            // SampleScratchBytes
+  void* scratch = nullptr;            // DapdCudaSampleScratch
   int64_t vocab = 0;
   int64_t num_tokens = 0;  // ids from here on are never sampled
   const int32_t* end_tokens = nullptr;
   int64_t num_end_tokens = 0;
 };
 
-int64_t SampleScratchBytes(int64_t rows, int64_t vocab);
-
-extern "C" int DapdCudaSample(const SampleArgs* args, void* stream);
+extern "C" {
+// Bytes of scratch.
+int64_t DapdCudaSampleScratch(int64_t rows, int64_t vocab);
+int DapdCudaSample(const SampleArgs* args, void* stream);
+}
 
 }  // namespace dapd

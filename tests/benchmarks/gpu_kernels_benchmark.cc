@@ -1,0 +1,272 @@
+// Kernels of the GPU on their own, for g5_sampling.py and g6_merge.py.
+//
+//   dapd_gpu_kernels_benchmark sample|merge|copy
+//
+// sample: top-k 20, top-p 0.95 of 32 rows of 151,936 logits. Ready with
+//   "mismatches" (tokens that differ from SampleToken's) and "chi_square"
+//   (of many draws of one row against its probabilities, by degree of freedom).
+// merge:  an adapter of rank 64 into all weights of a Qwen3-4B trunk. Ready
+// with
+//   "error", relative to the weights, of one of them against float64.
+// copy:   the bytes of merge, copied.
+// Rounds answer "seconds" for one pass and "bytes" read and written.
+#include <chrono>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "torch/torch.h"
+
+#include "common/generation/sampling.h"
+#include "common/kernels/cuda/adapter_merge.h"
+#include "common/kernels/cuda/sampling.h"
+#include "common/model/placement.h"
+#include "tests/benchmarks/contender.h"
+
+namespace dapd {
+namespace {
+
+constexpr int64_t kRows = 32;
+constexpr int64_t kVocab = 151'936;
+constexpr int64_t kRank = 64;
+constexpr int64_t kLayers = 36;
+const SamplingParams kSampling = {
+    .temperature = 1.1, .top_k = 20, .top_p = 0.95};
+
+template <typename Function>
+Function* Find(const char* name) {
+  auto* found = reinterpret_cast<Function*>(CudaSymbol(name));
+  TORCH_CHECK(found != nullptr, "[gpu_kernels_benchmark] no ", name);
+  return found;
+}
+
+at::TensorOptions OnGpu(at::ScalarType dtype) {
+  return at::TensorOptions().device(at::kCUDA).dtype(dtype);
+}
+
+void Wait() { at::zeros({1}, OnGpu(at::kFloat)).item<float>(); }
+
+// Seconds of one call out of `calls` in a row.
+template <typename Call>
+double Time(int calls, const Call& call) {
+  Wait();
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < calls; ++i) call();
+  Wait();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
+             .count() /
+         calls;
+}
+
+// The sampler over rows that never end.
+class Sampler {
+ public:
+  Sampler()
+      : logits_(at::randn({kRows, kVocab}, OnGpu(at::kFloat)) * 3),
+        scratch_(at::zeros({Find<decltype(DapdCudaSampleScratch)>(
+                               "DapdCudaSampleScratch")(kRows, kVocab)},
+                           OnGpu(at::kByte))),
+        slots_(at::arange(kRows, OnGpu(at::kInt))),
+        positions_(at::zeros({kRows}, OnGpu(at::kInt))),
+        tokens_(at::zeros({kRows}, OnGpu(at::kInt))),
+        sampled_(at::zeros({kRows, kSampledRing, 2}, OnGpu(at::kInt))) {
+    for (int64_t row = 0; row < kRows; ++row) {
+      host_.push_back({.seed = 1,
+                       .sample = static_cast<uint32_t>(row),
+                       .top_k = static_cast<int32_t>(kSampling.top_k),
+                       .temperature = kSampling.temperature,
+                       .top_p = kSampling.top_p,
+                       .max_new_tokens = 1 << 30});
+    }
+    Restart();
+  }
+
+  // From the first token again.
+  void Restart() {
+    sequences_ =
+        at::from_blob(
+            host_.data(),
+            {static_cast<int64_t>(host_.size() * sizeof(CudaSequence))},
+            at::kByte)
+            .to(at::kCUDA);
+  }
+
+  void Sample() {
+    const SampleArgs args{
+        .num_rows = kRows,
+        .slot_of_row = slots_.data_ptr<int32_t>(),
+        .positions = positions_.data_ptr<int32_t>(),
+        .tokens = tokens_.data_ptr<int32_t>(),
+        .sequences = static_cast<CudaSequence*>(sequences_.data_ptr()),
+        .sampled = static_cast<CudaSampled*>(sampled_.data_ptr()),
+        .logits = logits_.const_data_ptr<float>(),
+        .scratch = scratch_.data_ptr(),
+        .vocab = kVocab,
+        .num_tokens = kVocab};
+    TORCH_CHECK(sample_(&args, nullptr) == 0, "sampling was not launched");
+  }
+
+  int64_t Mismatches() {
+    Restart();
+    Sample();
+    const at::Tensor tokens = tokens_.cpu();
+    const at::Tensor logits = logits_.cpu();
+    int64_t mismatches = 0;
+    for (int64_t row = 0; row < kRows; ++row) {
+      const double uniform =
+          KeyedUniform({1, 0, 0, static_cast<uint32_t>(row)}, 0);
+      const int32_t expected =
+          SampleToken({logits[row].const_data_ptr<float>(), kVocab},
+                      kVocab,
+                      kSampling,
+                      uniform);
+      mismatches += tokens[row].item<int32_t>() != expected;
+    }
+    return mismatches;
+  }
+
+  // Draws of one row, in every row of the batch.
+  double ChiSquare() {
+    constexpr int kDraws = 2000;
+    const at::Tensor kept = logits_.clone();
+    logits_.copy_(kept[0].expand_as(logits_));
+    const auto [best, ids] = kept[0].to(at::kDouble).topk(kSampling.top_k);
+    const at::Tensor mass = at::softmax(best / kSampling.temperature, 0).cpu();
+    const int64_t cut =
+        (mass.cumsum(0) < kSampling.top_p).sum().item<int64_t>() + 1;
+    const at::Tensor expected = mass.narrow(0, 0, cut) /
+                                mass.narrow(0, 0, cut).sum() *
+                                static_cast<double>(kDraws * kRows);
+    at::Tensor counts = at::zeros({kVocab}, OnGpu(at::kDouble));
+    Restart();
+    for (int i = 0; i < kDraws; ++i) {
+      Sample();
+      counts.index_add_(
+          0, tokens_.to(at::kLong), at::ones({kRows}, OnGpu(at::kDouble)));
+    }
+    logits_.copy_(kept);
+    const at::Tensor found =
+        counts.index_select(0, ids.narrow(0, 0, cut)).cpu();
+    TORCH_CHECK(found.sum().item<double>() == kDraws * kRows,
+                "a token was drawn that the filters exclude");
+    return ((found - expected).square() / expected).sum().item<double>() /
+           static_cast<double>(cut - 1);
+  }
+
+ private:
+  decltype(&DapdCudaSample) sample_ =
+      Find<decltype(DapdCudaSample)>("DapdCudaSample");
+  at::Tensor logits_;
+  at::Tensor scratch_;
+  at::Tensor slots_;
+  at::Tensor positions_;
+  at::Tensor tokens_;
+  at::Tensor sampled_;
+  std::vector<CudaSequence> host_;
+  at::Tensor sequences_;
+};
+
+// Weights of a Qwen3-4B trunk, an adapter and a place for their sum.
+class Merger {
+ public:
+  explicit Merger(bool with_adapter) {
+    constexpr int64_t kShapes[][2] = {{4096, 2560},
+                                      {1024, 2560},
+                                      {1024, 2560},
+                                      {2560, 4096},
+                                      {9728, 2560},
+                                      {9728, 2560},
+                                      {2560, 9728}};
+    for (int64_t layer = 0; layer < kLayers; ++layer) {
+      for (const auto& [out, in] : kShapes) {
+        base_.push_back(at::randn({out, in}, OnGpu(at::kBFloat16)) * 0.02);
+        merged_.push_back(at::empty_like(base_.back()));
+        bytes_ += 4 * out * in;
+        if (!with_adapter) continue;
+        a_.push_back(at::randn({kRank, in}, OnGpu(at::kBFloat16)) * 0.02);
+        b_.push_back(at::randn({out, kRank}, OnGpu(at::kBFloat16)) * 0.02);
+        bytes_ += 2 * kRank * (in + out);
+        merges_.push_back({base_.back().const_data_ptr(),
+                           a_.back().const_data_ptr(),
+                           b_.back().const_data_ptr(),
+                           merged_.back().data_ptr(),
+                           out,
+                           in,
+                           kRank,
+                           2.0F});
+      }
+    }
+    if (!with_adapter) return;
+    merge_ = Find<decltype(DapdCudaMergeAdapter)>("DapdCudaMergeAdapter");
+    const auto workspace_bytes =
+        Find<decltype(DapdCudaMergeWorkspace)>("DapdCudaMergeWorkspace");
+    workspace_ = at::empty({workspace_bytes()}, OnGpu(at::kByte));
+  }
+
+  int64_t bytes() const { return bytes_; }
+
+  void Merge() {
+    char error[kCudaErrorBytes] = "";
+    TORCH_CHECK(merge_(merges_.data(),
+                       static_cast<int64_t>(merges_.size()),
+                       CudaNumber::kBFloat16,
+                       workspace_.data_ptr(),
+                       nullptr,
+                       error) == 0,
+                error);
+  }
+  void Copy() {
+    for (size_t i = 0; i < base_.size(); ++i) merged_[i].copy_(base_[i]);
+  }
+  double Error() {
+    Merge();
+    const at::Tensor exact =
+        base_[0].to(at::kDouble) +
+        2.0 * b_[0].to(at::kDouble).mm(a_[0].to(at::kDouble));
+    return ((merged_[0].to(at::kDouble) - exact).abs() / (exact.abs() + 1e-6))
+        .max()
+        .item<double>();
+  }
+
+ private:
+  std::vector<at::Tensor> base_;
+  std::vector<at::Tensor> merged_;
+  std::vector<at::Tensor> a_;
+  std::vector<at::Tensor> b_;
+  std::vector<AdapterMerge> merges_;
+  decltype(&DapdCudaMergeAdapter) merge_ = nullptr;
+  at::Tensor workspace_;
+  int64_t bytes_ = 0;
+};
+
+int Main(const std::string& mode) {
+  TORCH_CHECK(ParseDevice("cuda").ok(),
+              "[gpu_kernels_benchmark] no CUDA device");
+  if (mode == "sample") {
+    Sampler sampler;
+    return ServeRounds({{"mismatches", sampler.Mismatches()},
+                        {"chi_square", sampler.ChiSquare()}},
+                       [&](const std::string&) -> nlohmann::json {
+                         return {
+                             {"seconds", Time(200, [&] { sampler.Sample(); })},
+                             {"bytes", kRows * kVocab * 4}};
+                       });
+  }
+  Merger merger(mode == "merge");
+  nlohmann::json ready = nlohmann::json::object();
+  if (mode == "merge") ready["error"] = merger.Error();
+  return ServeRounds(ready, [&](const std::string&) -> nlohmann::json {
+    return {
+        {"seconds",
+         Time(3, [&] { mode == "merge" ? merger.Merge() : merger.Copy(); })},
+        {"bytes", merger.bytes()}};
+  });
+}
+
+}  // namespace
+}  // namespace dapd
+
+int main(int argc, char** argv) {
+  TORCH_CHECK(argc == 2, "usage: dapd_gpu_kernels_benchmark sample|merge|copy");
+  return dapd::Main(argv[1]);
+}

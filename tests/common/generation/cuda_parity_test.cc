@@ -1,0 +1,353 @@
+// Every CUDA kernel of decoding and the graphs made of them against LibTorch's
+// operations on the same GPU. Skips itself without one, or without own kernels.
+
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+#include "common/generation/aten_backend.h"
+#include "common/generation/cuda_decode_backend.h"
+#include "common/generation/sampling.h"
+#include "common/kernels/attention_math.h"
+#include "common/kernels/cuda/decode_attention.h"
+#include "common/kernels/cuda/decoder_layer.h"
+#include "common/kernels/cuda/sampling.h"
+#include "common/model/decoder_layer.h"
+#include "common/model/placement.h"
+#include "common/model/rope.h"
+#include "common/model/token_logprobs.h"
+#include "tests/fakes/decode_requests.h"
+
+namespace dapd {
+namespace {
+
+class CudaDecodeParityTest : public testing::TestWithParam<at::ScalarType> {
+ protected:
+  void SetUp() override {
+    const auto device = ParseDevice("cuda");
+    if (!device.ok()) {
+      GTEST_SKIP() << "no CUDA device: " << device.status().message();
+    }
+    if (!FindCudaLibrary()) {
+      GTEST_SKIP() << "libdapd_cuda.so was built without nvcc";
+    }
+  }
+
+  static at::TensorOptions On(at::ScalarType dtype) {
+    return at::TensorOptions().device(at::kCUDA).dtype(dtype);
+  }
+  static at::Tensor Random(at::IntArrayRef shape) {
+    return at::randn(shape, On(at::kFloat)).to(GetParam());
+  }
+  static CudaNumber Number() {
+    return GetParam() == at::kFloat ? CudaNumber::kFloat32
+                                    : CudaNumber::kBFloat16;
+  }
+  // A few units of the last place of numbers of size one.
+  static double Limit() { return GetParam() == at::kFloat ? 1e-5 : 4e-2; }
+
+  static void ExpectClose(const char* what,
+                          const at::Tensor& ours,
+                          const at::Tensor& expected) {
+    const double error = (ours.to(at::kDouble) - expected.to(at::kDouble))
+                             .abs()
+                             .max()
+                             .item<double>();
+    std::cout << what << ": largest error " << error << "\n";
+    EXPECT_LT(error, Limit()) << what;
+  }
+
+  template <typename Function>
+  static Function* Find(const char* name) {
+    auto* found = reinterpret_cast<Function*>(CudaSymbol(name));
+    TORCH_CHECK(found != nullptr, name);
+    return found;
+  }
+};
+
+// Pages of one layer for `slots` slots, with the table of their addresses.
+struct Pages {
+  at::Tensor memory;  // [slots, pages, 1, 2, kv_heads, kSplitTokens, head_dim]
+  at::Tensor table;   // [slots, pages] addresses
+
+  Pages(int64_t slots,
+        int64_t pages,
+        int64_t kv_heads,
+        int64_t head_dim,
+        const at::TensorOptions& options)
+      : memory(at::zeros({slots, pages, 1, 2, kv_heads, kSplitTokens, head_dim},
+                         options)),
+        table(at::empty({slots, pages}, at::kLong)) {
+    for (int64_t slot = 0; slot < slots; ++slot) {
+      for (int64_t page = 0; page < pages; ++page) {
+        table[slot][page] =
+            reinterpret_cast<int64_t>(memory[slot][page].data_ptr());
+      }
+    }
+    table = table.to(at::kCUDA);
+  }
+  CudaKvPages View() const {
+    return {static_cast<void* const*>(table.data_ptr()), table.size(1), 0};
+  }
+  // [kv_heads, tokens, head_dim] of a slot; part 0: keys, 1: values.
+  at::Tensor Cached(int64_t slot, int64_t part, int64_t tokens) const {
+    return memory[slot]
+        .select(1, 0)
+        .select(1, part)
+        .transpose(0, 1)
+        .flatten(1, 2)
+        .narrow(1, 0, tokens);
+  }
+};
+
+TEST_P(CudaDecodeParityTest, ResidualNorm) {
+  const at::Tensor x = Random({3, 2560});
+  const at::Tensor delta = Random({3, 2560});
+  const at::Tensor bias = Random({2560});
+  const at::Tensor weight = Random({2560});
+  const at::Tensor sum = x + (delta + bias);
+  at::Tensor out = at::zeros({3, 2600}, x.options());
+  const ResidualNormArgs args{.num_rows = 3,
+                              .x = x.data_ptr(),
+                              .delta = delta.data_ptr(),
+                              .bias = bias.data_ptr(),
+                              .weight = weight.data_ptr(),
+                              .out = out.data_ptr(),
+                              .hidden = 2560,
+                              .out_stride = 2600,
+                              .eps = 1e-6F};
+  ASSERT_EQ(Find<decltype(DapdCudaResidualNorm)>("DapdCudaResidualNorm")(
+                &args, Number(), nullptr),
+            0);
+  ExpectClose("residual", x, sum);
+  ExpectClose("norm", out.narrow(1, 0, 2560), RmsNorm(sum, weight, 1e-6));
+  EXPECT_EQ(out.narrow(1, 2560, 40).abs().max().item<double>(), 0.0);
+}
+
+TEST_P(CudaDecodeParityTest, SwiGlu) {
+  const at::Tensor gate_up = Random({3, 2 * 9728});
+  at::Tensor out = at::zeros({3, 9728}, gate_up.options());
+  const SwiGluArgs args{.num_rows = 3,
+                        .gate_up = gate_up.data_ptr(),
+                        .out = out.data_ptr(),
+                        .intermediate = 9728,
+                        .out_stride = 9728};
+  ASSERT_EQ(Find<decltype(DapdCudaSwiGlu)>("DapdCudaSwiGlu")(
+                &args, Number(), nullptr),
+            0);
+  ExpectClose(
+      "swiglu",
+      out,
+      at::silu(gate_up.narrow(1, 0, 9728)) * gate_up.narrow(1, 9728, 9728));
+}
+
+TEST_P(CudaDecodeParityTest, QkvAndAttention) {
+  struct Geometry {
+    int64_t heads, kv_heads, head_dim;
+  };
+  for (const auto& [heads, kv_heads, head_dim] :
+       {Geometry{32, 8, 128}, Geometry{14, 2, 64}, Geometry{3, 3, 80}}) {
+    const std::vector<int32_t> positions = {0, 127, 128, 1000};
+    const auto rows = static_cast<int64_t>(positions.size());
+    const int64_t capacity = 1024;
+    const Pages pages(
+        rows, capacity / kSplitTokens, kv_heads, head_dim, On(GetParam()));
+    // A past for every slot.
+    pages.memory.copy_(at::randn_like(pages.memory));
+    const at::Tensor qkv = Random({rows, (heads + 2 * kv_heads) * head_dim});
+    const at::Tensor before = qkv.clone();
+    const at::Tensor q_norm = Random({head_dim});
+    const at::Tensor k_norm = Random({head_dim});
+    ModelConfig config;
+    config.head_dim = head_dim;
+    const RotaryAngles angles = MakeRotaryAngles(
+        config, at::arange(capacity, On(at::kLong)), GetParam());
+    const at::Tensor slots = at::arange(rows, On(at::kInt));
+    const at::Tensor device_positions =
+        at::tensor(positions, at::kInt).to(at::kCUDA);
+    const CudaRows which{
+        rows, slots.data_ptr<int32_t>(), device_positions.data_ptr<int32_t>()};
+    const QkvArgs qkv_args{.rows = which,
+                           .qkv = qkv.data_ptr(),
+                           .q_norm = q_norm.data_ptr(),
+                           .k_norm = k_norm.data_ptr(),
+                           .cosine = angles.cos.data_ptr(),
+                           .sine = angles.sin.data_ptr(),
+                           .cache = pages.View(),
+                           .heads = heads,
+                           .kv_heads = kv_heads,
+                           .head_dim = head_dim,
+                           .eps = 1e-6F};
+    ASSERT_EQ(Find<decltype(DapdCudaQkv)>("DapdCudaQkv")(
+                  &qkv_args, Number(), nullptr),
+              0);
+    const auto scratch_floats = Find<decltype(DapdCudaDecodeAttentionScratch)>(
+        "DapdCudaDecodeAttentionScratch")(rows, heads, head_dim, capacity);
+    const at::Tensor scratch = at::empty({scratch_floats}, On(at::kFloat));
+    const at::Tensor out = at::zeros({rows, heads * head_dim}, qkv.options());
+    const DecodeAttentionArgs args{.rows = which,
+                                   .q = qkv.data_ptr(),
+                                   .cache = pages.View(),
+                                   .out = out.data_ptr(),
+                                   .scratch = scratch.data_ptr<float>(),
+                                   .q_stride = qkv.size(1),
+                                   .out_stride = out.size(1),
+                                   .heads = heads,
+                                   .kv_heads = kv_heads,
+                                   .head_dim = head_dim,
+                                   .max_tokens = capacity};
+    ASSERT_EQ(Find<decltype(DapdCudaDecodeAttention)>(
+                  "DapdCudaDecodeAttention")(&args, Number(), nullptr),
+              0);
+    for (int64_t row = 0; row < rows; ++row) {
+      const int64_t position = positions[static_cast<size_t>(row)];
+      const RotaryAngles at_position{angles.cos.narrow(0, position, 1),
+                                     angles.sin.narrow(0, position, 1)};
+      const at::Tensor split = before[row].view({1, -1, head_dim});
+      const at::Tensor q = ApplyRotary(
+          RmsNorm(split.narrow(1, 0, heads), q_norm, 1e-6), at_position);
+      const at::Tensor k = ApplyRotary(
+          RmsNorm(split.narrow(1, heads, kv_heads), k_norm, 1e-6), at_position);
+      const at::Tensor keys = pages.Cached(row, 0, position + 1);
+      const at::Tensor values = pages.Cached(row, 1, position + 1);
+      ExpectClose("q", qkv[row].narrow(0, 0, heads * head_dim), q.flatten());
+      ExpectClose("k", keys.select(1, position), k[0]);
+      ExpectClose("v",
+                  values.select(1, position),
+                  split[0].narrow(0, heads + kv_heads, kv_heads));
+      const int64_t group = heads / kv_heads;
+      const at::Tensor scores = q[0].to(at::kFloat)
+                                    .view({kv_heads, group, head_dim})
+                                    .bmm(keys.to(at::kFloat).transpose(1, 2)) /
+                                std::sqrt(static_cast<double>(head_dim));
+      ExpectClose("attention",
+                  out[row],
+                  at::softmax(scores, -1).bmm(values.to(at::kFloat)).flatten());
+    }
+  }
+}
+
+TEST_P(CudaDecodeParityTest, GraphsDecodeWhatLibTorchDoes) {
+  for (const std::string family : {"qwen3", "qwen2", "llama"}) {
+    const auto on_cpu = MakeDecodableModel(family, GetParam());
+    auto weights = std::make_shared<ModelWeights>(*on_cpu);
+    for (const WeightSlot& slot : WeightSlots(*weights)) {
+      *slot.target = slot.target->to(at::kCUDA);
+    }
+    if (weights->config.tied_embeddings) weights->head = weights->embedding;
+    auto adapter = std::make_shared<Adapter>(MakeAdapter(*on_cpu)->Clone());
+    for (auto& layer : adapter->layers) {
+      for (LoraPair& pair : layer) {
+        pair = {pair.a.to(at::kCUDA), pair.b.to(at::kCUDA)};
+      }
+    }
+    const auto ours = MakeCudaDecodeBackend(weights, {.slots = 4});
+    ASSERT_NE(ours, nullptr);
+    ours->SetAdapter(adapter);
+    const auto requests = MakeRequests();
+    const auto answers = Generate(*ours, requests);
+    if (GetParam() == at::kFloat) {
+      AtenBackend slow(weights, 4, 0);
+      slow.SetAdapter(adapter);
+      for (const auto& [request, answer] : Generate(slow, requests)) {
+        EXPECT_EQ(answers.at(request).tokens, answer.tokens) << family;
+      }
+    }
+    // Alone as beside others, and again.
+    const auto alone = MakeCudaDecodeBackend(weights, {.slots = 4});
+    alone->SetAdapter(adapter);
+    for (size_t i = 0; i < requests.size(); ++i) {
+      EXPECT_EQ(Generate(*alone, {requests[i]}).at(0).tokens,
+                answers.at(i).tokens);
+    }
+    std::vector<int32_t> ids;
+    for (int32_t i = 0; i < 150; ++i) ids.push_back(i * 5 % 97);
+    const std::vector<float> scored = ours->ScoreTokens(ids);
+    const at::Tensor expected = TokenLogprobs(*weights, adapter.get(), ids);
+    const double error =
+        (at::tensor(scored) - expected.cpu()).abs().max().item<double>();
+    std::cout << family << ": largest error of a log-probability " << error
+              << "\n";
+    EXPECT_LT(error, GetParam() == at::kFloat ? 2e-3 : 0.5);
+  }
+}
+
+TEST_P(CudaDecodeParityTest, SampledTokensAreSampleTokens) {
+  constexpr int64_t kVocab = 20'000;
+  constexpr int64_t kKnown = 19'900;
+  const std::vector<SamplingParams> cases = {{0.0, 0, 1.0},
+                                             {1.1, 20, 0.95},
+                                             {1.0, 64, 1.0},
+                                             {1.0, 0, 1.0},
+                                             {1.1, 0, 0.95},
+                                             {0.7, 500, 0.9}};
+  const auto rows = static_cast<int64_t>(cases.size());
+  const at::Tensor logits = at::randn({rows, kVocab}, On(at::kFloat)) * 3;
+  const at::Tensor host_logits = logits.cpu();
+  const at::Tensor slots = at::arange(rows, On(at::kInt));
+  const at::Tensor positions = at::zeros({rows}, On(at::kInt));
+  const at::Tensor tokens = at::zeros({rows}, On(at::kInt));
+  const at::Tensor sampled = at::zeros({rows, kSampledRing, 2}, On(at::kInt));
+  std::vector<CudaSequence> sequences;
+  for (const SamplingParams& params : cases) {
+    sequences.push_back({.seed = 5,
+                         .top_k = static_cast<int32_t>(params.top_k),
+                         .temperature = params.temperature,
+                         .top_p = params.top_p,
+                         .max_new_tokens = 1000});
+  }
+  const at::Tensor device_sequences =
+      at::from_blob(
+          sequences.data(),
+          {static_cast<int64_t>(sequences.size() * sizeof(CudaSequence))},
+          at::kByte)
+          .to(at::kCUDA);
+  const at::Tensor scratch =
+      at::empty({Find<decltype(DapdCudaSampleScratch)>("DapdCudaSampleScratch")(
+                    rows, kVocab)},
+                On(at::kByte));
+  const SampleArgs args{
+      .num_rows = rows,
+      .slot_of_row = slots.data_ptr<int32_t>(),
+      .positions = positions.data_ptr<int32_t>(),
+      .tokens = tokens.data_ptr<int32_t>(),
+      .sequences = static_cast<CudaSequence*>(device_sequences.data_ptr()),
+      .sampled = static_cast<CudaSampled*>(sampled.data_ptr()),
+      .logits = logits.const_data_ptr<float>(),
+      .scratch = scratch.data_ptr(),
+      .vocab = kVocab,
+      .num_tokens = kKnown};
+  for (uint32_t draw = 0; draw < 200; ++draw) {
+    ASSERT_EQ(Find<decltype(DapdCudaSample)>("DapdCudaSample")(&args, nullptr),
+              0);
+    const at::Tensor found = tokens.cpu();
+    const at::Tensor recorded = sampled.cpu();
+    for (int64_t row = 0; row < rows; ++row) {
+      const std::span<const float> values(
+          host_logits[row].const_data_ptr<float>(), kVocab);
+      const int32_t expected = SampleToken(values,
+                                           kKnown,
+                                           cases[static_cast<size_t>(row)],
+                                           KeyedUniform({.seed = 5}, draw));
+      ASSERT_EQ(found[row].item<int32_t>(), expected)
+          << "case " << row << ", draw " << draw;
+      const at::Tensor entry = recorded[row][draw % kSampledRing];
+      ASSERT_NEAR(entry.view(at::kFloat)[1].item<float>(),
+                  LogProbability(values, expected),
+                  1e-4);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Precisions,
+                         CudaDecodeParityTest,
+                         testing::Values(at::kFloat, at::kBFloat16),
+                         [](const auto& info) -> std::string {
+                           return info.param == at::kFloat ? "float32"
+                                                           : "bfloat16";
+                         });
+
+}  // namespace
+}  // namespace dapd
