@@ -105,14 +105,23 @@ CudaOutcome CudaDecoder::Capture(const DecodeBucket& bucket) {
   // forbids.
   CudaOutcome outcome = step_.Run(bucket, stream_);
   if (!outcome.ok()) return outcome;
+  // On a stream of its own: work on the default stream, which a blocking stream
+  // waits for, would break the capture.
+  cudaStream_t capturing = nullptr;
+  outcome.Cuda("cudaStreamCreate",
+               cudaStreamCreateWithFlags(&capturing, cudaStreamNonBlocking));
+  if (!outcome.ok()) return outcome;
   cudaGraph_t graph = nullptr;
   outcome.Cuda(
       "cudaStreamBeginCapture",
-      cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
-  if (!outcome.ok()) return outcome;
-  const CudaOutcome step = step_.Run(bucket, stream_);
-  outcome.Cuda("cudaStreamEndCapture", cudaStreamEndCapture(stream_, &graph));
-  if (!step.ok()) return step;
+      cudaStreamBeginCapture(capturing, cudaStreamCaptureModeThreadLocal));
+  if (outcome.ok()) {
+    const CudaOutcome step = step_.Run(bucket, capturing);
+    outcome.Cuda("cudaStreamEndCapture",
+                 cudaStreamEndCapture(capturing, &graph));
+    if (!step.ok()) outcome = step;
+  }
+  cudaStreamDestroy(capturing);
   if (!outcome.ok()) return outcome;
   outcome.Cuda("cudaGraphInstantiate",
                cudaGraphInstantiate(&graphs_[bucket], graph, 0));

@@ -6,6 +6,8 @@
 #include <numeric>
 #include <vector>
 
+#include "common/kernels/philox.h"
+
 namespace dapd {
 namespace {
 
@@ -34,25 +36,15 @@ void SortFirst(std::vector<int32_t>& ids,
 
 std::array<uint32_t, 4> Philox4x32(std::array<uint32_t, 4> counter,
                                    std::array<uint32_t, 2> key) {
-  for (int round = 0; round < 10; ++round) {
-    const uint64_t a = uint64_t{0xD2511F53} * counter[0];
-    const uint64_t b = uint64_t{0xCD9E8D57} * counter[2];
-    counter = {static_cast<uint32_t>(b >> 32) ^ counter[1] ^ key[0],
-               static_cast<uint32_t>(b),
-               static_cast<uint32_t>(a >> 32) ^ counter[3] ^ key[1],
-               static_cast<uint32_t>(a)};
-    key[0] += 0x9E3779B9;
-    key[1] += 0xBB67AE85;
-  }
-  return counter;
+  const PhiloxWords random =
+      Philox({{counter[0], counter[1], counter[2], counter[3]}},
+             (static_cast<uint64_t>(key[1]) << 32) | key[0]);
+  return std::to_array(random.word);
 }
 
 double KeyedUniform(const SamplingKey& key, uint32_t token_index) {
-  const std::array<uint32_t, 4> random = Philox4x32(
-      {token_index, key.sample, key.example, key.step},
-      {static_cast<uint32_t>(key.seed), static_cast<uint32_t>(key.seed >> 32)});
-  const uint64_t bits = (static_cast<uint64_t>(random[0]) << 32) | random[1];
-  return static_cast<double>(bits >> 11) * 0x1.0p-53;
+  return PhiloxUniform(
+      Philox({{token_index, key.sample, key.example, key.step}}, key.seed));
 }
 
 int32_t SampleToken(std::span<const float> logits,
