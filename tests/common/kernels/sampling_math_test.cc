@@ -19,9 +19,9 @@ namespace {
 
 std::vector<float> RandomLogits(int size, float spread, uint32_t seed) {
   std::mt19937 generator(seed);
-  std::normal_distribution<float> normal(0.0F, spread);
+  std::normal_distribution<float> normal;
   std::vector<float> logits(static_cast<size_t>(size));
-  for (float& logit : logits) logit = normal(generator);
+  for (float& logit : logits) logit = spread * normal(generator);
   return logits;
 }
 
