@@ -62,11 +62,24 @@ absl::Status WriteAdapter(const std::string& folder,
                           const Adapter& adapter,
                           const std::string& base_model_path);
 
+// Room for an adapter's wire form: what stands in front of its tensors is
+// written, their bytes follow in the adapter's order.
+struct AdapterLayout {
+  std::string config_json;    // adapter_config.json
+  HostTensor buffer;          // uint8: adapter_model.safetensors
+  uint64_t header_bytes = 0;  // of it
+};
+// For an adapter of this configuration and these shapes. RESOURCE_EXHAUSTED if
+// there is no memory.
+absl::StatusOr<AdapterLayout> LayOutAdapter(const Adapter& adapter,
+                                            const std::string& base_model_path);
+
 // The digest that `serialized` should carry.
 std::string AdapterDigest(const SerializedAdapter& serialized);
 absl::StatusOr<SerializedAdapter> SerializeAdapter(
     const Adapter& adapter, const std::string& base_model_path);
-// As ReadAdapter, from the wire form; DATA_LOSS if the digest differs.
+// As ReadAdapter, from the wire form, whose memory the result may share;
+// DATA_LOSS if the digest differs.
 absl::StatusOr<Adapter> ParseAdapter(const SerializedAdapter& serialized,
                                      const ModelConfig& model,
                                      at::Device device);

@@ -1,5 +1,6 @@
 // An adapter's PEFT directory and its wire form.
 
+#include <cstring>
 #include <functional>
 #include <map>
 #include <utility>
@@ -44,11 +45,10 @@ absl::StatusOr<at::Tensor> ToParameter(const HostTensor& host,
       host.dtype != DType::kFloat16) {
     return DataError(absl::StrCat(what, " has dtype ", DTypeName(host.dtype)));
   }
-  const at::Tensor values = ToTorch(host).to(at::kFloat);
-  if (!values.isfinite().all().item<bool>()) {
+  if (!AllFinite(host)) {
     return DataError(absl::StrCat(what, " holds a value that is not finite"));
   }
-  return values.to(device);
+  return ToTorch(host).to(at::kFloat).to(device);
 }
 
 absl::StatusOr<Adapter> AssembleAdapter(const LoraConfig& lora,
@@ -203,20 +203,50 @@ absl::Status WriteAdapter(const std::string& folder,
                              FormatLoraConfig(adapter.config, base_model_path));
 }
 
+absl::StatusOr<AdapterLayout> LayOutAdapter(
+    const Adapter& adapter, const std::string& base_model_path) {
+  NamedTensors shapes;
+  const std::vector<std::string> names = adapter.Names();
+  const std::vector<at::Tensor> tensors = adapter.Tensors();
+  int64_t total = 0;
+  for (size_t i = 0; i < names.size(); ++i) {
+    shapes.emplace_back(
+        names[i],
+        HostTensor{DType::kFloat32, tensors[i].sizes().vec(), nullptr});
+    total += shapes.back().second.num_bytes();
+  }
+  ASSIGN_OR_RETURN(const std::string header,
+                   FormatHeader(shapes, {{"format", "pt"}}));
+  AdapterLayout layout;
+  layout.config_json = FormatLoraConfig(adapter.config, base_model_path);
+  layout.header_bytes = header.size();
+  total += static_cast<int64_t>(header.size());
+  ASSIGN_OR_RETURN(layout.buffer, HostTensor::Allocate(DType::kUInt8, {total}));
+  std::memcpy(layout.buffer.data.get(), header.data(), header.size());
+  return layout;
+}
+
 absl::StatusOr<SerializedAdapter> SerializeAdapter(
     const Adapter& adapter, const std::string& base_model_path) {
+  ASSIGN_OR_RETURN(AdapterLayout layout,
+                   LayOutAdapter(adapter, base_model_path));
+  char* target = layout.buffer.data.get() + layout.header_bytes;
+  for (const at::Tensor& tensor : adapter.Tensors()) {
+    ASSIGN_OR_RETURN(const HostTensor host, FromTorch(tensor));
+    const absl::string_view bytes = host.bytes();
+    std::memcpy(target, bytes.data(), bytes.size());
+    target += bytes.size();
+  }
   SerializedAdapter serialized;
-  serialized.config_json = FormatLoraConfig(adapter.config, base_model_path);
-  ASSIGN_OR_RETURN(const NamedTensors tensors, ToNamedTensors(adapter));
-  ASSIGN_OR_RETURN(serialized.tensors,
-                   SerializeSafetensors(tensors, {{"format", "pt"}}));
+  serialized.config_json = std::move(layout.config_json);
+  serialized.tensors = SharedBytes(layout.buffer.data, layout.buffer.bytes());
   serialized.digest = AdapterDigest(serialized);
   return serialized;
 }
 
 std::string AdapterDigest(const SerializedAdapter& serialized) {
   Sha256 hash;
-  hash.Update(serialized.tensors);
+  hash.Update(serialized.tensors.view());
   hash.Update(serialized.config_json);
   return hash.HexDigest();
 }
@@ -224,14 +254,14 @@ std::string AdapterDigest(const SerializedAdapter& serialized) {
 absl::StatusOr<Adapter> ParseAdapter(const SerializedAdapter& serialized,
                                      const ModelConfig& model,
                                      at::Device device) {
-  if (AdapterDigest(serialized) != serialized.digest) {
+  if (!serialized.verified && AdapterDigest(serialized) != serialized.digest) {
     return absl::DataLossError(
         "the adapter's bytes do not have the digest they were sent with");
   }
   ASSIGN_OR_RETURN(const LoraConfig lora,
                    ParseLoraConfig(serialized.config_json, "received adapter"));
   ASSIGN_OR_RETURN(NamedTensors tensors,
-                   ParseSafetensors(serialized.tensors, "received adapter"));
+                   ShareSafetensors(serialized.tensors, "received adapter"));
   return AssembleAdapter(
       lora, std::move(tensors), model, device, "received adapter");
 }

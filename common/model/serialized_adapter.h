@@ -4,12 +4,15 @@
 
 #include <string>
 
+#include "common/base/shared_bytes.h"
+
 namespace dapd {
 
 struct SerializedAdapter {
   std::string config_json;  // adapter_config.json
-  std::string tensors;      // adapter_model.safetensors
+  SharedBytes tensors;      // adapter_model.safetensors
   std::string digest;       // SHA-256 of `tensors` followed by `config_json`
+  bool verified = false;    // who received the bytes compared their digest
 };
 
 }  // namespace dapd

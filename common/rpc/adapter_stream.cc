@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 
-#include "common/base/sha256.h"
 #include "common/base/status_macros.h"
 
 namespace dapd {
@@ -45,37 +44,59 @@ void FillAdapterState(const ServedPolicy& served, v1::AdapterState* state) {
 
 }  // namespace
 
-bool SendAdapter(
+absl::Status SendAdapter(
     const PolicyUpdate& update,
-    const std::function<bool(const v1::LoadAdapterRequest&)>& send) {
+    const std::function<bool(const grpc::ByteBuffer&)>& send) {
+  const absl::Status refused =
+      absl::CancelledError("the worker takes no more of the adapter");
   v1::LoadAdapterRequest first;
   v1::AdapterHeader& header = *first.mutable_header();
   header.set_policy_version(update.version);
   header.mutable_probe_ids()->Add(update.probe_ids.begin(),
                                   update.probe_ids.end());
-  if (update.is_base) return send(first);
-  header.set_digest(update.adapter.digest);
-  header.set_config_json(update.adapter.config_json);
-  header.set_total_bytes(update.adapter.tensors.size());
-  if (!send(first)) return false;
-  return SendChunks(update.adapter.tensors, [&](const v1::TensorChunk& chunk) {
-    v1::LoadAdapterRequest next;
-    *next.mutable_chunk() = chunk;
-    return send(next);
-  });
+  const SharedBytes& tensors = update.adapter.tensors;
+  if (!update.is_base) {
+    header.set_config_json(update.adapter.config_json);
+    header.set_total_bytes(tensors.size());
+  }
+  if (!send(EncodeMessage(first))) return refused;
+  if (update.is_base) return absl::OkStatus();
+  const ChunkEnvelope envelope{v1::LoadAdapterRequest::kChunkFieldNumber};
+  for (uint64_t offset = 0; offset < tensors.size(); offset += kChunkBytes) {
+    const SharedBytes part = tensors.Part(offset, kChunkBytes);
+    RETURN_IF_ERROR(update.WaitFor(offset + part.size()));
+    if (!send(EncodeChunk(envelope, offset, part))) return refused;
+  }
+  RETURN_IF_ERROR(update.WaitUntilFinished());
+  v1::LoadAdapterRequest last;
+  last.mutable_end()->set_digest(update.adapter.digest);
+  return send(EncodeMessage(last)) ? absl::OkStatus() : refused;
+}
+
+absl::Status AdapterReceiver::Add(grpc::ByteBuffer& message) {
+  const std::optional<ReceivedChunk> chunk =
+      FindChunk(message, v1::LoadAdapterRequest::kChunkFieldNumber);
+  if (chunk.has_value()) return AddChunk(*chunk);
+  v1::LoadAdapterRequest request;
+  if (!DecodeMessage(message, &request)) {
+    return absl::InvalidArgumentError("a message is no LoadAdapterRequest");
+  }
+  return Add(request);
 }
 
 absl::Status AdapterReceiver::Add(const v1::LoadAdapterRequest& request) {
-  if (request.has_header()) return Start(request.header());
-  if (!request.has_chunk()) {
-    return absl::InvalidArgumentError(
-        "LoadAdapterRequest holds neither header nor chunk");
+  switch (request.part_case()) {
+    case v1::LoadAdapterRequest::kHeader:
+      return Start(request.header());
+    case v1::LoadAdapterRequest::kChunk:
+      return AddChunk(request.chunk());
+    case v1::LoadAdapterRequest::kEnd:
+      return End(request.end());
+    case v1::LoadAdapterRequest::PART_NOT_SET:
+      break;
   }
-  if (!chunks_.has_value()) {
-    return absl::InvalidArgumentError(
-        "adapter chunk before the header, or behind that of the base");
-  }
-  return chunks_->Add(request.chunk());
+  return absl::InvalidArgumentError(
+      "LoadAdapterRequest holds neither header, chunk nor end");
 }
 
 absl::Status AdapterReceiver::Start(const v1::AdapterHeader& header) {
@@ -87,7 +108,7 @@ absl::Status AdapterReceiver::Start(const v1::AdapterHeader& header) {
   }
   started_ = true;
   upload_.version = header.policy_version();
-  upload_.is_base = header.digest().empty();
+  upload_.is_base = header.total_bytes() == 0;
   upload_.probe_ids.assign(header.probe_ids().begin(),
                            header.probe_ids().end());
   if (upload_.is_base) return absl::OkStatus();
@@ -107,45 +128,72 @@ absl::Status AdapterReceiver::Start(const v1::AdapterHeader& header) {
                      " bytes; at most ",
                      kMaxConfigBytes));
   }
-  upload_.adapter.digest = header.digest();
+  ASSIGN_OR_RETURN(
+      const HostTensor buffer,
+      HostTensor::Allocate(DType::kUInt8,
+                           {static_cast<int64_t>(header.total_bytes())}));
   upload_.adapter.config_json = header.config_json();
-  upload_.adapter.tensors.resize(header.total_bytes());
-  chunks_.emplace(
-      upload_.adapter.tensors.data(), header.total_bytes(), "adapter");
+  upload_.adapter.tensors = SharedBytes(buffer.data, buffer.bytes());
+  chunks_.emplace(buffer.data.get(), header.total_bytes(), "adapter");
+  return absl::OkStatus();
+}
+
+template <typename Chunk>
+absl::Status AdapterReceiver::AddChunk(const Chunk& chunk) {
+  if (!chunks_.has_value() || ended_) {
+    return absl::InvalidArgumentError(
+        "adapter chunk before the header, or behind the end");
+  }
+  const uint64_t before = chunks_->received();
+  RETURN_IF_ERROR(chunks_->Add(chunk));
+  sha_.Update(upload_.adapter.tensors.Part(before, chunks_->received() - before)
+                  .view());
+  return absl::OkStatus();
+}
+
+absl::Status AdapterReceiver::End(const v1::AdapterEnd& end) {
+  if (!chunks_.has_value() || ended_) {
+    return absl::InvalidArgumentError(
+        "adapter end before the header, or for the second time");
+  }
+  ended_ = true;
+  upload_.adapter.digest = end.digest();
   return absl::OkStatus();
 }
 
 absl::StatusOr<AdapterUpload> AdapterReceiver::Finish() {
   if (!started_) return absl::DataLossError("no adapter header arrived");
   if (upload_.is_base) return std::move(upload_);
-  if (!chunks_->complete()) {
+  if (!chunks_->complete() || !ended_) {
     return absl::DataLossError(absl::StrCat("the adapter ended after ",
                                             chunks_->received(),
                                             " of ",
                                             upload_.adapter.tensors.size(),
-                                            " bytes"));
+                                            " bytes, or without its digest"));
   }
-  Sha256 sha;
-  sha.Update(upload_.adapter.tensors);
-  sha.Update(upload_.adapter.config_json);
-  if (const std::string digest = sha.HexDigest();
+  sha_.Update(upload_.adapter.config_json);
+  if (const std::string digest = sha_.HexDigest();
       digest != upload_.adapter.digest) {
     return absl::DataLossError(absl::StrCat("the adapter's SHA-256 is ",
                                             digest,
-                                            ", its header says ",
+                                            ", its sender says ",
                                             upload_.adapter.digest));
   }
+  upload_.adapter.verified = true;
   return std::move(upload_);
 }
 
 absl::StatusOr<AdapterUpload> ReceiveAdapter(
     const WorkerDescription& description,
-    const std::function<bool(v1::LoadAdapterRequest*)>& read) {
+    const std::function<bool(grpc::ByteBuffer*)>& read) {
   AdapterReceiver receiver({description.max_adapter_bytes,
                             std::min(description.max_positions, kMaxProbeIds),
                             description.vocab_size});
-  v1::LoadAdapterRequest message;
-  while (read(&message)) RETURN_IF_ERROR(receiver.Add(message));
+  grpc::ByteBuffer message;
+  while (read(&message)) {
+    RETURN_IF_ERROR(receiver.Add(message));
+    message.Clear();
+  }
   return receiver.Finish();
 }
 

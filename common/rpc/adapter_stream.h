@@ -11,7 +11,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "grpcpp/support/byte_buffer.h"
 
+#include "common/base/sha256.h"
 #include "common/rpc/chunk_stream.h"
 #include "common/rpc/policy_update.h"
 #include "common/rpc/served_policy.h"
@@ -19,11 +21,12 @@
 
 namespace dapd {
 
-// Calls `send` with the messages that carry `update`, in order, until it
-// returns false. Returns false then.
-bool SendAdapter(
+// Calls `send` with the encoded LoadAdapterRequests that carry `update`, in
+// order, each as soon as its content is final (PolicyUpdate::progress).
+// CANCELLED once it returns false, ABORTED if the update was given up.
+absl::Status SendAdapter(
     const PolicyUpdate& update,
-    const std::function<bool(const v1::LoadAdapterRequest&)>& send);
+    const std::function<bool(const grpc::ByteBuffer&)>& send);
 
 struct AdapterLimits {
   uint64_t max_bytes = 0;     // of adapter_model.safetensors
@@ -31,34 +34,40 @@ struct AdapterLimits {
   int64_t vocab_size = 0;     // probe ids lie below it
 };
 
-// Not thread-safe.
+// Hashes each chunk as it comes, while it is in the cache. Not thread-safe.
 class AdapterReceiver {
  public:
   explicit AdapterReceiver(const AdapterLimits& limits) : limits_(limits) {}
 
-  // The next message. RESOURCE_EXHAUSTED for an adapter past the limit, before
-  // it is allocated; INVALID_ARGUMENT for a bad header, probe or chunk;
-  // DATA_LOSS for a corrupted chunk.
+  // The next message, encoded or not. RESOURCE_EXHAUSTED for an adapter past
+  // the limit, before it is allocated; INVALID_ARGUMENT for a bad header, probe
+  // or chunk; DATA_LOSS for a corrupted chunk.
+  absl::Status Add(grpc::ByteBuffer& message);
   absl::Status Add(const v1::LoadAdapterRequest& request);
 
   // After the last message. DATA_LOSS if bytes are missing or the digest of
-  // what came differs from the header's. The receiver is used up.
+  // what came differs from the sender's. The receiver is used up.
   absl::StatusOr<AdapterUpload> Finish();
 
  private:
   absl::Status Start(const v1::AdapterHeader& header);
+  absl::Status End(const v1::AdapterEnd& end);
+  template <typename Chunk>
+  absl::Status AddChunk(const Chunk& chunk);
 
   const AdapterLimits limits_;
   bool started_ = false;
+  bool ended_ = false;
   AdapterUpload upload_;
   std::optional<ChunkAssembler> chunks_;
+  Sha256 sha_;  // of what chunks_ holds
 };
 
-// The whole of LoadAdapter's receiving side: reads with `read` until it returns
-// false. Errors as AdapterReceiver.
+// The whole of LoadAdapter's receiving side: reads encoded messages with `read`
+// until it returns false. Errors as AdapterReceiver.
 absl::StatusOr<AdapterUpload> ReceiveAdapter(
     const WorkerDescription& description,
-    const std::function<bool(v1::LoadAdapterRequest*)>& read);
+    const std::function<bool(grpc::ByteBuffer*)>& read);
 
 // What a worker says about itself and what it serves.
 v1::DescribeResponse MakeDescribeResponse(const WorkerDescription& description,

@@ -5,8 +5,19 @@
 #include "grpcpp/support/channel_arguments.h"
 
 #include "common/base/status_macros.h"
+#include "grpc/compression.h"
 
 namespace dapd {
+
+void SetTransportArguments(
+    const std::function<void(const char* name, int value)>& set) {
+  set(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kMaxFrameBytes);
+  set(GRPC_ARG_HTTP2_WRITE_BUFFER_SIZE, kWriteBufferBytes);
+  // Weights and activations do not compress, and what is not accepted cannot
+  // unpack to more than its size.
+  set(GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET,
+      1 << GRPC_COMPRESS_NONE);
+}
 
 std::shared_ptr<grpc::Channel> OpenChannel(
     const std::string& address,
@@ -23,6 +34,8 @@ std::shared_ptr<grpc::Channel> OpenChannel(
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   // A proxy named in the environment has no place between these services.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  SetTransportArguments(
+      [&](const char* name, int value) { arguments.SetInt(name, value); });
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
   arguments.SetMaxSendMessageSize(kMaxMessageBytes);
   return grpc::CreateCustomChannel(address, credentials, arguments);

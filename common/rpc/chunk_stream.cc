@@ -1,7 +1,5 @@
 #include "common/rpc/chunk_stream.h"
 
-#include <zlib.h>
-
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -9,17 +7,13 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "common/base/crc32c.h"
 #include "common/base/status_macros.h"
 
 namespace dapd {
 namespace {
 
 constexpr size_t kMaxRank = 8;
-
-uint32_t Crc32(absl::string_view bytes) {
-  return static_cast<uint32_t>(
-      ::crc32(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
-}
 
 }  // namespace
 
@@ -70,15 +64,13 @@ v1::TensorHeader MakeTensorHeader(const std::string& name,
   return header;
 }
 
-bool SendChunks(absl::string_view bytes,
-                const std::function<bool(const v1::TensorChunk&)>& send) {
+bool SendChunks(const ChunkEnvelope& envelope,
+                const SharedBytes& bytes,
+                const std::function<bool(const grpc::ByteBuffer&)>& send) {
   for (uint64_t offset = 0; offset < bytes.size(); offset += kChunkBytes) {
-    const absl::string_view part = bytes.substr(offset, kChunkBytes);
-    v1::TensorChunk chunk;
-    chunk.set_offset(offset);
-    chunk.set_data(part.data(), part.size());
-    chunk.set_crc32(Crc32(part));
-    if (!send(chunk)) return false;
+    if (!send(EncodeChunk(envelope, offset, bytes.Part(offset, kChunkBytes)))) {
+      return false;
+    }
   }
   return true;
 }
@@ -89,39 +81,54 @@ ChunkAssembler::ChunkAssembler(char* target,
     : target_(target), total_bytes_(total_bytes), what_(std::move(what)) {}
 
 absl::Status ChunkAssembler::Add(const v1::TensorChunk& chunk) {
-  const std::string& data = chunk.data();
-  if (chunk.offset() != received_) {
+  ReceivedChunk received;
+  received.offset = chunk.offset();
+  received.crc32c = chunk.crc32c();
+  received.pieces = {chunk.data()};
+  received.num_bytes = chunk.data().size();
+  return Add(received);
+}
+
+absl::Status ChunkAssembler::Add(const ReceivedChunk& chunk) {
+  if (chunk.offset != received_) {
     return absl::InvalidArgumentError(
         absl::StrCat(what_,
                      ": chunk at offset ",
-                     chunk.offset(),
+                     chunk.offset,
                      " where ",
                      received_,
                      " is next: chunks must come in order"));
   }
-  if (data.empty() || data.size() > kChunkBytes ||
-      data.size() > total_bytes_ - received_) {
+  if (chunk.num_bytes == 0 || chunk.num_bytes > kChunkBytes ||
+      chunk.num_bytes > total_bytes_ - received_) {
     return absl::InvalidArgumentError(
         absl::StrCat(what_,
                      ": chunk of ",
-                     data.size(),
+                     chunk.num_bytes,
                      " bytes at offset ",
                      received_,
                      " where 1 to ",
                      std::min(kChunkBytes, total_bytes_ - received_),
                      " are allowed"));
   }
-  if (const uint32_t crc = Crc32(data); crc != chunk.crc32()) {
+  // Piece by piece, so that the second pass over each finds it in the cache.
+  uint32_t crc = 0;
+  char* target = target_ + received_;
+  for (const absl::string_view piece : chunk.pieces) {
+    crc = ExtendCrc32c(crc, piece);
+    std::memcpy(target, piece.data(), piece.size());
+    target += piece.size();
+  }
+  if (crc != chunk.crc32c) {
     return absl::DataLossError(absl::StrCat(what_,
                                             ": chunk at offset ",
                                             received_,
-                                            " is corrupted: CRC-32 is ",
+                                            " is corrupted: CRC-32C is ",
                                             absl::Hex(crc),
                                             ", the sender computed ",
-                                            absl::Hex(chunk.crc32())));
+                                            absl::Hex(chunk.crc32c)));
   }
-  std::memcpy(target_ + received_, data.data(), data.size());
-  received_ += data.size();
+  received_ += chunk.num_bytes;
   return absl::OkStatus();
 }
 

@@ -3,10 +3,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
+
 #include "common/model/serialized_adapter.h"
+#include "common/rpc/update_progress.h"
 
 namespace dapd {
 
@@ -21,6 +25,21 @@ struct PolicyUpdate {
   std::vector<int32_t> probe_ids;     // at least 2
   std::vector<float> probe_logprobs;  // one fewer
   float probe_tolerance = 1e-3F;
+
+  // Of an update that is still being written: until it is finished, the bytes
+  // of `adapter.tensors` past it, the digest and `probe_logprobs` may change
+  // and must not be read. None: all is final.
+  std::shared_ptr<const UpdateProgress> progress;
+
+  // Blocks until the first `bytes` of adapter.tensors, or all, are final.
+  // ABORTED if they never will be.
+  absl::Status WaitFor(uint64_t bytes) const {
+    return progress == nullptr ? absl::OkStatus() : progress->WaitFor(bytes);
+  }
+  absl::Status WaitUntilFinished() const {
+    return progress == nullptr ? absl::OkStatus()
+                               : progress->WaitUntilFinished();
+  }
 };
 
 }  // namespace dapd

@@ -25,11 +25,15 @@ absl::string_view DTypeName(DType dtype);
 absl::StatusOr<int64_t> CheckedNumElements(const std::vector<int64_t>& shape,
                                            DType dtype);
 
+// What HostTensor::Allocate's storage is aligned to, in bytes.
+inline constexpr size_t kTensorAlignment = 64;
+
 // A value type: copies share the (immutable by convention) storage.
 struct HostTensor {
   DType dtype = DType::kFloat32;
   std::vector<int64_t> shape;
-  // shape-product * DTypeBytes(dtype) bytes, aligned to 64, owned jointly.
+  // shape-product * DTypeBytes(dtype) bytes, aligned to
+  // kTensorAlignment, owned jointly.
   std::shared_ptr<char> data;
 
   int64_t num_elements() const;
@@ -38,9 +42,14 @@ struct HostTensor {
     return {data.get(), static_cast<size_t>(num_bytes())};
   }
 
-  // Uninitialised storage. RESOURCE_EXHAUSTED if it cannot be allocated.
+  // Uninitialised storage, in huge pages where it is large.
+  // RESOURCE_EXHAUSTED if it cannot be allocated.
   static absl::StatusOr<HostTensor> Allocate(DType dtype,
                                              std::vector<int64_t> shape);
 };
+
+// Whether no element of a floating-point tensor is an infinity or a NaN; true
+// for the other types. One pass at the speed of memory.
+bool AllFinite(const HostTensor& tensor);
 
 }  // namespace dapd

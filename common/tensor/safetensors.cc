@@ -47,6 +47,35 @@ absl::StatusOr<HostTensor> AllocateFor(const SafetensorsEntry& entry) {
   return HostTensor::Allocate(entry.dtype, entry.shape);
 }
 
+absl::StatusOr<HostTensor> CopyOf(const SafetensorsEntry& entry,
+                                  const char* content) {
+  ASSIGN_OR_RETURN(HostTensor tensor, AllocateFor(entry));
+  std::memcpy(
+      tensor.data.get(), content, static_cast<size_t>(tensor.num_bytes()));
+  return tensor;
+}
+
+// `make_tensor`: from an entry and where its content begins.
+template <typename MakeTensor>
+absl::StatusOr<NamedTensors> ParseWith(absl::string_view bytes,
+                                       const std::string& where,
+                                       const MakeTensor& make_tensor) {
+  ASSIGN_OR_RETURN(const uint64_t length,
+                   ParseHeaderLength(bytes, bytes.size(), where));
+  const absl::string_view data = bytes.substr(kSafetensorsPrefixBytes + length);
+  ASSIGN_OR_RETURN(
+      const SafetensorsHeader header,
+      ParseHeader(
+          bytes.substr(kSafetensorsPrefixBytes, length), data.size(), where));
+  NamedTensors tensors;
+  for (const auto& [name, entry] : header.entries) {
+    ASSIGN_OR_RETURN(HostTensor tensor,
+                     make_tensor(entry, data.data() + entry.begin));
+    tensors.emplace_back(name, std::move(tensor));
+  }
+  return tensors;
+}
+
 }  // namespace
 
 absl::StatusOr<SafetensorsFile> SafetensorsFile::Open(const std::string& path) {
@@ -124,22 +153,25 @@ absl::StatusOr<std::string> SerializeSafetensors(
 
 absl::StatusOr<NamedTensors> ParseSafetensors(absl::string_view bytes,
                                               const std::string& where) {
-  ASSIGN_OR_RETURN(const uint64_t length,
-                   ParseHeaderLength(bytes, bytes.size(), where));
-  const absl::string_view data = bytes.substr(kSafetensorsPrefixBytes + length);
-  ASSIGN_OR_RETURN(
-      const SafetensorsHeader header,
-      ParseHeader(
-          bytes.substr(kSafetensorsPrefixBytes, length), data.size(), where));
-  NamedTensors tensors;
-  for (const auto& [name, entry] : header.entries) {
-    ASSIGN_OR_RETURN(HostTensor tensor, AllocateFor(entry));
-    std::memcpy(tensor.data.get(),
-                data.data() + entry.begin,
-                static_cast<size_t>(tensor.num_bytes()));
-    tensors.emplace_back(name, std::move(tensor));
-  }
-  return tensors;
+  return ParseWith(bytes, where, CopyOf);
+}
+
+absl::StatusOr<NamedTensors> ShareSafetensors(const SharedBytes& bytes,
+                                              const std::string& where) {
+  return ParseWith(
+      bytes.view(),
+      where,
+      [&](const SafetensorsEntry& entry,
+          const char* content) -> absl::StatusOr<HostTensor> {
+        if (reinterpret_cast<uintptr_t>(content) % kTensorAlignment != 0) {
+          return CopyOf(entry, content);
+        }
+        // Nobody writes to a HostTensor that is shared; its type says less.
+        return HostTensor{entry.dtype,
+                          entry.shape,
+                          {std::const_pointer_cast<void>(bytes.owner()),
+                           const_cast<char*>(content)}};
+      });
 }
 
 absl::Status WriteSafetensors(

@@ -18,6 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
+#include "common/base/shared_bytes.h"
 #include "common/tensor/host_tensor.h"
 
 namespace dapd {
@@ -62,8 +63,12 @@ absl::StatusOr<std::string> SerializeSafetensors(
     const std::map<std::string, std::string>& metadata);
 
 // The same checks as SafetensorsFile, on bytes in memory (an adapter that came
-// over the wire). `where` leads every message.
+// over the wire). `where` leads every message. Tensors are copied.
 absl::StatusOr<NamedTensors> ParseSafetensors(absl::string_view bytes,
+                                              const std::string& where);
+// The same, but tensors that are aligned as HostTensor asks share `bytes`;
+// those of SerializeSafetensors are, if `bytes` are.
+absl::StatusOr<NamedTensors> ShareSafetensors(const SharedBytes& bytes,
                                               const std::string& where);
 
 // Written aside, synced, renamed; streams tensor by tensor.

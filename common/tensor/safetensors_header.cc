@@ -223,7 +223,11 @@ absl::StatusOr<std::string> FormatHeader(
     position = end;
   }
   std::string text = json.dump();
-  text.append((8 - text.size() % 8) % 8, ' ');
+  // The format asks for 8; with this much the tensors of bytes that are aligned
+  // to kTensorAlignment are so, too, as far as their sizes allow.
+  const size_t excess =
+      (kSafetensorsPrefixBytes + text.size()) % kTensorAlignment;
+  text.append((kTensorAlignment - excess) % kTensorAlignment, ' ');
   std::string header;
   for (int i = 0; i < 8; ++i) {
     header.push_back(static_cast<char>((text.size() >> (8 * i)) & 0xff));

@@ -30,7 +30,7 @@ absl::StatusOr<SafetensorsHeader> ParseHeader(absl::string_view json,
                                               uint64_t data_bytes,
                                               const std::string& where);
 
-// Prefix and JSON, padded with spaces to a multiple of 8 bytes.
+// Prefix and JSON, padded with spaces to a multiple of kTensorAlignment.
 absl::StatusOr<std::string> FormatHeader(
     const NamedTensors& tensors,
     const std::map<std::string, std::string>& metadata);

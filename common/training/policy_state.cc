@@ -60,8 +60,11 @@ absl::StatusOr<std::string> SerializePolicyState(const Policy& policy) {
       {"snapshot_version", policy.snapshot_version()},
       {"live", Describe(live)},
       {"snapshot", Describe(snapshot)}};
-  return absl::StrCat(
-      header.dump(), "\n", live.tensors, snapshot.tensors, moments);
+  return absl::StrCat(header.dump(),
+                      "\n",
+                      live.tensors.view(),
+                      snapshot.tensors.view(),
+                      moments);
 }
 
 absl::StatusOr<PolicyState> ParsePolicyState(const std::string& bytes,

@@ -8,6 +8,7 @@
 
 #include "common/base/status_macros.h"
 #include "common/rpc/adapter_stream.h"
+#include "common/rpc/encoded_methods.h"
 #include "common/rpc/status_conversion.h"
 #include "common/rpc/stream_writer.h"
 
@@ -138,6 +139,12 @@ absl::StatusOr<RolloutRequest> ParseGenerateRequest(
   return request;
 }
 
+RolloutService::RolloutService() {
+  MarkMethodStreamed(
+      MethodIndex(v1::RolloutService::service_full_name(), "LoadAdapter"),
+      EncodedReaderMethod(this, &RolloutService::TakeAdapter));
+}
+
 void RolloutService::Attach(RolloutWorker* worker,
                             const WorkerDescription& description) {
   description_ = description;
@@ -153,15 +160,15 @@ grpc::Status RolloutService::Describe(grpc::ServerContext*,
   return grpc::Status::OK;
 }
 
-grpc::Status RolloutService::LoadAdapter(
+grpc::Status RolloutService::TakeAdapter(
     grpc::ServerContext* context,
-    grpc::ServerReader<v1::LoadAdapterRequest>* reader,
+    grpc::ServerReader<grpc::ByteBuffer>* reader,
     v1::LoadAdapterResponse* response) {
   RolloutWorker* worker = worker_;
   if (worker == nullptr) return StillLoading();
   absl::StatusOr<AdapterUpload> upload = ReceiveAdapter(
       description_,
-      [&](v1::LoadAdapterRequest* message) { return reader->Read(message); });
+      [&](grpc::ByteBuffer* message) { return reader->Read(message); });
   if (!upload.ok()) return ToGrpcStatus(upload.status());
   const auto loaded = worker->Load(
       *std::move(upload), [context] { return context->IsCancelled(); });

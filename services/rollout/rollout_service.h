@@ -9,6 +9,7 @@
 #include <atomic>
 
 #include "absl/status/statusor.h"
+#include "grpcpp/support/byte_buffer.h"
 
 #include "common/rpc/served_policy.h"
 #include "dapd/v1/rollout.grpc.pb.h"
@@ -24,21 +25,25 @@ absl::StatusOr<RolloutRequest> ParseGenerateRequest(
 
 class RolloutService final : public v1::RolloutService::Service {
  public:
+  RolloutService();
+
   // Once. `worker` must outlive the server.
   void Attach(RolloutWorker* worker, const WorkerDescription& description);
 
   grpc::Status Describe(grpc::ServerContext* context,
                         const v1::DescribeRequest* request,
                         v1::DescribeResponse* response) override;
-  grpc::Status LoadAdapter(grpc::ServerContext* context,
-                           grpc::ServerReader<v1::LoadAdapterRequest>* reader,
-                           v1::LoadAdapterResponse* response) override;
   grpc::Status Generate(
       grpc::ServerContext* context,
       grpc::ServerReaderWriter<v1::GenerateResponse, v1::GenerateRequest>*
           stream) override;
 
  private:
+  // LoadAdapter, its messages encoded (encoded_methods.h).
+  grpc::Status TakeAdapter(grpc::ServerContext* context,
+                           grpc::ServerReader<grpc::ByteBuffer>* reader,
+                           v1::LoadAdapterResponse* response);
+
   WorkerDescription description_;  // set before worker_
   std::atomic<RolloutWorker*> worker_ = nullptr;
 };

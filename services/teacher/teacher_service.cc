@@ -7,6 +7,7 @@
 #include "common/base/mutex.h"
 #include "common/rpc/adapter_stream.h"
 #include "common/rpc/chunk_stream.h"
+#include "common/rpc/encoded_methods.h"
 #include "common/rpc/status_conversion.h"
 #include "common/rpc/stream_writer.h"
 #include "services/teacher/score_request.h"
@@ -15,7 +16,7 @@ namespace dapd {
 namespace {
 
 using ScoreStream =
-    grpc::ServerReaderWriter<v1::ScoreResponse, v1::ScoreRequest>;
+    grpc::ServerReaderWriter<grpc::ByteBuffer, v1::ScoreRequest>;
 
 // Views that wait for the writer: one is written, one is ready.
 constexpr size_t kOutboxViews = 2;
@@ -36,12 +37,11 @@ bool WriteScores(uint64_t request_id,
     message.mutable_tensor()->set_view(scores.view);
     *message.mutable_tensor()->mutable_header() =
         MakeTensorHeader(name, tensor);
-    if (!stream->Write(message)) return false;
-    const bool sent =
-        SendChunks(tensor.bytes(), [&](const v1::TensorChunk& chunk) {
-          *message.mutable_chunk() = chunk;
-          return stream->Write(message);
-        });
+    if (!stream->Write(EncodeMessage(message))) return false;
+    const bool sent = SendChunks(
+        {v1::ScoreResponse::kChunkFieldNumber, request_id},
+        SharedBytes(tensor.data, tensor.bytes()),
+        [&](const grpc::ByteBuffer& chunk) { return stream->Write(chunk); });
     if (!sent) return false;
   }
   return true;
@@ -67,7 +67,7 @@ bool WriteEvent(const TeacherEvent& event, ScoreStream* stream) {
     message.mutable_failed()->set_code(static_cast<int>(error.code()));
     message.mutable_failed()->set_message(std::string(error.message()));
   }
-  return stream->Write(message);
+  return stream->Write(EncodeMessage(message));
 }
 
 // Closes a stream's outbox once all its requests are answered and no more come.
@@ -122,6 +122,14 @@ void WriteEvents(grpc::ServerContext* context,
 
 }  // namespace
 
+TeacherService::TeacherService() {
+  const std::string name = v1::TeacherService::service_full_name();
+  MarkMethodStreamed(MethodIndex(name, "LoadAdapter"),
+                     EncodedReaderMethod(this, &TeacherService::TakeAdapter));
+  MarkMethodStreamed(MethodIndex(name, "Score"),
+                     EncodedWriterMethod(this, &TeacherService::StreamScores));
+}
+
 void TeacherService::Attach(TeacherWorker* worker,
                             const WorkerDescription& description) {
   description_ = description;
@@ -137,15 +145,15 @@ grpc::Status TeacherService::Describe(grpc::ServerContext*,
   return grpc::Status::OK;
 }
 
-grpc::Status TeacherService::LoadAdapter(
+grpc::Status TeacherService::TakeAdapter(
     grpc::ServerContext* context,
-    grpc::ServerReader<v1::LoadAdapterRequest>* reader,
+    grpc::ServerReader<grpc::ByteBuffer>* reader,
     v1::LoadAdapterResponse* response) {
   TeacherWorker* worker = worker_;
   if (worker == nullptr) return StillLoading();
   absl::StatusOr<AdapterUpload> upload = ReceiveAdapter(
       description_,
-      [&](v1::LoadAdapterRequest* message) { return reader->Read(message); });
+      [&](grpc::ByteBuffer* message) { return reader->Read(message); });
   if (!upload.ok()) return ToGrpcStatus(upload.status());
   const auto loaded = worker->Load(
       *std::move(upload), [context] { return context->IsCancelled(); });
@@ -154,8 +162,8 @@ grpc::Status TeacherService::LoadAdapter(
   return grpc::Status::OK;
 }
 
-grpc::Status TeacherService::Score(grpc::ServerContext* context,
-                                   ScoreStream* stream) {
+grpc::Status TeacherService::StreamScores(grpc::ServerContext* context,
+                                          ScoreStream* stream) {
   TeacherWorker* worker = worker_;
   if (worker == nullptr) return StillLoading();
   auto outbox = std::make_shared<TeacherOutbox>(kOutboxViews);

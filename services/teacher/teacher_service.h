@@ -8,6 +8,8 @@
 
 #include <atomic>
 
+#include "grpcpp/support/byte_buffer.h"
+
 #include "common/rpc/served_policy.h"
 #include "dapd/v1/teacher.grpc.pb.h"
 #include "services/teacher/teacher_worker.h"
@@ -16,21 +18,24 @@ namespace dapd {
 
 class TeacherService final : public v1::TeacherService::Service {
  public:
+  TeacherService();
+
   // Once. `worker` must outlive the server.
   void Attach(TeacherWorker* worker, const WorkerDescription& description);
 
   grpc::Status Describe(grpc::ServerContext* context,
                         const v1::DescribeRequest* request,
                         v1::DescribeResponse* response) override;
-  grpc::Status LoadAdapter(grpc::ServerContext* context,
-                           grpc::ServerReader<v1::LoadAdapterRequest>* reader,
-                           v1::LoadAdapterResponse* response) override;
-  grpc::Status Score(
-      grpc::ServerContext* context,
-      grpc::ServerReaderWriter<v1::ScoreResponse, v1::ScoreRequest>* stream)
-      override;
 
  private:
+  // LoadAdapter and Score, payloads encoded (encoded_methods.h).
+  grpc::Status TakeAdapter(grpc::ServerContext* context,
+                           grpc::ServerReader<grpc::ByteBuffer>* reader,
+                           v1::LoadAdapterResponse* response);
+  grpc::Status StreamScores(
+      grpc::ServerContext* context,
+      grpc::ServerReaderWriter<grpc::ByteBuffer, v1::ScoreRequest>* stream);
+
   WorkerDescription description_;  // set before worker_
   std::atomic<TeacherWorker*> worker_ = nullptr;
 };

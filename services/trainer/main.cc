@@ -172,13 +172,15 @@ absl::Status Run(const Flags& flags) {
                        credentials,
                        run->ExpectedWorkers(),
                        metrics.PoolObserver("rollout"))));
+  auto teacher_options =
+      MakeClientOptions<TeacherClientOptions>(config,
+                                              config.teacher.addresses,
+                                              credentials,
+                                              run->ExpectedWorkers(),
+                                              metrics.PoolObserver("teacher"));
+  teacher_options.connections = config.teacher.connections;
   ASSIGN_OR_RETURN(const std::unique_ptr<TeacherClient> teachers,
-                   TeacherClient::Start(MakeClientOptions<TeacherClientOptions>(
-                       config,
-                       config.teacher.addresses,
-                       credentials,
-                       run->ExpectedWorkers(),
-                       metrics.PoolObserver("teacher"))));
+                   TeacherClient::Start(std::move(teacher_options)));
   status.SetWorkers([&rollouts] { return rollouts->Workers(); },
                     [&teachers] { return teachers->Workers(); });
   const absl::Cleanup forget_workers = [&status] { status.SetWorkers({}, {}); };

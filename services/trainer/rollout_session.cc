@@ -10,7 +10,7 @@
 namespace dapd {
 
 std::unique_ptr<RolloutSession::Stream> RolloutSession::StartStream(
-    grpc::ClientContext* context) {
+    grpc::Channel*, grpc::ClientContext* context) {
   MutexLock lock(&mutex_);
   partial_.clear();
   return stub().Generate(context);

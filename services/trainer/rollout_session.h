@@ -43,7 +43,8 @@ class RolloutSession final : public RolloutSessionBase {
     RolloutResult result;
   };
 
-  std::unique_ptr<Stream> StartStream(grpc::ClientContext* context) override;
+  std::unique_ptr<Stream> StartStream(grpc::Channel* channel,
+                                      grpc::ClientContext* context) override;
   v1::GenerateRequest ToRequest(const RolloutTask& task,
                                 const PolicyUpdate& update) override;
   absl::Status AddTokens(const v1::TokensSampled& tokens, Partial& partial);

@@ -17,13 +17,15 @@ class PooledTeacherClient final : public TeacherClient {
  public:
   PooledTeacherClient(WorkerPoolOptions options,
                       std::shared_ptr<const RpcCredentials> credentials,
-                      const ExpectedWorker& expected)
+                      const ExpectedWorker& expected,
+                      int64_t connections)
       : pool_(options,
               [expected,
+               connections,
                credentials = std::move(credentials),
                timeout = options.task_timeout](const std::string& endpoint) {
                 return std::make_unique<TeacherSession>(
-                    endpoint, *credentials, expected, timeout);
+                    endpoint, *credentials, expected, timeout, connections);
               }) {}
 
   void SetSnapshot(std::shared_ptr<const PolicyUpdate> snapshot) override {
@@ -65,7 +67,8 @@ absl::StatusOr<std::unique_ptr<TeacherClient>> TeacherClient::Start(
       std::move(pool),
       options.credentials == nullptr ? RpcCredentials::Loopback()
                                      : std::move(options.credentials),
-      options.expected));
+      options.expected,
+      options.connections));
 }
 
 }  // namespace dapd

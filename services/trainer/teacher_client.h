@@ -62,6 +62,7 @@ struct TeacherClientOptions {
   std::shared_ptr<const RpcCredentials> credentials;
   absl::Duration task_timeout = absl::Minutes(10);
   absl::Duration peer_timeout = absl::Minutes(5);
+  int64_t connections = 1;  // to each worker; tasks take turns on them
   WorkerPoolObserver observer;
 };
 

@@ -2,10 +2,16 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "common/rpc/chunk_message.h"
+#include "common/rpc/encoded_methods.h"
 #include "common/rpc/served_policy.h"
 
 namespace dapd {
 namespace {
+
+constexpr char kScoreMethod[] = "/dapd.v1.TeacherService/Score";
+// Answers that wait for Receive; a reader that has another waits, too.
+constexpr size_t kUntakenAnswers = 4;
 
 v1::Payload ToWirePayload(TeacherPayload payload) {
   switch (payload) {
@@ -39,12 +45,36 @@ absl::Status Broken(const absl::Status& status) {
 
 }  // namespace
 
-std::unique_ptr<TeacherSession::Stream> TeacherSession::StartStream(
-    grpc::ClientContext* context) {
+absl::Status TeacherSession::OpenStream(const PolicyUpdate& update) {
+  {
+    MutexLock lock(&mutex_);
+    partial_.clear();
+  }
   advised_.clear();
-  MutexLock lock(&mutex_);
-  partial_.clear();
-  return stub().Score(context);
+  half_closed_ = false;
+  RETURN_IF_ERROR(TeacherSessionBase::OpenStream(update));
+  answers_ =
+      std::make_unique<BoundedQueue<TaskAnswer<ScoreResult>>>(kUntakenAnswers);
+  reading_ = num_lanes();
+  for (size_t lane = 0; lane < num_lanes(); ++lane) {
+    readers_.emplace_back([this, lane] { Read(lane); });
+  }
+  return absl::OkStatus();
+}
+
+void TeacherSession::HalfClose() {
+  half_closed_ = true;
+  TeacherSessionBase::HalfClose();
+}
+
+absl::Status TeacherSession::CloseStream() {
+  readers_.clear();
+  return TeacherSessionBase::CloseStream();
+}
+
+std::unique_ptr<TeacherSession::Stream> TeacherSession::StartStream(
+    grpc::Channel* channel, grpc::ClientContext* context) {
+  return OpenEncodedReader<v1::ScoreRequest>(channel, kScoreMethod, context);
 }
 
 v1::ScoreRequest TeacherSession::ToRequest(const ScoreTask& task,
@@ -82,14 +112,14 @@ bool TeacherSession::Advise(const ScoreTask& partial) {
         view.input_ids.end());
     sent = view.input_ids.size();
   }
-  return !request.has_prefix() || stream().Write(request);
+  return !request.has_prefix() || stream(LaneOf(partial.id)).Write(request);
 }
 
 bool TeacherSession::Withdraw(uint64_t id) {
   if (advised_.erase(id) == 0) return true;
   v1::ScoreRequest request = Begin(ScoreTask{.id = id}, update());
   request.mutable_prefix();
-  return stream().Write(request);
+  return stream(LaneOf(id)).Write(request);
 }
 
 TeacherSession::Partial TeacherSession::Expect(const ScoreTask& task) const {
@@ -120,24 +150,65 @@ TeacherSession::Partial TeacherSession::Expect(const ScoreTask& task) const {
   return partial;
 }
 
+template <typename Chunk>
+absl::Status TeacherSession::AddChunk(const Chunk& chunk,
+                                      Partial& partial) const {
+  if (!partial.tensor.has_value()) {
+    return absl::DataLossError("a chunk before its tensor's header");
+  }
+  return partial.tensor->Add(chunk);
+}
+
 std::optional<TaskAnswer<ScoreResult>> TeacherSession::Receive() {
+  return answers_->Pop();
+}
+
+void TeacherSession::Read(size_t lane) {
+  grpc::ByteBuffer message;
+  while (stream(lane).Read(&message)) {
+    auto answer = Add(lane, message);
+    if (answer.has_value()) answers_->Push(*std::move(answer));
+    message.Clear();
+  }
+  // The streams of a session live and die together.
+  if (!half_closed_) AbortStream();
+  if (--reading_ == 0) answers_->Close();
+}
+
+std::optional<TaskAnswer<ScoreResult>> TeacherSession::Add(
+    size_t lane, grpc::ByteBuffer& message) {
+  const std::optional<ReceivedChunk> chunk =
+      FindChunk(message, v1::ScoreResponse::kChunkFieldNumber);
   v1::ScoreResponse response;
-  while (stream().Read(&response)) {
-    const uint64_t id = response.request_id();
+  if (!chunk.has_value() && !DecodeMessage(message, &response)) {
+    return TaskAnswer<ScoreResult>{
+        0, absl::DataLossError("an answer that is no ScoreResponse")};
+  }
+  const uint64_t id =
+      chunk.has_value() ? chunk->request_id : response.request_id();
+  Partial* partial = nullptr;
+  if (LaneOf(id) == lane) {
     MutexLock lock(&mutex_);
     const auto found = partial_.find(id);
-    if (found == partial_.end()) {
-      return TaskAnswer<ScoreResult>{
-          id,
-          absl::DataLossError(absl::StrCat(
-              "an answer to task ", id, ", which the worker was not given"))};
-    }
-    auto answer = Add(response, found->second);
-    if (!answer.has_value()) continue;
-    partial_.erase(found);
-    return TaskAnswer<ScoreResult>{id, *std::move(answer)};
+    if (found != partial_.end()) partial = &found->second;
   }
-  return std::nullopt;
+  if (partial == nullptr) {
+    return TaskAnswer<ScoreResult>{
+        id,
+        absl::DataLossError(absl::StrCat(
+            "an answer to task ", id, ", which the worker was not given"))};
+  }
+  std::optional<absl::StatusOr<ScoreResult>> answer;
+  if (chunk.has_value()) {
+    const absl::Status status = Broken(AddChunk(*chunk, *partial));
+    if (!status.ok()) answer = status;
+  } else {
+    answer = Add(response, *partial);
+  }
+  if (!answer.has_value()) return std::nullopt;
+  MutexLock lock(&mutex_);
+  partial_.erase(id);
+  return TaskAnswer<ScoreResult>{id, *std::move(answer)};
 }
 
 std::optional<absl::StatusOr<ScoreResult>> TeacherSession::Add(
@@ -203,14 +274,6 @@ absl::Status TeacherSession::AddHeader(const v1::ScoredTensor& message,
   return absl::OkStatus();
 }
 
-absl::Status TeacherSession::AddChunk(const v1::TensorChunk& chunk,
-                                      Partial& partial) const {
-  if (!partial.tensor.has_value()) {
-    return absl::DataLossError("a chunk before its tensor's header");
-  }
-  return partial.tensor->Add(chunk);
-}
-
 absl::StatusOr<ScoreResult> TeacherSession::Finish(const v1::ScoreDone& done,
                                                    Partial& partial) const {
   if (partial.snapshot && (done.policy_version() != update().version ||
@@ -229,8 +292,7 @@ absl::StatusOr<ScoreResult> TeacherSession::Finish(const v1::ScoreDone& done,
   }
   partial.result.compute_seconds = done.compute_seconds();
   partial.result.ahead_seconds = done.ahead_seconds();
-  partial.result.computed_tokens =
-      static_cast<int64_t>(done.computed_tokens());
+  partial.result.computed_tokens = static_cast<int64_t>(done.computed_tokens());
   partial.result.reused_tokens = static_cast<int64_t>(done.reused_tokens());
   return std::move(partial.result);
 }

@@ -1,14 +1,19 @@
 // The conversation with one teacher worker.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "grpcpp/support/byte_buffer.h"
+
+#include "common/base/bounded_queue.h"
 #include "common/base/mutex.h"
 #include "common/rpc/chunk_stream.h"
 #include "dapd/v1/teacher.grpc.pb.h"
@@ -21,16 +26,25 @@ using TeacherSessionBase = GrpcSession<v1::TeacherService,
                                        ScoreTask,
                                        ScoreResult,
                                        v1::ScoreRequest,
-                                       v1::ScoreResponse>;
+                                       grpc::ByteBuffer>;
 
 class TeacherSession final : public TeacherSessionBase {
  public:
   TeacherSession(const std::string& endpoint,
                  const RpcCredentials& credentials,
                  const ExpectedWorker& expected,
-                 absl::Duration load_timeout)
-      : TeacherSessionBase(
-            endpoint, Role::kTeacher, credentials, expected, load_timeout) {}
+                 absl::Duration load_timeout,
+                 int64_t connections)
+      : TeacherSessionBase(endpoint,
+                           Role::kTeacher,
+                           credentials,
+                           expected,
+                           load_timeout,
+                           connections) {}
+
+  absl::Status OpenStream(const PolicyUpdate& update) override;
+  void HalfClose() override;
+  absl::Status CloseStream() override;
 
   bool Advise(const ScoreTask& partial) override;
   bool Withdraw(uint64_t id) override;
@@ -54,23 +68,35 @@ class TeacherSession final : public TeacherSessionBase {
     ScoreResult result;
   };
 
-  std::unique_ptr<Stream> StartStream(grpc::ClientContext* context) override;
+  std::unique_ptr<Stream> StartStream(grpc::Channel* channel,
+                                      grpc::ClientContext* context) override;
   v1::ScoreRequest ToRequest(const ScoreTask& task,
                              const PolicyUpdate& update) override;
   Partial Expect(const ScoreTask& task) const;
-  // Nothing while the answer goes on.
+  // What the worker sent, put where it belongs: nothing while the answer that
+  // it is part of goes on.
+  std::optional<TaskAnswer<ScoreResult>> Add(size_t lane,
+                                             grpc::ByteBuffer& message);
+  // The whole of a lane's reading, on a thread of its own.
+  void Read(size_t lane);
   std::optional<absl::StatusOr<ScoreResult>> Add(
       const v1::ScoreResponse& response, Partial& partial) const;
   absl::Status AddHeader(const v1::ScoredTensor& tensor,
                          Partial& partial) const;
-  absl::Status AddChunk(const v1::TensorChunk& chunk, Partial& partial) const;
+  template <typename Chunk>
+  absl::Status AddChunk(const Chunk& chunk, Partial& partial) const;
   absl::StatusOr<ScoreResult> Finish(const v1::ScoreDone& done,
                                      Partial& partial) const;
 
   // Tokens advised on this stream, by task and view.
   std::map<uint64_t, std::map<std::string, size_t>> advised_;
   Mutex mutex_;
-  std::map<uint64_t, Partial> partial_ ABSL_GUARDED_BY(mutex_);  // by id
+  // By id. The entries belong to the reader of the task's lane.
+  std::map<uint64_t, Partial> partial_ ABSL_GUARDED_BY(mutex_);
+  std::atomic<bool> half_closed_ = false;
+  std::atomic<size_t> reading_ = 0;  // lanes
+  std::unique_ptr<BoundedQueue<TaskAnswer<ScoreResult>>> answers_;
+  std::vector<std::jthread> readers_;
 };
 
 }  // namespace dapd

@@ -1,11 +1,11 @@
 // Input: a TensorStream as text: a tensor's header and its chunks.
 // What is complete is what was sent, and sending it again gives it again.
-#include <zlib.h>
-
 #include <string>
 
 #include "common/base/check.h"
+#include "common/base/crc32c.h"
 #include "common/rpc/chunk_stream.h"
+#include "dapd/v1/teacher.pb.h"
 #include "tests/fuzz/input.h"
 #include "tests/fuzz/message_input.h"
 #include "tests/fuzz/streams.pb.h"
@@ -20,9 +20,15 @@ void CheckSentAgain(const TensorAssembler& received) {
   auto again = TensorAssembler::Start(MakeTensorHeader(received.name(), tensor),
                                       kMaxBytes);
   Check(again.ok(), "a received tensor can be sent again");
-  SendChunks(tensor.bytes(), [&](const v1::TensorChunk& chunk) {
-    return again->Add(chunk).ok();
-  });
+  SendChunks(
+      {v1::ScoreResponse::kChunkFieldNumber},
+      {tensor.data, tensor.bytes()},
+      [&](const grpc::ByteBuffer& sent) {
+        grpc::ByteBuffer message = sent;
+        return again
+            ->Add(*FindChunk(message, v1::ScoreResponse::kChunkFieldNumber))
+            .ok();
+      });
   Check(again->complete() && again->tensor().shape == tensor.shape &&
             again->tensor().dtype == tensor.dtype &&
             again->tensor().bytes() == tensor.bytes(),
@@ -35,10 +41,7 @@ void Run(const fuzz::TensorStream& stream) {
   std::string sent;
   for (v1::TensorChunk chunk : stream.chunks()) {
     if (stream.good_checksums()) {
-      chunk.set_crc32(static_cast<uint32_t>(
-          ::crc32(0,
-                  reinterpret_cast<const Bytef*>(chunk.data().data()),
-                  chunk.data().size())));
+      chunk.set_crc32c(Crc32c(chunk.data()));
     }
     if (!assembler->Add(chunk).ok()) return;
     sent += chunk.data();

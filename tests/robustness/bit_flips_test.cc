@@ -268,13 +268,14 @@ TEST_F(AdapterBitFlipsTest, OfAnAdapterFolderAreRefusedOrHarmless) {
 }
 
 TEST_F(AdapterBitFlipsTest, OfAnAdapterOnTheWireAreRefused) {
-  SerializedAdapter sent = SerializeAdapter(adapter_, "/models/base").value();
+  const SerializedAdapter sent =
+      SerializeAdapter(adapter_, "/models/base").value();
   ASSERT_TRUE(MakeDirectories(folder_).ok());
-  for (const auto& [name, bytes] :
-       std::map<std::string, std::string*>{{"config", &sent.config_json},
-                                           {"tensors", &sent.tensors},
-                                           {"digest", &sent.digest}}) {
-    Overwrite(JoinPath(folder_, name), *bytes);
+  for (const auto& [name, bytes] : std::map<std::string, absl::string_view>{
+           {"config", sent.config_json},
+           {"tensors", sent.tensors.view()},
+           {"digest", sent.digest}}) {
+    Overwrite(JoinPath(folder_, name), std::string(bytes));
   }
   const Loader load =
       [&](const std::string& folder) -> absl::StatusOr<std::string> {

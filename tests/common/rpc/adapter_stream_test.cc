@@ -3,10 +3,12 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 #include "common/base/sha256.h"
+#include "tests/fakes/encoded_messages.h"
 
 namespace dapd {
 namespace {
@@ -19,20 +21,15 @@ class AdapterStreamTest : public ::testing::Test {
     update_.version = 12;
     update_.adapter.tensors = std::string(2 * kChunkBytes + 5, 'w');
     update_.adapter.config_json = "{\"r\": 4}";
-    update_.adapter.digest =
-        Sha256Hex(update_.adapter.tensors + update_.adapter.config_json);
+    update_.adapter.digest = Sha256Hex(absl::StrCat(
+        update_.adapter.tensors.view(), update_.adapter.config_json));
     update_.probe_ids = {1, 2, 3};
     limits_ = {
         .max_bytes = 4 * kChunkBytes, .max_probe_ids = 16, .vocab_size = 10};
   }
 
   std::vector<v1::LoadAdapterRequest> Messages() const {
-    std::vector<v1::LoadAdapterRequest> messages;
-    SendAdapter(update_, [&](const v1::LoadAdapterRequest& message) {
-      messages.push_back(message);
-      return true;
-    });
-    return messages;
+    return AdapterMessages(update_);
   }
 
   // What the worker makes of `messages`.
@@ -53,7 +50,7 @@ class AdapterStreamTest : public ::testing::Test {
 
 TEST_F(AdapterStreamTest, AnAdapterSurvivesTheRoundTrip) {
   const auto messages = Messages();
-  EXPECT_EQ(messages.size(), 4U);
+  EXPECT_EQ(messages.size(), 5U);
   const auto upload = Receive(messages);
   ASSERT_TRUE(upload.ok()) << upload.status();
   EXPECT_EQ(upload->version, 12);
@@ -83,9 +80,55 @@ TEST_F(AdapterStreamTest, AWrongDigestIsDataLoss) {
 
 TEST_F(AdapterStreamTest, AMissingEndIsDataLoss) {
   auto messages = Messages();
-  messages.pop_back();
+  messages.pop_back();  // the digest
+  EXPECT_EQ(Receive(messages).status().code(), absl::StatusCode::kDataLoss);
+  messages[3] = Messages().back();  // for the last chunk
   EXPECT_EQ(Receive(messages).status().code(), absl::StatusCode::kDataLoss);
   EXPECT_EQ(Receive({}).status().code(), absl::StatusCode::kDataLoss);
+}
+
+TEST_F(AdapterStreamTest, ChunksGoOutAsSoonAsTheyAreFinal) {
+  auto progress = std::make_shared<UpdateProgress>();
+  update_.progress = progress;
+  const std::string digest = std::move(update_.adapter.digest);
+  int sent = 0;
+  std::vector<grpc::ByteBuffer> messages;
+  const absl::Status status =
+      SendAdapter(update_, [&](const grpc::ByteBuffer& message) {
+        messages.push_back(message);
+        // A chunk at a time, each only once the one before it was sent.
+        if (++sent <= 3) {
+          progress->Advance(std::min(static_cast<size_t>(sent) * kChunkBytes,
+                                     update_.adapter.tensors.size()));
+        } else {
+          update_.adapter.digest = digest;
+          progress->Finish();
+        }
+        return true;
+      });
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(messages.size(), 5U);
+  AdapterReceiver receiver(limits_);
+  for (grpc::ByteBuffer& message : messages) {
+    ASSERT_TRUE(receiver.Add(message).ok());
+  }
+  const auto upload = receiver.Finish();
+  ASSERT_TRUE(upload.ok()) << upload.status();
+  EXPECT_EQ(upload->adapter.tensors, update_.adapter.tensors);
+}
+
+TEST_F(AdapterStreamTest, AnUpdateThatIsGivenUpEndsItsSending) {
+  auto progress = std::make_shared<UpdateProgress>();
+  update_.progress = progress;
+  progress->Advance(kChunkBytes);
+  int sent = 0;
+  const absl::Status status =
+      SendAdapter(update_, [&](const grpc::ByteBuffer&) {
+        if (++sent == 2) progress->Abandon();
+        return true;
+      });
+  EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(sent, 2);
 }
 
 TEST_F(AdapterStreamTest, AnAdapterPastTheLimitIsRefusedByItsHeader) {
@@ -103,6 +146,10 @@ TEST_F(AdapterStreamTest, MessagesInTheWrongOrderAreRefused) {
   EXPECT_EQ(Receive({messages[0], messages[0]}).status().code(),
             absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(Receive({messages[0], messages[2]}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Receive({messages[4]}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Receive({messages[0], messages[4], messages[1]}).status().code(),
             absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(Receive({v1::LoadAdapterRequest()}).status().code(),
             absl::StatusCode::kInvalidArgument);

@@ -8,6 +8,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+#include "tests/fakes/encoded_messages.h"
+
 namespace dapd {
 namespace {
 
@@ -22,15 +24,6 @@ HostTensor MakeTensor(std::vector<int64_t> shape) {
   return tensor;
 }
 
-std::vector<v1::TensorChunk> ChunksOf(absl::string_view bytes) {
-  std::vector<v1::TensorChunk> chunks;
-  EXPECT_TRUE(SendChunks(bytes, [&](const v1::TensorChunk& chunk) {
-    chunks.push_back(chunk);
-    return true;
-  }));
-  return chunks;
-}
-
 TEST(ChunkStreamTest, TensorsOfEverySizeSurviveTheRoundTrip) {
   const int64_t chunk = kChunkBytes / 4;
   for (const int64_t size :
@@ -39,7 +32,7 @@ TEST(ChunkStreamTest, TensorsOfEverySizeSurviveTheRoundTrip) {
     auto receiver =
         TensorAssembler::Start(MakeTensorHeader("hidden", sent), 4 * size);
     ASSERT_TRUE(receiver.ok()) << receiver.status();
-    const auto chunks = ChunksOf(sent.bytes());
+    const auto chunks = ChunksOf({sent.data, sent.bytes()});
     EXPECT_EQ(chunks.size(), static_cast<size_t>((size + chunk - 1) / chunk));
     for (const auto& part : chunks) {
       EXPECT_FALSE(receiver->complete());
@@ -67,8 +60,9 @@ TEST(ChunkStreamTest, EveryTypeHasItsWireType) {
 
 TEST(ChunkStreamTest, SendingStopsWhenTheStreamBreaks) {
   int sent = 0;
-  EXPECT_FALSE(SendChunks(std::string(3 * kChunkBytes, 'x'),
-                          [&](const v1::TensorChunk&) { return ++sent < 2; }));
+  EXPECT_FALSE(SendChunks({v1::LoadAdapterRequest::kChunkFieldNumber},
+                          std::string(3 * kChunkBytes, 'x'),
+                          [&](const grpc::ByteBuffer&) { return ++sent < 2; }));
   EXPECT_EQ(sent, 2);
 }
 

@@ -13,6 +13,7 @@
 #include "common/base/sha256.h"
 #include "common/rpc/adapter_stream.h"
 #include "common/rpc/server.h"
+#include "tests/fakes/encoded_messages.h"
 #include "tests/fakes/fake_sampler.h"
 #include "tests/fakes/generic_call.h"
 
@@ -144,11 +145,11 @@ class RolloutServiceTest : public ::testing::Test {
     grpc::ClientContext context;
     SetDeadline(context);
     auto writer = stub_->LoadAdapter(&context, &loaded_);
-    if (SendAdapter(update, [&](const v1::LoadAdapterRequest& message) {
-          return writer->Write(message);
-        })) {
-      writer->WritesDone();
+    bool sound = true;
+    for (const v1::LoadAdapterRequest& message : AdapterMessages(update)) {
+      sound = sound && writer->Write(message);
     }
+    if (sound) writer->WritesDone();
     return writer->Finish();
   }
 

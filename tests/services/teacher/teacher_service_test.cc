@@ -1,7 +1,10 @@
 #include "services/teacher/teacher_service.h"
 
+#include <algorithm>
+#include <iostream>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "absl/time/clock.h"
@@ -106,6 +109,38 @@ TEST_F(TeacherServiceTest, AStreamAnswersAllRequestsThenEnds) {
   EXPECT_TRUE(stream->Finish().ok());
   EXPECT_EQ(done, kRequests - 1);
   EXPECT_EQ(failed, 1U);
+}
+
+// What is scored and not yet read is: a view being computed, the outbox, a view
+// being written, and what lies between the sockets.
+TEST_F(TeacherServiceTest, ASlowClientHoldsTheScorerBack) {
+  constexpr int kRequests = 60;
+  constexpr int64_t kViewBytes = 4 << 20;
+  constexpr int kMostAhead = 16;  // 64 MiB of the 240
+  control_.hidden_size = kViewBytes / 3 / 4;
+  Attach();
+  auto stream = stub_->Score(&context_);
+  std::jthread writer([&] {
+    for (uint64_t id = 1; id <= kRequests; ++id) stream->Write(MakeRequest(id));
+    stream->WritesDone();
+  });
+  int done = 0;
+  int most_ahead = 0;
+  v1::ScoreResponse response;
+  while (stream->Read(&response)) {
+    if (!response.has_done()) continue;
+    // An unhindered scorer would go on meanwhile.
+    const int before = control_.started;
+    for (int i = 0; i < 20 && control_.started == before; ++i) {
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+    most_ahead = std::max(most_ahead, control_.started - ++done);
+  }
+  EXPECT_TRUE(stream->Finish().ok());
+  EXPECT_EQ(done, kRequests);
+  EXPECT_LE(most_ahead, kMostAhead);
+  std::cout << "requests scored ahead of the reader: at most " << most_ahead
+            << "\n";
 }
 
 TEST_F(TeacherServiceTest, AClientThatGoesAwayIsNotComputedFor) {

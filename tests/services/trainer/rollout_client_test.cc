@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -16,6 +17,7 @@
 #include "common/rpc/adapter_stream.h"
 #include "common/rpc/server.h"
 #include "services/rollout/rollout_service.h"
+#include "tests/fakes/encoded_messages.h"
 #include "tests/fakes/fake_sampler.h"
 
 namespace dapd {
@@ -89,9 +91,7 @@ class ScriptedServer final : public v1::RolloutService::Service {
   grpc::Status LoadAdapter(grpc::ServerContext*,
                            grpc::ServerReader<v1::LoadAdapterRequest>* reader,
                            v1::LoadAdapterResponse* response) override {
-    const auto upload = ReceiveAdapter(
-        Description(),
-        [&](v1::LoadAdapterRequest* message) { return reader->Read(message); });
+    const auto upload = ReceiveAdapter(Description(), reader);
     *response = MakeLoadAdapterResponse(
         {true, upload->version, upload->adapter.digest}, {7, {-1.5F}});
     return grpc::Status::OK;
@@ -114,7 +114,8 @@ std::shared_ptr<const PolicyUpdate> MakeUpdate(int64_t version) {
   update->adapter.tensors =
       std::string((2 << 20) + 17, static_cast<char>('a' + version));
   update->adapter.config_json = "{}";
-  update->adapter.digest = Sha256Hex(update->adapter.tensors + "{}");
+  update->adapter.digest =
+      Sha256Hex(absl::StrCat(update->adapter.tensors.view(), "{}"));
   update->probe_ids = {1, 2};
   update->probe_logprobs = {-1.5F};
   return update;

@@ -3,11 +3,14 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -17,6 +20,7 @@
 #include "common/rpc/chunk_stream.h"
 #include "common/rpc/server.h"
 #include "services/teacher/teacher_service.h"
+#include "tests/fakes/encoded_messages.h"
 #include "tests/fakes/fake_scorer.h"
 
 namespace dapd {
@@ -69,7 +73,15 @@ class ScriptedServer final : public v1::TeacherService::Service {
   using Stream = grpc::ServerReaderWriter<v1::ScoreResponse, v1::ScoreRequest>;
   using Script = std::function<void(const v1::ScoreRequest&, Stream*)>;
 
-  explicit ScriptedServer(Script script) : script_(std::move(script)) {
+  // `on_stream`: called for each Score call. `end`: whether a call ends after
+  // the request it has just answered.
+  explicit ScriptedServer(
+      Script script,
+      std::function<void(grpc::ServerContext*)> on_stream = {},
+      std::function<bool()> end = {})
+      : script_(std::move(script)),
+        on_stream_(std::move(on_stream)),
+        end_(std::move(end)) {
     auto server =
         RpcServer::Start({.listen = "127.0.0.1:0"},
                          {{this, v1::TeacherService::service_full_name()}});
@@ -87,22 +99,26 @@ class ScriptedServer final : public v1::TeacherService::Service {
   grpc::Status LoadAdapter(grpc::ServerContext*,
                            grpc::ServerReader<v1::LoadAdapterRequest>* reader,
                            v1::LoadAdapterResponse* response) override {
-    const auto upload = ReceiveAdapter(
-        Description(),
-        [&](v1::LoadAdapterRequest* message) { return reader->Read(message); });
+    const auto upload = ReceiveAdapter(Description(), reader);
     *response = MakeLoadAdapterResponse(
         {true, upload->version, upload->adapter.digest}, {7, {-1.5F}});
     return grpc::Status::OK;
   }
-  grpc::Status Score(grpc::ServerContext*, Stream* stream) override {
+  grpc::Status Score(grpc::ServerContext* context, Stream* stream) override {
+    if (on_stream_) on_stream_(context);
     v1::ScoreRequest request;
-    while (stream->Read(&request)) script_(request, stream);
+    while (stream->Read(&request)) {
+      script_(request, stream);
+      if (end_ && end_()) break;
+    }
     return grpc::Status::OK;
   }
   const std::string& address() const { return server_->address(); }
 
  private:
   const Script script_;
+  const std::function<void(grpc::ServerContext*)> on_stream_;
+  const std::function<bool()> end_;
   std::unique_ptr<RpcServer> server_;
 };
 
@@ -113,7 +129,8 @@ std::shared_ptr<const PolicyUpdate> MakeUpdate(int64_t version) {
   if (!update->is_base) {
     update->adapter.tensors = std::string(100, static_cast<char>(version));
     update->adapter.config_json = "{}";
-    update->adapter.digest = Sha256Hex(update->adapter.tensors + "{}");
+    update->adapter.digest =
+        Sha256Hex(absl::StrCat(update->adapter.tensors.view(), "{}"));
   }
   update->probe_ids = {1, 2};
   update->probe_logprobs = {-1.5F};
@@ -137,6 +154,35 @@ ScoreTask MakeTask(uint64_t id, int64_t tokens = 4) {
 
 float ValueAt(const HostTensor& tensor, int64_t index) {
   return reinterpret_cast<const float*>(tensor.data.get())[index];
+}
+
+// A sound answer to the request, of which each test spoils one message.
+std::vector<v1::ScoreResponse> SoundAnswer(const v1::ScoreRequest& request) {
+  std::vector<v1::ScoreResponse> messages;
+  for (const v1::ScoreView& view : request.views()) {
+    HostTensor hidden = *HostTensor::Allocate(
+        DType::kFloat32, {int64_t{view.scored_count()}, kHidden});
+    std::fill_n(hidden.data.get(), hidden.num_bytes(), '\0');
+    v1::ScoreResponse header;
+    header.mutable_tensor()->set_view(view.name());
+    *header.mutable_tensor()->mutable_header() =
+        MakeTensorHeader("hidden", hidden);
+    messages.push_back(header);
+    for (const v1::TensorChunk& chunk :
+         ChunksOf({hidden.data, hidden.bytes()})) {
+      v1::ScoreResponse message;
+      *message.mutable_chunk() = chunk;
+      messages.push_back(message);
+    }
+  }
+  v1::ScoreResponse done;
+  done.mutable_done()->set_policy_version(request.policy_version());
+  done.mutable_done()->set_adapter_digest(request.adapter_digest());
+  messages.push_back(done);
+  for (v1::ScoreResponse& message : messages) {
+    message.set_request_id(request.request_id());
+  }
+  return messages;
 }
 
 class TeacherClientTest : public ::testing::Test {
@@ -192,6 +238,56 @@ TEST_F(TeacherClientTest, ATensorOfManyChunksArrivesWhole) {
   for (int64_t i = 0; i < tokens; ++i) {
     ASSERT_EQ(ValueAt(hidden, i * kHidden), static_cast<float>(100 + i));
   }
+}
+
+TEST_F(TeacherClientTest, SeveralConnectionsShareTheTasks) {
+  std::mutex mutex;
+  std::set<std::string> peers;
+  ScriptedServer server(
+      [&](const v1::ScoreRequest& request, ScriptedServer::Stream* stream) {
+        for (const auto& message : SoundAnswer(request)) stream->Write(message);
+      },
+      [&](grpc::ServerContext* context) {
+        std::scoped_lock lock(mutex);
+        peers.insert(context->peer());
+      });
+  options_.connections = 3;
+  Start(server.address());
+  std::set<uint64_t> answered;
+  for (uint64_t id = 1; id <= 12; ++id) client_->Submit(MakeTask(id));
+  for (int n = 0; n < 12; ++n) {
+    const auto result = client_->Next();
+    ASSERT_TRUE(result.ok()) << result.status();
+    answered.insert(result->id);
+  }
+  EXPECT_EQ(answered.size(), 12U);
+  std::scoped_lock lock(mutex);
+  EXPECT_EQ(peers.size(), 3U);
+}
+
+// As a worker that dies: the tasks of all its streams are done again.
+TEST_F(TeacherClientTest, WhenOneOfSeveralStreamsEndsAllBeginAgain) {
+  std::atomic<int> streams = 0;
+  std::atomic<bool> broken = false;
+  ScriptedServer server(
+      [&](const v1::ScoreRequest& request, ScriptedServer::Stream* stream) {
+        if (request.request_id() == 5 && !broken.exchange(true)) {
+          auto messages = SoundAnswer(request);
+          stream->Write(messages.front());
+          return;
+        }
+        for (const auto& message : SoundAnswer(request)) stream->Write(message);
+      },
+      [&](grpc::ServerContext*) { ++streams; },
+      [&] { return broken && streams <= 3; });
+  options_.connections = 3;
+  Start(server.address());
+  for (uint64_t id = 1; id <= 12; ++id) client_->Submit(MakeTask(id));
+  for (int n = 0; n < 12; ++n) {
+    const auto result = client_->Next();
+    ASSERT_TRUE(result.ok()) << result.status();
+  }
+  EXPECT_EQ(streams, 6);
 }
 
 TEST_F(TeacherClientTest, TopKBringsIdsAndLogprobs) {
@@ -317,35 +413,6 @@ TEST_F(TeacherClientTest, ABadViewFailsItsTaskWithTheReason) {
   const absl::Status status = client_->Next().status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("view 'self_rollout'"));
-}
-
-// A sound answer to the request, of which each test spoils one message.
-std::vector<v1::ScoreResponse> SoundAnswer(const v1::ScoreRequest& request) {
-  std::vector<v1::ScoreResponse> messages;
-  for (const v1::ScoreView& view : request.views()) {
-    HostTensor hidden = *HostTensor::Allocate(
-        DType::kFloat32, {int64_t{view.scored_count()}, kHidden});
-    std::fill_n(hidden.data.get(), hidden.num_bytes(), '\0');
-    v1::ScoreResponse header;
-    header.mutable_tensor()->set_view(view.name());
-    *header.mutable_tensor()->mutable_header() =
-        MakeTensorHeader("hidden", hidden);
-    messages.push_back(header);
-    SendChunks(hidden.bytes(), [&](const v1::TensorChunk& chunk) {
-      v1::ScoreResponse message;
-      *message.mutable_chunk() = chunk;
-      messages.push_back(message);
-      return true;
-    });
-  }
-  v1::ScoreResponse done;
-  done.mutable_done()->set_policy_version(request.policy_version());
-  done.mutable_done()->set_adapter_digest(request.adapter_digest());
-  messages.push_back(done);
-  for (v1::ScoreResponse& message : messages) {
-    message.set_request_id(request.request_id());
-  }
-  return messages;
 }
 
 TEST_F(TeacherClientTest, AnswersThatBreakTheProtocolAreNotTaken) {
