@@ -47,14 +47,20 @@ Policy::Policy(Adapter start,
                std::optional<Adapter> snapshot,
                OptimizerOptions options)
     : live_(start.Clone()), snapshot_(std::move(snapshot)), options_(options) {
-  std::vector<at::Tensor> parameters = live_.Tensors();
-  for (at::Tensor& parameter : parameters) parameter.requires_grad_(true);
-  optimizer_ = std::make_unique<torch::optim::AdamW>(
-      parameters,
-      torch::optim::AdamWOptions(options_.learning_rate)
-          .betas({0.9, 0.999})
-          .eps(1e-8)
-          .weight_decay(0.0));
+  for (auto& layer : live_.layers) {
+    std::vector<at::Tensor> parameters;
+    for (LoraPair& pair : layer) {
+      if (!pair.a.defined()) continue;
+      parameters.push_back(pair.a.requires_grad_(true));
+      parameters.push_back(pair.b.requires_grad_(true));
+    }
+    optimizers_.push_back(std::make_unique<torch::optim::AdamW>(
+        parameters,
+        torch::optim::AdamWOptions(options_.learning_rate)
+            .betas({0.9, 0.999})
+            .eps(1e-8)
+            .weight_decay(0.0)));
+  }
 }
 
 absl::StatusOr<std::unique_ptr<Policy>> Policy::Restore(
@@ -65,7 +71,6 @@ absl::StatusOr<std::unique_ptr<Policy>> Policy::Restore(
   policy->snapshot_version_ = state.snapshot_version;
   if (state.version == 0) return policy;
   const std::vector<std::string> names = policy->live_.Names();
-  const std::vector<at::Tensor> tensors = policy->live_.Tensors();
   std::map<std::string, const HostTensor*> moments;
   for (const auto& [name, tensor] : state.moments) moments[name] = &tensor;
   const auto moment =
@@ -83,15 +88,18 @@ absl::StatusOr<std::unique_ptr<Policy>> Policy::Restore(
     }
     return tensor.to(like.device(), /*non_blocking=*/false, /*copy=*/true);
   };
-  for (size_t i = 0; i < names.size(); ++i) {
-    auto entry = std::make_unique<torch::optim::AdamWParamState>();
-    ASSIGN_OR_RETURN(const at::Tensor first,
-                     moment(names[i] + ".exp_avg", tensors[i]));
-    ASSIGN_OR_RETURN(const at::Tensor second,
-                     moment(names[i] + ".exp_avg_sq", tensors[i]));
-    entry->step(state.version).exp_avg(first).exp_avg_sq(second);
-    policy->optimizer_->state()[tensors[i].unsafeGetTensorImpl()] =
-        std::move(entry);
+  size_t i = 0;
+  for (const auto& optimizer : policy->optimizers_) {
+    for (const at::Tensor& tensor : optimizer->param_groups()[0].params()) {
+      auto entry = std::make_unique<ParamState>();
+      ASSIGN_OR_RETURN(const at::Tensor first,
+                       moment(names[i] + ".exp_avg", tensor));
+      ASSIGN_OR_RETURN(const at::Tensor second,
+                       moment(names[i] + ".exp_avg_sq", tensor));
+      entry->step(state.version).exp_avg(first).exp_avg_sq(second);
+      optimizer->state()[tensor.unsafeGetTensorImpl()] = std::move(entry);
+      ++i;
+    }
   }
   if (moments.size() != 2 * names.size()) {
     return absl::InvalidArgumentError(
@@ -100,13 +108,13 @@ absl::StatusOr<std::unique_ptr<Policy>> Policy::Restore(
   return policy;
 }
 
-absl::StatusOr<OptimizerStep> Policy::Step() {
+absl::StatusOr<OptimizerStep> Policy::Step(const OnUpdated& on_updated) {
   OptimizerStep step;
   const std::vector<at::Tensor> parameters = live_.Tensors();
   step.gradient_norm =
       torch::nn::utils::clip_grad_norm_(parameters, options_.max_grad_norm);
   if (!std::isfinite(step.gradient_norm)) {
-    optimizer_->zero_grad();
+    for (at::Tensor tensor : parameters) tensor.mutable_grad().reset();
     return absl::DataLossError(
         absl::StrCat("the gradient of step ",
                      version_ + 1,
@@ -115,9 +123,16 @@ absl::StatusOr<OptimizerStep> Policy::Step() {
                      "); the weights stay as they were"));
   }
   step.learning_rate = LearningRateAt(options_, version_ + 1);
-  optimizer_->param_groups()[0].options().set_lr(step.learning_rate);
-  optimizer_->step();
-  optimizer_->zero_grad();
+  for (const auto& optimizer : optimizers_) {
+    torch::optim::OptimizerParamGroup& layer = optimizer->param_groups()[0];
+    layer.options().set_lr(step.learning_rate);
+    optimizer->step();
+    for (at::Tensor& tensor : layer.params()) {
+      // Not zero_grad, which takes no gradient that is part of a larger tensor.
+      tensor.mutable_grad().reset();
+      if (on_updated) RETURN_IF_ERROR(on_updated(tensor));
+    }
+  }
   ++version_;
   if (version_ % options_.snapshot_interval == 0) {
     snapshot_ = live_.Clone();
@@ -172,18 +187,24 @@ NamedTensors Policy::Gradients() const {
   return Collect(gradients);
 }
 
+const Policy::ParamState* Policy::StateOf(const at::Tensor& tensor) const {
+  for (const auto& optimizer : optimizers_) {
+    const auto found = optimizer->state().find(tensor.unsafeGetTensorImpl());
+    if (found == optimizer->state().end()) continue;
+    return static_cast<const ParamState*>(found->second.get());
+  }
+  return nullptr;
+}
+
 NamedTensors Policy::Moments() const {
   std::vector<std::pair<std::string, at::Tensor>> moments;
   const std::vector<std::string> names = live_.Names();
   const std::vector<at::Tensor> tensors = live_.Tensors();
   for (size_t i = 0; i < names.size(); ++i) {
-    const auto found =
-        optimizer_->state().find(tensors[i].unsafeGetTensorImpl());
-    if (found == optimizer_->state().end()) continue;
-    const auto& state =
-        static_cast<const torch::optim::AdamWParamState&>(*found->second);
-    moments.emplace_back(names[i] + ".exp_avg", state.exp_avg());
-    moments.emplace_back(names[i] + ".exp_avg_sq", state.exp_avg_sq());
+    const ParamState* state = StateOf(tensors[i]);
+    if (state == nullptr) continue;
+    moments.emplace_back(names[i] + ".exp_avg", state->exp_avg());
+    moments.emplace_back(names[i] + ".exp_avg_sq", state->exp_avg_sq());
   }
   return Collect(moments);
 }

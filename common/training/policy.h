@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -71,10 +73,16 @@ class Policy {
   // The version that the snapshot is a copy of; 0 at the start.
   int64_t snapshot_version() const { return snapshot_version_; }
 
-  // Clips the accumulated gradient, takes a step, clears the gradient, and
-  // refreshes the snapshot if the new version is a multiple of its interval.
-  // DATA_LOSS, with the weights untouched, if the gradient is not finite.
-  absl::StatusOr<OptimizerStep> Step();
+  // Gets each of live().Tensors(), in that order, as soon as a step has made
+  // its value final. An error ends the step there: the policy is of no use
+  // then.
+  using OnUpdated = std::function<absl::Status(const at::Tensor& tensor)>;
+
+  // Clips the accumulated gradient, takes a step layer by layer, clears the
+  // gradient, and refreshes the snapshot if the new version is a multiple of
+  // its interval. DATA_LOSS, with the weights untouched and nothing said, if
+  // the gradient is not finite; or the error of `on_updated`.
+  absl::StatusOr<OptimizerStep> Step(const OnUpdated& on_updated = {});
 
   // The accumulated gradient of all tensors, in the adapter's order, one behind
   // the other, [NumElements] float32 on the policy's device; zero where nothing
@@ -89,6 +97,9 @@ class Policy {
   NamedTensors Moments() const;
 
  private:
+  using ParamState = torch::optim::AdamWParamState;
+  // AdamW's state of a tensor of live_; null before the first step.
+  const ParamState* StateOf(const at::Tensor& tensor) const;
   NamedTensors Collect(
       const std::vector<std::pair<std::string, at::Tensor>>& tensors) const;
 
@@ -97,7 +108,9 @@ class Policy {
   OptimizerOptions options_;
   int64_t version_ = 0;
   int64_t snapshot_version_ = 0;
-  std::unique_ptr<torch::optim::AdamW> optimizer_;
+  // One a layer. AdamW treats every parameter alone, so this is one optimizer
+  // that can be asked for a layer at a time.
+  std::vector<std::unique_ptr<torch::optim::AdamW>> optimizers_;
 };
 
 }  // namespace dapd

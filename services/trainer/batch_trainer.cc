@@ -16,6 +16,7 @@
 #include "common/training/step_metrics.h"
 #include "services/trainer/make_policy_update.h"
 #include "services/trainer/phase_timer.h"
+#include "services/trainer/policy_update_writer.h"
 
 namespace dapd {
 namespace {
@@ -195,6 +196,7 @@ absl::Status BatchTrainer::ShareAnswers(const std::vector<int64_t>& rows,
 absl::Status BatchTrainer::Train(StepReport* report) {
   RETURN_IF_ERROR(AccumulateSlice(report));
   parts_.on_phase("publishing");
+  std::unique_ptr<PolicyUpdateWriter> writer;
   {
     PhaseTimer timer(&report->seconds["optimizer"]);
     if (parts_.collective.size() > 1) {
@@ -203,7 +205,19 @@ absl::Status BatchTrainer::Train(StepReport* report) {
       parts_.policy.SetFlatGradient(gradient);
     }
     DAPD_FAILPOINT("optimizer.before_step");
-    ASSIGN_OR_RETURN(report->optimizer, parts_.policy.Step());
+    ASSIGN_OR_RETURN(writer,
+                     PolicyUpdateWriter::Start(parts_.policy.live(),
+                                               parts_.policy.version() + 1,
+                                               parts_.config.model.path,
+                                               probe_ids_));
+    bool sending = false;  // once it is known that there will be a step
+    ASSIGN_OR_RETURN(report->optimizer,
+                     parts_.policy.Step([&](const at::Tensor& tensor) {
+                       if (!std::exchange(sending, true)) {
+                         parts_.rollouts.SetPolicy(writer->update());
+                       }
+                       return writer->Append(tensor);
+                     }));
     DAPD_FAILPOINT("optimizer.after_step");
   }
   PhaseTimer timer(&report->seconds["publish"]);
@@ -213,7 +227,8 @@ absl::Status BatchTrainer::Train(StepReport* report) {
     DAPD_FAILPOINT("publish.after_snapshot");
   }
   DAPD_FAILPOINT("publish.before_live");
-  RETURN_IF_ERROR(PublishLive());
+  writer->Finish(*parts_.weights, parts_.policy.live());
+  live_digest_ = writer->update()->adapter.digest;
   DAPD_FAILPOINT("publish.after_live");
   report->adapter_digest = live_digest_;
   report->snapshot_version = parts_.policy.snapshot_version();

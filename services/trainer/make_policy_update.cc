@@ -28,12 +28,19 @@ absl::StatusOr<std::shared_ptr<const PolicyUpdate>> MakePolicyUpdate(
                      SerializeAdapter(*adapter, base_model_path));
   }
   update->probe_ids = probe_ids;
-  const at::Tensor logprobs = TokenLogprobs(weights, adapter, probe_ids);
+  ProbePolicy(weights, adapter, update.get());
+  return update;
+}
+
+void ProbePolicy(const ModelWeights& weights,
+                 const Adapter* adapter,
+                 PolicyUpdate* update) {
+  const at::Tensor logprobs =
+      TokenLogprobs(weights, adapter, update->probe_ids);
   update->probe_logprobs.assign(logprobs.data_ptr<float>(),
                                 logprobs.data_ptr<float>() + logprobs.numel());
   update->probe_tolerance =
       weights.dtype() == at::kBFloat16 ? kToleranceBFloat16 : kToleranceFloat32;
-  return update;
 }
 
 }  // namespace dapd

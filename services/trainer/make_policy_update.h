@@ -23,4 +23,9 @@ absl::StatusOr<std::shared_ptr<const PolicyUpdate>> MakePolicyUpdate(
     const std::string& base_model_path,
     const std::vector<int32_t>& probe_ids);
 
+// Fills in the probe of `probe_ids` by a forward pass with `adapter`.
+void ProbePolicy(const ModelWeights& weights,
+                 const Adapter* adapter,
+                 PolicyUpdate* update);
+
 }  // namespace dapd

@@ -43,6 +43,46 @@ TEST(PolicyTest, TheRateFallsLinearlyFromTheFirstStep) {
   EXPECT_DOUBLE_EQ(LearningRateAt(options, 501), 0.0);
 }
 
+TEST(PolicyTest, LayerByLayerItIsOneAdamWOverAllParametersBitForBit) {
+  const OptimizerOptions options{.learning_rate = 0.01,
+                                 .schedule_steps = 100,
+                                 .max_grad_norm = 0.1,
+                                 .snapshot_interval = 100};
+  Policy policy = MakePolicy(options);
+  std::vector<at::Tensor> twins;
+  for (const at::Tensor& tensor : policy.live().Tensors()) {
+    twins.push_back(tensor.detach().clone().requires_grad_(true));
+  }
+  torch::optim::AdamW twin(twins,
+                           torch::optim::AdamWOptions(options.learning_rate)
+                               .betas({0.9, 0.999})
+                               .eps(1e-8)
+                               .weight_decay(0.0));
+  at::Generator generator = at::detail::createCPUGenerator(3);
+  for (int64_t step = 1; step <= 4; ++step) {
+    at::Tensor gradient = policy.FlatGradient();
+    gradient.normal_(0.0, 1.0, generator);
+    policy.SetFlatGradient(gradient);
+    int64_t next = 0;
+    for (at::Tensor& tensor : twins) {
+      tensor.mutable_grad() =
+          gradient.narrow(0, next, tensor.numel()).view(tensor.sizes()).clone();
+      next += tensor.numel();
+    }
+    torch::nn::utils::clip_grad_norm_(twins, options.max_grad_norm);
+    twin.param_groups()[0].options().set_lr(LearningRateAt(options, step));
+    twin.step();
+    size_t updated = 0;
+    const auto result = policy.Step([&](const at::Tensor& tensor) {
+      EXPECT_TRUE(at::equal(tensor, twins[updated])) << "tensor " << updated;
+      ++updated;
+      return absl::OkStatus();
+    });
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_EQ(updated, twins.size());
+  }
+}
+
 TEST(PolicyTest, AStepIsAdamWOnTheClippedGradient) {
   const OptimizerOptions options{.learning_rate = 0.01,
                                  .schedule_steps = 100,
