@@ -18,7 +18,7 @@ from duel import BIN, PAIRS, ROOT, Ratio, Row, median
 sys.path.insert(0, str(ROOT / "tests/oracle"))
 import models  # noqa: E402
 
-STEPS, BATCH, TOKENS, MILLISECONDS_A_TOKEN = 3, 4, 192, 40
+STEPS, BATCH, TOKENS, MILLISECONDS_A_TOKEN = 3, 4, 320, 25
 SIZES = dict(hidden_size=384, intermediate_size=1152, num_hidden_layers=6, num_attention_heads=6, num_key_value_heads=3, head_dim=64, initializer_range=0.05,
              max_position_embeddings=4096)
 
@@ -27,8 +27,8 @@ def run(folder, name, **more):
     """One run: seconds of its steps, how many of them the teachers computed and when, and what it ended in."""
     sets = {"run.name": name, "run.output_dir": folder / "runs", "run.rollout_workers": 1, "run.num_threads": 1, "model.path": folder / "model",
             "model.precision": "float32", "model.device": "cpu", "lora.rank": 16, "lora.alpha": 32, "data.path": folder / "train.jsonl", "evaluation.path": '""',
-            "rollout.max_new_tokens": TOKENS, "rollout.slots": BATCH, "teacher.snapshot_interval": 1, "trainer.batch_size": BATCH,
-            "trainer.micro_batch_size": BATCH, "trainer.steps": STEPS, "trainer.schedule_steps": STEPS, "trainer.learning_rate": 1e-3, "checkpoint.interval": 1000,
+            "rollout.max_new_tokens": TOKENS, "rollout.temperature": 0, "rollout.slots": BATCH, "teacher.snapshot_interval": 1, "trainer.batch_size": BATCH,
+            "trainer.micro_batch_size": BATCH, "trainer.recompute": "false", "trainer.steps": STEPS, "trainer.schedule_steps": STEPS, "trainer.learning_rate": 1e-3, "checkpoint.interval": 1000,
             **{f"metrics.{role}_listen": "127.0.0.1:0" for role in ("rollout", "teacher", "trainer")}, **more}
     flags = [part for key, value in sets.items() for part in ("--set", f"{key}={value}")]
     with open(folder / f"{name}.log", "w") as log:
@@ -65,6 +65,6 @@ def main():
     row.figure("seconds, streamed", f"{median(on):.2f} ({phases(on)})")
     row.figure("seconds, whole", f"{median(off):.2f} ({phases(off)})")
     left = statistics.median(figures["after"] / (figures["after"] + figures["ahead"]) for figures in on)
-    row.figure("teacher work left after the last token", f"{100 * left:.0f} %")
+    row.figure("teacher work left after the last token", f"{100 * left:.0f} % of {median(on, 'after') + median(on, 'ahead'):.2f} s")
     speed = Ratio(on, off)
     row.figure("whole / streamed", speed, ">= 1.3", speed.median >= 1.3)
