@@ -72,6 +72,7 @@ class ReadyScorer final : public Scorer {
                                HeldPrefix*) override {
     return false;
   }
+  void Forget() override {}
 
  private:
   std::vector<HostTensor> tensors_;
