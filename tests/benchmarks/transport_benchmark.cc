@@ -73,6 +73,7 @@ class ReadyScorer final : public Scorer {
     return false;
   }
   void Forget() override {}
+  void Forget() override {}
 
  private:
   std::vector<HostTensor> tensors_;
