@@ -36,7 +36,7 @@ def rollout_worker(folder, number):
                 "run.num_threads": 1, "metrics.rollout_listen": '""', "evaluation.path": '""'}
     process = subprocess.Popen(
         [BIN / "dapd-rollout", ROOT / "configs/tiny.yaml", "--listen", "127.0.0.1:0", "--port-file", port_file,
-         *(part for key, value in settings.items() for part in ("--set", f"{key}={value}"))], stderr=subprocess.PIPE, text=True)
+         *(part for key, value in settings.items() for part in ("--set", f"{key}={value}"))], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     try:
         while not port_file.exists():
             if process.poll() is not None:
@@ -56,6 +56,8 @@ def main():
         addresses = [stack.enter_context(rollout_worker(folder, number)) for number in range(WORKERS)]
         trainer = stack.enter_context(Contender(
             "trainer", [BIN / "dapd_push_benchmark", folder / "model", RANK, *addresses], OMP_NUM_THREADS=1))
+        while trainer.round()["wrong"]:  # as long as a worker still reads its model
+            time.sleep(0.5)
         checked = trainer.round("check")
         row.check("tokens and workers under another digest than that of the whole adapter", checked["wrong"], 0)
         size = trainer.ready["bytes"]

@@ -73,7 +73,6 @@ class ReadyScorer final : public Scorer {
     return false;
   }
   void Forget() override {}
-  void Forget() override {}
 
  private:
   std::vector<HostTensor> tensors_;
