@@ -4,7 +4,6 @@
 
 #include "common/model/attention.h"
 #include "common/model/decoder_layer.h"
-#include "common/model/recompute.h"
 #include "common/model/rope.h"
 
 namespace dapd {
@@ -19,20 +18,7 @@ double ScaleOf(const Adapter* adapter) {
   return adapter == nullptr ? 0.0 : adapter->config.scale();
 }
 
-// Positions 0, 1, ... inside each packed sequence.
-at::Tensor PackedPositions(const std::vector<int64_t>& offsets,
-                           at::Device device) {
-  at::Tensor positions = at::empty({offsets.back()}, at::kLong);
-  int64_t* out = positions.data_ptr<int64_t>();
-  for (size_t i = 0; i + 1 < offsets.size(); ++i) {
-    for (int64_t t = offsets[i]; t < offsets[i + 1]; ++t) {
-      out[t] = t - offsets[i];
-    }
-  }
-  return positions.to(device);
-}
-
-// The trunk without gradients over any kind of attention.
+// The trunk over any kind of attention.
 at::Tensor ForwardTrunk(const ModelWeights& weights,
                         const Adapter* adapter,
                         const at::Tensor& ids,
@@ -73,47 +59,31 @@ PackedTokens PackTokens(const std::vector<std::vector<int32_t>>& sequences,
   return packed;
 }
 
+at::Tensor PackedPositions(const std::vector<int64_t>& offsets,
+                           at::Device device) {
+  at::Tensor positions = at::empty({offsets.back()}, at::kLong);
+  int64_t* out = positions.data_ptr<int64_t>();
+  for (size_t i = 0; i + 1 < offsets.size(); ++i) {
+    for (int64_t t = offsets[i]; t < offsets[i + 1]; ++t) {
+      out[t] = t - offsets[i];
+    }
+  }
+  return positions.to(device);
+}
+
 at::Tensor ForwardHidden(const ModelWeights& weights,
                          const Adapter* adapter,
                          const PackedTokens& tokens,
-                         const at::Tensor& rows,
-                         bool recompute) {
-  const ModelConfig& config = weights.config;
-  const at::Tensor positions =
-      PackedPositions(tokens.offsets, weights.device());
-  at::Tensor x;
-  if (recompute && adapter != nullptr && at::GradMode::is_enabled()) {
-    const RotaryAngles angles =
-        MakeRotaryAngles(config, positions, weights.dtype());
-    x = weights.embedding.index_select(0, tokens.ids);
-    for (int64_t layer = 0; layer < config.num_layers; ++layer) {
-      // Copies what it needs, for it runs again after this function returned.
-      const LayerFunction function = [&weights,
-                                      angles,
-                                      offsets = tokens.offsets,
-                                      layer,
-                                      scale = adapter->config.scale()](
-                                         const at::Tensor& input,
-                                         const LoraLayer& lora) {
-        PackedAttention packed(offsets);
-        return ForwardLayer(weights.config,
-                            weights.layers[static_cast<size_t>(layer)],
-                            &lora,
-                            scale,
-                            layer,
-                            angles,
-                            packed,
-                            input);
-      };
-      x = RunRecomputed(
-          function, x, adapter->layers[static_cast<size_t>(layer)]);
-    }
-  } else {
-    PackedAttention attention(tokens.offsets);
-    x = ForwardTrunk(weights, adapter, tokens.ids, positions, attention);
-  }
+                         const at::Tensor& rows) {
+  PackedAttention attention(tokens.offsets);
+  const at::Tensor x =
+      ForwardTrunk(weights,
+                   adapter,
+                   tokens.ids,
+                   PackedPositions(tokens.offsets, weights.device()),
+                   attention);
   return RmsNorm(
-      x.index_select(0, rows), weights.final_norm, config.rms_norm_eps);
+      x.index_select(0, rows), weights.final_norm, weights.config.rms_norm_eps);
 }
 
 at::Tensor ForwardPrompt(const ModelWeights& weights,

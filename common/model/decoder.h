@@ -23,17 +23,19 @@ struct PackedTokens {
 PackedTokens PackTokens(const std::vector<std::vector<int32_t>>& sequences,
                         at::Device device);
 
+// The position of each row inside its sequence, [N] int64.
+at::Tensor PackedPositions(const std::vector<int64_t>& offsets,
+                           at::Device device);
+
 // Final-norm hidden states [rows, hidden] at the row indices `rows` ([rows]
 // int64, on the model's device) of one pass over `tokens`. `adapter` null: the
 // base. Differentiable with respect to the adapter's tensors where grad mode is
-// on and they require grad; then `recompute` keeps only each layer's input and
-// runs the layer again in the backward pass. `weights` and `adapter` must
-// outlive the graph.
+// on and they require grad, as the slow twin of TrainingPass (training_pass.h).
+// `weights` and `adapter` must outlive the graph.
 at::Tensor ForwardHidden(const ModelWeights& weights,
                          const Adapter* adapter,
                          const PackedTokens& tokens,
-                         const at::Tensor& rows,
-                         bool recompute = false);
+                         const at::Tensor& rows);
 
 // Runs a whole prompt ([T] int64) into an empty cache. Returns the final-norm
 // hidden state [1, hidden] of its last token. No gradient.

@@ -2,9 +2,10 @@
 //
 // A term's value is the sum over all scored tokens of the micro-batch divided
 // by their number (a token mean, so longer answers weigh more); its gradient is
-// accumulated into the live adapter. Samples are passed one by one, since the
-// number of scored tokens is known before, so memory does not grow with the
-// micro-batch.
+// accumulated into the live adapter. Since the number of scored tokens is known
+// before, the samples can pass in packs: as many as fit into a number of tokens
+// go through the model side by side, so memory does not grow with the
+// micro-batch. Which samples share a pack follows from the micro-batch alone.
 #pragma once
 
 #include <map>
@@ -12,8 +13,10 @@
 #include <string>
 #include <vector>
 
+#include "common/config/config.h"
 #include "common/data/views.h"
 #include "common/model/adapter.h"
+#include "common/model/training_pass.h"
 #include "common/model/weights.h"
 #include "common/objective/clipped_kl.h"
 #include "common/objective/head_loss.h"
@@ -28,16 +31,29 @@ struct ScoredSample {
   std::map<TeacherPass, TeacherScores> scores;
 };
 
+// What one pass through the model may take.
+struct PassLimits {
+  // Tokens of a pack; a sample that alone has more is a pack of its own.
+  int64_t pack_tokens = 16384;
+  // Kept activations of a pack; the layers beyond run again (TrainingPass).
+  int64_t activation_bytes = kUnlimitedActivations;
+};
+// Those of the configuration.
+PassLimits MakePassLimits(const TrainerSection& trainer);
+
 struct MicroBatchOptions {
   HeadLossOptions head;
   // Factor of the micro-batch's gradient: 1 / (micro-batches of the step).
   double gradient_scale = 1.0;
-  bool recompute = true;
+  PassLimits limits;
 };
 
 // Adds the gradient of gradient_scale * sum_k weight_k * value_k to .grad of
-// the live adapter's tensors, which must require grad, and returns each term's
-// sums (value_k = clipped / tokens).
+// the live adapter's tensors and returns each term's sums (value_k = clipped /
+// tokens). A pack for which there is not enough memory is split, down to the
+// views of one sample that score the same tokens; c10::OutOfMemoryError if even
+// those do not fit. Then and at any other exception .grad holds the packs
+// before.
 std::vector<DivergenceSums> AccumulateMicroBatch(
     const ModelWeights& weights,
     const Adapter& live,

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "common/model/decoder.h"
-
 namespace dapd {
 namespace {
 
@@ -48,10 +46,7 @@ PassPlan PlanPass(std::span<const View* const> views) {
   return plan;
 }
 
-std::vector<at::Tensor> HiddenOfViews(const ModelWeights& weights,
-                                      const Adapter* adapter,
-                                      std::span<const View* const> views,
-                                      bool recompute) {
+PackedViews PackViews(std::span<const View* const> views, at::Device device) {
   for (const View* view : views) {
     TORCH_CHECK(view->scored_from >= 1 && view->scored_count >= 1 &&
                     view->scored_from + view->scored_count <=
@@ -65,19 +60,26 @@ std::vector<at::Tensor> HiddenOfViews(const ModelWeights& weights,
                 " tokens");
   }
   const PassPlan plan = PlanPass(views);
-  const PackedTokens packed = PackTokens(plan.sequences, weights.device());
+  PackedViews packed;
+  packed.tokens = PackTokens(plan.sequences, device);
   std::vector<at::Tensor> rows;
-  std::vector<int64_t> counts;
   for (size_t i = 0; i < views.size(); ++i) {
-    const int64_t first =
-        packed.offsets[plan.sequence_of_view[i]] + views[i]->scored_from - 1;
+    const int64_t first = packed.tokens.offsets[plan.sequence_of_view[i]] +
+                          views[i]->scored_from - 1;
     rows.push_back(at::arange(
         first, first + views[i]->scored_count, at::TensorOptions(at::kLong)));
-    counts.push_back(views[i]->scored_count);
+    packed.counts.push_back(views[i]->scored_count);
   }
-  const at::Tensor hidden = ForwardHidden(
-      weights, adapter, packed, at::cat(rows).to(weights.device()), recompute);
-  return hidden.split_with_sizes(counts, 0);
+  packed.rows = at::cat(rows).to(device);
+  return packed;
+}
+
+std::vector<at::Tensor> HiddenOfViews(const ModelWeights& weights,
+                                      const Adapter* adapter,
+                                      std::span<const View* const> views) {
+  const PackedViews packed = PackViews(views, weights.device());
+  return ForwardHidden(weights, adapter, packed.tokens, packed.rows)
+      .split_with_sizes(packed.counts, 0);
 }
 
 }  // namespace dapd

@@ -11,6 +11,7 @@
 
 #include "common/data/views.h"
 #include "common/model/adapter.h"
+#include "common/model/decoder.h"
 #include "common/model/weights.h"
 
 namespace dapd {
@@ -25,12 +26,19 @@ struct PassPlan {
 };
 PassPlan PlanPass(std::span<const View* const> views);
 
+// The packed tokens of a plan and the rows that predict scored tokens.
+struct PackedViews {
+  PackedTokens tokens;
+  at::Tensor rows;              // [sum of counts] int64, view by view
+  std::vector<int64_t> counts;  // scored_count of each view
+};
+// All views must have scored_from >= 1 and scored_count >= 1.
+PackedViews PackViews(std::span<const View* const> views, at::Device device);
+
 // For each view [scored_count, hidden]: row i predicts token scored_from + i.
-// Differentiable as ForwardHidden is. All views must have scored_from >= 1 and
-// scored_count >= 1.
+// Differentiable as ForwardHidden is.
 std::vector<at::Tensor> HiddenOfViews(const ModelWeights& weights,
                                       const Adapter* adapter,
-                                      std::span<const View* const> views,
-                                      bool recompute = false);
+                                      std::span<const View* const> views);
 
 }  // namespace dapd

@@ -319,7 +319,7 @@ absl::Status BatchTrainer::AccumulateSlice(StepReport* report) {
         {.head = {.temperature = config.objective.temperature,
                   .workspace = &head_workspace_},
          .gradient_scale = 1.0 / static_cast<double>(count[0]),
-         .recompute = config.trainer.recompute}));
+         .limits = MakePassLimits(config.trainer)}));
   }
   DAPD_FAILPOINT("train.after_last_micro_batch");
   ASSIGN_OR_RETURN(const std::vector<std::string> parts,

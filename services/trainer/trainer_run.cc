@@ -68,6 +68,19 @@ absl::Status CheckContext(const Config& config,
       ASSIGN_OR_RETURN(
           const int64_t longest,
           LongestView(views, problem, config.rollout.max_new_tokens));
+      if (longest > config.trainer.pack_tokens) {
+        return DataError(
+            absl::StrCat(config.data.path,
+                         ": problem '",
+                         problem.id,
+                         "' has a view of up to ",
+                         longest,
+                         " tokens, and trainer.pack_tokens lets ",
+                         config.trainer.pack_tokens,
+                         " pass at a time; raise that, leave the problem out, "
+                         "or lower rollout.max_new_tokens or "
+                         "objective.max_reference_tokens"));
+      }
       if (longest > model.max_positions) {
         return DataError(
             absl::StrCat(config.data.path,
@@ -250,9 +263,8 @@ absl::Status TrainerRun::SharePolicy(Collective& collective) {
     RETURN_IF_ERROR(collective.Broadcast(&bytes));
     if (collective.rank() == 0) return absl::OkStatus();
     const ModelWeights& weights = *state_->weights;
-    ASSIGN_OR_RETURN(
-        PolicyState policy,
-        ParsePolicyState(bytes, weights.config, weights.device()));
+    ASSIGN_OR_RETURN(PolicyState policy,
+                     ParsePolicyState(bytes, weights.config, weights.device()));
     ASSIGN_OR_RETURN(
         state_->policy,
         Policy::Restore(std::move(policy),

@@ -7,20 +7,10 @@
 #include "gtest/gtest.h"
 
 #include "tests/fakes/random_model.h"
+#include "tests/fakes/trained_adapter.h"
 
 namespace dapd {
 namespace {
-
-Adapter MakeTrainedAdapter(const ModelConfig& model) {
-  Adapter adapter =
-      MakeFreshAdapter(model, {.rank = 4, .alpha = 8}, 3, at::kCPU);
-  torch::manual_seed(4);
-  for (auto& layer : adapter.layers) {
-    for (LoraPair& pair : layer) pair.b = torch::randn_like(pair.b) * 0.05;
-  }
-  for (at::Tensor tensor : adapter.Tensors()) tensor.requires_grad_(true);
-  return adapter;
-}
 
 std::vector<int32_t> MakeIds(int64_t count, int32_t start) {
   std::vector<int32_t> ids;
@@ -51,36 +41,12 @@ TEST(DecoderTest, PackedSequencesDoNotSeeEachOther) {
   }
 }
 
-TEST(DecoderTest, RecomputedLayersGiveTheSameValuesAndGradients) {
-  const auto weights = MakeRandomModel("qwen3");
-  const PackedTokens tokens =
-      PackTokens({MakeIds(12, 1), MakeIds(7, 3)}, at::kCPU);
-  std::vector<std::vector<at::Tensor>> gradients;
-  std::vector<at::Tensor> values;
-  for (const bool recompute : {false, true}) {
-    const Adapter adapter = MakeTrainedAdapter(weights->config);
-    const at::Tensor hidden =
-        ForwardHidden(*weights, &adapter, tokens, AllRows(tokens), recompute);
-    hidden.square().sum().backward();
-    values.push_back(hidden.detach());
-    gradients.emplace_back();
-    for (const at::Tensor& tensor : adapter.Tensors()) {
-      gradients.back().push_back(tensor.grad());
-    }
-  }
-  EXPECT_TRUE(at::equal(values[0], values[1]));
-  for (size_t i = 0; i < gradients[0].size(); ++i) {
-    EXPECT_TRUE(at::equal(gradients[0][i], gradients[1][i])) << i;
-    EXPECT_GT(gradients[0][i].abs().max().item<double>(), 0.0) << i;
-  }
-}
-
 TEST(DecoderTest, GradientsAgreeWithCentralDifferences) {
   const auto weights = MakeRandomModel("llama");
   const Adapter adapter = MakeTrainedAdapter(weights->config);
   const PackedTokens tokens = PackTokens({MakeIds(6, 2)}, at::kCPU);
   const auto loss = [&] {
-    return ForwardHidden(*weights, &adapter, tokens, AllRows(tokens), true)
+    return ForwardHidden(*weights, &adapter, tokens, AllRows(tokens))
         .square()
         .mean();
   };
@@ -109,9 +75,7 @@ TEST(DecoderTest, TheBaseStaysUntouched) {
   const at::Tensor before = weights->layers[0].weight[0].clone();
   const Adapter adapter = MakeTrainedAdapter(weights->config);
   const PackedTokens tokens = PackTokens({MakeIds(6, 2)}, at::kCPU);
-  ForwardHidden(*weights, &adapter, tokens, AllRows(tokens), true)
-      .sum()
-      .backward();
+  ForwardHidden(*weights, &adapter, tokens, AllRows(tokens)).sum().backward();
   EXPECT_TRUE(at::equal(weights->layers[0].weight[0], before));
   EXPECT_FALSE(weights->layers[0].weight[0].grad().defined());
 }

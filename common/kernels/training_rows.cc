@@ -1,0 +1,147 @@
+#include "common/kernels/training_rows.h"
+
+#include <algorithm>
+#include <array>
+
+#include "common/kernels/cpu_features.h"
+#include "common/kernels/parallel_for.h"
+#include "common/kernels/training_row_levels.h"
+
+namespace dapd {
+namespace {
+
+// Numbers a thread takes at a time: enough to be worth a turn, and few enough
+// that all threads end together.
+constexpr int64_t kGrain = 32768;
+
+const TrainingRowKernel& Kernel() {
+  static const std::array<TrainingRowKernel, 4> kernels = {
+    baseline::MakeTrainingRowKernel(),
+#if defined(__x86_64__)
+    avx2::MakeTrainingRowKernel(),
+    avx512::MakeTrainingRowKernel(),
+    avx512_bf16::MakeTrainingRowKernel(),
+#endif
+  };
+  return kernels[static_cast<size_t>(CpuLevelInUse())];
+}
+
+// body(first, last) over disjoint ranges of rows of `size` numbers.
+template <typename Body>
+void ForRowRanges(int num_threads,
+                  int64_t rows,
+                  int64_t size,
+                  const Body& body) {
+  const int64_t step = std::max<int64_t>(1, kGrain / size);
+  ParallelFor(num_threads, (rows + step - 1) / step, [&](int64_t i) {
+    body(i * step, std::min(rows, (i + 1) * step));
+  });
+}
+
+}  // namespace
+
+void NormRows(int num_threads,
+              const float* x,
+              const float* weight,
+              int64_t rows,
+              int64_t size,
+              float eps,
+              float* y) {
+  const TrainingRowKernel& kernel = Kernel();
+  ForRowRanges(num_threads, rows, size, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      kernel.norm(x + row * size, weight, size, eps, y + row * size);
+    }
+  });
+}
+
+void AddNormBackwardRows(int num_threads,
+                         const float* grad,
+                         const float* x,
+                         const float* weight,
+                         int64_t rows,
+                         int64_t size,
+                         float eps,
+                         float* grad_x) {
+  const TrainingRowKernel& kernel = Kernel();
+  ForRowRanges(num_threads, rows, size, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const int64_t at = row * size;
+      kernel.add_norm_backward(
+          grad + at, x + at, weight, size, eps, grad_x + at);
+    }
+  });
+}
+
+void NormAndRotateRows(int num_threads,
+                       const HeadRows& shape,
+                       const float* x,
+                       float* y) {
+  const TrainingRowKernel& kernel = Kernel();
+  const int64_t dim = shape.head_dim;
+  ForRowRanges(num_threads,
+               shape.rows,
+               shape.heads * dim,
+               [&](int64_t begin, int64_t end) {
+                 for (int64_t i = begin * shape.heads; i < end * shape.heads;
+                      ++i) {
+                   const int64_t angle = i / shape.heads * dim;
+                   const float* head = x + i * dim;
+                   if (shape.norm != nullptr) {
+                     kernel.norm(head, shape.norm, dim, shape.eps, y + i * dim);
+                     head = y + i * dim;
+                   }
+                   kernel.rotate(head,
+                                 shape.cos + angle,
+                                 shape.sin + angle,
+                                 dim,
+                                 1.0F,
+                                 y + i * dim);
+                 }
+               });
+}
+
+void NormAndRotateBackwardRows(int num_threads,
+                               const HeadRows& shape,
+                               const float* x,
+                               float* grad) {
+  const TrainingRowKernel& kernel = Kernel();
+  const int64_t dim = shape.head_dim;
+  ForRowRanges(
+      num_threads,
+      shape.rows,
+      shape.heads * dim,
+      [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin * shape.heads; i < end * shape.heads; ++i) {
+          const int64_t angle = i / shape.heads * dim;
+          float* head = grad + i * dim;
+          // A rotation's transpose turns back.
+          kernel.rotate(
+              head, shape.cos + angle, shape.sin + angle, dim, -1.0F, head);
+          if (shape.norm != nullptr) {
+            kernel.norm_backward(x + i * dim, shape.norm, dim, shape.eps, head);
+          }
+        }
+      });
+}
+
+void GatedRows(int num_threads,
+               const float* gate,
+               const float* up,
+               int64_t count,
+               float* y) {
+  const TrainingRowKernel& kernel = Kernel();
+  ForRowRanges(num_threads, count, 1, [&](int64_t begin, int64_t end) {
+    kernel.gated(gate + begin, up + begin, end - begin, y + begin);
+  });
+}
+
+void GatedBackwardRows(
+    int num_threads, const float* grad, int64_t count, float* gate, float* up) {
+  const TrainingRowKernel& kernel = Kernel();
+  ForRowRanges(num_threads, count, 1, [&](int64_t begin, int64_t end) {
+    kernel.gated_backward(grad + begin, end - begin, gate + begin, up + begin);
+  });
+}
+
+}  // namespace dapd

@@ -1,0 +1,68 @@
+// The decoder over packed sequences with the adapter's gradient, by hand and
+// without autograd. Activations are kept for as many layers as a memory budget
+// allows; the others run again in the backward pass (Chen et al. 2016,
+// "Training deep nets with sublinear memory cost"). The numbers do not depend
+// on the budget. The slow twin is ForwardHidden (decoder.h) under autograd.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "torch/torch.h"
+
+#include "common/model/decoder.h"
+#include "common/model/layer_pass.h"
+
+namespace dapd {
+
+inline constexpr int64_t kUnlimitedActivations =
+    std::numeric_limits<int64_t>::max();
+
+class TrainingPass {
+ public:
+  // Runs the forward pass. `rows` [R] int64 as in ForwardHidden.
+  // `activation_bytes`: what kept activations may take in all; 0 keeps each
+  // layer's input alone. `weights` and `adapter` must outlive the pass, and the
+  // adapter must not change before Backward.
+  TrainingPass(const ModelWeights& weights,
+               const Adapter& adapter,
+               const PackedTokens& tokens,
+               const at::Tensor& rows,
+               int64_t activation_bytes);
+
+  // Final-norm hidden states [R, hidden].
+  const at::Tensor& hidden() const { return hidden_; }
+  // Layers whose activations are kept.
+  int64_t num_kept_layers() const { return num_kept_; }
+
+  // The gradient of a loss with respect to the adapter, from `grad_hidden`, the
+  // one with respect to hidden(): by layer, new tensors where the adapter has
+  // them. To be called once, for it frees the activations.
+  std::vector<LoraLayer> Backward(const at::Tensor& grad_hidden);
+
+ private:
+  LayerPass Layer(int64_t layer) const;
+  // Rows that go on behind a layer's attention; undefined: all.
+  at::Tensor RowsBehind(int64_t layer) const;
+
+  const ModelWeights& weights_;
+  const Adapter& adapter_;
+  const at::Tensor rows_;
+  const RotaryAngles angles_;
+  const FlashAttention attention_;
+  int64_t num_kept_ = 0;
+  // One a layer; those that are not kept hold the input alone.
+  std::vector<LayerActivations> activations_;
+  at::Tensor last_;    // [R, hidden], before the final norm
+  at::Tensor hidden_;  // [R, hidden]
+};
+
+// Final-norm hidden states as TrainingPass computes them, bit for bit, keeping
+// nothing.
+at::Tensor ForwardWithoutGradient(const ModelWeights& weights,
+                                  const Adapter& adapter,
+                                  const PackedTokens& tokens,
+                                  const at::Tensor& rows);
+
+}  // namespace dapd

@@ -1,0 +1,61 @@
+"""C3: LoRA forward and backward over the packed live views of one sample, against peft over padded ones."""
+
+import os
+import pathlib
+import tempfile
+
+from safetensors.torch import load_file
+
+from duel import BIN, PYTHON, Contender, Ratio, Row, duel, median
+from training_model import RANK, live_views, write_model, write_views
+
+HERE = pathlib.Path(__file__).resolve().parent
+LAYERS = int(os.environ.get("DAPD_BENCHMARK_LAYERS", "4"))
+PROMPT, ROLLOUT, REFERENCE = (int(n) for n in os.environ.get("DAPD_BENCHMARK_LENGTHS", "100,256,256").split(","))
+# Kept activations: all (C3 is about the pass, not about trading time for memory).
+BUDGET_MIB = int(os.environ.get("DAPD_BENCHMARK_BUDGET_MIB", "100000"))
+
+
+def check(row, folder, ours, peer, limit):
+    found, expected = folder / "ours.safetensors", folder / "peer.safetensors"
+    ours.round(found)
+    peer.round(expected)
+    found, expected = load_file(found), load_file(expected)
+    assert set(found) == set(expected), set(found) ^ set(expected)
+    hidden = expected.pop("hidden")
+    row.check("hidden states, relative", float((found.pop("hidden") - hidden).norm() / hidden.norm()), limit)
+    row.check("worst gradient, relative", max(float((found[n] - g).norm() / g.norm()) for n, g in expected.items()), limit)
+
+
+def compare(row, folder, shape, layers, groups, device, precision, limit, targets):
+    """`targets`: speed-up, memory ratio and part of the GEMM rate, or None where the row has none."""
+    model, adapter = write_model(folder, shape, layers)
+    case = write_views(folder / "case.json", groups)
+    arguments = [model, adapter, case, device, precision]
+    speedup, memory, rate = targets
+    with Contender("ours", [BIN / "dapd_training_benchmark", *arguments, BUDGET_MIB]) as ours, \
+            Contender("peft", [PYTHON, HERE / "peft_training.py", *arguments]) as peer:
+        row.figure("tokens packed and padded", f"{ours.ready['tokens']} and {peer.ready['tokens']}")
+        loaded = ours.peak_mib(), peer.peak_mib()
+        check(row, folder, ours, peer, limit)
+        a, b = duel(ours, peer)
+        gemm = duel(ours, request="gemm")[0]
+        ratio = Ratio(a, b)
+        row.figure("times as fast as peft", ratio, f">= {speedup}", ratio.median >= speedup)
+        flops = ours.ready["flops"] / median(a)
+        bare = median(gemm, "flops_a_second")
+        row.figure("seconds", f"{median(a):.3f} and {median(b):.3f}; layers kept {a[0]['kept_layers']} of {layers}")
+        row.figure("rate", f"{flops / 1e9:.0f} GFLOP/s, a bare GEMM {bare / 1e9:.0f}: {flops / bare:.2f}", f">= {rate}", flops / bare >= rate)
+        if memory is not None:
+            peak = ours.peak_mib(), peer.peak_mib()
+            row.figure("peak memory", f"{peak[0]:.0f} and {peak[1]:.0f} MiB, {peak[0] / peak[1]:.2f}", f"<= {memory}", peak[0] <= memory * peak[1])
+            grown = [after - before for before, after in zip(loaded, peak)]
+            row.figure("of which the pass", f"{grown[0]:.0f} and {grown[1]:.0f} MiB, {grown[0] / grown[1]:.2f}")
+
+
+def main():
+    row = Row("C3", f"LoRA rank {RANK} forward and backward, {LAYERS} layers of Qwen3-0.6B, live views of one sample: prompt {PROMPT}, rollout "
+                    f"{ROLLOUT}, reference {REFERENCE}; float32")
+    with tempfile.TemporaryDirectory() as name:
+        groups = live_views(PROMPT, ROLLOUT, REFERENCE)
+        compare(row, pathlib.Path(name), "0.6B", LAYERS, groups, "cpu", "float32", limit=1e-4, targets=(1.5, 0.6, 0.7))

@@ -1,0 +1,95 @@
+"""C4: the work that our planners find in a batch of 32, against the official layout: groups padded to their widest view, the head over the
+union of a group's scored positions (performance.md, section 0)."""
+
+import json
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+
+import transformers
+
+from duel import BIN, ROOT, Row
+
+sys.path.insert(0, str(ROOT / "tests" / "oracle"))
+import make_qwen_tokenizer  # noqa: E402
+import reference_objective  # noqa: E402
+import test_objective  # noqa: E402
+from conftest import read_jsonl, run_dapd, write_jsonl  # noqa: E402
+
+BATCH, MICRO_BATCH, ROLLOUT, REFERENCE = 32, 2, 1024, 1024
+PROBLEM_WORDS = 110  # about 200 tokens with the template
+STUDENTS = [["none_rollout", "self_rollout"], ["none_reference", "self_reference"]]
+BASE_TEACHERS = [["none_rollout", "cross_rollout"], ["none_reference", "cross_reference"]]
+SNAPSHOT_TEACHERS = [["cross_rollout"], ["cross_reference"]]
+# Products of the trunk's size a token: forward, recomputation and gradient of the input; forward alone.
+LIVE_COST, TEACHER_COST = 3, 1
+
+
+def recorded_batch():
+    rng = random.Random(11)
+    words = ["seven", "triangle", "prime", "length", "sum", "of", "the", "digits", "area", "and", "integer", "x", "equal", "point", "circle"]
+
+    def text(count):
+        return " ".join(rng.choice(words) for _ in range(count))
+
+    return [{"id": f"s{i}", "problem": text(PROBLEM_WORDS + rng.randrange(40)), "reference": text(2 * REFERENCE),
+             "rollout_ids": [rng.randrange(1000, 100000) for _ in range(ROLLOUT)]} for i in range(BATCH)]
+
+
+def views_of(folder):
+    make_qwen_tokenizer.write(folder)
+    transformers.Qwen3Config(vocab_size=151936, eos_token_id=151645, pad_token_id=151643, head_dim=128).save_pretrained(folder)
+    config = folder / "config.yaml"
+    config.write_text("{}\n")
+    run_dapd("views", "--config", config, "--set", f"model.path={folder}", "--set", f"objective.max_reference_tokens={REFERENCE}",
+             "--input", write_jsonl(folder / "batch.jsonl", recorded_batch()), "--output", folder / "views.jsonl")
+    return folder / "views.jsonl"
+
+
+def official(samples, groups):
+    """Tokens of the body and rows of the head, micro-batch by micro-batch."""
+    tokens = rows = 0
+    for begin in range(0, len(samples), MICRO_BATCH):
+        for names in groups:
+            views = [sample["views"][name] for sample in samples[begin : begin + MICRO_BATCH] for name in names]
+            width = max(len(view["input_ids"]) for view in views)
+            first = min(view["scored_from"] - 1 for view in views)
+            tokens += len(views) * width
+            rows += len(views) * (width - first)
+    return tokens, rows
+
+
+def check_loss(row, folder):
+    """The packed and shared pass against the transcription that computes every view alone."""
+    case = test_objective.Case(folder, "qwen3", 4)
+    given = {"adapter": test_objective.make_adapter(folder / "live", case.folder, 1),
+             "snapshot": test_objective.make_adapter(folder / "snapshot", case.folder, 2)}
+    out = case.replay("--adapter", given["adapter"], "--snapshot", given["snapshot"])
+    oracle = reference_objective.Objective(case.base, test_objective.RANK, test_objective.ALPHA, clip=0.05, **given)
+    expected = oracle.accumulate(case.views(), MICRO_BATCH)
+    row.check("loss of a small batch, relative", test_objective.compare_terms(json.loads((out / "objective.json").read_text()), expected), 1e-5)
+
+
+def main():
+    row = Row("C4", f"work planned for a batch of {BATCH}, rollouts and references of {ROLLOUT} tokens")
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        check_loss(row, folder / "small")
+        path = views_of(folder / "qwen")
+        chunk = next(line.split("|")[4].strip(" `") for line in run_dapd("config-reference").stdout.splitlines() if "`teacher.chunk_tokens`" in line)
+        ours = json.loads(subprocess.run([BIN / "dapd_plan_benchmark", path, chunk], capture_output=True, text=True, check=True).stdout)
+        samples = read_jsonl(path)
+    live, live_rows = official(samples, STUDENTS)
+    base, base_rows = official(samples, BASE_TEACHERS)
+    snapshot, snapshot_rows = official(samples, SNAPSHOT_TEACHERS)
+    row.figure("official: live and teacher tokens, head rows", f"{live}, {base + snapshot}, {live_rows + base_rows + snapshot_rows}")
+    body = LIVE_COST * live + TEACHER_COST * (base + snapshot)
+    rows = live_rows + base_rows + snapshot_rows
+    for suffix, when, body_target in (("", "after a refresh", 0.70), ("_at_first", "before the first refresh", 0.58)):
+        teacher, head = ours["teacher_tokens" + suffix], ours["head_rows" + suffix]
+        row.figure(f"ours {when}: live and teacher tokens, head rows", f"{ours['live_tokens']}, {teacher}, {head}")
+        ratio = (LIVE_COST * ours["live_tokens"] + TEACHER_COST * teacher) / body
+        row.figure(f"body work {when}, weighted by its products", f"{ratio:.3f}", f"<= {body_target}", ratio <= body_target)
+        row.figure(f"head rows {when}", f"{head / rows:.3f}", "<= 0.52", head / rows <= 0.52)

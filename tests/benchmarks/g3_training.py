@@ -1,0 +1,23 @@
+"""G3: LoRA forward and backward over 16k packed tokens of Qwen3-4B's shape on a GPU, against peft over padded views."""
+
+import os
+import pathlib
+import tempfile
+
+import torch
+
+from c3_training import compare
+from duel import Row
+from training_model import RANK, live_views
+
+LAYERS = int(os.environ.get("DAPD_BENCHMARK_LAYERS", "36"))
+
+
+def main():
+    if not torch.cuda.is_available():
+        print("G3  skipped: no GPU")
+        return
+    row = Row("G3", f"LoRA rank {RANK} forward and backward, {LAYERS} layers of Qwen3-4B, live views of 2 samples and 16k tokens; bfloat16")
+    with tempfile.TemporaryDirectory() as name:
+        groups = live_views(prompt=400, rollout=1500, reference=1500, samples=2)
+        compare(row, pathlib.Path(name), "4B", LAYERS, groups, "cuda", "bfloat16", limit=5e-2, targets=(2.0, None, 0.55))

@@ -1,0 +1,107 @@
+// What the planners make of a batch, for row C4: tokens through the trunk and
+// rows through the head.
+//
+//   plan_benchmark VIEWS.jsonl CHUNK_TOKENS
+//
+// VIEWS.jsonl: the output of `dapd views`. The objective is the preset's; the
+// trainer plans with PlanPass, a teacher shares whole chunks of CHUNK_TOKENS
+// tokens between views that begin alike (teacher.chunk_tokens).
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/objective/terms.h"
+#include "common/objective/view_pass.h"
+#include "tests/benchmarks/contender.h"
+
+namespace dapd {
+namespace {
+
+Views ParseViews(const nlohmann::json& json) {
+  Views views;
+  for (size_t i = 0; i < views.size(); ++i) {
+    const auto& view = json.at(ViewNameString(static_cast<ViewName>(i)));
+    views[i] = {.input_ids = view.at("input_ids"),
+                .scored_from = view.at("scored_from"),
+                .scored_count = view.at("scored_count")};
+  }
+  return views;
+}
+
+int64_t LiveTokens(const Views& views, const std::vector<ViewName>& students) {
+  std::vector<const View*> live;
+  for (const ViewName name : students) {
+    live.push_back(&views[static_cast<size_t>(name)]);
+  }
+  return PlanPass(live).num_tokens;
+}
+
+// Tokens that a teacher computes for `names` of one sample with one kind of
+// weights, its cache empty before.
+int64_t TeacherTokens(const Views& views,
+                      const std::set<ViewName>& names,
+                      int64_t chunk) {
+  std::set<std::vector<int32_t>> kept;  // beginnings that end with a chunk
+  int64_t computed = 0;
+  for (const ViewName name : names) {
+    const View& view = views[static_cast<size_t>(name)];
+    const int64_t needed = view.scored_from + view.scored_count - 1;
+    for (int64_t begin = 0; begin < needed; begin += chunk) {
+      const int64_t end = std::min(begin + chunk, needed);
+      const std::vector<int32_t> beginning(view.input_ids.begin(),
+                                           view.input_ids.begin() + end);
+      const bool whole = end - begin == chunk;
+      if (!whole || kept.insert(beginning).second) computed += end - begin;
+    }
+  }
+  return computed;
+}
+
+nlohmann::json Plan(const std::string& path, int64_t chunk) {
+  const std::vector<Term> terms = ResolveTerms(ObjectiveSection{}).value();
+  const std::vector<ViewName> students = StudentViews(terms);
+  int64_t live = 0;
+  // By whether the snapshot is the base still.
+  std::array<int64_t, 2> teacher = {};
+  std::array<int64_t, 2> head = {};
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    const Views views = ParseViews(nlohmann::json::parse(line).at("views"));
+    live += LiveTokens(views, students);
+    for (const size_t snapshot_is_base : {0, 1}) {
+      std::array<std::set<ViewName>, 2> names;  // by TeacherWeights
+      for (const TeacherPass& pass : TeacherPasses(terms)) {
+        const bool base =
+            snapshot_is_base == 1 || pass.weights == TeacherWeights::kBase;
+        names[base ? 0 : 1].insert(pass.view);
+      }
+      const auto add_rows = [&](ViewName name) {
+        head[snapshot_is_base] += views[static_cast<size_t>(name)].scored_count;
+      };
+      for (const ViewName name : students) add_rows(name);
+      for (const std::set<ViewName>& passes : names) {
+        teacher[snapshot_is_base] += TeacherTokens(views, passes, chunk);
+        for (const ViewName name : passes) add_rows(name);
+      }
+    }
+  }
+  return {{"live_tokens", live},
+          {"teacher_tokens", teacher[0]},
+          {"teacher_tokens_at_first", teacher[1]},
+          {"head_rows", head[0]},
+          {"head_rows_at_first", head[1]}};
+}
+
+}  // namespace
+}  // namespace dapd
+
+int main(int argc, char** argv) {
+  if (argc != 3) return 2;
+  std::cout << dapd::Plan(argv[1], std::stoll(argv[2])).dump() << std::endl;
+  return 0;
+}

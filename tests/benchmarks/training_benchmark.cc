@@ -1,0 +1,183 @@
+// The training pass of rows C3 and G3: forward and backward over the live views
+// of some samples, packed.
+//
+//   training_benchmark MODEL ADAPTER CASE.json DEVICE PRECISION BUDGET_MIB
+//
+// CASE.json: "views", each {"input_ids", "scored_from", "scored_count"}. The
+// loss is <hidden, G> with G of ProbeGradient, over the scored rows in order.
+// Requests: empty, a round; "gemm", a bare product of the passes' usual shape;
+// anything else a path that gets value and gradients.
+
+#include <chrono>
+#include <cmath>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "common/model/placement.h"
+#include "common/model/training_pass.h"
+#include "common/objective/view_pass.h"
+#include "common/tensor/safetensors.h"
+#include "common/tensor/torch_bridge.h"
+#include "tests/benchmarks/contender.h"
+
+namespace dapd {
+namespace {
+
+double Seconds(at::Device device, const std::function<void()>& work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  // A copy to the host waits for what was queued before it.
+  if (device.is_cuda()) at::zeros({1}, device).item<float>();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
+      .count();
+}
+
+// sin(0.37 i + 0.11 j), [rows, hidden].
+at::Tensor ProbeGradient(int64_t rows, int64_t hidden) {
+  return (at::arange(rows, at::kDouble).unsqueeze(1) * 0.37 +
+          at::arange(hidden, at::kDouble).unsqueeze(0) * 0.11)
+      .sin();
+}
+
+// Multiplications and additions of a forward and backward pass: products of
+// the base (2 a weight forward, 2 for the input's gradient, none for its own),
+// of LoRA (2 forward, 4 backward), and the scores below the diagonal of
+// attention (2 products forward, 5 backward). What is left out is not counted:
+// the input's gradient of the first layer's q, k and v, and what rows that
+// score nothing have behind the last layer's attention.
+double CountFlops(const ModelWeights& weights,
+                  const Adapter& adapter,
+                  const PackedTokens& tokens,
+                  double scored_rows) {
+  const ModelConfig& config = weights.config;
+  const auto rows = static_cast<double>(tokens.offsets.back());
+  const auto layers = static_cast<double>(config.num_layers);
+  double flops = 0;
+  for (const Projection projection : AllProjections()) {
+    const double base = static_cast<double>(ProjectionIn(config, projection) *
+                                            ProjectionOut(config, projection));
+    const double lora = static_cast<double>(
+        adapter.config.rank *
+        (ProjectionIn(config, projection) + ProjectionOut(config, projection)));
+    const double a_row = 4 * base + 6 * lora;
+    const bool before_attention = projection == Projection::kQ ||
+                                  projection == Projection::kK ||
+                                  projection == Projection::kV;
+    flops += a_row * rows * (layers - 1);
+    flops += a_row * (before_attention ? rows : scored_rows);
+    if (before_attention) flops -= 2 * base * rows;
+  }
+  double pairs = 0;
+  for (size_t i = 0; i + 1 < tokens.offsets.size(); ++i) {
+    const auto length =
+        static_cast<double>(tokens.offsets[i + 1] - tokens.offsets[i]);
+    pairs += length * (length + 1) / 2;
+  }
+  return flops + 14 * pairs * layers *
+                     static_cast<double>(config.num_heads * config.head_dim);
+}
+
+class TrainingContender {
+ public:
+  TrainingContender(char** arguments)
+      : device_(ParseDevice(arguments[4]).value()),
+        weights_(LoadModelWeights(arguments[1],
+                                  ParsePrecision(arguments[5]).value(),
+                                  device_)
+                     .value()),
+        adapter_(ReadAdapter(arguments[2], weights_->config, device_).value()),
+        activation_bytes_(std::stoll(arguments[6]) << 20) {
+    std::ifstream file(arguments[3]);
+    for (const auto& view : nlohmann::json::parse(file).at("views")) {
+      views_.push_back({.input_ids = view.at("input_ids"),
+                        .scored_from = view.at("scored_from"),
+                        .scored_count = view.at("scored_count")});
+    }
+    std::vector<const View*> pointers;
+    for (const View& view : views_) pointers.push_back(&view);
+    packed_ = PackViews(pointers, device_);
+    probe_ = ProbeGradient(packed_.rows.size(0), weights_->config.hidden_size)
+                 .to(at::TensorOptions(weights_->dtype()).device(device_));
+  }
+
+  nlohmann::json Ready() const {
+    return {{"tokens", packed_.tokens.offsets.back()},
+            {"flops",
+             CountFlops(*weights_,
+                        adapter_,
+                        packed_.tokens,
+                        static_cast<double>(packed_.rows.size(0)))}};
+  }
+
+  nlohmann::json Round(const std::string& request) {
+    if (request == "gemm") return Gemm();
+    std::vector<LoraLayer> gradients;
+    at::Tensor hidden;
+    int64_t kept = 0;
+    const double seconds = Seconds(device_, [&] {
+      TrainingPass pass(
+          *weights_, adapter_, packed_.tokens, packed_.rows, activation_bytes_);
+      kept = pass.num_kept_layers();
+      hidden = pass.hidden();
+      gradients = pass.Backward(probe_);
+    });
+    if (!request.empty()) Write(request, hidden, gradients);
+    return {{"seconds", seconds}, {"kept_layers", kept}};
+  }
+
+ private:
+  // x W^T with W as gate_proj has it.
+  nlohmann::json Gemm() const {
+    const at::Tensor& weight =
+        weights_->layers[0].weight[static_cast<size_t>(Projection::kGate)];
+    const int64_t rows = packed_.tokens.offsets.back();
+    const at::Tensor x = at::ones({rows, weight.size(1)}, weight.options());
+    constexpr int kRepeats = 4;
+    const double seconds = Seconds(device_, [&] {
+      for (int i = 0; i < kRepeats; ++i) at::mm(x, weight.t());
+    });
+    return {{"seconds", seconds},
+            {"flops_a_second",
+             kRepeats * 2.0 * static_cast<double>(rows * weight.numel()) /
+                 seconds}};
+  }
+
+  void Write(const std::string& path,
+             const at::Tensor& hidden,
+             const std::vector<LoraLayer>& gradients) const {
+    NamedTensors tensors = {
+        {"hidden", FromTorch(hidden.to(at::kFloat).cpu()).value()}};
+    const std::vector<std::string> names = adapter_.Names();
+    for (const LoraLayer& layer : gradients) {
+      for (const LoraPair& pair : layer) {
+        if (!pair.a.defined()) continue;
+        tensors.push_back(
+            {names[tensors.size() - 1], FromTorch(pair.a.cpu()).value()});
+        tensors.push_back(
+            {names[tensors.size() - 1], FromTorch(pair.b.cpu()).value()});
+      }
+    }
+    const absl::Status status = WriteSafetensors(path, tensors, {});
+    TORCH_CHECK(status.ok(), status.ToString());
+  }
+
+  at::Device device_;
+  std::shared_ptr<const ModelWeights> weights_;
+  Adapter adapter_;
+  int64_t activation_bytes_;
+  std::vector<View> views_;
+  PackedViews packed_;
+  at::Tensor probe_;
+};
+
+}  // namespace
+}  // namespace dapd
+
+int main(int argc, char** argv) {
+  if (argc != 7) return 2;
+  dapd::TrainingContender contender(argv);
+  return dapd::ServeRounds(contender.Ready(), [&](const std::string& request) {
+    return contender.Round(request);
+  });
+}

@@ -1,0 +1,140 @@
+#include "common/objective/micro_batch.h"
+
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+#include "c10/core/CPUAllocator.h"
+#include "tests/fakes/random_model.h"
+#include "tests/fakes/trained_adapter.h"
+
+namespace dapd {
+namespace {
+
+// Refuses tensors above a size while it lives, as a full device does.
+class SmallMemory : public at::Allocator {
+ public:
+  explicit SmallMemory(size_t largest)
+      : largest_(largest), machine_(c10::GetCPUAllocator()) {
+    c10::SetCPUAllocator(this, kPriority);
+  }
+  ~SmallMemory() override { c10::SetCPUAllocator(machine_, kPriority); }
+
+  at::DataPtr allocate(size_t bytes) override {
+    if (bytes > largest_) {
+      ++num_refused_;
+      TORCH_CHECK_WITH(OutOfMemoryError, false, "no room for ", bytes);
+    }
+    return machine_->allocate(bytes);
+  }
+  at::DeleterFnPtr raw_deleter() const override {
+    return machine_->raw_deleter();
+  }
+  void copy_data(void* to, const void* from, size_t bytes) const override {
+    machine_->copy_data(to, from, bytes);
+  }
+  int num_refused() const { return num_refused_; }
+
+ private:
+  static constexpr uint8_t kPriority = 255;
+  size_t largest_;
+  at::Allocator* machine_;
+  int num_refused_ = 0;
+};
+
+std::vector<Term> MakeTerms() {
+  return {{.name = "inference",
+           .student = ViewName::kSelfRollout,
+           .teacher = {TeacherWeights::kBase, ViewName::kNoneRollout},
+           .weight = 0.5},
+          {.name = "privileged",
+           .student = ViewName::kNoneReference,
+           .teacher = {TeacherWeights::kBase, ViewName::kCrossReference},
+           .weight = 2.0}};
+}
+
+ScoredSample MakeSample(const ModelWeights& weights, int64_t length) {
+  ScoredSample sample;
+  for (size_t i = 0; i < sample.views.size(); ++i) {
+    View& view = sample.views[i];
+    for (int64_t t = 0; t < 5 + length; ++t) {
+      view.input_ids.push_back(
+          static_cast<int32_t>((7 * t + 11 * static_cast<int64_t>(i)) % 97));
+    }
+    view.scored_from = 5;
+    view.scored_count = length;
+  }
+  sample.scores =
+      ScoreLocally(weights, nullptr, TeacherPasses(MakeTerms()), sample.views);
+  return sample;
+}
+
+struct Outcome {
+  std::vector<DivergenceSums> sums;
+  at::Tensor gradient;  // of all tensors, flat
+};
+
+class MicroBatchTest : public testing::Test {
+ protected:
+  Outcome Run(int64_t pack_tokens) {
+    const Adapter adapter = MakeTrainedAdapter(weights_->config);
+    Outcome outcome;
+    outcome.sums =
+        AccumulateMicroBatch(*weights_,
+                             adapter,
+                             MakeTerms(),
+                             samples_,
+                             {.head = {.chunk_bytes = 8192},
+                              .limits = {.pack_tokens = pack_tokens}});
+    std::vector<at::Tensor> parts;
+    for (const at::Tensor& tensor : adapter.Tensors()) {
+      parts.push_back(tensor.grad().flatten());
+    }
+    outcome.gradient = at::cat(parts);
+    return outcome;
+  }
+
+  static void ExpectEqual(const Outcome& a, const Outcome& b) {
+    for (size_t k = 0; k < a.sums.size(); ++k) {
+      EXPECT_NEAR(a.sums[k].clipped, b.sums[k].clipped, 1e-5);
+      EXPECT_EQ(a.sums[k].tokens, b.sums[k].tokens);
+    }
+    const double error =
+        ((a.gradient - b.gradient).norm() / b.gradient.norm()).item<double>();
+    std::printf("relative error of the gradient %.1e\n", error);
+    EXPECT_LE(error, 1e-6);
+  }
+
+  std::shared_ptr<const ModelWeights> weights_ = MakeRandomModel("qwen3");
+  std::vector<ScoredSample> samples_ = {MakeSample(*weights_, 40),
+                                        MakeSample(*weights_, 3),
+                                        MakeSample(*weights_, 25)};
+};
+
+TEST_F(MicroBatchTest, PacksOfAnySizeAddUpToTheSame) {
+  const Outcome together = Run(100000);
+  ExpectEqual(Run(60), together);
+  ExpectEqual(Run(1), together);
+}
+
+TEST_F(MicroBatchTest, TheSameMicroBatchHasTheSameBits) {
+  EXPECT_TRUE(at::equal(Run(60).gradient, Run(60).gradient));
+}
+
+TEST_F(MicroBatchTest, APackThatDoesNotFitIsSplitAndNothingCountsTwice) {
+  const Outcome expected = Run(100000);
+  // All six sequences side by side have 160 rows, the first three 95.
+  SmallMemory memory(100 * 48 * 4);
+  const Outcome outcome = Run(100000);
+  EXPECT_GE(memory.num_refused(), 1);
+  ExpectEqual(outcome, expected);
+}
+
+TEST_F(MicroBatchTest, APartThatDoesNotFitAloneIsAnError) {
+  SmallMemory memory(30 * 48 * 4);
+  EXPECT_THROW(Run(100000), c10::OutOfMemoryError);
+}
+
+}  // namespace
+}  // namespace dapd
