@@ -6,6 +6,7 @@
 //       the trainer does, and waits for one token of each worker. "wrong"
 //       counts what was not sampled under the pushed digest; "check" compares
 //       that with the digest of the adapter packed at once.
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -61,6 +62,8 @@ class Trainer {
     }
     writer->Finish(*weights_, adapter_);
     const absl::Time packed = absl::Now();
+    // Only now, or a fast worker would do the other's task.
+    while (NumServing() < workers_) absl::SleepFor(absl::Milliseconds(1));
     for (uint64_t id = 0; id < workers_; ++id) client_->Submit(MakeTask(id));
     int64_t wrong = 0;
     const std::string digest = writer->update()->adapter.digest;
@@ -69,9 +72,6 @@ class Trainer {
       wrong += result.adapter_digest != digest;
     }
     const absl::Time end = absl::Now();
-    for (const WorkerState& worker : client_->Workers()) {
-      wrong += worker.policy_version != version_;
-    }
     if (check) wrong += SerializeAdapter(adapter_, "").value().digest != digest;
     return {{"seconds", absl::ToDoubleSeconds(end - start)},
             {"packed_seconds", absl::ToDoubleSeconds(packed - start)},
@@ -80,6 +80,14 @@ class Trainer {
   }
 
  private:
+  // Workers that serve the current version, by their own word and the probe.
+  uint64_t NumServing() const {
+    const std::vector<WorkerState> workers = client_->Workers();
+    return static_cast<uint64_t>(
+        std::count_if(workers.begin(), workers.end(), [this](const auto& w) {
+          return w.state == "ready" && w.policy_version == version_;
+        }));
+  }
   RolloutTask MakeTask(uint64_t id) const {
     RolloutTask task;
     task.id = id;
