@@ -68,6 +68,18 @@ absl::Status CheckContext(const Config& config,
       ASSIGN_OR_RETURN(
           const int64_t longest,
           LongestView(views, problem, config.rollout.max_new_tokens));
+      if (longest > model.max_positions) {
+        return DataError(
+            absl::StrCat(config.data.path,
+                         ": problem '",
+                         problem.id,
+                         "' needs a context of up to ",
+                         longest,
+                         " tokens, the model has ",
+                         model.max_positions,
+                         "; leave it out, or lower rollout.max_new_tokens or "
+                         "objective.max_reference_tokens"));
+      }
       if (longest > config.trainer.pack_tokens) {
         return DataError(
             absl::StrCat(config.data.path,
@@ -79,18 +91,6 @@ absl::Status CheckContext(const Config& config,
                          config.trainer.pack_tokens,
                          " pass at a time; raise that, leave the problem out, "
                          "or lower rollout.max_new_tokens or "
-                         "objective.max_reference_tokens"));
-      }
-      if (longest > model.max_positions) {
-        return DataError(
-            absl::StrCat(config.data.path,
-                         ": problem '",
-                         problem.id,
-                         "' needs a context of up to ",
-                         longest,
-                         " tokens, the model has ",
-                         model.max_positions,
-                         "; leave it out, or lower rollout.max_new_tokens or "
                          "objective.max_reference_tokens"));
       }
     }
