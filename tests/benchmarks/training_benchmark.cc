@@ -89,7 +89,8 @@ class TrainingContender {
         adapter_(ReadAdapter(arguments[2], weights_->config, device_).value()),
         activation_bytes_(std::stoll(arguments[6]) << 20) {
     std::ifstream file(arguments[3]);
-    for (const auto& view : nlohmann::json::parse(file).at("views")) {
+    const nlohmann::json json = nlohmann::json::parse(file);
+    for (const auto& view : json.at("views")) {
       views_.push_back({.input_ids = view.at("input_ids"),
                         .scored_from = view.at("scored_from"),
                         .scored_count = view.at("scored_count")});
