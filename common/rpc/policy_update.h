@@ -21,7 +21,7 @@ struct PolicyUpdate {
 
   // The probe: log p(probe_ids[i+1] | probe_ids[0..i]) under these weights by
   // the client's own forward pass. A worker whose numbers differ by more than
-  // `probe_tolerance` anywhere serves something else and gets no task.
+  // `probe_tolerance` (root mean square) serves something else and gets no task.
   std::vector<int32_t> probe_ids;     // at least 2
   std::vector<float> probe_logprobs;  // one fewer
   float probe_tolerance = 1e-3F;

@@ -8,7 +8,10 @@
 namespace dapd {
 namespace {
 
-// Another machine may sum in another order; other weights differ by far more.
+// Root mean square over the probe. Another machine may sum in another order;
+// other weights differ by far more. Two bfloat16 decoders round at different
+// places: 0.09 on SmolLM2-135M, single tokens by up to 0.4, each as far from
+// float32 as from the other.
 constexpr float kToleranceFloat32 = 1e-3F;
 constexpr float kToleranceBFloat16 = 0.25F;
 

@@ -68,22 +68,34 @@ absl::Status CheckAcknowledgement(const v1::LoadAdapterResponse& response,
                      " log-probabilities, this run's has ",
                      update.probe_logprobs.size()));
   }
+  double squares = 0.0;
+  double largest = -1.0;
+  int worst = 0;
   for (int i = 0; i < probe.size(); ++i) {
-    const float expected = update.probe_logprobs[static_cast<size_t>(i)];
-    // Negated, so that a NaN is a difference.
-    if (!(std::abs(probe[i] - expected) <= update.probe_tolerance)) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("it does not serve the weights it acknowledged: the "
-                       "log-probability of probe token ",
-                       i + 1,
-                       " is ",
-                       probe[i],
-                       ", the trainer computes ",
-                       expected,
-                       " (tolerance ",
-                       update.probe_tolerance,
-                       ")"));
+    const double difference =
+        std::abs(probe[i] - update.probe_logprobs[static_cast<size_t>(i)]);
+    squares += difference * difference;
+    // A NaN is the largest.
+    if (difference > largest || std::isnan(difference)) {
+      largest = difference;
+      worst = i;
     }
+  }
+  const double root_mean_square = std::sqrt(squares / probe.size());
+  if (!(root_mean_square <= update.probe_tolerance)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "it does not serve the weights it acknowledged: its log-probability of "
+        "probe token ",
+        worst + 1,
+        " is ",
+        probe[worst],
+        ", the trainer computes ",
+        update.probe_logprobs[static_cast<size_t>(worst)],
+        " (over the probe they differ by ",
+        root_mean_square,
+        ", root mean square; tolerance ",
+        update.probe_tolerance,
+        ")"));
   }
   return absl::OkStatus();
 }

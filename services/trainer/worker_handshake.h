@@ -22,7 +22,8 @@ absl::StatusOr<int64_t> CheckDescription(const v1::DescribeResponse& worker,
                                          const ExpectedWorker& expected);
 
 // FAILED_PRECONDITION if the worker acknowledged other weights than `update`,
-// or if its probe differs by more than the tolerance: says both numbers.
+// or if its probe differs by more than the tolerance: says both numbers of the
+// token that differs most.
 absl::Status CheckAcknowledgement(const v1::LoadAdapterResponse& response,
                                   const PolicyUpdate& update);
 

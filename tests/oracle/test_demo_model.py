@@ -117,3 +117,17 @@ def test_the_tiny_model_is_read_alike(tmp_path):
         difference = (load_file(tmp_path / "scores")["x.logits"] - model(torch.tensor([ids])).logits[0]).abs().max().item()
     print(f"tiny model: logits differ by at most {difference:.1e}")
     assert difference < 2e-4
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float32"])
+def test_the_services_agree_on_the_demo_model(precision, smollm2_folder, tmp_path):
+    """A real step: each service computes in its own way, and the trainer compares every worker's probe with its own."""
+    data = tmp_path / "train.jsonl"
+    run_dapd("problems", "--task", "unit_conversion", "--count", 20, "--output", data)
+    sets = {"run.output_dir": tmp_path, "run.name": "one-step", "run.rollout_workers": 1, "model.path": smollm2_folder, "model.precision": precision, "model.device": "cpu",
+            "data.path": data, "evaluation.path": '""', "trainer.steps": 1, "trainer.batch_size": 2, "rollout.max_new_tokens": 8,
+            **{f"metrics.{role}_listen": "127.0.0.1:0" for role in ("rollout", "teacher", "trainer")}, "trainer.listen": "127.0.0.1:0"}
+    run_dapd("run", ROOT / "configs/quickstart.yaml", *(part for key, value in sets.items() for part in ("--set", f"{key}={value}")), timeout=300)
+    step = json.loads((tmp_path / "one-step/metrics.jsonl").read_text())
+    print(f"{precision}: loss {step['loss']:.4f}, gradient norm {step['gradient_norm']:.4f}")
+    assert step["loss"] > 0 and step["gradient_norm"] > 0

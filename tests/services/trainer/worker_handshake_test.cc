@@ -74,6 +74,16 @@ TEST_F(WorkerHandshakeTest, AProbeThatDiffersIsRefusedWithBothNumbers) {
   ExpectRefusal(status, "probe token 2 is -3.5, the trainer computes -2");
 }
 
+TEST_F(WorkerHandshakeTest, AProbeIsComparedAsAWhole) {
+  // One of two tokens differs: its square counts half.
+  update_.probe_tolerance = 1.0F;
+  response_.set_probe_logprobs(1, update_.probe_logprobs[1] - 1.4F);
+  EXPECT_TRUE(CheckAcknowledgement(response_, update_).ok());
+  response_.set_probe_logprobs(1, update_.probe_logprobs[1] - 1.5F);
+  ExpectRefusal(CheckAcknowledgement(response_, update_),
+                "root mean square; tolerance 1");
+}
+
 TEST_F(WorkerHandshakeTest, AProbeThatIsNoNumberIsRefused) {
   response_.set_probe_logprobs(0, std::numeric_limits<float>::quiet_NaN());
   ExpectRefusal(CheckAcknowledgement(response_, update_), "probe token 1");
