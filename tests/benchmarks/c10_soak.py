@@ -15,7 +15,8 @@ from cluster import Cluster  # noqa: E402
 from workspace import Workspace, wait_for  # noqa: E402
 
 STEPS, BATCH, INTERVAL = 200, 4, 20
-# Behind these steps the services die. What is compared lies before and behind all of it.
+# Behind these steps the services die. What is compared lies before and behind all of it, and behind the first refresh of the
+# snapshot, from which on the teachers have more to do.
 KILLS = {50: "rollout", 80: "teacher", 110: "trainer"}
 WINDOW = range(10, 45), range(155, 190)
 
@@ -25,7 +26,7 @@ class Soak:
         self.workspace = Workspace(folder)
         self.cluster = Cluster(self.workspace, rollouts=1).start()
         self.settings = {"trainer.steps": STEPS, "trainer.schedule_steps": STEPS, "trainer.batch_size": BATCH, "checkpoint.interval": INTERVAL,
-                         "checkpoint.keep": 2, "teacher.snapshot_interval": 50, "evaluation.path": '""'}
+                         "checkpoint.keep": 2, "teacher.snapshot_interval": 5, "evaluation.path": '""'}
         self.memory = {}  # step -> MiB of each role
 
     def lines(self):
@@ -68,11 +69,15 @@ def main():
         finally:
             soak.cluster.stop()
         seen = history.check(soak.workspace.runs("soak") / "ledger.jsonl", BATCH, STEPS)
-        steps = {line["step"]: line for line in soak.lines()}
-    row.check("steps missing or trained twice", abs(len(steps) - STEPS) + abs(len(soak.lines()) - STEPS) if steps else 1, 0)
+        lines = soak.lines()
+    steps = {line["step"]: line for line in lines}
+    row.check("steps missing or trained twice", abs(len(steps) - STEPS) + abs(len(lines) - STEPS), 0)
     row.check("samples lost, repeated or stale (history.py)", 0 if seen else 1, 0)
     before, behind = (statistics.median(sum(steps[i]["seconds"].values()) / steps[i]["generated_tokens"] for i in window) for window in WINDOW)
     drift = abs(behind / before - 1)
+    for phase in steps[1]["seconds"]:
+        first, last = (1000 * statistics.median(steps[i]["seconds"][phase] for i in window) for window in WINDOW)
+        row.figure(f"median of {phase}", f"{first:.2f} ms in the first steps, {last:.2f} ms in the last")
     row.figure("time a sampled token, last steps / first steps", f"{behind / before:.3f}", "drift < 5 %", drift < 0.05)
     for role in ("rollout", "teacher", "trainer"):
         # From the first look at a process to the last: each role's newest process has run for at least 50 steps.
