@@ -14,6 +14,14 @@
 
 namespace dapd {
 
+// By how much two computations of a probe under the same weights may differ.
+struct ProbeTolerance {
+  float token = 1e-3F;             // of any one token
+  float root_mean_square = 1e-3F;  // of all tokens together
+
+  bool operator==(const ProbeTolerance&) const = default;
+};
+
 struct PolicyUpdate {
   int64_t version = 0;        // optimizer steps taken
   bool is_base = false;       // adapter off; `adapter` is then empty
@@ -21,10 +29,10 @@ struct PolicyUpdate {
 
   // The probe: log p(probe_ids[i+1] | probe_ids[0..i]) under these weights by
   // the client's own forward pass. A worker whose numbers differ by more than
-  // `probe_tolerance` (root mean square) serves something else and gets no task.
+  // `probe_tolerance` serves something else and gets no task.
   std::vector<int32_t> probe_ids;     // at least 2
   std::vector<float> probe_logprobs;  // one fewer
-  float probe_tolerance = 1e-3F;
+  ProbeTolerance probe_tolerance;
 
   // Of an update that is still being written: until it is finished, the bytes
   // of `adapter.tensors` past it, the digest and `probe_logprobs` may change

@@ -82,7 +82,10 @@ absl::Status CheckAcknowledgement(const v1::LoadAdapterResponse& response,
     }
   }
   const double root_mean_square = std::sqrt(squares / probe.size());
-  if (!(root_mean_square <= update.probe_tolerance)) {
+  const ProbeTolerance& tolerance = update.probe_tolerance;
+  // Negated, so that a NaN is too much.
+  if (!(largest <= tolerance.token &&
+        root_mean_square <= tolerance.root_mean_square)) {
     return absl::FailedPreconditionError(absl::StrCat(
         "it does not serve the weights it acknowledged: its log-probability of "
         "probe token ",
@@ -91,10 +94,12 @@ absl::Status CheckAcknowledgement(const v1::LoadAdapterResponse& response,
         probe[worst],
         ", the trainer computes ",
         update.probe_logprobs[static_cast<size_t>(worst)],
-        " (over the probe they differ by ",
+        " (tolerance ",
+        tolerance.token,
+        "; root mean square over the probe ",
         root_mean_square,
-        ", root mean square; tolerance ",
-        update.probe_tolerance,
+        ", tolerance ",
+        tolerance.root_mean_square,
         ")"));
   }
   return absl::OkStatus();

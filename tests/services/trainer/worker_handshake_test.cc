@@ -23,7 +23,7 @@ class WorkerHandshakeTest : public ::testing::Test {
     update_.adapter.digest = "digest";
     update_.probe_ids = {1, 2, 3};
     update_.probe_logprobs = {-1.0F, -2.0F};
-    update_.probe_tolerance = 0.01F;
+    update_.probe_tolerance = {0.01F, 0.01F};
     response_.mutable_adapter()->set_loaded(true);
     response_.mutable_adapter()->set_policy_version(3);
     response_.mutable_adapter()->set_digest("digest");
@@ -76,12 +76,18 @@ TEST_F(WorkerHandshakeTest, AProbeThatDiffersIsRefusedWithBothNumbers) {
 
 TEST_F(WorkerHandshakeTest, AProbeIsComparedAsAWhole) {
   // One of two tokens differs: its square counts half.
-  update_.probe_tolerance = 1.0F;
+  update_.probe_tolerance = {2.0F, 1.0F};
   response_.set_probe_logprobs(1, update_.probe_logprobs[1] - 1.4F);
   EXPECT_TRUE(CheckAcknowledgement(response_, update_).ok());
   response_.set_probe_logprobs(1, update_.probe_logprobs[1] - 1.5F);
   ExpectRefusal(CheckAcknowledgement(response_, update_),
-                "root mean square; tolerance 1");
+                "root mean square over the probe 1.06");
+}
+
+TEST_F(WorkerHandshakeTest, OneTokenFarOffIsRefusedHoweverManyAgree) {
+  update_.probe_tolerance = {1.0F, 10.0F};
+  response_.set_probe_logprobs(1, update_.probe_logprobs[1] - 1.1F);
+  ExpectRefusal(CheckAcknowledgement(response_, update_), "tolerance 1;");
 }
 
 TEST_F(WorkerHandshakeTest, AProbeThatIsNoNumberIsRefused) {
