@@ -98,16 +98,4 @@ void Run(const fuzz::GenerateStream& stream) {
 }  // namespace
 }  // namespace dapd
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  dapd::fuzz::GenerateStream stream;
-  if (dapd::ParseInput(data, size, &stream)) dapd::Run(stream);
-  return 0;
-}
-
-extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data,
-                                          size_t size,
-                                          size_t max_size,
-                                          unsigned seed) {
-  dapd::fuzz::GenerateStream stream;
-  return dapd::MutateMessage(data, size, max_size, seed, &stream);
-}
+DAPD_FUZZ_MESSAGES(dapd::fuzz::GenerateStream, dapd::Run)

@@ -1,6 +1,8 @@
 // Inputs that are protobuf messages, written as text, so that a corpus can be
 // read and a finding understood. A target includes this file once and gets,
-// besides ParseInput, a mutator that changes the message and not its letters.
+// besides ParseInput, a mutator that changes the message and not its letters:
+//
+//   DAPD_FUZZ_MESSAGES(dapd::fuzz::TensorStream, dapd::Run)
 #pragma once
 
 #include <cstddef>
@@ -25,3 +27,17 @@ size_t MutateMessage(uint8_t* data,
                      google::protobuf::Message* scratch);
 
 }  // namespace dapd
+
+// libFuzzer's entry points of a target whose input is one `Message`, which
+// `run` takes.
+#define DAPD_FUZZ_MESSAGES(Message, run)                                    \
+  extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) { \
+    Message message;                                                        \
+    if (dapd::ParseInput(data, size, &message)) run(message);               \
+    return 0;                                                               \
+  }                                                                         \
+  extern "C" size_t LLVMFuzzerCustomMutator(                                \
+      uint8_t* data, size_t size, size_t max_size, unsigned seed) {         \
+    Message message;                                                        \
+    return dapd::MutateMessage(data, size, max_size, seed, &message);       \
+  }

@@ -45,16 +45,4 @@ void Run(const fuzz::WorkerAnswers& answers) {
 }  // namespace
 }  // namespace dapd
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  dapd::fuzz::WorkerAnswers answers;
-  if (dapd::ParseInput(data, size, &answers)) dapd::Run(answers);
-  return 0;
-}
-
-extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data,
-                                          size_t size,
-                                          size_t max_size,
-                                          unsigned seed) {
-  dapd::fuzz::WorkerAnswers answers;
-  return dapd::MutateMessage(data, size, max_size, seed, &answers);
-}
+DAPD_FUZZ_MESSAGES(dapd::fuzz::WorkerAnswers, dapd::Run)
