@@ -10,6 +10,41 @@ at::Tensor RmsNorm(const at::Tensor& x, const at::Tensor& weight, double eps) {
   return weight * (wide * scale).to(x.scalar_type());
 }
 
+at::Tensor AttentionBlock(const ModelConfig& config,
+                          const LayerWeights& weights,
+                          Project project,
+                          int64_t index,
+                          const RotaryAngles& angles,
+                          Attention& attention,
+                          const at::Tensor& x) {
+  const int64_t rows = x.size(0);
+  const at::Tensor n = RmsNorm(x, weights.input_norm, config.rms_norm_eps);
+  at::Tensor q = project(Projection::kQ, n)
+                     .view({rows, config.num_heads, config.head_dim});
+  at::Tensor k = project(Projection::kK, n)
+                     .view({rows, config.num_kv_heads, config.head_dim});
+  const at::Tensor v = project(Projection::kV, n)
+                           .view({rows, config.num_kv_heads, config.head_dim});
+  if (config.qk_norm) {
+    q = RmsNorm(q, weights.q_norm, config.rms_norm_eps);
+    k = RmsNorm(k, weights.k_norm, config.rms_norm_eps);
+  }
+  return project(Projection::kO,
+                 attention.Attend(
+                     index, ApplyRotary(q, angles), ApplyRotary(k, angles), v));
+}
+
+at::Tensor MlpBlock(const ModelConfig& config,
+                    const LayerWeights& weights,
+                    Project project,
+                    const at::Tensor& x) {
+  const at::Tensor m =
+      RmsNorm(x, weights.post_attention_norm, config.rms_norm_eps);
+  return project(
+      Projection::kDown,
+      at::silu(project(Projection::kGate, m)) * project(Projection::kUp, m));
+}
+
 at::Tensor ForwardLayer(const ModelConfig& config,
                         const LayerWeights& weights,
                         const LoraLayer* lora,
@@ -26,27 +61,9 @@ at::Tensor ForwardLayer(const ModelConfig& config,
                       lora == nullptr ? nullptr : &(*lora)[p],
                       lora_scale);
   };
-  const int64_t rows = x.size(0);
-  const at::Tensor n = RmsNorm(x, weights.input_norm, config.rms_norm_eps);
-  at::Tensor q = project(Projection::kQ, n)
-                     .view({rows, config.num_heads, config.head_dim});
-  at::Tensor k = project(Projection::kK, n)
-                     .view({rows, config.num_kv_heads, config.head_dim});
-  const at::Tensor v = project(Projection::kV, n)
-                           .view({rows, config.num_kv_heads, config.head_dim});
-  if (config.qk_norm) {
-    q = RmsNorm(q, weights.q_norm, config.rms_norm_eps);
-    k = RmsNorm(k, weights.k_norm, config.rms_norm_eps);
-  }
-  const at::Tensor attended = attention.Attend(
-      index, ApplyRotary(q, angles), ApplyRotary(k, angles), v);
-  const at::Tensor middle = x + project(Projection::kO, attended);
-
-  const at::Tensor m =
-      RmsNorm(middle, weights.post_attention_norm, config.rms_norm_eps);
-  const at::Tensor gated =
-      at::silu(project(Projection::kGate, m)) * project(Projection::kUp, m);
-  return middle + project(Projection::kDown, gated);
+  const at::Tensor middle =
+      x + AttentionBlock(config, weights, project, index, angles, attention, x);
+  return middle + MlpBlock(config, weights, project, middle);
 }
 
 }  // namespace dapd

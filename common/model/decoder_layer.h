@@ -6,6 +6,7 @@
 
 #include <array>
 
+#include "absl/functional/function_ref.h"
 #include "torch/torch.h"
 
 #include "common/model/adapter.h"
@@ -20,6 +21,26 @@ using LoraLayer = std::array<LoraPair, kNumProjections>;
 // RMSNorm (Zhang & Sennrich 2019): weight * x / sqrt(mean(x^2) + eps) over the
 // last dimension, statistics in float32, result in x's dtype.
 at::Tensor RmsNorm(const at::Tensor& x, const at::Tensor& weight, double eps);
+
+// What a projection of the layer gives for its input [N, in]: [N, out], by
+// whoever holds its weights.
+using Project = absl::FunctionRef<at::Tensor(Projection projection,
+                                             const at::Tensor& input)>;
+
+// The two updates of x [N, hidden], without the residual. `config` has the
+// heads that `project` gives, all of the layer's or a rank's share; of
+// `weights` only the norms are read. `index` as in ForwardLayer.
+at::Tensor AttentionBlock(const ModelConfig& config,
+                          const LayerWeights& weights,
+                          Project project,
+                          int64_t index,
+                          const RotaryAngles& angles,
+                          Attention& attention,
+                          const at::Tensor& x);
+at::Tensor MlpBlock(const ModelConfig& config,
+                    const LayerWeights& weights,
+                    Project project,
+                    const at::Tensor& x);
 
 // x [N, hidden] -> [N, hidden]. `lora` null: the base. `index` is the layer's
 // number, which `attention` may need for its cache.

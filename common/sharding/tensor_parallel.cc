@@ -9,79 +9,27 @@
 namespace dapd {
 namespace {
 
-// One rank's share of a layer, between the sums.
-class LayerShard {
- public:
-  LayerShard(const ShardedWeights& weights,
-             const ModelConfig& config,
-             const Adapter* adapter,
-             int64_t index)
-      : layout_(weights.layout),
-        config_(config),
-        weights_(weights.shard.layers[static_cast<size_t>(index)]),
-        lora_(adapter == nullptr
-                  ? nullptr
-                  : &adapter->layers[static_cast<size_t>(index)]),
-        scale_(adapter == nullptr ? 0.0 : adapter->config.scale()),
-        index_(index) {}
-
-  // Before the sum over the ranks.
-  at::Tensor AttentionBlock(const at::Tensor& x,
-                            const RotaryAngles& angles,
-                            Attention& attention) const {
-    const double eps = config_.rms_norm_eps;
-    const at::Tensor n = RmsNorm(x, weights_.input_norm, eps);
-    at::Tensor q = Heads(Projection::kQ, n, config_.num_heads);
-    at::Tensor k = Heads(Projection::kK, n, config_.num_kv_heads);
-    const at::Tensor v = Heads(Projection::kV, n, config_.num_kv_heads);
-    if (config_.qk_norm) {
-      q = RmsNorm(q, weights_.q_norm, eps);
-      k = RmsNorm(k, weights_.k_norm, eps);
-    }
-    return Project(
-        Projection::kO,
-        attention.Attend(
-            index_, ApplyRotary(q, angles), ApplyRotary(k, angles), v));
+// A rank's share of a projection's result.
+at::Tensor ProjectShard(const ShardedWeights& weights,
+                        const Adapter* adapter,
+                        int64_t index,
+                        Projection projection,
+                        const at::Tensor& input) {
+  const auto i = static_cast<size_t>(index);
+  const auto p = static_cast<size_t>(projection);
+  const LayerWeights& layer = weights.shard.layers[i];
+  at::Tensor bias = layer.bias[p];
+  if (bias.defined() && SplitDimension(projection) == 0) {
+    bias = ShardOf(bias, 0, weights.layout);
+  } else if (weights.layout.rank != 0) {
+    bias = at::Tensor();  // once in the sum
   }
-
-  at::Tensor MlpBlock(const at::Tensor& x) const {
-    const at::Tensor m =
-        RmsNorm(x, weights_.post_attention_norm, config_.rms_norm_eps);
-    return Project(
-        Projection::kDown,
-        at::silu(Project(Projection::kGate, m)) * Project(Projection::kUp, m));
-  }
-
- private:
-  at::Tensor Heads(Projection projection,
-                   const at::Tensor& input,
-                   int64_t heads) const {
-    return Project(projection, input)
-        .view({input.size(0), heads, config_.head_dim});
-  }
-
-  at::Tensor Project(Projection projection, const at::Tensor& input) const {
-    const auto p = static_cast<size_t>(projection);
-    at::Tensor bias = weights_.bias[p];
-    if (bias.defined() && SplitDimension(projection) == 0) {
-      bias = ShardOf(bias, 0, layout_);
-    } else if (layout_.rank != 0) {
-      bias = at::Tensor();  // once in the sum
-    }
-    return LoraLinear(input,
-                      weights_.weight[p],
-                      bias,
-                      lora_ == nullptr ? nullptr : &(*lora_)[p],
-                      scale_);
-  }
-
-  const ShardLayout& layout_;
-  const ModelConfig& config_;
-  const LayerWeights& weights_;
-  const LoraLayer* lora_;
-  double scale_;
-  int64_t index_;
-};
+  return LoraLinear(input,
+                    layer.weight[p],
+                    bias,
+                    adapter == nullptr ? nullptr : &adapter->layers[i][p],
+                    adapter == nullptr ? 0.0 : adapter->config.scale());
+}
 
 absl::StatusOr<at::Tensor> ForwardTrunk(const ShardedWeights& weights,
                                         const Adapter* adapter,
@@ -95,25 +43,20 @@ absl::StatusOr<at::Tensor> ForwardTrunk(const ShardedWeights& weights,
       MakeRotaryAngles(config, positions, weights.shard.dtype());
   at::Tensor x = weights.shard.embedding.index_select(0, ids);
   for (int64_t index = 0; index < config.num_layers; ++index) {
-    const LayerShard layer(weights, config, adapter, index);
-    at::Tensor attended = layer.AttentionBlock(x, angles, attention);
+    const LayerWeights& layer =
+        weights.shard.layers[static_cast<size_t>(index)];
+    const auto project = [&](Projection projection, const at::Tensor& input) {
+      return ProjectShard(weights, adapter, index, projection, input);
+    };
+    at::Tensor attended =
+        AttentionBlock(config, layer, project, index, angles, attention, x);
     RETURN_IF_ERROR(sum(attended));
     x = x + attended;
-    at::Tensor mlp = layer.MlpBlock(x);
+    at::Tensor mlp = MlpBlock(config, layer, project, x);
     RETURN_IF_ERROR(sum(mlp));
     x = x + mlp;
   }
   return x;
-}
-
-// 0, 1, ... inside each sequence.
-at::Tensor Positions(const PackedTokens& tokens) {
-  std::vector<at::Tensor> parts;
-  for (size_t i = 0; i + 1 < tokens.offsets.size(); ++i) {
-    parts.push_back(at::arange(tokens.offsets[i + 1] - tokens.offsets[i],
-                               tokens.ids.options()));
-  }
-  return at::cat(parts);
 }
 
 at::Tensor FinalNorm(const ShardedWeights& weights, const at::Tensor& x) {
@@ -141,8 +84,12 @@ absl::StatusOr<at::Tensor> ForwardHiddenSharded(const ShardedWeights& weights,
   PackedAttention attention(tokens.offsets);
   ASSIGN_OR_RETURN(
       const at::Tensor x,
-      ForwardTrunk(
-          weights, adapter, tokens.ids, Positions(tokens), attention, sum));
+      ForwardTrunk(weights,
+                   adapter,
+                   tokens.ids,
+                   PackedPositions(tokens.offsets, weights.shard.device()),
+                   attention,
+                   sum));
   return FinalNorm(weights, x.index_select(0, rows));
 }
 
