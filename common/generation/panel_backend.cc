@@ -30,7 +30,22 @@ int64_t PanelBackend::KvBytes(int64_t max_tokens) const {
 int64_t PanelBackend::DefaultKvBudget() const { return AvailableMemory() / 2; }
 
 void PanelBackend::SetAdapter(std::shared_ptr<const Adapter> adapter) {
-  adapter_ = adapter == nullptr ? nullptr : PackAdapter(*adapter);
+  // A failure may leave half of the old one and half of the new.
+  packed_ = false;
+  if (adapter == nullptr) {
+    adapter_.reset();
+  } else {
+    adapter_ = PackAdapter(
+        *adapter, adapter_.has_value() ? *std::move(adapter_) : PanelAdapter());
+  }
+  packed_ = true;
+}
+
+const PanelAdapter* PanelBackend::AdapterInUse() const {
+  TORCH_CHECK(packed_,
+              "[engine] the last adapter could not be loaded: load one before "
+              "anything is sampled");
+  return adapter_.has_value() ? &*adapter_ : nullptr;
 }
 
 void PanelBackend::Start(int64_t slot, DecodeRequest request) {
@@ -96,7 +111,7 @@ std::vector<DecodedToken> PanelBackend::Step() {
     rows.push_back(end - 1);
     tokens.push_back({.slot = piece.slot});
   }
-  decoder_.Forward(adapter_.get(), runs);
+  decoder_.Forward(AdapterInUse(), runs);
   if (rows.empty()) return tokens;
   const float* logits = decoder_.Logits(rows);
   std::vector<char> finite(tokens.size(), 1);
@@ -139,7 +154,7 @@ std::vector<float> PanelBackend::ScoreTokens(const std::vector<int32_t>& ids) {
     const TokenRun run = {&cache,
                           std::span(ids).subspan(static_cast<size_t>(begin),
                                                  static_cast<size_t>(tokens))};
-    decoder_.Forward(adapter_.get(), std::span(&run, 1));
+    decoder_.Forward(AdapterInUse(), std::span(&run, 1));
     for (int64_t first = 0; first < tokens; first += kScoredRows) {
       std::vector<int64_t> rows;
       for (int64_t row = first; row < std::min(tokens, first + kScoredRows);

@@ -60,12 +60,15 @@ class PanelBackend : public DecodeBackend {
   };
   std::vector<Piece> PlanStep();
   int64_t KnownTokens() const;
+  // Null: the base. Throws if the last adapter could not be packed.
+  const PanelAdapter* AdapterInUse() const;
 
   const std::shared_ptr<const PanelModel> model_;
   const PanelBackendOptions options_;
   const SkinnyKernels& kernels_;
   PanelDecoder decoder_;
-  std::shared_ptr<const PanelAdapter> adapter_;   // null: the base
+  std::optional<PanelAdapter> adapter_;           // none: the base
+  bool packed_ = true;                            // what adapter_ should be
   std::vector<std::unique_ptr<Sequence>> slots_;  // null: free
   std::deque<int64_t> prefilling_;                // slots, first come first
 };

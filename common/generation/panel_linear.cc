@@ -1,6 +1,7 @@
 #include "common/generation/panel_linear.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "common/kernels/parallel_for.h"
 
@@ -33,7 +34,9 @@ PanelLinear FuseLinear(std::span<const at::Tensor> weights,
   return linear;
 }
 
-PanelLora FuseLora(std::span<const LoraPair> pairs, double scale) {
+PanelLora FuseLora(std::span<const LoraPair> pairs,
+                   double scale,
+                   PanelLora recycled) {
   PanelLora lora;
   lora.scale = static_cast<float>(scale);
   std::vector<at::Tensor> a;
@@ -42,12 +45,17 @@ PanelLora FuseLora(std::span<const LoraPair> pairs, double scale) {
       lora.update_of_part.push_back(-1);
       continue;
     }
-    lora.update_of_part.push_back(static_cast<int>(lora.updates.size()));
+    const size_t index = lora.updates.size();
+    lora.update_of_part.push_back(static_cast<int>(index));
     a.push_back(pair.a);
-    lora.updates.push_back({PanelMatrix(std::span(&pair.b, 1)), 0});
+    PanelMatrix old = index < recycled.updates.size()
+                          ? std::move(recycled.updates[index].b)
+                          : PanelMatrix();
+    lora.updates.push_back(
+        {PanelMatrix(std::span(&pair.b, 1), std::move(old)), 0});
   }
   if (a.empty()) return lora;
-  lora.a = PanelMatrix(a);
+  lora.a = PanelMatrix(a, std::move(recycled.a));
   for (size_t i = 0; i < a.size(); ++i) {
     lora.updates[i].first_column = lora.a.first_panel(i) * kPanelWidth;
   }

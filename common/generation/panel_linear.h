@@ -44,8 +44,10 @@ struct PanelLora {
   std::vector<int> update_of_part;  // index into updates, -1: not targeted
 };
 
-// `pairs` by part of the PanelLinear.
-PanelLora FuseLora(std::span<const LoraPair> pairs, double scale);
+// `pairs` by part of the PanelLinear. The memory of `recycled` is used again.
+PanelLora FuseLora(std::span<const LoraPair> pairs,
+                   double scale,
+                   PanelLora recycled = {});
 
 // Computes fused layers, in `round`ed (bfloat16) or full float32 arithmetic.
 // Keeps the memory that it needs between calls. Not thread-safe.

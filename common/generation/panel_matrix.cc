@@ -6,6 +6,7 @@
 #include <atomic>
 #include <bit>
 #include <new>
+#include <utility>
 
 #include "common/kernels/parallel_for.h"
 
@@ -13,6 +14,8 @@ namespace dapd {
 namespace {
 
 constexpr int64_t kHugePage = int64_t{1} << 21;
+// Columns that are transposed at once: 16 of them are a cache line of a row.
+constexpr int64_t kBlock = 64;
 
 int64_t PanelsOf(int64_t outs) {
   return (outs + kPanelWidth - 1) / kPanelWidth;
@@ -25,6 +28,7 @@ bool FitsBFloat16(const at::Tensor& matrix) {
   const int64_t width = matrix.size(1);
   std::atomic<bool> fits = true;
   ParallelFor(at::get_num_threads(), matrix.size(0), [&](int64_t row) {
+    if (!fits.load(std::memory_order_relaxed)) return;
     uint32_t lower = 0;
     for (int64_t k = 0; k < width; ++k) {
       lower |= std::bit_cast<uint32_t>(values[row * width + k]) & 0xFFFFU;
@@ -50,9 +54,13 @@ void PackFloat32Panel(const float* values,
                       int64_t depth,
                       float* panel) {
   const int64_t count = std::min(kPanelWidth, outs - begin);
-  for (int64_t n = 0; n < count; ++n) {
-    const float* row = values + (begin + n) * depth;
-    for (int64_t k = 0; k < depth; ++k) panel[k * kPanelWidth + n] = row[k];
+  // In blocks that stay in the cache: a row of the matrix is a column here.
+  for (int64_t block = 0; block < depth; block += kBlock) {
+    const int64_t end = std::min(block + kBlock, depth);
+    for (int64_t n = 0; n < count; ++n) {
+      const float* row = values + (begin + n) * depth;
+      for (int64_t k = block; k < end; ++k) panel[k * kPanelWidth + n] = row[k];
+    }
   }
 }
 
@@ -91,7 +99,8 @@ HugeBuffer::HugeBuffer(int64_t bytes) {
 
 void UnmapMemory::operator()(void* memory) const { ::munmap(memory, bytes); }
 
-PanelMatrix::PanelMatrix(std::span<const at::Tensor> parts) {
+PanelMatrix::PanelMatrix(std::span<const at::Tensor> parts,
+                         PanelMatrix recycled) {
   std::vector<at::Tensor> matrices;
   depth_ = parts[0].size(1);
   is_bfloat16_ = true;
@@ -104,11 +113,16 @@ PanelMatrix::PanelMatrix(std::span<const at::Tensor> parts) {
                 " cannot be multiplied at once");
     matrices.push_back(part.contiguous());
     is_bfloat16_ = is_bfloat16_ && FitsBFloat16(matrices.back());
+    outs_.push_back(part.size(0));
     first_panels_.push_back(num_panels_);
     num_panels_ += PanelsOf(part.size(0));
   }
   first_panels_.push_back(num_panels_);
-  data_ = HugeBuffer(bytes());
+  // The same layout has its padding, which is zero, in the same places.
+  data_ = recycled.is_bfloat16_ == is_bfloat16_ && recycled.depth_ == depth_ &&
+                  recycled.outs_ == outs_
+              ? std::move(recycled.data_)
+              : HugeBuffer(bytes());
   for (size_t part = 0; part < matrices.size(); ++part) {
     const at::Tensor& matrix = matrices[part];
     const int64_t outs = matrix.size(0);

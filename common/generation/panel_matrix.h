@@ -40,8 +40,11 @@ class HugeBuffer {
 class PanelMatrix {
  public:
   PanelMatrix() = default;
-  // float32 or bfloat16 CPU tensors. Computes on LibTorch's threads.
-  explicit PanelMatrix(std::span<const at::Tensor> parts);
+  // float32 or bfloat16 CPU tensors. Computes on LibTorch's threads. Takes the
+  // memory of `recycled` where that had the same layout: fresh memory costs
+  // more than the packing.
+  explicit PanelMatrix(std::span<const at::Tensor> parts,
+                       PanelMatrix recycled = {});
 
   int64_t depth() const { return depth_; }
   int64_t num_panels() const { return num_panels_; }
@@ -71,6 +74,7 @@ class PanelMatrix {
   int64_t depth_ = 0;
   int64_t num_panels_ = 0;
   bool is_bfloat16_ = false;
+  std::vector<int64_t> outs_;  // of each part
   std::vector<int64_t> first_panels_;
   HugeBuffer data_;
 };

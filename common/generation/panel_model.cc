@@ -1,6 +1,7 @@
 #include "common/generation/panel_model.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace dapd {
 namespace {
@@ -86,21 +87,22 @@ std::shared_ptr<const PanelModel> PackModel(const ModelWeights& weights) {
   return model;
 }
 
-std::shared_ptr<const PanelAdapter> PackAdapter(const Adapter& adapter) {
+PanelAdapter PackAdapter(const Adapter& adapter, PanelAdapter recycled) {
   at::NoGradGuard no_grad;
-  auto packed = std::make_shared<PanelAdapter>();
-  for (const auto& source : adapter.layers) {
-    auto& layer = packed->layers.emplace_back();
+  recycled.layers.resize(adapter.layers.size());
+  for (size_t index = 0; index < adapter.layers.size(); ++index) {
+    const auto& source = adapter.layers[index];
+    auto& layer = recycled.layers[index];
     for (const FusedLinear linear : AllFusedLinears()) {
       std::vector<LoraPair> pairs;
       for (const Projection projection : PartsOf(linear)) {
         pairs.push_back(source[static_cast<size_t>(projection)]);
       }
-      layer[static_cast<size_t>(linear)] =
-          FuseLora(pairs, adapter.config.scale());
+      PanelLora& lora = layer[static_cast<size_t>(linear)];
+      lora = FuseLora(pairs, adapter.config.scale(), std::move(lora));
     }
   }
-  return packed;
+  return recycled;
 }
 
 }  // namespace dapd

@@ -49,6 +49,7 @@ std::shared_ptr<const PanelModel> PackModel(const ModelWeights& weights);
 struct PanelAdapter {
   std::vector<std::array<PanelLora, kNumFusedLinears>> layers;
 };
-std::shared_ptr<const PanelAdapter> PackAdapter(const Adapter& adapter);
+// The memory of `recycled`, an adapter of the same model, is used again.
+PanelAdapter PackAdapter(const Adapter& adapter, PanelAdapter recycled = {});
 
 }  // namespace dapd

@@ -60,7 +60,8 @@ double LogitsError(const std::shared_ptr<const ModelWeights>& weights,
   const std::vector<int32_t> ids = MakeIds(50, 3);
   constexpr int64_t kPrompt = 37;
   PanelDecoder decoder(PackModel(*weights), SkinnyKernelsOf(level));
-  const auto packed = adapter == nullptr ? nullptr : PackAdapter(*adapter);
+  PanelAdapter packed;
+  if (adapter != nullptr) packed = PackAdapter(*adapter);
   PanelCache fast(weights->config, 60, weights->dtype() == at::kBFloat16);
   KvCache slow(weights->config, 60, weights->dtype(), at::kCPU);
   double worst = 0.0;
@@ -70,7 +71,7 @@ double LogitsError(const std::shared_ptr<const ModelWeights>& weights,
         &fast,
         std::span(ids).subspan(static_cast<size_t>(begin),
                                static_cast<size_t>(end - begin))};
-    decoder.Forward(packed.get(), std::span(&run, 1));
+    decoder.Forward(adapter == nullptr ? nullptr : &packed, std::span(&run, 1));
     const int64_t row = end - begin - 1;
     const at::Tensor ours =
         at::from_blob(const_cast<float*>(decoder.Logits(std::span(&row, 1))),
@@ -210,6 +211,43 @@ TEST(PanelBackendTest, ScoresWhatItSamples) {
     const std::vector<float> scores = backend.ScoreTokens(ids);
     ASSERT_EQ(scores.size(), ids.size() - 1);
     EXPECT_EQ(std::vector<float>(scores.begin() + 19, scores.end()), sampled);
+  }
+}
+
+// Memory is used again from one adapter to the next.
+TEST(PanelBackendTest, NothingIsLeftOfTheAdapterBefore) {
+  const auto weights = MakeModel("qwen2", Storage::kFloat32);
+  const auto model = PackModel(*weights);
+  const std::vector<int32_t> ids = MakeIds(20, 3);
+  const auto everywhere = MakeAdapter(*weights, {});
+  const auto somewhere =
+      MakeAdapter(*weights, {Projection::kK, Projection::kV, Projection::kUp});
+  auto smaller = std::make_shared<Adapter>(*everywhere);  // all in bfloat16
+  for (auto& layer : smaller->layers) {
+    for (LoraPair& pair : layer) {
+      pair.a = pair.a.to(at::kBFloat16).to(at::kFloat);
+      pair.b = pair.b.to(at::kBFloat16).to(at::kFloat);
+    }
+  }
+  auto other = std::make_shared<Adapter>(*everywhere);
+  for (auto& layer : other->layers) {
+    for (LoraPair& pair : layer) pair.b = pair.b * 1.5;
+  }
+  PanelBackend backend(model, {.slots = 1});
+  for (const std::shared_ptr<const Adapter>& adapter :
+       std::vector<std::shared_ptr<const Adapter>>{everywhere,
+                                                   other,
+                                                   somewhere,
+                                                   everywhere,
+                                                   smaller,
+                                                   other,
+                                                   nullptr,
+                                                   somewhere,
+                                                   nullptr}) {
+    backend.SetAdapter(adapter);
+    PanelBackend fresh(model, {.slots = 1});
+    fresh.SetAdapter(adapter);
+    EXPECT_EQ(backend.ScoreTokens(ids), fresh.ScoreTokens(ids));
   }
 }
 
