@@ -43,8 +43,9 @@ class PanelMatrix {
   // float32 or bfloat16 CPU tensors. Computes on LibTorch's threads. Takes the
   // memory of `recycled` where that had the same layout: fresh memory costs
   // more than the packing.
-  explicit PanelMatrix(std::span<const at::Tensor> parts,
-                       PanelMatrix recycled = {});
+  PanelMatrix(std::span<const at::Tensor> parts, PanelMatrix recycled);
+  explicit PanelMatrix(std::span<const at::Tensor> parts)
+      : PanelMatrix(parts, PanelMatrix()) {}
 
   int64_t depth() const { return depth_; }
   int64_t num_panels() const { return num_panels_; }
