@@ -11,39 +11,19 @@
 namespace dapd {
 namespace {
 
-struct ViewShape {
-  double tokens = 0;
-  double scored = 0;
-};
+// Every privileged view shows what the other kind of completion says.
+constexpr double kPrompt = 200;
+constexpr double kPrivilegedTemplate = 130;
 
-ViewShape ShapeOf(const std::string& view,
-                  const SampleLengths& lengths,
-                  bool append) {
-  const double prompt = lengths.prompt;
-  const double privileged = prompt + lengths.privileged_template;
-  const double y = lengths.rollout;
-  const double r = lengths.reference;
-  if (view == "none_rollout") return {prompt + y, y};
-  if (view == "self_rollout")
-    return {(append ? prompt : privileged) + 2 * y, y};
-  if (view == "cross_rollout") return {privileged + r + y, y};
-  if (view == "none_reference") return {prompt + r, r};
-  if (view == "self_reference") return {privileged + 2 * r, r};
-  return {privileged + y + r, r};  // cross_reference
+ViewLengths OfOneLength(double tokens, double scored) {
+  return {tokens, tokens * tokens, scored};
 }
 
-// Tokens, their squares summed over sequences (for attention), scored tokens.
-struct Pass {
-  double tokens = 0;
-  double squares = 0;
-  double scored = 0;
-
-  void Add(const ViewShape& shape) {
-    tokens += shape.tokens;
-    squares += shape.tokens * shape.tokens;
-    scored += shape.scored;
-  }
-};
+void Add(const ViewLengths& view, ViewLengths* sum) {
+  sum->tokens += view.tokens;
+  sum->squares += view.squares;
+  sum->scored += view.scored;
+}
 
 // Weights of the seven projections of all layers.
 double LinearParameters(const ModelConfig& model) {
@@ -69,10 +49,20 @@ double LoraParameters(const Config& config, const ModelConfig& model) {
 }  // namespace
 
 SampleLengths LongestSamples(const Config& config) {
+  const auto y = static_cast<double>(config.rollout.max_new_tokens);
+  const auto r = static_cast<double>(config.objective.max_reference_tokens);
+  const double privileged = kPrompt + kPrivilegedTemplate;
+  const bool append = config.objective.self_rollout == "append";
   SampleLengths lengths;
-  lengths.rollout = static_cast<double>(config.rollout.max_new_tokens);
-  lengths.reference =
-      static_cast<double>(config.objective.max_reference_tokens);
+  lengths.prompt = kPrompt;
+  lengths.rollout = y;
+  lengths.views = {
+      {"none_rollout", OfOneLength(kPrompt + y, y)},
+      {"self_rollout", OfOneLength((append ? kPrompt : privileged) + 2 * y, y)},
+      {"cross_rollout", OfOneLength(privileged + r + y, y)},
+      {"none_reference", OfOneLength(kPrompt + r, r)},
+      {"self_reference", OfOneLength(privileged + 2 * r, r)},
+      {"cross_reference", OfOneLength(privileged + y + r, r)}};
   return lengths;
 }
 
@@ -88,19 +78,19 @@ StepWork CountStepWork(const Config& config,
     teachers.emplace(snapshot_is_base ? "base" : term.teacher_weights,
                      term.teacher);
   }
-  Pass live;
-  Pass teacher;
-  Pass teacher_base;
-  for (const std::string& view : students) {
-    const ViewShape shape = ShapeOf(view, lengths, append);
-    const bool is_prefix =
-        append && view == "none_rollout" && students.contains("self_rollout");
-    live.Add(is_prefix ? ViewShape{0, shape.scored} : shape);
+  ViewLengths live;
+  ViewLengths teacher;
+  ViewLengths teacher_base;
+  for (const std::string& name : students) {
+    ViewLengths view = lengths.views.at(name);
+    if (append && name == "none_rollout" && students.contains("self_rollout")) {
+      view.tokens = view.squares = 0;  // the beginning of self_rollout
+    }
+    Add(view, &live);
   }
-  for (const auto& [weights, view] : teachers) {
-    const ViewShape shape = ShapeOf(view, lengths, append);
-    teacher.Add(shape);
-    if (weights == "base") teacher_base.Add(shape);
+  for (const auto& [weights, name] : teachers) {
+    Add(lengths.views.at(name), &teacher);
+    if (weights == "base") Add(lengths.views.at(name), &teacher_base);
   }
 
   const auto batch = static_cast<double>(config.trainer.batch_size);

@@ -5,20 +5,27 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <string>
 
 #include "common/config/config.h"
 #include "common/model/model_config.h"
 
 namespace dapd {
 
-// Mean lengths of a sample, in tokens.
-struct SampleLengths {
-  double prompt = 200;               // the problem in the chat template
-  double privileged_template = 130;  // what a Cross or Self prompt has besides
-  double rollout = 0;
-  double reference = 0;
+// Means over samples, in tokens.
+struct ViewLengths {
+  double tokens = 0;
+  double squares = 0;  // of the tokens: what attention costs
+  double scored = 0;
 };
-// Answers and references as long as the configuration lets them be.
+struct SampleLengths {
+  double prompt = 0;  // that is sampled from
+  double rollout = 0;
+  std::map<std::string, ViewLengths> views;  // "none_rollout", ..., all six
+};
+// Answers and references as long as the configuration lets them be, prompts of
+// 200 tokens and privileged templates of 130.
 SampleLengths LongestSamples(const Config& config);
 
 // Totals of one optimizer step over all workers and ranks.

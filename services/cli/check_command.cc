@@ -14,6 +14,7 @@
 #include "common/config/load_config.h"
 #include "common/config/preset_terms.h"
 #include "common/data/dataset.h"
+#include "common/data/sample_rows.h"
 #include "common/data/text_pipeline.h"
 #include "common/model/memory_plan.h"
 #include "common/model/model_config.h"
@@ -26,6 +27,7 @@ namespace {
 struct CheckOptions {
   std::string config;
   std::vector<std::string> overrides;
+  std::string samples;  // empty: the longest that the configuration allows
   // Of one device; a time is only predicted if all three are given.
   double teraflops = 0;
   double memory_gigabytes = 0;
@@ -62,12 +64,45 @@ void PrintMemory(const Config& config,
   }
 }
 
+absl::StatusOr<SampleLengths> MeanLengths(const std::vector<Sample>& samples,
+                                          const ViewBuilder& builder) {
+  SampleLengths mean;
+  const double share = 1.0 / static_cast<double>(samples.size());
+  for (const Sample& sample : samples) {
+    ASSIGN_OR_RETURN(const Views views, BuildViewsOf(builder, sample));
+    for (int i = 0; i < kNumViews; ++i) {
+      const View& view = views[static_cast<size_t>(i)];
+      const auto tokens = static_cast<double>(view.input_ids.size());
+      const auto scored = static_cast<double>(view.scored_count);
+      ViewLengths& lengths =
+          mean.views[ViewNameString(static_cast<ViewName>(i))];
+      lengths.tokens += share * tokens;
+      lengths.squares += share * tokens * tokens;
+      lengths.scored += share * scored;
+      if (static_cast<ViewName>(i) == ViewName::kNoneRollout) {
+        mean.prompt += share * (tokens - scored);
+        mean.rollout += share * scored;
+      }
+    }
+  }
+  return mean;
+}
+
 // What a step computes and sends, before and behind the first refresh of the
 // snapshot, and how long that takes at the given rates.
 void PrintStepCost(const Config& config,
                    const ModelConfig& model,
+                   const SampleLengths& lengths,
                    const CheckOptions& options) {
-  const SampleLengths lengths = LongestSamples(config);
+  std::string views =
+      absl::StrFormat("%-16s %.4g tokens of prompt, %.4g of answer; views",
+                      "samples",
+                      lengths.prompt,
+                      lengths.rollout);
+  for (const auto& [name, view] : lengths.views) {
+    absl::StrAppend(&views, absl::StrFormat(" %s %.4g", name, view.tokens));
+  }
+  std::puts(views.c_str());
   for (const bool snapshot_is_base : {true, false}) {
     const StepWork work =
         CountStepWork(config, model, lengths, snapshot_is_base);
@@ -109,12 +144,10 @@ void PrintStepCost(const Config& config,
                       work.adapter_bytes / kMiB,
                       work.reduce_bytes / kMiB)
           .c_str());
-  std::puts(absl::StrFormat("%-16s %.0f steps a worker, %.2f GiB read in each; "
-                            "answers of %.0f tokens",
+  std::puts(absl::StrFormat("%-16s %.0f steps a worker, %.2f GiB read in each",
                             "decoding",
                             work.decode_steps,
-                            work.decode_bytes / (1 << 30),
-                            lengths.rollout)
+                            work.decode_bytes / (1 << 30))
                 .c_str());
 }
 
@@ -193,7 +226,13 @@ absl::Status Check(const CheckOptions& options) {
   }
   std::puts(absl::StrFormat("  sum of weights      %.6g", sum).c_str());
   PrintMemory(config, model, plan);
-  PrintStepCost(config, model, options);
+  SampleLengths lengths = LongestSamples(config);
+  if (!options.samples.empty()) {
+    ASSIGN_OR_RETURN(const std::vector<Sample> samples,
+                     ReadSamples(options.samples, model.vocab_size));
+    ASSIGN_OR_RETURN(lengths, MeanLengths(samples, *text.views));
+  }
+  PrintStepCost(config, model, lengths, options);
   std::puts("the configuration is sound");
   return absl::OkStatus();
 }
@@ -208,6 +247,11 @@ void AddCheckCommand(CLI::App& app, Action* action) {
       ->required();
   command->add_option("--set", options->overrides, "key=value over the file")
       ->take_all();
+  command->add_option(
+      "--samples",
+      options->samples,
+      "JSON Lines {id, problem, reference, rollout_ids}, as a run's samples/ "
+      "holds them: plan for their mean lengths instead of the longest");
   CLI::Option* flops = command->add_option(
       "--tflops", options->teraflops, "TFLOP/s of a device's matrix products");
   CLI::Option* memory =

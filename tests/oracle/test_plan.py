@@ -52,16 +52,22 @@ def expected_work(hidden, mlp, layers, heads, snapshot_is_base):
     return BATCH * trainer / 1e12, BATCH * teacher / 1e12
 
 
+def make_model_without_weights(size, qwen_folder, folder):
+    """The flags that name it and a problem for it."""
+    hidden, mlp, layers, heads, tied = SIZES[size]
+    model = shutil.copytree(qwen_folder, folder / "model")
+    config = transformers.Qwen3Config(vocab_size=VOCABULARY, hidden_size=hidden, intermediate_size=mlp, num_hidden_layers=layers, num_attention_heads=heads,
+                                      num_key_value_heads=KV_HEADS, head_dim=HEAD, tie_word_embeddings=tied, max_position_embeddings=40960)
+    config.save_pretrained(model)
+    data = write_jsonl(folder / "data.jsonl", [{"problem": "1 + 1?", "solution": "2", "answer": "2"}])
+    sets = {"model.path": model, "model.device": "cpu", "data.path": data}
+    return [part for key, value in sets.items() for part in ("--set", f"{key}={value}")]
+
+
 @pytest.mark.parametrize("size", SIZES)
 def test_the_plan_of_a_published_size_is_the_sum_of_its_products(size, qwen_folder, tmp_path):
     hidden, mlp, layers, heads, tied = SIZES[size]
-    folder = shutil.copytree(qwen_folder, tmp_path / "model")
-    config = transformers.Qwen3Config(vocab_size=VOCABULARY, hidden_size=hidden, intermediate_size=mlp, num_hidden_layers=layers, num_attention_heads=heads,
-                                      num_key_value_heads=KV_HEADS, head_dim=HEAD, tie_word_embeddings=tied, max_position_embeddings=40960)
-    config.save_pretrained(folder)
-    data = write_jsonl(tmp_path / "data.jsonl", [{"problem": "1 + 1?", "solution": "2", "answer": "2"}])
-    sets = {"model.path": folder, "model.device": "cpu", "data.path": data}
-    flags = [part for key, value in sets.items() for part in ("--set", f"{key}={value}")]
+    flags = make_model_without_weights(size, qwen_folder, tmp_path)
     rates = ["--tflops", 400, "--memory-gbs", 3000, "--network-gbs", 10]
     out = run_dapd("check", ROOT / f"configs/qwen3-{size}.yaml", *flags, *rates).stdout
     print(out)
@@ -82,6 +88,28 @@ def test_the_plan_of_a_published_size_is_the_sum_of_its_products(size, qwen_fold
         assert abs(found - expected) < 0.006, (ranks, found, expected)
     lora = layers * sum(RANK * (i + o) for i, o in shapes(hidden, mlp, heads))
     assert json.loads(re.search(r"rank 64, alpha 128: (\d+) parameters", out)[1]) == lora
+
+
+def test_a_plan_for_recorded_samples_has_their_views_tokens(qwen_folder, tmp_path):
+    samples = [{"id": f"s{n}", "problem": "How many? " * n, "reference": "Count them: " * (4 - n), "rollout_ids": list(range(100, 100 + 7 * n))}
+               for n in (1, 2, 3)]
+    recorded = write_jsonl(tmp_path / "samples.jsonl", samples)
+    flags = [*make_model_without_weights("4b", qwen_folder, tmp_path), "--set", "trainer.batch_size=30", "--set", "trainer.micro_batch_size=2"]
+    config = ROOT / "configs/qwen3-4b.yaml"
+    run_dapd("views", "--config", config, *flags, "--input", recorded, "--output", tmp_path / "views.jsonl")
+    views = [json.loads(line)["views"] for line in (tmp_path / "views.jsonl").read_text().splitlines()]
+
+    def tokens(*names):
+        return sum(len(view[name]["input_ids"]) for view in views for name in names) * 30 / len(views)
+
+    live = tokens("self_rollout", "self_reference", "none_reference")  # none_rollout is the beginning of self_rollout
+    base = tokens("none_rollout", "cross_rollout", "none_reference", "cross_reference")
+    snapshot = tokens("cross_rollout", "cross_reference")
+    out = run_dapd("check", config, *flags, "--samples", recorded).stdout
+    for line, teachers in (("step at first", base), ("step later", base + snapshot)):
+        found = [float(value) for value in re.search(rf"{line} .* for (\S+) tokens, teachers \S+ for (\S+);", out).groups()]
+        print(f"{line}: {found} tokens against {live:.1f} and {teachers:.1f}")
+        assert found == [pytest.approx(live, abs=0.51), pytest.approx(teachers, abs=0.51)]
 
 
 def test_rates_come_all_three_or_not_at_all(tmp_path):
