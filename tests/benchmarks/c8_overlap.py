@@ -5,15 +5,13 @@ teacher has a processor to itself while answers are sampled, as it has in a run 
 """
 
 import hashlib
-import json
-import os
 import pathlib
 import statistics
-import subprocess
 import sys
 import tempfile
 
-from duel import BIN, PAIRS, ROOT, Ratio, Row, median
+import our_run
+from duel import PAIRS, ROOT, Ratio, Row, median
 
 sys.path.insert(0, str(ROOT / "tests/oracle"))
 import models  # noqa: E402
@@ -25,19 +23,12 @@ SIZES = dict(hidden_size=384, intermediate_size=1152, num_hidden_layers=6, num_a
 
 def run(folder, name, **more):
     """One run: seconds of its steps, how many of them the teachers computed and when, and what it ended in."""
-    sets = {"run.name": name, "run.output_dir": folder / "runs", "run.rollout_workers": 1, "run.num_threads": 1, "model.path": folder / "model",
-            "model.precision": "float32", "model.device": "cpu", "lora.rank": 16, "lora.alpha": 32, "data.path": folder / "train.jsonl", "evaluation.path": '""',
-            "rollout.max_new_tokens": TOKENS, "rollout.temperature": 0, "rollout.slots": BATCH, "teacher.snapshot_interval": 1, "trainer.batch_size": BATCH,
-            "trainer.micro_batch_size": BATCH, "trainer.recompute": "false", "trainer.steps": STEPS, "trainer.schedule_steps": STEPS, "trainer.learning_rate": 1e-3, "checkpoint.interval": 1000,
-            **{f"metrics.{role}_listen": "127.0.0.1:0" for role in ("rollout", "teacher", "trainer")}, **more}
-    flags = [part for key, value in sets.items() for part in ("--set", f"{key}={value}")]
-    with open(folder / f"{name}.log", "w") as log:
-        code = subprocess.run([BIN / "dapd", "run", folder / "config.yaml", *flags], stdout=log, stderr=log,
-                              env={**os.environ, "DAPD_FAILPOINTS": f"worker.before_token=sleep:{MILLISECONDS_A_TOKEN}"}).returncode
-    if code:
-        sys.exit((folder / f"{name}.log").read_text())
+    steps = our_run.run(folder, name, failpoints=f"worker.before_token=sleep:{MILLISECONDS_A_TOKEN}", **{
+        "run.num_threads": 1, "rollout.max_new_tokens": TOKENS, "rollout.temperature": 0, "rollout.slots": BATCH, "teacher.snapshot_interval": 1,
+        "trainer.batch_size": BATCH, "trainer.micro_batch_size": BATCH, "trainer.recompute": "false", "trainer.steps": STEPS, "trainer.schedule_steps": STEPS,
+        "trainer.learning_rate": 1e-3, **more})
     # The first step's snapshot is the base: half the teachers' work of the others.
-    steps = [json.loads(line) for line in (folder / "runs" / name / "metrics.jsonl").read_text().splitlines()][1:]
+    steps = steps[1:]
     phases = {phase: sum(step["seconds"][phase] for step in steps) for phase in steps[0]["seconds"]}
     return {"seconds": sum(phases.values()), "phases": phases, "after": sum(step["teacher_seconds"] for step in steps),
             "ahead": sum(step["teacher_ahead_seconds"] for step in steps), "losses": [step["loss"] for step in steps],
@@ -55,8 +46,7 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         models.make_model(folder / "model", "qwen3", **SIZES)
-        subprocess.run([BIN / "dapd", "problems", "--task", "unit_conversion", "--count", "100", "--output", folder / "train.jsonl"], check=True, capture_output=True)
-        (folder / "config.yaml").write_text("{}\n")
+        our_run.prepare(folder)
         for i in range(PAIRS):
             on.append(run(folder, f"on-{i}", **{"teacher.streaming": "true"}))
             off.append(run(folder, f"off-{i}", **{"teacher.streaming": "false"}))

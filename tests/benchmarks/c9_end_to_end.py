@@ -1,13 +1,12 @@
 """C9: twenty DAPD steps, our processes on loopback against the official step in one PyTorch process."""
 
 import json
-import os
 import pathlib
-import subprocess
 import sys
 import tempfile
 
-from duel import BIN, PAIRS, PYTHON, ROOT, Contender, MemoryWatch, Ratio, Row, median
+import our_run
+from duel import PAIRS, PYTHON, ROOT, Contender, MemoryWatch, Ratio, Row, median
 
 sys.path.insert(0, str(ROOT / "tests/oracle"))
 import models  # noqa: E402
@@ -16,16 +15,6 @@ STEPS, BATCH = 20, 4
 SETTINGS = {"objective_temperature": 1.1, "temperature": 1.1, "top_p": 0.95, "top_k": 20, "max_new_tokens": 48, "max_reference_tokens": 96,
             "clip": 0.05, "learning_rate": 1e-3, "schedule_steps": STEPS, "max_grad_norm": 0.1, "micro_batch_size": 2, "snapshot_interval": 10}
 SIZES = dict(hidden_size=256, intermediate_size=768, num_hidden_layers=4, num_attention_heads=8, num_key_value_heads=4, head_dim=32, initializer_range=0.05)
-
-
-def flags(folder, name, **more):
-    sets = {"run.name": name, "run.output_dir": folder / "runs", "run.rollout_workers": 1, "model.path": folder / "model", "model.precision": "float32",
-            "model.device": "cpu", "lora.rank": 16, "lora.alpha": 32, "data.path": folder / "train.jsonl", "evaluation.path": '""',
-            "objective.max_reference_tokens": SETTINGS["max_reference_tokens"], "rollout.max_new_tokens": SETTINGS["max_new_tokens"], "rollout.slots": BATCH,
-            "teacher.snapshot_interval": SETTINGS["snapshot_interval"], "trainer.batch_size": BATCH, "trainer.micro_batch_size": SETTINGS["micro_batch_size"],
-            "trainer.steps": STEPS, "trainer.schedule_steps": STEPS, "trainer.learning_rate": SETTINGS["learning_rate"], "checkpoint.interval": 1000,
-            **{f"metrics.{role}_listen": "127.0.0.1:0" for role in ("rollout", "teacher", "trainer")}, **more}
-    return [part for key, value in sets.items() for part in ("--set", f"{key}={value}")]
 
 
 def descendants(pid):
@@ -42,13 +31,12 @@ def descendants(pid):
 
 def run(folder, name, **more):
     """One run of ours: seconds of its steps, losses, and the peak of its processes' memory, shared pages counted once."""
-    with open(folder / f"{name}.log", "w") as log:
-        process = subprocess.Popen([BIN / "dapd", "run", folder / "config.yaml", *flags(folder, name, **more)], stdout=log, stderr=log)
+    process = our_run.start(folder, name, **{
+        "objective.max_reference_tokens": SETTINGS["max_reference_tokens"], "rollout.max_new_tokens": SETTINGS["max_new_tokens"], "rollout.slots": BATCH,
+        "teacher.snapshot_interval": SETTINGS["snapshot_interval"], "trainer.batch_size": BATCH, "trainer.micro_batch_size": SETTINGS["micro_batch_size"],
+        "trainer.steps": STEPS, "trainer.schedule_steps": STEPS, "trainer.learning_rate": SETTINGS["learning_rate"], **more})
     with MemoryWatch(lambda: descendants(process.pid)) as memory:
-        code = process.wait()
-    if code:
-        sys.exit((folder / f"{name}.log").read_text())
-    steps = [json.loads(line) for line in (folder / "runs" / name / "metrics.jsonl").read_text().splitlines()]
+        steps = our_run.finish(process, folder, name)
     return {"seconds": sum(sum(step["seconds"].values()) for step in steps), "losses": [step["loss"] for step in steps], "mib": memory.peak,
             "generated_tokens": sum(step["generated_tokens"] for step in steps)}
 
@@ -64,8 +52,7 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         models.make_model(folder / "model", "qwen3", **SIZES)
-        subprocess.run([BIN / "dapd", "problems", "--task", "unit_conversion", "--count", "200", "--output", folder / "train.jsonl"], check=True, capture_output=True)
-        (folder / "config.yaml").write_text("{}\n")
+        our_run.prepare(folder)
         # A step without a learning rate leaves the adapter that a run starts with.
         run(folder, "start", **{"trainer.steps": 1, "trainer.learning_rate": 1e-30})
         ours = [run(folder, "ours-0")]

@@ -20,11 +20,9 @@ def order(name):
 
 
 def rows():
-    """Module name by row, of files like c1_loss.py and g1_loss.py; scrape.py has no number."""
+    """Module name by row, of files like c1_loss.py and g1_loss.py; two have no number."""
     found = {path.stem.split("_")[0].upper(): path.stem for path in FOLDER.glob("[cg][0-9]*_*.py")}
-    if (FOLDER / "scrape.py").exists():
-        found["SCRAPE"] = "scrape"
-    return found
+    return {**found, "SCRAPE": "scrape", "COST": "cost_model"}
 
 
 def machine():

@@ -3,7 +3,7 @@
 # in the same process group and takes turns with it; docs/performance.md holds the
 # last table.
 #
-#   tests/benchmarks/run.sh [C1 C2 ... scrape]      (default: all rows)
+#   tests/benchmarks/run.sh [C1 C2 ... scrape cost]      (default: all rows but G)
 #
 # A row is tests/benchmarks/<row>_*.py. It checks its result before it times, and
 # this fails if a check fails; a missed target is printed, not an error.
