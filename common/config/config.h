@@ -81,7 +81,7 @@ struct RolloutSection {
   double temperature = 1.1;
   double top_p = 0.95;
   int64_t top_k = 20;
-  int64_t max_staleness = 0;
+  int64_t max_staleness = 0;  // policies, see services/trainer/batch_trainer.h
   int64_t slots = 32;         // sequences decoded side by side in one worker
   int64_t kv_memory_mib = 0;  // 0: what the machine can spare
 };

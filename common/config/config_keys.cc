@@ -253,8 +253,11 @@ std::vector<ConfigKey> ConfigKeys(Config& c) {
       Range("rollout.max_staleness",
             &c.rollout.max_staleness,
             0,
-            0,
-            "Versions by which a sample may lag; only 0, strictly on-policy."),
+            1,
+            "Optimizer steps by which the policy that samples lags behind the "
+            "one that is trained. 0: none, strictly on-policy. 1: exactly one "
+            "from step 2 on; the workers sample a step while the one before "
+            "it is trained, and teacher.streaming has no effect."),
       Range("rollout.slots",
             &c.rollout.slots,
             1,

@@ -115,6 +115,9 @@ MemoryPlan PlanMemory(const Config& config, const ModelConfig& model) {
       {"scores of a step",
        bytes * hidden * static_cast<double>(config.trainer.batch_size) * 3 *
            (rollout + reference)}};
+  if (config.rollout.max_staleness > 0) {
+    plan.trainer.items.push_back({"adapter of the step before", adapter});
+  }
   return plan;
 }
 

@@ -17,7 +17,8 @@ OptimizerOptions MakeOptimizerOptions(const Config& config) {
   return {.learning_rate = config.trainer.learning_rate,
           .schedule_steps = config.trainer.schedule_steps,
           .max_grad_norm = config.trainer.max_grad_norm,
-          .snapshot_interval = config.teacher.snapshot_interval};
+          .snapshot_interval = config.teacher.snapshot_interval,
+          .keep_previous = config.rollout.max_staleness > 0};
 }
 
 absl::StatusOr<LoraConfig> MakeLoraConfig(const LoraSection& section) {
@@ -70,6 +71,13 @@ absl::StatusOr<std::unique_ptr<Policy>> Policy::Restore(
   policy->version_ = state.version;
   policy->snapshot_version_ = state.snapshot_version;
   if (state.version == 0) return policy;
+  if (options.keep_previous) {
+    if (!state.previous.has_value()) {
+      return absl::InvalidArgumentError(
+          "the policy's state lacks the adapter before its last step");
+    }
+    policy->previous_ = std::move(state.previous);
+  }
   const std::vector<std::string> names = policy->live_.Names();
   std::map<std::string, const HostTensor*> moments;
   for (const auto& [name, tensor] : state.moments) moments[name] = &tensor;
@@ -123,6 +131,7 @@ absl::StatusOr<OptimizerStep> Policy::Step(const OnUpdated& on_updated) {
                      "); the weights stay as they were"));
   }
   step.learning_rate = LearningRateAt(options_, version_ + 1);
+  if (options_.keep_previous) previous_ = live_.Clone();
   for (const auto& optimizer : optimizers_) {
     torch::optim::OptimizerParamGroup& layer = optimizer->param_groups()[0];
     layer.options().set_lr(step.learning_rate);

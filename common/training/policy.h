@@ -24,6 +24,7 @@ struct OptimizerOptions {
   int64_t schedule_steps = 500;  // the rate falls linearly to zero over these
   double max_grad_norm = 0.1;    // of all gradients together
   int64_t snapshot_interval = 100;
+  bool keep_previous = false;  // the adapter as it was before the last step
 };
 
 OptimizerOptions MakeOptimizerOptions(const Config& config);
@@ -43,6 +44,7 @@ struct OptimizerStep {
 struct PolicyState {
   Adapter live;
   std::optional<Adapter> snapshot;  // absent: the base
+  std::optional<Adapter> previous;  // as Policy::previous
   NamedTensors moments;             // as Policy::Moments
   int64_t version = 0;
   int64_t snapshot_version = 0;
@@ -58,7 +60,8 @@ class Policy {
          std::optional<Adapter> snapshot,
          OptimizerOptions options);
   // A policy that goes on where `state` was taken, bit for bit.
-  // INVALID_ARGUMENT if the moments are not those of the adapter's tensors.
+  // INVALID_ARGUMENT if the moments are not those of the adapter's tensors, or
+  // there is no adapter of the step before and it is to be kept.
   static absl::StatusOr<std::unique_ptr<Policy>> Restore(
       PolicyState state, OptimizerOptions options);
 
@@ -67,6 +70,11 @@ class Policy {
   // Null while the snapshot is the base.
   const Adapter* snapshot() const {
     return snapshot_.has_value() ? &*snapshot_ : nullptr;
+  }
+  // The adapter at version() - 1, which still samples while this one is trained
+  // if rollout.max_staleness is 1. Null at version 0, and where none is kept.
+  const Adapter* previous() const {
+    return previous_.has_value() ? &*previous_ : nullptr;
   }
   // Optimizer steps taken.
   int64_t version() const { return version_; }
@@ -105,6 +113,7 @@ class Policy {
 
   Adapter live_;
   std::optional<Adapter> snapshot_;
+  std::optional<Adapter> previous_;
   OptimizerOptions options_;
   int64_t version_ = 0;
   int64_t snapshot_version_ = 0;

@@ -16,7 +16,7 @@ namespace dapd {
 namespace {
 
 // One line of JSON with the lengths of what follows it: live adapter, snapshot
-// (empty: the base), moments.
+// (empty: the base), previous adapter (empty: none is kept), moments.
 nlohmann::ordered_json Describe(const SerializedAdapter& adapter) {
   return {{"bytes", adapter.tensors.size()},
           {"config_json", adapter.config_json},
@@ -53,17 +53,23 @@ absl::StatusOr<std::string> SerializePolicyState(const Policy& policy) {
   if (policy.snapshot() != nullptr) {
     ASSIGN_OR_RETURN(snapshot, SerializeAdapter(*policy.snapshot(), ""));
   }
+  SerializedAdapter previous;
+  if (policy.previous() != nullptr) {
+    ASSIGN_OR_RETURN(previous, SerializeAdapter(*policy.previous(), ""));
+  }
   ASSIGN_OR_RETURN(const std::string moments,
                    SerializeSafetensors(policy.Moments(), {}));
   const nlohmann::ordered_json header = {
       {"version", policy.version()},
       {"snapshot_version", policy.snapshot_version()},
       {"live", Describe(live)},
-      {"snapshot", Describe(snapshot)}};
+      {"snapshot", Describe(snapshot)},
+      {"previous", Describe(previous)}};
   return absl::StrCat(header.dump(),
                       "\n",
                       live.tensors.view(),
                       snapshot.tensors.view(),
+                      previous.tensors.view(),
                       moments);
 }
 
@@ -86,6 +92,10 @@ absl::StatusOr<PolicyState> ParsePolicyState(const std::string& bytes,
   if (header.at("snapshot").at("bytes") != 0) {
     ASSIGN_OR_RETURN(state.snapshot,
                      ParsePart(header.at("snapshot"), &rest, model, device));
+  }
+  if (header.at("previous").at("bytes") != 0) {
+    ASSIGN_OR_RETURN(state.previous,
+                     ParsePart(header.at("previous"), &rest, model, device));
   }
   ASSIGN_OR_RETURN(state.moments,
                    ParseSafetensors(rest, "the policy's moments"));

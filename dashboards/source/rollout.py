@@ -42,7 +42,7 @@ LATENCY = [
 POLICY = [
     graph("Policy version", "What the trainer published, and what each worker serves: one line if all is well.", PLAIN,
           query(f"dapd_rollout_policy_version{{{WORKER}}}", "{{instance}}"),
-          query(f"max(dapd_trainer_policy_version{{{RUN}}})", "trainer")),
+          query(f"max(dapd_trainer_rollout_policy_version{{{RUN}}})", "trainer")),
     graph("Time to load an adapter", "From the first chunk to the checked probe, as the trainer sees it.", SECONDS,
           *quantiles("dapd_trainer_adapter_push_duration_seconds", f'{RUN}, role="rollout"')),
     graph("Adapter traffic", "Bytes of adapters sent to rollout workers.", BYTES_PER_SECOND,

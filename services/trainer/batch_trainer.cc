@@ -13,8 +13,8 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/objective/micro_batch.h"
+#include "common/rpc/served_policy.h"
 #include "common/training/step_metrics.h"
-#include "services/trainer/make_policy_update.h"
 #include "services/trainer/phase_timer.h"
 #include "services/trainer/policy_update_writer.h"
 
@@ -34,7 +34,9 @@ PipelineOptions MakePipelineOptions(const BatchTrainerParts& parts) {
   options.top_k = parts.config.teacher.top_k;
   options.temperature = parts.config.objective.temperature;
   options.device = parts.weights->device();
-  if (parts.config.teacher.streaming) {
+  // With a lag, answers come while the teachers score the step before.
+  if (parts.config.teacher.streaming &&
+      parts.config.rollout.max_staleness == 0) {
     options.streaming_stride =
         std::max(kLeastStride, parts.config.teacher.chunk_tokens / 4);
   }
@@ -67,26 +69,31 @@ std::vector<std::vector<size_t>> MicroBatches(
 
 }  // namespace
 
-BatchTrainer::BatchTrainer(BatchTrainerParts parts)
+BatchTrainer::BatchTrainer(BatchTrainerParts parts, Planner planner)
     : parts_(std::move(parts)),
+      planner_(std::move(planner)),
       pipeline_(parts_.rollouts,
                 parts_.teachers,
                 parts_.views,
                 parts_.tokenizer,
-                MakePipelineOptions(parts_)) {}
+                MakePipelineOptions(parts_)),
+      publisher_({.weights = *parts_.weights,
+                  .base_model_path = parts_.config.model.path,
+                  .policy = parts_.policy,
+                  .rollouts = parts_.rollouts,
+                  .teachers = parts_.teachers,
+                  .on_served = parts_.on_served}) {}
 
 absl::Status BatchTrainer::Start() {
-  ASSIGN_OR_RETURN(probe_ids_,
+  ASSIGN_OR_RETURN(std::vector<int32_t> probe_ids,
                    parts_.views.RolloutPrompt(parts_.data.problems[0].problem));
-  if (probe_ids_.size() > kProbeTokens) probe_ids_.resize(kProbeTokens);
+  if (probe_ids.size() > kProbeTokens) probe_ids.resize(kProbeTokens);
   ASSIGN_OR_RETURN(
       gradient_sum_,
       GradientSum::Create(parts_.collective,
                           parts_.weights->device(),
                           parts_.config.trainer.rank_timeout_seconds));
-  RETURN_IF_ERROR(PublishSnapshot());
-  DAPD_FAILPOINT("publish.after_first_snapshot");
-  return PublishLive();
+  return publisher_.Start(std::move(probe_ids));
 }
 
 std::vector<int64_t> BatchTrainer::BatchRows(int64_t step) const {
@@ -96,74 +103,110 @@ std::vector<int64_t> BatchTrainer::BatchRows(int64_t step) const {
                   parts_.config.trainer.batch_size);
 }
 
-absl::StatusOr<std::vector<RolloutRecord>> BatchTrainer::Sample(
-    const StepPlan& plan, const OnAnswer& on_answer, StepReport* report) {
-  const Config& config = parts_.config;
-  parts_.on_phase("rollout");
-  PhaseTimer timer(&report->seconds["rollout"]);
-  report->step = plan.step;
-  payload_bytes_before_ = pipeline_.payload_bytes();
-  scored_tokens_before_ = pipeline_.scored_tokens();
-  teacher_cost_before_ = pipeline_.teacher_cost();
-  const std::vector<int64_t> rows = BatchRows(plan.step);
-  const auto size = static_cast<size_t>(config.trainer.micro_batch_size);
-  const RankSlice groups =
-      SliceOf(parts_.collective, (rows.size() + size - 1) / size);
-  slice_begin_ = static_cast<int64_t>(groups.begin * size);
-  const size_t slice_end = std::min(groups.end * size, rows.size());
+absl::StatusOr<bool> BatchTrainer::BeginStep() {
+  if (!open_.has_value()) {
+    RETURN_IF_ERROR(Begin(parts_.policy.version() + 1, publisher_.served()));
+  }
+  return open_.has_value();
+}
 
+absl::Status BatchTrainer::Begin(int64_t step,
+                                 std::shared_ptr<const PolicyUpdate> policy) {
+  std::string message;
+  if (planner_) message = SerializePlan(planner_(step, *policy));
+  RETURN_IF_ERROR(parts_.collective.Broadcast(&message));
+  ASSIGN_OR_RETURN(StepPlan plan, ParsePlan(message));
+  if (plan.step == 0) return absl::OkStatus();
+  // Ranks share the workers, and rank 0 plans a step once it has all answers to
+  // the one before: nobody waits for the policy that goes now.
+  publisher_.Serve(policy);
+  OpenStep& open = open_.emplace();
+  open.plan = std::move(plan);
+  open.policy = std::move(policy);
+  open.rows = BatchRows(open.plan.step);
+  open.slice = SamplesOfRank(open.rows.size());
+
+  const Config& config = parts_.config;
   std::vector<PipelineInput> inputs;
-  for (size_t sample = groups.begin * size; sample < slice_end; ++sample) {
-    const int64_t row = rows[sample];
-    const auto recalled = plan.recalled.find(static_cast<int64_t>(sample));
+  for (size_t sample = open.slice.begin; sample < open.slice.end; ++sample) {
+    const int64_t row = open.rows[sample];
+    const auto recalled = open.plan.recalled.find(static_cast<int64_t>(sample));
     inputs.push_back(
         {&parts_.data.problems[static_cast<size_t>(row)],
          {.seed = config.run.seed,
-          .step = static_cast<uint32_t>(plan.step - 1),
+          .step = static_cast<uint32_t>(open.plan.step - 1),
           .example = static_cast<uint32_t>(row)},
-         recalled == plan.recalled.end() ? nullptr : &recalled->second});
+         recalled == open.plan.recalled.end() ? nullptr : &recalled->second});
   }
   DAPD_FAILPOINT("rollout.before_start");
+  ASSIGN_OR_RETURN(
+      open.batch,
+      pipeline_.Submit(std::move(inputs),
+                       {.temperature = config.rollout.temperature,
+                        .top_k = config.rollout.top_k,
+                        .top_p = config.rollout.top_p,
+                        .max_new_tokens = config.rollout.max_new_tokens}));
+  DAPD_FAILPOINT("rollout.after_submit");
+  return absl::OkStatus();
+}
+
+// Whole micro-batches.
+RankSlice BatchTrainer::SamplesOfRank(size_t batch_size) const {
+  const auto size = static_cast<size_t>(parts_.config.trainer.micro_batch_size);
+  const RankSlice groups =
+      SliceOf(parts_.collective, (batch_size + size - 1) / size);
+  return {groups.begin * size, std::min(groups.end * size, batch_size)};
+}
+
+absl::StatusOr<std::vector<RolloutRecord>> BatchTrainer::Sample(
+    const OnAnswer& on_answer, StepReport* report) {
+  parts_.on_phase("rollout");
+  PhaseTimer timer(&report->seconds["rollout"]);
+  OpenStep step = *std::exchange(open_, std::nullopt);
+  report->step = step.plan.step;
+  payload_bytes_before_ = pipeline_.payload_bytes();
+  scored_tokens_before_ = pipeline_.scored_tokens();
+  teacher_cost_before_ = pipeline_.teacher_cost();
   RETURN_IF_ERROR(
-      pipeline_.Start(std::move(inputs),
-                      {.temperature = config.rollout.temperature,
-                       .top_k = config.rollout.top_k,
-                       .top_p = config.rollout.top_p,
-                       .max_new_tokens = config.rollout.max_new_tokens},
+      pipeline_.Start(std::move(step.batch),
                       /*snapshot_is_base=*/parts_.policy.snapshot() == nullptr,
                       /*with_scores=*/true));
   DAPD_FAILPOINT("rollout.after_start");
+  RETURN_IF_ERROR(CollectSlice(step, on_answer));
+  DAPD_FAILPOINT("rollout.after_collect");
+  std::vector<RolloutRecord> records = slice_;
+  RETURN_IF_ERROR(ShareAnswers(step, on_answer, &records));
+  for (const auto& [sample, result] : step.plan.recalled) {
+    // Those of the own slice are in `records` already.
+    const auto place = static_cast<size_t>(sample);
+    const bool own = place >= step.slice.begin && place < step.slice.end;
+    if (own || records.empty()) continue;
+    ASSIGN_OR_RETURN(records[place],
+                     pipeline_.MakeRecord(ProblemOf(step, place), result));
+  }
+  if (HasLag()) RETURN_IF_ERROR(Begin(step.plan.step + 1, publisher_.live()));
+  return records;
+}
+
+absl::Status BatchTrainer::CollectSlice(const OpenStep& step,
+                                        const OnAnswer& on_answer) {
   to_report_.clear();
   ASSIGN_OR_RETURN(slice_,
                    pipeline_.CollectRollouts([&](const PipelineInput& input,
                                                  size_t index,
                                                  const RolloutResult& result) {
-                     const int64_t sample =
-                         slice_begin_ + static_cast<int64_t>(index);
+                     const auto sample =
+                         static_cast<int64_t>(step.slice.begin + index);
                      if (on_answer)
-                       return on_answer(sample, *input.problem, result);
+                       return Accept(step, sample, result, on_answer);
                      to_report_.push_back({sample, result});
                      return absl::OkStatus();
                    }));
-  DAPD_FAILPOINT("rollout.after_collect");
-  std::vector<RolloutRecord> records = slice_;
-  RETURN_IF_ERROR(ShareAnswers(rows, on_answer, &records));
-  for (const auto& [sample, result] : plan.recalled) {
-    // Those of the own slice are in `records` already.
-    const bool own =
-        sample >= slice_begin_ && sample < static_cast<int64_t>(slice_end);
-    if (own || records.empty()) continue;
-    const int64_t row = rows[static_cast<size_t>(sample)];
-    ASSIGN_OR_RETURN(
-        records[static_cast<size_t>(sample)],
-        pipeline_.MakeRecord(parts_.data.problems[static_cast<size_t>(row)],
-                             result));
-  }
-  return records;
+  return absl::OkStatus();
 }
 
 // At rank 0 `records` grows to the whole batch; elsewhere it is emptied.
-absl::Status BatchTrainer::ShareAnswers(const std::vector<int64_t>& rows,
+absl::Status BatchTrainer::ShareAnswers(const OpenStep& step,
                                         const OnAnswer& on_answer,
                                         std::vector<RolloutRecord>* records) {
   ASSIGN_OR_RETURN(const std::vector<std::string> gathered,
@@ -172,25 +215,49 @@ absl::Status BatchTrainer::ShareAnswers(const std::vector<int64_t>& rows,
     records->clear();
     return absl::OkStatus();
   }
-  records->resize(rows.size());
+  records->resize(step.rows.size());
   for (size_t rank = 1; rank < gathered.size(); ++rank) {
     ASSIGN_OR_RETURN(const std::vector<BatchAnswer> answers,
                      ParseAnswers(gathered[rank]));
     for (const BatchAnswer& answer : answers) {
       if (answer.sample < 0 ||
-          answer.sample >= static_cast<int64_t>(rows.size())) {
+          answer.sample >= static_cast<int64_t>(step.rows.size())) {
         return absl::DataLossError(absl::StrCat(
             "trainer rank ", rank, " answered sample ", answer.sample));
       }
+      RETURN_IF_ERROR(Accept(step, answer.sample, answer.result, on_answer));
       const auto sample = static_cast<size_t>(answer.sample);
-      const Problem& problem =
-          parts_.data.problems[static_cast<size_t>(rows[sample])];
-      RETURN_IF_ERROR(on_answer(answer.sample, problem, answer.result));
-      ASSIGN_OR_RETURN((*records)[sample],
-                       pipeline_.MakeRecord(problem, answer.result));
+      ASSIGN_OR_RETURN(
+          (*records)[sample],
+          pipeline_.MakeRecord(ProblemOf(step, sample), answer.result));
     }
   }
   return absl::OkStatus();
+}
+
+// At rank 0, of every answer that was not recalled.
+absl::Status BatchTrainer::Accept(const OpenStep& step,
+                                  int64_t sample,
+                                  const RolloutResult& result,
+                                  const OnAnswer& on_answer) const {
+  const PolicyUpdate& policy = *step.policy;
+  if (result.policy_version != policy.version ||
+      result.adapter_digest != policy.adapter.digest) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("an answer to step ",
+                     step.plan.step,
+                     " was sampled by ",
+                     PolicyName(result.policy_version, result.adapter_digest),
+                     ", asked of ",
+                     PolicyName(policy.version, policy.adapter.digest)));
+  }
+  return on_answer(
+      sample, ProblemOf(step, static_cast<size_t>(sample)), result);
+}
+
+const Problem& BatchTrainer::ProblemOf(const OpenStep& step,
+                                       size_t sample) const {
+  return parts_.data.problems[static_cast<size_t>(step.rows[sample])];
 }
 
 absl::Status BatchTrainer::Train(StepReport* report) {
@@ -205,16 +272,12 @@ absl::Status BatchTrainer::Train(StepReport* report) {
       parts_.policy.SetFlatGradient(gradient);
     }
     DAPD_FAILPOINT("optimizer.before_step");
-    ASSIGN_OR_RETURN(writer,
-                     PolicyUpdateWriter::Start(parts_.policy.live(),
-                                               parts_.policy.version() + 1,
-                                               parts_.config.model.path,
-                                               probe_ids_));
+    ASSIGN_OR_RETURN(writer, publisher_.WriteNext());
     bool sending = false;  // once it is known that there will be a step
     ASSIGN_OR_RETURN(report->optimizer,
                      parts_.policy.Step([&](const at::Tensor& tensor) {
-                       if (!std::exchange(sending, true)) {
-                         parts_.rollouts.SetPolicy(writer->update());
+                       if (!std::exchange(sending, true) && !HasLag()) {
+                         publisher_.Serve(writer->update());
                        }
                        return writer->Append(tensor);
                      }));
@@ -223,14 +286,14 @@ absl::Status BatchTrainer::Train(StepReport* report) {
   PhaseTimer timer(&report->seconds["publish"]);
   if (report->optimizer.snapshot_refreshed) {
     DAPD_FAILPOINT("publish.before_snapshot");
-    RETURN_IF_ERROR(PublishSnapshot());
+    RETURN_IF_ERROR(publisher_.PublishSnapshot());
     DAPD_FAILPOINT("publish.after_snapshot");
   }
   DAPD_FAILPOINT("publish.before_live");
   writer->Finish(*parts_.weights, parts_.policy.live());
-  live_digest_ = writer->update()->adapter.digest;
+  publisher_.SetLive(writer->update());
   DAPD_FAILPOINT("publish.after_live");
-  report->adapter_digest = live_digest_;
+  report->adapter_digest = live_digest();
   report->snapshot_version = parts_.policy.snapshot_version();
   return CompareRanks(report);
 }
@@ -243,7 +306,7 @@ absl::Status BatchTrainer::CompareRanks(StepReport* report) {
   report->teacher_ahead_seconds = cost.ahead - teacher_cost_before_.ahead;
   ASSIGN_OR_RETURN(
       const std::vector<std::string> parts,
-      parts_.collective.Gather(absl::StrCat(live_digest_,
+      parts_.collective.Gather(absl::StrCat(live_digest(),
                                             " ",
                                             report->payload_bytes,
                                             " ",
@@ -258,7 +321,7 @@ absl::Status BatchTrainer::CompareRanks(StepReport* report) {
     int64_t scored_tokens = 0;
     double seconds = 0.0;
     double ahead_seconds = 0.0;
-    if (fields.size() != 5 || fields[0] != live_digest_ ||
+    if (fields.size() != 5 || fields[0] != live_digest() ||
         !absl::SimpleAtoi(fields[1], &payload_bytes) ||
         !absl::SimpleAtoi(fields[2], &scored_tokens) ||
         !absl::SimpleAtod(fields[3], &seconds) ||
@@ -328,29 +391,6 @@ absl::Status BatchTrainer::AccumulateSlice(StepReport* report) {
     RETURN_IF_ERROR(accumulator.Merge(parts[rank]));
   }
   if (parts_.collective.rank() == 0) report->objective = accumulator.Finish();
-  return absl::OkStatus();
-}
-
-absl::Status BatchTrainer::PublishLive() {
-  ASSIGN_OR_RETURN(auto update,
-                   MakePolicyUpdate(*parts_.weights,
-                                    &parts_.policy.live(),
-                                    parts_.policy.version(),
-                                    parts_.config.model.path,
-                                    probe_ids_));
-  live_digest_ = update->adapter.digest;
-  parts_.rollouts.SetPolicy(std::move(update));
-  return absl::OkStatus();
-}
-
-absl::Status BatchTrainer::PublishSnapshot() {
-  ASSIGN_OR_RETURN(auto update,
-                   MakePolicyUpdate(*parts_.weights,
-                                    parts_.policy.snapshot(),
-                                    parts_.policy.snapshot_version(),
-                                    parts_.config.model.path,
-                                    probe_ids_));
-  parts_.teachers.SetSnapshot(std::move(update));
   return absl::OkStatus();
 }
 

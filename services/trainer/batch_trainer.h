@@ -3,12 +3,21 @@
 // micro-batches of its slice of the batch, and the gradients of all are added
 // up, so that every rank takes the same step.
 //
+// Which policy samples step s, where v optimizer steps lead to policy v:
+//   rollout.max_staleness 0   s - 1, the one that the step trains. The workers
+//                             get policy s while step s computes it.
+//   rollout.max_staleness 1   max(0, s - 2). Once all answers to step s are
+//                             there, the workers get policy s - 1 and the
+//                             problems of step s + 1, which they answer while
+//                             step s is scored and trained.
+//
 // What only rank 0 does (data order, evaluation, files) is trainer_loop.h.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +33,7 @@
 #include "common/objective/terms.h"
 #include "common/training/gradient_sum.h"
 #include "common/training/policy.h"
+#include "services/trainer/policy_publisher.h"
 #include "services/trainer/rollout_client.h"
 #include "services/trainer/sample_pipeline.h"
 #include "services/trainer/step_plan.h"
@@ -48,7 +58,14 @@ struct BatchTrainerParts {
   std::function<void(const std::string& phase)> on_phase;
   // So many of this rank's answers or micro-batches of the phase are done.
   std::function<void(int64_t done, int64_t total)> on_progress;
+  // The rollout workers are to serve this policy from now on.
+  std::function<void(int64_t version)> on_served;
 };
+
+// What rank 0 tells everybody before step `step`, which `policy` samples, is
+// begun; a plan of step 0 if there is no such step. Other ranks need none.
+using Planner =
+    std::function<StepPlan(int64_t step, const PolicyUpdate& policy)>;
 
 // Called at rank 0 with each answer of the batch that was not recalled.
 using OnAnswer = std::function<absl::Status(
@@ -57,49 +74,76 @@ using OnAnswer = std::function<absl::Status(
 // Not thread-safe: owned by the compute thread.
 class BatchTrainer {
  public:
-  explicit BatchTrainer(BatchTrainerParts parts);
+  BatchTrainer(BatchTrainerParts parts, Planner planner);
 
-  // Gives the workers the policy to start with.
+  // Gives the workers the policies to start with.
   absl::Status Start();
 
-  // Answers the slice, and sends it to be scored. At rank 0 the answers of the
-  // whole batch, in its order; elsewhere nothing.
-  absl::StatusOr<std::vector<RolloutRecord>> Sample(const StepPlan& plan,
-                                                    const OnAnswer& on_answer,
+  // Sends the problems of the slice to the rollout workers, unless that was
+  // done while the step before was trained. False if rank 0 planned no step.
+  absl::StatusOr<bool> BeginStep();
+
+  // Waits for the answers of the step that was begun, and sends them to be
+  // scored; with a lag, begins the next step. At rank 0 the answers of the
+  // whole batch, in its order; elsewhere nothing. FAILED_PRECONDITION for an
+  // answer that another policy gave.
+  absl::StatusOr<std::vector<RolloutRecord>> Sample(const OnAnswer& on_answer,
                                                     StepReport* report);
 
-  // Accumulates the slice's gradient, adds up all ranks', takes the step and
-  // publishes it. `report` gets the seconds of each phase, and at rank 0 the
-  // objective and the counts of the whole batch. DATA_LOSS if the ranks end in
-  // different weights.
+  // Accumulates the slice's gradient, adds up all ranks', takes the step and,
+  // without a lag, publishes it. `report` gets the seconds of each phase, and
+  // at rank 0 the objective and the counts of the whole batch. DATA_LOSS if the
+  // ranks end in different weights.
   absl::Status Train(StepReport* report);
 
   // The rows of the data that step `step` (from 1) trains, in order.
   std::vector<int64_t> BatchRows(int64_t step) const;
 
+  // For answers outside of steps: the rollout workers get the live policy. No
+  // step may be begun.
+  void ServeLive() { publisher_.Serve(publisher_.live()); }
+
   SamplePipeline& pipeline() { return pipeline_; }
-  // Of the adapter that the workers serve.
-  const std::string& live_digest() const { return live_digest_; }
+  // Of the live adapter.
+  const std::string& live_digest() const {
+    return publisher_.live()->adapter.digest;
+  }
 
  private:
-  absl::Status ShareAnswers(const std::vector<int64_t>& rows,
+  // A step whose problems are with the rollout workers.
+  struct OpenStep {
+    StepPlan plan;
+    std::shared_ptr<const PolicyUpdate> policy;  // that samples it
+    std::vector<int64_t> rows;                   // of the whole batch
+    RankSlice slice;  // this rank's samples, by their places in the batch
+    SubmittedBatch batch;
+  };
+
+  bool HasLag() const { return parts_.config.rollout.max_staleness > 0; }
+  absl::Status Begin(int64_t step, std::shared_ptr<const PolicyUpdate> policy);
+  RankSlice SamplesOfRank(size_t batch_size) const;
+  absl::Status CollectSlice(const OpenStep& step, const OnAnswer& on_answer);
+  absl::Status ShareAnswers(const OpenStep& step,
                             const OnAnswer& on_answer,
                             std::vector<RolloutRecord>* records);
+  absl::Status Accept(const OpenStep& step,
+                      int64_t sample,
+                      const RolloutResult& result,
+                      const OnAnswer& on_answer) const;
+  const Problem& ProblemOf(const OpenStep& step, size_t sample) const;
   absl::Status AccumulateSlice(StepReport* report);
   absl::Status CompareRanks(StepReport* report);
-  absl::Status PublishLive();
-  absl::Status PublishSnapshot();
 
   BatchTrainerParts parts_;
+  const Planner planner_;
   SamplePipeline pipeline_;
+  PolicyPublisher publisher_;
   std::unique_ptr<GradientSum> gradient_sum_;
   HeadWorkspace head_workspace_;
-  std::vector<int32_t> probe_ids_;
-  std::string live_digest_;
+  std::optional<OpenStep> open_;
   uint64_t payload_bytes_before_ = 0;  // of this step
   int64_t scored_tokens_before_ = 0;
   TeacherCost teacher_cost_before_;
-  int64_t slice_begin_ = 0;             // its first sample's place in the batch
   std::vector<RolloutRecord> slice_;    // this rank's answers
   std::vector<BatchAnswer> to_report_;  // those that rank 0 does not know yet
 };

@@ -40,13 +40,17 @@ constexpr uint64_t kMaxJsonBytes = uint64_t{1} << 24;
 // ------------------------------------------------------------------
 
 Json StateOf(const Policy& policy, const RunIdentity& identity) {
-  return {{"format", kFormat},
-          {"step", policy.version()},
-          {"snapshot_step", policy.snapshot_version()},
-          {"base_model_path", identity.base_model_path},
-          {"base_digest", identity.base_digest},
-          {"data_digest", identity.data_digest},
-          {"settings", identity.settings}};
+  Json state = {{"format", kFormat},
+                {"step", policy.version()},
+                {"snapshot_step", policy.snapshot_version()},
+                {"base_model_path", identity.base_model_path},
+                {"base_digest", identity.base_digest},
+                {"data_digest", identity.data_digest},
+                {"settings", identity.settings}};
+  if (policy.previous() != nullptr) {
+    state["previous_step"] = policy.version() - 1;
+  }
+  return state;
 }
 
 absl::Status WriteContents(const std::string& folder,
@@ -60,6 +64,11 @@ absl::Status WriteContents(const std::string& folder,
                                  *policy.snapshot(),
                                  identity.base_model_path));
     DAPD_FAILPOINT("checkpoint.after_snapshot");
+  }
+  if (policy.previous() != nullptr) {
+    RETURN_IF_ERROR(WriteAdapter(JoinPath(folder, "previous"),
+                                 *policy.previous(),
+                                 identity.base_model_path));
   }
   RETURN_IF_ERROR(WriteSafetensors(JoinPath(folder, "optimizer.safetensors"),
                                    policy.Moments(),
@@ -139,6 +148,10 @@ absl::StatusOr<PolicyState> ReadContents(const std::string& folder,
     ASSIGN_OR_RETURN(policy.snapshot,
                      ReadAdapter(JoinPath(folder, "snapshot"), model, device));
   }
+  if (state.contains("previous_step")) {
+    ASSIGN_OR_RETURN(policy.previous,
+                     ReadAdapter(JoinPath(folder, "previous"), model, device));
+  }
   ASSIGN_OR_RETURN(
       const SafetensorsFile moments,
       SafetensorsFile::Open(JoinPath(folder, "optimizer.safetensors")));
@@ -187,6 +200,12 @@ bool SameTensors(const Adapter& a, const Adapter& b) {
                     });
 }
 
+// The same adapter, or none on both sides.
+bool SameTensors(const std::optional<Adapter>& a, const Adapter* b) {
+  if (!a.has_value() || b == nullptr) return !a.has_value() && b == nullptr;
+  return SameTensors(*a, *b);
+}
+
 bool SameState(const PolicyState& read, const Policy& policy) {
   const NamedTensors moments = policy.Moments();
   std::map<std::string, absl::string_view> expected;
@@ -196,11 +215,9 @@ bool SameState(const PolicyState& read, const Policy& policy) {
     if (found == expected.end() || found->second != tensor.bytes())
       return false;
   }
-  const bool same_snapshot =
-      read.snapshot.has_value() == (policy.snapshot() != nullptr) &&
-      (!read.snapshot.has_value() ||
-       SameTensors(*read.snapshot, *policy.snapshot()));
-  return same_snapshot && expected.size() == read.moments.size() &&
+  return SameTensors(read.snapshot, policy.snapshot()) &&
+         SameTensors(read.previous, policy.previous()) &&
+         expected.size() == read.moments.size() &&
          read.version == policy.version() &&
          read.snapshot_version == policy.snapshot_version() &&
          SameTensors(read.live, policy.live());

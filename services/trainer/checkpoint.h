@@ -3,8 +3,13 @@
 //
 //   step-000050/adapter/               PEFT, the live adapter
 //   step-000050/snapshot/              PEFT; missing while it is the base
+//   step-000050/previous/              PEFT, the adapter one step before, which
+//                                      samples the open step; there only if
+//                                      rollout.max_staleness is 1
 //   step-000050/optimizer.safetensors  AdamW's moments
-//   step-000050/state.json             step, snapshot's step, RunIdentity
+//   step-000050/state.json             step, snapshot's step, previous's step
+//   if
+//                                      it is there, RunIdentity
 //   step-000050/manifest.json          size and SHA-256 of the files above
 //
 // The data's cursor and the random numbers need no place of their own: both are

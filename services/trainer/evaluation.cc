@@ -1,6 +1,7 @@
 #include "services/trainer/evaluation.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -69,11 +70,15 @@ absl::Status MeasureDivergences(const Config& config,
                                 const std::vector<Term>& terms,
                                 SamplePipeline& pipeline,
                                 EvaluationReport& report) {
-  RETURN_IF_ERROR(pipeline.Start(
-      MakeInputs(config, held_out, problems, 1, policy.version()),
-      EvaluationSampling(config),
-      /*snapshot_is_base=*/policy.snapshot() == nullptr,
-      /*with_scores=*/true));
+  ASSIGN_OR_RETURN(
+      SubmittedBatch batch,
+      pipeline.Submit(
+          MakeInputs(config, held_out, problems, 1, policy.version()),
+          EvaluationSampling(config)));
+  RETURN_IF_ERROR(
+      pipeline.Start(std::move(batch),
+                     /*snapshot_is_base=*/policy.snapshot() == nullptr,
+                     /*with_scores=*/true));
   ASSIGN_OR_RETURN(const std::vector<RolloutRecord> records,
                    pipeline.CollectRollouts());
   std::vector<std::vector<double>> values(terms.size());
@@ -111,12 +116,14 @@ absl::StatusOr<EvaluationReport> Evaluate(const Config& config,
   report.policy_version = policy.version();
   report.problems = static_cast<int64_t>(held_out.problems.size());
   report.samples = config.evaluation.samples;
-  RETURN_IF_ERROR(pipeline.Start(MakeInputs(config,
-                                            held_out,
-                                            held_out.problems.size(),
-                                            report.samples,
-                                            policy.version()),
-                                 EvaluationSampling(config),
+  ASSIGN_OR_RETURN(SubmittedBatch batch,
+                   pipeline.Submit(MakeInputs(config,
+                                              held_out,
+                                              held_out.problems.size(),
+                                              report.samples,
+                                              policy.version()),
+                                   EvaluationSampling(config)));
+  RETURN_IF_ERROR(pipeline.Start(std::move(batch),
                                  /*snapshot_is_base=*/true,
                                  /*with_scores=*/false));
   ASSIGN_OR_RETURN(const std::vector<RolloutRecord> records,

@@ -157,9 +157,9 @@ absl::Status Ledger::Accepted(int64_t step,
                               int64_t sample,
                               const std::string& problem_id,
                               const RolloutResult& result) {
-  if (Recall(step, sample, problem_id, result.adapter_digest) != nullptr) {
-    return absl::OkStatus();
-  }
+  const RolloutResult* known = Recall(
+      step, sample, problem_id, result.policy_version, result.adapter_digest);
+  if (known != nullptr) return absl::OkStatus();
   DAPD_FAILPOINT("ledger.before_accept");
   RETURN_IF_ERROR(Append({{"event", "accepted"},
                           {"step", step},
@@ -176,13 +176,14 @@ absl::Status Ledger::Accepted(int64_t step,
 const RolloutResult* Ledger::Recall(int64_t step,
                                     int64_t sample,
                                     const std::string& problem_id,
+                                    int64_t policy_version,
                                     const std::string& adapter_digest) const {
   const auto found = answers_.find({step, sample});
   if (found == answers_.end()) return nullptr;
   const Answer& answer = found->second;
   const bool same = answer.problem_id == problem_id &&
                     answer.result.adapter_digest == adapter_digest &&
-                    answer.result.policy_version == step - 1;
+                    answer.result.policy_version == policy_version;
   return same ? &answer.result : nullptr;
 }
 

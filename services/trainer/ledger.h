@@ -49,11 +49,12 @@ class Ledger {
                         const std::string& problem_id,
                         const RolloutResult& result);
 
-  // The answer that an earlier attempt accepted for this sample under this
-  // adapter; null if there is none. Valid until Trained(step).
+  // The answer that an earlier attempt accepted for this sample under exactly
+  // this policy; null if there is none. Valid until Reached("trained", step).
   const RolloutResult* Recall(int64_t step,
                               int64_t sample,
                               const std::string& problem_id,
+                              int64_t policy_version,
                               const std::string& adapter_digest) const;
 
   // `event`: "trained" (`samples` of the batch), "checkpointed" or "finished",

@@ -52,30 +52,40 @@ SamplePipeline::SamplePipeline(RolloutClient& rollouts,
 
 SamplePipeline::~SamplePipeline() { rollouts_.Listen(nullptr); }
 
-absl::Status SamplePipeline::Start(std::vector<PipelineInput> inputs,
-                                   const SamplingParams& sampling,
+absl::StatusOr<SubmittedBatch> SamplePipeline::Submit(
+    std::vector<PipelineInput> inputs, const SamplingParams& sampling) {
+  SubmittedBatch batch{std::move(inputs)};
+  for (size_t i = 0; i < batch.inputs.size(); ++i) {
+    const PipelineInput& input = batch.inputs[i];
+    if (input.known != nullptr) continue;
+    RolloutTask task;
+    task.id = next_id_++;
+    ASSIGN_OR_RETURN(task.prompt_ids,
+                     views_.RolloutPrompt(input.problem->problem));
+    task.sampling = sampling;
+    task.key = input.key;
+    batch.pending[task.id] = i;
+    rollouts_.Submit(std::move(task));
+  }
+  return batch;
+}
+
+absl::Status SamplePipeline::Start(SubmittedBatch batch,
                                    bool snapshot_is_base,
                                    bool with_scores) {
   snapshot_is_base_ = snapshot_is_base;
   with_scores_ = with_scores;
   // What an untrainable sample of the last batch still waits for is dropped.
-  pending_rollouts_.clear();
   pending_scores_.clear();
   streamer_.CloseAll();
+  pending_rollouts_ = std::move(batch.pending);
   entries_.clear();
-  entries_.resize(inputs.size());
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    entries_[i].input = inputs[i];
-    if (inputs[i].known != nullptr) continue;
-    const Problem& problem = *inputs[i].problem;
-    RolloutTask task;
-    task.id = next_id_++;
-    ASSIGN_OR_RETURN(task.prompt_ids, views_.RolloutPrompt(problem.problem));
-    task.sampling = sampling;
-    task.key = inputs[i].key;
-    entries_[i].rollout_id = task.id;
-    pending_rollouts_[task.id] = i;
-    rollouts_.Submit(std::move(task));
+  entries_.resize(batch.inputs.size());
+  for (size_t i = 0; i < batch.inputs.size(); ++i) {
+    entries_[i].input = batch.inputs[i];
+  }
+  for (const auto& [id, index] : pending_rollouts_) {
+    entries_[index].rollout_id = id;
   }
   if (!with_scores_) return absl::OkStatus();
   for (size_t i = 0; i < entries_.size(); ++i) {

@@ -1,10 +1,11 @@
 // SamplePipeline: turns problems into scored samples with the workers' help.
 //
-//   Start            every problem goes to the rollout workers; the views that
-//                    need no rollout go to the teachers at the same time
+//   Submit           every problem goes to the rollout workers; may be called
+//                    while the batch before is still scored
+//   Start            the views that need no rollout go to the teachers
 //   CollectRollouts  as each answer arrives, its other views go to the
-//   teachers,
-//                    which were told of its tokens while it was sampled
+//                    teachers, which were told of its tokens while it was
+//                    sampled
 //   TakeScored(i)    hands over sample i once all its teacher scores are there
 //
 // Results are placed by sample index, so the order of arrival, the number of
@@ -36,6 +37,12 @@ struct PipelineInput {
   const Problem* problem = nullptr;  // must outlive the batch
   SamplingKey key;
   const RolloutResult* known = nullptr;  // its answer, from a ledger
+};
+
+// A batch whose problems are with the rollout workers.
+struct SubmittedBatch {
+  std::vector<PipelineInput> inputs;
+  std::map<uint64_t, size_t> pending;  // rollout task -> its input
 };
 
 // One answer.
@@ -82,10 +89,17 @@ class SamplePipeline {
                  PipelineOptions options);
   ~SamplePipeline();
 
-  // `snapshot_is_base`: one teacher pass then serves both kinds of weights.
-  // With `with_scores` false only answers are wanted.
-  absl::Status Start(std::vector<PipelineInput> inputs,
-                     const SamplingParams& sampling,
+  // Has the problems without a known answer sampled under the policy that the
+  // rollout workers were given last. All answers to the batch before must have
+  // been collected.
+  absl::StatusOr<SubmittedBatch> Submit(std::vector<PipelineInput> inputs,
+                                        const SamplingParams& sampling);
+
+  // Everything below is about this batch from now on. All samples of the one
+  // before must have been taken. `snapshot_is_base`: one teacher pass then
+  // serves both kinds of weights. With `with_scores` false only answers are
+  // wanted.
+  absl::Status Start(SubmittedBatch batch,
                      bool snapshot_is_base,
                      bool with_scores);
 

@@ -46,7 +46,10 @@ TrainerLoop::TrainerLoop(TrainerParts parts)
       disk_(parts_.batch.config.checkpoint.on_write_error,
             parts_.wait_for_stop,
             &parts_.metrics),
-      batch_(parts_.batch),
+      batch_(parts_.batch,
+             [this](int64_t step, const PolicyUpdate& policy) {
+               return PlanStep(step, policy);
+             }),
       saved_version_(policy_.version()) {}
 
 absl::Status TrainerLoop::Run() {
@@ -87,9 +90,8 @@ absl::Status TrainerLoop::RunSteps() {
     RETURN_IF_ERROR(
         disk_.MustWrite("the adapter", [&] { return ExportAdapter(); }));
   }
-  // The other ranks are done.
-  std::string end = SerializePlan({.step = 0});
-  RETURN_IF_ERROR(parts_.batch.collective.Broadcast(&end));
+  // There is no step left, and so the other ranks are done.
+  RETURN_IF_ERROR(batch_.BeginStep().status());
   RETURN_IF_ERROR(EvaluateHeldOut("after"));
   RETURN_IF_ERROR(disk_.Write("the ledger", [&] {
     return parts_.ledger.Reached(
@@ -104,6 +106,7 @@ absl::Status TrainerLoop::RunSteps() {
 absl::Status TrainerLoop::EvaluateHeldOut(const std::string& when) {
   if (parts_.held_out.problems.empty()) return absl::OkStatus();
   parts_.recorder.BeginPhase("evaluating");
+  batch_.ServeLive();
   DAPD_FAILPOINT("evaluation.before");
   ASSIGN_OR_RETURN(const EvaluationReport report,
                    Evaluate(parts_.batch.config,
@@ -134,41 +137,40 @@ absl::Status TrainerLoop::RunStep() {
   return absl::OkStatus();
 }
 
-StepPlan TrainerLoop::PlanStep(int64_t step) const {
+StepPlan TrainerLoop::PlanStep(int64_t step, const PolicyUpdate& policy) {
+  if (step > parts_.batch.config.trainer.steps) return {.step = 0};
   StepPlan plan{.step = step};
   const std::vector<int64_t> rows = batch_.BatchRows(step);
   for (size_t i = 0; i < rows.size(); ++i) {
     const auto sample = static_cast<int64_t>(i);
     const Problem& problem =
         parts_.batch.data.problems[static_cast<size_t>(rows[i])];
-    const RolloutResult* known =
-        parts_.ledger.Recall(step, sample, problem.id, batch_.live_digest());
+    const RolloutResult* known = parts_.ledger.Recall(
+        step, sample, problem.id, policy.version, policy.adapter.digest);
     if (known != nullptr) plan.recalled[sample] = *known;
   }
+  parts_.metrics.RecordRecalled(static_cast<int64_t>(plan.recalled.size()));
   return plan;
 }
 
 absl::StatusOr<std::vector<RolloutRecord>> TrainerLoop::Sample(
     StepReport* report) {
-  const StepPlan plan = PlanStep(policy_.version() + 1);
-  std::string message = SerializePlan(plan);
-  RETURN_IF_ERROR(parts_.batch.collective.Broadcast(&message));
-  parts_.metrics.RecordRecalled(static_cast<int64_t>(plan.recalled.size()));
+  const int64_t step = policy_.version() + 1;
+  RETURN_IF_ERROR(batch_.BeginStep().status());
   ASSIGN_OR_RETURN(std::vector<RolloutRecord> records,
                    batch_.Sample(
-                       plan,
                        [&](int64_t sample,
                            const Problem& problem,
                            const RolloutResult& result) {
                          return disk_.Write("the ledger", [&] {
                            return parts_.ledger.Accepted(
-                               plan.step, sample, problem.id, result);
+                               step, sample, problem.id, result);
                          });
                        },
                        report));
   SummarizeRollouts(records, *report);
   RETURN_IF_ERROR(disk_.Write("the samples", [&] {
-    return parts_.recorder.RecordSamples(plan.step, records);
+    return parts_.recorder.RecordSamples(step, records);
   }));
   DAPD_FAILPOINT("rollout.after_samples");
   return records;
@@ -225,17 +227,14 @@ absl::Status TrainerLoop::SaveNewest() {
 }
 
 absl::Status RunOtherRank(BatchTrainerParts parts) {
-  Collective& collective = parts.collective;
-  BatchTrainer batch(std::move(parts));
+  BatchTrainer batch(std::move(parts), /*planner=*/nullptr);
   const auto run = [&]() -> absl::Status {
     RETURN_IF_ERROR(batch.Start());
     while (true) {
-      std::string message;
-      RETURN_IF_ERROR(collective.Broadcast(&message));
-      ASSIGN_OR_RETURN(const StepPlan plan, ParsePlan(message));
-      if (plan.step == 0) return absl::OkStatus();
+      ASSIGN_OR_RETURN(const bool begun, batch.BeginStep());
+      if (!begun) return absl::OkStatus();
       StepReport report;
-      RETURN_IF_ERROR(batch.Sample(plan, nullptr, &report).status());
+      RETURN_IF_ERROR(batch.Sample(nullptr, &report).status());
       RETURN_IF_ERROR(batch.Train(&report));
     }
   };

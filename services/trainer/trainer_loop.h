@@ -1,10 +1,11 @@
-// The trainer's loop over optimizer steps, strictly on-policy: rank 0's, which
-// also evaluates, records and saves, and that of the other ranks.
+// The trainer's loop over optimizer steps: rank 0's, which also evaluates,
+// records and saves, and that of the other ranks.
 //
-// For each step: sample the batch with the current adapter, score it with the
-// frozen teachers, run the objective micro-batch by micro-batch, take one
-// optimizer step, push the new adapter. Before and after training the held-out
-// problems are evaluated. How each part works:
+// For each step: sample the batch with the current adapter (or, where
+// rollout.max_staleness allows, with the one before), score it with the frozen
+// teachers, run the objective micro-batch by micro-batch, take one optimizer
+// step, push the new adapter. Before and after training the held-out problems
+// are evaluated with the current adapter. How each part works:
 //   a step, on every rank   batch_trainer.h
 //   which problems          common/data/dataset.h (StepRows)
 //   rollouts and scores     sample_pipeline.h
@@ -60,7 +61,7 @@ class TrainerLoop {
   absl::Status RunSteps();
   absl::Status EvaluateHeldOut(const std::string& when);
   absl::Status RunStep();
-  StepPlan PlanStep(int64_t step) const;
+  StepPlan PlanStep(int64_t step, const PolicyUpdate& policy);
   absl::StatusOr<std::vector<RolloutRecord>> Sample(StepReport* report);
   absl::Status Record(const std::vector<RolloutRecord>& records,
                       const StepReport& report);

@@ -131,6 +131,13 @@ void TrainerMetrics::RecordPolicy(int64_t version, int64_t snapshot_version) {
       static_cast<double>(snapshot_version));
 }
 
+void TrainerMetrics::RecordServed(int64_t version) {
+  Set("dapd_trainer_rollout_policy_version",
+      "Optimizer steps behind the adapter that the rollout workers are to "
+      "serve.",
+      static_cast<double>(version));
+}
+
 void TrainerMetrics::RecordStep(const StepReport& report) {
   registry_.AddCounter(kSteps, kStepsHelp).Add();
   RecordPolicy(report.step, report.snapshot_version);

@@ -32,8 +32,10 @@ class TrainerMetrics {
 
   // One of kTrainerPhases.
   void BeginPhase(const std::string& phase);
-  // The versions that the workers are to serve from now on.
+  // The versions that are trained, and that the teachers are to serve.
   void RecordPolicy(int64_t version, int64_t snapshot_version);
+  // The version that the rollout workers are to serve from now on.
+  void RecordServed(int64_t version);
   void RecordStep(const StepReport& report);
   // The run goes on at `step`; `resumed`: an earlier attempt began it.
   void RecordStart(int64_t step, bool resumed);

@@ -299,13 +299,17 @@ absl::Status TrainerRun::Train(
                           .collective = collective,
                           .policy = *state.policy,
                           .on_phase = [](const std::string& /*phase*/) {},
-                          .on_progress = [](int64_t, int64_t) {}};
+                          .on_progress = [](int64_t, int64_t) {},
+                          .on_served = [](int64_t /*version*/) {}};
   if (collective.rank() != 0) return RunOtherRank(std::move(batch));
   batch.on_phase = [&state](const std::string& phase) {
     state.recorder->BeginPhase(phase);
   };
   batch.on_progress = [&state](int64_t done, int64_t total) {
     state.recorder->AdvancePhase(done, total);
+  };
+  batch.on_served = [&state](int64_t version) {
+    state.metrics->RecordServed(version);
   };
   TrainerLoop loop(TrainerParts{.batch = std::move(batch),
                                 .identity = state.identity,

@@ -12,11 +12,12 @@ namespace dapd {
 inline std::shared_ptr<const ModelWeights> MakeRandomModel(
     const std::string& family,
     uint64_t seed = 1,
-    at::ScalarType dtype = at::kFloat) {
+    at::ScalarType dtype = at::kFloat,
+    int64_t vocab_size = 97) {
   auto weights = std::make_shared<ModelWeights>();
   ModelConfig& config = weights->config;
   config.model_type = family;
-  config.vocab_size = 97;
+  config.vocab_size = vocab_size;
   config.hidden_size = 32;
   config.intermediate_size = 48;
   config.num_layers = 2;

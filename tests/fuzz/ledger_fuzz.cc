@@ -53,11 +53,11 @@ void Run(InputReader input) {
   const auto again = Ledger::Open(path).value();
   Check(again->attempt() == attempt + 1, "the attempt survives");
   const RolloutResult* recalled =
-      again->Recall(kStep, 7, "fresh problem", "new");
+      again->Recall(kStep, 7, "fresh problem", kStep - 1, "new");
   Check(recalled != nullptr && recalled->ids == answer.ids &&
             recalled->end == answer.end,
         "the answer survives");
-  Check(again->Recall(kStep, 7, "fresh problem", "old") == nullptr,
+  Check(again->Recall(kStep, 7, "fresh problem", kStep - 1, "old") == nullptr,
         "an answer of other weights is not recalled");
 }
 

@@ -23,8 +23,9 @@ REQUIRED = {
 }
 AFTER_A_STEP = [
     "dapd_trainer_loss", "dapd_trainer_clipped_ratio", "dapd_trainer_gradient_norm", "dapd_trainer_learning_rate",
-    "dapd_trainer_step_duration_seconds", "dapd_trainer_policy_version", "dapd_trainer_adapter_push_duration_seconds",
-    "dapd_trainer_payload_bytes_total", "dapd_trainer_samples_total", "dapd_trainer_generated_tokens_total",
+    "dapd_trainer_step_duration_seconds", "dapd_trainer_policy_version", "dapd_trainer_rollout_policy_version",
+    "dapd_trainer_adapter_push_duration_seconds", "dapd_trainer_payload_bytes_total", "dapd_trainer_samples_total",
+    "dapd_trainer_generated_tokens_total",
 ]
 
 

@@ -175,6 +175,12 @@ PolicyState StateOf(const Policy& policy) {
   return *std::move(state);
 }
 
+void ExpectSame(const Adapter& a, const Adapter& b) {
+  for (size_t i = 0; i < a.Tensors().size(); ++i) {
+    EXPECT_TRUE(at::equal(a.Tensors()[i], b.Tensors()[i])) << a.Names()[i];
+  }
+}
+
 TEST(PolicyTest, ARestoredPolicyTakesTheSameSteps) {
   const OptimizerOptions options{.learning_rate = 0.01,
                                  .schedule_steps = 100,
@@ -196,13 +202,32 @@ TEST(PolicyTest, ARestoredPolicyTakesTheSameSteps) {
       ASSERT_TRUE(each->Step().ok());
     }
   }
-  const auto same = [](const Adapter& a, const Adapter& b) {
-    for (size_t i = 0; i < a.Tensors().size(); ++i) {
-      EXPECT_TRUE(at::equal(a.Tensors()[i], b.Tensors()[i])) << a.Names()[i];
-    }
-  };
-  same(policy.live(), (*restored)->live());
-  same(*policy.snapshot(), *(*restored)->snapshot());
+  ExpectSame(policy.live(), (*restored)->live());
+  ExpectSame(*policy.snapshot(), *(*restored)->snapshot());
+}
+
+TEST(PolicyTest, TheAdapterBeforeTheLastStepIsKeptWhereItIsAskedFor) {
+  const OptimizerOptions options{.learning_rate = 0.01, .keep_previous = true};
+  Policy policy = MakePolicy(options);
+  EXPECT_EQ(policy.previous(), nullptr) << "there was no step";
+  for (const double value : {0.3, -0.1}) {
+    const Adapter before = policy.live().Clone();
+    FillGradients(policy, value);
+    ASSERT_TRUE(policy.Step().ok());
+    ASSERT_NE(policy.previous(), nullptr);
+    ExpectSame(*policy.previous(), before);
+  }
+  const auto restored = Policy::Restore(StateOf(policy), options);
+  ASSERT_TRUE(restored.ok()) << restored.status();
+  ExpectSame(*(*restored)->previous(), *policy.previous());
+  PolicyState missing = StateOf(policy);
+  missing.previous.reset();
+  EXPECT_FALSE(Policy::Restore(std::move(missing), options).ok());
+
+  Policy other = MakePolicy({});
+  FillGradients(other, 0.3);
+  ASSERT_TRUE(other.Step().ok());
+  EXPECT_EQ(other.previous(), nullptr) << "nobody asked for it";
 }
 
 TEST(PolicyTest, MomentsOfAnotherAdapterAreRefused) {

@@ -57,13 +57,14 @@ class LedgerTest : public testing::Test {
 TEST_F(LedgerTest, AnAnswerIsRecalledUnderItsAdapterOnly) {
   WriteTwoAnswers();
   const auto ledger = Open();
-  const RolloutResult* answer = ledger->Recall(1, 0, "p0", "a");
+  const RolloutResult* answer = ledger->Recall(1, 0, "p0", 0, "a");
   ASSERT_NE(answer, nullptr);
   EXPECT_THAT(answer->ids, ElementsAre(5, 6));
   EXPECT_EQ(answer->end, RolloutEnd::kLength);
-  EXPECT_EQ(ledger->Recall(1, 0, "p0", "b"), nullptr) << "another adapter";
-  EXPECT_EQ(ledger->Recall(1, 0, "p1", "a"), nullptr) << "another problem";
-  EXPECT_EQ(ledger->Recall(2, 0, "p0", "a"), nullptr) << "another step";
+  EXPECT_EQ(ledger->Recall(1, 0, "p0", 0, "b"), nullptr) << "another adapter";
+  EXPECT_EQ(ledger->Recall(1, 0, "p0", 1, "a"), nullptr) << "another version";
+  EXPECT_EQ(ledger->Recall(1, 0, "p1", 0, "a"), nullptr) << "another problem";
+  EXPECT_EQ(ledger->Recall(2, 0, "p0", 0, "a"), nullptr) << "another step";
 }
 
 TEST_F(LedgerTest, ARecalledAnswerIsNotRecordedAgain) {
@@ -86,7 +87,7 @@ TEST_F(LedgerTest, AnAnswerIsForgottenOnceItsStepIsTrained) {
   WriteTwoAnswers();
   const auto ledger = Open();
   ASSERT_TRUE(ledger->Reached("trained", 1, "b", {0, 1}).ok());
-  EXPECT_EQ(ledger->Recall(1, 0, "p0", "a"), nullptr);
+  EXPECT_EQ(ledger->Recall(1, 0, "p0", 0, "a"), nullptr);
 }
 
 // A restart may have to go back to the checkpoint before the last one.
@@ -97,9 +98,9 @@ TEST_F(LedgerTest, AnswersBehindTheLastButOneCheckpointAreKept) {
     ASSERT_TRUE(ledger->Reached("trained", 1, "b", {0, 1}).ok());
     ASSERT_TRUE(ledger->Reached("checkpointed", 1, "b").ok());
   }
-  EXPECT_NE(Open()->Recall(1, 0, "p0", "a"), nullptr);
+  EXPECT_NE(Open()->Recall(1, 0, "p0", 0, "a"), nullptr);
   ASSERT_TRUE(Open()->Reached("checkpointed", 2, "c").ok());
-  EXPECT_EQ(Open()->Recall(1, 0, "p0", "a"), nullptr);
+  EXPECT_EQ(Open()->Recall(1, 0, "p0", 0, "a"), nullptr);
 }
 
 TEST_F(LedgerTest, AnUnfinishedLastRecordDoesNotCount) {
@@ -108,8 +109,8 @@ TEST_F(LedgerTest, AnUnfinishedLastRecordDoesNotCount) {
   for (size_t cut = 1; cut < 40; ++cut) {
     Overwrite(whole.substr(0, whole.size() - cut));
     const auto ledger = Open();
-    EXPECT_NE(ledger->Recall(1, 0, "p0", "a"), nullptr);
-    EXPECT_EQ(ledger->Recall(1, 1, "p1", "a"), nullptr) << "cut by " << cut;
+    EXPECT_NE(ledger->Recall(1, 0, "p0", 0, "a"), nullptr);
+    EXPECT_EQ(ledger->Recall(1, 1, "p1", 0, "a"), nullptr) << "cut by " << cut;
     EXPECT_EQ(Content().back(), '\n') << "the rest is cut off";
   }
 }
@@ -124,7 +125,7 @@ TEST_F(LedgerTest, EveryFlippedBitIsFoundAndTheLedgerSetAside) {
     Overwrite(damaged);
     const auto ledger = Open();
     EXPECT_EQ(Content(), "") << "bit " << i % 8 << " of byte " << i;
-    EXPECT_EQ(ledger->Recall(1, 0, "p0", "a"), nullptr);
+    EXPECT_EQ(ledger->Recall(1, 0, "p0", 0, "a"), nullptr);
     EXPECT_EQ(ReadFile(path_ + ".damaged", 1 << 20).value(), damaged);
   }
 }

@@ -1,0 +1,242 @@
+#include "services/trainer/trainer_loop.h"
+
+#include <deque>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "common/base/files.h"
+#include "common/collective/collective.h"
+#include "common/config/load_config.h"
+#include "common/config/run_folder.h"
+#include "common/data/text_pipeline.h"
+#include "common/metrics/metrics_registry.h"
+#include "common/tensor/torch_bridge.h"
+#include "tests/fakes/random_model.h"
+#include "tests/fakes/small_tokenizer.h"
+#include "tests/fakes/temp_path.h"
+
+namespace dapd {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Pair;
+
+// When a problem was submitted: which policy the workers served, and how many
+// steps had been trained.
+struct Submission {
+  int64_t served = 0;
+  int64_t trained = 0;
+  bool operator==(const Submission&) const = default;
+};
+
+// Answers every task with the same tokens, under the policy it was given last.
+class InstantRollouts : public RolloutClient {
+ public:
+  InstantRollouts(const Policy& policy, uint64_t run_seed)
+      : policy_(policy), run_seed_(run_seed) {}
+
+  void SetPolicy(std::shared_ptr<const PolicyUpdate> policy) override {
+    EXPECT_TRUE(tasks_.empty()) << "a policy was replaced that still samples";
+    served_ = std::move(policy);
+  }
+  void Listen(OnTokens on_tokens) override { listened_ |= !!on_tokens; }
+  void Submit(RolloutTask task) override {
+    const Submission submission{served_->version, policy_.version()};
+    if (task.key.seed == run_seed_) {
+      submissions_[int64_t{task.key.step} + 1].push_back(submission);
+    } else {
+      held_out_submissions_.push_back(submission);
+    }
+    tasks_.push_back(task.id);
+  }
+  absl::StatusOr<RolloutResult> Next() override {
+    RolloutResult result;
+    result.id = tasks_.front();
+    tasks_.pop_front();
+    result.ids = {72, 105, kSmallEndId};
+    result.policy_version = served_->version + (lies_ ? 1 : 0);
+    result.adapter_digest = served_->adapter.digest;
+    return result;
+  }
+  std::vector<WorkerState> Workers() const override { return {}; }
+  void Shutdown() override {}
+
+  const Policy& policy_;
+  const uint64_t run_seed_;
+  std::shared_ptr<const PolicyUpdate> served_;
+  std::deque<uint64_t> tasks_;
+  std::map<int64_t, std::vector<Submission>> submissions_;  // by step
+  std::vector<Submission> held_out_submissions_;
+  bool listened_ = false;
+  bool lies_ = false;  // about the policy
+};
+
+class InstantTeachers : public TeacherClient {
+ public:
+  explicit InstantTeachers(int64_t hidden_size) : hidden_size_(hidden_size) {}
+
+  void SetSnapshot(std::shared_ptr<const PolicyUpdate>) override {}
+  void Submit(ScoreTask task) override { tasks_.push_back(std::move(task)); }
+  void Advise(ScoreTask) override { ++advised_; }
+  void Withdraw(uint64_t) override {}
+  absl::StatusOr<ScoreResult> Next() override {
+    ScoreResult result;
+    result.id = tasks_.front().id;
+    for (const ViewToScore& view : tasks_.front().views) {
+      result.views[view.name]["hidden"] =
+          *FromTorch(at::full({view.scored_count, hidden_size_}, 0.5));
+    }
+    tasks_.pop_front();
+    return result;
+  }
+  std::vector<WorkerState> Workers() const override { return {}; }
+  void Shutdown() override {}
+
+  const int64_t hidden_size_;
+  std::deque<ScoreTask> tasks_;
+  int64_t advised_ = 0;
+};
+
+class TrainerLoopTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::filesystem::remove_all(folder_);
+    WriteSmallTokenizer(folder_);
+    text_ = LoadTextPipeline(folder_, {}, /*pad_token_id=*/-1).value();
+    for (const char* id : {"a", "b", "c"}) {
+      data_.problems.push_back({id, "How many?", "the answer is 123", "123"});
+    }
+    const std::string path = folder_ + "/config.yaml";
+    ASSERT_TRUE(WriteFileAtomically(path,
+                                    "model: {path: " + folder_ +
+                                        "}\n"
+                                        "run: {output_dir: " +
+                                        folder_ +
+                                        "}\n"
+                                        "rollout: {max_new_tokens: 4}\n"
+                                        "trainer: {steps: 4, batch_size: 2, "
+                                        "micro_batch_size: 1}\n")
+                    .ok());
+    auto loaded = LoadConfig(path, {});
+    ASSERT_TRUE(loaded.ok()) << loaded.status();
+    loaded_ = *std::move(loaded);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  // Goes on where the run was left.
+  absl::Status Run(int64_t max_staleness) {
+    Config& config = loaded_.config;
+    config.rollout.max_staleness = max_staleness;
+    const auto weights = MakeRandomModel("qwen3", 1, at::kFloat, 300);
+    const auto terms = ResolveTerms(config.objective).value();
+    Policy policy(
+        MakeFreshAdapter(weights->config, {.rank = 2, .alpha = 4}, 7, at::kCPU),
+        std::nullopt,
+        MakeOptimizerOptions(config));
+    rollouts_.emplace(policy, config.run.seed);
+    rollouts_->lies_ = lies_;
+    teachers_.emplace(weights->config.hidden_size);
+    const auto collective = MakeSingleRank();
+    const RunFolder folder = RunFolder::Open(config.run).value();
+    MetricsRegistry registry("trainer", config.run.name);
+    TrainerMetrics metrics(registry, config);
+    TrainerStatus status;
+    RunHistory history;
+    const auto ledger = Ledger::Open(folder.File("ledger.jsonl")).value();
+    const auto recorder =
+        RunRecorder::Create(loaded_, folder, 0, &metrics, &status, &history)
+            .value();
+    TrainerLoop loop({.batch = {.config = config,
+                                .weights = weights,
+                                .tokenizer = *text_.tokenizer,
+                                .views = *text_.views,
+                                .terms = terms,
+                                .data = data_,
+                                .rollouts = *rollouts_,
+                                .teachers = *teachers_,
+                                .collective = *collective,
+                                .policy = policy,
+                                .on_phase = [](const std::string&) {},
+                                .on_progress = [](int64_t, int64_t) {},
+                                .on_served = [](int64_t) {}},
+                      .identity = {},
+                      .held_out = held_out_,
+                      .recorder = *recorder,
+                      .ledger = *ledger,
+                      .metrics = metrics,
+                      .wait_for_stop = [](absl::Duration) { return true; }});
+    return loop.Run();
+  }
+
+  const std::string folder_ = TempPath("trainer_loop_test");
+  LoadedConfig loaded_;
+  TextPipeline text_;
+  Dataset data_;
+  Dataset held_out_;  // none
+  bool lies_ = false;
+  std::optional<InstantRollouts> rollouts_;
+  std::optional<InstantTeachers> teachers_;
+};
+
+TEST_F(TrainerLoopTest, EachStepIsSampledUnderThePolicyThatItTrains) {
+  ASSERT_TRUE(Run(0).ok());
+  EXPECT_THAT(
+      rollouts_->submissions_,
+      ElementsAre(Pair(1, ElementsAre(Submission{0, 0}, Submission{0, 0})),
+                  Pair(2, ElementsAre(Submission{1, 1}, Submission{1, 1})),
+                  Pair(3, ElementsAre(Submission{2, 2}, Submission{2, 2})),
+                  Pair(4, ElementsAre(Submission{3, 3}, Submission{3, 3}))));
+}
+
+TEST_F(TrainerLoopTest,
+       WithALagEachStepIsSubmittedBeforeTheOneBeforeIsTrained) {
+  ASSERT_TRUE(Run(1).ok());
+  EXPECT_THAT(
+      rollouts_->submissions_,
+      ElementsAre(Pair(1, ElementsAre(Submission{0, 0}, Submission{0, 0})),
+                  Pair(2, ElementsAre(Submission{0, 0}, Submission{0, 0})),
+                  Pair(3, ElementsAre(Submission{1, 1}, Submission{1, 1})),
+                  Pair(4, ElementsAre(Submission{2, 2}, Submission{2, 2}))))
+      << "and nothing behind the last step";
+}
+
+TEST_F(TrainerLoopTest, HeldOutProblemsAreAnsweredByTheLivePolicy) {
+  held_out_.problems = {data_.problems[0]};
+  loaded_.config.evaluation.kl_problems = 0;
+  for (const int64_t max_staleness : {0, 1}) {
+    loaded_.config.run.name = absl::StrCat("lag-", max_staleness);
+    ASSERT_TRUE(Run(max_staleness).ok());
+    EXPECT_THAT(rollouts_->held_out_submissions_,
+                ElementsAre(Submission{0, 0}, Submission{4, 4}));
+  }
+}
+
+TEST_F(TrainerLoopTest, WithALagTeachersHearOfNoAnswerBeforeItIsWhole) {
+  ASSERT_TRUE(loaded_.config.teacher.streaming);
+  ASSERT_TRUE(Run(1).ok());
+  EXPECT_FALSE(rollouts_->listened_);
+  EXPECT_EQ(teachers_->advised_, 0);
+}
+
+TEST_F(TrainerLoopTest, AnAnswerOfAnotherPolicyIsRefused) {
+  lies_ = true;
+  for (const int64_t max_staleness : {0, 1}) {
+    const absl::Status status = Run(max_staleness);
+    EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("an answer to step 1 was sampled by version 1"));
+  }
+}
+
+}  // namespace
+}  // namespace dapd
