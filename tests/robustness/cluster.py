@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -164,11 +165,25 @@ class Cluster:
                 process.wait()
 
 
-class Reference:
-    """What an undisturbed run with this seed ends in."""
+def copy_run(workspace, source, target):
+    """The checkpoints of the copy, oldest first."""
+    shutil.copytree(workspace.runs(source), workspace.runs(target))
+    return sorted((workspace.runs(target) / "checkpoints").iterdir())
 
-    def __init__(self, cluster):
-        self.cluster, self.runs = cluster, {}
+
+def damage(folder, name, chance):
+    """Flips one bit of a file."""
+    path = folder / name
+    data = bytearray(path.read_bytes())
+    data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+    path.write_bytes(data)
+
+
+class Reference:
+    """What an undisturbed run with this seed, this lag (rollout.max_staleness) and these settings ends in."""
+
+    def __init__(self, cluster, name="reference", lag=0, **settings):
+        self.cluster, self.name, self.lag, self.more, self.runs = cluster, name, lag, settings, {}
 
     def result(self, name):
         workspace = self.cluster.workspace
@@ -176,12 +191,18 @@ class Reference:
                  for line in workspace.metrics(name)]
         return workspace.adapter_digest(name), lines
 
+    def settings(self, seed):
+        return {"run.seed": 1000 + seed, "rollout.max_staleness": self.lag, **self.more}
+
+    def check(self, name):
+        return history.check(self.cluster.workspace.runs(name) / "ledger.jsonl", BATCH, STEPS, self.lag)
+
     def of_seed(self, seed):
         if seed not in self.runs:
-            name = f"reference-{seed}"
-            code = self.cluster.train(name, **{"run.seed": 1000 + seed})
+            name = f"{self.name}-{seed}"
+            code = self.cluster.train(name, **self.settings(seed))
             assert code == 0, self.cluster.log(name)
-            history.check(self.cluster.workspace.runs(name) / "ledger.jsonl", BATCH, STEPS)
+            self.check(name)
             self.runs[seed] = self.result(name)
         return self.runs[seed]
 
@@ -191,4 +212,4 @@ class Reference:
         expected_adapter, expected_lines = self.of_seed(seed)
         assert lines == expected_lines, f"{name}: losses differ\n{self.cluster.log(name)}"
         assert adapter == expected_adapter, f"{name}: the adapter differs\n{self.cluster.log(name)}"
-        return history.check(self.cluster.workspace.runs(name) / "ledger.jsonl", BATCH, STEPS)
+        return self.check(name)

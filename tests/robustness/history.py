@@ -1,10 +1,11 @@
 """Checks a run's ledger against a model of what a run may do.
 
-    python tests/robustness/history.py runs/NAME/ledger.jsonl [--batch-size N]
+    python tests/robustness/history.py runs/NAME/ledger.jsonl [--batch-size N] [--lag 1]
 
 Proved for the steps that count (an attempt that goes on behind step S voids what earlier ones did behind S):
   * every sample of every step is trained exactly once (or was empty), on an answer that was accepted for it;
-  * an accepted answer was sampled under the adapter that was live, in version and digest: never stale;
+  * an accepted answer was sampled, in version and digest, under the adapter that was live, or with a lag (rollout.max_staleness)
+    exactly so many steps before, but not before the first: never staler, never fresher;
   * steps follow each other without gap, an attempt goes on only where a checkpoint or the start is;
   * a step that is done again leads to the same adapter and the same answers, bit for bit.
 """
@@ -48,8 +49,9 @@ def read(path):
 class History:
     """The model: what is true behind the last event."""
 
-    def __init__(self, batch_size=None):
+    def __init__(self, batch_size=None, lag=0):
         self.batch_size = batch_size
+        self.lag = lag
         self.attempt = 0
         self.step = 0
         self.digests = {}  # step -> adapter, of every step ever done
@@ -91,8 +93,9 @@ class History:
     def on_accepted(self, event):
         step, sample = event["step"], event["sample"]
         self.expect(step == self.step + 1, event, "an answer for a step that is not open")
-        self.expect(event["policy_version"] == self.step, event, "sampled by another policy version: stale")
-        self.expect(event["adapter_digest"] == self.digests[self.step], event, "sampled under another adapter: stale")
+        sampler = max(0, self.step - self.lag)
+        self.expect(event["policy_version"] == sampler, event, f"sampled by another policy version than {sampler}: stale")
+        self.expect(event["adapter_digest"] == self.digests[sampler], event, "sampled under another adapter: stale")
         answer = (event["id"], event["adapter_digest"], event["rollout_ids"], event["finish_reason"])
         known = self.answers.setdefault((step, sample), answer)
         self.expect(known == answer, event, "the same sample has another answer now")
@@ -125,9 +128,9 @@ class History:
         self.finished = True
 
 
-def check(path, batch_size=None, steps=None):
+def check(path, batch_size=None, steps=None, lag=0):
     """The History behind the last event; Violation names the first event that breaks a rule."""
-    history = History(batch_size)
+    history = History(batch_size, lag)
     for event in read(path):
         history.apply(event)
     if steps is not None:
@@ -140,9 +143,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("ledger")
     parser.add_argument("--batch-size", type=int)
+    parser.add_argument("--lag", type=int, default=0)
     arguments = parser.parse_args()
     try:
-        history = check(arguments.ledger, arguments.batch_size)
+        history = check(arguments.ledger, arguments.batch_size, lag=arguments.lag)
     except Violation as violation:
         sys.exit(f"violated: {violation}")
     print(f"{len(history.trained)} steps, {sum(map(len, history.trained.values()))} samples, {history.attempt} attempts, "

@@ -11,8 +11,8 @@ BATCH = 3
 
 
 def accepted(step, sample, digest, ids=(1, 2)):
-    return {"event": "accepted", "step": step, "sample": sample, "id": f"p{sample}", "policy_version": step - 1, "adapter_digest": digest,
-            "rollout_ids": [step, sample, *ids], "finish_reason": "eos"}
+    return {"event": "accepted", "step": step, "sample": sample, "id": f"p{sample}", "policy_version": int(digest[1:]),
+            "adapter_digest": digest, "rollout_ids": [step, sample, *ids], "finish_reason": "eos"}
 
 
 def sound_history():
@@ -31,6 +31,15 @@ def sound_history():
     events.append({"event": "trained", "step": 4, "adapter_digest": "d4", "samples": [0, 1, 2]})
     events.append({"event": "checkpointed", "step": 4, "adapter_digest": "d4"})
     events.append({"event": "finished", "step": 4, "adapter_digest": "d4"})
+    return events
+
+
+def with_a_lag(events):
+    """The same history, had every answer been sampled one policy earlier."""
+    for event in events:
+        if event["event"] == "accepted":
+            version = max(0, event["step"] - 2)
+            event.update(policy_version=version, adapter_digest=f"d{version}")
     return events
 
 
@@ -85,6 +94,23 @@ def test_a_planted_bug_is_found(bug, tmp_path):
     with pytest.raises(history.Violation) as violation:
         history.check(write(tmp_path / "ledger.jsonl", events), BATCH, steps=4)
     print(f"{bug}: {violation.value}")
+
+
+def test_a_lag_is_sound_only_where_it_is_asked_for(tmp_path):
+    path = write(tmp_path / "ledger.jsonl", with_a_lag(sound_history()))
+    assert history.check(path, BATCH, steps=4, lag=1).resampled == 0
+    with pytest.raises(history.Violation, match="another policy version than 1"):
+        history.check(path, BATCH)
+    with pytest.raises(history.Violation, match="another policy version than 0"):
+        history.check(write(path, sound_history()), BATCH, lag=1)
+
+
+@pytest.mark.parametrize("version,digest", [(0, "d1"), (1, "d0"), (0, "d0"), (2, "d2")])
+def test_with_a_lag_only_the_policy_before_the_last_may_sample(version, digest, tmp_path):
+    events = with_a_lag(sound_history())
+    change(events, index(events, event="accepted", step=3, sample=1), policy_version=version, adapter_digest=digest)
+    with pytest.raises(history.Violation, match="stale"):
+        history.check(write(tmp_path / "ledger.jsonl", events), BATCH, lag=1)
 
 
 def test_a_damaged_record_is_found(tmp_path):

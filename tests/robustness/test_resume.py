@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from cluster import BATCH, SEEDS, STEPS
+from cluster import BATCH, SEEDS, STEPS, copy_run, damage
 from workspace import ROOT, wait_for
 
 SOURCES = [*(ROOT / "common").rglob("*.cc"), *(ROOT / "services" / "trainer").rglob("*.cc")]
@@ -76,13 +76,6 @@ def test_everything_killed_at_random_times_goes_on_to_the_same_result(seed, clus
     print(f"seed {seed}: everything killed {kills} times, {seen.attempt} attempts that began a step, {seen.resampled} answers sampled again")
 
 
-def damage(folder, name, chance):
-    path = folder / name
-    data = bytearray(path.read_bytes())
-    data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
-    path.write_bytes(data)
-
-
 @pytest.fixture(scope="module")
 def stopped_run(shared_cluster):
     """A run with two checkpoints, killed behind the second."""
@@ -90,13 +83,6 @@ def stopped_run(shared_cluster):
     code = shared_cluster.train(run, failpoints="rollout.before_start=kill@5", **{"run.seed": 1000, "checkpoint.keep": 2})
     assert code == -signal.SIGKILL, shared_cluster.log(run)
     return run
-
-
-def copy_run(workspace, source, target):
-    import shutil
-
-    shutil.copytree(workspace.runs(source), workspace.runs(target))
-    return sorted((workspace.runs(target) / "checkpoints").iterdir())
 
 
 @pytest.mark.parametrize("file", ["adapter/adapter_model.safetensors", "adapter/adapter_config.json", "snapshot/adapter_model.safetensors",
@@ -134,7 +120,7 @@ def test_a_damaged_ledger_only_costs_sampling(cluster, reference, stopped_run):
 
 
 @pytest.mark.parametrize("key,value", [("run.seed", 7), ("trainer.learning_rate", 0.5), ("objective.component_clip", 0.06), ("rollout.top_k", 19),
-                                       ("teacher.snapshot_interval", 3), ("lora.alpha", 9)])
+                                       ("rollout.max_staleness", 1), ("teacher.snapshot_interval", 3), ("lora.alpha", 9)])
 def test_a_changed_configuration_is_refused_by_name(key, value, cluster, stopped_run):
     run = f"changed-{key}"
     copy_run(cluster.workspace, stopped_run, run)
