@@ -7,6 +7,8 @@
 namespace dapd {
 namespace {
 
+constexpr size_t kFirstRanked = 64;
+
 // The maxima of the chunks of the tokens that may be sampled, and the largest
 // logit of all.
 struct Maxima {
@@ -78,6 +80,21 @@ std::vector<int32_t> Largest(std::span<const float> known,
   return ids;
 }
 
+// As many of the most probable tokens as it takes: nearly always few.
+int32_t DrawFromAll(std::span<const float> known,
+                    const Maxima& maxima,
+                    const SamplingParams& params,
+                    double uniform) {
+  const double mass = MassOf(known, params.temperature);
+  for (size_t count = kFirstRanked;; count *= 8) {
+    const std::vector<int32_t> ids =
+        Largest(known, maxima, std::min(count, known.size()));
+    const std::optional<int32_t> token = DrawRanked(
+        ids, ids.size() == known.size(), mass, known, params, uniform);
+    if (token.has_value()) return *token;
+  }
+}
+
 }  // namespace
 
 float FastLogProbability(const SkinnyKernels& kernels,
@@ -106,10 +123,12 @@ std::optional<ChosenToken> ChooseToken(const SkinnyKernels& kernels,
   } else if (params.top_k > 0) {
     const size_t count =
         std::min(known.size(), static_cast<size_t>(params.top_k));
+    const std::vector<int32_t> ids = Largest(known, *maxima, count);
+    const double mass = MassOf(ids, known, params.temperature);
     chosen.token =
-        DrawRanked(Largest(known, *maxima, count), known, params, uniform);
+        *DrawRanked(ids, /*is_all=*/true, mass, known, params, uniform);
   } else {
-    chosen.token = SampleToken(logits, num_tokens, params, uniform);
+    chosen.token = DrawFromAll(known, *maxima, params, uniform);
   }
   chosen.logprob =
       FastLogProbability(kernels, logits, maxima->largest, chosen.token);

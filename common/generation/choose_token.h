@@ -1,6 +1,6 @@
 // The fast twin of SampleToken and LogProbability (sampling.h): the same token
-// without sorting the vocabulary, where temperature is 0 or top_k is set, and
-// its log-probability, in two vectorised passes over the logits.
+// without sorting the vocabulary, and its log-probability, in two vectorised
+// passes over the logits.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,8 @@ struct ChosenToken {
 //
 // The k-th largest of the maxima of chunks of logits is a bound that at least k
 // logits reach; only those are sorted, then drawn from as SampleToken does.
-// Without top_k every token may be drawn and SampleToken itself is called.
+// Without top_k every token may be drawn; the mass of all takes a third pass,
+// and the most probable are ranked until they decide the draw.
 std::optional<ChosenToken> ChooseToken(const SkinnyKernels& kernels,
                                        std::span<const float> logits,
                                        int64_t num_tokens,

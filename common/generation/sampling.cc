@@ -21,6 +21,12 @@ double LogSumExp(std::span<const float> logits) {
   return static_cast<double>(largest) + std::log(sum);
 }
 
+// Of a token, beside that of the most probable one.
+double Weight(float logit, float largest, double temperature) {
+  return std::exp((static_cast<double>(logit) - static_cast<double>(largest)) /
+                  temperature);
+}
+
 // Ids in the order of MoreProbable: the first `count`, sorted.
 void SortFirst(std::vector<int32_t>& ids,
                size_t count,
@@ -64,38 +70,55 @@ int32_t SampleToken(std::span<const float> logits,
   if (params.top_k > 0) {
     kept = std::min(kept, static_cast<size_t>(params.top_k));
   }
-  // Without top_p the order within the kept does not matter, but a fixed one
-  // is needed; only a partial sort is paid for.
   SortFirst(ids, kept, known);
   ids.resize(kept);
-  return DrawRanked(ids, known, params, uniform);
+  const double mass = params.top_k > 0 ? MassOf(ids, known, params.temperature)
+                                       : MassOf(known, params.temperature);
+  return *DrawRanked(ids, /*is_all=*/true, mass, known, params, uniform);
 }
 
-int32_t DrawRanked(std::span<const int32_t> ids,
-                   std::span<const float> logits,
-                   const SamplingParams& params,
-                   double uniform) {
+double MassOf(std::span<const int32_t> ids,
+              std::span<const float> logits,
+              double temperature) {
+  double mass = 0.0;
+  for (const int32_t id : ids) {
+    mass += Weight(logits[id], logits[ids[0]], temperature);
+  }
+  return mass;
+}
+
+double MassOf(std::span<const float> logits, double temperature) {
+  const float largest = *std::max_element(logits.begin(), logits.end());
+  double mass = 0.0;
+  for (const float logit : logits) mass += Weight(logit, largest, temperature);
+  return mass;
+}
+
+std::optional<int32_t> DrawRanked(std::span<const int32_t> ids,
+                                  bool is_all,
+                                  double mass,
+                                  std::span<const float> logits,
+                                  const SamplingParams& params,
+                                  double uniform) {
+  const auto weight = [&](size_t i) {
+    return Weight(logits[ids[i]], logits[ids[0]], params.temperature);
+  };
   size_t kept = ids.size();
-  std::vector<double> weights(kept);
-  double total = 0.0;
-  for (size_t i = 0; i < kept; ++i) {
-    weights[i] = std::exp((static_cast<double>(logits[ids[i]]) -
-                           static_cast<double>(logits[ids[0]])) /
-                          params.temperature);
-    total += weights[i];
-  }
   if (params.top_p < 1.0) {
-    double mass = 0.0;
+    double reached = 0.0;
     size_t i = 0;
-    while (i < kept && mass < params.top_p * total) mass += weights[i++];
+    while (i < kept && reached < params.top_p * mass) reached += weight(i++);
+    if (reached < params.top_p * mass && !is_all) return std::nullopt;
     kept = std::max<size_t>(i, 1);
-    total = mass;
+    mass = reached;
+    is_all = true;  // that are kept
   }
-  double left = uniform * total;
+  double left = uniform * mass;
   for (size_t i = 0; i + 1 < kept; ++i) {
-    left -= weights[i];
+    left -= weight(i);
     if (left < 0.0) return ids[i];
   }
+  if (!is_all) return std::nullopt;
   return ids[kept - 1];
 }
 

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 namespace dapd {
@@ -57,12 +58,22 @@ class MoreProbable {
   std::span<const float> logits_;
 };
 
-// The last step of SampleToken: draws from `ids`, the top_k most probable in
-// that order. At least one id; temperature above 0.
-int32_t DrawRanked(std::span<const int32_t> ids,
-                   std::span<const float> logits,
-                   const SamplingParams& params,
-                   double uniform);
+// The last steps of SampleToken, for a temperature above 0. The mass of tokens
+// in units of the most probable one's weight: of the top_k `ids`, ranked, in
+// their order; without top_k of all `logits`, in the order of their ids.
+double MassOf(std::span<const int32_t> ids,
+              std::span<const float> logits,
+              double temperature);
+double MassOf(std::span<const float> logits, double temperature);
+
+// Draws from ranked tokens of that `mass`. `ids`: all of them, or the first few
+// (not `is_all`); nothing if the few do not decide it. At least one id.
+std::optional<int32_t> DrawRanked(std::span<const int32_t> ids,
+                                  bool is_all,
+                                  double mass,
+                                  std::span<const float> logits,
+                                  const SamplingParams& params,
+                                  double uniform);
 
 // log softmax(logits)[id] at temperature 1 over the whole vocabulary.
 float LogProbability(std::span<const float> logits, int32_t id);
