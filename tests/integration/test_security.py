@@ -398,4 +398,5 @@ def test_silent_and_slow_clients_are_cut_off_and_others_do_not_notice(workspace)
             connection.close()
     print(f"{count} idle connections: health p99 {1e3 * calm[197]:.1f} ms before, {1e3 * crowded[197]:.1f} ms with them, "
           f"{grown / 2**20:.1f} MiB more memory")
-    assert grown < 64 * 2**20
+    if "ASAN_OPTIONS" not in os.environ:  # under which freed memory is kept
+        assert grown < 64 * 2**20
