@@ -143,17 +143,12 @@ std::string FileDigest(const std::function<void(Sha256&)>& update_with_tensors,
 absl::Status CheckFileDigest(absl::string_view bytes,
                              const LoraConfig& lora,
                              const std::string& where) {
-  ASSIGN_OR_RETURN(const uint64_t length,
-                   ParseHeaderLength(bytes, bytes.size(), where));
-  const absl::string_view data = bytes.substr(kSafetensorsPrefixBytes + length);
-  ASSIGN_OR_RETURN(
-      const SafetensorsHeader header,
-      ParseHeader(
-          bytes.substr(kSafetensorsPrefixBytes, length), data.size(), where));
-  const auto written = header.metadata.find(kDigestKey);
-  if (written == header.metadata.end() ||
+  ASSIGN_OR_RETURN(const SafetensorsParts parts,
+                   SplitSafetensors(bytes, where));
+  const auto written = parts.header.metadata.find(kDigestKey);
+  if (written == parts.header.metadata.end() ||
       written->second ==
-          FileDigest([&](Sha256& hash) { hash.Update(data); }, lora)) {
+          FileDigest([&](Sha256& hash) { hash.Update(parts.data); }, lora)) {
     return absl::OkStatus();
   }
   return DataError(absl::StrCat(

@@ -60,17 +60,12 @@ template <typename MakeTensor>
 absl::StatusOr<NamedTensors> ParseWith(absl::string_view bytes,
                                        const std::string& where,
                                        const MakeTensor& make_tensor) {
-  ASSIGN_OR_RETURN(const uint64_t length,
-                   ParseHeaderLength(bytes, bytes.size(), where));
-  const absl::string_view data = bytes.substr(kSafetensorsPrefixBytes + length);
-  ASSIGN_OR_RETURN(
-      const SafetensorsHeader header,
-      ParseHeader(
-          bytes.substr(kSafetensorsPrefixBytes, length), data.size(), where));
+  ASSIGN_OR_RETURN(const SafetensorsParts parts,
+                   SplitSafetensors(bytes, where));
   NamedTensors tensors;
-  for (const auto& [name, entry] : header.entries) {
+  for (const auto& [name, entry] : parts.header.entries) {
     ASSIGN_OR_RETURN(HostTensor tensor,
-                     make_tensor(entry, data.data() + entry.begin));
+                     make_tensor(entry, parts.data.data() + entry.begin));
     tensors.emplace_back(name, std::move(tensor));
   }
   return tensors;

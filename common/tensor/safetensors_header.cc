@@ -201,6 +201,19 @@ absl::StatusOr<SafetensorsHeader> ParseHeader(absl::string_view json,
   return header;
 }
 
+absl::StatusOr<SafetensorsParts> SplitSafetensors(absl::string_view bytes,
+                                                  const std::string& where) {
+  ASSIGN_OR_RETURN(const uint64_t length,
+                   ParseHeaderLength(bytes, bytes.size(), where));
+  SafetensorsParts parts;
+  parts.data = bytes.substr(kSafetensorsPrefixBytes + length);
+  ASSIGN_OR_RETURN(parts.header,
+                   ParseHeader(bytes.substr(kSafetensorsPrefixBytes, length),
+                               parts.data.size(),
+                               where));
+  return parts;
+}
+
 absl::StatusOr<std::string> FormatHeader(
     const NamedTensors& tensors,
     const std::map<std::string, std::string>& metadata) {

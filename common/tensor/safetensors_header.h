@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 
 #include "common/tensor/safetensors.h"
 
@@ -29,6 +30,15 @@ absl::StatusOr<uint64_t> ParseHeaderLength(absl::string_view prefix,
 absl::StatusOr<SafetensorsHeader> ParseHeader(absl::string_view json,
                                               uint64_t data_bytes,
                                               const std::string& where);
+
+// A whole file in memory: its header, and what stands behind it (a view into
+// `bytes`).
+struct SafetensorsParts {
+  SafetensorsHeader header;
+  absl::string_view data;
+};
+absl::StatusOr<SafetensorsParts> SplitSafetensors(absl::string_view bytes,
+                                                  const std::string& where);
 
 // Prefix and JSON, padded with spaces to a multiple of kTensorAlignment.
 absl::StatusOr<std::string> FormatHeader(
