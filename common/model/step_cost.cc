@@ -53,17 +53,13 @@ SampleLengths LongestSamples(const Config& config) {
   const auto r = static_cast<double>(config.objective.max_reference_tokens);
   const double privileged = kPrompt + kPrivilegedTemplate;
   const bool append = config.objective.self_rollout == "append";
-  SampleLengths lengths;
-  lengths.prompt = kPrompt;
-  lengths.rollout = y;
-  lengths.views = {
+  return {
       {"none_rollout", OfOneLength(kPrompt + y, y)},
       {"self_rollout", OfOneLength((append ? kPrompt : privileged) + 2 * y, y)},
       {"cross_rollout", OfOneLength(privileged + r + y, y)},
       {"none_reference", OfOneLength(kPrompt + r, r)},
       {"self_reference", OfOneLength(privileged + 2 * r, r)},
       {"cross_reference", OfOneLength(privileged + y + r, r)}};
-  return lengths;
 }
 
 StepWork CountStepWork(const Config& config,
@@ -82,15 +78,15 @@ StepWork CountStepWork(const Config& config,
   ViewLengths teacher;
   ViewLengths teacher_base;
   for (const std::string& name : students) {
-    ViewLengths view = lengths.views.at(name);
+    ViewLengths view = lengths.at(name);
     if (append && name == "none_rollout" && students.contains("self_rollout")) {
       view.tokens = view.squares = 0;  // the beginning of self_rollout
     }
     Add(view, &live);
   }
   for (const auto& [weights, name] : teachers) {
-    Add(lengths.views.at(name), &teacher);
-    if (weights == "base") Add(lengths.views.at(name), &teacher_base);
+    Add(lengths.at(name), &teacher);
+    if (weights == "base") Add(lengths.at(name), &teacher_base);
   }
 
   const auto batch = static_cast<double>(config.trainer.batch_size);
@@ -128,14 +124,14 @@ StepWork CountStepWork(const Config& config,
   const double kv_token = 2 * layers * bytes *
                           static_cast<double>(model.num_kv_heads) *
                           static_cast<double>(model.head_dim);
-  work.decode_steps = rounds * lengths.rollout;
-  work.decode_bytes =
-      bytes * (linear + head) + 4 * lora +
-      side_by_side * kv_token * (lengths.prompt + lengths.rollout / 2);
+  const double answer = lengths.at("none_rollout").scored;
+  const double prompt = lengths.at("none_rollout").tokens - answer;
+  work.decode_steps = rounds * answer;
+  work.decode_bytes = bytes * (linear + head) + 4 * lora +
+                      side_by_side * kv_token * (prompt + answer / 2);
   work.decode_flops = side_by_side * 2 * (linear + lora + head);
-  work.prefill_flops =
-      share * (lengths.prompt * 2 * (linear + lora) +
-               lengths.prompt * lengths.prompt * attention + 2 * head);
+  work.prefill_flops = share * (prompt * 2 * (linear + lora) +
+                                prompt * prompt * attention + 2 * head);
 
   work.payload_bytes = batch * teacher.scored * hidden * bytes;
   work.adapter_bytes = 4 * lora;

@@ -19,11 +19,9 @@ struct ViewLengths {
   double squares = 0;  // of the tokens: what attention costs
   double scored = 0;
 };
-struct SampleLengths {
-  double prompt = 0;  // that is sampled from
-  double rollout = 0;
-  std::map<std::string, ViewLengths> views;  // "none_rollout", ..., all six
-};
+// "none_rollout", ...: all six. A rollout is what none_rollout scores, and its
+// prompt the rest of that view.
+using SampleLengths = std::map<std::string, ViewLengths>;
 // Answers and references as long as the configuration lets them be, prompts of
 // 200 tokens and privileged templates of 130.
 SampleLengths LongestSamples(const Config& config);

@@ -74,15 +74,10 @@ absl::StatusOr<SampleLengths> MeanLengths(const std::vector<Sample>& samples,
       const View& view = views[static_cast<size_t>(i)];
       const auto tokens = static_cast<double>(view.input_ids.size());
       const auto scored = static_cast<double>(view.scored_count);
-      ViewLengths& lengths =
-          mean.views[ViewNameString(static_cast<ViewName>(i))];
+      ViewLengths& lengths = mean[ViewNameString(static_cast<ViewName>(i))];
       lengths.tokens += share * tokens;
       lengths.squares += share * tokens * tokens;
       lengths.scored += share * scored;
-      if (static_cast<ViewName>(i) == ViewName::kNoneRollout) {
-        mean.prompt += share * (tokens - scored);
-        mean.rollout += share * scored;
-      }
     }
   }
   return mean;
@@ -94,12 +89,13 @@ void PrintStepCost(const Config& config,
                    const ModelConfig& model,
                    const SampleLengths& lengths,
                    const CheckOptions& options) {
+  const ViewLengths& answer = lengths.at("none_rollout");
   std::string views =
       absl::StrFormat("%-16s %.4g tokens of prompt, %.4g of answer; views",
                       "samples",
-                      lengths.prompt,
-                      lengths.rollout);
-  for (const auto& [name, view] : lengths.views) {
+                      answer.tokens - answer.scored,
+                      answer.scored);
+  for (const auto& [name, view] : lengths) {
     absl::StrAppend(&views, absl::StrFormat(" %s %.4g", name, view.tokens));
   }
   std::puts(views.c_str());
