@@ -1,8 +1,10 @@
 // A tiny random model in memory, for tests that need real forward passes.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "common/model/weight_names.h"
 #include "common/model/weights.h"
@@ -39,6 +41,15 @@ inline std::shared_ptr<const ModelWeights> MakeRandomModel(
   }
   if (config.tied_embeddings) weights->head = weights->embedding;
   return weights;
+}
+
+// Ids of that vocabulary in no particular order.
+inline std::vector<int32_t> RandomModelIds(int64_t count, int32_t start) {
+  std::vector<int32_t> ids;
+  for (int64_t i = 0; i < count; ++i) {
+    ids.push_back(static_cast<int32_t>((start + 13 * i) % 97));
+  }
+  return ids;
 }
 
 }  // namespace dapd

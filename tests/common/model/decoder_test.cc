@@ -12,14 +12,6 @@
 namespace dapd {
 namespace {
 
-std::vector<int32_t> MakeIds(int64_t count, int32_t start) {
-  std::vector<int32_t> ids;
-  for (int64_t i = 0; i < count; ++i) {
-    ids.push_back(static_cast<int32_t>((start + 13 * i) % 97));
-  }
-  return ids;
-}
-
 at::Tensor AllRows(const PackedTokens& tokens) {
   return at::arange(tokens.offsets.back(), at::kLong);
 }
@@ -27,8 +19,8 @@ at::Tensor AllRows(const PackedTokens& tokens) {
 TEST(DecoderTest, PackedSequencesDoNotSeeEachOther) {
   for (const std::string family : {"qwen3", "qwen2", "llama"}) {
     const auto weights = MakeRandomModel(family);
-    const std::vector<int32_t> a = MakeIds(9, 1);
-    const std::vector<int32_t> b = MakeIds(14, 5);
+    const std::vector<int32_t> a = RandomModelIds(9, 1);
+    const std::vector<int32_t> b = RandomModelIds(14, 5);
     const PackedTokens both = PackTokens({a, b}, at::kCPU);
     const at::Tensor packed =
         ForwardHidden(*weights, nullptr, both, AllRows(both));
@@ -44,7 +36,7 @@ TEST(DecoderTest, PackedSequencesDoNotSeeEachOther) {
 TEST(DecoderTest, GradientsAgreeWithCentralDifferences) {
   const auto weights = MakeRandomModel("llama");
   const Adapter adapter = MakeTrainedAdapter(weights->config);
-  const PackedTokens tokens = PackTokens({MakeIds(6, 2)}, at::kCPU);
+  const PackedTokens tokens = PackTokens({RandomModelIds(6, 2)}, at::kCPU);
   const auto loss = [&] {
     return ForwardHidden(*weights, &adapter, tokens, AllRows(tokens))
         .square()
@@ -74,7 +66,7 @@ TEST(DecoderTest, TheBaseStaysUntouched) {
   const auto weights = MakeRandomModel("qwen2");
   const at::Tensor before = weights->layers[0].weight[0].clone();
   const Adapter adapter = MakeTrainedAdapter(weights->config);
-  const PackedTokens tokens = PackTokens({MakeIds(6, 2)}, at::kCPU);
+  const PackedTokens tokens = PackTokens({RandomModelIds(6, 2)}, at::kCPU);
   ForwardHidden(*weights, &adapter, tokens, AllRows(tokens)).sum().backward();
   EXPECT_TRUE(at::equal(weights->layers[0].weight[0], before));
   EXPECT_FALSE(weights->layers[0].weight[0].grad().defined());

@@ -12,14 +12,6 @@
 namespace dapd {
 namespace {
 
-std::vector<int32_t> MakeIds(int64_t count, int32_t start) {
-  std::vector<int32_t> ids;
-  for (int64_t i = 0; i < count; ++i) {
-    ids.push_back(static_cast<int32_t>((start + 13 * i) % 97));
-  }
-  return ids;
-}
-
 // A model whose weights are about as large as trained ones, 1 / sqrt(hidden):
 // larger ones magnify rounding.
 std::shared_ptr<const ModelWeights> MakeModel(
@@ -33,8 +25,9 @@ std::shared_ptr<const ModelWeights> MakeModel(
 
 // Three sequences, one of a single token; some of their rows in no order.
 struct Case {
-  PackedTokens tokens =
-      PackTokens({MakeIds(23, 1), MakeIds(1, 7), MakeIds(70, 3)}, at::kCPU);
+  PackedTokens tokens = PackTokens(
+      {RandomModelIds(23, 1), RandomModelIds(1, 7), RandomModelIds(70, 3)},
+      at::kCPU);
   at::Tensor rows =
       at::tensor(std::vector<int64_t>{5, 6, 7, 22, 23, 93, 60, 61}, at::kLong);
   at::Tensor grad_hidden = [] {

@@ -36,20 +36,13 @@ Adapter TrainedAdapter(const ModelConfig& model) {
   return adapter;
 }
 
-std::vector<int32_t> Ids(int64_t count) {
-  std::vector<int32_t> ids;
-  for (int64_t i = 0; i < count; ++i) {
-    ids.push_back(static_cast<int32_t>((3 + 13 * i) % 97));
-  }
-  return ids;
-}
-
 class ShardingTest : public testing::TestWithParam<std::string> {
  protected:
   const std::shared_ptr<const ModelWeights> whole_ =
       MakeRandomModel(GetParam());
   const Adapter adapter_ = TrainedAdapter(whole_->config);
-  const PackedTokens tokens_ = PackTokens({Ids(9), Ids(14)}, at::kCPU);
+  const PackedTokens tokens_ =
+      PackTokens({RandomModelIds(9, 3), RandomModelIds(14, 3)}, at::kCPU);
   const at::Tensor rows_ = at::arange(23, at::kLong);
 };
 
@@ -74,7 +67,7 @@ TEST_P(ShardingTest, RanksTogetherComputeWhatOneProcessDoes) {
 
 TEST_P(ShardingTest, DecodingWithShardedCachesAgreesWithTheWholeSequence) {
   at::NoGradGuard no_grad;
-  const std::vector<int32_t> ids = Ids(12);
+  const std::vector<int32_t> ids = RandomModelIds(12, 3);
   const PackedTokens tokens = PackTokens({ids}, at::kCPU);
   const at::Tensor expected =
       ForwardHidden(*whole_, &adapter_, tokens, at::arange(12, at::kLong));
