@@ -7,9 +7,8 @@
 //                                      samples the open step; there only if
 //                                      rollout.max_staleness is 1
 //   step-000050/optimizer.safetensors  AdamW's moments
-//   step-000050/state.json             step, snapshot's step, previous's step
-//   if
-//                                      it is there, RunIdentity
+//   step-000050/state.json             the steps of the adapters above and
+//                                      RunIdentity
 //   step-000050/manifest.json          size and SHA-256 of the files above
 //
 // The data's cursor and the random numbers need no place of their own: both are
