@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "common/base/exit_code.h"
+#include "common/base/json_integer.h"
 #include "common/base/json_lines.h"
 #include "common/base/status_macros.h"
 
@@ -18,22 +19,19 @@ absl::StatusOr<Sample> ParseSample(const nlohmann::json& row,
     sample.id = id.is_string() ? id.get<std::string>() : id.dump();
     sample.problem = row.at("problem").get<std::string>();
     sample.reference = row.at("reference").get<std::string>();
-    sample.rollout_ids = row.at("rollout_ids").get<std::vector<int32_t>>();
+    auto ids = JsonTokenIds(row.at("rollout_ids"), vocab_size);
+    if (!ids.ok()) {
+      return DataError(absl::StrCat(where,
+                                    ": rollout_ids: ",
+                                    std::string(ids.status().message()),
+                                    " (the vocabulary's ids)"));
+    }
+    sample.rollout_ids = *std::move(ids);
   } catch (const nlohmann::json::exception& error) {
     return DataError(absl::StrCat(
         where,
         ": a sample needs id, problem, reference and rollout_ids: ",
         error.what()));
-  }
-  for (const int32_t token : sample.rollout_ids) {
-    if (token < 0 || token >= vocab_size) {
-      return DataError(absl::StrCat(where,
-                                    ": rollout_ids holds ",
-                                    token,
-                                    ", the vocabulary has ",
-                                    vocab_size,
-                                    " ids"));
-    }
   }
   return sample;
 }

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "common/base/exit_code.h"
+#include "common/base/json_integer.h"
 #include "common/base/json_lines.h"
 #include "common/base/status_macros.h"
 
@@ -53,11 +54,11 @@ absl::StatusOr<LoraConfig> ParseLoraConfig(const std::string& text,
     }
   }
   LoraConfig lora;
-  if (!config.contains("r") || !config["r"].is_number_integer() ||
-      config["r"].get<int64_t>() < 1 || config["r"].get<int64_t>() > kMaxRank) {
-    return refuse(absl::StrCat("r must be an integer from 1 to ", kMaxRank));
+  const auto rank = JsonInteger(config.value("r", json()), 1, kMaxRank);
+  if (!rank.ok()) {
+    return refuse(absl::StrCat("r: ", std::string(rank.status().message())));
   }
-  lora.rank = config["r"].get<int64_t>();
+  lora.rank = *rank;
   if (!config.contains("lora_alpha") || !config["lora_alpha"].is_number() ||
       !std::isfinite(config["lora_alpha"].get<double>())) {
     return refuse("lora_alpha must be a number");

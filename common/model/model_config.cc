@@ -8,6 +8,7 @@
 
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
+#include "common/base/json_integer.h"
 #include "common/base/json_lines.h"
 #include "common/base/status_macros.h"
 
@@ -42,15 +43,9 @@ class FieldReader {
       if (!fallback.has_value()) Fail(key, "is missing");
       return fallback.value_or(1);
     }
-    const json& value = object_[key];
-    if (!value.is_number_integer() || value.get<int64_t>() < 1 ||
-        value.get<int64_t>() > max) {
-      Fail(key,
-           absl::StrCat(
-               "is ", value.dump(), ", not an integer from 1 to ", max));
-      return 1;
-    }
-    return value.get<int64_t>();
+    const auto number = JsonInteger(object_[key], 1, max);
+    if (!number.ok()) Fail(key, std::string(number.status().message()));
+    return number.value_or(1);
   }
 
   double Positive(const char* key, double fallback) {
@@ -208,17 +203,16 @@ absl::StatusOr<std::vector<int64_t>> ReadTokenIds(const json& object,
   const json list =
       object[key].is_array() ? object[key] : json::array({object[key]});
   for (const json& id : list) {
-    if (!id.is_number_integer() || id.get<int64_t>() < 0 ||
-        id.get<int64_t>() >= config.vocab_size) {
+    const auto token = JsonInteger(id, 0, config.vocab_size - 1);
+    if (!token.ok()) {
       return DataError(absl::StrCat(where,
                                     ": ",
                                     key,
-                                    " holds ",
-                                    id.dump(),
-                                    ", which is no id of a vocabulary of ",
-                                    config.vocab_size));
+                                    ": ",
+                                    std::string(token.status().message()),
+                                    " (the vocabulary's ids)"));
     }
-    ids.push_back(id.get<int64_t>());
+    ids.push_back(*token);
   }
   return ids;
 }

@@ -5,6 +5,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
+#include "common/base/json_integer.h"
+#include "common/tokenizer/bpe.h"
+
 namespace dapd {
 
 absl::StatusOr<AddedTokens> AddedTokens::Parse(const nlohmann::json& json) {
@@ -14,7 +17,7 @@ absl::StatusOr<AddedTokens> AddedTokens::Parse(const nlohmann::json& json) {
   }
   for (const nlohmann::json& entry : json) {
     if (!entry.is_object() || !entry.contains("id") ||
-        !entry["id"].is_number_unsigned() || entry["id"] > (1 << 24) ||
+        !JsonInteger(entry["id"], 0, kMaxTokenId).ok() ||
         !entry.contains("content") || !entry["content"].is_string() ||
         entry["content"].get<std::string>().empty()) {
       return absl::InvalidArgumentError(absl::StrCat(

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "common/base/json_integer.h"
 #include "common/base/status_macros.h"
 #include "common/tokenizer/byte_alphabet.h"
 
@@ -79,11 +80,14 @@ absl::StatusOr<Bpe> Bpe::Parse(const nlohmann::json& json) {
     return Refuse("vocab must be an object and merges a list");
   }
   for (const auto& [token, id] : json["vocab"].items()) {
-    if (!id.is_number_integer() || id.get<int64_t>() < 0 ||
-        id.get<int64_t>() > (1 << 24)) {
-      return Refuse(absl::StrCat("vocab: '", token, "' has id ", id.dump()));
+    const auto number = JsonInteger(id, 0, kMaxTokenId);
+    if (!number.ok()) {
+      return Refuse(absl::StrCat("vocab: the id of '",
+                                 token,
+                                 "': ",
+                                 std::string(number.status().message())));
     }
-    bpe.vocabulary_[token] = id.get<int32_t>();
+    bpe.vocabulary_[token] = static_cast<int32_t>(*number);
   }
   int32_t unknown = -1;
   if (json.contains("unk_token") && json["unk_token"].is_string()) {

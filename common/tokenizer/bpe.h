@@ -12,6 +12,9 @@
 
 namespace dapd {
 
+// Far beyond every published vocabulary; tables of ids stay small below it.
+constexpr int32_t kMaxTokenId = 1 << 24;
+
 // Immutable; thread-safe.
 class Bpe {
  public:

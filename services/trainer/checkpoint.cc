@@ -17,6 +17,7 @@
 #include "common/base/exit_code.h"
 #include "common/base/failpoint.h"
 #include "common/base/files.h"
+#include "common/base/json_integer.h"
 #include "common/base/json_lines.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
@@ -140,8 +141,13 @@ absl::StatusOr<PolicyState> ReadContents(const std::string& folder,
                                          const ModelConfig& model,
                                          at::Device device) {
   PolicyState policy;
-  policy.version = state.at("step");
-  policy.snapshot_version = state.at("snapshot_step");
+  const auto version = JsonInteger(state.at("step"), 0);
+  const auto snapshot = JsonInteger(state.at("snapshot_step"), 0);
+  if (!version.ok() || !snapshot.ok()) {
+    return Damaged(folder, "step or snapshot_step is no count");
+  }
+  policy.version = *version;
+  policy.snapshot_version = *snapshot;
   ASSIGN_OR_RETURN(policy.live,
                    ReadAdapter(JoinPath(folder, "adapter"), model, device));
   if (policy.snapshot_version > 0) {

@@ -10,6 +10,7 @@
 #include "common/base/crc32c.h"
 #include "common/base/failpoint.h"
 #include "common/base/files.h"
+#include "common/base/json_integer.h"
 #include "common/base/json_lines.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
@@ -37,16 +38,6 @@ absl::StatusOr<nlohmann::json> Unseal(absl::string_view line,
     return absl::DataLossError(absl::StrCat(where, ": the checksum differs"));
   }
   return ParseJson(line, where);
-}
-
-// JSON's numbers may be fractions, or beyond what can be counted on.
-absl::StatusOr<int64_t> Count(const nlohmann::json& value, int64_t max) {
-  if (!value.is_number_unsigned() ||
-      value.get<uint64_t>() > static_cast<uint64_t>(max)) {
-    return absl::DataLossError(
-        absl::StrCat(value.dump(), " is no count up to ", max));
-  }
-  return value.get<int64_t>();
 }
 
 const char* FinishReason(RolloutEnd end) {
@@ -101,26 +92,23 @@ absl::Status Ledger::Read(const std::string& bytes) {
 
 absl::Status Ledger::Replay(const nlohmann::json& event) try {
   const std::string name = event.at("event");
-  ASSIGN_OR_RETURN(const int64_t step, Count(event.at("step"), kMaxCount));
+  ASSIGN_OR_RETURN(const int64_t step,
+                   JsonInteger(event.at("step"), 0, kMaxCount));
   if (name == "started") {
-    ASSIGN_OR_RETURN(attempt_, Count(event.at("attempt"), kMaxCount));
+    ASSIGN_OR_RETURN(attempt_, JsonInteger(event.at("attempt"), 0, kMaxCount));
   }
   if (name == "accepted") {
     Answer answer;
     answer.problem_id = event.at("id");
-    for (const nlohmann::json& id : event.at("rollout_ids")) {
-      ASSIGN_OR_RETURN(const int64_t token,
-                       Count(id, std::numeric_limits<int32_t>::max()));
-      answer.result.ids.push_back(static_cast<int32_t>(token));
-    }
+    ASSIGN_OR_RETURN(answer.result.ids, JsonTokenIds(event.at("rollout_ids")));
     answer.result.end = event.at("finish_reason") == "eos"
                             ? RolloutEnd::kEos
                             : RolloutEnd::kLength;
     ASSIGN_OR_RETURN(answer.result.policy_version,
-                     Count(event.at("policy_version"), kMaxCount));
+                     JsonInteger(event.at("policy_version"), 0, kMaxCount));
     answer.result.adapter_digest = event.at("adapter_digest");
     ASSIGN_OR_RETURN(const int64_t sample,
-                     Count(event.at("sample"), kMaxCount));
+                     JsonInteger(event.at("sample"), 0, kMaxCount));
     answers_[{step, sample}] = std::move(answer);
   }
   // A resume may have to start at the checkpoint before the last one.

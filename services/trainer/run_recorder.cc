@@ -12,6 +12,7 @@
 #include "common/base/append_file.h"
 #include "common/base/failpoint.h"
 #include "common/base/files.h"
+#include "common/base/json_integer.h"
 #include "common/base/json_lines.h"
 #include "common/base/log.h"
 #include "common/base/progress.h"
@@ -97,7 +98,7 @@ struct KeptLines {
 // begin the history.
 absl::StatusOr<KeptLines> KeepLines(const std::string& path,
                                     int64_t last_step,
-                                    RunHistory* history) {
+                                    RunHistory* history) try {
   KeptLines kept;
   if (!FileExists(path)) return kept;
   ASSIGN_OR_RETURN(JsonLinesWriter writer, JsonLinesWriter::Open(path));
@@ -109,11 +110,14 @@ absl::StatusOr<KeptLines> KeepLines(const std::string& path,
       continue;
     }
     const Json row = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (!row.is_object() || !row.contains("step") || !row.contains("seconds")) {
+    const auto step = row.is_object()
+                          ? JsonInteger(row.value("step", Json()), 0)
+                          : absl::InvalidArgumentError("no object");
+    if (!step.ok() || !row.contains("seconds")) {
       return absl::DataLossError(
           absl::StrCat(path, " has a line that is no step: ", line));
     }
-    if (row["step"].get<int64_t>() > last_step) continue;
+    if (*step > last_step) continue;
     for (const auto& [phase, seconds] : row["seconds"].items()) {
       kept.seconds[phase] += seconds.get<double>();
     }
@@ -123,6 +127,9 @@ absl::StatusOr<KeptLines> KeepLines(const std::string& path,
   }
   RETURN_IF_ERROR(writer.Commit());
   return kept;
+} catch (const Json::exception& error) {
+  return absl::DataLossError(
+      absl::StrCat(path, " has a line that is no step: ", error.what()));
 }
 
 }  // namespace

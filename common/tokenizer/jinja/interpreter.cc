@@ -34,9 +34,16 @@ int64_t Cost(const Value& value) {
   return 0;
 }
 
+// Python's // and %: the quotient is rounded down, the rest has b's sign. The
+// smallest integer must not meet -1, which is what a processor traps on.
 int64_t FloorDivide(int64_t a, int64_t b) {
   const int64_t quotient = a / b;
   return a % b != 0 && (a < 0) != (b < 0) ? quotient - 1 : quotient;
+}
+
+int64_t FloorRest(int64_t a, int64_t b) {
+  const int64_t rest = a % b;
+  return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
 }
 
 class Interpreter {
@@ -499,13 +506,12 @@ class Interpreter {
     if (op == "+") overflow = __builtin_add_overflow(x, y, &result);
     if (op == "-") overflow = __builtin_sub_overflow(x, y, &result);
     if (op == "*") overflow = __builtin_mul_overflow(x, y, &result);
-    // The smallest integer divided by -1 is what a processor traps on.
     if (op == "//" && y == -1) {
       overflow = __builtin_sub_overflow(int64_t{0}, x, &result);
     } else if (op == "//") {
       result = FloorDivide(x, y);
     }
-    if (op == "%" && y != -1) result = x - y * FloorDivide(x, y);
+    if (op == "%" && y != -1) result = FloorRest(x, y);
     if (overflow) return Refuse("an integer overflows");
     return Value(result);
   }

@@ -43,6 +43,8 @@ TEST(ChatTemplateTest, ExpressionsFollowPython) {
        std::vector<std::pair<std::string, std::string>>{
            {"{{ 7 // 2 }} {{ -7 // 2 }} {{ -7 % 3 }} {{ 7 / 2 }}",
             "3 -4 2 3.5"},
+           {"{{ 7 % -3 }} {{ (-922337203685477580 * 10 - 7) % 999 }}",
+            "-2 920"},
            {"{{ 2 * 3 ~ 'x' }}", "6x"},
            {"{{ not false and true }}", "True"},
            {"{{ messages[::-1][0].role }}", "assistant"},
