@@ -1,5 +1,6 @@
-// C = A B on the CPU in float32, for the shapes of the LM head: a few hundred
-// rows against a matrix of hundreds of megabytes that stays where it is.
+// C = A B on the CPU in float32: the LM head's products, a few hundred rows
+// against a matrix of hundreds of megabytes that stays where it is, and those
+// of a training pass's projections and attention.
 //
 // Goto and van de Geijn, "Anatomy of high-performance matrix multiplication"
 // (2008): A is packed once a block of k, B panel by panel, and a tile of C
@@ -20,14 +21,16 @@ struct GemmOperands {
   int64_t m = 0;
   int64_t n = 0;
   int64_t k = 0;
-  const float* a = nullptr;  // [m, k]
+  const float* a = nullptr;  // [m, k], or [k, m] if a_is_transposed
   int64_t a_stride = 0;
-  const void* b = nullptr;  // [k, n], or [n, k] if b_is_transposed
+  bool a_is_transposed = false;  // not with a bfloat16 B
+  const void* b = nullptr;       // [k, n], or [n, k] if b_is_transposed
   int64_t b_stride = 0;
   bool b_is_bfloat16 = false;
   bool b_is_transposed = false;
-  float* c = nullptr;  // [m, n], overwritten
+  float* c = nullptr;  // [m, n]
   int64_t c_stride = 0;
+  bool adds = false;  // C += A B; else C is overwritten
 };
 
 // Computes C on up to `num_threads` threads.

@@ -174,6 +174,24 @@ void PackLines(const T* lines,
   }
 }
 
+// As PackLines with words of one float, where the lines lie across: line i of
+// step s is lines[s * stride + i]. `readable` entries of each row may be read,
+// those beyond `num_lines` are lines that nobody looks at.
+inline void PackTransposedLines(const float* lines,
+                                int64_t stride,
+                                int64_t num_lines,
+                                int64_t readable,
+                                int64_t depth,
+                                int64_t width,
+                                uint32_t* panel) {
+  for (int64_t s = 0; s < depth; ++s) {
+    const float* from = lines + s * stride;
+    const Floats step =
+        LoadPart(from, readable >= kLanes ? kLanes : num_lines, 0.0F);
+    Store(step, panel + s * width);
+  }
+}
+
 // Packs `num_columns` neighbouring columns of rows [0, depth), `stride` apart:
 // column i of step s goes to panel[s * width + i]. Missing columns are zero.
 template <typename Format, typename T>

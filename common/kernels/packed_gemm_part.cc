@@ -121,7 +121,8 @@ class GemmPart {
            j += panels_ * kTileColumns) {
         const Range block{j, Least(j + panels_ * kTileColumns, columns_.end)};
         PackB(k, depth, block);
-        MultiplyBlock(block, CountTiles(depth, Format::kDepth), k == 0);
+        MultiplyBlock(
+            block, CountTiles(depth, Format::kDepth), k == 0 && !op_.adds);
       }
     }
   }
@@ -130,12 +131,23 @@ class GemmPart {
   void PackA(int64_t k, int64_t depth) {
     uint32_t* panel = packed_a_.words();
     for (int64_t i = rows_.begin; i < rows_.end; i += kTileRows) {
-      PackLines<Format>(op_.a + i * op_.a_stride + k,
-                        op_.a_stride,
-                        Least(kTileRows, rows_.end - i),
-                        depth,
-                        kTileRows,
-                        panel);
+      const int64_t rows = Least(kTileRows, rows_.end - i);
+      if (op_.a_is_transposed) {
+        PackTransposedLines(op_.a + k * op_.a_stride + i,
+                            op_.a_stride,
+                            rows,
+                            op_.m - i,
+                            depth,
+                            kTileRows,
+                            panel);
+      } else {
+        PackLines<Format>(op_.a + i * op_.a_stride + k,
+                          op_.a_stride,
+                          rows,
+                          depth,
+                          kTileRows,
+                          panel);
+      }
       panel += kTileRows * steps_;
     }
   }

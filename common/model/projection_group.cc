@@ -2,17 +2,19 @@
 
 #include <utility>
 
+#include "common/model/matrix_product.h"
+
 namespace dapd {
 namespace {
 
 // y += low_rank b^T, rounded to y's dtype once.
 void AddUpdate(const at::Tensor& low_rank, const at::Tensor& b, at::Tensor* y) {
   if (y->scalar_type() == low_rank.scalar_type()) {
-    y->addmm_(low_rank, b.t());
+    AddMatrixProduct(low_rank, b.t(), *y);
   } else {
-    *y = y->to(low_rank.scalar_type())
-             .addmm_(low_rank, b.t())
-             .to(y->scalar_type());
+    at::Tensor sum = y->to(low_rank.scalar_type());
+    AddMatrixProduct(low_rank, b.t(), sum);
+    *y = sum.to(y->scalar_type());
   }
 }
 
@@ -20,7 +22,7 @@ void AddUpdate(const at::Tensor& low_rank, const at::Tensor& b, at::Tensor* y) {
 at::Tensor OuterProduct(const at::Tensor& left,
                         const at::Tensor& right,
                         at::ScalarType dtype) {
-  if (left.scalar_type() == dtype) return at::mm(left.t(), right);
+  if (left.scalar_type() == dtype) return MatrixProduct(left.t(), right);
   return at::mm(left.t(), right, dtype);
 }
 
@@ -56,15 +58,12 @@ std::vector<at::Tensor> ProjectionGroup::Forward(const at::Tensor& x,
                                                  at::Tensor* low_rank) const {
   if (a_.defined()) {
     const at::ScalarType dtype = UpdateType(x);
-    *low_rank = at::mm(x.to(dtype), a_.to(dtype).t()).mul_(scale_);
+    *low_rank = MatrixProduct(x.to(dtype), a_.to(dtype).t()).mul_(scale_);
   }
   std::vector<at::Tensor> outputs;
   for (size_t i = 0; i < projections_.size(); ++i) {
     const auto p = static_cast<size_t>(projections_[i]);
-    const at::Tensor transposed = weights_.weight[p].t();
-    at::Tensor y = weights_.bias[p].defined()
-                       ? at::addmm(weights_.bias[p], x, transposed)
-                       : at::mm(x, transposed);
+    at::Tensor y = Linear(x, weights_.weight[p], weights_.bias[p]);
     if (first_[i] >= 0) {
       const at::Tensor b = (*lora_)[p].b.detach().to(low_rank->scalar_type());
       AddUpdate(low_rank->narrow(1, first_[i], b.size(1)), b, &y);
@@ -85,9 +84,9 @@ at::Tensor ProjectionGroup::Backward(const std::vector<at::Tensor>& grads,
       const at::Tensor& weight =
           weights_.weight[static_cast<size_t>(projections_[i])];
       if (grad_x.defined()) {
-        grad_x.addmm_(grads[i], weight);
+        AddMatrixProduct(grads[i], weight, grad_x);
       } else {
-        grad_x = at::mm(grads[i], weight);
+        grad_x = MatrixProduct(grads[i], weight);
       }
     }
   }
@@ -102,7 +101,7 @@ at::Tensor ProjectionGroup::Backward(const std::vector<at::Tensor>& grads,
     const at::Tensor b = (*lora_)[p].b.detach().to(dtype);
     const at::Tensor grad = grads[i].to(dtype);
     at::Tensor columns = grad_low_rank.narrow(1, first_[i], b.size(1));
-    at::mm_out(columns, grad, b);
+    MatrixProductInto(grad, b, columns);
     (*gradients)[p].b = OuterProduct(
         grad, low_rank.narrow(1, first_[i], b.size(1)), adapter_dtype);
   }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 
 #include "common/kernels/bfloat16.h"
@@ -18,21 +19,47 @@ struct Shape {
   int64_t m, n, k;
 };
 
+// Which operands lie transposed, B's format, and whether C is added to.
+struct Kind {
+  bool bfloat16 = false;
+  bool b_transposed = false;
+  bool a_transposed = false;
+  bool adds = false;
+};
+
+std::string Name(const Kind& kind) {
+  return std::string(kind.bfloat16 ? " bfloat16" : " float32") +
+         (kind.a_transposed ? ", A transposed" : "") +
+         (kind.b_transposed ? ", B transposed" : "") +
+         (kind.adds ? ", added" : "");
+}
+
+std::vector<Kind> AllKinds() {
+  std::vector<Kind> kinds;
+  for (int bits = 0; bits < 16; ++bits) {
+    const Kind kind{
+        (bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0, (bits & 8) != 0};
+    if (!(kind.bfloat16 && kind.a_transposed)) kinds.push_back(kind);
+  }
+  return kinds;
+}
+
+constexpr float kBefore = -77.0F;  // what C holds before
+
 // Operands with rows further apart than they are long.
 struct Matrices {
   Shape shape;
-  bool bfloat16;
-  bool transposed;
+  Kind kind;
+  int64_t a_lines = shape.m;  // of a transposed A, whose rows may be narrowed
   std::vector<float> a, b, c;
   std::vector<BFloat16> b_halves;
 
-  Matrices(Shape s, bool halves, bool transpose)
-      : shape(s), bfloat16(halves), transposed(transpose) {
+  Matrices(Shape s, Kind k) : shape(s), kind(k) {
     std::mt19937 random(3);
     std::uniform_real_distribution<float> uniform(-1.0F, 1.0F);
-    a.resize(s.m * (s.k + 3));
-    b.resize(transposed ? s.n * (s.k + 1) : s.k * (s.n + 1));
-    c.assign(s.m * (s.n + 2), -77.0F);
+    a.resize(kind.a_transposed ? s.k * (s.m + 3) : s.m * (s.k + 3));
+    b.resize(kind.b_transposed ? s.n * (s.k + 1) : s.k * (s.n + 1));
+    c.assign(s.m * (s.n + 2), kBefore);
     // Values that bfloat16 holds, so that both kinds of head are exact.
     for (float& x : a) x = RoundedTo<BFloat16>(uniform(random));
     for (float& x : b) x = RoundedTo<BFloat16>(uniform(random));
@@ -40,36 +67,43 @@ struct Matrices {
   }
 
   void Multiply(int num_threads) {
-    PackedGemm(
-        {.m = shape.m,
-         .n = shape.n,
-         .k = shape.k,
-         .a = a.data(),
-         .a_stride = shape.k + 3,
-         .b = bfloat16 ? static_cast<const void*>(b_halves.data()) : b.data(),
-         .b_stride = (transposed ? shape.k : shape.n) + 1,
-         .b_is_bfloat16 = bfloat16,
-         .b_is_transposed = transposed,
-         .c = c.data(),
-         .c_stride = shape.n + 2},
-        num_threads);
+    PackedGemm({.m = shape.m,
+                .n = shape.n,
+                .k = shape.k,
+                .a = a.data(),
+                .a_stride = (kind.a_transposed ? a_lines : shape.k) + 3,
+                .a_is_transposed = kind.a_transposed,
+                .b = kind.bfloat16 ? static_cast<const void*>(b_halves.data())
+                                   : b.data(),
+                .b_stride = (kind.b_transposed ? shape.k : shape.n) + 1,
+                .b_is_bfloat16 = kind.bfloat16,
+                .b_is_transposed = kind.b_transposed,
+                .c = c.data(),
+                .c_stride = shape.n + 2,
+                .adds = kind.adds},
+               num_threads);
   }
 
-  // Largest error of an entry in units of sqrt(k) float roundings.
+  // Largest error of an entry in units of sqrt(k) float roundings, and of those
+  // of what C held before.
   double WorstError() const {
     double worst = 0.0;
     for (int64_t i = 0; i < shape.m; ++i) {
       for (int64_t j = 0; j < shape.n; ++j) {
-        double sum = 0.0;
+        double sum = kind.adds ? kBefore : 0.0;
         for (int64_t k = 0; k < shape.k; ++k) {
-          sum += static_cast<double>(a[i * (shape.k + 3) + k]) *
-                 (transposed ? b[j * (shape.k + 1) + k]
-                             : b[k * (shape.n + 1) + j]);
+          sum += static_cast<double>(kind.a_transposed
+                                         ? a[k * (a_lines + 3) + i]
+                                         : a[i * (shape.k + 3) + k]) *
+                 (kind.b_transposed ? b[j * (shape.k + 1) + k]
+                                    : b[k * (shape.n + 1) + j]);
         }
         worst = std::max(worst, std::abs(sum - c[i * (shape.n + 2) + j]));
       }
     }
-    return worst / (std::sqrt(static_cast<double>(shape.k)) * 1.2e-7);
+    const double roundings =
+        std::sqrt(static_cast<double>(shape.k)) + (kind.adds ? -kBefore : 0.0F);
+    return worst / (roundings * 1.2e-7);
   }
 };
 
@@ -81,39 +115,36 @@ TEST(PackedGemmTest, AgreesWithTheDefinitionInDoublePrecision) {
                                                {29, 130, 71},
                                                {7, 40, 600},
                                                {16, 50, 5000}}) {
-    for (const bool bfloat16 : {false, true}) {
-      for (const bool transposed : {false, true}) {
-        Matrices matrices(shape, bfloat16, transposed);
-        matrices.Multiply(2);
-        const double error = matrices.WorstError();
-        const std::string name =
-            std::to_string(shape.m) + " x " + std::to_string(shape.n) + " x " +
-            std::to_string(shape.k) + (bfloat16 ? " bfloat16" : " float32") +
-            (transposed ? " transposed" : "");
-        std::cout << name << ": " << error << "\n";
-        EXPECT_LT(error, 20.0) << name;
-        for (int64_t i = 0; i < shape.m; ++i) {
-          EXPECT_EQ(matrices.c[i * (shape.n + 2) + shape.n], -77.0F)
-              << name << ": what lies between the rows stays";
-        }
+    for (const Kind& kind : AllKinds()) {
+      Matrices matrices(shape, kind);
+      matrices.Multiply(2);
+      const double error = matrices.WorstError();
+      const std::string name =
+          absl::StrCat(shape.m, " x ", shape.n, " x ", shape.k, Name(kind));
+      std::cout << name << ": " << error << "\n";
+      EXPECT_LT(error, 20.0) << name;
+      for (int64_t i = 0; i < shape.m; ++i) {
+        EXPECT_EQ(matrices.c[i * (shape.n + 2) + shape.n], kBefore)
+            << name << ": what lies between the rows stays";
       }
     }
   }
 }
 
 TEST(PackedGemmTest, NeitherThreadsNorOtherRowsChangeABit) {
-  for (const bool bfloat16 : {false, true}) {
+  for (const Kind& kind : AllKinds()) {
     for (const Shape& shape : {Shape{40, 700, 900}, Shape{40, 64, 9000}}) {
-      Matrices one({shape}, bfloat16, true);
+      Matrices one({shape}, kind);
       one.Multiply(1);
-      Matrices many({shape}, bfloat16, true);
+      Matrices many({shape}, kind);
       many.Multiply(7);
-      EXPECT_EQ(one.c, many.c);
-      Matrices few({shape}, bfloat16, true);
+      EXPECT_EQ(one.c, many.c) << Name(kind);
+      Matrices few({shape}, kind);
       few.shape.m = 5;
       few.Multiply(1);
       few.c.resize(5 * (shape.n + 2));
-      EXPECT_TRUE(std::equal(few.c.begin(), few.c.end(), one.c.begin()));
+      EXPECT_TRUE(std::equal(few.c.begin(), few.c.end(), one.c.begin()))
+          << Name(kind);
     }
   }
 }
