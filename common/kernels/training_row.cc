@@ -120,10 +120,50 @@ void GatedBackward(const float* grad, int64_t size, float* gate, float* up) {
   }
 }
 
+float Soften(float* scores, int64_t size) {
+  Floats most = LoadPart(scores, size, scores[0]);
+  for (int64_t i = kLanes; i < size; i += kLanes) {
+    const Floats v = LoadPart(scores + i, size - i, scores[0]);
+    most = v > most ? v : most;
+  }
+  const float max = Largest(most);
+  Floats sums = {};
+  for (int64_t i = 0; i < size; i += kLanes) {
+    // What fills a part becomes 0.
+    const Floats p = Exp(LoadPart(scores + i, size - i, max - 100.0F) - max);
+    sums += p;
+    StorePart(p, size - i, scores + i);
+  }
+  const float sum = Sum(sums);
+  const float scale = 1.0F / sum;
+  for (int64_t i = 0; i < size; i += kLanes) {
+    const int64_t left = size - i;
+    StorePart(LoadPart(scores + i, left, 0.0F) * scale, left, scores + i);
+  }
+  return max + __builtin_logf(sum);
+}
+
+void SoftenBackward(
+    float logsumexp, float mean, int64_t size, float* scores, float* grad) {
+  for (int64_t i = 0; i < size; i += kLanes) {
+    const int64_t left = size - i;
+    const Floats p = Exp(LoadPart(scores + i, left, 0.0F) - logsumexp);
+    StorePart(p, left, scores + i);
+    StorePart(p * (LoadPart(grad + i, left, 0.0F) - mean), left, grad + i);
+  }
+}
+
 }  // namespace
 
 TrainingRowKernel MakeTrainingRowKernel() {
-  return {Norm, AddNormBackward, NormBackward, Rotate, Gated, GatedBackward};
+  return {Norm,
+          AddNormBackward,
+          NormBackward,
+          Rotate,
+          Gated,
+          GatedBackward,
+          Soften,
+          SoftenBackward};
 }
 
 }  // namespace dapd::DAPD_CPU_LEVEL_NAMESPACE

@@ -1,5 +1,5 @@
-// What training_row.cc gives to training_rows.cc, once a level of CpuLevel: the
-// functions of training_rows.h for one row.
+// What training_row.cc gives to training_rows.cc and causal_attention.cc, once
+// a level of CpuLevel: their functions for one row.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,17 @@ struct TrainingRowKernel {
                          int64_t size,
                          float* gate,
                          float* up);
+  // Replaces scores by their softmax; returns the log of the sum of their
+  // exponentials. `size` is at least 1.
+  float (*soften)(float* scores, int64_t size);
+  // Replaces `scores` by their softmax, given that log, and `grad`, that of the
+  // softmax, by that of the scores: p (grad - mean), mean the sum of p grad.
+  void (*soften_backward)(
+      float logsumexp, float mean, int64_t size, float* scores, float* grad);
 };
+
+// The kernel of the level in use.
+const TrainingRowKernel& TrainingRows();
 
 namespace baseline {
 TrainingRowKernel MakeTrainingRowKernel();

@@ -14,18 +14,6 @@ namespace {
 // that all threads end together.
 constexpr int64_t kGrain = 32768;
 
-const TrainingRowKernel& Kernel() {
-  static const std::array<TrainingRowKernel, 4> kernels = {
-    baseline::MakeTrainingRowKernel(),
-#if defined(__x86_64__)
-    avx2::MakeTrainingRowKernel(),
-    avx512::MakeTrainingRowKernel(),
-    avx512_bf16::MakeTrainingRowKernel(),
-#endif
-  };
-  return kernels[static_cast<size_t>(CpuLevelInUse())];
-}
-
 // body(first, last) over disjoint ranges of rows of `size` numbers.
 template <typename Body>
 void ForRowRanges(int num_threads,
@@ -40,6 +28,18 @@ void ForRowRanges(int num_threads,
 
 }  // namespace
 
+const TrainingRowKernel& TrainingRows() {
+  static const std::array<TrainingRowKernel, 4> kernels = {
+    baseline::MakeTrainingRowKernel(),
+#if defined(__x86_64__)
+    avx2::MakeTrainingRowKernel(),
+    avx512::MakeTrainingRowKernel(),
+    avx512_bf16::MakeTrainingRowKernel(),
+#endif
+  };
+  return kernels[static_cast<size_t>(CpuLevelInUse())];
+}
+
 void NormRows(int num_threads,
               const float* x,
               const float* weight,
@@ -47,7 +47,7 @@ void NormRows(int num_threads,
               int64_t size,
               float eps,
               float* y) {
-  const TrainingRowKernel& kernel = Kernel();
+  const TrainingRowKernel& kernel = TrainingRows();
   ForRowRanges(num_threads, rows, size, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       kernel.norm(x + row * size, weight, size, eps, y + row * size);
@@ -63,7 +63,7 @@ void AddNormBackwardRows(int num_threads,
                          int64_t size,
                          float eps,
                          float* grad_x) {
-  const TrainingRowKernel& kernel = Kernel();
+  const TrainingRowKernel& kernel = TrainingRows();
   ForRowRanges(num_threads, rows, size, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const int64_t at = row * size;
@@ -77,7 +77,7 @@ void NormAndRotateRows(int num_threads,
                        const HeadRows& shape,
                        const float* x,
                        float* y) {
-  const TrainingRowKernel& kernel = Kernel();
+  const TrainingRowKernel& kernel = TrainingRows();
   const int64_t dim = shape.head_dim;
   ForRowRanges(num_threads,
                shape.rows,
@@ -105,7 +105,7 @@ void NormAndRotateBackwardRows(int num_threads,
                                const HeadRows& shape,
                                const float* x,
                                float* grad) {
-  const TrainingRowKernel& kernel = Kernel();
+  const TrainingRowKernel& kernel = TrainingRows();
   const int64_t dim = shape.head_dim;
   ForRowRanges(
       num_threads,
@@ -130,7 +130,7 @@ void GatedRows(int num_threads,
                const float* up,
                int64_t count,
                float* y) {
-  const TrainingRowKernel& kernel = Kernel();
+  const TrainingRowKernel& kernel = TrainingRows();
   ForRowRanges(num_threads, count, 1, [&](int64_t begin, int64_t end) {
     kernel.gated(gate + begin, up + begin, end - begin, y + begin);
   });
@@ -138,7 +138,7 @@ void GatedRows(int num_threads,
 
 void GatedBackwardRows(
     int num_threads, const float* grad, int64_t count, float* gate, float* up) {
-  const TrainingRowKernel& kernel = Kernel();
+  const TrainingRowKernel& kernel = TrainingRows();
   ForRowRanges(num_threads, count, 1, [&](int64_t begin, int64_t end) {
     kernel.gated_backward(grad + begin, end - begin, gate + begin, up + begin);
   });

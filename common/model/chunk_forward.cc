@@ -3,8 +3,9 @@
 #include <limits>
 #include <utility>
 
-#include "common/model/attention.h"
-#include "common/model/decoder_layer.h"
+#include "common/model/flash_attention.h"
+#include "common/model/layer_math.h"
+#include "common/model/layer_pass.h"
 #include "common/model/rope.h"
 
 namespace dapd {
@@ -24,54 +25,61 @@ at::Tensor MakeMask(int64_t past,
       .repeat({group, 1});
 }
 
-// Attends over past and chunk; keeps the chunk's keys and values.
-class ChunkAttention : public Attention {
+// Attends over past and chunk in one layer.
+class ChunkAttention {
  public:
+  // `past` as in ForwardChunk; `mask` of MakeMask; the chunk's own keys and
+  // values go to `keys_values`.
   ChunkAttention(const std::vector<at::Tensor>& past,
-                 at::Tensor mask,
-                 at::Tensor keys_values)
-      : past_(past),
-        mask_(std::move(mask)),
-        keys_values_(std::move(keys_values)) {}
+                 const at::Tensor& mask,
+                 const at::Tensor& keys_values,
+                 int64_t layer)
+      : past_(past), mask_(mask), own_(keys_values[layer]), layer_(layer) {}
 
-  at::Tensor Attend(int64_t layer,
-                    const at::Tensor& q,
-                    const at::Tensor& k,
-                    const at::Tensor& v) override {
-    const int64_t tokens = q.size(0);
-    const int64_t heads = q.size(1);
-    const int64_t kv_heads = k.size(1);
-    const int64_t head_dim = q.size(2);
-    const at::Tensor own = keys_values_[layer];
-    own[0].copy_(k.transpose(0, 1));
-    own[1].copy_(v.transpose(0, 1));
-    // The query heads of a group are more rows over the same keys: no key is
-    // repeated. [1, K, H / K * T, D]
-    const at::Tensor rows = q.transpose(0, 1).reshape(
-        {1, kv_heads, heads / kv_heads * tokens, head_dim});
-    const at::Tensor out =
-        at::scaled_dot_product_attention(rows,
-                                         Behind(layer, 0).unsqueeze(0),
-                                         Behind(layer, 1).unsqueeze(0),
-                                         mask_);
-    return out.view({heads, tokens, head_dim})
-        .transpose(0, 1)
-        .reshape({tokens, heads * head_dim});
+  // As Attend (layer_pass.h); without statistics.
+  at::Tensor operator()(const at::Tensor& q,
+                        const at::Tensor& k,
+                        const at::Tensor& v,
+                        AttentionStatistics*) const {
+    own_[0].copy_(k.transpose(0, 1));
+    own_[1].copy_(v.transpose(0, 1));
+    const at::Tensor keys = Behind(0);
+    const at::Tensor values = Behind(1);
+    return HasCausalAttention(q) ? AttendFromEnd(q, keys, values)
+                                 : MaskedProduct(q, keys, values);
   }
 
  private:
   // [K, past + T, D]: keys (part 0) or values (part 1).
-  at::Tensor Behind(int64_t layer, int64_t part) const {
+  at::Tensor Behind(int64_t part) const {
     std::vector<at::Tensor> all;
     all.reserve(past_.size() + 1);
-    for (const at::Tensor& chunk : past_) all.push_back(chunk[layer][part]);
-    all.push_back(keys_values_[layer][part]);
+    for (const at::Tensor& chunk : past_) all.push_back(chunk[layer_][part]);
+    all.push_back(own_[part]);
     return at::cat(all, 1);
   }
 
+  // The query heads of a group are more rows over the same keys, [1, K,
+  // H / K * T, D]: no key is repeated.
+  at::Tensor MaskedProduct(const at::Tensor& q,
+                           const at::Tensor& keys,
+                           const at::Tensor& values) const {
+    const int64_t tokens = q.size(0);
+    const int64_t heads = q.size(1);
+    const int64_t kv_heads = keys.size(0);
+    const at::Tensor rows = q.transpose(0, 1).reshape(
+        {1, kv_heads, heads / kv_heads * tokens, q.size(2)});
+    return at::scaled_dot_product_attention(
+               rows, keys.unsqueeze(0), values.unsqueeze(0), mask_)
+        .view({heads, tokens, q.size(2)})
+        .transpose(0, 1)
+        .contiguous();
+  }
+
   const std::vector<at::Tensor>& past_;
-  const at::Tensor mask_;
-  const at::Tensor keys_values_;
+  const at::Tensor& mask_;
+  const at::Tensor own_;
+  const int64_t layer_;
 };
 
 }  // namespace
@@ -90,27 +98,28 @@ ChunkStates ForwardChunk(const ModelWeights& weights,
   states.keys_values = at::empty(
       {config.num_layers, 2, config.num_kv_heads, tokens, config.head_dim},
       x.options());
-  ChunkAttention attention(
-      past,
-      MakeMask(
-          begin, tokens, config.num_heads / config.num_kv_heads, x.options()),
-      states.keys_values);
+  at::Tensor mask;
+  if (!HasCausalAttention(x)) {
+    mask = MakeMask(
+        begin, tokens, config.num_heads / config.num_kv_heads, x.options());
+  }
   const RotaryAngles angles =
       MakeRotaryAngles(config,
                        at::arange(begin, begin + tokens, ids.options()),
                        weights.dtype());
   for (int64_t layer = 0; layer < config.num_layers; ++layer) {
     const auto index = static_cast<size_t>(layer);
-    x = ForwardLayer(config,
-                     weights.layers[index],
-                     adapter == nullptr ? nullptr : &adapter->layers[index],
-                     adapter == nullptr ? 0.0 : adapter->config.scale(),
-                     layer,
-                     angles,
-                     attention,
-                     x);
+    x = LayerPass(config,
+                  weights.layers[index],
+                  adapter == nullptr ? nullptr : &adapter->layers[index],
+                  adapter == nullptr ? 0.0 : adapter->config.scale(),
+                  angles)
+            .Forward(x,
+                     /*rows=*/{},
+                     ChunkAttention(past, mask, states.keys_values, layer),
+                     /*activations=*/nullptr);
   }
-  states.hidden = RmsNorm(x, weights.final_norm, config.rms_norm_eps);
+  states.hidden = Norm(x, weights.final_norm, config.rms_norm_eps);
   return states;
 }
 

@@ -1,8 +1,11 @@
 #include "common/model/flash_attention.h"
 
 #include <algorithm>
+#include <span>
 #include <tuple>
 #include <utility>
+
+#include "common/kernels/causal_attention.h"
 
 namespace dapd {
 namespace {
@@ -10,6 +13,41 @@ namespace {
 // LibTorch's variable-length kernels compute in half precision only.
 bool HasVariableLengthKernel(const at::Tensor& q) {
   return q.is_cuda() && q.scalar_type() != at::kFloat;
+}
+
+AttentionHeads HeadsOf(const at::Tensor& q, const at::Tensor& k) {
+  return {q.size(1), k.size(1), q.size(2)};
+}
+
+// The tokens from `begin` on; T as in HeadMatrix.
+template <typename T>
+HeadMatrix<T> MatrixOf(const at::Tensor& rows, int64_t begin) {
+  TORCH_CHECK(rows.stride(2) == 1,
+              "[flash_attention] a head is not contiguous");
+  return {rows.data_ptr<float>() + begin * rows.stride(0),
+          rows.stride(0),
+          rows.stride(1)};
+}
+
+std::vector<AttentionSequence> SequencesOf(const std::vector<int64_t>& offsets,
+                                           const at::Tensor& q,
+                                           const at::Tensor& k,
+                                           const at::Tensor& v,
+                                           const at::Tensor& out,
+                                           const at::Tensor& logsumexp) {
+  std::vector<AttentionSequence> sequences;
+  for (size_t i = 0; i + 1 < offsets.size(); ++i) {
+    const int64_t begin = offsets[i];
+    const int64_t tokens = offsets[i + 1] - begin;
+    sequences.push_back({tokens,
+                         tokens,
+                         MatrixOf<const float>(q, begin),
+                         MatrixOf<const float>(k, begin),
+                         MatrixOf<const float>(v, begin),
+                         MatrixOf<float>(out, begin),
+                         logsumexp.data_ptr<float>() + begin * q.size(1)});
+  }
+  return sequences;
 }
 
 // [tokens, heads, D] of one sequence -> head-major [1, heads, tokens, D].
@@ -50,6 +88,28 @@ AttentionGradients DifferentiateProduct(const at::Tensor& grad_out,
 
 }  // namespace
 
+bool HasCausalAttention(const at::Tensor& tensor) {
+  return tensor.is_cpu() && tensor.scalar_type() == at::kFloat;
+}
+
+at::Tensor AttendFromEnd(const at::Tensor& q,
+                         const at::Tensor& keys,
+                         const at::Tensor& values) {
+  const at::Tensor k = keys.transpose(0, 1);
+  const at::Tensor out = at::empty_like(q, at::MemoryFormat::Contiguous);
+  const at::Tensor logsumexp = at::empty({q.size(0), q.size(1)}, q.options());
+  const AttentionSequence sequence = {
+      q.size(0),
+      k.size(0),
+      MatrixOf<const float>(q, 0),
+      MatrixOf<const float>(k, 0),
+      MatrixOf<const float>(values.transpose(0, 1), 0),
+      MatrixOf<float>(out, 0),
+      logsumexp.data_ptr<float>()};
+  CausalAttention(at::get_num_threads(), HeadsOf(q, k), {&sequence, 1});
+  return out;
+}
+
 FlashAttention::FlashAttention(std::vector<int64_t> offsets, at::Device device)
     : offsets_(std::move(offsets)) {
   for (size_t i = 0; i + 1 < offsets_.size(); ++i) {
@@ -81,6 +141,14 @@ at::Tensor FlashAttention::Forward(const at::Tensor& q,
     return out;
   }
   at::Tensor out = at::empty_like(q, at::MemoryFormat::Contiguous);
+  if (HasCausalAttention(q)) {
+    statistics->tensors = {at::empty({q.size(0), q.size(1)}, q.options())};
+    CausalAttention(
+        at::get_num_threads(),
+        HeadsOf(q, k),
+        SequencesOf(offsets_, q, k, v, out, statistics->tensors[0]));
+    return out;
+  }
   for (size_t i = 0; i + 1 < offsets_.size(); ++i) {
     const int64_t begin = offsets_[i];
     const int64_t tokens = offsets_[i + 1] - begin;
@@ -132,6 +200,21 @@ AttentionGradients FlashAttention::Backward(
       at::empty_like(q, at::MemoryFormat::Contiguous),
       at::empty_like(k, at::MemoryFormat::Contiguous),
       at::empty_like(v, at::MemoryFormat::Contiguous)};
+  if (HasCausalAttention(q)) {
+    std::vector<AttentionSequenceGradients> found;
+    for (size_t i = 0; i + 1 < offsets_.size(); ++i) {
+      found.push_back({MatrixOf<const float>(grad_out, offsets_[i]),
+                       MatrixOf<float>(gradients.q, offsets_[i]),
+                       MatrixOf<float>(gradients.k, offsets_[i]),
+                       MatrixOf<float>(gradients.v, offsets_[i])});
+    }
+    CausalAttentionBackward(
+        at::get_num_threads(),
+        HeadsOf(q, k),
+        SequencesOf(offsets_, q, k, v, out, statistics.tensors[0]),
+        found);
+    return gradients;
+  }
   for (size_t i = 0; i + 1 < offsets_.size(); ++i) {
     const int64_t begin = offsets_[i];
     const int64_t tokens = offsets_[i + 1] - begin;

@@ -1,6 +1,7 @@
 // Grouped-query causal attention over packed sequences, forward and backward
 // by hand, without a copy of the keys for each query head and without the
-// [T, T] matrix of scores (Dao et al. 2022; LibTorch's kernels).
+// [T, T] matrix of scores (Dao et al. 2022): in float32 on the CPU our kernels
+// (kernels/causal_attention.h), else LibTorch's.
 //
 // Shapes: N rows (tokens), H query heads, K key-value heads, D head_dim.
 #pragma once
@@ -12,8 +13,9 @@
 
 namespace dapd {
 
-// What Backward needs besides inputs and output. CPU: the log-sum-exp of each
-// sequence's scores; CUDA: one for all, and the generator's state.
+// What Backward needs besides inputs and output. The log-sum-exp of the scores:
+// in float32 on the CPU [N, H], in bfloat16 one for each sequence, on CUDA one
+// for all and the generator's state.
 struct AttentionStatistics {
   std::vector<at::Tensor> tensors;
 };
@@ -23,6 +25,15 @@ struct AttentionGradients {
   at::Tensor k;  // [N, K, D]
   at::Tensor v;  // [N, K, D]
 };
+
+// Whether our kernels compute with a tensor: float32 on the CPU.
+bool HasCausalAttention(const at::Tensor& tensor);
+
+// By our kernels: q [T, H, D] are those of the last T tokens of `keys` and
+// `values`, [K, tokens, D]. Returns [T, H, D].
+at::Tensor AttendFromEnd(const at::Tensor& q,
+                         const at::Tensor& keys,
+                         const at::Tensor& values);
 
 // Serves every layer of a pass. Keeps no state of a call.
 class FlashAttention {
@@ -36,6 +47,13 @@ class FlashAttention {
                      const at::Tensor& k,
                      const at::Tensor& v,
                      AttentionStatistics* statistics) const;
+
+  at::Tensor operator()(const at::Tensor& q,
+                        const at::Tensor& k,
+                        const at::Tensor& v,
+                        AttentionStatistics* statistics) const {
+    return Forward(q, k, v, statistics);
+  }
 
   // `out` and `statistics` of Forward for the same q, k, v; `grad_out` as out.
   AttentionGradients Backward(const at::Tensor& grad_out,

@@ -38,12 +38,10 @@ LayerPass::LayerPass(const ModelConfig& config,
                      const LayerWeights& weights,
                      const LoraLayer* lora,
                      double lora_scale,
-                     const RotaryAngles& angles,
-                     const FlashAttention& attention)
+                     const RotaryAngles& angles)
     : config_(config),
       weights_(weights),
       angles_(angles),
-      attention_(attention),
       qkv_(weights,
            lora,
            lora_scale,
@@ -66,6 +64,7 @@ at::Tensor LayerPass::UnrotatedGradient(at::Tensor grad,
 
 at::Tensor LayerPass::Forward(const at::Tensor& x,
                               const at::Tensor& rows,
+                              Attend attend,
                               LayerActivations* activations) const {
   LayerActivations scratch;
   LayerActivations& kept = activations == nullptr ? scratch : *activations;
@@ -78,10 +77,10 @@ at::Tensor LayerPass::Forward(const at::Tensor& x,
     kept.k = projected[1].view({count, config_.num_kv_heads, dim});
     kept.v = projected[2].view({count, config_.num_kv_heads, dim});
   }
-  kept.attended = attention_.Forward(Rotated(kept.q, weights_.q_norm),
-                                     Rotated(kept.k, weights_.k_norm),
-                                     kept.v,
-                                     &kept.statistics);
+  kept.attended = attend(Rotated(kept.q, weights_.q_norm),
+                         Rotated(kept.k, weights_.k_norm),
+                         kept.v,
+                         &kept.statistics);
   if (activations == nullptr) kept.q = kept.k = kept.v = at::Tensor();
   kept.middle = o_.Forward(Select(kept.attended.view({count, -1}), rows),
                            &kept.low_rank_o)[0]
@@ -102,6 +101,7 @@ at::Tensor LayerPass::Forward(const at::Tensor& x,
 
 at::Tensor LayerPass::Backward(at::Tensor grad,
                                const at::Tensor& rows,
+                               const FlashAttention& attention,
                                LayerActivations activations,
                                bool needs_input_gradient,
                                LoraLayer* gradients) const {
@@ -140,12 +140,12 @@ at::Tensor LayerPass::Backward(at::Tensor grad,
                                    gradients),
                        rows,
                        count);
-    heads = attention_.Backward(grad_attended.view(kept.attended.sizes()),
-                                Rotated(kept.q, weights_.q_norm),
-                                Rotated(kept.k, weights_.k_norm),
-                                kept.v,
-                                kept.attended,
-                                kept.statistics);
+    heads = attention.Backward(grad_attended.view(kept.attended.sizes()),
+                               Rotated(kept.q, weights_.q_norm),
+                               Rotated(kept.k, weights_.k_norm),
+                               kept.v,
+                               kept.attended,
+                               kept.statistics);
     kept.attended = kept.v = at::Tensor();
   }
   heads.q = UnrotatedGradient(std::move(heads.q), kept.q, weights_.q_norm);

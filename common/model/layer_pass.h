@@ -1,8 +1,10 @@
-// A decoder layer for training, forward and backward by hand: what autograd
-// makes of ForwardLayer (decoder_layer.h), which is its slow twin, with fewer
-// passes over memory and only the activations that the gradients need.
+// A decoder layer for training and scoring, forward and backward by hand: what
+// autograd makes of ForwardLayer (decoder_layer.h), which is its slow twin,
+// with fewer passes over memory and only the activations that the gradients
+// need.
 #pragma once
 
+#include "absl/functional/function_ref.h"
 #include "torch/torch.h"
 
 #include "common/model/decoder_layer.h"
@@ -25,6 +27,13 @@ struct LayerActivations {
   at::Tensor low_rank_qkv, low_rank_o, low_rank_gate_up, low_rank_down;
 };
 
+// The attention of a forward pass: from rotated q [N, H, D] and k, v [N, K, D]
+// to [N, H, D], as FlashAttention::Forward.
+using Attend = absl::FunctionRef<at::Tensor(const at::Tensor& q,
+                                            const at::Tensor& k,
+                                            const at::Tensor& v,
+                                            AttentionStatistics* statistics)>;
+
 // Bytes of the activations of a layer a row, `rank` 0 without LoRA.
 int64_t ActivationBytesPerRow(const ModelConfig& config,
                               int64_t rank,
@@ -33,25 +42,28 @@ int64_t ActivationBytesPerRow(const ModelConfig& config,
 class LayerPass {
  public:
   // All must outlive the pass, which is made anew for every use of a layer.
+  // `lora` null: the base alone.
   LayerPass(const ModelConfig& config,
             const LayerWeights& weights,
             const LoraLayer* lora,
             double lora_scale,
-            const RotaryAngles& angles,
-            const FlashAttention& attention);
+            const RotaryAngles& angles);
 
   // x [N, hidden] -> [R, hidden], those of the rows `rows` ([R] int64), or of
   // all if that is undefined. What other rows do not need behind attention is
   // not computed. Fills `activations`, null: keeps nothing.
   at::Tensor Forward(const at::Tensor& x,
                      const at::Tensor& rows,
+                     Attend attend,
                      LayerActivations* activations) const;
 
-  // From `grad` of the output, [R, hidden], to that of the input, [N, hidden],
+  // For `attention`'s Forward. From `grad` of the output, [R, hidden], to that
+  // of the input, [N, hidden],
   // or nothing if `needs_input_gradient` is false; sets `gradients` where there
   // is a pair. Frees `activations` on the way. May write over `grad`.
   at::Tensor Backward(at::Tensor grad,
                       const at::Tensor& rows,
+                      const FlashAttention& attention,
                       LayerActivations activations,
                       bool needs_input_gradient,
                       LoraLayer* gradients) const;
@@ -65,7 +77,6 @@ class LayerPass {
   const ModelConfig& config_;
   const LayerWeights& weights_;
   const RotaryAngles& angles_;
-  const FlashAttention& attention_;
   ProjectionGroup qkv_;
   ProjectionGroup o_;
   ProjectionGroup gate_up_;

@@ -11,15 +11,13 @@ namespace {
 LayerPass MakeLayerPass(const ModelWeights& weights,
                         const Adapter& adapter,
                         const RotaryAngles& angles,
-                        const FlashAttention& attention,
                         int64_t layer) {
   const auto i = static_cast<size_t>(layer);
   return LayerPass(weights.config,
                    weights.layers[i],
                    &adapter.layers[i],
                    adapter.config.scale(),
-                   angles,
-                   attention);
+                   angles);
 }
 
 RotaryAngles PackedAngles(const ModelWeights& weights,
@@ -63,14 +61,15 @@ TrainingPass::TrainingPass(const ModelWeights& weights,
     kept.input = x;
     // The last ones, which the backward pass frees before it runs any again.
     const bool keep = layer >= layers - num_kept_;
-    x = Layer(layer).Forward(x, RowsBehind(layer), keep ? &kept : nullptr);
+    x = Layer(layer).Forward(
+        x, RowsBehind(layer), attention_, keep ? &kept : nullptr);
   }
   last_ = x;
   hidden_ = Norm(last_, weights.final_norm, weights.config.rms_norm_eps);
 }
 
 LayerPass TrainingPass::Layer(int64_t layer) const {
-  return MakeLayerPass(weights_, adapter_, angles_, attention_, layer);
+  return MakeLayerPass(weights_, adapter_, angles_, layer);
 }
 
 at::Tensor TrainingPass::RowsBehind(int64_t layer) const {
@@ -92,10 +91,11 @@ std::vector<LoraLayer> TrainingPass::Backward(const at::Tensor& grad_hidden) {
     const LayerPass pass = Layer(layer);
     if (!kept.gate.defined()) {
       const at::Tensor input = kept.input;
-      pass.Forward(input, RowsBehind(layer), &kept);
+      pass.Forward(input, RowsBehind(layer), attention_, &kept);
     }
     grad = pass.Backward(std::move(grad),
                          RowsBehind(layer),
+                         attention_,
                          std::move(kept),
                          /*needs_input_gradient=*/layer > 0,
                          &gradients[static_cast<size_t>(layer)]);
@@ -113,8 +113,8 @@ at::Tensor ForwardWithoutGradient(const ModelWeights& weights,
   at::Tensor x = weights.embedding.index_select(0, tokens.ids);
   for (int64_t layer = 0; layer < weights.config.num_layers; ++layer) {
     const bool is_last = layer + 1 == weights.config.num_layers;
-    x = MakeLayerPass(weights, adapter, angles, attention, layer)
-            .Forward(x, is_last ? rows : at::Tensor(), nullptr);
+    x = MakeLayerPass(weights, adapter, angles, layer)
+            .Forward(x, is_last ? rows : at::Tensor(), attention, nullptr);
   }
   return Norm(x, weights.final_norm, weights.config.rms_norm_eps);
 }

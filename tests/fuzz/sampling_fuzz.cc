@@ -36,11 +36,17 @@ int32_t SlowSample(const std::vector<float>& logits,
   if (params.top_k > 0) {
     kept = std::min(kept, static_cast<size_t>(params.top_k));
   }
-  const auto weight = [&](size_t rank) {
-    return std::exp((logit(rank) - logit(0)) / params.temperature);
+  const auto weigh = [&](double value) {
+    return std::exp((value - logit(0)) / params.temperature);
   };
+  const auto weight = [&](size_t rank) { return weigh(logit(rank)); };
+  // Of all tokens the mass is added up in the order of their ids.
   double total = 0.0;
-  for (size_t i = 0; i < kept; ++i) total += weight(i);
+  if (params.top_k > 0) {
+    for (size_t i = 0; i < kept; ++i) total += weight(i);
+  } else {
+    for (const float value : logits) total += weigh(value);
+  }
   if (params.top_p < 1.0) {
     double mass = 0.0;
     size_t i = 0;

@@ -1,0 +1,69 @@
+// Grouped-query causal attention over whole sequences in float32 on the CPU,
+// forward and backward: softmax(q k^T / sqrt(D)) v by blocks of queries, whose
+// scores are computed again in the backward pass (Dao et al. 2022). Keys behind
+// a block's last query are not looked at; the query heads that share keys are
+// more rows of the same products (packed_gemm.h).
+//
+// A token's numbers depend on its sequence alone, neither on the number of
+// threads nor on what else is computed with it.
+//
+// Slow twins: LibTorch's attention (model/attention.cc) and, in the tests, the
+// definition in double precision.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace dapd {
+
+// Query heads, key-value heads that divide them, and numbers a head.
+struct AttentionHeads {
+  int64_t query = 0;
+  int64_t key_value = 0;
+  int64_t dim = 0;
+};
+
+// The heads of a sequence's tokens: those of token t and head h begin at
+// data + t token_stride + h head_stride. T: const float or float.
+template <typename T>
+struct HeadMatrix {
+  T* data = nullptr;
+  int64_t token_stride = 0;
+  int64_t head_stride = 0;
+
+  T* At(int64_t token, int64_t head) const {
+    return data + token * token_stride + head * head_stride;
+  }
+};
+
+// The queries are the last `queries` of a sequence's `keys` tokens.
+struct AttentionSequence {
+  int64_t queries = 0;
+  int64_t keys = 0;
+  HeadMatrix<const float> q;   // [queries]
+  HeadMatrix<const float> k;   // [keys]
+  HeadMatrix<const float> v;   // [keys]
+  HeadMatrix<float> out;       // [queries]
+  float* logsumexp = nullptr;  // [queries, query heads], of the scaled scores
+};
+
+// Writes `out` and `logsumexp` of each sequence.
+void CausalAttention(int num_threads,
+                     const AttentionHeads& heads,
+                     std::span<const AttentionSequence> sequences);
+
+// Gradients of a sequence, of which `out` is given.
+struct AttentionSequenceGradients {
+  HeadMatrix<const float> out;
+  HeadMatrix<float> q, k, v;
+};
+
+// Writes the gradients of q, k and v, where `sequences` are as CausalAttention
+// left them.
+void CausalAttentionBackward(
+    int num_threads,
+    const AttentionHeads& heads,
+    std::span<const AttentionSequence> sequences,
+    std::span<const AttentionSequenceGradients> gradients);
+
+}  // namespace dapd
