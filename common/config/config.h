@@ -109,6 +109,7 @@ struct TrainerSection {
   bool recompute = true;  // layers beyond activation_memory_mib, in backward
   int64_t activation_memory_mib = 1024;
   int64_t pack_tokens = 16384;  // of one pass, see objective/micro_batch.h
+  bool train_while_sampling = true;
   double rpc_timeout_seconds = 600.0;         // one sample's rollout or score
   double peer_timeout_seconds = 300.0;        // without any usable worker
   int64_t ranks = 1;                          // data-parallel trainer processes

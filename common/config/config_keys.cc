@@ -362,6 +362,10 @@ std::vector<ConfigKey> ConfigKeys(Config& c) {
             kMillion,
             "Tokens of several samples that pass through the model side by "
             "side; a sample must fit alone."),
+      Any("trainer.train_while_sampling",
+          &c.trainer.train_while_sampling,
+          "Whether a micro-batch is trained as soon as its answers are scored, "
+          "while later ones are still sampled. Changes no result."),
       Above("trainer.rpc_timeout_seconds",
             &c.trainer.rpc_timeout_seconds,
             0,

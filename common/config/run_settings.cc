@@ -11,7 +11,7 @@ namespace dapd {
 namespace {
 
 // A name that ends in '.' or '_' stands for all keys that begin with it.
-constexpr std::array<absl::string_view, 27> kMayChange = {
+constexpr std::array<absl::string_view, 28> kMayChange = {
     "run.name",
     "run.output_dir",
     "run.num_threads",
@@ -31,11 +31,13 @@ constexpr std::array<absl::string_view, 27> kMayChange = {
     "trainer.rpc_timeout_seconds",
     "trainer.peer_timeout_seconds",
     "trainer.when_done",
-    "trainer.rank", "trainer.rendezvous",
+    "trainer.rank",
+    "trainer.rendezvous",
     "evaluation.",
     "checkpoint.",
     "metrics.",
     "security.",
+    "trainer.train_while_sampling",
     "trainer.recompute",
     "trainer.activation_memory_mib"};
 

@@ -19,8 +19,8 @@
 // is to get it, the task's home. Another one takes the task only if its home
 // has no room for it, or is lost; then it is told anew.
 //
-// Nothing here depends on a role: see WorkerSession. Thread-safe; Next is meant
-// for one thread.
+// Nothing here depends on a role: see WorkerSession. Thread-safe; Next and
+// NextWithin are meant for one thread.
 #pragma once
 
 #include <algorithm>
@@ -101,7 +101,9 @@ class WorkerPool {
     advice_.Withdraw(id);
     changed_.NotifyAll();
   }
-  // Blocks for the next answer; see RolloutClient::Next for how it ends.
+  // The next answer, or nothing if none comes within `timeout`; see
+  // RolloutClient::NextWithin for how it ends.
+  absl::StatusOr<std::optional<Result>> NextWithin(absl::Duration timeout);
   absl::StatusOr<Result> Next();
 
   std::vector<WorkerState> Workers() const;

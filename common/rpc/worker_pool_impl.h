@@ -12,9 +12,21 @@ inline constexpr absl::Duration kPoolTick = absl::Milliseconds(100);
 
 template <typename Task, typename Result>
 absl::StatusOr<Result> WorkerPool<Task, Result>::Next() {
+  ASSIGN_OR_RETURN(std::optional<Result> result,
+                   NextWithin(absl::InfiniteDuration()));
+  return *std::move(result);
+}
+
+template <typename Task, typename Result>
+absl::StatusOr<std::optional<Result>> WorkerPool<Task, Result>::NextWithin(
+    absl::Duration timeout) {
+  const absl::Time deadline = absl::Now() + timeout;
   MutexLock lock(&mutex_);
   while (true) {
-    if (board_.has_answer()) return board_.PopAnswer();
+    if (board_.has_answer()) {
+      ASSIGN_OR_RETURN(Result answer, board_.PopAnswer());
+      return std::optional<Result>(std::move(answer));
+    }
     if (stopping_) {
       return absl::CancelledError(
           absl::StrCat("the ", options_.role, " client was shut down"));
@@ -27,7 +39,9 @@ absl::StatusOr<Result> WorkerPool<Task, Result>::Next() {
                        "nothing to wait for"));
     }
     RETURN_IF_ERROR(NothingUsable());
-    changed_.WaitFor(&mutex_, kPoolTick);
+    const absl::Duration left = deadline - absl::Now();
+    if (left <= absl::ZeroDuration()) return std::nullopt;
+    changed_.WaitFor(&mutex_, std::min(kPoolTick, left));
   }
 }
 

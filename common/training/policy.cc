@@ -183,6 +183,13 @@ void Policy::SetFlatGradient(const at::Tensor& gradient) {
   Check(next == gradient.numel(), "a gradient of this policy's length");
 }
 
+void Policy::ScaleGradient(double factor) {
+  const at::NoGradGuard no_grad;
+  for (at::Tensor& tensor : live_.Tensors()) {
+    if (tensor.grad().defined()) tensor.mutable_grad().mul_(factor);
+  }
+}
+
 NamedTensors Policy::Gradients() const {
   std::vector<std::pair<std::string, at::Tensor>> gradients;
   const std::vector<std::string> names = live_.Names();

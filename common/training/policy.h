@@ -98,6 +98,9 @@ class Policy {
   at::Tensor FlatGradient() const;
   void SetFlatGradient(const at::Tensor& gradient);
 
+  // Multiplies the accumulated gradient.
+  void ScaleGradient(double factor);
+
   // The accumulated gradients by PEFT name, float32.
   NamedTensors Gradients() const;
   // First and second moments by PEFT name with the suffixes ".exp_avg" and

@@ -12,7 +12,6 @@
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
-#include "common/objective/micro_batch.h"
 #include "common/rpc/served_policy.h"
 #include "common/training/step_metrics.h"
 #include "services/trainer/phase_timer.h"
@@ -42,29 +41,6 @@ PipelineOptions MakePipelineOptions(const BatchTrainerParts& parts) {
   }
   options.on_progress = parts.on_progress;
   return options;
-}
-
-// Micro-batches keep the batch's grouping; an untrainable sample leaves a gap,
-// and a micro-batch of gaps only does not count.
-std::vector<std::vector<size_t>> MicroBatches(
-    const std::vector<RolloutRecord>& records, size_t size, int64_t step) {
-  std::vector<std::vector<size_t>> micro_batches;
-  for (size_t begin = 0; begin < records.size(); begin += size) {
-    std::vector<size_t> group;
-    for (size_t i = begin; i < std::min(begin + size, records.size()); ++i) {
-      if (records[i].trainable) {
-        group.push_back(i);
-        continue;
-      }
-      LogWarning(absl::StrCat("step ",
-                              step,
-                              ": the answer to problem '",
-                              records[i].problem->id,
-                              "' has nothing to score; left out"));
-    }
-    if (!group.empty()) micro_batches.push_back(std::move(group));
-  }
-  return micro_batches;
 }
 
 }  // namespace
@@ -172,6 +148,11 @@ absl::StatusOr<std::vector<RolloutRecord>> BatchTrainer::Sample(
                       /*snapshot_is_base=*/parts_.policy.snapshot() == nullptr,
                       /*with_scores=*/true));
   DAPD_FAILPOINT("rollout.after_start");
+  slice_trainer_.emplace(parts_,
+                         pipeline_,
+                         head_workspace_,
+                         step.slice.end - step.slice.begin,
+                         report);
   RETURN_IF_ERROR(CollectSlice(step, on_answer));
   DAPD_FAILPOINT("rollout.after_collect");
   std::vector<RolloutRecord> records = slice_;
@@ -191,17 +172,20 @@ absl::StatusOr<std::vector<RolloutRecord>> BatchTrainer::Sample(
 absl::Status BatchTrainer::CollectSlice(const OpenStep& step,
                                         const OnAnswer& on_answer) {
   to_report_.clear();
-  ASSIGN_OR_RETURN(slice_,
-                   pipeline_.CollectRollouts([&](const PipelineInput& input,
-                                                 size_t index,
-                                                 const RolloutResult& result) {
-                     const auto sample =
-                         static_cast<int64_t>(step.slice.begin + index);
-                     if (on_answer)
-                       return Accept(step, sample, result, on_answer);
-                     to_report_.push_back({sample, result});
-                     return absl::OkStatus();
-                   }));
+  OnWaiting on_waiting;
+  if (parts_.config.trainer.train_while_sampling) {
+    on_waiting = [this] { return slice_trainer_->TrainIfScored(); };
+  }
+  ASSIGN_OR_RETURN(
+      slice_,
+      pipeline_.CollectRollouts(
+          [&](const PipelineInput&, size_t index, const RolloutResult& result) {
+            const auto sample = static_cast<int64_t>(step.slice.begin + index);
+            if (on_answer) return Accept(step, sample, result, on_answer);
+            to_report_.push_back({sample, result});
+            return absl::OkStatus();
+          },
+          on_waiting));
   return absl::OkStatus();
 }
 
@@ -261,7 +245,7 @@ const Problem& BatchTrainer::ProblemOf(const OpenStep& step,
 }
 
 absl::Status BatchTrainer::Train(StepReport* report) {
-  RETURN_IF_ERROR(AccumulateSlice(report));
+  RETURN_IF_ERROR(FinishGradient(report));
   parts_.on_phase("publishing");
   std::unique_ptr<PolicyUpdateWriter> writer;
   {
@@ -342,13 +326,11 @@ absl::Status BatchTrainer::CompareRanks(StepReport* report) {
   return absl::OkStatus();
 }
 
-absl::Status BatchTrainer::AccumulateSlice(StepReport* report) {
-  const Config& config = parts_.config;
-  const std::vector<std::vector<size_t>> micro_batches =
-      MicroBatches(slice_,
-                   static_cast<size_t>(config.trainer.micro_batch_size),
-                   report->step);
-  std::vector<float> count = {static_cast<float>(micro_batches.size())};
+absl::Status BatchTrainer::FinishGradient(StepReport* report) {
+  RETURN_IF_ERROR(slice_trainer_->TrainRest());
+  DAPD_FAILPOINT("train.after_last_micro_batch");
+  std::vector<float> count = {
+      static_cast<float>(slice_trainer_->num_trained())};
   RETURN_IF_ERROR(parts_.collective.Sum(absl::MakeSpan(count)));
   if (count[0] == 0.0F) {
     return absl::DataLossError(
@@ -356,41 +338,15 @@ absl::Status BatchTrainer::AccumulateSlice(StepReport* report) {
                      report->step,
                      " has anything to score; every rollout was empty"));
   }
-  ObjectiveAccumulator accumulator(parts_.terms);
-  const auto total = static_cast<int64_t>(micro_batches.size());
-  int64_t done = 0;
-  for (const std::vector<size_t>& group : micro_batches) {
-    std::vector<ScoredSample> samples;
-    parts_.on_phase("scoring");
-    parts_.on_progress(done, total);
-    {
-      PhaseTimer timer(&report->seconds["score"]);
-      for (const size_t index : group) {
-        ASSIGN_OR_RETURN(ScoredSample sample, pipeline_.TakeScored(index));
-        samples.push_back(std::move(sample));
-      }
-    }
-    parts_.on_phase("training");
-    parts_.on_progress(done++, total);
-    DAPD_FAILPOINT("train.before_micro_batch");
-    PhaseTimer timer(&report->seconds["train"]);
-    accumulator.Add(AccumulateMicroBatch(
-        *parts_.weights,
-        parts_.policy.live(),
-        parts_.terms,
-        samples,
-        {.head = {.temperature = config.objective.temperature,
-                  .workspace = &head_workspace_},
-         .gradient_scale = 1.0 / static_cast<double>(count[0]),
-         .limits = MakePassLimits(config.trainer)}));
-  }
-  DAPD_FAILPOINT("train.after_last_micro_batch");
+  // The mean over the micro-batches of all ranks.
+  parts_.policy.ScaleGradient(1.0 / static_cast<double>(count[0]));
+  ObjectiveAccumulator& objective = slice_trainer_->objective();
   ASSIGN_OR_RETURN(const std::vector<std::string> parts,
-                   parts_.collective.Gather(accumulator.Serialize()));
+                   parts_.collective.Gather(objective.Serialize()));
   for (size_t rank = 1; rank < parts.size(); ++rank) {
-    RETURN_IF_ERROR(accumulator.Merge(parts[rank]));
+    RETURN_IF_ERROR(objective.Merge(parts[rank]));
   }
-  if (parts_.collective.rank() == 0) report->objective = accumulator.Finish();
+  if (parts_.collective.rank() == 0) report->objective = objective.Finish();
   return absl::OkStatus();
 }
 

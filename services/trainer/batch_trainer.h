@@ -24,43 +24,16 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-#include "common/collective/collective.h"
-#include "common/config/config.h"
-#include "common/data/dataset.h"
-#include "common/data/views.h"
-#include "common/model/weights.h"
 #include "common/objective/head_workspace.h"
-#include "common/objective/terms.h"
 #include "common/training/gradient_sum.h"
-#include "common/training/policy.h"
+#include "services/trainer/batch_trainer_parts.h"
 #include "services/trainer/policy_publisher.h"
-#include "services/trainer/rollout_client.h"
 #include "services/trainer/sample_pipeline.h"
+#include "services/trainer/slice_trainer.h"
 #include "services/trainer/step_plan.h"
 #include "services/trainer/step_report.h"
-#include "services/trainer/teacher_client.h"
 
 namespace dapd {
-
-// All referenced objects must outlive the trainer.
-struct BatchTrainerParts {
-  const Config& config;
-  std::shared_ptr<const ModelWeights> weights;
-  const Tokenizer& tokenizer;
-  const ViewBuilder& views;
-  const std::vector<Term>& terms;
-  const Dataset& data;
-  RolloutClient& rollouts;
-  TeacherClient& teachers;
-  Collective& collective;
-  Policy& policy;  // the same on all ranks
-  // "rollout", "scoring", "training", "publishing".
-  std::function<void(const std::string& phase)> on_phase;
-  // So many of this rank's answers or micro-batches of the phase are done.
-  std::function<void(int64_t done, int64_t total)> on_progress;
-  // The rollout workers are to serve this policy from now on.
-  std::function<void(int64_t version)> on_served;
-};
 
 // What rank 0 tells everybody before step `step`, which `policy` samples, is
 // begun; a plan of step 0 if there is no such step. Other ranks need none.
@@ -84,13 +57,15 @@ class BatchTrainer {
   absl::StatusOr<bool> BeginStep();
 
   // Waits for the answers of the step that was begun, and sends them to be
-  // scored; with a lag, begins the next step. At rank 0 the answers of the
+  // scored; trains micro-batches that are scored before all answers are there
+  // (trainer.train_while_sampling); with a lag, begins the next step. At rank 0
+  // the answers of the
   // whole batch, in its order; elsewhere nothing. FAILED_PRECONDITION for an
   // answer that another policy gave.
   absl::StatusOr<std::vector<RolloutRecord>> Sample(const OnAnswer& on_answer,
                                                     StepReport* report);
 
-  // Accumulates the slice's gradient, adds up all ranks', takes the step and,
+  // Completes the slice's gradient, adds up all ranks', takes the step and,
   // without a lag, publishes it. `report` gets the seconds of each phase, and
   // at rank 0 the objective and the counts of the whole batch. DATA_LOSS if the
   // ranks end in different weights.
@@ -131,7 +106,7 @@ class BatchTrainer {
                       const RolloutResult& result,
                       const OnAnswer& on_answer) const;
   const Problem& ProblemOf(const OpenStep& step, size_t sample) const;
-  absl::Status AccumulateSlice(StepReport* report);
+  absl::Status FinishGradient(StepReport* report);
   absl::Status CompareRanks(StepReport* report);
 
   BatchTrainerParts parts_;
@@ -141,7 +116,8 @@ class BatchTrainer {
   std::unique_ptr<GradientSum> gradient_sum_;
   HeadWorkspace head_workspace_;
   std::optional<OpenStep> open_;
-  uint64_t payload_bytes_before_ = 0;  // of this step
+  std::optional<SliceTrainer> slice_trainer_;  // of the step that is sampled
+  uint64_t payload_bytes_before_ = 0;          // of this step
   int64_t scored_tokens_before_ = 0;
   TeacherCost teacher_cost_before_;
   std::vector<RolloutRecord> slice_;    // this rank's answers

@@ -40,7 +40,10 @@ class PooledRolloutClient final : public RolloutClient {
     on_tokens_ = std::move(on_tokens);
   }
   void Submit(RolloutTask task) override { pool_.Submit(std::move(task)); }
-  absl::StatusOr<RolloutResult> Next() override { return pool_.Next(); }
+  absl::StatusOr<std::optional<RolloutResult>> NextWithin(
+      absl::Duration timeout) override {
+    return pool_.NextWithin(timeout);
+  }
   std::vector<WorkerState> Workers() const override { return pool_.Workers(); }
   void Shutdown() override { pool_.Shutdown(); }
 
@@ -56,6 +59,12 @@ class PooledRolloutClient final : public RolloutClient {
 };
 
 }  // namespace
+
+absl::StatusOr<RolloutResult> RolloutClient::Next() {
+  ASSIGN_OR_RETURN(std::optional<RolloutResult> result,
+                   NextWithin(absl::InfiniteDuration()));
+  return *std::move(result);
+}
 
 absl::StatusOr<std::unique_ptr<RolloutClient>> RolloutClient::Start(
     RolloutClientOptions options) {

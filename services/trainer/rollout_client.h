@@ -5,12 +5,13 @@
 // none of this changes a result. Results come in the order in which they
 // finish: order them by id before anything depends on them.
 //
-// Thread-safe. Next() is meant for one thread.
+// Thread-safe. NextWithin() and Next() are meant for one thread.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -79,7 +80,8 @@ class RolloutClient {
   // Does not block.
   virtual void Submit(RolloutTask task) = 0;
 
-  // The next finished task. Blocks; ends with
+  // The next finished task, or nothing if none is finished within `timeout`.
+  // Ends with
   //   UNAVAILABLE          no usable worker for peer_timeout; names each one
   //                        and its last error (a later call may succeed)
   //   FAILED_PRECONDITION  every worker found serves something else (another
@@ -87,7 +89,10 @@ class RolloutClient {
   //                        nothing was submitted
   //   another code         a task that no retry can mend; names it
   //   CANCELLED            Shutdown was called
-  virtual absl::StatusOr<RolloutResult> Next() = 0;
+  virtual absl::StatusOr<std::optional<RolloutResult>> NextWithin(
+      absl::Duration timeout) = 0;
+  // The same without a limit.
+  absl::StatusOr<RolloutResult> Next();
 
   virtual std::vector<WorkerState> Workers() const = 0;
 

@@ -40,6 +40,7 @@ Json StepLine(const StepReport& report) {
   line["adapter_digest"] = report.adapter_digest;
   line["snapshot_version"] = report.snapshot_version;
   line["samples"] = report.samples;
+  line["early_micro_batches"] = report.early_micro_batches;
   line["untrainable_samples"] = report.untrainable_samples;
   line["rollout"] = {{"mean_tokens", report.mean_rollout_tokens},
                      {"truncated_fraction", report.truncated_fraction},

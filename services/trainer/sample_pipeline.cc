@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 
 #include "common/base/status_macros.h"
 #include "common/data/answer.h"
@@ -11,6 +12,9 @@
 
 namespace dapd {
 namespace {
+
+// How long answers are waited for before scores are looked at again.
+constexpr absl::Duration kGlance = absl::Milliseconds(10);
 
 // cross_reference shows the rollout inside its prompt.
 bool NeedsRollout(ViewName view) {
@@ -155,14 +159,14 @@ void SamplePipeline::SubmitScores(size_t index,
 }
 
 absl::StatusOr<std::vector<RolloutRecord>> SamplePipeline::CollectRollouts(
-    const OnAccepted& on_accepted) {
+    const OnAccepted& on_accepted, const OnWaiting& on_waiting) {
   std::vector<RolloutRecord> records(entries_.size());
   for (size_t i = 0; i < entries_.size(); ++i) {
     if (entries_[i].input.known == nullptr) continue;
     ASSIGN_OR_RETURN(records[i], AcceptRollout(i, *entries_[i].input.known));
   }
   while (!pending_rollouts_.empty()) {
-    ASSIGN_OR_RETURN(const RolloutResult result, rollouts_.Next());
+    ASSIGN_OR_RETURN(const RolloutResult result, NextRollout(on_waiting));
     const auto pending = pending_rollouts_.find(result.id);
     if (pending == pending_rollouts_.end()) continue;
     const size_t index = pending->second;
@@ -178,6 +182,20 @@ absl::StatusOr<std::vector<RolloutRecord>> SamplePipeline::CollectRollouts(
     }
   }
   return records;
+}
+
+absl::StatusOr<RolloutResult> SamplePipeline::NextRollout(
+    const OnWaiting& on_waiting) {
+  if (!on_waiting) return rollouts_.Next();
+  absl::Duration timeout = absl::ZeroDuration();
+  while (true) {
+    ASSIGN_OR_RETURN(std::optional<RolloutResult> result,
+                     rollouts_.NextWithin(timeout));
+    if (result.has_value()) return *std::move(result);
+    RETURN_IF_ERROR(AcceptArrivedScores());
+    ASSIGN_OR_RETURN(const bool was_busy, on_waiting());
+    timeout = was_busy ? absl::ZeroDuration() : kGlance;
+  }
 }
 
 absl::StatusOr<RolloutRecord> SamplePipeline::MakeRecord(
@@ -212,6 +230,8 @@ absl::StatusOr<RolloutRecord> SamplePipeline::AcceptRollout(
   ASSIGN_OR_RETURN(RolloutRecord record,
                    MakeRecord(*entries_[index].input.problem, result));
   const bool is_scored = with_scores_ && record.trainable;
+  entries_[index].is_answered = true;
+  entries_[index].is_trainable = is_scored;
   streamer_.Close(entries_[index].rollout_id, /*submitted=*/is_scored);
   if (!is_scored) return record;
   ASSIGN_OR_RETURN(entries_[index].views, BuildViews(record));
@@ -243,6 +263,24 @@ absl::Status SamplePipeline::AcceptScore(const ScoreResult& result) {
       result.compute_seconds;
   teacher_cost_.ahead += result.ahead_seconds;
   return absl::OkStatus();
+}
+
+absl::Status SamplePipeline::AcceptArrivedScores() {
+  while (!pending_scores_.empty()) {
+    ASSIGN_OR_RETURN(const std::optional<ScoreResult> result,
+                     teachers_.NextWithin(absl::ZeroDuration()));
+    if (!result.has_value()) break;
+    RETURN_IF_ERROR(AcceptScore(*result));
+  }
+  return absl::OkStatus();
+}
+
+SampleState SamplePipeline::StateOf(size_t index) const {
+  const Entry& entry = entries_[index];
+  if (!entry.is_answered) return SampleState::kIncomplete;
+  if (!entry.is_trainable) return SampleState::kUntrainable;
+  return entry.scores_missing > 0 ? SampleState::kIncomplete
+                                  : SampleState::kScored;
 }
 
 absl::StatusOr<ScoredSample> SamplePipeline::TakeScored(size_t index) {

@@ -5,7 +5,8 @@
 //   Start            the views that need no rollout go to the teachers
 //   CollectRollouts  as each answer arrives, its other views go to the
 //                    teachers, which were told of its tokens while it was
-//                    sampled
+//                    sampled; between answers the caller may work on samples
+//                    that are scored
 //   TakeScored(i)    hands over sample i once all its teacher scores are there
 //
 // Results are placed by sample index, so the order of arrival, the number of
@@ -16,6 +17,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -61,6 +63,16 @@ struct RolloutRecord {
 using OnAccepted = std::function<absl::Status(
     const PipelineInput& input, size_t index, const RolloutResult& result)>;
 
+// Called while no answer is there, with nothing to take in before; false if it
+// had nothing to do. Long work delays what follows from the next answer.
+using OnWaiting = std::function<absl::StatusOr<bool>()>;
+
+enum class SampleState {
+  kIncomplete,   // its answer or scores of it are missing
+  kScored,       // TakeScored does not block
+  kUntrainable,  // nothing is left of its answer to score
+};
+
 struct PipelineOptions {
   std::vector<TeacherPass> passes;
   TeacherPayload payload = TeacherPayload::kHiddenStates;
@@ -105,7 +117,13 @@ class SamplePipeline {
 
   // Blocks for all answers, in the order of the inputs.
   absl::StatusOr<std::vector<RolloutRecord>> CollectRollouts(
-      const OnAccepted& on_accepted = nullptr);
+      const OnAccepted& on_accepted = nullptr,
+      const OnWaiting& on_waiting = nullptr);
+
+  SampleState StateOf(size_t index) const;
+  const Problem& ProblemOf(size_t index) const {
+    return *entries_[index].input.problem;
+  }
 
   // The record of an answer that another rank collected: decoded, graded.
   absl::StatusOr<RolloutRecord> MakeRecord(const Problem& problem,
@@ -129,6 +147,8 @@ class SamplePipeline {
     std::vector<ScoreTask> rollout_tasks;  // without tokens until it is there
     std::map<TeacherPass, TeacherScores> scores;
     size_t scores_missing = 0;
+    bool is_answered = false;
+    bool is_trainable = false;
   };
   struct PendingScore {
     size_t index = 0;
@@ -145,8 +165,12 @@ class SamplePipeline {
                     std::vector<ScoreTask> tasks);
   absl::StatusOr<RolloutRecord> AcceptRollout(size_t index,
                                               const RolloutResult& result);
+  // Blocks for the next answer, busy with `on_waiting` meanwhile.
+  absl::StatusOr<RolloutResult> NextRollout(const OnWaiting& on_waiting);
   absl::StatusOr<Views> BuildViews(const RolloutRecord& record) const;
   absl::Status AcceptScore(const ScoreResult& result);
+  // Takes in the scores that have arrived.
+  absl::Status AcceptArrivedScores();
 
   RolloutClient& rollouts_;
   TeacherClient& teachers_;

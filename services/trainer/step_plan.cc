@@ -26,8 +26,7 @@ BatchAnswer FromJson(const nlohmann::json& json) {
   BatchAnswer answer;
   answer.sample = json.at("sample");
   answer.result.ids = json.at("ids").get<std::vector<int32_t>>();
-  answer.result.end =
-      json.at("ended") ? RolloutEnd::kEos : RolloutEnd::kLength;
+  answer.result.end = json.at("ended") ? RolloutEnd::kEos : RolloutEnd::kLength;
   answer.result.policy_version = json.at("policy_version");
   answer.result.adapter_digest = json.at("adapter_digest");
   return answer;

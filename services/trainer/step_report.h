@@ -18,6 +18,8 @@ struct StepReport {
   // Wall seconds by phase: rollout, score, train, optimizer, publish.
   std::map<std::string, double> seconds;
   int64_t samples = 0;  // trained
+  // At this rank, of the micro-batches: those trained before its last answer.
+  int64_t early_micro_batches = 0;
   int64_t untrainable_samples = 0;
   int64_t generated_tokens = 0;
   int64_t scored_tokens = 0;   // by the teachers

@@ -34,7 +34,10 @@ class PooledTeacherClient final : public TeacherClient {
   void Submit(ScoreTask task) override { pool_.Submit(std::move(task)); }
   void Advise(ScoreTask partial) override { pool_.Advise(std::move(partial)); }
   void Withdraw(uint64_t id) override { pool_.Withdraw(id); }
-  absl::StatusOr<ScoreResult> Next() override { return pool_.Next(); }
+  absl::StatusOr<std::optional<ScoreResult>> NextWithin(
+      absl::Duration timeout) override {
+    return pool_.NextWithin(timeout);
+  }
   std::vector<WorkerState> Workers() const override { return pool_.Workers(); }
   void Shutdown() override { pool_.Shutdown(); }
 
@@ -43,6 +46,12 @@ class PooledTeacherClient final : public TeacherClient {
 };
 
 }  // namespace
+
+absl::StatusOr<ScoreResult> TeacherClient::Next() {
+  ASSIGN_OR_RETURN(std::optional<ScoreResult> result,
+                   NextWithin(absl::InfiniteDuration()));
+  return *std::move(result);
+}
 
 absl::StatusOr<TeacherPayload> ParseTeacherPayload(const std::string& name) {
   if (name == "hidden_states") return TeacherPayload::kHiddenStates;

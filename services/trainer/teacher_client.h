@@ -1,12 +1,13 @@
 // TeacherClient: the trainer's hand on all teacher workers. As RolloutClient,
 // with views to score in place of prompts.
 //
-// Thread-safe. Next() is meant for one thread.
+// Thread-safe. NextWithin() and Next() are meant for one thread.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -88,8 +89,10 @@ class TeacherClient {
   // The advised task will not be submitted. Does not block.
   virtual void Withdraw(uint64_t id) = 0;
 
-  // Blocks; errors as RolloutClient::Next.
-  virtual absl::StatusOr<ScoreResult> Next() = 0;
+  // As of RolloutClient.
+  virtual absl::StatusOr<std::optional<ScoreResult>> NextWithin(
+      absl::Duration timeout) = 0;
+  absl::StatusOr<ScoreResult> Next();
 
   virtual std::vector<WorkerState> Workers() const = 0;
   virtual void Shutdown() = 0;

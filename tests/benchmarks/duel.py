@@ -117,14 +117,14 @@ class Row:
 
 
 class MemoryWatch:
-    """Peak summed MiB of some processes, read ten times a second; a page that several share counts once."""
+    """Peak summed MiB of some processes, read twice a second, for reading it stops the process; a page that several share counts once."""
 
     def __init__(self, pids):
         self.pids, self.peak, self.stop = pids, 0.0, threading.Event()
         self.thread = threading.Thread(target=self._watch)
 
     def _watch(self):
-        while not self.stop.wait(0.1):
+        while not self.stop.wait(0.5):
             self.peak = max(self.peak, sum(map(proportional_mib, self.pids())))
 
     def __enter__(self):

@@ -24,7 +24,8 @@ class RecordingTeacher : public TeacherClient {
     advised_[partial.id].push_back(std::move(partial));
   }
   void Withdraw(uint64_t id) override { withdrawn_.insert(id); }
-  absl::StatusOr<ScoreResult> Next() override {
+  absl::StatusOr<std::optional<ScoreResult>> NextWithin(
+      absl::Duration) override {
     return absl::CancelledError("nothing is scored");
   }
   std::vector<WorkerState> Workers() const override { return {}; }

@@ -14,6 +14,7 @@
 #include "gtest/gtest.h"
 
 #include "common/base/files.h"
+#include "common/base/json_lines.h"
 #include "common/collective/collective.h"
 #include "common/config/load_config.h"
 #include "common/config/run_folder.h"
@@ -59,7 +60,15 @@ class InstantRollouts : public RolloutClient {
     }
     tasks_.push_back(task.id);
   }
-  absl::StatusOr<RolloutResult> Next() override {
+  absl::StatusOr<std::optional<RolloutResult>> NextWithin(
+      absl::Duration timeout) override {
+    // The last answer of a batch is nearly ready for a while.
+    if (tasks_.size() == 1 && num_glances_ < glances_wanted_ &&
+        timeout < absl::InfiniteDuration()) {
+      ++num_glances_;
+      return std::nullopt;
+    }
+    num_glances_ = 0;
     RolloutResult result;
     result.id = tasks_.front();
     tasks_.pop_front();
@@ -79,6 +88,8 @@ class InstantRollouts : public RolloutClient {
   std::vector<Submission> held_out_submissions_;
   bool listened_ = false;
   bool lies_ = false;  // about the policy
+  int glances_wanted_ = 0;
+  int num_glances_ = 0;
 };
 
 class InstantTeachers : public TeacherClient {
@@ -89,7 +100,8 @@ class InstantTeachers : public TeacherClient {
   void Submit(ScoreTask task) override { tasks_.push_back(std::move(task)); }
   void Advise(ScoreTask) override { ++advised_; }
   void Withdraw(uint64_t) override {}
-  absl::StatusOr<ScoreResult> Next() override {
+  absl::StatusOr<std::optional<ScoreResult>> NextWithin(
+      absl::Duration) override {
     ScoreResult result;
     result.id = tasks_.front().id;
     for (const ViewToScore& view : tasks_.front().views) {
@@ -145,6 +157,7 @@ class TrainerLoopTest : public ::testing::Test {
         MakeOptimizerOptions(config));
     rollouts_.emplace(policy, config.run.seed);
     rollouts_->lies_ = lies_;
+    rollouts_->glances_wanted_ = glances_wanted_;
     teachers_.emplace(weights->config.hidden_size);
     const auto collective = MakeSingleRank();
     const RunFolder folder = RunFolder::Open(config.run).value();
@@ -183,7 +196,21 @@ class TrainerLoopTest : public ::testing::Test {
   TextPipeline text_;
   Dataset data_;
   Dataset held_out_;  // none
+  // A number of every step in metrics.jsonl.
+  std::vector<double> MetricOfSteps(const std::string& key) {
+    const RunFolder folder = RunFolder::Open(loaded_.config.run).value();
+    std::vector<double> values;
+    EXPECT_TRUE(ForEachJsonLine(folder.File("metrics.jsonl"),
+                                [&](const nlohmann::json& row, int) {
+                                  values.push_back(row.at(key));
+                                  return absl::OkStatus();
+                                })
+                    .ok());
+    return values;
+  }
+
   bool lies_ = false;
+  int glances_wanted_ = 0;  // at the last answer of a batch before it is there
   std::optional<InstantRollouts> rollouts_;
   std::optional<InstantTeachers> teachers_;
 };
@@ -226,6 +253,23 @@ TEST_F(TrainerLoopTest, WithALagTeachersHearOfNoAnswerBeforeItIsWhole) {
   ASSERT_TRUE(Run(1).ok());
   EXPECT_FALSE(rollouts_->listened_);
   EXPECT_EQ(teachers_->advised_, 0);
+}
+
+TEST_F(TrainerLoopTest, MicroBatchesAreTrainedWhileLaterAnswersAreSampled) {
+  glances_wanted_ = 3;
+  for (const int64_t max_staleness : {0, 1}) {
+    std::vector<std::vector<double>> losses;
+    for (const bool early : {false, true}) {
+      loaded_.config.trainer.train_while_sampling = early;
+      loaded_.config.run.name = absl::StrCat(max_staleness, early);
+      ASSERT_TRUE(Run(max_staleness).ok());
+      losses.push_back(MetricOfSteps("loss"));
+      EXPECT_THAT(MetricOfSteps("early_micro_batches"),
+                  ElementsAre(early, early, early, early));
+    }
+    EXPECT_EQ(losses[0], losses[1]) << "bit for bit";
+    EXPECT_EQ(losses[0].size(), 4u);
+  }
 }
 
 TEST_F(TrainerLoopTest, AnAnswerOfAnotherPolicyIsRefused) {

@@ -1,0 +1,42 @@
+// What a BatchTrainer works with.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/collective/collective.h"
+#include "common/config/config.h"
+#include "common/data/dataset.h"
+#include "common/data/views.h"
+#include "common/model/weights.h"
+#include "common/objective/terms.h"
+#include "common/training/policy.h"
+#include "services/trainer/rollout_client.h"
+#include "services/trainer/teacher_client.h"
+
+namespace dapd {
+
+// All referenced objects must outlive the trainer.
+struct BatchTrainerParts {
+  const Config& config;
+  std::shared_ptr<const ModelWeights> weights;
+  const Tokenizer& tokenizer;
+  const ViewBuilder& views;
+  const std::vector<Term>& terms;
+  const Dataset& data;
+  RolloutClient& rollouts;
+  TeacherClient& teachers;
+  Collective& collective;
+  Policy& policy;  // the same on all ranks
+  // "rollout", "scoring", "training", "publishing".
+  std::function<void(const std::string& phase)> on_phase;
+  // So many of this rank's answers or micro-batches of the phase are done.
+  std::function<void(int64_t done, int64_t total)> on_progress;
+  // The rollout workers are to serve this policy from now on.
+  std::function<void(int64_t version)> on_served;
+};
+
+}  // namespace dapd
