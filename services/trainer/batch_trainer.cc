@@ -1,8 +1,11 @@
 #include "services/trainer/batch_trainer.h"
 
 #include <algorithm>
+#include <atomic>
+#include <thread>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -153,7 +156,9 @@ absl::StatusOr<std::vector<RolloutRecord>> BatchTrainer::Sample(
                          head_workspace_,
                          step.slice.end - step.slice.begin,
                          report);
-  RETURN_IF_ERROR(CollectSlice(step, on_answer));
+  RETURN_IF_ERROR(parts_.config.trainer.train_while_sampling
+                      ? CollectAndTrain(step, on_answer)
+                      : CollectSlice(step, on_answer));
   DAPD_FAILPOINT("rollout.after_collect");
   std::vector<RolloutRecord> records = slice_;
   RETURN_IF_ERROR(ShareAnswers(step, on_answer, &records));
@@ -172,10 +177,6 @@ absl::StatusOr<std::vector<RolloutRecord>> BatchTrainer::Sample(
 absl::Status BatchTrainer::CollectSlice(const OpenStep& step,
                                         const OnAnswer& on_answer) {
   to_report_.clear();
-  OnWaiting on_waiting;
-  if (parts_.config.trainer.train_while_sampling) {
-    on_waiting = [this] { return slice_trainer_->TrainIfScored(); };
-  }
   ASSIGN_OR_RETURN(
       slice_,
       pipeline_.CollectRollouts(
@@ -184,9 +185,24 @@ absl::Status BatchTrainer::CollectSlice(const OpenStep& step,
             if (on_answer) return Accept(step, sample, result, on_answer);
             to_report_.push_back({sample, result});
             return absl::OkStatus();
-          },
-          on_waiting));
+          }));
   return absl::OkStatus();
+}
+
+absl::Status BatchTrainer::CollectAndTrain(const OpenStep& step,
+                                           const OnAnswer& on_answer) {
+  absl::Status collected;
+  std::atomic<bool> is_collected = false;
+  std::jthread collector([&] {
+    collected = CollectSlice(step, on_answer);
+    is_collected = true;
+  });
+  // Also if training throws; the thread is joined behind this.
+  const absl::Cleanup stop = [this] { pipeline_.StopCollecting(); };
+  RETURN_IF_ERROR(
+      slice_trainer_->TrainAhead([&] { return is_collected.load(); }));
+  collector.join();
+  return collected;
 }
 
 // At rank 0 `records` grows to the whole batch; elsewhere it is emptied.

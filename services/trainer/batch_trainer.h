@@ -40,7 +40,8 @@ namespace dapd {
 using Planner =
     std::function<StepPlan(int64_t step, const PolicyUpdate& policy)>;
 
-// Called at rank 0 with each answer of the batch that was not recalled.
+// Called at rank 0 with each answer of the batch that was not recalled; one
+// call at a time, but not always on the compute thread.
 using OnAnswer = std::function<absl::Status(
     int64_t sample, const Problem& problem, const RolloutResult& result)>;
 
@@ -98,6 +99,8 @@ class BatchTrainer {
   absl::Status Begin(int64_t step, std::shared_ptr<const PolicyUpdate> policy);
   RankSlice SamplesOfRank(size_t batch_size) const;
   absl::Status CollectSlice(const OpenStep& step, const OnAnswer& on_answer);
+  // The same on a thread of its own, and trains meanwhile.
+  absl::Status CollectAndTrain(const OpenStep& step, const OnAnswer& on_answer);
   absl::Status ShareAnswers(const OpenStep& step,
                             const OnAnswer& on_answer,
                             std::vector<RolloutRecord>* records);

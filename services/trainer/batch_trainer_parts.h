@@ -33,8 +33,11 @@ struct BatchTrainerParts {
   Policy& policy;  // the same on all ranks
   // "rollout", "scoring", "training", "publishing".
   std::function<void(const std::string& phase)> on_phase;
-  // So many of this rank's answers or micro-batches of the phase are done.
+  // So many of this rank's answers or micro-batches of the phase are done. From
+  // another thread while answers are collected, but not beside on_phase.
   std::function<void(int64_t done, int64_t total)> on_progress;
+  // So many micro-batches were trained although answers are missing.
+  std::function<void(int64_t count)> on_trained_ahead;
   // The rollout workers are to serve this policy from now on.
   std::function<void(int64_t version)> on_served;
 };

@@ -244,22 +244,27 @@ const std::string& RunRecorder::folder() const { return state_->folder; }
 void RunRecorder::BeginPhase(const std::string& phase) {
   state_->status->Change([&](TrainerState& s) {
     s.phase = phase;
-    s.phase_done = s.phase_total = 0;
+    s.phase_done = s.phase_total = s.trained_ahead = 0;
   });
   state_->metrics->BeginPhase(phase);
 }
 
 void RunRecorder::AdvancePhase(int64_t done, int64_t total) {
   std::string phase;
+  std::string ahead;
   state_->status->Change([&](TrainerState& s) {
     phase = s.phase;
+    if (s.trained_ahead > 0) {
+      ahead = absl::StrFormat(", %d micro-batches trained", s.trained_ahead);
+    }
     s.phase_done = done;
     s.phase_total = total;
   });
   if (phase != "evaluating") {
     state_->progress.Update(
         state_->steps,
-        absl::StrFormat("%s%s %d/%d", state_->step_note, phase, done, total));
+        absl::StrFormat(
+            "%s%s %d/%d%s", state_->step_note, phase, done, total, ahead));
     return;
   }
   if (state_->evaluation_progress == nullptr) {
@@ -268,6 +273,10 @@ void RunRecorder::AdvancePhase(int64_t done, int64_t total) {
   }
   state_->evaluation_progress->Update(done);
   if (done == total) state_->evaluation_progress.reset();
+}
+
+void RunRecorder::RecordTrainedAhead(int64_t count) {
+  state_->status->Change([&](TrainerState& s) { s.trained_ahead = count; });
 }
 
 absl::Status RunRecorder::RecordSamples(

@@ -46,6 +46,8 @@ class RunRecorder {
   void BeginPhase(const std::string& phase);
   // So many answers or micro-batches of the phase are done.
   void AdvancePhase(int64_t done, int64_t total);
+  // So many micro-batches were trained in the phase "rollout".
+  void RecordTrainedAhead(int64_t count);
 
   // samples/step-000001.jsonl: {"id", "problem", "reference", "rollout_ids",
   // "rollout", "finish_reason", "correct"}: replayable.

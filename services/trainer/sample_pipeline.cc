@@ -13,8 +13,8 @@
 namespace dapd {
 namespace {
 
-// How long answers are waited for before scores are looked at again.
-constexpr absl::Duration kGlance = absl::Milliseconds(10);
+// How soon CollectRollouts hears that it is to stop.
+constexpr absl::Duration kStopTick = absl::Milliseconds(100);
 
 // cross_reference shows the rollout inside its prompt.
 bool NeedsRollout(ViewName view) {
@@ -77,6 +77,8 @@ absl::StatusOr<SubmittedBatch> SamplePipeline::Submit(
 absl::Status SamplePipeline::Start(SubmittedBatch batch,
                                    bool snapshot_is_base,
                                    bool with_scores) {
+  MutexLock lock(&mutex_);
+  stop_collecting_ = false;
   snapshot_is_base_ = snapshot_is_base;
   with_scores_ = with_scores;
   // What an untrainable sample of the last batch still waits for is dropped.
@@ -156,46 +158,48 @@ void SamplePipeline::SubmitScores(size_t index,
     ++entry.scores_missing;
     teachers_.Submit(std::move(task));
   }
+  submitted_.NotifyAll();
 }
 
 absl::StatusOr<std::vector<RolloutRecord>> SamplePipeline::CollectRollouts(
-    const OnAccepted& on_accepted, const OnWaiting& on_waiting) {
-  std::vector<RolloutRecord> records(entries_.size());
-  for (size_t i = 0; i < entries_.size(); ++i) {
-    if (entries_[i].input.known == nullptr) continue;
-    ASSIGN_OR_RETURN(records[i], AcceptRollout(i, *entries_[i].input.known));
+    const OnAccepted& on_accepted) {
+  // Only the compute thread's Start changes the inputs.
+  std::vector<PipelineInput> inputs;
+  {
+    MutexLock lock(&mutex_);
+    for (const Entry& entry : entries_) inputs.push_back(entry.input);
+  }
+  std::vector<RolloutRecord> records(inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i].known == nullptr) continue;
+    ASSIGN_OR_RETURN(records[i], AcceptRollout(i, *inputs[i].known));
   }
   while (!pending_rollouts_.empty()) {
-    ASSIGN_OR_RETURN(const RolloutResult result, NextRollout(on_waiting));
+    ASSIGN_OR_RETURN(const RolloutResult result, NextRollout());
     const auto pending = pending_rollouts_.find(result.id);
     if (pending == pending_rollouts_.end()) continue;
     const size_t index = pending->second;
     pending_rollouts_.erase(pending);
     if (on_accepted) {
-      RETURN_IF_ERROR(on_accepted(entries_[index].input, index, result));
+      RETURN_IF_ERROR(on_accepted(inputs[index], index, result));
     }
     ASSIGN_OR_RETURN(records[index], AcceptRollout(index, result));
     if (options_.on_progress) {
       options_.on_progress(
-          static_cast<int64_t>(entries_.size() - pending_rollouts_.size()),
-          static_cast<int64_t>(entries_.size()));
+          static_cast<int64_t>(inputs.size() - pending_rollouts_.size()),
+          static_cast<int64_t>(inputs.size()));
     }
   }
   return records;
 }
 
-absl::StatusOr<RolloutResult> SamplePipeline::NextRollout(
-    const OnWaiting& on_waiting) {
-  if (!on_waiting) return rollouts_.Next();
-  absl::Duration timeout = absl::ZeroDuration();
-  while (true) {
+absl::StatusOr<RolloutResult> SamplePipeline::NextRollout() {
+  while (!stop_collecting_) {
     ASSIGN_OR_RETURN(std::optional<RolloutResult> result,
-                     rollouts_.NextWithin(timeout));
+                     rollouts_.NextWithin(kStopTick));
     if (result.has_value()) return *std::move(result);
-    RETURN_IF_ERROR(AcceptArrivedScores());
-    ASSIGN_OR_RETURN(const bool was_busy, on_waiting());
-    timeout = was_busy ? absl::ZeroDuration() : kGlance;
   }
+  return absl::CancelledError("the batch was given up");
 }
 
 absl::StatusOr<RolloutRecord> SamplePipeline::MakeRecord(
@@ -227,29 +231,37 @@ absl::StatusOr<Views> SamplePipeline::BuildViews(
 
 absl::StatusOr<RolloutRecord> SamplePipeline::AcceptRollout(
     size_t index, const RolloutResult& result) {
-  ASSIGN_OR_RETURN(RolloutRecord record,
-                   MakeRecord(*entries_[index].input.problem, result));
+  ASSIGN_OR_RETURN(RolloutRecord record, MakeRecord(ProblemOf(index), result));
   const bool is_scored = with_scores_ && record.trainable;
-  entries_[index].is_answered = true;
-  entries_[index].is_trainable = is_scored;
-  streamer_.Close(entries_[index].rollout_id, /*submitted=*/is_scored);
-  if (!is_scored) return record;
-  ASSIGN_OR_RETURN(entries_[index].views, BuildViews(record));
-  SubmitScores(index,
-               /*needs_rollout=*/true,
-               std::move(entries_[index].rollout_tasks));
+  Views views;
+  if (is_scored) {
+    ASSIGN_OR_RETURN(views, BuildViews(record));
+  }
+  MutexLock lock(&mutex_);
+  Entry& entry = entries_[index];
+  entry.is_answered = true;
+  entry.is_trainable = is_scored;
+  streamer_.Close(entry.rollout_id, /*submitted=*/is_scored);
+  if (is_scored) {
+    entry.views = std::move(views);
+    SubmitScores(index, /*needs_rollout=*/true, std::move(entry.rollout_tasks));
+  }
   return record;
 }
 
 absl::Status SamplePipeline::AcceptScore(const ScoreResult& result) {
+  std::map<ViewName, TeacherScores> views;
+  for (const auto& [name, tensors] : result.views) {
+    ASSIGN_OR_RETURN(const ViewName view, ParseViewName(name));
+    views[view] = ToScores(tensors, options_.device);
+  }
+  MutexLock lock(&mutex_);
   const auto pending = pending_scores_.find(result.id);
   if (pending == pending_scores_.end()) return absl::OkStatus();
   const auto [index, weights, needs_rollout] = pending->second;
   pending_scores_.erase(pending);
   Entry& entry = entries_[index];
-  for (const auto& [name, tensors] : result.views) {
-    ASSIGN_OR_RETURN(const ViewName view, ParseViewName(name));
-    const TeacherScores scores = ToScores(tensors, options_.device);
+  for (const auto& [view, scores] : views) {
     if (snapshot_is_base_) {
       entry.scores[{TeacherWeights::kBase, view}] = scores;
       entry.scores[{TeacherWeights::kSnapshot, view}] = scores;
@@ -265,17 +277,21 @@ absl::Status SamplePipeline::AcceptScore(const ScoreResult& result) {
   return absl::OkStatus();
 }
 
-absl::Status SamplePipeline::AcceptArrivedScores() {
-  while (!pending_scores_.empty()) {
-    ASSIGN_OR_RETURN(const std::optional<ScoreResult> result,
-                     teachers_.NextWithin(absl::ZeroDuration()));
-    if (!result.has_value()) break;
-    RETURN_IF_ERROR(AcceptScore(*result));
+absl::Status SamplePipeline::AcceptScores(absl::Duration timeout) {
+  {
+    MutexLock lock(&mutex_);
+    if (pending_scores_.empty()) submitted_.WaitFor(&mutex_, timeout);
+    if (pending_scores_.empty()) return absl::OkStatus();
   }
-  return absl::OkStatus();
+  ASSIGN_OR_RETURN(std::optional<ScoreResult> result,
+                   teachers_.NextWithin(timeout));
+  if (!result.has_value()) return absl::OkStatus();
+  RETURN_IF_ERROR(AcceptScore(*result));
+  return AcceptScores(absl::ZeroDuration());
 }
 
 SampleState SamplePipeline::StateOf(size_t index) const {
+  MutexLock lock(&mutex_);
   const Entry& entry = entries_[index];
   if (!entry.is_answered) return SampleState::kIncomplete;
   if (!entry.is_trainable) return SampleState::kUntrainable;
@@ -283,12 +299,18 @@ SampleState SamplePipeline::StateOf(size_t index) const {
                                   : SampleState::kScored;
 }
 
+const Problem& SamplePipeline::ProblemOf(size_t index) const {
+  MutexLock lock(&mutex_);
+  return *entries_[index].input.problem;
+}
+
 absl::StatusOr<ScoredSample> SamplePipeline::TakeScored(size_t index) {
-  Entry& entry = entries_[index];
-  while (entry.scores_missing > 0) {
+  while (StateOf(index) != SampleState::kScored) {
     ASSIGN_OR_RETURN(const ScoreResult result, teachers_.Next());
     RETURN_IF_ERROR(AcceptScore(result));
   }
+  MutexLock lock(&mutex_);
+  Entry& entry = entries_[index];
   return ScoredSample{
       entry.input.problem->id, std::move(entry.views), std::move(entry.scores)};
 }

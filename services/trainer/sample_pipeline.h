@@ -5,25 +5,27 @@
 //   Start            the views that need no rollout go to the teachers
 //   CollectRollouts  as each answer arrives, its other views go to the
 //                    teachers, which were told of its tokens while it was
-//                    sampled; between answers the caller may work on samples
-//                    that are scored
+//                    sampled
 //   TakeScored(i)    hands over sample i once all its teacher scores are there
 //
 // Results are placed by sample index, so the order of arrival, the number of
-// workers and retries do not show. Not thread-safe: owned by the compute
-// thread.
+// workers and retries do not show. CollectRollouts may run on a thread of its
+// own, while the compute thread, which owns everything else, calls StateOf,
+// AcceptScores and TakeScored.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 
+#include "common/base/mutex.h"
 #include "common/data/dataset.h"
 #include "common/data/views.h"
 #include "common/generation/sampling.h"
@@ -62,10 +64,6 @@ struct RolloutRecord {
 // follows from it; an error ends the batch.
 using OnAccepted = std::function<absl::Status(
     const PipelineInput& input, size_t index, const RolloutResult& result)>;
-
-// Called while no answer is there, with nothing to take in before; false if it
-// had nothing to do. Long work delays what follows from the next answer.
-using OnWaiting = std::function<absl::StatusOr<bool>()>;
 
 enum class SampleState {
   kIncomplete,   // its answer or scores of it are missing
@@ -117,13 +115,16 @@ class SamplePipeline {
 
   // Blocks for all answers, in the order of the inputs.
   absl::StatusOr<std::vector<RolloutRecord>> CollectRollouts(
-      const OnAccepted& on_accepted = nullptr,
-      const OnWaiting& on_waiting = nullptr);
+      const OnAccepted& on_accepted = nullptr);
+  // Ends CollectRollouts with CANCELLED. The batch is of no use then. From any
+  // thread.
+  void StopCollecting() { stop_collecting_ = true; }
 
   SampleState StateOf(size_t index) const;
-  const Problem& ProblemOf(size_t index) const {
-    return *entries_[index].input.problem;
-  }
+  // Of the batch that was started.
+  const Problem& ProblemOf(size_t index) const;
+  // Takes in the scores that are there; waits up to `timeout` for the first.
+  absl::Status AcceptScores(absl::Duration timeout);
 
   // The record of an answer that another rank collected: decoded, graded.
   absl::StatusOr<RolloutRecord> MakeRecord(const Problem& problem,
@@ -137,7 +138,10 @@ class SamplePipeline {
   // What these cost the teachers.
   const TeacherCost& teacher_cost() const { return teacher_cost_; }
   // Tokens that the teachers scored so far.
-  int64_t scored_tokens() const { return scored_tokens_; }
+  int64_t scored_tokens() const {
+    MutexLock lock(&mutex_);
+    return scored_tokens_;
+  }
 
  private:
   struct Entry {
@@ -162,15 +166,13 @@ class SamplePipeline {
   // Sends them with the tokens of the sample's views.
   void SubmitScores(size_t index,
                     bool needs_rollout,
-                    std::vector<ScoreTask> tasks);
+                    std::vector<ScoreTask> tasks)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<RolloutRecord> AcceptRollout(size_t index,
                                               const RolloutResult& result);
-  // Blocks for the next answer, busy with `on_waiting` meanwhile.
-  absl::StatusOr<RolloutResult> NextRollout(const OnWaiting& on_waiting);
+  absl::StatusOr<RolloutResult> NextRollout();
   absl::StatusOr<Views> BuildViews(const RolloutRecord& record) const;
   absl::Status AcceptScore(const ScoreResult& result);
-  // Takes in the scores that have arrived.
-  absl::Status AcceptArrivedScores();
 
   RolloutClient& rollouts_;
   TeacherClient& teachers_;
@@ -181,13 +183,17 @@ class SamplePipeline {
   bool snapshot_is_base_ = true;
   bool with_scores_ = true;
   PrefixStreamer streamer_;
-  std::vector<Entry> entries_;
-  std::map<uint64_t, size_t> pending_rollouts_;
-  std::map<uint64_t, PendingScore> pending_scores_;
+  std::map<uint64_t, size_t> pending_rollouts_;  // of CollectRollouts
   uint64_t next_id_ = 1;
   uint64_t payload_bytes_ = 0;
   TeacherCost teacher_cost_;
-  int64_t scored_tokens_ = 0;
+  std::atomic<bool> stop_collecting_ = false;
+  // What the thread of CollectRollouts and the compute thread share.
+  mutable Mutex mutex_;
+  CondVar submitted_;  // something joined pending_scores_
+  std::vector<Entry> entries_ ABSL_GUARDED_BY(mutex_);
+  std::map<uint64_t, PendingScore> pending_scores_ ABSL_GUARDED_BY(mutex_);
+  int64_t scored_tokens_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace dapd

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
@@ -12,6 +13,12 @@
 #include "services/trainer/phase_timer.h"
 
 namespace dapd {
+namespace {
+
+// How long scores are waited for before the answers are looked at again.
+constexpr absl::Duration kGlance = absl::Milliseconds(10);
+
+}  // namespace
 
 SliceTrainer::SliceTrainer(const BatchTrainerParts& parts,
                            SamplePipeline& pipeline,
@@ -37,15 +44,21 @@ bool SliceTrainer::IsScored() const {
   return true;
 }
 
-absl::StatusOr<bool> SliceTrainer::TrainIfScored() {
-  if (next_ == num_samples_ || !IsScored()) return false;
-  ASSIGN_OR_RETURN(const std::vector<ScoredSample> samples, Take());
-  if (samples.empty()) return true;
-  const PhaseTimer timer(&report_->seconds["train"],
-                         /*around=*/&report_->seconds["rollout"]);
-  Train(samples);
-  ++report_->early_micro_batches;
-  return true;
+absl::Status SliceTrainer::TrainAhead(
+    const std::function<bool()>& is_collected) {
+  while (!is_collected()) {
+    if (next_ == num_samples_ || !IsScored()) {
+      RETURN_IF_ERROR(pipeline_.AcceptScores(kGlance));
+      continue;
+    }
+    ASSIGN_OR_RETURN(const std::vector<ScoredSample> samples, Take());
+    if (samples.empty()) continue;
+    const PhaseTimer timer(&report_->seconds["train"],
+                           /*around=*/&report_->seconds["rollout"]);
+    Train(samples);
+    parts_.on_trained_ahead(++report_->early_micro_batches);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status SliceTrainer::TrainRest() {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -31,9 +32,10 @@ class SliceTrainer {
                size_t num_samples,
                StepReport* report);
 
-  // While answers are collected, in the phase "rollout": trains the next
-  // micro-batch if all of its samples are scored. False if they are not.
-  absl::StatusOr<bool> TrainIfScored();
+  // While another thread collects answers, in the phase "rollout": trains each
+  // micro-batch whose samples are scored, until `is_collected`, which may be
+  // late by a micro-batch or a few milliseconds.
+  absl::Status TrainAhead(const std::function<bool()>& is_collected);
 
   // Trains what is left, in the phases "scoring" and "training". All answers
   // must have been collected.

@@ -24,8 +24,9 @@ struct TrainerState {
   std::string phase = "starting";
   int64_t phase_done = 0;  // of phase_total; 0 of 0: the phase is not counted
   int64_t phase_total = 0;
-  int64_t step = 0;        // optimizer steps taken
-  int64_t start_step = 0;  // those that an earlier attempt took
+  int64_t trained_ahead = 0;  // micro-batches, in the phase "rollout"
+  int64_t step = 0;           // optimizer steps taken
+  int64_t start_step = 0;     // those that an earlier attempt took
   int64_t total_steps = 0;
   std::string adapter_digest;
   int64_t snapshot_step = 0;

@@ -3,7 +3,8 @@
 Overlapped, teachers compute behind the sampler and the trainer takes each micro-batch as soon as it is scored; else everybody waits for
 the last answer. Each token of a decode step takes a while longer than on this machine, as if a GPU sampled (a failpoint sleeps), so that
 teacher and trainer have the processors to themselves while answers are sampled, as they have in a run of three machines. The worker has
-slots for half of the batch, as one whose memory holds so many caches.
+slots for a part of the batch, as one whose memory holds so many caches, so that answers end one after the other as they do where their
+lengths differ.
 """
 
 import hashlib
@@ -18,7 +19,7 @@ from duel import PAIRS, ROOT, Ratio, Row, median
 sys.path.insert(0, str(ROOT / "tests/oracle"))
 import models  # noqa: E402
 
-STEPS, BATCH, TOKENS, MILLISECONDS_A_TOKEN = 3, 8, 160, 25
+STEPS, BATCH, SLOTS, TOKENS, MILLISECONDS_A_TOKEN = 3, 12, 2, 160, 12
 SIZES = dict(hidden_size=384, intermediate_size=1152, num_hidden_layers=6, num_attention_heads=6, num_key_value_heads=3, head_dim=64, initializer_range=0.05,
              max_position_embeddings=4096)
 
@@ -26,7 +27,7 @@ SIZES = dict(hidden_size=384, intermediate_size=1152, num_hidden_layers=6, num_a
 def run(folder, name, **more):
     """One run: seconds of its steps, how many of them the teachers computed and when, and what it ended in."""
     steps = our_run.run(folder, name, failpoints=f"worker.before_token=sleep:{MILLISECONDS_A_TOKEN}", **{
-        "run.num_threads": 1, "rollout.max_new_tokens": TOKENS, "rollout.temperature": 0, "rollout.slots": BATCH // 2, "teacher.snapshot_interval": 1,
+        "run.num_threads": 1, "rollout.max_new_tokens": TOKENS, "rollout.temperature": 0, "rollout.slots": SLOTS, "teacher.snapshot_interval": 1,
         "trainer.batch_size": BATCH, "trainer.micro_batch_size": 2, "trainer.recompute": "false", "trainer.steps": STEPS, "trainer.schedule_steps": STEPS,
         "trainer.learning_rate": 1e-3, **more})
     # The first step's snapshot is the base: half the teachers' work of the others.
@@ -43,7 +44,7 @@ def phases(figures):
 
 
 def main():
-    row = Row("C8", f"steps of {BATCH} answers of up to {TOKENS} tokens, {BATCH // 2} at a time, {MILLISECONDS_A_TOKEN} ms a token more, Qwen3 of {SIZES['num_hidden_layers']} layers and hidden "
+    row = Row("C8", f"steps of {BATCH} answers of up to {TOKENS} tokens, {SLOTS} at a time, {MILLISECONDS_A_TOKEN} ms a token more, Qwen3 of {SIZES['num_hidden_layers']} layers and hidden "
                     f"{SIZES['hidden_size']}: phases overlapped and one after the other")
     on, off = [], []
     with tempfile.TemporaryDirectory() as name:

@@ -1,5 +1,7 @@
 #include "services/trainer/trainer_loop.h"
 
+#include <algorithm>
+#include <atomic>
 #include <deque>
 #include <filesystem>
 #include <map>
@@ -10,11 +12,14 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 #include "common/base/files.h"
 #include "common/base/json_lines.h"
+#include "common/base/mutex.h"
 #include "common/collective/collective.h"
 #include "common/config/load_config.h"
 #include "common/config/run_folder.h"
@@ -41,6 +46,8 @@ struct Submission {
 };
 
 // Answers every task with the same tokens, under the policy it was given last.
+// Tasks are submitted and answers asked for by two threads, one after the
+// other.
 class InstantRollouts : public RolloutClient {
  public:
   InstantRollouts(const Policy& policy, uint64_t run_seed)
@@ -62,13 +69,11 @@ class InstantRollouts : public RolloutClient {
   }
   absl::StatusOr<std::optional<RolloutResult>> NextWithin(
       absl::Duration timeout) override {
-    // The last answer of a batch is nearly ready for a while.
-    if (tasks_.size() == 1 && num_glances_ < glances_wanted_ &&
-        timeout < absl::InfiniteDuration()) {
-      ++num_glances_;
+    if (tasks_.size() == 1 && holds_back_ && !num_trained_ahead_->load()) {
+      absl::SleepFor(std::min(timeout, absl::Milliseconds(1)));
       return std::nullopt;
     }
-    num_glances_ = 0;
+    if (tasks_.size() == 1) *num_trained_ahead_ = 0;
     RolloutResult result;
     result.id = tasks_.front();
     tasks_.pop_front();
@@ -88,8 +93,9 @@ class InstantRollouts : public RolloutClient {
   std::vector<Submission> held_out_submissions_;
   bool listened_ = false;
   bool lies_ = false;  // about the policy
-  int glances_wanted_ = 0;
-  int num_glances_ = 0;
+  // The last answer of a batch, until a micro-batch was trained without it.
+  bool holds_back_ = false;
+  std::atomic<int64_t>* num_trained_ahead_ = nullptr;
 };
 
 class InstantTeachers : public TeacherClient {
@@ -97,11 +103,15 @@ class InstantTeachers : public TeacherClient {
   explicit InstantTeachers(int64_t hidden_size) : hidden_size_(hidden_size) {}
 
   void SetSnapshot(std::shared_ptr<const PolicyUpdate>) override {}
-  void Submit(ScoreTask task) override { tasks_.push_back(std::move(task)); }
+  void Submit(ScoreTask task) override {
+    MutexLock lock(&mutex_);
+    tasks_.push_back(std::move(task));
+  }
   void Advise(ScoreTask) override { ++advised_; }
   void Withdraw(uint64_t) override {}
   absl::StatusOr<std::optional<ScoreResult>> NextWithin(
       absl::Duration) override {
+    MutexLock lock(&mutex_);
     ScoreResult result;
     result.id = tasks_.front().id;
     for (const ViewToScore& view : tasks_.front().views) {
@@ -115,7 +125,8 @@ class InstantTeachers : public TeacherClient {
   void Shutdown() override {}
 
   const int64_t hidden_size_;
-  std::deque<ScoreTask> tasks_;
+  Mutex mutex_;
+  std::deque<ScoreTask> tasks_ ABSL_GUARDED_BY(mutex_);
   int64_t advised_ = 0;
 };
 
@@ -157,7 +168,9 @@ class TrainerLoopTest : public ::testing::Test {
         MakeOptimizerOptions(config));
     rollouts_.emplace(policy, config.run.seed);
     rollouts_->lies_ = lies_;
-    rollouts_->glances_wanted_ = glances_wanted_;
+    std::atomic<int64_t> num_trained_ahead = 0;
+    rollouts_->holds_back_ = holds_back_;
+    rollouts_->num_trained_ahead_ = &num_trained_ahead;
     teachers_.emplace(weights->config.hidden_size);
     const auto collective = MakeSingleRank();
     const RunFolder folder = RunFolder::Open(config.run).value();
@@ -169,25 +182,28 @@ class TrainerLoopTest : public ::testing::Test {
     const auto recorder =
         RunRecorder::Create(loaded_, folder, 0, &metrics, &status, &history)
             .value();
-    TrainerLoop loop({.batch = {.config = config,
-                                .weights = weights,
-                                .tokenizer = *text_.tokenizer,
-                                .views = *text_.views,
-                                .terms = terms,
-                                .data = data_,
-                                .rollouts = *rollouts_,
-                                .teachers = *teachers_,
-                                .collective = *collective,
-                                .policy = policy,
-                                .on_phase = [](const std::string&) {},
-                                .on_progress = [](int64_t, int64_t) {},
-                                .on_served = [](int64_t) {}},
-                      .identity = {},
-                      .held_out = held_out_,
-                      .recorder = *recorder,
-                      .ledger = *ledger,
-                      .metrics = metrics,
-                      .wait_for_stop = [](absl::Duration) { return true; }});
+    TrainerLoop loop(
+        {.batch = {.config = config,
+                   .weights = weights,
+                   .tokenizer = *text_.tokenizer,
+                   .views = *text_.views,
+                   .terms = terms,
+                   .data = data_,
+                   .rollouts = *rollouts_,
+                   .teachers = *teachers_,
+                   .collective = *collective,
+                   .policy = policy,
+                   .on_phase = [](const std::string&) {},
+                   .on_progress = [](int64_t, int64_t) {},
+                   .on_trained_ahead =
+                       [&](int64_t count) { num_trained_ahead = count; },
+                   .on_served = [](int64_t) {}},
+         .identity = {},
+         .held_out = held_out_,
+         .recorder = *recorder,
+         .ledger = *ledger,
+         .metrics = metrics,
+         .wait_for_stop = [](absl::Duration) { return true; }});
     return loop.Run();
   }
 
@@ -210,7 +226,7 @@ class TrainerLoopTest : public ::testing::Test {
   }
 
   bool lies_ = false;
-  int glances_wanted_ = 0;  // at the last answer of a batch before it is there
+  bool holds_back_ = false;
   std::optional<InstantRollouts> rollouts_;
   std::optional<InstantTeachers> teachers_;
 };
@@ -256,11 +272,11 @@ TEST_F(TrainerLoopTest, WithALagTeachersHearOfNoAnswerBeforeItIsWhole) {
 }
 
 TEST_F(TrainerLoopTest, MicroBatchesAreTrainedWhileLaterAnswersAreSampled) {
-  glances_wanted_ = 3;
   for (const int64_t max_staleness : {0, 1}) {
     std::vector<std::vector<double>> losses;
     for (const bool early : {false, true}) {
       loaded_.config.trainer.train_while_sampling = early;
+      holds_back_ = early;
       loaded_.config.run.name = absl::StrCat(max_staleness, early);
       ASSERT_TRUE(Run(max_staleness).ok());
       losses.push_back(MetricOfSteps("loss"));
