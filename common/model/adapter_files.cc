@@ -216,7 +216,8 @@ absl::StatusOr<AdapterLayout> LayOutAdapter(
   layout.config_json = FormatLoraConfig(adapter.config, base_model_path);
   layout.header_bytes = header.size();
   total += static_cast<int64_t>(header.size());
-  ASSIGN_OR_RETURN(layout.buffer, HostTensor::Allocate(DType::kUInt8, {total}));
+  ASSIGN_OR_RETURN(layout.buffer,
+                   HostTensor::AllocateRecurring(DType::kUInt8, {total}));
   std::memcpy(layout.buffer.data.get(), header.data(), header.size());
   return layout;
 }

@@ -130,8 +130,8 @@ absl::Status AdapterReceiver::Start(const v1::AdapterHeader& header) {
   }
   ASSIGN_OR_RETURN(
       const HostTensor buffer,
-      HostTensor::Allocate(DType::kUInt8,
-                           {static_cast<int64_t>(header.total_bytes())}));
+      HostTensor::AllocateRecurring(
+          DType::kUInt8, {static_cast<int64_t>(header.total_bytes())}));
   upload_.adapter.config_json = header.config_json();
   upload_.adapter.tensors = SharedBytes(buffer.data, buffer.bytes());
   chunks_.emplace(buffer.data.get(), header.total_bytes(), "adapter");

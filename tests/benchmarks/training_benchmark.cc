@@ -5,8 +5,9 @@
 //
 // CASE.json: "views", each {"input_ids", "scored_from", "scored_count"}. The
 // loss is <hidden, G> with G of ProbeGradient, over the scored rows in order.
-// Requests: empty, a round; "gemm", a bare product of the passes' usual shape;
-// anything else a path that gets value and gradients.
+// Requests: empty, a round; "gemm", a bare product of the passes' usual shape
+// by LibTorch and by the passes' own; anything else a path that gets value and
+// gradients.
 
 #include <chrono>
 #include <cmath>
@@ -14,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "common/model/matrix_product.h"
 #include "common/model/placement.h"
 #include "common/model/training_pass.h"
 #include "common/objective/view_pass.h"
@@ -135,13 +137,17 @@ class TrainingContender {
     const int64_t rows = packed_.tokens.offsets.back();
     const at::Tensor x = at::ones({rows, weight.size(1)}, weight.options());
     constexpr int kRepeats = 4;
-    const double seconds = Seconds(device_, [&] {
+    const double flops =
+        kRepeats * 2.0 * static_cast<double>(rows * weight.numel());
+    const double libtorch = Seconds(device_, [&] {
       for (int i = 0; i < kRepeats; ++i) at::mm(x, weight.t());
     });
-    return {{"seconds", seconds},
-            {"flops_a_second",
-             kRepeats * 2.0 * static_cast<double>(rows * weight.numel()) /
-                 seconds}};
+    const double own = Seconds(device_, [&] {
+      for (int i = 0; i < kRepeats; ++i) MatrixProduct(x, weight.t());
+    });
+    return {{"seconds", libtorch + own},
+            {"libtorch_flops_a_second", flops / libtorch},
+            {"own_flops_a_second", flops / own}};
   }
 
   void Write(const std::string& path,

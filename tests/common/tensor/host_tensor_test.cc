@@ -22,6 +22,23 @@ TEST(HostTensorTest, StorageOfEverySizeIsAlignedAndWritable) {
   }
 }
 
+TEST(HostTensorTest, RecurringStorageIsHandedOutAgainOnceItIsLetGo) {
+  const auto allocate = [](int64_t size) {
+    return *HostTensor::AllocateRecurring(DType::kUInt8, {size});
+  };
+  constexpr int64_t kSize = 20 << 20;
+  HostTensor first = allocate(kSize);
+  const char* storage = first.data.get();
+  HostTensor second = allocate(kSize);
+  EXPECT_NE(second.data.get(), storage) << "the first is still in use";
+  first = {};
+  const HostTensor other = allocate(2 * kSize);
+  std::memset(other.data.get(), 1, 2 * kSize);
+  const HostTensor third = allocate(kSize);
+  EXPECT_EQ(third.data.get(), storage);
+  EXPECT_EQ(third.num_bytes(), kSize);
+}
+
 // Every exponent, with mantissas at both ends and in between.
 TEST(AllFiniteTest, AgreesWithTheStandardLibrary) {
   std::mt19937 random(5);
