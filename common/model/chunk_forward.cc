@@ -1,7 +1,6 @@
 #include "common/model/chunk_forward.h"
 
 #include <limits>
-#include <utility>
 
 #include "common/model/flash_attention.h"
 #include "common/model/layer_math.h"

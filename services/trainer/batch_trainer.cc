@@ -13,7 +13,6 @@
 #include "absl/time/time.h"
 
 #include "common/base/failpoint.h"
-#include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/served_policy.h"
 #include "common/training/step_metrics.h"

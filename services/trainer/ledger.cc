@@ -1,7 +1,6 @@
 #include "services/trainer/ledger.h"
 
 #include <cstdio>
-#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"

@@ -1,9 +1,9 @@
 #include "services/trainer/sample_pipeline.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 
 #include "common/base/status_macros.h"
