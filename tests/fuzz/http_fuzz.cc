@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <map>
 #include <string>
@@ -42,9 +43,19 @@ const std::map<std::string, HttpPage>& Pages() {
   return pages;
 }
 
+// libFuzzer looks for hangs from an alarm, which would end a call that waits.
+void RestartInterruptedCalls() {
+  struct sigaction alarm = {};
+  ::sigaction(SIGALRM, nullptr, &alarm);
+  alarm.sa_flags |= SA_RESTART;
+  ::sigaction(SIGALRM, &alarm, nullptr);
+}
+
 HttpResponder& Responder() {
-  static HttpResponder& responder =
-      *HttpResponder::Start({"127.0.0.1:0", {}}, Pages()).value().release();
+  static HttpResponder& responder = *[] {
+    RestartInterruptedCalls();
+    return HttpResponder::Start({"127.0.0.1:0", {}}, Pages()).value().release();
+  }();
   return responder;
 }
 
