@@ -6,14 +6,14 @@
 //   CPU, several ranks    rank_leader.h, rank_follower.h: a star over gRPC,
 //                         sums in the order of the ranks, so that the same
 //                         ranks always give the same bits
-//   CUDA, several ranks   the same star for all but gradients, which NCCL adds
-//                         up between the devices:
-//                         common/training/gradient_sum.h
+//   CUDA, several ranks   the same star for all but gradients and layers, which
+//                         NCCL takes from device to device: device_group.h
 //
 // Why gRPC and not MPI or Gloo: it is here already with its TLS, deadlines and
 // keepalive, ranks find each other by name as everything else does, and a rank
-// that dies or hangs ends the call instead of the machine. Only LoRA gradients
-// travel, a few hundred megabytes a step at most.
+// that dies or hangs ends the call instead of the machine. Unless the base is
+// split over the ranks, only LoRA gradients travel, a few hundred megabytes a
+// step at most.
 //
 // Errors, after which nothing more can be done with it:
 //   ABORTED     a rank is lost or hangs; the job goes on behind its newest

@@ -12,11 +12,10 @@
 namespace dapd {
 namespace {
 
-constexpr int kErrorBytes = 256;
 constexpr std::chrono::microseconds kPoll(50);
 
 int Fail(const char* what, const char* why, char* error) {
-  std::snprintf(error, kErrorBytes, "%s: %s", what, why);
+  std::snprintf(error, kNcclErrorBytes, "%s: %s", what, why);
   return 1;
 }
 
@@ -27,6 +26,36 @@ int Abort(ncclComm_t communicator,
           char* error) {
   ncclCommAbort(communicator);
   return Fail(what, why, error);
+}
+
+// Until what was `started` on `stream` is done.
+int WaitFor(const char* what,
+            ncclResult_t started,
+            ncclComm_t communicator,
+            cudaStream_t stream,
+            double timeout_seconds,
+            char* error) {
+  if (started != ncclSuccess) {
+    return Abort(communicator, what, ncclGetErrorString(started), error);
+  }
+  const auto deadline = std::chrono::steady_clock::now() +
+                        std::chrono::duration<double>(timeout_seconds);
+  while (true) {
+    const cudaError_t state = cudaStreamQuery(stream);
+    if (state == cudaSuccess) return 0;
+    if (state != cudaErrorNotReady) {
+      return Abort(communicator, what, cudaGetErrorString(state), error);
+    }
+    ncclResult_t asynchronous = ncclSuccess;
+    ncclCommGetAsyncError(communicator, &asynchronous);
+    if (asynchronous != ncclSuccess) {
+      return Abort(communicator, what, ncclGetErrorString(asynchronous), error);
+    }
+    if (std::chrono::steady_clock::now() >= deadline) {
+      return Abort(communicator, what, "a rank did not come in time", error);
+    }
+    std::this_thread::sleep_for(kPoll);
+  }
 }
 
 }  // namespace
@@ -70,28 +99,22 @@ extern "C" int DapdNcclSum(void* communicator,
                                              ncclSum,
                                              comm,
                                              stream);
-  if (started != ncclSuccess) {
-    return Abort(comm, "ncclAllReduce", ncclGetErrorString(started), error);
-  }
-  const auto deadline = std::chrono::steady_clock::now() +
-                        std::chrono::duration<double>(timeout_seconds);
-  while (true) {
-    const cudaError_t state = cudaStreamQuery(stream);
-    if (state == cudaSuccess) return 0;
-    if (state != cudaErrorNotReady) {
-      return Abort(comm, "ncclAllReduce", cudaGetErrorString(state), error);
-    }
-    ncclResult_t asynchronous = ncclSuccess;
-    ncclCommGetAsyncError(comm, &asynchronous);
-    if (asynchronous != ncclSuccess) {
-      return Abort(
-          comm, "ncclAllReduce", ncclGetErrorString(asynchronous), error);
-    }
-    if (std::chrono::steady_clock::now() >= deadline) {
-      return Abort(comm, "ncclAllReduce", "a rank did not come in time", error);
-    }
-    std::this_thread::sleep_for(kPoll);
-  }
+  return WaitFor(
+      "ncclAllReduce", started, comm, stream, timeout_seconds, error);
+}
+
+extern "C" int DapdNcclAllGather(void* communicator,
+                                 const void* part,
+                                 void* all,
+                                 int64_t bytes,
+                                 double timeout_seconds,
+                                 char* error) {
+  auto* comm = static_cast<ncclComm_t>(communicator);
+  const cudaStream_t stream = c10::cuda::getCurrentCUDAStream().stream();
+  const ncclResult_t started = ncclAllGather(
+      part, all, static_cast<size_t>(bytes), ncclUint8, comm, stream);
+  return WaitFor(
+      "ncclAllGather", started, comm, stream, timeout_seconds, error);
 }
 
 extern "C" void DapdNcclDestroy(void* communicator) {

@@ -7,22 +7,31 @@
 namespace dapd {
 
 inline constexpr int kNcclIdBytes = 128;
+inline constexpr int kNcclErrorBytes = 256;
 
-// Each returns 0, or another number with the reason in `error` (256 bytes).
+// Each returns 0, or another number with the reason in `error`,
+// [kNcclErrorBytes]. DapdNcclSum and DapdNcclAllGather run on the current CUDA
+// stream and wait for it. After a failure or `timeout_seconds` they abort the
+// communicator: a rank that is gone never hangs the others.
 extern "C" {
 // Makes the identifier that all ranks of one communicator need.
 int DapdNcclUniqueId(char* id, char* error);
 // Joins a communicator on the current CUDA device; blocks for all ranks.
 int DapdNcclInit(
     const char* id, int rank, int size, void** communicator, char* error);
-// Sums `count` floats in device memory over all ranks, in place, and waits.
-// After a failure or `timeout_seconds` the communicator is aborted: a rank that
-// is gone never hangs the others.
+// Sums `count` floats in device memory over all ranks, in place.
 int DapdNcclSum(void* communicator,
                 float* values,
                 int64_t count,
                 double timeout_seconds,
                 char* error);
+// The `bytes` of each rank's `part` behind one another in `all`, by rank.
+int DapdNcclAllGather(void* communicator,
+                      const void* part,
+                      void* all,
+                      int64_t bytes,
+                      double timeout_seconds,
+                      char* error);
 void DapdNcclDestroy(void* communicator);
 }
 

@@ -84,6 +84,7 @@ struct RolloutSection {
   int64_t max_staleness = 0;  // policies, see services/trainer/batch_trainer.h
   int64_t slots = 32;         // sequences decoded side by side in one worker
   int64_t kv_memory_mib = 0;  // 0: what the machine can spare
+  int64_t tensor_parallel = 1;  // processes that compute a worker's model
 };
 
 struct TeacherSection {
@@ -116,6 +117,7 @@ struct TrainerSection {
   int64_t rank = 0;                           // which of them this one is
   std::string rendezvous = "127.0.0.1:7004";  // of rank 0, for the others
   double rank_timeout_seconds = 600.0;        // for a rank to reach a sum
+  bool shard_base = false;                    // each rank holds its share of it
   std::string when_done = "exit";             // exit | serve
 };
 

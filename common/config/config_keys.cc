@@ -270,6 +270,13 @@ std::vector<ConfigKey> ConfigKeys(Config& c) {
             "Memory of a worker for keys and values. Answers that do not fit "
             "beside the running ones wait. 0: half of what is available when "
             "the model has been read."),
+      Range("rollout.tensor_parallel",
+            &c.rollout.tensor_parallel,
+            1,
+            64,
+            "Processes of one machine that compute a worker's model together, "
+            "each with its share of every layer, on GPUs one each. The worker "
+            "starts the others."),
       Any("teacher.addresses",
           &c.teacher.addresses,
           "host:port of the teacher workers, as rollout.addresses."),
@@ -395,6 +402,12 @@ std::vector<ConfigKey> ConfigKeys(Config& c) {
             0,
             kMillion,
             "How long rank 0 waits for the others inside a step."),
+      Any("trainer.shard_base",
+          &c.trainer.shard_base,
+          "Whether each rank holds only its share of the base's layers and all "
+          "gather each layer while the one before it is computed: for a base "
+          "that leaves no room on one device. Changes no result; nothing is "
+          "trained while answers are sampled."),
       Text("trainer.when_done",
            &c.trainer.when_done,
            "At the end of the run: exit, or serve status and metrics until a "

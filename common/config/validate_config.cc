@@ -195,6 +195,9 @@ std::vector<std::string> FindContradictions(const Config& config) {
                        ") counts from 0 and must be below trainer.ranks (",
                        config.trainer.ranks,
                        ")"));
+  require(!config.trainer.shard_base || config.trainer.ranks > 1,
+          "trainer.shard_base splits the base over the trainer's ranks, and "
+          "trainer.ranks is 1");
   require(config.trainer.micro_batch_size <= config.trainer.batch_size,
           absl::StrCat("trainer.micro_batch_size (",
                        config.trainer.micro_batch_size,

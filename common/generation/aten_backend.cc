@@ -28,36 +28,37 @@ struct AtenBackend::Sequence {
   int64_t num_sampled = 0;
 };
 
-AtenBackend::AtenBackend(std::shared_ptr<const ModelWeights> weights,
+AtenBackend::AtenBackend(std::unique_ptr<DecoderModel> model,
                          int64_t slots,
                          int64_t num_tokens)
-    : weights_(std::move(weights)), num_tokens_(num_tokens) {
+    : model_(std::move(model)), num_tokens_(num_tokens) {
   slots_.resize(static_cast<size_t>(slots));
 }
 
 AtenBackend::~AtenBackend() = default;
 
 int64_t AtenBackend::KvBytes(int64_t max_tokens) const {
-  const ModelConfig& model = weights_->config;
+  const ModelConfig& model = model_->cache_config();
   return 2 * model.num_layers * model.num_kv_heads * model.head_dim *
          RoundUp(max_tokens) *
-         static_cast<int64_t>(c10::elementSize(weights_->dtype()));
+         static_cast<int64_t>(c10::elementSize(weights().dtype()));
 }
 
 int64_t AtenBackend::DefaultKvBudget() const {
-  return weights_->device().is_cpu() ? AvailableMemory() / 2
-                                     : std::numeric_limits<int64_t>::max();
+  return weights().device().is_cpu()
+             ? AvailableMemory() / 2 / model_->num_ranks()
+             : std::numeric_limits<int64_t>::max();
 }
 
 void AtenBackend::SetAdapter(std::shared_ptr<const Adapter> adapter) {
-  adapter_ = std::move(adapter);
+  model_->SetAdapter(std::move(adapter));
 }
 
 void AtenBackend::Start(int64_t slot, DecodeRequest request) {
-  KvCache cache(weights_->config,
+  KvCache cache(model_->cache_config(),
                 RoundUp(request.MaxTokens()),
-                weights_->dtype(),
-                weights_->device());
+                weights().dtype(),
+                weights().device());
   slots_[static_cast<size_t>(slot)] = std::make_unique<Sequence>(
       Sequence{std::move(request), std::move(cache)});
 }
@@ -103,9 +104,9 @@ std::vector<DecodedToken> AtenBackend::DecodeRunning() {
   }
   std::vector<DecodedToken> tokens;
   if (!any) return tokens;
-  const at::Tensor hidden = ForwardTokens(
-      *weights_, adapter_.get(), ids.to(weights_->device()), caches);
-  const at::Tensor logits = ApplyHead(*weights_, hidden).cpu().contiguous();
+  const at::Tensor hidden =
+      model_->ForwardTokens(ids.to(weights().device()), caches);
+  const at::Tensor logits = ApplyHead(weights(), hidden).cpu().contiguous();
   for (int64_t slot = 0; slot < num_slots(); ++slot) {
     if (caches[static_cast<size_t>(slot)] == nullptr) continue;
     tokens.push_back(Sample(slot, logits[slot]));
@@ -123,19 +124,22 @@ std::vector<DecodedToken> AtenBackend::Step() {
     at::Tensor ids =
         at::empty({static_cast<int64_t>(prompt.size())}, at::kLong);
     std::copy(prompt.begin(), prompt.end(), ids.data_ptr<int64_t>());
-    const at::Tensor hidden = ForwardPrompt(*weights_,
-                                            adapter_.get(),
-                                            ids.to(weights_->device()),
-                                            &sequence->cache);
+    const at::Tensor hidden =
+        model_->ForwardPrompt(ids.to(weights().device()), &sequence->cache);
     sequence->prefilled = true;
     tokens.push_back(
-        Sample(slot, ApplyHead(*weights_, hidden)[0].cpu().contiguous()));
+        Sample(slot, ApplyHead(weights(), hidden)[0].cpu().contiguous()));
   }
   return tokens;
 }
 
 std::vector<float> AtenBackend::ScoreTokens(const std::vector<int32_t>& ids) {
-  const at::Tensor logprobs = TokenLogprobs(*weights_, adapter_.get(), ids);
+  at::NoGradGuard no_grad;
+  const PackedTokens tokens = PackTokens({ids}, weights().device());
+  const at::Tensor rows =
+      at::arange(tokens.ids.size(0) - 1, tokens.ids.options());
+  const at::Tensor logprobs =
+      NextTokenLogprobs(weights(), model_->ForwardHidden(tokens, rows), ids);
   const float* values = logprobs.const_data_ptr<float>();
   return {values, values + logprobs.numel()};
 }

@@ -1,6 +1,6 @@
 // The decode backend that is made of LibTorch's operations alone
 // (common/model/decoder.h), on any device: the slow twin that the others are
-// tested against.
+// tested against, and the one for a model that several ranks share.
 //
 // Every step computes all slots, empty ones included, so that a sequence's bits
 // do not depend on its neighbours (matrix libraries choose their summation
@@ -12,25 +12,26 @@
 #include <vector>
 
 #include "common/generation/decode_backend.h"
+#include "common/generation/decoder_model.h"
 #include "common/model/kv_cache.h"
-#include "common/model/weights.h"
 
 namespace dapd {
 
 class AtenBackend : public DecodeBackend {
  public:
   // `num_tokens`: ids the tokenizer knows; 0: the whole vocabulary.
-  AtenBackend(std::shared_ptr<const ModelWeights> weights,
+  AtenBackend(std::unique_ptr<DecoderModel> model,
               int64_t slots,
               int64_t num_tokens);
   ~AtenBackend() override;
 
-  const ModelConfig& config() const override { return weights_->config; }
+  const ModelConfig& config() const override { return weights().config; }
   int64_t num_slots() const override {
     return static_cast<int64_t>(slots_.size());
   }
   int64_t KvBytes(int64_t max_tokens) const override;
-  // Half of the host's available memory; no limit on another device.
+  // Of half of the host's available memory this rank's share; no limit on
+  // another device.
   int64_t DefaultKvBudget() const override;
   void SetAdapter(std::shared_ptr<const Adapter> adapter) override;
   void Start(int64_t slot, DecodeRequest request) override;
@@ -45,9 +46,10 @@ class AtenBackend : public DecodeBackend {
   DecodedToken Sample(int64_t slot, const at::Tensor& logits);
   std::vector<DecodedToken> DecodeRunning();
 
-  const std::shared_ptr<const ModelWeights> weights_;
+  const ModelWeights& weights() const { return model_->weights(); }
+
+  const std::unique_ptr<DecoderModel> model_;
   const int64_t num_tokens_;
-  std::shared_ptr<const Adapter> adapter_;
   std::vector<std::unique_ptr<Sequence>> slots_;  // null: free
 };
 

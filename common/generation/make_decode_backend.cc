@@ -18,7 +18,7 @@ std::unique_ptr<DecodeBackend> MakeDecodeBackend(
   }
   if (!weights->device().is_cpu()) {
     return std::make_unique<AtenBackend>(
-        std::move(weights), options.slots, options.num_tokens);
+        MakeWholeModel(std::move(weights)), options.slots, options.num_tokens);
   }
   return std::make_unique<PanelBackend>(
       PackModel(*weights),

@@ -4,6 +4,7 @@
 
 #include "common/model/attention.h"
 #include "common/model/decoder_layer.h"
+#include "common/model/layer_source.h"
 #include "common/model/rope.h"
 
 namespace dapd {
@@ -27,9 +28,10 @@ at::Tensor ForwardTrunk(const ModelWeights& weights,
   const RotaryAngles angles =
       MakeRotaryAngles(weights.config, positions, weights.dtype());
   at::Tensor x = weights.embedding.index_select(0, ids);
+  const auto walk = WalkLayers(weights, WalkKind::kForward);
   for (int64_t layer = 0; layer < weights.config.num_layers; ++layer) {
     x = ForwardLayer(weights.config,
-                     weights.layers[static_cast<size_t>(layer)],
+                     walk->Next(layer),
                      LoraOf(adapter, layer),
                      ScaleOf(adapter),
                      layer,
@@ -71,6 +73,16 @@ at::Tensor PackedPositions(const std::vector<int64_t>& offsets,
   return positions.to(device);
 }
 
+at::Tensor NextPositions(std::span<KvCache* const> caches) {
+  at::Tensor positions =
+      at::zeros({static_cast<int64_t>(caches.size())}, at::kLong);
+  int64_t* out = positions.mutable_data_ptr<int64_t>();
+  for (size_t i = 0; i < caches.size(); ++i) {
+    if (caches[i] != nullptr) out[i] = caches[i]->length();
+  }
+  return positions;
+}
+
 at::Tensor ForwardHidden(const ModelWeights& weights,
                          const Adapter* adapter,
                          const PackedTokens& tokens,
@@ -107,16 +119,9 @@ at::Tensor ForwardTokens(const ModelWeights& weights,
                          const at::Tensor& ids,
                          std::span<KvCache* const> caches) {
   at::NoGradGuard no_grad;
-  at::Tensor positions =
-      at::zeros({ids.size(0)}, at::TensorOptions().dtype(at::kLong));
-  for (size_t i = 0; i < caches.size(); ++i) {
-    if (caches[i] != nullptr) {
-      positions[static_cast<int64_t>(i)] = caches[i]->length();
-    }
-  }
   DecodeAttention attention(caches);
   const at::Tensor x = ForwardTrunk(
-      weights, adapter, ids, positions.to(ids.device()), attention);
+      weights, adapter, ids, NextPositions(caches).to(ids.device()), attention);
   for (KvCache* cache : caches) {
     if (cache != nullptr) cache->Advance(1);
   }

@@ -27,6 +27,9 @@ PackedTokens PackTokens(const std::vector<std::vector<int32_t>>& sequences,
 at::Tensor PackedPositions(const std::vector<int64_t>& offsets,
                            at::Device device);
 
+// The position of each sequence's next token, [M] int64 on the CPU; 0 for null.
+at::Tensor NextPositions(std::span<KvCache* const> caches);
+
 // Final-norm hidden states [rows, hidden] at the row indices `rows` ([rows]
 // int64, on the model's device) of one pass over `tokens`. `adapter` null: the
 // base. Differentiable with respect to the adapter's tensors where grad mode is

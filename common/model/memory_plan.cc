@@ -29,6 +29,17 @@ double LayerParameters(const ModelConfig& model) {
   return parameters;
 }
 
+// Of one of `ranks` that split every layer: its share of those, all of the
+// rest.
+double ShardBytes(const Config& config,
+                  const ModelConfig& model,
+                  int64_t ranks) {
+  const double split =
+      LayerParameters(model) * static_cast<double>(model.num_layers);
+  const double rest = static_cast<double>(model.NumParameters()) - split;
+  return BytesOfNumber(config) * (rest + split / static_cast<double>(ranks));
+}
+
 // What one layer has alive for `tokens` rows.
 double LayerWorkspace(const Config& config,
                       const ModelConfig& model,
@@ -49,12 +60,9 @@ double RoleMemory::Total() const {
 double BaseBytesOfRank(const Config& config,
                        const ModelConfig& model,
                        int64_t ranks) {
-  const double bytes = BytesOfNumber(config);
-  const auto all = static_cast<double>(model.NumParameters());
-  if (ranks <= 1) return bytes * all;
-  const double layer = LayerParameters(model);
-  const double split = layer * static_cast<double>(model.num_layers);
-  return bytes * (all - split + split / static_cast<double>(ranks) + 2 * layer);
+  const double shard = ShardBytes(config, model, ranks);
+  if (ranks <= 1) return shard;
+  return shard + 2 * BytesOfNumber(config) * LayerParameters(model);
 }
 
 MemoryPlan PlanMemory(const Config& config, const ModelConfig& model) {
@@ -79,12 +87,13 @@ MemoryPlan PlanMemory(const Config& config, const ModelConfig& model) {
                           static_cast<double>(model.num_kv_heads) *
                           static_cast<double>(model.head_dim);
   const double slots = static_cast<double>(config.rollout.slots) *
-                       (kPromptTokens + rollout) * kv_token;
+                       (kPromptTokens + rollout) * kv_token /
+                       static_cast<double>(config.rollout.tensor_parallel);
   const double kv_limit =
       static_cast<double>(config.rollout.kv_memory_mib) * kMiB;
   plan.rollout.items = {
       {"program", kProgramBytes},
-      {"base", base},
+      {"base", ShardBytes(config, model, config.rollout.tensor_parallel)},
       {"adapter", adapter},
       {"key-value caches", kv_limit > 0 ? std::min(slots, kv_limit) : slots}};
 
@@ -104,7 +113,10 @@ MemoryPlan PlanMemory(const Config& config, const ModelConfig& model) {
       std::max(sample, static_cast<double>(config.trainer.pack_tokens));
   plan.trainer.items = {
       {"program", kProgramBytes},
-      {"base", base},
+      {"base",
+       BaseBytesOfRank(config,
+                       model,
+                       config.trainer.shard_base ? config.trainer.ranks : 1)},
       {"adapter, gradient, two moments", 4 * adapter},
       {"snapshot", adapter},
       {"inputs of all layers", bytes * pass * hidden * layers},

@@ -127,16 +127,32 @@ StepWork CountStepWork(const Config& config,
   const double answer = lengths.at("none_rollout").scored;
   const double prompt = lengths.at("none_rollout").tokens - answer;
   work.decode_steps = rounds * answer;
-  work.decode_bytes = bytes * (linear + head) + 4 * lora +
-                      side_by_side * kv_token * (prompt + answer / 2);
-  work.decode_flops = side_by_side * 2 * (linear + lora + head);
-  work.prefill_flops = share * (prompt * 2 * (linear + lora) +
-                                prompt * prompt * attention + 2 * head);
+  // Of each of the processes that share the layers; all compute the head.
+  const auto split = static_cast<double>(config.rollout.tensor_parallel);
+  work.decode_bytes = (bytes * linear + 4 * lora +
+                       side_by_side * kv_token * (prompt + answer / 2)) /
+                          split +
+                      bytes * head;
+  work.decode_flops = side_by_side * 2 * ((linear + lora) / split + head);
+  work.prefill_flops =
+      share *
+      ((prompt * 2 * (linear + lora) + prompt * prompt * attention) / split +
+       2 * head);
 
   work.payload_bytes = batch * teacher.scored * hidden * bytes;
   work.adapter_bytes = 4 * lora;
   const auto ranks = static_cast<double>(config.trainer.ranks);
   work.reduce_bytes = 2 * (ranks - 1) / ranks * 4 * lora;
+  if (config.trainer.shard_base) {
+    // A pass holds what fits into pack_tokens, of one micro-batch at most.
+    const double micro_batches = std::ceil(
+        batch / static_cast<double>(config.trainer.micro_batch_size) / ranks);
+    const double packs =
+        std::ceil(batch * live.tokens / ranks /
+                  static_cast<double>(config.trainer.pack_tokens));
+    work.gather_bytes = std::max(micro_batches, packs) * 2 * (ranks - 1) /
+                        ranks * bytes * linear;
+  }
   return work;
 }
 

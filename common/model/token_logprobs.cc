@@ -15,9 +15,22 @@ at::Tensor TokenLogprobs(const ModelWeights& weights,
   at::NoGradGuard no_grad;
   const PackedTokens tokens = PackTokens({ids}, weights.device());
   const int64_t count = static_cast<int64_t>(ids.size()) - 1;
-  const at::Tensor hidden = ForwardHidden(
-      weights, adapter, tokens, at::arange(count, tokens.ids.options()));
-  const at::Tensor next = tokens.ids.narrow(0, 1, count).unsqueeze(1);
+  return NextTokenLogprobs(
+      weights,
+      ForwardHidden(
+          weights, adapter, tokens, at::arange(count, tokens.ids.options())),
+      ids);
+}
+
+at::Tensor NextTokenLogprobs(const ModelWeights& weights,
+                             const at::Tensor& hidden,
+                             const std::vector<int32_t>& ids) {
+  at::NoGradGuard no_grad;
+  const int64_t count = hidden.size(0);
+  const at::Tensor next =
+      at::tensor(at::ArrayRef<int32_t>(ids).slice(1), at::kLong)
+          .to(hidden.device())
+          .unsqueeze(1);
   std::vector<at::Tensor> parts;
   for (int64_t begin = 0; begin < count; begin += kChunkTokens) {
     const int64_t length = std::min(kChunkTokens, count - begin);

@@ -18,4 +18,10 @@ at::Tensor TokenLogprobs(const ModelWeights& weights,
                          const Adapter* adapter,
                          const std::vector<int32_t>& ids);
 
+// The same from the final-norm hidden states [T - 1, hidden] before each of
+// ids[1..]; `weights` for its head.
+at::Tensor NextTokenLogprobs(const ModelWeights& weights,
+                             const at::Tensor& hidden,
+                             const std::vector<int32_t>& ids);
+
 }  // namespace dapd

@@ -8,14 +8,14 @@
 namespace dapd {
 namespace {
 
-LayerPass MakeLayerPass(const ModelWeights& weights,
+LayerPass MakeLayerPass(const ModelConfig& config,
+                        const LayerWeights& weights,
                         const Adapter& adapter,
                         const RotaryAngles& angles,
                         int64_t layer) {
-  const auto i = static_cast<size_t>(layer);
-  return LayerPass(weights.config,
-                   weights.layers[i],
-                   &adapter.layers[i],
+  return LayerPass(config,
+                   weights,
+                   &adapter.layers[static_cast<size_t>(layer)],
                    adapter.config.scale(),
                    angles);
 }
@@ -50,9 +50,10 @@ TrainingPass::TrainingPass(const ModelWeights& weights,
       rows_(rows),
       angles_(PackedAngles(weights, tokens)),
       attention_(tokens.offsets, weights.device()),
+      walk_(WalkLayers(weights, WalkKind::kForwardAndBackward)),
       num_kept_(KeptLayers(
           weights, adapter, tokens.offsets.back(), activation_bytes)),
-      activations_(weights.layers.size()) {
+      activations_(static_cast<size_t>(weights.config.num_layers)) {
   at::NoGradGuard no_grad;
   const int64_t layers = weights.config.num_layers;
   at::Tensor x = weights.embedding.index_select(0, tokens.ids);
@@ -61,15 +62,12 @@ TrainingPass::TrainingPass(const ModelWeights& weights,
     kept.input = x;
     // The last ones, which the backward pass frees before it runs any again.
     const bool keep = layer >= layers - num_kept_;
-    x = Layer(layer).Forward(
-        x, RowsBehind(layer), attention_, keep ? &kept : nullptr);
+    const LayerWeights whole = walk_->Next(layer);
+    x = MakeLayerPass(weights.config, whole, adapter, angles_, layer)
+            .Forward(x, RowsBehind(layer), attention_, keep ? &kept : nullptr);
   }
   last_ = x;
   hidden_ = Norm(last_, weights.final_norm, weights.config.rms_norm_eps);
-}
-
-LayerPass TrainingPass::Layer(int64_t layer) const {
-  return MakeLayerPass(weights_, adapter_, angles_, layer);
 }
 
 at::Tensor TrainingPass::RowsBehind(int64_t layer) const {
@@ -88,7 +86,9 @@ std::vector<LoraLayer> TrainingPass::Backward(const at::Tensor& grad_hidden) {
   last_ = at::Tensor();
   for (int64_t layer = weights_.config.num_layers - 1; layer >= 0; --layer) {
     LayerActivations& kept = activations_[static_cast<size_t>(layer)];
-    const LayerPass pass = Layer(layer);
+    const LayerWeights whole = walk_->Next(layer);
+    const LayerPass pass =
+        MakeLayerPass(weights_.config, whole, adapter_, angles_, layer);
     if (!kept.gate.defined()) {
       const at::Tensor input = kept.input;
       pass.Forward(input, RowsBehind(layer), attention_, &kept);
@@ -110,10 +110,12 @@ at::Tensor ForwardWithoutGradient(const ModelWeights& weights,
   at::NoGradGuard no_grad;
   const RotaryAngles angles = PackedAngles(weights, tokens);
   const FlashAttention attention(tokens.offsets, weights.device());
+  const auto walk = WalkLayers(weights, WalkKind::kForward);
   at::Tensor x = weights.embedding.index_select(0, tokens.ids);
   for (int64_t layer = 0; layer < weights.config.num_layers; ++layer) {
     const bool is_last = layer + 1 == weights.config.num_layers;
-    x = MakeLayerPass(weights, adapter, angles, layer)
+    const LayerWeights whole = walk->Next(layer);
+    x = MakeLayerPass(weights.config, whole, adapter, angles, layer)
             .Forward(x, is_last ? rows : at::Tensor(), attention, nullptr);
   }
   return Norm(x, weights.final_norm, weights.config.rms_norm_eps);

@@ -7,12 +7,14 @@
 
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <vector>
 
 #include "torch/torch.h"
 
 #include "common/model/decoder.h"
 #include "common/model/layer_pass.h"
+#include "common/model/layer_source.h"
 
 namespace dapd {
 
@@ -42,7 +44,6 @@ class TrainingPass {
   std::vector<LoraLayer> Backward(const at::Tensor& grad_hidden);
 
  private:
-  LayerPass Layer(int64_t layer) const;
   // Rows that go on behind a layer's attention; undefined: all.
   at::Tensor RowsBehind(int64_t layer) const;
 
@@ -51,6 +52,7 @@ class TrainingPass {
   const at::Tensor rows_;
   const RotaryAngles angles_;
   const FlashAttention attention_;
+  const std::unique_ptr<LayerWalk> walk_;
   int64_t num_kept_ = 0;
   // One a layer; those that are not kept hold the input alone.
   std::vector<LayerActivations> activations_;

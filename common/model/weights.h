@@ -24,12 +24,15 @@ struct LayerWeights {
   std::array<at::Tensor, kNumProjections> bias;
 };
 
+class LayerSource;  // layer_source.h
+
 // Immutable once loaded: an adapter is never merged into it. Shared by every
 // reader. No tensor requires grad.
 struct ModelWeights {
   ModelConfig config;
   at::Tensor embedding;  // [vocab, hidden]
-  std::vector<LayerWeights> layers;
+  std::vector<LayerWeights> layers;  // empty where `source` has them
+  std::shared_ptr<LayerSource> source;
   at::Tensor final_norm;  // [hidden]
   at::Tensor head;        // [vocab, hidden]; the embedding itself when tied
   // SHA-256 over the architecture and every tensor's name and shape. Tells two

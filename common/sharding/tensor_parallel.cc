@@ -66,12 +66,11 @@ at::Tensor FinalNorm(const ShardedWeights& weights, const at::Tensor& x) {
 
 }  // namespace
 
-TensorSum HostSum(Collective& collective) {
-  return [&collective](at::Tensor& values) -> absl::Status {
-    at::Tensor host = values.to(at::kFloat).cpu().contiguous();
-    RETURN_IF_ERROR(collective.Sum(absl::MakeSpan(
-        host.data_ptr<float>(), static_cast<size_t>(host.numel()))));
-    values = host.to(values.options());
+TensorSum SumOver(DeviceGroup& devices) {
+  return [&devices](at::Tensor& values) -> absl::Status {
+    at::Tensor sum = values.to(at::kFloat).contiguous().view({-1});
+    RETURN_IF_ERROR(devices.Sum(sum));
+    values = sum.view(values.sizes()).to(values.scalar_type());
     return absl::OkStatus();
   };
 }
@@ -93,29 +92,43 @@ absl::StatusOr<at::Tensor> ForwardHiddenSharded(const ShardedWeights& weights,
   return FinalNorm(weights, x.index_select(0, rows));
 }
 
-absl::StatusOr<at::Tensor> ForwardCachedSharded(const ShardedWeights& weights,
+absl::StatusOr<at::Tensor> ForwardPromptSharded(const ShardedWeights& weights,
                                                 const Adapter* adapter,
                                                 const at::Tensor& ids,
                                                 KvCache* cache,
                                                 const TensorSum& sum) {
+  TORCH_CHECK(cache->length() == 0, "[tensor_parallel] the cache is in use");
   const int64_t tokens = ids.size(0);
-  const int64_t past = cache->length();
-  TORCH_CHECK(past == 0 || tokens == 1,
-              "[tensor_parallel] ",
-              tokens,
-              " tokens behind ",
-              past,
-              "; a prompt comes first and whole, then token by token");
-  const at::Tensor positions = at::arange(past, past + tokens, ids.options());
-  KvCache* const caches[] = {cache};
-  PromptAttention prompt(cache);
-  DecodeAttention decode(caches);
-  Attention& attention = past == 0 ? static_cast<Attention&>(prompt) : decode;
-  ASSIGN_OR_RETURN(
-      const at::Tensor x,
-      ForwardTrunk(weights, adapter, ids, positions, attention, sum));
+  PromptAttention attention(cache);
+  ASSIGN_OR_RETURN(const at::Tensor x,
+                   ForwardTrunk(weights,
+                                adapter,
+                                ids,
+                                at::arange(tokens, ids.options()),
+                                attention,
+                                sum));
   cache->Advance(tokens);
   return FinalNorm(weights, x.narrow(0, tokens - 1, 1));
+}
+
+absl::StatusOr<at::Tensor> ForwardTokensSharded(
+    const ShardedWeights& weights,
+    const Adapter* adapter,
+    const at::Tensor& ids,
+    std::span<KvCache* const> caches,
+    const TensorSum& sum) {
+  DecodeAttention attention(caches);
+  ASSIGN_OR_RETURN(const at::Tensor x,
+                   ForwardTrunk(weights,
+                                adapter,
+                                ids,
+                                NextPositions(caches).to(ids.device()),
+                                attention,
+                                sum));
+  for (KvCache* cache : caches) {
+    if (cache != nullptr) cache->Advance(1);
+  }
+  return FinalNorm(weights, x);
 }
 
 }  // namespace dapd

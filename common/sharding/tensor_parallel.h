@@ -3,12 +3,13 @@
 #pragma once
 
 #include <functional>
+#include <span>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "torch/torch.h"
 
-#include "common/collective/collective.h"
+#include "common/collective/device_group.h"
 #include "common/model/adapter.h"
 #include "common/model/decoder.h"
 #include "common/model/kv_cache.h"
@@ -20,9 +21,8 @@ namespace dapd {
 // place with the same shape.
 using TensorSum = std::function<absl::Status(at::Tensor& values)>;
 
-// Over a Collective, through host memory, in float32. `collective` must outlive
-// it.
-TensorSum HostSum(Collective& collective);
+// In float32, whatever the dtype. `devices` must outlive it.
+TensorSum SumOver(DeviceGroup& devices);
 
 // ForwardHidden without gradients; every rank returns the same hidden states,
 // equal to one process's but for the order of the sums. `adapter`: this rank's,
@@ -33,13 +33,18 @@ absl::StatusOr<at::Tensor> ForwardHiddenSharded(const ShardedWeights& weights,
                                                 const at::Tensor& rows,
                                                 const TensorSum& sum);
 
-// ForwardPrompt (length 0) and ForwardTokens over this rank's heads: `cache`
-// made with ShardConfig. `ids` [T] int64. Returns the hidden state [1, hidden]
-// of the last token.
-absl::StatusOr<at::Tensor> ForwardCachedSharded(const ShardedWeights& weights,
+// ForwardPrompt and ForwardTokens (decoder.h) over this rank's heads: caches
+// made with ShardConfig. Every rank returns the same hidden states.
+absl::StatusOr<at::Tensor> ForwardPromptSharded(const ShardedWeights& weights,
                                                 const Adapter* adapter,
                                                 const at::Tensor& ids,
                                                 KvCache* cache,
                                                 const TensorSum& sum);
+absl::StatusOr<at::Tensor> ForwardTokensSharded(
+    const ShardedWeights& weights,
+    const Adapter* adapter,
+    const at::Tensor& ids,
+    std::span<KvCache* const> caches,
+    const TensorSum& sum);
 
 }  // namespace dapd

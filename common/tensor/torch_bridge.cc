@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "common/base/status_error.h"
 #include "common/base/status_macros.h"
 
 namespace dapd {
@@ -66,6 +67,8 @@ absl::Status CatchTorch(const std::function<absl::Status()>& work) {
   } catch (const c10::Error& error) {
     const std::string text = error.what_without_backtrace();
     return absl::InternalError(text.substr(0, text.find('\n')));
+  } catch (const StatusError& error) {
+    return error.status();
   } catch (const std::bad_alloc&) {
     return absl::ResourceExhaustedError("out of memory");
   }

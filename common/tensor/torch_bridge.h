@@ -23,7 +23,8 @@ at::Tensor ToTorch(const HostTensor& tensor);
 absl::StatusOr<HostTensor> FromTorch(const at::Tensor& tensor);
 
 // Runs `work`; an exception becomes a Status: out of memory RESOURCE_EXHAUSTED,
-// any other c10::Error INTERNAL, with LibTorch's first line as the message.
+// any other c10::Error INTERNAL, with LibTorch's first line as the message, a
+// StatusError the status that it carries.
 absl::Status CatchTorch(const std::function<absl::Status()>& work);
 
 }  // namespace dapd

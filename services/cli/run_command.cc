@@ -15,16 +15,16 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 
+#include "common/base/child_process.h"
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
 #include "common/base/log.h"
+#include "common/base/loopback_ports.h"
 #include "common/base/status_macros.h"
 #include "common/config/load_config.h"
 #include "common/config/run_folder.h"
 #include "common/config/validate_config.h"
-#include "services/cli/child_process.h"
 #include "services/cli/command.h"
-#include "services/cli/loopback_ports.h"
 
 namespace dapd {
 namespace {

@@ -4,11 +4,15 @@
 #include <vector>
 
 #include "common/base/status_macros.h"
+#include "common/collective/device_group.h"
+#include "common/generation/aten_backend.h"
+#include "common/generation/backend_relay.h"
 #include "common/generation/engine.h"
 #include "common/generation/make_decode_backend.h"
 #include "common/model/adapter.h"
 #include "common/model/describe_worker.h"
 #include "common/model/placement.h"
+#include "common/sharding/sharded_weights.h"
 #include "common/tensor/torch_bridge.h"
 
 namespace dapd {
@@ -104,34 +108,104 @@ class EngineSampler : public Sampler {
   GenerationEngine engine_;
 };
 
-}  // namespace
+struct Placement {
+  at::Device device;
+  at::ScalarType dtype;
+};
 
-absl::StatusOr<LoadedSampler> LoadEngineSampler(const Config& config,
-                                                int64_t num_tokens) {
+absl::StatusOr<Placement> PlacementOf(const Config& config) {
   SetComputeThreads(config.run.num_threads);
   ASSIGN_OR_RETURN(const at::Device device, ParseDevice(config.model.device));
   ASSIGN_OR_RETURN(const at::ScalarType dtype,
                    ParsePrecision(config.model.precision));
-  ASSIGN_OR_RETURN(std::shared_ptr<const ModelWeights> weights,
-                   LoadModelWeights(config.model.path, dtype, device));
+  return Placement{device, dtype};
+}
+
+LoadedSampler MakeSampler(const Config& config,
+                          const ModelWeights& weights,
+                          std::unique_ptr<DecodeBackend> backend) {
   LoadedSampler loaded;
-  loaded.description = DescribeWorker("rollout", *weights, config.lora.rank);
+  loaded.description = DescribeWorker("rollout", weights, config.lora.rank);
   loaded.description.max_in_flight = config.rollout.slots;
-  ModelConfig model = weights->config;
-  std::unique_ptr<DecodeBackend> backend;
-  RETURN_IF_ERROR(CatchTorch([&] {
-    // The backend keeps what it needs; the rest of the weights is given back.
-    backend = MakeDecodeBackend(
-        std::move(weights),
-        {.slots = config.rollout.slots, .num_tokens = num_tokens});
-    return absl::OkStatus();
-  }));
   loaded.sampler = std::make_unique<EngineSampler>(
-      std::move(model),
-      device,
+      weights.config,
+      weights.device(),
       std::move(backend),
       EngineOptions{.kv_memory_bytes = config.rollout.kv_memory_mib << 20});
   return loaded;
+}
+
+// A rank's share of the model and how it computes with it.
+struct Share {
+  std::shared_ptr<const ShardedWeights> weights;
+  std::unique_ptr<DecodeBackend> backend;
+};
+
+// Blocks until all ranks have theirs.
+absl::StatusOr<Share> LoadShare(const Config& config,
+                                int64_t num_tokens,
+                                Collective& ranks) {
+  ASSIGN_OR_RETURN(const Placement placement, PlacementOf(config));
+  Share share;
+  ASSIGN_OR_RETURN(share.weights,
+                   LoadShardedWeights(config.model.path,
+                                      placement.dtype,
+                                      placement.device,
+                                      {ranks.rank(), ranks.size()}));
+  ASSIGN_OR_RETURN(
+      std::unique_ptr<DeviceGroup> devices,
+      DeviceGroup::Join(
+          ranks, placement.device, config.trainer.rank_timeout_seconds));
+  share.backend = std::make_unique<AtenBackend>(
+      MakeShardedModel(share.weights, std::move(devices)),
+      config.rollout.slots,
+      num_tokens);
+  std::vector<float> present = {1.0F};
+  RETURN_IF_ERROR(ranks.Sum(absl::MakeSpan(present)));
+  return share;
+}
+
+}  // namespace
+
+absl::StatusOr<LoadedSampler> LoadEngineSampler(const Config& config,
+                                                int64_t num_tokens) {
+  ASSIGN_OR_RETURN(const Placement placement, PlacementOf(config));
+  ASSIGN_OR_RETURN(
+      std::shared_ptr<const ModelWeights> weights,
+      LoadModelWeights(config.model.path, placement.dtype, placement.device));
+  std::unique_ptr<DecodeBackend> backend;
+  // The backend keeps what it needs; the rest of the weights is given back.
+  RETURN_IF_ERROR(CatchTorch([&] {
+    backend = MakeDecodeBackend(
+        weights, {.slots = config.rollout.slots, .num_tokens = num_tokens});
+    return absl::OkStatus();
+  }));
+  return MakeSampler(config, *weights, std::move(backend));
+}
+
+absl::StatusOr<LoadedSampler> LoadSharedSampler(const Config& config,
+                                                int64_t num_tokens,
+                                                Collective& ranks,
+                                                OnRanksLost on_lost) {
+  LoadedSampler loaded;
+  RETURN_IF_ERROR(CatchTorch([&]() -> absl::Status {
+    ASSIGN_OR_RETURN(Share share, LoadShare(config, num_tokens, ranks));
+    loaded = MakeSampler(
+        config,
+        share.weights->shard,
+        LeadBackend(std::move(share.backend), ranks, std::move(on_lost)));
+    return absl::OkStatus();
+  }));
+  return loaded;
+}
+
+absl::Status ServeSharedSampler(const Config& config,
+                                int64_t num_tokens,
+                                Collective& ranks) {
+  return CatchTorch([&]() -> absl::Status {
+    ASSIGN_OR_RETURN(const Share share, LoadShare(config, num_tokens, ranks));
+    return FollowBackend(*share.backend, share.weights->shard.device(), ranks);
+  });
 }
 
 }  // namespace dapd

@@ -2,16 +2,21 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
+#include "common/collective/collective.h"
 #include "common/config/config.h"
 #include "common/rpc/served_policy.h"
 #include "services/rollout/sampler.h"
 
 namespace dapd {
+
+using OnRanksLost = std::function<void(const absl::Status& status)>;
 
 struct LoadedSampler {
   std::unique_ptr<Sampler> sampler;
@@ -23,5 +28,19 @@ struct LoadedSampler {
 // knows; the padding rows above are never sampled.
 absl::StatusOr<LoadedSampler> LoadEngineSampler(const Config& config,
                                                 int64_t num_tokens);
+
+// The same for the model that the ranks of `ranks` compute together, of which
+// this is rank 0; returns once all have read their shares. `on_lost` hears of
+// an error between them, behind which the sampler is of no use. `ranks` must
+// outlive the sampler.
+absl::StatusOr<LoadedSampler> LoadSharedSampler(const Config& config,
+                                                int64_t num_tokens,
+                                                Collective& ranks,
+                                                OnRanksLost on_lost);
+
+// Another rank's part of it, until rank 0's sampler is gone.
+absl::Status ServeSharedSampler(const Config& config,
+                                int64_t num_tokens,
+                                Collective& ranks);
 
 }  // namespace dapd

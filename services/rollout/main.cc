@@ -1,13 +1,17 @@
 // dapd-rollout CONFIG [--set key=value]... [--listen ADDR] [--port-file FILE]
 //
 // A rollout worker: listens, reads the base model, waits for an adapter, and
-// samples until SIGTERM or SIGINT. Exit code 0 after a signal.
+// samples until SIGTERM or SIGINT. Exit code 0 after a signal. With
+// rollout.tensor_parallel it starts further processes that compute the model
+// with it (--tensor-rank, --rendezvous: their place, nothing to set by hand).
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -30,6 +34,7 @@
 #include "services/rollout/rollout_metrics.h"
 #include "services/rollout/rollout_service.h"
 #include "services/rollout/rollout_worker.h"
+#include "services/rollout/tensor_ranks.h"
 
 namespace dapd {
 namespace {
@@ -45,7 +50,43 @@ struct Flags {
   std::vector<std::string> overrides;
   std::string listen;
   std::string port_file;
+  TensorRank tensor_rank;                  // 0: the worker itself
+  std::vector<std::string> as_was_called;  // the arguments
 };
+
+// Ranks of one worker compute with as many threads as each other, and share the
+// cores.
+Config ForTensorRanks(Config config) {
+  if (config.run.num_threads == 0) {
+    const auto cores =
+        static_cast<int64_t>(std::thread::hardware_concurrency());
+    config.run.num_threads =
+        std::max<int64_t>(1, cores / config.rollout.tensor_parallel);
+  }
+  return config;
+}
+
+// One of the processes that a worker started.
+absl::Status RunTensorRank(const Flags& flags) {
+  ASSIGN_OR_RETURN(const LoadedConfig loaded,
+                   LoadConfig(flags.config, flags.overrides));
+  const Config config = ForTensorRanks(loaded.config);
+  ASSIGN_OR_RETURN(const std::unique_ptr<Collective> ranks,
+                   JoinTensorRanks(config, flags.tensor_rank));
+  ASSIGN_OR_RETURN(const std::unique_ptr<const Tokenizer> tokenizer,
+                   Tokenizer::Load(config.model.path));
+  return ServeSharedSampler(config, tokenizer->size(), *ranks);
+}
+
+absl::StatusOr<LoadedSampler> LoadSampler(const Config& config,
+                                          int64_t num_tokens,
+                                          TensorRanks* ranks) {
+  if (ranks == nullptr) return LoadEngineSampler(config, num_tokens);
+  return LoadSharedSampler(ForTensorRanks(config),
+                           num_tokens,
+                           ranks->collective(),
+                           TensorRanks::EndWithRanks);
+}
 
 absl::Status Run(const Flags& flags) {
   std::atomic<bool> serving = false;
@@ -84,8 +125,12 @@ absl::Status Run(const Flags& flags) {
       "listening on ", server->address(), ", reading ", config.model.path));
   ASSIGN_OR_RETURN(const std::unique_ptr<const Tokenizer> tokenizer,
                    Tokenizer::Load(config.model.path));
+  std::unique_ptr<TensorRanks> ranks;
+  if (config.rollout.tensor_parallel > 1) {
+    ASSIGN_OR_RETURN(ranks, TensorRanks::Start(config, flags.as_was_called));
+  }
   ASSIGN_OR_RETURN(LoadedSampler model,
-                   LoadEngineSampler(config, tokenizer->size()));
+                   LoadSampler(config, tokenizer->size(), ranks.get()));
   RolloutWorker worker(
       std::move(model.sampler),
       {.observer = MakeRolloutMetrics(metrics, config.rollout.slots)});
@@ -95,6 +140,7 @@ absl::Status Run(const Flags& flags) {
   LogInfo("ready for an adapter");
 
   signal.Wait();
+  if (ranks != nullptr) ranks->StopWatching();
   server->SetServing(false);
   worker.Shutdown(kShutdownGrace);
   server->Shutdown(kDeliveryGrace);
@@ -111,6 +157,9 @@ int Main(int argc, char** argv) {
       ->take_all();
   app.add_option("--listen", flags.listen, "host:port, as rollout.listen");
   app.add_option("--port-file", flags.port_file, "receives the port taken");
+  app.add_option("--tensor-rank", flags.tensor_rank.rank)->group("");
+  app.add_option("--rendezvous", flags.tensor_rank.rendezvous)->group("");
+  flags.as_was_called.assign(argv + 1, argv + argc);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -119,7 +168,8 @@ int Main(int argc, char** argv) {
   if (!flags.listen.empty()) {
     flags.overrides.push_back("rollout.listen=" + flags.listen);
   }
-  const absl::Status status = Run(flags);
+  const absl::Status status =
+      flags.tensor_rank.rank > 0 ? RunTensorRank(flags) : Run(flags);
   if (!status.ok()) LogError(std::string(status.message()));
   return static_cast<int>(ExitCodeOf(status));
 }

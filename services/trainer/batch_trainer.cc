@@ -66,11 +66,6 @@ absl::Status BatchTrainer::Start() {
   ASSIGN_OR_RETURN(std::vector<int32_t> probe_ids,
                    parts_.views.RolloutPrompt(parts_.data.problems[0].problem));
   if (probe_ids.size() > kProbeTokens) probe_ids.resize(kProbeTokens);
-  ASSIGN_OR_RETURN(
-      gradient_sum_,
-      GradientSum::Create(parts_.collective,
-                          parts_.weights->device(),
-                          parts_.config.trainer.rank_timeout_seconds));
   return publisher_.Start(std::move(probe_ids));
 }
 
@@ -90,6 +85,8 @@ absl::StatusOr<bool> BatchTrainer::BeginStep() {
 
 absl::Status BatchTrainer::Begin(int64_t step,
                                  std::shared_ptr<const PolicyUpdate> policy) {
+  // While rank 0 measured the policy, say.
+  RETURN_IF_ERROR(ServeLayers());
   std::string message;
   if (planner_) message = SerializePlan(planner_(step, *policy));
   RETURN_IF_ERROR(parts_.collective.Broadcast(&message));
@@ -155,7 +152,9 @@ absl::StatusOr<std::vector<RolloutRecord>> BatchTrainer::Sample(
                          head_workspace_,
                          step.slice.end - step.slice.begin,
                          report);
-  RETURN_IF_ERROR(parts_.config.trainer.train_while_sampling
+  // Ranks that gather layers together train together.
+  RETURN_IF_ERROR(parts_.config.trainer.train_while_sampling &&
+                          parts_.sharded_layers == nullptr
                       ? CollectAndTrain(step, on_answer)
                       : CollectSlice(step, on_answer));
   DAPD_FAILPOINT("rollout.after_collect");
@@ -267,7 +266,7 @@ absl::Status BatchTrainer::Train(StepReport* report) {
     PhaseTimer timer(&report->seconds["optimizer"]);
     if (parts_.collective.size() > 1) {
       at::Tensor gradient = parts_.policy.FlatGradient();
-      RETURN_IF_ERROR(gradient_sum_->Add(gradient));
+      RETURN_IF_ERROR(parts_.devices.Sum(gradient));
       parts_.policy.SetFlatGradient(gradient);
     }
     DAPD_FAILPOINT("optimizer.before_step");
@@ -341,8 +340,15 @@ absl::Status BatchTrainer::CompareRanks(StepReport* report) {
   return absl::OkStatus();
 }
 
+absl::Status BatchTrainer::ServeLayers() {
+  return parts_.sharded_layers == nullptr
+             ? absl::OkStatus()
+             : parts_.sharded_layers->ServeOthers();
+}
+
 absl::Status BatchTrainer::FinishGradient(StepReport* report) {
   RETURN_IF_ERROR(slice_trainer_->TrainRest());
+  RETURN_IF_ERROR(ServeLayers());
   DAPD_FAILPOINT("train.after_last_micro_batch");
   std::vector<float> count = {
       static_cast<float>(slice_trainer_->num_trained())};

@@ -25,7 +25,6 @@
 #include "absl/status/statusor.h"
 
 #include "common/objective/head_workspace.h"
-#include "common/training/gradient_sum.h"
 #include "services/trainer/batch_trainer_parts.h"
 #include "services/trainer/policy_publisher.h"
 #include "services/trainer/sample_pipeline.h"
@@ -72,6 +71,10 @@ class BatchTrainer {
   // ranks end in different weights.
   absl::Status Train(StepReport* report);
 
+  // Behind everything that a rank computes in a run: rank 0 may have passes of
+  // its own behind the last step, to which the others contribute their layers.
+  absl::Status Finish() { return ServeLayers(); }
+
   // The rows of the data that step `step` (from 1) trains, in order.
   std::vector<int64_t> BatchRows(int64_t step) const;
 
@@ -110,13 +113,13 @@ class BatchTrainer {
                       const OnAnswer& on_answer) const;
   const Problem& ProblemOf(const OpenStep& step, size_t sample) const;
   absl::Status FinishGradient(StepReport* report);
+  absl::Status ServeLayers();
   absl::Status CompareRanks(StepReport* report);
 
   BatchTrainerParts parts_;
   const Planner planner_;
   SamplePipeline pipeline_;
   PolicyPublisher publisher_;
-  std::unique_ptr<GradientSum> gradient_sum_;
   HeadWorkspace head_workspace_;
   std::optional<OpenStep> open_;
   std::optional<SliceTrainer> slice_trainer_;  // of the step that is sampled

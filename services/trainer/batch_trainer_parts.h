@@ -8,11 +8,13 @@
 #include <vector>
 
 #include "common/collective/collective.h"
+#include "common/collective/device_group.h"
 #include "common/config/config.h"
 #include "common/data/dataset.h"
 #include "common/data/views.h"
 #include "common/model/weights.h"
 #include "common/objective/terms.h"
+#include "common/sharding/sharded_layers.h"
 #include "common/training/policy.h"
 #include "services/trainer/rollout_client.h"
 #include "services/trainer/teacher_client.h"
@@ -30,7 +32,9 @@ struct BatchTrainerParts {
   RolloutClient& rollouts;
   TeacherClient& teachers;
   Collective& collective;
-  Policy& policy;  // the same on all ranks
+  DeviceGroup& devices;
+  ShardedLayers* sharded_layers;  // those of `weights`; null: it is whole
+  Policy& policy;                 // the same on all ranks
   // "rollout", "scoring", "training", "publishing".
   std::function<void(const std::string& phase)> on_phase;
   // So many of this rank's answers or micro-batches of the phase are done. From

@@ -93,6 +93,7 @@ absl::Status TrainerLoop::RunSteps() {
   // There is no step left, and so the other ranks are done.
   RETURN_IF_ERROR(batch_.BeginStep().status());
   RETURN_IF_ERROR(EvaluateHeldOut("after"));
+  RETURN_IF_ERROR(batch_.Finish());
   RETURN_IF_ERROR(disk_.Write("the ledger", [&] {
     return parts_.ledger.Reached(
         "finished", policy_.version(), batch_.live_digest());
@@ -232,7 +233,7 @@ absl::Status RunOtherRank(BatchTrainerParts parts) {
     RETURN_IF_ERROR(batch.Start());
     while (true) {
       ASSIGN_OR_RETURN(const bool begun, batch.BeginStep());
-      if (!begun) return absl::OkStatus();
+      if (!begun) return batch.Finish();
       StepReport report;
       RETURN_IF_ERROR(batch.Sample(nullptr, &report).status());
       RETURN_IF_ERROR(batch.Train(&report));

@@ -19,6 +19,8 @@
 #include "common/model/placement.h"
 #include "common/model/weights.h"
 #include "common/objective/terms.h"
+#include "common/sharding/sharded_layers.h"
+#include "common/sharding/sharded_weights.h"
 #include "common/tensor/torch_bridge.h"
 #include "common/training/policy.h"
 #include "common/training/policy_state.h"
@@ -139,6 +141,9 @@ struct TrainerRun::State {
   std::optional<RunFolder> folder;
   RunIdentity identity;
   std::shared_ptr<const ModelWeights> weights;
+  // This rank's part where the ranks split the base; `weights` then gets its
+  // layers from all of them, once they are connected.
+  std::shared_ptr<const ShardedWeights> shard;
   TextPipeline text;
   std::vector<Term> terms;
   Dataset data;
@@ -192,6 +197,17 @@ absl::StatusOr<std::unique_ptr<TrainerRun>> TrainerRun::Load(
   auto base_digest = std::async(std::launch::async,
                                 [&] { return BaseDigest(config.model.path); });
   RETURN_IF_ERROR(CatchTorch([&]() -> absl::Status {
+    if (config.trainer.shard_base) {
+      ASSIGN_OR_RETURN(
+          state->shard,
+          LoadShardedWeights(config.model.path,
+                             dtype,
+                             device,
+                             {.rank = static_cast<int>(config.trainer.rank),
+                              .size = static_cast<int>(config.trainer.ranks)}));
+      state->weights = WithLayersFrom(*state->shard, /*source=*/nullptr);
+      return absl::OkStatus();
+    }
     ASSIGN_OR_RETURN(state->weights,
                      LoadModelWeights(config.model.path, dtype, device));
     return absl::OkStatus();
@@ -250,6 +266,8 @@ std::string TrainerRun::Identity() const {
   for (const auto& [key, value] : identity.settings) {
     absl::StrAppend(&text, key, "=", value, "\n");
   }
+  // No part of the result, but of how the ranks get there.
+  if (state_->shard != nullptr) absl::StrAppend(&text, "sharded\n");
   return Sha256Hex(text);
 }
 
@@ -288,6 +306,16 @@ absl::Status TrainerRun::Train(
     std::function<bool(absl::Duration)> wait_for_stop) {
   State& state = *state_;
   if (collective.size() > 1) RETURN_IF_ERROR(SharePolicy(collective));
+  ASSIGN_OR_RETURN(
+      const std::unique_ptr<DeviceGroup> devices,
+      DeviceGroup::Join(collective,
+                        state.weights->device(),
+                        state.loaded.config.trainer.rank_timeout_seconds));
+  std::shared_ptr<ShardedLayers> layers;
+  if (state.shard != nullptr) {
+    layers = std::make_shared<ShardedLayers>(state.shard, collective, *devices);
+    state.weights = WithLayersFrom(*state.shard, layers);
+  }
   BatchTrainerParts batch{.config = state.loaded.config,
                           .weights = state.weights,
                           .tokenizer = *state.text.tokenizer,
@@ -297,6 +325,8 @@ absl::Status TrainerRun::Train(
                           .rollouts = rollouts,
                           .teachers = teachers,
                           .collective = collective,
+                          .devices = *devices,
+                          .sharded_layers = layers.get(),
                           .policy = *state.policy,
                           .on_phase = [](const std::string& /*phase*/) {},
                           .on_progress = [](int64_t, int64_t) {},

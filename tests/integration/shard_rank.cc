@@ -67,10 +67,13 @@ absl::Status Run(const Arguments& arguments) {
         ReadAdapter(arguments.adapter, weights->shard.config, at::kCPU));
     adapter = ShardAdapter(whole_adapter, layout);
   }
+  ASSIGN_OR_RETURN(
+      const std::unique_ptr<DeviceGroup> devices,
+      DeviceGroup::Join(*collective, at::kCPU, /*timeout_seconds=*/60));
   ModelWeights gathered = weights->shard;
   for (int64_t i = 0; i < gathered.config.num_layers; ++i) {
     ASSIGN_OR_RETURN(gathered.layers[static_cast<size_t>(i)],
-                     GatherLayer(*weights, i, HostAllGather(*collective)));
+                     GatherLayer(*weights, i, *devices));
   }
   at::NoGradGuard no_grad;
   NamedTensors results;
@@ -86,7 +89,7 @@ absl::Status Run(const Arguments& arguments) {
                                               adapted ? &adapter : nullptr,
                                               tokens,
                                               rows,
-                                              HostSum(*collective)));
+                                              SumOver(*devices)));
         const at::Tensor alone = ForwardHidden(
             gathered, adapted ? &whole_adapter : nullptr, tokens, rows);
         for (const auto& [kind, hidden] :

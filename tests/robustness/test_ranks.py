@@ -13,6 +13,9 @@ from cluster import BATCH, SETTINGS, STEPS, free_port
 from workspace import children, wait_for
 
 
+SHARDED = {"trainer.shard_base": "true"}
+
+
 def tensors(cluster, run):
     return load_file(cluster.workspace.runs(run) / "adapter" / "adapter_model.safetensors")
 
@@ -65,6 +68,42 @@ def test_the_same_ranks_give_the_same_bits(two_ranks):
     run = "ranks-2-again"
     finish(two_ranks, run, start_ranks(two_ranks, run, 2))
     assert two_ranks.workspace.adapter_digest(run) == two_ranks.workspace.adapter_digest("ranks-2")
+
+
+def test_ranks_that_split_the_base_give_the_same_bits(two_ranks, reference):
+    run = "ranks-sharded"
+    finish(two_ranks, run, start_ranks(two_ranks, run, 2, **SHARDED))
+    assert two_ranks.workspace.adapter_digest(run) == two_ranks.workspace.adapter_digest("ranks-2")
+    for sharded, whole in zip(two_ranks.workspace.metrics(run), two_ranks.workspace.metrics("ranks-2"), strict=True):
+        assert sharded["terms"] == whole["terms"]
+        assert sharded["early_micro_batches"] == 0
+    history.check(two_ranks.workspace.runs(run) / "ledger.jsonl", BATCH, STEPS)
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+@pytest.mark.parametrize("failpoint,hit", [("train.before_micro_batch", 4), ("train.after_last_micro_batch", 2)])
+def test_r24_a_rank_that_dies_with_its_share_of_the_base_ends_the_step_everywhere(victim, failpoint, hit, two_ranks):
+    run = f"r24-sharded-{victim}-{failpoint}"
+    ranks = start_ranks(two_ranks, run, 2, failpoints={victim: f"{failpoint}=kill@{hit}"}, **SHARDED)
+    assert ranks[victim].wait(timeout=120) == -signal.SIGKILL, two_ranks.log(run)
+    start = time.monotonic()
+    code = ranks[1 - victim].wait(timeout=60)
+    print(f"the other rank ended with code {code} after {time.monotonic() - start:.1f} s")
+    assert code == 75, two_ranks.log(run)
+    # What one kind of rank left, the other goes on with.
+    finish(two_ranks, run, start_ranks(two_ranks, run, 2))
+    assert two_ranks.workspace.adapter_digest(run) == two_ranks.workspace.adapter_digest("ranks-2")
+
+
+def test_a_rank_that_holds_the_whole_base_is_refused_by_those_that_split_it(two_ranks):
+    run = "half-sharded"
+    rendezvous = f"127.0.0.1:{free_port()}"
+    common = {"run.seed": 1000, "trainer.ranks": 2, "trainer.rendezvous": rendezvous, "trainer.peer_timeout_seconds": 20}
+    leader = two_ranks.start_trainer(run, **{**common, **SHARDED, "trainer.rank": 0})
+    code = two_ranks.train(run, **{**common, "trainer.rank": 1, "metrics.trainer_listen": "127.0.0.1:0"})
+    leader.kill()
+    leader.wait()
+    assert code == 4, two_ranks.log(run)
 
 
 @pytest.mark.parametrize("victim", [0, 1])

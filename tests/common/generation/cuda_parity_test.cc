@@ -249,7 +249,7 @@ TEST_P(CudaDecodeParityTest, GraphsDecodeWhatLibTorchDoes) {
     const auto requests = MakeRequests();
     const auto answers = Generate(*ours, requests);
     if (GetParam() == at::kFloat) {
-      AtenBackend slow(weights, 4, 0);
+      AtenBackend slow(MakeWholeModel(weights), 4, 0);
       slow.SetAdapter(adapter);
       for (const auto& [request, answer] : Generate(slow, requests)) {
         EXPECT_EQ(answers.at(request).tokens, answer.tokens) << family;

@@ -257,7 +257,7 @@ TEST(PanelBackendTest, ProbabilitiesAgreeWithLibTorchs) {
     const auto weights = MakeModel("qwen3", storage);
     const auto adapter = MakeAdapter(*weights, {});
     PanelBackend fast(PackModel(*weights), {.slots = 1});
-    AtenBackend slow(weights, 1, 0);
+    AtenBackend slow(MakeWholeModel(weights), 1, 0);
     fast.SetAdapter(adapter);
     slow.SetAdapter(adapter);
     const std::vector<int32_t> ids = MakeIds(90, 5);
@@ -276,7 +276,7 @@ TEST(PanelBackendTest, ProbabilitiesAgreeWithLibTorchs) {
 TEST(PanelBackendTest, GreedyAnswersAreLibTorchs) {
   const auto weights = MakeRandomModel("llama");
   PanelBackend fast(PackModel(*weights), {.slots = 3});
-  AtenBackend slow(weights, 3, 0);
+  AtenBackend slow(MakeWholeModel(weights), 3, 0);
   std::map<int64_t, int64_t> lengths;
   for (int64_t slot = 0; slot < 3; ++slot) {
     DecodeRequest request =

@@ -4,37 +4,17 @@
 
 #include "gtest/gtest.h"
 
+#include "common/base/status_error.h"
+#include "common/model/training_pass.h"
 #include "common/sharding/layer_gather.h"
+#include "common/sharding/sharded_layers.h"
 #include "common/sharding/tensor_parallel.h"
 #include "tests/fakes/random_model.h"
+#include "tests/fakes/random_shards.h"
 #include "tests/fakes/thread_ranks.h"
 
 namespace dapd {
 namespace {
-
-// What LoadShardedWeights would have read of `whole`.
-ShardedWeights Shard(const ModelWeights& whole, const ShardLayout& layout) {
-  ShardedWeights sharded{layout, whole};
-  for (LayerWeights& layer : sharded.shard.layers) {
-    for (const Projection projection : AllProjections()) {
-      at::Tensor& weight = layer.weight[static_cast<size_t>(projection)];
-      weight = ShardOf(weight, SplitDimension(projection), layout).contiguous();
-    }
-  }
-  return sharded;
-}
-
-Adapter TrainedAdapter(const ModelConfig& model) {
-  Adapter adapter =
-      MakeFreshAdapter(model, {.rank = 4, .alpha = 8}, 3, at::kCPU);
-  at::Generator generator = at::detail::createCPUGenerator(4);
-  for (auto& layer : adapter.layers) {
-    for (LoraPair& pair : layer) {
-      pair.b = at::randn(pair.b.sizes(), generator) * 0.05;
-    }
-  }
-  return adapter;
-}
 
 class ShardingTest : public testing::TestWithParam<std::string> {
  protected:
@@ -52,10 +32,12 @@ TEST_P(ShardingTest, RanksTogetherComputeWhatOneProcessDoes) {
   double worst = 0.0;
   RunThreadRanks(2, [&](Collective& collective) {
     const ShardLayout layout{collective.rank(), collective.size()};
-    const ShardedWeights weights = Shard(*whole_, layout);
+    const auto shard = ShardModel(*whole_, layout);
+    const ShardedWeights& weights = *shard;
     const Adapter adapter = ShardAdapter(adapter_, layout);
+    const auto devices = DeviceGroup::Join(collective, at::kCPU, 1).value();
     const auto hidden = ForwardHiddenSharded(
-        weights, &adapter, tokens_, rows_, HostSum(collective));
+        weights, &adapter, tokens_, rows_, SumOver(*devices));
     ASSERT_TRUE(hidden.ok()) << hidden.status();
     const double error = (*hidden - expected).abs().max().item<double>();
     EXPECT_LT(error, 2e-5);
@@ -73,18 +55,21 @@ TEST_P(ShardingTest, DecodingWithShardedCachesAgreesWithTheWholeSequence) {
       ForwardHidden(*whole_, &adapter_, tokens, at::arange(12, at::kLong));
   RunThreadRanks(2, [&](Collective& collective) {
     const ShardLayout layout{collective.rank(), collective.size()};
-    const ShardedWeights weights = Shard(*whole_, layout);
+    const auto shard = ShardModel(*whole_, layout);
+    const ShardedWeights& weights = *shard;
     const Adapter adapter = ShardAdapter(adapter_, layout);
+    const auto devices = DeviceGroup::Join(collective, at::kCPU, 1).value();
+    const TensorSum sum = SumOver(*devices);
     KvCache cache(
         ShardConfig(whole_->config, layout), 16, at::kFloat, at::kCPU);
     for (int64_t next = 0; next < 12;) {
       const int64_t count = next == 0 ? 5 : 1;
+      const at::Tensor part = tokens.ids.narrow(0, next, count);
+      KvCache* const caches[] = {&cache};
       const auto hidden =
-          ForwardCachedSharded(weights,
-                               &adapter,
-                               tokens.ids.narrow(0, next, count),
-                               &cache,
-                               HostSum(collective));
+          next == 0
+              ? ForwardPromptSharded(weights, &adapter, part, &cache, sum)
+              : ForwardTokensSharded(weights, &adapter, part, caches, sum);
       ASSERT_TRUE(hidden.ok()) << hidden.status();
       next += count;
       EXPECT_LT((*hidden - expected.narrow(0, next - 1, 1))
@@ -100,9 +85,11 @@ TEST_P(ShardingTest, DecodingWithShardedCachesAgreesWithTheWholeSequence) {
 TEST_P(ShardingTest, AGatheredLayerIsTheWholeOneBitForBit) {
   RunThreadRanks(2, [&](Collective& collective) {
     const ShardLayout layout{collective.rank(), collective.size()};
-    const ShardedWeights weights = Shard(*whole_, layout);
+    const auto shard = ShardModel(*whole_, layout);
+    const ShardedWeights& weights = *shard;
+    const auto devices = DeviceGroup::Join(collective, at::kCPU, 1).value();
     for (int64_t index = 0; index < whole_->config.num_layers; ++index) {
-      const auto layer = GatherLayer(weights, index, HostAllGather(collective));
+      const auto layer = GatherLayer(weights, index, *devices);
       ASSERT_TRUE(layer.ok()) << layer.status();
       const LayerWeights& expected = whole_->layers[static_cast<size_t>(index)];
       for (int p = 0; p < kNumProjections; ++p) {
@@ -112,6 +99,88 @@ TEST_P(ShardingTest, AGatheredLayerIsTheWholeOneBitForBit) {
       }
     }
   });
+}
+
+TEST_P(ShardingTest, ATrainingPassOverGatheredLayersIsTheOneOverWholeOnes) {
+  at::NoGradGuard no_grad;
+  TrainingPass expected(*whole_, adapter_, tokens_, rows_, 0);
+  const at::Tensor grad = at::ones_like(expected.hidden());
+  const std::vector<LoraLayer> gradients = expected.Backward(grad);
+  RunThreadRanks(2, [&](Collective& collective) {
+    at::NoGradGuard no_grad_here;
+    const auto sharded =
+        ShardModel(*whole_, {collective.rank(), collective.size()});
+    const auto devices = DeviceGroup::Join(collective, at::kCPU, 1).value();
+    const auto layers =
+        std::make_shared<ShardedLayers>(sharded, collective, *devices);
+    const auto weights = WithLayersFrom(*sharded, layers);
+    ASSERT_TRUE(weights->layers.empty());
+    // Ranks with other numbers of passes, some of which end early.
+    for (int i = 0; i < 2 + collective.rank(); ++i) {
+      TrainingPass pass(*weights, adapter_, tokens_, rows_, 0);
+      EXPECT_TRUE(at::equal(pass.hidden(), expected.hidden()));
+      if (i == 0 && collective.rank() == 1) continue;
+      const std::vector<LoraLayer> found = pass.Backward(grad);
+      for (size_t layer = 0; layer < gradients.size(); ++layer) {
+        for (size_t p = 0; p < gradients[layer].size(); ++p) {
+          EXPECT_TRUE(at::equal(found[layer][p].a, gradients[layer][p].a));
+          EXPECT_TRUE(at::equal(found[layer][p].b, gradients[layer][p].b));
+        }
+      }
+    }
+    ASSERT_TRUE(layers->ServeOthers().ok());
+    // A pass of rank 0 alone, forward only.
+    if (collective.rank() == 0) {
+      EXPECT_TRUE(at::equal(ForwardHidden(*weights, &adapter_, tokens_, rows_),
+                            ForwardHidden(*whole_, &adapter_, tokens_, rows_)));
+    }
+    ASSERT_TRUE(layers->ServeOthers().ok());
+  });
+}
+
+// A Collective that loses its peers at its `last`-th operation.
+class LosingRank final : public Collective {
+ public:
+  explicit LosingRank(int last) : left_(last) {}
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  absl::Status Sum(absl::Span<float>) override { return Use(); }
+  absl::Status Broadcast(std::string*) override { return Use(); }
+  absl::StatusOr<std::vector<std::string>> Gather(std::string part) override {
+    const absl::Status status = Use();
+    if (!status.ok()) return status;
+    return std::vector<std::string>{std::move(part)};
+  }
+  void Cancel() override {}
+
+ private:
+  absl::Status Use() {
+    return left_-- > 0 ? absl::OkStatus()
+                       : absl::AbortedError("rank 1 is lost");
+  }
+  int left_;
+};
+
+TEST_P(ShardingTest, ALostRankEndsThePassWithItsError) {
+  at::NoGradGuard no_grad;
+  const auto sharded = ShardModel(*whole_, {0, 1});
+  // The agreement, within the first layer, within a later one.
+  for (const int last : {0, 3, 17, 40}) {
+    LosingRank collective(last);
+    const auto devices = DeviceGroup::Join(collective, at::kCPU, 1).value();
+    const auto layers =
+        std::make_shared<ShardedLayers>(sharded, collective, *devices);
+    const auto weights = WithLayersFrom(*sharded, layers);
+    absl::Status status;
+    try {
+      TrainingPass pass(*weights, adapter_, tokens_, rows_, 0);
+      pass.Backward(at::ones_like(pass.hidden()));
+    } catch (const StatusError& error) {
+      status = error.status();
+    }
+    EXPECT_EQ(status, absl::AbortedError("rank 1 is lost")) << last;
+    EXPECT_EQ(layers->ServeOthers(), absl::AbortedError("rank 1 is lost"));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Families,

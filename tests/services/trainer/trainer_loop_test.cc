@@ -173,6 +173,8 @@ class TrainerLoopTest : public ::testing::Test {
     rollouts_->num_trained_ahead_ = &num_trained_ahead;
     teachers_.emplace(weights->config.hidden_size);
     const auto collective = MakeSingleRank();
+    const auto devices =
+        DeviceGroup::Join(*collective, at::kCPU, /*timeout_seconds=*/1).value();
     const RunFolder folder = RunFolder::Open(config.run).value();
     MetricsRegistry registry("trainer", config.run.name);
     TrainerMetrics metrics(registry, config);
@@ -192,6 +194,8 @@ class TrainerLoopTest : public ::testing::Test {
                    .rollouts = *rollouts_,
                    .teachers = *teachers_,
                    .collective = *collective,
+                   .devices = *devices,
+                   .sharded_layers = nullptr,
                    .policy = policy,
                    .on_phase = [](const std::string&) {},
                    .on_progress = [](int64_t, int64_t) {},

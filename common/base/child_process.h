@@ -1,4 +1,4 @@
-// A service that `dapd run` starts, watches and stops.
+// A program that this one starts, watches and stops.
 #pragma once
 
 #include <sys/types.h>
@@ -16,10 +16,11 @@ namespace dapd {
 class ChildProcess {
  public:
   // `log_path` empty: shares our stderr. Otherwise stdout and stderr are
-  // appended to that file.
+  // appended to that file. `environment`: "NAME=value", beside our own.
   ChildProcess(std::string name,
                std::vector<std::string> command,
-               std::string log_path);
+               std::string log_path,
+               std::vector<std::string> environment = {});
   // Ends the child if it still runs.
   ~ChildProcess();
   ChildProcess(const ChildProcess&) = delete;
@@ -45,6 +46,7 @@ class ChildProcess {
   const std::string name_;
   const std::vector<std::string> command_;
   const std::string log_path_;
+  const std::vector<std::string> environment_;
   pid_t pid_ = -1;
 };
 

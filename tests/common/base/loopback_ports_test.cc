@@ -1,4 +1,4 @@
-#include "services/cli/loopback_ports.h"
+#include "common/base/loopback_ports.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

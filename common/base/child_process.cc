@@ -1,10 +1,11 @@
-#include "services/cli/child_process.h"
+#include "common/base/child_process.h"
 
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -13,8 +14,10 @@
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
 
 namespace dapd {
@@ -23,7 +26,10 @@ namespace {
 constexpr size_t kTailLines = 12;
 
 // In the child, between fork and exec: only async-signal-safe calls.
-[[noreturn]] void Become(char* const* arguments, int log_file, pid_t parent) {
+[[noreturn]] void Become(char* const* arguments,
+                         char* const* environment,
+                         int log_file,
+                         pid_t parent) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (::getppid() != parent) ::_exit(127);
@@ -34,18 +40,37 @@ constexpr size_t kTailLines = 12;
     ::dup2(log_file, STDOUT_FILENO);
     ::dup2(log_file, STDERR_FILENO);
   }
-  ::execv(arguments[0], arguments);
+  ::execve(arguments[0], arguments, environment);
   ::_exit(127);
+}
+
+std::vector<char*> Pointers(const std::vector<std::string>& strings) {
+  std::vector<char*> pointers;
+  for (const std::string& string : strings) {
+    pointers.push_back(const_cast<char*>(string.c_str()));
+  }
+  return pointers;
+}
+
+// Whether one of `settings` is for the variable of "NAME=value".
+bool IsNamed(absl::string_view variable,
+             const std::vector<std::string>& settings) {
+  const absl::string_view name = variable.substr(0, variable.find('=') + 1);
+  return std::ranges::any_of(settings, [name](const std::string& setting) {
+    return absl::StartsWith(setting, name);
+  });
 }
 
 }  // namespace
 
 ChildProcess::ChildProcess(std::string name,
                            std::vector<std::string> command,
-                           std::string log_path)
+                           std::string log_path,
+                           std::vector<std::string> environment)
     : name_(std::move(name)),
       command_(std::move(command)),
-      log_path_(std::move(log_path)) {}
+      log_path_(std::move(log_path)),
+      environment_(std::move(environment)) {}
 
 ChildProcess::~ChildProcess() { Stop(absl::Seconds(5)); }
 
@@ -62,19 +87,20 @@ absl::Status ChildProcess::Start() {
   const absl::Cleanup close_log = [log_file] {
     if (log_file >= 0) ::close(log_file);
   };
-  std::vector<char*> arguments;
-  arguments.reserve(command_.size() + 1);
-  for (const std::string& part : command_) {
-    arguments.push_back(const_cast<char*>(part.c_str()));
-  }
+  std::vector<char*> arguments = Pointers(command_);
   arguments.push_back(nullptr);
+  std::vector<char*> environment = Pointers(environment_);
+  for (char** each = ::environ; *each != nullptr; ++each) {
+    if (!IsNamed(*each, environment_)) environment.push_back(*each);
+  }
+  environment.push_back(nullptr);
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid < 0) {
     return absl::ResourceExhaustedError(
         absl::StrCat("cannot start ", name_, ": ", std::strerror(errno)));
   }
-  if (pid == 0) Become(arguments.data(), log_file, parent);
+  if (pid == 0) Become(arguments.data(), environment.data(), log_file, parent);
   pid_ = pid;
   return absl::OkStatus();
 }

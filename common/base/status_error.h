@@ -1,0 +1,28 @@
+// A Status on its way through code that reports errors by exceptions, as
+// LibTorch's does. CatchTorch (common/tensor/torch_bridge.h) makes a Status of
+// it again.
+#pragma once
+
+#include <exception>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+
+namespace dapd {
+
+class StatusError : public std::exception {
+ public:
+  // `status` must not be OK.
+  explicit StatusError(absl::Status status)
+      : status_(std::move(status)), text_(status_.message()) {}
+
+  const char* what() const noexcept override { return text_.c_str(); }
+  const absl::Status& status() const { return status_; }
+
+ private:
+  absl::Status status_;
+  std::string text_;
+};
+
+}  // namespace dapd

@@ -1,0 +1,149 @@
+#include "common/collective/device_group.h"
+
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+#include "common/base/status_macros.h"
+#include "common/collective/nccl_api.h"
+#include "common/model/placement.h"
+
+namespace dapd {
+namespace {
+
+at::Tensor EmptyParts(const at::Tensor& part, int size) {
+  std::vector<int64_t> shape = part.sizes().vec();
+  shape.insert(shape.begin(), size);
+  return at::empty(shape, part.options());
+}
+
+class HostGroup final : public DeviceGroup {
+ public:
+  explicit HostGroup(Collective& collective) : collective_(collective) {}
+
+  absl::Status Sum(at::Tensor& values) override {
+    return collective_.Sum(absl::MakeSpan(values.data_ptr<float>(),
+                                          static_cast<size_t>(values.numel())));
+  }
+
+  absl::StatusOr<at::Tensor> AllGather(const at::Tensor& part) override {
+    const size_t bytes = part.nbytes();
+    ASSIGN_OR_RETURN(
+        const std::vector<std::string> gathered,
+        collective_.Gather(std::string(
+            static_cast<const char*>(part.const_data_ptr()), bytes)));
+    std::string all;
+    for (const std::string& each : gathered) {
+      if (collective_.rank() == 0) all += each;
+    }
+    RETURN_IF_ERROR(collective_.Broadcast(&all));
+    at::Tensor parts = EmptyParts(part, collective_.size());
+    if (all.size() != parts.nbytes()) {
+      return absl::DataLossError(absl::StrCat("the ranks' parts have ",
+                                              all.size(),
+                                              " bytes, ",
+                                              parts.nbytes(),
+                                              " were expected"));
+    }
+    std::memcpy(parts.mutable_data_ptr(), all.data(), all.size());
+    return parts;
+  }
+
+ private:
+  Collective& collective_;
+};
+
+template <typename Function>
+absl::Status Find(const char* name, Function** function) {
+  *function = reinterpret_cast<Function*>(CudaSymbol(name));
+  if (*function != nullptr) return absl::OkStatus();
+  return absl::UnimplementedError(absl::StrCat(
+      "libdapd_cuda.so has no ", name, "; build it and the program together"));
+}
+
+class NcclGroup final : public DeviceGroup {
+ public:
+  NcclGroup(int size, double timeout_seconds)
+      : size_(size), timeout_seconds_(timeout_seconds) {}
+  ~NcclGroup() override {
+    if (communicator_ != nullptr) destroy_(communicator_);
+  }
+
+  absl::Status Join(Collective& collective) {
+    decltype(DapdNcclUniqueId)* make_id = nullptr;
+    decltype(DapdNcclInit)* init = nullptr;
+    RETURN_IF_ERROR(Find("DapdNcclUniqueId", &make_id));
+    RETURN_IF_ERROR(Find("DapdNcclInit", &init));
+    RETURN_IF_ERROR(Find("DapdNcclSum", &sum_));
+    RETURN_IF_ERROR(Find("DapdNcclAllGather", &all_gather_));
+    RETURN_IF_ERROR(Find("DapdNcclDestroy", &destroy_));
+    char error[kNcclErrorBytes] = "";
+    std::string id(kNcclIdBytes, '\0');
+    if (collective.rank() == 0 && make_id(id.data(), error) != 0) {
+      return absl::AbortedError(error);
+    }
+    RETURN_IF_ERROR(collective.Broadcast(&id));
+    if (id.size() != kNcclIdBytes) {
+      return absl::DataLossError("rank 0 sent no NCCL identifier");
+    }
+    if (init(id.data(),
+             collective.rank(),
+             collective.size(),
+             &communicator_,
+             error) != 0) {
+      return absl::AbortedError(error);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Sum(at::Tensor& values) override {
+    return Call(sum_, values.data_ptr<float>(), values.numel());
+  }
+
+  absl::StatusOr<at::Tensor> AllGather(const at::Tensor& part) override {
+    at::Tensor parts = EmptyParts(part, size_);
+    RETURN_IF_ERROR(Call(all_gather_,
+                         part.const_data_ptr(),
+                         parts.mutable_data_ptr(),
+                         static_cast<int64_t>(part.nbytes())));
+    return parts;
+  }
+
+ private:
+  template <typename Operation, typename... Arguments>
+  absl::Status Call(Operation* operation, Arguments... arguments) {
+    if (communicator_ == nullptr) {
+      return absl::AbortedError("the ranks' communicator was aborted");
+    }
+    char error[kNcclErrorBytes] = "";
+    if (operation(communicator_, arguments..., timeout_seconds_, error) == 0) {
+      return absl::OkStatus();
+    }
+    communicator_ = nullptr;
+    return absl::AbortedError(error);
+  }
+
+  const int size_;
+  const double timeout_seconds_;
+  void* communicator_ = nullptr;  // null: aborted
+  decltype(DapdNcclSum)* sum_ = nullptr;
+  decltype(DapdNcclAllGather)* all_gather_ = nullptr;
+  decltype(DapdNcclDestroy)* destroy_ = nullptr;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DeviceGroup>> DeviceGroup::Join(
+    Collective& collective, at::Device device, double timeout_seconds) {
+  if (!device.is_cuda() || collective.size() == 1) {
+    return std::make_unique<HostGroup>(collective);
+  }
+  auto group = std::make_unique<NcclGroup>(collective.size(), timeout_seconds);
+  RETURN_IF_ERROR(group->Join(collective));
+  return group;
+}
+
+}  // namespace dapd

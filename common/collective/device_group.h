@@ -1,0 +1,37 @@
+// DeviceGroup: what the ranks tell each other in tensors, where these are: over
+// NCCL between CUDA devices, on the CPU over the Collective. All ranks call the
+// same operations in the same order, one at a time, not beside one of the
+// Collective; errors are the Collective's.
+#pragma once
+
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "torch/torch.h"
+
+#include "common/collective/collective.h"
+
+namespace dapd {
+
+class DeviceGroup {
+ public:
+  virtual ~DeviceGroup() = default;
+
+  // `values`: float32, one dimension, contiguous, the same length on every
+  // rank; becomes the sum over all ranks.
+  virtual absl::Status Sum(at::Tensor& values) = 0;
+
+  // From each rank's contiguous `part`, of the same shape and dtype everywhere,
+  // those of all ranks, [size, part...], by rank. On CUDA on the current
+  // stream, which it waits for.
+  virtual absl::StatusOr<at::Tensor> AllGather(const at::Tensor& part) = 0;
+
+  // Called by all ranks at the same place: on CUDA they join a communicator,
+  // whose identifier travels over `collective`, and an operation may take
+  // `timeout_seconds`. `collective` must outlive the result.
+  static absl::StatusOr<std::unique_ptr<DeviceGroup>> Join(
+      Collective& collective, at::Device device, double timeout_seconds);
+};
+
+}  // namespace dapd

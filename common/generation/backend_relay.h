@@ -1,0 +1,36 @@
+// A decode backend that several ranks compute together. Each has a backend of
+// its own over its share of the model; whatever rank 0's is asked to do, it
+// tells the others to do as well, in the same order, so that all come to the
+// same sums over the ranks. What a step sampled travels with the next call, and
+// a rank that sampled anything else says so (DATA_LOSS): its caches would no
+// longer fit.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "absl/status/status.h"
+
+#include "common/collective/collective.h"
+#include "common/generation/decode_backend.h"
+
+namespace dapd {
+
+using OnRanksLost = std::function<void(const absl::Status& status)>;
+
+// Rank 0's: `own`, with every call relayed. Errors between the ranks are
+// StatusError; `on_lost` hears of them first, for behind one the backend is of
+// no use. Lets the others go when it is destroyed. `collective` must outlive
+// it.
+std::unique_ptr<DecodeBackend> LeadBackend(std::unique_ptr<DecodeBackend> own,
+                                           Collective& collective,
+                                           OnRanksLost on_lost);
+
+// The other ranks': does what rank 0 says with `own` until rank 0's backend is
+// destroyed. Adapters come to `device`. Errors are the Collective's and those
+// of the computation.
+absl::Status FollowBackend(DecodeBackend& own,
+                           at::Device device,
+                           Collective& collective);
+
+}  // namespace dapd

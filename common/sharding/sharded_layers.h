@@ -1,0 +1,58 @@
+// ShardedLayers: a base of which each rank holds a part, layer by layer whole
+// for as long as it is computed. While one layer is computed, the next one is
+// gathered.
+//
+// A layer is gathered by all ranks together, and they need not have the same
+// work. So each walk begins with an agreement, in which a rank with a pass to
+// compute says so; all then gather every layer of the walk, those without a
+// pass of their own as well (ServeOthers). A rank whose pass ends early, for
+// want of memory say, gathers the rest of the walk behind it.
+//
+//   rank 0   Begin .... pass ....   Begin .... pass ....   ServeOthers
+//   rank 1   Begin .... pass ....   ServeOthers ........................
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+#include "common/collective/collective.h"
+#include "common/collective/device_group.h"
+#include "common/model/layer_source.h"
+#include "common/sharding/sharded_weights.h"
+
+namespace dapd {
+
+// Not thread-safe. While a walk lasts, nothing else may use `collective` or
+// `devices`, which must outlive the walks.
+class ShardedLayers final : public LayerSource {
+ public:
+  ShardedLayers(std::shared_ptr<const ShardedWeights> weights,
+                Collective& collective,
+                DeviceGroup& devices);
+
+  // Blocks until every rank is here or in ServeOthers. Throws StatusError with
+  // the Collective's errors.
+  std::unique_ptr<LayerWalk> Begin(WalkKind kind) override;
+
+  // Takes part in the walks of other ranks until no rank begins one. To be
+  // called by all ranks at the places where each of them has done its passes.
+  absl::Status ServeOthers();
+
+ private:
+  // The longest walk that any rank wants; none if all serve.
+  absl::StatusOr<std::optional<WalkKind>> Agree(std::optional<WalkKind> wanted);
+
+  const std::shared_ptr<const ShardedWeights> weights_;
+  Collective& collective_;
+  DeviceGroup& devices_;
+};
+
+// What computes with the base: its embedding, final norm and head, the layers
+// by way of `source`.
+std::shared_ptr<const ModelWeights> WithLayersFrom(
+    const ShardedWeights& weights, std::shared_ptr<LayerSource> source);
+
+}  // namespace dapd

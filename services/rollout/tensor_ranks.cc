@@ -1,0 +1,139 @@
+#include "services/rollout/tensor_ranks.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <random>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+
+#include "common/base/exit_code.h"
+#include "common/base/log.h"
+#include "common/base/loopback_ports.h"
+#include "common/base/status_macros.h"
+#include "common/collective/rank_follower.h"
+#include "common/collective/rank_leader.h"
+
+namespace dapd {
+namespace {
+
+// A secret between the ranks of one worker: whoever else finds the port cannot
+// join them.
+constexpr char kKeyVariable[] = "DAPD_TENSOR_RANKS_KEY";
+constexpr char kGpusVariable[] = "CUDA_VISIBLE_DEVICES";
+
+std::string MakeKey() {
+  std::random_device random;
+  std::string key;
+  for (int i = 0; i < 4; ++i) absl::StrAppend(&key, absl::Hex(random()), "-");
+  return key;
+}
+
+// The GPU of rank `rank` among those this process sees; nothing if they are too
+// few.
+absl::StatusOr<std::string> GpuOf(int rank) {
+  const char* visible = std::getenv(kGpusVariable);
+  if (visible == nullptr) return absl::StrCat(rank);
+  const std::vector<std::string> gpus = absl::StrSplit(visible, ',');
+  if (static_cast<size_t>(rank) < gpus.size()) {
+    return gpus[static_cast<size_t>(rank)];
+  }
+  return absl::NotFoundError(absl::StrCat(kGpusVariable,
+                                          "=",
+                                          visible,
+                                          " has no GPU for rank ",
+                                          rank,
+                                          " of rollout.tensor_parallel"));
+}
+
+RankOptions MakeOptions(const Config& config,
+                        const TensorRank& place,
+                        std::string key) {
+  return {.rank = place.rank,
+          .world_size = static_cast<int>(config.rollout.tensor_parallel),
+          .rendezvous = place.rendezvous,
+          .identity = std::move(key)};
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<TensorRanks>> TensorRanks::Start(
+    const Config& config, const std::vector<std::string>& arguments) {
+  std::unique_ptr<TensorRanks> ranks(new TensorRanks());
+  ASSIGN_OR_RETURN(const int port, LoopbackPorts().Take(0));
+  const TensorRank first = {.rank = 0,
+                            .rendezvous = absl::StrCat("127.0.0.1:", port)};
+  const std::string key = MakeKey();
+  std::error_code error;
+  const std::string program =
+      std::filesystem::read_symlink("/proc/self/exe", error);
+  for (int rank = 1; rank < config.rollout.tensor_parallel; ++rank) {
+    std::vector<std::string> command = {program};
+    command.insert(command.end(), arguments.begin(), arguments.end());
+    command.insert(command.end(),
+                   {"--tensor-rank",
+                    absl::StrCat(rank),
+                    "--rendezvous",
+                    first.rendezvous});
+    std::vector<std::string> environment = {
+        absl::StrCat(kKeyVariable, "=", key)};
+    const absl::StatusOr<std::string> gpu = GpuOf(rank);
+    if (gpu.ok()) {
+      environment.push_back(absl::StrCat(kGpusVariable, "=", *gpu));
+    } else if (config.model.device == "cuda") {
+      return WithExitCode(gpu.status(), ExitCode::kConfig);
+    }
+    auto child = std::make_unique<ChildProcess>(absl::StrCat("rank ", rank),
+                                                std::move(command),
+                                                /*log_path=*/"",
+                                                std::move(environment));
+    RETURN_IF_ERROR(child->Start());
+    ranks->children_.push_back(std::move(child));
+  }
+  ASSIGN_OR_RETURN(ranks->collective_,
+                   StartRankLeader(MakeOptions(config, first, key)));
+  ranks->watcher_ =
+      std::jthread([&children = ranks->children_](const std::stop_token& stop) {
+        Watch(children, stop);
+      });
+  return ranks;
+}
+
+TensorRanks::~TensorRanks() {
+  watcher_ = std::jthread();
+  // The others end with the connection.
+  collective_.reset();
+}
+
+void TensorRanks::Watch(
+    const std::vector<std::unique_ptr<ChildProcess>>& children,
+    const std::stop_token& stop) {
+  constexpr absl::Duration kInterval = absl::Milliseconds(200);
+  while (!stop.stop_requested()) {
+    absl::SleepFor(kInterval);
+    for (const std::unique_ptr<ChildProcess>& child : children) {
+      const int code = child->Poll();
+      if (code < 0) continue;
+      EndWithRanks(absl::AbortedError(
+          absl::StrCat(child->name(), " ended with code ", code)));
+    }
+  }
+}
+
+void TensorRanks::EndWithRanks(const absl::Status& status) {
+  LogError(absl::StrCat("the ranks of this worker are lost: ",
+                        std::string(status.message())));
+  ::_exit(static_cast<int>(ExitCode::kRestart));
+}
+
+absl::StatusOr<std::unique_ptr<Collective>> JoinTensorRanks(
+    const Config& config, const TensorRank& place) {
+  const char* key = std::getenv(kKeyVariable);
+  return JoinRankLeader(MakeOptions(config, place, key == nullptr ? "" : key));
+}
+
+}  // namespace dapd

@@ -1,0 +1,60 @@
+// The processes of one machine that compute a rollout worker's model together
+// (rollout.tensor_parallel): this one, rank 0, which is the worker, and those
+// that it starts. Each holds its share of every layer; on GPUs each takes the
+// next one of those that the worker sees. They live and die together: a rank
+// that ends takes the worker with it, whoever keeps workers running starts it
+// again, and the answers under way go to other workers, as always.
+#pragma once
+
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+#include "common/base/child_process.h"
+#include "common/collective/collective.h"
+#include "common/config/config.h"
+
+namespace dapd {
+
+class TensorRanks {
+ public:
+  // Starts ranks 1, 2, ... as this program with `arguments`, and waits until
+  // all are connected.
+  static absl::StatusOr<std::unique_ptr<TensorRanks>> Start(
+      const Config& config, const std::vector<std::string>& arguments);
+  ~TensorRanks();
+
+  Collective& collective() { return *collective_; }
+
+  // From now on ranks may end.
+  void StopWatching() { watcher_ = std::jthread(); }
+
+  // Ends this process, because a rank is lost or does not answer.
+  [[noreturn]] static void EndWithRanks(const absl::Status& status);
+
+ private:
+  TensorRanks() = default;
+  static void Watch(const std::vector<std::unique_ptr<ChildProcess>>& children,
+                    const std::stop_token& stop);
+
+  std::vector<std::unique_ptr<ChildProcess>> children_;
+  std::unique_ptr<Collective> collective_;
+  std::jthread watcher_;
+};
+
+// In one of the processes that TensorRanks started: which one it is.
+struct TensorRank {
+  int rank = 0;
+  std::string rendezvous;
+};
+
+// Connects to rank 0.
+absl::StatusOr<std::unique_ptr<Collective>> JoinTensorRanks(
+    const Config& config, const TensorRank& place);
+
+}  // namespace dapd

@@ -1,0 +1,68 @@
+"""A rollout worker whose model several processes compute together."""
+
+import json
+import os
+import signal
+
+import pytest
+
+from conftest import children, wait_for
+
+TOGETHER = {"rollout.tensor_parallel": 2}
+
+
+def answers(workspace, name, step):
+    lines = (workspace.runs(name) / "samples" / f"step-{step:06d}.jsonl").read_text().splitlines()
+    return [json.loads(line)["rollout_ids"] for line in lines]
+
+
+class Parent:
+    """What children() wants of a process."""
+
+    def __init__(self, pid):
+        self.pid = pid
+
+
+@pytest.fixture(scope="module")
+def together(reference_run):
+    reference_run.run("together", **TOGETHER)
+    return reference_run
+
+
+def test_two_processes_sample_what_one_does(together):
+    alone, shared = (together.metrics(name) for name in ("reference", "together"))
+    assert answers(together, "together", 1) == answers(together, "reference", 1)
+    difference = abs(alone[0]["loss"] - shared[0]["loss"])
+    print(f"the first step's loss differs by {difference:.1e}")
+    assert difference < 1e-6
+    assert len(shared) == len(alone)
+
+
+@pytest.mark.parametrize("stop", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_process_that_is_lost_takes_its_worker_with_it_and_the_run_goes_on(stop, together):
+    name = f"together-{stop.name}"
+    process = together.start(name, **TOGETHER)
+    wait_for(lambda: len(together.metrics(name)) >= 1 or process.poll() is not None, what="a step")
+    (worker,) = children(process)["dapd-rollout"]
+    (rank,) = children(Parent(worker))["dapd-rollout"]
+    os.kill(rank, stop)
+    assert process.wait(timeout=120) == 0, together.log(name)
+    assert "starting it again" in together.log(name)
+    assert together.adapter_digest(name) == together.adapter_digest("together")
+
+
+def test_the_processes_of_a_worker_end_with_it(together):
+    name = "together-ended"
+    process = together.start(name, **TOGETHER)
+    wait_for(lambda: len(together.metrics(name)) >= 1 or process.poll() is not None, what="a step")
+    (worker,) = children(process)["dapd-rollout"]
+    (rank,) = children(Parent(worker))["dapd-rollout"]
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=60) == 130, together.log(name)
+    wait_for(lambda: not os.path.exists(f"/proc/{rank}"), what="the other rank's end")
+
+
+def test_a_model_that_cannot_be_split_is_refused_by_its_number(together):
+    result = together.run("too-many", check=False, **{"rollout.tensor_parallel": 3})
+    log = (together.runs("too-many") / "logs" / "rollout-0.log").read_text()
+    assert result.returncode != 0 and "cannot be split over 3 ranks" in result.stderr + log
