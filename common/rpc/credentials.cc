@@ -68,30 +68,22 @@ class TokenPlugin final : public grpc::MetadataCredentialsPlugin {
   const std::shared_ptr<const Security> security_;
 };
 
-}  // namespace
-
-struct RpcCredentials::Provider {
-  explicit Provider(const IdentityPaths& paths)
-      : watcher(std::make_shared<tls::FileWatcherCertificateProvider>(
-            paths.private_key, paths.certificate, paths.ca, kRefreshSeconds)) {}
-
-  template <typename Options>
-  void Configure(Options* options) const {
-    options->set_certificate_provider(watcher);
-    options->watch_root_certs();
-    options->watch_identity_key_cert_pairs();
-  }
-
-  const std::shared_ptr<tls::FileWatcherCertificateProvider> watcher;
-};
-
-RpcCredentials::RpcCredentials(std::shared_ptr<const Security> security)
-    : security_(std::move(security)) {
-  if (!security_->has_certificate()) return;
-  provider_ = std::make_unique<Provider>(security_->identity());
+// Follows the files of `identity`. Every server and channel has one of its own:
+// a shared one hears from gRPC 1.51 that its last user left and that another
+// came in either order, and may then leave that one, and all behind it, without
+// certificates ("Failed to create security handshaker").
+std::shared_ptr<tls::CertificateProviderInterface> FollowFiles(
+    const IdentityPaths& identity) {
+  return std::make_shared<tls::FileWatcherCertificateProvider>(
+      identity.private_key, identity.certificate, identity.ca, kRefreshSeconds);
 }
 
-RpcCredentials::~RpcCredentials() = default;
+void UseAllOf(tls::TlsCredentialsOptions* options) {
+  options->watch_root_certs();
+  options->watch_identity_key_cert_pairs();
+}
+
+}  // namespace
 
 std::shared_ptr<const RpcCredentials> RpcCredentials::Loopback() {
   return std::make_shared<const RpcCredentials>(Security::Loopback());
@@ -107,8 +99,8 @@ RpcCredentials::ForServer(
   if (protection != Protection::kTls) {
     return PlaintextServerCredentials(std::move(authorizer));
   }
-  tls::TlsServerCredentialsOptions options(provider_->watcher);
-  provider_->Configure(&options);
+  tls::TlsServerCredentialsOptions options(FollowFiles(security_->identity()));
+  UseAllOf(&options);
   options.set_cert_request_type(
       GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
   return TlsServerCredentials(options, std::move(authorizer));
@@ -122,7 +114,8 @@ RpcCredentials::ForChannel(const std::string& address, RoleSet peers) const {
   switch (protection) {
     case Protection::kTls: {
       tls::TlsChannelCredentialsOptions options;
-      provider_->Configure(&options);
+      options.set_certificate_provider(FollowFiles(security_->identity()));
+      UseAllOf(&options);
       options.set_verify_server_certs(true);
       options.set_certificate_verifier(
           tls::ExternalCertificateVerifier::Create<RoleVerifier>(peers));

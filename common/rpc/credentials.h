@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "grpcpp/security/credentials.h"
@@ -24,8 +25,8 @@ namespace dapd {
 // Thread-safe.
 class RpcCredentials {
  public:
-  explicit RpcCredentials(std::shared_ptr<const Security> security);
-  ~RpcCredentials();
+  explicit RpcCredentials(std::shared_ptr<const Security> security)
+      : security_(std::move(security)) {}
   // For programs without a configuration.
   static std::shared_ptr<const RpcCredentials> Loopback();
 
@@ -42,9 +43,7 @@ class RpcCredentials {
       const std::string& address, RoleSet peers) const;
 
  private:
-  struct Provider;
   const std::shared_ptr<const Security> security_;
-  std::unique_ptr<Provider> provider_;  // only with a certificate
 };
 
 }  // namespace dapd

@@ -238,6 +238,24 @@ TEST_F(CredentialsTest, PlaintextOffLoopbackIsNeitherServedNorDialled) {
   }
 }
 
+// Each channel is the only one for a moment, and another comes as it goes.
+TEST_F(CredentialsTest, ChannelsThatComeAsOthersGoHaveTheirCertificates) {
+  Start(Identity("server", Uri(Role::kTrainer)));
+  const auto credentials = Credentials(Identity("client", Uri(Role::kViewer)));
+  std::vector<std::jthread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      for (int j = 0; j < 100; ++j) {
+        const auto channel =
+            OpenChannel(server_->address(), *credentials, {Role::kTrainer})
+                .value();
+        const grpc::Status status = CallByName(channel, kStatus);
+        EXPECT_TRUE(status.ok()) << status.error_message();
+      }
+    });
+  }
+}
+
 // Every certificate is replaced twice, by one of another authority in the end,
 // while calls run and connections are made anew all the time.
 TEST_F(CredentialsTest, CertificatesAreReplacedUnderLoadWithoutAFailedCall) {
