@@ -18,6 +18,10 @@ bool IsFree(int port) {
   const int descriptor = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (descriptor < 0) return false;
   const absl::Cleanup close_socket = [descriptor] { ::close(descriptor); };
+  // As our servers do: connections that a server of before has closed linger
+  // for a minute and are in nobody's way.
+  const int yes = 1;
+  ::setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
   sockaddr_in address = {};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);

@@ -30,22 +30,57 @@ TEST(LoopbackPortsTest, PortsLieBelowTheKernelsOwn) {
   for (int i = 0; i < 100; ++i) EXPECT_LT(ports.Take(0).value(), first);
 }
 
+sockaddr_in Loopback(int port) {
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  return address;
+}
+
+// As our servers do.
+int Listen(int port) {
+  const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
+  const int yes = 1;
+  ::setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+  const sockaddr_in address = Loopback(port);
+  EXPECT_EQ(::bind(listener,
+                   reinterpret_cast<const sockaddr*>(&address),
+                   sizeof(address)),
+            0);
+  EXPECT_EQ(::listen(listener, 1), 0);
+  return listener;
+}
+
 TEST(LoopbackPortsTest, AFreePreferenceIsKeptAndATakenOneIsNot) {
   LoopbackPorts ports;
   const int port = ports.Take(0).value();
   EXPECT_EQ(ports.Take(port).value(), port);
 
-  const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
+  const int listener = Listen(port);
   const absl::Cleanup close_socket = [listener] { ::close(listener); };
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  address.sin_port = htons(static_cast<uint16_t>(port));
-  ASSERT_EQ(::bind(listener,
-                   reinterpret_cast<const sockaddr*>(&address),
-                   sizeof(address)),
-            0);
   EXPECT_NE(ports.Take(port).value(), port);
+}
+
+// A run that is started again at once keeps its ports, which Prometheus knows.
+TEST(LoopbackPortsTest, APortWhoseServerHasJustClosedItsConnectionsIsFree) {
+  LoopbackPorts ports;
+  const int port = ports.Take(0).value();
+  const int listener = Listen(port);
+  const int client = ::socket(AF_INET, SOCK_STREAM, 0);
+  const sockaddr_in address = Loopback(port);
+  ASSERT_EQ(
+      ::connect(
+          client, reinterpret_cast<const sockaddr*>(&address), sizeof(address)),
+      0);
+  const int accepted = ::accept(listener, nullptr, nullptr);
+  // The server first: its side of the connection lingers.
+  ::close(accepted);
+  char byte = 0;
+  EXPECT_EQ(::recv(client, &byte, 1, 0), 0);
+  ::close(client);
+  ::close(listener);
+  EXPECT_EQ(ports.Take(port).value(), port);
 }
 
 }  // namespace
