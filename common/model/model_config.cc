@@ -251,6 +251,27 @@ absl::Status ReadSpecialTokens(const std::string& folder,
 
 }  // namespace
 
+absl::Status CheckSplit(const ModelConfig& config, int64_t ranks) {
+  const auto check = [&](const char* what, int64_t count) -> absl::Status {
+    if (count % ranks == 0) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("the model's ",
+                     count,
+                     " ",
+                     what,
+                     " cannot be split over ",
+                     ranks,
+                     " ranks; choose a number of ranks that divides them"));
+  };
+  for (const absl::Status& status :
+       {check("attention heads", config.num_heads),
+        check("key-value heads", config.num_kv_heads),
+        check("MLP columns", config.intermediate_size)}) {
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& folder) {
   const std::string path = JoinPath(folder, "config.json");
   if (!FileExists(path) &&

@@ -55,6 +55,11 @@ int64_t NumLoraParameters(const ModelConfig& config,
                           int64_t rank,
                           const std::vector<Projection>& targets);
 
+// INVALID_ARGUMENT, naming the number, if heads, key-value heads or the MLP's
+// width cannot be divided by `ranks` that split every layer
+// (common/sharding/shard_layout.h).
+absl::Status CheckSplit(const ModelConfig& config, int64_t ranks);
+
 // Reads config.json (old and new spellings) and generation_config.json of a
 // model folder. What this decoder does not compute (rope scaling, sliding
 // window, MoE, quantisation, another activation) is refused by its key.

@@ -17,24 +17,7 @@ absl::Status CheckShardLayout(const ModelConfig& config,
     return absl::InvalidArgumentError(absl::StrCat(
         "[sharding] rank ", layout.rank, " of ", layout.size, " ranks"));
   }
-  const auto check = [&](const char* what, int64_t count) -> absl::Status {
-    if (count % layout.size == 0) return absl::OkStatus();
-    return absl::InvalidArgumentError(
-        absl::StrCat("[sharding] the model's ",
-                     count,
-                     " ",
-                     what,
-                     " cannot be split over ",
-                     layout.size,
-                     " ranks; choose a number of ranks that divides them"));
-  };
-  for (const absl::Status& status :
-       {check("attention heads", config.num_heads),
-        check("key-value heads", config.num_kv_heads),
-        check("MLP columns", config.intermediate_size)}) {
-    if (!status.ok()) return status;
-  }
-  return absl::OkStatus();
+  return CheckSplit(config, layout.size);
 }
 
 at::Tensor ShardOf(const at::Tensor& whole,

@@ -5,9 +5,12 @@
 #include <utility>
 #include <vector>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "c10/core/Event.h"
 #include "c10/core/StreamGuard.h"
 #include "c10/core/impl/VirtualGuardImpl.h"
+
 #include "common/base/check.h"
 #include "common/base/mutex.h"
 #include "common/base/status_error.h"
@@ -26,6 +29,17 @@ std::vector<int64_t> GatherOrder(int64_t layers, WalkKind kind) {
   for (int64_t i = layers - 2; i >= 0; --i) order.push_back(i);
   return order;
 }
+
+// Adds the seconds of its life to `total`.
+class WaitTimer {
+ public:
+  explicit WaitTimer(double* total) : total_(total) {}
+  ~WaitTimer() { *total_ += absl::ToDoubleSeconds(absl::Now() - start_); }
+
+ private:
+  double* const total_;
+  const absl::Time start_ = absl::Now();
+};
 
 // A layer gathered on a stream of its own, for the one that computes.
 struct GatheredLayer {
@@ -51,9 +65,11 @@ class GatheredWalk final : public LayerWalk {
  public:
   GatheredWalk(std::shared_ptr<const ShardedWeights> weights,
                DeviceGroup& devices,
-               WalkKind kind)
+               WalkKind kind,
+               double* wait_seconds)
       : weights_(std::move(weights)),
         devices_(devices),
+        wait_seconds_(wait_seconds),
         order_(GatherOrder(weights_->shard.config.num_layers, kind)),
         gatherer_([this] { GatherAll(); }) {}
 
@@ -65,6 +81,7 @@ class GatheredWalk final : public LayerWalk {
     if (taken_.has_value() && taken_->index == index) return taken_->weights;
     taken_.reset();
     {
+      const WaitTimer timer(wait_seconds_);
       MutexLock lock(&mutex_);
       while (!gathered_.has_value() && status_.ok()) changed_.Wait(&mutex_);
       if (!gathered_.has_value()) throw StatusError(status_);
@@ -130,6 +147,7 @@ class GatheredWalk final : public LayerWalk {
 
   const std::shared_ptr<const ShardedWeights> weights_;
   DeviceGroup& devices_;
+  double* const wait_seconds_;
   const std::vector<int64_t> order_;
   std::optional<GatheredLayer> taken_;  // by the pass
   Mutex mutex_;
@@ -150,16 +168,23 @@ ShardedLayers::ShardedLayers(std::shared_ptr<const ShardedWeights> weights,
       devices_(devices) {}
 
 std::unique_ptr<LayerWalk> ShardedLayers::Begin(WalkKind kind) {
-  const absl::StatusOr<std::optional<WalkKind>> agreed = Agree(kind);
+  absl::StatusOr<std::optional<WalkKind>> agreed;
+  {
+    const WaitTimer timer(&wait_seconds_);
+    agreed = Agree(kind);
+  }
   if (!agreed.ok()) throw StatusError(agreed.status());
-  return std::make_unique<GatheredWalk>(weights_, devices_, agreed->value());
+  return std::make_unique<GatheredWalk>(
+      weights_, devices_, agreed->value(), &wait_seconds_);
 }
 
 absl::Status ShardedLayers::ServeOthers() {
   while (true) {
     ASSIGN_OR_RETURN(const std::optional<WalkKind> agreed, Agree(std::nullopt));
     if (!agreed.has_value()) return absl::OkStatus();
-    RETURN_IF_ERROR(GatheredWalk(weights_, devices_, *agreed).Finish());
+    double no_pass = 0.0;
+    RETURN_IF_ERROR(
+        GatheredWalk(weights_, devices_, *agreed, &no_pass).Finish());
   }
 }
 

@@ -41,6 +41,10 @@ class ShardedLayers final : public LayerSource {
   // called by all ranks at the places where each of them has done its passes.
   absl::Status ServeOthers();
 
+  // Seconds that the passes of this rank have waited, for other ranks to begin
+  // and for layers that were not there yet.
+  double wait_seconds() const { return wait_seconds_; }
+
  private:
   // The longest walk that any rank wants; none if all serve.
   absl::StatusOr<std::optional<WalkKind>> Agree(std::optional<WalkKind> wanted);
@@ -48,6 +52,7 @@ class ShardedLayers final : public LayerSource {
   const std::shared_ptr<const ShardedWeights> weights_;
   Collective& collective_;
   DeviceGroup& devices_;
+  double wait_seconds_ = 0.0;
 };
 
 // What computes with the base: its embedding, final norm and head, the layers

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
+#include "common/base/exit_code.h"
 #include "common/base/status_macros.h"
 #include "common/config/load_config.h"
 #include "common/config/preset_terms.h"
@@ -166,11 +167,27 @@ absl::Status CheckDataset(const char* key,
   return absl::OkStatus();
 }
 
+// Whether the model's layers can be split as the configuration has it.
+absl::Status CheckSplits(const Config& config, const ModelConfig& model) {
+  for (const auto& [key, ranks] :
+       {std::pair{"rollout.tensor_parallel", config.rollout.tensor_parallel},
+        std::pair{"trainer.shard_base",
+                  config.trainer.shard_base ? config.trainer.ranks : 1}}) {
+    const absl::Status status = CheckSplit(model, ranks);
+    if (!status.ok()) {
+      return ConfigError(
+          absl::StrCat(key, ": ", std::string(status.message())));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Check(const CheckOptions& options) {
   ASSIGN_OR_RETURN(const LoadedConfig loaded,
                    LoadConfig(options.config, options.overrides));
   const Config& config = loaded.config;
   ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(config.model.path));
+  RETURN_IF_ERROR(CheckSplits(config, model));
   ASSIGN_OR_RETURN(const TextPipeline text,
                    LoadTextPipeline(config.model.path,
                                     config.objective,

@@ -21,6 +21,7 @@
 #include "common/base/log.h"
 #include "common/base/loopback_ports.h"
 #include "common/base/status_macros.h"
+#include "common/base/visible_gpus.h"
 #include "common/config/load_config.h"
 #include "common/config/run_folder.h"
 #include "common/config/validate_config.h"
@@ -62,7 +63,9 @@ class LocalRun {
   LocalRun(RunOptions options, Config config)
       : options_(std::move(options)),
         config_(std::move(config)),
-        folder_(JoinPath(config_.run.output_dir, config_.run.name)) {}
+        folder_(JoinPath(config_.run.output_dir, config_.run.name)),
+        gpus_(config_.model.device == "cpu" ? std::vector<std::string>()
+                                            : VisibleGpus()) {}
 
   absl::Status Start();
   // Blocks until the trainer has ended.
@@ -78,10 +81,12 @@ class LocalRun {
       const std::string& binary,
       const std::string& name,
       const std::vector<std::string>& overrides,
+      const std::vector<std::string>& gpus,
       bool to_log) const;
   absl::Status AddWorkers(const std::string& role,
                           int64_t count,
                           const std::string& metrics_listen,
+                          int64_t processes_each,
                           std::vector<std::string>* addresses);
   absl::Status KeepAlive(Worker& worker);
   bool MayRestartTrainers(int code, bool asked_to_stop);
@@ -97,6 +102,7 @@ class LocalRun {
   const Config config_;
   const std::string folder_;
   LoopbackPorts ports_;
+  GpuDealer gpus_;
   std::vector<Worker> workers_;
   std::vector<std::unique_ptr<ChildProcess>> trainers_;  // by rank
   int trainer_restarts_ = 0;
@@ -106,6 +112,7 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> LocalRun::MakeChild(
     const std::string& binary,
     const std::string& name,
     const std::vector<std::string>& overrides,
+    const std::vector<std::string>& gpus,
     bool to_log) const {
   std::error_code error;
   const std::filesystem::path self =
@@ -125,18 +132,22 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> LocalRun::MakeChild(
   return std::make_unique<ChildProcess>(
       name,
       command,
-      to_log ? JoinPath(folder_, absl::StrCat("logs/", name, ".log")) : "");
+      to_log ? JoinPath(folder_, absl::StrCat("logs/", name, ".log")) : "",
+      gpus.empty() ? std::vector<std::string>()
+                   : std::vector<std::string>{GpuSetting(gpus)});
 }
 
 absl::Status LocalRun::AddWorkers(const std::string& role,
                                   int64_t count,
                                   const std::string& metrics_listen,
+                                  int64_t processes_each,
                                   std::vector<std::string>* addresses) {
-  // Left to themselves the workers of a role share the cores.
+  // Left to themselves the processes of a role share the cores.
   int64_t threads = config_.run.num_threads;
   if (threads == 0) {
-    threads = std::max<int64_t>(
-        1, static_cast<int64_t>(std::thread::hardware_concurrency()) / count);
+    const auto cores =
+        static_cast<int64_t>(std::thread::hardware_concurrency());
+    threads = std::max<int64_t>(1, cores / (count * processes_each));
   }
   for (int64_t i = 0; i < count; ++i) {
     ASSIGN_OR_RETURN(const std::string address, TakeAddress(0));
@@ -155,9 +166,12 @@ absl::Status LocalRun::AddWorkers(const std::string& role,
     }
     const std::string name = absl::StrCat(role, "-", i);
     Worker worker;
-    ASSIGN_OR_RETURN(
-        worker.process,
-        MakeChild(absl::StrCat("dapd-", role), name, overrides, true));
+    ASSIGN_OR_RETURN(worker.process,
+                     MakeChild(absl::StrCat("dapd-", role),
+                               name,
+                               overrides,
+                               gpus_.Deal(static_cast<size_t>(processes_each)),
+                               /*to_log=*/true));
     RETURN_IF_ERROR(worker.process->Start());
     LogInfo(absl::StrCat("started ", name, " on ", address));
     workers_.push_back(std::move(worker));
@@ -182,15 +196,22 @@ absl::Status LocalRun::Start() {
                      "remove that folder"));
   }
   RETURN_IF_ERROR(MakeDirectories(JoinPath(folder_, "logs")));
+  // Ranks first: no two of them may share a GPU, workers may.
+  std::vector<std::vector<std::string>> gpus_of_rank;
+  for (int64_t rank = 0; rank < config_.trainer.ranks; ++rank) {
+    gpus_of_rank.push_back(gpus_.Deal(1));
+  }
   std::vector<std::string> rollouts;
   std::vector<std::string> teachers;
   RETURN_IF_ERROR(AddWorkers("rollout",
                              config_.run.rollout_workers,
                              config_.metrics.rollout_listen,
+                             config_.rollout.tensor_parallel,
                              &rollouts));
   RETURN_IF_ERROR(AddWorkers("teacher",
                              config_.run.teacher_workers,
                              config_.metrics.teacher_listen,
+                             /*processes_each=*/1,
                              &teachers));
   ASSIGN_OR_RETURN(const std::string listen,
                    TakeAddress(PortOf(config_.trainer.listen)));
@@ -208,7 +229,11 @@ absl::Status LocalRun::Start() {
     const std::string name =
         rank == 0 ? "trainer" : absl::StrCat("trainer-", rank);
     ASSIGN_OR_RETURN(std::unique_ptr<ChildProcess> trainer,
-                     MakeChild("dapd-trainer", name, all, rank != 0));
+                     MakeChild("dapd-trainer",
+                               name,
+                               all,
+                               gpus_of_rank[static_cast<size_t>(rank)],
+                               /*to_log=*/rank != 0));
     trainers_.push_back(std::move(trainer));
   }
   RETURN_IF_ERROR(StartTrainers());

@@ -121,18 +121,22 @@ absl::StatusOr<Placement> PlacementOf(const Config& config) {
   return Placement{device, dtype};
 }
 
-LoadedSampler MakeSampler(const Config& config,
-                          const ModelWeights& weights,
-                          std::unique_ptr<DecodeBackend> backend) {
-  LoadedSampler loaded;
-  loaded.description = DescribeWorker("rollout", weights, config.lora.rank);
-  loaded.description.max_in_flight = config.rollout.slots;
-  loaded.sampler = std::make_unique<EngineSampler>(
-      weights.config,
-      weights.device(),
+WorkerDescription Describe(const Config& config, const ModelWeights& weights) {
+  WorkerDescription description =
+      DescribeWorker("rollout", weights, config.lora.rank);
+  description.max_in_flight = config.rollout.slots;
+  return description;
+}
+
+std::unique_ptr<Sampler> MakeSampler(const Config& config,
+                                     at::Device device,
+                                     std::unique_ptr<DecodeBackend> backend) {
+  ModelConfig model = backend->config();
+  return std::make_unique<EngineSampler>(
+      std::move(model),
+      device,
       std::move(backend),
       EngineOptions{.kv_memory_bytes = config.rollout.kv_memory_mib << 20});
-  return loaded;
 }
 
 // A rank's share of the model and how it computes with it.
@@ -173,14 +177,18 @@ absl::StatusOr<LoadedSampler> LoadEngineSampler(const Config& config,
   ASSIGN_OR_RETURN(
       std::shared_ptr<const ModelWeights> weights,
       LoadModelWeights(config.model.path, placement.dtype, placement.device));
-  std::unique_ptr<DecodeBackend> backend;
-  // The backend keeps what it needs; the rest of the weights is given back.
+  LoadedSampler loaded;
+  loaded.description = Describe(config, *weights);
   RETURN_IF_ERROR(CatchTorch([&] {
-    backend = MakeDecodeBackend(
-        weights, {.slots = config.rollout.slots, .num_tokens = num_tokens});
+    // The backend keeps what it needs; the rest of the weights is given back
+    // before the engine looks how much memory is left.
+    std::unique_ptr<DecodeBackend> backend = MakeDecodeBackend(
+        std::move(weights),
+        {.slots = config.rollout.slots, .num_tokens = num_tokens});
+    loaded.sampler = MakeSampler(config, placement.device, std::move(backend));
     return absl::OkStatus();
   }));
-  return MakeSampler(config, *weights, std::move(backend));
+  return loaded;
 }
 
 absl::StatusOr<LoadedSampler> LoadSharedSampler(const Config& config,
@@ -190,9 +198,10 @@ absl::StatusOr<LoadedSampler> LoadSharedSampler(const Config& config,
   LoadedSampler loaded;
   RETURN_IF_ERROR(CatchTorch([&]() -> absl::Status {
     ASSIGN_OR_RETURN(Share share, LoadShare(config, num_tokens, ranks));
-    loaded = MakeSampler(
+    loaded.description = Describe(config, share.weights->shard);
+    loaded.sampler = MakeSampler(
         config,
-        share.weights->shard,
+        share.weights->shard.device(),
         LeadBackend(std::move(share.backend), ranks, std::move(on_lost)));
     return absl::OkStatus();
   }));

@@ -8,13 +8,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "absl/strings/string_view.h"
 
 #include "common/base/exit_code.h"
 #include "common/base/log.h"
 #include "common/base/loopback_ports.h"
 #include "common/base/status_macros.h"
+#include "common/base/visible_gpus.h"
 #include "common/collective/rank_follower.h"
 #include "common/collective/rank_leader.h"
 
@@ -24,30 +23,12 @@ namespace {
 // A secret between the ranks of one worker: whoever else finds the port cannot
 // join them.
 constexpr char kKeyVariable[] = "DAPD_TENSOR_RANKS_KEY";
-constexpr char kGpusVariable[] = "CUDA_VISIBLE_DEVICES";
 
 std::string MakeKey() {
   std::random_device random;
   std::string key;
   for (int i = 0; i < 4; ++i) absl::StrAppend(&key, absl::Hex(random()), "-");
   return key;
-}
-
-// The GPU of rank `rank` among those this process sees; nothing if they are too
-// few.
-absl::StatusOr<std::string> GpuOf(int rank) {
-  const char* visible = std::getenv(kGpusVariable);
-  if (visible == nullptr) return absl::StrCat(rank);
-  const std::vector<std::string> gpus = absl::StrSplit(visible, ',');
-  if (static_cast<size_t>(rank) < gpus.size()) {
-    return gpus[static_cast<size_t>(rank)];
-  }
-  return absl::NotFoundError(absl::StrCat(kGpusVariable,
-                                          "=",
-                                          visible,
-                                          " has no GPU for rank ",
-                                          rank,
-                                          " of rollout.tensor_parallel"));
 }
 
 RankOptions MakeOptions(const Config& config,
@@ -68,6 +49,17 @@ absl::StatusOr<std::unique_ptr<TensorRanks>> TensorRanks::Start(
   const TensorRank first = {.rank = 0,
                             .rendezvous = absl::StrCat("127.0.0.1:", port)};
   const std::string key = MakeKey();
+  const std::vector<std::string> gpus = VisibleGpus();
+  const bool on_gpus = config.model.device == "cuda" ||
+                       (config.model.device == "auto" && !gpus.empty());
+  if (on_gpus &&
+      gpus.size() < static_cast<size_t>(config.rollout.tensor_parallel)) {
+    return ConfigError(absl::StrCat("rollout.tensor_parallel is ",
+                                    config.rollout.tensor_parallel,
+                                    ", and this worker sees ",
+                                    gpus.size(),
+                                    " GPUs; each process needs its own"));
+  }
   std::error_code error;
   const std::string program =
       std::filesystem::read_symlink("/proc/self/exe", error);
@@ -81,11 +73,8 @@ absl::StatusOr<std::unique_ptr<TensorRanks>> TensorRanks::Start(
                     first.rendezvous});
     std::vector<std::string> environment = {
         absl::StrCat(kKeyVariable, "=", key)};
-    const absl::StatusOr<std::string> gpu = GpuOf(rank);
-    if (gpu.ok()) {
-      environment.push_back(absl::StrCat(kGpusVariable, "=", *gpu));
-    } else if (config.model.device == "cuda") {
-      return WithExitCode(gpu.status(), ExitCode::kConfig);
+    if (static_cast<size_t>(rank) < gpus.size()) {
+      environment.push_back(GpuSetting({gpus[static_cast<size_t>(rank)]}));
     }
     auto child = std::make_unique<ChildProcess>(absl::StrCat("rank ", rank),
                                                 std::move(command),

@@ -347,7 +347,12 @@ absl::Status BatchTrainer::ServeLayers() {
 }
 
 absl::Status BatchTrainer::FinishGradient(StepReport* report) {
+  const ShardedLayers* const layers = parts_.sharded_layers;
+  const double waited = layers == nullptr ? 0.0 : layers->wait_seconds();
   RETURN_IF_ERROR(slice_trainer_->TrainRest());
+  if (layers != nullptr) {
+    report->gather_wait_seconds = layers->wait_seconds() - waited;
+  }
   RETURN_IF_ERROR(ServeLayers());
   DAPD_FAILPOINT("train.after_last_micro_batch");
   std::vector<float> count = {

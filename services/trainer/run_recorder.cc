@@ -51,6 +51,7 @@ Json StepLine(const StepReport& report) {
   line["payload_bytes"] = report.payload_bytes;
   line["teacher_seconds"] = report.teacher_seconds;
   line["teacher_ahead_seconds"] = report.teacher_ahead_seconds;
+  line["gather_wait_seconds"] = report.gather_wait_seconds;
   line["seconds"] = report.seconds;
   return line;
 }

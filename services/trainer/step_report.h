@@ -18,6 +18,8 @@ struct StepReport {
   // Wall seconds by phase: rollout, score, train, optimizer, publish.
   std::map<std::string, double> seconds;
   int64_t samples = 0;  // trained
+  // Of this rank's training, spent waiting for layers (trainer.shard_base).
+  double gather_wait_seconds = 0.0;
   // At this rank, of the micro-batches: those trained before its last answer.
   int64_t early_micro_batches = 0;
   int64_t untrainable_samples = 0;

@@ -195,6 +195,11 @@ void TrainerMetrics::RecordStep(const StepReport& report) {
       .AddCounter("dapd_trainer_payload_bytes_total",
                   "Bytes of scores received.")
       .Add(static_cast<double>(report.payload_bytes));
+  registry_
+      .AddCounter("dapd_trainer_gather_wait_seconds_total",
+                  "Seconds that training at rank 0 waited for layers of the "
+                  "base that other ranks hold (trainer.shard_base).")
+      .Add(report.gather_wait_seconds);
   for (const auto& [when, seconds] :
        {std::pair{"ahead", report.teacher_ahead_seconds},
         std::pair{"after", report.teacher_seconds}}) {

@@ -2,7 +2,8 @@
 
     c2_decode.py hf MODEL PRECISION DEVICE     the peer: answers the requests of decode_benchmark.cc
 
-The checkpoint is bfloat16, as Qwen's; in float32 both compute in float32. DAPD_C2_MODEL: a folder to keep the model in."""
+The checkpoint is bfloat16, as Qwen's; in float32 both compute in float32. DAPD_C2_MODEL: a folder to keep the model in;
+DAPD_C2_PRECISIONS: which of the two."""
 
 import json
 import os
@@ -16,7 +17,8 @@ from duel import BIN, PAIRS, PYTHON, ROOT, Contender, Ratio, Row, duel, median, 
 
 THREADS = 2
 PROMPT = 64
-NEW = int(os.environ.get("DAPD_C2_NEW", "32"))
+# Far fewer than the 1,024 of a real answer, but enough that decoding is most of the time and not the prompts.
+NEW = int(os.environ.get("DAPD_C2_NEW", "128"))
 BATCHES = {1: 4.0, 8: 3.0, 32: 3.0}  # rows, and the target over generate
 # Of a log-probability, both computing in that precision. Bfloat16 rounds every logit to 8 bits.
 TOLERANCE = {"float32": 1e-3, "bfloat16": 0.15}
@@ -114,7 +116,7 @@ def measure(folder, precision):
 def main():
     with tempfile.TemporaryDirectory() as name:
         folder = make_model(pathlib.Path(os.environ.get("DAPD_C2_MODEL", name)))
-        for precision in ("float32", "bfloat16"):
+        for precision in os.environ.get("DAPD_C2_PRECISIONS", "float32 bfloat16").split():
             measure(folder, precision)
 
 

@@ -37,6 +37,21 @@ def test_a_killed_worker_does_not_change_the_result(victim, reference_run):
     assert len(reference_run.metrics(name)) == 5
 
 
+def test_each_process_gets_a_gpu_of_its_own(reference_run, monkeypatch):
+    """As far as a machine without one can tell: from what the processes are told."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6,7,8")
+    process = reference_run.start("gpus", **{"trainer.ranks": 2, "run.rollout_workers": 2, "model.device": "auto"})
+    wait_for(lambda: len(children(process).get("dapd-trainer", [])) == 2 or process.poll() is not None, what="two trainers")
+
+    def gpus_of(pid):
+        variables = dict(line.split("=", 1) for line in open(f"/proc/{pid}/environ").read().split("\0") if "=" in line)
+        return variables["CUDA_VISIBLE_DEVICES"]
+
+    given = {name: sorted(map(gpus_of, pids)) for name, pids in children(process).items()}
+    assert process.wait(timeout=120) == 0, reference_run.log("gpus")
+    assert given == {"dapd-trainer": ["4", "5"], "dapd-rollout": ["6", "7"], "dapd-teacher": ["8"]}
+
+
 def test_a_second_run_in_the_same_folder_is_refused(reference_run):
     result = reference_run.run("reference", check=False)
     assert result.returncode == 3 and "already holds a finished run" in result.stderr

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from conftest import children, wait_for
+from conftest import children, set_flags, wait_for
 
 TOGETHER = {"rollout.tensor_parallel": 2}
 
@@ -66,3 +66,10 @@ def test_a_model_that_cannot_be_split_is_refused_by_its_number(together):
     result = together.run("too-many", check=False, **{"rollout.tensor_parallel": 3})
     log = (together.runs("too-many") / "logs" / "rollout-0.log").read_text()
     assert result.returncode != 0 and "cannot be split over 3 ranks" in result.stderr + log
+
+
+@pytest.mark.parametrize("key,settings", [("rollout.tensor_parallel", {}), ("trainer.shard_base", {"trainer.ranks": 3, "trainer.shard_base": "true"})])
+def test_check_says_what_cannot_be_split(key, settings, together):
+    settings = settings or {key: 3}
+    result = together.dapd("check", together.config, *set_flags(settings), check=False)
+    assert result.returncode == 3 and f"{key}: the model's 4 attention heads cannot be split over 3 ranks" in result.stderr

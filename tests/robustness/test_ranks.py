@@ -77,6 +77,7 @@ def test_ranks_that_split_the_base_give_the_same_bits(two_ranks, reference):
     for sharded, whole in zip(two_ranks.workspace.metrics(run), two_ranks.workspace.metrics("ranks-2"), strict=True):
         assert sharded["terms"] == whole["terms"]
         assert sharded["early_micro_batches"] == 0
+        assert sharded["gather_wait_seconds"] > 0 == whole["gather_wait_seconds"]
     history.check(two_ranks.workspace.runs(run) / "ledger.jsonl", BATCH, STEPS)
 
 

@@ -1,0 +1,31 @@
+// GPUs by name, without CUDA: for a program that starts others which use them.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace dapd {
+
+// The GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them:
+// those that it does name, or without it all that the driver shows.
+std::vector<std::string> VisibleGpus();
+
+// An environment's "CUDA_VISIBLE_DEVICES=2,3".
+std::string GpuSetting(const std::vector<std::string>& gpus);
+
+// Deals GPUs out to processes: each its own as long as there are some, then
+// from the first again.
+class GpuDealer {
+ public:
+  explicit GpuDealer(std::vector<std::string> gpus) : gpus_(std::move(gpus)) {}
+
+  // `count` different ones, or all if there are fewer.
+  std::vector<std::string> Deal(size_t count);
+
+ private:
+  const std::vector<std::string> gpus_;
+  size_t next_ = 0;
+};
+
+}  // namespace dapd
