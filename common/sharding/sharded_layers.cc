@@ -7,10 +7,10 @@
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+
 #include "c10/core/Event.h"
 #include "c10/core/StreamGuard.h"
 #include "c10/core/impl/VirtualGuardImpl.h"
-
 #include "common/base/check.h"
 #include "common/base/mutex.h"
 #include "common/base/status_error.h"
