@@ -137,20 +137,26 @@ def test_a_trainer_pod_that_is_deleted_goes_on_elsewhere(tmp_path, demo):
         assert all(worker.process.poll() is None for worker in workers)
 
 
-def with_two_ranks():
-    """cpu-demo with the patch that README.md shows."""
+def patched(overlay, about):
+    """An overlay with the patch that README.md shows about something."""
     readme = (manifests.MANIFESTS / "README.md").read_text()
-    (patch,) = re.findall(r"```yaml\n(patches:.*?)```", readme, re.S)
+    (patch,) = (each for each in re.findall(r"```yaml\n(patches:.*?)```", readme, re.S) if about in each)
     with tempfile.TemporaryDirectory() as folder:
-        pathlib.Path(folder, "demo.yaml").write_text(manifests.rendered("cpu-demo"))
-        pathlib.Path(folder, "kustomization.yaml").write_text(f"resources: [demo.yaml]\n{patch}")
+        pathlib.Path(folder, "overlay.yaml").write_text(manifests.rendered(overlay))
+        pathlib.Path(folder, "kustomization.yaml").write_text(f"resources: [overlay.yaml]\n{patch}")
         result = manifests.kustomize(folder)
     assert result.returncode == 0, result.stderr
     return list(yaml.safe_load_all(result.stdout))
 
 
+def test_a_worker_of_two_processes_gets_two_gpus():
+    limits = {(each["kind"], each["metadata"]["name"]): each["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"]
+              for each in patched("gpu-single-node", "nvidia.com~1gpu") if each["kind"] in ("Deployment", "StatefulSet")}
+    assert limits == {("Deployment", "dapd-rollout"): 2, ("Deployment", "dapd-teacher"): 1, ("StatefulSet", "dapd-trainer"): 1}
+
+
 def test_two_ranks_meet_and_start_again_together(tmp_path, demo):
-    everything = shortened(with_two_ranks())
+    everything = shortened(patched("cpu-demo", "DAPD_TRAINER__RANKS"))
     assert kubernetes_policy.violations(everything) == []
     with kubernetes_pods.Pods(tmp_path, everything, demo=demo) as pods:
         pods.start("rollout"), pods.start("teacher")
