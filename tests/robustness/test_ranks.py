@@ -82,41 +82,18 @@ def test_ranks_that_split_the_base_give_the_same_bits(two_ranks, reference):
 
 
 @pytest.mark.parametrize("victim", [0, 1])
-@pytest.mark.parametrize("failpoint,hit", [("train.before_micro_batch", 4), ("train.after_last_micro_batch", 2)])
-def test_r24_a_rank_that_dies_with_its_share_of_the_base_ends_the_step_everywhere(victim, failpoint, hit, two_ranks):
-    run = f"r24-sharded-{victim}-{failpoint}"
-    ranks = start_ranks(two_ranks, run, 2, failpoints={victim: f"{failpoint}=kill@{hit}"}, **SHARDED)
+@pytest.mark.parametrize("failpoint,hit,base", [
+    ("optimizer.before_step", 3, "whole"), ("train.before_micro_batch", 4, "whole"), ("publish.after_live", 3, "whole"),
+    ("train.before_micro_batch", 4, "split"), ("train.after_last_micro_batch", 2, "split")])
+def test_r24_a_rank_that_dies_ends_the_step_everywhere_and_the_job_goes_on(victim, failpoint, hit, base, two_ranks):
+    run = f"r24-{victim}-{failpoint}-{base}"
+    ranks = start_ranks(two_ranks, run, 2, failpoints={victim: f"{failpoint}=kill@{hit}"}, **(SHARDED if base == "split" else {}))
     assert ranks[victim].wait(timeout=120) == -signal.SIGKILL, two_ranks.log(run)
     start = time.monotonic()
     code = ranks[1 - victim].wait(timeout=60)
     print(f"the other rank ended with code {code} after {time.monotonic() - start:.1f} s")
     assert code == 75, two_ranks.log(run)
-    # What one kind of rank left, the other goes on with.
-    finish(two_ranks, run, start_ranks(two_ranks, run, 2))
-    assert two_ranks.workspace.adapter_digest(run) == two_ranks.workspace.adapter_digest("ranks-2")
-
-
-def test_a_rank_that_holds_the_whole_base_is_refused_by_those_that_split_it(two_ranks):
-    run = "half-sharded"
-    rendezvous = f"127.0.0.1:{free_port()}"
-    common = {"run.seed": 1000, "trainer.ranks": 2, "trainer.rendezvous": rendezvous, "trainer.peer_timeout_seconds": 20}
-    leader = two_ranks.start_trainer(run, **{**common, **SHARDED, "trainer.rank": 0})
-    code = two_ranks.train(run, **{**common, "trainer.rank": 1, "metrics.trainer_listen": "127.0.0.1:0"})
-    leader.kill()
-    leader.wait()
-    assert code == 4, two_ranks.log(run)
-
-
-@pytest.mark.parametrize("victim", [0, 1])
-@pytest.mark.parametrize("failpoint,hit", [("optimizer.before_step", 3), ("train.before_micro_batch", 4), ("publish.after_live", 3)])
-def test_r24_a_rank_that_dies_ends_the_step_everywhere_and_the_job_goes_on(victim, failpoint, hit, two_ranks):
-    run = f"r24-{victim}-{failpoint}"
-    ranks = start_ranks(two_ranks, run, 2, failpoints={victim: f"{failpoint}=kill@{hit}"})
-    assert ranks[victim].wait(timeout=120) == -signal.SIGKILL, two_ranks.log(run)
-    start = time.monotonic()
-    code = ranks[1 - victim].wait(timeout=60)
-    print(f"the other rank ended with code {code} after {time.monotonic() - start:.1f} s")
-    assert code == 75, two_ranks.log(run)
+    # With the whole base, whatever they had.
     finish(two_ranks, run, start_ranks(two_ranks, run, 2))
     assert two_ranks.workspace.adapter_digest(run) == two_ranks.workspace.adapter_digest("ranks-2")
     history.check(two_ranks.workspace.runs(run) / "ledger.jsonl", BATCH, STEPS)
@@ -136,12 +113,13 @@ def test_r24_a_rank_that_hangs_is_found_out(victim, two_ranks):
     assert two_ranks.workspace.adapter_digest(run) == two_ranks.workspace.adapter_digest("ranks-2")
 
 
-def test_a_rank_with_another_configuration_is_refused(two_ranks):
-    run = "other-rank"
+@pytest.mark.parametrize("of_rank_0,of_rank_1", [({}, {"trainer.learning_rate": 0.5}), (SHARDED, {})], ids=["learning rate", "whole base"])
+def test_a_rank_with_another_configuration_is_refused(of_rank_0, of_rank_1, two_ranks):
+    run = f"other-rank-{len(of_rank_0)}"
     rendezvous = f"127.0.0.1:{free_port()}"
     common = {"run.seed": 1000, "trainer.ranks": 2, "trainer.rendezvous": rendezvous, "trainer.peer_timeout_seconds": 20}
-    leader = two_ranks.start_trainer(run, **{**common, "trainer.rank": 0})
-    code = two_ranks.train(run, **{**common, "trainer.rank": 1, "trainer.learning_rate": 0.5, "metrics.trainer_listen": "127.0.0.1:0"})
+    leader = two_ranks.start_trainer(run, **{**common, **of_rank_0, "trainer.rank": 0})
+    code = two_ranks.train(run, **{**common, **of_rank_1, "trainer.rank": 1, "metrics.trainer_listen": "127.0.0.1:0"})
     leader.kill()
     leader.wait()
     assert code == 4, two_ranks.log(run)
