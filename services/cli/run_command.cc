@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -21,6 +20,7 @@
 #include "common/base/log.h"
 #include "common/base/loopback_ports.h"
 #include "common/base/status_macros.h"
+#include "common/base/thread_share.h"
 #include "common/base/visible_gpus.h"
 #include "common/config/load_config.h"
 #include "common/config/run_folder.h"
@@ -145,9 +145,7 @@ absl::Status LocalRun::AddWorkers(const std::string& role,
   // Left to themselves the processes of a role share the cores.
   int64_t threads = config_.run.num_threads;
   if (threads == 0) {
-    const auto cores =
-        static_cast<int64_t>(std::thread::hardware_concurrency());
-    threads = std::max<int64_t>(1, cores / (count * processes_each));
+    threads = ThreadsOfEach(count * processes_each);
   }
   for (int64_t i = 0; i < count; ++i) {
     ASSIGN_OR_RETURN(const std::string address, TakeAddress(0));
@@ -259,11 +257,8 @@ absl::StatusOr<std::vector<std::string>> LocalRun::RankOverrides(
   if (config_.trainer.ranks > 1 && config_.run.num_threads == 0) {
     // Ranks must compute with as many threads as each other, and share the
     // cores.
-    const auto cores =
-        static_cast<int64_t>(std::thread::hardware_concurrency());
     overrides.push_back(
-        absl::StrCat("run.num_threads=",
-                     std::max<int64_t>(1, cores / config_.trainer.ranks)));
+        absl::StrCat("run.num_threads=", ThreadsOfEach(config_.trainer.ranks)));
   }
   if (!config_.metrics.trainer_listen.empty()) {
     const int base = PortOf(config_.metrics.trainer_listen);

@@ -7,11 +7,9 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -21,6 +19,7 @@
 #include "common/base/files.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/base/thread_share.h"
 #include "common/config/load_config.h"
 #include "common/metrics/metrics_registry.h"
 #include "common/metrics/security_metrics.h"
@@ -58,10 +57,7 @@ struct Flags {
 // cores.
 Config ForTensorRanks(Config config) {
   if (config.run.num_threads == 0) {
-    const auto cores =
-        static_cast<int64_t>(std::thread::hardware_concurrency());
-    config.run.num_threads =
-        std::max<int64_t>(1, cores / config.rollout.tensor_parallel);
+    config.run.num_threads = ThreadsOfEach(config.rollout.tensor_parallel);
   }
   return config;
 }

@@ -92,12 +92,6 @@ absl::StatusOr<std::unique_ptr<TensorRanks>> TensorRanks::Start(
   return ranks;
 }
 
-TensorRanks::~TensorRanks() {
-  watcher_ = std::jthread();
-  // The others end with the connection.
-  collective_.reset();
-}
-
 void TensorRanks::Watch(
     const std::vector<std::unique_ptr<ChildProcess>>& children,
     const std::stop_token& stop) {

@@ -27,7 +27,6 @@ class TensorRanks {
   // all are connected.
   static absl::StatusOr<std::unique_ptr<TensorRanks>> Start(
       const Config& config, const std::vector<std::string>& arguments);
-  ~TensorRanks();
 
   Collective& collective() { return *collective_; }
 
@@ -42,6 +41,8 @@ class TensorRanks {
   static void Watch(const std::vector<std::unique_ptr<ChildProcess>>& children,
                     const std::stop_token& stop);
 
+  // Destroyed from the last one on: nobody watches when the connection goes,
+  // and with it the others end.
   std::vector<std::unique_ptr<ChildProcess>> children_;
   std::unique_ptr<Collective> collective_;
   std::jthread watcher_;
