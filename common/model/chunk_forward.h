@@ -20,6 +20,14 @@ struct ChunkStates {
   // [layers, 2, num_kv_heads, T, head_dim]: the rotated keys, then the values.
   at::Tensor keys_values;
   at::Tensor hidden;  // [T, hidden] after the final norm
+  // [layers + 1, T, hidden]: what goes into each layer, and comes out of the
+  // last. Undefined unless asked for.
+  at::Tensor layer_inputs;
+};
+
+enum class ChunkKeeps {
+  kHidden,       // for what reads the result
+  kLayerInputs,  // for a gradient, too: a TrainingPass can begin with it
 };
 
 // `ids` [T] int64 on the model's device: the tokens behind those of `past`,
@@ -28,9 +36,12 @@ struct ChunkStates {
 ChunkStates ForwardChunk(const ModelWeights& weights,
                          const Adapter* adapter,
                          const at::Tensor& ids,
-                         const std::vector<at::Tensor>& past);
+                         const std::vector<at::Tensor>& past,
+                         ChunkKeeps keeps = ChunkKeeps::kHidden);
 
 // Bytes of a chunk of `tokens` tokens in the model's dtype.
-int64_t ChunkBytes(const ModelWeights& weights, int64_t tokens);
+int64_t ChunkBytes(const ModelWeights& weights,
+                   int64_t tokens,
+                   ChunkKeeps keeps = ChunkKeeps::kHidden);
 
 }  // namespace dapd

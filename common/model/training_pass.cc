@@ -27,47 +27,86 @@ RotaryAngles PackedAngles(const ModelWeights& weights,
                           weights.dtype());
 }
 
-// Layers whose activations fit into `bytes`.
-int64_t KeptLayers(const ModelWeights& weights,
-                   const Adapter& adapter,
-                   int64_t rows,
-                   int64_t bytes) {
-  const int64_t layer_bytes =
-      rows * ActivationBytesPerRow(
-                 weights.config, adapter.config.rank, weights.dtype());
-  return std::min(weights.config.num_layers, bytes / layer_bytes);
-}
-
 }  // namespace
+
+int64_t NumKeptLayers(const ModelConfig& config,
+                      int64_t lora_rank,
+                      at::ScalarType dtype,
+                      int64_t tokens,
+                      int64_t bytes) {
+  return std::min(
+      config.num_layers,
+      bytes / (tokens * ActivationBytesPerRow(config, lora_rank, dtype)));
+}
 
 TrainingPass::TrainingPass(const ModelWeights& weights,
                            const Adapter& adapter,
                            const PackedTokens& tokens,
                            const at::Tensor& rows,
-                           int64_t activation_bytes)
+                           int64_t activation_bytes,
+                           std::vector<SequenceBeginning> beginnings)
     : weights_(weights),
       adapter_(adapter),
       rows_(rows),
       angles_(PackedAngles(weights, tokens)),
       attention_(tokens.offsets, weights.device()),
       walk_(WalkLayers(weights, WalkKind::kForwardAndBackward)),
-      num_kept_(KeptLayers(
-          weights, adapter, tokens.offsets.back(), activation_bytes)),
       activations_(static_cast<size_t>(weights.config.num_layers)) {
   at::NoGradGuard no_grad;
-  const int64_t layers = weights.config.num_layers;
-  at::Tensor x = weights.embedding.index_select(0, tokens.ids);
+  if (std::ranges::all_of(beginnings, &SequenceBeginning::empty)) {
+    num_kept_ = NumKeptLayers(weights.config,
+                              adapter.config.rank,
+                              weights.dtype(),
+                              tokens.offsets.back(),
+                              activation_bytes);
+    last_ = ForwardWhole(tokens);
+  } else {
+    tails_.emplace(weights, tokens.offsets, std::move(beginnings));
+    last_ = ForwardTails(tokens);
+  }
+  hidden_ = Norm(last_, weights.final_norm, weights.config.rms_norm_eps);
+}
+
+at::Tensor TrainingPass::ForwardWhole(const PackedTokens& tokens) {
+  const int64_t layers = weights_.config.num_layers;
+  at::Tensor x = weights_.embedding.index_select(0, tokens.ids);
   for (int64_t layer = 0; layer < layers; ++layer) {
     LayerActivations& kept = activations_[static_cast<size_t>(layer)];
     kept.input = x;
     // The last ones, which the backward pass frees before it runs any again.
     const bool keep = layer >= layers - num_kept_;
     const LayerWeights whole = walk_->Next(layer);
-    x = MakeLayerPass(weights.config, whole, adapter, angles_, layer)
+    x = MakeLayerPass(weights_.config, whole, adapter_, angles_, layer)
             .Forward(x, RowsBehind(layer), attention_, keep ? &kept : nullptr);
   }
-  last_ = x;
-  hidden_ = Norm(last_, weights.final_norm, weights.config.rms_norm_eps);
+  return x;
+}
+
+// The last layer's rows that nobody asked for are few: those of a tail behind
+// its scored tokens.
+at::Tensor TrainingPass::ForwardTails(const PackedTokens& tokens) {
+  const int64_t layers = weights_.config.num_layers;
+  const at::Tensor& tail_rows = tails_->rows();
+  const RotaryAngles angles = MakeRotaryAngles(
+      weights_.config,
+      PackedPositions(tokens.offsets, weights_.device())
+          .index_select(0, tail_rows),
+      weights_.dtype());
+  at::Tensor x = weights_.embedding.index_select(
+      0, tokens.ids.index_select(0, tail_rows));
+  for (int64_t layer = 0; layer < layers; ++layer) {
+    activations_[static_cast<size_t>(layer)].input = x;
+    const LayerWeights whole = walk_->Next(layer);
+    const auto attend = [&](const at::Tensor& q,
+                            const at::Tensor& k,
+                            const at::Tensor& v,
+                            AttentionStatistics*) {
+      return tails_->Attend(layer, q, k, v);
+    };
+    x = MakeLayerPass(weights_.config, whole, adapter_, angles, layer)
+            .Forward(x, /*rows=*/{}, attend, /*activations=*/nullptr);
+  }
+  return tails_->Whole(layers, x).index_select(0, rows_);
 }
 
 at::Tensor TrainingPass::RowsBehind(int64_t layer) const {
@@ -90,7 +129,8 @@ std::vector<LoraLayer> TrainingPass::Backward(const at::Tensor& grad_hidden) {
     const LayerPass pass =
         MakeLayerPass(weights_.config, whole, adapter_, angles_, layer);
     if (!kept.gate.defined()) {
-      const at::Tensor input = kept.input;
+      const at::Tensor input =
+          tails_.has_value() ? tails_->Whole(layer, kept.input) : kept.input;
       pass.Forward(input, RowsBehind(layer), attention_, &kept);
     }
     grad = pass.Backward(std::move(grad),

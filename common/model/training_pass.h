@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "torch/torch.h"
@@ -15,6 +16,7 @@
 #include "common/model/decoder.h"
 #include "common/model/layer_pass.h"
 #include "common/model/layer_source.h"
+#include "common/model/sequence_tails.h"
 
 namespace dapd {
 
@@ -25,13 +27,16 @@ class TrainingPass {
  public:
   // Runs the forward pass. `rows` [R] int64 as in ForwardHidden.
   // `activation_bytes`: what kept activations may take in all; 0 keeps each
-  // layer's input alone. `weights` and `adapter` must outlive the pass, and the
-  // adapter must not change before Backward.
+  // layer's input alone. `beginnings`, none or one a sequence: chunks that are
+  // not computed again, and nothing but inputs is kept where there are any.
+  // `weights` and `adapter` must outlive the pass, and the adapter must not
+  // change before Backward.
   TrainingPass(const ModelWeights& weights,
                const Adapter& adapter,
                const PackedTokens& tokens,
                const at::Tensor& rows,
-               int64_t activation_bytes);
+               int64_t activation_bytes,
+               std::vector<SequenceBeginning> beginnings = {});
 
   // Final-norm hidden states [R, hidden].
   const at::Tensor& hidden() const { return hidden_; }
@@ -44,6 +49,8 @@ class TrainingPass {
   std::vector<LoraLayer> Backward(const at::Tensor& grad_hidden);
 
  private:
+  at::Tensor ForwardWhole(const PackedTokens& tokens);
+  at::Tensor ForwardTails(const PackedTokens& tokens);
   // Rows that go on behind a layer's attention; undefined: all.
   at::Tensor RowsBehind(int64_t layer) const;
 
@@ -53,12 +60,21 @@ class TrainingPass {
   const RotaryAngles angles_;
   const FlashAttention attention_;
   const std::unique_ptr<LayerWalk> walk_;
+  std::optional<SequenceTails> tails_;  // where some of a sequence was computed
   int64_t num_kept_ = 0;
-  // One a layer; those that are not kept hold the input alone.
+  // One a layer; those that are not kept hold the input alone, of the tails if
+  // there are any.
   std::vector<LayerActivations> activations_;
   at::Tensor last_;    // [R, hidden], before the final norm
   at::Tensor hidden_;  // [R, hidden]
 };
+
+// Layers whose activations a pass of `tokens` tokens keeps in `bytes`.
+int64_t NumKeptLayers(const ModelConfig& config,
+                      int64_t lora_rank,
+                      at::ScalarType dtype,
+                      int64_t tokens,
+                      int64_t bytes);
 
 // Final-norm hidden states as TrainingPass computes them, bit for bit, keeping
 // nothing.

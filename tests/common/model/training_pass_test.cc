@@ -149,5 +149,92 @@ TEST(TrainingPassTest, TheMemoryBudgetChangesNoBit) {
   }
 }
 
+// The first chunks of a sequence.
+SequenceBeginning MakeBeginning(const ModelWeights& weights,
+                                const Adapter& adapter,
+                                const at::Tensor& ids,
+                                int64_t chunk_tokens,
+                                int64_t chunks) {
+  SequenceBeginning beginning;
+  std::vector<at::Tensor> past;
+  for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+    beginning.push_back(std::make_shared<const ChunkStates>(
+        ForwardChunk(weights,
+                     &adapter,
+                     ids.narrow(0, chunk * chunk_tokens, chunk_tokens),
+                     past,
+                     ChunkKeeps::kLayerInputs)));
+    past.push_back(beginning.back()->keys_values);
+  }
+  return beginning;
+}
+
+// Errors of a pass behind chunks against one that computes everything.
+Errors CompareChunksWithWhole(const std::string& family, at::ScalarType dtype) {
+  const auto weights = MakeModel(family, dtype);
+  const Adapter adapter = MakeTrainedAdapter(weights->config);
+  const Case c;
+  TrainingPass whole(
+      *weights, adapter, c.tokens, c.rows, kUnlimitedActivations);
+  // Of the sequences of 23, 1 and 70 tokens; rows 60 and 61 lie in a chunk, 93
+  // in a tail.
+  TrainingPass pass(
+      *weights,
+      adapter,
+      c.tokens,
+      c.rows,
+      kUnlimitedActivations,
+      {MakeBeginning(*weights, adapter, c.tokens.ids.narrow(0, 0, 23), 8, 2),
+       {},
+       MakeBeginning(*weights, adapter, c.tokens.ids.narrow(0, 24, 70), 32, 2)});
+  EXPECT_EQ(pass.num_kept_layers(), 0);
+  Errors errors;
+  errors.value = RelativeError(pass.hidden(), whole.hidden());
+  const at::Tensor grad = c.grad_hidden.to(dtype);
+  const std::vector<LoraLayer> expected = whole.Backward(grad);
+  const std::vector<LoraLayer> found = pass.Backward(grad);
+  for (size_t layer = 0; layer < found.size(); ++layer) {
+    for (size_t p = 0; p < found[layer].size(); ++p) {
+      for (const auto side : {&LoraPair::a, &LoraPair::b}) {
+        errors.worst = std::max(errors.worst,
+                                RelativeError(found[layer][p].*side,
+                                              expected[layer][p].*side));
+      }
+    }
+  }
+  std::printf("%s: value %.1e, worst gradient %.1e\n",
+              family.c_str(),
+              errors.value,
+              errors.worst);
+  return errors;
+}
+
+TEST(TrainingPassTest, BehindChunksItHasTheBitsOfOnePassInFloat32) {
+  for (const std::string family : {"qwen3", "qwen2", "llama"}) {
+    const Errors errors = CompareChunksWithWhole(family, at::kFloat);
+    EXPECT_EQ(errors.value, 0.0) << family;
+    EXPECT_EQ(errors.worst, 0.0) << family;
+  }
+}
+
+TEST(TrainingPassTest, BehindChunksItStaysWithinBfloat16sRounding) {
+  const Errors errors = CompareChunksWithWhole("qwen3", at::kBFloat16);
+  EXPECT_LE(errors.value, 1e-2);
+  EXPECT_LE(errors.worst, 5e-2);
+}
+
+TEST(TrainingPassTest, ABeginningThatLeavesNoTailIsAnError) {
+  const auto weights = MakeModel("qwen3");
+  const Adapter adapter = MakeTrainedAdapter(weights->config);
+  const PackedTokens tokens = PackTokens({RandomModelIds(16, 1)}, at::kCPU);
+  EXPECT_THROW(TrainingPass(*weights,
+                            adapter,
+                            tokens,
+                            at::tensor({15}, at::kLong),
+                            0,
+                            {MakeBeginning(*weights, adapter, tokens.ids, 8, 2)}),
+               c10::Error);
+}
+
 }  // namespace
 }  // namespace dapd
