@@ -111,6 +111,8 @@ struct TrainerSection {
   int64_t activation_memory_mib = 1024;
   int64_t pack_tokens = 16384;  // of one pass, see objective/micro_batch.h
   bool train_while_sampling = true;
+  int64_t ahead_memory_mib = 2048;  // of what is trained ahead
+  int64_t chunk_tokens = 512;       // see common/objective/pack_plan.h
   double rpc_timeout_seconds = 600.0;         // one sample's rollout or score
   double peer_timeout_seconds = 300.0;        // without any usable worker
   int64_t ranks = 1;                          // data-parallel trainer processes

@@ -372,7 +372,23 @@ std::vector<ConfigKey> ConfigKeys(Config& c) {
       Any("trainer.train_while_sampling",
           &c.trainer.train_while_sampling,
           "Whether a micro-batch is trained as soon as its answers are scored, "
-          "while later ones are still sampled. Changes no result."),
+          "while later ones are still sampled, and forward passes are run "
+          "before that. Changes no result."),
+      Range("trainer.ahead_memory_mib",
+            &c.trainer.ahead_memory_mib,
+            0,
+            kMillion,
+            "MiB that may be kept of what is trained ahead: forward passes of "
+            "unfinished answers and their references, gradients of "
+            "micro-batches that wait for an earlier one. 0: none. Changes no "
+            "result."),
+      Range("trainer.chunk_tokens",
+            &c.trainer.chunk_tokens,
+            0,
+            kMillion,
+            "Tokens of an answer that pass forward together, ahead or not, "
+            "where the activations of most layers are not kept; 0: the whole "
+            "answer, once it is there."),
       Above("trainer.rpc_timeout_seconds",
             &c.trainer.rpc_timeout_seconds,
             0,

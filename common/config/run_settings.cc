@@ -11,7 +11,7 @@ namespace dapd {
 namespace {
 
 // A name that ends in '.' or '_' stands for all keys that begin with it.
-constexpr std::array<absl::string_view, 29> kMayChange = {
+constexpr std::array<absl::string_view, 30> kMayChange = {
     "run.name",
     "run.output_dir",
     "run.num_threads",
@@ -38,6 +38,7 @@ constexpr std::array<absl::string_view, 29> kMayChange = {
     "metrics.",
     "security.",
     "trainer.train_while_sampling",
+    "trainer.ahead_memory_mib",
     "trainer.recompute",
     "trainer.shard_base",
     "trainer.activation_memory_mib"};

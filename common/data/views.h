@@ -33,6 +33,8 @@ struct View {
   // the logits that predict them stand one position earlier.
   int64_t scored_from = 0;
   int64_t scored_count = 0;
+
+  bool operator==(const View&) const = default;
 };
 
 using Views = std::array<View, kNumViews>;  // by ViewName

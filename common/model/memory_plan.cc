@@ -117,7 +117,7 @@ MemoryPlan PlanMemory(const Config& config, const ModelConfig& model) {
        BaseBytesOfRank(config,
                        model,
                        config.trainer.shard_base ? config.trainer.ranks : 1)},
-      {"adapter, gradient, two moments", 4 * adapter},
+      {"adapter, two gradients, two moments", 5 * adapter},
       {"snapshot", adapter},
       {"inputs of all layers", bytes * pass * hidden * layers},
       {"kept activations",
@@ -127,6 +127,11 @@ MemoryPlan PlanMemory(const Config& config, const ModelConfig& model) {
       {"scores of a step",
        bytes * hidden * static_cast<double>(config.trainer.batch_size) * 3 *
            (rollout + reference)}};
+  if (config.trainer.train_while_sampling && !config.trainer.shard_base) {
+    plan.trainer.items.push_back(
+        {"trained ahead",
+         static_cast<double>(config.trainer.ahead_memory_mib) * kMiB});
+  }
   if (config.rollout.max_staleness > 0) {
     plan.trainer.items.push_back({"adapter of the step before", adapter});
   }

@@ -4,7 +4,7 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <optional>
 #include <vector>
 
 #include "torch/torch.h"
@@ -17,7 +17,7 @@ namespace dapd {
 
 // The first chunks of a sequence, in order, with their layers' inputs; none: it
 // is all tail. A tail has at least one token.
-using SequenceBeginning = std::vector<std::shared_ptr<const ChunkStates>>;
+using SequenceBeginning = std::vector<ChunkStates>;
 
 // Shapes: N rows of the pack, M of its tails, H query heads, K key-value heads,
 // D head_dim.
@@ -26,7 +26,10 @@ class SequenceTails {
   // `offsets` as in PackedTokens; a beginning for each sequence.
   SequenceTails(const ModelWeights& weights,
                 const std::vector<int64_t>& offsets,
-                std::vector<SequenceBeginning> beginnings);
+                const std::vector<SequenceBeginning>& beginnings);
+
+  // Behind the last Attend: lets go of the chunks' keys and values.
+  void DropKeys();
 
   // The tails' rows in the pack, [M] int64 on the model's device.
   const at::Tensor& rows() const { return rows_; }
@@ -45,8 +48,8 @@ class SequenceTails {
  private:
   struct Tail {
     int64_t tokens = 0;
-    SequenceBeginning beginning;
-    ChunkAttention attention;
+    std::vector<at::Tensor> layer_inputs;  // of the chunks before it
+    std::optional<ChunkAttention> attention;
   };
   std::vector<Tail> tails_;
   at::Tensor rows_;

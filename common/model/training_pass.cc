@@ -39,12 +39,28 @@ int64_t NumKeptLayers(const ModelConfig& config,
       bytes / (tokens * ActivationBytesPerRow(config, lora_rank, dtype)));
 }
 
+int64_t TrainingPassBytes(const ModelWeights& weights,
+                          const Adapter& adapter,
+                          int64_t tokens,
+                          int64_t rows,
+                          int64_t activation_bytes) {
+  const ModelConfig& config = weights.config;
+  const int64_t rank = adapter.config.rank;
+  const int64_t kept =
+      NumKeptLayers(config, rank, weights.dtype(), tokens, activation_bytes);
+  // Inputs of all layers; two states of a row behind the last.
+  const int64_t states = tokens * config.num_layers + 2 * rows;
+  return states * config.hidden_size *
+             static_cast<int64_t>(c10::elementSize(weights.dtype())) +
+         kept * tokens * ActivationBytesPerRow(config, rank, weights.dtype());
+}
+
 TrainingPass::TrainingPass(const ModelWeights& weights,
                            const Adapter& adapter,
                            const PackedTokens& tokens,
                            const at::Tensor& rows,
                            int64_t activation_bytes,
-                           std::vector<SequenceBeginning> beginnings)
+                           const std::vector<SequenceBeginning>& beginnings)
     : weights_(weights),
       adapter_(adapter),
       rows_(rows),
@@ -61,8 +77,9 @@ TrainingPass::TrainingPass(const ModelWeights& weights,
                               activation_bytes);
     last_ = ForwardWhole(tokens);
   } else {
-    tails_.emplace(weights, tokens.offsets, std::move(beginnings));
+    tails_.emplace(weights, tokens.offsets, beginnings);
     last_ = ForwardTails(tokens);
+    tails_->DropKeys();
   }
   hidden_ = Norm(last_, weights.final_norm, weights.config.rms_norm_eps);
 }

@@ -36,7 +36,7 @@ class TrainingPass {
                const PackedTokens& tokens,
                const at::Tensor& rows,
                int64_t activation_bytes,
-               std::vector<SequenceBeginning> beginnings = {});
+               const std::vector<SequenceBeginning>& beginnings = {});
 
   // Final-norm hidden states [R, hidden].
   const at::Tensor& hidden() const { return hidden_; }
@@ -75,6 +75,13 @@ int64_t NumKeptLayers(const ModelConfig& config,
                       at::ScalarType dtype,
                       int64_t tokens,
                       int64_t bytes);
+
+// Bytes that a pass keeps until Backward, of `tokens` tokens and `rows` rows.
+int64_t TrainingPassBytes(const ModelWeights& weights,
+                          const Adapter& adapter,
+                          int64_t tokens,
+                          int64_t rows,
+                          int64_t activation_bytes);
 
 // Final-norm hidden states as TrainingPass computes them, bit for bit, keeping
 // nothing.

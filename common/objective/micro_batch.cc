@@ -1,15 +1,15 @@
 #include "common/objective/micro_batch.h"
 
 #include <algorithm>
-#include <optional>
+#include <memory>
 #include <set>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 #include "common/base/log.h"
 #include "common/objective/view_pass.h"
+#include "common/tensor/torch_bridge.h"
 
 namespace dapd {
 namespace {
@@ -37,58 +37,22 @@ std::vector<int64_t> CountTokens(const std::vector<Term>& terms,
   return counts;
 }
 
-// LibTorch has a type of its own for a GPU's; on the CPU the message tells.
-bool IsOutOfMemory(const c10::Error& error) {
-  return dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
-         absl::StrContains(error.what(), "DefaultCPUAllocator");
-}
-
 struct Pass {
   const ModelWeights& weights;
   const Adapter& live;
   const std::vector<Term>& terms;
+  std::span<const ScoredSample> samples;
+  std::vector<const Views*> views;    // of the samples
   std::vector<double> token_weights;  // one a term
   HeadLossOptions head;
   PassLimits limits;
-  bool with_gradient;
+  ForwardAhead* ahead;  // null: without gradient
 };
-
-// Student views of one sample that score the same tokens: what is never split.
-struct Part {
-  const ScoredSample* sample;
-  std::vector<ViewName> students;
-};
-
-std::vector<Part> SplitIntoParts(const std::vector<Term>& terms,
-                                 std::span<const ScoredSample> samples) {
-  std::vector<Part> parts;
-  for (const ScoredSample& sample : samples) {
-    for (const bool rollout : {true, false}) {
-      Part part = {&sample, {}};
-      for (const ViewName view : StudentViews(terms)) {
-        if (ScoresRollout(view) == rollout) part.students.push_back(view);
-      }
-      if (!part.students.empty()) parts.push_back(std::move(part));
-    }
-  }
-  return parts;
-}
-
-// How many of the first parts make a pack of at most `tokens` tokens; at least
-// one.
-size_t PackSize(std::span<const Part> parts, int64_t tokens) {
-  int64_t sum = 0;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    sum += PlanPass(Pick(parts[i].sample->views, parts[i].students)).num_tokens;
-    if (sum > tokens && i > 0) return i;
-  }
-  return parts.size();
-}
 
 // Losses of a part's students against their teachers; adds to `sums`. `hidden`:
 // one a student. Returns their gradients.
 std::vector<at::Tensor> RunHead(const Pass& pass,
-                                const Part& part,
+                                const PackPart& part,
                                 std::span<const at::Tensor> hidden,
                                 std::vector<DivergenceSums>& sums) {
   std::vector<HeadTerm> head_terms;
@@ -99,40 +63,29 @@ std::vector<at::Tensor> RunHead(const Pass& pass,
         std::find(part.students.begin(), part.students.end(), term.student);
     if (student == part.students.end()) continue;
     head_terms.push_back(
-        {.teacher = &part.sample->scores.at(term.teacher),
+        {.teacher = &pass.samples[part.sample].scores.at(term.teacher),
          .clip = term.clip,
          .token_weight = pass.token_weights[k],
          .student = static_cast<size_t>(student - part.students.begin())});
     indices.push_back(k);
   }
-  HeadLoss loss = ComputeHeadLoss(
-      pass.weights.head, hidden, head_terms, pass.head, pass.with_gradient);
+  HeadLoss loss = ComputeHeadLoss(pass.weights.head,
+                                  hidden,
+                                  head_terms,
+                                  pass.head,
+                                  /*with_gradient=*/pass.ahead != nullptr);
   for (size_t i = 0; i < indices.size(); ++i) sums[indices[i]] += loss.sums[i];
   return std::move(loss.grad_hidden);
 }
 
-struct PackResult {
-  std::vector<DivergenceSums> sums;
-  std::vector<LoraLayer> gradients;  // by layer; empty without gradient
-};
-
-// Forward, losses and (with_gradient) backward of some parts side by side.
-PackResult RunPack(const Pass& pass, std::span<const Part> parts) {
-  std::vector<const View*> views;
-  for (const Part& part : parts) {
-    for (const View* view : Pick(part.sample->views, part.students)) {
-      views.push_back(view);
-    }
-  }
-  const PackedViews packed = PackViews(views, pass.weights.device());
-  std::optional<TrainingPass> training;
+// Forward, losses and, where it is wanted, backward of some parts side by side.
+MicroBatchResult RunPack(const Pass& pass, std::span<const PackPart> parts) {
+  const PackedViews packed =
+      PackViews(ViewsOf(parts, pass.views), pass.weights.device());
+  std::unique_ptr<TrainingPass> training;
   at::Tensor hidden;
-  if (pass.with_gradient) {
-    training.emplace(pass.weights,
-                     pass.live,
-                     packed.tokens,
-                     packed.rows,
-                     pass.limits.activation_bytes);
+  if (pass.ahead != nullptr) {
+    training = pass.ahead->Take(parts, pass.views, packed);
     hidden = training->hidden();
   } else {
     hidden = ForwardWithoutGradient(
@@ -140,11 +93,11 @@ PackResult RunPack(const Pass& pass, std::span<const Part> parts) {
   }
   const std::vector<at::Tensor> by_view =
       hidden.split_with_sizes(packed.counts, 0);
-  PackResult result;
+  MicroBatchResult result;
   result.sums.resize(pass.terms.size());
   std::vector<at::Tensor> grads;
   std::span<const at::Tensor> rest = by_view;
-  for (const Part& part : parts) {
+  for (const PackPart& part : parts) {
     const size_t count = part.students.size();
     for (const at::Tensor& grad :
          RunHead(pass, part, rest.first(count), result.sums)) {
@@ -152,80 +105,127 @@ PackResult RunPack(const Pass& pass, std::span<const Part> parts) {
     }
     rest = rest.subspan(count);
   }
-  if (training.has_value()) {
+  if (training != nullptr) {
     result.gradients = training->Backward(at::cat(grads));
   }
   return result;
 }
 
-void AddToGradients(const Adapter& live,
-                    const std::vector<LoraLayer>& gradients) {
-  const auto add = [](at::Tensor parameter, const at::Tensor& gradient) {
-    if (!gradient.defined()) return;
-    if (parameter.grad().defined()) {
-      parameter.mutable_grad().add_(gradient);
-    } else {
-      // A copy: it may be a part of a tensor, which an optimizer cannot clear.
-      parameter.mutable_grad() = gradient.clone();
-    }
-  };
-  for (size_t layer = 0; layer < gradients.size(); ++layer) {
-    for (size_t p = 0; p < gradients[layer].size(); ++p) {
-      add(live.layers[layer][p].a, gradients[layer][p].a);
-      add(live.layers[layer][p].b, gradients[layer][p].b);
+// Calls `visit` with each pair of tensors of the adapter's places.
+template <typename Visit>
+void ForEachTensor(const std::vector<LoraLayer>& layers,
+                   const std::vector<LoraLayer>& others,
+                   const Visit& visit) {
+  for (size_t layer = 0; layer < layers.size(); ++layer) {
+    for (size_t p = 0; p < layers[layer].size(); ++p) {
+      if (!layers[layer][p].a.defined()) continue;
+      visit(layers[layer][p].a, others[layer][p].a);
+      visit(layers[layer][p].b, others[layer][p].b);
     }
   }
+}
+
+void AddPack(MicroBatchResult pack, MicroBatchResult* sum) {
+  for (size_t k = 0; k < pack.sums.size(); ++k) sum->sums[k] += pack.sums[k];
+  if (sum->gradients.empty()) {
+    sum->gradients = std::move(pack.gradients);
+    return;
+  }
+  ForEachTensor(
+      pack.gradients,
+      sum->gradients,
+      [](const at::Tensor& from, const at::Tensor& to) { to.add_(from); });
 }
 
 // The parts as one pack or, where memory does not suffice, as two and so on.
-// Nothing is added to a gradient or to `sums` before its pack is complete.
+// Nothing is added to `sum` before its pack is complete.
 void RunParts(const Pass& pass,
-              std::span<const Part> parts,
-              std::vector<DivergenceSums>& sums) {
-  PackResult result;
-  bool fits = true;
+              std::span<const PackPart> parts,
+              MicroBatchResult* sum) {
+  bool retries = false;
   try {
-    result = RunPack(pass, parts);
+    AddPack(RunPack(pass, parts), sum);
+    return;
   } catch (const c10::Error& error) {
-    if (!IsOutOfMemory(error) || parts.size() == 1) throw;
-    fits = false;
+    if (!IsOutOfMemory(error)) throw;
+    retries = pass.ahead != nullptr && pass.ahead->GiveUp();
+    if (!retries && parts.size() == 1) throw;
   }
-  if (!fits) {
-    LogWarning(absl::StrCat("not enough memory for ",
-                            parts.size(),
-                            " parts of a micro-batch side by side; splitting "
-                            "them. Lower trainer.pack_tokens or "
-                            "trainer.activation_memory_mib"));
-    const size_t half = parts.size() / 2;
-    RunParts(pass, parts.first(half), sums);
-    RunParts(pass, parts.subspan(half), sums);
+  if (retries) {
+    RunParts(pass, parts, sum);
     return;
   }
-  for (size_t k = 0; k < sums.size(); ++k) sums[k] += result.sums[k];
-  AddToGradients(pass.live, result.gradients);
+  LogWarning(absl::StrCat("not enough memory for ",
+                          parts.size(),
+                          " parts of a micro-batch side by side; splitting "
+                          "them. Lower trainer.pack_tokens or "
+                          "trainer.activation_memory_mib"));
+  const size_t half = parts.size() / 2;
+  RunParts(pass, parts.first(half), sum);
+  RunParts(pass, parts.subspan(half), sum);
 }
 
-std::vector<DivergenceSums> RunSamples(const Pass& pass,
-                                       std::span<const ScoredSample> samples) {
+MicroBatchResult RunSamples(const Pass& pass) {
   at::NoGradGuard no_grad;
-  std::vector<DivergenceSums> sums(pass.terms.size());
-  const std::vector<Part> all = SplitIntoParts(pass.terms, samples);
-  std::span<const Part> parts = all;
-  while (!parts.empty()) {
-    const size_t size = PackSize(parts, pass.limits.pack_tokens);
-    RunParts(pass, parts.first(size), sums);
-    parts = parts.subspan(size);
+  MicroBatchResult sum;
+  sum.sums.resize(pass.terms.size());
+  for (const Completion completion :
+       {Completion::kReference, Completion::kRollout}) {
+    for (const Pack& pack :
+         PlanPacks(pass.terms, pass.views, completion, pass.limits)) {
+      RunParts(pass, pack, &sum);
+    }
   }
-  return sums;
+  return sum;
+}
+
+std::vector<const Views*> ViewsOfSamples(
+    std::span<const ScoredSample> samples) {
+  std::vector<const Views*> views;
+  for (const ScoredSample& sample : samples) views.push_back(&sample.views);
+  return views;
 }
 
 }  // namespace
 
-PassLimits MakePassLimits(const TrainerSection& trainer) {
-  return {.pack_tokens = trainer.pack_tokens,
-          .activation_bytes = trainer.recompute
-                                  ? trainer.activation_memory_mib << 20
-                                  : kUnlimitedActivations};
+MicroBatchResult ComputeMicroBatch(const ModelWeights& weights,
+                                   const Adapter& live,
+                                   const std::vector<Term>& terms,
+                                   std::span<const ScoredSample> samples,
+                                   const MicroBatchOptions& options) {
+  ByteBudget no_memory(0);
+  ForwardAhead nothing(weights, live, terms, options.limits, no_memory);
+  const std::vector<int64_t> counts = CountTokens(terms, samples);
+  Pass pass{weights,
+            live,
+            terms,
+            samples,
+            ViewsOfSamples(samples),
+            {},
+            options.head,
+            options.limits,
+            options.ahead == nullptr ? &nothing : options.ahead};
+  for (size_t k = 0; k < terms.size(); ++k) {
+    pass.token_weights.push_back(options.gradient_scale * terms[k].weight /
+                                 static_cast<double>(counts[k]));
+  }
+  return RunSamples(pass);
+}
+
+void AddToGradient(const std::vector<LoraLayer>& gradients,
+                   const Adapter& live) {
+  at::NoGradGuard no_grad;
+  ForEachTensor(gradients,
+                live.layers,
+                [](const at::Tensor& gradient, at::Tensor parameter) {
+                  if (parameter.grad().defined()) {
+                    parameter.mutable_grad().add_(gradient);
+                  } else {
+                    // A copy: it may be a part of a tensor, which an optimizer
+                    // cannot clear.
+                    parameter.mutable_grad() = gradient.clone();
+                  }
+                });
 }
 
 std::vector<DivergenceSums> AccumulateMicroBatch(
@@ -234,13 +234,10 @@ std::vector<DivergenceSums> AccumulateMicroBatch(
     const std::vector<Term>& terms,
     std::span<const ScoredSample> samples,
     const MicroBatchOptions& options) {
-  const std::vector<int64_t> counts = CountTokens(terms, samples);
-  Pass pass{weights, live, terms, {}, options.head, options.limits, true};
-  for (size_t k = 0; k < terms.size(); ++k) {
-    pass.token_weights.push_back(options.gradient_scale * terms[k].weight /
-                                 static_cast<double>(counts[k]));
-  }
-  return RunSamples(pass, samples);
+  MicroBatchResult result =
+      ComputeMicroBatch(weights, live, terms, samples, options);
+  AddToGradient(result.gradients, live);
+  return std::move(result.sums);
 }
 
 std::vector<DivergenceSums> EvaluateMicroBatch(
@@ -252,11 +249,13 @@ std::vector<DivergenceSums> EvaluateMicroBatch(
   return RunSamples({weights,
                      live,
                      terms,
+                     samples,
+                     ViewsOfSamples(samples),
                      std::vector<double>(terms.size(), 0.0),
                      options,
                      PassLimits{},
-                     /*with_gradient=*/false},
-                    samples);
+                     /*ahead=*/nullptr})
+      .sums;
 }
 
 std::map<TeacherPass, TeacherScores> ScoreLocally(

@@ -3,9 +3,9 @@
 // A term's value is the sum over all scored tokens of the micro-batch divided
 // by their number (a token mean, so longer answers weigh more); its gradient is
 // accumulated into the live adapter. Since the number of scored tokens is known
-// before, the samples can pass in packs: as many as fit into a number of tokens
-// go through the model side by side, so memory does not grow with the
-// micro-batch. Which samples share a pack follows from the micro-batch alone.
+// before, the samples can pass in packs (pack_plan.h): as many as fit into a
+// number of tokens go through the model side by side, so memory does not grow
+// with the micro-batch.
 #pragma once
 
 #include <map>
@@ -13,13 +13,14 @@
 #include <string>
 #include <vector>
 
-#include "common/config/config.h"
 #include "common/data/views.h"
 #include "common/model/adapter.h"
 #include "common/model/training_pass.h"
 #include "common/model/weights.h"
 #include "common/objective/clipped_kl.h"
+#include "common/objective/forward_ahead.h"
 #include "common/objective/head_loss.h"
+#include "common/objective/pack_plan.h"
 #include "common/objective/terms.h"
 
 namespace dapd {
@@ -31,29 +32,35 @@ struct ScoredSample {
   std::map<TeacherPass, TeacherScores> scores;
 };
 
-// What one pass through the model may take.
-struct PassLimits {
-  // Tokens of a pack; a sample that alone has more is a pack of its own.
-  int64_t pack_tokens = 16384;
-  // Kept activations of a pack; the layers beyond run again (TrainingPass).
-  int64_t activation_bytes = kUnlimitedActivations;
-};
-// Those of the configuration.
-PassLimits MakePassLimits(const TrainerSection& trainer);
-
 struct MicroBatchOptions {
   HeadLossOptions head;
   // Factor of the micro-batch's gradient: 1 / (micro-batches of the step).
   double gradient_scale = 1.0;
   PassLimits limits;
+  ForwardAhead* ahead = nullptr;  // passes of the same policy and limits
 };
 
-// Adds the gradient of gradient_scale * sum_k weight_k * value_k to .grad of
-// the live adapter's tensors and returns each term's sums (value_k = clipped /
-// tokens). A pack for which there is not enough memory is split, down to the
-// views of one sample that score the same tokens; c10::OutOfMemoryError if even
-// those do not fit. Then and at any other exception .grad holds the packs
-// before.
+struct MicroBatchResult {
+  std::vector<DivergenceSums> sums;  // of each term; value_k = clipped / tokens
+  std::vector<LoraLayer> gradients;  // by layer, where the adapter has tensors
+};
+
+// The gradient of gradient_scale * sum_k weight_k * value_k with respect to the
+// live adapter. What was run ahead changes no bit of it. A pack for which there
+// is not enough memory is run again without what is kept ahead, and then split,
+// down to the views of one sample that score the same tokens;
+// c10::OutOfMemoryError if even those do not fit.
+MicroBatchResult ComputeMicroBatch(const ModelWeights& weights,
+                                   const Adapter& live,
+                                   const std::vector<Term>& terms,
+                                   std::span<const ScoredSample> samples,
+                                   const MicroBatchOptions& options);
+
+// Adds gradients to .grad of the live adapter's tensors.
+void AddToGradient(const std::vector<LoraLayer>& gradients,
+                   const Adapter& live);
+
+// ComputeMicroBatch and AddToGradient.
 std::vector<DivergenceSums> AccumulateMicroBatch(
     const ModelWeights& weights,
     const Adapter& live,

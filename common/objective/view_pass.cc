@@ -6,10 +6,6 @@
 namespace dapd {
 namespace {
 
-int64_t NeededTokens(const View& view) {
-  return view.scored_from + view.scored_count - 1;
-}
-
 bool IsPrefix(const View& view, const std::vector<int32_t>& sequence) {
   const int64_t needed = NeededTokens(view);
   return needed <= static_cast<int64_t>(sequence.size()) &&
@@ -19,6 +15,10 @@ bool IsPrefix(const View& view, const std::vector<int32_t>& sequence) {
 }
 
 }  // namespace
+
+int64_t NeededTokens(const View& view) {
+  return view.scored_from + view.scored_count - 1;
+}
 
 PassPlan PlanPass(std::span<const View* const> views) {
   // Longest first, so that a prefix finds the sequence it lies in.
@@ -59,8 +59,9 @@ PackedViews PackViews(std::span<const View* const> views, at::Device device) {
                 view->input_ids.size(),
                 " tokens");
   }
-  const PassPlan plan = PlanPass(views);
   PackedViews packed;
+  packed.plan = PlanPass(views);
+  const PassPlan& plan = packed.plan;
   packed.tokens = PackTokens(plan.sequences, device);
   std::vector<at::Tensor> rows;
   for (size_t i = 0; i < views.size(); ++i) {

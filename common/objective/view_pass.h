@@ -16,9 +16,11 @@
 
 namespace dapd {
 
+// Tokens of a view up to the one before its last scored token.
+int64_t NeededTokens(const View& view);
+
 // What one pass computes: token sequences side by side, and for every view the
-// sequence it lies in. A view needs its tokens up to the one before its last
-// scored token.
+// sequence it lies in, as far as it is needed.
 struct PassPlan {
   std::vector<std::vector<int32_t>> sequences;
   std::vector<size_t> sequence_of_view;
@@ -28,6 +30,7 @@ PassPlan PlanPass(std::span<const View* const> views);
 
 // The packed tokens of a plan and the rows that predict scored tokens.
 struct PackedViews {
+  PassPlan plan;
   PackedTokens tokens;
   at::Tensor rows;              // [sum of counts] int64, view by view
   std::vector<int64_t> counts;  // scored_count of each view

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 #include "common/base/status_error.h"
@@ -62,16 +63,23 @@ absl::StatusOr<HostTensor> FromTorch(const at::Tensor& tensor) {
 absl::Status CatchTorch(const std::function<absl::Status()>& work) {
   try {
     return work();
-  } catch (const c10::OutOfMemoryError& error) {
-    return absl::ResourceExhaustedError(error.what_without_backtrace());
   } catch (const c10::Error& error) {
     const std::string text = error.what_without_backtrace();
-    return absl::InternalError(text.substr(0, text.find('\n')));
+    return absl::Status(IsOutOfMemory(error)
+                            ? absl::StatusCode::kResourceExhausted
+                            : absl::StatusCode::kInternal,
+                        text.substr(0, text.find('\n')));
   } catch (const StatusError& error) {
     return error.status();
   } catch (const std::bad_alloc&) {
     return absl::ResourceExhaustedError("out of memory");
   }
+}
+
+// LibTorch has a type of its own for a GPU's; on the CPU the message tells.
+bool IsOutOfMemory(const c10::Error& error) {
+  return dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
+         absl::StrContains(error.what(), "DefaultCPUAllocator");
 }
 
 }  // namespace dapd

@@ -27,4 +27,7 @@ absl::StatusOr<HostTensor> FromTorch(const at::Tensor& tensor);
 // StatusError the status that it carries.
 absl::Status CatchTorch(const std::function<absl::Status()>& work);
 
+// Whether an allocation failed, on a GPU or on the CPU.
+bool IsOutOfMemory(const c10::Error& error);
+
 }  // namespace dapd

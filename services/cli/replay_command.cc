@@ -144,7 +144,7 @@ absl::StatusOr<ObjectiveMetrics> Replay::Accumulate(size_t begin, size_t end) {
         {.head = {.temperature = config_.objective.temperature,
                   .workspace = &head_workspace_},
          .gradient_scale = 1.0 / static_cast<double>(micro_batches),
-         .limits = MakePassLimits(config_.trainer)}));
+         .limits = MakePassLimits(config_, *weights_)}));
     progress_->Update(static_cast<int64_t>(std::min(first + size, end)));
   }
   return accumulator.Finish();

@@ -35,11 +35,16 @@ PipelineOptions MakePipelineOptions(const BatchTrainerParts& parts) {
   options.top_k = parts.config.teacher.top_k;
   options.temperature = parts.config.objective.temperature;
   options.device = parts.weights->device();
-  // With a lag, answers come while the teachers score the step before.
-  if (parts.config.teacher.streaming &&
-      parts.config.rollout.max_staleness == 0) {
-    options.streaming_stride =
-        std::max(kLeastStride, parts.config.teacher.chunk_tokens / 4);
+  // With a lag, answers come while the step before is scored and trained.
+  if (parts.config.rollout.max_staleness == 0) {
+    if (parts.config.teacher.streaming) {
+      options.streaming_stride =
+          std::max(kLeastStride, parts.config.teacher.chunk_tokens / 4);
+    }
+    if (parts.config.trainer.train_while_sampling) {
+      options.beginning_stride =
+          std::max(kLeastStride, parts.config.trainer.chunk_tokens / 4);
+    }
   }
   options.on_progress = parts.on_progress;
   return options;

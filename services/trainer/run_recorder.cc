@@ -41,6 +41,7 @@ Json StepLine(const StepReport& report) {
   line["snapshot_version"] = report.snapshot_version;
   line["samples"] = report.samples;
   line["early_micro_batches"] = report.early_micro_batches;
+  line["forward_ahead_tokens"] = report.forward_ahead_tokens;
   line["untrainable_samples"] = report.untrainable_samples;
   line["rollout"] = {{"mean_tokens", report.mean_rollout_tokens},
                      {"truncated_fraction", report.truncated_fraction},

@@ -48,9 +48,10 @@ SamplePipeline::SamplePipeline(RolloutClient& rollouts,
       options_(std::move(options)),
       streamer_(
           views, teachers, static_cast<size_t>(options_.streaming_stride)) {
-  if (options_.streaming_stride == 0) return;
+  if (options_.streaming_stride == 0 && options_.beginning_stride == 0) return;
   rollouts_.Listen([this](uint64_t id, const std::vector<int32_t>& ids) {
-    streamer_.OnTokens(id, ids);
+    if (options_.streaming_stride > 0) streamer_.OnTokens(id, ids);
+    if (options_.beginning_stride > 0) KeepBeginning(id, ids);
   });
 }
 
@@ -66,6 +67,7 @@ absl::StatusOr<SubmittedBatch> SamplePipeline::Submit(
     task.id = next_id_++;
     ASSIGN_OR_RETURN(task.prompt_ids,
                      views_.RolloutPrompt(input.problem->problem));
+    batch.prompts[task.id] = task.prompt_ids;
     task.sampling = sampling;
     task.key = input.key;
     batch.pending[task.id] = i;
@@ -93,7 +95,12 @@ absl::Status SamplePipeline::Start(SubmittedBatch batch,
   for (const auto& [id, index] : pending_rollouts_) {
     entries_[index].rollout_id = id;
   }
+  beginnings_.clear();
   if (!with_scores_) return absl::OkStatus();
+  for (auto& [id, prompt] : batch.prompts) {
+    const size_t tokens = prompt.size();
+    beginnings_[id] = {std::move(prompt), tokens};
+  }
   for (size_t i = 0; i < entries_.size(); ++i) {
     const Problem& problem = *entries_[i].input.problem;
     ASSIGN_OR_RETURN(
@@ -111,6 +118,21 @@ absl::Status SamplePipeline::Start(SubmittedBatch batch,
                    entries_[index].rollout_tasks);
   }
   return absl::OkStatus();
+}
+
+void SamplePipeline::KeepBeginning(uint64_t id,
+                                   const std::vector<int32_t>& ids) {
+  MutexLock lock(&mutex_);
+  const auto found = beginnings_.find(id);
+  if (found == beginnings_.end()) return;
+  Beginning& beginning = found->second;
+  // A worker that took the task over begins anew, with the same tokens.
+  const size_t known = beginning.ids.size() - beginning.prompt_tokens;
+  const auto stride = static_cast<size_t>(options_.beginning_stride);
+  if (ids.size() < known + stride) return;
+  beginning.ids.insert(beginning.ids.end(),
+                       ids.begin() + static_cast<int64_t>(known),
+                       ids.end());
 }
 
 std::vector<ScoreTask> SamplePipeline::PlanScores(bool needs_rollout) {
@@ -241,6 +263,7 @@ absl::StatusOr<RolloutRecord> SamplePipeline::AcceptRollout(
   Entry& entry = entries_[index];
   entry.is_answered = true;
   entry.is_trainable = is_scored;
+  beginnings_.erase(entry.rollout_id);
   streamer_.Close(entry.rollout_id, /*submitted=*/is_scored);
   if (is_scored) {
     entry.views = std::move(views);
@@ -293,10 +316,23 @@ absl::Status SamplePipeline::AcceptScores(absl::Duration timeout) {
 SampleState SamplePipeline::StateOf(size_t index) const {
   MutexLock lock(&mutex_);
   const Entry& entry = entries_[index];
-  if (!entry.is_answered) return SampleState::kIncomplete;
+  if (!entry.is_answered) return SampleState::kSampled;
   if (!entry.is_trainable) return SampleState::kUntrainable;
-  return entry.scores_missing > 0 ? SampleState::kIncomplete
+  return entry.scores_missing > 0 ? SampleState::kAnswered
                                   : SampleState::kScored;
+}
+
+Views SamplePipeline::KnownViews(size_t index) const {
+  MutexLock lock(&mutex_);
+  return entries_[index].views;
+}
+
+std::vector<int32_t> SamplePipeline::BeginningOf(size_t index) const {
+  MutexLock lock(&mutex_);
+  const Entry& entry = entries_[index];
+  const auto found = beginnings_.find(entry.rollout_id);
+  if (found == beginnings_.end()) return {};
+  return found->second.ids;
 }
 
 const Problem& SamplePipeline::ProblemOf(size_t index) const {

@@ -47,6 +47,7 @@ struct PipelineInput {
 struct SubmittedBatch {
   std::vector<PipelineInput> inputs;
   std::map<uint64_t, size_t> pending;  // rollout task -> its input
+  std::map<uint64_t, std::vector<int32_t>> prompts;  // of the same tasks
 };
 
 // One answer.
@@ -65,8 +66,10 @@ struct RolloutRecord {
 using OnAccepted = std::function<absl::Status(
     const PipelineInput& input, size_t index, const RolloutResult& result)>;
 
+// On its way; what cannot be trained has nothing to wait for.
 enum class SampleState {
-  kIncomplete,   // its answer or scores of it are missing
+  kSampled,      // its answer is missing
+  kAnswered,     // scores of it are missing
   kScored,       // TakeScored does not block
   kUntrainable,  // nothing is left of its answer to score
 };
@@ -79,6 +82,8 @@ struct PipelineOptions {
   at::Device device = at::kCPU;
   // Tokens of an answer between two pieces of news to the teachers; 0: none.
   int64_t streaming_stride = 0;
+  // Tokens of an answer between two values of BeginningOf; 0: it has none.
+  int64_t beginning_stride = 0;
   // Called as answers arrive, from CollectRollouts; may be empty.
   std::function<void(int64_t done, int64_t total)> on_progress;
 };
@@ -121,6 +126,12 @@ class SamplePipeline {
   void StopCollecting() { stop_collecting_ = true; }
 
   SampleState StateOf(size_t index) const;
+  // The views as far as they are known, until TakeScored: those that need no
+  // rollout, and with the answer all. The others are empty.
+  Views KnownViews(size_t index) const;
+  // The first tokens of none_rollout, as far as an answer that is still sampled
+  // tells them; nothing once it is there.
+  std::vector<int32_t> BeginningOf(size_t index) const;
   // Of the batch that was started.
   const Problem& ProblemOf(size_t index) const;
   // Takes in the scores that are there; waits up to `timeout` for the first.
@@ -154,6 +165,10 @@ class SamplePipeline {
     bool is_answered = false;
     bool is_trainable = false;
   };
+  struct Beginning {
+    std::vector<int32_t> ids;  // the prompt, then what was sampled so far
+    size_t prompt_tokens = 0;
+  };
   struct PendingScore {
     size_t index = 0;
     TeacherWeights weights = TeacherWeights::kBase;
@@ -168,6 +183,7 @@ class SamplePipeline {
                     bool needs_rollout,
                     std::vector<ScoreTask> tasks)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void KeepBeginning(uint64_t id, const std::vector<int32_t>& ids);
   absl::StatusOr<RolloutRecord> AcceptRollout(size_t index,
                                               const RolloutResult& result);
   absl::StatusOr<RolloutResult> NextRollout();
@@ -193,6 +209,8 @@ class SamplePipeline {
   CondVar submitted_;  // something joined pending_scores_
   std::vector<Entry> entries_ ABSL_GUARDED_BY(mutex_);
   std::map<uint64_t, PendingScore> pending_scores_ ABSL_GUARDED_BY(mutex_);
+  // Of the answers that are sampled, by rollout task.
+  std::map<uint64_t, Beginning> beginnings_ ABSL_GUARDED_BY(mutex_);
   int64_t scored_tokens_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 

@@ -9,7 +9,6 @@
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
-#include "common/objective/micro_batch.h"
 #include "services/trainer/phase_timer.h"
 
 namespace dapd {
@@ -17,6 +16,22 @@ namespace {
 
 // How long scores are waited for before the answers are looked at again.
 constexpr absl::Duration kGlance = absl::Milliseconds(10);
+
+int64_t BytesOfGradient(const Adapter& adapter) {
+  int64_t bytes = 0;
+  for (const at::Tensor& tensor : adapter.Tensors()) {
+    bytes += static_cast<int64_t>(tensor.nbytes());
+  }
+  return bytes;
+}
+
+int64_t MemoryAhead(const BatchTrainerParts& parts) {
+  // Ranks that gather layers together train together.
+  return parts.config.trainer.train_while_sampling &&
+                 parts.sharded_layers == nullptr
+             ? parts.config.trainer.ahead_memory_mib << 20
+             : 0;
+}
 
 }  // namespace
 
@@ -28,91 +43,167 @@ SliceTrainer::SliceTrainer(const BatchTrainerParts& parts,
     : parts_(parts),
       pipeline_(pipeline),
       workspace_(workspace),
-      num_samples_(num_samples),
       report_(report),
-      objective_(parts.terms) {}
-
-size_t SliceTrainer::End() const {
-  const auto size = static_cast<size_t>(parts_.config.trainer.micro_batch_size);
-  return std::min(next_ + size, num_samples_);
+      gradient_bytes_(BytesOfGradient(parts.policy.live())),
+      limits_(MakePassLimits(parts.config, *parts.weights)),
+      memory_(MemoryAhead(parts)),
+      ahead_(
+          *parts.weights, parts.policy.live(), parts.terms, limits_, memory_),
+      objective_(parts.terms) {
+  const auto size = static_cast<size_t>(parts.config.trainer.micro_batch_size);
+  std::vector<std::vector<Views>> known;
+  for (size_t begin = 0; begin < num_samples; begin += size) {
+    const size_t end = std::min(begin + size, num_samples);
+    micro_batches_.push_back({.begin = begin, .end = end});
+    known.emplace_back();
+    for (size_t i = begin; i < end; ++i) {
+      known.back().push_back(pipeline.KnownViews(i));
+    }
+  }
+  ahead_.PlanReferences(known);
 }
 
-bool SliceTrainer::IsScored() const {
-  for (size_t i = next_; i < End(); ++i) {
-    if (pipeline_.StateOf(i) == SampleState::kIncomplete) return false;
+bool SliceTrainer::IsAt(const MicroBatch& micro_batch,
+                        SampleState state) const {
+  for (size_t i = micro_batch.begin; i < micro_batch.end; ++i) {
+    if (pipeline_.StateOf(i) < state) return false;
   }
   return true;
+}
+
+SliceTrainer::MicroBatch* SliceTrainer::FindTrainable() {
+  for (size_t i = turn_; i < micro_batches_.size(); ++i) {
+    MicroBatch& next = micro_batches_[i];
+    if (i > turn_ && memory_.left() < gradient_bytes_) return nullptr;
+    if (!next.is_done && IsAt(next, SampleState::kScored)) return &next;
+  }
+  return nullptr;
 }
 
 absl::Status SliceTrainer::TrainAhead(
     const std::function<bool()>& is_collected) {
   while (!is_collected()) {
-    if (next_ == num_samples_ || !IsScored()) {
-      RETURN_IF_ERROR(pipeline_.AcceptScores(kGlance));
-      continue;
+    RETURN_IF_ERROR(pipeline_.AcceptScores(absl::ZeroDuration()));
+    const int64_t trained_before = num_trained_;
+    bool advanced = false;
+    {
+      const PhaseTimer timer(&report_->seconds["train"],
+                             /*around=*/&report_->seconds["rollout"]);
+      MicroBatch* const next = FindTrainable();
+      if (next != nullptr) RETURN_IF_ERROR(Train(*next));
+      advanced = next != nullptr || AdvanceForward();
     }
-    ASSIGN_OR_RETURN(const std::vector<ScoredSample> samples, Take());
-    if (samples.empty()) continue;
-    const PhaseTimer timer(&report_->seconds["train"],
-                           /*around=*/&report_->seconds["rollout"]);
-    Train(samples);
-    parts_.on_trained_ahead(++report_->early_micro_batches);
+    if (num_trained_ > trained_before) {
+      parts_.on_trained_ahead(++report_->early_micro_batches);
+    }
+    if (!advanced) RETURN_IF_ERROR(pipeline_.AcceptScores(kGlance));
   }
   return absl::OkStatus();
 }
 
 absl::Status SliceTrainer::TrainRest() {
-  const auto size = static_cast<size_t>(parts_.config.trainer.micro_batch_size);
-  const auto total = static_cast<int64_t>((num_samples_ + size - 1) / size);
-  while (next_ < num_samples_) {
-    const auto done = static_cast<int64_t>(next_ / size);
-    std::vector<ScoredSample> samples;
-    parts_.on_phase("scoring");
-    parts_.on_progress(done, total);
+  const auto total = static_cast<int64_t>(micro_batches_.size());
+  while (turn_ < micro_batches_.size()) {
+    RETURN_IF_ERROR(pipeline_.AcceptScores(absl::ZeroDuration()));
+    const auto done = static_cast<int64_t>(std::ranges::count_if(
+        micro_batches_, [](const MicroBatch& m) { return m.is_done; }));
+    MicroBatch* const next = FindTrainable();
     {
-      const PhaseTimer timer(&report_->seconds["score"]);
-      ASSIGN_OR_RETURN(samples, Take());
+      parts_.on_phase(next == nullptr ? "scoring" : "training");
+      parts_.on_progress(done, total);
+      const PhaseTimer timer(&report_->seconds["train"]);
+      if (next != nullptr) RETURN_IF_ERROR(Train(*next));
+      if (next != nullptr || AdvanceForward()) continue;
     }
-    if (samples.empty()) continue;
-    parts_.on_phase("training");
-    parts_.on_progress(done, total);
-    const PhaseTimer timer(&report_->seconds["train"]);
-    Train(samples);
+    const PhaseTimer timer(&report_->seconds["score"]);
+    RETURN_IF_ERROR(pipeline_.AcceptScores(absl::InfiniteDuration()));
   }
+  report_->forward_ahead_tokens = ahead_.tokens();
   return absl::OkStatus();
+}
+
+absl::Status SliceTrainer::Train(MicroBatch& micro_batch) {
+  ASSIGN_OR_RETURN(const std::vector<ScoredSample> samples, Take(micro_batch));
+  if (!samples.empty()) {
+    DAPD_FAILPOINT("train.before_micro_batch");
+    micro_batch.result = ComputeMicroBatch(
+        *parts_.weights,
+        parts_.policy.live(),
+        parts_.terms,
+        samples,
+        {.head = {.temperature = parts_.config.objective.temperature,
+                  .workspace = &workspace_},
+         .limits = limits_,
+         .ahead = &ahead_});
+    ++num_trained_;
+    const bool waits = &micro_batch != &micro_batches_[turn_];
+    if (waits && memory_.Take(gradient_bytes_)) {
+      micro_batch.held_bytes = gradient_bytes_;
+    }
+  }
+  ahead_.Forget(static_cast<size_t>(&micro_batch - micro_batches_.data()));
+  micro_batch.is_done = true;
+  AddInTurn();
+  return absl::OkStatus();
+}
+
+void SliceTrainer::AddInTurn() {
+  for (; turn_ < micro_batches_.size() && micro_batches_[turn_].is_done;
+       ++turn_) {
+    MicroBatch& next = micro_batches_[turn_];
+    if (!next.result.has_value()) continue;
+    AddToGradient(next.result->gradients, parts_.policy.live());
+    objective_.Add(next.result->sums);
+    next.result.reset();
+    memory_.Give(next.held_bytes);
+  }
 }
 
 // A sample with nothing to score leaves a gap, and a micro-batch of gaps only
 // does not count.
-absl::StatusOr<std::vector<ScoredSample>> SliceTrainer::Take() {
+absl::StatusOr<std::vector<ScoredSample>> SliceTrainer::Take(
+    const MicroBatch& micro_batch) {
   std::vector<ScoredSample> samples;
-  for (const size_t end = End(); next_ < end; ++next_) {
-    if (pipeline_.StateOf(next_) == SampleState::kUntrainable) {
+  for (size_t i = micro_batch.begin; i < micro_batch.end; ++i) {
+    if (pipeline_.StateOf(i) == SampleState::kUntrainable) {
       LogWarning(absl::StrCat("step ",
                               report_->step,
                               ": the answer to problem '",
-                              pipeline_.ProblemOf(next_).id,
+                              pipeline_.ProblemOf(i).id,
                               "' has nothing to score; left out"));
       continue;
     }
-    ASSIGN_OR_RETURN(ScoredSample sample, pipeline_.TakeScored(next_));
+    ASSIGN_OR_RETURN(ScoredSample sample, pipeline_.TakeScored(i));
     samples.push_back(std::move(sample));
   }
   return samples;
 }
 
-void SliceTrainer::Train(const std::vector<ScoredSample>& samples) {
-  const Config& config = parts_.config;
-  DAPD_FAILPOINT("train.before_micro_batch");
-  ++num_trained_;
-  objective_.Add(AccumulateMicroBatch(
-      *parts_.weights,
-      parts_.policy.live(),
-      parts_.terms,
-      samples,
-      {.head = {.temperature = config.objective.temperature,
-                .workspace = &workspace_},
-       .limits = MakePassLimits(config.trainer)}));
+// Whole passes first: what has its answers is trained soonest.
+bool SliceTrainer::AdvanceForward() {
+  for (size_t i = turn_; i < micro_batches_.size(); ++i) {
+    MicroBatch& next = micro_batches_[i];
+    if (next.is_done || next.has_planned_rollouts ||
+        !IsAt(next, SampleState::kAnswered)) {
+      continue;
+    }
+    std::vector<Views> known;
+    for (size_t sample = next.begin; sample < next.end; ++sample) {
+      if (pipeline_.StateOf(sample) != SampleState::kUntrainable) {
+        known.push_back(pipeline_.KnownViews(sample));
+      }
+    }
+    ahead_.PlanRollouts(i, known);
+    next.has_planned_rollouts = true;
+  }
+  if (ahead_.AdvancePass()) return true;
+  for (size_t i = turn_; i < micro_batches_.size(); ++i) {
+    if (micro_batches_[i].is_done) continue;
+    for (size_t s = micro_batches_[i].begin; s < micro_batches_[i].end; ++s) {
+      if (ahead_.AdvanceRollout(pipeline_.BeginningOf(s))) return true;
+    }
+  }
+  return false;
 }
 
 }  // namespace dapd

@@ -1,18 +1,23 @@
-// SliceTrainer: the micro-batches of one rank's slice of a step, always in the
-// order of the batch, so that the gradient is the same bit for bit whenever
-// each of them was trained: as soon as its samples are scored, while later
-// answers are still sampled, or at last.
+// SliceTrainer: the micro-batches of one rank's slice of a step. Each is
+// trained once its samples are scored, whichever comes first, also while later
+// answers are sampled; meanwhile passes run forward over what is known. The
+// gradients are added up in the order of the batch: what is trained out of turn
+// waits, and the sum is the same bit for bit whenever each was trained.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
+#include "common/base/byte_budget.h"
+#include "common/objective/forward_ahead.h"
 #include "common/objective/head_workspace.h"
+#include "common/objective/micro_batch.h"
 #include "common/training/step_metrics.h"
 #include "services/trainer/batch_trainer_parts.h"
 #include "services/trainer/sample_pipeline.h"
@@ -32,9 +37,9 @@ class SliceTrainer {
                size_t num_samples,
                StepReport* report);
 
-  // While another thread collects answers, in the phase "rollout": trains each
-  // micro-batch whose samples are scored, until `is_collected`, which may be
-  // late by a micro-batch or a few milliseconds.
+  // While another thread collects answers, in the phase "rollout": trains what
+  // it can until `is_collected`, which may be late by a micro-batch or a few
+  // milliseconds.
   absl::Status TrainAhead(const std::function<bool()>& is_collected);
 
   // Trains what is left, in the phases "scoring" and "training". All answers
@@ -48,19 +53,38 @@ class SliceTrainer {
   ObjectiveAccumulator& objective() { return objective_; }
 
  private:
-  size_t End() const;  // of the next micro-batch
-  // Whether the next micro-batch has no sample that is still to come.
-  bool IsScored() const;
-  // Takes the next micro-batch's samples; blocks for their scores.
-  absl::StatusOr<std::vector<ScoredSample>> Take();
-  void Train(const std::vector<ScoredSample>& samples);
+  struct MicroBatch {
+    size_t begin = 0;  // its samples
+    size_t end = 0;
+    bool is_done = false;
+    bool has_planned_rollouts = false;       // in ahead_
+    std::optional<MicroBatchResult> result;  // until its turn
+    int64_t held_bytes = 0;                  // of memory_, by the result
+  };
+
+  // Whether the samples of a micro-batch are all at least in `state`.
+  bool IsAt(const MicroBatch& micro_batch, SampleState state) const;
+  // The first micro-batch that can be trained now: scored, and at its turn or
+  // with room for its gradient. Null: none.
+  MicroBatch* FindTrainable();
+  absl::Status Train(MicroBatch& micro_batch);
+  // Takes the samples with something to score.
+  absl::StatusOr<std::vector<ScoredSample>> Take(const MicroBatch& micro_batch);
+  // Adds up the results whose turn it is.
+  void AddInTurn();
+  // Runs one pass forward over what is known. False if there is none.
+  bool AdvanceForward();
 
   const BatchTrainerParts& parts_;
   SamplePipeline& pipeline_;
   HeadWorkspace& workspace_;
-  const size_t num_samples_;
   StepReport* const report_;
-  size_t next_ = 0;  // first sample that was not taken
+  const int64_t gradient_bytes_;  // of a micro-batch
+  const PassLimits limits_;
+  ByteBudget memory_;  // for gradients out of turn and passes ahead
+  ForwardAhead ahead_;
+  std::vector<MicroBatch> micro_batches_;
+  size_t turn_ = 0;  // first micro-batch that was not added up
   int64_t num_trained_ = 0;
   ObjectiveAccumulator objective_;
 };

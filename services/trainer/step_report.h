@@ -22,6 +22,8 @@ struct StepReport {
   double gather_wait_seconds = 0.0;
   // At this rank, of the micro-batches: those trained before its last answer.
   int64_t early_micro_batches = 0;
+  // Tokens of views that this rank ran forward before their scores were there.
+  int64_t forward_ahead_tokens = 0;
   int64_t untrainable_samples = 0;
   int64_t generated_tokens = 0;
   int64_t scored_tokens = 0;   // by the teachers

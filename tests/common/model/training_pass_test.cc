@@ -158,13 +158,13 @@ SequenceBeginning MakeBeginning(const ModelWeights& weights,
   SequenceBeginning beginning;
   std::vector<at::Tensor> past;
   for (int64_t chunk = 0; chunk < chunks; ++chunk) {
-    beginning.push_back(std::make_shared<const ChunkStates>(
+    beginning.push_back(
         ForwardChunk(weights,
                      &adapter,
                      ids.narrow(0, chunk * chunk_tokens, chunk_tokens),
                      past,
-                     ChunkKeeps::kLayerInputs)));
-    past.push_back(beginning.back()->keys_values);
+                     ChunkKeeps::kLayerInputs));
+    past.push_back(beginning.back().keys_values);
   }
   return beginning;
 }

@@ -5,43 +5,12 @@
 
 #include "gtest/gtest.h"
 
-#include "c10/core/CPUAllocator.h"
 #include "tests/fakes/random_model.h"
+#include "tests/fakes/small_memory.h"
 #include "tests/fakes/trained_adapter.h"
 
 namespace dapd {
 namespace {
-
-// Refuses tensors above a size while it lives, as a full device does.
-class SmallMemory : public at::Allocator {
- public:
-  explicit SmallMemory(size_t largest)
-      : largest_(largest), machine_(c10::GetCPUAllocator()) {
-    c10::SetCPUAllocator(this, kPriority);
-  }
-  ~SmallMemory() override { c10::SetCPUAllocator(machine_, kPriority); }
-
-  at::DataPtr allocate(size_t bytes) override {
-    if (bytes > largest_) {
-      ++num_refused_;
-      TORCH_CHECK_WITH(OutOfMemoryError, false, "no room for ", bytes);
-    }
-    return machine_->allocate(bytes);
-  }
-  at::DeleterFnPtr raw_deleter() const override {
-    return machine_->raw_deleter();
-  }
-  void copy_data(void* to, const void* from, size_t bytes) const override {
-    machine_->copy_data(to, from, bytes);
-  }
-  int num_refused() const { return num_refused_; }
-
- private:
-  static constexpr uint8_t kPriority = 255;
-  size_t largest_;
-  at::Allocator* machine_;
-  int num_refused_ = 0;
-};
 
 std::vector<Term> MakeTerms() {
   return {{.name = "inference",
@@ -124,8 +93,8 @@ TEST_F(MicroBatchTest, TheSameMicroBatchHasTheSameBits) {
 
 TEST_F(MicroBatchTest, APackThatDoesNotFitIsSplitAndNothingCountsTwice) {
   const Outcome expected = Run(100000);
-  // All six sequences side by side have 160 rows, the first three 95.
-  SmallMemory memory(100 * 48 * 4);
+  // The three references side by side have 80 rows, the first 44.
+  SmallMemory memory(75 * 48 * 4);
   const Outcome outcome = Run(100000);
   EXPECT_GE(memory.num_refused(), 1);
   ExpectEqual(outcome, expected);

@@ -75,8 +75,10 @@ class InstantRollouts : public RolloutClient {
     }
     if (tasks_.size() == 1) *num_trained_ahead_ = 0;
     RolloutResult result;
+    if (answers_last_first_) std::reverse(tasks_.begin(), tasks_.end());
     result.id = tasks_.front();
     tasks_.pop_front();
+    if (answers_last_first_) std::reverse(tasks_.begin(), tasks_.end());
     result.ids = {72, 105, kSmallEndId};
     result.policy_version = served_->version + (lies_ ? 1 : 0);
     result.adapter_digest = served_->adapter.digest;
@@ -93,7 +95,8 @@ class InstantRollouts : public RolloutClient {
   std::vector<Submission> held_out_submissions_;
   bool listened_ = false;
   bool lies_ = false;  // about the policy
-  // The last answer of a batch, until a micro-batch was trained without it.
+  bool answers_last_first_ = false;
+  // The last answer to come, until a micro-batch was trained without it.
   bool holds_back_ = false;
   std::atomic<int64_t>* num_trained_ahead_ = nullptr;
 };
@@ -137,7 +140,8 @@ class TrainerLoopTest : public ::testing::Test {
     WriteSmallTokenizer(folder_);
     text_ = LoadTextPipeline(folder_, {}, /*pad_token_id=*/-1).value();
     for (const char* id : {"a", "b", "c"}) {
-      data_.problems.push_back({id, "How many?", "the answer is 123", "123"});
+      data_.problems.push_back(
+          {id, absl::StrCat("How many ", id, "?"), "the answer is 123", "123"});
     }
     const std::string path = folder_ + "/config.yaml";
     ASSERT_TRUE(WriteFileAtomically(path,
@@ -170,6 +174,7 @@ class TrainerLoopTest : public ::testing::Test {
     rollouts_->lies_ = lies_;
     std::atomic<int64_t> num_trained_ahead = 0;
     rollouts_->holds_back_ = holds_back_;
+    rollouts_->answers_last_first_ = answers_last_first_;
     rollouts_->num_trained_ahead_ = &num_trained_ahead;
     teachers_.emplace(weights->config.hidden_size);
     const auto collective = MakeSingleRank();
@@ -231,6 +236,7 @@ class TrainerLoopTest : public ::testing::Test {
 
   bool lies_ = false;
   bool holds_back_ = false;
+  bool answers_last_first_ = false;
   std::optional<InstantRollouts> rollouts_;
   std::optional<InstantTeachers> teachers_;
 };
@@ -289,6 +295,41 @@ TEST_F(TrainerLoopTest, MicroBatchesAreTrainedWhileLaterAnswersAreSampled) {
     }
     EXPECT_EQ(losses[0], losses[1]) << "bit for bit";
     EXPECT_EQ(losses[0].size(), 4u);
+  }
+}
+
+// The first problem's answer comes last: the second one's micro-batch is trained
+// out of turn, if there is memory for its gradient.
+TEST_F(TrainerLoopTest, MicroBatchesOutOfTurnChangeNoBit) {
+  loaded_.config.run.name = "in-turn";
+  loaded_.config.trainer.train_while_sampling = false;
+  ASSERT_TRUE(Run(0).ok());
+  const std::vector<double> losses = MetricOfSteps("loss");
+  const std::vector<double> norms = MetricOfSteps("gradient_norm");
+  EXPECT_THAT(MetricOfSteps("forward_ahead_tokens"), ElementsAre(0, 0, 0, 0));
+
+  loaded_.config.trainer.train_while_sampling = true;
+  answers_last_first_ = true;
+  for (const bool has_memory : {true, false}) {
+    loaded_.config.run.name = has_memory ? "out-of-turn" : "no-memory";
+    loaded_.config.trainer.ahead_memory_mib = has_memory ? 64 : 0;
+    holds_back_ = has_memory;  // else nothing would be trained, ever
+    ASSERT_TRUE(Run(0).ok());
+    EXPECT_EQ(MetricOfSteps("loss"), losses) << "bit for bit";
+    EXPECT_EQ(MetricOfSteps("gradient_norm"), norms);
+    const int expected = has_memory ? 1 : 0;
+    EXPECT_THAT(MetricOfSteps("early_micro_batches"),
+                ElementsAre(expected, expected, expected, expected));
+  }
+}
+
+// While the last answer is missing: its references pass forward, and its first
+// tokens as far as they fill a chunk.
+TEST_F(TrainerLoopTest, WhatIsKnownOfAMissingAnswerPassesForward) {
+  holds_back_ = true;
+  ASSERT_TRUE(Run(0).ok());
+  for (const double tokens : MetricOfSteps("forward_ahead_tokens")) {
+    EXPECT_GT(tokens, 0);
   }
 }
 

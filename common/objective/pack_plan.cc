@@ -1,0 +1,86 @@
+#include "common/objective/pack_plan.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/model/step_cost.h"
+#include "common/objective/view_pass.h"
+
+namespace dapd {
+namespace {
+
+// The longest pack of rollouts that the configuration allows.
+int64_t LongestRolloutPack(const Config& config) {
+  const SampleLengths lengths = LongestSamples(config);
+  const double tokens =
+      static_cast<double>(config.trainer.micro_batch_size) *
+      (lengths.at("none_rollout").tokens + lengths.at("self_rollout").tokens);
+  return static_cast<int64_t>(
+      std::min(tokens, static_cast<double>(config.trainer.pack_tokens)));
+}
+
+}  // namespace
+
+PassLimits MakePassLimits(const Config& config, const ModelWeights& weights) {
+  const TrainerSection& trainer = config.trainer;
+  PassLimits limits;
+  limits.pack_tokens = trainer.pack_tokens;
+  if (trainer.recompute) {
+    limits.activation_bytes = trainer.activation_memory_mib << 20;
+  }
+  const int64_t kept = NumKeptLayers(weights.config,
+                                     config.lora.rank,
+                                     weights.dtype(),
+                                     LongestRolloutPack(config),
+                                     limits.activation_bytes);
+  // Passes through a base that ranks hold together are ones they make together.
+  if (weights.source == nullptr && 4 * kept <= weights.config.num_layers) {
+    limits.chunk_tokens = trainer.chunk_tokens;
+  }
+  return limits;
+}
+
+std::vector<const View*> ViewsOf(std::span<const PackPart> pack,
+                                 std::span<const Views* const> samples) {
+  std::vector<const View*> views;
+  for (const PackPart& part : pack) {
+    for (const ViewName name : part.students) {
+      views.push_back(&(*samples[part.sample])[static_cast<size_t>(name)]);
+    }
+  }
+  return views;
+}
+
+std::vector<ViewName> NamesOf(std::span<const PackPart> pack) {
+  std::vector<ViewName> names;
+  for (const PackPart& part : pack) {
+    names.insert(names.end(), part.students.begin(), part.students.end());
+  }
+  return names;
+}
+
+std::vector<Pack> PlanPacks(const std::vector<Term>& terms,
+                            std::span<const Views* const> samples,
+                            Completion completion,
+                            const PassLimits& limits) {
+  std::vector<ViewName> students = StudentViews(terms);
+  std::erase_if(students, [&](ViewName view) {
+    return ScoresRollout(view) != (completion == Completion::kRollout);
+  });
+  std::vector<Pack> packs;
+  if (students.empty()) return packs;
+  int64_t tokens = 0;  // of the last pack
+  for (size_t sample = 0; sample < samples.size(); ++sample) {
+    PackPart part = {sample, students};
+    const int64_t more = PlanPass(ViewsOf({&part, 1}, samples)).num_tokens;
+    if (packs.empty() || tokens + more > limits.pack_tokens) {
+      packs.emplace_back();
+      tokens = 0;
+    }
+    tokens += more;
+    packs.back().push_back(std::move(part));
+  }
+  return packs;
+}
+
+}  // namespace dapd

@@ -1,0 +1,58 @@
+// Which student views of a micro-batch go through the model side by side.
+//
+// Views of references and of rollouts never share a pack: the former are known
+// before any answer is, so their forward passes can be run ahead.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "common/config/config.h"
+#include "common/data/views.h"
+#include "common/model/training_pass.h"
+#include "common/model/weights.h"
+#include "common/objective/terms.h"
+
+namespace dapd {
+
+// What one pass through the model may take.
+struct PassLimits {
+  // Tokens of a pack; a sample that alone has more is a pack of its own.
+  int64_t pack_tokens = 16384;
+  // Kept activations of a pack; the layers beyond run again (TrainingPass).
+  int64_t activation_bytes = kUnlimitedActivations;
+  // Tokens of the chunks in which none_rollout passes forward, from its first
+  // token on; 0: as one. Part of the result, within rounding.
+  int64_t chunk_tokens = 0;
+};
+// Those of the configuration. Chunks are worth it, and then used, where the
+// activations of most layers are not kept anyway.
+PassLimits MakePassLimits(const Config& config, const ModelWeights& weights);
+
+// Student views of one sample that score the same tokens: what is never split.
+struct PackPart {
+  size_t sample = 0;
+  std::vector<ViewName> students;
+};
+using Pack = std::vector<PackPart>;
+
+// What a view scores.
+enum class Completion { kReference, kRollout };
+
+// The packs over `samples`, one element a sample, in a fixed order: as many
+// parts side by side as limits.pack_tokens allow. Only the views that score
+// `completion` need to be known.
+std::vector<Pack> PlanPacks(const std::vector<Term>& terms,
+                            std::span<const Views* const> samples,
+                            Completion completion,
+                            const PassLimits& limits);
+
+// The views of a pack, part by part.
+std::vector<const View*> ViewsOf(std::span<const PackPart> pack,
+                                 std::span<const Views* const> samples);
+// Their names, in the same order.
+std::vector<ViewName> NamesOf(std::span<const PackPart> pack);
+
+}  // namespace dapd
