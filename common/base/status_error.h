@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 
 namespace dapd {
 
@@ -24,5 +25,15 @@ class StatusError : public std::exception {
   absl::Status status_;
   std::string text_;
 };
+
+inline void ThrowIfError(const absl::Status& status) {
+  if (!status.ok()) throw StatusError(status);
+}
+
+template <typename T>
+T ValueOrThrow(absl::StatusOr<T> result) {
+  ThrowIfError(result.status());
+  return *std::move(result);
+}
 
 }  // namespace dapd

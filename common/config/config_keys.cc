@@ -386,9 +386,10 @@ std::vector<ConfigKey> ConfigKeys(Config& c) {
             &c.trainer.chunk_tokens,
             0,
             kMillion,
-            "Tokens of an answer that pass forward together, ahead or not, "
-            "where the activations of most layers are not kept; 0: the whole "
-            "answer, once it is there."),
+            "Tokens of prompt and answer that pass forward together, ahead or "
+            "not, where the activations of the longest answers' pack take more "
+            "than 4 GiB; no layer keeps them then. 0: the whole answer, once "
+            "it is there."),
       Above("trainer.rpc_timeout_seconds",
             &c.trainer.rpc_timeout_seconds,
             0,

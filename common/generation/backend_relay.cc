@@ -79,13 +79,12 @@ class LeadingBackend final : public DecodeBackend {
       if (adapter == nullptr) {
         Tell({{"call", "base"}});
       } else {
-        const absl::StatusOr<SerializedAdapter> serialized =
-            SerializeAdapter(*adapter, /*base_model_path=*/"");
-        if (!serialized.ok()) throw StatusError(serialized.status());
+        const SerializedAdapter serialized = ValueOrThrow(
+            SerializeAdapter(*adapter, /*base_model_path=*/""));
         Tell({{"call", "adapter"},
-              {"config", serialized->config_json},
-              {"digest", serialized->digest}},
-             serialized->tensors.view());
+              {"config", serialized.config_json},
+              {"digest", serialized.digest}},
+             serialized.tensors.view());
       }
       own_->SetAdapter(std::move(adapter));
     });
@@ -121,8 +120,7 @@ class LeadingBackend final : public DecodeBackend {
   void Tell(Json call, absl::string_view behind = "") {
     call["sampled"] = std::exchange(sampled_, Json::array());
     std::string message = absl::StrCat(call.dump(), "\n", behind);
-    const absl::Status status = collective_.Broadcast(&message);
-    if (!status.ok()) throw StatusError(status);
+    ThrowIfError(collective_.Broadcast(&message));
   }
 
   template <typename Call>

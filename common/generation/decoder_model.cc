@@ -36,11 +36,6 @@ class WholeModel final : public DecoderModel {
   std::shared_ptr<const Adapter> adapter_;
 };
 
-at::Tensor ValueOrThrow(absl::StatusOr<at::Tensor> result) {
-  if (!result.ok()) throw StatusError(result.status());
-  return *std::move(result);
-}
-
 class ShardedModel final : public DecoderModel {
  public:
   ShardedModel(std::shared_ptr<const ShardedWeights> weights,

@@ -17,6 +17,26 @@ constexpr int kMaxRows = kLanes == 16 ? 12 : kLanes == 8 ? 3 : 1;
 // pass over it.
 constexpr int64_t kBlockBytes = 32768;
 
+// Calls function(row, v) for each sum, so that the fewer of the panel's vectors
+// and the rows' numbers stay in registers beside the sums: with both loops the
+// other way round the compiler holds too much, and spills.
+template <int kRows, typename Function>
+inline void ForEachSum(const Function& function) {
+  if constexpr (kVectors < kMaxRows) {
+#pragma GCC unroll 12
+    for (int row = 0; row < kRows; ++row) {
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) function(row, v);
+    }
+  } else {
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) {
+#pragma GCC unroll 12
+      for (int row = 0; row < kRows; ++row) function(row, v);
+    }
+  }
+}
+
 // How a kind of panel steps along k. kDepth: the k of one step.
 struct Float32Step {
   using Weight = float;
@@ -27,12 +47,9 @@ struct Float32Step {
   static void Run(const float* panel,
                   const float* x,
                   Floats (&sums)[kRows][kVectors]) {
-#pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) {
-      const Floats weights = Load<Floats>(panel + v * kLanes);
-#pragma GCC unroll 12
-      for (int row = 0; row < kRows; ++row) sums[row][v] += weights * x[row];
-    }
+    ForEachSum<kRows>([&](int row, int v) __attribute__((always_inline)) {
+      sums[row][v] += Load<Floats>(panel + v * kLanes) * x[row];
+    });
   }
 };
 
@@ -45,20 +62,13 @@ struct BFloat16Step {
   static void Run(const uint16_t* panel,
                   const float* x,
                   Floats (&sums)[kRows][kVectors]) {
-#pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) {
+    ForEachSum<kRows>([&](int row, int v) __attribute__((always_inline)) {
       const Words pairs = Load<Words>(panel + 2 * v * kLanes);
       const Words low = pairs << 16;
       const Words high = pairs & 0xFFFF0000U;
-#pragma GCC unroll 12
-      for (int row = 0; row < kRows; ++row) {
-        sums[row][v] += reinterpret_cast<Floats>(low) * x[row];
-      }
-#pragma GCC unroll 12
-      for (int row = 0; row < kRows; ++row) {
-        sums[row][v] += reinterpret_cast<Floats>(high) * x[kRows + row];
-      }
-    }
+      sums[row][v] += reinterpret_cast<Floats>(low) * x[row];
+      sums[row][v] += reinterpret_cast<Floats>(high) * x[kRows + row];
+    });
   }
 };
 
@@ -72,27 +82,23 @@ struct BFloat16DotStep {
   static void Run(const uint16_t* panel,
                   const uint16_t* x,
                   Floats (&sums)[kRows][kVectors]) {
-#pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) {
-      const __m512bh weights = reinterpret_cast<__m512bh>(
-          _mm512_loadu_si512(panel + 2 * v * kLanes));
-#pragma GCC unroll 12
-      for (int row = 0; row < kRows; ++row) {
-        int32_t pair;
-        __builtin_memcpy(&pair, x + 2 * row, sizeof(pair));
-        sums[row][v] = _mm512_dpbf16_ps(
-            sums[row][v],
-            weights,
-            reinterpret_cast<__m512bh>(_mm512_set1_epi32(pair)));
-      }
-    }
+    ForEachSum<kRows>([&](int row, int v) __attribute__((always_inline)) {
+      int32_t pair;
+      __builtin_memcpy(&pair, x + 2 * row, sizeof(pair));
+      sums[row][v] =
+          _mm512_dpbf16_ps(sums[row][v],
+                           reinterpret_cast<__m512bh>(
+                               _mm512_loadu_si512(panel + 2 * v * kLanes)),
+                           reinterpret_cast<__m512bh>(_mm512_set1_epi32(pair)));
+    });
   }
 };
 #endif
 
 // One group of kRows rows over `depth` of a panel. `first`: the sums start at
-// zero, otherwise at what y holds. `ahead` walks by `ahead_step` bytes a step
-// and is fetched into the second-level cache meanwhile.
+// zero, otherwise at what y holds. `ahead` walks by `ahead_step` bytes a step,
+// at most two cache lines, and is fetched into the second-level cache
+// meanwhile.
 template <typename Step, int kRows>
 void Tile(const typename Step::Weight* panel,
           const typename Step::Input* x,
@@ -114,6 +120,7 @@ void Tile(const typename Step::Weight* panel,
   for (int64_t k = 0; k < depth; k += Step::kDepth) {
     Step::template Run<kRows>(panel, x, sums);
     __builtin_prefetch(ahead, 0, 2);
+    __builtin_prefetch(ahead + ahead_step / 2, 0, 2);
     ahead += ahead_step;
     panel += Step::kDepth * kPanelWidth;
     x += Step::kDepth * kRows;
@@ -159,14 +166,15 @@ void Product(const typename Step::Weight* panel,
       kBlockBytes / kPanelWidth / static_cast<int64_t>(sizeof(*panel));
   constexpr int64_t kStepBytes =
       Step::kDepth * kPanelWidth * static_cast<int64_t>(sizeof(*panel));
+  static_assert(kStepBytes <= 2 * 64);
   for (int64_t k = 0; k < depth; k += kBlock) {
     const int64_t block = depth - k < kBlock ? depth - k : kBlock;
     const auto* here = panel + k * kPanelWidth;
     const auto* next =
         reinterpret_cast<const char*>(here) + block / Step::kDepth * kStepBytes;
     ForGroups(rows, [&](int64_t group, int64_t row, int64_t count) {
-      // A single group streams, which the hardware foresees. Several share the
-      // fetching of the next block, a cache line a step, while they compute.
+      // A single group fetches all of the next block while it computes, several
+      // share that, a cache line a step.
       const int64_t lines = rows <= kMaxRows ? kStepBytes : 64;
       const char* ahead = next + group * lines * (block / Step::kDepth);
       const bool useful = rows <= kMaxRows || group * lines < kStepBytes;

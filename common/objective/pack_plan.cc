@@ -9,6 +9,11 @@
 namespace dapd {
 namespace {
 
+// Where the activations of a pack take more, few layers keep them, and chunks,
+// which keep none, cost next to nothing. Not what the run may really keep: that
+// may change where it goes on, and chunks are part of its result.
+constexpr int64_t kChunkedActivationBytes = int64_t{4} << 30;
+
 // The longest pack of rollouts that the configuration allows.
 int64_t LongestRolloutPack(const Config& config) {
   const SampleLengths lengths = LongestSamples(config);
@@ -32,9 +37,9 @@ PassLimits MakePassLimits(const Config& config, const ModelWeights& weights) {
                                      config.lora.rank,
                                      weights.dtype(),
                                      LongestRolloutPack(config),
-                                     limits.activation_bytes);
+                                     kChunkedActivationBytes);
   // Passes through a base that ranks hold together are ones they make together.
-  if (weights.source == nullptr && 4 * kept <= weights.config.num_layers) {
+  if (weights.source == nullptr && kept < weights.config.num_layers) {
     limits.chunk_tokens = trainer.chunk_tokens;
   }
   return limits;

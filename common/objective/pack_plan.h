@@ -27,8 +27,8 @@ struct PassLimits {
   // token on; 0: as one. Part of the result, within rounding.
   int64_t chunk_tokens = 0;
 };
-// Those of the configuration. Chunks are worth it, and then used, where the
-// activations of most layers are not kept anyway.
+// Those of the configuration: with chunks where the activations of the longest
+// answers' pack take more than 4 GiB.
 PassLimits MakePassLimits(const Config& config, const ModelWeights& weights);
 
 // Student views of one sample that score the same tokens: what is never split.

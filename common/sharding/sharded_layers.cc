@@ -168,14 +168,13 @@ ShardedLayers::ShardedLayers(std::shared_ptr<const ShardedWeights> weights,
       devices_(devices) {}
 
 std::unique_ptr<LayerWalk> ShardedLayers::Begin(WalkKind kind) {
-  absl::StatusOr<std::optional<WalkKind>> agreed;
+  std::optional<WalkKind> agreed;
   {
     const WaitTimer timer(&wait_seconds_);
-    agreed = Agree(kind);
+    agreed = ValueOrThrow(Agree(kind));
   }
-  if (!agreed.ok()) throw StatusError(agreed.status());
   return std::make_unique<GatheredWalk>(
-      weights_, devices_, agreed->value(), &wait_seconds_);
+      weights_, devices_, agreed.value(), &wait_seconds_);
 }
 
 absl::Status ShardedLayers::ServeOthers() {

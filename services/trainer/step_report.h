@@ -15,8 +15,12 @@ struct StepReport {
   OptimizerStep optimizer;
   std::string adapter_digest;  // after the step
   int64_t snapshot_version = 0;
-  // Wall seconds by phase: rollout, score, train, optimizer, publish.
-  std::map<std::string, double> seconds;
+  // Wall seconds by phase, of every phase.
+  std::map<std::string, double> seconds = {{"rollout", 0.0},
+                                           {"score", 0.0},
+                                           {"train", 0.0},
+                                           {"optimizer", 0.0},
+                                           {"publish", 0.0}};
   int64_t samples = 0;  // trained
   // Of this rank's training, spent waiting for layers (trainer.shard_base).
   double gather_wait_seconds = 0.0;

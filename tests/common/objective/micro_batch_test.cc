@@ -76,9 +76,9 @@ class MicroBatchTest : public testing::Test {
   }
 
   std::shared_ptr<const ModelWeights> weights_ = MakeRandomModel("qwen3");
-  std::vector<ScoredSample> samples_ = {MakeSample(*weights_, 40),
+  std::vector<ScoredSample> samples_ = {MakeSample(*weights_, 60),
                                         MakeSample(*weights_, 3),
-                                        MakeSample(*weights_, 25)};
+                                        MakeSample(*weights_, 45)};
 };
 
 TEST_F(MicroBatchTest, PacksOfAnySizeAddUpToTheSame) {
@@ -93,8 +93,8 @@ TEST_F(MicroBatchTest, TheSameMicroBatchHasTheSameBits) {
 
 TEST_F(MicroBatchTest, APackThatDoesNotFitIsSplitAndNothingCountsTwice) {
   const Outcome expected = Run(100000);
-  // The three references side by side have 80 rows, the first 44.
-  SmallMemory memory(75 * 48 * 4);
+  // The three references side by side have 120 rows, the first 64.
+  SmallMemory memory(100 * 48 * 4);
   const Outcome outcome = Run(100000);
   EXPECT_GE(memory.num_refused(), 1);
   ExpectEqual(outcome, expected);

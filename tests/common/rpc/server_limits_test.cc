@@ -194,17 +194,18 @@ TEST_F(ServerLimitsTest, MoreCallsThanThreadsAreRefusedAndTheOthersGoOn) {
     std::vector<std::jthread> callers;
     for (int i = 0; i < kCalls; ++i) {
       callers.emplace_back([&] {
-        const auto code =
-            CallByName(OpenPlaintextChannel(server_->address()), kStatus)
-                .error_code();
-        served += code == grpc::StatusCode::OK;
-        refused += code == grpc::StatusCode::RESOURCE_EXHAUSTED;
+        const grpc::Status status =
+            CallByName(OpenPlaintextChannel(server_->address()), kStatus);
+        served += status.ok();
+        if (status.ok()) return;
+        ++refused;
+        EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED)
+            << status.error_message();
       });
     }
     while (refused == 0) absl::SleepFor(absl::Milliseconds(1));
     service_.hold = false;
   }
-  EXPECT_EQ(served + refused, kCalls);
   EXPECT_GT(served, 0);
   EXPECT_TRUE(
       CallByName(OpenPlaintextChannel(server_->address()), kStatus).ok());

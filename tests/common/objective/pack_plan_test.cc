@@ -1,0 +1,99 @@
+#include "common/objective/pack_plan.h"
+
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "tests/fakes/random_model.h"
+
+namespace dapd {
+namespace {
+
+using ::testing::ElementsAre;
+
+View MakeView(int64_t tokens, int32_t start) {
+  return {RandomModelIds(tokens, start), tokens - 2, 2};
+}
+
+class PackPlanTest : public testing::Test {
+ protected:
+  // Samples whose views need one token less than `tokens`.
+  void AddSample(int64_t tokens) {
+    Views views;
+    const auto start = static_cast<int32_t>(5 * samples_.size());
+    for (size_t i = 0; i < views.size(); ++i) {
+      views[i] = MakeView(tokens, start + static_cast<int32_t>(i));
+    }
+    samples_.push_back(views);
+  }
+
+  // The samples of each pack.
+  std::vector<std::vector<size_t>> SamplesOf(Completion completion,
+                                             int64_t pack_tokens) {
+    std::vector<const Views*> pointers;
+    for (const Views& views : samples_) pointers.push_back(&views);
+    std::vector<std::vector<size_t>> samples;
+    for (const Pack& pack : PlanPacks(
+             terms_, pointers, completion, {.pack_tokens = pack_tokens})) {
+      samples.emplace_back();
+      for (const PackPart& part : pack) samples.back().push_back(part.sample);
+      names_ = NamesOf(pack);
+      EXPECT_EQ(ViewsOf(pack, pointers).size(), names_.size());
+    }
+    return samples;
+  }
+
+  std::vector<Term> terms_ = ResolveTerms(ObjectiveSection{}).value();
+  std::vector<Views> samples_;
+  std::vector<ViewName> names_;  // of the last pack
+};
+
+TEST_F(PackPlanTest, ReferencesAndRolloutsAreApart) {
+  AddSample(11);
+  EXPECT_THAT(SamplesOf(Completion::kReference, 1000),
+              ElementsAre(ElementsAre(0)));
+  EXPECT_THAT(
+      names_,
+      ElementsAre(ViewName::kNoneReference, ViewName::kSelfReference));
+  EXPECT_THAT(SamplesOf(Completion::kRollout, 1000),
+              ElementsAre(ElementsAre(0)));
+  EXPECT_THAT(names_,
+              ElementsAre(ViewName::kNoneRollout, ViewName::kSelfRollout));
+}
+
+TEST_F(PackPlanTest, APackHoldsAsManySamplesAsItsTokensAllow) {
+  for (const int64_t tokens : {11, 11, 51, 6}) AddSample(tokens);
+  // Two views a sample: 20, 20, 100 and 10 tokens.
+  EXPECT_THAT(SamplesOf(Completion::kReference, 140),
+              ElementsAre(ElementsAre(0, 1, 2), ElementsAre(3)));
+  EXPECT_THAT(SamplesOf(Completion::kReference, 40),
+              ElementsAre(ElementsAre(0, 1), ElementsAre(2), ElementsAre(3)));
+  EXPECT_THAT(SamplesOf(Completion::kReference, 1).size(), 4);
+}
+
+TEST_F(PackPlanTest, ATermsAbsenceIsAPacksAbsence) {
+  AddSample(11);
+  std::erase_if(terms_,
+                [](const Term& term) { return ScoresRollout(term.student); });
+  EXPECT_THAT(SamplesOf(Completion::kRollout, 1000), ElementsAre());
+}
+
+TEST(PassLimitsTest, LongAnswersPassInChunks) {
+  const auto weights = MakeRandomModel("qwen3");
+  Config config;
+  config.trainer.chunk_tokens = 64;
+  EXPECT_EQ(MakePassLimits(config, *weights).chunk_tokens, 0);
+  // Some kilobytes a token in each layer.
+  config.trainer.pack_tokens = 4'000'000;
+  config.rollout.max_new_tokens = 1'000'000;
+  EXPECT_EQ(MakePassLimits(config, *weights).chunk_tokens, 64);
+  // What may differ where a run goes on does not decide.
+  config.trainer.recompute = false;
+  EXPECT_EQ(MakePassLimits(config, *weights).chunk_tokens, 64);
+  EXPECT_EQ(MakePassLimits(config, *weights).activation_bytes,
+            kUnlimitedActivations);
+}
+
+}  // namespace
+}  // namespace dapd
