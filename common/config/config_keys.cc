@@ -378,10 +378,10 @@ std::vector<ConfigKey> ConfigKeys(Config& c) {
             &c.trainer.ahead_memory_mib,
             0,
             kMillion,
-            "MiB that may be kept of what is trained ahead: forward passes of "
-            "unfinished answers and their references, gradients of "
-            "micro-batches that wait for an earlier one. 0: none. Changes no "
-            "result."),
+            "MiB that may be kept of what is trained ahead: gradients of "
+            "micro-batches that wait for an earlier one, in up to half of it, "
+            "and forward passes of references and unfinished answers. 0: none. "
+            "Changes no result."),
       Range("trainer.chunk_tokens",
             &c.trainer.chunk_tokens,
             0,

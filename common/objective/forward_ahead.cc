@@ -96,8 +96,11 @@ bool ForwardAhead::AdvancePass() {
   const std::vector<const View*> views = Pointers(next.views);
   const bool was_run = RunWithin(kept.bytes, [&] {
     const PackedViews packed = PackViews(views, weights_.device());
+    const size_t chunks = chunks_.size();
     kept.pass = Run(next.names, views, packed, activation_bytes_);
-    tokens_ += packed.plan.num_tokens;
+    // The chunks that it took over were counted.
+    const auto taken = static_cast<int64_t>(chunks - chunks_.size());
+    tokens_ += packed.plan.num_tokens - taken * limits_.chunk_tokens;
   });
   if (!was_run) return false;
   kept.micro_batch = next.micro_batch;

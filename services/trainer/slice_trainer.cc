@@ -33,6 +33,15 @@ int64_t MemoryAhead(const BatchTrainerParts& parts) {
              : 0;
 }
 
+// What may wait for its turn, in at most half of the memory: a gradient stands
+// for all of a micro-batch's work, a pass for a third at most.
+int64_t GradientMemory(const BatchTrainerParts& parts,
+                       size_t micro_batches,
+                       int64_t gradient_bytes) {
+  return std::min(MemoryAhead(parts) / 2,
+                  static_cast<int64_t>(micro_batches) * gradient_bytes);
+}
+
 }  // namespace
 
 SliceTrainer::SliceTrainer(const BatchTrainerParts& parts,
@@ -46,21 +55,36 @@ SliceTrainer::SliceTrainer(const BatchTrainerParts& parts,
       report_(report),
       gradient_bytes_(BytesOfGradient(parts.policy.live())),
       limits_(MakePassLimits(parts.config, *parts.weights)),
-      memory_(MemoryAhead(parts)),
-      ahead_(
-          *parts.weights, parts.policy.live(), parts.terms, limits_, memory_),
+      micro_batches_(Group(
+          num_samples,
+          static_cast<size_t>(parts.config.trainer.micro_batch_size))),
+      gradient_memory_(
+          GradientMemory(parts, micro_batches_.size(), gradient_bytes_)),
+      pass_memory_(MemoryAhead(parts) - gradient_memory_.left()),
+      ahead_(*parts.weights,
+             parts.policy.live(),
+             parts.terms,
+             limits_,
+             pass_memory_),
       objective_(parts.terms) {
-  const auto size = static_cast<size_t>(parts.config.trainer.micro_batch_size);
   std::vector<std::vector<Views>> known;
-  for (size_t begin = 0; begin < num_samples; begin += size) {
-    const size_t end = std::min(begin + size, num_samples);
-    micro_batches_.push_back({.begin = begin, .end = end});
+  for (const MicroBatch& micro_batch : micro_batches_) {
     known.emplace_back();
-    for (size_t i = begin; i < end; ++i) {
+    for (size_t i = micro_batch.begin; i < micro_batch.end; ++i) {
       known.back().push_back(pipeline.KnownViews(i));
     }
   }
   ahead_.PlanReferences(known);
+}
+
+std::vector<SliceTrainer::MicroBatch> SliceTrainer::Group(size_t num_samples,
+                                                          size_t size) {
+  std::vector<MicroBatch> groups;
+  for (size_t begin = 0; begin < num_samples; begin += size) {
+    groups.push_back(
+        {.begin = begin, .end = std::min(begin + size, num_samples)});
+  }
+  return groups;
 }
 
 bool SliceTrainer::IsAt(const MicroBatch& micro_batch,
@@ -74,7 +98,7 @@ bool SliceTrainer::IsAt(const MicroBatch& micro_batch,
 SliceTrainer::MicroBatch* SliceTrainer::FindTrainable() {
   for (size_t i = turn_; i < micro_batches_.size(); ++i) {
     MicroBatch& next = micro_batches_[i];
-    if (i > turn_ && memory_.left() < gradient_bytes_) return nullptr;
+    if (i > turn_ && gradient_memory_.left() < gradient_bytes_) return nullptr;
     if (!next.is_done && IsAt(next, SampleState::kScored)) return &next;
   }
   return nullptr;
@@ -137,7 +161,7 @@ absl::Status SliceTrainer::Train(MicroBatch& micro_batch) {
          .ahead = &ahead_});
     ++num_trained_;
     const bool waits = &micro_batch != &micro_batches_[turn_];
-    if (waits && memory_.Take(gradient_bytes_)) {
+    if (waits && gradient_memory_.Take(gradient_bytes_)) {
       micro_batch.held_bytes = gradient_bytes_;
     }
   }
@@ -155,7 +179,7 @@ void SliceTrainer::AddInTurn() {
     AddToGradient(next.result->gradients, parts_.policy.live());
     objective_.Add(next.result->sums);
     next.result.reset();
-    memory_.Give(next.held_bytes);
+    gradient_memory_.Give(next.held_bytes);
   }
 }
 

@@ -59,9 +59,10 @@ class SliceTrainer {
     bool is_done = false;
     bool has_planned_rollouts = false;       // in ahead_
     std::optional<MicroBatchResult> result;  // until its turn
-    int64_t held_bytes = 0;                  // of memory_, by the result
+    int64_t held_bytes = 0;                  // of gradient_memory_
   };
 
+  static std::vector<MicroBatch> Group(size_t num_samples, size_t size);
   // Whether the samples of a micro-batch are all at least in `state`.
   bool IsAt(const MicroBatch& micro_batch, SampleState state) const;
   // The first micro-batch that can be trained now: scored, and at its turn or
@@ -81,9 +82,10 @@ class SliceTrainer {
   StepReport* const report_;
   const int64_t gradient_bytes_;  // of a micro-batch
   const PassLimits limits_;
-  ByteBudget memory_;  // for gradients out of turn and passes ahead
-  ForwardAhead ahead_;
   std::vector<MicroBatch> micro_batches_;
+  ByteBudget gradient_memory_;  // of results out of turn
+  ByteBudget pass_memory_;      // of ahead_
+  ForwardAhead ahead_;
   size_t turn_ = 0;  // first micro-batch that was not added up
   int64_t num_trained_ = 0;
   ObjectiveAccumulator objective_;

@@ -138,11 +138,15 @@ TEST_F(ForwardAheadTest, WhatWasRunAheadChangesNoBit) {
     EXPECT_TRUE(at::equal(Gradient(&ahead), expected)) << "beginnings";
     EXPECT_EQ(memory.left(), kPlenty) << "all was handed over";
 
+    const int64_t tokens_before = ahead.tokens();
+    EXPECT_TRUE(ahead.AdvanceRollout(NoneRollout(0, 8)));
     ahead.PlanReferences({ViewsOfSamples()});
     ahead.PlanRollouts(0, ViewsOfSamples());
     EXPECT_TRUE(ahead.AdvancePass());
     EXPECT_TRUE(ahead.AdvancePass());
     EXPECT_FALSE(ahead.AdvancePass());
+    // References 7 + 14 and 24 + 14, rollouts 7 + 2 x 30 - 1 and 7 + 2 x 11 - 1.
+    EXPECT_EQ(ahead.tokens() - tokens_before, 2 * (21 + 38) + 66 + 28);
     EXPECT_LT(memory.left(), kPlenty);
     EXPECT_TRUE(at::equal(Gradient(&ahead), expected)) << "whole passes";
     EXPECT_EQ(memory.left(), kPlenty);
