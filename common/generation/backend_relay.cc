@@ -79,8 +79,8 @@ class LeadingBackend final : public DecodeBackend {
       if (adapter == nullptr) {
         Tell({{"call", "base"}});
       } else {
-        const SerializedAdapter serialized = ValueOrThrow(
-            SerializeAdapter(*adapter, /*base_model_path=*/""));
+        const SerializedAdapter serialized =
+            ValueOrThrow(SerializeAdapter(*adapter, /*base_model_path=*/""));
         Tell({{"call", "adapter"},
               {"config", serialized.config_json},
               {"digest", serialized.digest}},

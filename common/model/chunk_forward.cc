@@ -30,8 +30,7 @@ ChunkStates ForwardChunk(const ModelWeights& weights,
   const ChunkAttention attention(config, past, tokens, x.options());
   const RotaryAngles angles = MakeRotaryAngles(
       config,
-      at::arange(
-          attention.begin(), attention.begin() + tokens, ids.options()),
+      at::arange(attention.begin(), attention.begin() + tokens, ids.options()),
       weights.dtype());
   for (int64_t layer = 0; layer < config.num_layers; ++layer) {
     const auto index = static_cast<size_t>(layer);

@@ -49,11 +49,11 @@ at::Tensor SequenceTails::Attend(int64_t layer,
   std::vector<at::Tensor> attended;
   int64_t row = 0;
   for (const Tail& tail : tails_) {
-    attended.push_back(tail.attention->Attend(
-        layer,
-        q.narrow(0, row, tail.tokens),
-        k.narrow(0, row, tail.tokens).transpose(0, 1),
-        v.narrow(0, row, tail.tokens).transpose(0, 1)));
+    attended.push_back(
+        tail.attention->Attend(layer,
+                               q.narrow(0, row, tail.tokens),
+                               k.narrow(0, row, tail.tokens).transpose(0, 1),
+                               v.narrow(0, row, tail.tokens).transpose(0, 1)));
     row += tail.tokens;
   }
   return at::cat(attended);

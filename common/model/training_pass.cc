@@ -99,18 +99,18 @@ at::Tensor TrainingPass::ForwardWhole(const PackedTokens& tokens) {
   return x;
 }
 
-// The last layer's rows that nobody asked for are few: those of a tail behind
-// its scored tokens.
+// All rows of the tails pass the last layer, too: few of them were not asked
+// for.
 at::Tensor TrainingPass::ForwardTails(const PackedTokens& tokens) {
   const int64_t layers = weights_.config.num_layers;
   const at::Tensor& tail_rows = tails_->rows();
-  const RotaryAngles angles = MakeRotaryAngles(
-      weights_.config,
-      PackedPositions(tokens.offsets, weights_.device())
-          .index_select(0, tail_rows),
-      weights_.dtype());
-  at::Tensor x = weights_.embedding.index_select(
-      0, tokens.ids.index_select(0, tail_rows));
+  const RotaryAngles angles =
+      MakeRotaryAngles(weights_.config,
+                       PackedPositions(tokens.offsets, weights_.device())
+                           .index_select(0, tail_rows),
+                       weights_.dtype());
+  at::Tensor x =
+      weights_.embedding.index_select(0, tokens.ids.index_select(0, tail_rows));
   for (int64_t layer = 0; layer < layers; ++layer) {
     activations_[static_cast<size_t>(layer)].input = x;
     const LayerWeights whole = walk_->Next(layer);

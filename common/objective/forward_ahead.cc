@@ -135,9 +135,10 @@ std::unique_ptr<TrainingPass> ForwardAhead::Take(
     const PackedViews& packed) {
   const std::vector<const View*> views = ViewsOf(pack, samples);
   const auto found = std::ranges::find_if(passes_, [&](const KeptPass& kept) {
-    return std::ranges::equal(kept.views,
-                              views,
-                              [](const View& a, const View* b) { return a == *b; });
+    return std::ranges::equal(
+        kept.views, views, [](const View& a, const View* b) {
+          return a == *b;
+        });
   });
   if (found == passes_.end()) {
     return Run(NamesOf(pack), views, packed, limits_.activation_bytes);
@@ -168,8 +169,8 @@ std::unique_ptr<TrainingPass> ForwardAhead::Run(
   for (size_t i = 0; i < names.size(); ++i) {
     if (names[i] != ViewName::kNoneRollout) continue;
     const size_t sequence = packed.plan.sequence_of_view[i];
-    beginnings[sequence] = TakeBeginning(packed.plan.sequences[sequence],
-                                         NeededTokens(*views[i]));
+    beginnings[sequence] =
+        TakeBeginning(packed.plan.sequences[sequence], NeededTokens(*views[i]));
   }
   return std::make_unique<TrainingPass>(weights_,
                                         live_,
@@ -179,8 +180,8 @@ std::unique_ptr<TrainingPass> ForwardAhead::Run(
                                         std::move(beginnings));
 }
 
-SequenceBeginning ForwardAhead::TakeBeginning(
-    std::span<const int32_t> sequence, int64_t tokens) {
+SequenceBeginning ForwardAhead::TakeBeginning(std::span<const int32_t> sequence,
+                                              int64_t tokens) {
   const auto size = static_cast<size_t>(limits_.chunk_tokens);
   SequenceBeginning beginning;
   if (size == 0) return beginning;

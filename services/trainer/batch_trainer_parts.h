@@ -40,8 +40,9 @@ struct BatchTrainerParts {
   // So many of this rank's answers or micro-batches of the phase are done. From
   // another thread while answers are collected, but not beside on_phase.
   std::function<void(int64_t done, int64_t total)> on_progress;
-  // So many micro-batches were trained although answers are missing.
-  std::function<void(int64_t count)> on_trained_ahead;
+  // Although answers are missing, so many micro-batches of the step were
+  // trained, and tokens of others passed forward.
+  std::function<void(int64_t micro_batches, int64_t tokens)> on_ahead;
   // The rollout workers are to serve this policy from now on.
   std::function<void(int64_t version)> on_served;
 };

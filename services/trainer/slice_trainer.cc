@@ -55,9 +55,9 @@ SliceTrainer::SliceTrainer(const BatchTrainerParts& parts,
       report_(report),
       gradient_bytes_(BytesOfGradient(parts.policy.live())),
       limits_(MakePassLimits(parts.config, *parts.weights)),
-      micro_batches_(Group(
-          num_samples,
-          static_cast<size_t>(parts.config.trainer.micro_batch_size))),
+      micro_batches_(
+          Group(num_samples,
+                static_cast<size_t>(parts.config.trainer.micro_batch_size))),
       gradient_memory_(
           GradientMemory(parts, micro_batches_.size(), gradient_bytes_)),
       pass_memory_(MemoryAhead(parts) - gradient_memory_.left()),
@@ -108,7 +108,11 @@ absl::Status SliceTrainer::TrainAhead(
     const std::function<bool()>& is_collected) {
   while (!is_collected()) {
     RETURN_IF_ERROR(pipeline_.AcceptScores(absl::ZeroDuration()));
-    const int64_t trained_before = num_trained_;
+    // Asked before: the flag may be late.
+    const bool is_early = !std::ranges::all_of(
+        micro_batches_, [this](const MicroBatch& micro_batch) {
+          return IsAt(micro_batch, SampleState::kAnswered);
+        });
     bool advanced = false;
     {
       const PhaseTimer timer(&report_->seconds["train"],
@@ -117,10 +121,12 @@ absl::Status SliceTrainer::TrainAhead(
       if (next != nullptr) RETURN_IF_ERROR(Train(*next));
       advanced = next != nullptr || AdvanceForward();
     }
-    if (num_trained_ > trained_before) {
-      parts_.on_trained_ahead(++report_->early_micro_batches);
+    if (is_early) report_->early_micro_batches = num_trained_;
+    if (advanced) {
+      parts_.on_ahead(report_->early_micro_batches, ahead_.tokens());
+    } else {
+      RETURN_IF_ERROR(pipeline_.AcceptScores(kGlance));
     }
-    if (!advanced) RETURN_IF_ERROR(pipeline_.AcceptScores(kGlance));
   }
   return absl::OkStatus();
 }

@@ -330,7 +330,7 @@ absl::Status TrainerRun::Train(
                           .policy = *state.policy,
                           .on_phase = [](const std::string& /*phase*/) {},
                           .on_progress = [](int64_t, int64_t) {},
-                          .on_trained_ahead = [](int64_t /*count*/) {},
+                          .on_ahead = [](int64_t, int64_t) {},
                           .on_served = [](int64_t /*version*/) {}};
   if (collective.rank() != 0) return RunOtherRank(std::move(batch));
   batch.on_phase = [&state](const std::string& phase) {
@@ -339,8 +339,8 @@ absl::Status TrainerRun::Train(
   batch.on_progress = [&state](int64_t done, int64_t total) {
     state.recorder->AdvancePhase(done, total);
   };
-  batch.on_trained_ahead = [&state](int64_t count) {
-    state.recorder->RecordTrainedAhead(count);
+  batch.on_ahead = [&state](int64_t micro_batches, int64_t /*tokens*/) {
+    state.recorder->RecordTrainedAhead(micro_batches);
   };
   batch.on_served = [&state](int64_t version) {
     state.metrics->RecordServed(version);

@@ -1,8 +1,9 @@
 // Refuses tensors above a size while it lives, as a full device does.
 #pragma once
 
-#include "c10/core/CPUAllocator.h"
 #include "torch/torch.h"
+
+#include "c10/core/CPUAllocator.h"
 
 namespace dapd {
 

@@ -186,7 +186,8 @@ Errors CompareChunksWithWhole(const std::string& family, at::ScalarType dtype) {
       kUnlimitedActivations,
       {MakeBeginning(*weights, adapter, c.tokens.ids.narrow(0, 0, 23), 8, 2),
        {},
-       MakeBeginning(*weights, adapter, c.tokens.ids.narrow(0, 24, 70), 32, 2)});
+       MakeBeginning(
+           *weights, adapter, c.tokens.ids.narrow(0, 24, 70), 32, 2)});
   EXPECT_EQ(pass.num_kept_layers(), 0);
   Errors errors;
   errors.value = RelativeError(pass.hidden(), whole.hidden());
@@ -196,9 +197,9 @@ Errors CompareChunksWithWhole(const std::string& family, at::ScalarType dtype) {
   for (size_t layer = 0; layer < found.size(); ++layer) {
     for (size_t p = 0; p < found[layer].size(); ++p) {
       for (const auto side : {&LoraPair::a, &LoraPair::b}) {
-        errors.worst = std::max(errors.worst,
-                                RelativeError(found[layer][p].*side,
-                                              expected[layer][p].*side));
+        errors.worst = std::max(
+            errors.worst,
+            RelativeError(found[layer][p].*side, expected[layer][p].*side));
       }
     }
   }
@@ -227,13 +228,14 @@ TEST(TrainingPassTest, ABeginningThatLeavesNoTailIsAnError) {
   const auto weights = MakeModel("qwen3");
   const Adapter adapter = MakeTrainedAdapter(weights->config);
   const PackedTokens tokens = PackTokens({RandomModelIds(16, 1)}, at::kCPU);
-  EXPECT_THROW(TrainingPass(*weights,
-                            adapter,
-                            tokens,
-                            at::tensor({15}, at::kLong),
-                            0,
-                            {MakeBeginning(*weights, adapter, tokens.ids, 8, 2)}),
-               c10::Error);
+  EXPECT_THROW(
+      TrainingPass(*weights,
+                   adapter,
+                   tokens,
+                   at::tensor({15}, at::kLong),
+                   0,
+                   {MakeBeginning(*weights, adapter, tokens.ids, 8, 2)}),
+      c10::Error);
 }
 
 }  // namespace

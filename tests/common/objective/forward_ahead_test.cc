@@ -87,7 +87,8 @@ class ForwardAheadTest : public testing::Test {
 
   std::vector<int32_t> NoneRollout(size_t sample, size_t tokens) const {
     const std::vector<int32_t>& ids =
-        samples_[sample].views[static_cast<size_t>(ViewName::kNoneRollout)]
+        samples_[sample]
+            .views[static_cast<size_t>(ViewName::kNoneRollout)]
             .input_ids;
     return {ids.begin(), ids.begin() + static_cast<int64_t>(tokens)};
   }
@@ -145,7 +146,8 @@ TEST_F(ForwardAheadTest, WhatWasRunAheadChangesNoBit) {
     EXPECT_TRUE(ahead.AdvancePass());
     EXPECT_TRUE(ahead.AdvancePass());
     EXPECT_FALSE(ahead.AdvancePass());
-    // References 7 + 14 and 24 + 14, rollouts 7 + 2 x 30 - 1 and 7 + 2 x 11 - 1.
+    // References 7 + 14 and 24 + 14, rollouts 7 + 2 x 30 - 1 and 7 + 2 x 11
+    // - 1.
     EXPECT_EQ(ahead.tokens() - tokens_before, 2 * (21 + 38) + 66 + 28);
     EXPECT_LT(memory.left(), kPlenty);
     EXPECT_TRUE(at::equal(Gradient(&ahead), expected)) << "whole passes";

@@ -53,9 +53,8 @@ TEST_F(PackPlanTest, ReferencesAndRolloutsAreApart) {
   AddSample(11);
   EXPECT_THAT(SamplesOf(Completion::kReference, 1000),
               ElementsAre(ElementsAre(0)));
-  EXPECT_THAT(
-      names_,
-      ElementsAre(ViewName::kNoneReference, ViewName::kSelfReference));
+  EXPECT_THAT(names_,
+              ElementsAre(ViewName::kNoneReference, ViewName::kSelfReference));
   EXPECT_THAT(SamplesOf(Completion::kRollout, 1000),
               ElementsAre(ElementsAre(0)));
   EXPECT_THAT(names_,

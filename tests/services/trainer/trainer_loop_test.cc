@@ -57,7 +57,10 @@ class InstantRollouts : public RolloutClient {
     EXPECT_TRUE(tasks_.empty()) << "a policy was replaced that still samples";
     served_ = std::move(policy);
   }
-  void Listen(OnTokens on_tokens) override { listened_ |= !!on_tokens; }
+  void Listen(OnTokens on_tokens) override {
+    listened_ |= !!on_tokens;
+    on_tokens_ = std::move(on_tokens);
+  }
   void Submit(RolloutTask task) override {
     const Submission submission{served_->version, policy_.version()};
     if (task.key.seed == run_seed_) {
@@ -65,21 +68,24 @@ class InstantRollouts : public RolloutClient {
     } else {
       held_out_submissions_.push_back(submission);
     }
+    *is_far_ahead_ = false;
     tasks_.push_back(task.id);
   }
   absl::StatusOr<std::optional<RolloutResult>> NextWithin(
       absl::Duration timeout) override {
-    if (tasks_.size() == 1 && holds_back_ && !num_trained_ahead_->load()) {
+    if (tasks_.size() == 1 && holds_back_ && !is_far_ahead_->load()) {
+      if (on_tokens_) {
+        on_tokens_(tasks_.front(), {answer_.begin(), answer_.end() - 1});
+      }
       absl::SleepFor(std::min(timeout, absl::Milliseconds(1)));
       return std::nullopt;
     }
-    if (tasks_.size() == 1) *num_trained_ahead_ = 0;
     RolloutResult result;
     if (answers_last_first_) std::reverse(tasks_.begin(), tasks_.end());
     result.id = tasks_.front();
     tasks_.pop_front();
     if (answers_last_first_) std::reverse(tasks_.begin(), tasks_.end());
-    result.ids = {72, 105, kSmallEndId};
+    result.ids = answer_;
     result.policy_version = served_->version + (lies_ ? 1 : 0);
     result.adapter_digest = served_->adapter.digest;
     return result;
@@ -93,12 +99,14 @@ class InstantRollouts : public RolloutClient {
   std::deque<uint64_t> tasks_;
   std::map<int64_t, std::vector<Submission>> submissions_;  // by step
   std::vector<Submission> held_out_submissions_;
+  std::vector<int32_t> answer_;
+  OnTokens on_tokens_;
   bool listened_ = false;
   bool lies_ = false;  // about the policy
   bool answers_last_first_ = false;
-  // The last answer to come, until a micro-batch was trained without it.
+  // The last answer to come, until enough was trained without it.
   bool holds_back_ = false;
-  std::atomic<int64_t>* num_trained_ahead_ = nullptr;
+  std::atomic<bool>* is_far_ahead_ = nullptr;
 };
 
 class InstantTeachers : public TeacherClient {
@@ -172,10 +180,11 @@ class TrainerLoopTest : public ::testing::Test {
         MakeOptimizerOptions(config));
     rollouts_.emplace(policy, config.run.seed);
     rollouts_->lies_ = lies_;
-    std::atomic<int64_t> num_trained_ahead = 0;
+    std::atomic<bool> is_far_ahead = false;
     rollouts_->holds_back_ = holds_back_;
+    rollouts_->answer_ = answer_;
     rollouts_->answers_last_first_ = answers_last_first_;
-    rollouts_->num_trained_ahead_ = &num_trained_ahead;
+    rollouts_->is_far_ahead_ = &is_far_ahead;
     teachers_.emplace(weights->config.hidden_size);
     const auto collective = MakeSingleRank();
     const auto devices =
@@ -189,30 +198,33 @@ class TrainerLoopTest : public ::testing::Test {
     const auto recorder =
         RunRecorder::Create(loaded_, folder, 0, &metrics, &status, &history)
             .value();
-    TrainerLoop loop(
-        {.batch = {.config = config,
-                   .weights = weights,
-                   .tokenizer = *text_.tokenizer,
-                   .views = *text_.views,
-                   .terms = terms,
-                   .data = data_,
-                   .rollouts = *rollouts_,
-                   .teachers = *teachers_,
-                   .collective = *collective,
-                   .devices = *devices,
-                   .sharded_layers = nullptr,
-                   .policy = policy,
-                   .on_phase = [](const std::string&) {},
-                   .on_progress = [](int64_t, int64_t) {},
-                   .on_trained_ahead =
-                       [&](int64_t count) { num_trained_ahead = count; },
-                   .on_served = [](int64_t) {}},
-         .identity = {},
-         .held_out = held_out_,
-         .recorder = *recorder,
-         .ledger = *ledger,
-         .metrics = metrics,
-         .wait_for_stop = [](absl::Duration) { return true; }});
+    TrainerLoop loop({.batch = {.config = config,
+                                .weights = weights,
+                                .tokenizer = *text_.tokenizer,
+                                .views = *text_.views,
+                                .terms = terms,
+                                .data = data_,
+                                .rollouts = *rollouts_,
+                                .teachers = *teachers_,
+                                .collective = *collective,
+                                .devices = *devices,
+                                .sharded_layers = nullptr,
+                                .policy = policy,
+                                .on_phase = [](const std::string&) {},
+                                .on_progress = [](int64_t, int64_t) {},
+                                .on_ahead =
+                                    [&](int64_t micro_batches, int64_t tokens) {
+                                      is_far_ahead =
+                                          micro_batches > 0 &&
+                                          tokens >= held_back_until_tokens_;
+                                    },
+                                .on_served = [](int64_t) {}},
+                      .identity = {},
+                      .held_out = held_out_,
+                      .recorder = *recorder,
+                      .ledger = *ledger,
+                      .metrics = metrics,
+                      .wait_for_stop = [](absl::Duration) { return true; }});
     return loop.Run();
   }
 
@@ -236,7 +248,9 @@ class TrainerLoopTest : public ::testing::Test {
 
   bool lies_ = false;
   bool holds_back_ = false;
+  int64_t held_back_until_tokens_ = 0;  // passed forward
   bool answers_last_first_ = false;
+  std::vector<int32_t> answer_ = {72, 105, kSmallEndId};
   std::optional<InstantRollouts> rollouts_;
   std::optional<InstantTeachers> teachers_;
 };
@@ -298,8 +312,8 @@ TEST_F(TrainerLoopTest, MicroBatchesAreTrainedWhileLaterAnswersAreSampled) {
   }
 }
 
-// The first problem's answer comes last: the second one's micro-batch is trained
-// out of turn, if there is memory for its gradient.
+// The first problem's answer comes last: the second one's micro-batch is
+// trained out of turn, if there is memory for its gradient.
 TEST_F(TrainerLoopTest, MicroBatchesOutOfTurnChangeNoBit) {
   loaded_.config.run.name = "in-turn";
   loaded_.config.trainer.train_while_sampling = false;
@@ -318,7 +332,8 @@ TEST_F(TrainerLoopTest, MicroBatchesOutOfTurnChangeNoBit) {
     EXPECT_EQ(MetricOfSteps("loss"), losses) << "bit for bit";
     EXPECT_EQ(MetricOfSteps("gradient_norm"), norms);
     if (has_memory) {
-      EXPECT_THAT(MetricOfSteps("early_micro_batches"), ElementsAre(1, 1, 1, 1));
+      EXPECT_THAT(MetricOfSteps("early_micro_batches"),
+                  ElementsAre(1, 1, 1, 1));
     } else {
       EXPECT_THAT(MetricOfSteps("forward_ahead_tokens"),
                   ElementsAre(0, 0, 0, 0));
@@ -326,14 +341,37 @@ TEST_F(TrainerLoopTest, MicroBatchesOutOfTurnChangeNoBit) {
   }
 }
 
-// While the last answer is missing: its references pass forward, and its first
-// tokens as far as they fill a chunk.
+// While the last answer is missing: its references and, where answers may be
+// long, what was sampled of it, chunk by chunk.
 TEST_F(TrainerLoopTest, WhatIsKnownOfAMissingAnswerPassesForward) {
+  answer_.assign(40, 72);
+  answer_.push_back(kSmallEndId);
   holds_back_ = true;
+  Config& config = loaded_.config;
+  config.run.name = "references";
+  held_back_until_tokens_ = 1;
   ASSERT_TRUE(Run(0).ok());
-  for (const double tokens : MetricOfSteps("forward_ahead_tokens")) {
-    EXPECT_GT(tokens, 0);
+
+  config.objective.terms = {{.name = "on_policy",
+                             .student = "none_rollout",
+                             .teacher = "cross_rollout",
+                             .teacher_weights = "snapshot",
+                             .weight = 1.0}};
+  config.trainer.chunk_tokens = 16;
+  std::vector<std::vector<double>> losses;
+  for (const bool are_long : {false, true}) {
+    config.run.name = are_long ? "long" : "short";
+    config.rollout.max_new_tokens = are_long ? 1'000'000 : 41;
+    config.trainer.pack_tokens = are_long ? 4'000'000 : 4096;
+    // 40 tokens behind a prompt, in whole chunks.
+    held_back_until_tokens_ = are_long ? 48 : 0;
+    ASSERT_TRUE(Run(0).ok());
+    losses.push_back(MetricOfSteps("loss"));
+    for (const double tokens : MetricOfSteps("forward_ahead_tokens")) {
+      EXPECT_GE(tokens, static_cast<double>(held_back_until_tokens_));
+    }
   }
+  EXPECT_EQ(losses[0], losses[1]) << "bit for bit";
 }
 
 TEST_F(TrainerLoopTest, AnAnswerOfAnotherPolicyIsRefused) {
