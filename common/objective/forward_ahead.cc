@@ -15,20 +15,6 @@ std::vector<const View*> Pointers(const std::vector<View>& views) {
   return pointers;
 }
 
-// What a pass over the views keeps until its gradient is taken.
-int64_t BytesOfPass(const ModelWeights& weights,
-                    const Adapter& live,
-                    const std::vector<View>& views,
-                    int64_t activation_bytes) {
-  int64_t scored = 0;
-  for (const View& view : views) scored += view.scored_count;
-  return TrainingPassBytes(weights,
-                           live,
-                           PlanPass(Pointers(views)).num_tokens,
-                           scored,
-                           activation_bytes);
-}
-
 }  // namespace
 
 ForwardAhead::ForwardAhead(const ModelWeights& weights,
@@ -51,12 +37,21 @@ std::vector<ForwardAhead::PlannedPass> ForwardAhead::PlanOf(
   std::vector<PlannedPass> passes;
   for (const Pack& pack : PlanPacks(terms_, pointers, completion, limits_)) {
     PlannedPass pass = {micro_batch, NamesOf(pack), {}};
-    for (const View* view : ViewsOf(pack, pointers)) {
+    const std::vector<const View*> views = ViewsOf(pack, pointers);
+    pass.tokens = PlanPass(views).num_tokens;
+    for (const View* view : views) {
       pass.views.push_back(*view);
+      pass.scored += view->scored_count;
     }
     passes.push_back(std::move(pass));
   }
   return passes;
+}
+
+int64_t ForwardAhead::BytesOf(const PlannedPass& pass,
+                              int64_t activation_bytes) const {
+  return TrainingPassBytes(
+      weights_, live_, pass.tokens, pass.scored, activation_bytes);
 }
 
 // An input that is kept saves a forward pass, activations only the second one
@@ -68,7 +63,7 @@ void ForwardAhead::PlanReferences(
   for (size_t i = 0; i < micro_batches.size(); ++i) {
     for (PlannedPass& pass :
          PlanOf(i, micro_batches[i], Completion::kReference)) {
-      inputs += BytesOfPass(weights_, live_, pass.views, 0);
+      inputs += BytesOf(pass, 0);
       planned_.push_back(std::move(pass));
     }
   }
@@ -92,7 +87,7 @@ bool ForwardAhead::AdvancePass() {
   if (planned_.empty() || has_given_up_) return false;
   PlannedPass& next = planned_.front();
   KeptPass kept;
-  kept.bytes = BytesOfPass(weights_, live_, next.views, activation_bytes_);
+  kept.bytes = BytesOf(next, activation_bytes_);
   const std::vector<const View*> views = Pointers(next.views);
   const bool was_run = RunWithin(kept.bytes, [&] {
     const PackedViews packed = PackViews(views, weights_.device());
@@ -100,7 +95,7 @@ bool ForwardAhead::AdvancePass() {
     kept.pass = Run(next.names, views, packed, activation_bytes_);
     // The chunks that it took over were counted.
     const auto taken = static_cast<int64_t>(chunks - chunks_.size());
-    tokens_ += packed.plan.num_tokens - taken * limits_.chunk_tokens;
+    tokens_ += next.tokens - taken * limits_.chunk_tokens;
   });
   if (!was_run) return false;
   kept.micro_batch = next.micro_batch;

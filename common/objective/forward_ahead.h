@@ -70,6 +70,8 @@ class ForwardAhead {
     size_t micro_batch = 0;
     std::vector<ViewName> names;
     std::vector<View> views;
+    int64_t tokens = 0;  // that the pass computes
+    int64_t scored = 0;
   };
   struct KeptPass {
     size_t micro_batch = 0;
@@ -81,6 +83,8 @@ class ForwardAhead {
   std::vector<PlannedPass> PlanOf(size_t micro_batch,
                                   const std::vector<Views>& samples,
                                   Completion completion) const;
+  // What it keeps until its gradient is taken.
+  int64_t BytesOf(const PlannedPass& pass, int64_t activation_bytes) const;
   std::unique_ptr<TrainingPass> Run(std::span<const ViewName> names,
                                     std::span<const View* const> views,
                                     const PackedViews& packed,

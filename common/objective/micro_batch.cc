@@ -14,15 +14,6 @@
 namespace dapd {
 namespace {
 
-std::vector<const View*> Pick(const Views& views,
-                              const std::vector<ViewName>& names) {
-  std::vector<const View*> picked;
-  for (const ViewName name : names) {
-    picked.push_back(&views[static_cast<size_t>(name)]);
-  }
-  return picked;
-}
-
 // Scored tokens of each term over the whole micro-batch.
 std::vector<int64_t> CountTokens(const std::vector<Term>& terms,
                                  std::span<const ScoredSample> samples) {

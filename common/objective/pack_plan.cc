@@ -49,9 +49,8 @@ std::vector<const View*> ViewsOf(std::span<const PackPart> pack,
                                  std::span<const Views* const> samples) {
   std::vector<const View*> views;
   for (const PackPart& part : pack) {
-    for (const ViewName name : part.students) {
-      views.push_back(&(*samples[part.sample])[static_cast<size_t>(name)]);
-    }
+    const auto picked = Pick(*samples[part.sample], part.students);
+    views.insert(views.end(), picked.begin(), picked.end());
   }
   return views;
 }
@@ -77,7 +76,7 @@ std::vector<Pack> PlanPacks(const std::vector<Term>& terms,
   int64_t tokens = 0;  // of the last pack
   for (size_t sample = 0; sample < samples.size(); ++sample) {
     PackPart part = {sample, students};
-    const int64_t more = PlanPass(ViewsOf({&part, 1}, samples)).num_tokens;
+    const int64_t more = PlanPass(Pick(*samples[sample], students)).num_tokens;
     if (packs.empty() || tokens + more > limits.pack_tokens) {
       packs.emplace_back();
       tokens = 0;

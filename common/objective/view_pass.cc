@@ -16,6 +16,15 @@ bool IsPrefix(const View& view, const std::vector<int32_t>& sequence) {
 
 }  // namespace
 
+std::vector<const View*> Pick(const Views& views,
+                              const std::vector<ViewName>& names) {
+  std::vector<const View*> picked;
+  for (const ViewName name : names) {
+    picked.push_back(&views[static_cast<size_t>(name)]);
+  }
+  return picked;
+}
+
 int64_t NeededTokens(const View& view) {
   return view.scored_from + view.scored_count - 1;
 }

@@ -16,6 +16,10 @@
 
 namespace dapd {
 
+// Those of a sample's views, in the order of `names`.
+std::vector<const View*> Pick(const Views& views,
+                              const std::vector<ViewName>& names);
+
 // Tokens of a view up to the one before its last scored token.
 int64_t NeededTokens(const View& view);
 

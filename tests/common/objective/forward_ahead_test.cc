@@ -16,26 +16,7 @@ namespace {
 constexpr int64_t kPlenty = int64_t{1} << 30;
 
 std::vector<Term> MakeTerms() {
-  const TeacherPass cross_rollout = {TeacherWeights::kBase,
-                                     ViewName::kCrossRollout};
-  const TeacherPass cross_reference = {TeacherWeights::kBase,
-                                       ViewName::kCrossReference};
-  return {{.name = "on_policy",
-           .student = ViewName::kNoneRollout,
-           .teacher = cross_rollout,
-           .weight = 1.0},
-          {.name = "off_policy",
-           .student = ViewName::kNoneReference,
-           .teacher = cross_reference,
-           .weight = 2.0},
-          {.name = "privileged_rollout",
-           .student = ViewName::kSelfRollout,
-           .teacher = cross_rollout,
-           .weight = 0.5},
-          {.name = "privileged_reference",
-           .student = ViewName::kSelfReference,
-           .teacher = cross_reference,
-           .weight = 0.25}};
+  return ResolveTerms(ObjectiveSection{}).value();
 }
 
 View MakeView(const std::vector<std::vector<int32_t>>& parts) {
