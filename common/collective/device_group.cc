@@ -9,7 +9,7 @@
 
 #include "common/base/status_macros.h"
 #include "common/collective/nccl_api.h"
-#include "common/model/placement.h"
+#include "common/model/weights/placement.h"
 
 namespace dapd {
 namespace {

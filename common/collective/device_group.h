@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "torch/torch.h"
+#include "ATen/ATen.h"
 
 #include "common/collective/collective.h"
 

@@ -12,9 +12,9 @@
 #include "common/base/mutex.h"
 #include "common/base/status_macros.h"
 #include "common/collective/rank_link.h"
-#include "common/rpc/channel.h"
-#include "common/rpc/credentials.h"
-#include "common/rpc/status_conversion.h"
+#include "common/rpc/client/channel.h"
+#include "common/rpc/client/credentials.h"
+#include "common/rpc/client/status_conversion.h"
 #include "dapd/v1/rank.grpc.pb.h"
 
 namespace dapd {

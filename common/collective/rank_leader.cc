@@ -17,7 +17,7 @@
 #include "common/base/mutex.h"
 #include "common/base/status_macros.h"
 #include "common/collective/rank_link.h"
-#include "common/rpc/server.h"
+#include "common/rpc/server/server.h"
 #include "dapd/v1/rank.grpc.pb.h"
 
 namespace dapd {

@@ -81,7 +81,7 @@ struct RolloutSection {
   double temperature = 1.1;
   double top_p = 0.95;
   int64_t top_k = 20;
-  int64_t max_staleness = 0;  // policies, see services/trainer/batch_trainer.h
+  int64_t max_staleness = 0;  // policies, see services/trainer/step/batch_trainer.h
   int64_t slots = 32;         // sequences decoded side by side in one worker
   int64_t kv_memory_mib = 0;  // 0: what the machine can spare
   int64_t tensor_parallel = 1;  // processes that compute a worker's model
@@ -95,7 +95,7 @@ struct TeacherSection {
   int64_t top_k = 64;                     // entries a token of a top_k payload
   int64_t snapshot_interval = 100;
   bool streaming = true;
-  int64_t chunk_tokens = 128;        // see common/model/chunk_forward.h
+  int64_t chunk_tokens = 128;        // see common/model/fast/chunk_forward.h
   int64_t prefix_memory_mib = 2048;  // of one worker
 };
 

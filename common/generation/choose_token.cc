@@ -16,7 +16,7 @@ struct Maxima {
   float largest = 0.0F;
 };
 
-std::optional<Maxima> FindMaxima(const SkinnyKernels& kernels,
+std::optional<Maxima> FindMaxima(const DecodeKernels& kernels,
                                  std::span<const float> logits,
                                  int64_t num_tokens) {
   const auto num_chunks = [](int64_t count) {
@@ -97,7 +97,7 @@ int32_t DrawFromAll(std::span<const float> known,
 
 }  // namespace
 
-float FastLogProbability(const SkinnyKernels& kernels,
+float FastLogProbability(const DecodeKernels& kernels,
                          std::span<const float> logits,
                          float largest,
                          int32_t id) {
@@ -108,7 +108,7 @@ float FastLogProbability(const SkinnyKernels& kernels,
       static_cast<double>(largest) - std::log(sum));
 }
 
-std::optional<ChosenToken> ChooseToken(const SkinnyKernels& kernels,
+std::optional<ChosenToken> ChooseToken(const DecodeKernels& kernels,
                                        std::span<const float> logits,
                                        int64_t num_tokens,
                                        const SamplingParams& params,

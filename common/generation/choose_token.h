@@ -8,7 +8,7 @@
 #include <span>
 
 #include "common/generation/sampling.h"
-#include "common/kernels/skinny_kernels.h"
+#include "common/kernels/decode_kernels.h"
 
 namespace dapd {
 
@@ -24,7 +24,7 @@ struct ChosenToken {
 // logits reach; only those are sorted, then drawn from as SampleToken does.
 // Without top_k every token may be drawn; the mass of all takes a third pass,
 // and the most probable are ranked until they decide the draw.
-std::optional<ChosenToken> ChooseToken(const SkinnyKernels& kernels,
+std::optional<ChosenToken> ChooseToken(const DecodeKernels& kernels,
                                        std::span<const float> logits,
                                        int64_t num_tokens,
                                        const SamplingParams& params,
@@ -32,7 +32,7 @@ std::optional<ChosenToken> ChooseToken(const SkinnyKernels& kernels,
 
 // log softmax(logits)[id], as LogProbability, where `largest` is the largest
 // logit.
-float FastLogProbability(const SkinnyKernels& kernels,
+float FastLogProbability(const DecodeKernels& kernels,
                          std::span<const float> logits,
                          float largest,
                          int32_t id);

@@ -22,8 +22,8 @@
 #include <vector>
 
 #include "common/generation/sampling.h"
-#include "common/model/adapter.h"
-#include "common/model/model_config.h"
+#include "common/model/weights/adapter.h"
+#include "common/model/spec/model_config.h"
 
 namespace dapd {
 

@@ -6,13 +6,13 @@
 #include <span>
 #include <vector>
 
-#include "torch/torch.h"
+#include "ATen/ATen.h"
 
 #include "common/collective/device_group.h"
-#include "common/model/adapter.h"
-#include "common/model/decoder.h"
-#include "common/model/kv_cache.h"
-#include "common/model/weights.h"
+#include "common/model/weights/adapter.h"
+#include "common/model/reference/decoder.h"
+#include "common/model/reference/kv_cache.h"
+#include "common/model/weights/weights.h"
 #include "common/sharding/sharded_weights.h"
 
 namespace dapd {

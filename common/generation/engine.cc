@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "torch/torch.h"
+#include "ATen/ATen.h"
 
 namespace dapd {
 namespace {

@@ -19,7 +19,7 @@
 
 #include "common/generation/decode_backend.h"
 #include "common/generation/sampling.h"
-#include "common/model/adapter.h"
+#include "common/model/weights/adapter.h"
 
 namespace dapd {
 

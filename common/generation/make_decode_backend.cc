@@ -2,9 +2,9 @@
 
 #include <utility>
 
-#include "common/generation/aten_backend.h"
-#include "common/generation/cuda_decode_backend.h"
-#include "common/generation/panel_backend.h"
+#include "common/generation/aten/aten_backend.h"
+#include "common/generation/cuda/cuda_decode_backend.h"
+#include "common/generation/cpu/cpu_decode_backend.h"
 
 namespace dapd {
 
@@ -20,9 +20,9 @@ std::unique_ptr<DecodeBackend> MakeDecodeBackend(
     return std::make_unique<AtenBackend>(
         MakeWholeModel(std::move(weights)), options.slots, options.num_tokens);
   }
-  return std::make_unique<PanelBackend>(
+  return std::make_unique<CpuDecodeBackend>(
       PackModel(*weights),
-      PanelBackendOptions{.slots = options.slots,
+      CpuDecodeBackendOptions{.slots = options.slots,
                           .num_tokens = options.num_tokens});
 }
 

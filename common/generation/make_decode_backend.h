@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "common/generation/decode_backend.h"
-#include "common/model/weights.h"
+#include "common/model/weights/weights.h"
 
 namespace dapd {
 

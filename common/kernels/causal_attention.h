@@ -7,7 +7,7 @@
 // A token's numbers depend on its sequence alone, neither on the number of
 // threads nor on what else is computed with it.
 //
-// Slow twins: LibTorch's attention (model/attention.cc) and, in the tests, the
+// Slow twins: LibTorch's attention (model/reference/attention.cc) and, in the tests, the
 // definition in double precision.
 #pragma once
 

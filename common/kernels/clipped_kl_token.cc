@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "common/kernels/clipped_kl_levels.h"
-#include "common/kernels/skinny_simd.h"
+#include "common/kernels/simd.h"
 
 namespace dapd::DAPD_CPU_LEVEL_NAMESPACE {
 namespace {

@@ -14,7 +14,7 @@
 #endif
 
 #include "common/kernels/bfloat16.h"
-#include "common/kernels/skinny_simd.h"
+#include "common/kernels/simd.h"
 
 namespace dapd::DAPD_CPU_LEVEL_NAMESPACE {
 namespace {

@@ -1,5 +1,5 @@
 // One row of training_rows.h, compiled once a level.
-#include "common/kernels/skinny_simd.h"
+#include "common/kernels/simd.h"
 #include "common/kernels/training_row_levels.h"
 
 namespace dapd::DAPD_CPU_LEVEL_NAMESPACE {

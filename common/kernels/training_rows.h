@@ -1,7 +1,7 @@
 // Rows of a decoder layer's element-wise mathematics and its gradients in
 // float32, for training on the CPU: each function passes over its memory once,
 // where tensor operations make four to ten passes. Slow twins: the tensor
-// operations of model/layer_math.cc, compared in its tests.
+// operations of model/fast/layer_math.cc, compared in its tests.
 //
 // All pointers are to float32; rows lie side by side. Rows are spread over up
 // to `num_threads` threads; a row's numbers do not depend on how many those

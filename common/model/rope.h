@@ -2,9 +2,9 @@
 // Hugging Face models: dimension i turns with dimension i + head_dim / 2.
 #pragma once
 
-#include "torch/torch.h"
+#include "ATen/ATen.h"
 
-#include "common/model/model_config.h"
+#include "common/model/spec/model_config.h"
 
 namespace dapd {
 

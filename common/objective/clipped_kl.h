@@ -13,7 +13,7 @@
 
 #include <cstdint>
 
-#include "torch/torch.h"
+#include "ATen/ATen.h"
 
 namespace dapd {
 

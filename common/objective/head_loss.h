@@ -13,7 +13,7 @@
 #include <span>
 #include <vector>
 
-#include "torch/torch.h"
+#include "ATen/ATen.h"
 
 #include "common/objective/clipped_kl.h"
 #include "common/objective/head_workspace.h"

@@ -1,6 +1,6 @@
 #include "common/objective/head_products.h"
 
-#include "common/model/matrix_product.h"
+#include "common/model/fast/matrix_product.h"
 
 namespace dapd {
 

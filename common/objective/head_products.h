@@ -3,7 +3,7 @@
 // the gradient, which is a difference of nearly equal distributions.
 #pragma once
 
-#include "torch/torch.h"
+#include "ATen/ATen.h"
 
 namespace dapd {
 

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "torch/torch.h"
+#include "ATen/ATen.h"
 
 namespace dapd {
 

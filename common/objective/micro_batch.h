@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "common/data/views.h"
-#include "common/model/adapter.h"
-#include "common/model/training_pass.h"
-#include "common/model/weights.h"
+#include "common/model/weights/adapter.h"
+#include "common/model/fast/training_pass.h"
+#include "common/model/weights/weights.h"
 #include "common/objective/clipped_kl.h"
 #include "common/objective/forward_ahead.h"
 #include "common/objective/head_loss.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/model/step_cost.h"
+#include "common/model/spec/step_cost.h"
 #include "common/objective/view_pass.h"
 
 namespace dapd {

@@ -11,8 +11,8 @@
 
 #include "common/config/config.h"
 #include "common/data/views.h"
-#include "common/model/training_pass.h"
-#include "common/model/weights.h"
+#include "common/model/fast/training_pass.h"
+#include "common/model/weights/weights.h"
 #include "common/objective/terms.h"
 
 namespace dapd {

@@ -4,7 +4,7 @@
 
 #include "common/kernels/cuda/clipped_kl.h"
 #include "common/kernels/parallel_for.h"
-#include "common/model/placement.h"
+#include "common/model/weights/placement.h"
 
 namespace dapd {
 namespace {

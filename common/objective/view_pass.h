@@ -7,12 +7,12 @@
 #include <span>
 #include <vector>
 
-#include "torch/torch.h"
+#include "ATen/ATen.h"
 
 #include "common/data/views.h"
-#include "common/model/adapter.h"
-#include "common/model/decoder.h"
-#include "common/model/weights.h"
+#include "common/model/weights/adapter.h"
+#include "common/model/reference/decoder.h"
+#include "common/model/weights/weights.h"
 
 namespace dapd {
 

@@ -1,5 +1,5 @@
 // Who a peer is: the roles that certificates and tokens grant, and by which
-// calls are allowed (common/rpc/authorization.h).
+// calls are allowed (common/rpc/server/authorization.h).
 #pragma once
 
 #include <cstdint>

@@ -6,7 +6,7 @@
 #include "absl/status/statusor.h"
 
 #include "common/collective/device_group.h"
-#include "common/model/weights.h"
+#include "common/model/weights/weights.h"
 #include "common/sharding/sharded_weights.h"
 
 namespace dapd {

@@ -20,7 +20,7 @@
 
 #include "common/collective/collective.h"
 #include "common/collective/device_group.h"
-#include "common/model/layer_source.h"
+#include "common/model/weights/layer_source.h"
 #include "common/sharding/sharded_weights.h"
 
 namespace dapd {

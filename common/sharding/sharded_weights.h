@@ -5,9 +5,9 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "torch/torch.h"
+#include "ATen/ATen.h"
 
-#include "common/model/weights.h"
+#include "common/model/weights/weights.h"
 #include "common/sharding/shard_layout.h"
 
 namespace dapd {

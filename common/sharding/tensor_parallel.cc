@@ -1,9 +1,9 @@
 #include "common/sharding/tensor_parallel.h"
 
 #include "common/base/status_macros.h"
-#include "common/model/attention.h"
-#include "common/model/decoder_layer.h"
-#include "common/model/lora.h"
+#include "common/model/reference/attention.h"
+#include "common/model/reference/decoder_layer.h"
+#include "common/model/reference/lora.h"
 #include "common/model/rope.h"
 
 namespace dapd {

@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "torch/nn/utils/clip_grad.h"
+#include "torch/optim/adamw.h"
 
 #include "common/base/check.h"
 #include "common/base/exit_code.h"
@@ -63,6 +65,8 @@ Policy::Policy(Adapter start,
             .weight_decay(0.0)));
   }
 }
+
+Policy::~Policy() = default;
 
 absl::StatusOr<std::unique_ptr<Policy>> Policy::Restore(
     PolicyState state, OptimizerOptions options) {

@@ -12,10 +12,15 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "torch/torch.h"
+#include "ATen/ATen.h"
 
 #include "common/config/config.h"
-#include "common/model/adapter.h"
+#include "common/model/weights/adapter.h"
+
+namespace torch::optim {
+class AdamW;
+struct AdamWParamState;
+}  // namespace torch::optim
 
 namespace dapd {
 
@@ -59,6 +64,7 @@ class Policy {
   Policy(Adapter start,
          std::optional<Adapter> snapshot,
          OptimizerOptions options);
+  ~Policy();
   // A policy that goes on where `state` was taken, bit for bit.
   // INVALID_ARGUMENT if the moments are not those of the adapter's tensors, or
   // there is no adapter of the step before and it is to be kept.

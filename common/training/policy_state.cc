@@ -9,7 +9,7 @@
 
 #include "common/base/json_lines.h"
 #include "common/base/status_macros.h"
-#include "common/model/adapter.h"
+#include "common/model/weights/adapter.h"
 #include "common/tensor/safetensors.h"
 
 namespace dapd {

@@ -9,7 +9,7 @@
 #include "absl/strings/str_format.h"
 
 #include "common/base/status_macros.h"
-#include "common/model/adapter.h"
+#include "common/model/weights/adapter.h"
 #include "common/tensor/torch_bridge.h"
 #include "common/training/policy.h"
 #include "services/cli/command.h"

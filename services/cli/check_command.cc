@@ -17,9 +17,9 @@
 #include "common/data/dataset.h"
 #include "common/data/sample_rows.h"
 #include "common/data/text_pipeline.h"
-#include "common/model/memory_plan.h"
-#include "common/model/model_config.h"
-#include "common/model/step_cost.h"
+#include "common/model/spec/memory_plan.h"
+#include "common/model/spec/model_config.h"
+#include "common/model/spec/step_cost.h"
 #include "services/cli/command.h"
 
 namespace dapd {

@@ -3,8 +3,8 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/config/load_config.h"
-#include "common/rpc/channel.h"
-#include "common/rpc/credentials.h"
+#include "common/rpc/client/channel.h"
+#include "common/rpc/client/credentials.h"
 #include "common/security/security.h"
 
 namespace dapd {

@@ -9,8 +9,8 @@
 
 #include "common/base/exit_code.h"
 #include "common/base/status_macros.h"
-#include "common/rpc/address_resolver.h"
-#include "common/rpc/health_client.h"
+#include "common/rpc/pool/address_resolver.h"
+#include "common/rpc/client/health_client.h"
 #include "services/cli/command.h"
 #include "services/cli/dial_service.h"
 

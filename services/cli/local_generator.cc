@@ -8,7 +8,7 @@
 #include "common/base/progress.h"
 #include "common/base/status_macros.h"
 #include "common/generation/make_decode_backend.h"
-#include "common/model/placement.h"
+#include "common/model/weights/placement.h"
 
 namespace dapd {
 

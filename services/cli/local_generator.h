@@ -12,8 +12,8 @@
 
 #include "common/data/text_pipeline.h"
 #include "common/generation/engine.h"
-#include "common/model/adapter.h"
-#include "common/model/weights.h"
+#include "common/model/weights/adapter.h"
+#include "common/model/weights/weights.h"
 
 namespace dapd {
 

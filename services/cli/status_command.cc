@@ -9,8 +9,8 @@
 
 #include "common/base/exit_code.h"
 #include "common/base/status_macros.h"
-#include "common/rpc/address_resolver.h"
-#include "common/rpc/status_conversion.h"
+#include "common/rpc/pool/address_resolver.h"
+#include "common/rpc/client/status_conversion.h"
 #include "common/rpc/status_json.h"
 #include "dapd/v1/trainer.grpc.pb.h"
 #include "services/cli/command.h"

@@ -12,7 +12,7 @@
 #include "common/config/load_config.h"
 #include "common/data/sample_rows.h"
 #include "common/data/text_pipeline.h"
-#include "common/model/model_config.h"
+#include "common/model/spec/model_config.h"
 #include "services/cli/command.h"
 
 namespace dapd {

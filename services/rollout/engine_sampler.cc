@@ -5,13 +5,13 @@
 
 #include "common/base/status_macros.h"
 #include "common/collective/device_group.h"
-#include "common/generation/aten_backend.h"
+#include "common/generation/aten/aten_backend.h"
 #include "common/generation/backend_relay.h"
 #include "common/generation/engine.h"
 #include "common/generation/make_decode_backend.h"
-#include "common/model/adapter.h"
-#include "common/model/describe_worker.h"
-#include "common/model/placement.h"
+#include "common/model/weights/adapter.h"
+#include "common/model/weights/describe_worker.h"
+#include "common/model/weights/placement.h"
 #include "common/sharding/sharded_weights.h"
 #include "common/tensor/torch_bridge.h"
 

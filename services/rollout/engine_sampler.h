@@ -11,7 +11,7 @@
 
 #include "common/collective/collective.h"
 #include "common/config/config.h"
-#include "common/rpc/served_policy.h"
+#include "common/rpc/transfer/served_policy.h"
 #include "services/rollout/sampler.h"
 
 namespace dapd {

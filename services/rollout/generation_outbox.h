@@ -17,7 +17,7 @@
 #include "absl/time/time.h"
 
 #include "common/base/mutex.h"
-#include "common/rpc/served_policy.h"
+#include "common/rpc/transfer/served_policy.h"
 #include "services/rollout/sampler.h"
 
 namespace dapd {

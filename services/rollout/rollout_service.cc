@@ -7,10 +7,10 @@
 #include "absl/strings/str_cat.h"
 
 #include "common/base/status_macros.h"
-#include "common/rpc/adapter_stream.h"
-#include "common/rpc/encoded_methods.h"
-#include "common/rpc/status_conversion.h"
-#include "common/rpc/stream_writer.h"
+#include "common/rpc/transfer/adapter_stream.h"
+#include "common/rpc/transfer/encoded_methods.h"
+#include "common/rpc/client/status_conversion.h"
+#include "common/rpc/server/stream_writer.h"
 
 namespace dapd {
 namespace {

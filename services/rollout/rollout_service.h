@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "grpcpp/support/byte_buffer.h"
 
-#include "common/rpc/served_policy.h"
+#include "common/rpc/transfer/served_policy.h"
 #include "dapd/v1/rollout.grpc.pb.h"
 #include "services/rollout/rollout_worker.h"
 

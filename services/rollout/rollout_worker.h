@@ -25,7 +25,7 @@
 
 #include "common/base/bounded_queue.h"
 #include "common/base/mutex.h"
-#include "common/rpc/served_policy.h"
+#include "common/rpc/transfer/served_policy.h"
 #include "services/rollout/generation_outbox.h"
 #include "services/rollout/sampler.h"
 

@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 
 #include "common/generation/sampling.h"
-#include "common/rpc/served_policy.h"
+#include "common/rpc/transfer/served_policy.h"
 
 namespace dapd {
 

@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "common/base/status_macros.h"
-#include "common/model/adapter.h"
-#include "common/model/chunk_forward.h"
-#include "common/model/decoder.h"
-#include "common/model/describe_worker.h"
-#include "common/model/placement.h"
-#include "common/model/token_logprobs.h"
+#include "common/model/weights/adapter.h"
+#include "common/model/fast/chunk_forward.h"
+#include "common/model/reference/decoder.h"
+#include "common/model/weights/describe_worker.h"
+#include "common/model/weights/placement.h"
+#include "common/model/reference/token_logprobs.h"
 #include "common/tensor/torch_bridge.h"
 #include "services/teacher/prefix_cache.h"
 

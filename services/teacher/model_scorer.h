@@ -6,7 +6,7 @@
 #include "absl/status/statusor.h"
 
 #include "common/config/config.h"
-#include "common/rpc/served_policy.h"
+#include "common/rpc/transfer/served_policy.h"
 #include "services/teacher/scorer.h"
 
 namespace dapd {

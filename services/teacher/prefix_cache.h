@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/model/chunk_forward.h"
+#include "common/model/fast/chunk_forward.h"
 
 namespace dapd {
 

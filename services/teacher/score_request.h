@@ -5,7 +5,7 @@
 
 #include "absl/status/statusor.h"
 
-#include "common/rpc/served_policy.h"
+#include "common/rpc/transfer/served_policy.h"
 #include "dapd/v1/teacher.pb.h"
 #include "services/teacher/teacher_worker.h"
 

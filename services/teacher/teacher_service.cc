@@ -5,11 +5,11 @@
 #include <utility>
 
 #include "common/base/mutex.h"
-#include "common/rpc/adapter_stream.h"
-#include "common/rpc/chunk_stream.h"
-#include "common/rpc/encoded_methods.h"
-#include "common/rpc/status_conversion.h"
-#include "common/rpc/stream_writer.h"
+#include "common/rpc/transfer/adapter_stream.h"
+#include "common/rpc/transfer/chunk_stream.h"
+#include "common/rpc/transfer/encoded_methods.h"
+#include "common/rpc/client/status_conversion.h"
+#include "common/rpc/server/stream_writer.h"
 #include "services/teacher/score_request.h"
 
 namespace dapd {

@@ -10,7 +10,7 @@
 
 #include "grpcpp/support/byte_buffer.h"
 
-#include "common/rpc/served_policy.h"
+#include "common/rpc/transfer/served_policy.h"
 #include "dapd/v1/teacher.grpc.pb.h"
 #include "services/teacher/teacher_worker.h"
 

@@ -20,7 +20,7 @@
 
 #include "common/base/bounded_queue.h"
 #include "common/base/mutex.h"
-#include "common/rpc/served_policy.h"
+#include "common/rpc/transfer/served_policy.h"
 #include "services/teacher/prefix_desk.h"
 #include "services/teacher/scorer.h"
 

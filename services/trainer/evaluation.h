@@ -10,8 +10,8 @@
 #include "common/data/dataset.h"
 #include "common/objective/terms.h"
 #include "common/training/policy.h"
-#include "services/trainer/evaluation_report.h"
-#include "services/trainer/sample_pipeline.h"
+#include "services/trainer/record/evaluation_report.h"
+#include "services/trainer/step/sample_pipeline.h"
 
 namespace dapd {
 

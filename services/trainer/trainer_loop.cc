@@ -11,7 +11,7 @@
 #include "common/base/files.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
-#include "common/model/adapter.h"
+#include "common/model/weights/adapter.h"
 #include "common/tensor/torch_bridge.h"
 #include "services/trainer/evaluation.h"
 

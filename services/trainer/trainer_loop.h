@@ -24,11 +24,11 @@
 
 #include "common/data/dataset.h"
 #include "common/training/policy.h"
-#include "services/trainer/batch_trainer.h"
-#include "services/trainer/checkpoint.h"
-#include "services/trainer/disk_policy.h"
-#include "services/trainer/ledger.h"
-#include "services/trainer/run_recorder.h"
+#include "services/trainer/step/batch_trainer.h"
+#include "services/trainer/record/checkpoint.h"
+#include "services/trainer/record/disk_policy.h"
+#include "services/trainer/record/ledger.h"
+#include "services/trainer/record/run_recorder.h"
 
 namespace dapd {
 

@@ -12,9 +12,9 @@
 
 #include "common/collective/collective.h"
 #include "common/config/load_config.h"
-#include "common/rpc/worker_pool_options.h"
-#include "services/trainer/rollout_client.h"
-#include "services/trainer/teacher_client.h"
+#include "common/rpc/pool/worker_pool_options.h"
+#include "services/trainer/workers/rollout_client.h"
+#include "services/trainer/workers/teacher_client.h"
 
 namespace dapd {
 

@@ -23,10 +23,10 @@
 
 #include "common/generation/engine.h"
 #include "common/generation/make_decode_backend.h"
-#include "common/generation/panel_backend.h"
+#include "common/generation/cpu/cpu_decode_backend.h"
 #include "common/kernels/parallel_for.h"
-#include "common/model/placement.h"
-#include "common/model/weights.h"
+#include "common/model/weights/placement.h"
+#include "common/model/weights/weights.h"
 #include "tests/benchmarks/contender.h"
 
 namespace dapd {
@@ -144,10 +144,10 @@ int Main(int argc, char** argv) {
   int64_t weight_bytes = WeightBytes(**weights);
   std::unique_ptr<DecodeBackend> backend;
   if (device->is_cpu()) {
-    const std::shared_ptr<const PanelModel> model = PackModel(**weights);
+    const std::shared_ptr<const CpuModel> model = PackModel(**weights);
     weight_bytes = model->WeightBytes();
-    backend = std::make_unique<PanelBackend>(
-        model, PanelBackendOptions{.slots = slots});
+    backend = std::make_unique<CpuDecodeBackend>(
+        model, CpuDecodeBackendOptions{.slots = slots});
   } else {
     backend = MakeDecodeBackend(*weights, {.slots = slots});
   }

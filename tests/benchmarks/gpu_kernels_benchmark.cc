@@ -15,12 +15,12 @@
 #include <string>
 #include <vector>
 
-#include "torch/torch.h"
+#include "ATen/ATen.h"
 
 #include "common/generation/sampling.h"
 #include "common/kernels/cuda/adapter_merge.h"
 #include "common/kernels/cuda/sampling.h"
-#include "common/model/placement.h"
+#include "common/model/weights/placement.h"
 #include "tests/benchmarks/contender.h"
 
 namespace dapd {

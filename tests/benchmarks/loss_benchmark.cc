@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "absl/time/clock.h"
-#include "torch/torch.h"
+#include "ATen/ATen.h"
 
 #include "ATen/DeviceAccelerator.h"
-#include "common/model/placement.h"
+#include "common/model/weights/placement.h"
 #include "common/objective/head_loss.h"
 #include "tests/benchmarks/contender.h"
 
@@ -39,7 +39,7 @@ struct Inputs {
          int64_t tokens,
          int64_t vocabulary) {
     const at::TensorOptions wide = options.dtype(at::kFloat);
-    torch::manual_seed(1);
+    at::manual_seed(1);
     head = at::randn({vocabulary, hidden}, wide);
     head.mul_(2.0 / std::sqrt(static_cast<double>(hidden)));
     const at::Tensor common = at::randn({tokens, hidden}, wide);
@@ -99,7 +99,7 @@ struct Exact {
       return at::log_softmax(
           at::linear(hidden.to(at::kDouble), head) / kTemperature, -1);
     };
-    at::Tensor total = torch::zeros({}, head.options());
+    at::Tensor total = at::zeros({}, head.options());
     for (size_t k = 0; k < in.teachers.size(); ++k) {
       const at::Tensor log_q = logprobs(in.teachers[k]);
       const at::Tensor log_p = logprobs(students[k == 0 ? 0 : 1]);

@@ -15,10 +15,10 @@
 #include "absl/time/clock.h"
 
 #include "common/base/check.h"
-#include "common/model/adapter.h"
-#include "common/model/weights.h"
-#include "services/trainer/policy_update_writer.h"
-#include "services/trainer/rollout_client.h"
+#include "common/model/weights/adapter.h"
+#include "common/model/weights/weights.h"
+#include "services/trainer/publish/policy_update_writer.h"
+#include "services/trainer/workers/rollout_client.h"
 #include "tests/benchmarks/contender.h"
 #include "tests/benchmarks/cpu_time.h"
 

@@ -12,11 +12,11 @@
 #include <string>
 #include <vector>
 
-#include "torch/torch.h"
+#include "ATen/ATen.h"
 
-#include "common/model/decoder.h"
-#include "common/model/placement.h"
-#include "common/model/weight_names.h"
+#include "common/model/reference/decoder.h"
+#include "common/model/weights/placement.h"
+#include "common/model/weights/weight_names.h"
 #include "tests/benchmarks/contender.h"
 
 namespace dapd {

@@ -15,9 +15,9 @@
 #include <string>
 #include <vector>
 
-#include "common/model/matrix_product.h"
-#include "common/model/placement.h"
-#include "common/model/training_pass.h"
+#include "common/model/fast/matrix_product.h"
+#include "common/model/weights/placement.h"
+#include "common/model/fast/training_pass.h"
 #include "common/objective/view_pass.h"
 #include "common/tensor/safetensors.h"
 #include "common/tensor/torch_bridge.h"

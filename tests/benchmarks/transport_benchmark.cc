@@ -20,10 +20,10 @@
 
 #include "common/base/check.h"
 #include "common/base/crc32c.h"
-#include "common/rpc/server.h"
+#include "common/rpc/server/server.h"
 #include "services/teacher/teacher_service.h"
 #include "services/teacher/teacher_worker.h"
-#include "services/trainer/teacher_client.h"
+#include "services/trainer/workers/teacher_client.h"
 #include "tests/benchmarks/contender.h"
 #include "tests/benchmarks/cpu_time.h"
 

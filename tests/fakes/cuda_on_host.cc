@@ -11,7 +11,7 @@
 #include <functional>
 #include <vector>
 
-#include "torch/torch.h"
+#include "ATen/ATen.h"
 
 #include "common/generation/sampling.h"
 #include "common/kernels/attention_math.h"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/generation/decode_backend.h"
-#include "common/model/adapter.h"
+#include "common/model/weights/adapter.h"
 #include "tests/fakes/random_model.h"
 
 namespace dapd {

@@ -8,9 +8,9 @@
 #include "grpcpp/support/sync_stream.h"
 
 #include "common/base/check.h"
-#include "common/rpc/adapter_stream.h"
-#include "common/rpc/chunk_message.h"
-#include "common/rpc/chunk_stream.h"
+#include "common/rpc/transfer/adapter_stream.h"
+#include "common/rpc/transfer/chunk_message.h"
+#include "common/rpc/transfer/chunk_stream.h"
 #include "dapd/v1/rollout.grpc.pb.h"
 
 namespace dapd {

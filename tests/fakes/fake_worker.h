@@ -20,7 +20,7 @@
 
 #include "common/base/bounded_queue.h"
 #include "common/base/mutex.h"
-#include "common/rpc/worker_session.h"
+#include "common/rpc/pool/worker_session.h"
 
 namespace dapd {
 

@@ -12,7 +12,7 @@
 #include "grpcpp/security/credentials.h"
 #include "grpcpp/support/byte_buffer.h"
 
-#include "common/rpc/channel.h"
+#include "common/rpc/client/channel.h"
 
 namespace dapd {
 

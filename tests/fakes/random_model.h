@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "common/model/weight_names.h"
-#include "common/model/weights.h"
+#include "common/model/weights/weight_names.h"
+#include "common/model/weights/weights.h"
 
 namespace dapd {
 

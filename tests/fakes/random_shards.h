@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "common/model/adapter.h"
+#include "common/model/weights/adapter.h"
 #include "common/sharding/sharded_weights.h"
 
 namespace dapd {

@@ -1,7 +1,7 @@
 // Refuses tensors above a size while it lives, as a full device does.
 #pragma once
 
-#include "torch/torch.h"
+#include "ATen/ATen.h"
 
 #include "c10/core/CPUAllocator.h"
 

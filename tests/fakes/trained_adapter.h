@@ -1,7 +1,7 @@
 // An adapter whose B is not zero, as after some training.
 #pragma once
 
-#include "common/model/adapter.h"
+#include "common/model/weights/adapter.h"
 
 namespace dapd {
 

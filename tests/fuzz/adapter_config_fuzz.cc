@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "common/base/check.h"
-#include "common/model/lora_config.h"
+#include "common/model/spec/lora_config.h"
 #include "tests/fuzz/input.h"
 
 namespace dapd {

@@ -12,7 +12,7 @@
 #include "common/base/check.h"
 #include "common/base/crc32c.h"
 #include "common/base/log.h"
-#include "services/trainer/ledger.h"
+#include "services/trainer/record/ledger.h"
 #include "tests/fuzz/input.h"
 
 namespace dapd {

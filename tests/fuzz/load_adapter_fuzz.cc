@@ -7,7 +7,7 @@
 #include "common/base/check.h"
 #include "common/base/crc32c.h"
 #include "common/base/sha256.h"
-#include "common/rpc/adapter_stream.h"
+#include "common/rpc/transfer/adapter_stream.h"
 #include "tests/fakes/encoded_messages.h"
 #include "tests/fuzz/input.h"
 #include "tests/fuzz/message_input.h"

@@ -2,7 +2,7 @@
 // Only the one right manifest is accepted.
 #include "common/base/check.h"
 #include "common/base/files.h"
-#include "services/trainer/manifest.h"
+#include "services/trainer/record/manifest.h"
 #include "tests/fuzz/input.h"
 
 namespace dapd {

@@ -1,7 +1,7 @@
 // Input: config.json, a zero byte, generation_config.json.
 // What is accepted has sizes that can be computed with.
 #include "common/base/check.h"
-#include "common/model/model_config.h"
+#include "common/model/spec/model_config.h"
 #include "tests/fuzz/input.h"
 
 namespace dapd {

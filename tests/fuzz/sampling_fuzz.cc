@@ -86,7 +86,7 @@ void Run(InputReader input) {
   Check(token == SlowSample(logits, params, uniform),
         "fast and slow sampling agree");
   const std::optional<ChosenToken> chosen =
-      ChooseToken(SkinnyKernelsOf(CpuLevelInUse()),
+      ChooseToken(DecodeKernelsOf(CpuLevelInUse()),
                   logits,
                   static_cast<int64_t>(logits.size()),
                   params,

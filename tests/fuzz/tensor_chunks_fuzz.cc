@@ -4,7 +4,7 @@
 
 #include "common/base/check.h"
 #include "common/base/crc32c.h"
-#include "common/rpc/chunk_stream.h"
+#include "common/rpc/transfer/chunk_stream.h"
 #include "dapd/v1/teacher.pb.h"
 #include "tests/fuzz/input.h"
 #include "tests/fuzz/message_input.h"

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "common/base/check.h"
-#include "services/trainer/worker_handshake.h"
+#include "services/trainer/workers/worker_handshake.h"
 #include "tests/fuzz/input.h"
 #include "tests/fuzz/message_input.h"
 #include "tests/fuzz/streams.pb.h"

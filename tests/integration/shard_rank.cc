@@ -16,7 +16,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "torch/torch.h"
+#include "ATen/ATen.h"
 
 #include "common/base/json_lines.h"
 #include "common/base/status_macros.h"

@@ -16,7 +16,7 @@
 
 #include "common/collective/rank_follower.h"
 #include "common/collective/rank_leader.h"
-#include "common/rpc/server.h"
+#include "common/rpc/server/server.h"
 
 namespace dapd {
 namespace {

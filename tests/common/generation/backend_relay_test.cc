@@ -8,7 +8,7 @@
 #include "gtest/gtest.h"
 
 #include "common/base/status_error.h"
-#include "common/generation/aten_backend.h"
+#include "common/generation/aten/aten_backend.h"
 #include "tests/fakes/random_model.h"
 #include "tests/fakes/random_shards.h"
 #include "tests/fakes/thread_ranks.h"

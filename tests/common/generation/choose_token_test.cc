@@ -29,7 +29,7 @@ const Case kCases[] = {
     {"top_p_tiny", {.temperature = 1.0, .top_p = 1e-9}},
 };
 
-const SkinnyKernels& Kernels() { return SkinnyKernelsOf(CpuLevelInUse()); }
+const DecodeKernels& Kernels() { return DecodeKernelsOf(CpuLevelInUse()); }
 
 class ChooseTokenTest : public testing::TestWithParam<Case> {};
 

@@ -7,17 +7,17 @@
 
 #include "gtest/gtest.h"
 
-#include "common/generation/aten_backend.h"
-#include "common/generation/cuda_decode_backend.h"
+#include "common/generation/aten/aten_backend.h"
+#include "common/generation/cuda/cuda_decode_backend.h"
 #include "common/generation/sampling.h"
 #include "common/kernels/attention_math.h"
 #include "common/kernels/cuda/decode_attention.h"
 #include "common/kernels/cuda/decoder_layer.h"
 #include "common/kernels/cuda/sampling.h"
-#include "common/model/decoder_layer.h"
-#include "common/model/placement.h"
+#include "common/model/reference/decoder_layer.h"
+#include "common/model/weights/placement.h"
 #include "common/model/rope.h"
-#include "common/model/token_logprobs.h"
+#include "common/model/reference/token_logprobs.h"
 #include "tests/fakes/decode_requests.h"
 
 namespace dapd {

@@ -8,7 +8,7 @@
 #include "gtest/gtest.h"
 
 #include "common/generation/make_decode_backend.h"
-#include "common/model/decoder.h"
+#include "common/model/reference/decoder.h"
 #include "tests/fakes/random_model.h"
 
 namespace dapd {

@@ -2,8 +2,8 @@
 
 #include "gtest/gtest.h"
 
-#include "common/model/decoder.h"
-#include "common/model/placement.h"
+#include "common/model/reference/decoder.h"
+#include "common/model/weights/placement.h"
 #include "tests/fakes/random_model.h"
 
 namespace dapd {

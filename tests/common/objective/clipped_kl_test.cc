@@ -32,8 +32,8 @@ struct Case {
 };
 
 at::Tensor Random(int64_t n, int64_t v, double spread, uint64_t seed) {
-  torch::manual_seed(seed);
-  return torch::randn({n, v}, at::kDouble) * spread;
+  at::manual_seed(seed);
+  return at::randn({n, v}, at::kDouble) * spread;
 }
 
 std::vector<Case> Cases() {
@@ -70,7 +70,7 @@ TEST(ClippedForwardKlTest, GradientAgreesWithCentralDifferences) {
   constexpr double kStep = 1e-6;
   for (const Case& c : Cases()) {
     const at::Tensor log_q = at::log_softmax(c.teacher, -1);
-    at::Tensor grad = torch::zeros_like(c.student);
+    at::Tensor grad = at::zeros_like(c.student);
     ClippedForwardKl(at::log_softmax(c.student, -1), log_q, c.clip, 1.0, grad);
     double worst = 0.0;
     for (int64_t t = 0; t < c.student.size(0); ++t) {
@@ -99,9 +99,9 @@ TEST(ClippedForwardKlTest, AComponentExactlyAtTheClipPassesGradient) {
   const at::Tensor log_q = at::log_softmax(Random(1, 6, 2.0, 12), -1);
   const at::Tensor components = log_q.exp() * (log_q - log_p);
   const double largest = components.max().item<double>();
-  at::Tensor at_tie = torch::zeros_like(log_p);
-  at::Tensor unclipped = torch::zeros_like(log_p);
-  at::Tensor below = torch::zeros_like(log_p);
+  at::Tensor at_tie = at::zeros_like(log_p);
+  at::Tensor unclipped = at::zeros_like(log_p);
+  at::Tensor below = at::zeros_like(log_p);
   const DivergenceSums sums =
       ClippedForwardKl(log_p, log_q, largest, 1.0, at_tie);
   ClippedForwardKl(log_p, log_q, kInfinity, 1.0, unclipped);
@@ -113,7 +113,7 @@ TEST(ClippedForwardKlTest, AComponentExactlyAtTheClipPassesGradient) {
 }
 
 TEST(ClippedForwardKlTest, AllClippedRowsHaveNoGradient) {
-  at::Tensor grad = torch::zeros({2, 5}, at::kDouble);
+  at::Tensor grad = at::zeros({2, 5}, at::kDouble);
   const DivergenceSums sums =
       ClippedForwardKl(at::log_softmax(Random(2, 5, 1.0, 1), -1),
                        at::log_softmax(Random(2, 5, 1.0, 2), -1),
@@ -126,11 +126,11 @@ TEST(ClippedForwardKlTest, AllClippedRowsHaveNoGradient) {
 }
 
 TEST(ClippedForwardKlTest, FloatUnderflowOfTheTeacherStaysFinite) {
-  at::Tensor teacher = torch::zeros({1, 4});
+  at::Tensor teacher = at::zeros({1, 4});
   teacher[0][0] = -1000.0F;
-  at::Tensor student = torch::zeros({1, 4});
+  at::Tensor student = at::zeros({1, 4});
   student[0][1] = -1000.0F;
-  at::Tensor grad = torch::zeros({1, 4});
+  at::Tensor grad = at::zeros({1, 4});
   const DivergenceSums sums = ClippedForwardKl(at::log_softmax(student, -1),
                                                at::log_softmax(teacher, -1),
                                                0.05,
@@ -146,8 +146,8 @@ TEST(ClippedForwardKlTopKTest, TheWholeVocabularyGivesTheFullValue) {
     const at::Tensor log_p = at::log_softmax(c.student, -1);
     const at::Tensor log_q = at::log_softmax(c.teacher, -1);
     const auto [top, ids] = log_q.topk(log_q.size(1), -1);
-    at::Tensor full = torch::zeros_like(log_p);
-    at::Tensor sparse = torch::zeros_like(log_p);
+    at::Tensor full = at::zeros_like(log_p);
+    at::Tensor sparse = at::zeros_like(log_p);
     const DivergenceSums a = ClippedForwardKl(log_p, log_q, c.clip, 0.7, full);
     const DivergenceSums b =
         ClippedForwardKlTopK(log_p, ids, top, c.clip, 0.7, sparse);
@@ -169,7 +169,7 @@ TEST(ClippedForwardKlTopKTest, TailGradientAgreesWithCentralDifferences) {
                  at::log_softmax(logits, -1), ids, top, clip, 1.0, {})
           .clipped;
     };
-    at::Tensor grad = torch::zeros_like(student);
+    at::Tensor grad = at::zeros_like(student);
     ClippedForwardKlTopK(
         at::log_softmax(student, -1), ids, top, clip, 1.0, grad);
     for (int64_t t = 0; t < 2; ++t) {

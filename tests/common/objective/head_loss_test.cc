@@ -5,7 +5,7 @@
 
 #include "gtest/gtest.h"
 
-#include "common/model/placement.h"
+#include "common/model/weights/placement.h"
 
 namespace dapd {
 namespace {
@@ -23,13 +23,13 @@ HeadLossOptions InChunks(int64_t tokens, int64_t sources = 5) {
 
 // Two students, three teachers, four terms: teacher 1 serves both students.
 struct Inputs {
-  at::Tensor head = torch::randn({kVocabulary, kHidden});
-  std::vector<at::Tensor> students = {torch::randn({kTokens, kHidden}),
-                                      torch::randn({kTokens, kHidden})};
+  at::Tensor head = at::randn({kVocabulary, kHidden});
+  std::vector<at::Tensor> students = {at::randn({kTokens, kHidden}),
+                                      at::randn({kTokens, kHidden})};
   std::vector<TeacherScores> teachers = {
-      {torch::randn({kTokens, kHidden}), {}, {}, {}},
-      {torch::randn({kTokens, kHidden}), {}, {}, {}},
-      {torch::randn({kTokens, kHidden}), {}, {}, {}}};
+      {at::randn({kTokens, kHidden}), {}, {}, {}},
+      {at::randn({kTokens, kHidden}), {}, {}, {}},
+      {at::randn({kTokens, kHidden}), {}, {}, {}}};
 
   std::vector<HeadTerm> terms() const {
     return {{&teachers[0], 0.05, 0.3, 0},
@@ -56,7 +56,7 @@ struct Inputs {
 
 class HeadLossTest : public testing::Test {
  protected:
-  HeadLossTest() { torch::manual_seed(1); }
+  HeadLossTest() { at::manual_seed(1); }
 };
 
 double RelativeError(const at::Tensor& ours, const at::Tensor& expected) {
@@ -79,7 +79,7 @@ struct Slow {
     const auto logprobs = [&](const at::Tensor& hidden) {
       return at::log_softmax(at::linear(hidden, wide.head) / kTemperature, -1);
     };
-    at::Tensor loss = torch::zeros({}, at::kDouble);
+    at::Tensor loss = at::zeros({}, at::kDouble);
     for (const HeadTerm& term : wide.terms()) {
       const at::Tensor log_q = logprobs(term.teacher->hidden);
       const at::Tensor value =

@@ -5,7 +5,7 @@
 #include "gtest/gtest.h"
 
 #include "common/base/status_error.h"
-#include "common/model/training_pass.h"
+#include "common/model/fast/training_pass.h"
 #include "common/sharding/layer_gather.h"
 #include "common/sharding/sharded_layers.h"
 #include "common/sharding/tensor_parallel.h"

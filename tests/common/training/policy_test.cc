@@ -32,7 +32,7 @@ Policy MakePolicy(OptimizerOptions options) {
 
 void FillGradients(const Policy& policy, double value) {
   for (at::Tensor tensor : policy.live().Tensors()) {
-    tensor.mutable_grad() = torch::full_like(tensor, value).detach();
+    tensor.mutable_grad() = at::full_like(tensor, value).detach();
   }
 }
 
@@ -96,8 +96,8 @@ TEST(PolicyTest, AStepIsAdamWOnTheClippedGradient) {
   int64_t count = 0;
   for (const at::Tensor& tensor : policy.live().Tensors()) {
     expected.push_back(tensor.detach().clone());
-    m.push_back(torch::zeros_like(expected.back()));
-    v.push_back(torch::zeros_like(expected.back()));
+    m.push_back(at::zeros_like(expected.back()));
+    v.push_back(at::zeros_like(expected.back()));
     count += tensor.numel();
   }
   for (int step = 1; step <= 3; ++step) {
@@ -246,13 +246,13 @@ TEST(PolicyTest, AFlatGradientGoesBackWhereItCameFrom) {
   const Policy policy = MakePolicy({});
   double value = 0.0;
   for (at::Tensor tensor : policy.live().Tensors()) {
-    tensor.mutable_grad() = torch::full_like(tensor, ++value).detach();
+    tensor.mutable_grad() = at::full_like(tensor, ++value).detach();
   }
   Policy other = MakePolicy({});
   other.SetFlatGradient(policy.FlatGradient());
   value = 0.0;
   for (const at::Tensor& tensor : other.live().Tensors()) {
-    EXPECT_TRUE(at::equal(tensor.grad(), torch::full_like(tensor, ++value)));
+    EXPECT_TRUE(at::equal(tensor.grad(), at::full_like(tensor, ++value)));
   }
 }
 

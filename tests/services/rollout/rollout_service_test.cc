@@ -11,8 +11,8 @@
 #include "gtest/gtest.h"
 
 #include "common/base/sha256.h"
-#include "common/rpc/adapter_stream.h"
-#include "common/rpc/server.h"
+#include "common/rpc/transfer/adapter_stream.h"
+#include "common/rpc/server/server.h"
 #include "tests/fakes/encoded_messages.h"
 #include "tests/fakes/fake_sampler.h"
 #include "tests/fakes/generic_call.h"

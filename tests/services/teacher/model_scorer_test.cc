@@ -9,9 +9,9 @@
 
 #include "gtest/gtest.h"
 
-#include "common/model/adapter.h"
-#include "common/model/decoder.h"
-#include "common/model/token_logprobs.h"
+#include "common/model/weights/adapter.h"
+#include "common/model/reference/decoder.h"
+#include "common/model/reference/token_logprobs.h"
 #include "common/tensor/torch_bridge.h"
 #include "tests/fakes/temp_path.h"
 #include "tests/fakes/tiny_model.h"

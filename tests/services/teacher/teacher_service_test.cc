@@ -10,7 +10,7 @@
 #include "absl/time/clock.h"
 #include "gtest/gtest.h"
 
-#include "common/rpc/server.h"
+#include "common/rpc/server/server.h"
 #include "tests/fakes/fake_scorer.h"
 #include "tests/fakes/generic_call.h"
 

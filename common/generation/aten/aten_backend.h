@@ -1,0 +1,56 @@
+// The decode backend that is made of LibTorch's operations alone
+// (common/model/reference/decoder.h), on any device: the slow twin that the others are
+// tested against, and the one for a model that several ranks share.
+//
+// Every step computes all slots, empty ones included, so that a sequence's bits
+// do not depend on its neighbours (matrix libraries choose their summation
+// order by shape). A prompt is prefilled alone for the same reason.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "common/generation/decode_backend.h"
+#include "common/generation/decoder_model.h"
+#include "common/model/reference/kv_cache.h"
+
+namespace dapd {
+
+class AtenBackend : public DecodeBackend {
+ public:
+  // `num_tokens`: ids the tokenizer knows; 0: the whole vocabulary.
+  AtenBackend(std::unique_ptr<DecoderModel> model,
+              int64_t slots,
+              int64_t num_tokens);
+  ~AtenBackend() override;
+
+  const ModelConfig& config() const override { return weights().config; }
+  int64_t num_slots() const override {
+    return static_cast<int64_t>(slots_.size());
+  }
+  int64_t KvBytes(int64_t max_tokens) const override;
+  // Of half of the host's available memory this rank's share; no limit on
+  // another device.
+  int64_t DefaultKvBudget() const override;
+  void SetAdapter(std::shared_ptr<const Adapter> adapter) override;
+  void Start(int64_t slot, DecodeRequest request) override;
+  void Stop(int64_t slot) override;
+  std::vector<DecodedToken> Step() override;
+  std::vector<float> ScoreTokens(const std::vector<int32_t>& ids) override;
+
+ private:
+  struct Sequence;
+
+  // Samples the next token of a slot from its logits.
+  DecodedToken Sample(int64_t slot, const at::Tensor& logits);
+  std::vector<DecodedToken> DecodeRunning();
+
+  const ModelWeights& weights() const { return model_->weights(); }
+
+  const std::unique_ptr<DecoderModel> model_;
+  const int64_t num_tokens_;
+  std::vector<std::unique_ptr<Sequence>> slots_;  // null: free
+};
+
+}  // namespace dapd

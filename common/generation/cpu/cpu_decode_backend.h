@@ -1,0 +1,76 @@
+// The decode backend of the CPU: continuous batching over CpuDecoder.
+//
+// A step is one pass over the next token of every running sequence and, up to a
+// budget of tokens, the next piece of the prompts that wait, in the order of
+// their Start. So a new prompt costs the running sequences a bounded delay, and
+// the weights are read once for all.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "common/generation/decode_backend.h"
+#include "common/generation/cpu/cpu_decoder.h"
+
+namespace dapd {
+
+struct CpuDecodeBackendOptions {
+  int64_t slots = 32;
+  int64_t num_tokens = 0;  // ids the tokenizer knows; 0: the whole vocabulary
+  // Tokens of one pass; running sequences always get theirs.
+  int64_t step_tokens = 256;
+  CpuLevel level = CpuLevelInUse();
+};
+
+class CpuDecodeBackend : public DecodeBackend {
+ public:
+  CpuDecodeBackend(std::shared_ptr<const CpuModel> model,
+               const CpuDecodeBackendOptions& options);
+
+  const ModelConfig& config() const override { return model_->config; }
+  int64_t num_slots() const override { return options_.slots; }
+  int64_t KvBytes(int64_t max_tokens) const override;
+  // Half of what the machine, or this process's group, has left.
+  int64_t DefaultKvBudget() const override;
+  void SetAdapter(std::shared_ptr<const Adapter> adapter) override;
+  void Start(int64_t slot, DecodeRequest request) override;
+  void Stop(int64_t slot) override;
+  std::vector<DecodedToken> Step() override;
+  std::vector<float> ScoreTokens(const std::vector<int32_t>& ids) override;
+
+ private:
+  struct Sequence {
+    DecodeRequest request;
+    CpuKvCache cache;
+    int64_t num_sampled = 0;
+    int32_t last_token = 0;
+
+    int64_t PromptLeft() const {
+      return static_cast<int64_t>(request.prompt_ids.size()) - cache.length();
+    }
+  };
+  // One piece of a pass and whether it ends in a row that is sampled from.
+  struct Piece {
+    int64_t slot = 0;
+    TokenRun run;
+    bool samples = false;
+  };
+  std::vector<Piece> PlanStep();
+  int64_t KnownTokens() const;
+  // Null: the base. Throws if the last adapter could not be packed.
+  const CpuAdapter* AdapterInUse() const;
+
+  const std::shared_ptr<const CpuModel> model_;
+  const CpuDecodeBackendOptions options_;
+  const DecodeKernels& kernels_;
+  CpuDecoder decoder_;
+  std::optional<CpuAdapter> adapter_;           // none: the base
+  bool packed_ = true;                            // what adapter_ should be
+  std::vector<std::unique_ptr<Sequence>> slots_;  // null: free
+  std::deque<int64_t> prefilling_;                // slots, first come first
+};
+
+}  // namespace dapd

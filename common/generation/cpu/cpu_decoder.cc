@@ -1,0 +1,293 @@
+#include "common/generation/cpu/cpu_decoder.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "common/kernels/parallel_for.h"
+#include "common/model/rope.h"
+
+namespace dapd {
+namespace {
+
+// Tokens of a prompt that attend at once: few, so that little is computed that
+// is not causal; many, so that a panel of keys is read once for them.
+constexpr int64_t kAttentionTile = 16;
+
+void Resize(std::vector<float>& memory, int64_t count) {
+  if (static_cast<int64_t>(memory.size()) < count) {
+    memory.resize(static_cast<size_t>(count));
+  }
+}
+
+const CpuLora* LoraOf(const CpuAdapter* adapter,
+                        size_t layer,
+                        FusedLinear linear) {
+  return adapter == nullptr
+             ? nullptr
+             : &adapter->layers[layer][static_cast<size_t>(linear)];
+}
+
+}  // namespace
+
+CpuDecoder::CpuDecoder(std::shared_ptr<const CpuModel> model,
+                           const DecodeKernels& kernels)
+    : model_(std::move(model)),
+      kernels_(kernels),
+      round_(model_->dtype == at::kBFloat16),
+      multiplier_(kernels, round_) {}
+
+void CpuDecoder::Normalize(const std::vector<float>& weight) {
+  const int64_t hidden = model_->config.hidden_size;
+  const auto eps = static_cast<float>(model_->config.rms_norm_eps);
+  ParallelFor(at::get_num_threads(),
+              static_cast<int64_t>(rows_.size()),
+              [&](int64_t row) {
+                kernels_.rms_norm(x_.data() + row * hidden,
+                                  weight.data(),
+                                  hidden,
+                                  eps,
+                                  round_,
+                                  norm_.data() + row * hidden);
+              });
+}
+
+void CpuDecoder::RotateAndStore(const CpuLayer& layer, int64_t index) {
+  const ModelConfig& config = model_->config;
+  const int64_t dim = config.head_dim;
+  const CpuMatrix& qkv =
+      layer.linears[static_cast<size_t>(FusedLinear::kQkv)].weight;
+  const int64_t stride = qkv.padded_outs();
+  const auto eps = static_cast<float>(config.rms_norm_eps);
+  ParallelFor(
+      at::get_num_threads(),
+      static_cast<int64_t>(rows_.size()),
+      [&](int64_t row) {
+        const Row& where = rows_[static_cast<size_t>(row)];
+        float* base = qkv_.data() + row * stride;
+        const auto turn = [&](float* head, const std::vector<float>& norm) {
+          if (!norm.empty()) {
+            kernels_.rms_norm(head, norm.data(), dim, eps, round_, head);
+          }
+          kernels_.rotate(head,
+                          cos_.data() + row * dim,
+                          sin_.data() + row * dim,
+                          dim,
+                          round_);
+        };
+        for (int64_t head = 0; head < config.num_heads; ++head) {
+          turn(base + head * dim, layer.q_norm);
+        }
+        float* keys = base + qkv.first_panel(1) * kPanelWidth;
+        const float* values = base + qkv.first_panel(2) * kPanelWidth;
+        for (int64_t head = 0; head < config.num_kv_heads; ++head) {
+          turn(keys + head * dim, layer.k_norm);
+          where.cache->Write(index,
+                             head,
+                             where.position,
+                             keys + head * dim,
+                             values + head * dim);
+        }
+      });
+}
+
+// One key-value head of `num_rows` rows of one sequence.
+void CpuDecoder::AttendRows(int64_t index,
+                              int64_t kv_head,
+                              int64_t first_row,
+                              int64_t num_rows) {
+  const ModelConfig& config = model_->config;
+  const int64_t dim = config.head_dim;
+  const int64_t group = config.num_heads / config.num_kv_heads;
+  const int64_t stride = model_->layers[0]
+                             .linears[static_cast<size_t>(FusedLinear::kQkv)]
+                             .weight.padded_outs();
+  const Row& last = rows_[static_cast<size_t>(first_row + num_rows - 1)];
+  const int64_t length = last.position + 1;
+  const int64_t width = CpuKvCache::PaddedWidth(length);
+  const int64_t depth = CpuKvCache::PaddedDepth(length);
+  const int64_t out_stride = CpuKvCache::PaddedWidth(dim);
+  const int64_t count = num_rows * group;
+  thread_local std::vector<float> queries, scores, packed, out;
+  Resize(queries, count * dim);
+  Resize(scores, count * width);
+  Resize(packed, count * std::max(CpuKvCache::PaddedDepth(dim), depth));
+  Resize(out, count * out_stride);
+
+  for (int64_t row = 0; row < num_rows; ++row) {
+    std::copy_n(
+        qkv_.data() + (first_row + row) * stride + kv_head * group * dim,
+        group * dim,
+        queries.data() + row * group * dim);
+  }
+  kernels_.pack_float32(queries.data(),
+                        dim,
+                        count,
+                        dim,
+                        CpuKvCache::PaddedDepth(dim),
+                        packed.data());
+  last.cache->MultiplyKeys(kernels_,
+                           index,
+                           kv_head,
+                           packed.data(),
+                           count,
+                           length,
+                           scores.data(),
+                           width);
+  const float scale = 1.0F / std::sqrt(static_cast<float>(dim));
+  for (int64_t i = 0; i < count; ++i) {
+    const Row& where = rows_[static_cast<size_t>(first_row + i / group)];
+    kernels_.softmax(
+        scores.data() + i * width, where.position + 1, width, scale);
+  }
+  kernels_.pack_float32(
+      scores.data(), width, count, depth, depth, packed.data());
+  last.cache->MultiplyValues(kernels_,
+                             index,
+                             kv_head,
+                             packed.data(),
+                             count,
+                             length,
+                             out.data(),
+                             out_stride);
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t row = first_row + i / group;
+    const int64_t head = kv_head * group + i % group;
+    kernels_.combine(out.data() + i * out_stride,
+                     nullptr,
+                     nullptr,
+                     0.0F,
+                     nullptr,
+                     dim,
+                     round_,
+                     attended_.data() + (row * config.num_heads + head) * dim);
+  }
+}
+
+void CpuDecoder::Attend(int64_t index, std::span<const TokenRun> runs) {
+  struct Task {
+    int64_t first_row;
+    int64_t num_rows;
+  };
+  std::vector<Task> tasks;
+  int64_t row = 0;
+  for (const TokenRun& run : runs) {
+    const auto count = static_cast<int64_t>(run.ids.size());
+    for (int64_t i = 0; i < count; i += kAttentionTile) {
+      tasks.push_back({row + i, std::min(kAttentionTile, count - i)});
+    }
+    row += count;
+  }
+  const int64_t heads = model_->config.num_kv_heads;
+  ParallelFor(at::get_num_threads(),
+              static_cast<int64_t>(tasks.size()) * heads,
+              [&](int64_t i) {
+                const Task& task = tasks[static_cast<size_t>(i / heads)];
+                AttendRows(index, i % heads, task.first_row, task.num_rows);
+              });
+}
+
+void CpuDecoder::Forward(const CpuAdapter* adapter,
+                           std::span<const TokenRun> runs) {
+  const ModelConfig& config = model_->config;
+  const int64_t hidden = config.hidden_size;
+  rows_.clear();
+  std::vector<int32_t> ids;
+  std::vector<int64_t> positions;
+  for (const TokenRun& run : runs) {
+    for (size_t i = 0; i < run.ids.size(); ++i) {
+      const int64_t position = run.cache->length() + static_cast<int64_t>(i);
+      rows_.push_back({run.cache, position});
+      positions.push_back(position);
+      ids.push_back(run.ids[i]);
+    }
+  }
+  const auto rows = static_cast<int64_t>(rows_.size());
+  Resize(x_, rows * hidden);
+  Resize(norm_, rows * hidden);
+  Resize(attended_, rows * config.num_heads * config.head_dim);
+  Resize(gated_, rows * config.intermediate_size);
+  ParallelFor(at::get_num_threads(), rows, [&](int64_t row) {
+    model_->Embed(ids[static_cast<size_t>(row)], x_.data() + row * hidden);
+  });
+  {
+    const RotaryAngles angles = MakeRotaryAngles(
+        config, at::tensor(positions, at::kLong), model_->dtype);
+    const at::Tensor cos = angles.cos.to(at::kFloat).contiguous();
+    const at::Tensor sin = angles.sin.to(at::kFloat).contiguous();
+    cos_.assign(cos.const_data_ptr<float>(),
+                cos.const_data_ptr<float>() + cos.numel());
+    sin_.assign(sin.const_data_ptr<float>(),
+                sin.const_data_ptr<float>() + sin.numel());
+  }
+  for (size_t i = 0; i < model_->layers.size(); ++i) {
+    const CpuLayer& layer = model_->layers[i];
+    const auto linear = [&](FusedLinear which) -> const CpuLinear& {
+      return layer.linears[static_cast<size_t>(which)];
+    };
+    Normalize(layer.input_norm);
+    Resize(qkv_, rows * linear(FusedLinear::kQkv).weight.padded_outs());
+    multiplier_.Multiply(linear(FusedLinear::kQkv),
+                         LoraOf(adapter, i, FusedLinear::kQkv),
+                         norm_.data(),
+                         hidden,
+                         rows,
+                         qkv_.data());
+    RotateAndStore(layer, static_cast<int64_t>(i));
+    Attend(static_cast<int64_t>(i), runs);
+    multiplier_.MultiplyAndAdd(linear(FusedLinear::kO),
+                               LoraOf(adapter, i, FusedLinear::kO),
+                               attended_.data(),
+                               config.num_heads * config.head_dim,
+                               rows,
+                               hidden,
+                               x_.data());
+    Normalize(layer.post_attention_norm);
+    const CpuMatrix& gate_up = linear(FusedLinear::kGateUp).weight;
+    const int64_t stride = gate_up.padded_outs();
+    Resize(gate_up_, rows * stride);
+    multiplier_.Multiply(linear(FusedLinear::kGateUp),
+                         LoraOf(adapter, i, FusedLinear::kGateUp),
+                         norm_.data(),
+                         hidden,
+                         rows,
+                         gate_up_.data());
+    ParallelFor(at::get_num_threads(), rows, [&](int64_t row) {
+      const float* gate = gate_up_.data() + row * stride;
+      kernels_.gated(gate,
+                     gate + gate_up.first_panel(1) * kPanelWidth,
+                     config.intermediate_size,
+                     round_,
+                     gated_.data() + row * config.intermediate_size);
+    });
+    multiplier_.MultiplyAndAdd(linear(FusedLinear::kDown),
+                               LoraOf(adapter, i, FusedLinear::kDown),
+                               gated_.data(),
+                               config.intermediate_size,
+                               rows,
+                               hidden,
+                               x_.data());
+  }
+  for (const TokenRun& run : runs) {
+    run.cache->Advance(static_cast<int64_t>(run.ids.size()));
+  }
+}
+
+const float* CpuDecoder::Logits(std::span<const int64_t> rows) {
+  const int64_t hidden = model_->config.hidden_size;
+  const auto eps = static_cast<float>(model_->config.rms_norm_eps);
+  const auto count = static_cast<int64_t>(rows.size());
+  for (int64_t i = 0; i < count; ++i) {
+    kernels_.rms_norm(x_.data() + rows[static_cast<size_t>(i)] * hidden,
+                      model_->final_norm.data(),
+                      hidden,
+                      eps,
+                      round_,
+                      norm_.data() + i * hidden);
+  }
+  Resize(logits_, count * logits_stride());
+  multiplier_.Multiply(
+      model_->head, nullptr, norm_.data(), hidden, count, logits_.data());
+  return logits_.data();
+}
+
+}  // namespace dapd

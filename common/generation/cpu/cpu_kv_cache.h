@@ -1,0 +1,93 @@
+// The keys and values of one sequence, laid out so that attention is made of
+// the same products with panels as the linear layers (decode_kernels.h):
+//   scores = q K^T     keys are panels of 32 positions, head_dim deep
+//   out    = p V       values are panels of 32 dimensions, positions deep
+//
+// In float32 or bfloat16. Memory is reserved for the whole capacity and taken
+// from the system as it is first written. Not thread-safe, but rows of
+// different heads and positions may be written at the same time.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+
+#include "common/kernels/decode_kernels.h"
+#include "common/model/spec/model_config.h"
+
+namespace dapd {
+
+class CpuKvCache {
+ public:
+  // Room for at least `capacity` tokens; bfloat16 or float32 numbers. Throws
+  // std::bad_alloc.
+  CpuKvCache(const ModelConfig& config, int64_t capacity, bool is_bfloat16);
+
+  // What a cache takes, in bytes.
+  static int64_t Bytes(const ModelConfig& config,
+                       int64_t capacity,
+                       bool is_bfloat16);
+
+  int64_t length() const { return length_; }
+  void Advance(int64_t tokens) { length_ += tokens; }
+
+  // Stores a head's key and value [head_dim] of a position. In bfloat16 they
+  // are rounded.
+  void Write(int64_t layer,
+             int64_t head,
+             int64_t position,
+             const float* key,
+             const float* value);
+
+  // scores[row * stride + t] of positions t < `length`, and of some behind
+  // (`stride` >= length rounded up to panels). `packed`: queries by
+  // pack_float32, padded to PaddedDepth(head_dim).
+  void MultiplyKeys(const DecodeKernels& kernels,
+                    int64_t layer,
+                    int64_t head,
+                    const float* packed,
+                    int64_t rows,
+                    int64_t length,
+                    float* scores,
+                    int64_t stride) const;
+  // out[row * stride + d], with head_dim rounded up to panels. `packed`:
+  // probabilities by pack_float32, padded to PaddedDepth(length).
+  void MultiplyValues(const DecodeKernels& kernels,
+                      int64_t layer,
+                      int64_t head,
+                      const float* packed,
+                      int64_t rows,
+                      int64_t length,
+                      float* out,
+                      int64_t stride) const;
+
+  static int64_t PaddedDepth(int64_t depth) { return (depth + 1) / 2 * 2; }
+  static int64_t PaddedWidth(int64_t width) {
+    return (width + kPanelWidth - 1) / kPanelWidth * kPanelWidth;
+  }
+
+ private:
+  struct Free {
+    void operator()(void* memory) const { std::free(memory); }
+  };
+  // Index of the first number of a panel of 32 positions, or of dimensions.
+  int64_t KeyPanel(int64_t layer, int64_t head, int64_t panel) const;
+  int64_t ValuePanel(int64_t layer, int64_t head, int64_t panel) const;
+  void Put(int64_t panel, int64_t k, int64_t n, float value);
+  void MultiplyPanel(const DecodeKernels& kernels,
+                     int64_t panel,
+                     const float* packed,
+                     int64_t rows,
+                     int64_t depth,
+                     float* y,
+                     int64_t stride) const;
+
+  int64_t num_heads_;
+  int64_t head_dim_;
+  int64_t capacity_;  // whole panels
+  bool is_bfloat16_;
+  int64_t length_ = 0;
+  std::unique_ptr<void, Free> memory_;
+};
+
+}  // namespace dapd

@@ -1,0 +1,210 @@
+#include "common/generation/cpu/cpu_matrix.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <new>
+#include <utility>
+
+#include "common/kernels/parallel_for.h"
+
+namespace dapd {
+namespace {
+
+constexpr int64_t kHugePage = int64_t{1} << 21;
+// Columns that are transposed at once: 16 of them are a cache line of a row.
+constexpr int64_t kBlock = 64;
+
+int64_t PanelsOf(int64_t outs) {
+  return (outs + kPanelWidth - 1) / kPanelWidth;
+}
+
+// Whether all numbers are bfloat16 already, whatever they are stored in.
+bool FitsBFloat16(const at::Tensor& matrix) {
+  if (matrix.scalar_type() == at::kBFloat16) return true;
+  const float* values = matrix.const_data_ptr<float>();
+  const int64_t width = matrix.size(1);
+  std::atomic<bool> fits = true;
+  ParallelFor(at::get_num_threads(), matrix.size(0), [&](int64_t row) {
+    if (!fits.load(std::memory_order_relaxed)) return;
+    uint32_t lower = 0;
+    for (int64_t k = 0; k < width; ++k) {
+      lower |= std::bit_cast<uint32_t>(values[row * width + k]) & 0xFFFFU;
+    }
+    if (lower != 0) fits = false;
+  });
+  return fits;
+}
+
+uint16_t UpperHalf(float value) {
+  return static_cast<uint16_t>(std::bit_cast<uint32_t>(value) >> 16);
+}
+uint16_t UpperHalf(at::BFloat16 value) { return value.x; }
+
+float Widened(uint16_t upper) {
+  return std::bit_cast<float>(static_cast<uint32_t>(upper) << 16);
+}
+
+// Rows [begin, begin + kPanelWidth) of `values` [outs, depth] into a panel.
+void PackFloat32Panel(const float* values,
+                      int64_t begin,
+                      int64_t outs,
+                      int64_t depth,
+                      float* panel) {
+  const int64_t count = std::min(kPanelWidth, outs - begin);
+  // In blocks that stay in the cache: a row of the matrix is a column here.
+  for (int64_t block = 0; block < depth; block += kBlock) {
+    const int64_t end = std::min(block + kBlock, depth);
+    for (int64_t n = 0; n < count; ++n) {
+      const float* row = values + (begin + n) * depth;
+      for (int64_t k = block; k < end; ++k) panel[k * kPanelWidth + n] = row[k];
+    }
+  }
+}
+
+template <typename Value>
+void PackBFloat16Panel(const Value* values,
+                       int64_t begin,
+                       int64_t outs,
+                       int64_t depth,
+                       uint16_t* panel) {
+  const int64_t count = std::min(kPanelWidth, outs - begin);
+  for (int64_t n = 0; n < count; ++n) {
+    const Value* row = values + (begin + n) * depth;
+    for (int64_t k = 0; k < depth; ++k) {
+      panel[(k / 2 * kPanelWidth + n) * 2 + k % 2] = UpperHalf(row[k]);
+    }
+  }
+}
+
+}  // namespace
+
+HugeBuffer::HugeBuffer(int64_t bytes) {
+  if (bytes == 0) return;
+  const auto size = static_cast<size_t>(bytes);
+  void* memory = ::mmap(nullptr,
+                        size,
+                        PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS,
+                        -1,
+                        0);
+  if (memory == MAP_FAILED) throw std::bad_alloc();
+  memory_ = std::unique_ptr<void, UnmapMemory>(memory, UnmapMemory{size});
+  // Advice: without it the memory is as good, only slower. A small matrix would
+  // take a whole huge page.
+  if (bytes >= kHugePage) ::madvise(memory, size, MADV_HUGEPAGE);
+}
+
+void UnmapMemory::operator()(void* memory) const { ::munmap(memory, bytes); }
+
+CpuMatrix::CpuMatrix(std::span<const at::Tensor> parts,
+                         CpuMatrix recycled) {
+  std::vector<at::Tensor> matrices;
+  depth_ = parts[0].size(1);
+  is_bfloat16_ = true;
+  for (const at::Tensor& part : parts) {
+    TORCH_CHECK(part.size(1) == depth_,
+                "[panels] matrices of depth ",
+                depth_,
+                " and ",
+                part.size(1),
+                " cannot be multiplied at once");
+    matrices.push_back(part.contiguous());
+    is_bfloat16_ = is_bfloat16_ && FitsBFloat16(matrices.back());
+    outs_.push_back(part.size(0));
+    first_panels_.push_back(num_panels_);
+    num_panels_ += PanelsOf(part.size(0));
+  }
+  first_panels_.push_back(num_panels_);
+  // The same layout has its padding, which is zero, in the same places.
+  data_ = recycled.is_bfloat16_ == is_bfloat16_ && recycled.depth_ == depth_ &&
+                  recycled.outs_ == outs_
+              ? std::move(recycled.data_)
+              : HugeBuffer(bytes());
+  for (size_t part = 0; part < matrices.size(); ++part) {
+    const at::Tensor& matrix = matrices[part];
+    const int64_t outs = matrix.size(0);
+    const int64_t first = first_panels_[part];
+    ParallelFor(at::get_num_threads(), PanelsOf(outs), [&](int64_t index) {
+      const int64_t begin = index * kPanelWidth;
+      if (!is_bfloat16_) {
+        PackFloat32Panel(matrix.const_data_ptr<float>(),
+                         begin,
+                         outs,
+                         depth_,
+                         static_cast<float*>(data_.data()) +
+                             (first + index) * depth_ * kPanelWidth);
+        return;
+      }
+      uint16_t* panel = static_cast<uint16_t*>(data_.data()) +
+                        (first + index) * packed_depth() * kPanelWidth;
+      if (matrix.scalar_type() == at::kBFloat16) {
+        PackBFloat16Panel(
+            matrix.const_data_ptr<at::BFloat16>(), begin, outs, depth_, panel);
+      } else {
+        PackBFloat16Panel(
+            matrix.const_data_ptr<float>(), begin, outs, depth_, panel);
+      }
+    });
+  }
+}
+
+int64_t CpuMatrix::bytes() const {
+  return padded_outs() * (is_bfloat16_ ? packed_depth() * 2 : depth_ * 4);
+}
+
+void CpuMatrix::MultiplyPanel(const DecodeKernels& kernels,
+                                int64_t panel,
+                                const void* packed,
+                                bool dot,
+                                int64_t rows,
+                                float* y,
+                                int64_t y_stride) const {
+  if (!is_bfloat16_) {
+    kernels.float32(
+        static_cast<const float*>(data_.data()) + panel * depth_ * kPanelWidth,
+        static_cast<const float*>(packed),
+        rows,
+        depth_,
+        y,
+        y_stride);
+    return;
+  }
+  const uint16_t* weights = static_cast<const uint16_t*>(data_.data()) +
+                            panel * packed_depth() * kPanelWidth;
+  if (dot) {
+    kernels.bfloat16_dot(weights,
+                         static_cast<const uint16_t*>(packed),
+                         rows,
+                         packed_depth(),
+                         y,
+                         y_stride);
+  } else {
+    kernels.bfloat16(weights,
+                     static_cast<const float*>(packed),
+                     rows,
+                     packed_depth(),
+                     y,
+                     y_stride);
+  }
+}
+
+void CpuMatrix::CopyRow(int64_t out, float* row) const {
+  const int64_t panel = out / kPanelWidth;
+  const int64_t n = out % kPanelWidth;
+  if (is_bfloat16_) {
+    const uint16_t* values = static_cast<const uint16_t*>(data_.data()) +
+                             panel * packed_depth() * kPanelWidth;
+    for (int64_t k = 0; k < depth_; ++k) {
+      row[k] = Widened(values[(k / 2 * kPanelWidth + n) * 2 + k % 2]);
+    }
+  } else {
+    const float* values =
+        static_cast<const float*>(data_.data()) + panel * depth_ * kPanelWidth;
+    for (int64_t k = 0; k < depth_; ++k) row[k] = values[k * kPanelWidth + n];
+  }
+}
+
+}  // namespace dapd

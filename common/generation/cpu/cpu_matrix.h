@@ -1,0 +1,83 @@
+// Weight matrices as the skinny products want them (common/kernels/
+// decode_kernels.h): packed once, then only read, front to back.
+//
+// A matrix is kept in bfloat16 where that loses nothing: always for bfloat16
+// models, and for float32 models whose checkpoint was bfloat16, which is what
+// nearly all are. The products then run in float32 over half the bytes, and
+// decoding is as fast as its bytes are few.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "ATen/ATen.h"
+
+#include "common/kernels/decode_kernels.h"
+
+namespace dapd {
+
+struct UnmapMemory {
+  size_t bytes = 0;
+  void operator()(void* memory) const;
+};
+
+// Zeroed memory, in huge pages where the system grants them: a stream over
+// gigabytes would otherwise wait for page tables. Throws std::bad_alloc.
+class HugeBuffer {
+ public:
+  HugeBuffer() = default;
+  explicit HugeBuffer(int64_t bytes);
+  void* data() const { return memory_.get(); }
+
+ private:
+  std::unique_ptr<void, UnmapMemory> memory_;
+};
+
+// Several [out, depth] matrices of one depth, one below the other, each padded
+// with zeros to whole panels.
+class CpuMatrix {
+ public:
+  CpuMatrix() = default;
+  // float32 or bfloat16 CPU tensors. Computes on LibTorch's threads. Takes the
+  // memory of `recycled` where that had the same layout: fresh memory costs
+  // more than the packing.
+  CpuMatrix(std::span<const at::Tensor> parts, CpuMatrix recycled);
+  explicit CpuMatrix(std::span<const at::Tensor> parts)
+      : CpuMatrix(parts, CpuMatrix()) {}
+
+  int64_t depth() const { return depth_; }
+  int64_t num_panels() const { return num_panels_; }
+  // num_panels * kPanelWidth: the stride of a row of results.
+  int64_t padded_outs() const { return num_panels_ * kPanelWidth; }
+  // The first panel of a part; first_panel(number of parts) is num_panels.
+  int64_t first_panel(size_t part) const { return first_panels_[part]; }
+  bool is_bfloat16() const { return is_bfloat16_; }
+  int64_t bytes() const;
+
+  // y[row * y_stride + n] for the outputs n of one panel. `packed`: the rows'
+  // values by pack_float32, or where `dot`, by pack_bfloat16, which takes a
+  // bfloat16 matrix and a processor that can; padded to packed_depth().
+  void MultiplyPanel(const DecodeKernels& kernels,
+                     int64_t panel,
+                     const void* packed,
+                     bool dot,
+                     int64_t rows,
+                     float* y,
+                     int64_t y_stride) const;
+  int64_t packed_depth() const { return (depth_ + 1) / 2 * 2; }
+
+  // Output `out` of the first part as a row of `depth` floats: an embedding.
+  void CopyRow(int64_t out, float* row) const;
+
+ private:
+  int64_t depth_ = 0;
+  int64_t num_panels_ = 0;
+  bool is_bfloat16_ = false;
+  std::vector<int64_t> outs_;  // of each part
+  std::vector<int64_t> first_panels_;
+  HugeBuffer data_;
+};
+
+}  // namespace dapd

@@ -1,0 +1,108 @@
+#include "common/generation/cpu/cpu_model.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace dapd {
+namespace {
+
+std::vector<float> ToVector(const at::Tensor& tensor) {
+  if (!tensor.defined()) return {};
+  const at::Tensor wide = tensor.to(at::kFloat).contiguous();
+  const float* values = wide.const_data_ptr<float>();
+  return {values, values + wide.numel()};
+}
+
+std::array<FusedLinear, kNumFusedLinears> AllFusedLinears() {
+  return {FusedLinear::kQkv,
+          FusedLinear::kO,
+          FusedLinear::kGateUp,
+          FusedLinear::kDown};
+}
+
+}  // namespace
+
+std::vector<Projection> PartsOf(FusedLinear linear) {
+  switch (linear) {
+    case FusedLinear::kQkv:
+      return {Projection::kQ, Projection::kK, Projection::kV};
+    case FusedLinear::kO:
+      return {Projection::kO};
+    case FusedLinear::kGateUp:
+      return {Projection::kGate, Projection::kUp};
+    case FusedLinear::kDown:
+      return {Projection::kDown};
+  }
+  return {};
+}
+
+int64_t CpuModel::WeightBytes() const {
+  int64_t bytes = head.weight.bytes();
+  for (const CpuLayer& layer : layers) {
+    for (const CpuLinear& linear : layer.linears) {
+      bytes += linear.weight.bytes();
+    }
+  }
+  return bytes;
+}
+
+void CpuModel::Embed(int32_t token, float* row) const {
+  if (!embedding.defined()) return head.weight.CopyRow(token, row);
+  const int64_t begin = token * config.hidden_size;
+  if (dtype == at::kBFloat16) {
+    const at::BFloat16* values = embedding.const_data_ptr<at::BFloat16>();
+    std::copy_n(values + begin, config.hidden_size, row);
+  } else {
+    std::copy_n(
+        embedding.const_data_ptr<float>() + begin, config.hidden_size, row);
+  }
+}
+
+std::shared_ptr<const CpuModel> PackModel(const ModelWeights& weights) {
+  at::NoGradGuard no_grad;
+  auto model = std::make_shared<CpuModel>();
+  model->config = weights.config;
+  model->dtype = weights.dtype();
+  for (const LayerWeights& source : weights.layers) {
+    CpuLayer& layer = model->layers.emplace_back();
+    layer.input_norm = ToVector(source.input_norm);
+    layer.post_attention_norm = ToVector(source.post_attention_norm);
+    layer.q_norm = ToVector(source.q_norm);
+    layer.k_norm = ToVector(source.k_norm);
+    for (const FusedLinear linear : AllFusedLinears()) {
+      std::vector<at::Tensor> parts;
+      std::vector<at::Tensor> biases;
+      for (const Projection projection : PartsOf(linear)) {
+        parts.push_back(source.weight[static_cast<size_t>(projection)]);
+        biases.push_back(source.bias[static_cast<size_t>(projection)]);
+      }
+      layer.linears[static_cast<size_t>(linear)] = FuseLinear(parts, biases);
+    }
+  }
+  model->final_norm = ToVector(weights.final_norm);
+  model->head = FuseLinear(std::span(&weights.head, 1), {});
+  if (!weights.head.is_same(weights.embedding)) {
+    model->embedding = weights.embedding.contiguous();
+  }
+  return model;
+}
+
+CpuAdapter PackAdapter(const Adapter& adapter, CpuAdapter recycled) {
+  at::NoGradGuard no_grad;
+  recycled.layers.resize(adapter.layers.size());
+  for (size_t index = 0; index < adapter.layers.size(); ++index) {
+    const auto& source = adapter.layers[index];
+    auto& layer = recycled.layers[index];
+    for (const FusedLinear linear : AllFusedLinears()) {
+      std::vector<LoraPair> pairs;
+      for (const Projection projection : PartsOf(linear)) {
+        pairs.push_back(source[static_cast<size_t>(projection)]);
+      }
+      CpuLora& lora = layer[static_cast<size_t>(linear)];
+      lora = FuseLora(pairs, adapter.config.scale(), std::move(lora));
+    }
+  }
+  return recycled;
+}
+
+}  // namespace dapd

@@ -1,0 +1,375 @@
+#include "common/generation/cuda/cuda_decode_backend.h"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+#include "common/base/log.h"
+#include "common/kernels/attention_math.h"
+#include "common/model/reference/decoder.h"
+#include "common/model/reference/kv_cache.h"
+#include "common/model/rope.h"
+
+namespace dapd {
+namespace {
+
+constexpr int64_t kMaxSlots = 128;
+// Longer ones are refused: scratch and tables grow with it.
+constexpr int64_t kLongestContext = 32768;
+// Prompt tokens that one Step computes, so that running sequences go on.
+constexpr int64_t kPrefillTokens = 2048;
+constexpr int64_t kStepsAtATime = 4;
+
+CudaNumber NumberOf(at::ScalarType dtype) {
+  return dtype == at::kFloat ? CudaNumber::kFloat32 : CudaNumber::kBFloat16;
+}
+
+// Why the kernels do not take this model; empty: they do.
+std::string Misfit(const ModelWeights& weights) {
+  const ModelConfig& config = weights.config;
+  if (!FitsDecodeAttention(
+          config.num_heads, config.num_kv_heads, config.head_dim)) {
+    return absl::StrCat(config.num_heads,
+                        " heads over ",
+                        config.num_kv_heads,
+                        " of dimension ",
+                        config.head_dim,
+                        "; head_dim must be a multiple of 8 up to 256 and at "
+                        "most 8 heads may share one");
+  }
+  if (config.hidden_size % 8 != 0 || config.intermediate_size % 8 != 0) {
+    return "hidden and intermediate size must be multiples of 8";
+  }
+  return "";
+}
+
+CudaSequence SequenceOf(const DecodeRequest& request, const int32_t* forced) {
+  return {
+      .seed = request.key.seed,
+      .step = request.key.step,
+      .example = request.key.example,
+      .sample = request.key.sample,
+      .top_k = static_cast<int32_t>(std::min<int64_t>(
+          request.sampling.top_k, std::numeric_limits<int32_t>::max())),
+      .temperature = request.sampling.temperature,
+      .top_p = request.sampling.top_p,
+      .max_new_tokens = static_cast<int32_t>(request.sampling.max_new_tokens),
+      .forced = forced};
+}
+
+// Prompt keys or values [kv_heads, tokens, head_dim] into one layer's part of
+// the pages, [pages, kv_heads, kSplitTokens, head_dim].
+void CopyToPages(const at::Tensor& from, const at::Tensor& pages) {
+  const int64_t tokens = from.size(1);
+  const int64_t full = tokens / kSplitTokens;
+  const int64_t rest = tokens % kSplitTokens;
+  if (full > 0) {
+    pages.narrow(0, 0, full)
+        .copy_(from.narrow(1, 0, full * kSplitTokens)
+                   .unflatten(1, {full, kSplitTokens})
+                   .transpose(0, 1));
+  }
+  if (rest > 0) {
+    pages[full]
+        .narrow(1, 0, rest)
+        .copy_(from.narrow(1, full * kSplitTokens, rest));
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<DecodeBackend> MakeCudaDecodeBackend(
+    std::shared_ptr<const ModelWeights> weights,
+    const CudaDecodeOptions& options) {
+  const std::string misfit = Misfit(*weights);
+  const std::optional<CudaLibrary> library = FindCudaLibrary();
+  if (!misfit.empty() || !library) {
+    LogWarning(absl::StrCat(
+        "decoding by LibTorch's operations: ",
+        misfit.empty() ? "libdapd_cuda.so was built without nvcc" : misfit));
+    return nullptr;
+  }
+  try {
+    return std::make_unique<CudaDecodeBackend>(
+        std::move(weights), options, *library);
+  } catch (const c10::OutOfMemoryError& error) {
+    LogWarning(absl::StrCat(
+        "decoding by LibTorch's operations: no room on the GPU for a second "
+        "form of the weights: ",
+        error.what_without_backtrace()));
+    return nullptr;
+  }
+}
+
+CudaDecodeBackend::CudaDecodeBackend(
+    std::shared_ptr<const ModelWeights> weights,
+    const CudaDecodeOptions& options,
+    const CudaLibrary& library)
+    : weights_(std::move(weights)),
+      options_(options),
+      library_(library),
+      max_tokens_(std::min(weights_->config.max_positions, kLongestContext)) {
+  at::NoGradGuard no_grad;
+  options_.slots = std::min(options_.slots, kMaxSlots);
+  const ModelConfig& config = weights_->config;
+  if (options_.num_tokens <= 0 || options_.num_tokens > config.vocab_size) {
+    options_.num_tokens = config.vocab_size;
+  }
+  slots_.resize(static_cast<size_t>(options_.slots));
+  const RotaryAngles angles = MakeRotaryAngles(
+      config,
+      at::arange(
+          max_tokens_,
+          at::TensorOptions().dtype(at::kLong).device(weights_->device())),
+      weights_->dtype());
+  cosine_ = angles.cos.contiguous();
+  sine_ = angles.sin.contiguous();
+  end_tokens_ =
+      at::tensor(config.eos_token_ids, at::kInt).to(weights_->device());
+  Prepare();
+  kv_budget_ = library_.free_bytes() / 2;
+}
+
+CudaDecodeBackend::~CudaDecodeBackend() { library_.destroy(decoder_); }
+
+void CudaDecodeBackend::Prepare() {
+  library_.destroy(decoder_);
+  decoder_ = nullptr;
+  packed_.reset();
+  workspace_.reset();
+  const CudaNumber number = NumberOf(weights_->dtype());
+  const auto bytes =
+      at::TensorOptions().dtype(at::kByte).device(weights_->device());
+  const MergePair merge = [this, number, bytes](const at::Tensor& base,
+                                                const LoraPair& pair,
+                                                double scale,
+                                                const at::Tensor& merged) {
+    const at::Tensor a = pair.a.to(base.scalar_type()).contiguous();
+    const at::Tensor b = pair.b.to(base.scalar_type()).contiguous();
+    const at::Tensor workspace = at::empty({library_.merge_workspace()}, bytes);
+    const AdapterMerge one{.base = base.const_data_ptr(),
+                           .a = a.const_data_ptr(),
+                           .b = b.const_data_ptr(),
+                           .merged = merged.data_ptr(),
+                           .out = base.size(0),
+                           .in = base.size(1),
+                           .rank = a.size(0),
+                           .scale = static_cast<float>(scale)};
+    char error[kCudaErrorBytes] = "";
+    CheckCuda(library_.merge_adapter(
+                  &one, 1, number, workspace.data_ptr(), nullptr, error),
+              error);
+  };
+  const AdapterForm form = options_.adapter_form.value_or(
+      weights_->dtype() == at::kFloat ? AdapterForm::kMerged
+                                      : AdapterForm::kColumns);
+  packed_ = std::make_unique<CudaPackedWeights>(
+      *weights_,
+      form,
+      adapter_ == nullptr ? nullptr : &adapter_->config,
+      merge);
+
+  const ModelConfig& config = weights_->config;
+  const auto data = [](const at::Tensor& tensor) -> const void* {
+    return tensor.defined() ? tensor.const_data_ptr() : nullptr;
+  };
+  std::vector<CudaDecoderLayer> layers;
+  for (size_t i = 0; i < weights_->layers.size(); ++i) {
+    const LayerWeights& layer = weights_->layers[i];
+    const auto& linears = packed_->layers()[i];
+    layers.push_back({.input_norm = data(layer.input_norm),
+                      .post_attention_norm = data(layer.post_attention_norm),
+                      .q_norm = data(layer.q_norm),
+                      .k_norm = data(layer.k_norm),
+                      .qkv = linears[0].View(),
+                      .o = linears[1].View(),
+                      .gate_up = linears[2].View(),
+                      .down = linears[3].View()});
+  }
+  const CudaDecoderSpec spec{
+      .number = number,
+      .hidden = config.hidden_size,
+      .intermediate = config.intermediate_size,
+      .heads = config.num_heads,
+      .kv_heads = config.num_kv_heads,
+      .head_dim = config.head_dim,
+      .vocab = config.vocab_size,
+      .num_tokens = options_.num_tokens,
+      .eps = static_cast<float>(config.rms_norm_eps),
+      .num_layers = config.num_layers,
+      .layers = layers.data(),
+      .embedding = data(weights_->embedding),
+      .final_norm = data(weights_->final_norm),
+      .head = data(weights_->head),
+      .cosine = data(cosine_),
+      .sine = data(sine_),
+      .slots = options_.slots + 1,  // the last one scores
+      .max_tokens = max_tokens_,
+      .max_rows = static_cast<int64_t>(
+          std::bit_ceil(static_cast<uint64_t>(options_.slots))),
+      .stable_bits = options_.stable_bits,
+      .end_tokens = end_tokens_.const_data_ptr<int32_t>(),
+      .num_end_tokens = end_tokens_.numel()};
+  workspace_ = at::empty({library_.workspace(&spec)}, bytes);
+  char error[kCudaErrorBytes] = "";
+  CheckCuda(library_.create(&spec, workspace_.data_ptr(), &decoder_, error),
+            error);
+}
+
+int64_t CudaDecodeBackend::KvBytes(int64_t max_tokens) const {
+  if (max_tokens > max_tokens_) return std::numeric_limits<int64_t>::max();
+  const ModelConfig& config = weights_->config;
+  return NumSplits(max_tokens) * kSplitTokens * config.num_layers * 2 *
+         config.num_kv_heads * config.head_dim *
+         static_cast<int64_t>(c10::elementSize(weights_->dtype()));
+}
+
+at::Tensor CudaDecodeBackend::TakePages(int64_t tokens) const {
+  const ModelConfig& config = weights_->config;
+  return at::empty({NumSplits(tokens),
+                    config.num_layers,
+                    2,
+                    config.num_kv_heads,
+                    kSplitTokens,
+                    config.head_dim},
+                   weights_->embedding.options());
+}
+
+void CudaDecodeBackend::SetAdapter(std::shared_ptr<const Adapter> adapter) {
+  adapter_ = std::move(adapter);
+  if (!packed_->Fits(adapter_.get())) Prepare();
+  packed_->Apply(adapter_.get());
+}
+
+void CudaDecodeBackend::Start(int64_t slot, DecodeRequest request) {
+  at::Tensor pages = TakePages(request.MaxTokens());
+  slots_[static_cast<size_t>(slot)] = std::make_unique<Sequence>(
+      Sequence{std::move(request), std::move(pages)});
+  waiting_.push_back(slot);
+}
+
+void CudaDecodeBackend::Stop(int64_t slot) {
+  char error[kCudaErrorBytes] = "";
+  CheckCuda(library_.stop(decoder_, slot, error), error);
+  std::erase(waiting_, slot);
+  std::erase_if(pending_, [slot](const DecodedToken& token) {
+    return token.slot == slot;
+  });
+  slots_[static_cast<size_t>(slot)].reset();
+}
+
+void CudaDecodeBackend::Prefill(int64_t slot,
+                                const Sequence& sequence,
+                                const int32_t* forced) {
+  at::NoGradGuard no_grad;
+  const std::vector<int32_t>& prompt = sequence.request.prompt_ids;
+  const auto tokens = static_cast<int64_t>(prompt.size());
+  const at::Tensor ids =
+      at::tensor(prompt, at::kInt).to(at::kLong).to(weights_->device());
+  KvCache cache(
+      weights_->config, tokens, weights_->dtype(), weights_->device());
+  const at::Tensor hidden =
+      ForwardPrompt(*weights_, adapter_.get(), ids, &cache);
+  const at::Tensor logits = ApplyHead(*weights_, hidden).contiguous();
+  for (int64_t layer = 0; layer < weights_->config.num_layers; ++layer) {
+    const at::Tensor pages = sequence.pages.select(1, layer);
+    CopyToPages(cache.Keys(layer, tokens), pages.select(1, 0));
+    CopyToPages(cache.Values(layer, tokens), pages.select(1, 1));
+  }
+  std::vector<void*> page_pointers;
+  for (int64_t page = 0; page < sequence.pages.size(0); ++page) {
+    page_pointers.push_back(sequence.pages[page].data_ptr());
+  }
+  const CudaPrompt started{
+      .sequence = SequenceOf(sequence.request, forced),
+      .num_tokens = tokens,
+      .pages = page_pointers.data(),
+      .num_pages = static_cast<int64_t>(page_pointers.size()),
+      .logits = logits.const_data_ptr<float>()};
+  char error[kCudaErrorBytes] = "";
+  CheckCuda(library_.start(decoder_, slot, &started, error), error);
+}
+
+void CudaDecodeBackend::PrefillWaiting() {
+  int64_t tokens = 0;
+  while (!waiting_.empty() && tokens < kPrefillTokens) {
+    const int64_t slot = waiting_.front();
+    const Sequence& sequence = *slots_[static_cast<size_t>(slot)];
+    try {
+      Prefill(slot, sequence);
+    } catch (const c10::OutOfMemoryError&) {
+      // What runs gives memory back when it ends.
+      if (library_.running(decoder_) == 0) throw;
+      return;
+    }
+    waiting_.pop_front();
+    tokens += static_cast<int64_t>(sequence.request.prompt_ids.size());
+  }
+}
+
+std::vector<DecodedToken> CudaDecodeBackend::Collect(
+    std::vector<float>* scored) {
+  std::vector<CudaDecodedToken> collected(
+      static_cast<size_t>((options_.slots + 1) * kSampledRing));
+  int64_t count = 0;
+  char error[kCudaErrorBytes] = "";
+  CheckCuda(library_.collect(decoder_, collected.data(), &count, error), error);
+  std::vector<DecodedToken> tokens;
+  for (int64_t i = 0; i < count; ++i) {
+    const auto& [slot, sampled] = collected[static_cast<size_t>(i)];
+    TORCH_CHECK(sampled.token >= 0,
+                "[engine] the logits are not finite: the weights that are "
+                "served cannot be sampled from");
+    if (slot == options_.slots) {
+      scored->push_back(sampled.logprob);
+    } else {
+      tokens.push_back({slot, sampled.token, sampled.logprob});
+    }
+  }
+  return tokens;
+}
+
+std::vector<DecodedToken> CudaDecodeBackend::Step() {
+  PrefillWaiting();
+  char error[kCudaErrorBytes] = "";
+  while (library_.running(decoder_) > 0 &&
+         library_.launched(decoder_) < kMaxBursts) {
+    CheckCuda(library_.launch(decoder_, kStepsAtATime, error), error);
+  }
+  std::vector<DecodedToken> tokens = std::exchange(pending_, {});
+  const std::vector<DecodedToken> collected = Collect(nullptr);
+  tokens.insert(tokens.end(), collected.begin(), collected.end());
+  return tokens;
+}
+
+std::vector<float> CudaDecodeBackend::ScoreTokens(
+    const std::vector<int32_t>& ids) {
+  const auto count = static_cast<int64_t>(ids.size()) - 1;
+  const at::Tensor forced =
+      at::tensor(std::vector<int32_t>(ids.begin() + 1, ids.end()), at::kInt)
+          .to(weights_->device());
+  Sequence sequence;
+  sequence.request.prompt_ids = {ids.front()};
+  sequence.request.sampling.max_new_tokens = count;
+  sequence.pages = TakePages(sequence.request.MaxTokens());
+  const int64_t slot = options_.slots;
+  Prefill(slot, sequence, forced.const_data_ptr<int32_t>());
+  std::vector<float> scored;
+  char error[kCudaErrorBytes] = "";
+  while (true) {
+    const std::vector<DecodedToken> others = Collect(&scored);
+    pending_.insert(pending_.end(), others.begin(), others.end());
+    const int64_t left = count - static_cast<int64_t>(scored.size());
+    if (left == 0) break;
+    CheckCuda(library_.launch(decoder_, std::min(left, kStepsAtATime), error),
+              error);
+  }
+  CheckCuda(library_.stop(decoder_, slot, error), error);
+  return scored;
+}
+
+}  // namespace dapd

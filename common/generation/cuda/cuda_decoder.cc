@@ -1,0 +1,345 @@
+#include "common/generation/cuda/cuda_decoder.h"
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/generation/cuda/cuda_decode_step.h"
+#include "common/generation/cuda/cuda_decoder_memory.h"
+#include "common/generation/cuda/cuda_outcome.h"
+
+namespace dapd {
+namespace {
+
+// Graphs are captured for contexts of this many tokens and doublings of it.
+constexpr int64_t kShortestContext = 1024;
+
+class CudaDecoder {
+ public:
+  CudaDecoder(const CudaDecoderSpec& spec, void* workspace)
+      : spec_(spec),
+        memory_(spec, workspace),
+        step_(spec, memory_),
+        row_slots_(static_cast<size_t>(spec.max_rows), -1),
+        running_(static_cast<size_t>(spec.slots), false),
+        max_tokens_(static_cast<size_t>(spec.slots), 0),
+        seen_(static_cast<size_t>(spec.slots), 0) {}
+  ~CudaDecoder();
+
+  CudaOutcome Prepare();
+  CudaOutcome Start(int64_t slot, const CudaPrompt& prompt);
+  CudaOutcome Stop(int64_t slot);
+  CudaOutcome Launch(int64_t steps);
+  CudaOutcome Collect(CudaDecodedToken* tokens, int64_t* num_tokens);
+  int64_t launched() const { return launched_; }
+  int64_t num_running() const {
+    return std::count(running_.begin(), running_.end(), true);
+  }
+
+ private:
+  CudaOutcome Capture(const DecodeBucket& bucket);
+  // Rows for the running sequences, and the graph that holds them.
+  CudaOutcome MapRows();
+  CudaOutcome UploadRows(const std::vector<int32_t>& row_slots);
+  // Ends a batch of launches: the snapshot of what it sampled.
+  CudaOutcome CopySnapshot(int64_t buffer);
+  // New tokens of a snapshot, and which sequences have ended by it.
+  void ReadSnapshot(int64_t buffer, std::vector<CudaDecodedToken>* tokens);
+  CudaOutcome Drain();
+
+  const CudaDecoderSpec spec_;
+  const CudaDecoderMemory memory_;
+  CudaDecodeStep step_;
+  cudaStream_t stream_ = nullptr;
+  std::map<DecodeBucket, cudaGraphExec_t> graphs_;
+  char* snapshots_[kMaxBursts] = {};  // pinned
+  cudaEvent_t copied_[kMaxBursts] = {};
+  int64_t launched_ = 0;  // batches that were not collected
+  int64_t next_ = 0;      // the buffer of the next one
+  DecodeBucket bucket_;   // of the running sequences
+  std::vector<int32_t> row_slots_;
+  std::vector<bool> running_;
+  std::vector<int64_t> max_tokens_;        // prompt and answer, by slot
+  std::vector<int32_t> seen_;              // tokens read, by slot
+  std::vector<CudaDecodedToken> drained_;  // read, not yet given
+};
+
+CudaDecoder::~CudaDecoder() {
+  if (stream_ != nullptr) cudaStreamSynchronize(stream_);
+  for (const auto& [bucket, graph] : graphs_) cudaGraphExecDestroy(graph);
+  for (int64_t i = 0; i < kMaxBursts; ++i) {
+    if (copied_[i] != nullptr) cudaEventDestroy(copied_[i]);
+    cudaFreeHost(snapshots_[i]);
+  }
+  if (stream_ != nullptr) cudaStreamDestroy(stream_);
+}
+
+CudaOutcome CudaDecoder::Prepare() {
+  CudaOutcome outcome;
+  // A blocking stream: LibTorch's default stream and this one wait for each
+  // other, so a prompt's keys are there before a step reads them.
+  outcome.Cuda("cudaStreamCreate", cudaStreamCreate(&stream_));
+  for (int64_t i = 0; i < kMaxBursts; ++i) {
+    void* pinned = nullptr;
+    outcome.Cuda("cudaMallocHost",
+                 cudaMallocHost(&pinned, memory_.snapshot_bytes));
+    snapshots_[i] = static_cast<char*>(pinned);
+    outcome.Cuda("cudaEventCreate",
+                 cudaEventCreateWithFlags(&copied_[i], cudaEventDisableTiming));
+  }
+  if (!outcome.ok()) return outcome;
+  outcome.Cuda("clear",
+               cudaMemsetAsync(memory_.base, 0, memory_.bytes, stream_));
+  if (!outcome.ok()) return outcome;
+  outcome = MapRows();
+  outcome.Cuda("prepare", cudaStreamSynchronize(stream_));
+  return outcome;
+}
+
+CudaOutcome CudaDecoder::Capture(const DecodeBucket& bucket) {
+  // Once without a graph: libraries load their kernels, which a capture
+  // forbids.
+  CudaOutcome outcome = step_.Run(bucket, stream_);
+  if (!outcome.ok()) return outcome;
+  // On a stream of its own: work on the default stream, which a blocking stream
+  // waits for, would break the capture.
+  cudaStream_t capturing = nullptr;
+  outcome.Cuda("cudaStreamCreate",
+               cudaStreamCreateWithFlags(&capturing, cudaStreamNonBlocking));
+  if (!outcome.ok()) return outcome;
+  cudaGraph_t graph = nullptr;
+  outcome.Cuda(
+      "cudaStreamBeginCapture",
+      cudaStreamBeginCapture(capturing, cudaStreamCaptureModeThreadLocal));
+  if (outcome.ok()) {
+    const CudaOutcome step = step_.Run(bucket, capturing);
+    outcome.Cuda("cudaStreamEndCapture",
+                 cudaStreamEndCapture(capturing, &graph));
+    if (!step.ok()) outcome = step;
+  }
+  cudaStreamDestroy(capturing);
+  if (!outcome.ok()) return outcome;
+  outcome.Cuda("cudaGraphInstantiate",
+               cudaGraphInstantiate(&graphs_[bucket], graph, 0));
+  cudaGraphDestroy(graph);
+  return outcome;
+}
+
+CudaOutcome CudaDecoder::CopySnapshot(int64_t buffer) {
+  CudaOutcome outcome;
+  outcome.Cuda("copy",
+               cudaMemcpyAsync(snapshots_[buffer],
+                               memory_.snapshot,
+                               memory_.snapshot_bytes,
+                               cudaMemcpyDeviceToHost,
+                               stream_));
+  outcome.Cuda("cudaEventRecord", cudaEventRecord(copied_[buffer], stream_));
+  return outcome;
+}
+
+void CudaDecoder::ReadSnapshot(int64_t buffer,
+                               std::vector<CudaDecodedToken>* tokens) {
+  const CudaDecoderSnapshot snapshot = memory_.SnapshotAt(snapshots_[buffer]);
+  for (int64_t slot = 0; slot < spec_.slots; ++slot) {
+    if (!running_[slot]) continue;
+    for (; seen_[slot] < snapshot.sequences[slot].num_sampled; ++seen_[slot]) {
+      tokens->push_back(
+          {static_cast<int32_t>(slot),
+           snapshot.sampled[slot * kSampledRing + seen_[slot] % kSampledRing]});
+    }
+  }
+  for (int64_t row = 0; row < bucket_.rows; ++row) {
+    if (row_slots_[row] >= 0 && snapshot.slot_of_row[row] < 0) {
+      running_[row_slots_[row]] = false;
+      row_slots_[row] = -1;
+    }
+  }
+}
+
+CudaOutcome CudaDecoder::Drain() {
+  CudaOutcome outcome;
+  while (launched_ > 0) {
+    const int64_t oldest = (next_ + kMaxBursts - launched_) % kMaxBursts;
+    outcome.Cuda("step", cudaEventSynchronize(copied_[oldest]));
+    if (!outcome.ok()) return outcome;
+    ReadSnapshot(oldest, &drained_);
+    --launched_;
+  }
+  return outcome;
+}
+
+CudaOutcome CudaDecoder::MapRows() {
+  std::fill(row_slots_.begin(), row_slots_.end(), -1);
+  int64_t num_rows = 0;
+  int64_t longest = 0;
+  const int64_t first = running_.back() ? spec_.slots - 1 : 0;
+  for (int64_t slot = first; slot < spec_.slots; ++slot) {
+    if (!running_[slot]) continue;
+    row_slots_[num_rows++] = static_cast<int32_t>(slot);
+    longest = std::max(longest, max_tokens_[slot]);
+  }
+  bucket_ = {spec_.stable_bits ? spec_.max_rows : 1, kShortestContext};
+  while (bucket_.rows < num_rows) bucket_.rows *= 2;
+  while (bucket_.max_tokens < longest) bucket_.max_tokens *= 2;
+  bucket_.rows = std::min(bucket_.rows, spec_.max_rows);
+  bucket_.max_tokens = std::min(bucket_.max_tokens, spec_.max_tokens);
+  if (!graphs_.contains(bucket_)) {
+    // What runs for the capture must not touch a sequence.
+    CudaOutcome captured =
+        UploadRows(std::vector<int32_t>(row_slots_.size(), -1));
+    if (captured.ok()) captured = Capture(bucket_);
+    if (!captured.ok()) return captured;
+  }
+  return UploadRows(row_slots_);
+}
+
+CudaOutcome CudaDecoder::UploadRows(const std::vector<int32_t>& row_slots) {
+  CudaOutcome outcome;
+  // From pageable memory: the copy has left it when the call returns.
+  outcome.Cuda("map rows",
+               cudaMemcpyAsync(memory_.slot_of_row,
+                               row_slots.data(),
+                               sizeof(int32_t) * row_slots.size(),
+                               cudaMemcpyHostToDevice,
+                               stream_));
+  return outcome;
+}
+
+CudaOutcome CudaDecoder::Start(int64_t slot, const CudaPrompt& prompt) {
+  CudaOutcome outcome = Drain();
+  if (!outcome.ok()) return outcome;
+  // The sampler moves the position on to the token that it samples.
+  const auto position = static_cast<int32_t>(prompt.num_tokens - 1);
+  const auto only_row = static_cast<int32_t>(slot);
+  const auto set = [&](void* to, const void* from, size_t bytes) {
+    outcome.Cuda(
+        "start",
+        cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_));
+  };
+  set(memory_.sequences + slot, &prompt.sequence, sizeof(prompt.sequence));
+  set(memory_.positions + slot, &position, sizeof(position));
+  set(memory_.slot_of_row, &only_row, sizeof(only_row));
+  set(memory_.pages + slot * memory_.pages_per_slot,
+      prompt.pages,
+      sizeof(void*) * static_cast<size_t>(prompt.num_pages));
+  if (!outcome.ok()) return outcome;
+  outcome = step_.Sample(1, prompt.logits, stream_);
+  if (!outcome.ok()) return outcome;
+  std::fill(row_slots_.begin(), row_slots_.end(), -1);
+  row_slots_[0] = only_row;
+  bucket_.rows = 1;
+  running_[slot] = true;
+  seen_[slot] = 0;
+  max_tokens_[slot] = prompt.num_tokens + prompt.sequence.max_new_tokens;
+  outcome = CopySnapshot(next_);
+  outcome.Cuda("start", cudaStreamSynchronize(stream_));
+  if (!outcome.ok()) return outcome;
+  ReadSnapshot(next_, &drained_);
+  return MapRows();
+}
+
+CudaOutcome CudaDecoder::Stop(int64_t slot) {
+  CudaOutcome outcome = Drain();
+  if (!outcome.ok()) return outcome;
+  std::erase_if(drained_, [slot](const CudaDecodedToken& token) {
+    return token.slot == slot;
+  });
+  running_[slot] = false;
+  return MapRows();
+}
+
+CudaOutcome CudaDecoder::Launch(int64_t steps) {
+  CudaOutcome outcome;
+  if (launched_ == kMaxBursts || steps > kMaxBurst) {
+    outcome.Text("[cuda_decoder] more was launched than is kept");
+    return outcome;
+  }
+  for (int64_t i = 0; i < steps; ++i) {
+    outcome.Cuda("cudaGraphLaunch",
+                 cudaGraphLaunch(graphs_.at(bucket_), stream_));
+  }
+  if (!outcome.ok()) return outcome;
+  outcome = CopySnapshot(next_);
+  if (!outcome.ok()) return outcome;
+  next_ = (next_ + 1) % kMaxBursts;
+  ++launched_;
+  return outcome;
+}
+
+CudaOutcome CudaDecoder::Collect(CudaDecodedToken* tokens,
+                                 int64_t* num_tokens) {
+  CudaOutcome outcome;
+  if (launched_ > 0) {
+    const int64_t oldest = (next_ + kMaxBursts - launched_) % kMaxBursts;
+    outcome.Cuda("step", cudaEventSynchronize(copied_[oldest]));
+    if (!outcome.ok()) return outcome;
+    ReadSnapshot(oldest, &drained_);
+    --launched_;
+  }
+  *num_tokens = static_cast<int64_t>(drained_.size());
+  std::copy(drained_.begin(), drained_.end(), tokens);
+  drained_.clear();
+  return outcome;
+}
+
+CudaDecoder& DecoderAt(void* decoder) {
+  return *static_cast<CudaDecoder*>(decoder);
+}
+
+}  // namespace
+
+extern "C" int64_t DapdCudaDecoderWorkspace(const CudaDecoderSpec* spec) {
+  return static_cast<int64_t>(CudaDecoderMemory(*spec, nullptr).bytes);
+}
+
+extern "C" int DapdCudaDecoderCreate(const CudaDecoderSpec* spec,
+                                     void* workspace,
+                                     void** decoder,
+                                     char* error) {
+  auto made = std::make_unique<CudaDecoder>(*spec, workspace);
+  const CudaOutcome outcome = made->Prepare();
+  if (outcome.ok()) *decoder = made.release();
+  return outcome.Give(error);
+}
+
+extern "C" void DapdCudaDecoderDestroy(void* decoder) {
+  delete static_cast<CudaDecoder*>(decoder);
+}
+
+extern "C" int DapdCudaDecoderStart(void* decoder,
+                                    int64_t slot,
+                                    const CudaPrompt* prompt,
+                                    char* error) {
+  return DecoderAt(decoder).Start(slot, *prompt).Give(error);
+}
+
+extern "C" int DapdCudaDecoderStop(void* decoder, int64_t slot, char* error) {
+  return DecoderAt(decoder).Stop(slot).Give(error);
+}
+
+extern "C" int DapdCudaDecoderLaunch(void* decoder,
+                                     int64_t steps,
+                                     char* error) {
+  return DecoderAt(decoder).Launch(steps).Give(error);
+}
+
+extern "C" int DapdCudaDecoderCollect(void* decoder,
+                                      CudaDecodedToken* tokens,
+                                      int64_t* num_tokens,
+                                      char* error) {
+  return DecoderAt(decoder).Collect(tokens, num_tokens).Give(error);
+}
+
+extern "C" int64_t DapdCudaDecoderLaunched(const void* decoder) {
+  return static_cast<const CudaDecoder*>(decoder)->launched();
+}
+
+extern "C" int64_t DapdCudaDecoderRunning(const void* decoder) {
+  return static_cast<const CudaDecoder*>(decoder)->num_running();
+}
+
+}  // namespace dapd

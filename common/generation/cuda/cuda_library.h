@@ -1,0 +1,38 @@
+// The functions of libdapd_cuda.so that decoding on a GPU takes.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "common/generation/cuda/cuda_decoder.h"
+#include "common/kernels/cuda/adapter_merge.h"
+
+namespace dapd {
+
+// Bytes of memory on the current device that this process could still take.
+extern "C" int64_t DapdCudaFreeBytes();
+
+struct CudaLibrary {
+  decltype(&DapdCudaFreeBytes) free_bytes = nullptr;
+  decltype(&DapdCudaMergeWorkspace) merge_workspace = nullptr;
+  decltype(&DapdCudaMergeAdapter) merge_adapter = nullptr;
+  decltype(&DapdCudaDecoderWorkspace) workspace = nullptr;
+  decltype(&DapdCudaDecoderCreate) create = nullptr;
+  decltype(&DapdCudaDecoderDestroy) destroy = nullptr;
+  decltype(&DapdCudaDecoderStart) start = nullptr;
+  decltype(&DapdCudaDecoderStop) stop = nullptr;
+  decltype(&DapdCudaDecoderLaunch) launch = nullptr;
+  decltype(&DapdCudaDecoderCollect) collect = nullptr;
+  decltype(&DapdCudaDecoderLaunched) launched = nullptr;
+  decltype(&DapdCudaDecoderRunning) running = nullptr;
+};
+
+// Nothing where this build has no CUDA library or one without own kernels (it
+// was built without nvcc).
+std::optional<CudaLibrary> FindCudaLibrary();
+
+// Throws c10::Error with a C function's reason unless its `code` is 0.
+void CheckCuda(int code, const char* error);
+
+}  // namespace dapd

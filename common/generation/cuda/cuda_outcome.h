@@ -1,0 +1,37 @@
+// What went wrong first in a row of CUDA calls.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdio>
+#include <string>
+
+#include "common/generation/cuda/cuda_decoder.h"
+
+namespace dapd {
+
+class CudaOutcome {
+ public:
+  // Counts if nothing failed before. `code`: a cudaError_t.
+  void Cuda(const char* what, int code) {
+    if (code == 0 || !ok()) return;
+    message_ = std::string("[cuda_decoder] ") + what + ": " +
+               cudaGetErrorString(static_cast<cudaError_t>(code));
+  }
+  // An empty `problem` is none.
+  void Text(const std::string& problem) {
+    if (ok()) message_ = problem;
+  }
+  bool ok() const { return message_.empty(); }
+  // The result of a C function: 0, or 1 with the message in `error`.
+  int Give(char* error) const {
+    if (ok()) return 0;
+    std::snprintf(error, kCudaErrorBytes, "%s", message_.c_str());
+    return 1;
+  }
+
+ private:
+  std::string message_;
+};
+
+}  // namespace dapd

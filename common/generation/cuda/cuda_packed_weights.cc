@@ -1,0 +1,140 @@
+#include "common/generation/cuda/cuda_packed_weights.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace dapd {
+namespace {
+
+using enum Projection;
+
+// Tensor cores want widths that are multiples of 16 bytes.
+int64_t PaddedRank(int64_t rank) { return (rank + 7) / 8 * 8; }
+
+bool Contains(const std::vector<Projection>& some, Projection one) {
+  return std::find(some.begin(), some.end(), one) != some.end();
+}
+
+const at::Tensor& WeightOf(const ModelWeights& weights,
+                           int64_t layer,
+                           Projection part) {
+  return weights.layers[static_cast<size_t>(layer)]
+      .weight[static_cast<size_t>(part)];
+}
+
+const void* DataOrNull(const at::Tensor& tensor) {
+  return tensor.defined() ? tensor.const_data_ptr() : nullptr;
+}
+
+}  // namespace
+
+CudaLinear PackedLinear::View() const {
+  return {.weight = weight.const_data_ptr(),
+          .lora_a = DataOrNull(lora_a),
+          .bias = DataOrNull(bias),
+          .in = in,
+          .out = weight.size(0),
+          .lora = lora};
+}
+
+CudaPackedWeights::CudaPackedWeights(const ModelWeights& weights,
+                                     AdapterForm form,
+                                     const LoraConfig* lora,
+                                     MergePair merge)
+    : weights_(weights), form_(form), merge_(std::move(merge)) {
+  if (form_ == AdapterForm::kColumns && lora != nullptr) {
+    rank_ = PaddedRank(lora->rank);
+    targets_ = lora->targets.empty() ? AllProjections() : lora->targets;
+  }
+  const ModelConfig& config = weights.config;
+  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
+    std::array<PackedLinear, 4>& linears = layers_.emplace_back();
+    linears[0].parts = {kQ, kK, kV};
+    linears[1].parts = {kO};
+    linears[2].parts = {kGate, kUp};
+    linears[3].parts = {kDown};
+    for (PackedLinear& linear : linears) {
+      std::vector<at::Tensor> stacked;
+      std::vector<at::Tensor> biases;
+      for (const Projection part : linear.parts) {
+        stacked.push_back(WeightOf(weights, layer, part));
+        linear.in = ProjectionIn(config, part);
+        if (Contains(targets_, part)) linear.lora += rank_;
+        const at::Tensor& bias = weights.layers[static_cast<size_t>(layer)]
+                                     .bias[static_cast<size_t>(part)];
+        if (bias.defined()) biases.push_back(bias);
+      }
+      TORCH_CHECK(biases.empty() || biases.size() == linear.parts.size(),
+                  "[cuda_packed_weights] layer ",
+                  layer,
+                  ": some of the stacked projections have a bias, some not");
+      if (!biases.empty()) linear.bias = at::cat(biases);
+      const auto options = stacked[0].options();
+      int64_t out = 0;
+      for (const at::Tensor& part : stacked) out += part.size(0);
+      linear.weight = at::zeros({out, linear.in + linear.lora}, options);
+      at::Tensor base = linear.weight.narrow(1, 0, linear.in);
+      at::cat_out(base, stacked);
+      if (linear.lora > 0) {
+        linear.lora_a = at::zeros({linear.lora, linear.in}, options);
+      }
+    }
+  }
+}
+
+bool CudaPackedWeights::Fits(const Adapter* adapter) const {
+  if (adapter == nullptr || form_ == AdapterForm::kMerged) return true;
+  const LoraConfig& lora = adapter->config;
+  return PaddedRank(lora.rank) == rank_ &&
+         (lora.targets.empty() ? AllProjections() : lora.targets) == targets_;
+}
+
+void CudaPackedWeights::Apply(const Adapter* adapter) {
+  TORCH_CHECK(Fits(adapter),
+              "[cuda_packed_weights] the weights have columns for adapters of "
+              "another rank or other targets");
+  at::NoGradGuard no_grad;
+  if (adapter == nullptr && is_base_) return;
+  for (size_t layer = 0; layer < layers_.size(); ++layer) {
+    for (PackedLinear& linear : layers_[layer]) {
+      ApplyTo(static_cast<int64_t>(layer), adapter, &linear);
+    }
+  }
+  is_base_ = adapter == nullptr;
+}
+
+void CudaPackedWeights::ApplyTo(int64_t layer,
+                                const Adapter* adapter,
+                                PackedLinear* linear) {
+  int64_t row = 0;
+  int64_t column = linear->in;
+  for (const Projection part : linear->parts) {
+    const at::Tensor& base = WeightOf(weights_, layer, part);
+    const int64_t out = base.size(0);
+    const LoraPair pair = adapter == nullptr
+                              ? LoraPair{}
+                              : adapter->layers[static_cast<size_t>(layer)]
+                                               [static_cast<size_t>(part)];
+    const double scale = adapter == nullptr ? 0.0 : adapter->config.scale();
+    const at::Tensor rows = linear->weight.narrow(0, row, out);
+    if (form_ == AdapterForm::kMerged && pair.a.defined()) {
+      merge_(base, pair, scale, rows);
+    } else if (form_ == AdapterForm::kMerged) {
+      rows.copy_(base);
+    } else if (Contains(targets_, part)) {
+      at::Tensor b = rows.narrow(1, column, rank_);
+      at::Tensor a = linear->lora_a.narrow(0, column - linear->in, rank_);
+      if (pair.a.defined()) {
+        const int64_t rank = pair.a.size(0);
+        a.narrow(0, 0, rank).copy_(pair.a);
+        b.narrow(1, 0, rank).copy_(pair.b * scale);
+      } else {
+        b.zero_();
+      }
+      column += rank_;
+    }
+    row += out;
+  }
+}
+
+}  // namespace dapd

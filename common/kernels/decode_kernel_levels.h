@@ -1,0 +1,18 @@
+// What the sources that are compiled once a level give to decode_kernels.cc: a
+// level's functions fill the table of that level.
+#pragma once
+
+#include "common/kernels/decode_kernels.h"
+
+#define DAPD_DECLARE_LEVEL(level)              \
+  namespace dapd::level {                      \
+  void AddGemmKernels(DecodeKernels* kernels); \
+  void AddRowKernels(DecodeKernels* kernels);  \
+  }
+
+DAPD_DECLARE_LEVEL(baseline)
+DAPD_DECLARE_LEVEL(avx2)
+DAPD_DECLARE_LEVEL(avx512)
+DAPD_DECLARE_LEVEL(avx512_bf16)
+
+#undef DAPD_DECLARE_LEVEL

@@ -1,0 +1,121 @@
+// The arithmetic of decoding on a CPU: matrix products with few rows, and the
+// element-wise work between them. Everything is float32 in registers; weights
+// and KV memory are float32 or bfloat16 in memory.
+//
+// Panels. A matrix W [outs, depth] that x [rows, depth] is multiplied with
+// (y = x W^T) is stored as panels of kPanelWidth outputs:
+//   float32   panel[k][n]           32 outputs of one k side by side
+//   bfloat16  panel[k / 2][n][k % 2]  pairs of k, as the dot product wants them
+// so that a product reads each panel once, as one stream. Outputs are padded
+// with zeros to whole panels, the depth of bfloat16 to an even number.
+//
+// Rows go through a product in groups of at most max_rows, a group's x being
+// interleaved as packed[k][row] (`pack_*`).
+//
+// Every output is one chain of multiply-adds over k in rising order, whatever
+// the number of rows, their grouping or the blocking: so a row's bits do not
+// depend on its neighbours. They do depend on the CpuLevel.
+//
+// Pointers need no alignment. Thread-safe: nothing here has state.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "common/kernels/cpu_features.h"
+
+namespace dapd {
+
+inline constexpr int64_t kPanelWidth = 32;
+// Logits of which chunk_maxima gives one maximum.
+inline constexpr int64_t kMaximaChunk = 64;
+
+struct DecodeKernels {
+  // --- products with panels
+  // ---------------------------------------------------
+  int64_t max_rows;  // of a group
+
+  // x [rows, depth], rows `stride` apart, into groups of floats, or of bfloat16
+  // pairs (x is rounded; exact for values that are bfloat16 already). `padded`
+  // >= depth, even for pairs: zeros fill the rest. out: rows * padded numbers.
+  void (*pack_float32)(const float* x,
+                       int64_t stride,
+                       int64_t rows,
+                       int64_t depth,
+                       int64_t padded,
+                       float* out);
+  void (*pack_bfloat16)(const float* x,
+                        int64_t stride,
+                        int64_t rows,
+                        int64_t depth,
+                        int64_t padded,
+                        uint16_t* out);
+
+  // y[row * y_stride + n] = sum_k x[row][k] panel[k][n], n < kPanelWidth.
+  void (*float32)(const float* panel,
+                  const float* packed,
+                  int64_t rows,
+                  int64_t depth,
+                  float* y,
+                  int64_t y_stride);
+  // With bfloat16 panels, whose numbers are widened exactly. Even depth.
+  void (*bfloat16)(const uint16_t* panel,
+                   const float* packed,
+                   int64_t rows,
+                   int64_t depth,
+                   float* y,
+                   int64_t y_stride);
+  // With x in bfloat16 pairs too; sums as the instruction VDPBF16PS does. Null
+  // where the processor has none.
+  void (*bfloat16_dot)(const uint16_t* panel,
+                       const uint16_t* packed,
+                       int64_t rows,
+                       int64_t depth,
+                       float* y,
+                       int64_t y_stride);
+
+  // --- rows
+  // --------------------------------------------------------------------
+  // `round`: results, and the intermediates that LibTorch's bfloat16 operations
+  // round (decoder_layer.cc, rope.cc), are rounded to bfloat16.
+
+  // out = weight * (x / sqrt(mean(x^2) + eps)).
+  void (*rms_norm)(const float* x,
+                   const float* weight,
+                   int64_t size,
+                   float eps,
+                   bool round,
+                   float* out);
+  // A head [size] in place: element i turns with i + size / 2. cos, sin [size].
+  void (*rotate)(float* head,
+                 const float* cos,
+                 const float* sin,
+                 int64_t size,
+                 bool round);
+  // out = silu(gate) * up.
+  void (*gated)(
+      const float* gate, const float* up, int64_t size, bool round, float* out);
+  // out = y + bias + scale * update + residual, in this order; null: without.
+  void (*combine)(const float* y,
+                  const float* bias,
+                  const float* update,
+                  float scale,
+                  const float* residual,
+                  int64_t size,
+                  bool round,
+                  float* out);
+  // softmax(scale * scores) of the first `length`; zeros up to `padded`.
+  void (*softmax)(float* scores, int64_t length, int64_t padded, float scale);
+
+  // --- the vocabulary
+  // ---------------------------------------------------------- maxima[i] of
+  // each chunk of kMaximaChunk logits. False if a logit is not finite.
+  bool (*chunk_maxima)(const float* logits, int64_t size, float* maxima);
+  // sum_i exp(logits[i] - largest), to about 1e-7.
+  double (*sum_exp)(const float* logits, int64_t size, float largest);
+};
+
+// The kernels of a level, which this machine must have.
+const DecodeKernels& DecodeKernelsOf(CpuLevel level);
+
+}  // namespace dapd

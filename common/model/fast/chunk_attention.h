@@ -1,0 +1,50 @@
+// Attention of a sequence's next tokens over the keys and values of the chunks
+// before them (chunk_forward.h) and their own, causal among themselves.
+//
+// Shapes: T next tokens, H query heads, K key-value heads, D head_dim.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "ATen/ATen.h"
+
+#include "common/model/spec/model_config.h"
+
+namespace dapd {
+
+// Serves every layer of a pass.
+class ChunkAttention {
+ public:
+  // For the `tokens` tokens behind those of `past`, which holds the keys_values
+  // of the chunks before, in order. `options`: of the queries.
+  ChunkAttention(const ModelConfig& config,
+                 std::vector<at::Tensor> past,
+                 int64_t tokens,
+                 const at::TensorOptions& options);
+
+  // Tokens of the chunks before.
+  int64_t begin() const { return begin_; }
+
+  // q [T, H, D], rotated; keys, rotated, and values of the same tokens [K, T,
+  // D]. Returns [T, H, D], contiguous.
+  at::Tensor Attend(int64_t layer,
+                    const at::Tensor& q,
+                    const at::Tensor& keys,
+                    const at::Tensor& values) const;
+
+ private:
+  // [K, begin + T, D]: keys (part 0) or values (part 1) of past and own.
+  at::Tensor WithPast(int64_t layer, int64_t part, const at::Tensor& own) const;
+  at::Tensor MaskedProduct(const at::Tensor& q,
+                           const at::Tensor& keys,
+                           const at::Tensor& values) const;
+
+  std::vector<at::Tensor> past_;
+  int64_t begin_ = 0;
+  // [H / K * T, begin + T], added to the scores; undefined where our kernels
+  // attend.
+  at::Tensor mask_;
+};
+
+}  // namespace dapd

@@ -1,0 +1,72 @@
+// Grouped-query causal attention over packed sequences, forward and backward
+// by hand, without a copy of the keys for each query head and without the
+// [T, T] matrix of scores (Dao et al. 2022): in float32 on the CPU our kernels
+// (kernels/causal_attention.h), else LibTorch's.
+//
+// Shapes: N rows (tokens), H query heads, K key-value heads, D head_dim.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "ATen/ATen.h"
+
+namespace dapd {
+
+// What Backward needs besides inputs and output. The log-sum-exp of the scores:
+// in float32 on the CPU [N, H], in bfloat16 one for each sequence, on CUDA one
+// for all and the generator's state.
+struct AttentionStatistics {
+  std::vector<at::Tensor> tensors;
+};
+
+struct AttentionGradients {
+  at::Tensor q;  // [N, H, D]
+  at::Tensor k;  // [N, K, D]
+  at::Tensor v;  // [N, K, D]
+};
+
+// Whether our kernels compute with a tensor: float32 on the CPU.
+bool HasCausalAttention(const at::Tensor& tensor);
+
+// By our kernels: q [T, H, D] are those of the last T tokens of `keys` and
+// `values`, [K, tokens, D]. Returns [T, H, D].
+at::Tensor AttendFromEnd(const at::Tensor& q,
+                         const at::Tensor& keys,
+                         const at::Tensor& values);
+
+// Serves every layer of a pass. Keeps no state of a call.
+class FlashAttention {
+ public:
+  // `offsets` as in PackedTokens; all rows live on `device`.
+  FlashAttention(std::vector<int64_t> offsets, at::Device device);
+
+  // softmax(q k^T / sqrt(D)) v, causal inside each sequence. q [N, H, D]; k, v
+  // [N, K, D], already rotated. Returns [N, H, D].
+  at::Tensor Forward(const at::Tensor& q,
+                     const at::Tensor& k,
+                     const at::Tensor& v,
+                     AttentionStatistics* statistics) const;
+
+  at::Tensor operator()(const at::Tensor& q,
+                        const at::Tensor& k,
+                        const at::Tensor& v,
+                        AttentionStatistics* statistics) const {
+    return Forward(q, k, v, statistics);
+  }
+
+  // `out` and `statistics` of Forward for the same q, k, v; `grad_out` as out.
+  AttentionGradients Backward(const at::Tensor& grad_out,
+                              const at::Tensor& q,
+                              const at::Tensor& k,
+                              const at::Tensor& v,
+                              const at::Tensor& out,
+                              const AttentionStatistics& statistics) const;
+
+ private:
+  std::vector<int64_t> offsets_;
+  int64_t longest_ = 0;
+  at::Tensor cuda_offsets_;  // [sequences + 1] int32, undefined on the CPU
+};
+
+}  // namespace dapd

@@ -1,0 +1,135 @@
+#include "common/model/fast/layer_math.h"
+
+#include "common/kernels/training_rows.h"
+#include "common/model/reference/decoder_layer.h"
+
+namespace dapd {
+namespace {
+
+bool HasKernels(const at::Tensor& x) {
+  return x.is_cpu() && x.scalar_type() == at::kFloat;
+}
+
+const float* Read(const at::Tensor& x) { return x.const_data_ptr<float>(); }
+float* Write(const at::Tensor& x) { return x.data_ptr<float>(); }
+
+HeadRows ShapeOf(const at::Tensor& heads,
+                 const at::Tensor& norm,
+                 double eps,
+                 const RotaryAngles& angles) {
+  return {.rows = heads.size(0),
+          .heads = heads.size(1),
+          .head_dim = heads.size(2),
+          .norm = norm.defined() ? Read(norm) : nullptr,
+          .eps = static_cast<float>(eps),
+          .cos = Read(angles.cos),
+          .sin = Read(angles.sin)};
+}
+
+// The gradient of x in float32, where `grad` is that of RmsNorm(x, weight).
+at::Tensor NormBackward(const at::Tensor& grad,
+                        const at::Tensor& x,
+                        const at::Tensor& weight,
+                        double eps) {
+  const at::Tensor wide = x.to(at::kFloat);
+  const at::Tensor scale = at::rsqrt(wide.square().mean(-1, true) + eps);
+  const at::Tensor normed = wide * scale;
+  at::Tensor g = (grad * weight).to(at::kFloat);
+  return g.sub_(normed * (g * normed).mean(-1, true)).mul_(scale);
+}
+
+}  // namespace
+
+at::Tensor Norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
+  if (!HasKernels(x)) return RmsNorm(x, weight, eps);
+  at::Tensor y = at::empty_like(x);
+  const int64_t size = x.size(-1);
+  NormRows(at::get_num_threads(),
+           Read(x),
+           Read(weight),
+           x.numel() / size,
+           size,
+           static_cast<float>(eps),
+           Write(y));
+  return y;
+}
+
+void AddNormBackward(const at::Tensor& grad,
+                     const at::Tensor& x,
+                     const at::Tensor& weight,
+                     double eps,
+                     at::Tensor* grad_x) {
+  if (!HasKernels(x)) {
+    grad_x->add_(NormBackward(grad, x, weight, eps));
+    return;
+  }
+  const int64_t size = x.size(-1);
+  AddNormBackwardRows(at::get_num_threads(),
+                      Read(grad),
+                      Read(x),
+                      Read(weight),
+                      x.numel() / size,
+                      size,
+                      static_cast<float>(eps),
+                      Write(*grad_x));
+}
+
+at::Tensor NormAndRotate(const at::Tensor& heads,
+                         const at::Tensor& norm,
+                         double eps,
+                         const RotaryAngles& angles) {
+  if (!HasKernels(heads)) {
+    return ApplyRotary(norm.defined() ? RmsNorm(heads, norm, eps) : heads,
+                       angles);
+  }
+  at::Tensor turned = at::empty_like(heads);
+  NormAndRotateRows(at::get_num_threads(),
+                    ShapeOf(heads, norm, eps, angles),
+                    Read(heads),
+                    Write(turned));
+  return turned;
+}
+
+at::Tensor NormAndRotateBackward(at::Tensor grad,
+                                 const at::Tensor& heads,
+                                 const at::Tensor& norm,
+                                 double eps,
+                                 const RotaryAngles& angles) {
+  if (HasKernels(heads)) {
+    NormAndRotateBackwardRows(at::get_num_threads(),
+                              ShapeOf(heads, norm, eps, angles),
+                              Read(heads),
+                              Write(grad));
+    return grad;
+  }
+  // A rotation's transpose turns back.
+  const at::Tensor turned = ApplyRotary(grad, {angles.cos, -angles.sin});
+  if (!norm.defined()) return turned;
+  return NormBackward(turned, heads, norm, eps).to(heads.scalar_type());
+}
+
+at::Tensor GatedProduct(const at::Tensor& gate, const at::Tensor& up) {
+  if (!HasKernels(gate)) return at::silu(gate).mul_(up);
+  at::Tensor y = at::empty_like(gate);
+  GatedRows(
+      at::get_num_threads(), Read(gate), Read(up), gate.numel(), Write(y));
+  return y;
+}
+
+void GatedProductBackward(const at::Tensor& grad,
+                          at::Tensor* gate,
+                          at::Tensor* up) {
+  if (HasKernels(grad)) {
+    GatedBackwardRows(at::get_num_threads(),
+                      Read(grad),
+                      grad.numel(),
+                      Write(*gate),
+                      Write(*up));
+    return;
+  }
+  const at::Tensor grad_gate = at::silu_backward(grad * *up, *gate);
+  *up = at::silu(*gate).mul_(grad);
+  *gate = grad_gate;
+}
+
+}  // namespace dapd

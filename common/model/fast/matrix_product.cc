@@ -1,0 +1,90 @@
+#include "common/model/fast/matrix_product.h"
+
+#include "common/kernels/packed_gemm.h"
+
+namespace dapd {
+namespace {
+
+// How a matrix lies in memory.
+struct Layout {
+  at::Tensor matrix;  // with one stride of 1
+  int64_t stride = 0;
+  bool is_transposed = false;
+};
+
+Layout LayoutOf(const at::Tensor& matrix) {
+  if (matrix.stride(1) == 1) return {matrix, matrix.stride(0), false};
+  if (matrix.stride(0) == 1) return {matrix, matrix.stride(1), true};
+  const at::Tensor copy = matrix.contiguous();
+  return {copy, copy.size(1), false};
+}
+
+bool IsHostFloat(const at::Tensor& tensor) {
+  return tensor.is_cpu() && tensor.scalar_type() == at::kFloat;
+}
+
+// Computes c by PackedGemm if that can; says whether it did.
+bool TryPackedGemm(const at::Tensor& a,
+                   const at::Tensor& b,
+                   bool adds,
+                   at::Tensor& c) {
+  if (!IsHostFloat(a) || !IsHostFloat(c) || a.numel() == 0) return false;
+  const Layout left = LayoutOf(a);
+  const bool is_bfloat16 = b.scalar_type() == at::kBFloat16;
+  if (!b.is_cpu() || !(is_bfloat16 ? !left.is_transposed : IsHostFloat(b))) {
+    return false;
+  }
+  const Layout right = LayoutOf(b);
+  TORCH_CHECK(a.size(1) == b.size(0) && c.size(0) == a.size(0) &&
+                  c.size(1) == b.size(1) && c.stride(1) == 1,
+              "[matrix_product] shapes ",
+              a.sizes(),
+              ", ",
+              b.sizes(),
+              " and ",
+              c.sizes(),
+              " do not go together");
+  PackedGemm({.m = a.size(0),
+              .n = b.size(1),
+              .k = a.size(1),
+              .a = left.matrix.const_data_ptr<float>(),
+              .a_stride = left.stride,
+              .a_is_transposed = left.is_transposed,
+              .b = right.matrix.const_data_ptr(),
+              .b_stride = right.stride,
+              .b_is_bfloat16 = is_bfloat16,
+              .b_is_transposed = right.is_transposed,
+              .c = c.mutable_data_ptr<float>(),
+              .c_stride = c.stride(0),
+              .adds = adds},
+             at::get_num_threads());
+  return true;
+}
+
+}  // namespace
+
+at::Tensor MatrixProduct(const at::Tensor& a, const at::Tensor& b) {
+  at::Tensor c = at::empty({a.size(0), b.size(1)}, a.options());
+  MatrixProductInto(a, b, c);
+  return c;
+}
+
+void MatrixProductInto(const at::Tensor& a,
+                       const at::Tensor& b,
+                       at::Tensor& c) {
+  if (!TryPackedGemm(a, b, /*adds=*/false, c)) at::mm_out(c, a, b);
+}
+
+void AddMatrixProduct(const at::Tensor& a, const at::Tensor& b, at::Tensor& c) {
+  if (!TryPackedGemm(a, b, /*adds=*/true, c)) c.addmm_(a, b);
+}
+
+at::Tensor Linear(const at::Tensor& x,
+                  const at::Tensor& weight,
+                  const at::Tensor& bias) {
+  if (!bias.defined()) return MatrixProduct(x, weight.t());
+  if (!IsHostFloat(x)) return at::addmm(bias, x, weight.t());
+  return MatrixProduct(x, weight.t()).add_(bias);
+}
+
+}  // namespace dapd

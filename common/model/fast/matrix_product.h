@@ -1,0 +1,30 @@
+// Matrix products without a gradient. Float32 on the CPU is computed by
+// PackedGemm (kernels/packed_gemm.h), whose results depend neither on the
+// number of threads nor on what other rows there are, and which on processors
+// that are not Intel's is about twice as fast as LibTorch's library; everything
+// else by LibTorch.
+//
+// Operands may be transposed views: nothing is copied unless both of a
+// matrix's strides are larger than one.
+#pragma once
+
+#include "ATen/ATen.h"
+
+namespace dapd {
+
+// a b. [m, k] and [k, n] -> [m, n], one dtype.
+at::Tensor MatrixProduct(const at::Tensor& a, const at::Tensor& b);
+
+// c = a b and c += a b, for c [m, n] whose rows are contiguous. On the CPU a
+// float32 `a` and `c` may meet a bfloat16 `b`, of which no copy is made: where
+// the processor multiplies bfloat16 pairs, `a` is rounded to bfloat16, too, and
+// sums are float32.
+void MatrixProductInto(const at::Tensor& a, const at::Tensor& b, at::Tensor& c);
+void AddMatrixProduct(const at::Tensor& a, const at::Tensor& b, at::Tensor& c);
+
+// x weight^T + bias: x [N, in], weight [out, in], bias [out] or undefined.
+at::Tensor Linear(const at::Tensor& x,
+                  const at::Tensor& weight,
+                  const at::Tensor& bias);
+
+}  // namespace dapd

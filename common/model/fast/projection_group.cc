@@ -1,0 +1,122 @@
+#include "common/model/fast/projection_group.h"
+
+#include <utility>
+
+#include "common/model/fast/matrix_product.h"
+
+namespace dapd {
+namespace {
+
+// y += low_rank b^T, rounded to y's dtype once.
+void AddUpdate(const at::Tensor& low_rank, const at::Tensor& b, at::Tensor* y) {
+  if (y->scalar_type() == low_rank.scalar_type()) {
+    AddMatrixProduct(low_rank, b.t(), *y);
+  } else {
+    at::Tensor sum = y->to(low_rank.scalar_type());
+    AddMatrixProduct(low_rank, b.t(), sum);
+    *y = sum.to(y->scalar_type());
+  }
+}
+
+// left^T right with both [N, ...], added up and returned in `dtype`.
+at::Tensor OuterProduct(const at::Tensor& left,
+                        const at::Tensor& right,
+                        at::ScalarType dtype) {
+  if (left.scalar_type() == dtype) return MatrixProduct(left.t(), right);
+  return at::mm(left.t(), right, dtype);
+}
+
+}  // namespace
+
+ProjectionGroup::ProjectionGroup(const LayerWeights& weights,
+                                 const LoraLayer* lora,
+                                 double lora_scale,
+                                 std::vector<Projection> projections)
+    : weights_(weights),
+      lora_(lora),
+      scale_(lora_scale),
+      projections_(std::move(projections)) {
+  std::vector<at::Tensor> parts;
+  int64_t columns = 0;
+  for (const Projection projection : projections_) {
+    first_.push_back(-1);
+    if (lora_ == nullptr) continue;
+    const at::Tensor& a = (*lora_)[static_cast<size_t>(projection)].a;
+    if (!a.defined()) continue;
+    first_.back() = columns;
+    columns += a.size(0);
+    parts.push_back(a.detach());
+  }
+  if (!parts.empty()) a_ = parts.size() == 1 ? parts[0] : at::cat(parts);
+}
+
+at::ScalarType ProjectionGroup::UpdateType(const at::Tensor& x) const {
+  return x.is_cuda() ? x.scalar_type() : a_.scalar_type();
+}
+
+std::vector<at::Tensor> ProjectionGroup::Forward(const at::Tensor& x,
+                                                 at::Tensor* low_rank) const {
+  if (a_.defined()) {
+    const at::ScalarType dtype = UpdateType(x);
+    *low_rank = MatrixProduct(x.to(dtype), a_.to(dtype).t()).mul_(scale_);
+  }
+  std::vector<at::Tensor> outputs;
+  for (size_t i = 0; i < projections_.size(); ++i) {
+    const auto p = static_cast<size_t>(projections_[i]);
+    at::Tensor y = Linear(x, weights_.weight[p], weights_.bias[p]);
+    if (first_[i] >= 0) {
+      const at::Tensor b = (*lora_)[p].b.detach().to(low_rank->scalar_type());
+      AddUpdate(low_rank->narrow(1, first_[i], b.size(1)), b, &y);
+    }
+    outputs.push_back(std::move(y));
+  }
+  return outputs;
+}
+
+at::Tensor ProjectionGroup::Backward(const std::vector<at::Tensor>& grads,
+                                     const at::Tensor& x,
+                                     const at::Tensor& low_rank,
+                                     bool needs_input_gradient,
+                                     LoraLayer* gradients) const {
+  at::Tensor grad_x;
+  if (needs_input_gradient) {
+    for (size_t i = 0; i < projections_.size(); ++i) {
+      const at::Tensor& weight =
+          weights_.weight[static_cast<size_t>(projections_[i])];
+      if (grad_x.defined()) {
+        AddMatrixProduct(grads[i], weight, grad_x);
+      } else {
+        grad_x = MatrixProduct(grads[i], weight);
+      }
+    }
+  }
+  if (!a_.defined()) return grad_x;
+
+  const at::ScalarType dtype = UpdateType(x);
+  const at::ScalarType adapter_dtype = a_.scalar_type();
+  at::Tensor grad_low_rank = at::empty_like(low_rank);  // of x A^T
+  for (size_t i = 0; i < projections_.size(); ++i) {
+    if (first_[i] < 0) continue;
+    const auto p = static_cast<size_t>(projections_[i]);
+    const at::Tensor b = (*lora_)[p].b.detach().to(dtype);
+    const at::Tensor grad = grads[i].to(dtype);
+    at::Tensor columns = grad_low_rank.narrow(1, first_[i], b.size(1));
+    MatrixProductInto(grad, b, columns);
+    (*gradients)[p].b = OuterProduct(
+        grad, low_rank.narrow(1, first_[i], b.size(1)), adapter_dtype);
+  }
+  grad_low_rank.mul_(scale_);
+  const at::Tensor grad_a =
+      OuterProduct(grad_low_rank, x.to(dtype), adapter_dtype);
+  for (size_t i = 0; i < projections_.size(); ++i) {
+    if (first_[i] < 0) continue;
+    const auto p = static_cast<size_t>(projections_[i]);
+    (*gradients)[p].a = grad_a.narrow(0, first_[i], (*lora_)[p].a.size(0));
+  }
+  if (needs_input_gradient) {
+    AddUpdate(grad_low_rank, a_.to(dtype).t(), &grad_x);
+  }
+  return grad_x;
+}
+
+}  // namespace dapd

@@ -1,0 +1,72 @@
+// Grouped-query causal attention, once over whole packed sequences and once
+// over KV caches. A decoder layer computes q, k, v and knows neither.
+//
+// Shapes: N rows (tokens), H query heads, K key-value heads, D head_dim.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "ATen/ATen.h"
+
+#include "common/model/reference/kv_cache.h"
+#include "common/model/spec/model_config.h"
+
+namespace dapd {
+
+class Attention {
+ public:
+  virtual ~Attention() = default;
+  // softmax(q k^T / sqrt(D)) v. q [N, H, D]; k, v [N, K, D], already rotated.
+  // Returns [N, H * D].
+  virtual at::Tensor Attend(int64_t layer,
+                            const at::Tensor& q,
+                            const at::Tensor& k,
+                            const at::Tensor& v) = 0;
+};
+
+// Sequences side by side; `offsets` as in PackedTokens. Differentiable.
+// Stateless: the same object serves a recomputation.
+class PackedAttention : public Attention {
+ public:
+  explicit PackedAttention(std::vector<int64_t> offsets)
+      : offsets_(std::move(offsets)) {}
+  at::Tensor Attend(int64_t layer,
+                    const at::Tensor& q,
+                    const at::Tensor& k,
+                    const at::Tensor& v) override;
+
+ private:
+  std::vector<int64_t> offsets_;
+};
+
+// All rows are the first tokens of one sequence; fills its empty cache.
+class PromptAttention : public Attention {
+ public:
+  explicit PromptAttention(KvCache* cache) : cache_(cache) {}
+  at::Tensor Attend(int64_t layer,
+                    const at::Tensor& q,
+                    const at::Tensor& k,
+                    const at::Tensor& v) override;
+
+ private:
+  KvCache* cache_;
+};
+
+// Row i is the next token of caches[i]; rows with a null cache return zeros.
+// Each row is computed by itself, so its bits do not depend on the others.
+class DecodeAttention : public Attention {
+ public:
+  explicit DecodeAttention(std::span<KvCache* const> caches)
+      : caches_(caches) {}
+  at::Tensor Attend(int64_t layer,
+                    const at::Tensor& q,
+                    const at::Tensor& k,
+                    const at::Tensor& v) override;
+
+ private:
+  std::span<KvCache* const> caches_;
+};
+
+}  // namespace dapd

@@ -1,0 +1,135 @@
+#include "common/model/reference/decoder.h"
+
+#include <utility>
+
+#include "common/model/reference/attention.h"
+#include "common/model/reference/decoder_layer.h"
+#include "common/model/weights/layer_source.h"
+#include "common/model/rope.h"
+
+namespace dapd {
+namespace {
+
+const LoraLayer* LoraOf(const Adapter* adapter, int64_t layer) {
+  return adapter == nullptr ? nullptr
+                            : &adapter->layers[static_cast<size_t>(layer)];
+}
+
+double ScaleOf(const Adapter* adapter) {
+  return adapter == nullptr ? 0.0 : adapter->config.scale();
+}
+
+// The trunk over any kind of attention.
+at::Tensor ForwardTrunk(const ModelWeights& weights,
+                        const Adapter* adapter,
+                        const at::Tensor& ids,
+                        const at::Tensor& positions,
+                        Attention& attention) {
+  const RotaryAngles angles =
+      MakeRotaryAngles(weights.config, positions, weights.dtype());
+  at::Tensor x = weights.embedding.index_select(0, ids);
+  const auto walk = WalkLayers(weights, WalkKind::kForward);
+  for (int64_t layer = 0; layer < weights.config.num_layers; ++layer) {
+    x = ForwardLayer(weights.config,
+                     walk->Next(layer),
+                     LoraOf(adapter, layer),
+                     ScaleOf(adapter),
+                     layer,
+                     angles,
+                     attention,
+                     x);
+  }
+  return x;
+}
+
+}  // namespace
+
+PackedTokens PackTokens(const std::vector<std::vector<int32_t>>& sequences,
+                        at::Device device) {
+  PackedTokens packed;
+  packed.offsets.push_back(0);
+  for (const auto& sequence : sequences) {
+    packed.offsets.push_back(packed.offsets.back() +
+                             static_cast<int64_t>(sequence.size()));
+  }
+  packed.ids = at::empty({packed.offsets.back()}, at::kLong);
+  int64_t* out = packed.ids.data_ptr<int64_t>();
+  for (const auto& sequence : sequences) {
+    for (const int32_t id : sequence) *out++ = id;
+  }
+  packed.ids = packed.ids.to(device);
+  return packed;
+}
+
+at::Tensor PackedPositions(const std::vector<int64_t>& offsets,
+                           at::Device device) {
+  at::Tensor positions = at::empty({offsets.back()}, at::kLong);
+  int64_t* out = positions.data_ptr<int64_t>();
+  for (size_t i = 0; i + 1 < offsets.size(); ++i) {
+    for (int64_t t = offsets[i]; t < offsets[i + 1]; ++t) {
+      out[t] = t - offsets[i];
+    }
+  }
+  return positions.to(device);
+}
+
+at::Tensor NextPositions(std::span<KvCache* const> caches) {
+  at::Tensor positions =
+      at::zeros({static_cast<int64_t>(caches.size())}, at::kLong);
+  int64_t* out = positions.mutable_data_ptr<int64_t>();
+  for (size_t i = 0; i < caches.size(); ++i) {
+    if (caches[i] != nullptr) out[i] = caches[i]->length();
+  }
+  return positions;
+}
+
+at::Tensor ForwardHidden(const ModelWeights& weights,
+                         const Adapter* adapter,
+                         const PackedTokens& tokens,
+                         const at::Tensor& rows) {
+  PackedAttention attention(tokens.offsets);
+  const at::Tensor x =
+      ForwardTrunk(weights,
+                   adapter,
+                   tokens.ids,
+                   PackedPositions(tokens.offsets, weights.device()),
+                   attention);
+  return RmsNorm(
+      x.index_select(0, rows), weights.final_norm, weights.config.rms_norm_eps);
+}
+
+at::Tensor ForwardPrompt(const ModelWeights& weights,
+                         const Adapter* adapter,
+                         const at::Tensor& ids,
+                         KvCache* cache) {
+  at::NoGradGuard no_grad;
+  TORCH_CHECK(cache->length() == 0, "[decoder] the cache is in use");
+  const int64_t tokens = ids.size(0);
+  PromptAttention attention(cache);
+  const at::Tensor x = ForwardTrunk(
+      weights, adapter, ids, at::arange(tokens, ids.options()), attention);
+  cache->Advance(tokens);
+  return RmsNorm(x.narrow(0, tokens - 1, 1),
+                 weights.final_norm,
+                 weights.config.rms_norm_eps);
+}
+
+at::Tensor ForwardTokens(const ModelWeights& weights,
+                         const Adapter* adapter,
+                         const at::Tensor& ids,
+                         std::span<KvCache* const> caches) {
+  at::NoGradGuard no_grad;
+  DecodeAttention attention(caches);
+  const at::Tensor x = ForwardTrunk(
+      weights, adapter, ids, NextPositions(caches).to(ids.device()), attention);
+  for (KvCache* cache : caches) {
+    if (cache != nullptr) cache->Advance(1);
+  }
+  return RmsNorm(x, weights.final_norm, weights.config.rms_norm_eps);
+}
+
+at::Tensor ApplyHead(const ModelWeights& weights, const at::Tensor& hidden) {
+  return at::linear(hidden, weights.head).to(at::kFloat);
+}
+
+}  // namespace dapd

@@ -1,0 +1,61 @@
+// The decoder: one implementation for rollout, teacher and trainer, for
+// qwen3, qwen2 and llama, on CPU and CUDA.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "ATen/ATen.h"
+
+#include "common/model/weights/adapter.h"
+#include "common/model/reference/kv_cache.h"
+#include "common/model/weights/weights.h"
+
+namespace dapd {
+
+// Sequences of any length side by side in one row, without padding. Positions
+// count from 0 inside each sequence; attention is causal inside each.
+struct PackedTokens {
+  at::Tensor ids;                // [N] int64, on the model's device
+  std::vector<int64_t> offsets;  // num_sequences + 1, from 0 to N
+};
+PackedTokens PackTokens(const std::vector<std::vector<int32_t>>& sequences,
+                        at::Device device);
+
+// The position of each row inside its sequence, [N] int64.
+at::Tensor PackedPositions(const std::vector<int64_t>& offsets,
+                           at::Device device);
+
+// The position of each sequence's next token, [M] int64 on the CPU; 0 for null.
+at::Tensor NextPositions(std::span<KvCache* const> caches);
+
+// Final-norm hidden states [rows, hidden] at the row indices `rows` ([rows]
+// int64, on the model's device) of one pass over `tokens`. `adapter` null: the
+// base. Differentiable with respect to the adapter's tensors where grad mode is
+// on and they require grad, as the slow twin of TrainingPass (training_pass.h).
+// `weights` and `adapter` must outlive the graph.
+at::Tensor ForwardHidden(const ModelWeights& weights,
+                         const Adapter* adapter,
+                         const PackedTokens& tokens,
+                         const at::Tensor& rows);
+
+// Runs a whole prompt ([T] int64) into an empty cache. Returns the final-norm
+// hidden state [1, hidden] of its last token. No gradient.
+at::Tensor ForwardPrompt(const ModelWeights& weights,
+                         const Adapter* adapter,
+                         const at::Tensor& ids,
+                         KvCache* cache);
+
+// Runs one more token for each cache: ids [M] int64, caches[i] the sequence of
+// row i or null for an unused row. Returns [M, hidden]; unused rows hold
+// nothing of meaning. No gradient.
+at::Tensor ForwardTokens(const ModelWeights& weights,
+                         const Adapter* adapter,
+                         const at::Tensor& ids,
+                         std::span<KvCache* const> caches);
+
+// Logits [rows, vocab] float32 of final-norm hidden states.
+at::Tensor ApplyHead(const ModelWeights& weights, const at::Tensor& hidden);
+
+}  // namespace dapd

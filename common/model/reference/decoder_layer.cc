@@ -1,0 +1,69 @@
+#include "common/model/reference/decoder_layer.h"
+
+#include "common/model/reference/lora.h"
+
+namespace dapd {
+
+at::Tensor RmsNorm(const at::Tensor& x, const at::Tensor& weight, double eps) {
+  const at::Tensor wide = x.to(at::kFloat);
+  const at::Tensor scale = at::rsqrt(wide.square().mean(-1, true) + eps);
+  return weight * (wide * scale).to(x.scalar_type());
+}
+
+at::Tensor AttentionBlock(const ModelConfig& config,
+                          const LayerWeights& weights,
+                          Project project,
+                          int64_t index,
+                          const RotaryAngles& angles,
+                          Attention& attention,
+                          const at::Tensor& x) {
+  const int64_t rows = x.size(0);
+  const at::Tensor n = RmsNorm(x, weights.input_norm, config.rms_norm_eps);
+  at::Tensor q = project(Projection::kQ, n)
+                     .view({rows, config.num_heads, config.head_dim});
+  at::Tensor k = project(Projection::kK, n)
+                     .view({rows, config.num_kv_heads, config.head_dim});
+  const at::Tensor v = project(Projection::kV, n)
+                           .view({rows, config.num_kv_heads, config.head_dim});
+  if (config.qk_norm) {
+    q = RmsNorm(q, weights.q_norm, config.rms_norm_eps);
+    k = RmsNorm(k, weights.k_norm, config.rms_norm_eps);
+  }
+  return project(Projection::kO,
+                 attention.Attend(
+                     index, ApplyRotary(q, angles), ApplyRotary(k, angles), v));
+}
+
+at::Tensor MlpBlock(const ModelConfig& config,
+                    const LayerWeights& weights,
+                    Project project,
+                    const at::Tensor& x) {
+  const at::Tensor m =
+      RmsNorm(x, weights.post_attention_norm, config.rms_norm_eps);
+  return project(
+      Projection::kDown,
+      at::silu(project(Projection::kGate, m)) * project(Projection::kUp, m));
+}
+
+at::Tensor ForwardLayer(const ModelConfig& config,
+                        const LayerWeights& weights,
+                        const LoraLayer* lora,
+                        double lora_scale,
+                        int64_t index,
+                        const RotaryAngles& angles,
+                        Attention& attention,
+                        const at::Tensor& x) {
+  const auto project = [&](Projection projection, const at::Tensor& input) {
+    const auto p = static_cast<size_t>(projection);
+    return LoraLinear(input,
+                      weights.weight[p],
+                      weights.bias[p],
+                      lora == nullptr ? nullptr : &(*lora)[p],
+                      lora_scale);
+  };
+  const at::Tensor middle =
+      x + AttentionBlock(config, weights, project, index, angles, attention, x);
+  return middle + MlpBlock(config, weights, project, middle);
+}
+
+}  // namespace dapd

@@ -1,0 +1,44 @@
+// The keys and values of one sequence that is being decoded.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "ATen/ATen.h"
+
+#include "common/model/spec/model_config.h"
+
+namespace dapd {
+
+// Every layer holds [num_kv_heads, capacity, head_dim] for keys and values,
+// allocated once, so that the memory layout (and with it a matrix library's
+// choice of kernels) depends on this sequence alone. Not thread-safe.
+class KvCache {
+ public:
+  // Room for `capacity` tokens. A token takes 2 * layers * kv_heads * head_dim
+  // numbers.
+  KvCache(const ModelConfig& config,
+          int64_t capacity,
+          at::ScalarType dtype,
+          at::Device device);
+
+  int64_t length() const { return length_; }
+  int64_t capacity() const { return capacity_; }
+
+  // Stores k, v [num_kv_heads, T, head_dim] behind what is there; every layer
+  // of one forward does so before Advance(T) makes them part of the past.
+  void Append(int64_t layer, const at::Tensor& k, const at::Tensor& v);
+  void Advance(int64_t tokens) { length_ += tokens; }
+
+  // [num_kv_heads, length, head_dim], without a copy.
+  at::Tensor Keys(int64_t layer, int64_t length) const;
+  at::Tensor Values(int64_t layer, int64_t length) const;
+
+ private:
+  int64_t capacity_;
+  int64_t length_ = 0;
+  std::vector<at::Tensor> keys_;
+  std::vector<at::Tensor> values_;
+};
+
+}  // namespace dapd

@@ -1,0 +1,27 @@
+// log p(ids[t+1] | ids[0..t]) of a token sequence: what `dapd score` prints and
+// what proves that a worker serves the weights it was sent.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "ATen/ATen.h"
+
+#include "common/model/weights/adapter.h"
+#include "common/model/weights/weights.h"
+
+namespace dapd {
+
+// [T - 1] float32 on the CPU, temperature 1, over the whole vocabulary, for
+// T >= 2 ids. The head runs over chunks of tokens. No gradient.
+at::Tensor TokenLogprobs(const ModelWeights& weights,
+                         const Adapter* adapter,
+                         const std::vector<int32_t>& ids);
+
+// The same from the final-norm hidden states [T - 1, hidden] before each of
+// ids[1..]; `weights` for its head.
+at::Tensor NextTokenLogprobs(const ModelWeights& weights,
+                             const at::Tensor& hidden,
+                             const std::vector<int32_t>& ids);
+
+}  // namespace dapd

@@ -1,0 +1,119 @@
+#include "common/model/spec/lora_config.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+
+#include "common/base/exit_code.h"
+#include "common/base/json_integer.h"
+#include "common/base/json_lines.h"
+#include "common/base/status_macros.h"
+
+namespace dapd {
+namespace {
+
+using nlohmann::json;
+
+constexpr int64_t kMaxRank = 4096;
+
+// True if the key is absent or holds its neutral value.
+bool IsNeutral(const json& config, const char* key) {
+  if (!config.contains(key)) return true;
+  const json& value = config[key];
+  return value.is_null() || value == false || value == "none" ||
+         (value.is_structured() && value.empty());
+}
+
+}  // namespace
+
+absl::StatusOr<LoraConfig> ParseLoraConfig(const std::string& text,
+                                           const std::string& where) {
+  ASSIGN_OR_RETURN(const json config, ParseJson(text, where));
+  const auto refuse = [&](const std::string& problem) {
+    return DataError(absl::StrCat(where, ": ", problem));
+  };
+  if (!config.is_object() || config.value("peft_type", json()) != "LORA") {
+    return refuse("peft_type is not LORA");
+  }
+  for (const char* key : {"use_dora",
+                          "use_rslora",
+                          "modules_to_save",
+                          "rank_pattern",
+                          "alpha_pattern",
+                          "bias",
+                          "fan_in_fan_out",
+                          "layers_to_transform",
+                          "layer_replication",
+                          "lora_bias",
+                          "trainable_token_indices"}) {
+    if (!IsNeutral(config, key)) {
+      return refuse(
+          absl::StrCat(key, " = ", config[key].dump(), " is not supported"));
+    }
+  }
+  LoraConfig lora;
+  const auto rank = JsonInteger(config.value("r", json()), 1, kMaxRank);
+  if (!rank.ok()) {
+    return refuse(absl::StrCat("r: ", std::string(rank.status().message())));
+  }
+  lora.rank = *rank;
+  if (!config.contains("lora_alpha") || !config["lora_alpha"].is_number() ||
+      !std::isfinite(config["lora_alpha"].get<double>())) {
+    return refuse("lora_alpha must be a number");
+  }
+  lora.alpha = config["lora_alpha"].get<double>();
+  if (!config.contains("target_modules") ||
+      !config["target_modules"].is_array()) {
+    return refuse("target_modules must be a list of projection names");
+  }
+  std::set<std::string> names;
+  for (const json& name : config["target_modules"]) {
+    if (!name.is_string()) return refuse("target_modules holds no string");
+    names.insert(name.get<std::string>());
+  }
+  for (const Projection projection : AllProjections()) {
+    if (names.erase(ProjectionName(projection)) > 0) {
+      lora.targets.push_back(projection);
+    }
+  }
+  if (!names.empty()) {
+    return refuse(absl::StrCat("target module '",
+                               *names.begin(),
+                               "' is not one of the seven projections"));
+  }
+  if (lora.targets.empty()) return refuse("target_modules is empty");
+  return lora;
+}
+
+std::string FormatLoraConfig(const LoraConfig& lora,
+                             const std::string& base_model_path) {
+  std::vector<std::string> targets;
+  for (const Projection target : lora.targets) {
+    targets.push_back(ProjectionName(target));
+  }
+  // Only fields that every PEFT since 0.7 knows: older ones refuse new fields.
+  const nlohmann::ordered_json config = {
+      {"peft_type", "LORA"},
+      {"task_type", "CAUSAL_LM"},
+      {"base_model_name_or_path", base_model_path},
+      {"revision", nullptr},
+      {"r", lora.rank},
+      {"lora_alpha", lora.alpha},
+      {"lora_dropout", 0.0},
+      {"bias", "none"},
+      {"target_modules", targets},
+      {"fan_in_fan_out", false},
+      {"use_rslora", false},
+      {"use_dora", false},
+      {"init_lora_weights", true},
+      {"inference_mode", true},
+      {"modules_to_save", nullptr},
+      {"rank_pattern", nlohmann::ordered_json::object()},
+      {"alpha_pattern", nlohmann::ordered_json::object()},
+  };
+  return config.dump(2) + "\n";
+}
+
+}  // namespace dapd

@@ -1,0 +1,33 @@
+// What adapter_config.json says: the settings of a LoRA adapter (Hu et al.
+// 2021) as PEFT writes them, as far as this program computes them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+#include "common/model/spec/model_config.h"
+
+namespace dapd {
+
+struct LoraConfig {
+  int64_t rank = 64;
+  double alpha = 128.0;
+  std::vector<Projection> targets;  // empty: all seven
+  double scale() const { return alpha / static_cast<double>(rank); }
+};
+
+// Refused by name: not LORA, DoRA, modules_to_save, rank or alpha patterns, a
+// bias, fan_in_fan_out, a target that is none of the seven projections.
+// `where` leads every message.
+absl::StatusOr<LoraConfig> ParseLoraConfig(const std::string& text,
+                                           const std::string& where);
+
+// ParseLoraConfig of it gives `lora` back. `base_model_path` becomes
+// base_model_name_or_path.
+std::string FormatLoraConfig(const LoraConfig& lora,
+                             const std::string& base_model_path);
+
+}  // namespace dapd

@@ -1,0 +1,41 @@
+// What a run needs, by arithmetic from its configuration: an upper estimate to
+// choose machines by, not a measurement. docs/scale.md has the derivation.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/config/config.h"
+#include "common/model/spec/model_config.h"
+
+namespace dapd {
+
+struct MemoryItem {
+  std::string what;
+  double bytes = 0.0;
+};
+
+// Peak of one process, by what takes it.
+struct RoleMemory {
+  std::vector<MemoryItem> items;
+  double Total() const;
+};
+
+struct MemoryPlan {
+  int64_t lora_parameters = 0;
+  RoleMemory rollout;
+  RoleMemory teacher;
+  RoleMemory trainer;
+};
+
+MemoryPlan PlanMemory(const Config& config, const ModelConfig& model);
+
+// The frozen base of one of `ranks` processes that split every layer between
+// them (common/sharding/shard_layout.h), with two layers gathered whole: the
+// one that is computed and the next. 1: the whole base.
+double BaseBytesOfRank(const Config& config,
+                       const ModelConfig& model,
+                       int64_t ranks);
+
+}  // namespace dapd

@@ -1,0 +1,102 @@
+// A LoRA adapter (Hu et al. 2021) on the projections of every layer, and its
+// PEFT directory (adapter_config.json, adapter_model.safetensors).
+//
+// y = x W^T + b + (alpha / rank) (x A^T) B^T, A [rank, in], B [out, rank], both
+// float32. B = 0 makes an adapter that changes nothing.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "ATen/ATen.h"
+
+#include "common/model/spec/lora_config.h"
+#include "common/model/spec/model_config.h"
+#include "common/model/spec/serialized_adapter.h"
+#include "common/tensor/safetensors.h"
+
+namespace dapd {
+
+struct LoraPair {
+  at::Tensor a;  // [rank, in] float32; undefined where not targeted
+  at::Tensor b;  // [out, rank] float32
+};
+
+struct Adapter {
+  LoraConfig config;
+  std::vector<std::array<LoraPair, kNumProjections>> layers;
+
+  // All defined tensors in the fixed order layer, projection, A before B.
+  std::vector<at::Tensor> Tensors() const;
+  // Their PEFT names, same order:
+  // base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight
+  std::vector<std::string> Names() const;
+  int64_t NumModules() const;
+  // Deep copy without autograd history.
+  Adapter Clone() const;
+};
+
+// PEFT's default start: A Kaiming-uniform with a = sqrt(5), i.e. uniform in
+// +-1/sqrt(in), from a CPU generator seeded with `seed`; B zero.
+Adapter MakeFreshAdapter(const ModelConfig& model,
+                         const LoraConfig& lora,
+                         uint64_t seed,
+                         at::Device device);
+
+// Reads a PEFT directory for `model`. Refused by name: not LORA, DoRA,
+// modules_to_save, rank or alpha patterns, a bias, fan_in_fan_out; a wrong
+// prefix, rank or shape, a missing or an extra tensor, a value that is not
+// finite, and, where WriteAdapter wrote it, anything that changed since.
+absl::StatusOr<Adapter> ReadAdapter(const std::string& folder,
+                                    const ModelConfig& model,
+                                    at::Device device);
+
+// Writes a PEFT directory (written aside, synced, renamed) that peft, vLLM and
+// SGLang load, with a digest of weights and settings in the metadata.
+// `base_model_path` becomes base_model_name_or_path.
+absl::Status WriteAdapter(const std::string& folder,
+                          const Adapter& adapter,
+                          const std::string& base_model_path);
+
+// Room for an adapter's wire form: what stands in front of its tensors is
+// written, their bytes follow in the adapter's order.
+struct AdapterLayout {
+  std::string config_json;    // adapter_config.json
+  HostTensor buffer;          // uint8: adapter_model.safetensors
+  uint64_t header_bytes = 0;  // of it
+};
+// For an adapter of this configuration and these shapes. RESOURCE_EXHAUSTED if
+// there is no memory.
+absl::StatusOr<AdapterLayout> LayOutAdapter(const Adapter& adapter,
+                                            const std::string& base_model_path);
+
+// The digest that `serialized` should carry.
+std::string AdapterDigest(const SerializedAdapter& serialized);
+absl::StatusOr<SerializedAdapter> SerializeAdapter(
+    const Adapter& adapter, const std::string& base_model_path);
+// As ReadAdapter, from the wire form, whose memory the result may share;
+// DATA_LOSS if the digest differs.
+absl::StatusOr<Adapter> ParseAdapter(const SerializedAdapter& serialized,
+                                     const ModelConfig& model,
+                                     at::Device device);
+
+struct AdapterReport {
+  int64_t modules_applied = 0;
+  int64_t modules_expected = 0;
+  double norm_a = 0.0;  // Frobenius norm over all A
+  double norm_b = 0.0;
+  double norm_delta = 0.0;  // of scale * B A over all modules
+  bool changes_nothing = false;
+  struct Layer {
+    int64_t layer = 0;
+    double norm_delta = 0.0;
+  };
+  std::vector<Layer> layers;
+};
+AdapterReport InspectAdapter(const Adapter& adapter);
+
+}  // namespace dapd

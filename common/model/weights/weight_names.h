@@ -1,0 +1,34 @@
+// The one table of names: every tensor of a checkpoint with its shape and its
+// place in ModelWeights. Loading, expected-tensor checks and the names of
+// adapter tensors all derive from it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ATen/ATen.h"
+
+#include "common/model/spec/model_config.h"
+#include "common/model/weights/weights.h"
+
+namespace dapd {
+
+struct WeightSlot {
+  std::string name;  // in the checkpoint
+  std::vector<int64_t> shape;
+  at::Tensor* target = nullptr;
+  std::optional<Projection> projection = {};  // whose weight it is, if one's
+};
+
+// The slots of `weights`, whose config and number of layers are set. The
+// pointers stay valid while `weights` is not moved.
+std::vector<WeightSlot> WeightSlots(ModelWeights& weights);
+
+// "model.layers.3.self_attn.q_proj": the module of a projection.
+std::string ProjectionModule(int64_t layer, Projection projection);
+
+inline constexpr char kHeadName[] = "lm_head.weight";
+
+}  // namespace dapd

@@ -1,0 +1,64 @@
+// The frozen base weights of a model, in memory on one device.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "ATen/ATen.h"
+
+#include "common/model/spec/model_config.h"
+
+namespace dapd {
+
+struct LayerWeights {
+  at::Tensor input_norm;           // [hidden]
+  at::Tensor post_attention_norm;  // [hidden]
+  at::Tensor q_norm;               // [head_dim], undefined without qk_norm
+  at::Tensor k_norm;               // [head_dim]
+  // [out, in] by Projection; biases [out], undefined where there is none.
+  std::array<at::Tensor, kNumProjections> weight;
+  std::array<at::Tensor, kNumProjections> bias;
+};
+
+class LayerSource;  // layer_source.h
+
+// Immutable once loaded: an adapter is never merged into it. Shared by every
+// reader. No tensor requires grad.
+struct ModelWeights {
+  ModelConfig config;
+  at::Tensor embedding;  // [vocab, hidden]
+  std::vector<LayerWeights> layers;  // empty where `source` has them
+  std::shared_ptr<LayerSource> source;
+  at::Tensor final_norm;  // [hidden]
+  at::Tensor head;        // [vocab, hidden]; the embedding itself when tied
+  // SHA-256 over the architecture and every tensor's name and shape. Tells two
+  // architectures apart, not two fine-tunings: for those there is the probe.
+  std::string layout_digest;
+
+  at::ScalarType dtype() const { return embedding.scalar_type(); }
+  at::Device device() const { return embedding.device(); }
+};
+
+// What to keep of a projection's weight [out, in] as it was read; it may be a
+// view, which then keeps the whole alive.
+using WeightPart =
+    std::function<at::Tensor(Projection projection, const at::Tensor& whole)>;
+
+// Reads model.safetensors or the shards of model.safetensors.index.json of a
+// Hugging Face folder and converts to `dtype` (float32 or bfloat16) on
+// `device`. Every expected tensor must occur exactly once with its shape, every
+// shard must exist, nothing unexpected may be there, and all values must be
+// finite; an error names the tensor and the file. A tied model may carry
+// lm_head.weight; an untied one must. With `part` only that of each
+// projection's weight is kept, before it goes to `device`.
+absl::StatusOr<std::shared_ptr<const ModelWeights>> LoadModelWeights(
+    const std::string& folder,
+    at::ScalarType dtype,
+    at::Device device,
+    const WeightPart& part = nullptr);
+
+}  // namespace dapd

@@ -1,0 +1,52 @@
+#include "common/rpc/client/channel.h"
+
+#include "grpcpp/create_channel.h"
+#include "grpcpp/security/credentials.h"
+#include "grpcpp/support/channel_arguments.h"
+
+#include "common/base/status_macros.h"
+#include "grpc/compression.h"
+
+namespace dapd {
+
+void SetTransportArguments(
+    const std::function<void(const char* name, int value)>& set) {
+  set(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kMaxFrameBytes);
+  set(GRPC_ARG_HTTP2_WRITE_BUFFER_SIZE, kWriteBufferBytes);
+  // Weights and activations do not compress, and what is not accepted cannot
+  // unpack to more than its size.
+  set(GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET,
+      1 << GRPC_COMPRESS_NONE);
+}
+
+std::shared_ptr<grpc::Channel> OpenChannel(
+    const std::string& address,
+    const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1000);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 5000);
+  arguments.SetInt(GRPC_ARG_MAX_METADATA_SIZE, kMaxMetadataBytes);
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  // A proxy named in the environment has no place between these services.
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  SetTransportArguments(
+      [&](const char* name, int value) { arguments.SetInt(name, value); });
+  arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
+  arguments.SetMaxSendMessageSize(kMaxMessageBytes);
+  return grpc::CreateCustomChannel(address, credentials, arguments);
+}
+
+absl::StatusOr<std::shared_ptr<grpc::Channel>> OpenChannel(
+    const std::string& address,
+    const RpcCredentials& credentials,
+    RoleSet peers) {
+  ASSIGN_OR_RETURN(const auto channel, credentials.ForChannel(address, peers));
+  return OpenChannel(address, channel);
+}
+
+}  // namespace dapd

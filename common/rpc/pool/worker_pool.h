@@ -1,0 +1,186 @@
+// WorkerPool: all workers of one role behind one list of tasks.
+//
+// Discovery: every resolve_interval the addresses are resolved again; a new
+// address is dialled, a vanished one finishes what it has and is dropped.
+// Each worker has a thread and a session, and is
+//   connecting -> loading -> ready -> lost -> (back-off) -> connecting ...
+// It gets tasks only while ready: it acknowledged the current update and passed
+// its probe. A new update sends all workers back to loading.
+// Tasks: at most max_in_flight of a worker's own saying are with it, and at
+// most its share of the unanswered ones, so that the first worker to be ready
+// does not take them all. When it is lost, or a task's time passes, its tasks
+// go back to the front of the list. A worker with nothing else to do also gets
+// a task that another has had for several times the usual (task_durations.h),
+// so that no step waits for one slow worker. The first valid answer counts,
+// later ones are duplicates. A worker that answers with an error gets no more
+// tasks, may finish what it has, and is connected to anew.
+//
+// Advice: what is known of a task before it can be done goes to the worker that
+// is to get it, the task's home. Another one takes the task only if its home
+// has no room for it, or is lost; then it is told anew.
+//
+// Nothing here depends on a role: see WorkerSession. Thread-safe; Next and
+// NextWithin are meant for one thread.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+
+#include "common/base/log.h"
+#include "common/base/mutex.h"
+#include "common/base/status_macros.h"
+#include "common/rpc/pool/advice_board.h"
+#include "common/rpc/pool/task_board.h"
+#include "common/rpc/pool/task_durations.h"
+#include "common/rpc/pool/worker_pool_options.h"
+#include "common/rpc/pool/worker_session.h"
+
+namespace dapd {
+
+template <typename Task, typename Result>
+class WorkerPool {
+ public:
+  using Session = WorkerSession<Task, Result>;
+  using SessionFactory =
+      std::function<std::unique_ptr<Session>(const std::string& endpoint)>;
+
+  // Starts to look for workers. `factory` is called from many threads.
+  WorkerPool(WorkerPoolOptions options, SessionFactory factory)
+      : options_(std::move(options)),
+        factory_(std::move(factory)),
+        board_(options_.max_attempts),
+        durations_(options_.hedge),
+        patience_start_(absl::Now()),
+        discovery_([this] { Discover(); }),
+        watchdog_([this] { WatchDeadlines(); }) {}
+  ~WorkerPool() { Shutdown(); }
+  WorkerPool(const WorkerPool&) = delete;
+  WorkerPool& operator=(const WorkerPool&) = delete;
+
+  // What workers must serve from now on. Tasks in flight are done again.
+  void SetUpdate(std::shared_ptr<const PolicyUpdate> update) {
+    MutexLock lock(&mutex_);
+    update_ = std::move(update);
+    for (const auto& [endpoint, worker] : workers_) worker->unfit = false;
+    patience_start_ = absl::Now();
+    changed_.NotifyAll();
+  }
+  // Neither blocks nor fails.
+  void Submit(Task task) {
+    MutexLock lock(&mutex_);
+    if (board_.outstanding() == 0) patience_start_ = absl::Now();
+    advice_.Complete(task.id);
+    board_.Add(std::move(task));
+    changed_.NotifyAll();
+  }
+  // What is known of a task that will be submitted under the same id, in place
+  // of what was advised before. Neither blocks nor fails.
+  void Advise(Task partial) {
+    MutexLock lock(&mutex_);
+    advice_.Tell(std::move(partial));
+    changed_.NotifyAll();
+  }
+  // The advised task will not come.
+  void Withdraw(uint64_t id) {
+    MutexLock lock(&mutex_);
+    advice_.Withdraw(id);
+    changed_.NotifyAll();
+  }
+  // The next answer, or nothing if none comes within `timeout`; see
+  // RolloutClient::NextWithin for how it ends.
+  absl::StatusOr<std::optional<Result>> NextWithin(absl::Duration timeout);
+  absl::StatusOr<Result> Next();
+
+  std::vector<WorkerState> Workers() const;
+  // Ends every wait, cancels every call, joins all threads.
+  void Shutdown();
+
+ private:
+  struct Worker {
+    int64_t number = 0;
+    WorkerState state;
+    int64_t capacity = 0;    // tasks it takes at a time; 0: not connected
+    bool wanted = true;      // its address is still named
+    bool refusing = false;   // it gets no more tasks from this session
+    bool unfit = false;      // it is up, but not what this run needs
+    bool timed_out = false;  // the watchdog cancelled its session
+    bool done = false;       // its thread needs nothing any more
+    std::shared_ptr<Session> session;
+    std::jthread thread;
+  };
+  // One stream under one update: what its sender and its receiver share.
+  struct Stream {
+    std::shared_ptr<const PolicyUpdate> update;
+    bool ended = false;   // nothing more can be received
+    bool hedged = false;  // the task just taken is with another worker, too
+    absl::Status refusal =
+        absl::OkStatus();  // the first error answer; then nothing is sent
+  };
+
+  // What a worker's sender has to write next: a task, or advice.
+  struct Work {
+    std::shared_ptr<const Task> task;
+    std::optional<typename AdviceBoard<Task>::News> advice;
+  };
+
+  void Discover();
+  void Apply(const std::set<std::string>& endpoints, bool all_resolved)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void WatchDeadlines();
+  void RunWorker(Worker* worker);
+  absl::Status RunSession(Worker* worker, Backoff* backoff);
+  absl::Status RunStream(Worker* worker,
+                         Session* session,
+                         std::shared_ptr<const PolicyUpdate> update);
+  std::shared_ptr<const PolicyUpdate> WaitForUpdate(Worker* worker);
+  std::optional<Work> WaitForWork(Worker* worker, Stream* stream);
+  std::shared_ptr<const Task> TakeTask(Worker* worker, Stream* stream)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool HasRoom(int64_t number) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  int64_t Share(const Worker& worker, int64_t tasks) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Accept(Worker* worker, Stream* stream, TaskAnswer<Result> answer);
+  void SetState(Worker* worker, const std::string& state)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Lose(Worker* worker, absl::Status why);
+  absl::Status NothingUsable() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  PoolLoad Load() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Observe(TaskOutcome outcome, int64_t times = 1) const;
+
+  const WorkerPoolOptions options_;
+  const SessionFactory factory_;
+  mutable Mutex mutex_;
+  CondVar changed_;  // any of the below
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  TaskBoard<Task, Result> board_ ABSL_GUARDED_BY(mutex_);
+  AdviceBoard<Task> advice_ ABSL_GUARDED_BY(mutex_);
+  TaskDurations durations_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<const PolicyUpdate> update_ ABSL_GUARDED_BY(mutex_);
+  // peer_timeout counts from here while no worker is ready.
+  absl::Time patience_start_ ABSL_GUARDED_BY(mutex_);
+  int64_t next_number_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::map<std::string, std::unique_ptr<Worker>> workers_
+      ABSL_GUARDED_BY(mutex_);  // by endpoint
+  std::map<std::string, std::string> resolve_errors_ ABSL_GUARDED_BY(mutex_);
+  std::jthread discovery_;
+  std::jthread watchdog_;
+};
+
+}  // namespace dapd
+
+#include "common/rpc/pool/worker_pool_impl.h"

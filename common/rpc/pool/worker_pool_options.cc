@@ -1,0 +1,92 @@
+#include "common/rpc/pool/worker_pool_options.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace dapd {
+
+const char* TaskOutcomeName(TaskOutcome outcome) {
+  switch (outcome) {
+    case TaskOutcome::kAccepted:
+      return "accepted";
+    case TaskOutcome::kDuplicate:
+      return "duplicate";
+    case TaskOutcome::kStale:
+      return "stale";
+    case TaskOutcome::kLost:
+      return "lost";
+    case TaskOutcome::kTimeout:
+      return "timeout";
+    case TaskOutcome::kFailed:
+      return "failed";
+    case TaskOutcome::kHedged:
+      return "hedged";
+  }
+  return "unknown";
+}
+
+bool IsFinalError(const absl::Status& status) {
+  return absl::IsInvalidArgument(status) || absl::IsOutOfRange(status) ||
+         absl::IsUnimplemented(status);
+}
+
+absl::Status DescribeTaskError(const std::string& role,
+                               uint64_t task_id,
+                               const std::string& address,
+                               const absl::Status& status) {
+  return {status.code(),
+          absl::StrCat(role,
+                       " worker ",
+                       address,
+                       " refused task ",
+                       task_id,
+                       ": ",
+                       std::string(status.message()))};
+}
+
+std::string DescribeLoss(const std::string& role,
+                         const std::string& address,
+                         bool was_ready,
+                         int64_t returned_tasks,
+                         const absl::Status& why) {
+  std::string line = absl::StrCat(role,
+                                  " worker ",
+                                  address,
+                                  was_ready ? " lost: " : " not usable yet: ",
+                                  std::string(why.message()));
+  if (returned_tasks > 0) {
+    absl::StrAppend(&line, "; its ", returned_tasks, " tasks are done again");
+  }
+  return line;
+}
+
+std::string DescribeWorkers(
+    const WorkerPoolOptions& options,
+    const std::vector<WorkerState>& states,
+    const std::map<std::string, std::string>& resolve_errors) {
+  std::vector<std::string> lines;
+  for (const auto& [address, error] : resolve_errors) {
+    lines.push_back(absl::StrCat(address, ": ", error));
+  }
+  for (const WorkerState& state : states) {
+    lines.push_back(absl::StrCat(state.address,
+                                 " is ",
+                                 state.state,
+                                 state.last_error.empty() ? "" : ": ",
+                                 state.last_error));
+  }
+  return absl::StrCat(
+      "no usable ",
+      options.role,
+      " worker at ",
+      absl::StrJoin(options.addresses, ", "),
+      " (",
+      lines.empty() ? "no address found" : absl::StrJoin(lines, "; "),
+      "); start dapd-",
+      options.role,
+      " there with the same model, or correct ",
+      options.role,
+      ".addresses");
+}
+
+}  // namespace dapd

@@ -1,0 +1,107 @@
+// Options and observable state of a WorkerPool, shared by its clients.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+
+#include "common/rpc/pool/address_resolver.h"
+#include "common/rpc/pool/backoff.h"
+#include "common/rpc/pool/task_durations.h"
+
+namespace dapd {
+
+// What a worker must be to serve this run: compared with its Describe.
+struct ExpectedWorker {
+  std::string layout_digest;  // ModelWeights::layout_digest
+  std::string precision;      // "float32" or "bfloat16"
+  int64_t vocab_size = 0;
+  int64_t hidden_size = 0;
+};
+
+// What became of one attempt at a task.
+enum class TaskOutcome {
+  kAccepted,   // the first valid result
+  kDuplicate,  // a result of a task that already had one
+  kStale,      // sampled or scored by other weights than the current ones
+  kLost,       // the worker died, or gave the task back
+  kTimeout,    // the task's time passed
+  kFailed,     // no retry can mend it
+  kHedged,     // taking long, given to a second worker as well
+};
+// "accepted", "duplicate", ...: the values of the metric's label.
+const char* TaskOutcomeName(TaskOutcome outcome);
+
+// How busy a pool is.
+struct PoolLoad {
+  // Workers by their state; every state is there, see WorkerState.
+  std::map<std::string, int64_t> workers = {
+      {"connecting", 0}, {"loading", 0}, {"ready", 0}, {"lost", 0}};
+  int64_t pending = 0;  // tasks that no worker has
+  int64_t in_flight = 0;
+};
+
+// Called from the pool's threads, never with its lock held; must be
+// thread-safe and must not block. Empty functions are not called.
+struct WorkerPoolObserver {
+  std::function<void(TaskOutcome outcome)> on_outcome;
+  // A worker took the current weights; `bytes` went over the wire.
+  std::function<void(double seconds, uint64_t bytes)> on_adapter_pushed;
+  // At least ten times a second.
+  std::function<void(const PoolLoad& load)> on_load;
+};
+
+struct WorkerState {
+  std::string address;          // as dialled: "10.0.0.7:7001"
+  std::string state;            // "connecting", "loading", "ready" or "lost"
+  int64_t policy_version = -1;  // that it acknowledged; -1: none yet
+  int64_t in_flight = 0;
+  std::string last_error;  // why it is or was last lost
+};
+
+struct WorkerPoolOptions {
+  std::string role;                    // "rollout" or "teacher", in messages
+  std::vector<std::string> addresses;  // "host:port"; a name may give several
+  absl::Duration task_timeout = absl::Minutes(10);
+  absl::Duration peer_timeout = absl::Minutes(5);
+  absl::Duration resolve_interval = absl::Seconds(2);
+  // A task that was lost or timed out this often fails: it may be what kills
+  // the workers.
+  int max_attempts = 10;
+  HedgeOptions hedge;
+  BackoffOptions backoff;
+  AddressResolver resolver = ResolveAddress;
+  WorkerPoolObserver observer;
+};
+
+// True for a code that no retry can mend: INVALID_ARGUMENT, OUT_OF_RANGE,
+// UNIMPLEMENTED.
+bool IsFinalError(const absl::Status& status);
+
+// `status` with the task and worker it came from.
+absl::Status DescribeTaskError(const std::string& role,
+                               uint64_t task_id,
+                               const std::string& address,
+                               const absl::Status& status);
+
+// The log line for a worker that was lost, or could not be used at all.
+std::string DescribeLoss(const std::string& role,
+                         const std::string& address,
+                         bool was_ready,
+                         int64_t returned_tasks,
+                         const absl::Status& why);
+
+// One sentence for a pool without a usable worker: each worker with its last
+// error, each name that could not be resolved (`resolve_errors`, by address),
+// and what to do.
+std::string DescribeWorkers(
+    const WorkerPoolOptions& options,
+    const std::vector<WorkerState>& states,
+    const std::map<std::string, std::string>& resolve_errors);
+
+}  // namespace dapd

@@ -1,0 +1,68 @@
+// WorkerSession: how a role (rollout, teacher) talks to one worker. The pool
+// decides when and with what; a session knows the messages.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+#include "common/rpc/transfer/policy_update.h"
+
+namespace dapd {
+
+// What came back for a task. An error code tells what to do with the task:
+//   INVALID_ARGUMENT, OUT_OF_RANGE, UNIMPLEMENTED   no retry can mend it
+//   FAILED_PRECONDITION                             other weights: stale
+//   anything else                                   another try may do
+template <typename Result>
+struct TaskAnswer {
+  uint64_t id = 0;
+  absl::StatusOr<Result> result;
+};
+
+// One connection to one worker, from connect to loss; a lost worker gets a new
+// session. All calls come from one thread except Receive, which a second one
+// calls while a stream is open, and Cancel.
+//
+// Order: Connect; then any number of times Load, OpenStream, Send and Receive,
+// HalfClose or AbortStream, CloseStream. Each blocking call has its own
+// deadline, or ends by Cancel. FAILED_PRECONDITION from Connect or Load: the
+// worker is not what this run needs (another model; a probe that differs).
+template <typename Task, typename Result>
+class WorkerSession {
+ public:
+  virtual ~WorkerSession() = default;
+
+  // Asks what the worker is. The number of tasks it takes at a time, >= 1.
+  virtual absl::StatusOr<int64_t> Connect() = 0;
+
+  // Makes the worker serve `update` and compares the probe. Returns the bytes
+  // sent.
+  virtual absl::StatusOr<uint64_t> Load(const PolicyUpdate& update) = 0;
+
+  // The stream for tasks under `update`, which outlives it.
+  virtual absl::Status OpenStream(const PolicyUpdate& update) = 0;
+  // False if the stream is broken.
+  virtual bool Send(const Task& task) = 0;
+  // Tells what is known of a task that this worker will probably get: `partial`
+  // in place of an earlier one of the same id. Nobody answers it. False if the
+  // stream is broken.
+  virtual bool Advise(const Task& /*partial*/) { return true; }
+  // The advised task will not come.
+  virtual bool Withdraw(uint64_t /*id*/) { return true; }
+  // Blocks for the next answer; nothing once the stream has ended.
+  virtual std::optional<TaskAnswer<Result>> Receive() = 0;
+  // No more Send; the worker ends the stream behind its last answer.
+  virtual void HalfClose() = 0;
+  // Ends the stream at once; what is in flight is lost. The session stays.
+  virtual void AbortStream() = 0;
+  // Only after Receive returned nothing: how the stream ended.
+  virtual absl::Status CloseStream() = 0;
+
+  // From any thread: ends the running call and every later one with an error.
+  virtual void Cancel() = 0;
+};
+
+}  // namespace dapd

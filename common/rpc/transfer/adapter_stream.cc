@@ -1,0 +1,225 @@
+#include "common/rpc/transfer/adapter_stream.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+#include "common/base/status_macros.h"
+
+namespace dapd {
+namespace {
+
+// adapter_config.json is a few hundred bytes.
+constexpr size_t kMaxConfigBytes = 64 << 10;
+constexpr int64_t kMaxProbeIds = 1024;
+
+absl::Status CheckProbe(const v1::AdapterHeader& header,
+                        const AdapterLimits& limits) {
+  if (header.probe_ids_size() < 2 ||
+      header.probe_ids_size() > limits.max_probe_ids) {
+    return absl::InvalidArgumentError(absl::StrCat("the probe has ",
+                                                   header.probe_ids_size(),
+                                                   " tokens; 2 to ",
+                                                   limits.max_probe_ids,
+                                                   " are allowed"));
+  }
+  for (const int32_t id : header.probe_ids()) {
+    if (id < 0 || id >= limits.vocab_size) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("probe token ",
+                       id,
+                       " is outside the vocabulary of ",
+                       limits.vocab_size));
+    }
+  }
+  return absl::OkStatus();
+}
+
+void FillAdapterState(const ServedPolicy& served, v1::AdapterState* state) {
+  state->set_loaded(served.loaded);
+  state->set_policy_version(served.version);
+  state->set_digest(served.digest);
+}
+
+}  // namespace
+
+absl::Status SendAdapter(
+    const PolicyUpdate& update,
+    const std::function<bool(const grpc::ByteBuffer&)>& send) {
+  const absl::Status refused =
+      absl::CancelledError("the worker takes no more of the adapter");
+  v1::LoadAdapterRequest first;
+  v1::AdapterHeader& header = *first.mutable_header();
+  header.set_policy_version(update.version);
+  header.mutable_probe_ids()->Add(update.probe_ids.begin(),
+                                  update.probe_ids.end());
+  const SharedBytes& tensors = update.adapter.tensors;
+  if (!update.is_base) {
+    header.set_config_json(update.adapter.config_json);
+    header.set_total_bytes(tensors.size());
+  }
+  if (!send(EncodeMessage(first))) return refused;
+  if (update.is_base) return absl::OkStatus();
+  const ChunkEnvelope envelope{v1::LoadAdapterRequest::kChunkFieldNumber};
+  for (uint64_t offset = 0; offset < tensors.size(); offset += kChunkBytes) {
+    const SharedBytes part = tensors.Part(offset, kChunkBytes);
+    RETURN_IF_ERROR(update.WaitFor(offset + part.size()));
+    if (!send(EncodeChunk(envelope, offset, part))) return refused;
+  }
+  RETURN_IF_ERROR(update.WaitUntilFinished());
+  v1::LoadAdapterRequest last;
+  last.mutable_end()->set_digest(update.adapter.digest);
+  return send(EncodeMessage(last)) ? absl::OkStatus() : refused;
+}
+
+absl::Status AdapterReceiver::Add(grpc::ByteBuffer& message) {
+  const std::optional<ReceivedChunk> chunk =
+      FindChunk(message, v1::LoadAdapterRequest::kChunkFieldNumber);
+  if (chunk.has_value()) return AddChunk(*chunk);
+  v1::LoadAdapterRequest request;
+  if (!DecodeMessage(message, &request)) {
+    return absl::InvalidArgumentError("a message is no LoadAdapterRequest");
+  }
+  return Add(request);
+}
+
+absl::Status AdapterReceiver::Add(const v1::LoadAdapterRequest& request) {
+  switch (request.part_case()) {
+    case v1::LoadAdapterRequest::kHeader:
+      return Start(request.header());
+    case v1::LoadAdapterRequest::kChunk:
+      return AddChunk(request.chunk());
+    case v1::LoadAdapterRequest::kEnd:
+      return End(request.end());
+    case v1::LoadAdapterRequest::PART_NOT_SET:
+      break;
+  }
+  return absl::InvalidArgumentError(
+      "LoadAdapterRequest holds neither header, chunk nor end");
+}
+
+absl::Status AdapterReceiver::Start(const v1::AdapterHeader& header) {
+  if (started_) return absl::InvalidArgumentError("second adapter header");
+  RETURN_IF_ERROR(CheckProbe(header, limits_));
+  if (header.policy_version() < 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "policy version ", header.policy_version(), " is negative"));
+  }
+  started_ = true;
+  upload_.version = header.policy_version();
+  upload_.is_base = header.total_bytes() == 0;
+  upload_.probe_ids.assign(header.probe_ids().begin(),
+                           header.probe_ids().end());
+  if (upload_.is_base) return absl::OkStatus();
+  if (header.total_bytes() > limits_.max_bytes) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("an adapter of ",
+                     header.total_bytes(),
+                     " bytes; this model's with this worker's lora.rank has at "
+                     "most ",
+                     limits_.max_bytes,
+                     ": give trainer and worker the same configuration"));
+  }
+  if (header.config_json().size() > kMaxConfigBytes) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("an adapter configuration of ",
+                     header.config_json().size(),
+                     " bytes; at most ",
+                     kMaxConfigBytes));
+  }
+  ASSIGN_OR_RETURN(
+      const HostTensor buffer,
+      HostTensor::AllocateRecurring(
+          DType::kUInt8, {static_cast<int64_t>(header.total_bytes())}));
+  upload_.adapter.config_json = header.config_json();
+  upload_.adapter.tensors = SharedBytes(buffer.data, buffer.bytes());
+  chunks_.emplace(buffer.data.get(), header.total_bytes(), "adapter");
+  return absl::OkStatus();
+}
+
+template <typename Chunk>
+absl::Status AdapterReceiver::AddChunk(const Chunk& chunk) {
+  if (!chunks_.has_value() || ended_) {
+    return absl::InvalidArgumentError(
+        "adapter chunk before the header, or behind the end");
+  }
+  const uint64_t before = chunks_->received();
+  RETURN_IF_ERROR(chunks_->Add(chunk));
+  sha_.Update(upload_.adapter.tensors.Part(before, chunks_->received() - before)
+                  .view());
+  return absl::OkStatus();
+}
+
+absl::Status AdapterReceiver::End(const v1::AdapterEnd& end) {
+  if (!chunks_.has_value() || ended_) {
+    return absl::InvalidArgumentError(
+        "adapter end before the header, or for the second time");
+  }
+  ended_ = true;
+  upload_.adapter.digest = end.digest();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<AdapterUpload> AdapterReceiver::Finish() {
+  if (!started_) return absl::DataLossError("no adapter header arrived");
+  if (upload_.is_base) return std::move(upload_);
+  if (!chunks_->complete() || !ended_) {
+    return absl::DataLossError(absl::StrCat("the adapter ended after ",
+                                            chunks_->received(),
+                                            " of ",
+                                            upload_.adapter.tensors.size(),
+                                            " bytes, or without its digest"));
+  }
+  sha_.Update(upload_.adapter.config_json);
+  if (const std::string digest = sha_.HexDigest();
+      digest != upload_.adapter.digest) {
+    return absl::DataLossError(absl::StrCat("the adapter's SHA-256 is ",
+                                            digest,
+                                            ", its sender says ",
+                                            upload_.adapter.digest));
+  }
+  upload_.adapter.verified = true;
+  return std::move(upload_);
+}
+
+absl::StatusOr<AdapterUpload> ReceiveAdapter(
+    const WorkerDescription& description,
+    const std::function<bool(grpc::ByteBuffer*)>& read) {
+  AdapterReceiver receiver({description.max_adapter_bytes,
+                            std::min(description.max_positions, kMaxProbeIds),
+                            description.vocab_size});
+  grpc::ByteBuffer message;
+  while (read(&message)) {
+    RETURN_IF_ERROR(receiver.Add(message));
+    message.Clear();
+  }
+  return receiver.Finish();
+}
+
+v1::DescribeResponse MakeDescribeResponse(const WorkerDescription& description,
+                                          const ServedPolicy& served) {
+  v1::DescribeResponse response;
+  response.set_service(description.service);
+  response.set_version(DAPD_VERSION);
+  response.set_layout_digest(description.layout_digest);
+  response.set_precision(description.precision);
+  response.set_vocab_size(description.vocab_size);
+  response.set_hidden_size(description.hidden_size);
+  response.set_max_positions(description.max_positions);
+  response.set_max_in_flight(static_cast<uint32_t>(description.max_in_flight));
+  FillAdapterState(served, response.mutable_adapter());
+  return response;
+}
+
+v1::LoadAdapterResponse MakeLoadAdapterResponse(const ServedPolicy& served,
+                                                const AppliedAdapter& applied) {
+  v1::LoadAdapterResponse response;
+  FillAdapterState(served, response.mutable_adapter());
+  response.set_modules_applied(applied.modules_applied);
+  response.mutable_probe_logprobs()->Add(applied.probe_logprobs.begin(),
+                                         applied.probe_logprobs.end());
+  return response;
+}
+
+}  // namespace dapd

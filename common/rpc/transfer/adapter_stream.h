@@ -1,0 +1,80 @@
+// The two ends of LoadAdapter (proto/dapd/v1/worker.proto): the client cuts an
+// adapter into messages, the worker puts them together again.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "grpcpp/support/byte_buffer.h"
+
+#include "common/base/sha256.h"
+#include "common/rpc/transfer/chunk_stream.h"
+#include "common/rpc/transfer/policy_update.h"
+#include "common/rpc/transfer/served_policy.h"
+#include "dapd/v1/worker.pb.h"
+
+namespace dapd {
+
+// Calls `send` with the encoded LoadAdapterRequests that carry `update`, in
+// order, each as soon as its content is final (PolicyUpdate::progress).
+// CANCELLED once it returns false, ABORTED if the update was given up.
+absl::Status SendAdapter(
+    const PolicyUpdate& update,
+    const std::function<bool(const grpc::ByteBuffer&)>& send);
+
+struct AdapterLimits {
+  uint64_t max_bytes = 0;     // of adapter_model.safetensors
+  int64_t max_probe_ids = 0;  // the model's positions
+  int64_t vocab_size = 0;     // probe ids lie below it
+};
+
+// Hashes each chunk as it comes, while it is in the cache. Not thread-safe.
+class AdapterReceiver {
+ public:
+  explicit AdapterReceiver(const AdapterLimits& limits) : limits_(limits) {}
+
+  // The next message, encoded or not. RESOURCE_EXHAUSTED for an adapter past
+  // the limit, before it is allocated; INVALID_ARGUMENT for a bad header, probe
+  // or chunk; DATA_LOSS for a corrupted chunk.
+  absl::Status Add(grpc::ByteBuffer& message);
+  absl::Status Add(const v1::LoadAdapterRequest& request);
+
+  // After the last message. DATA_LOSS if bytes are missing or the digest of
+  // what came differs from the sender's. The receiver is used up.
+  absl::StatusOr<AdapterUpload> Finish();
+
+ private:
+  absl::Status Start(const v1::AdapterHeader& header);
+  absl::Status End(const v1::AdapterEnd& end);
+  template <typename Chunk>
+  absl::Status AddChunk(const Chunk& chunk);
+
+  const AdapterLimits limits_;
+  bool started_ = false;
+  bool ended_ = false;
+  AdapterUpload upload_;
+  std::optional<ChunkAssembler> chunks_;
+  Sha256 sha_;  // of what chunks_ holds
+};
+
+// The whole of LoadAdapter's receiving side: reads encoded messages with `read`
+// until it returns false. Errors as AdapterReceiver.
+absl::StatusOr<AdapterUpload> ReceiveAdapter(
+    const WorkerDescription& description,
+    const std::function<bool(grpc::ByteBuffer*)>& read);
+
+// What a worker says about itself and what it serves.
+v1::DescribeResponse MakeDescribeResponse(const WorkerDescription& description,
+                                          const ServedPolicy& served);
+
+// What a worker answers to an upload that it serves now.
+v1::LoadAdapterResponse MakeLoadAdapterResponse(const ServedPolicy& served,
+                                                const AppliedAdapter& applied);
+
+}  // namespace dapd

@@ -1,0 +1,51 @@
+// The worker's side of an adapter push: what arrived, what it did, and what is
+// served since. Knows neither gRPC nor LibTorch, so that compute files and
+// service files can share it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/model/spec/serialized_adapter.h"
+
+namespace dapd {
+
+// An adapter that came over the wire, its digest checked.
+struct AdapterUpload {
+  int64_t version = 0;
+  bool is_base = false;  // adapter off; `adapter` is then empty
+  SerializedAdapter adapter;
+  std::vector<int32_t> probe_ids;
+};
+
+// What a worker reports after it switched to an upload.
+struct AppliedAdapter {
+  int64_t modules_applied = 0;
+  // log p(probe_ids[i+1] | probe_ids[0..i]) at temperature 1.
+  std::vector<float> probe_logprobs;
+};
+
+// Which weights a worker serves.
+struct ServedPolicy {
+  bool loaded = false;  // false before the first upload
+  int64_t version = 0;
+  std::string digest;  // empty: the base
+};
+
+// "version 12 (3f6c0a91d2b4)", or "version 0 (base)" for an empty digest.
+std::string PolicyName(int64_t version, const std::string& digest);
+
+// What a worker is.
+struct WorkerDescription {
+  std::string service;  // "rollout" or "teacher"
+  std::string layout_digest;
+  std::string precision;
+  int64_t vocab_size = 0;
+  int64_t hidden_size = 0;
+  int64_t max_positions = 0;
+  int64_t max_in_flight = 1;
+  uint64_t max_adapter_bytes = 0;  // an upload past it is refused
+};
+
+}  // namespace dapd

@@ -1,0 +1,31 @@
+// Packs weights for the workers: the adapter's bytes, and a probe computed by
+// the trainer's own forward pass.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+#include "common/model/weights/adapter.h"
+#include "common/model/weights/weights.h"
+#include "common/rpc/transfer/policy_update.h"
+
+namespace dapd {
+
+// `adapter` null: the base. `probe_ids`: at least 2 tokens, fixed for the run.
+absl::StatusOr<std::shared_ptr<const PolicyUpdate>> MakePolicyUpdate(
+    const ModelWeights& weights,
+    const Adapter* adapter,
+    int64_t version,
+    const std::string& base_model_path,
+    const std::vector<int32_t>& probe_ids);
+
+// Fills in the probe of `probe_ids` by a forward pass with `adapter`.
+void ProbePolicy(const ModelWeights& weights,
+                 const Adapter* adapter,
+                 PolicyUpdate* update);
+
+}  // namespace dapd

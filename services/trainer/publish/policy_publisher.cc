@@ -1,0 +1,54 @@
+#include "services/trainer/publish/policy_publisher.h"
+
+#include <utility>
+
+#include "common/base/failpoint.h"
+#include "common/base/status_macros.h"
+#include "services/trainer/publish/make_policy_update.h"
+
+namespace dapd {
+
+absl::Status PolicyPublisher::Start(std::vector<int32_t> probe_ids) {
+  probe_ids_ = std::move(probe_ids);
+  RETURN_IF_ERROR(PublishSnapshot());
+  DAPD_FAILPOINT("publish.after_first_snapshot");
+  const Policy& policy = parts_.policy;
+  ASSIGN_OR_RETURN(live_, Pack(&policy.live(), policy.version()));
+  auto first = live_;
+  if (policy.previous() != nullptr) {
+    ASSIGN_OR_RETURN(first, Pack(policy.previous(), policy.version() - 1));
+  }
+  Serve(std::move(first));
+  return absl::OkStatus();
+}
+
+absl::Status PolicyPublisher::PublishSnapshot() {
+  ASSIGN_OR_RETURN(
+      auto update,
+      Pack(parts_.policy.snapshot(), parts_.policy.snapshot_version()));
+  parts_.teachers.SetSnapshot(std::move(update));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<PolicyUpdateWriter>> PolicyPublisher::WriteNext()
+    const {
+  return PolicyUpdateWriter::Start(parts_.policy.live(),
+                                   parts_.policy.version() + 1,
+                                   parts_.base_model_path,
+                                   probe_ids_);
+}
+
+void PolicyPublisher::Serve(std::shared_ptr<const PolicyUpdate> update) {
+  if (update == served_) return;
+  served_ = std::move(update);
+  parts_.rollouts.SetPolicy(served_);
+  parts_.on_served(served_->version);
+}
+
+absl::StatusOr<std::shared_ptr<const PolicyUpdate>> PolicyPublisher::Pack(
+    const Adapter* adapter, int64_t version) const {
+  return MakePolicyUpdate(
+      parts_.weights, adapter, version, parts_.base_model_path, probe_ids_);
+}
+
+}  // namespace dapd

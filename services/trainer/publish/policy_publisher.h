@@ -1,0 +1,73 @@
+// PolicyPublisher: which policy the rollout workers serve, and which snapshot
+// the teachers. Only the snapshot follows the policy by itself; when the
+// rollout workers change over is batch_trainer.h's decision.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+#include "common/model/weights/weights.h"
+#include "common/rpc/transfer/policy_update.h"
+#include "common/training/policy.h"
+#include "services/trainer/publish/policy_update_writer.h"
+#include "services/trainer/workers/rollout_client.h"
+#include "services/trainer/workers/teacher_client.h"
+
+namespace dapd {
+
+// All referenced objects must outlive the publisher.
+struct PolicyPublisherParts {
+  const ModelWeights& weights;
+  const std::string& base_model_path;
+  const Policy& policy;
+  RolloutClient& rollouts;
+  TeacherClient& teachers;
+  // The rollout workers are to serve this policy from now on.
+  std::function<void(int64_t version)> on_served;
+};
+
+// Not thread-safe: owned by the compute thread.
+class PolicyPublisher {
+ public:
+  explicit PolicyPublisher(PolicyPublisherParts parts)
+      : parts_(std::move(parts)) {}
+
+  // Gives the teachers the snapshot, and the rollout workers the policy that
+  // samples the next step: the one before the live one, where that is kept.
+  // `probe_ids`: at least 2 tokens.
+  absl::Status Start(std::vector<int32_t> probe_ids);
+
+  // The teachers get the policy's snapshot as it is now.
+  absl::Status PublishSnapshot();
+
+  // For the policy that the next optimizer step leads to.
+  absl::StatusOr<std::unique_ptr<PolicyUpdateWriter>> WriteNext() const;
+  // That step is done, and its update written.
+  void SetLive(std::shared_ptr<const PolicyUpdate> update) {
+    live_ = std::move(update);
+  }
+
+  // The rollout workers serve `update` from now on.
+  void Serve(std::shared_ptr<const PolicyUpdate> update);
+
+  const std::shared_ptr<const PolicyUpdate>& live() const { return live_; }
+  const std::shared_ptr<const PolicyUpdate>& served() const { return served_; }
+
+ private:
+  absl::StatusOr<std::shared_ptr<const PolicyUpdate>> Pack(
+      const Adapter* adapter, int64_t version) const;
+
+  PolicyPublisherParts parts_;
+  std::vector<int32_t> probe_ids_;
+  std::shared_ptr<const PolicyUpdate> live_;
+  std::shared_ptr<const PolicyUpdate> served_;  // by the rollout workers
+};
+
+}  // namespace dapd

@@ -1,0 +1,345 @@
+#include "services/trainer/record/checkpoint.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+
+#include "common/base/exit_code.h"
+#include "common/base/failpoint.h"
+#include "common/base/files.h"
+#include "common/base/json_integer.h"
+#include "common/base/json_lines.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/model/weights/adapter.h"
+#include "common/tensor/safetensors.h"
+#include "services/trainer/record/manifest.h"
+
+namespace dapd {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr char kPrefix[] = "step-";
+constexpr char kAside[] = ".tmp";
+constexpr char kDamaged[] = ".damaged";
+constexpr int64_t kFormat = 2;
+constexpr uint64_t kMaxJsonBytes = uint64_t{1} << 24;
+
+// --- Writing
+// ------------------------------------------------------------------
+
+Json StateOf(const Policy& policy, const RunIdentity& identity) {
+  Json state = {{"format", kFormat},
+                {"step", policy.version()},
+                {"snapshot_step", policy.snapshot_version()},
+                {"base_model_path", identity.base_model_path},
+                {"base_digest", identity.base_digest},
+                {"data_digest", identity.data_digest},
+                {"settings", identity.settings}};
+  if (policy.previous() != nullptr) {
+    state["previous_step"] = policy.version() - 1;
+  }
+  return state;
+}
+
+absl::Status WriteContents(const std::string& folder,
+                           const Policy& policy,
+                           const RunIdentity& identity) {
+  RETURN_IF_ERROR(WriteAdapter(
+      JoinPath(folder, "adapter"), policy.live(), identity.base_model_path));
+  DAPD_FAILPOINT("checkpoint.after_adapter");
+  if (policy.snapshot() != nullptr) {
+    RETURN_IF_ERROR(WriteAdapter(JoinPath(folder, "snapshot"),
+                                 *policy.snapshot(),
+                                 identity.base_model_path));
+    DAPD_FAILPOINT("checkpoint.after_snapshot");
+  }
+  if (policy.previous() != nullptr) {
+    RETURN_IF_ERROR(WriteAdapter(JoinPath(folder, "previous"),
+                                 *policy.previous(),
+                                 identity.base_model_path));
+  }
+  RETURN_IF_ERROR(WriteSafetensors(JoinPath(folder, "optimizer.safetensors"),
+                                   policy.Moments(),
+                                   {{"format", "pt"}}));
+  DAPD_FAILPOINT("checkpoint.after_optimizer");
+  RETURN_IF_ERROR(WriteFileAtomically(JoinPath(folder, "state.json"),
+                                      StateOf(policy, identity).dump(2)));
+  DAPD_FAILPOINT("checkpoint.after_state");
+  RETURN_IF_ERROR(WriteManifest(folder));
+  DAPD_FAILPOINT("checkpoint.after_manifest");
+  return SyncDirectory(folder);
+}
+
+// --- Reading
+// ------------------------------------------------------------------
+
+absl::Status Damaged(const std::string& folder, const std::string& what) {
+  return absl::DataLossError(
+      absl::StrCat("checkpoint ", folder, " is damaged: ", what));
+}
+
+std::string Shorten(const std::string& value) {
+  return value.size() <= 60 ? value : absl::StrCat(value.substr(0, 57), "...");
+}
+
+absl::Status CompareIdentity(const std::string& folder,
+                             const nlohmann::json& state,
+                             const RunIdentity& identity) {
+  std::vector<std::string> differences;
+  if (state.at("base_digest") != identity.base_digest) {
+    differences.push_back(absl::StrCat("the base model: ",
+                                       identity.base_model_path,
+                                       " has other content than ",
+                                       state.at("base_model_path").dump(),
+                                       " had"));
+  }
+  if (state.at("data_digest") != identity.data_digest) {
+    differences.push_back("the data: data.path holds other problems");
+  }
+  auto before = state.at("settings").get<std::map<std::string, std::string>>();
+  for (const auto& [key, value] : identity.settings) {
+    const auto old = before.find(key);
+    if (old == before.end() || old->second != value) {
+      differences.push_back(
+          absl::StrCat(key,
+                       ": was ",
+                       old == before.end() ? "not there" : Shorten(old->second),
+                       ", is ",
+                       Shorten(value)));
+    }
+    if (old != before.end()) before.erase(old);
+  }
+  for (const auto& [key, value] : before) {
+    differences.push_back(
+        absl::StrCat(key, ": was ", Shorten(value), ", is not there"));
+  }
+  if (differences.empty()) return absl::OkStatus();
+  return WithExitCode(
+      absl::FailedPreconditionError(
+          absl::StrCat(folder,
+                       " belongs to another run; what differs:\n  ",
+                       absl::StrJoin(differences, "\n  "),
+                       "\nset it back to resume, or choose another run.name")),
+      ExitCode::kConfig);
+}
+
+absl::StatusOr<PolicyState> ReadContents(const std::string& folder,
+                                         const nlohmann::json& state,
+                                         const ModelConfig& model,
+                                         at::Device device) {
+  PolicyState policy;
+  const auto version = JsonInteger(state.at("step"), 0);
+  const auto snapshot = JsonInteger(state.at("snapshot_step"), 0);
+  if (!version.ok() || !snapshot.ok()) {
+    return Damaged(folder, "step or snapshot_step is no count");
+  }
+  policy.version = *version;
+  policy.snapshot_version = *snapshot;
+  ASSIGN_OR_RETURN(policy.live,
+                   ReadAdapter(JoinPath(folder, "adapter"), model, device));
+  if (policy.snapshot_version > 0) {
+    ASSIGN_OR_RETURN(policy.snapshot,
+                     ReadAdapter(JoinPath(folder, "snapshot"), model, device));
+  }
+  if (state.contains("previous_step")) {
+    ASSIGN_OR_RETURN(policy.previous,
+                     ReadAdapter(JoinPath(folder, "previous"), model, device));
+  }
+  ASSIGN_OR_RETURN(
+      const SafetensorsFile moments,
+      SafetensorsFile::Open(JoinPath(folder, "optimizer.safetensors")));
+  for (const auto& [name, entry] : moments.entries()) {
+    ASSIGN_OR_RETURN(HostTensor tensor, moments.Read(name));
+    policy.moments.emplace_back(name, std::move(tensor));
+  }
+  return policy;
+}
+
+absl::StatusOr<PolicyState> LoadCheckpoint(const std::string& folder,
+                                           const RunIdentity& identity,
+                                           const ModelConfig& model,
+                                           at::Device device) try {
+  RETURN_IF_ERROR(VerifyManifest(folder));
+  const std::string path = JoinPath(folder, "state.json");
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxJsonBytes));
+  ASSIGN_OR_RETURN(const nlohmann::json state, ParseJson(text, path));
+  if (state.at("format") != kFormat) {
+    return WithExitCode(absl::FailedPreconditionError(absl::StrCat(
+                            folder,
+                            " has format ",
+                            state.at("format").dump(),
+                            ", this program reads ",
+                            kFormat,
+                            "; resume with the version that wrote it")),
+                        ExitCode::kConfig);
+  }
+  RETURN_IF_ERROR(CompareIdentity(folder, state, identity));
+  return ReadContents(folder, state, model, device);
+} catch (const nlohmann::json::exception& error) {
+  return Damaged(folder, error.what());
+}
+
+// Bit for bit.
+bool SameTensors(const Adapter& a, const Adapter& b) {
+  const std::vector<at::Tensor> left = a.Tensors();
+  const std::vector<at::Tensor> right = b.Tensors();
+  return std::equal(left.begin(),
+                    left.end(),
+                    right.begin(),
+                    right.end(),
+                    [](const at::Tensor& x, const at::Tensor& y) {
+                      return x.sizes() == y.sizes() &&
+                             at::equal(x.detach(), y.detach());
+                    });
+}
+
+// The same adapter, or none on both sides.
+bool SameTensors(const std::optional<Adapter>& a, const Adapter* b) {
+  if (!a.has_value() || b == nullptr) return !a.has_value() && b == nullptr;
+  return SameTensors(*a, *b);
+}
+
+bool SameState(const PolicyState& read, const Policy& policy) {
+  const NamedTensors moments = policy.Moments();
+  std::map<std::string, absl::string_view> expected;
+  for (const auto& [name, tensor] : moments) expected[name] = tensor.bytes();
+  for (const auto& [name, tensor] : read.moments) {
+    const auto found = expected.find(name);
+    if (found == expected.end() || found->second != tensor.bytes())
+      return false;
+  }
+  return SameTensors(read.snapshot, policy.snapshot()) &&
+         SameTensors(read.previous, policy.previous()) &&
+         expected.size() == read.moments.size() &&
+         read.version == policy.version() &&
+         read.snapshot_version == policy.snapshot_version() &&
+         SameTensors(read.live, policy.live());
+}
+
+// --- The folder of checkpoints
+// ------------------------------------------------
+
+// The complete ones, oldest first.
+std::vector<std::string> ListCheckpoints(const std::string& folder) {
+  std::vector<std::string> checkpoints;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename();
+    if (absl::StartsWith(name, kPrefix) && !absl::StrContains(name, '.')) {
+      checkpoints.push_back(entry.path());
+    }
+  }
+  // Names are zero-padded, so their order is the order of the steps.
+  std::sort(checkpoints.begin(), checkpoints.end());
+  return checkpoints;
+}
+
+absl::Status Rename(const std::string& from, const std::string& to) {
+  if (std::rename(from.c_str(), to.c_str()) == 0) return absl::OkStatus();
+  return FileError(absl::StrCat("rename to ", to, " the folder"), from, errno);
+}
+
+// Sets a damaged checkpoint aside, for whoever wants to know why.
+absl::Status Quarantine(const std::string& checkpoint) {
+  std::error_code error;
+  fs::remove_all(checkpoint + kDamaged, error);
+  return Rename(checkpoint, checkpoint + kDamaged);
+}
+
+// Renamed before they are removed: half a checkpoint never has its name.
+void RemoveOldest(const std::string& folder, int64_t keep) {
+  const std::vector<std::string> checkpoints = ListCheckpoints(folder);
+  std::error_code error;
+  for (size_t i = 0; i + static_cast<size_t>(keep) < checkpoints.size(); ++i) {
+    const std::string aside = checkpoints[i] + kAside;
+    fs::remove_all(aside, error);
+    if (!Rename(checkpoints[i], aside).ok()) continue;
+    DAPD_FAILPOINT("checkpoint.during_prune");
+    fs::remove_all(aside, error);
+  }
+}
+
+}  // namespace
+
+absl::Status SaveCheckpoint(const std::string& folder,
+                            const ModelConfig& model,
+                            const Policy& policy,
+                            const RunIdentity& identity,
+                            int64_t keep) {
+  const std::string target =
+      JoinPath(folder, absl::StrFormat("%s%06d", kPrefix, policy.version()));
+  if (FileExists(target)) {
+    const absl::Status sound = VerifyManifest(target);
+    if (sound.ok()) return absl::OkStatus();
+    LogWarning(std::string(sound.message()));
+    RETURN_IF_ERROR(Quarantine(target));
+  }
+  const std::string aside = target + kAside;
+  std::error_code error;
+  fs::remove_all(aside, error);
+  DAPD_FAILPOINT("checkpoint.before_write");
+  RETURN_IF_ERROR(MakeDirectories(aside));
+  absl::Status written = WriteContents(aside, policy, identity);
+  if (written.ok()) {
+    const absl::StatusOr<PolicyState> read = LoadCheckpoint(
+        aside, identity, model, policy.live().Tensors()[0].device());
+    written = read.status();
+    if (read.ok() && !SameState(*read, policy)) {
+      written = Damaged(aside, "it reads back differently");
+    }
+  }
+  if (!written.ok()) {
+    fs::remove_all(aside, error);
+    return written;
+  }
+  DAPD_FAILPOINT("checkpoint.before_rename");
+  RETURN_IF_ERROR(Rename(aside, target));
+  DAPD_FAILPOINT("checkpoint.after_rename");
+  RETURN_IF_ERROR(SyncDirectory(folder));
+  DAPD_FAILPOINT("checkpoint.after_sync");
+  RemoveOldest(folder, keep);
+  DAPD_FAILPOINT("checkpoint.after_prune");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::optional<PolicyState>> LoadNewestCheckpoint(
+    const std::string& folder,
+    const RunIdentity& identity,
+    const ModelConfig& model,
+    at::Device device) {
+  std::vector<std::string> checkpoints = ListCheckpoints(folder);
+  if (checkpoints.empty()) return std::nullopt;
+  absl::Status last;
+  while (!checkpoints.empty()) {
+    const std::string newest = checkpoints.back();
+    checkpoints.pop_back();
+    auto state = LoadCheckpoint(newest, identity, model, device);
+    if (state.ok()) return std::optional<PolicyState>(*std::move(state));
+    if (absl::IsFailedPrecondition(state.status())) return state.status();
+    last = state.status();
+    LogWarning(absl::StrCat(last.message(),
+                            "; set aside, the one before it is taken"));
+    RETURN_IF_ERROR(Quarantine(newest));
+  }
+  return absl::DataLossError(absl::StrCat(
+      "no checkpoint in ",
+      folder,
+      " can be used; the last one: ",
+      std::string(last.message()),
+      "; bring one back from a copy, or begin anew under another run.name"));
+}
+
+}  // namespace dapd

@@ -1,0 +1,71 @@
+#include "services/trainer/record/disk_policy.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+#include "common/base/log.h"
+
+namespace dapd {
+namespace {
+
+constexpr absl::Duration kFirstPause = absl::Milliseconds(200);
+constexpr absl::Duration kLongestPause = absl::Seconds(10);
+
+}  // namespace
+
+DiskPolicy::DiskPolicy(std::string on_write_error,
+                       std::function<bool(absl::Duration)> wait_for_stop,
+                       TrainerMetrics* metrics)
+    : on_write_error_(std::move(on_write_error)),
+      wait_for_stop_(std::move(wait_for_stop)),
+      metrics_(metrics) {}
+
+absl::Status DiskPolicy::Write(const std::string& what,
+                               const std::function<absl::Status()>& write) {
+  if (on_write_error_ != "continue") return MustWrite(what, write);
+  if (const absl::Status status = write(); !status.ok()) {
+    metrics_->RecordWriteFailure();
+    LogWarning(absl::StrCat(what,
+                            " could not be written, training goes on without "
+                            "(checkpoint.on_write_error: continue): ",
+                            std::string(status.message())));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DiskPolicy::MustWrite(const std::string& what,
+                                   const std::function<absl::Status()>& write) {
+  const absl::Status status = write();
+  if (status.ok()) return status;
+  metrics_->RecordWriteFailure();
+  return on_write_error_ == "fail" ? status : Retry(what, write, status);
+}
+
+absl::Status DiskPolicy::Retry(const std::string& what,
+                               const std::function<absl::Status()>& write,
+                               const absl::Status& first) {
+  LogError(absl::StrCat(what,
+                        " could not be written; training pauses until it can "
+                        "(checkpoint.on_write_error: pause): ",
+                        std::string(first.message())));
+  metrics_->SetPausedForDisk(true);
+  absl::Status status = first;
+  for (absl::Duration pause = kFirstPause; !status.ok();
+       pause = std::min(2 * pause, kLongestPause)) {
+    if (wait_for_stop_(pause)) {
+      return absl::CancelledError(absl::StrCat("stopped while ",
+                                               what,
+                                               " could not be written: ",
+                                               std::string(status.message())));
+    }
+    status = write();
+    if (!status.ok()) metrics_->RecordWriteFailure();
+  }
+  metrics_->SetPausedForDisk(false);
+  LogInfo(absl::StrCat(what, " is written; training goes on"));
+  return absl::OkStatus();
+}
+
+}  // namespace dapd

@@ -1,0 +1,46 @@
+// DiskPolicy: what a run does when its disk refuses (full, read-only, broken).
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+
+#include "services/trainer/status/trainer_metrics.h"
+
+namespace dapd {
+
+// Owned by the compute thread.
+class DiskPolicy {
+ public:
+  // `on_write_error`: checkpoint.on_write_error. `wait_for_stop` blocks for at
+  // most the given time; true once the run is to stop.
+  DiskPolicy(std::string on_write_error,
+             std::function<bool(absl::Duration)> wait_for_stop,
+             TrainerMetrics* metrics);
+
+  // Runs `write`, which can be repeated, for the first time or again:
+  //   pause     again and again, with growing pauses of up to 10 s, until it
+  //             succeeds (training goes on where it was) or the run is to stop
+  //             (CANCELLED)
+  //   continue  a warning; OK, as if it had been written
+  //   fail      its error
+  absl::Status Write(const std::string& what,
+                     const std::function<absl::Status()>& write);
+
+  // For what a run is worth nothing without: "continue" counts as "pause".
+  absl::Status MustWrite(const std::string& what,
+                         const std::function<absl::Status()>& write);
+
+ private:
+  absl::Status Retry(const std::string& what,
+                     const std::function<absl::Status()>& write,
+                     const absl::Status& first);
+
+  const std::string on_write_error_;
+  const std::function<bool(absl::Duration)> wait_for_stop_;
+  TrainerMetrics* const metrics_;
+};
+
+}  // namespace dapd

@@ -1,0 +1,192 @@
+#include "services/trainer/record/ledger.h"
+
+#include <cstdio>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/string_view.h"
+
+#include "common/base/crc32c.h"
+#include "common/base/failpoint.h"
+#include "common/base/files.h"
+#include "common/base/json_integer.h"
+#include "common/base/json_lines.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+
+namespace dapd {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr uint64_t kMaxLedgerBytes = uint64_t{1} << 34;
+constexpr int64_t kMaxCount = int64_t{1} << 53;
+// ,"crc":"0123abcd"}
+constexpr size_t kSealBytes = 18;
+
+std::string Seal(absl::string_view body) {
+  return absl::StrFormat(",\"crc\":\"%08x\"}", Crc32c(body));
+}
+
+// The event of a whole line (without its '\n').
+absl::StatusOr<nlohmann::json> Unseal(absl::string_view line,
+                                      const std::string& where) {
+  if (line.size() <= kSealBytes ||
+      line.substr(line.size() - kSealBytes) !=
+          Seal(line.substr(0, line.size() - kSealBytes))) {
+    return absl::DataLossError(absl::StrCat(where, ": the checksum differs"));
+  }
+  return ParseJson(line, where);
+}
+
+const char* FinishReason(RolloutEnd end) {
+  return end == RolloutEnd::kEos ? "eos" : "length";
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Ledger>> Ledger::Open(const std::string& path) {
+  std::string bytes;
+  if (FileExists(path)) {
+    ASSIGN_OR_RETURN(bytes, ReadFile(path, kMaxLedgerBytes));
+  }
+  ASSIGN_OR_RETURN(AppendFile file, AppendFile::Open(path));
+  std::unique_ptr<Ledger> ledger(new Ledger(std::move(file)));
+  if (const absl::Status read = ledger->Read(bytes); !read.ok()) {
+    const std::string aside = absl::StrCat(path, ".damaged");
+    LogWarning(
+        absl::StrCat(read.message(),
+                     "; kept as ",
+                     aside,
+                     ", answers since the checkpoint are sampled again"));
+    if (std::rename(path.c_str(), aside.c_str()) != 0) {
+      return absl::InternalError(
+          absl::StrCat("cannot rename ", path, " to ", aside));
+    }
+    ASSIGN_OR_RETURN(AppendFile empty, AppendFile::Open(path));
+    ledger.reset(new Ledger(std::move(empty)));
+  }
+  return ledger;
+}
+
+absl::Status Ledger::Read(const std::string& bytes) {
+  size_t begin = 0;
+  for (int line = 1; begin < bytes.size(); ++line) {
+    const size_t end = bytes.find('\n', begin);
+    if (end == std::string::npos) {
+      LogWarning(absl::StrCat(file_.path(),
+                              ": the last record is unfinished (",
+                              bytes.size() - begin,
+                              " bytes) and does not count"));
+      return file_.Truncate(begin);
+    }
+    ASSIGN_OR_RETURN(const nlohmann::json event,
+                     Unseal(absl::string_view(bytes).substr(begin, end - begin),
+                            absl::StrCat(file_.path(), ":", line)));
+    RETURN_IF_ERROR(Replay(event));
+    begin = end + 1;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Ledger::Replay(const nlohmann::json& event) try {
+  const std::string name = event.at("event");
+  ASSIGN_OR_RETURN(const int64_t step,
+                   JsonInteger(event.at("step"), 0, kMaxCount));
+  if (name == "started") {
+    ASSIGN_OR_RETURN(attempt_, JsonInteger(event.at("attempt"), 0, kMaxCount));
+  }
+  if (name == "accepted") {
+    Answer answer;
+    answer.problem_id = event.at("id");
+    ASSIGN_OR_RETURN(answer.result.ids, JsonTokenIds(event.at("rollout_ids")));
+    answer.result.end = event.at("finish_reason") == "eos"
+                            ? RolloutEnd::kEos
+                            : RolloutEnd::kLength;
+    ASSIGN_OR_RETURN(answer.result.policy_version,
+                     JsonInteger(event.at("policy_version"), 0, kMaxCount));
+    answer.result.adapter_digest = event.at("adapter_digest");
+    ASSIGN_OR_RETURN(const int64_t sample,
+                     JsonInteger(event.at("sample"), 0, kMaxCount));
+    answers_[{step, sample}] = std::move(answer);
+  }
+  // A resume may have to start at the checkpoint before the last one.
+  if (name == "checkpointed") {
+    std::erase_if(answers_, [&](const auto& entry) {
+      return entry.first.first <= checkpoint_before_;
+    });
+    checkpoint_before_ = step;
+  }
+  return absl::OkStatus();
+} catch (const nlohmann::json::exception& error) {
+  return absl::DataLossError(
+      absl::StrCat(file_.path(), ": not an event of a ledger: ", error.what()));
+}
+
+absl::Status Ledger::Append(const Json& event) {
+  std::string line = event.dump();
+  line.pop_back();
+  line += Seal(line);
+  line.push_back('\n');
+  return file_.Append(line);
+}
+
+absl::Status Ledger::Started(int64_t step, const std::string& adapter_digest) {
+  RETURN_IF_ERROR(Append({{"event", "started"},
+                          {"attempt", attempt_ + 1},
+                          {"step", step},
+                          {"adapter_digest", adapter_digest}}));
+  ++attempt_;
+  return absl::OkStatus();
+}
+
+absl::Status Ledger::Accepted(int64_t step,
+                              int64_t sample,
+                              const std::string& problem_id,
+                              const RolloutResult& result) {
+  const RolloutResult* known = Recall(
+      step, sample, problem_id, result.policy_version, result.adapter_digest);
+  if (known != nullptr) return absl::OkStatus();
+  DAPD_FAILPOINT("ledger.before_accept");
+  RETURN_IF_ERROR(Append({{"event", "accepted"},
+                          {"step", step},
+                          {"sample", sample},
+                          {"id", problem_id},
+                          {"policy_version", result.policy_version},
+                          {"adapter_digest", result.adapter_digest},
+                          {"rollout_ids", result.ids},
+                          {"finish_reason", FinishReason(result.end)}}));
+  DAPD_FAILPOINT("ledger.after_accept");
+  return absl::OkStatus();
+}
+
+const RolloutResult* Ledger::Recall(int64_t step,
+                                    int64_t sample,
+                                    const std::string& problem_id,
+                                    int64_t policy_version,
+                                    const std::string& adapter_digest) const {
+  const auto found = answers_.find({step, sample});
+  if (found == answers_.end()) return nullptr;
+  const Answer& answer = found->second;
+  const bool same = answer.problem_id == problem_id &&
+                    answer.result.adapter_digest == adapter_digest &&
+                    answer.result.policy_version == policy_version;
+  return same ? &answer.result : nullptr;
+}
+
+absl::Status Ledger::Reached(const std::string& event,
+                             int64_t step,
+                             const std::string& adapter_digest,
+                             const std::vector<int64_t>& samples) {
+  Json record = {
+      {"event", event}, {"step", step}, {"adapter_digest", adapter_digest}};
+  if (!samples.empty()) record["samples"] = samples;
+  RETURN_IF_ERROR(Append(record));
+  if (event == "trained") {
+    std::erase_if(answers_,
+                  [&](const auto& entry) { return entry.first.first <= step; });
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace dapd

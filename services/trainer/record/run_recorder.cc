@@ -1,0 +1,443 @@
+#include "services/trainer/record/run_recorder.h"
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+
+#include "common/base/append_file.h"
+#include "common/base/failpoint.h"
+#include "common/base/files.h"
+#include "common/base/json_integer.h"
+#include "common/base/json_lines.h"
+#include "common/base/log.h"
+#include "common/base/progress.h"
+#include "common/base/status_macros.h"
+#include "common/metrics/tensorboard_writer.h"
+#include "services/trainer/status/page/run_report.h"
+
+namespace dapd {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr uint64_t kMaxJsonBytes = uint64_t{1} << 24;
+constexpr uint64_t kMaxLinesBytes = uint64_t{1} << 32;
+
+std::string Percent(const Interval& interval) {
+  return absl::StrFormat("%5.1f %% [%.1f, %.1f]",
+                         100 * interval.mean,
+                         100 * interval.low,
+                         100 * interval.high);
+}
+
+Json StepLine(const StepReport& report) {
+  Json line = ToJson(report.step, report.objective, report.optimizer);
+  line["adapter_digest"] = report.adapter_digest;
+  line["snapshot_version"] = report.snapshot_version;
+  line["samples"] = report.samples;
+  line["early_micro_batches"] = report.early_micro_batches;
+  line["forward_ahead_tokens"] = report.forward_ahead_tokens;
+  line["untrainable_samples"] = report.untrainable_samples;
+  line["rollout"] = {{"mean_tokens", report.mean_rollout_tokens},
+                     {"truncated_fraction", report.truncated_fraction},
+                     {"boxed_fraction", report.boxed_fraction},
+                     {"correct_fraction", report.correct_fraction}};
+  line["generated_tokens"] = report.generated_tokens;
+  line["scored_tokens"] = report.scored_tokens;
+  line["payload_bytes"] = report.payload_bytes;
+  line["teacher_seconds"] = report.teacher_seconds;
+  line["teacher_ahead_seconds"] = report.teacher_ahead_seconds;
+  line["gather_wait_seconds"] = report.gather_wait_seconds;
+  line["seconds"] = report.seconds;
+  return line;
+}
+
+double SumSeconds(const Json& line) {
+  double sum = 0.0;
+  for (const auto& [phase, seconds] : line["seconds"].items()) {
+    sum += seconds.get<double>();
+  }
+  return sum;
+}
+
+// What the status says about the last step, from its line in metrics.jsonl.
+// Json::exception for a line that StepLine did not write.
+void ShowLine(const Json& line, TrainerState& state) {
+  state.step = line.at("step");
+  state.adapter_digest = line.at("adapter_digest");
+  state.snapshot_step = line.at("snapshot_version");
+  state.loss = line.at("loss");
+  state.gradient_norm = line.at("gradient_norm");
+  state.learning_rate = line.at("learning_rate");
+  state.mean_rollout_tokens = line.at("rollout").at("mean_tokens");
+  const double seconds = SumSeconds(line);
+  const auto per_second = [&](const char* count) {
+    return seconds > 0.0 ? line.at(count).get<double>() / seconds : 0.0;
+  };
+  state.generated_tokens_per_second = per_second("generated_tokens");
+  state.scored_tokens_per_second = per_second("scored_tokens");
+  state.samples_per_second = per_second("samples");
+  state.terms.clear();
+  for (const auto& [name, term] : line.at("terms").items()) {
+    state.terms.push_back({name,
+                           term.at("value"),
+                           term.at("weight"),
+                           term.at("clipped_fraction")});
+  }
+}
+
+// What earlier attempts left in metrics.jsonl.
+struct KeptLines {
+  std::map<std::string, double> seconds;  // by phase
+  Json last;                              // null: none
+};
+
+// Drops the lines behind `last_step`: those steps are done again. The others
+// begin the history.
+absl::StatusOr<KeptLines> KeepLines(const std::string& path,
+                                    int64_t last_step,
+                                    RunHistory* history) try {
+  KeptLines kept;
+  if (!FileExists(path)) return kept;
+  ASSIGN_OR_RETURN(JsonLinesWriter writer, JsonLinesWriter::Open(path));
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxLinesBytes));
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+    // A line without its end is one that a crash cut off.
+    if (line.empty() ||
+        line.data() + line.size() == text.data() + text.size()) {
+      continue;
+    }
+    const Json row = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    const auto step = row.is_object()
+                          ? JsonInteger(row.value("step", Json()), 0)
+                          : absl::InvalidArgumentError("no object");
+    if (!step.ok() || !row.contains("seconds")) {
+      return absl::DataLossError(
+          absl::StrCat(path, " has a line that is no step: ", line));
+    }
+    if (*step > last_step) continue;
+    for (const auto& [phase, seconds] : row["seconds"].items()) {
+      kept.seconds[phase] += seconds.get<double>();
+    }
+    RETURN_IF_ERROR(writer.Append(row));
+    history->Add(row);
+    kept.last = row;
+  }
+  RETURN_IF_ERROR(writer.Commit());
+  return kept;
+} catch (const Json::exception& error) {
+  return absl::DataLossError(
+      absl::StrCat(path, " has a line that is no step: ", error.what()));
+}
+
+}  // namespace
+
+struct RunRecorder::State {
+  LoadedConfig loaded;
+  std::string folder;
+  TrainerMetrics* metrics;
+  TrainerStatus* status;
+  RunHistory* history;
+  AppendFile lines;
+  TensorBoardWriter events;
+  Progress progress;  // of the steps
+  std::unique_ptr<Progress> evaluation_progress;
+  std::string step_note;  // what the progress line says of the last step
+  std::map<std::string, EvaluationReport> evaluations;
+  std::map<std::string, double> seconds;  // by phase, over all steps
+  int64_t steps = 0;
+  bool events_failed = false;
+};
+
+RunRecorder::RunRecorder(std::unique_ptr<State> state)
+    : state_(std::move(state)) {}
+
+RunRecorder::~RunRecorder() = default;
+
+absl::StatusOr<std::unique_ptr<RunRecorder>> RunRecorder::Create(
+    const LoadedConfig& loaded,
+    const RunFolder& folder,
+    int64_t start_step,
+    TrainerMetrics* metrics,
+    TrainerStatus* status,
+    RunHistory* history) {
+  const Config& config = loaded.config;
+  RETURN_IF_ERROR(
+      WriteFileAtomically(folder.File("config.yaml"), DumpConfig(loaded)));
+  DAPD_FAILPOINT("run.after_config");
+  const std::string lines_path = folder.File("metrics.jsonl");
+  ASSIGN_OR_RETURN(const KeptLines kept,
+                   KeepLines(lines_path, start_step, history));
+  ASSIGN_OR_RETURN(AppendFile lines, AppendFile::Open(lines_path));
+  ASSIGN_OR_RETURN(TensorBoardWriter events,
+                   TensorBoardWriter::Create(folder.path()));
+  if (folder.resumed()) {
+    RETURN_IF_ERROR(events.AddRestart(start_step + 1));
+  }
+  status->Change([&](TrainerState& state) {
+    state.run_name = config.run.name;
+    state.run_folder = folder.path();
+    state.step = state.start_step = start_step;
+    state.total_steps = config.trainer.steps;
+    state.max_gradient_norm = config.trainer.max_grad_norm;
+    state.max_rollout_tokens = config.rollout.max_new_tokens;
+  });
+  if (!kept.last.is_null()) {
+    try {
+      status->Change([&](TrainerState& state) { ShowLine(kept.last, state); });
+    } catch (const Json::exception& error) {
+      return absl::DataLossError(absl::StrCat(
+          lines_path, " ends in a line that is no step: ", error.what()));
+    }
+  }
+  metrics->RecordStart(start_step, folder.resumed());
+  std::unique_ptr<RunRecorder> recorder(new RunRecorder(std::unique_ptr<State>(
+      new State{.loaded = loaded,
+                .folder = folder.path(),
+                .metrics = metrics,
+                .status = status,
+                .history = history,
+                .lines = std::move(lines),
+                .events = std::move(events),
+                .progress = Progress("steps", config.trainer.steps, start_step),
+                .seconds = kept.seconds,
+                .steps = start_step})));
+  RETURN_IF_ERROR(recorder->RecallEvaluation("before"));
+  return recorder;
+}
+
+absl::Status RunRecorder::RecallEvaluation(const std::string& when) {
+  const std::string path = EvaluationPath(when);
+  if (!FileExists(path)) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxJsonBytes));
+  ASSIGN_OR_RETURN(const nlohmann::json json, ParseJson(text, path));
+  ASSIGN_OR_RETURN(const EvaluationReport report,
+                   ParseEvaluationReport(Json(json), path));
+  KeepEvaluation(when, report);
+  return absl::OkStatus();
+}
+
+void RunRecorder::KeepEvaluation(const std::string& when,
+                                 const EvaluationReport& report) {
+  state_->evaluations.insert_or_assign(when, report);
+  state_->metrics->RecordEvaluation(when, report);
+  state_->status->Change([&](TrainerState& state) {
+    std::erase_if(state.evaluations,
+                  [&](const auto& known) { return known.when == when; });
+    state.evaluations.push_back({when, report});
+  });
+}
+
+bool RunRecorder::HasEvaluation(const std::string& when) const {
+  return state_->evaluations.contains(when);
+}
+
+std::string RunRecorder::EvaluationPath(const std::string& when) const {
+  return JoinPath(state_->folder, absl::StrCat("evaluation/", when, ".json"));
+}
+
+const std::string& RunRecorder::folder() const { return state_->folder; }
+
+void RunRecorder::BeginPhase(const std::string& phase) {
+  state_->status->Change([&](TrainerState& s) {
+    s.phase = phase;
+    s.phase_done = s.phase_total = s.trained_ahead = 0;
+  });
+  state_->metrics->BeginPhase(phase);
+}
+
+void RunRecorder::AdvancePhase(int64_t done, int64_t total) {
+  std::string phase;
+  std::string ahead;
+  state_->status->Change([&](TrainerState& s) {
+    phase = s.phase;
+    if (s.trained_ahead > 0) {
+      ahead = absl::StrFormat(", %d micro-batches trained", s.trained_ahead);
+    }
+    s.phase_done = done;
+    s.phase_total = total;
+  });
+  if (phase != "evaluating") {
+    state_->progress.Update(
+        state_->steps,
+        absl::StrFormat(
+            "%s%s %d/%d%s", state_->step_note, phase, done, total, ahead));
+    return;
+  }
+  if (state_->evaluation_progress == nullptr) {
+    state_->evaluation_progress =
+        std::make_unique<Progress>("held-out answers", total);
+  }
+  state_->evaluation_progress->Update(done);
+  if (done == total) state_->evaluation_progress.reset();
+}
+
+void RunRecorder::RecordTrainedAhead(int64_t count) {
+  state_->status->Change([&](TrainerState& s) { s.trained_ahead = count; });
+}
+
+absl::Status RunRecorder::RecordSamples(
+    int64_t step, const std::vector<RolloutRecord>& records) {
+  ASSIGN_OR_RETURN(
+      JsonLinesWriter writer,
+      JsonLinesWriter::Open(JoinPath(
+          state_->folder, absl::StrFormat("samples/step-%06d.jsonl", step))));
+  for (const RolloutRecord& record : records) {
+    RETURN_IF_ERROR(writer.Append(
+        {{"id", record.problem->id},
+         {"problem", record.problem->problem},
+         {"reference", record.problem->solution},
+         {"rollout_ids", record.ids},
+         {"rollout", record.text},
+         {"finish_reason", record.end == RolloutEnd::kEos ? "eos" : "length"},
+         {"has_box", record.has_box},
+         {"correct", record.correct}}));
+  }
+  return writer.Commit();
+}
+
+absl::Status RunRecorder::RecordStep(const StepReport& report) {
+  return state_->lines.Append(StepLine(report).dump() + "\n");
+}
+
+void RunRecorder::ShowStep(const StepReport& report) {
+  std::map<std::string, double> scalars = {
+      {"loss/total", report.objective.loss},
+      {"optim/grad_norm", report.optimizer.gradient_norm},
+      {"optim/lr", report.optimizer.learning_rate},
+      {"rollout/length", report.mean_rollout_tokens},
+      {"rollout/truncated_ratio", report.truncated_fraction},
+      {"rollout/boxed_ratio", report.boxed_fraction},
+      {"rollout/accuracy", report.correct_fraction}};
+  for (const TermMetrics& term : report.objective.terms) {
+    scalars["loss/" + term.name] = term.value;
+    scalars["kl/" + term.name] = term.unclipped;
+    scalars["clipped_fraction/" + term.name] = term.clipped_fraction;
+  }
+  for (const auto& [phase, seconds] : report.seconds) {
+    scalars["time/" + phase] = seconds;
+    state_->seconds[phase] += seconds;
+  }
+  for (const auto& [tag, value] : scalars) {
+    AddScalar(tag, report.step, value);
+  }
+  state_->metrics->RecordStep(report);
+  ++state_->steps;
+  state_->step_note =
+      absl::StrFormat("loss %.4f  grad %.3f  rollout %.0f tokens  ",
+                      report.objective.loss,
+                      report.optimizer.gradient_norm,
+                      report.mean_rollout_tokens);
+  state_->progress.Update(report.step, state_->step_note);
+  const Json line = StepLine(report);
+  state_->history->Add(line);
+  state_->status->Change([&](TrainerState& state) {
+    ShowLine(line, state);
+    state.seconds_per_step = state_->progress.SecondsPerUnit();
+    state.eta_seconds = state_->progress.EtaSeconds();
+  });
+}
+
+absl::Status RunRecorder::RecordEvaluation(const std::string& when,
+                                           const EvaluationReport& report) {
+  LogInfo(absl::StrFormat(
+      "evaluation %s training: accuracy %s, format rate %s (95 %% interval; "
+      "%d problems x %d), %.0f tokens an answer, %.0f s",
+      when,
+      Percent(report.accuracy),
+      Percent(report.format_rate),
+      report.problems,
+      report.samples,
+      report.mean_tokens,
+      report.seconds));
+  KeepEvaluation(when, report);
+  AddScalar("eval/accuracy", report.policy_version, report.accuracy.mean);
+  return WriteFileAtomically(EvaluationPath(when), ToJson(report).dump(2));
+}
+
+// The events only repeat what metrics.jsonl holds: a failure is told once.
+void RunRecorder::AddScalar(const std::string& tag,
+                            int64_t step,
+                            double value) {
+  const absl::Status status = state_->events.AddScalar(tag, step, value);
+  if (status.ok() || state_->events_failed) return;
+  state_->events_failed = true;
+  LogWarning(std::string(status.message()));
+}
+
+absl::Status RunRecorder::Finish(double total_seconds) {
+  BeginPhase("done");
+  Json evaluations = Json::object();
+  for (const auto& [when, report] : state_->evaluations) {
+    evaluations[when] = ToJson(report);
+  }
+  // The summary is what says that nothing is left to do: it comes last.
+  WriteReport(absl::OkStatus());
+  RETURN_IF_ERROR(
+      WriteFileAtomically(JoinPath(state_->folder, "summary.json"),
+                          Json{{"steps", state_->steps},
+                               {"seconds", total_seconds},
+                               {"seconds_by_phase", state_->seconds},
+                               {"evaluation", evaluations}}
+                                  .dump(2) +
+                              "\n"));
+  DAPD_FAILPOINT("run.after_summary");
+  std::vector<std::string> phases;
+  for (const auto& [phase, seconds] : state_->seconds) {
+    phases.push_back(absl::StrFormat("%s %.0f s", phase, seconds));
+  }
+  std::string text = absl::StrFormat("done: %d steps in %.0f s (%s)\n",
+                                     state_->steps,
+                                     total_seconds,
+                                     absl::StrJoin(phases, ", "));
+  const auto before = state_->evaluations.find("before");
+  const auto after = state_->evaluations.find("after");
+  if (before != state_->evaluations.end() &&
+      after != state_->evaluations.end()) {
+    absl::StrAppendFormat(
+        &text,
+        "  held out              before                    after\n"
+        "  accuracy    %s   %s\n"
+        "  format rate %s   %s\n",
+        Percent(before->second.accuracy),
+        Percent(after->second.accuracy),
+        Percent(before->second.format_rate),
+        Percent(after->second.format_rate));
+    for (size_t k = 0; k < before->second.divergences.size(); ++k) {
+      const TermDivergence& a = before->second.divergences[k];
+      const TermDivergence& b = after->second.divergences[k];
+      absl::StrAppendFormat(
+          &text,
+          "  true KL %-21s %.4f [%.4f, %.4f]   %.4f [%.4f, %.4f]\n",
+          a.name,
+          a.unclipped.mean,
+          a.unclipped.low,
+          a.unclipped.high,
+          b.unclipped.mean,
+          b.unclipped.low,
+          b.unclipped.high);
+    }
+  }
+  absl::StrAppend(&text, "  adapter (PEFT): ", state_->folder, "/adapter\n");
+  absl::StrAppend(&text, "  report:         ", state_->folder, "/report.html");
+  LogInfo(text);
+  return absl::OkStatus();
+}
+
+void RunRecorder::WriteReport(const absl::Status& outcome) {
+  const absl::Status written = dapd::WriteReport(state_->folder,
+                                                 state_->loaded,
+                                                 *state_->status,
+                                                 *state_->history,
+                                                 outcome);
+  if (!written.ok()) {
+    LogWarning(absl::StrCat("no report: ", std::string(written.message())));
+  }
+}
+
+}  // namespace dapd

@@ -1,0 +1,83 @@
+// RunRecorder: everything a run leaves behind for its user besides weights.
+// One call here feeds metrics.jsonl, TensorBoard, Prometheus, the status, the
+// charts' history and the progress line, so that they cannot disagree.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+#include "common/config/load_config.h"
+#include "common/config/run_folder.h"
+#include "services/trainer/record/evaluation_report.h"
+#include "services/trainer/step/sample_pipeline.h"
+#include "services/trainer/status/page/run_history.h"
+#include "services/trainer/step/step_report.h"
+#include "services/trainer/status/trainer_metrics.h"
+#include "services/trainer/status/trainer_status.h"
+
+namespace dapd {
+
+// Thread-safe towards the metrics and status threads; its own calls come from
+// the compute thread.
+class RunRecorder {
+ public:
+  // Writes config.yaml into the folder. `start_step`: the step that the run
+  // goes on behind, 0 for a new one; what is recorded of later steps is dropped
+  // (they are done again). `metrics`, `status` and `history` must outlive the
+  // recorder.
+  static absl::StatusOr<std::unique_ptr<RunRecorder>> Create(
+      const LoadedConfig& loaded,
+      const RunFolder& folder,
+      int64_t start_step,
+      TrainerMetrics* metrics,
+      TrainerStatus* status,
+      RunHistory* history);
+  ~RunRecorder();
+
+  const std::string& folder() const;
+
+  // One of kTrainerPhases.
+  void BeginPhase(const std::string& phase);
+  // So many answers or micro-batches of the phase are done.
+  void AdvancePhase(int64_t done, int64_t total);
+  // So many micro-batches were trained in the phase "rollout".
+  void RecordTrainedAhead(int64_t count);
+
+  // samples/step-000001.jsonl: {"id", "problem", "reference", "rollout_ids",
+  // "rollout", "finish_reason", "correct"}: replayable.
+  absl::Status RecordSamples(int64_t step,
+                             const std::vector<RolloutRecord>& records);
+  // The step's line in metrics.jsonl, on disk before anything shows the step.
+  absl::Status RecordStep(const StepReport& report);
+  // Shows the step everywhere else.
+  void ShowStep(const StepReport& report);
+  // `when`: "before" or "after"; logged, kept for summary.json and in
+  // evaluation/<when>.json.
+  absl::Status RecordEvaluation(const std::string& when,
+                                const EvaluationReport& report);
+  // An earlier attempt evaluated already.
+  bool HasEvaluation(const std::string& when) const;
+  // The closing summary on stderr, report.html and summary.json.
+  absl::Status Finish(double total_seconds);
+  // report.html of a run that ended so. A report that cannot be written is
+  // only told about: the run is worth as much without.
+  void WriteReport(const absl::Status& outcome);
+
+ private:
+  absl::Status RecallEvaluation(const std::string& when);
+  void KeepEvaluation(const std::string& when, const EvaluationReport& report);
+  std::string EvaluationPath(const std::string& when) const;
+  void AddScalar(const std::string& tag, int64_t step, double value);
+
+  struct State;
+  explicit RunRecorder(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace dapd

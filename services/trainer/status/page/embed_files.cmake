@@ -1,0 +1,18 @@
+# cmake -D OUTPUT=page_files.cc -D FILES=a.js;b.css -P embed_files.cmake
+# Writes each file as a C++ constant: status_view.js becomes kStatusViewJs.
+set(text "#include \"services/trainer/status/page/page_files.h\"\n\nnamespace dapd {\n")
+foreach(path IN LISTS FILES)
+  file(READ ${path} content)
+  get_filename_component(name ${path} NAME)
+  string(REGEX REPLACE "[._]" ";" words ${name})
+  set(constant k)
+  foreach(word IN LISTS words)
+    string(SUBSTRING ${word} 0 1 first)
+    string(TOUPPER ${first} first)
+    string(SUBSTRING ${word} 1 -1 rest)
+    string(APPEND constant ${first}${rest})
+  endforeach()
+  string(APPEND text "const char ${constant}[] = R\"file(${content})file\";\n")
+endforeach()
+string(APPEND text "}  // namespace dapd\n")
+file(WRITE ${OUTPUT} "${text}")

@@ -1,0 +1,23 @@
+// report.html: a run's curves, evaluations with their intervals and
+// configuration in one file that asks nobody for anything.
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+
+#include "common/config/load_config.h"
+#include "services/trainer/status/page/run_history.h"
+#include "services/trainer/status/trainer_status.h"
+
+namespace dapd {
+
+// Writes `<folder>/report.html`, replacing what is there. `outcome`: how the
+// training ended.
+absl::Status WriteReport(const std::string& folder,
+                         const LoadedConfig& loaded,
+                         const TrainerStatus& status,
+                         const RunHistory& history,
+                         const absl::Status& outcome);
+
+}  // namespace dapd

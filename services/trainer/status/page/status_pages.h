@@ -1,0 +1,20 @@
+// What the trainer serves on its metrics port besides /metrics and /healthz:
+//   /              the status page (page.h)
+//   /status.json   the status, as `dapd status --json` prints it
+//   /history.json  the steps so far, at most 2,000 points (run_history.h)
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "common/metrics/http_answer.h"
+#include "services/trainer/status/page/run_history.h"
+#include "services/trainer/status/trainer_status.h"
+
+namespace dapd {
+
+// Both must outlive the pages.
+std::map<std::string, HttpPage> StatusPages(const TrainerStatus* status,
+                                            const RunHistory* history);
+
+}  // namespace dapd

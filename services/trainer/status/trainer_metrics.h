@@ -1,0 +1,63 @@
+// The Prometheus metrics of the trainer.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "common/config/config.h"
+#include "common/metrics/metrics_registry.h"
+#include "common/rpc/pool/worker_pool_options.h"
+#include "services/trainer/record/evaluation_report.h"
+#include "services/trainer/step/step_report.h"
+
+namespace dapd {
+
+// What a trainer can be busy with.
+inline constexpr const char* kTrainerPhases[] = {"starting",
+                                                 "evaluating",
+                                                 "rollout",
+                                                 "scoring",
+                                                 "training",
+                                                 "publishing",
+                                                 "saving",
+                                                 "done"};
+
+// Thread-safe. `registry` must outlive it.
+class TrainerMetrics {
+ public:
+  // Before registry.Serve. At rank 0, which alone speaks for the run: sets what
+  // `config` decides once and for all, and follows the free space of
+  // run.output_dir.
+  TrainerMetrics(MetricsRegistry& registry, const Config& config);
+
+  // One of kTrainerPhases.
+  void BeginPhase(const std::string& phase);
+  // The versions that are trained, and that the teachers are to serve.
+  void RecordPolicy(int64_t version, int64_t snapshot_version);
+  // The version that the rollout workers are to serve from now on.
+  void RecordServed(int64_t version);
+  void RecordStep(const StepReport& report);
+  // The run goes on at `step`; `resumed`: an earlier attempt began it.
+  void RecordStart(int64_t step, bool resumed);
+  void RecordCheckpoint(int64_t step, double seconds);
+  // Answers that came from the ledger instead of a worker.
+  void RecordRecalled(int64_t answers);
+  void RecordWriteFailure();
+  void SetPausedForDisk(bool paused);
+  // `when`: "before" or "after" training.
+  void RecordEvaluation(const std::string& when,
+                        const EvaluationReport& report);
+  // Feeds outcomes, load and adapter pushes of the pool of `role` ("rollout" or
+  // "teacher").
+  WorkerPoolObserver PoolObserver(const std::string& role);
+
+ private:
+  void Set(const std::string& name,
+           const std::string& help,
+           double value,
+           const MetricLabels& labels = {});
+
+  MetricsRegistry& registry_;
+};
+
+}  // namespace dapd

@@ -1,0 +1,384 @@
+#include "services/trainer/step/batch_trainer.h"
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+
+#include "common/base/failpoint.h"
+#include "common/base/status_macros.h"
+#include "common/rpc/transfer/served_policy.h"
+#include "common/training/step_metrics.h"
+#include "services/trainer/step/phase_timer.h"
+#include "services/trainer/publish/policy_update_writer.h"
+
+namespace dapd {
+namespace {
+
+// Enough tokens that other weights cannot agree by chance.
+constexpr size_t kProbeTokens = 16;
+
+// News of an answer more often than this costs more than it hides.
+constexpr int64_t kLeastStride = 8;
+
+PipelineOptions MakePipelineOptions(const BatchTrainerParts& parts) {
+  PipelineOptions options;
+  options.passes = TeacherPasses(parts.terms);
+  options.payload = ParseTeacherPayload(parts.config.teacher.payload).value();
+  options.top_k = parts.config.teacher.top_k;
+  options.temperature = parts.config.objective.temperature;
+  options.device = parts.weights->device();
+  // With a lag, answers come while the step before is scored and trained.
+  if (parts.config.rollout.max_staleness == 0) {
+    if (parts.config.teacher.streaming) {
+      options.streaming_stride =
+          std::max(kLeastStride, parts.config.teacher.chunk_tokens / 4);
+    }
+    if (parts.config.trainer.train_while_sampling) {
+      options.beginning_stride =
+          std::max(kLeastStride, parts.config.trainer.chunk_tokens / 4);
+    }
+  }
+  options.on_progress = parts.on_progress;
+  return options;
+}
+
+}  // namespace
+
+BatchTrainer::BatchTrainer(BatchTrainerParts parts, Planner planner)
+    : parts_(std::move(parts)),
+      planner_(std::move(planner)),
+      pipeline_(parts_.rollouts,
+                parts_.teachers,
+                parts_.views,
+                parts_.tokenizer,
+                MakePipelineOptions(parts_)),
+      publisher_({.weights = *parts_.weights,
+                  .base_model_path = parts_.config.model.path,
+                  .policy = parts_.policy,
+                  .rollouts = parts_.rollouts,
+                  .teachers = parts_.teachers,
+                  .on_served = parts_.on_served}) {}
+
+absl::Status BatchTrainer::Start() {
+  ASSIGN_OR_RETURN(std::vector<int32_t> probe_ids,
+                   parts_.views.RolloutPrompt(parts_.data.problems[0].problem));
+  if (probe_ids.size() > kProbeTokens) probe_ids.resize(kProbeTokens);
+  return publisher_.Start(std::move(probe_ids));
+}
+
+std::vector<int64_t> BatchTrainer::BatchRows(int64_t step) const {
+  return StepRows(static_cast<int64_t>(parts_.data.problems.size()),
+                  parts_.config.run.seed,
+                  step - 1,
+                  parts_.config.trainer.batch_size);
+}
+
+absl::StatusOr<bool> BatchTrainer::BeginStep() {
+  if (!open_.has_value()) {
+    RETURN_IF_ERROR(Begin(parts_.policy.version() + 1, publisher_.served()));
+  }
+  return open_.has_value();
+}
+
+absl::Status BatchTrainer::Begin(int64_t step,
+                                 std::shared_ptr<const PolicyUpdate> policy) {
+  // While rank 0 measured the policy, say.
+  RETURN_IF_ERROR(ServeLayers());
+  std::string message;
+  if (planner_) message = SerializePlan(planner_(step, *policy));
+  RETURN_IF_ERROR(parts_.collective.Broadcast(&message));
+  ASSIGN_OR_RETURN(StepPlan plan, ParsePlan(message));
+  if (plan.step == 0) return absl::OkStatus();
+  // Ranks share the workers, and rank 0 plans a step once it has all answers to
+  // the one before: nobody waits for the policy that goes now.
+  publisher_.Serve(policy);
+  OpenStep& open = open_.emplace();
+  open.plan = std::move(plan);
+  open.policy = std::move(policy);
+  open.rows = BatchRows(open.plan.step);
+  open.slice = SamplesOfRank(open.rows.size());
+
+  const Config& config = parts_.config;
+  std::vector<PipelineInput> inputs;
+  for (size_t sample = open.slice.begin; sample < open.slice.end; ++sample) {
+    const int64_t row = open.rows[sample];
+    const auto recalled = open.plan.recalled.find(static_cast<int64_t>(sample));
+    inputs.push_back(
+        {&parts_.data.problems[static_cast<size_t>(row)],
+         {.seed = config.run.seed,
+          .step = static_cast<uint32_t>(open.plan.step - 1),
+          .example = static_cast<uint32_t>(row)},
+         recalled == open.plan.recalled.end() ? nullptr : &recalled->second});
+  }
+  DAPD_FAILPOINT("rollout.before_start");
+  ASSIGN_OR_RETURN(
+      open.batch,
+      pipeline_.Submit(std::move(inputs),
+                       {.temperature = config.rollout.temperature,
+                        .top_k = config.rollout.top_k,
+                        .top_p = config.rollout.top_p,
+                        .max_new_tokens = config.rollout.max_new_tokens}));
+  DAPD_FAILPOINT("rollout.after_submit");
+  return absl::OkStatus();
+}
+
+// Whole micro-batches.
+RankSlice BatchTrainer::SamplesOfRank(size_t batch_size) const {
+  const auto size = static_cast<size_t>(parts_.config.trainer.micro_batch_size);
+  const RankSlice groups =
+      SliceOf(parts_.collective, (batch_size + size - 1) / size);
+  return {groups.begin * size, std::min(groups.end * size, batch_size)};
+}
+
+absl::StatusOr<std::vector<RolloutRecord>> BatchTrainer::Sample(
+    const OnAnswer& on_answer, StepReport* report) {
+  parts_.on_phase("rollout");
+  PhaseTimer timer(&report->seconds["rollout"]);
+  OpenStep step = *std::exchange(open_, std::nullopt);
+  report->step = step.plan.step;
+  payload_bytes_before_ = pipeline_.payload_bytes();
+  scored_tokens_before_ = pipeline_.scored_tokens();
+  teacher_cost_before_ = pipeline_.teacher_cost();
+  RETURN_IF_ERROR(
+      pipeline_.Start(std::move(step.batch),
+                      /*snapshot_is_base=*/parts_.policy.snapshot() == nullptr,
+                      /*with_scores=*/true));
+  DAPD_FAILPOINT("rollout.after_start");
+  slice_trainer_.emplace(parts_,
+                         pipeline_,
+                         head_workspace_,
+                         step.slice.end - step.slice.begin,
+                         report);
+  // Ranks that gather layers together train together.
+  RETURN_IF_ERROR(parts_.config.trainer.train_while_sampling &&
+                          parts_.sharded_layers == nullptr
+                      ? CollectAndTrain(step, on_answer)
+                      : CollectSlice(step, on_answer));
+  DAPD_FAILPOINT("rollout.after_collect");
+  std::vector<RolloutRecord> records = slice_;
+  RETURN_IF_ERROR(ShareAnswers(step, on_answer, &records));
+  for (const auto& [sample, result] : step.plan.recalled) {
+    // Those of the own slice are in `records` already.
+    const auto place = static_cast<size_t>(sample);
+    const bool own = place >= step.slice.begin && place < step.slice.end;
+    if (own || records.empty()) continue;
+    ASSIGN_OR_RETURN(records[place],
+                     pipeline_.MakeRecord(ProblemOf(step, place), result));
+  }
+  if (HasLag()) RETURN_IF_ERROR(Begin(step.plan.step + 1, publisher_.live()));
+  return records;
+}
+
+absl::Status BatchTrainer::CollectSlice(const OpenStep& step,
+                                        const OnAnswer& on_answer) {
+  to_report_.clear();
+  ASSIGN_OR_RETURN(
+      slice_,
+      pipeline_.CollectRollouts(
+          [&](const PipelineInput&, size_t index, const RolloutResult& result) {
+            const auto sample = static_cast<int64_t>(step.slice.begin + index);
+            if (on_answer) return Accept(step, sample, result, on_answer);
+            to_report_.push_back({sample, result});
+            return absl::OkStatus();
+          }));
+  return absl::OkStatus();
+}
+
+absl::Status BatchTrainer::CollectAndTrain(const OpenStep& step,
+                                           const OnAnswer& on_answer) {
+  absl::Status collected;
+  std::atomic<bool> is_collected = false;
+  std::jthread collector([&] {
+    collected = CollectSlice(step, on_answer);
+    is_collected = true;
+  });
+  // Also if training throws; the thread is joined behind this.
+  const absl::Cleanup stop = [this] { pipeline_.StopCollecting(); };
+  RETURN_IF_ERROR(
+      slice_trainer_->TrainAhead([&] { return is_collected.load(); }));
+  collector.join();
+  return collected;
+}
+
+// At rank 0 `records` grows to the whole batch; elsewhere it is emptied.
+absl::Status BatchTrainer::ShareAnswers(const OpenStep& step,
+                                        const OnAnswer& on_answer,
+                                        std::vector<RolloutRecord>* records) {
+  ASSIGN_OR_RETURN(const std::vector<std::string> gathered,
+                   parts_.collective.Gather(SerializeAnswers(to_report_)));
+  if (parts_.collective.rank() != 0) {
+    records->clear();
+    return absl::OkStatus();
+  }
+  records->resize(step.rows.size());
+  for (size_t rank = 1; rank < gathered.size(); ++rank) {
+    ASSIGN_OR_RETURN(const std::vector<BatchAnswer> answers,
+                     ParseAnswers(gathered[rank]));
+    for (const BatchAnswer& answer : answers) {
+      if (answer.sample < 0 ||
+          answer.sample >= static_cast<int64_t>(step.rows.size())) {
+        return absl::DataLossError(absl::StrCat(
+            "trainer rank ", rank, " answered sample ", answer.sample));
+      }
+      RETURN_IF_ERROR(Accept(step, answer.sample, answer.result, on_answer));
+      const auto sample = static_cast<size_t>(answer.sample);
+      ASSIGN_OR_RETURN(
+          (*records)[sample],
+          pipeline_.MakeRecord(ProblemOf(step, sample), answer.result));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// At rank 0, of every answer that was not recalled.
+absl::Status BatchTrainer::Accept(const OpenStep& step,
+                                  int64_t sample,
+                                  const RolloutResult& result,
+                                  const OnAnswer& on_answer) const {
+  const PolicyUpdate& policy = *step.policy;
+  if (result.policy_version != policy.version ||
+      result.adapter_digest != policy.adapter.digest) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("an answer to step ",
+                     step.plan.step,
+                     " was sampled by ",
+                     PolicyName(result.policy_version, result.adapter_digest),
+                     ", asked of ",
+                     PolicyName(policy.version, policy.adapter.digest)));
+  }
+  return on_answer(
+      sample, ProblemOf(step, static_cast<size_t>(sample)), result);
+}
+
+const Problem& BatchTrainer::ProblemOf(const OpenStep& step,
+                                       size_t sample) const {
+  return parts_.data.problems[static_cast<size_t>(step.rows[sample])];
+}
+
+absl::Status BatchTrainer::Train(StepReport* report) {
+  RETURN_IF_ERROR(FinishGradient(report));
+  parts_.on_phase("publishing");
+  std::unique_ptr<PolicyUpdateWriter> writer;
+  {
+    PhaseTimer timer(&report->seconds["optimizer"]);
+    if (parts_.collective.size() > 1) {
+      at::Tensor gradient = parts_.policy.FlatGradient();
+      RETURN_IF_ERROR(parts_.devices.Sum(gradient));
+      parts_.policy.SetFlatGradient(gradient);
+    }
+    DAPD_FAILPOINT("optimizer.before_step");
+    ASSIGN_OR_RETURN(writer, publisher_.WriteNext());
+    bool sending = false;  // once it is known that there will be a step
+    ASSIGN_OR_RETURN(report->optimizer,
+                     parts_.policy.Step([&](const at::Tensor& tensor) {
+                       if (!std::exchange(sending, true) && !HasLag()) {
+                         publisher_.Serve(writer->update());
+                       }
+                       return writer->Append(tensor);
+                     }));
+    DAPD_FAILPOINT("optimizer.after_step");
+  }
+  PhaseTimer timer(&report->seconds["publish"]);
+  if (report->optimizer.snapshot_refreshed) {
+    DAPD_FAILPOINT("publish.before_snapshot");
+    RETURN_IF_ERROR(publisher_.PublishSnapshot());
+    DAPD_FAILPOINT("publish.after_snapshot");
+  }
+  DAPD_FAILPOINT("publish.before_live");
+  writer->Finish(*parts_.weights, parts_.policy.live());
+  publisher_.SetLive(writer->update());
+  DAPD_FAILPOINT("publish.after_live");
+  report->adapter_digest = live_digest();
+  report->snapshot_version = parts_.policy.snapshot_version();
+  return CompareRanks(report);
+}
+
+absl::Status BatchTrainer::CompareRanks(StepReport* report) {
+  report->payload_bytes = pipeline_.payload_bytes() - payload_bytes_before_;
+  report->scored_tokens = pipeline_.scored_tokens() - scored_tokens_before_;
+  const TeacherCost& cost = pipeline_.teacher_cost();
+  report->teacher_seconds = cost.after - teacher_cost_before_.after;
+  report->teacher_ahead_seconds = cost.ahead - teacher_cost_before_.ahead;
+  ASSIGN_OR_RETURN(
+      const std::vector<std::string> parts,
+      parts_.collective.Gather(absl::StrCat(live_digest(),
+                                            " ",
+                                            report->payload_bytes,
+                                            " ",
+                                            report->scored_tokens,
+                                            " ",
+                                            report->teacher_seconds,
+                                            " ",
+                                            report->teacher_ahead_seconds)));
+  for (size_t rank = 1; rank < parts.size(); ++rank) {
+    const std::vector<std::string> fields = absl::StrSplit(parts[rank], ' ');
+    uint64_t payload_bytes = 0;
+    int64_t scored_tokens = 0;
+    double seconds = 0.0;
+    double ahead_seconds = 0.0;
+    if (fields.size() != 5 || fields[0] != live_digest() ||
+        !absl::SimpleAtoi(fields[1], &payload_bytes) ||
+        !absl::SimpleAtoi(fields[2], &scored_tokens) ||
+        !absl::SimpleAtod(fields[3], &seconds) ||
+        !absl::SimpleAtod(fields[4], &ahead_seconds)) {
+      return absl::DataLossError(
+          absl::StrCat("trainer rank ",
+                       rank,
+                       " ended step ",
+                       report->step,
+                       " in other weights than rank 0; are its processor and "
+                       "thread count the same?"));
+    }
+    report->payload_bytes += payload_bytes;
+    report->scored_tokens += scored_tokens;
+    report->teacher_seconds += seconds;
+    report->teacher_ahead_seconds += ahead_seconds;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status BatchTrainer::ServeLayers() {
+  return parts_.sharded_layers == nullptr
+             ? absl::OkStatus()
+             : parts_.sharded_layers->ServeOthers();
+}
+
+absl::Status BatchTrainer::FinishGradient(StepReport* report) {
+  const ShardedLayers* const layers = parts_.sharded_layers;
+  const double waited = layers == nullptr ? 0.0 : layers->wait_seconds();
+  RETURN_IF_ERROR(slice_trainer_->TrainRest());
+  if (layers != nullptr) {
+    report->gather_wait_seconds = layers->wait_seconds() - waited;
+  }
+  RETURN_IF_ERROR(ServeLayers());
+  DAPD_FAILPOINT("train.after_last_micro_batch");
+  std::vector<float> count = {
+      static_cast<float>(slice_trainer_->num_trained())};
+  RETURN_IF_ERROR(parts_.collective.Sum(absl::MakeSpan(count)));
+  if (count[0] == 0.0F) {
+    return absl::DataLossError(
+        absl::StrCat("no answer of step ",
+                     report->step,
+                     " has anything to score; every rollout was empty"));
+  }
+  // The mean over the micro-batches of all ranks.
+  parts_.policy.ScaleGradient(1.0 / static_cast<double>(count[0]));
+  ObjectiveAccumulator& objective = slice_trainer_->objective();
+  ASSIGN_OR_RETURN(const std::vector<std::string> parts,
+                   parts_.collective.Gather(objective.Serialize()));
+  for (size_t rank = 1; rank < parts.size(); ++rank) {
+    RETURN_IF_ERROR(objective.Merge(parts[rank]));
+  }
+  if (parts_.collective.rank() == 0) report->objective = objective.Finish();
+  return absl::OkStatus();
+}
+
+}  // namespace dapd

@@ -1,0 +1,133 @@
+// BatchTrainer: one rank's part of every optimizer step. All ranks run the same
+// calls in the same order (SPMD); each answers, scores and trains the
+// micro-batches of its slice of the batch, and the gradients of all are added
+// up, so that every rank takes the same step.
+//
+// Which policy samples step s, where v optimizer steps lead to policy v:
+//   rollout.max_staleness 0   s - 1, the one that the step trains. The workers
+//                             get policy s while step s computes it.
+//   rollout.max_staleness 1   max(0, s - 2). Once all answers to step s are
+//                             there, the workers get policy s - 1 and the
+//                             problems of step s + 1, which they answer while
+//                             step s is scored and trained.
+//
+// What only rank 0 does (data order, evaluation, files) is trainer_loop.h.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+#include "common/objective/head_workspace.h"
+#include "services/trainer/step/batch_trainer_parts.h"
+#include "services/trainer/publish/policy_publisher.h"
+#include "services/trainer/step/sample_pipeline.h"
+#include "services/trainer/step/slice_trainer.h"
+#include "services/trainer/step/step_plan.h"
+#include "services/trainer/step/step_report.h"
+
+namespace dapd {
+
+// What rank 0 tells everybody before step `step`, which `policy` samples, is
+// begun; a plan of step 0 if there is no such step. Other ranks need none.
+using Planner =
+    std::function<StepPlan(int64_t step, const PolicyUpdate& policy)>;
+
+// Called at rank 0 with each answer of the batch that was not recalled; one
+// call at a time, but not always on the compute thread.
+using OnAnswer = std::function<absl::Status(
+    int64_t sample, const Problem& problem, const RolloutResult& result)>;
+
+// Not thread-safe: owned by the compute thread.
+class BatchTrainer {
+ public:
+  BatchTrainer(BatchTrainerParts parts, Planner planner);
+
+  // Gives the workers the policies to start with.
+  absl::Status Start();
+
+  // Sends the problems of the slice to the rollout workers, unless that was
+  // done while the step before was trained. False if rank 0 planned no step.
+  absl::StatusOr<bool> BeginStep();
+
+  // Waits for the answers of the step that was begun, and sends them to be
+  // scored; trains micro-batches that are scored before all answers are there
+  // (trainer.train_while_sampling); with a lag, begins the next step. At rank 0
+  // the answers of the
+  // whole batch, in its order; elsewhere nothing. FAILED_PRECONDITION for an
+  // answer that another policy gave.
+  absl::StatusOr<std::vector<RolloutRecord>> Sample(const OnAnswer& on_answer,
+                                                    StepReport* report);
+
+  // Completes the slice's gradient, adds up all ranks', takes the step and,
+  // without a lag, publishes it. `report` gets the seconds of each phase, and
+  // at rank 0 the objective and the counts of the whole batch. DATA_LOSS if the
+  // ranks end in different weights.
+  absl::Status Train(StepReport* report);
+
+  // Behind everything that a rank computes in a run: rank 0 may have passes of
+  // its own behind the last step, to which the others contribute their layers.
+  absl::Status Finish() { return ServeLayers(); }
+
+  // The rows of the data that step `step` (from 1) trains, in order.
+  std::vector<int64_t> BatchRows(int64_t step) const;
+
+  // For answers outside of steps: the rollout workers get the live policy. No
+  // step may be begun.
+  void ServeLive() { publisher_.Serve(publisher_.live()); }
+
+  SamplePipeline& pipeline() { return pipeline_; }
+  // Of the live adapter.
+  const std::string& live_digest() const {
+    return publisher_.live()->adapter.digest;
+  }
+
+ private:
+  // A step whose problems are with the rollout workers.
+  struct OpenStep {
+    StepPlan plan;
+    std::shared_ptr<const PolicyUpdate> policy;  // that samples it
+    std::vector<int64_t> rows;                   // of the whole batch
+    RankSlice slice;  // this rank's samples, by their places in the batch
+    SubmittedBatch batch;
+  };
+
+  bool HasLag() const { return parts_.config.rollout.max_staleness > 0; }
+  absl::Status Begin(int64_t step, std::shared_ptr<const PolicyUpdate> policy);
+  RankSlice SamplesOfRank(size_t batch_size) const;
+  absl::Status CollectSlice(const OpenStep& step, const OnAnswer& on_answer);
+  // The same on a thread of its own, and trains meanwhile.
+  absl::Status CollectAndTrain(const OpenStep& step, const OnAnswer& on_answer);
+  absl::Status ShareAnswers(const OpenStep& step,
+                            const OnAnswer& on_answer,
+                            std::vector<RolloutRecord>* records);
+  absl::Status Accept(const OpenStep& step,
+                      int64_t sample,
+                      const RolloutResult& result,
+                      const OnAnswer& on_answer) const;
+  const Problem& ProblemOf(const OpenStep& step, size_t sample) const;
+  absl::Status FinishGradient(StepReport* report);
+  absl::Status ServeLayers();
+  absl::Status CompareRanks(StepReport* report);
+
+  BatchTrainerParts parts_;
+  const Planner planner_;
+  SamplePipeline pipeline_;
+  PolicyPublisher publisher_;
+  HeadWorkspace head_workspace_;
+  std::optional<OpenStep> open_;
+  std::optional<SliceTrainer> slice_trainer_;  // of the step that is sampled
+  uint64_t payload_bytes_before_ = 0;          // of this step
+  int64_t scored_tokens_before_ = 0;
+  TeacherCost teacher_cost_before_;
+  std::vector<RolloutRecord> slice_;    // this rank's answers
+  std::vector<BatchAnswer> to_report_;  // those that rank 0 does not know yet
+};
+
+}  // namespace dapd

@@ -1,0 +1,50 @@
+// What a BatchTrainer works with.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/collective/collective.h"
+#include "common/collective/device_group.h"
+#include "common/config/config.h"
+#include "common/data/dataset.h"
+#include "common/data/views.h"
+#include "common/model/weights/weights.h"
+#include "common/objective/terms.h"
+#include "common/sharding/sharded_layers.h"
+#include "common/training/policy.h"
+#include "services/trainer/workers/rollout_client.h"
+#include "services/trainer/workers/teacher_client.h"
+
+namespace dapd {
+
+// All referenced objects must outlive the trainer.
+struct BatchTrainerParts {
+  const Config& config;
+  std::shared_ptr<const ModelWeights> weights;
+  const Tokenizer& tokenizer;
+  const ViewBuilder& views;
+  const std::vector<Term>& terms;
+  const Dataset& data;
+  RolloutClient& rollouts;
+  TeacherClient& teachers;
+  Collective& collective;
+  DeviceGroup& devices;
+  ShardedLayers* sharded_layers;  // those of `weights`; null: it is whole
+  Policy& policy;                 // the same on all ranks
+  // "rollout", "scoring", "training", "publishing".
+  std::function<void(const std::string& phase)> on_phase;
+  // So many of this rank's answers or micro-batches of the phase are done. From
+  // another thread while answers are collected, but not beside on_phase.
+  std::function<void(int64_t done, int64_t total)> on_progress;
+  // Although answers are missing, so many micro-batches of the step were
+  // trained, and tokens of others passed forward.
+  std::function<void(int64_t micro_batches, int64_t tokens)> on_ahead;
+  // The rollout workers are to serve this policy from now on.
+  std::function<void(int64_t version)> on_served;
+};
+
+}  // namespace dapd

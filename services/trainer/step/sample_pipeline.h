@@ -1,0 +1,217 @@
+// SamplePipeline: turns problems into scored samples with the workers' help.
+//
+//   Submit           every problem goes to the rollout workers; may be called
+//                    while the batch before is still scored
+//   Start            the views that need no rollout go to the teachers
+//   CollectRollouts  as each answer arrives, its other views go to the
+//                    teachers, which were told of its tokens while it was
+//                    sampled
+//   TakeScored(i)    hands over sample i once all its teacher scores are there
+//
+// Results are placed by sample index, so the order of arrival, the number of
+// workers and retries do not show. CollectRollouts may run on a thread of its
+// own, while the compute thread, which owns everything else, calls StateOf,
+// AcceptScores and TakeScored.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+#include "common/base/mutex.h"
+#include "common/data/dataset.h"
+#include "common/data/views.h"
+#include "common/generation/sampling.h"
+#include "common/objective/micro_batch.h"
+#include "services/trainer/workers/prefix_streamer.h"
+#include "services/trainer/workers/rollout_client.h"
+#include "services/trainer/workers/teacher_client.h"
+
+namespace dapd {
+
+// One problem to be answered.
+struct PipelineInput {
+  const Problem* problem = nullptr;  // must outlive the batch
+  SamplingKey key;
+  const RolloutResult* known = nullptr;  // its answer, from a ledger
+};
+
+// A batch whose problems are with the rollout workers.
+struct SubmittedBatch {
+  std::vector<PipelineInput> inputs;
+  std::map<uint64_t, size_t> pending;  // rollout task -> its input
+  std::map<uint64_t, std::vector<int32_t>> prompts;  // of the same tasks
+};
+
+// One answer.
+struct RolloutRecord {
+  const Problem* problem = nullptr;
+  std::vector<int32_t> ids;
+  RolloutEnd end = RolloutEnd::kEos;
+  std::string text;      // decoded, special tokens skipped
+  bool has_box = false;  // graded, if the problem has an answer
+  bool correct = false;
+  bool trainable = true;  // false: nothing is left of it to score
+};
+
+// Called with each answer of a batch, known ones left out, before anything
+// follows from it; an error ends the batch.
+using OnAccepted = std::function<absl::Status(
+    const PipelineInput& input, size_t index, const RolloutResult& result)>;
+
+// On its way; what cannot be trained has nothing to wait for.
+enum class SampleState {
+  kSampled,      // its answer is missing
+  kAnswered,     // scores of it are missing
+  kScored,       // TakeScored does not block
+  kUntrainable,  // nothing is left of its answer to score
+};
+
+struct PipelineOptions {
+  std::vector<TeacherPass> passes;
+  TeacherPayload payload = TeacherPayload::kHiddenStates;
+  int64_t top_k = 0;
+  double temperature = 1.1;  // of the objective, for a top_k payload
+  at::Device device = at::kCPU;
+  // Tokens of an answer between two pieces of news to the teachers; 0: none.
+  int64_t streaming_stride = 0;
+  // Tokens of an answer between two values of BeginningOf; 0: it has none.
+  int64_t beginning_stride = 0;
+  // Called as answers arrive, from CollectRollouts; may be empty.
+  std::function<void(int64_t done, int64_t total)> on_progress;
+};
+
+// Seconds that results cost the teachers.
+struct TeacherCost {
+  double after = 0.0;  // once an answer's last token was there
+  double ahead = 0.0;  // before: beginnings, and views without the answer
+};
+
+class SamplePipeline {
+ public:
+  // All must outlive the pipeline.
+  SamplePipeline(RolloutClient& rollouts,
+                 TeacherClient& teachers,
+                 const ViewBuilder& views,
+                 const Tokenizer& tokenizer,
+                 PipelineOptions options);
+  ~SamplePipeline();
+
+  // Has the problems without a known answer sampled under the policy that the
+  // rollout workers were given last. All answers to the batch before must have
+  // been collected.
+  absl::StatusOr<SubmittedBatch> Submit(std::vector<PipelineInput> inputs,
+                                        const SamplingParams& sampling);
+
+  // Everything below is about this batch from now on. All samples of the one
+  // before must have been taken. `snapshot_is_base`: one teacher pass then
+  // serves both kinds of weights. With `with_scores` false only answers are
+  // wanted.
+  absl::Status Start(SubmittedBatch batch,
+                     bool snapshot_is_base,
+                     bool with_scores);
+
+  // Blocks for all answers, in the order of the inputs.
+  absl::StatusOr<std::vector<RolloutRecord>> CollectRollouts(
+      const OnAccepted& on_accepted = nullptr);
+  // Ends CollectRollouts with CANCELLED. The batch is of no use then. From any
+  // thread.
+  void StopCollecting() { stop_collecting_ = true; }
+
+  SampleState StateOf(size_t index) const;
+  // The views as far as they are known, until TakeScored: those that need no
+  // rollout, and with the answer all. The others are empty.
+  Views KnownViews(size_t index) const;
+  // The first tokens of none_rollout, as far as an answer that is still sampled
+  // tells them; nothing once it is there.
+  std::vector<int32_t> BeginningOf(size_t index) const;
+  // Of the batch that was started.
+  const Problem& ProblemOf(size_t index) const;
+  // Takes in the scores that are there; waits up to `timeout` for the first.
+  absl::Status AcceptScores(absl::Duration timeout);
+
+  // The record of an answer that another rank collected: decoded, graded.
+  absl::StatusOr<RolloutRecord> MakeRecord(const Problem& problem,
+                                           const RolloutResult& result) const;
+
+  // Blocks for sample `index`, whose rollout must be trainable; once each.
+  absl::StatusOr<ScoredSample> TakeScored(size_t index);
+
+  // Payload bytes of the teacher results so far.
+  uint64_t payload_bytes() const { return payload_bytes_; }
+  // What these cost the teachers.
+  const TeacherCost& teacher_cost() const { return teacher_cost_; }
+  // Tokens that the teachers scored so far.
+  int64_t scored_tokens() const {
+    MutexLock lock(&mutex_);
+    return scored_tokens_;
+  }
+
+ private:
+  struct Entry {
+    PipelineInput input;
+    uint64_t rollout_id = 0;  // of its rollout task; 0: its answer is known
+    Views views;
+    std::vector<ScoreTask> rollout_tasks;  // without tokens until it is there
+    std::map<TeacherPass, TeacherScores> scores;
+    size_t scores_missing = 0;
+    bool is_answered = false;
+    bool is_trainable = false;
+  };
+  struct Beginning {
+    std::vector<int32_t> ids;  // the prompt, then what was sampled so far
+    size_t prompt_tokens = 0;
+  };
+  struct PendingScore {
+    size_t index = 0;
+    TeacherWeights weights = TeacherWeights::kBase;
+    bool needs_rollout = false;
+  };
+
+  // The tasks for the passes over views that need the rollout or not, without
+  // their tokens.
+  std::vector<ScoreTask> PlanScores(bool needs_rollout);
+  // Sends them with the tokens of the sample's views.
+  void SubmitScores(size_t index,
+                    bool needs_rollout,
+                    std::vector<ScoreTask> tasks)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void KeepBeginning(uint64_t id, const std::vector<int32_t>& ids);
+  absl::StatusOr<RolloutRecord> AcceptRollout(size_t index,
+                                              const RolloutResult& result);
+  absl::StatusOr<RolloutResult> NextRollout();
+  absl::StatusOr<Views> BuildViews(const RolloutRecord& record) const;
+  absl::Status AcceptScore(const ScoreResult& result);
+
+  RolloutClient& rollouts_;
+  TeacherClient& teachers_;
+  const ViewBuilder& views_;
+  const Tokenizer& tokenizer_;
+  PipelineOptions options_;
+
+  bool snapshot_is_base_ = true;
+  bool with_scores_ = true;
+  PrefixStreamer streamer_;
+  std::map<uint64_t, size_t> pending_rollouts_;  // of CollectRollouts
+  uint64_t next_id_ = 1;
+  uint64_t payload_bytes_ = 0;
+  TeacherCost teacher_cost_;
+  std::atomic<bool> stop_collecting_ = false;
+  // What the thread of CollectRollouts and the compute thread share.
+  mutable Mutex mutex_;
+  CondVar submitted_;  // something joined pending_scores_
+  std::vector<Entry> entries_ ABSL_GUARDED_BY(mutex_);
+  std::map<uint64_t, PendingScore> pending_scores_ ABSL_GUARDED_BY(mutex_);
+  // Of the answers that are sampled, by rollout task.
+  std::map<uint64_t, Beginning> beginnings_ ABSL_GUARDED_BY(mutex_);
+  int64_t scored_tokens_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace dapd

@@ -1,0 +1,94 @@
+// SliceTrainer: the micro-batches of one rank's slice of a step. Each is
+// trained once its samples are scored, whichever comes first, also while later
+// answers are sampled; meanwhile passes run forward over what is known. The
+// gradients are added up in the order of the batch: what is trained out of turn
+// waits, and the sum is the same bit for bit whenever each was trained.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+#include "common/base/byte_budget.h"
+#include "common/objective/forward_ahead.h"
+#include "common/objective/head_workspace.h"
+#include "common/objective/micro_batch.h"
+#include "common/training/step_metrics.h"
+#include "services/trainer/step/batch_trainer_parts.h"
+#include "services/trainer/step/sample_pipeline.h"
+#include "services/trainer/step/step_report.h"
+
+namespace dapd {
+
+// Not thread-safe: owned by the compute thread.
+class SliceTrainer {
+ public:
+  // For the `num_samples` samples that `pipeline` was started with, whose
+  // grouping stays that of the batch. All must outlive it. `report` gets the
+  // seconds of the phases.
+  SliceTrainer(const BatchTrainerParts& parts,
+               SamplePipeline& pipeline,
+               HeadWorkspace& workspace,
+               size_t num_samples,
+               StepReport* report);
+
+  // While another thread collects answers, in the phase "rollout": trains what
+  // it can until `is_collected`, which may be late by a micro-batch or a few
+  // milliseconds.
+  absl::Status TrainAhead(const std::function<bool()>& is_collected);
+
+  // Trains what is left, in the phases "scoring" and "training". All answers
+  // must have been collected.
+  absl::Status TrainRest();
+
+  // Micro-batches that added to the gradient: those with a trainable sample.
+  // The gradient is their sum.
+  int64_t num_trained() const { return num_trained_; }
+  // Their losses.
+  ObjectiveAccumulator& objective() { return objective_; }
+
+ private:
+  struct MicroBatch {
+    size_t begin = 0;  // its samples
+    size_t end = 0;
+    bool is_done = false;
+    bool has_planned_rollouts = false;       // in ahead_
+    std::optional<MicroBatchResult> result;  // until its turn
+    int64_t held_bytes = 0;                  // of gradient_memory_
+  };
+
+  static std::vector<MicroBatch> Group(size_t num_samples, size_t size);
+  // Whether the samples of a micro-batch are all at least in `state`.
+  bool IsAt(const MicroBatch& micro_batch, SampleState state) const;
+  // The first micro-batch that can be trained now: scored, and at its turn or
+  // with room for its gradient. Null: none.
+  MicroBatch* FindTrainable();
+  absl::Status Train(MicroBatch& micro_batch);
+  // Takes the samples with something to score.
+  absl::StatusOr<std::vector<ScoredSample>> Take(const MicroBatch& micro_batch);
+  // Adds up the results whose turn it is.
+  void AddInTurn();
+  // Runs one pass forward over what is known. False if there is none.
+  bool AdvanceForward();
+
+  const BatchTrainerParts& parts_;
+  SamplePipeline& pipeline_;
+  HeadWorkspace& workspace_;
+  StepReport* const report_;
+  const int64_t gradient_bytes_;  // of a micro-batch
+  const PassLimits limits_;
+  std::vector<MicroBatch> micro_batches_;
+  ByteBudget gradient_memory_;  // of results out of turn
+  ByteBudget pass_memory_;      // of ahead_
+  ForwardAhead ahead_;
+  size_t turn_ = 0;  // first micro-batch that was not added up
+  int64_t num_trained_ = 0;
+  ObjectiveAccumulator objective_;
+};
+
+}  // namespace dapd

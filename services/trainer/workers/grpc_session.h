@@ -1,0 +1,188 @@
+// GrpcSession: what the sessions of both roles have in common. A role adds how
+// a task is written and how answers are put together.
+//
+// Describe and LoadAdapter have deadlines. The stream has none of its own: the
+// pool bounds the time of each task on it, and keepalive finds a silent peer.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "grpcpp/client_context.h"
+#include "grpcpp/support/sync_stream.h"
+
+#include "common/base/mutex.h"
+#include "common/base/status_macros.h"
+#include "common/rpc/transfer/adapter_stream.h"
+#include "common/rpc/client/channel.h"
+#include "common/rpc/transfer/encoded_methods.h"
+#include "common/rpc/client/status_conversion.h"
+#include "common/rpc/pool/worker_pool_options.h"
+#include "common/rpc/pool/worker_session.h"
+#include "common/security/role.h"
+#include "dapd/v1/worker.pb.h"
+#include "services/trainer/workers/worker_handshake.h"
+
+namespace dapd {
+
+inline constexpr absl::Duration kDescribeTimeout = absl::Seconds(10);
+
+// Service: v1::RolloutService or v1::TeacherService. Request and Response are
+// the messages of its long stream; grpc::ByteBuffer: encoded ones.
+template <typename Service,
+          typename Task,
+          typename Result,
+          typename Request,
+          typename Response>
+class GrpcSession : public WorkerSession<Task, Result> {
+ public:
+  // `service`: as Describe calls it. `load_timeout`: for LoadAdapter, from the
+  // first byte to the probe. `connections`: each carries a long stream, the
+  // first one the other calls, too.
+  GrpcSession(const std::string& endpoint,
+              Role service,
+              const RpcCredentials& credentials,
+              ExpectedWorker expected,
+              absl::Duration load_timeout,
+              int64_t connections = 1)
+      : channel_(OpenChannel(endpoint, credentials, {service})),
+        stub_(channel_.ok() ? Service::NewStub(*channel_) : nullptr),
+        service_(RoleName(service)),
+        load_method_(
+            absl::StrCat("/", Service::service_full_name(), "/LoadAdapter")),
+        expected_(std::move(expected)),
+        load_timeout_(load_timeout) {
+    if (channel_.ok()) lanes_.push_back({*channel_});
+    while (!lanes_.empty() &&
+           static_cast<int64_t>(lanes_.size()) < connections) {
+      auto another = OpenChannel(endpoint, credentials, {service});
+      if (!another.ok()) break;  // fewer do it, too
+      lanes_.push_back({*std::move(another)});
+    }
+  }
+
+  absl::StatusOr<int64_t> Connect() override {
+    RETURN_IF_ERROR(channel_.status());
+    const auto context = BeginCall(kDescribeTimeout);
+    v1::DescribeResponse response;
+    RETURN_IF_ERROR(
+        FromGrpcStatus(stub_->Describe(context.get(), {}, &response)));
+    return CheckDescription(response, service_, expected_);
+  }
+
+  absl::StatusOr<uint64_t> Load(const PolicyUpdate& update) override {
+    const auto context = BeginCall(load_timeout_);
+    v1::LoadAdapterResponse response;
+    const auto writer = OpenEncodedWriter(
+        channel_->get(), load_method_.c_str(), context.get(), &response);
+    uint64_t bytes = 0;
+    const absl::Status sent =
+        SendAdapter(update, [&](const grpc::ByteBuffer& message) {
+          bytes += message.Length();
+          return writer->Write(message);
+        });
+    if (sent.ok()) writer->WritesDone();
+    if (absl::IsAborted(sent)) context->TryCancel();
+    // After a refused Write the reason is in the status.
+    const absl::Status taken = FromGrpcStatus(writer->Finish());
+    RETURN_IF_ERROR(absl::IsAborted(sent) ? sent : taken);
+    RETURN_IF_ERROR(CheckAcknowledgement(response, update));
+    return bytes;
+  }
+
+  absl::Status OpenStream(const PolicyUpdate& update) override {
+    update_ = &update;
+    for (Lane& lane : lanes_) {
+      lane.context = BeginCall(absl::InfiniteDuration());
+      lane.stream = StartStream(lane.channel.get(), lane.context.get());
+    }
+    return absl::OkStatus();
+  }
+
+  bool Send(const Task& task) override {
+    return stream(LaneOf(task.id)).Write(ToRequest(task, *update_));
+  }
+  void HalfClose() override {
+    for (Lane& lane : lanes_) lane.stream->WritesDone();
+  }
+  void AbortStream() override {
+    for (Lane& lane : lanes_) lane.context->TryCancel();
+  }
+  // Of several streams, what ended the first: the others were cancelled then.
+  absl::Status CloseStream() override {
+    absl::Status end;
+    for (Lane& lane : lanes_) {
+      const absl::Status status = FromGrpcStatus(lane.stream->Finish());
+      if (end.ok() || absl::IsCancelled(end)) end = status;
+    }
+    return end;
+  }
+
+  void Cancel() override {
+    MutexLock lock(&mutex_);
+    cancelled_ = true;
+    for (const auto& running : running_) {
+      if (const auto context = running.lock()) context->TryCancel();
+    }
+  }
+
+ protected:
+  using Stream = grpc::ClientReaderWriter<Request, Response>;
+  using Stub = typename Service::Stub;
+
+  virtual std::unique_ptr<Stream> StartStream(grpc::Channel* channel,
+                                              grpc::ClientContext* context) = 0;
+  virtual Request ToRequest(const Task& task, const PolicyUpdate& update) = 0;
+
+  const ExpectedWorker& expected() const { return expected_; }
+  const PolicyUpdate& update() const { return *update_; }
+  Stub& stub() { return *stub_; }
+  // Each task keeps to one stream.
+  size_t LaneOf(uint64_t task_id) const { return task_id % lanes_.size(); }
+  size_t num_lanes() const { return lanes_.size(); }
+  Stream& stream(size_t lane = 0) { return *lanes_[lane].stream; }
+
+ private:
+  // A connection and the long stream on it.
+  struct Lane {
+    std::shared_ptr<grpc::Channel> channel;
+    std::shared_ptr<grpc::ClientContext> context;  // of the stream
+    std::unique_ptr<Stream> stream;
+  };
+
+  // A context that Cancel reaches from now on.
+  std::shared_ptr<grpc::ClientContext> BeginCall(absl::Duration timeout) {
+    auto context = std::make_shared<grpc::ClientContext>();
+    if (timeout != absl::InfiniteDuration()) {
+      context->set_deadline(absl::ToChronoTime(absl::Now() + timeout));
+    }
+    MutexLock lock(&mutex_);
+    std::erase_if(running_, [](const auto& call) { return call.expired(); });
+    running_.push_back(context);
+    if (cancelled_) context->TryCancel();
+    return context;
+  }
+
+  const absl::StatusOr<std::shared_ptr<grpc::Channel>> channel_;
+  const std::unique_ptr<Stub> stub_;  // none: Connect says why
+  const std::string service_;
+  const std::string load_method_;
+  const ExpectedWorker expected_;
+  const absl::Duration load_timeout_;
+  const PolicyUpdate* update_ = nullptr;
+  std::vector<Lane> lanes_;  // none: Connect says why
+  Mutex mutex_;
+  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+  std::vector<std::weak_ptr<grpc::ClientContext>> running_
+      ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace dapd

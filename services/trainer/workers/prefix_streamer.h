@@ -1,0 +1,58 @@
+// PrefixStreamer: tells the teachers of rollouts while these are still sampled,
+// so that they compute behind the sampler and little is left to do when the
+// last token is there.
+//
+// A hint only: a task is still submitted in full, and its result is the same
+// with and without. Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/base/mutex.h"
+#include "common/data/views.h"
+#include "services/trainer/workers/teacher_client.h"
+
+namespace dapd {
+
+class PrefixStreamer {
+ public:
+  // News of an answer goes out every `stride` tokens. Both must outlive this.
+  PrefixStreamer(const ViewBuilder& views,
+                 TeacherClient& teachers,
+                 size_t stride);
+
+  // The answer to rollout task `id` is being sampled. `tasks` will be submitted
+  // for it: complete but for the tokens and ranges of their views. Their
+  // prompts are told at once.
+  void Open(uint64_t id, Sample sample, std::vector<ScoreTask> tasks);
+
+  // The answer's tokens so far. Unknown ids are ignored, and so are tokens that
+  // do not continue those before.
+  void OnTokens(uint64_t id, const std::vector<int32_t>& ids);
+
+  // The answer is there: its tasks follow, or, if not `submitted`, do not.
+  void Close(uint64_t id, bool submitted);
+  // Nothing of what is open will follow.
+  void CloseAll();
+
+ private:
+  struct Answer {
+    Sample sample;
+    std::vector<ScoreTask> tasks;
+    size_t told = 0;  // rollout tokens
+  };
+
+  void Tell(Answer& answer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Withdraw(const Answer& answer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const ViewBuilder& views_;
+  TeacherClient& teachers_;
+  const size_t stride_;
+  Mutex mutex_;
+  std::map<uint64_t, Answer> answers_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace dapd

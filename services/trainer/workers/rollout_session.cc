@@ -1,0 +1,141 @@
+#include "services/trainer/workers/rollout_session.h"
+
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+#include "common/rpc/transfer/served_policy.h"
+
+namespace dapd {
+
+std::unique_ptr<RolloutSession::Stream> RolloutSession::StartStream(
+    grpc::Channel*, grpc::ClientContext* context) {
+  MutexLock lock(&mutex_);
+  partial_.clear();
+  return stub().Generate(context);
+}
+
+v1::GenerateRequest RolloutSession::ToRequest(const RolloutTask& task,
+                                              const PolicyUpdate& update) {
+  v1::GenerateRequest request;
+  request.set_request_id(task.id);
+  request.mutable_prompt_ids()->Add(task.prompt_ids.begin(),
+                                    task.prompt_ids.end());
+  v1::SamplingParams& sampling = *request.mutable_sampling();
+  sampling.set_temperature(task.sampling.temperature);
+  sampling.set_top_k(static_cast<uint32_t>(task.sampling.top_k));
+  sampling.set_top_p(task.sampling.top_p);
+  sampling.set_max_new_tokens(
+      static_cast<uint32_t>(task.sampling.max_new_tokens));
+  v1::SamplingKey& key = *request.mutable_key();
+  key.set_seed(task.key.seed);
+  key.set_step(task.key.step);
+  key.set_example(task.key.example);
+  key.set_sample(task.key.sample);
+  request.set_policy_version(update.version);
+  request.set_adapter_digest(update.adapter.digest);
+  MutexLock lock(&mutex_);
+  Partial& partial = partial_[task.id];
+  partial.max_new_tokens = task.sampling.max_new_tokens;
+  partial.result.id = task.id;
+  return request;
+}
+
+std::optional<TaskAnswer<RolloutResult>> RolloutSession::Receive() {
+  v1::GenerateResponse response;
+  while (stream().Read(&response)) {
+    const uint64_t id = response.request_id();
+    MutexLock lock(&mutex_);
+    const auto found = partial_.find(id);
+    if (found == partial_.end()) {
+      return TaskAnswer<RolloutResult>{
+          id,
+          absl::DataLossError(absl::StrCat(
+              "an answer to task ", id, ", which the worker was not given"))};
+    }
+    if (response.has_tokens()) {
+      const absl::Status added = AddTokens(response.tokens(), found->second);
+      if (added.ok()) {
+        on_tokens_(id, found->second.result.ids);
+        continue;
+      }
+      partial_.erase(found);
+      return TaskAnswer<RolloutResult>{id, added};
+    }
+    RolloutResult result = std::move(found->second.result);
+    partial_.erase(found);
+    if (response.has_finished()) {
+      return TaskAnswer<RolloutResult>{
+          id, Finish(response.finished(), std::move(result))};
+    }
+    return TaskAnswer<RolloutResult>{
+        id,
+        FromWireError(response.failed().code(), response.failed().message())};
+  }
+  return std::nullopt;
+}
+
+absl::Status RolloutSession::AddTokens(const v1::TokensSampled& tokens,
+                                       Partial& partial) {
+  RolloutResult& result = partial.result;
+  const auto count = static_cast<int64_t>(result.ids.size());
+  if (tokens.first_index() != count ||
+      tokens.ids_size() != tokens.logprobs_size() ||
+      count + tokens.ids_size() > partial.max_new_tokens) {
+    return absl::DataLossError(absl::StrCat("tokens out of order: ",
+                                            tokens.ids_size(),
+                                            " from index ",
+                                            tokens.first_index(),
+                                            " with ",
+                                            tokens.logprobs_size(),
+                                            " log-probabilities, after ",
+                                            count,
+                                            " of at most ",
+                                            partial.max_new_tokens));
+  }
+  for (int i = 0; i < tokens.ids_size(); ++i) {
+    if (tokens.ids(i) < 0 || tokens.ids(i) >= expected().vocab_size ||
+        !std::isfinite(tokens.logprobs(i))) {
+      return absl::DataLossError(absl::StrCat("sampled token ",
+                                              tokens.ids(i),
+                                              " with log-probability ",
+                                              tokens.logprobs(i),
+                                              " in a vocabulary of ",
+                                              expected().vocab_size));
+    }
+  }
+  result.ids.insert(result.ids.end(), tokens.ids().begin(), tokens.ids().end());
+  result.logprobs.insert(result.logprobs.end(),
+                         tokens.logprobs().begin(),
+                         tokens.logprobs().end());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<RolloutResult> RolloutSession::Finish(
+    const v1::GenerationFinished& finished, RolloutResult result) const {
+  if (finished.policy_version() != update().version ||
+      finished.adapter_digest() != update().adapter.digest) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "sampled by ",
+        PolicyName(finished.policy_version(), finished.adapter_digest()),
+        ", asked of ",
+        PolicyName(update().version, update().adapter.digest)));
+  }
+  if (finished.num_tokens() != result.ids.size() || result.ids.empty() ||
+      finished.reason() == v1::GenerationFinished::REASON_UNSPECIFIED) {
+    return absl::DataLossError(absl::StrCat("an answer of ",
+                                            finished.num_tokens(),
+                                            " tokens, of which ",
+                                            result.ids.size(),
+                                            " arrived"));
+  }
+  result.end = finished.reason() == v1::GenerationFinished::REASON_EOS
+                   ? RolloutEnd::kEos
+                   : RolloutEnd::kLength;
+  result.policy_version = finished.policy_version();
+  result.adapter_digest = finished.adapter_digest();
+  return result;
+}
+
+}  // namespace dapd

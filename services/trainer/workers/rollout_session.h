@@ -1,0 +1,59 @@
+// The conversation with one rollout worker.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "common/base/mutex.h"
+#include "dapd/v1/rollout.grpc.pb.h"
+#include "services/trainer/workers/grpc_session.h"
+#include "services/trainer/workers/rollout_client.h"
+
+namespace dapd {
+
+using RolloutSessionBase = GrpcSession<v1::RolloutService,
+                                       RolloutTask,
+                                       RolloutResult,
+                                       v1::GenerateRequest,
+                                       v1::GenerateResponse>;
+
+class RolloutSession final : public RolloutSessionBase {
+ public:
+  RolloutSession(const std::string& endpoint,
+                 const RpcCredentials& credentials,
+                 const ExpectedWorker& expected,
+                 absl::Duration load_timeout,
+                 OnTokens on_tokens)
+      : RolloutSessionBase(
+            endpoint, Role::kRollout, credentials, expected, load_timeout),
+        on_tokens_(std::move(on_tokens)) {}
+
+  // An answer that is not what was asked for (tokens missing or too many, ids
+  // outside the vocabulary, log-probabilities that are no number, a task it was
+  // not given) is DATA_LOSS; one of another policy FAILED_PRECONDITION.
+  std::optional<TaskAnswer<RolloutResult>> Receive() override;
+
+ private:
+  struct Partial {
+    int64_t max_new_tokens = 0;
+    RolloutResult result;
+  };
+
+  std::unique_ptr<Stream> StartStream(grpc::Channel* channel,
+                                      grpc::ClientContext* context) override;
+  v1::GenerateRequest ToRequest(const RolloutTask& task,
+                                const PolicyUpdate& update) override;
+  absl::Status AddTokens(const v1::TokensSampled& tokens, Partial& partial);
+  absl::StatusOr<RolloutResult> Finish(const v1::GenerationFinished& finished,
+                                       RolloutResult result) const;
+
+  const OnTokens on_tokens_;
+  Mutex mutex_;
+  std::map<uint64_t, Partial> partial_ ABSL_GUARDED_BY(mutex_);  // by id
+};
+
+}  // namespace dapd

@@ -1,0 +1,83 @@
+#include "services/trainer/workers/teacher_client.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+#include "common/base/exit_code.h"
+#include "common/base/status_macros.h"
+#include "common/rpc/client/credentials.h"
+#include "common/rpc/pool/worker_pool.h"
+#include "services/trainer/workers/teacher_session.h"
+
+namespace dapd {
+namespace {
+
+class PooledTeacherClient final : public TeacherClient {
+ public:
+  PooledTeacherClient(WorkerPoolOptions options,
+                      std::shared_ptr<const RpcCredentials> credentials,
+                      const ExpectedWorker& expected,
+                      int64_t connections)
+      : pool_(options,
+              [expected,
+               connections,
+               credentials = std::move(credentials),
+               timeout = options.task_timeout](const std::string& endpoint) {
+                return std::make_unique<TeacherSession>(
+                    endpoint, *credentials, expected, timeout, connections);
+              }) {}
+
+  void SetSnapshot(std::shared_ptr<const PolicyUpdate> snapshot) override {
+    pool_.SetUpdate(std::move(snapshot));
+  }
+  void Submit(ScoreTask task) override { pool_.Submit(std::move(task)); }
+  void Advise(ScoreTask partial) override { pool_.Advise(std::move(partial)); }
+  void Withdraw(uint64_t id) override { pool_.Withdraw(id); }
+  absl::StatusOr<std::optional<ScoreResult>> NextWithin(
+      absl::Duration timeout) override {
+    return pool_.NextWithin(timeout);
+  }
+  std::vector<WorkerState> Workers() const override { return pool_.Workers(); }
+  void Shutdown() override { pool_.Shutdown(); }
+
+ private:
+  WorkerPool<ScoreTask, ScoreResult> pool_;
+};
+
+}  // namespace
+
+absl::StatusOr<ScoreResult> TeacherClient::Next() {
+  ASSIGN_OR_RETURN(std::optional<ScoreResult> result,
+                   NextWithin(absl::InfiniteDuration()));
+  return *std::move(result);
+}
+
+absl::StatusOr<TeacherPayload> ParseTeacherPayload(const std::string& name) {
+  if (name == "hidden_states") return TeacherPayload::kHiddenStates;
+  if (name == "logits") return TeacherPayload::kLogits;
+  if (name == "top_k") return TeacherPayload::kTopK;
+  return ConfigError(absl::StrCat(
+      "teacher.payload '", name, "' is none of hidden_states, logits, top_k"));
+}
+
+absl::StatusOr<std::unique_ptr<TeacherClient>> TeacherClient::Start(
+    TeacherClientOptions options) {
+  for (const std::string& address : options.addresses) {
+    RETURN_IF_ERROR(ParseHostPort(address).status());
+  }
+  WorkerPoolOptions pool;
+  pool.role = "teacher";
+  pool.addresses = std::move(options.addresses);
+  pool.task_timeout = options.task_timeout;
+  pool.peer_timeout = options.peer_timeout;
+  pool.observer = std::move(options.observer);
+  return std::unique_ptr<TeacherClient>(new PooledTeacherClient(
+      std::move(pool),
+      options.credentials == nullptr ? RpcCredentials::Loopback()
+                                     : std::move(options.credentials),
+      options.expected,
+      options.connections));
+}
+
+}  // namespace dapd

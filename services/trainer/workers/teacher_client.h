@@ -1,0 +1,101 @@
+// TeacherClient: the trainer's hand on all teacher workers. As RolloutClient,
+// with views to score in place of prompts.
+//
+// Thread-safe. NextWithin() and Next() are meant for one thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+#include "common/rpc/transfer/policy_update.h"
+#include "common/rpc/pool/worker_pool_options.h"
+#include "common/tensor/host_tensor.h"
+
+namespace dapd {
+
+class RpcCredentials;
+
+// What comes back for each scored token (see proto/dapd/v1/teacher.proto).
+enum class TeacherPayload { kHiddenStates, kLogits, kTopK };
+// "hidden_states", "logits" or "top_k", as in the configuration.
+absl::StatusOr<TeacherPayload> ParseTeacherPayload(const std::string& name);
+
+struct ViewToScore {
+  std::string name;  // unique in its task
+  std::vector<int32_t> input_ids;
+  int64_t scored_from = 1;   // at least 1
+  int64_t scored_count = 1;  // at least 1
+};
+
+struct ScoreTask {
+  uint64_t id = 0;        // unique among the tasks without a result
+  bool snapshot = false;  // the snapshot's weights; else the base
+  TeacherPayload payload = TeacherPayload::kHiddenStates;
+  int64_t top_k = 0;         // of a top_k payload
+  double temperature = 1.0;  // of a top_k payload
+  std::vector<ViewToScore> views;
+};
+
+struct ScoreResult {
+  uint64_t id = 0;
+  // By view name, then by tensor name: "hidden" [n, hidden] in the base's
+  // dtype, or "logits" [n, vocab] float32, or "ids" [n, k] int32 with
+  // "logprobs" [n, k] float32. Shapes and dtypes are checked on arrival.
+  std::map<std::string, std::map<std::string, HostTensor>> views;
+  double compute_seconds = 0.0;  // on the worker, since the task came
+  double ahead_seconds = 0.0;    // and before, for what it was advised
+  int64_t computed_tokens = 0;   // of the views, since the task came
+  int64_t reused_tokens = 0;     // and before
+  uint64_t payload_bytes = 0;
+};
+
+struct TeacherClientOptions {
+  std::vector<std::string> addresses;
+  ExpectedWorker expected;
+  // None: loopback only.
+  std::shared_ptr<const RpcCredentials> credentials;
+  absl::Duration task_timeout = absl::Minutes(10);
+  absl::Duration peer_timeout = absl::Minutes(5);
+  int64_t connections = 1;  // to each worker; tasks take turns on them
+  WorkerPoolObserver observer;
+};
+
+class TeacherClient {
+ public:
+  static absl::StatusOr<std::unique_ptr<TeacherClient>> Start(
+      TeacherClientOptions options);
+  virtual ~TeacherClient() = default;
+
+  // The snapshot (is_base before the first refresh). Workers take no task, not
+  // even for the base, before they acknowledged it. Tasks without a result are
+  // scored again under it.
+  virtual void SetSnapshot(std::shared_ptr<const PolicyUpdate> snapshot) = 0;
+
+  // Does not block.
+  virtual void Submit(ScoreTask task) = 0;
+
+  // What is known of a task that will be submitted under the same id: the
+  // beginnings of its views, in place of earlier ones, which they continue. The
+  // worker that is to get the task may compute them ahead; results stay the
+  // same. Does not block.
+  virtual void Advise(ScoreTask partial) = 0;
+  // The advised task will not be submitted. Does not block.
+  virtual void Withdraw(uint64_t id) = 0;
+
+  // As of RolloutClient.
+  virtual absl::StatusOr<std::optional<ScoreResult>> NextWithin(
+      absl::Duration timeout) = 0;
+  absl::StatusOr<ScoreResult> Next();
+
+  virtual std::vector<WorkerState> Workers() const = 0;
+  virtual void Shutdown() = 0;
+};
+
+}  // namespace dapd

@@ -1,0 +1,300 @@
+#include "services/trainer/workers/teacher_session.h"
+
+#include "absl/strings/str_cat.h"
+
+#include "common/rpc/transfer/chunk_message.h"
+#include "common/rpc/transfer/encoded_methods.h"
+#include "common/rpc/transfer/served_policy.h"
+
+namespace dapd {
+namespace {
+
+constexpr char kScoreMethod[] = "/dapd.v1.TeacherService/Score";
+// Answers that wait for Receive; a reader that has another waits, too.
+constexpr size_t kUntakenAnswers = 4;
+
+v1::Payload ToWirePayload(TeacherPayload payload) {
+  switch (payload) {
+    case TeacherPayload::kHiddenStates:
+      return v1::PAYLOAD_HIDDEN_STATES;
+    case TeacherPayload::kLogits:
+      return v1::PAYLOAD_LOGITS;
+    case TeacherPayload::kTopK:
+      return v1::PAYLOAD_TOP_K;
+  }
+  return v1::PAYLOAD_UNSPECIFIED;
+}
+
+// A request of the task without its views.
+v1::ScoreRequest Begin(const ScoreTask& task, const PolicyUpdate& update) {
+  v1::ScoreRequest request;
+  request.set_request_id(task.id);
+  request.set_weights(task.snapshot ? v1::TEACHER_WEIGHTS_SNAPSHOT
+                                    : v1::TEACHER_WEIGHTS_BASE);
+  if (task.snapshot) {
+    request.set_policy_version(update.version);
+    request.set_adapter_digest(update.adapter.digest);
+  }
+  return request;
+}
+
+// Whatever is wrong with what a worker sent, another one may send it right.
+absl::Status Broken(const absl::Status& status) {
+  return status.ok() ? status : absl::DataLossError(status.message());
+}
+
+}  // namespace
+
+absl::Status TeacherSession::OpenStream(const PolicyUpdate& update) {
+  {
+    MutexLock lock(&mutex_);
+    partial_.clear();
+  }
+  advised_.clear();
+  half_closed_ = false;
+  RETURN_IF_ERROR(TeacherSessionBase::OpenStream(update));
+  answers_ =
+      std::make_unique<BoundedQueue<TaskAnswer<ScoreResult>>>(kUntakenAnswers);
+  reading_ = num_lanes();
+  for (size_t lane = 0; lane < num_lanes(); ++lane) {
+    readers_.emplace_back([this, lane] { Read(lane); });
+  }
+  return absl::OkStatus();
+}
+
+void TeacherSession::HalfClose() {
+  half_closed_ = true;
+  TeacherSessionBase::HalfClose();
+}
+
+absl::Status TeacherSession::CloseStream() {
+  readers_.clear();
+  return TeacherSessionBase::CloseStream();
+}
+
+std::unique_ptr<TeacherSession::Stream> TeacherSession::StartStream(
+    grpc::Channel* channel, grpc::ClientContext* context) {
+  return OpenEncodedReader<v1::ScoreRequest>(channel, kScoreMethod, context);
+}
+
+v1::ScoreRequest TeacherSession::ToRequest(const ScoreTask& task,
+                                           const PolicyUpdate& update) {
+  advised_.erase(task.id);
+  v1::ScoreRequest request = Begin(task, update);
+  request.set_payload(ToWirePayload(task.payload));
+  request.set_top_k(static_cast<uint32_t>(task.top_k));
+  request.set_temperature(task.temperature);
+  for (const ViewToScore& view : task.views) {
+    v1::ScoreView& message = *request.add_views();
+    message.set_name(view.name);
+    message.mutable_input_ids()->Add(view.input_ids.begin(),
+                                     view.input_ids.end());
+    message.set_scored_from(static_cast<uint32_t>(view.scored_from));
+    message.set_scored_count(static_cast<uint32_t>(view.scored_count));
+  }
+  Partial partial = Expect(task);
+  MutexLock lock(&mutex_);
+  partial_.emplace(task.id, std::move(partial));
+  return request;
+}
+
+bool TeacherSession::Advise(const ScoreTask& partial) {
+  v1::ScoreRequest request = Begin(partial, update());
+  std::map<std::string, size_t>& advised = advised_[partial.id];
+  for (const ViewToScore& view : partial.views) {
+    size_t& sent = advised[view.name];
+    if (view.input_ids.size() <= sent) continue;
+    v1::ViewPrefix& message = *request.mutable_prefix()->add_views();
+    message.set_name(view.name);
+    message.set_first_index(static_cast<uint32_t>(sent));
+    message.mutable_input_ids()->Add(
+        view.input_ids.begin() + static_cast<int64_t>(sent),
+        view.input_ids.end());
+    sent = view.input_ids.size();
+  }
+  return !request.has_prefix() || stream(LaneOf(partial.id)).Write(request);
+}
+
+bool TeacherSession::Withdraw(uint64_t id) {
+  if (advised_.erase(id) == 0) return true;
+  v1::ScoreRequest request = Begin(ScoreTask{.id = id}, update());
+  request.mutable_prefix();
+  return stream(LaneOf(id)).Write(request);
+}
+
+TeacherSession::Partial TeacherSession::Expect(const ScoreTask& task) const {
+  Partial partial;
+  partial.snapshot = task.snapshot;
+  partial.result.id = task.id;
+  for (const ViewToScore& view : task.views) {
+    const int64_t rows = view.scored_count;
+    switch (task.payload) {
+      case TeacherPayload::kHiddenStates:
+        partial.missing[{view.name, "hidden"}] = {
+            expected().precision == "bfloat16" ? DType::kBFloat16
+                                               : DType::kFloat32,
+            {rows, expected().hidden_size}};
+        break;
+      case TeacherPayload::kLogits:
+        partial.missing[{view.name, "logits"}] = {
+            DType::kFloat32, {rows, expected().vocab_size}};
+        break;
+      case TeacherPayload::kTopK:
+        partial.missing[{view.name, "ids"}] = {DType::kInt32,
+                                               {rows, task.top_k}};
+        partial.missing[{view.name, "logprobs"}] = {DType::kFloat32,
+                                                    {rows, task.top_k}};
+        break;
+    }
+  }
+  return partial;
+}
+
+template <typename Chunk>
+absl::Status TeacherSession::AddChunk(const Chunk& chunk,
+                                      Partial& partial) const {
+  if (!partial.tensor.has_value()) {
+    return absl::DataLossError("a chunk before its tensor's header");
+  }
+  return partial.tensor->Add(chunk);
+}
+
+std::optional<TaskAnswer<ScoreResult>> TeacherSession::Receive() {
+  return answers_->Pop();
+}
+
+void TeacherSession::Read(size_t lane) {
+  grpc::ByteBuffer message;
+  while (stream(lane).Read(&message)) {
+    auto answer = Add(lane, message);
+    if (answer.has_value()) answers_->Push(*std::move(answer));
+    message.Clear();
+  }
+  // The streams of a session live and die together.
+  if (!half_closed_) AbortStream();
+  if (--reading_ == 0) answers_->Close();
+}
+
+std::optional<TaskAnswer<ScoreResult>> TeacherSession::Add(
+    size_t lane, grpc::ByteBuffer& message) {
+  const std::optional<ReceivedChunk> chunk =
+      FindChunk(message, v1::ScoreResponse::kChunkFieldNumber);
+  v1::ScoreResponse response;
+  if (!chunk.has_value() && !DecodeMessage(message, &response)) {
+    return TaskAnswer<ScoreResult>{
+        0, absl::DataLossError("an answer that is no ScoreResponse")};
+  }
+  const uint64_t id =
+      chunk.has_value() ? chunk->request_id : response.request_id();
+  Partial* partial = nullptr;
+  if (LaneOf(id) == lane) {
+    MutexLock lock(&mutex_);
+    const auto found = partial_.find(id);
+    if (found != partial_.end()) partial = &found->second;
+  }
+  if (partial == nullptr) {
+    return TaskAnswer<ScoreResult>{
+        id,
+        absl::DataLossError(absl::StrCat(
+            "an answer to task ", id, ", which the worker was not given"))};
+  }
+  std::optional<absl::StatusOr<ScoreResult>> answer;
+  if (chunk.has_value()) {
+    const absl::Status status = Broken(AddChunk(*chunk, *partial));
+    if (!status.ok()) answer = status;
+  } else {
+    answer = Add(response, *partial);
+  }
+  if (!answer.has_value()) return std::nullopt;
+  MutexLock lock(&mutex_);
+  partial_.erase(id);
+  return TaskAnswer<ScoreResult>{id, *std::move(answer)};
+}
+
+std::optional<absl::StatusOr<ScoreResult>> TeacherSession::Add(
+    const v1::ScoreResponse& response, Partial& partial) const {
+  absl::Status status;
+  switch (response.event_case()) {
+    case v1::ScoreResponse::kTensor:
+      status = Broken(AddHeader(response.tensor(), partial));
+      break;
+    case v1::ScoreResponse::kChunk:
+      status = Broken(AddChunk(response.chunk(), partial));
+      break;
+    case v1::ScoreResponse::kDone:
+      return Finish(response.done(), partial);
+    case v1::ScoreResponse::kFailed:
+      status =
+          FromWireError(response.failed().code(), response.failed().message());
+      break;
+    case v1::ScoreResponse::EVENT_NOT_SET:
+      status = absl::DataLossError("an answer without content");
+      break;
+  }
+  if (status.ok()) return std::nullopt;
+  return status;
+}
+
+absl::Status TeacherSession::AddHeader(const v1::ScoredTensor& message,
+                                       Partial& partial) const {
+  const v1::TensorHeader& header = message.header();
+  const auto expected = partial.missing.find({message.view(), header.name()});
+  if (expected == partial.missing.end()) {
+    return absl::DataLossError(absl::StrCat("tensor '",
+                                            header.name(),
+                                            "' of view '",
+                                            message.view(),
+                                            "' was not asked for"));
+  }
+  if (partial.tensor.has_value() && !partial.tensor->complete()) {
+    return absl::DataLossError(absl::StrCat(
+        "tensor '", partial.tensor->name(), "' ended before its last chunk"));
+  }
+  const std::vector<int64_t> shape(header.shape().begin(),
+                                   header.shape().end());
+  if (header.dtype() != ToWireType(expected->second.dtype) ||
+      shape != expected->second.shape) {
+    return absl::DataLossError(
+        absl::StrCat("tensor '",
+                     header.name(),
+                     "' of view '",
+                     message.view(),
+                     "' has another shape or dtype than was asked for"));
+  }
+  ASSIGN_OR_RETURN(const int64_t elements,
+                   CheckedNumElements(shape, expected->second.dtype));
+  const auto bytes =
+      static_cast<uint64_t>(elements * DTypeBytes(expected->second.dtype));
+  ASSIGN_OR_RETURN(TensorAssembler assembler,
+                   TensorAssembler::Start(header, bytes));
+  partial.missing.erase(expected);
+  partial.result.payload_bytes += bytes;
+  partial.result.views[message.view()][header.name()] = assembler.tensor();
+  partial.tensor.emplace(std::move(assembler));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ScoreResult> TeacherSession::Finish(const v1::ScoreDone& done,
+                                                   Partial& partial) const {
+  if (partial.snapshot && (done.policy_version() != update().version ||
+                           done.adapter_digest() != update().adapter.digest)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("scored by snapshot ",
+                     PolicyName(done.policy_version(), done.adapter_digest()),
+                     ", asked of ",
+                     PolicyName(update().version, update().adapter.digest)));
+  }
+  if (!partial.missing.empty() ||
+      (partial.tensor.has_value() && !partial.tensor->complete())) {
+    return absl::DataLossError(
+        absl::StrCat(partial.missing.size(),
+                     " tensors of the answer, or the end of one, are missing"));
+  }
+  partial.result.compute_seconds = done.compute_seconds();
+  partial.result.ahead_seconds = done.ahead_seconds();
+  partial.result.computed_tokens = static_cast<int64_t>(done.computed_tokens());
+  partial.result.reused_tokens = static_cast<int64_t>(done.reused_tokens());
+  return std::move(partial.result);
+}
+
+}  // namespace dapd

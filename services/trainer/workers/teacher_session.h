@@ -1,0 +1,102 @@
+// The conversation with one teacher worker.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "grpcpp/support/byte_buffer.h"
+
+#include "common/base/bounded_queue.h"
+#include "common/base/mutex.h"
+#include "common/rpc/transfer/chunk_stream.h"
+#include "dapd/v1/teacher.grpc.pb.h"
+#include "services/trainer/workers/grpc_session.h"
+#include "services/trainer/workers/teacher_client.h"
+
+namespace dapd {
+
+using TeacherSessionBase = GrpcSession<v1::TeacherService,
+                                       ScoreTask,
+                                       ScoreResult,
+                                       v1::ScoreRequest,
+                                       grpc::ByteBuffer>;
+
+class TeacherSession final : public TeacherSessionBase {
+ public:
+  TeacherSession(const std::string& endpoint,
+                 const RpcCredentials& credentials,
+                 const ExpectedWorker& expected,
+                 absl::Duration load_timeout,
+                 int64_t connections)
+      : TeacherSessionBase(endpoint,
+                           Role::kTeacher,
+                           credentials,
+                           expected,
+                           load_timeout,
+                           connections) {}
+
+  absl::Status OpenStream(const PolicyUpdate& update) override;
+  void HalfClose() override;
+  absl::Status CloseStream() override;
+
+  bool Advise(const ScoreTask& partial) override;
+  bool Withdraw(uint64_t id) override;
+
+  // An answer that is not what was asked for (a tensor too many, missing, or of
+  // another shape or dtype, a corrupted chunk, a task it was not given) is
+  // DATA_LOSS; one of another snapshot FAILED_PRECONDITION.
+  std::optional<TaskAnswer<ScoreResult>> Receive() override;
+
+ private:
+  struct ExpectedTensor {
+    DType dtype = DType::kFloat32;
+    std::vector<int64_t> shape;
+  };
+  // Of one task: what is to come, what came.
+  struct Partial {
+    bool snapshot = false;
+    // By view and tensor name; taken out as their headers come.
+    std::map<std::pair<std::string, std::string>, ExpectedTensor> missing;
+    std::optional<TensorAssembler> tensor;
+    ScoreResult result;
+  };
+
+  std::unique_ptr<Stream> StartStream(grpc::Channel* channel,
+                                      grpc::ClientContext* context) override;
+  v1::ScoreRequest ToRequest(const ScoreTask& task,
+                             const PolicyUpdate& update) override;
+  Partial Expect(const ScoreTask& task) const;
+  // What the worker sent, put where it belongs: nothing while the answer that
+  // it is part of goes on.
+  std::optional<TaskAnswer<ScoreResult>> Add(size_t lane,
+                                             grpc::ByteBuffer& message);
+  // The whole of a lane's reading, on a thread of its own.
+  void Read(size_t lane);
+  std::optional<absl::StatusOr<ScoreResult>> Add(
+      const v1::ScoreResponse& response, Partial& partial) const;
+  absl::Status AddHeader(const v1::ScoredTensor& tensor,
+                         Partial& partial) const;
+  template <typename Chunk>
+  absl::Status AddChunk(const Chunk& chunk, Partial& partial) const;
+  absl::StatusOr<ScoreResult> Finish(const v1::ScoreDone& done,
+                                     Partial& partial) const;
+
+  // Tokens advised on this stream, by task and view.
+  std::map<uint64_t, std::map<std::string, size_t>> advised_;
+  Mutex mutex_;
+  // By id. The entries belong to the reader of the task's lane.
+  std::map<uint64_t, Partial> partial_ ABSL_GUARDED_BY(mutex_);
+  std::atomic<bool> half_closed_ = false;
+  std::atomic<size_t> reading_ = 0;  // lanes
+  std::unique_ptr<BoundedQueue<TaskAnswer<ScoreResult>>> answers_;
+  std::vector<std::jthread> readers_;
+};
+
+}  // namespace dapd

@@ -1,0 +1,108 @@
+#include "services/trainer/workers/worker_handshake.h"
+
+#include <cmath>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+#include "common/rpc/transfer/served_policy.h"
+
+namespace dapd {
+namespace {
+
+template <typename Value>
+void Compare(const char* field,
+             const Value& is,
+             const Value& expected,
+             std::vector<std::string>* differences) {
+  if (is == expected) return;
+  differences->push_back(
+      absl::StrCat(field, " is ", is, ", this run needs ", expected));
+}
+
+}  // namespace
+
+absl::StatusOr<int64_t> CheckDescription(const v1::DescribeResponse& worker,
+                                         const std::string& service,
+                                         const ExpectedWorker& expected) {
+  std::vector<std::string> differences;
+  Compare("service", worker.service(), service, &differences);
+  Compare("layout_digest",
+          worker.layout_digest(),
+          expected.layout_digest,
+          &differences);
+  Compare("precision", worker.precision(), expected.precision, &differences);
+  Compare<int64_t>(
+      "vocab_size", worker.vocab_size(), expected.vocab_size, &differences);
+  Compare<int64_t>(
+      "hidden_size", worker.hidden_size(), expected.hidden_size, &differences);
+  if (worker.max_in_flight() < 1) {
+    differences.push_back("max_in_flight is 0");
+  }
+  if (!differences.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("it is not what this run needs: ",
+                     absl::StrJoin(differences, "; "),
+                     "; start it with the trainer's configuration"));
+  }
+  return static_cast<int64_t>(worker.max_in_flight());
+}
+
+absl::Status CheckAcknowledgement(const v1::LoadAdapterResponse& response,
+                                  const PolicyUpdate& update) {
+  const v1::AdapterState& served = response.adapter();
+  if (!served.loaded() || served.policy_version() != update.version ||
+      served.digest() != update.adapter.digest) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("it was sent ",
+                     PolicyName(update.version, update.adapter.digest),
+                     " and serves ",
+                     PolicyName(served.policy_version(), served.digest())));
+  }
+  const auto& probe = response.probe_logprobs();
+  if (static_cast<size_t>(probe.size()) != update.probe_logprobs.size()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("its probe has ",
+                     probe.size(),
+                     " log-probabilities, this run's has ",
+                     update.probe_logprobs.size()));
+  }
+  double squares = 0.0;
+  double largest = -1.0;
+  int worst = 0;
+  for (int i = 0; i < probe.size(); ++i) {
+    const double difference =
+        std::abs(probe[i] - update.probe_logprobs[static_cast<size_t>(i)]);
+    squares += difference * difference;
+    // A NaN is the largest.
+    if (difference > largest || std::isnan(difference)) {
+      largest = difference;
+      worst = i;
+    }
+  }
+  const double root_mean_square = std::sqrt(squares / probe.size());
+  const ProbeTolerance& tolerance = update.probe_tolerance;
+  // Negated, so that a NaN is too much.
+  if (!(largest <= tolerance.token &&
+        root_mean_square <= tolerance.root_mean_square)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "it does not serve the weights it acknowledged: its log-probability of "
+        "probe token ",
+        worst + 1,
+        " is ",
+        probe[worst],
+        ", the trainer computes ",
+        update.probe_logprobs[static_cast<size_t>(worst)],
+        " (tolerance ",
+        tolerance.token,
+        "; root mean square over the probe ",
+        root_mean_square,
+        ", tolerance ",
+        tolerance.root_mean_square,
+        ")"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace dapd

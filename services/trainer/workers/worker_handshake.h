@@ -1,0 +1,30 @@
+// What the trainer demands of a worker before it gives it tasks: that it is the
+// right program with the right model, and that it serves the weights it was
+// sent.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+#include "common/rpc/transfer/policy_update.h"
+#include "common/rpc/pool/worker_pool_options.h"
+#include "dapd/v1/worker.pb.h"
+
+namespace dapd {
+
+// FAILED_PRECONDITION names each field that differs, with both values;
+// otherwise max_in_flight.
+absl::StatusOr<int64_t> CheckDescription(const v1::DescribeResponse& worker,
+                                         const std::string& service,
+                                         const ExpectedWorker& expected);
+
+// FAILED_PRECONDITION if the worker acknowledged other weights than `update`,
+// or if its probe differs by more than the tolerance: says both numbers of the
+// token that differs most.
+absl::Status CheckAcknowledgement(const v1::LoadAdapterResponse& response,
+                                  const PolicyUpdate& update);
+
+}  // namespace dapd

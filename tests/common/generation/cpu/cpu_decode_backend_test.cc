@@ -1,0 +1,314 @@
+#include "common/generation/cpu/cpu_decode_backend.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+#include "common/generation/aten/aten_backend.h"
+#include "common/model/reference/decoder.h"
+#include "tests/fakes/random_model.h"
+
+namespace dapd {
+namespace {
+
+// What the weights are, and how the panels hold them.
+enum class Storage { kFloat32, kFloat32OfBFloat16, kBFloat16 };
+
+std::shared_ptr<const ModelWeights> MakeModel(const std::string& family,
+                                              Storage storage) {
+  if (storage == Storage::kFloat32) return MakeRandomModel(family);
+  const auto narrow = MakeRandomModel(family, 1, at::kBFloat16);
+  if (storage == Storage::kBFloat16) return narrow;
+  auto wide = std::make_shared<ModelWeights>(*narrow);
+  for (const WeightSlot& slot : WeightSlots(*wide)) {
+    *slot.target = slot.target->to(at::kFloat);
+  }
+  if (wide->config.tied_embeddings) wide->head = wide->embedding;
+  return wide;
+}
+
+std::shared_ptr<const Adapter> MakeAdapter(const ModelWeights& weights,
+                                           std::vector<Projection> targets) {
+  auto adapter = std::make_shared<Adapter>(
+      MakeFreshAdapter(weights.config,
+                       {.rank = 5, .alpha = 8, .targets = std::move(targets)},
+                       1,
+                       at::kCPU));
+  at::Generator generator = at::detail::createCPUGenerator(7);
+  for (auto& layer : adapter->layers) {
+    for (LoraPair& pair : layer) {
+      if (pair.b.defined()) pair.b.normal_(0, 0.1, generator);
+    }
+  }
+  return adapter;
+}
+
+std::vector<int32_t> MakeIds(int64_t count, int32_t seed) {
+  std::vector<int32_t> ids;
+  for (int32_t i = 0; i < count; ++i) ids.push_back((seed * 31 + i * 7) % 97);
+  return ids;
+}
+
+// Largest difference of the logits of a prompt and of tokens decoded behind it.
+double LogitsError(const std::shared_ptr<const ModelWeights>& weights,
+                   const Adapter* adapter,
+                   CpuLevel level) {
+  const std::vector<int32_t> ids = MakeIds(50, 3);
+  constexpr int64_t kPrompt = 37;
+  CpuDecoder decoder(PackModel(*weights), DecodeKernelsOf(level));
+  CpuAdapter packed;
+  if (adapter != nullptr) packed = PackAdapter(*adapter);
+  CpuKvCache fast(weights->config, 60, weights->dtype() == at::kBFloat16);
+  KvCache slow(weights->config, 60, weights->dtype(), at::kCPU);
+  double worst = 0.0;
+  for (int64_t end = kPrompt; end <= 50; ++end) {
+    const int64_t begin = end == kPrompt ? 0 : end - 1;
+    const TokenRun run = {
+        &fast,
+        std::span(ids).subspan(static_cast<size_t>(begin),
+                               static_cast<size_t>(end - begin))};
+    decoder.Forward(adapter == nullptr ? nullptr : &packed, std::span(&run, 1));
+    const int64_t row = end - begin - 1;
+    const at::Tensor ours =
+        at::from_blob(const_cast<float*>(decoder.Logits(std::span(&row, 1))),
+                      {weights->config.vocab_size},
+                      at::kFloat);
+    const at::Tensor tokens =
+        at::tensor(std::vector<int64_t>(ids.begin() + begin, ids.begin() + end),
+                   at::kLong);
+    KvCache* cache = &slow;
+    const at::Tensor hidden =
+        begin == 0
+            ? ForwardPrompt(*weights, adapter, tokens, &slow)
+            : ForwardTokens(*weights, adapter, tokens, std::span(&cache, 1));
+    worst = std::max(
+        worst,
+        (ours - ApplyHead(*weights, hidden)[0]).abs().max().item<double>());
+  }
+  return worst;
+}
+
+TEST(CpuDecoderTest, LogitsAgreeWithTheSlowTwin) {
+  for (const std::string family : {"qwen3", "qwen2", "llama"}) {
+    for (const Storage storage :
+         {Storage::kFloat32, Storage::kFloat32OfBFloat16, Storage::kBFloat16}) {
+      const auto weights = MakeModel(family, storage);
+      const auto everywhere = MakeAdapter(*weights, {});
+      const auto somewhere = MakeAdapter(
+          *weights, {Projection::kQ, Projection::kV, Projection::kUp});
+      const bool is_narrow = storage == Storage::kBFloat16;
+      // A unit in the last place of a bfloat16 logit between 8 and 16 is 1/16;
+      // the two round the same values, but after sums in different orders.
+      const double limit = is_narrow ? 0.5 : 2e-4;
+      for (int level = 0; level <= static_cast<int>(MachineCpuLevel());
+           ++level) {
+        for (const Adapter* adapter : {static_cast<const Adapter*>(nullptr),
+                                       everywhere.get(),
+                                       somewhere.get()}) {
+          const double error =
+              LogitsError(weights, adapter, static_cast<CpuLevel>(level));
+          RecordProperty(family + std::to_string(static_cast<int>(storage)) +
+                             CpuLevelName(static_cast<CpuLevel>(level)),
+                         std::to_string(error));
+          EXPECT_LT(error, limit)
+              << family << " " << static_cast<int>(storage) << " " << level;
+        }
+      }
+    }
+  }
+}
+
+using Tokens = std::map<int64_t, std::vector<std::pair<int32_t, float>>>;
+
+// All tokens by slot, each slot stopped at its max_new_tokens.
+Tokens RunAll(DecodeBackend& backend,
+              const std::map<int64_t, int64_t>& lengths) {
+  Tokens tokens;
+  std::map<int64_t, int64_t> left = lengths;
+  while (!left.empty()) {
+    for (const DecodedToken& token : backend.Step()) {
+      tokens[token.slot].emplace_back(token.token, token.logprob);
+      if (--left[token.slot] > 0) continue;
+      left.erase(token.slot);
+      backend.Stop(token.slot);
+    }
+  }
+  return tokens;
+}
+
+DecodeRequest MakeRequest(int32_t seed, int64_t prompt, int64_t answer) {
+  return {
+      .prompt_ids = MakeIds(prompt, seed),
+      .sampling = {.temperature = 1.0, .top_k = 20, .max_new_tokens = answer},
+      .key = {.seed = 5, .example = static_cast<uint32_t>(seed)}};
+}
+
+class ThreadsRestored {
+ public:
+  ~ThreadsRestored() { at::set_num_threads(threads_); }
+
+ private:
+  const int threads_ = at::get_num_threads();
+};
+
+TEST(CpuDecodeBackendTest, BitsDependOnTheRequestAlone) {
+  const ThreadsRestored restored;
+  for (const Storage storage : {Storage::kFloat32, Storage::kBFloat16}) {
+    const auto weights = MakeModel("qwen3", storage);
+    const auto model = PackModel(*weights);
+    const auto adapter = MakeAdapter(*weights, {});
+    std::vector<std::pair<int32_t, float>> alone;
+    {
+      CpuDecodeBackend backend(model, {.slots = 1});
+      backend.SetAdapter(adapter);
+      backend.Start(0, MakeRequest(1, 45, 30));
+      alone = RunAll(backend, {{0, 30}})[0];
+    }
+    for (const int threads : {1, 3}) {
+      at::set_num_threads(threads);
+      for (const int64_t step_tokens : {1, 7, 64, 256}) {
+        CpuDecodeBackend backend(model, {.slots = 20, .step_tokens = step_tokens});
+        backend.SetAdapter(adapter);
+        std::map<int64_t, int64_t> lengths;
+        for (int64_t slot = 0; slot < 20; ++slot) {
+          if (slot == 11) {
+            backend.Step();
+            backend.Start(slot, MakeRequest(1, 45, 30));
+            lengths[slot] = 30;
+          } else {
+            backend.Start(
+                slot,
+                MakeRequest(static_cast<int32_t>(slot) + 2, 3 + slot * 5, 60));
+            lengths[slot] = 40;
+          }
+        }
+        EXPECT_EQ(RunAll(backend, lengths)[11], alone)
+            << threads << " threads, " << step_tokens << " tokens a step";
+      }
+    }
+  }
+}
+
+TEST(CpuDecodeBackendTest, ScoresWhatItSamples) {
+  for (const Storage storage : {Storage::kFloat32, Storage::kBFloat16}) {
+    const auto weights = MakeModel("qwen2", storage);
+    const auto adapter = MakeAdapter(*weights, {});
+    CpuDecodeBackend backend(PackModel(*weights), {.slots = 1, .step_tokens = 11});
+    backend.SetAdapter(adapter);
+    const DecodeRequest request = MakeRequest(1, 20, 40);
+    backend.Start(0, request);
+    std::vector<int32_t> ids = request.prompt_ids;
+    std::vector<float> sampled;
+    const Tokens tokens = RunAll(backend, {{0, 40}});
+    for (const auto& [token, logprob] : tokens.at(0)) {
+      ids.push_back(token);
+      sampled.push_back(logprob);
+    }
+    const std::vector<float> scores = backend.ScoreTokens(ids);
+    ASSERT_EQ(scores.size(), ids.size() - 1);
+    EXPECT_EQ(std::vector<float>(scores.begin() + 19, scores.end()), sampled);
+  }
+}
+
+// Memory is used again from one adapter to the next.
+TEST(CpuDecodeBackendTest, NothingIsLeftOfTheAdapterBefore) {
+  const auto weights = MakeModel("qwen2", Storage::kFloat32);
+  const auto model = PackModel(*weights);
+  const std::vector<int32_t> ids = MakeIds(20, 3);
+  const auto everywhere = MakeAdapter(*weights, {});
+  const auto somewhere =
+      MakeAdapter(*weights, {Projection::kK, Projection::kV, Projection::kUp});
+  auto smaller = std::make_shared<Adapter>(*everywhere);  // all in bfloat16
+  for (auto& layer : smaller->layers) {
+    for (LoraPair& pair : layer) {
+      pair.a = pair.a.to(at::kBFloat16).to(at::kFloat);
+      pair.b = pair.b.to(at::kBFloat16).to(at::kFloat);
+    }
+  }
+  auto other = std::make_shared<Adapter>(*everywhere);
+  for (auto& layer : other->layers) {
+    for (LoraPair& pair : layer) pair.b = pair.b * 1.5;
+  }
+  CpuDecodeBackend backend(model, {.slots = 1});
+  for (const std::shared_ptr<const Adapter>& adapter :
+       std::vector<std::shared_ptr<const Adapter>>{everywhere,
+                                                   other,
+                                                   somewhere,
+                                                   everywhere,
+                                                   smaller,
+                                                   other,
+                                                   nullptr,
+                                                   somewhere,
+                                                   nullptr}) {
+    backend.SetAdapter(adapter);
+    CpuDecodeBackend fresh(model, {.slots = 1});
+    fresh.SetAdapter(adapter);
+    EXPECT_EQ(backend.ScoreTokens(ids), fresh.ScoreTokens(ids));
+  }
+}
+
+TEST(CpuDecodeBackendTest, ProbabilitiesAgreeWithLibTorchs) {
+  for (const Storage storage :
+       {Storage::kFloat32, Storage::kFloat32OfBFloat16, Storage::kBFloat16}) {
+    const auto weights = MakeModel("qwen3", storage);
+    const auto adapter = MakeAdapter(*weights, {});
+    CpuDecodeBackend fast(PackModel(*weights), {.slots = 1});
+    AtenBackend slow(MakeWholeModel(weights), 1, 0);
+    fast.SetAdapter(adapter);
+    slow.SetAdapter(adapter);
+    const std::vector<int32_t> ids = MakeIds(90, 5);
+    const std::vector<float> a = fast.ScoreTokens(ids);
+    const std::vector<float> b = slow.ScoreTokens(ids);
+    double worst = 0.0;
+    for (size_t i = 0; i < a.size(); ++i) {
+      worst = std::max(worst, std::abs(static_cast<double>(a[i] - b[i])));
+    }
+    RecordProperty(std::to_string(static_cast<int>(storage)),
+                   std::to_string(worst));
+    EXPECT_LT(worst, storage == Storage::kBFloat16 ? 0.2 : 1e-4);
+  }
+}
+
+TEST(CpuDecodeBackendTest, GreedyAnswersAreLibTorchs) {
+  const auto weights = MakeRandomModel("llama");
+  CpuDecodeBackend fast(PackModel(*weights), {.slots = 3});
+  AtenBackend slow(MakeWholeModel(weights), 3, 0);
+  std::map<int64_t, int64_t> lengths;
+  for (int64_t slot = 0; slot < 3; ++slot) {
+    DecodeRequest request =
+        MakeRequest(static_cast<int32_t>(slot), 10 + slot, 50);
+    request.sampling.temperature = 0.0;
+    fast.Start(slot, request);
+    slow.Start(slot, request);
+    lengths[slot] = 50;
+  }
+  const Tokens ours = RunAll(fast, lengths);
+  const Tokens theirs = RunAll(slow, lengths);
+  for (int64_t slot = 0; slot < 3; ++slot) {
+    for (size_t i = 0; i < 50; ++i) {
+      EXPECT_EQ(ours.at(slot)[i].first, theirs.at(slot)[i].first) << slot;
+    }
+  }
+}
+
+TEST(CpuMatrixTest, KeepsWhatFitsInBFloat16AndGivesItBackExactly) {
+  for (const bool fits : {true, false}) {
+    at::Tensor matrix = at::randn({70, 9});
+    if (fits) matrix = matrix.to(at::kBFloat16).to(at::kFloat);
+    const CpuMatrix panels(std::span(&matrix, 1));
+    EXPECT_EQ(panels.is_bfloat16(), fits);
+    EXPECT_EQ(panels.bytes(), 96 * (fits ? 10 * 2 : 9 * 4));
+    for (const int64_t row : {0, 31, 32, 69}) {
+      std::vector<float> values(9);
+      panels.CopyRow(row, values.data());
+      EXPECT_TRUE(at::equal(at::tensor(values), matrix[row]));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace dapd

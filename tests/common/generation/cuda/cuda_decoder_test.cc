@@ -1,0 +1,153 @@
+// The CUDA decode backend on a host that plays the device
+// (tests/fakes/cuda_on_host.cc): packing, pages, graphs, rows, sampling state
+// and scoring against LibTorch's operations.
+
+#include "common/generation/cuda/cuda_decoder.h"
+
+#include <algorithm>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+#include "common/generation/aten/aten_backend.h"
+#include "common/generation/cuda/cuda_decode_backend.h"
+#include "common/model/reference/token_logprobs.h"
+#include "tests/fakes/decode_requests.h"
+
+namespace dapd {
+
+extern "C" int64_t DapdCudaFreeBytes() { return int64_t{1} << 30; }
+
+namespace {
+
+CudaLibrary HostLibrary() {
+  return {&DapdCudaFreeBytes,
+          &DapdCudaMergeWorkspace,
+          &DapdCudaMergeAdapter,
+          &DapdCudaDecoderWorkspace,
+          &DapdCudaDecoderCreate,
+          &DapdCudaDecoderDestroy,
+          &DapdCudaDecoderStart,
+          &DapdCudaDecoderStop,
+          &DapdCudaDecoderLaunch,
+          &DapdCudaDecoderCollect,
+          &DapdCudaDecoderLaunched,
+          &DapdCudaDecoderRunning};
+}
+
+TEST(CudaDecoderTest, TokensAreThoseOfLibTorchsOperations) {
+  for (const std::string family : {"qwen3", "qwen2", "llama"}) {
+    const auto weights = MakeDecodableModel(family);
+    for (const bool with_adapter : {false, true}) {
+      for (const AdapterForm form :
+           {AdapterForm::kMerged, AdapterForm::kColumns}) {
+        CudaDecodeBackend ours(
+            weights, {.slots = 3, .adapter_form = form}, HostLibrary());
+        AtenBackend slow(MakeWholeModel(weights), 3, 0);
+        if (with_adapter) {
+          ours.SetAdapter(MakeAdapter(*weights));
+          slow.SetAdapter(MakeAdapter(*weights));
+        }
+        const auto requests = MakeRequests();
+        const auto expected = Generate(slow, requests);
+        double error = 0.0;
+        for (const auto& [request, answer] : Generate(ours, requests)) {
+          ASSERT_EQ(answer.tokens, expected.at(request).tokens)
+              << family << ", request " << request;
+          for (size_t i = 0; i < answer.logprobs.size(); ++i) {
+            error =
+                std::max<double>(error,
+                                 std::abs(answer.logprobs[i] -
+                                          expected.at(request).logprobs[i]));
+          }
+        }
+        std::cout << family << (with_adapter ? " with adapter" : "")
+                  << ": largest error of a log-probability " << error << "\n";
+        EXPECT_LT(error, 2e-4);
+      }
+    }
+  }
+}
+
+TEST(CudaDecoderTest, BitsDoNotDependOnNeighboursOrTheNumberOfSlots) {
+  const auto weights = MakeDecodableModel("qwen3", at::kBFloat16);
+  const auto requests = MakeRequests();
+  CudaDecodeBackend one(weights, {.slots = 1}, HostLibrary());
+  CudaDecodeBackend four(weights, {.slots = 4}, HostLibrary());
+  const auto alone = Generate(one, requests);
+  for (const auto& [request, answer] : Generate(four, requests)) {
+    EXPECT_EQ(answer.tokens, alone.at(request).tokens);
+  }
+  // The other kind of rows gives the same tokens here, where the host's sums do
+  // not depend on them.
+  CudaDecodeBackend packed(
+      weights, {.slots = 4, .stable_bits = false}, HostLibrary());
+  for (const auto& [request, answer] : Generate(packed, requests)) {
+    EXPECT_EQ(answer.tokens, alone.at(request).tokens);
+  }
+}
+
+TEST(CudaDecoderTest, ScoringBetweenStepsDisturbsNobody) {
+  const auto weights = MakeDecodableModel("qwen3");
+  const auto adapter = MakeAdapter(*weights);
+  CudaDecodeBackend backend(weights, {.slots = 2}, HostLibrary());
+  backend.SetAdapter(adapter);
+  const std::vector<DecodeRequest> requests = {MakeRequest(9, 40, 1),
+                                               MakeRequest(20, 40, 2)};
+  const auto expected = Generate(backend, requests);
+  std::vector<int32_t> ids;
+  for (int32_t i = 0; i < 150; ++i) ids.push_back(i * 5 % 97);
+  const at::Tensor reference = TokenLogprobs(*weights, adapter.get(), ids);
+  std::vector<Answer> answers(2);
+  backend.Start(0, requests[0]);
+  backend.Start(1, requests[1]);
+  double error = 0.0;
+  for (int step = 0; step < 12; ++step) {
+    for (const DecodedToken& token : backend.Step()) {
+      answers[token.slot].tokens.push_back(token.token);
+    }
+    const std::vector<float> scored = backend.ScoreTokens(ids);
+    ASSERT_EQ(scored.size(), ids.size() - 1);
+    for (size_t i = 0; i < scored.size(); ++i) {
+      error = std::max<double>(
+          error,
+          std::abs(scored[i] -
+                   reference[static_cast<int64_t>(i)].item<float>()));
+    }
+  }
+  std::cout << "largest error of a scored token " << error << "\n";
+  EXPECT_LT(error, 2e-4);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(answers[i].tokens, expected.at(i).tokens);
+  }
+}
+
+TEST(CudaDecoderTest, AnAdapterOfAnotherRankChangesTheLayout) {
+  const auto weights = MakeDecodableModel("qwen3", at::kBFloat16);
+  CudaDecodeBackend backend(weights, {.slots = 2}, HostLibrary());
+  const auto base = Generate(backend, MakeRequests());
+  backend.SetAdapter(MakeAdapter(*weights));
+  const auto adapted = Generate(backend, MakeRequests());
+  EXPECT_NE(adapted.at(6).tokens, base.at(6).tokens);
+  backend.SetAdapter(std::make_shared<Adapter>(
+      MakeFreshAdapter(weights->config, {.rank = 24}, 1, at::kCPU)));
+  backend.SetAdapter(nullptr);
+  for (const auto& [request, answer] : Generate(backend, MakeRequests())) {
+    EXPECT_EQ(answer.tokens, base.at(request).tokens);
+  }
+}
+
+TEST(CudaDecoderTest, ASequenceTooLongForTheTablesFitsNoBudget) {
+  const auto weights = MakeDecodableModel("qwen3");
+  const CudaDecodeBackend backend(weights, {.slots = 2}, HostLibrary());
+  // Two layers of two heads, keys and values, float32.
+  const int64_t page = 128 * 2 * 2 * 2 * 16 * 4;
+  EXPECT_EQ(backend.KvBytes(1), page);
+  EXPECT_EQ(backend.KvBytes(129), 2 * page);
+  EXPECT_GT(backend.KvBytes(2049), backend.DefaultKvBudget());
+}
+
+}  // namespace
+}  // namespace dapd

@@ -1,0 +1,153 @@
+// The CUDA decoder's packed weights, multiplied on the CPU: both forms of an
+// adapter against LoraLinear.
+
+#include "common/generation/cuda/cuda_packed_weights.h"
+
+#include <iostream>
+#include <string>
+
+#include "gtest/gtest.h"
+
+#include "common/model/reference/lora.h"
+#include "tests/fakes/random_model.h"
+
+namespace dapd {
+namespace {
+
+void MergeOnCpu(const at::Tensor& base,
+                const LoraPair& pair,
+                double scale,
+                const at::Tensor& merged) {
+  merged.copy_(base.to(at::kDouble) +
+               scale * pair.b.to(at::kDouble).mm(pair.a.to(at::kDouble)));
+}
+
+Adapter MakeAdapter(const ModelConfig& config,
+                    std::vector<Projection> targets,
+                    double size_of_b) {
+  Adapter adapter =
+      MakeFreshAdapter(config,
+                       {.rank = 5, .alpha = 8, .targets = std::move(targets)},
+                       1,
+                       at::kCPU);
+  at::Generator generator = at::detail::createCPUGenerator(7);
+  for (auto& layer : adapter.layers) {
+    for (LoraPair& pair : layer) {
+      if (pair.b.defined()) pair.b.normal_(0, size_of_b, generator);
+    }
+  }
+  return adapter;
+}
+
+// [x, x A^T] W^T, as the decoder multiplies, in float64.
+at::Tensor Multiply(const PackedLinear& linear, const at::Tensor& x) {
+  at::Tensor wide = x.to(at::kDouble);
+  if (linear.lora > 0) {
+    wide = at::cat({wide, wide.mm(linear.lora_a.to(at::kDouble).t())}, 1);
+  }
+  return wide.mm(linear.weight.to(at::kDouble).t());
+}
+
+// What LoraLinear gives for the stacked projections, in float64.
+at::Tensor Expected(const ModelWeights& weights,
+                    const Adapter* adapter,
+                    size_t layer,
+                    const PackedLinear& linear,
+                    const at::Tensor& x) {
+  std::vector<at::Tensor> parts;
+  for (const Projection part : linear.parts) {
+    const auto p = static_cast<size_t>(part);
+    at::Tensor y = x.to(at::kDouble)
+                       .mm(weights.layers[layer].weight[p].to(at::kDouble).t());
+    if (adapter != nullptr && adapter->layers[layer][p].a.defined()) {
+      const LoraPair& pair = adapter->layers[layer][p];
+      y += adapter->config.scale() * x.to(at::kDouble)
+                                         .mm(pair.a.to(at::kDouble).t())
+                                         .mm(pair.b.to(at::kDouble).t());
+    }
+    parts.push_back(y);
+  }
+  return at::cat(parts, 1);
+}
+
+double LargestError(const ModelWeights& weights,
+                    const CudaPackedWeights& packed,
+                    const Adapter* adapter) {
+  double largest = 0.0;
+  for (size_t layer = 0; layer < packed.layers().size(); ++layer) {
+    for (const PackedLinear& linear : packed.layers()[layer]) {
+      at::Generator generator = at::detail::createCPUGenerator(3);
+      const at::Tensor x = at::randn({4, linear.in}, generator);
+      const at::Tensor error =
+          Multiply(linear, x) - Expected(weights, adapter, layer, linear, x);
+      largest = std::max(largest, error.abs().max().item<double>());
+    }
+  }
+  return largest;
+}
+
+TEST(CudaPackedWeightsTest, BothFormsComputeWhatLoraLinearDoes) {
+  for (const std::string family : {"qwen3", "qwen2", "llama"}) {
+    const auto weights = MakeRandomModel(family);
+    for (const AdapterForm form :
+         {AdapterForm::kMerged, AdapterForm::kColumns}) {
+      for (const std::vector<Projection>& targets :
+           {std::vector<Projection>{},
+            std::vector<Projection>{
+                Projection::kQ, Projection::kV, Projection::kUp}}) {
+        const Adapter adapter = MakeAdapter(weights->config, targets, 0.1);
+        CudaPackedWeights packed(*weights, form, &adapter.config, MergeOnCpu);
+        EXPECT_EQ(LargestError(*weights, packed, nullptr), 0.0);
+        packed.Apply(&adapter);
+        const double error = LargestError(*weights, packed, &adapter);
+        std::cout << family << (form == AdapterForm::kMerged ? " merged" : "")
+                  << ": largest error " << error << "\n";
+        EXPECT_LT(error, 2e-5);
+        // Back to the base without a trace.
+        packed.Apply(nullptr);
+        EXPECT_EQ(LargestError(*weights, packed, nullptr), 0.0);
+      }
+    }
+  }
+}
+
+TEST(CudaPackedWeightsTest, ColumnsFitOneLayoutOfAdapters) {
+  const auto weights = MakeRandomModel("qwen3");
+  const Adapter all = MakeAdapter(weights->config, {}, 0.1);
+  const Adapter some = MakeAdapter(weights->config, {Projection::kQ}, 0.1);
+  CudaPackedWeights columns(
+      *weights, AdapterForm::kColumns, &all.config, MergeOnCpu);
+  EXPECT_TRUE(columns.Fits(&all));
+  EXPECT_TRUE(columns.Fits(nullptr));
+  EXPECT_FALSE(columns.Fits(&some));
+  EXPECT_THROW(columns.Apply(&some), c10::Error);
+  const CudaPackedWeights merged(
+      *weights, AdapterForm::kMerged, nullptr, MergeOnCpu);
+  EXPECT_TRUE(merged.Fits(&some));
+}
+
+// Why a bfloat16 model takes columns: the reason is a number.
+TEST(CudaPackedWeightsTest, MergingIntoBFloat16LosesSmallUpdates) {
+  const auto weights = MakeRandomModel("qwen3", 1, at::kBFloat16);
+  const Adapter adapter = MakeAdapter(weights->config, {}, 1e-4);
+  const auto lost = [&](AdapterForm form) {
+    CudaPackedWeights packed(*weights, form, &adapter.config, MergeOnCpu);
+    packed.Apply(&adapter);
+    const PackedLinear& down = packed.layers()[0][3];
+    at::Generator generator = at::detail::createCPUGenerator(3);
+    const at::Tensor x = at::randn({16, down.in}, generator);
+    const at::Tensor base = Expected(*weights, nullptr, 0, down, x);
+    const at::Tensor update = Expected(*weights, &adapter, 0, down, x) - base;
+    return ((Multiply(down, x) - base - update).norm() / update.norm())
+        .item<double>();
+  };
+  const double merged = lost(AdapterForm::kMerged);
+  const double columns = lost(AdapterForm::kColumns);
+  std::cout << "lost of the update: merged " << merged << ", columns "
+            << columns << "\n";
+  EXPECT_GT(merged, 0.5);
+  EXPECT_LT(columns, 0.01);
+}
+
+}  // namespace
+}  // namespace dapd

@@ -1,0 +1,247 @@
+#include "common/kernels/decode_kernels.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+#include "common/kernels/parallel_for.h"
+
+namespace dapd {
+namespace {
+
+std::vector<CpuLevel> Levels() {
+  std::vector<CpuLevel> levels;
+  for (int i = 0; i <= static_cast<int>(MachineCpuLevel()); ++i) {
+    levels.push_back(static_cast<CpuLevel>(i));
+  }
+  return levels;
+}
+
+float Rounded(float value) {
+  const auto bits = std::bit_cast<uint32_t>(value);
+  return std::bit_cast<float>((bits + 0x7FFFU + ((bits >> 16) & 1U)) &
+                              0xFFFF0000U);
+}
+
+uint16_t Upper(float value) {
+  return static_cast<uint16_t>(std::bit_cast<uint32_t>(Rounded(value)) >> 16);
+}
+
+std::vector<float> Random(size_t count, unsigned seed, bool round = false) {
+  std::mt19937 engine(seed);
+  std::normal_distribution<float> normal(0, 1);
+  std::vector<float> values(count);
+  for (float& value : values) {
+    value = round ? Rounded(normal(engine)) : normal(engine);
+  }
+  return values;
+}
+
+// A product by one of the three kinds of panels; x and w hold bfloat16 values.
+enum class Kind { kFloat32, kBFloat16, kBFloat16Dot };
+
+std::vector<float> Multiply(const DecodeKernels& kernels,
+                            Kind kind,
+                            const std::vector<float>& w,
+                            const std::vector<float>& x,
+                            int64_t rows,
+                            int64_t depth) {
+  std::vector<float> y(static_cast<size_t>(rows * kPanelWidth), -1.0F);
+  std::vector<float> packed(static_cast<size_t>(rows * depth));
+  std::vector<uint16_t> pairs(packed.size());
+  std::vector<float> panel(w.size());
+  std::vector<uint16_t> paired(w.size());
+  for (int64_t n = 0; n < kPanelWidth; ++n) {
+    for (int64_t k = 0; k < depth; ++k) {
+      const float value = w[static_cast<size_t>(n * depth + k)];
+      panel[static_cast<size_t>(k * kPanelWidth + n)] = value;
+      paired[static_cast<size_t>((k / 2 * kPanelWidth + n) * 2 + k % 2)] =
+          Upper(value);
+    }
+  }
+  kernels.pack_float32(x.data(), depth, rows, depth, depth, packed.data());
+  kernels.pack_bfloat16(x.data(), depth, rows, depth, depth, pairs.data());
+  if (kind == Kind::kFloat32) {
+    kernels.float32(
+        panel.data(), packed.data(), rows, depth, y.data(), kPanelWidth);
+  } else if (kind == Kind::kBFloat16) {
+    kernels.bfloat16(
+        paired.data(), packed.data(), rows, depth, y.data(), kPanelWidth);
+  } else {
+    kernels.bfloat16_dot(
+        paired.data(), pairs.data(), rows, depth, y.data(), kPanelWidth);
+  }
+  return y;
+}
+
+class DecodeGemmTest : public testing::TestWithParam<Kind> {};
+
+TEST_P(DecodeGemmTest, AgreesWithThePlainLoopAtEveryLevel) {
+  constexpr int64_t kRows = 29;
+  constexpr int64_t kDepth = 1090;  // more than two blocks, and not whole
+  const std::vector<float> w = Random(kPanelWidth * kDepth, 1, true);
+  const std::vector<float> x = Random(kRows * kDepth, 2, true);
+  for (const CpuLevel level : Levels()) {
+    const DecodeKernels& kernels = DecodeKernelsOf(level);
+    if (GetParam() == Kind::kBFloat16Dot && kernels.bfloat16_dot == nullptr) {
+      continue;
+    }
+    const std::vector<float> y =
+        Multiply(kernels, GetParam(), w, x, kRows, kDepth);
+    double worst = 0.0;
+    for (size_t i = 0; i < y.size(); ++i) {
+      const float* row = x.data() + i / kPanelWidth * kDepth;
+      const float* out = w.data() + i % kPanelWidth * kDepth;
+      double sum = 0.0;
+      for (int64_t k = 0; k < kDepth; ++k) {
+        sum += static_cast<double>(row[k]) * static_cast<double>(out[k]);
+      }
+      worst = std::max(worst, std::abs(sum - static_cast<double>(y[i])));
+    }
+    RecordProperty(CpuLevelName(level), std::to_string(worst));
+    EXPECT_LT(worst, 2e-4) << CpuLevelName(level);
+  }
+}
+
+TEST_P(DecodeGemmTest, ARowsBitsDoNotDependOnItsNeighbours) {
+  constexpr int64_t kRows = 40;
+  constexpr int64_t kDepth = 600;
+  const std::vector<float> w = Random(kPanelWidth * kDepth, 3, true);
+  const std::vector<float> x = Random(kRows * kDepth, 4, true);
+  for (const CpuLevel level : Levels()) {
+    const DecodeKernels& kernels = DecodeKernelsOf(level);
+    if (GetParam() == Kind::kBFloat16Dot && kernels.bfloat16_dot == nullptr) {
+      continue;
+    }
+    const std::vector<float> all =
+        Multiply(kernels, GetParam(), w, x, kRows, kDepth);
+    for (int64_t rows = 1; rows <= 14; ++rows) {
+      const std::vector<float> some(x.end() - rows * kDepth, x.end());
+      const std::vector<float> y =
+          Multiply(kernels, GetParam(), w, some, rows, kDepth);
+      EXPECT_EQ(y,
+                std::vector<float>(all.end() - rows * kPanelWidth, all.end()))
+          << CpuLevelName(level) << " " << rows;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds,
+                         DecodeGemmTest,
+                         testing::Values(Kind::kFloat32,
+                                         Kind::kBFloat16,
+                                         Kind::kBFloat16Dot));
+
+TEST(DecodeRowsTest, AgreeWithPlainLoopsAtEveryLevel) {
+  // No multiple of any vector, and less than one.
+  for (const int64_t size : {6, 90}) {
+    const auto count = static_cast<size_t>(size);
+    const std::vector<float> x = Random(count, 5);
+    const std::vector<float> w = Random(count, 6);
+    for (const CpuLevel level : Levels()) {
+      const DecodeKernels& kernels = DecodeKernelsOf(level);
+      std::vector<float> out(count);
+      double squares = 0.0;
+      double largest = -1e30;
+      for (const float value : x) {
+        squares += static_cast<double>(value) * static_cast<double>(value);
+        largest = std::max(largest, static_cast<double>(value));
+      }
+      const double scale =
+          1.0 / std::sqrt(squares / static_cast<double>(size) + 1e-6);
+
+      kernels.rms_norm(x.data(), w.data(), size, 1e-6F, false, out.data());
+      for (size_t i = 0; i < count; ++i) {
+        EXPECT_NEAR(out[i], w[i] * x[i] * scale, 1e-5);
+      }
+      kernels.rms_norm(x.data(), w.data(), size, 1e-6F, true, out.data());
+      for (size_t i = 0; i < count; ++i) {
+        EXPECT_NEAR(out[i], w[i] * x[i] * scale, 0.02);
+        EXPECT_EQ(out[i], Rounded(out[i]));
+      }
+
+      kernels.gated(x.data(), w.data(), size, false, out.data());
+      for (size_t i = 0; i < count; ++i) {
+        EXPECT_NEAR(out[i], x[i] / (1 + std::exp(-x[i])) * w[i], 1e-6);
+      }
+
+      out = x;
+      kernels.rotate(out.data(), w.data(), w.data(), size, false);
+      for (size_t i = 0; i < count / 2; ++i) {
+        const size_t j = i + count / 2;
+        EXPECT_NEAR(out[i], x[i] * w[i] - x[j] * w[i], 1e-6);
+        EXPECT_NEAR(out[j], x[j] * w[i] + x[i] * w[i], 1e-6);
+      }
+
+      kernels.combine(x.data(),
+                      w.data(),
+                      x.data(),
+                      0.5F,
+                      w.data(),
+                      size,
+                      false,
+                      out.data());
+      for (size_t i = 0; i < count; ++i) {
+        EXPECT_NEAR(out[i], 1.5F * x[i] + 2 * w[i], 1e-5);
+      }
+
+      std::vector<float> scores = x;
+      scores.resize(count + 2, 7.0F);
+      kernels.softmax(scores.data(), size, size + 2, 0.3F);
+      double total = 0.0;
+      double sum_exp = 0.0;
+      for (size_t i = 0; i < count; ++i) {
+        total += std::exp(0.3 * (static_cast<double>(x[i]) - largest));
+        sum_exp += std::exp(static_cast<double>(x[i]) - largest);
+      }
+      for (size_t i = 0; i < count; ++i) {
+        EXPECT_NEAR(
+            scores[i],
+            std::exp(0.3 * (static_cast<double>(x[i]) - largest)) / total,
+            1e-6);
+      }
+      EXPECT_EQ(scores[count], 0.0F);
+      EXPECT_EQ(scores[count + 1], 0.0F);
+
+      std::vector<float> maxima(2);
+      EXPECT_TRUE(kernels.chunk_maxima(x.data(), size, maxima.data()));
+      EXPECT_EQ(*std::max_element(
+                    maxima.begin(),
+                    maxima.begin() + (size + kMaximaChunk - 1) / kMaximaChunk),
+                static_cast<float>(largest));
+      EXPECT_NEAR(kernels.sum_exp(x.data(), size, static_cast<float>(largest)) /
+                      sum_exp,
+                  1.0,
+                  1e-6);
+    }
+  }
+}
+
+TEST(DecodeRowsTest, ALogitThatIsNotFiniteIsSeen) {
+  for (const CpuLevel level : Levels()) {
+    for (const float value : {INFINITY, -INFINITY, NAN}) {
+      std::vector<float> logits(200, 1.0F);
+      std::vector<float> maxima(4);
+      logits[197] = value;
+      EXPECT_FALSE(DecodeKernelsOf(level).chunk_maxima(
+          logits.data(), 200, maxima.data()));
+    }
+  }
+}
+
+TEST(ParallelForTest, EveryIterationRunsOnce) {
+  for (const int threads : {1, 2, 5}) {
+    std::vector<int> runs(1000, 0);
+    ParallelFor(
+        threads, 1000, [&](int64_t i) { ++runs[static_cast<size_t>(i)]; });
+    EXPECT_EQ(runs, std::vector<int>(1000, 1));
+  }
+}
+
+}  // namespace
+}  // namespace dapd

@@ -1,0 +1,84 @@
+// The kernels against tensor operations under autograd.
+#include "common/model/fast/layer_math.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+#include "common/model/reference/decoder_layer.h"
+
+namespace dapd {
+namespace {
+
+constexpr double kEps = 1e-6;
+
+double RelativeError(const at::Tensor& ours, const at::Tensor& expected) {
+  return ((ours - expected).norm() / expected.norm()).item<double>();
+}
+
+class LayerMathTest : public testing::TestWithParam<int64_t> {
+ protected:
+  at::Tensor Random(at::IntArrayRef shape) {
+    return at::randn(shape, generator_);
+  }
+
+  at::Generator generator_ = at::detail::createCPUGenerator(2);
+};
+
+TEST_P(LayerMathTest, NormAndItsGradient) {
+  const at::Tensor x = Random({37, GetParam()}).requires_grad_(true);
+  const at::Tensor weight = Random({GetParam()});
+  const at::Tensor grad = Random({37, GetParam()});
+  const at::Tensor expected = RmsNorm(x, weight, kEps);
+  expected.backward(grad);
+  at::NoGradGuard no_grad;
+  EXPECT_LE(RelativeError(Norm(x, weight, kEps), expected), 1e-6);
+  at::Tensor grad_x = at::ones_like(x);
+  AddNormBackward(grad, x, weight, kEps, &grad_x);
+  EXPECT_LE(RelativeError(grad_x, x.grad() + 1), 1e-6);
+}
+
+TEST_P(LayerMathTest, RotationAndItsGradient) {
+  ModelConfig config;
+  config.head_dim = GetParam();
+  const RotaryAngles angles = MakeRotaryAngles(
+      config, at::arange(19, at::TensorOptions(at::kLong)), at::kFloat);
+  for (const at::Tensor& norm : {at::Tensor(), Random({GetParam()})}) {
+    const at::Tensor x = Random({19, 3, GetParam()}).requires_grad_(true);
+    const at::Tensor grad = Random({19, 3, GetParam()});
+    const at::Tensor expected =
+        ApplyRotary(norm.defined() ? RmsNorm(x, norm, kEps) : x, angles);
+    expected.backward(grad);
+    at::NoGradGuard no_grad;
+    EXPECT_LE(RelativeError(NormAndRotate(x, norm, kEps, angles), expected),
+              1e-6);
+    EXPECT_LE(RelativeError(
+                  NormAndRotateBackward(grad.clone(), x, norm, kEps, angles),
+                  x.grad()),
+              1e-6);
+  }
+}
+
+TEST_P(LayerMathTest, GatedProductAndItsGradient) {
+  at::Tensor gate = (Random({5, GetParam()}) * 20).requires_grad_(true);
+  at::Tensor up = Random({5, GetParam()}).requires_grad_(true);
+  const at::Tensor grad = Random({5, GetParam()});
+  const at::Tensor expected = at::silu(gate) * up;
+  expected.backward(grad);
+  at::NoGradGuard no_grad;
+  EXPECT_LE(RelativeError(GatedProduct(gate, up), expected), 1e-6);
+  at::Tensor grad_gate = gate.detach().clone();
+  at::Tensor grad_up = up.detach().clone();
+  GatedProductBackward(grad, &grad_gate, &grad_up);
+  EXPECT_LE(RelativeError(grad_gate, gate.grad()), 1e-6);
+  EXPECT_LE(RelativeError(grad_up, up.grad()), 1e-6);
+}
+
+// Whole vectors, vectors with an end, less than one.
+INSTANTIATE_TEST_SUITE_P(Sizes,
+                         LayerMathTest,
+                         testing::Values<int64_t>(6, 32, 128, 130, 1022));
+
+}  // namespace
+}  // namespace dapd

@@ -1,0 +1,141 @@
+#include "common/model/spec/model_config.h"
+
+#include <filesystem>
+#include <string>
+
+#include "gtest/gtest.h"
+
+#include "common/base/exit_code.h"
+#include "common/base/files.h"
+#include "tests/fakes/temp_path.h"
+
+namespace dapd {
+namespace {
+
+class ModelConfigTest : public testing::Test {
+ protected:
+  ModelConfigTest() : folder_(TempPath("folder")) {
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+  }
+  ~ModelConfigTest() override { std::filesystem::remove_all(folder_); }
+
+  absl::StatusOr<ModelConfig> Read(const std::string& json) {
+    EXPECT_TRUE(
+        WriteFileAtomically(JoinPath(folder_, "config.json"), json).ok());
+    return ReadModelConfig(folder_);
+  }
+
+  const std::string folder_;
+};
+
+std::string Qwen3Json(int hidden,
+                      int ffn,
+                      int layers,
+                      int heads,
+                      bool tied,
+                      const std::string& more = "") {
+  return R"({"model_type":"qwen3","vocab_size":151936,"hidden_size":)" +
+         std::to_string(hidden) + R"(,"intermediate_size":)" +
+         std::to_string(ffn) + R"(,"num_hidden_layers":)" +
+         std::to_string(layers) + R"(,"num_attention_heads":)" +
+         std::to_string(heads) +
+         R"(,"num_key_value_heads":8,"head_dim":128,"hidden_act":"silu",)"
+         R"("max_position_embeddings":40960,"rms_norm_eps":1e-06,)"
+         R"("rope_theta":1000000,"rope_scaling":null,"sliding_window":null,)"
+         R"("use_sliding_window":false,"attention_bias":false,)"
+         R"("eos_token_id":151645,"tie_word_embeddings":)" +
+         (tied ? "true" : "false") + more + "}";
+}
+
+TEST_F(ModelConfigTest, CountsOfThePublishedQwen3SizesAreExact) {
+  struct Size {
+    const char* name;
+    int hidden, ffn, layers, heads;
+    bool tied;
+    int64_t parameters, lora;
+  };
+  // Parameters of the published models, and of a rank 64 LoRA on all seven.
+  const std::vector<Size> sizes = {
+      {"0.6B", 1024, 3072, 28, 16, true, 596049920, 40370176},
+      {"1.7B", 2048, 6144, 28, 16, true, 1720574976, 69730304},
+      {"4B", 2560, 9728, 36, 32, true, 4022468096, 132120576},
+      {"8B", 4096, 12288, 36, 32, false, 8190735360, 174587904},
+      {"14B", 5120, 17408, 40, 40, false, 14768307200, 256901120},
+      {"32B", 5120, 25600, 64, 64, false, 32762123264, 536870912},
+  };
+  for (const Size& size : sizes) {
+    const auto config = Read(
+        Qwen3Json(size.hidden, size.ffn, size.layers, size.heads, size.tied));
+    ASSERT_TRUE(config.ok()) << config.status();
+    EXPECT_EQ(config->NumParameters(), size.parameters) << size.name;
+    EXPECT_EQ(NumLoraParameters(*config, 64, AllProjections()), size.lora)
+        << size.name;
+  }
+}
+
+TEST_F(ModelConfigTest, HeadDimIsItsOwnField) {
+  EXPECT_EQ(Read(Qwen3Json(2560, 9728, 36, 32, true))->head_dim, 128);
+}
+
+TEST_F(ModelConfigTest, TheNewSpellingOfTheRopeBaseIsRead) {
+  const auto config = Read(Qwen3Json(
+      64,
+      96,
+      2,
+      8,
+      true,
+      R"(,"rope_parameters":{"rope_theta":5000000,"rope_type":"default"})"));
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->rope_theta, 5000000);
+}
+
+TEST_F(ModelConfigTest, GenerationConfigNamesTheEndTokens) {
+  ASSERT_TRUE(WriteFileAtomically(
+                  JoinPath(folder_, "generation_config.json"),
+                  R"({"eos_token_id":[151645,151643],"pad_token_id":151643})")
+                  .ok());
+  const auto config = Read(Qwen3Json(64, 96, 2, 8, true));
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->eos_token_ids, (std::vector<int64_t>{151645, 151643}));
+  EXPECT_EQ(config->pad_token_id, 151643);
+}
+
+TEST_F(ModelConfigTest, WhatTheDecoderDoesNotComputeIsRefusedByItsKey) {
+  for (const auto& [more, key] :
+       std::vector<std::pair<std::string, std::string>>{
+           {R"(,"rope_scaling2":1,"quantization_config":{"a":1})",
+            "quantization_config"},
+           {R"(,"num_experts":8)", "num_experts"},
+           {R"(,"rope_parameters":{"rope_type":"yarn","factor":4})",
+            "rope_parameters"},
+           {R"(,"layer_types":["full_attention","sliding_attention"])",
+            "layer_types"},
+           {R"(,"pretraining_tp":2)", "pretraining_tp"}}) {
+    const absl::Status status =
+        Read(Qwen3Json(64, 96, 2, 8, true, more)).status();
+    EXPECT_EQ(ExitCodeOf(status), ExitCode::kData) << more;
+    EXPECT_NE(status.message().find(key), absl::string_view::npos) << status;
+  }
+}
+
+TEST_F(ModelConfigTest, AnAdapterFolderIsRecognised) {
+  ASSERT_TRUE(
+      WriteFileAtomically(JoinPath(folder_, "adapter_config.json"), "{}").ok());
+  const absl::Status status = ReadModelConfig(folder_).status();
+  EXPECT_NE(status.message().find("holds an adapter"), absl::string_view::npos)
+      << status;
+}
+
+TEST_F(ModelConfigTest, ImpossibleNumbersAreRefused) {
+  for (const char* json : {R"({"model_type":"gpt2","vocab_size":1})",
+                           R"([])",
+                           R"({)",
+                           R"({"model_type":"qwen3","vocab_size":-5})",
+                           R"({"model_type":"qwen3","vocab_size":"many"})"}) {
+    EXPECT_EQ(ExitCodeOf(Read(json).status()), ExitCode::kData) << json;
+  }
+}
+
+}  // namespace
+}  // namespace dapd

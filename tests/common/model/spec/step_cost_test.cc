@@ -1,0 +1,124 @@
+#include "common/model/spec/step_cost.h"
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace dapd {
+namespace {
+
+ModelConfig Qwen3(int64_t hidden, int64_t ffn, int64_t layers, int64_t heads) {
+  ModelConfig model;
+  model.vocab_size = 151936;
+  model.hidden_size = hidden;
+  model.intermediate_size = ffn;
+  model.num_layers = layers;
+  model.num_heads = heads;
+  model.num_kv_heads = 8;
+  model.head_dim = 128;
+  return model;
+}
+
+// The example of docs/scale.md: 200 tokens of prompt, 130 of template, answers
+// and references of 1,024, batch 32, and linear layers only.
+TEST(StepCostTest, TokensOfTheExampleAreThoseCountedByHand) {
+  Config config;
+  const ModelConfig model = Qwen3(2560, 9728, 36, 32);
+  const SampleLengths lengths = LongestSamples(config);
+  const StepWork later = CountStepWork(config, model, lengths, false);
+  const StepWork early = CountStepWork(config, model, lengths, true);
+  // None(y) lies in Self(y); Self(y*) and None(y*) stand by themselves.
+  EXPECT_EQ(later.live_tokens, 32 * (2248 + 2378 + 1224));
+  EXPECT_EQ(later.teacher_tokens, 32 * (4 * 2378 + 2 * 1224));
+  EXPECT_EQ(early.teacher_tokens, 32 * (2 * 2378 + 2 * 1224));
+  EXPECT_EQ(later.head_rows, 32 * 2 * 1024 * 5);
+  EXPECT_EQ(early.head_rows, 32 * 2 * 1024 * 4);
+  EXPECT_EQ(later.payload_bytes, 32.0 * 2 * 1024 * 3 * 2560 * 2);
+}
+
+TEST(StepCostTest, WithATemplateNothingOfSelfIsShared) {
+  Config config;
+  config.objective.self_rollout = "template";
+  const StepWork work = CountStepWork(
+      config, Qwen3(2560, 9728, 36, 32), LongestSamples(config), false);
+  EXPECT_EQ(work.live_tokens, 32 * (1224 + 2378 + 1224 + 2378));
+}
+
+// Linear layers and head alone, as published estimates count them: attention
+// and adapters come on top, a tenth or so.
+TEST(StepCostTest, WorkOfTheFivePublishedSizes) {
+  struct Size {
+    ModelConfig model;
+    double petaflops;
+  };
+  const std::vector<Size> sizes = {{Qwen3(2048, 6144, 28, 16), 2.9},
+                                   {Qwen3(2560, 9728, 36, 32), 7.2},
+                                   {Qwen3(4096, 12288, 36, 32), 13.7},
+                                   {Qwen3(5120, 17408, 40, 40), 25.7},
+                                   {Qwen3(5120, 25600, 64, 64), 59.7}};
+  Config config;
+  config.lora.targets.clear();
+  for (const Size& size : sizes) {
+    const SampleLengths lengths = LongestSamples(config);
+    const StepWork work = CountStepWork(config, size.model, lengths, false);
+    // Without heads there is no attention, but the projections of q and o are
+    // needed: count what attention adds and take it away.
+    ModelConfig wide = size.model;
+    const double layers_heads =
+        static_cast<double>(wide.num_layers * wide.num_heads * wide.head_dim);
+    const double live = 2248.0 * 2248 + 2378.0 * 2378 + 1224.0 * 1224;
+    const double teacher = 4 * 2378.0 * 2378 + 2 * 1224.0 * 1224;
+    const double attention = 32 * 2 * layers_heads * (4.5 * live + teacher);
+    const double linear = work.trainer_flops + work.teacher_flops - attention;
+    EXPECT_NEAR(linear / 1e15, size.petaflops, 0.005 * size.petaflops + 0.05);
+    EXPECT_LT(attention, 0.45 * linear);
+  }
+}
+
+TEST(StepCostTest, DecodingIsBoundByWhatIsSlower) {
+  Config config;
+  config.rollout.slots = 32;
+  const ModelConfig model = Qwen3(2560, 9728, 36, 32);
+  const StepWork work =
+      CountStepWork(config, model, LongestSamples(config), false);
+  EXPECT_EQ(work.decode_steps, 1024);
+  const HardwareRates memory_bound{1e18, 3e12, 1e18};
+  EXPECT_NEAR(PredictStep(config, work, memory_bound).rollout,
+              1024 * work.decode_bytes / 3e12,
+              1e-3);
+  const HardwareRates compute_bound{1e12, 1e18, 1e18};
+  EXPECT_NEAR(PredictStep(config, work, compute_bound).rollout,
+              1024 * work.decode_flops / 1e12 + work.prefill_flops / 1e12,
+              1e-6);
+}
+
+TEST(StepCostTest, FewerSlotsThanAnswersTakeRounds) {
+  Config config;
+  config.rollout.slots = 8;
+  config.run.rollout_workers = 2;
+  const StepWork work = CountStepWork(
+      config, Qwen3(1024, 3072, 28, 16), LongestSamples(config), false);
+  EXPECT_EQ(work.decode_steps, 2 * 1024);
+}
+
+TEST(StepCostTest, RanksShareTheWorkAndPayForTheSum) {
+  Config config;
+  const ModelConfig model = Qwen3(2560, 9728, 36, 32);
+  const StepWork alone =
+      CountStepWork(config, model, LongestSamples(config), false);
+  EXPECT_EQ(alone.reduce_bytes, 0.0);
+  config.trainer.ranks = 4;
+  const StepWork together =
+      CountStepWork(config, model, LongestSamples(config), false);
+  EXPECT_EQ(together.reduce_bytes, 1.5 * together.adapter_bytes);
+  const HardwareRates rates{4e14, 3e12, 1e10};
+  Config single;
+  EXPECT_NEAR(PredictStep(config, together, rates).trainer * 4,
+              PredictStep(single, alone, rates).trainer,
+              1e-9);
+}
+
+}  // namespace
+}  // namespace dapd

@@ -1,0 +1,77 @@
+#include "common/rpc/pool/advice_board.h"
+
+#include "gtest/gtest.h"
+
+#include "tests/fakes/fake_worker.h"
+
+namespace dapd {
+namespace {
+
+using Board = AdviceBoard<FakeTask>;
+
+TEST(AdviceBoardTest, NewsGoesToOneWorkerUntilItIsTold) {
+  Board board;
+  board.Tell({3, 10});
+  EXPECT_FALSE(board.Next(1, /*adopts=*/false).has_value());
+  const auto news = board.Next(1, /*adopts=*/true);
+  ASSERT_TRUE(news.has_value());
+  EXPECT_EQ(news->id, 3U);
+  EXPECT_EQ(news->task->known, 10);
+  EXPECT_EQ(board.Home(3), 1);
+  EXPECT_FALSE(board.Next(1, true).has_value());
+  board.Tell({3, 20});
+  EXPECT_FALSE(board.Next(2, true).has_value());
+  EXPECT_EQ(board.Next(1, false)->task->known, 20);
+}
+
+TEST(AdviceBoardTest, ACompleteTaskKeepsItsHomeAndIsNoNews) {
+  Board board;
+  board.Tell({3, 10});
+  board.Next(1, true);
+  board.Tell({3, 20});
+  board.Complete(3);
+  EXPECT_FALSE(board.Next(1, true).has_value());
+  EXPECT_EQ(board.Home(3), 1);
+  board.Take(3, 1);
+  EXPECT_EQ(board.size(), 0);
+}
+
+TEST(AdviceBoardTest, AHomeThatDoesNotGetTheTaskIsToldSo) {
+  Board board;
+  board.Tell({3, 10});
+  board.Next(1, true);
+  board.Complete(3);
+  board.Take(3, 2);
+  const auto news = board.Next(1, false);
+  ASSERT_TRUE(news.has_value());
+  EXPECT_EQ(news->id, 3U);
+  EXPECT_EQ(news->task, nullptr);
+  EXPECT_EQ(board.size(), 0);
+}
+
+TEST(AdviceBoardTest, WhatNobodyWasToldIsWithdrawnInSilence) {
+  Board board;
+  board.Tell({3, 10});
+  board.Withdraw(3);
+  board.Withdraw(4);
+  EXPECT_EQ(board.size(), 0);
+}
+
+TEST(AdviceBoardTest, AReleasedTaskIsToldAnewUnlessItIsComplete) {
+  Board board;
+  for (const uint64_t id : {3, 4, 5}) {
+    board.Tell({id, 10});
+    board.Next(1, true);
+  }
+  board.Complete(4);
+  board.Withdraw(5);
+  board.Release(1);
+  EXPECT_EQ(board.size(), 2);
+  EXPECT_EQ(board.Home(3), Board::kNobody);
+  EXPECT_EQ(board.Next(2, true)->id, 3U);
+  EXPECT_FALSE(board.Next(2, true).has_value());
+  EXPECT_EQ(board.Homes(2), 1);
+}
+
+}  // namespace
+}  // namespace dapd

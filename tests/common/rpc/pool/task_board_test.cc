@@ -1,0 +1,129 @@
+#include "common/rpc/pool/task_board.h"
+
+#include <string>
+
+#include "gtest/gtest.h"
+
+namespace dapd {
+namespace {
+
+struct FakeTask {
+  uint64_t id = 0;
+};
+using Board = TaskBoard<FakeTask, std::string>;
+
+const absl::Time kLater = absl::FromUnixSeconds(100);
+
+TEST(TaskBoardTest, TasksAreTakenInTheOrderTheyWereAdded) {
+  Board board(3);
+  for (uint64_t id : {5, 2, 9}) board.Add({id});
+  for (uint64_t id : {5, 2, 9}) EXPECT_EQ(board.Take(0, kLater)->id, id);
+  EXPECT_FALSE(board.has_pending());
+  EXPECT_EQ(board.InFlight(0), 3);
+}
+
+TEST(TaskBoardTest, ReturnedTasksComeFirstInTheOrderOfTheirIds) {
+  Board board(3);
+  for (uint64_t id : {1, 2, 3, 4}) board.Add({id});
+  for (int i = 0; i < 3; ++i) board.Take(0, kLater);
+  EXPECT_EQ(board.ReturnAll(0, absl::UnavailableError("gone")), 3);
+  EXPECT_EQ(board.InFlight(0), 0);
+  for (uint64_t id : {1, 2, 3, 4}) EXPECT_EQ(board.Take(1, kLater)->id, id);
+}
+
+TEST(TaskBoardTest, OnlyTheFirstAnswerToATaskCounts) {
+  Board board(3);
+  board.Add({7});
+  board.Take(0, kLater);
+  board.ReturnAll(0, absl::UnavailableError("gone"));
+  board.Take(1, kLater);
+  EXPECT_TRUE(board.Answer(7, std::string("late, from the first worker")));
+  EXPECT_FALSE(board.Answer(7, std::string("from the second")));
+  EXPECT_EQ(*board.PopAnswer(), "late, from the first worker");
+  EXPECT_FALSE(board.has_answer());
+  EXPECT_EQ(board.outstanding(), 0U);
+}
+
+TEST(TaskBoardTest, AStragglerIsTheTaskThatOneOtherWorkerHasHadForLongest) {
+  Board board(3);
+  for (uint64_t id : {1, 2, 3}) board.Add({id});
+  const auto at = [](int64_t second) { return absl::FromUnixSeconds(second); };
+  board.Take(0, kLater, at(2));
+  board.Take(0, kLater, at(1));
+  board.Take(1, kLater, at(0));
+  EXPECT_EQ(board.TakeStraggler(1, kLater, at(9), at(1)), nullptr);
+  EXPECT_EQ(board.TakeStraggler(1, kLater, at(9), at(5))->id, 2U);
+  EXPECT_EQ(board.InFlight(0), 2);
+  EXPECT_EQ(board.InFlight(1), 2);
+  EXPECT_EQ(board.TakeStraggler(2, kLater, at(9), at(1))->id, 3U)
+      << "a task has at most two workers";
+}
+
+TEST(TaskBoardTest, ATaskThatASecondWorkerHasIsNotPendingWhenTheFirstIsLost) {
+  Board board(3);
+  board.Add({7});
+  board.Take(0, kLater, absl::UnixEpoch());
+  ASSERT_NE(board.TakeStraggler(1, kLater, kLater, kLater), nullptr);
+  EXPECT_TRUE(board.Return(0, 7, absl::UnavailableError("gone")));
+  EXPECT_FALSE(board.has_pending());
+  EXPECT_EQ(board.Age(1, 7, kLater + absl::Seconds(3)), absl::Seconds(3));
+  EXPECT_TRUE(board.Return(1, 7, absl::UnavailableError("gone, too")));
+  EXPECT_TRUE(board.has_pending());
+}
+
+TEST(TaskBoardTest, AnAnswerToAReturnedTaskTakesItOffTheList) {
+  Board board(3);
+  board.Add({7});
+  board.Add({8});
+  board.Take(0, kLater);
+  board.ReturnAll(0, absl::UnavailableError("gone"));
+  EXPECT_TRUE(board.Answer(7, std::string("late")));
+  EXPECT_EQ(board.Take(1, kLater)->id, 8U);
+  EXPECT_FALSE(board.has_pending());
+}
+
+TEST(TaskBoardTest, ATaskThatWasReturnedTooOftenFailsWithTheLastReason) {
+  Board board(2);
+  board.Add({7});
+  board.Take(0, kLater);
+  EXPECT_TRUE(board.Return(0, 7, absl::UnavailableError("first")));
+  EXPECT_FALSE(board.has_answer());
+  board.Take(0, kLater);
+  EXPECT_TRUE(board.Return(0, 7, absl::AbortedError("second")));
+  EXPECT_FALSE(board.has_pending());
+  const auto answer = board.PopAnswer();
+  EXPECT_EQ(answer.status().code(), absl::StatusCode::kAborted);
+  EXPECT_NE(answer.status().message().find("task 7 was given up after 2"),
+            absl::string_view::npos);
+}
+
+TEST(TaskBoardTest, RecalledTasksCountNoAttempt) {
+  Board board(2);
+  board.Add({7});
+  for (int i = 0; i < 5; ++i) {
+    board.Take(0, kLater);
+    board.Recall(0);
+    EXPECT_TRUE(board.has_pending());
+  }
+  EXPECT_FALSE(board.has_answer());
+}
+
+TEST(TaskBoardTest, AWorkerCannotReturnWhatAnotherHas) {
+  Board board(2);
+  board.Add({7});
+  board.Take(0, kLater);
+  EXPECT_FALSE(board.Return(1, 7, absl::UnavailableError("not mine")));
+  EXPECT_EQ(board.InFlight(0), 1);
+}
+
+TEST(TaskBoardTest, ATaskExpiresAfterItsDeadlineOnItsWorkerOnly) {
+  Board board(2);
+  board.Add({7});
+  board.Take(0, kLater);
+  EXPECT_FALSE(board.HasExpired(0, kLater));
+  EXPECT_TRUE(board.HasExpired(0, kLater + absl::Nanoseconds(1)));
+  EXPECT_FALSE(board.HasExpired(1, absl::InfiniteFuture()));
+}
+
+}  // namespace
+}  // namespace dapd

@@ -1,0 +1,325 @@
+// What one client can take from a server before it is stopped.
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "gmock/gmock.h"
+#include "grpcpp/create_channel.h"
+#include "gtest/gtest.h"
+
+#include "common/base/files.h"
+#include "common/rpc/client/channel.h"
+#include "common/rpc/server/server.h"
+#include "dapd/v1/trainer.grpc.pb.h"
+#include "tests/fakes/certificate_authority.h"
+#include "tests/fakes/generic_call.h"
+
+namespace dapd {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr char kStatus[] = "/dapd.v1.TrainerService/GetStatus";
+
+class FakeTrainer : public v1::TrainerService::Service {
+ public:
+  grpc::Status GetStatus(grpc::ServerContext* context,
+                         const v1::GetStatusRequest*,
+                         v1::GetStatusResponse*) override {
+    ++running;
+    while (hold && !context->IsCancelled()) {
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+    return grpc::Status::OK;
+  }
+  std::atomic<bool> hold = false;
+  std::atomic<int> running = 0;
+};
+
+// A message of `bytes` bytes: one unknown field, which parsers skip.
+std::string MessageOf(size_t bytes) {
+  std::string length;
+  for (size_t header = 2; header < 8; ++header) {
+    length.clear();
+    size_t value = bytes - header;
+    for (; value >= 128; value >>= 7) {
+      length.push_back(static_cast<char>((value & 127) | 128));
+    }
+    length.push_back(static_cast<char>(value));
+    if (length.size() + 1 == header) break;
+  }
+  std::string message = absl::StrCat("\x7a", length);  // field 15, bytes
+  message.resize(bytes, 'x');
+  return message;
+}
+
+class RawConnection {
+ public:
+  explicit RawConnection(int port)
+      : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<uint16_t>(port));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(
+        ::connect(
+            socket_, reinterpret_cast<sockaddr*>(&address), sizeof(address)),
+        0);
+  }
+  ~RawConnection() { ::close(socket_); }
+
+  bool Send(const std::string& bytes) {
+    return ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
+           static_cast<ssize_t>(bytes.size());
+  }
+
+  // What the server sends until it closes; "open" is appended if it does not.
+  std::string ReadToEnd(absl::Duration patience) {
+    std::string received;
+    const absl::Time deadline = absl::Now() + patience;
+    while (absl::Now() < deadline) {
+      pollfd waiting = {socket_, POLLIN, 0};
+      if (::poll(&waiting, 1, 50) <= 0) continue;
+      char block[4096];
+      const ssize_t count = ::recv(socket_, block, sizeof(block), 0);
+      if (count <= 0) return received;
+      received.append(block, static_cast<size_t>(count));
+    }
+    return received + "open";
+  }
+
+ private:
+  const int socket_;
+};
+
+class ServerLimitsTest : public testing::Test {
+ protected:
+  void Start(RpcServerOptions options) {
+    options.listen = "127.0.0.1:0";
+    server_ =
+        RpcServer::Start(options,
+                         {{&service_, v1::TrainerService::service_full_name()}})
+            .value();
+  }
+  ~ServerLimitsTest() override { service_.hold = false; }
+
+  FakeTrainer service_;
+  std::unique_ptr<RpcServer> server_;
+};
+
+TEST_F(ServerLimitsTest, AMessageOfTheLimitPassesAndOneByteMoreIsRefused) {
+  Start({});
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxSendMessageSize(-1);
+  const auto channel = grpc::CreateCustomChannel(
+      server_->address(), grpc::InsecureChannelCredentials(), arguments);
+  const grpc::Status at_limit =
+      CallByName(channel, kStatus, MessageOf(kMaxMessageBytes));
+  EXPECT_TRUE(at_limit.ok()) << at_limit.error_message();
+  EXPECT_EQ(CallByName(channel, kStatus, MessageOf(kMaxMessageBytes + 1))
+                .error_code(),
+            grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_TRUE(CallByName(channel, kStatus).ok());
+  EXPECT_EQ(service_.running, 2);
+}
+
+// The header list's size counts every name and value and 32 bytes each; what
+// gRPC itself sends is part of it.
+TEST_F(ServerLimitsTest, HeadersPassUpToTheLimitAndNotBeyond) {
+  Start({});
+  const auto call = [&](int bytes) {
+    // gRPC may close the connection of whoever exceeds the limit.
+    const auto channel = OpenPlaintextChannel(server_->address());
+    // Now both ends know the other's frame size: cut up, a list counts for
+    // more.
+    EXPECT_TRUE(CallByName(channel, kStatus).ok());
+    grpc::ClientContext context;
+    // It goes in the header, too: of minutes, gRPC does not tell milliseconds.
+    context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Minutes(20)));
+    context.AddMetadata("x-filler", std::string(bytes, 'x'));
+    v1::GetStatusResponse response;
+    return v1::TrainerService::NewStub(channel)
+        ->GetStatus(&context, {}, &response)
+        .error_code();
+  };
+  int low = 1;
+  int high = 2 * kMaxMetadataBytes;
+  ASSERT_EQ(call(low), grpc::StatusCode::OK);
+  ASSERT_EQ(call(high), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  while (high - low > 1) {
+    const int middle = (low + high) / 2;
+    (call(middle) == grpc::StatusCode::OK ? low : high) = middle;
+  }
+  EXPECT_LE(low, kMaxMetadataBytes);
+  EXPECT_GT(low, kMaxMetadataBytes - 1024);
+  EXPECT_EQ(call(low), grpc::StatusCode::OK);
+  EXPECT_EQ(call(low + 1), grpc::StatusCode::RESOURCE_EXHAUSTED);
+}
+
+TEST_F(ServerLimitsTest, OneConnectionRunsSoManyCallsAtATime) {
+  Start({.max_concurrent_streams = 3});
+  const auto channel = OpenPlaintextChannel(server_->address());
+  service_.hold = true;
+  std::vector<std::jthread> callers;
+  for (int i = 0; i < 3; ++i) {
+    callers.emplace_back(
+        [&] { EXPECT_TRUE(CallByName(channel, kStatus).ok()); });
+  }
+  while (service_.running < 3) absl::SleepFor(absl::Milliseconds(1));
+  EXPECT_EQ(CallByName(channel, kStatus, "", nullptr, absl::Milliseconds(300))
+                .error_code(),
+            grpc::StatusCode::DEADLINE_EXCEEDED);
+  EXPECT_EQ(service_.running, 3);
+  service_.hold = false;
+  EXPECT_TRUE(CallByName(channel, kStatus).ok());
+}
+
+TEST_F(ServerLimitsTest, MoreCallsThanThreadsAreRefusedAndTheOthersGoOn) {
+  constexpr int kCalls = 30;
+  Start({.max_threads = 12});
+  service_.hold = true;
+  std::atomic<int> served = 0;
+  std::atomic<int> refused = 0;
+  {
+    std::vector<std::jthread> callers;
+    for (int i = 0; i < kCalls; ++i) {
+      callers.emplace_back([&] {
+        const grpc::Status status =
+            CallByName(OpenPlaintextChannel(server_->address()), kStatus);
+        served += status.ok();
+        if (status.ok()) return;
+        ++refused;
+        EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED)
+            << status.error_message();
+      });
+    }
+    while (refused == 0) absl::SleepFor(absl::Milliseconds(1));
+    service_.hold = false;
+  }
+  EXPECT_GT(served, 0);
+  EXPECT_TRUE(
+      CallByName(OpenPlaintextChannel(server_->address()), kStatus).ok());
+}
+
+TEST_F(ServerLimitsTest, TheDocumentNamesTheLimits) {
+  const std::string document =
+      ReadFile(std::string(DAPD_SOURCE_DIR) + "/docs/security.md", 1 << 20)
+          .value();
+  const RpcServerOptions options;
+  for (const std::string& row :
+       {absl::StrCat("| message | ", kMaxMessageBytes >> 20, " MiB |"),
+        absl::StrCat("| headers of a call | ", kMaxMetadataBytes >> 10, " KiB"),
+        absl::StrCat("| calls of one connection | ",
+                     options.max_concurrent_streams),
+        absl::StrCat("| calls of a server (each holds a thread) | ",
+                     options.max_threads),
+        absl::StrCat("| handshake | ",
+                     absl::ToInt64Seconds(options.handshake_timeout),
+                     " s |"),
+        absl::StrCat("| pings | one in ", kKeepaliveTimeMs / 2000, " s,"),
+        absl::StrCat("| answer to the server's own ping | ",
+                     kKeepaliveTimeoutMs / 1000.0,
+                     " s |"),
+        absl::StrCat("| connection without a call | ",
+                     absl::ToInt64Minutes(options.max_connection_idle),
+                     " min |")}) {
+    EXPECT_THAT(document, HasSubstr(row));
+  }
+}
+
+TEST_F(ServerLimitsTest, AnIdleConnectionIsClosedAndTheNextCallMakesAnother) {
+  Start({.max_connection_idle = absl::Milliseconds(200)});
+  const auto channel = OpenPlaintextChannel(server_->address());
+  EXPECT_TRUE(CallByName(channel, kStatus).ok());
+  const absl::Time deadline = absl::Now() + absl::Seconds(20);
+  while (channel->GetState(false) == GRPC_CHANNEL_READY &&
+         absl::Now() < deadline) {
+    absl::SleepFor(absl::Milliseconds(10));
+  }
+  EXPECT_NE(channel->GetState(false), GRPC_CHANNEL_READY);
+  EXPECT_TRUE(CallByName(channel, kStatus).ok());
+}
+
+TEST_F(ServerLimitsTest, SilentConnectionsAreClosedAndHinderNobody) {
+  const CertificateAuthority authority("authority");
+  const auto section = WriteIdentity(
+      "own", authority.Issue("URI:spiffe://dapd/trainer"), authority.pem());
+  for (const bool with_tls : {false, true}) {
+    const auto credentials = with_tls ? std::make_shared<const RpcCredentials>(
+                                            Security::Load(section, {}).value())
+                                      : RpcCredentials::Loopback();
+    Start({.credentials = credentials,
+           .handshake_timeout = absl::Milliseconds(500)});
+    std::vector<std::unique_ptr<RawConnection>> silent;
+    for (int i = 0; i < 300; ++i) {
+      silent.push_back(std::make_unique<RawConnection>(server_->port()));
+    }
+    const auto channel =
+        OpenChannel(server_->address(), *credentials, {Role::kTrainer}).value();
+    EXPECT_TRUE(CallByName(channel, kStatus).ok());
+    for (const auto& connection : silent) {
+      EXPECT_THAT(connection->ReadToEnd(absl::Seconds(20)),
+                  testing::Not(HasSubstr("open")));
+    }
+    EXPECT_TRUE(CallByName(channel, kStatus).ok());
+  }
+}
+
+std::string Frame(char type, char flags, const std::string& payload) {
+  return std::string({'\0',
+                      '\0',
+                      static_cast<char>(payload.size()),
+                      type,
+                      flags,
+                      '\0',
+                      '\0',
+                      '\0',
+                      '\0'}) +
+         payload;
+}
+
+TEST_F(ServerLimitsTest, WhoFloodsPingsIsSentAway) {
+  Start({});
+  RawConnection connection(server_->port());
+  ASSERT_TRUE(
+      connection.Send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + Frame(4, 0, "")));
+  const std::string ping = Frame(6, 0, std::string(8, 'p'));
+  for (int i = 0; i < 100 && connection.Send(ping); ++i) {
+  }
+  const std::string received = connection.ReadToEnd(absl::Seconds(20));
+  EXPECT_THAT(received, HasSubstr("too_many_pings"));
+  EXPECT_THAT(received, testing::Not(HasSubstr("open")));
+  // ENHANCE_YOUR_CALM, in a GOAWAY frame.
+  EXPECT_THAT(received, HasSubstr(std::string("\0\0\0\x0b", 4)));
+  EXPECT_TRUE(
+      CallByName(OpenPlaintextChannel(server_->address()), kStatus).ok());
+}
+
+TEST_F(ServerLimitsTest, WhatIsNoHttp2IsClosed) {
+  Start({});
+  for (const std::string& bytes :
+       {std::string("GET / HTTP/1.1\r\n\r\n"),
+        std::string(100, '\0'),
+        std::string("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n") +
+            std::string(9, '\xff')}) {
+    RawConnection connection(server_->port());
+    connection.Send(bytes);
+    EXPECT_THAT(connection.ReadToEnd(absl::Seconds(20)),
+                testing::Not(HasSubstr("open")));
+  }
+  EXPECT_TRUE(
+      CallByName(OpenPlaintextChannel(server_->address()), kStatus).ok());
+}
+
+}  // namespace
+}  // namespace dapd

@@ -1,0 +1,79 @@
+#include "services/trainer/publish/policy_update_writer.h"
+
+#include <string>
+#include <thread>
+
+#include "gtest/gtest.h"
+
+#include "services/trainer/publish/make_policy_update.h"
+#include "tests/fakes/random_model.h"
+
+namespace dapd {
+namespace {
+
+class PolicyUpdateWriterTest : public ::testing::Test {
+ protected:
+  PolicyUpdateWriterTest() {
+    adapter_ = MakeFreshAdapter(
+        weights_->config, {.rank = 4, .alpha = 8}, 7, at::kCPU);
+    for (at::Tensor tensor : adapter_.Tensors()) tensor.normal_();
+  }
+
+  std::unique_ptr<PolicyUpdateWriter> Start() {
+    return PolicyUpdateWriter::Start(adapter_, 3, "base", probe_).value();
+  }
+
+  const std::shared_ptr<const ModelWeights> weights_ = MakeRandomModel("qwen3");
+  const std::vector<int32_t> probe_ = {5, 6, 7};
+  Adapter adapter_;
+};
+
+TEST_F(PolicyUpdateWriterTest, ItWritesWhatIsPackedAtOnceByteForByte) {
+  const auto whole =
+      MakePolicyUpdate(*weights_, &adapter_, 3, "base", probe_).value();
+  const auto writer = Start();
+  for (const at::Tensor& tensor : adapter_.Tensors()) {
+    ASSERT_TRUE(writer->Append(tensor).ok());
+  }
+  writer->Finish(*weights_, adapter_);
+  const auto written = writer->update();
+  EXPECT_TRUE(written->WaitUntilFinished().ok());
+  EXPECT_EQ(written->version, whole->version);
+  EXPECT_EQ(written->is_base, whole->is_base);
+  EXPECT_EQ(written->adapter.config_json, whole->adapter.config_json);
+  EXPECT_EQ(written->adapter.tensors, whole->adapter.tensors);
+  EXPECT_EQ(written->adapter.digest, whole->adapter.digest);
+  EXPECT_EQ(written->probe_logprobs, whole->probe_logprobs);
+  EXPECT_EQ(written->probe_tolerance, whole->probe_tolerance);
+}
+
+TEST_F(PolicyUpdateWriterTest, WhoWaitsReadsEveryByteWhileItIsWritten) {
+  const auto writer = Start();
+  const auto update = writer->update();
+  const absl::string_view bytes = update->adapter.tensors.view();
+  std::string read;
+  std::jthread reader([&] {
+    while (read.size() < bytes.size()) {
+      const auto part = bytes.substr(read.size(), 100);
+      if (!update->WaitFor(read.size() + part.size()).ok()) return;
+      read.append(part.data(), part.size());
+    }
+  });
+  for (const at::Tensor& tensor : adapter_.Tensors()) {
+    ASSERT_TRUE(writer->Append(tensor).ok());
+  }
+  reader.join();
+  writer->Finish(*weights_, adapter_);
+  EXPECT_EQ(read, SerializeAdapter(adapter_, "base").value().tensors.view());
+}
+
+TEST_F(PolicyUpdateWriterTest, OneThatIsDroppedGivesItsUpdateUp) {
+  auto writer = Start();
+  const auto update = writer->update();
+  ASSERT_TRUE(writer->Append(adapter_.Tensors()[0]).ok());
+  writer.reset();
+  EXPECT_EQ(update->WaitUntilFinished().code(), absl::StatusCode::kAborted);
+}
+
+}  // namespace
+}  // namespace dapd

@@ -1,0 +1,122 @@
+#include "services/trainer/record/checkpoint.h"
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "common/base/files.h"
+#include "tests/fakes/temp_path.h"
+#include "tests/fakes/tiny_model.h"
+
+namespace dapd {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using ::testing::Pointwise;
+
+MATCHER(SameTensor, "") {
+  return at::equal(std::get<0>(arg).detach(), std::get<1>(arg).detach());
+}
+
+class CheckpointTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    fs::remove_all(folder_);
+    WriteTinyModel(folder_ + "/model", 7);
+    model_ = ReadModelConfig(folder_ + "/model").value();
+    identity_.settings = {{"rollout.max_staleness", "1"}};
+    ASSERT_TRUE(MakeDirectories(checkpoints_).ok());
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  std::unique_ptr<Policy> MakePolicy(bool keep_previous) const {
+    return std::make_unique<Policy>(
+        MakeFreshAdapter(model_, {.rank = 2, .alpha = 4}, 7, at::kCPU),
+        std::nullopt,
+        OptimizerOptions{.learning_rate = 0.1, .keep_previous = keep_previous});
+  }
+  static void TakeStep(Policy& policy) {
+    policy.SetFlatGradient(at::ones_like(policy.FlatGradient()));
+    ASSERT_TRUE(policy.Step().ok());
+  }
+  void Save(const Policy& policy) const {
+    const absl::Status saved =
+        SaveCheckpoint(checkpoints_, model_, policy, identity_, /*keep=*/2);
+    ASSERT_TRUE(saved.ok()) << saved;
+  }
+  absl::StatusOr<std::optional<PolicyState>> Load() const {
+    return LoadNewestCheckpoint(checkpoints_, identity_, model_, at::kCPU);
+  }
+  std::string PreviousOf(const std::string& step) const {
+    return JoinPath(checkpoints_, step + "/previous/adapter_model.safetensors");
+  }
+
+  const std::string folder_ = TempPath("checkpoint_test");
+  const std::string checkpoints_ = JoinPath(folder_, "checkpoints");
+  ModelConfig model_;
+  RunIdentity identity_;
+};
+
+TEST_F(CheckpointTest, ThePolicyBeforeTheLastStepComesBackWithIt) {
+  const auto policy = MakePolicy(/*keep_previous=*/true);
+  TakeStep(*policy);
+  const Adapter before = policy->live().Clone();
+  TakeStep(*policy);
+  Save(*policy);
+  auto state = Load();
+  ASSERT_TRUE(state.ok()) << state.status();
+  ASSERT_TRUE((*state)->previous.has_value());
+  EXPECT_THAT((*state)->previous->Tensors(),
+              Pointwise(SameTensor(), before.Tensors()));
+  EXPECT_THAT((*state)->live.Tensors(),
+              Pointwise(SameTensor(), policy->live().Tensors()));
+  const auto restored =
+      Policy::Restore(**std::move(state), {.keep_previous = true});
+  ASSERT_TRUE(restored.ok()) << restored.status();
+  EXPECT_THAT((*restored)->previous()->Tensors(),
+              Pointwise(SameTensor(), before.Tensors()));
+}
+
+TEST_F(CheckpointTest, WithoutALagThereIsNoSuchPolicy) {
+  const auto policy = MakePolicy(/*keep_previous=*/false);
+  TakeStep(*policy);
+  Save(*policy);
+  const auto state = Load();
+  ASSERT_TRUE(state.ok()) << state.status();
+  EXPECT_FALSE((*state)->previous.has_value());
+  EXPECT_FALSE(fs::exists(checkpoints_ + "/step-000001/previous"));
+  const std::string text =
+      ReadFile(checkpoints_ + "/step-000001/state.json", 1 << 20).value();
+  EXPECT_THAT(text, ::testing::Not(HasSubstr("previous_step")));
+}
+
+TEST_F(CheckpointTest, ADamagedOrMissingPolicyBeforeTheLastStepIsFound) {
+  for (const bool missing : {false, true}) {
+    fs::remove_all(checkpoints_);
+    ASSERT_TRUE(MakeDirectories(checkpoints_).ok());
+    const auto policy = MakePolicy(/*keep_previous=*/true);
+    for (int step = 1; step <= 2; ++step) {
+      TakeStep(*policy);
+      Save(*policy);
+    }
+    const std::string path = PreviousOf("step-000002");
+    std::string bytes = ReadFile(path, 1 << 20).value();
+    if (missing) {
+      fs::remove(path);
+    } else {
+      bytes.back() = static_cast<char>(bytes.back() ^ 1);
+      ASSERT_TRUE(WriteFileAtomically(path, bytes).ok());
+    }
+    const auto state = Load();
+    ASSERT_TRUE(state.ok()) << state.status();
+    EXPECT_EQ((*state)->version, 1) << "the one before is taken";
+    EXPECT_TRUE(fs::exists(checkpoints_ + "/step-000002.damaged"));
+  }
+}
+
+}  // namespace
+}  // namespace dapd

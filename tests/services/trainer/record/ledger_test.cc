@@ -1,0 +1,139 @@
+#include "services/trainer/record/ledger.h"
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "common/base/append_file.h"
+#include "common/base/files.h"
+#include "tests/fakes/temp_path.h"
+
+namespace dapd {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class LedgerTest : public testing::Test {
+ protected:
+  LedgerTest() : path_(TempPath("ledger.jsonl")) { Remove(); }
+  ~LedgerTest() override { Remove(); }
+
+  void Remove() const {
+    std::filesystem::remove(path_);
+    std::filesystem::remove(path_ + ".damaged");
+  }
+  std::unique_ptr<Ledger> Open() const {
+    auto ledger = Ledger::Open(path_);
+    EXPECT_TRUE(ledger.ok()) << ledger.status();
+    return *std::move(ledger);
+  }
+  std::string Content() const { return ReadFile(path_, 1 << 20).value(); }
+  void Overwrite(const std::string& content) const {
+    ASSERT_TRUE(WriteFileAtomically(path_, content).ok());
+  }
+
+  // An attempt at step 1 with two answers.
+  void WriteTwoAnswers() const {
+    const auto ledger = Open();
+    ASSERT_TRUE(ledger->Started(0, "a").ok());
+    ASSERT_TRUE(ledger->Accepted(1, 0, "p0", Answer({5, 6})).ok());
+    ASSERT_TRUE(ledger->Accepted(1, 1, "p1", Answer({7})).ok());
+  }
+  static RolloutResult Answer(std::vector<int32_t> ids) {
+    RolloutResult result;
+    result.ids = std::move(ids);
+    result.end = RolloutEnd::kLength;
+    result.adapter_digest = "a";
+    return result;
+  }
+
+  const std::string path_;
+};
+
+TEST_F(LedgerTest, AnAnswerIsRecalledUnderItsAdapterOnly) {
+  WriteTwoAnswers();
+  const auto ledger = Open();
+  const RolloutResult* answer = ledger->Recall(1, 0, "p0", 0, "a");
+  ASSERT_NE(answer, nullptr);
+  EXPECT_THAT(answer->ids, ElementsAre(5, 6));
+  EXPECT_EQ(answer->end, RolloutEnd::kLength);
+  EXPECT_EQ(ledger->Recall(1, 0, "p0", 0, "b"), nullptr) << "another adapter";
+  EXPECT_EQ(ledger->Recall(1, 0, "p0", 1, "a"), nullptr) << "another version";
+  EXPECT_EQ(ledger->Recall(1, 0, "p1", 0, "a"), nullptr) << "another problem";
+  EXPECT_EQ(ledger->Recall(2, 0, "p0", 0, "a"), nullptr) << "another step";
+}
+
+TEST_F(LedgerTest, ARecalledAnswerIsNotRecordedAgain) {
+  WriteTwoAnswers();
+  const std::string before = Content();
+  const auto ledger = Open();
+  ASSERT_TRUE(ledger->Accepted(1, 0, "p0", Answer({5, 6})).ok());
+  EXPECT_EQ(Content(), before);
+}
+
+TEST_F(LedgerTest, AttemptsAreCounted) {
+  WriteTwoAnswers();
+  const auto ledger = Open();
+  EXPECT_EQ(ledger->attempt(), 1);
+  ASSERT_TRUE(ledger->Started(0, "a").ok());
+  EXPECT_EQ(Open()->attempt(), 2);
+}
+
+TEST_F(LedgerTest, AnAnswerIsForgottenOnceItsStepIsTrained) {
+  WriteTwoAnswers();
+  const auto ledger = Open();
+  ASSERT_TRUE(ledger->Reached("trained", 1, "b", {0, 1}).ok());
+  EXPECT_EQ(ledger->Recall(1, 0, "p0", 0, "a"), nullptr);
+}
+
+// A restart may have to go back to the checkpoint before the last one.
+TEST_F(LedgerTest, AnswersBehindTheLastButOneCheckpointAreKept) {
+  WriteTwoAnswers();
+  {
+    const auto ledger = Open();
+    ASSERT_TRUE(ledger->Reached("trained", 1, "b", {0, 1}).ok());
+    ASSERT_TRUE(ledger->Reached("checkpointed", 1, "b").ok());
+  }
+  EXPECT_NE(Open()->Recall(1, 0, "p0", 0, "a"), nullptr);
+  ASSERT_TRUE(Open()->Reached("checkpointed", 2, "c").ok());
+  EXPECT_EQ(Open()->Recall(1, 0, "p0", 0, "a"), nullptr);
+}
+
+TEST_F(LedgerTest, AnUnfinishedLastRecordDoesNotCount) {
+  WriteTwoAnswers();
+  const std::string whole = Content();
+  for (size_t cut = 1; cut < 40; ++cut) {
+    Overwrite(whole.substr(0, whole.size() - cut));
+    const auto ledger = Open();
+    EXPECT_NE(ledger->Recall(1, 0, "p0", 0, "a"), nullptr);
+    EXPECT_EQ(ledger->Recall(1, 1, "p1", 0, "a"), nullptr) << "cut by " << cut;
+    EXPECT_EQ(Content().back(), '\n') << "the rest is cut off";
+  }
+}
+
+TEST_F(LedgerTest, EveryFlippedBitIsFoundAndTheLedgerSetAside) {
+  WriteTwoAnswers();
+  const std::string whole = Content();
+  // The last line's end makes it an unfinished record instead.
+  for (size_t i = 0; i + 1 < whole.size(); ++i) {
+    std::string damaged = whole;
+    damaged[i] = static_cast<char>(damaged[i] ^ (1 << (i % 8)));
+    Overwrite(damaged);
+    const auto ledger = Open();
+    EXPECT_EQ(Content(), "") << "bit " << i % 8 << " of byte " << i;
+    EXPECT_EQ(ledger->Recall(1, 0, "p0", 0, "a"), nullptr);
+    EXPECT_EQ(ReadFile(path_ + ".damaged", 1 << 20).value(), damaged);
+  }
+}
+
+TEST_F(LedgerTest, AnUnwritableFileIsNamed) {
+  const auto ledger = Ledger::Open(path_ + "/no/ledger.jsonl");
+  EXPECT_THAT(std::string(ledger.status().message()), HasSubstr("/no/ledger"));
+}
+
+}  // namespace
+}  // namespace dapd

@@ -1,0 +1,69 @@
+#include "services/trainer/status/page/run_report.h"
+
+#include <nlohmann/json.hpp>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "common/base/files.h"
+#include "tests/fakes/temp_path.h"
+
+namespace dapd {
+namespace {
+
+class RunReportTest : public testing::Test {
+ protected:
+  // The data inside the report of a run with one step that ended so.
+  nlohmann::json Data(const absl::Status& outcome) {
+    status_.Change([](TrainerState& state) {
+      state.run_name = "demo";
+      state.step = 1;
+      state.evaluations = {{"before", {.accuracy = {0.5, 0.4, 0.6}}}};
+    });
+    history_.Add({{"step", 1}, {"loss", 0.5}});
+    const std::string folder = TempPath("run");
+    EXPECT_TRUE(MakeDirectories(folder).ok());
+    LoadedConfig loaded;
+    loaded.config.trainer.steps = 77;
+    loaded.origins["trainer.steps"] = "--set";
+    EXPECT_TRUE(WriteReport(folder, loaded, status_, history_, outcome).ok());
+    const std::string html =
+        ReadFile(JoinPath(folder, "report.html"), 1 << 20).value();
+    const std::string open = "id=\"data\">";
+    const size_t from = html.find(open) + open.size();
+    return nlohmann::json::parse(
+        html.substr(from, html.find("</script>", from) - from));
+  }
+
+  TrainerStatus status_;
+  RunHistory history_;
+};
+
+TEST_F(RunReportTest, HoldsCurvesEvaluationsAndConfiguration) {
+  const nlohmann::json data = Data(absl::OkStatus());
+  EXPECT_EQ(data["outcome"], "");
+  EXPECT_EQ(data["history"]["series"]["loss"][0], 0.5);
+  EXPECT_EQ(data["status"]["evaluations"][0]["accuracy"]["low"], 0.4);
+  bool found = false;
+  for (const auto& row : data["config"]) {
+    if (row["key"] != "trainer.steps") continue;
+    found = true;
+    EXPECT_EQ(row["value"], "77");
+    EXPECT_EQ(row["origin"], "--set");
+  }
+  EXPECT_TRUE(found);
+}
+
+TEST_F(RunReportTest, SaysHowTheRunEnded) {
+  const nlohmann::json failed = Data(absl::DataLossError("not finite"));
+  EXPECT_EQ(failed["outcome"], "not finite");
+  EXPECT_FALSE(failed["stopped"]);
+  EXPECT_TRUE(Data(absl::CancelledError("stopped"))["stopped"]);
+}
+
+TEST_F(RunReportTest, AFolderThatIsNotThereIsAnError) {
+  EXPECT_FALSE(WriteReport("/nowhere/at/all", {}, status_, history_, {}).ok());
+}
+
+}  // namespace
+}  // namespace dapd

@@ -1,0 +1,70 @@
+#include "services/trainer/status/page/status_pages.h"
+
+#include <nlohmann/json.hpp>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "common/rpc/status_json.h"
+#include "services/trainer/status/status_message.h"
+
+namespace dapd {
+namespace {
+
+using ::testing::HasSubstr;
+
+class StatusPagesTest : public testing::Test {
+ protected:
+  nlohmann::json Json(const std::string& path) const {
+    return nlohmann::json::parse(pages_.at(path).body());
+  }
+
+  TrainerStatus status_;
+  RunHistory history_;
+  const std::map<std::string, HttpPage> pages_ =
+      StatusPages(&status_, &history_);
+};
+
+TEST_F(StatusPagesTest, TheStatusIsTheOneThatTheCommandPrints) {
+  status_.Change([](TrainerState& state) {
+    state.run_name = "demo";
+    state.step = 7;
+    state.terms = {{"entangled_rollout", 0.5, 2.0, 0.125}};
+  });
+  nlohmann::json page = Json("/status.json");
+  nlohmann::json command = StatusJson(StatusMessage(status_));
+  EXPECT_EQ(page["run_name"], "demo");
+  // Time passes between the two.
+  for (const char* key : {"elapsed_seconds", "eta_seconds"}) {
+    page.erase(key);
+    command.erase(key);
+  }
+  EXPECT_EQ(page, command);
+}
+
+TEST_F(StatusPagesTest, TheHistoryGrowsWithTheRun) {
+  EXPECT_EQ(Json("/history.json")["last_step"], 0);
+  history_.Add({{"step", 1}, {"loss", 0.5}});
+  EXPECT_EQ(Json("/history.json")["last_step"], 1);
+}
+
+TEST_F(StatusPagesTest, ThePageComesWithItsPolicyAndTheDataWithNone) {
+  EXPECT_THAT(pages_.at("/").security_policy, HasSubstr("script-src 'sha256-"));
+  EXPECT_THAT(pages_.at("/").content_type, HasSubstr("text/html"));
+  EXPECT_EQ(pages_.at("/status.json").content_type, "application/json");
+  EXPECT_EQ(pages_.at("/status.json").security_policy,
+            HttpPage().security_policy);
+}
+
+TEST_F(StatusPagesTest, AnErrorTextThatIsNoUtf8DoesNotCostTheStatus) {
+  status_.SetWorkers(
+      [] {
+        return std::vector<WorkerState>{
+            {"127.0.0.1:1", "lost", -1, 0, "broken \xff"}};
+      },
+      {});
+  EXPECT_EQ(Json("/status.json")["workers"].size(), 1U);
+}
+
+}  // namespace
+}  // namespace dapd
