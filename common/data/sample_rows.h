@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 
-#include "common/data/views.h"
+#include "common/data/view_builder.h"
 
 namespace dapd {
 

@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 
 #include "common/config/config.h"
-#include "common/data/views.h"
+#include "common/data/view_builder.h"
 #include "common/tokenizer/chat_template.h"
 #include "common/tokenizer/tokenizer.h"
 

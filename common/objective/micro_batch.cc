@@ -256,7 +256,7 @@ std::map<TeacherPass, TeacherScores> ScoreLocally(
     const Views& views) {
   at::NoGradGuard no_grad;
   const auto adapter_of = [&](const TeacherPass& pass) {
-    return pass.weights == TeacherWeights::kSnapshot ? snapshot : nullptr;
+    return pass.weights == WeightSet::kSnapshot ? snapshot : nullptr;
   };
   // A view that two passes read with the same weights is computed once.
   std::map<const Adapter*, std::set<ViewName>> views_of;

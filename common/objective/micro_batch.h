@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "common/data/views.h"
+#include "common/objective/spec/view.h"
 #include "common/model/weights/adapter.h"
 #include "common/model/fast/training_pass.h"
 #include "common/model/weights/weights.h"

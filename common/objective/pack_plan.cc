@@ -69,7 +69,7 @@ std::vector<Pack> PlanPacks(const std::vector<Term>& terms,
                             const PassLimits& limits) {
   std::vector<ViewName> students = StudentViews(terms);
   std::erase_if(students, [&](ViewName view) {
-    return ScoresRollout(view) != (completion == Completion::kRollout);
+    return CompletionOf(view) != completion;
   });
   std::vector<Pack> packs;
   if (students.empty()) return packs;

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/config/config.h"
-#include "common/data/views.h"
+#include "common/objective/spec/view.h"
 #include "common/model/fast/training_pass.h"
 #include "common/model/weights/weights.h"
 #include "common/objective/terms.h"
@@ -37,9 +37,6 @@ struct PackPart {
   std::vector<ViewName> students;
 };
 using Pack = std::vector<PackPart>;
-
-// What a view scores.
-enum class Completion { kReference, kRollout };
 
 // The packs over `samples`, one element a sample, in a fixed order: as many
 // parts side by side as limits.pack_tokens allow. Only the views that score

@@ -27,9 +27,9 @@ absl::StatusOr<Term> ResolveTerm(const TermConfig& config) {
   term.student = *student;
   term.teacher.view = *teacher;
   if (config.teacher_weights == "base") {
-    term.teacher.weights = TeacherWeights::kBase;
+    term.teacher.weights = WeightSet::kBase;
   } else if (config.teacher_weights == "snapshot") {
-    term.teacher.weights = TeacherWeights::kSnapshot;
+    term.teacher.weights = WeightSet::kSnapshot;
   } else {
     return refuse(absl::StrCat("teacher_weights '",
                                config.teacher_weights,
@@ -39,7 +39,7 @@ absl::StatusOr<Term> ResolveTerm(const TermConfig& config) {
     return refuse(absl::StrCat(
         "divergence '", config.divergence, "' is not known; use forward_kl"));
   }
-  if (ScoresRollout(term.student) != ScoresRollout(term.teacher.view)) {
+  if (CompletionOf(term.student) != CompletionOf(term.teacher.view)) {
     return refuse(absl::StrCat(
         config.student, " and ", config.teacher, " score different tokens"));
   }
@@ -47,11 +47,6 @@ absl::StatusOr<Term> ResolveTerm(const TermConfig& config) {
 }
 
 }  // namespace
-
-bool ScoresRollout(ViewName view) {
-  return view == ViewName::kNoneRollout || view == ViewName::kSelfRollout ||
-         view == ViewName::kCrossRollout;
-}
 
 absl::StatusOr<std::vector<Term>> ResolveTerms(
     const ObjectiveSection& section) {

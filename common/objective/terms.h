@@ -13,17 +13,14 @@
 #include "absl/status/statusor.h"
 
 #include "common/config/config.h"
-#include "common/data/views.h"
+#include "common/objective/spec/view.h"
+#include "common/objective/spec/weight_set.h"
 
 namespace dapd {
 
-// Which frozen weights a teacher view is read with: the model with the adapter
-// off, or with the periodic copy of the adapter.
-enum class TeacherWeights { kBase, kSnapshot };
-
 // One forward that a teacher has to do for a sample.
 struct TeacherPass {
-  TeacherWeights weights = TeacherWeights::kBase;
+  WeightSet weights = WeightSet::kBase;
   ViewName view = ViewName::kNoneRollout;
   auto operator<=>(const TeacherPass&) const = default;
 };
@@ -35,9 +32,6 @@ struct Term {
   double clip = 0.05;  // c, per vocabulary entry; infinity: no clip
   double weight = 0.0;
 };
-
-// True if the view scores the rollout's tokens, false for the reference's.
-bool ScoresRollout(ViewName view);
 
 // The terms of the configuration: objective.terms if given, else the preset's.
 // INVALID_ARGUMENT names a term with an unknown view, weights or divergence, or

@@ -9,7 +9,7 @@
 
 #include "ATen/ATen.h"
 
-#include "common/data/views.h"
+#include "common/objective/spec/view.h"
 #include "common/model/weights/adapter.h"
 #include "common/model/reference/decoder.h"
 #include "common/model/weights/weights.h"

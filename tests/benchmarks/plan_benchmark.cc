@@ -74,10 +74,10 @@ nlohmann::json Plan(const std::string& path, int64_t chunk) {
     const Views views = ParseViews(nlohmann::json::parse(line).at("views"));
     live += LiveTokens(views, students);
     for (const size_t snapshot_is_base : {0, 1}) {
-      std::array<std::set<ViewName>, 2> names;  // by TeacherWeights
+      std::array<std::set<ViewName>, 2> names;  // by WeightSet
       for (const TeacherPass& pass : TeacherPasses(terms)) {
         const bool base =
-            snapshot_is_base == 1 || pass.weights == TeacherWeights::kBase;
+            snapshot_is_base == 1 || pass.weights == WeightSet::kBase;
         names[base ? 0 : 1].insert(pass.view);
       }
       const auto add_rows = [&](ViewName name) {

@@ -11,7 +11,7 @@
 #include "common/collective/device_group.h"
 #include "common/config/config.h"
 #include "common/data/dataset.h"
-#include "common/data/views.h"
+#include "common/data/view_builder.h"
 #include "common/model/weights/weights.h"
 #include "common/objective/terms.h"
 #include "common/sharding/sharded_layers.h"

@@ -16,11 +16,6 @@ namespace {
 // How soon CollectRollouts hears that it is to stop.
 constexpr absl::Duration kStopTick = absl::Milliseconds(100);
 
-// cross_reference shows the rollout inside its prompt.
-bool NeedsRollout(ViewName view) {
-  return ScoresRollout(view) || view == ViewName::kCrossReference;
-}
-
 TeacherScores ToScores(const std::map<std::string, HostTensor>& tensors,
                        at::Device device) {
   TeacherScores scores;
@@ -136,11 +131,11 @@ void SamplePipeline::KeepBeginning(uint64_t id,
 }
 
 std::vector<ScoreTask> SamplePipeline::PlanScores(bool needs_rollout) {
-  std::map<TeacherWeights, ScoreTask> tasks;
+  std::map<WeightSet, ScoreTask> tasks;
   for (const TeacherPass& pass : options_.passes) {
     if (NeedsRollout(pass.view) != needs_rollout) continue;
     ScoreTask& task =
-        tasks[snapshot_is_base_ ? TeacherWeights::kBase : pass.weights];
+        tasks[snapshot_is_base_ ? WeightSet::kBase : pass.weights];
     const std::string name = ViewNameString(pass.view);
     const bool already_asked = std::any_of(
         task.views.begin(), task.views.end(), [&](const ViewToScore& view) {
@@ -151,7 +146,7 @@ std::vector<ScoreTask> SamplePipeline::PlanScores(bool needs_rollout) {
   std::vector<ScoreTask> plan;
   for (auto& [weights, task] : tasks) {
     task.id = next_id_++;
-    task.snapshot = weights == TeacherWeights::kSnapshot;
+    task.snapshot = weights == WeightSet::kSnapshot;
     task.payload = options_.payload;
     task.top_k = options_.top_k;
     task.temperature = options_.temperature;
@@ -175,7 +170,7 @@ void SamplePipeline::SubmitScores(size_t index,
     }
     pending_scores_[task.id] = {
         index,
-        task.snapshot ? TeacherWeights::kSnapshot : TeacherWeights::kBase,
+        task.snapshot ? WeightSet::kSnapshot : WeightSet::kBase,
         needs_rollout};
     ++entry.scores_missing;
     teachers_.Submit(std::move(task));
@@ -286,8 +281,8 @@ absl::Status SamplePipeline::AcceptScore(const ScoreResult& result) {
   Entry& entry = entries_[index];
   for (const auto& [view, scores] : views) {
     if (snapshot_is_base_) {
-      entry.scores[{TeacherWeights::kBase, view}] = scores;
-      entry.scores[{TeacherWeights::kSnapshot, view}] = scores;
+      entry.scores[{WeightSet::kBase, view}] = scores;
+      entry.scores[{WeightSet::kSnapshot, view}] = scores;
     } else {
       entry.scores[{weights, view}] = scores;
     }

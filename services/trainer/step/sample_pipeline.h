@@ -27,7 +27,7 @@
 
 #include "common/base/mutex.h"
 #include "common/data/dataset.h"
-#include "common/data/views.h"
+#include "common/data/view_builder.h"
 #include "common/generation/sampling.h"
 #include "common/objective/micro_batch.h"
 #include "services/trainer/workers/prefix_streamer.h"
@@ -171,7 +171,7 @@ class SamplePipeline {
   };
   struct PendingScore {
     size_t index = 0;
-    TeacherWeights weights = TeacherWeights::kBase;
+    WeightSet weights = WeightSet::kBase;
     bool needs_rollout = false;
   };
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "common/base/mutex.h"
-#include "common/data/views.h"
+#include "common/objective/spec/view.h"
 #include "services/trainer/workers/teacher_client.h"
 
 namespace dapd {

@@ -15,11 +15,11 @@ namespace {
 std::vector<Term> MakeTerms() {
   return {{.name = "inference",
            .student = ViewName::kSelfRollout,
-           .teacher = {TeacherWeights::kBase, ViewName::kNoneRollout},
+           .teacher = {WeightSet::kBase, ViewName::kNoneRollout},
            .weight = 0.5},
           {.name = "privileged",
            .student = ViewName::kNoneReference,
-           .teacher = {TeacherWeights::kBase, ViewName::kCrossReference},
+           .teacher = {WeightSet::kBase, ViewName::kCrossReference},
            .weight = 2.0}};
 }
 

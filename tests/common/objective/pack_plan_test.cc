@@ -74,7 +74,7 @@ TEST_F(PackPlanTest, APackHoldsAsManySamplesAsItsTokensAllow) {
 TEST_F(PackPlanTest, ATermsAbsenceIsAPacksAbsence) {
   AddSample(11);
   std::erase_if(terms_,
-                [](const Term& term) { return ScoresRollout(term.student); });
+                [](const Term& term) { return CompletionOf(term.student) == Completion::kRollout; });
   EXPECT_THAT(SamplesOf(Completion::kRollout, 1000), ElementsAre());
 }
 

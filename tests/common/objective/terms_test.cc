@@ -13,7 +13,7 @@ TEST(TermsTest, ThePresetIsTheReleasedWeightingOfSixTerms) {
   struct Expected {
     const char* name;
     ViewName student, teacher;
-    TeacherWeights weights;
+    WeightSet weights;
     double weight;
   };
   using enum ViewName;
@@ -21,32 +21,32 @@ TEST(TermsTest, ThePresetIsTheReleasedWeightingOfSixTerms) {
       {"entangled_rollout",
        kNoneRollout,
        kCrossRollout,
-       TeacherWeights::kSnapshot,
+       WeightSet::kSnapshot,
        2.0 / 15},
       {"inference_reference",
        kSelfReference,
        kNoneReference,
-       TeacherWeights::kBase,
+       WeightSet::kBase,
        2.0 / 15},
       {"privileged_rollout",
        kSelfRollout,
        kCrossRollout,
-       TeacherWeights::kBase,
+       WeightSet::kBase,
        2.0 / 15},
       {"entangled_reference",
        kNoneReference,
        kCrossReference,
-       TeacherWeights::kSnapshot,
+       WeightSet::kSnapshot,
        2.0 / 5},
       {"inference_rollout",
        kSelfRollout,
        kNoneRollout,
-       TeacherWeights::kBase,
+       WeightSet::kBase,
        2.0 / 5},
       {"privileged_reference",
        kSelfReference,
        kCrossReference,
-       TeacherWeights::kBase,
+       WeightSet::kBase,
        4.0 / 5},
   };
   ASSERT_EQ(terms->size(), table.size());

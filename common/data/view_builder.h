@@ -1,43 +1,19 @@
-// The six views of a sample (objective.md, "Views"): one token sequence each
-// with the range of tokens that is scored.
+// ViewBuilder: a sample's texts and token ids become its six views
+// (common/objective/spec/view.h), prompts and masks as docs/objective.md has
+// them.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 
+#include "common/objective/spec/view.h"
 #include "common/tokenizer/chat_template.h"
 #include "common/tokenizer/tokenizer.h"
 
 namespace dapd {
-
-enum class ViewName {
-  kNoneRollout,
-  kSelfRollout,
-  kCrossRollout,
-  kNoneReference,
-  kSelfReference,
-  kCrossReference,
-};
-inline constexpr int kNumViews = 6;
-// "none_rollout", ...
-const char* ViewNameString(ViewName view);
-absl::StatusOr<ViewName> ParseViewName(const std::string& name);
-
-struct View {
-  std::vector<int32_t> input_ids;
-  // Scored tokens are input_ids[scored_from, scored_from + scored_count);
-  // the logits that predict them stand one position earlier.
-  int64_t scored_from = 0;
-  int64_t scored_count = 0;
-
-  bool operator==(const View&) const = default;
-};
-
-using Views = std::array<View, kNumViews>;  // by ViewName
 
 struct Sample {
   std::string id;

@@ -1,4 +1,4 @@
-#include "common/data/views.h"
+#include "common/data/view_builder.h"
 
 #include <algorithm>
 #include <memory>

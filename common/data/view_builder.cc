@@ -1,4 +1,4 @@
-#include "common/data/views.h"
+#include "common/data/view_builder.h"
 
 #include <algorithm>
 
@@ -9,13 +9,6 @@
 
 namespace dapd {
 namespace {
-
-constexpr const char* kViewNames[kNumViews] = {"none_rollout",
-                                               "self_rollout",
-                                               "cross_rollout",
-                                               "none_reference",
-                                               "self_reference",
-                                               "cross_reference"};
 
 constexpr char kInstruction[] =
     "Please reason step by step, and put your final answer within \\boxed{}.";
@@ -133,18 +126,6 @@ View& At(Views& views, ViewName name) {
 }
 
 }  // namespace
-
-const char* ViewNameString(ViewName view) {
-  return kViewNames[static_cast<size_t>(view)];
-}
-
-absl::StatusOr<ViewName> ParseViewName(const std::string& name) {
-  for (int i = 0; i < kNumViews; ++i) {
-    if (name == kViewNames[i]) return static_cast<ViewName>(i);
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("'", name, "' is no view's name"));
-}
 
 ViewBuilder::ViewBuilder(const Tokenizer& tokenizer,
                          const ChatTemplate& chat_template,

@@ -1,0 +1,50 @@
+#include "common/objective/spec/view.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace dapd {
+namespace {
+
+struct ViewRow {
+  const char* name;
+  Completion scored;
+  bool needs_rollout;
+};
+
+// By ViewName.
+constexpr std::array<ViewRow, kNumViews> kViews = {{
+    {"none_rollout", Completion::kRollout, true},
+    {"self_rollout", Completion::kRollout, true},
+    {"cross_rollout", Completion::kRollout, true},
+    {"none_reference", Completion::kReference, false},
+    {"self_reference", Completion::kReference, false},
+    {"cross_reference", Completion::kReference, true},
+}};
+
+const ViewRow& RowOf(ViewName view) {
+  return kViews[static_cast<size_t>(view)];
+}
+
+}  // namespace
+
+const char* ViewNameString(ViewName view) { return RowOf(view).name; }
+
+absl::StatusOr<ViewName> ParseViewName(const std::string& name) {
+  for (size_t i = 0; i < kViews.size(); ++i) {
+    if (name == kViews[i].name) return static_cast<ViewName>(i);
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "'",
+      name,
+      "' is no view; there are ",
+      absl::StrJoin(kViews, ", ", [](std::string* out, const ViewRow& row) {
+        out->append(row.name);
+      })));
+}
+
+Completion CompletionOf(ViewName view) { return RowOf(view).scored; }
+
+bool NeedsRollout(ViewName view) { return RowOf(view).needs_rollout; }
+
+}  // namespace dapd

@@ -1,0 +1,49 @@
+// The six views of a sample (docs/objective.md, "Views"): one token sequence
+// each, with the range of its tokens that is scored. Everything that names a
+// view, in the configuration, on the wire and in a file, uses this table.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace dapd {
+
+enum class ViewName {
+  kNoneRollout,
+  kSelfRollout,
+  kCrossRollout,
+  kNoneReference,
+  kSelfReference,
+  kCrossReference,
+};
+inline constexpr int kNumViews = 6;
+
+// "none_rollout", ...
+const char* ViewNameString(ViewName view);
+// INVALID_ARGUMENT lists the views that there are.
+absl::StatusOr<ViewName> ParseViewName(const std::string& name);
+
+// Which of a sample's two answers is scored.
+enum class Completion { kReference, kRollout };
+Completion CompletionOf(ViewName view);
+// Whether its tokens are known only once the rollout is there: it scores the
+// rollout or shows it.
+bool NeedsRollout(ViewName view);
+
+struct View {
+  std::vector<int32_t> input_ids;
+  // Scored tokens are input_ids[scored_from, scored_from + scored_count);
+  // the logits that predict them stand one position earlier.
+  int64_t scored_from = 0;
+  int64_t scored_count = 0;
+
+  bool operator==(const View&) const = default;
+};
+
+using Views = std::array<View, kNumViews>;  // by ViewName
+
+}  // namespace dapd
