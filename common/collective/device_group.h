@@ -8,9 +8,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "ATen/ATen.h"
 
 #include "common/collective/collective.h"
+#include "common/tensor/aten.h"
 
 namespace dapd {
 

@@ -6,14 +6,13 @@
 #include <span>
 #include <vector>
 
-#include "ATen/ATen.h"
-
 #include "common/collective/device_group.h"
-#include "common/model/weights/adapter.h"
 #include "common/model/reference/decoder.h"
 #include "common/model/reference/kv_cache.h"
+#include "common/model/weights/adapter.h"
 #include "common/model/weights/weights.h"
 #include "common/sharding/sharded_weights.h"
+#include "common/tensor/aten.h"
 
 namespace dapd {
 

@@ -4,7 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ATen/ATen.h"
+
+#include "common/tensor/aten.h"
 
 namespace dapd {
 namespace {

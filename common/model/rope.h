@@ -2,9 +2,8 @@
 // Hugging Face models: dimension i turns with dimension i + head_dim / 2.
 #pragma once
 
-#include "ATen/ATen.h"
-
 #include "common/model/spec/model_config.h"
+#include "common/tensor/aten.h"
 
 namespace dapd {
 

@@ -13,7 +13,7 @@
 
 #include <cstdint>
 
-#include "ATen/ATen.h"
+#include "common/tensor/aten.h"
 
 namespace dapd {
 

@@ -13,10 +13,9 @@
 #include <span>
 #include <vector>
 
-#include "ATen/ATen.h"
-
 #include "common/objective/clipped_kl.h"
 #include "common/objective/head_workspace.h"
+#include "common/tensor/aten.h"
 
 namespace dapd {
 

@@ -3,7 +3,7 @@
 // the gradient, which is a difference of nearly equal distributions.
 #pragma once
 
-#include "ATen/ATen.h"
+#include "common/tensor/aten.h"
 
 namespace dapd {
 

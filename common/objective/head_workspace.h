@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "ATen/ATen.h"
+#include "common/tensor/aten.h"
 
 namespace dapd {
 

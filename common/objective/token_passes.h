@@ -4,9 +4,8 @@
 
 #include <cstdint>
 
-#include "ATen/ATen.h"
-
 #include "common/kernels/clipped_kl.h"
+#include "common/tensor/aten.h"
 
 namespace dapd {
 

@@ -7,12 +7,11 @@
 #include <span>
 #include <vector>
 
-#include "ATen/ATen.h"
-
-#include "common/objective/spec/view.h"
-#include "common/model/weights/adapter.h"
 #include "common/model/reference/decoder.h"
+#include "common/model/weights/adapter.h"
 #include "common/model/weights/weights.h"
+#include "common/objective/spec/view.h"
+#include "common/tensor/aten.h"
 
 namespace dapd {
 

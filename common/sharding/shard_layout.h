@@ -6,10 +6,10 @@
 #pragma once
 
 #include "absl/status/status.h"
-#include "ATen/ATen.h"
 
-#include "common/model/weights/adapter.h"
 #include "common/model/spec/model_config.h"
+#include "common/model/weights/adapter.h"
+#include "common/tensor/aten.h"
 
 namespace dapd {
 

@@ -5,10 +5,10 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "ATen/ATen.h"
 
 #include "common/model/weights/weights.h"
 #include "common/sharding/shard_layout.h"
+#include "common/tensor/aten.h"
 
 namespace dapd {
 

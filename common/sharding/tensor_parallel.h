@@ -7,13 +7,13 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "ATen/ATen.h"
 
 #include "common/collective/device_group.h"
-#include "common/model/weights/adapter.h"
 #include "common/model/reference/decoder.h"
 #include "common/model/reference/kv_cache.h"
+#include "common/model/weights/adapter.h"
 #include "common/sharding/sharded_weights.h"
+#include "common/tensor/aten.h"
 
 namespace dapd {
 

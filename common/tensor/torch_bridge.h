@@ -6,8 +6,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "ATen/ATen.h"
 
+#include "common/tensor/aten.h"
 #include "common/tensor/host_tensor.h"
 
 namespace dapd {

@@ -1,2 +1,2 @@
-// Holds the precompiled ATen/ATen.h that the TORCH modules share; has no
+// Holds the precompiled aten.h that the TORCH modules share; has no
 // code.

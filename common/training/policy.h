@@ -12,10 +12,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "ATen/ATen.h"
 
 #include "common/config/config.h"
 #include "common/model/weights/adapter.h"
+#include "common/tensor/aten.h"
 
 namespace torch::optim {
 class AdamW;

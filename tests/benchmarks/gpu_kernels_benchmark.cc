@@ -15,12 +15,11 @@
 #include <string>
 #include <vector>
 
-#include "ATen/ATen.h"
-
 #include "common/generation/sampling.h"
 #include "common/kernels/cuda/adapter_merge.h"
 #include "common/kernels/cuda/sampling.h"
 #include "common/model/weights/placement.h"
+#include "common/tensor/aten.h"
 #include "tests/benchmarks/contender.h"
 
 namespace dapd {

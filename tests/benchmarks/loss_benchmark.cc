@@ -12,11 +12,11 @@
 #include <vector>
 
 #include "absl/time/clock.h"
-#include "ATen/ATen.h"
 
 #include "ATen/DeviceAccelerator.h"
 #include "common/model/weights/placement.h"
 #include "common/objective/head_loss.h"
+#include "common/tensor/aten.h"
 #include "tests/benchmarks/contender.h"
 
 namespace dapd {

@@ -12,11 +12,10 @@
 #include <string>
 #include <vector>
 
-#include "ATen/ATen.h"
-
 #include "common/model/reference/decoder.h"
 #include "common/model/weights/placement.h"
 #include "common/model/weights/weight_names.h"
+#include "common/tensor/aten.h"
 #include "tests/benchmarks/contender.h"
 
 namespace dapd {

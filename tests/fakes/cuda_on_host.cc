@@ -11,8 +11,6 @@
 #include <functional>
 #include <vector>
 
-#include "ATen/ATen.h"
-
 #include "common/generation/sampling.h"
 #include "common/kernels/attention_math.h"
 #include "common/kernels/cuda/decode_attention.h"
@@ -20,6 +18,7 @@
 #include "common/kernels/cuda/gemm.h"
 #include "common/kernels/cuda/sampling.h"
 #include "common/kernels/decoder_math.h"
+#include "common/tensor/aten.h"
 
 namespace dapd {
 namespace {

@@ -1,9 +1,8 @@
 // Refuses tensors above a size while it lives, as a full device does.
 #pragma once
 
-#include "ATen/ATen.h"
-
 #include "c10/core/CPUAllocator.h"
+#include "common/tensor/aten.h"
 
 namespace dapd {
 

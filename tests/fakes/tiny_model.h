@@ -6,13 +6,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "ATen/ATen.h"
 
 #include "common/base/check.h"
 #include "common/base/files.h"
 #include "common/model/spec/model_config.h"
 #include "common/model/weights/weight_names.h"
 #include "common/model/weights/weights.h"
+#include "common/tensor/aten.h"
 #include "common/tensor/safetensors.h"
 #include "common/tensor/torch_bridge.h"
 

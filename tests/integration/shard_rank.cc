@@ -16,7 +16,6 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "ATen/ATen.h"
 
 #include "common/base/json_lines.h"
 #include "common/base/status_macros.h"
@@ -24,6 +23,7 @@
 #include "common/collective/rank_leader.h"
 #include "common/sharding/layer_gather.h"
 #include "common/sharding/tensor_parallel.h"
+#include "common/tensor/aten.h"
 #include "common/tensor/safetensors.h"
 #include "common/tensor/torch_bridge.h"
 #include "nlohmann/json.hpp"

@@ -13,10 +13,9 @@
 #include <span>
 #include <vector>
 
-#include "ATen/ATen.h"
-
 #include "common/generation/cpu/cpu_matrix.h"
 #include "common/model/weights/adapter.h"
+#include "common/tensor/aten.h"
 
 namespace dapd {
 
@@ -29,7 +28,7 @@ struct CpuLinear {
 
 // `biases` [i] belongs to `weights` [i] and may be undefined.
 CpuLinear FuseLinear(std::span<const at::Tensor> weights,
-                       std::span<const at::Tensor> biases);
+                     std::span<const at::Tensor> biases);
 
 // The updates of the fused projections. All A are one product; each B follows
 // on its own slice of that product's result.
@@ -37,7 +36,7 @@ struct CpuLora {
   float scale = 0.0F;
   CpuMatrix a;  // the targeted projections' A, [rank, in] each
   struct Update {
-    CpuMatrix b;             // [out, rank]
+    CpuMatrix b;               // [out, rank]
     int64_t first_column = 0;  // of x A^T
   };
   std::vector<Update> updates;      // of the targeted projections
@@ -46,8 +45,8 @@ struct CpuLora {
 
 // `pairs` by part of the CpuLinear. The memory of `recycled` is used again.
 CpuLora FuseLora(std::span<const LoraPair> pairs,
-                   double scale,
-                   CpuLora recycled = {});
+                 double scale,
+                 CpuLora recycled = {});
 
 // Computes fused layers, in `round`ed (bfloat16) or full float32 arithmetic.
 // Keeps the memory that it needs between calls. Not thread-safe.

@@ -12,9 +12,8 @@
 #include <span>
 #include <vector>
 
-#include "ATen/ATen.h"
-
 #include "common/kernels/decode_kernels.h"
+#include "common/tensor/aten.h"
 
 namespace dapd {
 

@@ -6,11 +6,10 @@
 #include <memory>
 #include <vector>
 
-#include "ATen/ATen.h"
-
 #include "common/generation/cpu/cpu_linear.h"
 #include "common/model/weights/adapter.h"
 #include "common/model/weights/weights.h"
+#include "common/tensor/aten.h"
 
 namespace dapd {
 

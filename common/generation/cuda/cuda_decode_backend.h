@@ -24,13 +24,12 @@
 #include <optional>
 #include <vector>
 
-#include "ATen/ATen.h"
-
 #include "common/generation/cuda/cuda_decoder.h"
 #include "common/generation/cuda/cuda_library.h"
 #include "common/generation/cuda/cuda_packed_weights.h"
 #include "common/generation/decode_backend.h"
 #include "common/model/weights/weights.h"
+#include "common/tensor/aten.h"
 
 namespace dapd {
 

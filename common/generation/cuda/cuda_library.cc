@@ -1,8 +1,7 @@
 #include "common/generation/cuda/cuda_library.h"
 
-#include "ATen/ATen.h"
-
 #include "common/model/weights/placement.h"
+#include "common/tensor/aten.h"
 
 namespace dapd {
 

@@ -18,11 +18,10 @@
 #include <memory>
 #include <vector>
 
-#include "ATen/ATen.h"
-
 #include "common/generation/cuda/cuda_decoder.h"
 #include "common/model/weights/adapter.h"
 #include "common/model/weights/weights.h"
+#include "common/tensor/aten.h"
 
 namespace dapd {
 

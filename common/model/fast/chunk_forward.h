@@ -9,10 +9,9 @@
 
 #include <vector>
 
-#include "ATen/ATen.h"
-
 #include "common/model/weights/adapter.h"
 #include "common/model/weights/weights.h"
+#include "common/tensor/aten.h"
 
 namespace dapd {
 

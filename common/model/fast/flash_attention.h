@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "ATen/ATen.h"
+#include "common/tensor/aten.h"
 
 namespace dapd {
 

@@ -7,9 +7,8 @@
 // kernels/training_rows.h.
 #pragma once
 
-#include "ATen/ATen.h"
-
 #include "common/model/rope.h"
+#include "common/tensor/aten.h"
 
 namespace dapd {
 

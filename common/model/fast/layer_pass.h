@@ -5,12 +5,12 @@
 #pragma once
 
 #include "absl/functional/function_ref.h"
-#include "ATen/ATen.h"
 
-#include "common/model/reference/decoder_layer.h"
 #include "common/model/fast/flash_attention.h"
 #include "common/model/fast/projection_group.h"
+#include "common/model/reference/decoder_layer.h"
 #include "common/model/rope.h"
+#include "common/tensor/aten.h"
 
 namespace dapd {
 

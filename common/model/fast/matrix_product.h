@@ -8,7 +8,7 @@
 // matrix's strides are larger than one.
 #pragma once
 
-#include "ATen/ATen.h"
+#include "common/tensor/aten.h"
 
 namespace dapd {
 

@@ -12,9 +12,8 @@
 
 #include <vector>
 
-#include "ATen/ATen.h"
-
 #include "common/model/reference/decoder_layer.h"
+#include "common/tensor/aten.h"
 
 namespace dapd {
 

@@ -7,11 +7,10 @@
 #include <optional>
 #include <vector>
 
-#include "ATen/ATen.h"
-
 #include "common/model/fast/chunk_attention.h"
 #include "common/model/fast/chunk_forward.h"
 #include "common/model/weights/weights.h"
+#include "common/tensor/aten.h"
 
 namespace dapd {
 

@@ -11,12 +11,11 @@
 #include <optional>
 #include <vector>
 
-#include "ATen/ATen.h"
-
-#include "common/model/reference/decoder.h"
 #include "common/model/fast/layer_pass.h"
-#include "common/model/weights/layer_source.h"
 #include "common/model/fast/sequence_tails.h"
+#include "common/model/reference/decoder.h"
+#include "common/model/weights/layer_source.h"
+#include "common/tensor/aten.h"
 
 namespace dapd {
 

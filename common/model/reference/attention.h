@@ -8,10 +8,9 @@
 #include <span>
 #include <vector>
 
-#include "ATen/ATen.h"
-
 #include "common/model/reference/kv_cache.h"
 #include "common/model/spec/model_config.h"
+#include "common/tensor/aten.h"
 
 namespace dapd {
 

@@ -6,11 +6,10 @@
 #include <span>
 #include <vector>
 
-#include "ATen/ATen.h"
-
-#include "common/model/weights/adapter.h"
 #include "common/model/reference/kv_cache.h"
+#include "common/model/weights/adapter.h"
 #include "common/model/weights/weights.h"
+#include "common/tensor/aten.h"
 
 namespace dapd {
 

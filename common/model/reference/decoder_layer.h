@@ -7,12 +7,12 @@
 #include <array>
 
 #include "absl/functional/function_ref.h"
-#include "ATen/ATen.h"
 
-#include "common/model/weights/adapter.h"
 #include "common/model/reference/attention.h"
 #include "common/model/rope.h"
+#include "common/model/weights/adapter.h"
 #include "common/model/weights/weights.h"
+#include "common/tensor/aten.h"
 
 namespace dapd {
 

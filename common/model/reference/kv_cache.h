@@ -4,9 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "ATen/ATen.h"
-
 #include "common/model/spec/model_config.h"
+#include "common/tensor/aten.h"
 
 namespace dapd {
 

@@ -1,9 +1,8 @@
 // A frozen linear layer with an unmerged low-rank update.
 #pragma once
 
-#include "ATen/ATen.h"
-
 #include "common/model/weights/adapter.h"
+#include "common/tensor/aten.h"
 
 namespace dapd {
 

@@ -5,10 +5,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "ATen/ATen.h"
-
 #include "common/model/weights/adapter.h"
 #include "common/model/weights/weights.h"
+#include "common/tensor/aten.h"
 
 namespace dapd {
 

@@ -12,11 +12,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "ATen/ATen.h"
 
 #include "common/model/spec/lora_config.h"
 #include "common/model/spec/model_config.h"
 #include "common/model/spec/serialized_adapter.h"
+#include "common/tensor/aten.h"
 #include "common/tensor/safetensors.h"
 
 namespace dapd {

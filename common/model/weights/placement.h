@@ -4,7 +4,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "ATen/ATen.h"
+
+#include "common/tensor/aten.h"
 
 namespace dapd {
 

@@ -8,10 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "ATen/ATen.h"
-
 #include "common/model/spec/model_config.h"
 #include "common/model/weights/weights.h"
+#include "common/tensor/aten.h"
 
 namespace dapd {
 

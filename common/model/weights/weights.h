@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "ATen/ATen.h"
 
 #include "common/model/spec/model_config.h"
+#include "common/tensor/aten.h"
 
 namespace dapd {
 
@@ -30,7 +30,7 @@ class LayerSource;  // layer_source.h
 // reader. No tensor requires grad.
 struct ModelWeights {
   ModelConfig config;
-  at::Tensor embedding;  // [vocab, hidden]
+  at::Tensor embedding;              // [vocab, hidden]
   std::vector<LayerWeights> layers;  // empty where `source` has them
   std::shared_ptr<LayerSource> source;
   at::Tensor final_norm;  // [hidden]

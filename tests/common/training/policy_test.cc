@@ -4,6 +4,8 @@
 #include <limits>
 
 #include "gtest/gtest.h"
+#include "torch/nn/utils/clip_grad.h"
+#include "torch/optim/adamw.h"
 
 #include "common/training/policy_state.h"
 
