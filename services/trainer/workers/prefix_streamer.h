@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "common/base/mutex.h"
-#include "common/objective/spec/view.h"
+#include "common/data/view_builder.h"
 #include "services/trainer/workers/teacher_client.h"
 
 namespace dapd {
