@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "common/objective/spec/term.h"
+
 namespace dapd {
 
 struct RunConfig {
@@ -46,20 +48,9 @@ struct DataSection {
   std::string on_bad_row = "fail";  // fail | skip
 };
 
-// One weighted, component-clipped KL between two views.
-struct TermConfig {
-  std::string name;
-  std::string student;          // view name, live adapter
-  std::string teacher;          // view name
-  std::string teacher_weights;  // base | snapshot
-  std::string divergence = "forward_kl";
-  double clip = 0.05;  // per vocabulary entry; inf: none
-  double weight = 0.0;
-};
-
 struct ObjectiveSection {
   std::string preset = "dapd";
-  std::vector<TermConfig> terms;  // given: replaces the preset's terms
+  std::vector<Term> terms;  // given: replaces the preset's terms
   double temperature = 1.1;
   double lambda = 0.2;
   double kappa = 2.0;
@@ -81,9 +72,10 @@ struct RolloutSection {
   double temperature = 1.1;
   double top_p = 0.95;
   int64_t top_k = 20;
-  int64_t max_staleness = 0;  // policies, see services/trainer/step/batch_trainer.h
-  int64_t slots = 32;         // sequences decoded side by side in one worker
-  int64_t kv_memory_mib = 0;  // 0: what the machine can spare
+  int64_t max_staleness =
+      0;               // policies, see services/trainer/step/batch_trainer.h
+  int64_t slots = 32;  // sequences decoded side by side in one worker
+  int64_t kv_memory_mib = 0;    // 0: what the machine can spare
   int64_t tensor_parallel = 1;  // processes that compute a worker's model
 };
 

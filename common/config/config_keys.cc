@@ -6,6 +6,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
+#include "common/config/term_yaml.h"
+#include "common/config/yaml_text.h"
+
 namespace dapd {
 namespace {
 
@@ -45,40 +48,6 @@ ConfigKey Above(std::string name,
 
 ConfigKey Any(std::string name, ConfigKey::Target target, std::string help) {
   return {std::move(name), target, std::move(help)};
-}
-
-std::string FormatDouble(double value) {
-  if (std::isinf(value)) return value > 0 ? ".inf" : "-.inf";
-  char buffer[32];
-  const auto result = std::to_chars(buffer, buffer + sizeof(buffer), value);
-  return std::string(buffer, result.ptr);
-}
-
-std::string Quote(const std::string& text) {
-  std::string quoted = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') quoted.push_back('\\');
-    quoted.push_back(c);
-  }
-  return quoted + "\"";
-}
-
-std::string FormatTerm(const TermConfig& term) {
-  return absl::StrCat("{name: ",
-                      Quote(term.name),
-                      ", student: ",
-                      Quote(term.student),
-                      ", teacher: ",
-                      Quote(term.teacher),
-                      ", teacher_weights: ",
-                      Quote(term.teacher_weights),
-                      ", divergence: ",
-                      Quote(term.divergence),
-                      ", clip: ",
-                      FormatDouble(term.clip),
-                      ", weight: ",
-                      FormatDouble(term.weight),
-                      "}");
 }
 
 template <typename List, typename Format>
@@ -175,8 +144,8 @@ std::vector<ConfigKey> ConfigKeys(Config& c) {
       Any("objective.terms",
           &c.objective.terms,
           "Replaces the preset's terms: a list of {name, student, teacher, "
-          "teacher_weights: base|snapshot, divergence: forward_kl, clip, "
-          "weight}."),
+          "teacher_weights, weight, divergence, clip, ...}; docs/objective.md "
+          "has every field."),
       Above("objective.temperature",
             &c.objective.temperature,
             0,
@@ -535,9 +504,7 @@ std::string TypeName(const ConfigKey& key) {
     std::string operator()(std::vector<std::string>*) const {
       return "list of strings";
     }
-    std::string operator()(std::vector<TermConfig>*) const {
-      return "list of terms";
-    }
+    std::string operator()(std::vector<Term>*) const { return "list of terms"; }
   };
   return std::visit(Name{}, key.target);
 }
@@ -570,7 +537,7 @@ std::string FormatValue(const ConfigKey& key) {
     std::string operator()(std::vector<std::string>* v) const {
       return FormatList(*v, Quote);
     }
-    std::string operator()(std::vector<TermConfig>* v) const {
+    std::string operator()(std::vector<Term>* v) const {
       return FormatList(*v, FormatTerm);
     }
   };

@@ -20,7 +20,7 @@ struct ConfigKey {
                               uint64_t*,
                               double*,
                               std::vector<std::string>*,
-                              std::vector<TermConfig>*>;
+                              std::vector<Term>*>;
   std::string name;  // "trainer.learning_rate"
   Target target;
   std::string help;

@@ -2,7 +2,7 @@
 
 namespace dapd {
 
-std::vector<TermConfig> ExpandTerms(const ObjectiveSection& section) {
+std::vector<Term> ExpandTerms(const ObjectiveSection& section) {
   if (!section.terms.empty()) return section.terms;
   const auto unit = [&](const ObjectiveSection::Guided& guided,
                         double fraction) {
@@ -14,43 +14,37 @@ std::vector<TermConfig> ExpandTerms(const ObjectiveSection& section) {
   const double r = unit(reference, section.lambda);
   const double y = unit(rollout, 1.0 - section.lambda);
   const auto term = [&](const char* name,
-                        const char* student,
-                        const char* teacher,
-                        const char* weights,
+                        ViewName student,
+                        TeacherPass teacher,
                         double weight) {
-    return TermConfig{.name = name,
-                      .student = student,
-                      .teacher = teacher,
-                      .teacher_weights = weights,
-                      .clip = section.component_clip,
-                      .weight = weight};
+    Term term{
+        .name = name, .student = student, .target = teacher, .weight = weight};
+    term.divergence.clip = section.component_clip;
+    return term;
   };
+  using enum ViewName;
+  using enum WeightSet;
   return {
-      term("entangled_rollout", "none_rollout", "cross_rollout", "snapshot", r),
+      term("entangled_rollout", kNoneRollout, {kSnapshot, kCrossRollout}, r),
       term("inference_reference",
-           "self_reference",
-           "none_reference",
-           "base",
+           kSelfReference,
+           {kBase, kNoneReference},
            r * reference.beta_inference),
       term("privileged_rollout",
-           "self_rollout",
-           "cross_rollout",
-           "base",
+           kSelfRollout,
+           {kBase, kCrossRollout},
            r * reference.beta_privileged),
       term("entangled_reference",
-           "none_reference",
-           "cross_reference",
-           "snapshot",
+           kNoneReference,
+           {kSnapshot, kCrossReference},
            y),
       term("inference_rollout",
-           "self_rollout",
-           "none_rollout",
-           "base",
+           kSelfRollout,
+           {kBase, kNoneRollout},
            y * rollout.beta_inference),
       term("privileged_reference",
-           "self_reference",
-           "cross_reference",
-           "base",
+           kSelfReference,
+           {kBase, kCrossReference},
            y * rollout.beta_privileged),
   };
 }

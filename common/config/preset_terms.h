@@ -13,6 +13,6 @@ namespace dapd {
 // weighted w(reference_guided, lambda) and w(rollout_guided, 1 - lambda). The
 // reference-guided direction holds entangled_rollout, inference_reference and
 // privileged_rollout.
-std::vector<TermConfig> ExpandTerms(const ObjectiveSection& section);
+std::vector<Term> ExpandTerms(const ObjectiveSection& section);
 
 }  // namespace dapd

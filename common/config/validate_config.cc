@@ -15,53 +15,31 @@
 namespace dapd {
 namespace {
 
-const std::set<std::string>& ViewNames() {
-  static const auto& names = *new std::set<std::string>{"none_rollout",
-                                                        "self_rollout",
-                                                        "cross_rollout",
-                                                        "none_reference",
-                                                        "self_reference",
-                                                        "cross_reference"};
-  return names;
+// What a payload of a few tokens cannot be made into.
+std::string ProblemWithPayload(const Term& term,
+                               const TeacherSection& teacher) {
+  if (teacher.payload != "top_k") return "";
+  const auto* pass = std::get_if<TeacherPass>(&term.target);
+  if (pass == nullptr || term.support.kind == SupportKind::kStudentTopK) {
+    return "needs the teachers' whole distributions; set teacher.payload to "
+           "hidden_states or logits";
+  }
+  return "";
 }
 
-void CheckTerms(const ObjectiveSection& section,
-                std::vector<std::string>& problems) {
+void CheckTerms(const Config& config, std::vector<std::string>& problems) {
   std::set<std::string> names;
-  for (const TermConfig& term : ExpandTerms(section)) {
-    const std::string where =
-        absl::StrCat("objective.terms: term '", term.name, "': ");
-    if (!names.insert(term.name).second) {
-      problems.push_back(where + "the name occurs twice");
-    }
-    for (const std::string& view : {term.student, term.teacher}) {
-      if (!ViewNames().contains(view)) {
-        problems.push_back(
-            absl::StrCat(where,
-                         "'",
-                         view,
-                         "' is no view; none_, self_ or cross_ with rollout "
-                         "or reference"));
-      }
-    }
-    if (absl::EndsWith(term.student, "_rollout") !=
-        absl::EndsWith(term.teacher, "_rollout")) {
-      problems.push_back(absl::StrCat(where,
-                                      term.student,
-                                      " and ",
-                                      term.teacher,
-                                      " score different tokens"));
-    }
-    if (term.teacher_weights != "base" && term.teacher_weights != "snapshot") {
-      problems.push_back(absl::StrCat(where,
-                                      "teacher_weights '",
-                                      term.teacher_weights,
-                                      "' is neither base nor snapshot"));
-    }
-    if (term.divergence != "forward_kl") {
-      problems.push_back(absl::StrCat(
-          where, "divergence '", term.divergence, "' is not forward_kl"));
-    }
+  const std::vector<Term> terms = ExpandTerms(config.objective);
+  if (terms.empty()) problems.push_back("objective.terms: there are none");
+  for (const Term& term : terms) {
+    const auto report = [&](const std::string& problem) {
+      if (problem.empty()) return;
+      problems.push_back(
+          absl::StrCat("objective.terms: term '", term.name, "': ", problem));
+    };
+    if (!names.insert(term.name).second) report("the name occurs twice");
+    report(ProblemWith(term));
+    report(ProblemWithPayload(term, config.teacher));
   }
 }
 
@@ -204,7 +182,7 @@ std::vector<std::string> FindContradictions(const Config& config) {
                        ") exceeds trainer.batch_size (",
                        config.trainer.batch_size,
                        ")"));
-  CheckTerms(config.objective, problems);
+  CheckTerms(config, problems);
   const SecuritySection& security = config.security;
   const bool rpc_is_protected =
       security.insecure || !security.certificate.empty();

@@ -7,6 +7,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
+#include "common/config/term_yaml.h"
+
 namespace dapd {
 namespace {
 
@@ -113,11 +115,11 @@ struct Reader {
     *out = std::move(list);
     return "";
   }
-  std::string operator()(std::vector<TermConfig>* out) const {
+  std::string operator()(std::vector<Term>* out) const {
     if (!node.IsSequence()) return Wrong();
-    std::vector<TermConfig> terms;
+    std::vector<Term> terms;
     for (const YAML::Node& item : node) {
-      TermConfig term;
+      Term term;
       const std::string problem = ReadTerm(item, &term);
       if (!problem.empty()) {
         return absl::StrCat("term ", terms.size() + 1, ": ", problem);
@@ -125,43 +127,6 @@ struct Reader {
       terms.push_back(std::move(term));
     }
     *out = std::move(terms);
-    return "";
-  }
-
-  static std::string ReadTerm(const YAML::Node& node, TermConfig* term) {
-    if (!node.IsMap()) return "is no map";
-    for (const auto& [name, text] :
-         {std::pair{"name", &term->name},
-          std::pair{"student", &term->student},
-          std::pair{"teacher", &term->teacher},
-          std::pair{"teacher_weights", &term->teacher_weights}}) {
-      if (!node[name] || !node[name].IsScalar()) {
-        return absl::StrCat(name, " is missing");
-      }
-      *text = node[name].Scalar();
-    }
-    if (node["divergence"])
-      term->divergence = node["divergence"].as<std::string>();
-    if (node["clip"] &&
-        (!ParseNumber(node["clip"], &term->clip) || !(term->clip > 0.0))) {
-      return "clip must be a number above 0";
-    }
-    if (!node["weight"] || !ParseNumber(node["weight"], &term->weight) ||
-        !std::isfinite(term->weight)) {
-      return "weight must be a finite number";
-    }
-    static const std::set<std::string> known = {"name",
-                                                "student",
-                                                "teacher",
-                                                "teacher_weights",
-                                                "divergence",
-                                                "clip",
-                                                "weight"};
-    for (const auto& entry : node) {
-      if (!known.contains(entry.first.Scalar())) {
-        return absl::StrCat("unknown key '", entry.first.Scalar(), "'");
-      }
-    }
     return "";
   }
 };

@@ -96,4 +96,27 @@ inline Floats Exp(const Floats& x) {
   return x < -87.0F ? Floats{} : value;
 }
 
+// log to 2 units in the last place (Cephes: polynomial of degree 8 about 1) of
+// normal numbers above 0.
+inline Floats Log(const Floats& x) {
+  const Ints bits = reinterpret_cast<Ints>(x);
+  const Ints mantissa = (bits & 0x007FFFFF) | 0x3F000000;  // in [0.5, 1)
+  const Floats m = reinterpret_cast<Floats>(mantissa);
+  const Ints is_low = m < 0.707106781186547524F;  // -1 where it is
+  const Floats exponent =
+      __builtin_convertvector(((bits >> 23) & 0xFF) - 126 + is_low, Floats);
+  const Floats r = (is_low ? m + m : m) - 1.0F;
+  const Floats square = r * r;
+  Floats p = r * 7.0376836292e-2F - 1.1514610310e-1F;
+  p = p * r + 1.1676998740e-1F;
+  p = p * r - 1.2420140846e-1F;
+  p = p * r + 1.4249322787e-1F;
+  p = p * r - 1.6668057665e-1F;
+  p = p * r + 2.0000714765e-1F;
+  p = p * r - 2.4999993993e-1F;
+  p = p * r + 3.3333331174e-1F;
+  p = p * r * square + exponent * -2.12194440e-4F - square * 0.5F;
+  return (r + p) + exponent * 0.693359375F;
+}
+
 }  // namespace dapd::DAPD_CPU_LEVEL_NAMESPACE

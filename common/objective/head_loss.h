@@ -1,39 +1,55 @@
 // The frozen LM head and the divergences in one, over chunks of tokens: no
 // [tokens, V] tensor of a whole view exists, and the head gets no gradient.
 //
-// A call takes all students that score the same tokens, with all their
-// teachers. Of each chunk every source's logits (students, and each teacher
-// once, however many terms share it) come out of one product with the head; one
-// pass a token turns them into sums and, in place, into the gradient of the
-// students' logits; one product with the head turns that into the gradient of
-// their hidden states. Equations: clipped_kl.h; passes: kernels/clipped_kl.h.
+// A call takes all students that score the same tokens, with all their targets.
+// Of each chunk every source's logits (students, and each teacher once, however
+// many terms share it) come out of one product with the head; targets that are
+// made of several teachers are made of these; one pass per token turns them
+// into sums and, in place, into the gradient of the students' logits; one
+// product with the head turns that into the gradient of their hidden states.
+// Equations and passes: common/kernels/clipped_divergence.h.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <vector>
 
-#include "common/objective/clipped_kl.h"
+#include "common/objective/divergence_sums.h"
 #include "common/objective/head_workspace.h"
+#include "common/objective/spec/term.h"
 #include "common/tensor/aten.h"
 
 namespace dapd {
 
 // What a teacher returned for the n scored tokens of a view: one of three.
 struct TeacherScores {
-  at::Tensor hidden;        // [n, hidden] behind the final norm, or
+  at::Tensor hidden;        // [n, hidden] after the final norm, or
   at::Tensor logits;        // [n, V] float32, or
   at::Tensor top_ids;       // [n, k] int64 with
   at::Tensor top_logprobs;  // [n, k] float32, at the objective's temperature
 };
 
-// One teacher against one student of the call. Teachers that are the same
-// tensor are computed once.
+struct HeadStudent {
+  at::Tensor hidden;  // [n, hidden] in the head's dtype, taken without history
+  at::Tensor ids;     // [n] int64, the scored tokens: asks for token_logprobs
+};
+
+// One target against one student of the call. Teachers that are the same tensor
+// are computed once.
 struct HeadTerm {
-  const TeacherScores* teacher = nullptr;
-  double clip = 0.05;
-  double token_weight = 0.0;  // factor of each token's loss in the gradient
+  // How its passes make the target; the passes in the order of PassesOf.
+  const Target* target = nullptr;
+  std::vector<const TeacherScores*> passes;
+  // The whole vocabulary of a top_k payload is its k tokens with a tail.
+  Divergence divergence;
+  Support support;
   size_t student = 0;         // index into the call's students
+  double token_weight = 0.0;  // factor of each token's loss in the gradient
+  int64_t skip_tokens = 0;    // first tokens that are left out
+  // [n] each, undefined: 1 for every token, and no route. A factor of the
+  // token's loss in sums and gradient; which pass a routed target takes (0, 1).
+  at::Tensor token_weights;  // float32
+  at::Tensor route;          // uint8
 };
 
 struct HeadLossOptions {
@@ -46,28 +62,38 @@ struct HeadLossOptions {
 };
 
 struct HeadLoss {
-  std::vector<DivergenceSums> sums;  // one a term
+  std::vector<DivergenceSums> sums;  // one per term
   // d(sum over terms and tokens of token_weight * loss) / d(student's hidden),
-  // [n, hidden] in the head's dtype, one a student; empty unless asked for.
+  // [n, hidden] in the head's dtype, one per student; empty unless asked for.
   std::vector<at::Tensor> grad_hidden;
+  // [n] float32, one per student: of its ids at temperature 1; undefined where
+  // it has none.
+  std::vector<at::Tensor> token_logprobs;
 };
 
-// `head` [V, hidden] float32 or bfloat16; `students` [n, hidden] each in the
-// head's dtype, taken without their history. On the CPU neither the number of
+// `head` [V, hidden] float32 or bfloat16. On the CPU neither the number of
 // threads nor chunk_bytes changes a bit of the result. top_k payloads, and a
 // GPU without own kernels, take the path of ComputeHeadLossByTensors.
 HeadLoss ComputeHeadLoss(const at::Tensor& head,
-                         std::span<const at::Tensor> students,
+                         std::span<const HeadStudent> students,
                          std::span<const HeadTerm> terms,
                          const HeadLossOptions& options,
                          bool with_gradient);
 
-// The same, tensor operation by tensor operation: the fast path's twin. Its
-// chunks hold one student and one teacher.
+// The same, tensor operation by tensor operation: the reference implementation.
+// Its chunks hold one student and one target.
 HeadLoss ComputeHeadLossByTensors(const at::Tensor& head,
-                                  std::span<const at::Tensor> students,
+                                  std::span<const HeadStudent> students,
                                   std::span<const HeadTerm> terms,
                                   const HeadLossOptions& options,
                                   bool with_gradient);
+
+// log p [n] float32 of each token of `ids` [n] under what a teacher returned,
+// at `temperature`. A top_k payload has no others than its k: a token that is
+// not among them is an error (c10::Error).
+at::Tensor TokenLogprobsOf(const at::Tensor& head,
+                           const TeacherScores& scores,
+                           const at::Tensor& ids,
+                           double temperature);
 
 }  // namespace dapd

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "common/objective/clipped_divergence_by_tensors.h"
 #include "common/objective/head_loss.h"
 #include "common/objective/head_products.h"
 
@@ -19,44 +20,93 @@ at::Tensor LogitsOf(const at::Tensor& hidden, const at::Tensor& head) {
   return logits;
 }
 
-DivergenceSums TermOfChunk(const at::Tensor& head,
-                           const at::Tensor& student_logprobs,
-                           const HeadTerm& term,
-                           int64_t begin,
-                           double temperature,
-                           const at::Tensor& grad) {
-  const TeacherScores& teacher = *term.teacher;
-  const int64_t count = student_logprobs.size(0);
-  if (teacher.top_ids.defined()) {
-    return ClippedForwardKlTopK(student_logprobs,
-                                teacher.top_ids.narrow(0, begin, count),
-                                teacher.top_logprobs.narrow(0, begin, count),
-                                term.clip,
-                                term.token_weight,
-                                grad);
+// The tokens of a call that are computed together.
+struct Tokens {
+  const at::Tensor& head;
+  double temperature;
+  int64_t begin;
+  int64_t count;
+
+  at::Tensor Of(const at::Tensor& all) const {
+    return all.defined() ? all.narrow(0, begin, count) : all;
   }
-  const at::Tensor logits =
-      teacher.logits.defined()
-          ? teacher.logits.narrow(0, begin, count)
-          : LogitsOf(teacher.hidden.narrow(0, begin, count), head);
-  return ClippedForwardKl(student_logprobs,
-                          TemperedLogprobs(logits, temperature),
-                          term.clip,
-                          term.token_weight,
-                          grad);
+
+  at::Tensor Logprobs(const TeacherScores& scores) const {
+    return TemperedLogprobs(scores.logits.defined()
+                                ? Of(scores.logits)
+                                : LogitsOf(Of(scores.hidden), head),
+                            temperature);
+  }
+};
+
+at::Tensor MixtureOf(const Tokens& tokens,
+                     const HeadTerm& term,
+                     const Mixture& mixture) {
+  at::Tensor delta;
+  for (size_t i = 0; i < mixture.delta.size(); ++i) {
+    const at::Tensor part =
+        tokens.Logprobs(*term.passes[i + 1]) * mixture.delta[i].factor;
+    delta = delta.defined() ? delta + part : part;
+  }
+  if (mixture.recentre) delta = delta - delta.mean(-1, /*keepdim=*/true);
+  if (mixture.soft_clip < kNoClip) {
+    delta = mixture.soft_clip * at::tanh(delta / mixture.soft_clip);
+  }
+  return at::log_softmax(
+      tokens.Logprobs(*term.passes[0]) + mixture.strength * delta, -1);
+}
+
+// A target is a case here and in HeadSources::AddTarget.
+TargetLogprobs TargetOf(const Tokens& tokens, const HeadTerm& term) {
+  if (const auto* mixture = std::get_if<Mixture>(term.target)) {
+    return {MixtureOf(tokens, term, *mixture), {}};
+  }
+  if (std::holds_alternative<Routed>(*term.target)) {
+    const at::Tensor second = tokens.Of(term.route).to(at::kBool).unsqueeze(1);
+    return {at::where(second,
+                      tokens.Logprobs(*term.passes[1]),
+                      tokens.Logprobs(*term.passes[0])),
+            {}};
+  }
+  const TeacherScores& scores = *term.passes[0];
+  if (scores.top_ids.defined()) {
+    return {tokens.Of(scores.top_logprobs), tokens.Of(scores.top_ids)};
+  }
+  return {tokens.Logprobs(scores), {}};
+}
+
+DivergenceSums TermOfTokens(const Tokens& tokens,
+                            const at::Tensor& student_logprobs,
+                            const HeadTerm& term,
+                            const at::Tensor& grad) {
+  // The tokens that are left out have no part in anything.
+  const int64_t skipped =
+      std::clamp<int64_t>(term.skip_tokens - tokens.begin, 0, tokens.count);
+  if (skipped == tokens.count) return {};
+  const int64_t count = tokens.count - skipped;
+  const Tokens rest{
+      tokens.head, tokens.temperature, tokens.begin + skipped, count};
+  return ClippedDivergence(
+      {.student_logprobs = student_logprobs.narrow(0, skipped, count),
+       .target = TargetOf(rest, term),
+       .divergence = term.divergence,
+       .support = term.support,
+       .token_weights = rest.Of(term.token_weights)},
+      term.token_weight,
+      grad.defined() ? grad.narrow(0, skipped, count) : grad);
 }
 
 }  // namespace
 
 HeadLoss ComputeHeadLossByTensors(const at::Tensor& head,
-                                  std::span<const at::Tensor> students,
+                                  std::span<const HeadStudent> students,
                                   std::span<const HeadTerm> terms,
                                   const HeadLossOptions& options,
                                   bool with_gradient) {
   at::NoGradGuard no_grad;
   HeadLoss loss;
   loss.sums.resize(terms.size());
-  // A student's and a teacher's logits with what their divergence needs.
+  // A student's and a target's logits with what their divergence needs.
   constexpr int64_t kTensors = 10;
   constexpr int64_t kChunkBytes = int64_t{336} << 20;
   const int64_t row_bytes = kTensors * head.size(0) * 4;
@@ -64,30 +114,60 @@ HeadLoss ComputeHeadLossByTensors(const at::Tensor& head,
       options.chunk_bytes > 0 ? options.chunk_bytes : kChunkBytes;
   const int64_t chunk = std::max<int64_t>(1, bytes / row_bytes);
   for (size_t s = 0; s < students.size(); ++s) {
-    const int64_t tokens = students[s].size(0);
-    if (with_gradient) loss.grad_hidden.push_back(at::empty_like(students[s]));
-    for (int64_t begin = 0; begin < tokens; begin += chunk) {
-      const int64_t count = std::min(chunk, tokens - begin);
-      const at::Tensor logprobs =
-          TemperedLogprobs(LogitsOf(students[s].narrow(0, begin, count), head),
-                           options.temperature);
+    const HeadStudent& student = students[s];
+    const int64_t num_tokens = student.hidden.size(0);
+    if (with_gradient) {
+      loss.grad_hidden.push_back(at::empty_like(student.hidden));
+    }
+    loss.token_logprobs.push_back(
+        student.ids.defined()
+            ? TokenLogprobsOf(
+                  head, {.hidden = student.hidden}, student.ids, 1.0)
+            : at::Tensor());
+    for (int64_t begin = 0; begin < num_tokens; begin += chunk) {
+      const Tokens tokens{head,
+                          options.temperature,
+                          begin,
+                          std::min(chunk, num_tokens - begin)};
+      const at::Tensor logprobs = TemperedLogprobs(
+          LogitsOf(tokens.Of(student.hidden), head), options.temperature);
       const at::Tensor grad =
           with_gradient ? at::zeros_like(logprobs) : at::Tensor();
       for (size_t k = 0; k < terms.size(); ++k) {
         if (terms[k].student != s) continue;
-        loss.sums[k] += TermOfChunk(
-            head, logprobs, terms[k], begin, options.temperature, grad);
+        loss.sums[k] += TermOfTokens(tokens, logprobs, terms[k], grad);
       }
       if (with_gradient) {
         const at::Tensor grad_logits =
             grad.div(options.temperature).to(head.scalar_type());
-        loss.grad_hidden[s]
-            .narrow(0, begin, count)
-            .copy_(at::matmul(grad_logits, head));
+        tokens.Of(loss.grad_hidden[s]).copy_(at::matmul(grad_logits, head));
       }
     }
   }
   return loss;
+}
+
+at::Tensor TokenLogprobsOf(const at::Tensor& head,
+                           const TeacherScores& scores,
+                           const at::Tensor& ids,
+                           double temperature) {
+  at::NoGradGuard no_grad;
+  if (scores.top_ids.defined()) {
+    const at::Tensor is_it = scores.top_ids == ids.unsqueeze(1);
+    TORCH_CHECK(is_it.any(-1).all().item<bool>(),
+                "[head_loss] a scored token is not among the teacher's top_k");
+    return scores.top_logprobs.masked_select(is_it);
+  }
+  constexpr int64_t kChunkTokens = 128;
+  std::vector<at::Tensor> parts;
+  for (int64_t begin = 0; begin < ids.size(0); begin += kChunkTokens) {
+    const Tokens tokens{
+        head, temperature, begin, std::min(kChunkTokens, ids.size(0) - begin)};
+    parts.push_back(tokens.Logprobs(scores)
+                        .gather(1, tokens.Of(ids).unsqueeze(1))
+                        .squeeze(1));
+  }
+  return at::cat(parts);
 }
 
 }  // namespace dapd

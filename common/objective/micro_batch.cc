@@ -1,6 +1,7 @@
 #include "common/objective/micro_batch.h"
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <set>
 #include <utility>
@@ -8,24 +9,33 @@
 #include "absl/strings/str_cat.h"
 
 #include "common/base/log.h"
+#include "common/objective/routing.h"
 #include "common/objective/view_pass.h"
 #include "common/tensor/torch_bridge.h"
 
 namespace dapd {
 namespace {
 
-// Scored tokens of each term over the whole micro-batch.
-std::vector<int64_t> CountTokens(const std::vector<Term>& terms,
-                                 std::span<const ScoredSample> samples) {
-  std::vector<int64_t> counts;
-  for (const Term& term : terms) {
-    int64_t count = 0;
-    for (const ScoredSample& sample : samples) {
-      count += sample.views[static_cast<size_t>(term.student)].scored_count;
-    }
-    counts.push_back(count);
+// Tokens of a sample that a term counts.
+int64_t TokensOf(const Term& term, const Views& views) {
+  const View& view = views[static_cast<size_t>(term.student)];
+  return std::max<int64_t>(0, view.scored_count - term.skip_tokens);
+}
+
+// What a term's sums over the micro-batch are divided by.
+double DenominatorOf(const Term& term, std::span<const ScoredSample> samples) {
+  if (term.reduction == Reduction::kSeqMeanKeepMasked) {
+    return static_cast<double>(samples.size());
   }
-  return counts;
+  int64_t tokens = 0;
+  int64_t answers = 0;
+  for (const ScoredSample& sample : samples) {
+    const int64_t count = TokensOf(term, sample.views);
+    tokens += count;
+    answers += count > 0 ? 1 : 0;
+  }
+  return static_cast<double>(
+      term.reduction == Reduction::kMicroToken ? tokens : answers);
 }
 
 struct Pass {
@@ -33,39 +43,113 @@ struct Pass {
   const Adapter& live;
   const std::vector<Term>& terms;
   std::span<const ScoredSample> samples;
-  std::vector<const Views*> views;    // of the samples
-  std::vector<double> token_weights;  // one a term
+  std::vector<const Views*> views;  // of the samples
+  // Of each term: the gradient's factor over all its denominator.
+  std::vector<double> term_weights;
   HeadLossOptions head;
   PassLimits limits;
-  ForwardAhead* ahead;  // null: without gradient
+  ForwardAhead* ahead;                   // null: without gradient
+  std::map<size_t, TokenRoutes> routes;  // by term, of routed ones
 };
 
-// Losses of a part's students against their teachers; adds to `sums`. `hidden`:
-// one a student. Returns their gradients.
+// The scored tokens of a view.
+at::Tensor ScoredIds(const View& view, at::Device device) {
+  const auto first = view.input_ids.begin() + view.scored_from;
+  return at::tensor(at::ArrayRef<int32_t>(
+                        &*first, static_cast<size_t>(view.scored_count)))
+      .to(device, at::kLong);
+}
+
+// Which pass each token of each sample takes, for the terms where that differs.
+std::map<size_t, TokenRoutes> RouteTerms(const Pass& pass) {
+  std::map<size_t, TokenRoutes> routes;
+  for (size_t k = 0; k < pass.terms.size(); ++k) {
+    const Term& term = pass.terms[k];
+    const auto* routed = std::get_if<Routed>(&term.target);
+    if (routed == nullptr) continue;
+    std::vector<at::Tensor> first;
+    std::vector<at::Tensor> second;
+    for (const ScoredSample& sample : pass.samples) {
+      const View& view = sample.views[static_cast<size_t>(term.student)];
+      const at::Tensor ids = ScoredIds(view, pass.weights.device());
+      for (const auto& [logprobs, teacher] :
+           {std::pair{&first, routed->first},
+            std::pair{&second, routed->second}}) {
+        logprobs->push_back(TokenLogprobsOf(pass.weights.head,
+                                            sample.scores.at(teacher),
+                                            ids,
+                                            pass.head.temperature));
+      }
+    }
+    routes[k] = RouteTokens(*routed, first, second);
+  }
+  return routes;
+}
+
+HeadTerm HeadTermOf(const Pass& pass, size_t k, size_t sample) {
+  const Term& term = pass.terms[k];
+  HeadTerm head_term = {.target = &term.target,
+                        .divergence = term.divergence,
+                        .support = term.support,
+                        .token_weight = pass.term_weights[k],
+                        .skip_tokens = term.skip_tokens};
+  for (const TeacherPass& teacher : PassesOf(term.target)) {
+    head_term.passes.push_back(&pass.samples[sample].scores.at(teacher));
+  }
+  if (term.reduction != Reduction::kMicroToken) {
+    head_term.token_weight /=
+        static_cast<double>(TokensOf(term, *pass.views[sample]));
+  }
+  if (const auto found = pass.routes.find(k); found != pass.routes.end()) {
+    head_term.route = found->second.route[sample];
+    head_term.token_weights = found->second.token_weights[sample];
+  }
+  return head_term;
+}
+
+// An answer's sums as its term's reduction adds them up.
+DivergenceSums Reduced(const Term& term, DivergenceSums sums) {
+  if (term.reduction == Reduction::kMicroToken) {
+    sums.denominator = static_cast<double>(sums.tokens);
+    return sums;
+  }
+  sums.clipped /= static_cast<double>(sums.tokens);
+  sums.unclipped /= static_cast<double>(sums.tokens);
+  sums.denominator = 1.0;
+  return sums;
+}
+
+// Losses of a part's students against their targets; adds to `sums`. `hidden`:
+// one per student. Returns their gradients.
 std::vector<at::Tensor> RunHead(const Pass& pass,
                                 const PackPart& part,
                                 std::span<const at::Tensor> hidden,
                                 std::vector<DivergenceSums>& sums) {
+  std::vector<HeadStudent> students;
+  for (const at::Tensor& student : hidden) students.push_back({student, {}});
   std::vector<HeadTerm> head_terms;
   std::vector<size_t> indices;
   for (size_t k = 0; k < pass.terms.size(); ++k) {
     const Term& term = pass.terms[k];
     const auto student =
         std::find(part.students.begin(), part.students.end(), term.student);
-    if (student == part.students.end()) continue;
-    head_terms.push_back(
-        {.teacher = &pass.samples[part.sample].scores.at(term.teacher),
-         .clip = term.clip,
-         .token_weight = pass.token_weights[k],
-         .student = static_cast<size_t>(student - part.students.begin())});
+    if (student == part.students.end() ||
+        TokensOf(term, *pass.views[part.sample]) == 0) {
+      continue;
+    }
+    head_terms.push_back(HeadTermOf(pass, k, part.sample));
+    head_terms.back().student =
+        static_cast<size_t>(student - part.students.begin());
     indices.push_back(k);
   }
   HeadLoss loss = ComputeHeadLoss(pass.weights.head,
-                                  hidden,
+                                  students,
                                   head_terms,
                                   pass.head,
                                   /*with_gradient=*/pass.ahead != nullptr);
-  for (size_t i = 0; i < indices.size(); ++i) sums[indices[i]] += loss.sums[i];
+  for (size_t i = 0; i < indices.size(); ++i) {
+    sums[indices[i]] += Reduced(pass.terms[indices[i]], loss.sums[i]);
+  }
   return std::move(loss.grad_hidden);
 }
 
@@ -156,8 +240,9 @@ void RunParts(const Pass& pass,
   RunParts(pass, parts.subspan(half), sum);
 }
 
-MicroBatchResult RunSamples(const Pass& pass) {
+MicroBatchResult RunSamples(Pass pass) {
   at::NoGradGuard no_grad;
+  pass.routes = RouteTerms(pass);
   MicroBatchResult sum;
   sum.sums.resize(pass.terms.size());
   for (const Completion completion :
@@ -166,6 +251,10 @@ MicroBatchResult RunSamples(const Pass& pass) {
          PlanPacks(pass.terms, pass.views, completion, pass.limits)) {
       RunParts(pass, pack, &sum);
     }
+  }
+  // Answers without a scored token were in no pack.
+  for (size_t k = 0; k < pass.terms.size(); ++k) {
+    sum.sums[k].denominator = DenominatorOf(pass.terms[k], pass.samples);
   }
   return sum;
 }
@@ -186,7 +275,6 @@ MicroBatchResult ComputeMicroBatch(const ModelWeights& weights,
                                    const MicroBatchOptions& options) {
   ByteBudget no_memory(0);
   ForwardAhead nothing(weights, live, terms, options.limits, no_memory);
-  const std::vector<int64_t> counts = CountTokens(terms, samples);
   Pass pass{weights,
             live,
             terms,
@@ -195,10 +283,13 @@ MicroBatchResult ComputeMicroBatch(const ModelWeights& weights,
             {},
             options.head,
             options.limits,
-            options.ahead == nullptr ? &nothing : options.ahead};
-  for (size_t k = 0; k < terms.size(); ++k) {
-    pass.token_weights.push_back(options.gradient_scale * terms[k].weight /
-                                 static_cast<double>(counts[k]));
+            options.ahead == nullptr ? &nothing : options.ahead,
+            {}};
+  for (const Term& term : terms) {
+    const double denominator = DenominatorOf(term, samples);
+    pass.term_weights.push_back(
+        denominator > 0.0 ? options.gradient_scale * term.weight / denominator
+                          : 0.0);
   }
   return RunSamples(pass);
 }
@@ -245,7 +336,8 @@ std::vector<DivergenceSums> EvaluateMicroBatch(
                      std::vector<double>(terms.size(), 0.0),
                      options,
                      PassLimits{},
-                     /*ahead=*/nullptr})
+                     /*ahead=*/nullptr,
+                     {}})
       .sums;
 }
 

@@ -1,11 +1,11 @@
 // The objective over one micro-batch: live forward, head loss, backward.
 //
-// A term's value is the sum over all scored tokens of the micro-batch divided
-// by their number (a token mean, so longer answers weigh more); its gradient is
-// accumulated into the live adapter. Since the number of scored tokens is known
-// before, the samples can pass in packs (pack_plan.h): as many as fit into a
-// number of tokens go through the model side by side, so memory does not grow
-// with the micro-batch.
+// A term's value is what its reduction makes of the scored tokens: their mean
+// over the micro-batch (micro_token, where longer answers weigh more), or the
+// mean of the answers' means; its gradient is accumulated into the live
+// adapter. Since the number of scored tokens is known before, the samples can
+// pass in packs (pack_plan.h): as many as fit into a number of tokens go
+// through the model side by side, so memory does not grow with the micro-batch.
 #pragma once
 
 #include <map>
@@ -13,15 +13,15 @@
 #include <string>
 #include <vector>
 
-#include "common/objective/spec/view.h"
-#include "common/model/weights/adapter.h"
 #include "common/model/fast/training_pass.h"
+#include "common/model/weights/adapter.h"
 #include "common/model/weights/weights.h"
-#include "common/objective/clipped_kl.h"
+#include "common/objective/divergence_sums.h"
 #include "common/objective/forward_ahead.h"
 #include "common/objective/head_loss.h"
 #include "common/objective/pack_plan.h"
-#include "common/objective/terms.h"
+#include "common/objective/spec/term.h"
+#include "common/objective/spec/view.h"
 
 namespace dapd {
 
@@ -41,7 +41,7 @@ struct MicroBatchOptions {
 };
 
 struct MicroBatchResult {
-  std::vector<DivergenceSums> sums;  // of each term; value_k = clipped / tokens
+  std::vector<DivergenceSums> sums;  // of each term
   std::vector<LoraLayer> gradients;  // by layer, where the adapter has tensors
 };
 

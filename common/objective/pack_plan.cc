@@ -72,11 +72,15 @@ std::vector<Pack> PlanPacks(const std::vector<Term>& terms,
     return CompletionOf(view) != completion;
   });
   std::vector<Pack> packs;
-  if (students.empty()) return packs;
   int64_t tokens = 0;  // of the last pack
   for (size_t sample = 0; sample < samples.size(); ++sample) {
     PackPart part = {sample, students};
-    const int64_t more = PlanPass(Pick(*samples[sample], students)).num_tokens;
+    std::erase_if(part.students, [&](ViewName view) {
+      return (*samples[sample])[static_cast<size_t>(view)].scored_count == 0;
+    });
+    if (part.students.empty()) continue;
+    const int64_t more =
+        PlanPass(Pick(*samples[sample], part.students)).num_tokens;
     if (packs.empty() || tokens + more > limits.pack_tokens) {
       packs.emplace_back();
       tokens = 0;

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "common/config/config.h"
-#include "common/objective/spec/view.h"
 #include "common/model/fast/training_pass.h"
 #include "common/model/weights/weights.h"
-#include "common/objective/terms.h"
+#include "common/objective/spec/term.h"
+#include "common/objective/spec/view.h"
 
 namespace dapd {
 

@@ -1,5 +1,7 @@
 #include "common/training/step_metrics.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 
 #include "common/base/json_lines.h"
@@ -16,9 +18,8 @@ ObjectiveAccumulator::ObjectiveAccumulator(const std::vector<Term>& terms)
 
 void ObjectiveAccumulator::Add(const std::vector<DivergenceSums>& sums) {
   for (size_t k = 0; k < totals_.size(); ++k) {
-    const auto tokens = static_cast<double>(sums[k].tokens);
-    totals_[k].value += sums[k].clipped / tokens;
-    totals_[k].unclipped += sums[k].unclipped / tokens;
+    totals_[k].value += sums[k].value();
+    totals_[k].unclipped += sums[k].true_value();
     totals_[k].tokens += sums[k].tokens;
     clipped_tokens_[k] += sums[k].clipped_tokens;
   }
@@ -33,8 +34,9 @@ ObjectiveMetrics ObjectiveAccumulator::Finish() const {
     TermMetrics& term = metrics.terms[k];
     term.value /= micro_batches;
     term.unclipped /= micro_batches;
-    term.clipped_fraction = static_cast<double>(clipped_tokens_[k]) /
-                            static_cast<double>(term.tokens);
+    term.clipped_fraction =
+        static_cast<double>(clipped_tokens_[k]) /
+        static_cast<double>(std::max<int64_t>(1, term.tokens));
     metrics.loss += term.weight * term.value;
   }
   return metrics;

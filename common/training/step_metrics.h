@@ -8,8 +8,8 @@
 
 #include "absl/status/status.h"
 
-#include "common/objective/clipped_kl.h"
-#include "common/objective/terms.h"
+#include "common/objective/divergence_sums.h"
+#include "common/objective/spec/term.h"
 #include "common/training/policy.h"
 
 namespace dapd {

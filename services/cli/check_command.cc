@@ -65,6 +65,45 @@ void PrintMemory(const Config& config,
   }
 }
 
+std::string Describe(const TeacherPass& pass) {
+  return absl::StrCat(
+      ViewNameString(pass.view), " (", WeightSetName(pass.weights), ")");
+}
+
+std::string Describe(const Target& target) {
+  std::vector<std::string> passes;
+  for (const TeacherPass& pass : PassesOf(target)) {
+    passes.push_back(Describe(pass));
+  }
+  if (std::holds_alternative<Mixture>(target)) {
+    return absl::StrCat("mixture of ", absl::StrJoin(passes, ", "));
+  }
+  return absl::StrJoin(passes, " or ");
+}
+
+// What differs from a forward KL over the vocabulary.
+std::string DescribeSpecial(const Term& term) {
+  std::string text;
+  if (term.divergence.kind != DivergenceKind::kForwardKl) {
+    absl::StrAppend(&text, ", ", DivergenceName(term.divergence.kind));
+  }
+  if (term.support.kind != SupportKind::kFull) {
+    absl::StrAppend(&text,
+                    ", ",
+                    SupportName(term.support.kind),
+                    " ",
+                    term.support.k,
+                    term.support.tail ? " with tail" : "");
+  }
+  if (term.reduction != Reduction::kMicroToken) {
+    absl::StrAppend(&text, ", ", ReductionName(term.reduction));
+  }
+  if (term.skip_tokens > 0) {
+    absl::StrAppend(&text, ", without the first ", term.skip_tokens, " tokens");
+  }
+  return text;
+}
+
 absl::StatusOr<SampleLengths> MeanLengths(const std::vector<Sample>& samples,
                                           const ViewBuilder& builder) {
   SampleLengths mean;
@@ -224,16 +263,16 @@ absl::Status Check(const CheckOptions& options) {
                 config.trainer.schedule_steps,
                 config.teacher.snapshot_interval)
                 .c_str());
-  std::puts("terms            student <- teacher (weights), clip, weight");
+  std::puts("terms            student <- target (weights), clip, weight");
   double sum = 0.0;
-  for (const TermConfig& term : ExpandTerms(config.objective)) {
-    std::puts(absl::StrFormat("  %-21s %s <- %s (%s), %g, %.6g",
+  for (const Term& term : ExpandTerms(config.objective)) {
+    std::puts(absl::StrFormat("  %-21s %s <- %s, %g, %.6g%s",
                               term.name,
-                              term.student,
-                              term.teacher,
-                              term.teacher_weights,
-                              term.clip,
-                              term.weight)
+                              ViewNameString(term.student),
+                              Describe(term.target),
+                              term.divergence.clip,
+                              term.weight,
+                              DescribeSpecial(term))
                   .c_str());
     sum += term.weight;
   }

@@ -21,7 +21,7 @@
 #include "common/model/weights/placement.h"
 #include "common/model/weights/weights.h"
 #include "common/objective/micro_batch.h"
-#include "common/objective/terms.h"
+#include "common/objective/spec/term.h"
 #include "common/tensor/safetensors.h"
 #include "common/tensor/torch_bridge.h"
 #include "common/training/policy.h"
@@ -75,7 +75,7 @@ absl::StatusOr<std::unique_ptr<Replay>> Replay::Load(
   ASSIGN_OR_RETURN(const LoadedConfig loaded,
                    LoadConfig(options.config, options.overrides));
   const Config& config = replay->config_ = loaded.config;
-  ASSIGN_OR_RETURN(replay->terms_, ResolveTerms(config.objective));
+  replay->terms_ = ExpandTerms(config.objective);
   ASSIGN_OR_RETURN(const at::Device device, ParseDevice(config.model.device));
   ASSIGN_OR_RETURN(const at::ScalarType dtype,
                    ParsePrecision(config.model.precision));

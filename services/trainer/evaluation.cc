@@ -93,8 +93,7 @@ absl::Status MeasureDivergences(const Config& config,
                            sample,
                            {.temperature = config.objective.temperature});
     for (size_t k = 0; k < terms.size(); ++k) {
-      values[k].push_back(sums[k].unclipped /
-                          static_cast<double>(sums[k].tokens));
+      values[k].push_back(sums[k].true_value());
     }
   }
   for (size_t k = 0; k < terms.size(); ++k) {

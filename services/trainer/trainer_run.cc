@@ -18,7 +18,7 @@
 #include "common/model/weights/base_digest.h"
 #include "common/model/weights/placement.h"
 #include "common/model/weights/weights.h"
-#include "common/objective/terms.h"
+#include "common/objective/spec/term.h"
 #include "common/sharding/sharded_layers.h"
 #include "common/sharding/sharded_weights.h"
 #include "common/tensor/torch_bridge.h"
@@ -168,7 +168,7 @@ absl::StatusOr<std::unique_ptr<TrainerRun>> TrainerRun::Load(
   state->metrics = metrics;
   const Config& config = loaded.config;
   // What is quick to check comes first.
-  ASSIGN_OR_RETURN(state->terms, ResolveTerms(config.objective));
+  state->terms = ExpandTerms(config.objective);
   ASSIGN_OR_RETURN(const LoraConfig lora, MakeLoraConfig(config.lora));
   ASSIGN_OR_RETURN(const at::Device device, ParseDevice(config.model.device));
   ASSIGN_OR_RETURN(const at::ScalarType dtype,

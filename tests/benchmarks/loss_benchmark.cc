@@ -64,12 +64,19 @@ HeadLoss Compute(const Inputs& in, HeadWorkspace* workspace) {
   const double tokens = static_cast<double>(in.students[0].size(0));
   std::vector<TeacherScores> teachers;
   for (const at::Tensor& teacher : in.teachers) teachers.push_back({teacher});
-  const std::vector<HeadTerm> terms = {
-      {&teachers[0], kClip, kWeights[0] / tokens, 0},
-      {&teachers[1], kClip, kWeights[1] / tokens, 1},
-      {&teachers[2], kClip, kWeights[2] / tokens, 1}};
+  std::vector<HeadStudent> students;
+  for (const at::Tensor& student : in.students) students.push_back({student});
+  const Target target = TeacherPass{};
+  std::vector<HeadTerm> terms;
+  for (size_t k = 0; k < teachers.size(); ++k) {
+    terms.push_back({.target = &target,
+                     .passes = {&teachers[k]},
+                     .divergence = {.clip = kClip},
+                     .student = k == 0 ? size_t{0} : size_t{1},
+                     .token_weight = kWeights[k] / tokens});
+  }
   return ComputeHeadLoss(in.head,
-                         in.students,
+                         students,
                          terms,
                          {.temperature = kTemperature, .workspace = workspace},
                          /*with_gradient=*/true);

@@ -15,7 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "common/objective/terms.h"
+#include "common/config/preset_terms.h"
+#include "common/objective/spec/term.h"
 #include "common/objective/view_pass.h"
 #include "tests/benchmarks/contender.h"
 
@@ -63,7 +64,7 @@ int64_t TeacherTokens(const Views& views,
 }
 
 nlohmann::json Plan(const std::string& path, int64_t chunk) {
-  const std::vector<Term> terms = ResolveTerms(ObjectiveSection{}).value();
+  const std::vector<Term> terms = ExpandTerms(ObjectiveSection{});
   const std::vector<ViewName> students = StudentViews(terms);
   int64_t live = 0;
   // By whether the snapshot is the base still.

@@ -68,11 +68,16 @@ StepWork CountStepWork(const Config& config,
                        bool snapshot_is_base) {
   const bool append = config.objective.self_rollout == "append";
   std::set<std::string> students;
-  std::set<std::pair<std::string, std::string>> teachers;  // weights, view
-  for (const TermConfig& term : ExpandTerms(config.objective)) {
-    students.insert(term.student);
-    teachers.emplace(snapshot_is_base ? "base" : term.teacher_weights,
-                     term.teacher);
+  std::set<std::pair<WeightSet, std::string>> teachers;
+  const std::vector<Term> terms = ExpandTerms(config.objective);
+  for (const ViewName view : StudentViews(terms)) {
+    students.insert(ViewNameString(view));
+  }
+  for (const TeacherPass& pass : TeacherPasses(terms)) {
+    const bool is_base =
+        snapshot_is_base && pass.weights == WeightSet::kSnapshot;
+    teachers.emplace(is_base ? WeightSet::kBase : pass.weights,
+                     ViewNameString(pass.view));
   }
   ViewLengths live;
   ViewLengths teacher;
@@ -86,7 +91,7 @@ StepWork CountStepWork(const Config& config,
   }
   for (const auto& [weights, name] : teachers) {
     Add(lengths.at(name), &teacher);
-    if (weights == "base") Add(lengths.at(name), &teacher_base);
+    if (weights == WeightSet::kBase) Add(lengths.at(name), &teacher_base);
   }
 
   const auto batch = static_cast<double>(config.trainer.batch_size);

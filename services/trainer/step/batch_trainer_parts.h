@@ -13,7 +13,7 @@
 #include "common/data/dataset.h"
 #include "common/data/view_builder.h"
 #include "common/model/weights/weights.h"
-#include "common/objective/terms.h"
+#include "common/objective/spec/term.h"
 #include "common/sharding/sharded_layers.h"
 #include "common/training/policy.h"
 #include "services/trainer/workers/rollout_client.h"

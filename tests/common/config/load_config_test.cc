@@ -164,7 +164,7 @@ TEST(LoadConfigTest, TermsAreReadAndChecked) {
                             "teacher_weights: base, clip: .inf, weight: 1}]"});
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   ASSERT_EQ(loaded->config.objective.terms.size(), 1u);
-  EXPECT_TRUE(std::isinf(loaded->config.objective.terms[0].clip));
+  EXPECT_TRUE(std::isinf(loaded->config.objective.terms[0].divergence.clip));
   EXPECT_THAT(
       Message(Load(kGood,
                    {"objective.terms=[{name: odd, student: none_rollout, "

@@ -26,7 +26,7 @@ TEST(PresetTermsTest, EveryScalesConfigurationHasThePapersWeights) {
     const auto loaded =
         LoadConfig(std::string(DAPD_SOURCE_DIR) + "/configs/" + scale.file, {});
     ASSERT_TRUE(loaded.ok()) << loaded.status();
-    const std::vector<TermConfig> terms = ExpandTerms(loaded->config.objective);
+    const std::vector<Term> terms = ExpandTerms(loaded->config.objective);
     ASSERT_EQ(terms.size(), 6u);
     double sum = 0.0;
     for (size_t i = 0; i < 6; ++i) {
@@ -36,6 +36,48 @@ TEST(PresetTermsTest, EveryScalesConfigurationHasThePapersWeights) {
     }
     EXPECT_NEAR(sum, 2.0, 1e-12) << scale.file;
   }
+}
+
+TEST(PresetTermsTest, DapdIsTheReleasedWeightingOfSixTerms) {
+  struct Expected {
+    const char* name;
+    ViewName student;
+    TeacherPass teacher;
+    double weight;
+  };
+  using enum ViewName;
+  using enum WeightSet;
+  const std::vector<Expected> table = {
+      {"entangled_rollout", kNoneRollout, {kSnapshot, kCrossRollout}, 2.0 / 15},
+      {"inference_reference",
+       kSelfReference,
+       {kBase, kNoneReference},
+       2.0 / 15},
+      {"privileged_rollout", kSelfRollout, {kBase, kCrossRollout}, 2.0 / 15},
+      {"entangled_reference",
+       kNoneReference,
+       {kSnapshot, kCrossReference},
+       2.0 / 5},
+      {"inference_rollout", kSelfRollout, {kBase, kNoneRollout}, 2.0 / 5},
+      {"privileged_reference",
+       kSelfReference,
+       {kBase, kCrossReference},
+       4.0 / 5},
+  };
+  const std::vector<Term> terms = ExpandTerms(ObjectiveSection{});
+  ASSERT_EQ(terms.size(), table.size());
+  for (size_t i = 0; i < table.size(); ++i) {
+    const Term& term = terms[i];
+    EXPECT_EQ(term.name, table[i].name);
+    EXPECT_EQ(term.student, table[i].student) << term.name;
+    EXPECT_EQ(std::get<TeacherPass>(term.target), table[i].teacher)
+        << term.name;
+    EXPECT_NEAR(term.weight, table[i].weight, 1e-15) << term.name;
+    EXPECT_EQ(term.divergence, Divergence()) << term.name;
+    EXPECT_EQ(ProblemWith(term), "") << term.name;
+  }
+  EXPECT_EQ(TeacherPasses(terms).size(), 6u);
+  EXPECT_EQ(StudentViews(terms).size(), 4u);
 }
 
 TEST(PresetTermsTest, GivenTermsReplaceThePreset) {

@@ -5,6 +5,7 @@
 
 #include "gtest/gtest.h"
 
+#include "common/config/preset_terms.h"
 #include "common/objective/micro_batch.h"
 #include "tests/fakes/random_model.h"
 #include "tests/fakes/small_memory.h"
@@ -15,9 +16,7 @@ namespace {
 
 constexpr int64_t kPlenty = int64_t{1} << 30;
 
-std::vector<Term> MakeTerms() {
-  return ResolveTerms(ObjectiveSection{}).value();
-}
+std::vector<Term> MakeTerms() { return ExpandTerms(ObjectiveSection{}); }
 
 View MakeView(const std::vector<std::vector<int32_t>>& parts) {
   View view;

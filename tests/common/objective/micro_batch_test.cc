@@ -15,11 +15,11 @@ namespace {
 std::vector<Term> MakeTerms() {
   return {{.name = "inference",
            .student = ViewName::kSelfRollout,
-           .teacher = {WeightSet::kBase, ViewName::kNoneRollout},
+           .target = TeacherPass{WeightSet::kBase, ViewName::kNoneRollout},
            .weight = 0.5},
           {.name = "privileged",
            .student = ViewName::kNoneReference,
-           .teacher = {WeightSet::kBase, ViewName::kCrossReference},
+           .target = TeacherPass{WeightSet::kBase, ViewName::kCrossReference},
            .weight = 2.0}};
 }
 

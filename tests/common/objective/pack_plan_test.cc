@@ -5,6 +5,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+#include "common/config/preset_terms.h"
 #include "tests/fakes/random_model.h"
 
 namespace dapd {
@@ -44,7 +45,7 @@ class PackPlanTest : public testing::Test {
     return samples;
   }
 
-  std::vector<Term> terms_ = ResolveTerms(ObjectiveSection{}).value();
+  std::vector<Term> terms_ = ExpandTerms(ObjectiveSection{});
   std::vector<Views> samples_;
   std::vector<ViewName> names_;  // of the last pack
 };
@@ -73,8 +74,9 @@ TEST_F(PackPlanTest, APackHoldsAsManySamplesAsItsTokensAllow) {
 
 TEST_F(PackPlanTest, ATermsAbsenceIsAPacksAbsence) {
   AddSample(11);
-  std::erase_if(terms_,
-                [](const Term& term) { return CompletionOf(term.student) == Completion::kRollout; });
+  std::erase_if(terms_, [](const Term& term) {
+    return CompletionOf(term.student) == Completion::kRollout;
+  });
   EXPECT_THAT(SamplesOf(Completion::kRollout, 1000), ElementsAre());
 }
 

@@ -17,12 +17,26 @@ std::vector<Term> TwoTerms() {
 
 TEST(ObjectiveAccumulatorTest, ValuesAreMeansOfMicroBatchTokenMeans) {
   ObjectiveAccumulator accumulator(TwoTerms());
-  accumulator.Add(
-      {{.clipped = 2.0, .unclipped = 4.0, .clipped_tokens = 1, .tokens = 4},
-       {.clipped = 3.0, .unclipped = 3.0, .clipped_tokens = 0, .tokens = 1}});
-  accumulator.Add(
-      {{.clipped = 1.0, .unclipped = 1.0, .clipped_tokens = 1, .tokens = 1},
-       {.clipped = 0.0, .unclipped = 0.0, .clipped_tokens = 2, .tokens = 3}});
+  accumulator.Add({{.clipped = 2.0,
+                    .unclipped = 4.0,
+                    .clipped_tokens = 1,
+                    .tokens = 4,
+                    .denominator = 4},
+                   {.clipped = 3.0,
+                    .unclipped = 3.0,
+                    .clipped_tokens = 0,
+                    .tokens = 1,
+                    .denominator = 1}});
+  accumulator.Add({{.clipped = 1.0,
+                    .unclipped = 1.0,
+                    .clipped_tokens = 1,
+                    .tokens = 1,
+                    .denominator = 1},
+                   {.clipped = 0.0,
+                    .unclipped = 0.0,
+                    .clipped_tokens = 2,
+                    .tokens = 3,
+                    .denominator = 3}});
   const ObjectiveMetrics metrics = accumulator.Finish();
   EXPECT_DOUBLE_EQ(metrics.terms[0].value, (0.5 + 1.0) / 2);
   EXPECT_DOUBLE_EQ(metrics.terms[0].unclipped, (1.0 + 1.0) / 2);
@@ -33,12 +47,26 @@ TEST(ObjectiveAccumulatorTest, ValuesAreMeansOfMicroBatchTokenMeans) {
 }
 
 TEST(ObjectiveAccumulatorTest, TheRanksTogetherGiveWhatOneRankGives) {
-  const std::vector<DivergenceSums> first = {
-      {.clipped = 0.1, .unclipped = 0.7, .clipped_tokens = 1, .tokens = 3},
-      {.clipped = 0.3, .unclipped = 0.9, .clipped_tokens = 0, .tokens = 7}};
-  const std::vector<DivergenceSums> second = {
-      {.clipped = 0.2, .unclipped = 1.1, .clipped_tokens = 1, .tokens = 9},
-      {.clipped = 0.4, .unclipped = 0.4, .clipped_tokens = 2, .tokens = 3}};
+  const std::vector<DivergenceSums> first = {{.clipped = 0.1,
+                                              .unclipped = 0.7,
+                                              .clipped_tokens = 1,
+                                              .tokens = 3,
+                                              .denominator = 3},
+                                             {.clipped = 0.3,
+                                              .unclipped = 0.9,
+                                              .clipped_tokens = 0,
+                                              .tokens = 7,
+                                              .denominator = 7}};
+  const std::vector<DivergenceSums> second = {{.clipped = 0.2,
+                                               .unclipped = 1.1,
+                                               .clipped_tokens = 1,
+                                               .tokens = 9,
+                                               .denominator = 9},
+                                              {.clipped = 0.4,
+                                               .unclipped = 0.4,
+                                               .clipped_tokens = 2,
+                                               .tokens = 3,
+                                               .denominator = 3}};
   ObjectiveAccumulator one(TwoTerms());
   one.Add(first);
   one.Add(second);
@@ -55,7 +83,8 @@ TEST(ObjectiveAccumulatorTest, TheRanksTogetherGiveWhatOneRankGives) {
 
 TEST(StepMetricsJsonTest, HasTheDocumentedKeys) {
   ObjectiveAccumulator accumulator(TwoTerms());
-  accumulator.Add({{.clipped = 1, .tokens = 1}, {.clipped = 1, .tokens = 1}});
+  accumulator.Add({{.clipped = 1, .tokens = 1, .denominator = 1},
+                   {.clipped = 1, .tokens = 1, .denominator = 1}});
   const auto json = ToJson(3, accumulator.Finish(), {.gradient_norm = 0.5});
   EXPECT_EQ(json.at("step"), 3);
   EXPECT_EQ(json.at("gradient_norm"), 0.5);

@@ -22,6 +22,7 @@
 #include "common/base/mutex.h"
 #include "common/collective/collective.h"
 #include "common/config/load_config.h"
+#include "common/config/preset_terms.h"
 #include "common/config/run_folder.h"
 #include "common/data/text_pipeline.h"
 #include "common/metrics/metrics_registry.h"
@@ -173,7 +174,7 @@ class TrainerLoopTest : public ::testing::Test {
     Config& config = loaded_.config;
     config.rollout.max_staleness = max_staleness;
     const auto weights = MakeRandomModel("qwen3", 1, at::kFloat, 300);
-    const auto terms = ResolveTerms(config.objective).value();
+    const auto terms = ExpandTerms(config.objective);
     Policy policy(
         MakeFreshAdapter(weights->config, {.rank = 2, .alpha = 4}, 7, at::kCPU),
         std::nullopt,

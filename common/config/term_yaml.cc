@@ -1,0 +1,321 @@
+#include "common/config/term_yaml.h"
+
+#include <cmath>
+#include <functional>
+#include <map>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+#include "common/config/yaml_text.h"
+
+namespace dapd {
+namespace {
+
+// Reads one value; empty, or what is wrong with it.
+using Field = std::function<std::string(const YAML::Node& node)>;
+using Fields = std::map<std::string, Field>;
+
+// A map with no other keys than `fields`, of which `required` must be there.
+std::string ReadMap(const YAML::Node& node,
+                    const Fields& fields,
+                    const std::vector<std::string>& required) {
+  if (!node.IsMap()) return "is no map";
+  for (const std::string& name : required) {
+    if (!node[name]) return absl::StrCat(name, " is missing");
+  }
+  for (const auto& entry : node) {
+    const std::string name = entry.first.Scalar();
+    const auto field = fields.find(name);
+    if (field == fields.end()) return absl::StrCat("unknown key '", name, "'");
+    const std::string problem = field->second(entry.second);
+    if (!problem.empty()) return absl::StrCat(name, ": ", problem);
+  }
+  return "";
+}
+
+Field Text(std::string* target) {
+  return [target](const YAML::Node& node) -> std::string {
+    if (!node.IsScalar()) return "is no text";
+    *target = node.Scalar();
+    return "";
+  };
+}
+
+bool ParseNumber(const YAML::Node& node, double* number) {
+  if (!node.IsScalar()) return false;
+  const std::string& text = node.Scalar();
+  if (text == ".inf" || text == "+.inf" || text == ".Inf") {
+    *number = kNoClip;
+    return true;
+  }
+  return absl::SimpleAtod(text, number) && std::isfinite(*number);
+}
+
+Field Number(double* target) {
+  return [target](const YAML::Node& node) -> std::string {
+    return ParseNumber(node, target) && std::isfinite(*target)
+               ? ""
+               : "must be a finite number";
+  };
+}
+
+// Infinity: none.
+Field Limit(double* target) {
+  return [target](const YAML::Node& node) -> std::string {
+    return ParseNumber(node, target) && *target > 0.0
+               ? ""
+               : "must be a number above 0";
+  };
+}
+
+Field Integer(int64_t* target) {
+  return [target](const YAML::Node& node) -> std::string {
+    constexpr int64_t kMost = 1'000'000;
+    return node.IsScalar() && absl::SimpleAtoi(node.Scalar(), target) &&
+                   *target >= 0 && *target <= kMost
+               ? ""
+               : absl::StrCat("must be an integer from 0 to ", kMost);
+  };
+}
+
+Field Flag(bool* target) {
+  return [target](const YAML::Node& node) -> std::string {
+    if (!node.IsScalar() ||
+        (node.Scalar() != "true" && node.Scalar() != "false")) {
+      return "must be true or false";
+    }
+    *target = node.Scalar() == "true";
+    return "";
+  };
+}
+
+// `parse` gives nothing for an unknown name, `names` lists them.
+template <typename Enum>
+Field Named(Enum* target,
+            std::optional<Enum> (*parse)(const std::string&),
+            std::string (*names)()) {
+  return [=](const YAML::Node& node) -> std::string {
+    const std::optional<Enum> value =
+        node.IsScalar() ? parse(node.Scalar()) : std::nullopt;
+    if (!value.has_value()) {
+      return absl::StrCat(
+          "'", node.IsScalar() ? node.Scalar() : "", "' is none of ", names());
+    }
+    *target = *value;
+    return "";
+  };
+}
+
+Field ViewField(ViewName* target) {
+  return [target](const YAML::Node& node) -> std::string {
+    const auto view = ParseViewName(node.IsScalar() ? node.Scalar() : "");
+    if (!view.ok()) return std::string(view.status().message());
+    *target = *view;
+    return "";
+  };
+}
+
+Field Weights(WeightSet* target) {
+  return Named(target, ParseWeightSet, WeightSetNames);
+}
+
+Field Pass(TeacherPass* pass) {
+  return [pass](const YAML::Node& node) {
+    return ReadMap(node,
+                   {{"view", ViewField(&pass->view)},
+                    {"weights", Weights(&pass->weights)}},
+                   {"view", "weights"});
+  };
+}
+
+std::string ReadMixture(const YAML::Node& node, Mixture* mixture) {
+  const Field delta = [mixture](const YAML::Node& list) -> std::string {
+    if (!list.IsSequence()) return "is no list";
+    for (const YAML::Node& item : list) {
+      WeightedPass part;
+      const std::string problem =
+          ReadMap(item,
+                  {{"view", ViewField(&part.pass.view)},
+                   {"weights", Weights(&part.pass.weights)},
+                   {"factor", Number(&part.factor)}},
+                  {"view", "weights"});
+      if (!problem.empty()) return problem;
+      mixture->delta.push_back(part);
+    }
+    return "";
+  };
+  return ReadMap(node,
+                 {{"anchor", Pass(&mixture->anchor)},
+                  {"delta", delta},
+                  {"recentre", Flag(&mixture->recentre)},
+                  {"soft_clip", Limit(&mixture->soft_clip)},
+                  {"strength", Number(&mixture->strength)}},
+                 {"anchor", "delta"});
+}
+
+std::string ReadRouted(const YAML::Node& node, Routed* routed) {
+  Fields regimes;
+  for (size_t r = 0; r < kNumRegimes; ++r) {
+    Routed::Choice* choice = &routed->choices[r];
+    const Field pass = [choice](const YAML::Node& name) -> std::string {
+      const std::string text = name.IsScalar() ? name.Scalar() : "";
+      choice->takes_second = text == "second";
+      return text == "first" || text == "second" ? ""
+                                                 : "must be first or second";
+    };
+    regimes[RegimeName(static_cast<Regime>(r))] =
+        [choice, pass](const YAML::Node& map) {
+          return ReadMap(
+              map, {{"pass", pass}, {"factor", Number(&choice->factor)}}, {});
+        };
+  }
+  return ReadMap(node,
+                 {{"first", Pass(&routed->first)},
+                  {"second", Pass(&routed->second)},
+                  {"trim", Number(&routed->trim)},
+                  {"regimes",
+                   [&regimes](const YAML::Node& map) {
+                     return ReadMap(map, regimes, {});
+                   }}},
+                 {"first", "second", "regimes"});
+}
+
+std::string ReadTarget(const YAML::Node& node, Target* target) {
+  if (node.IsMap() && node["anchor"]) {
+    return ReadMixture(node, &target->emplace<Mixture>());
+  }
+  if (node.IsMap() && node["first"]) {
+    return ReadRouted(node, &target->emplace<Routed>());
+  }
+  return "neither a mixture (anchor, delta) nor routed (first, second)";
+}
+
+std::string FormatPass(const TeacherPass& pass) {
+  return absl::StrCat("view: ",
+                      ViewNameString(pass.view),
+                      ", weights: ",
+                      WeightSetName(pass.weights));
+}
+
+const char* FormatFlag(bool flag) { return flag ? "true" : "false"; }
+
+struct TargetFormat {
+  std::string operator()(const TeacherPass& pass) const {
+    return absl::StrCat("teacher: ",
+                        Quote(ViewNameString(pass.view)),
+                        ", teacher_weights: ",
+                        Quote(WeightSetName(pass.weights)));
+  }
+  std::string operator()(const Mixture& mixture) const {
+    return absl::StrCat(
+        "target: {anchor: {",
+        FormatPass(mixture.anchor),
+        "}, delta: [",
+        absl::StrJoin(mixture.delta,
+                      ", ",
+                      [](std::string* out, const WeightedPass& part) {
+                        absl::StrAppend(out,
+                                        "{",
+                                        FormatPass(part.pass),
+                                        ", factor: ",
+                                        FormatDouble(part.factor),
+                                        "}");
+                      }),
+        "], recentre: ",
+        FormatFlag(mixture.recentre),
+        ", soft_clip: ",
+        FormatDouble(mixture.soft_clip),
+        ", strength: ",
+        FormatDouble(mixture.strength),
+        "}");
+  }
+  std::string operator()(const Routed& routed) const {
+    std::vector<std::string> regimes;
+    for (size_t r = 0; r < kNumRegimes; ++r) {
+      const Routed::Choice& choice = routed.choices[r];
+      regimes.push_back(absl::StrCat(RegimeName(static_cast<Regime>(r)),
+                                     ": {pass: ",
+                                     choice.takes_second ? "second" : "first",
+                                     ", factor: ",
+                                     FormatDouble(choice.factor),
+                                     "}"));
+    }
+    return absl::StrCat("target: {first: {",
+                        FormatPass(routed.first),
+                        "}, second: {",
+                        FormatPass(routed.second),
+                        "}, trim: ",
+                        FormatDouble(routed.trim),
+                        ", regimes: {",
+                        absl::StrJoin(regimes, ", "),
+                        "}}");
+  }
+};
+
+}  // namespace
+
+std::string ReadTerm(const YAML::Node& node, Term* term) {
+  TeacherPass pass;
+  Target made;  // of `target`
+  const Fields fields = {
+      {"name", Text(&term->name)},
+      {"student", ViewField(&term->student)},
+      {"teacher", ViewField(&pass.view)},
+      {"teacher_weights", Weights(&pass.weights)},
+      {"target", [&](const YAML::Node& map) { return ReadTarget(map, &made); }},
+      {"divergence",
+       Named(&term->divergence.kind, ParseDivergence, DivergenceNames)},
+      {"beta", Number(&term->divergence.beta)},
+      {"clip", Limit(&term->divergence.clip)},
+      {"support", Named(&term->support.kind, ParseSupport, SupportNames)},
+      {"top_k", Integer(&term->support.k)},
+      {"tail", Flag(&term->support.tail)},
+      {"reduction", Named(&term->reduction, ParseReduction, ReductionNames)},
+      {"skip_tokens", Integer(&term->skip_tokens)},
+      {"weight", Number(&term->weight)}};
+  const bool is_made = node.IsMap() && node["target"];
+  const std::vector<std::string> required =
+      is_made ? std::vector<std::string>{"name", "student", "weight"}
+              : std::vector<std::string>{
+                    "name", "student", "teacher", "teacher_weights", "weight"};
+  const std::string problem = ReadMap(node, fields, required);
+  if (!problem.empty()) return problem;
+  if (is_made && (node["teacher"] || node["teacher_weights"])) {
+    return "target and teacher exclude each other";
+  }
+  term->target = is_made ? made : Target(pass);
+  return "";
+}
+
+std::string FormatTerm(const Term& term) {
+  return absl::StrCat("{name: ",
+                      Quote(term.name),
+                      ", student: ",
+                      Quote(ViewNameString(term.student)),
+                      ", ",
+                      std::visit(TargetFormat{}, term.target),
+                      ", divergence: ",
+                      Quote(DivergenceName(term.divergence.kind)),
+                      ", beta: ",
+                      FormatDouble(term.divergence.beta),
+                      ", clip: ",
+                      FormatDouble(term.divergence.clip),
+                      ", support: ",
+                      SupportName(term.support.kind),
+                      ", top_k: ",
+                      term.support.k,
+                      ", tail: ",
+                      FormatFlag(term.support.tail),
+                      ", reduction: ",
+                      ReductionName(term.reduction),
+                      ", skip_tokens: ",
+                      term.skip_tokens,
+                      ", weight: ",
+                      FormatDouble(term.weight),
+                      "}");
+}
+
+}  // namespace dapd

@@ -1,0 +1,24 @@
+#include "common/config/yaml_text.h"
+
+#include <charconv>
+#include <cmath>
+
+namespace dapd {
+
+std::string FormatDouble(double value) {
+  if (std::isinf(value)) return value > 0 ? ".inf" : "-.inf";
+  char buffer[32];
+  const auto result = std::to_chars(buffer, buffer + sizeof(buffer), value);
+  return std::string(buffer, result.ptr);
+}
+
+std::string Quote(const std::string& text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') quoted.push_back('\\');
+    quoted.push_back(c);
+  }
+  return quoted + "\"";
+}
+
+}  // namespace dapd

@@ -1,0 +1,55 @@
+#include "common/kernels/clipped_divergence.h"
+
+#include <vector>
+
+#include "common/kernels/clipped_divergence_levels.h"
+#include "common/kernels/cpu_features.h"
+
+namespace dapd {
+namespace {
+
+ClippedDivergenceKernel Kernel() {
+#if defined(__x86_64__)
+  switch (CpuLevelInUse()) {
+    case CpuLevel::kAvx512Bf16:
+    case CpuLevel::kAvx512:
+      return avx512::MakeClippedDivergenceKernel();
+    case CpuLevel::kAvx2:
+      return avx2::MakeClippedDivergenceKernel();
+    case CpuLevel::kBaseline:
+      break;
+  }
+#endif
+  return baseline::MakeClippedDivergenceKernel();
+}
+
+}  // namespace
+
+void ClippedDivergenceTokens(const DivergenceChunk& chunk,
+                             int64_t begin,
+                             int64_t end,
+                             DivergenceTokenSums* sums) {
+  const ClippedDivergenceKernel kernel = Kernel();
+  std::vector<RowStatistics> statistics(chunk.sources.size());
+  std::vector<float*> rows(chunk.sources.size());
+  size_t support_size = 0;
+  for (const DivergenceTerm& term : chunk.terms) {
+    support_size += static_cast<size_t>(term.support_size);
+  }
+  std::vector<float> support(support_size);
+  const TokenScratch scratch = {statistics.data(), rows.data(), support.data()};
+  const auto num_terms = static_cast<int64_t>(chunk.terms.size());
+  for (int64_t t = begin; t < end; ++t) {
+    kernel.token(chunk, t, scratch, sums + t * num_terms);
+  }
+}
+
+void KernelExp(const float* x, int64_t count, float* result) {
+  Kernel().exp(x, count, result);
+}
+
+void KernelLog(const float* x, int64_t count, float* result) {
+  Kernel().log(x, count, result);
+}
+
+}  // namespace dapd

@@ -1,0 +1,105 @@
+// The loss of a chunk of tokens on the CPU, from the float32 logits of all its
+// sources (students and teachers) to the gradient of the students' logits,
+// which takes the place of these logits. AVX-512, AVX2 or baseline
+// (cpu_features.h); clipped_divergence_entry.h has the mathematics,
+// cuda/clipped_divergence.h the same for a GPU.
+//
+// One token at a time, so that its rows stay in the cache: the statistics of
+// every source once, however many terms share it; the sources that are made of
+// others; every term's sums; every student's gradient. Per-entry arithmetic in
+// float32, sums over the vocabulary in double.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "common/kernels/clipped_divergence_entry.h"
+
+namespace dapd {
+
+// A row of logits for every token.
+struct DivergenceSource {
+  float* logits = nullptr;  // row t stands at logits + t * stride
+  int64_t stride = 0;       // in floats
+  bool is_student = false;  // only a student's logits are written
+  // The scored tokens [tokens] and room for their log-probabilities at
+  // temperature 1 [tokens]; null: they are not wanted.
+  const int64_t* ids = nullptr;
+  float* logprobs = nullptr;
+};
+
+inline constexpr int kMaxMixtureParts = 4;
+
+// The row of a source that is made of other sources (objective/spec/target.h).
+struct DerivedSource {
+  enum class Kind { kMixture, kRouted };
+  Kind kind = Kind::kMixture;
+  int source = 0;  // which; a mixture is written to its logits
+  // Mixture: log q = anchor + strength * clip(centre(sum_i factor_i part_i)).
+  // Routed: the row of part route[t] stands for it.
+  int anchor = 0;
+  int parts[kMaxMixtureParts] = {};
+  float factors[kMaxMixtureParts] = {};
+  int num_parts = 0;
+  bool recentre = false;
+  float soft_clip = 0.0F;  // infinity: none
+  float strength = 1.0F;
+  const uint8_t* route = nullptr;  // [tokens]
+};
+
+// A target against a student; both are indices of sources.
+struct DivergenceTerm {
+  int student = 0;
+  int target = 0;
+  DivergenceKind kind = DivergenceKind::kForwardKl;
+  float beta = 0.5F;
+  float clip = 0.05F;   // infinity: none
+  float weight = 0.0F;  // factor of the loss in the gradient
+  // The first token that counts, and a factor for each token's loss [tokens];
+  // null: 1.
+  int64_t first_token = 0;
+  const float* token_weights = nullptr;
+  // The ids of token t's support stand at support + t * support_size; null: the
+  // whole vocabulary. Without a tail both sides are normalised over them.
+  const int64_t* support = nullptr;
+  int support_size = 0;
+  bool has_tail = false;
+};
+
+// Of one term over one token.
+struct DivergenceTokenSums {
+  double clipped = 0.0;    // the loss
+  double unclipped = 0.0;  // the divergence
+  double mass = 0.0;       // of the gradient, before the token's weight
+  bool any_clipped = false;
+};
+
+struct DivergenceChunk {
+  std::span<const DivergenceSource> sources;
+  std::span<const DerivedSource> derived;  // in an order that can be computed
+  std::span<const DivergenceTerm> terms;
+  int64_t vocabulary = 0;
+  float scale = 1.0F;  // 1 / temperature
+  bool with_gradient = false;
+};
+
+// Factor of a token's loss in a term.
+DAPD_HOST_DEVICE inline float TokenWeight(const DivergenceTerm& term,
+                                          int64_t token) {
+  if (token < term.first_token) return 0.0F;
+  return term.token_weights == nullptr ? 1.0F : term.token_weights[token];
+}
+
+// Tokens [begin, end) of a chunk: fills sums[t * terms + k] and, if asked for,
+// replaces the students' logits z by d(sum_k weight_k loss_k)/dz. Tokens are
+// independent: threads may share a chunk, and who takes which changes nothing.
+void ClippedDivergenceTokens(const DivergenceChunk& chunk,
+                             int64_t begin,
+                             int64_t end,
+                             DivergenceTokenSums* sums);
+
+// e^x and log x of `count` floats as the kernel computes them, for tests.
+void KernelExp(const float* x, int64_t count, float* result);
+void KernelLog(const float* x, int64_t count, float* result);
+
+}  // namespace dapd

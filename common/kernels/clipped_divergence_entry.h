@@ -1,0 +1,93 @@
+// The component-clipped divergences, entry by entry: the arithmetic that the
+// CPU's kernels (F a SIMD vector), the GPU's (F a float) and the tests (F a
+// double) share. Written for raw logits z and scale s = 1 / T:
+//
+//   q_v      = exp(s (zq_v - max zq)) / sum_v exp(s (zq_v - max zq))
+//   r_v      = log q_v - log p_v = s (zq_v - zp_v) - (lse_q - lse_p)
+//
+// An entry adds its component k_v, clipped at c: min(k_v, c). Every divergence
+// here pulls at the student's logits in the same form,
+//
+//   dl/dzp_v = s (p_v sum_u e_u - e_v),   e_v = [k_v <= c] times
+//
+//   divergence     component k_v                               e_v
+//   forward KL     q r                                         q
+//   reverse KL     -p r                                        -p (1 - r)
+//   Jensen-Shannon beta q log(q/m) + (1 - beta) p log(p/m)     -p (1 - beta)
+//                  with m = beta q + (1 - beta) p              log(p/m)
+//
+// so that a new divergence is one more EntryOf. (A tie passes gradient.)
+//
+// The ratio is taken from the difference of the logits, which is exact where
+// student and target nearly agree, and not from two rounded logarithms.
+#pragma once
+
+#include "common/kernels/host_device.h"
+#include "common/objective/spec/divergence.h"
+
+namespace dapd {
+
+// Of softmax(s z) over one row.
+struct RowStatistics {
+  float max = 0.0F;          // of z
+  float inverse_sum = 0.0F;  // 1 / sum_v exp(s (z_v - max))
+  double log_sum_exp = 0.0;  // of s z
+};
+
+// What one vocabulary entry adds to a term. NaN is never clipped away.
+template <typename F>
+struct ClippedEntry {
+  F component;  // k
+  F clipped;    // min(k, c)
+  F pull;       // e
+};
+
+// A probability but for the factor 1 / sum; `exp` is the caller's.
+template <typename F, typename Exp>
+DAPD_HOST_DEVICE inline F ScaledExp(F z, F max, F scale, Exp exp) {
+  return exp((z - max) * scale);
+}
+
+// `lse_difference`: lse_q - lse_p.
+template <typename F>
+DAPD_HOST_DEVICE inline F LogRatio(F zq, F zp, F scale, F lse_difference) {
+  return (zq - zp) * scale - lse_difference;
+}
+
+template <typename F>
+DAPD_HOST_DEVICE inline ClippedEntry<F> ClipEntry(F component, F pull, F clip) {
+  const auto over = component > clip;
+  return {component, over ? clip : component, over ? F{} : pull};
+}
+
+// `log_ratio`: log q - log p. `math` has Exp and Log of F.
+template <DivergenceKind kKind, typename F, typename Math>
+DAPD_HOST_DEVICE inline ClippedEntry<F> EntryOf(
+    F q, F p, F log_ratio, F beta, F clip, const Math& math) {
+  if constexpr (kKind == DivergenceKind::kForwardKl) {
+    return ClipEntry(q * log_ratio, q, clip);
+  } else if constexpr (kKind == DivergenceKind::kReverseKl) {
+    return ClipEntry(-(p * log_ratio), p * log_ratio - p, clip);
+  } else {
+    static_assert(kKind == DivergenceKind::kJensenShannon);
+    // m over the larger of the two, so that nothing overflows.
+    const auto q_is_larger = log_ratio > F{};
+    const F smaller = math.Exp(q_is_larger ? -log_ratio : log_ratio);
+    const F of_p = 1.0F - beta;
+    const F log_m =
+        math.Log(q_is_larger ? beta + of_p * smaller : beta * smaller + of_p);
+    const F log_q_m = q_is_larger ? -log_m : log_ratio - log_m;
+    const F log_p_m = q_is_larger ? -log_m - log_ratio : -log_m;
+    const F of_student = of_p * (p * log_p_m);
+    return ClipEntry(beta * (q * log_q_m) + of_student, -of_student, clip);
+  }
+}
+
+// dl/dzp where `mass` and `pull` are the sums over the student's terms of
+// weight * sum_u e_u and of weight * e_v.
+template <typename F>
+DAPD_HOST_DEVICE inline F LogitGradient(F p, F mass, F pull, F scale) {
+  return (p * mass - pull) * scale;
+}
+
+}  // namespace dapd

@@ -1,0 +1,39 @@
+// What clipped_divergence_token.cc gives to clipped_divergence.cc, once a
+// level.
+#pragma once
+
+#include "common/kernels/clipped_divergence.h"
+
+namespace dapd {
+
+// What a token is computed with; kept from token to token by the caller.
+struct TokenScratch {
+  RowStatistics* statistics;  // one a source
+  float** rows;               // one a source
+  float* support;             // one an entry of all terms' supports
+};
+
+struct ClippedDivergenceKernel {
+  // One token: fills `sums`, one a term.
+  void (*token)(const DivergenceChunk& chunk,
+                int64_t index,
+                const TokenScratch& scratch,
+                DivergenceTokenSums* sums);
+  void (*exp)(const float* x, int64_t count, float* result);
+  void (*log)(const float* x, int64_t count, float* result);
+};
+
+namespace baseline {
+ClippedDivergenceKernel MakeClippedDivergenceKernel();
+}
+namespace avx2 {
+ClippedDivergenceKernel MakeClippedDivergenceKernel();
+}
+namespace avx512 {
+ClippedDivergenceKernel MakeClippedDivergenceKernel();
+}
+namespace avx512_bf16 {
+ClippedDivergenceKernel MakeClippedDivergenceKernel();
+}
+
+}  // namespace dapd

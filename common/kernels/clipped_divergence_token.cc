@@ -1,0 +1,390 @@
+// The passes over one token's rows, compiled once a level.
+#include <math.h>
+
+#include "common/kernels/clipped_divergence_levels.h"
+#include "common/kernels/clipped_divergence_support.h"
+#include "common/kernels/simd_rows.h"
+
+namespace dapd::DAPD_CPU_LEVEL_NAMESPACE {
+namespace {
+
+// A row and its softmax.
+struct Row {
+  const float* z;
+  Floats max;
+  Floats inverse_sum;
+
+  Row(const float* logits, const RowStatistics& statistics)
+      : z(logits),
+        max(Broadcast(statistics.max)),
+        inverse_sum(Broadcast(statistics.inverse_sum)) {}
+
+  Floats Probability(Floats value, Floats scale) const {
+    return ScaledExp(value, max, scale, ExpOf) * inverse_sum;
+  }
+};
+
+struct FloatsMath {
+  Floats Exp(Floats x) const { return ExpOf(x); }
+  Floats Log(Floats x) const { return LogOf(x); }
+};
+
+struct DoubleMath {
+  double Exp(double x) const { return exp(x); }
+  double Log(double x) const { return log(x); }
+  double Expm1(double x) const { return expm1(x); }
+};
+
+// A term over one token and the whole vocabulary.
+struct Pair {
+  Row target;
+  Row student;
+  Floats lse_difference;
+  Floats beta;
+  Floats clip;
+  Floats scale;
+
+  template <DivergenceKind kKind, typename Lanes>
+  ClippedEntry<Floats> At(Lanes lanes, int64_t v) const {
+    const Floats zq = lanes.Read(target.z + v);
+    const Floats zp = lanes.Read(student.z + v);
+    return EntryOf<kKind>(target.Probability(zq, scale),
+                          student.Probability(zp, scale),
+                          LogRatio(zq, zp, scale, lse_difference),
+                          beta,
+                          clip,
+                          FloatsMath{});
+  }
+};
+
+template <DivergenceKind kKind>
+DivergenceTokenSums SumsOf(const Pair& pair, int64_t size) {
+  DivergenceTokenSums sums;
+  Ints over = Ints{};
+  ForEachBlock(size, [&](int64_t begin, int64_t end) {
+    Floats clipped = Floats{};
+    Floats unclipped = Floats{};
+    Floats mass = Floats{};
+    ForEachVector(begin, end, [&](auto lanes, int64_t v) {
+      const ClippedEntry<Floats> entry = pair.At<kKind>(lanes, v);
+      clipped += lanes.Keep(entry.clipped);
+      unclipped += lanes.Keep(entry.component);
+      mass += lanes.Keep(entry.pull);
+      over |= lanes.Keep(entry.component - entry.clipped) > Floats{};
+    });
+    sums.clipped += SumOfLanes(clipped);
+    sums.unclipped += SumOfLanes(unclipped);
+    sums.mass += SumOfLanes(mass);
+  });
+  for (int lane = 0; lane < kLanes; ++lane) sums.any_clipped |= over[lane] != 0;
+  return sums;
+}
+
+// Adds weight * e_v of entries [begin, end) to `pull`.
+template <DivergenceKind kKind>
+void AddPull(
+    const Pair& pair, float weight, int64_t begin, int64_t end, float* pull) {
+  const Floats all_weight = Broadcast(weight);
+  ForEachVector(begin, end, [&](auto lanes, int64_t v) {
+    float* here = pull + (v - begin);
+    Store(Load<Floats>(here) + all_weight * pair.At<kKind>(lanes, v).pull,
+          here);
+  });
+}
+
+// The passes over one token's rows.
+struct Token {
+  const DivergenceChunk& chunk;
+  const TokenScratch& scratch;
+  int64_t index;
+
+  void Measure(int source) const {
+    scratch.statistics[source] =
+        Statistics(scratch.rows[source], chunk.vocabulary, chunk.scale);
+  }
+
+  void ReadGivenSources() const {
+    for (size_t s = 0; s < chunk.sources.size(); ++s) {
+      const DivergenceSource& from = chunk.sources[s];
+      scratch.rows[s] = from.logits + index * from.stride;
+    }
+    const auto is_derived = [&](int source) {
+      for (const DerivedSource& derived : chunk.derived) {
+        if (derived.source == source) return true;
+      }
+      return false;
+    };
+    for (int s = 0; s < static_cast<int>(chunk.sources.size()); ++s) {
+      if (!is_derived(s)) Measure(s);
+    }
+  }
+
+  // log softmax(s z) of a source at entry v.
+  template <typename Lanes>
+  Floats LogProbability(Lanes lanes, int source, int64_t v) const {
+    return lanes.Read(scratch.rows[source] + v) * Broadcast(chunk.scale) -
+           Broadcast(
+               static_cast<float>(scratch.statistics[source].log_sum_exp));
+  }
+
+  template <typename Lanes>
+  Floats Delta(Lanes lanes, const DerivedSource& derived, int64_t v) const {
+    Floats delta = Floats{};
+    for (int i = 0; i < derived.num_parts; ++i) {
+      delta += Broadcast(derived.factors[i]) *
+               LogProbability(lanes, derived.parts[i], v);
+    }
+    return delta;
+  }
+
+  void Mix(const DerivedSource& derived) const {
+    double mean = 0.0;
+    if (derived.recentre) {
+      ForEachBlock(chunk.vocabulary, [&](int64_t begin, int64_t end) {
+        Floats part = Floats{};
+        ForEachVector(begin, end, [&](auto lanes, int64_t v) {
+          part += lanes.Keep(Delta(lanes, derived, v));
+        });
+        mean += SumOfLanes(part);
+      });
+      mean /= static_cast<double>(chunk.vocabulary);
+    }
+    const Floats centre = Broadcast(static_cast<float>(mean));
+    const Floats clip = Broadcast(derived.soft_clip);
+    const Floats strength = Broadcast(derived.strength);
+    const Floats temperature = Broadcast(1.0F / chunk.scale);
+    const bool clips = derived.soft_clip < INFINITY;
+    float* out = scratch.rows[derived.source];
+    ForEachVector(0, chunk.vocabulary, [&](auto lanes, int64_t v) {
+      Floats delta = Delta(lanes, derived, v) - centre;
+      if (clips) delta = clip * TanhOf(delta / clip);
+      const Floats log_q =
+          LogProbability(lanes, derived.anchor, v) + strength * delta;
+      lanes.Write(out + v, log_q * temperature);
+    });
+  }
+
+  void Derive(const DerivedSource& derived) const {
+    if (derived.kind == DerivedSource::Kind::kRouted) {
+      const int taken = derived.parts[derived.route[index]];
+      scratch.rows[derived.source] = scratch.rows[taken];
+      scratch.statistics[derived.source] = scratch.statistics[taken];
+      return;
+    }
+    Mix(derived);
+    Measure(derived.source);
+  }
+
+  void WriteLogprob(int source) const {
+    const DivergenceSource& from = chunk.sources[source];
+    if (from.ids == nullptr) return;
+    const float* z = scratch.rows[source];
+    const double log_sum_exp =
+        chunk.scale == 1.0F ? scratch.statistics[source].log_sum_exp
+                            : Statistics(z, chunk.vocabulary, 1.0F).log_sum_exp;
+    from.logprobs[index] = static_cast<float>(
+        static_cast<double>(z[from.ids[index]]) - log_sum_exp);
+  }
+
+  Pair PairOf(const DivergenceTerm& term) const {
+    const RowStatistics& q = scratch.statistics[term.target];
+    const RowStatistics& p = scratch.statistics[term.student];
+    return {Row(scratch.rows[term.target], q),
+            Row(scratch.rows[term.student], p),
+            Broadcast(static_cast<float>(q.log_sum_exp - p.log_sum_exp)),
+            Broadcast(term.beta),
+            Broadcast(term.clip),
+            Broadcast(chunk.scale)};
+  }
+
+  double LogProbabilityOf(int source, int64_t id) const {
+    return static_cast<double>(scratch.rows[source][id]) * chunk.scale -
+           scratch.statistics[source].log_sum_exp;
+  }
+
+  // The sums over a support, and in `pull` (null: not wanted) what each of its
+  // logits gets on top of what all logits get.
+  DivergenceTokenSums SumsOfSupport(const DivergenceTerm& term,
+                                    float* pull) const {
+    const DoubleMath math;
+    const int64_t* ids = term.support + index * term.support_size;
+    double sum_q = 0.0;
+    double sum_p = 0.0;
+    for (int i = 0; i < term.support_size; ++i) {
+      sum_q += math.Exp(LogProbabilityOf(term.target, ids[i]));
+      sum_p += math.Exp(LogProbabilityOf(term.student, ids[i]));
+    }
+    const SupportShape shape = ShapeOf(sum_q, sum_p, term.has_tail, math);
+    DivergenceTokenSums sums;
+    const auto add = [&](double log_q, double log_p) {
+      const ClippedEntry<double> entry =
+          SupportEntry(term.kind, log_q, log_p, term.beta, term.clip, math);
+      sums.clipped += entry.clipped;
+      sums.unclipped += entry.component;
+      sums.any_clipped |= entry.component > entry.clipped;
+      return entry.pull;
+    };
+    double of_support = 0.0;
+    for (int i = 0; i < term.support_size; ++i) {
+      const double log_p =
+          LogProbabilityOf(term.student, ids[i]) - shape.norm_p;
+      of_support +=
+          add(LogProbabilityOf(term.target, ids[i]) - shape.norm_q, log_p);
+    }
+    double of_tail = 0.0;
+    if (term.has_tail) {
+      of_tail = add(shape.log_tail_q, shape.log_tail_p);
+      if (shape.tail_is_constant) of_tail = 0.0;
+    }
+    const SupportPull whole =
+        PullOf(of_support, of_tail, math.Exp(shape.log_tail_p), term.has_tail);
+    sums.mass = whole.outside;
+    if (pull == nullptr) return sums;
+    for (int i = 0; i < term.support_size; ++i) {
+      const double log_p = LogProbabilityOf(term.student, ids[i]);
+      const double log_q = LogProbabilityOf(term.target, ids[i]);
+      const ClippedEntry<double> entry = SupportEntry(term.kind,
+                                                      log_q - shape.norm_q,
+                                                      log_p - shape.norm_p,
+                                                      term.beta,
+                                                      term.clip,
+                                                      math);
+      pull[i] =
+          static_cast<float>(math.Exp(log_p - shape.norm_p) * whole.total -
+                             entry.pull - math.Exp(log_p) * whole.outside);
+    }
+    return sums;
+  }
+
+  DivergenceTokenSums SumsOfTerm(const DivergenceTerm& term,
+                                 float* support_pull) const {
+    const float weight = TokenWeight(term, index);
+    if (weight == 0.0F) return {};
+    DivergenceTokenSums sums = RawSums(term, support_pull);
+    sums.clipped *= weight;
+    sums.unclipped *= weight;
+    return sums;
+  }
+
+  DivergenceTokenSums RawSums(const DivergenceTerm& term,
+                              float* support_pull) const {
+    if (term.support != nullptr) return SumsOfSupport(term, support_pull);
+    const Pair pair = PairOf(term);
+    switch (term.kind) {
+      case DivergenceKind::kReverseKl:
+        return SumsOf<DivergenceKind::kReverseKl>(pair, chunk.vocabulary);
+      case DivergenceKind::kJensenShannon:
+        return SumsOf<DivergenceKind::kJensenShannon>(pair, chunk.vocabulary);
+      case DivergenceKind::kForwardKl:
+        break;
+    }
+    return SumsOf<DivergenceKind::kForwardKl>(pair, chunk.vocabulary);
+  }
+
+  void AddPullOf(const DivergenceTerm& term,
+                 int64_t begin,
+                 int64_t end,
+                 float* pull) const {
+    const float weight = term.weight * TokenWeight(term, index);
+    const Pair pair = PairOf(term);
+    switch (term.kind) {
+      case DivergenceKind::kReverseKl:
+        return AddPull<DivergenceKind::kReverseKl>(
+            pair, weight, begin, end, pull);
+      case DivergenceKind::kJensenShannon:
+        return AddPull<DivergenceKind::kJensenShannon>(
+            pair, weight, begin, end, pull);
+      case DivergenceKind::kForwardKl:
+        break;
+    }
+    AddPull<DivergenceKind::kForwardKl>(pair, weight, begin, end, pull);
+  }
+
+  bool IsOf(const DivergenceTerm& term, int student) const {
+    return term.student == student && TokenWeight(term, index) != 0.0F;
+  }
+
+  // Replaces the student's logits by their gradient. `sums`: one a term.
+  void WriteGradient(int student, const DivergenceTokenSums* sums) const {
+    double mass = 0.0;
+    for (size_t k = 0; k < chunk.terms.size(); ++k) {
+      const DivergenceTerm& term = chunk.terms[k];
+      if (!IsOf(term, student)) continue;
+      mass += term.weight * TokenWeight(term, index) * sums[k].mass;
+    }
+    const Floats all_mass = Broadcast(static_cast<float>(mass));
+    const Floats scale = Broadcast(chunk.scale);
+    float* const z = scratch.rows[student];
+    const Row row(z, scratch.statistics[student]);
+    float pull[kBlock];
+    ForEachBlock(chunk.vocabulary, [&](int64_t begin, int64_t end) {
+      for (int64_t i = 0; i < kBlock; i += kLanes) Store(Floats{}, pull + i);
+      for (const DivergenceTerm& term : chunk.terms) {
+        if (!IsOf(term, student) || term.support != nullptr) continue;
+        AddPullOf(term, begin, end, pull);
+      }
+      ForEachVector(begin, end, [&](auto lanes, int64_t v) {
+        const Floats p = row.Probability(lanes.Read(z + v), scale);
+        const Floats pulled = Load<Floats>(pull + (v - begin));
+        lanes.Write(z + v, LogitGradient(p, all_mass, pulled, scale));
+      });
+    });
+    AddSupports(student);
+  }
+
+  // What SumsOfSupport left for each logit of a support.
+  void AddSupports(int student) const {
+    const float* next = scratch.support;
+    for (const DivergenceTerm& term : chunk.terms) {
+      const float* const pull = next;
+      next += term.support_size;
+      if (!IsOf(term, student) || term.support == nullptr) continue;
+      const float factor = chunk.scale * term.weight * TokenWeight(term, index);
+      const int64_t* ids = term.support + index * term.support_size;
+      for (int i = 0; i < term.support_size; ++i) {
+        scratch.rows[student][ids[i]] += factor * pull[i];
+      }
+    }
+  }
+};
+
+void OneToken(const DivergenceChunk& chunk,
+              int64_t index,
+              const TokenScratch& scratch,
+              DivergenceTokenSums* sums) {
+  const Token token{chunk, scratch, index};
+  const int num_sources = static_cast<int>(chunk.sources.size());
+  token.ReadGivenSources();
+  for (const DerivedSource& derived : chunk.derived) token.Derive(derived);
+  for (int s = 0; s < num_sources; ++s) token.WriteLogprob(s);
+  float* support = scratch.support;
+  for (size_t k = 0; k < chunk.terms.size(); ++k) {
+    sums[k] = token.SumsOfTerm(chunk.terms[k],
+                               chunk.with_gradient ? support : nullptr);
+    support += chunk.terms[k].support_size;
+  }
+  if (!chunk.with_gradient) return;
+  for (int s = 0; s < num_sources; ++s) {
+    if (chunk.sources[s].is_student) token.WriteGradient(s, sums);
+  }
+}
+
+void ExpOfRow(const float* x, int64_t count, float* result) {
+  ForEachVector(0, count, [&](auto lanes, int64_t i) {
+    lanes.Write(result + i, Exp(lanes.Read(x + i)));
+  });
+}
+
+void LogOfRow(const float* x, int64_t count, float* result) {
+  ForEachVector(0, count, [&](auto lanes, int64_t i) {
+    lanes.Write(result + i, LogOf(lanes.Read(x + i)));
+  });
+}
+
+}  // namespace
+
+ClippedDivergenceKernel MakeClippedDivergenceKernel() {
+  return {OneToken, ExpOfRow, LogOfRow};
+}
+
+}  // namespace dapd::DAPD_CPU_LEVEL_NAMESPACE

@@ -1,0 +1,438 @@
+#include <cfloat>
+#include <cmath>
+
+#include "common/kernels/clipped_divergence_support.h"
+#include "common/kernels/cuda/clipped_divergence.h"
+#include "common/kernels/cuda/device.cuh"
+
+namespace dapd {
+namespace {
+
+constexpr int kThreads = 512;
+constexpr int kWarps = kThreads / kWarp;
+// Entries of a row that a thread has in registers at a time.
+constexpr int kPerThread = 4;
+constexpr int64_t kTile = kThreads * kPerThread;
+
+struct FloatMath {
+  __device__ float Exp(float x) const { return expf(x); }
+  __device__ float Log(float x) const { return logf(x); }
+};
+
+struct DoubleMath {
+  __device__ double Exp(double x) const { return exp(x); }
+  __device__ double Log(double x) const { return log(x); }
+  __device__ double Expm1(double x) const { return expm1(x); }
+};
+
+struct ExpOf {
+  __device__ float operator()(float x) const { return expf(x); }
+};
+
+// The sum over the block, in every thread.
+__device__ double BlockSum(double value) {
+  __shared__ double by_warp[kWarps];
+  for (int step = kWarp / 2; step > 0; step /= 2) {
+    value += __shfl_xor_sync(kAllLanes, value, step);
+  }
+  __syncthreads();  // the call before has read by_warp
+  if (threadIdx.x % kWarp == 0) by_warp[threadIdx.x / kWarp] = value;
+  __syncthreads();
+  double sum = 0.0;
+  for (int warp = 0; warp < kWarps; ++warp) sum += by_warp[warp];
+  return sum;
+}
+
+__device__ float BlockMax(float value) {
+  __shared__ float by_warp[kWarps];
+  value = ButterflyMax(value);
+  __syncthreads();
+  if (threadIdx.x % kWarp == 0) by_warp[threadIdx.x / kWarp] = value;
+  __syncthreads();
+  float max = by_warp[0];
+  for (int warp = 1; warp < kWarps; ++warp) max = fmaxf(max, by_warp[warp]);
+  return max;
+}
+
+__device__ RowStatistics Statistics(const float* z, int64_t size, float scale) {
+  float max = -FLT_MAX;
+  float sum = 0.0F;
+  for (int64_t v = threadIdx.x; v < size; v += kThreads) {
+    const float value = z[v];
+    if (value > max) {
+      sum *= ScaledExp(max, value, scale, ExpOf{});
+      max = value;
+    }
+    sum += ScaledExp(value, max, scale, ExpOf{});
+  }
+  const float row_max = BlockMax(max);
+  const double row_sum = BlockSum(
+      static_cast<double>(sum * ScaledExp(max, row_max, scale, ExpOf{})));
+  return {row_max,
+          static_cast<float>(1.0 / row_sum),
+          static_cast<double>(row_max) * scale + log(row_sum)};
+}
+
+// A term over one token and the whole vocabulary.
+struct Pair {
+  const float* target;
+  const float* student;
+  RowStatistics q;
+  RowStatistics p;
+  DivergenceKind kind;
+  float beta;
+  float clip;
+  float scale;
+  float weight;
+
+  template <DivergenceKind kKind>
+  __device__ ClippedEntry<float> EntryAt(float zp, int64_t v) const {
+    const float zq = target[v];
+    const auto difference = static_cast<float>(q.log_sum_exp - p.log_sum_exp);
+    return EntryOf<kKind>(ScaledExp(zq, q.max, scale, ExpOf{}) * q.inverse_sum,
+                          ScaledExp(zp, p.max, scale, ExpOf{}) * p.inverse_sum,
+                          LogRatio(zq, zp, scale, difference),
+                          beta,
+                          clip,
+                          FloatMath{});
+  }
+
+  // All threads of a block take the same way.
+  __device__ ClippedEntry<float> At(float zp, int64_t v) const {
+    switch (kind) {
+      case DivergenceKind::kReverseKl:
+        return EntryAt<DivergenceKind::kReverseKl>(zp, v);
+      case DivergenceKind::kJensenShannon:
+        return EntryAt<DivergenceKind::kJensenShannon>(zp, v);
+      case DivergenceKind::kForwardKl:
+        break;
+    }
+    return EntryAt<DivergenceKind::kForwardKl>(zp, v);
+  }
+};
+
+__device__ DivergenceTokenSums SumsOf(const Pair& pair, int64_t size) {
+  float clipped = 0.0F;
+  float unclipped = 0.0F;
+  float mass = 0.0F;
+  bool any = false;
+  for (int64_t v = threadIdx.x; v < size; v += kThreads) {
+    const ClippedEntry<float> entry = pair.At(pair.student[v], v);
+    clipped += entry.clipped;
+    unclipped += entry.component;
+    mass += entry.pull;
+    any |= entry.component > pair.clip;
+  }
+  DivergenceTokenSums sums;
+  sums.clipped = BlockSum(clipped);
+  sums.unclipped = BlockSum(unclipped);
+  sums.mass = BlockSum(mass);
+  sums.any_clipped = __syncthreads_or(any) != 0;
+  return sums;
+}
+
+// What a block knows of its token.
+struct Block {
+  const CudaDivergenceArgs& args;
+  int64_t token;
+  RowStatistics* statistics;  // one a source
+  float** rows;               // one a source
+  float* support_pull;        // one an entry of all supports
+
+  __device__ double LogProbabilityOf(int source, int64_t id) const {
+    return static_cast<double>(rows[source][id]) * args.scale -
+           statistics[source].log_sum_exp;
+  }
+
+  __device__ float LogProbability(int source, int64_t v) const {
+    return rows[source][v] * args.scale -
+           static_cast<float>(statistics[source].log_sum_exp);
+  }
+
+  __device__ void Measure(int source) const {
+    const RowStatistics found =
+        Statistics(rows[source], args.vocabulary, args.scale);
+    if (threadIdx.x == 0) statistics[source] = found;
+    __syncthreads();
+  }
+
+  __device__ bool IsDerived(int source) const {
+    for (int d = 0; d < args.num_derived; ++d) {
+      if (args.derived[d].source == source) return true;
+    }
+    return false;
+  }
+
+  __device__ void ReadGivenSources() const {
+    if (threadIdx.x < args.num_sources) {
+      const DivergenceSource& from = args.sources[threadIdx.x];
+      rows[threadIdx.x] = from.logits + token * from.stride;
+    }
+    __syncthreads();
+    for (int s = 0; s < args.num_sources; ++s) {
+      if (!IsDerived(s)) Measure(s);
+    }
+  }
+
+  __device__ float Delta(const DerivedSource& derived, int64_t v) const {
+    float delta = 0.0F;
+    for (int i = 0; i < derived.num_parts; ++i) {
+      delta += derived.factors[i] * LogProbability(derived.parts[i], v);
+    }
+    return delta;
+  }
+
+  __device__ void Mix(const DerivedSource& derived) const {
+    float centre = 0.0F;
+    if (derived.recentre) {
+      double sum = 0.0;
+      for (int64_t v = threadIdx.x; v < args.vocabulary; v += kThreads) {
+        sum += Delta(derived, v);
+      }
+      centre = static_cast<float>(BlockSum(sum) /
+                                  static_cast<double>(args.vocabulary));
+    }
+    const float clip = derived.soft_clip;
+    for (int64_t v = threadIdx.x; v < args.vocabulary; v += kThreads) {
+      float delta = Delta(derived, v) - centre;
+      if (clip < INFINITY) delta = clip * tanhf(delta / clip);
+      rows[derived.source][v] =
+          (LogProbability(derived.anchor, v) + derived.strength * delta) /
+          args.scale;
+    }
+    __syncthreads();
+  }
+
+  __device__ void Derive(const DerivedSource& derived) const {
+    if (derived.kind == DerivedSource::Kind::kMixture) {
+      Mix(derived);
+      Measure(derived.source);
+      return;
+    }
+    if (threadIdx.x == 0) {
+      const int taken = derived.parts[derived.route[token]];
+      rows[derived.source] = rows[taken];
+      statistics[derived.source] = statistics[taken];
+    }
+    __syncthreads();
+  }
+
+  __device__ void WriteLogprob(int source) const {
+    const DivergenceSource& from = args.sources[source];
+    if (from.ids == nullptr) return;
+    const double log_sum_exp =
+        Statistics(rows[source], args.vocabulary, 1.0F).log_sum_exp;
+    if (threadIdx.x == 0) {
+      from.logprobs[token] = static_cast<float>(
+          static_cast<double>(rows[source][from.ids[token]]) - log_sum_exp);
+    }
+  }
+
+  __device__ Pair PairOf(const DivergenceTerm& term) const {
+    return {rows[term.target],
+            rows[term.student],
+            statistics[term.target],
+            statistics[term.student],
+            term.kind,
+            term.beta,
+            term.clip,
+            args.scale,
+            term.weight * TokenWeight(term, token)};
+  }
+
+  // The sums over a support, and in `pull` what each of its logits gets on top
+  // of what all logits get.
+  __device__ DivergenceTokenSums SumsOfSupport(const DivergenceTerm& term,
+                                               float* pull) const {
+    const DoubleMath math;
+    const int64_t* ids = term.support + token * term.support_size;
+    double part_q = 0.0;
+    double part_p = 0.0;
+    for (int i = threadIdx.x; i < term.support_size; i += kThreads) {
+      part_q += math.Exp(LogProbabilityOf(term.target, ids[i]));
+      part_p += math.Exp(LogProbabilityOf(term.student, ids[i]));
+    }
+    const double sum_q = BlockSum(part_q);
+    const double sum_p = BlockSum(part_p);
+    const SupportShape shape = ShapeOf(sum_q, sum_p, term.has_tail, math);
+    const auto entry_at = [&](int i) {
+      return SupportEntry(term.kind,
+                          LogProbabilityOf(term.target, ids[i]) - shape.norm_q,
+                          LogProbabilityOf(term.student, ids[i]) - shape.norm_p,
+                          term.beta,
+                          term.clip,
+                          math);
+    };
+    ClippedEntry<double> part = {0.0, 0.0, 0.0};
+    bool any = false;
+    for (int i = threadIdx.x; i < term.support_size; i += kThreads) {
+      const ClippedEntry<double> entry = entry_at(i);
+      part.component += entry.component;
+      part.clipped += entry.clipped;
+      part.pull += entry.pull;
+      any |= entry.component > entry.clipped;
+    }
+    ClippedEntry<double> tail = {0.0, 0.0, 0.0};
+    if (term.has_tail) {
+      tail = SupportEntry(term.kind,
+                          shape.log_tail_q,
+                          shape.log_tail_p,
+                          term.beta,
+                          term.clip,
+                          math);
+      any |= tail.component > tail.clipped;
+    }
+    DivergenceTokenSums sums;
+    sums.clipped = BlockSum(part.clipped) + tail.clipped;
+    sums.unclipped = BlockSum(part.component) + tail.component;
+    sums.any_clipped = __syncthreads_or(any) != 0;
+    const SupportPull whole = PullOf(BlockSum(part.pull),
+                                     shape.tail_is_constant ? 0.0 : tail.pull,
+                                     math.Exp(shape.log_tail_p),
+                                     term.has_tail);
+    sums.mass = whole.outside;
+    for (int i = threadIdx.x; i < term.support_size; i += kThreads) {
+      const double log_p = LogProbabilityOf(term.student, ids[i]);
+      pull[i] = static_cast<float>(
+          math.Exp(log_p - shape.norm_p) * whole.total - entry_at(i).pull -
+          math.Exp(log_p) * whole.outside);
+    }
+    return sums;
+  }
+
+  __device__ DivergenceTokenSums SumsOfTerm(const DivergenceTerm& term,
+                                            float* pull) const {
+    const float weight = TokenWeight(term, token);
+    if (weight == 0.0F) return {};
+    DivergenceTokenSums sums = term.support == nullptr
+                                   ? SumsOf(PairOf(term), args.vocabulary)
+                                   : SumsOfSupport(term, pull);
+    sums.clipped *= weight;
+    sums.unclipped *= weight;
+    return sums;
+  }
+
+  __device__ bool IsOf(const DivergenceTerm& term, int student) const {
+    return term.student == student && TokenWeight(term, token) != 0.0F;
+  }
+};
+
+// Replaces a student's logits by their gradient. Tile by tile, all reads of a
+// tile before its writes: a bfloat16 lands on floats that were read before.
+template <typename T>
+__device__ void WriteGradient(float* z,
+                              const RowStatistics& statistics,
+                              const Pair* pairs,
+                              int num_pairs,
+                              double mass,
+                              int64_t size,
+                              float scale) {
+  T* out = reinterpret_cast<T*>(z);
+  for (int64_t tile = 0; tile < size; tile += kTile) {
+    float gradient[kPerThread];
+#pragma unroll
+    for (int i = 0; i < kPerThread; ++i) {
+      const int64_t v = tile + i * kThreads + threadIdx.x;
+      if (v >= size) continue;
+      float pull = 0.0F;
+      for (int k = 0; k < num_pairs; ++k) {
+        pull += pairs[k].weight * pairs[k].At(z[v], v).pull;
+      }
+      const float p = ScaledExp(z[v], statistics.max, scale, ExpOf{}) *
+                      statistics.inverse_sum;
+      gradient[i] = LogitGradient(p, static_cast<float>(mass), pull, scale);
+    }
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < kPerThread; ++i) {
+      const int64_t v = tile + i * kThreads + threadIdx.x;
+      if (v < size) out[v] = FromFloat<T>(gradient[i]);
+    }
+  }
+  __syncthreads();
+}
+
+// What SumsOfSupport left for each logit of the student's supports, one term
+// after the other: an id may be in several.
+template <typename T>
+__device__ void AddSupports(const Block& block, int student) {
+  T* out = reinterpret_cast<T*>(block.rows[student]);
+  const float* next = block.support_pull;
+  for (int k = 0; k < block.args.num_terms; ++k) {
+    const DivergenceTerm& term = block.args.terms[k];
+    const float* const pull = next;
+    next += term.support_size;
+    if (!block.IsOf(term, student) || term.support == nullptr) continue;
+    const float factor =
+        block.args.scale * term.weight * TokenWeight(term, block.token);
+    const int64_t* ids = term.support + block.token * term.support_size;
+    for (int i = threadIdx.x; i < term.support_size; i += kThreads) {
+      out[ids[i]] = FromFloat<T>(ToFloat(out[ids[i]]) + factor * pull[i]);
+    }
+    __syncthreads();
+  }
+}
+
+template <typename T>
+__global__ __launch_bounds__(kThreads) void ClippedDivergenceKernel(
+    CudaDivergenceArgs args) {
+  __shared__ RowStatistics statistics[kCudaMaxSources];
+  __shared__ float* rows[kCudaMaxSources];
+  __shared__ float support_pull[kCudaMaxSupport];
+  __shared__ double masses[kCudaMaxTerms];
+  __shared__ Pair pairs[kCudaMaxTerms];
+  const int64_t token = blockIdx.x;
+  const Block block{args, token, statistics, rows, support_pull};
+  block.ReadGivenSources();
+  for (int d = 0; d < args.num_derived; ++d) block.Derive(args.derived[d]);
+  for (int s = 0; s < args.num_sources; ++s) block.WriteLogprob(s);
+  float* pull = support_pull;
+  for (int k = 0; k < args.num_terms; ++k) {
+    const DivergenceTokenSums sums = block.SumsOfTerm(args.terms[k], pull);
+    pull += args.terms[k].support_size;
+    if (threadIdx.x == 0) {
+      args.sums[token * args.num_terms + k] = sums;
+      masses[k] = sums.mass;
+    }
+  }
+  if (!args.with_gradient) return;
+  for (int s = 0; s < args.num_sources; ++s) {
+    if (!args.sources[s].is_student) continue;
+    __syncthreads();  // masses are written, the pairs before are read
+    int num_pairs = 0;
+    double mass = 0.0;
+    for (int k = 0; k < args.num_terms; ++k) {
+      const DivergenceTerm& term = args.terms[k];
+      if (!block.IsOf(term, s)) continue;
+      mass += term.weight * TokenWeight(term, token) * masses[k];
+      if (term.support != nullptr) continue;
+      if (threadIdx.x == 0) pairs[num_pairs] = block.PairOf(term);
+      ++num_pairs;
+    }
+    __syncthreads();
+    WriteGradient<T>(rows[s],
+                     statistics[s],
+                     pairs,
+                     num_pairs,
+                     mass,
+                     args.vocabulary,
+                     args.scale);
+    AddSupports<T>(block, s);
+  }
+}
+
+}  // namespace
+
+extern "C" int DapdCudaClippedDivergence(const CudaDivergenceArgs* args,
+                                         void* stream) {
+  if (args->num_tokens == 0) return 0;
+  return LaunchFor(args->gradient, [&](auto number) {
+    ClippedDivergenceKernel<decltype(number)>
+        <<<static_cast<unsigned>(args->num_tokens),
+           kThreads,
+           0,
+           static_cast<cudaStream_t>(stream)>>>(*args);
+  });
+}
+
+}  // namespace dapd

@@ -1,0 +1,44 @@
+// The loss of a chunk of tokens on the GPU: the passes of
+// common/kernels/clipped_divergence.h over float32 logits, with the same
+// arithmetic (clipped_divergence_entry.h; launch.h has the conventions). One
+// block a token: each source's maximum and sum of exponentials in one read,
+// each term's sums, each student's gradient in place.
+//
+// Memory traffic of two students, three teachers and three terms: 18 floats a
+// token and vocabulary entry (5 + 6 + 5 read, 2 written).
+#pragma once
+
+#include <cstdint>
+
+#include "common/kernels/clipped_divergence.h"
+#include "common/kernels/cuda/launch.h"
+
+namespace dapd {
+
+inline constexpr int kCudaMaxSources = 16;
+inline constexpr int kCudaMaxTerms = 16;
+inline constexpr int kCudaMaxDerived = 4;
+// Entries of all supports of a call together.
+inline constexpr int kCudaMaxSupport = 1024;
+
+struct CudaDivergenceArgs {
+  DivergenceSource sources[kCudaMaxSources];
+  DivergenceTerm terms[kCudaMaxTerms];
+  DerivedSource derived[kCudaMaxDerived];
+  int num_sources = 0;
+  int num_derived = 0;
+  int num_terms = 0;
+  int64_t num_tokens = 0;
+  int64_t vocabulary = 0;
+  float scale = 1.0F;  // 1 / temperature
+  bool with_gradient = false;
+  // What the gradient is written as. bfloat16 fills the first half of a row's
+  // memory, so that such a row is 2 * stride numbers from the next.
+  CudaNumber gradient = CudaNumber::kFloat32;
+  DivergenceTokenSums* sums = nullptr;  // [tokens, terms]
+};
+
+extern "C" int DapdCudaClippedDivergence(const CudaDivergenceArgs* args,
+                                         void* stream);
+
+}  // namespace dapd

@@ -1,0 +1,93 @@
+// Loops over a row of floats in the vectors of a level, and what a softmax
+// needs of a row. As simd.h, for the sources that are compiled once a level.
+#pragma once
+
+#include <math.h>
+
+#include "common/kernels/clipped_divergence_entry.h"
+#include "common/kernels/simd.h"
+
+namespace dapd::DAPD_CPU_LEVEL_NAMESPACE {
+
+// Entries whose sum is taken in float lanes before it goes to a double, and
+// whose gradient is collected on the stack.
+inline constexpr int64_t kBlock = 512;
+
+inline Floats Broadcast(float value) { return value - Floats{}; }
+
+inline Floats ExpOf(Floats x) { return Exp(x); }
+
+inline Floats LogOf(Floats x) { return Log(x); }
+
+// 1 where e^(2x) has overflowed.
+inline Floats TanhOf(Floats x) { return 1.0F - 2.0F / (Exp(x + x) + 1.0F); }
+
+// In double, so that a row's sum errs by little more than its terms.
+inline double SumOfLanes(Floats value) {
+  double sum = 0.0;
+  for (int i = 0; i < kLanes; ++i) sum += value[i];
+  return sum;
+}
+
+inline Floats Max(Floats a, Floats b) { return a > b ? a : b; }
+
+// What a loop over a row gets of each vector: all lanes, or at the row's end
+// the first few.
+struct AllLanes {
+  static Floats Read(const float* from) { return Load<Floats>(from); }
+  static void Write(float* to, Floats value) { Store(value, to); }
+  // The lanes that are there, 0 in the others.
+  static Floats Keep(Floats value) { return value; }
+};
+
+struct FirstLanes {
+  int64_t count;
+
+  Floats Read(const float* from) const { return LoadPart(from, count, 0.0F); }
+  void Write(float* to, Floats value) const { StorePart(value, count, to); }
+  Floats Keep(Floats value) const {
+    for (int64_t i = count; i < kLanes; ++i) value[i] = 0.0F;
+    return value;
+  }
+};
+
+// body(lanes, i) for i = begin, begin + kLanes, ... below end.
+template <typename Body>
+void ForEachVector(int64_t begin, int64_t end, const Body& body) {
+  int64_t i = begin;
+  for (; i + kLanes <= end; i += kLanes) body(AllLanes{}, i);
+  if (i < end) body(FirstLanes{end - i}, i);
+}
+
+template <typename Body>
+void ForEachBlock(int64_t size, const Body& body) {
+  for (int64_t begin = 0; begin < size; begin += kBlock) {
+    body(begin, begin + kBlock < size ? begin + kBlock : size);
+  }
+}
+
+inline RowStatistics Statistics(const float* z, int64_t size, float scale) {
+  Floats top = Broadcast(z[0]);
+  int64_t i = 0;
+  for (; i + kLanes <= size; i += kLanes) top = Max(top, Load<Floats>(z + i));
+  float max = Largest(top);
+  for (; i < size; ++i) {
+    if (z[i] > max) max = z[i];
+  }
+  const Floats all_max = Broadcast(max);
+  const Floats all_scale = Broadcast(scale);
+  double sum = 0.0;
+  ForEachBlock(size, [&](int64_t begin, int64_t end) {
+    Floats part = Floats{};
+    ForEachVector(begin, end, [&](auto lanes, int64_t v) {
+      part +=
+          lanes.Keep(ScaledExp(lanes.Read(z + v), all_max, all_scale, ExpOf));
+    });
+    sum += SumOfLanes(part);
+  });
+  return {max,
+          static_cast<float>(1.0 / sum),
+          static_cast<double>(max) * scale + log(sum)};
+}
+
+}  // namespace dapd::DAPD_CPU_LEVEL_NAMESPACE

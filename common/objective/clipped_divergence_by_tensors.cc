@@ -1,0 +1,140 @@
+#include "common/objective/clipped_divergence_by_tensors.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace dapd {
+namespace {
+
+// The entries that the divergence is summed over, [n, m] each.
+struct Entries {
+  at::Tensor log_p;
+  at::Tensor log_q;
+  at::Tensor ids;            // [n, k]; undefined: all of the vocabulary
+  bool has_tail = false;     // the last entry is the rest of the vocabulary
+  at::Tensor tail_is_fixed;  // [n, 1]: the rest of p is a constant
+};
+
+// log(1 - sum) of what is left of the vocabulary, at least 1e-7 of it.
+constexpr double kLeastTail = -1e-7;
+at::Tensor LogTail(const at::Tensor& log_sum) {
+  return at::log(-at::expm1(log_sum.clamp_max(kLeastTail)));
+}
+
+at::Tensor SupportIds(const DivergenceRows& rows) {
+  if (rows.target.ids.defined()) return rows.target.ids;
+  if (rows.support.kind == SupportKind::kFull) return {};
+  const at::Tensor& by = rows.support.kind == SupportKind::kStudentTopK
+                             ? rows.student_logprobs
+                             : rows.target.logprobs;
+  return std::get<1>(by.topk(std::min(rows.support.k, by.size(1)), -1));
+}
+
+Entries EntriesOf(const DivergenceRows& rows) {
+  const at::Tensor ids = SupportIds(rows);
+  if (!ids.defined()) return {rows.student_logprobs, rows.target.logprobs};
+  Entries entries;
+  entries.ids = ids;
+  entries.log_p = rows.student_logprobs.gather(1, ids);
+  entries.log_q = rows.target.ids.defined()
+                      ? rows.target.logprobs
+                      : rows.target.logprobs.gather(1, ids);
+  if (ids.size(1) == rows.student_logprobs.size(1)) return entries;
+  const at::Tensor sum_p = entries.log_p.logsumexp(-1, /*keepdim=*/true);
+  const at::Tensor sum_q = entries.log_q.logsumexp(-1, /*keepdim=*/true);
+  entries.has_tail = rows.target.ids.defined() || rows.support.tail;
+  if (entries.has_tail) {
+    entries.log_p = at::cat({entries.log_p, LogTail(sum_p)}, 1);
+    entries.log_q = at::cat({entries.log_q, LogTail(sum_q)}, 1);
+    entries.tail_is_fixed = sum_p >= kLeastTail;
+  } else {
+    entries.log_p = entries.log_p - sum_p;
+    entries.log_q = entries.log_q - sum_q;
+  }
+  return entries;
+}
+
+struct Components {
+  at::Tensor value;  // k
+  at::Tensor pull;   // e where nothing is clipped
+};
+
+// A divergence is a case here, in the kernels' EntryOf and in DivergenceKind.
+Components ComponentsOf(const Entries& entries, const Divergence& divergence) {
+  const at::Tensor p = entries.log_p.exp();
+  const at::Tensor q = entries.log_q.exp();
+  const at::Tensor log_ratio = entries.log_q - entries.log_p;
+  switch (divergence.kind) {
+    case DivergenceKind::kReverseKl:
+      return {p * -log_ratio, p * (log_ratio - 1.0)};
+    case DivergenceKind::kJensenShannon: {
+      const double beta = divergence.beta;
+      const at::Tensor log_m = at::logaddexp(entries.log_q + std::log(beta),
+                                             entries.log_p + std::log1p(-beta));
+      const at::Tensor of_student = (1.0 - beta) * p * (entries.log_p - log_m);
+      return {beta * q * (entries.log_q - log_m) + of_student, -of_student};
+    }
+    case DivergenceKind::kForwardKl:
+      break;
+  }
+  return {q * log_ratio, q};
+}
+
+// dl/da [n, V] of `pull` [n, m], clipped entries zero.
+at::Tensor GradientOf(const DivergenceRows& rows,
+                      const Entries& entries,
+                      const at::Tensor& pull) {
+  const at::Tensor p = rows.student_logprobs.exp();
+  if (!entries.ids.defined()) return p * pull.sum(-1, true) - pull;
+  const int64_t k = entries.ids.size(1);
+  const at::Tensor of_support = pull.narrow(1, 0, k);
+  if (!entries.has_tail) {
+    const at::Tensor inside =
+        entries.log_p.exp() * of_support.sum(-1, true) - of_support;
+    return at::zeros_like(p).scatter(1, entries.ids, inside);
+  }
+  const at::Tensor of_tail =
+      pull.narrow(1, k, 1).masked_fill(entries.tail_is_fixed, 0.0);
+  const at::Tensor total = of_support.sum(-1, true) + of_tail;
+  // What is outside shares the tail's pull by its probabilities.
+  const at::Tensor outside =
+      p * (total - of_tail / entries.log_p.narrow(1, k, 1).exp());
+  const at::Tensor inside = p.gather(1, entries.ids) * total - of_support;
+  return outside.scatter(1, entries.ids, inside);
+}
+
+}  // namespace
+
+DivergenceSums ClippedDivergence(const DivergenceRows& rows,
+                                 double weight,
+                                 at::Tensor grad) {
+  const Entries entries = EntriesOf(rows);
+  const Components components = ComponentsOf(entries, rows.divergence);
+  const double clip = rows.divergence.clip;
+  const at::Tensor kept = components.value <= clip;
+  const auto weighted = [&](const at::Tensor& by_token) {
+    return rows.token_weights.defined() ? by_token * rows.token_weights
+                                        : by_token;
+  };
+  const auto sum = [&](const at::Tensor& values) {
+    return weighted(values.sum(-1)).sum(at::kDouble).item<double>();
+  };
+  if (grad.defined()) {
+    at::Tensor gradient =
+        GradientOf(rows, entries, components.pull * kept) * weight;
+    if (rows.token_weights.defined()) {
+      gradient = gradient * rows.token_weights.unsqueeze(1);
+    }
+    grad.add_(gradient);
+  }
+  at::Tensor any_clipped = kept.all(-1).logical_not();
+  if (rows.token_weights.defined()) {
+    any_clipped = any_clipped.logical_and(rows.token_weights != 0.0);
+  }
+  return {.clipped = sum(components.value.clamp_max(clip)),
+          .unclipped = sum(components.value),
+          .clipped_tokens = any_clipped.sum().item<int64_t>(),
+          .tokens = rows.student_logprobs.size(0)};
+}
+
+}  // namespace dapd

@@ -1,0 +1,36 @@
+// What a term's divergence adds up to: over the tokens of a call, and, divided
+// as its reduction says, over the answers of a micro-batch.
+#pragma once
+
+#include <cstdint>
+
+namespace dapd {
+
+struct DivergenceSums {
+  double clipped = 0.0;        // the loss, each token with its own weight
+  double unclipped = 0.0;      // the divergence without clip, likewise
+  int64_t clipped_tokens = 0;  // with at least one entry above the clip
+  int64_t tokens = 0;          // scored
+  // The term's value is clipped / denominator: tokens for micro_token, else
+  // answers, of which each then adds its token mean. 0: nothing was scored.
+  double denominator = 0.0;
+
+  double value() const { return Over(clipped); }
+  double true_value() const { return Over(unclipped); }
+
+  DivergenceSums& operator+=(const DivergenceSums& other) {
+    clipped += other.clipped;
+    unclipped += other.unclipped;
+    clipped_tokens += other.clipped_tokens;
+    tokens += other.tokens;
+    denominator += other.denominator;
+    return *this;
+  }
+
+ private:
+  double Over(double sum) const {
+    return denominator > 0.0 ? sum / denominator : 0.0;
+  }
+};
+
+}  // namespace dapd

@@ -1,0 +1,175 @@
+#include "common/objective/head_sources.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace dapd {
+namespace {
+
+static_assert(Mixture::kMaxParts == static_cast<size_t>(kMaxMixtureParts));
+
+bool IsSame(const at::Tensor& a, const at::Tensor& b) {
+  return a.defined() && a.is_same(b);
+}
+
+// A term's own numbers; its sources and tensors are filled in elsewhere.
+DivergenceTerm MakeTerm(const HeadTerm& term) {
+  const Divergence& divergence = term.divergence;
+  return {.student = static_cast<int>(term.student),
+          .kind = divergence.kind,
+          .beta = static_cast<float>(divergence.beta),
+          .clip = static_cast<float>(divergence.clip),
+          .weight = static_cast<float>(term.token_weight),
+          .first_token = term.skip_tokens,
+          .support_size = term.support.kind == SupportKind::kFull
+                              ? 0
+                              : static_cast<int>(term.support.k),
+          .has_tail = term.support.tail};
+}
+
+}  // namespace
+
+HeadSources::HeadSources(std::span<const HeadStudent> students,
+                         std::span<const HeadTerm> terms)
+    : num_students_(static_cast<int64_t>(students.size())) {
+  for (const HeadStudent& student : students) {
+    sources_.push_back({student.hidden, {}});
+  }
+  for (const HeadTerm& term : terms) {
+    terms_.push_back(MakeTerm(term));
+    terms_.back().target = AddTarget(term);
+  }
+  for (const HeadSource& source : sources_) {
+    row_block_.push_back(source.hidden.defined() ? num_hidden_++ : -1);
+  }
+  for (const DerivedSource& derived : derived_) {
+    if (derived.kind != DerivedSource::Kind::kMixture) continue;
+    row_block_[static_cast<size_t>(derived.source)] =
+        num_hidden_ + num_mixtures_++;
+  }
+}
+
+int HeadSources::FindOrAdd(const TeacherScores& teacher) {
+  for (size_t i = static_cast<size_t>(num_students_); i < sources_.size();
+       ++i) {
+    if (IsSame(sources_[i].hidden, teacher.hidden) ||
+        IsSame(sources_[i].logits, teacher.logits)) {
+      return static_cast<int>(i);
+    }
+  }
+  if (teacher.logits.defined()) {
+    sources_.push_back({{}, teacher.logits.to(at::kFloat).contiguous()});
+  } else {
+    sources_.push_back({teacher.hidden, {}});
+  }
+  return static_cast<int>(sources_.size()) - 1;
+}
+
+int HeadSources::AddTarget(const HeadTerm& term) {
+  std::vector<int> passes;
+  for (const TeacherScores* scores : term.passes) {
+    passes.push_back(scores == nullptr ? -1 : FindOrAdd(*scores));
+  }
+  if (std::holds_alternative<TeacherPass>(*term.target)) return passes[0];
+  DerivedSource derived;
+  if (const auto* mixture = std::get_if<Mixture>(term.target)) {
+    derived.anchor = passes[0];
+    derived.num_parts = static_cast<int>(mixture->delta.size());
+    for (size_t i = 0; i < mixture->delta.size(); ++i) {
+      derived.parts[i] = passes[i + 1];
+      derived.factors[i] = static_cast<float>(mixture->delta[i].factor);
+    }
+    derived.recentre = mixture->recentre;
+    derived.soft_clip = static_cast<float>(mixture->soft_clip);
+    derived.strength = static_cast<float>(mixture->strength);
+  } else {
+    derived.kind = DerivedSource::Kind::kRouted;
+    derived.num_parts = 2;
+    std::copy(passes.begin(), passes.end(), derived.parts);
+  }
+  derived.source = static_cast<int>(sources_.size());
+  sources_.push_back({});
+  derived_.push_back(derived);
+  term_of_route_.push_back(terms_.size() - 1);
+  return derived.source;
+}
+
+std::vector<at::Tensor> HeadSources::HiddenOf(int64_t begin,
+                                              int64_t tokens) const {
+  std::vector<at::Tensor> hidden;
+  for (const HeadSource& source : sources_) {
+    if (!source.hidden.defined()) continue;
+    hidden.push_back(source.hidden.narrow(0, begin, tokens));
+  }
+  return hidden;
+}
+
+int64_t HeadSources::support_size() const {
+  int64_t size = 0;
+  for (const DivergenceTerm& term : terms_) size += term.support_size;
+  return size;
+}
+
+at::Tensor HeadSources::LogitsOf(int source, const HeadChunk& chunk) const {
+  const HeadSource& from = sources_[static_cast<size_t>(source)];
+  if (from.logits.defined()) {
+    return from.logits.narrow(0, chunk.begin, chunk.tokens);
+  }
+  const int64_t block = row_block_[static_cast<size_t>(source)];
+  return chunk.logits.narrow(0, block * chunk.tokens, chunk.tokens);
+}
+
+at::Tensor HeadSources::SupportOf(const HeadTerm& head_term,
+                                  const DivergenceTerm& term,
+                                  const HeadChunk& chunk) const {
+  const int by = head_term.support.kind == SupportKind::kStudentTopK
+                     ? term.student
+                     : term.target;
+  const at::Tensor logits = LogitsOf(by, chunk);
+  const int64_t k = std::min(head_term.support.k, logits.size(1));
+  return std::get<1>(logits.topk(k, -1)).contiguous();
+}
+
+HeadSources::Rows HeadSources::RowsOf(
+    const HeadChunk& chunk,
+    std::span<const HeadStudent> students,
+    std::span<const HeadTerm> head_terms,
+    std::span<const at::Tensor> logprobs) const {
+  Rows rows;
+  for (size_t s = 0; s < sources_.size(); ++s) {
+    DivergenceSource& source = rows.sources.emplace_back();
+    if (row_block_[s] < 0 && !sources_[s].logits.defined()) continue;  // routed
+    const at::Tensor logits = LogitsOf(static_cast<int>(s), chunk);
+    // Only students' logits and mixtures are written.
+    source.logits = const_cast<float*>(logits.const_data_ptr<float>());
+    source.stride = logits.stride(0);
+    source.is_student = s < students.size();
+    if (!source.is_student || !students[s].ids.defined()) continue;
+    source.ids = students[s].ids.const_data_ptr<int64_t>() + chunk.begin;
+    source.logprobs = logprobs[s].mutable_data_ptr<float>() + chunk.begin;
+  }
+  rows.derived = derived_;
+  for (size_t i = 0; i < derived_.size(); ++i) {
+    const at::Tensor& route = head_terms[term_of_route_[i]].route;
+    if (derived_[i].kind == DerivedSource::Kind::kMixture) continue;
+    rows.derived[i].route = route.const_data_ptr<uint8_t>() + chunk.begin;
+  }
+  rows.terms = terms_;
+  for (size_t k = 0; k < terms_.size(); ++k) {
+    DivergenceTerm& term = rows.terms[k];
+    term.first_token -= chunk.begin;
+    if (head_terms[k].token_weights.defined()) {
+      term.token_weights =
+          head_terms[k].token_weights.const_data_ptr<float>() + chunk.begin;
+    }
+    if (term.support_size == 0) continue;
+    rows.supports.push_back(SupportOf(head_terms[k], terms_[k], chunk));
+    term.support = rows.supports.back().const_data_ptr<int64_t>();
+    term.support_size = static_cast<int>(rows.supports.back().size(1));
+    // Nothing is left of the vocabulary.
+    if (term.support_size == chunk.logits.size(1)) term.has_tail = false;
+  }
+  return rows;
+}
+
+}  // namespace dapd

@@ -1,0 +1,77 @@
+// Which rows of logits a head loss needs, and how its terms refer to them: the
+// call of head_loss.h in the words of common/kernels/clipped_divergence.h.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "common/kernels/clipped_divergence.h"
+#include "common/objective/head_loss.h"
+
+namespace dapd {
+
+// What gives a token its logits: a student, a teacher of any number of terms,
+// or a mixture, which has neither tensor.
+struct HeadSource {
+  at::Tensor hidden;  // [n, hidden], or
+  at::Tensor logits;  // [n, V] float32 as a teacher sent them
+};
+
+// A chunk of a call: `tokens` tokens from `begin` on.
+struct HeadChunk {
+  int64_t begin = 0;
+  int64_t tokens = 0;
+  // [num_rows * tokens, V]: of every source that is not given as logits, those
+  // with hidden states first, students before teachers.
+  at::Tensor logits;
+};
+
+class HeadSources {
+ public:
+  HeadSources(std::span<const HeadStudent> students,
+              std::span<const HeadTerm> terms);
+
+  // The tensors of all sources with hidden states, for tokens of a chunk.
+  std::vector<at::Tensor> HiddenOf(int64_t begin, int64_t tokens) const;
+  int64_t num_students() const { return num_students_; }
+  int64_t num_hidden() const { return num_hidden_; }
+  // Those that the chunk's logits have rows for: mixtures, too.
+  int64_t num_rows() const { return num_hidden_ + num_mixtures_; }
+  size_t size() const { return sources_.size(); }
+  size_t num_derived() const { return derived_.size(); }
+  int64_t support_size() const;  // entries of all terms' supports
+  int64_t skip_tokens(size_t term) const { return terms_[term].first_token; }
+
+  // What the kernels see of a chunk. `logprobs`: one per student, for its ids.
+  struct Rows {
+    std::vector<DivergenceSource> sources;
+    std::vector<DerivedSource> derived;
+    std::vector<DivergenceTerm> terms;
+    std::vector<at::Tensor> supports;  // what the terms point to
+  };
+  Rows RowsOf(const HeadChunk& chunk,
+              std::span<const HeadStudent> students,
+              std::span<const HeadTerm> head_terms,
+              std::span<const at::Tensor> logprobs) const;
+
+ private:
+  int FindOrAdd(const TeacherScores& teacher);
+  int AddTarget(const HeadTerm& term);
+  // The rows of a source within a chunk, [tokens, V].
+  at::Tensor LogitsOf(int source, const HeadChunk& chunk) const;
+  at::Tensor SupportOf(const HeadTerm& head_term,
+                       const DivergenceTerm& term,
+                       const HeadChunk& chunk) const;
+
+  std::vector<HeadSource> sources_;
+  std::vector<int64_t> row_block_;  // of each source in a chunk's logits; -1
+  std::vector<DerivedSource> derived_;
+  std::vector<size_t> term_of_route_;  // of each derived source
+  std::vector<DivergenceTerm> terms_;  // by index of source, without pointers
+  int64_t num_students_ = 0;
+  int64_t num_hidden_ = 0;
+  int64_t num_mixtures_ = 0;
+};
+
+}  // namespace dapd

@@ -1,0 +1,55 @@
+#include "common/objective/routing.h"
+
+namespace dapd {
+namespace {
+
+// Zero-dimensional.
+at::Tensor TrimmedMean(const at::Tensor& values, double trim) {
+  const at::Tensor limit = at::quantile(values, 1.0 - trim);
+  return values.masked_select(values <= limit).mean();
+}
+
+}  // namespace
+
+TokenRoutes RouteTokens(const Routed& routed,
+                        std::span<const at::Tensor> first,
+                        std::span<const at::Tensor> second) {
+  at::NoGradGuard no_grad;
+  std::vector<int64_t> lengths;
+  for (const at::Tensor& answer : first) lengths.push_back(answer.size(0));
+  const at::Tensor log_1 = at::cat(at::TensorList(first.data(), first.size()));
+  const at::Tensor log_2 = at::cat(at::TensorList(second.data(), second.size()));
+  const at::Tensor q_1 = log_1.exp();
+  const at::Tensor q_2 = log_2.exp();
+  const at::Tensor distance = (log_1 - log_2).abs();
+  const at::Tensor agrees = distance < TrimmedMean(distance, routed.trim);
+  const at::Tensor is_likely = q_1 + q_2 >= TrimmedMean(q_1, routed.trim) +
+                                                TrimmedMean(q_2, routed.trim);
+  const auto value = [](Regime regime) { return static_cast<int64_t>(regime); };
+  const at::Tensor regimes = at::where(
+      agrees,
+      at::where(is_likely,
+                value(Regime::kAgreeLikely),
+                value(Regime::kAgreeUnlikely)),
+      at::where(
+          q_1 >= q_2, value(Regime::kFirstSurer), value(Regime::kSecondSurer)));
+  std::vector<float> factors;
+  std::vector<int64_t> seconds;
+  TokenRoutes routes;
+  for (size_t r = 0; r < kNumRegimes; ++r) {
+    factors.push_back(static_cast<float>(routed.choices[r].factor));
+    seconds.push_back(routed.choices[r].takes_second ? 1 : 0);
+    routes.counts[r] =
+        (regimes == static_cast<int64_t>(r)).sum().item<int64_t>();
+  }
+  const auto by_regime = [&](const at::Tensor& table) {
+    return table.to(regimes.device())
+        .index_select(0, regimes)
+        .split_with_sizes(lengths, 0);
+  };
+  routes.token_weights = by_regime(at::tensor(factors));
+  routes.route = by_regime(at::tensor(seconds).to(at::kByte));
+  return routes;
+}
+
+}  // namespace dapd

@@ -1,0 +1,54 @@
+// What a term measures between a student's distribution p and its target q over
+// one scored token, as plain data that configuration, kernels for CPU and GPU,
+// and the reference implementation share. docs/objective.md has the formulas
+// and says how to add a divergence.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+namespace dapd {
+
+enum class DivergenceKind {
+  kForwardKl,      // sum_v q (log q - log p)
+  kReverseKl,      // sum_v p (log p - log q)
+  kJensenShannon,  // sum_v beta q log(q / m) + (1 - beta) p log(p / m)
+};
+
+struct Divergence {
+  DivergenceKind kind = DivergenceKind::kForwardKl;
+  // Of the target in m = beta q + (1 - beta) p; above 0 and below 1.
+  double beta = 0.5;
+  // c: what each vocabulary entry adds is at most this; infinity: no clip.
+  double clip = 0.05;
+
+  bool operator==(const Divergence&) const = default;
+};
+
+// Over which entries of the vocabulary the divergence is summed.
+enum class SupportKind {
+  kFull,
+  kStudentTopK,  // the student's k most probable tokens
+  kTeacherTopK,  // the target's
+};
+
+struct Support {
+  SupportKind kind = SupportKind::kFull;
+  int64_t k = 100;
+  // The rest of the vocabulary is one more entry; without it p and q are
+  // normalised over the k tokens.
+  bool tail = true;
+
+  bool operator==(const Support&) const = default;
+};
+
+// How a micro-batch's tokens become the value of a term.
+enum class Reduction {
+  kMicroToken,         // sum over all tokens / their number
+  kSeqMean,            // mean over the answers of each one's token mean
+  kSeqMeanKeepMasked,  // the same, an answer without a scored token counts as 0
+};
+
+inline constexpr double kNoClip = std::numeric_limits<double>::infinity();
+
+}  // namespace dapd

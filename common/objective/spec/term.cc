@@ -1,0 +1,134 @@
+#include "common/objective/spec/term.h"
+
+#include <array>
+#include <cmath>
+#include <set>
+#include <type_traits>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace dapd {
+namespace {
+
+// By value of the enum.
+constexpr std::array<const char*, 3> kDivergences = {
+    "forward_kl", "reverse_kl", "jensen_shannon"};
+constexpr std::array<const char*, 3> kSupports = {
+    "full", "student_top_k", "teacher_top_k"};
+constexpr std::array<const char*, 3> kReductions = {
+    "micro_token", "seq_mean", "seq_mean_keep_masked"};
+constexpr std::array<const char*, kNumRegimes> kRegimes = {
+    "agree_likely", "agree_unlikely", "first_surer", "second_surer"};
+
+template <typename Enum, size_t kSize>
+std::optional<Enum> Parse(const std::array<const char*, kSize>& names,
+                          const std::string& name) {
+  for (size_t i = 0; i < kSize; ++i) {
+    if (name == names[i]) return static_cast<Enum>(i);
+  }
+  return std::nullopt;
+}
+
+std::string ProblemWithMixture(const Mixture& mixture) {
+  if (mixture.delta.empty() || mixture.delta.size() > Mixture::kMaxParts) {
+    return absl::StrCat("a mixture's delta has 1 to ",
+                        Mixture::kMaxParts,
+                        " passes, not ",
+                        mixture.delta.size());
+  }
+  if (!(mixture.soft_clip > 0.0)) return "soft_clip must be above 0";
+  return "";
+}
+
+}  // namespace
+
+std::vector<TeacherPass> PassesOf(const Target& target) {
+  if (const auto* pass = std::get_if<TeacherPass>(&target)) return {*pass};
+  if (const auto* routed = std::get_if<Routed>(&target)) {
+    return {routed->first, routed->second};
+  }
+  const Mixture& mixture = std::get<Mixture>(target);
+  std::vector<TeacherPass> passes = {mixture.anchor};
+  for (const WeightedPass& part : mixture.delta) passes.push_back(part.pass);
+  return passes;
+}
+
+const char* RegimeName(Regime regime) {
+  return kRegimes[static_cast<size_t>(regime)];
+}
+
+std::vector<TeacherPass> TeacherPasses(const std::vector<Term>& terms) {
+  std::set<TeacherPass> passes;
+  for (const Term& term : terms) {
+    for (const TeacherPass& pass : PassesOf(term.target)) passes.insert(pass);
+  }
+  return {passes.begin(), passes.end()};
+}
+
+std::vector<ViewName> StudentViews(const std::vector<Term>& terms) {
+  std::set<ViewName> views;
+  for (const Term& term : terms) views.insert(term.student);
+  return {views.begin(), views.end()};
+}
+
+std::string ProblemWith(const Term& term) {
+  for (const TeacherPass& pass : PassesOf(term.target)) {
+    if (CompletionOf(pass.view) != CompletionOf(term.student)) {
+      return absl::StrCat(ViewNameString(term.student),
+                          " and ",
+                          ViewNameString(pass.view),
+                          " score different tokens");
+    }
+  }
+  const Divergence& divergence = term.divergence;
+  if (divergence.kind == DivergenceKind::kJensenShannon &&
+      !(divergence.beta > 0.0 && divergence.beta < 1.0)) {
+    return absl::StrCat("beta ",
+                        divergence.beta,
+                        " is not between 0 and 1; at its ends take forward_kl "
+                        "or reverse_kl, which are not its limits");
+  }
+  if (std::isnan(divergence.clip)) return "clip is not a number";
+  if (term.support.kind != SupportKind::kFull && term.support.k < 1) {
+    return "top_k must be at least 1";
+  }
+  if (term.support.kind == SupportKind::kTeacherTopK &&
+      !std::holds_alternative<TeacherPass>(term.target)) {
+    return "teacher_top_k needs a target of one pass";
+  }
+  if (term.skip_tokens < 0) return "skip_tokens must be at least 0";
+  if (const auto* mixture = std::get_if<Mixture>(&term.target)) {
+    return ProblemWithMixture(*mixture);
+  }
+  if (const auto* routed = std::get_if<Routed>(&term.target)) {
+    if (!(routed->trim >= 0.0 && routed->trim < 1.0)) {
+      return "trim must be at least 0 and below 1";
+    }
+  }
+  return "";
+}
+
+const char* DivergenceName(DivergenceKind kind) {
+  return kDivergences[static_cast<size_t>(kind)];
+}
+std::optional<DivergenceKind> ParseDivergence(const std::string& name) {
+  return Parse<DivergenceKind>(kDivergences, name);
+}
+const char* SupportName(SupportKind kind) {
+  return kSupports[static_cast<size_t>(kind)];
+}
+std::optional<SupportKind> ParseSupport(const std::string& name) {
+  return Parse<SupportKind>(kSupports, name);
+}
+const char* ReductionName(Reduction reduction) {
+  return kReductions[static_cast<size_t>(reduction)];
+}
+std::optional<Reduction> ParseReduction(const std::string& name) {
+  return Parse<Reduction>(kReductions, name);
+}
+std::string DivergenceNames() { return absl::StrJoin(kDivergences, ", "); }
+std::string SupportNames() { return absl::StrJoin(kSupports, ", "); }
+std::string ReductionNames() { return absl::StrJoin(kReductions, ", "); }
+
+}  // namespace dapd

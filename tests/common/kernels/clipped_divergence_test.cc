@@ -1,0 +1,358 @@
+#include "common/kernels/clipped_divergence.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iostream>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace dapd {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// Two students and three teachers over a few tokens, as DAPD has them: source 0
+// and 1 are students; teacher 2 serves student 0, teachers 3 and 4 student 1,
+// and teacher 4 student 0 too.
+struct Problem {
+  int64_t tokens;
+  int64_t vocabulary;
+  float clip;
+  std::vector<std::vector<float>> logits;  // by source, [tokens, vocabulary]
+  std::vector<DivergenceTerm> terms;
+
+  Problem(int64_t n,
+          int64_t v,
+          float spread,
+          float c,
+          DivergenceKind kind = DivergenceKind::kForwardKl)
+      : tokens(n), vocabulary(v), clip(c) {
+    std::mt19937 random(7);
+    std::normal_distribution<float> normal(0.0F, spread);
+    logits.resize(5, std::vector<float>(n * v));
+    for (std::vector<float>& rows : logits) {
+      for (float& z : rows) z = normal(random);
+    }
+    // Student 0 is close to its teacher: differences matter, not values.
+    for (size_t i = 0; i < logits[0].size(); ++i) {
+      logits[0][i] = logits[2][i] + 0.01F * logits[0][i];
+    }
+    const auto add = [&](int student, int target, float weight) {
+      terms.push_back({.student = student,
+                       .target = target,
+                       .kind = kind,
+                       .beta = 0.3F,
+                       .clip = c,
+                       .weight = weight});
+    };
+    add(0, 2, 0.5F);
+    add(1, 3, 0.25F);
+    add(1, 4, 0.125F);
+    add(0, 4, 1.0F);
+  }
+
+  std::vector<DivergenceTokenSums> Run(float scale, bool with_gradient) {
+    std::vector<DivergenceSource> sources;
+    for (size_t s = 0; s < logits.size(); ++s) {
+      sources.push_back({logits[s].data(), vocabulary, s < 2});
+    }
+    std::vector<DivergenceTokenSums> sums(tokens * terms.size());
+    ClippedDivergenceTokens(
+        {sources, derived, terms, vocabulary, scale, with_gradient},
+        0,
+        tokens,
+        sums.data());
+    return sums;
+  }
+
+  std::vector<DerivedSource> derived;
+};
+
+struct DoubleMath {
+  double Exp(double x) const { return std::exp(x); }
+  double Log(double x) const { return std::log(x); }
+};
+
+// An entry in double precision.
+ClippedEntry<double> EntryInDouble(const DivergenceTerm& term,
+                                   double log_q,
+                                   double log_p) {
+  const auto entry = [&]<DivergenceKind kKind>() {
+    return EntryOf<kKind>(std::exp(log_q),
+                          std::exp(log_p),
+                          log_q - log_p,
+                          static_cast<double>(term.beta),
+                          static_cast<double>(term.clip),
+                          DoubleMath{});
+  };
+  switch (term.kind) {
+    case DivergenceKind::kReverseKl:
+      return entry.operator()<DivergenceKind::kReverseKl>();
+    case DivergenceKind::kJensenShannon:
+      return entry.operator()<DivergenceKind::kJensenShannon>();
+    case DivergenceKind::kForwardKl:
+      break;
+  }
+  return entry.operator()<DivergenceKind::kForwardKl>();
+}
+
+// The same in double precision, entry by entry, by the header that the kernels
+// are made of and by the definition's own logarithms.
+struct Slow {
+  std::vector<DivergenceTokenSums> sums;
+  std::vector<std::vector<double>> gradient;  // by student
+
+  Slow(const Problem& problem, double scale) {
+    const int64_t v = problem.vocabulary;
+    gradient.resize(2, std::vector<double>(problem.tokens * v));
+    for (int64_t t = 0; t < problem.tokens; ++t) {
+      for (const DivergenceTerm& term : problem.terms) {
+        const std::vector<double> log_p =
+            LogSoftmax(problem.logits[term.student].data() + t * v, v, scale);
+        const std::vector<double> log_q =
+            LogSoftmax(problem.logits[term.target].data() + t * v, v, scale);
+        DivergenceTokenSums sum;
+        std::vector<double> pull(v);
+        for (int64_t i = 0; i < v; ++i) {
+          const ClippedEntry<double> entry =
+              EntryInDouble(term, log_q[i], log_p[i]);
+          sum.clipped += entry.clipped;
+          sum.unclipped += entry.component;
+          sum.mass += entry.pull;
+          sum.any_clipped |= entry.component > entry.clipped;
+          pull[i] = entry.pull;
+        }
+        for (int64_t i = 0; i < v; ++i) {
+          gradient[term.student][t * v + i] +=
+              term.weight *
+              LogitGradient(std::exp(log_p[i]), sum.mass, pull[i], scale);
+        }
+        sums.push_back(sum);
+      }
+    }
+  }
+
+  static std::vector<double> LogSoftmax(const float* z,
+                                        int64_t size,
+                                        double scale) {
+    double max = z[0];
+    for (int64_t i = 0; i < size; ++i) max = std::max<double>(max, z[i]);
+    double sum = 0.0;
+    for (int64_t i = 0; i < size; ++i) sum += std::exp((z[i] - max) * scale);
+    std::vector<double> result;
+    for (int64_t i = 0; i < size; ++i) {
+      result.push_back((z[i] - max) * scale - std::log(sum));
+    }
+    return result;
+  }
+};
+
+double RelativeError(const std::vector<float>& ours,
+                     const std::vector<double>& expected) {
+  double error = 0.0;
+  double norm = 0.0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    error += std::pow(ours[i] - expected[i], 2);
+    norm += std::pow(expected[i], 2);
+  }
+  return norm == 0.0 ? std::sqrt(error) : std::sqrt(error / norm);
+}
+
+struct Case {
+  std::string name;
+  int64_t vocabulary;
+  float spread;
+  float clip;
+  DivergenceKind kind = DivergenceKind::kForwardKl;
+};
+
+TEST(ClippedDivergenceTokensTest, SumsAndGradientAgreeWithDoublePrecision) {
+  constexpr float kScale = 1.0F / 1.1F;
+  using enum DivergenceKind;
+  for (const Case& c : std::vector<Case>{
+           {"a few lanes", 5, 2.0F, 0.05F},
+           {"one vector", 16, 2.0F, 0.05F},
+           {"a block and a tail", 1037, 3.0F, 0.05F},
+           {"not clipped", 5000, 2.0F, kInfinity},
+           {"all clipped", 70, 1.0F, -5.0F},
+           {"peaked", 5000, 12.0F, 0.05F},
+           {"reverse", 1037, 3.0F, 0.05F, kReverseKl},
+           {"reverse, not clipped", 70, 2.0F, kInfinity, kReverseKl},
+           {"reverse, peaked", 5000, 12.0F, 0.05F, kReverseKl},
+           {"js", 1037, 3.0F, 0.05F, kJensenShannon},
+           {"js, not clipped", 70, 2.0F, kInfinity, kJensenShannon},
+           {"js, peaked", 5000, 12.0F, 0.05F, kJensenShannon}}) {
+    Problem problem(3, c.vocabulary, c.spread, c.clip, c.kind);
+    const Slow slow(problem, kScale);
+    const std::vector<DivergenceTokenSums> sums = problem.Run(kScale, true);
+    double worst = 0.0;
+    for (size_t i = 0; i < sums.size(); ++i) {
+      // A relative error; for a divergence near zero what float32 leaves of
+      // probabilities that sum to one.
+      const auto error = [](double ours, double expected) {
+        return std::abs(ours - expected) / (std::abs(expected) + 0.05);
+      };
+      worst = std::max({worst,
+                        error(sums[i].clipped, slow.sums[i].clipped),
+                        error(sums[i].unclipped, slow.sums[i].unclipped),
+                        error(sums[i].mass, slow.sums[i].mass)});
+      EXPECT_EQ(sums[i].any_clipped, slow.sums[i].any_clipped) << c.name;
+    }
+    const double gradient =
+        std::max(RelativeError(problem.logits[0], slow.gradient[0]),
+                 RelativeError(problem.logits[1], slow.gradient[1]));
+    RecordProperty(c.name, std::to_string(worst));
+    std::cout << c.name << ": sums " << worst << ", gradient " << gradient
+              << "\n";
+    EXPECT_LT(worst, 5e-6) << c.name;
+    EXPECT_LT(gradient, 1e-5) << c.name;
+  }
+}
+
+TEST(ClippedDivergenceTokensTest,
+     TeachersAndAStudentWithoutGradientAreLeftAlone) {
+  Problem problem(2, 100, 2.0F, 0.05F);
+  const std::vector<std::vector<float>> before = problem.logits;
+  problem.Run(1.0F, false);
+  EXPECT_EQ(problem.logits, before);
+  problem.Run(1.0F, true);
+  for (size_t teacher = 2; teacher < 5; ++teacher) {
+    EXPECT_EQ(problem.logits[teacher], before[teacher]);
+  }
+  EXPECT_NE(problem.logits[0], before[0]);
+}
+
+TEST(ClippedDivergenceTokensTest, ATokensResultDoesNotDependOnItsNeighbours) {
+  Problem together(4, 300, 2.0F, 0.05F);
+  const std::vector<DivergenceTokenSums> all = together.Run(1.0F, true);
+  Problem apart(4, 300, 2.0F, 0.05F);
+  std::vector<DivergenceSource> sources;
+  for (size_t s = 0; s < 5; ++s) {
+    sources.push_back({apart.logits[s].data(), 300, s < 2});
+  }
+  std::vector<DivergenceTokenSums> sums(all.size());
+  const DivergenceChunk chunk{sources, {}, apart.terms, 300, 1.0F, true};
+  for (const int64_t t : {2, 0, 3, 1}) {
+    ClippedDivergenceTokens(chunk, t, t + 1, sums.data());
+  }
+  EXPECT_EQ(apart.logits, together.logits);
+  for (size_t i = 0; i < sums.size(); ++i) {
+    EXPECT_EQ(sums[i].clipped, all[i].clipped);
+  }
+}
+
+TEST(ClippedDivergenceTokensTest, ANotANumberReachesSumAndGradient) {
+  for (const size_t source : {size_t{0}, size_t{2}}) {
+    Problem problem(1, 40, 2.0F, 0.05F);
+    problem.logits[source][7] = std::nanf("");
+    const std::vector<DivergenceTokenSums> sums = problem.Run(1.0F, true);
+    EXPECT_TRUE(std::isnan(sums[0].clipped));
+    EXPECT_TRUE(std::isnan(problem.logits[0][3]));
+  }
+}
+
+TEST(ClippedDivergenceTokensTest, AWeightOfAnyTokenScalesItsLossAndGradient) {
+  Problem plain(3, 60, 2.0F, 0.05F);
+  const auto all = plain.Run(1.0F, true);
+  Problem weighted(3, 60, 2.0F, 0.05F);
+  const std::vector<float> weights = {1.0F, 0.0F, 0.5F};
+  for (DivergenceTerm& term : weighted.terms) {
+    term.token_weights = weights.data();
+  }
+  const auto some = weighted.Run(1.0F, true);
+  for (int64_t t = 0; t < 3; ++t) {
+    for (size_t k = 0; k < 4; ++k) {
+      EXPECT_DOUBLE_EQ(some[t * 4 + k].clipped,
+                       weights[t] * all[t * 4 + k].clipped);
+    }
+    for (int64_t v = 0; v < 60; ++v) {
+      EXPECT_NEAR(weighted.logits[0][t * 60 + v],
+                  weights[t] * plain.logits[0][t * 60 + v],
+                  1e-7);
+    }
+  }
+  Problem late(3, 60, 2.0F, 0.05F);
+  for (DivergenceTerm& term : late.terms) term.first_token = 2;
+  const auto last = late.Run(1.0F, true);
+  EXPECT_EQ(last[1 * 4].clipped, 0.0);
+  EXPECT_EQ(last[2 * 4].clipped, all[2 * 4].clipped);
+  EXPECT_EQ(late.logits[0][60], 0.0F);
+  EXPECT_EQ(late.logits[0][120], plain.logits[0][120]);
+}
+
+TEST(ClippedDivergenceTokensTest, ARoutedTokenHasTheBitsOfThePassItTakes) {
+  Problem routed(2, 60, 2.0F, 0.05F);
+  const std::vector<uint8_t> route = {0, 1};
+  routed.logits.emplace_back();  // a source without a row of its own
+  routed.derived = {{.kind = DerivedSource::Kind::kRouted,
+                     .source = 5,
+                     .parts = {2, 3},
+                     .num_parts = 2,
+                     .route = route.data()}};
+  routed.terms = {{.student = 0, .target = 5, .weight = 0.5F}};
+  const auto sums = routed.Run(1.0F, true);
+  for (const int target : {2, 3}) {
+    Problem direct(2, 60, 2.0F, 0.05F);
+    direct.terms = {{.student = 0, .target = target, .weight = 0.5F}};
+    const auto expected = direct.Run(1.0F, true);
+    const size_t t = target == 2 ? 0 : 1;
+    EXPECT_EQ(sums[t].clipped, expected[t].clipped);
+    for (size_t v = 60 * t; v < 60 * (t + 1); ++v) {
+      EXPECT_EQ(routed.logits[0][v], direct.logits[0][v]);
+    }
+  }
+}
+
+TEST(KernelLogTest, IsWithinTwoUnitsInTheLastPlace) {
+  std::vector<float> x;
+  for (double value = 1e-30; value < 1e30; value *= 1.00137) {
+    x.push_back(static_cast<float>(value));
+  }
+  for (double value = 0.3; value < 1.7; value += 0.0000913) {
+    x.push_back(static_cast<float>(value));
+  }
+  std::vector<float> y(x.size());
+  KernelLog(x.data(), static_cast<int64_t>(x.size()), y.data());
+  double worst = 0.0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double exact = std::log(static_cast<double>(x[i]));
+    const auto rounded = static_cast<float>(std::abs(exact));
+    const double unit =
+        std::nextafter(rounded, kInfinity) - static_cast<double>(rounded);
+    worst = std::max(worst, std::abs(y[i] - exact) / unit);
+  }
+  std::cout << "worst error " << worst << " units in the last place\n";
+  EXPECT_LT(worst, 2.0);
+}
+
+TEST(KernelExpTest, IsWithinTwoUnitsInTheLastPlace) {
+  std::vector<float> x;
+  for (double value = -86.9; value < 20.0; value += 0.000913) {
+    x.push_back(static_cast<float>(value));
+  }
+  std::vector<float> y(x.size());
+  KernelExp(x.data(), static_cast<int64_t>(x.size()), y.data());
+  double worst = 0.0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double exact = std::exp(static_cast<double>(x[i]));
+    const auto rounded = static_cast<float>(exact);
+    const double unit =
+        std::nextafter(rounded, kInfinity) - static_cast<double>(rounded);
+    worst = std::max(worst, std::abs(y[i] - exact) / unit);
+  }
+  std::cout << "worst error " << worst << " units in the last place\n";
+  EXPECT_LT(worst, 2.0);
+  const float edges[] = {-100.0F, -kInfinity, 0.0F};
+  float result[3];
+  KernelExp(edges, 3, result);
+  EXPECT_EQ(result[0], 0.0F);
+  EXPECT_EQ(result[1], 0.0F);
+  EXPECT_EQ(result[2], 1.0F);
+}
+
+}  // namespace
+}  // namespace dapd

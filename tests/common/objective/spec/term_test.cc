@@ -1,0 +1,115 @@
+#include "common/objective/spec/term.h"
+
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace dapd {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+Term MakeTerm(Target target) {
+  return {.name = "t",
+          .student = ViewName::kNoneRollout,
+          .target = std::move(target),
+          .weight = 1.0};
+}
+
+constexpr TeacherPass kNone = {WeightSet::kBase, ViewName::kNoneRollout};
+constexpr TeacherPass kCross = {WeightSet::kBase, ViewName::kCrossRollout};
+constexpr TeacherPass kSnapshot = {WeightSet::kSnapshot,
+                                   ViewName::kCrossRollout};
+
+Mixture MakeMixture() {
+  return {.anchor = kNone, .delta = {{kCross, 1.0}, {kSnapshot, -1.0}}};
+}
+
+TEST(TermTest, EveryPassOfATargetIsAskedForOnce) {
+  const std::vector<Term> terms = {MakeTerm(kCross),
+                                   MakeTerm(MakeMixture()),
+                                   MakeTerm(Routed{kSnapshot, kCross})};
+  EXPECT_THAT(TeacherPasses(terms), ElementsAre(kNone, kCross, kSnapshot));
+  EXPECT_THAT(StudentViews(terms), ElementsAre(ViewName::kNoneRollout));
+  EXPECT_THAT(PassesOf(terms[1].target), ElementsAre(kNone, kCross, kSnapshot));
+}
+
+TEST(TermTest, WhatCannotBeComputedIsNamed) {
+  struct Case {
+    std::string problem;
+    Term term;
+  };
+  std::vector<Case> cases;
+  const auto add = [&](const char* problem, Target target) -> Term& {
+    cases.push_back({problem, MakeTerm(std::move(target))});
+    return cases.back().term;
+  };
+  add("", kCross);
+  add("", MakeMixture());
+  add("none_rollout and cross_reference score different tokens",
+      TeacherPass{WeightSet::kBase, ViewName::kCrossReference});
+  Mixture empty = MakeMixture();
+  empty.delta.clear();
+  add("1 to 4 passes, not 0", empty);
+  Mixture large = MakeMixture();
+  large.delta.resize(5, {kCross, 1.0});
+  add("1 to 4 passes, not 5", large);
+  add("trim", Routed{.first = kNone, .second = kCross, .trim = 1.0});
+  add("beta 1", kCross).divergence = {DivergenceKind::kJensenShannon, 1.0};
+  add("beta 0", kCross).divergence = {DivergenceKind::kJensenShannon, 0.0};
+  add("", kCross).divergence = {DivergenceKind::kReverseKl, 1.0};
+  add("top_k", kCross).support = {SupportKind::kStudentTopK, 0};
+  add("teacher_top_k", MakeMixture()).support = {SupportKind::kTeacherTopK, 5};
+  add("skip_tokens", kCross).skip_tokens = -1;
+  for (const Case& c : cases) {
+    if (c.problem.empty()) {
+      EXPECT_EQ(ProblemWith(c.term), "");
+    } else {
+      EXPECT_THAT(ProblemWith(c.term), HasSubstr(c.problem));
+    }
+  }
+}
+
+TEST(TermTest, EveryNameIsReadAsItIsWritten) {
+  for (int i = 0; i < 3; ++i) {
+    const auto divergence = static_cast<DivergenceKind>(i);
+    EXPECT_EQ(ParseDivergence(DivergenceName(divergence)), divergence);
+    const auto support = static_cast<SupportKind>(i);
+    EXPECT_EQ(ParseSupport(SupportName(support)), support);
+    const auto reduction = static_cast<Reduction>(i);
+    EXPECT_EQ(ParseReduction(ReductionName(reduction)), reduction);
+  }
+  EXPECT_FALSE(ParseDivergence("kl").has_value());
+  EXPECT_THAT(DivergenceNames(), HasSubstr("jensen_shannon"));
+}
+
+TEST(ViewTest, EveryViewHasANameAndAnUnknownOneIsToldTheNames) {
+  for (int i = 0; i < kNumViews; ++i) {
+    const auto view = static_cast<ViewName>(i);
+    EXPECT_EQ(ParseViewName(ViewNameString(view)).value(), view);
+  }
+  const auto unknown = ParseViewName("nun_rollout");
+  EXPECT_THAT(
+      std::string(unknown.status().message()),
+      testing::AllOf(HasSubstr("'nun_rollout'"), HasSubstr("cross_reference")));
+}
+
+TEST(ViewTest, OnlyViewsOfTheReferenceThatShowNoRolloutNeedNone) {
+  using enum ViewName;
+  for (const ViewName view : {kNoneReference, kSelfReference}) {
+    EXPECT_FALSE(NeedsRollout(view));
+    EXPECT_EQ(CompletionOf(view), Completion::kReference);
+  }
+  EXPECT_TRUE(NeedsRollout(kCrossReference));
+  EXPECT_EQ(CompletionOf(kCrossReference), Completion::kReference);
+  for (const ViewName view : {kNoneRollout, kSelfRollout, kCrossRollout}) {
+    EXPECT_TRUE(NeedsRollout(view));
+    EXPECT_EQ(CompletionOf(view), Completion::kRollout);
+  }
+}
+
+}  // namespace
+}  // namespace dapd
