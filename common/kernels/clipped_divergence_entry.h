@@ -83,6 +83,23 @@ DAPD_HOST_DEVICE inline ClippedEntry<F> EntryOf(
   }
 }
 
+// Calls visit.operator()<kind>(): the one place that lists the kinds.
+#ifdef __CUDACC__
+#pragma nv_exec_check_disable
+#endif
+template <typename Visit>
+DAPD_HOST_DEVICE inline auto WithKind(DivergenceKind kind, const Visit& visit) {
+  switch (kind) {
+    case DivergenceKind::kReverseKl:
+      return visit.template operator()<DivergenceKind::kReverseKl>();
+    case DivergenceKind::kJensenShannon:
+      return visit.template operator()<DivergenceKind::kJensenShannon>();
+    case DivergenceKind::kForwardKl:
+      break;
+  }
+  return visit.template operator()<DivergenceKind::kForwardKl>();
+}
+
 // dl/dzp where `mass` and `pull` are the sums over the student's terms of
 // weight * sum_u e_u and of weight * e_v.
 template <typename F>

@@ -48,20 +48,10 @@ DAPD_HOST_DEVICE inline ClippedEntry<double> SupportEntry(DivergenceKind kind,
                                                           double beta,
                                                           double clip,
                                                           const Math& math) {
-  const double q = math.Exp(log_q);
-  const double p = math.Exp(log_p);
-  switch (kind) {
-    case DivergenceKind::kReverseKl:
-      return EntryOf<DivergenceKind::kReverseKl>(
-          q, p, log_q - log_p, beta, clip, math);
-    case DivergenceKind::kJensenShannon:
-      return EntryOf<DivergenceKind::kJensenShannon>(
-          q, p, log_q - log_p, beta, clip, math);
-    case DivergenceKind::kForwardKl:
-      break;
-  }
-  return EntryOf<DivergenceKind::kForwardKl>(
-      q, p, log_q - log_p, beta, clip, math);
+  return WithKind(kind, [&]<DivergenceKind kKind>() {
+    return EntryOf<kKind>(
+        math.Exp(log_q), math.Exp(log_p), log_q - log_p, beta, clip, math);
+  });
 }
 
 // Of the gradient, before scale and weight.

@@ -269,16 +269,9 @@ struct Token {
   DivergenceTokenSums RawSums(const DivergenceTerm& term,
                               float* support_pull) const {
     if (term.support != nullptr) return SumsOfSupport(term, support_pull);
-    const Pair pair = PairOf(term);
-    switch (term.kind) {
-      case DivergenceKind::kReverseKl:
-        return SumsOf<DivergenceKind::kReverseKl>(pair, chunk.vocabulary);
-      case DivergenceKind::kJensenShannon:
-        return SumsOf<DivergenceKind::kJensenShannon>(pair, chunk.vocabulary);
-      case DivergenceKind::kForwardKl:
-        break;
-    }
-    return SumsOf<DivergenceKind::kForwardKl>(pair, chunk.vocabulary);
+    return WithKind(term.kind, [&]<DivergenceKind kKind>() {
+      return SumsOf<kKind>(PairOf(term), chunk.vocabulary);
+    });
   }
 
   void AddPullOf(const DivergenceTerm& term,
@@ -286,18 +279,9 @@ struct Token {
                  int64_t end,
                  float* pull) const {
     const float weight = term.weight * TokenWeight(term, index);
-    const Pair pair = PairOf(term);
-    switch (term.kind) {
-      case DivergenceKind::kReverseKl:
-        return AddPull<DivergenceKind::kReverseKl>(
-            pair, weight, begin, end, pull);
-      case DivergenceKind::kJensenShannon:
-        return AddPull<DivergenceKind::kJensenShannon>(
-            pair, weight, begin, end, pull);
-      case DivergenceKind::kForwardKl:
-        break;
-    }
-    AddPull<DivergenceKind::kForwardKl>(pair, weight, begin, end, pull);
+    WithKind(term.kind, [&]<DivergenceKind kKind>() {
+      AddPull<kKind>(PairOf(term), weight, begin, end, pull);
+    });
   }
 
   bool IsOf(const DivergenceTerm& term, int student) const {

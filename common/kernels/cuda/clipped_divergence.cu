@@ -99,15 +99,8 @@ struct Pair {
 
   // All threads of a block take the same way.
   __device__ ClippedEntry<float> At(float zp, int64_t v) const {
-    switch (kind) {
-      case DivergenceKind::kReverseKl:
-        return EntryAt<DivergenceKind::kReverseKl>(zp, v);
-      case DivergenceKind::kJensenShannon:
-        return EntryAt<DivergenceKind::kJensenShannon>(zp, v);
-      case DivergenceKind::kForwardKl:
-        break;
-    }
-    return EntryAt<DivergenceKind::kForwardKl>(zp, v);
+    return WithKind(
+        kind, [&]<DivergenceKind kKind>() { return EntryAt<kKind>(zp, v); });
   }
 };
 

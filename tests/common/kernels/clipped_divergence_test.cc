@@ -81,23 +81,14 @@ struct DoubleMath {
 ClippedEntry<double> EntryInDouble(const DivergenceTerm& term,
                                    double log_q,
                                    double log_p) {
-  const auto entry = [&]<DivergenceKind kKind>() {
+  return WithKind(term.kind, [&]<DivergenceKind kKind>() {
     return EntryOf<kKind>(std::exp(log_q),
                           std::exp(log_p),
                           log_q - log_p,
                           static_cast<double>(term.beta),
                           static_cast<double>(term.clip),
                           DoubleMath{});
-  };
-  switch (term.kind) {
-    case DivergenceKind::kReverseKl:
-      return entry.operator()<DivergenceKind::kReverseKl>();
-    case DivergenceKind::kJensenShannon:
-      return entry.operator()<DivergenceKind::kJensenShannon>();
-    case DivergenceKind::kForwardKl:
-      break;
-  }
-  return entry.operator()<DivergenceKind::kForwardKl>();
+  });
 }
 
 // The same in double precision, entry by entry, by the header that the kernels
