@@ -22,6 +22,7 @@
 //   CANCELLED   Cancel was called
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -51,6 +52,10 @@ class Collective {
   // From any thread: ends the running operation and every later one.
   virtual void Cancel() = 0;
 };
+
+// Told of an error between the ranks, after which whatever they compute
+// together is of no use.
+using OnRanksLost = std::function<void(const absl::Status& status)>;
 
 // The only rank: nothing to exchange.
 std::unique_ptr<Collective> MakeSingleRank();

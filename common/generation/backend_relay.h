@@ -6,7 +6,6 @@
 // longer fit.
 #pragma once
 
-#include <functional>
 #include <memory>
 
 #include "absl/status/status.h"
@@ -16,11 +15,9 @@
 
 namespace dapd {
 
-using OnRanksLost = std::function<void(const absl::Status& status)>;
-
 // Rank 0's: `own`, with every call relayed. Errors between the ranks are
-// StatusError; `on_lost` hears of them first, for behind one the backend is of
-// no use. Lets the others go when it is destroyed. `collective` must outlive
+// StatusError; `on_lost` is called first, since the backend cannot be used
+// after one. Its destructor lets the other ranks go. `collective` must outlive
 // it.
 std::unique_ptr<DecodeBackend> LeadBackend(std::unique_ptr<DecodeBackend> own,
                                            Collective& collective,

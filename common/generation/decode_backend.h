@@ -21,23 +21,13 @@
 #include <memory>
 #include <vector>
 
-#include "common/generation/sampling.h"
-#include "common/model/weights/adapter.h"
+#include "common/generation/decode_request.h"
 #include "common/model/spec/model_config.h"
+#include "common/model/weights/adapter.h"
 
 namespace dapd {
 
-struct DecodeRequest {
-  std::vector<int32_t> prompt_ids;  // at least one, each inside the vocabulary
-  SamplingParams sampling;
-  SamplingKey key;
-
-  // Positions of the sequence at its longest.
-  int64_t MaxTokens() const {
-    return static_cast<int64_t>(prompt_ids.size()) + sampling.max_new_tokens;
-  }
-};
-
+// One new token of the sequence in a slot.
 struct DecodedToken {
   int64_t slot = 0;
   int32_t token = 0;
@@ -61,7 +51,8 @@ class DecodeBackend {
   // slot is taken.
   virtual void SetAdapter(std::shared_ptr<const Adapter> adapter) = 0;
 
-  // Takes a free slot. The caller sees to it that the memory budget holds.
+  // Takes a free slot. The caller sees to it that the memory budget holds and
+  // that the prompt has at least one id, each inside the vocabulary.
   virtual void Start(int64_t slot, DecodeRequest request) = 0;
   // Frees a slot; a free one stays free.
   virtual void Stop(int64_t slot) = 0;

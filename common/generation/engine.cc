@@ -8,14 +8,6 @@
 #include "common/tensor/aten.h"
 
 namespace dapd {
-namespace {
-
-int64_t MaxTokens(const GenerationInput& input) {
-  return static_cast<int64_t>(input.prompt_ids.size()) +
-         input.sampling.max_new_tokens;
-}
-
-}  // namespace
 
 GenerationEngine::GenerationEngine(std::unique_ptr<DecodeBackend> backend,
                                    EngineOptions options)
@@ -33,37 +25,37 @@ void GenerationEngine::SetAdapter(std::shared_ptr<const Adapter> adapter) {
   backend_->SetAdapter(std::move(adapter));
 }
 
-absl::Status GenerationEngine::Submit(GenerationInput input) {
+absl::Status GenerationEngine::Submit(uint64_t id, DecodeRequest request) {
   const ModelConfig& config = backend_->config();
   const int64_t limit =
       options_.max_length > 0 ? options_.max_length : config.max_positions;
-  const auto prompt = static_cast<int64_t>(input.prompt_ids.size());
+  const auto prompt = static_cast<int64_t>(request.prompt_ids.size());
   if (prompt == 0) return absl::InvalidArgumentError("the prompt is empty");
-  if (input.sampling.max_new_tokens < 1 || MaxTokens(input) > limit) {
+  if (request.sampling.max_new_tokens < 1 || request.MaxTokens() > limit) {
     return absl::InvalidArgumentError(
         absl::StrCat("a prompt of ",
                      prompt,
                      " tokens and an answer of up to ",
-                     input.sampling.max_new_tokens,
+                     request.sampling.max_new_tokens,
                      " do not fit the context of ",
                      limit));
   }
-  for (const int32_t id : input.prompt_ids) {
-    if (id < 0 || id >= config.vocab_size) {
+  for (const int32_t token : request.prompt_ids) {
+    if (token < 0 || token >= config.vocab_size) {
       return absl::InvalidArgumentError(
           absl::StrCat("the prompt holds id ",
-                       id,
+                       token,
                        ", outside the vocabulary of ",
                        config.vocab_size));
     }
   }
-  const int64_t bytes = backend_->KvBytes(MaxTokens(input));
+  const int64_t bytes = backend_->KvBytes(request.MaxTokens());
   if (bytes > kv_memory_bytes_) {
     return absl::InvalidArgumentError(
         absl::StrCat("a prompt of ",
                      prompt,
                      " tokens and an answer of up to ",
-                     input.sampling.max_new_tokens,
+                     request.sampling.max_new_tokens,
                      " need ",
                      (bytes >> 20) + 1,
                      " MiB of KV memory, all there is is ",
@@ -75,24 +67,25 @@ absl::Status GenerationEngine::Submit(GenerationInput input) {
     return absl::ResourceExhaustedError(
         absl::StrCat("all ", slots_.size(), " slots are taken"));
   }
-  waiting_.push_back(std::move(input));
+  waiting_.push_back({id, std::move(request)});
   return absl::OkStatus();
 }
 
 void GenerationEngine::StartWaiting() {
   while (!waiting_.empty()) {
-    const int64_t bytes = backend_->KvBytes(MaxTokens(waiting_.front()));
+    const int64_t bytes =
+        backend_->KvBytes(waiting_.front().request.MaxTokens());
     const auto free = std::find(slots_.begin(), slots_.end(), std::nullopt);
     if (free == slots_.end() || kv_bytes_in_use_ + bytes > kv_memory_bytes_) {
       return;
     }
-    GenerationInput input = std::move(waiting_.front());
+    Waiting next = std::move(waiting_.front());
     waiting_.pop_front();
-    const Sequence sequence = {.id = input.id,
-                               .kv_bytes = bytes,
-                               .max_new_tokens = input.sampling.max_new_tokens};
-    backend_->Start(free - slots_.begin(),
-                    {std::move(input.prompt_ids), input.sampling, input.key});
+    const Sequence sequence = {
+        .id = next.id,
+        .kv_bytes = bytes,
+        .max_new_tokens = next.request.sampling.max_new_tokens};
+    backend_->Start(free - slots_.begin(), std::move(next.request));
     *free = sequence;
     kv_bytes_in_use_ += bytes;
   }
@@ -107,7 +100,7 @@ void GenerationEngine::Free(int64_t slot) {
 
 void GenerationEngine::Cancel(uint64_t id) {
   std::erase_if(waiting_,
-                [id](const GenerationInput& input) { return input.id == id; });
+                [id](const Waiting& waiting) { return waiting.id == id; });
   for (size_t slot = 0; slot < slots_.size(); ++slot) {
     if (slots_[slot].has_value() && slots_[slot]->id == id) {
       Free(static_cast<int64_t>(slot));
@@ -115,28 +108,29 @@ void GenerationEngine::Cancel(uint64_t id) {
   }
 }
 
-std::optional<TokenEvent> GenerationEngine::Receive(const DecodedToken& token) {
+std::optional<SampledToken> GenerationEngine::Receive(
+    const DecodedToken& token) {
   std::optional<Sequence>& sequence = slots_[static_cast<size_t>(token.slot)];
   // A backend that runs ahead computes tokens behind the end.
   if (!sequence.has_value()) return std::nullopt;
   ++sequence->num_tokens;
-  TokenEvent event = {
+  SampledToken event = {
       .id = sequence->id, .token = token.token, .logprob = token.logprob};
   const std::vector<int64_t>& ends = backend_->config().eos_token_ids;
   if (std::find(ends.begin(), ends.end(), token.token) != ends.end()) {
-    event.finish = FinishReason::kEos;
+    event.finish_reason = FinishReason::kEos;
   } else if (sequence->num_tokens >= sequence->max_new_tokens) {
-    event.finish = FinishReason::kLength;
+    event.finish_reason = FinishReason::kLength;
   }
-  if (event.finish != FinishReason::kNone) Free(token.slot);
+  if (event.finish_reason != FinishReason::kNone) Free(token.slot);
   return event;
 }
 
-std::vector<TokenEvent> GenerationEngine::Step() {
+std::vector<SampledToken> GenerationEngine::Step() {
   StartWaiting();
-  std::vector<TokenEvent> events;
+  std::vector<SampledToken> events;
   for (const DecodedToken& token : backend_->Step()) {
-    std::optional<TokenEvent> event = Receive(token);
+    std::optional<SampledToken> event = Receive(token);
     if (event.has_value()) events.push_back(*event);
   }
   return events;

@@ -18,7 +18,7 @@
 #include "absl/status/status.h"
 
 #include "common/generation/decode_backend.h"
-#include "common/generation/sampling.h"
+#include "common/generation/decode_request.h"
 #include "common/model/weights/adapter.h"
 
 namespace dapd {
@@ -30,23 +30,6 @@ struct EngineOptions {
   int64_t kv_memory_bytes = 0;
 };
 
-struct GenerationInput {
-  uint64_t id = 0;  // chosen by the caller, unique among the running
-  std::vector<int32_t> prompt_ids;
-  SamplingParams sampling;
-  SamplingKey key;
-};
-
-enum class FinishReason { kNone, kEos, kLength };
-
-// One new token of one sequence.
-struct TokenEvent {
-  uint64_t id = 0;
-  int32_t token = 0;
-  float logprob = 0.0F;  // at temperature 1, unfiltered
-  FinishReason finish = FinishReason::kNone;
-};
-
 class GenerationEngine {
  public:
   GenerationEngine(std::unique_ptr<DecodeBackend> backend,
@@ -55,11 +38,12 @@ class GenerationEngine {
   // The adapter to sample with, null for the base. Only while idle.
   void SetAdapter(std::shared_ptr<const Adapter> adapter);
 
-  // Accepts a sequence into a free place, of which there are as many as slots.
-  // INVALID_ARGUMENT if the prompt is empty, has an id outside the vocabulary,
-  // if prompt + max_new_tokens exceed max_length, or if they need more KV
-  // memory than there is; RESOURCE_EXHAUSTED if no place is free.
-  absl::Status Submit(GenerationInput input);
+  // Accepts a request into a free place, of which there are as many as slots.
+  // `id` must be unique among the running. INVALID_ARGUMENT if the prompt is
+  // empty, has an id outside the vocabulary, if prompt + max_new_tokens exceed
+  // max_length, or if they need more KV memory than there is;
+  // RESOURCE_EXHAUSTED if no place is free.
+  absl::Status Submit(uint64_t id, DecodeRequest request);
 
   // Drops a sequence; unknown ids are ignored.
   void Cancel(uint64_t id);
@@ -68,7 +52,7 @@ class GenerationEngine {
   // sequence ends with an end token of the model or at max_new_tokens, and
   // frees its place. Throws c10::Error if the weights give logits that are not
   // finite.
-  std::vector<TokenEvent> Step();
+  std::vector<SampledToken> Step();
 
   // The log-probabilities of a text under what Step() samples from
   // (DecodeBackend::ScoreTokens). At any time.
@@ -81,6 +65,10 @@ class GenerationEngine {
   int64_t kv_memory_bytes() const { return kv_memory_bytes_; }
 
  private:
+  struct Waiting {
+    uint64_t id = 0;
+    DecodeRequest request;
+  };
   struct Sequence {
     uint64_t id = 0;
     int64_t kv_bytes = 0;
@@ -91,14 +79,14 @@ class GenerationEngine {
   void StartWaiting();
   void Free(int64_t slot);
   // What a new token means for its sequence; nothing if that has ended.
-  std::optional<TokenEvent> Receive(const DecodedToken& token);
+  std::optional<SampledToken> Receive(const DecodedToken& token);
 
   const std::unique_ptr<DecodeBackend> backend_;
   const EngineOptions options_;
   const int64_t kv_memory_bytes_;
   int64_t kv_bytes_in_use_ = 0;
   std::vector<std::optional<Sequence>> slots_;  // by slot of the backend
-  std::deque<GenerationInput> waiting_;
+  std::deque<Waiting> waiting_;
 };
 
 }  // namespace dapd

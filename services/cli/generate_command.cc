@@ -81,13 +81,12 @@ absl::Status Generate(const GenerateOptions& options) {
     ASSIGN_OR_RETURN(const std::string text,
                      generator->text().tokenizer->Decode(
                          answer.ids, /*skip_special_tokens=*/true));
-    RETURN_IF_ERROR(writer.Append(
-        {{"id", prompts[i].name},
-         {"ids", answer.ids},
-         {"text", text},
-         {"logprobs", answer.logprobs},
-         {"finish_reason",
-          answer.finish == FinishReason::kEos ? "eos" : "length"}}));
+    RETURN_IF_ERROR(
+        writer.Append({{"id", prompts[i].name},
+                       {"ids", answer.ids},
+                       {"text", text},
+                       {"logprobs", answer.logprobs},
+                       {"finish_reason", NameOf(answer.finish_reason)}}));
   }
   return writer.Commit();
 }

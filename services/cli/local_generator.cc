@@ -85,8 +85,8 @@ absl::StatusOr<std::vector<LocalAnswer>> LocalGenerator::Answer(
     while (next < prompts.size() && engine_->num_free() > 0) {
       const Prompt& prompt = prompts[next];
       const absl::Status submitted =
-          engine_->Submit({.id = next,
-                           .prompt_ids = prompt.ids,
+          engine_->Submit(next,
+                          {.prompt_ids = prompt.ids,
                            .sampling = options_.sampling,
                            .key = {.seed = options_.seed,
                                    .example = prompt.example,
@@ -97,13 +97,13 @@ absl::StatusOr<std::vector<LocalAnswer>> LocalGenerator::Answer(
       }
       ++next;
     }
-    for (const TokenEvent& event : engine_->Step()) {
-      LocalAnswer& answer = answers[event.id];
-      answer.ids.push_back(event.token);
-      answer.logprobs.push_back(event.logprob);
-      answer.finish = event.finish;
+    for (const SampledToken& token : engine_->Step()) {
+      LocalAnswer& answer = answers[token.id];
+      answer.ids.push_back(token.token);
+      answer.logprobs.push_back(token.logprob);
+      answer.finish_reason = token.finish_reason;
       ++tokens;
-      if (event.finish != FinishReason::kNone) ++done;
+      if (token.finish_reason != FinishReason::kNone) ++done;
     }
     progress.Update(done, absl::StrCat(tokens, " tokens"));
   }

@@ -34,7 +34,7 @@ struct LocalGeneratorOptions {
 struct LocalAnswer {
   std::vector<int32_t> ids;  // its end token included
   std::vector<float> logprobs;
-  FinishReason finish = FinishReason::kNone;
+  FinishReason finish_reason = FinishReason::kNone;
 };
 
 class LocalGenerator {

@@ -18,18 +18,6 @@
 namespace dapd {
 namespace {
 
-SequenceEnd ToSequenceEnd(FinishReason reason) {
-  switch (reason) {
-    case FinishReason::kNone:
-      return SequenceEnd::kRunning;
-    case FinishReason::kEos:
-      return SequenceEnd::kEos;
-    case FinishReason::kLength:
-      return SequenceEnd::kLength;
-  }
-  return SequenceEnd::kRunning;
-}
-
 class EngineSampler : public Sampler {
  public:
   EngineSampler(ModelConfig model,
@@ -69,11 +57,8 @@ class EngineSampler : public Sampler {
     return applied;
   }
 
-  absl::Status Submit(SequenceInput input) override {
-    return CatchTorch([&] {
-      return engine_.Submit(
-          {input.id, std::move(input.prompt_ids), input.sampling, input.key});
-    });
+  absl::Status Submit(uint64_t id, DecodeRequest request) override {
+    return CatchTorch([&] { return engine_.Submit(id, std::move(request)); });
   }
 
   void Cancel(uint64_t id) override { engine_.Cancel(id); }
@@ -81,12 +66,7 @@ class EngineSampler : public Sampler {
   absl::StatusOr<std::vector<SampledToken>> Step() override {
     std::vector<SampledToken> tokens;
     RETURN_IF_ERROR(CatchTorch([&] {
-      for (const TokenEvent& event : engine_.Step()) {
-        tokens.push_back({event.id,
-                          event.token,
-                          event.logprob,
-                          ToSequenceEnd(event.finish)});
-      }
+      tokens = engine_.Step();
       return absl::OkStatus();
     }));
     return tokens;

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 
@@ -15,8 +14,6 @@
 #include "services/rollout/sampler.h"
 
 namespace dapd {
-
-using OnRanksLost = std::function<void(const absl::Status& status)>;
 
 struct LoadedSampler {
   std::unique_ptr<Sampler> sampler;

@@ -33,7 +33,7 @@ void GenerationOutbox::AddToken(uint64_t request_id,
 }
 
 void GenerationOutbox::Finish(uint64_t request_id,
-                              SequenceEnd end,
+                              FinishReason finish_reason,
                               uint32_t num_tokens,
                               const ServedPolicy& policy) {
   MutexLock lock(&mutex_);
@@ -41,7 +41,7 @@ void GenerationOutbox::Finish(uint64_t request_id,
   GenerationEvent event;
   event.request_id = request_id;
   event.kind = GenerationEvent::Kind::kFinished;
-  event.end = end;
+  event.finish_reason = finish_reason;
   event.num_tokens = num_tokens;
   event.policy = policy;
   events_.push_back(std::move(event));

@@ -17,8 +17,8 @@
 #include "absl/time/time.h"
 
 #include "common/base/mutex.h"
+#include "common/generation/decode_request.h"
 #include "common/rpc/transfer/served_policy.h"
-#include "services/rollout/sampler.h"
 
 namespace dapd {
 
@@ -31,7 +31,7 @@ struct GenerationEvent {
   std::vector<int32_t> ids;
   std::vector<float> logprobs;
   // kFinished
-  SequenceEnd end = SequenceEnd::kRunning;
+  FinishReason finish_reason = FinishReason::kNone;
   uint32_t num_tokens = 0;
   ServedPolicy policy;
   // kFailed
@@ -49,7 +49,7 @@ class GenerationOutbox {
                 int32_t token,
                 float logprob);
   void Finish(uint64_t request_id,
-              SequenceEnd end,
+              FinishReason finish_reason,
               uint32_t num_tokens,
               const ServedPolicy& policy);
   void Fail(uint64_t request_id, const absl::Status& error);

@@ -149,7 +149,7 @@ int Main(int argc, char** argv) {
   Flags flags;
   CLI::App app("A DAPD rollout worker: samples answers from the live policy.");
   app.add_option("config", flags.config, "YAML configuration")->required();
-  app.add_option("--set", flags.overrides, "key=value, before the file")
+  app.add_option("--set", flags.overrides, "key=value, overrides the file")
       ->take_all();
   app.add_option("--listen", flags.listen, "host:port, as rollout.listen");
   app.add_option("--port-file", flags.port_file, "receives the port taken");

@@ -14,13 +14,23 @@ struct RequestMetrics {
   Histogram duration;
 
   void Record(const RolloutReport& report) const {
-    if (report.outcome == "failed") return;
+    if (report.finish_reason == FinishReason::kNone) return;
     prompt_tokens.Add(static_cast<double>(report.prompt_tokens));
     answer_tokens.Observe(static_cast<double>(report.answer_tokens));
     first_token.Observe(report.seconds_to_first_token);
     duration.Observe(report.seconds);
   }
 };
+
+std::string OutcomeOf(FinishReason reason) {
+  return reason == FinishReason::kNone ? "failed" : std::string(NameOf(reason));
+}
+
+Counter AnsweredRequests(MetricsRegistry& registry, FinishReason reason) {
+  return registry.AddCounter("dapd_rollout_requests_total",
+                             "Requests answered, by how they ended.",
+                             {{"outcome", OutcomeOf(reason)}});
+}
 
 RequestMetrics MakeRequestMetrics(MetricsRegistry& registry) {
   return {
@@ -65,10 +75,9 @@ RolloutObserver MakeRolloutMetrics(MetricsRegistry& registry, int64_t slots) {
       .Set(static_cast<double>(kMaxWaitingRequests));
   const RequestMetrics requests = MakeRequestMetrics(registry);
   // Known outcomes exist from the start, so that a rate never misses its zero.
-  for (const char* outcome : {"eos", "length", "failed"}) {
-    registry.AddCounter("dapd_rollout_requests_total",
-                        "Requests answered, by how they ended.",
-                        {{"outcome", outcome}});
+  for (const FinishReason reason :
+       {FinishReason::kEos, FinishReason::kLength, FinishReason::kNone}) {
+    AnsweredRequests(registry, reason);
   }
   RolloutObserver observer;
   observer.on_step = [tokens, step](int64_t new_tokens, double seconds) {
@@ -80,11 +89,7 @@ RolloutObserver MakeRolloutMetrics(MetricsRegistry& registry, int64_t slots) {
     waiting.Set(static_cast<double>(wait));
   };
   observer.on_request = [&registry, requests](const RolloutReport& report) {
-    registry
-        .AddCounter("dapd_rollout_requests_total",
-                    "Requests answered, by how they ended.",
-                    {{"outcome", report.outcome}})
-        .Add();
+    AnsweredRequests(registry, report.finish_reason).Add();
     requests.Record(report);
   };
   observer.on_policy = [version](const ServedPolicy& policy) {

@@ -7,10 +7,10 @@
 #include "absl/strings/str_cat.h"
 
 #include "common/base/status_macros.h"
-#include "common/rpc/transfer/adapter_stream.h"
-#include "common/rpc/transfer/encoded_methods.h"
 #include "common/rpc/client/status_conversion.h"
 #include "common/rpc/server/stream_writer.h"
+#include "common/rpc/transfer/adapter_stream.h"
+#include "common/rpc/transfer/encoded_methods.h"
 
 namespace dapd {
 namespace {
@@ -58,7 +58,7 @@ v1::GenerateResponse ToMessage(const GenerationEvent& event) {
     }
     case GenerationEvent::Kind::kFinished: {
       v1::GenerationFinished& finished = *message.mutable_finished();
-      finished.set_reason(event.end == SequenceEnd::kEos
+      finished.set_reason(event.finish_reason == FinishReason::kEos
                               ? v1::GenerationFinished::REASON_EOS
                               : v1::GenerationFinished::REASON_LENGTH);
       finished.set_num_tokens(event.num_tokens);
@@ -91,7 +91,7 @@ void WriteEvents(grpc::ServerContext* context,
 
 }  // namespace
 
-absl::StatusOr<RolloutRequest> ParseGenerateRequest(
+absl::StatusOr<DecodeRequest> ParseGenerateRequest(
     const v1::GenerateRequest& message, const WorkerDescription& limits) {
   RETURN_IF_ERROR(CheckSampling(message.sampling()));
   if (message.prompt_ids().empty()) {
@@ -122,8 +122,7 @@ absl::StatusOr<RolloutRequest> ParseGenerateRequest(
                      limits.max_positions,
                      " positions"));
   }
-  RolloutRequest request;
-  request.request_id = message.request_id();
+  DecodeRequest request;
   request.prompt_ids.assign(message.prompt_ids().begin(),
                             message.prompt_ids().end());
   request.sampling.temperature = message.sampling().temperature();
@@ -134,8 +133,6 @@ absl::StatusOr<RolloutRequest> ParseGenerateRequest(
   request.key.step = message.key().step();
   request.key.example = message.key().example();
   request.key.sample = message.key().sample();
-  request.policy_version = message.policy_version();
-  request.adapter_digest = message.adapter_digest();
   return request;
 }
 
@@ -195,10 +192,13 @@ grpc::Status RolloutService::Generate(grpc::ServerContext* context,
           "request id ", message.request_id(), " is not yet answered"));
       break;
     }
-    absl::StatusOr<RolloutRequest> request =
+    absl::StatusOr<DecodeRequest> request =
         ParseGenerateRequest(message, description_);
     if (request.ok()) {
-      worker->Submit(*std::move(request), outbox);
+      worker->Submit(message.request_id(),
+                     *std::move(request),
+                     {true, message.policy_version(), message.adapter_digest()},
+                     outbox);
     } else {
       outbox->Fail(message.request_id(), request.status());
     }

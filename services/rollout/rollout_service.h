@@ -20,7 +20,7 @@ namespace dapd {
 // Checks what does not depend on the policy: prompt ids in the vocabulary,
 // prompt and answer within the model's positions, sampling parameters in
 // range. INVALID_ARGUMENT names the field and the value.
-absl::StatusOr<RolloutRequest> ParseGenerateRequest(
+absl::StatusOr<DecodeRequest> ParseGenerateRequest(
     const v1::GenerateRequest& message, const WorkerDescription& limits);
 
 class RolloutService final : public v1::RolloutService::Service {

@@ -30,14 +30,16 @@ RolloutWorker::RolloutWorker(std::unique_ptr<Sampler> sampler, Options options)
 
 RolloutWorker::~RolloutWorker() { Shutdown(absl::ZeroDuration()); }
 
-void RolloutWorker::Submit(RolloutRequest request,
+void RolloutWorker::Submit(uint64_t request_id,
+                           DecodeRequest request,
+                           ServedPolicy policy,
                            std::shared_ptr<GenerationOutbox> outbox) {
-  const uint64_t id = request.request_id;
-  Sequence sequence{std::move(request), outbox, absl::Now()};
+  Sequence sequence{
+      request_id, std::move(request), std::move(policy), outbox, absl::Now()};
   if (draining_ || !commands_.Push([this, sequence = std::move(sequence)] {
         Admit(sequence);
       })) {
-    outbox->Fail(id, ShuttingDown());
+    outbox->Fail(request_id, ShuttingDown());
   }
 }
 
@@ -102,7 +104,7 @@ void RolloutWorker::Run() {
 }
 
 void RolloutWorker::Admit(Sequence sequence) {
-  const absl::Status fit = CheckPolicy(sequence.request);
+  const absl::Status fit = CheckPolicy(sequence.policy);
   if (!fit.ok()) return Fail(sequence, fit);
   if (static_cast<int64_t>(waiting_.size()) >= options_.max_waiting) {
     return Fail(sequence,
@@ -119,10 +121,8 @@ void RolloutWorker::StartWaiting() {
     Sequence sequence = std::move(waiting_.front());
     waiting_.pop_front();
     const uint64_t id = next_id_++;
-    const RolloutRequest& request = sequence.request;
     DAPD_FAILPOINT("worker.before_prefill");
-    const absl::Status status = sampler_->Submit(
-        {id, request.prompt_ids, request.sampling, request.key});
+    const absl::Status status = sampler_->Submit(id, sequence.request);
     if (!status.ok()) {
       Fail(sequence, status);
       continue;
@@ -144,19 +144,19 @@ void RolloutWorker::Step() {
     const auto found = running_.find(token.id);
     if (found == running_.end()) continue;
     Sequence& sequence = found->second;
-    const uint64_t request_id = sequence.request.request_id;
+    const uint64_t request_id = sequence.request_id;
     if (sequence.num_tokens == 0) {
       sequence.seconds_to_first_token =
           absl::ToDoubleSeconds(absl::Now() - sequence.arrival);
     }
     sequence.outbox->AddToken(
         request_id, sequence.num_tokens++, token.token, token.logprob);
-    if (token.end == SequenceEnd::kRunning) continue;
+    if (token.finish_reason == FinishReason::kNone) continue;
     DAPD_FAILPOINT("worker.before_answer");
     sequence.outbox->Finish(
-        request_id, token.end, sequence.num_tokens, served());
+        request_id, token.finish_reason, sequence.num_tokens, served());
     DAPD_FAILPOINT("worker.after_answer");
-    Report(sequence, token.end == SequenceEnd::kEos ? "eos" : "length");
+    Report(sequence, token.finish_reason);
     running_.erase(found);
   }
   if (options_.observer.on_step) {
@@ -205,17 +205,16 @@ absl::StatusOr<RolloutWorker::LoadResult> RolloutWorker::Switch(
   return LoadResult{fresh, std::move(applied)};
 }
 
-absl::Status RolloutWorker::CheckPolicy(const RolloutRequest& request) const {
+absl::Status RolloutWorker::CheckPolicy(const ServedPolicy& wanted) const {
   const ServedPolicy policy = served();
   if (!policy.loaded) {
     return absl::FailedPreconditionError(
         "no adapter was loaded yet: call LoadAdapter first");
   }
-  if (request.policy_version != policy.version ||
-      request.adapter_digest != policy.digest) {
+  if (wanted.version != policy.version || wanted.digest != policy.digest) {
     return absl::FailedPreconditionError(
         absl::StrCat("the request is for policy ",
-                     PolicyName(request.policy_version, request.adapter_digest),
+                     PolicyName(wanted.version, wanted.digest),
                      ", this worker serves ",
                      PolicyName(policy.version, policy.digest)));
   }
@@ -223,15 +222,15 @@ absl::Status RolloutWorker::CheckPolicy(const RolloutRequest& request) const {
 }
 
 void RolloutWorker::Fail(const Sequence& sequence, const absl::Status& error) {
-  sequence.outbox->Fail(sequence.request.request_id, error);
-  Report(sequence, "failed");
+  sequence.outbox->Fail(sequence.request_id, error);
+  Report(sequence, FinishReason::kNone);
 }
 
 void RolloutWorker::Report(const Sequence& sequence,
-                           const std::string& outcome) const {
+                           FinishReason finish_reason) const {
   if (!options_.observer.on_request) return;
   options_.observer.on_request(
-      {.outcome = outcome,
+      {.finish_reason = finish_reason,
        .prompt_tokens =
            static_cast<int64_t>(sequence.request.prompt_ids.size()),
        .answer_tokens = sequence.num_tokens,

@@ -31,19 +31,9 @@
 
 namespace dapd {
 
-// One request of one stream.
-struct RolloutRequest {
-  uint64_t request_id = 0;  // unique in its stream
-  std::vector<int32_t> prompt_ids;
-  SamplingParams sampling;
-  SamplingKey key;
-  int64_t policy_version = 0;  // must be what is served
-  std::string adapter_digest;
-};
-
 // How a request was answered.
 struct RolloutReport {
-  std::string outcome;  // "eos", "length" or "failed"
+  FinishReason finish_reason = FinishReason::kNone;  // kNone: it failed
   int64_t prompt_tokens = 0;
   int64_t answer_tokens = 0;
   // From the request's arrival, waiting for a slot included.
@@ -75,9 +65,13 @@ class RolloutWorker {
   // Shutdown(0).
   ~RolloutWorker();
 
-  // The answer comes through `outbox`, where the request must be open. Blocks
-  // while the queue is full.
-  void Submit(RolloutRequest request, std::shared_ptr<GenerationOutbox> outbox);
+  // One request of one stream, to be sampled with `policy`, which must be what
+  // is served. The answer comes through `outbox`, where `request_id` must be
+  // open. Blocks while the queue is full.
+  void Submit(uint64_t request_id,
+              DecodeRequest request,
+              ServedPolicy policy,
+              std::shared_ptr<GenerationOutbox> outbox);
 
   // Drops all requests of a dead stream.
   void CancelStream(std::shared_ptr<GenerationOutbox> outbox);
@@ -100,7 +94,9 @@ class RolloutWorker {
  private:
   using Command = std::function<void()>;
   struct Sequence {
-    RolloutRequest request;
+    uint64_t request_id = 0;
+    DecodeRequest request;
+    ServedPolicy policy;
     std::shared_ptr<GenerationOutbox> outbox;
     absl::Time arrival;
     uint32_t num_tokens = 0;
@@ -114,9 +110,10 @@ class RolloutWorker {
   void Step();
   void Cancel(const GenerationOutbox* outbox);
   absl::StatusOr<LoadResult> Switch(const AdapterUpload& upload);
-  absl::Status CheckPolicy(const RolloutRequest& request) const;
+  absl::Status CheckPolicy(const ServedPolicy& wanted) const;
   void Fail(const Sequence& sequence, const absl::Status& error);
-  void Report(const Sequence& sequence, const std::string& outcome) const;
+  // kNone: it failed.
+  void Report(const Sequence& sequence, FinishReason finish_reason) const;
   void FailAll(const absl::Status& error);
   bool idle() const { return running_.empty() && waiting_.empty(); }
   void ReportLoad();

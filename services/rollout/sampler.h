@@ -1,5 +1,5 @@
 // Sampler: what the rollout worker needs of a model. The real one
-// (engine_sampler.h) decodes with LibTorch; tests use a fake.
+// (engine_sampler.h) is a GenerationEngine; tests use a fake.
 //
 // Not thread-safe: owned by the worker's compute thread. Errors that come from
 // the computation itself (out of memory, ...) are Status, not exceptions.
@@ -11,27 +11,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-#include "common/generation/sampling.h"
+#include "common/generation/decode_request.h"
 #include "common/rpc/transfer/served_policy.h"
 
 namespace dapd {
-
-struct SequenceInput {
-  uint64_t id = 0;  // unique among the running
-  std::vector<int32_t> prompt_ids;
-  SamplingParams sampling;
-  SamplingKey key;
-};
-
-enum class SequenceEnd { kRunning, kEos, kLength };
-
-// One new token of one sequence.
-struct SampledToken {
-  uint64_t id = 0;
-  int32_t token = 0;
-  float logprob = 0.0F;  // at temperature 1, unfiltered
-  SequenceEnd end = SequenceEnd::kRunning;
-};
 
 class Sampler {
  public:
@@ -44,9 +27,9 @@ class Sampler {
   virtual absl::StatusOr<AppliedAdapter> Probe(
       const std::vector<int32_t>& probe_ids) = 0;
 
-  // Takes a slot, of which one must be free. INVALID_ARGUMENT for a prompt the
-  // model cannot take.
-  virtual absl::Status Submit(SequenceInput input) = 0;
+  // Takes a slot, of which one must be free. `id` must be unique among the
+  // running. INVALID_ARGUMENT for a prompt that the model cannot take.
+  virtual absl::Status Submit(uint64_t id, DecodeRequest request) = 0;
   // Frees the slot of a sequence; unknown ids are ignored.
   virtual void Cancel(uint64_t id) = 0;
   // Decodes one token of each running sequence; ended ones free their slots.

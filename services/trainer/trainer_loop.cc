@@ -25,7 +25,7 @@ void SummarizeRollouts(const std::vector<RolloutRecord>& records,
   int64_t correct = 0;
   for (const RolloutRecord& record : records) {
     report.generated_tokens += static_cast<int64_t>(record.ids.size());
-    truncated += record.end == RolloutEnd::kLength ? 1 : 0;
+    truncated += record.finish_reason == FinishReason::kLength ? 1 : 0;
     boxed += record.has_box ? 1 : 0;
     correct += record.correct ? 1 : 0;
     (record.trainable ? report.samples : report.untrainable_samples) += 1;

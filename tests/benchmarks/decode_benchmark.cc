@@ -21,9 +21,9 @@
 #include <string>
 #include <vector>
 
+#include "common/generation/cpu/cpu_decode_backend.h"
 #include "common/generation/engine.h"
 #include "common/generation/make_decode_backend.h"
-#include "common/generation/cpu/cpu_decode_backend.h"
 #include "common/kernels/parallel_for.h"
 #include "common/model/weights/placement.h"
 #include "common/model/weights/weights.h"
@@ -58,20 +58,20 @@ nlohmann::json Generate(GenerationEngine& engine,
     for (int64_t i = 0; i < batch; ++i) {
       const int64_t row = call * batch + i;
       const absl::Status status = engine.Submit(
-          {.id = static_cast<uint64_t>(row),
-           .prompt_ids = MakePrompt(row, request["prompt"]),
+          static_cast<uint64_t>(row),
+          {.prompt_ids = MakePrompt(row, request["prompt"]),
            .sampling = {.temperature = 0.0, .max_new_tokens = request["new"]}});
       TORCH_CHECK(status.ok(), "[decode_benchmark] ", status.message());
     }
     while (engine.num_running() > 0) {
       const int64_t running = engine.num_running();
       const Clock::time_point step = Clock::now();
-      const std::vector<TokenEvent> events = engine.Step();
+      const std::vector<SampledToken> tokens = engine.Step();
       // All have begun, so nothing but their next tokens was computed.
-      bool only_decoded = static_cast<int64_t>(events.size()) == running;
-      for (const TokenEvent& event : events) {
-        only_decoded = only_decoded && !ids[event.id].empty();
-        ids[event.id].push_back(event.token);
+      bool only_decoded = static_cast<int64_t>(tokens.size()) == running;
+      for (const SampledToken& token : tokens) {
+        only_decoded = only_decoded && !ids[token.id].empty();
+        ids[token.id].push_back(token.token);
       }
       if (only_decoded) decode_steps.push_back(SecondsSince(step));
     }

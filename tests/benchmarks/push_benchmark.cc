@@ -91,8 +91,8 @@ class Trainer {
   RolloutTask MakeTask(uint64_t id) const {
     RolloutTask task;
     task.id = id;
-    task.prompt_ids = {1, 2};
-    task.sampling.max_new_tokens = 1;
+    task.request.prompt_ids = {1, 2};
+    task.request.sampling.max_new_tokens = 1;
     return task;
   }
 

@@ -44,8 +44,8 @@ class FakeSampler : public Sampler {
         7, std::vector<float>(probe_ids.size() - 1, control_.probe)};
   }
 
-  absl::Status Submit(SequenceInput input) override {
-    running_[input.id] = {std::move(input), 0};
+  absl::Status Submit(uint64_t id, DecodeRequest request) override {
+    running_[id] = {std::move(request), 0};
     control_.running = static_cast<int>(running_.size());
     return absl::OkStatus();
   }
@@ -64,17 +64,17 @@ class FakeSampler : public Sampler {
     }
     for (auto& [id, sequence] : running_) {
       const int64_t count = ++sequence.second;
-      SequenceEnd end = SequenceEnd::kRunning;
+      FinishReason finish_reason = FinishReason::kNone;
       if (count >= control_.eos_after) {
-        end = SequenceEnd::kEos;
+        finish_reason = FinishReason::kEos;
       } else if (count >= sequence.first.sampling.max_new_tokens) {
-        end = SequenceEnd::kLength;
+        finish_reason = FinishReason::kLength;
       }
       tokens.push_back(
-          {id, static_cast<int32_t>(9 + count), -0.5F * count, end});
+          {id, static_cast<int32_t>(9 + count), -0.5F * count, finish_reason});
     }
     for (const SampledToken& token : tokens) {
-      if (token.end != SequenceEnd::kRunning) running_.erase(token.id);
+      if (token.finish_reason != FinishReason::kNone) running_.erase(token.id);
     }
     control_.running = static_cast<int>(running_.size());
     return tokens;
@@ -86,7 +86,7 @@ class FakeSampler : public Sampler {
 
  private:
   FakeSamplerControl& control_;
-  std::map<uint64_t, std::pair<SequenceInput, int64_t>> running_;
+  std::map<uint64_t, std::pair<DecodeRequest, int64_t>> running_;
 };
 
 }  // namespace dapd

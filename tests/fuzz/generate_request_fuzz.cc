@@ -62,7 +62,10 @@ void Serve(const fuzz::GenerateStream& stream, RolloutWorker& worker) {
         message.sampling().max_new_tokens();
     auto request = ParseGenerateRequest(message, Limits());
     if (request.ok()) {
-      worker.Submit(*std::move(request), outbox);
+      worker.Submit(message.request_id(),
+                    *std::move(request),
+                    {true, message.policy_version(), message.adapter_digest()},
+                    outbox);
     } else {
       outbox->Fail(message.request_id(), request.status());
     }

@@ -38,7 +38,7 @@ void Run(InputReader input) {
   constexpr int64_t kStep = 1'000'000;
   RolloutResult answer;
   answer.ids = {1, 2, 3};
-  answer.end = RolloutEnd::kLength;
+  answer.finish_reason = FinishReason::kLength;
   answer.policy_version = kStep - 1;
   answer.adapter_digest = "new";
   int64_t attempt = 0;

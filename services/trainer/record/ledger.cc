@@ -39,10 +39,6 @@ absl::StatusOr<nlohmann::json> Unseal(absl::string_view line,
   return ParseJson(line, where);
 }
 
-const char* FinishReason(RolloutEnd end) {
-  return end == RolloutEnd::kEos ? "eos" : "length";
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Ledger>> Ledger::Open(const std::string& path) {
@@ -100,9 +96,13 @@ absl::Status Ledger::Replay(const nlohmann::json& event) try {
     Answer answer;
     answer.problem_id = event.at("id");
     ASSIGN_OR_RETURN(answer.result.ids, JsonTokenIds(event.at("rollout_ids")));
-    answer.result.end = event.at("finish_reason") == "eos"
-                            ? RolloutEnd::kEos
-                            : RolloutEnd::kLength;
+    const std::string reason = event.at("finish_reason");
+    if (const auto known = FinishReasonOf(reason); known.has_value()) {
+      answer.result.finish_reason = *known;
+    } else {
+      return absl::DataLossError(absl::StrCat(
+          file_.path(), ": an answer cannot end with '", reason, "'"));
+    }
     ASSIGN_OR_RETURN(answer.result.policy_version,
                      JsonInteger(event.at("policy_version"), 0, kMaxCount));
     answer.result.adapter_digest = event.at("adapter_digest");
@@ -155,7 +155,7 @@ absl::Status Ledger::Accepted(int64_t step,
                           {"policy_version", result.policy_version},
                           {"adapter_digest", result.adapter_digest},
                           {"rollout_ids", result.ids},
-                          {"finish_reason", FinishReason(result.end)}}));
+                          {"finish_reason", NameOf(result.finish_reason)}}));
   DAPD_FAILPOINT("ledger.after_accept");
   return absl::OkStatus();
 }

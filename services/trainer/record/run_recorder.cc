@@ -288,15 +288,15 @@ absl::Status RunRecorder::RecordSamples(
       JsonLinesWriter::Open(JoinPath(
           state_->folder, absl::StrFormat("samples/step-%06d.jsonl", step))));
   for (const RolloutRecord& record : records) {
-    RETURN_IF_ERROR(writer.Append(
-        {{"id", record.problem->id},
-         {"problem", record.problem->problem},
-         {"reference", record.problem->solution},
-         {"rollout_ids", record.ids},
-         {"rollout", record.text},
-         {"finish_reason", record.end == RolloutEnd::kEos ? "eos" : "length"},
-         {"has_box", record.has_box},
-         {"correct", record.correct}}));
+    RETURN_IF_ERROR(
+        writer.Append({{"id", record.problem->id},
+                       {"problem", record.problem->problem},
+                       {"reference", record.problem->solution},
+                       {"rollout_ids", record.ids},
+                       {"rollout", record.text},
+                       {"finish_reason", NameOf(record.finish_reason)},
+                       {"has_box", record.has_box},
+                       {"correct", record.correct}}));
   }
   return writer.Commit();
 }

@@ -25,8 +25,8 @@
 #include "absl/status/statusor.h"
 
 #include "common/objective/head_workspace.h"
-#include "services/trainer/step/batch_trainer_parts.h"
 #include "services/trainer/publish/policy_publisher.h"
+#include "services/trainer/step/batch_trainer_parts.h"
 #include "services/trainer/step/sample_pipeline.h"
 #include "services/trainer/step/slice_trainer.h"
 #include "services/trainer/step/step_plan.h"
@@ -71,8 +71,8 @@ class BatchTrainer {
   // ranks end in different weights.
   absl::Status Train(StepReport* report);
 
-  // Behind everything that a rank computes in a run: rank 0 may have passes of
-  // its own behind the last step, to which the others contribute their layers.
+  // To be called after the last step: rank 0 may still compute passes of its
+  // own (an evaluation), to which the other ranks contribute their layers.
   absl::Status Finish() { return ServeLayers(); }
 
   // The rows of the data that step `step` (from 1) trains, in order.

@@ -37,11 +37,12 @@ struct BatchTrainerParts {
   Policy& policy;                 // the same on all ranks
   // "rollout", "scoring", "training", "publishing".
   std::function<void(const std::string& phase)> on_phase;
-  // So many of this rank's answers or micro-batches of the phase are done. From
-  // another thread while answers are collected, but not beside on_phase.
+  // How many of this rank's answers or micro-batches of the phase are done.
+  // Called from another thread while answers are collected, but never at the
+  // same time as on_phase.
   std::function<void(int64_t done, int64_t total)> on_progress;
-  // Although answers are missing, so many micro-batches of the step were
-  // trained, and tokens of others passed forward.
+  // How many of the step's micro-batches were trained, and how many tokens of
+  // the others went through a forward pass, while answers were still missing.
   std::function<void(int64_t micro_batches, int64_t tokens)> on_ahead;
   // The rollout workers are to serve this policy from now on.
   std::function<void(int64_t version)> on_served;

@@ -1,5 +1,6 @@
-// PhaseTimer: adds the wall seconds until its destruction to `*sum`, and takes
-// them from `*around`, the sum of a phase that goes on meanwhile (null: none).
+// PhaseTimer: measures the wall-clock seconds that it lives, adds them to
+// `*sum` and subtracts them from `*around`, the sum of the phase around it
+// (null: none).
 #pragma once
 
 #include "absl/time/clock.h"

@@ -60,11 +60,11 @@ absl::StatusOr<SubmittedBatch> SamplePipeline::Submit(
     if (input.known != nullptr) continue;
     RolloutTask task;
     task.id = next_id_++;
-    ASSIGN_OR_RETURN(task.prompt_ids,
+    ASSIGN_OR_RETURN(task.request.prompt_ids,
                      views_.RolloutPrompt(input.problem->problem));
-    batch.prompts[task.id] = task.prompt_ids;
-    task.sampling = sampling;
-    task.key = input.key;
+    batch.prompts[task.id] = task.request.prompt_ids;
+    task.request.sampling = sampling;
+    task.request.key = input.key;
     batch.pending[task.id] = i;
     rollouts_.Submit(std::move(task));
   }
@@ -224,7 +224,7 @@ absl::StatusOr<RolloutRecord> SamplePipeline::MakeRecord(
   RolloutRecord record;
   record.problem = &problem;
   record.ids = result.ids;
-  record.end = result.end;
+  record.finish_reason = result.finish_reason;
   ASSIGN_OR_RETURN(record.text,
                    tokenizer_.Decode(record.ids, /*skip_special_tokens=*/true));
   const Grade grade = GradeAnswer(record.text, record.problem->answer);

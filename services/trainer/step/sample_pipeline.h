@@ -54,7 +54,7 @@ struct SubmittedBatch {
 struct RolloutRecord {
   const Problem* problem = nullptr;
   std::vector<int32_t> ids;
-  RolloutEnd end = RolloutEnd::kEos;
+  FinishReason finish_reason = FinishReason::kEos;
   std::string text;      // decoded, special tokens skipped
   bool has_box = false;  // graded, if the problem has an answer
   bool correct = false;

@@ -17,7 +17,7 @@ using Json = nlohmann::ordered_json;
 Json ToJson(int64_t sample, const RolloutResult& result) {
   return {{"sample", sample},
           {"ids", result.ids},
-          {"ended", result.end == RolloutEnd::kEos},
+          {"ended", result.finish_reason == FinishReason::kEos},
           {"policy_version", result.policy_version},
           {"adapter_digest", result.adapter_digest}};
 }
@@ -26,7 +26,8 @@ BatchAnswer FromJson(const nlohmann::json& json) {
   BatchAnswer answer;
   answer.sample = json.at("sample");
   answer.result.ids = json.at("ids").get<std::vector<int32_t>>();
-  answer.result.end = json.at("ended") ? RolloutEnd::kEos : RolloutEnd::kLength;
+  answer.result.finish_reason =
+      json.at("ended") ? FinishReason::kEos : FinishReason::kLength;
   answer.result.policy_version = json.at("policy_version");
   answer.result.adapter_digest = json.at("adapter_digest");
   return answer;

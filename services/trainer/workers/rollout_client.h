@@ -18,9 +18,9 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 
-#include "common/generation/sampling.h"
-#include "common/rpc/transfer/policy_update.h"
+#include "common/generation/decode_request.h"
 #include "common/rpc/pool/worker_pool_options.h"
+#include "common/rpc/transfer/policy_update.h"
 
 namespace dapd {
 
@@ -28,18 +28,14 @@ class RpcCredentials;
 
 struct RolloutTask {
   uint64_t id = 0;  // unique among the tasks without a result
-  std::vector<int32_t> prompt_ids;
-  SamplingParams sampling;
-  SamplingKey key;
+  DecodeRequest request;
 };
-
-enum class RolloutEnd { kEos, kLength };
 
 struct RolloutResult {
   uint64_t id = 0;
   std::vector<int32_t> ids;     // the answer, its end token included
   std::vector<float> logprobs;  // one each, at temperature 1, unfiltered
-  RolloutEnd end = RolloutEnd::kEos;
+  FinishReason finish_reason = FinishReason::kEos;
   int64_t policy_version = 0;  // always the current policy's
   std::string adapter_digest;
 };

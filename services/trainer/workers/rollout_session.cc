@@ -8,6 +8,21 @@
 #include "common/rpc/transfer/served_policy.h"
 
 namespace dapd {
+namespace {
+
+// kNone for what is no reason.
+FinishReason FinishReasonOf(v1::GenerationFinished::Reason reason) {
+  switch (reason) {
+    case v1::GenerationFinished::REASON_EOS:
+      return FinishReason::kEos;
+    case v1::GenerationFinished::REASON_LENGTH:
+      return FinishReason::kLength;
+    default:
+      return FinishReason::kNone;
+  }
+}
+
+}  // namespace
 
 std::unique_ptr<RolloutSession::Stream> RolloutSession::StartStream(
     grpc::Channel*, grpc::ClientContext* context) {
@@ -20,24 +35,24 @@ v1::GenerateRequest RolloutSession::ToRequest(const RolloutTask& task,
                                               const PolicyUpdate& update) {
   v1::GenerateRequest request;
   request.set_request_id(task.id);
-  request.mutable_prompt_ids()->Add(task.prompt_ids.begin(),
-                                    task.prompt_ids.end());
+  request.mutable_prompt_ids()->Add(task.request.prompt_ids.begin(),
+                                    task.request.prompt_ids.end());
   v1::SamplingParams& sampling = *request.mutable_sampling();
-  sampling.set_temperature(task.sampling.temperature);
-  sampling.set_top_k(static_cast<uint32_t>(task.sampling.top_k));
-  sampling.set_top_p(task.sampling.top_p);
+  sampling.set_temperature(task.request.sampling.temperature);
+  sampling.set_top_k(static_cast<uint32_t>(task.request.sampling.top_k));
+  sampling.set_top_p(task.request.sampling.top_p);
   sampling.set_max_new_tokens(
-      static_cast<uint32_t>(task.sampling.max_new_tokens));
+      static_cast<uint32_t>(task.request.sampling.max_new_tokens));
   v1::SamplingKey& key = *request.mutable_key();
-  key.set_seed(task.key.seed);
-  key.set_step(task.key.step);
-  key.set_example(task.key.example);
-  key.set_sample(task.key.sample);
+  key.set_seed(task.request.key.seed);
+  key.set_step(task.request.key.step);
+  key.set_example(task.request.key.example);
+  key.set_sample(task.request.key.sample);
   request.set_policy_version(update.version);
   request.set_adapter_digest(update.adapter.digest);
   MutexLock lock(&mutex_);
   Partial& partial = partial_[task.id];
-  partial.max_new_tokens = task.sampling.max_new_tokens;
+  partial.max_new_tokens = task.request.sampling.max_new_tokens;
   partial.result.id = task.id;
   return request;
 }
@@ -122,17 +137,18 @@ absl::StatusOr<RolloutResult> RolloutSession::Finish(
         ", asked of ",
         PolicyName(update().version, update().adapter.digest)));
   }
-  if (finished.num_tokens() != result.ids.size() || result.ids.empty() ||
-      finished.reason() == v1::GenerationFinished::REASON_UNSPECIFIED) {
+  result.finish_reason = FinishReasonOf(finished.reason());
+  if (result.finish_reason == FinishReason::kNone) {
+    return absl::DataLossError(absl::StrCat(
+        "an answer that ended for the unknown reason ", finished.reason()));
+  }
+  if (finished.num_tokens() != result.ids.size() || result.ids.empty()) {
     return absl::DataLossError(absl::StrCat("an answer of ",
                                             finished.num_tokens(),
                                             " tokens, of which ",
                                             result.ids.size(),
                                             " arrived"));
   }
-  result.end = finished.reason() == v1::GenerationFinished::REASON_EOS
-                   ? RolloutEnd::kEos
-                   : RolloutEnd::kLength;
   result.policy_version = finished.policy_version();
   result.adapter_digest = finished.adapter_digest();
   return result;

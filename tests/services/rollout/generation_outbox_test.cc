@@ -35,7 +35,7 @@ TEST(GenerationOutboxTest, TheEndOfARequestFollowsItsTokens) {
   GenerationOutbox outbox;
   outbox.Open(1);
   outbox.AddToken(1, 0, 10, -1.0F);
-  outbox.Finish(1, SequenceEnd::kEos, 1, {true, 4, "digest"});
+  outbox.Finish(1, FinishReason::kEos, 1, {true, 4, "digest"});
   EXPECT_EQ(outbox.PopFor(kNoWait)->kind, Kind::kTokens);
   const auto end = outbox.PopFor(kNoWait);
   EXPECT_EQ(end->kind, Kind::kFinished);
@@ -53,7 +53,7 @@ TEST(GenerationOutboxTest, AnOpenIdCannotBeOpenedAgain) {
 TEST(GenerationOutboxTest, EventsOfARequestThatIsNotOpenAreDropped) {
   GenerationOutbox outbox;
   outbox.AddToken(1, 0, 10, -1.0F);
-  outbox.Finish(1, SequenceEnd::kEos, 1, {});
+  outbox.Finish(1, FinishReason::kEos, 1, {});
   outbox.Fail(1, absl::InternalError("x"));
   EXPECT_FALSE(outbox.PopFor(kNoWait).has_value());
 }

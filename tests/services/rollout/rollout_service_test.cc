@@ -11,8 +11,8 @@
 #include "gtest/gtest.h"
 
 #include "common/base/sha256.h"
-#include "common/rpc/transfer/adapter_stream.h"
 #include "common/rpc/server/server.h"
+#include "common/rpc/transfer/adapter_stream.h"
 #include "tests/fakes/encoded_messages.h"
 #include "tests/fakes/fake_sampler.h"
 #include "tests/fakes/generic_call.h"
@@ -54,11 +54,8 @@ TEST(ParseGenerateRequestTest, AllFieldsArrive) {
   message.mutable_key()->set_step(2);
   message.mutable_key()->set_example(3);
   message.mutable_key()->set_sample(4);
-  message.set_policy_version(7);
-  message.set_adapter_digest("digest");
   const auto request = ParseGenerateRequest(message, Limits());
   ASSERT_TRUE(request.ok()) << request.status();
-  EXPECT_EQ(request->request_id, 9U);
   EXPECT_THAT(request->prompt_ids, ElementsAre(1, 2));
   EXPECT_EQ(request->sampling.temperature, 1.1);
   EXPECT_EQ(request->sampling.top_k, 20);
@@ -68,8 +65,6 @@ TEST(ParseGenerateRequestTest, AllFieldsArrive) {
   EXPECT_EQ(request->key.step, 2U);
   EXPECT_EQ(request->key.example, 3U);
   EXPECT_EQ(request->key.sample, 4U);
-  EXPECT_EQ(request->policy_version, 7);
-  EXPECT_EQ(request->adapter_digest, "digest");
 }
 
 TEST(ParseGenerateRequestTest, WhatIsOutOfRangeIsRefusedByName) {

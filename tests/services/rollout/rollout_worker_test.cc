@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 // All that one request was answered.
 struct Answer {
   std::vector<int32_t> ids;
-  SequenceEnd end = SequenceEnd::kRunning;
+  FinishReason finish_reason = FinishReason::kNone;
   ServedPolicy policy;
   absl::Status error;
 };
@@ -46,13 +46,10 @@ class RolloutWorkerTest : public ::testing::Test {
               int64_t version = 1,
               const std::string& digest = "one") {
     ASSERT_TRUE(outbox_->Open(id));
-    RolloutRequest request;
-    request.request_id = id;
+    DecodeRequest request;
     request.prompt_ids = {1, 2};
     request.sampling.max_new_tokens = max_new_tokens;
-    request.policy_version = version;
-    request.adapter_digest = digest;
-    worker_->Submit(std::move(request), outbox_);
+    worker_->Submit(id, std::move(request), {true, version, digest}, outbox_);
   }
 
   // Reads the outbox until `id` has ended; answers of others are kept.
@@ -64,7 +61,7 @@ class RolloutWorkerTest : public ::testing::Test {
       Answer& answer = answers_[event->request_id];
       answer.ids.insert(answer.ids.end(), event->ids.begin(), event->ids.end());
       if (event->kind == GenerationEvent::Kind::kTokens) continue;
-      answer.end = event->end;
+      answer.finish_reason = event->finish_reason;
       answer.policy = event->policy;
       answer.error = event->error;
       ended_.insert(event->request_id);
@@ -95,7 +92,7 @@ TEST_F(RolloutWorkerTest, ARequestGetsItsTokensAndTheirPolicy) {
   Submit(5, 3);
   const Answer answer = Wait(5);
   EXPECT_THAT(answer.ids, ElementsAre(10, 11, 12));
-  EXPECT_EQ(answer.end, SequenceEnd::kLength);
+  EXPECT_EQ(answer.finish_reason, FinishReason::kLength);
   EXPECT_EQ(answer.policy.version, 1);
   EXPECT_EQ(answer.policy.digest, "one");
 }
@@ -112,12 +109,12 @@ TEST_F(RolloutWorkerTest, AnAnsweredRequestIsReportedWithItsLengthsAndTimes) {
   Wait(6);
   worker_.reset();
   ASSERT_EQ(reports.size(), 2U);
-  EXPECT_EQ(reports[0].outcome, "length");
+  EXPECT_EQ(reports[0].finish_reason, FinishReason::kLength);
   EXPECT_EQ(reports[0].prompt_tokens, 2);
   EXPECT_EQ(reports[0].answer_tokens, 3);
   EXPECT_GT(reports[0].seconds_to_first_token, 0.0);
   EXPECT_LE(reports[0].seconds_to_first_token, reports[0].seconds);
-  EXPECT_EQ(reports[1].outcome, "failed");
+  EXPECT_EQ(reports[1].finish_reason, FinishReason::kNone);
   EXPECT_EQ(reports[1].answer_tokens, 0);
 }
 

@@ -64,8 +64,8 @@ class InstantRollouts : public RolloutClient {
   }
   void Submit(RolloutTask task) override {
     const Submission submission{served_->version, policy_.version()};
-    if (task.key.seed == run_seed_) {
-      submissions_[int64_t{task.key.step} + 1].push_back(submission);
+    if (task.request.key.seed == run_seed_) {
+      submissions_[int64_t{task.request.key.step} + 1].push_back(submission);
     } else {
       held_out_submissions_.push_back(submission);
     }

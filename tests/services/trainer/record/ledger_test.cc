@@ -4,10 +4,12 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 #include "common/base/append_file.h"
+#include "common/base/crc32c.h"
 #include "common/base/files.h"
 #include "tests/fakes/temp_path.h"
 
@@ -46,7 +48,7 @@ class LedgerTest : public testing::Test {
   static RolloutResult Answer(std::vector<int32_t> ids) {
     RolloutResult result;
     result.ids = std::move(ids);
-    result.end = RolloutEnd::kLength;
+    result.finish_reason = FinishReason::kLength;
     result.adapter_digest = "a";
     return result;
   }
@@ -60,7 +62,7 @@ TEST_F(LedgerTest, AnAnswerIsRecalledUnderItsAdapterOnly) {
   const RolloutResult* answer = ledger->Recall(1, 0, "p0", 0, "a");
   ASSERT_NE(answer, nullptr);
   EXPECT_THAT(answer->ids, ElementsAre(5, 6));
-  EXPECT_EQ(answer->end, RolloutEnd::kLength);
+  EXPECT_EQ(answer->finish_reason, FinishReason::kLength);
   EXPECT_EQ(ledger->Recall(1, 0, "p0", 0, "b"), nullptr) << "another adapter";
   EXPECT_EQ(ledger->Recall(1, 0, "p0", 1, "a"), nullptr) << "another version";
   EXPECT_EQ(ledger->Recall(1, 0, "p1", 0, "a"), nullptr) << "another problem";
@@ -128,6 +130,18 @@ TEST_F(LedgerTest, EveryFlippedBitIsFoundAndTheLedgerSetAside) {
     EXPECT_EQ(ledger->Recall(1, 0, "p0", 0, "a"), nullptr);
     EXPECT_EQ(ReadFile(path_ + ".damaged", 1 << 20).value(), damaged);
   }
+}
+
+TEST_F(LedgerTest, AnAnswerThatEndedForNoKnownReasonIsDamage) {
+  WriteTwoAnswers();
+  std::string content = Content();
+  const size_t line = content.rfind('\n', content.size() - 2) + 1;
+  std::string body = content.substr(line, content.rfind(",\"crc\"") - line);
+  body.replace(body.find("\"length\""), 8, "\"tired\"");
+  Overwrite(absl::StrFormat(
+      "%s%s,\"crc\":\"%08x\"}\n", content.substr(0, line), body, Crc32c(body)));
+  EXPECT_EQ(Open()->Recall(1, 0, "p0", 0, "a"), nullptr);
+  EXPECT_TRUE(FileExists(path_ + ".damaged"));
 }
 
 TEST_F(LedgerTest, AnUnwritableFileIsNamed) {

@@ -11,7 +11,7 @@ using ::testing::ElementsAre;
 TEST(StepPlanTest, APlanSurvivesTheWay) {
   StepPlan plan{.step = 7};
   plan.recalled[3].ids = {1, 2, 3};
-  plan.recalled[3].end = RolloutEnd::kLength;
+  plan.recalled[3].finish_reason = FinishReason::kLength;
   plan.recalled[3].policy_version = 6;
   plan.recalled[3].adapter_digest = "abc";
   const auto read = ParsePlan(SerializePlan(plan));
@@ -20,7 +20,7 @@ TEST(StepPlanTest, APlanSurvivesTheWay) {
   ASSERT_EQ(read->recalled.size(), 1U);
   const RolloutResult& answer = read->recalled.at(3);
   EXPECT_THAT(answer.ids, ElementsAre(1, 2, 3));
-  EXPECT_EQ(answer.end, RolloutEnd::kLength);
+  EXPECT_EQ(answer.finish_reason, FinishReason::kLength);
   EXPECT_EQ(answer.policy_version, 6);
   EXPECT_EQ(answer.adapter_digest, "abc");
 }

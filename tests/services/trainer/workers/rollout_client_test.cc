@@ -14,8 +14,8 @@
 #include "gtest/gtest.h"
 
 #include "common/base/sha256.h"
-#include "common/rpc/transfer/adapter_stream.h"
 #include "common/rpc/server/server.h"
+#include "common/rpc/transfer/adapter_stream.h"
 #include "services/rollout/rollout_service.h"
 #include "tests/fakes/encoded_messages.h"
 #include "tests/fakes/fake_sampler.h"
@@ -124,8 +124,8 @@ std::shared_ptr<const PolicyUpdate> MakeUpdate(int64_t version) {
 RolloutTask MakeTask(uint64_t id, int64_t max_new_tokens = 3) {
   RolloutTask task;
   task.id = id;
-  task.prompt_ids = {1, 2};
-  task.sampling.max_new_tokens = max_new_tokens;
+  task.request.prompt_ids = {1, 2};
+  task.request.sampling.max_new_tokens = max_new_tokens;
   return task;
 }
 
@@ -192,7 +192,7 @@ TEST_F(RolloutClientTest, TasksOverTwoWorkersAllComeBack) {
   const RolloutResult& four = results[3];
   EXPECT_THAT(four.ids, ElementsAre(10, 11, 12, 13));
   EXPECT_THAT(four.logprobs, ElementsAre(-0.5F, -1.0F, -1.5F, -2.0F));
-  EXPECT_EQ(four.end, RolloutEnd::kLength);
+  EXPECT_EQ(four.finish_reason, FinishReason::kLength);
   EXPECT_EQ(four.policy_version, 1);
   EXPECT_EQ(four.adapter_digest, MakeUpdate(1)->adapter.digest);
   EXPECT_GT(pushed_bytes_, MakeUpdate(1)->adapter.tensors.size());
@@ -229,7 +229,7 @@ TEST_F(RolloutClientTest, AnEndTokenIsToldFromTheLengthLimit) {
   client_->Submit(MakeTask(1, 10));
   const auto result = client_->Next();
   ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_EQ(result->end, RolloutEnd::kEos);
+  EXPECT_EQ(result->finish_reason, FinishReason::kEos);
   EXPECT_EQ(result->ids.size(), 2U);
 }
 
@@ -368,6 +368,12 @@ TEST_F(RolloutClientTest, AnswersThatBreakTheProtocolAreNotTaken) {
        [&](const auto& request, auto* response) {
          finish(request, response);
          response->mutable_finished()->set_adapter_digest("other");
+       }},
+      {"unknown reason 3",
+       [&](const auto& request, auto* response) {
+         finish(request, response);
+         response->mutable_finished()->set_reason(
+             static_cast<v1::GenerationFinished::Reason>(3));
        }},
       {"from index 1",
        [](const auto&, auto* response) {

@@ -1,0 +1,47 @@
+// What is decoded, one token of what comes of it, and why an answer ended: the
+// same three types from the trainer's client to the engine's backends and
+// `dapd generate`. Between processes they travel as messages of
+// proto/dapd/v1/rollout.proto. Needs neither gRPC nor LibTorch.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+#include "common/generation/sampling.h"
+
+namespace dapd {
+
+struct DecodeRequest {
+  std::vector<int32_t> prompt_ids;
+  SamplingParams sampling;
+  SamplingKey key;
+
+  // Positions of the sequence at its longest.
+  int64_t MaxTokens() const {
+    return static_cast<int64_t>(prompt_ids.size()) + sampling.max_new_tokens;
+  }
+};
+
+enum class FinishReason {
+  kNone,    // the answer goes on
+  kEos,     // its last token is an end token of the model
+  kLength,  // it has max_new_tokens tokens
+};
+
+// What files and metrics call a reason: "eos", "length"; "" for kNone.
+absl::string_view NameOf(FinishReason reason);
+// Nothing for any other name.
+std::optional<FinishReason> FinishReasonOf(absl::string_view name);
+
+// One new token of one request.
+struct SampledToken {
+  uint64_t id = 0;  // of the request, chosen by whoever submitted it
+  int32_t token = 0;
+  float logprob = 0.0F;  // at temperature 1, unfiltered
+  FinishReason finish_reason = FinishReason::kNone;
+};
+
+}  // namespace dapd
