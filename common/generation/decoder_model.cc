@@ -2,92 +2,41 @@
 
 #include <utility>
 
-#include "common/base/status_error.h"
+#include "common/model/reference/token_logprobs.h"
 #include "common/sharding/tensor_parallel.h"
 
 namespace dapd {
-namespace {
 
-class WholeModel final : public DecoderModel {
- public:
-  explicit WholeModel(std::shared_ptr<const ModelWeights> weights)
-      : weights_(std::move(weights)) {}
+DecoderModel::DecoderModel(std::shared_ptr<const ModelWeights> whole)
+    : config_(whole->config), weights_(std::move(whole)) {}
 
-  const ModelWeights& weights() const override { return *weights_; }
-  const ModelConfig& cache_config() const override { return weights_->config; }
-  int num_ranks() const override { return 1; }
-  void SetAdapter(std::shared_ptr<const Adapter> adapter) override {
-    adapter_ = std::move(adapter);
-  }
-  at::Tensor ForwardPrompt(const at::Tensor& ids, KvCache* cache) override {
-    return dapd::ForwardPrompt(*weights_, adapter_.get(), ids, cache);
-  }
-  at::Tensor ForwardTokens(const at::Tensor& ids,
-                           std::span<KvCache* const> caches) override {
-    return dapd::ForwardTokens(*weights_, adapter_.get(), ids, caches);
-  }
-  at::Tensor ForwardHidden(const PackedTokens& tokens,
-                           const at::Tensor& rows) override {
-    return dapd::ForwardHidden(*weights_, adapter_.get(), tokens, rows);
-  }
+DecoderModel::DecoderModel(const ShardedWeights& share,
+                           std::unique_ptr<DeviceGroup> devices)
+    : config_(share.shard.config),
+      layout_(share.layout),
+      weights_(std::make_shared<const ModelWeights>(WeightsOfRank(share))),
+      devices_(std::move(devices)),
+      sum_(SumOver(*devices_)) {}
 
- private:
-  const std::shared_ptr<const ModelWeights> weights_;
-  std::shared_ptr<const Adapter> adapter_;
-};
-
-class ShardedModel final : public DecoderModel {
- public:
-  ShardedModel(std::shared_ptr<const ShardedWeights> weights,
-               std::unique_ptr<DeviceGroup> devices)
-      : weights_(std::move(weights)),
-        share_(ShardConfig(weights_->shard.config, weights_->layout)),
-        devices_(std::move(devices)),
-        sum_(SumOver(*devices_)) {}
-
-  const ModelWeights& weights() const override { return weights_->shard; }
-  const ModelConfig& cache_config() const override { return share_; }
-  int num_ranks() const override { return weights_->layout.size; }
-  void SetAdapter(std::shared_ptr<const Adapter> adapter) override {
-    adapter_.reset();
-    if (adapter == nullptr) return;
-    adapter_ = std::make_shared<const Adapter>(
-        ShardAdapter(*adapter, weights_->layout));
+void DecoderModel::SetAdapter(std::shared_ptr<const Adapter> adapter) {
+  if (adapter != nullptr && devices_ != nullptr) {
+    adapter = std::make_shared<const Adapter>(ShardAdapter(*adapter, layout_));
   }
-  at::Tensor ForwardPrompt(const at::Tensor& ids, KvCache* cache) override {
-    return ValueOrThrow(
-        ForwardPromptSharded(*weights_, adapter_.get(), ids, cache, sum_));
-  }
-  at::Tensor ForwardTokens(const at::Tensor& ids,
-                           std::span<KvCache* const> caches) override {
-    return ValueOrThrow(
-        ForwardTokensSharded(*weights_, adapter_.get(), ids, caches, sum_));
-  }
-  at::Tensor ForwardHidden(const PackedTokens& tokens,
-                           const at::Tensor& rows) override {
-    return ValueOrThrow(
-        ForwardHiddenSharded(*weights_, adapter_.get(), tokens, rows, sum_));
-  }
-
- private:
-  const std::shared_ptr<const ShardedWeights> weights_;
-  const ModelConfig share_;
-  const std::unique_ptr<DeviceGroup> devices_;
-  const TensorSum sum_;
-  std::shared_ptr<const Adapter> adapter_;  // this rank's share
-};
-
-}  // namespace
-
-std::unique_ptr<DecoderModel> MakeWholeModel(
-    std::shared_ptr<const ModelWeights> weights) {
-  return std::make_unique<WholeModel>(std::move(weights));
+  adapter_ = std::move(adapter);
 }
 
-std::unique_ptr<DecoderModel> MakeShardedModel(
-    std::shared_ptr<const ShardedWeights> weights,
-    std::unique_ptr<DeviceGroup> devices) {
-  return std::make_unique<ShardedModel>(std::move(weights), std::move(devices));
+at::Tensor DecoderModel::ForwardPrompt(const at::Tensor& ids,
+                                       KvCache* cache) const {
+  return dapd::ForwardPrompt(*weights_, adapter_.get(), ids, cache, sum_);
+}
+
+at::Tensor DecoderModel::ForwardTokens(const at::Tensor& ids,
+                                       std::span<KvCache* const> caches) const {
+  return dapd::ForwardTokens(*weights_, adapter_.get(), ids, caches, sum_);
+}
+
+at::Tensor DecoderModel::TokenLogprobs(const std::vector<int32_t>& ids) const {
+  return dapd::TokenLogprobs(*weights_, adapter_.get(), ids, sum_);
 }
 
 }  // namespace dapd

@@ -16,36 +16,39 @@
 
 namespace dapd {
 
-// Not thread-safe. The functions are those of decoder.h under the adapter that
-// was set. Ranks that share a model call the same ones in the same order, and
-// get the same results; errors between them are StatusError.
+// Not thread-safe. Ranks that share a model call the same functions in the same
+// order and get the same results; errors between them are StatusError.
 class DecoderModel {
  public:
-  virtual ~DecoderModel() = default;
+  explicit DecoderModel(std::shared_ptr<const ModelWeights> whole);
+  // This rank's share. `devices`: of all ranks that share the model.
+  DecoderModel(const ShardedWeights& share,
+               std::unique_ptr<DeviceGroup> devices);
 
-  // Embedding, final norm, head and the configuration of the whole model.
-  virtual const ModelWeights& weights() const = 0;
-  // Of this process's caches: its share of the heads.
-  virtual const ModelConfig& cache_config() const = 0;
+  // Of the whole model.
+  const ModelConfig& config() const { return config_; }
+  // What this process computes with. Embedding, final norm and head are whole,
+  // heads and MLP, and so the caches, its share.
+  const ModelWeights& weights() const { return *weights_; }
   // Processes that share the model, all on one machine.
-  virtual int num_ranks() const = 0;
+  int num_ranks() const { return layout_.size; }
 
   // The whole adapter; null: the base.
-  virtual void SetAdapter(std::shared_ptr<const Adapter> adapter) = 0;
+  void SetAdapter(std::shared_ptr<const Adapter> adapter);
 
-  virtual at::Tensor ForwardPrompt(const at::Tensor& ids, KvCache* cache) = 0;
-  virtual at::Tensor ForwardTokens(const at::Tensor& ids,
-                                   std::span<KvCache* const> caches) = 0;
-  virtual at::Tensor ForwardHidden(const PackedTokens& tokens,
-                                   const at::Tensor& rows) = 0;
+  // Those of decoder.h and token_logprobs.h under the adapter that was set.
+  at::Tensor ForwardPrompt(const at::Tensor& ids, KvCache* cache) const;
+  at::Tensor ForwardTokens(const at::Tensor& ids,
+                           std::span<KvCache* const> caches) const;
+  at::Tensor TokenLogprobs(const std::vector<int32_t>& ids) const;
+
+ private:
+  ModelConfig config_;
+  ShardLayout layout_;
+  std::shared_ptr<const ModelWeights> weights_;
+  std::unique_ptr<DeviceGroup> devices_;  // null: the model is whole
+  SumOverRanks sum_;
+  std::shared_ptr<const Adapter> adapter_;  // this rank's share
 };
-
-std::unique_ptr<DecoderModel> MakeWholeModel(
-    std::shared_ptr<const ModelWeights> weights);
-
-// `devices`: of all ranks that share it.
-std::unique_ptr<DecoderModel> MakeShardedModel(
-    std::shared_ptr<const ShardedWeights> weights,
-    std::unique_ptr<DeviceGroup> devices);
 
 }  // namespace dapd

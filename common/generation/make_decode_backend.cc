@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "common/generation/aten/aten_backend.h"
-#include "common/generation/cuda/cuda_decode_backend.h"
 #include "common/generation/cpu/cpu_decode_backend.h"
+#include "common/generation/cuda/cuda_decode_backend.h"
 
 namespace dapd {
 
@@ -18,12 +18,12 @@ std::unique_ptr<DecodeBackend> MakeDecodeBackend(
   }
   if (!weights->device().is_cpu()) {
     return std::make_unique<AtenBackend>(
-        MakeWholeModel(std::move(weights)), options.slots, options.num_tokens);
+        DecoderModel(std::move(weights)), options.slots, options.num_tokens);
   }
   return std::make_unique<CpuDecodeBackend>(
       PackModel(*weights),
       CpuDecodeBackendOptions{.slots = options.slots,
-                          .num_tokens = options.num_tokens});
+                              .num_tokens = options.num_tokens});
 }
 
 }  // namespace dapd

@@ -141,7 +141,7 @@ absl::StatusOr<Share> LoadShare(const Config& config,
       DeviceGroup::Join(
           ranks, placement.device, config.trainer.rank_timeout_seconds));
   share.backend = std::make_unique<AtenBackend>(
-      MakeShardedModel(share.weights, std::move(devices)),
+      DecoderModel(*share.weights, std::move(devices)),
       config.rollout.slots,
       num_tokens);
   std::vector<float> present = {1.0F};

@@ -21,6 +21,7 @@
 #include "common/base/status_macros.h"
 #include "common/collective/rank_follower.h"
 #include "common/collective/rank_leader.h"
+#include "common/model/reference/decoder.h"
 #include "common/sharding/layer_gather.h"
 #include "common/sharding/tensor_parallel.h"
 #include "common/tensor/aten.h"
@@ -75,6 +76,7 @@ absl::Status Run(const Arguments& arguments) {
     ASSIGN_OR_RETURN(gathered.layers[static_cast<size_t>(i)],
                      GatherLayer(*weights, i, *devices));
   }
+  const ModelWeights share = WeightsOfRank(*weights);
   at::NoGradGuard no_grad;
   NamedTensors results;
   RETURN_IF_ERROR(ForEachJsonLine(
@@ -84,12 +86,11 @@ absl::Status Run(const Arguments& arguments) {
         const PackedTokens tokens = PackTokens(
             {json.at("input_ids").get<std::vector<int32_t>>()}, at::kCPU);
         const at::Tensor rows = at::arange(tokens.ids.size(0), at::kLong);
-        ASSIGN_OR_RETURN(const at::Tensor parallel,
-                         ForwardHiddenSharded(*weights,
-                                              adapted ? &adapter : nullptr,
-                                              tokens,
-                                              rows,
-                                              SumOver(*devices)));
+        const at::Tensor parallel = ForwardHidden(share,
+                                                  adapted ? &adapter : nullptr,
+                                                  tokens,
+                                                  rows,
+                                                  SumOver(*devices));
         const at::Tensor alone = ForwardHidden(
             gathered, adapted ? &whole_adapter : nullptr, tokens, rows);
         for (const auto& [kind, hidden] :
@@ -122,7 +123,8 @@ int main(int argc, char** argv) {
   arguments.input = argv[3];
   arguments.output = argv[4];
   arguments.rendezvous = argv[7];
-  const absl::Status status = dapd::Run(arguments);
+  const absl::Status status =
+      dapd::CatchTorch([&] { return dapd::Run(arguments); });
   if (status.ok()) return 0;
   std::fprintf(stderr, "%s\n", std::string(status.message()).c_str());
   return 1;

@@ -6,7 +6,6 @@
 
 #include "common/generation/available_memory.h"
 #include "common/model/reference/decoder.h"
-#include "common/model/reference/token_logprobs.h"
 
 namespace dapd {
 namespace {
@@ -28,9 +27,7 @@ struct AtenBackend::Sequence {
   int64_t num_sampled = 0;
 };
 
-AtenBackend::AtenBackend(std::unique_ptr<DecoderModel> model,
-                         int64_t slots,
-                         int64_t num_tokens)
+AtenBackend::AtenBackend(DecoderModel model, int64_t slots, int64_t num_tokens)
     : model_(std::move(model)), num_tokens_(num_tokens) {
   slots_.resize(static_cast<size_t>(slots));
 }
@@ -38,7 +35,7 @@ AtenBackend::AtenBackend(std::unique_ptr<DecoderModel> model,
 AtenBackend::~AtenBackend() = default;
 
 int64_t AtenBackend::KvBytes(int64_t max_tokens) const {
-  const ModelConfig& model = model_->cache_config();
+  const ModelConfig& model = weights().config;
   return 2 * model.num_layers * model.num_kv_heads * model.head_dim *
          RoundUp(max_tokens) *
          static_cast<int64_t>(c10::elementSize(weights().dtype()));
@@ -46,16 +43,16 @@ int64_t AtenBackend::KvBytes(int64_t max_tokens) const {
 
 int64_t AtenBackend::DefaultKvBudget() const {
   return weights().device().is_cpu()
-             ? AvailableMemory() / 2 / model_->num_ranks()
+             ? AvailableMemory() / 2 / model_.num_ranks()
              : std::numeric_limits<int64_t>::max();
 }
 
 void AtenBackend::SetAdapter(std::shared_ptr<const Adapter> adapter) {
-  model_->SetAdapter(std::move(adapter));
+  model_.SetAdapter(std::move(adapter));
 }
 
 void AtenBackend::Start(int64_t slot, DecodeRequest request) {
-  KvCache cache(model_->cache_config(),
+  KvCache cache(weights().config,
                 RoundUp(request.MaxTokens()),
                 weights().dtype(),
                 weights().device());
@@ -105,7 +102,7 @@ std::vector<DecodedToken> AtenBackend::DecodeRunning() {
   std::vector<DecodedToken> tokens;
   if (!any) return tokens;
   const at::Tensor hidden =
-      model_->ForwardTokens(ids.to(weights().device()), caches);
+      model_.ForwardTokens(ids.to(weights().device()), caches);
   const at::Tensor logits = ApplyHead(weights(), hidden).cpu().contiguous();
   for (int64_t slot = 0; slot < num_slots(); ++slot) {
     if (caches[static_cast<size_t>(slot)] == nullptr) continue;
@@ -125,7 +122,7 @@ std::vector<DecodedToken> AtenBackend::Step() {
         at::empty({static_cast<int64_t>(prompt.size())}, at::kLong);
     std::copy(prompt.begin(), prompt.end(), ids.data_ptr<int64_t>());
     const at::Tensor hidden =
-        model_->ForwardPrompt(ids.to(weights().device()), &sequence->cache);
+        model_.ForwardPrompt(ids.to(weights().device()), &sequence->cache);
     sequence->prefilled = true;
     tokens.push_back(
         Sample(slot, ApplyHead(weights(), hidden)[0].cpu().contiguous()));
@@ -134,12 +131,7 @@ std::vector<DecodedToken> AtenBackend::Step() {
 }
 
 std::vector<float> AtenBackend::ScoreTokens(const std::vector<int32_t>& ids) {
-  at::NoGradGuard no_grad;
-  const PackedTokens tokens = PackTokens({ids}, weights().device());
-  const at::Tensor rows =
-      at::arange(tokens.ids.size(0) - 1, tokens.ids.options());
-  const at::Tensor logprobs =
-      NextTokenLogprobs(weights(), model_->ForwardHidden(tokens, rows), ids);
+  const at::Tensor logprobs = model_.TokenLogprobs(ids);
   const float* values = logprobs.const_data_ptr<float>();
   return {values, values + logprobs.numel()};
 }

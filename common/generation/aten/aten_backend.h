@@ -1,6 +1,7 @@
-// The decode backend that is made of LibTorch's operations alone
-// (common/model/reference/decoder.h), on any device: the slow twin that the others are
-// tested against, and the one for a model that several ranks share.
+// The decode backend in LibTorch's operations only
+// (common/model/reference/decoder.h), on any device: the reference
+// implementation that the others are tested against, and the one for a model
+// that several ranks share.
 //
 // Every step computes all slots, empty ones included, so that a sequence's bits
 // do not depend on its neighbours (matrix libraries choose their summation
@@ -20,12 +21,10 @@ namespace dapd {
 class AtenBackend : public DecodeBackend {
  public:
   // `num_tokens`: ids the tokenizer knows; 0: the whole vocabulary.
-  AtenBackend(std::unique_ptr<DecoderModel> model,
-              int64_t slots,
-              int64_t num_tokens);
+  AtenBackend(DecoderModel model, int64_t slots, int64_t num_tokens);
   ~AtenBackend() override;
 
-  const ModelConfig& config() const override { return weights().config; }
+  const ModelConfig& config() const override { return model_.config(); }
   int64_t num_slots() const override {
     return static_cast<int64_t>(slots_.size());
   }
@@ -46,9 +45,9 @@ class AtenBackend : public DecodeBackend {
   DecodedToken Sample(int64_t slot, const at::Tensor& logits);
   std::vector<DecodedToken> DecodeRunning();
 
-  const ModelWeights& weights() const { return model_->weights(); }
+  const ModelWeights& weights() const { return model_.weights(); }
 
-  const std::unique_ptr<DecoderModel> model_;
+  DecoderModel model_;
   const int64_t num_tokens_;
   std::vector<std::unique_ptr<Sequence>> slots_;  // null: free
 };

@@ -3,9 +3,8 @@
 #include <utility>
 
 #include "common/model/reference/attention.h"
-#include "common/model/reference/decoder_layer.h"
-#include "common/model/weights/layer_source.h"
 #include "common/model/rope.h"
+#include "common/model/weights/layer_source.h"
 
 namespace dapd {
 namespace {
@@ -19,12 +18,24 @@ double ScaleOf(const Adapter* adapter) {
   return adapter == nullptr ? 0.0 : adapter->config.scale();
 }
 
+// The position of each sequence's next token, [M] int64 on the CPU; 0 for null.
+at::Tensor NextPositions(std::span<KvCache* const> caches) {
+  at::Tensor positions =
+      at::zeros({static_cast<int64_t>(caches.size())}, at::kLong);
+  int64_t* out = positions.mutable_data_ptr<int64_t>();
+  for (size_t i = 0; i < caches.size(); ++i) {
+    if (caches[i] != nullptr) out[i] = caches[i]->length();
+  }
+  return positions;
+}
+
 // The trunk over any kind of attention.
 at::Tensor ForwardTrunk(const ModelWeights& weights,
                         const Adapter* adapter,
                         const at::Tensor& ids,
                         const at::Tensor& positions,
-                        Attention& attention) {
+                        Attention& attention,
+                        const SumOverRanks& sum) {
   const RotaryAngles angles =
       MakeRotaryAngles(weights.config, positions, weights.dtype());
   at::Tensor x = weights.embedding.index_select(0, ids);
@@ -37,6 +48,7 @@ at::Tensor ForwardTrunk(const ModelWeights& weights,
                      layer,
                      angles,
                      attention,
+                     sum,
                      x);
   }
   return x;
@@ -73,27 +85,19 @@ at::Tensor PackedPositions(const std::vector<int64_t>& offsets,
   return positions.to(device);
 }
 
-at::Tensor NextPositions(std::span<KvCache* const> caches) {
-  at::Tensor positions =
-      at::zeros({static_cast<int64_t>(caches.size())}, at::kLong);
-  int64_t* out = positions.mutable_data_ptr<int64_t>();
-  for (size_t i = 0; i < caches.size(); ++i) {
-    if (caches[i] != nullptr) out[i] = caches[i]->length();
-  }
-  return positions;
-}
-
 at::Tensor ForwardHidden(const ModelWeights& weights,
                          const Adapter* adapter,
                          const PackedTokens& tokens,
-                         const at::Tensor& rows) {
+                         const at::Tensor& rows,
+                         const SumOverRanks& sum) {
   PackedAttention attention(tokens.offsets);
   const at::Tensor x =
       ForwardTrunk(weights,
                    adapter,
                    tokens.ids,
                    PackedPositions(tokens.offsets, weights.device()),
-                   attention);
+                   attention,
+                   sum);
   return RmsNorm(
       x.index_select(0, rows), weights.final_norm, weights.config.rms_norm_eps);
 }
@@ -101,13 +105,14 @@ at::Tensor ForwardHidden(const ModelWeights& weights,
 at::Tensor ForwardPrompt(const ModelWeights& weights,
                          const Adapter* adapter,
                          const at::Tensor& ids,
-                         KvCache* cache) {
+                         KvCache* cache,
+                         const SumOverRanks& sum) {
   at::NoGradGuard no_grad;
   TORCH_CHECK(cache->length() == 0, "[decoder] the cache is in use");
   const int64_t tokens = ids.size(0);
   PromptAttention attention(cache);
   const at::Tensor x = ForwardTrunk(
-      weights, adapter, ids, at::arange(tokens, ids.options()), attention);
+      weights, adapter, ids, at::arange(tokens, ids.options()), attention, sum);
   cache->Advance(tokens);
   return RmsNorm(x.narrow(0, tokens - 1, 1),
                  weights.final_norm,
@@ -117,11 +122,16 @@ at::Tensor ForwardPrompt(const ModelWeights& weights,
 at::Tensor ForwardTokens(const ModelWeights& weights,
                          const Adapter* adapter,
                          const at::Tensor& ids,
-                         std::span<KvCache* const> caches) {
+                         std::span<KvCache* const> caches,
+                         const SumOverRanks& sum) {
   at::NoGradGuard no_grad;
   DecodeAttention attention(caches);
-  const at::Tensor x = ForwardTrunk(
-      weights, adapter, ids, NextPositions(caches).to(ids.device()), attention);
+  const at::Tensor x = ForwardTrunk(weights,
+                                    adapter,
+                                    ids,
+                                    NextPositions(caches).to(ids.device()),
+                                    attention,
+                                    sum);
   for (KvCache* cache : caches) {
     if (cache != nullptr) cache->Advance(1);
   }

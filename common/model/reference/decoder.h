@@ -1,11 +1,24 @@
-// The decoder: one implementation for rollout, teacher and trainer, for
-// qwen3, qwen2 and llama, on CPU and CUDA.
+// The decoder of qwen3, qwen2 and llama in LibTorch's operations, on any
+// device: the reference implementation, by which the three faster paths are
+// tested.
+//
+//   this one           the probes that tell which weights a worker serves,
+//                      `dapd score`, the teachers of `dapd replay`, prompts on
+//                      a GPU, and decoding wherever neither of the last two
+//                      paths applies: a model that several ranks share, a GPU
+//                      whose kernels do not take the model's shape
+//   model/fast         the trainer's passes (training_pass.h) and the teachers'
+//                      (chunk_forward.h)
+//   generation/cpu     decoding on a CPU (cpu_decoder.h)
+//   generation/cuda    decoding on an NVIDIA GPU after the prompt
+//                      (cuda_decoder.h)
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <vector>
 
+#include "common/model/reference/decoder_layer.h"
 #include "common/model/reference/kv_cache.h"
 #include "common/model/weights/adapter.h"
 #include "common/model/weights/weights.h"
@@ -26,25 +39,28 @@ PackedTokens PackTokens(const std::vector<std::vector<int32_t>>& sequences,
 at::Tensor PackedPositions(const std::vector<int64_t>& offsets,
                            at::Device device);
 
-// The position of each sequence's next token, [M] int64 on the CPU; 0 for null.
-at::Tensor NextPositions(std::span<KvCache* const> caches);
-
 // Final-norm hidden states [rows, hidden] at the row indices `rows` ([rows]
 // int64, on the model's device) of one pass over `tokens`. `adapter` null: the
 // base. Differentiable with respect to the adapter's tensors where grad mode is
-// on and they require grad, as the slow twin of TrainingPass (training_pass.h).
-// `weights` and `adapter` must outlive the graph.
+// on and they require grad. `weights` and `adapter` must outlive the graph.
+//
+// Here and below, `weights` and `adapter` may be one rank's share of a model's
+// (common/sharding/tensor_parallel.h) with `sum` over the ranks, all of which
+// make the same calls; every rank then gets the whole model's result, without
+// gradients.
 at::Tensor ForwardHidden(const ModelWeights& weights,
                          const Adapter* adapter,
                          const PackedTokens& tokens,
-                         const at::Tensor& rows);
+                         const at::Tensor& rows,
+                         const SumOverRanks& sum = nullptr);
 
 // Runs a whole prompt ([T] int64) into an empty cache. Returns the final-norm
 // hidden state [1, hidden] of its last token. No gradient.
 at::Tensor ForwardPrompt(const ModelWeights& weights,
                          const Adapter* adapter,
                          const at::Tensor& ids,
-                         KvCache* cache);
+                         KvCache* cache,
+                         const SumOverRanks& sum = nullptr);
 
 // Runs one more token for each cache: ids [M] int64, caches[i] the sequence of
 // row i or null for an unused row. Returns [M, hidden]; unused rows hold
@@ -52,7 +68,8 @@ at::Tensor ForwardPrompt(const ModelWeights& weights,
 at::Tensor ForwardTokens(const ModelWeights& weights,
                          const Adapter* adapter,
                          const at::Tensor& ids,
-                         std::span<KvCache* const> caches);
+                         std::span<KvCache* const> caches,
+                         const SumOverRanks& sum = nullptr);
 
 // Logits [rows, vocab] float32 of final-norm hidden states.
 at::Tensor ApplyHead(const ModelWeights& weights, const at::Tensor& hidden);

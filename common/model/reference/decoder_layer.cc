@@ -1,15 +1,17 @@
 #include "common/model/reference/decoder_layer.h"
 
+#include "absl/functional/function_ref.h"
+
 #include "common/model/reference/lora.h"
 
 namespace dapd {
+namespace {
 
-at::Tensor RmsNorm(const at::Tensor& x, const at::Tensor& weight, double eps) {
-  const at::Tensor wide = x.to(at::kFloat);
-  const at::Tensor scale = at::rsqrt(wide.square().mean(-1, true) + eps);
-  return weight * (wide * scale).to(x.scalar_type());
-}
+// A projection of its input [N, in]: [N, out].
+using Project = absl::FunctionRef<at::Tensor(Projection projection,
+                                             const at::Tensor& input)>;
 
+// The two updates of x [N, hidden], without the residual.
 at::Tensor AttentionBlock(const ModelConfig& config,
                           const LayerWeights& weights,
                           Project project,
@@ -45,6 +47,14 @@ at::Tensor MlpBlock(const ModelConfig& config,
       at::silu(project(Projection::kGate, m)) * project(Projection::kUp, m));
 }
 
+}  // namespace
+
+at::Tensor RmsNorm(const at::Tensor& x, const at::Tensor& weight, double eps) {
+  const at::Tensor wide = x.to(at::kFloat);
+  const at::Tensor scale = at::rsqrt(wide.square().mean(-1, true) + eps);
+  return weight * (wide * scale).to(x.scalar_type());
+}
+
 at::Tensor ForwardLayer(const ModelConfig& config,
                         const LayerWeights& weights,
                         const LoraLayer* lora,
@@ -52,6 +62,7 @@ at::Tensor ForwardLayer(const ModelConfig& config,
                         int64_t index,
                         const RotaryAngles& angles,
                         Attention& attention,
+                        const SumOverRanks& sum,
                         const at::Tensor& x) {
   const auto project = [&](Projection projection, const at::Tensor& input) {
     const auto p = static_cast<size_t>(projection);
@@ -61,9 +72,13 @@ at::Tensor ForwardLayer(const ModelConfig& config,
                       lora == nullptr ? nullptr : &(*lora)[p],
                       lora_scale);
   };
-  const at::Tensor middle =
-      x + AttentionBlock(config, weights, project, index, angles, attention, x);
-  return middle + MlpBlock(config, weights, project, middle);
+  at::Tensor attended =
+      AttentionBlock(config, weights, project, index, angles, attention, x);
+  if (sum) sum(attended);
+  const at::Tensor middle = x + attended;
+  at::Tensor mlp = MlpBlock(config, weights, project, middle);
+  if (sum) sum(mlp);
+  return middle + mlp;
 }
 
 }  // namespace dapd

@@ -5,8 +5,7 @@
 #pragma once
 
 #include <array>
-
-#include "absl/functional/function_ref.h"
+#include <functional>
 
 #include "common/model/reference/attention.h"
 #include "common/model/rope.h"
@@ -22,28 +21,15 @@ using LoraLayer = std::array<LoraPair, kNumProjections>;
 // last dimension, statistics in float32, result in x's dtype.
 at::Tensor RmsNorm(const at::Tensor& x, const at::Tensor& weight, double eps);
 
-// What a projection of the layer gives for its input [N, in]: [N, out], by
-// whoever holds its weights.
-using Project = absl::FunctionRef<at::Tensor(Projection projection,
-                                             const at::Tensor& input)>;
-
-// The two updates of x [N, hidden], without the residual. `config` has the
-// heads that `project` gives, all of the layer's or a rank's share; of
-// `weights` only the norms are read. `index` as in ForwardLayer.
-at::Tensor AttentionBlock(const ModelConfig& config,
-                          const LayerWeights& weights,
-                          Project project,
-                          int64_t index,
-                          const RotaryAngles& angles,
-                          Attention& attention,
-                          const at::Tensor& x);
-at::Tensor MlpBlock(const ModelConfig& config,
-                    const LayerWeights& weights,
-                    Project project,
-                    const at::Tensor& x);
+// Replaces what one rank computed from its share of a layer by the sum over all
+// ranks that share it; every rank calls it at the same places with the same
+// shapes. Empty: the layer is whole. Throws StatusError.
+using SumOverRanks = std::function<void(at::Tensor& values)>;
 
 // x [N, hidden] -> [N, hidden]. `lora` null: the base. `index` is the layer's
-// number, which `attention` may need for its cache.
+// number, which `attention` may need for its cache. `config`, `weights` and
+// `lora` are the layer's, or a rank's share of it; `sum` is applied to what
+// attention and MLP add to x.
 at::Tensor ForwardLayer(const ModelConfig& config,
                         const LayerWeights& weights,
                         const LoraLayer* lora,
@@ -51,6 +37,7 @@ at::Tensor ForwardLayer(const ModelConfig& config,
                         int64_t index,
                         const RotaryAngles& angles,
                         Attention& attention,
+                        const SumOverRanks& sum,
                         const at::Tensor& x);
 
 }  // namespace dapd

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "common/model/reference/decoder.h"
-
 namespace dapd {
 namespace {
 constexpr int64_t kChunkTokens = 128;
@@ -11,22 +9,14 @@ constexpr int64_t kChunkTokens = 128;
 
 at::Tensor TokenLogprobs(const ModelWeights& weights,
                          const Adapter* adapter,
-                         const std::vector<int32_t>& ids) {
+                         const std::vector<int32_t>& ids,
+                         const SumOverRanks& sum) {
   at::NoGradGuard no_grad;
   const PackedTokens tokens = PackTokens({ids}, weights.device());
   const int64_t count = static_cast<int64_t>(ids.size()) - 1;
-  return NextTokenLogprobs(
-      weights,
-      ForwardHidden(
-          weights, adapter, tokens, at::arange(count, tokens.ids.options())),
-      ids);
-}
-
-at::Tensor NextTokenLogprobs(const ModelWeights& weights,
-                             const at::Tensor& hidden,
-                             const std::vector<int32_t>& ids) {
-  at::NoGradGuard no_grad;
-  const int64_t count = hidden.size(0);
+  // Row t is before ids[t + 1].
+  const at::Tensor hidden = ForwardHidden(
+      weights, adapter, tokens, at::arange(count, tokens.ids.options()), sum);
   const at::Tensor next =
       at::tensor(at::ArrayRef<int32_t>(ids).slice(1), at::kLong)
           .to(hidden.device())

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "common/model/reference/decoder.h"
 #include "common/model/weights/adapter.h"
 #include "common/model/weights/weights.h"
 #include "common/tensor/aten.h"
@@ -12,15 +13,11 @@
 namespace dapd {
 
 // [T - 1] float32 on the CPU, temperature 1, over the whole vocabulary, for
-// T >= 2 ids. The head runs over chunks of tokens. No gradient.
+// T >= 2 ids. The head runs over chunks of tokens. No gradient. `sum` as in
+// ForwardHidden (decoder.h).
 at::Tensor TokenLogprobs(const ModelWeights& weights,
                          const Adapter* adapter,
-                         const std::vector<int32_t>& ids);
-
-// The same from the final-norm hidden states [T - 1, hidden] before each of
-// ids[1..]; `weights` for its head.
-at::Tensor NextTokenLogprobs(const ModelWeights& weights,
-                             const at::Tensor& hidden,
-                             const std::vector<int32_t>& ids);
+                         const std::vector<int32_t>& ids,
+                         const SumOverRanks& sum = nullptr);
 
 }  // namespace dapd

@@ -66,13 +66,13 @@ Outcome Use(DecodeBackend& backend) {
 
 TEST(BackendRelayTest, RanksTogetherDecodeWhatTheWholeModelDoes) {
   const auto whole = MakeRandomModel("qwen3");
-  AtenBackend alone(MakeWholeModel(whole), 3, 0);
+  AtenBackend alone(DecoderModel(whole), 3, 0);
   const Outcome expected = Use(alone);
   ASSERT_GT(expected.tokens.size(), 10U);
   RunThreadRanks(2, [&](Collective& collective) {
     auto own = std::make_unique<AtenBackend>(
-        MakeShardedModel(
-            ShardModel(*whole, {collective.rank(), collective.size()}),
+        DecoderModel(
+            *ShardModel(*whole, {collective.rank(), collective.size()}),
             DeviceGroup::Join(collective, at::kCPU, 1).value()),
         3,
         0);
@@ -121,7 +121,7 @@ class ScriptedRank final : public Collective {
 };
 
 absl::Status Follow(std::vector<std::string> messages) {
-  AtenBackend own(MakeWholeModel(MakeRandomModel("qwen3")), 1, 0);
+  AtenBackend own(DecoderModel(MakeRandomModel("qwen3")), 1, 0);
   ScriptedRank collective(std::move(messages));
   return FollowBackend(own, at::kCPU, collective);
 }
@@ -149,7 +149,7 @@ TEST(BackendRelayTest, RankZeroHearsOfLostRanks) {
   absl::Status heard;
   const auto leader =
       LeadBackend(std::make_unique<AtenBackend>(
-                      MakeWholeModel(MakeRandomModel("qwen3")), 1, 0),
+                      DecoderModel(MakeRandomModel("qwen3")), 1, 0),
                   collective,
                   [&](const absl::Status& status) { heard = status; });
   EXPECT_THROW(leader->Step(), StatusError);

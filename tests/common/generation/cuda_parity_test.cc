@@ -10,14 +10,14 @@
 #include "common/generation/aten/aten_backend.h"
 #include "common/generation/cuda/cuda_decode_backend.h"
 #include "common/generation/sampling.h"
-#include "common/kernels/attention_math.h"
 #include "common/kernels/cuda/decode_attention.h"
 #include "common/kernels/cuda/decoder_layer.h"
 #include "common/kernels/cuda/sampling.h"
+#include "common/kernels/attention_math.h"
 #include "common/model/reference/decoder_layer.h"
-#include "common/model/weights/placement.h"
-#include "common/model/rope.h"
 #include "common/model/reference/token_logprobs.h"
+#include "common/model/rope.h"
+#include "common/model/weights/placement.h"
 #include "tests/fakes/decode_requests.h"
 
 namespace dapd {
@@ -249,7 +249,7 @@ TEST_P(CudaDecodeParityTest, GraphsDecodeWhatLibTorchDoes) {
     const auto requests = MakeRequests();
     const auto answers = Generate(*ours, requests);
     if (GetParam() == at::kFloat) {
-      AtenBackend slow(MakeWholeModel(weights), 4, 0);
+      AtenBackend slow(DecoderModel(weights), 4, 0);
       slow.SetAdapter(adapter);
       for (const auto& [request, answer] : Generate(slow, requests)) {
         EXPECT_EQ(answers.at(request).tokens, answer.tokens) << family;

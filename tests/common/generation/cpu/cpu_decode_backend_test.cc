@@ -171,7 +171,8 @@ TEST(CpuDecodeBackendTest, BitsDependOnTheRequestAlone) {
     for (const int threads : {1, 3}) {
       at::set_num_threads(threads);
       for (const int64_t step_tokens : {1, 7, 64, 256}) {
-        CpuDecodeBackend backend(model, {.slots = 20, .step_tokens = step_tokens});
+        CpuDecodeBackend backend(model,
+                                 {.slots = 20, .step_tokens = step_tokens});
         backend.SetAdapter(adapter);
         std::map<int64_t, int64_t> lengths;
         for (int64_t slot = 0; slot < 20; ++slot) {
@@ -197,7 +198,8 @@ TEST(CpuDecodeBackendTest, ScoresWhatItSamples) {
   for (const Storage storage : {Storage::kFloat32, Storage::kBFloat16}) {
     const auto weights = MakeModel("qwen2", storage);
     const auto adapter = MakeAdapter(*weights, {});
-    CpuDecodeBackend backend(PackModel(*weights), {.slots = 1, .step_tokens = 11});
+    CpuDecodeBackend backend(PackModel(*weights),
+                             {.slots = 1, .step_tokens = 11});
     backend.SetAdapter(adapter);
     const DecodeRequest request = MakeRequest(1, 20, 40);
     backend.Start(0, request);
@@ -257,7 +259,7 @@ TEST(CpuDecodeBackendTest, ProbabilitiesAgreeWithLibTorchs) {
     const auto weights = MakeModel("qwen3", storage);
     const auto adapter = MakeAdapter(*weights, {});
     CpuDecodeBackend fast(PackModel(*weights), {.slots = 1});
-    AtenBackend slow(MakeWholeModel(weights), 1, 0);
+    AtenBackend slow(DecoderModel(weights), 1, 0);
     fast.SetAdapter(adapter);
     slow.SetAdapter(adapter);
     const std::vector<int32_t> ids = MakeIds(90, 5);
@@ -276,7 +278,7 @@ TEST(CpuDecodeBackendTest, ProbabilitiesAgreeWithLibTorchs) {
 TEST(CpuDecodeBackendTest, GreedyAnswersAreLibTorchs) {
   const auto weights = MakeRandomModel("llama");
   CpuDecodeBackend fast(PackModel(*weights), {.slots = 3});
-  AtenBackend slow(MakeWholeModel(weights), 3, 0);
+  AtenBackend slow(DecoderModel(weights), 3, 0);
   std::map<int64_t, int64_t> lengths;
   for (int64_t slot = 0; slot < 3; ++slot) {
     DecodeRequest request =

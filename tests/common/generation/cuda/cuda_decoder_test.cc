@@ -45,7 +45,7 @@ TEST(CudaDecoderTest, TokensAreThoseOfLibTorchsOperations) {
            {AdapterForm::kMerged, AdapterForm::kColumns}) {
         CudaDecodeBackend ours(
             weights, {.slots = 3, .adapter_form = form}, HostLibrary());
-        AtenBackend slow(MakeWholeModel(weights), 3, 0);
+        AtenBackend slow(DecoderModel(weights), 3, 0);
         if (with_adapter) {
           ours.SetAdapter(MakeAdapter(*weights));
           slow.SetAdapter(MakeAdapter(*weights));
