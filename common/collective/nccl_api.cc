@@ -9,6 +9,8 @@
 #include <cstring>
 #include <thread>
 
+#include "absl/functional/function_ref.h"
+
 namespace dapd {
 namespace {
 
@@ -28,15 +30,17 @@ int Abort(ncclComm_t communicator,
   return Fail(what, why, error);
 }
 
-// Until what was `started` on `stream` is done.
-int WaitFor(const char* what,
-            ncclResult_t started,
-            ncclComm_t communicator,
-            cudaStream_t stream,
-            double timeout_seconds,
-            char* error) {
+// Runs `start` on the current stream and waits until it is done.
+int Run(const char* what,
+        void* communicator,
+        double timeout_seconds,
+        char* error,
+        absl::FunctionRef<ncclResult_t(ncclComm_t, cudaStream_t)> start) {
+  auto* comm = static_cast<ncclComm_t>(communicator);
+  const cudaStream_t stream = c10::cuda::getCurrentCUDAStream().stream();
+  const ncclResult_t started = start(comm, stream);
   if (started != ncclSuccess) {
-    return Abort(communicator, what, ncclGetErrorString(started), error);
+    return Abort(comm, what, ncclGetErrorString(started), error);
   }
   const auto deadline = std::chrono::steady_clock::now() +
                         std::chrono::duration<double>(timeout_seconds);
@@ -44,15 +48,15 @@ int WaitFor(const char* what,
     const cudaError_t state = cudaStreamQuery(stream);
     if (state == cudaSuccess) return 0;
     if (state != cudaErrorNotReady) {
-      return Abort(communicator, what, cudaGetErrorString(state), error);
+      return Abort(comm, what, cudaGetErrorString(state), error);
     }
     ncclResult_t asynchronous = ncclSuccess;
-    ncclCommGetAsyncError(communicator, &asynchronous);
+    ncclCommGetAsyncError(comm, &asynchronous);
     if (asynchronous != ncclSuccess) {
-      return Abort(communicator, what, ncclGetErrorString(asynchronous), error);
+      return Abort(comm, what, ncclGetErrorString(asynchronous), error);
     }
     if (std::chrono::steady_clock::now() >= deadline) {
-      return Abort(communicator, what, "a rank did not come in time", error);
+      return Abort(comm, what, "a rank did not come in time", error);
     }
     std::this_thread::sleep_for(kPoll);
   }
@@ -90,17 +94,19 @@ extern "C" int DapdNcclSum(void* communicator,
                            int64_t count,
                            double timeout_seconds,
                            char* error) {
-  auto* comm = static_cast<ncclComm_t>(communicator);
-  const cudaStream_t stream = c10::cuda::getCurrentCUDAStream().stream();
-  const ncclResult_t started = ncclAllReduce(values,
-                                             values,
-                                             static_cast<size_t>(count),
-                                             ncclFloat32,
-                                             ncclSum,
-                                             comm,
-                                             stream);
-  return WaitFor(
-      "ncclAllReduce", started, comm, stream, timeout_seconds, error);
+  return Run("ncclAllReduce",
+             communicator,
+             timeout_seconds,
+             error,
+             [&](ncclComm_t comm, cudaStream_t stream) {
+               return ncclAllReduce(values,
+                                    values,
+                                    static_cast<size_t>(count),
+                                    ncclFloat32,
+                                    ncclSum,
+                                    comm,
+                                    stream);
+             });
 }
 
 extern "C" int DapdNcclAllGather(void* communicator,
@@ -109,12 +115,15 @@ extern "C" int DapdNcclAllGather(void* communicator,
                                  int64_t bytes,
                                  double timeout_seconds,
                                  char* error) {
-  auto* comm = static_cast<ncclComm_t>(communicator);
-  const cudaStream_t stream = c10::cuda::getCurrentCUDAStream().stream();
-  const ncclResult_t started = ncclAllGather(
-      part, all, static_cast<size_t>(bytes), ncclUint8, comm, stream);
-  return WaitFor(
-      "ncclAllGather", started, comm, stream, timeout_seconds, error);
+  return Run(
+      "ncclAllGather",
+      communicator,
+      timeout_seconds,
+      error,
+      [&](ncclComm_t comm, cudaStream_t stream) {
+        return ncclAllGather(
+            part, all, static_cast<size_t>(bytes), ncclUint8, comm, stream);
+      });
 }
 
 extern "C" void DapdNcclDestroy(void* communicator) {

@@ -1,6 +1,6 @@
-// The fast twin of SampleToken and LogProbability (sampling.h): the same token
-// without sorting the vocabulary, and its log-probability, in two vectorised
-// passes over the logits.
+// SampleToken and LogProbability (sampling.h, the reference implementation)
+// without sorting the vocabulary: the same token and its log-probability, in
+// two vectorised passes over the logits.
 #pragma once
 
 #include <cstdint>

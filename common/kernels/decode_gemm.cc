@@ -235,12 +235,12 @@ void AddGemmKernels(DecodeKernels* kernels) {
   kernels->max_rows = kMaxRows;
   kernels->pack_float32 = PackFloat32;
   kernels->pack_bfloat16 = PackBFloat16;
-  kernels->float32 = Product<Float32Step>;
-  kernels->bfloat16 = Product<BFloat16Step>;
+  kernels->multiply_float32 = Product<Float32Step>;
+  kernels->multiply_bfloat16 = Product<BFloat16Step>;
 #ifdef __AVX512BF16__
-  kernels->bfloat16_dot = Product<BFloat16DotStep>;
+  kernels->multiply_bfloat16_dot = Product<BFloat16DotStep>;
 #else
-  kernels->bfloat16_dot = nullptr;
+  kernels->multiply_bfloat16_dot = nullptr;
 #endif
 }
 

@@ -52,27 +52,27 @@ struct DecodeKernels {
                         uint16_t* out);
 
   // y[row * y_stride + n] = sum_k x[row][k] panel[k][n], n < kPanelWidth.
-  void (*float32)(const float* panel,
-                  const float* packed,
-                  int64_t rows,
-                  int64_t depth,
-                  float* y,
-                  int64_t y_stride);
+  void (*multiply_float32)(const float* panel,
+                           const float* packed,
+                           int64_t rows,
+                           int64_t depth,
+                           float* y,
+                           int64_t y_stride);
   // With bfloat16 panels, whose numbers are widened exactly. Even depth.
-  void (*bfloat16)(const uint16_t* panel,
-                   const float* packed,
-                   int64_t rows,
-                   int64_t depth,
-                   float* y,
-                   int64_t y_stride);
+  void (*multiply_bfloat16)(const uint16_t* panel,
+                            const float* packed,
+                            int64_t rows,
+                            int64_t depth,
+                            float* y,
+                            int64_t y_stride);
   // With x in bfloat16 pairs too; sums as the instruction VDPBF16PS does. Null
   // where the processor has none.
-  void (*bfloat16_dot)(const uint16_t* panel,
-                       const uint16_t* packed,
-                       int64_t rows,
-                       int64_t depth,
-                       float* y,
-                       int64_t y_stride);
+  void (*multiply_bfloat16_dot)(const uint16_t* panel,
+                                const uint16_t* packed,
+                                int64_t rows,
+                                int64_t depth,
+                                float* y,
+                                int64_t y_stride);
 
   // --- rows
   // --------------------------------------------------------------------

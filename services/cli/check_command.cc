@@ -297,7 +297,8 @@ void AddCheckCommand(CLI::App& app, Action* action) {
       "check", "Validate a configuration and print its plan");
   command->add_option("config", options->config, "YAML configuration")
       ->required();
-  command->add_option("--set", options->overrides, "key=value over the file")
+  command
+      ->add_option("--set", options->overrides, "key=value, overrides the file")
       ->take_all();
   command->add_option(
       "--samples",

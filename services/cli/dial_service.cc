@@ -12,7 +12,7 @@ namespace dapd {
 void AddSecurityOption(CLI::App* command, std::vector<std::string>* overrides) {
   command->add_option("--set",
                       *overrides,
-                      "security.<key>=value, before the environment "
+                      "security.<key>=value, overrides the environment "
                       "(DAPD_SECURITY__<KEY>)");
 }
 

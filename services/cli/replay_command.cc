@@ -209,7 +209,8 @@ void AddReplayCommand(CLI::App& app, Action* action) {
       "replay", "Run recorded samples through the objective, no services");
   command->add_option("--config", options->config, "YAML configuration")
       ->required();
-  command->add_option("--set", options->overrides, "key=value over the file");
+  command->add_option(
+      "--set", options->overrides, "key=value, overrides the file");
   command
       ->add_option("--batch",
                    options->batch,

@@ -68,7 +68,8 @@ void AddViewsCommand(CLI::App& app, Action* action) {
       app.add_subcommand("views", "The six token sequences of samples");
   command->add_option("--config", options->config, "YAML configuration")
       ->required();
-  command->add_option("--set", options->overrides, "key=value over the file");
+  command->add_option(
+      "--set", options->overrides, "key=value, overrides the file");
   command
       ->add_option("--input",
                    options->input,

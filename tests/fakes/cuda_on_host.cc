@@ -12,12 +12,12 @@
 #include <vector>
 
 #include "common/generation/sampling.h"
-#include "common/kernels/attention_math.h"
 #include "common/kernels/cuda/decode_attention.h"
 #include "common/kernels/cuda/decoder_layer.h"
 #include "common/kernels/cuda/gemm.h"
 #include "common/kernels/cuda/sampling.h"
-#include "common/kernels/decoder_math.h"
+#include "common/kernels/decode_attention_math.h"
+#include "common/kernels/decode_layer_math.h"
 #include "common/tensor/aten.h"
 
 namespace dapd {

@@ -20,8 +20,8 @@ void Resize(std::vector<float>& memory, int64_t count) {
 }
 
 const CpuLora* LoraOf(const CpuAdapter* adapter,
-                        size_t layer,
-                        FusedLinear linear) {
+                      size_t layer,
+                      FusedLinear linear) {
   return adapter == nullptr
              ? nullptr
              : &adapter->layers[layer][static_cast<size_t>(linear)];
@@ -30,7 +30,7 @@ const CpuLora* LoraOf(const CpuAdapter* adapter,
 }  // namespace
 
 CpuDecoder::CpuDecoder(std::shared_ptr<const CpuModel> model,
-                           const DecodeKernels& kernels)
+                       const DecodeKernels& kernels)
     : model_(std::move(model)),
       kernels_(kernels),
       round_(model_->dtype == at::kBFloat16),
@@ -92,9 +92,9 @@ void CpuDecoder::RotateAndStore(const CpuLayer& layer, int64_t index) {
 
 // One key-value head of `num_rows` rows of one sequence.
 void CpuDecoder::AttendRows(int64_t index,
-                              int64_t kv_head,
-                              int64_t first_row,
-                              int64_t num_rows) {
+                            int64_t kv_head,
+                            int64_t first_row,
+                            int64_t num_rows) {
   const ModelConfig& config = model_->config;
   const int64_t dim = config.head_dim;
   const int64_t group = config.num_heads / config.num_kv_heads;
@@ -186,10 +186,8 @@ void CpuDecoder::Attend(int64_t index, std::span<const TokenRun> runs) {
               });
 }
 
-void CpuDecoder::Forward(const CpuAdapter* adapter,
-                           std::span<const TokenRun> runs) {
+void CpuDecoder::PlaceRows(std::span<const TokenRun> runs) {
   const ModelConfig& config = model_->config;
-  const int64_t hidden = config.hidden_size;
   rows_.clear();
   std::vector<int32_t> ids;
   std::vector<int64_t> positions;
@@ -202,70 +200,90 @@ void CpuDecoder::Forward(const CpuAdapter* adapter,
     }
   }
   const auto rows = static_cast<int64_t>(rows_.size());
-  Resize(x_, rows * hidden);
-  Resize(norm_, rows * hidden);
+  Resize(x_, rows * config.hidden_size);
+  Resize(norm_, rows * config.hidden_size);
   Resize(attended_, rows * config.num_heads * config.head_dim);
   Resize(gated_, rows * config.intermediate_size);
   ParallelFor(at::get_num_threads(), rows, [&](int64_t row) {
-    model_->Embed(ids[static_cast<size_t>(row)], x_.data() + row * hidden);
+    model_->Embed(ids[static_cast<size_t>(row)],
+                  x_.data() + row * config.hidden_size);
   });
-  {
-    const RotaryAngles angles = MakeRotaryAngles(
-        config, at::tensor(positions, at::kLong), model_->dtype);
-    const at::Tensor cos = angles.cos.to(at::kFloat).contiguous();
-    const at::Tensor sin = angles.sin.to(at::kFloat).contiguous();
-    cos_.assign(cos.const_data_ptr<float>(),
-                cos.const_data_ptr<float>() + cos.numel());
-    sin_.assign(sin.const_data_ptr<float>(),
-                sin.const_data_ptr<float>() + sin.numel());
-  }
-  for (size_t i = 0; i < model_->layers.size(); ++i) {
-    const CpuLayer& layer = model_->layers[i];
-    const auto linear = [&](FusedLinear which) -> const CpuLinear& {
-      return layer.linears[static_cast<size_t>(which)];
-    };
-    Normalize(layer.input_norm);
-    Resize(qkv_, rows * linear(FusedLinear::kQkv).weight.padded_outs());
-    multiplier_.Multiply(linear(FusedLinear::kQkv),
-                         LoraOf(adapter, i, FusedLinear::kQkv),
-                         norm_.data(),
-                         hidden,
-                         rows,
-                         qkv_.data());
-    RotateAndStore(layer, static_cast<int64_t>(i));
-    Attend(static_cast<int64_t>(i), runs);
-    multiplier_.MultiplyAndAdd(linear(FusedLinear::kO),
-                               LoraOf(adapter, i, FusedLinear::kO),
-                               attended_.data(),
-                               config.num_heads * config.head_dim,
-                               rows,
-                               hidden,
-                               x_.data());
-    Normalize(layer.post_attention_norm);
-    const CpuMatrix& gate_up = linear(FusedLinear::kGateUp).weight;
-    const int64_t stride = gate_up.padded_outs();
-    Resize(gate_up_, rows * stride);
-    multiplier_.Multiply(linear(FusedLinear::kGateUp),
-                         LoraOf(adapter, i, FusedLinear::kGateUp),
-                         norm_.data(),
-                         hidden,
-                         rows,
-                         gate_up_.data());
-    ParallelFor(at::get_num_threads(), rows, [&](int64_t row) {
-      const float* gate = gate_up_.data() + row * stride;
-      kernels_.gated(gate,
-                     gate + gate_up.first_panel(1) * kPanelWidth,
-                     config.intermediate_size,
-                     round_,
-                     gated_.data() + row * config.intermediate_size);
-    });
-    multiplier_.MultiplyAndAdd(linear(FusedLinear::kDown),
-                               LoraOf(adapter, i, FusedLinear::kDown),
-                               gated_.data(),
-                               config.intermediate_size,
-                               rows,
-                               hidden,
-                               x_.data());
+  const RotaryAngles angles =
+      MakeRotaryAngles(config, at::tensor(positions, at::kLong), model_->dtype);
+  const at::Tensor cos = angles.cos.to(at::kFloat).contiguous();
+  const at::Tensor sin = angles.sin.to(at::kFloat).contiguous();
+  cos_.assign(cos.const_data_ptr<float>(),
+              cos.const_data_ptr<float>() + cos.numel());
+  sin_.assign(sin.const_data_ptr<float>(),
+              sin.const_data_ptr<float>() + sin.numel());
+}
+
+void CpuDecoder::AddAttention(const CpuAdapter* adapter,
+                              size_t index,
+                              std::span<const TokenRun> runs) {
+  const ModelConfig& config = model_->config;
+  const CpuLayer& layer = model_->layers[index];
+  const auto rows = static_cast<int64_t>(rows_.size());
+  const CpuLinear& qkv = layer.linears[static_cast<size_t>(FusedLinear::kQkv)];
+  Normalize(layer.input_norm);
+  Resize(qkv_, rows * qkv.weight.padded_outs());
+  multiplier_.Multiply(qkv,
+                       LoraOf(adapter, index, FusedLinear::kQkv),
+                       norm_.data(),
+                       config.hidden_size,
+                       rows,
+                       qkv_.data());
+  RotateAndStore(layer, static_cast<int64_t>(index));
+  Attend(static_cast<int64_t>(index), runs);
+  multiplier_.MultiplyAndAdd(
+      layer.linears[static_cast<size_t>(FusedLinear::kO)],
+      LoraOf(adapter, index, FusedLinear::kO),
+      attended_.data(),
+      config.num_heads * config.head_dim,
+      rows,
+      config.hidden_size,
+      x_.data());
+}
+
+void CpuDecoder::AddMlp(const CpuAdapter* adapter, size_t index) {
+  const ModelConfig& config = model_->config;
+  const CpuLayer& layer = model_->layers[index];
+  const auto rows = static_cast<int64_t>(rows_.size());
+  const CpuLinear& gate_up =
+      layer.linears[static_cast<size_t>(FusedLinear::kGateUp)];
+  const int64_t stride = gate_up.weight.padded_outs();
+  Normalize(layer.post_attention_norm);
+  Resize(gate_up_, rows * stride);
+  multiplier_.Multiply(gate_up,
+                       LoraOf(adapter, index, FusedLinear::kGateUp),
+                       norm_.data(),
+                       config.hidden_size,
+                       rows,
+                       gate_up_.data());
+  ParallelFor(at::get_num_threads(), rows, [&](int64_t row) {
+    const float* gate = gate_up_.data() + row * stride;
+    kernels_.gated(gate,
+                   gate + gate_up.weight.first_panel(1) * kPanelWidth,
+                   config.intermediate_size,
+                   round_,
+                   gated_.data() + row * config.intermediate_size);
+  });
+  multiplier_.MultiplyAndAdd(
+      layer.linears[static_cast<size_t>(FusedLinear::kDown)],
+      LoraOf(adapter, index, FusedLinear::kDown),
+      gated_.data(),
+      config.intermediate_size,
+      rows,
+      config.hidden_size,
+      x_.data());
+}
+
+void CpuDecoder::Forward(const CpuAdapter* adapter,
+                         std::span<const TokenRun> runs) {
+  PlaceRows(runs);
+  for (size_t index = 0; index < model_->layers.size(); ++index) {
+    AddAttention(adapter, index, runs);
+    AddMlp(adapter, index);
   }
   for (const TokenRun& run : runs) {
     run.cache->Advance(static_cast<int64_t>(run.ids.size()));

@@ -1,4 +1,5 @@
-// The decoder over panels: the fast twin of common/model/reference/decoder.h on the CPU.
+// The decoder of the CPU, over weights packed in panels, for decoding; the
+// reference implementation is common/model/reference/decoder.h.
 //
 // One pass takes rows of many sequences, prompts and single tokens mixed, and
 // every row's result depends on its own sequence alone, bit for bit: products
@@ -35,7 +36,7 @@ struct TokenRun {
 class CpuDecoder {
  public:
   CpuDecoder(std::shared_ptr<const CpuModel> model,
-               const DecodeKernels& kernels);
+             const DecodeKernels& kernels);
 
   // One pass over all runs (no cache twice); their rows follow one another.
   // `adapter` null: the base.
@@ -52,6 +53,13 @@ class CpuDecoder {
     CpuKvCache* cache = nullptr;
     int64_t position = 0;
   };
+  // Makes the rows of a pass: where each stands, its embedding and its angles.
+  void PlaceRows(std::span<const TokenRun> runs);
+  // What a layer adds to the residual stream.
+  void AddAttention(const CpuAdapter* adapter,
+                    size_t index,
+                    std::span<const TokenRun> runs);
+  void AddMlp(const CpuAdapter* adapter, size_t index);
   void Normalize(const std::vector<float>& weight);
   void RotateAndStore(const CpuLayer& layer, int64_t index);
   void Attend(int64_t index, std::span<const TokenRun> runs);

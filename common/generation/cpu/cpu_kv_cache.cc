@@ -1,7 +1,8 @@
 #include "common/generation/cpu/cpu_kv_cache.h"
 
-#include <bit>
 #include <new>
+
+#include "common/kernels/bfloat16.h"
 
 namespace dapd {
 namespace {
@@ -15,11 +16,6 @@ int64_t HeadNumbers(int64_t head_dim, int64_t capacity) {
 int64_t NumNumbers(const ModelConfig& config, int64_t capacity) {
   return 2 * config.num_layers * config.num_kv_heads *
          HeadNumbers(config.head_dim, CpuKvCache::PaddedWidth(capacity));
-}
-
-uint16_t ToBFloat16(float value) {
-  const auto bits = std::bit_cast<uint32_t>(value);
-  return static_cast<uint16_t>((bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16);
 }
 
 }  // namespace
@@ -60,7 +56,7 @@ void CpuKvCache::Put(int64_t panel, int64_t k, int64_t n, float value) {
   if (is_bfloat16_) {
     static_cast<uint16_t*>(
         memory_.get())[panel + (k / 2 * kPanelWidth + n) * 2 + k % 2] =
-        ToBFloat16(value);
+        FromFloat<BFloat16>(value).bits;
   } else {
     static_cast<float*>(memory_.get())[panel + k * kPanelWidth + n] = value;
   }
@@ -89,19 +85,20 @@ void CpuKvCache::MultiplyPanel(const DecodeKernels& kernels,
                                float* y,
                                int64_t stride) const {
   if (is_bfloat16_) {
-    kernels.bfloat16(static_cast<const uint16_t*>(memory_.get()) + panel,
-                     packed,
-                     rows,
-                     depth,
-                     y,
-                     stride);
+    kernels.multiply_bfloat16(
+        static_cast<const uint16_t*>(memory_.get()) + panel,
+        packed,
+        rows,
+        depth,
+        y,
+        stride);
   } else {
-    kernels.float32(static_cast<const float*>(memory_.get()) + panel,
-                    packed,
-                    rows,
-                    depth,
-                    y,
-                    stride);
+    kernels.multiply_float32(static_cast<const float*>(memory_.get()) + panel,
+                             packed,
+                             rows,
+                             depth,
+                             y,
+                             stride);
   }
 }
 

@@ -92,7 +92,8 @@ class CpuMultiplier {
            float* residual,
            int64_t width);
   bool UsesDot(const CpuMatrix& matrix) const {
-    return round_ && matrix.is_bfloat16() && kernels_.bfloat16_dot != nullptr;
+    return round_ && matrix.is_bfloat16() &&
+           kernels_.multiply_bfloat16_dot != nullptr;
   }
 
   const DecodeKernels& kernels_;

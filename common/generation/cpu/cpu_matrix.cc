@@ -8,6 +8,7 @@
 #include <new>
 #include <utility>
 
+#include "common/kernels/bfloat16.h"
 #include "common/kernels/parallel_for.h"
 
 namespace dapd {
@@ -42,10 +43,6 @@ uint16_t UpperHalf(float value) {
   return static_cast<uint16_t>(std::bit_cast<uint32_t>(value) >> 16);
 }
 uint16_t UpperHalf(at::BFloat16 value) { return value.x; }
-
-float Widened(uint16_t upper) {
-  return std::bit_cast<float>(static_cast<uint32_t>(upper) << 16);
-}
 
 // Rows [begin, begin + kPanelWidth) of `values` [outs, depth] into a panel.
 void PackFloat32Panel(const float* values,
@@ -99,8 +96,7 @@ HugeBuffer::HugeBuffer(int64_t bytes) {
 
 void UnmapMemory::operator()(void* memory) const { ::munmap(memory, bytes); }
 
-CpuMatrix::CpuMatrix(std::span<const at::Tensor> parts,
-                         CpuMatrix recycled) {
+CpuMatrix::CpuMatrix(std::span<const at::Tensor> parts, CpuMatrix recycled) {
   std::vector<at::Tensor> matrices;
   depth_ = parts[0].size(1);
   is_bfloat16_ = true;
@@ -156,14 +152,14 @@ int64_t CpuMatrix::bytes() const {
 }
 
 void CpuMatrix::MultiplyPanel(const DecodeKernels& kernels,
-                                int64_t panel,
-                                const void* packed,
-                                bool dot,
-                                int64_t rows,
-                                float* y,
-                                int64_t y_stride) const {
+                              int64_t panel,
+                              const void* packed,
+                              bool dot,
+                              int64_t rows,
+                              float* y,
+                              int64_t y_stride) const {
   if (!is_bfloat16_) {
-    kernels.float32(
+    kernels.multiply_float32(
         static_cast<const float*>(data_.data()) + panel * depth_ * kPanelWidth,
         static_cast<const float*>(packed),
         rows,
@@ -175,19 +171,19 @@ void CpuMatrix::MultiplyPanel(const DecodeKernels& kernels,
   const uint16_t* weights = static_cast<const uint16_t*>(data_.data()) +
                             panel * packed_depth() * kPanelWidth;
   if (dot) {
-    kernels.bfloat16_dot(weights,
-                         static_cast<const uint16_t*>(packed),
-                         rows,
-                         packed_depth(),
-                         y,
-                         y_stride);
+    kernels.multiply_bfloat16_dot(weights,
+                                  static_cast<const uint16_t*>(packed),
+                                  rows,
+                                  packed_depth(),
+                                  y,
+                                  y_stride);
   } else {
-    kernels.bfloat16(weights,
-                     static_cast<const float*>(packed),
-                     rows,
-                     packed_depth(),
-                     y,
-                     y_stride);
+    kernels.multiply_bfloat16(weights,
+                              static_cast<const float*>(packed),
+                              rows,
+                              packed_depth(),
+                              y,
+                              y_stride);
   }
 }
 
@@ -198,7 +194,7 @@ void CpuMatrix::CopyRow(int64_t out, float* row) const {
     const uint16_t* values = static_cast<const uint16_t*>(data_.data()) +
                              panel * packed_depth() * kPanelWidth;
     for (int64_t k = 0; k < depth_; ++k) {
-      row[k] = Widened(values[(k / 2 * kPanelWidth + n) * 2 + k % 2]);
+      row[k] = ToFloat(BFloat16{values[(k / 2 * kPanelWidth + n) * 2 + k % 2]});
     }
   } else {
     const float* values =

@@ -1,5 +1,6 @@
-// Weight matrices as the skinny products want them (common/kernels/
-// decode_kernels.h): packed once, then only read, front to back.
+// Weight matrices packed in panels for the products of decoding
+// (common/kernels/decode_kernels.h): packed once, then only read, from front to
+// back.
 //
 // A matrix is kept in bfloat16 where that loses nothing: always for bfloat16
 // models, and for float32 models whose checkpoint was bfloat16, which is what

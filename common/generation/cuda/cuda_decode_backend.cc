@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "common/base/log.h"
-#include "common/kernels/attention_math.h"
+#include "common/kernels/decode_attention_math.h"
 #include "common/model/reference/decoder.h"
 #include "common/model/reference/kv_cache.h"
 #include "common/model/rope.h"
@@ -26,6 +26,11 @@ constexpr int64_t kStepsAtATime = 4;
 
 CudaNumber NumberOf(at::ScalarType dtype) {
   return dtype == at::kFloat ? CudaNumber::kFloat32 : CudaNumber::kBFloat16;
+}
+
+// Null for an undefined tensor.
+const void* DataOf(const at::Tensor& tensor) {
+  return tensor.defined() ? tensor.const_data_ptr() : nullptr;
 }
 
 // Why the kernels do not take this model; empty: they do.
@@ -136,21 +141,14 @@ CudaDecodeBackend::CudaDecodeBackend(
 
 CudaDecodeBackend::~CudaDecodeBackend() { library_.destroy(decoder_); }
 
-void CudaDecodeBackend::Prepare() {
-  library_.destroy(decoder_);
-  decoder_ = nullptr;
-  packed_.reset();
-  workspace_.reset();
-  const CudaNumber number = NumberOf(weights_->dtype());
-  const auto bytes =
-      at::TensorOptions().dtype(at::kByte).device(weights_->device());
-  const MergePair merge = [this, number, bytes](const at::Tensor& base,
-                                                const LoraPair& pair,
-                                                double scale,
-                                                const at::Tensor& merged) {
+MergePair CudaDecodeBackend::MergeOnDevice() const {
+  return [this](const at::Tensor& base,
+                const LoraPair& pair,
+                double scale,
+                const at::Tensor& merged) {
     const at::Tensor a = pair.a.to(base.scalar_type()).contiguous();
     const at::Tensor b = pair.b.to(base.scalar_type()).contiguous();
-    const at::Tensor workspace = at::empty({library_.merge_workspace()}, bytes);
+    const at::Tensor workspace = TakeBytes(library_.merge_workspace());
     const AdapterMerge one{.base = base.const_data_ptr(),
                            .a = a.const_data_ptr(),
                            .b = b.const_data_ptr(),
@@ -160,10 +158,39 @@ void CudaDecodeBackend::Prepare() {
                            .rank = a.size(0),
                            .scale = static_cast<float>(scale)};
     char error[kCudaErrorBytes] = "";
-    CheckCuda(library_.merge_adapter(
-                  &one, 1, number, workspace.data_ptr(), nullptr, error),
+    CheckCuda(library_.merge_adapter(&one,
+                                     1,
+                                     NumberOf(weights_->dtype()),
+                                     workspace.data_ptr(),
+                                     nullptr,
+                                     error),
               error);
   };
+}
+
+std::vector<CudaDecoderLayer> CudaDecodeBackend::LayersOf(
+    const CudaPackedWeights& packed) const {
+  std::vector<CudaDecoderLayer> layers;
+  for (size_t i = 0; i < weights_->layers.size(); ++i) {
+    const LayerWeights& layer = weights_->layers[i];
+    const auto& linears = packed.layers()[i];
+    layers.push_back({.input_norm = DataOf(layer.input_norm),
+                      .post_attention_norm = DataOf(layer.post_attention_norm),
+                      .q_norm = DataOf(layer.q_norm),
+                      .k_norm = DataOf(layer.k_norm),
+                      .qkv = linears[0].View(),
+                      .o = linears[1].View(),
+                      .gate_up = linears[2].View(),
+                      .down = linears[3].View()});
+  }
+  return layers;
+}
+
+void CudaDecodeBackend::Prepare() {
+  library_.destroy(decoder_);
+  decoder_ = nullptr;
+  packed_.reset();
+  workspace_.reset();
   const AdapterForm form = options_.adapter_form.value_or(
       weights_->dtype() == at::kFloat ? AdapterForm::kMerged
                                       : AdapterForm::kColumns);
@@ -171,27 +198,12 @@ void CudaDecodeBackend::Prepare() {
       *weights_,
       form,
       adapter_ == nullptr ? nullptr : &adapter_->config,
-      merge);
+      MergeOnDevice());
 
   const ModelConfig& config = weights_->config;
-  const auto data = [](const at::Tensor& tensor) -> const void* {
-    return tensor.defined() ? tensor.const_data_ptr() : nullptr;
-  };
-  std::vector<CudaDecoderLayer> layers;
-  for (size_t i = 0; i < weights_->layers.size(); ++i) {
-    const LayerWeights& layer = weights_->layers[i];
-    const auto& linears = packed_->layers()[i];
-    layers.push_back({.input_norm = data(layer.input_norm),
-                      .post_attention_norm = data(layer.post_attention_norm),
-                      .q_norm = data(layer.q_norm),
-                      .k_norm = data(layer.k_norm),
-                      .qkv = linears[0].View(),
-                      .o = linears[1].View(),
-                      .gate_up = linears[2].View(),
-                      .down = linears[3].View()});
-  }
+  const std::vector<CudaDecoderLayer> layers = LayersOf(*packed_);
   const CudaDecoderSpec spec{
-      .number = number,
+      .number = NumberOf(weights_->dtype()),
       .hidden = config.hidden_size,
       .intermediate = config.intermediate_size,
       .heads = config.num_heads,
@@ -202,11 +214,11 @@ void CudaDecodeBackend::Prepare() {
       .eps = static_cast<float>(config.rms_norm_eps),
       .num_layers = config.num_layers,
       .layers = layers.data(),
-      .embedding = data(weights_->embedding),
-      .final_norm = data(weights_->final_norm),
-      .head = data(weights_->head),
-      .cosine = data(cosine_),
-      .sine = data(sine_),
+      .embedding = DataOf(weights_->embedding),
+      .final_norm = DataOf(weights_->final_norm),
+      .head = DataOf(weights_->head),
+      .cosine = DataOf(cosine_),
+      .sine = DataOf(sine_),
       .slots = options_.slots + 1,  // the last one scores
       .max_tokens = max_tokens_,
       .max_rows = static_cast<int64_t>(
@@ -214,10 +226,15 @@ void CudaDecodeBackend::Prepare() {
       .stable_bits = options_.stable_bits,
       .end_tokens = end_tokens_.const_data_ptr<int32_t>(),
       .num_end_tokens = end_tokens_.numel()};
-  workspace_ = at::empty({library_.workspace(&spec)}, bytes);
+  workspace_ = TakeBytes(library_.workspace(&spec));
   char error[kCudaErrorBytes] = "";
   CheckCuda(library_.create(&spec, workspace_.data_ptr(), &decoder_, error),
             error);
+}
+
+at::Tensor CudaDecodeBackend::TakeBytes(int64_t bytes) const {
+  return at::empty(
+      {bytes}, at::TensorOptions().dtype(at::kByte).device(weights_->device()));
 }
 
 int64_t CudaDecodeBackend::KvBytes(int64_t max_tokens) const {

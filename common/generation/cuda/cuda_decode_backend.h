@@ -1,11 +1,10 @@
 // The decode backend of NVIDIA GPUs: prompts by LibTorch, everything after them
-// in one CUDA graph a step (cuda_decoder.h), sampling included. The host stays
-// a few steps behind and never waits for a single token.
+// in one CUDA graph per step (cuda_decoder.h), sampling included. The host
+// stays a few steps behind and never waits for a single token.
 //
 //   Start    takes pages of KV memory for the whole sequence
 //   Step     prefills waiting prompts up to a budget of tokens, keeps two
-//   batches
-//            of steps launched and gives the tokens of the older one
+//            batches of steps launched and gives the tokens of the older one
 //   Stop     gives the pages back
 //
 // Bits: all steps have the same number of rows, splits of attention lie at
@@ -43,8 +42,9 @@ struct CudaDecodeOptions {
   bool stable_bits = true;
 };
 
-// Null, with the reason in the log, where the model's shape or this build is
-// none for it; LibTorch's own operations then decode.
+// Null, with the reason in the log, if this build or the model's shape is not
+// supported, or the GPU has no room for a second form of the weights.
+// LibTorch's own operations then decode (aten_backend.h).
 std::unique_ptr<DecodeBackend> MakeCudaDecodeBackend(
     std::shared_ptr<const ModelWeights> weights,
     const CudaDecodeOptions& options);
@@ -73,6 +73,12 @@ class CudaDecodeBackend : public DecodeBackend {
   };
   // (Re)makes packed weights and decoder for the adapter's layout.
   void Prepare();
+  // How an adapter is merged into a projection where CudaPackedWeights asks for
+  // that. Not to outlive this.
+  MergePair MergeOnDevice() const;
+  // Pointers into `packed` and the weights.
+  std::vector<CudaDecoderLayer> LayersOf(const CudaPackedWeights& packed) const;
+  at::Tensor TakeBytes(int64_t bytes) const;
   at::Tensor TakePages(int64_t tokens) const;
   // Computes the prompt into its pages and lets the sequence run.
   void Prefill(int64_t slot,

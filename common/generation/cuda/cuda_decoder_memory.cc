@@ -1,8 +1,8 @@
 #include "common/generation/cuda/cuda_decoder_memory.h"
 
-#include "common/kernels/attention_math.h"
 #include "common/kernels/cuda/decode_attention.h"
 #include "common/kernels/cuda/gemm.h"
+#include "common/kernels/decode_attention_math.h"
 
 namespace dapd {
 namespace {

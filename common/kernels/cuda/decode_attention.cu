@@ -1,4 +1,4 @@
-#include "common/kernels/attention_math.h"
+#include "common/kernels/decode_attention_math.h"
 #include "common/kernels/cuda/decode_attention.h"
 #include "common/kernels/cuda/device.cuh"
 

@@ -1,10 +1,10 @@
-// Split-KV decode attention for grouped-query heads (attention_math.h has the
-// arithmetic and its order, launch.h the conventions): one new token a row over
-// the row's slot of the KV cache, in two launches. The first reads every key
-// and value once, for all query heads that share them; the second combines the
-// splits. A page is a split. The grid covers `max_tokens`, so that one captured
-// graph serves every length up to that; blocks behind a sequence's end leave at
-// once.
+// Split-KV decode attention for grouped-query heads (decode_attention_math.h
+// has the arithmetic and its order, launch.h the conventions): one new token a
+// row over the row's slot of the KV cache, in two launches. The first reads
+// every key and value once, for all query heads that share them; the second
+// combines the splits. A page is a split. The grid covers `max_tokens`, so that
+// one captured graph serves every length up to that; blocks behind a sequence's
+// end leave at once.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
-#include "common/kernels/attention_math.h"
+#include "common/kernels/decode_attention_math.h"
 #include "common/kernels/cuda/decoder_layer.h"
 #include "common/kernels/cuda/device.cuh"
-#include "common/kernels/decoder_math.h"
+#include "common/kernels/decode_layer_math.h"
 
 namespace dapd {
 namespace {

@@ -1,6 +1,6 @@
 // The element-wise kernels of a decoder layer that computes one new token for
-// each of a few sequences (see decoder_math.h for the mathematics, launch.h for
-// the conventions). All sizes are multiples of 8.
+// each of a few sequences (see decode_layer_math.h for the mathematics,
+// launch.h for the conventions). All sizes are multiples of 8.
 #pragma once
 
 #include <cstdint>

@@ -3,7 +3,7 @@
 
 #include <cuda_runtime.h>
 
-#include "common/kernels/attention_math.h"
+#include "common/kernels/decode_attention_math.h"
 #include "common/kernels/bfloat16.h"
 #include "common/kernels/cuda/launch.h"
 

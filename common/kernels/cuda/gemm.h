@@ -1,6 +1,6 @@
-// Matrix products by cuBLASLt on raw pointers: skinny ones of a decode step,
-// and an adapter's update merged into weights in one pass over them. For
-// libdapd_cuda.so.
+// Matrix products by cuBLASLt on raw pointers: those of a decode step, which
+// have few rows, and an adapter's update merged into weights in one pass over
+// them. For libdapd_cuda.so.
 //
 // The algorithm is the library's first choice for the shape, not the result of
 // a timing, so that it is the same in every process on the same kind of GPU;

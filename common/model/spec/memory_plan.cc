@@ -20,15 +20,6 @@ double BytesOfNumber(const Config& config) {
   return config.model.precision == "float32" ? 4 : 2;
 }
 
-double LayerParameters(const ModelConfig& model) {
-  double parameters = 0;
-  for (const Projection p : AllProjections()) {
-    parameters += static_cast<double>(ProjectionIn(model, p)) *
-                  static_cast<double>(ProjectionOut(model, p));
-  }
-  return parameters;
-}
-
 // Of one of `ranks` that split every layer: its share of those, all of the
 // rest.
 double ShardBytes(const Config& config,
@@ -49,7 +40,117 @@ double LayerWorkspace(const Config& config,
           kIntermediateTensors * static_cast<double>(model.intermediate_size));
 }
 
+// What the roles have in common.
+struct Sizes {
+  double number = 0;     // bytes of one of the model's numbers
+  double adapter = 0;    // bytes
+  double rollout = 0;    // tokens of the longest answer
+  double reference = 0;  // tokens of the longest reference
+  double hidden = 0;
+};
+
+Sizes SizesOf(const Config& config,
+              const ModelConfig& model,
+              int64_t lora_parameters) {
+  return {
+      .number = BytesOfNumber(config),
+      .adapter = 4 * static_cast<double>(lora_parameters),
+      .rollout = static_cast<double>(config.rollout.max_new_tokens),
+      .reference = static_cast<double>(config.objective.max_reference_tokens),
+      .hidden = static_cast<double>(model.hidden_size)};
+}
+
+RoleMemory RolloutMemory(const Config& config,
+                         const ModelConfig& model,
+                         const Sizes& sizes) {
+  const double kv_token = 2 * static_cast<double>(model.num_layers) *
+                          sizes.number *
+                          static_cast<double>(model.num_kv_heads) *
+                          static_cast<double>(model.head_dim);
+  const double slots = static_cast<double>(config.rollout.slots) *
+                       (kPromptTokens + sizes.rollout) * kv_token /
+                       static_cast<double>(config.rollout.tensor_parallel);
+  const double kv_limit =
+      static_cast<double>(config.rollout.kv_memory_mib) * kMiB;
+  return {
+      {{"program", kProgramBytes},
+       {"base", ShardBytes(config, model, config.rollout.tensor_parallel)},
+       {"adapter", sizes.adapter},
+       {"key-value caches", kv_limit > 0 ? std::min(slots, kv_limit) : slots}}};
+}
+
+RoleMemory TeacherMemory(const Config& config,
+                         const ModelConfig& model,
+                         const Sizes& sizes) {
+  const double longest_view = kPromptTokens + sizes.rollout + sizes.reference;
+  return {
+      {{"program", kProgramBytes},
+       {"base", BaseBytesOfRank(config, model, /*ranks=*/1)},
+       {"snapshot", sizes.adapter},
+       {"prefix caches",
+        static_cast<double>(config.teacher.prefix_memory_mib) * kMiB},
+       {"a layer", LayerWorkspace(config, model, longest_view)},
+       {"scores",
+        sizes.number * sizes.hidden * 3 * (sizes.rollout + sizes.reference)}}};
+}
+
+RoleMemory TrainerMemory(const Config& config,
+                         const ModelConfig& model,
+                         const Sizes& sizes) {
+  const TrainerSection& trainer = config.trainer;
+  // A pass holds at least one sample's live views.
+  const double sample =
+      3 * kPromptTokens + 2 * sizes.rollout + 3 * sizes.reference;
+  const double pass =
+      std::max(sample, static_cast<double>(trainer.pack_tokens));
+  RoleMemory memory{
+      {{"program", kProgramBytes},
+       {"base",
+        BaseBytesOfRank(config, model, trainer.shard_base ? trainer.ranks : 1)},
+       {"adapter, two gradients, two moments", 5 * sizes.adapter},
+       {"snapshot", sizes.adapter},
+       {"inputs of all layers",
+        sizes.number * pass * sizes.hidden *
+            static_cast<double>(model.num_layers)},
+       {"kept activations",
+        static_cast<double>(trainer.activation_memory_mib) * kMiB},
+       {"a layer", 2 * LayerWorkspace(config, model, pass)},
+       {"loss", kHeadLossBytes},
+       {"scores of a step",
+        sizes.number * sizes.hidden * static_cast<double>(trainer.batch_size) *
+            3 * (sizes.rollout + sizes.reference)}}};
+  if (trainer.train_while_sampling && !trainer.shard_base) {
+    memory.items.push_back(
+        {"trained ahead",
+         static_cast<double>(trainer.ahead_memory_mib) * kMiB});
+  }
+  if (config.rollout.max_staleness > 0) {
+    memory.items.push_back({"adapter of the step before", sizes.adapter});
+  }
+  return memory;
+}
+
 }  // namespace
+
+double LayerParameters(const ModelConfig& model) {
+  double parameters = 0;
+  for (const Projection p : AllProjections()) {
+    parameters += static_cast<double>(ProjectionIn(model, p)) *
+                  static_cast<double>(ProjectionOut(model, p));
+  }
+  return parameters;
+}
+
+int64_t LoraParameters(const Config& config, const ModelConfig& model) {
+  std::vector<Projection> targets;
+  for (const Projection projection : AllProjections()) {
+    if (std::ranges::count(config.lora.targets, ProjectionName(projection)) >
+        0) {
+      targets.push_back(projection);
+    }
+  }
+  return NumLoraParameters(model, config.lora.rank, targets);
+}
 
 double RoleMemory::Total() const {
   double total = 0;
@@ -67,74 +168,11 @@ double BaseBytesOfRank(const Config& config,
 
 MemoryPlan PlanMemory(const Config& config, const ModelConfig& model) {
   MemoryPlan plan;
-  std::vector<Projection> targets;
-  for (const Projection projection : AllProjections()) {
-    if (std::ranges::count(config.lora.targets, ProjectionName(projection)) >
-        0) {
-      targets.push_back(projection);
-    }
-  }
-  plan.lora_parameters = NumLoraParameters(model, config.lora.rank, targets);
-  const double adapter = 4 * static_cast<double>(plan.lora_parameters);
-  const double bytes = BytesOfNumber(config);
-  const double base = BaseBytesOfRank(config, model, /*ranks=*/1);
-  const auto rollout = static_cast<double>(config.rollout.max_new_tokens);
-  const auto reference =
-      static_cast<double>(config.objective.max_reference_tokens);
-  const auto layers = static_cast<double>(model.num_layers);
-  const auto hidden = static_cast<double>(model.hidden_size);
-  const double kv_token = 2 * layers * bytes *
-                          static_cast<double>(model.num_kv_heads) *
-                          static_cast<double>(model.head_dim);
-  const double slots = static_cast<double>(config.rollout.slots) *
-                       (kPromptTokens + rollout) * kv_token /
-                       static_cast<double>(config.rollout.tensor_parallel);
-  const double kv_limit =
-      static_cast<double>(config.rollout.kv_memory_mib) * kMiB;
-  plan.rollout.items = {
-      {"program", kProgramBytes},
-      {"base", ShardBytes(config, model, config.rollout.tensor_parallel)},
-      {"adapter", adapter},
-      {"key-value caches", kv_limit > 0 ? std::min(slots, kv_limit) : slots}};
-
-  const double longest_view = kPromptTokens + rollout + reference;
-  plan.teacher.items = {
-      {"program", kProgramBytes},
-      {"base", base},
-      {"snapshot", adapter},
-      {"prefix caches",
-       static_cast<double>(config.teacher.prefix_memory_mib) * kMiB},
-      {"a layer", LayerWorkspace(config, model, longest_view)},
-      {"scores", bytes * hidden * 3 * (rollout + reference)}};
-
-  // A pass holds at least one sample's live views.
-  const double sample = 3 * kPromptTokens + 2 * rollout + 3 * reference;
-  const double pass =
-      std::max(sample, static_cast<double>(config.trainer.pack_tokens));
-  plan.trainer.items = {
-      {"program", kProgramBytes},
-      {"base",
-       BaseBytesOfRank(config,
-                       model,
-                       config.trainer.shard_base ? config.trainer.ranks : 1)},
-      {"adapter, two gradients, two moments", 5 * adapter},
-      {"snapshot", adapter},
-      {"inputs of all layers", bytes * pass * hidden * layers},
-      {"kept activations",
-       static_cast<double>(config.trainer.activation_memory_mib) * kMiB},
-      {"a layer", 2 * LayerWorkspace(config, model, pass)},
-      {"loss", kHeadLossBytes},
-      {"scores of a step",
-       bytes * hidden * static_cast<double>(config.trainer.batch_size) * 3 *
-           (rollout + reference)}};
-  if (config.trainer.train_while_sampling && !config.trainer.shard_base) {
-    plan.trainer.items.push_back(
-        {"trained ahead",
-         static_cast<double>(config.trainer.ahead_memory_mib) * kMiB});
-  }
-  if (config.rollout.max_staleness > 0) {
-    plan.trainer.items.push_back({"adapter of the step before", adapter});
-  }
+  plan.lora_parameters = LoraParameters(config, model);
+  const Sizes sizes = SizesOf(config, model, plan.lora_parameters);
+  plan.rollout = RolloutMemory(config, model, sizes);
+  plan.teacher = TeacherMemory(config, model, sizes);
+  plan.trainer = TrainerMemory(config, model, sizes);
   return plan;
 }
 

@@ -11,6 +11,11 @@
 
 namespace dapd {
 
+// Weights of the projections of one layer.
+double LayerParameters(const ModelConfig& model);
+// Of the adapter that `config` asks for.
+int64_t LoraParameters(const Config& config, const ModelConfig& model);
+
 struct MemoryItem {
   std::string what;
   double bytes = 0.0;

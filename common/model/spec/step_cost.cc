@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/config/preset_terms.h"
+#include "common/model/spec/memory_plan.h"
 
 namespace dapd {
 namespace {
@@ -25,25 +26,142 @@ void Add(const ViewLengths& view, ViewLengths* sum) {
   sum->scored += view.scored;
 }
 
-// Weights of the seven projections of all layers.
-double LinearParameters(const ModelConfig& model) {
-  double layer = 0;
-  for (const Projection p : AllProjections()) {
-    layer += static_cast<double>(ProjectionIn(model, p)) *
-             static_cast<double>(ProjectionOut(model, p));
-  }
-  return layer * static_cast<double>(model.num_layers);
+// What the formulas of docs/scale.md take from a model.
+struct ModelNumbers {
+  double hidden = 0;
+  double bytes = 0;      // of a number
+  double linear = 0;     // parameters of the layers' projections
+  double lora = 0;       // parameters of the adapter
+  double head = 0;       // parameters of the head
+  double attention = 0;  // operations per squared token
+  double kv_token = 0;   // bytes of a token's keys and values
+};
+
+ModelNumbers NumbersOf(const Config& config, const ModelConfig& model) {
+  const auto layers = static_cast<double>(model.num_layers);
+  const auto head_dim = static_cast<double>(model.head_dim);
+  ModelNumbers numbers;
+  numbers.hidden = static_cast<double>(model.hidden_size);
+  numbers.bytes = config.model.precision == "float32" ? 4 : 2;
+  numbers.linear = LayerParameters(model) * layers;
+  numbers.lora = static_cast<double>(LoraParameters(config, model));
+  numbers.head = numbers.hidden * static_cast<double>(model.vocab_size);
+  // Causal: half of the square, for the scores and for the values.
+  numbers.attention =
+      2 * layers * static_cast<double>(model.num_heads) * head_dim;
+  numbers.kv_token = 2 * layers * numbers.bytes *
+                     static_cast<double>(model.num_kv_heads) * head_dim;
+  return numbers;
 }
 
-double LoraParameters(const Config& config, const ModelConfig& model) {
-  std::vector<Projection> targets;
-  for (const Projection p : AllProjections()) {
-    if (std::ranges::count(config.lora.targets, ProjectionName(p)) > 0) {
-      targets.push_back(p);
-    }
+// One sample's views, added up over who reads them.
+struct ViewSums {
+  ViewLengths live;
+  ViewLengths teacher;
+  ViewLengths teacher_base;  // those of `teacher` without an adapter
+};
+
+ViewSums SumViews(const Config& config,
+                  const SampleLengths& lengths,
+                  bool snapshot_is_base) {
+  std::set<std::string> students;
+  std::set<std::pair<WeightSet, std::string>> teachers;
+  const std::vector<Term> terms = ExpandTerms(config.objective);
+  for (const ViewName view : StudentViews(terms)) {
+    students.insert(ViewNameString(view));
   }
-  return static_cast<double>(
-      NumLoraParameters(model, config.lora.rank, targets));
+  for (const TeacherPass& pass : TeacherPasses(terms)) {
+    const bool is_base =
+        snapshot_is_base && pass.weights == WeightSet::kSnapshot;
+    teachers.emplace(is_base ? WeightSet::kBase : pass.weights,
+                     ViewNameString(pass.view));
+  }
+  const bool append = config.objective.self_rollout == "append";
+  ViewSums sums;
+  for (const std::string& name : students) {
+    ViewLengths view = lengths.at(name);
+    if (append && name == "none_rollout" && students.contains("self_rollout")) {
+      view.tokens = view.squares = 0;  // the beginning of self_rollout
+    }
+    Add(view, &sums.live);
+  }
+  for (const auto& [weights, name] : teachers) {
+    Add(lengths.at(name), &sums.teacher);
+    if (weights == WeightSet::kBase) Add(lengths.at(name), &sums.teacher_base);
+  }
+  return sums;
+}
+
+void CountScoringAndTraining(const Config& config,
+                             const ModelNumbers& model,
+                             const ViewSums& views,
+                             StepWork* work) {
+  const auto batch = static_cast<double>(config.trainer.batch_size);
+  const ViewLengths& live = views.live;
+  const ViewLengths& teacher = views.teacher;
+  work->live_tokens = batch * live.tokens;
+  work->teacher_tokens = batch * teacher.tokens;
+  work->head_rows = batch * (live.scored + teacher.scored);
+  // A forward is 1, running it again 1 more, the gradient by the inputs 1 (2.5
+  // in attention); frozen weights have none of their own, an adapter has.
+  constexpr double kPasses = 3;
+  work->trainer_flops =
+      batch * (live.tokens * (kPasses * 2 * model.linear +
+                              (kPasses + 1) * 2 * model.lora) +
+               live.squares * model.attention * (kPasses + 1.5) +
+               2 * model.head * (2 * live.scored + teacher.scored));
+  const double adapted = teacher.tokens - views.teacher_base.tokens;
+  work->teacher_flops =
+      batch * (teacher.tokens * 2 * model.linear + adapted * 2 * model.lora +
+               teacher.squares * model.attention);
+}
+
+void CountDecoding(const Config& config,
+                   const ModelNumbers& model,
+                   const ViewLengths& none_rollout,
+                   StepWork* work) {
+  const auto batch = static_cast<double>(config.trainer.batch_size);
+  const auto workers = static_cast<double>(config.run.rollout_workers);
+  const double share = std::ceil(batch / workers);
+  const double side_by_side =
+      std::min(share, static_cast<double>(config.rollout.slots));
+  const double rounds = std::ceil(share / side_by_side);
+  const double answer = none_rollout.scored;
+  const double prompt = none_rollout.tokens - answer;
+  work->decode_steps = rounds * answer;
+  // Of each of the processes that share the layers; all compute the head.
+  const auto split = static_cast<double>(config.rollout.tensor_parallel);
+  work->decode_bytes = (model.bytes * model.linear + 4 * model.lora +
+                        side_by_side * model.kv_token * (prompt + answer / 2)) /
+                           split +
+                       model.bytes * model.head;
+  work->decode_flops =
+      side_by_side * 2 * ((model.linear + model.lora) / split + model.head);
+  work->prefill_flops = share * ((prompt * 2 * (model.linear + model.lora) +
+                                  prompt * prompt * model.attention) /
+                                     split +
+                                 2 * model.head);
+}
+
+void CountTraffic(const Config& config,
+                  const ModelNumbers& model,
+                  const ViewSums& views,
+                  StepWork* work) {
+  const auto batch = static_cast<double>(config.trainer.batch_size);
+  const auto ranks = static_cast<double>(config.trainer.ranks);
+  work->payload_bytes =
+      batch * views.teacher.scored * model.hidden * model.bytes;
+  work->adapter_bytes = 4 * model.lora;
+  work->reduce_bytes = 2 * (ranks - 1) / ranks * 4 * model.lora;
+  if (!config.trainer.shard_base) return;
+  // A pass holds what fits into pack_tokens, of one micro-batch at most.
+  const double micro_batches = std::ceil(
+      batch / static_cast<double>(config.trainer.micro_batch_size) / ranks);
+  const double packs =
+      std::ceil(batch * views.live.tokens / ranks /
+                static_cast<double>(config.trainer.pack_tokens));
+  work->gather_bytes = std::max(micro_batches, packs) * 2 * (ranks - 1) /
+                       ranks * model.bytes * model.linear;
 }
 
 }  // namespace
@@ -66,98 +184,12 @@ StepWork CountStepWork(const Config& config,
                        const ModelConfig& model,
                        const SampleLengths& lengths,
                        bool snapshot_is_base) {
-  const bool append = config.objective.self_rollout == "append";
-  std::set<std::string> students;
-  std::set<std::pair<WeightSet, std::string>> teachers;
-  const std::vector<Term> terms = ExpandTerms(config.objective);
-  for (const ViewName view : StudentViews(terms)) {
-    students.insert(ViewNameString(view));
-  }
-  for (const TeacherPass& pass : TeacherPasses(terms)) {
-    const bool is_base =
-        snapshot_is_base && pass.weights == WeightSet::kSnapshot;
-    teachers.emplace(is_base ? WeightSet::kBase : pass.weights,
-                     ViewNameString(pass.view));
-  }
-  ViewLengths live;
-  ViewLengths teacher;
-  ViewLengths teacher_base;
-  for (const std::string& name : students) {
-    ViewLengths view = lengths.at(name);
-    if (append && name == "none_rollout" && students.contains("self_rollout")) {
-      view.tokens = view.squares = 0;  // the beginning of self_rollout
-    }
-    Add(view, &live);
-  }
-  for (const auto& [weights, name] : teachers) {
-    Add(lengths.at(name), &teacher);
-    if (weights == WeightSet::kBase) Add(lengths.at(name), &teacher_base);
-  }
-
-  const auto batch = static_cast<double>(config.trainer.batch_size);
-  const auto layers = static_cast<double>(model.num_layers);
-  const auto hidden = static_cast<double>(model.hidden_size);
-  const double bytes = config.model.precision == "float32" ? 4 : 2;
-  const double linear = LinearParameters(model);
-  const double lora = LoraParameters(config, model);
-  const double head = hidden * static_cast<double>(model.vocab_size);
-  // Causal: half of the square, for the scores and for the values.
-  const double attention = 2 * layers * static_cast<double>(model.num_heads) *
-                           static_cast<double>(model.head_dim);
-
+  const ModelNumbers numbers = NumbersOf(config, model);
+  const ViewSums views = SumViews(config, lengths, snapshot_is_base);
   StepWork work;
-  work.live_tokens = batch * live.tokens;
-  work.teacher_tokens = batch * teacher.tokens;
-  work.head_rows = batch * (live.scored + teacher.scored);
-  // A forward is 1, a recomputation 1 more, the gradient by the inputs 1 (2.5
-  // in attention); frozen weights have none of their own, an adapter has.
-  const double passes = config.trainer.recompute ? 3 : 2;
-  work.trainer_flops =
-      batch * (live.tokens * (passes * 2 * linear + (passes + 1) * 2 * lora) +
-               live.squares * attention * (passes + 1.5) +
-               2 * head * (2 * live.scored + teacher.scored));
-  const double adapted = teacher.tokens - teacher_base.tokens;
-  work.teacher_flops =
-      batch * (teacher.tokens * 2 * linear + adapted * 2 * lora +
-               teacher.squares * attention);
-
-  const auto workers = static_cast<double>(config.run.rollout_workers);
-  const double share = std::ceil(batch / workers);
-  const double side_by_side =
-      std::min(share, static_cast<double>(config.rollout.slots));
-  const double rounds = std::ceil(share / side_by_side);
-  const double kv_token = 2 * layers * bytes *
-                          static_cast<double>(model.num_kv_heads) *
-                          static_cast<double>(model.head_dim);
-  const double answer = lengths.at("none_rollout").scored;
-  const double prompt = lengths.at("none_rollout").tokens - answer;
-  work.decode_steps = rounds * answer;
-  // Of each of the processes that share the layers; all compute the head.
-  const auto split = static_cast<double>(config.rollout.tensor_parallel);
-  work.decode_bytes = (bytes * linear + 4 * lora +
-                       side_by_side * kv_token * (prompt + answer / 2)) /
-                          split +
-                      bytes * head;
-  work.decode_flops = side_by_side * 2 * ((linear + lora) / split + head);
-  work.prefill_flops =
-      share *
-      ((prompt * 2 * (linear + lora) + prompt * prompt * attention) / split +
-       2 * head);
-
-  work.payload_bytes = batch * teacher.scored * hidden * bytes;
-  work.adapter_bytes = 4 * lora;
-  const auto ranks = static_cast<double>(config.trainer.ranks);
-  work.reduce_bytes = 2 * (ranks - 1) / ranks * 4 * lora;
-  if (config.trainer.shard_base) {
-    // A pass holds what fits into pack_tokens, of one micro-batch at most.
-    const double micro_batches = std::ceil(
-        batch / static_cast<double>(config.trainer.micro_batch_size) / ranks);
-    const double packs =
-        std::ceil(batch * live.tokens / ranks /
-                  static_cast<double>(config.trainer.pack_tokens));
-    work.gather_bytes = std::max(micro_batches, packs) * 2 * (ranks - 1) /
-                        ranks * bytes * linear;
-  }
+  CountScoringAndTraining(config, numbers, views, &work);
+  CountDecoding(config, numbers, lengths.at("none_rollout"), &work);
+  CountTraffic(config, numbers, views, &work);
   return work;
 }
 

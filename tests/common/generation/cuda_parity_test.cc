@@ -13,7 +13,7 @@
 #include "common/kernels/cuda/decode_attention.h"
 #include "common/kernels/cuda/decoder_layer.h"
 #include "common/kernels/cuda/sampling.h"
-#include "common/kernels/attention_math.h"
+#include "common/kernels/decode_attention_math.h"
 #include "common/model/reference/decoder_layer.h"
 #include "common/model/reference/token_logprobs.h"
 #include "common/model/rope.h"

@@ -67,13 +67,13 @@ std::vector<float> Multiply(const DecodeKernels& kernels,
   kernels.pack_float32(x.data(), depth, rows, depth, depth, packed.data());
   kernels.pack_bfloat16(x.data(), depth, rows, depth, depth, pairs.data());
   if (kind == Kind::kFloat32) {
-    kernels.float32(
+    kernels.multiply_float32(
         panel.data(), packed.data(), rows, depth, y.data(), kPanelWidth);
   } else if (kind == Kind::kBFloat16) {
-    kernels.bfloat16(
+    kernels.multiply_bfloat16(
         paired.data(), packed.data(), rows, depth, y.data(), kPanelWidth);
   } else {
-    kernels.bfloat16_dot(
+    kernels.multiply_bfloat16_dot(
         paired.data(), pairs.data(), rows, depth, y.data(), kPanelWidth);
   }
   return y;
@@ -88,7 +88,8 @@ TEST_P(DecodeGemmTest, AgreesWithThePlainLoopAtEveryLevel) {
   const std::vector<float> x = Random(kRows * kDepth, 2, true);
   for (const CpuLevel level : Levels()) {
     const DecodeKernels& kernels = DecodeKernelsOf(level);
-    if (GetParam() == Kind::kBFloat16Dot && kernels.bfloat16_dot == nullptr) {
+    if (GetParam() == Kind::kBFloat16Dot &&
+        kernels.multiply_bfloat16_dot == nullptr) {
       continue;
     }
     const std::vector<float> y =
@@ -115,7 +116,8 @@ TEST_P(DecodeGemmTest, ARowsBitsDoNotDependOnItsNeighbours) {
   const std::vector<float> x = Random(kRows * kDepth, 4, true);
   for (const CpuLevel level : Levels()) {
     const DecodeKernels& kernels = DecodeKernelsOf(level);
-    if (GetParam() == Kind::kBFloat16Dot && kernels.bfloat16_dot == nullptr) {
+    if (GetParam() == Kind::kBFloat16Dot &&
+        kernels.multiply_bfloat16_dot == nullptr) {
       continue;
     }
     const std::vector<float> all =

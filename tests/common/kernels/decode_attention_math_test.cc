@@ -1,7 +1,7 @@
 // The host twin of the CUDA decode attention: the same functions in the same
 // order of splits, lanes and groups, against attention in float64.
 
-#include "common/kernels/attention_math.h"
+#include "common/kernels/decode_attention_math.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,7 +1,7 @@
 // The element-wise mathematics of the CUDA decode kernels on the host, against
 // float64, and the rounding that they share with LibTorch.
 
-#include "common/kernels/decoder_math.h"
+#include "common/kernels/decode_layer_math.h"
 
 #include <algorithm>
 #include <cmath>

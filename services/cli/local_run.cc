@@ -1,0 +1,215 @@
+#include "services/cli/local_run.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+#include "common/base/exit_code.h"
+#include "common/base/files.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/base/thread_share.h"
+#include "common/config/run_folder.h"
+#include "common/config/validate_config.h"
+
+namespace dapd {
+namespace {
+
+// "127.0.0.1:9101" -> 9101; 0 if there is no port.
+int PortOf(const std::string& address) {
+  std::string host;
+  int port = 0;
+  return SplitAddress(address, &host, &port) ? port : 0;
+}
+
+}  // namespace
+
+LocalRun::LocalRun(std::string config_path,
+                   std::vector<std::string> overrides,
+                   Config config,
+                   RunSupervisor& supervisor)
+    : config_path_(std::move(config_path)),
+      overrides_(std::move(overrides)),
+      config_(std::move(config)),
+      folder_(JoinPath(config_.run.output_dir, config_.run.name)),
+      supervisor_(supervisor),
+      gpus_(config_.model.device == "cpu" ? std::vector<std::string>()
+                                          : VisibleGpus()) {}
+
+absl::StatusOr<std::unique_ptr<ChildProcess>> LocalRun::MakeChild(
+    const std::string& binary,
+    const std::string& name,
+    const std::vector<std::string>& overrides,
+    const std::vector<std::string>& gpus,
+    bool to_log) const {
+  std::error_code error;
+  const std::filesystem::path self =
+      std::filesystem::read_symlink("/proc/self/exe", error);
+  const std::string path = self.parent_path() / binary;
+  if (::access(path.c_str(), X_OK) != 0) {
+    return absl::NotFoundError(
+        absl::StrCat(path, " is not there; build it with deploy/build.sh"));
+  }
+  std::vector<std::string> command = {path, config_path_};
+  for (const auto* list : {&overrides_, &overrides}) {
+    for (const std::string& override : *list) {
+      command.push_back("--set");
+      command.push_back(override);
+    }
+  }
+  return std::make_unique<ChildProcess>(
+      name,
+      command,
+      to_log ? JoinPath(folder_, absl::StrCat("logs/", name, ".log")) : "",
+      gpus.empty() ? std::vector<std::string>()
+                   : std::vector<std::string>{GpuSetting(gpus)});
+}
+
+absl::Status LocalRun::AddWorkers(const std::string& role,
+                                  int64_t count,
+                                  const std::string& metrics_listen,
+                                  int64_t processes_each,
+                                  std::vector<std::string>* addresses) {
+  // Left to themselves the processes of a role share the cores.
+  int64_t threads = config_.run.num_threads;
+  if (threads == 0) {
+    threads = ThreadsOfEach(count * processes_each);
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    ASSIGN_OR_RETURN(const std::string address, TakeAddress(0));
+    addresses->push_back(address);
+    std::vector<std::string> overrides = {
+        absl::StrCat(role, ".listen=", address),
+        absl::StrCat("run.num_threads=", threads)};
+    if (!metrics_listen.empty()) {
+      // The first worker takes the configured port, the next ones 10 further
+      // on.
+      const int base = PortOf(metrics_listen);
+      ASSIGN_OR_RETURN(
+          const std::string metrics,
+          TakeAddress(base == 0 ? 0 : base + 10 * static_cast<int>(i)));
+      overrides.push_back(absl::StrCat("metrics.", role, "_listen=", metrics));
+    }
+    const std::string name = absl::StrCat(role, "-", i);
+    ASSIGN_OR_RETURN(std::unique_ptr<ChildProcess> worker,
+                     MakeChild(absl::StrCat("dapd-", role),
+                               name,
+                               overrides,
+                               gpus_.Deal(static_cast<size_t>(processes_each)),
+                               /*to_log=*/true));
+    RETURN_IF_ERROR(supervisor_.AddWorker(std::move(worker)));
+    LogInfo(absl::StrCat("started ", name, " on ", address));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> LocalRun::TakeAddress(int preferred_port) {
+  ASSIGN_OR_RETURN(const int port, ports_.Take(preferred_port));
+  return absl::StrCat("127.0.0.1:", port);
+}
+
+absl::Status LocalRun::CheckFolder() const {
+  const bool resumed = FileExists(JoinPath(folder_, "config.yaml"));
+  const bool finished = FinishedStep(folder_) >= config_.trainer.steps;
+  if (resumed && (finished || config_.run.resume == "never")) {
+    return ConfigError(
+        absl::StrCat(folder_,
+                     " already holds a ",
+                     finished ? "finished run" : "run",
+                     "; choose another run.name (--set run.name=...) or "
+                     "remove that folder"));
+  }
+  return MakeDirectories(JoinPath(folder_, "logs"));
+}
+
+absl::Status LocalRun::Start() {
+  RETURN_IF_ERROR(CheckFolder());
+  // Ranks first: no two of them may share a GPU, workers may.
+  std::vector<std::vector<std::string>> gpus_of_rank;
+  for (int64_t rank = 0; rank < config_.trainer.ranks; ++rank) {
+    gpus_of_rank.push_back(gpus_.Deal(1));
+  }
+  std::vector<std::string> rollouts;
+  std::vector<std::string> teachers;
+  RETURN_IF_ERROR(AddWorkers("rollout",
+                             config_.run.rollout_workers,
+                             config_.metrics.rollout_listen,
+                             config_.rollout.tensor_parallel,
+                             &rollouts));
+  RETURN_IF_ERROR(AddWorkers("teacher",
+                             config_.run.teacher_workers,
+                             config_.metrics.teacher_listen,
+                             /*processes_each=*/1,
+                             &teachers));
+  return AddTrainers(
+      {absl::StrCat("rollout.addresses=[", absl::StrJoin(rollouts, ","), "]"),
+       absl::StrCat("teacher.addresses=[", absl::StrJoin(teachers, ","), "]")},
+      gpus_of_rank);
+}
+
+absl::Status LocalRun::AddTrainers(
+    const std::vector<std::string>& overrides,
+    const std::vector<std::vector<std::string>>& gpus_of_rank) {
+  std::string status_address;
+  ASSIGN_OR_RETURN(const std::string rendezvous, TakeAddress(0));
+  for (int64_t rank = 0; rank < config_.trainer.ranks; ++rank) {
+    ASSIGN_OR_RETURN(
+        const std::vector<std::string> of_rank,
+        RankOverrides(rank, rendezvous, rank == 0 ? &status_address : nullptr));
+    std::vector<std::string> all = overrides;
+    all.insert(all.end(), of_rank.begin(), of_rank.end());
+    const std::string name =
+        rank == 0 ? "trainer" : absl::StrCat("trainer-", rank);
+    ASSIGN_OR_RETURN(std::unique_ptr<ChildProcess> trainer,
+                     MakeChild("dapd-trainer",
+                               name,
+                               all,
+                               gpus_of_rank[static_cast<size_t>(rank)],
+                               /*to_log=*/rank != 0));
+    supervisor_.AddTrainer(std::move(trainer));
+  }
+  LogInfo(absl::StrCat("starting the trainer; watch it with: dapd status ",
+                       status_address,
+                       "; logs of the others: ",
+                       folder_,
+                       "/logs"));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<std::string>> LocalRun::RankOverrides(
+    int64_t rank, const std::string& rendezvous, std::string* status_address) {
+  const bool first = rank == 0;
+  ASSIGN_OR_RETURN(const std::string listen,
+                   TakeAddress(first ? PortOf(config_.trainer.listen) : 0));
+  if (first) *status_address = listen;
+  std::vector<std::string> overrides = {
+      absl::StrCat("trainer.listen=", listen),
+      absl::StrCat("trainer.ranks=", config_.trainer.ranks),
+      absl::StrCat("trainer.rank=", rank),
+      absl::StrCat("trainer.rendezvous=", rendezvous)};
+  if (config_.trainer.ranks > 1 && config_.run.num_threads == 0) {
+    // Ranks must compute with as many threads as each other, and share the
+    // cores.
+    overrides.push_back(
+        absl::StrCat("run.num_threads=", ThreadsOfEach(config_.trainer.ranks)));
+  }
+  if (!config_.metrics.trainer_listen.empty()) {
+    const int base = PortOf(config_.metrics.trainer_listen);
+    ASSIGN_OR_RETURN(
+        const std::string metrics,
+        TakeAddress(base == 0 ? 0 : base + 10 * static_cast<int>(rank)));
+    overrides.push_back(absl::StrCat("metrics.trainer_listen=", metrics));
+    if (first) {
+      LogInfo(
+          absl::StrCat("metrics of the trainer: http://", metrics, "/metrics"));
+      LogInfo(absl::StrCat("status page: http://", metrics, "/"));
+    }
+  }
+  return overrides;
+}
+
+}  // namespace dapd

@@ -1,0 +1,65 @@
+// LocalRun: which processes a `dapd run` has, with which settings, ports and
+// GPUs. What becomes of them is the RunSupervisor's.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+#include "common/base/child_process.h"
+#include "common/base/loopback_ports.h"
+#include "common/base/visible_gpus.h"
+#include "common/config/config.h"
+#include "services/cli/run_supervisor.h"
+
+namespace dapd {
+
+class LocalRun {
+ public:
+  // `config` is what the file at `config_path` gives with `overrides`, which
+  // the processes read again. Children belong to `supervisor`, which must
+  // outlive this.
+  LocalRun(std::string config_path,
+           std::vector<std::string> overrides,
+           Config config,
+           RunSupervisor& supervisor);
+
+  // Starts the workers and hands over the trainers. An error if the run's
+  // folder holds a run that cannot go on, or a program is missing.
+  absl::Status Start();
+
+ private:
+  absl::Status CheckFolder() const;
+  absl::StatusOr<std::unique_ptr<ChildProcess>> MakeChild(
+      const std::string& binary,
+      const std::string& name,
+      const std::vector<std::string>& overrides,
+      const std::vector<std::string>& gpus,
+      bool to_log) const;
+  absl::Status AddWorkers(const std::string& role,
+                          int64_t count,
+                          const std::string& metrics_listen,
+                          int64_t processes_each,
+                          std::vector<std::string>* addresses);
+  absl::Status AddTrainers(
+      const std::vector<std::string>& overrides,
+      const std::vector<std::vector<std::string>>& gpus_of_rank);
+  absl::StatusOr<std::string> TakeAddress(int preferred_port);
+  // The settings of one trainer; `status_address` gets rank 0's.
+  absl::StatusOr<std::vector<std::string>> RankOverrides(
+      int64_t rank, const std::string& rendezvous, std::string* status_address);
+
+  const std::string config_path_;
+  const std::vector<std::string> overrides_;
+  const Config config_;
+  const std::string folder_;
+  RunSupervisor& supervisor_;
+  LoopbackPorts ports_;
+  GpuDealer gpus_;
+};
+
+}  // namespace dapd

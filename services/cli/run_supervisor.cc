@@ -1,0 +1,146 @@
+#include "services/cli/run_supervisor.h"
+
+#include <algorithm>
+#include <csignal>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+
+#include "common/base/exit_code.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+
+namespace dapd {
+namespace {
+
+// A process that dies this often is not worth another start.
+constexpr int kMaxRestarts = 20;
+// ChildProcess::Poll: 128 + the signal that ended it.
+constexpr int kSignalBase = 128;
+constexpr int kInterruptedCode = static_cast<int>(ExitCode::kInterrupted);
+// How long the other ranks may take once rank 0 is done, or one is lost.
+constexpr absl::Duration kLastRankGrace = absl::Seconds(10);
+constexpr absl::Duration kLostRankGrace = absl::Seconds(8);
+constexpr absl::Duration kPollInterval = absl::Milliseconds(100);
+
+volatile std::sig_atomic_t stop_requested = 0;
+
+void RequestStop(int /*signal*/) { stop_requested = stop_requested + 1; }
+
+}  // namespace
+
+void RunSupervisor::CatchSignals() {
+  for (const int signal_number : {SIGINT, SIGTERM}) {
+    struct sigaction action = {};
+    action.sa_handler = RequestStop;
+    ::sigaction(signal_number, &action, nullptr);
+  }
+}
+
+absl::Status RunSupervisor::AddWorker(std::unique_ptr<ChildProcess> worker) {
+  RETURN_IF_ERROR(worker->Start());
+  workers_.push_back({std::move(worker)});
+  return absl::OkStatus();
+}
+
+void RunSupervisor::AddTrainer(std::unique_ptr<ChildProcess> trainer) {
+  trainers_.push_back(std::move(trainer));
+}
+
+absl::Status RunSupervisor::StartTrainers() {
+  for (const auto& trainer : trainers_) RETURN_IF_ERROR(trainer->Start());
+  return absl::OkStatus();
+}
+
+// Rank 0 ends the run; another rank that fails ends the attempt of all.
+int RunSupervisor::PollTrainers() {
+  int result = -1;
+  for (const auto& trainer : trainers_) {
+    const int code = trainer->Poll();
+    if (code > 0 || (code == 0 && trainer == trainers_.front())) {
+      result = std::max(result, code);
+    }
+  }
+  if (result < 0) return result;
+  // A rank that was killed explains why the others end: they are given the
+  // time to say so, and no more.
+  for (const auto& trainer : trainers_) {
+    trainer->Stop(result == 0 ? kLastRankGrace : kLostRankGrace);
+  }
+  return result;
+}
+
+// A trainer that was killed goes on after its newest checkpoint, and so do all
+// ranks when one is lost; a trainer that ended by itself said why.
+bool RunSupervisor::MayRestartTrainers(int code, bool asked_to_stop) {
+  const bool killed = code > kSignalBase && code != kInterruptedCode;
+  const bool lost_rank = code == static_cast<int>(ExitCode::kRestart);
+  if (!(killed || lost_rank) || asked_to_stop ||
+      trainer_restarts_ >= kMaxRestarts) {
+    return false;
+  }
+  ++trainer_restarts_;
+  LogWarning(
+      absl::StrCat(killed ? "a trainer was killed" : "a trainer rank was lost",
+                   " (code ",
+                   code,
+                   "); starting again behind the newest checkpoint"));
+  return true;
+}
+
+absl::Status RunSupervisor::KeepAlive(Worker& worker) {
+  ChildProcess& process = *worker.process;
+  const int code = process.Poll();
+  if (code < 0) return absl::OkStatus();
+  const bool hopeless = code == static_cast<int>(ExitCode::kConfig) ||
+                        code == static_cast<int>(ExitCode::kData) ||
+                        code == static_cast<int>(ExitCode::kUsage);
+  if (hopeless || worker.restarts >= kMaxRestarts) {
+    return WithExitCode(absl::InternalError(absl::StrCat(
+                            process.name(),
+                            " ended with code ",
+                            code,
+                            " and would again; the end of its log (",
+                            process.log_path(),
+                            "):\n",
+                            process.LogTail())),
+                        static_cast<ExitCode>(code));
+  }
+  ++worker.restarts;
+  LogWarning(absl::StrCat(
+      process.name(), " ended with code ", code, "; starting it again"));
+  return process.Start();
+}
+
+absl::Status RunSupervisor::Follow() {
+  RETURN_IF_ERROR(StartTrainers());
+  bool asked_to_stop = false;
+  while (true) {
+    if (const int code = PollTrainers(); code >= 0) {
+      if (code == 0) return absl::OkStatus();
+      if (MayRestartTrainers(code, asked_to_stop)) {
+        RETURN_IF_ERROR(StartTrainers());
+        continue;
+      }
+      return WithExitCode(
+          absl::InternalError(absl::StrCat(
+              "the trainer ended with code ", code, "; see above")),
+          static_cast<ExitCode>(code));
+    }
+    if (stop_requested > 1) {
+      return absl::CancelledError("stopped at once by a second signal");
+    }
+    if (stop_requested > 0 && !asked_to_stop) {
+      LogInfo("stopping; a second Ctrl-C stops at once");
+      for (const auto& trainer : trainers_) trainer->Signal(SIGTERM);
+      asked_to_stop = true;
+    }
+    for (Worker& worker : workers_) {
+      if (!asked_to_stop) RETURN_IF_ERROR(KeepAlive(worker));
+    }
+    absl::SleepFor(kPollInterval);
+  }
+}
+
+}  // namespace dapd

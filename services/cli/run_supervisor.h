@@ -1,0 +1,49 @@
+// RunSupervisor: the processes of one `dapd run`, from their start to the end
+// of the run. Workers that die are started again; so are all trainers together,
+// when one was killed or a rank was lost. Not thread-safe.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+
+#include "common/base/child_process.h"
+
+namespace dapd {
+
+class RunSupervisor {
+ public:
+  // SIGINT and SIGTERM end the run from here on: the first one tells the
+  // trainers to stop, a second one ends everything at once. For the whole
+  // process.
+  static void CatchSignals();
+
+  // Starts a rollout worker or teacher.
+  absl::Status AddWorker(std::unique_ptr<ChildProcess> worker);
+  // The next trainer rank, to be started by Follow.
+  void AddTrainer(std::unique_ptr<ChildProcess> trainer);
+
+  // Starts the trainers and blocks until they have ended. An error carries the
+  // exit code of the process that ended the run; CANCELLED after a second
+  // signal.
+  absl::Status Follow();
+
+ private:
+  struct Worker {
+    std::unique_ptr<ChildProcess> process;
+    int restarts = 0;
+  };
+
+  absl::Status StartTrainers();
+  // The exit code that ends the run or its attempt; -1 while it goes on.
+  int PollTrainers();
+  bool MayRestartTrainers(int code, bool asked_to_stop);
+  absl::Status KeepAlive(Worker& worker);
+
+  std::vector<Worker> workers_;
+  std::vector<std::unique_ptr<ChildProcess>> trainers_;  // by rank
+  int trainer_restarts_ = 0;
+};
+
+}  // namespace dapd
