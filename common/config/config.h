@@ -72,9 +72,9 @@ struct RolloutSection {
   double temperature = 1.1;
   double top_p = 0.95;
   int64_t top_k = 20;
-  int64_t max_staleness =
-      0;               // policies, see services/trainer/step/batch_trainer.h
-  int64_t slots = 32;  // sequences decoded side by side in one worker
+  // In policies; see services/trainer/step/batch_trainer.h.
+  int64_t max_staleness = 0;
+  int64_t slots = 32;           // sequences decoded side by side in one worker
   int64_t kv_memory_mib = 0;    // 0: what the machine can spare
   int64_t tensor_parallel = 1;  // processes that compute a worker's model
 };
@@ -99,7 +99,6 @@ struct TrainerSection {
   double learning_rate = 5e-6;
   int64_t schedule_steps = 500;
   double max_grad_norm = 0.1;
-  bool recompute = true;  // layers beyond activation_memory_mib, in backward
   int64_t activation_memory_mib = 1024;
   int64_t pack_tokens = 16384;  // of one pass, see objective/micro_batch.h
   bool train_while_sampling = true;

@@ -321,17 +321,13 @@ std::vector<ConfigKey> ConfigKeys(Config& c) {
             0,
             kInfinity,
             "Clip of the global gradient norm; .inf: none."),
-      Any("trainer.recompute",
-          &c.trainer.recompute,
-          "Keep the activations of as many layers as "
-          "trainer.activation_memory_mib allows and run the others again in "
-          "the backward pass; false keeps all. Changes no result."),
       Range("trainer.activation_memory_mib",
             &c.trainer.activation_memory_mib,
             0,
             kMillion,
-            "MiB of activations kept for the backward pass; 0 keeps each "
-            "layer's input alone."),
+            "MiB of activations that a pass keeps for the backward pass, in "
+            "which the layers beyond them run again; 0 keeps only each "
+            "layer's input. Changes no result."),
       Range("trainer.pack_tokens",
             &c.trainer.pack_tokens,
             1,

@@ -11,7 +11,7 @@ namespace dapd {
 namespace {
 
 // A name that ends in '.' or '_' stands for all keys that begin with it.
-constexpr std::array<absl::string_view, 30> kMayChange = {
+constexpr std::array<absl::string_view, 29> kMayChange = {
     "run.name",
     "run.output_dir",
     "run.num_threads",
@@ -39,7 +39,6 @@ constexpr std::array<absl::string_view, 30> kMayChange = {
     "security.",
     "trainer.train_while_sampling",
     "trainer.ahead_memory_mib",
-    "trainer.recompute",
     "trainer.shard_base",
     "trainer.activation_memory_mib"};
 

@@ -30,9 +30,7 @@ PassLimits MakePassLimits(const Config& config, const ModelWeights& weights) {
   const TrainerSection& trainer = config.trainer;
   PassLimits limits;
   limits.pack_tokens = trainer.pack_tokens;
-  if (trainer.recompute) {
-    limits.activation_bytes = trainer.activation_memory_mib << 20;
-  }
+  limits.activation_bytes = trainer.activation_memory_mib << 20;
   const int64_t kept = NumKeptLayers(weights.config,
                                      config.lora.rank,
                                      weights.dtype(),

@@ -28,7 +28,7 @@ def run(folder, name, **more):
     """One run: seconds of its steps, how many of them the teachers computed and when, and what it ended in."""
     steps = our_run.run(folder, name, failpoints=f"worker.before_token=sleep:{MILLISECONDS_A_TOKEN}", **{
         "run.num_threads": 1, "rollout.max_new_tokens": TOKENS, "rollout.temperature": 0, "teacher.snapshot_interval": 1,
-        "trainer.batch_size": BATCH, "trainer.micro_batch_size": 2, "trainer.recompute": "false", "trainer.steps": STEPS, "trainer.schedule_steps": STEPS,
+        "trainer.batch_size": BATCH, "trainer.micro_batch_size": 2, "trainer.activation_memory_mib": 8192, "trainer.steps": STEPS, "trainer.schedule_steps": STEPS,
         "trainer.learning_rate": 1e-3, **more})
     # The first step's snapshot is the base: half the teachers' work of the others.
     steps = steps[1:]

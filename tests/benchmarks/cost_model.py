@@ -69,7 +69,7 @@ def point(row, name, make, precision, hidden, mlp, batch, tokens):
         make(folder / "model")
         our_run.prepare(folder)
         settings = {"run.num_threads": THREADS, "model.precision": precision, "rollout.max_new_tokens": tokens, "rollout.slots": batch, "teacher.streaming": "false",
-                    "teacher.snapshot_interval": 1000, "trainer.batch_size": batch, "trainer.micro_batch_size": batch, "trainer.recompute": "false",
+                    "teacher.snapshot_interval": 1000, "trainer.batch_size": batch, "trainer.micro_batch_size": batch, "trainer.activation_memory_mib": 0,
                     "trainer.steps": STEPS, "trainer.schedule_steps": STEPS}
         rates = measure_rates(precision, hidden, mlp)
         steps = our_run.run(folder, "run", **settings)[1:]

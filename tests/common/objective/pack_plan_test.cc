@@ -90,10 +90,10 @@ TEST(PassLimitsTest, LongAnswersPassInChunks) {
   config.rollout.max_new_tokens = 1'000'000;
   EXPECT_EQ(MakePassLimits(config, *weights).chunk_tokens, 64);
   // What may differ where a run goes on does not decide.
-  config.trainer.recompute = false;
+  config.trainer.activation_memory_mib = 1'000'000;
   EXPECT_EQ(MakePassLimits(config, *weights).chunk_tokens, 64);
   EXPECT_EQ(MakePassLimits(config, *weights).activation_bytes,
-            kUnlimitedActivations);
+            int64_t{1'000'000} << 20);
 }
 
 }  // namespace
