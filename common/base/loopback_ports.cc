@@ -36,12 +36,16 @@ bool IsFree(int port) {
 LoopbackPorts::LoopbackPorts()
     : next_(static_cast<int>(::getpid()) * kPortsPerRun % kNumPorts) {}
 
+bool LoopbackPorts::TakeIfFree(int port) {
+  return !taken_.contains(port) && IsFree(port) && taken_.insert(port).second;
+}
+
 absl::StatusOr<int> LoopbackPorts::Take(int preferred) {
-  if (preferred != 0 && IsFree(preferred)) return preferred;
+  if (preferred != 0 && TakeIfFree(preferred)) return preferred;
   for (int i = 0; i < kNumPorts; ++i) {
     const int port = kFirstPort + next_;
     next_ = (next_ + 1) % kNumPorts;
-    if (IsFree(port)) return port;
+    if (TakeIfFree(port)) return port;
   }
   return absl::UnavailableError("no free TCP port could be found on 127.0.0.1");
 }

@@ -21,6 +21,14 @@ TEST(LoopbackPortsTest, EachPortIsHandedOutOnce) {
   EXPECT_EQ(taken.size(), 100u);
 }
 
+// Two services may be configured alike, and neither listens yet.
+TEST(LoopbackPortsTest, APreferenceIsHandedOutOnceToo) {
+  LoopbackPorts ports;
+  const int port = LoopbackPorts().Take(0).value();
+  EXPECT_EQ(ports.Take(port).value(), port);
+  EXPECT_NE(ports.Take(port).value(), port);
+}
+
 TEST(LoopbackPortsTest, PortsLieBelowTheKernelsOwn) {
   std::ifstream range("/proc/sys/net/ipv4/ip_local_port_range");
   int first = 0;
@@ -55,11 +63,11 @@ int Listen(int port) {
 TEST(LoopbackPortsTest, AFreePreferenceIsKeptAndATakenOneIsNot) {
   LoopbackPorts ports;
   const int port = ports.Take(0).value();
-  EXPECT_EQ(ports.Take(port).value(), port);
+  EXPECT_EQ(LoopbackPorts().Take(port).value(), port);
 
   const int listener = Listen(port);
   const absl::Cleanup close_socket = [listener] { ::close(listener); };
-  EXPECT_NE(ports.Take(port).value(), port);
+  EXPECT_NE(LoopbackPorts().Take(port).value(), port);
 }
 
 // A run that is started again at once keeps its ports, which Prometheus knows.
@@ -80,7 +88,7 @@ TEST(LoopbackPortsTest, APortWhoseServerHasJustClosedItsConnectionsIsFree) {
   EXPECT_EQ(::recv(client, &byte, 1, 0), 0);
   ::close(client);
   ::close(listener);
-  EXPECT_EQ(ports.Take(port).value(), port);
+  EXPECT_EQ(LoopbackPorts().Take(port).value(), port);
 }
 
 }  // namespace
