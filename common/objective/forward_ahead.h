@@ -4,8 +4,8 @@
 // none_rollout as far as the sampler has come.
 //
 // What was run ahead is found by its tokens and has the bits that running it
-// later gives, for packs and chunks are the same: so neither the memory nor who
-// was faster shows in a result.
+// later would give, because packs and chunks are the same: results depend on
+// neither timing nor the memory limit.
 #pragma once
 
 #include <cstdint>

@@ -101,7 +101,7 @@ int Main(int argc, char** argv) {
   Flags flags;
   CLI::App app("A DAPD teacher worker: scores views with frozen weights.");
   app.add_option("config", flags.config, "YAML configuration")->required();
-  app.add_option("--set", flags.overrides, "key=value, before the file")
+  app.add_option("--set", flags.overrides, "key=value, overrides the file")
       ->take_all();
   app.add_option("--listen", flags.listen, "host:port, as teacher.listen");
   app.add_option("--port-file", flags.port_file, "receives the port taken");

@@ -28,14 +28,14 @@
 #include "common/rpc/server/server_metrics.h"
 #include "common/rpc/server/shutdown_signal.h"
 #include "common/security/security.h"
-#include "services/trainer/workers/rollout_client.h"
 #include "services/trainer/status/page/run_history.h"
 #include "services/trainer/status/page/status_pages.h"
-#include "services/trainer/workers/teacher_client.h"
 #include "services/trainer/status/trainer_metrics.h"
-#include "services/trainer/trainer_run.h"
 #include "services/trainer/status/trainer_service.h"
 #include "services/trainer/status/trainer_status.h"
+#include "services/trainer/trainer_run.h"
+#include "services/trainer/workers/rollout_client.h"
+#include "services/trainer/workers/teacher_client.h"
 
 namespace dapd {
 namespace {
@@ -215,7 +215,7 @@ int Main(int argc, char** argv) {
   Flags flags;
   CLI::App app("The DAPD trainer: drives the workers and trains the adapter.");
   app.add_option("config", flags.config, "YAML configuration")->required();
-  app.add_option("--set", flags.overrides, "key=value, before the file")
+  app.add_option("--set", flags.overrides, "key=value, overrides the file")
       ->take_all();
   app.add_option("--listen", flags.listen, "host:port, as trainer.listen");
   try {

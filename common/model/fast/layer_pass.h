@@ -34,7 +34,7 @@ using Attend = absl::FunctionRef<at::Tensor(const at::Tensor& q,
                                             const at::Tensor& v,
                                             AttentionStatistics* statistics)>;
 
-// Bytes of the activations of a layer a row, `rank` 0 without LoRA.
+// Activation bytes per layer and token. `rank`: LoRA's, 0 without it.
 int64_t ActivationBytesPerRow(const ModelConfig& config,
                               int64_t rank,
                               at::ScalarType dtype);

@@ -6,14 +6,15 @@
 //   connecting -> loading -> ready -> lost -> (back-off) -> connecting ...
 // It gets tasks only while ready: it acknowledged the current update and passed
 // its probe. A new update sends all workers back to loading.
-// Tasks: at most max_in_flight of a worker's own saying are with it, and at
-// most its share of the unanswered ones, so that the first worker to be ready
-// does not take them all. When it is lost, or a task's time passes, its tasks
-// go back to the front of the list. A worker with nothing else to do also gets
-// a task that another has had for several times the usual (task_durations.h),
-// so that no step waits for one slow worker. The first valid answer counts,
-// later ones are duplicates. A worker that answers with an error gets no more
-// tasks, may finish what it has, and is connected to anew.
+// Tasks: a worker has at most max_in_flight tasks at a time, which it names
+// itself, and at most its share of the unanswered ones, so that the first
+// worker to be ready does not take them all. When it is lost, or a task times
+// out, its tasks go back to the front of the list. A worker with nothing else
+// to do also gets a task that another has had for several times as long as
+// usual (task_durations.h), so that no step waits for one slow worker. The
+// first valid answer counts, later ones are duplicates. A worker that answers
+// with an error gets no more tasks, may finish what it has, and is connected to
+// anew.
 //
 // Advice: what is known of a task before it can be done goes to the worker that
 // is to get it, the task's home. Another one takes the task only if its home
