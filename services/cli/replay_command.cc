@@ -15,6 +15,7 @@
 #include "common/base/progress.h"
 #include "common/base/status_macros.h"
 #include "common/config/load_config.h"
+#include "common/config/preset_terms.h"
 #include "common/data/sample_rows.h"
 #include "common/data/text_pipeline.h"
 #include "common/model/weights/adapter.h"

@@ -12,6 +12,7 @@
 #include "common/base/log.h"
 #include "common/base/sha256.h"
 #include "common/base/status_macros.h"
+#include "common/config/preset_terms.h"
 #include "common/config/run_folder.h"
 #include "common/config/run_settings.h"
 #include "common/data/text_pipeline.h"

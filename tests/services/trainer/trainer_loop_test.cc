@@ -354,9 +354,9 @@ TEST_F(TrainerLoopTest, WhatIsKnownOfAMissingAnswerPassesForward) {
   ASSERT_TRUE(Run(0).ok());
 
   config.objective.terms = {{.name = "on_policy",
-                             .student = "none_rollout",
-                             .teacher = "cross_rollout",
-                             .teacher_weights = "snapshot",
+                             .student = ViewName::kNoneRollout,
+                             .target = TeacherPass{WeightSet::kSnapshot,
+                                                   ViewName::kCrossRollout},
                              .weight = 1.0}};
   config.trainer.chunk_tokens = 16;
   std::vector<std::vector<double>> losses;
