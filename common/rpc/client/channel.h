@@ -1,6 +1,7 @@
 // Client channels with this system's settings: keepalive pings (2 s, answer
 // within 3.5 s, also without calls) find a silent peer in seconds, messages are
-// bounded, reconnects back off from 0.2 to 5 s.
+// bounded, a connection may take 5 s to be made (a loaded machine takes more
+// than one), reconnects back off from 0.2 to 5 s.
 #pragma once
 
 #include <functional>
@@ -27,6 +28,7 @@ inline constexpr int kMaxFrameBytes = 1 << 20;
 inline constexpr int kWriteBufferBytes = 2 << 20;
 inline constexpr int kKeepaliveTimeMs = 2'000;
 inline constexpr int kKeepaliveTimeoutMs = 3'500;
+inline constexpr int kConnectTimeoutMs = 5'000;  // handshakes included
 
 // Calls `set` with the channel arguments that both ends of a connection want
 // for payloads: large frames, no compression.

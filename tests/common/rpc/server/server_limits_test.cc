@@ -188,14 +188,20 @@ TEST_F(ServerLimitsTest, MoreCallsThanThreadsAreRefusedAndTheOthersGoOn) {
   constexpr int kCalls = 30;
   Start({.max_threads = 12});
   service_.hold = true;
+  // A connection that is not made in time would be a third way to end.
+  std::vector<std::shared_ptr<grpc::Channel>> channels;
+  for (int i = 0; i < kCalls; ++i) {
+    channels.push_back(OpenPlaintextChannel(server_->address()));
+    ASSERT_TRUE(channels.back()->WaitForConnected(
+        absl::ToChronoTime(absl::Now() + absl::Seconds(60))));
+  }
   std::atomic<int> served = 0;
   std::atomic<int> refused = 0;
   {
     std::vector<std::jthread> callers;
-    for (int i = 0; i < kCalls; ++i) {
-      callers.emplace_back([&] {
-        const grpc::Status status =
-            CallByName(OpenPlaintextChannel(server_->address()), kStatus);
+    for (const auto& channel : channels) {
+      callers.emplace_back([&, channel] {
+        const grpc::Status status = CallByName(channel, kStatus);
         served += status.ok();
         if (status.ok()) return;
         ++refused;

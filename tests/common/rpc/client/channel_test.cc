@@ -1,0 +1,76 @@
+#include "common/rpc/client/channel.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <string>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "gtest/gtest.h"
+
+#include "tests/fakes/generic_call.h"
+
+namespace dapd {
+namespace {
+
+// Accepts one connection and begins HTTP/2 on it `delay` later.
+class SlowServer {
+ public:
+  explicit SlowServer(absl::Duration delay)
+      : listener_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(address);
+    EXPECT_EQ(::bind(listener_, reinterpret_cast<sockaddr*>(&address), size),
+              0);
+    EXPECT_EQ(
+        ::getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size),
+        0);
+    EXPECT_EQ(::listen(listener_, 1), 0);
+    port_ = ntohs(address.sin_port);
+    thread_ = std::jthread([this, delay] {
+      const int connection = ::accept(listener_, nullptr, nullptr);
+      absl::SleepFor(delay);
+      const std::string settings("\0\0\0\x04\0\0\0\0\0", 9);  // an empty frame
+      ::send(connection, settings.data(), settings.size(), MSG_NOSIGNAL);
+      char block[4096];
+      while (::recv(connection, block, sizeof(block), 0) > 0) {
+      }
+      ::close(connection);
+    });
+  }
+  ~SlowServer() {
+    ::shutdown(listener_, SHUT_RDWR);
+    thread_.join();
+    ::close(listener_);
+  }
+
+  std::string address() const { return absl::StrCat("127.0.0.1:", port_); }
+
+ private:
+  const int listener_;
+  int port_ = 0;
+  std::jthread thread_;
+};
+
+// A loaded machine takes more than a second to get through a handshake; a
+// probe that fails then has a healthy service killed.
+TEST(ChannelTest, APeerThatTakesLongForItsHandshakeIsWaitedFor) {
+  const SlowServer server(absl::Milliseconds(1500));
+  const auto channel = OpenPlaintextChannel(server.address());
+  grpc_connectivity_state state = channel->GetState(true);
+  while (state == GRPC_CHANNEL_IDLE || state == GRPC_CHANNEL_CONNECTING) {
+    ASSERT_TRUE(channel->WaitForStateChange(
+        state, absl::ToChronoTime(absl::Now() + absl::Seconds(20))));
+    state = channel->GetState(false);
+  }
+  EXPECT_EQ(state, GRPC_CHANNEL_READY);
+}
+
+}  // namespace
+}  // namespace dapd
