@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Counts the JUnit reports of a folder, one a test run, whose log `X.log` stands beside the report `X.xml`.
+"""Counts the JUnit reports of a folder, one a suite, whose log `X.log` stands beside the report `X.xml` (run_suite.py).
 
     count_results.py FOLDER
 
-Names what failed and what was skipped; the last line is "N passed, N failed, N skipped". A log without a report is a
-run that died: it counts as one failure. Ends with 1 on any failure, or if no test ran.
+Names what failed, what was skipped, and, after these, what was flaky: failed first and passed once more by itself. That
+counts as passed and is listed in FOLDER/flaky.txt, too. The last line is "N passed, N failed, N skipped". A log without
+a report is a suite that died twice: it counts as one failure. Ends with 1 on any failure, or if no test ran.
 """
 
 import pathlib
@@ -21,20 +22,37 @@ def outcome(case):
     return "passed"
 
 
+def title(case):
+    group, name = case.get("classname"), case.get("name")
+    return name if group in (name, "", None) else f"{group} {name}"
+
+
+def flaky_line(suite, name, element):
+    failure = element.find("flakyFailure")
+    return [] if failure is None else [f"{name} ({suite}; first failure: {failure.get('log')})"]
+
+
 def main():
+    folder = pathlib.Path(sys.argv[1])
     counts = {"passed": 0, "failed": 0, "skipped": 0}
-    for log in sorted(pathlib.Path(sys.argv[1]).glob("*.log")):
+    flaky = []
+    for log in sorted(folder.glob("*.log")):
         report = log.with_suffix(".xml")
         if not report.exists() or report.stat().st_size == 0:
             print(f"failed: {log.stem} ended without a report; see {log}")
             counts["failed"] += 1
             continue
-        for case in ElementTree.parse(report).iter("testcase"):
+        root = ElementTree.parse(report).getroot()
+        flaky += flaky_line(log.stem, "ended without a report", root)
+        for case in root.iter("testcase"):
             result = outcome(case)
             counts[result] += 1
+            flaky += flaky_line(log.stem, title(case), case)
             if result != "passed":
-                group, name = case.get("classname"), case.get("name")
-                print(f"{result}: {name if group == name else f'{group} {name}'} ({log})")
+                print(f"{result}: {title(case)} ({log})")
+    for line in flaky:
+        print(f"flaky: {line}")
+    (folder / "flaky.txt").write_text("".join(f"{line}\n" for line in flaky))
     print(", ".join(f"{count} {result}" for result, count in counts.items()))
     sys.exit(0 if counts["failed"] == 0 and counts["passed"] > 0 else 1)
 

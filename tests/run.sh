@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Installs what the tests need, builds, runs the tests and counts them: the last
-# line reads "N passed, N failed, N skipped". Logs: build/test-logs/.
+# line reads "N passed, N failed, N skipped". A test that fails is run once more
+# by itself; if it passes then, it counts as passed and is listed before the last
+# line, and in build/test-logs/flaky.txt, as flaky. Logs: build/test-logs/.
 #
 #   tests/run.sh [unit|integration|oracle|robustness|fuzz]...     (default: all)
 #
@@ -31,38 +33,27 @@ logs=build/test-logs
 rm -rf "$logs"
 mkdir -p "$logs"
 
-run_ctest() {  # GROUP
-  ctest --test-dir build --label-regex "^$1\$" --output-on-failure \
-    --timeout 600 --no-tests=ignore --parallel "$(nproc)" \
-    --output-junit "$PWD/$logs/ctest-$1.xml"
+python=.deps/venv/bin/python
+
+run_suite() {  # TITLE NAME KIND ARGUMENT...
+  phase "$1" "$logs/$2.log" "$python" tests/run_suite.py "$logs/$2.xml" "${@:3}"
 }
 
-run_pytest() {  # GROUP FOLDER...
-  local code=0
-  TQDM_DISABLE=1 .deps/venv/bin/python -m pytest "${@:2}" -rA --durations=5 \
-    -p no:cacheprovider --junitxml "$logs/pytest-$1.xml" || code=$?
-  [ "$code" -eq 5 ] || return "$code"  # 5: no tests there
-}
-
-run_fuzz() {
-  local code=0
-  tests/fuzz/run.sh "${FUZZ_SECONDS:-3}" || code=$?
-  cp build-fuzz/report.xml "$logs/fuzz.xml" && return "$code"
-}
-
-# A failing group does not keep the others from running.
+# A failing suite does not keep the others from running.
+export TQDM_DISABLE=1
 for group in "${groups[@]}"; do
-  if [ "$group" = fuzz ]; then
-    phase "fuzz targets" "$logs/fuzz.log" run_fuzz || true
-    continue
-  fi
-  folders=("tests/$group")
+  case "$group" in
+    unit | integration)
+      run_suite "$group tests (C++)" "ctest-$group" ctest build "$group" || true ;;
+    fuzz)
+      run_suite "fuzz targets" fuzz fuzz tests/fuzz/run.sh "${FUZZ_SECONDS:-3}" ||
+        true
+      continue ;;
+  esac
+  processes=1 folders=("tests/$group")
   if [ "$group" = unit ]; then folders=(tests/deploy tests/dashboards); fi
-  if [ "$group" = unit ] || [ "$group" = integration ]; then
-    phase "$group tests (C++)" "$logs/ctest-$group.log" \
-      run_ctest "$group" || true
-  fi
-  phase "$group tests (Python)" "$logs/pytest-$group.log" \
-    run_pytest "$group" "${folders[@]}" || true
+  if [ "$group" = oracle ]; then processes=$(nproc); fi
+  run_suite "$group tests (Python)" "pytest-$group" \
+    pytest "$processes" "${folders[@]}" || true
 done
-exec .deps/venv/bin/python tests/count_results.py "$logs"
+exec "$python" tests/count_results.py "$logs"

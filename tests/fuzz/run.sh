@@ -5,11 +5,12 @@
 #   tests/fuzz/run.sh [SECONDS [TARGET]...]      (default: 5 s, all targets)
 #
 # Prints executions, features (coverage) and findings of each, then a line
-# "N passed, N failed"; build-fuzz/report.xml has the same as JUnit. An input
-# that breaks a target is left in build-fuzz/findings/, and the command that
-# reproduces it is printed. What libFuzzer learns stays in build-fuzz/corpus/, so
-# that a longer run goes on where the last one ended. CXX names another clang;
-# FUZZ_SEED fixes the mutations' random numbers (default 0: others each time).
+# "N passed, N failed"; FUZZ_REPORT (build-fuzz/report.xml) has the same as JUnit.
+# An input that breaks a target is left in build-fuzz/findings/TARGET/, the command
+# that reproduces it is printed, and every later run of the target begins with it.
+# What libFuzzer learns stays in build-fuzz/corpus/, so that a longer run goes on
+# where the last one ended. CXX names another clang; FUZZ_SEED fixes the mutations'
+# random numbers (default 0: others each time).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 source deploy/phase.sh
@@ -23,7 +24,8 @@ fi
 build=build-fuzz
 logs=$build/logs
 findings=$build/findings
-mkdir -p "$logs" "$findings"
+report=${FUZZ_REPORT:-$build/report.xml}
+mkdir -p "$logs"
 
 phase "configure the fuzz targets" "$logs/configure.log" \
   cmake -S . -B $build -G Ninja -DCMAKE_CXX_COMPILER="${CXX:-clang++}" \
@@ -37,14 +39,15 @@ export UBSAN_OPTIONS=print_stacktrace=1
 
 fuzz() {  # TARGET
   local target=$1 learnt=$build/corpus/$1 dictionary=tests/fuzz/dictionaries/$1
-  mkdir -p "$learnt"
+  mkdir -p "$learnt" "$findings/$target"
   local options=(-max_total_time="$seconds" -timeout=20 -rss_limit_mb=2048
     -malloc_limit_mb=1024 -max_len=65536 -print_final_stats=1
     -seed="${FUZZ_SEED:-0}"
-    -artifact_prefix="$findings/$target-")
+    -artifact_prefix="$findings/$target/")
   if [ -f "$dictionary" ]; then options+=(-dict="$dictionary"); fi
   "$build/bin/dapd_${target}_fuzz" "${options[@]}" \
-    "$learnt" "tests/fuzz/corpus/$target" >"$logs/$target.log" 2>&1
+    "$learnt" "$findings/$target" "tests/fuzz/corpus/$target" \
+    >"$logs/$target.log" 2>&1
 }
 export -f fuzz
 export build logs findings seconds
@@ -66,17 +69,18 @@ for target in "${targets[@]}"; do
     passed=$((passed + 1))
   else
     failed=$((failed + 1))
-    result=$(grep -aE 'broken invariant|runtime error|SUMMARY' "$log" |
+    result=$({ grep -aE 'broken invariant|runtime error|SUMMARY' "$log" || true; } |
       head -n 1 | tr -cd '[:print:]' | tr '<>&"' '    ' | cut -c 1-160)
     input=$(sed -n 's/.*Test unit written to //p' "$log" | tail -n 1)
     result="FAILED: ${result:-see $log}; $build/bin/dapd_${target}_fuzz $input"
-    problem="<failure message=\"$result\"/>"
+    problem="<failure message=\"$result\">$(tail -c 20000 "$log" |
+      tr -cd '[:print:]\n' | tr '<>&' '   ')</failure>"
   fi
   total=$((total + ${executions:-0}))
   cases+="<testcase classname=\"fuzz\" name=\"$target\">$problem</testcase>"
   printf '%-20s %12s %9s  %s\n' "$target" "${executions:-?}" "${features:-?}" "$result"
 done
-echo "<testsuite name=\"fuzz\">$cases</testsuite>" >$build/report.xml
+echo "<testsuite name=\"fuzz\">$cases</testsuite>" >"$report"
 echo "$total executions in $((SECONDS - start)) s"
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]
