@@ -1,5 +1,6 @@
 """Fixtures of the oracle tests: our binaries, and model folders to run them on."""
 
+import fcntl
 import json
 import os
 import pathlib
@@ -45,6 +46,9 @@ def qwen_folder(tmp_path_factory):
 @pytest.fixture(scope="session")
 def smollm2_folder():
     """SmolLM2-135M-Instruct as deploy/fetch_demo_model.py leaves it."""
-    if not (DEMO_MODEL / "model.safetensors").exists():
-        subprocess.run([str(ROOT / ".deps/venv/bin/python"), str(ROOT / "deploy/fetch_demo_model.py")], check=True)
+    # Several processes share the tests; one of them makes it.
+    with open(ROOT / ".deps" / "fetch_demo_model.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (DEMO_MODEL / "model.safetensors").exists():
+            subprocess.run([str(ROOT / ".deps/venv/bin/python"), str(ROOT / "deploy/fetch_demo_model.py")], check=True)
     return DEMO_MODEL
