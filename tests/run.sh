@@ -52,7 +52,8 @@ for group in "${groups[@]}"; do
   esac
   processes=1 folders=("tests/$group")
   if [ "$group" = unit ]; then folders=(tests/deploy tests/dashboards); fi
-  if [ "$group" = oracle ]; then processes=$(nproc); fi
+  # One core each, and a few GiB of memory.
+  if [ "$group" = oracle ]; then processes=$(($(nproc) < 4 ? $(nproc) : 4)); fi
   run_suite "$group tests (Python)" "pytest-$group" \
     pytest "$processes" "${folders[@]}" || true
 done
