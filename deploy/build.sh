@@ -4,7 +4,7 @@
 #   deploy/build.sh [--tests]
 #
 # --tests builds the unit tests too. JOBS sets the compilers that run at a time
-# (default: one a core, 2 GiB of memory each).
+# (default: one per core, 2 GiB of memory each).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source deploy/phase.sh

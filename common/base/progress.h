@@ -1,7 +1,7 @@
 // A progress line on stderr: done of total, rate, time left, and a note.
 // On a terminal it appears after half a second and is redrawn in place, at most
-// ten times a second; elsewhere a line is logged every 30 s. So what is done at
-// once shows nothing, and log files stay readable.
+// ten times per second; elsewhere a line is logged every 30 s. So what is done
+// at once shows nothing, and log files stay readable.
 #pragma once
 
 #include <cstdint>

@@ -16,7 +16,7 @@
 // step at most.
 //
 // Errors, after which nothing more can be done with it:
-//   ABORTED     a rank is lost or hangs; the job goes on behind its newest
+//   ABORTED     a rank is lost or hangs; the job goes on after its newest
 //               checkpoint once every rank is started again
 //   DATA_LOSS   the ranks disagree about what they do
 //   CANCELLED   Cancel was called

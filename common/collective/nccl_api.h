@@ -25,7 +25,7 @@ int DapdNcclSum(void* communicator,
                 int64_t count,
                 double timeout_seconds,
                 char* error);
-// The `bytes` of each rank's `part` behind one another in `all`, by rank.
+// The `bytes` of each rank's `part` one after another in `all`, by rank.
 int DapdNcclAllGather(void* communicator,
                       const void* part,
                       void* all,

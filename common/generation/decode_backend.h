@@ -9,7 +9,7 @@
 //   Stop(slot)             the memory is given back; what was under way is gone
 //
 // The invariant of every backend: the tokens and log-probabilities of a
-// sequence are a function of the weights, the adapter and its request alone,
+// sequence are a function of only the weights, the adapter and its request,
 // bit for bit; not of the slot, the neighbours, the time of joining or the
 // number of threads.
 //
@@ -60,8 +60,8 @@ class DecodeBackend {
   // Computes for a while: at least one token of every running sequence whose
   // prompt is done, and a part of the prompts that are not. Returns the new
   // tokens; those of one slot are in order. A backend that runs ahead may
-  // return several tokens of a slot, also behind an end token: the engine drops
-  // what lies behind the end and stops the slot.
+  // return several tokens of a slot, also after an end token: the engine drops
+  // what follows the end and stops the slot.
   virtual std::vector<DecodedToken> Step() = 0;
 
   // log p(ids[t + 1] | ids[0..t]) for t < T - 1 under the weights that Step()

@@ -111,7 +111,7 @@ void GenerationEngine::Cancel(uint64_t id) {
 std::optional<SampledToken> GenerationEngine::Receive(
     const DecodedToken& token) {
   std::optional<Sequence>& sequence = slots_[static_cast<size_t>(token.slot)];
-  // A backend that runs ahead computes tokens behind the end.
+  // A backend that runs ahead computes tokens after the end.
   if (!sequence.has_value()) return std::nullopt;
   ++sequence->num_tokens;
   SampledToken event = {

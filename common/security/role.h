@@ -56,7 +56,7 @@ class RoleSet {
 };
 
 // The roles that a certificate's URI names grant: spiffe://dapd/<role>, nothing
-// before or behind it. Other URIs grant none.
+// before or after it. Other URIs grant none.
 RoleSet RolesOfUris(const std::vector<std::string>& uris);
 
 }  // namespace dapd

@@ -1,8 +1,8 @@
 // Which part of a model each of several ranks holds: the tensor-parallel layout
 // of Megatron-LM (Shoeybi et al. 2019). Q, K, V, gate and up are split by their
-// outputs, O and down by their inputs, so that a rank computes whole heads and
-// its part of the MLP alone, and the partial results of O and of down add up to
-// the layer's. Norms, biases, embedding and head are whole everywhere.
+// outputs, O and down by their inputs, so that each rank computes whole heads
+// and its own part of the MLP, and the partial results of O and of down add up
+// to the layer's. Norms, biases, embedding and head are whole everywhere.
 #pragma once
 
 #include "absl/status/status.h"

@@ -48,7 +48,7 @@ struct GatheredLayer {
   std::optional<c10::Event> ready;  // on a GPU
 };
 
-// Lets the current stream use `layer`, and its memory be used again only behind
+// Lets the current stream use `layer`, and its memory be used again only after
 // what that stream does with it.
 void HandOver(GatheredLayer& layer) {
   if (!layer.ready.has_value()) return;

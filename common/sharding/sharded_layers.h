@@ -6,7 +6,7 @@
 // work. So each walk begins with an agreement, in which a rank with a pass to
 // compute says so; all then gather every layer of the walk, those without a
 // pass of their own as well (ServeOthers). A rank whose pass ends early, for
-// want of memory say, gathers the rest of the walk behind it.
+// want of memory say, still gathers the rest of the walk.
 //
 //   rank 0   Begin .... pass ....   Begin .... pass ....   ServeOthers
 //   rank 1   Begin .... pass ....   ServeOthers ........................

@@ -3,7 +3,7 @@
 // and in the order of their offsets.
 //
 // The reader is strict: header at most 16 MiB and at most the file, only space
-// padding behind the JSON, no duplicate names, at most 100,000 tensors of rank
+// padding after the JSON, no duplicate names, at most 100,000 tensors of rank
 // at most 8, offsets sorted, contiguous from 0, without holes or overlaps and
 // ending at the file's end, and shape * dtype equal to every extent. Each
 // refusal names the file and the tensor. Sizes are checked before allocation.

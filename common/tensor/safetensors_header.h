@@ -25,13 +25,13 @@ absl::StatusOr<uint64_t> ParseHeaderLength(absl::string_view prefix,
                                            uint64_t file_bytes,
                                            const std::string& where);
 
-// `data_bytes`: the bytes behind the header, which the tensors must fill
+// `data_bytes`: the bytes after the header, which the tensors must fill
 // exactly.
 absl::StatusOr<SafetensorsHeader> ParseHeader(absl::string_view json,
                                               uint64_t data_bytes,
                                               const std::string& where);
 
-// A whole file in memory: its header, and what stands behind it (a view into
+// A whole file in memory: its header, and what follows it (a view into
 // `bytes`).
 struct SafetensorsParts {
   SafetensorsHeader header;

@@ -28,7 +28,7 @@ absl::StatusOr<LoadedSampler> LoadEngineSampler(const Config& config,
 
 // The same for the model that the ranks of `ranks` compute together, of which
 // this is rank 0; returns once all have read their shares. `on_lost` hears of
-// an error between them, behind which the sampler is of no use. `ranks` must
+// an error between them, after which the sampler is of no use. `ranks` must
 // outlive the sampler.
 absl::StatusOr<LoadedSampler> LoadSharedSampler(const Config& config,
                                                 int64_t num_tokens,

@@ -24,11 +24,11 @@
 
 #include "common/data/dataset.h"
 #include "common/training/policy.h"
-#include "services/trainer/step/batch_trainer.h"
 #include "services/trainer/record/checkpoint.h"
 #include "services/trainer/record/disk_policy.h"
 #include "services/trainer/record/ledger.h"
 #include "services/trainer/record/run_recorder.h"
+#include "services/trainer/step/batch_trainer.h"
 
 namespace dapd {
 
@@ -54,7 +54,7 @@ class TrainerLoop {
   // Other errors are those of the clients (UNAVAILABLE, ...), of the disk
   // where checkpoint.on_write_error says so, and DATA_LOSS for a gradient that
   // is not finite. Whatever ends a run, the next one with the same
-  // configuration goes on behind the newest checkpoint, to the same result.
+  // configuration goes on after the newest checkpoint, to the same result.
   absl::Status Run();
 
  private:

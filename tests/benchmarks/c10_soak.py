@@ -20,7 +20,7 @@ from cluster import Cluster  # noqa: E402
 from workspace import Workspace, wait_for  # noqa: E402
 
 STEPS, BATCH, INTERVAL = 200, 4, 20
-# Behind these steps the services die; then the run is copied; then its last steps are compared with the copy's.
+# After these steps the services die; then the run is copied; then its last steps are compared with the copy's.
 KILLS = {50: "rollout", 80: "teacher", 110: "trainer"}
 COPY = 150
 # Memory goes up and down within a step; medians of looks are compared, at processes that have run for a while.

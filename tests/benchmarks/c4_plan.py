@@ -23,7 +23,7 @@ PROBLEM_WORDS = 110  # about 200 tokens with the template
 STUDENTS = [["none_rollout", "self_rollout"], ["none_reference", "self_reference"]]
 BASE_TEACHERS = [["none_rollout", "cross_rollout"], ["none_reference", "cross_reference"]]
 SNAPSHOT_TEACHERS = [["cross_rollout"], ["cross_reference"]]
-# Products of the trunk's size a token: forward, recomputation and gradient of the input; forward alone.
+# Products of the trunk's size per token: forward, recomputation and gradient of the input; forward only.
 LIVE_COST, TEACHER_COST = 3, 1
 
 

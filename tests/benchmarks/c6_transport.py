@@ -1,6 +1,6 @@
 """Hidden states from a teacher's service into the trainer's tensors, against plain sockets on loopback.
 
-DAPD_C6_REQUESTS (40): requests a round, each with five views of 1,024 tokens of Qwen3-4B (26 MB).
+DAPD_C6_REQUESTS (40): requests per round, each with five views of 1,024 tokens of Qwen3-4B (26 MB).
 """
 
 import os

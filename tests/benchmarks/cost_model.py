@@ -35,7 +35,7 @@ def make_large(folder):
     subprocess.run([PYTHON, ROOT / "tests/benchmarks/make_qwen3_0_6b.py", folder], check=True, capture_output=True)
 
 
-# name: how the folder comes to be, precision, hidden and MLP size, problems a step, tokens of an answer
+# name: how the folder comes to be, precision, hidden and MLP size, problems per step, tokens of an answer
 POINTS = {"Qwen3 of 8 layers and hidden 512": (make_small, "float32", 512, 1536, 4, 128),
           "SmolLM2-135M": (lambda folder: folder.symlink_to(DEMO), "float32", 576, 1536, 4, 64),
           "Qwen3-0.6B's shape": (make_large, "bfloat16", 1024, 3072, 2, 64)}

@@ -117,7 +117,7 @@ class Row:
 
 
 class MemoryWatch:
-    """Peak summed MiB of some processes, read twice a second, for reading it stops the process; a page that several share counts once."""
+    """Peak summed MiB of some processes, read twice per second, for reading it stops the process; a page that several share counts once."""
 
     def __init__(self, pids):
         self.pids, self.peak, self.stop = pids, 0.0, threading.Event()

@@ -8,7 +8,7 @@ from duel import BIN, PYTHON, ROOT, Contender, Ratio, Row, duel, median
 VOCABULARY, TOKENS = 151_936, 8192
 HIDDEN = (2560, 5120)
 PRODUCTS = 7  # five forward, two backward
-# About 90 bytes a token and vocabulary entry: what fits into 80 GB at a time.
+# About 90 bytes per token and vocabulary entry: what fits into 80 GB at a time.
 PEER_TOKENS = 2048
 
 

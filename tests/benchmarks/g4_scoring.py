@@ -20,7 +20,7 @@ def main():
     with Contender("ours", [program, "ours", LAYERS]) as ours, Contender("products", [program, "products", LAYERS]) as products:
         row.check("hidden states of a packed view against the view alone", ours.ready["error"], 2e-2)
         mine, bare = duel(ours, products)
-    # Four Cross views of 2,378 and two None views of 1,224 tokens a sample.
+    # Four Cross views of 2,378 and two None views of 1,224 tokens per sample.
     row.check("tokens computed beyond those of the views", abs(mine[0]["tokens"] - TOKENS), 0)
     rates = {}
     for name, figures in ("ours", mine), ("bare products", bare):

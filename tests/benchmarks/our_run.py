@@ -32,7 +32,7 @@ def start(folder, name, failpoints="", **settings):
 
 
 def finish(process, folder, name):
-    """The run's lines of metrics.jsonl, one a step."""
+    """The run's lines of metrics.jsonl, one per step."""
     if process.wait():
         sys.exit((folder / f"{name}.log").read_text())
     return [json.loads(line) for line in (folder / "runs" / name / "metrics.jsonl").read_text().splitlines()]

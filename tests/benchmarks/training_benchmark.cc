@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "common/model/fast/matrix_product.h"
-#include "common/model/weights/placement.h"
 #include "common/model/fast/training_pass.h"
+#include "common/model/weights/placement.h"
 #include "common/objective/view_pass.h"
 #include "common/tensor/safetensors.h"
 #include "common/tensor/torch_bridge.h"
@@ -47,7 +47,7 @@ at::Tensor ProbeGradient(int64_t rows, int64_t hidden) {
 // of LoRA (2 forward, 4 backward), and the scores below the diagonal of
 // attention (2 products forward, 5 backward). What is left out is not counted:
 // the input's gradient of the first layer's q, k and v, and what rows that
-// score nothing have behind the last layer's attention.
+// score nothing have after the last layer's attention.
 double CountFlops(const ModelWeights& weights,
                   const Adapter& adapter,
                   const PackedTokens& tokens,

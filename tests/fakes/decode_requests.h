@@ -77,7 +77,7 @@ inline std::map<size_t, Answer> Generate(
     }
     for (const DecodedToken& token : backend.Step()) {
       const int64_t request = request_of_slot[token.slot];
-      if (request < 0) continue;  // behind its end
+      if (request < 0) continue;  // after its end
       Answer& answer = answers[static_cast<size_t>(request)];
       answer.tokens.push_back(token.token);
       answer.logprobs.push_back(token.logprob);

@@ -1,4 +1,4 @@
-// A path for this test alone, so that tests can run side by side.
+// A path for this test only, so that tests can run side by side.
 #pragma once
 
 #include <unistd.h>

@@ -13,7 +13,7 @@
 
 namespace dapd {
 
-// Runs `body` once a rank and returns when all are done.
+// Runs `body` once per rank and returns when all are done.
 inline void RunThreadRanks(
     int size, const std::function<void(Collective& collective)>& body) {
   struct Shared {

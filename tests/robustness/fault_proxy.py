@@ -10,7 +10,7 @@ class FaultProxy:
     blackhole   nothing is forwarded any more, in neither direction; connections stay open, new ones hang
     refuse      new connections are closed at once
     delay       seconds by which every chunk is late
-    rate        bytes a second in each direction; None: no limit
+    rate        bytes per second in each direction; None: no limit
     corrupt     the next so many chunks from the worker get one bit flipped
     """
 

@@ -2,7 +2,7 @@
 
     python tests/robustness/history.py runs/NAME/ledger.jsonl [--batch-size N] [--lag 1]
 
-Proved for the steps that count (an attempt that goes on behind step S voids what earlier ones did behind S):
+Proved for the steps that count (an attempt that goes on after step S voids what earlier ones did after S):
   * every sample of every step is trained exactly once (or was empty), on an answer that was accepted for it;
   * an accepted answer was sampled, in version and digest, under the adapter that was live, or with a lag (rollout.max_staleness)
     exactly so many steps before, but not before the first: never staler, never fresher;
@@ -47,7 +47,7 @@ def read(path):
 
 
 class History:
-    """The model: what is true behind the last event."""
+    """The model: what is true after the last event."""
 
     def __init__(self, batch_size=None, lag=0):
         self.batch_size = batch_size
@@ -129,7 +129,7 @@ class History:
 
 
 def check(path, batch_size=None, steps=None, lag=0):
-    """The History behind the last event; Violation names the first event that breaks a rule."""
+    """The History after the last event; Violation names the first event that breaks a rule."""
     history = History(batch_size, lag)
     for event in read(path):
         history.apply(event)

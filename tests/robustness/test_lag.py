@@ -34,7 +34,7 @@ def test_the_lag_is_one_step_from_the_second_on(cluster, lagging):
     assert samplers(cluster, f"on-policy-{SEED}") == {1: {0}, 2: {1}, 3: {2}, 4: {3}, 5: {4}}
     print("losses with a lag   ", *(f"{line[1]:.6f}" for line in with_lag))
     print("losses without a lag", *(f"{line[1]:.6f}" for line in without))
-    # Both sample step 1 under the fresh adapter; the adapter behind it samples step 2 of the one run only.
+    # Both sample step 1 under the fresh adapter; the adapter after it samples step 2 of the one run only.
     assert with_lag[0] == without[0]
     assert all(a != b for a, b in zip(with_lag[1:], without[1:], strict=True))
 
@@ -77,7 +77,7 @@ def test_more_steps_go_on_with_the_lag(cluster, lagging):
 
 @pytest.fixture(scope="module")
 def stopped_run(shared_cluster, lagging):
-    """A run with two checkpoints, killed behind the second."""
+    """A run with two checkpoints, killed after the second."""
     run = "lag-damaged"
     code = shared_cluster.train(run, failpoints="train.before_micro_batch=kill@9", **{**lagging.settings(SEED), "checkpoint.keep": 2})
     assert code == -signal.SIGKILL, shared_cluster.log(run)

@@ -41,7 +41,7 @@ def test_killed_at_a_failpoint_it_goes_on_to_the_same_result(name, seed, cluster
     print(f"{name}@{hit}: {seen.attempt} attempts, {seen.resampled} answers sampled again, resumed run took {time.monotonic() - start:.1f} s")
 
 
-# Checkpoints are made behind the steps 2, 4 and 5; the first has no older one to prune.
+# Checkpoints are made after the steps 2, 4 and 5; the first has no older one to prune.
 @pytest.mark.parametrize("name, hit", [("checkpoint.after_rename", 3), ("checkpoint.during_prune", 2), ("checkpoint.after_prune", 3), ("checkpoint.before_export", 3)])
 def test_killed_behind_the_last_checkpoint_the_adapter_is_still_exported(name, hit, cluster, reference):
     reference.of_seed(0)
@@ -78,7 +78,7 @@ def test_everything_killed_at_random_times_goes_on_to_the_same_result(seed, clus
 
 @pytest.fixture(scope="module")
 def stopped_run(shared_cluster):
-    """A run with two checkpoints, killed behind the second."""
+    """A run with two checkpoints, killed after the second."""
     run = "damaged"
     code = shared_cluster.train(run, failpoints="rollout.before_start=kill@5", **{"run.seed": 1000, "checkpoint.keep": 2})
     assert code == -signal.SIGKILL, shared_cluster.log(run)

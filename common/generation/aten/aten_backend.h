@@ -5,7 +5,7 @@
 //
 // Every step computes all slots, empty ones included, so that a sequence's bits
 // do not depend on its neighbours (matrix libraries choose their summation
-// order by shape). A prompt is prefilled alone for the same reason.
+// order by shape). A prompt is prefilled by itself for the same reason.
 #pragma once
 
 #include <cstdint>

@@ -2,7 +2,7 @@
 // reference implementation is common/model/reference/decoder.h.
 //
 // One pass takes rows of many sequences, prompts and single tokens mixed, and
-// every row's result depends on its own sequence alone, bit for bit: products
+// every row's result depends only on its own sequence, bit for bit: products
 // keep their order of summation whatever the rows beside (decode_kernels.h),
 // all else is computed row by row, and a position that a row may not see enters
 // its attention as an exact 0.

@@ -33,7 +33,7 @@ CpuKvCache::CpuKvCache(const ModelConfig& config,
       head_dim_(config.head_dim),
       capacity_(PaddedWidth(capacity)),
       is_bfloat16_(is_bfloat16) {
-  // Zeros: what lies behind the end is multiplied by 0, which must give 0.
+  // Zeros: what lies past the end is multiplied by 0, which must give 0.
   memory_.reset(std::calloc(
       static_cast<size_t>(Bytes(config, capacity, is_bfloat16)), 1));
   if (memory_ == nullptr) throw std::bad_alloc();

@@ -39,7 +39,7 @@ class CpuKvCache {
              const float* key,
              const float* value);
 
-  // scores[row * stride + t] of positions t < `length`, and of some behind
+  // scores[row * stride + t] of positions t < `length`, and of some after
   // (`stride` >= length rounded up to panels). `packed`: queries by
   // pack_float32, padded to PaddedDepth(head_dim).
   void MultiplyKeys(const DecodeKernels& kernels,

@@ -5,7 +5,7 @@
 // bfloat16, whereas W + scale B A is neither representable in bfloat16
 // (rounding it would change the policy) nor as small in float32. The update
 // costs 4 rank (in + out) bytes of float32 beside 2 in out of weights, an
-// adapter switches by packing A and B alone, and the sums are those of the
+// adapter switches by packing only A and B, and the sums are those of the
 // trainer (common/model/reference/lora.h).
 #pragma once
 

@@ -13,7 +13,7 @@
 
 namespace dapd {
 
-// Four products a layer: q, k and v; o; gate and up; down.
+// Four products per layer: q, k and v; o; gate and up; down.
 enum class FusedLinear { kQkv, kO, kGateUp, kDown };
 inline constexpr int kNumFusedLinears = 4;
 std::vector<Projection> PartsOf(FusedLinear linear);

@@ -5,7 +5,7 @@
 //              m = norm(x += delta); gate, up = m; delta = down
 //   logits = head(norm(x += delta)); token = sample(logits); position += 1
 //
-// 10 launches a layer, 14 with an adapter in columns of its own; 5 around them.
+// 10 launches per layer, 14 with an adapter in its own columns; 5 around them.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -41,7 +41,7 @@ class CudaDecodeStep {
 
   // A whole step of the first rows.
   CudaOutcome Run(const DecodeBucket& bucket, cudaStream_t stream);
-  // Its end alone: the next tokens of the first `rows` from their logits.
+  // Only its end: the next tokens of the first `rows` from their logits.
   CudaOutcome Sample(int64_t rows, const float* logits, cudaStream_t stream);
 
  private:

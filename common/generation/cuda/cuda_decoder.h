@@ -1,6 +1,6 @@
 // A decoder that computes one token of every running sequence as one CUDA
 // graph: embedding, layers, head, sampling and the step to the next position.
-// The host launches steps and reads tokens behind them; nothing waits for a
+// The host launches steps and reads tokens after them; nothing waits for a
 // token.
 //
 // Plain C over device pointers, as libdapd_cuda.so offers it (CudaSymbol);
@@ -76,7 +76,7 @@ struct CudaPrompt {
   int64_t num_tokens = 0;        // whose keys and values are in the pages
   void* const* pages = nullptr;  // as CudaKvPages, for the whole sequence
   int64_t num_pages = 0;
-  const float* logits = nullptr;  // [vocab] behind the prompt, device memory
+  const float* logits = nullptr;  // [vocab] after the prompt, device memory
 };
 
 struct CudaDecodedToken {

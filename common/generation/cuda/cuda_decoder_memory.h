@@ -9,7 +9,7 @@
 
 namespace dapd {
 
-// The state that the host reads behind the steps, as one copy gives it.
+// The state that the host reads after the steps, as one copy gives it.
 struct CudaDecoderSnapshot {
   const int32_t* slot_of_row = nullptr;     // [R]
   const CudaSequence* sequences = nullptr;  // [slots]
@@ -21,7 +21,7 @@ struct CudaDecoderMemory {
   // `bytes` has a meaning.
   CudaDecoderMemory(const CudaDecoderSpec& spec, void* workspace);
 
-  // The T that lies `elements` behind `from`.
+  // The T that lies `elements` after `from`.
   void* Offset(void* from, int64_t elements) const;
   // A copy of the snapshot's bytes, read.
   CudaDecoderSnapshot SnapshotAt(const char* copy) const;
@@ -29,7 +29,7 @@ struct CudaDecoderMemory {
   char* base = nullptr;
   size_t bytes = 0;
 
-  // Activations; columns behind a linear's `in` are for its adapter.
+  // Activations; columns after a linear's `in` are for its adapter.
   void* x = nullptr;                // [R, hidden]
   void* attention_input = nullptr;  // [R, qkv.in + qkv.lora]
   void* qkv = nullptr;              // [R, qkv.out]

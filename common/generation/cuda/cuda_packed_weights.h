@@ -10,8 +10,8 @@
 // to bfloat16 gives W0 back wherever the update is below half a unit of W0's
 // last place, 2^-9 of it, which early in training is nearly everywhere, so a
 // merged policy would sample from the base while the trainer trains another.
-// Columns keep the update to 2^-9 of itself, for about 5 % more bytes a step
-// and four more launches a layer (docs/gpu.md).
+// Columns keep the update to 2^-9 of itself, for about 5 % more bytes per step
+// and four more launches per layer (docs/gpu.md).
 #pragma once
 
 #include <functional>
@@ -48,7 +48,7 @@ struct PackedLinear {
 class CudaPackedWeights {
  public:
   // Copies the base. `lora`: what the adapters look like that Apply will get,
-  // or null for none yet; matters to kColumns alone. `weights` must outlive
+  // or null for none yet; matters only to kColumns. `weights` must outlive
   // this.
   CudaPackedWeights(const ModelWeights& weights,
                     AdapterForm form,

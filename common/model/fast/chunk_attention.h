@@ -15,7 +15,7 @@ namespace dapd {
 // Serves every layer of a pass.
 class ChunkAttention {
  public:
-  // For the `tokens` tokens behind those of `past`, which holds the keys_values
+  // For the `tokens` tokens after those of `past`, which holds the keys_values
   // of the chunks before, in order. `options`: of the queries.
   ChunkAttention(const ModelConfig& config,
                  std::vector<at::Tensor> past,

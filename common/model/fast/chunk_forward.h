@@ -1,8 +1,8 @@
-// The decoder over one sequence in chunks: each behind the keys and values of
+// The decoder over one sequence in chunks: each after the keys and values of
 // the chunks before it, without gradients.
 //
 // A chunk's numbers follow from the weights, the tokens up to its end and the
-// chunk boundaries alone. So they come out the same, bit for bit, whether the
+// chunk boundaries only. So they come out the same, bit for bit, whether the
 // rest of the sequence is known already or not, and sequences that begin with
 // the same chunks share them.
 #pragma once
@@ -29,9 +29,9 @@ enum class ChunkKeeps {
   kLayerInputs,  // for a gradient, too: a TrainingPass can begin with it
 };
 
-// `ids` [T] int64 on the model's device: the tokens behind those of `past`,
+// `ids` [T] int64 on the model's device: the tokens after those of `past`,
 // which holds the keys_values of the chunks before, in order. `adapter` null:
-// the base. The slow twin is ForwardHidden over the whole sequence.
+// the base. The reference implementation is ForwardHidden over the sequence.
 ChunkStates ForwardChunk(const ModelWeights& weights,
                          const Adapter* adapter,
                          const at::Tensor& ids,

@@ -1,6 +1,6 @@
 // The element-wise parts of a decoder layer for training: each with its
-// gradient by hand. The slow twins are RmsNorm, ApplyRotary and at::silu under
-// autograd.
+// gradient by hand. The reference implementation: RmsNorm, ApplyRotary and
+// at::silu under autograd.
 //
 // All arguments are contiguous, all results too and in the first argument's
 // dtype. In float32 on the CPU these are the kernels of

@@ -1,7 +1,7 @@
 // A decoder layer for training and scoring, forward and backward by hand: what
-// autograd makes of ForwardLayer (decoder_layer.h), which is its slow twin,
-// with fewer passes over memory and only the activations that the gradients
-// need.
+// autograd makes of ForwardLayer (decoder_layer.h), the reference
+// implementation, with fewer passes over memory and only the activations that
+// the gradients need.
 #pragma once
 
 #include "absl/functional/function_ref.h"
@@ -42,7 +42,7 @@ int64_t ActivationBytesPerRow(const ModelConfig& config,
 class LayerPass {
  public:
   // All must outlive the pass, which is made anew for every use of a layer.
-  // `lora` null: the base alone.
+  // `lora` null: only the base.
   LayerPass(const ModelConfig& config,
             const LayerWeights& weights,
             const LoraLayer* lora,
@@ -50,7 +50,7 @@ class LayerPass {
             const RotaryAngles& angles);
 
   // x [N, hidden] -> [R, hidden], those of the rows `rows` ([R] int64), or of
-  // all if that is undefined. What other rows do not need behind attention is
+  // all if that is undefined. What other rows do not need after attention is
   // not computed. Fills `activations`, null: keeps nothing.
   at::Tensor Forward(const at::Tensor& x,
                      const at::Tensor& rows,

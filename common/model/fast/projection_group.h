@@ -4,7 +4,7 @@
 // The A of a group are one matrix, so a token's x A^T is one product; B adds
 // into the base projection's output and A into the input's gradient (beta = 1),
 // so that no update is ever a tensor of its own. The base gets no gradient.
-// The slow twin is LoraLinear (lora.h) under autograd.
+// The reference implementation is LoraLinear (lora.h) under autograd.
 //
 // Shapes: N rows; in, out_i as the weights are stored, [out_i, in]; r rank, g
 // projections of the group that have a pair.
@@ -19,7 +19,7 @@ namespace dapd {
 
 class ProjectionGroup {
  public:
-  // `lora` null: the base alone. Nothing of the layer is copied but A.
+  // `lora` null: only the base. Nothing of the layer is copied but A.
   ProjectionGroup(const LayerWeights& weights,
                   const LoraLayer* lora,
                   double lora_scale,

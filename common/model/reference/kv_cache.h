@@ -11,7 +11,7 @@ namespace dapd {
 
 // Every layer holds [num_kv_heads, capacity, head_dim] for keys and values,
 // allocated once, so that the memory layout (and with it a matrix library's
-// choice of kernels) depends on this sequence alone. Not thread-safe.
+// choice of kernels) depends only on this sequence. Not thread-safe.
 class KvCache {
  public:
   // Room for `capacity` tokens. A token takes 2 * layers * kv_heads * head_dim
@@ -24,7 +24,7 @@ class KvCache {
   int64_t length() const { return length_; }
   int64_t capacity() const { return capacity_; }
 
-  // Stores k, v [num_kv_heads, T, head_dim] behind what is there; every layer
+  // Stores k, v [num_kv_heads, T, head_dim] after what is there; every layer
   // of one forward does so before Advance(T) makes them part of the past.
   void Append(int64_t layer, const at::Tensor& k, const at::Tensor& v);
   void Advance(int64_t tokens) { length_ += tokens; }

@@ -20,7 +20,7 @@ class LayerWalk {
   virtual ~LayerWalk() = default;
 
   // The next layer on the way, which must be layer `index`. To be let go before
-  // the one behind it is asked for: two layers are all there is room for.
+  // the one after it is asked for: two layers are all there is room for.
   // Throws StatusError.
   virtual LayerWeights Next(int64_t index) = 0;
 };

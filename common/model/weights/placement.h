@@ -18,7 +18,7 @@ absl::StatusOr<at::ScalarType> ParsePrecision(const std::string& name);
 const char* PrecisionName(at::ScalarType dtype);
 
 // Compute threads of this process; 0: LibTorch's default, which is
-// OMP_NUM_THREADS or one a core.
+// OMP_NUM_THREADS or one per core.
 void SetComputeThreads(int64_t num_threads);
 
 // A function of libdapd_cuda.so, which is loaded for it; null without CUDA.

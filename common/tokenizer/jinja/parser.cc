@@ -375,7 +375,7 @@ class Parser {
     return inverse;
   }
 
-  // Behind "(": arguments and ")".
+  // After "(": arguments and ")".
   absl::Status ParseArguments(Expression& call) {
     while (!TakeOperator(")")) {
       if (Peek().kind == Kind::kName && Ahead(1).kind == Kind::kOperator &&

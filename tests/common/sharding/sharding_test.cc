@@ -124,7 +124,7 @@ TEST_P(ShardingTest, ATrainingPassOverGatheredLayersIsTheOneOverWholeOnes) {
     }
     ASSERT_TRUE(layers->ServeOthers().ok());
     EXPECT_GT(layers->wait_seconds(), 0.0);
-    // A pass of rank 0 alone, forward only.
+    // A forward pass of rank 0 only.
     if (collective.rank() == 0) {
       EXPECT_TRUE(at::equal(ForwardHidden(*weights, &adapter_, tokens_, rows_),
                             ForwardHidden(*whole_, &adapter_, tokens_, rows_)));

@@ -34,7 +34,7 @@ std::string MakeFile() {
       .value();
 }
 
-// A file with this header and `data_bytes` zeros behind it.
+// A file with this header and `data_bytes` zeros after it.
 std::string WithHeader(const std::string& json, size_t data_bytes) {
   std::string bytes(8, '\0');
   const uint64_t length = json.size();

@@ -53,7 +53,7 @@ std::vector<int32_t> MakeIds(int64_t count, int32_t seed) {
   return ids;
 }
 
-// Largest difference of the logits of a prompt and of tokens decoded behind it.
+// Largest difference of the logits of a prompt and of tokens decoded after it.
 double LogitsError(const std::shared_ptr<const ModelWeights>& weights,
                    const Adapter* adapter,
                    CpuLevel level) {

@@ -46,7 +46,7 @@ TEST(StepCostTest, WithATemplateNothingOfSelfIsShared) {
   EXPECT_EQ(work.live_tokens, 32 * (1224 + 2378 + 1224 + 2378));
 }
 
-// Linear layers and head alone, as published estimates count them: attention
+// Only linear layers and head, as published estimates count them: attention
 // and adapters come on top, a tenth or so.
 TEST(StepCostTest, WorkOfTheFivePublishedSizes) {
   struct Size {
