@@ -55,7 +55,7 @@ void Run(InputReader input) {
   const RolloutResult* recalled =
       again->Recall(kStep, 7, "fresh problem", kStep - 1, "new");
   Check(recalled != nullptr && recalled->ids == answer.ids &&
-            recalled->end == answer.end,
+            recalled->finish_reason == answer.finish_reason,
         "the answer survives");
   Check(again->Recall(kStep, 7, "fresh problem", kStep - 1, "old") == nullptr,
         "an answer of other weights is not recalled");
