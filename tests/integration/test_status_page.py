@@ -10,7 +10,7 @@ import pytest
 from browser import CHROMIUM, Browser
 from conftest import ROOT, wait_for
 
-PAGE = ROOT / "services/trainer/status_page"
+PAGE = ROOT / "services/trainer/status/page"
 PICTURES = ROOT / "build/test-logs/status-page"
 EVALUATED = {"evaluation.samples": 2, "evaluation.kl_problems": 4}
 
