@@ -45,13 +45,7 @@ Field Text(std::string* target) {
 }
 
 bool ParseNumber(const YAML::Node& node, double* number) {
-  if (!node.IsScalar()) return false;
-  const std::string& text = node.Scalar();
-  if (text == ".inf" || text == "+.inf" || text == ".Inf") {
-    *number = kNoClip;
-    return true;
-  }
-  return absl::SimpleAtod(text, number) && std::isfinite(*number);
+  return node.IsScalar() && ParseDouble(node.Scalar(), number);
 }
 
 Field Number(double* target) {

@@ -1,13 +1,13 @@
 #include "common/config/value_reader.h"
 
 #include <algorithm>
-#include <cmath>
 #include <set>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
 #include "common/config/term_yaml.h"
+#include "common/config/yaml_text.h"
 
 namespace dapd {
 namespace {
@@ -17,16 +17,6 @@ std::string ShortText(const YAML::Node& node) {
   if (node.IsSequence()) return "a list";
   if (node.IsMap()) return "a map";
   return "nothing";
-}
-
-bool ParseNumber(const YAML::Node& node, double* number) {
-  if (!node.IsScalar()) return false;
-  const std::string& text = node.Scalar();
-  if (text == ".inf" || text == "+.inf" || text == ".Inf") {
-    *number = std::numeric_limits<double>::infinity();
-    return true;
-  }
-  return absl::SimpleAtod(text, number) && std::isfinite(*number);
 }
 
 struct Reader {
@@ -85,7 +75,10 @@ struct Reader {
   }
   std::string operator()(double* out) const {
     double value = 0.0;
-    if (!ParseNumber(node, &value) || !InRange(value)) return Wrong();
+    if (!node.IsScalar() || !ParseDouble(node.Scalar(), &value) ||
+        !InRange(value)) {
+      return Wrong();
+    }
     *out = value;
     return "";
   }

@@ -2,6 +2,9 @@
 
 #include <charconv>
 #include <cmath>
+#include <limits>
+
+#include "absl/strings/numbers.h"
 
 namespace dapd {
 
@@ -10,6 +13,14 @@ std::string FormatDouble(double value) {
   char buffer[32];
   const auto result = std::to_chars(buffer, buffer + sizeof(buffer), value);
   return std::string(buffer, result.ptr);
+}
+
+bool ParseDouble(const std::string& text, double* value) {
+  if (text == ".inf" || text == "+.inf" || text == ".Inf") {
+    *value = std::numeric_limits<double>::infinity();
+    return true;
+  }
+  return absl::SimpleAtod(text, value) && std::isfinite(*value);
 }
 
 std::string Quote(const std::string& text) {

@@ -1,4 +1,4 @@
-// Values as YAML text, as the merged configuration has them.
+// Numbers and texts as YAML has them.
 #pragma once
 
 #include <string>
@@ -6,6 +6,8 @@
 namespace dapd {
 
 std::string FormatDouble(double value);
+// The other way round: a finite number, or .inf. False for anything else.
+bool ParseDouble(const std::string& text, double* value);
 std::string Quote(const std::string& text);
 
 }  // namespace dapd

@@ -34,7 +34,6 @@ class HeadSources {
 
   // The tensors of all sources with hidden states, for tokens of a chunk.
   std::vector<at::Tensor> HiddenOf(int64_t begin, int64_t tokens) const;
-  int64_t num_students() const { return num_students_; }
   int64_t num_hidden() const { return num_hidden_; }
   // Those that the chunk's logits have rows for: mixtures, too.
   int64_t num_rows() const { return num_hidden_ + num_mixtures_; }
