@@ -287,7 +287,7 @@ std::vector<ConfigKey> ConfigKeys(Config& c) {
             0,
             kMillion,
             "MiB of keys, values and hidden states that one teacher worker "
-            "keeps of beginnings; 0: none."),
+            "keeps of prefixes; 0: none."),
       Text("trainer.listen",
            &c.trainer.listen,
            "Where the trainer answers `dapd status`."),

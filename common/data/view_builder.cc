@@ -115,7 +115,7 @@ class Renderer {
 // Tokens at the end of a text whose boundaries what follows may move.
 constexpr size_t kUnsettledTokens = 8;
 
-std::vector<int32_t> CommonBeginning(const std::vector<int32_t>& a,
+std::vector<int32_t> CommonPrefix(const std::vector<int32_t>& a,
                                      const std::vector<int32_t>& b) {
   const auto end = std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first;
   return {a.begin(), end};
@@ -159,7 +159,7 @@ absl::StatusOr<Views> ViewBuilder::BuildReferenceViews(
   return views;
 }
 
-absl::StatusOr<Views> ViewBuilder::BuildBeginnings(const Sample& so_far) const {
+absl::StatusOr<Views> ViewBuilder::BuildPrefixes(const Sample& so_far) const {
   const Renderer renderer(tokenizer_, chat_template_);
   const std::vector<int32_t>& rollout = so_far.rollout_ids;
   const auto settled = static_cast<int64_t>(
@@ -171,7 +171,7 @@ absl::StatusOr<Views> ViewBuilder::BuildBeginnings(const Sample& so_far) const {
   ASSIGN_OR_RETURN(const std::string text,
                    tokenizer_.Decode(rollout, /*skip_special_tokens=*/true));
   // What two prompts that show different answers have in common is told by the
-  // beginning that these share.
+  // prefix that these share.
   const auto shown =
       [&](bool thinking) -> absl::StatusOr<std::vector<int32_t>> {
     ASSIGN_OR_RETURN(
@@ -181,7 +181,7 @@ absl::StatusOr<Views> ViewBuilder::BuildBeginnings(const Sample& so_far) const {
         const std::vector<int32_t> other,
         renderer.Prompt(PrivilegedMessage(so_far.problem, text + " 0"),
                         thinking));
-    return CommonBeginning(one, other);
+    return CommonPrefix(one, other);
   };
   Views views;
   std::vector<int32_t>& none = At(views, ViewName::kNoneRollout).input_ids;

@@ -46,12 +46,12 @@ class ViewBuilder {
   absl::StatusOr<Views> BuildReferenceViews(const std::string& problem,
                                             const std::string& reference) const;
 
-  // The beginnings of the views that need a rollout, as far as its first tokens
+  // The prefixes of the views that need a rollout, as far as its first tokens
   // tell them; nothing is scored yet. `so_far`.rollout_ids may be empty. Of a
   // view that shows the rollout inside its prompt the last words are left out,
   // since what follows may change their tokens; the rest is nearly always, but
   // not certainly, what Build will give.
-  absl::StatusOr<Views> BuildBeginnings(const Sample& so_far) const;
+  absl::StatusOr<Views> BuildPrefixes(const Sample& so_far) const;
 
   // All six. INVALID_ARGUMENT for an empty rollout or reference.
   absl::StatusOr<Views> Build(const Sample& sample) const;

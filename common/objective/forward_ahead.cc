@@ -108,7 +108,7 @@ bool ForwardAhead::AdvancePass() {
 bool ForwardAhead::AdvanceRollout(std::span<const int32_t> ids) {
   const auto size = static_cast<size_t>(limits_.chunk_tokens);
   if (size == 0) return false;
-  SequenceBeginning before;
+  SequencePrefix before;
   while ((before.size() + 1) * size <= ids.size()) {
     const auto to_end = ids.first((before.size() + 1) * size);
     std::vector<int32_t> key(to_end.begin(), to_end.end());
@@ -160,39 +160,39 @@ std::unique_ptr<TrainingPass> ForwardAhead::Run(
     std::span<const View* const> views,
     const PackedViews& packed,
     int64_t activation_bytes) {
-  std::vector<SequenceBeginning> beginnings(packed.plan.sequences.size());
+  std::vector<SequencePrefix> prefixes(packed.plan.sequences.size());
   for (size_t i = 0; i < names.size(); ++i) {
     if (names[i] != ViewName::kNoneRollout) continue;
     const size_t sequence = packed.plan.sequence_of_view[i];
-    beginnings[sequence] =
-        TakeBeginning(packed.plan.sequences[sequence], NeededTokens(*views[i]));
+    prefixes[sequence] =
+        TakePrefix(packed.plan.sequences[sequence], NeededTokens(*views[i]));
   }
   return std::make_unique<TrainingPass>(weights_,
                                         live_,
                                         packed.tokens,
                                         packed.rows,
                                         activation_bytes,
-                                        std::move(beginnings));
+                                        std::move(prefixes));
 }
 
-SequenceBeginning ForwardAhead::TakeBeginning(std::span<const int32_t> sequence,
+SequencePrefix ForwardAhead::TakePrefix(std::span<const int32_t> sequence,
                                               int64_t tokens) {
   const auto size = static_cast<size_t>(limits_.chunk_tokens);
-  SequenceBeginning beginning;
-  if (size == 0) return beginning;
+  SequencePrefix prefix;
+  if (size == 0) return prefix;
   // A token must be left for the pass that goes on.
   const size_t end = std::min(static_cast<size_t>(tokens), sequence.size() - 1);
-  while ((beginning.size() + 1) * size <= end) {
-    const auto to_end = sequence.first((beginning.size() + 1) * size);
+  while ((prefix.size() + 1) * size <= end) {
+    const auto to_end = sequence.first((prefix.size() + 1) * size);
     auto kept = chunks_.extract({to_end.begin(), to_end.end()});
     if (kept.empty()) {
-      beginning.push_back(RunChunk(to_end, beginning));
+      prefix.push_back(RunChunk(to_end, prefix));
     } else {
-      beginning.push_back(std::move(kept.mapped()));
+      prefix.push_back(std::move(kept.mapped()));
       memory_.Give(BytesOfChunk());
     }
   }
-  return beginning;
+  return prefix;
 }
 
 bool ForwardAhead::GiveUp() {
@@ -222,7 +222,7 @@ bool ForwardAhead::RunWithin(int64_t bytes, const Work& work) {
 }
 
 ChunkStates ForwardAhead::RunChunk(std::span<const int32_t> ids,
-                                   const SequenceBeginning& before) const {
+                                   const SequencePrefix& before) const {
   std::vector<at::Tensor> past;
   for (const ChunkStates& chunk : before) past.push_back(chunk.keys_values);
   const auto own = ids.last(static_cast<size_t>(limits_.chunk_tokens));

@@ -91,7 +91,7 @@ class ForwardAhead {
                                     int64_t activation_bytes);
   // The whole chunks of the first `tokens` tokens of a sequence: those that
   // were run, which are kept no longer, and the others, run now.
-  SequenceBeginning TakeBeginning(std::span<const int32_t> sequence,
+  SequencePrefix TakePrefix(std::span<const int32_t> sequence,
                                   int64_t tokens);
   // Runs `work` if there is memory for the `bytes` that it keeps; says whether
   // it did.
@@ -99,7 +99,7 @@ class ForwardAhead {
   bool RunWithin(int64_t bytes, const Work& work);
   // The last chunk of `ids`, behind those before it.
   ChunkStates RunChunk(std::span<const int32_t> ids,
-                       const SequenceBeginning& before) const;
+                       const SequencePrefix& before) const;
   int64_t BytesOfChunk() const;
   void Clear();
 

@@ -1,5 +1,5 @@
 // PrefixCache: computed chunks of token sequences, kept as a tree, so that
-// sequences that begin alike share their beginning, and a beginning that was
+// sequences that begin alike share their prefix, and a prefix that was
 // computed ahead is there when the rest is known.
 //
 // A chunk is found by its tokens and by the chunk before it; the first ones

@@ -18,7 +18,7 @@
 
 namespace dapd {
 
-// News about the beginnings of a request's views.
+// News about the prefixes of a request's views.
 struct PrefixUpdate {
   struct View {
     std::string name;

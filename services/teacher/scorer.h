@@ -53,7 +53,7 @@ struct ScoreWork {
   int64_t reused_tokens = 0;    // before: ahead, or for another view
 };
 
-// The beginning of a token sequence, computed ahead and kept.
+// The prefix of a token sequence, computed ahead and kept.
 struct HeldPrefix {
   int64_t tokens = 0;
   std::shared_ptr<const void> hold;  // keeps it; the scorer's own

@@ -22,7 +22,7 @@ TeacherObserver MakeTeacherMetrics(MetricsRegistry& registry) {
       "Seconds computed ahead of requests, while rollouts were sampled.");
   const Gauge prefixes =
       registry.AddGauge("dapd_teacher_open_prefixes",
-                        "Requests of which a beginning is known ahead.");
+                        "Requests of which a prefix is known ahead.");
   const Counter computed =
       registry.AddCounter("dapd_teacher_view_tokens_total",
                           "Tokens of scored views, by whether their numbers "

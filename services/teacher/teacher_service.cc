@@ -180,7 +180,7 @@ grpc::Status TeacherService::StreamScores(grpc::ServerContext* context,
     if (message.has_prefix()) {
       auto update = ParsePrefixUpdate(message, description_);
       status = update.status();
-      if (update.ok()) worker->Announce(*std::move(update), outbox);
+      if (update.ok()) worker->SubmitPrefix(*std::move(update), outbox);
       continue;
     }
     open.Add();

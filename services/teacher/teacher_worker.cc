@@ -48,7 +48,7 @@ void TeacherWorker::Submit(TeacherRequest request,
   }
 }
 
-void TeacherWorker::Announce(PrefixUpdate update,
+void TeacherWorker::SubmitPrefix(PrefixUpdate update,
                              std::shared_ptr<TeacherOutbox> outbox) {
   auto shared = std::make_shared<const PrefixUpdate>(std::move(update));
   commands_.Push([this, shared, outbox] {

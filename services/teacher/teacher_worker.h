@@ -78,9 +78,9 @@ class TeacherWorker {
   // What is known ahead of a request of the stream that `outbox` belongs to.
   // Not answered; left out if the snapshot is another. Blocks while the queue
   // is full.
-  void Announce(PrefixUpdate update, std::shared_ptr<TeacherOutbox> outbox);
+  void SubmitPrefix(PrefixUpdate update, std::shared_ptr<TeacherOutbox> outbox);
 
-  // The stream of `outbox` has ended: forgets what was announced on it.
+  // The stream of `outbox` has ended: forgets the prefixes that came on it.
   void CloseStream(std::shared_ptr<TeacherOutbox> outbox);
 
   struct LoadResult {

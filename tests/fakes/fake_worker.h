@@ -26,7 +26,7 @@ namespace dapd {
 
 struct FakeTask {
   uint64_t id = 0;
-  int64_t known = 0;  // of an advised one
+  int64_t known = 0;  // of a prefix
 };
 struct FakeResult {
   uint64_t id = 0;
@@ -69,10 +69,10 @@ class FakeWorker {
     MutexLock lock(&mutex_);
     return seen_;
   }
-  // How far each advised task is known; -1: withdrawn.
-  std::map<uint64_t, int64_t> advised() const {
+  // How far each task's prefix is known; -1: withdrawn.
+  std::map<uint64_t, int64_t> prefixes() const {
     MutexLock lock(&mutex_);
-    return advised_;
+    return prefixes_;
   }
   std::vector<int64_t> loaded_versions() const {
     MutexLock lock(&mutex_);
@@ -107,7 +107,7 @@ class FakeWorker {
   absl::Status load_status_;
   std::set<std::shared_ptr<Stream>> streams_;
   std::vector<uint64_t> seen_;
-  std::map<uint64_t, int64_t> advised_;
+  std::map<uint64_t, int64_t> prefixes_;
   std::vector<int64_t> loaded_versions_;
   int64_t connects_ = 0;
 };
@@ -160,14 +160,14 @@ class FakeSession : public WorkerSession<FakeTask, FakeResult> {
     return !stream()->closed();
   }
 
-  bool Advise(const FakeTask& partial) override {
+  bool SendPrefix(const FakeTask& partial) override {
     MutexLock lock(&worker_->mutex_);
-    worker_->advised_[partial.id] = partial.known;
+    worker_->prefixes_[partial.id] = partial.known;
     return true;
   }
-  bool Withdraw(uint64_t id) override {
+  bool WithdrawPrefix(uint64_t id) override {
     MutexLock lock(&worker_->mutex_);
-    worker_->advised_[id] = -1;
+    worker_->prefixes_[id] = -1;
     return true;
   }
 

@@ -6,21 +6,21 @@ namespace dapd {
 
 SequenceTails::SequenceTails(const ModelWeights& weights,
                              const std::vector<int64_t>& offsets,
-                             const std::vector<SequenceBeginning>& beginnings) {
-  TORCH_CHECK(beginnings.size() + 1 == offsets.size(),
+                             const std::vector<SequencePrefix>& prefixes) {
+  TORCH_CHECK(prefixes.size() + 1 == offsets.size(),
               "[sequence_tails] ",
-              beginnings.size(),
-              " beginnings of ",
+              prefixes.size(),
+              " prefixes of ",
               offsets.size() - 1,
               " sequences");
   const auto options =
       at::TensorOptions(weights.dtype()).device(weights.device());
   std::vector<at::Tensor> rows;
-  for (size_t i = 0; i < beginnings.size(); ++i) {
+  for (size_t i = 0; i < prefixes.size(); ++i) {
     std::vector<at::Tensor> past;
     Tail tail;
     int64_t begin = offsets[i];
-    for (const ChunkStates& chunk : beginnings[i]) {
+    for (const ChunkStates& chunk : prefixes[i]) {
       past.push_back(chunk.keys_values);
       tail.layer_inputs.push_back(chunk.layer_inputs);
       begin += chunk.hidden.size(0);

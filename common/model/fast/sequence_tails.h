@@ -16,16 +16,16 @@ namespace dapd {
 
 // The first chunks of a sequence, in order, with their layers' inputs; none: it
 // is all tail. A tail has at least one token.
-using SequenceBeginning = std::vector<ChunkStates>;
+using SequencePrefix = std::vector<ChunkStates>;
 
 // Shapes: N rows of the pack, M of its tails, H query heads, K key-value heads,
 // D head_dim.
 class SequenceTails {
  public:
-  // `offsets` as in PackedTokens; a beginning for each sequence.
+  // `offsets` as in PackedTokens; a prefix for each sequence.
   SequenceTails(const ModelWeights& weights,
                 const std::vector<int64_t>& offsets,
-                const std::vector<SequenceBeginning>& beginnings);
+                const std::vector<SequencePrefix>& prefixes);
 
   // Behind the last Attend: lets go of the chunks' keys and values.
   void DropKeys();

@@ -60,7 +60,7 @@ TrainingPass::TrainingPass(const ModelWeights& weights,
                            const PackedTokens& tokens,
                            const at::Tensor& rows,
                            int64_t activation_bytes,
-                           const std::vector<SequenceBeginning>& beginnings)
+                           const std::vector<SequencePrefix>& prefixes)
     : weights_(weights),
       adapter_(adapter),
       rows_(rows),
@@ -69,7 +69,7 @@ TrainingPass::TrainingPass(const ModelWeights& weights,
       walk_(WalkLayers(weights, WalkKind::kForwardAndBackward)),
       activations_(static_cast<size_t>(weights.config.num_layers)) {
   at::NoGradGuard no_grad;
-  if (std::ranges::all_of(beginnings, &SequenceBeginning::empty)) {
+  if (std::ranges::all_of(prefixes, &SequencePrefix::empty)) {
     num_kept_ = NumKeptLayers(weights.config,
                               adapter.config.rank,
                               weights.dtype(),
@@ -77,7 +77,7 @@ TrainingPass::TrainingPass(const ModelWeights& weights,
                               activation_bytes);
     last_ = ForwardWhole(tokens);
   } else {
-    tails_.emplace(weights, tokens.offsets, beginnings);
+    tails_.emplace(weights, tokens.offsets, prefixes);
     last_ = ForwardTails(tokens);
     tails_->DropKeys();
   }

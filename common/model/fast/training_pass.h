@@ -26,7 +26,7 @@ class TrainingPass {
  public:
   // Runs the forward pass. `rows` [R] int64 as in ForwardHidden.
   // `activation_bytes`: what kept activations may take in all; 0 keeps each
-  // layer's input alone. `beginnings`, none or one a sequence: chunks that are
+  // layer's input alone. `prefixes`, none or one a sequence: chunks that are
   // not computed again, and nothing but inputs is kept where there are any.
   // `weights` and `adapter` must outlive the pass, and the adapter must not
   // change before Backward.
@@ -35,7 +35,7 @@ class TrainingPass {
                const PackedTokens& tokens,
                const at::Tensor& rows,
                int64_t activation_bytes,
-               const std::vector<SequenceBeginning>& beginnings = {});
+               const std::vector<SequencePrefix>& prefixes = {});
 
   // Final-norm hidden states [R, hidden].
   const at::Tensor& hidden() const { return hidden_; }

@@ -16,7 +16,7 @@
 // with an error gets no more tasks, may finish what it has, and is connected to
 // anew.
 //
-// Advice: what is known of a task before it can be done goes to the worker that
+// Prefixes: what is known of a task before it can be done goes to the worker that
 // is to get it, the task's home. Another one takes the task only if its home
 // has no room for it, or is lost; then it is told anew.
 //
@@ -45,7 +45,7 @@
 #include "common/base/log.h"
 #include "common/base/mutex.h"
 #include "common/base/status_macros.h"
-#include "common/rpc/pool/advice_board.h"
+#include "common/rpc/pool/prefix_board.h"
 #include "common/rpc/pool/task_board.h"
 #include "common/rpc/pool/task_durations.h"
 #include "common/rpc/pool/worker_pool_options.h"
@@ -85,21 +85,21 @@ class WorkerPool {
   void Submit(Task task) {
     MutexLock lock(&mutex_);
     if (board_.outstanding() == 0) patience_start_ = absl::Now();
-    advice_.Complete(task.id);
+    prefix_board_.Complete(task.id);
     board_.Add(std::move(task));
     changed_.NotifyAll();
   }
   // What is known of a task that will be submitted under the same id, in place
-  // of what was advised before. Neither blocks nor fails.
-  void Advise(Task partial) {
+  // of its earlier prefix. Neither blocks nor fails.
+  void SubmitPrefix(Task partial) {
     MutexLock lock(&mutex_);
-    advice_.Tell(std::move(partial));
+    prefix_board_.Tell(std::move(partial));
     changed_.NotifyAll();
   }
-  // The advised task will not come.
-  void Withdraw(uint64_t id) {
+  // The task of that prefix will not come.
+  void WithdrawPrefix(uint64_t id) {
     MutexLock lock(&mutex_);
-    advice_.Withdraw(id);
+    prefix_board_.Withdraw(id);
     changed_.NotifyAll();
   }
   // The next answer, or nothing if none comes within `timeout`; see
@@ -133,10 +133,10 @@ class WorkerPool {
         absl::OkStatus();  // the first error answer; then nothing is sent
   };
 
-  // What a worker's sender has to write next: a task, or advice.
+  // What a worker's sender has to write next: a task, or news of a prefix.
   struct Work {
     std::shared_ptr<const Task> task;
-    std::optional<typename AdviceBoard<Task>::News> advice;
+    std::optional<typename PrefixBoard<Task>::News> prefix;
   };
 
   void Discover();
@@ -169,7 +169,7 @@ class WorkerPool {
   CondVar changed_;  // any of the below
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   TaskBoard<Task, Result> board_ ABSL_GUARDED_BY(mutex_);
-  AdviceBoard<Task> advice_ ABSL_GUARDED_BY(mutex_);
+  PrefixBoard<Task> prefix_board_ ABSL_GUARDED_BY(mutex_);
   TaskDurations durations_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<const PolicyUpdate> update_ ABSL_GUARDED_BY(mutex_);
   // peer_timeout counts from here while no worker is ready.

@@ -239,9 +239,9 @@ absl::Status WorkerPool<Task, Result>::RunStream(
   while (const auto work = WaitForWork(worker, &stream)) {
     if (std::exchange(stream.hedged, false)) Observe(TaskOutcome::kHedged);
     const bool written = work->task != nullptr ? session->Send(*work->task)
-                         : work->advice->task != nullptr
-                             ? session->Advise(*work->advice->task)
-                             : session->Withdraw(work->advice->id);
+                         : work->prefix->task != nullptr
+                             ? session->SendPrefix(*work->prefix->task)
+                             : session->WithdrawPrefix(work->prefix->id);
     if (!written) break;
   }
   bool superseded = false;
@@ -251,7 +251,7 @@ absl::Status WorkerPool<Task, Result>::RunStream(
     superseded = stopping_ || update_ != update;
     abandoned = superseded && board_.InFlight(worker->number) > 0;
     if (superseded) board_.Recall(worker->number);
-    advice_.Release(worker->number);
+    prefix_board_.Release(worker->number);
   }
   if (!abandoned) {
     session->HalfClose();
@@ -294,8 +294,8 @@ WorkerPool<Task, Result>::WaitForWork(Worker* worker, Stream* stream) {
       if (auto task = TakeTask(worker, stream))
         return Work{std::move(task), {}};
       const bool adopts =
-          advice_.Homes(worker->number) < Share(*worker, advice_.size());
-      auto news = advice_.Next(worker->number, adopts);
+          prefix_board_.Homes(worker->number) < Share(*worker, prefix_board_.size());
+      auto news = prefix_board_.Next(worker->number, adopts);
       if (news.has_value()) return Work{nullptr, std::move(news)};
     }
     // A task becomes a straggler by time alone.
@@ -322,7 +322,7 @@ std::shared_ptr<const Task> WorkerPool<Task, Result>::TakeTask(Worker* worker,
     return task;
   }
   const auto take = [&](const auto& wanted) {
-    return board_.TakeIf([&](uint64_t id) { return wanted(advice_.Home(id)); },
+    return board_.TakeIf([&](uint64_t id) { return wanted(prefix_board_.Home(id)); },
                          number,
                          deadline,
                          now);
@@ -330,12 +330,12 @@ std::shared_ptr<const Task> WorkerPool<Task, Result>::TakeTask(Worker* worker,
   auto task = take([&](int64_t home) { return home == number; });
   if (task == nullptr && in_flight < Share(*worker, board_.unanswered())) {
     task =
-        take([&](int64_t home) { return home == AdviceBoard<Task>::kNobody; });
+        take([&](int64_t home) { return home == PrefixBoard<Task>::kNobody; });
     if (task == nullptr) {
       task = take([&](int64_t home) { return !HasRoom(home); });
     }
   }
-  if (task != nullptr) advice_.Take(task->id, number);
+  if (task != nullptr) prefix_board_.Take(task->id, number);
   return task;
 }
 

@@ -49,9 +49,9 @@ class WorkerSession {
   // Tells what is known of a task that this worker will probably get: `partial`
   // in place of an earlier one of the same id. Nobody answers it. False if the
   // stream is broken.
-  virtual bool Advise(const Task& /*partial*/) { return true; }
-  // The advised task will not come.
-  virtual bool Withdraw(uint64_t /*id*/) { return true; }
+  virtual bool SendPrefix(const Task& /*partial*/) { return true; }
+  // The task of that prefix will not come.
+  virtual bool WithdrawPrefix(uint64_t /*id*/) { return true; }
   // Blocks for the next answer; nothing once the stream has ended.
   virtual std::optional<TaskAnswer<Result>> Receive() = 0;
   // No more Send; the worker ends the stream behind its last answer.

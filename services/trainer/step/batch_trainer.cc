@@ -38,11 +38,11 @@ PipelineOptions MakePipelineOptions(const BatchTrainerParts& parts) {
   // With a lag, answers come while the step before is scored and trained.
   if (parts.config.rollout.max_staleness == 0) {
     if (parts.config.teacher.streaming) {
-      options.streaming_stride =
+      options.teacher_prefix_stride =
           std::max(kLeastStride, parts.config.teacher.chunk_tokens / 4);
     }
     if (parts.config.trainer.train_while_sampling) {
-      options.beginning_stride =
+      options.forward_prefix_stride =
           std::max(kLeastStride, parts.config.trainer.chunk_tokens / 4);
     }
   }

@@ -42,11 +42,11 @@ SamplePipeline::SamplePipeline(RolloutClient& rollouts,
       tokenizer_(tokenizer),
       options_(std::move(options)),
       streamer_(
-          views, teachers, static_cast<size_t>(options_.streaming_stride)) {
-  if (options_.streaming_stride == 0 && options_.beginning_stride == 0) return;
+          views, teachers, static_cast<size_t>(options_.teacher_prefix_stride)) {
+  if (options_.teacher_prefix_stride == 0 && options_.forward_prefix_stride == 0) return;
   rollouts_.Listen([this](uint64_t id, const std::vector<int32_t>& ids) {
-    if (options_.streaming_stride > 0) streamer_.OnTokens(id, ids);
-    if (options_.beginning_stride > 0) KeepBeginning(id, ids);
+    if (options_.teacher_prefix_stride > 0) streamer_.OnTokens(id, ids);
+    if (options_.forward_prefix_stride > 0) KeepPrefix(id, ids);
   });
 }
 
@@ -90,11 +90,11 @@ absl::Status SamplePipeline::Start(SubmittedBatch batch,
   for (const auto& [id, index] : pending_rollouts_) {
     entries_[index].rollout_id = id;
   }
-  beginnings_.clear();
+  prefixes_.clear();
   if (!with_scores_) return absl::OkStatus();
   for (auto& [id, prompt] : batch.prompts) {
     const size_t tokens = prompt.size();
-    beginnings_[id] = {std::move(prompt), tokens};
+    prefixes_[id] = {std::move(prompt), tokens};
   }
   for (size_t i = 0; i < entries_.size(); ++i) {
     const Problem& problem = *entries_[i].input.problem;
@@ -105,7 +105,7 @@ absl::Status SamplePipeline::Start(SubmittedBatch batch,
         i, /*needs_rollout=*/false, PlanScores(/*needs_rollout=*/false));
     entries_[i].rollout_tasks = PlanScores(/*needs_rollout=*/true);
   }
-  if (options_.streaming_stride == 0) return absl::OkStatus();
+  if (options_.teacher_prefix_stride == 0) return absl::OkStatus();
   for (const auto& [id, index] : pending_rollouts_) {
     const Problem& problem = *entries_[index].input.problem;
     streamer_.Open(id,
@@ -115,17 +115,17 @@ absl::Status SamplePipeline::Start(SubmittedBatch batch,
   return absl::OkStatus();
 }
 
-void SamplePipeline::KeepBeginning(uint64_t id,
+void SamplePipeline::KeepPrefix(uint64_t id,
                                    const std::vector<int32_t>& ids) {
   MutexLock lock(&mutex_);
-  const auto found = beginnings_.find(id);
-  if (found == beginnings_.end()) return;
-  Beginning& beginning = found->second;
+  const auto found = prefixes_.find(id);
+  if (found == prefixes_.end()) return;
+  RolloutPrefix& prefix = found->second;
   // A worker that took the task over begins anew, with the same tokens.
-  const size_t known = beginning.ids.size() - beginning.prompt_tokens;
-  const auto stride = static_cast<size_t>(options_.beginning_stride);
+  const size_t known = prefix.ids.size() - prefix.prompt_tokens;
+  const auto stride = static_cast<size_t>(options_.forward_prefix_stride);
   if (ids.size() < known + stride) return;
-  beginning.ids.insert(beginning.ids.end(),
+  prefix.ids.insert(prefix.ids.end(),
                        ids.begin() + static_cast<int64_t>(known),
                        ids.end());
 }
@@ -258,7 +258,7 @@ absl::StatusOr<RolloutRecord> SamplePipeline::AcceptRollout(
   Entry& entry = entries_[index];
   entry.is_answered = true;
   entry.is_trainable = is_scored;
-  beginnings_.erase(entry.rollout_id);
+  prefixes_.erase(entry.rollout_id);
   streamer_.Close(entry.rollout_id, /*submitted=*/is_scored);
   if (is_scored) {
     entry.views = std::move(views);
@@ -322,11 +322,11 @@ Views SamplePipeline::KnownViews(size_t index) const {
   return entries_[index].views;
 }
 
-std::vector<int32_t> SamplePipeline::BeginningOf(size_t index) const {
+std::vector<int32_t> SamplePipeline::PrefixOf(size_t index) const {
   MutexLock lock(&mutex_);
   const Entry& entry = entries_[index];
-  const auto found = beginnings_.find(entry.rollout_id);
-  if (found == beginnings_.end()) return {};
+  const auto found = prefixes_.find(entry.rollout_id);
+  if (found == prefixes_.end()) return {};
   return found->second.ids;
 }
 

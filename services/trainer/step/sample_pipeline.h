@@ -81,9 +81,9 @@ struct PipelineOptions {
   double temperature = 1.1;  // of the objective, for a top_k payload
   at::Device device = at::kCPU;
   // Tokens of an answer between two pieces of news to the teachers; 0: none.
-  int64_t streaming_stride = 0;
-  // Tokens of an answer between two values of BeginningOf; 0: it has none.
-  int64_t beginning_stride = 0;
+  int64_t teacher_prefix_stride = 0;
+  // Tokens of an answer between two values of PrefixOf; 0: it has none.
+  int64_t forward_prefix_stride = 0;
   // Called as answers arrive, from CollectRollouts; may be empty.
   std::function<void(int64_t done, int64_t total)> on_progress;
 };
@@ -91,7 +91,7 @@ struct PipelineOptions {
 // Seconds that results cost the teachers.
 struct TeacherCost {
   double after = 0.0;  // once an answer's last token was there
-  double ahead = 0.0;  // before: beginnings, and views without the answer
+  double ahead = 0.0;  // before: prefixes, and views without the answer
 };
 
 class SamplePipeline {
@@ -131,7 +131,7 @@ class SamplePipeline {
   Views KnownViews(size_t index) const;
   // The first tokens of none_rollout, as far as an answer that is still sampled
   // tells them; nothing once it is there.
-  std::vector<int32_t> BeginningOf(size_t index) const;
+  std::vector<int32_t> PrefixOf(size_t index) const;
   // Of the batch that was started.
   const Problem& ProblemOf(size_t index) const;
   // Takes in the scores that are there; waits up to `timeout` for the first.
@@ -165,7 +165,7 @@ class SamplePipeline {
     bool is_answered = false;
     bool is_trainable = false;
   };
-  struct Beginning {
+  struct RolloutPrefix {
     std::vector<int32_t> ids;  // the prompt, then what was sampled so far
     size_t prompt_tokens = 0;
   };
@@ -183,7 +183,7 @@ class SamplePipeline {
                     bool needs_rollout,
                     std::vector<ScoreTask> tasks)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void KeepBeginning(uint64_t id, const std::vector<int32_t>& ids);
+  void KeepPrefix(uint64_t id, const std::vector<int32_t>& ids);
   absl::StatusOr<RolloutRecord> AcceptRollout(size_t index,
                                               const RolloutResult& result);
   absl::StatusOr<RolloutResult> NextRollout();
@@ -210,7 +210,7 @@ class SamplePipeline {
   std::vector<Entry> entries_ ABSL_GUARDED_BY(mutex_);
   std::map<uint64_t, PendingScore> pending_scores_ ABSL_GUARDED_BY(mutex_);
   // Of the answers that are sampled, by rollout task.
-  std::map<uint64_t, Beginning> beginnings_ ABSL_GUARDED_BY(mutex_);
+  std::map<uint64_t, RolloutPrefix> prefixes_ ABSL_GUARDED_BY(mutex_);
   int64_t scored_tokens_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 

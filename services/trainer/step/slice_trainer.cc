@@ -230,7 +230,7 @@ bool SliceTrainer::AdvanceForward() {
   for (size_t i = turn_; i < micro_batches_.size(); ++i) {
     if (micro_batches_[i].is_done) continue;
     for (size_t s = micro_batches_[i].begin; s < micro_batches_[i].end; ++s) {
-      if (ahead_.AdvanceRollout(pipeline_.BeginningOf(s))) return true;
+      if (ahead_.AdvanceRollout(pipeline_.PrefixOf(s))) return true;
     }
   }
   return false;

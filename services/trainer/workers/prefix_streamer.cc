@@ -45,7 +45,7 @@ void PrefixStreamer::OnTokens(uint64_t id, const std::vector<int32_t>& ids) {
 
 void PrefixStreamer::Tell(Answer& answer) {
   answer.told = answer.sample.rollout_ids.size();
-  const absl::StatusOr<Views> views = views_.BuildBeginnings(answer.sample);
+  const absl::StatusOr<Views> views = views_.BuildPrefixes(answer.sample);
   // Whoever builds the whole views reports the error.
   if (!views.ok()) return;
   for (ScoreTask& task : answer.tasks) {
@@ -56,7 +56,7 @@ void PrefixStreamer::Tell(Answer& answer) {
           (*views)[static_cast<size_t>(*name)].input_ids;
       if (Continues(ids, view.input_ids)) view.input_ids = ids;
     }
-    teachers_.Advise(task);
+    teachers_.SubmitPrefix(task);
   }
 }
 
@@ -64,18 +64,18 @@ void PrefixStreamer::Close(uint64_t id, bool submitted) {
   MutexLock lock(&mutex_);
   const auto found = answers_.find(id);
   if (found == answers_.end()) return;
-  if (!submitted) Withdraw(found->second);
+  if (!submitted) WithdrawPrefix(found->second);
   answers_.erase(found);
 }
 
 void PrefixStreamer::CloseAll() {
   MutexLock lock(&mutex_);
-  for (const auto& [id, answer] : answers_) Withdraw(answer);
+  for (const auto& [id, answer] : answers_) WithdrawPrefix(answer);
   answers_.clear();
 }
 
-void PrefixStreamer::Withdraw(const Answer& answer) {
-  for (const ScoreTask& task : answer.tasks) teachers_.Withdraw(task.id);
+void PrefixStreamer::WithdrawPrefix(const Answer& answer) {
+  for (const ScoreTask& task : answer.tasks) teachers_.WithdrawPrefix(task.id);
 }
 
 }  // namespace dapd

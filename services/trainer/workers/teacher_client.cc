@@ -32,8 +32,8 @@ class PooledTeacherClient final : public TeacherClient {
     pool_.SetUpdate(std::move(snapshot));
   }
   void Submit(ScoreTask task) override { pool_.Submit(std::move(task)); }
-  void Advise(ScoreTask partial) override { pool_.Advise(std::move(partial)); }
-  void Withdraw(uint64_t id) override { pool_.Withdraw(id); }
+  void SubmitPrefix(ScoreTask partial) override { pool_.SubmitPrefix(std::move(partial)); }
+  void WithdrawPrefix(uint64_t id) override { pool_.Withdraw(id); }
   absl::StatusOr<std::optional<ScoreResult>> NextWithin(
       absl::Duration timeout) override {
     return pool_.NextWithin(timeout);

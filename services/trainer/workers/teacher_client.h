@@ -50,7 +50,7 @@ struct ScoreResult {
   // "logprobs" [n, k] float32. Shapes and dtypes are checked on arrival.
   std::map<std::string, std::map<std::string, HostTensor>> views;
   double compute_seconds = 0.0;  // on the worker, since the task came
-  double ahead_seconds = 0.0;    // and before, for what it was advised
+  double ahead_seconds = 0.0;    // and before, for its prefixes
   int64_t computed_tokens = 0;   // of the views, since the task came
   int64_t reused_tokens = 0;     // and before
   uint64_t payload_bytes = 0;
@@ -82,12 +82,12 @@ class TeacherClient {
   virtual void Submit(ScoreTask task) = 0;
 
   // What is known of a task that will be submitted under the same id: the
-  // beginnings of its views, in place of earlier ones, which they continue. The
+  // prefixes of its views, in place of earlier ones, which they continue. The
   // worker that is to get the task may compute them ahead; results stay the
   // same. Does not block.
-  virtual void Advise(ScoreTask partial) = 0;
-  // The advised task will not be submitted. Does not block.
-  virtual void Withdraw(uint64_t id) = 0;
+  virtual void SubmitPrefix(ScoreTask partial) = 0;
+  // The task will not be submitted. Does not block.
+  virtual void WithdrawPrefix(uint64_t id) = 0;
 
   // As of RolloutClient.
   virtual absl::StatusOr<std::optional<ScoreResult>> NextWithin(

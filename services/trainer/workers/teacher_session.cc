@@ -50,7 +50,7 @@ absl::Status TeacherSession::OpenStream(const PolicyUpdate& update) {
     MutexLock lock(&mutex_);
     partial_.clear();
   }
-  advised_.clear();
+  prefixes_.clear();
   half_closed_ = false;
   RETURN_IF_ERROR(TeacherSessionBase::OpenStream(update));
   answers_ =
@@ -79,7 +79,7 @@ std::unique_ptr<TeacherSession::Stream> TeacherSession::StartStream(
 
 v1::ScoreRequest TeacherSession::ToRequest(const ScoreTask& task,
                                            const PolicyUpdate& update) {
-  advised_.erase(task.id);
+  prefixes_.erase(task.id);
   v1::ScoreRequest request = Begin(task, update);
   request.set_payload(ToWirePayload(task.payload));
   request.set_top_k(static_cast<uint32_t>(task.top_k));
@@ -98,11 +98,11 @@ v1::ScoreRequest TeacherSession::ToRequest(const ScoreTask& task,
   return request;
 }
 
-bool TeacherSession::Advise(const ScoreTask& partial) {
+bool TeacherSession::SendPrefix(const ScoreTask& partial) {
   v1::ScoreRequest request = Begin(partial, update());
-  std::map<std::string, size_t>& advised = advised_[partial.id];
+  std::map<std::string, size_t>& sent_tokens = prefixes_[partial.id];
   for (const ViewToScore& view : partial.views) {
-    size_t& sent = advised[view.name];
+    size_t& sent = sent_tokens[view.name];
     if (view.input_ids.size() <= sent) continue;
     v1::ViewPrefix& message = *request.mutable_prefix()->add_views();
     message.set_name(view.name);
@@ -115,8 +115,8 @@ bool TeacherSession::Advise(const ScoreTask& partial) {
   return !request.has_prefix() || stream(LaneOf(partial.id)).Write(request);
 }
 
-bool TeacherSession::Withdraw(uint64_t id) {
-  if (advised_.erase(id) == 0) return true;
+bool TeacherSession::WithdrawPrefix(uint64_t id) {
+  if (prefixes_.erase(id) == 0) return true;
   v1::ScoreRequest request = Begin(ScoreTask{.id = id}, update());
   request.mutable_prefix();
   return stream(LaneOf(id)).Write(request);

@@ -46,8 +46,8 @@ class TeacherSession final : public TeacherSessionBase {
   void HalfClose() override;
   absl::Status CloseStream() override;
 
-  bool Advise(const ScoreTask& partial) override;
-  bool Withdraw(uint64_t id) override;
+  bool SendPrefix(const ScoreTask& partial) override;
+  bool WithdrawPrefix(uint64_t id) override;
 
   // An answer that is not what was asked for (a tensor too many, missing, or of
   // another shape or dtype, a corrupted chunk, a task it was not given) is
@@ -88,8 +88,8 @@ class TeacherSession final : public TeacherSessionBase {
   absl::StatusOr<ScoreResult> Finish(const v1::ScoreDone& done,
                                      Partial& partial) const;
 
-  // Tokens advised on this stream, by task and view.
-  std::map<uint64_t, std::map<std::string, size_t>> advised_;
+  // Prefix tokens sent on this stream, by task and view.
+  std::map<uint64_t, std::map<std::string, size_t>> prefixes_;
   Mutex mutex_;
   // By id. The entries belong to the reader of the task's lane.
   std::map<uint64_t, Partial> partial_ ABSL_GUARDED_BY(mutex_);

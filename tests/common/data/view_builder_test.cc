@@ -32,10 +32,10 @@ class ViewsTest : public ::testing::Test {
     sample_.rollout_ids.push_back(kSmallEndId);
   }
 
-  static bool Begins(const View& view, const View& beginning) {
-    return beginning.input_ids.size() <= view.input_ids.size() &&
-           std::equal(beginning.input_ids.begin(),
-                      beginning.input_ids.end(),
+  static bool Begins(const View& view, const View& prefix) {
+    return prefix.input_ids.size() <= view.input_ids.size() &&
+           std::equal(prefix.input_ids.begin(),
+                      prefix.input_ids.end(),
                       view.input_ids.begin());
   }
 
@@ -44,7 +44,7 @@ class ViewsTest : public ::testing::Test {
   Sample sample_;
 };
 
-TEST_F(ViewsTest, BeginningsAreThoseOfTheViewsOnceAllIsKnown) {
+TEST_F(ViewsTest, PrefixesAreThoseOfTheViewsOnceAllIsKnown) {
   for (const auto self : {ViewOptions::SelfRollout::kAppend,
                           ViewOptions::SelfRollout::kTemplate}) {
     const ViewBuilder builder(*tokenizer_, *chat_, {.self_rollout = self});
@@ -52,23 +52,23 @@ TEST_F(ViewsTest, BeginningsAreThoseOfTheViewsOnceAllIsKnown) {
     for (size_t known = 0; known <= sample_.rollout_ids.size(); ++known) {
       Sample so_far = sample_;
       so_far.rollout_ids.resize(known);
-      const auto beginnings = builder.BuildBeginnings(so_far);
-      ASSERT_TRUE(beginnings.ok()) << beginnings.status();
+      const auto prefixes = builder.BuildPrefixes(so_far);
+      ASSERT_TRUE(prefixes.ok()) << prefixes.status();
       for (int i = 0; i < kNumViews; ++i) {
         const auto name = static_cast<size_t>(i);
-        EXPECT_TRUE(Begins(all[name], (*beginnings)[name]))
+        EXPECT_TRUE(Begins(all[name], (*prefixes)[name]))
             << ViewNameString(static_cast<ViewName>(i)) << " after " << known;
       }
     }
   }
 }
 
-TEST_F(ViewsTest, BeginningsGrowWithTheRollout) {
+TEST_F(ViewsTest, PrefixesGrowWithTheRollout) {
   const ViewBuilder builder(*tokenizer_, *chat_, {});
   Sample none = sample_;
   none.rollout_ids.clear();
-  const Views prompts = builder.BuildBeginnings(none).value();
-  const Views known = builder.BuildBeginnings(sample_).value();
+  const Views prompts = builder.BuildPrefixes(none).value();
+  const Views known = builder.BuildPrefixes(sample_).value();
   const auto growth = [&](ViewName name) {
     const auto i = static_cast<size_t>(name);
     return known[i].input_ids.size() - prompts[i].input_ids.size();

@@ -106,7 +106,7 @@ TEST_F(ForwardAheadTest, WhatWasRunAheadChangesNoBit) {
     ByteBudget memory(kPlenty);
     ForwardAhead ahead = MakeAhead(memory);
     ahead.PlanReferences({ViewsOfSamples()});
-    // The answers' beginnings, as they grow: 7 tokens of prompt.
+    // The answers' prefixes, as they grow: 7 tokens of prompt.
     EXPECT_FALSE(ahead.AdvanceRollout(NoneRollout(0, 7)));
     EXPECT_TRUE(ahead.AdvanceRollout(NoneRollout(0, 18)));
     EXPECT_TRUE(ahead.AdvanceRollout(NoneRollout(0, 18)));
@@ -116,7 +116,7 @@ TEST_F(ForwardAheadTest, WhatWasRunAheadChangesNoBit) {
     EXPECT_EQ(ahead.tokens(), 4 * 8);
     EXPECT_TRUE(ahead.AdvancePass()) << "both references side by side";
     EXPECT_FALSE(ahead.AdvancePass());
-    EXPECT_TRUE(at::equal(Gradient(&ahead), expected)) << "beginnings";
+    EXPECT_TRUE(at::equal(Gradient(&ahead), expected)) << "prefixes";
     EXPECT_EQ(memory.left(), kPlenty) << "all was handed over";
 
     const int64_t tokens_before = ahead.tokens();

@@ -51,7 +51,7 @@ class TeacherWorkerTest : public ::testing::Test {
     worker_.Submit(std::move(request), outbox_);
   }
 
-  void Announce(uint64_t id,
+  void SubmitPrefix(uint64_t id,
                 const std::string& digest,
                 int64_t first,
                 size_t count) {
@@ -61,7 +61,7 @@ class TeacherWorkerTest : public ::testing::Test {
     update.policy_version = 1;
     update.adapter_digest = digest;
     update.views = {{"a", first, std::vector<int32_t>(count, 7)}};
-    worker_.Announce(std::move(update), outbox_);
+    worker_.SubmitPrefix(std::move(update), outbox_);
   }
 
   // The next event's content must be a T.
@@ -141,11 +141,11 @@ TEST_F(TeacherWorkerTest, RequestsOfADeadStreamAreSkipped) {
   EXPECT_LE(control_.started, 2);
 }
 
-TEST_F(TeacherWorkerTest, WhatIsAnnouncedIsComputedBeforeTheRequestComes) {
+TEST_F(TeacherWorkerTest, APrefixIsComputedBeforeTheRequestComes) {
   Load(1, "digest");
-  Announce(9, "digest", 0, 10);
+  SubmitPrefix(9, "digest", 0, 10);
   while (control_.snapshot_ahead < 8) absl::SleepFor(absl::Milliseconds(1));
-  Announce(9, "digest", 10, 2);
+  SubmitPrefix(9, "digest", 10, 2);
   while (control_.snapshot_ahead < 12) absl::SleepFor(absl::Milliseconds(1));
   EXPECT_EQ(ahead_, 12);
   Submit(9, true, "digest");
@@ -154,12 +154,12 @@ TEST_F(TeacherWorkerTest, WhatIsAnnouncedIsComputedBeforeTheRequestComes) {
   EXPECT_GT(Expect<ScoreFinished>().ahead_seconds, 0);
 }
 
-TEST_F(TeacherWorkerTest, RequestsComeBeforeWhatIsAnnounced) {
+TEST_F(TeacherWorkerTest, RequestsComeBeforePrefixes) {
   Load(1, "digest");
   control_.hold = true;
   Submit(1, false, "");
   while (control_.started == 0) absl::SleepFor(absl::Milliseconds(1));
-  Announce(9, "digest", 0, 8);
+  SubmitPrefix(9, "digest", 0, 8);
   Submit(2, false, "");
   control_.hold = false;
   for (int i = 0; i < 2; ++i) {
@@ -171,9 +171,9 @@ TEST_F(TeacherWorkerTest, RequestsComeBeforeWhatIsAnnounced) {
   EXPECT_EQ(control_.started, 2);
 }
 
-TEST_F(TeacherWorkerTest, AnIdleWorkerKeepsWhatIsAnnouncedAndNothingElse) {
+TEST_F(TeacherWorkerTest, AnIdleWorkerKeepsPrefixesAndNothingElse) {
   Load(1, "digest");
-  Announce(9, "digest", 0, 8);
+  SubmitPrefix(9, "digest", 0, 8);
   while (control_.snapshot_ahead < 8) absl::SleepFor(absl::Milliseconds(1));
   const int forgotten = control_.forgotten;
   Submit(1, false, "");
@@ -185,10 +185,10 @@ TEST_F(TeacherWorkerTest, AnIdleWorkerKeepsWhatIsAnnouncedAndNothingElse) {
   while (control_.forgotten == forgotten) absl::SleepFor(absl::Milliseconds(1));
 }
 
-TEST_F(TeacherWorkerTest, AnnouncementsForAnotherSnapshotAreLeftOut) {
+TEST_F(TeacherWorkerTest, PrefixesForOtherWeightsAreLeftOut) {
   Load(1, "digest");
-  Announce(9, "other", 0, 8);
-  Announce(10, "digest", 0, 4);
+  SubmitPrefix(9, "other", 0, 8);
+  SubmitPrefix(10, "digest", 0, 4);
   while (control_.snapshot_ahead < 4) absl::SleepFor(absl::Milliseconds(1));
   EXPECT_EQ(ahead_, 4);
 }

@@ -119,8 +119,8 @@ class InstantTeachers : public TeacherClient {
     MutexLock lock(&mutex_);
     tasks_.push_back(std::move(task));
   }
-  void Advise(ScoreTask) override { ++advised_; }
-  void Withdraw(uint64_t) override {}
+  void SubmitPrefix(ScoreTask) override { ++prefixes_; }
+  void WithdrawPrefix(uint64_t) override {}
   absl::StatusOr<std::optional<ScoreResult>> NextWithin(
       absl::Duration) override {
     MutexLock lock(&mutex_);
@@ -139,7 +139,7 @@ class InstantTeachers : public TeacherClient {
   const int64_t hidden_size_;
   Mutex mutex_;
   std::deque<ScoreTask> tasks_ ABSL_GUARDED_BY(mutex_);
-  int64_t advised_ = 0;
+  int64_t prefixes_ = 0;
 };
 
 class TrainerLoopTest : public ::testing::Test {
@@ -293,7 +293,7 @@ TEST_F(TrainerLoopTest, WithALagTeachersHearOfNoAnswerBeforeItIsWhole) {
   ASSERT_TRUE(loaded_.config.teacher.streaming);
   ASSERT_TRUE(Run(1).ok());
   EXPECT_FALSE(rollouts_->listened_);
-  EXPECT_EQ(teachers_->advised_, 0);
+  EXPECT_EQ(teachers_->prefixes_, 0);
 }
 
 TEST_F(TrainerLoopTest, MicroBatchesAreTrainedWhileLaterAnswersAreSampled) {

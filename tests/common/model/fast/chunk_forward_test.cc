@@ -88,7 +88,7 @@ TEST(ChunkForwardTest, BfloatChunksStayWithinItsRounding) {
   EXPECT_LT(error, 0.05);
 }
 
-TEST(ChunkForwardTest, ABeginningHasTheSameBitsWhateverFollows) {
+TEST(ChunkForwardTest, APrefixHasTheSameBitsWhateverFollows) {
   const auto weights = MakeRandomModel("qwen3");
   const at::Tensor ids = RandomIds(150);
   at::Tensor other = ids.clone();

@@ -150,23 +150,23 @@ TEST(TrainingPassTest, TheMemoryBudgetChangesNoBit) {
 }
 
 // The first chunks of a sequence.
-SequenceBeginning MakeBeginning(const ModelWeights& weights,
+SequencePrefix MakePrefix(const ModelWeights& weights,
                                 const Adapter& adapter,
                                 const at::Tensor& ids,
                                 int64_t chunk_tokens,
                                 int64_t chunks) {
-  SequenceBeginning beginning;
+  SequencePrefix prefix;
   std::vector<at::Tensor> past;
   for (int64_t chunk = 0; chunk < chunks; ++chunk) {
-    beginning.push_back(
+    prefix.push_back(
         ForwardChunk(weights,
                      &adapter,
                      ids.narrow(0, chunk * chunk_tokens, chunk_tokens),
                      past,
                      ChunkKeeps::kLayerInputs));
-    past.push_back(beginning.back().keys_values);
+    past.push_back(prefix.back().keys_values);
   }
-  return beginning;
+  return prefix;
 }
 
 // Errors of a pass behind chunks against one that computes everything.
@@ -184,9 +184,9 @@ Errors CompareChunksWithWhole(const std::string& family, at::ScalarType dtype) {
       c.tokens,
       c.rows,
       kUnlimitedActivations,
-      {MakeBeginning(*weights, adapter, c.tokens.ids.narrow(0, 0, 23), 8, 2),
+      {MakePrefix(*weights, adapter, c.tokens.ids.narrow(0, 0, 23), 8, 2),
        {},
-       MakeBeginning(
+       MakePrefix(
            *weights, adapter, c.tokens.ids.narrow(0, 24, 70), 32, 2)});
   EXPECT_EQ(pass.num_kept_layers(), 0);
   Errors errors;
@@ -224,7 +224,7 @@ TEST(TrainingPassTest, BehindChunksItStaysWithinBfloat16sRounding) {
   EXPECT_LE(errors.worst, 5e-2);
 }
 
-TEST(TrainingPassTest, ABeginningThatLeavesNoTailIsAnError) {
+TEST(TrainingPassTest, APrefixThatLeavesNoTailIsAnError) {
   const auto weights = MakeModel("qwen3");
   const Adapter adapter = MakeTrainedAdapter(weights->config);
   const PackedTokens tokens = PackTokens({RandomModelIds(16, 1)}, at::kCPU);
@@ -234,7 +234,7 @@ TEST(TrainingPassTest, ABeginningThatLeavesNoTailIsAnError) {
                    tokens,
                    at::tensor({15}, at::kLong),
                    0,
-                   {MakeBeginning(*weights, adapter, tokens.ids, 8, 2)}),
+                   {MakePrefix(*weights, adapter, tokens.ids, 8, 2)}),
       c10::Error);
 }
 

@@ -125,39 +125,39 @@ TEST_F(WorkerPoolTest, AWorkerHasAtMostWhatItTakesAtATime) {
   EXPECT_EQ(pool_->Workers().front().in_flight, FakeWorker::kMaxInFlight);
 }
 
-TEST_F(WorkerPoolTest, ATaskGoesToTheWorkerThatWasAdvisedOfIt) {
+TEST_F(WorkerPoolTest, ATaskGoesToTheWorkerThatHasItsPrefix) {
   SetEndpoints(std::vector<std::string>{"a", "b"});
   Start();
   ASSERT_TRUE(Eventually(
       [&] { return HasWorkerIn("a", "ready") && HasWorkerIn("b", "ready"); }));
-  for (uint64_t id = 0; id < 10; ++id) pool_->Advise({id, 5});
+  for (uint64_t id = 0; id < 10; ++id) pool_->SendPrefix({id, 5});
   ASSERT_TRUE(Eventually(
-      [&] { return a_.advised().size() + b_.advised().size() == 10; }));
-  EXPECT_EQ(a_.advised().size(), 5U);
-  for (uint64_t id = 0; id < 10; ++id) pool_->Advise({id, 9});
+      [&] { return a_.prefixes().size() + b_.prefixes().size() == 10; }));
+  EXPECT_EQ(a_.prefixes().size(), 5U);
+  for (uint64_t id = 0; id < 10; ++id) pool_->SendPrefix({id, 9});
   ASSERT_TRUE(Eventually([&] {
     int64_t known = 0;
     for (const FakeWorker* worker : {&a_, &b_}) {
-      for (const auto& [id, tokens] : worker->advised()) known += tokens;
+      for (const auto& [id, tokens] : worker->prefixes()) known += tokens;
     }
     return known == 90;
   }));
   for (uint64_t id = 0; id < 10; ++id) {
-    FakeWorker& home = a_.advised().contains(id) ? a_ : b_;
+    FakeWorker& home = a_.prefixes().contains(id) ? a_ : b_;
     pool_->Submit({id});
     Collect(1);
     EXPECT_EQ(home.seen().back(), id);
   }
 }
 
-TEST_F(WorkerPoolTest, AdviceOfALostWorkerIsGivenToAnotherOne) {
+TEST_F(WorkerPoolTest, APrefixOfALostWorkerIsGivenToAnotherOne) {
   Start();
-  pool_->Advise({7, 5});
-  ASSERT_TRUE(Eventually([&] { return a_.advised().contains(7); }));
+  pool_->SendPrefix({7, 5});
+  ASSERT_TRUE(Eventually([&] { return a_.prefixes().contains(7); }));
   SetEndpoints(std::vector<std::string>{"a", "b"});
   a_.Kill(absl::UnavailableError("gone"));
-  EXPECT_TRUE(Eventually([&] { return b_.advised().contains(7); }));
-  EXPECT_EQ(b_.advised().at(7), 5);
+  EXPECT_TRUE(Eventually([&] { return b_.prefixes().contains(7); }));
+  EXPECT_EQ(b_.prefixes().at(7), 5);
   pool_->Submit({7});
   Collect(1);
   EXPECT_THAT(b_.seen(), ElementsAre(7));
@@ -166,23 +166,23 @@ TEST_F(WorkerPoolTest, AdviceOfALostWorkerIsGivenToAnotherOne) {
 TEST_F(WorkerPoolTest, ABusyHomeGivesItsTaskAway) {
   a_.SetHandler(NoAnswer);
   Start();
-  for (uint64_t id = 0; id < 3; ++id) pool_->Advise({id, 5});
-  ASSERT_TRUE(Eventually([&] { return a_.advised().size() == 3; }));
+  for (uint64_t id = 0; id < 3; ++id) pool_->SendPrefix({id, 5});
+  ASSERT_TRUE(Eventually([&] { return a_.prefixes().size() == 3; }));
   SetEndpoints(std::vector<std::string>{"a", "b"});
   ASSERT_TRUE(Eventually([&] { return HasWorkerIn("b", "ready"); }));
   for (uint64_t id = 0; id < 3; ++id) pool_->Submit({id});
   EXPECT_THAT(Collect(1), ElementsAre(2));
-  EXPECT_TRUE(Eventually([&] { return a_.advised().at(2) == -1; }));
+  EXPECT_TRUE(Eventually([&] { return a_.prefixes().at(2) == -1; }));
 }
 
-TEST_F(WorkerPoolTest, AWithdrawalReachesWhoWasAdvised) {
+TEST_F(WorkerPoolTest, AWithdrawalReachesWhoHasThePrefix) {
   Start();
-  pool_->Advise({1, 5});
-  ASSERT_TRUE(Eventually([&] { return a_.advised().contains(1); }));
-  pool_->Withdraw(1);
-  pool_->Withdraw(2);
-  EXPECT_TRUE(Eventually([&] { return a_.advised().at(1) == -1; }));
-  EXPECT_FALSE(a_.advised().contains(2));
+  pool_->SendPrefix({1, 5});
+  ASSERT_TRUE(Eventually([&] { return a_.prefixes().contains(1); }));
+  pool_->WithdrawPrefix(1);
+  pool_->WithdrawPrefix(2);
+  EXPECT_TRUE(Eventually([&] { return a_.prefixes().at(1) == -1; }));
+  EXPECT_FALSE(a_.prefixes().contains(2));
 }
 
 TEST_F(WorkerPoolTest, TheLoadCountsWorkersByStateAndTasksByPlace) {

@@ -15,15 +15,15 @@
 namespace dapd {
 namespace {
 
-// Remembers what it was advised of.
+// Remembers what it was told of.
 class RecordingTeacher : public TeacherClient {
  public:
   void SetSnapshot(std::shared_ptr<const PolicyUpdate>) override {}
   void Submit(ScoreTask) override {}
-  void Advise(ScoreTask partial) override {
-    advised_[partial.id].push_back(std::move(partial));
+  void SubmitPrefix(ScoreTask partial) override {
+    prefixes_[partial.id].push_back(std::move(partial));
   }
-  void Withdraw(uint64_t id) override { withdrawn_.insert(id); }
+  void WithdrawPrefix(uint64_t id) override { withdrawn_.insert(id); }
   absl::StatusOr<std::optional<ScoreResult>> NextWithin(
       absl::Duration) override {
     return absl::CancelledError("nothing is scored");
@@ -31,7 +31,7 @@ class RecordingTeacher : public TeacherClient {
   std::vector<WorkerState> Workers() const override { return {}; }
   void Shutdown() override {}
 
-  std::map<uint64_t, std::vector<ScoreTask>> advised_;
+  std::map<uint64_t, std::vector<ScoreTask>> prefixes_;
   std::set<uint64_t> withdrawn_;
 };
 
@@ -50,10 +50,10 @@ class PrefixStreamerTest : public ::testing::Test {
     streamer_->Open(10, {"id", "How many?", "the answer is 123", {}}, {task});
   }
 
-  size_t Length(size_t advice, size_t view) const {
-    return teacher_.advised_.at(20).at(advice).views.at(view).input_ids.size();
+  size_t Length(size_t told, size_t view) const {
+    return teacher_.prefixes_.at(20).at(told).views.at(view).input_ids.size();
   }
-  size_t NumAdvised() const { return teacher_.advised_.at(20).size(); }
+  size_t NumTold() const { return teacher_.prefixes_.at(20).size(); }
 
   std::unique_ptr<const Tokenizer> tokenizer_;
   std::unique_ptr<const ChatTemplate> chat_;
@@ -63,32 +63,32 @@ class PrefixStreamerTest : public ::testing::Test {
 };
 
 TEST_F(PrefixStreamerTest, PromptsAreToldAtOnceAndTokensByStrides) {
-  ASSERT_EQ(NumAdvised(), 1U);
+  ASSERT_EQ(NumTold(), 1U);
   EXPECT_EQ(Length(0, 0), views_->RolloutPrompt("How many?")->size());
   EXPECT_GT(Length(0, 1), Length(0, 0));
   streamer_->OnTokens(10, {1, 2, 3});
-  EXPECT_EQ(NumAdvised(), 1U);
+  EXPECT_EQ(NumTold(), 1U);
   streamer_->OnTokens(10, {1, 2, 3, 4});
-  ASSERT_EQ(NumAdvised(), 2U);
+  ASSERT_EQ(NumTold(), 2U);
   EXPECT_EQ(Length(1, 0), Length(0, 0) + 4);
   EXPECT_EQ(Length(1, 1), Length(0, 1) + 4);
   streamer_->OnTokens(10, {1, 2, 3, 4, 5, 6, 7});
-  EXPECT_EQ(NumAdvised(), 2U);
+  EXPECT_EQ(NumTold(), 2U);
 }
 
 TEST_F(PrefixStreamerTest, AnAnswerThatIsSampledAgainIsNotToldAgain) {
   streamer_->OnTokens(10, {1, 2, 3, 4, 5, 6});
   streamer_->OnTokens(10, {1, 2, 3, 4});
   streamer_->OnTokens(10, {1, 2, 3, 9, 9, 9, 9, 9, 9, 9});
-  EXPECT_EQ(NumAdvised(), 2U);
+  EXPECT_EQ(NumTold(), 2U);
   streamer_->OnTokens(10, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10});
-  EXPECT_EQ(NumAdvised(), 3U);
+  EXPECT_EQ(NumTold(), 3U);
 }
 
 TEST_F(PrefixStreamerTest, ASubmittedAnswerIsClosedAnotherOneWithdrawn) {
   streamer_->Close(10, /*submitted=*/true);
   streamer_->OnTokens(10, {1, 2, 3, 4});
-  EXPECT_EQ(NumAdvised(), 1U);
+  EXPECT_EQ(NumTold(), 1U);
   EXPECT_TRUE(teacher_.withdrawn_.empty());
   ScoreTask task;
   task.id = 21;

@@ -353,18 +353,18 @@ TEST_F(TeacherClientTest, ATeacherKilledAndStartedAgainFinishesTheTasks) {
 }
 
 // The first `known` tokens of MakeTask(1, 40).
-ScoreTask MakeBeginning(size_t known) {
+ScoreTask MakePrefix(size_t known) {
   ScoreTask task = MakeTask(1, 40);
   for (ViewToScore& view : task.views) view.input_ids.resize(known);
   return task;
 }
 
-TEST_F(TeacherClientTest, WhatIsAdvisedIsComputedAheadOfTheTask) {
+TEST_F(TeacherClientTest, APrefixIsComputedAheadOfItsTask) {
   MiniServer server(&control_, "127.0.0.1:0");
   Start(server.address());
-  client_->Advise(MakeBeginning(10));
+  client_->SubmitPrefix(MakePrefix(10));
   while (control_.base_ahead < 2 * 8) absl::SleepFor(absl::Milliseconds(1));
-  client_->Advise(MakeBeginning(30));
+  client_->SubmitPrefix(MakePrefix(30));
   while (control_.base_ahead < 2 * 28) absl::SleepFor(absl::Milliseconds(1));
   client_->Submit(MakeTask(1, 40));
   const auto result = client_->Next();
@@ -378,13 +378,13 @@ TEST_F(TeacherClientTest, ATeacherThatComesBackIsToldFromTheStart) {
   auto server = std::make_unique<MiniServer>(&control_, "127.0.0.1:0");
   const std::string address = server->address();
   Start(address);
-  client_->Advise(MakeBeginning(30));
+  client_->SubmitPrefix(MakePrefix(30));
   while (control_.base_ahead < 2 * 28) absl::SleepFor(absl::Milliseconds(1));
   server.reset();
   control_.base_ahead = 0;
   MiniServer again(&control_, address);
   while (control_.base_ahead < 2 * 28) absl::SleepFor(absl::Milliseconds(1));
-  client_->Advise(MakeBeginning(34));
+  client_->SubmitPrefix(MakePrefix(34));
   while (control_.base_ahead < 2 * 32) absl::SleepFor(absl::Milliseconds(1));
 }
 
@@ -392,13 +392,13 @@ TEST_F(TeacherClientTest, AWithdrawnTaskIsForgotten) {
   control_.chunks_left = 1;
   MiniServer server(&control_, "127.0.0.1:0");
   Start(server.address());
-  client_->Advise(MakeBeginning(30));
+  client_->SubmitPrefix(MakePrefix(30));
   while (control_.base_ahead < 4) absl::SleepFor(absl::Milliseconds(1));
-  ScoreTask other = MakeBeginning(30);
+  ScoreTask other = MakePrefix(30);
   other.id = 2;
-  client_->Advise(other);
+  client_->SubmitPrefix(other);
   control_.chunks_left = 14;
-  client_->Withdraw(1);
+  client_->WithdrawPrefix(1);
   while (control_.base_ahead < 4 + 2 * 28) {
     absl::SleepFor(absl::Milliseconds(1));
   }

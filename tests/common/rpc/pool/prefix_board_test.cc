@@ -1,4 +1,4 @@
-#include "common/rpc/pool/advice_board.h"
+#include "common/rpc/pool/prefix_board.h"
 
 #include "gtest/gtest.h"
 
@@ -7,9 +7,9 @@
 namespace dapd {
 namespace {
 
-using Board = AdviceBoard<FakeTask>;
+using Board = PrefixBoard<FakeTask>;
 
-TEST(AdviceBoardTest, NewsGoesToOneWorkerUntilItIsTold) {
+TEST(PrefixBoardTest, NewsGoesToOneWorkerUntilItIsTold) {
   Board board;
   board.Tell({3, 10});
   EXPECT_FALSE(board.Next(1, /*adopts=*/false).has_value());
@@ -24,7 +24,7 @@ TEST(AdviceBoardTest, NewsGoesToOneWorkerUntilItIsTold) {
   EXPECT_EQ(board.Next(1, false)->task->known, 20);
 }
 
-TEST(AdviceBoardTest, ACompleteTaskKeepsItsHomeAndIsNoNews) {
+TEST(PrefixBoardTest, ACompleteTaskKeepsItsHomeAndIsNoNews) {
   Board board;
   board.Tell({3, 10});
   board.Next(1, true);
@@ -36,7 +36,7 @@ TEST(AdviceBoardTest, ACompleteTaskKeepsItsHomeAndIsNoNews) {
   EXPECT_EQ(board.size(), 0);
 }
 
-TEST(AdviceBoardTest, AHomeThatDoesNotGetTheTaskIsToldSo) {
+TEST(PrefixBoardTest, AHomeThatDoesNotGetTheTaskIsToldSo) {
   Board board;
   board.Tell({3, 10});
   board.Next(1, true);
@@ -49,7 +49,7 @@ TEST(AdviceBoardTest, AHomeThatDoesNotGetTheTaskIsToldSo) {
   EXPECT_EQ(board.size(), 0);
 }
 
-TEST(AdviceBoardTest, WhatNobodyWasToldIsWithdrawnInSilence) {
+TEST(PrefixBoardTest, WhatNobodyWasToldIsWithdrawnInSilence) {
   Board board;
   board.Tell({3, 10});
   board.Withdraw(3);
@@ -57,7 +57,7 @@ TEST(AdviceBoardTest, WhatNobodyWasToldIsWithdrawnInSilence) {
   EXPECT_EQ(board.size(), 0);
 }
 
-TEST(AdviceBoardTest, AReleasedTaskIsToldAnewUnlessItIsComplete) {
+TEST(PrefixBoardTest, AReleasedTaskIsToldAnewUnlessItIsComplete) {
   Board board;
   for (const uint64_t id : {3, 4, 5}) {
     board.Tell({id, 10});

@@ -1,7 +1,7 @@
-// AdviceBoard: what workers may know of tasks before these can be done, and
-// which worker each such task has its home with: the one that was told, and so
-// best gets the task. Pure bookkeeping, like TaskBoard; the pool's mutex guards
-// it.
+// PrefixBoard: the prefixes of tasks, that is what is known of a task before it
+// can be done, and the worker that each such task has its home with: the one
+// that was sent its prefix, and so best gets the task. Pure bookkeeping, like
+// TaskBoard; the pool's mutex guards it.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace dapd {
 
 template <typename Task>
-class AdviceBoard {
+class PrefixBoard {
  public:
   static constexpr int64_t kNobody = -1;
 
@@ -90,7 +90,7 @@ class AdviceBoard {
     return std::nullopt;
   }
 
-  // `worker` has forgotten all: another one may be told from the beginning.
+  // `worker` has forgotten all: another one may be told from the start.
   void Release(int64_t worker) {
     for (auto entry = entries_.begin(); entry != entries_.end();) {
       if (entry->second.home != worker) {
