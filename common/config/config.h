@@ -86,6 +86,7 @@ struct TeacherSection {
   std::string payload = "hidden_states";  // hidden_states | logits | top_k
   int64_t top_k = 64;                     // entries a token of a top_k payload
   int64_t snapshot_interval = 100;
+  double ema_rate = 0.01;
   bool streaming = true;
   int64_t chunk_tokens = 128;        // see common/model/fast/chunk_forward.h
   int64_t prefix_memory_mib = 2048;  // of one worker

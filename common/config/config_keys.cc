@@ -272,6 +272,13 @@ std::vector<ConfigKey> ConfigKeys(Config& c) {
             1,
             kMillion,
             "Steps between two refreshes of the snapshot."),
+      Above("teacher.ema_rate",
+            &c.teacher.ema_rate,
+            0,
+            1,
+            "Of the moving average of the adapter, for terms with "
+            "teacher_weights ema: after each step it becomes (1 - rate) "
+            "times itself plus rate times the adapter."),
       Any("teacher.streaming",
           &c.teacher.streaming,
           "Whether teachers compute behind the sampler, as its tokens come. "

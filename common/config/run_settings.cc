@@ -1,11 +1,15 @@
 #include "common/config/run_settings.h"
 
+#include <algorithm>
 #include <array>
+#include <string>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
 
 #include "common/config/config_keys.h"
+#include "common/config/preset_terms.h"
 
 namespace dapd {
 namespace {
@@ -50,12 +54,22 @@ bool MayChange(const std::string& key) {
   return false;
 }
 
+bool ReadsEma(const Config& config) {
+  const std::vector<TeacherPass> passes =
+      TeacherPasses(ExpandTerms(config.objective));
+  return std::any_of(passes.begin(), passes.end(), [](const TeacherPass& pass) {
+    return pass.weights == WeightSet::kEma;
+  });
+}
+
 }  // namespace
 
 std::map<std::string, std::string> ResultSettings(const Config& config) {
   Config copy = config;
   std::map<std::string, std::string> settings;
   for (const ConfigKey& key : ConfigKeys(copy)) {
+    // Only a run that reads it, so that others go on from older checkpoints.
+    if (key.name == "teacher.ema_rate" && !ReadsEma(config)) continue;
     if (!MayChange(key.name)) settings[key.name] = FormatValue(key);
   }
   return settings;

@@ -116,7 +116,7 @@ class Renderer {
 constexpr size_t kUnsettledTokens = 8;
 
 std::vector<int32_t> CommonPrefix(const std::vector<int32_t>& a,
-                                     const std::vector<int32_t>& b) {
+                                  const std::vector<int32_t>& b) {
   const auto end = std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first;
   return {a.begin(), end};
 }

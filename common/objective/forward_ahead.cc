@@ -176,7 +176,7 @@ std::unique_ptr<TrainingPass> ForwardAhead::Run(
 }
 
 SequencePrefix ForwardAhead::TakePrefix(std::span<const int32_t> sequence,
-                                              int64_t tokens) {
+                                        int64_t tokens) {
   const auto size = static_cast<size_t>(limits_.chunk_tokens);
   SequencePrefix prefix;
   if (size == 0) return prefix;

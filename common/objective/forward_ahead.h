@@ -91,8 +91,7 @@ class ForwardAhead {
                                     int64_t activation_bytes);
   // The whole chunks of the first `tokens` tokens of a sequence: those that
   // were run, which are kept no longer, and the others, run now.
-  SequencePrefix TakePrefix(std::span<const int32_t> sequence,
-                                  int64_t tokens);
+  SequencePrefix TakePrefix(std::span<const int32_t> sequence, int64_t tokens);
   // Runs `work` if there is memory for the `bytes` that it keeps; says whether
   // it did.
   template <typename Work>

@@ -343,12 +343,13 @@ std::vector<DivergenceSums> EvaluateMicroBatch(
 
 std::map<TeacherPass, TeacherScores> ScoreLocally(
     const ModelWeights& weights,
-    const Adapter* snapshot,
+    const std::map<WeightSet, const Adapter*>& adapters,
     const std::vector<TeacherPass>& passes,
     const Views& views) {
   at::NoGradGuard no_grad;
   const auto adapter_of = [&](const TeacherPass& pass) {
-    return pass.weights == WeightSet::kSnapshot ? snapshot : nullptr;
+    return pass.weights == WeightSet::kBase ? nullptr
+                                            : adapters.at(pass.weights);
   };
   // A view that two passes read with the same weights is computed once.
   std::map<const Adapter*, std::set<ViewName>> views_of;

@@ -77,11 +77,11 @@ std::vector<DivergenceSums> EvaluateMicroBatch(
     const HeadLossOptions& options);
 
 // What a teacher computes for `passes` of one sample with in-process weights:
-// `snapshot` null means that the snapshot is the base. The slow, obvious twin
-// of the teacher service, used by `dapd replay`.
+// `adapters` has each set that they read but the base; null: it is the base.
+// The reference implementation of the teacher service, used by `dapd replay`.
 std::map<TeacherPass, TeacherScores> ScoreLocally(
     const ModelWeights& weights,
-    const Adapter* snapshot,
+    const std::map<WeightSet, const Adapter*>& adapters,
     const std::vector<TeacherPass>& passes,
     const Views& views);
 

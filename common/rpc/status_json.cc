@@ -19,10 +19,15 @@ Json ToJson(const v1::TermStatus& term) {
 }
 
 Json ToJson(const v1::WorkerStatus& worker) {
+  Json weights = Json::array();
+  for (const v1::WeightVersion& served : worker.weights()) {
+    weights.push_back({{"set", served.set()}, {"version", served.version()}});
+  }
   return {{"role", worker.role()},
           {"address", worker.address()},
           {"state", worker.state()},
           {"policy_version", worker.policy_version()},
+          {"weights", std::move(weights)},
           {"in_flight", worker.in_flight()},
           {"last_error", worker.last_error()}};
 }
@@ -63,7 +68,7 @@ Json StatusJson(const v1::GetStatusResponse& status) {
           {"phase_total", status.phase_total()},
           {"step", status.step()},
           {"start_step", status.start_step()},
-      {"total_steps", status.total_steps()},
+          {"total_steps", status.total_steps()},
           {"adapter_digest", status.adapter_digest()},
           {"snapshot_step", status.snapshot_step()},
           {"elapsed_seconds", status.elapsed_seconds()},

@@ -11,16 +11,24 @@
 #include "common/base/check.h"
 #include "common/base/exit_code.h"
 #include "common/base/status_macros.h"
+#include "common/config/preset_terms.h"
 #include "common/tensor/torch_bridge.h"
 
 namespace dapd {
 
 OptimizerOptions MakeOptimizerOptions(const Config& config) {
-  return {.learning_rate = config.trainer.learning_rate,
-          .schedule_steps = config.trainer.schedule_steps,
-          .max_grad_norm = config.trainer.max_grad_norm,
-          .snapshot_interval = config.teacher.snapshot_interval,
-          .keep_previous = config.rollout.max_staleness > 0};
+  OptimizerOptions options{
+      .learning_rate = config.trainer.learning_rate,
+      .schedule_steps = config.trainer.schedule_steps,
+      .max_grad_norm = config.trainer.max_grad_norm,
+      .snapshot_interval = config.teacher.snapshot_interval,
+      .keep_previous = config.rollout.max_staleness > 0};
+  for (const TeacherPass& pass : TeacherPasses(ExpandTerms(config.objective))) {
+    if (pass.weights == WeightSet::kEma) {
+      options.ema_rate = config.teacher.ema_rate;
+    }
+  }
+  return options;
 }
 
 absl::StatusOr<LoraConfig> MakeLoraConfig(const LoraSection& section) {
@@ -64,6 +72,7 @@ Policy::Policy(Adapter start,
             .eps(1e-8)
             .weight_decay(0.0)));
   }
+  if (options_.ema_rate.has_value()) ema_ = live_.Clone();
 }
 
 Policy::~Policy() = default;
@@ -75,6 +84,13 @@ absl::StatusOr<std::unique_ptr<Policy>> Policy::Restore(
   policy->version_ = state.version;
   policy->snapshot_version_ = state.snapshot_version;
   if (state.version == 0) return policy;
+  if (options.ema_rate.has_value()) {
+    if (!state.ema.has_value()) {
+      return absl::InvalidArgumentError(
+          "the policy's state lacks the moving average of the adapter");
+    }
+    policy->ema_ = std::move(state.ema);
+  }
   if (options.keep_previous) {
     if (!state.previous.has_value()) {
       return absl::InvalidArgumentError(
@@ -147,12 +163,53 @@ absl::StatusOr<OptimizerStep> Policy::Step(const OnUpdated& on_updated) {
     }
   }
   ++version_;
+  if (ema_.has_value()) UpdateEma();
   if (version_ % options_.snapshot_interval == 0) {
     snapshot_ = live_.Clone();
     snapshot_version_ = version_;
     step.snapshot_refreshed = true;
   }
   return step;
+}
+
+void Policy::UpdateEma() {
+  const at::NoGradGuard no_grad;
+  const double rate = *options_.ema_rate;
+  const std::vector<at::Tensor> live = live_.Tensors();
+  std::vector<at::Tensor> ema = ema_->Tensors();
+  for (size_t i = 0; i < ema.size(); ++i) {
+    ema[i].mul_(1.0 - rate).add_(live[i], rate);
+  }
+}
+
+std::map<WeightSet, const Adapter*> Policy::WeightSets() const {
+  std::map<WeightSet, const Adapter*> sets = {
+      {WeightSet::kBase, nullptr},
+      {WeightSet::kSnapshot, snapshot()},
+      {WeightSet::kLive, &live_}};
+  if (ema_.has_value()) sets[WeightSet::kEma] = &*ema_;
+  return sets;
+}
+
+std::set<WeightSet> Policy::SetsAtBase() const {
+  std::set<WeightSet> sets;
+  for (const auto& [set, adapter] : WeightSets()) {
+    if (adapter == nullptr) sets.insert(set);
+  }
+  return sets;
+}
+
+int64_t Policy::VersionOf(WeightSet set) const {
+  switch (set) {
+    case WeightSet::kBase:
+      return 0;
+    case WeightSet::kSnapshot:
+      return snapshot_version_;
+    case WeightSet::kEma:
+    case WeightSet::kLive:
+      return version_;
+  }
+  return 0;
 }
 
 NamedTensors Policy::Collect(

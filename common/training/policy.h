@@ -1,5 +1,6 @@
 // The trainable state of a run: the live adapter with its optimizer, and the
-// snapshot that the entangled terms' teacher reads.
+// copies of it that teachers read: the snapshot and, where a term asks for it,
+// the exponential moving average.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -15,6 +17,7 @@
 
 #include "common/config/config.h"
 #include "common/model/weights/adapter.h"
+#include "common/objective/spec/weight_set.h"
 #include "common/tensor/aten.h"
 
 namespace torch::optim {
@@ -29,7 +32,8 @@ struct OptimizerOptions {
   int64_t schedule_steps = 500;  // the rate falls linearly to zero over these
   double max_grad_norm = 0.1;    // of all gradients together
   int64_t snapshot_interval = 100;
-  bool keep_previous = false;  // the adapter as it was before the last step
+  bool keep_previous = false;      // the adapter as it was before the last step
+  std::optional<double> ema_rate;  // none: no moving average is kept
 };
 
 OptimizerOptions MakeOptimizerOptions(const Config& config);
@@ -49,6 +53,7 @@ struct OptimizerStep {
 struct PolicyState {
   Adapter live;
   std::optional<Adapter> snapshot;  // absent: the base
+  std::optional<Adapter> ema;       // as Policy::ema
   std::optional<Adapter> previous;  // as Policy::previous
   NamedTensors moments;             // as Policy::Moments
   int64_t version = 0;
@@ -67,7 +72,8 @@ class Policy {
   ~Policy();
   // A policy that goes on where `state` was taken, bit for bit.
   // INVALID_ARGUMENT if the moments are not those of the adapter's tensors, or
-  // there is no adapter of the step before and it is to be kept.
+  // an adapter that is to be kept, the moving average or the one of the step
+  // before, is not there.
   static absl::StatusOr<std::unique_ptr<Policy>> Restore(
       PolicyState state, OptimizerOptions options);
 
@@ -77,6 +83,16 @@ class Policy {
   const Adapter* snapshot() const {
     return snapshot_.has_value() ? &*snapshot_ : nullptr;
   }
+  // The moving average of the adapters of all versions so far, from the one at
+  // version 0 on: after each step it becomes (1 - rate) ema + rate live, tensor
+  // by tensor in float32. Null where none is kept.
+  const Adapter* ema() const { return ema_.has_value() ? &*ema_ : nullptr; }
+  // Every set of weights that is kept, by its adapter; null: it is the base.
+  std::map<WeightSet, const Adapter*> WeightSets() const;
+  // Those that are the base.
+  std::set<WeightSet> SetsAtBase() const;
+  // The version that a set of weights is of; 0: the base.
+  int64_t VersionOf(WeightSet set) const;
   // The adapter at version() - 1, which still samples while this one is trained
   // if rollout.max_staleness is 1. Null at version 0, and where none is kept.
   const Adapter* previous() const {
@@ -93,9 +109,9 @@ class Policy {
   using OnUpdated = std::function<absl::Status(const at::Tensor& tensor)>;
 
   // Clips the accumulated gradient, takes a step layer by layer, clears the
-  // gradient, and refreshes the snapshot if the new version is a multiple of
-  // its interval. DATA_LOSS, with the weights untouched and nothing said, if
-  // the gradient is not finite; or the error of `on_updated`.
+  // gradient, moves the average, and refreshes the snapshot if the new version
+  // is a multiple of its interval. DATA_LOSS, with the weights untouched and
+  // nothing said, if the gradient is not finite; or the error of `on_updated`.
   absl::StatusOr<OptimizerStep> Step(const OnUpdated& on_updated = {});
 
   // The accumulated gradient of all tensors, in the adapter's order, one behind
@@ -120,8 +136,11 @@ class Policy {
   NamedTensors Collect(
       const std::vector<std::pair<std::string, at::Tensor>>& tensors) const;
 
+  void UpdateEma();
+
   Adapter live_;
   std::optional<Adapter> snapshot_;
+  std::optional<Adapter> ema_;
   std::optional<Adapter> previous_;
   OptimizerOptions options_;
   int64_t version_ = 0;

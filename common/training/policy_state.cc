@@ -16,7 +16,8 @@ namespace dapd {
 namespace {
 
 // One line of JSON with the lengths of what follows it: live adapter, snapshot
-// (empty: the base), previous adapter (empty: none is kept), moments.
+// (empty: the base), moving average and previous adapter (each empty: none is
+// kept), moments.
 nlohmann::ordered_json Describe(const SerializedAdapter& adapter) {
   return {{"bytes", adapter.tensors.size()},
           {"config_json", adapter.config_json},
@@ -53,6 +54,10 @@ absl::StatusOr<std::string> SerializePolicyState(const Policy& policy) {
   if (policy.snapshot() != nullptr) {
     ASSIGN_OR_RETURN(snapshot, SerializeAdapter(*policy.snapshot(), ""));
   }
+  SerializedAdapter ema;
+  if (policy.ema() != nullptr) {
+    ASSIGN_OR_RETURN(ema, SerializeAdapter(*policy.ema(), ""));
+  }
   SerializedAdapter previous;
   if (policy.previous() != nullptr) {
     ASSIGN_OR_RETURN(previous, SerializeAdapter(*policy.previous(), ""));
@@ -64,11 +69,13 @@ absl::StatusOr<std::string> SerializePolicyState(const Policy& policy) {
       {"snapshot_version", policy.snapshot_version()},
       {"live", Describe(live)},
       {"snapshot", Describe(snapshot)},
+      {"ema", Describe(ema)},
       {"previous", Describe(previous)}};
   return absl::StrCat(header.dump(),
                       "\n",
                       live.tensors.view(),
                       snapshot.tensors.view(),
+                      ema.tensors.view(),
                       previous.tensors.view(),
                       moments);
 }
@@ -92,6 +99,10 @@ absl::StatusOr<PolicyState> ParsePolicyState(const std::string& bytes,
   if (header.at("snapshot").at("bytes") != 0) {
     ASSIGN_OR_RETURN(state.snapshot,
                      ParsePart(header.at("snapshot"), &rest, model, device));
+  }
+  if (header.at("ema").at("bytes") != 0) {
+    ASSIGN_OR_RETURN(state.ema,
+                     ParsePart(header.at("ema"), &rest, model, device));
   }
   if (header.at("previous").at("bytes") != 0) {
     ASSIGN_OR_RETURN(state.previous,

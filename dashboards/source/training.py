@@ -61,7 +61,7 @@ TEACHERS = [
           query(f"sum by (instance) (rate(dapd_teacher_scored_tokens_total{{{WORKER}}}[$__rate_interval]))", "{{instance}}"), stack=True),
     graph("Time of a score", "One request: the packed forward over its views.", SECONDS,
           *quantiles("dapd_teacher_score_duration_seconds", WORKER)),
-    graph("Requests by how they ended", "`failed`: the snapshot changed meanwhile, the worker was stopping, or the request could not be "
+    graph("Requests by how they ended", "`failed`: the weights changed meanwhile, the worker was stopping, or the request could not be "
           "computed.", PER_SECOND,
           query(f"sum by (outcome) (rate(dapd_teacher_requests_total{{{WORKER}}}[$__rate_interval]))", "{{outcome}}")),
     graph("Waiting scores", "In each teacher's queue, and at the trainer without a teacher.", COUNT,
@@ -70,9 +70,10 @@ TEACHERS = [
     graph("Scores on the wire", "Bytes sent by the teachers, and received by the trainer.", BYTES_PER_SECOND,
           query(f"sum(rate(dapd_teacher_payload_bytes_total{{{WORKER}}}[$window]))", "sent"),
           query(f"sum(rate(dapd_trainer_payload_bytes_total{{{RUN}}}[$window]))", "received")),
-    graph("Snapshot version", "What the trainer published, and what each teacher serves.", PLAIN,
-          query(f"dapd_teacher_snapshot_version{{{WORKER}}}", "{{instance}}"),
-          query(f"max(dapd_trainer_snapshot_version{{{RUN}}})", "trainer")),
+    graph("Versions of the weights", "What each teacher serves, by set of weights, and the trainer's policy and snapshot.", PLAIN,
+          query(f"dapd_teacher_policy_version{{{WORKER}}}", "{{instance}} {{weights}}"),
+          query(f"max(dapd_trainer_policy_version{{{RUN}}})", "trainer, policy"),
+          query(f"max(dapd_trainer_snapshot_version{{{RUN}}})", "trainer, snapshot")),
 ]
 
 DASHBOARD = dashboard(

@@ -123,7 +123,7 @@ absl::StatusOr<ScoredSample> Replay::ScoreSample(const Sample& sample) {
     }
   }
   scored.scores = ScoreLocally(
-      *weights_, policy_->snapshot(), TeacherPasses(terms_), scored.views);
+      *weights_, policy_->WeightSets(), TeacherPasses(terms_), scored.views);
   return scored;
 }
 

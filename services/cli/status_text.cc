@@ -1,7 +1,10 @@
 #include "services/cli/status_text.h"
 
+#include <string>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 
 namespace dapd {
@@ -13,9 +16,16 @@ std::string Seconds(double seconds) {
 }
 
 std::string PolicyText(const v1::WorkerStatus& worker) {
-  return worker.policy_version() < 0
-             ? "no policy"
-             : absl::StrCat("policy ", worker.policy_version());
+  if (worker.policy_version() < 0) return "no policy";
+  if (worker.weights_size() < 2) {
+    return absl::StrCat("policy ", worker.policy_version());
+  }
+  return absl::StrJoin(worker.weights(),
+                       ", ",
+                       [](std::string* out, const v1::WeightVersion& served) {
+                         absl::StrAppend(
+                             out, served.set(), " ", served.version());
+                       });
 }
 
 std::string PhaseText(const v1::GetStatusResponse& status) {

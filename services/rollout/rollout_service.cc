@@ -170,7 +170,7 @@ grpc::Status RolloutService::TakeAdapter(
   const auto loaded = worker->Load(
       *std::move(upload), [context] { return context->IsCancelled(); });
   if (!loaded.ok()) return ToGrpcStatus(loaded.status());
-  *response = MakeLoadAdapterResponse(loaded->served, loaded->applied);
+  *response = MakeLoadAdapterResponse(*loaded);
   return grpc::Status::OK;
 }
 

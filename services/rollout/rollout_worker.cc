@@ -1,6 +1,5 @@
 #include "services/rollout/rollout_worker.h"
 
-#include <future>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,7 +13,6 @@ namespace dapd {
 namespace {
 
 constexpr size_t kMaxCommands = 256;
-constexpr std::chrono::milliseconds kCancelPoll(100);
 
 absl::Status ShuttingDown() {
   return absl::UnavailableError("this rollout worker is shutting down");
@@ -48,25 +46,14 @@ void RolloutWorker::CancelStream(std::shared_ptr<GenerationOutbox> outbox) {
   commands_.Push([this, outbox] { Cancel(outbox.get()); });
 }
 
-absl::StatusOr<RolloutWorker::LoadResult> RolloutWorker::Load(
+absl::StatusOr<LoadResult> RolloutWorker::Load(
     AdapterUpload upload, const std::function<bool()>& cancelled) {
   if (draining_) return ShuttingDown();
-  auto promise = std::make_shared<std::promise<absl::StatusOr<LoadResult>>>();
-  auto shared = std::make_shared<const AdapterUpload>(std::move(upload));
-  std::future<absl::StatusOr<LoadResult>> result = promise->get_future();
-  if (!commands_.Push(
-          [this, promise, shared] { promise->set_value(Switch(*shared)); })) {
-    return ShuttingDown();
-  }
-  while (result.wait_for(kCancelPoll) != std::future_status::ready) {
-    if (cancelled()) return absl::CancelledError("the client went away");
-  }
-  return result.get();
-}
-
-ServedPolicy RolloutWorker::served() const {
-  MutexLock lock(&mutex_);
-  return served_;
+  return LoadOnComputeThread(
+      std::move(upload),
+      commands_,
+      [this](const AdapterUpload& adapter) { return Switch(adapter); },
+      cancelled);
 }
 
 void RolloutWorker::Shutdown(absl::Duration grace) {
@@ -104,7 +91,8 @@ void RolloutWorker::Run() {
 }
 
 void RolloutWorker::Admit(Sequence sequence) {
-  const absl::Status fit = CheckPolicy(sequence.policy);
+  const absl::Status fit = served_.Check(
+      WeightSet::kLive, sequence.policy.version, sequence.policy.digest);
   if (!fit.ok()) return Fail(sequence, fit);
   if (static_cast<int64_t>(waiting_.size()) >= options_.max_waiting) {
     return Fail(sequence,
@@ -153,8 +141,10 @@ void RolloutWorker::Step() {
         request_id, sequence.num_tokens++, token.token, token.logprob);
     if (token.finish_reason == FinishReason::kNone) continue;
     DAPD_FAILPOINT("worker.before_answer");
-    sequence.outbox->Finish(
-        request_id, token.finish_reason, sequence.num_tokens, served());
+    sequence.outbox->Finish(request_id,
+                            token.finish_reason,
+                            sequence.num_tokens,
+                            served_.Of(WeightSet::kLive));
     DAPD_FAILPOINT("worker.after_answer");
     Report(sequence, token.finish_reason);
     running_.erase(found);
@@ -179,15 +169,14 @@ void RolloutWorker::Cancel(const GenerationOutbox* outbox) {
   ReportLoad();
 }
 
-absl::StatusOr<RolloutWorker::LoadResult> RolloutWorker::Switch(
-    const AdapterUpload& upload) {
-  const ServedPolicy old = served();
+absl::StatusOr<LoadResult> RolloutWorker::Switch(const AdapterUpload& upload) {
+  const ServedPolicy old = served_.Of(WeightSet::kLive);
   const ServedPolicy fresh{true, upload.version, upload.adapter.digest};
   if (old.loaded && old.digest == fresh.digest &&
       old.version == fresh.version) {
     ASSIGN_OR_RETURN(AppliedAdapter applied, sampler_->Probe(upload.probe_ids));
     applied.modules_applied = modules_applied_;
-    return LoadResult{old, std::move(applied)};
+    return LoadResult{WeightSet::kLive, old, std::move(applied)};
   }
   DAPD_FAILPOINT("worker.before_adapter");
   FailAll(absl::FailedPreconditionError(
@@ -196,29 +185,10 @@ absl::StatusOr<RolloutWorker::LoadResult> RolloutWorker::Switch(
                    " while this request was sampled")));
   ASSIGN_OR_RETURN(AppliedAdapter applied, sampler_->Load(upload));
   modules_applied_ = applied.modules_applied;
-  {
-    MutexLock lock(&mutex_);
-    served_ = fresh;
-  }
+  served_.Set(WeightSet::kLive, fresh);
   DAPD_FAILPOINT("worker.after_adapter");
   if (options_.observer.on_policy) options_.observer.on_policy(fresh);
-  return LoadResult{fresh, std::move(applied)};
-}
-
-absl::Status RolloutWorker::CheckPolicy(const ServedPolicy& wanted) const {
-  const ServedPolicy policy = served();
-  if (!policy.loaded) {
-    return absl::FailedPreconditionError(
-        "no adapter was loaded yet: call LoadAdapter first");
-  }
-  if (wanted.version != policy.version || wanted.digest != policy.digest) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the request is for policy ",
-                     PolicyName(wanted.version, wanted.digest),
-                     ", this worker serves ",
-                     PolicyName(policy.version, policy.digest)));
-  }
-  return absl::OkStatus();
+  return LoadResult{WeightSet::kLive, fresh, std::move(applied)};
 }
 
 void RolloutWorker::Fail(const Sequence& sequence, const absl::Status& error) {

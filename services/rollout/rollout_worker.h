@@ -26,6 +26,7 @@
 #include "common/base/bounded_queue.h"
 #include "common/base/mutex.h"
 #include "common/rpc/transfer/served_policy.h"
+#include "common/rpc/transfer/served_weights.h"
 #include "services/rollout/generation_outbox.h"
 #include "services/rollout/sampler.h"
 
@@ -76,16 +77,12 @@ class RolloutWorker {
   // Drops all requests of a dead stream.
   void CancelStream(std::shared_ptr<GenerationOutbox> outbox);
 
-  struct LoadResult {
-    ServedPolicy served;
-    AppliedAdapter applied;
-  };
   // Switches to the upload. Blocks until it is served; gives up, with the
   // switch still under way, once `cancelled` returns true.
   absl::StatusOr<LoadResult> Load(AdapterUpload upload,
                                   const std::function<bool()>& cancelled);
 
-  ServedPolicy served() const;
+  const ServedWeights& served() const { return served_; }
 
   // Refuses new requests (UNAVAILABLE), lets running ones end within `grace`,
   // fails the rest, and ends the compute thread. Blocks.
@@ -110,7 +107,6 @@ class RolloutWorker {
   void Step();
   void Cancel(const GenerationOutbox* outbox);
   absl::StatusOr<LoadResult> Switch(const AdapterUpload& upload);
-  absl::Status CheckPolicy(const ServedPolicy& wanted) const;
   void Fail(const Sequence& sequence, const absl::Status& error);
   // kNone: it failed.
   void Report(const Sequence& sequence, FinishReason finish_reason) const;
@@ -125,9 +121,9 @@ class RolloutWorker {
   uint64_t next_id_ = 1;
   int64_t modules_applied_ = 0;
 
+  ServedWeights served_;  // the live adapter
   mutable Mutex mutex_;
   CondVar drained_;
-  ServedPolicy served_ ABSL_GUARDED_BY(mutex_);
   bool is_idle_ ABSL_GUARDED_BY(mutex_) = true;
   std::atomic<bool> draining_ = false;
   BoundedQueue<Command> commands_;

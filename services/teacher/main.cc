@@ -86,7 +86,7 @@ absl::Status Run(const Flags& flags) {
   service.Attach(&worker, model.description);
   serving = true;
   server->SetServing(true);
-  LogInfo("ready for a snapshot");
+  LogInfo("ready for adapters");
 
   signal.Wait();
   server->SetServing(false);

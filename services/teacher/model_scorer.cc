@@ -1,17 +1,18 @@
 #include "services/teacher/model_scorer.h"
 
 #include <algorithm>
+#include <map>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "common/base/status_macros.h"
-#include "common/model/weights/adapter.h"
 #include "common/model/fast/chunk_forward.h"
 #include "common/model/reference/decoder.h"
+#include "common/model/reference/token_logprobs.h"
+#include "common/model/weights/adapter.h"
 #include "common/model/weights/describe_worker.h"
 #include "common/model/weights/placement.h"
-#include "common/model/reference/token_logprobs.h"
 #include "common/tensor/torch_bridge.h"
 #include "services/teacher/prefix_cache.h"
 
@@ -85,7 +86,9 @@ class ModelScorer : public Scorer {
               const TeacherSection& config)
       : weights_(std::move(weights)),
         chunk_tokens_(config.chunk_tokens),
-        cache_(config.prefix_memory_mib << 20) {}
+        cache_(config.prefix_memory_mib << 20) {
+    sets_[WeightSet::kBase] = {};
+  }
 
   absl::StatusOr<AppliedAdapter> Load(const AdapterUpload& upload) override {
     std::unique_ptr<const Adapter> adapter;
@@ -104,9 +107,10 @@ class ModelScorer : public Scorer {
       applied.probe_logprobs.assign(values, values + logprobs.numel());
       return absl::OkStatus();
     }));
-    snapshot_ = std::move(adapter);
-    // What the old snapshot computed is found no more.
-    snapshot_root_ = std::make_shared<const PrefixChunk>();
+    // What the set's old weights computed is found no more, with its root.
+    if (upload.set != WeightSet::kBase) {
+      sets_[upload.set] = {.adapter = std::move(adapter)};
+    }
     return applied;
   }
 
@@ -115,10 +119,10 @@ class ModelScorer : public Scorer {
     ScoreWork work;
     RETURN_IF_ERROR(CatchTorch([&]() -> absl::Status {
       const c10::InferenceMode no_gradients;
-      for (const ViewInput& view : input.views) {
-        const at::Tensor hidden = Forward(input.with_snapshot, view, &work);
-        ASSIGN_OR_RETURN(ViewScores scores, Payload(input, hidden));
-        scores.view = view.name;
+      for (const auto& [name, view] : input.views) {
+        const at::Tensor hidden = Forward(input.weights, view, &work);
+        ASSIGN_OR_RETURN(ViewScores scores, PayloadOf(input, hidden));
+        scores.view = name;
         if (!sink(std::move(scores))) {
           return absl::CancelledError("the client went away");
         }
@@ -128,14 +132,14 @@ class ModelScorer : public Scorer {
     return work;
   }
 
-  absl::StatusOr<bool> Advance(bool with_snapshot,
+  absl::StatusOr<bool> Advance(WeightSet weights,
                                const std::vector<int32_t>& ids,
                                HeldPrefix* prefix) override {
     const auto left = static_cast<int64_t>(ids.size()) - prefix->tokens;
     if (left < chunk_tokens_) return false;
     PrefixChunkPtr chunk =
         prefix->tokens == 0
-            ? Root(with_snapshot)
+            ? sets_.at(weights).root
             : std::static_pointer_cast<const PrefixChunk>(prefix->hold);
     const auto next =
         std::span(ids).subspan(static_cast<size_t>(prefix->tokens),
@@ -147,7 +151,7 @@ class ModelScorer : public Scorer {
     RETURN_IF_ERROR(CatchTorch([&] {
       const c10::InferenceMode no_gradients;
       int64_t computed = 0;
-      chunk = Next(with_snapshot, chunk, next, &computed);
+      chunk = Next(sets_.at(weights), chunk, next, &computed);
       return absl::OkStatus();
     }));
     prefix->tokens = chunk->end;
@@ -158,25 +162,26 @@ class ModelScorer : public Scorer {
   void Forget() override { cache_.Clear(); }
 
  private:
-  const PrefixChunkPtr& Root(bool with_snapshot) const {
-    return with_snapshot ? snapshot_root_ : base_root_;
-  }
+  struct LoadedSet {
+    std::unique_ptr<const Adapter> adapter;  // null: the base
+    // Of all sequences that were computed with it.
+    PrefixChunkPtr root = std::make_shared<const PrefixChunk>();
+  };
 
   // Final-norm hidden states of the view's scored tokens: [scored_count,
   // hidden]. What stands behind the last position that scores is not computed.
-  at::Tensor Forward(bool with_snapshot,
-                     const ViewInput& view,
-                     ScoreWork* work) {
+  at::Tensor Forward(WeightSet weights, const View& view, ScoreWork* work) {
+    const LoadedSet& set = sets_.at(weights);
     const int64_t first = view.scored_from - 1;
     const int64_t end = first + view.scored_count;
-    PrefixChunkPtr chunk = Root(with_snapshot);
+    PrefixChunkPtr chunk = set.root;
     std::vector<at::Tensor> parts;
     int64_t computed = 0;
     while (chunk->end < end) {
       const int64_t begin = chunk->end;
       const int64_t tokens = std::min(chunk_tokens_, end - begin);
       chunk = Next(
-          with_snapshot,
+          set,
           chunk,
           std::span(view.input_ids)
               .subspan(static_cast<size_t>(begin), static_cast<size_t>(tokens)),
@@ -193,7 +198,7 @@ class ModelScorer : public Scorer {
 
   // The chunk of `ids` behind `parent`: the one that is kept, else computed
   // (then `computed` grows by its tokens) and kept, if it is a whole one.
-  PrefixChunkPtr Next(bool with_snapshot,
+  PrefixChunkPtr Next(const LoadedSet& set,
                       const PrefixChunkPtr& parent,
                       std::span<const int32_t> ids,
                       int64_t* computed) {
@@ -211,10 +216,8 @@ class ModelScorer : public Scorer {
     chunk->end = parent->end + tokens;
     at::Tensor packed = at::empty({tokens}, at::kLong);
     std::copy(ids.begin(), ids.end(), packed.data_ptr<int64_t>());
-    chunk->states = ForwardChunk(*weights_,
-                                 with_snapshot ? snapshot_.get() : nullptr,
-                                 packed.to(weights_->device()),
-                                 past);
+    chunk->states = ForwardChunk(
+        *weights_, set.adapter.get(), packed.to(weights_->device()), past);
     *computed += tokens;
     if (tokens == chunk_tokens_) {
       cache_.Insert(chunk, ChunkBytes(*weights_, tokens));
@@ -222,14 +225,14 @@ class ModelScorer : public Scorer {
     return chunk;
   }
 
-  absl::StatusOr<ViewScores> Payload(const ScoreInput& input,
-                                     const at::Tensor& hidden) const {
+  absl::StatusOr<ViewScores> PayloadOf(const ScoreInput& input,
+                                       const at::Tensor& hidden) const {
     switch (input.payload) {
-      case ScorePayload::kHiddenStates:
+      case Payload::kHiddenStates:
         return HiddenPayload(hidden);
-      case ScorePayload::kLogits:
+      case Payload::kLogits:
         return LogitsPayload(*weights_, hidden);
-      case ScorePayload::kTopK:
+      case Payload::kTopK:
         return TopKPayload(*weights_, hidden, input);
     }
     return absl::InternalError("unknown payload");
@@ -238,9 +241,7 @@ class ModelScorer : public Scorer {
   const std::shared_ptr<const ModelWeights> weights_;
   const int64_t chunk_tokens_;
   PrefixCache cache_;
-  std::unique_ptr<const Adapter> snapshot_;  // null: the base
-  PrefixChunkPtr base_root_ = std::make_shared<const PrefixChunk>();
-  PrefixChunkPtr snapshot_root_ = std::make_shared<const PrefixChunk>();
+  std::map<WeightSet, LoadedSet> sets_;
 };
 
 }  // namespace
@@ -255,6 +256,7 @@ absl::StatusOr<LoadedScorer> LoadModelScorer(const Config& config) {
   LoadedScorer loaded;
   loaded.description = DescribeWorker("teacher", *weights, config.lora.rank);
   loaded.description.max_in_flight = kMaxInFlight;
+  loaded.description.weight_sets = {kTeacherSets.begin(), kTeacherSets.end()};
   loaded.scorer =
       std::make_unique<ModelScorer>(std::move(weights), config.teacher);
   return loaded;

@@ -13,7 +13,7 @@ void PrefixDesk::Update(Stream stream, const PrefixUpdate& update) {
   }
   if (!requests_.contains(key) && requests_.size() >= kMaxOpenPrefixes) return;
   Request& request = requests_[key];
-  request.with_snapshot = update.with_snapshot;
+  request.weights = update.weights;
   for (const PrefixUpdate::View& news : update.views) {
     View& view = request.views[news.name];
     if (news.first_index == 0) view = {};
@@ -46,9 +46,9 @@ void PrefixDesk::CloseStream(Stream stream) {
   has_work_ = !requests_.empty();
 }
 
-void PrefixDesk::CloseSnapshots() {
+void PrefixDesk::CloseSet(WeightSet weights) {
   std::erase_if(requests_,
-                [](const auto& r) { return r.second.with_snapshot; });
+                [&](const auto& r) { return r.second.weights == weights; });
   has_work_ = !requests_.empty();
 }
 
@@ -58,7 +58,7 @@ absl::StatusOr<int64_t> PrefixDesk::Advance(Scorer& scorer) {
       const absl::Time start = absl::Now();
       const int64_t before = view.held.tokens;
       const absl::StatusOr<bool> advanced =
-          scorer.Advance(request.with_snapshot, view.ids, &view.held);
+          scorer.Advance(request.weights, view.ids, &view.held);
       if (!advanced.ok()) {
         requests_.erase(Key(key));
         has_work_ = !requests_.empty();

@@ -21,13 +21,13 @@ namespace dapd {
 // News about the prefixes of a request's views.
 struct PrefixUpdate {
   struct View {
-    std::string name;
+    ViewName name = ViewName::kNoneRollout;
     int64_t first_index = 0;  // of `ids` in the view; 0: from the start
     std::vector<int32_t> ids;
   };
   uint64_t request_id = 0;
-  bool with_snapshot = false;
-  int64_t policy_version = 0;  // of the snapshot; 0 for the base
+  WeightSet weights = WeightSet::kBase;
+  int64_t policy_version = 0;  // of that set; 0 for the base
   std::string adapter_digest;  // likewise; empty for the base
   std::vector<View> views;     // none: the request will not come
 };
@@ -52,8 +52,8 @@ class PrefixDesk {
   // The request came, or will not come.
   AheadWork Close(Stream stream, uint64_t request_id);
   void CloseStream(Stream stream);
-  // The snapshot changed: what was computed with the old one is let go.
-  void CloseSnapshots();
+  // A set of weights changed: what was computed with the old ones is let go.
+  void CloseSet(WeightSet weights);
 
   // Whether Advance may find something to do.
   bool has_work() const { return has_work_; }
@@ -69,9 +69,9 @@ class PrefixDesk {
     HeldPrefix held;
   };
   struct Request {
-    bool with_snapshot = false;
+    WeightSet weights = WeightSet::kBase;
     double seconds = 0.0;
-    std::map<std::string, View> views;
+    std::map<ViewName, View> views;
   };
   using Key = std::pair<uint64_t, Stream>;  // the lowest request id first
 

@@ -1,46 +1,35 @@
 #include "services/teacher/score_request.h"
 
 #include <cmath>
-#include <set>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 
 #include "common/base/status_macros.h"
+#include "common/rpc/transfer/wire_weights.h"
 
 namespace dapd {
 namespace {
 
-absl::StatusOr<ScorePayload> ParsePayload(v1::Payload payload) {
+absl::StatusOr<Payload> FromWirePayload(v1::Payload payload) {
   switch (payload) {
     case v1::PAYLOAD_HIDDEN_STATES:
-      return ScorePayload::kHiddenStates;
+      return Payload::kHiddenStates;
     case v1::PAYLOAD_LOGITS:
-      return ScorePayload::kLogits;
+      return Payload::kLogits;
     case v1::PAYLOAD_TOP_K:
-      return ScorePayload::kTopK;
+      return Payload::kTopK;
     default:
       return absl::InvalidArgumentError(
           absl::StrCat("payload ", static_cast<int>(payload), " is unknown"));
   }
 }
 
-absl::StatusOr<bool> ParseWeights(v1::TeacherWeights weights) {
-  switch (weights) {
-    case v1::TEACHER_WEIGHTS_BASE:
-      return false;
-    case v1::TEACHER_WEIGHTS_SNAPSHOT:
-      return true;
-    default:
-      return absl::InvalidArgumentError(
-          absl::StrCat("weights ", static_cast<int>(weights), " are unknown"));
-  }
-}
-
-// `View`: v1::ScoreView or v1::ViewPrefix. `length`: tokens of the view so far.
-template <typename View>
-absl::Status CheckTokens(const View& message,
+// `Message`: v1::ScoreView or v1::ViewPrefix. `length`: tokens of the view so
+// far.
+template <typename Message>
+absl::Status CheckTokens(const Message& message,
                          int64_t length,
                          const WorkerDescription& limits) {
   const std::string where = absl::StrCat("view '", message.name(), "': ");
@@ -68,8 +57,8 @@ absl::Status CheckTokens(const View& message,
   return absl::OkStatus();
 }
 
-absl::StatusOr<ViewInput> ParseView(const v1::ScoreView& message,
-                                    const WorkerDescription& limits) {
+absl::StatusOr<View> ParseView(const v1::ScoreView& message,
+                               const WorkerDescription& limits) {
   const int64_t length = message.input_ids_size();
   RETURN_IF_ERROR(CheckTokens(message, length, limits));
   const auto from = static_cast<int64_t>(message.scored_from());
@@ -86,20 +75,18 @@ absl::StatusOr<ViewInput> ParseView(const v1::ScoreView& message,
                      length,
                      ")"));
   }
-  return ViewInput{message.name(),
-                   {message.input_ids().begin(), message.input_ids().end()},
-                   from,
-                   count};
+  return View{
+      {message.input_ids().begin(), message.input_ids().end()}, from, count};
 }
 
 absl::Status CheckNumViews(int views, int least) {
-  if (views >= least && views <= kMaxViews) return absl::OkStatus();
+  if (views >= least && views <= kNumViews) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("a request with ",
                                                  views,
                                                  " views; ",
                                                  least,
                                                  " to ",
-                                                 kMaxViews,
+                                                 kNumViews,
                                                  " are allowed"));
 }
 
@@ -127,23 +114,21 @@ absl::StatusOr<TeacherRequest> ParseScoreRequest(
   request.request_id = message.request_id();
   request.policy_version = message.policy_version();
   request.adapter_digest = message.adapter_digest();
-  ASSIGN_OR_RETURN(request.input.with_snapshot,
-                   ParseWeights(message.weights()));
-  ASSIGN_OR_RETURN(request.input.payload, ParsePayload(message.payload()));
-  if (request.input.payload == ScorePayload::kTopK) {
+  ASSIGN_OR_RETURN(request.input.weights, FromWireWeights(message.weights()));
+  ASSIGN_OR_RETURN(request.input.payload, FromWirePayload(message.payload()));
+  if (request.input.payload == Payload::kTopK) {
     RETURN_IF_ERROR(CheckTopK(message, limits));
     request.input.top_k = message.top_k();
     request.input.temperature = message.temperature();
   }
   RETURN_IF_ERROR(CheckNumViews(message.views_size(), 1));
-  std::set<std::string> names;
-  for (const v1::ScoreView& view : message.views()) {
-    if (!names.insert(view.name()).second) {
+  for (const v1::ScoreView& message_view : message.views()) {
+    ASSIGN_OR_RETURN(const ViewName name, ParseViewName(message_view.name()));
+    ASSIGN_OR_RETURN(View view, ParseView(message_view, limits));
+    if (!request.input.views.emplace(name, std::move(view)).second) {
       return absl::InvalidArgumentError(
-          absl::StrCat("view '", view.name(), "' occurs twice"));
+          absl::StrCat("view '", message_view.name(), "' occurs twice"));
     }
-    ASSIGN_OR_RETURN(ViewInput input, ParseView(view, limits));
-    request.input.views.push_back(std::move(input));
   }
   return request;
 }
@@ -154,15 +139,14 @@ absl::StatusOr<PrefixUpdate> ParsePrefixUpdate(
   update.request_id = message.request_id();
   update.policy_version = message.policy_version();
   update.adapter_digest = message.adapter_digest();
-  ASSIGN_OR_RETURN(update.with_snapshot, ParseWeights(message.weights()));
+  ASSIGN_OR_RETURN(update.weights, FromWireWeights(message.weights()));
   RETURN_IF_ERROR(CheckNumViews(message.prefix().views_size(), 0));
   for (const v1::ViewPrefix& view : message.prefix().views()) {
+    ASSIGN_OR_RETURN(const ViewName name, ParseViewName(view.name()));
     const auto first = static_cast<int64_t>(view.first_index());
     RETURN_IF_ERROR(CheckTokens(view, first + view.input_ids_size(), limits));
     update.views.push_back(
-        {view.name(),
-         first,
-         {view.input_ids().begin(), view.input_ids().end()}});
+        {name, first, {view.input_ids().begin(), view.input_ids().end()}});
   }
   return update;
 }

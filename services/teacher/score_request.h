@@ -11,18 +11,16 @@
 
 namespace dapd {
 
-// More views in one request are refused; an objective has six.
-inline constexpr int kMaxViews = 16;
-
 // INVALID_ARGUMENT names the view and field for: no or too many views, a name
-// twice, a view longer than the model's positions, an id outside the
-// vocabulary, a scored range outside the view, unknown weights or payload,
-// top_k outside 1..vocab, a temperature that is not above 0.
+// that is unknown or there twice, a view longer than the model's positions, an
+// id outside the vocabulary, a scored range outside the view, unknown weights
+// or payload, top_k outside 1..vocab, a temperature that is not above 0.
 absl::StatusOr<TeacherRequest> ParseScoreRequest(
     const v1::ScoreRequest& message, const WorkerDescription& limits);
 
-// Of a message with `prefix`. INVALID_ARGUMENT likewise for too many views, a
-// view that cannot fit, an id outside the vocabulary, unknown weights.
+// Of a message with `prefix`. INVALID_ARGUMENT likewise for too many views, an
+// unknown one, one that cannot fit, an id outside the vocabulary, unknown
+// weights.
 absl::StatusOr<PrefixUpdate> ParsePrefixUpdate(const v1::ScoreRequest& message,
                                                const WorkerDescription& limits);
 

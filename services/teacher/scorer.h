@@ -5,6 +5,7 @@
 // the computation itself (out of memory, ...) are Status, not exceptions.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -15,33 +16,29 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
+#include "common/objective/spec/payload.h"
+#include "common/objective/spec/view.h"
+#include "common/objective/spec/weight_set.h"
 #include "common/rpc/transfer/served_policy.h"
 #include "common/tensor/host_tensor.h"
 
 namespace dapd {
 
-// One token sequence of which input_ids[scored_from, scored_from +
-// scored_count) is scored, each token from the position before it.
-struct ViewInput {
-  std::string name;
-  std::vector<int32_t> input_ids;
-  int64_t scored_from = 1;
-  int64_t scored_count = 1;
-};
-
-enum class ScorePayload { kHiddenStates, kLogits, kTopK };
-
 struct ScoreInput {
-  bool with_snapshot = false;  // else the base
-  ScorePayload payload = ScorePayload::kHiddenStates;
+  WeightSet weights = WeightSet::kBase;
+  Payload payload = Payload::kHiddenStates;
   int64_t top_k = 0;         // of kTopK
   double temperature = 1.0;  // of kTopK
-  std::vector<ViewInput> views;
+  NamedViews views;          // scored_from is at least 1 in each
 };
+
+// What uploads may become; one that names no set becomes the first.
+inline constexpr std::array kTeacherSets = {
+    WeightSet::kSnapshot, WeightSet::kEma, WeightSet::kLive, WeightSet::kBase};
 
 // One view's tensors by name, as teacher.proto's Payload lists them.
 struct ViewScores {
-  std::string view;
+  ViewName view = ViewName::kNoneRollout;
   std::vector<std::pair<std::string, HostTensor>> tensors;
 };
 // Takes one view's scores. False: nobody wants the rest.
@@ -63,10 +60,12 @@ class Scorer {
  public:
   virtual ~Scorer() = default;
 
-  // Makes the upload the snapshot, and probes it. On error the old one stays.
+  // Makes the upload its set of weights, and probes it; of the base there is
+  // only the probe. On error the old one stays.
   virtual absl::StatusOr<AppliedAdapter> Load(const AdapterUpload& upload) = 0;
 
-  // Scores the views and hands them to `sink` in order. The numbers depend on
+  // Scores the views, with a set of weights that was loaded or the base, and
+  // hands them to `sink` in order. The numbers depend on
   // the weights and the view alone, not on what was computed ahead or before.
   // CANCELLED if the sink wanted no more. The input is valid for the model.
   virtual absl::StatusOr<ScoreWork> Score(const ScoreInput& input,
@@ -75,7 +74,7 @@ class Scorer {
   // Computes one more chunk of the sequence that begins with `ids`, behind
   // `prefix`, which holds it then. False if no whole chunk is left, or if what
   // is held already leaves no memory.
-  virtual absl::StatusOr<bool> Advance(bool with_snapshot,
+  virtual absl::StatusOr<bool> Advance(WeightSet weights,
                                        const std::vector<int32_t>& ids,
                                        HeldPrefix* prefix) = 0;
 

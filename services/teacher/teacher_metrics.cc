@@ -39,9 +39,6 @@ TeacherObserver MakeTeacherMetrics(MetricsRegistry& registry) {
       .AddGauge("dapd_teacher_requests_waiting_limit",
                 "Requests that the queue holds.")
       .Set(static_cast<double>(kMaxQueuedCommands));
-  const Gauge version =
-      registry.AddGauge("dapd_teacher_snapshot_version",
-                        "Optimizer steps behind the snapshot that is served.");
   for (const char* outcome : {"ok", "failed"}) {
     registry.AddCounter("dapd_teacher_requests_total",
                         "Requests answered, by how they ended.",
@@ -76,8 +73,12 @@ TeacherObserver MakeTeacherMetrics(MetricsRegistry& registry) {
   observer.on_load = [waiting](int64_t count) {
     waiting.Set(static_cast<double>(count));
   };
-  observer.on_policy = [version](const ServedPolicy& policy) {
-    version.Set(static_cast<double>(policy.version));
+  observer.on_policy = [&registry](WeightSet set, const ServedPolicy& policy) {
+    registry
+        .AddGauge("dapd_teacher_policy_version",
+                  "Optimizer steps behind the weights that are served, by set.",
+                  {{"weights", WeightSetName(set)}})
+        .Set(static_cast<double>(policy.version));
   };
   return observer;
 }

@@ -5,11 +5,11 @@
 #include <utility>
 
 #include "common/base/mutex.h"
+#include "common/rpc/client/status_conversion.h"
+#include "common/rpc/server/stream_writer.h"
 #include "common/rpc/transfer/adapter_stream.h"
 #include "common/rpc/transfer/chunk_stream.h"
 #include "common/rpc/transfer/encoded_methods.h"
-#include "common/rpc/client/status_conversion.h"
-#include "common/rpc/server/stream_writer.h"
 #include "services/teacher/score_request.h"
 
 namespace dapd {
@@ -34,7 +34,7 @@ bool WriteScores(uint64_t request_id,
   for (const auto& [name, tensor] : scores.tensors) {
     v1::ScoreResponse message;
     message.set_request_id(request_id);
-    message.mutable_tensor()->set_view(scores.view);
+    message.mutable_tensor()->set_view(ViewNameString(scores.view));
     *message.mutable_tensor()->mutable_header() =
         MakeTensorHeader(name, tensor);
     if (!stream->Write(EncodeMessage(message))) return false;
@@ -158,7 +158,7 @@ grpc::Status TeacherService::TakeAdapter(
   const auto loaded = worker->Load(
       *std::move(upload), [context] { return context->IsCancelled(); });
   if (!loaded.ok()) return ToGrpcStatus(loaded.status());
-  *response = MakeLoadAdapterResponse(loaded->served, loaded->applied);
+  *response = MakeLoadAdapterResponse(*loaded);
   return grpc::Status::OK;
 }
 

@@ -1,6 +1,5 @@
 #include "services/teacher/teacher_worker.h"
 
-#include <future>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,8 +11,6 @@
 
 namespace dapd {
 namespace {
-
-constexpr std::chrono::milliseconds kCancelPoll(100);
 
 absl::Status ShuttingDown() {
   return absl::UnavailableError("this teacher worker is shutting down");
@@ -49,12 +46,13 @@ void TeacherWorker::Submit(TeacherRequest request,
 }
 
 void TeacherWorker::SubmitPrefix(PrefixUpdate update,
-                             std::shared_ptr<TeacherOutbox> outbox) {
+                                 std::shared_ptr<TeacherOutbox> outbox) {
   auto shared = std::make_shared<const PrefixUpdate>(std::move(update));
   commands_.Push([this, shared, outbox] {
-    if (outbox->closed() || !CheckPolicy(shared->with_snapshot,
-                                         shared->policy_version,
-                                         shared->adapter_digest)
+    if (outbox->closed() || !served_
+                                 .Check(shared->weights,
+                                        shared->policy_version,
+                                        shared->adapter_digest)
                                  .ok()) {
       return;
     }
@@ -66,25 +64,14 @@ void TeacherWorker::CloseStream(std::shared_ptr<TeacherOutbox> outbox) {
   commands_.Push([this, outbox] { desk_.CloseStream(outbox.get()); });
 }
 
-absl::StatusOr<TeacherWorker::LoadResult> TeacherWorker::Load(
+absl::StatusOr<LoadResult> TeacherWorker::Load(
     AdapterUpload upload, const std::function<bool()>& cancelled) {
   if (draining_) return ShuttingDown();
-  auto promise = std::make_shared<std::promise<absl::StatusOr<LoadResult>>>();
-  auto shared = std::make_shared<const AdapterUpload>(std::move(upload));
-  std::future<absl::StatusOr<LoadResult>> result = promise->get_future();
-  if (!commands_.Push(
-          [this, promise, shared] { promise->set_value(Switch(*shared)); })) {
-    return ShuttingDown();
-  }
-  while (result.wait_for(kCancelPoll) != std::future_status::ready) {
-    if (cancelled()) return absl::CancelledError("the client went away");
-  }
-  return result.get();
-}
-
-ServedPolicy TeacherWorker::served() const {
-  MutexLock lock(&mutex_);
-  return served_;
+  return LoadOnComputeThread(
+      std::move(upload),
+      commands_,
+      [this](const AdapterUpload& adapter) { return Switch(adapter); },
+      cancelled);
 }
 
 void TeacherWorker::Shutdown(absl::Duration grace) {
@@ -149,11 +136,10 @@ absl::Status TeacherWorker::TryScore(const TeacherRequest& request,
     MutexLock lock(&mutex_);
     if (absl::Now() > deadline_) return ShuttingDown();
   }
-  RETURN_IF_ERROR(CheckPolicy(request.input.with_snapshot,
-                              request.policy_version,
-                              request.adapter_digest));
+  RETURN_IF_ERROR(served_.Check(
+      request.input.weights, request.policy_version, request.adapter_digest));
   int64_t scored_tokens = 0;
-  for (const ViewInput& view : request.input.views) {
+  for (const auto& [name, view] : request.input.views) {
     scored_tokens += view.scored_count;
   }
   const absl::Time start = absl::Now();
@@ -170,46 +156,25 @@ absl::Status TeacherWorker::TryScore(const TeacherRequest& request,
   const double seconds = absl::ToDoubleSeconds(absl::Now() - start - waiting);
   if (observer_.on_scored) observer_.on_scored(scored_tokens, seconds);
   if (observer_.on_work) observer_.on_work(work);
-  const ServedPolicy policy =
-      request.input.with_snapshot ? served() : ServedPolicy{true, 0, ""};
   DAPD_FAILPOINT("worker.after_score");
-  outbox.Push({request.request_id,
-               ScoreFinished{policy, seconds, ahead_seconds, work}});
+  outbox.Push(
+      {request.request_id,
+       ScoreFinished{
+           served_.Of(request.input.weights), seconds, ahead_seconds, work}});
   return absl::OkStatus();
 }
 
-absl::StatusOr<TeacherWorker::LoadResult> TeacherWorker::Switch(
-    const AdapterUpload& upload) {
+absl::StatusOr<LoadResult> TeacherWorker::Switch(const AdapterUpload& upload) {
   DAPD_FAILPOINT("worker.before_adapter");
   ASSIGN_OR_RETURN(AppliedAdapter applied, scorer_->Load(upload));
-  const ServedPolicy fresh{true, upload.version, upload.adapter.digest};
-  {
-    MutexLock lock(&mutex_);
-    served_ = fresh;
+  ServedPolicy fresh{true, upload.version, upload.adapter.digest};
+  if (upload.set != WeightSet::kBase) {
+    served_.Set(upload.set, fresh);
+    desk_.CloseSet(upload.set);
   }
-  desk_.CloseSnapshots();
   DAPD_FAILPOINT("worker.after_adapter");
-  if (observer_.on_policy) observer_.on_policy(fresh);
-  return LoadResult{fresh, std::move(applied)};
-}
-
-absl::Status TeacherWorker::CheckPolicy(bool with_snapshot,
-                                        int64_t version,
-                                        const std::string& digest) const {
-  const ServedPolicy policy = served();
-  if (!policy.loaded) {
-    return absl::FailedPreconditionError(
-        "no snapshot was loaded yet: call LoadAdapter first");
-  }
-  if (!with_snapshot) return absl::OkStatus();
-  if (version != policy.version || digest != policy.digest) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the request is for snapshot ",
-                     PolicyName(version, digest),
-                     ", this worker serves ",
-                     PolicyName(policy.version, policy.digest)));
-  }
-  return absl::OkStatus();
+  if (observer_.on_policy) observer_.on_policy(upload.set, fresh);
+  return LoadResult{upload.set, std::move(fresh), std::move(applied)};
 }
 
 }  // namespace dapd

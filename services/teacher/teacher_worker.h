@@ -21,6 +21,7 @@
 #include "common/base/bounded_queue.h"
 #include "common/base/mutex.h"
 #include "common/rpc/transfer/served_policy.h"
+#include "common/rpc/transfer/served_weights.h"
 #include "services/teacher/prefix_desk.h"
 #include "services/teacher/scorer.h"
 
@@ -29,13 +30,13 @@ namespace dapd {
 // One request of one stream.
 struct TeacherRequest {
   uint64_t request_id = 0;
-  int64_t policy_version = 0;  // must be the snapshot's; 0 for the base
+  int64_t policy_version = 0;  // must be that of the set; 0 for the base
   std::string adapter_digest;  // likewise; empty for the base
   ScoreInput input;
 };
 
 struct ScoreFinished {
-  ServedPolicy policy;
+  ServedPolicy policy;           // that scored it
   double compute_seconds = 0.0;  // since it came
   double ahead_seconds = 0.0;    // before it came
   ScoreWork work;
@@ -59,7 +60,7 @@ struct TeacherObserver {
   std::function<void(int64_t requests)> on_open_prefixes;
   std::function<void(uint64_t bytes)> on_payload;
   std::function<void(int64_t waiting)> on_load;
-  std::function<void(const ServedPolicy& policy)> on_policy;
+  std::function<void(WeightSet set, const ServedPolicy& policy)> on_policy;
 };
 
 // Requests and uploads that may wait; Submit blocks beyond it.
@@ -76,23 +77,19 @@ class TeacherWorker {
   void Submit(TeacherRequest request, std::shared_ptr<TeacherOutbox> outbox);
 
   // What is known ahead of a request of the stream that `outbox` belongs to.
-  // Not answered; left out if the snapshot is another. Blocks while the queue
-  // is full.
+  // Not answered; left out if its weights are not what is served. Blocks while
+  // the queue is full.
   void SubmitPrefix(PrefixUpdate update, std::shared_ptr<TeacherOutbox> outbox);
 
   // The stream of `outbox` has ended: forgets the prefixes that came on it.
   void CloseStream(std::shared_ptr<TeacherOutbox> outbox);
 
-  struct LoadResult {
-    ServedPolicy served;
-    AppliedAdapter applied;
-  };
-  // Makes the upload the snapshot. Blocks until it is served; gives up, with
-  // the switch still under way, once `cancelled` returns true.
+  // Makes the upload its set of weights. Blocks until it is served; gives up,
+  // with the switch still under way, once `cancelled` returns true.
   absl::StatusOr<LoadResult> Load(AdapterUpload upload,
                                   const std::function<bool()>& cancelled);
 
-  ServedPolicy served() const;
+  const ServedWeights& served() const { return served_; }
 
   // Refuses new requests (UNAVAILABLE), does the queued ones until `grace` has
   // passed, fails the rest, and ends the compute thread. Blocks for as long as
@@ -110,15 +107,12 @@ class TeacherWorker {
                         double ahead_seconds,
                         TeacherOutbox& outbox);
   absl::StatusOr<LoadResult> Switch(const AdapterUpload& upload);
-  absl::Status CheckPolicy(bool with_snapshot,
-                           int64_t version,
-                           const std::string& digest) const;
 
   const TeacherObserver observer_;
   const std::unique_ptr<Scorer> scorer_;
   PrefixDesk desk_;
+  ServedWeights served_;
   mutable Mutex mutex_;
-  ServedPolicy served_ ABSL_GUARDED_BY(mutex_);
   absl::Time deadline_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
   std::atomic<bool> draining_ = false;
   BoundedQueue<Command> commands_;

@@ -75,10 +75,9 @@ absl::Status MeasureDivergences(const Config& config,
       pipeline.Submit(
           MakeInputs(config, held_out, problems, 1, policy.version()),
           EvaluationSampling(config)));
-  RETURN_IF_ERROR(
-      pipeline.Start(std::move(batch),
-                     /*snapshot_is_base=*/policy.snapshot() == nullptr,
-                     /*with_scores=*/true));
+  RETURN_IF_ERROR(pipeline.Start(std::move(batch),
+                                 policy.SetsAtBase(),
+                                 /*with_scores=*/true));
   ASSIGN_OR_RETURN(const std::vector<RolloutRecord> records,
                    pipeline.CollectRollouts());
   std::vector<std::vector<double>> values(terms.size());
@@ -123,7 +122,7 @@ absl::StatusOr<EvaluationReport> Evaluate(const Config& config,
                                               policy.version()),
                                    EvaluationSampling(config)));
   RETURN_IF_ERROR(pipeline.Start(std::move(batch),
-                                 /*snapshot_is_base=*/true,
+                                 /*at_base=*/{},
                                  /*with_scores=*/false));
   ASSIGN_OR_RETURN(const std::vector<RolloutRecord> records,
                    pipeline.CollectRollouts());

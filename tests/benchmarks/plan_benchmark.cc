@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <fstream>
+#include <map>
 #include <set>
 #include <span>
 #include <string>
@@ -42,22 +43,22 @@ int64_t LiveTokens(const Views& views, const std::vector<ViewName>& students) {
   return PlanPass(live).num_tokens;
 }
 
-// Tokens that a teacher computes for `names` of one sample with one kind of
+// Tokens that a teacher computes for `names` of one sample with one set of
 // weights, its cache empty before.
 int64_t TeacherTokens(const Views& views,
                       const std::set<ViewName>& names,
                       int64_t chunk) {
-  std::set<std::vector<int32_t>> kept;  // beginnings that end with a chunk
+  std::set<std::vector<int32_t>> kept;  // prefixes that end with a chunk
   int64_t computed = 0;
   for (const ViewName name : names) {
     const View& view = views[static_cast<size_t>(name)];
     const int64_t needed = view.scored_from + view.scored_count - 1;
     for (int64_t begin = 0; begin < needed; begin += chunk) {
       const int64_t end = std::min(begin + chunk, needed);
-      const std::vector<int32_t> beginning(view.input_ids.begin(),
-                                           view.input_ids.begin() + end);
+      const std::vector<int32_t> prefix(view.input_ids.begin(),
+                                        view.input_ids.begin() + end);
       const bool whole = end - begin == chunk;
-      if (!whole || kept.insert(beginning).second) computed += end - begin;
+      if (!whole || kept.insert(prefix).second) computed += end - begin;
     }
   }
   return computed;
@@ -75,17 +76,17 @@ nlohmann::json Plan(const std::string& path, int64_t chunk) {
     const Views views = ParseViews(nlohmann::json::parse(line).at("views"));
     live += LiveTokens(views, students);
     for (const size_t snapshot_is_base : {0, 1}) {
-      std::array<std::set<ViewName>, 2> names;  // by WeightSet
+      std::map<WeightSet, std::set<ViewName>> names;
       for (const TeacherPass& pass : TeacherPasses(terms)) {
-        const bool base =
-            snapshot_is_base == 1 || pass.weights == WeightSet::kBase;
-        names[base ? 0 : 1].insert(pass.view);
+        const bool is_base =
+            snapshot_is_base == 1 && pass.weights == WeightSet::kSnapshot;
+        names[is_base ? WeightSet::kBase : pass.weights].insert(pass.view);
       }
       const auto add_rows = [&](ViewName name) {
         head[snapshot_is_base] += views[static_cast<size_t>(name)].scored_count;
       };
       for (const ViewName name : students) add_rows(name);
-      for (const std::set<ViewName>& passes : names) {
+      for (const auto& [weights, passes] : names) {
         teacher[snapshot_is_base] += TeacherTokens(views, passes, chunk);
         for (const ViewName name : passes) add_rows(name);
       }

@@ -36,8 +36,6 @@ constexpr int64_t kTokens = 1024;
 constexpr int64_t kHidden = 2560;
 constexpr int64_t kVocabulary = 151'936;
 
-std::string ViewName(int64_t view) { return absl::StrCat("view", view); }
-
 // Gives the same random tensors to every request.
 class ReadyScorer final : public Scorer {
  public:
@@ -60,14 +58,14 @@ class ReadyScorer final : public Scorer {
   }
   absl::StatusOr<ScoreWork> Score(const ScoreInput& input,
                                   const ViewSink& sink) override {
-    for (size_t view = 0; view < input.views.size(); ++view) {
-      if (!sink({input.views[view].name, {{"hidden", tensors_[view]}}})) {
+    for (const auto& [name, view] : input.views) {
+      if (!sink({name, {{"hidden", tensors_[static_cast<size_t>(name)]}}})) {
         return absl::CancelledError("unwanted");
       }
     }
     return ScoreWork{};
   }
-  absl::StatusOr<bool> Advance(bool,
+  absl::StatusOr<bool> Advance(WeightSet,
                                const std::vector<int32_t>&,
                                HeldPrefix*) override {
     return false;
@@ -87,6 +85,7 @@ int ServeTeacher() {
   description.hidden_size = kHidden;
   description.max_positions = 2 * kTokens;
   description.max_in_flight = 4;
+  description.weight_sets = {kTeacherSets.begin(), kTeacherSets.end()};
   auto scorer = std::make_unique<ReadyScorer>();
   std::vector<uint32_t> checksums;
   for (const HostTensor& tensor : scorer->tensors()) {
@@ -110,9 +109,10 @@ ScoreTask MakeTask(uint64_t id) {
   ScoreTask task;
   task.id = id;
   for (int64_t view = 0; view < kViews; ++view) {
-    task.views.push_back({.name = ViewName(view),
-                          .input_ids = std::vector<int32_t>(kTokens + 1, 7),
-                          .scored_count = kTokens});
+    task.views[static_cast<ViewName>(view)] = {
+        .input_ids = std::vector<int32_t>(kTokens + 1, 7),
+        .scored_from = 1,
+        .scored_count = kTokens};
   }
   return task;
 }
@@ -132,7 +132,7 @@ int ServeTrainer(const std::string& address,
   options.addresses = {address};
   options.expected = {"layout", "bfloat16", kVocabulary, kHidden};
   const auto client = TeacherClient::Start(std::move(options)).value();
-  client->SetSnapshot(MakeBase());
+  client->SetWeights({{WeightSet::kBase, MakeBase()}});
   CpuClock clock;
   return ServeRounds(
       {{"views", kViews}, {"tokens", kTokens}, {"hidden", kHidden}},
@@ -150,7 +150,7 @@ int ServeTrainer(const std::string& address,
           if (request != "check") continue;
           for (int64_t view = 0; view < kViews; ++view) {
             const HostTensor& tensor =
-                result.views.at(ViewName(view)).at("hidden");
+                result.views.at(static_cast<ViewName>(view)).at("hidden");
             wrong += Crc32c(tensor.bytes()) !=
                      checksums.at(static_cast<size_t>(view));
           }

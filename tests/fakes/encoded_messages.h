@@ -26,8 +26,8 @@ Message Decoded(const grpc::ByteBuffer& encoded) {
 inline std::vector<v1::LoadAdapterRequest> AdapterMessages(
     const PolicyUpdate& update) {
   std::vector<v1::LoadAdapterRequest> messages;
-  const absl::Status sent =
-      SendAdapter(update, [&](const grpc::ByteBuffer& message) {
+  const absl::Status sent = SendAdapter(
+      WeightSet::kLive, update, [&](const grpc::ByteBuffer& message) {
         messages.push_back(Decoded<v1::LoadAdapterRequest>(message));
         return true;
       });

@@ -1,5 +1,6 @@
 // A Scorer without a model: hidden[i][j] = input_ids[scored_from - 1 + i] + j,
-// plus 1000 under the snapshot. Its calls can be held up.
+// plus 1000 under the snapshot, 2000 under the moving average, 3000 under the
+// live adapter. Its calls can be held up.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +27,7 @@ struct FakeScorerControl {
   std::atomic<int64_t> hidden_size = 8;
   // Tokens computed ahead, and the chunks for which there is memory.
   std::atomic<int64_t> base_ahead = 0;
-  std::atomic<int64_t> snapshot_ahead = 0;
+  std::atomic<int64_t> adapter_ahead = 0;
   std::atomic<int64_t> chunks_left = 1 << 30;
   std::atomic<int> forgotten = 0;
 };
@@ -47,9 +48,9 @@ class FakeScorer : public Scorer {
     ++control_.started;
     while (control_.hold) absl::SleepFor(absl::Milliseconds(1));
     if (control_.fail) return absl::ResourceExhaustedError("no memory");
-    for (const ViewInput& view : input.views) {
+    for (const auto& [name, view] : input.views) {
       work.computed_tokens += static_cast<int64_t>(view.input_ids.size());
-      const int64_t width = input.payload == ScorePayload::kTopK
+      const int64_t width = input.payload == Payload::kTopK
                                 ? input.top_k
                                 : control_.hidden_size.load();
       HostTensor hidden =
@@ -58,13 +59,13 @@ class FakeScorer : public Scorer {
       for (int64_t i = 0; i < view.scored_count; ++i) {
         const int64_t position = view.scored_from - 1 + i;
         for (int64_t j = 0; j < width; ++j) {
-          *values++ =
-              static_cast<float>(view.input_ids[static_cast<size_t>(position)] +
-                                 j + (input.with_snapshot ? 1000 : 0));
+          *values++ = static_cast<float>(
+              view.input_ids[static_cast<size_t>(position)] + j +
+              1000 * static_cast<int64_t>(input.weights));
         }
       }
-      ViewScores scores{view.name, {}};
-      if (input.payload == ScorePayload::kTopK) {
+      ViewScores scores{name, {}};
+      if (input.payload == Payload::kTopK) {
         HostTensor ids =
             *HostTensor::Allocate(DType::kInt32, {view.scored_count, width});
         std::fill_n(ids.data.get(), ids.num_bytes(), '\0');
@@ -79,14 +80,15 @@ class FakeScorer : public Scorer {
   }
 
   // Chunks of 4 tokens.
-  absl::StatusOr<bool> Advance(bool with_snapshot,
+  absl::StatusOr<bool> Advance(WeightSet weights,
                                const std::vector<int32_t>& ids,
                                HeldPrefix* prefix) override {
     if (control_.fail) return absl::ResourceExhaustedError("no memory");
     if (static_cast<int64_t>(ids.size()) < prefix->tokens + 4) return false;
     if (control_.chunks_left-- <= 0) return false;
     prefix->tokens += 4;
-    (with_snapshot ? control_.snapshot_ahead : control_.base_ahead) += 4;
+    (weights == WeightSet::kBase ? control_.base_ahead
+                                 : control_.adapter_ahead) += 4;
     return true;
   }
 

@@ -78,6 +78,11 @@ class FakeWorker {
     MutexLock lock(&mutex_);
     return loaded_versions_;
   }
+  // The sets of weights that these became.
+  std::vector<WeightSet> loaded_sets() const {
+    MutexLock lock(&mutex_);
+    return loaded_sets_;
+  }
   int64_t connects() const {
     MutexLock lock(&mutex_);
     return connects_;
@@ -109,6 +114,7 @@ class FakeWorker {
   std::vector<uint64_t> seen_;
   std::map<uint64_t, int64_t> prefixes_;
   std::vector<int64_t> loaded_versions_;
+  std::vector<WeightSet> loaded_sets_;
   int64_t connects_ = 0;
 };
 
@@ -125,16 +131,18 @@ class FakeSession : public WorkerSession<FakeTask, FakeResult> {
     return FakeWorker::kMaxInFlight;
   }
 
-  absl::StatusOr<uint64_t> Load(const PolicyUpdate& update) override {
+  absl::StatusOr<uint64_t> Load(WeightSet set,
+                                const PolicyUpdate& update) override {
     while (worker_->hold_load_) absl::SleepFor(absl::Milliseconds(1));
     MutexLock lock(&worker_->mutex_);
     if (!worker_->load_status_.ok()) return worker_->load_status_;
     worker_->loaded_versions_.push_back(update.version);
+    worker_->loaded_sets_.push_back(set);
     return 0;
   }
 
-  absl::Status OpenStream(const PolicyUpdate& update) override {
-    version_ = update.version;
+  absl::Status OpenStream(const PolicyUpdates& updates) override {
+    version_ = updates.begin()->second->version;
     auto stream = std::make_shared<FakeWorker::Stream>(1000);
     MutexLock lock(&worker_->mutex_);
     MutexLock own_lock(&mutex_);

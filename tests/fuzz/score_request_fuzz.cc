@@ -1,12 +1,14 @@
 // Input: a ScoreStream as text.
-// Every request is answered once: with the scores of all its views in order and
-// of the shape that was asked for, or with a reason.
+// Every request is answered once: with the scores of all its views, of
+// the shape that was asked for, or with a reason.
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <utility>
 #include <variant>
 
 #include "common/base/check.h"
+#include "common/rpc/transfer/wire_weights.h"
 #include "services/teacher/score_request.h"
 #include "services/teacher/teacher_worker.h"
 #include "tests/fakes/fake_scorer.h"
@@ -30,10 +32,11 @@ void CheckViews(const v1::ScoreRequest& request,
                 const std::vector<ViewScores>& scores) {
   Check(static_cast<size_t>(request.views_size()) == scores.size(),
         "every view is scored");
-  for (size_t i = 0; i < scores.size(); ++i) {
-    const v1::ScoreView& view = request.views(static_cast<int>(i));
-    Check(view.name() == scores[i].view, "views keep their order");
-    for (const auto& [name, tensor] : scores[i].tensors) {
+  for (const v1::ScoreView& view : request.views()) {
+    const auto scored = std::ranges::find(
+        scores, *ParseViewName(view.name()), &ViewScores::view);
+    Check(scored != scores.end(), "no view is left out");
+    for (const auto& [name, tensor] : scored->tensors) {
       Check(tensor.shape[0] == view.scored_count(), "each token has a score");
     }
   }
@@ -44,6 +47,8 @@ void Run(const fuzz::ScoreStream& stream) {
   TeacherWorker worker(std::make_unique<FakeScorer>(&control), {});
   if (stream.has_served()) {
     AdapterUpload upload;
+    upload.set = FromWireWeights(stream.served().weights())
+                     .value_or(WeightSet::kSnapshot);
     upload.version = stream.served().policy_version();
     upload.adapter.digest = stream.served().digest();
     upload.probe_ids = {1, 2};

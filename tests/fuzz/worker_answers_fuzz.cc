@@ -31,7 +31,7 @@ void Run(const fuzz::WorkerAnswers& answers) {
   update.probe_ids = {1, 2, 3};
   update.probe_logprobs = {-1.0F, -2.0F};
   const v1::LoadAdapterResponse& taken = answers.acknowledgement();
-  if (!CheckAcknowledgement(taken, update).ok()) return;
+  if (!CheckAcknowledgement(taken, WeightSet::kLive, update).ok()) return;
   Check(taken.adapter().digest() == "digest" &&
             taken.adapter().policy_version() == 3,
         "an accepted acknowledgement is of the weights that were sent");

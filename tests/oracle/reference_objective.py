@@ -3,7 +3,6 @@
 Slow and obvious on purpose; shares no code with the product.
 """
 
-import copy
 import math
 
 import torch
@@ -95,10 +94,10 @@ def scored_logits(model, view):
 
 
 class Objective:
-    """A PEFT model with its snapshot, AdamW, linear schedule and gradient clipping."""
+    """A PEFT model with its snapshot and moving average, AdamW, linear schedule and gradient clipping."""
 
     def __init__(self, base, rank, alpha, *, adapter=None, snapshot=None, temperature=1.1, terms=None, clip=0.05,
-                 learning_rate=5e-6, schedule_steps=500, max_grad_norm=0.1, snapshot_interval=100):
+                 learning_rate=5e-6, schedule_steps=500, max_grad_norm=0.1, snapshot_interval=100, ema_rate=0.01):
         if adapter is None:
             targets = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
             config = LoraConfig(r=rank, lora_alpha=alpha, target_modules=targets, task_type="CAUSAL_LM")
@@ -108,6 +107,7 @@ class Objective:
         self.model.eval()
         self.parameters = {n.replace(".default", ""): p for n, p in self.model.named_parameters() if p.requires_grad}
         self.snapshot = self.read_tensors(snapshot) if snapshot else None
+        self.ema, self.ema_rate = None, ema_rate  # of the adapter that the first batch finds, and all later ones
         self.temperature, self.clip = temperature, clip
         self.terms = terms or [(*term, clip) for term in DAPD_TERMS]
         self.learning_rate, self.schedule_steps = learning_rate, schedule_steps
@@ -123,14 +123,19 @@ class Objective:
 
         return load_file(folder / "adapter_model.safetensors")
 
+    def copy_parameters(self):
+        return {name: p.detach().clone() for name, p in self.parameters.items()}
+
     def teacher_logits(self, weights, view):
         with torch.no_grad():
-            if weights == "base" or self.snapshot is None:
+            if weights == "live":
+                return scored_logits(self.model, view)
+            if weights == "base" or (weights == "snapshot" and self.snapshot is None):
                 with self.model.disable_adapter():
                     return scored_logits(self.model, view)
-            live = {name: p.detach().clone() for name, p in self.parameters.items()}
+            live = self.copy_parameters()
             for name, p in self.parameters.items():
-                p.data.copy_(self.snapshot[name])
+                p.data.copy_({"snapshot": self.snapshot, "ema": self.ema}[weights][name])
             logits = scored_logits(self.model, view)
             for name, p in self.parameters.items():
                 p.data.copy_(live[name])
@@ -138,6 +143,8 @@ class Objective:
 
     def accumulate(self, samples, micro_batch_size):
         """Losses of one batch of views; gradients are left in .grad."""
+        if self.ema is None:
+            self.ema = self.copy_parameters()
         groups = [samples[i : i + micro_batch_size] for i in range(0, len(samples), micro_batch_size)]
         totals = {t[0]: {"value": 0.0, "weight": t[4], "tokens": 0, "clipped": 0} for t in self.terms}
         for group in groups:
@@ -171,8 +178,10 @@ class Objective:
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.steps += 1
+        for name, p in self.parameters.items():
+            self.ema[name] = (1 - self.ema_rate) * self.ema[name] + self.ema_rate * p.detach()
         if self.steps % self.snapshot_interval == 0:
-            self.snapshot = copy.deepcopy({name: p.detach().clone() for name, p in self.parameters.items()})
+            self.snapshot = self.copy_parameters()
         return norm, rate
 
 

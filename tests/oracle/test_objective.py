@@ -138,19 +138,17 @@ def copy_fresh_adapter(case, oracle):
         oracle.parameters[name].data.copy_(tensor)
 
 
-@pytest.mark.parametrize("family", ["qwen3", "llama"])
-def test_ten_steps_across_a_snapshot_refresh(family, tmp_path):
-    case = Case(tmp_path, family, 44)
-    case.rows = case.rows[:40]
+def compare_steps(case, oracle, steps, **settings):
+    """The steps of `dapd replay --apply` and the adapter that they end in, in batches of four samples."""
+    settings = {"trainer.batch_size": 4, "trainer.learning_rate": 1e-3, "trainer.schedule_steps": 50, "trainer.steps": steps,
+                "trainer.max_grad_norm": 0.1, **settings}
+    case.rows = case.rows[: 4 * steps]
     write_jsonl(case.batch, case.rows)
-    settings = {"trainer.batch_size": 4, "trainer.learning_rate": 1e-3, "trainer.schedule_steps": 50, "trainer.steps": 10,
-                "teacher.snapshot_interval": 4, "trainer.max_grad_norm": 0.1}
     out = case.replay("--apply", **settings)
-    oracle = reference_objective.Objective(case.base, RANK, ALPHA, learning_rate=1e-3, schedule_steps=50, snapshot_interval=4)
     copy_fresh_adapter(case, oracle)
-    start = {name: p.detach().clone() for name, p in oracle.parameters.items()}
+    start = oracle.copy_parameters()
     views, metrics = case.views(), read_jsonl(out / "metrics.jsonl")
-    assert len(metrics) == 10
+    assert len(metrics) == steps
     for step, line in enumerate(metrics):
         expected = oracle.accumulate(views[4 * step : 4 * step + 4], 2)
         norm, rate = oracle.step()
@@ -160,18 +158,36 @@ def test_ten_steps_across_a_snapshot_refresh(family, tmp_path):
     ours = load_file(out / "adapter" / "adapter_model.safetensors")
     difference = sum((ours[n] - p.detach()).square().sum() for n, p in oracle.parameters.items()).sqrt()
     update = sum((start[n] - p.detach()).square().sum() for n, p in oracle.parameters.items()).sqrt()
-    print(f"{family}: adapter after ten steps differs by {difference / update:.1e} of the update's norm {update:.3f}")
+    print(f"adapter after {steps} steps differs by {difference / update:.1e} of the update's norm {update:.3f}")
     assert difference / update < 1e-3
+
+
+def terms_yaml(terms):
+    return "[" + ", ".join(
+        f"{{name: {n}, student: {s}, teacher: {t}, teacher_weights: {w}, weight: {x}, clip: {'.inf' if c == float('inf') else c}}}"
+        for n, s, t, w, x, c in terms
+    ) + "]"
+
+
+@pytest.mark.parametrize("family", ["qwen3", "llama"])
+def test_ten_steps_across_a_snapshot_refresh(family, tmp_path):
+    case = Case(tmp_path, family, 44)
+    oracle = reference_objective.Objective(case.base, RANK, ALPHA, learning_rate=1e-3, schedule_steps=50, snapshot_interval=4)
+    compare_steps(case, oracle, 10, **{"teacher.snapshot_interval": 4})
+
+
+def test_five_steps_with_a_moving_average_and_the_live_adapter(tmp_path):
+    case = Case(tmp_path, "qwen3", 24)
+    terms = [("mean", "none_rollout", "cross_rollout", "ema", 1.0, 0.05), ("self", "none_reference", "cross_reference", "live", 0.7, 0.05),
+             ("old", "self_rollout", "cross_rollout", "snapshot", 0.3, 0.05)]
+    oracle = reference_objective.Objective(case.base, RANK, ALPHA, terms=terms, learning_rate=1e-3, schedule_steps=50, snapshot_interval=2, ema_rate=0.3)
+    compare_steps(case, oracle, 5, **{"objective.terms": terms_yaml(terms), "teacher.snapshot_interval": 2, "teacher.ema_rate": 0.3})
 
 
 def test_custom_terms(tmp_path):
     case = Case(tmp_path, "qwen3", 4)
     terms = [("opsd", "none_rollout", "cross_rollout", "base", 1.5, 0.05), ("plain", "self_reference", "cross_reference", "base", 0.5, float("inf"))]
-    yaml = ", ".join(
-        f"{{name: {n}, student: {s}, teacher: {t}, teacher_weights: {w}, weight: {x}, clip: {'.inf' if c == float('inf') else c}}}"
-        for n, s, t, w, x, c in terms
-    )
-    out = case.replay(**{"objective.terms": f"[{yaml}]"})
+    out = case.replay(**{"objective.terms": terms_yaml(terms)})
     oracle = reference_objective.Objective(case.base, RANK, ALPHA, terms=terms)
     copy_fresh_adapter(case, oracle)
     expected = oracle.accumulate(case.views(), 2)

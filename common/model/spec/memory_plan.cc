@@ -1,6 +1,9 @@
 #include "common/model/spec/memory_plan.h"
 
 #include <algorithm>
+#include <set>
+
+#include "common/config/preset_terms.h"
 
 namespace dapd {
 namespace {
@@ -79,19 +82,31 @@ RoleMemory RolloutMemory(const Config& config,
        {"key-value caches", kv_limit > 0 ? std::min(slots, kv_limit) : slots}}};
 }
 
+// The sets of weights besides the base that the terms read.
+std::set<WeightSet> TeacherSets(const Config& config) {
+  std::set<WeightSet> sets;
+  for (const TeacherPass& pass : TeacherPasses(ExpandTerms(config.objective))) {
+    if (pass.weights != WeightSet::kBase) sets.insert(pass.weights);
+  }
+  return sets;
+}
+
 RoleMemory TeacherMemory(const Config& config,
                          const ModelConfig& model,
                          const Sizes& sizes) {
   const double longest_view = kPromptTokens + sizes.rollout + sizes.reference;
-  return {
+  RoleMemory memory{
       {{"program", kProgramBytes},
        {"base", BaseBytesOfRank(config, model, /*ranks=*/1)},
-       {"snapshot", sizes.adapter},
        {"prefix caches",
         static_cast<double>(config.teacher.prefix_memory_mib) * kMiB},
        {"a layer", LayerWorkspace(config, model, longest_view)},
        {"scores",
         sizes.number * sizes.hidden * 3 * (sizes.rollout + sizes.reference)}}};
+  for (const WeightSet set : TeacherSets(config)) {
+    memory.items.push_back({WeightSetName(set), sizes.adapter});
+  }
+  return memory;
 }
 
 RoleMemory TrainerMemory(const Config& config,
@@ -123,6 +138,9 @@ RoleMemory TrainerMemory(const Config& config,
     memory.items.push_back(
         {"trained ahead",
          static_cast<double>(trainer.ahead_memory_mib) * kMiB});
+  }
+  if (TeacherSets(config).contains(WeightSet::kEma)) {
+    memory.items.push_back({"moving average", sizes.adapter});
   }
   if (config.rollout.max_staleness > 0) {
     memory.items.push_back({"adapter of the step before", sizes.adapter});

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,7 @@ struct View {
   bool operator==(const View&) const = default;
 };
 
-using Views = std::array<View, kNumViews>;  // by ViewName
+using Views = std::array<View, kNumViews>;    // by ViewName
+using NamedViews = std::map<ViewName, View>;  // some of them
 
 }  // namespace dapd

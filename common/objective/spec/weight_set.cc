@@ -8,7 +8,8 @@ namespace dapd {
 namespace {
 
 // By WeightSet.
-constexpr std::array<const char*, 2> kNames = {"base", "snapshot"};
+constexpr std::array<const char*, kNumWeightSets> kNames = {
+    "base", "snapshot", "ema", "live"};
 
 }  // namespace
 

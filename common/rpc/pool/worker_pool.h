@@ -4,8 +4,9 @@
 // address is dialled, a vanished one finishes what it has and is dropped.
 // Each worker has a thread and a session, and is
 //   connecting -> loading -> ready -> lost -> (back-off) -> connecting ...
-// It gets tasks only while ready: it acknowledged the current update and passed
-// its probe. A new update sends all workers back to loading.
+// It gets tasks only while ready: it acknowledged the current updates, one for
+// each set of weights, and passed their probes. A new update sends all workers
+// back to loading.
 // Tasks: a worker has at most max_in_flight tasks at a time, which it names
 // itself, and at most its share of the unanswered ones, so that the first
 // worker to be ready does not take them all. When it is lost, or a task times
@@ -16,9 +17,9 @@
 // with an error gets no more tasks, may finish what it has, and is connected to
 // anew.
 //
-// Prefixes: what is known of a task before it can be done goes to the worker that
-// is to get it, the task's home. Another one takes the task only if its home
-// has no room for it, or is lost; then it is told anew.
+// Prefixes: what is known of a task before it can be done, its prefix, goes to
+// the worker that is to get it, the task's home. Another one takes the task
+// only if its home has no room for it, or is lost; then it is told anew.
 //
 // Nothing here depends on a role: see WorkerSession. Thread-safe; Next and
 // NextWithin are meant for one thread.
@@ -73,10 +74,11 @@ class WorkerPool {
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
 
-  // What workers must serve from now on. Tasks in flight are done again.
-  void SetUpdate(std::shared_ptr<const PolicyUpdate> update) {
+  // What workers must serve from now on, all of it. Tasks in flight are done
+  // again; what a worker has acknowledged already is not sent again.
+  void SetUpdates(PolicyUpdates updates) {
     MutexLock lock(&mutex_);
-    update_ = std::move(update);
+    updates_ = std::make_shared<const PolicyUpdates>(std::move(updates));
     for (const auto& [endpoint, worker] : workers_) worker->unfit = false;
     patience_start_ = absl::Now();
     changed_.NotifyAll();
@@ -89,8 +91,8 @@ class WorkerPool {
     board_.Add(std::move(task));
     changed_.NotifyAll();
   }
-  // What is known of a task that will be submitted under the same id, in place
-  // of its earlier prefix. Neither blocks nor fails.
+  // The prefix of a task that will be submitted under the same id, in place of
+  // an earlier one. Neither blocks nor fails.
   void SubmitPrefix(Task partial) {
     MutexLock lock(&mutex_);
     prefix_board_.Tell(std::move(partial));
@@ -124,9 +126,9 @@ class WorkerPool {
     std::shared_ptr<Session> session;
     std::jthread thread;
   };
-  // One stream under one update: what its sender and its receiver share.
+  // One stream under the same updates: what its sender and receiver share.
   struct Stream {
-    std::shared_ptr<const PolicyUpdate> update;
+    std::shared_ptr<const PolicyUpdates> updates;
     bool ended = false;   // nothing more can be received
     bool hedged = false;  // the task just taken is with another worker, too
     absl::Status refusal =
@@ -147,8 +149,11 @@ class WorkerPool {
   absl::Status RunSession(Worker* worker, Backoff* backoff);
   absl::Status RunStream(Worker* worker,
                          Session* session,
-                         std::shared_ptr<const PolicyUpdate> update);
-  std::shared_ptr<const PolicyUpdate> WaitForUpdate(Worker* worker);
+                         std::shared_ptr<const PolicyUpdates> updates);
+  std::shared_ptr<const PolicyUpdates> WaitForUpdates(Worker* worker);
+  absl::Status LoadAll(Session* session,
+                       const PolicyUpdates& updates,
+                       PolicyUpdates* loaded);
   std::optional<Work> WaitForWork(Worker* worker, Stream* stream);
   std::shared_ptr<const Task> TakeTask(Worker* worker, Stream* stream)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -171,7 +176,7 @@ class WorkerPool {
   TaskBoard<Task, Result> board_ ABSL_GUARDED_BY(mutex_);
   PrefixBoard<Task> prefix_board_ ABSL_GUARDED_BY(mutex_);
   TaskDurations durations_ ABSL_GUARDED_BY(mutex_);
-  std::shared_ptr<const PolicyUpdate> update_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<const PolicyUpdates> updates_ ABSL_GUARDED_BY(mutex_);
   // peer_timeout counts from here while no worker is ready.
   absl::Time patience_start_ ABSL_GUARDED_BY(mutex_);
   int64_t next_number_ ABSL_GUARDED_BY(mutex_) = 0;

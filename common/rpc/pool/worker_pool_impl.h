@@ -31,7 +31,7 @@ absl::StatusOr<std::optional<Result>> WorkerPool<Task, Result>::NextWithin(
       return absl::CancelledError(
           absl::StrCat("the ", options_.role, " client was shut down"));
     }
-    if (board_.outstanding() == 0 || update_ == nullptr) {
+    if (board_.outstanding() == 0 || updates_ == nullptr) {
       return absl::FailedPreconditionError(
           absl::StrCat("no ",
                        options_.role,
@@ -203,31 +203,49 @@ absl::Status WorkerPool<Task, Result>::RunSession(Worker* worker,
     worker->capacity = capacity;
     worker->refusing = false;
   }
-  while (const auto update = WaitForUpdate(worker)) {
+  PolicyUpdates loaded;  // in this session
+  while (const auto updates = WaitForUpdates(worker)) {
+    RETURN_IF_ERROR(LoadAll(session.get(), *updates, &loaded));
+    backoff->Reset();
+    {
+      MutexLock lock(&mutex_);
+      worker->state.weights.clear();
+      for (const auto& [set, update] : *updates) {
+        worker->state.weights[set] = update->version;
+      }
+      worker->state.policy_version = NewestVersion(worker->state.weights);
+      SetState(worker, "ready");
+    }
+    RETURN_IF_ERROR(RunStream(worker, session.get(), updates));
+  }
+  return absl::CancelledError("no longer needed");
+}
+
+template <typename Task, typename Result>
+absl::Status WorkerPool<Task, Result>::LoadAll(Session* session,
+                                               const PolicyUpdates& updates,
+                                               PolicyUpdates* loaded) {
+  for (const auto& [set, update] : updates) {
+    std::shared_ptr<const PolicyUpdate>& before = (*loaded)[set];
+    if (before == update) continue;
     const absl::Time start = absl::Now();
-    ASSIGN_OR_RETURN(const uint64_t bytes, session->Load(*update));
+    ASSIGN_OR_RETURN(const uint64_t bytes, session->Load(set, *update));
     if (options_.observer.on_adapter_pushed) {
       options_.observer.on_adapter_pushed(
           absl::ToDoubleSeconds(absl::Now() - start), bytes);
     }
-    backoff->Reset();
-    {
-      MutexLock lock(&mutex_);
-      worker->state.policy_version = update->version;
-      SetState(worker, "ready");
-    }
-    RETURN_IF_ERROR(RunStream(worker, session.get(), update));
+    before = update;
   }
-  return absl::CancelledError("no longer needed");
+  return absl::OkStatus();
 }
 
 template <typename Task, typename Result>
 absl::Status WorkerPool<Task, Result>::RunStream(
     Worker* worker,
     Session* session,
-    std::shared_ptr<const PolicyUpdate> update) {
-  RETURN_IF_ERROR(session->OpenStream(*update));
-  Stream stream{update};
+    std::shared_ptr<const PolicyUpdates> updates) {
+  RETURN_IF_ERROR(session->OpenStream(*updates));
+  Stream stream{updates};
   std::jthread receiver([&] {
     while (auto answer = session->Receive()) {
       Accept(worker, &stream, *std::move(answer));
@@ -248,7 +266,7 @@ absl::Status WorkerPool<Task, Result>::RunStream(
   bool abandoned = false;
   {
     MutexLock lock(&mutex_);
-    superseded = stopping_ || update_ != update;
+    superseded = stopping_ || updates_ != updates;
     abandoned = superseded && board_.InFlight(worker->number) > 0;
     if (superseded) board_.Recall(worker->number);
     prefix_board_.Release(worker->number);
@@ -272,29 +290,29 @@ absl::Status WorkerPool<Task, Result>::RunStream(
 }
 
 template <typename Task, typename Result>
-std::shared_ptr<const PolicyUpdate> WorkerPool<Task, Result>::WaitForUpdate(
+std::shared_ptr<const PolicyUpdates> WorkerPool<Task, Result>::WaitForUpdates(
     Worker* worker) {
   MutexLock lock(&mutex_);
-  while (!stopping_ && worker->wanted && update_ == nullptr) {
+  while (!stopping_ && worker->wanted && updates_ == nullptr) {
     changed_.Wait(&mutex_);
   }
   if (stopping_ || !worker->wanted) return nullptr;
   SetState(worker, "loading");
-  return update_;
+  return updates_;
 }
 
 template <typename Task, typename Result>
 std::optional<typename WorkerPool<Task, Result>::Work>
 WorkerPool<Task, Result>::WaitForWork(Worker* worker, Stream* stream) {
   MutexLock lock(&mutex_);
-  while (!stopping_ && !stream->ended && update_ == stream->update) {
+  while (!stopping_ && !stream->ended && updates_ == stream->updates) {
     const bool sending = worker->wanted && !worker->refusing;
     if (!sending && board_.InFlight(worker->number) == 0) break;
     if (sending) {
       if (auto task = TakeTask(worker, stream))
         return Work{std::move(task), {}};
-      const bool adopts =
-          prefix_board_.Homes(worker->number) < Share(*worker, prefix_board_.size());
+      const bool adopts = prefix_board_.Homes(worker->number) <
+                          Share(*worker, prefix_board_.size());
       auto news = prefix_board_.Next(worker->number, adopts);
       if (news.has_value()) return Work{nullptr, std::move(news)};
     }
@@ -322,10 +340,11 @@ std::shared_ptr<const Task> WorkerPool<Task, Result>::TakeTask(Worker* worker,
     return task;
   }
   const auto take = [&](const auto& wanted) {
-    return board_.TakeIf([&](uint64_t id) { return wanted(prefix_board_.Home(id)); },
-                         number,
-                         deadline,
-                         now);
+    return board_.TakeIf(
+        [&](uint64_t id) { return wanted(prefix_board_.Home(id)); },
+        number,
+        deadline,
+        now);
   };
   auto task = take([&](int64_t home) { return home == number; });
   if (task == nullptr && in_flight < Share(*worker, board_.unanswered())) {
@@ -373,7 +392,7 @@ void WorkerPool<Task, Result>::Accept(Worker* worker,
   {
     MutexLock lock(&mutex_);
     const absl::Status status = answer.result.status();
-    if (update_ != stream->update) {
+    if (updates_ != stream->updates) {
       outcome = TaskOutcome::kStale;
     } else if (status.ok()) {
       const absl::Duration age =
@@ -433,6 +452,7 @@ void WorkerPool<Task, Result>::Lose(Worker* worker, absl::Status why) {
         (worker->state.last_error != error || worker->state.state == "ready");
     worker->state.last_error = error;
     worker->state.policy_version = -1;
+    worker->state.weights.clear();
     worker->unfit =
         !was_ready && (absl::IsFailedPrecondition(why) || IsFinalError(why));
     worker->session.reset();

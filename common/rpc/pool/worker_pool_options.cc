@@ -1,5 +1,7 @@
 #include "common/rpc/pool/worker_pool_options.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
@@ -58,6 +60,14 @@ std::string DescribeLoss(const std::string& role,
     absl::StrAppend(&line, "; its ", returned_tasks, " tasks are done again");
   }
   return line;
+}
+
+int64_t NewestVersion(const std::map<WeightSet, int64_t>& versions) {
+  int64_t newest = -1;
+  for (const auto& [set, version] : versions) {
+    newest = std::max(newest, version);
+  }
+  return newest;
 }
 
 std::string DescribeWorkers(

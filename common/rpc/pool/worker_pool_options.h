@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 
+#include "common/objective/spec/weight_set.h"
 #include "common/rpc/pool/address_resolver.h"
 #include "common/rpc/pool/backoff.h"
 #include "common/rpc/pool/task_durations.h"
@@ -59,7 +60,8 @@ struct WorkerPoolObserver {
 struct WorkerState {
   std::string address;          // as dialled: "10.0.0.7:7001"
   std::string state;            // "connecting", "loading", "ready" or "lost"
-  int64_t policy_version = -1;  // that it acknowledged; -1: none yet
+  int64_t policy_version = -1;  // the newest acknowledged; -1: none yet
+  std::map<WeightSet, int64_t> weights;  // acknowledged versions, by set
   int64_t in_flight = 0;
   std::string last_error;  // why it is or was last lost
 };
@@ -78,6 +80,9 @@ struct WorkerPoolOptions {
   AddressResolver resolver = ResolveAddress;
   WorkerPoolObserver observer;
 };
+
+// The newest of `versions`; -1 if there is none.
+int64_t NewestVersion(const std::map<WeightSet, int64_t>& versions);
 
 // True for a code that no retry can mend: INVALID_ARGUMENT, OUT_OF_RANGE,
 // UNIMPLEMENTED.

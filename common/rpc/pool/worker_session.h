@@ -38,17 +38,18 @@ class WorkerSession {
   // Asks what the worker is. The number of tasks it takes at a time, >= 1.
   virtual absl::StatusOr<int64_t> Connect() = 0;
 
-  // Makes the worker serve `update` and compares the probe. Returns the bytes
-  // sent.
-  virtual absl::StatusOr<uint64_t> Load(const PolicyUpdate& update) = 0;
+  // Makes the worker serve `update` as its set `set` and compares the probe.
+  // Returns the bytes sent.
+  virtual absl::StatusOr<uint64_t> Load(WeightSet set,
+                                        const PolicyUpdate& update) = 0;
 
-  // The stream for tasks under `update`, which outlives it.
-  virtual absl::Status OpenStream(const PolicyUpdate& update) = 0;
+  // The stream for tasks under `updates`, which outlive it. Each was loaded.
+  virtual absl::Status OpenStream(const PolicyUpdates& updates) = 0;
   // False if the stream is broken.
   virtual bool Send(const Task& task) = 0;
-  // Tells what is known of a task that this worker will probably get: `partial`
-  // in place of an earlier one of the same id. Nobody answers it. False if the
-  // stream is broken.
+  // Sends the prefix of a task that this worker will probably get, in place of
+  // an earlier one of the same id. Nobody answers it. False if the stream is
+  // broken.
   virtual bool SendPrefix(const Task& /*partial*/) { return true; }
   // The task of that prefix will not come.
   virtual bool WithdrawPrefix(uint64_t /*id*/) { return true; }

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "common/base/status_macros.h"
+#include "common/rpc/transfer/wire_weights.h"
 
 namespace dapd {
 namespace {
@@ -36,7 +37,27 @@ absl::Status CheckProbe(const v1::AdapterHeader& header,
   return absl::OkStatus();
 }
 
-void FillAdapterState(const ServedPolicy& served, v1::AdapterState* state) {
+// The set that a header names, or the usual one.
+absl::StatusOr<WeightSet> ReadSet(const v1::AdapterHeader& header,
+                                  const AdapterLimits& limits) {
+  if (header.weights() == v1::TEACHER_WEIGHTS_UNSPECIFIED) {
+    return limits.weight_sets.front();
+  }
+  ASSIGN_OR_RETURN(const WeightSet set, FromWireWeights(header.weights()));
+  if (std::ranges::count(limits.weight_sets, set) == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "this worker holds no adapter as its ", WeightSetName(set)));
+  }
+  if (set == WeightSet::kBase && header.total_bytes() > 0) {
+    return absl::InvalidArgumentError("the base takes no adapter");
+  }
+  return set;
+}
+
+void FillAdapterState(WeightSet set,
+                      const ServedPolicy& served,
+                      v1::AdapterState* state) {
+  state->set_weights(ToWireWeights(set));
   state->set_loaded(served.loaded);
   state->set_policy_version(served.version);
   state->set_digest(served.digest);
@@ -45,12 +66,14 @@ void FillAdapterState(const ServedPolicy& served, v1::AdapterState* state) {
 }  // namespace
 
 absl::Status SendAdapter(
+    WeightSet set,
     const PolicyUpdate& update,
     const std::function<bool(const grpc::ByteBuffer&)>& send) {
   const absl::Status refused =
       absl::CancelledError("the worker takes no more of the adapter");
   v1::LoadAdapterRequest first;
   v1::AdapterHeader& header = *first.mutable_header();
+  header.set_weights(ToWireWeights(set));
   header.set_policy_version(update.version);
   header.mutable_probe_ids()->Add(update.probe_ids.begin(),
                                   update.probe_ids.end());
@@ -106,6 +129,7 @@ absl::Status AdapterReceiver::Start(const v1::AdapterHeader& header) {
     return absl::InvalidArgumentError(absl::StrCat(
         "policy version ", header.policy_version(), " is negative"));
   }
+  ASSIGN_OR_RETURN(upload_.set, ReadSet(header, limits_));
   started_ = true;
   upload_.version = header.policy_version();
   upload_.is_base = header.total_bytes() == 0;
@@ -188,7 +212,8 @@ absl::StatusOr<AdapterUpload> ReceiveAdapter(
     const std::function<bool(grpc::ByteBuffer*)>& read) {
   AdapterReceiver receiver({description.max_adapter_bytes,
                             std::min(description.max_positions, kMaxProbeIds),
-                            description.vocab_size});
+                            description.vocab_size,
+                            description.weight_sets});
   grpc::ByteBuffer message;
   while (read(&message)) {
     RETURN_IF_ERROR(receiver.Add(message));
@@ -198,7 +223,7 @@ absl::StatusOr<AdapterUpload> ReceiveAdapter(
 }
 
 v1::DescribeResponse MakeDescribeResponse(const WorkerDescription& description,
-                                          const ServedPolicy& served) {
+                                          const ServedWeights& served) {
   v1::DescribeResponse response;
   response.set_service(description.service);
   response.set_version(DAPD_VERSION);
@@ -208,17 +233,20 @@ v1::DescribeResponse MakeDescribeResponse(const WorkerDescription& description,
   response.set_hidden_size(description.hidden_size);
   response.set_max_positions(description.max_positions);
   response.set_max_in_flight(static_cast<uint32_t>(description.max_in_flight));
-  FillAdapterState(served, response.mutable_adapter());
+  const WeightSet usual = description.weight_sets.front();
+  FillAdapterState(usual, served.Of(usual), response.mutable_adapter());
+  for (const auto& [set, policy] : served.Loaded()) {
+    FillAdapterState(set, policy, response.add_weight_sets());
+  }
   return response;
 }
 
-v1::LoadAdapterResponse MakeLoadAdapterResponse(const ServedPolicy& served,
-                                                const AppliedAdapter& applied) {
+v1::LoadAdapterResponse MakeLoadAdapterResponse(const LoadResult& loaded) {
   v1::LoadAdapterResponse response;
-  FillAdapterState(served, response.mutable_adapter());
-  response.set_modules_applied(applied.modules_applied);
-  response.mutable_probe_logprobs()->Add(applied.probe_logprobs.begin(),
-                                         applied.probe_logprobs.end());
+  FillAdapterState(loaded.set, loaded.served, response.mutable_adapter());
+  response.set_modules_applied(loaded.applied.modules_applied);
+  response.mutable_probe_logprobs()->Add(loaded.applied.probe_logprobs.begin(),
+                                         loaded.applied.probe_logprobs.end());
   return response;
 }
 

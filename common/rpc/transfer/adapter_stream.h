@@ -17,14 +17,17 @@
 #include "common/rpc/transfer/chunk_stream.h"
 #include "common/rpc/transfer/policy_update.h"
 #include "common/rpc/transfer/served_policy.h"
+#include "common/rpc/transfer/served_weights.h"
 #include "dapd/v1/worker.pb.h"
 
 namespace dapd {
 
-// Calls `send` with the encoded LoadAdapterRequests that carry `update`, in
-// order, each as soon as its content is final (PolicyUpdate::progress).
-// CANCELLED once it returns false, ABORTED if the update was given up.
+// Calls `send` with the encoded LoadAdapterRequests that make `update` the set
+// `set`, in order, each as soon as its content is final
+// (PolicyUpdate::progress). CANCELLED once it returns false, ABORTED if the
+// update was given up.
 absl::Status SendAdapter(
+    WeightSet set,
     const PolicyUpdate& update,
     const std::function<bool(const grpc::ByteBuffer&)>& send);
 
@@ -32,6 +35,8 @@ struct AdapterLimits {
   uint64_t max_bytes = 0;     // of adapter_model.safetensors
   int64_t max_probe_ids = 0;  // the model's positions
   int64_t vocab_size = 0;     // probe ids lie below it
+  // As WorkerDescription::weight_sets.
+  std::vector<WeightSet> weight_sets = {WeightSet::kLive};
 };
 
 // Hashes each chunk as it comes, while it is in the cache. Not thread-safe.
@@ -40,8 +45,8 @@ class AdapterReceiver {
   explicit AdapterReceiver(const AdapterLimits& limits) : limits_(limits) {}
 
   // The next message, encoded or not. RESOURCE_EXHAUSTED for an adapter past
-  // the limit, before it is allocated; INVALID_ARGUMENT for a bad header, probe
-  // or chunk; DATA_LOSS for a corrupted chunk.
+  // the limit, before it is allocated; INVALID_ARGUMENT for a bad header, set,
+  // probe or chunk; DATA_LOSS for a corrupted chunk.
   absl::Status Add(grpc::ByteBuffer& message);
   absl::Status Add(const v1::LoadAdapterRequest& request);
 
@@ -71,10 +76,9 @@ absl::StatusOr<AdapterUpload> ReceiveAdapter(
 
 // What a worker says about itself and what it serves.
 v1::DescribeResponse MakeDescribeResponse(const WorkerDescription& description,
-                                          const ServedPolicy& served);
+                                          const ServedWeights& served);
 
 // What a worker answers to an upload that it serves now.
-v1::LoadAdapterResponse MakeLoadAdapterResponse(const ServedPolicy& served,
-                                                const AppliedAdapter& applied);
+v1::LoadAdapterResponse MakeLoadAdapterResponse(const LoadResult& loaded);
 
 }  // namespace dapd

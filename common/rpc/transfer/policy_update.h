@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "absl/status/status.h"
 
 #include "common/model/spec/serialized_adapter.h"
+#include "common/objective/spec/weight_set.h"
 #include "common/rpc/transfer/update_progress.h"
 
 namespace dapd {
@@ -49,5 +51,9 @@ struct PolicyUpdate {
                                : progress->WaitUntilFinished();
   }
 };
+
+// All that a worker must have acknowledged before it may do tasks: of a rollout
+// worker the live policy, of a teacher the sets that the objective reads.
+using PolicyUpdates = std::map<WeightSet, std::shared_ptr<const PolicyUpdate>>;
 
 }  // namespace dapd

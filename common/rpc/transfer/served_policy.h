@@ -8,11 +8,13 @@
 #include <vector>
 
 #include "common/model/spec/serialized_adapter.h"
+#include "common/objective/spec/weight_set.h"
 
 namespace dapd {
 
 // An adapter that came over the wire, its digest checked.
 struct AdapterUpload {
+  WeightSet set = WeightSet::kLive;  // that it becomes
   int64_t version = 0;
   bool is_base = false;  // adapter off; `adapter` is then empty
   SerializedAdapter adapter;
@@ -46,6 +48,8 @@ struct WorkerDescription {
   int64_t max_positions = 0;
   int64_t max_in_flight = 1;
   uint64_t max_adapter_bytes = 0;  // an upload past it is refused
+  // That an upload may become; the first is meant where it names none.
+  std::vector<WeightSet> weight_sets = {WeightSet::kLive};
 };
 
 }  // namespace dapd

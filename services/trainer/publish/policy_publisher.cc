@@ -10,10 +10,10 @@ namespace dapd {
 
 absl::Status PolicyPublisher::Start(std::vector<int32_t> probe_ids) {
   probe_ids_ = std::move(probe_ids);
-  RETURN_IF_ERROR(PublishSnapshot());
-  DAPD_FAILPOINT("publish.after_first_snapshot");
   const Policy& policy = parts_.policy;
   ASSIGN_OR_RETURN(live_, Pack(&policy.live(), policy.version()));
+  RETURN_IF_ERROR(PublishWeights());
+  DAPD_FAILPOINT("publish.after_first_weights");
   auto first = live_;
   if (policy.previous() != nullptr) {
     ASSIGN_OR_RETURN(first, Pack(policy.previous(), policy.version() - 1));
@@ -22,11 +22,24 @@ absl::Status PolicyPublisher::Start(std::vector<int32_t> probe_ids) {
   return absl::OkStatus();
 }
 
-absl::Status PolicyPublisher::PublishSnapshot() {
-  ASSIGN_OR_RETURN(
-      auto update,
-      Pack(parts_.policy.snapshot(), parts_.policy.snapshot_version()));
-  parts_.teachers.SetSnapshot(std::move(update));
+absl::Status PolicyPublisher::PublishWeights() {
+  const auto adapters = parts_.policy.WeightSets();
+  bool changed = false;
+  for (const WeightSet set : parts_.teacher_sets) {
+    std::shared_ptr<const PolicyUpdate>& update = teacher_updates_[set];
+    const int64_t version = parts_.policy.VersionOf(set);
+    if (update != nullptr && update->version == version) continue;
+    if (set == WeightSet::kLive) {
+      update = live_;
+    } else {
+      ASSIGN_OR_RETURN(update, Pack(adapters.at(set), version));
+    }
+    changed = true;
+  }
+  if (!changed) return absl::OkStatus();
+  DAPD_FAILPOINT("publish.before_weights");
+  parts_.teachers.SetWeights(teacher_updates_);
+  DAPD_FAILPOINT("publish.after_weights");
   return absl::OkStatus();
 }
 

@@ -1,11 +1,13 @@
-// PolicyPublisher: which policy the rollout workers serve, and which snapshot
-// the teachers. Only the snapshot follows the policy by itself; when the
-// rollout workers change over is batch_trainer.h's decision.
+// PolicyPublisher: which policy the rollout workers serve, and which sets of
+// weights the teachers. When the rollout workers change over is
+// batch_trainer.h's decision; the teachers get each set that the objective
+// reads as the policy has it now.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,6 +29,7 @@ struct PolicyPublisherParts {
   const ModelWeights& weights;
   const std::string& base_model_path;
   const Policy& policy;
+  std::set<WeightSet> teacher_sets;  // that the objective reads
   RolloutClient& rollouts;
   TeacherClient& teachers;
   // The rollout workers are to serve this policy from now on.
@@ -39,13 +42,14 @@ class PolicyPublisher {
   explicit PolicyPublisher(PolicyPublisherParts parts)
       : parts_(std::move(parts)) {}
 
-  // Gives the teachers the snapshot, and the rollout workers the policy that
-  // samples the next step: the one before the live one, where that is kept.
-  // `probe_ids`: at least 2 tokens.
+  // Gives the teachers their sets of weights, and the rollout workers the
+  // policy that samples the next step: the one before the live one, where that
+  // is kept. `probe_ids`: at least 2 tokens.
   absl::Status Start(std::vector<int32_t> probe_ids);
 
-  // The teachers get the policy's snapshot as it is now.
-  absl::Status PublishSnapshot();
+  // The teachers get those of their sets that have another version now. The
+  // live one is what SetLive was given, the same bytes.
+  absl::Status PublishWeights();
 
   // For the policy that the next optimizer step leads to.
   absl::StatusOr<std::unique_ptr<PolicyUpdateWriter>> WriteNext() const;
@@ -68,6 +72,7 @@ class PolicyPublisher {
   std::vector<int32_t> probe_ids_;
   std::shared_ptr<const PolicyUpdate> live_;
   std::shared_ptr<const PolicyUpdate> served_;  // by the rollout workers
+  PolicyUpdates teacher_updates_;
 };
 
 }  // namespace dapd

@@ -48,6 +48,7 @@ Json StateOf(const Policy& policy, const RunIdentity& identity) {
                 {"base_digest", identity.base_digest},
                 {"data_digest", identity.data_digest},
                 {"settings", identity.settings}};
+  if (policy.ema() != nullptr) state["ema_step"] = policy.version();
   if (policy.previous() != nullptr) {
     state["previous_step"] = policy.version() - 1;
   }
@@ -65,6 +66,10 @@ absl::Status WriteContents(const std::string& folder,
                                  *policy.snapshot(),
                                  identity.base_model_path));
     DAPD_FAILPOINT("checkpoint.after_snapshot");
+  }
+  if (policy.ema() != nullptr) {
+    RETURN_IF_ERROR(WriteAdapter(
+        JoinPath(folder, "ema"), *policy.ema(), identity.base_model_path));
   }
   if (policy.previous() != nullptr) {
     RETURN_IF_ERROR(WriteAdapter(JoinPath(folder, "previous"),
@@ -154,6 +159,10 @@ absl::StatusOr<PolicyState> ReadContents(const std::string& folder,
     ASSIGN_OR_RETURN(policy.snapshot,
                      ReadAdapter(JoinPath(folder, "snapshot"), model, device));
   }
+  if (state.contains("ema_step")) {
+    ASSIGN_OR_RETURN(policy.ema,
+                     ReadAdapter(JoinPath(folder, "ema"), model, device));
+  }
   if (state.contains("previous_step")) {
     ASSIGN_OR_RETURN(policy.previous,
                      ReadAdapter(JoinPath(folder, "previous"), model, device));
@@ -222,6 +231,7 @@ bool SameState(const PolicyState& read, const Policy& policy) {
       return false;
   }
   return SameTensors(read.snapshot, policy.snapshot()) &&
+         SameTensors(read.ema, policy.ema()) &&
          SameTensors(read.previous, policy.previous()) &&
          expected.size() == read.moments.size() &&
          read.version == policy.version() &&

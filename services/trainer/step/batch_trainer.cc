@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -16,8 +17,8 @@
 #include "common/base/status_macros.h"
 #include "common/rpc/transfer/served_policy.h"
 #include "common/training/step_metrics.h"
-#include "services/trainer/step/phase_timer.h"
 #include "services/trainer/publish/policy_update_writer.h"
+#include "services/trainer/step/phase_timer.h"
 
 namespace dapd {
 namespace {
@@ -31,7 +32,7 @@ constexpr int64_t kLeastStride = 8;
 PipelineOptions MakePipelineOptions(const BatchTrainerParts& parts) {
   PipelineOptions options;
   options.passes = TeacherPasses(parts.terms);
-  options.payload = ParseTeacherPayload(parts.config.teacher.payload).value();
+  options.payload = ParsePayload(parts.config.teacher.payload).value();
   options.top_k = parts.config.teacher.top_k;
   options.temperature = parts.config.objective.temperature;
   options.device = parts.weights->device();
@@ -50,6 +51,17 @@ PipelineOptions MakePipelineOptions(const BatchTrainerParts& parts) {
   return options;
 }
 
+// The sets of weights that the teachers are to have. The base is always there;
+// where the terms read no other, it is at least probed.
+std::set<WeightSet> SetsRead(const std::vector<Term>& terms) {
+  std::set<WeightSet> sets;
+  for (const TeacherPass& pass : TeacherPasses(terms)) {
+    sets.insert(pass.weights);
+  }
+  if (sets.size() > 1) sets.erase(WeightSet::kBase);
+  return sets;
+}
+
 }  // namespace
 
 BatchTrainer::BatchTrainer(BatchTrainerParts parts, Planner planner)
@@ -63,6 +75,7 @@ BatchTrainer::BatchTrainer(BatchTrainerParts parts, Planner planner)
       publisher_({.weights = *parts_.weights,
                   .base_model_path = parts_.config.model.path,
                   .policy = parts_.policy,
+                  .teacher_sets = SetsRead(parts_.terms),
                   .rollouts = parts_.rollouts,
                   .teachers = parts_.teachers,
                   .on_served = parts_.on_served}) {}
@@ -147,10 +160,9 @@ absl::StatusOr<std::vector<RolloutRecord>> BatchTrainer::Sample(
   payload_bytes_before_ = pipeline_.payload_bytes();
   scored_tokens_before_ = pipeline_.scored_tokens();
   teacher_cost_before_ = pipeline_.teacher_cost();
-  RETURN_IF_ERROR(
-      pipeline_.Start(std::move(step.batch),
-                      /*snapshot_is_base=*/parts_.policy.snapshot() == nullptr,
-                      /*with_scores=*/true));
+  RETURN_IF_ERROR(pipeline_.Start(std::move(step.batch),
+                                  parts_.policy.SetsAtBase(),
+                                  /*with_scores=*/true));
   DAPD_FAILPOINT("rollout.after_start");
   slice_trainer_.emplace(parts_,
                          pipeline_,
@@ -287,14 +299,10 @@ absl::Status BatchTrainer::Train(StepReport* report) {
     DAPD_FAILPOINT("optimizer.after_step");
   }
   PhaseTimer timer(&report->seconds["publish"]);
-  if (report->optimizer.snapshot_refreshed) {
-    DAPD_FAILPOINT("publish.before_snapshot");
-    RETURN_IF_ERROR(publisher_.PublishSnapshot());
-    DAPD_FAILPOINT("publish.after_snapshot");
-  }
   DAPD_FAILPOINT("publish.before_live");
   writer->Finish(*parts_.weights, parts_.policy.live());
   publisher_.SetLive(writer->update());
+  RETURN_IF_ERROR(publisher_.PublishWeights());
   DAPD_FAILPOINT("publish.after_live");
   report->adapter_digest = live_digest();
   report->snapshot_version = parts_.policy.snapshot_version();

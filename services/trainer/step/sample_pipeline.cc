@@ -1,6 +1,5 @@
 #include "services/trainer/step/sample_pipeline.h"
 
-#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -41,9 +40,13 @@ SamplePipeline::SamplePipeline(RolloutClient& rollouts,
       views_(views),
       tokenizer_(tokenizer),
       options_(std::move(options)),
-      streamer_(
-          views, teachers, static_cast<size_t>(options_.teacher_prefix_stride)) {
-  if (options_.teacher_prefix_stride == 0 && options_.forward_prefix_stride == 0) return;
+      streamer_(views,
+                teachers,
+                static_cast<size_t>(options_.teacher_prefix_stride)) {
+  if (options_.teacher_prefix_stride == 0 &&
+      options_.forward_prefix_stride == 0) {
+    return;
+  }
   rollouts_.Listen([this](uint64_t id, const std::vector<int32_t>& ids) {
     if (options_.teacher_prefix_stride > 0) streamer_.OnTokens(id, ids);
     if (options_.forward_prefix_stride > 0) KeepPrefix(id, ids);
@@ -72,11 +75,11 @@ absl::StatusOr<SubmittedBatch> SamplePipeline::Submit(
 }
 
 absl::Status SamplePipeline::Start(SubmittedBatch batch,
-                                   bool snapshot_is_base,
+                                   std::set<WeightSet> at_base,
                                    bool with_scores) {
   MutexLock lock(&mutex_);
   stop_collecting_ = false;
-  snapshot_is_base_ = snapshot_is_base;
+  at_base_ = std::move(at_base);
   with_scores_ = with_scores;
   // What an untrainable sample of the last batch still waits for is dropped.
   pending_scores_.clear();
@@ -115,8 +118,7 @@ absl::Status SamplePipeline::Start(SubmittedBatch batch,
   return absl::OkStatus();
 }
 
-void SamplePipeline::KeepPrefix(uint64_t id,
-                                   const std::vector<int32_t>& ids) {
+void SamplePipeline::KeepPrefix(uint64_t id, const std::vector<int32_t>& ids) {
   MutexLock lock(&mutex_);
   const auto found = prefixes_.find(id);
   if (found == prefixes_.end()) return;
@@ -125,28 +127,20 @@ void SamplePipeline::KeepPrefix(uint64_t id,
   const size_t known = prefix.ids.size() - prefix.prompt_tokens;
   const auto stride = static_cast<size_t>(options_.forward_prefix_stride);
   if (ids.size() < known + stride) return;
-  prefix.ids.insert(prefix.ids.end(),
-                       ids.begin() + static_cast<int64_t>(known),
-                       ids.end());
+  prefix.ids.insert(
+      prefix.ids.end(), ids.begin() + static_cast<int64_t>(known), ids.end());
 }
 
 std::vector<ScoreTask> SamplePipeline::PlanScores(bool needs_rollout) {
   std::map<WeightSet, ScoreTask> tasks;
   for (const TeacherPass& pass : options_.passes) {
     if (NeedsRollout(pass.view) != needs_rollout) continue;
-    ScoreTask& task =
-        tasks[snapshot_is_base_ ? WeightSet::kBase : pass.weights];
-    const std::string name = ViewNameString(pass.view);
-    const bool already_asked = std::any_of(
-        task.views.begin(), task.views.end(), [&](const ViewToScore& view) {
-          return view.name == name;
-        });
-    if (!already_asked) task.views.push_back({.name = name});
+    tasks[SourceOf(pass.weights)].views[pass.view];  // once a view
   }
   std::vector<ScoreTask> plan;
   for (auto& [weights, task] : tasks) {
     task.id = next_id_++;
-    task.snapshot = weights == WeightSet::kSnapshot;
+    task.weights = weights;
     task.payload = options_.payload;
     task.top_k = options_.top_k;
     task.temperature = options_.temperature;
@@ -160,18 +154,11 @@ void SamplePipeline::SubmitScores(size_t index,
                                   std::vector<ScoreTask> tasks) {
   Entry& entry = entries_[index];
   for (ScoreTask& task : tasks) {
-    for (ViewToScore& view : task.views) {
-      const ViewName name = ParseViewName(view.name).value();
-      const View& known = entry.views[static_cast<size_t>(name)];
-      view.input_ids = known.input_ids;
-      view.scored_from = known.scored_from;
-      view.scored_count = known.scored_count;
+    for (auto& [name, view] : task.views) {
+      view = entry.views[static_cast<size_t>(name)];
       scored_tokens_ += view.scored_count;
     }
-    pending_scores_[task.id] = {
-        index,
-        task.snapshot ? WeightSet::kSnapshot : WeightSet::kBase,
-        needs_rollout};
+    pending_scores_[task.id] = {index, task.weights, needs_rollout};
     ++entry.scores_missing;
     teachers_.Submit(std::move(task));
   }
@@ -269,8 +256,7 @@ absl::StatusOr<RolloutRecord> SamplePipeline::AcceptRollout(
 
 absl::Status SamplePipeline::AcceptScore(const ScoreResult& result) {
   std::map<ViewName, TeacherScores> views;
-  for (const auto& [name, tensors] : result.views) {
-    ASSIGN_OR_RETURN(const ViewName view, ParseViewName(name));
+  for (const auto& [view, tensors] : result.views) {
     views[view] = ToScores(tensors, options_.device);
   }
   MutexLock lock(&mutex_);
@@ -279,12 +265,10 @@ absl::Status SamplePipeline::AcceptScore(const ScoreResult& result) {
   const auto [index, weights, needs_rollout] = pending->second;
   pending_scores_.erase(pending);
   Entry& entry = entries_[index];
-  for (const auto& [view, scores] : views) {
-    if (snapshot_is_base_) {
-      entry.scores[{WeightSet::kBase, view}] = scores;
-      entry.scores[{WeightSet::kSnapshot, view}] = scores;
-    } else {
-      entry.scores[{weights, view}] = scores;
+  for (const TeacherPass& pass : options_.passes) {
+    const auto scores = views.find(pass.view);
+    if (scores != views.end() && SourceOf(pass.weights) == weights) {
+      entry.scores[pass] = scores->second;
     }
   }
   --entry.scores_missing;

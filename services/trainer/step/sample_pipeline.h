@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -76,7 +77,7 @@ enum class SampleState {
 
 struct PipelineOptions {
   std::vector<TeacherPass> passes;
-  TeacherPayload payload = TeacherPayload::kHiddenStates;
+  Payload payload = Payload::kHiddenStates;
   int64_t top_k = 0;
   double temperature = 1.1;  // of the objective, for a top_k payload
   at::Device device = at::kCPU;
@@ -111,11 +112,11 @@ class SamplePipeline {
                                         const SamplingParams& sampling);
 
   // Everything below is about this batch from now on. All samples of the one
-  // before must have been taken. `snapshot_is_base`: one teacher pass then
-  // serves both kinds of weights. With `with_scores` false only answers are
-  // wanted.
+  // before must have been taken. `at_base`: the sets whose weights are those of
+  // the base now; one teacher pass then serves all of them. With `with_scores`
+  // false only answers are wanted.
   absl::Status Start(SubmittedBatch batch,
-                     bool snapshot_is_base,
+                     std::set<WeightSet> at_base,
                      bool with_scores);
 
   // Blocks for all answers, in the order of the inputs.
@@ -129,8 +130,8 @@ class SamplePipeline {
   // The views as far as they are known, until TakeScored: those that need no
   // rollout, and with the answer all. The others are empty.
   Views KnownViews(size_t index) const;
-  // The first tokens of none_rollout, as far as an answer that is still sampled
-  // tells them; nothing once it is there.
+  // The prefix of none_rollout, as far as an answer that is still sampled tells
+  // it; nothing once it is there.
   std::vector<int32_t> PrefixOf(size_t index) const;
   // Of the batch that was started.
   const Problem& ProblemOf(size_t index) const;
@@ -175,6 +176,10 @@ class SamplePipeline {
     bool needs_rollout = false;
   };
 
+  // The set that the scores of `weights` are asked of.
+  WeightSet SourceOf(WeightSet weights) const {
+    return at_base_.contains(weights) ? WeightSet::kBase : weights;
+  }
   // The tasks for the passes over views that need the rollout or not, without
   // their tokens.
   std::vector<ScoreTask> PlanScores(bool needs_rollout);
@@ -196,7 +201,7 @@ class SamplePipeline {
   const Tokenizer& tokenizer_;
   PipelineOptions options_;
 
-  bool snapshot_is_base_ = true;
+  std::set<WeightSet> at_base_;
   bool with_scores_ = true;
   PrefixStreamer streamer_;
   std::map<uint64_t, size_t> pending_rollouts_;  // of CollectRollouts

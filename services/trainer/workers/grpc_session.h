@@ -21,12 +21,12 @@
 
 #include "common/base/mutex.h"
 #include "common/base/status_macros.h"
-#include "common/rpc/transfer/adapter_stream.h"
 #include "common/rpc/client/channel.h"
-#include "common/rpc/transfer/encoded_methods.h"
 #include "common/rpc/client/status_conversion.h"
 #include "common/rpc/pool/worker_pool_options.h"
 #include "common/rpc/pool/worker_session.h"
+#include "common/rpc/transfer/adapter_stream.h"
+#include "common/rpc/transfer/encoded_methods.h"
 #include "common/security/role.h"
 #include "dapd/v1/worker.pb.h"
 #include "services/trainer/workers/worker_handshake.h"
@@ -78,14 +78,15 @@ class GrpcSession : public WorkerSession<Task, Result> {
     return CheckDescription(response, service_, expected_);
   }
 
-  absl::StatusOr<uint64_t> Load(const PolicyUpdate& update) override {
+  absl::StatusOr<uint64_t> Load(WeightSet set,
+                                const PolicyUpdate& update) override {
     const auto context = BeginCall(load_timeout_);
     v1::LoadAdapterResponse response;
     const auto writer = OpenEncodedWriter(
         channel_->get(), load_method_.c_str(), context.get(), &response);
     uint64_t bytes = 0;
     const absl::Status sent =
-        SendAdapter(update, [&](const grpc::ByteBuffer& message) {
+        SendAdapter(set, update, [&](const grpc::ByteBuffer& message) {
           bytes += message.Length();
           return writer->Write(message);
         });
@@ -94,12 +95,12 @@ class GrpcSession : public WorkerSession<Task, Result> {
     // After a refused Write the reason is in the status.
     const absl::Status taken = FromGrpcStatus(writer->Finish());
     RETURN_IF_ERROR(absl::IsAborted(sent) ? sent : taken);
-    RETURN_IF_ERROR(CheckAcknowledgement(response, update));
+    RETURN_IF_ERROR(CheckAcknowledgement(response, set, update));
     return bytes;
   }
 
-  absl::Status OpenStream(const PolicyUpdate& update) override {
-    update_ = &update;
+  absl::Status OpenStream(const PolicyUpdates& updates) override {
+    updates_ = &updates;
     for (Lane& lane : lanes_) {
       lane.context = BeginCall(absl::InfiniteDuration());
       lane.stream = StartStream(lane.channel.get(), lane.context.get());
@@ -108,7 +109,7 @@ class GrpcSession : public WorkerSession<Task, Result> {
   }
 
   bool Send(const Task& task) override {
-    return stream(LaneOf(task.id)).Write(ToRequest(task, *update_));
+    return stream(LaneOf(task.id)).Write(ToRequest(task));
   }
   void HalfClose() override {
     for (Lane& lane : lanes_) lane.stream->WritesDone();
@@ -140,10 +141,11 @@ class GrpcSession : public WorkerSession<Task, Result> {
 
   virtual std::unique_ptr<Stream> StartStream(grpc::Channel* channel,
                                               grpc::ClientContext* context) = 0;
-  virtual Request ToRequest(const Task& task, const PolicyUpdate& update) = 0;
+  virtual Request ToRequest(const Task& task) = 0;
 
   const ExpectedWorker& expected() const { return expected_; }
-  const PolicyUpdate& update() const { return *update_; }
+  // Of the stream's updates, the one that a set of weights is.
+  const PolicyUpdate& update(WeightSet set) const { return *updates_->at(set); }
   Stub& stub() { return *stub_; }
   // Each task keeps to one stream.
   size_t LaneOf(uint64_t task_id) const { return task_id % lanes_.size(); }
@@ -177,7 +179,7 @@ class GrpcSession : public WorkerSession<Task, Result> {
   const std::string load_method_;
   const ExpectedWorker expected_;
   const absl::Duration load_timeout_;
-  const PolicyUpdate* update_ = nullptr;
+  const PolicyUpdates* updates_ = nullptr;
   std::vector<Lane> lanes_;  // none: Connect says why
   Mutex mutex_;
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;

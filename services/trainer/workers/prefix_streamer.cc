@@ -49,11 +49,9 @@ void PrefixStreamer::Tell(Answer& answer) {
   // Whoever builds the whole views reports the error.
   if (!views.ok()) return;
   for (ScoreTask& task : answer.tasks) {
-    for (ViewToScore& view : task.views) {
-      const absl::StatusOr<ViewName> name = ParseViewName(view.name);
-      if (!name.ok()) continue;
+    for (auto& [name, view] : task.views) {
       const std::vector<int32_t>& ids =
-          (*views)[static_cast<size_t>(*name)].input_ids;
+          (*views)[static_cast<size_t>(name)].input_ids;
       if (Continues(ids, view.input_ids)) view.input_ids = ids;
     }
     teachers_.SubmitPrefix(task);

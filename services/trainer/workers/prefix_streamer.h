@@ -46,7 +46,8 @@ class PrefixStreamer {
   };
 
   void Tell(Answer& answer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void WithdrawPrefix(const Answer& answer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void WithdrawPrefix(const Answer& answer)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const ViewBuilder& views_;
   TeacherClient& teachers_;

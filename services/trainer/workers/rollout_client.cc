@@ -33,7 +33,7 @@ class PooledRolloutClient final : public RolloutClient {
               }) {}
 
   void SetPolicy(std::shared_ptr<const PolicyUpdate> policy) override {
-    pool_.SetUpdate(std::move(policy));
+    pool_.SetUpdates({{WeightSet::kLive, std::move(policy)}});
   }
   void Listen(OnTokens on_tokens) override {
     MutexLock lock(&mutex_);

@@ -31,8 +31,8 @@ std::unique_ptr<RolloutSession::Stream> RolloutSession::StartStream(
   return stub().Generate(context);
 }
 
-v1::GenerateRequest RolloutSession::ToRequest(const RolloutTask& task,
-                                              const PolicyUpdate& update) {
+v1::GenerateRequest RolloutSession::ToRequest(const RolloutTask& task) {
+  const PolicyUpdate& policy = update(WeightSet::kLive);
   v1::GenerateRequest request;
   request.set_request_id(task.id);
   request.mutable_prompt_ids()->Add(task.request.prompt_ids.begin(),
@@ -48,8 +48,8 @@ v1::GenerateRequest RolloutSession::ToRequest(const RolloutTask& task,
   key.set_step(task.request.key.step);
   key.set_example(task.request.key.example);
   key.set_sample(task.request.key.sample);
-  request.set_policy_version(update.version);
-  request.set_adapter_digest(update.adapter.digest);
+  request.set_policy_version(policy.version);
+  request.set_adapter_digest(policy.adapter.digest);
   MutexLock lock(&mutex_);
   Partial& partial = partial_[task.id];
   partial.max_new_tokens = task.request.sampling.max_new_tokens;
@@ -129,13 +129,14 @@ absl::Status RolloutSession::AddTokens(const v1::TokensSampled& tokens,
 
 absl::StatusOr<RolloutResult> RolloutSession::Finish(
     const v1::GenerationFinished& finished, RolloutResult result) const {
-  if (finished.policy_version() != update().version ||
-      finished.adapter_digest() != update().adapter.digest) {
+  const PolicyUpdate& policy = update(WeightSet::kLive);
+  if (finished.policy_version() != policy.version ||
+      finished.adapter_digest() != policy.adapter.digest) {
     return absl::FailedPreconditionError(absl::StrCat(
         "sampled by ",
         PolicyName(finished.policy_version(), finished.adapter_digest()),
         ", asked of ",
-        PolicyName(update().version, update().adapter.digest)));
+        PolicyName(policy.version, policy.adapter.digest)));
   }
   result.finish_reason = FinishReasonOf(finished.reason());
   if (result.finish_reason == FinishReason::kNone) {

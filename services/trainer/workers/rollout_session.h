@@ -45,8 +45,7 @@ class RolloutSession final : public RolloutSessionBase {
 
   std::unique_ptr<Stream> StartStream(grpc::Channel* channel,
                                       grpc::ClientContext* context) override;
-  v1::GenerateRequest ToRequest(const RolloutTask& task,
-                                const PolicyUpdate& update) override;
+  v1::GenerateRequest ToRequest(const RolloutTask& task) override;
   absl::Status AddTokens(const v1::TokensSampled& tokens, Partial& partial);
   absl::StatusOr<RolloutResult> Finish(const v1::GenerationFinished& finished,
                                        RolloutResult result) const;

@@ -2,9 +2,6 @@
 
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-
-#include "common/base/exit_code.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/client/credentials.h"
 #include "common/rpc/pool/worker_pool.h"
@@ -28,12 +25,14 @@ class PooledTeacherClient final : public TeacherClient {
                     endpoint, *credentials, expected, timeout, connections);
               }) {}
 
-  void SetSnapshot(std::shared_ptr<const PolicyUpdate> snapshot) override {
-    pool_.SetUpdate(std::move(snapshot));
+  void SetWeights(PolicyUpdates updates) override {
+    pool_.SetUpdates(std::move(updates));
   }
   void Submit(ScoreTask task) override { pool_.Submit(std::move(task)); }
-  void SubmitPrefix(ScoreTask partial) override { pool_.SubmitPrefix(std::move(partial)); }
-  void WithdrawPrefix(uint64_t id) override { pool_.Withdraw(id); }
+  void SubmitPrefix(ScoreTask partial) override {
+    pool_.SubmitPrefix(std::move(partial));
+  }
+  void WithdrawPrefix(uint64_t id) override { pool_.WithdrawPrefix(id); }
   absl::StatusOr<std::optional<ScoreResult>> NextWithin(
       absl::Duration timeout) override {
     return pool_.NextWithin(timeout);
@@ -51,14 +50,6 @@ absl::StatusOr<ScoreResult> TeacherClient::Next() {
   ASSIGN_OR_RETURN(std::optional<ScoreResult> result,
                    NextWithin(absl::InfiniteDuration()));
   return *std::move(result);
-}
-
-absl::StatusOr<TeacherPayload> ParseTeacherPayload(const std::string& name) {
-  if (name == "hidden_states") return TeacherPayload::kHiddenStates;
-  if (name == "logits") return TeacherPayload::kLogits;
-  if (name == "top_k") return TeacherPayload::kTopK;
-  return ConfigError(absl::StrCat(
-      "teacher.payload '", name, "' is none of hidden_states, logits, top_k"));
 }
 
 absl::StatusOr<std::unique_ptr<TeacherClient>> TeacherClient::Start(

@@ -14,41 +14,32 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 
-#include "common/rpc/transfer/policy_update.h"
+#include "common/objective/spec/payload.h"
+#include "common/objective/spec/view.h"
+#include "common/objective/spec/weight_set.h"
 #include "common/rpc/pool/worker_pool_options.h"
+#include "common/rpc/transfer/policy_update.h"
 #include "common/tensor/host_tensor.h"
 
 namespace dapd {
 
 class RpcCredentials;
 
-// What comes back for each scored token (see proto/dapd/v1/teacher.proto).
-enum class TeacherPayload { kHiddenStates, kLogits, kTopK };
-// "hidden_states", "logits" or "top_k", as in the configuration.
-absl::StatusOr<TeacherPayload> ParseTeacherPayload(const std::string& name);
-
-struct ViewToScore {
-  std::string name;  // unique in its task
-  std::vector<int32_t> input_ids;
-  int64_t scored_from = 1;   // at least 1
-  int64_t scored_count = 1;  // at least 1
-};
-
 struct ScoreTask {
-  uint64_t id = 0;        // unique among the tasks without a result
-  bool snapshot = false;  // the snapshot's weights; else the base
-  TeacherPayload payload = TeacherPayload::kHiddenStates;
+  uint64_t id = 0;  // unique among the tasks without a result
+  WeightSet weights = WeightSet::kBase;
+  Payload payload = Payload::kHiddenStates;
   int64_t top_k = 0;         // of a top_k payload
   double temperature = 1.0;  // of a top_k payload
-  std::vector<ViewToScore> views;
+  NamedViews views;          // scored_from is at least 1 in each
 };
 
 struct ScoreResult {
   uint64_t id = 0;
-  // By view name, then by tensor name: "hidden" [n, hidden] in the base's
+  // By view, then by tensor name: "hidden" [n, hidden] in the base's
   // dtype, or "logits" [n, vocab] float32, or "ids" [n, k] int32 with
   // "logprobs" [n, k] float32. Shapes and dtypes are checked on arrival.
-  std::map<std::string, std::map<std::string, HostTensor>> views;
+  std::map<ViewName, std::map<std::string, HostTensor>> views;
   double compute_seconds = 0.0;  // on the worker, since the task came
   double ahead_seconds = 0.0;    // and before, for its prefixes
   int64_t computed_tokens = 0;   // of the views, since the task came
@@ -73,16 +64,18 @@ class TeacherClient {
       TeacherClientOptions options);
   virtual ~TeacherClient() = default;
 
-  // The snapshot (is_base before the first refresh). Workers take no task, not
-  // even for the base, before they acknowledged it. Tasks without a result are
-  // scored again under it.
-  virtual void SetSnapshot(std::shared_ptr<const PolicyUpdate> snapshot) = 0;
+  // All sets of weights that tasks may be for, but the base, which is always
+  // there (given all the same, it is only probed). Workers take no task, not
+  // even for the base, before they acknowledged each of them. What a worker
+  // acknowledged before is not sent again. Tasks without a result are scored
+  // again.
+  virtual void SetWeights(PolicyUpdates updates) = 0;
 
   // Does not block.
   virtual void Submit(ScoreTask task) = 0;
 
   // What is known of a task that will be submitted under the same id: the
-  // prefixes of its views, in place of earlier ones, which they continue. The
+  // prefixes of its views, in place of earlier ones, which these continue. The
   // worker that is to get the task may compute them ahead; results stay the
   // same. Does not block.
   virtual void SubmitPrefix(ScoreTask partial) = 0;

@@ -5,6 +5,7 @@
 #include "common/rpc/transfer/chunk_message.h"
 #include "common/rpc/transfer/encoded_methods.h"
 #include "common/rpc/transfer/served_policy.h"
+#include "common/rpc/transfer/wire_weights.h"
 
 namespace dapd {
 namespace {
@@ -13,29 +14,16 @@ constexpr char kScoreMethod[] = "/dapd.v1.TeacherService/Score";
 // Answers that wait for Receive; a reader that has another waits, too.
 constexpr size_t kUntakenAnswers = 4;
 
-v1::Payload ToWirePayload(TeacherPayload payload) {
+v1::Payload ToWirePayload(Payload payload) {
   switch (payload) {
-    case TeacherPayload::kHiddenStates:
+    case Payload::kHiddenStates:
       return v1::PAYLOAD_HIDDEN_STATES;
-    case TeacherPayload::kLogits:
+    case Payload::kLogits:
       return v1::PAYLOAD_LOGITS;
-    case TeacherPayload::kTopK:
+    case Payload::kTopK:
       return v1::PAYLOAD_TOP_K;
   }
   return v1::PAYLOAD_UNSPECIFIED;
-}
-
-// A request of the task without its views.
-v1::ScoreRequest Begin(const ScoreTask& task, const PolicyUpdate& update) {
-  v1::ScoreRequest request;
-  request.set_request_id(task.id);
-  request.set_weights(task.snapshot ? v1::TEACHER_WEIGHTS_SNAPSHOT
-                                    : v1::TEACHER_WEIGHTS_BASE);
-  if (task.snapshot) {
-    request.set_policy_version(update.version);
-    request.set_adapter_digest(update.adapter.digest);
-  }
-  return request;
 }
 
 // Whatever is wrong with what a worker sent, another one may send it right.
@@ -45,14 +33,14 @@ absl::Status Broken(const absl::Status& status) {
 
 }  // namespace
 
-absl::Status TeacherSession::OpenStream(const PolicyUpdate& update) {
+absl::Status TeacherSession::OpenStream(const PolicyUpdates& updates) {
   {
     MutexLock lock(&mutex_);
     partial_.clear();
   }
   prefixes_.clear();
   half_closed_ = false;
-  RETURN_IF_ERROR(TeacherSessionBase::OpenStream(update));
+  RETURN_IF_ERROR(TeacherSessionBase::OpenStream(updates));
   answers_ =
       std::make_unique<BoundedQueue<TaskAnswer<ScoreResult>>>(kUntakenAnswers);
   reading_ = num_lanes();
@@ -77,16 +65,26 @@ std::unique_ptr<TeacherSession::Stream> TeacherSession::StartStream(
   return OpenEncodedReader<v1::ScoreRequest>(channel, kScoreMethod, context);
 }
 
-v1::ScoreRequest TeacherSession::ToRequest(const ScoreTask& task,
-                                           const PolicyUpdate& update) {
+v1::ScoreRequest TeacherSession::BeginRequest(const ScoreTask& task) const {
+  v1::ScoreRequest request;
+  request.set_request_id(task.id);
+  request.set_weights(ToWireWeights(task.weights));
+  if (task.weights != WeightSet::kBase) {
+    request.set_policy_version(update(task.weights).version);
+    request.set_adapter_digest(update(task.weights).adapter.digest);
+  }
+  return request;
+}
+
+v1::ScoreRequest TeacherSession::ToRequest(const ScoreTask& task) {
   prefixes_.erase(task.id);
-  v1::ScoreRequest request = Begin(task, update);
+  v1::ScoreRequest request = BeginRequest(task);
   request.set_payload(ToWirePayload(task.payload));
   request.set_top_k(static_cast<uint32_t>(task.top_k));
   request.set_temperature(task.temperature);
-  for (const ViewToScore& view : task.views) {
+  for (const auto& [name, view] : task.views) {
     v1::ScoreView& message = *request.add_views();
-    message.set_name(view.name);
+    message.set_name(ViewNameString(name));
     message.mutable_input_ids()->Add(view.input_ids.begin(),
                                      view.input_ids.end());
     message.set_scored_from(static_cast<uint32_t>(view.scored_from));
@@ -99,13 +97,13 @@ v1::ScoreRequest TeacherSession::ToRequest(const ScoreTask& task,
 }
 
 bool TeacherSession::SendPrefix(const ScoreTask& partial) {
-  v1::ScoreRequest request = Begin(partial, update());
-  std::map<std::string, size_t>& sent_tokens = prefixes_[partial.id];
-  for (const ViewToScore& view : partial.views) {
-    size_t& sent = sent_tokens[view.name];
+  v1::ScoreRequest request = BeginRequest(partial);
+  std::map<ViewName, size_t>& sent_tokens = prefixes_[partial.id];
+  for (const auto& [name, view] : partial.views) {
+    size_t& sent = sent_tokens[name];
     if (view.input_ids.size() <= sent) continue;
     v1::ViewPrefix& message = *request.mutable_prefix()->add_views();
-    message.set_name(view.name);
+    message.set_name(ViewNameString(name));
     message.set_first_index(static_cast<uint32_t>(sent));
     message.mutable_input_ids()->Add(
         view.input_ids.begin() + static_cast<int64_t>(sent),
@@ -117,33 +115,32 @@ bool TeacherSession::SendPrefix(const ScoreTask& partial) {
 
 bool TeacherSession::WithdrawPrefix(uint64_t id) {
   if (prefixes_.erase(id) == 0) return true;
-  v1::ScoreRequest request = Begin(ScoreTask{.id = id}, update());
+  v1::ScoreRequest request = BeginRequest(ScoreTask{.id = id});
   request.mutable_prefix();
   return stream(LaneOf(id)).Write(request);
 }
 
 TeacherSession::Partial TeacherSession::Expect(const ScoreTask& task) const {
   Partial partial;
-  partial.snapshot = task.snapshot;
+  partial.weights = task.weights;
   partial.result.id = task.id;
-  for (const ViewToScore& view : task.views) {
+  for (const auto& [name, view] : task.views) {
     const int64_t rows = view.scored_count;
     switch (task.payload) {
-      case TeacherPayload::kHiddenStates:
-        partial.missing[{view.name, "hidden"}] = {
-            expected().precision == "bfloat16" ? DType::kBFloat16
-                                               : DType::kFloat32,
-            {rows, expected().hidden_size}};
+      case Payload::kHiddenStates:
+        partial.missing[{name, "hidden"}] = {expected().precision == "bfloat16"
+                                                 ? DType::kBFloat16
+                                                 : DType::kFloat32,
+                                             {rows, expected().hidden_size}};
         break;
-      case TeacherPayload::kLogits:
-        partial.missing[{view.name, "logits"}] = {
-            DType::kFloat32, {rows, expected().vocab_size}};
+      case Payload::kLogits:
+        partial.missing[{name, "logits"}] = {DType::kFloat32,
+                                             {rows, expected().vocab_size}};
         break;
-      case TeacherPayload::kTopK:
-        partial.missing[{view.name, "ids"}] = {DType::kInt32,
+      case Payload::kTopK:
+        partial.missing[{name, "ids"}] = {DType::kInt32, {rows, task.top_k}};
+        partial.missing[{name, "logprobs"}] = {DType::kFloat32,
                                                {rows, task.top_k}};
-        partial.missing[{view.name, "logprobs"}] = {DType::kFloat32,
-                                                    {rows, task.top_k}};
         break;
     }
   }
@@ -238,7 +235,9 @@ std::optional<absl::StatusOr<ScoreResult>> TeacherSession::Add(
 absl::Status TeacherSession::AddHeader(const v1::ScoredTensor& message,
                                        Partial& partial) const {
   const v1::TensorHeader& header = message.header();
-  const auto expected = partial.missing.find({message.view(), header.name()});
+  const absl::StatusOr<ViewName> view = ParseViewName(message.view());
+  const auto expected = view.ok() ? partial.missing.find({*view, header.name()})
+                                  : partial.missing.end();
   if (expected == partial.missing.end()) {
     return absl::DataLossError(absl::StrCat("tensor '",
                                             header.name(),
@@ -269,20 +268,25 @@ absl::Status TeacherSession::AddHeader(const v1::ScoredTensor& message,
                    TensorAssembler::Start(header, bytes));
   partial.missing.erase(expected);
   partial.result.payload_bytes += bytes;
-  partial.result.views[message.view()][header.name()] = assembler.tensor();
+  partial.result.views[*view][header.name()] = assembler.tensor();
   partial.tensor.emplace(std::move(assembler));
   return absl::OkStatus();
 }
 
 absl::StatusOr<ScoreResult> TeacherSession::Finish(const v1::ScoreDone& done,
                                                    Partial& partial) const {
-  if (partial.snapshot && (done.policy_version() != update().version ||
-                           done.adapter_digest() != update().adapter.digest)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("scored by snapshot ",
-                     PolicyName(done.policy_version(), done.adapter_digest()),
-                     ", asked of ",
-                     PolicyName(update().version, update().adapter.digest)));
+  if (partial.weights != WeightSet::kBase) {
+    const PolicyUpdate& asked = update(partial.weights);
+    if (done.policy_version() != asked.version ||
+        done.adapter_digest() != asked.adapter.digest) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("scored by the ",
+                       WeightSetName(partial.weights),
+                       " adapter of ",
+                       PolicyName(done.policy_version(), done.adapter_digest()),
+                       ", asked of that of ",
+                       PolicyName(asked.version, asked.adapter.digest)));
+    }
   }
   if (!partial.missing.empty() ||
       (partial.tensor.has_value() && !partial.tensor->complete())) {

@@ -42,7 +42,7 @@ class TeacherSession final : public TeacherSessionBase {
                            load_timeout,
                            connections) {}
 
-  absl::Status OpenStream(const PolicyUpdate& update) override;
+  absl::Status OpenStream(const PolicyUpdates& updates) override;
   void HalfClose() override;
   absl::Status CloseStream() override;
 
@@ -51,7 +51,7 @@ class TeacherSession final : public TeacherSessionBase {
 
   // An answer that is not what was asked for (a tensor too many, missing, or of
   // another shape or dtype, a corrupted chunk, a task it was not given) is
-  // DATA_LOSS; one of another snapshot FAILED_PRECONDITION.
+  // DATA_LOSS; one of other weights FAILED_PRECONDITION.
   std::optional<TaskAnswer<ScoreResult>> Receive() override;
 
  private:
@@ -61,17 +61,18 @@ class TeacherSession final : public TeacherSessionBase {
   };
   // Of one task: what is to come, what came.
   struct Partial {
-    bool snapshot = false;
+    WeightSet weights = WeightSet::kBase;
     // By view and tensor name; taken out as their headers come.
-    std::map<std::pair<std::string, std::string>, ExpectedTensor> missing;
+    std::map<std::pair<ViewName, std::string>, ExpectedTensor> missing;
     std::optional<TensorAssembler> tensor;
     ScoreResult result;
   };
 
   std::unique_ptr<Stream> StartStream(grpc::Channel* channel,
                                       grpc::ClientContext* context) override;
-  v1::ScoreRequest ToRequest(const ScoreTask& task,
-                             const PolicyUpdate& update) override;
+  v1::ScoreRequest ToRequest(const ScoreTask& task) override;
+  // A request of the task without its views.
+  v1::ScoreRequest BeginRequest(const ScoreTask& task) const;
   Partial Expect(const ScoreTask& task) const;
   // What the worker sent, put where it belongs: nothing while the answer that
   // it is part of goes on.
@@ -89,7 +90,7 @@ class TeacherSession final : public TeacherSessionBase {
                                      Partial& partial) const;
 
   // Prefix tokens sent on this stream, by task and view.
-  std::map<uint64_t, std::map<std::string, size_t>> prefixes_;
+  std::map<uint64_t, std::map<ViewName, size_t>> prefixes_;
   Mutex mutex_;
   // By id. The entries belong to the reader of the task's lane.
   std::map<uint64_t, Partial> partial_ ABSL_GUARDED_BY(mutex_);

@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 
 #include "common/rpc/transfer/served_policy.h"
+#include "common/rpc/transfer/wire_weights.h"
 
 namespace dapd {
 namespace {
@@ -50,8 +51,16 @@ absl::StatusOr<int64_t> CheckDescription(const v1::DescribeResponse& worker,
 }
 
 absl::Status CheckAcknowledgement(const v1::LoadAdapterResponse& response,
+                                  WeightSet set,
                                   const PolicyUpdate& update) {
   const v1::AdapterState& served = response.adapter();
+  if (served.weights() != ToWireWeights(set)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("it was sent the ",
+                     WeightSetName(set),
+                     " adapter and acknowledged another set of weights; start "
+                     "it with the version of the trainer"));
+  }
   if (!served.loaded() || served.policy_version() != update.version ||
       served.digest() != update.adapter.digest) {
     return absl::FailedPreconditionError(

@@ -9,8 +9,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-#include "common/rpc/transfer/policy_update.h"
 #include "common/rpc/pool/worker_pool_options.h"
+#include "common/rpc/transfer/policy_update.h"
 #include "dapd/v1/worker.pb.h"
 
 namespace dapd {
@@ -21,10 +21,12 @@ absl::StatusOr<int64_t> CheckDescription(const v1::DescribeResponse& worker,
                                          const std::string& service,
                                          const ExpectedWorker& expected);
 
-// FAILED_PRECONDITION if the worker acknowledged other weights than `update`,
+// FAILED_PRECONDITION if the worker acknowledged other weights than `update` as
+// its set `set`,
 // or if its probe differs by more than the tolerance: says both numbers of the
 // token that differs most.
 absl::Status CheckAcknowledgement(const v1::LoadAdapterResponse& response,
+                                  WeightSet set,
                                   const PolicyUpdate& update);
 
 }  // namespace dapd

@@ -12,6 +12,7 @@
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
 #include "common/config/config_keys.h"
+#include "common/config/run_settings.h"
 #include "common/config/validate_config.h"
 #include "tests/fakes/hostile_names.h"
 #include "tests/fakes/temp_path.h"
@@ -171,6 +172,26 @@ TEST(LoadConfigTest, TermsAreReadAndChecked) {
                     "teacher: cross_reference, teacher_weights: base, "
                     "weight: 1}]"})),
       HasSubstr("score different tokens"));
+}
+
+TEST(LoadConfigTest, ATermMayReadAnySetOfWeights) {
+  for (const char* weights : {"base", "snapshot", "ema", "live", "newest"}) {
+    const auto loaded = Load(
+        "model: {path: m}\n",
+        {absl::StrCat("objective.terms=[{name: a, student: none_reference, "
+                      "teacher: cross_reference, teacher_weights: ",
+                      weights,
+                      ", weight: 1}]")});
+    EXPECT_EQ(loaded.ok(), std::string(weights) != "newest")
+        << weights << ": " << loaded.status();
+  }
+}
+
+TEST(RunSettingsTest, TheRateOfAMovingAverageCountsOnlyWhereItIsRead) {
+  Config config;
+  EXPECT_FALSE(ResultSettings(config).contains("teacher.ema_rate"));
+  config.objective.terms = {{.name = "a", .teacher_weights = "ema"}};
+  EXPECT_EQ(ResultSettings(config).at("teacher.ema_rate"), "0.01");
 }
 
 TEST(LoadConfigTest, TheDumpLoadsToTheSameConfiguration) {

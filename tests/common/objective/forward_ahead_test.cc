@@ -48,8 +48,10 @@ ScoredSample MakeSample(const ModelWeights& weights,
   set(ViewName::kNoneReference, MakeView({prompt, reference}));
   set(ViewName::kSelfReference, MakeView({other, reference, reference}));
   set(ViewName::kCrossReference, MakeView({other, rollout, reference}));
-  sample.scores =
-      ScoreLocally(weights, nullptr, TeacherPasses(MakeTerms()), sample.views);
+  sample.scores = ScoreLocally(weights,
+                               {{WeightSet::kSnapshot, nullptr}},
+                               TeacherPasses(MakeTerms()),
+                               sample.views);
   return sample;
 }
 

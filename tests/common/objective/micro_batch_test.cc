@@ -34,8 +34,10 @@ ScoredSample MakeSample(const ModelWeights& weights, int64_t length) {
     view.scored_from = 5;
     view.scored_count = length;
   }
-  sample.scores =
-      ScoreLocally(weights, nullptr, TeacherPasses(MakeTerms()), sample.views);
+  sample.scores = ScoreLocally(weights,
+                               {{WeightSet::kSnapshot, nullptr}},
+                               TeacherPasses(MakeTerms()),
+                               sample.views);
   return sample;
 }
 

@@ -12,6 +12,7 @@ v1::GetStatusResponse MakeStatus() {
   status.set_loss(0.125);
   status.add_terms()->set_clipped_fraction(0.25);
   status.add_workers()->set_policy_version(-1);
+  status.mutable_workers(0)->add_weights()->set_set("ema");
   v1::EvaluationStatus& evaluation = *status.add_evaluations();
   evaluation.mutable_accuracy()->set_low(0.5);
   evaluation.add_divergences()->mutable_unclipped()->set_high(2.0);
@@ -51,6 +52,7 @@ TEST(StatusJsonTest, NumbersAreNumbers) {
   EXPECT_EQ(json["loss"], 0.125);
   EXPECT_EQ(json["terms"][0]["clipped_fraction"], 0.25);
   EXPECT_EQ(json["workers"][0]["policy_version"], -1);
+  EXPECT_EQ(json["workers"][0]["weights"][0]["set"], "ema");
   EXPECT_EQ(json["evaluations"][0]["accuracy"]["low"], 0.5);
 }
 

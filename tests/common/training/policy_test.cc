@@ -232,6 +232,84 @@ TEST(PolicyTest, TheAdapterBeforeTheLastStepIsKeptWhereItIsAskedFor) {
   EXPECT_EQ(other.previous(), nullptr) << "nobody asked for it";
 }
 
+TEST(PolicyTest, TheMovingAverageFollowsByItsRate) {
+  const OptimizerOptions options{
+      .learning_rate = 0.01, .snapshot_interval = 2, .ema_rate = 0.25};
+  Policy policy = MakePolicy(options);
+  ASSERT_NE(policy.ema(), nullptr);
+  ExpectSame(*policy.ema(), policy.live());
+  std::vector<at::Tensor> expected = policy.live().Clone().Tensors();
+  for (const double value : {0.3, -0.1, 0.02}) {
+    FillGradients(policy, value);
+    ASSERT_TRUE(policy.Step().ok());
+    for (size_t i = 0; i < expected.size(); ++i) {
+      const at::Tensor live = policy.live().Tensors()[i].detach();
+      expected[i] = 0.75 * expected[i] + 0.25 * live;
+      const at::Tensor ema = policy.ema()->Tensors()[i];
+      EXPECT_TRUE(at::allclose(ema, expected[i], 1e-6, 1e-9));
+      EXPECT_FALSE(ema.requires_grad());
+      EXPECT_FALSE(at::equal(ema, live));
+    }
+  }
+  EXPECT_EQ(MakePolicy({}).ema(), nullptr) << "nobody asked for it";
+}
+
+TEST(PolicyTest, AMovingAverageOfRateOneIsTheLiveAdapter) {
+  Policy policy = MakePolicy({.learning_rate = 0.01, .ema_rate = 1.0});
+  FillGradients(policy, 0.3);
+  ASSERT_TRUE(policy.Step().ok());
+  ExpectSame(*policy.ema(), policy.live());
+}
+
+TEST(PolicyTest, ARestoredMovingAverageGoesOnBitForBit) {
+  const OptimizerOptions options{.learning_rate = 0.01, .ema_rate = 0.3};
+  Policy policy = MakePolicy(options);
+  FillGradients(policy, 0.3);
+  ASSERT_TRUE(policy.Step().ok());
+  const auto restored = Policy::Restore(StateOf(policy), options);
+  ASSERT_TRUE(restored.ok()) << restored.status();
+  for (Policy* each : {&policy, restored->get()}) {
+    FillGradients(*each, -0.2);
+    ASSERT_TRUE(each->Step().ok());
+  }
+  ExpectSame(*policy.ema(), *(*restored)->ema());
+
+  PolicyState missing = StateOf(policy);
+  missing.ema.reset();
+  EXPECT_FALSE(Policy::Restore(std::move(missing), options).ok());
+  PolicyState unneeded = StateOf(policy);
+  EXPECT_EQ((*Policy::Restore(std::move(unneeded), {}))->ema(), nullptr);
+}
+
+TEST(PolicyTest, EverySetHasItsAdapterAndItsVersion) {
+  Policy policy = MakePolicy(
+      {.learning_rate = 0.01, .snapshot_interval = 2, .ema_rate = 0.3});
+  EXPECT_EQ(policy.SetsAtBase(),
+            (std::set{WeightSet::kBase, WeightSet::kSnapshot}));
+  for (int step = 1; step <= 3; ++step) {
+    FillGradients(policy, 0.3);
+    ASSERT_TRUE(policy.Step().ok());
+  }
+  EXPECT_EQ(policy.SetsAtBase(), std::set{WeightSet::kBase});
+  const auto sets = policy.WeightSets();
+  EXPECT_EQ(sets.at(WeightSet::kSnapshot), policy.snapshot());
+  EXPECT_EQ(sets.at(WeightSet::kEma), policy.ema());
+  EXPECT_EQ(sets.at(WeightSet::kLive), &policy.live());
+  EXPECT_EQ(policy.VersionOf(WeightSet::kBase), 0);
+  EXPECT_EQ(policy.VersionOf(WeightSet::kSnapshot), 2);
+  EXPECT_EQ(policy.VersionOf(WeightSet::kEma), 3);
+  EXPECT_EQ(policy.VersionOf(WeightSet::kLive), 3);
+}
+
+TEST(PolicyTest, OnlyATermThatReadsTheMovingAverageHasItKept) {
+  Config config;
+  config.teacher.ema_rate = 0.2;
+  EXPECT_FALSE(MakeOptimizerOptions(config).ema_rate.has_value());
+  config.objective.terms = {
+      {.target = TeacherPass{.weights = WeightSet::kEma}}};
+  EXPECT_EQ(MakeOptimizerOptions(config).ema_rate, 0.2);
+}
+
 TEST(PolicyTest, MomentsOfAnotherAdapterAreRefused) {
   Policy policy = MakePolicy({});
   FillGradients(policy, 0.1);

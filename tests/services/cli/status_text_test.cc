@@ -48,6 +48,19 @@ TEST(StatusTextTest, TheScreenShowsProgressTermsAndWorkers) {
   }
 }
 
+TEST(StatusTextTest, ATeacherOfSeveralSetsShowsEachVersion) {
+  v1::GetStatusResponse status = MakeStatus();
+  v1::WorkerStatus& teacher = *status.add_workers();
+  teacher.set_state("ready");
+  teacher.set_policy_version(7);
+  for (const auto& [set, version] : {std::pair{"snapshot", 4}, {"ema", 7}}) {
+    v1::WeightVersion& weights = *teacher.add_weights();
+    weights.set_set(set);
+    weights.set_version(version);
+  }
+  EXPECT_THAT(StatusText(status), HasSubstr("snapshot 4, ema 7"));
+}
+
 TEST(StatusTextTest, AnEmptyStatusHasNoDigest) {
   EXPECT_THAT(StatusText({}), HasSubstr("(none)"));
 }

@@ -32,8 +32,7 @@ class RolloutWorkerTest : public ::testing::Test {
         std::make_unique<FakeSampler>(&control_), std::move(options));
   }
 
-  absl::StatusOr<RolloutWorker::LoadResult> Load(int64_t version,
-                                                 const std::string& digest) {
+  absl::StatusOr<LoadResult> Load(int64_t version, const std::string& digest) {
     AdapterUpload upload;
     upload.version = version;
     upload.adapter.digest = digest;
@@ -130,7 +129,7 @@ TEST_F(RolloutWorkerTest, MoreRequestsThanSlotsAreAllAnswered) {
 
 TEST_F(RolloutWorkerTest, BeforeTheFirstUploadRequestsAreRefused) {
   Start();
-  EXPECT_FALSE(worker_->served().loaded);
+  EXPECT_FALSE(worker_->served().Of(WeightSet::kLive).loaded);
   Submit(5, 3);
   EXPECT_EQ(Wait(5).error.code(), absl::StatusCode::kFailedPrecondition);
 }
@@ -187,7 +186,7 @@ TEST_F(RolloutWorkerTest, ABadUploadLeavesTheOldPolicyServed) {
   ASSERT_TRUE(Load(1, "one").ok());
   control_.fail_loads = true;
   EXPECT_EQ(Load(2, "two").status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(worker_->served().version, 1);
+  EXPECT_EQ(worker_->served().Of(WeightSet::kLive).version, 1);
   Submit(5, 3);
   EXPECT_TRUE(Wait(5).error.ok());
 }

@@ -9,9 +9,9 @@
 
 #include "gtest/gtest.h"
 
-#include "common/model/weights/adapter.h"
 #include "common/model/reference/decoder.h"
 #include "common/model/reference/token_logprobs.h"
+#include "common/model/weights/adapter.h"
 #include "common/tensor/torch_bridge.h"
 #include "tests/fakes/temp_path.h"
 #include "tests/fakes/tiny_model.h"
@@ -19,7 +19,10 @@
 namespace dapd {
 namespace {
 
-using Scores = std::map<std::string, std::map<std::string, at::Tensor>>;
+using Scores = std::map<ViewName, std::map<std::string, at::Tensor>>;
+
+constexpr ViewName kA = ViewName::kNoneRollout;
+constexpr ViewName kB = ViewName::kSelfRollout;
 
 class ModelScorerTest : public ::testing::Test {
  protected:
@@ -32,8 +35,8 @@ class ModelScorerTest : public ::testing::Test {
     WriteTinyModel(config_.model.path, 7);
     LoadScorer();
     weights_ = *LoadModelWeights(config_.model.path, at::kFloat, at::kCPU);
-    input_.views = {{"a", {3, 14, 15, 92, 65, 35, 89, 79}, 3, 5},
-                    {"b", {27, 18, 28}, 1, 2}};
+    input_.views = {{kA, {{3, 14, 15, 92, 65, 35, 89, 79}, 3, 5}},
+                    {kB, {{27, 18, 28}, 1, 2}}};
   }
 
   void LoadScorer() {
@@ -45,12 +48,12 @@ class ModelScorerTest : public ::testing::Test {
 
   // Two views of 61 and 53 tokens that share their first 20.
   void SetLongViews() {
-    input_.views = {{"a", {}, 30, 31}, {"b", {}, 21, 32}};
+    input_.views = {{kA, {{}, 30, 31}}, {kB, {{}, 21, 32}}};
     for (int32_t i = 0; i < 61; ++i) {
-      input_.views[0].input_ids.push_back(i * 7 % kTinyVocab);
+      input_.views[kA].input_ids.push_back(i * 7 % kTinyVocab);
       if (i < 53) {
-        input_.views[1].input_ids.push_back((i < 20 ? i * 7 : i * 5 + 1) %
-                                            kTinyVocab);
+        input_.views[kB].input_ids.push_back((i < 20 ? i * 7 : i * 5 + 1) %
+                                             kTinyVocab);
       }
     }
   }
@@ -62,13 +65,14 @@ class ModelScorerTest : public ::testing::Test {
     adapter_ = MakeFreshAdapter(weights_->config, lora, 3, at::kCPU);
     for (at::Tensor& tensor : adapter_.Tensors()) tensor.add_(0.05);
     AdapterUpload upload;
+    upload.set = WeightSet::kSnapshot;
     upload.version = 2;
     upload.adapter = *SerializeAdapter(adapter_, config_.model.path);
     upload.probe_ids = {1, 2, 3, 4};
     return upload;
   }
 
-  Scores Score(ScorePayload payload) {
+  Scores Score(Payload payload) {
     input_.payload = payload;
     Scores scores;
     const auto done = scorer_->Score(input_, [&](ViewScores view) {
@@ -107,9 +111,9 @@ TEST_F(ModelScorerTest, AnAdapterOfTheConfiguredRankFitsTheLimit) {
 }
 
 TEST_F(ModelScorerTest, LogitsPredictTheScoredTokens) {
-  const Scores scores = Score(ScorePayload::kLogits);
-  for (const ViewInput& view : input_.views) {
-    const at::Tensor logits = scores.at(view.name).at("logits");
+  const Scores scores = Score(Payload::kLogits);
+  for (const auto& [name, view] : input_.views) {
+    const at::Tensor logits = scores.at(name).at("logits");
     ASSERT_EQ(logits.sizes(), (at::IntArrayRef{view.scored_count, kTinyVocab}));
     const at::Tensor expected =
         TokenLogprobs(*weights_, nullptr, view.input_ids);
@@ -125,27 +129,27 @@ TEST_F(ModelScorerTest, LogitsPredictTheScoredTokens) {
 }
 
 TEST_F(ModelScorerTest, TheThreePayloadsAgree) {
-  const Scores hidden = Score(ScorePayload::kHiddenStates);
-  const Scores logits = Score(ScorePayload::kLogits);
+  const Scores hidden = Score(Payload::kHiddenStates);
+  const Scores logits = Score(Payload::kLogits);
   input_.top_k = 5;
   input_.temperature = 1.1;
-  const Scores top_k = Score(ScorePayload::kTopK);
-  for (const ViewInput& view : input_.views) {
-    const at::Tensor states = hidden.at(view.name).at("hidden");
-    const at::Tensor full = logits.at(view.name).at("logits");
+  const Scores top_k = Score(Payload::kTopK);
+  for (const auto& [name, view] : input_.views) {
+    const at::Tensor states = hidden.at(name).at("hidden");
+    const at::Tensor full = logits.at(name).at("logits");
     EXPECT_TRUE(at::equal(ApplyHead(*weights_, states), full));
     const auto [values, ids] = at::log_softmax(full / 1.1, -1).topk(5, -1);
-    EXPECT_TRUE(at::allclose(top_k.at(view.name).at("logprobs"), values));
-    EXPECT_TRUE(at::equal(top_k.at(view.name).at("ids").to(at::kLong), ids));
+    EXPECT_TRUE(at::allclose(top_k.at(name).at("logprobs"), values));
+    EXPECT_TRUE(at::equal(top_k.at(name).at("ids").to(at::kLong), ids));
   }
 }
 
 TEST_F(ModelScorerTest, TheSameRequestGivesTheSameBits) {
-  const Scores first = Score(ScorePayload::kHiddenStates);
-  std::swap(input_.views[0], input_.views[1]);
-  Score(ScorePayload::kLogits);
-  std::swap(input_.views[0], input_.views[1]);
-  const Scores second = Score(ScorePayload::kHiddenStates);
+  const Scores first = Score(Payload::kHiddenStates);
+  std::swap(input_.views[kA], input_.views[kB]);
+  Score(Payload::kLogits);
+  std::swap(input_.views[kA], input_.views[kB]);
+  const Scores second = Score(Payload::kHiddenStates);
   for (const auto& [view, tensors] : first) {
     EXPECT_TRUE(at::equal(tensors.at("hidden"), second.at(view).at("hidden")));
   }
@@ -166,47 +170,76 @@ TEST_F(ModelScorerTest, TheProbeIsThatOfTheUploadedWeights) {
 }
 
 TEST_F(ModelScorerTest, SnapshotAndBaseAreToldApart) {
-  const at::Tensor base = Score(ScorePayload::kHiddenStates)["a"]["hidden"];
+  const at::Tensor base = Score(Payload::kHiddenStates)[kA]["hidden"];
   ASSERT_TRUE(scorer_->Load(MakeUpload()).ok());
-  EXPECT_TRUE(
-      at::equal(Score(ScorePayload::kHiddenStates)["a"]["hidden"], base));
-  input_.with_snapshot = true;
-  const at::Tensor snapshot = Score(ScorePayload::kHiddenStates)["a"]["hidden"];
+  EXPECT_TRUE(at::equal(Score(Payload::kHiddenStates)[kA]["hidden"], base));
+  input_.weights = WeightSet::kSnapshot;
+  const at::Tensor snapshot = Score(Payload::kHiddenStates)[kA]["hidden"];
   EXPECT_GT((snapshot - base).abs().max().item<float>(), 1e-3);
+}
+
+TEST_F(ModelScorerTest, EachSetKeepsItsOwnAdapter) {
+  AdapterUpload upload = MakeUpload();
+  ASSERT_TRUE(scorer_->Load(upload).ok());
+  upload.set = WeightSet::kLive;
+  ASSERT_TRUE(scorer_->Load(upload).ok());
+  input_.weights = WeightSet::kLive;
+  const at::Tensor live = Score(Payload::kHiddenStates)[kA]["hidden"];
+  for (at::Tensor& tensor : adapter_.Tensors()) tensor.add_(0.05);
+  upload.set = WeightSet::kEma;
+  upload.adapter = *SerializeAdapter(adapter_, config_.model.path);
+  ASSERT_TRUE(scorer_->Load(upload).ok());
+  EXPECT_TRUE(at::equal(Score(Payload::kHiddenStates)[kA]["hidden"], live));
+  input_.weights = WeightSet::kSnapshot;
+  EXPECT_TRUE(at::equal(Score(Payload::kHiddenStates)[kA]["hidden"], live));
+  input_.weights = WeightSet::kEma;
+  EXPECT_FALSE(at::equal(Score(Payload::kHiddenStates)[kA]["hidden"], live));
+}
+
+TEST_F(ModelScorerTest, AProbeOfTheBaseChangesNoSet) {
+  ASSERT_TRUE(scorer_->Load(MakeUpload()).ok());
+  input_.weights = WeightSet::kSnapshot;
+  const at::Tensor before = Score(Payload::kHiddenStates)[kA]["hidden"];
+  AdapterUpload base;
+  base.set = WeightSet::kBase;
+  base.is_base = true;
+  base.probe_ids = {1, 2, 3, 4};
+  const auto applied = scorer_->Load(base);
+  ASSERT_TRUE(applied.ok()) << applied.status();
+  EXPECT_EQ(applied->probe_logprobs[0],
+            TokenLogprobs(*weights_, nullptr, base.probe_ids)[0].item<float>());
+  EXPECT_TRUE(at::equal(Score(Payload::kHiddenStates)[kA]["hidden"], before));
 }
 
 TEST_F(ModelScorerTest, ABadAdapterLeavesTheOldSnapshot) {
   ASSERT_TRUE(scorer_->Load(MakeUpload()).ok());
-  input_.with_snapshot = true;
-  const at::Tensor before = Score(ScorePayload::kHiddenStates)["a"]["hidden"];
+  input_.weights = WeightSet::kSnapshot;
+  const at::Tensor before = Score(Payload::kHiddenStates)[kA]["hidden"];
   AdapterUpload bad = MakeUpload();
   bad.adapter.config_json = "{}";
   EXPECT_FALSE(scorer_->Load(bad).ok());
-  EXPECT_TRUE(
-      at::equal(Score(ScorePayload::kHiddenStates)["a"]["hidden"], before));
+  EXPECT_TRUE(at::equal(Score(Payload::kHiddenStates)[kA]["hidden"], before));
 }
 
 // The slow twin: each view whole, in one pass.
 TEST_F(ModelScorerTest, ChunksGiveWhatOnePassOverTheViewGives) {
   SetLongViews();
   ASSERT_TRUE(scorer_->Load(MakeUpload()).ok());
-  for (const bool with_snapshot : {false, true}) {
-    input_.with_snapshot = with_snapshot;
-    const Scores scores = Score(ScorePayload::kHiddenStates);
-    for (const ViewInput& view : input_.views) {
+  for (const WeightSet set : {WeightSet::kBase, WeightSet::kSnapshot}) {
+    input_.weights = set;
+    const Scores scores = Score(Payload::kHiddenStates);
+    for (const auto& [name, view] : input_.views) {
       const at::NoGradGuard no_grad;
       const at::Tensor expected =
           ForwardHidden(*weights_,
-                        with_snapshot ? &adapter_ : nullptr,
+                        set == WeightSet::kBase ? nullptr : &adapter_,
                         PackTokens({view.input_ids}, at::kCPU),
                         at::arange(view.scored_from - 1,
                                    view.scored_from + view.scored_count - 1));
-      const float error = (scores.at(view.name).at("hidden") - expected)
-                              .abs()
-                              .max()
-                              .item<float>();
-      std::cout << (with_snapshot ? "snapshot, view " : "base, view ")
-                << view.name << ": error " << error << "\n";
+      const float error =
+          (scores.at(name).at("hidden") - expected).abs().max().item<float>();
+      std::cout << WeightSetName(set) << ", " << ViewNameString(name)
+                << ": error " << error << "\n";
       EXPECT_LT(error, 2e-5);
     }
   }
@@ -214,23 +247,23 @@ TEST_F(ModelScorerTest, ChunksGiveWhatOnePassOverTheViewGives) {
 
 TEST_F(ModelScorerTest, WhatIsComputedAheadChangesNoBit) {
   SetLongViews();
-  const Scores expected = Score(ScorePayload::kHiddenStates);
+  const Scores expected = Score(Payload::kHiddenStates);
   EXPECT_EQ(work_.computed_tokens + work_.reused_tokens, 60 + 52);
   EXPECT_EQ(work_.reused_tokens, 16);  // two chunks that both views begin with
   LoadScorer();
   // Tokens come three at a time, of both views in turn.
-  std::map<std::string, HeldPrefix> held;
+  std::map<ViewName, HeldPrefix> held;
   for (int64_t known = 0; known < 58; known += 3) {
-    for (const ViewInput& view : input_.views) {
+    for (const auto& [name, view] : input_.views) {
       std::vector<int32_t> ids = view.input_ids;
       ids.resize(std::min(ids.size(), static_cast<size_t>(known)));
-      while (*scorer_->Advance(false, ids, &held[view.name])) {
+      while (*scorer_->Advance(WeightSet::kBase, ids, &held[name])) {
       }
     }
   }
-  EXPECT_EQ(held["a"].tokens, 56);
-  EXPECT_EQ(held["b"].tokens, 48);
-  const Scores ahead = Score(ScorePayload::kHiddenStates);
+  EXPECT_EQ(held[kA].tokens, 56);
+  EXPECT_EQ(held[kB].tokens, 48);
+  const Scores ahead = Score(Payload::kHiddenStates);
   EXPECT_EQ(work_.computed_tokens, 4 + 4);
   EXPECT_EQ(work_.reused_tokens, 56 + 48);
   for (const auto& [view, tensors] : expected) {
@@ -240,12 +273,13 @@ TEST_F(ModelScorerTest, WhatIsComputedAheadChangesNoBit) {
 
 TEST_F(ModelScorerTest, WithoutMemoryNothingIsKeptAndNoBitChanges) {
   SetLongViews();
-  const Scores expected = Score(ScorePayload::kHiddenStates);
+  const Scores expected = Score(Payload::kHiddenStates);
   config_.teacher.prefix_memory_mib = 0;
   LoadScorer();
   HeldPrefix held;
-  EXPECT_FALSE(*scorer_->Advance(false, input_.views[0].input_ids, &held));
-  const Scores alone = Score(ScorePayload::kHiddenStates);
+  EXPECT_FALSE(
+      *scorer_->Advance(WeightSet::kBase, input_.views[kA].input_ids, &held));
+  const Scores alone = Score(Payload::kHiddenStates);
   EXPECT_EQ(work_.reused_tokens, 0);
   for (const auto& [view, tensors] : expected) {
     EXPECT_TRUE(at::equal(tensors.at("hidden"), alone.at(view).at("hidden")));
@@ -255,26 +289,27 @@ TEST_F(ModelScorerTest, WithoutMemoryNothingIsKeptAndNoBitChanges) {
 TEST_F(ModelScorerTest, WhatIsHeldIsNotForgotten) {
   SetLongViews();
   HeldPrefix held;
-  ASSERT_TRUE(*scorer_->Advance(false, input_.views[0].input_ids, &held));
-  Score(ScorePayload::kHiddenStates);
+  ASSERT_TRUE(
+      *scorer_->Advance(WeightSet::kBase, input_.views[kA].input_ids, &held));
+  Score(Payload::kHiddenStates);
   scorer_->Forget();
-  Score(ScorePayload::kHiddenStates);
+  Score(Payload::kHiddenStates);
   EXPECT_EQ(work_.reused_tokens, 8 + 16);
 }
 
 TEST_F(ModelScorerTest, ANewSnapshotFindsNothingOfTheOld) {
   SetLongViews();
-  input_.with_snapshot = true;
+  input_.weights = WeightSet::kSnapshot;
   ASSERT_TRUE(scorer_->Load(MakeUpload()).ok());
-  const Scores before = Score(ScorePayload::kHiddenStates);
+  const Scores before = Score(Payload::kHiddenStates);
   AdapterUpload other = MakeUpload();
   for (at::Tensor& tensor : adapter_.Tensors()) tensor.add_(0.05);
   other.adapter = *SerializeAdapter(adapter_, config_.model.path);
   ASSERT_TRUE(scorer_->Load(other).ok());
-  const Scores after = Score(ScorePayload::kHiddenStates);
+  const Scores after = Score(Payload::kHiddenStates);
   EXPECT_EQ(work_.reused_tokens, 16);
   EXPECT_FALSE(
-      at::equal(before.at("a").at("hidden"), after.at("a").at("hidden")));
+      at::equal(before.at(kA).at("hidden"), after.at(kA).at("hidden")));
 }
 
 TEST_F(ModelScorerTest, ASinkThatWantsNoMoreEndsTheRequest) {

@@ -14,12 +14,16 @@ namespace {
 // A desk before a scorer with chunks of 4 tokens.
 class PrefixDeskTest : public ::testing::Test {
  protected:
-  void Tell(uint64_t id, int64_t first, int64_t count, bool snapshot = false) {
+  void Tell(uint64_t id,
+            int64_t first,
+            int64_t count,
+            WeightSet weights = WeightSet::kBase) {
     PrefixUpdate update;
     update.request_id = id;
-    update.with_snapshot = snapshot;
-    update.views = {
-        {"view", first, std::vector<int32_t>(static_cast<size_t>(count), 7)}};
+    update.weights = weights;
+    update.views = {{ViewName::kNoneRollout,
+                     first,
+                     std::vector<int32_t>(static_cast<size_t>(count), 7)}};
     desk_.Update(this, update);
   }
   // Tokens computed until nothing is left to do.
@@ -59,10 +63,10 @@ TEST_F(PrefixDeskTest, ARequestIsClosedWithWhatWasComputedForIt) {
 
 TEST_F(PrefixDeskTest, TheLowestRequestComesFirst) {
   Tell(9, 0, 8);
-  Tell(2, 0, 8, /*snapshot=*/true);
+  Tell(2, 0, 8, WeightSet::kSnapshot);
   ASSERT_TRUE(desk_.Advance(scorer_).ok());
   ASSERT_TRUE(desk_.Advance(scorer_).ok());
-  EXPECT_EQ(control_.snapshot_ahead, 8);
+  EXPECT_EQ(control_.adapter_ahead, 8);
   EXPECT_EQ(control_.base_ahead, 0);
 }
 
@@ -96,12 +100,13 @@ TEST_F(PrefixDeskTest, AStreamTakesItsOwnAlone) {
   EXPECT_EQ(desk_.open(), 0U);
 }
 
-TEST_F(PrefixDeskTest, ANewSnapshotClosesWhatTheOldOneComputed) {
-  Tell(1, 0, 8, /*snapshot=*/true);
+TEST_F(PrefixDeskTest, ANewAdapterClosesWhatTheOldOneOfItsSetComputed) {
+  Tell(1, 0, 8, WeightSet::kSnapshot);
   Tell(2, 0, 8);
-  desk_.CloseSnapshots();
-  EXPECT_EQ(desk_.open(), 1U);
-  EXPECT_EQ(AdvanceAll(), 8);
+  Tell(3, 0, 8, WeightSet::kEma);
+  desk_.CloseSet(WeightSet::kSnapshot);
+  EXPECT_EQ(desk_.open(), 2U);
+  EXPECT_EQ(AdvanceAll(), 16);
 }
 
 TEST_F(PrefixDeskTest, WithoutMemoryItWaitsForAClose) {

@@ -24,7 +24,7 @@ WorkerDescription Limits() {
 v1::ScoreRequest MakeRequest() {
   v1::ScoreRequest request;
   request.set_request_id(9);
-  request.set_weights(v1::TEACHER_WEIGHTS_SNAPSHOT);
+  request.set_weights(v1::TEACHER_WEIGHTS_EMA);
   request.set_policy_version(3);
   request.set_adapter_digest("digest");
   request.set_payload(v1::PAYLOAD_TOP_K);
@@ -46,16 +46,15 @@ TEST(ScoreRequestTest, AllFieldsArrive) {
   EXPECT_EQ(request->request_id, 9U);
   EXPECT_EQ(request->policy_version, 3);
   EXPECT_EQ(request->adapter_digest, "digest");
-  EXPECT_TRUE(request->input.with_snapshot);
-  EXPECT_EQ(request->input.payload, ScorePayload::kTopK);
+  EXPECT_EQ(request->input.weights, WeightSet::kEma);
+  EXPECT_EQ(request->input.payload, Payload::kTopK);
   EXPECT_EQ(request->input.top_k, 5);
   EXPECT_EQ(request->input.temperature, 1.1);
   ASSERT_EQ(request->input.views.size(), 2U);
-  EXPECT_EQ(request->input.views[1].name, "self_rollout");
-  EXPECT_THAT(request->input.views[1].input_ids,
-              ElementsAre(1, 2, 3, 4, 5, 6, 7, 8));
-  EXPECT_EQ(request->input.views[1].scored_from, 3);
-  EXPECT_EQ(request->input.views[1].scored_count, 5);
+  const View& view = request->input.views.at(ViewName::kSelfRollout);
+  EXPECT_THAT(view.input_ids, ElementsAre(1, 2, 3, 4, 5, 6, 7, 8));
+  EXPECT_EQ(view.scored_from, 3);
+  EXPECT_EQ(view.scored_count, 5);
 }
 
 TEST(ScoreRequestTest, WhatIsOutOfRangeIsRefusedByName) {
@@ -66,10 +65,12 @@ TEST(ScoreRequestTest, WhatIsOutOfRangeIsRefusedByName) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const std::vector<Case> cases = {
       {"0 views", [](auto& r) { r.clear_views(); }},
-      {"17 views",
+      {"7 views",
        [](auto& r) {
-         while (r.views_size() < 17) r.add_views();
+         while (r.views_size() < 7) r.add_views();
        }},
+      {"'rollout' is no view",
+       [](auto& r) { r.mutable_views(1)->set_name("rollout"); }},
       {"view 'none_rollout' occurs twice",
        [](auto& r) { r.mutable_views(1)->set_name("none_rollout"); }},
       {"view 'self_rollout': 9 tokens do not fit the model's 8",
@@ -91,6 +92,8 @@ TEST(ScoreRequestTest, WhatIsOutOfRangeIsRefusedByName) {
        }},
       {"weights 0",
        [](auto& r) { r.set_weights(v1::TEACHER_WEIGHTS_UNSPECIFIED); }},
+      {"weights 5",
+       [](auto& r) { r.set_weights(static_cast<v1::TeacherWeights>(5)); }},
       {"payload 0", [](auto& r) { r.set_payload(v1::PAYLOAD_UNSPECIFIED); }},
       {"top_k is 0", [](auto& r) { r.set_top_k(0); }},
       {"top_k is 101", [](auto& r) { r.set_top_k(101); }},
@@ -109,7 +112,7 @@ TEST(ScoreRequestTest, WhatIsOutOfRangeIsRefusedByName) {
 v1::ScoreRequest MakeUpdate() {
   v1::ScoreRequest message;
   message.set_request_id(9);
-  message.set_weights(v1::TEACHER_WEIGHTS_SNAPSHOT);
+  message.set_weights(v1::TEACHER_WEIGHTS_LIVE);
   message.set_policy_version(3);
   message.set_adapter_digest("digest");
   v1::ViewPrefix& view = *message.mutable_prefix()->add_views();
@@ -123,11 +126,11 @@ TEST(ScoreRequestTest, AnUpdateArrives) {
   const auto update = ParsePrefixUpdate(MakeUpdate(), Limits());
   ASSERT_TRUE(update.ok()) << update.status();
   EXPECT_EQ(update->request_id, 9U);
-  EXPECT_TRUE(update->with_snapshot);
+  EXPECT_EQ(update->weights, WeightSet::kLive);
   EXPECT_EQ(update->policy_version, 3);
   EXPECT_EQ(update->adapter_digest, "digest");
   ASSERT_EQ(update->views.size(), 1U);
-  EXPECT_EQ(update->views[0].name, "none_rollout");
+  EXPECT_EQ(update->views[0].name, ViewName::kNoneRollout);
   EXPECT_EQ(update->views[0].first_index, 5);
   EXPECT_THAT(update->views[0].ids, ElementsAre(1, 2, 3));
 }
@@ -144,9 +147,12 @@ TEST(ScoreRequestTest, AnUpdateThatTheModelCannotTakeIsRefused) {
       std::string(ParsePrefixUpdate(message, Limits()).status().message()),
       HasSubstr("input_ids[1] is 100"));
   message = MakeUpdate();
-  while (message.prefix().views_size() < 17) {
+  while (message.prefix().views_size() < 7) {
     message.mutable_prefix()->add_views();
   }
+  EXPECT_FALSE(ParsePrefixUpdate(message, Limits()).ok());
+  message = MakeUpdate();
+  message.mutable_prefix()->mutable_views(0)->set_name("rollout");
   EXPECT_FALSE(ParsePrefixUpdate(message, Limits()).ok());
 }
 

@@ -40,6 +40,7 @@ class TeacherServiceTest : public ::testing::Test {
     worker_ = std::make_unique<TeacherWorker>(
         std::make_unique<FakeScorer>(&control_), TeacherObserver{});
     AdapterUpload base;
+    base.set = WeightSet::kSnapshot;
     base.is_base = true;
     base.probe_ids = {1, 2};
     ASSERT_TRUE(worker_->Load(std::move(base), [] { return false; }).ok());
@@ -47,6 +48,7 @@ class TeacherServiceTest : public ::testing::Test {
     description.service = "teacher";
     description.vocab_size = 100;
     description.max_positions = 32;
+    description.weight_sets = {kTeacherSets.begin(), kTeacherSets.end()};
     service_.Attach(worker_.get(), description);
   }
 
@@ -56,7 +58,7 @@ class TeacherServiceTest : public ::testing::Test {
     request.set_weights(v1::TEACHER_WEIGHTS_BASE);
     request.set_payload(v1::PAYLOAD_HIDDEN_STATES);
     v1::ScoreView& view = *request.add_views();
-    view.set_name("view");
+    view.set_name("none_rollout");
     for (int token = 1; token <= 4; ++token) view.add_input_ids(token);
     view.set_scored_from(1);
     view.set_scored_count(3);
@@ -75,6 +77,23 @@ TEST_F(TeacherServiceTest, UntilTheModelIsReadEveryCallIsUnavailable) {
   v1::DescribeResponse response;
   EXPECT_EQ(stub_->Describe(&context_, {}, &response).error_code(),
             grpc::StatusCode::UNAVAILABLE);
+}
+
+TEST_F(TeacherServiceTest, EverySetThatWasLoadedIsDescribed) {
+  Attach();
+  AdapterUpload mean;
+  mean.set = WeightSet::kEma;
+  mean.version = 3;
+  mean.adapter.digest = "mean";
+  mean.probe_ids = {1, 2};
+  ASSERT_TRUE(worker_->Load(std::move(mean), [] { return false; }).ok());
+  v1::DescribeResponse response;
+  ASSERT_TRUE(stub_->Describe(&context_, {}, &response).ok());
+  EXPECT_EQ(response.adapter().weights(), v1::TEACHER_WEIGHTS_SNAPSHOT);
+  ASSERT_EQ(response.weight_sets_size(), 2);
+  EXPECT_EQ(response.weight_sets(1).weights(), v1::TEACHER_WEIGHTS_EMA);
+  EXPECT_EQ(response.weight_sets(1).policy_version(), 3);
+  EXPECT_EQ(response.weight_sets(1).digest(), "mean");
 }
 
 TEST_F(TeacherServiceTest, AStreamAnswersAllRequestsThenEnds) {

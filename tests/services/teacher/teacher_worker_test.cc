@@ -30,8 +30,11 @@ class TeacherWorkerTest : public ::testing::Test {
     return observer;
   }
 
-  void Load(int64_t version, const std::string& digest) {
+  void Load(int64_t version,
+            const std::string& digest,
+            WeightSet set = WeightSet::kSnapshot) {
     AdapterUpload upload;
+    upload.set = set;
     upload.version = version;
     upload.is_base = digest.empty();
     upload.adapter.digest = digest;
@@ -41,26 +44,29 @@ class TeacherWorkerTest : public ::testing::Test {
     EXPECT_EQ(loaded->served.version, version);
   }
 
-  void Submit(uint64_t id, bool snapshot, const std::string& digest) {
+  // Of version 1, or the base.
+  void Submit(uint64_t id, WeightSet weights, const std::string& digest) {
     TeacherRequest request;
     request.request_id = id;
-    request.policy_version = snapshot ? 1 : 0;
+    request.policy_version = weights == WeightSet::kBase ? 0 : 1;
     request.adapter_digest = digest;
-    request.input.with_snapshot = snapshot;
-    request.input.views = {{"a", {5, 6, 7}, 1, 2}, {"b", {8, 9}, 1, 1}};
+    request.input.weights = weights;
+    request.input.views = {{ViewName::kNoneRollout, {{5, 6, 7}, 1, 2}},
+                           {ViewName::kSelfRollout, {{8, 9}, 1, 1}}};
     worker_.Submit(std::move(request), outbox_);
   }
 
   void SubmitPrefix(uint64_t id,
-                const std::string& digest,
-                int64_t first,
-                size_t count) {
+                    const std::string& digest,
+                    int64_t first,
+                    size_t count) {
     PrefixUpdate update;
     update.request_id = id;
-    update.with_snapshot = true;
+    update.weights = WeightSet::kSnapshot;
     update.policy_version = 1;
     update.adapter_digest = digest;
-    update.views = {{"a", first, std::vector<int32_t>(count, 7)}};
+    update.views = {
+        {ViewName::kNoneRollout, first, std::vector<int32_t>(count, 7)}};
     worker_.SubmitPrefix(std::move(update), outbox_);
   }
 
@@ -85,9 +91,9 @@ class TeacherWorkerTest : public ::testing::Test {
 
 TEST_F(TeacherWorkerTest, ViewsComeInOrderThenTheEnd) {
   Load(1, "digest");
-  Submit(9, true, "digest");
-  EXPECT_EQ(Expect<ViewScores>().view, "a");
-  EXPECT_EQ(Expect<ViewScores>().view, "b");
+  Submit(9, WeightSet::kSnapshot, "digest");
+  EXPECT_EQ(Expect<ViewScores>().view, ViewName::kNoneRollout);
+  EXPECT_EQ(Expect<ViewScores>().view, ViewName::kSelfRollout);
   const auto end = Expect<ScoreFinished>();
   EXPECT_EQ(end.policy.version, 1);
   EXPECT_EQ(end.policy.digest, "digest");
@@ -95,20 +101,43 @@ TEST_F(TeacherWorkerTest, ViewsComeInOrderThenTheEnd) {
   EXPECT_EQ(bytes_, 3U * 8 * sizeof(float));
 }
 
-TEST_F(TeacherWorkerTest, TheBaseNeedsNoDigestOnceASnapshotIsLoaded) {
-  Submit(9, false, "");
-  EXPECT_EQ(Expect<absl::Status>().code(),
-            absl::StatusCode::kFailedPrecondition);
-  Load(1, "digest");
-  Submit(9, false, "");
+TEST_F(TeacherWorkerTest, TheBaseIsThereWithoutAnUpload) {
+  Submit(9, WeightSet::kBase, "");
   Expect<ViewScores>();
   Expect<ViewScores>();
   EXPECT_EQ(Expect<ScoreFinished>().policy.digest, "");
 }
 
+TEST_F(TeacherWorkerTest, EachSetHasItsOwnAdapter) {
+  Load(1, "old", WeightSet::kSnapshot);
+  Load(1, "mean", WeightSet::kEma);
+  Submit(7, WeightSet::kLive, "mean");
+  EXPECT_THAT(std::string(Expect<absl::Status>().message()),
+              HasSubstr("no live adapter was loaded"));
+  Submit(8, WeightSet::kSnapshot, "mean");
+  EXPECT_EQ(Expect<absl::Status>().code(),
+            absl::StatusCode::kFailedPrecondition);
+  Submit(9, WeightSet::kEma, "mean");
+  const ViewScores scores = Expect<ViewScores>();
+  // 5, the token that is scored from, and 2000 of the moving average.
+  EXPECT_EQ(reinterpret_cast<const float*>(
+                scores.tensors.front().second.data.get())[0],
+            2005);
+  Expect<ViewScores>();
+  EXPECT_EQ(Expect<ScoreFinished>().policy.digest, "mean");
+}
+
+TEST_F(TeacherWorkerTest, AnUploadOfTheBaseOnlyProbes) {
+  Load(1, "old", WeightSet::kSnapshot);
+  Load(0, "", WeightSet::kBase);
+  EXPECT_EQ(worker_.served().Loaded().size(), 1U);
+  Submit(9, WeightSet::kSnapshot, "old");
+  Expect<ViewScores>();
+}
+
 TEST_F(TeacherWorkerTest, AnotherSnapshotIsRefusedWithBothNames) {
   Load(1, "digest");
-  Submit(9, true, "other");
+  Submit(9, WeightSet::kSnapshot, "other");
   const absl::Status status = Expect<absl::Status>();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()), HasSubstr("version 1 (other)"));
@@ -118,12 +147,12 @@ TEST_F(TeacherWorkerTest, AnotherSnapshotIsRefusedWithBothNames) {
 TEST_F(TeacherWorkerTest, AFailedForwardFailsItsRequestAlone) {
   Load(1, "digest");
   control_.fail = true;
-  Submit(9, false, "");
+  Submit(9, WeightSet::kBase, "");
   EXPECT_EQ(Expect<absl::Status>().code(),
             absl::StatusCode::kResourceExhausted);
   control_.fail = false;
-  Submit(10, false, "");
-  EXPECT_EQ(Expect<ViewScores>().view, "a");
+  Submit(10, WeightSet::kBase, "");
+  EXPECT_EQ(Expect<ViewScores>().view, ViewName::kNoneRollout);
 }
 
 TEST_F(TeacherWorkerTest, RequestsOfADeadStreamAreSkipped) {
@@ -131,24 +160,24 @@ TEST_F(TeacherWorkerTest, RequestsOfADeadStreamAreSkipped) {
   control_.hold = true;
   auto dead = std::make_shared<TeacherOutbox>(1);
   std::swap(dead, outbox_);
-  Submit(1, false, "");
-  Submit(2, false, "");
+  Submit(1, WeightSet::kBase, "");
+  Submit(2, WeightSet::kBase, "");
   outbox_->Close();
   std::swap(dead, outbox_);
-  Submit(3, false, "");
+  Submit(3, WeightSet::kBase, "");
   control_.hold = false;
-  EXPECT_EQ(Expect<ViewScores>().view, "a");
+  EXPECT_EQ(Expect<ViewScores>().view, ViewName::kNoneRollout);
   EXPECT_LE(control_.started, 2);
 }
 
 TEST_F(TeacherWorkerTest, APrefixIsComputedBeforeTheRequestComes) {
   Load(1, "digest");
   SubmitPrefix(9, "digest", 0, 10);
-  while (control_.snapshot_ahead < 8) absl::SleepFor(absl::Milliseconds(1));
+  while (control_.adapter_ahead < 8) absl::SleepFor(absl::Milliseconds(1));
   SubmitPrefix(9, "digest", 10, 2);
-  while (control_.snapshot_ahead < 12) absl::SleepFor(absl::Milliseconds(1));
+  while (control_.adapter_ahead < 12) absl::SleepFor(absl::Milliseconds(1));
   EXPECT_EQ(ahead_, 12);
-  Submit(9, true, "digest");
+  Submit(9, WeightSet::kSnapshot, "digest");
   Expect<ViewScores>();
   Expect<ViewScores>();
   EXPECT_GT(Expect<ScoreFinished>().ahead_seconds, 0);
@@ -157,26 +186,26 @@ TEST_F(TeacherWorkerTest, APrefixIsComputedBeforeTheRequestComes) {
 TEST_F(TeacherWorkerTest, RequestsComeBeforePrefixes) {
   Load(1, "digest");
   control_.hold = true;
-  Submit(1, false, "");
+  Submit(1, WeightSet::kBase, "");
   while (control_.started == 0) absl::SleepFor(absl::Milliseconds(1));
   SubmitPrefix(9, "digest", 0, 8);
-  Submit(2, false, "");
+  Submit(2, WeightSet::kBase, "");
   control_.hold = false;
   for (int i = 0; i < 2; ++i) {
     Expect<ViewScores>();
     Expect<ViewScores>();
     Expect<ScoreFinished>();
   }
-  while (control_.snapshot_ahead < 8) absl::SleepFor(absl::Milliseconds(1));
+  while (control_.adapter_ahead < 8) absl::SleepFor(absl::Milliseconds(1));
   EXPECT_EQ(control_.started, 2);
 }
 
 TEST_F(TeacherWorkerTest, AnIdleWorkerKeepsPrefixesAndNothingElse) {
   Load(1, "digest");
   SubmitPrefix(9, "digest", 0, 8);
-  while (control_.snapshot_ahead < 8) absl::SleepFor(absl::Milliseconds(1));
+  while (control_.adapter_ahead < 8) absl::SleepFor(absl::Milliseconds(1));
   const int forgotten = control_.forgotten;
-  Submit(1, false, "");
+  Submit(1, WeightSet::kBase, "");
   Expect<ViewScores>();
   Expect<ViewScores>();
   Expect<ScoreFinished>();
@@ -189,26 +218,26 @@ TEST_F(TeacherWorkerTest, PrefixesForOtherWeightsAreLeftOut) {
   Load(1, "digest");
   SubmitPrefix(9, "other", 0, 8);
   SubmitPrefix(10, "digest", 0, 4);
-  while (control_.snapshot_ahead < 4) absl::SleepFor(absl::Milliseconds(1));
+  while (control_.adapter_ahead < 4) absl::SleepFor(absl::Milliseconds(1));
   EXPECT_EQ(ahead_, 4);
 }
 
 TEST_F(TeacherWorkerTest, ShutdownDoesWhatIsQueuedWithinTheGrace) {
   Load(1, "digest");
-  Submit(9, false, "");
+  Submit(9, WeightSet::kBase, "");
   worker_.Shutdown(absl::Seconds(20));
   Expect<ViewScores>();
   Expect<ViewScores>();
   Expect<ScoreFinished>();
-  Submit(10, false, "");
+  Submit(10, WeightSet::kBase, "");
   EXPECT_EQ(Expect<absl::Status>().code(), absl::StatusCode::kUnavailable);
 }
 
 TEST_F(TeacherWorkerTest, ShutdownWithoutGraceFailsWhatIsQueued) {
   Load(1, "digest");
   control_.hold = true;
-  Submit(1, false, "");
-  Submit(2, false, "");
+  Submit(1, WeightSet::kBase, "");
+  Submit(2, WeightSet::kBase, "");
   while (control_.started == 0) absl::SleepFor(absl::Milliseconds(1));
   std::jthread stopper([&] { worker_.Shutdown(absl::ZeroDuration()); });
   absl::SleepFor(absl::Milliseconds(20));

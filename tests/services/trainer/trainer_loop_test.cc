@@ -114,7 +114,9 @@ class InstantTeachers : public TeacherClient {
  public:
   explicit InstantTeachers(int64_t hidden_size) : hidden_size_(hidden_size) {}
 
-  void SetSnapshot(std::shared_ptr<const PolicyUpdate>) override {}
+  void SetWeights(PolicyUpdates updates) override {
+    weights_.push_back(std::move(updates));
+  }
   void Submit(ScoreTask task) override {
     MutexLock lock(&mutex_);
     tasks_.push_back(std::move(task));
@@ -126,8 +128,8 @@ class InstantTeachers : public TeacherClient {
     MutexLock lock(&mutex_);
     ScoreResult result;
     result.id = tasks_.front().id;
-    for (const ViewToScore& view : tasks_.front().views) {
-      result.views[view.name]["hidden"] =
+    for (const auto& [name, view] : tasks_.front().views) {
+      result.views[name]["hidden"] =
           *FromTorch(at::full({view.scored_count, hidden_size_}, 0.5));
     }
     tasks_.pop_front();
@@ -140,6 +142,7 @@ class InstantTeachers : public TeacherClient {
   Mutex mutex_;
   std::deque<ScoreTask> tasks_ ABSL_GUARDED_BY(mutex_);
   int64_t prefixes_ = 0;
+  std::vector<PolicyUpdates> weights_;  // as they were set
 };
 
 class TrainerLoopTest : public ::testing::Test {
@@ -353,11 +356,11 @@ TEST_F(TrainerLoopTest, WhatIsKnownOfAMissingAnswerPassesForward) {
   held_back_until_tokens_ = 1;
   ASSERT_TRUE(Run(0).ok());
 
-  config.objective.terms = {{.name = "on_policy",
-                             .student = ViewName::kNoneRollout,
-                             .target = TeacherPass{WeightSet::kSnapshot,
-                                                   ViewName::kCrossRollout},
-                             .weight = 1.0}};
+  config.objective.terms = {
+      {.name = "on_policy",
+       .student = ViewName::kNoneRollout,
+       .target = TeacherPass{WeightSet::kSnapshot, ViewName::kCrossRollout},
+       .weight = 1.0}};
   config.trainer.chunk_tokens = 16;
   std::vector<std::vector<double>> losses;
   for (const bool are_long : {false, true}) {
@@ -373,6 +376,58 @@ TEST_F(TrainerLoopTest, WhatIsKnownOfAMissingAnswerPassesForward) {
     }
   }
   EXPECT_EQ(losses[0], losses[1]) << "bit for bit";
+}
+
+// The versions of each set, in the order in which the teachers were given them.
+std::vector<std::map<WeightSet, int64_t>> VersionsOf(
+    const std::vector<PolicyUpdates>& given) {
+  std::vector<std::map<WeightSet, int64_t>> versions;
+  for (const PolicyUpdates& updates : given) {
+    versions.emplace_back();
+    for (const auto& [set, update] : updates) {
+      versions.back()[set] = update->version;
+    }
+  }
+  return versions;
+}
+
+TEST_F(TrainerLoopTest, TeachersGetTheSetsThatTheTermsRead) {
+  constexpr WeightSet kBase = WeightSet::kBase;
+  constexpr WeightSet kSnapshot = WeightSet::kSnapshot;
+  constexpr WeightSet kEma = WeightSet::kEma;
+  constexpr WeightSet kLive = WeightSet::kLive;
+  using Versions = std::vector<std::map<WeightSet, int64_t>>;
+  Config& config = loaded_.config;
+  config.teacher.snapshot_interval = 2;
+  const auto term = [](const char* name, WeightSet weights) {
+    return Term{.name = name,
+                .student = ViewName::kNoneReference,
+                .target = TeacherPass{weights, ViewName::kCrossReference},
+                .weight = 1.0};
+  };
+  config.run.name = "base";
+  config.objective.terms = {term("a", kBase)};
+  ASSERT_TRUE(Run(0).ok());
+  EXPECT_EQ(VersionsOf(teachers_->weights_), (Versions{{{kBase, 0}}}));
+  config.run.name = "snapshot";
+  config.objective.terms = {term("a", kBase), term("b", kSnapshot)};
+  ASSERT_TRUE(Run(0).ok());
+  EXPECT_EQ(VersionsOf(teachers_->weights_),
+            (Versions{{{kSnapshot, 0}}, {{kSnapshot, 2}}, {{kSnapshot, 4}}}));
+  config.run.name = "all";
+  config.trainer.steps = 3;
+  config.objective.terms = {
+      term("a", kLive), term("b", kSnapshot), term("c", kEma)};
+  ASSERT_TRUE(Run(0).ok());
+  EXPECT_EQ(VersionsOf(teachers_->weights_),
+            (Versions{{{kSnapshot, 0}, {kEma, 0}, {kLive, 0}},
+                      {{kSnapshot, 0}, {kEma, 1}, {kLive, 1}},
+                      {{kSnapshot, 2}, {kEma, 2}, {kLive, 2}},
+                      {{kSnapshot, 2}, {kEma, 3}, {kLive, 3}}}));
+  // What the rollout workers got, byte for byte: it is the same update.
+  EXPECT_EQ(teachers_->weights_.back().at(kLive), rollouts_->served_);
+  EXPECT_NE(teachers_->weights_.back().at(kEma)->adapter.digest,
+            rollouts_->served_->adapter.digest);
 }
 
 TEST_F(TrainerLoopTest, AnAnswerOfAnotherPolicyIsRefused) {

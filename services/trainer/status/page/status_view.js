@@ -56,10 +56,12 @@ function showWorkers(status) {
     byId("workers").replaceChildren(html("p", { class: "empty-text" }, "No worker is known yet: the trainer looks up rollout.addresses and teacher.addresses every few seconds."));
     return;
   }
-  // Teachers serve the snapshot, rollout workers the live policy.
+  // Rollout workers serve the live policy; teachers the snapshot, or several sets
+  // of weights.
   const wanted = { rollout: status.step, teacher: status.snapshot_step };
   const policy = (worker) => {
     if (worker.policy_version < 0) return "none yet";
+    if (worker.weights.length > 1) return worker.weights.map(({ set, version }) => `${set} ${version}`).join(", ");
     const behind = wanted[worker.role] - worker.policy_version;
     return behind > 0 ? `${worker.policy_version}, ${behind} behind` : String(worker.policy_version);
   };

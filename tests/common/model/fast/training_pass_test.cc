@@ -151,10 +151,10 @@ TEST(TrainingPassTest, TheMemoryBudgetChangesNoBit) {
 
 // The first chunks of a sequence.
 SequencePrefix MakePrefix(const ModelWeights& weights,
-                                const Adapter& adapter,
-                                const at::Tensor& ids,
-                                int64_t chunk_tokens,
-                                int64_t chunks) {
+                          const Adapter& adapter,
+                          const at::Tensor& ids,
+                          int64_t chunk_tokens,
+                          int64_t chunks) {
   SequencePrefix prefix;
   std::vector<at::Tensor> past;
   for (int64_t chunk = 0; chunk < chunks; ++chunk) {
@@ -186,8 +186,7 @@ Errors CompareChunksWithWhole(const std::string& family, at::ScalarType dtype) {
       kUnlimitedActivations,
       {MakePrefix(*weights, adapter, c.tokens.ids.narrow(0, 0, 23), 8, 2),
        {},
-       MakePrefix(
-           *weights, adapter, c.tokens.ids.narrow(0, 24, 70), 32, 2)});
+       MakePrefix(*weights, adapter, c.tokens.ids.narrow(0, 24, 70), 32, 2)});
   EXPECT_EQ(pass.num_kept_layers(), 0);
   Errors errors;
   errors.value = RelativeError(pass.hidden(), whole.hidden());
@@ -228,14 +227,13 @@ TEST(TrainingPassTest, APrefixThatLeavesNoTailIsAnError) {
   const auto weights = MakeModel("qwen3");
   const Adapter adapter = MakeTrainedAdapter(weights->config);
   const PackedTokens tokens = PackTokens({RandomModelIds(16, 1)}, at::kCPU);
-  EXPECT_THROW(
-      TrainingPass(*weights,
-                   adapter,
-                   tokens,
-                   at::tensor({15}, at::kLong),
-                   0,
-                   {MakePrefix(*weights, adapter, tokens.ids, 8, 2)}),
-      c10::Error);
+  EXPECT_THROW(TrainingPass(*weights,
+                            adapter,
+                            tokens,
+                            at::tensor({15}, at::kLong),
+                            0,
+                            {MakePrefix(*weights, adapter, tokens.ids, 8, 2)}),
+               c10::Error);
 }
 
 }  // namespace

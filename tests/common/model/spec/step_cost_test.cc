@@ -38,6 +38,28 @@ TEST(StepCostTest, TokensOfTheExampleAreThoseCountedByHand) {
   EXPECT_EQ(later.payload_bytes, 32.0 * 2 * 1024 * 3 * 2560 * 2);
 }
 
+TEST(StepCostTest, OnlyTheSnapshotIsTheBaseAtFirst) {
+  Config config;
+  const ModelConfig model = Qwen3(2560, 9728, 36, 32);
+  const auto teacher_tokens = [&](const char* weights, bool snapshot_is_base) {
+    config.objective.terms.clear();
+    for (const char* read : {"base", weights}) {
+      config.objective.terms.push_back({.name = read,
+                                        .student = "none_rollout",
+                                        .teacher = "none_rollout",
+                                        .teacher_weights = read,
+                                        .weight = 1.0});
+    }
+    return CountStepWork(
+               config, model, LongestSamples(config), snapshot_is_base)
+        .teacher_tokens;
+  };
+  EXPECT_EQ(teacher_tokens("snapshot", true), 32 * 1224);
+  EXPECT_EQ(teacher_tokens("snapshot", false), 2 * 32 * 1224);
+  EXPECT_EQ(teacher_tokens("ema", true), 2 * 32 * 1224);
+  EXPECT_EQ(teacher_tokens("live", true), 2 * 32 * 1224);
+}
+
 TEST(StepCostTest, WithATemplateNothingOfSelfIsShared) {
   Config config;
   config.objective.self_rollout = "template";

@@ -48,7 +48,7 @@ class WorkerPoolTest : public ::testing::Test {
   void SetVersion(int64_t version) {
     auto update = std::make_shared<PolicyUpdate>();
     update->version = version;
-    pool_->SetUpdate(update);
+    pool_->SetUpdates({{WeightSet::kLive, update}});
   }
 
   absl::StatusOr<std::vector<std::string>> Resolve() {
@@ -125,16 +125,48 @@ TEST_F(WorkerPoolTest, AWorkerHasAtMostWhatItTakesAtATime) {
   EXPECT_EQ(pool_->Workers().front().in_flight, FakeWorker::kMaxInFlight);
 }
 
+TEST_F(WorkerPoolTest, OnlyTheSetsThatChangedAreSentAgain) {
+  Start();
+  pool_->Submit({1});
+  ASSERT_EQ(Collect(1).size(), 1U);
+  const auto snapshot = std::make_shared<const PolicyUpdate>();
+  const auto load = [&](int64_t version) {
+    auto mean = std::make_shared<PolicyUpdate>();
+    mean->version = version;
+    pool_->SetUpdates(
+        {{WeightSet::kSnapshot, snapshot}, {WeightSet::kEma, mean}});
+    pool_->Submit({static_cast<uint64_t>(10 + version)});
+    ASSERT_EQ(Collect(1).size(), 1U);
+  };
+  load(2);
+  load(3);
+  EXPECT_EQ(a_.loaded_sets(),
+            (std::vector<WeightSet>{WeightSet::kLive,
+                                    WeightSet::kSnapshot,
+                                    WeightSet::kEma,
+                                    WeightSet::kEma}));
+  EXPECT_EQ(a_.loaded_versions(), (std::vector<int64_t>{1, 0, 2, 3}));
+  const WorkerState state = pool_->Workers().front();
+  EXPECT_EQ(state.policy_version, 3);
+  EXPECT_EQ(state.weights.at(WeightSet::kSnapshot), 0);
+  EXPECT_EQ(state.weights.at(WeightSet::kEma), 3);
+  // A new connection has nothing.
+  a_.Kill(absl::OkStatus());
+  pool_->Submit({20});
+  ASSERT_EQ(Collect(1).size(), 1U);
+  EXPECT_EQ(a_.loaded_sets().size(), 6U);
+}
+
 TEST_F(WorkerPoolTest, ATaskGoesToTheWorkerThatHasItsPrefix) {
   SetEndpoints(std::vector<std::string>{"a", "b"});
   Start();
   ASSERT_TRUE(Eventually(
       [&] { return HasWorkerIn("a", "ready") && HasWorkerIn("b", "ready"); }));
-  for (uint64_t id = 0; id < 10; ++id) pool_->SendPrefix({id, 5});
+  for (uint64_t id = 0; id < 10; ++id) pool_->SubmitPrefix({id, 5});
   ASSERT_TRUE(Eventually(
       [&] { return a_.prefixes().size() + b_.prefixes().size() == 10; }));
   EXPECT_EQ(a_.prefixes().size(), 5U);
-  for (uint64_t id = 0; id < 10; ++id) pool_->SendPrefix({id, 9});
+  for (uint64_t id = 0; id < 10; ++id) pool_->SubmitPrefix({id, 9});
   ASSERT_TRUE(Eventually([&] {
     int64_t known = 0;
     for (const FakeWorker* worker : {&a_, &b_}) {
@@ -152,7 +184,7 @@ TEST_F(WorkerPoolTest, ATaskGoesToTheWorkerThatHasItsPrefix) {
 
 TEST_F(WorkerPoolTest, APrefixOfALostWorkerIsGivenToAnotherOne) {
   Start();
-  pool_->SendPrefix({7, 5});
+  pool_->SubmitPrefix({7, 5});
   ASSERT_TRUE(Eventually([&] { return a_.prefixes().contains(7); }));
   SetEndpoints(std::vector<std::string>{"a", "b"});
   a_.Kill(absl::UnavailableError("gone"));
@@ -166,7 +198,7 @@ TEST_F(WorkerPoolTest, APrefixOfALostWorkerIsGivenToAnotherOne) {
 TEST_F(WorkerPoolTest, ABusyHomeGivesItsTaskAway) {
   a_.SetHandler(NoAnswer);
   Start();
-  for (uint64_t id = 0; id < 3; ++id) pool_->SendPrefix({id, 5});
+  for (uint64_t id = 0; id < 3; ++id) pool_->SubmitPrefix({id, 5});
   ASSERT_TRUE(Eventually([&] { return a_.prefixes().size() == 3; }));
   SetEndpoints(std::vector<std::string>{"a", "b"});
   ASSERT_TRUE(Eventually([&] { return HasWorkerIn("b", "ready"); }));
@@ -177,7 +209,7 @@ TEST_F(WorkerPoolTest, ABusyHomeGivesItsTaskAway) {
 
 TEST_F(WorkerPoolTest, AWithdrawalReachesWhoHasThePrefix) {
   Start();
-  pool_->SendPrefix({1, 5});
+  pool_->SubmitPrefix({1, 5});
   ASSERT_TRUE(Eventually([&] { return a_.prefixes().contains(1); }));
   pool_->WithdrawPrefix(1);
   pool_->WithdrawPrefix(2);

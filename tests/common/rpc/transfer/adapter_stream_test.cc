@@ -71,6 +71,28 @@ TEST_F(AdapterStreamTest, TheBaseIsAHeaderAlone) {
   EXPECT_TRUE(upload->is_base);
 }
 
+TEST_F(AdapterStreamTest, AnUploadIsOfTheSetThatItsHeaderNames) {
+  limits_.weight_sets = {WeightSet::kSnapshot, WeightSet::kEma};
+  auto messages = Messages();
+  messages[0].mutable_header()->set_weights(v1::TEACHER_WEIGHTS_EMA);
+  EXPECT_EQ(Receive(messages)->set, WeightSet::kEma);
+  // As a client sends it that knows of no sets.
+  messages[0].mutable_header()->clear_weights();
+  EXPECT_EQ(Receive(messages)->set, WeightSet::kSnapshot);
+  messages[0].mutable_header()->set_weights(v1::TEACHER_WEIGHTS_LIVE);
+  const absl::Status status = Receive(messages).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("as its live"));
+}
+
+TEST_F(AdapterStreamTest, TheBaseTakesNoAdapter) {
+  limits_.weight_sets = {WeightSet::kBase};
+  auto messages = Messages();
+  messages[0].mutable_header()->set_weights(v1::TEACHER_WEIGHTS_BASE);
+  EXPECT_EQ(Receive(messages).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
 TEST_F(AdapterStreamTest, AWrongDigestIsDataLoss) {
   update_.adapter.config_json = "{\"r\": 8}";
   const auto upload = Receive(Messages());
@@ -93,8 +115,8 @@ TEST_F(AdapterStreamTest, ChunksGoOutAsSoonAsTheyAreFinal) {
   const std::string digest = std::move(update_.adapter.digest);
   int sent = 0;
   std::vector<grpc::ByteBuffer> messages;
-  const absl::Status status =
-      SendAdapter(update_, [&](const grpc::ByteBuffer& message) {
+  const absl::Status status = SendAdapter(
+      WeightSet::kLive, update_, [&](const grpc::ByteBuffer& message) {
         messages.push_back(message);
         // A chunk at a time, each only once the one before it was sent.
         if (++sent <= 3) {
@@ -123,7 +145,7 @@ TEST_F(AdapterStreamTest, AnUpdateThatIsGivenUpEndsItsSending) {
   progress->Advance(kChunkBytes);
   int sent = 0;
   const absl::Status status =
-      SendAdapter(update_, [&](const grpc::ByteBuffer&) {
+      SendAdapter(WeightSet::kLive, update_, [&](const grpc::ByteBuffer&) {
         if (++sent == 2) progress->Abandon();
         return true;
       });

@@ -94,6 +94,35 @@ TEST_F(CheckpointTest, WithoutALagThereIsNoSuchPolicy) {
   EXPECT_THAT(text, ::testing::Not(HasSubstr("previous_step")));
 }
 
+TEST_F(CheckpointTest, TheMovingAverageComesBackAndGoesOnBitForBit) {
+  const OptimizerOptions options{.learning_rate = 0.1, .ema_rate = 0.3};
+  Policy policy(MakeFreshAdapter(model_, {.rank = 2, .alpha = 4}, 7, at::kCPU),
+                std::nullopt,
+                options);
+  TakeStep(policy);
+  Save(policy);
+  auto state = Load();
+  ASSERT_TRUE(state.ok()) << state.status();
+  const auto restored = Policy::Restore(**std::move(state), options);
+  ASSERT_TRUE(restored.ok()) << restored.status();
+  TakeStep(policy);
+  TakeStep(**restored);
+  EXPECT_THAT((*restored)->ema()->Tensors(),
+              Pointwise(SameTensor(), policy.ema()->Tensors()));
+}
+
+TEST_F(CheckpointTest, WithoutAMovingAverageThereIsNone) {
+  const auto policy = MakePolicy(/*keep_previous=*/false);
+  TakeStep(*policy);
+  Save(*policy);
+  auto state = Load();
+  ASSERT_TRUE(state.ok()) << state.status();
+  EXPECT_FALSE((*state)->ema.has_value());
+  EXPECT_FALSE(fs::exists(checkpoints_ + "/step-000001/ema"));
+  // A run that needs one cannot go on from there.
+  EXPECT_FALSE(Policy::Restore(**std::move(state), {.ema_rate = 0.3}).ok());
+}
+
 TEST_F(CheckpointTest, ADamagedOrMissingPolicyBeforeTheLastStepIsFound) {
   for (const bool missing : {false, true}) {
     fs::remove_all(checkpoints_);

@@ -25,10 +25,15 @@ TEST(TrainerServiceTest, TheAnswerHoldsTheStateAndTheWorkersOfBothRoles) {
   status.SetWorkers(
       [] {
         return std::vector<WorkerState>{
-            {"127.0.0.1:1", "ready", 7, 3, "connection reset"}};
+            {.address = "127.0.0.1:1",
+             .state = "ready",
+             .policy_version = 7,
+             .weights = {{WeightSet::kSnapshot, 4}, {WeightSet::kEma, 7}},
+             .in_flight = 3}};
       },
       [] {
-        return std::vector<WorkerState>{{"127.0.0.1:2", "lost", -1, 0, "gone"}};
+        return std::vector<WorkerState>{
+            {.address = "127.0.0.1:2", .state = "lost", .last_error = "gone"}};
       });
   TrainerService service(&status);
   v1::GetStatusResponse response;
@@ -51,6 +56,9 @@ TEST(TrainerServiceTest, TheAnswerHoldsTheStateAndTheWorkersOfBothRoles) {
   ASSERT_EQ(response.workers_size(), 2);
   EXPECT_EQ(response.workers(0).role(), "rollout");
   EXPECT_EQ(response.workers(0).in_flight(), 3U);
+  ASSERT_EQ(response.workers(0).weights_size(), 2);
+  EXPECT_EQ(response.workers(0).weights(0).set(), "snapshot");
+  EXPECT_EQ(response.workers(0).weights(1).version(), 7);
   EXPECT_EQ(response.workers(1).role(), "teacher");
   EXPECT_EQ(response.workers(1).state(), "lost");
   EXPECT_EQ(response.workers(1).last_error(), "gone");

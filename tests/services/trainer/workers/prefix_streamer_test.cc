@@ -18,7 +18,7 @@ namespace {
 // Remembers what it was told of.
 class RecordingTeacher : public TeacherClient {
  public:
-  void SetSnapshot(std::shared_ptr<const PolicyUpdate>) override {}
+  void SetWeights(PolicyUpdates) override {}
   void Submit(ScoreTask) override {}
   void SubmitPrefix(ScoreTask partial) override {
     prefixes_[partial.id].push_back(std::move(partial));
@@ -46,11 +46,11 @@ class PrefixStreamerTest : public ::testing::Test {
     streamer_ = std::make_unique<PrefixStreamer>(*views_, teacher_, 4);
     ScoreTask task;
     task.id = 20;
-    task.views = {{.name = "none_rollout"}, {.name = "cross_rollout"}};
+    task.views = {{ViewName::kNoneRollout, {}}, {ViewName::kCrossRollout, {}}};
     streamer_->Open(10, {"id", "How many?", "the answer is 123", {}}, {task});
   }
 
-  size_t Length(size_t told, size_t view) const {
+  size_t Length(size_t told, ViewName view) const {
     return teacher_.prefixes_.at(20).at(told).views.at(view).input_ids.size();
   }
   size_t NumTold() const { return teacher_.prefixes_.at(20).size(); }
@@ -64,14 +64,18 @@ class PrefixStreamerTest : public ::testing::Test {
 
 TEST_F(PrefixStreamerTest, PromptsAreToldAtOnceAndTokensByStrides) {
   ASSERT_EQ(NumTold(), 1U);
-  EXPECT_EQ(Length(0, 0), views_->RolloutPrompt("How many?")->size());
-  EXPECT_GT(Length(0, 1), Length(0, 0));
+  EXPECT_EQ(Length(0, ViewName::kNoneRollout),
+            views_->RolloutPrompt("How many?")->size());
+  EXPECT_GT(Length(0, ViewName::kCrossRollout),
+            Length(0, ViewName::kNoneRollout));
   streamer_->OnTokens(10, {1, 2, 3});
   EXPECT_EQ(NumTold(), 1U);
   streamer_->OnTokens(10, {1, 2, 3, 4});
   ASSERT_EQ(NumTold(), 2U);
-  EXPECT_EQ(Length(1, 0), Length(0, 0) + 4);
-  EXPECT_EQ(Length(1, 1), Length(0, 1) + 4);
+  EXPECT_EQ(Length(1, ViewName::kNoneRollout),
+            Length(0, ViewName::kNoneRollout) + 4);
+  EXPECT_EQ(Length(1, ViewName::kCrossRollout),
+            Length(0, ViewName::kCrossRollout) + 4);
   streamer_->OnTokens(10, {1, 2, 3, 4, 5, 6, 7});
   EXPECT_EQ(NumTold(), 2U);
 }

@@ -93,7 +93,9 @@ class ScriptedServer final : public v1::RolloutService::Service {
                            v1::LoadAdapterResponse* response) override {
     const auto upload = ReceiveAdapter(Description(), reader);
     *response = MakeLoadAdapterResponse(
-        {true, upload->version, upload->adapter.digest}, {7, {-1.5F}});
+        {upload->set,
+         {true, upload->version, upload->adapter.digest},
+         {7, {-1.5F}}});
     return grpc::Status::OK;
   }
   grpc::Status Generate(grpc::ServerContext*, Stream* stream) override {

@@ -16,9 +16,9 @@
 #include "gtest/gtest.h"
 
 #include "common/base/sha256.h"
+#include "common/rpc/server/server.h"
 #include "common/rpc/transfer/adapter_stream.h"
 #include "common/rpc/transfer/chunk_stream.h"
-#include "common/rpc/server/server.h"
 #include "services/teacher/teacher_service.h"
 #include "tests/fakes/encoded_messages.h"
 #include "tests/fakes/fake_scorer.h"
@@ -40,6 +40,7 @@ WorkerDescription Description() {
   description.max_positions = 1 << 17;
   description.max_in_flight = 2;
   description.max_adapter_bytes = 1 << 20;
+  description.weight_sets = {kTeacherSets.begin(), kTeacherSets.end()};
   return description;
 }
 
@@ -101,7 +102,9 @@ class ScriptedServer final : public v1::TeacherService::Service {
                            v1::LoadAdapterResponse* response) override {
     const auto upload = ReceiveAdapter(Description(), reader);
     *response = MakeLoadAdapterResponse(
-        {true, upload->version, upload->adapter.digest}, {7, {-1.5F}});
+        {upload->set,
+         {true, upload->version, upload->adapter.digest},
+         {7, {-1.5F}}});
     return grpc::Status::OK;
   }
   grpc::Status Score(grpc::ServerContext* context, Stream* stream) override {
@@ -140,14 +143,14 @@ std::shared_ptr<const PolicyUpdate> MakeUpdate(int64_t version) {
 ScoreTask MakeTask(uint64_t id, int64_t tokens = 4) {
   ScoreTask task;
   task.id = id;
-  for (const char* name : {"none_rollout", "self_rollout"}) {
-    ViewToScore view;
-    view.name = name;
+  for (const ViewName name : {ViewName::kNoneRollout, ViewName::kSelfRollout}) {
+    View view;
+    view.scored_from = 1;
     for (int64_t i = 0; i <= tokens; ++i) {
       view.input_ids.push_back(static_cast<int32_t>(100 * id + i));
     }
     view.scored_count = tokens;
-    task.views.push_back(view);
+    task.views[name] = view;
   }
   return task;
 }
@@ -201,7 +204,7 @@ class TeacherClientTest : public ::testing::Test {
     auto client = TeacherClient::Start(options_);
     ASSERT_TRUE(client.ok()) << client.status();
     client_ = *std::move(client);
-    client_->SetSnapshot(MakeUpdate(version));
+    client_->SetWeights({{WeightSet::kSnapshot, MakeUpdate(version)}});
   }
 
   std::atomic<int> outcomes_[6] = {};
@@ -219,7 +222,8 @@ TEST_F(TeacherClientTest, EveryViewComesBackWithItsNumbers) {
     ASSERT_TRUE(result.ok()) << result.status();
     ASSERT_EQ(result->views.size(), 2U);
     EXPECT_EQ(result->payload_bytes, 2U * 4 * kHidden * sizeof(float));
-    const HostTensor& hidden = result->views.at("self_rollout").at("hidden");
+    const HostTensor& hidden =
+        result->views.at(ViewName::kSelfRollout).at("hidden");
     EXPECT_EQ(hidden.shape, (std::vector<int64_t>{4, kHidden}));
     for (int64_t i = 0; i < 4; ++i) {
       EXPECT_EQ(ValueAt(hidden, i * kHidden + 3), 100 * result->id + i + 3);
@@ -234,7 +238,8 @@ TEST_F(TeacherClientTest, ATensorOfManyChunksArrivesWhole) {
   client_->Submit(MakeTask(1, tokens));
   const auto result = client_->Next();
   ASSERT_TRUE(result.ok()) << result.status();
-  const HostTensor& hidden = result->views.at("self_rollout").at("hidden");
+  const HostTensor& hidden =
+      result->views.at(ViewName::kSelfRollout).at("hidden");
   for (int64_t i = 0; i < tokens; ++i) {
     ASSERT_EQ(ValueAt(hidden, i * kHidden), static_cast<float>(100 + i));
   }
@@ -294,12 +299,12 @@ TEST_F(TeacherClientTest, TopKBringsIdsAndLogprobs) {
   MiniServer server(&control_, "127.0.0.1:0");
   Start(server.address());
   ScoreTask task = MakeTask(1);
-  task.payload = TeacherPayload::kTopK;
+  task.payload = Payload::kTopK;
   task.top_k = 3;
   client_->Submit(std::move(task));
   const auto result = client_->Next();
   ASSERT_TRUE(result.ok()) << result.status();
-  const auto& tensors = result->views.at("none_rollout");
+  const auto& tensors = result->views.at(ViewName::kNoneRollout);
   EXPECT_EQ(tensors.at("ids").dtype, DType::kInt32);
   EXPECT_EQ(tensors.at("ids").shape, (std::vector<int64_t>{4, 3}));
   EXPECT_EQ(tensors.at("logprobs").shape, (std::vector<int64_t>{4, 3}));
@@ -309,22 +314,69 @@ TEST_F(TeacherClientTest, SnapshotAndBaseAreToldApart) {
   MiniServer server(&control_, "127.0.0.1:0");
   Start(server.address());
   ScoreTask task = MakeTask(1);
-  task.snapshot = true;
+  task.weights = WeightSet::kSnapshot;
   client_->Submit(task);
   auto result = client_->Next();
   ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_EQ(ValueAt(result->views.at("none_rollout").at("hidden"), 0), 1100);
+  EXPECT_EQ(ValueAt(result->views.at(ViewName::kNoneRollout).at("hidden"), 0),
+            1100);
   client_->Submit(MakeTask(1));
   result = client_->Next();
   ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_EQ(ValueAt(result->views.at("none_rollout").at("hidden"), 0), 100);
+  EXPECT_EQ(ValueAt(result->views.at(ViewName::kNoneRollout).at("hidden"), 0),
+            100);
+}
+
+TEST_F(TeacherClientTest, EachSetIsScoredByItsOwnAdapter) {
+  MiniServer server(&control_, "127.0.0.1:0");
+  Start(server.address());
+  const auto snapshot = MakeUpdate(1);
+  int loads = 0;  // of the first round
+  for (const int64_t version : {2, 3}) {
+    client_->SetWeights({{WeightSet::kSnapshot, snapshot},
+                         {WeightSet::kEma, MakeUpdate(version)},
+                         {WeightSet::kLive, MakeUpdate(version + 10)}});
+    for (const WeightSet set :
+         {WeightSet::kSnapshot, WeightSet::kEma, WeightSet::kLive}) {
+      ScoreTask task = MakeTask(1);
+      task.weights = set;
+      client_->Submit(task);
+      const auto result = client_->Next();
+      ASSERT_TRUE(result.ok()) << result.status();
+      EXPECT_EQ(
+          ValueAt(result->views.at(ViewName::kNoneRollout).at("hidden"), 0),
+          100 + 1000 * static_cast<int>(set));
+    }
+    if (version == 2) loads = control_.loads;
+  }
+  EXPECT_EQ(control_.loads, loads + 2) << "an unchanged set is not sent again";
+}
+
+TEST_F(TeacherClientTest, AScoreOfAnOlderVersionOfItsSetIsNotTaken) {
+  ScriptedServer server(
+      [&](const v1::ScoreRequest& request, ScriptedServer::Stream* stream) {
+        auto messages = SoundAnswer(request);
+        // The digest of the snapshot, for a task of the moving average.
+        messages.back().mutable_done()->set_adapter_digest(
+            MakeUpdate(1)->adapter.digest);
+        for (const auto& message : messages) stream->Write(message);
+      });
+  Start(server.address());
+  client_->SetWeights({{WeightSet::kSnapshot, MakeUpdate(1)},
+                       {WeightSet::kEma, MakeUpdate(2)}});
+  ScoreTask task = MakeTask(1);
+  task.weights = WeightSet::kEma;
+  client_->Submit(task);
+  while (outcomes_[static_cast<int>(TaskOutcome::kStale)] == 0) {
+    absl::SleepFor(absl::Milliseconds(1));
+  }
 }
 
 TEST_F(TeacherClientTest, BeforeTheFirstRefreshTheSnapshotIsTheBase) {
   MiniServer server(&control_, "127.0.0.1:0");
   Start(server.address(), 0);
   ScoreTask task = MakeTask(1);
-  task.snapshot = true;
+  task.weights = WeightSet::kSnapshot;
   client_->Submit(task);
   const auto result = client_->Next();
   EXPECT_TRUE(result.ok()) << result.status();
@@ -355,7 +407,7 @@ TEST_F(TeacherClientTest, ATeacherKilledAndStartedAgainFinishesTheTasks) {
 // The first `known` tokens of MakeTask(1, 40).
 ScoreTask MakePrefix(size_t known) {
   ScoreTask task = MakeTask(1, 40);
-  for (ViewToScore& view : task.views) view.input_ids.resize(known);
+  for (auto& [name, view] : task.views) view.input_ids.resize(known);
   return task;
 }
 
@@ -408,7 +460,7 @@ TEST_F(TeacherClientTest, ABadViewFailsItsTaskWithTheReason) {
   MiniServer server(&control_, "127.0.0.1:0");
   Start(server.address());
   ScoreTask task = MakeTask(1);
-  task.views[1].scored_count = 100;
+  task.views[ViewName::kSelfRollout].scored_count = 100;
   client_->Submit(std::move(task));
   const absl::Status status = client_->Next().status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
@@ -446,7 +498,7 @@ TEST_F(TeacherClientTest, AnswersThatBreakTheProtocolAreNotTaken) {
       {"ended before its last chunk",
        [](Messages& m) { m.erase(m.begin() + 1); }},
       {"are missing", [](Messages& m) { m.erase(m.begin() + 3); }},
-      {"scored by snapshot version 9",
+      {"scored by the snapshot adapter of version 9",
        [](Messages& m) { m.back().mutable_done()->set_policy_version(9); }},
       {"without content", [](Messages& m) { m[1].clear_chunk(); }},
       {"which the worker was not given",
@@ -460,7 +512,7 @@ TEST_F(TeacherClientTest, AnswersThatBreakTheProtocolAreNotTaken) {
         });
     Start(server.address());
     ScoreTask task = MakeTask(1);
-    task.snapshot = true;
+    task.weights = WeightSet::kSnapshot;
     client_->Submit(std::move(task));
     if (std::string(c.error).empty()) {
       const auto result = client_->Next();
@@ -477,14 +529,6 @@ TEST_F(TeacherClientTest, AnswersThatBreakTheProtocolAreNotTaken) {
     EXPECT_THAT(error, HasSubstr(c.error));
     client_.reset();
   }
-}
-
-TEST(ParseTeacherPayloadTest, NamesAreThoseOfTheConfiguration) {
-  EXPECT_EQ(*ParseTeacherPayload("hidden_states"),
-            TeacherPayload::kHiddenStates);
-  EXPECT_EQ(*ParseTeacherPayload("logits"), TeacherPayload::kLogits);
-  EXPECT_EQ(*ParseTeacherPayload("top_k"), TeacherPayload::kTopK);
-  EXPECT_FALSE(ParseTeacherPayload("topk").ok());
 }
 
 }  // namespace

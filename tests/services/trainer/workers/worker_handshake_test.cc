@@ -24,6 +24,7 @@ class WorkerHandshakeTest : public ::testing::Test {
     update_.probe_ids = {1, 2, 3};
     update_.probe_logprobs = {-1.0F, -2.0F};
     update_.probe_tolerance = {0.01F, 0.01F};
+    response_.mutable_adapter()->set_weights(v1::TEACHER_WEIGHTS_EMA);
     response_.mutable_adapter()->set_loaded(true);
     response_.mutable_adapter()->set_policy_version(3);
     response_.mutable_adapter()->set_digest("digest");
@@ -64,13 +65,21 @@ TEST_F(WorkerHandshakeTest, AnotherModelIsRefused) {
 }
 
 TEST_F(WorkerHandshakeTest, AProbeWithinTheToleranceIsTaken) {
-  const absl::Status status = CheckAcknowledgement(response_, update_);
+  const absl::Status status =
+      CheckAcknowledgement(response_, WeightSet::kEma, update_);
   EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST_F(WorkerHandshakeTest, AnotherSetOfWeightsIsRefused) {
+  response_.mutable_adapter()->clear_weights();
+  ExpectRefusal(CheckAcknowledgement(response_, WeightSet::kEma, update_),
+                "acknowledged another set of weights");
 }
 
 TEST_F(WorkerHandshakeTest, AProbeThatDiffersIsRefusedWithBothNumbers) {
   response_.set_probe_logprobs(1, -3.5F);
-  const absl::Status status = CheckAcknowledgement(response_, update_);
+  const absl::Status status =
+      CheckAcknowledgement(response_, WeightSet::kEma, update_);
   ExpectRefusal(status, "probe token 2 is -3.5, the trainer computes -2");
 }
 
@@ -78,35 +87,39 @@ TEST_F(WorkerHandshakeTest, AProbeIsComparedAsAWhole) {
   // One of two tokens differs: its square counts half.
   update_.probe_tolerance = {2.0F, 1.0F};
   response_.set_probe_logprobs(1, update_.probe_logprobs[1] - 1.4F);
-  EXPECT_TRUE(CheckAcknowledgement(response_, update_).ok());
+  EXPECT_TRUE(CheckAcknowledgement(response_, WeightSet::kEma, update_).ok());
   response_.set_probe_logprobs(1, update_.probe_logprobs[1] - 1.5F);
-  ExpectRefusal(CheckAcknowledgement(response_, update_),
+  ExpectRefusal(CheckAcknowledgement(response_, WeightSet::kEma, update_),
                 "root mean square over the probe 1.06");
 }
 
 TEST_F(WorkerHandshakeTest, OneTokenFarOffIsRefusedHoweverManyAgree) {
   update_.probe_tolerance = {1.0F, 10.0F};
   response_.set_probe_logprobs(1, update_.probe_logprobs[1] - 1.1F);
-  ExpectRefusal(CheckAcknowledgement(response_, update_), "tolerance 1;");
+  ExpectRefusal(CheckAcknowledgement(response_, WeightSet::kEma, update_),
+                "tolerance 1;");
 }
 
 TEST_F(WorkerHandshakeTest, AProbeThatIsNoNumberIsRefused) {
   response_.set_probe_logprobs(0, std::numeric_limits<float>::quiet_NaN());
-  ExpectRefusal(CheckAcknowledgement(response_, update_), "probe token 1");
+  ExpectRefusal(CheckAcknowledgement(response_, WeightSet::kEma, update_),
+                "probe token 1");
 }
 
 TEST_F(WorkerHandshakeTest, AShortProbeIsRefused) {
   response_.mutable_probe_logprobs()->RemoveLast();
-  ExpectRefusal(CheckAcknowledgement(response_, update_), "has 1");
+  ExpectRefusal(CheckAcknowledgement(response_, WeightSet::kEma, update_),
+                "has 1");
 }
 
 TEST_F(WorkerHandshakeTest, AnAcknowledgementOfOtherWeightsIsRefused) {
   response_.mutable_adapter()->set_digest("other");
-  ExpectRefusal(CheckAcknowledgement(response_, update_),
+  ExpectRefusal(CheckAcknowledgement(response_, WeightSet::kEma, update_),
                 "was sent version 3 (digest) and serves version 3 (other)");
   response_.mutable_adapter()->set_digest("digest");
   response_.mutable_adapter()->set_policy_version(2);
-  ExpectRefusal(CheckAcknowledgement(response_, update_), "version 2");
+  ExpectRefusal(CheckAcknowledgement(response_, WeightSet::kEma, update_),
+                "version 2");
 }
 
 }  // namespace

@@ -59,8 +59,11 @@ TEST_F(StatusPagesTest, ThePageComesWithItsPolicyAndTheDataWithNone) {
 TEST_F(StatusPagesTest, AnErrorTextThatIsNoUtf8DoesNotCostTheStatus) {
   status_.SetWorkers(
       [] {
-        return std::vector<WorkerState>{
-            {"127.0.0.1:1", "lost", -1, 0, "broken \xff"}};
+        return std::vector<WorkerState>{{.address = "127.0.0.1:1",
+                                         .state = "lost",
+                                         .policy_version = -1,
+                                         .in_flight = 0,
+                                         .last_error = "broken \xff"}};
       },
       {});
   EXPECT_EQ(Json("/status.json")["workers"].size(), 1U);

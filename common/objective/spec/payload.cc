@@ -1,0 +1,25 @@
+#include "common/objective/spec/payload.h"
+
+#include <array>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace dapd {
+namespace {
+
+// By Payload.
+constexpr std::array<const char*, 3> kNames = {
+    "hidden_states", "logits", "top_k"};
+
+}  // namespace
+
+absl::StatusOr<Payload> ParsePayload(const std::string& name) {
+  for (size_t i = 0; i < kNames.size(); ++i) {
+    if (name == kNames[i]) return static_cast<Payload>(i);
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "'", name, "' is no payload; there are ", absl::StrJoin(kNames, ", ")));
+}
+
+}  // namespace dapd

@@ -1,0 +1,15 @@
+// Sets of weights between the wire and the program.
+#pragma once
+
+#include "absl/status/statusor.h"
+
+#include "common/objective/spec/weight_set.h"
+#include "dapd/v1/worker.pb.h"
+
+namespace dapd {
+
+v1::TeacherWeights ToWireWeights(WeightSet set);
+// INVALID_ARGUMENT for a number that stands for no set.
+absl::StatusOr<WeightSet> FromWireWeights(v1::TeacherWeights weights);
+
+}  // namespace dapd
