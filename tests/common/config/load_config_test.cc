@@ -190,7 +190,8 @@ TEST(LoadConfigTest, ATermMayReadAnySetOfWeights) {
 TEST(RunSettingsTest, TheRateOfAMovingAverageCountsOnlyWhereItIsRead) {
   Config config;
   EXPECT_FALSE(ResultSettings(config).contains("teacher.ema_rate"));
-  config.objective.terms = {{.name = "a", .teacher_weights = "ema"}};
+  config.objective.terms = {
+      {.target = TeacherPass{.weights = WeightSet::kEma}}};
   EXPECT_EQ(ResultSettings(config).at("teacher.ema_rate"), "0.01");
 }
 

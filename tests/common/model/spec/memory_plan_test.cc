@@ -21,9 +21,9 @@ ModelConfig SmallModel() {
 }
 
 // What a process holds for terms that read these weights.
-std::set<std::string> Items(const char* weights, RoleMemory MemoryPlan::*role) {
+std::set<std::string> Items(WeightSet weights, RoleMemory MemoryPlan::*role) {
   Config config;
-  config.objective.terms = {{.name = "a", .teacher_weights = weights}};
+  config.objective.terms = {{.target = TeacherPass{.weights = weights}}};
   std::set<std::string> items;
   for (const MemoryItem& item :
        (PlanMemory(config, SmallModel()).*role).items) {
@@ -33,18 +33,21 @@ std::set<std::string> Items(const char* weights, RoleMemory MemoryPlan::*role) {
 }
 
 TEST(MemoryPlanTest, ATeacherHoldsTheAdaptersThatTermsRead) {
-  const auto base = Items("base", &MemoryPlan::teacher);
-  for (const char* set : {"snapshot", "ema", "live"}) {
-    EXPECT_FALSE(base.contains(set));
+  const auto base = Items(WeightSet::kBase, &MemoryPlan::teacher);
+  for (const WeightSet set :
+       {WeightSet::kSnapshot, WeightSet::kEma, WeightSet::kLive}) {
+    EXPECT_FALSE(base.contains(WeightSetName(set)));
     auto with_set = Items(set, &MemoryPlan::teacher);
-    EXPECT_EQ(with_set.erase(set), 1U) << set;
+    EXPECT_EQ(with_set.erase(WeightSetName(set)), 1U) << WeightSetName(set);
     EXPECT_EQ(with_set, base);
   }
 }
 
 TEST(MemoryPlanTest, TheTrainerKeepsAMovingAverageThatIsRead) {
-  EXPECT_FALSE(Items("live", &MemoryPlan::trainer).contains("moving average"));
-  EXPECT_TRUE(Items("ema", &MemoryPlan::trainer).contains("moving average"));
+  EXPECT_FALSE(
+      Items(WeightSet::kLive, &MemoryPlan::trainer).contains("moving average"));
+  EXPECT_TRUE(
+      Items(WeightSet::kEma, &MemoryPlan::trainer).contains("moving average"));
 }
 
 }  // namespace

@@ -41,23 +41,20 @@ TEST(StepCostTest, TokensOfTheExampleAreThoseCountedByHand) {
 TEST(StepCostTest, OnlyTheSnapshotIsTheBaseAtFirst) {
   Config config;
   const ModelConfig model = Qwen3(2560, 9728, 36, 32);
-  const auto teacher_tokens = [&](const char* weights, bool snapshot_is_base) {
+  const auto teacher_tokens = [&](WeightSet weights, bool snapshot_is_base) {
     config.objective.terms.clear();
-    for (const char* read : {"base", weights}) {
-      config.objective.terms.push_back({.name = read,
-                                        .student = "none_rollout",
-                                        .teacher = "none_rollout",
-                                        .teacher_weights = read,
-                                        .weight = 1.0});
+    for (const WeightSet read : {WeightSet::kBase, weights}) {
+      config.objective.terms.push_back(
+          {.target = TeacherPass{read, ViewName::kNoneRollout}});
     }
     return CountStepWork(
                config, model, LongestSamples(config), snapshot_is_base)
         .teacher_tokens;
   };
-  EXPECT_EQ(teacher_tokens("snapshot", true), 32 * 1224);
-  EXPECT_EQ(teacher_tokens("snapshot", false), 2 * 32 * 1224);
-  EXPECT_EQ(teacher_tokens("ema", true), 2 * 32 * 1224);
-  EXPECT_EQ(teacher_tokens("live", true), 2 * 32 * 1224);
+  EXPECT_EQ(teacher_tokens(WeightSet::kSnapshot, true), 32 * 1224);
+  EXPECT_EQ(teacher_tokens(WeightSet::kSnapshot, false), 2 * 32 * 1224);
+  EXPECT_EQ(teacher_tokens(WeightSet::kEma, true), 2 * 32 * 1224);
+  EXPECT_EQ(teacher_tokens(WeightSet::kLive, true), 2 * 32 * 1224);
 }
 
 TEST(StepCostTest, WithATemplateNothingOfSelfIsShared) {
