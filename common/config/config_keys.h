@@ -1,11 +1,12 @@
 // The one table of configuration keys. The YAML reader, the environment, --set,
 // the dump, the suggestions for typing errors and docs/configuration.md all
-// derive from it: to add a key, add a field in config.h and a row here.
+// derive from it: to add a key, add a field in config.h and a row in keys/.
 #pragma once
 
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -31,6 +32,16 @@ struct ConfigKey {
   double max = std::numeric_limits<double>::infinity();
   bool above_min = false;
   std::vector<std::string> choices;
+  // Whether a run may go on with another value than it began with: the key
+  // says where things are, who helps, how much memory they take, what is
+  // written or measured, how long to wait or how many steps to take. What the
+  // result depends on may not; model and data count by their content.
+  bool may_change = false;
+
+  ConfigKey MayChange() && {
+    may_change = true;
+    return std::move(*this);
+  }
 };
 
 // Rows that point into `config`, in the order of the documentation.

@@ -1,12 +1,7 @@
 #include "common/config/run_settings.h"
 
 #include <algorithm>
-#include <array>
-#include <string>
 #include <vector>
-
-#include "absl/strings/match.h"
-#include "absl/strings/string_view.h"
 
 #include "common/config/config_keys.h"
 #include "common/config/preset_terms.h"
@@ -14,50 +9,10 @@
 namespace dapd {
 namespace {
 
-// A name that ends in '.' or '_' stands for all keys that begin with it.
-constexpr std::array<absl::string_view, 29> kMayChange = {
-    "run.name",
-    "run.output_dir",
-    "run.num_threads",
-    "run.resume",
-    "run.rollout_workers",
-    "run.teacher_workers",
-    "model.path",
-    "data.path",
-    "rollout.addresses",
-    "rollout.listen",
-    "teacher.addresses",
-    "teacher.listen",
-    "teacher.streaming",
-    "teacher.prefix_memory_mib",
-    "trainer.listen",
-    "trainer.steps",
-    "trainer.rpc_timeout_seconds",
-    "trainer.peer_timeout_seconds",
-    "trainer.when_done",
-    "trainer.rank",
-    "trainer.rendezvous",
-    "evaluation.",
-    "checkpoint.",
-    "metrics.",
-    "security.",
-    "trainer.train_while_sampling",
-    "trainer.ahead_memory_mib",
-    "trainer.shard_base",
-    "trainer.activation_memory_mib"};
-
-bool MayChange(const std::string& key) {
-  for (const absl::string_view name : kMayChange) {
-    const bool prefix = absl::EndsWith(name, ".") || name == "trainer.rank";
-    if (prefix ? absl::StartsWith(key, name) : key == name) return true;
-  }
-  return false;
-}
-
 bool ReadsEma(const Config& config) {
   const std::vector<TeacherPass> passes =
       TeacherPasses(ExpandTerms(config.objective));
-  return std::any_of(passes.begin(), passes.end(), [](const TeacherPass& pass) {
+  return std::ranges::any_of(passes, [](const TeacherPass& pass) {
     return pass.weights == WeightSet::kEma;
   });
 }
@@ -70,9 +25,16 @@ std::map<std::string, std::string> ResultSettings(const Config& config) {
   for (const ConfigKey& key : ConfigKeys(copy)) {
     // Only a run that reads it, so that others go on from older checkpoints.
     if (key.name == "teacher.ema_rate" && !ReadsEma(config)) continue;
-    if (!MayChange(key.name)) settings[key.name] = FormatValue(key);
+    if (!key.may_change) settings[key.name] = FormatValue(key);
   }
   return settings;
+}
+
+bool MayChangeOnResume(const std::string& key) {
+  Config config;
+  return std::ranges::any_of(ConfigKeys(config), [&](const ConfigKey& known) {
+    return known.name == key && known.may_change;
+  });
 }
 
 }  // namespace dapd

@@ -9,11 +9,13 @@
 
 namespace dapd {
 
-// Key -> value as YAML text, of every key but those that only say where things
-// are (paths, addresses, names), who helps (workers, threads, ranks), what is
-// written or measured (checkpoint, evaluation, metrics, security), how long to
-// wait, and how many steps to take in all. The model and the data count by
-// their content: see RunIdentity.
+// Key -> value as YAML text, of every key but those that may change
+// (ConfigKey::may_change). The model and the data count by their content: see
+// RunIdentity.
 std::map<std::string, std::string> ResultSettings(const Config& config);
+
+// Whether that key may. A run that an earlier version began may have recorded
+// it all the same.
+bool MayChangeOnResume(const std::string& key);
 
 }  // namespace dapd

@@ -87,6 +87,91 @@ void CheckAddresses(const std::string& key,
   }
 }
 
+void Require(bool condition,
+             const std::string& problem,
+             std::vector<std::string>& problems) {
+  if (!condition) problems.push_back(problem);
+}
+
+void CheckTrainer(const TrainerSection& trainer,
+                  std::vector<std::string>& problems) {
+  Require(trainer.steps <= trainer.schedule_steps,
+          absl::StrCat("trainer.steps (",
+                       trainer.steps,
+                       ") exceeds trainer.schedule_steps (",
+                       trainer.schedule_steps,
+                       "): the learning rate would be zero before the end"),
+          problems);
+  Require(trainer.micro_batch_size <= trainer.batch_size,
+          absl::StrCat("trainer.micro_batch_size (",
+                       trainer.micro_batch_size,
+                       ") exceeds trainer.batch_size (",
+                       trainer.batch_size,
+                       ")"),
+          problems);
+}
+
+void CheckRanks(const TrainerSection& trainer,
+                std::vector<std::string>& problems) {
+  const int64_t micro_batches =
+      (trainer.batch_size + trainer.micro_batch_size - 1) /
+      trainer.micro_batch_size;
+  Require(trainer.ranks <= micro_batches,
+          absl::StrCat("trainer.ranks (",
+                       trainer.ranks,
+                       ") is more than the ",
+                       micro_batches,
+                       " micro-batches of a step: some ranks would have "
+                       "nothing to do"),
+          problems);
+  Require(trainer.rank < trainer.ranks,
+          absl::StrCat("trainer.rank (",
+                       trainer.rank,
+                       ") counts from 0 and must be below trainer.ranks (",
+                       trainer.ranks,
+                       ")"),
+          problems);
+  Require(!trainer.shard_base || trainer.ranks > 1,
+          "trainer.shard_base splits the base over the trainer's ranks, and "
+          "trainer.ranks is 1",
+          problems);
+}
+
+// What other machines may reach, and what is reached there.
+void CheckEndpoints(const Config& config, std::vector<std::string>& problems) {
+  const SecuritySection& security = config.security;
+  const bool rpc_is_protected =
+      security.insecure || !security.certificate.empty();
+  CheckAddresses("rollout.addresses",
+                 config.rollout.addresses,
+                 rpc_is_protected,
+                 problems);
+  CheckAddresses("teacher.addresses",
+                 config.teacher.addresses,
+                 rpc_is_protected,
+                 problems);
+  for (const auto& [key, address] :
+       {std::pair{"rollout.listen", &config.rollout.listen},
+        std::pair{"teacher.listen", &config.teacher.listen},
+        std::pair{"trainer.listen", &config.trainer.listen}}) {
+    CheckListen(key, *address, rpc_is_protected, problems);
+  }
+  if (config.trainer.ranks > 1) {
+    CheckAddresses("trainer.rendezvous",
+                   {config.trainer.rendezvous},
+                   rpc_is_protected,
+                   problems);
+  }
+  for (const auto& [key, address] :
+       {std::pair{"metrics.rollout_listen", &config.metrics.rollout_listen},
+        std::pair{"metrics.teacher_listen", &config.metrics.teacher_listen},
+        std::pair{"metrics.trainer_listen", &config.metrics.trainer_listen}}) {
+    if (address->empty()) continue;
+    CheckListen(
+        key, *address, rpc_is_protected || security.insecure_metrics, problems);
+  }
+}
+
 }  // namespace
 
 bool SplitAddress(const std::string& address, std::string* host, int* port) {
@@ -142,78 +227,17 @@ std::vector<std::string> FindContradictions(const SecuritySection& security) {
 
 std::vector<std::string> FindContradictions(const Config& config) {
   std::vector<std::string> problems = FindContradictions(config.security);
-  const auto require = [&](bool condition, const std::string& problem) {
-    if (!condition) problems.push_back(problem);
-  };
-  require(!config.model.path.empty(), "model.path is missing");
-  require(IsSafeName(config.run.name),
+  Require(!config.model.path.empty(), "model.path is missing", problems);
+  Require(IsSafeName(config.run.name),
           absl::StrCat("run.name: '",
                        config.run.name,
                        "' is used as a folder's name: at most 128 letters, "
-                       "digits, . _ - only, not beginning with . or -"));
-  require(config.trainer.steps <= config.trainer.schedule_steps,
-          absl::StrCat("trainer.steps (",
-                       config.trainer.steps,
-                       ") exceeds trainer.schedule_steps (",
-                       config.trainer.schedule_steps,
-                       "): the learning rate would be zero before the end"));
-  const int64_t micro_batches =
-      (config.trainer.batch_size + config.trainer.micro_batch_size - 1) /
-      config.trainer.micro_batch_size;
-  require(config.trainer.ranks <= micro_batches,
-          absl::StrCat("trainer.ranks (",
-                       config.trainer.ranks,
-                       ") is more than the ",
-                       micro_batches,
-                       " micro-batches of a step: some ranks would have "
-                       "nothing to do"));
-  require(config.trainer.rank < config.trainer.ranks,
-          absl::StrCat("trainer.rank (",
-                       config.trainer.rank,
-                       ") counts from 0 and must be below trainer.ranks (",
-                       config.trainer.ranks,
-                       ")"));
-  require(!config.trainer.shard_base || config.trainer.ranks > 1,
-          "trainer.shard_base splits the base over the trainer's ranks, and "
-          "trainer.ranks is 1");
-  require(config.trainer.micro_batch_size <= config.trainer.batch_size,
-          absl::StrCat("trainer.micro_batch_size (",
-                       config.trainer.micro_batch_size,
-                       ") exceeds trainer.batch_size (",
-                       config.trainer.batch_size,
-                       ")"));
+                       "digits, . _ - only, not beginning with . or -"),
+          problems);
+  CheckTrainer(config.trainer, problems);
+  CheckRanks(config.trainer, problems);
   CheckTerms(config, problems);
-  const SecuritySection& security = config.security;
-  const bool rpc_is_protected =
-      security.insecure || !security.certificate.empty();
-  CheckAddresses("rollout.addresses",
-                 config.rollout.addresses,
-                 rpc_is_protected,
-                 problems);
-  CheckAddresses("teacher.addresses",
-                 config.teacher.addresses,
-                 rpc_is_protected,
-                 problems);
-  for (const auto& [key, address] :
-       {std::pair{"rollout.listen", &config.rollout.listen},
-        std::pair{"teacher.listen", &config.teacher.listen},
-        std::pair{"trainer.listen", &config.trainer.listen}}) {
-    CheckListen(key, *address, rpc_is_protected, problems);
-  }
-  if (config.trainer.ranks > 1) {
-    CheckAddresses("trainer.rendezvous",
-                   {config.trainer.rendezvous},
-                   rpc_is_protected,
-                   problems);
-  }
-  for (const auto& [key, address] :
-       {std::pair{"metrics.rollout_listen", &config.metrics.rollout_listen},
-        std::pair{"metrics.teacher_listen", &config.metrics.teacher_listen},
-        std::pair{"metrics.trainer_listen", &config.metrics.trainer_listen}}) {
-    if (address->empty()) continue;
-    CheckListen(
-        key, *address, rpc_is_protected || security.insecure_metrics, problems);
-  }
+  CheckEndpoints(config, problems);
   return problems;
 }
 

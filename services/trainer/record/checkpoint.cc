@@ -21,6 +21,7 @@
 #include "common/base/json_lines.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/config/run_settings.h"
 #include "common/model/weights/adapter.h"
 #include "common/tensor/safetensors.h"
 #include "services/trainer/record/manifest.h"
@@ -128,6 +129,7 @@ absl::Status CompareIdentity(const std::string& folder,
     if (old != before.end()) before.erase(old);
   }
   for (const auto& [key, value] : before) {
+    if (MayChangeOnResume(key)) continue;
     differences.push_back(
         absl::StrCat(key, ": was ", Shorten(value), ", is not there"));
   }

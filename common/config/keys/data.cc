@@ -1,0 +1,65 @@
+#include "common/config/keys/rows.h"
+
+namespace dapd {
+
+std::vector<ConfigKey> DataKeys(Config& c) {
+  return {
+      Text("data.path",
+           &c.data.path,
+           "Problems with reference solutions: .jsonl, .jsonl.gz or "
+           ".parquet.")
+          .MayChange(),
+      Text("data.problem_column",
+           &c.data.problem_column,
+           "Column of the problem."),
+      Text("data.solution_column",
+           &c.data.solution_column,
+           "Column of the reference solution."),
+      Text("data.answer_column",
+           &c.data.answer_column,
+           "Column of the short answer; may be missing from the data."),
+      Text("data.on_bad_row",
+           &c.data.on_bad_row,
+           "What to do about a row that cannot be used.",
+           {"fail", "skip"}),
+  };
+}
+
+std::vector<ConfigKey> EvaluationKeys(Config& c) {
+  return {
+      Text("evaluation.path",
+           &c.evaluation.path,
+           "Held-out problems, measured before and after; empty: none.")
+          .MayChange(),
+      Range("evaluation.samples",
+            &c.evaluation.samples,
+            1,
+            1024,
+            "Answers a held-out problem.")
+          .MayChange(),
+      Range("evaluation.temperature",
+            &c.evaluation.temperature,
+            0,
+            100,
+            "0: greedy.")
+          .MayChange(),
+      Above("evaluation.top_p", &c.evaluation.top_p, 0, 1, "Nucleus sampling.")
+          .MayChange(),
+      Range("evaluation.top_k", &c.evaluation.top_k, 0, kMillion, "0: all.")
+          .MayChange(),
+      Range("evaluation.max_new_tokens",
+            &c.evaluation.max_new_tokens,
+            0,
+            kMillion,
+            "0: rollout.max_new_tokens.")
+          .MayChange(),
+      Range("evaluation.kl_problems",
+            &c.evaluation.kl_problems,
+            0,
+            kMillion,
+            "Held-out problems on which each term's true KL is measured.")
+          .MayChange(),
+  };
+}
+
+}  // namespace dapd

@@ -1,0 +1,46 @@
+#include "common/config/keys/rows.h"
+
+namespace dapd {
+
+std::vector<ConfigKey> ModelKeys(Config& c) {
+  return {
+      Text("model.path",
+           &c.model.path,
+           "Hugging Face folder of the base model (qwen3, qwen2 or llama).")
+          .MayChange(),
+      Text("model.precision",
+           &c.model.precision,
+           "Precision of the base weights.",
+           {"float32", "bfloat16"}),
+      Text("model.device",
+           &c.model.device,
+           "Where the model is computed.",
+           {"auto", "cpu", "cuda"}),
+  };
+}
+
+std::vector<ConfigKey> LoraKeys(Config& c) {
+  return {
+      Range("lora.rank", &c.lora.rank, 1, 4096, "Rank of the adapter."),
+      Above("lora.alpha",
+            &c.lora.alpha,
+            0,
+            kMillion,
+            "The update is scaled by alpha / rank."),
+      [&c] {
+        ConfigKey key = Any("lora.targets",
+                            &c.lora.targets,
+                            "Projections that get an adapter.");
+        key.choices = {"q_proj",
+                       "k_proj",
+                       "v_proj",
+                       "o_proj",
+                       "gate_proj",
+                       "up_proj",
+                       "down_proj"};
+        return key;
+      }(),
+  };
+}
+
+}  // namespace dapd

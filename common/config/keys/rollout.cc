@@ -1,0 +1,64 @@
+#include "common/config/keys/rows.h"
+
+namespace dapd {
+
+std::vector<ConfigKey> RolloutKeys(Config& c) {
+  return {
+      Any("rollout.addresses",
+          &c.rollout.addresses,
+          "host:port of the rollout workers; a name with several addresses "
+          "stands for all of them.")
+          .MayChange(),
+      Text("rollout.listen",
+           &c.rollout.listen,
+           "Where a rollout worker listens.")
+          .MayChange(),
+      Range("rollout.max_new_tokens",
+            &c.rollout.max_new_tokens,
+            1,
+            kMillion,
+            "Longest answer."),
+      Range("rollout.temperature",
+            &c.rollout.temperature,
+            0,
+            100,
+            "Sampling temperature; 0: greedy."),
+      Above("rollout.top_p", &c.rollout.top_p, 0, 1, "Nucleus sampling."),
+      Range("rollout.top_k",
+            &c.rollout.top_k,
+            0,
+            kMillion,
+            "Most probable tokens to sample from; 0: all."),
+      Range("rollout.max_staleness",
+            &c.rollout.max_staleness,
+            0,
+            1,
+            "Optimizer steps by which the policy that samples lags behind the "
+            "one that is trained. 0: none, strictly on-policy. 1: exactly one "
+            "from step 2 on; the workers sample a step while the one before "
+            "it is trained, and teacher.streaming has no effect."),
+      Range("rollout.slots",
+            &c.rollout.slots,
+            1,
+            1024,
+            "Answers that one worker decodes side by side.")
+          .MayChange(),
+      Range("rollout.kv_memory_mib",
+            &c.rollout.kv_memory_mib,
+            0,
+            100 * kMillion,
+            "Memory of a worker for keys and values. Answers that do not fit "
+            "beside the running ones wait. 0: half of what is available when "
+            "the model has been read.")
+          .MayChange(),
+      Range("rollout.tensor_parallel",
+            &c.rollout.tensor_parallel,
+            1,
+            64,
+            "Processes of one machine that compute a worker's model together, "
+            "each with its share of every layer, on GPUs one each. The worker "
+            "starts the others."),
+  };
+}
+
+}  // namespace dapd

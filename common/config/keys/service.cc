@@ -1,0 +1,80 @@
+#include "common/config/keys/rows.h"
+
+namespace dapd {
+
+std::vector<ConfigKey> MetricsKeys(Config& c) {
+  return {
+      Text("metrics.rollout_listen",
+           &c.metrics.rollout_listen,
+           "Prometheus endpoint of a rollout worker; empty: none.")
+          .MayChange(),
+      Text("metrics.teacher_listen",
+           &c.metrics.teacher_listen,
+           "Prometheus endpoint of a teacher worker; empty: none.")
+          .MayChange(),
+      Text("metrics.trainer_listen",
+           &c.metrics.trainer_listen,
+           "Prometheus endpoint of the trainer; empty: none.")
+          .MayChange(),
+      Any("metrics.allowed_hosts",
+          &c.metrics.allowed_hosts,
+          "Names in URLs that the endpoints answer to, besides IP addresses, "
+          "names without a dot, the machine's own and those of Kubernetes "
+          "services; any other name is refused, as a foreign web page may "
+          "stand behind it.")
+          .MayChange(),
+  };
+}
+
+std::vector<ConfigKey> SecurityKeys(Config& c) {
+  return {
+      Any("security.insecure",
+          &c.security.insecure,
+          "Allow plaintext connections, from whoever reaches them, on "
+          "addresses "
+          "other than loopback.")
+          .MayChange(),
+      Any("security.insecure_metrics",
+          &c.security.insecure_metrics,
+          "Allow plaintext HTTP (metrics, health, status: all read-only) on "
+          "addresses other than loopback.")
+          .MayChange(),
+      Text("security.certificate",
+           &c.security.certificate,
+           "This process's certificate in a PEM file, intermediates behind it; "
+           "names its role by the URI spiffe://dapd/ROLE. Given: mutual TLS on "
+           "every gRPC connection. Read again when it changes.")
+          .MayChange(),
+      Text("security.private_key",
+           &c.security.private_key,
+           "The certificate's private key in a PEM file that nobody else can "
+           "read (mode 600).")
+          .MayChange(),
+      Text("security.ca",
+           &c.security.ca,
+           "The authorities that peers' certificates must come from, in a PEM "
+           "file.")
+          .MayChange(),
+      Text("security.token",
+           &c.security.token,
+           "A file, mode 600, with the bearer token that this process "
+           "presents.")
+          .MayChange(),
+      Text(
+          "security.tokens.viewer",
+          &c.security.tokens.viewer,
+          "A file, mode 600, with the bearer tokens, one a line, that a server "
+          "accepts for the role viewer: it may look.")
+          .MayChange(),
+      Text("security.tokens.trainer",
+           &c.security.tokens.trainer,
+           "The same for the role trainer: it may drive workers.")
+          .MayChange(),
+      Text("security.tokens.admin",
+           &c.security.tokens.admin,
+           "The same for the role admin: it may do everything.")
+          .MayChange(),
+  };
+}
+
+}  // namespace dapd

@@ -1,0 +1,64 @@
+#include "common/config/keys/rows.h"
+
+namespace dapd {
+
+std::vector<ConfigKey> TeacherKeys(Config& c) {
+  return {
+      Any("teacher.addresses",
+          &c.teacher.addresses,
+          "host:port of the teacher workers, as rollout.addresses.")
+          .MayChange(),
+      Text("teacher.listen",
+           &c.teacher.listen,
+           "Where a teacher worker listens.")
+          .MayChange(),
+      Range("teacher.connections",
+            &c.teacher.connections,
+            1,
+            16,
+            "Connections of the trainer to each teacher worker. One carries "
+            "1 to 2 GB/s: take 2 to 4 on networks beyond 10 Gbit/s.")
+          .MayChange(),
+      Text("teacher.payload",
+           &c.teacher.payload,
+           "What a teacher returns per scored token.",
+           {"hidden_states", "logits", "top_k"}),
+      Range("teacher.top_k",
+            &c.teacher.top_k,
+            1,
+            kMillion,
+            "Entries a token of the top_k payload."),
+      Range("teacher.snapshot_interval",
+            &c.teacher.snapshot_interval,
+            1,
+            kMillion,
+            "Steps between two refreshes of the snapshot."),
+      Above("teacher.ema_rate",
+            &c.teacher.ema_rate,
+            0,
+            1,
+            "Of the moving average of the adapter, for terms with "
+            "teacher_weights ema: after each step it becomes (1 - rate) "
+            "times itself plus rate times the adapter."),
+      Any("teacher.streaming",
+          &c.teacher.streaming,
+          "Whether teachers compute behind the sampler, as its tokens come. "
+          "Changes no result.")
+          .MayChange(),
+      Range("teacher.chunk_tokens",
+            &c.teacher.chunk_tokens,
+            8,
+            65536,
+            "Tokens of a view that a teacher computes at a time, alike with "
+            "and without streaming."),
+      Range("teacher.prefix_memory_mib",
+            &c.teacher.prefix_memory_mib,
+            0,
+            kMillion,
+            "MiB of keys, values and hidden states that one teacher worker "
+            "keeps of beginnings; 0: none.")
+          .MayChange(),
+  };
+}
+
+}  // namespace dapd

@@ -1,0 +1,153 @@
+#include "common/config/keys/rows.h"
+
+namespace dapd {
+
+std::vector<ConfigKey> TrainerKeys(Config& c) {
+  return {
+      Text("trainer.listen",
+           &c.trainer.listen,
+           "Where the trainer answers `dapd status`.")
+          .MayChange(),
+      Range("trainer.batch_size",
+            &c.trainer.batch_size,
+            1,
+            kMillion,
+            "Problems an optimizer step."),
+      Range("trainer.micro_batch_size",
+            &c.trainer.micro_batch_size,
+            1,
+            kMillion,
+            "Samples that share one token mean."),
+      Range("trainer.steps",
+            &c.trainer.steps,
+            1,
+            1e9,
+            "Optimizer steps of the run.")
+          .MayChange(),
+      Above("trainer.learning_rate",
+            &c.trainer.learning_rate,
+            0,
+            10,
+            "Rate of the first step."),
+      Range("trainer.schedule_steps",
+            &c.trainer.schedule_steps,
+            1,
+            1e9,
+            "Steps over which the rate falls linearly to zero."),
+      Above("trainer.max_grad_norm",
+            &c.trainer.max_grad_norm,
+            0,
+            kInfinity,
+            "Clip of the global gradient norm; .inf: none."),
+      Range("trainer.activation_memory_mib",
+            &c.trainer.activation_memory_mib,
+            0,
+            kMillion,
+            "MiB of activations that a pass keeps for the backward pass, in "
+            "which the layers beyond them run again; 0 keeps only each "
+            "layer's input. Changes no result.")
+          .MayChange(),
+      Range("trainer.pack_tokens",
+            &c.trainer.pack_tokens,
+            1,
+            kMillion,
+            "Tokens of several samples that pass through the model side by "
+            "side; a sample must fit alone."),
+      Any("trainer.train_while_sampling",
+          &c.trainer.train_while_sampling,
+          "Whether a micro-batch is trained as soon as its answers are scored, "
+          "while later ones are still sampled, and forward passes are run "
+          "before that. Changes no result.")
+          .MayChange(),
+      Range("trainer.ahead_memory_mib",
+            &c.trainer.ahead_memory_mib,
+            0,
+            kMillion,
+            "MiB that may be kept of what is trained ahead: gradients of "
+            "micro-batches that wait for an earlier one, in up to half of it, "
+            "and forward passes of references and unfinished answers. 0: none. "
+            "Changes no result.")
+          .MayChange(),
+      Range("trainer.chunk_tokens",
+            &c.trainer.chunk_tokens,
+            0,
+            kMillion,
+            "Tokens of prompt and answer that pass forward together, ahead or "
+            "not, where the activations of the longest answers' pack take more "
+            "than 4 GiB; no layer keeps them then. 0: the whole answer, once "
+            "it is there."),
+      Above("trainer.rpc_timeout_seconds",
+            &c.trainer.rpc_timeout_seconds,
+            0,
+            kMillion,
+            "Time a worker has for one rollout or score.")
+          .MayChange(),
+      Above("trainer.peer_timeout_seconds",
+            &c.trainer.peer_timeout_seconds,
+            0,
+            kMillion,
+            "Time without any usable worker before the run ends.")
+          .MayChange(),
+      Range("trainer.ranks",
+            &c.trainer.ranks,
+            1,
+            4096,
+            "Trainer processes that share each batch; `dapd run --ranks` "
+            "starts them.")
+          .MayChange(),
+      Range("trainer.rank",
+            &c.trainer.rank,
+            0,
+            4095,
+            "Which of them this process is; rank 0 records and saves.")
+          .MayChange(),
+      Text("trainer.rendezvous",
+           &c.trainer.rendezvous,
+           "host:port at which rank 0 listens and the others find it.")
+          .MayChange(),
+      Above("trainer.rank_timeout_seconds",
+            &c.trainer.rank_timeout_seconds,
+            0,
+            kMillion,
+            "How long rank 0 waits for the others inside a step.")
+          .MayChange(),
+      Any("trainer.shard_base",
+          &c.trainer.shard_base,
+          "Whether each rank holds only its share of the base's layers and all "
+          "gather each layer while the one before it is computed: for a base "
+          "that leaves no room on one device. Changes no result; nothing is "
+          "trained while answers are sampled.")
+          .MayChange(),
+      Text("trainer.when_done",
+           &c.trainer.when_done,
+           "At the end of the run: exit, or serve status and metrics until a "
+           "signal, for supervisors that start again whatever exits.",
+           {"exit", "serve"})
+          .MayChange(),
+  };
+}
+
+std::vector<ConfigKey> CheckpointKeys(Config& c) {
+  return {
+      Range("checkpoint.interval",
+            &c.checkpoint.interval,
+            1,
+            1e9,
+            "Steps between two checkpoints.")
+          .MayChange(),
+      Range("checkpoint.keep",
+            &c.checkpoint.keep,
+            1,
+            kMillion,
+            "Checkpoints that stay.")
+          .MayChange(),
+      Text("checkpoint.on_write_error",
+           &c.checkpoint.on_write_error,
+           "When the disk refuses: training pauses until it takes the write, "
+           "goes on without, or ends.",
+           {"pause", "continue", "fail"})
+          .MayChange(),
+  };
+}
+
+}  // namespace dapd

@@ -1,0 +1,58 @@
+#include "common/config/run_settings.h"
+
+#include "gtest/gtest.h"
+
+namespace dapd {
+namespace {
+
+TEST(RunSettingsTest, WhatARunsResultDependsOnMustStay) {
+  const auto settings = ResultSettings({});
+  for (const char* key : {"run.seed",
+                          "lora.rank",
+                          "objective.temperature",
+                          "rollout.temperature",
+                          "rollout.max_staleness",
+                          "rollout.tensor_parallel",
+                          "teacher.payload",
+                          "teacher.chunk_tokens",
+                          "trainer.batch_size",
+                          "trainer.learning_rate",
+                          "trainer.schedule_steps",
+                          "trainer.pack_tokens",
+                          "trainer.chunk_tokens"}) {
+    EXPECT_TRUE(settings.contains(key)) << key;
+    EXPECT_FALSE(MayChangeOnResume(key)) << key;
+  }
+}
+
+TEST(RunSettingsTest, WhereThingsAreAndWhoHelpsMayChange) {
+  const auto settings = ResultSettings({});
+  for (const char* key : {"run.name",
+                          "model.path",
+                          "run.rollout_workers",
+                          "rollout.slots",
+                          "rollout.kv_memory_mib",
+                          "teacher.connections",
+                          "teacher.prefix_memory_mib",
+                          "trainer.steps",
+                          "trainer.rank",
+                          "trainer.ranks",
+                          "trainer.rank_timeout_seconds",
+                          "evaluation.samples",
+                          "checkpoint.interval",
+                          "metrics.trainer_listen",
+                          "security.tokens.viewer"}) {
+    EXPECT_FALSE(settings.contains(key)) << key;
+    EXPECT_TRUE(MayChangeOnResume(key)) << key;
+  }
+  EXPECT_FALSE(MayChangeOnResume("no.such.key"));
+}
+
+TEST(RunSettingsTest, ASettingIsTheValueAsText) {
+  Config config;
+  config.trainer.batch_size = 77;
+  EXPECT_EQ(ResultSettings(config).at("trainer.batch_size"), "77");
+}
+
+}  // namespace
+}  // namespace dapd
