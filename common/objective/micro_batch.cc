@@ -119,14 +119,44 @@ DivergenceSums Reduced(const Term& term, DivergenceSums sums) {
   return sums;
 }
 
-// Losses of a part's students against their targets; adds to `sums`. `hidden`:
-// one per student. Returns their gradients.
+// The students of a part. Those whose tokens' log-probabilities are known of
+// the sampler are asked for theirs.
+std::vector<HeadStudent> StudentsOf(const Pass& pass,
+                                    const PackPart& part,
+                                    std::span<const at::Tensor> hidden) {
+  const ScoredSample& sample = pass.samples[part.sample];
+  std::vector<HeadStudent> students;
+  for (size_t i = 0; i < hidden.size(); ++i) {
+    students.push_back({hidden[i], {}});
+    if (part.students[i] == ViewName::kNoneRollout &&
+        !sample.sampler_logprobs.empty()) {
+      students.back().ids =
+          ScoredIds(sample.views[static_cast<size_t>(ViewName::kNoneRollout)],
+                    pass.weights.device());
+    }
+  }
+  return students;
+}
+
+SamplerMismatch MismatchOf(const std::vector<at::Tensor>& token_logprobs,
+                           const ScoredSample& sample) {
+  SamplerMismatch mismatch;
+  for (const at::Tensor& logprobs : token_logprobs) {
+    if (!logprobs.defined()) continue;
+    const at::Tensor host = logprobs.to(at::kCPU).contiguous();
+    mismatch += CompareLogprobs(
+        {host.const_data_ptr<float>(), static_cast<size_t>(host.numel())},
+        sample.sampler_logprobs);
+  }
+  return mismatch;
+}
+
+// Losses of a part's students against their targets; adds to `result`.
+// `hidden`: one per student. Returns their gradients.
 std::vector<at::Tensor> RunHead(const Pass& pass,
                                 const PackPart& part,
                                 std::span<const at::Tensor> hidden,
-                                std::vector<DivergenceSums>& sums) {
-  std::vector<HeadStudent> students;
-  for (const at::Tensor& student : hidden) students.push_back({student, {}});
+                                MicroBatchResult& result) {
   std::vector<HeadTerm> head_terms;
   std::vector<size_t> indices;
   for (size_t k = 0; k < pass.terms.size(); ++k) {
@@ -143,13 +173,15 @@ std::vector<at::Tensor> RunHead(const Pass& pass,
     indices.push_back(k);
   }
   HeadLoss loss = ComputeHeadLoss(pass.weights.head,
-                                  students,
+                                  StudentsOf(pass, part, hidden),
                                   head_terms,
                                   pass.head,
                                   /*with_gradient=*/pass.ahead != nullptr);
   for (size_t i = 0; i < indices.size(); ++i) {
-    sums[indices[i]] += Reduced(pass.terms[indices[i]], loss.sums[i]);
+    result.sums[indices[i]] += Reduced(pass.terms[indices[i]], loss.sums[i]);
   }
+  result.sampler_mismatch +=
+      MismatchOf(loss.token_logprobs, pass.samples[part.sample]);
   return std::move(loss.grad_hidden);
 }
 
@@ -175,7 +207,7 @@ MicroBatchResult RunPack(const Pass& pass, std::span<const PackPart> parts) {
   for (const PackPart& part : parts) {
     const size_t count = part.students.size();
     for (const at::Tensor& grad :
-         RunHead(pass, part, rest.first(count), result.sums)) {
+         RunHead(pass, part, rest.first(count), result)) {
       grads.push_back(grad);
     }
     rest = rest.subspan(count);
@@ -201,6 +233,7 @@ void ForEachTensor(const std::vector<LoraLayer>& layers,
 }
 
 void AddPack(MicroBatchResult pack, MicroBatchResult* sum) {
+  sum->sampler_mismatch += pack.sampler_mismatch;
   for (size_t k = 0; k < pack.sums.size(); ++k) sum->sums[k] += pack.sums[k];
   if (sum->gradients.empty()) {
     sum->gradients = std::move(pack.gradients);

@@ -20,6 +20,7 @@
 #include "common/objective/forward_ahead.h"
 #include "common/objective/head_loss.h"
 #include "common/objective/pack_plan.h"
+#include "common/objective/sampler_mismatch.h"
 #include "common/objective/spec/term.h"
 #include "common/objective/spec/view.h"
 
@@ -30,6 +31,9 @@ struct ScoredSample {
   std::string id;
   Views views;
   std::map<TeacherPass, TeacherScores> scores;
+  // The sampler's log-probabilities, at temperature 1, of none_rollout's scored
+  // tokens; empty: unknown.
+  std::vector<float> sampler_logprobs;
 };
 
 struct MicroBatchOptions {
@@ -43,6 +47,7 @@ struct MicroBatchOptions {
 struct MicroBatchResult {
   std::vector<DivergenceSums> sums;  // of each term
   std::vector<LoraLayer> gradients;  // by layer, where the adapter has tensors
+  SamplerMismatch sampler_mismatch;  // where a term's student is none_rollout
 };
 
 // The gradient of gradient_scale * sum_k weight_k * value_k with respect to the

@@ -19,6 +19,7 @@
 #include "common/model/weights/adapter.h"
 #include "common/objective/spec/weight_set.h"
 #include "common/tensor/aten.h"
+#include "common/training/step_report.h"
 
 namespace torch::optim {
 class AdamW;
@@ -42,12 +43,6 @@ absl::StatusOr<LoraConfig> MakeLoraConfig(const LoraSection& section);
 
 // The rate of optimizer step `step`, counted from 1: lr (1 - (step-1) / N).
 double LearningRateAt(const OptimizerOptions& options, int64_t step);
-
-struct OptimizerStep {
-  double gradient_norm = 0.0;  // before clipping
-  double learning_rate = 0.0;
-  bool snapshot_refreshed = false;
-};
 
 // All that a later step depends on.
 struct PolicyState {

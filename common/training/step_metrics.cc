@@ -2,10 +2,7 @@
 
 #include <algorithm>
 
-#include "absl/strings/str_cat.h"
-
-#include "common/base/json_lines.h"
-#include "common/base/status_macros.h"
+#include "dapd/v1/rank.pb.h"
 
 namespace dapd {
 
@@ -42,60 +39,32 @@ ObjectiveMetrics ObjectiveAccumulator::Finish() const {
   return metrics;
 }
 
-std::string ObjectiveAccumulator::Serialize() const {
-  nlohmann::ordered_json terms = nlohmann::ordered_json::array();
+v1::ObjectiveSums ObjectiveAccumulator::Sums() const {
+  v1::ObjectiveSums sums;
+  sums.set_micro_batches(micro_batches_);
   for (size_t k = 0; k < totals_.size(); ++k) {
-    terms.push_back({{"value", totals_[k].value},
-                     {"unclipped", totals_[k].unclipped},
-                     {"tokens", totals_[k].tokens},
-                     {"clipped_tokens", clipped_tokens_[k]}});
+    v1::TermSums& term = *sums.add_terms();
+    term.set_value(totals_[k].value);
+    term.set_unclipped(totals_[k].unclipped);
+    term.set_tokens(totals_[k].tokens);
+    term.set_clipped_tokens(clipped_tokens_[k]);
   }
-  return nlohmann::ordered_json{{"micro_batches", micro_batches_},
-                                {"terms", terms}}
-      .dump();
+  return sums;
 }
 
-absl::Status ObjectiveAccumulator::Merge(const std::string& serialized) try {
-  ASSIGN_OR_RETURN(const nlohmann::json other,
-                   ParseJson(serialized, "the losses of another rank"));
-  const nlohmann::json& terms = other.at("terms");
-  if (terms.size() != totals_.size()) {
+absl::Status ObjectiveAccumulator::Merge(const v1::ObjectiveSums& other) {
+  if (static_cast<size_t>(other.terms_size()) != totals_.size()) {
     return absl::DataLossError("another rank has other terms");
   }
   for (size_t k = 0; k < totals_.size(); ++k) {
-    totals_[k].value += terms[k].at("value").get<double>();
-    totals_[k].unclipped += terms[k].at("unclipped").get<double>();
-    totals_[k].tokens += terms[k].at("tokens").get<int64_t>();
-    clipped_tokens_[k] += terms[k].at("clipped_tokens").get<int64_t>();
+    const v1::TermSums& term = other.terms(static_cast<int>(k));
+    totals_[k].value += term.value();
+    totals_[k].unclipped += term.unclipped();
+    totals_[k].tokens += term.tokens();
+    clipped_tokens_[k] += term.clipped_tokens();
   }
-  micro_batches_ += other.at("micro_batches").get<int64_t>();
+  micro_batches_ += other.micro_batches();
   return absl::OkStatus();
-} catch (const nlohmann::json::exception& error) {
-  return absl::DataLossError(absl::StrCat(
-      "the losses of another rank cannot be read: ", error.what()));
-}
-
-nlohmann::ordered_json ToJson(const ObjectiveMetrics& metrics) {
-  nlohmann::ordered_json terms = nlohmann::ordered_json::object();
-  for (const TermMetrics& term : metrics.terms) {
-    terms[term.name] = {{"value", term.value},
-                        {"weight", term.weight},
-                        {"tokens", term.tokens},
-                        {"clipped_fraction", term.clipped_fraction},
-                        {"unclipped", term.unclipped}};
-  }
-  return {{"loss", metrics.loss}, {"terms", terms}};
-}
-
-nlohmann::ordered_json ToJson(int64_t step,
-                              const ObjectiveMetrics& metrics,
-                              const OptimizerStep& optimizer) {
-  nlohmann::ordered_json objective = ToJson(metrics);
-  return {{"step", step},
-          {"loss", metrics.loss},
-          {"gradient_norm", optimizer.gradient_norm},
-          {"learning_rate", optimizer.learning_rate},
-          {"terms", objective["terms"]}};
 }
 
 }  // namespace dapd

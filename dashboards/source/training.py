@@ -28,15 +28,20 @@ OPTIMIZER = [
 
 ANSWERS = [
     graph("Answer length", "Mean tokens of the last step's answers.", PLAIN,
-          query(f"dapd_trainer_rollout_tokens{{{RUN}}}", "tokens")),
+          query(f"dapd_trainer_rollout_tokens{{{RUN}}}", "tokens"), width=6),
     graph("Answers", "Of the last step's answers: right ones (of problems with an answer), ones with a boxed result, ones cut off at "
           "rollout.max_new_tokens.", RATIO,
           query(f"dapd_trainer_rollout_accuracy_ratio{{{RUN}}}", "right"),
           query(f"dapd_trainer_rollout_boxed_ratio{{{RUN}}}", "boxed"),
-          query(f"dapd_trainer_rollout_truncated_ratio{{{RUN}}}", "cut off"), high=1),
+          query(f"dapd_trainer_rollout_truncated_ratio{{{RUN}}}", "cut off"), high=1, width=6),
+    graph("Sampler against trainer", "Absolute difference of the sampler's and the trainer's log-probability of the sampled tokens, at "
+          "temperature 1. Rounding alone gives a small, steady mean; one that rises, or is ten times that of the first steps, means that "
+          "the workers sample from another policy than the one that is trained. See docs/watching.md.", "sci",
+          query(f"dapd_trainer_sampler_mismatch_mean{{{RUN}}}", "mean"),
+          query(f"dapd_trainer_sampler_mismatch_max{{{RUN}}}", "largest"), width=6),
     graph("Tokens per step", "Tokens sampled, and tokens scored by the teachers, a step.", COUNT,
           *[query(f"sum(rate(dapd_trainer_{kind}_tokens_total{{{RUN}}}[$window])) / sum(rate(dapd_trainer_steps_total{{{RUN}}}[$window]))", kind)
-            for kind in ("generated", "scored")]),
+            for kind in ("generated", "scored")], width=6),
 ]
 
 HELD_OUT = [

@@ -25,6 +25,7 @@
 #include "common/objective/spec/term.h"
 #include "common/tensor/safetensors.h"
 #include "common/tensor/torch_bridge.h"
+#include "common/training/metric_table.h"
 #include "common/training/policy.h"
 #include "common/training/step_metrics.h"
 #include "services/cli/command.h"
@@ -167,7 +168,8 @@ absl::Status Replay::ApplyAll() {
         const ObjectiveMetrics objective,
         Accumulate(begin, std::min(begin + batch, samples_.size())));
     ASSIGN_OR_RETURN(const OptimizerStep step, policy_->Step());
-    RETURN_IF_ERROR(lines.Append(ToJson(policy_->version(), objective, step)));
+    RETURN_IF_ERROR(
+        lines.Append(ObjectiveLine(policy_->version(), objective, step)));
     LogInfo(absl::StrCat("step ",
                          policy_->version(),
                          ": loss ",

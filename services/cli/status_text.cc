@@ -30,8 +30,13 @@ std::string PolicyText(const v1::WorkerStatus& worker) {
 
 std::string PhaseText(const v1::GetStatusResponse& status) {
   if (status.phase_total() == 0) return status.phase();
-  return absl::StrCat(
+  std::string text = absl::StrCat(
       status.phase(), ", ", status.phase_done(), " of ", status.phase_total());
+  if (status.trained_ahead() > 0) {
+    absl::StrAppend(
+        &text, ", ", status.trained_ahead(), " micro-batches trained");
+  }
+  return text;
 }
 
 std::string Percent(const v1::IntervalStatus& interval) {
@@ -74,6 +79,13 @@ std::string StatusText(const v1::GetStatusResponse& status) {
       status.generated_tokens_per_second(),
       status.scored_tokens_per_second(),
       status.samples_per_second());
+  if (status.sampler_mismatch_tokens() > 0) {
+    absl::StrAppendFormat(&text,
+                          "sampler   log-probabilities differ from the "
+                          "trainer's by %.2g on average, at most %.2g\n",
+                          status.sampler_mismatch_mean(),
+                          status.sampler_mismatch_max());
+  }
   for (const v1::TermStatus& term : status.terms()) {
     absl::StrAppendFormat(
         &text,

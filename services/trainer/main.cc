@@ -89,102 +89,112 @@ void ServeUntilSignal(RpcServer& server, ShutdownSignal& signal) {
   signal.Wait();
 }
 
-// What there is to show of a run that an earlier process finished.
-absl::Status ShowFinishedRun(const Config& config,
-                             const std::string& folder,
-                             TrainerStatus* status,
-                             RunHistory* history) {
-  status->Change([&](TrainerState& state) {
-    state.run_name = config.run.name;
-    state.run_folder = folder;
-    state.phase = "done";
-    state.step = state.start_step = state.total_steps = config.trainer.steps;
-  });
-  return ForEachJsonLine(JoinPath(folder, "metrics.jsonl"),
-                         [&](const nlohmann::json& row, int) {
-                           history->Add(row);
-                           return absl::OkStatus();
-                         });
-}
-
-absl::Status Run(const Flags& flags) {
-  ShutdownSignal signal;
-  ASSIGN_OR_RETURN(const LoadedConfig loaded,
-                   LoadConfig(flags.config, flags.overrides));
-  const Config& config = loaded.config;
-  const std::string folder = JoinPath(config.run.output_dir, config.run.name);
-  const bool finished =
-      config.trainer.rank == 0 && FinishedStep(folder) >= config.trainer.steps;
-  if (finished) {
-    LogInfo(absl::StrCat(folder,
-                         " holds a finished run; nothing is left to do "
-                         "(another run.name begins anew, more trainer.steps "
-                         "go on)"));
-    if (!StaysWhenDone(config)) return absl::OkStatus();
-  }
-  ASSIGN_OR_RETURN(const std::shared_ptr<Security> security,
-                   Security::Load(config.security, {Role::kTrainer}));
-  const auto credentials = std::make_shared<const RpcCredentials>(security);
-  TrainerStatus status;
-  if (config.trainer.rank != 0) {
-    status.Change([&](TrainerState& state) {
-      state.run_name = config.run.name;
-      state.phase = absl::StrCat("rank ", config.trainer.rank, ", see rank 0");
+// What the process shows of its run: status, history and metrics, by HTTP and
+// gRPC. `config` must outlive it.
+class RunWindow {
+ public:
+  RunWindow(const Config& config,
+            const std::shared_ptr<Security>& security,
+            std::shared_ptr<const RpcCredentials> credentials)
+      : config_(config),
+        security_(security),
+        credentials_(std::move(credentials)),
+        registry_("trainer", config.run.name),
+        metrics_(registry_, config),
+        service_(&status_) {
+    AddSecurityMetrics(security,
+                       config.trainer.listen,
+                       config.metrics.trainer_listen,
+                       &registry_);
+    if (config.trainer.rank == 0) return;
+    status_.Change([&](v1::GetStatusResponse& state) {
+      state.set_run_name(config.run.name);
+      state.set_phase(
+          absl::StrCat("rank ", config.trainer.rank, ", see rank 0"));
     });
   }
-  RunHistory history;
-  // Serves the two above.
-  MetricsRegistry registry("trainer", config.run.name);
-  AddSecurityMetrics(security,
-                     config.trainer.listen,
-                     config.metrics.trainer_listen,
-                     &registry);
-  TrainerMetrics metrics(registry, config);
-  RETURN_IF_ERROR(WithExitCode(registry
-                                   .Serve({config.metrics.trainer_listen,
-                                           config.metrics.allowed_hosts,
-                                           security},
-                                          StatusPages(&status, &history))
-                                   .status(),
-                               ExitCode::kConfig));
-  TrainerService service(&status);
-  const auto start_server = [&] {
-    return RpcServer::Start(
-        {.listen = config.trainer.listen,
-         .credentials = credentials,
-         .observer = MakeRpcObserver(&registry)},
-        {{&service, v1::TrainerService::service_full_name()}});
-  };
-  if (finished) {
-    metrics.BeginPhase("done");
-    RETURN_IF_ERROR(ShowFinishedRun(config, folder, &status, &history));
-    ASSIGN_OR_RETURN(const auto server, start_server());
-    ServeUntilSignal(*server, signal);
-    return absl::OkStatus();
-  }
-  ASSIGN_OR_RETURN(const std::unique_ptr<TrainerRun> run,
-                   TrainerRun::Load(loaded, &metrics, &status, &history));
 
+  absl::Status ServeHttp() {
+    return WithExitCode(registry_
+                            .Serve({config_.metrics.trainer_listen,
+                                    config_.metrics.allowed_hosts,
+                                    security_},
+                                   StatusPages(&status_, &history_))
+                            .status(),
+                        ExitCode::kConfig);
+  }
+  absl::StatusOr<std::unique_ptr<RpcServer>> ServeRpc() {
+    return RpcServer::Start(
+        {.listen = config_.trainer.listen,
+         .credentials = credentials_,
+         .observer = MakeRpcObserver(&registry_)},
+        {{&service_, v1::TrainerService::service_full_name()}});
+  }
+  // What there is to show of a run that an earlier process finished.
+  absl::Status ShowFinishedRun(const std::string& folder) {
+    metrics_.BeginPhase(TrainerPhase::kDone);
+    status_.Change([&](v1::GetStatusResponse& state) {
+      state.set_run_name(config_.run.name);
+      state.set_run_folder(folder);
+      state.set_phase(NameOf(TrainerPhase::kDone));
+      state.set_step(config_.trainer.steps);
+      state.set_start_step(config_.trainer.steps);
+      state.set_total_steps(config_.trainer.steps);
+    });
+    return ForEachJsonLine(JoinPath(folder, "metrics.jsonl"),
+                           [&](const nlohmann::json& row, int) {
+                             history_.Add(row);
+                             return absl::OkStatus();
+                           });
+  }
+
+  TrainerStatus& status() { return status_; }
+  RunHistory& history() { return history_; }
+  TrainerMetrics& metrics() { return metrics_; }
+
+ private:
+  const Config& config_;
+  const std::shared_ptr<Security> security_;
+  const std::shared_ptr<const RpcCredentials> credentials_;
+  TrainerStatus status_;
+  RunHistory history_;
+  MetricsRegistry registry_;  // serves the two above
+  TrainerMetrics metrics_;
+  TrainerService service_;
+};
+
+// The run from its loading to its end, with workers and other ranks.
+absl::Status Train(const LoadedConfig& loaded,
+                   const std::shared_ptr<const RpcCredentials>& credentials,
+                   RunWindow& window,
+                   ShutdownSignal& signal) {
+  const Config& config = loaded.config;
+  ASSIGN_OR_RETURN(
+      const std::unique_ptr<TrainerRun> run,
+      TrainerRun::Load(
+          loaded, &window.metrics(), &window.status(), &window.history()));
   ASSIGN_OR_RETURN(const std::unique_ptr<RolloutClient> rollouts,
                    RolloutClient::Start(MakeClientOptions<RolloutClientOptions>(
                        config,
                        config.rollout.addresses,
                        credentials,
                        run->ExpectedWorkers(),
-                       metrics.PoolObserver("rollout"))));
-  auto teacher_options =
-      MakeClientOptions<TeacherClientOptions>(config,
-                                              config.teacher.addresses,
-                                              credentials,
-                                              run->ExpectedWorkers(),
-                                              metrics.PoolObserver("teacher"));
+                       window.metrics().PoolObserver("rollout"))));
+  auto teacher_options = MakeClientOptions<TeacherClientOptions>(
+      config,
+      config.teacher.addresses,
+      credentials,
+      run->ExpectedWorkers(),
+      window.metrics().PoolObserver("teacher"));
   teacher_options.connections = config.teacher.connections;
   ASSIGN_OR_RETURN(const std::unique_ptr<TeacherClient> teachers,
                    TeacherClient::Start(std::move(teacher_options)));
-  status.SetWorkers([&rollouts] { return rollouts->Workers(); },
-                    [&teachers] { return teachers->Workers(); });
-  const absl::Cleanup forget_workers = [&status] { status.SetWorkers({}, {}); };
-  ASSIGN_OR_RETURN(const std::unique_ptr<RpcServer> server, start_server());
+  window.status().SetWorkers([&rollouts] { return rollouts->Workers(); },
+                             [&teachers] { return teachers->Workers(); });
+  const absl::Cleanup forget_workers = [&window] {
+    window.status().SetWorkers({}, {});
+  };
+  ASSIGN_OR_RETURN(const std::unique_ptr<RpcServer> server, window.ServeRpc());
   ASSIGN_OR_RETURN(const std::unique_ptr<Collective> collective,
                    JoinRanks(config.trainer, credentials, run->Identity()));
   server->SetServing(true);
@@ -208,6 +218,33 @@ absl::Status Run(const Flags& flags) {
   server->SetServing(false);
   server->Shutdown(absl::Seconds(1));
   return result;
+}
+
+absl::Status Run(const Flags& flags) {
+  ShutdownSignal signal;
+  ASSIGN_OR_RETURN(const LoadedConfig loaded,
+                   LoadConfig(flags.config, flags.overrides));
+  const Config& config = loaded.config;
+  const std::string folder = JoinPath(config.run.output_dir, config.run.name);
+  const bool finished =
+      config.trainer.rank == 0 && FinishedStep(folder) >= config.trainer.steps;
+  if (finished) {
+    LogInfo(absl::StrCat(folder,
+                         " holds a finished run; nothing is left to do "
+                         "(another run.name begins anew, more trainer.steps "
+                         "go on)"));
+    if (!StaysWhenDone(config)) return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const std::shared_ptr<Security> security,
+                   Security::Load(config.security, {Role::kTrainer}));
+  const auto credentials = std::make_shared<const RpcCredentials>(security);
+  RunWindow window(config, security, credentials);
+  RETURN_IF_ERROR(window.ServeHttp());
+  if (!finished) return Train(loaded, credentials, window, signal);
+  RETURN_IF_ERROR(window.ShowFinishedRun(folder));
+  ASSIGN_OR_RETURN(const auto server, window.ServeRpc());
+  ServeUntilSignal(*server, signal);
+  return absl::OkStatus();
 }
 
 int Main(int argc, char** argv) {

@@ -106,7 +106,7 @@ absl::Status TrainerLoop::RunSteps() {
 
 absl::Status TrainerLoop::EvaluateHeldOut(const std::string& when) {
   if (parts_.held_out.problems.empty()) return absl::OkStatus();
-  parts_.recorder.BeginPhase("evaluating");
+  parts_.recorder.BeginPhase(TrainerPhase::kEvaluating);
   batch_.ServeLive();
   DAPD_FAILPOINT("evaluation.before");
   ASSIGN_OR_RETURN(const EvaluationReport report,
@@ -131,7 +131,7 @@ absl::Status TrainerLoop::RunStep() {
   const Config& config = parts_.batch.config;
   if (policy_.version() % config.checkpoint.interval == 0 &&
       policy_.version() < config.trainer.steps) {
-    parts_.recorder.BeginPhase("saving");
+    parts_.recorder.BeginPhase(TrainerPhase::kSaving);
     RETURN_IF_ERROR(
         disk_.Write("the checkpoint", [&] { return SaveCheckpointNow(); }));
   }
@@ -223,7 +223,7 @@ absl::Status TrainerLoop::ExportAdapter() {
 }
 
 absl::Status TrainerLoop::SaveNewest() {
-  parts_.recorder.BeginPhase("saving");
+  parts_.recorder.BeginPhase(TrainerPhase::kSaving);
   return disk_.MustWrite("the checkpoint", [&] { return SaveCheckpointNow(); });
 }
 

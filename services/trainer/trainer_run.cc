@@ -329,12 +329,12 @@ absl::Status TrainerRun::Train(
                           .devices = *devices,
                           .sharded_layers = layers.get(),
                           .policy = *state.policy,
-                          .on_phase = [](const std::string& /*phase*/) {},
+                          .on_phase = [](TrainerPhase /*phase*/) {},
                           .on_progress = [](int64_t, int64_t) {},
                           .on_ahead = [](int64_t, int64_t) {},
                           .on_served = [](int64_t /*version*/) {}};
   if (collective.rank() != 0) return RunOtherRank(std::move(batch));
-  batch.on_phase = [&state](const std::string& phase) {
+  batch.on_phase = [&state](TrainerPhase phase) {
     state.recorder->BeginPhase(phase);
   };
   batch.on_progress = [&state](int64_t done, int64_t total) {

@@ -85,7 +85,7 @@ class Trainer {
     const std::vector<WorkerState> workers = client_->Workers();
     return static_cast<uint64_t>(
         std::count_if(workers.begin(), workers.end(), [this](const auto& w) {
-          return w.state == "ready" && w.policy_version == version_;
+          return w.stage == WorkerStage::kReady && w.policy_version == version_;
         }));
   }
   RolloutTask MakeTask(uint64_t id) const {

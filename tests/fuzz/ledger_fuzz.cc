@@ -38,6 +38,7 @@ void Run(InputReader input) {
   constexpr int64_t kStep = 1'000'000;
   RolloutResult answer;
   answer.ids = {1, 2, 3};
+  answer.logprobs = {-1.5F, -0.1F, -1e-30F};
   answer.finish_reason = FinishReason::kLength;
   answer.policy_version = kStep - 1;
   answer.adapter_digest = "new";
@@ -55,6 +56,7 @@ void Run(InputReader input) {
   const RolloutResult* recalled =
       again->Recall(kStep, 7, "fresh problem", kStep - 1, "new");
   Check(recalled != nullptr && recalled->ids == answer.ids &&
+            recalled->logprobs == answer.logprobs &&
             recalled->finish_reason == answer.finish_reason,
         "the answer survives");
   Check(again->Recall(kStep, 7, "fresh problem", kStep - 1, "old") == nullptr,

@@ -120,6 +120,7 @@ def expected_values(line):
         "rate": {"learning_rate": line["learning_rate"]},
         "length": {"rollout/mean_tokens": line["rollout"]["mean_tokens"]},
         "answers": {f"rollout/{key}": line["rollout"][key] for key in ("correct_fraction", "boxed_fraction", "truncated_fraction")},
+        "mismatch": {f"sampler_mismatch/{key}": line["sampler_mismatch"][key] for key in ("mean", "max")},
         "phases": {f"seconds/{phase}": value for phase, value in line["seconds"].items()},
         "tokens": {key: line[key] / seconds for key in ("generated_tokens", "scored_tokens")},
         "samples": {"samples": 60 * line["samples"] / seconds},

@@ -161,7 +161,7 @@ class WorkerPool {
   int64_t Share(const Worker& worker, int64_t tasks) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Accept(Worker* worker, Stream* stream, TaskAnswer<Result> answer);
-  void SetState(Worker* worker, const std::string& state)
+  void SetStage(Worker* worker, WorkerStage stage)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Lose(Worker* worker, absl::Status why);
   absl::Status NothingUsable() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

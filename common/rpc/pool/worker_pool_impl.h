@@ -131,7 +131,7 @@ void WorkerPool<Task, Result>::Apply(const std::set<std::string>& endpoints,
     worker = std::make_unique<Worker>();
     worker->number = next_number_++;
     worker->state.address = endpoint;
-    worker->state.state = "connecting";
+    worker->state.stage = WorkerStage::kConnecting;
     worker->thread = std::jthread([this, w = worker.get()] { RunWorker(w); });
   }
   // A name that cannot be resolved now says nothing about its workers.
@@ -195,7 +195,7 @@ absl::Status WorkerPool<Task, Result>::RunSession(Worker* worker,
     session = factory_(worker->state.address);
     worker->session = session;
     worker->timed_out = false;
-    SetState(worker, "connecting");
+    SetStage(worker, WorkerStage::kConnecting);
   }
   ASSIGN_OR_RETURN(const int64_t capacity, session->Connect());
   {
@@ -214,7 +214,7 @@ absl::Status WorkerPool<Task, Result>::RunSession(Worker* worker,
         worker->state.weights[set] = update->version;
       }
       worker->state.policy_version = NewestVersion(worker->state.weights);
-      SetState(worker, "ready");
+      SetStage(worker, WorkerStage::kReady);
     }
     RETURN_IF_ERROR(RunStream(worker, session.get(), updates));
   }
@@ -297,7 +297,7 @@ std::shared_ptr<const PolicyUpdates> WorkerPool<Task, Result>::WaitForUpdates(
     changed_.Wait(&mutex_);
   }
   if (stopping_ || !worker->wanted) return nullptr;
-  SetState(worker, "loading");
+  SetStage(worker, WorkerStage::kLoading);
   return updates_;
 }
 
@@ -363,9 +363,9 @@ template <typename Task, typename Result>
 bool WorkerPool<Task, Result>::HasRoom(int64_t number) const {
   return std::any_of(workers_.begin(), workers_.end(), [&](const auto& w) {
     const Worker& worker = *w.second;
-    return worker.number == number && worker.state.state == "ready" &&
-           worker.wanted && !worker.refusing &&
-           board_.InFlight(number) < worker.capacity;
+    return worker.number == number &&
+           worker.state.stage == WorkerStage::kReady && worker.wanted &&
+           !worker.refusing && board_.InFlight(number) < worker.capacity;
   });
 }
 
@@ -376,8 +376,8 @@ int64_t WorkerPool<Task, Result>::Share(const Worker& worker,
                                         int64_t tasks) const {
   int64_t total = 0;
   for (const auto& [endpoint, other] : workers_) {
-    const bool usable =
-        other->state.state == "ready" || other->state.state == "loading";
+    const bool usable = other->state.stage == WorkerStage::kReady ||
+                        other->state.stage == WorkerStage::kLoading;
     if (usable && other->wanted && !other->refusing) total += other->capacity;
   }
   return (tasks * worker.capacity + total - 1) / total;
@@ -423,11 +423,10 @@ void WorkerPool<Task, Result>::Accept(Worker* worker,
 // -------------------------------------------------------------------
 
 template <typename Task, typename Result>
-void WorkerPool<Task, Result>::SetState(Worker* worker,
-                                        const std::string& state) {
-  if (worker->state.state == "ready") patience_start_ = absl::Now();
-  worker->state.state = state;
-  if (state == "ready") worker->unfit = false;
+void WorkerPool<Task, Result>::SetStage(Worker* worker, WorkerStage stage) {
+  if (worker->state.stage == WorkerStage::kReady) patience_start_ = absl::Now();
+  worker->state.stage = stage;
+  if (stage == WorkerStage::kReady) worker->unfit = false;
   changed_.NotifyAll();
 }
 
@@ -439,7 +438,7 @@ void WorkerPool<Task, Result>::Lose(Worker* worker, absl::Status why) {
   bool was_ready = false;
   {
     MutexLock lock(&mutex_);
-    was_ready = worker->state.state == "ready";
+    was_ready = worker->state.stage == WorkerStage::kReady;
     timed_out = worker->timed_out;
     if (timed_out) {
       why = absl::DeadlineExceededError(
@@ -447,16 +446,16 @@ void WorkerPool<Task, Result>::Lose(Worker* worker, absl::Status why) {
                        absl::FormatDuration(options_.task_timeout)));
     }
     const std::string error(why.message());
-    is_news =
-        !stopping_ && worker->wanted &&
-        (worker->state.last_error != error || worker->state.state == "ready");
+    is_news = !stopping_ && worker->wanted &&
+              (worker->state.last_error != error ||
+               worker->state.stage == WorkerStage::kReady);
     worker->state.last_error = error;
     worker->state.policy_version = -1;
     worker->state.weights.clear();
     worker->unfit =
         !was_ready && (absl::IsFailedPrecondition(why) || IsFinalError(why));
     worker->session.reset();
-    SetState(worker, "lost");
+    SetStage(worker, WorkerStage::kLost);
     returned = board_.ReturnAll(worker->number, why);
   }
   Observe(timed_out ? TaskOutcome::kTimeout : TaskOutcome::kLost, returned);
@@ -471,7 +470,7 @@ absl::Status WorkerPool<Task, Result>::NothingUsable() {
   bool all_unfit = !workers_.empty() && resolve_errors_.empty();
   std::vector<WorkerState> states;
   for (const auto& [endpoint, worker] : workers_) {
-    if (worker->state.state == "ready") return absl::OkStatus();
+    if (worker->state.stage == WorkerStage::kReady) return absl::OkStatus();
     all_unfit = all_unfit && worker->unfit;
     states.push_back(worker->state);
   }
@@ -488,7 +487,7 @@ template <typename Task, typename Result>
 PoolLoad WorkerPool<Task, Result>::Load() const {
   PoolLoad load;
   for (const auto& [endpoint, worker] : workers_) {
-    ++load.workers[worker->state.state];
+    ++load.workers[worker->state.stage];
   }
   load.pending = board_.pending();
   load.in_flight = board_.unanswered() - load.pending;

@@ -27,6 +27,20 @@ const char* TaskOutcomeName(TaskOutcome outcome) {
   return "unknown";
 }
 
+const char* NameOf(WorkerStage stage) {
+  switch (stage) {
+    case WorkerStage::kConnecting:
+      return "connecting";
+    case WorkerStage::kLoading:
+      return "loading";
+    case WorkerStage::kReady:
+      return "ready";
+    case WorkerStage::kLost:
+      return "lost";
+  }
+  return "unknown";
+}
+
 bool IsFinalError(const absl::Status& status) {
   return absl::IsInvalidArgument(status) || absl::IsOutOfRange(status) ||
          absl::IsUnimplemented(status);
@@ -81,7 +95,7 @@ std::string DescribeWorkers(
   for (const WorkerState& state : states) {
     lines.push_back(absl::StrCat(state.address,
                                  " is ",
-                                 state.state,
+                                 NameOf(state.stage),
                                  state.last_error.empty() ? "" : ": ",
                                  state.last_error));
   }

@@ -38,11 +38,23 @@ enum class TaskOutcome {
 // "accepted", "duplicate", ...: the values of the metric's label.
 const char* TaskOutcomeName(TaskOutcome outcome);
 
+// Where a pool has got to with a worker.
+enum class WorkerStage {
+  kConnecting,  // asked what it is and has
+  kLoading,     // it waits for the current weights, or takes them
+  kReady,       // it takes tasks
+  kLost,        // it ended, hangs or cannot be used; tried again
+};
+// "connecting", "loading", ...: in messages, the status and metrics.
+const char* NameOf(WorkerStage stage);
+
 // How busy a pool is.
 struct PoolLoad {
-  // Workers by their state; every state is there, see WorkerState.
-  std::map<std::string, int64_t> workers = {
-      {"connecting", 0}, {"loading", 0}, {"ready", 0}, {"lost", 0}};
+  // By their stage; every stage is there.
+  std::map<WorkerStage, int64_t> workers = {{WorkerStage::kConnecting, 0},
+                                            {WorkerStage::kLoading, 0},
+                                            {WorkerStage::kReady, 0},
+                                            {WorkerStage::kLost, 0}};
   int64_t pending = 0;  // tasks that no worker has
   int64_t in_flight = 0;
 };
@@ -58,8 +70,8 @@ struct WorkerPoolObserver {
 };
 
 struct WorkerState {
-  std::string address;          // as dialled: "10.0.0.7:7001"
-  std::string state;            // "connecting", "loading", "ready" or "lost"
+  std::string address;  // as dialled: "10.0.0.7:7001"
+  WorkerStage stage = WorkerStage::kConnecting;
   int64_t policy_version = -1;  // the newest acknowledged; -1: none yet
   std::map<WeightSet, int64_t> weights;  // acknowledged versions, by set
   int64_t in_flight = 0;

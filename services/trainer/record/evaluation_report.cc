@@ -1,6 +1,7 @@
 #include "services/trainer/record/evaluation_report.h"
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 
 namespace dapd {
 namespace {
@@ -27,6 +28,40 @@ Json ToJson(const EvaluationReport& report) {
           {"mean_tokens", report.mean_tokens},
           {"unclipped_divergence", divergences},
           {"seconds", report.seconds}};
+}
+
+std::string PercentText(const Interval& interval) {
+  return absl::StrFormat("%5.1f %% [%.1f, %.1f]",
+                         100 * interval.mean,
+                         100 * interval.low,
+                         100 * interval.high);
+}
+
+std::string CompareEvaluations(const EvaluationReport& before,
+                               const EvaluationReport& after) {
+  std::string text = absl::StrFormat(
+      "  held out              before                    after\n"
+      "  accuracy    %s   %s\n"
+      "  format rate %s   %s\n",
+      PercentText(before.accuracy),
+      PercentText(after.accuracy),
+      PercentText(before.format_rate),
+      PercentText(after.format_rate));
+  for (size_t k = 0; k < before.divergences.size(); ++k) {
+    const TermDivergence& a = before.divergences[k];
+    const TermDivergence& b = after.divergences[k];
+    absl::StrAppendFormat(
+        &text,
+        "  true KL %-21s %.4f [%.4f, %.4f]   %.4f [%.4f, %.4f]\n",
+        a.name,
+        a.unclipped.mean,
+        a.unclipped.low,
+        a.unclipped.high,
+        b.unclipped.mean,
+        b.unclipped.low,
+        b.unclipped.high);
+  }
+  return text;
 }
 
 absl::StatusOr<EvaluationReport> ParseEvaluationReport(

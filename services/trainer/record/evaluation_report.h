@@ -32,6 +32,13 @@ struct EvaluationReport {
 
 nlohmann::ordered_json ToJson(const EvaluationReport& report);
 
+// " 48.0 % [40.1, 55.9]"
+std::string PercentText(const Interval& interval);
+
+// Lines of the closing summary: both evaluations of a run side by side.
+std::string CompareEvaluations(const EvaluationReport& before,
+                               const EvaluationReport& after);
+
 // DATA_LOSS, naming `where`, for anything that ToJson does not write.
 absl::StatusOr<EvaluationReport> ParseEvaluationReport(
     const nlohmann::ordered_json& json, const std::string& where);

@@ -1,7 +1,11 @@
 #include "services/trainer/record/ledger.h"
 
+#include <bit>
+#include <cmath>
 #include <cstdio>
+#include <cstring>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
@@ -37,6 +41,32 @@ absl::StatusOr<nlohmann::json> Unseal(absl::string_view line,
     return absl::DataLossError(absl::StrCat(where, ": the checksum differs"));
   }
   return ParseJson(line, where);
+}
+
+static_assert(std::endian::native == std::endian::little);
+
+std::string EncodeFloats(const std::vector<float>& values) {
+  return absl::Base64Escape(
+      absl::string_view(reinterpret_cast<const char*>(values.data()),
+                        values.size() * sizeof(float)));
+}
+
+absl::StatusOr<std::vector<float>> DecodeFloats(const std::string& text,
+                                                size_t count) {
+  std::string bytes;
+  std::vector<float> values(count);
+  if (!absl::Base64Unescape(text, &bytes) ||
+      bytes.size() != count * sizeof(float)) {
+    return absl::DataLossError(
+        absl::StrCat("log-probabilities that are not ", count, " numbers"));
+  }
+  std::memcpy(values.data(), bytes.data(), bytes.size());
+  for (const float value : values) {
+    if (!std::isfinite(value)) {
+      return absl::DataLossError("a log-probability that is not finite");
+    }
+  }
+  return values;
 }
 
 }  // namespace
@@ -96,6 +126,11 @@ absl::Status Ledger::Replay(const nlohmann::json& event) try {
     Answer answer;
     answer.problem_id = event.at("id");
     ASSIGN_OR_RETURN(answer.result.ids, JsonTokenIds(event.at("rollout_ids")));
+    if (event.contains("logprobs")) {
+      ASSIGN_OR_RETURN(
+          answer.result.logprobs,
+          DecodeFloats(event.at("logprobs"), answer.result.ids.size()));
+    }
     const std::string reason = event.at("finish_reason");
     if (const auto known = FinishReasonOf(reason); known.has_value()) {
       answer.result.finish_reason = *known;
@@ -148,14 +183,18 @@ absl::Status Ledger::Accepted(int64_t step,
       step, sample, problem_id, result.policy_version, result.adapter_digest);
   if (known != nullptr) return absl::OkStatus();
   DAPD_FAILPOINT("ledger.before_accept");
-  RETURN_IF_ERROR(Append({{"event", "accepted"},
-                          {"step", step},
-                          {"sample", sample},
-                          {"id", problem_id},
-                          {"policy_version", result.policy_version},
-                          {"adapter_digest", result.adapter_digest},
-                          {"rollout_ids", result.ids},
-                          {"finish_reason", NameOf(result.finish_reason)}}));
+  Json event = {{"event", "accepted"},
+                {"step", step},
+                {"sample", sample},
+                {"id", problem_id},
+                {"policy_version", result.policy_version},
+                {"adapter_digest", result.adapter_digest},
+                {"rollout_ids", result.ids},
+                {"finish_reason", NameOf(result.finish_reason)}};
+  if (!result.logprobs.empty()) {
+    event["logprobs"] = EncodeFloats(result.logprobs);
+  }
+  RETURN_IF_ERROR(Append(event));
   DAPD_FAILPOINT("ledger.after_accept");
   return absl::OkStatus();
 }

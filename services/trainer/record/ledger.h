@@ -2,11 +2,14 @@
 //
 //   {"event":"started","attempt":2,"step":50,"adapter_digest":...}
 //   {"event":"accepted","step":51,"sample":3,"id":...,"policy_version":50,
-//    "adapter_digest":...,"rollout_ids":[...],"finish_reason":"eos"}
+//    "adapter_digest":...,"rollout_ids":[...],"logprobs":...,
+//    "finish_reason":"eos"}
 //   {"event":"trained","step":51,"adapter_digest":...,"samples":[0,1,...]}
 //   {"event":"checkpointed","step":100,"adapter_digest":...}
 //   {"event":"finished","step":200,"adapter_digest":...}
 //
+// "logprobs" are the sampler's, one per token: float32, little-endian, in
+// base64. A ledger of an earlier version has none.
 // Each line ends in a CRC-32C of what stands before it. An event is on disk
 // before anything follows from it: an answer that was accepted is never sampled
 // again, whatever dies. "started" voids what earlier attempts say about steps

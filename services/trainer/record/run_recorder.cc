@@ -1,5 +1,6 @@
 #include "services/trainer/record/run_recorder.h"
 
+#include <atomic>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -18,7 +19,9 @@
 #include "common/base/progress.h"
 #include "common/base/status_macros.h"
 #include "common/metrics/tensorboard_writer.h"
+#include "common/training/metric_table.h"
 #include "services/trainer/status/page/run_report.h"
+#include "services/trainer/status/status_message.h"
 
 namespace dapd {
 namespace {
@@ -28,66 +31,10 @@ using Json = nlohmann::ordered_json;
 constexpr uint64_t kMaxJsonBytes = uint64_t{1} << 24;
 constexpr uint64_t kMaxLinesBytes = uint64_t{1} << 32;
 
-std::string Percent(const Interval& interval) {
-  return absl::StrFormat("%5.1f %% [%.1f, %.1f]",
-                         100 * interval.mean,
-                         100 * interval.low,
-                         100 * interval.high);
-}
-
-Json StepLine(const StepReport& report) {
-  Json line = ToJson(report.step, report.objective, report.optimizer);
-  line["adapter_digest"] = report.adapter_digest;
-  line["snapshot_version"] = report.snapshot_version;
-  line["samples"] = report.samples;
-  line["early_micro_batches"] = report.early_micro_batches;
-  line["forward_ahead_tokens"] = report.forward_ahead_tokens;
-  line["untrainable_samples"] = report.untrainable_samples;
-  line["rollout"] = {{"mean_tokens", report.mean_rollout_tokens},
-                     {"truncated_fraction", report.truncated_fraction},
-                     {"boxed_fraction", report.boxed_fraction},
-                     {"correct_fraction", report.correct_fraction}};
-  line["generated_tokens"] = report.generated_tokens;
-  line["scored_tokens"] = report.scored_tokens;
-  line["payload_bytes"] = report.payload_bytes;
-  line["teacher_seconds"] = report.teacher_seconds;
-  line["teacher_ahead_seconds"] = report.teacher_ahead_seconds;
-  line["gather_wait_seconds"] = report.gather_wait_seconds;
-  line["seconds"] = report.seconds;
-  return line;
-}
-
-double SumSeconds(const Json& line) {
-  double sum = 0.0;
-  for (const auto& [phase, seconds] : line["seconds"].items()) {
-    sum += seconds.get<double>();
-  }
-  return sum;
-}
-
-// What the status says about the last step, from its line in metrics.jsonl.
-// Json::exception for a line that StepLine did not write.
-void ShowLine(const Json& line, TrainerState& state) {
-  state.step = line.at("step");
-  state.adapter_digest = line.at("adapter_digest");
-  state.snapshot_step = line.at("snapshot_version");
-  state.loss = line.at("loss");
-  state.gradient_norm = line.at("gradient_norm");
-  state.learning_rate = line.at("learning_rate");
-  state.mean_rollout_tokens = line.at("rollout").at("mean_tokens");
-  const double seconds = SumSeconds(line);
-  const auto per_second = [&](const char* count) {
-    return seconds > 0.0 ? line.at(count).get<double>() / seconds : 0.0;
-  };
-  state.generated_tokens_per_second = per_second("generated_tokens");
-  state.scored_tokens_per_second = per_second("scored_tokens");
-  state.samples_per_second = per_second("samples");
-  state.terms.clear();
-  for (const auto& [name, term] : line.at("terms").items()) {
-    state.terms.push_back({name,
-                           term.at("value"),
-                           term.at("weight"),
-                           term.at("clipped_fraction")});
+// Those of a step's line, by phase.
+void AddSeconds(const Json& line, std::map<std::string, double>* sums) {
+  for (const auto& [phase, seconds] : line.at("seconds").items()) {
+    (*sums)[phase] += seconds.get<double>();
   }
 }
 
@@ -121,9 +68,7 @@ absl::StatusOr<KeptLines> KeepLines(const std::string& path,
           absl::StrCat(path, " has a line that is no step: ", line));
     }
     if (*step > last_step) continue;
-    for (const auto& [phase, seconds] : row["seconds"].items()) {
-      kept.seconds[phase] += seconds.get<double>();
-    }
+    AddSeconds(row, &kept.seconds);
     RETURN_IF_ERROR(writer.Append(row));
     history->Add(row);
     kept.last = row;
@@ -152,6 +97,7 @@ struct RunRecorder::State {
   std::map<std::string, double> seconds;  // by phase, over all steps
   int64_t steps = 0;
   bool events_failed = false;
+  std::atomic<TrainerPhase> phase = TrainerPhase::kStarting;
 };
 
 RunRecorder::RunRecorder(std::unique_ptr<State> state)
@@ -179,17 +125,20 @@ absl::StatusOr<std::unique_ptr<RunRecorder>> RunRecorder::Create(
   if (folder.resumed()) {
     RETURN_IF_ERROR(events.AddRestart(start_step + 1));
   }
-  status->Change([&](TrainerState& state) {
-    state.run_name = config.run.name;
-    state.run_folder = folder.path();
-    state.step = state.start_step = start_step;
-    state.total_steps = config.trainer.steps;
-    state.max_gradient_norm = config.trainer.max_grad_norm;
-    state.max_rollout_tokens = config.rollout.max_new_tokens;
+  status->Change([&](v1::GetStatusResponse& state) {
+    state.set_run_name(config.run.name);
+    state.set_run_folder(folder.path());
+    state.set_step(start_step);
+    state.set_start_step(start_step);
+    state.set_total_steps(config.trainer.steps);
+    state.set_max_gradient_norm(config.trainer.max_grad_norm);
+    state.set_max_rollout_tokens(config.rollout.max_new_tokens);
   });
   if (!kept.last.is_null()) {
     try {
-      status->Change([&](TrainerState& state) { ShowLine(kept.last, state); });
+      status->Change([&](v1::GetStatusResponse& state) {
+        ShowStepLine(kept.last, &state);
+      });
     } catch (const Json::exception& error) {
       return absl::DataLossError(absl::StrCat(
           lines_path, " ends in a line that is no step: ", error.what()));
@@ -226,10 +175,8 @@ void RunRecorder::KeepEvaluation(const std::string& when,
                                  const EvaluationReport& report) {
   state_->evaluations.insert_or_assign(when, report);
   state_->metrics->RecordEvaluation(when, report);
-  state_->status->Change([&](TrainerState& state) {
-    std::erase_if(state.evaluations,
-                  [&](const auto& known) { return known.when == when; });
-    state.evaluations.push_back({when, report});
+  state_->status->Change([&](v1::GetStatusResponse& state) {
+    ShowEvaluation(when, report, &state);
   });
 }
 
@@ -243,30 +190,35 @@ std::string RunRecorder::EvaluationPath(const std::string& when) const {
 
 const std::string& RunRecorder::folder() const { return state_->folder; }
 
-void RunRecorder::BeginPhase(const std::string& phase) {
-  state_->status->Change([&](TrainerState& s) {
-    s.phase = phase;
-    s.phase_done = s.phase_total = s.trained_ahead = 0;
+void RunRecorder::BeginPhase(TrainerPhase phase) {
+  state_->phase = phase;
+  state_->status->Change([&](v1::GetStatusResponse& s) {
+    s.set_phase(NameOf(phase));
+    s.clear_phase_done();
+    s.clear_phase_total();
+    s.clear_trained_ahead();
   });
   state_->metrics->BeginPhase(phase);
 }
 
 void RunRecorder::AdvancePhase(int64_t done, int64_t total) {
-  std::string phase;
+  const TrainerPhase phase = state_->phase;
   std::string ahead;
-  state_->status->Change([&](TrainerState& s) {
-    phase = s.phase;
-    if (s.trained_ahead > 0) {
-      ahead = absl::StrFormat(", %d micro-batches trained", s.trained_ahead);
+  state_->status->Change([&](v1::GetStatusResponse& s) {
+    if (s.trained_ahead() > 0) {
+      ahead = absl::StrFormat(", %d micro-batches trained", s.trained_ahead());
     }
-    s.phase_done = done;
-    s.phase_total = total;
+    s.set_phase_done(done);
+    s.set_phase_total(total);
   });
-  if (phase != "evaluating") {
-    state_->progress.Update(
-        state_->steps,
-        absl::StrFormat(
-            "%s%s %d/%d%s", state_->step_note, phase, done, total, ahead));
+  if (phase != TrainerPhase::kEvaluating) {
+    state_->progress.Update(state_->steps,
+                            absl::StrFormat("%s%s %d/%d%s",
+                                            state_->step_note,
+                                            NameOf(phase),
+                                            done,
+                                            total,
+                                            ahead));
     return;
   }
   if (state_->evaluation_progress == nullptr) {
@@ -278,7 +230,8 @@ void RunRecorder::AdvancePhase(int64_t done, int64_t total) {
 }
 
 void RunRecorder::RecordTrainedAhead(int64_t count) {
-  state_->status->Change([&](TrainerState& s) { s.trained_ahead = count; });
+  state_->status->Change(
+      [&](v1::GetStatusResponse& s) { s.set_trained_ahead(count); });
 }
 
 absl::Status RunRecorder::RecordSamples(
@@ -306,25 +259,10 @@ absl::Status RunRecorder::RecordStep(const StepReport& report) {
 }
 
 void RunRecorder::ShowStep(const StepReport& report) {
-  std::map<std::string, double> scalars = {
-      {"loss/total", report.objective.loss},
-      {"optim/grad_norm", report.optimizer.gradient_norm},
-      {"optim/lr", report.optimizer.learning_rate},
-      {"rollout/length", report.mean_rollout_tokens},
-      {"rollout/truncated_ratio", report.truncated_fraction},
-      {"rollout/boxed_ratio", report.boxed_fraction},
-      {"rollout/accuracy", report.correct_fraction}};
-  for (const TermMetrics& term : report.objective.terms) {
-    scalars["loss/" + term.name] = term.value;
-    scalars["kl/" + term.name] = term.unclipped;
-    scalars["clipped_fraction/" + term.name] = term.clipped_fraction;
-  }
-  for (const auto& [phase, seconds] : report.seconds) {
-    scalars["time/" + phase] = seconds;
-    state_->seconds[phase] += seconds;
-  }
-  for (const auto& [tag, value] : scalars) {
-    AddScalar(tag, report.step, value);
+  for (const StepMetric& metric : StepMetrics()) {
+    for (const MetricValue& value : metric.read(report)) {
+      AddEvent(metric.TagOf(value.of), report.step, AsDouble(value.number));
+    }
   }
   state_->metrics->RecordStep(report);
   ++state_->steps;
@@ -335,11 +273,12 @@ void RunRecorder::ShowStep(const StepReport& report) {
                       report.mean_rollout_tokens);
   state_->progress.Update(report.step, state_->step_note);
   const Json line = StepLine(report);
+  AddSeconds(line, &state_->seconds);
   state_->history->Add(line);
-  state_->status->Change([&](TrainerState& state) {
-    ShowLine(line, state);
-    state.seconds_per_step = state_->progress.SecondsPerUnit();
-    state.eta_seconds = state_->progress.EtaSeconds();
+  state_->status->Change([&](v1::GetStatusResponse& state) {
+    ShowStepLine(line, &state);
+    state.set_seconds_per_step(state_->progress.SecondsPerUnit());
+    state.set_eta_seconds(state_->progress.EtaSeconds());
   });
 }
 
@@ -349,21 +288,19 @@ absl::Status RunRecorder::RecordEvaluation(const std::string& when,
       "evaluation %s training: accuracy %s, format rate %s (95 %% interval; "
       "%d problems x %d), %.0f tokens an answer, %.0f s",
       when,
-      Percent(report.accuracy),
-      Percent(report.format_rate),
+      PercentText(report.accuracy),
+      PercentText(report.format_rate),
       report.problems,
       report.samples,
       report.mean_tokens,
       report.seconds));
   KeepEvaluation(when, report);
-  AddScalar("eval/accuracy", report.policy_version, report.accuracy.mean);
+  AddEvent("eval/accuracy", report.policy_version, report.accuracy.mean);
   return WriteFileAtomically(EvaluationPath(when), ToJson(report).dump(2));
 }
 
 // The events only repeat what metrics.jsonl holds: a failure is told once.
-void RunRecorder::AddScalar(const std::string& tag,
-                            int64_t step,
-                            double value) {
+void RunRecorder::AddEvent(const std::string& tag, int64_t step, double value) {
   const absl::Status status = state_->events.AddScalar(tag, step, value);
   if (status.ok() || state_->events_failed) return;
   state_->events_failed = true;
@@ -371,7 +308,7 @@ void RunRecorder::AddScalar(const std::string& tag,
 }
 
 absl::Status RunRecorder::Finish(double total_seconds) {
-  BeginPhase("done");
+  BeginPhase(TrainerPhase::kDone);
   Json evaluations = Json::object();
   for (const auto& [when, report] : state_->evaluations) {
     evaluations[when] = ToJson(report);
@@ -399,29 +336,7 @@ absl::Status RunRecorder::Finish(double total_seconds) {
   const auto after = state_->evaluations.find("after");
   if (before != state_->evaluations.end() &&
       after != state_->evaluations.end()) {
-    absl::StrAppendFormat(
-        &text,
-        "  held out              before                    after\n"
-        "  accuracy    %s   %s\n"
-        "  format rate %s   %s\n",
-        Percent(before->second.accuracy),
-        Percent(after->second.accuracy),
-        Percent(before->second.format_rate),
-        Percent(after->second.format_rate));
-    for (size_t k = 0; k < before->second.divergences.size(); ++k) {
-      const TermDivergence& a = before->second.divergences[k];
-      const TermDivergence& b = after->second.divergences[k];
-      absl::StrAppendFormat(
-          &text,
-          "  true KL %-21s %.4f [%.4f, %.4f]   %.4f [%.4f, %.4f]\n",
-          a.name,
-          a.unclipped.mean,
-          a.unclipped.low,
-          a.unclipped.high,
-          b.unclipped.mean,
-          b.unclipped.low,
-          b.unclipped.high);
-    }
+    text += CompareEvaluations(before->second, after->second);
   }
   absl::StrAppend(&text, "  adapter (PEFT): ", state_->folder, "/adapter\n");
   absl::StrAppend(&text, "  report:         ", state_->folder, "/report.html");

@@ -1,6 +1,7 @@
 // RunRecorder: everything a run leaves behind for its user besides weights.
-// One call here feeds metrics.jsonl, TensorBoard, Prometheus, the status, the
-// charts' history and the progress line, so that they cannot disagree.
+// What a step measured goes into metrics.jsonl, TensorBoard, Prometheus, the
+// status and the charts' history by way of one table,
+// common/training/metric_table.h: they hold the same numbers.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +15,12 @@
 
 #include "common/config/load_config.h"
 #include "common/config/run_folder.h"
+#include "common/training/step_report.h"
 #include "services/trainer/record/evaluation_report.h"
-#include "services/trainer/step/sample_pipeline.h"
 #include "services/trainer/status/page/run_history.h"
-#include "services/trainer/step/step_report.h"
 #include "services/trainer/status/trainer_metrics.h"
 #include "services/trainer/status/trainer_status.h"
+#include "services/trainer/step/sample_pipeline.h"
 
 namespace dapd {
 
@@ -42,8 +43,7 @@ class RunRecorder {
 
   const std::string& folder() const;
 
-  // One of kTrainerPhases.
-  void BeginPhase(const std::string& phase);
+  void BeginPhase(TrainerPhase phase);
   // So many answers or micro-batches of the phase are done.
   void AdvancePhase(int64_t done, int64_t total);
   // So many micro-batches were trained in the phase "rollout".
@@ -73,7 +73,7 @@ class RunRecorder {
   absl::Status RecallEvaluation(const std::string& when);
   void KeepEvaluation(const std::string& when, const EvaluationReport& report);
   std::string EvaluationPath(const std::string& when) const;
-  void AddScalar(const std::string& tag, int64_t step, double value);
+  void AddEvent(const std::string& tag, int64_t step, double value);
 
   struct State;
   explicit RunRecorder(std::unique_ptr<State> state);

@@ -1,10 +1,16 @@
 #include "services/trainer/status/status_message.h"
 
-#include <string>
+#include <nlohmann/json.hpp>
 #include <vector>
+
+#include "absl/strings/str_split.h"
+
+#include "common/training/metric_table.h"
 
 namespace dapd {
 namespace {
+
+using Json = nlohmann::ordered_json;
 
 void AddWorkers(const std::string& role,
                 const std::vector<WorkerState>& workers,
@@ -13,7 +19,7 @@ void AddWorkers(const std::string& role,
     v1::WorkerStatus& added = *message->add_workers();
     added.set_role(role);
     added.set_address(worker.address);
-    added.set_state(worker.state);
+    added.set_state(NameOf(worker.stage));
     added.set_policy_version(worker.policy_version);
     for (const auto& [set, version] : worker.weights) {
       v1::WeightVersion& served = *added.add_weights();
@@ -31,66 +37,107 @@ void SetInterval(const Interval& interval, v1::IntervalStatus* message) {
   message->set_high(interval.high);
 }
 
-void AddEvaluation(const TrainerState::Evaluation& evaluation,
-                   v1::GetStatusResponse* message) {
-  const EvaluationReport& report = evaluation.report;
-  v1::EvaluationStatus& added = *message->add_evaluations();
-  added.set_when(evaluation.when);
-  added.set_policy_version(report.policy_version);
-  added.set_problems(report.problems);
-  added.set_samples(report.samples);
-  SetInterval(report.accuracy, added.mutable_accuracy());
-  SetInterval(report.format_rate, added.mutable_format_rate());
-  added.set_mean_tokens(report.mean_tokens);
+v1::EvaluationStatus EvaluationMessage(const std::string& when,
+                                       const EvaluationReport& report) {
+  v1::EvaluationStatus message;
+  message.set_when(when);
+  message.set_policy_version(report.policy_version);
+  message.set_problems(report.problems);
+  message.set_samples(report.samples);
+  SetInterval(report.accuracy, message.mutable_accuracy());
+  SetInterval(report.format_rate, message.mutable_format_rate());
+  message.set_mean_tokens(report.mean_tokens);
   for (const TermDivergence& term : report.divergences) {
-    v1::DivergenceStatus& divergence = *added.add_divergences();
+    v1::DivergenceStatus& divergence = *message.add_divergences();
     divergence.set_name(term.name);
     SetInterval(term.unclipped, divergence.mutable_unclipped());
   }
-  added.set_seconds(report.seconds);
+  message.set_seconds(report.seconds);
+  return message;
+}
+
+// Sets the field of that name, a double or an int64.
+void SetField(google::protobuf::Message* message,
+              const std::string& name,
+              const Json& number) {
+  using google::protobuf::FieldDescriptor;
+  const FieldDescriptor* const field =
+      message->GetDescriptor()->FindFieldByName(name);
+  const auto* const reflection = message->GetReflection();
+  if (field->cpp_type() == FieldDescriptor::CPPTYPE_INT64) {
+    reflection->SetInt64(message, field, number.get<int64_t>());
+  } else {
+    reflection->SetDouble(message, field, number.get<double>());
+  }
+}
+
+// What stands at `levels` of a line; null: nothing.
+const Json* Find(const Json& line, const std::vector<std::string>& levels) {
+  const Json* place = &line;
+  for (const std::string& level : levels) {
+    if (!place->contains(level)) return nullptr;
+    place = &place->at(level);
+  }
+  return place;
+}
+
+double SumSeconds(const Json& line) {
+  double sum = 0.0;
+  for (const auto& [phase, seconds] : line.at("seconds").items()) {
+    sum += seconds.get<double>();
+  }
+  return sum;
 }
 
 }  // namespace
 
 v1::GetStatusResponse StatusMessage(const TrainerStatus& status) {
-  const TrainerState state = status.Get();
-  v1::GetStatusResponse message;
-  message.set_run_name(state.run_name);
-  message.set_run_folder(state.run_folder);
-  message.set_phase(state.phase);
-  message.set_phase_done(state.phase_done);
-  message.set_phase_total(state.phase_total);
-  message.set_step(state.step);
-  message.set_start_step(state.start_step);
-  message.set_total_steps(state.total_steps);
-  message.set_adapter_digest(state.adapter_digest);
-  message.set_snapshot_step(state.snapshot_step);
-  message.set_elapsed_seconds(state.elapsed_seconds);
-  message.set_seconds_per_step(state.seconds_per_step);
-  message.set_eta_seconds(state.eta_seconds);
-  message.set_loss(state.loss);
-  message.set_gradient_norm(state.gradient_norm);
-  message.set_learning_rate(state.learning_rate);
-  message.set_mean_rollout_tokens(state.mean_rollout_tokens);
-  message.set_generated_tokens_per_second(state.generated_tokens_per_second);
-  message.set_scored_tokens_per_second(state.scored_tokens_per_second);
-  message.set_samples_per_second(state.samples_per_second);
-  message.set_max_gradient_norm(state.max_gradient_norm);
-  message.set_max_rollout_tokens(state.max_rollout_tokens);
-  for (const TrainerState::Term& term : state.terms) {
-    v1::TermStatus& added = *message.add_terms();
-    added.set_name(term.name);
-    added.set_value(term.value);
-    added.set_weight(term.weight);
-    added.set_clipped_fraction(term.clipped_fraction);
-  }
-  for (const TrainerState::Evaluation& evaluation : state.evaluations) {
-    AddEvaluation(evaluation, &message);
-  }
+  v1::GetStatusResponse message = status.Get();
   const TrainerStatus::WorkersByRole workers = status.GetWorkers();
   AddWorkers("rollout", workers.rollout, &message);
   AddWorkers("teacher", workers.teacher, &message);
   return message;
+}
+
+void ShowStepLine(const Json& line, v1::GetStatusResponse* message) {
+  message->set_step(line.at("step"));
+  message->set_adapter_digest(line.at("adapter_digest").get<std::string>());
+  message->clear_terms();
+  for (const auto& [name, term] : line.at("terms").items()) {
+    message->add_terms()->set_name(name);
+  }
+  for (const StepMetric& metric : StepMetrics()) {
+    if (metric.status.empty()) continue;
+    std::vector<std::string> levels = absl::StrSplit(metric.path, '/');
+    if (metric.label().empty()) {
+      const Json* const number = Find(line, levels);
+      if (number != nullptr) SetField(message, metric.status, *number);
+      continue;
+    }
+    for (v1::TermStatus& term : *message->mutable_terms()) {
+      levels[1] = term.name();
+      const Json* const number = Find(line, levels);
+      if (number != nullptr) SetField(&term, metric.status, *number);
+    }
+  }
+  const double seconds = SumSeconds(line);
+  const auto per_second = [&](const char* count) {
+    return seconds > 0.0 ? line.at(count).get<double>() / seconds : 0.0;
+  };
+  message->set_generated_tokens_per_second(per_second("generated_tokens"));
+  message->set_scored_tokens_per_second(per_second("scored_tokens"));
+  message->set_samples_per_second(per_second("samples"));
+}
+
+void ShowEvaluation(const std::string& when,
+                    const EvaluationReport& report,
+                    v1::GetStatusResponse* message) {
+  for (v1::EvaluationStatus& known : *message->mutable_evaluations()) {
+    if (known.when() != when) continue;
+    known = EvaluationMessage(when, report);
+    return;
+  }
+  *message->add_evaluations() = EvaluationMessage(when, report);
 }
 
 }  // namespace dapd

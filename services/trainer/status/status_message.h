@@ -1,11 +1,30 @@
-// A TrainerStatus as the message that the status RPC and the status page send.
+// The message that the status RPC and the status page send, out of what the
+// trainer has.
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
 #include "dapd/v1/trainer.pb.h"
+#include "services/trainer/record/evaluation_report.h"
 #include "services/trainer/status/trainer_status.h"
 
 namespace dapd {
 
+// The state with its workers.
 v1::GetStatusResponse StatusMessage(const TrainerStatus& status);
+
+// Sets what the message says of the last step, from the step's line in
+// metrics.jsonl: the fields that the rows of metric_table.h name, step, digest
+// and what is derived from counts and seconds. A metric that the line lacks, as
+// one of an earlier version may, is left as it was; nlohmann's exception for a
+// line that StepLine did not write.
+void ShowStepLine(const nlohmann::ordered_json& line,
+                  v1::GetStatusResponse* message);
+
+// Adds the evaluation, in place of one of the same `when`.
+void ShowEvaluation(const std::string& when,
+                    const EvaluationReport& report,
+                    v1::GetStatusResponse* message);
 
 }  // namespace dapd

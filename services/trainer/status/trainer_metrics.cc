@@ -27,8 +27,6 @@ constexpr char kLastCheckpointHelp[] =
     "Step of the newest checkpoint: where a restart would go on.";
 constexpr char kSteps[] = "dapd_trainer_steps_total";
 constexpr char kStepsHelp[] = "Optimizer steps taken by this process.";
-constexpr char kSamples[] = "dapd_trainer_samples_total";
-constexpr char kSamplesHelp[] = "Samples by what became of them.";
 
 // A run's folder may not exist yet: its nearest ancestor that does.
 std::string ExistingFolder(const std::string& path) {
@@ -70,8 +68,9 @@ TrainerMetrics::TrainerMetrics(MetricsRegistry& registry, const Config& config)
   // What is known exists from the start, so that a rate never misses its zero
   // and a dashboard is never empty.
   registry_.AddCounter(kSteps, kStepsHelp);
-  for (const char* outcome : {"trained", "empty"}) {
-    registry_.AddCounter(kSamples, kSamplesHelp, {{"outcome", outcome}});
+  for (const StepMetric& metric : StepMetrics()) {
+    if (metric.kind != MetricKind::kCounter) continue;
+    registry_.AddCounter(metric.prometheus, metric.help, metric.labels);
   }
   RecordRecalled(0);
   SetPausedForDisk(false);
@@ -93,7 +92,7 @@ TrainerMetrics::TrainerMetrics(MetricsRegistry& registry, const Config& config)
     }
   }
   if (config.trainer.rank != 0) return;
-  BeginPhase("starting");
+  BeginPhase(TrainerPhase::kStarting);
   Set("dapd_trainer_planned_steps",
       "Optimizer steps of the whole run.",
       static_cast<double>(config.trainer.steps));
@@ -113,12 +112,12 @@ void TrainerMetrics::Set(const std::string& name,
   registry_.AddGauge(name, help, labels).Set(value);
 }
 
-void TrainerMetrics::BeginPhase(const std::string& phase) {
-  for (const char* known : kTrainerPhases) {
+void TrainerMetrics::BeginPhase(TrainerPhase phase) {
+  for (const TrainerPhaseName& known : kTrainerPhases) {
     Set("dapd_trainer_phase",
         "1 for what the trainer is doing, 0 for the rest.",
-        phase == known ? 1 : 0,
-        {{"phase", known}});
+        phase == known.phase ? 1 : 0,
+        {{"phase", known.name}});
   }
 }
 
@@ -126,9 +125,7 @@ void TrainerMetrics::RecordPolicy(int64_t version, int64_t snapshot_version) {
   Set("dapd_trainer_policy_version",
       "Optimizer steps behind the live adapter.",
       static_cast<double>(version));
-  Set("dapd_trainer_snapshot_version",
-      "Optimizer steps behind the snapshot.",
-      static_cast<double>(snapshot_version));
+  Record(StepMetricAt("snapshot_version"), {"", snapshot_version});
 }
 
 void TrainerMetrics::RecordServed(int64_t version) {
@@ -144,90 +141,34 @@ void TrainerMetrics::RecordStep(const StepReport& report) {
   Set("dapd_trainer_last_step_timestamp_seconds",
       "End of the last step since the Unix epoch in seconds.",
       UnixSeconds());
-  Set("dapd_trainer_total_loss",
-      "Weighted sum of the terms.",
-      report.objective.loss);
-  for (const TermMetrics& term : report.objective.terms) {
-    const MetricLabels labels = {{"term", term.name}};
-    Set("dapd_trainer_loss",
-        "Clipped divergence of a term.",
-        term.value,
-        labels);
-    Set("dapd_trainer_unclipped_divergence",
-        "True KL divergence of a term.",
-        term.unclipped,
-        labels);
-    Set("dapd_trainer_clipped_ratio",
-        "Share of scored tokens with a clipped vocabulary entry.",
-        term.clipped_fraction,
-        labels);
+  for (const StepMetric& metric : StepMetrics()) {
+    for (const MetricValue& value : metric.read(report)) {
+      Record(metric, value);
+    }
   }
-  Set("dapd_trainer_gradient_norm",
-      "Global gradient norm before clipping.",
-      report.optimizer.gradient_norm);
-  Set("dapd_trainer_learning_rate",
-      "Rate of the last step.",
-      report.optimizer.learning_rate);
-  double whole_step = 0.0;
-  for (const auto& [phase, seconds] : report.seconds) {
-    whole_step += seconds;
-    registry_
-        .AddHistogram("dapd_trainer_step_duration_seconds",
-                      "Time of a step by phase.",
-                      StepBuckets(0.001, 1000),
-                      {{"phase", phase}})
-        .Observe(seconds);
+}
+
+void TrainerMetrics::Record(const StepMetric& metric,
+                            const MetricValue& value) {
+  MetricLabels labels = metric.labels;
+  if (!value.of.empty()) labels[metric.label()] = value.of;
+  const double number = AsDouble(value.number);
+  switch (metric.kind) {
+    case MetricKind::kGauge:
+      Set(metric.prometheus, metric.help, number, labels);
+      break;
+    case MetricKind::kCounter:
+      registry_.AddCounter(metric.prometheus, metric.help, labels).Add(number);
+      break;
+    case MetricKind::kHistogram:
+      registry_
+          .AddHistogram(metric.prometheus,
+                        metric.help,
+                        StepBuckets(metric.low, metric.high),
+                        labels)
+          .Observe(number);
+      break;
   }
-  registry_
-      .AddHistogram("dapd_trainer_step_seconds",
-                    "Time of a step, all phases together.",
-                    StepBuckets(0.001, 10000))
-      .Observe(whole_step);
-  registry_
-      .AddCounter("dapd_trainer_generated_tokens_total",
-                  "Tokens of the rollouts that were taken.")
-      .Add(static_cast<double>(report.generated_tokens));
-  registry_
-      .AddCounter("dapd_trainer_scored_tokens_total",
-                  "Tokens that the teachers scored.")
-      .Add(static_cast<double>(report.scored_tokens));
-  registry_
-      .AddCounter("dapd_trainer_payload_bytes_total",
-                  "Bytes of scores received.")
-      .Add(static_cast<double>(report.payload_bytes));
-  registry_
-      .AddCounter("dapd_trainer_gather_wait_seconds_total",
-                  "Seconds that training at rank 0 waited for layers of the "
-                  "base that other ranks hold (trainer.shard_base).")
-      .Add(report.gather_wait_seconds);
-  for (const auto& [when, seconds] :
-       {std::pair{"ahead", report.teacher_ahead_seconds},
-        std::pair{"after", report.teacher_seconds}}) {
-    registry_
-        .AddCounter("dapd_trainer_teacher_seconds_total",
-                    "Seconds that teachers computed for the scores taken: "
-                    "ahead of an answer's last token, or after it.",
-                    {{"when", when}})
-        .Add(seconds);
-  }
-  for (const auto& [outcome, count] :
-       {std::pair{"trained", report.samples},
-        std::pair{"empty", report.untrainable_samples}}) {
-    registry_.AddCounter(kSamples, kSamplesHelp, {{"outcome", outcome}})
-        .Add(static_cast<double>(count));
-  }
-  Set("dapd_trainer_rollout_tokens",
-      "Mean length of the last step's answers in tokens.",
-      report.mean_rollout_tokens);
-  Set("dapd_trainer_rollout_truncated_ratio",
-      "Share of the last step's answers that hit the length limit.",
-      report.truncated_fraction);
-  Set("dapd_trainer_rollout_boxed_ratio",
-      "Share of the last step's answers with a boxed result.",
-      report.boxed_fraction);
-  Set("dapd_trainer_rollout_accuracy_ratio",
-      "Share of the last step's answers that are right.",
-      report.correct_fraction);
 }
 
 void TrainerMetrics::RecordEvaluation(const std::string& when,
@@ -311,12 +252,13 @@ WorkerPoolObserver TrainerMetrics::PoolObserver(const std::string& role) {
         .Add(static_cast<double>(bytes));
   };
   // Called often: the gauges are looked up once.
-  std::map<std::string, Gauge> workers;
-  for (const auto& [state, count] : PoolLoad().workers) {
-    workers.emplace(state,
-                    registry_.AddGauge("dapd_trainer_workers",
-                                       "Workers by role and state.",
-                                       {{"role", role}, {"state", state}}));
+  std::map<WorkerStage, Gauge> workers;
+  for (const auto& [stage, count] : PoolLoad().workers) {
+    workers.emplace(
+        stage,
+        registry_.AddGauge("dapd_trainer_workers",
+                           "Workers by role and state.",
+                           {{"role", role}, {"state", NameOf(stage)}}));
   }
   const Gauge pending =
       registry_.AddGauge("dapd_trainer_tasks_pending",
@@ -327,8 +269,8 @@ WorkerPoolObserver TrainerMetrics::PoolObserver(const std::string& role) {
                          "Rollouts and scores that a worker has.",
                          {{"role", role}});
   observer.on_load = [workers, pending, in_flight](const PoolLoad& load) {
-    for (const auto& [state, gauge] : workers) {
-      gauge.Set(static_cast<double>(load.workers.at(state)));
+    for (const auto& [stage, gauge] : workers) {
+      gauge.Set(static_cast<double>(load.workers.at(stage)));
     }
     pending.Set(static_cast<double>(load.pending));
     in_flight.Set(static_cast<double>(load.in_flight));

@@ -7,20 +7,10 @@
 #include "common/config/config.h"
 #include "common/metrics/metrics_registry.h"
 #include "common/rpc/pool/worker_pool_options.h"
+#include "common/training/metric_table.h"
 #include "services/trainer/record/evaluation_report.h"
-#include "services/trainer/step/step_report.h"
 
 namespace dapd {
-
-// What a trainer can be busy with.
-inline constexpr const char* kTrainerPhases[] = {"starting",
-                                                 "evaluating",
-                                                 "rollout",
-                                                 "scoring",
-                                                 "training",
-                                                 "publishing",
-                                                 "saving",
-                                                 "done"};
 
 // Thread-safe. `registry` must outlive it.
 class TrainerMetrics {
@@ -30,12 +20,12 @@ class TrainerMetrics {
   // run.output_dir.
   TrainerMetrics(MetricsRegistry& registry, const Config& config);
 
-  // One of kTrainerPhases.
-  void BeginPhase(const std::string& phase);
+  void BeginPhase(TrainerPhase phase);
   // The versions that are trained, and that the teachers are to serve.
   void RecordPolicy(int64_t version, int64_t snapshot_version);
   // The version that the rollout workers are to serve from now on.
   void RecordServed(int64_t version);
+  // Every row of metric_table.h, and that a step was taken.
   void RecordStep(const StepReport& report);
   // The run goes on at `step`; `resumed`: an earlier attempt began it.
   void RecordStart(int64_t step, bool resumed);
@@ -56,6 +46,8 @@ class TrainerMetrics {
            const std::string& help,
            double value,
            const MetricLabels& labels = {});
+  // Brings one value of a metric in.
+  void Record(const StepMetric& metric, const MetricValue& value);
 
   MetricsRegistry& registry_;
 };

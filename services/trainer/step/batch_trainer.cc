@@ -7,18 +7,19 @@
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 
 #include "common/base/failpoint.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/transfer/served_policy.h"
+#include "common/training/metric_table.h"
 #include "common/training/step_metrics.h"
+#include "dapd/v1/rank.pb.h"
 #include "services/trainer/publish/policy_update_writer.h"
 #include "services/trainer/step/phase_timer.h"
+#include "services/trainer/step/rank_message.h"
 
 namespace dapd {
 namespace {
@@ -153,8 +154,8 @@ RankSlice BatchTrainer::SamplesOfRank(size_t batch_size) const {
 
 absl::StatusOr<std::vector<RolloutRecord>> BatchTrainer::Sample(
     const OnAnswer& on_answer, StepReport* report) {
-  parts_.on_phase("rollout");
-  PhaseTimer timer(&report->seconds["rollout"]);
+  parts_.on_phase(TrainerPhase::kRollout);
+  PhaseTimer timer(&report->seconds[TrainerPhase::kRollout]);
   OpenStep step = *std::exchange(open_, std::nullopt);
   report->step = step.plan.step;
   payload_bytes_before_ = pipeline_.payload_bytes();
@@ -277,10 +278,10 @@ const Problem& BatchTrainer::ProblemOf(const OpenStep& step,
 
 absl::Status BatchTrainer::Train(StepReport* report) {
   RETURN_IF_ERROR(FinishGradient(report));
-  parts_.on_phase("publishing");
+  parts_.on_phase(TrainerPhase::kOptimizing);
   std::unique_ptr<PolicyUpdateWriter> writer;
   {
-    PhaseTimer timer(&report->seconds["optimizer"]);
+    PhaseTimer timer(&report->seconds[TrainerPhase::kOptimizing]);
     if (parts_.collective.size() > 1) {
       at::Tensor gradient = parts_.policy.FlatGradient();
       RETURN_IF_ERROR(parts_.devices.Sum(gradient));
@@ -298,7 +299,8 @@ absl::Status BatchTrainer::Train(StepReport* report) {
                      }));
     DAPD_FAILPOINT("optimizer.after_step");
   }
-  PhaseTimer timer(&report->seconds["publish"]);
+  parts_.on_phase(TrainerPhase::kPublishing);
+  PhaseTimer timer(&report->seconds[TrainerPhase::kPublishing]);
   DAPD_FAILPOINT("publish.before_live");
   writer->Finish(*parts_.weights, parts_.policy.live());
   publisher_.SetLive(writer->update());
@@ -306,37 +308,32 @@ absl::Status BatchTrainer::Train(StepReport* report) {
   DAPD_FAILPOINT("publish.after_live");
   report->adapter_digest = live_digest();
   report->snapshot_version = parts_.policy.snapshot_version();
-  return CompareRanks(report);
+  CountScores(report);
+  return MergeRanks(report);
 }
 
-absl::Status BatchTrainer::CompareRanks(StepReport* report) {
-  report->payload_bytes = pipeline_.payload_bytes() - payload_bytes_before_;
+void BatchTrainer::CountScores(StepReport* report) const {
+  report->payload_bytes =
+      static_cast<int64_t>(pipeline_.payload_bytes() - payload_bytes_before_);
   report->scored_tokens = pipeline_.scored_tokens() - scored_tokens_before_;
   const TeacherCost& cost = pipeline_.teacher_cost();
   report->teacher_seconds = cost.after - teacher_cost_before_.after;
   report->teacher_ahead_seconds = cost.ahead - teacher_cost_before_.ahead;
-  ASSIGN_OR_RETURN(
-      const std::vector<std::string> parts,
-      parts_.collective.Gather(absl::StrCat(live_digest(),
-                                            " ",
-                                            report->payload_bytes,
-                                            " ",
-                                            report->scored_tokens,
-                                            " ",
-                                            report->teacher_seconds,
-                                            " ",
-                                            report->teacher_ahead_seconds)));
+}
+
+absl::Status BatchTrainer::MergeRanks(StepReport* report) {
+  v1::RankStep own;
+  own.set_adapter_digest(live_digest());
+  for (const auto& [path, value] : MetricsOfRank(*report)) {
+    (*own.mutable_metrics())[path] = value;
+  }
+  ASSIGN_OR_RETURN(const std::vector<std::string> parts,
+                   parts_.collective.Gather(own.SerializeAsString()));
   for (size_t rank = 1; rank < parts.size(); ++rank) {
-    const std::vector<std::string> fields = absl::StrSplit(parts[rank], ' ');
-    uint64_t payload_bytes = 0;
-    int64_t scored_tokens = 0;
-    double seconds = 0.0;
-    double ahead_seconds = 0.0;
-    if (fields.size() != 5 || fields[0] != live_digest() ||
-        !absl::SimpleAtoi(fields[1], &payload_bytes) ||
-        !absl::SimpleAtoi(fields[2], &scored_tokens) ||
-        !absl::SimpleAtod(fields[3], &seconds) ||
-        !absl::SimpleAtod(fields[4], &ahead_seconds)) {
+    ASSIGN_OR_RETURN(
+        const v1::RankStep other,
+        ParseRankMessage<v1::RankStep>(parts[rank], "the end of a step"));
+    if (other.adapter_digest() != live_digest()) {
       return absl::DataLossError(
           absl::StrCat("trainer rank ",
                        rank,
@@ -345,10 +342,8 @@ absl::Status BatchTrainer::CompareRanks(StepReport* report) {
                        " in other weights than rank 0; are its processor and "
                        "thread count the same?"));
     }
-    report->payload_bytes += payload_bytes;
-    report->scored_tokens += scored_tokens;
-    report->teacher_seconds += seconds;
-    report->teacher_ahead_seconds += ahead_seconds;
+    RETURN_IF_ERROR(
+        MergeRank({other.metrics().begin(), other.metrics().end()}, report));
   }
   return absl::OkStatus();
 }
@@ -380,10 +375,14 @@ absl::Status BatchTrainer::FinishGradient(StepReport* report) {
   // The mean over the micro-batches of all ranks.
   parts_.policy.ScaleGradient(1.0 / static_cast<double>(count[0]));
   ObjectiveAccumulator& objective = slice_trainer_->objective();
-  ASSIGN_OR_RETURN(const std::vector<std::string> parts,
-                   parts_.collective.Gather(objective.Serialize()));
+  ASSIGN_OR_RETURN(
+      const std::vector<std::string> parts,
+      parts_.collective.Gather(objective.Sums().SerializeAsString()));
   for (size_t rank = 1; rank < parts.size(); ++rank) {
-    RETURN_IF_ERROR(objective.Merge(parts[rank]));
+    ASSIGN_OR_RETURN(
+        const v1::ObjectiveSums sums,
+        ParseRankMessage<v1::ObjectiveSums>(parts[rank], "its losses"));
+    RETURN_IF_ERROR(objective.Merge(sums));
   }
   if (parts_.collective.rank() == 0) report->objective = objective.Finish();
   return absl::OkStatus();

@@ -25,12 +25,12 @@
 #include "absl/status/statusor.h"
 
 #include "common/objective/head_workspace.h"
+#include "common/training/step_report.h"
 #include "services/trainer/publish/policy_publisher.h"
 #include "services/trainer/step/batch_trainer_parts.h"
 #include "services/trainer/step/sample_pipeline.h"
 #include "services/trainer/step/slice_trainer.h"
 #include "services/trainer/step/step_plan.h"
-#include "services/trainer/step/step_report.h"
 
 namespace dapd {
 
@@ -114,7 +114,11 @@ class BatchTrainer {
   const Problem& ProblemOf(const OpenStep& step, size_t sample) const;
   absl::Status FinishGradient(StepReport* report);
   absl::Status ServeLayers();
-  absl::Status CompareRanks(StepReport* report);
+  // What the scores of this step cost.
+  void CountScores(StepReport* report) const;
+  // Of all ranks: checks that they end the step in the same weights, and puts
+  // what they measured into rank 0's report.
+  absl::Status MergeRanks(StepReport* report);
 
   BatchTrainerParts parts_;
   const Planner planner_;

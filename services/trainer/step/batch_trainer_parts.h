@@ -16,6 +16,7 @@
 #include "common/objective/spec/term.h"
 #include "common/sharding/sharded_layers.h"
 #include "common/training/policy.h"
+#include "common/training/trainer_phase.h"
 #include "services/trainer/workers/rollout_client.h"
 #include "services/trainer/workers/teacher_client.h"
 
@@ -35,8 +36,8 @@ struct BatchTrainerParts {
   DeviceGroup& devices;
   ShardedLayers* sharded_layers;  // those of `weights`; null: it is whole
   Policy& policy;                 // the same on all ranks
-  // "rollout", "scoring", "training", "publishing".
-  std::function<void(const std::string& phase)> on_phase;
+  // Those that are part of a step.
+  std::function<void(TrainerPhase phase)> on_phase;
   // How many of this rank's answers or micro-batches of the phase are done.
   // Called from another thread while answers are collected, but never at the
   // same time as on_phase.

@@ -248,6 +248,12 @@ absl::StatusOr<RolloutRecord> SamplePipeline::AcceptRollout(
   prefixes_.erase(entry.rollout_id);
   streamer_.Close(entry.rollout_id, /*submitted=*/is_scored);
   if (is_scored) {
+    // What is not scored stands at the answer's end.
+    entry.sampler_logprobs = result.logprobs;
+    entry.sampler_logprobs.resize(std::min(
+        result.logprobs.size(),
+        static_cast<size_t>(
+            views[static_cast<size_t>(ViewName::kNoneRollout)].scored_count)));
     entry.views = std::move(views);
     SubmitScores(index, /*needs_rollout=*/true, std::move(entry.rollout_tasks));
   }
@@ -326,8 +332,10 @@ absl::StatusOr<ScoredSample> SamplePipeline::TakeScored(size_t index) {
   }
   MutexLock lock(&mutex_);
   Entry& entry = entries_[index];
-  return ScoredSample{
-      entry.input.problem->id, std::move(entry.views), std::move(entry.scores)};
+  return ScoredSample{entry.input.problem->id,
+                      std::move(entry.views),
+                      std::move(entry.scores),
+                      std::move(entry.sampler_logprobs)};
 }
 
 }  // namespace dapd

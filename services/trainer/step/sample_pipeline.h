@@ -162,6 +162,7 @@ class SamplePipeline {
     Views views;
     std::vector<ScoreTask> rollout_tasks;  // without tokens until it is there
     std::map<TeacherPass, TeacherScores> scores;
+    std::vector<float> sampler_logprobs;  // of its answer's scored tokens
     size_t scores_missing = 0;
     bool is_answered = false;
     bool is_trainable = false;

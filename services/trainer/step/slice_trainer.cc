@@ -115,8 +115,9 @@ absl::Status SliceTrainer::TrainAhead(
         });
     bool advanced = false;
     {
-      const PhaseTimer timer(&report_->seconds["train"],
-                             /*around=*/&report_->seconds["rollout"]);
+      const PhaseTimer timer(
+          &report_->seconds[TrainerPhase::kTraining],
+          /*around=*/&report_->seconds[TrainerPhase::kRollout]);
       MicroBatch* const next = FindTrainable();
       if (next != nullptr) RETURN_IF_ERROR(Train(*next));
       advanced = next != nullptr || AdvanceForward();
@@ -139,13 +140,14 @@ absl::Status SliceTrainer::TrainRest() {
         micro_batches_, [](const MicroBatch& m) { return m.is_done; }));
     MicroBatch* const next = FindTrainable();
     {
-      parts_.on_phase(next == nullptr ? "scoring" : "training");
+      parts_.on_phase(next == nullptr ? TrainerPhase::kScoring
+                                      : TrainerPhase::kTraining);
       parts_.on_progress(done, total);
-      const PhaseTimer timer(&report_->seconds["train"]);
+      const PhaseTimer timer(&report_->seconds[TrainerPhase::kTraining]);
       if (next != nullptr) RETURN_IF_ERROR(Train(*next));
       if (next != nullptr || AdvanceForward()) continue;
     }
-    const PhaseTimer timer(&report_->seconds["score"]);
+    const PhaseTimer timer(&report_->seconds[TrainerPhase::kScoring]);
     RETURN_IF_ERROR(pipeline_.AcceptScores(absl::InfiniteDuration()));
   }
   report_->forward_ahead_tokens = ahead_.tokens();
@@ -184,6 +186,7 @@ void SliceTrainer::AddInTurn() {
     if (!next.result.has_value()) continue;
     AddToGradient(next.result->gradients, parts_.policy.live());
     objective_.Add(next.result->sums);
+    report_->sampler_mismatch += next.result->sampler_mismatch;
     next.result.reset();
     gradient_memory_.Give(next.held_bytes);
   }

@@ -19,9 +19,9 @@
 #include "common/objective/head_workspace.h"
 #include "common/objective/micro_batch.h"
 #include "common/training/step_metrics.h"
+#include "common/training/step_report.h"
 #include "services/trainer/step/batch_trainer_parts.h"
 #include "services/trainer/step/sample_pipeline.h"
-#include "services/trainer/step/step_report.h"
 
 namespace dapd {
 

@@ -1,84 +1,99 @@
 #include "services/trainer/step/step_plan.h"
 
-#include <nlohmann/json.hpp>
+#include <algorithm>
+#include <cmath>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 
-#include "common/base/json_lines.h"
 #include "common/base/status_macros.h"
+#include "dapd/v1/rank.pb.h"
+#include "services/trainer/step/rank_message.h"
 
 namespace dapd {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-Json ToJson(int64_t sample, const RolloutResult& result) {
-  return {{"sample", sample},
-          {"ids", result.ids},
-          {"ended", result.finish_reason == FinishReason::kEos},
-          {"policy_version", result.policy_version},
-          {"adapter_digest", result.adapter_digest}};
+v1::BatchAnswer ToMessage(int64_t sample, const RolloutResult& result) {
+  v1::BatchAnswer message;
+  message.set_sample(sample);
+  message.mutable_ids()->Add(result.ids.begin(), result.ids.end());
+  message.mutable_logprobs()->Add(result.logprobs.begin(),
+                                  result.logprobs.end());
+  message.set_ended(result.finish_reason == FinishReason::kEos);
+  message.set_policy_version(result.policy_version);
+  message.set_adapter_digest(result.adapter_digest);
+  return message;
 }
 
-BatchAnswer FromJson(const nlohmann::json& json) {
+absl::StatusOr<BatchAnswer> FromMessage(const v1::BatchAnswer& message) {
+  const auto& logprobs = message.logprobs();
+  const bool is_whole =
+      message.has_sample() &&
+      (logprobs.empty() || logprobs.size() == message.ids_size()) &&
+      std::ranges::all_of(logprobs, [](float p) { return std::isfinite(p); });
+  if (!is_whole) {
+    return absl::DataLossError(absl::StrCat("another trainer rank sent ",
+                                            message.ids_size(),
+                                            " tokens and ",
+                                            logprobs.size(),
+                                            " log-probabilities as the answer "
+                                            "to sample ",
+                                            message.sample()));
+  }
   BatchAnswer answer;
-  answer.sample = json.at("sample");
-  answer.result.ids = json.at("ids").get<std::vector<int32_t>>();
+  answer.sample = message.sample();
+  answer.result.ids.assign(message.ids().begin(), message.ids().end());
+  answer.result.logprobs.assign(logprobs.begin(), logprobs.end());
   answer.result.finish_reason =
-      json.at("ended") ? FinishReason::kEos : FinishReason::kLength;
-  answer.result.policy_version = json.at("policy_version");
-  answer.result.adapter_digest = json.at("adapter_digest");
+      message.ended() ? FinishReason::kEos : FinishReason::kLength;
+  answer.result.policy_version = message.policy_version();
+  answer.result.adapter_digest = message.adapter_digest();
   return answer;
-}
-
-absl::Status NotFromARank(const nlohmann::json::exception& error) {
-  return absl::DataLossError(
-      absl::StrCat("a message of another rank cannot be read: ", error.what()));
 }
 
 }  // namespace
 
 std::string SerializePlan(const StepPlan& plan) {
-  Json recalled = Json::array();
+  v1::StepPlan message;
+  message.set_step(plan.step);
   for (const auto& [sample, result] : plan.recalled) {
-    recalled.push_back(ToJson(sample, result));
+    *message.add_recalled() = ToMessage(sample, result);
   }
-  return Json{{"step", plan.step}, {"recalled", recalled}}.dump();
+  return message.SerializeAsString();
 }
 
-absl::StatusOr<StepPlan> ParsePlan(const std::string& bytes) try {
-  ASSIGN_OR_RETURN(const nlohmann::json json,
-                   ParseJson(bytes, "the plan of a step"));
-  StepPlan plan;
-  plan.step = json.at("step");
-  for (const nlohmann::json& item : json.at("recalled")) {
-    BatchAnswer answer = FromJson(item);
+absl::StatusOr<StepPlan> ParsePlan(const std::string& bytes) {
+  ASSIGN_OR_RETURN(const v1::StepPlan message,
+                   ParseRankMessage<v1::StepPlan>(bytes, "the plan of a step"));
+  if (!message.has_step()) {
+    return absl::DataLossError("rank 0 sent a plan without its step");
+  }
+  StepPlan plan{.step = message.step()};
+  for (const v1::BatchAnswer& known : message.recalled()) {
+    ASSIGN_OR_RETURN(BatchAnswer answer, FromMessage(known));
     plan.recalled[answer.sample] = std::move(answer.result);
   }
   return plan;
-} catch (const nlohmann::json::exception& error) {
-  return NotFromARank(error);
 }
 
 std::string SerializeAnswers(const std::vector<BatchAnswer>& answers) {
-  Json list = Json::array();
+  v1::BatchAnswers message;
   for (const BatchAnswer& answer : answers) {
-    list.push_back(ToJson(answer.sample, answer.result));
+    *message.add_answers() = ToMessage(answer.sample, answer.result);
   }
-  return list.dump();
+  return message.SerializeAsString();
 }
 
 absl::StatusOr<std::vector<BatchAnswer>> ParseAnswers(
-    const std::string& bytes) try {
-  ASSIGN_OR_RETURN(const nlohmann::json json,
-                   ParseJson(bytes, "the answers of a rank"));
+    const std::string& bytes) {
+  ASSIGN_OR_RETURN(
+      const v1::BatchAnswers message,
+      ParseRankMessage<v1::BatchAnswers>(bytes, "the answers of a rank"));
   std::vector<BatchAnswer> answers;
-  for (const nlohmann::json& item : json) answers.push_back(FromJson(item));
+  for (const v1::BatchAnswer& known : message.answers()) {
+    ASSIGN_OR_RETURN(answers.emplace_back(), FromMessage(known));
+  }
   return answers;
-} catch (const nlohmann::json::exception& error) {
-  return NotFromARank(error);
 }
 
 }  // namespace dapd

@@ -1,4 +1,6 @@
-// StepPlan: what rank 0 tells the other ranks at the start of a step.
+// StepPlan: what rank 0 tells the other ranks at the start of a step, and the
+// answers that they tell rank 0. On their way both are messages of
+// proto/dapd/v1/rank.proto.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +26,9 @@ struct BatchAnswer {
   RolloutResult result;
 };
 
+// Parsing gives DATA_LOSS for what no rank sends: bytes that are no message, a
+// plan without its step, an answer without its place in the batch, or one with
+// log-probabilities that are not one finite number per token.
 std::string SerializePlan(const StepPlan& plan);
 absl::StatusOr<StepPlan> ParsePlan(const std::string& bytes);
 

@@ -5,6 +5,7 @@
 
 #include "gtest/gtest.h"
 
+#include "common/model/reference/token_logprobs.h"
 #include "tests/fakes/random_model.h"
 #include "tests/fakes/small_memory.h"
 #include "tests/fakes/trained_adapter.h"
@@ -87,6 +88,42 @@ TEST_F(MicroBatchTest, PacksOfAnySizeAddUpToTheSame) {
   const Outcome together = Run(100000);
   ExpectEqual(Run(60), together);
   ExpectEqual(Run(1), together);
+}
+
+// Against the log-probabilities of whole sequences, one answer's off by 0.25 at
+// one token, another's unknown.
+TEST_F(MicroBatchTest, TheSamplersLogProbabilitiesAreComparedTokenByToken) {
+  const std::vector<Term> terms = {
+      {.name = "on_policy",
+       .student = ViewName::kNoneRollout,
+       .target = TeacherPass{WeightSet::kBase, ViewName::kNoneRollout},
+       .weight = 1.0}};
+  const Adapter adapter = MakeTrainedAdapter(weights_->config);
+  for (ScoredSample& sample : samples_) {
+    const View& view =
+        sample.views[static_cast<size_t>(ViewName::kNoneRollout)];
+    const at::Tensor logprobs =
+        TokenLogprobs(*weights_, &adapter, view.input_ids)
+            .slice(0, view.scored_from - 1);
+    sample.sampler_logprobs.assign(
+        logprobs.data_ptr<float>(),
+        logprobs.data_ptr<float>() + logprobs.numel());
+  }
+  samples_[0].sampler_logprobs[7] += 0.25F;
+  samples_[1].sampler_logprobs.clear();
+  for (const int64_t pack_tokens : {100000, 1}) {
+    const SamplerMismatch mismatch =
+        ComputeMicroBatch(*weights_,
+                          adapter,
+                          terms,
+                          samples_,
+                          {.limits = {.pack_tokens = pack_tokens}})
+            .sampler_mismatch;
+    EXPECT_EQ(mismatch.tokens, 60 + 45);
+    EXPECT_NEAR(mismatch.largest, 0.25, 1e-5);
+    EXPECT_NEAR(mismatch.sum, 0.25, 1e-4);
+    std::printf("sum of the rest %.1e\n", mismatch.sum - mismatch.largest);
+  }
 }
 
 TEST_F(MicroBatchTest, TheSameMicroBatchHasTheSameBits) {

@@ -7,6 +7,7 @@ namespace dapd {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 v1::GetStatusResponse MakeStatus() {
   v1::GetStatusResponse status;
@@ -70,6 +71,16 @@ TEST(StatusTextTest, APhaseThatIsCountedSaysHowFarItIs) {
   status.set_phase_done(3);
   status.set_phase_total(8);
   EXPECT_THAT(StatusText(status), HasSubstr("scoring, 3 of 8\n"));
+}
+
+TEST(StatusTextTest, TheSamplersMismatchIsShownOnceItIsMeasured) {
+  v1::GetStatusResponse status = MakeStatus();
+  EXPECT_THAT(StatusText(status), Not(HasSubstr("sampler ")));
+  status.set_sampler_mismatch_tokens(7);
+  status.set_sampler_mismatch_mean(0.0125);
+  status.set_sampler_mismatch_max(0.5);
+  EXPECT_THAT(StatusText(status),
+              HasSubstr("by 0.013 on average, at most 0.5\n"));
 }
 
 TEST(StatusTextTest, EvaluationsAreShownWithTheirIntervals) {

@@ -87,6 +87,7 @@ class InstantRollouts : public RolloutClient {
     tasks_.pop_front();
     if (answers_last_first_) std::reverse(tasks_.begin(), tasks_.end());
     result.ids = answer_;
+    result.logprobs = logprobs_;
     result.policy_version = served_->version + (lies_ ? 1 : 0);
     result.adapter_digest = served_->adapter.digest;
     return result;
@@ -101,6 +102,7 @@ class InstantRollouts : public RolloutClient {
   std::map<int64_t, std::vector<Submission>> submissions_;  // by step
   std::vector<Submission> held_out_submissions_;
   std::vector<int32_t> answer_;
+  std::vector<float> logprobs_;
   OnTokens on_tokens_;
   bool listened_ = false;
   bool lies_ = false;  // about the policy
@@ -187,6 +189,7 @@ class TrainerLoopTest : public ::testing::Test {
     std::atomic<bool> is_far_ahead = false;
     rollouts_->holds_back_ = holds_back_;
     rollouts_->answer_ = answer_;
+    rollouts_->logprobs_ = logprobs_;
     rollouts_->answers_last_first_ = answers_last_first_;
     rollouts_->is_far_ahead_ = &is_far_ahead;
     teachers_.emplace(weights->config.hidden_size);
@@ -214,7 +217,7 @@ class TrainerLoopTest : public ::testing::Test {
                                 .devices = *devices,
                                 .sharded_layers = nullptr,
                                 .policy = policy,
-                                .on_phase = [](const std::string&) {},
+                                .on_phase = [](TrainerPhase) {},
                                 .on_progress = [](int64_t, int64_t) {},
                                 .on_ahead =
                                     [&](int64_t micro_batches, int64_t tokens) {
@@ -255,6 +258,7 @@ class TrainerLoopTest : public ::testing::Test {
   int64_t held_back_until_tokens_ = 0;  // passed forward
   bool answers_last_first_ = false;
   std::vector<int32_t> answer_ = {72, 105, kSmallEndId};
+  std::vector<float> logprobs_;  // of its tokens
   std::optional<InstantRollouts> rollouts_;
   std::optional<InstantTeachers> teachers_;
 };
@@ -428,6 +432,35 @@ TEST_F(TrainerLoopTest, TeachersGetTheSetsThatTheTermsRead) {
   EXPECT_EQ(teachers_->weights_.back().at(kLive), rollouts_->served_);
   EXPECT_NE(teachers_->weights_.back().at(kEma)->adapter.digest,
             rollouts_->served_->adapter.digest);
+}
+
+// Both answers to a step, of both micro-batches.
+TEST_F(TrainerLoopTest, TheSamplersMismatchIsOfAllAnswersOfAStep) {
+  const auto mismatches = [&](const char* key) {
+    std::vector<double> values;
+    const RunFolder folder = RunFolder::Open(loaded_.config.run).value();
+    EXPECT_TRUE(ForEachJsonLine(folder.File("metrics.jsonl"),
+                                [&](const nlohmann::json& row, int) {
+                                  values.push_back(
+                                      row.at("sampler_mismatch").at(key));
+                                  return absl::OkStatus();
+                                })
+                    .ok());
+    return values;
+  };
+  loaded_.config.run.name = "unknown";
+  ASSERT_TRUE(Run(0).ok());
+  EXPECT_THAT(mismatches("tokens"), ElementsAre(0, 0, 0, 0));
+  EXPECT_THAT(mismatches("max"), ElementsAre(0, 0, 0, 0));
+  const std::vector<double> losses = MetricOfSteps("loss");
+
+  loaded_.config.run.name = "known";
+  logprobs_ = {-100, -100, -100};
+  ASSERT_TRUE(Run(0).ok());
+  EXPECT_THAT(mismatches("tokens"), ElementsAre(6, 6, 6, 6));
+  // A random model of 300 tokens gives each about 1/300.
+  for (const double mean : mismatches("mean")) EXPECT_NEAR(mean, 94, 5);
+  EXPECT_EQ(MetricOfSteps("loss"), losses) << "measured, not trained";
 }
 
 TEST_F(TrainerLoopTest, AnAnswerOfAnotherPolicyIsRefused) {

@@ -70,6 +70,8 @@ const panels = [
     limit: (limits) => limits.max_rollout_tokens > 0 && { value: limits.max_rollout_tokens, label: "longest allowed" } },
   { id: "answers", title: "Rollouts", note: "share of the step's answers", format: formatPercent, percent: true,
     series: (history) => columnSeries(history, [["rollout/correct_fraction", "correct"], ["rollout/boxed_fraction", "boxed"], ["rollout/truncated_fraction", "truncated"]]) },
+  { id: "mismatch", title: "Sampler against trainer", note: "difference of their log-probabilities of the sampled tokens", format: formatNumber,
+    series: (history) => columnSeries(history, [["sampler_mismatch/mean", "mean"], ["sampler_mismatch/max", "largest"]]) },
   { id: "phases", title: "Step time by phase", note: "seconds of wall time", format: formatSeconds, stacked: true,
     series: (history) => columnSeries(history, phaseKeys(history).map((key) => [key, key.slice("seconds/".length)])) },
   { id: "tokens", title: "Tokens per second", note: "over the whole step", format: formatNumber,

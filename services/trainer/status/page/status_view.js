@@ -87,6 +87,9 @@ function showEvaluation(status) {
 function showDetails(status) {
   const rows = [["run folder", status.run_folder], ["policy version", status.step], ["adapter digest", status.adapter_digest || "none yet"],
     ["snapshot", `of step ${status.snapshot_step}`], ["learning rate", formatNumber(status.learning_rate)]];
+  if (status.sampler_mismatch_tokens > 0) {
+    rows.push(["sampler against trainer", `log-probabilities differ by ${formatNumber(status.sampler_mismatch_mean)}, at most ${formatNumber(status.sampler_mismatch_max)}`]);
+  }
   if (status.start_step > 0) rows.push(["went on", `behind step ${status.start_step} of an earlier attempt`]);
   byId("details").replaceChildren(...rows.flatMap(([name, value]) => [html("dt", {}, name), html("dd", { class: "code" }, String(value))]));
   if (status.terms.length === 0) {

@@ -73,9 +73,9 @@ class WorkerPoolTest : public ::testing::Test {
     }
     return true;
   }
-  bool HasWorkerIn(const std::string& address, const std::string& state) {
+  bool HasWorkerIn(const std::string& address, WorkerStage stage) {
     for (const WorkerState& worker : pool_->Workers()) {
-      if (worker.address == address && worker.state == state) return true;
+      if (worker.address == address && worker.stage == stage) return true;
     }
     return false;
   }
@@ -160,8 +160,10 @@ TEST_F(WorkerPoolTest, OnlyTheSetsThatChangedAreSentAgain) {
 TEST_F(WorkerPoolTest, ATaskGoesToTheWorkerThatHasItsPrefix) {
   SetEndpoints(std::vector<std::string>{"a", "b"});
   Start();
-  ASSERT_TRUE(Eventually(
-      [&] { return HasWorkerIn("a", "ready") && HasWorkerIn("b", "ready"); }));
+  ASSERT_TRUE(Eventually([&] {
+    return HasWorkerIn("a", WorkerStage::kReady) &&
+           HasWorkerIn("b", WorkerStage::kReady);
+  }));
   for (uint64_t id = 0; id < 10; ++id) pool_->SubmitPrefix({id, 5});
   ASSERT_TRUE(Eventually(
       [&] { return a_.prefixes().size() + b_.prefixes().size() == 10; }));
@@ -201,7 +203,8 @@ TEST_F(WorkerPoolTest, ABusyHomeGivesItsTaskAway) {
   for (uint64_t id = 0; id < 3; ++id) pool_->SubmitPrefix({id, 5});
   ASSERT_TRUE(Eventually([&] { return a_.prefixes().size() == 3; }));
   SetEndpoints(std::vector<std::string>{"a", "b"});
-  ASSERT_TRUE(Eventually([&] { return HasWorkerIn("b", "ready"); }));
+  ASSERT_TRUE(
+      Eventually([&] { return HasWorkerIn("b", WorkerStage::kReady); }));
   for (uint64_t id = 0; id < 3; ++id) pool_->Submit({id});
   EXPECT_THAT(Collect(1), ElementsAre(2));
   EXPECT_TRUE(Eventually([&] { return a_.prefixes().at(2) == -1; }));
@@ -230,7 +233,8 @@ TEST_F(WorkerPoolTest, TheLoadCountsWorkersByStateAndTasksByPlace) {
   for (uint64_t id = 0; id < 5; ++id) pool_->Submit({id});
   EXPECT_TRUE(Eventually([&] {
     MutexLock lock(&mutex_);
-    return last.workers["ready"] == 1 && last.workers["lost"] == 1 &&
+    return last.workers[WorkerStage::kReady] == 1 &&
+           last.workers[WorkerStage::kLost] == 1 &&
            last.in_flight == FakeWorker::kMaxInFlight &&
            last.pending == 5 - FakeWorker::kMaxInFlight;
   }));
@@ -243,8 +247,10 @@ TEST_F(WorkerPoolTest, AWorkerThatIsStillLoadingIsLeftItsShare) {
   b_.SetHandler(NoAnswer);
   b_.HoldLoad(true);
   Start();
-  ASSERT_TRUE(Eventually([&] { return HasWorkerIn("a", "ready"); }));
-  ASSERT_TRUE(Eventually([&] { return HasWorkerIn("b", "loading"); }));
+  ASSERT_TRUE(
+      Eventually([&] { return HasWorkerIn("a", WorkerStage::kReady); }));
+  ASSERT_TRUE(
+      Eventually([&] { return HasWorkerIn("b", WorkerStage::kLoading); }));
   pool_->Submit({0});
   pool_->Submit({1});
   ASSERT_TRUE(Eventually([&] { return a_.seen().size() == 1; }));
@@ -320,7 +326,7 @@ TEST_F(WorkerPoolTest, ATaskThatTakesLongIsAlsoGivenToAnIdleWorker) {
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ(result->worker, "b");
   EXPECT_EQ(OutcomeCount("hedged"), 1);
-  EXPECT_TRUE(HasWorkerIn("a", "ready")) << "slow is not lost";
+  EXPECT_TRUE(HasWorkerIn("a", WorkerStage::kReady)) << "slow is not lost";
 }
 
 TEST_F(WorkerPoolTest, ATaskThatLosesItsWorkerTooOftenFails) {
@@ -430,9 +436,11 @@ TEST_F(WorkerPoolTest, NoTaskIsSentBeforeTheUpdateIsLoaded) {
 
 TEST_F(WorkerPoolTest, NewAddressesAreDialledAndVanishedOnesDropped) {
   Start();
-  ASSERT_TRUE(Eventually([&] { return HasWorkerIn("a", "ready"); }));
+  ASSERT_TRUE(
+      Eventually([&] { return HasWorkerIn("a", WorkerStage::kReady); }));
   SetEndpoints(std::vector<std::string>{"b"});
-  ASSERT_TRUE(Eventually([&] { return HasWorkerIn("b", "ready"); }));
+  ASSERT_TRUE(
+      Eventually([&] { return HasWorkerIn("b", WorkerStage::kReady); }));
   ASSERT_TRUE(Eventually([&] { return pool_->Workers().size() == 1; }));
   pool_->Submit({1});
   EXPECT_EQ(pool_->Next()->worker, "b");
@@ -444,7 +452,8 @@ TEST_F(WorkerPoolTest, AVanishedWorkerFinishesWhatItHas) {
   pool_->Submit({1});
   ASSERT_TRUE(Eventually([&] { return !a_.seen().empty(); }));
   SetEndpoints(std::vector<std::string>{"b"});
-  ASSERT_TRUE(Eventually([&] { return HasWorkerIn("b", "ready"); }));
+  ASSERT_TRUE(
+      Eventually([&] { return HasWorkerIn("b", WorkerStage::kReady); }));
   a_.Push(a_.Result(1, 1));
   const absl::StatusOr<FakeResult> result = pool_->Next();
   ASSERT_TRUE(result.ok()) << result.status();
@@ -454,7 +463,8 @@ TEST_F(WorkerPoolTest, AVanishedWorkerFinishesWhatItHas) {
 
 TEST_F(WorkerPoolTest, AFailingNameServiceDropsNobody) {
   Start();
-  ASSERT_TRUE(Eventually([&] { return HasWorkerIn("a", "ready"); }));
+  ASSERT_TRUE(
+      Eventually([&] { return HasWorkerIn("a", WorkerStage::kReady); }));
   SetEndpoints(absl::UnavailableError("no name server"));
   absl::SleepFor(4 * options_.resolve_interval);
   pool_->Submit({1});
@@ -476,7 +486,8 @@ TEST_F(WorkerPoolTest, WithoutAnyWorkerNextNamesEachOneAndItsError) {
   EXPECT_THAT(message, HasSubstr("nowhere is "));
   EXPECT_THAT(message, HasSubstr("nothing listens"));
   a_.SetConnectStatus(absl::OkStatus());
-  ASSERT_TRUE(Eventually([&] { return HasWorkerIn("a", "ready"); }));
+  ASSERT_TRUE(
+      Eventually([&] { return HasWorkerIn("a", WorkerStage::kReady); }));
   EXPECT_THAT(Collect(1), ElementsAre(1));
 }
 

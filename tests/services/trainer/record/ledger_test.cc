@@ -1,5 +1,6 @@
 #include "services/trainer/record/ledger.h"
 
+#include <cmath>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -67,6 +68,44 @@ TEST_F(LedgerTest, AnAnswerIsRecalledUnderItsAdapterOnly) {
   EXPECT_EQ(ledger->Recall(1, 0, "p0", 1, "a"), nullptr) << "another version";
   EXPECT_EQ(ledger->Recall(1, 0, "p1", 0, "a"), nullptr) << "another problem";
   EXPECT_EQ(ledger->Recall(2, 0, "p0", 0, "a"), nullptr) << "another step";
+}
+
+TEST_F(LedgerTest, TheSamplersLogProbabilitiesSurviveBitForBit) {
+  RolloutResult answer = Answer({5, 6, 7});
+  answer.logprobs = {-0.1F, -1e-38F, -123.456F};
+  {
+    const auto ledger = Open();
+    ASSERT_TRUE(ledger->Started(0, "a").ok());
+    ASSERT_TRUE(ledger->Accepted(1, 0, "p0", answer).ok());
+  }
+  const auto ledger = Open();
+  const RolloutResult* recalled = ledger->Recall(1, 0, "p0", 0, "a");
+  ASSERT_NE(recalled, nullptr);
+  EXPECT_EQ(recalled->logprobs, answer.logprobs);
+}
+
+TEST_F(LedgerTest, AnAnswerOfAnEarlierVersionHasNoLogProbabilities) {
+  WriteTwoAnswers();
+  const auto ledger = Open();
+  const RolloutResult* answer = ledger->Recall(1, 0, "p0", 0, "a");
+  ASSERT_NE(answer, nullptr);
+  EXPECT_TRUE(answer->logprobs.empty());
+}
+
+// The checksum is right: it is what was written that is not an answer.
+TEST_F(LedgerTest, LogProbabilitiesThatFitNoAnswerAreFound) {
+  for (const std::vector<float>& logprobs :
+       {std::vector<float>{-1.0F}, std::vector<float>{-1.0F, -INFINITY}}) {
+    Remove();
+    RolloutResult answer = Answer({5, 6});
+    answer.logprobs = logprobs;
+    {
+      const auto ledger = Open();
+      ASSERT_TRUE(ledger->Accepted(1, 0, "p0", answer).ok());
+    }
+    EXPECT_EQ(Open()->Recall(1, 0, "p0", 0, "a"), nullptr);
+    EXPECT_TRUE(FileExists(path_ + ".damaged"));
+  }
 }
 
 TEST_F(LedgerTest, ARecalledAnswerIsNotRecordedAgain) {

@@ -1,39 +1,50 @@
 #include "services/trainer/status/trainer_service.h"
 
+#include <nlohmann/json.hpp>
+
 #include "gtest/gtest.h"
+
+#include "common/training/metric_table.h"
+#include "services/trainer/status/status_message.h"
 
 namespace dapd {
 namespace {
 
 TEST(TrainerServiceTest, TheAnswerHoldsTheStateAndTheWorkersOfBothRoles) {
   TrainerStatus status;
-  status.Change([](TrainerState& state) {
-    state.run_name = "demo";
-    state.phase = "scoring";
-    state.step = 7;
-    state.total_steps = 20;
-    state.loss = 0.25;
-    state.terms = {{"entangled_rollout", 0.5, 2.0, 0.125}};
-    state.phase_done = 3;
-    state.phase_total = 8;
-    state.evaluations = {
-        {"before",
-         {.problems = 100,
-          .accuracy = {0.5, 0.4, 0.6},
-          .divergences = {{"entangled_rollout", {0.1, 0.05, 0.15}}}}}};
+  StepReport report;
+  report.step = 7;
+  report.objective.loss = 0.25;
+  report.objective.terms = {{.name = "entangled_rollout",
+                             .value = 0.5,
+                             .weight = 2.0,
+                             .clipped_fraction = 0.125}};
+  status.Change([&](v1::GetStatusResponse& state) {
+    state.set_run_name("demo");
+    state.set_phase(NameOf(TrainerPhase::kScoring));
+    state.set_total_steps(20);
+    state.set_phase_done(3);
+    state.set_phase_total(8);
+    ShowStepLine(StepLine(report), &state);
+    ShowEvaluation("before",
+                   {.problems = 100,
+                    .accuracy = {0.5, 0.4, 0.6},
+                    .divergences = {{"entangled_rollout", {0.1, 0.05, 0.15}}}},
+                   &state);
   });
   status.SetWorkers(
       [] {
         return std::vector<WorkerState>{
             {.address = "127.0.0.1:1",
-             .state = "ready",
+             .stage = WorkerStage::kReady,
              .policy_version = 7,
              .weights = {{WeightSet::kSnapshot, 4}, {WeightSet::kEma, 7}},
              .in_flight = 3}};
       },
       [] {
-        return std::vector<WorkerState>{
-            {.address = "127.0.0.1:2", .state = "lost", .last_error = "gone"}};
+        return std::vector<WorkerState>{{.address = "127.0.0.1:2",
+                                         .stage = WorkerStage::kLost,
+                                         .last_error = "gone"}};
       });
   TrainerService service(&status);
   v1::GetStatusResponse response;
@@ -75,17 +86,68 @@ TEST(TrainerServiceTest, ANewStatusIsStarting) {
 
 TEST(TrainerServiceTest, TheTimeLeftShrinksBetweenStepsAndNeverGoesBelowZero) {
   TrainerStatus status;
-  status.Change([](TrainerState& state) {
-    state.step = 1;
-    state.eta_seconds = 1000.0;
+  status.Change([](v1::GetStatusResponse& state) {
+    state.set_step(1);
+    state.set_eta_seconds(1000.0);
   });
-  const double first = status.Get().eta_seconds;
+  const double first = status.Get().eta_seconds();
   EXPECT_LT(first, 1000.0);
   EXPECT_GT(first, 900.0);
-  EXPECT_LT(status.Get().eta_seconds, first);
-  EXPECT_GT(status.Get().elapsed_seconds, 0.0);
-  status.Change([](TrainerState& state) { state.eta_seconds = 0.0; });
-  EXPECT_EQ(status.Get().eta_seconds, 0.0);
+  EXPECT_LT(status.Get().eta_seconds(), first);
+  EXPECT_GT(status.Get().elapsed_seconds(), 0.0);
+  status.Change(
+      [](v1::GetStatusResponse& state) { state.set_eta_seconds(0.0); });
+  EXPECT_EQ(status.Get().eta_seconds(), 0.0);
+}
+
+// Each row of the table of metrics that names a field of the status.
+TEST(TrainerServiceTest, EveryNumberOfAStepIsShownInItsField) {
+  StepReport report;
+  report.step = 3;
+  report.snapshot_version = 2;
+  report.objective.loss = 0.25;
+  report.optimizer = {.gradient_norm = 0.5, .learning_rate = 1e-3};
+  report.objective.terms = {{.name = "a/b", .value = 1.5, .weight = 2.0}};
+  report.generated_tokens = 100;
+  report.samples = 8;
+  report.mean_rollout_tokens = 12.5;
+  report.seconds[TrainerPhase::kTraining] = 4.0;
+  report.sampler_mismatch = {.sum = 0.5, .largest = 0.25, .tokens = 4};
+  v1::GetStatusResponse message;
+  ShowStepLine(StepLine(report), &message);
+  EXPECT_EQ(message.step(), 3);
+  EXPECT_EQ(message.snapshot_step(), 2);
+  EXPECT_EQ(message.loss(), 0.25);
+  EXPECT_EQ(message.gradient_norm(), 0.5);
+  EXPECT_EQ(message.learning_rate(), 1e-3);
+  EXPECT_EQ(message.mean_rollout_tokens(), 12.5);
+  EXPECT_EQ(message.generated_tokens_per_second(), 25.0);
+  EXPECT_EQ(message.samples_per_second(), 2.0);
+  EXPECT_EQ(message.sampler_mismatch_mean(), 0.125);
+  EXPECT_EQ(message.sampler_mismatch_max(), 0.25);
+  EXPECT_EQ(message.sampler_mismatch_tokens(), 4);
+  ASSERT_EQ(message.terms_size(), 1);
+  EXPECT_EQ(message.terms(0).name(), "a/b");
+  EXPECT_EQ(message.terms(0).value(), 1.5);
+  EXPECT_EQ(message.terms(0).weight(), 2.0);
+}
+
+TEST(TrainerServiceTest, ALineOfAnEarlierVersionIsShownAsFarAsItGoes) {
+  nlohmann::ordered_json line = StepLine({.step = 3});
+  line.erase("sampler_mismatch");
+  v1::GetStatusResponse message;
+  ShowStepLine(line, &message);
+  EXPECT_EQ(message.step(), 3);
+  EXPECT_EQ(message.sampler_mismatch_tokens(), 0);
+}
+
+TEST(TrainerServiceTest, AnEvaluationThatIsRepeatedIsShownOnce) {
+  v1::GetStatusResponse message;
+  ShowEvaluation("before", {.problems = 1}, &message);
+  ShowEvaluation("after", {.problems = 2}, &message);
+  ShowEvaluation("before", {.problems = 3}, &message);
+  ASSERT_EQ(message.evaluations_size(), 2);
+  EXPECT_EQ(message.evaluations(0).problems(), 3);
 }
 
 TEST(TrainerServiceTest, WorkersAreNotAskedForOnceTheyAreGone) {

@@ -1,7 +1,11 @@
 #include "services/trainer/step/step_plan.h"
 
+#include <limits>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+
+#include "dapd/v1/rank.pb.h"
 
 namespace dapd {
 namespace {
@@ -11,6 +15,7 @@ using ::testing::ElementsAre;
 TEST(StepPlanTest, APlanSurvivesTheWay) {
   StepPlan plan{.step = 7};
   plan.recalled[3].ids = {1, 2, 3};
+  plan.recalled[3].logprobs = {-0.1F, -2.0F, -1e-30F};
   plan.recalled[3].finish_reason = FinishReason::kLength;
   plan.recalled[3].policy_version = 6;
   plan.recalled[3].adapter_digest = "abc";
@@ -20,6 +25,7 @@ TEST(StepPlanTest, APlanSurvivesTheWay) {
   ASSERT_EQ(read->recalled.size(), 1U);
   const RolloutResult& answer = read->recalled.at(3);
   EXPECT_THAT(answer.ids, ElementsAre(1, 2, 3));
+  EXPECT_THAT(answer.logprobs, ElementsAre(-0.1F, -2.0F, -1e-30F));
   EXPECT_EQ(answer.finish_reason, FinishReason::kLength);
   EXPECT_EQ(answer.policy_version, 6);
   EXPECT_EQ(answer.adapter_digest, "abc");
@@ -38,16 +44,37 @@ TEST(StepPlanTest, AnswersSurviveTheWay) {
   EXPECT_THAT((*read)[1].result.ids, ElementsAre(9));
 }
 
+TEST(StepPlanTest, TheEndOfTheRunIsAPlan) {
+  const auto read = ParsePlan(SerializePlan({.step = 0}));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->step, 0);
+}
+
 TEST(StepPlanTest, WhatNoRankWroteIsRefused) {
-  for (const char* text : {"",
-                           "7",
-                           "{}",
-                           "{\"step\":1}",
-                           "[{\"sample\":1}]",
-                           "{\"step\":\"x\",\"recalled\":[]}"}) {
-    EXPECT_FALSE(ParsePlan(text).ok()) << text;
+  for (const char* bytes : {"", "{\"step\":1}", "\xff\xff"}) {
+    const absl::Status status = ParsePlan(bytes).status();
+    EXPECT_TRUE(absl::IsDataLoss(status)) << bytes << status;
   }
-  EXPECT_FALSE(ParseAnswers("[1]").ok());
+  EXPECT_FALSE(ParseAnswers("\xff").ok());
+}
+
+TEST(StepPlanTest, AnAnswerThatIsNotWholeIsRefused) {
+  v1::BatchAnswers message;
+  v1::BatchAnswer& answer = *message.add_answers();
+  answer.set_sample(0);
+  answer.add_ids(5);
+  answer.add_ids(6);
+  EXPECT_TRUE(ParseAnswers(message.SerializeAsString()).ok());
+  answer.add_logprobs(-1.0F);
+  EXPECT_TRUE(
+      absl::IsDataLoss(ParseAnswers(message.SerializeAsString()).status()))
+      << "one log-probability for two tokens";
+  answer.add_logprobs(std::numeric_limits<float>::quiet_NaN());
+  EXPECT_FALSE(ParseAnswers(message.SerializeAsString()).ok());
+  answer.set_logprobs(1, -2.0F);
+  EXPECT_TRUE(ParseAnswers(message.SerializeAsString()).ok());
+  answer.clear_sample();
+  EXPECT_FALSE(ParseAnswers(message.SerializeAsString()).ok());
 }
 
 }  // namespace

@@ -243,7 +243,8 @@ TEST_F(RolloutClientTest, AWorkerKilledAndStartedAgainFinishesTheTasks) {
   for (uint64_t id = 0; id < 3; ++id) client_->Submit(MakeTask(id));
   WaitUntil([&] { return control_.running == 3; });
   server.reset();
-  WaitUntil([&] { return client_->Workers().front().state == "lost"; });
+  WaitUntil(
+      [&] { return client_->Workers().front().stage == WorkerStage::kLost; });
   EXPECT_FALSE(client_->Workers().front().last_error.empty());
   FakeSamplerControl fresh;
   MiniServer again(&fresh, address);

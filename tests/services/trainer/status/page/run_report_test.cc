@@ -6,6 +6,7 @@
 #include "gtest/gtest.h"
 
 #include "common/base/files.h"
+#include "services/trainer/status/status_message.h"
 #include "tests/fakes/temp_path.h"
 
 namespace dapd {
@@ -15,10 +16,10 @@ class RunReportTest : public testing::Test {
  protected:
   // The data inside the report of a run with one step that ended so.
   nlohmann::json Data(const absl::Status& outcome) {
-    status_.Change([](TrainerState& state) {
-      state.run_name = "demo";
-      state.step = 1;
-      state.evaluations = {{"before", {.accuracy = {0.5, 0.4, 0.6}}}};
+    status_.Change([](v1::GetStatusResponse& state) {
+      state.set_run_name("demo");
+      state.set_step(1);
+      ShowEvaluation("before", {.accuracy = {0.5, 0.4, 0.6}}, &state);
     });
     history_.Add({{"step", 1}, {"loss", 0.5}});
     const std::string folder = TempPath("run");

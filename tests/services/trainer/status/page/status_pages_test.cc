@@ -26,10 +26,10 @@ class StatusPagesTest : public testing::Test {
 };
 
 TEST_F(StatusPagesTest, TheStatusIsTheOneThatTheCommandPrints) {
-  status_.Change([](TrainerState& state) {
-    state.run_name = "demo";
-    state.step = 7;
-    state.terms = {{"entangled_rollout", 0.5, 2.0, 0.125}};
+  status_.Change([](v1::GetStatusResponse& state) {
+    state.set_run_name("demo");
+    state.set_step(7);
+    state.add_terms()->set_name("entangled_rollout");
   });
   nlohmann::json page = Json("/status.json");
   nlohmann::json command = StatusJson(StatusMessage(status_));
@@ -60,7 +60,7 @@ TEST_F(StatusPagesTest, AnErrorTextThatIsNoUtf8DoesNotCostTheStatus) {
   status_.SetWorkers(
       [] {
         return std::vector<WorkerState>{{.address = "127.0.0.1:1",
-                                         .state = "lost",
+                                         .stage = WorkerStage::kLost,
                                          .policy_version = -1,
                                          .in_flight = 0,
                                          .last_error = "broken \xff"}};

@@ -1,0 +1,298 @@
+#include "common/training/metric_table.h"
+
+namespace dapd {
+namespace {
+
+using Read = std::function<std::vector<MetricValue>(const StepReport&)>;
+
+// `get`: the number, out of a report.
+template <typename Get>
+Read Value(Get get) {
+  return [get](const StepReport& report) {
+    return std::vector<MetricValue>{{"", get(report)}};
+  };
+}
+
+template <typename Number>
+Read Value(Number StepReport::*field) {
+  return Value([field](const StepReport& report) { return report.*field; });
+}
+
+template <typename Number>
+Read PerTerm(Number TermMetrics::*field) {
+  return [field](const StepReport& report) {
+    std::vector<MetricValue> values;
+    for (const TermMetrics& term : report.objective.terms) {
+      values.push_back({term.name, term.*field});
+    }
+    return values;
+  };
+}
+
+std::vector<MetricValue> ReadSeconds(const StepReport& report) {
+  std::vector<MetricValue> values;
+  for (const TrainerPhaseName& row : kTrainerPhases) {
+    if (row.part_of_step == nullptr) continue;
+    values.push_back({row.part_of_step, report.seconds[row.phase]});
+  }
+  return values;
+}
+
+// `row` with what is read from `field` of every rank.
+template <typename Number>
+StepMetric OfRanks(RankRule rule, Number StepReport::*field, StepMetric row) {
+  row.rule = rule;
+  row.read = Value(field);
+  row.write = [field](StepReport& report, double value) {
+    report.*field = static_cast<Number>(value);
+  };
+  return row;
+}
+
+template <typename Number>
+StepMetric OfRanks(RankRule rule,
+                   Number SamplerMismatch::*field,
+                   StepMetric row) {
+  row.rule = rule;
+  row.read = Value([field](const StepReport& report) {
+    return report.sampler_mismatch.*field;
+  });
+  row.write = [field](StepReport& report, double value) {
+    report.sampler_mismatch.*field = static_cast<Number>(value);
+  };
+  return row;
+}
+
+std::vector<StepMetric> ObjectiveRows() {
+  return {
+      {.path = "loss",
+       .tag = "loss/total",
+       .prometheus = "dapd_trainer_total_loss",
+       .help = "Weighted sum of the terms.",
+       .status = "loss",
+       .read = Value([](const StepReport& r) { return r.objective.loss; })},
+      {.path = "gradient_norm",
+       .tag = "optim/grad_norm",
+       .prometheus = "dapd_trainer_gradient_norm",
+       .help = "Global gradient norm before clipping.",
+       .status = "gradient_norm",
+       .read = Value(
+           [](const StepReport& r) { return r.optimizer.gradient_norm; })},
+      {.path = "learning_rate",
+       .tag = "optim/lr",
+       .prometheus = "dapd_trainer_learning_rate",
+       .help = "Rate of the last step.",
+       .status = "learning_rate",
+       .read = Value(
+           [](const StepReport& r) { return r.optimizer.learning_rate; })},
+      {.path = "terms/*/value",
+       .tag = "loss/*",
+       .prometheus = "dapd_trainer_loss",
+       .help = "Clipped divergence of a term.",
+       .status = "value",
+       .read = PerTerm(&TermMetrics::value)},
+      {.path = "terms/*/weight",
+       .tag = "weight/*",
+       .prometheus = "dapd_trainer_term_weight",
+       .help = "Weight of a term in the loss.",
+       .status = "weight",
+       .read = PerTerm(&TermMetrics::weight)},
+      {.path = "terms/*/tokens",
+       .tag = "tokens/*",
+       .prometheus = "dapd_trainer_term_tokens",
+       .help = "Scored tokens of a term in the last step.",
+       .read = PerTerm(&TermMetrics::tokens)},
+      {.path = "terms/*/clipped_fraction",
+       .tag = "clipped_fraction/*",
+       .prometheus = "dapd_trainer_clipped_ratio",
+       .help = "Share of scored tokens with a clipped vocabulary entry.",
+       .status = "clipped_fraction",
+       .read = PerTerm(&TermMetrics::clipped_fraction)},
+      {.path = "terms/*/unclipped",
+       .tag = "kl/*",
+       .prometheus = "dapd_trainer_unclipped_divergence",
+       .help = "True KL divergence of a term.",
+       .read = PerTerm(&TermMetrics::unclipped)},
+  };
+}
+
+std::vector<StepMetric> SampleRows() {
+  return {
+      {.path = "snapshot_version",
+       .tag = "policy/snapshot_version",
+       .prometheus = "dapd_trainer_snapshot_version",
+       .help = "Optimizer steps behind the snapshot.",
+       .status = "snapshot_step",
+       .read = Value(&StepReport::snapshot_version)},
+      {.path = "samples",
+       .tag = "step/samples",
+       .prometheus = "dapd_trainer_samples_total",
+       .kind = MetricKind::kCounter,
+       .help = "Samples by what became of them.",
+       .labels = {{"outcome", "trained"}},
+       .read = Value(&StepReport::samples)},
+      {.path = "untrainable_samples",
+       .tag = "step/untrainable_samples",
+       .prometheus = "dapd_trainer_samples_total",
+       .kind = MetricKind::kCounter,
+       .help = "Samples by what became of them.",
+       .labels = {{"outcome", "empty"}},
+       .read = Value(&StepReport::untrainable_samples)},
+      {.path = "early_micro_batches",
+       .tag = "step/early_micro_batches",
+       .prometheus = "dapd_trainer_early_micro_batches_total",
+       .kind = MetricKind::kCounter,
+       .help = "Micro-batches that rank 0 trained before its last answer.",
+       .read = Value(&StepReport::early_micro_batches)},
+      {.path = "forward_ahead_tokens",
+       .tag = "step/forward_ahead_tokens",
+       .prometheus = "dapd_trainer_forward_ahead_tokens_total",
+       .kind = MetricKind::kCounter,
+       .help = "Tokens that rank 0 ran forward before their scores were there.",
+       .read = Value(&StepReport::forward_ahead_tokens)},
+      {.path = "rollout/mean_tokens",
+       .tag = "rollout/length",
+       .prometheus = "dapd_trainer_rollout_tokens",
+       .help = "Mean length of the last step's answers in tokens.",
+       .status = "mean_rollout_tokens",
+       .read = Value(&StepReport::mean_rollout_tokens)},
+      {.path = "rollout/truncated_fraction",
+       .tag = "rollout/truncated_ratio",
+       .prometheus = "dapd_trainer_rollout_truncated_ratio",
+       .help = "Share of the last step's answers that hit the length limit.",
+       .read = Value(&StepReport::truncated_fraction)},
+      {.path = "rollout/boxed_fraction",
+       .tag = "rollout/boxed_ratio",
+       .prometheus = "dapd_trainer_rollout_boxed_ratio",
+       .help = "Share of the last step's answers with a boxed result.",
+       .read = Value(&StepReport::boxed_fraction)},
+      {.path = "rollout/correct_fraction",
+       .tag = "rollout/accuracy",
+       .prometheus = "dapd_trainer_rollout_accuracy_ratio",
+       .help = "Share of the last step's answers that are right.",
+       .read = Value(&StepReport::correct_fraction)},
+  };
+}
+
+std::vector<StepMetric> MismatchRows() {
+  return {
+      OfRanks(RankRule::kSum,
+              &SamplerMismatch::tokens,
+              {.path = "sampler_mismatch/tokens",
+               .tag = "sampler_mismatch/tokens",
+               .prometheus = "dapd_trainer_sampler_mismatch_tokens_total",
+               .kind = MetricKind::kCounter,
+               .help = "Sampled tokens whose log-probabilities were compared.",
+               .status = "sampler_mismatch_tokens"}),
+      OfRanks(RankRule::kSum,
+              &SamplerMismatch::sum,
+              {.path = "sampler_mismatch/sum",
+               .tag = "sampler_mismatch/sum",
+               .prometheus = "dapd_trainer_sampler_mismatch_nats_total",
+               .kind = MetricKind::kCounter,
+               .help = "Sum over sampled tokens of the absolute difference of "
+                       "trainer's and sampler's log-probability."}),
+      OfRanks(RankRule::kMax,
+              &SamplerMismatch::largest,
+              {.path = "sampler_mismatch/max",
+               .tag = "sampler_mismatch/max",
+               .prometheus = "dapd_trainer_sampler_mismatch_max",
+               .help = "Largest absolute difference of trainer's and sampler's "
+                       "log-probability of a sampled token in the last step.",
+               .status = "sampler_mismatch_max"}),
+      {.path = "sampler_mismatch/mean",
+       .tag = "sampler_mismatch/mean",
+       .prometheus = "dapd_trainer_sampler_mismatch_mean",
+       .help = "Mean absolute difference of trainer's and sampler's "
+               "log-probability of the last step's sampled tokens.",
+       .status = "sampler_mismatch_mean",
+       .read = Value(
+           [](const StepReport& r) { return r.sampler_mismatch.mean(); })},
+  };
+}
+
+std::vector<StepMetric> CostRows() {
+  const std::string teacher_help =
+      "Seconds that teachers computed for the scores taken: ahead of an "
+      "answer's last token, or after it.";
+  return {
+      {.path = "generated_tokens",
+       .tag = "step/generated_tokens",
+       .prometheus = "dapd_trainer_generated_tokens_total",
+       .kind = MetricKind::kCounter,
+       .help = "Tokens of the rollouts that were taken.",
+       .read = Value(&StepReport::generated_tokens)},
+      OfRanks(RankRule::kSum,
+              &StepReport::scored_tokens,
+              {.path = "scored_tokens",
+               .tag = "step/scored_tokens",
+               .prometheus = "dapd_trainer_scored_tokens_total",
+               .kind = MetricKind::kCounter,
+               .help = "Tokens that the teachers scored."}),
+      OfRanks(RankRule::kSum,
+              &StepReport::payload_bytes,
+              {.path = "payload_bytes",
+               .tag = "step/payload_bytes",
+               .prometheus = "dapd_trainer_payload_bytes_total",
+               .kind = MetricKind::kCounter,
+               .help = "Bytes of scores received."}),
+      OfRanks(RankRule::kSum,
+              &StepReport::teacher_seconds,
+              {.path = "teacher_seconds",
+               .tag = "step/teacher_seconds",
+               .prometheus = "dapd_trainer_teacher_seconds_total",
+               .kind = MetricKind::kCounter,
+               .help = teacher_help,
+               .labels = {{"when", "after"}}}),
+      OfRanks(RankRule::kSum,
+              &StepReport::teacher_ahead_seconds,
+              {.path = "teacher_ahead_seconds",
+               .tag = "step/teacher_ahead_seconds",
+               .prometheus = "dapd_trainer_teacher_seconds_total",
+               .kind = MetricKind::kCounter,
+               .help = teacher_help,
+               .labels = {{"when", "ahead"}}}),
+      {.path = "gather_wait_seconds",
+       .tag = "step/gather_wait_seconds",
+       .prometheus = "dapd_trainer_gather_wait_seconds_total",
+       .kind = MetricKind::kCounter,
+       .help = "Seconds that training at rank 0 waited for layers of the base "
+               "that other ranks hold (trainer.shard_base).",
+       .read = Value(&StepReport::gather_wait_seconds)},
+      {.path = "seconds/*",
+       .tag = "time/*",
+       .prometheus = "dapd_trainer_step_duration_seconds",
+       .kind = MetricKind::kHistogram,
+       .help = "Time of a step by phase.",
+       .read = ReadSeconds,
+       .low = 0.001,
+       .high = 1000},
+      {.path = "step_seconds",
+       .tag = "time/step",
+       .prometheus = "dapd_trainer_step_seconds",
+       .kind = MetricKind::kHistogram,
+       .help = "Time of a step, all phases together.",
+       .read = Value([](const StepReport& r) { return r.seconds.Sum(); }),
+       .low = 0.001,
+       .high = 10000},
+  };
+}
+
+}  // namespace
+
+const std::vector<StepMetric>& StepMetrics() {
+  static const auto& table = *[] {
+    auto* rows = new std::vector<StepMetric>;
+    for (StepMetric& row : ObjectiveRows()) {
+      row.is_objective = true;
+      rows->push_back(std::move(row));
+    }
+    for (const auto& part : {SampleRows(), MismatchRows(), CostRows()}) {
+      rows->insert(rows->end(), part.begin(), part.end());
+    }
+    return rows;
+  }();
+  return table;
+}
+
+}  // namespace dapd

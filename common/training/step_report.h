@@ -1,0 +1,63 @@
+// What is known about one optimizer step once it is done. What is shown of it,
+// where and under which name, is a row of metric_table.h.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/objective/sampler_mismatch.h"
+#include "common/training/trainer_phase.h"
+
+namespace dapd {
+
+struct TermMetrics {
+  std::string name;
+  double value = 0.0;      // plain mean over micro-batches of the token means
+  double unclipped = 0.0;  // the same of the true divergence
+  double weight = 0.0;
+  int64_t tokens = 0;             // scored, all micro-batches
+  double clipped_fraction = 0.0;  // clipped tokens / tokens
+};
+
+struct ObjectiveMetrics {
+  double loss = 0.0;  // sum of weight * value
+  std::vector<TermMetrics> terms;
+};
+
+struct OptimizerStep {
+  double gradient_norm = 0.0;  // before clipping
+  double learning_rate = 0.0;
+  bool snapshot_refreshed = false;
+};
+
+struct StepReport {
+  int64_t step = 0;  // from 1
+  ObjectiveMetrics objective;
+  OptimizerStep optimizer;
+  std::string adapter_digest;  // after the step
+  int64_t snapshot_version = 0;
+  PhaseSeconds seconds;
+  int64_t samples = 0;  // trained
+  int64_t untrainable_samples = 0;
+  // Of this rank's training, spent waiting for layers (trainer.shard_base).
+  double gather_wait_seconds = 0.0;
+  // At this rank, of the micro-batches: those trained before its last answer.
+  int64_t early_micro_batches = 0;
+  // Tokens of views that this rank ran forward before their scores were there.
+  int64_t forward_ahead_tokens = 0;
+  int64_t generated_tokens = 0;
+  int64_t scored_tokens = 0;  // by the teachers
+  int64_t payload_bytes = 0;  // from the teachers
+  // Seconds that the scores cost the teachers: after an answer's last token,
+  // and before it.
+  double teacher_seconds = 0.0;
+  double teacher_ahead_seconds = 0.0;
+  double mean_rollout_tokens = 0.0;
+  double truncated_fraction = 0.0;  // answers that hit max_new_tokens
+  double boxed_fraction = 0.0;
+  double correct_fraction = 0.0;  // of problems with an answer
+  SamplerMismatch sampler_mismatch;
+};
+
+}  // namespace dapd

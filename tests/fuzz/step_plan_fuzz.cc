@@ -1,0 +1,47 @@
+// Input: what a trainer rank sends another: a plan, and answers.
+// What is read of them can be sent on, and then says the same.
+#include <string>
+
+#include "common/base/check.h"
+#include "services/trainer/step/step_plan.h"
+#include "tests/fuzz/input.h"
+
+namespace dapd {
+namespace {
+
+bool IsSame(const RolloutResult& a, const RolloutResult& b) {
+  return a.ids == b.ids && a.logprobs == b.logprobs && a.finish_reason == b.finish_reason &&
+         a.policy_version == b.policy_version &&
+         a.adapter_digest == b.adapter_digest;
+}
+
+void Run(const std::string& bytes) {
+  if (const auto plan = ParsePlan(bytes); plan.ok()) {
+    const auto again = ParsePlan(SerializePlan(*plan));
+    Check(again.ok() && again->step == plan->step &&
+              again->recalled.size() == plan->recalled.size(),
+          "a plan can be sent on");
+    for (const auto& [sample, result] : plan->recalled) {
+      Check(IsSame(again->recalled.at(sample), result),
+            "a recalled answer stays what it is");
+    }
+  }
+  if (const auto answers = ParseAnswers(bytes); answers.ok()) {
+    const auto again = ParseAnswers(SerializeAnswers(*answers));
+    Check(again.ok() && again->size() == answers->size(),
+          "answers can be sent on");
+    for (size_t i = 0; i < answers->size(); ++i) {
+      Check((*again)[i].sample == (*answers)[i].sample &&
+                IsSame((*again)[i].result, (*answers)[i].result),
+            "an answer stays what it is");
+    }
+  }
+}
+
+}  // namespace
+}  // namespace dapd
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  dapd::Run(dapd::InputReader(data, size).Rest());
+  return 0;
+}
