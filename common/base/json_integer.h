@@ -1,18 +1,16 @@
-// Whole numbers of JSON texts. nlohmann's own conversion takes true and 1.5 for
-// 1, wraps what does not fit, and leaves 1e30 undefined: numbers of
-// files that others write or can damage are read with these instead.
+// Whole numbers of JSON texts, with an error that says what they have to be.
 #pragma once
 
 #include <cstdint>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 
-#include "common/base/status_macros.h"
+#include "common/base/json.h"
 
 namespace dapd {
 
@@ -23,30 +21,40 @@ absl::StatusOr<int64_t> JsonInteger(
     const Json& value,
     int64_t min,
     int64_t max = std::numeric_limits<int64_t>::max()) {
-  constexpr uint64_t kLargest = std::numeric_limits<int64_t>::max();
-  const bool fits = value.is_number_unsigned()
-                        ? value.template get<uint64_t>() <= kLargest
-                        : value.is_number_integer();
-  if (fits) {
-    const auto number = value.template get<int64_t>();
-    if (number >= min && number <= max) return number;
+  int64_t number = 0;
+  if (ReadNumber(value, &number) && number >= min && number <= max) {
+    return number;
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat(value.dump(), " is no integer from ", min, " to ", max));
+  // What stands there may be anything, of any length.
+  return absl::InvalidArgumentError(absl::StrCat(
+      value.dump().substr(0, 60), " is no integer from ", min, " to ", max));
 }
 
-// A list of token ids below `vocab_size`.
+// A list of token ids below `vocab_size`. An error says which item of `name` is
+// none: "input_ids[2]: 1.5 is no integer from 0 to 511 (the vocabulary's ids)".
 template <typename Json>
 absl::StatusOr<std::vector<int32_t>> JsonTokenIds(
-    const Json& value, int64_t vocab_size = int64_t{1} << 31) {
+    const Json& value,
+    absl::string_view name,
+    int64_t vocab_size = int64_t{1} << 31) {
   if (!value.is_array()) {
-    return absl::InvalidArgumentError("token ids must be a list");
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, ": token ids must be a list"));
   }
   std::vector<int32_t> ids;
   ids.reserve(value.size());
   for (const Json& item : value) {
-    ASSIGN_OR_RETURN(const int64_t id, JsonInteger(item, 0, vocab_size - 1));
-    ids.push_back(static_cast<int32_t>(id));
+    const auto id = JsonInteger(item, 0, vocab_size - 1);
+    if (!id.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(name,
+                       "[",
+                       ids.size(),
+                       "]: ",
+                       id.status().message(),
+                       " (the vocabulary's ids)"));
+    }
+    ids.push_back(static_cast<int32_t>(*id));
   }
   return ids;
 }

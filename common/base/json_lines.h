@@ -5,12 +5,12 @@
 #include <functional>
 #include <string>
 
-#include <nlohmann/json.hpp>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "common/base/files.h"
+#include "common/base/json.h"
 
 namespace dapd {
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "common/base/json.h"
+
 namespace dapd {
 namespace {
 

@@ -1,7 +1,7 @@
 // A mean with its 95 % confidence interval.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <vector>
 
 namespace dapd {

@@ -19,12 +19,9 @@ absl::StatusOr<Sample> ParseSample(const nlohmann::json& row,
     sample.id = id.is_string() ? id.get<std::string>() : id.dump();
     sample.problem = row.at("problem").get<std::string>();
     sample.reference = row.at("reference").get<std::string>();
-    auto ids = JsonTokenIds(row.at("rollout_ids"), vocab_size);
+    auto ids = JsonTokenIds(row.at("rollout_ids"), "rollout_ids", vocab_size);
     if (!ids.ok()) {
-      return DataError(absl::StrCat(where,
-                                    ": rollout_ids: ",
-                                    std::string(ids.status().message()),
-                                    " (the vocabulary's ids)"));
+      return DataError(absl::StrCat(where, ": ", ids.status().message()));
     }
     sample.rollout_ids = *std::move(ids);
   } catch (const nlohmann::json::exception& error) {

@@ -6,10 +6,10 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "common/base/json.h"
 #include "common/base/status_error.h"
 #include "common/base/status_macros.h"
 #include "common/tensor/torch_bridge.h"
-#include "nlohmann/json.hpp"
 
 namespace dapd {
 namespace {

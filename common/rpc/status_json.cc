@@ -1,5 +1,7 @@
 #include "common/rpc/status_json.h"
 
+#include "common/base/json.h"
+
 namespace dapd {
 namespace {
 

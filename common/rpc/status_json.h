@@ -2,7 +2,7 @@
 // prints and the trainer's /status.json serves.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "dapd/v1/trainer.pb.h"
 

@@ -1,13 +1,13 @@
 #include "common/tensor/safetensors_folder.h"
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
+#include "common/base/json.h"
 #include "common/base/json_lines.h"
 #include "common/base/safe_name.h"
 #include "common/base/status_macros.h"

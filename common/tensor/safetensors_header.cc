@@ -1,7 +1,6 @@
 #include "common/tensor/safetensors_header.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 #include <vector>
@@ -9,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "common/base/exit_code.h"
+#include "common/base/json.h"
 #include "common/base/json_lines.h"
 #include "common/base/status_macros.h"
 

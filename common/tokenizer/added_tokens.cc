@@ -16,15 +16,18 @@ absl::StatusOr<AddedTokens> AddedTokens::Parse(const nlohmann::json& json) {
     return absl::InvalidArgumentError("added_tokens is no list");
   }
   for (const nlohmann::json& entry : json) {
-    if (!entry.is_object() || !entry.contains("id") ||
-        !JsonInteger(entry["id"], 0, kMaxTokenId).ok() ||
-        !entry.contains("content") || !entry["content"].is_string() ||
+    const auto id = JsonInteger(
+        entry.is_object() ? entry.value("id", nlohmann::json()) : entry,
+        0,
+        kMaxTokenId);
+    if (!entry.is_object() || !id.ok() || !entry.contains("content") ||
+        !entry["content"].is_string() ||
         entry["content"].get<std::string>().empty()) {
       return absl::InvalidArgumentError(absl::StrCat(
           "added_tokens: ", entry.dump(), " needs an id and a content"));
     }
     AddedToken token;
-    token.id = entry["id"].get<int32_t>();
+    token.id = static_cast<int32_t>(*id);
     token.content = entry["content"].get<std::string>();
     token.special = entry.value("special", false);
     token.normalized = entry.value("normalized", false);

@@ -1,12 +1,12 @@
 #include "common/tokenizer/chat_template.h"
 
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
+#include "common/base/json.h"
 #include "common/base/json_lines.h"
 #include "common/base/status_macros.h"
 #include "common/tokenizer/jinja/interpreter.h"

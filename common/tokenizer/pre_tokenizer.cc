@@ -2,6 +2,8 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "common/base/json.h"
+
 namespace dapd {
 namespace {
 

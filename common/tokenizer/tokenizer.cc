@@ -1,7 +1,6 @@
 #include "common/tokenizer/tokenizer.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <unordered_map>
 #include <utility>
 
@@ -9,6 +8,7 @@
 
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
+#include "common/base/json.h"
 #include "common/base/json_lines.h"
 #include "common/base/status_macros.h"
 #include "common/tokenizer/added_tokens.h"

@@ -1,12 +1,12 @@
 #include "common/training/policy_state.h"
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 
+#include "common/base/json.h"
 #include "common/base/json_lines.h"
 #include "common/base/status_macros.h"
 #include "common/model/weights/adapter.h"

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "common/base/exit_code.h"
+#include "common/base/json.h"
 
 namespace dapd {
 

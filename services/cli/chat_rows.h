@@ -1,7 +1,7 @@
 // A conversation in a JSON Lines row, as `render` and `generate` read it.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 

@@ -10,7 +10,8 @@
 #include <iostream>
 #include <string>
 
-#include "nlohmann/json.hpp"
+#include "common/base/json.h"
+
 
 namespace dapd {
 

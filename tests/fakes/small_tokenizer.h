@@ -4,12 +4,12 @@
 #pragma once
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "gtest/gtest.h"
 
 #include "common/base/files.h"
+#include "common/base/json.h"
 #include "common/tokenizer/byte_alphabet.h"
 
 namespace dapd {

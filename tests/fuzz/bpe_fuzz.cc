@@ -1,11 +1,11 @@
 // Input: number of merges, pairs of them, then a word.
 // The heap-driven BPE gives what merging the best pair again and again gives.
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
 #include "common/base/check.h"
+#include "common/base/json.h"
 #include "common/tokenizer/bpe.h"
 #include "common/tokenizer/byte_alphabet.h"
 #include "tests/fuzz/input.h"

@@ -1,9 +1,9 @@
 // Input: a JSON text.
 // What is accepted is at most 64 deep and survives being written.
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "common/base/check.h"
+#include "common/base/json.h"
 #include "common/base/json_lines.h"
 #include "tests/fuzz/input.h"
 

@@ -4,10 +4,10 @@
 #include <unicode/unistr.h>
 
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "common/base/check.h"
+#include "common/base/json.h"
 #include "common/tokenizer/pre_tokenizer.h"
 #include "tests/fuzz/input.h"
 

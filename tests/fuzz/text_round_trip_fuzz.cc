@@ -1,12 +1,12 @@
 // Input: a text.
 // Decoding gives back what was encoded, whichever pre-tokeniser cuts it.
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "absl/strings/match.h"
 
 #include "common/base/check.h"
+#include "common/base/json.h"
 #include "common/tokenizer/byte_alphabet.h"
 #include "common/tokenizer/tokenizer.h"
 #include "common/tokenizer/unicode_text.h"

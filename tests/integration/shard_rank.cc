@@ -17,6 +17,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
+#include "common/base/json.h"
 #include "common/base/json_lines.h"
 #include "common/base/status_macros.h"
 #include "common/collective/rank_follower.h"
@@ -27,7 +28,6 @@
 #include "common/tensor/aten.h"
 #include "common/tensor/safetensors.h"
 #include "common/tensor/torch_bridge.h"
-#include "nlohmann/json.hpp"
 
 namespace dapd {
 namespace {

@@ -11,7 +11,6 @@
 #include <fstream>
 #include <functional>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <random>
 #include <string>
@@ -23,6 +22,7 @@
 #include "gtest/gtest.h"
 
 #include "common/base/files.h"
+#include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/base/sha256.h"
 #include "common/model/weights/adapter.h"

@@ -1,12 +1,12 @@
 #include "common/model/spec/lora_config.h"
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "absl/strings/str_cat.h"
 
 #include "common/base/exit_code.h"
+#include "common/base/json.h"
 #include "common/base/json_integer.h"
 #include "common/base/json_lines.h"
 #include "common/base/status_macros.h"

@@ -4,10 +4,10 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 
+#include "common/base/json.h"
 #include "common/base/status_macros.h"
 
 namespace dapd::jinja {

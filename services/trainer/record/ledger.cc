@@ -125,7 +125,8 @@ absl::Status Ledger::Replay(const nlohmann::json& event) try {
   if (name == "accepted") {
     Answer answer;
     answer.problem_id = event.at("id");
-    ASSIGN_OR_RETURN(answer.result.ids, JsonTokenIds(event.at("rollout_ids")));
+    ASSIGN_OR_RETURN(answer.result.ids,
+                     JsonTokenIds(event.at("rollout_ids"), "rollout_ids"));
     if (event.contains("logprobs")) {
       ASSIGN_OR_RETURN(
           answer.result.logprobs,

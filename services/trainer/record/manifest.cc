@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <system_error>
 #include <vector>
 
@@ -11,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "common/base/files.h"
+#include "common/base/json.h"
 #include "common/base/json_lines.h"
 #include "common/base/sha256.h"
 #include "common/base/status_macros.h"

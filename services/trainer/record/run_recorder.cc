@@ -1,7 +1,6 @@
 #include "services/trainer/record/run_recorder.h"
 
 #include <atomic>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,6 +12,7 @@
 #include "common/base/append_file.h"
 #include "common/base/failpoint.h"
 #include "common/base/files.h"
+#include "common/base/json.h"
 #include "common/base/json_integer.h"
 #include "common/base/json_lines.h"
 #include "common/base/log.h"

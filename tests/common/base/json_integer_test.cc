@@ -1,6 +1,8 @@
 #include "common/base/json_integer.h"
 
+#include <limits>
 #include <string>
+#include <vector>
 
 #include "gtest/gtest.h"
 
@@ -38,6 +40,30 @@ TEST(JsonIntegerTest, WhatIsNoIntegerOfTheRangeIsRefusedWithItsText) {
               absl::string_view::npos)
         << number.status();
   }
+}
+
+TEST(JsonTokenIdsTest, AnErrorNamesThePlace) {
+  EXPECT_EQ(JsonTokenIds(json::parse("[0,9]"), "ids", 10).value(),
+            (std::vector<int32_t>{0, 9}));
+  for (const auto& [text, error] :
+       std::vector<std::pair<std::string, std::string>>{
+           {"[1,2.0]", "ids[1]: 2.0 is no integer from 0 to 9"},
+           {"[true]", "ids[0]: true is no integer"},
+           {"[0,1,-1]", "ids[2]: -1 is no integer"},
+           {"[10]", "ids[0]: 10 is no integer"},
+           {"[1e30]", "ids[0]: 1e+30 is no integer"},
+           {"7", "ids: token ids must be a list"}}) {
+    const auto ids = JsonTokenIds(json::parse(text), "ids", 10);
+    ASSERT_FALSE(ids.ok()) << text;
+    EXPECT_NE(ids.status().message().find(error), absl::string_view::npos)
+        << ids.status();
+  }
+}
+
+TEST(JsonTokenIdsTest, ALongTextIsCut) {
+  const std::string text(1 << 20, 'x');
+  const auto number = JsonInteger(json(text), 0);
+  EXPECT_LT(number.status().message().size(), 200u);
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include "google/protobuf/descriptor.h"
 #include "gtest/gtest.h"
 
+#include "common/base/json.h"
+
 namespace dapd {
 namespace {
 

@@ -1,7 +1,6 @@
 #include "common/tokenizer/tokenizer.h"
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "gmock/gmock.h"
@@ -9,6 +8,7 @@
 
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
+#include "common/base/json.h"
 #include "common/tokenizer/byte_alphabet.h"
 #include "tests/fakes/temp_path.h"
 

@@ -2,6 +2,7 @@
 
 #include "gtest/gtest.h"
 
+#include "common/base/json.h"
 #include "common/training/metric_table.h"
 #include "dapd/v1/rank.pb.h"
 

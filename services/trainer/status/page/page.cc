@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 
+#include "common/base/json.h"
 #include "common/base/sha256.h"
 #include "services/trainer/status/page/page_files.h"
 

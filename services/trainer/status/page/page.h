@@ -3,7 +3,7 @@
 // else, and a content security policy that lets it.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 namespace dapd {

@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <utility>
 
+#include "common/base/json.h"
+
 namespace dapd {
 namespace {
 

@@ -1,5 +1,6 @@
 #include "services/trainer/status/page/status_pages.h"
 
+#include "common/base/json.h"
 #include "common/rpc/status_json.h"
 #include "services/trainer/status/status_message.h"
 #include "services/trainer/status/page/page.h"

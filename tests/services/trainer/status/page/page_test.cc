@@ -6,6 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+#include "common/base/json.h"
 #include "common/base/sha256.h"
 
 namespace dapd {

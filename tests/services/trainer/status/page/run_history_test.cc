@@ -4,6 +4,8 @@
 
 #include "gtest/gtest.h"
 
+#include "common/base/json.h"
+
 namespace dapd {
 namespace {
 

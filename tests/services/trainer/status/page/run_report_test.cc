@@ -1,11 +1,11 @@
 #include "services/trainer/status/page/run_report.h"
 
-#include <nlohmann/json.hpp>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 #include "common/base/files.h"
+#include "common/base/json.h"
 #include "services/trainer/status/status_message.h"
 #include "tests/fakes/temp_path.h"
 
