@@ -7,7 +7,8 @@
 
 namespace dapd {
 
-// cos and sin of position * theta^(-2i / head_dim), repeated for both halves:
+// cos and sin of position * theta^(-2i / head_dim), the frequencies stretched
+// where the model says so (RopeScaling), repeated for both halves:
 // [N, 1, head_dim], computed in float32 and then given in `dtype`.
 struct RotaryAngles {
   at::Tensor cos;

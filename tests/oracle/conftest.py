@@ -44,6 +44,34 @@ def qwen_folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def llama3_folder(qwen_folder, tmp_path_factory):
+    """The rules of Llama 3's tokenizer over the merges of Qwen's vocabulary, which is the larger part of them: digits in
+    threes, words of the vocabulary taken whole, no normaliser, and special tokens of its own."""
+    tokenizer = json.loads((qwen_folder / "tokenizer.json").read_text())
+    split = tokenizer["pre_tokenizer"]["pretokenizers"][0]
+    assert "|\\p{N}|" in split["pattern"]["Regex"]
+    split["pattern"]["Regex"] = split["pattern"]["Regex"].replace("|\\p{N}|", "|\\p{N}{1,3}|")
+    tokenizer["normalizer"] = None
+    tokenizer["model"]["ignore_merges"] = True
+    vocabulary = tokenizer["model"]["vocab"]
+    size = max(t["id"] for t in tokenizer["added_tokens"]) + 1
+    # A word that no merge reaches: only ignore_merges makes one token of it.
+    new = ["qzxjvk"]
+    # Numbers merge, within their threes.
+    for left, right in ["12", "34", "45", "56", ("12", "3"), ("45", "6")]:
+        tokenizer["model"]["merges"].append([left, right])
+        new.append(left + right)
+    vocabulary.update({text: size + i for i, text in enumerate(new)})
+    size += len(new)
+    for i, text in enumerate(["<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "<|eom_id|>"]):
+        flags = dict(single_word=False, lstrip=False, rstrip=False, normalized=False, special=True)
+        tokenizer["added_tokens"].append(dict(id=size + i, content=text, **flags))
+    folder = tmp_path_factory.mktemp("llama3")
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    return folder
+
+
+@pytest.fixture(scope="session")
 def smollm2_folder():
     """SmolLM2-135M-Instruct as deploy/fetch_demo_model.py leaves it."""
     # Several processes share the tests; one of them makes it.

@@ -59,6 +59,13 @@ def write_tokenizer(folder):
     return ids
 
 
+def llama3_rope(factor):
+    """Those of Llama 3.1 and 3.3 (factor 8) and of 3.2 (32). Heads of 64 or 128 have frequencies of all three kinds."""
+    return dict(
+        rope_type="llama3", rope_theta=500000.0, factor=factor, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=8192
+    )
+
+
 def make_config(family, tied, **sizes):
     common = dict(
         vocab_size=VOCABULARY,
@@ -83,6 +90,13 @@ def make_config(family, tied, **sizes):
     if family == "llama":
         common.setdefault("head_dim", 24)
         return transformers.LlamaConfig(**common)
+    if family == "llama3":
+        common.setdefault("head_dim", 64)
+        common.update(max_position_embeddings=131072, rope_parameters=llama3_rope(8.0))
+        return transformers.LlamaConfig(**common)
+    if family == "mistral":
+        common.setdefault("sliding_window", None)
+        return transformers.MistralConfig(**common)
     raise ValueError(family)
 
 
@@ -91,8 +105,9 @@ def rewrite_old_spelling(folder):
     path = folder / "config.json"
     config = json.loads(path.read_text())
     rope = config.pop("rope_parameters", None) or {}
-    config["rope_theta"] = rope.get("rope_theta", 10000.0)
-    config["rope_scaling"] = None
+    config["rope_theta"] = rope.pop("rope_theta", 10000.0)
+    scaled = rope.get("rope_type", "default") != "default"
+    config["rope_scaling"] = {"type": rope.pop("rope_type"), **rope} if scaled else None
     config["torch_dtype"] = config.pop("dtype", "float32")
     config.pop("layer_types", None)
     path.write_text(json.dumps(config))

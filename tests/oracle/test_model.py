@@ -22,6 +22,11 @@ VARIANTS = {
     "qwen2 untied, sharded, old config": dict(family="qwen2", tied=False, sharded=True, old_spelling=True),
     "llama": dict(family="llama"),
     "llama untied, all heads, old config": dict(family="llama", tied=False, num_key_value_heads=4, old_spelling=True),
+    "llama 3.1": dict(family="llama3", tied=False, head_dim=128),
+    "llama 3.2, old config": dict(family="llama", head_dim=64, max_position_embeddings=131072, rope_parameters=models.llama3_rope(32.0), old_spelling=True),
+    "mistral": dict(family="mistral", tied=False, head_dim=24),
+    "mistral with a window as long as its context, old config": dict(family="mistral", sliding_window=2048, old_spelling=True),
+    "qwen2 with windows in no layer": dict(family="qwen2", use_sliding_window=True, sliding_window=16, max_window_layers=3),
 }
 
 
@@ -62,10 +67,69 @@ def compare(scores, model, rows):
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_logits_of_random_models(variant, tmp_path):
     model = models.make_model(tmp_path / "model", **VARIANTS[variant])
-    rows = random_rows(random.Random(1), models.VOCABULARY, [2, 3, 17, 64, 300])
+    rows = random_rows(random.Random(1), models.VOCABULARY, [1, 2, 3, 17, 64, 300])
     logits, logprobs = compare(score(tmp_path / "model", tmp_path, rows, "--logits"), model, rows)
     print(f"{variant}: logits {logits:.1e}, log-probabilities {logprobs:.1e}")
     assert logits <= MAX_LOGIT_ERROR and logprobs <= MAX_LOGIT_ERROR
+
+
+def test_llama3_frequencies_count(tmp_path):
+    """The parameters of Llama 3 move the logits, so that the above would notice a decoder without them."""
+    scaled = models.make_model(tmp_path / "scaled", "llama3")
+    plain = models.make_model(tmp_path / "plain", "llama", head_dim=64, rope_parameters=dict(rope_type="default", rope_theta=500000.0))
+    ids = random_rows(random.Random(1), models.VOCABULARY, [300])[0]["input_ids"]
+    moved = (hf_logits(scaled, ids) - hf_logits(plain, ids)).abs().max().item()
+    print(f"llama3 scaling moves logits by {moved:.1e}")
+    assert moved > 10 * MAX_LOGIT_ERROR
+
+
+def test_far_positions_of_llama3(tmp_path):
+    """Past the context of its pretraining, where float32 angles are coarse."""
+    folder = tmp_path / "model"
+    model = models.make_model(
+        folder, "llama", head_dim=64, num_hidden_layers=1, max_position_embeddings=131072, rope_parameters=models.llama3_rope(32.0)
+    )
+    rows = random_rows(random.Random(9), models.VOCABULARY, [9000])
+    ours = score(folder, tmp_path, rows)["row0.logprobs"]
+    model.set_attn_implementation("sdpa")
+    error = (ours - next_logprobs(hf_logits(model, rows[0]["input_ids"]), rows[0]["input_ids"])).abs().max().item()
+    print(f"9000 tokens of llama 3.2: log-probabilities differ by {error:.1e}")
+    assert error <= MAX_LOGIT_ERROR
+
+
+def test_one_token_has_a_row_of_logits_and_no_log_probability(tmp_path):
+    model = models.make_model(tmp_path / "model", "qwen3")
+    scores = score(tmp_path / "model", tmp_path, [{"id": "one", "input_ids": [7]}], "--logits")
+    assert scores["one.logprobs"].shape == (0,) and scores["one.logprobs"].dtype == torch.float32
+    expected = hf_logits(model, [7])
+    assert scores["one.logits"].shape == expected.shape == (1, models.VOCABULARY)
+    assert (scores["one.logits"] - expected).abs().max().item() <= MAX_LOGIT_ERROR
+    alone = score(tmp_path / "model", tmp_path, [{"id": "one", "input_ids": [7]}])
+    assert list(alone) == ["one.logprobs"]
+
+
+NO_IDS = ["1.5", "2.0", "true", "-1", "1e30", "18446744073709551616", str(models.VOCABULARY), '"1"', "null", "[1]"]
+
+
+@pytest.mark.parametrize("command, key", [("score", "input_ids"), ("generate", "input_ids"), ("tokenize", "ids")])
+def test_what_is_no_token_id_is_refused_with_file_line_and_place(command, key, tmp_path):
+    models.make_model(tmp_path / "model", "qwen3")
+    path = tmp_path / "in.jsonl"
+    for text in NO_IDS:
+        path.write_text(f'{{"id":"good","{key}":[1,2]}}\n{{"id":"bad","{key}":[1,2,{text}]}}\n')
+        flags = ["--decode"] if command == "tokenize" else ["--device", "cpu"]
+        result = run_dapd(command, "--model", tmp_path / "model", "--input", path, "--output", tmp_path / "out", *flags, check=False)
+        assert result.returncode == 4 and f"{path}:2: {key}[2]: " in result.stderr, (text, result)
+        assert not (tmp_path / "out").exists()
+
+
+def test_a_window_that_counts_is_refused_by_name(tmp_path):
+    for family, sizes in [("mistral", dict(sliding_window=16)), ("qwen2", dict(use_sliding_window=True, sliding_window=16, max_window_layers=1))]:
+        folder = tmp_path / family
+        models.make_model(folder, family, **sizes)
+        write_jsonl(tmp_path / "in", [{"id": "a", "input_ids": [1, 2]}])
+        result = run_dapd("score", "--model", folder, "--input", tmp_path / "in", "--output", tmp_path / "out", check=False)
+        assert result.returncode == 4 and "sliding_window (16)" in result.stderr, result
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +169,7 @@ def test_bfloat16_is_as_close_to_float32_as_in_transformers(smollm2_folder, smol
     assert our_error <= 1.5 * their_error
 
 
-@pytest.mark.parametrize("family", ["qwen3", "qwen2", "llama"])
+@pytest.mark.parametrize("family", ["qwen3", "qwen2", "llama", "llama3", "mistral"])
 def test_logits_with_an_adapter(family, tmp_path):
     base = models.make_model(tmp_path / "model", family)
     adapter = make_adapter(tmp_path / "adapter", tmp_path / "model", seed=4)

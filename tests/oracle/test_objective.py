@@ -105,6 +105,7 @@ def compare_gradients(ours, expected):
         ("qwen2", "append", 1, 0.05),
         ("llama", "append", 2, float("inf")),
         ("llama", "template", 2, 0.01),
+        ("llama3", "append", 2, 0.05),
     ],
 )
 @pytest.mark.parametrize("adapters", [False, True])

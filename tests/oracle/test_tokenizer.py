@@ -20,7 +20,7 @@ SNIPPETS = [
     "'s", "'S", "'ll", "'RE", "'\u017f", "don't", "I'D", "\n\n", "\r\n", " \n ", "\t\t", "    ", "\u00a0", "\u3000", "\u2028", "\u0085",
     "12345", "3.14", "\u00bd", "\u0663\u0664", "\u2167", "e\u0301", "\u1100\u1161\u11a8", "\u212b", "\u00e9", "fi\ufb01", "<think>",
     "</think>", "<|im_end|>", "<|im_start|>user\n", "<|endoftext|>", "<|im_", "def f(x):\n    return x**2\n", "\\boxed{42}",
-    "https://a.b/c?d=e&f", "\x00", "\x1b[0m", "\u200b", "\u200d", "\ufeff", "a" * 50, "!?" * 9, "\U0001f468\u200d\U0001f469",
+    "https://a.b/c?d=e&f", "<|eot_id|>", "<|start_header_id|>user<|end_header_id|>\n\n", "1234567", "qzxjvk", "\x00", "\x1b[0m", "\u200b", "\u200d", "\ufeff", "a" * 50, "!?" * 9, "\U0001f468\u200d\U0001f469",
 ]
 
 
@@ -46,7 +46,7 @@ def random_text(rng):
     return "".join(parts)
 
 
-@pytest.mark.parametrize("name", ["qwen_folder", "smollm2_folder"])
+@pytest.mark.parametrize("name", ["qwen_folder", "smollm2_folder", "llama3_folder"])
 def test_ten_thousand_texts_encode_and_decode_alike(name, request, tmp_path):
     folder = request.getfixturevalue(name)
     oracle = Tokenizer.from_file(str(folder / "tokenizer.json"))

@@ -14,6 +14,7 @@ at::Tensor TokenLogprobs(const ModelWeights& weights,
   at::NoGradGuard no_grad;
   const PackedTokens tokens = PackTokens({ids}, weights.device());
   const int64_t count = static_cast<int64_t>(ids.size()) - 1;
+  if (count == 0) return at::empty({0}, at::kFloat);
   // Row t is before ids[t + 1].
   const at::Tensor hidden = ForwardHidden(
       weights, adapter, tokens, at::arange(count, tokens.ids.options()), sum);

@@ -13,7 +13,7 @@
 namespace dapd {
 
 // [T - 1] float32 on the CPU, temperature 1, over the whole vocabulary, for
-// T >= 2 ids. The head runs over chunks of tokens. No gradient. `sum` as in
+// T >= 1 ids. The head runs over chunks of tokens. No gradient. `sum` as in
 // ForwardHidden (decoder.h).
 at::Tensor TokenLogprobs(const ModelWeights& weights,
                          const Adapter* adapter,

@@ -1,13 +1,14 @@
 #include "common/model/spec/model_config.h"
 
+#include <algorithm>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
 
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
+#include "common/base/json.h"
 #include "common/base/json_integer.h"
 #include "common/base/json_lines.h"
 #include "common/base/status_macros.h"
@@ -48,12 +49,15 @@ class FieldReader {
     return number.value_or(1);
   }
 
-  double Positive(const char* key, double fallback) {
-    if (!Has(key)) return fallback;
+  double Positive(const char* key, std::optional<double> fallback) {
+    if (!Has(key)) {
+      if (!fallback.has_value()) Fail(key, "is missing");
+      return fallback.value_or(1.0);
+    }
     const json& value = object_[key];
     if (!value.is_number() || !(value.get<double>() > 0.0)) {
       Fail(key, absl::StrCat("is ", value.dump(), ", not a positive number"));
-      return fallback;
+      return 1.0;
     }
     return value.get<double>();
   }
@@ -71,6 +75,12 @@ class FieldReader {
   void Fail(const std::string& key, const std::string& problem) {
     if (status_.ok()) {
       status_ = DataError(absl::StrCat(where_, ": ", key, " ", problem));
+    }
+  }
+  // The first problem of a part that has a reader of its own.
+  void Take(const absl::Status& part) {
+    if (status_.ok() && !part.ok()) {
+      status_ = DataError(absl::StrCat(where_, ": ", part.message()));
     }
   }
   const absl::Status& status() const { return status_; }
@@ -102,33 +112,6 @@ void RefuseUnsupported(FieldReader& reader) {
     if (reader.Has(key)) reader.Fail(key, "is not supported");
   }
   const json& object = reader.object();
-  if (reader.Has("rope_scaling")) {
-    const json& scaling = object["rope_scaling"];
-    const char* key = scaling.is_object() && scaling.contains("rope_type")
-                          ? "rope_type"
-                          : "type";
-    if (!scaling.is_object() || !scaling.contains(key) ||
-        scaling[key] != "default") {
-      reader.Fail("rope_scaling",
-                  absl::StrCat(scaling.dump(), " is not supported"));
-    }
-  }
-  if (reader.Boolean("use_sliding_window", false)) {
-    reader.Fail("use_sliding_window",
-                "is true; sliding windows are not "
-                "supported");
-  }
-  if (reader.Has("layer_types") && object["layer_types"].is_array()) {
-    for (const json& type : object["layer_types"]) {
-      if (type != "full_attention") {
-        reader.Fail("layer_types",
-                    absl::StrCat("holds ",
-                                 type.dump(),
-                                 "; only full_attention is "
-                                 "supported"));
-      }
-    }
-  }
   if (reader.Has("hidden_act") && object["hidden_act"] != "silu") {
     reader.Fail(
         "hidden_act",
@@ -140,25 +123,106 @@ void RefuseUnsupported(FieldReader& reader) {
   }
 }
 
-// Old spelling: rope_theta. New: rope_parameters {rope_theta, rope_type}.
-void ReadRope(FieldReader& reader, ModelConfig& config) {
-  config.rope_theta = reader.Positive("rope_theta", config.rope_theta);
-  if (!reader.Has("rope_parameters")) return;
-  const json& parameters = reader.object()["rope_parameters"];
-  if (!parameters.is_object()) {
-    reader.Fail("rope_parameters", "is no object");
+// What one of the two spellings says: `object` is the whole configuration's
+// rope_scaling or rope_parameters.
+void ReadRopeObject(const json& object,
+                    const char* key,
+                    FieldReader& reader,
+                    ModelConfig& config) {
+  if (!object.is_object()) {
+    reader.Fail(key, "is no object");
     return;
   }
-  FieldReader rope(parameters, "rope_parameters");
-  if (rope.Has("rope_type") && parameters["rope_type"] != "default") {
-    reader.Fail(
-        "rope_parameters",
-        absl::StrCat(
-            "of type ", parameters["rope_type"].dump(), " is not supported"));
-  }
+  FieldReader rope(object, key);
   config.rope_theta = rope.Positive("rope_theta", config.rope_theta);
-  if (!rope.status().ok()) {
-    reader.Fail("rope_parameters", std::string(rope.status().message()));
+  // Every part of a head turns; other shares would be ignored in silence.
+  if (rope.Positive("partial_rotary_factor", 1.0) != 1.0) {
+    rope.Fail("partial_rotary_factor", "other than 1 is not supported");
+  }
+  const char* type_key = rope.Has("rope_type") ? "rope_type" : "type";
+  const json type = rope.Has(type_key) ? object[type_key] : json("default");
+  if (type == "llama3") {
+    RopeScaling scaling;
+    scaling.factor = rope.Positive("factor", std::nullopt);
+    scaling.low_freq_factor = rope.Positive("low_freq_factor", std::nullopt);
+    scaling.high_freq_factor = rope.Positive("high_freq_factor", std::nullopt);
+    scaling.original_positions =
+        rope.Positive("original_max_position_embeddings", std::nullopt);
+    if (scaling.high_freq_factor <= scaling.low_freq_factor) {
+      rope.Fail("high_freq_factor", "must be above low_freq_factor");
+    }
+    config.rope_scaling = scaling;
+  } else if (type != "default") {
+    rope.Fail(
+        type_key,
+        absl::StrCat(
+            "is ", type.dump(), "; only default and llama3 are supported"));
+  }
+  reader.Take(rope.status());
+}
+
+// Old spelling: rope_theta, and rope_scaling {type or rope_type, ...}. New:
+// rope_parameters, which holds both.
+void ReadRope(FieldReader& reader, ModelConfig& config) {
+  config.rope_theta = reader.Positive("rope_theta", config.rope_theta);
+  if (reader.Positive("partial_rotary_factor", 1.0) != 1.0) {
+    reader.Fail("partial_rotary_factor", "other than 1 is not supported");
+  }
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    if (reader.Has(key)) {
+      ReadRopeObject(reader.object()[key], key, reader, config);
+    }
+  }
+}
+
+// Whether any layer looks at a window alone. In the Qwen families that is what
+// layer_types says or, without it, the layers from max_window_layers on (28, as
+// in transformers), and only with use_sliding_window; in mistral all; in llama
+// none.
+bool HasWindow(FieldReader& reader, const ModelConfig& config) {
+  const json& object = reader.object();
+  if (config.model_type == "mistral") {
+    return !object.contains("sliding_window") || reader.Has("sliding_window");
+  }
+  if (config.model_type == "llama" ||
+      !reader.Boolean("use_sliding_window", false)) {
+    return false;
+  }
+  if (reader.Has("layer_types")) {
+    const json& types = object["layer_types"];
+    return std::find(types.begin(), types.end(), "sliding_attention") !=
+           types.end();
+  }
+  const json first_layer = object.value("max_window_layers", json(28));
+  const auto first = JsonInteger(first_layer, 0);
+  return !first.ok() || *first < config.num_layers;
+}
+
+void RefuseSlidingWindow(FieldReader& reader, const ModelConfig& config) {
+  const bool slides = HasWindow(reader, config);
+  if (slides) {
+    constexpr int64_t kDefaultWindow = 4096;  // as in transformers
+    const int64_t window =
+        reader.Integer("sliding_window", kDefaultWindow, kMaxPositions);
+    if (window < config.max_positions) {
+      reader.Fail("sliding_window",
+                  absl::StrCat("(",
+                               window,
+                               ") is shorter than max_position_embeddings (",
+                               config.max_positions,
+                               "); sliding windows are not supported"));
+    }
+  }
+  if (!reader.Has("layer_types")) return;
+  for (const json& type : reader.object()["layer_types"]) {
+    // A window as long as the context shuts nothing out.
+    if (type == "full_attention" || (slides && type == "sliding_attention")) {
+      continue;
+    }
+    reader.Fail(
+        "layer_types",
+        absl::StrCat(
+            "holds ", type.dump(), "; only full_attention is supported"));
   }
 }
 
@@ -179,6 +243,8 @@ void ReadFamily(FieldReader& reader, ModelConfig& config) {
   } else if (config.model_type == "qwen2") {
     config.qkv_bias = true;
     config.head_dim = reader.Integer("head_dim", quotient, kMaxHeadDim);
+  } else if (config.model_type == "mistral") {
+    config.head_dim = reader.Integer("head_dim", quotient, kMaxHeadDim);
   } else if (config.model_type == "llama") {
     config.qkv_bias = reader.Boolean("attention_bias", false);
     config.output_bias = config.qkv_bias;
@@ -188,8 +254,8 @@ void ReadFamily(FieldReader& reader, ModelConfig& config) {
     reader.Fail("model_type",
                 absl::StrCat("'",
                              config.model_type,
-                             "' is not supported; qwen3, qwen2 "
-                             "and llama are"));
+                             "' is not supported; qwen3, qwen2, llama and "
+                             "mistral are"));
   }
 }
 
@@ -198,23 +264,16 @@ absl::StatusOr<std::vector<int64_t>> ReadTokenIds(const json& object,
                                                   const char* key,
                                                   const ModelConfig& config,
                                                   const std::string& where) {
-  std::vector<int64_t> ids;
-  if (!object.contains(key) || object[key].is_null()) return ids;
+  if (!object.contains(key) || object[key].is_null()) {
+    return std::vector<int64_t>();
+  }
   const json list =
       object[key].is_array() ? object[key] : json::array({object[key]});
-  for (const json& id : list) {
-    const auto token = JsonInteger(id, 0, config.vocab_size - 1);
-    if (!token.ok()) {
-      return DataError(absl::StrCat(where,
-                                    ": ",
-                                    key,
-                                    ": ",
-                                    std::string(token.status().message()),
-                                    " (the vocabulary's ids)"));
-    }
-    ids.push_back(*token);
+  const auto ids = JsonTokenIds(list, key, config.vocab_size);
+  if (!ids.ok()) {
+    return DataError(absl::StrCat(where, ": ", ids.status().message()));
   }
-  return ids;
+  return std::vector<int64_t>(ids->begin(), ids->end());
 }
 
 absl::Status ReadSpecialTokens(const std::string& folder,
@@ -251,27 +310,6 @@ absl::Status ReadSpecialTokens(const std::string& folder,
 
 }  // namespace
 
-absl::Status CheckSplit(const ModelConfig& config, int64_t ranks) {
-  const auto check = [&](const char* what, int64_t count) -> absl::Status {
-    if (count % ranks == 0) return absl::OkStatus();
-    return absl::InvalidArgumentError(
-        absl::StrCat("the model's ",
-                     count,
-                     " ",
-                     what,
-                     " cannot be split over ",
-                     ranks,
-                     " ranks; choose a number of ranks that divides them"));
-  };
-  for (const absl::Status& status :
-       {check("attention heads", config.num_heads),
-        check("key-value heads", config.num_kv_heads),
-        check("MLP columns", config.intermediate_size)}) {
-    if (!status.ok()) return status;
-  }
-  return absl::OkStatus();
-}
-
 absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& folder) {
   const std::string path = JoinPath(folder, "config.json");
   if (!FileExists(path) &&
@@ -299,6 +337,7 @@ absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& folder) {
   config.tied_embeddings = reader.Boolean("tie_word_embeddings", false);
   ReadFamily(reader, config);
   ReadRope(reader, config);
+  RefuseSlidingWindow(reader, config);
   if (config.num_heads % config.num_kv_heads != 0) {
     reader.Fail("num_attention_heads",
                 absl::StrCat("(",
@@ -313,96 +352,6 @@ absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& folder) {
   RETURN_IF_ERROR(reader.status());
   RETURN_IF_ERROR(ReadSpecialTokens(folder, object, path, config));
   return config;
-}
-
-const char* ProjectionName(Projection projection) {
-  switch (projection) {
-    case Projection::kQ:
-      return "q_proj";
-    case Projection::kK:
-      return "k_proj";
-    case Projection::kV:
-      return "v_proj";
-    case Projection::kO:
-      return "o_proj";
-    case Projection::kGate:
-      return "gate_proj";
-    case Projection::kUp:
-      return "up_proj";
-    case Projection::kDown:
-      return "down_proj";
-  }
-  return "";
-}
-
-int64_t ProjectionIn(const ModelConfig& config, Projection projection) {
-  switch (projection) {
-    case Projection::kO:
-      return config.num_heads * config.head_dim;
-    case Projection::kDown:
-      return config.intermediate_size;
-    default:
-      return config.hidden_size;
-  }
-}
-
-int64_t ProjectionOut(const ModelConfig& config, Projection projection) {
-  switch (projection) {
-    case Projection::kQ:
-      return config.num_heads * config.head_dim;
-    case Projection::kK:
-    case Projection::kV:
-      return config.num_kv_heads * config.head_dim;
-    case Projection::kGate:
-    case Projection::kUp:
-      return config.intermediate_size;
-    default:
-      return config.hidden_size;
-  }
-}
-
-bool ProjectionHasBias(const ModelConfig& config, Projection projection) {
-  switch (projection) {
-    case Projection::kQ:
-    case Projection::kK:
-    case Projection::kV:
-      return config.qkv_bias;
-    case Projection::kO:
-      return config.output_bias;
-    default:
-      return config.mlp_bias;
-  }
-}
-
-int64_t ModelConfig::NumParameters() const {
-  int64_t layer = 2 * hidden_size + (qk_norm ? 2 * head_dim : 0);
-  for (int p = 0; p < kNumProjections; ++p) {
-    const auto projection = static_cast<Projection>(p);
-    const int64_t out = ProjectionOut(*this, projection);
-    layer += out * ProjectionIn(*this, projection);
-    if (ProjectionHasBias(*this, projection)) layer += out;
-  }
-  const int64_t tables = (tied_embeddings ? 1 : 2) * vocab_size * hidden_size;
-  return num_layers * layer + tables + hidden_size;
-}
-
-int64_t NumLoraParameters(const ModelConfig& config,
-                          int64_t rank,
-                          const std::vector<Projection>& targets) {
-  int64_t layer = 0;
-  for (const Projection target : targets) {
-    layer +=
-        rank * (ProjectionIn(config, target) + ProjectionOut(config, target));
-  }
-  return config.num_layers * layer;
-}
-
-std::vector<Projection> AllProjections() {
-  std::vector<Projection> all;
-  for (int p = 0; p < kNumProjections; ++p) {
-    all.push_back(static_cast<Projection>(p));
-  }
-  return all;
 }
 
 }  // namespace dapd

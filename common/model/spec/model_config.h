@@ -1,8 +1,9 @@
 // The architecture of a decoder-only Hugging Face model: what config.json says
-// about qwen3, qwen2 and llama, as one struct with three traits.
+// about qwen3, qwen2, llama and mistral, as one struct with four traits.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,8 +11,19 @@
 
 namespace dapd {
 
+// How Llama 3.1 to 3.3 stretch their rotary embedding beyond the context of
+// their pretraining (rope_type "llama3"): frequencies whose wavelength exceeds
+// original_positions / low_freq_factor are divided by `factor`, those with one
+// below original_positions / high_freq_factor stay, between them both are mixed.
+struct RopeScaling {
+  double factor = 1.0;
+  double low_freq_factor = 1.0;
+  double high_freq_factor = 4.0;  // above low_freq_factor
+  double original_positions = 8192.0;
+};
+
 struct ModelConfig {
-  std::string model_type;  // "qwen3", "qwen2" or "llama"
+  std::string model_type;  // "qwen3", "qwen2", "llama" or "mistral"
 
   int64_t vocab_size = 0;  // rows of the embedding; may exceed the tokenizer's
   int64_t hidden_size = 0;
@@ -23,9 +35,10 @@ struct ModelConfig {
   int64_t max_positions = 0;
   double rms_norm_eps = 1e-6;
   double rope_theta = 10000.0;
+  std::optional<RopeScaling> rope_scaling;
   bool tied_embeddings = false;
 
-  // The three traits in which the families differ.
+  // The traits in which the families differ.
   bool qk_norm = false;      // qwen3: RMSNorm on each head of q and k
   bool qkv_bias = false;     // qwen2, or attention_bias: bias on q, k and v
   bool output_bias = false;  // attention_bias (not qwen2): bias on o as well
@@ -61,8 +74,9 @@ int64_t NumLoraParameters(const ModelConfig& config,
 absl::Status CheckSplit(const ModelConfig& config, int64_t ranks);
 
 // Reads config.json (old and new spellings) and generation_config.json of a
-// model folder. What this decoder does not compute (rope scaling, sliding
-// window, MoE, quantisation, another activation) is refused by its key.
+// model folder. What this decoder does not compute (rope scaling other than
+// llama3, a sliding window shorter than the context, MoE, quantisation, another
+// activation) is refused by its key.
 absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& folder);
 
 }  // namespace dapd

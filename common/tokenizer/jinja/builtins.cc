@@ -19,6 +19,8 @@ namespace dapd::jinja {
 namespace {
 
 constexpr int64_t kMaxRange = 100000;
+// May be asked for ("is defined") and is not there.
+constexpr char kClock[] = "strftime_now";
 // What one filter may build.
 constexpr size_t kMaxTextBytes = size_t{16} << 20;
 
@@ -187,6 +189,28 @@ absl::StatusOr<Value> Join(const Value& v, const Arguments& a) {
   return Value(joined);
 }
 
+// The items for which the test that the first argument names is `wanted`;
+// without a name, whether they are true.
+absl::StatusOr<Value> Sieve(const Value& v, const Arguments& a, bool wanted) {
+  ASSIGN_OR_RETURN(const List items, ToList(v));
+  const Value test = a.At(0, "test");
+  Arguments rest = a;
+  if (!rest.positional.empty()) rest.positional.erase(rest.positional.begin());
+  if (!test.is_undefined() &&
+      (!test.is_string() || !IsKnownTest(test.string()))) {
+    return Refuse("select and reject need the name of a known test");
+  }
+  List kept;
+  for (const Value& item : items) {
+    bool holds = item.Truthy();
+    if (test.is_string()) {
+      ASSIGN_OR_RETURN(holds, ApplyTest(test.string(), item, rest));
+    }
+    if (holds == wanted) kept.push_back(item);
+  }
+  return Value(std::move(kept));
+}
+
 const std::map<std::string, Filter>& Filters() {
   static const auto& table = *new std::map<std::string, Filter>{
       {"trim",
@@ -245,6 +269,10 @@ const std::map<std::string, Filter>& Filters() {
          return Value(Items(v));
        }},
       {"join", Join},
+      {"select",
+       [](const Value& v, const Arguments& a) { return Sieve(v, a, true); }},
+      {"reject",
+       [](const Value& v, const Arguments& a) { return Sieve(v, a, false); }},
       {"replace",
        [](const Value& v, const Arguments& a) -> absl::StatusOr<Value> {
          ASSIGN_OR_RETURN(const std::string text, ToText(v));
@@ -405,7 +433,8 @@ bool IsKnownFilter(const std::string& name) { return Filters().contains(name); }
 bool IsKnownTest(const std::string& name) { return Tests().contains(name); }
 bool IsKnownMethod(const std::string& name) { return Methods().contains(name); }
 bool IsKnownFunction(const std::string& name) {
-  return name == "range" || name == "namespace" || name == "raise_exception";
+  return name == "range" || name == "namespace" || name == "raise_exception" ||
+         name == kClock;
 }
 
 absl::StatusOr<Value> ApplyFilter(const std::string& name,
@@ -431,6 +460,11 @@ absl::StatusOr<Value> CallFunction(const std::string& name,
   if (name == "range") return Range(arguments);
   if (name == "namespace") {
     return Value::MakeNamespace(arguments.keywords);
+  }
+  if (name == kClock) {
+    return Refuse(
+        "the template needs the date of today, which a run that is resumed "
+        "must not depend on");
   }
   ASSIGN_OR_RETURN(const std::string message,
                    ToText(arguments.At(0, "message")));

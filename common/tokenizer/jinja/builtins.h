@@ -34,7 +34,7 @@ absl::StatusOr<bool> ApplyTest(const std::string& name,
 absl::StatusOr<Value> CallMethod(const std::string& name,
                                  const Value& object,
                                  const Arguments& arguments);
-// range, namespace, raise_exception.
+// range, namespace, raise_exception; strftime_now is an error.
 absl::StatusOr<Value> CallFunction(const std::string& name,
                                    const Arguments& arguments);
 

@@ -323,8 +323,9 @@ class Interpreter {
                                     const Value& object,
                                     const Arguments& arguments) {
     // These go through all that the value holds.
-    const bool whole =
-        node.text == "tojson" || node.text == "join" || node.text == "equalto";
+    const bool whole = node.text == "tojson" || node.text == "join" ||
+                       node.text == "equalto" || node.text == "select" ||
+                       node.text == "reject";
     RETURN_IF_ERROR(
         CountSteps(whole ? object.weight() / kBytesPerStep : Cost(object)));
     if (node.kind == Expression::Kind::kTest) {

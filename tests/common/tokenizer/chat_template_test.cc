@@ -1,7 +1,6 @@
 #include "common/tokenizer/chat_template.h"
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "gmock/gmock.h"
@@ -9,6 +8,7 @@
 
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
+#include "common/base/json.h"
 #include "tests/fakes/temp_path.h"
 
 namespace dapd {
@@ -107,6 +107,24 @@ TEST(ChatTemplateTest, ValuesStayFlatAndNeverHoldThemselves) {
                      "{% for i in range(40) %}{% set n.t = n.t ~ n.t %}"
                      "{% endfor %}"),
               HasSubstr("a value is too large"));
+}
+
+// As in the template of Llama 3.1.
+TEST(ChatTemplateTest, SelectAndRejectSieveByATest) {
+  const std::string tools = "{% set t = ['a', 'b', '', 'a'] %}";
+  EXPECT_EQ(Render(tools + "{{ t | reject('equalto', 'a') | join(', ') }}"),
+            "b, ");
+  EXPECT_EQ(Render(tools + "{{ t | select('equalto', 'a') | join }}"), "aa");
+  EXPECT_EQ(Render(tools + "{{ t | select | join }}"), "aba");
+  EXPECT_THAT(Render(tools + "{{ t | select('odd') }}"),
+              HasSubstr("the name of a known test"));
+}
+
+TEST(ChatTemplateTest, ThereIsNoClock) {
+  EXPECT_EQ(Render("{% if strftime_now is defined %}{{ strftime_now('%d') }}"
+                   "{% else %}fixed{% endif %}"),
+            "fixed");
+  EXPECT_THAT(Render("{{ strftime_now('%d') }}"), HasSubstr("the date of today"));
 }
 
 TEST(ChatTemplateTest, TextsMustBeUtf8) {

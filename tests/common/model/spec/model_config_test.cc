@@ -90,6 +90,101 @@ TEST_F(ModelConfigTest, TheNewSpellingOfTheRopeBaseIsRead) {
   EXPECT_EQ(config->rope_theta, 5000000);
 }
 
+// A config.json of another family: the keys that every family needs, and
+// `more`.
+std::string OtherJson(const std::string& family, const std::string& more) {
+  return R"({"model_type":")" + family +
+         R"(","vocab_size":512,"hidden_size":64,"intermediate_size":96,)"
+         R"("num_hidden_layers":2,"num_attention_heads":4,)"
+         R"("max_position_embeddings":4096,"eos_token_id":1)" +
+         more + "}";
+}
+
+constexpr char kLlama3Numbers[] =
+    R"("factor":32,"low_freq_factor":1,"high_freq_factor":4,)"
+    R"("original_max_position_embeddings":8192)";
+
+TEST_F(ModelConfigTest, Llama3RopeScalingIsReadInEverySpelling) {
+  for (const std::string& more :
+       {std::string(R"(,"rope_theta":5e5,"rope_scaling":{"type":"llama3",)"),
+        std::string(
+            R"(,"rope_theta":5e5,"rope_scaling":{"rope_type":"llama3",)"),
+        std::string(
+            R"(,"rope_parameters":{"rope_theta":5e5,"rope_type":"llama3",)"),
+        std::string(
+            R"(,"rope_parameters":{"rope_theta":5e5,"type":"llama3",)")}) {
+    const auto config = Read(OtherJson("llama", more + kLlama3Numbers + "}"));
+    ASSERT_TRUE(config.ok()) << config.status();
+    EXPECT_EQ(config->rope_theta, 5e5);
+    ASSERT_TRUE(config->rope_scaling.has_value()) << more;
+    EXPECT_EQ(config->rope_scaling->factor, 32);
+    EXPECT_EQ(config->rope_scaling->low_freq_factor, 1);
+    EXPECT_EQ(config->rope_scaling->high_freq_factor, 4);
+    EXPECT_EQ(config->rope_scaling->original_positions, 8192);
+  }
+  EXPECT_FALSE(Read(OtherJson("llama", ""))->rope_scaling.has_value());
+}
+
+TEST_F(ModelConfigTest, AnIncompleteOrOtherRopeScalingIsRefusedByItsKey) {
+  for (const auto& [more, named] :
+       std::vector<std::pair<std::string, std::string>>{
+           {R"({"rope_type":"llama3"})", "rope_scaling: factor is missing"},
+           {R"({"rope_type":"llama3","factor":8,"low_freq_factor":4,)"
+            R"("high_freq_factor":4,"original_max_position_embeddings":8})",
+            "high_freq_factor"},
+           {R"({"rope_type":"llama3","factor":true})", "factor is true"},
+           {R"({"type":"linear","factor":2})", "type is \"linear\""},
+           {R"({"rope_type":"default","partial_rotary_factor":0.5})",
+            "partial_rotary_factor"},
+           {"7", "rope_scaling is no object"}}) {
+    const absl::Status status =
+        Read(OtherJson("llama", ",\"rope_scaling\":" + more)).status();
+    EXPECT_EQ(ExitCodeOf(status), ExitCode::kData) << more;
+    EXPECT_NE(status.message().find(named), absl::string_view::npos) << status;
+  }
+}
+
+TEST_F(ModelConfigTest, AWindowThatShutsNothingOutIsNone) {
+  for (const auto& [family, more] :
+       std::vector<std::pair<std::string, std::string>>{
+           {"mistral", R"(,"sliding_window":null)"},
+           {"mistral", R"(,"sliding_window":4096)"},
+           {"mistral", ""},  // 4096, as in transformers
+           {"qwen2", R"(,"use_sliding_window":false,"sliding_window":16)"},
+           {"qwen2", R"(,"use_sliding_window":true,"sliding_window":4096)"},
+           {"qwen2",
+            R"(,"use_sliding_window":true,"sliding_window":16,)"
+            R"("max_window_layers":2)"},
+           {"qwen2",
+            R"(,"use_sliding_window":true,"sliding_window":16,)"
+            R"("layer_types":["full_attention","full_attention"])"},
+           {"qwen2",
+            R"(,"use_sliding_window":true,"sliding_window":9999,)"
+            R"("layer_types":["full_attention","sliding_attention"])"},
+           {"llama", R"(,"sliding_window":16)"}}) {
+    EXPECT_TRUE(Read(OtherJson(family, more)).ok())
+        << family << more << Read(OtherJson(family, more)).status();
+  }
+}
+
+TEST_F(ModelConfigTest, AWindowThatWouldCountIsRefusedByName) {
+  for (const auto& [family, more] :
+       std::vector<std::pair<std::string, std::string>>{
+           {"mistral", R"(,"sliding_window":4095)"},
+           {"qwen2",
+            R"(,"use_sliding_window":true,"sliding_window":16,)"
+            R"("max_window_layers":1)"},
+           {"qwen3",
+            R"(,"use_sliding_window":true,"sliding_window":16,)"
+            R"("layer_types":["full_attention","sliding_attention"])"}}) {
+    const absl::Status status = Read(OtherJson(family, more)).status();
+    EXPECT_EQ(ExitCodeOf(status), ExitCode::kData) << family << more;
+    EXPECT_NE(status.message().find("sliding_window ("),
+              absl::string_view::npos)
+        << status;
+  }
+}
+
 TEST_F(ModelConfigTest, GenerationConfigNamesTheEndTokens) {
   ASSERT_TRUE(WriteFileAtomically(
                   JoinPath(folder_, "generation_config.json"),
@@ -116,6 +211,20 @@ TEST_F(ModelConfigTest, WhatTheDecoderDoesNotComputeIsRefusedByItsKey) {
         Read(Qwen3Json(64, 96, 2, 8, true, more)).status();
     EXPECT_EQ(ExitCodeOf(status), ExitCode::kData) << more;
     EXPECT_NE(status.message().find(key), absl::string_view::npos) << status;
+  }
+}
+
+TEST_F(ModelConfigTest, EndTokensAreIdsOfTheVocabulary) {
+  for (const char* ids : {"true", "1.0", "-1", "512", "[1, 1.5]", "[1e30]"}) {
+    const absl::Status status =
+        Read(OtherJson("llama", "")
+                 .replace(OtherJson("llama", "").find("\"eos_token_id\":1"),
+                          16,
+                          std::string("\"eos_token_id\":") + ids))
+            .status();
+    EXPECT_EQ(ExitCodeOf(status), ExitCode::kData) << ids;
+    EXPECT_NE(status.message().find("eos_token_id["), absl::string_view::npos)
+        << status;
   }
 }
 
