@@ -136,7 +136,7 @@ std::string ChildProcess::LogTail() const {
     lines.push_back(line);
     if (lines.size() > kTailLines) lines.pop_front();
   }
-  return absl::StrJoin(lines, "\n");
+  return absl::StrJoin(lines, "\n  ");
 }
 
 }  // namespace dapd

@@ -16,6 +16,7 @@
 #include "absl/time/time.h"
 
 #include "common/base/mutex.h"
+#include "common/base/printable.h"
 
 namespace dapd {
 namespace {
@@ -28,7 +29,7 @@ struct Action {
 };
 
 [[noreturn]] void RefuseText(const std::string& text) {
-  std::fprintf(stderr, "DAPD_FAILPOINTS: cannot read '%s'\n", text.c_str());
+  std::fprintf(stderr, "DAPD_FAILPOINTS: cannot read '%s'\n", Printable(text).c_str());
   std::_Exit(2);
 }
 

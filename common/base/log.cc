@@ -9,6 +9,8 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 
+#include "common/base/printable.h"
+
 namespace dapd {
 namespace {
 
@@ -39,7 +41,7 @@ void Log(Severity severity, const std::string& message) {
       " ",
       LogName(),
       "] ",
-      message,
+      PrintableLines(message),
       "\n");
   // A log line that cannot be written has nowhere to be reported.
   [[maybe_unused]] ssize_t written =

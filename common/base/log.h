@@ -1,4 +1,6 @@
 // One line a message on stderr:  I 2026-01-31T12:00:00.123Z rollout] message
+// What a message quotes is escaped (printable.h); its own further lines begin
+// with two spaces.
 // A function, not a macro: c10 and newer Abseil both define LOG.
 // Thread-safe: a line is written with one write(2).
 #pragma once

@@ -28,17 +28,30 @@ Sequence SequenceOf(uint8_t lead) {
 
 }  // namespace
 
-bool IsUtf8(absl::string_view text) {
+size_t DecodeCharacter(absl::string_view text, char32_t* character) {
+  if (text.empty()) return 0;
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
-  for (size_t i = 0; i < text.size();) {
-    const Sequence sequence = SequenceOf(byte(i));
-    if (sequence.length == 0 || sequence.length > text.size() - i) return false;
-    for (size_t k = 1; k < sequence.length; ++k) {
-      const uint8_t min = k == 1 ? sequence.min_second : 0x80;
-      const uint8_t max = k == 1 ? sequence.max_second : 0xBF;
-      if (byte(i + k) < min || byte(i + k) > max) return false;
-    }
-    i += sequence.length;
+  const Sequence sequence = SequenceOf(byte(0));
+  if (sequence.length == 0 || sequence.length > text.size()) return 0;
+  // The lead byte's own bits.
+  char32_t value =
+      sequence.length == 1 ? byte(0) : byte(0) & (0x7F >> sequence.length);
+  for (size_t k = 1; k < sequence.length; ++k) {
+    const uint8_t min = k == 1 ? sequence.min_second : 0x80;
+    const uint8_t max = k == 1 ? sequence.max_second : 0xBF;
+    if (byte(k) < min || byte(k) > max) return 0;
+    value = value << 6 | (byte(k) & 0x3F);
+  }
+  *character = value;
+  return sequence.length;
+}
+
+bool IsUtf8(absl::string_view text) {
+  char32_t character = 0;
+  while (!text.empty()) {
+    const size_t length = DecodeCharacter(text, &character);
+    if (length == 0) return false;
+    text.remove_prefix(length);
   }
   return true;
 }

@@ -2,11 +2,17 @@
 // has to be; file names and Parquet columns need not.
 #pragma once
 
+#include <cstddef>
+
 #include "absl/strings/string_view.h"
 
 namespace dapd {
 
 // No overlong forms, no surrogates, nothing above U+10FFFF (RFC 3629).
 bool IsUtf8(absl::string_view text);
+
+// The first character of `text` and its length in bytes, 1 to 4; 0 if the text
+// is empty or does not begin with a well-formed character.
+size_t DecodeCharacter(absl::string_view text, char32_t* character);
 
 }  // namespace dapd

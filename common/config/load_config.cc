@@ -18,6 +18,7 @@
 
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
+#include "common/base/printable.h"
 #include "common/base/status_macros.h"
 #include "common/base/utf8.h"
 #include "common/config/config_keys.h"
@@ -255,9 +256,14 @@ class Loader {
   }
 
   absl::Status Problems(const std::string& what) const {
+    // One line for each, whatever it quotes.
+    std::vector<std::string> lines;
+    for (const std::string& problem : problems_) {
+      lines.push_back(Printable(problem));
+    }
     return ConfigError(absl::StrCat(what,
                                     " is not a valid configuration:\n  ",
-                                    absl::StrJoin(problems_, "\n  ")));
+                                    absl::StrJoin(lines, "\n  ")));
   }
 
   LoadedConfig loaded_;

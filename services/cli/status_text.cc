@@ -7,6 +7,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 
+#include "common/base/printable.h"
+
 namespace dapd {
 namespace {
 
@@ -29,9 +31,10 @@ std::string PolicyText(const v1::WorkerStatus& worker) {
 }
 
 std::string PhaseText(const v1::GetStatusResponse& status) {
-  if (status.phase_total() == 0) return status.phase();
+  const std::string phase = Printable(status.phase());
+  if (status.phase_total() == 0) return phase;
   std::string text = absl::StrCat(
-      status.phase(), ", ", status.phase_done(), " of ", status.phase_total());
+      phase, ", ", status.phase_done(), " of ", status.phase_total());
   if (status.trained_ahead() > 0) {
     absl::StrAppend(
         &text, ", ", status.trained_ahead(), " micro-batches trained");
@@ -58,8 +61,8 @@ std::string StatusText(const v1::GetStatusResponse& status) {
       "%.6g\n"
       "rollouts  %.1f tokens on average, at most %d\n"
       "speed     %.1f generated and %.1f scored tokens/s, %.3g samples/s\n",
-      status.run_name(),
-      status.run_folder(),
+      Printable(status.run_name()),
+      Printable(status.run_folder()),
       Seconds(status.elapsed_seconds()),
       PhaseText(status),
       status.step(),
@@ -67,8 +70,9 @@ std::string StatusText(const v1::GetStatusResponse& status) {
       Seconds(status.seconds_per_step()),
       Seconds(status.eta_seconds()),
       status.step(),
-      status.adapter_digest().empty() ? "(none)"
-                                      : status.adapter_digest().substr(0, 12),
+      status.adapter_digest().empty()
+          ? "(none)"
+          : Printable(status.adapter_digest()).substr(0, 12),
       status.snapshot_step(),
       status.loss(),
       status.gradient_norm(),
@@ -90,7 +94,7 @@ std::string StatusText(const v1::GetStatusResponse& status) {
     absl::StrAppendFormat(
         &text,
         "term      %-22s %10.6f  weight %.4f  clipped %.1f%%\n",
-        term.name(),
+        Printable(term.name()),
         term.value(),
         term.weight(),
         100.0 * term.clipped_fraction());
@@ -99,7 +103,7 @@ std::string StatusText(const v1::GetStatusResponse& status) {
     absl::StrAppendFormat(&text,
                           "held out  %-7s accuracy %s, format rate %s, %.0f "
                           "tokens (%d problems x %d)\n",
-                          evaluation.when(),
+                          Printable(evaluation.when()),
                           Percent(evaluation.accuracy()),
                           Percent(evaluation.format_rate()),
                           evaluation.mean_tokens(),
@@ -109,15 +113,15 @@ std::string StatusText(const v1::GetStatusResponse& status) {
   for (const v1::WorkerStatus& worker : status.workers()) {
     absl::StrAppendFormat(&text,
                           "%-9s %-22s %-10s %s, %d in flight%s%s\n",
-                          worker.role(),
-                          worker.address(),
-                          worker.state(),
+                          Printable(worker.role()),
+                          Printable(worker.address()),
+                          Printable(worker.state()),
                           PolicyText(worker),
                           worker.in_flight(),
                           worker.last_error().empty() ? ""
                           : worker.state() == "ready" ? "; was lost: "
                                                       : ": ",
-                          worker.last_error());
+                          Printable(worker.last_error()));
   }
   return text;
 }

@@ -69,7 +69,7 @@ v1::GenerateResponse ToMessage(const GenerationEvent& event) {
     case GenerationEvent::Kind::kFailed: {
       v1::GenerationFailed& failed = *message.mutable_failed();
       failed.set_code(static_cast<int>(event.error.code()));
-      failed.set_message(std::string(event.error.message()));
+      failed.set_message(WireMessage(event.error));
       break;
     }
   }

@@ -65,7 +65,7 @@ bool WriteEvent(const TeacherEvent& event, ScoreStream* stream) {
   } else {
     const auto& error = std::get<absl::Status>(event.content);
     message.mutable_failed()->set_code(static_cast<int>(error.code()));
-    message.mutable_failed()->set_message(std::string(error.message()));
+    message.mutable_failed()->set_message(WireMessage(error));
   }
   return stream->Write(EncodeMessage(message));
 }

@@ -5,6 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "common/base/printable.h"
+
 namespace dapd {
 namespace {
 
@@ -19,9 +21,13 @@ bool IsErrorCode(int code) {
 
 grpc::Status ToGrpcStatus(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
-  std::string message(status.message());
-  if (message.size() > kMaxMessageBytes) message.resize(kMaxMessageBytes);
-  return {static_cast<grpc::StatusCode>(status.code()), message};
+  return {static_cast<grpc::StatusCode>(status.code()), WireMessage(status)};
+}
+
+std::string WireMessage(const absl::Status& status) {
+  // Escaping lengthens; the second one mends a character that the cut broke.
+  return PrintableLines(
+      PrintableLines(status.message()).substr(0, kMaxMessageBytes));
 }
 
 absl::Status FromGrpcStatus(const grpc::Status& status) {

@@ -7,6 +7,7 @@
 #include "absl/strings/string_view.h"
 
 #include "common/base/check.h"
+#include "common/rpc/client/status_conversion.h"
 #include "grpc/grpc.h"
 #include "grpc/grpc_security.h"
 #include "grpc/slice.h"
@@ -58,7 +59,7 @@ void Process(void* state,
        nullptr,
        0,
        static_cast<grpc_status_code>(status.code()),
-       status.ok() ? nullptr : std::string(status.message()).c_str());
+       status.ok() ? nullptr : WireMessage(status).c_str());
 }
 
 void DestroyState(void* state) {

@@ -4,7 +4,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -17,6 +16,7 @@
 #include "common/base/exit_code.h"
 #include "common/base/failpoint.h"
 #include "common/base/files.h"
+#include "common/base/json.h"
 #include "common/base/json_integer.h"
 #include "common/base/json_lines.h"
 #include "common/base/log.h"
@@ -139,7 +139,7 @@ absl::Status CompareIdentity(const std::string& folder,
           absl::StrCat(folder,
                        " belongs to another run; what differs:\n  ",
                        absl::StrJoin(differences, "\n  "),
-                       "\nset it back to resume, or choose another run.name")),
+                       "\n  set it back to resume, or choose another run.name")),
       ExitCode::kConfig);
 }
 

@@ -1,10 +1,11 @@
 #include "services/trainer/status/status_message.h"
 
-#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "absl/strings/str_split.h"
 
+#include "common/base/json.h"
+#include "common/base/printable.h"
 #include "common/training/metric_table.h"
 
 namespace dapd {
@@ -27,7 +28,7 @@ void AddWorkers(const std::string& role,
       served.set_version(version);
     }
     added.set_in_flight(static_cast<uint32_t>(worker.in_flight));
-    added.set_last_error(worker.last_error);
+    added.set_last_error(Printable(worker.last_error));
   }
 }
 

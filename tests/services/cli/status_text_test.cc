@@ -94,5 +94,13 @@ TEST(StatusTextTest, EvaluationsAreShownWithTheirIntervals) {
               HasSubstr("before  accuracy 50.0% [40.0, 60.0]"));
 }
 
+TEST(StatusTextTest, TextOfThePeerIsEscaped) {
+  v1::GetStatusResponse status = MakeStatus();
+  status.set_run_name("x\nstep 99\x1b[2J");
+  status.mutable_workers(0)->set_last_error("a\r\xc2\x9b");
+  EXPECT_THAT(StatusText(status), HasSubstr("x\\nstep 99\\x1b[2J"));
+  EXPECT_THAT(StatusText(status), HasSubstr("a\\r\\u009b"));
+}
+
 }  // namespace
 }  // namespace dapd

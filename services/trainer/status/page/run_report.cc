@@ -4,6 +4,8 @@
 #include "absl/time/time.h"
 
 #include "common/base/files.h"
+#include "common/base/json.h"
+#include "common/base/printable.h"
 #include "common/config/config_keys.h"
 #include "common/rpc/status_json.h"
 #include "services/trainer/status/status_message.h"
@@ -38,7 +40,7 @@ absl::Status WriteReport(const std::string& folder,
   const Json data = {
       {"status", StatusJson(StatusMessage(status))},
       {"history", history.ToJson()},
-      {"outcome", outcome.ok() ? "" : std::string(outcome.message())},
+      {"outcome", outcome.ok() ? "" : PrintableLines(outcome.message())},
       {"stopped", absl::IsCancelled(outcome)},
       {"written",
        absl::FormatTime(

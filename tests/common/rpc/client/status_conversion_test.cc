@@ -4,6 +4,8 @@
 
 #include "gtest/gtest.h"
 
+#include "common/base/utf8.h"
+
 namespace dapd {
 namespace {
 
@@ -23,6 +25,24 @@ TEST(StatusConversionTest, ALongMessageIsCut) {
 TEST(StatusConversionTest, ACodeThatIsNoneIsInternal) {
   for (const int code : {0, -1, 17, 1000}) {
     EXPECT_EQ(FromWireError(code, "odd").code(), absl::StatusCode::kInternal);
+  }
+}
+
+TEST(StatusConversionTest, AMessageIsSentEscapedAndShort) {
+  const grpc::Status sent = ToGrpcStatus(
+      absl::InvalidArgumentError("id '\xff\n E 2026 forged\x1b[2J'"));
+  EXPECT_EQ(sent.error_message(), "id '\\xff\\n E 2026 forged\\x1b[2J'");
+  // A cut inside a character too, and where escaping lengthens.
+  for (const std::string& text : {"a" + std::string(3 * 4096, '\xff'), [] {
+                                    std::string text = "a";
+                                    for (int i = 0; i < 4096; ++i)
+                                      text += "\xc3\xa9";
+                                    return text;
+                                  }()}) {
+    const std::string message = WireMessage(absl::InvalidArgumentError(text));
+    EXPECT_TRUE(IsUtf8(message));
+    EXPECT_GT(message.size(), 4000u);
+    EXPECT_LT(message.size(), 4096u + 16u);
   }
 }
 

@@ -1,10 +1,10 @@
 #include "services/trainer/status/page/status_pages.h"
 
-#include <nlohmann/json.hpp>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+#include "common/base/json.h"
 #include "common/rpc/status_json.h"
 #include "services/trainer/status/status_message.h"
 
@@ -56,17 +56,19 @@ TEST_F(StatusPagesTest, ThePageComesWithItsPolicyAndTheDataWithNone) {
             HttpPage().security_policy);
 }
 
-TEST_F(StatusPagesTest, AnErrorTextThatIsNoUtf8DoesNotCostTheStatus) {
+TEST_F(StatusPagesTest, AnErrorTextOfAPeerIsShownEscaped) {
   status_.SetWorkers(
       [] {
         return std::vector<WorkerState>{{.address = "127.0.0.1:1",
                                          .stage = WorkerStage::kLost,
                                          .policy_version = -1,
                                          .in_flight = 0,
-                                         .last_error = "broken \xff"}};
+                                         .last_error = "broken \xff\n\x1b[2J"}};
       },
       {});
-  EXPECT_EQ(Json("/status.json")["workers"].size(), 1U);
+  ASSERT_EQ(Json("/status.json")["workers"].size(), 1U);
+  EXPECT_EQ(Json("/status.json")["workers"][0]["last_error"],
+            "broken \\xff\\n\\x1b[2J");
 }
 
 }  // namespace
