@@ -2,12 +2,12 @@
 
 #include <cstdio>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_format.h"
 
+#include "common/base/json.h"
 #include "common/base/status_macros.h"
 #include "common/model/weights/adapter.h"
 #include "common/tensor/torch_bridge.h"
@@ -78,39 +78,31 @@ absl::Status InitAdapter(const AdapterOptions& options) {
 
 }  // namespace
 
-void AddAdapterCommand(CLI::App& app, Action* action) {
+void AddAdapterCommand(Command& app) {
   auto options = std::make_shared<AdapterOptions>();
-  CLI::App* command =
-      app.add_subcommand("adapter", "Verify an adapter, or make a fresh one");
-  command->require_subcommand(1);
+  Command command =
+      app.AddSubcommand("adapter", "Verify an adapter, or make a fresh one");
+  command.RequireSubcommand();
 
-  CLI::App* verify = command->add_subcommand(
+  Command verify = command.AddSubcommand(
       "verify", "Does it fit the model, and does it change anything?");
-  verify->add_option("--model", options->model, "Hugging Face folder")
-      ->required();
-  verify->add_option("--adapter", options->adapter, "PEFT folder")->required();
-  verify->add_flag("--json", options->json, "print JSON");
-  verify->callback([options, action] {
-    *action = [options] {
-      return CatchTorch([&] { return VerifyAdapter(*options); });
-    };
+  verify.AddOption("--model", options->model, "Hugging Face folder").Required();
+  verify.AddOption("--adapter", options->adapter, "PEFT folder").Required();
+  verify.AddFlag("--json", options->json, "print JSON");
+  verify.Does([options] {
+    return CatchTorch([&] { return VerifyAdapter(*options); });
   });
 
-  CLI::App* init = command->add_subcommand(
+  Command init = command.AddSubcommand(
       "init", "The adapter that a run with this seed starts from");
-  init->add_option("--model", options->model, "Hugging Face folder")
-      ->required();
-  init->add_option("--output", options->output, "PEFT folder")->required();
-  init->add_option("--rank", options->lora.rank, "rank")
-      ->check(CLI::Range(1, 4096));
-  init->add_option("--alpha", options->lora.alpha, "scale is alpha / rank");
-  init->add_option("--targets", options->lora.targets, "projections");
-  init->add_option("--seed", options->seed, "as run.seed");
-  init->callback([options, action] {
-    *action = [options] {
-      return CatchTorch([&] { return InitAdapter(*options); });
-    };
-  });
+  init.AddOption("--model", options->model, "Hugging Face folder").Required();
+  init.AddOption("--output", options->output, "PEFT folder").Required();
+  init.AddOption("--rank", options->lora.rank, "rank").Range(1, 4096);
+  init.AddOption("--alpha", options->lora.alpha, "scale is alpha / rank");
+  init.AddOption("--targets", options->lora.targets, "projections");
+  init.AddOption("--seed", options->seed, "as run.seed");
+  init.Does(
+      [options] { return CatchTorch([&] { return InitAdapter(*options); }); });
 }
 
 }  // namespace dapd

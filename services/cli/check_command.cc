@@ -292,36 +292,31 @@ absl::Status Check(const CheckOptions& options) {
 
 }  // namespace
 
-void AddCheckCommand(CLI::App& app, Action* action) {
+void AddCheckCommand(Command& app) {
   auto options = std::make_shared<CheckOptions>();
-  CLI::App* command = app.add_subcommand(
-      "check", "Validate a configuration and print its plan");
-  command->add_option("config", options->config, "YAML configuration")
-      ->required();
+  Command command =
+      app.AddSubcommand("check", "Validate a configuration and print its plan");
+  command.AddOption("config", options->config, "YAML configuration").Required();
   command
-      ->add_option("--set", options->overrides, "key=value, overrides the file")
-      ->take_all();
-  command->add_option(
+      .AddOption("--set", options->overrides, "key=value, overrides the file")
+      .TakeAll();
+  command.AddOption(
       "--samples",
       options->samples,
       "JSON Lines {id, problem, reference, rollout_ids}, as a run's samples/ "
       "holds them: plan for their mean lengths instead of the longest");
-  CLI::Option* flops = command->add_option(
+  CommandOption flops = command.AddOption(
       "--tflops", options->teraflops, "TFLOP/s of a device's matrix products");
-  CLI::Option* memory =
-      command->add_option("--memory-gbs",
-                          options->memory_gigabytes,
-                          "GB/s at which a device reads its memory");
-  CLI::Option* network = command->add_option(
+  CommandOption memory =
+      command.AddOption("--memory-gbs",
+                        options->memory_gigabytes,
+                        "GB/s at which a device reads its memory");
+  CommandOption network = command.AddOption(
       "--network-gbs", options->network_gigabytes, "GB/s of a network link");
-  for (CLI::Option* rate : {flops, memory, network}) {
-    rate->check(CLI::PositiveNumber);
-    for (CLI::Option* other : {flops, memory, network}) {
-      if (other != rate) rate->needs(other);
-    }
-  }
-  command->callback(
-      [options, action] { *action = [options] { return Check(*options); }; });
+  flops.Positive().Needs(memory).Needs(network);
+  memory.Positive().Needs(flops).Needs(network);
+  network.Positive().Needs(flops).Needs(memory);
+  command.Does([options] { return Check(*options); });
 }
 
 }  // namespace dapd

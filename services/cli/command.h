@@ -1,32 +1,33 @@
-// How a subcommand of `dapd` plugs in: one file each, listed in main.cc.
+// The subcommands of `dapd`, listed here and nowhere else: <Name> is
+// Add<Name>Command in a file of its own. Another one is its file, a row here and
+// its file's name in CMakeLists.txt; a test compares the list with `dapd --help`
+// and with the README.
 #pragma once
 
-#include <CLI/CLI.hpp>
-#include <functional>
+#include "common/base/command_line.h"
 
-#include "absl/status/status.h"
+// In the order of the help text.
+#define DAPD_COMMANDS(COMMAND) \
+  COMMAND(Run)                 \
+  COMMAND(Check)               \
+  COMMAND(Status)              \
+  COMMAND(Health)              \
+  COMMAND(Replay)              \
+  COMMAND(Eval)                \
+  COMMAND(Generate)            \
+  COMMAND(Score)               \
+  COMMAND(Adapter)             \
+  COMMAND(Views)               \
+  COMMAND(Tokenize)            \
+  COMMAND(Render)              \
+  COMMAND(Problems)            \
+  COMMAND(ConfigReference)
 
 namespace dapd {
 
-// What the chosen subcommand does once the command line is parsed. The exit
-// code is ExitCodeOf its Status.
-using Action = std::function<absl::Status()>;
-
-// Each adds its subcommand with options to `app` and, when the user chose it,
-// sets *action in the subcommand's callback.
-void AddAdapterCommand(CLI::App& app, Action* action);
-void AddCheckCommand(CLI::App& app, Action* action);
-void AddConfigReferenceCommand(CLI::App& app, Action* action);
-void AddEvalCommand(CLI::App& app, Action* action);
-void AddGenerateCommand(CLI::App& app, Action* action);
-void AddHealthCommand(CLI::App& app, Action* action);
-void AddProblemsCommand(CLI::App& app, Action* action);
-void AddRenderCommand(CLI::App& app, Action* action);
-void AddReplayCommand(CLI::App& app, Action* action);
-void AddRunCommand(CLI::App& app, Action* action);
-void AddScoreCommand(CLI::App& app, Action* action);
-void AddStatusCommand(CLI::App& app, Action* action);
-void AddTokenizeCommand(CLI::App& app, Action* action);
-void AddViewsCommand(CLI::App& app, Action* action);
+// Adds the subcommand with its options and what it does to `app`.
+#define DAPD_DECLARE_COMMAND(Name) void Add##Name##Command(Command& app);
+DAPD_COMMANDS(DAPD_DECLARE_COMMAND)
+#undef DAPD_DECLARE_COMMAND
 
 }  // namespace dapd

@@ -7,15 +7,12 @@
 
 namespace dapd {
 
-void AddConfigReferenceCommand(CLI::App& app, Action* action) {
-  CLI::App* command = app.add_subcommand(
-      "config-reference", "Every configuration key, as Markdown");
-  command->callback([action] {
-    *action = [] {
-      std::fputs(ConfigReference().c_str(), stdout);
-      return absl::OkStatus();
-    };
-  });
+void AddConfigReferenceCommand(Command& app) {
+  app.AddSubcommand("config-reference", "Every configuration key, as Markdown")
+      .Does([] {
+        std::fputs(ConfigReference().c_str(), stdout);
+        return absl::OkStatus();
+      });
 }
 
 }  // namespace dapd

@@ -9,11 +9,11 @@
 
 namespace dapd {
 
-void AddSecurityOption(CLI::App* command, std::vector<std::string>* overrides) {
-  command->add_option("--set",
-                      *overrides,
-                      "security.<key>=value, overrides the environment "
-                      "(DAPD_SECURITY__<KEY>)");
+void AddSecurityOption(Command& command, std::vector<std::string>* overrides) {
+  command.AddOption("--set",
+                    *overrides,
+                    "security.<key>=value, overrides the environment "
+                    "(DAPD_SECURITY__<KEY>)");
 }
 
 absl::StatusOr<std::shared_ptr<grpc::Channel>> DialService(

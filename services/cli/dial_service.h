@@ -1,7 +1,6 @@
 // How commands reach a service that may ask who they are.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
 #include <vector>
@@ -9,12 +8,13 @@
 #include "absl/status/statusor.h"
 #include "grpcpp/channel.h"
 
+#include "common/base/command_line.h"
 #include "common/security/role.h"
 
 namespace dapd {
 
 // --set key=value, for the keys of the section `security`.
-void AddSecurityOption(CLI::App* command, std::vector<std::string>* overrides);
+void AddSecurityOption(Command& command, std::vector<std::string>* overrides);
 
 // A channel with the certificate and token that the environment
 // (DAPD_SECURITY__CERTIFICATE=...) and `overrides` name, to a process with one

@@ -137,24 +137,21 @@ absl::Status Evaluate(const EvalOptions& options) {
 
 }  // namespace
 
-void AddEvalCommand(CLI::App& app, Action* action) {
+void AddEvalCommand(Command& app) {
   auto options = std::make_shared<EvalOptions>();
-  CLI::App* command = app.add_subcommand("eval", "Avg@K with verified answers");
-  options->generator.AddFlags(*command);
-  command->add_option("--data", options->data, "problems with answers")
-      ->required();
-  command->add_option("--samples", options->samples, "answers a problem (K)")
-      ->check(CLI::PositiveNumber);
-  command->add_option("--limit", options->limit, "only the first N problems");
-  command->add_option("--output",
-                      options->output,
-                      "JSON Lines with every answer and its grade");
-  command->add_flag("--json", options->json, "print JSON");
-  command->callback([options, action] {
-    *action = [options] {
-      return CatchTorch([&] { return Evaluate(*options); });
-    };
-  });
+  Command command = app.AddSubcommand("eval", "Avg@K with verified answers");
+  options->generator.AddFlags(command);
+  command.AddOption("--data", options->data, "problems with answers")
+      .Required();
+  command.AddOption("--samples", options->samples, "answers a problem (K)")
+      .Positive();
+  command.AddOption("--limit", options->limit, "only the first N problems");
+  command.AddOption("--output",
+                    options->output,
+                    "JSON Lines with every answer and its grade");
+  command.AddFlag("--json", options->json, "print JSON");
+  command.Does(
+      [options] { return CatchTorch([&] { return Evaluate(*options); }); });
 }
 
 }  // namespace dapd

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "common/base/exit_code.h"
+#include "common/base/json_integer.h"
 #include "common/base/json_lines.h"
 #include "common/base/status_macros.h"
 #include "common/tensor/torch_bridge.h"
@@ -38,7 +39,12 @@ absl::StatusOr<LocalGenerator::Prompt> ParsePrompt(
     const nlohmann::json& id = row.at("id");
     prompt.name = id.is_string() ? id.get<std::string>() : id.dump();
     if (row.contains("input_ids")) {
-      prompt.ids = row["input_ids"].get<std::vector<int32_t>>();
+      auto ids = JsonTokenIds(
+          row["input_ids"], "input_ids", generator.model().vocab_size);
+      if (!ids.ok()) {
+        return DataError(absl::StrCat(where, ": ", ids.status().message()));
+      }
+      prompt.ids = *std::move(ids);
       return prompt;
     }
   } catch (const nlohmann::json::exception& error) {
@@ -93,29 +99,26 @@ absl::Status Generate(const GenerateOptions& options) {
 
 }  // namespace
 
-void AddGenerateCommand(CLI::App& app, Action* action) {
+void AddGenerateCommand(Command& app) {
   auto options = std::make_shared<GenerateOptions>();
-  CLI::App* command =
-      app.add_subcommand("generate", "Answers to prompts or conversations");
-  options->generator.AddFlags(*command);
+  Command command =
+      app.AddSubcommand("generate", "Answers to prompts or conversations");
+  options->generator.AddFlags(command);
   command
-      ->add_option("--input",
-                   options->input,
-                   "JSON Lines {id, input_ids} or {id, messages}")
-      ->required();
+      .AddOption("--input",
+                 options->input,
+                 "JSON Lines {id, input_ids} or {id, messages}")
+      .Required();
   command
-      ->add_option("--output",
-                   options->output,
-                   "JSON Lines {id, ids, text, logprobs, finish_reason}")
-      ->required();
-  command->add_option("--enable-thinking",
-                      options->enable_thinking,
-                      "true or false, for templates that know it");
-  command->callback([options, action] {
-    *action = [options] {
-      return CatchTorch([&] { return Generate(*options); });
-    };
-  });
+      .AddOption("--output",
+                 options->output,
+                 "JSON Lines {id, ids, text, logprobs, finish_reason}")
+      .Required();
+  command.AddOption("--enable-thinking",
+                    options->enable_thinking,
+                    "true or false, for templates that know it");
+  command.Does(
+      [options] { return CatchTorch([&] { return Generate(*options); }); });
 }
 
 }  // namespace dapd

@@ -9,8 +9,8 @@
 
 #include "common/base/exit_code.h"
 #include "common/base/status_macros.h"
-#include "common/rpc/pool/address_resolver.h"
 #include "common/rpc/client/health_client.h"
+#include "common/rpc/pool/address_resolver.h"
 #include "services/cli/command.h"
 #include "services/cli/dial_service.h"
 
@@ -50,20 +50,18 @@ absl::Status ShowHealth(const HealthOptions& options) {
 
 }  // namespace
 
-void AddHealthCommand(CLI::App& app, Action* action) {
+void AddHealthCommand(Command& app) {
   auto options = std::make_shared<HealthOptions>();
-  CLI::App* command =
-      app.add_subcommand("health", "Asks a service whether it is serving");
-  command->add_option("address", options->address, "host:port of the service")
-      ->envname("DAPD_HEALTH_ADDRESS")
-      ->required();
+  Command command =
+      app.AddSubcommand("health", "Asks a service whether it is serving");
+  command.AddOption("address", options->address, "host:port of the service")
+      .FromEnvironment("DAPD_HEALTH_ADDRESS")
+      .Required();
   AddSecurityOption(command, &options->overrides);
-  command->add_option("--timeout", options->timeout_seconds, "seconds to wait")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  command->callback([options, action] {
-    *action = [options] { return ShowHealth(*options); };
-  });
+  command.AddOption("--timeout", options->timeout_seconds, "seconds to wait")
+      .Positive()
+      .ShowDefault();
+  command.Does([options] { return ShowHealth(*options); });
 }
 
 }  // namespace dapd

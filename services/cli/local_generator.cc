@@ -12,23 +12,22 @@
 
 namespace dapd {
 
-void LocalGeneratorOptions::AddFlags(CLI::App& command) {
-  command.add_option("--model", model, "Hugging Face folder")->required();
-  command.add_option("--adapter", adapter, "PEFT folder");
-  command.add_option("--precision", precision, "float32 or bfloat16");
-  command.add_option("--device", device, "auto, cpu or cuda");
-  command.add_option("--slots", slots, "answers decoded side by side")
-      ->check(CLI::Range(1, 1024));
-  command.add_option("--temperature", sampling.temperature, "0: greedy")
-      ->check(CLI::Range(0.0, 100.0));
-  command.add_option("--top-p", sampling.top_p, "nucleus, 1: all")
-      ->check(CLI::Range(1e-9, 1.0));
-  command.add_option("--top-k", sampling.top_k, "0: all")
-      ->check(CLI::NonNegativeNumber);
+void LocalGeneratorOptions::AddFlags(Command& command) {
+  command.AddOption("--model", model, "Hugging Face folder").Required();
+  command.AddOption("--adapter", adapter, "PEFT folder");
+  command.AddOption("--precision", precision, "float32 or bfloat16");
+  command.AddOption("--device", device, "auto, cpu or cuda");
+  command.AddOption("--slots", slots, "answers decoded side by side")
+      .Range(1, 1024);
+  command.AddOption("--temperature", sampling.temperature, "0: greedy")
+      .Range(0.0, 100.0);
+  command.AddOption("--top-p", sampling.top_p, "nucleus, 1: all")
+      .Range(1e-9, 1.0);
+  command.AddOption("--top-k", sampling.top_k, "0: all").NonNegative();
   command
-      .add_option("--max-new-tokens", sampling.max_new_tokens, "longest answer")
-      ->check(CLI::PositiveNumber);
-  command.add_option("--seed", seed, "of the sampling");
+      .AddOption("--max-new-tokens", sampling.max_new_tokens, "longest answer")
+      .Positive();
+  command.AddOption("--seed", seed, "of the sampling");
 }
 
 absl::StatusOr<std::unique_ptr<LocalGenerator>> LocalGenerator::Load(

@@ -2,7 +2,6 @@
 // share.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -10,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 
+#include "common/base/command_line.h"
 #include "common/data/text_pipeline.h"
 #include "common/generation/engine.h"
 #include "common/model/weights/adapter.h"
@@ -28,7 +28,7 @@ struct LocalGeneratorOptions {
 
   // Adds --model, --adapter, --precision, --device, --slots, --temperature,
   // --top-p, --top-k, --max-new-tokens and --seed.
-  void AddFlags(CLI::App& command);
+  void AddFlags(Command& command);
 };
 
 struct LocalAnswer {

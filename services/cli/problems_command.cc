@@ -42,23 +42,19 @@ absl::Status WriteProblems(const ProblemsOptions& options) {
 
 }  // namespace
 
-void AddProblemsCommand(CLI::App& app, Action* action) {
+void AddProblemsCommand(Command& app) {
   auto options = std::make_shared<ProblemsOptions>();
-  CLI::App* command = app.add_subcommand(
-      "problems", "Generated problems with worked solutions");
+  Command command =
+      app.AddSubcommand("problems", "Generated problems with worked solutions");
   command
-      ->add_option("--task", options->task, absl::StrJoin(ProblemTasks(), ", "))
-      ->required();
-  command->add_option("--split", options->split, "train or held_out")
-      ->check(CLI::IsMember({"train", "held_out"}));
-  command->add_option("--count", options->count, "how many")
-      ->check(CLI::PositiveNumber);
-  command->add_option("--seed", options->seed, "of the generator");
-  command->add_option("--output", options->output, "JSON Lines file")
-      ->required();
-  command->callback([options, action] {
-    *action = [options] { return WriteProblems(*options); };
-  });
+      .AddOption("--task", options->task, absl::StrJoin(ProblemTasks(), ", "))
+      .Required();
+  command.AddOption("--split", options->split, "train or held_out")
+      .OneOf({"train", "held_out"});
+  command.AddOption("--count", options->count, "how many").Positive();
+  command.AddOption("--seed", options->seed, "of the generator");
+  command.AddOption("--output", options->output, "JSON Lines file").Required();
+  command.Does([options] { return WriteProblems(*options); });
 }
 
 }  // namespace dapd

@@ -46,22 +46,21 @@ absl::Status Render(const RenderOptions& options) {
 
 }  // namespace
 
-void AddRenderCommand(CLI::App& app, Action* action) {
+void AddRenderCommand(Command& app) {
   auto options = std::make_shared<RenderOptions>();
-  CLI::App* command =
-      app.add_subcommand("render", "Conversations through the chat template");
-  command->add_option("--model", options->model, "Hugging Face folder")
-      ->required();
+  Command command =
+      app.AddSubcommand("render", "Conversations through the chat template");
+  command.AddOption("--model", options->model, "Hugging Face folder")
+      .Required();
   command
-      ->add_option("--input",
-                   options->input,
-                   "JSON Lines {messages, add_generation_prompt?, "
-                   "enable_thinking?}")
-      ->required();
-  command->add_option("--output", options->output, "JSON Lines {text, ids}")
-      ->required();
-  command->callback(
-      [options, action] { *action = [options] { return Render(*options); }; });
+      .AddOption("--input",
+                 options->input,
+                 "JSON Lines {messages, add_generation_prompt?, "
+                 "enable_thinking?}")
+      .Required();
+  command.AddOption("--output", options->output, "JSON Lines {text, ids}")
+      .Required();
+  command.Does([options] { return Render(*options); });
 }
 
 }  // namespace dapd

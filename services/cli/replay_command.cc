@@ -206,33 +206,31 @@ absl::Status RunReplay(const ReplayOptions& options) {
 
 }  // namespace
 
-void AddReplayCommand(CLI::App& app, Action* action) {
+void AddReplayCommand(Command& app) {
   auto options = std::make_shared<ReplayOptions>();
-  CLI::App* command = app.add_subcommand(
+  Command command = app.AddSubcommand(
       "replay", "Run recorded samples through the objective, no services");
-  command->add_option("--config", options->config, "YAML configuration")
-      ->required();
-  command->add_option(
+  command.AddOption("--config", options->config, "YAML configuration")
+      .Required();
+  command.AddOption(
       "--set", options->overrides, "key=value, overrides the file");
   command
-      ->add_option("--batch",
-                   options->batch,
-                   "JSON Lines {id, problem, reference, rollout_ids}")
-      ->required();
-  command->add_option("--output", options->output, "folder for the results")
-      ->required();
-  command->add_option("--adapter",
-                      options->adapter,
-                      "PEFT folder of the live adapter (default: fresh)");
-  command->add_option("--snapshot",
-                      options->snapshot,
-                      "PEFT folder of the snapshot (default: the base)");
-  command->add_flag("--apply",
-                    options->apply,
-                    "take an optimizer step every batch_size rows");
-  command->callback([options, action] {
-    *action = [options] { return RunReplay(*options); };
-  });
+      .AddOption("--batch",
+                 options->batch,
+                 "JSON Lines {id, problem, reference, rollout_ids}")
+      .Required();
+  command.AddOption("--output", options->output, "folder for the results")
+      .Required();
+  command.AddOption("--adapter",
+                    options->adapter,
+                    "PEFT folder of the live adapter (default: fresh)");
+  command.AddOption("--snapshot",
+                    options->snapshot,
+                    "PEFT folder of the snapshot (default: the base)");
+  command.AddFlag("--apply",
+                  options->apply,
+                  "take an optimizer step every batch_size rows");
+  command.Does([options] { return RunReplay(*options); });
 }
 
 }  // namespace dapd

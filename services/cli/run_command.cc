@@ -42,18 +42,16 @@ absl::Status Run(RunOptions options) {
 
 }  // namespace
 
-void AddRunCommand(CLI::App& app, Action* action) {
+void AddRunCommand(Command& app) {
   auto options = std::make_shared<RunOptions>();
-  CLI::App* command = app.add_subcommand(
+  Command command = app.AddSubcommand(
       "run", "All three services on this machine, followed to the end");
-  command->add_option("config", options->config, "YAML configuration")
-      ->required();
-  command->add_option(
+  command.AddOption("config", options->config, "YAML configuration").Required();
+  command.AddOption(
       "--set", options->overrides, "key=value, overrides the file");
-  command->add_option(
+  command.AddOption(
       "--ranks", options->ranks, "Trainer processes (trainer.ranks)");
-  command->callback(
-      [options, action] { *action = [options] { return Run(*options); }; });
+  command.Does([options] { return Run(*options); });
 }
 
 }  // namespace dapd

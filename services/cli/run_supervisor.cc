@@ -103,7 +103,7 @@ absl::Status RunSupervisor::KeepAlive(Worker& worker) {
                             code,
                             " and would again; the end of its log (",
                             process.log_path(),
-                            "):\n",
+                            "):\n  ",
                             process.LogTail())),
                         static_cast<ExitCode>(code));
   }

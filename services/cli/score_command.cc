@@ -9,13 +9,14 @@
 #include "absl/strings/str_cat.h"
 
 #include "common/base/exit_code.h"
+#include "common/base/json_integer.h"
 #include "common/base/json_lines.h"
 #include "common/base/progress.h"
 #include "common/base/status_macros.h"
-#include "common/model/weights/adapter.h"
 #include "common/model/reference/decoder.h"
-#include "common/model/weights/placement.h"
 #include "common/model/reference/token_logprobs.h"
+#include "common/model/weights/adapter.h"
+#include "common/model/weights/placement.h"
 #include "common/model/weights/weights.h"
 #include "common/tensor/safetensors.h"
 #include "common/tensor/torch_bridge.h"
@@ -47,28 +48,24 @@ absl::StatusOr<ScoreRow> ParseScoreRow(const nlohmann::json& json,
   try {
     const nlohmann::json& id = json.at("id");
     row.id = id.is_string() ? id.get<std::string>() : id.dump();
-    row.input_ids = json.at("input_ids").get<std::vector<int32_t>>();
+    auto ids =
+        JsonTokenIds(json.at("input_ids"), "input_ids", model.vocab_size);
+    if (!ids.ok()) {
+      return DataError(absl::StrCat(where, ": ", ids.status().message()));
+    }
+    row.input_ids = *std::move(ids);
   } catch (const nlohmann::json::exception& error) {
     return DataError(
         absl::StrCat(where, ": a row needs id and input_ids: ", error.what()));
   }
   const auto length = static_cast<int64_t>(row.input_ids.size());
-  if (length < 2 || length > model.max_positions) {
+  if (length < 1 || length > model.max_positions) {
     return DataError(absl::StrCat(where,
                                   ": input_ids has ",
                                   length,
-                                  " ids; 2 to ",
+                                  " ids; 1 to ",
                                   model.max_positions,
                                   " can be scored"));
-  }
-  for (const int32_t id : row.input_ids) {
-    if (id < 0 || id >= model.vocab_size) {
-      return DataError(absl::StrCat(where,
-                                    ": id ",
-                                    id,
-                                    " is outside the vocabulary of ",
-                                    model.vocab_size));
-    }
   }
   return row;
 }
@@ -131,23 +128,21 @@ absl::Status Score(const ScoreOptions& options) {
 
 }  // namespace
 
-void AddScoreCommand(CLI::App& app, Action* action) {
+void AddScoreCommand(Command& app) {
   auto options = std::make_shared<ScoreOptions>();
-  CLI::App* command = app.add_subcommand(
+  Command command = app.AddSubcommand(
       "score", "Log-probabilities of token sequences, as safetensors");
-  command->add_option("--model", options->model, "Hugging Face folder")
-      ->required();
-  command->add_option("--adapter", options->adapter, "PEFT folder");
-  command->add_option("--input", options->input, "JSON Lines {id, input_ids}")
-      ->required();
-  command->add_option("--output", options->output, "safetensors file")
-      ->required();
-  command->add_option("--precision", options->precision, "float32 or bfloat16");
-  command->add_option("--device", options->device, "auto, cpu or cuda");
-  command->add_flag("--logits", options->logits, "write <id>.logits as well");
-  command->callback([options, action] {
-    *action = [options] { return CatchTorch([&] { return Score(*options); }); };
-  });
+  command.AddOption("--model", options->model, "Hugging Face folder")
+      .Required();
+  command.AddOption("--adapter", options->adapter, "PEFT folder");
+  command.AddOption("--input", options->input, "JSON Lines {id, input_ids}")
+      .Required();
+  command.AddOption("--output", options->output, "safetensors file").Required();
+  command.AddOption("--precision", options->precision, "float32 or bfloat16");
+  command.AddOption("--device", options->device, "auto, cpu or cuda");
+  command.AddFlag("--logits", options->logits, "write <id>.logits as well");
+  command.Does(
+      [options] { return CatchTorch([&] { return Score(*options); }); });
 }
 
 }  // namespace dapd

@@ -8,9 +8,10 @@
 #include "absl/time/clock.h"
 
 #include "common/base/exit_code.h"
+#include "common/base/json.h"
 #include "common/base/status_macros.h"
-#include "common/rpc/pool/address_resolver.h"
 #include "common/rpc/client/status_conversion.h"
+#include "common/rpc/pool/address_resolver.h"
 #include "common/rpc/status_json.h"
 #include "dapd/v1/trainer.grpc.pb.h"
 #include "services/cli/command.h"
@@ -58,17 +59,15 @@ absl::Status ShowStatus(const StatusOptions& options) {
 
 }  // namespace
 
-void AddStatusCommand(CLI::App& app, Action* action) {
+void AddStatusCommand(Command& app) {
   auto options = std::make_shared<StatusOptions>();
-  CLI::App* command =
-      app.add_subcommand("status", "Shows a trainer's state, one screen");
-  command->add_option("address", options->address, "host:port of the trainer")
-      ->required();
+  Command command =
+      app.AddSubcommand("status", "Shows a trainer's state, one screen");
+  command.AddOption("address", options->address, "host:port of the trainer")
+      .Required();
   AddSecurityOption(command, &options->overrides);
-  command->add_flag("--json", options->json, "as JSON, for programs");
-  command->callback([options, action] {
-    *action = [options] { return ShowStatus(*options); };
-  });
+  command.AddFlag("--json", options->json, "as JSON, for programs");
+  command.Does([options] { return ShowStatus(*options); });
 }
 
 }  // namespace dapd

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "common/base/exit_code.h"
+#include "common/base/json_integer.h"
 #include "common/base/json_lines.h"
 #include "common/base/progress.h"
 #include "common/base/status_macros.h"
@@ -28,13 +29,16 @@ absl::StatusOr<nlohmann::ordered_json> ConvertRow(
     const TokenizeOptions& options,
     const nlohmann::json& row,
     const std::string& where) {
+  const auto refuse = [&](const absl::Status& status) {
+    return DataError(absl::StrCat(where, ": ", status.message()));
+  };
   try {
     if (options.decode) {
-      ASSIGN_OR_RETURN(
-          std::string text,
-          tokenizer.Decode(row.at("ids").get<std::vector<int32_t>>(),
-                           options.skip_special_tokens));
-      return nlohmann::ordered_json{{"text", std::move(text)}};
+      const auto ids = JsonTokenIds(row.at("ids"), "ids", tokenizer.size());
+      if (!ids.ok()) return refuse(ids.status());
+      auto text = tokenizer.Decode(*ids, options.skip_special_tokens);
+      if (!text.ok()) return refuse(text.status());
+      return nlohmann::ordered_json{{"text", *std::move(text)}};
     }
     ASSIGN_OR_RETURN(std::vector<int32_t> ids,
                      tokenizer.Encode(row.at("text").get<std::string>()));
@@ -64,23 +68,19 @@ absl::Status Tokenize(const TokenizeOptions& options) {
 
 }  // namespace
 
-void AddTokenizeCommand(CLI::App& app, Action* action) {
+void AddTokenizeCommand(Command& app) {
   auto options = std::make_shared<TokenizeOptions>();
-  CLI::App* command =
-      app.add_subcommand("tokenize", "Texts to token ids, or back");
-  command->add_option("--model", options->model, "Hugging Face folder")
-      ->required();
-  command->add_option("--input", options->input, "JSON Lines {text}")
-      ->required();
-  command->add_option("--output", options->output, "JSON Lines {ids}")
-      ->required();
-  command->add_flag("--decode", options->decode, "{ids} to {text} instead");
-  command->add_flag("--skip-special-tokens",
-                    options->skip_special_tokens,
-                    "leave special tokens out of decoded text");
-  command->callback([options, action] {
-    *action = [options] { return Tokenize(*options); };
-  });
+  Command command =
+      app.AddSubcommand("tokenize", "Texts to token ids, or back");
+  command.AddOption("--model", options->model, "Hugging Face folder")
+      .Required();
+  command.AddOption("--input", options->input, "JSON Lines {text}").Required();
+  command.AddOption("--output", options->output, "JSON Lines {ids}").Required();
+  command.AddFlag("--decode", options->decode, "{ids} to {text} instead");
+  command.AddFlag("--skip-special-tokens",
+                  options->skip_special_tokens,
+                  "leave special tokens out of decoded text");
+  command.Does([options] { return Tokenize(*options); });
 }
 
 }  // namespace dapd

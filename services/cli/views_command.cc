@@ -62,24 +62,22 @@ absl::Status BuildViews(const ViewsOptions& options) {
 
 }  // namespace
 
-void AddViewsCommand(CLI::App& app, Action* action) {
+void AddViewsCommand(Command& app) {
   auto options = std::make_shared<ViewsOptions>();
-  CLI::App* command =
-      app.add_subcommand("views", "The six token sequences of samples");
-  command->add_option("--config", options->config, "YAML configuration")
-      ->required();
-  command->add_option(
+  Command command =
+      app.AddSubcommand("views", "The six token sequences of samples");
+  command.AddOption("--config", options->config, "YAML configuration")
+      .Required();
+  command.AddOption(
       "--set", options->overrides, "key=value, overrides the file");
   command
-      ->add_option("--input",
-                   options->input,
-                   "JSON Lines {id, problem, reference, rollout_ids}")
-      ->required();
-  command->add_option("--output", options->output, "JSON Lines {id, views}")
-      ->required();
-  command->callback([options, action] {
-    *action = [options] { return BuildViews(*options); };
-  });
+      .AddOption("--input",
+                 options->input,
+                 "JSON Lines {id, problem, reference, rollout_ids}")
+      .Required();
+  command.AddOption("--output", options->output, "JSON Lines {id, views}")
+      .Required();
+  command.Does([options] { return BuildViews(*options); });
 }
 
 }  // namespace dapd

@@ -6,7 +6,6 @@
 // with it (--tensor-rank, --rendezvous: their place, nothing to set by hand).
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <atomic>
 #include <memory>
 #include <string>
@@ -15,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
+#include "common/base/command_line.h"
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
 #include "common/base/log.h"
@@ -147,20 +147,17 @@ absl::Status Run(const Flags& flags) {
 int Main(int argc, char** argv) {
   SetLogName("rollout");
   Flags flags;
-  CLI::App app("A DAPD rollout worker: samples answers from the live policy.");
-  app.add_option("config", flags.config, "YAML configuration")->required();
-  app.add_option("--set", flags.overrides, "key=value, overrides the file")
-      ->take_all();
-  app.add_option("--listen", flags.listen, "host:port, as rollout.listen");
-  app.add_option("--port-file", flags.port_file, "receives the port taken");
-  app.add_option("--tensor-rank", flags.tensor_rank.rank)->group("");
-  app.add_option("--rendezvous", flags.tensor_rank.rendezvous)->group("");
+  CommandLine line(
+      "A DAPD rollout worker: samples answers from the live policy.");
+  line.AddOption("config", flags.config, "YAML configuration").Required();
+  line.AddOption("--set", flags.overrides, "key=value, overrides the file")
+      .TakeAll();
+  line.AddOption("--listen", flags.listen, "host:port, as rollout.listen");
+  line.AddOption("--port-file", flags.port_file, "receives the port taken");
+  line.AddOption("--tensor-rank", flags.tensor_rank.rank).Hide();
+  line.AddOption("--rendezvous", flags.tensor_rank.rendezvous).Hide();
   flags.as_was_called.assign(argv + 1, argv + argc);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : static_cast<int>(ExitCode::kUsage);
-  }
+  if (const auto code = line.Parse(argc, argv)) return *code;
   if (!flags.listen.empty()) {
     flags.overrides.push_back("rollout.listen=" + flags.listen);
   }

@@ -4,7 +4,6 @@
 // scores until SIGTERM or SIGINT. Exit code 0 after a signal.
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <atomic>
 #include <memory>
 #include <string>
@@ -13,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
+#include "common/base/command_line.h"
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
 #include "common/base/log.h"
@@ -99,17 +99,13 @@ absl::Status Run(const Flags& flags) {
 int Main(int argc, char** argv) {
   SetLogName("teacher");
   Flags flags;
-  CLI::App app("A DAPD teacher worker: scores views with frozen weights.");
-  app.add_option("config", flags.config, "YAML configuration")->required();
-  app.add_option("--set", flags.overrides, "key=value, overrides the file")
-      ->take_all();
-  app.add_option("--listen", flags.listen, "host:port, as teacher.listen");
-  app.add_option("--port-file", flags.port_file, "receives the port taken");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : static_cast<int>(ExitCode::kUsage);
-  }
+  CommandLine line("A DAPD teacher worker: scores views with frozen weights.");
+  line.AddOption("config", flags.config, "YAML configuration").Required();
+  line.AddOption("--set", flags.overrides, "key=value, overrides the file")
+      .TakeAll();
+  line.AddOption("--listen", flags.listen, "host:port, as teacher.listen");
+  line.AddOption("--port-file", flags.port_file, "receives the port taken");
+  if (const auto code = line.Parse(argc, argv)) return *code;
   if (!flags.listen.empty()) {
     flags.overrides.push_back("teacher.listen=" + flags.listen);
   }

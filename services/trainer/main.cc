@@ -4,7 +4,6 @@
 // updates the adapter. Ends after trainer.steps with exit code 0, or with
 // trainer.when_done: serve, stays until a signal.
 
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 
+#include "common/base/command_line.h"
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
 #include "common/base/json_lines.h"
@@ -250,16 +250,13 @@ absl::Status Run(const Flags& flags) {
 int Main(int argc, char** argv) {
   SetLogName("trainer");
   Flags flags;
-  CLI::App app("The DAPD trainer: drives the workers and trains the adapter.");
-  app.add_option("config", flags.config, "YAML configuration")->required();
-  app.add_option("--set", flags.overrides, "key=value, overrides the file")
-      ->take_all();
-  app.add_option("--listen", flags.listen, "host:port, as trainer.listen");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : static_cast<int>(ExitCode::kUsage);
-  }
+  CommandLine line(
+      "The DAPD trainer: drives the workers and trains the adapter.");
+  line.AddOption("config", flags.config, "YAML configuration").Required();
+  line.AddOption("--set", flags.overrides, "key=value, overrides the file")
+      .TakeAll();
+  line.AddOption("--listen", flags.listen, "host:port, as trainer.listen");
+  if (const auto code = line.Parse(argc, argv)) return *code;
   if (!flags.listen.empty()) {
     flags.overrides.push_back("trainer.listen=" + flags.listen);
   }

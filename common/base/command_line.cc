@@ -1,0 +1,166 @@
+#include "common/base/command_line.h"
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <iostream>
+#include <sstream>
+#include <utility>
+
+#include "common/base/exit_code.h"
+#include "common/base/printable.h"
+
+namespace dapd {
+
+struct CommandLine::State {
+  CLI::App app;
+  Action chosen;
+};
+
+CommandOption& CommandOption::Required() {
+  option_->required();
+  return *this;
+}
+
+CommandOption& CommandOption::Positive() {
+  option_->check(CLI::PositiveNumber);
+  return *this;
+}
+
+CommandOption& CommandOption::NonNegative() {
+  option_->check(CLI::NonNegativeNumber);
+  return *this;
+}
+
+CommandOption& CommandOption::Range(int min, int max) {
+  option_->check(CLI::Range(min, max));
+  return *this;
+}
+
+CommandOption& CommandOption::Range(double min, double max) {
+  option_->check(CLI::Range(min, max));
+  return *this;
+}
+
+CommandOption& CommandOption::OneOf(std::vector<std::string> values) {
+  option_->check(CLI::IsMember(std::move(values)));
+  return *this;
+}
+
+CommandOption& CommandOption::Needs(const CommandOption& other) {
+  option_->needs(other.option_);
+  return *this;
+}
+
+CommandOption& CommandOption::FromEnvironment(const std::string& variable) {
+  option_->envname(variable);
+  return *this;
+}
+
+CommandOption& CommandOption::ShowDefault() {
+  option_->capture_default_str();
+  return *this;
+}
+
+CommandOption& CommandOption::TakeAll() {
+  option_->take_all();
+  return *this;
+}
+
+CommandOption& CommandOption::Hide() {
+  option_->group("");
+  return *this;
+}
+
+CommandOption Command::AddOption(const std::string& name,
+                                 std::string& value,
+                                 const std::string& help) {
+  return CommandOption(app_->add_option(name, value, help));
+}
+
+CommandOption Command::AddOption(const std::string& name,
+                                 std::vector<std::string>& value,
+                                 const std::string& help) {
+  return CommandOption(app_->add_option(name, value, help));
+}
+
+CommandOption Command::AddOption(const std::string& name,
+                                 int& value,
+                                 const std::string& help) {
+  return CommandOption(app_->add_option(name, value, help));
+}
+
+CommandOption Command::AddOption(const std::string& name,
+                                 int64_t& value,
+                                 const std::string& help) {
+  return CommandOption(app_->add_option(name, value, help));
+}
+
+CommandOption Command::AddOption(const std::string& name,
+                                 uint64_t& value,
+                                 const std::string& help) {
+  return CommandOption(app_->add_option(name, value, help));
+}
+
+CommandOption Command::AddOption(const std::string& name,
+                                 double& value,
+                                 const std::string& help) {
+  return CommandOption(app_->add_option(name, value, help));
+}
+
+CommandOption Command::AddOption(const std::string& name,
+                                 std::optional<bool>& value,
+                                 const std::string& help) {
+  return CommandOption(app_->add_option(name, value, help));
+}
+
+CommandOption Command::AddFlag(const std::string& name,
+                               bool& value,
+                               const std::string& help) {
+  return CommandOption(app_->add_flag(name, value, help));
+}
+
+Command Command::AddSubcommand(const std::string& name,
+                               const std::string& help) {
+  return {app_->add_subcommand(name, help), chosen_};
+}
+
+void Command::RequireSubcommand() { app_->require_subcommand(1); }
+
+void Command::Does(Action action) {
+  app_->callback(
+      [chosen = chosen_, action = std::move(action)] { *chosen = action; });
+}
+
+CommandLine::CommandLine(std::unique_ptr<State> state)
+    : Command(&state->app, &state->chosen), state_(std::move(state)) {}
+
+CommandLine::CommandLine(const std::string& description,
+                         const std::string& name)
+    : CommandLine(
+          std::unique_ptr<State>(new State{CLI::App(description, name), {}})) {}
+
+CommandLine::~CommandLine() = default;
+
+void CommandLine::AddVersionFlag(const std::string& version) {
+  app_->set_version_flag("--version", version);
+}
+
+std::optional<int> CommandLine::Parse(int argc, char** argv) {
+  try {
+    app_->parse(argc, argv);
+    return std::nullopt;
+  } catch (const CLI::ParseError& error) {
+    std::ostringstream problem;
+    if (app_->exit(error, std::cout, problem) == 0) return 0;
+    // It quotes arguments.
+    std::istringstream lines(problem.str());
+    for (std::string line; std::getline(lines, line);) {
+      std::fprintf(stderr, "%s\n", Printable(line).c_str());
+    }
+    return static_cast<int>(ExitCode::kUsage);
+  }
+}
+
+absl::Status CommandLine::Run() const { return state_->chosen(); }
+
+}  // namespace dapd

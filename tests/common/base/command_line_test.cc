@@ -1,0 +1,116 @@
+#include "common/base/command_line.h"
+
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+#include "common/base/exit_code.h"
+
+namespace dapd {
+namespace {
+
+constexpr int kUsage = static_cast<int>(ExitCode::kUsage);
+
+std::optional<int> Parse(CommandLine& line, std::vector<std::string> words) {
+  words.insert(words.begin(), "program");
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  return line.Parse(static_cast<int>(argv.size()), argv.data());
+}
+
+// What a program with an option of every kind makes of `words`.
+struct Values {
+  std::string text = "before";
+  std::vector<std::string> list;
+  int64_t count = 1;
+  uint64_t seed = 0;
+  double rate = 0.5;
+  std::optional<bool> maybe;
+  bool flag = false;
+  std::optional<int> code;
+  std::string error;
+};
+
+Values ParseValues(const std::vector<std::string>& words) {
+  Values values;
+  CommandLine line("Tests.", "program");
+  line.AddOption("text", values.text, "a text").Required();
+  line.AddOption("--list", values.list, "a list").TakeAll();
+  line.AddOption("--count", values.count, "a count").Range(1, 9);
+  line.AddOption("--seed", values.seed, "a seed");
+  line.AddOption("--rate", values.rate, "a rate").Positive();
+  line.AddOption("--maybe", values.maybe, "true or false");
+  line.AddFlag("--flag", values.flag, "a flag");
+  testing::internal::CaptureStderr();
+  values.code = Parse(line, words);
+  values.error = testing::internal::GetCapturedStderr();
+  return values;
+}
+
+TEST(CommandLineTest, OptionsFillTheirValues) {
+  const Values values = ParseValues({"given",
+                                     "--list",
+                                     "a",
+                                     "--list",
+                                     "b",
+                                     "--count",
+                                     "3",
+                                     "--seed",
+                                     "18446744073709551615",
+                                     "--rate",
+                                     "2.5",
+                                     "--maybe",
+                                     "false",
+                                     "--flag"});
+  EXPECT_EQ(values.code, std::nullopt) << values.error;
+  EXPECT_EQ(values.text, "given");
+  EXPECT_EQ(values.list, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(values.count, 3);
+  EXPECT_EQ(values.seed, 18446744073709551615u);
+  EXPECT_EQ(values.rate, 2.5);
+  EXPECT_EQ(values.maybe, false);
+  EXPECT_TRUE(values.flag);
+}
+
+TEST(CommandLineTest, WhatIsWrongIsSaidAndAUsageError) {
+  for (const auto& [words, said] :
+       std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{}, "text is required"},
+           {{"x", "--count", "10"}, "--count"},
+           {{"x", "--count", "1.5"}, "--count"},
+           {{"x", "--rate", "-1"}, "--rate"},
+           {{"x", "--unknown"}, "--unknown"}}) {
+    const Values values = ParseValues(words);
+    EXPECT_EQ(values.code, kUsage) << said;
+    EXPECT_NE(values.error.find(said), std::string::npos) << values.error;
+  }
+}
+
+TEST(CommandLineTest, ArgumentsAreQuotedEscaped) {
+  const Values values = ParseValues({"x", "--count", "\xff\x1b[2J"});
+  EXPECT_EQ(values.code, kUsage);
+  EXPECT_NE(values.error.find("\\xff\\x1b[2J"), std::string::npos)
+      << values.error;
+}
+
+TEST(CommandLineTest, TheChosenCommandRuns) {
+  for (const auto& [name, code] :
+       {std::pair{"first", absl::StatusCode::kOk},
+        std::pair{"second", absl::StatusCode::kAborted}}) {
+    CommandLine line("Tests.", "program");
+    line.RequireSubcommand();
+    line.AddSubcommand("first", "succeeds").Does([] {
+      return absl::OkStatus();
+    });
+    Command second = line.AddSubcommand("second", "fails");
+    bool flag = false;
+    second.AddFlag("--flag", flag, "of the second alone");
+    second.Does([] { return absl::AbortedError("as asked"); });
+    ASSERT_EQ(Parse(line, {name}), std::nullopt);
+    EXPECT_EQ(line.Run().code(), code);
+  }
+}
+
+}  // namespace
+}  // namespace dapd

@@ -1,0 +1,46 @@
+"""Subcommands are listed once, in services/cli/command.h: the help text and the README follow."""
+
+import re
+import subprocess
+
+import pytest
+
+from workspace import BIN, ROOT
+
+
+def listed():
+    text = (ROOT / "services/cli/command.h").read_text()
+    names = re.findall(r"^  COMMAND\((\w+)\)", text, re.MULTILINE)
+    return [re.sub(r"(?<=.)([A-Z])", r"-\1", name).lower() for name in names]
+
+
+def dapd(*arguments):
+    return subprocess.run([BIN / "dapd", *arguments], capture_output=True, text=True, timeout=60)
+
+
+def test_help_shows_the_list_in_its_order():
+    names = listed()
+    assert len(names) >= 14 and len(set(names)) == len(names)
+    shown = dapd("--help").stdout.split("Subcommands:\n")[1]
+    assert re.findall(r"^  ([\w-]+) ", shown, re.MULTILINE) == names
+
+
+def test_the_table_of_the_readme_has_them_all():
+    table = (ROOT / "README.md").read_text().split("| command | does |\n")[1].split("\n\n")[0]
+    cells = [line.split("|")[1] for line in table.splitlines()[1:]]
+    named = [name.split()[0] for cell in cells for name in re.findall(r"`([^`]+)`", cell)]
+    assert set(named) == set(listed())
+
+
+@pytest.mark.parametrize("name", listed())
+def test_each_explains_itself_and_refuses_what_it_does_not_know(name):
+    shown = dapd(name, "--help")
+    assert shown.returncode == 0 and f"dapd {name} [OPTIONS]" in shown.stdout, shown
+    wrong = dapd(name, "--no-such-option")
+    assert wrong.returncode == 2 and wrong.stdout == "" and "--help" in wrong.stderr, wrong
+
+
+def test_only_the_wrapper_includes_the_library():
+    files = [path for folder in ("common", "services", "tests") for path in (ROOT / folder).rglob("*") if path.suffix in (".h", ".cc")]
+    including = [str(path.relative_to(ROOT)) for path in files if "#include <CLI/" in path.read_text()]
+    assert including == ["common/base/command_line.cc"]
