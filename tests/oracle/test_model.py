@@ -60,7 +60,8 @@ def compare(scores, model, rows):
         logprobs = scores[row["id"] + ".logprobs"]
         assert logprobs.shape == (len(ids) - 1,) and logprobs.dtype == torch.float32
         logit_error = max(logit_error, (ours - expected).abs().max().item())
-        logprob_error = max(logprob_error, (logprobs - next_logprobs(expected, ids)).abs().max().item())
+        for ours, theirs in zip(logprobs.tolist(), next_logprobs(expected, ids).tolist(), strict=True):
+            logprob_error = max(logprob_error, abs(ours - theirs))
     return logit_error, logprob_error
 
 
