@@ -7,13 +7,13 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "absl/status/status.h"
 
+#include "common/base/json.h"
 #include "common/training/step_report.h"
 
 namespace dapd {

@@ -1,9 +1,8 @@
 #include "services/trainer/status/trainer_service.h"
 
-#include <nlohmann/json.hpp>
-
 #include "gtest/gtest.h"
 
+#include "common/base/json.h"
 #include "common/training/metric_table.h"
 #include "services/trainer/status/status_message.h"
 
