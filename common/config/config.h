@@ -46,6 +46,7 @@ struct DataSection {
   std::string solution_column = "solution";
   std::string answer_column = "answer";
   std::string on_bad_row = "fail";  // fail | skip
+  int64_t max_prompt_tokens = 20000;
 };
 
 struct ObjectiveSection {

@@ -234,6 +234,14 @@ std::vector<std::string> FindContradictions(const Config& config) {
                        "' is used as a folder's name: at most 128 letters, "
                        "digits, . _ - only, not beginning with . or -"),
           problems);
+  Require(config.rollout.max_new_tokens < config.data.max_prompt_tokens,
+          absl::StrCat("rollout.max_new_tokens (",
+                       config.rollout.max_new_tokens,
+                       ") leaves no room for a prompt in "
+                       "data.max_prompt_tokens (",
+                       config.data.max_prompt_tokens,
+                       "): raise that"),
+          problems);
   CheckTrainer(config.trainer, problems);
   CheckRanks(config.trainer, problems);
   CheckTerms(config, problems);

@@ -7,7 +7,6 @@
 
 #include "absl/status/statusor.h"
 
-#include "common/config/config.h"
 #include "common/data/view_builder.h"
 #include "common/tokenizer/chat_template.h"
 #include "common/tokenizer/tokenizer.h"
@@ -21,9 +20,11 @@ struct TextPipeline {
   std::unique_ptr<const ViewBuilder> views;
 };
 
-// `pad_token_id` as ModelConfig has it.
+// `options.pad_token_id` becomes the tokenizer's, or `end_token_id`
+// (ModelConfig::eos_token_ids) if the tokenizer names neither a pad nor an end
+// token.
 absl::StatusOr<TextPipeline> LoadTextPipeline(const std::string& model_folder,
-                                              const ObjectiveSection& objective,
-                                              int32_t pad_token_id);
+                                              ViewOptions options,
+                                              int64_t end_token_id);
 
 }  // namespace dapd

@@ -1,8 +1,8 @@
 #include "common/data/view_builder.h"
 
 #include <algorithm>
+#include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 #include "common/base/status_macros.h"
@@ -37,21 +37,33 @@ std::string PrivilegedMessage(const std::string& problem,
       kInstruction);
 }
 
+int64_t Size(const std::vector<int32_t>& ids) {
+  return static_cast<int64_t>(ids.size());
+}
+
 View MakeView(const std::vector<int32_t>& prefix,
               const std::vector<int32_t>& scored) {
   View view;
   view.input_ids = prefix;
-  view.scored_from = static_cast<int64_t>(prefix.size());
-  view.scored_count = static_cast<int64_t>(scored.size());
+  view.scored_from = Size(prefix);
+  view.scored_count = Size(scored);
   view.input_ids.insert(view.input_ids.end(), scored.begin(), scored.end());
   return view;
 }
 
-// A rendered conversation cut behind the assistant's preamble.
-struct Conversation {
-  std::vector<int32_t> prompt_ids;
-  std::vector<int32_t> completion_ids;
-};
+// Where a template of Qwen3's kind begins an answer without thoughts.
+constexpr char kEmptyThoughts[] =
+    "<|im_start|>assistant\n<think>\n\n</think>\n\n";
+
+// Stands for an answer where only what follows it is looked for.
+constexpr char kAnyAnswer[] = "__ANSWER__";
+
+std::vector<int32_t> CutRight(std::vector<int32_t> ids, int64_t limit) {
+  if (Size(ids) > limit) {
+    ids.resize(static_cast<size_t>(limit));
+  }
+  return ids;
+}
 
 // One problem's texts through tokenizer and template.
 class Renderer {
@@ -59,55 +71,65 @@ class Renderer {
   Renderer(const Tokenizer& tokenizer, const ChatTemplate& chat_template)
       : tokenizer_(tokenizer), chat_template_(chat_template) {}
 
-  absl::StatusOr<std::string> PromptText(const std::string& message,
-                                         bool thinking) const {
-    return chat_template_.Render(
-        {{"user", message}},
-        {.add_generation_prompt = true, .enable_thinking = thinking});
-  }
-
   absl::StatusOr<std::vector<int32_t>> Prompt(const std::string& message,
                                               bool thinking) const {
-    ASSIGN_OR_RETURN(const std::string text, PromptText(message, thinking));
+    ASSIGN_OR_RETURN(const std::string text,
+                     chat_template_.Render({{"user", message}},
+                                           {.add_generation_prompt = true,
+                                            .enable_thinking = thinking}));
     return tokenizer_.Encode(text);
   }
 
-  absl::StatusOr<Conversation> Split(const std::string& message,
-                                     const std::string& reference) const {
-    ASSIGN_OR_RETURN(const std::string full,
-                     chat_template_.Render(
-                         {{"user", message}, {"assistant", reference}}, {}));
-    // The preamble holds the empty think block where the template writes one;
-    // a reference that brings its own thoughts begins right behind the role.
-    ASSIGN_OR_RETURN(std::string prompt, PromptText(message, false));
-    if (!absl::StartsWith(full, prompt)) {
-      ASSIGN_OR_RETURN(prompt, PromptText(message, true));
+  absl::StatusOr<std::string> Conversation(const std::string& message,
+                                           const std::string& answer) const {
+    return chat_template_.Render({{"user", message}, {"assistant", answer}},
+                                 {});
+  }
+
+  // The prompt of a reference in `conversation`, its rendering.
+  absl::StatusOr<std::vector<int32_t>> ReferencePrompt(
+      const std::string& message,
+      const std::string& conversation,
+      bool thinking) const {
+    const size_t preamble = chat_template_.supports_thinking()
+                                ? conversation.rfind(kEmptyThoughts)
+                                : std::string::npos;
+    if (preamble == std::string::npos) return Prompt(message, thinking);
+    return tokenizer_.Encode(
+        conversation.substr(0, preamble + sizeof(kEmptyThoughts) - 1));
+  }
+
+  // The tokens of `reference` in `conversation`, behind `prompt_ids`.
+  absl::StatusOr<std::vector<int32_t>> Completion(
+      const std::string& message,
+      const std::string& reference,
+      const std::string& conversation,
+      const std::vector<int32_t>& prompt_ids) const {
+    ASSIGN_OR_RETURN(const std::vector<int32_t> all,
+                     tokenizer_.Encode(conversation));
+    const auto end = std::mismatch(
+        prompt_ids.begin(), prompt_ids.end(), all.begin(), all.end());
+    if (end.first == prompt_ids.end()) {
+      return std::vector<int32_t>(end.second, all.end());
     }
-    if (!absl::StartsWith(full, prompt)) {
-      return absl::InvalidArgumentError(
-          "the chat template does not write an assistant turn behind its "
-          "generation prompt, so the reference's tokens cannot be told apart");
+    std::string after = After(reference, conversation);
+    if (after.empty()) {
+      ASSIGN_OR_RETURN(const std::string other,
+                       Conversation(message, kAnyAnswer));
+      after = After(kAnyAnswer, other);
     }
-    Conversation split;
-    ASSIGN_OR_RETURN(split.prompt_ids, tokenizer_.Encode(prompt));
-    ASSIGN_OR_RETURN(const std::vector<int32_t> all, tokenizer_.Encode(full));
-    const bool is_prefix =
-        split.prompt_ids.size() <= all.size() &&
-        std::equal(
-            split.prompt_ids.begin(), split.prompt_ids.end(), all.begin());
-    if (is_prefix) {
-      split.completion_ids.assign(
-          all.begin() + static_cast<int64_t>(split.prompt_ids.size()),
-          all.end());
-    } else {
-      // A token spans the boundary: the completion is tokenized by itself.
-      ASSIGN_OR_RETURN(split.completion_ids,
-                       tokenizer_.Encode(full.substr(prompt.size())));
-    }
-    return split;
+    return tokenizer_.Encode(absl::StrCat(reference, after));
   }
 
  private:
+  static std::string After(const std::string& answer,
+                           const std::string& conversation) {
+    const size_t begin = conversation.rfind(answer);
+    return begin == std::string::npos
+               ? std::string()
+               : conversation.substr(begin + answer.size());
+  }
+
   const Tokenizer& tokenizer_;
   const ChatTemplate& chat_template_;
 };
@@ -127,6 +149,18 @@ View& At(Views& views, ViewName name) {
 
 }  // namespace
 
+ViewOptions MakeViewOptions(const Config& config) {
+  ViewOptions options;
+  options.self_rollout = config.objective.self_rollout == "template"
+                             ? ViewOptions::SelfRollout::kTemplate
+                             : ViewOptions::SelfRollout::kAppend;
+  options.max_reference_tokens = config.objective.max_reference_tokens;
+  options.max_prompt = config.data.max_prompt_tokens;
+  options.max_sampler_prompt = std::max<int64_t>(
+      1, config.data.max_prompt_tokens - config.rollout.max_new_tokens);
+  return options;
+}
+
 ViewBuilder::ViewBuilder(const Tokenizer& tokenizer,
                          const ChatTemplate& chat_template,
                          ViewOptions options)
@@ -134,28 +168,53 @@ ViewBuilder::ViewBuilder(const Tokenizer& tokenizer,
 
 absl::StatusOr<std::vector<int32_t>> ViewBuilder::RolloutPrompt(
     const std::string& problem) const {
-  return Renderer(tokenizer_, chat_template_)
-      .Prompt(NoneMessage(problem), /*thinking=*/false);
+  ASSIGN_OR_RETURN(std::vector<int32_t> prompt,
+                   Renderer(tokenizer_, chat_template_)
+                       .Prompt(NoneMessage(problem), /*thinking=*/false));
+  return CutRight(std::move(prompt), options_.max_sampler_prompt);
+}
+
+absl::StatusOr<std::vector<int32_t>> ViewBuilder::PrivilegedPrompt(
+    const std::string& problem, const std::string& shown, bool thinking) const {
+  ASSIGN_OR_RETURN(std::vector<int32_t> prompt,
+                   Renderer(tokenizer_, chat_template_)
+                       .Prompt(PrivilegedMessage(problem, shown), thinking));
+  return CutRight(std::move(prompt), options_.max_prompt);
+}
+
+std::vector<int32_t> ViewBuilder::ScoredTokens(
+    std::vector<int32_t> rollout_ids) const {
+  while (!rollout_ids.empty() && rollout_ids.back() == options_.pad_token_id) {
+    rollout_ids.pop_back();
+  }
+  return rollout_ids;
 }
 
 absl::StatusOr<Views> ViewBuilder::BuildReferenceViews(
     const std::string& problem, const std::string& reference) const {
   const Renderer renderer(tokenizer_, chat_template_);
-  ASSIGN_OR_RETURN(Conversation none,
-                   renderer.Split(NoneMessage(problem), reference));
+  const std::string none = NoneMessage(problem);
+  ASSIGN_OR_RETURN(const std::string none_text,
+                   renderer.Conversation(none, reference));
   ASSIGN_OR_RETURN(
-      const Conversation self,
-      renderer.Split(PrivilegedMessage(problem, reference), reference));
-  std::vector<int32_t>& scored = none.completion_ids;
-  if (static_cast<int64_t>(scored.size()) > options_.max_reference_tokens) {
-    scored.resize(static_cast<size_t>(options_.max_reference_tokens));
-  }
+      const std::vector<int32_t> none_prompt,
+      renderer.ReferencePrompt(none, none_text, /*thinking=*/false));
+  const std::string self = PrivilegedMessage(problem, reference);
+  ASSIGN_OR_RETURN(const std::string self_text,
+                   renderer.Conversation(self, reference));
+  ASSIGN_OR_RETURN(
+      const std::vector<int32_t> self_prompt,
+      renderer.ReferencePrompt(self, self_text, /*thinking=*/true));
+  ASSIGN_OR_RETURN(
+      std::vector<int32_t> scored,
+      renderer.Completion(none, reference, none_text, none_prompt));
+  scored = CutRight(std::move(scored), options_.max_reference_tokens);
   if (scored.empty()) {
     return absl::InvalidArgumentError("the reference has no tokens");
   }
   Views views;
-  At(views, ViewName::kNoneReference) = MakeView(none.prompt_ids, scored);
-  At(views, ViewName::kSelfReference) = MakeView(self.prompt_ids, scored);
+  At(views, ViewName::kNoneReference) = MakeView(none_prompt, scored);
+  At(views, ViewName::kSelfReference) = MakeView(self_prompt, scored);
   return views;
 }
 
@@ -193,13 +252,13 @@ absl::StatusOr<Views> ViewBuilder::BuildPrefixes(const Sample& so_far) const {
     self = none;
   } else {
     ASSIGN_OR_RETURN(self, shown(/*thinking=*/false));
+    self = CutRight(std::move(self), options_.max_prompt);
   }
 
   std::vector<int32_t>& cross = At(views, ViewName::kCrossRollout).input_ids;
   ASSIGN_OR_RETURN(
       cross,
-      renderer.Prompt(PrivilegedMessage(so_far.problem, so_far.reference),
-                      /*thinking=*/true));
+      PrivilegedPrompt(so_far.problem, so_far.reference, /*thinking=*/true));
   cross.insert(cross.end(), rollout.begin(), rollout.end());
 
   ASSIGN_OR_RETURN(At(views, ViewName::kCrossReference).input_ids,
@@ -208,19 +267,19 @@ absl::StatusOr<Views> ViewBuilder::BuildPrefixes(const Sample& so_far) const {
 }
 
 absl::StatusOr<Views> ViewBuilder::Build(const Sample& sample) const {
-  std::vector<int32_t> rollout = sample.rollout_ids;
-  while (!rollout.empty() && rollout.back() == options_.pad_token_id) {
-    rollout.pop_back();
-  }
-  if (rollout.empty()) {
-    return absl::InvalidArgumentError(
-        "the rollout is empty: it has no token but padding");
-  }
   ASSIGN_OR_RETURN(Views views,
                    BuildReferenceViews(sample.problem, sample.reference));
+  return Build(sample, std::move(views));
+}
+
+absl::StatusOr<Views> ViewBuilder::Build(const Sample& sample,
+                                         Views views) const {
+  if (sample.rollout_ids.empty()) {
+    return absl::InvalidArgumentError("the rollout is empty: it has no token");
+  }
+  const std::vector<int32_t> rollout = ScoredTokens(sample.rollout_ids);
   ASSIGN_OR_RETURN(const std::string rollout_text,
                    tokenizer_.Decode(rollout, /*skip_special_tokens=*/true));
-  const Renderer renderer(tokenizer_, chat_template_);
   ASSIGN_OR_RETURN(const std::vector<int32_t> none,
                    RolloutPrompt(sample.problem));
   At(views, ViewName::kNoneRollout) = MakeView(none, rollout);
@@ -232,21 +291,19 @@ absl::StatusOr<Views> ViewBuilder::Build(const Sample& sample) const {
   } else {
     ASSIGN_OR_RETURN(
         self,
-        renderer.Prompt(PrivilegedMessage(sample.problem, rollout_text),
-                        /*thinking=*/false));
+        PrivilegedPrompt(sample.problem, rollout_text, /*thinking=*/false));
   }
   At(views, ViewName::kSelfRollout) = MakeView(self, rollout);
 
   ASSIGN_OR_RETURN(
       const std::vector<int32_t> cross,
-      renderer.Prompt(PrivilegedMessage(sample.problem, sample.reference),
-                      /*thinking=*/true));
+      PrivilegedPrompt(sample.problem, sample.reference, /*thinking=*/true));
   At(views, ViewName::kCrossRollout) = MakeView(cross, rollout);
 
-  ASSIGN_OR_RETURN(
-      const std::vector<int32_t> crossed,
-      renderer.Prompt(PrivilegedMessage(sample.problem, rollout_text),
-                      /*thinking=*/true));
+  ASSIGN_OR_RETURN(const std::vector<int32_t> crossed,
+                   Renderer(tokenizer_, chat_template_)
+                       .Prompt(PrivilegedMessage(sample.problem, rollout_text),
+                               /*thinking=*/true));
   const View& reference = At(views, ViewName::kNoneReference);
   At(views, ViewName::kCrossReference) =
       MakeView(crossed,

@@ -2,31 +2,34 @@
 
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
-#include "common/base/json.h"
-#include "common/base/json_lines.h"
 #include "common/base/status_macros.h"
 #include "common/tokenizer/jinja/interpreter.h"
 #include "common/tokenizer/jinja/parser.h"
+#include "common/tokenizer/tokenizer_config.h"
 #include "common/tokenizer/unicode_text.h"
 
 namespace dapd {
 namespace {
 
 constexpr uint64_t kMaxTemplateBytes = 1 << 20;
-constexpr uint64_t kMaxConfigBytes = 64 << 20;
 
 class JinjaChatTemplate : public ChatTemplate {
  public:
   JinjaChatTemplate(std::string path,
                     jinja::Block block,
-                    jinja::Dict special_tokens)
+                    jinja::Dict special_tokens,
+                    bool supports_thinking)
       : path_(std::move(path)),
         block_(std::move(block)),
-        special_tokens_(std::move(special_tokens)) {}
+        special_tokens_(std::move(special_tokens)),
+        supports_thinking_(supports_thinking) {}
+
+  bool supports_thinking() const override { return supports_thinking_; }
 
   absl::StatusOr<std::string> Render(
       const std::vector<ChatMessage>& messages,
@@ -63,69 +66,21 @@ class JinjaChatTemplate : public ChatTemplate {
   const std::string path_;
   const jinja::Block block_;
   const jinja::Dict special_tokens_;
+  const bool supports_thinking_;
 };
-
-// bos_token and so on, which templates may print: a text or an object with
-// "content".
-jinja::Dict SpecialTokens(const nlohmann::json& config) {
-  jinja::Dict tokens;
-  for (const char* key : {"bos_token",
-                          "eos_token",
-                          "unk_token",
-                          "sep_token",
-                          "pad_token",
-                          "cls_token",
-                          "mask_token"}) {
-    if (!config.contains(key)) continue;
-    const nlohmann::json& value = config[key];
-    if (value.is_string()) {
-      tokens.emplace_back(key, jinja::Value(value.get<std::string>()));
-    } else if (value.is_object() && value.contains("content") &&
-               value["content"].is_string()) {
-      tokens.emplace_back(key,
-                          jinja::Value(value["content"].get<std::string>()));
-    }
-  }
-  return tokens;
-}
-
-// A text, or a list of named templates of which "default" is meant.
-std::string TemplateText(const nlohmann::json& config) {
-  if (!config.contains("chat_template")) return "";
-  const nlohmann::json& value = config["chat_template"];
-  if (value.is_string()) return value.get<std::string>();
-  if (!value.is_array()) return "";
-  for (const nlohmann::json& entry : value) {
-    if (entry.is_object() && entry.contains("name") &&
-        entry["name"] == "default" && entry.contains("template") &&
-        entry["template"].is_string()) {
-      return entry["template"].get<std::string>();
-    }
-  }
-  return "";
-}
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<const ChatTemplate>> ChatTemplate::Load(
     const std::string& folder) {
-  const std::string config_path = JoinPath(folder, "tokenizer_config.json");
-  nlohmann::json config = nlohmann::json::object();
-  if (FileExists(config_path)) {
-    ASSIGN_OR_RETURN(const std::string bytes,
-                     ReadFile(config_path, kMaxConfigBytes));
-    ASSIGN_OR_RETURN(config, ParseJson(bytes, config_path));
-    if (!config.is_object()) {
-      return DataError(absl::StrCat(config_path, " is no JSON object"));
-    }
-  }
+  ASSIGN_OR_RETURN(const TokenizerConfig config, ReadTokenizerConfig(folder));
   std::string path = JoinPath(folder, "chat_template.jinja");
   std::string source;
   if (FileExists(path)) {
     ASSIGN_OR_RETURN(source, ReadFile(path, kMaxTemplateBytes));
   } else {
-    path = config_path;
-    source = TemplateText(config);
+    path = config.path;
+    source = config.chat_template;
   }
   if (source.empty()) {
     return DataError(
@@ -138,8 +93,15 @@ absl::StatusOr<std::unique_ptr<const ChatTemplate>> ChatTemplate::Load(
     return DataError(absl::StrCat(
         path, ": chat template, ", std::string(block.status().message())));
   }
+  jinja::Dict special_tokens;
+  for (const auto& [key, text] : config.special_tokens) {
+    special_tokens.emplace_back(key, jinja::Value(text));
+  }
   return std::make_unique<const JinjaChatTemplate>(
-      path, *std::move(block), SpecialTokens(config));
+      path,
+      *std::move(block),
+      std::move(special_tokens),
+      /*supports_thinking=*/absl::StrContains(source, "enable_thinking"));
 }
 
 }  // namespace dapd

@@ -39,6 +39,9 @@ class ChatTemplate {
   virtual absl::StatusOr<std::string> Render(
       const std::vector<ChatMessage>& messages,
       const ChatRenderOptions& options) const = 0;
+
+  // Whether the template asks for `enable_thinking`.
+  virtual bool supports_thinking() const = 0;
 };
 
 }  // namespace dapd

@@ -15,6 +15,7 @@
 #include "common/tokenizer/bpe.h"
 #include "common/tokenizer/byte_alphabet.h"
 #include "common/tokenizer/pre_tokenizer.h"
+#include "common/tokenizer/tokenizer_config.h"
 #include "common/tokenizer/unicode_text.h"
 
 namespace dapd {
@@ -26,7 +27,7 @@ constexpr size_t kMaxIdsPerToken = 16;
 class ByteLevelTokenizer : public Tokenizer {
  public:
   static absl::StatusOr<std::unique_ptr<const Tokenizer>> Parse(
-      const nlohmann::json& json);
+      const nlohmann::json& json, const TokenizerConfig& config);
 
   absl::StatusOr<std::vector<int32_t>> Encode(
       absl::string_view text) const override;
@@ -40,6 +41,7 @@ class ByteLevelTokenizer : public Tokenizer {
   bool IsSpecial(int32_t id) const override {
     return id >= 0 && id < size() && tokens_[id].special;
   }
+  std::optional<int32_t> pad_id() const override { return pad_id_; }
 
  private:
   struct Token {
@@ -67,6 +69,7 @@ class ByteLevelTokenizer : public Tokenizer {
   AddedTokens added_;
   std::vector<Token> tokens_;  // by id
   std::unordered_map<std::string, int32_t> ids_;
+  std::optional<int32_t> pad_id_;
 };
 
 // "normalizer": null or NFC.
@@ -97,7 +100,7 @@ absl::Status CheckDecoder(const nlohmann::json& json) {
 }
 
 absl::StatusOr<std::unique_ptr<const Tokenizer>> ByteLevelTokenizer::Parse(
-    const nlohmann::json& json) {
+    const nlohmann::json& json, const TokenizerConfig& config) {
   if (!json.is_object() || !json.contains("model")) {
     return absl::InvalidArgumentError("there is no model");
   }
@@ -115,6 +118,11 @@ absl::StatusOr<std::unique_ptr<const Tokenizer>> ByteLevelTokenizer::Parse(
   auto tokenizer = std::unique_ptr<ByteLevelTokenizer>(new ByteLevelTokenizer(
       compose, std::move(pre_tokenizer), std::move(bpe), std::move(added)));
   RETURN_IF_ERROR(tokenizer->BuildTables());
+  for (const char* key : {"eos_token", "pad_token"}) {
+    const auto named = config.special_tokens.find(key);
+    if (named == config.special_tokens.end()) continue;
+    tokenizer->pad_id_ = tokenizer->TokenId(named->second);
+  }
   return std::unique_ptr<const Tokenizer>(std::move(tokenizer));
 }
 
@@ -207,8 +215,9 @@ absl::StatusOr<std::unique_ptr<const Tokenizer>> Tokenizer::Load(
   auto bytes = ReadFile(path, kMaxFileBytes);
   if (!bytes.ok()) return WithExitCode(bytes.status(), ExitCode::kData);
   ASSIGN_OR_RETURN(const nlohmann::json json, ParseJson(*bytes, path));
+  ASSIGN_OR_RETURN(const TokenizerConfig config, ReadTokenizerConfig(folder));
   try {
-    auto tokenizer = ByteLevelTokenizer::Parse(json);
+    auto tokenizer = ByteLevelTokenizer::Parse(json, config);
     if (tokenizer.ok()) return tokenizer;
     return DataError(
         absl::StrCat(path, ": ", std::string(tokenizer.status().message())));

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,8 +15,8 @@ namespace dapd {
 // Immutable once loaded; thread-safe.
 class Tokenizer {
  public:
-  // Reads tokenizer.json (and tokenizer_config.json for the names of special
-  // tokens) of a model folder. A normaliser, pre-tokeniser, decoder or model
+  // Reads tokenizer.json (and tokenizer_config.json for pad_id) of a model
+  // folder. A normaliser, pre-tokeniser, decoder or model
   // setting that is not implemented is refused by name.
   static absl::StatusOr<std::unique_ptr<const Tokenizer>> Load(
       const std::string& folder);
@@ -38,6 +39,10 @@ class Tokenizer {
   virtual int32_t TokenId(absl::string_view token) const = 0;
   // True for an added token flagged special.
   virtual bool IsSpecial(int32_t id) const = 0;
+  // What stands for padding: the pad token that tokenizer_config.json names or,
+  // if it names none, its end token. Nothing if it names neither; -1 if the
+  // vocabulary does not have that token.
+  virtual std::optional<int32_t> pad_id() const = 0;
 };
 
 }  // namespace dapd

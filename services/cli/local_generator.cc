@@ -40,10 +40,10 @@ absl::StatusOr<std::unique_ptr<LocalGenerator>> LocalGenerator::Load(
                    LoadModelWeights(options.model, dtype, device));
   generator->model_ = weights->config;
   const ModelConfig& model = generator->model_;
-  ASSIGN_OR_RETURN(generator->text_,
-                   LoadTextPipeline(options.model,
-                                    ObjectiveSection{},
-                                    static_cast<int32_t>(model.pad_token_id)));
+  ASSIGN_OR_RETURN(
+      generator->text_,
+      LoadTextPipeline(
+          options.model, ViewOptions{}, model.eos_token_ids.front()));
   std::shared_ptr<const Adapter> adapter;
   if (!options.adapter.empty()) {
     ASSIGN_OR_RETURN(Adapter read, ReadAdapter(options.adapter, model, device));

@@ -87,8 +87,8 @@ absl::StatusOr<std::unique_ptr<Replay>> Replay::Load(
   const ModelConfig& model = replay->weights_->config;
   ASSIGN_OR_RETURN(replay->text_,
                    LoadTextPipeline(config.model.path,
-                                    config.objective,
-                                    static_cast<int32_t>(model.pad_token_id)));
+                                    MakeViewOptions(config),
+                                    model.eos_token_ids.front()));
   ASSIGN_OR_RETURN(replay->samples_,
                    ReadSamples(options.batch, model.vocab_size));
 

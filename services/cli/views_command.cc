@@ -44,8 +44,8 @@ absl::Status BuildViews(const ViewsOptions& options) {
   ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(config.model.path));
   ASSIGN_OR_RETURN(const TextPipeline text,
                    LoadTextPipeline(config.model.path,
-                                    config.objective,
-                                    static_cast<int32_t>(model.pad_token_id)));
+                                    MakeViewOptions(config),
+                                    model.eos_token_ids.front()));
   ASSIGN_OR_RETURN(const std::vector<Sample> samples,
                    ReadSamples(options.input, model.vocab_size));
   ASSIGN_OR_RETURN(JsonLinesWriter writer,

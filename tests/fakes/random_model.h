@@ -31,7 +31,6 @@ inline std::shared_ptr<const ModelWeights> MakeRandomModel(
   config.qkv_bias = family == "qwen2";
   config.tied_embeddings = family != "llama";
   config.eos_token_ids = {0};
-  config.pad_token_id = 1;
   weights->layers.resize(static_cast<size_t>(config.num_layers));
   at::Generator generator = at::detail::createCPUGenerator(seed);
   for (const WeightSlot& slot : WeightSlots(*weights)) {

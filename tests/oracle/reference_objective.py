@@ -32,34 +32,44 @@ DAPD_TERMS = [
 ]
 
 
+EMPTY_THOUGHTS = "<|im_start|>assistant\n<think>\n\n</think>\n\n"
+
+
 class Views:
     """The six views of a sample: (input_ids, scored_from, scored_count) by name."""
 
-    def __init__(self, tokenizer, pad_id, self_rollout="append", max_reference_tokens=1024):
+    def __init__(self, tokenizer, self_rollout="append", max_reference_tokens=1024, max_prompt=20000, max_new_tokens=1024):
         self.tokenizer = tokenizer
-        self.pad_id = pad_id
+        self.pad_id = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
         self.self_rollout = self_rollout
         self.max_reference_tokens = max_reference_tokens
+        self.max_prompt = max_prompt
+        self.max_sampler_prompt = max(1, max_prompt - max_new_tokens)
 
     def ids(self, text):
         return self.tokenizer(text, add_special_tokens=False)["input_ids"]
 
-    def prompt(self, message, thinking):
-        return self.tokenizer.apply_chat_template(
-            [{"role": "user", "content": message}], tokenize=False, add_generation_prompt=True, enable_thinking=thinking
-        )
+    def render(self, *turns, **options):
+        messages = [{"role": role, "content": content} for role, content in turns]
+        return self.tokenizer.apply_chat_template(messages, tokenize=False, **options)
 
-    def split(self, message, reference):
-        messages = [{"role": "user", "content": message}, {"role": "assistant", "content": reference}]
-        full = self.tokenizer.apply_chat_template(messages, tokenize=False)
-        prompt = self.prompt(message, False)
-        if not full.startswith(prompt):
-            prompt = self.prompt(message, True)
-        assert full.startswith(prompt)
+    def prompt(self, message, thinking):
+        return self.render(("user", message), add_generation_prompt=True, enable_thinking=thinking)
+
+    def split(self, message, reference, thinking):
+        """A reference's prompt and, by that prompt, its completion: the released rule."""
+        full = self.render(("user", message), ("assistant", reference))
+        if "enable_thinking" in self.tokenizer.chat_template and EMPTY_THOUGHTS in full:
+            prompt = full[: full.rindex(EMPTY_THOUGHTS) + len(EMPTY_THOUGHTS)]
+        else:
+            prompt = self.prompt(message, thinking)
         prompt_ids, full_ids = self.ids(prompt), self.ids(full)
         if full_ids[: len(prompt_ids)] == prompt_ids:
             return prompt_ids, full_ids[len(prompt_ids) :]
-        return prompt_ids, self.ids(full[len(prompt) :])
+        other = self.render(("user", message), ("assistant", "SENTINEL"))
+        terminator = other.rpartition("SENTINEL")[2]
+        suffix = full.rpartition(reference)[2] if reference in full else ""
+        return prompt_ids, self.ids(reference + (suffix or terminator))
 
     def build(self, problem, reference, rollout):
         rollout = list(rollout)
@@ -67,20 +77,20 @@ class Views:
             rollout.pop()
         text = self.tokenizer.decode(rollout, skip_special_tokens=True, clean_up_tokenization_spaces=False)
         none_message = f"Problem: {problem}\n\n{INSTRUCTION}"
-        none = self.ids(self.prompt(none_message, False))
+        none = self.ids(self.prompt(none_message, False))[: self.max_sampler_prompt]
         cross_message = privileged_message(problem, reference)
         crossed_message = privileged_message(problem, text)
-        none_prompt, scored = self.split(none_message, reference)
-        self_prompt, _ = self.split(cross_message, reference)
+        none_prompt, scored = self.split(none_message, reference, False)
+        self_prompt, _ = self.split(cross_message, reference, True)
         scored = scored[: self.max_reference_tokens]
         if self.self_rollout == "append":
             self_rollout = none + rollout
         else:
-            self_rollout = self.ids(self.prompt(crossed_message, False))
+            self_rollout = self.ids(self.prompt(crossed_message, False))[: self.max_prompt]
         prefixes = {
             "none_rollout": (none, rollout),
             "self_rollout": (self_rollout, rollout),
-            "cross_rollout": (self.ids(self.prompt(cross_message, True)), rollout),
+            "cross_rollout": (self.ids(self.prompt(cross_message, True))[: self.max_prompt], rollout),
             "none_reference": (none_prompt, scored),
             "self_reference": (self_prompt, scored),
             "cross_reference": (self.ids(self.prompt(crossed_message, True)), scored),
@@ -152,19 +162,23 @@ class Objective:
             for name, student, teacher, weights, weight, clip in self.terms:
                 value, tokens = 0.0, 0
                 for views in group:
+                    if views[student][2] == 0:
+                        continue
                     log_p = torch.log_softmax(scored_logits(self.model, views[student]) / self.temperature, -1)
                     log_q = torch.log_softmax(self.teacher_logits(weights, views[teacher]) / self.temperature, -1)
                     components = log_q.exp() * (log_q - log_p)
                     value = value + components.clamp(max=clip).sum()
                     tokens += len(log_p)
                     totals[name]["clipped"] += int((components > clip).any(-1).sum())
+                if tokens == 0:
+                    continue
                 value = value / tokens
                 totals[name]["value"] += float(value.detach()) / len(groups)
                 totals[name]["tokens"] += tokens
                 loss = loss + weight * value
             (loss / len(groups)).backward()
         for term in totals.values():
-            term["clipped_fraction"] = term.pop("clipped") / term["tokens"]
+            term["clipped_fraction"] = term.pop("clipped") / max(1, term["tokens"])
         return {"loss": sum(t["weight"] * t["value"] for t in totals.values()), "terms": totals}
 
     def gradients(self):

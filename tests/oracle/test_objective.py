@@ -11,10 +11,17 @@ from safetensors.torch import load_file
 import models
 import reference_objective
 from conftest import read_jsonl, run_dapd, write_jsonl
+from make_qwen_tokenizer import package_folder
 
 RANK, ALPHA = 8, 16
 PROBLEMS = ["What is 2 + 3?", "Convert 5 km to m.", "Is 7 \u2264 8? \u00e9", "A\n\nlong problem " + "word " * 20]
-REFERENCES = ["2 + 3 = \\boxed{5}.", "It is 5000.\n\n\\boxed{5000}", "<think>\nhm\n</think>\n\nYes.", "\n\nlead " * 12]
+REFERENCES = [
+    "2 + 3 = \\boxed{5}.", "It is 5000.\n\n\\boxed{5000}", "<think>\nhm\n</think>\n\nYes.", "\n\nlead " * 12,
+    # Thoughts that Qwen3's template writes in another form, none at all, and halves of a block.
+    "<think>hm</think>Yes.", "<think>\n\n</think>\n\nYes.", "so</think>Yes.", "<think>open", "\n x\n", "n",
+    # The preamble itself.
+    "see <|im_start|>assistant\n<think>\n\n</think>\n\nthere",
+]
 
 
 def random_samples(rng, count, eos, pad):
@@ -66,7 +73,7 @@ class Case:
         self.tmp = tmp_path
 
     def views(self, **options):
-        builder = reference_objective.Views(self.tokenizer, self.pad, **options)
+        builder = reference_objective.Views(self.tokenizer, **options)
         return [builder.build(r["problem"], r["reference"], r["rollout_ids"]) for r in self.rows]
 
     def replay(self, *flags, **settings):
@@ -199,30 +206,47 @@ def test_custom_terms(tmp_path):
 
 
 @pytest.mark.parametrize("self_rollout", ["append", "template"])
-@pytest.mark.parametrize("name", ["qwen_folder", "smollm2_folder"])
-def test_views_with_real_tokenizers(name, self_rollout, request, tmp_path):
-    source = request.getfixturevalue(name)
+@pytest.mark.parametrize("name", ["qwen3", "smollm2", "qwen2_5", "llama3", "qwen3_instruct_2507"])
+@pytest.mark.parametrize("settings", [{}, {"data.max_prompt_tokens": 160, "rollout.max_new_tokens": 110}])
+def test_views_with_real_tokenizers(name, self_rollout, settings, request, tmp_path):
+    source = request.getfixturevalue("smollm2_folder" if name == "smollm2" else "qwen_folder")
+    template = name if name in ("qwen2_5", "llama3", "qwen3_instruct_2507") else None
+    compare_views(source, tmp_path, self_rollout, settings, template=template)
+
+
+def test_without_a_pad_token_the_end_token_is_pad(qwen_folder, tmp_path):
+    rows = compare_views(qwen_folder, tmp_path, "append", {}, pad_token=None)
+    assert any(row["rollout_ids"][-1] == 151645 for row in rows)
+
+
+def compare_views(source, tmp_path, self_rollout, settings, template=None, **tokenizer_config):
+    """Every token of every view; the samples that were compared."""
     folder = tmp_path / "model"
     folder.mkdir()
-    for file in ("tokenizer.json", "tokenizer_config.json", "generation_config.json"):
-        (folder / file).write_bytes((source / file).read_bytes())
+    (folder / "tokenizer.json").write_bytes((source / "tokenizer.json").read_bytes())
+    config = {"bos_token": "<|endoftext|>", **json.loads((source / "tokenizer_config.json").read_text()), **tokenizer_config}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    if template:
+        text = (package_folder("trl") / "chat_templates" / f"{template}.jinja").read_text()
+        (folder / "chat_template.jinja").write_text(text)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    generation = json.loads((folder / "generation_config.json").read_text())
-    eos = generation["eos_token_id"]
-    eos, pad = (eos[0] if isinstance(eos, list) else eos), generation["pad_token_id"]
-    models.make_config("qwen3", True, vocab_size=151936, eos_token_id=eos, pad_token_id=pad).save_pretrained(folder)
-    (folder / "generation_config.json").write_text(json.dumps(generation))
+    # A pad id of the model that is not the tokenizer's does not count.
+    eos, pad = tokenizer.eos_token_id, tokenizer.pad_token_id
+    models.make_config("qwen3", True, vocab_size=151936, eos_token_id=eos, pad_token_id=5).save_pretrained(folder)
     rng = random.Random(11)
     rows = []
-    for row in random_samples(rng, 120, eos, pad):
-        text = rng.choice(["So 2 + 2 = \\boxed{4}.", "<think>\n\n</think>\n\nIt is 7", "\u4e2d\u6587 answer", "a  b\n\n\nc "])
+    for row in random_samples(rng, 120, eos, eos if pad is None else pad):
+        text = rng.choice(["So 2 + 2 = \\boxed{4}.", "<think>\n\n</think>\n\nIt is 7", "\u4e2d\u6587 answer", "a  b\n\n\nc ", ""])
         row["rollout_ids"] = tokenizer(text, add_special_tokens=False)["input_ids"] + row["rollout_ids"]
         rows.append(row)
     write_jsonl(tmp_path / "in", rows)
     (tmp_path / "config.yaml").write_text("{}\n")
     sets = ["--set", f"model.path={folder}", "--set", f"objective.self_rollout={self_rollout}"]
+    for key, value in settings.items():
+        sets += ["--set", f"{key}={value}"]
     run_dapd("views", "--config", tmp_path / "config.yaml", *sets, "--input", tmp_path / "in", "--output", tmp_path / "out")
-    builder = reference_objective.Views(tokenizer, pad, self_rollout=self_rollout)
+    limits = {"max_prompt": settings["data.max_prompt_tokens"], "max_new_tokens": settings["rollout.max_new_tokens"]} if settings else {}
+    builder = reference_objective.Views(tokenizer, self_rollout=self_rollout, **limits)
     wrong = 0
     for row, ours in zip(rows, read_jsonl(tmp_path / "out"), strict=True):
         expected = builder.build(row["problem"], row["reference"], row["rollout_ids"])
@@ -231,13 +255,32 @@ def test_views_with_real_tokenizers(name, self_rollout, request, tmp_path):
             if (got["input_ids"], got["scored_from"], got["scored_count"]) != (ids, start, count):
                 wrong += 1
                 print(view, tokenizer.decode(got["input_ids"]), tokenizer.decode(ids), sep="\n---\n")
-    print(f"{name} {self_rollout}: {wrong} of {6 * len(rows)} views differ")
+    print(f"{source.name} {template} {self_rollout} {settings}: {wrong} of {6 * len(rows)} views differ")
     assert wrong == 0
+    return rows
+
+
+@pytest.mark.parametrize("empty", ["every other", "a whole micro-batch"])
+def test_an_answer_of_padding_alone_leaves_its_references_terms(empty, tmp_path):
+    case = Case(tmp_path, "qwen3", 6)
+    case.rows = case.rows[:4]
+    for row in case.rows[::2] if empty == "every other" else case.rows[:2]:
+        row["rollout_ids"] = [case.pad, case.pad]
+    write_jsonl(case.batch, case.rows)
+    out = case.replay()
+    oracle = reference_objective.Objective(case.base, RANK, ALPHA)
+    copy_fresh_adapter(case, oracle)
+    expected = oracle.accumulate(case.views(), 2)
+    value_error = compare_terms(json.loads((out / "objective.json").read_text()), expected)
+    gradient_error = compare_gradients(load_file(out / "gradients.safetensors"), oracle.gradients())
+    print(f"{empty} of padding: terms {value_error:.1e}, gradients {gradient_error:.1e}")
+    assert value_error < 1e-5
+    assert gradient_error < 1e-4
 
 
 def test_an_empty_rollout_is_named(tmp_path):
     case = Case(tmp_path, "qwen3", 2)
-    write_jsonl(case.batch, [{**case.rows[0], "id": "hollow", "rollout_ids": [case.pad]}])
+    write_jsonl(case.batch, [{**case.rows[0], "id": "hollow", "rollout_ids": []}])
     sets = write_config(tmp_path / "config.yaml", case.folder)
     result = run_dapd("replay", "--config", tmp_path / "config.yaml", "--batch", case.batch, "--output", tmp_path / "out", *sets, check=False)
     assert result.returncode == 4 and "'hollow'" in result.stderr and "empty" in result.stderr, result.stderr

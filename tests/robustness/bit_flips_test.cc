@@ -65,10 +65,9 @@ absl::StatusOr<std::string> LoadModel(const std::string& folder) {
   ModelWeights weights = **loaded;
   const ModelConfig& config = weights.config;
   Sha256 hash;
-  hash.Update(absl::StrFormat("%s %d %d %.17g %.17g",
+  hash.Update(absl::StrFormat("%s %d %.17g %.17g",
                               weights.layout_digest,
                               config.max_positions,
-                              config.pad_token_id,
                               config.rope_theta,
                               config.rms_norm_eps));
   for (const int64_t id : config.eos_token_ids) hash.Update(absl::StrCat(id));

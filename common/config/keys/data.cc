@@ -20,8 +20,16 @@ std::vector<ConfigKey> DataKeys(Config& c) {
            "Column of the short answer; may be missing from the data."),
       Text("data.on_bad_row",
            &c.data.on_bad_row,
-           "What to do about a row that cannot be used.",
+           "What to do about a row that cannot be used, or whose views are too "
+           "long to be trained.",
            {"fail", "skip"}),
+      Range("data.max_prompt_tokens",
+            &c.data.max_prompt_tokens,
+            1,
+            kMillion,
+            "Tokens of a prompt in front of an answer, at most; what the "
+            "sampler gets leaves room for rollout.max_new_tokens in them. "
+            "Longer ones are cut on the right."),
   };
 }
 

@@ -52,7 +52,8 @@ std::vector<ConfigKey> TrainerKeys(Config& c) {
             1,
             kMillion,
             "Tokens of several samples that pass through the model side by "
-            "side; a sample must fit alone."),
+            "side; a row of the data with a longer view is a bad row "
+            "(data.on_bad_row)."),
       Any("trainer.train_while_sampling",
           &c.trainer.train_while_sampling,
           "Whether a micro-batch is trained as soon as its answers are scored, "

@@ -276,26 +276,21 @@ absl::StatusOr<std::vector<int64_t>> ReadTokenIds(const json& object,
   return std::vector<int64_t>(ids->begin(), ids->end());
 }
 
-absl::Status ReadSpecialTokens(const std::string& folder,
-                               const json& object,
-                               const std::string& config_path,
-                               ModelConfig& config) {
+absl::Status ReadEndTokens(const std::string& folder,
+                           const json& object,
+                           const std::string& config_path,
+                           ModelConfig& config) {
   const std::string path = JoinPath(folder, "generation_config.json");
   json generation = json::object();
   if (FileExists(path)) {
     ASSIGN_OR_RETURN(generation, ReadJsonObject(path));
   }
-  std::vector<int64_t> pad;
   using Source = std::pair<const json*, const std::string*>;
   for (const auto& [source, where] :
        {Source(&generation, &path), Source(&object, &config_path)}) {
     if (config.eos_token_ids.empty()) {
       ASSIGN_OR_RETURN(config.eos_token_ids,
                        ReadTokenIds(*source, "eos_token_id", config, *where));
-    }
-    if (pad.empty()) {
-      ASSIGN_OR_RETURN(pad,
-                       ReadTokenIds(*source, "pad_token_id", config, *where));
     }
   }
   if (config.eos_token_ids.empty()) {
@@ -304,7 +299,6 @@ absl::Status ReadSpecialTokens(const std::string& folder,
         ": neither generation_config.json nor config.json names an "
         "eos_token_id, so no answer could end"));
   }
-  config.pad_token_id = pad.empty() ? -1 : pad[0];
   return absl::OkStatus();
 }
 
@@ -350,7 +344,7 @@ absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& folder) {
     reader.Fail("head_dim", absl::StrCat("(", config.head_dim, ") is odd"));
   }
   RETURN_IF_ERROR(reader.status());
-  RETURN_IF_ERROR(ReadSpecialTokens(folder, object, path, config));
+  RETURN_IF_ERROR(ReadEndTokens(folder, object, path, config));
   return config;
 }
 

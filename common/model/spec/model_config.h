@@ -45,7 +45,6 @@ struct ModelConfig {
   bool mlp_bias = false;     // llama with mlp_bias
 
   std::vector<int64_t> eos_token_ids;  // generation_config.json, else config
-  int64_t pad_token_id = -1;           // -1: none; then the end token is pad
 
   // Trunk, embedding, head (once if tied) and norms.
   int64_t NumParameters() const;

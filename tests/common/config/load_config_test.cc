@@ -76,6 +76,12 @@ TEST(LoadConfigTest, AllMistakesAreReportedAtOnceWithTheirLines) {
 TEST(LoadConfigTest, ContradictionsAreNamed) {
   EXPECT_THAT(Message(Load(kGood, {"trainer.schedule_steps=10"})),
               HasSubstr("trainer.steps (20) exceeds trainer.schedule_steps"));
+  EXPECT_THAT(Message(Load(kGood, {"rollout.max_new_tokens=20000"})),
+              HasSubstr("rollout.max_new_tokens (20000) leaves no room"));
+  EXPECT_TRUE(
+      Load(kGood,
+           {"rollout.max_new_tokens=20000", "data.max_prompt_tokens=20001"})
+          .ok());
   EXPECT_THAT(Message(Load(kGood, {"rollout.listen=0.0.0.0:7001"})),
               HasSubstr("security.insecure"));
   EXPECT_TRUE(

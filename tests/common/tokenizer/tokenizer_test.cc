@@ -101,5 +101,24 @@ TEST(TokenizerTest, WhatIsBrokenOrUnsupportedIsNamed) {
   }
 }
 
+TEST(TokenizerTest, ThePadTokenIsTheNamedOneOrTheEndToken) {
+  const std::string folder = TempPath("model");
+  std::filesystem::create_directories(folder);
+  const auto pad = [&](const std::string& config) {
+    EXPECT_TRUE(
+        WriteFileAtomically(JoinPath(folder, "tokenizer_config.json"), config)
+            .ok());
+    return Load(SmallTokenizer()).value()->pad_id();
+  };
+  EXPECT_EQ(pad(R"({})"), std::nullopt);
+  EXPECT_EQ(pad(R"({"eos_token": "<end>"})"), 258);
+  EXPECT_EQ(pad(R"({"eos_token": {"content": "<end>"}, "pad_token": null})"),
+            258);
+  EXPECT_EQ(pad(R"({"eos_token": "<end>", "pad_token": "hi"})"), 256);
+  EXPECT_EQ(pad(R"({"eos_token": "<end>", "pad_token": "<pad>"})"), -1)
+      << "no answer has a token that the vocabulary does not have";
+  std::filesystem::remove(JoinPath(folder, "tokenizer_config.json"));
+}
+
 }  // namespace
 }  // namespace dapd

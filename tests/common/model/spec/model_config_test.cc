@@ -186,14 +186,12 @@ TEST_F(ModelConfigTest, AWindowThatWouldCountIsRefusedByName) {
 }
 
 TEST_F(ModelConfigTest, GenerationConfigNamesTheEndTokens) {
-  ASSERT_TRUE(WriteFileAtomically(
-                  JoinPath(folder_, "generation_config.json"),
-                  R"({"eos_token_id":[151645,151643],"pad_token_id":151643})")
+  ASSERT_TRUE(WriteFileAtomically(JoinPath(folder_, "generation_config.json"),
+                                  R"({"eos_token_id":[151645,151643]})")
                   .ok());
   const auto config = Read(Qwen3Json(64, 96, 2, 8, true));
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->eos_token_ids, (std::vector<int64_t>{151645, 151643}));
-  EXPECT_EQ(config->pad_token_id, 151643);
 }
 
 TEST_F(ModelConfigTest, WhatTheDecoderDoesNotComputeIsRefusedByItsKey) {
