@@ -29,6 +29,7 @@ absl::StatusOr<Problem> ToProblem(const absl::StatusOr<TextRow>& row,
     return found == row->end() ? std::string() : found->second;
   };
   Problem problem;
+  problem.where = where;
   problem.problem = text(options.problem_column);
   problem.solution = text(options.solution_column);
   problem.answer = text(options.answer_column);
@@ -67,10 +68,20 @@ DatasetOptions MakeDatasetOptions(const DataSection& section) {
                             : DatasetOptions::OnBadRow::kFail};
 }
 
+std::string DigestOf(const std::vector<Problem>& problems) {
+  Sha256 digest;
+  for (const Problem& problem : problems) {
+    for (const std::string* text :
+         {&problem.id, &problem.problem, &problem.solution, &problem.answer}) {
+      digest.Update(absl::StrCat(text->size(), ":", *text));
+    }
+  }
+  return digest.HexDigest();
+}
+
 absl::StatusOr<Dataset> ReadDataset(const std::string& path,
                                     const DatasetOptions& options) {
   Dataset dataset;
-  Sha256 digest;
   int64_t number = 0;
   Progress progress("rows");
   const RowVisitor visit = [&](const absl::StatusOr<TextRow>& row,
@@ -86,12 +97,6 @@ absl::StatusOr<Dataset> ReadDataset(const std::string& path,
                                 std::string(problem.status().message())));
       }
       return absl::OkStatus();
-    }
-    for (const std::string* text : {&problem->id,
-                                    &problem->problem,
-                                    &problem->solution,
-                                    &problem->answer}) {
-      digest.Update(absl::StrCat(text->size(), ":", *text));
     }
     dataset.problems.push_back(*problem);
     return absl::OkStatus();
@@ -121,7 +126,7 @@ absl::StatusOr<Dataset> ReadDataset(const std::string& path,
     return DataError(absl::StrCat(
         path, " holds no usable row (", dataset.skipped_rows, " skipped)"));
   }
-  dataset.digest = digest.HexDigest();
+  dataset.digest = DigestOf(dataset.problems);
   return dataset;
 }
 

@@ -16,6 +16,7 @@ struct Problem {
   std::string problem;
   std::string solution;
   std::string answer;  // empty if the data has none
+  std::string where;   // its place in the data: "rows.jsonl:12"
 };
 
 struct DatasetOptions {
@@ -30,12 +31,15 @@ struct DatasetOptions {
 struct Dataset {
   std::vector<Problem> problems;
   int64_t skipped_rows = 0;
-  std::string digest;  // SHA-256 over the accepted rows, in order
+  std::string digest;  // DigestOf(problems)
 };
 
-// `path`: *.jsonl, *.json, *.jsonl.gz, *.parquet. A bad row (among them: one that
-// is not UTF-8) is named by file and line (or row), a missing column by the
-// columns found.
+// SHA-256 over the rows' columns, in order.
+std::string DigestOf(const std::vector<Problem>& problems);
+
+// `path`: *.jsonl, *.json, *.jsonl.gz, *.parquet. A bad row (among them: one
+// that is not UTF-8) is named by file and line (or row), a missing column by
+// the columns found.
 absl::StatusOr<Dataset> ReadDataset(const std::string& path,
                                     const DatasetOptions& options);
 

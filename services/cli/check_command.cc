@@ -2,6 +2,7 @@
 // will the run need?
 
 #include <cstdio>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -18,6 +19,7 @@
 #include "common/data/dataset.h"
 #include "common/data/sample_rows.h"
 #include "common/data/text_pipeline.h"
+#include "common/data/view_limits.h"
 #include "common/model/spec/memory_plan.h"
 #include "common/model/spec/model_config.h"
 #include "common/model/spec/step_cost.h"
@@ -188,15 +190,19 @@ void PrintStepCost(const Config& config,
                 .c_str());
 }
 
-absl::Status CheckDataset(const char* key,
-                          const std::string& path,
-                          const DataSection& section) {
+// `measure`: what is trained has to fit, see ApplyViewLimits.
+absl::Status CheckDataset(
+    const char* key,
+    const std::string& path,
+    const DataSection& section,
+    const std::function<absl::Status(Dataset*)>& measure = nullptr) {
   if (path.empty()) {
     std::puts(absl::StrFormat("%-16s none", key).c_str());
     return absl::OkStatus();
   }
-  ASSIGN_OR_RETURN(const Dataset data,
+  ASSIGN_OR_RETURN(Dataset data,
                    ReadDataset(path, MakeDatasetOptions(section)));
+  if (measure) RETURN_IF_ERROR(measure(&data));
   std::puts(absl::StrFormat("%-16s %s: %d problems, %d rows skipped, digest %s",
                             key,
                             path,
@@ -230,8 +236,8 @@ absl::Status Check(const CheckOptions& options) {
   RETURN_IF_ERROR(CheckSplits(config, model));
   ASSIGN_OR_RETURN(const TextPipeline text,
                    LoadTextPipeline(config.model.path,
-                                    config.objective,
-                                    static_cast<int32_t>(model.pad_token_id)));
+                                    MakeViewOptions(config),
+                                    model.eos_token_ids.front()));
   RETURN_IF_ERROR(text.views->RolloutPrompt("1 + 1?").status());
   const MemoryPlan plan = PlanMemory(config, model);
   std::puts(absl::StrFormat(
@@ -250,7 +256,10 @@ absl::Status Check(const CheckOptions& options) {
                             config.lora.alpha,
                             plan.lora_parameters)
                 .c_str());
-  RETURN_IF_ERROR(CheckDataset("data", config.data.path, config.data));
+  RETURN_IF_ERROR(
+      CheckDataset("data", config.data.path, config.data, [&](Dataset* data) {
+        return ApplyViewLimits(config, model.max_positions, text, data);
+      }));
   RETURN_IF_ERROR(
       CheckDataset("held out", config.evaluation.path, config.data));
   std::puts(absl::StrFormat(

@@ -1,6 +1,5 @@
 #include "services/trainer/trainer_run.h"
 
-#include <algorithm>
 #include <future>
 #include <optional>
 #include <utility>
@@ -16,6 +15,7 @@
 #include "common/config/run_folder.h"
 #include "common/config/run_settings.h"
 #include "common/data/text_pipeline.h"
+#include "common/data/view_limits.h"
 #include "common/model/weights/base_digest.h"
 #include "common/model/weights/placement.h"
 #include "common/model/weights/weights.h"
@@ -32,79 +32,6 @@
 
 namespace dapd {
 namespace {
-
-// The longest view that a problem can give with an answer of full length. The
-// answer's text inside a prompt can take a few more tokens than it was sampled
-// in.
-absl::StatusOr<int64_t> LongestView(const ViewBuilder& views,
-                                    const Problem& problem,
-                                    int64_t answer_tokens) {
-  ASSIGN_OR_RETURN(
-      const Views reference,
-      views.BuildReferenceViews(problem.problem, problem.solution));
-  ASSIGN_OR_RETURN(const std::vector<int32_t> prompt,
-                   views.RolloutPrompt(problem.problem));
-  const View& self = reference[static_cast<size_t>(ViewName::kSelfReference)];
-  const View& none = reference[static_cast<size_t>(ViewName::kNoneReference)];
-  // self_rollout [x, y, y]; cross_rollout [x with y*, y]; cross_reference
-  // [x with y, y*], whose instruction is as long as self_reference's.
-  const int64_t instruction = self.scored_from - none.scored_count;
-  return std::max({static_cast<int64_t>(prompt.size()) + 2 * answer_tokens,
-                   self.scored_from + answer_tokens,
-                   instruction + answer_tokens + none.scored_count});
-}
-
-absl::Status CheckContext(const Config& config,
-                          const ModelConfig& model,
-                          const ViewBuilder& views,
-                          const Dataset& data) {
-  std::vector<bool> seen(data.problems.size(), false);
-  for (int64_t step = 0; step < config.trainer.steps; ++step) {
-    for (const int64_t row :
-         StepRows(static_cast<int64_t>(data.problems.size()),
-                  config.run.seed,
-                  step,
-                  config.trainer.batch_size)) {
-      if (seen[static_cast<size_t>(row)]) continue;
-      seen[static_cast<size_t>(row)] = true;
-      const Problem& problem = data.problems[static_cast<size_t>(row)];
-      ASSIGN_OR_RETURN(
-          const int64_t longest,
-          LongestView(views, problem, config.rollout.max_new_tokens));
-      if (longest > model.max_positions) {
-        return DataError(
-            absl::StrCat(config.data.path,
-                         ": problem '",
-                         problem.id,
-                         "' needs a context of up to ",
-                         longest,
-                         " tokens, the model has ",
-                         model.max_positions,
-                         "; leave it out, or lower rollout.max_new_tokens or "
-                         "objective.max_reference_tokens"));
-      }
-      if (longest > config.trainer.pack_tokens) {
-        return DataError(
-            absl::StrCat(config.data.path,
-                         ": problem '",
-                         problem.id,
-                         "' has a view of up to ",
-                         longest,
-                         " tokens, and trainer.pack_tokens lets ",
-                         config.trainer.pack_tokens,
-                         " pass at a time; raise that, leave the problem out, "
-                         "or lower rollout.max_new_tokens or "
-                         "objective.max_reference_tokens"));
-      }
-    }
-    // Every row has been seen once a whole epoch is through.
-    if ((step + 1) * config.trainer.batch_size >=
-        static_cast<int64_t>(data.problems.size())) {
-      break;
-    }
-  }
-  return absl::OkStatus();
-}
 
 // Where the run folder's newest checkpoint left off, or at the start.
 absl::StatusOr<std::unique_ptr<Policy>> StartPolicy(
@@ -186,9 +113,10 @@ absl::StatusOr<std::unique_ptr<TrainerRun>> TrainerRun::Load(
   ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(config.model.path));
   ASSIGN_OR_RETURN(state->text,
                    LoadTextPipeline(config.model.path,
-                                    config.objective,
-                                    static_cast<int32_t>(model.pad_token_id)));
-  RETURN_IF_ERROR(CheckContext(config, model, *state->text.views, state->data));
+                                    MakeViewOptions(config),
+                                    model.eos_token_ids.front()));
+  RETURN_IF_ERROR(
+      ApplyViewLimits(config, model.max_positions, state->text, &state->data));
   if (config.trainer.rank == 0) {
     ASSIGN_OR_RETURN(RunFolder folder, RunFolder::Open(config.run));
     state->folder.emplace(std::move(folder));

@@ -25,10 +25,10 @@ class TrainerStatus;
 
 class TrainerRun {
  public:
-  // Reads model, tokenizer, template and data; refuses problems whose views do
-  // not fit the model's context; makes the run folder, or goes on where its
-  // newest checkpoint left off. `metrics`, `status` and `history` must
-  // outlive the run.
+  // Reads model, tokenizer, template and data; refuses or leaves out problems
+  // whose views are too long (ApplyViewLimits); makes the run folder, or goes
+  // on where its newest checkpoint left off. `metrics`, `status` and `history`
+  // must outlive the run.
   //
   // A rank other than 0 (trainer.rank) has no run folder: it gets its policy
   // from rank 0.

@@ -196,3 +196,20 @@ def test_a_bad_row_is_named_and_can_be_skipped(workspace):
     assert "2 problems, 1 rows skipped" in result.stdout
     path.write_text(json.dumps({"question": "a", "text": "b"}) + "\n")
     expect(workspace.dapd("check", workspace.config, "--set", f"data.path={path}", check=False), 4, "question, text")
+
+
+def test_rows_that_are_too_long_are_named_or_left_out(workspace):
+    rows = (workspace.folder / "train.jsonl").read_text().splitlines()
+    long_row = json.dumps({"id": "long", "problem": "1 + 1?", "solution": "2 " * 3000})
+    path = workspace.folder / "long.jsonl"
+    path.write_text("".join(row + "\n" for row in [*rows[:20], long_row, *rows[20:]]))
+    settings = {"data.path": path, "trainer.pack_tokens": 2000}
+    for result in (workspace.dapd("check", workspace.config, *set_flags(settings), check=False), trainer(workspace, "long", **settings)):
+        expect(result, 4, "1 of 61 rows", "long.jsonl:21: problem 'long'", "trainer.pack_tokens lets 2000", "data.on_bad_row: skip")
+    settings["data.on_bad_row"] = "skip"
+    result = workspace.dapd("check", workspace.config, *set_flags(settings))
+    assert "60 problems, 1 rows skipped" in result.stdout and "'long'" in result.stderr
+    result = workspace.run("long", **settings)
+    assert "60 problems (1 rows skipped)" in result.stderr
+    workspace.run("without", **{"trainer.pack_tokens": 2000})
+    assert workspace.adapter_digest("long") == workspace.adapter_digest("without")

@@ -1,0 +1,190 @@
+#include "common/data/view_limits.h"
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+#include "common/base/exit_code.h"
+#include "common/base/log.h"
+#include "common/base/progress.h"
+#include "common/base/status_macros.h"
+#include "common/config/preset_terms.h"
+#include "common/tokenizer/unicode_text.h"
+
+namespace dapd {
+namespace {
+
+constexpr size_t kMaxNamedRows = 10;
+
+struct LongView {
+  ViewName view = ViewName::kNoneRollout;
+  int64_t tokens = 0;
+};
+
+absl::StatusOr<std::set<ViewName>> ViewsOfTerms(
+    const ObjectiveSection& objective) {
+  std::set<ViewName> views;
+  for (const TermConfig& term : ExpandTerms(objective)) {
+    for (const std::string& name : {term.student, term.teacher}) {
+      ASSIGN_OR_RETURN(const ViewName view, ParseViewName(name));
+      views.insert(view);
+    }
+  }
+  return views;
+}
+
+class ViewMeter {
+ public:
+  static absl::StatusOr<ViewMeter> Make(const Config& config,
+                                        const TextPipeline& text) {
+    ViewMeter meter(config, text);
+    ASSIGN_OR_RETURN(meter.views_, ViewsOfTerms(config.objective));
+    // All that stands around a problem and its reference.
+    ASSIGN_OR_RETURN(const Views frame, meter.BuildShort("", "0"));
+    for (const View& view : frame) {
+      ASSIGN_OR_RETURN(const std::string bytes,
+                       text.tokenizer->Decode(view.input_ids,
+                                              /*skip_special_tokens=*/false));
+      meter.frame_bytes_ = std::max(meter.frame_bytes_, Bytes(bytes));
+    }
+    return meter;
+  }
+
+  // A bound of Longest that costs next to nothing: no token is shorter than a
+  // byte.
+  int64_t AtMost(const Problem& problem) const {
+    const int64_t reference = Bytes(problem.solution);
+    return frame_bytes_ + Bytes(problem.problem) + reference +
+           std::min(reference, config_.objective.max_reference_tokens) +
+           2 * config_.rollout.max_new_tokens;
+  }
+
+  // With the longest answer. Inside a prompt its text can take a few more
+  // tokens than it was sampled in.
+  absl::StatusOr<LongView> Longest(const Problem& problem) const {
+    const absl::StatusOr<Views> views =
+        BuildShort(problem.problem, problem.solution);
+    if (!views.ok()) {
+      return DataError(absl::StrCat(
+          problem.where, ": ", std::string(views.status().message())));
+    }
+    LongView longest;
+    for (const ViewName view : views_) {
+      const int64_t tokens = WithLongAnswer(view, *views);
+      if (tokens > longest.tokens) longest = {view, tokens};
+    }
+    return longest;
+  }
+
+ private:
+  ViewMeter(const Config& config, const TextPipeline& text)
+      : config_(config), text_(text) {}
+
+  static int64_t Bytes(const std::string& text) {
+    return static_cast<int64_t>(std::max(text.size(), ComposeNfc(text).size()));
+  }
+
+  // With an answer of one token.
+  absl::StatusOr<Views> BuildShort(const std::string& problem,
+                                   const std::string& reference) const {
+    const int32_t token = text_.tokenizer->pad_id() == 0 ? 1 : 0;
+    return text_.views->Build({"", problem, reference, {token}});
+  }
+
+  int64_t WithLongAnswer(ViewName name, const Views& views) const {
+    const View& view = views[static_cast<size_t>(name)];
+    const auto size = static_cast<int64_t>(view.input_ids.size());
+    const int64_t more = config_.rollout.max_new_tokens - 1;
+    if (!NeedsRollout(name)) return size;
+    if (name != ViewName::kSelfRollout) return size + more;
+    if (config_.objective.self_rollout == "append") return size + 2 * more;
+    return std::min(view.scored_from + more, config_.data.max_prompt_tokens) +
+           view.scored_count + more;
+  }
+
+  const Config& config_;
+  const TextPipeline& text_;
+  std::set<ViewName> views_;
+  int64_t frame_bytes_ = 0;
+};
+
+// "rows.jsonl:12: problem 'a': cross_rollout may have 20000 tokens"
+std::string Describe(const Problem& problem, const LongView& longest) {
+  return absl::StrCat(problem.where,
+                      ": problem '",
+                      problem.id,
+                      "': ",
+                      ViewNameString(longest.view),
+                      " has up to ",
+                      longest.tokens,
+                      " tokens");
+}
+
+std::string DescribeLimit(const Config& config, int64_t context) {
+  return config.trainer.pack_tokens < context
+             ? absl::StrCat("trainer.pack_tokens lets ",
+                            config.trainer.pack_tokens,
+                            " pass at a time; raise that (the model's context "
+                            "is ",
+                            context,
+                            ")")
+             : absl::StrCat(
+                   "the model's context is ", context, "; leave such rows out");
+}
+
+}  // namespace
+
+absl::Status ApplyViewLimits(const Config& config,
+                             int64_t context,
+                             const TextPipeline& text,
+                             Dataset* data) {
+  const int64_t limit = std::min(context, config.trainer.pack_tokens);
+  ASSIGN_OR_RETURN(const ViewMeter meter, ViewMeter::Make(config, text));
+  std::vector<Problem> fitting;
+  std::string named;
+  int64_t num_long = 0;
+  const auto total = static_cast<int64_t>(data->problems.size());
+  Progress progress("rows measured", total);
+  for (const Problem& problem : data->problems) {
+    LongView longest;
+    if (meter.AtMost(problem) > limit) {
+      ASSIGN_OR_RETURN(longest, meter.Longest(problem));
+    }
+    if (longest.tokens <= limit) {
+      fitting.push_back(problem);
+    } else if (static_cast<size_t>(num_long++) < kMaxNamedRows) {
+      absl::StrAppend(&named, "\n  ", Describe(problem, longest));
+    }
+    progress.Update(static_cast<int64_t>(fitting.size()) + num_long);
+  }
+  if (num_long == 0) return absl::OkStatus();
+  if (static_cast<size_t>(num_long) > kMaxNamedRows) {
+    absl::StrAppend(&named, "\n  ...");
+  }
+  const std::string what = absl::StrCat(config.data.path,
+                                        ": ",
+                                        num_long,
+                                        " of ",
+                                        total,
+                                        " rows cannot be trained: ",
+                                        DescribeLimit(config, context));
+  const bool skips = config.data.on_bad_row == "skip";
+  if (!skips || fitting.empty()) {
+    return DataError(absl::StrCat(
+        what,
+        ", lower rollout.max_new_tokens or objective.max_reference_tokens",
+        skips ? "" : ", or leave them out with data.on_bad_row: skip",
+        named));
+  }
+  LogWarning(absl::StrCat(what, "; left out (data.on_bad_row: skip)", named));
+  data->problems = std::move(fitting);
+  data->skipped_rows += num_long;
+  data->digest = DigestOf(data->problems);
+  return absl::OkStatus();
+}
+
+}  // namespace dapd

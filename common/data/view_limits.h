@@ -1,0 +1,27 @@
+// Rows whose views are too long to be trained: for the model's context, or for
+// one pass of the trainer (trainer.pack_tokens).
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+
+#include "common/config/config.h"
+#include "common/data/dataset.h"
+#include "common/data/text_pipeline.h"
+
+namespace dapd {
+
+// Measures the views that the objective's terms read, with an answer of
+// rollout.max_new_tokens, and does with the rows that are too long what
+// data.on_bad_row says: an error that names them by place, length and limit
+// (exit code of the data), or they are left out of `data`, counted in
+// skipped_rows and named in a warning. `context`: ModelConfig::max_positions.
+//
+// A function of its arguments alone, so every rank is left with the same rows.
+absl::Status ApplyViewLimits(const Config& config,
+                             int64_t context,
+                             const TextPipeline& text,
+                             Dataset* data);
+
+}  // namespace dapd

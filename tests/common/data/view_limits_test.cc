@@ -1,0 +1,167 @@
+#include "common/data/view_limits.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "common/base/exit_code.h"
+#include "tests/fakes/small_tokenizer.h"
+#include "tests/fakes/temp_path.h"
+
+namespace dapd {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr int64_t kContext = 100'000;
+
+class ViewLimitsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    WriteSmallTokenizer(folder_);
+    config_.data.path = "rows.jsonl";
+    config_.rollout.max_new_tokens = 20;
+    config_.objective.max_reference_tokens = 30;
+    for (const char* id : {"a", "b", "c"}) {
+      data_.problems.push_back({id, "How many?", "12", "12"});
+      data_.problems.back().where = std::string("rows.jsonl:") + id;
+    }
+    data_.digest = DigestOf(data_.problems);
+    MakeLong("b");
+  }
+
+  void MakeLong(const std::string& id) {
+    for (Problem& problem : data_.problems) {
+      if (problem.id == id) problem.solution = std::string(3000, 'x');
+    }
+  }
+
+  TextPipeline Text() const {
+    return LoadTextPipeline(folder_, MakeViewOptions(config_), kSmallEndId)
+        .value();
+  }
+
+  // The longest view that any row gives with an answer of full length.
+  int64_t Longest(const std::vector<ViewName>& names) const {
+    const TextPipeline text = Text();
+    const std::vector<int32_t> answer(
+        static_cast<size_t>(config_.rollout.max_new_tokens), 72);
+    size_t longest = 0;
+    for (const Problem& problem : data_.problems) {
+      const Views views =
+          text.views->Build({"", problem.problem, problem.solution, answer})
+              .value();
+      for (const ViewName name : names) {
+        longest = std::max(longest,
+                           views[static_cast<size_t>(name)].input_ids.size());
+      }
+    }
+    return static_cast<int64_t>(longest);
+  }
+
+  absl::Status Apply(int64_t context = kContext) {
+    return ApplyViewLimits(config_, context, Text(), &data_);
+  }
+
+  const std::string folder_ = TempPath("model");
+  Config config_;
+  Dataset data_;
+};
+
+const std::vector<ViewName> kAllViews = {ViewName::kNoneRollout,
+                                         ViewName::kSelfRollout,
+                                         ViewName::kCrossRollout,
+                                         ViewName::kNoneReference,
+                                         ViewName::kSelfReference,
+                                         ViewName::kCrossReference};
+
+TEST_F(ViewLimitsTest, TheLimitIsThatOfTheLongestViewToTheToken) {
+  for (const bool append : {true, false}) {
+    config_.objective.self_rollout = append ? "append" : "template";
+    for (const int64_t answer : {20, 4000}) {
+      config_.rollout.max_new_tokens = answer;
+      const Dataset before = data_;
+      const int64_t longest = Longest(kAllViews);
+      config_.trainer.pack_tokens = longest;
+      ASSERT_TRUE(Apply().ok()) << Apply();
+      EXPECT_EQ(data_.problems.size(), before.problems.size());
+      config_.trainer.pack_tokens = longest - 1;
+      EXPECT_EQ(ExitCodeOf(Apply()), ExitCode::kData);
+      config_.trainer.pack_tokens = longest;
+      EXPECT_TRUE(Apply(longest).ok());
+      EXPECT_FALSE(Apply(longest - 1).ok());
+    }
+  }
+}
+
+TEST_F(ViewLimitsTest, ARowThatIsTooLongIsNamedWithItsLengthAndTheLimit) {
+  config_.trainer.pack_tokens = 2500;
+  const absl::Status status = Apply();
+  EXPECT_EQ(ExitCodeOf(status), ExitCode::kData);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("rows.jsonl: 1 of 3 rows"),
+                    HasSubstr("trainer.pack_tokens lets 2500 pass"),
+                    HasSubstr("data.on_bad_row: skip"),
+                    HasSubstr("rows.jsonl:b: problem 'b': ")));
+  EXPECT_EQ(data_.problems.size(), 3u);
+  EXPECT_THAT(std::string(Apply(/*context=*/2400).message()),
+              HasSubstr("the model's context is 2400"));
+}
+
+TEST_F(ViewLimitsTest, WhatIsSkippedIsLeftOutCountedAndNotInTheDigest) {
+  config_.trainer.pack_tokens = 2500;
+  config_.data.on_bad_row = "skip";
+  data_.skipped_rows = 2;
+  ASSERT_TRUE(Apply().ok());
+  ASSERT_EQ(data_.problems.size(), 2u);
+  EXPECT_EQ(data_.problems[0].id, "a");
+  EXPECT_EQ(data_.problems[1].id, "c");
+  EXPECT_EQ(data_.skipped_rows, 3);
+  EXPECT_EQ(data_.digest, DigestOf(data_.problems));
+
+  MakeLong("a");
+  MakeLong("c");
+  EXPECT_THAT(std::string(Apply().message()), HasSubstr("2 of 2 rows"))
+      << "nothing would be left";
+}
+
+TEST_F(ViewLimitsTest, OnlyViewsThatATermReadsCount) {
+  config_.objective.terms = {{.name = "inference",
+                              .student = "none_rollout",
+                              .teacher = "self_rollout",
+                              .teacher_weights = "base",
+                              .weight = 1.0}};
+  config_.trainer.pack_tokens =
+      Longest({ViewName::kNoneRollout, ViewName::kSelfRollout});
+  EXPECT_TRUE(Apply().ok()) << Apply();
+  --config_.trainer.pack_tokens;
+  EXPECT_FALSE(Apply().ok());
+}
+
+TEST_F(ViewLimitsTest, APromptThatIsCutIsAsLongAsItsCut) {
+  config_.objective.terms = {{.name = "opsd",
+                              .student = "none_rollout",
+                              .teacher = "cross_rollout",
+                              .teacher_weights = "base",
+                              .weight = 1.0}};
+  config_.data.max_prompt_tokens = 1000;
+  config_.trainer.pack_tokens = 1020;
+  EXPECT_TRUE(Apply().ok()) << Apply();
+  config_.trainer.pack_tokens = 1019;
+  EXPECT_FALSE(Apply().ok());
+}
+
+// Letters that composition makes longer, up to three times.
+TEST_F(ViewLimitsTest, TextThatGrowsWhenComposedIsMeasuredAsItWillBe) {
+  data_.problems[1].solution.clear();
+  for (int i = 0; i < 500; ++i) data_.problems[1].solution += "\xE0\xA5\x98";
+  config_.trainer.pack_tokens = Longest(kAllViews) - 1;
+  EXPECT_FALSE(Apply().ok());
+}
+
+}  // namespace
+}  // namespace dapd
