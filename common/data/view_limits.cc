@@ -13,6 +13,7 @@
 #include "common/base/progress.h"
 #include "common/base/status_macros.h"
 #include "common/config/preset_terms.h"
+#include "common/objective/spec/term.h"
 #include "common/tokenizer/unicode_text.h"
 
 namespace dapd {
@@ -25,15 +26,10 @@ struct LongView {
   int64_t tokens = 0;
 };
 
-absl::StatusOr<std::set<ViewName>> ViewsOfTerms(
-    const ObjectiveSection& objective) {
+std::set<ViewName> ViewsOf(const std::vector<Term>& terms) {
   std::set<ViewName> views;
-  for (const TermConfig& term : ExpandTerms(objective)) {
-    for (const std::string& name : {term.student, term.teacher}) {
-      ASSIGN_OR_RETURN(const ViewName view, ParseViewName(name));
-      views.insert(view);
-    }
-  }
+  for (const ViewName view : StudentViews(terms)) views.insert(view);
+  for (const TeacherPass& pass : TeacherPasses(terms)) views.insert(pass.view);
   return views;
 }
 
@@ -42,7 +38,7 @@ class ViewMeter {
   static absl::StatusOr<ViewMeter> Make(const Config& config,
                                         const TextPipeline& text) {
     ViewMeter meter(config, text);
-    ASSIGN_OR_RETURN(meter.views_, ViewsOfTerms(config.objective));
+    meter.views_ = ViewsOf(ExpandTerms(config.objective));
     // All that stands around a problem and its reference.
     ASSIGN_OR_RETURN(const Views frame, meter.BuildShort("", "0"));
     for (const View& view : frame) {

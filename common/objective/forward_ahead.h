@@ -39,8 +39,8 @@ class ForwardAhead {
   // The samples of a step by micro-batch, in the order of their training: of
   // each the views that need no rollout.
   void PlanReferences(const std::vector<std::vector<Views>>& micro_batches);
-  // All views of a micro-batch's samples that can be trained. Its passes come
-  // next.
+  // All views of a micro-batch's samples that can be trained; an answer without
+  // a token to score has no pass. Its passes come next.
   void PlanRollouts(size_t micro_batch, const std::vector<Views>& samples);
 
   // Runs the next pass that was planned. False if none is left, or no memory.

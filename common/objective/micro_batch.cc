@@ -69,8 +69,15 @@ std::map<size_t, TokenRoutes> RouteTerms(const Pass& pass) {
     if (routed == nullptr) continue;
     std::vector<at::Tensor> first;
     std::vector<at::Tensor> second;
+    int64_t tokens = 0;
     for (const ScoredSample& sample : pass.samples) {
       const View& view = sample.views[static_cast<size_t>(term.student)];
+      tokens += view.scored_count;
+      if (view.scored_count == 0) {
+        first.push_back(at::empty({0}, pass.weights.device()));
+        second.push_back(first.back());
+        continue;
+      }
       const at::Tensor ids = ScoredIds(view, pass.weights.device());
       for (const auto& [logprobs, teacher] :
            {std::pair{&first, routed->first},
@@ -81,7 +88,7 @@ std::map<size_t, TokenRoutes> RouteTerms(const Pass& pass) {
                                             pass.head.temperature));
       }
     }
-    routes[k] = RouteTokens(*routed, first, second);
+    if (tokens > 0) routes[k] = RouteTokens(*routed, first, second);
   }
   return routes;
 }
@@ -387,6 +394,7 @@ std::map<TeacherPass, TeacherScores> ScoreLocally(
   // A view that two passes read with the same weights is computed once.
   std::map<const Adapter*, std::set<ViewName>> views_of;
   for (const TeacherPass& pass : passes) {
+    if (views[static_cast<size_t>(pass.view)].scored_count == 0) continue;
     views_of[adapter_of(pass)].insert(pass.view);
   }
   std::map<std::pair<const Adapter*, ViewName>, at::Tensor> hidden_of;
@@ -400,7 +408,8 @@ std::map<TeacherPass, TeacherScores> ScoreLocally(
   }
   std::map<TeacherPass, TeacherScores> scores;
   for (const TeacherPass& pass : passes) {
-    scores[pass].hidden = hidden_of.at({adapter_of(pass), pass.view});
+    const auto hidden = hidden_of.find({adapter_of(pass), pass.view});
+    if (hidden != hidden_of.end()) scores[pass].hidden = hidden->second;
   }
   return scores;
 }

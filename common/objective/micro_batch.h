@@ -26,7 +26,8 @@
 
 namespace dapd {
 
-// A sample with everything that the objective needs from its teachers.
+// A sample with everything that the objective needs from its teachers: of views
+// that score nothing (an answer of padding alone) nothing.
 struct ScoredSample {
   std::string id;
   Views views;
@@ -83,7 +84,8 @@ std::vector<DivergenceSums> EvaluateMicroBatch(
 
 // What a teacher computes for `passes` of one sample with in-process weights:
 // `adapters` has each set that they read but the base; null: it is the base.
-// The reference implementation of the teacher service, used by `dapd replay`.
+// Views that score nothing are left out. The reference implementation of the
+// teacher service, used by `dapd replay`.
 std::map<TeacherPass, TeacherScores> ScoreLocally(
     const ModelWeights& weights,
     const std::map<WeightSet, const Adapter*>& adapters,

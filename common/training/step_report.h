@@ -13,7 +13,9 @@ namespace dapd {
 
 struct TermMetrics {
   std::string name;
-  double value = 0.0;      // plain mean over micro-batches of the token means
+  // Plain mean over micro-batches of what the term's reduction gives, 0 where a
+  // micro-batch has no token of the term.
+  double value = 0.0;
   double unclipped = 0.0;  // the same of the true divergence
   double weight = 0.0;
   int64_t tokens = 0;             // scored, all micro-batches
@@ -38,7 +40,9 @@ struct StepReport {
   std::string adapter_digest;  // after the step
   int64_t snapshot_version = 0;
   PhaseSeconds seconds;
-  int64_t samples = 0;  // trained
+  int64_t samples = 0;  // with an answer that was scored
+  // Samples whose answer has no token to score: only their reference's terms,
+  // if the objective has any, are trained. With `samples` the whole batch.
   int64_t untrainable_samples = 0;
   // Of this rank's training, spent waiting for layers (trainer.shard_base).
   double gather_wait_seconds = 0.0;

@@ -82,7 +82,7 @@ absl::Status MeasureDivergences(const Config& config,
                    pipeline.CollectRollouts());
   std::vector<std::vector<double>> values(terms.size());
   for (size_t i = 0; i < records.size(); ++i) {
-    if (!records[i].trainable) continue;
+    if (!records[i].is_trained) continue;
     std::vector<ScoredSample> sample(1);
     ASSIGN_OR_RETURN(sample[0], pipeline.TakeScored(i));
     const std::vector<DivergenceSums> sums =
@@ -92,6 +92,7 @@ absl::Status MeasureDivergences(const Config& config,
                            sample,
                            {.temperature = config.objective.temperature});
     for (size_t k = 0; k < terms.size(); ++k) {
+      if (sums[k].tokens == 0) continue;
       values[k].push_back(sums[k].true_value());
     }
   }

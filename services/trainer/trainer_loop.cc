@@ -28,7 +28,7 @@ void SummarizeRollouts(const std::vector<RolloutRecord>& records,
     truncated += record.finish_reason == FinishReason::kLength ? 1 : 0;
     boxed += record.has_box ? 1 : 0;
     correct += record.correct ? 1 : 0;
-    (record.trainable ? report.samples : report.untrainable_samples) += 1;
+    (record.is_scored ? report.samples : report.untrainable_samples) += 1;
   }
   const auto count = static_cast<double>(records.size());
   report.mean_rollout_tokens =
@@ -181,7 +181,7 @@ absl::Status TrainerLoop::Record(const std::vector<RolloutRecord>& records,
                                  const StepReport& report) {
   std::vector<int64_t> trained;
   for (size_t i = 0; i < records.size(); ++i) {
-    if (records[i].trainable) trained.push_back(static_cast<int64_t>(i));
+    if (records[i].is_trained) trained.push_back(static_cast<int64_t>(i));
   }
   RETURN_IF_ERROR(disk_.Write("the ledger", [&] {
     return parts_.ledger.Reached(

@@ -367,10 +367,11 @@ absl::Status BatchTrainer::FinishGradient(StepReport* report) {
       static_cast<float>(slice_trainer_->num_trained())};
   RETURN_IF_ERROR(parts_.collective.Sum(absl::MakeSpan(count)));
   if (count[0] == 0.0F) {
-    return absl::DataLossError(
-        absl::StrCat("no answer of step ",
-                     report->step,
-                     " has anything to score; every rollout was empty"));
+    return absl::DataLossError(absl::StrCat(
+        "no answer of step ",
+        report->step,
+        " has anything to score; every rollout was padding alone, and "
+        "no term scores references"));
   }
   // The mean over the micro-batches of all ranks.
   parts_.policy.ScaleGradient(1.0 / static_cast<double>(count[0]));

@@ -28,6 +28,10 @@ TeacherScores ToScores(const std::map<std::string, HostTensor>& tensors,
   return scores;
 }
 
+const View& At(const Views& views, const ViewToScore& view) {
+  return views[static_cast<size_t>(ParseViewName(view.name).value())];
+}
+
 }  // namespace
 
 SamplePipeline::SamplePipeline(RolloutClient& rollouts,
@@ -154,6 +158,13 @@ void SamplePipeline::SubmitScores(size_t index,
                                   std::vector<ScoreTask> tasks) {
   Entry& entry = entries_[index];
   for (ScoreTask& task : tasks) {
+    std::erase_if(task.views, [&](const auto& named) {
+      return entry.views[static_cast<size_t>(named.first)].scored_count == 0;
+    });
+    if (task.views.empty()) {
+      teachers_.WithdrawPrefix(task.id);
+      continue;
+    }
     for (auto& [name, view] : task.views) {
       view = entry.views[static_cast<size_t>(name)];
       scored_tokens_ += view.scored_count;
@@ -217,37 +228,35 @@ absl::StatusOr<RolloutRecord> SamplePipeline::MakeRecord(
   const Grade grade = GradeAnswer(record.text, record.problem->answer);
   record.has_box = grade.has_box;
   record.correct = grade.correct && !problem.answer.empty();
-  if (!with_scores_) return record;
-  // An answer of pad and end tokens only leaves nothing to score.
-  const absl::Status viewed = BuildViews(record).status();
-  record.trainable = !absl::IsInvalidArgument(viewed);
-  if (record.trainable) RETURN_IF_ERROR(viewed);
+  record.is_scored = !views_.ScoredTokens(record.ids).empty();
+  record.is_trained =
+      record.is_scored ||
+      std::ranges::any_of(options_.passes, [](const TeacherPass& pass) {
+        return CompletionOf(pass.view) == Completion::kReference;
+      });
   return record;
-}
-
-absl::StatusOr<Views> SamplePipeline::BuildViews(
-    const RolloutRecord& record) const {
-  return views_.Build({record.problem->id,
-                       record.problem->problem,
-                       record.problem->solution,
-                       record.ids});
 }
 
 absl::StatusOr<RolloutRecord> SamplePipeline::AcceptRollout(
     size_t index, const RolloutResult& result) {
-  ASSIGN_OR_RETURN(RolloutRecord record, MakeRecord(ProblemOf(index), result));
-  const bool is_scored = with_scores_ && record.trainable;
+  const Problem& problem = ProblemOf(index);
+  ASSIGN_OR_RETURN(RolloutRecord record, MakeRecord(problem, result));
+  const bool is_trained = with_scores_ && record.is_trained;
   Views views;
-  if (is_scored) {
-    ASSIGN_OR_RETURN(views, BuildViews(record));
+  if (is_trained) {
+    ASSIGN_OR_RETURN(
+        views,
+        views_.Build(
+            {problem.id, problem.problem, problem.solution, record.ids},
+            KnownViews(index)));
   }
   MutexLock lock(&mutex_);
   Entry& entry = entries_[index];
   entry.is_answered = true;
-  entry.is_trainable = is_scored;
+  entry.is_trained = is_trained;
   prefixes_.erase(entry.rollout_id);
-  streamer_.Close(entry.rollout_id, /*submitted=*/is_scored);
-  if (is_scored) {
+  streamer_.Close(entry.rollout_id, /*submitted=*/is_trained);
+  if (is_trained) {
     // What is not scored stands at the answer's end.
     entry.sampler_logprobs = result.logprobs;
     entry.sampler_logprobs.resize(std::min(
@@ -302,7 +311,7 @@ SampleState SamplePipeline::StateOf(size_t index) const {
   MutexLock lock(&mutex_);
   const Entry& entry = entries_[index];
   if (!entry.is_answered) return SampleState::kSampled;
-  if (!entry.is_trainable) return SampleState::kUntrainable;
+  if (!entry.is_trained) return SampleState::kUntrainable;
   return entry.scores_missing > 0 ? SampleState::kAnswered
                                   : SampleState::kScored;
 }

@@ -59,7 +59,10 @@ struct RolloutRecord {
   std::string text;      // decoded, special tokens skipped
   bool has_box = false;  // graded, if the problem has an answer
   bool correct = false;
-  bool trainable = true;  // false: nothing is left of it to score
+  bool is_scored = true;  // false: padding alone
+  // Whether any term trains the sample: its answer is scored or, by some term,
+  // its reference.
+  bool is_trained = true;
 };
 
 // Called with each answer of a batch, known ones left out, before anything
@@ -67,12 +70,12 @@ struct RolloutRecord {
 using OnAccepted = std::function<absl::Status(
     const PipelineInput& input, size_t index, const RolloutResult& result)>;
 
-// On its way; what cannot be trained has nothing to wait for.
+// On its way; what no term trains has nothing to wait for.
 enum class SampleState {
   kSampled,      // its answer is missing
   kAnswered,     // scores of it are missing
   kScored,       // TakeScored does not block
-  kUntrainable,  // nothing is left of its answer to score
+  kUntrainable,  // no term has a token of it to score
 };
 
 struct PipelineOptions {
@@ -142,7 +145,8 @@ class SamplePipeline {
   absl::StatusOr<RolloutRecord> MakeRecord(const Problem& problem,
                                            const RolloutResult& result) const;
 
-  // Blocks for sample `index`, whose rollout must be trainable; once each.
+  // Blocks for sample `index`, which must be trained; once each. Views without
+  // a token to score have no scores.
   absl::StatusOr<ScoredSample> TakeScored(size_t index);
 
   // Payload bytes of the teacher results so far.
@@ -165,7 +169,7 @@ class SamplePipeline {
     std::vector<float> sampler_logprobs;  // of its answer's scored tokens
     size_t scores_missing = 0;
     bool is_answered = false;
-    bool is_trainable = false;
+    bool is_trained = false;
   };
   struct RolloutPrefix {
     std::vector<int32_t> ids;  // the prompt, then what was sampled so far
@@ -184,7 +188,8 @@ class SamplePipeline {
   // The tasks for the passes over views that need the rollout or not, without
   // their tokens.
   std::vector<ScoreTask> PlanScores(bool needs_rollout);
-  // Sends them with the tokens of the sample's views.
+  // Sends them with the tokens of the sample's views, but for views that have
+  // none to score.
   void SubmitScores(size_t index,
                     bool needs_rollout,
                     std::vector<ScoreTask> tasks)
@@ -193,7 +198,6 @@ class SamplePipeline {
   absl::StatusOr<RolloutRecord> AcceptRollout(size_t index,
                                               const RolloutResult& result);
   absl::StatusOr<RolloutResult> NextRollout();
-  absl::StatusOr<Views> BuildViews(const RolloutRecord& record) const;
   absl::Status AcceptScore(const ScoreResult& result);
 
   RolloutClient& rollouts_;

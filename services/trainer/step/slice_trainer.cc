@@ -192,21 +192,28 @@ void SliceTrainer::AddInTurn() {
   }
 }
 
-// A sample with nothing to score leaves a gap, and a micro-batch of gaps only
+// A sample that no term scores leaves a gap, and a micro-batch of gaps only
 // does not count.
 absl::StatusOr<std::vector<ScoredSample>> SliceTrainer::Take(
     const MicroBatch& micro_batch) {
   std::vector<ScoredSample> samples;
+  const auto warn = [&](size_t i, const char* consequence) {
+    LogWarning(absl::StrCat("step ",
+                            report_->step,
+                            ": the answer to problem '",
+                            pipeline_.ProblemOf(i).id,
+                            "' has nothing to score; ",
+                            consequence));
+  };
   for (size_t i = micro_batch.begin; i < micro_batch.end; ++i) {
     if (pipeline_.StateOf(i) == SampleState::kUntrainable) {
-      LogWarning(absl::StrCat("step ",
-                              report_->step,
-                              ": the answer to problem '",
-                              pipeline_.ProblemOf(i).id,
-                              "' has nothing to score; left out"));
+      warn(i, "left out");
       continue;
     }
     ASSIGN_OR_RETURN(ScoredSample sample, pipeline_.TakeScored(i));
+    const View& answer =
+        sample.views[static_cast<size_t>(ViewName::kNoneRollout)];
+    if (answer.scored_count == 0) warn(i, "its reference is trained alone");
     samples.push_back(std::move(sample));
   }
   return samples;

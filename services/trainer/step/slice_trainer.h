@@ -46,7 +46,7 @@ class SliceTrainer {
   // must have been collected.
   absl::Status TrainRest();
 
-  // Micro-batches that added to the gradient: those with a trainable sample.
+  // Micro-batches that added to the gradient: those with a token for any term.
   // The gradient is their sum.
   int64_t num_trained() const { return num_trained_; }
   // Their losses.
@@ -69,7 +69,7 @@ class SliceTrainer {
   // with room for its gradient. Null: none.
   MicroBatch* FindTrainable();
   absl::Status Train(MicroBatch& micro_batch);
-  // Takes the samples with something to score.
+  // Takes the samples with a token for any term.
   absl::StatusOr<std::vector<ScoredSample>> Take(const MicroBatch& micro_batch);
   // Adds up the results whose turn it is.
   void AddInTurn();

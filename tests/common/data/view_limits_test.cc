@@ -130,11 +130,11 @@ TEST_F(ViewLimitsTest, WhatIsSkippedIsLeftOutCountedAndNotInTheDigest) {
 }
 
 TEST_F(ViewLimitsTest, OnlyViewsThatATermReadsCount) {
-  config_.objective.terms = {{.name = "inference",
-                              .student = "none_rollout",
-                              .teacher = "self_rollout",
-                              .teacher_weights = "base",
-                              .weight = 1.0}};
+  config_.objective.terms = {
+      {.name = "inference",
+       .student = ViewName::kNoneRollout,
+       .target = TeacherPass{WeightSet::kBase, ViewName::kSelfRollout},
+       .weight = 1.0}};
   config_.trainer.pack_tokens =
       Longest({ViewName::kNoneRollout, ViewName::kSelfRollout});
   EXPECT_TRUE(Apply().ok()) << Apply();
@@ -143,11 +143,11 @@ TEST_F(ViewLimitsTest, OnlyViewsThatATermReadsCount) {
 }
 
 TEST_F(ViewLimitsTest, APromptThatIsCutIsAsLongAsItsCut) {
-  config_.objective.terms = {{.name = "opsd",
-                              .student = "none_rollout",
-                              .teacher = "cross_rollout",
-                              .teacher_weights = "base",
-                              .weight = 1.0}};
+  config_.objective.terms = {
+      {.name = "opsd",
+       .student = ViewName::kNoneRollout,
+       .target = TeacherPass{WeightSet::kBase, ViewName::kCrossRollout},
+       .weight = 1.0}};
   config_.data.max_prompt_tokens = 1000;
   config_.trainer.pack_tokens = 1020;
   EXPECT_TRUE(Apply().ok()) << Apply();

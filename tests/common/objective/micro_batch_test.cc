@@ -126,6 +126,71 @@ TEST_F(MicroBatchTest, TheSamplersLogProbabilitiesAreComparedTokenByToken) {
   }
 }
 
+// An answer of padding alone: the terms over its tokens have none of it, those
+// over its reference have all.
+TEST_F(MicroBatchTest, AnAnswerWithoutATokenLeavesItsReferencesTerms) {
+  const Outcome before = Run(100000);
+  const auto empty = [&](ScoredSample& sample) {
+    for (const ViewName name : {ViewName::kNoneRollout,
+                                ViewName::kSelfRollout,
+                                ViewName::kCrossRollout}) {
+      View& view = sample.views[static_cast<size_t>(name)];
+      view.input_ids.resize(static_cast<size_t>(view.scored_from));
+      view.scored_count = 0;
+    }
+    sample.scores =
+        ScoreLocally(*weights_, {}, TeacherPasses(MakeTerms()), sample.views);
+    EXPECT_EQ(sample.scores.size(), 1u) << "of its reference";
+  };
+  empty(samples_[1]);
+  const Outcome outcome = Run(100000);
+  EXPECT_EQ(outcome.sums[0].tokens, 60 + 45);
+  EXPECT_EQ(outcome.sums[1].tokens, 60 + 3 + 45);
+  EXPECT_NEAR(outcome.sums[1].clipped, before.sums[1].clipped, 1e-4);
+
+  empty(samples_[0]);
+  empty(samples_[2]);
+  const Outcome references = Run(100000);
+  EXPECT_EQ(references.sums[0].tokens, 0);
+  EXPECT_EQ(references.sums[0].clipped, 0.0);
+  EXPECT_NEAR(references.sums[1].clipped, before.sums[1].clipped, 1e-4);
+  EXPECT_TRUE(at::isfinite(references.gradient).all().item<bool>());
+  EXPECT_GT(references.gradient.norm().item<double>(), 0.0);
+}
+
+TEST_F(MicroBatchTest, AnAnswerWithoutATokenIsNotRouted) {
+  const std::vector<Term> terms = {
+      {.name = "routed",
+       .student = ViewName::kSelfRollout,
+       .target = Routed{{WeightSet::kBase, ViewName::kNoneRollout},
+                        {WeightSet::kBase, ViewName::kCrossRollout}},
+       .weight = 1.0}};
+  const auto tokens = [&] {
+    for (ScoredSample& sample : samples_) {
+      sample.scores =
+          ScoreLocally(*weights_, {}, TeacherPasses(terms), sample.views);
+    }
+    return EvaluateMicroBatch(*weights_,
+                              MakeTrainedAdapter(weights_->config),
+                              terms,
+                              samples_,
+                              {.chunk_bytes = 8192})[0]
+        .tokens;
+  };
+  EXPECT_EQ(tokens(), 60 + 3 + 45);
+  for (const auto& [sample, expected] :
+       {std::pair{1, 60 + 45}, {0, 45}, {2, 0}}) {
+    for (const ViewName name : {ViewName::kNoneRollout,
+                                ViewName::kSelfRollout,
+                                ViewName::kCrossRollout}) {
+      samples_[static_cast<size_t>(sample)]
+          .views[static_cast<size_t>(name)]
+          .scored_count = 0;
+    }
+    EXPECT_EQ(tokens(), expected);
+  }
+}
+
 TEST_F(MicroBatchTest, TheSameMicroBatchHasTheSameBits) {
   EXPECT_TRUE(at::equal(Run(60).gradient, Run(60).gradient));
 }

@@ -72,6 +72,20 @@ TEST_F(PackPlanTest, APackHoldsAsManySamplesAsItsTokensAllow) {
   EXPECT_THAT(SamplesOf(Completion::kReference, 1).size(), 4);
 }
 
+TEST_F(PackPlanTest, AnAnswerWithoutATokenToScoreIsInNoPack) {
+  for (const int64_t tokens : {11, 11, 11}) AddSample(tokens);
+  for (const ViewName view :
+       {ViewName::kNoneRollout, ViewName::kSelfRollout}) {
+    View& empty = samples_[1][static_cast<size_t>(view)];
+    empty.input_ids.resize(static_cast<size_t>(empty.scored_from));
+    empty.scored_count = 0;
+  }
+  EXPECT_THAT(SamplesOf(Completion::kRollout, 1000),
+              ElementsAre(ElementsAre(0, 2)));
+  EXPECT_THAT(SamplesOf(Completion::kReference, 1000),
+              ElementsAre(ElementsAre(0, 1, 2)));
+}
+
 TEST_F(PackPlanTest, ATermsAbsenceIsAPacksAbsence) {
   AddSample(11);
   std::erase_if(terms_, [](const Term& term) {

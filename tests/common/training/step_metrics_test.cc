@@ -50,6 +50,24 @@ TEST(ObjectiveAccumulatorTest, ValuesAreMeansOfMicroBatchTokenMeans) {
   EXPECT_DOUBLE_EQ(metrics.loss, 0.5 * 0.75 + 2.0 * 1.5);
 }
 
+TEST(ObjectiveAccumulatorTest, AMicroBatchWithoutATokenOfATermAddsNothingToIt) {
+  ObjectiveAccumulator accumulator(TwoTerms());
+  accumulator.Add({{.clipped = 2.0,
+                    .unclipped = 4.0,
+                    .clipped_tokens = 1,
+                    .tokens = 4,
+                    .denominator = 4},
+                   {}});
+  accumulator.Add({{}, {}});
+  const ObjectiveMetrics metrics = accumulator.Finish();
+  EXPECT_DOUBLE_EQ(metrics.terms[0].value, 0.5 / 2);
+  EXPECT_DOUBLE_EQ(metrics.terms[0].unclipped, 1.0 / 2);
+  EXPECT_EQ(metrics.terms[1].value, 0.0);
+  EXPECT_EQ(metrics.terms[1].unclipped, 0.0);
+  EXPECT_EQ(metrics.terms[1].clipped_fraction, 0.0);
+  EXPECT_DOUBLE_EQ(metrics.loss, 0.5 * 0.25);
+}
+
 TEST(ObjectiveAccumulatorTest, TheRanksTogetherGiveWhatOneRankGives) {
   const std::vector<DivergenceSums> first = {{.clipped = 0.1,
                                               .unclipped = 0.7,

@@ -86,7 +86,7 @@ class InstantRollouts : public RolloutClient {
     result.id = tasks_.front();
     tasks_.pop_front();
     if (answers_last_first_) std::reverse(tasks_.begin(), tasks_.end());
-    result.ids = answer_;
+    result.ids = result.id % 2 == 0 ? even_answer_.value_or(answer_) : answer_;
     result.logprobs = logprobs_;
     result.policy_version = served_->version + (lies_ ? 1 : 0);
     result.adapter_digest = served_->adapter.digest;
@@ -103,6 +103,7 @@ class InstantRollouts : public RolloutClient {
   std::vector<Submission> held_out_submissions_;
   std::vector<int32_t> answer_;
   std::vector<float> logprobs_;
+  std::optional<std::vector<int32_t>> even_answer_;  // of tasks with even ids
   OnTokens on_tokens_;
   bool listened_ = false;
   bool lies_ = false;  // about the policy
@@ -131,6 +132,7 @@ class InstantTeachers : public TeacherClient {
     ScoreResult result;
     result.id = tasks_.front().id;
     for (const auto& [name, view] : tasks_.front().views) {
+      EXPECT_GE(view.scored_count, 1) << "a teacher refuses less";
       result.views[name]["hidden"] =
           *FromTorch(at::full({view.scored_count, hidden_size_}, 0.5));
     }
@@ -152,7 +154,7 @@ class TrainerLoopTest : public ::testing::Test {
   void SetUp() override {
     std::filesystem::remove_all(folder_);
     WriteSmallTokenizer(folder_);
-    text_ = LoadTextPipeline(folder_, {}, /*pad_token_id=*/-1).value();
+    text_ = LoadTextPipeline(folder_, {}, /*end_token_id=*/-1).value();
     for (const char* id : {"a", "b", "c"}) {
       data_.problems.push_back(
           {id, absl::StrCat("How many ", id, "?"), "the answer is 123", "123"});
@@ -190,6 +192,7 @@ class TrainerLoopTest : public ::testing::Test {
     rollouts_->holds_back_ = holds_back_;
     rollouts_->answer_ = answer_;
     rollouts_->logprobs_ = logprobs_;
+    rollouts_->even_answer_ = even_answer_;
     rollouts_->answers_last_first_ = answers_last_first_;
     rollouts_->is_far_ahead_ = &is_far_ahead;
     teachers_.emplace(weights->config.hidden_size);
@@ -240,16 +243,20 @@ class TrainerLoopTest : public ::testing::Test {
   TextPipeline text_;
   Dataset data_;
   Dataset held_out_;  // none
-  // A number of every step in metrics.jsonl.
+  // A number of every step in metrics.jsonl, by its key or path ("/a/b").
   std::vector<double> MetricOfSteps(const std::string& key) {
     const RunFolder folder = RunFolder::Open(loaded_.config.run).value();
     std::vector<double> values;
-    EXPECT_TRUE(ForEachJsonLine(folder.File("metrics.jsonl"),
-                                [&](const nlohmann::json& row, int) {
-                                  values.push_back(row.at(key));
-                                  return absl::OkStatus();
-                                })
-                    .ok());
+    EXPECT_TRUE(
+        ForEachJsonLine(folder.File("metrics.jsonl"),
+                        [&](const nlohmann::json& row, int) {
+                          values.push_back(
+                              key[0] == '/'
+                                  ? row.at(nlohmann::json::json_pointer(key))
+                                  : row.at(key));
+                          return absl::OkStatus();
+                        })
+            .ok());
     return values;
   }
 
@@ -259,6 +266,7 @@ class TrainerLoopTest : public ::testing::Test {
   bool answers_last_first_ = false;
   std::vector<int32_t> answer_ = {72, 105, kSmallEndId};
   std::vector<float> logprobs_;  // of its tokens
+  std::optional<std::vector<int32_t>> even_answer_;
   std::optional<InstantRollouts> rollouts_;
   std::optional<InstantTeachers> teachers_;
 };
@@ -461,6 +469,103 @@ TEST_F(TrainerLoopTest, TheSamplersMismatchIsOfAllAnswersOfAStep) {
   // A random model of 300 tokens gives each about 1/300.
   for (const double mean : mismatches("mean")) EXPECT_NEAR(mean, 94, 5);
   EXPECT_EQ(MetricOfSteps("loss"), losses) << "measured, not trained";
+}
+
+// As released: an answer of padding alone has nothing to score, its reference
+// has.
+TEST_F(TrainerLoopTest, AnAnswerOfPaddingAloneLeavesItsReferencesTerms) {
+  text_ = LoadTextPipeline(folder_, {}, /*end_token_id=*/kSmallEndId).value();
+  const auto tokens_of = [&](const std::string& term) {
+    return MetricOfSteps("/terms/" + term + "/tokens");
+  };
+  loaded_.config.trainer.micro_batch_size = 2;
+  for (const int64_t max_staleness : {0, 1}) {
+    std::vector<std::vector<double>> losses;
+    for (const bool early : {false, true}) {
+      loaded_.config.trainer.train_while_sampling = early;
+      loaded_.config.run.name = absl::StrCat("mixed", max_staleness, early);
+      even_answer_ = {kSmallEndId};
+      ASSERT_TRUE(Run(max_staleness).ok());
+      EXPECT_THAT(MetricOfSteps("samples"), ElementsAre(1, 1, 1, 1));
+      EXPECT_THAT(MetricOfSteps("untrainable_samples"),
+                  ElementsAre(1, 1, 1, 1));
+      EXPECT_THAT(tokens_of("entangled_rollout"), ElementsAre(2, 2, 2, 2));
+      const double references = tokens_of("entangled_reference")[0];
+      losses.push_back(MetricOfSteps("loss"));
+
+      loaded_.config.run.name = absl::StrCat("all", max_staleness, early);
+      answer_ = {kSmallEndId, kSmallEndId};
+      ASSERT_TRUE(Run(max_staleness).ok());
+      EXPECT_THAT(MetricOfSteps("untrainable_samples"),
+                  ElementsAre(2, 2, 2, 2));
+      EXPECT_THAT(tokens_of("privileged_rollout"), ElementsAre(0, 0, 0, 0));
+      EXPECT_EQ(tokens_of("privileged_reference")[0], references);
+      for (const double norm : MetricOfSteps("gradient_norm")) {
+        EXPECT_GT(norm, 0.0);
+      }
+      answer_ = {72, 105, kSmallEndId};
+    }
+    EXPECT_EQ(losses[0], losses[1]) << "bit for bit";
+  }
+}
+
+TEST_F(TrainerLoopTest, WithoutATokenForAnyTermAStepIsAnError) {
+  text_ = LoadTextPipeline(folder_, {}, /*end_token_id=*/kSmallEndId).value();
+  loaded_.config.objective.terms = {
+      {.name = "on_policy",
+       .student = ViewName::kNoneRollout,
+       .target = TeacherPass{WeightSet::kBase, ViewName::kCrossRollout},
+       .weight = 1.0}};
+  even_answer_ = {kSmallEndId};
+  ASSERT_TRUE(Run(0).ok()) << "its neighbour is trained";
+  loaded_.config.run.name = "all";
+  answer_ = {kSmallEndId};
+  const absl::Status status = Run(0);
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+}
+
+// Counts what it encodes.
+class CountingTokenizer : public Tokenizer {
+ public:
+  explicit CountingTokenizer(const Tokenizer& inner) : inner_(inner) {}
+  absl::StatusOr<std::vector<int32_t>> Encode(
+      absl::string_view text) const override {
+    ++num_encoded_;
+    return inner_.Encode(text);
+  }
+  absl::StatusOr<std::string> Decode(const std::vector<int32_t>& ids,
+                                     bool skip_special_tokens) const override {
+    return inner_.Decode(ids, skip_special_tokens);
+  }
+  int32_t size() const override { return inner_.size(); }
+  int32_t TokenId(absl::string_view token) const override {
+    return inner_.TokenId(token);
+  }
+  bool IsSpecial(int32_t id) const override { return inner_.IsSpecial(id); }
+  std::optional<int32_t> pad_id() const override { return inner_.pad_id(); }
+
+  const Tokenizer& inner_;
+  mutable std::atomic<int64_t> num_encoded_ = 0;
+};
+
+TEST_F(TrainerLoopTest, EachTextOfASampleIsTokenizedOnce) {
+  const CountingTokenizer counting(*text_.tokenizer);
+  text_.views = std::make_unique<const ViewBuilder>(
+      counting, *text_.chat_template, ViewOptions{});
+  const Problem& problem = data_.problems[0];
+  ASSERT_TRUE(
+      text_.views->Build({"", problem.problem, problem.solution, answer_})
+          .ok());
+  const int64_t of_views = counting.num_encoded_;
+  ASSERT_TRUE(text_.views->RolloutPrompt(problem.problem).ok());
+  const int64_t of_prompt = counting.num_encoded_ - of_views;
+
+  loaded_.config.teacher.streaming = false;
+  loaded_.config.trainer.steps = 1;
+  counting.num_encoded_ = 0;
+  ASSERT_TRUE(Run(0).ok());
+  // The prompt that workers are probed with, and two samples.
+  EXPECT_EQ(counting.num_encoded_, of_prompt + 2 * (of_prompt + of_views));
 }
 
 TEST_F(TrainerLoopTest, AnAnswerOfAnotherPolicyIsRefused) {
