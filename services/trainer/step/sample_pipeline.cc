@@ -28,10 +28,6 @@ TeacherScores ToScores(const std::map<std::string, HostTensor>& tensors,
   return scores;
 }
 
-const View& At(const Views& views, const ViewToScore& view) {
-  return views[static_cast<size_t>(ParseViewName(view.name).value())];
-}
-
 }  // namespace
 
 SamplePipeline::SamplePipeline(RolloutClient& rollouts,

@@ -160,7 +160,7 @@ TEST_F(ViewsTest, PromptsBeforeARolloutAreCutOnTheRight) {
     EXPECT_EQ(views[static_cast<size_t>(name)],
               whole[static_cast<size_t>(name)]);
   }
-  const Views beginnings = cut.BuildBeginnings(sample_).value();
+  const Views beginnings = cut.BuildPrefixes(sample_).value();
   for (int i = 0; i < kNumViews; ++i) {
     EXPECT_TRUE(Begins(views[static_cast<size_t>(i)],
                        beginnings[static_cast<size_t>(i)]));
