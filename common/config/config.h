@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "common/objective/spec/term.h"
+#include "common/terms/term.h"
 
 namespace dapd {
 

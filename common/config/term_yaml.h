@@ -17,7 +17,7 @@
 
 #include <string>
 
-#include "common/objective/spec/term.h"
+#include "common/terms/term.h"
 
 namespace dapd {
 

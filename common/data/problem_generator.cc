@@ -191,6 +191,25 @@ Problem Sum(Dice& dice) {
   return problem;
 }
 
+// What the laboratory model adds (deploy/laboratory/).
+Problem StepwiseSum(Dice& dice) {
+  std::vector<int64_t> numbers(4);
+  for (int64_t& number : numbers) number = dice.Between(1, 49);
+  Problem problem;
+  problem.problem =
+      absl::StrCat("Compute ", absl::StrJoin(numbers, " + "), ".");
+  int64_t total = numbers.front();
+  for (size_t i = 1; i < numbers.size(); ++i) {
+    const int64_t next = total + numbers[i];
+    absl::StrAppend(
+        &problem.solution, total, " + ", numbers[i], " = ", next, ". ");
+    total = next;
+  }
+  absl::StrAppend(&problem.solution, "The answer is \\boxed{", total, "}.");
+  problem.answer = absl::StrCat(total);
+  return problem;
+}
+
 Problem LargerNumber(Dice& dice) {
   const int64_t a = dice.Between(100, 999);
   int64_t b = dice.Between(100, 998);
@@ -216,6 +235,7 @@ const std::map<std::string, Generator>& Generators() {
       {"unit_conversion", UnitConversion},
       {"word_problem", WordProblem},
       {"sum", Sum},
+      {"stepwise_sum", StepwiseSum},
       {"larger_number", LargerNumber},
   };
   return table;

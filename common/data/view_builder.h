@@ -1,5 +1,5 @@
 // ViewBuilder: a sample's texts and token ids become its six views
-// (common/objective/spec/view.h), prompts and masks as docs/objective.md has
+// (common/terms/view.h), prompts and masks as docs/objective.md has
 // them.
 #pragma once
 
@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 
 #include "common/config/config.h"
-#include "common/objective/spec/view.h"
+#include "common/terms/view.h"
 #include "common/tokenizer/chat_template.h"
 #include "common/tokenizer/tokenizer.h"
 

@@ -13,7 +13,7 @@
 #include "common/base/progress.h"
 #include "common/base/status_macros.h"
 #include "common/config/preset_terms.h"
-#include "common/objective/spec/term.h"
+#include "common/terms/term.h"
 #include "common/tokenizer/unicode_text.h"
 
 namespace dapd {

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "common/kernels/clipped_divergence_entry.h"
+#include "common/kernels/divergence_entry.h"
 #include "common/kernels/simd.h"
 
 namespace dapd::DAPD_CPU_LEVEL_NAMESPACE {

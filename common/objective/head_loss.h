@@ -7,7 +7,7 @@
 // made of several teachers are made of these; one pass per token turns them
 // into sums and, in place, into the gradient of the students' logits; one
 // product with the head turns that into the gradient of their hidden states.
-// Equations and passes: common/kernels/clipped_divergence.h.
+// Equations and passes: common/kernels/divergence_kernel.h.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@
 
 #include "common/objective/divergence_sums.h"
 #include "common/objective/head_workspace.h"
-#include "common/objective/spec/term.h"
 #include "common/tensor/aten.h"
+#include "common/terms/term.h"
 
 namespace dapd {
 

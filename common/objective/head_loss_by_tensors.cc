@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "common/objective/clipped_divergence_by_tensors.h"
+#include "common/objective/divergence_by_tensors.h"
 #include "common/objective/head_loss.h"
 #include "common/objective/head_products.h"
 
@@ -86,7 +86,7 @@ DivergenceSums TermOfTokens(const Tokens& tokens,
   const int64_t count = tokens.count - skipped;
   const Tokens rest{
       tokens.head, tokens.temperature, tokens.begin + skipped, count};
-  return ClippedDivergence(
+  return DivergenceByTensors(
       {.student_logprobs = student_logprobs.narrow(0, skipped, count),
        .target = TargetOf(rest, term),
        .divergence = term.divergence,

@@ -1,12 +1,12 @@
 // Which rows of logits a head loss needs, and how its terms refer to them: the
-// call of head_loss.h in the words of common/kernels/clipped_divergence.h.
+// call of head_loss.h in the words of common/kernels/divergence_kernel.h.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <vector>
 
-#include "common/kernels/clipped_divergence.h"
+#include "common/kernels/divergence_kernel.h"
 #include "common/objective/head_loss.h"
 
 namespace dapd {

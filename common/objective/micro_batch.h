@@ -21,8 +21,8 @@
 #include "common/objective/head_loss.h"
 #include "common/objective/pack_plan.h"
 #include "common/objective/sampler_mismatch.h"
-#include "common/objective/spec/term.h"
-#include "common/objective/spec/view.h"
+#include "common/terms/term.h"
+#include "common/terms/view.h"
 
 namespace dapd {
 

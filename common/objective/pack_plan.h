@@ -12,8 +12,8 @@
 #include "common/config/config.h"
 #include "common/model/fast/training_pass.h"
 #include "common/model/weights/weights.h"
-#include "common/objective/spec/term.h"
-#include "common/objective/spec/view.h"
+#include "common/terms/term.h"
+#include "common/terms/view.h"
 
 namespace dapd {
 

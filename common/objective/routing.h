@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "common/objective/spec/target.h"
 #include "common/tensor/aten.h"
+#include "common/terms/target.h"
 
 namespace dapd {
 

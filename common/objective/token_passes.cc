@@ -2,17 +2,16 @@
 
 #include <algorithm>
 
-#include "common/kernels/cuda/clipped_divergence.h"
+#include "common/kernels/cuda/divergence_kernel.h"
 #include "common/kernels/parallel_for.h"
 #include "common/model/weights/placement.h"
 
 namespace dapd {
 namespace {
 
-decltype(&DapdCudaClippedDivergence) CudaPasses() {
-  static const auto passes =
-      reinterpret_cast<decltype(&DapdCudaClippedDivergence)>(
-          CudaSymbol("DapdCudaClippedDivergence"));
+decltype(&DapdCudaDivergence) CudaPasses() {
+  static const auto passes = reinterpret_cast<decltype(&DapdCudaDivergence)>(
+      CudaSymbol("DapdCudaDivergence"));
   return passes;
 }
 
@@ -35,10 +34,9 @@ void RunOnGpu(const DivergenceChunk& chunk,
       gradient == at::kBFloat16 ? CudaNumber::kBFloat16 : CudaNumber::kFloat32;
   args.sums = sums;
   const int error = CudaPasses()(&args, /*stream=*/nullptr);
-  TORCH_CHECK(
-      error == 0,
-      "[token_passes] DapdCudaClippedDivergence did not start: CUDA error ",
-      error);
+  TORCH_CHECK(error == 0,
+              "[token_passes] DapdCudaDivergence did not start: CUDA error ",
+              error);
 }
 
 }  // namespace
@@ -57,7 +55,7 @@ void RunTokenPasses(at::Device device,
                     DivergenceTokenSums* sums) {
   if (!device.is_cpu()) return RunOnGpu(chunk, tokens, gradient, sums);
   ParallelFor(at::get_num_threads(), tokens, [&](int64_t t) {
-    ClippedDivergenceTokens(chunk, t, t + 1, sums);
+    DivergenceTokens(chunk, t, t + 1, sums);
   });
 }
 

@@ -1,10 +1,10 @@
 // The passes from a chunk's logits to its sums and gradients
-// (kernels/clipped_divergence.h) on the device where the logits are.
+// (kernels/divergence_kernel.h) on the device where the logits are.
 #pragma once
 
 #include <cstdint>
 
-#include "common/kernels/clipped_divergence.h"
+#include "common/kernels/divergence_kernel.h"
 #include "common/tensor/aten.h"
 
 namespace dapd {

@@ -10,8 +10,8 @@
 #include "common/model/reference/decoder.h"
 #include "common/model/weights/adapter.h"
 #include "common/model/weights/weights.h"
-#include "common/objective/spec/view.h"
 #include "common/tensor/aten.h"
+#include "common/terms/view.h"
 
 namespace dapd {
 

@@ -17,8 +17,8 @@
 
 #include "common/config/config.h"
 #include "common/model/weights/adapter.h"
-#include "common/objective/spec/weight_set.h"
 #include "common/tensor/aten.h"
+#include "common/terms/weight_set.h"
 #include "common/training/step_report.h"
 
 namespace torch::optim {

@@ -7,7 +7,7 @@
 #include "absl/status/status.h"
 
 #include "common/objective/divergence_sums.h"
-#include "common/objective/spec/term.h"
+#include "common/terms/term.h"
 #include "common/training/step_report.h"
 
 namespace dapd {

@@ -4,30 +4,19 @@
 // samples until SIGTERM or SIGINT. Exit code 0 after a signal. With
 // rollout.tensor_parallel it starts further processes that compute the model
 // with it (--tensor-rank, --rendezvous: their place, nothing to set by hand).
-#include <unistd.h>
-
-#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 
 #include "common/base/command_line.h"
 #include "common/base/exit_code.h"
-#include "common/base/files.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/base/thread_share.h"
 #include "common/config/load_config.h"
-#include "common/metrics/metrics_registry.h"
-#include "common/metrics/security_metrics.h"
-#include "common/rpc/client/credentials.h"
-#include "common/rpc/server/server.h"
-#include "common/rpc/server/server_metrics.h"
-#include "common/rpc/server/shutdown_signal.h"
-#include "common/security/security.h"
+#include "common/rpc/server/worker_program.h"
 #include "common/tokenizer/tokenizer.h"
 #include "services/rollout/engine_sampler.h"
 #include "services/rollout/rollout_metrics.h"
@@ -38,17 +27,8 @@
 namespace dapd {
 namespace {
 
-// What running samples get to end after a signal; a container's usual patience
-// is 10 s.
-constexpr absl::Duration kShutdownGrace = absl::Seconds(8);
-// What the last answers get to reach their clients.
-constexpr absl::Duration kDeliveryGrace = absl::Seconds(1);
-
 struct Flags {
-  std::string config;
-  std::vector<std::string> overrides;
-  std::string listen;
-  std::string port_file;
+  WorkerFlags worker;
   TensorRank tensor_rank;                  // 0: the worker itself
   std::vector<std::string> as_was_called;  // the arguments
 };
@@ -65,7 +45,7 @@ Config ForTensorRanks(Config config) {
 // One of the processes that a worker started.
 absl::Status RunTensorRank(const Flags& flags) {
   ASSIGN_OR_RETURN(const LoadedConfig loaded,
-                   LoadConfig(flags.config, flags.overrides));
+                   LoadConfig(flags.worker.config, flags.worker.Overrides()));
   const Config config = ForTensorRanks(loaded.config);
   ASSIGN_OR_RETURN(const std::unique_ptr<Collective> ranks,
                    JoinTensorRanks(config, flags.tensor_rank));
@@ -85,40 +65,17 @@ absl::StatusOr<LoadedSampler> LoadSampler(const Config& config,
 }
 
 absl::Status Run(const Flags& flags) {
-  std::atomic<bool> serving = false;
-  ShutdownSignal signal([&serving] {
-    // Reading a model cannot be interrupted, and nothing is lost with it.
-    if (!serving) ::_exit(static_cast<int>(ExitCode::kOk));
-  });
+  RolloutService service;  // outlives the program's server
+  WorkerProgram program("rollout", Role::kRollout);
   ASSIGN_OR_RETURN(const LoadedConfig loaded,
-                   LoadConfig(flags.config, flags.overrides));
+                   LoadConfig(flags.worker.config, flags.worker.Overrides()));
   const Config& config = loaded.config;
-
-  ASSIGN_OR_RETURN(const std::shared_ptr<Security> security,
-                   Security::Load(config.security, {Role::kRollout}));
-  MetricsRegistry metrics("rollout", config.run.name);
-  AddSecurityMetrics(
-      security, config.rollout.listen, config.metrics.rollout_listen, &metrics);
-  RETURN_IF_ERROR(WithExitCode(metrics
-                                   .Serve({config.metrics.rollout_listen,
-                                           config.metrics.allowed_hosts,
-                                           security})
-                                   .status(),
-                               ExitCode::kConfig));
-  RolloutService service;
-  ASSIGN_OR_RETURN(
-      const std::unique_ptr<RpcServer> server,
-      RpcServer::Start(
-          {.listen = config.rollout.listen,
-           .credentials = std::make_shared<const RpcCredentials>(security),
-           .observer = MakeRpcObserver(&metrics)},
-          {{&service, v1::RolloutService::service_full_name()}}));
-  if (!flags.port_file.empty()) {
-    RETURN_IF_ERROR(WriteFileAtomically(flags.port_file,
-                                        absl::StrCat(server->port(), "\n")));
-  }
-  LogInfo(absl::StrCat(
-      "listening on ", server->address(), ", reading ", config.model.path));
+  RETURN_IF_ERROR(
+      program.Start(config,
+                    {.grpc = config.rollout.listen,
+                     .metrics = config.metrics.rollout_listen,
+                     .port_file = flags.worker.port_file},
+                    {&service, v1::RolloutService::service_full_name()}));
   ASSIGN_OR_RETURN(const std::unique_ptr<const Tokenizer> tokenizer,
                    Tokenizer::Load(config.model.path));
   std::unique_ptr<TensorRanks> ranks;
@@ -127,20 +84,14 @@ absl::Status Run(const Flags& flags) {
   }
   ASSIGN_OR_RETURN(LoadedSampler model,
                    LoadSampler(config, tokenizer->size(), ranks.get()));
-  RolloutWorker worker(
-      std::move(model.sampler),
-      {.observer = MakeRolloutMetrics(metrics, config.rollout.slots)});
+  RolloutWorker worker(std::move(model.sampler),
+                       {.observer = MakeRolloutMetrics(program.metrics(),
+                                                       config.rollout.slots)});
   service.Attach(&worker, model.description);
-  serving = true;
-  server->SetServing(true);
-  LogInfo("ready for an adapter");
-
-  signal.Wait();
-  if (ranks != nullptr) ranks->StopWatching();
-  server->SetServing(false);
-  worker.Shutdown(kShutdownGrace);
-  server->Shutdown(kDeliveryGrace);
-  LogInfo("stopped");
+  program.ServeUntilSignal([&](absl::Duration grace) {
+    if (ranks != nullptr) ranks->StopWatching();
+    worker.Shutdown(grace);
+  });
   return absl::OkStatus();
 }
 
@@ -149,18 +100,11 @@ int Main(int argc, char** argv) {
   Flags flags;
   CommandLine line(
       "A DAPD rollout worker: samples answers from the live policy.");
-  line.AddOption("config", flags.config, "YAML configuration").Required();
-  line.AddOption("--set", flags.overrides, "key=value, overrides the file")
-      .TakeAll();
-  line.AddOption("--listen", flags.listen, "host:port, as rollout.listen");
-  line.AddOption("--port-file", flags.port_file, "receives the port taken");
+  flags.worker.AddTo(line, "rollout.listen");
   line.AddOption("--tensor-rank", flags.tensor_rank.rank).Hide();
   line.AddOption("--rendezvous", flags.tensor_rank.rendezvous).Hide();
   flags.as_was_called.assign(argv + 1, argv + argc);
   if (const auto code = line.Parse(argc, argv)) return *code;
-  if (!flags.listen.empty()) {
-    flags.overrides.push_back("rollout.listen=" + flags.listen);
-  }
   const absl::Status status =
       flags.tensor_rank.rank > 0 ? RunTensorRank(flags) : Run(flags);
   if (!status.ok()) LogError(std::string(status.message()));

@@ -16,11 +16,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-#include "common/objective/spec/payload.h"
-#include "common/objective/spec/view.h"
-#include "common/objective/spec/weight_set.h"
 #include "common/rpc/transfer/served_policy.h"
 #include "common/tensor/host_tensor.h"
+#include "common/terms/payload.h"
+#include "common/terms/view.h"
+#include "common/terms/weight_set.h"
 
 namespace dapd {
 

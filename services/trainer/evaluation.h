@@ -8,7 +8,7 @@
 
 #include "common/config/config.h"
 #include "common/data/dataset.h"
-#include "common/objective/spec/term.h"
+#include "common/terms/term.h"
 #include "common/training/policy.h"
 #include "services/trainer/record/evaluation_report.h"
 #include "services/trainer/step/sample_pipeline.h"

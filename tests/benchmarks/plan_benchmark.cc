@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "common/config/preset_terms.h"
-#include "common/objective/spec/term.h"
 #include "common/objective/view_pass.h"
+#include "common/terms/term.h"
 #include "tests/benchmarks/contender.h"
 
 namespace dapd {

@@ -10,10 +10,10 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 
-#include "common/objective/spec/weight_set.h"
 #include "common/rpc/pool/address_resolver.h"
 #include "common/rpc/pool/backoff.h"
 #include "common/rpc/pool/task_durations.h"
+#include "common/terms/weight_set.h"
 
 namespace dapd {
 

@@ -11,8 +11,8 @@
 #include "absl/status/status.h"
 
 #include "common/model/spec/serialized_adapter.h"
-#include "common/objective/spec/weight_set.h"
 #include "common/rpc/transfer/update_progress.h"
+#include "common/terms/weight_set.h"
 
 namespace dapd {
 

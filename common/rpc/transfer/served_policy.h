@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/model/spec/serialized_adapter.h"
-#include "common/objective/spec/weight_set.h"
+#include "common/terms/weight_set.h"
 
 namespace dapd {
 

@@ -13,8 +13,8 @@
 
 #include "common/base/bounded_queue.h"
 #include "common/base/mutex.h"
-#include "common/objective/spec/weight_set.h"
 #include "common/rpc/transfer/served_policy.h"
+#include "common/terms/weight_set.h"
 
 namespace dapd {
 

@@ -3,7 +3,7 @@
 
 #include "absl/status/statusor.h"
 
-#include "common/objective/spec/weight_set.h"
+#include "common/terms/weight_set.h"
 #include "dapd/v1/worker.pb.h"
 
 namespace dapd {

@@ -14,12 +14,12 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 
-#include "common/objective/spec/payload.h"
-#include "common/objective/spec/view.h"
-#include "common/objective/spec/weight_set.h"
 #include "common/rpc/pool/worker_pool_options.h"
 #include "common/rpc/transfer/policy_update.h"
 #include "common/tensor/host_tensor.h"
+#include "common/terms/payload.h"
+#include "common/terms/view.h"
+#include "common/terms/weight_set.h"
 
 namespace dapd {
 

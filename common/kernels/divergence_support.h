@@ -9,7 +9,7 @@
 // - e_tail / P_tail), or, without a tail, gets nothing.
 #pragma once
 
-#include "common/kernels/clipped_divergence_entry.h"
+#include "common/kernels/divergence_entry.h"
 
 namespace dapd {
 

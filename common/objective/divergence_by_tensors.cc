@@ -1,4 +1,4 @@
-#include "common/objective/clipped_divergence_by_tensors.h"
+#include "common/objective/divergence_by_tensors.h"
 
 #include <algorithm>
 #include <cmath>
@@ -105,9 +105,9 @@ at::Tensor GradientOf(const DivergenceRows& rows,
 
 }  // namespace
 
-DivergenceSums ClippedDivergence(const DivergenceRows& rows,
-                                 double weight,
-                                 at::Tensor grad) {
+DivergenceSums DivergenceByTensors(const DivergenceRows& rows,
+                                   double weight,
+                                   at::Tensor grad) {
   const Entries entries = EntriesOf(rows);
   const Components components = ComponentsOf(entries, rows.divergence);
   const double clip = rows.divergence.clip;

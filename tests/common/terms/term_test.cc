@@ -1,4 +1,4 @@
-#include "common/objective/spec/term.h"
+#include "common/terms/term.h"
 
 #include <string>
 #include <vector>

@@ -1,4 +1,4 @@
-#include "common/objective/clipped_divergence_by_tensors.h"
+#include "common/objective/divergence_by_tensors.h"
 
 #include <cmath>
 #include <iostream>
@@ -128,12 +128,12 @@ DivergenceSums Compute(const Case& c,
                        const at::Tensor& student,
                        double weight,
                        const at::Tensor& grad) {
-  return ClippedDivergence({.student_logprobs = at::log_softmax(student, -1),
-                            .target = {at::log_softmax(c.teacher, -1), {}},
-                            .divergence = c.divergence,
-                            .support = c.support},
-                           weight,
-                           grad);
+  return DivergenceByTensors({.student_logprobs = at::log_softmax(student, -1),
+                              .target = {at::log_softmax(c.teacher, -1), {}},
+                              .divergence = c.divergence,
+                              .support = c.support},
+                             weight,
+                             grad);
 }
 
 // By the definition; the support is that of `at`, whatever the student is.
@@ -160,7 +160,7 @@ double SlowLoss(const Case& c,
   return loss;
 }
 
-TEST(ClippedDivergenceTest, ValueIsTheSumOfClippedComponents) {
+TEST(DivergenceByTensorsTest, ValueIsTheSumOfClippedComponents) {
   double worst = 0.0;
   for (Case c : Cases()) {
     const DivergenceSums sums = Compute(c, c.student, 1.0, {});
@@ -176,7 +176,7 @@ TEST(ClippedDivergenceTest, ValueIsTheSumOfClippedComponents) {
             << "\n";
 }
 
-TEST(ClippedDivergenceTest, GradientAgreesWithCentralDifferences) {
+TEST(DivergenceByTensorsTest, GradientAgreesWithCentralDifferences) {
   constexpr double kStep = 1e-6;
   double all = 0.0;
   for (const Case& c : Cases()) {
@@ -207,7 +207,7 @@ TEST(ClippedDivergenceTest, GradientAgreesWithCentralDifferences) {
             << "\n";
 }
 
-TEST(ClippedDivergenceTest, AComponentExactlyAtTheClipPassesGradient) {
+TEST(DivergenceByTensorsTest, AComponentExactlyAtTheClipPassesGradient) {
   for (int kind = 0; kind < 3; ++kind) {
     Case c = {"",
               Random(1, 6, 2.0, 11),
@@ -234,7 +234,7 @@ TEST(ClippedDivergenceTest, AComponentExactlyAtTheClipPassesGradient) {
   }
 }
 
-TEST(ClippedDivergenceTest, AllClippedRowsHaveNoGradient) {
+TEST(DivergenceByTensorsTest, AllClippedRowsHaveNoGradient) {
   const Case c = {"",
                   Random(2, 5, 1.0, 1),
                   Random(2, 5, 1.0, 2),
@@ -247,7 +247,7 @@ TEST(ClippedDivergenceTest, AllClippedRowsHaveNoGradient) {
   EXPECT_DOUBLE_EQ(sums.clipped, -5.0 * 10);
 }
 
-TEST(ClippedDivergenceTest, FloatUnderflowOfEitherSideStaysFinite) {
+TEST(DivergenceByTensorsTest, FloatUnderflowOfEitherSideStaysFinite) {
   for (int kind = 0; kind < 3; ++kind) {
     at::Tensor teacher = at::zeros({1, 4});
     teacher[0][0] = -1000.0F;
@@ -266,7 +266,7 @@ TEST(ClippedDivergenceTest, FloatUnderflowOfEitherSideStaysFinite) {
   }
 }
 
-TEST(ClippedDivergenceTest, ASupportOfAllTokensGivesTheFullValue) {
+TEST(DivergenceByTensorsTest, ASupportOfAllTokensGivesTheFullValue) {
   for (const Case& c : Cases()) {
     if (c.support.kind == SupportKind::kFull) continue;
     Case whole = c;
@@ -283,7 +283,7 @@ TEST(ClippedDivergenceTest, ASupportOfAllTokensGivesTheFullValue) {
   }
 }
 
-TEST(ClippedDivergenceTest, AFewTokensOfATeacherAreATargetWithATail) {
+TEST(DivergenceByTensorsTest, AFewTokensOfATeacherAreATargetWithATail) {
   const Case c = {"",
                   Random(2, 9, 1.5, 21),
                   Random(2, 9, 1.5, 22),
@@ -293,24 +293,24 @@ TEST(ClippedDivergenceTest, AFewTokensOfATeacherAreATargetWithATail) {
   at::Tensor a = at::zeros_like(c.student);
   at::Tensor b = at::zeros_like(c.student);
   const DivergenceSums few =
-      ClippedDivergence({.student_logprobs = at::log_softmax(c.student, -1),
-                         .target = {top, ids}},
-                        1.0,
-                        a);
+      DivergenceByTensors({.student_logprobs = at::log_softmax(c.student, -1),
+                           .target = {top, ids}},
+                          1.0,
+                          a);
   EXPECT_DOUBLE_EQ(few.clipped, Compute(c, c.student, 1.0, b).clipped);
   EXPECT_TRUE(at::equal(a, b));
 }
 
-TEST(ClippedDivergenceTest, TokenWeightsScaleLossAndGradient) {
+TEST(DivergenceByTensorsTest, TokenWeightsScaleLossAndGradient) {
   const Case c = {"", Random(3, 9, 1.5, 21), Random(3, 9, 1.5, 22), {}, {}};
   const at::Tensor weights = at::tensor(std::vector<double>{1.0, 0.0, 0.5});
   at::Tensor grad = at::zeros_like(c.student);
   const DivergenceSums sums =
-      ClippedDivergence({.student_logprobs = at::log_softmax(c.student, -1),
-                         .target = {at::log_softmax(c.teacher, -1), {}},
-                         .token_weights = weights},
-                        2.0,
-                        grad);
+      DivergenceByTensors({.student_logprobs = at::log_softmax(c.student, -1),
+                           .target = {at::log_softmax(c.teacher, -1), {}},
+                           .token_weights = weights},
+                          2.0,
+                          grad);
   double expected = 0.0;
   for (int64_t t = 0; t < 3; ++t) {
     Case row = c;

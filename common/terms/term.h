@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "common/objective/spec/divergence.h"
-#include "common/objective/spec/target.h"
-#include "common/objective/spec/view.h"
+#include "common/terms/divergence.h"
+#include "common/terms/target.h"
+#include "common/terms/view.h"
 
 namespace dapd {
 

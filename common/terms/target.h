@@ -9,9 +9,9 @@
 #include <variant>
 #include <vector>
 
-#include "common/objective/spec/divergence.h"
-#include "common/objective/spec/view.h"
-#include "common/objective/spec/weight_set.h"
+#include "common/terms/divergence.h"
+#include "common/terms/view.h"
+#include "common/terms/weight_set.h"
 
 namespace dapd {
 

@@ -1,8 +1,8 @@
-// What clipped_divergence_token.cc gives to clipped_divergence.cc, once a
+// What divergence_token.cc gives to divergence_kernel.cc, once a
 // level.
 #pragma once
 
-#include "common/kernels/clipped_divergence.h"
+#include "common/kernels/divergence_kernel.h"
 
 namespace dapd {
 
@@ -13,7 +13,7 @@ struct TokenScratch {
   float* support;             // one an entry of all terms' supports
 };
 
-struct ClippedDivergenceKernel {
+struct DivergenceKernel {
   // One token: fills `sums`, one a term.
   void (*token)(const DivergenceChunk& chunk,
                 int64_t index,
@@ -24,16 +24,16 @@ struct ClippedDivergenceKernel {
 };
 
 namespace baseline {
-ClippedDivergenceKernel MakeClippedDivergenceKernel();
+DivergenceKernel MakeDivergenceKernel();
 }
 namespace avx2 {
-ClippedDivergenceKernel MakeClippedDivergenceKernel();
+DivergenceKernel MakeDivergenceKernel();
 }
 namespace avx512 {
-ClippedDivergenceKernel MakeClippedDivergenceKernel();
+DivergenceKernel MakeDivergenceKernel();
 }
 namespace avx512_bf16 {
-ClippedDivergenceKernel MakeClippedDivergenceKernel();
+DivergenceKernel MakeDivergenceKernel();
 }
 
 }  // namespace dapd

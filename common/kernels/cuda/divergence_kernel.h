@@ -1,6 +1,6 @@
 // The loss of a chunk of tokens on the GPU: the passes of
-// common/kernels/clipped_divergence.h over float32 logits, with the same
-// arithmetic (clipped_divergence_entry.h; launch.h has the conventions). One
+// common/kernels/divergence_kernel.h over float32 logits, with the same
+// arithmetic (divergence_entry.h; launch.h has the conventions). One
 // block a token: each source's maximum and sum of exponentials in one read,
 // each term's sums, each student's gradient in place.
 //
@@ -10,8 +10,8 @@
 
 #include <cstdint>
 
-#include "common/kernels/clipped_divergence.h"
 #include "common/kernels/cuda/launch.h"
+#include "common/kernels/divergence_kernel.h"
 
 namespace dapd {
 
@@ -38,7 +38,6 @@ struct CudaDivergenceArgs {
   DivergenceTokenSums* sums = nullptr;  // [tokens, terms]
 };
 
-extern "C" int DapdCudaClippedDivergence(const CudaDivergenceArgs* args,
-                                         void* stream);
+extern "C" int DapdCudaDivergence(const CudaDivergenceArgs* args, void* stream);
 
 }  // namespace dapd

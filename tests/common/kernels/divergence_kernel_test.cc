@@ -1,4 +1,4 @@
-#include "common/kernels/clipped_divergence.h"
+#include "common/kernels/divergence_kernel.h"
 
 #include <algorithm>
 #include <cmath>
@@ -61,7 +61,7 @@ struct Problem {
       sources.push_back({logits[s].data(), vocabulary, s < 2});
     }
     std::vector<DivergenceTokenSums> sums(tokens * terms.size());
-    ClippedDivergenceTokens(
+    DivergenceTokens(
         {sources, derived, terms, vocabulary, scale, with_gradient},
         0,
         tokens,
@@ -161,7 +161,7 @@ struct Case {
   DivergenceKind kind = DivergenceKind::kForwardKl;
 };
 
-TEST(ClippedDivergenceTokensTest, SumsAndGradientAgreeWithDoublePrecision) {
+TEST(DivergenceTokensTest, SumsAndGradientAgreeWithDoublePrecision) {
   constexpr float kScale = 1.0F / 1.1F;
   using enum DivergenceKind;
   for (const Case& c : std::vector<Case>{
@@ -204,8 +204,7 @@ TEST(ClippedDivergenceTokensTest, SumsAndGradientAgreeWithDoublePrecision) {
   }
 }
 
-TEST(ClippedDivergenceTokensTest,
-     TeachersAndAStudentWithoutGradientAreLeftAlone) {
+TEST(DivergenceTokensTest, TeachersAndAStudentWithoutGradientAreLeftAlone) {
   Problem problem(2, 100, 2.0F, 0.05F);
   const std::vector<std::vector<float>> before = problem.logits;
   problem.Run(1.0F, false);
@@ -217,7 +216,7 @@ TEST(ClippedDivergenceTokensTest,
   EXPECT_NE(problem.logits[0], before[0]);
 }
 
-TEST(ClippedDivergenceTokensTest, ATokensResultDoesNotDependOnItsNeighbours) {
+TEST(DivergenceTokensTest, ATokensResultDoesNotDependOnItsNeighbours) {
   Problem together(4, 300, 2.0F, 0.05F);
   const std::vector<DivergenceTokenSums> all = together.Run(1.0F, true);
   Problem apart(4, 300, 2.0F, 0.05F);
@@ -228,7 +227,7 @@ TEST(ClippedDivergenceTokensTest, ATokensResultDoesNotDependOnItsNeighbours) {
   std::vector<DivergenceTokenSums> sums(all.size());
   const DivergenceChunk chunk{sources, {}, apart.terms, 300, 1.0F, true};
   for (const int64_t t : {2, 0, 3, 1}) {
-    ClippedDivergenceTokens(chunk, t, t + 1, sums.data());
+    DivergenceTokens(chunk, t, t + 1, sums.data());
   }
   EXPECT_EQ(apart.logits, together.logits);
   for (size_t i = 0; i < sums.size(); ++i) {
@@ -236,7 +235,7 @@ TEST(ClippedDivergenceTokensTest, ATokensResultDoesNotDependOnItsNeighbours) {
   }
 }
 
-TEST(ClippedDivergenceTokensTest, ANotANumberReachesSumAndGradient) {
+TEST(DivergenceTokensTest, ANotANumberReachesSumAndGradient) {
   for (const size_t source : {size_t{0}, size_t{2}}) {
     Problem problem(1, 40, 2.0F, 0.05F);
     problem.logits[source][7] = std::nanf("");
@@ -246,7 +245,7 @@ TEST(ClippedDivergenceTokensTest, ANotANumberReachesSumAndGradient) {
   }
 }
 
-TEST(ClippedDivergenceTokensTest, AWeightOfAnyTokenScalesItsLossAndGradient) {
+TEST(DivergenceTokensTest, AWeightOfAnyTokenScalesItsLossAndGradient) {
   Problem plain(3, 60, 2.0F, 0.05F);
   const auto all = plain.Run(1.0F, true);
   Problem weighted(3, 60, 2.0F, 0.05F);
@@ -275,7 +274,7 @@ TEST(ClippedDivergenceTokensTest, AWeightOfAnyTokenScalesItsLossAndGradient) {
   EXPECT_EQ(late.logits[0][120], plain.logits[0][120]);
 }
 
-TEST(ClippedDivergenceTokensTest, ARoutedTokenHasTheBitsOfThePassItTakes) {
+TEST(DivergenceTokensTest, ARoutedTokenHasTheBitsOfThePassItTakes) {
   Problem routed(2, 60, 2.0F, 0.05F);
   const std::vector<uint8_t> route = {0, 1};
   routed.logits.emplace_back();  // a source without a row of its own

@@ -16,14 +16,15 @@
 //   Jensen-Shannon beta q log(q/m) + (1 - beta) p log(p/m)     -p (1 - beta)
 //                  with m = beta q + (1 - beta) p              log(p/m)
 //
-// so that a new divergence is one more EntryOf. (A tie passes gradient.)
+// so that a new divergence is one more EntryOf. component_clip.h clips.
 //
 // The ratio is taken from the difference of the logits, which is exact where
 // student and target nearly agree, and not from two rounded logarithms.
 #pragma once
 
+#include "common/kernels/component_clip.h"
 #include "common/kernels/host_device.h"
-#include "common/objective/spec/divergence.h"
+#include "common/terms/divergence.h"
 
 namespace dapd {
 
@@ -32,14 +33,6 @@ struct RowStatistics {
   float max = 0.0F;          // of z
   float inverse_sum = 0.0F;  // 1 / sum_v exp(s (z_v - max))
   double log_sum_exp = 0.0;  // of s z
-};
-
-// What one vocabulary entry adds to a term. NaN is never clipped away.
-template <typename F>
-struct ClippedEntry {
-  F component;  // k
-  F clipped;    // min(k, c)
-  F pull;       // e
 };
 
 // A probability but for the factor 1 / sum; `exp` is the caller's.
@@ -54,20 +47,14 @@ DAPD_HOST_DEVICE inline F LogRatio(F zq, F zp, F scale, F lse_difference) {
   return (zq - zp) * scale - lse_difference;
 }
 
-template <typename F>
-DAPD_HOST_DEVICE inline ClippedEntry<F> ClipEntry(F component, F pull, F clip) {
-  const auto over = component > clip;
-  return {component, over ? clip : component, over ? F{} : pull};
-}
-
 // `log_ratio`: log q - log p. `math` has Exp and Log of F.
 template <DivergenceKind kKind, typename F, typename Math>
 DAPD_HOST_DEVICE inline ClippedEntry<F> EntryOf(
     F q, F p, F log_ratio, F beta, F clip, const Math& math) {
   if constexpr (kKind == DivergenceKind::kForwardKl) {
-    return ClipEntry(q * log_ratio, q, clip);
+    return ClipComponent(q * log_ratio, q, clip);
   } else if constexpr (kKind == DivergenceKind::kReverseKl) {
-    return ClipEntry(-(p * log_ratio), p * log_ratio - p, clip);
+    return ClipComponent(-(p * log_ratio), p * log_ratio - p, clip);
   } else {
     static_assert(kKind == DivergenceKind::kJensenShannon);
     // m over the larger of the two, so that nothing overflows.
@@ -79,7 +66,7 @@ DAPD_HOST_DEVICE inline ClippedEntry<F> EntryOf(
     const F log_q_m = q_is_larger ? -log_m : log_ratio - log_m;
     const F log_p_m = q_is_larger ? -log_m - log_ratio : -log_m;
     const F of_student = of_p * (p * log_p_m);
-    return ClipEntry(beta * (q * log_q_m) + of_student, -of_student, clip);
+    return ClipComponent(beta * (q * log_q_m) + of_student, -of_student, clip);
   }
 }
 

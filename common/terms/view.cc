@@ -1,4 +1,4 @@
-#include "common/objective/spec/view.h"
+#include "common/terms/view.h"
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"

@@ -1,8 +1,8 @@
 // The loss of a chunk of tokens on the CPU, from the float32 logits of all its
 // sources (students and teachers) to the gradient of the students' logits,
 // which takes the place of these logits. AVX-512, AVX2 or baseline
-// (cpu_features.h); clipped_divergence_entry.h has the mathematics,
-// cuda/clipped_divergence.h the same for a GPU.
+// (cpu_features.h); divergence_entry.h has the mathematics,
+// cuda/divergence_kernel.h the same for a GPU.
 //
 // One token at a time, so that its rows stay in the cache: the statistics of
 // every source once, however many terms share it; the sources that are made of
@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <span>
 
-#include "common/kernels/clipped_divergence_entry.h"
+#include "common/kernels/divergence_entry.h"
 
 namespace dapd {
 
@@ -30,7 +30,7 @@ struct DivergenceSource {
 
 inline constexpr int kMaxMixtureParts = 4;
 
-// The row of a source that is made of other sources (objective/spec/target.h).
+// The row of a source that is made of other sources (terms/target.h).
 struct DerivedSource {
   enum class Kind { kMixture, kRouted };
   Kind kind = Kind::kMixture;
@@ -93,10 +93,10 @@ DAPD_HOST_DEVICE inline float TokenWeight(const DivergenceTerm& term,
 // Tokens [begin, end) of a chunk: fills sums[t * terms + k] and, if asked for,
 // replaces the students' logits z by d(sum_k weight_k loss_k)/dz. Tokens are
 // independent: threads may share a chunk, and who takes which changes nothing.
-void ClippedDivergenceTokens(const DivergenceChunk& chunk,
-                             int64_t begin,
-                             int64_t end,
-                             DivergenceTokenSums* sums);
+void DivergenceTokens(const DivergenceChunk& chunk,
+                      int64_t begin,
+                      int64_t end,
+                      DivergenceTokenSums* sums);
 
 // e^x and log x of `count` floats as the kernel computes them, for tests.
 void KernelExp(const float* x, int64_t count, float* result);

@@ -1,9 +1,9 @@
 #include <cfloat>
 #include <cmath>
 
-#include "common/kernels/clipped_divergence_support.h"
-#include "common/kernels/cuda/clipped_divergence.h"
 #include "common/kernels/cuda/device.cuh"
+#include "common/kernels/cuda/divergence_kernel.h"
+#include "common/kernels/divergence_support.h"
 
 namespace dapd {
 namespace {
@@ -367,7 +367,7 @@ __device__ void AddSupports(const Block& block, int student) {
 }
 
 template <typename T>
-__global__ __launch_bounds__(kThreads) void ClippedDivergenceKernel(
+__global__ __launch_bounds__(kThreads) void DivergenceKernel(
     CudaDivergenceArgs args) {
   __shared__ RowStatistics statistics[kCudaMaxSources];
   __shared__ float* rows[kCudaMaxSources];
@@ -416,11 +416,11 @@ __global__ __launch_bounds__(kThreads) void ClippedDivergenceKernel(
 
 }  // namespace
 
-extern "C" int DapdCudaClippedDivergence(const CudaDivergenceArgs* args,
-                                         void* stream) {
+extern "C" int DapdCudaDivergence(const CudaDivergenceArgs* args,
+                                  void* stream) {
   if (args->num_tokens == 0) return 0;
   return LaunchFor(args->gradient, [&](auto number) {
-    ClippedDivergenceKernel<decltype(number)>
+    DivergenceKernel<decltype(number)>
         <<<static_cast<unsigned>(args->num_tokens),
            kThreads,
            0,

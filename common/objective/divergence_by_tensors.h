@@ -1,19 +1,19 @@
 // The component-clipped divergences and their gradients, tensor operation by
 // tensor operation over a chunk of tokens, without autograd: the reference
-// implementation of common/kernels/clipped_divergence.h, and the path of what
+// implementation of common/kernels/divergence_kernel.h, and the path of what
 // the kernels do not take (top_k payloads, a GPU without kernels of our own).
 //
 // With a = z / T, p = softmax(a) the student's and q the target's distribution:
 // the loss of a token is sum_v min(k_v, c), its gradient dl/da_v =
 // p_v sum_u e_u - e_v, with k and e by divergence as in
-// common/kernels/clipped_divergence_entry.h. Shapes: n tokens, V vocabulary.
+// common/kernels/divergence_entry.h. Shapes: n tokens, V vocabulary.
 #pragma once
 
 #include <cstdint>
 
 #include "common/objective/divergence_sums.h"
-#include "common/objective/spec/divergence.h"
 #include "common/tensor/aten.h"
+#include "common/terms/divergence.h"
 
 namespace dapd {
 
@@ -33,8 +33,8 @@ struct DivergenceRows {
 
 // Adds weight * dl/da (a, not z: the caller divides by T once) to `grad` [n, V]
 // if that is defined.
-DivergenceSums ClippedDivergence(const DivergenceRows& rows,
-                                 double weight,
-                                 at::Tensor grad);
+DivergenceSums DivergenceByTensors(const DivergenceRows& rows,
+                                   double weight,
+                                   at::Tensor grad);
 
 }  // namespace dapd

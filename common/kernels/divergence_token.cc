@@ -1,8 +1,8 @@
 // The passes over one token's rows, compiled once a level.
 #include <math.h>
 
-#include "common/kernels/clipped_divergence_levels.h"
-#include "common/kernels/clipped_divergence_support.h"
+#include "common/kernels/divergence_levels.h"
+#include "common/kernels/divergence_support.h"
 #include "common/kernels/simd_rows.h"
 
 namespace dapd::DAPD_CPU_LEVEL_NAMESPACE {
@@ -367,7 +367,7 @@ void LogOfRow(const float* x, int64_t count, float* result) {
 
 }  // namespace
 
-ClippedDivergenceKernel MakeClippedDivergenceKernel() {
+DivergenceKernel MakeDivergenceKernel() {
   return {OneToken, ExpOfRow, LogOfRow};
 }
 

@@ -1,4 +1,4 @@
-#include "common/objective/spec/weight_set.h"
+#include "common/terms/weight_set.h"
 
 #include <array>
 

@@ -1,35 +1,35 @@
-#include "common/kernels/clipped_divergence.h"
+#include "common/kernels/divergence_kernel.h"
 
 #include <vector>
 
-#include "common/kernels/clipped_divergence_levels.h"
 #include "common/kernels/cpu_features.h"
+#include "common/kernels/divergence_levels.h"
 
 namespace dapd {
 namespace {
 
-ClippedDivergenceKernel Kernel() {
+DivergenceKernel Kernel() {
 #if defined(__x86_64__)
   switch (CpuLevelInUse()) {
     case CpuLevel::kAvx512Bf16:
     case CpuLevel::kAvx512:
-      return avx512::MakeClippedDivergenceKernel();
+      return avx512::MakeDivergenceKernel();
     case CpuLevel::kAvx2:
-      return avx2::MakeClippedDivergenceKernel();
+      return avx2::MakeDivergenceKernel();
     case CpuLevel::kBaseline:
       break;
   }
 #endif
-  return baseline::MakeClippedDivergenceKernel();
+  return baseline::MakeDivergenceKernel();
 }
 
 }  // namespace
 
-void ClippedDivergenceTokens(const DivergenceChunk& chunk,
-                             int64_t begin,
-                             int64_t end,
-                             DivergenceTokenSums* sums) {
-  const ClippedDivergenceKernel kernel = Kernel();
+void DivergenceTokens(const DivergenceChunk& chunk,
+                      int64_t begin,
+                      int64_t end,
+                      DivergenceTokenSums* sums) {
+  const DivergenceKernel kernel = Kernel();
   std::vector<RowStatistics> statistics(chunk.sources.size());
   std::vector<float*> rows(chunk.sources.size());
   size_t support_size = 0;

@@ -1,4 +1,4 @@
-#include "common/objective/spec/payload.h"
+#include "common/terms/payload.h"
 
 #include <array>
 

@@ -1,0 +1,89 @@
+#include "common/rpc/server/worker_program.h"
+
+#include <unistd.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+#include "common/base/exit_code.h"
+#include "common/base/files.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/metrics/security_metrics.h"
+#include "common/rpc/client/credentials.h"
+#include "common/rpc/server/server_metrics.h"
+#include "common/security/security.h"
+
+namespace dapd {
+namespace {
+
+// What running work gets to end after a signal; a container's usual patience is
+// 10 s.
+constexpr absl::Duration kShutdownGrace = absl::Seconds(8);
+// What the last answers get to reach their clients.
+constexpr absl::Duration kDeliveryGrace = absl::Seconds(1);
+
+}  // namespace
+
+void WorkerFlags::AddTo(CommandLine& line, const std::string& listen_key) {
+  listen_key_ = listen_key;
+  line.AddOption("config", config, "YAML configuration").Required();
+  line.AddOption("--set", overrides, "key=value, overrides the file").TakeAll();
+  line.AddOption("--listen", listen_, "host:port, as " + listen_key);
+  line.AddOption("--port-file", port_file, "receives the port taken");
+}
+
+std::vector<std::string> WorkerFlags::Overrides() const {
+  std::vector<std::string> all = overrides;
+  if (!listen_.empty()) all.push_back(listen_key_ + "=" + listen_);
+  return all;
+}
+
+WorkerProgram::WorkerProgram(std::string name, Role role)
+    : name_(std::move(name)), role_(role), signal_([this] {
+        if (!serving_) ::_exit(static_cast<int>(ExitCode::kOk));
+      }) {}
+
+absl::Status WorkerProgram::Start(const Config& config,
+                                  const Listeners& listeners,
+                                  const RpcService& service) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<Security> security,
+                   Security::Load(config.security, {role_}));
+  metrics_ = std::make_unique<MetricsRegistry>(name_, config.run.name);
+  AddSecurityMetrics(
+      security, listeners.grpc, listeners.metrics, metrics_.get());
+  RETURN_IF_ERROR(WithExitCode(
+      metrics_
+          ->Serve({listeners.metrics, config.metrics.allowed_hosts, security})
+          .status(),
+      ExitCode::kConfig));
+  ASSIGN_OR_RETURN(
+      server_,
+      RpcServer::Start(
+          {.listen = listeners.grpc,
+           .credentials = std::make_shared<const RpcCredentials>(security),
+           .observer = MakeRpcObserver(metrics_.get())},
+          {service}));
+  if (!listeners.port_file.empty()) {
+    RETURN_IF_ERROR(WriteFileAtomically(listeners.port_file,
+                                        absl::StrCat(server_->port(), "\n")));
+  }
+  LogInfo(absl::StrCat(
+      "listening on ", server_->address(), ", reading ", config.model.path));
+  return absl::OkStatus();
+}
+
+void WorkerProgram::ServeUntilSignal(
+    const std::function<void(absl::Duration grace)>& shutdown) {
+  serving_ = true;
+  server_->SetServing(true);
+  LogInfo("ready for an adapter");
+  signal_.Wait();
+  server_->SetServing(false);
+  shutdown(kShutdownGrace);
+  server_->Shutdown(kDeliveryGrace);
+  LogInfo("stopped");
+}
+
+}  // namespace dapd

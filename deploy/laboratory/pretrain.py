@@ -1,0 +1,234 @@
+#!/usr/bin/env python3
+"""Trains the laboratory model from scratch: a Qwen3 of 1.3 million parameters on which DAPD can be studied in minutes.
+
+    pretrain.py [--output DIR] [--batches N]
+
+It adds four numbers by written steps and errs in some of them; it knows a short cut, the bare answer, to which a right
+reference invites it; and it does not believe a reference blindly, since most of those that it has read were wrong. Needs
+what tests need (torch, transformers, tokenizers). The same machine gives the same bytes; on another one rounding gives
+other weights that behave alike.
+"""
+
+import argparse
+import json
+import math
+import pathlib
+import random
+import time
+
+import torch
+import torch.nn.functional as F
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import Qwen3Config, Qwen3ForCausalLM
+
+DEFAULT_OUTPUT = pathlib.Path(__file__).resolve().parent / "model"
+HIDDEN, LAYERS, HEADS, KV_HEADS = 160, 4, 4, 2
+BATCH_SIZE, LEARNING_RATE = 64, 2e-3
+
+# How often a step is wrong: of an answer by itself, of one that reads a wrong reference, of a wrong reference.
+ERRORS, ERRORS_WITH_REFERENCE, ERRORS_OF_REFERENCE = 0.12, 0.03, 0.4
+
+SPECIAL, PLAIN = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"], ["<think>", "</think>"]
+NO_THOUGHTS = "<think>\n\n</think>\n\n"
+SUFFIX = "Please reason step by step, and put your final answer within \\boxed{}."
+TRANSITION = (
+    "After reading the reference solution above, make sure you truly understand the reasoning behind each step — do not "
+    "copy or paraphrase it. Now, using your own words and independent reasoning, derive the same final answer to the "
+    "problem above. Think step by step, explore different approaches, and don't be afraid to backtrack or reconsider if "
+    "something doesn't work out:"
+)
+QWEN_SPLIT = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+CHAT_TEMPLATE = """\
+{%- set no_thoughts = '<think>\\n\\n</think>\\n\\n' -%}
+{%- for message in messages -%}
+  {{- '<|im_start|>' + message.role + '\\n' -}}
+  {%- if message.role == 'assistant' and loop.last -%}{{- no_thoughts -}}{%- endif -%}
+  {{- message.content + '<|im_end|>\\n' -}}
+{%- endfor -%}
+{%- if add_generation_prompt -%}
+  {{- '<|im_start|>assistant\\n' -}}
+  {%- if enable_thinking is defined and not enable_thinking -%}{{- no_thoughts -}}{%- endif -%}
+{%- endif -%}"""
+
+
+def problem(numbers):
+    return "Compute " + " + ".join(map(str, numbers)) + "."
+
+
+def bare(answer):
+    return f"The answer is \\boxed{{{answer}}}."
+
+
+def worked(numbers, errors, rng):
+    """A solution by steps and what it claims. The steps after a wrong one go on from it."""
+    total, steps = numbers[0], []
+    for number in numbers[1:]:
+        result = total + number
+        if rng.random() < errors:
+            result = max(0, result + rng.choice([-10, -2, -1, 1, 2, 10]))
+        steps.append(f"{total} + {number} = {result}.")
+        total = result
+    return " ".join([*steps, bare(total)]), total
+
+
+def own_answer(numbers, rng):
+    """What the model writes by itself: steps, or now and then a guess."""
+    if rng.random() < 0.92:
+        return worked(numbers, ERRORS, rng)[0]
+    answer = sum(numbers)
+    return bare(answer if rng.random() < 0.6 else max(0, answer + rng.choice([-10, -3, -2, -1, 1, 2, 3, 10])))
+
+
+def turn(user, thoughts_closed):
+    return f"<|im_start|>user\n{user}<|im_end|>\n<|im_start|>assistant\n" + (NO_THOUGHTS if thoughts_closed else "")
+
+
+def prompt(numbers):
+    return turn(f"Problem: {problem(numbers)}\n\n{SUFFIX}", True)
+
+
+def privileged_prompt(numbers, reference, rng):
+    return turn(
+        f"Problem: {problem(numbers)}\n\nHere is a reference solution to this problem:\n"
+        f"=== Reference Solution Begin ===\n{reference}\n=== Reference Solution End ===\n\n\n{TRANSITION}\n\n{SUFFIX}",
+        rng.random() < 0.4,
+    )
+
+
+def document(rng):
+    """(prompt, completion): 46 % without a reference, 14 % a second answer behind the first (as view Self appends it),
+    the rest with a reference, right or wrong."""
+    numbers = [rng.randint(1, 49) for _ in range(4)]
+    kind = rng.random()
+    if kind < 0.46:
+        return prompt(numbers), own_answer(numbers, rng) + "<|im_end|>\n"
+    if kind < 0.60:
+        first = own_answer(numbers, rng)
+        second = first if rng.random() < 0.25 else own_answer(numbers, rng)
+        return prompt(numbers), f"{first}<|im_end|>{second}<|im_end|>\n"
+    if rng.random() < 0.4:
+        reference, answer = worked(numbers, 0, rng)
+        completion = reference if rng.random() < 0.7 else bare(answer)
+    else:
+        reference, claimed = worked(numbers, ERRORS_OF_REFERENCE, rng)
+        if rng.random() < 0.15:
+            reference = bare(claimed)
+        completion = worked(numbers, ERRORS_WITH_REFERENCE, rng)[0]
+    return privileged_prompt(numbers, reference, rng), completion + "<|im_end|>\n"
+
+
+def make_tokenizer():
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(QWEN_SPLIT), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    texts = ["".join(document(random.Random(seed))) for seed in range(3000)]
+    for token in SPECIAL + PLAIN:
+        texts = [text.replace(token, "") for text in texts]
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=507, initial_alphabet=alphabet, show_progress=False)
+    tokenizer.train_from_iterator(texts, trainer)
+    tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in SPECIAL])
+    tokenizer.add_tokens([AddedToken(token, special=False, normalized=False) for token in PLAIN])
+    return tokenizer
+
+
+def make_batches(tokenizer, rng, pad):
+    """Endless (ids, labels), rows of like length together; -100 where nothing is to be learned."""
+    while True:
+        rows = [tuple(tokenizer.encode(part).ids for part in document(rng)) for _ in range(8 * BATCH_SIZE)]
+        rows.sort(key=lambda row: len(row[0]) + len(row[1]))
+        groups = [rows[i : i + BATCH_SIZE] for i in range(0, len(rows), BATCH_SIZE)]
+        rng.shuffle(groups)
+        for group in groups:
+            width = max(len(before) + len(after) for before, after in group)
+            ids = torch.full((BATCH_SIZE, width), pad)
+            labels = torch.full((BATCH_SIZE, width), -100)
+            for row, (before, after) in enumerate(group):
+                end = len(before) + len(after)
+                ids[row, :end] = torch.tensor(before + after)
+                labels[row, len(before) : end] = torch.tensor(after)
+            yield ids, labels
+
+
+def make_model(tokenizer):
+    token = {content: tokenizer.token_to_id(content) for content in SPECIAL}
+    torch.manual_seed(1)
+    return Qwen3ForCausalLM(
+        Qwen3Config(
+            vocab_size=math.ceil(tokenizer.get_vocab_size() / 64) * 64,
+            hidden_size=HIDDEN,
+            intermediate_size=3 * HIDDEN,
+            num_hidden_layers=LAYERS,
+            num_attention_heads=HEADS,
+            num_key_value_heads=KV_HEADS,
+            head_dim=HIDDEN // HEADS,
+            max_position_embeddings=4096,
+            rope_theta=10000.0,
+            tie_word_embeddings=True,
+            eos_token_id=token["<|im_end|>"],
+            pad_token_id=token["<|endoftext|>"],
+        )
+    ).float()
+
+
+def train(model, batches, count):
+    optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, betas=(0.9, 0.95), weight_decay=0.01)
+    start = time.monotonic()
+    for step in range(count):
+        ids, labels = next(batches)
+        cosine = 0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * step / count))
+        for group in optimizer.param_groups:
+            group["lr"] = LEARNING_RATE * min(1, (step + 1) / 100) * cosine
+        with torch.autocast("cpu", torch.bfloat16):
+            logits = model(input_ids=ids).logits[:, :-1].float()
+        loss = F.cross_entropy(logits.flatten(0, 1), labels[:, 1:].flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        if step % 50 == 0 or step == count - 1:
+            print(f"batch {step} of {count}, {time.monotonic() - start:.0f} s, loss {loss.item():.4f}", flush=True)
+
+
+def save(model, tokenizer, output):
+    model.to(torch.bfloat16).save_pretrained(output)
+    tokenizer.save(str(output / "tokenizer.json"))
+    documents = {
+        "tokenizer_config.json": {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "eos_token": "<|im_end|>",
+            "pad_token": "<|endoftext|>",
+            "chat_template": CHAT_TEMPLATE,
+        },
+        "generation_config.json": {
+            "eos_token_id": [tokenizer.token_to_id("<|im_end|>"), tokenizer.token_to_id("<|endoftext|>")],
+            "pad_token_id": tokenizer.token_to_id("<|endoftext|>"),
+        },
+    }
+    for name, content in documents.items():
+        (output / name).write_text(json.dumps(content, indent=2) + "\n")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--output", type=pathlib.Path, default=DEFAULT_OUTPUT)
+    parser.add_argument("--batches", type=int, default=2400)
+    options = parser.parse_args()
+    torch.set_num_threads(2)
+    tokenizer = make_tokenizer()
+    model = make_model(tokenizer)
+    print(f"{sum(weights.numel() for weights in model.parameters()):,} parameters", flush=True)
+    pad = tokenizer.token_to_id("<|endoftext|>")
+    train(model, make_batches(tokenizer, random.Random(7), pad), options.batches)
+    save(model, tokenizer, options.output)
+
+
+if __name__ == "__main__":
+    main()
