@@ -1,11 +1,10 @@
 #include "common/tokenizer/tokenizer_config.h"
 
-#include <nlohmann/json.hpp>
-
 #include "absl/strings/str_cat.h"
 
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
+#include "common/base/json.h"
 #include "common/base/json_lines.h"
 #include "common/base/status_macros.h"
 

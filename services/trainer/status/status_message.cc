@@ -104,8 +104,10 @@ void ShowStepLine(const Json& line, v1::GetStatusResponse* message) {
   message->set_step(line.at("step"));
   message->set_adapter_digest(line.at("adapter_digest").get<std::string>());
   message->clear_terms();
-  for (const auto& [name, term] : line.at("terms").items()) {
-    message->add_terms()->set_name(name);
+  if (const Json* const terms = Find(line, {"terms"})) {
+    for (const auto& [name, term] : terms->items()) {
+      message->add_terms()->set_name(name);
+    }
   }
   for (const StepMetric& metric : StepMetrics()) {
     if (metric.status.empty()) continue;

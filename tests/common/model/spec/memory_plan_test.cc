@@ -25,10 +25,8 @@ std::set<std::string> Items(WeightSet weights, RoleMemory MemoryPlan::*role) {
   Config config;
   config.objective.terms = {{.target = TeacherPass{.weights = weights}}};
   std::set<std::string> items;
-  for (const MemoryItem& item :
-       (PlanMemory(config, SmallModel()).*role).items) {
-    items.insert(item.what);
-  }
+  const MemoryPlan plan = PlanMemory(config, SmallModel());
+  for (const MemoryItem& item : (plan.*role).items) items.insert(item.what);
   return items;
 }
 
