@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
-#include "common/config/keys/rows.h"
+#include "common/config/keys/key_rows.h"
 #include "common/config/term_yaml.h"
 #include "common/config/yaml_text.h"
 

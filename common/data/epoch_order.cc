@@ -1,7 +1,8 @@
+#include "common/data/epoch_order.h"
+
 #include <numeric>
 #include <random>
-
-#include "common/data/dataset.h"
+#include <utility>
 
 namespace dapd {
 

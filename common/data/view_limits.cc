@@ -128,8 +128,9 @@ std::string DescribeLimit(const Config& config, int64_t context) {
                             "is ",
                             context,
                             ")")
-             : absl::StrCat(
-                   "the model's context is ", context, "; leave such rows out");
+             : absl::StrCat("the model's context is ",
+                            context,
+                            "; shorten or remove such rows");
 }
 
 }  // namespace
@@ -173,7 +174,7 @@ absl::Status ApplyViewLimits(const Config& config,
     return DataError(absl::StrCat(
         what,
         ", lower rollout.max_new_tokens or objective.max_reference_tokens",
-        skips ? "" : ", or leave them out with data.on_bad_row: skip",
+        skips ? "" : ", or skip them with data.on_bad_row: skip",
         named));
   }
   LogWarning(absl::StrCat(what, "; left out (data.on_bad_row: skip)", named));

@@ -7,7 +7,7 @@
 
 #include "common/kernels/packed_gemm.h"
 #include "common/kernels/parallel_for.h"
-#include "common/kernels/training_row_levels.h"
+#include "common/kernels/training_row_cpu_levels.h"
 
 namespace dapd {
 namespace {

@@ -1,5 +1,5 @@
 // Products with panels (decode_kernels.h), compiled once a level.
-#include "common/kernels/decode_kernel_levels.h"
+#include "common/kernels/decode_kernel_cpu_levels.h"
 
 #ifdef __AVX512BF16__
 #include <immintrin.h>

@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "common/kernels/decode_kernel_levels.h"
+#include "common/kernels/decode_kernel_cpu_levels.h"
 
 namespace dapd {
 namespace {

@@ -1,5 +1,5 @@
 // The element-wise kernels of decode_kernels.h, compiled once a level.
-#include "common/kernels/decode_kernel_levels.h"
+#include "common/kernels/decode_kernel_cpu_levels.h"
 #include "common/kernels/simd.h"
 
 namespace dapd::DAPD_CPU_LEVEL_NAMESPACE {

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "common/kernels/cpu_features.h"
-#include "common/kernels/divergence_levels.h"
+#include "common/kernels/divergence_cpu_levels.h"
 
 namespace dapd {
 namespace {

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <span>
 
+#include "common/kernels/derived_source.h"
 #include "common/kernels/divergence_entry.h"
 
 namespace dapd {
@@ -26,25 +27,6 @@ struct DivergenceSource {
   // temperature 1 [tokens]; null: they are not wanted.
   const int64_t* ids = nullptr;
   float* logprobs = nullptr;
-};
-
-inline constexpr int kMaxMixtureParts = 4;
-
-// The row of a source that is made of other sources (terms/target.h).
-struct DerivedSource {
-  enum class Kind { kMixture, kRouted };
-  Kind kind = Kind::kMixture;
-  int source = 0;  // which; a mixture is written to its logits
-  // Mixture: log q = anchor + strength * clip(centre(sum_i factor_i part_i)).
-  // Routed: the row of part route[t] stands for it.
-  int anchor = 0;
-  int parts[kMaxMixtureParts] = {};
-  float factors[kMaxMixtureParts] = {};
-  int num_parts = 0;
-  bool recentre = false;
-  float soft_clip = 0.0F;  // infinity: none
-  float strength = 1.0F;
-  const uint8_t* route = nullptr;  // [tokens]
 };
 
 // A target against a student; both are indices of sources.

@@ -1,7 +1,7 @@
 // A term over a support: the divergence between two distributions over a few
 // tokens of the vocabulary, and, with a tail, the rest of it as one more entry.
-// A token at a time in double precision, for CPU and GPU (common/objective/
-// spec/divergence.h, Support; SDPO, Huebotter et al., arXiv 2601.20802).
+// A token at a time in double precision, for CPU and GPU
+// (terms/divergence.h, Support; SDPO, Huebotter et al., arXiv 2601.20802).
 //
 // With P_b and Q_b the entries' probabilities and e_b the pull of EntryOf, a
 // student's logit j gets s (P_j E - e_j), E = sum_b e_b, where j is of the

@@ -1,7 +1,7 @@
 // The passes over one token's rows, compiled once a level.
 #include <math.h>
 
-#include "common/kernels/divergence_levels.h"
+#include "common/kernels/divergence_cpu_levels.h"
 #include "common/kernels/divergence_support.h"
 #include "common/kernels/simd_rows.h"
 
@@ -27,6 +27,7 @@ struct Row {
 struct FloatsMath {
   Floats Exp(Floats x) const { return ExpOf(x); }
   Floats Log(Floats x) const { return LogOf(x); }
+  Floats Tanh(Floats x) const { return TanhOf(x); }
 };
 
 struct DoubleMath {
@@ -127,39 +128,29 @@ struct Token {
                static_cast<float>(scratch.statistics[source].log_sum_exp));
   }
 
-  template <typename Lanes>
-  Floats Delta(Lanes lanes, const DerivedSource& derived, int64_t v) const {
-    Floats delta = Floats{};
-    for (int i = 0; i < derived.num_parts; ++i) {
-      delta += Broadcast(derived.factors[i]) *
-               LogProbability(lanes, derived.parts[i], v);
-    }
-    return delta;
-  }
-
-  void Mix(const DerivedSource& derived) const {
+  // Writes the row of a source that is computed entry by entry.
+  void WriteDerived(const DerivedSource& derived) const {
+    const auto at = [&](auto lanes, int64_t v) {
+      return [this, lanes, v](int source) {
+        return LogProbability(lanes, source, v);
+      };
+    };
     double mean = 0.0;
     if (derived.recentre) {
       ForEachBlock(chunk.vocabulary, [&](int64_t begin, int64_t end) {
         Floats part = Floats{};
         ForEachVector(begin, end, [&](auto lanes, int64_t v) {
-          part += lanes.Keep(Delta(lanes, derived, v));
+          part += lanes.Keep(DeltaOf<Floats>(derived, at(lanes, v)));
         });
         mean += SumOfLanes(part);
       });
       mean /= static_cast<double>(chunk.vocabulary);
     }
-    const Floats centre = Broadcast(static_cast<float>(mean));
-    const Floats clip = Broadcast(derived.soft_clip);
-    const Floats strength = Broadcast(derived.strength);
     const Floats temperature = Broadcast(1.0F / chunk.scale);
-    const bool clips = derived.soft_clip < INFINITY;
     float* out = scratch.rows[derived.source];
     ForEachVector(0, chunk.vocabulary, [&](auto lanes, int64_t v) {
-      Floats delta = Delta(lanes, derived, v) - centre;
-      if (clips) delta = clip * TanhOf(delta / clip);
-      const Floats log_q =
-          LogProbability(lanes, derived.anchor, v) + strength * delta;
+      const Floats log_q = DerivedEntry<Floats>(
+          derived, at(lanes, v), static_cast<float>(mean), FloatsMath{});
       lanes.Write(out + v, log_q * temperature);
     });
   }
@@ -171,7 +162,7 @@ struct Token {
       scratch.statistics[derived.source] = scratch.statistics[taken];
       return;
     }
-    Mix(derived);
+    WriteDerived(derived);
     Measure(derived.source);
   }
 

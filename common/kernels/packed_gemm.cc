@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "common/kernels/cpu_features.h"
-#include "common/kernels/packed_gemm_levels.h"
+#include "common/kernels/packed_gemm_cpu_levels.h"
 #include "common/kernels/parallel_for.h"
 
 namespace dapd {

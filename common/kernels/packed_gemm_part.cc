@@ -1,5 +1,5 @@
 // One part of PackedGemm, compiled once a level.
-#include "common/kernels/packed_gemm_levels.h"
+#include "common/kernels/packed_gemm_cpu_levels.h"
 #include "common/kernels/packed_gemm_pack.h"
 
 namespace dapd::DAPD_CPU_LEVEL_NAMESPACE {

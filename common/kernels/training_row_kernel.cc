@@ -1,6 +1,6 @@
 // One row of training_rows.h, compiled once a level.
 #include "common/kernels/simd.h"
-#include "common/kernels/training_row_levels.h"
+#include "common/kernels/training_row_cpu_levels.h"
 
 namespace dapd::DAPD_CPU_LEVEL_NAMESPACE {
 namespace {

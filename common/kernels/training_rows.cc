@@ -5,7 +5,7 @@
 
 #include "common/kernels/cpu_features.h"
 #include "common/kernels/parallel_for.h"
-#include "common/kernels/training_row_levels.h"
+#include "common/kernels/training_row_cpu_levels.h"
 
 namespace dapd {
 namespace {

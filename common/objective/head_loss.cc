@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "common/objective/head_products.h"
-#include "common/objective/head_sources.h"
+#include "common/objective/target_sources.h"
 #include "common/objective/token_passes.h"
 
 namespace dapd {
@@ -14,7 +14,7 @@ struct Call {
   const at::Tensor& head;
   std::span<const HeadStudent> students;
   std::span<const HeadTerm> terms;
-  const HeadSources& sources;
+  const TargetSources& sources;
   float scale;  // 1 / temperature
   bool with_gradient;
   at::Tensor sums;  // DivergenceTokenSums [tokens, terms] on the head's device
@@ -42,7 +42,7 @@ void FillLogits(const Call& call, const HeadChunk& chunk) {
 // Fills the chunk's part of the sums; the students' logits become their
 // gradient if asked for.
 void RunTokens(const Call& call, const HeadChunk& chunk) {
-  const HeadSources::Rows rows =
+  const TargetSources::Rows rows =
       call.sources.RowsOf(chunk, call.students, call.terms, call.logprobs);
   RunTokenPasses(call.head.device(),
                  {.sources = rows.sources,
@@ -73,7 +73,7 @@ void WriteGradients(const Call& call,
 
 // Sums over the tokens in their order, whichever thread they ran on.
 std::vector<DivergenceSums> AddUp(const at::Tensor& sums,
-                                  const HeadSources& sources,
+                                  const TargetSources& sources,
                                   size_t num_terms) {
   const at::Tensor host = sums.cpu();
   const auto* of_token =
@@ -92,7 +92,7 @@ std::vector<DivergenceSums> AddUp(const at::Tensor& sums,
 }
 
 bool HasFastPath(const at::Tensor& head,
-                 const HeadSources& sources,
+                 const TargetSources& sources,
                  std::span<const HeadTerm> terms) {
   const bool known_dtype =
       head.scalar_type() == at::kFloat || head.scalar_type() == at::kBFloat16;
@@ -132,7 +132,7 @@ HeadLoss ComputeHeadLoss(const at::Tensor& head,
                          const HeadLossOptions& options,
                          bool with_gradient) {
   at::NoGradGuard no_grad;
-  const HeadSources sources(students, terms);
+  const TargetSources sources(students, terms);
   if (!HasFastPath(head, sources, terms)) {
     return ComputeHeadLossByTensors(
         head, students, terms, options, with_gradient);

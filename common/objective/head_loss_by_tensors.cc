@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <variant>
 
+#include "common/base/overloaded.h"
 #include "common/objective/divergence_by_tensors.h"
 #include "common/objective/head_loss.h"
 #include "common/objective/head_products.h"
@@ -56,23 +58,31 @@ at::Tensor MixtureOf(const Tokens& tokens,
       tokens.Logprobs(*term.passes[0]) + mixture.strength * delta, -1);
 }
 
-// A target is a case here and in HeadSources::AddTarget.
-TargetLogprobs TargetOf(const Tokens& tokens, const HeadTerm& term) {
-  if (const auto* mixture = std::get_if<Mixture>(term.target)) {
-    return {MixtureOf(tokens, term, *mixture), {}};
-  }
-  if (std::holds_alternative<Routed>(*term.target)) {
-    const at::Tensor second = tokens.Of(term.route).to(at::kBool).unsqueeze(1);
-    return {at::where(second,
-                      tokens.Logprobs(*term.passes[1]),
-                      tokens.Logprobs(*term.passes[0])),
-            {}};
-  }
-  const TeacherScores& scores = *term.passes[0];
+TargetLogprobs PassTarget(const Tokens& tokens, const TeacherScores& scores) {
   if (scores.top_ids.defined()) {
     return {tokens.Of(scores.top_logprobs), tokens.Of(scores.top_ids)};
   }
   return {tokens.Logprobs(scores), {}};
+}
+
+TargetLogprobs RoutedTarget(const Tokens& tokens, const HeadTerm& term) {
+  const at::Tensor second = tokens.Of(term.route).to(at::kBool).unsqueeze(1);
+  return {at::where(second,
+                    tokens.Logprobs(*term.passes[1]),
+                    tokens.Logprobs(*term.passes[0])),
+          {}};
+}
+
+TargetLogprobs TargetOf(const Tokens& tokens, const HeadTerm& term) {
+  return std::visit(
+      Overloaded{[&](const TeacherPass&) {
+                   return PassTarget(tokens, *term.passes[0]);
+                 },
+                 [&](const Mixture& mixture) {
+                   return TargetLogprobs{MixtureOf(tokens, term, mixture), {}};
+                 },
+                 [&](const Routed&) { return RoutedTarget(tokens, term); }},
+      *term.target);
 }
 
 DivergenceSums TermOfTokens(const Tokens& tokens,

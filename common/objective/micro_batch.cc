@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "common/base/log.h"
-#include "common/objective/routing.h"
+#include "common/objective/token_routing.h"
 #include "common/objective/view_pass.h"
 #include "common/tensor/torch_bridge.h"
 

@@ -80,6 +80,9 @@ using Target = std::variant<TeacherPass, Mixture, Routed>;
 // (head_loss.h) has them: of a Mixture the anchor first.
 std::vector<TeacherPass> PassesOf(const Target& target);
 
+// "cross_rollout (snapshot)", for people.
+std::string Describe(const Target& target);
+
 // "agree_likely", ...
 const char* RegimeName(Regime regime);
 

@@ -4,9 +4,12 @@
 #include <cmath>
 #include <set>
 #include <type_traits>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+
+#include "common/base/overloaded.h"
 
 namespace dapd {
 namespace {
@@ -44,14 +47,35 @@ std::string ProblemWithMixture(const Mixture& mixture) {
 }  // namespace
 
 std::vector<TeacherPass> PassesOf(const Target& target) {
-  if (const auto* pass = std::get_if<TeacherPass>(&target)) return {*pass};
-  if (const auto* routed = std::get_if<Routed>(&target)) {
-    return {routed->first, routed->second};
+  using Passes = std::vector<TeacherPass>;
+  return std::visit(
+      Overloaded{[](const TeacherPass& pass) { return Passes{pass}; },
+                 [](const Mixture& mixture) {
+                   Passes passes = {mixture.anchor};
+                   for (const WeightedPass& part : mixture.delta) {
+                     passes.push_back(part.pass);
+                   }
+                   return passes;
+                 },
+                 [](const Routed& routed) {
+                   return Passes{routed.first, routed.second};
+                 }},
+      target);
+}
+
+std::string Describe(const Target& target) {
+  std::vector<std::string> passes;
+  for (const TeacherPass& pass : PassesOf(target)) {
+    passes.push_back(absl::StrCat(
+        ViewNameString(pass.view), " (", WeightSetName(pass.weights), ")"));
   }
-  const Mixture& mixture = std::get<Mixture>(target);
-  std::vector<TeacherPass> passes = {mixture.anchor};
-  for (const WeightedPass& part : mixture.delta) passes.push_back(part.pass);
-  return passes;
+  return std::visit(
+      Overloaded{[&](const TeacherPass&) { return passes.front(); },
+                 [&](const Mixture&) {
+                   return "mixture of " + absl::StrJoin(passes, ", ");
+                 },
+                 [&](const Routed&) { return absl::StrJoin(passes, " or "); }},
+      target);
 }
 
 const char* RegimeName(Regime regime) {

@@ -68,22 +68,6 @@ void PrintMemory(const Config& config,
   }
 }
 
-std::string Describe(const TeacherPass& pass) {
-  return absl::StrCat(
-      ViewNameString(pass.view), " (", WeightSetName(pass.weights), ")");
-}
-
-std::string Describe(const Target& target) {
-  std::vector<std::string> passes;
-  for (const TeacherPass& pass : PassesOf(target)) {
-    passes.push_back(Describe(pass));
-  }
-  if (std::holds_alternative<Mixture>(target)) {
-    return absl::StrCat("mixture of ", absl::StrJoin(passes, ", "));
-  }
-  return absl::StrJoin(passes, " or ");
-}
-
 // What differs from a forward KL over the vocabulary.
 std::string DescribeSpecial(const Term& term) {
   std::string text;

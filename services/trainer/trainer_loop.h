@@ -12,7 +12,7 @@
 //   losses and gradients    common/objective/micro_batch.h
 //   optimizer and snapshot  common/training/policy.h
 //   what is written         run_recorder.h, checkpoint.h, ledger.h
-//   when the disk refuses   disk_policy.h
+//   when the disk refuses   full_disk_rule.h
 #pragma once
 
 #include <functional>
@@ -25,7 +25,7 @@
 #include "common/data/dataset.h"
 #include "common/training/policy.h"
 #include "services/trainer/record/checkpoint.h"
-#include "services/trainer/record/disk_policy.h"
+#include "services/trainer/record/full_disk_rule.h"
 #include "services/trainer/record/ledger.h"
 #include "services/trainer/record/run_recorder.h"
 #include "services/trainer/step/batch_trainer.h"
@@ -72,7 +72,7 @@ class TrainerLoop {
 
   TrainerParts parts_;
   Policy& policy_;
-  DiskPolicy disk_;
+  FullDiskRule disk_;
   BatchTrainer batch_;
   int64_t saved_version_ = 0;      // of the newest checkpoint
   int64_t exported_version_ = -1;  // of adapter/, by this process

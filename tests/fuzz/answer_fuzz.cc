@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "common/base/check.h"
-#include "common/data/answer.h"
+#include "common/data/grade_answer.h"
 #include "tests/fuzz/input.h"
 
 namespace dapd {

@@ -3,14 +3,15 @@
 #include <string>
 
 #include "common/base/check.h"
-#include "services/trainer/step/step_plan.h"
+#include "services/trainer/step/rank_messages.h"
 #include "tests/fuzz/input.h"
 
 namespace dapd {
 namespace {
 
 bool IsSame(const RolloutResult& a, const RolloutResult& b) {
-  return a.ids == b.ids && a.logprobs == b.logprobs && a.finish_reason == b.finish_reason &&
+  return a.ids == b.ids && a.logprobs == b.logprobs &&
+         a.finish_reason == b.finish_reason &&
          a.policy_version == b.policy_version &&
          a.adapter_digest == b.adapter_digest;
 }

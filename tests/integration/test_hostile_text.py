@@ -14,6 +14,7 @@ import pytest
 from workspace import BIN, wait_for
 
 FORGED = b"E 2026-01-01T00:00:00.000Z trainer] forged"
+HELP_LINE = "Run with --help for more information."
 LOG_LINE = re.compile(r"[IWE] \d{4}-\d\d-\d\dT[\d:.]+Z \w+\] ")
 
 
@@ -23,7 +24,7 @@ def check_printed(printed, *quoted):
     assert not [c for c in text if ord(c) < 0x20 and c != "\n" or 0x7F <= ord(c) < 0xA0], ascii(text)
     first, *others = text.rstrip("\n").split("\n")
     for line in others:
-        assert line.startswith("  ") or LOG_LINE.match(line), ascii(text)
+        assert line.startswith("  ") or LOG_LINE.match(line) or line == HELP_LINE, ascii(text)
     assert not re.search(rb"^E 2026-01-01T", printed, re.MULTILINE), printed
     for part in quoted:
         assert part in text, ascii(text)
@@ -71,7 +72,7 @@ def test_names_of_tensors(workspace, tmp_path):
     folder = tmp_path / "model"
     shutil.copytree(workspace.model, folder)
     (tmp_path / "in").write_text('{"id": "a", "input_ids": [1]}\n')
-    entry = b'{"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}'
+    entry = b'{"dtype": "F32", "shape": [3], "data_offsets": [0, 4]}'
     for name, quoted in ((b"a\xff", "\\xff"), (b"a\\n" + FORGED + b"\\u001b", "a\\nE 2026"), (b"a\\u009b", "\\u009b")):
         write_tensors(folder / "model.safetensors", b'{"' + name + b'": ' + entry + b"}")
         printed = failed("dapd", "score", "--model", folder, "--input", tmp_path / "in", "--output", tmp_path / "out", code=4)
@@ -106,7 +107,7 @@ def test_arguments_and_names_of_files(workspace, tmp_path):
         check_printed(
             failed("dapd", "adapter", "verify", "--model", workspace.model, "--adapter", folder, code=4), "adapter\\xff\\nE 2026", "\\x1b[2J"
         )
-    check_printed(failed("dapd", "tokenize", b"--\xff\x1b[2J", code=2), "\\xff\\x1b[2J")
+    check_printed(failed("dapd", "status", "127.0.0.1:1", b"--\xff\x1b[2J", code=2), "\\xff\\x1b[2J")
 
 
 def test_chat_templates(workspace, tmp_path):

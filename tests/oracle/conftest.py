@@ -54,15 +54,17 @@ def llama3_folder(qwen_folder, tmp_path_factory):
     tokenizer["normalizer"] = None
     tokenizer["model"]["ignore_merges"] = True
     vocabulary = tokenizer["model"]["vocab"]
-    size = max(t["id"] for t in tokenizer["added_tokens"]) + 1
     # A word that no merge reaches: only ignore_merges makes one token of it.
     new = ["qzxjvk"]
     # Numbers merge, within their threes.
     for left, right in ["12", "34", "45", "56", ("12", "3"), ("45", "6")]:
         tokenizer["model"]["merges"].append([left, right])
         new.append(left + right)
-    vocabulary.update({text: size + i for i, text in enumerate(new)})
-    size += len(new)
+    # As in every real file, the added tokens' ids follow the vocabulary's; the library renumbers others.
+    vocabulary.update({text: len(vocabulary) + i for i, text in enumerate(new)})
+    for token in tokenizer["added_tokens"]:
+        token["id"] += len(new)
+    size = max(token["id"] for token in tokenizer["added_tokens"]) + 1
     for i, text in enumerate(["<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "<|eom_id|>"]):
         flags = dict(single_word=False, lstrip=False, rstrip=False, normalized=False, special=True)
         tokenizer["added_tokens"].append(dict(id=size + i, content=text, **flags))

@@ -21,7 +21,7 @@ ROWS = [
 def check(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
     models.make_model(folder / "model", "qwen3")
-    (folder / "config.yaml").write_text(f"model: {{path: {folder}/model}}\n")
+    (folder / "config.yaml").write_text(f"model: {{path: {folder}/model}}\nrollout: {{max_new_tokens: 256}}\n")
 
     def run(path, *flags, code=0):
         result = run_dapd("check", folder / "config.yaml", "--set", f"data.path={path}", *flags, check=False)

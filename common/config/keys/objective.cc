@@ -1,4 +1,4 @@
-#include "common/config/keys/rows.h"
+#include "common/config/keys/key_rows.h"
 
 namespace dapd {
 

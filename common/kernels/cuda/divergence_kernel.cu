@@ -17,6 +17,7 @@ constexpr int64_t kTile = kThreads * kPerThread;
 struct FloatMath {
   __device__ float Exp(float x) const { return expf(x); }
   __device__ float Log(float x) const { return logf(x); }
+  __device__ float Tanh(float x) const { return tanhf(x); }
 };
 
 struct DoubleMath {
@@ -167,38 +168,30 @@ struct Block {
     }
   }
 
-  __device__ float Delta(const DerivedSource& derived, int64_t v) const {
-    float delta = 0.0F;
-    for (int i = 0; i < derived.num_parts; ++i) {
-      delta += derived.factors[i] * LogProbability(derived.parts[i], v);
-    }
-    return delta;
-  }
-
-  __device__ void Mix(const DerivedSource& derived) const {
-    float centre = 0.0F;
+  // Writes the row of a source that is computed entry by entry.
+  __device__ void WriteDerived(const DerivedSource& derived) const {
+    const auto at = [this](int64_t v) {
+      return [this, v](int source) { return LogProbability(source, v); };
+    };
+    float mean = 0.0F;
     if (derived.recentre) {
       double sum = 0.0;
       for (int64_t v = threadIdx.x; v < args.vocabulary; v += kThreads) {
-        sum += Delta(derived, v);
+        sum += DeltaOf<float>(derived, at(v));
       }
-      centre = static_cast<float>(BlockSum(sum) /
-                                  static_cast<double>(args.vocabulary));
+      mean = static_cast<float>(BlockSum(sum) /
+                                static_cast<double>(args.vocabulary));
     }
-    const float clip = derived.soft_clip;
     for (int64_t v = threadIdx.x; v < args.vocabulary; v += kThreads) {
-      float delta = Delta(derived, v) - centre;
-      if (clip < INFINITY) delta = clip * tanhf(delta / clip);
       rows[derived.source][v] =
-          (LogProbability(derived.anchor, v) + derived.strength * delta) /
-          args.scale;
+          DerivedEntry<float>(derived, at(v), mean, FloatMath{}) / args.scale;
     }
     __syncthreads();
   }
 
   __device__ void Derive(const DerivedSource& derived) const {
-    if (derived.kind == DerivedSource::Kind::kMixture) {
-      Mix(derived);
+    if (derived.kind != DerivedSource::Kind::kRouted) {
+      WriteDerived(derived);
       Measure(derived.source);
       return;
     }

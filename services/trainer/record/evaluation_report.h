@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 
-#include "common/data/interval.h"
+#include "common/data/confidence_interval.h"
 
 namespace dapd {
 

@@ -13,6 +13,7 @@
 
 #include "common/base/failpoint.h"
 #include "common/base/status_macros.h"
+#include "common/data/epoch_order.h"
 #include "common/rpc/transfer/served_policy.h"
 #include "common/training/metric_table.h"
 #include "common/training/step_metrics.h"

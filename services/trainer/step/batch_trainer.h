@@ -28,9 +28,9 @@
 #include "common/training/step_report.h"
 #include "services/trainer/publish/policy_publisher.h"
 #include "services/trainer/step/batch_trainer_parts.h"
+#include "services/trainer/step/rank_messages.h"
 #include "services/trainer/step/sample_pipeline.h"
 #include "services/trainer/step/slice_trainer.h"
-#include "services/trainer/step/step_plan.h"
 
 namespace dapd {
 

@@ -6,7 +6,7 @@
 #include "absl/time/time.h"
 
 #include "common/base/status_macros.h"
-#include "common/data/answer.h"
+#include "common/data/grade_answer.h"
 #include "common/tensor/torch_bridge.h"
 
 namespace dapd {

@@ -10,6 +10,7 @@
 
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
+#include "common/data/epoch_order.h"
 #include "tests/fakes/temp_path.h"
 
 namespace dapd {

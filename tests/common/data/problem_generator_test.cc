@@ -4,7 +4,7 @@
 
 #include "gtest/gtest.h"
 
-#include "common/data/answer.h"
+#include "common/data/grade_answer.h"
 
 namespace dapd {
 namespace {

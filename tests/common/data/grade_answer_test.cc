@@ -1,4 +1,4 @@
-#include "common/data/answer.h"
+#include "common/data/grade_answer.h"
 
 #include <string>
 

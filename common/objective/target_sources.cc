@@ -1,7 +1,10 @@
-#include "common/objective/head_sources.h"
+#include "common/objective/target_sources.h"
 
 #include <algorithm>
 #include <utility>
+#include <variant>
+
+#include "common/base/overloaded.h"
 
 namespace dapd {
 namespace {
@@ -27,10 +30,32 @@ DivergenceTerm MakeTerm(const HeadTerm& term) {
           .has_tail = term.support.tail};
 }
 
+// `passes`: the sources of PassesOf.
+DerivedSource DerivedFrom(const Mixture& mixture,
+                          const std::vector<int>& passes) {
+  DerivedSource derived{.kind = DerivedSource::Kind::kMixture,
+                        .anchor = passes[0],
+                        .num_parts = static_cast<int>(mixture.delta.size()),
+                        .recentre = mixture.recentre,
+                        .soft_clip = static_cast<float>(mixture.soft_clip),
+                        .strength = static_cast<float>(mixture.strength)};
+  for (size_t i = 0; i < mixture.delta.size(); ++i) {
+    derived.parts[i] = passes[i + 1];
+    derived.factors[i] = static_cast<float>(mixture.delta[i].factor);
+  }
+  return derived;
+}
+
+DerivedSource DerivedByRoute(const std::vector<int>& passes) {
+  DerivedSource derived{.kind = DerivedSource::Kind::kRouted, .num_parts = 2};
+  std::copy(passes.begin(), passes.end(), derived.parts);
+  return derived;
+}
+
 }  // namespace
 
-HeadSources::HeadSources(std::span<const HeadStudent> students,
-                         std::span<const HeadTerm> terms)
+TargetSources::TargetSources(std::span<const HeadStudent> students,
+                             std::span<const HeadTerm> terms)
     : num_students_(static_cast<int64_t>(students.size())) {
   for (const HeadStudent& student : students) {
     sources_.push_back({student.hidden, {}});
@@ -39,7 +64,7 @@ HeadSources::HeadSources(std::span<const HeadStudent> students,
     terms_.push_back(MakeTerm(term));
     terms_.back().target = AddTarget(term);
   }
-  for (const HeadSource& source : sources_) {
+  for (const TargetSource& source : sources_) {
     row_block_.push_back(source.hidden.defined() ? num_hidden_++ : -1);
   }
   for (const DerivedSource& derived : derived_) {
@@ -49,7 +74,7 @@ HeadSources::HeadSources(std::span<const HeadStudent> students,
   }
 }
 
-int HeadSources::FindOrAdd(const TeacherScores& teacher) {
+int TargetSources::FindOrAdd(const TeacherScores& teacher) {
   for (size_t i = static_cast<size_t>(num_students_); i < sources_.size();
        ++i) {
     if (IsSame(sources_[i].hidden, teacher.hidden) ||
@@ -65,28 +90,18 @@ int HeadSources::FindOrAdd(const TeacherScores& teacher) {
   return static_cast<int>(sources_.size()) - 1;
 }
 
-int HeadSources::AddTarget(const HeadTerm& term) {
+int TargetSources::AddTarget(const HeadTerm& term) {
   std::vector<int> passes;
   for (const TeacherScores* scores : term.passes) {
     passes.push_back(scores == nullptr ? -1 : FindOrAdd(*scores));
   }
   if (std::holds_alternative<TeacherPass>(*term.target)) return passes[0];
-  DerivedSource derived;
-  if (const auto* mixture = std::get_if<Mixture>(term.target)) {
-    derived.anchor = passes[0];
-    derived.num_parts = static_cast<int>(mixture->delta.size());
-    for (size_t i = 0; i < mixture->delta.size(); ++i) {
-      derived.parts[i] = passes[i + 1];
-      derived.factors[i] = static_cast<float>(mixture->delta[i].factor);
-    }
-    derived.recentre = mixture->recentre;
-    derived.soft_clip = static_cast<float>(mixture->soft_clip);
-    derived.strength = static_cast<float>(mixture->strength);
-  } else {
-    derived.kind = DerivedSource::Kind::kRouted;
-    derived.num_parts = 2;
-    std::copy(passes.begin(), passes.end(), derived.parts);
-  }
+  DerivedSource derived = std::visit(
+      Overloaded{
+          [](const TeacherPass&) { return DerivedSource(); },
+          [&](const Mixture& mixture) { return DerivedFrom(mixture, passes); },
+          [&](const Routed&) { return DerivedByRoute(passes); }},
+      *term.target);
   derived.source = static_cast<int>(sources_.size());
   sources_.push_back({});
   derived_.push_back(derived);
@@ -94,24 +109,24 @@ int HeadSources::AddTarget(const HeadTerm& term) {
   return derived.source;
 }
 
-std::vector<at::Tensor> HeadSources::HiddenOf(int64_t begin,
-                                              int64_t tokens) const {
+std::vector<at::Tensor> TargetSources::HiddenOf(int64_t begin,
+                                                int64_t tokens) const {
   std::vector<at::Tensor> hidden;
-  for (const HeadSource& source : sources_) {
+  for (const TargetSource& source : sources_) {
     if (!source.hidden.defined()) continue;
     hidden.push_back(source.hidden.narrow(0, begin, tokens));
   }
   return hidden;
 }
 
-int64_t HeadSources::support_size() const {
+int64_t TargetSources::support_size() const {
   int64_t size = 0;
   for (const DivergenceTerm& term : terms_) size += term.support_size;
   return size;
 }
 
-at::Tensor HeadSources::LogitsOf(int source, const HeadChunk& chunk) const {
-  const HeadSource& from = sources_[static_cast<size_t>(source)];
+at::Tensor TargetSources::LogitsOf(int source, const HeadChunk& chunk) const {
+  const TargetSource& from = sources_[static_cast<size_t>(source)];
   if (from.logits.defined()) {
     return from.logits.narrow(0, chunk.begin, chunk.tokens);
   }
@@ -119,9 +134,9 @@ at::Tensor HeadSources::LogitsOf(int source, const HeadChunk& chunk) const {
   return chunk.logits.narrow(0, block * chunk.tokens, chunk.tokens);
 }
 
-at::Tensor HeadSources::SupportOf(const HeadTerm& head_term,
-                                  const DivergenceTerm& term,
-                                  const HeadChunk& chunk) const {
+at::Tensor TargetSources::SupportOf(const HeadTerm& head_term,
+                                    const DivergenceTerm& term,
+                                    const HeadChunk& chunk) const {
   const int by = head_term.support.kind == SupportKind::kStudentTopK
                      ? term.student
                      : term.target;
@@ -130,7 +145,7 @@ at::Tensor HeadSources::SupportOf(const HeadTerm& head_term,
   return std::get<1>(logits.topk(k, -1)).contiguous();
 }
 
-HeadSources::Rows HeadSources::RowsOf(
+TargetSources::Rows TargetSources::RowsOf(
     const HeadChunk& chunk,
     std::span<const HeadStudent> students,
     std::span<const HeadTerm> head_terms,

@@ -1,4 +1,4 @@
-#include "services/trainer/record/disk_policy.h"
+#include "services/trainer/record/full_disk_rule.h"
 
 #include <algorithm>
 #include <utility>
@@ -15,15 +15,15 @@ constexpr absl::Duration kLongestPause = absl::Seconds(10);
 
 }  // namespace
 
-DiskPolicy::DiskPolicy(std::string on_write_error,
-                       std::function<bool(absl::Duration)> wait_for_stop,
-                       TrainerMetrics* metrics)
+FullDiskRule::FullDiskRule(std::string on_write_error,
+                           std::function<bool(absl::Duration)> wait_for_stop,
+                           TrainerMetrics* metrics)
     : on_write_error_(std::move(on_write_error)),
       wait_for_stop_(std::move(wait_for_stop)),
       metrics_(metrics) {}
 
-absl::Status DiskPolicy::Write(const std::string& what,
-                               const std::function<absl::Status()>& write) {
+absl::Status FullDiskRule::Write(const std::string& what,
+                                 const std::function<absl::Status()>& write) {
   if (on_write_error_ != "continue") return MustWrite(what, write);
   if (const absl::Status status = write(); !status.ok()) {
     metrics_->RecordWriteFailure();
@@ -35,17 +35,17 @@ absl::Status DiskPolicy::Write(const std::string& what,
   return absl::OkStatus();
 }
 
-absl::Status DiskPolicy::MustWrite(const std::string& what,
-                                   const std::function<absl::Status()>& write) {
+absl::Status FullDiskRule::MustWrite(
+    const std::string& what, const std::function<absl::Status()>& write) {
   const absl::Status status = write();
   if (status.ok()) return status;
   metrics_->RecordWriteFailure();
   return on_write_error_ == "fail" ? status : Retry(what, write, status);
 }
 
-absl::Status DiskPolicy::Retry(const std::string& what,
-                               const std::function<absl::Status()>& write,
-                               const absl::Status& first) {
+absl::Status FullDiskRule::Retry(const std::string& what,
+                                 const std::function<absl::Status()>& write,
+                                 const absl::Status& first) {
   LogError(absl::StrCat(what,
                         " could not be written; training pauses until it can "
                         "(checkpoint.on_write_error: pause): ",

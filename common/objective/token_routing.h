@@ -1,5 +1,5 @@
 // Which of two passes each token of a micro-batch takes as its target (Routed
-// in spec/target.h: DOPD, Yu et al., arXiv 2606.30626).
+// in terms/target.h: DOPD, Yu et al., arXiv 2606.30626).
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-#include "services/trainer/step/step_plan.h"
+#include "services/trainer/step/rank_messages.h"
 
 #include <limits>
 

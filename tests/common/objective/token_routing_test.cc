@@ -1,4 +1,4 @@
-#include "common/objective/routing.h"
+#include "common/objective/token_routing.h"
 
 #include <cmath>
 #include <vector>
@@ -28,17 +28,17 @@ Routed MakeRouted(double trim) {
 
 TEST(RouteTokensTest, EveryTokenIsInTheRegimeThatItsProbabilitiesSay) {
   // Distances 0.22, 0.18, 1.79, 2.20, mean 1.10; mean sum 0.1925 + 0.2875.
-  const TokenRoutes routes =
-      RouteTokens(MakeRouted(0.0),
-                  Logs({{0.40, 0.06, 0.30}, {0.01}}),
-                  Logs({{0.50, 0.05, 0.05}, {0.09}}));
+  const TokenRoutes routes = RouteTokens(MakeRouted(0.0),
+                                         Logs({{0.40, 0.06, 0.30}, {0.01}}),
+                                         Logs({{0.50, 0.05, 0.05}, {0.09}}));
   ASSERT_EQ(routes.route.size(), 2u);
   EXPECT_TRUE(at::equal(routes.token_weights[0],
                         at::tensor(std::vector<float>{0.6F, 0.3F, 1.0F})));
-  EXPECT_TRUE(at::equal(routes.token_weights[1],
-                        at::tensor(std::vector<float>{0.5F})));
-  EXPECT_TRUE(at::equal(routes.route[0],
-                        at::tensor(std::vector<int64_t>{0, 1, 0}).to(at::kByte)));
+  EXPECT_TRUE(
+      at::equal(routes.token_weights[1], at::tensor(std::vector<float>{0.5F})));
+  EXPECT_TRUE(
+      at::equal(routes.route[0],
+                at::tensor(std::vector<int64_t>{0, 1, 0}).to(at::kByte)));
   EXPECT_TRUE(at::equal(routes.route[1],
                         at::tensor(std::vector<int64_t>{1}).to(at::kByte)));
   EXPECT_THAT(routes.counts, ElementsAre(1, 1, 1, 1));

@@ -13,7 +13,7 @@ namespace dapd {
 
 // What gives a token its logits: a student, a teacher of any number of terms,
 // or a mixture, which has neither tensor.
-struct HeadSource {
+struct TargetSource {
   at::Tensor hidden;  // [n, hidden], or
   at::Tensor logits;  // [n, V] float32 as a teacher sent them
 };
@@ -27,10 +27,10 @@ struct HeadChunk {
   at::Tensor logits;
 };
 
-class HeadSources {
+class TargetSources {
  public:
-  HeadSources(std::span<const HeadStudent> students,
-              std::span<const HeadTerm> terms);
+  TargetSources(std::span<const HeadStudent> students,
+                std::span<const HeadTerm> terms);
 
   // The tensors of all sources with hidden states, for tokens of a chunk.
   std::vector<at::Tensor> HiddenOf(int64_t begin, int64_t tokens) const;
@@ -63,7 +63,7 @@ class HeadSources {
                        const DivergenceTerm& term,
                        const HeadChunk& chunk) const;
 
-  std::vector<HeadSource> sources_;
+  std::vector<TargetSource> sources_;
   std::vector<int64_t> row_block_;  // of each source in a chunk's logits; -1
   std::vector<DerivedSource> derived_;
   std::vector<size_t> term_of_route_;  // of each derived source

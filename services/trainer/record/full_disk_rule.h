@@ -1,4 +1,5 @@
-// DiskPolicy: what a run does when its disk refuses (full, read-only, broken).
+// FullDiskRule: what a run does when its disk refuses (full, read-only,
+// broken).
 #pragma once
 
 #include <functional>
@@ -12,13 +13,13 @@
 namespace dapd {
 
 // Owned by the compute thread.
-class DiskPolicy {
+class FullDiskRule {
  public:
   // `on_write_error`: checkpoint.on_write_error. `wait_for_stop` blocks for at
   // most the given time; true once the run is to stop.
-  DiskPolicy(std::string on_write_error,
-             std::function<bool(absl::Duration)> wait_for_stop,
-             TrainerMetrics* metrics);
+  FullDiskRule(std::string on_write_error,
+               std::function<bool(absl::Duration)> wait_for_stop,
+               TrainerMetrics* metrics);
 
   // Runs `write`, which can be repeated, for the first time or again:
   //   pause     again and again, with growing pauses of up to 10 s, until it

@@ -1,4 +1,4 @@
-#include "common/objective/routing.h"
+#include "common/objective/token_routing.h"
 
 namespace dapd {
 namespace {
@@ -18,7 +18,8 @@ TokenRoutes RouteTokens(const Routed& routed,
   std::vector<int64_t> lengths;
   for (const at::Tensor& answer : first) lengths.push_back(answer.size(0));
   const at::Tensor log_1 = at::cat(at::TensorList(first.data(), first.size()));
-  const at::Tensor log_2 = at::cat(at::TensorList(second.data(), second.size()));
+  const at::Tensor log_2 =
+      at::cat(at::TensorList(second.data(), second.size()));
   const at::Tensor q_1 = log_1.exp();
   const at::Tensor q_2 = log_2.exp();
   const at::Tensor distance = (log_1 - log_2).abs();

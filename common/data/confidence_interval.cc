@@ -1,4 +1,4 @@
-#include "common/data/interval.h"
+#include "common/data/confidence_interval.h"
 
 #include <algorithm>
 #include <cmath>
