@@ -1,2 +1,0 @@
-// Holds the precompiled aten.h that the TORCH modules share; has no
-// code.
