@@ -4,53 +4,31 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
-
-#include "common/base/json.h"
 #include "common/base/status_error.h"
 #include "common/base/status_macros.h"
+#include "common/generation/decode_request_message.h"
 #include "common/tensor/torch_bridge.h"
+#include "dapd/v1/rank.pb.h"
 
 namespace dapd {
 namespace {
 
-using Json = nlohmann::json;
+using Sampled = std::vector<std::pair<int64_t, int32_t>>;  // slot and token
 
-// A call: one line of JSON; behind that of an adapter, its tensors.
-Json StartCall(int64_t slot, const DecodeRequest& request) {
-  const SamplingParams& sampling = request.sampling;
-  const SamplingKey& key = request.key;
-  return {{"call", "start"},
-          {"slot", slot},
-          {"prompt", request.prompt_ids},
-          {"sampling",
-           {sampling.temperature,
-            sampling.top_k,
-            sampling.top_p,
-            sampling.max_new_tokens}},
-          {"key", {key.seed, key.step, key.example, key.sample}}};
-}
-
-DecodeRequest RequestOf(const Json& call) {
-  const Json& sampling = call.at("sampling");
-  const Json& key = call.at("key");
-  return {.prompt_ids = call.at("prompt").get<std::vector<int32_t>>(),
-          .sampling = {.temperature = sampling.at(0),
-                       .top_k = sampling.at(1),
-                       .top_p = sampling.at(2),
-                       .max_new_tokens = sampling.at(3)},
-          .key = {.seed = key.at(0),
-                  .step = key.at(1),
-                  .example = key.at(2),
-                  .sample = key.at(3)}};
-}
-
-Json TokensOf(const std::vector<DecodedToken>& sampled) {
-  Json tokens = Json::array();
-  for (const DecodedToken& each : sampled) {
-    tokens.push_back({each.slot, each.token});
+Sampled SampledOf(const std::vector<DecodedToken>& tokens) {
+  Sampled sampled;
+  for (const DecodedToken& each : tokens) {
+    sampled.emplace_back(each.slot, each.token);
   }
-  return tokens;
+  return sampled;
+}
+
+Sampled SampledOf(const v1::DecodeCall& call) {
+  Sampled sampled;
+  for (const v1::DecodeCall::Sampled& each : call.sampled()) {
+    sampled.emplace_back(each.slot(), each.token());
+  }
+  return sampled;
 }
 
 class LeadingBackend final : public DecodeBackend {
@@ -63,7 +41,9 @@ class LeadingBackend final : public DecodeBackend {
         on_lost_(std::move(on_lost)) {}
   // Ranks that are lost already need no word.
   ~LeadingBackend() override {
-    std::string message = Json{{"call", "end"}}.dump() + "\n";
+    v1::DecodeCall call;
+    call.mutable_end();
+    std::string message = call.SerializeAsString();
     static_cast<void>(collective_.Broadcast(&message));
   }
 
@@ -76,50 +56,66 @@ class LeadingBackend final : public DecodeBackend {
 
   void SetAdapter(std::shared_ptr<const Adapter> adapter) override {
     Together([&] {
+      v1::DecodeCall call;
       if (adapter == nullptr) {
-        Tell({{"call", "base"}});
+        call.mutable_adapter();
+        Tell(std::move(call));
       } else {
         const SerializedAdapter serialized =
             ValueOrThrow(SerializeAdapter(*adapter, /*base_model_path=*/""));
-        Tell({{"call", "adapter"},
-              {"config", serialized.config_json},
-              {"digest", serialized.digest}},
-             serialized.tensors.view());
+        call.mutable_adapter()->set_config_json(serialized.config_json);
+        call.mutable_adapter()->set_digest(serialized.digest);
+        Tell(std::move(call));
+        std::string tensors(serialized.tensors.view());
+        ThrowIfError(collective_.Broadcast(&tensors));
       }
       own_->SetAdapter(std::move(adapter));
     });
   }
   void Start(int64_t slot, DecodeRequest request) override {
     Together([&] {
-      Tell(StartCall(slot, request));
+      v1::DecodeCall call;
+      call.mutable_start()->set_slot(slot);
+      WriteRequest(request, call.mutable_start());
+      Tell(std::move(call));
       own_->Start(slot, std::move(request));
     });
   }
   void Stop(int64_t slot) override {
     Together([&] {
-      Tell({{"call", "stop"}, {"slot", slot}});
+      v1::DecodeCall call;
+      call.mutable_stop()->set_slot(slot);
+      Tell(std::move(call));
       own_->Stop(slot);
     });
   }
   std::vector<DecodedToken> Step() override {
     return Together([&] {
-      Tell({{"call", "step"}});
+      v1::DecodeCall call;
+      call.mutable_step();
+      Tell(std::move(call));
       std::vector<DecodedToken> tokens = own_->Step();
-      sampled_ = TokensOf(tokens);
+      sampled_ = SampledOf(tokens);
       return tokens;
     });
   }
   std::vector<float> ScoreTokens(const std::vector<int32_t>& ids) override {
     return Together([&] {
-      Tell({{"call", "score"}, {"ids", ids}});
+      v1::DecodeCall call;
+      call.mutable_score()->mutable_ids()->Add(ids.begin(), ids.end());
+      Tell(std::move(call));
       return own_->ScoreTokens(ids);
     });
   }
 
  private:
-  void Tell(Json call, absl::string_view behind = "") {
-    call["sampled"] = std::exchange(sampled_, Json::array());
-    std::string message = absl::StrCat(call.dump(), "\n", behind);
+  void Tell(v1::DecodeCall call) {
+    for (const auto& [slot, token] : std::exchange(sampled_, {})) {
+      v1::DecodeCall::Sampled& each = *call.add_sampled();
+      each.set_slot(slot);
+      each.set_token(token);
+    }
+    std::string message = call.SerializeAsString();
     ThrowIfError(collective_.Broadcast(&message));
   }
 
@@ -136,54 +132,76 @@ class LeadingBackend final : public DecodeBackend {
   const std::unique_ptr<DecodeBackend> own_;
   Collective& collective_;
   const OnRanksLost on_lost_;
-  Json sampled_ = Json::array();  // by the step before
+  Sampled sampled_;  // by the step before
 };
 
 class Follower {
  public:
-  Follower(DecodeBackend& own, at::Device device)
-      : own_(own), device_(device) {}
+  Follower(DecodeBackend& own, at::Device device, Collective& collective)
+      : own_(own), device_(device), collective_(collective) {}
 
-  // False at the end.
-  absl::StatusOr<bool> Do(std::string message) {
-    const size_t end = message.find('\n');
-    const Json call = Json::parse(message.substr(0, end));
-    const std::string name = call.at("call");
-    if (name == "end") return false;
-    if (call.at("sampled") != std::exchange(sampled_, Json::array())) {
+  // Does the next call of rank 0. False at the end.
+  absl::StatusOr<bool> DoNext() {
+    std::string message;
+    RETURN_IF_ERROR(collective_.Broadcast(&message));
+    v1::DecodeCall call;
+    if (!call.ParseFromString(message)) {
+      return absl::DataLossError("rank 0 sent what is no call");
+    }
+    if (call.has_end()) return false;
+    if (SampledOf(call) != std::exchange(sampled_, {})) {
       return absl::DataLossError(
           "this rank sampled other tokens than rank 0; are their processors "
           "the same?");
     }
-    if (name == "base") {
-      own_.SetAdapter(nullptr);
-    } else if (name == "adapter") {
-      const SerializedAdapter serialized = {
-          .config_json = call.at("config"),
-          .tensors = SharedBytes(std::move(message)).Part(end + 1, SIZE_MAX),
-          .digest = call.at("digest")};
-      ASSIGN_OR_RETURN(Adapter adapter,
-                       ParseAdapter(serialized, own_.config(), device_));
-      own_.SetAdapter(std::make_shared<const Adapter>(std::move(adapter)));
-    } else if (name == "start") {
-      own_.Start(call.at("slot"), RequestOf(call));
-    } else if (name == "stop") {
-      own_.Stop(call.at("slot"));
-    } else if (name == "step") {
-      sampled_ = TokensOf(own_.Step());
-    } else if (name == "score") {
-      own_.ScoreTokens(call.at("ids").get<std::vector<int32_t>>());
-    } else {
-      return absl::DataLossError(
-          absl::StrCat("rank 0 asks for an unknown call '", name, "'"));
-    }
+    RETURN_IF_ERROR(Do(call));
     return true;
   }
 
  private:
+  absl::Status Do(const v1::DecodeCall& call) {
+    switch (call.call_case()) {
+      case v1::DecodeCall::kAdapter:
+        return SetAdapter(call.adapter());
+      case v1::DecodeCall::kStart:
+        own_.Start(call.start().slot(), ReadRequest(call.start()));
+        return absl::OkStatus();
+      case v1::DecodeCall::kStop:
+        own_.Stop(call.stop().slot());
+        return absl::OkStatus();
+      case v1::DecodeCall::kStep:
+        sampled_ = SampledOf(own_.Step());
+        return absl::OkStatus();
+      case v1::DecodeCall::kScore:
+        own_.ScoreTokens(
+            {call.score().ids().begin(), call.score().ids().end()});
+        return absl::OkStatus();
+      default:
+        return absl::DataLossError("rank 0 asks for what this rank knows not");
+    }
+  }
+
+  absl::Status SetAdapter(const v1::AdapterCall& call) {
+    if (!call.has_config_json()) {
+      own_.SetAdapter(nullptr);
+      return absl::OkStatus();
+    }
+    std::string tensors;
+    RETURN_IF_ERROR(collective_.Broadcast(&tensors));
+    const SerializedAdapter serialized = {
+        .config_json = call.config_json(),
+        .tensors = SharedBytes(std::move(tensors)),
+        .digest = call.digest()};
+    ASSIGN_OR_RETURN(Adapter adapter,
+                     ParseAdapter(serialized, own_.config(), device_));
+    own_.SetAdapter(std::make_shared<const Adapter>(std::move(adapter)));
+    return absl::OkStatus();
+  }
+
   DecodeBackend& own_;
   const at::Device device_;
-  Json sampled_ = Json::array();
+  Collective& collective_;
+  Sampled sampled_;
 };
 
 }  // namespace
@@ -199,12 +217,9 @@ absl::Status FollowBackend(DecodeBackend& own,
                            at::Device device,
                            Collective& collective) {
   return CatchTorch([&]() -> absl::Status {
-    Follower follower(own, device);
-    bool goes_on = true;
-    while (goes_on) {
-      std::string message;
-      RETURN_IF_ERROR(collective.Broadcast(&message));
-      ASSIGN_OR_RETURN(goes_on, follower.Do(std::move(message)));
+    Follower follower(own, device, collective);
+    for (bool goes_on = true; goes_on;) {
+      ASSIGN_OR_RETURN(goes_on, follower.DoNext());
     }
     return absl::OkStatus();
   });

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "common/base/status_macros.h"
+#include "common/generation/decode_request_message.h"
 #include "common/rpc/client/status_conversion.h"
 #include "common/rpc/server/stream_writer.h"
 #include "common/rpc/transfer/adapter_stream.h"
@@ -122,18 +123,7 @@ absl::StatusOr<DecodeRequest> ParseGenerateRequest(
                      limits.max_positions,
                      " positions"));
   }
-  DecodeRequest request;
-  request.prompt_ids.assign(message.prompt_ids().begin(),
-                            message.prompt_ids().end());
-  request.sampling.temperature = message.sampling().temperature();
-  request.sampling.top_k = message.sampling().top_k();
-  request.sampling.top_p = message.sampling().top_p();
-  request.sampling.max_new_tokens = message.sampling().max_new_tokens();
-  request.key.seed = message.key().seed();
-  request.key.step = message.key().step();
-  request.key.example = message.key().example();
-  request.key.sample = message.key().sample();
-  return request;
+  return ReadRequest(message);
 }
 
 RolloutService::RolloutService() {

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "common/generation/decode_request_message.h"
 #include "common/rpc/transfer/served_policy.h"
 
 namespace dapd {
@@ -35,19 +36,7 @@ v1::GenerateRequest RolloutSession::ToRequest(const RolloutTask& task) {
   const PolicyUpdate& policy = update(WeightSet::kLive);
   v1::GenerateRequest request;
   request.set_request_id(task.id);
-  request.mutable_prompt_ids()->Add(task.request.prompt_ids.begin(),
-                                    task.request.prompt_ids.end());
-  v1::SamplingParams& sampling = *request.mutable_sampling();
-  sampling.set_temperature(task.request.sampling.temperature);
-  sampling.set_top_k(static_cast<uint32_t>(task.request.sampling.top_k));
-  sampling.set_top_p(task.request.sampling.top_p);
-  sampling.set_max_new_tokens(
-      static_cast<uint32_t>(task.request.sampling.max_new_tokens));
-  v1::SamplingKey& key = *request.mutable_key();
-  key.set_seed(task.request.key.seed);
-  key.set_step(task.request.key.step);
-  key.set_example(task.request.key.example);
-  key.set_sample(task.request.key.sample);
+  WriteRequest(task.request, &request);
   request.set_policy_version(policy.version);
   request.set_adapter_digest(policy.adapter.digest);
   MutexLock lock(&mutex_);

@@ -9,6 +9,8 @@
 
 #include "common/base/status_error.h"
 #include "common/generation/aten/aten_backend.h"
+#include "common/generation/decode_request_message.h"
+#include "dapd/v1/rank.pb.h"
 #include "tests/fakes/random_model.h"
 #include "tests/fakes/random_shards.h"
 #include "tests/fakes/thread_ranks.h"
@@ -126,21 +128,44 @@ absl::Status Follow(std::vector<std::string> messages) {
   return FollowBackend(own, at::kCPU, collective);
 }
 
+std::string StartMessage() {
+  v1::DecodeCall call;
+  WriteRequest({.prompt_ids = {3, 4},
+                .sampling = {.temperature = 0, .max_new_tokens = 4},
+                .key = {.seed = 1}},
+               call.mutable_start());
+  return call.SerializeAsString();
+}
+
+// `sampled`: by rank 0 in the step before, in slot 0.
+std::string StepMessage(const std::vector<int32_t>& sampled) {
+  v1::DecodeCall call;
+  call.mutable_step();
+  for (const int32_t token : sampled) call.add_sampled()->set_token(token);
+  return call.SerializeAsString();
+}
+
+std::string EndMessage() {
+  v1::DecodeCall call;
+  call.mutable_end();
+  return call.SerializeAsString();
+}
+
 TEST(BackendRelayTest, ARankThatSampledOtherTokensSaysSo) {
-  const std::string start =
-      R"({"call":"start","slot":0,"prompt":[3,4],"sampling":[0,0,1,4],)"
-      R"("key":[1,0,0,0],"sampled":[]})"
-      "\n";
-  const std::string step = R"({"call":"step","sampled":[]})"
-                           "\n";
-  const std::string other = R"({"call":"step","sampled":[[0,-7]]})"
-                            "\n";
-  EXPECT_TRUE(absl::IsDataLoss(Follow({start, step, other})));
-  EXPECT_TRUE(absl::IsDataLoss(Follow({start, step, step})));
+  const std::string first_step = StepMessage({});
+  for (const std::string& second_step : {StepMessage({-7}), StepMessage({})}) {
+    EXPECT_TRUE(
+        absl::IsDataLoss(Follow({StartMessage(), first_step, second_step})));
+  }
+}
+
+TEST(BackendRelayTest, WhatIsNoCallIsRefused) {
+  EXPECT_TRUE(absl::IsDataLoss(Follow({"\xff\xff"})));
+  EXPECT_TRUE(absl::IsDataLoss(Follow({""})));
 }
 
 TEST(BackendRelayTest, TheEndAndALostConnectionAreToldApart) {
-  EXPECT_TRUE(Follow({"{\"call\":\"end\"}\n"}).ok());
+  EXPECT_TRUE(Follow({EndMessage()}).ok());
   EXPECT_TRUE(absl::IsAborted(Follow({})));
 }
 

@@ -1,0 +1,34 @@
+#include "common/generation/decode_request_message.h"
+
+namespace dapd {
+
+void WriteSampling(const SamplingParams& sampling,
+                   v1::SamplingParams* message) {
+  message->set_temperature(sampling.temperature);
+  message->set_top_k(static_cast<uint32_t>(sampling.top_k));
+  message->set_top_p(sampling.top_p);
+  message->set_max_new_tokens(static_cast<uint32_t>(sampling.max_new_tokens));
+}
+
+void WriteKey(const SamplingKey& key, v1::SamplingKey* message) {
+  message->set_seed(key.seed);
+  message->set_step(key.step);
+  message->set_example(key.example);
+  message->set_sample(key.sample);
+}
+
+SamplingParams ReadSampling(const v1::SamplingParams& message) {
+  return {.temperature = message.temperature(),
+          .top_k = message.top_k(),
+          .top_p = message.top_p(),
+          .max_new_tokens = message.max_new_tokens()};
+}
+
+SamplingKey ReadKey(const v1::SamplingKey& message) {
+  return {.seed = message.seed(),
+          .step = message.step(),
+          .example = message.example(),
+          .sample = message.sample()};
+}
+
+}  // namespace dapd

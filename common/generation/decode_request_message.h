@@ -1,0 +1,33 @@
+// DecodeRequest on the wire: between services (v1::GenerateRequest) and between
+// the ranks of a worker (v1::StartCall), which have the same three fields for
+// it.
+#pragma once
+
+#include "common/generation/decode_request.h"
+#include "dapd/v1/rollout.pb.h"
+
+namespace dapd {
+
+void WriteSampling(const SamplingParams& sampling, v1::SamplingParams* message);
+void WriteKey(const SamplingKey& key, v1::SamplingKey* message);
+SamplingParams ReadSampling(const v1::SamplingParams& message);
+SamplingKey ReadKey(const v1::SamplingKey& message);
+
+template <typename Message>
+void WriteRequest(const DecodeRequest& request, Message* message) {
+  message->mutable_prompt_ids()->Add(request.prompt_ids.begin(),
+                                     request.prompt_ids.end());
+  WriteSampling(request.sampling, message->mutable_sampling());
+  WriteKey(request.key, message->mutable_key());
+}
+
+// Whoever receives a message from elsewhere checks its numbers first.
+template <typename Message>
+DecodeRequest ReadRequest(const Message& message) {
+  return {
+      .prompt_ids = {message.prompt_ids().begin(), message.prompt_ids().end()},
+      .sampling = ReadSampling(message.sampling()),
+      .key = ReadKey(message.key())};
+}
+
+}  // namespace dapd
