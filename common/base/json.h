@@ -1,7 +1,8 @@
 // nlohmann::json, whose numbers are read exactly. Its own conversions take true
 // and 1.5 for 1, wrap what does not fit, and leave 1e30 undefined; here every
 // conversion, get<T>() of a list of numbers included, throws json::type_error
-// instead. This header alone may include <nlohmann/json.hpp>: a test looks.
+// instead. Only this header may include <nlohmann/json.hpp>; a test checks
+// that.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -1,6 +1,6 @@
 // Foreign text made fit for a terminal, a log and a message. What a file, a
 // peer or a client sent may hold any bytes: terminal commands, ill-formed
-// UTF-8, a newline with a forged log line behind it. Whatever leaves the
+// UTF-8, a newline followed by a forged log line. Whatever leaves the
 // process as a message goes through here: the log, a program's last words, gRPC
 // statuses and the error texts in messages.
 #pragma once
@@ -20,7 +20,7 @@ std::string Printable(absl::string_view text);
 
 // The same for a message that may have further lines of its own. Those begin
 // with two spaces, so that none can be taken for a line of the log; a newline
-// with anything else behind it is escaped.
+// followed by anything else is escaped.
 std::string PrintableLines(absl::string_view text);
 
 }  // namespace dapd

@@ -16,7 +16,7 @@ struct RunConfig {
   std::string name = "dapd";
   std::string output_dir = "runs";
   uint64_t seed = 42;
-  int64_t num_threads = 0;      // compute threads a process; 0: all cores
+  int64_t num_threads = 0;      // compute threads per process; 0: all cores
   int64_t rollout_workers = 1;  // `dapd run`: rollout processes to start
   int64_t teacher_workers = 1;
   std::string resume = "auto";  // auto | never
@@ -119,7 +119,7 @@ struct TrainerSection {
 // Held-out measurements before and after training.
 struct EvaluationSection {
   std::string path;          // empty: no evaluation
-  int64_t samples = 1;       // answers a problem
+  int64_t samples = 1;       // answers per problem
   double temperature = 0.0;  // 0: greedy
   double top_p = 1.0;
   int64_t top_k = 0;

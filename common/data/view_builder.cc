@@ -99,7 +99,7 @@ class Renderer {
         conversation.substr(0, preamble + sizeof(kEmptyThoughts) - 1));
   }
 
-  // The tokens of `reference` in `conversation`, behind `prompt_ids`.
+  // The tokens of `reference` in `conversation`, after `prompt_ids`.
   absl::StatusOr<std::vector<int32_t>> Completion(
       const std::string& message,
       const std::string& reference,

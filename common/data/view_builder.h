@@ -31,7 +31,7 @@ struct ViewOptions {
   SelfRollout self_rollout = SelfRollout::kAppend;
   int64_t max_reference_tokens = 1024;
   // Prompts in front of a rollout are cut on the right: the sampler's (which is
-  // None's) so that the longest answer fits behind it, and the others.
+  // None's) so that the longest answer fits after it, and the others.
   int64_t max_sampler_prompt = kUncut;
   int64_t max_prompt = kUncut;
   int32_t pad_token_id = -1;  // dropped from the rollout's end
@@ -54,14 +54,14 @@ class ViewBuilder {
   // The tokens of a rollout that are scored: all but the padding at its end.
   std::vector<int32_t> ScoredTokens(std::vector<int32_t> rollout_ids) const;
 
-  // The views that need no rollout (none_reference, self_reference) alone.
+  // Only the views that need no rollout (none_reference, self_reference).
   // The other entries stay empty.
   //
   // Each prompt ends where its conversation's preamble does: after the last
-  // empty think block that the template put behind the assistant's role, or, if
+  // empty think block that the template put after the assistant's role, or, if
   // there is none, as the generation prompt (None with thinking off, Self with
   // thinking on), as before a reference that brings thoughts of its own. Both
-  // views score None's tokens: those of the conversation behind None's prompt
+  // views score None's tokens: those of the conversation after None's prompt
   // or, if its tokens do not begin with the prompt's, of the reference and what
   // the template writes after it, by themselves.
   absl::StatusOr<Views> BuildReferenceViews(const std::string& problem,

@@ -18,7 +18,7 @@ namespace dapd {
 // (exit code of the data), or they are left out of `data`, counted in
 // skipped_rows and named in a warning. `context`: ModelConfig::max_positions.
 //
-// A function of its arguments alone, so every rank is left with the same rows.
+// A function of its arguments only, so every rank is left with the same rows.
 absl::Status ApplyViewLimits(const Config& config,
                              int64_t context,
                              const TextPipeline& text,

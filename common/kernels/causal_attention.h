@@ -4,11 +4,11 @@
 // a block's last query are not looked at; the query heads that share keys are
 // more rows of the same products (packed_gemm.h).
 //
-// A token's numbers depend on its sequence alone, neither on the number of
+// A token's numbers depend on its sequence only, neither on the number of
 // threads nor on what else is computed with it.
 //
-// Slow twins: LibTorch's attention (model/reference/attention.cc) and, in the tests, the
-// definition in double precision.
+// Slow twins: LibTorch's attention (model/reference/attention.cc) and, in the
+// tests, the definition in double precision.
 #pragma once
 
 #include <cstdint>

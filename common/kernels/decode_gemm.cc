@@ -1,4 +1,4 @@
-// Products with panels (decode_kernels.h), compiled once a level.
+// Products with panels (decode_kernels.h), compiled once per CPU level.
 #include "common/kernels/decode_kernel_cpu_levels.h"
 
 #ifdef __AVX512BF16__
@@ -96,8 +96,8 @@ struct BFloat16DotStep {
 #endif
 
 // One group of kRows rows over `depth` of a panel. `first`: the sums start at
-// zero, otherwise at what y holds. `ahead` walks by `ahead_step` bytes a step,
-// at most two cache lines, and is fetched into the second-level cache
+// zero, otherwise at what y holds. `ahead` walks by `ahead_step` bytes per
+// step, at most two cache lines, and is fetched into the second-level cache
 // meanwhile.
 template <typename Step, int kRows>
 void Tile(const typename Step::Weight* panel,

@@ -1,5 +1,5 @@
-// What the sources that are compiled once a level give to decode_kernels.cc: a
-// level's functions fill the table of that level.
+// What the sources that are compiled once per CPU level give to
+// decode_kernels.cc: a level's functions fill the table of that level.
 #pragma once
 
 #include "common/kernels/decode_kernels.h"

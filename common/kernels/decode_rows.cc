@@ -1,4 +1,4 @@
-// The element-wise kernels of decode_kernels.h, compiled once a level.
+// The element-wise kernels of decode_kernels.h, compiled once per CPU level.
 #include "common/kernels/decode_kernel_cpu_levels.h"
 #include "common/kernels/simd.h"
 

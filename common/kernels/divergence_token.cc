@@ -1,4 +1,4 @@
-// The passes over one token's rows, compiled once a level.
+// The passes over one token's rows, compiled once per CPU level.
 #include <math.h>
 
 #include "common/kernels/divergence_cpu_levels.h"

@@ -3,12 +3,12 @@
 // of a training pass's projections and attention.
 //
 // Goto and van de Geijn, "Anatomy of high-performance matrix multiplication"
-// (2008): A is packed once a block of k, B panel by panel, and a tile of C
+// (2008): A is packed once per block of k, B panel by panel, and a tile of C
 // stays in registers. A bfloat16 B is widened while it is packed, so that C has
 // float32's precision and no float32 copy of B exists; machines with dot
 // products of bfloat16 pairs multiply it as it is, A rounded to bfloat16.
 //
-// Each element of C is summed in an order that depends on k alone: neither the
+// Each element of C is summed in an order that depends on k only: neither the
 // number of threads nor the other rows and columns change a bit.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What packed_gemm_part.cc gives to packed_gemm.cc, once a level.
+// What packed_gemm_part.cc gives to packed_gemm.cc, once per CPU level.
 #pragma once
 
 #include "common/kernels/packed_gemm.h"

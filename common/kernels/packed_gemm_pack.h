@@ -145,7 +145,7 @@ inline void Transpose(Words* rows) {
 // Packs up to kLanes lines that are contiguous along k, `stride` apart, entries
 // [0, depth) of each: line i of step s goes to panel[s * width + i]. Missing
 // lines are zero. Writes kLanes words a step, of which those beyond `width` are
-// overwritten by the next step; the last step's reach behind the panel.
+// overwritten by the next step; the last step's reach past the panel.
 template <typename Format, typename T>
 void PackLines(const T* lines,
                int64_t stride,

@@ -1,4 +1,4 @@
-// One part of PackedGemm, compiled once a level.
+// One part of PackedGemm, compiled once per CPU level.
 #include "common/kernels/packed_gemm_cpu_levels.h"
 #include "common/kernels/packed_gemm_pack.h"
 

@@ -1,8 +1,8 @@
 // The vectors of the level that this file is compiled for. Included by the
-// sources that are compiled once a level, and by nothing else: what they call
-// lives in a namespace of that level, so that no function compiled for a newer
-// processor is ever linked into an older one's path. For the same reason they
-// include no part of the standard library that has inline functions.
+// sources that are compiled once per CPU level, and by nothing else: what they
+// call lives in a namespace of that level, so that no function compiled for a
+// newer processor is ever linked into an older one's path. For the same reason
+// they include no part of the standard library that has inline functions.
 #pragma once
 
 #include <cstddef>

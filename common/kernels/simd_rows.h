@@ -1,5 +1,6 @@
 // Loops over a row of floats in the vectors of a level, and what a softmax
-// needs of a row. As simd.h, for the sources that are compiled once a level.
+// needs of a row. As simd.h, for the sources that are compiled once per CPU
+// level.
 #pragma once
 
 #include <math.h>

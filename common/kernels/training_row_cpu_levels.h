@@ -1,5 +1,5 @@
 // What training_row_kernel.cc gives to training_rows.cc and
-// causal_attention.cc, once a level of CpuLevel: their functions for one row.
+// causal_attention.cc, once per CpuLevel: their functions for one row.
 #pragma once
 
 #include <cstdint>

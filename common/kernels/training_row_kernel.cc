@@ -1,4 +1,4 @@
-// One row of training_rows.h, compiled once a level.
+// One row of training_rows.h, compiled once per CPU level.
 #include "common/kernels/simd.h"
 #include "common/kernels/training_row_cpu_levels.h"
 

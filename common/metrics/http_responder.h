@@ -55,7 +55,7 @@ class HttpResponder {
 
   const int listener_;
   const int port_;
-  std::optional<TlsServer> tls_;  // used by thread_ alone
+  std::optional<TlsServer> tls_;  // used by thread_ only
   const HttpOptions options_;
   const std::map<std::string, HttpPage> pages_;
   std::atomic<bool> stopping_ = false;

@@ -1,4 +1,4 @@
-// The Prometheus metrics of a process: a prometheus-cpp registry behind plain
+// The Prometheus metrics of a process: a prometheus-cpp registry with plain
 // functions, and the endpoint that serves it.
 //
 // Names start with "dapd_", counters end in "_total", units are seconds and

@@ -96,7 +96,7 @@ class ForwardAhead {
   // it did.
   template <typename Work>
   bool RunWithin(int64_t bytes, const Work& work);
-  // The last chunk of `ids`, behind those before it.
+  // The last chunk of `ids`, after those before it.
   ChunkStates RunChunk(std::span<const int32_t> ids,
                        const SequencePrefix& before) const;
   int64_t BytesOfChunk() const;

@@ -33,7 +33,7 @@ class SecretFile {
       const std::string& key, const std::string& path);
 
   // The newest contents. A file that has become unreadable keeps its last ones
-  // and is logged, once a change.
+  // and is logged, once per change.
   Bytes Get();
 
  private:

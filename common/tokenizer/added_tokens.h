@@ -17,7 +17,7 @@ struct AddedToken {
   int32_t id = 0;
   std::string content;
   bool special = false;     // left out by Decode(skip_special_tokens)
-  bool normalized = false;  // looked for behind the normaliser
+  bool normalized = false;  // looked for after the normaliser
 };
 
 // Immutable; thread-safe.

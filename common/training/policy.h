@@ -140,8 +140,8 @@ class Policy {
   OptimizerOptions options_;
   int64_t version_ = 0;
   int64_t snapshot_version_ = 0;
-  // One a layer. AdamW treats every parameter alone, so this is one optimizer
-  // that can be asked for a layer at a time.
+  // One per layer. AdamW treats every parameter by itself, so this is one
+  // optimizer that can be asked for a layer at a time.
   std::vector<std::unique_ptr<torch::optim::AdamW>> optimizers_;
 };
 

@@ -44,7 +44,7 @@ PROGRESS = [
 CURVES = [
     graph("Loss", "Weighted sum of the clipped divergences, step by step.", PLAIN,
           query(f"dapd_trainer_total_loss{{{RUN}}}", "loss"), low=None),
-    graph("Where a step's time goes", "Mean seconds a step by phase. `rollout` and `score` are waits for the workers; scoring goes on "
+    graph("Where a step's time goes", "Mean seconds per step by phase. `rollout` and `score` are waits for the workers; scoring goes on "
           "while answers are still sampled, so a small `score` means that the teachers keep up.", SECONDS,
           query(f"sum by (phase) (rate(dapd_trainer_step_duration_seconds_sum{{{RUN}}}[$window])) / ignoring (phase) group_left "
                 f"sum(rate(dapd_trainer_step_seconds_count{{{RUN}}}[$window]))", "{{phase}}"), stack=True),

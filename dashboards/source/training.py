@@ -53,7 +53,7 @@ HELD_OUT = [
 ]
 
 TIME = [
-    graph("Step time by phase", "Mean seconds a step.", SECONDS,
+    graph("Step time by phase", "Mean seconds per step.", SECONDS,
           query(f"sum by (phase) (rate(dapd_trainer_step_duration_seconds_sum{{{RUN}}}[$window])) / ignoring (phase) group_left "
                 f"sum(rate(dapd_trainer_step_seconds_count{{{RUN}}}[$window]))", "{{phase}}"), stack=True),
     graph("Step time", "All phases together.", SECONDS, *quantiles("dapd_trainer_step_seconds", RUN)),

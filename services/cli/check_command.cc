@@ -110,7 +110,7 @@ absl::StatusOr<SampleLengths> MeanLengths(const std::vector<Sample>& samples,
   return mean;
 }
 
-// What a step computes and sends, before and behind the first refresh of the
+// What a step computes and sends, before and after the first refresh of the
 // snapshot, and how long that takes at the given rates.
 void PrintStepCost(const Config& config,
                    const ModelConfig& model,

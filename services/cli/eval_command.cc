@@ -143,7 +143,7 @@ void AddEvalCommand(Command& app) {
   options->generator.AddFlags(command);
   command.AddOption("--data", options->data, "problems with answers")
       .Required();
-  command.AddOption("--samples", options->samples, "answers a problem (K)")
+  command.AddOption("--samples", options->samples, "answers per problem (K)")
       .Positive();
   command.AddOption("--limit", options->limit, "only the first N problems");
   command.AddOption("--output",

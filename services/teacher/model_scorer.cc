@@ -169,7 +169,7 @@ class ModelScorer : public Scorer {
   };
 
   // Final-norm hidden states of the view's scored tokens: [scored_count,
-  // hidden]. What stands behind the last position that scores is not computed.
+  // hidden]. What stands after the last position that scores is not computed.
   at::Tensor Forward(WeightSet weights, const View& view, ScoreWork* work) {
     const LoadedSet& set = sets_.at(weights);
     const int64_t first = view.scored_from - 1;
@@ -196,7 +196,7 @@ class ModelScorer : public Scorer {
     return at::cat(parts, 0);
   }
 
-  // The chunk of `ids` behind `parent`: the one that is kept, else computed
+  // The chunk of `ids` after `parent`: the one that is kept, else computed
   // (then `computed` grows by its tokens) and kept, if it is a whole one.
   PrefixChunkPtr Next(const LoadedSet& set,
                       const PrefixChunkPtr& parent,

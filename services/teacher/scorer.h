@@ -66,7 +66,7 @@ class Scorer {
 
   // Scores the views, with a set of weights that was loaded or the base, and
   // hands them to `sink` in order. The numbers depend on
-  // the weights and the view alone, not on what was computed ahead or before.
+  // the weights and the view only, not on what was computed ahead or before.
   // CANCELLED if the sink wanted no more. The input is valid for the model.
   virtual absl::StatusOr<ScoreWork> Score(const ScoreInput& input,
                                           const ViewSink& sink) = 0;

@@ -43,7 +43,7 @@ std::vector<ConfigKey> EvaluationKeys(Config& c) {
             &c.evaluation.samples,
             1,
             1024,
-            "Answers a held-out problem.")
+            "Answers per held-out problem.")
           .MayChange(),
       Range("evaluation.temperature",
             &c.evaluation.temperature,

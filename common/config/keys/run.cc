@@ -13,13 +13,14 @@ std::vector<ConfigKey> RunKeys(Config& c) {
       Any("run.seed",
           &c.run.seed,
           "Seed of the data order, the adapter's start and all sampling."),
-      Range("run.num_threads",
-            &c.run.num_threads,
-            0,
-            4096,
-            "Compute threads a process; 0: OMP_NUM_THREADS, else one a core "
-            "(`dapd run` shares the "
-            "cores among the workers of a role).")
+      Range(
+          "run.num_threads",
+          &c.run.num_threads,
+          0,
+          4096,
+          "Compute threads per process; 0: OMP_NUM_THREADS, else one per core "
+          "(`dapd run` shares the "
+          "cores among the workers of a role).")
           .MayChange(),
       Range("run.rollout_workers",
             &c.run.rollout_workers,

@@ -3,7 +3,7 @@
 // row over the row's slot of the KV cache, in two launches. The first reads
 // every key and value once, for all query heads that share them; the second
 // combines the splits. A page is a split. The grid covers `max_tokens`, so that
-// one captured graph serves every length up to that; blocks behind a sequence's
+// one captured graph serves every length up to that; blocks past a sequence's
 // end leave at once.
 #pragma once
 

@@ -2,7 +2,8 @@
 // without autograd. Activations are kept for as many layers as a memory budget
 // allows; the others run again in the backward pass (Chen et al. 2016,
 // "Training deep nets with sublinear memory cost"). The numbers do not depend
-// on the budget. The slow twin is ForwardHidden (decoder.h) under autograd.
+// on the budget. The reference implementation is ForwardHidden (decoder.h)
+// under autograd.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +27,7 @@ class TrainingPass {
  public:
   // Runs the forward pass. `rows` [R] int64 as in ForwardHidden.
   // `activation_bytes`: what kept activations may take in all; 0 keeps each
-  // layer's input alone. `prefixes`, none or one a sequence: chunks that are
+  // layer's input only. `prefixes`, none or one per sequence: chunks that are
   // not computed again, and nothing but inputs is kept where there are any.
   // `weights` and `adapter` must outlive the pass, and the adapter must not
   // change before Backward.
@@ -50,7 +51,7 @@ class TrainingPass {
  private:
   at::Tensor ForwardWhole(const PackedTokens& tokens);
   at::Tensor ForwardTails(const PackedTokens& tokens);
-  // Rows that go on behind a layer's attention; undefined: all.
+  // Rows that go on after a layer's attention; undefined: all.
   at::Tensor RowsBehind(int64_t layer) const;
 
   const ModelWeights& weights_;
@@ -61,7 +62,7 @@ class TrainingPass {
   const std::unique_ptr<LayerWalk> walk_;
   std::optional<SequenceTails> tails_;  // where some of a sequence was computed
   int64_t num_kept_ = 0;
-  // One a layer; those that are not kept hold the input alone, of the tails if
+  // One per layer; those that are not kept hold only the input, of the tails if
   // there are any.
   std::vector<LayerActivations> activations_;
   at::Tensor last_;    // [R, hidden], before the final norm

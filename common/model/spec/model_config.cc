@@ -175,7 +175,7 @@ void ReadRope(FieldReader& reader, ModelConfig& config) {
   }
 }
 
-// Whether any layer looks at a window alone. In the Qwen families that is what
+// Whether any layer attends to a window only. In the Qwen families that is what
 // layer_types says or, without it, the layers from max_window_layers on (28, as
 // in transformers), and only with use_sliding_window; in mistral all; in llama
 // none.

@@ -70,8 +70,8 @@ class TokenPlugin final : public grpc::MetadataCredentialsPlugin {
 
 // Follows the files of `identity`. Every server and channel has one of its own:
 // a shared one hears from gRPC 1.51 that its last user left and that another
-// came in either order, and may then leave that one, and all behind it, without
-// certificates ("Failed to create security handshaker").
+// came in either order, and may then leave that one, and all that follow it,
+// without certificates ("Failed to create security handshaker").
 std::shared_ptr<tls::CertificateProviderInterface> FollowFiles(
     const IdentityPaths& identity) {
   return std::make_shared<tls::FileWatcherCertificateProvider>(

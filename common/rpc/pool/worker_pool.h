@@ -1,4 +1,4 @@
-// WorkerPool: all workers of one role behind one list of tasks.
+// WorkerPool: all workers of one role, served from one list of tasks.
 //
 // Discovery: every resolve_interval the addresses are resolved again; a new
 // address is dialled, a vanished one finishes what it has and is dropped.

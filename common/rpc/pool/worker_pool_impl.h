@@ -1,4 +1,4 @@
-// The bodies of WorkerPool; included by worker_pool.h alone.
+// The bodies of WorkerPool; included by worker_pool.h only.
 #pragma once
 
 #include "common/rpc/pool/worker_pool.h"
@@ -316,7 +316,7 @@ WorkerPool<Task, Result>::WaitForWork(Worker* worker, Stream* stream) {
       auto news = prefix_board_.Next(worker->number, adopts);
       if (news.has_value()) return Work{nullptr, std::move(news)};
     }
-    // A task becomes a straggler by time alone.
+    // A task becomes a straggler by the passing of time.
     changed_.WaitFor(&mutex_, kPoolTick);
   }
   return std::nullopt;

@@ -55,7 +55,7 @@ class WorkerSession {
   virtual bool WithdrawPrefix(uint64_t /*id*/) { return true; }
   // Blocks for the next answer; nothing once the stream has ended.
   virtual std::optional<TaskAnswer<Result>> Receive() = 0;
-  // No more Send; the worker ends the stream behind its last answer.
+  // No more Send; the worker ends the stream after its last answer.
   virtual void HalfClose() = 0;
   // Ends the stream at once; what is in flight is lost. The session stays.
   virtual void AbortStream() = 0;

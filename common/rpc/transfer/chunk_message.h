@@ -2,7 +2,7 @@
 // data: protobuf's classes hold `bytes` in a string of their own, which costs
 // two passes over every payload at each end.
 //
-//   writing  the fields in front of the data, encoded by hand, and behind them
+//   writing  the fields in front of the data, encoded by hand, and after them
 //            a slice of the tensor's own memory, kept alive until it is sent
 //   reading  the place of the data in the pieces that gRPC read from the socket
 //

@@ -32,7 +32,7 @@ std::string FloatText(double d) {
   return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
 }
 
-// Writes the value behind what `out` holds.
+// Appends the value to `out`.
 class JsonWriter {
  public:
   JsonWriter(int64_t indent, size_t max_bytes)

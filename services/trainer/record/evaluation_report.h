@@ -22,7 +22,7 @@ struct TermDivergence {
 struct EvaluationReport {
   int64_t policy_version = 0;
   int64_t problems = 0;
-  int64_t samples = 0;   // answers a problem
+  int64_t samples = 0;   // answers per problem
   Interval accuracy;     // Avg@samples over problems
   Interval format_rate;  // answers with a box
   double mean_tokens = 0.0;

@@ -286,7 +286,7 @@ absl::Status RunRecorder::RecordEvaluation(const std::string& when,
                                            const EvaluationReport& report) {
   LogInfo(absl::StrFormat(
       "evaluation %s training: accuracy %s, format rate %s (95 %% interval; "
-      "%d problems x %d), %.0f tokens an answer, %.0f s",
+      "%d problems x %d), %.0f tokens per answer, %.0f s",
       when,
       PercentText(report.accuracy),
       PercentText(report.format_rate),

@@ -15,8 +15,8 @@ namespace dapd {
 // Thread-safe. `registry` must outlive it.
 class TrainerMetrics {
  public:
-  // Before registry.Serve. At rank 0, which alone speaks for the run: sets what
-  // `config` decides once and for all, and follows the free space of
+  // Before registry.Serve. At rank 0, the only one that speaks for the run:
+  // sets what `config` decides once and for all, and follows the free space of
   // run.output_dir.
   TrainerMetrics(MetricsRegistry& registry, const Config& config);
 

@@ -135,7 +135,7 @@ std::vector<ScoreTask> SamplePipeline::PlanScores(bool needs_rollout) {
   std::map<WeightSet, ScoreTask> tasks;
   for (const TeacherPass& pass : options_.passes) {
     if (NeedsRollout(pass.view) != needs_rollout) continue;
-    tasks[SourceOf(pass.weights)].views[pass.view];  // once a view
+    tasks[SourceOf(pass.weights)].views[pass.view];  // once per view
   }
   std::vector<ScoreTask> plan;
   for (auto& [weights, task] : tasks) {

@@ -66,7 +66,7 @@ function evaluationView(evaluations) {
     intervalGroup(`Answers, ${known.problems} problems \u00d7 ${known.samples}`, "0 to 100 %", intervalRows(shares, formatPercent, 1)),
     divergences.length > 0 && intervalGroup("True KL by term", `0 to ${formatNumber(largest)}`, intervalRows(divergences, formatNumber, largest)));
   const what = (evaluation) => `${evaluation.when} training: policy ${evaluation.policy_version}, ` +
-    `${formatNumber(evaluation.mean_tokens)} tokens an answer, took ${formatSeconds(evaluation.seconds)}`;
+    `${formatNumber(evaluation.mean_tokens)} tokens per answer, took ${formatSeconds(evaluation.seconds)}`;
   return [
     html("p", { class: "legend-line" },
       svg("svg", { class: "key", viewBox: "0 0 14 10", "aria-hidden": "true" }, svg("circle", { class: "c-before", cx: 7, cy: 5, r: 3.6 })), "before ",

@@ -65,7 +65,7 @@ const panels = [
     limit: (limits) => limits.max_gradient_norm > 0 && { value: limits.max_gradient_norm, label: "clipped above" } },
   { id: "rate", title: "Learning rate", note: "used in the step", format: formatNumber, exact: true,
     series: (history) => columnSeries(history, [["learning_rate", "rate"]]) },
-  { id: "length", title: "Rollout length", note: "mean tokens an answer", format: formatNumber,
+  { id: "length", title: "Rollout length", note: "mean tokens per answer", format: formatNumber,
     series: (history) => columnSeries(history, [["rollout/mean_tokens", "tokens"]]),
     limit: (limits) => limits.max_rollout_tokens > 0 && { value: limits.max_rollout_tokens, label: "longest allowed" } },
   { id: "answers", title: "Rollouts", note: "share of the step's answers", format: formatPercent, percent: true,
