@@ -234,11 +234,10 @@ class Pods:
             source = self.volume(container, mount["name"], volumes.get(mount["name"]))
             (binds if mount.get("readOnly") else writable).append((source, mount["mountPath"]))
         commands = [f"mount --bind {root} {root}", f"mount --rbind /proc {root}/proc", f"mount --rbind /dev {root}/dev"]
-        for source, target in binds + writable:
-            inside = pathlib.Path(f"{root}{target}")
-            if not inside.exists():
-                inside.mkdir(parents=True)
-            commands.append(f"mount --bind {source} {inside}")
+        # Outer folders first: /tmp is a volume, and the checkout may lie in it.
+        for source, target in sorted(binds + writable, key=lambda pair: str(pair[1])):
+            inside = f"{root}{target}"
+            commands += [f"mkdir -p {inside}", f"mount --bind {source} {inside}"]
             if (source, target) in binds:
                 commands.append(f"mount -o remount,bind,ro {inside}")
         return [*commands, f"mount -o remount,bind,ro {root}"]
