@@ -34,8 +34,12 @@ void AppendEscaped(char32_t c, std::string* out) {
       out->append("\\t");
       return;
     default:
-      absl::StrAppendFormat(
-          out, c < 0x80 ? "\\x%02x" : "\\u%04x", static_cast<uint32_t>(c));
+      const auto value = static_cast<uint32_t>(c);
+      if (value < 0x80) {
+        absl::StrAppendFormat(out, "\\x%02x", value);
+      } else {
+        absl::StrAppendFormat(out, "\\u%04x", value);
+      }
   }
 }
 
