@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "common/config/released_prompts.h"
 #include "common/terms/term.h"
 
 namespace dapd {
@@ -64,6 +65,16 @@ struct ObjectiveSection {
   double component_clip = 0.05;
   std::string self_rollout = "append";  // append | template
   int64_t max_reference_tokens = 1024;
+};
+
+// Templates of the user messages; see prompt_template.h.
+struct PromptsSection {
+  std::string none = kReleasedNone;
+  std::string privileged = kReleasedPrivileged;
+  std::string demonstration = kReleasedDemonstration;
+  std::string probe = kReleasedProbe;
+  // Whether prompts that show an answer are rendered with thinking on.
+  bool privileged_thinking = true;
 };
 
 struct RolloutSection {
@@ -163,6 +174,7 @@ struct Config {
   LoraSection lora;
   DataSection data;
   ObjectiveSection objective;
+  PromptsSection prompts;
   RolloutSection rollout;
   TeacherSection teacher;
   TrainerSection trainer;

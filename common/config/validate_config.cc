@@ -11,6 +11,7 @@
 
 #include "common/base/safe_name.h"
 #include "common/config/preset_terms.h"
+#include "common/config/prompts.h"
 
 namespace dapd {
 namespace {
@@ -245,6 +246,9 @@ std::vector<std::string> FindContradictions(const Config& config) {
   CheckTrainer(config.trainer, problems);
   CheckRanks(config.trainer, problems);
   CheckTerms(config, problems);
+  for (std::string& problem : FindPromptProblems(config.prompts)) {
+    problems.push_back(std::move(problem));
+  }
   CheckEndpoints(config, problems);
   return problems;
 }
