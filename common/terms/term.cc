@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cmath>
-#include <set>
 #include <type_traits>
 #include <variant>
 
@@ -94,6 +93,13 @@ std::vector<ViewName> StudentViews(const std::vector<Term>& terms) {
   std::set<ViewName> views;
   for (const Term& term : terms) views.insert(term.student);
   return {views.begin(), views.end()};
+}
+
+std::set<ViewName> ViewsRead(const std::vector<Term>& terms) {
+  std::set<ViewName> views;
+  for (const ViewName view : StudentViews(terms)) views.insert(view);
+  for (const TeacherPass& pass : TeacherPasses(terms)) views.insert(pass.view);
+  return views;
 }
 
 std::string ProblemWith(const Term& term) {

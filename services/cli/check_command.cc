@@ -99,6 +99,7 @@ absl::StatusOr<SampleLengths> MeanLengths(const std::vector<Sample>& samples,
     ASSIGN_OR_RETURN(const Views views, BuildViewsOf(builder, sample));
     for (int i = 0; i < kNumViews; ++i) {
       const View& view = views[static_cast<size_t>(i)];
+      if (view.input_ids.empty()) continue;  // no term reads it
       const auto tokens = static_cast<double>(view.input_ids.size());
       const auto scored = static_cast<double>(view.scored_count);
       ViewLengths& lengths = mean[ViewNameString(static_cast<ViewName>(i))];
