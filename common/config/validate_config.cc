@@ -20,8 +20,9 @@ namespace {
 std::string ProblemWithPayload(const Term& term,
                                const TeacherSection& teacher) {
   if (teacher.payload != "top_k") return "";
-  const auto* pass = std::get_if<TeacherPass>(&term.target);
-  if (pass == nullptr || term.support.kind == SupportKind::kStudentTopK) {
+  const bool is_whole = std::holds_alternative<Mixture>(term.target) ||
+                        std::holds_alternative<Routed>(term.target);
+  if (is_whole || term.support.kind == SupportKind::kStudentTopK) {
     return "needs the teachers' whole distributions; set teacher.payload to "
            "hidden_states or logits";
   }

@@ -38,6 +38,12 @@ std::vector<ViewName> StudentViews(const std::vector<Term>& terms);
 // ViewName.
 std::set<ViewName> ViewsRead(const std::vector<Term>& terms);
 
+// Whether any of those views needs the rollout: without one, nothing has to be
+// sampled.
+bool ReadsRollouts(const std::vector<Term>& terms);
+// Whether any term trains a sample's reference.
+bool ScoresReferences(const std::vector<Term>& terms);
+
 // What is wrong with a term, empty if nothing is: views that score different
 // tokens, a number out of its range, a support that its target does not have.
 std::string ProblemWith(const Term& term);
