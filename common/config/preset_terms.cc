@@ -219,4 +219,13 @@ std::vector<Term> ExpandTerms(const ObjectiveSection& section) {
   return PresetOf(section.preset).terms(section);
 }
 
+bool AsksRolloutWorkers(const Config& config) {
+  return ReadsRollouts(ExpandTerms(config.objective)) ||
+         !config.evaluation.path.empty();
+}
+
+bool AsksTeachers(const Config& config) {
+  return !TeacherPasses(ExpandTerms(config.objective)).empty();
+}
+
 }  // namespace dapd

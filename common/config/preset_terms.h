@@ -41,4 +41,9 @@ std::vector<PresetDefault> PresetDefaults(const std::string& preset);
 // One term weighs kappa; dopd's two both do.
 std::vector<Term> ExpandTerms(const ObjectiveSection& section);
 
+// Whether a run asks anything of rollout workers: answers that its terms or its
+// evaluation read. And of teachers.
+bool AsksRolloutWorkers(const Config& config);
+bool AsksTeachers(const Config& config);
+
 }  // namespace dapd

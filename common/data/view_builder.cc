@@ -135,7 +135,9 @@ ViewOptions MakeViewOptions(const Config& config) {
       1, config.data.max_prompt_tokens - config.rollout.max_new_tokens);
   options.prompts = Prompts(config.prompts);
   options.privileged_thinking = config.prompts.privileged_thinking;
-  for (const ViewName view : ViewsRead(ExpandTerms(config.objective))) {
+  const std::vector<Term> terms = ExpandTerms(config.objective);
+  options.reads_rollouts = ReadsRollouts(terms);
+  for (const ViewName view : ViewsRead(terms)) {
     if (!IsAlwaysBuilt(view)) options.extra_views.insert(view);
   }
   return options;
@@ -283,6 +285,7 @@ absl::StatusOr<Views> ViewBuilder::Build(const Sample& sample) const {
 
 absl::StatusOr<Views> ViewBuilder::Build(const Sample& sample,
                                          Views views) const {
+  if (sample.rollout_ids.empty() && !options_.reads_rollouts) return views;
   if (sample.rollout_ids.empty()) {
     return absl::InvalidArgumentError("the rollout is empty: it has no token");
   }

@@ -42,6 +42,7 @@ struct ViewOptions {
   // Of the prompts that show an answer in front of another one.
   bool privileged_thinking = true;
   std::set<ViewName> extra_views;  // to be built besides the six
+  bool reads_rollouts = true;      // whether a sample must have one
 };
 // Those of the configuration, with the views that its terms read and no pad
 // token yet.
@@ -85,7 +86,9 @@ class ViewBuilder {
 
   // All six, and extra_views. Those over a rollout that is padding alone score
   // nothing (scored_count 0), and the one that shows it shows an empty text.
-  // INVALID_ARGUMENT for a rollout or reference without a token.
+  // Where nothing reads rollouts a sample may have none, and gets the views
+  // that need none. INVALID_ARGUMENT for another one without a rollout, and for
+  // a reference without a token.
   absl::StatusOr<Views> Build(const Sample& sample) const;
   // The same, with `reference_views` from BuildReferenceViews.
   absl::StatusOr<Views> Build(const Sample& sample,

@@ -45,7 +45,7 @@ struct StepReport {
   std::string adapter_digest;  // after the step
   int64_t snapshot_version = 0;
   PhaseSeconds seconds;
-  int64_t samples = 0;  // with an answer that was scored
+  int64_t samples = 0;  // with an answer that was scored, or that need none
   // Samples whose answer has no token to score: only their reference's terms,
   // if the objective has any, are trained. With `samples` the whole batch.
   int64_t untrainable_samples = 0;

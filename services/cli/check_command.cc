@@ -100,10 +100,11 @@ absl::StatusOr<SampleLengths> MeanLengths(const std::vector<Sample>& samples,
     ASSIGN_OR_RETURN(const Views views, BuildViewsOf(builder, sample));
     for (int i = 0; i < kNumViews; ++i) {
       const View& view = views[static_cast<size_t>(i)];
-      if (view.input_ids.empty()) continue;  // no term reads it
+      const auto name = static_cast<ViewName>(i);
+      if (view.input_ids.empty() && !IsAlwaysBuilt(name)) continue;
       const auto tokens = static_cast<double>(view.input_ids.size());
       const auto scored = static_cast<double>(view.scored_count);
-      ViewLengths& lengths = mean[ViewNameString(static_cast<ViewName>(i))];
+      ViewLengths& lengths = mean[ViewNameString(name)];
       lengths.tokens += share * tokens;
       lengths.squares += share * tokens * tokens;
       lengths.scored += share * scored;
@@ -227,6 +228,8 @@ void PrintPreset(const LoadedConfig& loaded) {
     if (loaded.origins.at(key.name) != "preset") continue;
     std::puts(absl::StrFormat("  %s: %s", key.name, FormatValue(key)).c_str());
   }
+  if (!AsksRolloutWorkers(config)) std::puts("  no rollout workers are needed");
+  if (!AsksTeachers(config)) std::puts("  no teachers are needed");
 }
 
 absl::Status Check(const CheckOptions& options) {

@@ -195,7 +195,9 @@ StepWork CountStepWork(const Config& config,
   const ViewSums views = SumViews(config, lengths, snapshot_is_base);
   StepWork work;
   CountScoringAndTraining(config, numbers, views, &work);
-  CountDecoding(config, numbers, lengths.at("none_rollout"), &work);
+  if (ReadsRollouts(ExpandTerms(config.objective))) {
+    CountDecoding(config, numbers, lengths.at("none_rollout"), &work);
+  }
   CountTraffic(config, numbers, views, &work);
   return work;
 }
