@@ -5,7 +5,9 @@
 
 #include "gtest/gtest.h"
 
+#include "common/base/files.h"
 #include "common/config/load_config.h"
+#include "tests/fakes/temp_path.h"
 
 namespace dapd {
 namespace {
@@ -78,6 +80,77 @@ TEST(PresetTermsTest, DapdIsTheReleasedWeightingOfSixTerms) {
   }
   EXPECT_EQ(TeacherPasses(terms).size(), 6u);
   EXPECT_EQ(StudentViews(terms).size(), 4u);
+}
+
+// What a configuration with that preset and nothing else has.
+Config Loaded(const std::string& preset) {
+  const std::string path = TempPath(preset + ".yaml");
+  EXPECT_TRUE(WriteFileAtomically(path, "model: {path: m}\n").ok());
+  const auto loaded = LoadConfig(path, {"objective.preset=" + preset});
+  EXPECT_TRUE(loaded.ok()) << loaded.status();
+  return loaded->config;
+}
+
+TEST(PresetTermsTest, EveryPresetIsSoundWithItsDefaults) {
+  using enum ViewName;
+  using enum WeightSet;
+  for (const std::string& name : PresetNames()) {
+    const Config config = Loaded(name);
+    for (const Term& term : ExpandTerms(config.objective)) {
+      EXPECT_EQ(ProblemWith(term), "") << name;
+      if (name != "dapd") {
+        EXPECT_EQ(term.weight, 1.0) << name;
+      }
+    }
+    EXPECT_EQ(AsksRolloutWorkers(config), name != "sft") << name;
+    EXPECT_EQ(AsksTeachers(config), name != "sft") << name;
+  }
+  const auto passes = [](const char* preset) {
+    return TeacherPasses(ExpandTerms(Loaded(preset).objective));
+  };
+  EXPECT_EQ(passes("sdft"),
+            (std::vector<TeacherPass>{{kEma, kDemonstrationRollout}}));
+  EXPECT_EQ(passes("purified_opsd"),
+            (std::vector<TeacherPass>{{kBase, kNoneRollout},
+                                      {kBase, kCrossRollout},
+                                      {kBase, kProbeRollout}}));
+  EXPECT_EQ(passes("dopd"),
+            (std::vector<TeacherPass>{{kBase, kCrossRollout},
+                                      {kLive, kCrossRollout}}));
+  Config evaluated = Loaded("sft");
+  evaluated.evaluation.path = "held_out.jsonl";
+  EXPECT_TRUE(AsksRolloutWorkers(evaluated));
+}
+
+TEST(PresetTermsTest, TheSectionsFieldsAreThoseOfAllTerms) {
+  ObjectiveSection section = Loaded("opsd").objective;
+  section.divergence = "reverse_kl";
+  section.support = "teacher_top_k";
+  section.top_k = 7;
+  section.tail = false;
+  section.reduction = "seq_mean";
+  section.skip_tokens = 2;
+  section.teacher_weights = "snapshot";
+  const Term term = ExpandTerms(section).at(0);
+  EXPECT_EQ(term.divergence.kind, DivergenceKind::kReverseKl);
+  EXPECT_EQ(term.support, (Support{SupportKind::kTeacherTopK, 7, false}));
+  EXPECT_EQ(term.reduction, Reduction::kSeqMean);
+  EXPECT_EQ(term.skip_tokens, 2);
+  EXPECT_EQ(std::get<TeacherPass>(term.target).weights, WeightSet::kSnapshot);
+}
+
+// Each token of dopd belongs to exactly one of its two terms.
+TEST(PresetTermsTest, DopdsTermsShareTheRegimes) {
+  const std::vector<Term> terms = ExpandTerms(Loaded("dopd").objective);
+  ASSERT_EQ(terms.size(), 2u);
+  std::vector<double> factors;
+  for (size_t r = 0; r < kNumRegimes; ++r) {
+    const auto& reverse = std::get<Routed>(terms[0].target).choices[r];
+    const auto& surer = std::get<Routed>(terms[1].target).choices[r];
+    EXPECT_EQ(reverse.factor * surer.factor, 0.0);
+    factors.push_back(reverse.factor + surer.factor);
+  }
+  EXPECT_EQ(factors, (std::vector<double>{0.6, 0.3, 1.0, 0.6}));
 }
 
 TEST(PresetTermsTest, GivenTermsReplaceThePreset) {

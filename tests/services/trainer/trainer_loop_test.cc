@@ -293,6 +293,29 @@ TEST_F(TrainerLoopTest,
       << "and nothing behind the last step";
 }
 
+TEST_F(TrainerLoopTest, AnObjectiveOfReferencesAloneAsksNobody) {
+  Config& config = loaded_.config;
+  config.objective.preset = "sft";
+  config.objective.component_clip = kNoClip;
+  for (const int64_t max_staleness : {0, 1}) {
+    config.run.name = absl::StrCat("sft-", max_staleness);
+    ASSERT_TRUE(Run(max_staleness).ok());
+    EXPECT_TRUE(rollouts_->submissions_.empty());
+    EXPECT_TRUE(teachers_->weights_.empty());
+    EXPECT_TRUE(teachers_->tasks_.empty());
+    EXPECT_THAT(MetricOfSteps("samples"), ElementsAre(2, 2, 2, 2));
+    EXPECT_THAT(MetricOfSteps("untrainable_samples"), ElementsAre(0, 0, 0, 0));
+    // A random model of 300 tokens gives each about 1/300.
+    for (const double loss : MetricOfSteps("loss")) EXPECT_NEAR(loss, 5.7, 1.5);
+  }
+  held_out_.problems = {data_.problems[0]};
+  config.evaluation.kl_problems = 1;
+  config.run.name = "evaluated";
+  ASSERT_TRUE(Run(0).ok());
+  EXPECT_EQ(rollouts_->held_out_submissions_.size(), 2u)
+      << "the answers that are graded, and none for the divergence";
+}
+
 TEST_F(TrainerLoopTest, HeldOutProblemsAreAnsweredByTheLivePolicy) {
   held_out_.problems = {data_.problems[0]};
   loaded_.config.evaluation.kl_problems = 0;
