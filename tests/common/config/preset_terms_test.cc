@@ -1,5 +1,8 @@
 #include "common/config/preset_terms.h"
 
+#include <filesystem>
+#include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -120,6 +123,42 @@ TEST(PresetTermsTest, EveryPresetIsSoundWithItsDefaults) {
   Config evaluated = Loaded("sft");
   evaluated.evaluation.path = "held_out.jsonl";
   EXPECT_TRUE(AsksRolloutWorkers(evaluated));
+}
+
+// Of the preset's terms that have any.
+std::map<std::string, double> WeightsOf(const std::string& file) {
+  const auto loaded =
+      LoadConfig(std::string(DAPD_SOURCE_DIR) + "/configs/" + file, {});
+  EXPECT_TRUE(loaded.ok()) << loaded.status();
+  std::map<std::string, double> weights;
+  for (const Term& term : ExpandTerms(loaded->config.objective)) {
+    if (term.weight != 0.0) weights[term.name] = term.weight;
+  }
+  return weights;
+}
+
+TEST(PresetTermsTest, EveryFileOfTheComparisonsIsARunOfItsOwn) {
+  std::set<std::string> names;
+  for (const char* folder : {"ablations", "baselines"}) {
+    for (const auto& entry : std::filesystem::directory_iterator(
+             std::string(DAPD_SOURCE_DIR) + "/configs/" + folder)) {
+      const auto loaded = LoadConfig(entry.path(), {});
+      ASSERT_TRUE(loaded.ok()) << loaded.status();
+      const std::string& name = loaded->config.run.name;
+      EXPECT_EQ(name, "qwen3-4b-" + entry.path().stem().string());
+      EXPECT_TRUE(names.insert(name).second) << name;
+      EXPECT_EQ(loaded->config.model.path, "models/Qwen3-4B") << name;
+    }
+  }
+  EXPECT_GE(names.size(), 28u);
+  using Weights = std::map<std::string, double>;
+  EXPECT_EQ(WeightsOf("ablations/paths-reference-entangled.yaml"),
+            (Weights{{"entangled_rollout", 2.0}}));
+  EXPECT_EQ(
+      WeightsOf("ablations/paths-rollout-inference.yaml"),
+      (Weights{{"entangled_reference", 1.0}, {"inference_rollout", 1.0}}));
+  EXPECT_EQ(WeightsOf("ablations/dynamics-opsd.yaml"),
+            (Weights{{"opsd", 1.0}}));
 }
 
 TEST(PresetTermsTest, TheSectionsFieldsAreThoseOfAllTerms) {
