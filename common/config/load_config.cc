@@ -339,8 +339,15 @@ absl::StatusOr<std::vector<ConfigFile>> ReadConfigFiles(
     }
     const std::filesystem::path folder =
         std::filesystem::path(file.path).parent_path();
-    ASSIGN_OR_RETURN(ConfigFile base,
-                     ReadConfigFile((folder / extended.Scalar()).string()));
+    const std::filesystem::path base_path = folder / extended.Scalar();
+    std::error_code error;
+    if (!std::filesystem::is_regular_file(base_path, error)) {
+      return ConfigError(absl::StrCat(Printable(file.path),
+                                      ": extends: ",
+                                      Printable(base_path.string()),
+                                      " is no file"));
+    }
+    ASSIGN_OR_RETURN(ConfigFile base, ReadConfigFile(base_path.string()));
     files.insert(files.begin(), std::move(base));
   }
   return files;
