@@ -175,7 +175,8 @@ absl::Status Train(const LoadedConfig& loaded,
       const std::unique_ptr<TrainerRun> run,
       TrainerRun::Load(
           loaded, &window.metrics(), &window.status(), &window.history()));
-  // Workers that nothing is asked of need not be there.
+  // Workers that nothing is asked of need not be there, nor be missed by an
+  // alert.
   const std::vector<std::string> nobody;
   const bool asks_rollouts = AsksRolloutWorkers(config);
   const bool asks_teachers = AsksTeachers(config);
@@ -183,19 +184,22 @@ absl::Status Train(const LoadedConfig& loaded,
                                    {"teachers", asks_teachers}}) {
     if (!asks) LogInfo(absl::StrCat("the objective needs no ", role));
   }
+  const auto observe = [&](const char* role, bool asks) {
+    return asks ? window.metrics().PoolObserver(role) : WorkerPoolObserver();
+  };
   ASSIGN_OR_RETURN(const std::unique_ptr<RolloutClient> rollouts,
                    RolloutClient::Start(MakeClientOptions<RolloutClientOptions>(
                        config,
                        asks_rollouts ? config.rollout.addresses : nobody,
                        credentials,
                        run->ExpectedWorkers(),
-                       window.metrics().PoolObserver("rollout"))));
+                       observe("rollout", asks_rollouts))));
   auto teacher_options = MakeClientOptions<TeacherClientOptions>(
       config,
       asks_teachers ? config.teacher.addresses : nobody,
       credentials,
       run->ExpectedWorkers(),
-      window.metrics().PoolObserver("teacher"));
+      observe("teacher", asks_teachers));
   teacher_options.connections = config.teacher.connections;
   ASSIGN_OR_RETURN(const std::unique_ptr<TeacherClient> teachers,
                    TeacherClient::Start(std::move(teacher_options)));
