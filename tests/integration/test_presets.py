@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import signal
 import sys
 
 import pytest
@@ -49,6 +50,14 @@ def test_supervised_fine_tuning_starts_no_workers(ranks, workspace):
     assert [line["samples"] for line in lines] == [6] * 5
     assert all(line["generated_tokens"] == line["scored_tokens"] == 0 for line in lines)
     history.check(workspace.runs(name) / "ledger.jsonl", steps=5, batch_size=6, answers=False)
+
+
+def test_supervised_fine_tuning_stops_when_told(workspace):
+    process = workspace.start("sft-stopped", **{"objective.preset": "sft", "trainer.steps": 5000, "trainer.schedule_steps": 5000})
+    wait_for(lambda: len(workspace.metrics("sft-stopped")) >= 2, what="two steps")
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=60) == 130, workspace.log("sft-stopped")
+    assert (workspace.runs("sft-stopped") / "adapter" / "adapter_model.safetensors").exists()
 
 
 def test_an_evaluation_brings_the_rollout_workers_back(workspace):
