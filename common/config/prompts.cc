@@ -10,7 +10,7 @@ namespace {
 // What a template shows, must show and must not.
 struct PromptRule {
   const char* key;
-  std::string PromptsSection::* text;
+  std::string PromptsSection::*text;
   std::vector<PromptField> required;
   std::vector<PromptField> excluded;
   const char* why;  // of both
