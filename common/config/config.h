@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "common/config/released_prompts.h"
 #include "common/terms/term.h"
 
 namespace dapd {
@@ -61,9 +62,40 @@ struct ObjectiveSection {
   };
   Guided reference_guided{1.0, 1.0};
   Guided rollout_guided{1.0, 2.0};
+  // Of all of a preset's terms.
+  std::string divergence = "forward_kl";
+  double beta = 0.5;
   double component_clip = 0.05;
+  std::string support = "full";
+  int64_t top_k = 100;
+  bool tail = true;
+  std::string reduction = "micro_token";
+  int64_t skip_tokens = 0;
+  std::string teacher_weights = "base";  // of presets with one teacher
+  struct Purified {
+    bool recentre = true;
+    double soft_clip = 10.0;
+    double beta = 1.0;
+  };
+  Purified purified;
+  struct Dopd {
+    double likely_factor = 0.6;
+    double unlikely_factor = 0.3;
+    double trim = 0.05;
+  };
+  Dopd dopd;
   std::string self_rollout = "append";  // append | template
   int64_t max_reference_tokens = 1024;
+};
+
+// Templates of the user messages; see prompt_template.h.
+struct PromptsSection {
+  std::string none = kReleasedNone;
+  std::string privileged = kReleasedPrivileged;
+  std::string demonstration = kReleasedDemonstration;
+  std::string probe = kReleasedProbe;
+  // Whether prompts that show an answer are rendered with thinking on.
+  bool privileged_thinking = true;
 };
 
 struct RolloutSection {
@@ -163,6 +195,7 @@ struct Config {
   LoraSection lora;
   DataSection data;
   ObjectiveSection objective;
+  PromptsSection prompts;
   RolloutSection rollout;
   TeacherSection teacher;
   TrainerSection trainer;

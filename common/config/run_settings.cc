@@ -21,11 +21,19 @@ bool ReadsEma(const Config& config) {
 
 std::map<std::string, std::string> ResultSettings(const Config& config) {
   Config copy = config;
+  Config defaults;
+  const std::vector<ConfigKey> keys = ConfigKeys(copy);
+  const std::vector<ConfigKey> default_keys = ConfigKeys(defaults);
   std::map<std::string, std::string> settings;
-  for (const ConfigKey& key : ConfigKeys(copy)) {
+  for (size_t i = 0; i < keys.size(); ++i) {
+    const ConfigKey& key = keys[i];
     // Only a run that reads it, so that others go on from older checkpoints.
     if (key.name == "teacher.ema_rate" && !ReadsEma(config)) continue;
-    if (!key.may_change) settings[key.name] = FormatValue(key);
+    const std::string value = FormatValue(key);
+    if (key.counts_unless_default && value == FormatValue(default_keys[i])) {
+      continue;
+    }
+    if (!key.may_change) settings[key.name] = value;
   }
   return settings;
 }

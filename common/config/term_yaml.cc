@@ -177,14 +177,23 @@ std::string ReadRouted(const YAML::Node& node, Routed* routed) {
                  {"first", "second", "regimes"});
 }
 
+constexpr char kOneHot[] = "one_hot";
+
 std::string ReadTarget(const YAML::Node& node, Target* target) {
+  if (node.IsScalar() && node.Scalar() == kOneHot) {
+    target->emplace<OneHot>();
+    return "";
+  }
   if (node.IsMap() && node["anchor"]) {
     return ReadMixture(node, &target->emplace<Mixture>());
   }
   if (node.IsMap() && node["first"]) {
     return ReadRouted(node, &target->emplace<Routed>());
   }
-  return "neither a mixture (anchor, delta) nor routed (first, second)";
+  return absl::StrCat(
+      "neither a mixture (anchor, delta) nor routed (first, "
+      "second) nor ",
+      kOneHot);
 }
 
 std::string FormatPass(const TeacherPass& pass) {
@@ -246,6 +255,9 @@ struct TargetFormat {
                         ", regimes: {",
                         absl::StrJoin(regimes, ", "),
                         "}}");
+  }
+  std::string operator()(const OneHot&) const {
+    return absl::StrCat("target: ", kOneHot);
   }
 };
 

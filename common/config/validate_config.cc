@@ -11,6 +11,7 @@
 
 #include "common/base/safe_name.h"
 #include "common/config/preset_terms.h"
+#include "common/config/prompts.h"
 
 namespace dapd {
 namespace {
@@ -19,8 +20,9 @@ namespace {
 std::string ProblemWithPayload(const Term& term,
                                const TeacherSection& teacher) {
   if (teacher.payload != "top_k") return "";
-  const auto* pass = std::get_if<TeacherPass>(&term.target);
-  if (pass == nullptr || term.support.kind == SupportKind::kStudentTopK) {
+  const bool is_whole = std::holds_alternative<Mixture>(term.target) ||
+                        std::holds_alternative<Routed>(term.target);
+  if (is_whole || term.support.kind == SupportKind::kStudentTopK) {
     return "needs the teachers' whole distributions; set teacher.payload to "
            "hidden_states or logits";
   }
@@ -245,6 +247,9 @@ std::vector<std::string> FindContradictions(const Config& config) {
   CheckTrainer(config.trainer, problems);
   CheckRanks(config.trainer, problems);
   CheckTerms(config, problems);
+  for (std::string& problem : FindPromptProblems(config.prompts)) {
+    problems.push_back(std::move(problem));
+  }
   CheckEndpoints(config, problems);
   return problems;
 }

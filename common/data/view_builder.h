@@ -1,16 +1,19 @@
-// ViewBuilder: a sample's texts and token ids become its six views
+// ViewBuilder: a sample's texts and token ids become its views
 // (common/terms/view.h), prompts and masks as docs/objective.md has
 // them.
 #pragma once
 
 #include <cstdint>
 #include <limits>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 
 #include "common/config/config.h"
+#include "common/config/prompts.h"
 #include "common/terms/view.h"
 #include "common/tokenizer/chat_template.h"
 #include "common/tokenizer/tokenizer.h"
@@ -35,8 +38,14 @@ struct ViewOptions {
   int64_t max_sampler_prompt = kUncut;
   int64_t max_prompt = kUncut;
   int32_t pad_token_id = -1;  // dropped from the rollout's end
+  Prompts prompts;
+  // Of the prompts that show an answer in front of another one.
+  bool privileged_thinking = true;
+  std::set<ViewName> extra_views;  // to be built besides the six
+  bool reads_rollouts = true;      // whether a sample must have one
 };
-// Those of the configuration, with no pad token yet.
+// Those of the configuration, with the views that its terms read and no pad
+// token yet.
 ViewOptions MakeViewOptions(const Config& config);
 
 // Builds views for one model folder's tokenizer and template. Thread-safe.
@@ -63,7 +72,8 @@ class ViewBuilder {
   // thinking on), as before a reference that brings thoughts of its own. Both
   // views score None's tokens: those of the conversation after None's prompt
   // or, if its tokens do not begin with the prompt's, of the reference and what
-  // the template writes after it, by themselves.
+  // the template writes after it, by themselves. (Self's thinking is
+  // privileged_thinking.)
   absl::StatusOr<Views> BuildReferenceViews(const std::string& problem,
                                             const std::string& reference) const;
 
@@ -74,20 +84,23 @@ class ViewBuilder {
   // not certainly, what Build will give.
   absl::StatusOr<Views> BuildPrefixes(const Sample& so_far) const;
 
-  // All six. Those over a rollout that is padding alone score nothing
-  // (scored_count 0), and the one that shows it shows an empty text.
-  // INVALID_ARGUMENT for a rollout or reference without a token.
+  // All six, and extra_views. Those over a rollout that is padding alone score
+  // nothing (scored_count 0), and the one that shows it shows an empty text.
+  // Where nothing reads rollouts a sample may have none, and gets the views
+  // that need none. INVALID_ARGUMENT for another one without a rollout, and for
+  // a reference without a token.
   absl::StatusOr<Views> Build(const Sample& sample) const;
   // The same, with `reference_views` from BuildReferenceViews.
   absl::StatusOr<Views> Build(const Sample& sample,
                               Views reference_views) const;
 
  private:
-  // In front of a rollout, with `shown` as the reference solution.
-  absl::StatusOr<std::vector<int32_t>> PrivilegedPrompt(
-      const std::string& problem,
-      const std::string& shown,
-      bool thinking) const;
+  // A prompt in front of a rollout.
+  absl::StatusOr<std::vector<int32_t>> RolloutPrefix(const std::string& message,
+                                                     bool thinking) const;
+  // The prefixes of the views over a rollout that show the reference.
+  absl::StatusOr<std::vector<std::pair<ViewName, std::vector<int32_t>>>>
+  ReferencePrefixes(const Sample& sample) const;
 
   const Tokenizer& tokenizer_;
   const ChatTemplate& chat_template_;

@@ -13,6 +13,7 @@
 #include "common/base/progress.h"
 #include "common/base/status_macros.h"
 #include "common/config/preset_terms.h"
+#include "common/config/prompts.h"
 #include "common/terms/term.h"
 #include "common/tokenizer/unicode_text.h"
 
@@ -26,19 +27,12 @@ struct LongView {
   int64_t tokens = 0;
 };
 
-std::set<ViewName> ViewsOf(const std::vector<Term>& terms) {
-  std::set<ViewName> views;
-  for (const ViewName view : StudentViews(terms)) views.insert(view);
-  for (const TeacherPass& pass : TeacherPasses(terms)) views.insert(pass.view);
-  return views;
-}
-
 class ViewMeter {
  public:
   static absl::StatusOr<ViewMeter> Make(const Config& config,
                                         const TextPipeline& text) {
     ViewMeter meter(config, text);
-    meter.views_ = ViewsOf(ExpandTerms(config.objective));
+    meter.views_ = ViewsRead(ExpandTerms(config.objective));
     // All that stands around a problem and its reference.
     ASSIGN_OR_RETURN(const Views frame, meter.BuildShort("", "0"));
     for (const View& view : frame) {
@@ -54,9 +48,11 @@ class ViewMeter {
   // byte.
   int64_t AtMost(const Problem& problem) const {
     const int64_t reference = Bytes(problem.solution);
-    return frame_bytes_ + Bytes(problem.problem) + reference +
+    return frame_bytes_ + problems_ * Bytes(problem.problem) +
+           references_ * reference +
            std::min(reference, config_.objective.max_reference_tokens) +
-           2 * config_.rollout.max_new_tokens;
+           (1 + std::max<int64_t>(1, references_)) *
+               config_.rollout.max_new_tokens;
   }
 
   // With the longest answer. Inside a prompt its text can take a few more
@@ -78,7 +74,11 @@ class ViewMeter {
 
  private:
   ViewMeter(const Config& config, const TextPipeline& text)
-      : config_(config), text_(text) {}
+      : config_(config), text_(text) {
+    const Prompts prompts(config.prompts);
+    problems_ = static_cast<int64_t>(prompts.most_problems());
+    references_ = static_cast<int64_t>(prompts.most_references());
+  }
 
   static int64_t Bytes(const std::string& text) {
     return static_cast<int64_t>(std::max(text.size(), ComposeNfc(text).size()));
@@ -96,9 +96,12 @@ class ViewMeter {
     const auto size = static_cast<int64_t>(view.input_ids.size());
     const int64_t more = config_.rollout.max_new_tokens - 1;
     if (!NeedsRollout(name)) return size;
+    // Shown as often as the prompt says so.
+    if (name == ViewName::kCrossReference) return size + references_ * more;
     if (name != ViewName::kSelfRollout) return size + more;
     if (config_.objective.self_rollout == "append") return size + 2 * more;
-    return std::min(view.scored_from + more, config_.data.max_prompt_tokens) +
+    return std::min(view.scored_from + references_ * more,
+                    config_.data.max_prompt_tokens) +
            view.scored_count + more;
   }
 
@@ -106,6 +109,8 @@ class ViewMeter {
   const TextPipeline& text_;
   std::set<ViewName> views_;
   int64_t frame_bytes_ = 0;
+  int64_t problems_ = 1;  // in a prompt, at most
+  int64_t references_ = 1;
 };
 
 // "rows.jsonl:12: problem 'a': cross_rollout may have 20000 tokens"

@@ -103,6 +103,11 @@ HeadTerm HeadTermOf(const Pass& pass, size_t k, size_t sample) {
   for (const TeacherPass& teacher : PassesOf(term.target)) {
     head_term.passes.push_back(&pass.samples[sample].scores.at(teacher));
   }
+  if (std::holds_alternative<OneHot>(term.target)) {
+    head_term.ids =
+        ScoredIds((*pass.views[sample])[static_cast<size_t>(term.student)],
+                  pass.weights.device());
+  }
   if (term.reduction != Reduction::kMicroToken) {
     head_term.token_weight /=
         static_cast<double>(TokensOf(term, *pass.views[sample]));
@@ -295,6 +300,10 @@ MicroBatchResult RunSamples(Pass pass) {
   // Answers without a scored token were in no pack.
   for (size_t k = 0; k < pass.terms.size(); ++k) {
     sum.sums[k].denominator = DenominatorOf(pass.terms[k], pass.samples);
+    const auto routes = pass.routes.find(k);
+    if (routes != pass.routes.end()) {
+      sum.sums[k].regimes = routes->second.counts;
+    }
   }
   return sum;
 }

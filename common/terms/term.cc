@@ -1,8 +1,8 @@
 #include "common/terms/term.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
-#include <set>
 #include <type_traits>
 #include <variant>
 
@@ -59,7 +59,8 @@ std::vector<TeacherPass> PassesOf(const Target& target) {
                  },
                  [](const Routed& routed) {
                    return Passes{routed.first, routed.second};
-                 }},
+                 },
+                 [](const OneHot&) { return Passes(); }},
       target);
 }
 
@@ -70,11 +71,13 @@ std::string Describe(const Target& target) {
         ViewNameString(pass.view), " (", WeightSetName(pass.weights), ")"));
   }
   return std::visit(
-      Overloaded{[&](const TeacherPass&) { return passes.front(); },
-                 [&](const Mixture&) {
-                   return "mixture of " + absl::StrJoin(passes, ", ");
-                 },
-                 [&](const Routed&) { return absl::StrJoin(passes, " or "); }},
+      Overloaded{
+          [&](const TeacherPass&) { return passes.front(); },
+          [&](const Mixture&) {
+            return "mixture of " + absl::StrJoin(passes, ", ");
+          },
+          [&](const Routed&) { return absl::StrJoin(passes, " or "); },
+          [](const OneHot&) -> std::string { return "the scored tokens"; }},
       target);
 }
 
@@ -94,6 +97,23 @@ std::vector<ViewName> StudentViews(const std::vector<Term>& terms) {
   std::set<ViewName> views;
   for (const Term& term : terms) views.insert(term.student);
   return {views.begin(), views.end()};
+}
+
+std::set<ViewName> ViewsRead(const std::vector<Term>& terms) {
+  std::set<ViewName> views;
+  for (const ViewName view : StudentViews(terms)) views.insert(view);
+  for (const TeacherPass& pass : TeacherPasses(terms)) views.insert(pass.view);
+  return views;
+}
+
+bool ReadsRollouts(const std::vector<Term>& terms) {
+  return std::ranges::any_of(ViewsRead(terms), NeedsRollout);
+}
+
+bool ScoresReferences(const std::vector<Term>& terms) {
+  return std::ranges::any_of(terms, [](const Term& term) {
+    return CompletionOf(term.student) == Completion::kReference;
+  });
 }
 
 std::string ProblemWith(const Term& term) {
@@ -124,6 +144,12 @@ std::string ProblemWith(const Term& term) {
   if (term.skip_tokens < 0) return "skip_tokens must be at least 0";
   if (const auto* mixture = std::get_if<Mixture>(&term.target)) {
     return ProblemWithMixture(*mixture);
+  }
+  if (std::holds_alternative<OneHot>(term.target) &&
+      (divergence.kind != DivergenceKind::kForwardKl ||
+       term.support.kind != SupportKind::kFull)) {
+    return "a one_hot target takes forward_kl over the full support: it gives "
+           "every other token the probability 0";
   }
   if (const auto* routed = std::get_if<Routed>(&term.target)) {
     if (!(routed->trim >= 0.0 && routed->trim < 1.0)) {

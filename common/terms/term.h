@@ -7,6 +7,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,16 @@ std::vector<TeacherPass> TeacherPasses(const std::vector<Term>& terms);
 
 // Every student view that `terms` need, each once, in the order of ViewName.
 std::vector<ViewName> StudentViews(const std::vector<Term>& terms);
+
+// Every view that a student or a teacher of `terms` reads, in the order of
+// ViewName.
+std::set<ViewName> ViewsRead(const std::vector<Term>& terms);
+
+// Whether any of those views needs the rollout: without one, nothing has to be
+// sampled.
+bool ReadsRollouts(const std::vector<Term>& terms);
+// Whether any term trains a sample's reference.
+bool ScoresReferences(const std::vector<Term>& terms);
 
 // What is wrong with a term, empty if nothing is: views that score different
 // tokens, a number out of its range, a support that its target does not have.

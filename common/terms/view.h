@@ -1,6 +1,6 @@
-// The six views of a sample (docs/objective.md, "Views"): one token sequence
-// each, with the range of its tokens that is scored. Everything that names a
-// view, in the configuration, on the wire and in a file, uses this table.
+// The views of a sample (docs/objective.md, "Views"): one token sequence each,
+// with the range of its tokens that is scored. Everything that names a view, in
+// the configuration, on the wire and in a file, uses this table.
 #pragma once
 
 #include <array>
@@ -20,8 +20,12 @@ enum class ViewName {
   kNoneReference,
   kSelfReference,
   kCrossReference,
+  // The rollout behind SDFT's prompt, which shows the reference as an example
+  // of an answer, and behind the reference without its problem (Purified OPSD).
+  kDemonstrationRollout,
+  kProbeRollout,
 };
-inline constexpr int kNumViews = 6;
+inline constexpr int kNumViews = 8;
 
 // "none_rollout", ...
 const char* ViewNameString(ViewName view);
@@ -34,6 +38,9 @@ Completion CompletionOf(ViewName view);
 // Whether its tokens are known only once the rollout is there: it scores the
 // rollout or shows it.
 bool NeedsRollout(ViewName view);
+// Whether it is one of the six that every sample has; the others are made
+// where a term reads them.
+bool IsAlwaysBuilt(ViewName view);
 
 struct View {
   std::vector<int32_t> input_ids;
@@ -45,7 +52,8 @@ struct View {
   bool operator==(const View&) const = default;
 };
 
-using Views = std::array<View, kNumViews>;    // by ViewName
-using NamedViews = std::map<ViewName, View>;  // some of them
+// By ViewName; one that was not made is empty.
+using Views = std::array<View, kNumViews>;
+using NamedViews = std::map<ViewName, View>;
 
 }  // namespace dapd

@@ -29,6 +29,26 @@ Read PerTerm(Number TermMetrics::*field) {
   };
 }
 
+// Of routed terms alone.
+StepMetric ShareOf(Regime regime) {
+  const std::string name = RegimeName(regime);
+  return {
+      .path = "terms/*/regimes/" + name,
+      .tag = "regime_" + name + "/*",
+      .prometheus = "dapd_trainer_regime_ratio",
+      .help = "Share of the tokens of a routed term's answers by regime.",
+      .labels = {{"regime", name}},
+      .read = [regime](const StepReport& report) {
+        std::vector<MetricValue> values;
+        for (const TermMetrics& term : report.objective.terms) {
+          if (!term.regime_shares.has_value()) continue;
+          values.push_back(
+              {term.name, (*term.regime_shares)[static_cast<size_t>(regime)]});
+        }
+        return values;
+      }};
+}
+
 std::vector<MetricValue> ReadSeconds(const StepReport& report) {
   std::vector<MetricValue> values;
   for (const TrainerPhaseName& row : kTrainerPhases) {
@@ -111,8 +131,12 @@ std::vector<StepMetric> ObjectiveRows() {
       {.path = "terms/*/unclipped",
        .tag = "kl/*",
        .prometheus = "dapd_trainer_unclipped_divergence",
-       .help = "True KL divergence of a term.",
+       .help = "True divergence of a term.",
        .read = PerTerm(&TermMetrics::unclipped)},
+      ShareOf(Regime::kAgreeLikely),
+      ShareOf(Regime::kAgreeUnlikely),
+      ShareOf(Regime::kFirstSurer),
+      ShareOf(Regime::kSecondSurer),
   };
 }
 

@@ -15,6 +15,20 @@
 #include "common/tensor/torch_bridge.h"
 
 namespace dapd {
+namespace {
+
+// Whether every B is zero, as at the start of a fresh adapter.
+bool ChangesNothing(const Adapter& adapter) {
+  const at::NoGradGuard no_grad;
+  for (const auto& layer : adapter.layers) {
+    for (const LoraPair& pair : layer) {
+      if (pair.b.defined() && at::any(pair.b != 0).item<bool>()) return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
 
 OptimizerOptions MakeOptimizerOptions(const Config& config) {
   OptimizerOptions options{
@@ -73,6 +87,7 @@ Policy::Policy(Adapter start,
             .weight_decay(0.0)));
   }
   if (options_.ema_rate.has_value()) ema_ = live_.Clone();
+  start_is_base_ = ChangesNothing(live_);
 }
 
 Policy::~Policy() = default;
@@ -183,11 +198,12 @@ void Policy::UpdateEma() {
 }
 
 std::map<WeightSet, const Adapter*> Policy::WeightSets() const {
+  const bool at_base = version_ == 0 && start_is_base_;
   std::map<WeightSet, const Adapter*> sets = {
       {WeightSet::kBase, nullptr},
       {WeightSet::kSnapshot, snapshot()},
-      {WeightSet::kLive, &live_}};
-  if (ema_.has_value()) sets[WeightSet::kEma] = &*ema_;
+      {WeightSet::kLive, at_base ? nullptr : &live_}};
+  if (ema_.has_value()) sets[WeightSet::kEma] = at_base ? nullptr : &*ema_;
   return sets;
 }
 

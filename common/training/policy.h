@@ -82,7 +82,8 @@ class Policy {
   // version 0 on: after each step it becomes (1 - rate) ema + rate live, tensor
   // by tensor in float32. Null where none is kept.
   const Adapter* ema() const { return ema_.has_value() ? &*ema_ : nullptr; }
-  // Every set of weights that is kept, by its adapter; null: it is the base.
+  // Every set of weights that is kept, by its adapter; null: it is the base, as
+  // the live adapter and its average are before the first step of a fresh one.
   std::map<WeightSet, const Adapter*> WeightSets() const;
   // Those that are the base.
   std::set<WeightSet> SetsAtBase() const;
@@ -134,6 +135,7 @@ class Policy {
   void UpdateEma();
 
   Adapter live_;
+  bool start_is_base_ = false;  // of version 0
   std::optional<Adapter> snapshot_;
   std::optional<Adapter> ema_;
   std::optional<Adapter> previous_;

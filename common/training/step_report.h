@@ -2,11 +2,14 @@
 // where and under which name, is a row of metric_table.h.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "common/objective/sampler_mismatch.h"
+#include "common/terms/target.h"
 #include "common/training/trainer_phase.h"
 
 namespace dapd {
@@ -20,6 +23,8 @@ struct TermMetrics {
   double weight = 0.0;
   int64_t tokens = 0;             // scored, all micro-batches
   double clipped_fraction = 0.0;  // clipped tokens / tokens
+  // Of a routed target: the shares of the answers' tokens by Regime.
+  std::optional<std::array<double, kNumRegimes>> regime_shares = {};
 };
 
 struct ObjectiveMetrics {
@@ -40,7 +45,7 @@ struct StepReport {
   std::string adapter_digest;  // after the step
   int64_t snapshot_version = 0;
   PhaseSeconds seconds;
-  int64_t samples = 0;  // with an answer that was scored
+  int64_t samples = 0;  // with an answer that was scored, or that need none
   // Samples whose answer has no token to score: only their reference's terms,
   // if the objective has any, are trained. With `samples` the whole batch.
   int64_t untrainable_samples = 0;

@@ -14,6 +14,7 @@
 
 #include "common/base/exit_code.h"
 #include "common/base/status_macros.h"
+#include "common/config/config_keys.h"
 #include "common/config/load_config.h"
 #include "common/config/preset_terms.h"
 #include "common/data/dataset.h"
@@ -99,9 +100,11 @@ absl::StatusOr<SampleLengths> MeanLengths(const std::vector<Sample>& samples,
     ASSIGN_OR_RETURN(const Views views, BuildViewsOf(builder, sample));
     for (int i = 0; i < kNumViews; ++i) {
       const View& view = views[static_cast<size_t>(i)];
+      const auto name = static_cast<ViewName>(i);
+      if (view.input_ids.empty() && !IsAlwaysBuilt(name)) continue;
       const auto tokens = static_cast<double>(view.input_ids.size());
       const auto scored = static_cast<double>(view.scored_count);
-      ViewLengths& lengths = mean[ViewNameString(static_cast<ViewName>(i))];
+      ViewLengths& lengths = mean[ViewNameString(name)];
       lengths.tokens += share * tokens;
       lengths.squares += share * tokens * tokens;
       lengths.scored += share * scored;
@@ -212,6 +215,23 @@ absl::Status CheckSplits(const Config& config, const ModelConfig& model) {
   return absl::OkStatus();
 }
 
+// The preset, and which other keys have its values.
+void PrintPreset(const LoadedConfig& loaded) {
+  const std::string& preset = loaded.config.objective.preset;
+  std::string line = absl::StrFormat("%-16s %s", "preset", preset);
+  if (!loaded.config.objective.terms.empty()) {
+    absl::StrAppend(&line, "; objective.terms replace its terms");
+  }
+  std::puts(line.c_str());
+  Config config = loaded.config;
+  for (const ConfigKey& key : ConfigKeys(config)) {
+    if (loaded.origins.at(key.name) != "preset") continue;
+    std::puts(absl::StrFormat("  %s: %s", key.name, FormatValue(key)).c_str());
+  }
+  if (!AsksRolloutWorkers(config)) std::puts("  no rollout workers are needed");
+  if (!AsksTeachers(config)) std::puts("  no teachers are needed");
+}
+
 absl::Status Check(const CheckOptions& options) {
   ASSIGN_OR_RETURN(const LoadedConfig loaded,
                    LoadConfig(options.config, options.overrides));
@@ -257,6 +277,7 @@ absl::Status Check(const CheckOptions& options) {
                 config.trainer.schedule_steps,
                 config.teacher.snapshot_interval)
                 .c_str());
+  PrintPreset(loaded);
   std::puts("terms            student <- target (weights), clip, weight");
   double sum = 0.0;
   for (const Term& term : ExpandTerms(config.objective)) {

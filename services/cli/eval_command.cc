@@ -11,9 +11,12 @@
 #include "common/base/exit_code.h"
 #include "common/base/json_lines.h"
 #include "common/base/status_macros.h"
+#include "common/config/load_config.h"
+#include "common/config/prompts.h"
 #include "common/data/confidence_interval.h"
 #include "common/data/dataset.h"
 #include "common/data/grade_answer.h"
+#include "common/data/view_builder.h"
 #include "common/tensor/torch_bridge.h"
 #include "services/cli/command.h"
 #include "services/cli/local_generator.h"
@@ -23,6 +26,7 @@ namespace {
 
 struct EvalOptions {
   LocalGeneratorOptions generator;
+  std::string config;  // empty: the released prompts
   std::string data;
   std::string output;
   int64_t samples = 1;
@@ -69,7 +73,17 @@ void PrintReport(const EvalOptions& options, const Totals& totals) {
                 .c_str());
 }
 
+// As a run with that configuration asks.
+absl::StatusOr<ViewOptions> AskAs(const std::string& config) {
+  ViewOptions views;
+  if (config.empty()) return views;
+  ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadConfig(config, {}));
+  views.prompts = Prompts(loaded.config.prompts);
+  return views;
+}
+
 absl::Status Evaluate(const EvalOptions& options) {
+  ASSIGN_OR_RETURN(const ViewOptions view_options, AskAs(options.config));
   ASSIGN_OR_RETURN(Dataset data, ReadDataset(options.data, {}));
   if (options.limit > 0 &&
       options.limit < static_cast<int64_t>(data.problems.size())) {
@@ -86,13 +100,14 @@ absl::Status Evaluate(const EvalOptions& options) {
   }
   ASSIGN_OR_RETURN(const std::unique_ptr<LocalGenerator> generator,
                    LocalGenerator::Load(options.generator));
+  const ViewBuilder views(*generator->text().tokenizer,
+                          *generator->text().chat_template,
+                          view_options);
   std::vector<LocalGenerator::Prompt> prompts;
   for (size_t i = 0; i < data.problems.size(); ++i) {
     LocalGenerator::Prompt prompt{.name = data.problems[i].id,
                                   .example = static_cast<uint32_t>(i)};
-    ASSIGN_OR_RETURN(
-        prompt.ids,
-        generator->text().views->RolloutPrompt(data.problems[i].problem));
+    ASSIGN_OR_RETURN(prompt.ids, views.RolloutPrompt(data.problems[i].problem));
     for (int64_t k = 0; k < options.samples; ++k) {
       prompt.sample = static_cast<uint32_t>(k);
       prompts.push_back(prompt);
@@ -143,6 +158,10 @@ void AddEvalCommand(Command& app) {
   options->generator.AddFlags(command);
   command.AddOption("--data", options->data, "problems with answers")
       .Required();
+  command.AddOption("--config",
+                    options->config,
+                    "YAML configuration of a run, whose prompts.none asks "
+                    "(default: the released prompt)");
   command.AddOption("--samples", options->samples, "answers per problem (K)")
       .Positive();
   command.AddOption("--limit", options->limit, "only the first N problems");

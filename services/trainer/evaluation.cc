@@ -15,15 +15,17 @@ std::vector<PipelineInput> MakeInputs(const Config& config,
                                       const Dataset& held_out,
                                       size_t problems,
                                       int64_t samples,
-                                      int64_t version) {
+                                      int64_t version,
+                                      bool needs_answers) {
   std::vector<PipelineInput> inputs;
   for (size_t i = 0; i < problems; ++i) {
     for (int64_t k = 0; k < samples; ++k) {
-      inputs.push_back({&held_out.problems[i],
-                        {.seed = config.run.seed + 1,
-                         .step = static_cast<uint32_t>(version),
-                         .example = static_cast<uint32_t>(i),
-                         .sample = static_cast<uint32_t>(k)}});
+      inputs.push_back({.problem = &held_out.problems[i],
+                        .key = {.seed = config.run.seed + 1,
+                                .step = static_cast<uint32_t>(version),
+                                .example = static_cast<uint32_t>(i),
+                                .sample = static_cast<uint32_t>(k)},
+                        .needs_answer = needs_answers});
     }
   }
   return inputs;
@@ -70,11 +72,14 @@ absl::Status MeasureDivergences(const Config& config,
                                 const std::vector<Term>& terms,
                                 SamplePipeline& pipeline,
                                 EvaluationReport& report) {
-  ASSIGN_OR_RETURN(
-      SubmittedBatch batch,
-      pipeline.Submit(
-          MakeInputs(config, held_out, problems, 1, policy.version()),
-          EvaluationSampling(config)));
+  ASSIGN_OR_RETURN(SubmittedBatch batch,
+                   pipeline.Submit(MakeInputs(config,
+                                              held_out,
+                                              problems,
+                                              1,
+                                              policy.version(),
+                                              ReadsRollouts(terms)),
+                                   EvaluationSampling(config)));
   RETURN_IF_ERROR(pipeline.Start(std::move(batch),
                                  policy.SetsAtBase(),
                                  /*with_scores=*/true));
@@ -120,7 +125,8 @@ absl::StatusOr<EvaluationReport> Evaluate(const Config& config,
                                               held_out,
                                               held_out.problems.size(),
                                               report.samples,
-                                              policy.version()),
+                                              policy.version(),
+                                              /*needs_answers=*/true),
                                    EvaluationSampling(config)));
   RETURN_IF_ERROR(pipeline.Start(std::move(batch),
                                  /*at_base=*/{},

@@ -81,7 +81,13 @@ absl::Status TrainerLoop::RunSteps() {
   if (policy_.version() == 0 && !parts_.recorder.HasEvaluation("before")) {
     RETURN_IF_ERROR(EvaluateHeldOut("before"));
   }
+  // Otherwise the end of a wait for workers ends the run.
+  const bool waits_for_nobody = !ReadsRollouts(parts_.batch.terms) &&
+                                TeacherPasses(parts_.batch.terms).empty();
   while (policy_.version() < parts_.batch.config.trainer.steps) {
+    if (waits_for_nobody && parts_.wait_for_stop(absl::ZeroDuration())) {
+      return absl::CancelledError("the run was told to stop");
+    }
     RETURN_IF_ERROR(RunStep());
   }
   if (policy_.version() > saved_version_) RETURN_IF_ERROR(SaveNewest());

@@ -49,8 +49,9 @@ def read(path):
 class History:
     """The model: what is true after the last event."""
 
-    def __init__(self, batch_size=None, lag=0):
+    def __init__(self, batch_size=None, lag=0, answers=True):
         self.batch_size = batch_size
+        self.needs_answers = answers  # not where nothing reads them (objective.preset sft)
         self.lag = lag
         self.attempt = 0
         self.step = 0
@@ -92,6 +93,7 @@ class History:
 
     def on_accepted(self, event):
         step, sample = event["step"], event["sample"]
+        self.expect(self.needs_answers, event, "an answer that nothing reads")
         self.expect(step == self.step + 1, event, "an answer for a step that is not open")
         sampler = max(0, self.step - self.lag)
         self.expect(event["policy_version"] == sampler, event, f"sampled by another policy version than {sampler}: stale")
@@ -109,9 +111,11 @@ class History:
         self.expect(not self.finished, event, "trained behind the end")
         self.expect(step == self.step + 1, event, "steps do not follow each other")
         self.expect(len(set(samples)) == len(samples), event, "a sample is trained twice in one step")
-        self.expect(set(samples) <= set(self.accepted), event, "a sample is trained without an accepted answer")
+        if self.needs_answers:
+            self.expect(set(samples) <= set(self.accepted), event, "a sample is trained without an accepted answer")
         if self.batch_size is not None:
-            self.expect(len(self.accepted) == self.batch_size, event, f"{len(self.accepted)} answers, not {self.batch_size}")
+            given = self.accepted if self.needs_answers else samples
+            self.expect(len(given) == self.batch_size, event, f"{len(given)} answers, not {self.batch_size}")
         digest = event["adapter_digest"]
         self.expect(self.digests.setdefault(step, digest) == digest, event, "done again, the step led to another adapter")
         self.step = step
@@ -128,9 +132,9 @@ class History:
         self.finished = True
 
 
-def check(path, batch_size=None, steps=None, lag=0):
+def check(path, batch_size=None, steps=None, lag=0, answers=True):
     """The History after the last event; Violation names the first event that breaks a rule."""
-    history = History(batch_size, lag)
+    history = History(batch_size, lag, answers)
     for event in read(path):
         history.apply(event)
     if steps is not None:
@@ -144,9 +148,10 @@ def main():
     parser.add_argument("ledger")
     parser.add_argument("--batch-size", type=int)
     parser.add_argument("--lag", type=int, default=0)
+    parser.add_argument("--without-answers", action="store_true", help="of an objective that reads no rollouts")
     arguments = parser.parse_args()
     try:
-        history = check(arguments.ledger, arguments.batch_size, lag=arguments.lag)
+        history = check(arguments.ledger, arguments.batch_size, lag=arguments.lag, answers=not arguments.without_answers)
     except Violation as violation:
         sys.exit(f"violated: {violation}")
     print(f"{len(history.trained)} steps, {sum(map(len, history.trained.values()))} samples, {history.attempt} attempts, "

@@ -171,13 +171,20 @@ SampleLengths LongestSamples(const Config& config) {
   const auto r = static_cast<double>(config.objective.max_reference_tokens);
   const double privileged = kPrompt + kPrivilegedTemplate;
   const bool append = config.objective.self_rollout == "append";
-  return {
+  SampleLengths lengths = {
       {"none_rollout", OfOneLength(kPrompt + y, y)},
       {"self_rollout", OfOneLength((append ? kPrompt : privileged) + 2 * y, y)},
       {"cross_rollout", OfOneLength(privileged + r + y, y)},
       {"none_reference", OfOneLength(kPrompt + r, r)},
       {"self_reference", OfOneLength(privileged + 2 * r, r)},
       {"cross_reference", OfOneLength(privileged + y + r, r)}};
+  for (const ViewName view : ViewsRead(ExpandTerms(config.objective))) {
+    if (IsAlwaysBuilt(view)) continue;
+    const double problem = view == ViewName::kProbeRollout ? 0 : kPrompt;
+    lengths[ViewNameString(view)] =
+        OfOneLength(problem + kPrivilegedTemplate + r + y, y);
+  }
+  return lengths;
 }
 
 StepWork CountStepWork(const Config& config,
@@ -188,7 +195,9 @@ StepWork CountStepWork(const Config& config,
   const ViewSums views = SumViews(config, lengths, snapshot_is_base);
   StepWork work;
   CountScoringAndTraining(config, numbers, views, &work);
-  CountDecoding(config, numbers, lengths.at("none_rollout"), &work);
+  if (ReadsRollouts(ExpandTerms(config.objective))) {
+    CountDecoding(config, numbers, lengths.at("none_rollout"), &work);
+  }
   CountTraffic(config, numbers, views, &work);
   return work;
 }

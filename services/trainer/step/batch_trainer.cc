@@ -34,6 +34,7 @@ constexpr int64_t kLeastStride = 8;
 PipelineOptions MakePipelineOptions(const BatchTrainerParts& parts) {
   PipelineOptions options;
   options.passes = TeacherPasses(parts.terms);
+  options.scores_references = ScoresReferences(parts.terms);
   options.payload = ParsePayload(parts.config.teacher.payload).value();
   options.top_k = parts.config.teacher.top_k;
   options.temperature = parts.config.objective.temperature;
@@ -122,6 +123,7 @@ absl::Status BatchTrainer::Begin(int64_t step,
   open.slice = SamplesOfRank(open.rows.size());
 
   const Config& config = parts_.config;
+  const bool needs_answers = ReadsRollouts(parts_.terms);
   std::vector<PipelineInput> inputs;
   for (size_t sample = open.slice.begin; sample < open.slice.end; ++sample) {
     const int64_t row = open.rows[sample];
@@ -131,7 +133,8 @@ absl::Status BatchTrainer::Begin(int64_t step,
          {.seed = config.run.seed,
           .step = static_cast<uint32_t>(open.plan.step - 1),
           .example = static_cast<uint32_t>(row)},
-         recalled == open.plan.recalled.end() ? nullptr : &recalled->second});
+         recalled == open.plan.recalled.end() ? nullptr : &recalled->second,
+         needs_answers});
   }
   DAPD_FAILPOINT("rollout.before_start");
   ASSIGN_OR_RETURN(
@@ -233,6 +236,9 @@ absl::Status BatchTrainer::ShareAnswers(const OpenStep& step,
     return absl::OkStatus();
   }
   records->resize(step.rows.size());
+  for (size_t i = 0; i < records->size(); ++i) {
+    (*records)[i].problem = &ProblemOf(step, i);
+  }
   for (size_t rank = 1; rank < gathered.size(); ++rank) {
     ASSIGN_OR_RETURN(const std::vector<BatchAnswer> answers,
                      ParseAnswers(gathered[rank]));

@@ -60,7 +60,7 @@ absl::StatusOr<SubmittedBatch> SamplePipeline::Submit(
   SubmittedBatch batch{std::move(inputs)};
   for (size_t i = 0; i < batch.inputs.size(); ++i) {
     const PipelineInput& input = batch.inputs[i];
-    if (input.known != nullptr) continue;
+    if (input.known != nullptr || !input.needs_answer) continue;
     RolloutTask task;
     task.id = next_id_++;
     ASSIGN_OR_RETURN(task.request.prompt_ids,
@@ -106,6 +106,10 @@ absl::Status SamplePipeline::Start(SubmittedBatch batch,
         views_.BuildReferenceViews(problem.problem, problem.solution));
     SubmitScores(
         i, /*needs_rollout=*/false, PlanScores(/*needs_rollout=*/false));
+    if (!entries_[i].input.needs_answer) {
+      entries_[i].is_answered = entries_[i].is_trained = true;
+      continue;
+    }
     entries_[i].rollout_tasks = PlanScores(/*needs_rollout=*/true);
   }
   if (options_.teacher_prefix_stride == 0) return absl::OkStatus();
@@ -182,6 +186,7 @@ absl::StatusOr<std::vector<RolloutRecord>> SamplePipeline::CollectRollouts(
   }
   std::vector<RolloutRecord> records(inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
+    records[i].problem = inputs[i].problem;
     if (inputs[i].known == nullptr) continue;
     ASSIGN_OR_RETURN(records[i], AcceptRollout(i, *inputs[i].known));
   }
@@ -225,11 +230,7 @@ absl::StatusOr<RolloutRecord> SamplePipeline::MakeRecord(
   record.has_box = grade.has_box;
   record.correct = grade.correct && !problem.answer.empty();
   record.is_scored = !views_.ScoredTokens(record.ids).empty();
-  record.is_trained =
-      record.is_scored ||
-      std::ranges::any_of(options_.passes, [](const TeacherPass& pass) {
-        return CompletionOf(pass.view) == Completion::kReference;
-      });
+  record.is_trained = record.is_scored || options_.scores_references;
   return record;
 }
 

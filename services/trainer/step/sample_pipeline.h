@@ -42,6 +42,7 @@ struct PipelineInput {
   const Problem* problem = nullptr;  // must outlive the batch
   SamplingKey key;
   const RolloutResult* known = nullptr;  // its answer, from a ledger
+  bool needs_answer = true;              // false: only its reference is read
 };
 
 // A batch whose problems are with the rollout workers.
@@ -51,7 +52,7 @@ struct SubmittedBatch {
   std::map<uint64_t, std::vector<int32_t>> prompts;  // of the same tasks
 };
 
-// One answer.
+// One answer; of a problem that needs none, the problem alone.
 struct RolloutRecord {
   const Problem* problem = nullptr;
   std::vector<int32_t> ids;
@@ -80,6 +81,8 @@ enum class SampleState {
 
 struct PipelineOptions {
   std::vector<TeacherPass> passes;
+  // Whether terms train references, also behind an answer of padding alone.
+  bool scores_references = false;
   Payload payload = Payload::kHiddenStates;
   int64_t top_k = 0;
   double temperature = 1.1;  // of the objective, for a top_k payload
@@ -108,9 +111,9 @@ class SamplePipeline {
                  PipelineOptions options);
   ~SamplePipeline();
 
-  // Has the problems without a known answer sampled under the policy that the
-  // rollout workers were given last. All answers to the batch before must have
-  // been collected.
+  // Has the problems that need an answer, and have no known one, sampled under
+  // the policy that the rollout workers were given last. All answers to the
+  // batch before must have been collected.
   absl::StatusOr<SubmittedBatch> Submit(std::vector<PipelineInput> inputs,
                                         const SamplingParams& sampling);
 
@@ -122,7 +125,7 @@ class SamplePipeline {
                      std::set<WeightSet> at_base,
                      bool with_scores);
 
-  // Blocks for all answers, in the order of the inputs.
+  // Blocks for all answers that are needed; in the order of the inputs.
   absl::StatusOr<std::vector<RolloutRecord>> CollectRollouts(
       const OnAccepted& on_accepted = nullptr);
   // Ends CollectRollouts with CANCELLED. The batch is of no use then. From any

@@ -213,7 +213,8 @@ absl::StatusOr<std::vector<ScoredSample>> SliceTrainer::Take(
     ASSIGN_OR_RETURN(ScoredSample sample, pipeline_.TakeScored(i));
     const View& answer =
         sample.views[static_cast<size_t>(ViewName::kNoneRollout)];
-    if (answer.scored_count == 0) warn(i, "its reference is trained alone");
+    if (answer.scored_count == 0 && ReadsRollouts(parts_.terms))
+      warn(i, "its reference is trained alone");
     samples.push_back(std::move(sample));
   }
   return samples;

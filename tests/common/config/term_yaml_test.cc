@@ -45,6 +45,7 @@ TEST(TermYamlTest, WhatIsWrittenIsReadAgain) {
       "cross_rollout, weights: base}, second: {view: cross_rollout, weights: "
       "snapshot}, trim: 0.1, regimes: {agree_likely: {factor: 0.6}, "
       "second_surer: {pass: second, factor: 0}}}}",
+      "{name: sft, student: none_reference, weight: 1, target: one_hot}",
   };
   for (const std::string& text : texts) {
     Term term;
@@ -71,7 +72,8 @@ TEST(TermYamlTest, AMistakeIsNamedWithItsPlace) {
   for (const Case& c : std::vector<Case>{
            {"[1]", "is no map"},
            {"{name: t, weight: 1}", "student is missing"},
-           {"{name: t, student: none_rollout, weight: 1}", "teacher is missing"},
+           {"{name: t, student: none_rollout, weight: 1}",
+            "teacher is missing"},
            {"{name: t, student: nun, teacher: cross_rollout, "
             "teacher_weights: base, weight: 1}",
             "student: 'nun' is no view"},

@@ -133,6 +133,44 @@ TEST_F(ViewsTest, PaddingAloneLeavesTheReferencesViews) {
   EXPECT_TRUE(absl::IsInvalidArgument(builder.Build(sample_).status()));
 }
 
+TEST_F(ViewsTest, ViewsBesidesTheSixAreMadeWhereTheyAreRead) {
+  using enum ViewName;
+  const Views six = ViewBuilder(*tokenizer_, *chat_, {}).Build(sample_).value();
+  const ViewBuilder builder(
+      *tokenizer_,
+      *chat_,
+      {.prompts = Prompts({.demonstration = "{problem} as in {reference}",
+                           .probe = "Only {reference}"}),
+       .extra_views = {kDemonstrationRollout, kProbeRollout}});
+  const Views views = builder.Build(sample_).value();
+  const auto at = [](const Views& all, ViewName name) -> const View& {
+    return all[static_cast<size_t>(name)];
+  };
+  for (const auto& [name, message] :
+       {std::pair{kDemonstrationRollout, "How many? as in the answer is 123"},
+        {kProbeRollout, "Only the answer is 123"}}) {
+    EXPECT_TRUE(at(six, name).input_ids.empty());
+    const View& view = at(views, name);
+    EXPECT_EQ(view.scored_count, at(six, kNoneRollout).scored_count);
+    const std::string text =
+        tokenizer_->Decode(view.input_ids, /*skip_special_tokens=*/false)
+            .value();
+    EXPECT_NE(text.find(message), std::string::npos) << text;
+    EXPECT_TRUE(Begins(view, at(builder.BuildPrefixes(sample_).value(), name)));
+  }
+  EXPECT_EQ(at(views, kCrossRollout), at(six, kCrossRollout));
+}
+
+TEST_F(ViewsTest, WhereNothingReadsRolloutsASampleNeedsNone) {
+  sample_.rollout_ids.clear();
+  const ViewBuilder builder(*tokenizer_, *chat_, {.reads_rollouts = false});
+  const auto views = builder.Build(sample_);
+  ASSERT_TRUE(views.ok()) << views.status();
+  EXPECT_EQ(
+      *views,
+      builder.BuildReferenceViews(sample_.problem, sample_.reference).value());
+}
+
 TEST_F(ViewsTest, PromptsBeforeARolloutAreCutOnTheRight) {
   const ViewBuilder uncut(*tokenizer_, *chat_, {});
   const ViewBuilder cut(

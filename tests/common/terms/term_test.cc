@@ -37,6 +37,20 @@ TEST(TermTest, EveryPassOfATargetIsAskedForOnce) {
   EXPECT_THAT(PassesOf(terms[1].target), ElementsAre(kNone, kCross, kSnapshot));
 }
 
+TEST(TermTest, ATermOfReferencesAloneNeedsNoRollout) {
+  using enum ViewName;
+  Term sft = MakeTerm(OneHot());
+  sft.student = kNoneReference;
+  EXPECT_TRUE(TeacherPasses({sft}).empty());
+  EXPECT_FALSE(ReadsRollouts({sft}));
+  EXPECT_TRUE(ScoresReferences({sft}));
+  Term crossed = sft;
+  crossed.target = TeacherPass{WeightSet::kBase, kCrossReference};
+  EXPECT_TRUE(ReadsRollouts({sft, crossed})) << "the teacher sees it";
+  EXPECT_FALSE(ScoresReferences({MakeTerm(kCross)}));
+  EXPECT_EQ(ViewsRead({crossed}), (std::set{kNoneReference, kCrossReference}));
+}
+
 TEST(TermTest, WhatCannotBeComputedIsNamed) {
   struct Case {
     std::string problem;
@@ -64,6 +78,9 @@ TEST(TermTest, WhatCannotBeComputedIsNamed) {
   add("top_k", kCross).support = {SupportKind::kStudentTopK, 0};
   add("teacher_top_k", MakeMixture()).support = {SupportKind::kTeacherTopK, 5};
   add("skip_tokens", kCross).skip_tokens = -1;
+  add("", OneHot());
+  add("forward_kl", OneHot()).divergence = {DivergenceKind::kReverseKl};
+  add("full support", OneHot()).support = {SupportKind::kStudentTopK, 5};
   for (const Case& c : cases) {
     if (c.problem.empty()) {
       EXPECT_EQ(ProblemWith(c.term), "");
@@ -105,7 +122,11 @@ TEST(ViewTest, OnlyViewsOfTheReferenceThatShowNoRolloutNeedNone) {
   }
   EXPECT_TRUE(NeedsRollout(kCrossReference));
   EXPECT_EQ(CompletionOf(kCrossReference), Completion::kReference);
-  for (const ViewName view : {kNoneRollout, kSelfRollout, kCrossRollout}) {
+  for (const ViewName view : {kNoneRollout,
+                              kSelfRollout,
+                              kCrossRollout,
+                              kDemonstrationRollout,
+                              kProbeRollout}) {
     EXPECT_TRUE(NeedsRollout(view));
     EXPECT_EQ(CompletionOf(view), Completion::kRollout);
   }

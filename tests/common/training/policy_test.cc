@@ -284,8 +284,12 @@ TEST(PolicyTest, ARestoredMovingAverageGoesOnBitForBit) {
 TEST(PolicyTest, EverySetHasItsAdapterAndItsVersion) {
   Policy policy = MakePolicy(
       {.learning_rate = 0.01, .snapshot_interval = 2, .ema_rate = 0.3});
+  // A fresh adapter changes nothing yet.
   EXPECT_EQ(policy.SetsAtBase(),
-            (std::set{WeightSet::kBase, WeightSet::kSnapshot}));
+            (std::set{WeightSet::kBase,
+                      WeightSet::kSnapshot,
+                      WeightSet::kEma,
+                      WeightSet::kLive}));
   for (int step = 1; step <= 3; ++step) {
     FillGradients(policy, 0.3);
     ASSERT_TRUE(policy.Step().ok());

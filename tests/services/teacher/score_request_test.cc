@@ -63,11 +63,12 @@ TEST(ScoreRequestTest, WhatIsOutOfRangeIsRefusedByName) {
     std::function<void(v1::ScoreRequest&)> spoil;
   };
   const double nan = std::numeric_limits<double>::quiet_NaN();
+  const std::string many = std::to_string(kNumViews + 1) + " views";
   const std::vector<Case> cases = {
       {"0 views", [](auto& r) { r.clear_views(); }},
-      {"7 views",
+      {many.c_str(),
        [](auto& r) {
-         while (r.views_size() < 7) r.add_views();
+         while (r.views_size() <= kNumViews) r.add_views();
        }},
       {"'rollout' is no view",
        [](auto& r) { r.mutable_views(1)->set_name("rollout"); }},

@@ -208,33 +208,33 @@ class TrainerLoopTest : public ::testing::Test {
     const auto recorder =
         RunRecorder::Create(loaded_, folder, 0, &metrics, &status, &history)
             .value();
-    TrainerLoop loop({.batch = {.config = config,
-                                .weights = weights,
-                                .tokenizer = *text_.tokenizer,
-                                .views = *text_.views,
-                                .terms = terms,
-                                .data = data_,
-                                .rollouts = *rollouts_,
-                                .teachers = *teachers_,
-                                .collective = *collective,
-                                .devices = *devices,
-                                .sharded_layers = nullptr,
-                                .policy = policy,
-                                .on_phase = [](TrainerPhase) {},
-                                .on_progress = [](int64_t, int64_t) {},
-                                .on_ahead =
-                                    [&](int64_t micro_batches, int64_t tokens) {
-                                      is_far_ahead =
-                                          micro_batches > 0 &&
-                                          tokens >= held_back_until_tokens_;
-                                    },
-                                .on_served = [](int64_t) {}},
-                      .identity = {},
-                      .held_out = held_out_,
-                      .recorder = *recorder,
-                      .ledger = *ledger,
-                      .metrics = metrics,
-                      .wait_for_stop = [](absl::Duration) { return true; }});
+    TrainerLoop loop(
+        {.batch = {.config = config,
+                   .weights = weights,
+                   .tokenizer = *text_.tokenizer,
+                   .views = *text_.views,
+                   .terms = terms,
+                   .data = data_,
+                   .rollouts = *rollouts_,
+                   .teachers = *teachers_,
+                   .collective = *collective,
+                   .devices = *devices,
+                   .sharded_layers = nullptr,
+                   .policy = policy,
+                   .on_phase = [](TrainerPhase) {},
+                   .on_progress = [](int64_t, int64_t) {},
+                   .on_ahead =
+                       [&](int64_t micro_batches, int64_t tokens) {
+                         is_far_ahead = micro_batches > 0 &&
+                                        tokens >= held_back_until_tokens_;
+                       },
+                   .on_served = [](int64_t) {}},
+         .identity = {},
+         .held_out = held_out_,
+         .recorder = *recorder,
+         .ledger = *ledger,
+         .metrics = metrics,
+         .wait_for_stop = [this](absl::Duration) { return is_stopped_; }});
     return loop.Run();
   }
 
@@ -260,6 +260,7 @@ class TrainerLoopTest : public ::testing::Test {
     return values;
   }
 
+  bool is_stopped_ = true;  // as far as anybody asks
   bool lies_ = false;
   bool holds_back_ = false;
   int64_t held_back_until_tokens_ = 0;  // passed forward
@@ -291,6 +292,32 @@ TEST_F(TrainerLoopTest,
                   Pair(3, ElementsAre(Submission{1, 1}, Submission{1, 1})),
                   Pair(4, ElementsAre(Submission{2, 2}, Submission{2, 2}))))
       << "and nothing behind the last step";
+}
+
+TEST_F(TrainerLoopTest, AnObjectiveOfReferencesAloneAsksNobody) {
+  Config& config = loaded_.config;
+  config.objective.preset = "sft";
+  config.objective.component_clip = kNoClip;
+  config.run.name = "stopped";
+  EXPECT_TRUE(absl::IsCancelled(Run(0)));
+  is_stopped_ = false;
+  for (const int64_t max_staleness : {0, 1}) {
+    config.run.name = absl::StrCat("sft-", max_staleness);
+    ASSERT_TRUE(Run(max_staleness).ok());
+    EXPECT_TRUE(rollouts_->submissions_.empty());
+    EXPECT_TRUE(teachers_->weights_.empty());
+    EXPECT_TRUE(teachers_->tasks_.empty());
+    EXPECT_THAT(MetricOfSteps("samples"), ElementsAre(2, 2, 2, 2));
+    EXPECT_THAT(MetricOfSteps("untrainable_samples"), ElementsAre(0, 0, 0, 0));
+    // A random model of 300 tokens gives each about 1/300.
+    for (const double loss : MetricOfSteps("loss")) EXPECT_NEAR(loss, 5.7, 1.5);
+  }
+  held_out_.problems = {data_.problems[0]};
+  config.evaluation.kl_problems = 1;
+  config.run.name = "evaluated";
+  ASSERT_TRUE(Run(0).ok());
+  EXPECT_EQ(rollouts_->held_out_submissions_.size(), 2u)
+      << "the answers that are graded, and none for the divergence";
 }
 
 TEST_F(TrainerLoopTest, HeldOutProblemsAreAnsweredByTheLivePolicy) {
