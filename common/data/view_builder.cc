@@ -37,6 +37,23 @@ std::string PrivilegedMessage(const std::string& problem,
       kInstruction);
 }
 
+// SDPO's user message (lasgroup/SDPO, verl/trainer/config/sdpo.yaml): the
+// student's, then what its self-teacher reads.
+std::string SiblingMessage(const std::string& problem,
+                           const TeacherContext& context) {
+  std::string message = NoneMessage(problem);
+  if (!context.sibling.empty()) {
+    absl::StrAppend(&message, "\nCorrect solution:\n\n", context.sibling);
+  }
+  if (!context.feedback.empty()) {
+    absl::StrAppend(&message,
+                    "\nThe following is feedback from your unsuccessful "
+                    "earlier attempt:\n\n",
+                    context.feedback);
+  }
+  return absl::StrCat(message, "\n\nCorrectly solve the original question.");
+}
+
 int64_t Size(const std::vector<int32_t>& ids) {
   return static_cast<int64_t>(ids.size());
 }
@@ -190,6 +207,27 @@ std::vector<int32_t> ViewBuilder::ScoredTokens(
   return rollout_ids;
 }
 
+absl::StatusOr<std::string> ViewBuilder::TextOf(
+    const std::vector<int32_t>& rollout_ids) const {
+  return tokenizer_.Decode(ScoredTokens(rollout_ids),
+                           /*skip_special_tokens=*/true);
+}
+
+absl::StatusOr<Views> ViewBuilder::BuildReferenceViews(
+    const std::string& problem,
+    const std::vector<int32_t>& reference_ids) const {
+  const std::vector<int32_t> scored =
+      CutRight(ScoredTokens(reference_ids), options_.max_reference_tokens);
+  ASSIGN_OR_RETURN(const std::string text, TextOf(reference_ids));
+  ASSIGN_OR_RETURN(const std::vector<int32_t> none, RolloutPrompt(problem));
+  ASSIGN_OR_RETURN(const std::vector<int32_t> self,
+                   PrivilegedPrompt(problem, text, /*thinking=*/false));
+  Views views;
+  At(views, ViewName::kNoneReference) = MakeView(none, scored);
+  At(views, ViewName::kSelfReference) = MakeView(self, scored);
+  return views;
+}
+
 absl::StatusOr<Views> ViewBuilder::BuildReferenceViews(
     const std::string& problem, const std::string& reference) const {
   const Renderer renderer(tokenizer_, chat_template_);
@@ -267,8 +305,11 @@ absl::StatusOr<Views> ViewBuilder::BuildPrefixes(const Sample& so_far) const {
 }
 
 absl::StatusOr<Views> ViewBuilder::Build(const Sample& sample) const {
-  ASSIGN_OR_RETURN(Views views,
-                   BuildReferenceViews(sample.problem, sample.reference));
+  ASSIGN_OR_RETURN(
+      Views views,
+      sample.reference_ids.empty()
+          ? BuildReferenceViews(sample.problem, sample.reference)
+          : BuildReferenceViews(sample.problem, sample.reference_ids));
   return Build(sample, std::move(views));
 }
 
@@ -295,9 +336,13 @@ absl::StatusOr<Views> ViewBuilder::Build(const Sample& sample,
   }
   At(views, ViewName::kSelfRollout) = MakeView(self, rollout);
 
+  std::string reference_text = sample.reference;
+  if (!sample.reference_ids.empty()) {
+    ASSIGN_OR_RETURN(reference_text, TextOf(sample.reference_ids));
+  }
   ASSIGN_OR_RETURN(
       const std::vector<int32_t> cross,
-      PrivilegedPrompt(sample.problem, sample.reference, /*thinking=*/true));
+      PrivilegedPrompt(sample.problem, reference_text, /*thinking=*/true));
   At(views, ViewName::kCrossRollout) = MakeView(cross, rollout);
 
   ASSIGN_OR_RETURN(const std::vector<int32_t> crossed,
@@ -309,6 +354,15 @@ absl::StatusOr<Views> ViewBuilder::Build(const Sample& sample,
       MakeView(crossed,
                {reference.input_ids.begin() + reference.scored_from,
                 reference.input_ids.end()});
+
+  if (!sample.context.empty()) {
+    ASSIGN_OR_RETURN(std::vector<int32_t> sibling,
+                     Renderer(tokenizer_, chat_template_)
+                         .Prompt(SiblingMessage(sample.problem, sample.context),
+                                 /*thinking=*/false));
+    At(views, ViewName::kSiblingRollout) =
+        MakeView(CutRight(std::move(sibling), options_.max_prompt), rollout);
+  }
   return views;
 }
 

@@ -1,4 +1,4 @@
-// ViewBuilder: a sample's texts and token ids become its six views
+// ViewBuilder: a sample's texts and token ids become its views
 // (common/terms/view.h), prompts and masks as docs/objective.md has
 // them.
 #pragma once
@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 
 #include "common/config/config.h"
+#include "common/data/self_teacher.h"
 #include "common/terms/view.h"
 #include "common/tokenizer/chat_template.h"
 #include "common/tokenizer/tokenizer.h"
@@ -22,6 +23,10 @@ struct Sample {
   std::string problem;
   std::string reference;
   std::vector<int32_t> rollout_ids;  // as sampled, end token included
+  // A sampled answer that stands in the reference's place, end token included;
+  // its text is then what is shown. Empty: the reference is a text.
+  std::vector<int32_t> reference_ids;
+  TeacherContext context;  // empty: the sample lacks sibling_rollout
 };
 
 inline constexpr int64_t kUncut = std::numeric_limits<int64_t>::max();
@@ -53,6 +58,9 @@ class ViewBuilder {
 
   // The tokens of a rollout that are scored: all but the padding at its end.
   std::vector<int32_t> ScoredTokens(std::vector<int32_t> rollout_ids) const;
+  // What a view shows of a sampled answer: the text of these tokens.
+  absl::StatusOr<std::string> TextOf(
+      const std::vector<int32_t>& rollout_ids) const;
 
   // The views that need no rollout (none_reference, self_reference) alone.
   // The other entries stay empty.
@@ -67,6 +75,15 @@ class ViewBuilder {
   absl::StatusOr<Views> BuildReferenceViews(const std::string& problem,
                                             const std::string& reference) const;
 
+  // The same where a sampled answer stands in the reference's place: its own
+  // tokens but for the padding at their end, at most max_reference_tokens, are
+  // scored behind the sampler's prompt (None) and behind the privileged one
+  // that shows its text, with thinking off (Self). Padding alone scores
+  // nothing.
+  absl::StatusOr<Views> BuildReferenceViews(
+      const std::string& problem,
+      const std::vector<int32_t>& reference_ids) const;
+
   // The prefixes of the views that need a rollout, as far as its first tokens
   // tell them; nothing is scored yet. `so_far`.rollout_ids may be empty. Of a
   // view that shows the rollout inside its prompt the last words are left out,
@@ -74,9 +91,10 @@ class ViewBuilder {
   // not certainly, what Build will give.
   absl::StatusOr<Views> BuildPrefixes(const Sample& so_far) const;
 
-  // All six. Those over a rollout that is padding alone score nothing
-  // (scored_count 0), and the one that shows it shows an empty text.
-  // INVALID_ARGUMENT for a rollout or reference without a token.
+  // All. Those over a rollout that is padding alone score nothing
+  // (scored_count 0), and the one that shows it shows an empty text. Without
+  // anything to show sibling_rollout is empty. INVALID_ARGUMENT for a rollout
+  // or reference without a token.
   absl::StatusOr<Views> Build(const Sample& sample) const;
   // The same, with `reference_views` from BuildReferenceViews.
   absl::StatusOr<Views> Build(const Sample& sample,

@@ -10,6 +10,7 @@ struct ViewRow {
   const char* name;
   Completion scored;
   bool needs_rollout;
+  bool may_be_missing = false;
 };
 
 // By ViewName.
@@ -20,6 +21,7 @@ constexpr std::array<ViewRow, kNumViews> kViews = {{
     {"none_reference", Completion::kReference, false},
     {"self_reference", Completion::kReference, false},
     {"cross_reference", Completion::kReference, true},
+    {"sibling_rollout", Completion::kRollout, true, /*may_be_missing=*/true},
 }};
 
 const ViewRow& RowOf(ViewName view) {
@@ -46,5 +48,7 @@ absl::StatusOr<ViewName> ParseViewName(const std::string& name) {
 Completion CompletionOf(ViewName view) { return RowOf(view).scored; }
 
 bool NeedsRollout(ViewName view) { return RowOf(view).needs_rollout; }
+
+bool MayBeMissing(ViewName view) { return RowOf(view).may_be_missing; }
 
 }  // namespace dapd

@@ -1,5 +1,5 @@
-// The six views of a sample (docs/objective.md, "Views"): one token sequence
-// each, with the range of its tokens that is scored. Everything that names a
+// The views of a sample (docs/objective.md, "Views"): one token sequence each,
+// with the range of its tokens that is scored. Everything that names a
 // view, in the configuration, on the wire and in a file, uses this table.
 #pragma once
 
@@ -20,8 +20,9 @@ enum class ViewName {
   kNoneReference,
   kSelfReference,
   kCrossReference,
+  kSiblingRollout,
 };
-inline constexpr int kNumViews = 6;
+inline constexpr int kNumViews = 7;
 
 // "none_rollout", ...
 const char* ViewNameString(ViewName view);
@@ -34,6 +35,10 @@ Completion CompletionOf(ViewName view);
 // Whether its tokens are known only once the rollout is there: it scores the
 // rollout or shows it.
 bool NeedsRollout(ViewName view);
+// Whether a sample whose answers are there may lack it all the same: there is
+// nothing to show in it. It then scores nothing, and a term that reads it is
+// masked for this sample.
+bool MayBeMissing(ViewName view);
 
 struct View {
   std::vector<int32_t> input_ids;

@@ -1,4 +1,4 @@
-// dapd views: the six token sequences of given samples.
+// dapd views: the token sequences of given samples.
 
 #include <memory>
 #include <string>
@@ -29,6 +29,7 @@ nlohmann::ordered_json ToJson(const std::string& id, const Views& views) {
   nlohmann::ordered_json named = nlohmann::ordered_json::object();
   for (int i = 0; i < kNumViews; ++i) {
     const View& view = views[static_cast<size_t>(i)];
+    if (view.input_ids.empty()) continue;  // the sample lacks it
     named[ViewNameString(static_cast<ViewName>(i))] = {
         {"input_ids", view.input_ids},
         {"scored_from", view.scored_from},
@@ -65,7 +66,7 @@ absl::Status BuildViews(const ViewsOptions& options) {
 void AddViewsCommand(Command& app) {
   auto options = std::make_shared<ViewsOptions>();
   Command command =
-      app.AddSubcommand("views", "The six token sequences of samples");
+      app.AddSubcommand("views", "The token sequences of samples");
   command.AddOption("--config", options->config, "YAML configuration")
       .Required();
   command.AddOption(

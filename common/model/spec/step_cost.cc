@@ -177,7 +177,8 @@ SampleLengths LongestSamples(const Config& config) {
       {"cross_rollout", OfOneLength(privileged + r + y, y)},
       {"none_reference", OfOneLength(kPrompt + r, r)},
       {"self_reference", OfOneLength(privileged + 2 * r, r)},
-      {"cross_reference", OfOneLength(privileged + y + r, r)}};
+      {"cross_reference", OfOneLength(privileged + y + r, r)},
+      {"sibling_rollout", OfOneLength(privileged + 2 * y, y)}};
 }
 
 StepWork CountStepWork(const Config& config,
