@@ -269,6 +269,9 @@ std::string ReadTerm(const YAML::Node& node, Term* term) {
       {"tail", Flag(&term->support.tail)},
       {"reduction", Named(&term->reduction, ParseReduction, ReductionNames)},
       {"skip_tokens", Integer(&term->skip_tokens)},
+      {"importance",
+       Named(&term->importance, ParseImportance, ImportanceNames)},
+      {"importance_cap", Limit(&term->importance_cap)},
       {"weight", Number(&term->weight)}};
   const bool is_made = node.IsMap() && node["target"];
   const std::vector<std::string> required =
@@ -307,6 +310,10 @@ std::string FormatTerm(const Term& term) {
                       ReductionName(term.reduction),
                       ", skip_tokens: ",
                       term.skip_tokens,
+                      ", importance: ",
+                      ImportanceName(term.importance),
+                      ", importance_cap: ",
+                      FormatDouble(term.importance_cap),
                       ", weight: ",
                       FormatDouble(term.weight),
                       "}");
