@@ -22,6 +22,7 @@
 #include "common/base/status_macros.h"
 #include "common/base/utf8.h"
 #include "common/config/config_keys.h"
+#include "common/config/preset_terms.h"
 #include "common/config/validate_config.h"
 #include "common/config/value_reader.h"
 
@@ -167,6 +168,19 @@ class Loader {
     }
   }
 
+  // Once everything that may give a key was read. Terms of the user's own are
+  // no preset's.
+  void ReadPreset() {
+    const ObjectiveSection& objective = loaded_.config.objective;
+    if (!objective.terms.empty()) return;
+    const std::string origin = absl::StrCat("preset ", objective.preset);
+    for (const auto& [name, value] : PresetSettings(objective.preset)) {
+      if (loaded_.origins.at(name) == "default") {
+        SetFromText(origin, origin, name, value);
+      }
+    }
+  }
+
   // Contradictions between values that are no values would only confuse.
   absl::StatusOr<LoadedConfig> Finish(const std::string& path) {
     if (problems_.empty()) problems_ = FindContradictions(loaded_.config);
@@ -286,6 +300,7 @@ absl::StatusOr<LoadedConfig> LoadConfig(
   }
   loader.ReadEnvironment();
   loader.ReadOverrides(overrides);
+  loader.ReadPreset();
   return loader.Finish(path);
 }
 

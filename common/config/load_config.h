@@ -1,5 +1,6 @@
 // YAML + environment + --set -> Config. Precedence: file < environment
-// (DAPD_TRAINER__LEARNING_RATE) < overrides ("trainer.learning_rate=1e-5").
+// (DAPD_TRAINER__LEARNING_RATE) < overrides ("trainer.learning_rate=1e-5"). Of
+// keys that none of them gives, some follow the preset (PresetSettings).
 #pragma once
 
 #include <map>
@@ -14,8 +15,9 @@ namespace dapd {
 
 struct LoadedConfig {
   Config config;
-  // For each dotted key its origin: "default", "file:12", "environment",
-  // "--set". Written beside the merged values into the run folder.
+  // For each dotted key its origin: "default", "preset sdpo", "file:12",
+  // "environment", "--set". Written beside the merged values into the run
+  // folder.
   std::map<std::string, std::string> origins;
 };
 
