@@ -74,7 +74,8 @@ absl::Status MeasureDivergences(const Config& config,
       SubmittedBatch batch,
       pipeline.Submit(
           MakeInputs(config, held_out, problems, 1, policy.version()),
-          EvaluationSampling(config)));
+          EvaluationSampling(config),
+          MakeHeldOutRules()));
   RETURN_IF_ERROR(pipeline.Start(std::move(batch),
                                  policy.SetsAtBase(),
                                  /*with_scores=*/true));
@@ -121,7 +122,8 @@ absl::StatusOr<EvaluationReport> Evaluate(const Config& config,
                                               held_out.problems.size(),
                                               report.samples,
                                               policy.version()),
-                                   EvaluationSampling(config)));
+                                   EvaluationSampling(config),
+                                   MakeHeldOutRules()));
   RETURN_IF_ERROR(pipeline.Start(std::move(batch),
                                  /*at_base=*/{},
                                  /*with_scores=*/false));
