@@ -17,6 +17,7 @@
 #include "common/config/load_config.h"
 #include "common/config/preset_terms.h"
 #include "common/data/dataset.h"
+#include "common/data/expected_answer.h"
 #include "common/data/sample_rows.h"
 #include "common/data/text_pipeline.h"
 #include "common/data/view_limits.h"
@@ -88,7 +89,24 @@ std::string DescribeSpecial(const Term& term) {
   if (term.skip_tokens > 0) {
     absl::StrAppend(&text, ", without the first ", term.skip_tokens, " tokens");
   }
+  if (term.importance != Importance::kNone) {
+    absl::StrAppend(&text,
+                    ", importance by ",
+                    ImportanceName(term.importance),
+                    " to ",
+                    term.importance_cap);
+  }
   return text;
+}
+
+std::string DescribeReference(const RolloutSection& rollout) {
+  if (rollout.source == "dual") return "a second answer";
+  if (rollout.source == "verified") {
+    return rollout.unverified == "skip"
+               ? "the first right one of four further answers, or none"
+               : "the first right one of four further answers, or the first";
+  }
+  return "the data's solution";
 }
 
 absl::StatusOr<SampleLengths> MeanLengths(const std::vector<Sample>& samples,
@@ -242,6 +260,7 @@ absl::Status Check(const CheckOptions& options) {
                 .c_str());
   RETURN_IF_ERROR(
       CheckDataset("data", config.data.path, config.data, [&](Dataset* data) {
+        RETURN_IF_ERROR(ApplyAnswerRule(config, data));
         return ApplyViewLimits(config, model.max_positions, text, data);
       }));
   RETURN_IF_ERROR(
@@ -257,6 +276,13 @@ absl::Status Check(const CheckOptions& options) {
                 config.trainer.schedule_steps,
                 config.teacher.snapshot_interval)
                 .c_str());
+  std::puts(
+      absl::StrFormat("%-16s %d of %d problems a step; reference: %s",
+                      "answers",
+                      config.rollout.group_size,
+                      config.trainer.batch_size / config.rollout.group_size,
+                      DescribeReference(config.rollout))
+          .c_str());
   std::puts("terms            student <- target (weights), clip, weight");
   double sum = 0.0;
   for (const Term& term : ExpandTerms(config.objective)) {

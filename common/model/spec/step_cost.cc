@@ -116,13 +116,20 @@ void CountScoringAndTraining(const Config& config,
                teacher.squares * model.attention);
 }
 
+// Answers to each sample; a dual one is hardly ever sampled again.
+double AnswersOfSample(const RolloutSection& rollout) {
+  if (rollout.source == "dual") return 2;
+  return rollout.source == "verified" ? 5 : 1;
+}
+
 void CountDecoding(const Config& config,
                    const ModelNumbers& model,
                    const ViewLengths& none_rollout,
                    StepWork* work) {
-  const auto batch = static_cast<double>(config.trainer.batch_size);
+  const double answers = static_cast<double>(config.trainer.batch_size) *
+                         AnswersOfSample(config.rollout);
   const auto workers = static_cast<double>(config.run.rollout_workers);
-  const double share = std::ceil(batch / workers);
+  const double share = std::ceil(answers / workers);
   const double side_by_side =
       std::min(share, static_cast<double>(config.rollout.slots));
   const double rounds = std::ceil(share / side_by_side);
