@@ -196,6 +196,15 @@ std::string FormatPass(const TeacherPass& pass) {
 
 const char* FormatFlag(bool flag) { return flag ? "true" : "false"; }
 
+// Nothing where there is none: runs of earlier versions recorded no such field.
+std::string FormatImportance(const Term& term) {
+  if (term.importance == Importance::kNone) return "";
+  return absl::StrCat(", importance: ",
+                      ImportanceName(term.importance),
+                      ", importance_cap: ",
+                      FormatDouble(term.importance_cap));
+}
+
 struct TargetFormat {
   std::string operator()(const TeacherPass& pass) const {
     return absl::StrCat("teacher: ",
@@ -310,10 +319,7 @@ std::string FormatTerm(const Term& term) {
                       ReductionName(term.reduction),
                       ", skip_tokens: ",
                       term.skip_tokens,
-                      ", importance: ",
-                      ImportanceName(term.importance),
-                      ", importance_cap: ",
-                      FormatDouble(term.importance_cap),
+                      FormatImportance(term),
                       ", weight: ",
                       FormatDouble(term.weight),
                       "}");

@@ -116,6 +116,21 @@ TEST_F(LedgerTest, ARecalledAnswerIsNotRecordedAgain) {
   EXPECT_EQ(Content(), before);
 }
 
+TEST_F(LedgerTest, EveryAnswerOfASampleIsRecalled) {
+  {
+    const auto ledger = Open();
+    ASSERT_TRUE(ledger->Started(0, "a").ok());
+    ASSERT_TRUE(ledger->Accepted(1, {0}, "p0", Answer({5})).ok());
+    ASSERT_TRUE(ledger->Accepted(1, {0, 2}, "p0", Answer({7})).ok());
+  }
+  const auto ledger = Open();
+  EXPECT_THAT(ledger->Recall(1, {0, 0}, "p0", 0, "a")->ids, ElementsAre(5));
+  EXPECT_EQ(ledger->Recall(1, {0, 1}, "p0", 0, "a"), nullptr);
+  EXPECT_THAT(ledger->Recall(1, {0, 2}, "p0", 0, "a")->ids, ElementsAre(7));
+  ASSERT_TRUE(ledger->Reached("trained", 1, "b", {0}).ok());
+  EXPECT_EQ(ledger->Recall(1, {0, 2}, "p0", 0, "a"), nullptr);
+}
+
 TEST_F(LedgerTest, AttemptsAreCounted) {
   WriteTwoAnswers();
   const auto ledger = Open();
@@ -151,7 +166,8 @@ TEST_F(LedgerTest, AnUnfinishedLastRecordDoesNotCount) {
     Overwrite(whole.substr(0, whole.size() - cut));
     const auto ledger = Open();
     EXPECT_NE(ledger->Recall(1, {0}, "p0", 0, "a"), nullptr);
-    EXPECT_EQ(ledger->Recall(1, {1}, "p1", 0, "a"), nullptr) << "cut by " << cut;
+    EXPECT_EQ(ledger->Recall(1, {1}, "p1", 0, "a"), nullptr)
+        << "cut by " << cut;
     EXPECT_EQ(Content().back(), '\n') << "the rest is cut off";
   }
 }
