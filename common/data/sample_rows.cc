@@ -121,15 +121,6 @@ absl::StatusOr<std::vector<SampleRow>> ReadSampleRows(const std::string& path,
   return rows;
 }
 
-absl::StatusOr<std::vector<Sample>> ReadSamples(const std::string& path,
-                                                int64_t vocab_size) {
-  ASSIGN_OR_RETURN(std::vector<SampleRow> rows,
-                   ReadSampleRows(path, vocab_size));
-  std::vector<Sample> samples;
-  for (SampleRow& row : rows) samples.push_back(std::move(row.sample));
-  return samples;
-}
-
 absl::Status FillContexts(const Config& config,
                           const ViewBuilder& builder,
                           std::vector<SampleRow>* rows) {

@@ -32,10 +32,6 @@ struct SampleRow {
 absl::StatusOr<std::vector<SampleRow>> ReadSampleRows(const std::string& path,
                                                       int64_t vocab_size);
 
-// The rows' samples alone.
-absl::StatusOr<std::vector<Sample>> ReadSamples(const std::string& path,
-                                                int64_t vocab_size);
-
 // Gives each row's sample its context, as a step of a run would: rows follow
 // each other in groups of rollout.group_size. Does nothing where no term reads
 // sibling_rollout. An error names the group that is not whole, or not of one

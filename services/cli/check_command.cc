@@ -109,12 +109,12 @@ std::string DescribeReference(const RolloutSection& rollout) {
   return "the data's solution";
 }
 
-absl::StatusOr<SampleLengths> MeanLengths(const std::vector<Sample>& samples,
+absl::StatusOr<SampleLengths> MeanLengths(const std::vector<SampleRow>& rows,
                                           const ViewBuilder& builder) {
   SampleLengths mean;
-  const double share = 1.0 / static_cast<double>(samples.size());
-  for (const Sample& sample : samples) {
-    ASSIGN_OR_RETURN(const Views views, BuildViewsOf(builder, sample));
+  const double share = 1.0 / static_cast<double>(rows.size());
+  for (const SampleRow& row : rows) {
+    ASSIGN_OR_RETURN(const Views views, BuildViewsOf(builder, row.sample));
     for (int i = 0; i < kNumViews; ++i) {
       const View& view = views[static_cast<size_t>(i)];
       const auto tokens = static_cast<double>(view.input_ids.size());
@@ -300,9 +300,10 @@ absl::Status Check(const CheckOptions& options) {
   PrintMemory(config, model, plan);
   SampleLengths lengths = LongestSamples(config);
   if (!options.samples.empty()) {
-    ASSIGN_OR_RETURN(const std::vector<Sample> samples,
-                     ReadSamples(options.samples, model.vocab_size));
-    ASSIGN_OR_RETURN(lengths, MeanLengths(samples, *text.views));
+    ASSIGN_OR_RETURN(std::vector<SampleRow> rows,
+                     ReadSampleRows(options.samples, model.vocab_size));
+    RETURN_IF_ERROR(FillContexts(config, *text.views, &rows));
+    ASSIGN_OR_RETURN(lengths, MeanLengths(rows, *text.views));
   }
   PrintStepCost(config, model, lengths, options);
   std::puts("the configuration is sound");

@@ -381,7 +381,8 @@ TEST_F(BitFlipsTest, OfALedgerNeverChangeAnAnswer) {
     const auto ledger = Ledger::Open(path).value();
     int64_t recalled = 0;
     for (int64_t i = 0; i < kAnswers; ++i) {
-      const RolloutResult* found = ledger->Recall(5, {i}, "problem", 4, "digest");
+      const RolloutResult* found =
+          ledger->Recall(5, {i}, "problem", 4, "digest");
       if (found == nullptr) continue;
       ++recalled;
       if (found->ids != answer(i).ids) {

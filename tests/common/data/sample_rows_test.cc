@@ -13,21 +13,21 @@
 namespace dapd {
 namespace {
 
-absl::StatusOr<std::vector<Sample>> ReadWithIds(const std::string& ids) {
+absl::StatusOr<std::vector<SampleRow>> ReadWithIds(const std::string& ids) {
   const std::string path = TempPath("samples.jsonl");
   const std::string row =
       R"({"id":"a","problem":"p","reference":"r","rollout_ids":)" + ids + "}\n";
   const absl::Status written = WriteFileAtomically(path, row);
   if (!written.ok()) return written;
-  return ReadSamples(path, /*vocab_size=*/100);
+  return ReadSampleRows(path, /*vocab_size=*/100);
 }
 
 TEST(SampleRowsTest, ARecordedSampleIsRead) {
   const auto samples = ReadWithIds("[0, 99]");
   ASSERT_TRUE(samples.ok()) << samples.status();
   ASSERT_EQ(samples->size(), 1u);
-  EXPECT_EQ(samples->front().id, "a");
-  EXPECT_EQ(samples->front().rollout_ids, (std::vector<int32_t>{0, 99}));
+  EXPECT_EQ(samples->front().sample.id, "a");
+  EXPECT_EQ(samples->front().sample.rollout_ids, (std::vector<int32_t>{0, 99}));
 }
 
 // A number that is no id must not become one by rounding or wrapping.
