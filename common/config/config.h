@@ -84,6 +84,13 @@ struct ObjectiveSection {
     double trim = 0.05;
   };
   Dopd dopd;
+  // Of `preset: sdpo`.
+  struct Sdpo {
+    std::string divergence = "jensen_shannon";  // jensen_shannon | reverse_kl
+    int64_t top_k = 100;
+    std::string feedback = "never";  // never | without_sibling | always
+  };
+  Sdpo sdpo;
   std::string self_rollout = "append";  // append | template
   int64_t max_reference_tokens = 1024;
 };
@@ -105,6 +112,10 @@ struct RolloutSection {
   double temperature = 1.1;
   double top_p = 0.95;
   int64_t top_k = 20;
+  // Which answers a sample has; see services/trainer/step/answer_rules.h.
+  std::string source = "reference";  // reference | dual | verified
+  std::string unverified = "first";  // first | skip
+  int64_t group_size = 1;
   // In policies; see services/trainer/step/batch_trainer.h.
   int64_t max_staleness = 0;
   int64_t slots = 32;           // sequences decoded side by side in one worker

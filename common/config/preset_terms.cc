@@ -147,6 +147,23 @@ std::vector<Term> SftTerms(const ObjectiveSection& section) {
   return {MakeTerm(section, "sft", kNoneReference, OneHot{}, section.kappa)};
 }
 
+// As lasgroup/SDPO has it: micro-batches of one there, so that every answer
+// weighs alike and one that is masked counts as 0.
+std::vector<Term> SdpoTerms(const ObjectiveSection& section) {
+  const ObjectiveSection::Sdpo& sdpo = section.sdpo;
+  Term term = MakeTerm(section,
+                       "sdpo",
+                       kNoneRollout,
+                       TeacherPass{kEma, kSiblingRollout},
+                       section.kappa);
+  term.divergence.kind = ParseDivergence(sdpo.divergence).value();
+  term.support = {
+      .kind = SupportKind::kStudentTopK, .k = sdpo.top_k, .tail = true};
+  term.importance = Importance::kToken;
+  term.importance_cap = 2.0;
+  return {term};
+}
+
 struct Preset {
   const char* name;
   std::vector<Term> (*terms)(const ObjectiveSection& section);
@@ -189,6 +206,13 @@ const std::vector<Preset>& Presets() {
         {"objective.support", "student_top_k"},
         {"objective.top_k", "128"},
         {"objective.tail", "false"}}},
+      {"sdpo",
+       SdpoTerms,
+       {{"objective.kappa", "1"},
+        {"objective.component_clip", ".inf"},
+        {"objective.reduction", "seq_mean_keep_masked"},
+        {"teacher.ema_rate", "0.05"},
+        {"rollout.group_size", "8"}}},
       {"sft",
        SftTerms,
        {{"objective.kappa", "1"},
@@ -219,9 +243,13 @@ std::vector<Term> ExpandTerms(const ObjectiveSection& section) {
   return PresetOf(section.preset).terms(section);
 }
 
-bool AsksRolloutWorkers(const Config& config) {
+bool StepsNeedAnswers(const Config& config) {
   return ReadsRollouts(ExpandTerms(config.objective)) ||
-         !config.evaluation.path.empty();
+         config.rollout.source != "reference";
+}
+
+bool AsksRolloutWorkers(const Config& config) {
+  return StepsNeedAnswers(config) || !config.evaluation.path.empty();
 }
 
 bool AsksTeachers(const Config& config) {

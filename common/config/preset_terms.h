@@ -22,7 +22,7 @@ std::vector<PresetDefault> PresetDefaults(const std::string& preset);
 
 // objective.terms if there are any, else the preset's, which take divergence,
 // clip, support, reduction, skip_tokens and, where they have one teacher, its
-// weights from the section.
+// weights from the section; sdpo has its own divergence, support and weights.
 //
 //   dapd   the six terms of the paper. With w(beta_i, beta_p, f) = kappa f /
 //          (1 + beta_i + beta_p) (1, beta_i, beta_p) for (entangled, inference,
@@ -36,11 +36,16 @@ std::vector<PresetDefault> PresetDefaults(const std::string& preset);
 //   dopd                none_rollout <- cross_rollout of the teacher or of the
 //                       live adapter, token by token: two terms that share the
 //                       tokens, one for each of its divergences
+//   sdpo                none_rollout <- sibling_rollout of the moving average
+//                       (Huebotter et al., arXiv 2601.20802)
 //   sft                 none_reference <- the reference's own tokens
 //
 // One term weighs kappa; dopd's two both do.
 std::vector<Term> ExpandTerms(const ObjectiveSection& section);
 
+// Whether a step samples anything: its terms read rollouts, or an answer stands
+// in the reference's place.
+bool StepsNeedAnswers(const Config& config);
 // Whether a run asks anything of rollout workers: answers that its terms or its
 // evaluation read. And of teachers.
 bool AsksRolloutWorkers(const Config& config);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "absl/strings/match.h"
+
 #include "common/config/config_keys.h"
 #include "common/config/preset_terms.h"
 
@@ -17,6 +19,18 @@ bool ReadsEma(const Config& config) {
   });
 }
 
+// Keys that are younger than checkpoints that are still gone on from count only
+// where a run reads them.
+bool IsUnread(const std::string& key, const Config& config) {
+  const RolloutSection& rollout = config.rollout;
+  if (key == "teacher.ema_rate") return !ReadsEma(config);
+  if (key == "rollout.source") return rollout.source == "reference";
+  if (key == "rollout.unverified") return rollout.source != "verified";
+  if (key == "rollout.group_size") return rollout.group_size == 1;
+  return absl::StartsWith(key, "objective.sdpo.") &&
+         !ReadsView(ExpandTerms(config.objective), ViewName::kSiblingRollout);
+}
+
 }  // namespace
 
 std::map<std::string, std::string> ResultSettings(const Config& config) {
@@ -27,8 +41,7 @@ std::map<std::string, std::string> ResultSettings(const Config& config) {
   std::map<std::string, std::string> settings;
   for (size_t i = 0; i < keys.size(); ++i) {
     const ConfigKey& key = keys[i];
-    // Only a run that reads it, so that others go on from older checkpoints.
-    if (key.name == "teacher.ema_rate" && !ReadsEma(config)) continue;
+    if (IsUnread(key.name, config)) continue;
     const std::string value = FormatValue(key);
     if (key.counts_unless_default && value == FormatValue(default_keys[i])) {
       continue;

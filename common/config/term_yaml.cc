@@ -205,6 +205,15 @@ std::string FormatPass(const TeacherPass& pass) {
 
 const char* FormatFlag(bool flag) { return flag ? "true" : "false"; }
 
+// Nothing where there is none: runs of earlier versions recorded no such field.
+std::string FormatImportance(const Term& term) {
+  if (term.importance == Importance::kNone) return "";
+  return absl::StrCat(", importance: ",
+                      ImportanceName(term.importance),
+                      ", importance_cap: ",
+                      FormatDouble(term.importance_cap));
+}
+
 struct TargetFormat {
   std::string operator()(const TeacherPass& pass) const {
     return absl::StrCat("teacher: ",
@@ -281,6 +290,9 @@ std::string ReadTerm(const YAML::Node& node, Term* term) {
       {"tail", Flag(&term->support.tail)},
       {"reduction", Named(&term->reduction, ParseReduction, ReductionNames)},
       {"skip_tokens", Integer(&term->skip_tokens)},
+      {"importance",
+       Named(&term->importance, ParseImportance, ImportanceNames)},
+      {"importance_cap", Limit(&term->importance_cap)},
       {"weight", Number(&term->weight)}};
   const bool is_made = node.IsMap() && node["target"];
   const std::vector<std::string> required =
@@ -319,6 +331,7 @@ std::string FormatTerm(const Term& term) {
                       ReductionName(term.reduction),
                       ", skip_tokens: ",
                       term.skip_tokens,
+                      FormatImportance(term),
                       ", weight: ",
                       FormatDouble(term.weight),
                       "}");

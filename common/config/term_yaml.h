@@ -12,6 +12,7 @@
 //   divergence: forward_kl, beta: 0.5, clip: 0.05
 //   support: full, top_k: 100, tail: true
 //   reduction: micro_token, skip_tokens: 0
+//   importance: none, importance_cap: 2
 #pragma once
 
 #include <yaml-cpp/yaml.h>

@@ -12,6 +12,21 @@
 namespace dapd {
 namespace {
 
+// SDPO's user message (lasgroup/SDPO, verl/trainer/config/sdpo.yaml): the
+// student's, then what its self-teacher reads.
+std::string SiblingMessage(std::string message, const TeacherContext& context) {
+  if (!context.sibling.empty()) {
+    absl::StrAppend(&message, "\nCorrect solution:\n\n", context.sibling);
+  }
+  if (!context.feedback.empty()) {
+    absl::StrAppend(&message,
+                    "\nThe following is feedback from your unsuccessful "
+                    "earlier attempt:\n\n",
+                    context.feedback);
+  }
+  return absl::StrCat(message, "\n\nCorrectly solve the original question.");
+}
+
 int64_t Size(const std::vector<int32_t>& ids) {
   return static_cast<int64_t>(ids.size());
 }
@@ -168,7 +183,8 @@ absl::StatusOr<std::vector<int32_t>> ViewBuilder::RolloutPrefix(
 }
 
 absl::StatusOr<std::vector<std::pair<ViewName, std::vector<int32_t>>>>
-ViewBuilder::ReferencePrefixes(const Sample& sample) const {
+ViewBuilder::ReferencePrefixes(const std::string& problem,
+                               const std::string& reference) const {
   const Prompts& prompts = options_.prompts;
   std::vector<std::pair<ViewName, std::vector<int32_t>>> prefixes;
   const auto add = [&](ViewName view,
@@ -178,8 +194,6 @@ ViewBuilder::ReferencePrefixes(const Sample& sample) const {
     prefixes.emplace_back(view, std::move(prefix));
     return absl::OkStatus();
   };
-  const std::string& problem = sample.problem;
-  const std::string& reference = sample.reference;
   RETURN_IF_ERROR(
       add(ViewName::kCrossRollout, prompts.Privileged(problem, reference)));
   if (options_.extra_views.contains(ViewName::kDemonstrationRollout)) {
@@ -198,6 +212,28 @@ std::vector<int32_t> ViewBuilder::ScoredTokens(
     rollout_ids.pop_back();
   }
   return rollout_ids;
+}
+
+absl::StatusOr<std::string> ViewBuilder::TextOf(
+    const std::vector<int32_t>& rollout_ids) const {
+  return tokenizer_.Decode(ScoredTokens(rollout_ids),
+                           /*skip_special_tokens=*/true);
+}
+
+absl::StatusOr<Views> ViewBuilder::BuildReferenceViews(
+    const std::string& problem,
+    const std::vector<int32_t>& reference_ids) const {
+  const std::vector<int32_t> scored =
+      CutRight(ScoredTokens(reference_ids), options_.max_reference_tokens);
+  ASSIGN_OR_RETURN(const std::string text, TextOf(reference_ids));
+  ASSIGN_OR_RETURN(const std::vector<int32_t> none, RolloutPrompt(problem));
+  ASSIGN_OR_RETURN(const std::vector<int32_t> self,
+                   RolloutPrefix(options_.prompts.Privileged(problem, text),
+                                 /*thinking=*/false));
+  Views views;
+  At(views, ViewName::kNoneReference) = MakeView(none, scored);
+  At(views, ViewName::kSelfReference) = MakeView(self, scored);
+  return views;
 }
 
 absl::StatusOr<Views> ViewBuilder::BuildReferenceViews(
@@ -266,7 +302,8 @@ absl::StatusOr<Views> ViewBuilder::BuildPrefixes(const Sample& so_far) const {
     self = CutRight(std::move(self), options_.max_prompt);
   }
 
-  ASSIGN_OR_RETURN(auto prefixes, ReferencePrefixes(so_far));
+  ASSIGN_OR_RETURN(auto prefixes,
+                   ReferencePrefixes(so_far.problem, so_far.reference));
   for (auto& [name, prefix] : prefixes) {
     prefix.insert(prefix.end(), rollout.begin(), rollout.end());
     At(views, name).input_ids = std::move(prefix);
@@ -278,8 +315,11 @@ absl::StatusOr<Views> ViewBuilder::BuildPrefixes(const Sample& so_far) const {
 }
 
 absl::StatusOr<Views> ViewBuilder::Build(const Sample& sample) const {
-  ASSIGN_OR_RETURN(Views views,
-                   BuildReferenceViews(sample.problem, sample.reference));
+  ASSIGN_OR_RETURN(
+      Views views,
+      sample.reference_ids.empty()
+          ? BuildReferenceViews(sample.problem, sample.reference)
+          : BuildReferenceViews(sample.problem, sample.reference_ids));
   return Build(sample, std::move(views));
 }
 
@@ -308,7 +348,12 @@ absl::StatusOr<Views> ViewBuilder::Build(const Sample& sample,
   }
   At(views, ViewName::kSelfRollout) = MakeView(self, rollout);
 
-  ASSIGN_OR_RETURN(const auto prefixes, ReferencePrefixes(sample));
+  std::string shown = sample.reference;
+  if (!sample.reference_ids.empty()) {
+    ASSIGN_OR_RETURN(shown, TextOf(sample.reference_ids));
+  }
+  ASSIGN_OR_RETURN(const auto prefixes,
+                   ReferencePrefixes(sample.problem, shown));
   for (const auto& [name, prefix] : prefixes) {
     At(views, name) = MakeView(prefix, rollout);
   }
@@ -323,6 +368,15 @@ absl::StatusOr<Views> ViewBuilder::Build(const Sample& sample,
       MakeView(crossed,
                {reference.input_ids.begin() + reference.scored_from,
                 reference.input_ids.end()});
+
+  if (!sample.context.empty()) {
+    ASSIGN_OR_RETURN(
+        const std::vector<int32_t> sibling,
+        RolloutPrefix(SiblingMessage(options_.prompts.None(sample.problem),
+                                     sample.context),
+                      /*thinking=*/false));
+    At(views, ViewName::kSiblingRollout) = MakeView(sibling, rollout);
+  }
   return views;
 }
 

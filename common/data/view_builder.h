@@ -14,6 +14,7 @@
 
 #include "common/config/config.h"
 #include "common/config/prompts.h"
+#include "common/data/self_teacher.h"
 #include "common/terms/view.h"
 #include "common/tokenizer/chat_template.h"
 #include "common/tokenizer/tokenizer.h"
@@ -25,6 +26,10 @@ struct Sample {
   std::string problem;
   std::string reference;
   std::vector<int32_t> rollout_ids;  // as sampled, end token included
+  // A sampled answer that stands in the reference's place, end token included;
+  // its text is then what is shown. Empty: the reference is a text.
+  std::vector<int32_t> reference_ids;
+  TeacherContext context;  // empty: the sample lacks sibling_rollout
 };
 
 inline constexpr int64_t kUncut = std::numeric_limits<int64_t>::max();
@@ -62,6 +67,9 @@ class ViewBuilder {
 
   // The tokens of a rollout that are scored: all but the padding at its end.
   std::vector<int32_t> ScoredTokens(std::vector<int32_t> rollout_ids) const;
+  // What a view shows of a sampled answer: the text of these tokens.
+  absl::StatusOr<std::string> TextOf(
+      const std::vector<int32_t>& rollout_ids) const;
 
   // Only the views that need no rollout (none_reference, self_reference).
   // The other entries stay empty.
@@ -77,6 +85,15 @@ class ViewBuilder {
   absl::StatusOr<Views> BuildReferenceViews(const std::string& problem,
                                             const std::string& reference) const;
 
+  // The same where a sampled answer stands in the reference's place: its own
+  // tokens but for the padding at their end, at most max_reference_tokens, are
+  // scored behind the sampler's prompt (None) and behind the privileged one
+  // that shows its text, with thinking off (Self). Padding alone scores
+  // nothing.
+  absl::StatusOr<Views> BuildReferenceViews(
+      const std::string& problem,
+      const std::vector<int32_t>& reference_ids) const;
+
   // The prefixes of the views that need a rollout, as far as its first tokens
   // tell them; nothing is scored yet. `so_far`.rollout_ids may be empty. Of a
   // view that shows the rollout inside its prompt the last words are left out,
@@ -86,9 +103,10 @@ class ViewBuilder {
 
   // All six, and extra_views. Those over a rollout that is padding alone score
   // nothing (scored_count 0), and the one that shows it shows an empty text.
-  // Where nothing reads rollouts a sample may have none, and gets the views
-  // that need none. INVALID_ARGUMENT for another one without a rollout, and for
-  // a reference without a token.
+  // sibling_rollout is there where the sample has a context. Where nothing
+  // reads rollouts a sample may have none, and gets the views that need none.
+  // INVALID_ARGUMENT for another one without a rollout, and for a reference
+  // without a token.
   absl::StatusOr<Views> Build(const Sample& sample) const;
   // The same, with `reference_views` from BuildReferenceViews.
   absl::StatusOr<Views> Build(const Sample& sample,
@@ -100,7 +118,8 @@ class ViewBuilder {
                                                      bool thinking) const;
   // The prefixes of the views over a rollout that show the reference.
   absl::StatusOr<std::vector<std::pair<ViewName, std::vector<int32_t>>>>
-  ReferencePrefixes(const Sample& sample) const;
+  ReferencePrefixes(const std::string& problem,
+                    const std::string& reference) const;
 
   const Tokenizer& tokenizer_;
   const ChatTemplate& chat_template_;

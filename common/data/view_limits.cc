@@ -47,7 +47,7 @@ class ViewMeter {
   // A bound of Longest that costs next to nothing: no token is shorter than a
   // byte.
   int64_t AtMost(const Problem& problem) const {
-    const int64_t reference = Bytes(problem.solution);
+    const int64_t reference = HasGivenReference() ? Bytes(problem.solution) : 0;
     return frame_bytes_ + problems_ * Bytes(problem.problem) +
            references_ * reference +
            std::min(reference, config_.objective.max_reference_tokens) +
@@ -84,25 +84,60 @@ class ViewMeter {
     return static_cast<int64_t>(std::max(text.size(), ComposeNfc(text).size()));
   }
 
-  // With an answer of one token.
+  bool HasGivenReference() const {
+    return config_.rollout.source == "reference";
+  }
+
+  // With answers of one token: the rollout, one that stands in the reference's
+  // place, and a sibling of about that.
   absl::StatusOr<Views> BuildShort(const std::string& problem,
                                    const std::string& reference) const {
     const int32_t token = text_.tokenizer->pad_id() == 0 ? 1 : 0;
-    return text_.views->Build({"", problem, reference, {token}});
+    Sample sample = {"", problem, reference, {token}};
+    if (!HasGivenReference()) sample.reference_ids = {token};
+    if (views_.contains(ViewName::kSiblingRollout)) {
+      sample.context = {.sibling = "0", .feedback = VerdictOn("")};
+    }
+    return text_.views->Build(sample);
   }
 
   int64_t WithLongAnswer(ViewName name, const Views& views) const {
     const View& view = views[static_cast<size_t>(name)];
-    const auto size = static_cast<int64_t>(view.input_ids.size());
-    const int64_t more = config_.rollout.max_new_tokens - 1;
-    if (!NeedsRollout(name)) return size;
-    // Shown as often as the prompt says so.
-    if (name == ViewName::kCrossReference) return size + references_ * more;
-    if (name != ViewName::kSelfRollout) return size + more;
-    if (config_.objective.self_rollout == "append") return size + 2 * more;
-    return std::min(view.scored_from + references_ * more,
-                    config_.data.max_prompt_tokens) +
-           view.scored_count + more;
+    // Prompts show an answer as often as their templates say, at most.
+    const int64_t answer = config_.rollout.max_new_tokens - 1;
+    const int64_t shown = references_ * answer;
+    const int64_t shown_reference = HasGivenReference() ? 0 : shown;
+    const int64_t reference =
+        HasGivenReference()
+            ? 0
+            : std::min(answer, config_.objective.max_reference_tokens - 1);
+    // A prompt that shows an answer is longer by that, and is cut.
+    const auto cut = [&](int64_t more) {
+      return std::max(
+          view.scored_from,
+          std::min(view.scored_from + more, config_.data.max_prompt_tokens));
+    };
+    const bool appends = config_.objective.self_rollout == "append";
+    switch (name) {
+      case ViewName::kNoneRollout:
+        return view.scored_from + view.scored_count + answer;
+      case ViewName::kSelfRollout:
+        return (appends ? view.scored_from + answer : cut(shown)) +
+               view.scored_count + answer;
+      case ViewName::kCrossRollout:
+      case ViewName::kDemonstrationRollout:
+      case ViewName::kProbeRollout:
+        return cut(shown_reference) + view.scored_count + answer;
+      case ViewName::kSiblingRollout:
+        return cut(answer) + view.scored_count + answer;
+      case ViewName::kNoneReference:
+        return view.scored_from + view.scored_count + reference;
+      case ViewName::kSelfReference:
+        return cut(shown_reference) + view.scored_count + reference;
+      case ViewName::kCrossReference:
+        return view.scored_from + shown + view.scored_count + reference;
+    }
+    return 0;
   }
 
   const Config& config_;

@@ -21,6 +21,8 @@ constexpr std::array<const char*, 3> kSupports = {
     "full", "student_top_k", "teacher_top_k"};
 constexpr std::array<const char*, 3> kReductions = {
     "micro_token", "seq_mean", "seq_mean_keep_masked"};
+constexpr std::array<const char*, 3> kImportances = {
+    "none", "token", "sequence"};
 constexpr std::array<const char*, kNumRegimes> kRegimes = {
     "agree_likely", "agree_unlikely", "first_surer", "second_surer"};
 
@@ -106,6 +108,10 @@ std::set<ViewName> ViewsRead(const std::vector<Term>& terms) {
   return views;
 }
 
+bool ReadsView(const std::vector<Term>& terms, ViewName view) {
+  return ViewsRead(terms).contains(view);
+}
+
 bool ReadsRollouts(const std::vector<Term>& terms) {
   return std::ranges::any_of(ViewsRead(terms), NeedsRollout);
 }
@@ -114,6 +120,20 @@ bool ScoresReferences(const std::vector<Term>& terms) {
   return std::ranges::any_of(terms, [](const Term& term) {
     return CompletionOf(term.student) == Completion::kReference;
   });
+}
+
+bool LacksTarget(const Term& term, const Views& views) {
+  return std::ranges::any_of(
+      PassesOf(term.target), [&](const TeacherPass& pass) {
+        return MayBeMissing(pass.view) &&
+               views[static_cast<size_t>(pass.view)].scored_count == 0;
+      });
+}
+
+int64_t TokensOf(const Term& term, const Views& views) {
+  if (LacksTarget(term, views)) return 0;
+  const View& view = views[static_cast<size_t>(term.student)];
+  return std::max<int64_t>(0, view.scored_count - term.skip_tokens);
 }
 
 std::string ProblemWith(const Term& term) {
@@ -142,6 +162,11 @@ std::string ProblemWith(const Term& term) {
     return "teacher_top_k needs a target of one pass";
   }
   if (term.skip_tokens < 0) return "skip_tokens must be at least 0";
+  if (term.importance != Importance::kNone &&
+      term.student != ViewName::kNoneRollout) {
+    return "importance compares with the sampler, which reads none_rollout";
+  }
+  if (!(term.importance_cap > 0.0)) return "importance_cap must be above 0";
   if (const auto* mixture = std::get_if<Mixture>(&term.target)) {
     return ProblemWithMixture(*mixture);
   }
@@ -177,8 +202,15 @@ const char* ReductionName(Reduction reduction) {
 std::optional<Reduction> ParseReduction(const std::string& name) {
   return Parse<Reduction>(kReductions, name);
 }
+const char* ImportanceName(Importance importance) {
+  return kImportances[static_cast<size_t>(importance)];
+}
+std::optional<Importance> ParseImportance(const std::string& name) {
+  return Parse<Importance>(kImportances, name);
+}
 std::string DivergenceNames() { return absl::StrJoin(kDivergences, ", "); }
 std::string SupportNames() { return absl::StrJoin(kSupports, ", "); }
 std::string ReductionNames() { return absl::StrJoin(kReductions, ", "); }
+std::string ImportanceNames() { return absl::StrJoin(kImportances, ", "); }
 
 }  // namespace dapd

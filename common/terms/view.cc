@@ -11,6 +11,7 @@ struct ViewRow {
   Completion scored;
   bool needs_rollout;
   bool always_built;
+  bool may_be_missing = false;
 };
 
 // By ViewName.
@@ -23,6 +24,11 @@ constexpr std::array<ViewRow, kNumViews> kViews = {{
     {"cross_reference", Completion::kReference, true, true},
     {"demonstration_rollout", Completion::kRollout, true, false},
     {"probe_rollout", Completion::kRollout, true, false},
+    {"sibling_rollout",
+     Completion::kRollout,
+     true,
+     false,
+     /*may_be_missing=*/true},
 }};
 
 const ViewRow& RowOf(ViewName view) {
@@ -51,5 +57,7 @@ Completion CompletionOf(ViewName view) { return RowOf(view).scored; }
 bool NeedsRollout(ViewName view) { return RowOf(view).needs_rollout; }
 
 bool IsAlwaysBuilt(ViewName view) { return RowOf(view).always_built; }
+
+bool MayBeMissing(ViewName view) { return RowOf(view).may_be_missing; }
 
 }  // namespace dapd

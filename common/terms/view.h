@@ -24,8 +24,10 @@ enum class ViewName {
   // of an answer, and behind the reference without its problem (Purified OPSD).
   kDemonstrationRollout,
   kProbeRollout,
+  // The rollout behind SDPO's prompt, which shows what a self-teacher reads.
+  kSiblingRollout,
 };
-inline constexpr int kNumViews = 8;
+inline constexpr int kNumViews = 9;
 
 // "none_rollout", ...
 const char* ViewNameString(ViewName view);
@@ -41,6 +43,10 @@ bool NeedsRollout(ViewName view);
 // Whether it is one of the six that every sample has; the others are made
 // where a term reads them.
 bool IsAlwaysBuilt(ViewName view);
+// Whether a sample whose answers are there may lack it although a term reads
+// it: there is nothing to show in it. It then scores nothing, and a term that
+// reads it is masked for this sample.
+bool MayBeMissing(ViewName view);
 
 struct View {
   std::vector<int32_t> input_ids;

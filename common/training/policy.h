@@ -53,6 +53,7 @@ struct PolicyState {
   NamedTensors moments;             // as Policy::Moments
   int64_t version = 0;
   int64_t snapshot_version = 0;
+  int64_t updates = 0;  // as Policy::updates
 };
 
 // AdamW (Loshchilov & Hutter 2019; betas 0.9 and 0.999, eps 1e-8, no weight
@@ -110,6 +111,15 @@ class Policy {
   // nothing said, if the gradient is not finite; or the error of `on_updated`.
   absl::StatusOr<OptimizerStep> Step(const OnUpdated& on_updated = {});
 
+  // A step that has nothing to learn from: the version goes up, and the
+  // learning rate with it, but weights, moments and moving average stay, as if
+  // the optimizer had not been asked. The snapshot is refreshed as by Step, and
+  // `on_updated` gets every tensor. Drops what was accumulated.
+  absl::StatusOr<OptimizerStep> Rest(const OnUpdated& on_updated = {});
+
+  // Optimizer steps that moved the weights: version() without the rests.
+  int64_t updates() const { return updates_; }
+
   // The accumulated gradient of all tensors, in the adapter's order, one behind
   // the other, [NumElements] float32 on the policy's device; zero where nothing
   // was accumulated. Set takes the same form.
@@ -132,6 +142,8 @@ class Policy {
   NamedTensors Collect(
       const std::vector<std::pair<std::string, at::Tensor>>& tensors) const;
 
+  // What ends every step.
+  void CountVersion(OptimizerStep* step);
   void UpdateEma();
 
   Adapter live_;
@@ -142,6 +154,7 @@ class Policy {
   OptimizerOptions options_;
   int64_t version_ = 0;
   int64_t snapshot_version_ = 0;
+  int64_t updates_ = 0;
   // One per layer. AdamW treats every parameter by itself, so this is one
   // optimizer that can be asked for a layer at a time.
   std::vector<std::unique_ptr<torch::optim::AdamW>> optimizers_;

@@ -35,7 +35,9 @@ void ObjectiveAccumulator::Add(const std::vector<DivergenceSums>& sums) {
 ObjectiveMetrics ObjectiveAccumulator::Finish() const {
   ObjectiveMetrics metrics;
   metrics.terms = totals_;
-  const auto micro_batches = static_cast<double>(micro_batches_);
+  // None: every sample was left out.
+  const auto micro_batches =
+      static_cast<double>(std::max<int64_t>(1, micro_batches_));
   for (size_t k = 0; k < totals_.size(); ++k) {
     TermMetrics& term = metrics.terms[k];
     term.value /= micro_batches;

@@ -49,6 +49,8 @@ struct StepReport {
   // Samples whose answer has no token to score: only their reference's terms,
   // if the objective has any, are trained. With `samples` the whole batch.
   int64_t untrainable_samples = 0;
+  // Samples without an answer that may stand in the reference's place.
+  int64_t left_out_samples = 0;
   // Of this rank's training, spent waiting for layers (trainer.shard_base).
   double gather_wait_seconds = 0.0;
   // At this rank, of the micro-batches: those trained before its last answer.
@@ -66,6 +68,11 @@ struct StepReport {
   double truncated_fraction = 0.0;  // answers that hit max_new_tokens
   double boxed_fraction = 0.0;
   double correct_fraction = 0.0;  // of problems with an answer
+  double solved_fraction = 0.0;   // groups with at least one right answer
+  // Samples whose self-teacher has a sibling or feedback to read; those of
+  // which the grader approved a candidate for the reference's place.
+  double taught_fraction = 0.0;
+  double verified_fraction = 0.0;
   SamplerMismatch sampler_mismatch;
 };
 

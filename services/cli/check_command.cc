@@ -18,6 +18,7 @@
 #include "common/config/load_config.h"
 #include "common/config/preset_terms.h"
 #include "common/data/dataset.h"
+#include "common/data/expected_answer.h"
 #include "common/data/sample_rows.h"
 #include "common/data/text_pipeline.h"
 #include "common/data/view_limits.h"
@@ -89,15 +90,32 @@ std::string DescribeSpecial(const Term& term) {
   if (term.skip_tokens > 0) {
     absl::StrAppend(&text, ", without the first ", term.skip_tokens, " tokens");
   }
+  if (term.importance != Importance::kNone) {
+    absl::StrAppend(&text,
+                    ", importance by ",
+                    ImportanceName(term.importance),
+                    " to ",
+                    term.importance_cap);
+  }
   return text;
 }
 
-absl::StatusOr<SampleLengths> MeanLengths(const std::vector<Sample>& samples,
+std::string DescribeReference(const RolloutSection& rollout) {
+  if (rollout.source == "dual") return "a second answer";
+  if (rollout.source == "verified") {
+    return rollout.unverified == "skip"
+               ? "the first right one of four further answers, or none"
+               : "the first right one of four further answers, or the first";
+  }
+  return "the data's solution";
+}
+
+absl::StatusOr<SampleLengths> MeanLengths(const std::vector<SampleRow>& rows,
                                           const ViewBuilder& builder) {
   SampleLengths mean;
-  const double share = 1.0 / static_cast<double>(samples.size());
-  for (const Sample& sample : samples) {
-    ASSIGN_OR_RETURN(const Views views, BuildViewsOf(builder, sample));
+  const double share = 1.0 / static_cast<double>(rows.size());
+  for (const SampleRow& row : rows) {
+    ASSIGN_OR_RETURN(const Views views, BuildViewsOf(builder, row.sample));
     for (int i = 0; i < kNumViews; ++i) {
       const View& view = views[static_cast<size_t>(i)];
       const auto name = static_cast<ViewName>(i);
@@ -262,6 +280,7 @@ absl::Status Check(const CheckOptions& options) {
                 .c_str());
   RETURN_IF_ERROR(
       CheckDataset("data", config.data.path, config.data, [&](Dataset* data) {
+        RETURN_IF_ERROR(ApplyAnswerRule(config, data));
         return ApplyViewLimits(config, model.max_positions, text, data);
       }));
   RETURN_IF_ERROR(
@@ -278,6 +297,13 @@ absl::Status Check(const CheckOptions& options) {
                 config.teacher.snapshot_interval)
                 .c_str());
   PrintPreset(loaded);
+  std::puts(
+      absl::StrFormat("%-16s %d of %d problems a step; reference: %s",
+                      "answers",
+                      config.rollout.group_size,
+                      config.trainer.batch_size / config.rollout.group_size,
+                      DescribeReference(config.rollout))
+          .c_str());
   std::puts("terms            student <- target (weights), clip, weight");
   double sum = 0.0;
   for (const Term& term : ExpandTerms(config.objective)) {
@@ -295,9 +321,10 @@ absl::Status Check(const CheckOptions& options) {
   PrintMemory(config, model, plan);
   SampleLengths lengths = LongestSamples(config);
   if (!options.samples.empty()) {
-    ASSIGN_OR_RETURN(const std::vector<Sample> samples,
-                     ReadSamples(options.samples, model.vocab_size));
-    ASSIGN_OR_RETURN(lengths, MeanLengths(samples, *text.views));
+    ASSIGN_OR_RETURN(std::vector<SampleRow> rows,
+                     ReadSampleRows(options.samples, model.vocab_size));
+    RETURN_IF_ERROR(FillContexts(config, *text.views, &rows));
+    ASSIGN_OR_RETURN(lengths, MeanLengths(rows, *text.views));
   }
   PrintStepCost(config, model, lengths, options);
   std::puts("the configuration is sound");

@@ -29,7 +29,7 @@ nlohmann::ordered_json ToJson(const std::string& id, const Views& views) {
   nlohmann::ordered_json named = nlohmann::ordered_json::object();
   for (int i = 0; i < kNumViews; ++i) {
     const View& view = views[static_cast<size_t>(i)];
-    if (view.input_ids.empty()) continue;  // no term reads it
+    if (view.input_ids.empty()) continue;  // not read, or the sample lacks it
     named[ViewNameString(static_cast<ViewName>(i))] = {
         {"input_ids", view.input_ids},
         {"scored_from", view.scored_from},
@@ -47,13 +47,15 @@ absl::Status BuildViews(const ViewsOptions& options) {
                    LoadTextPipeline(config.model.path,
                                     MakeViewOptions(config),
                                     model.eos_token_ids.front()));
-  ASSIGN_OR_RETURN(const std::vector<Sample> samples,
-                   ReadSamples(options.input, model.vocab_size));
+  ASSIGN_OR_RETURN(std::vector<SampleRow> rows,
+                   ReadSampleRows(options.input, model.vocab_size));
+  RETURN_IF_ERROR(FillContexts(config, *text.views, &rows));
   ASSIGN_OR_RETURN(JsonLinesWriter writer,
                    JsonLinesWriter::Open(options.output));
-  Progress progress("samples", static_cast<int64_t>(samples.size()));
+  Progress progress("samples", static_cast<int64_t>(rows.size()));
   int64_t num_built = 0;
-  for (const Sample& sample : samples) {
+  for (const SampleRow& row : rows) {
+    const Sample& sample = row.sample;
     progress.Update(++num_built);
     ASSIGN_OR_RETURN(const Views views, BuildViewsOf(*text.views, sample));
     RETURN_IF_ERROR(writer.Append(ToJson(sample.id, views)));

@@ -15,8 +15,7 @@ std::vector<PipelineInput> MakeInputs(const Config& config,
                                       const Dataset& held_out,
                                       size_t problems,
                                       int64_t samples,
-                                      int64_t version,
-                                      bool needs_answers) {
+                                      int64_t version) {
   std::vector<PipelineInput> inputs;
   for (size_t i = 0; i < problems; ++i) {
     for (int64_t k = 0; k < samples; ++k) {
@@ -24,8 +23,7 @@ std::vector<PipelineInput> MakeInputs(const Config& config,
                         .key = {.seed = config.run.seed + 1,
                                 .step = static_cast<uint32_t>(version),
                                 .example = static_cast<uint32_t>(i),
-                                .sample = static_cast<uint32_t>(k)},
-                        .needs_answer = needs_answers});
+                                .sample = static_cast<uint32_t>(k)}});
     }
   }
   return inputs;
@@ -72,14 +70,12 @@ absl::Status MeasureDivergences(const Config& config,
                                 const std::vector<Term>& terms,
                                 SamplePipeline& pipeline,
                                 EvaluationReport& report) {
-  ASSIGN_OR_RETURN(SubmittedBatch batch,
-                   pipeline.Submit(MakeInputs(config,
-                                              held_out,
-                                              problems,
-                                              1,
-                                              policy.version(),
-                                              ReadsRollouts(terms)),
-                                   EvaluationSampling(config)));
+  ASSIGN_OR_RETURN(
+      SubmittedBatch batch,
+      pipeline.Submit(
+          MakeInputs(config, held_out, problems, 1, policy.version()),
+          EvaluationSampling(config),
+          MakeHeldOutRules(ReadsRollouts(terms))));
   RETURN_IF_ERROR(pipeline.Start(std::move(batch),
                                  policy.SetsAtBase(),
                                  /*with_scores=*/true));
@@ -125,9 +121,9 @@ absl::StatusOr<EvaluationReport> Evaluate(const Config& config,
                                               held_out,
                                               held_out.problems.size(),
                                               report.samples,
-                                              policy.version(),
-                                              /*needs_answers=*/true),
-                                   EvaluationSampling(config)));
+                                              policy.version()),
+                                   EvaluationSampling(config),
+                                   MakeHeldOutRules(/*needs_answers=*/true)));
   RETURN_IF_ERROR(pipeline.Start(std::move(batch),
                                  /*at_base=*/{},
                                  /*with_scores=*/false));

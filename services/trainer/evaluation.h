@@ -15,7 +15,9 @@
 
 namespace dapd {
 
-// Evaluates the policy that the workers serve. The random numbers of answer k
+// Evaluates the policy that the workers serve. References are the data's
+// solutions, whatever rollout.source says, and a self-teacher of siblings reads
+// the solution in their place. The random numbers of answer k
 // to problem i are those of (run seed + 1, version, i, k), so that training
 // and evaluation never share any.
 absl::StatusOr<EvaluationReport> Evaluate(const Config& config,

@@ -1,6 +1,7 @@
 #include "services/trainer/trainer_loop.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +12,7 @@
 #include "common/base/files.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/config/preset_terms.h"
 #include "common/model/weights/adapter.h"
 #include "common/tensor/torch_bridge.h"
 #include "services/trainer/evaluation.h"
@@ -19,23 +21,44 @@ namespace dapd {
 namespace {
 
 void SummarizeRollouts(const std::vector<RolloutRecord>& records,
+                       int64_t group_size,
                        StepReport& report) {
-  int64_t truncated = 0;
-  int64_t boxed = 0;
-  int64_t correct = 0;
+  int64_t tokens = 0;
+  const auto share = [&](const auto& holds) {
+    return static_cast<double>(std::ranges::count_if(records, holds)) /
+           static_cast<double>(records.size());
+  };
   for (const RolloutRecord& record : records) {
-    report.generated_tokens += static_cast<int64_t>(record.ids.size());
-    truncated += record.finish_reason == FinishReason::kLength ? 1 : 0;
-    boxed += record.has_box ? 1 : 0;
-    correct += record.correct ? 1 : 0;
-    (record.is_scored ? report.samples : report.untrainable_samples) += 1;
+    tokens += static_cast<int64_t>(record.ids.size());
+    report.generated_tokens += record.sampled_tokens;
+    if (record.is_left_out) {
+      ++report.left_out_samples;
+    } else {
+      (record.is_scored ? report.samples : report.untrainable_samples) += 1;
+    }
   }
-  const auto count = static_cast<double>(records.size());
   report.mean_rollout_tokens =
-      static_cast<double>(report.generated_tokens) / count;
-  report.truncated_fraction = static_cast<double>(truncated) / count;
-  report.boxed_fraction = static_cast<double>(boxed) / count;
-  report.correct_fraction = static_cast<double>(correct) / count;
+      static_cast<double>(tokens) / static_cast<double>(records.size());
+  report.truncated_fraction = share([](const RolloutRecord& record) {
+    return record.finish_reason == FinishReason::kLength;
+  });
+  report.boxed_fraction =
+      share([](const RolloutRecord& record) { return record.has_box; });
+  report.correct_fraction =
+      share([](const RolloutRecord& record) { return record.correct; });
+  report.taught_fraction = share(
+      [](const RolloutRecord& record) { return !record.context.empty(); });
+  report.verified_fraction =
+      share([](const RolloutRecord& record) { return record.is_approved; });
+  const auto size = static_cast<size_t>(group_size);
+  int64_t solved = 0;
+  for (size_t begin = 0; begin < records.size(); begin += size) {
+    solved += std::ranges::any_of(
+        std::span(records).subspan(begin, size),
+        [](const RolloutRecord& record) { return record.correct; });
+  }
+  report.solved_fraction = static_cast<double>(solved * group_size) /
+                           static_cast<double>(records.size());
 }
 
 }  // namespace
@@ -82,7 +105,7 @@ absl::Status TrainerLoop::RunSteps() {
     RETURN_IF_ERROR(EvaluateHeldOut("before"));
   }
   // Otherwise the end of a wait for workers ends the run.
-  const bool waits_for_nobody = !ReadsRollouts(parts_.batch.terms) &&
+  const bool waits_for_nobody = !StepsNeedAnswers(parts_.batch.config) &&
                                 TeacherPasses(parts_.batch.terms).empty();
   while (policy_.version() < parts_.batch.config.trainer.steps) {
     if (waits_for_nobody && parts_.wait_for_stop(absl::ZeroDuration())) {
@@ -152,9 +175,12 @@ StepPlan TrainerLoop::PlanStep(int64_t step, const PolicyUpdate& policy) {
     const auto sample = static_cast<int64_t>(i);
     const Problem& problem =
         parts_.batch.data.problems[static_cast<size_t>(rows[i])];
-    const RolloutResult* known = parts_.ledger.Recall(
-        step, sample, problem.id, policy.version, policy.adapter.digest);
-    if (known != nullptr) plan.recalled[sample] = *known;
+    for (int64_t attempt = 0; attempt < kMaxAttempts; ++attempt) {
+      const AnswerPlace place = {sample, attempt};
+      const RolloutResult* known = parts_.ledger.Recall(
+          step, place, problem.id, policy.version, policy.adapter.digest);
+      if (known != nullptr) plan.recalled[place] = *known;
+    }
   }
   parts_.metrics.RecordRecalled(static_cast<int64_t>(plan.recalled.size()));
   return plan;
@@ -166,16 +192,16 @@ absl::StatusOr<std::vector<RolloutRecord>> TrainerLoop::Sample(
   RETURN_IF_ERROR(batch_.BeginStep().status());
   ASSIGN_OR_RETURN(std::vector<RolloutRecord> records,
                    batch_.Sample(
-                       [&](int64_t sample,
+                       [&](const AnswerPlace& place,
                            const Problem& problem,
                            const RolloutResult& result) {
                          return disk_.Write("the ledger", [&] {
                            return parts_.ledger.Accepted(
-                               step, sample, problem.id, result);
+                               step, place, problem.id, result);
                          });
                        },
                        report));
-  SummarizeRollouts(records, *report);
+  SummarizeRollouts(records, parts_.batch.config.rollout.group_size, *report);
   RETURN_IF_ERROR(disk_.Write("the samples", [&] {
     return parts_.recorder.RecordSamples(step, records);
   }));

@@ -14,6 +14,7 @@
 #include "common/config/preset_terms.h"
 #include "common/config/run_folder.h"
 #include "common/config/run_settings.h"
+#include "common/data/expected_answer.h"
 #include "common/data/text_pipeline.h"
 #include "common/data/view_limits.h"
 #include "common/model/weights/base_digest.h"
@@ -110,6 +111,7 @@ absl::StatusOr<std::unique_ptr<TrainerRun>> TrainerRun::Load(
         state->held_out,
         ReadDataset(config.evaluation.path, MakeDatasetOptions(config.data)));
   }
+  RETURN_IF_ERROR(ApplyAnswerRule(config, &state->data));
   ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(config.model.path));
   ASSIGN_OR_RETURN(state->text,
                    LoadTextPipeline(config.model.path,

@@ -144,6 +144,22 @@ std::vector<ConfigKey> ObjectiveKeys(Config& c) {
             "dopd: share of the largest values that each mean over a "
             "micro-batch leaves out.")
           .CountsUnlessDefault(),
+      Text("objective.sdpo.divergence",
+           &c.objective.sdpo.divergence,
+           "Of the term of preset sdpo: Jensen-Shannon with beta 0.5, or the "
+           "reverse KL that its authors take with feedback.",
+           {"jensen_shannon", "reverse_kl"}),
+      Range("objective.sdpo.top_k",
+            &c.objective.sdpo.top_k,
+            1,
+            kMillion,
+            "Of the term of preset sdpo: the student's most probable tokens "
+            "that it is measured over, with the rest as one more entry."),
+      Text("objective.sdpo.feedback",
+           &c.objective.sdpo.feedback,
+           "When sibling_rollout tells the grader's verdict on an answer that "
+           "is wrong, beside a right sibling or only where there is none.",
+           {"never", "without_sibling", "always"}),
       Text("objective.self_rollout",
            &c.objective.self_rollout,
            "How the Self view shows a rollout: a second copy behind the first, "

@@ -116,13 +116,20 @@ void CountScoringAndTraining(const Config& config,
                teacher.squares * model.attention);
 }
 
+// Answers to each sample; a dual one is hardly ever sampled again.
+double AnswersOfSample(const RolloutSection& rollout) {
+  if (rollout.source == "dual") return 2;
+  return rollout.source == "verified" ? 5 : 1;
+}
+
 void CountDecoding(const Config& config,
                    const ModelNumbers& model,
                    const ViewLengths& none_rollout,
                    StepWork* work) {
-  const auto batch = static_cast<double>(config.trainer.batch_size);
+  const double answers = static_cast<double>(config.trainer.batch_size) *
+                         AnswersOfSample(config.rollout);
   const auto workers = static_cast<double>(config.run.rollout_workers);
-  const double share = std::ceil(batch / workers);
+  const double share = std::ceil(answers / workers);
   const double side_by_side =
       std::min(share, static_cast<double>(config.rollout.slots));
   const double rounds = std::ceil(share / side_by_side);
@@ -181,8 +188,9 @@ SampleLengths LongestSamples(const Config& config) {
   for (const ViewName view : ViewsRead(ExpandTerms(config.objective))) {
     if (IsAlwaysBuilt(view)) continue;
     const double problem = view == ViewName::kProbeRollout ? 0 : kPrompt;
+    const double shown = view == ViewName::kSiblingRollout ? y : r;
     lengths[ViewNameString(view)] =
-        OfOneLength(problem + kPrivilegedTemplate + r + y, y);
+        OfOneLength(problem + kPrivilegedTemplate + shown + y, y);
   }
   return lengths;
 }
@@ -195,7 +203,7 @@ StepWork CountStepWork(const Config& config,
   const ViewSums views = SumViews(config, lengths, snapshot_is_base);
   StepWork work;
   CountScoringAndTraining(config, numbers, views, &work);
-  if (ReadsRollouts(ExpandTerms(config.objective))) {
+  if (StepsNeedAnswers(config)) {
     CountDecoding(config, numbers, lengths.at("none_rollout"), &work);
   }
   CountTraffic(config, numbers, views, &work);

@@ -49,6 +49,9 @@ Json StateOf(const Policy& policy, const RunIdentity& identity) {
                 {"base_digest", identity.base_digest},
                 {"data_digest", identity.data_digest},
                 {"settings", identity.settings}};
+  if (policy.updates() != policy.version()) {
+    state["updates"] = policy.updates();
+  }
   if (policy.ema() != nullptr) state["ema_step"] = policy.version();
   if (policy.previous() != nullptr) {
     state["previous_step"] = policy.version() - 1;
@@ -135,11 +138,11 @@ absl::Status CompareIdentity(const std::string& folder,
   }
   if (differences.empty()) return absl::OkStatus();
   return WithExitCode(
-      absl::FailedPreconditionError(
-          absl::StrCat(folder,
-                       " belongs to another run; what differs:\n  ",
-                       absl::StrJoin(differences, "\n  "),
-                       "\n  set it back to resume, or choose another run.name")),
+      absl::FailedPreconditionError(absl::StrCat(
+          folder,
+          " belongs to another run; what differs:\n  ",
+          absl::StrJoin(differences, "\n  "),
+          "\n  set it back to resume, or choose another run.name")),
       ExitCode::kConfig);
 }
 
@@ -155,6 +158,12 @@ absl::StatusOr<PolicyState> ReadContents(const std::string& folder,
   }
   policy.version = *version;
   policy.snapshot_version = *snapshot;
+  policy.updates = policy.version;
+  if (state.contains("updates")) {
+    const auto updates = JsonInteger(state.at("updates"), 0, policy.version);
+    if (!updates.ok()) return Damaged(folder, "updates is no count");
+    policy.updates = *updates;
+  }
   ASSIGN_OR_RETURN(policy.live,
                    ReadAdapter(JoinPath(folder, "adapter"), model, device));
   if (policy.snapshot_version > 0) {
@@ -238,6 +247,7 @@ bool SameState(const PolicyState& read, const Policy& policy) {
          expected.size() == read.moments.size() &&
          read.version == policy.version() &&
          read.snapshot_version == policy.snapshot_version() &&
+         read.updates == policy.updates() &&
          SameTensors(read.live, policy.live());
 }
 

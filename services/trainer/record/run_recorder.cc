@@ -234,6 +234,35 @@ void RunRecorder::RecordTrainedAhead(int64_t count) {
       [&](v1::GetStatusResponse& s) { s.set_trained_ahead(count); });
 }
 
+namespace {
+
+// What common/data/sample_rows.h reads, and what people want to see.
+Json ToRow(const RolloutRecord& record) {
+  const bool is_given = record.reference_ids.empty();
+  Json row = {
+      {"id", record.problem->id},
+      {"problem", record.problem->problem},
+      {"reference", is_given ? record.problem->solution : record.reference},
+      {"rollout_ids", record.ids},
+      {"rollout", record.text},
+      {"finish_reason", NameOf(record.finish_reason)},
+      {"has_box", record.has_box},
+      {"correct", record.correct}};
+  if (!record.logprobs.empty()) row["sampler_logprobs"] = record.logprobs;
+  if (!is_given) {
+    row["reference_ids"] = record.reference_ids;
+    row["reference_approved"] = record.is_approved;
+  }
+  if (record.is_left_out) row["left_out"] = true;
+  if (!record.context.sibling.empty()) row["sibling"] = record.context.sibling;
+  if (!record.context.feedback.empty()) {
+    row["feedback"] = record.context.feedback;
+  }
+  return row;
+}
+
+}  // namespace
+
 absl::Status RunRecorder::RecordSamples(
     int64_t step, const std::vector<RolloutRecord>& records) {
   ASSIGN_OR_RETURN(
@@ -241,15 +270,7 @@ absl::Status RunRecorder::RecordSamples(
       JsonLinesWriter::Open(JoinPath(
           state_->folder, absl::StrFormat("samples/step-%06d.jsonl", step))));
   for (const RolloutRecord& record : records) {
-    RETURN_IF_ERROR(
-        writer.Append({{"id", record.problem->id},
-                       {"problem", record.problem->problem},
-                       {"reference", record.problem->solution},
-                       {"rollout_ids", record.ids},
-                       {"rollout", record.text},
-                       {"finish_reason", NameOf(record.finish_reason)},
-                       {"has_box", record.has_box},
-                       {"correct", record.correct}}));
+    RETURN_IF_ERROR(writer.Append(ToRow(record)));
   }
   return writer.Commit();
 }

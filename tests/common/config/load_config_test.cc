@@ -201,6 +201,71 @@ TEST(RunSettingsTest, TheRateOfAMovingAverageCountsOnlyWhereItIsRead) {
   EXPECT_EQ(ResultSettings(config).at("teacher.ema_rate"), "0.01");
 }
 
+TEST(LoadConfigTest, APresetBringsValuesOfKeysThatNothingGives) {
+  const auto plain = Load(kGood, {"objective.preset=sdpo"});
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  EXPECT_EQ(plain->config.rollout.group_size, 8);
+  EXPECT_EQ(plain->config.teacher.ema_rate, 0.05);
+  EXPECT_EQ(plain->origins.at("rollout.group_size"), "preset");
+  const auto given =
+      Load(kGood, {"objective.preset=sdpo", "rollout.group_size=4"});
+  ASSERT_TRUE(given.ok()) << given.status();
+  EXPECT_EQ(given->config.rollout.group_size, 4);
+  EXPECT_EQ(given->origins.at("rollout.group_size"), "--set");
+  EXPECT_EQ(Load(kGood)->config.rollout.group_size, 1);
+  const auto again = Load(DumpConfig(*plain));
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->config.teacher.ema_rate, 0.05);
+}
+
+TEST(LoadConfigTest, GroupsOfAnswersHaveToBeWhole) {
+  EXPECT_THAT(Message(Load(kGood, {"rollout.group_size=5"})),
+              HasSubstr("trainer.batch_size (32) is no multiple of "
+                        "rollout.group_size (5)"));
+  EXPECT_TRUE(Load(kGood, {"rollout.group_size=4"}).ok());
+  EXPECT_THAT(
+      Message(Load(kGood, {"rollout.group_size=16", "trainer.ranks=3"})),
+      HasSubstr("whole groups of answers"));
+}
+
+TEST(LoadConfigTest, AnswersThatCannotDifferAreRefused) {
+  for (const char* several : {"rollout.group_size=2",
+                              "rollout.source=dual",
+                              "rollout.source=verified"}) {
+    EXPECT_THAT(Message(Load(kGood, {several, "rollout.temperature=0"})),
+                HasSubstr("rollout.temperature is 0"))
+        << several;
+  }
+  EXPECT_THAT(
+      Message(Load(kGood, {"objective.preset=sdpo", "rollout.group_size=1"})),
+      HasSubstr("sibling_rollout has nothing to show"));
+  EXPECT_TRUE(Load(kGood,
+                   {"objective.preset=sdpo",
+                    "rollout.group_size=1",
+                    "objective.sdpo.feedback=always"})
+                  .ok());
+}
+
+// A run that an earlier version began goes on.
+TEST(RunSettingsTest, YoungKeysCountOnlyWhereTheyAreRead) {
+  Config config;
+  for (const char* key : {"rollout.source",
+                          "rollout.unverified",
+                          "rollout.group_size",
+                          "objective.sdpo.top_k"}) {
+    EXPECT_FALSE(ResultSettings(config).contains(key)) << key;
+  }
+  config.objective.preset = "sdpo";
+  config.rollout.group_size = 8;
+  config.rollout.source = "verified";
+  for (const char* key : {"rollout.source",
+                          "rollout.unverified",
+                          "rollout.group_size",
+                          "objective.sdpo.top_k"}) {
+    EXPECT_TRUE(ResultSettings(config).contains(key)) << key;
+  }
+}
+
 TEST(LoadConfigTest, TheDumpLoadsToTheSameConfiguration) {
   auto first = Load(kGood,
                     {"objective.component_clip=.inf",

@@ -192,6 +192,28 @@ TEST(PresetTermsTest, DopdsTermsShareTheRegimes) {
   EXPECT_EQ(factors, (std::vector<double>{0.6, 0.3, 1.0, 0.6}));
 }
 
+TEST(PresetTermsTest, SdpoIsOneTermAgainstTheMovingAverage) {
+  ObjectiveSection section = Loaded("sdpo").objective;
+  std::vector<Term> terms = ExpandTerms(section);
+  ASSERT_EQ(terms.size(), 1u);
+  const Term& term = terms[0];
+  EXPECT_EQ(ProblemWith(term), "");
+  EXPECT_EQ(term.student, ViewName::kNoneRollout);
+  EXPECT_EQ(std::get<TeacherPass>(term.target),
+            (TeacherPass{WeightSet::kEma, ViewName::kSiblingRollout}));
+  EXPECT_EQ(term.divergence,
+            (Divergence{DivergenceKind::kJensenShannon, 0.5, kNoClip}));
+  EXPECT_EQ(term.support, (Support{SupportKind::kStudentTopK, 100, true}));
+  EXPECT_EQ(term.reduction, Reduction::kSeqMeanKeepMasked);
+  EXPECT_EQ(term.importance, Importance::kToken);
+  EXPECT_EQ(term.importance_cap, 2.0);
+  EXPECT_EQ(term.weight, 1.0);
+  section.sdpo = {.divergence = "reverse_kl", .top_k = 20};
+  terms = ExpandTerms(section);
+  EXPECT_EQ(terms[0].divergence.kind, DivergenceKind::kReverseKl);
+  EXPECT_EQ(terms[0].support.k, 20);
+}
+
 TEST(PresetTermsTest, GivenTermsReplaceThePreset) {
   ObjectiveSection section;
   section.terms = {{.name = "mine", .weight = 3.0}};

@@ -37,6 +37,7 @@ TEST(TermYamlTest, WhatIsWrittenIsReadAgain) {
           ", divergence: jensen_shannon, beta: 0.25, clip: .inf, support: "
           "student_top_k, top_k: 20, tail: false, reduction: "
           "seq_mean_keep_masked, skip_tokens: 3}",
+      std::string(kPlain) + ", importance: token, importance_cap: 3}",
       "{name: purified, student: none_rollout, weight: 2, target: {anchor: "
       "{view: none_rollout, weights: base}, delta: [{view: cross_rollout, "
       "weights: base}, {view: self_rollout, weights: snapshot, factor: -1}], "
@@ -59,6 +60,8 @@ TEST(TermYamlTest, WhatIsWrittenIsReadAgain) {
     EXPECT_EQ(again.support, term.support) << written;
     EXPECT_EQ(again.reduction, term.reduction) << written;
     EXPECT_EQ(again.skip_tokens, term.skip_tokens) << written;
+    EXPECT_EQ(again.importance, term.importance) << written;
+    EXPECT_EQ(again.importance_cap, term.importance_cap) << written;
     EXPECT_EQ(again.weight, term.weight) << written;
   }
 }
@@ -81,6 +84,8 @@ TEST(TermYamlTest, AMistakeIsNamedWithItsPlace) {
             "divergence: 'kl' is none of forward_kl"},
            {plain + ", clip: 0}", "clip: must be a number above 0"},
            {plain + ", clip: x}", "clip: must be a number above 0"},
+           {plain + ", importance: all}",
+            "importance: 'all' is none of none, token, sequence"},
            {plain + ", top_k: 1.5}", "top_k: must be an integer"},
            {plain + ", tail: maybe}", "tail: must be true or false"},
            {plain + ", klip: 1}", "unknown key 'klip'"},

@@ -171,6 +171,84 @@ TEST_F(ViewsTest, WhereNothingReadsRolloutsASampleNeedsNone) {
       builder.BuildReferenceViews(sample_.problem, sample_.reference).value());
 }
 
+TEST_F(ViewsTest, ASampledReferenceIsScoredInItsOwnTokens) {
+  const ViewBuilder builder(
+      *tokenizer_,
+      *chat_,
+      {.max_reference_tokens = 9, .pad_token_id = kSmallEndId});
+  sample_.reference_ids = *tokenizer_->Encode("th e answer");
+  sample_.reference_ids.push_back(kSmallEndId);
+  sample_.reference = "not shown";
+  const Views views = builder.Build(sample_).value();
+  const auto at = [&](ViewName name) {
+    return views[static_cast<size_t>(name)];
+  };
+  for (const ViewName name : {ViewName::kNoneReference,
+                              ViewName::kSelfReference,
+                              ViewName::kCrossReference}) {
+    const View view = at(name);
+    EXPECT_EQ(std::vector<int32_t>(view.input_ids.begin() + view.scored_from,
+                                   view.input_ids.end()),
+              std::vector<int32_t>(sample_.reference_ids.begin(),
+                                   sample_.reference_ids.begin() + 9))
+        << ViewNameString(name) << ": cut, and without padding";
+  }
+  const std::vector<int32_t> prompt =
+      builder.RolloutPrompt(sample_.problem).value();
+  EXPECT_EQ(at(ViewName::kNoneReference).scored_from,
+            static_cast<int64_t>(prompt.size()));
+  EXPECT_TRUE(std::equal(prompt.begin(),
+                         prompt.end(),
+                         at(ViewName::kNoneReference).input_ids.begin()));
+  for (const ViewName name :
+       {ViewName::kSelfReference, ViewName::kCrossRollout}) {
+    const std::string text = *tokenizer_->Decode(at(name).input_ids, false);
+    EXPECT_NE(text.find("Begin ===\nth e answer\n=== Reference"),
+              std::string::npos)
+        << text;
+  }
+
+  sample_.reference_ids = {kSmallEndId};
+  const auto empty = builder.Build(sample_);
+  ASSERT_TRUE(empty.ok()) << empty.status();
+  EXPECT_EQ(
+      (*empty)[static_cast<size_t>(ViewName::kNoneReference)].scored_count, 0);
+}
+
+TEST_F(ViewsTest, TheSelfTeacherReadsASiblingAndFeedback) {
+  const ViewBuilder builder(*tokenizer_, *chat_, {});
+  const auto sibling = [&] {
+    return builder.Build(sample_)
+        .value()[static_cast<size_t>(ViewName::kSiblingRollout)];
+  };
+  EXPECT_EQ(sibling(), View()) << "there is nothing to show";
+  const auto prompt = [&] {
+    const View view = sibling();
+    EXPECT_EQ(view.scored_count,
+              static_cast<int64_t>(sample_.rollout_ids.size()));
+    return *tokenizer_->Decode(
+        {view.input_ids.begin(), view.input_ids.begin() + view.scored_from},
+        /*skip_special_tokens=*/false);
+  };
+  const std::string none =
+      *tokenizer_->Decode(builder.RolloutPrompt(sample_.problem).value(),
+                          /*skip_special_tokens=*/false);
+  const std::string end = "<end><assistant><no thoughts>";
+  ASSERT_NE(none.find(end), std::string::npos) << none;
+  const std::string question = none.substr(0, none.find(end));
+  const std::string correctly = "\n\nCorrectly solve the original question.";
+  const std::string solution = "\nCorrect solution:\n\nit is 12";
+  const std::string feedback =
+      "\nThe following is feedback from your unsuccessful earlier "
+      "attempt:\n\nno";
+  sample_.context = {.sibling = "it is 12"};
+  EXPECT_EQ(prompt(), question + solution + correctly + end);
+  sample_.context = {.feedback = "no"};
+  EXPECT_EQ(prompt(), question + feedback + correctly + end);
+  sample_.context = {.sibling = "it is 12", .feedback = "no"};
+  EXPECT_EQ(prompt(), question + solution + feedback + correctly + end);
+}
+
 TEST_F(ViewsTest, PromptsBeforeARolloutAreCutOnTheRight) {
   const ViewBuilder uncut(*tokenizer_, *chat_, {});
   const ViewBuilder cut(

@@ -132,5 +132,33 @@ TEST(ViewTest, OnlyViewsOfTheReferenceThatShowNoRolloutNeedNone) {
   }
 }
 
+TEST(TermTest, ATermIsMaskedWhereItsTargetsViewIsMissing) {
+  Views views;
+  views[static_cast<size_t>(ViewName::kNoneRollout)].scored_count = 7;
+  const Term sdpo =
+      MakeTerm(TeacherPass{WeightSet::kEma, ViewName::kSiblingRollout});
+  EXPECT_TRUE(LacksTarget(sdpo, views));
+  EXPECT_EQ(TokensOf(sdpo, views), 0);
+  // Of other views it is not known yet.
+  EXPECT_FALSE(LacksTarget(MakeTerm(kCross), views));
+  EXPECT_EQ(TokensOf(MakeTerm(kCross), views), 7);
+
+  views[static_cast<size_t>(ViewName::kSiblingRollout)].scored_count = 7;
+  EXPECT_FALSE(LacksTarget(sdpo, views));
+  Term skipping = sdpo;
+  skipping.skip_tokens = 3;
+  EXPECT_EQ(TokensOf(skipping, views), 4);
+  skipping.skip_tokens = 9;
+  EXPECT_EQ(TokensOf(skipping, views), 0);
+}
+
+TEST(TermTest, ImportanceIsTheSamplersViewsOnly) {
+  Term term = MakeTerm(kCross);
+  term.importance = Importance::kToken;
+  EXPECT_EQ(ProblemWith(term), "");
+  term.student = ViewName::kSelfRollout;
+  EXPECT_THAT(ProblemWith(term), HasSubstr("none_rollout"));
+}
+
 }  // namespace
 }  // namespace dapd

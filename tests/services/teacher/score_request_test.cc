@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -59,14 +60,14 @@ TEST(ScoreRequestTest, AllFieldsArrive) {
 
 TEST(ScoreRequestTest, WhatIsOutOfRangeIsRefusedByName) {
   struct Case {
-    const char* named;
+    std::string named;
     std::function<void(v1::ScoreRequest&)> spoil;
   };
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  const std::string many = std::to_string(kNumViews + 1) + " views";
+  const std::string many = absl::StrCat(kNumViews + 1, " views");
   const std::vector<Case> cases = {
       {"0 views", [](auto& r) { r.clear_views(); }},
-      {many.c_str(),
+      {many,
        [](auto& r) {
          while (r.views_size() <= kNumViews) r.add_views();
        }},
@@ -148,7 +149,7 @@ TEST(ScoreRequestTest, AnUpdateThatTheModelCannotTakeIsRefused) {
       std::string(ParsePrefixUpdate(message, Limits()).status().message()),
       HasSubstr("input_ids[1] is 100"));
   message = MakeUpdate();
-  while (message.prefix().views_size() < 7) {
+  while (message.prefix().views_size() <= kNumViews) {
     message.mutable_prefix()->add_views();
   }
   EXPECT_FALSE(ParsePrefixUpdate(message, Limits()).ok());
