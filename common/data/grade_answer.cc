@@ -210,9 +210,10 @@ bool AnswersEqual(absl::string_view given, absl::string_view expected) {
 }
 
 Grade GradeAnswer(absl::string_view text, absl::string_view expected) {
-  const std::optional<std::string> boxed = ExtractBoxed(text);
+  std::optional<std::string> boxed = ExtractBoxed(text);
   if (!boxed.has_value()) return {};
-  return {true, AnswersEqual(*boxed, expected)};
+  const bool correct = AnswersEqual(*boxed, expected);
+  return {true, correct, *std::move(boxed)};
 }
 
 }  // namespace dapd

@@ -18,6 +18,7 @@ bool AnswersEqual(absl::string_view given, absl::string_view expected);
 struct Grade {
   bool has_box = false;
   bool correct = false;
+  std::string extracted;  // what the box holds
 };
 Grade GradeAnswer(absl::string_view text, absl::string_view expected);
 

@@ -18,6 +18,10 @@ std::string NoneMessage(const std::string& problem) {
   return absl::StrCat("Problem: ", problem, "\n\n", kInstruction);
 }
 
+std::string PlainMessage(const std::string& problem) {
+  return absl::StrCat(problem, "\n\n", kInstruction);
+}
+
 // The user message that shows `shown` as privileged context.
 std::string PrivilegedMessage(const std::string& problem,
                               const std::string& shown) {
@@ -172,6 +176,14 @@ absl::StatusOr<std::vector<int32_t>> ViewBuilder::RolloutPrompt(
                    Renderer(tokenizer_, chat_template_)
                        .Prompt(NoneMessage(problem), /*thinking=*/false));
   return CutRight(std::move(prompt), options_.max_sampler_prompt);
+}
+
+absl::StatusOr<std::vector<int32_t>> ViewBuilder::EvaluationPrompt(
+    const std::string& problem, EvaluationForm form, bool thinking) const {
+  return Renderer(tokenizer_, chat_template_)
+      .Prompt(form == EvaluationForm::kTraining ? NoneMessage(problem)
+                                                : PlainMessage(problem),
+              thinking);
 }
 
 absl::StatusOr<std::vector<int32_t>> ViewBuilder::PrivilegedPrompt(
