@@ -12,6 +12,7 @@
 #include <span>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 
 #include "common/data/grading/answer_expression.h"
@@ -114,23 +115,23 @@ class Parser {
   // A relation, twice if it has a "\pm".
   std::optional<std::vector<AnswerExpression>> BothSigns() {
     const size_t begin = at_;
-    const bool outer = std::exchange(has_both_signs_, false);
-    sign_ = 1;
+    const absl::Cleanup restore = [this,
+                                   both = std::exchange(has_both_signs_, false),
+                                   sign = std::exchange(sign_, 1)] {
+      has_both_signs_ = both;
+      sign_ = sign;
+    };
     auto plus = Relation();
     if (!plus.has_value()) return std::nullopt;
     std::vector<AnswerExpression> items;
     items.push_back(*std::move(plus));
     // Only where answers have it: at every level it would double the work.
-    if (has_both_signs_ && depth_ <= 2) {
-      const size_t end = at_;
-      at_ = begin;
-      sign_ = -1;
-      auto minus = Relation();
-      sign_ = 1;
-      if (!minus.has_value() || at_ != end) return std::nullopt;
-      items.push_back(*std::move(minus));
-    }
-    has_both_signs_ = outer;
+    if (!has_both_signs_ || depth_ > 2) return items;
+    const size_t end = std::exchange(at_, begin);
+    sign_ = -1;
+    auto minus = Relation();
+    if (!minus.has_value() || at_ != end) return std::nullopt;
+    items.push_back(*std::move(minus));
     return items;
   }
 
