@@ -165,6 +165,10 @@ ViewOptions MakeViewOptions(const Config& config) {
   return options;
 }
 
+EvaluationForm ParseEvaluationForm(const std::string& name) {
+  return name == "plain" ? EvaluationForm::kPlain : EvaluationForm::kTraining;
+}
+
 ViewBuilder::ViewBuilder(const Tokenizer& tokenizer,
                          const ChatTemplate& chat_template,
                          ViewOptions options)

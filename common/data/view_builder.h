@@ -42,6 +42,8 @@ ViewOptions MakeViewOptions(const Config& config);
 // The user's message of an evaluation: the None view's, or the problem and the
 // instruction alone, without "Problem: " (OPSD's evaluation).
 enum class EvaluationForm { kTraining, kPlain };
+// "training" or "plain".
+EvaluationForm ParseEvaluationForm(const std::string& name);
 
 // Builds views for one model folder's tokenizer and template. Thread-safe.
 class ViewBuilder {

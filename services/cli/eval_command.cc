@@ -156,9 +156,7 @@ absl::StatusOr<std::vector<AnswerPrompt>> OpenPrompts(
                             options.generator.model,
                             " does not know it"));
   }
-  const EvaluationForm form = options.prompt == "plain"
-                                  ? EvaluationForm::kPlain
-                                  : EvaluationForm::kTraining;
+  const EvaluationForm form = ParseEvaluationForm(options.prompt);
   std::vector<AnswerPrompt> prompts;
   for (size_t i = 0; i < data.problems.size(); ++i) {
     const Problem& problem = data.problems[i];

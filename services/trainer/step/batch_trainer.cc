@@ -89,6 +89,17 @@ absl::Status BatchTrainer::Start() {
   return publisher_.Start(std::move(probe_ids));
 }
 
+bool BatchTrainer::IsEvaluatedAfter(int64_t step) const {
+  const EvaluationSection& evaluation = parts_.config.evaluation;
+  return !evaluation.path.empty() && evaluation.interval > 0 &&
+         step % evaluation.interval == 0 && step < parts_.config.trainer.steps;
+}
+
+void BatchTrainer::ServeLive() {
+  if (HasLag() && held_ == nullptr) held_ = publisher_.served();
+  publisher_.Serve(publisher_.live());
+}
+
 std::vector<int64_t> BatchTrainer::BatchRows(int64_t step) const {
   return StepRows(static_cast<int64_t>(parts_.data.problems.size()),
                   parts_.config.run.seed,
@@ -98,7 +109,9 @@ std::vector<int64_t> BatchTrainer::BatchRows(int64_t step) const {
 
 absl::StatusOr<bool> BatchTrainer::BeginStep() {
   if (!open_.has_value()) {
-    RETURN_IF_ERROR(Begin(parts_.policy.version() + 1, publisher_.served()));
+    const auto held = std::exchange(held_, nullptr);
+    RETURN_IF_ERROR(Begin(parts_.policy.version() + 1,
+                          held != nullptr ? held : publisher_.served()));
   }
   return open_.has_value();
 }
@@ -187,7 +200,13 @@ absl::StatusOr<std::vector<RolloutRecord>> BatchTrainer::Sample(
     ASSIGN_OR_RETURN(records[place],
                      pipeline_.MakeRecord(ProblemOf(step, place), result));
   }
-  if (HasLag()) RETURN_IF_ERROR(Begin(step.plan.step + 1, publisher_.live()));
+  if (HasLag()) {
+    if (IsEvaluatedAfter(step.plan.step)) {
+      held_ = publisher_.live();
+    } else {
+      RETURN_IF_ERROR(Begin(step.plan.step + 1, publisher_.live()));
+    }
+  }
   return records;
 }
 

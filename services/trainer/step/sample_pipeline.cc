@@ -56,7 +56,9 @@ SamplePipeline::SamplePipeline(RolloutClient& rollouts,
 SamplePipeline::~SamplePipeline() { rollouts_.Listen(nullptr); }
 
 absl::StatusOr<SubmittedBatch> SamplePipeline::Submit(
-    std::vector<PipelineInput> inputs, const SamplingParams& sampling) {
+    std::vector<PipelineInput> inputs,
+    const SamplingParams& sampling,
+    const Prompt& prompt) {
   SubmittedBatch batch{std::move(inputs)};
   for (size_t i = 0; i < batch.inputs.size(); ++i) {
     const PipelineInput& input = batch.inputs[i];
@@ -64,7 +66,8 @@ absl::StatusOr<SubmittedBatch> SamplePipeline::Submit(
     RolloutTask task;
     task.id = next_id_++;
     ASSIGN_OR_RETURN(task.request.prompt_ids,
-                     views_.RolloutPrompt(input.problem->problem));
+                     prompt ? prompt(*input.problem)
+                            : views_.RolloutPrompt(input.problem->problem));
     batch.prompts[task.id] = task.request.prompt_ids;
     task.request.sampling = sampling;
     task.request.key = input.key;

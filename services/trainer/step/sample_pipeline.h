@@ -109,10 +109,14 @@ class SamplePipeline {
   ~SamplePipeline();
 
   // Has the problems without a known answer sampled under the policy that the
-  // rollout workers were given last. All answers to the batch before must have
-  // been collected.
+  // rollout workers were given last, after the sampler's prompt or what
+  // `prompt` makes of a problem. All answers to the batch before must have been
+  // collected.
+  using Prompt =
+      std::function<absl::StatusOr<std::vector<int32_t>>(const Problem&)>;
   absl::StatusOr<SubmittedBatch> Submit(std::vector<PipelineInput> inputs,
-                                        const SamplingParams& sampling);
+                                        const SamplingParams& sampling,
+                                        const Prompt& prompt = nullptr);
 
   // Everything below is about this batch from now on. All samples of the one
   // before must have been taken. `at_base`: the sets whose weights are those of
