@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 
+#include "common/data/text_pipeline.h"
 #include "common/generation/decode_request.h"
 
 namespace dapd {
@@ -35,6 +36,9 @@ using OnAnswer = std::function<absl::Status(size_t index, Answer answer)>;
 class AnswerSource {
  public:
   virtual ~AnswerSource() = default;
+
+  // The model's tokenizer and template.
+  virtual const TextPipeline& text() const = 0;
 
   // Answers all prompts, as many side by side as there is room for, and tells
   // of each as it ends, one call at a time; progress on stderr. An answer is a

@@ -24,6 +24,7 @@
 #include "services/cli/command.h"
 #include "services/cli/eval_report.h"
 #include "services/cli/local_generator.h"
+#include "services/cli/worker_generator.h"
 
 namespace dapd {
 namespace {
@@ -33,6 +34,7 @@ constexpr uint64_t kBootstrapSeed = 20260801;
 
 struct EvalOptions {
   LocalGeneratorOptions generator;
+  WorkerOptions workers;
   std::string data;
   std::string id_column = "id";
   std::string problem_column = "problem";
@@ -199,15 +201,23 @@ absl::StatusOr<AnswerRecord> GradeOne(const Problem& problem,
   return record;
 }
 
+absl::StatusOr<std::unique_ptr<AnswerSource>> OpenSource(
+    const EvalOptions& options) {
+  if (options.workers.addresses.empty()) {
+    return LocalGenerator::Load(options.generator);
+  }
+  return WorkerGenerator::Load(options.generator, options.workers);
+}
+
 absl::Status AnswerTheRest(const EvalOptions& options,
                            const Dataset& data,
                            KnownAnswers& known) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<LocalGenerator> generator,
-                   LocalGenerator::Load(options.generator));
-  const TextPipeline& text = generator->text();
+  ASSIGN_OR_RETURN(const std::unique_ptr<AnswerSource> source,
+                   OpenSource(options));
+  const TextPipeline& text = source->text();
   ASSIGN_OR_RETURN(const std::vector<AnswerPrompt> prompts,
                    OpenPrompts(options, data, known, text));
-  return generator->AnswerAll(
+  return source->AnswerAll(
       prompts, [&](size_t at, const Answer& answer) -> absl::Status {
         const AnswerPrompt& prompt = prompts[at];
         ASSIGN_OR_RETURN(
@@ -274,6 +284,7 @@ void AddEvalCommand(Command& app) {
                     "JSON Lines with every answer and its grade, each as it "
                     "ends; the same call goes on with an unfinished one");
   command.AddFlag("--json", options->json, "print JSON");
+  options->workers.AddFlags(command);
   command.Does(
       [options] { return CatchTorch([&] { return Evaluate(*options); }); });
 }

@@ -39,7 +39,7 @@ class LocalGenerator final : public AnswerSource {
   static absl::StatusOr<std::unique_ptr<LocalGenerator>> Load(
       const LocalGeneratorOptions& options);
 
-  const TextPipeline& text() const { return text_; }
+  const TextPipeline& text() const override { return text_; }
   const ModelConfig& model() const { return model_; }
   // "float32" or "bfloat16": what it computes in.
   const std::string& precision() const { return precision_; }

@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from test_services import free_port, start
+
 
 @pytest.fixture(scope="module")
 def benchmark(workspace):
@@ -80,3 +82,32 @@ def test_a_row_without_an_answer_is_named(workspace, benchmark, tmp_path):
     assert refused.returncode == 4 and "holes.jsonl:4" in refused.stderr and "column 'target' is empty" in refused.stderr
     missing = workspace.dapd("eval", "--model", workspace.model, "--data", benchmark, check=False)
     assert missing.returncode == 4 and "--problem-column" in missing.stderr
+
+
+def test_workers_give_the_answers_of_this_process(workspace, benchmark, tmp_path):
+    """Two rollout services, then one that is left of them: the same answers, in float32 bit for bit."""
+    flags = ("--precision", "float32")
+    alone, together = tmp_path / "alone.jsonl", tmp_path / "together.jsonl"
+    workspace.dapd(*arguments(workspace, benchmark, "--output", alone, *flags))
+    ports = [free_port(), free_port()]
+    services = [start("dapd-rollout", workspace, **{"rollout.listen": f"127.0.0.1:{port}", "metrics.rollout_listen": "127.0.0.1:0"}) for port in ports]
+    try:
+        addresses = ",".join(f"127.0.0.1:{port}" for port in ports)
+        report = workspace.dapd(*arguments(workspace, benchmark, "--output", together, *flags, "--workers", addresses))
+        assert json.loads(report.stdout)["problems"] == 3
+        assert rows_of(together) == rows_of(alone)
+        services[0].kill()
+        again = tmp_path / "again.jsonl"
+        workspace.dapd(*arguments(workspace, benchmark, "--output", again, *flags, "--workers", addresses))
+        assert rows_of(again) == rows_of(alone)
+    finally:
+        for service in services:
+            service.kill()
+            service.wait()
+
+
+def test_no_worker_is_an_error_that_names_the_address(workspace, benchmark):
+    refused = workspace.dapd(*arguments(workspace, benchmark, "--workers", f"127.0.0.1:{free_port()}", "--peer-timeout", 1), check=False)
+    assert refused.returncode == 5 and "127.0.0.1:" in refused.stderr
+    wrong = workspace.dapd(*arguments(workspace, benchmark, "--workers", "nowhere"), check=False)
+    assert wrong.returncode == 3, wrong.stderr
