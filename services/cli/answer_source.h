@@ -31,7 +31,7 @@ struct Answer {
 
 // Told of the answer to prompts[index] once it has ended. An error ends the
 // answering.
-using OnAnswer = std::function<absl::Status(size_t index, Answer answer)>;
+using OnAnswerEnded = std::function<absl::Status(size_t index, Answer answer)>;
 
 class AnswerSource {
  public:
@@ -46,7 +46,7 @@ class AnswerSource {
   // others. A prompt that does not fit the context is named before anything is
   // generated.
   virtual absl::Status AnswerAll(const std::vector<AnswerPrompt>& prompts,
-                                 const OnAnswer& on_answer) = 0;
+                                 const OnAnswerEnded& on_answer) = 0;
 };
 
 // Exit code kData, naming the prompt, if one is empty or with an answer of

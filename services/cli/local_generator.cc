@@ -71,7 +71,7 @@ absl::StatusOr<std::unique_ptr<LocalGenerator>> LocalGenerator::Load(
 }
 
 absl::Status LocalGenerator::AnswerAll(const std::vector<AnswerPrompt>& prompts,
-                                       const OnAnswer& on_answer) {
+                                       const OnAnswerEnded& on_answer) {
   RETURN_IF_ERROR(CheckPromptsFit(
       prompts, options_.sampling.max_new_tokens, model().max_positions));
   std::vector<Answer> answers(prompts.size());

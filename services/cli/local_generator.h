@@ -45,7 +45,7 @@ class LocalGenerator final : public AnswerSource {
   const std::string& precision() const { return precision_; }
 
   absl::Status AnswerAll(const std::vector<AnswerPrompt>& prompts,
-                         const OnAnswer& on_answer) override;
+                         const OnAnswerEnded& on_answer) override;
 
  private:
   explicit LocalGenerator(LocalGeneratorOptions options)

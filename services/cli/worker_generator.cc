@@ -44,7 +44,7 @@ absl::StatusOr<std::unique_ptr<WorkerGenerator>> WorkerGenerator::Load(
 }
 
 absl::Status WorkerGenerator::AnswerAll(
-    const std::vector<AnswerPrompt>& prompts, const OnAnswer& on_answer) {
+    const std::vector<AnswerPrompt>& prompts, const OnAnswerEnded& on_answer) {
   const SamplingParams& sampling = generator_.sampling;
   RETURN_IF_ERROR(CheckPromptsFit(
       prompts, sampling.max_new_tokens, weights_->config.max_positions));

@@ -30,7 +30,7 @@ class WorkerGenerator final : public AnswerSource {
   // no usable one for --peer-timeout, FAILED_PRECONDITION if all serve another
   // model or precision; each is named. To be called once.
   absl::Status AnswerAll(const std::vector<AnswerPrompt>& prompts,
-                         const OnAnswer& on_answer) override;
+                         const OnAnswerEnded& on_answer) override;
 
  private:
   WorkerGenerator(LocalGeneratorOptions generator, WorkerOptions workers)
