@@ -51,9 +51,11 @@ absl::string_view InsideDelimiters(absl::string_view text) {
   return text;
 }
 
-bool SameMathematics(absl::string_view given, absl::string_view expected) {
-  const auto a = LexLatex(InsideDelimiters(given));
-  const auto b = LexLatex(InsideDelimiters(expected));
+bool SameMathematics(absl::string_view given,
+                     absl::string_view expected,
+                     Commas commas) {
+  const auto a = LexLatex(InsideDelimiters(given), commas);
+  const auto b = LexLatex(InsideDelimiters(expected), commas);
   if (!a.has_value() || !b.has_value()) return false;
   if (a->is_prose || b->is_prose) {
     return !a->letters.empty() && a->letters == b->letters;
@@ -90,7 +92,8 @@ bool AnswersEqual(absl::string_view given, absl::string_view expected) {
   const std::string a = Squeeze(given);
   const std::string b = Squeeze(expected);
   if (a.empty() || b.empty()) return false;
-  return a == b || SameMathematics(given, expected);
+  return a == b || SameMathematics(given, expected, Commas::kThousands) ||
+         SameMathematics(given, expected, Commas::kSeparators);
 }
 
 Grade GradeAnswer(absl::string_view text, absl::string_view expected) {

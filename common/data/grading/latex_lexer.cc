@@ -161,7 +161,8 @@ bool IsLetter(char c) {
 
 class Lexer {
  public:
-  Lexer(absl::string_view text, int nesting) : text_(text), nesting_(nesting) {}
+  Lexer(absl::string_view text, Commas commas, int nesting)
+      : text_(text), commas_(commas), nesting_(nesting) {}
 
   bool Run(std::vector<LatexToken>* tokens) {
     tokens_ = tokens;
@@ -205,7 +206,8 @@ class Lexer {
     std::string digits;
     while (IsDigit(Next(0))) digits.push_back(text_[at_++]);
     // 1,234,567: groups of three behind at most three digits, no leading 0.
-    if (!digits.empty() && digits.size() <= 3 && digits[0] != '0') {
+    if (commas_ == Commas::kThousands && !digits.empty() &&
+        digits.size() <= 3 && digits[0] != '0') {
       while (Next(0) == ',' && ThreeDigitsAt(at_ + 1)) {
         absl::StrAppend(&digits, text_.substr(at_ + 1, 3));
         at_ += 4;
@@ -339,7 +341,7 @@ class Lexer {
     if (!argument.has_value()) return false;
     if (nesting_ >= kMaxNesting) return false;
     std::vector<LatexToken> inner;
-    if (!Lexer(*argument, nesting_ + 1).Run(&inner)) return false;
+    if (!Lexer(*argument, commas_, nesting_ + 1).Run(&inner)) return false;
     const bool has_prose =
         std::any_of(inner.begin(), inner.end(), [](const LatexToken& token) {
           return token.kind == Kind::kText || token.kind == Kind::kWord;
@@ -393,6 +395,7 @@ class Lexer {
   }
 
   absl::string_view text_;
+  const Commas commas_;
   const int nesting_;
   size_t at_ = 0;
   bool space_ = false;
@@ -526,11 +529,11 @@ bool HasProse(const std::vector<LatexToken>& tokens) {
 
 }  // namespace
 
-std::optional<LexedAnswer> LexLatex(absl::string_view text) {
+std::optional<LexedAnswer> LexLatex(absl::string_view text, Commas commas) {
   if (text.size() > kMaxBytes) return std::nullopt;
   const std::string plain = ReplaceCharacters(text);
   LexedAnswer answer;
-  if (!Lexer(plain, 0).Run(&answer.tokens)) return std::nullopt;
+  if (!Lexer(plain, commas, 0).Run(&answer.tokens)) return std::nullopt;
   DropDegrees(&answer.tokens);
   answer.letters = LettersOf(answer.tokens);
   answer.is_prose = !answer.letters.empty() && HasProse(answer.tokens);

@@ -38,8 +38,11 @@ struct LexedAnswer {
   bool is_prose = false;
 };
 
+// What the comma of "10,100" is: in an answer such as "(10,100)" both.
+enum class Commas { kThousands, kSeparators };
+
 // Nothing if the text is too long (4,096 bytes) or the braces behind a command
 // such as \text are not closed: then it is no mathematics that can be compared.
-std::optional<LexedAnswer> LexLatex(absl::string_view text);
+std::optional<LexedAnswer> LexLatex(absl::string_view text, Commas commas);
 
 }  // namespace dapd

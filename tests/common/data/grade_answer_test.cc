@@ -84,6 +84,8 @@ TEST(AnswersEqualTest, SetsTuplesAndRelationsCompareByTheirParts) {
            {"\\{1, 2\\}", "2,1", true},
            {"\\{1, 2\\}", "\\{1, 2, 2\\}", false},
            {"(1, 2)", "(2, 1)", false},
+           {"(10,100)", "(10, 100)", true},
+           {"(10,100)", "(10, 200)", false},
            {"\\left(1, \\frac{1}{2}\\right)", "(1, 0.5)", true},
            {"[1, 2)", "[1,2)", true},
            {"[1, 2)", "[1, 2]", false},
