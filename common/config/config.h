@@ -168,11 +168,14 @@ struct EvaluationSection {
   int64_t top_k = 0;
   int64_t max_new_tokens = 0;  // 0: rollout.max_new_tokens
   int64_t kl_problems = 8;     // held-out problems for the unclipped KL
+  int64_t interval = 0;        // steps between evaluations; 0: before and after
+  std::string prompt = "training";  // training | plain
+  bool thinking = false;
 };
 
 struct CheckpointSection {
   int64_t interval = 50;
-  int64_t keep = 2;
+  int64_t keep = 2;  // 0: all
   std::string on_write_error = "pause";  // pause | continue | fail
 };
 

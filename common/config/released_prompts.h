@@ -5,6 +5,10 @@
 
 namespace dapd {
 
+// Of an evaluation that asks with nothing but the problem before it.
+inline constexpr char kReleasedInstruction[] =
+    "Please reason step by step, and put your final answer within \\boxed{}.";
+
 // DAPD's and OPSD's, of the problem alone.
 inline constexpr char kReleasedNone[] =
     "Problem: {problem}\n\n"

@@ -1,6 +1,7 @@
 #include "common/data/dataset.h"
 
 #include <filesystem>
+#include <tuple>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -16,7 +17,6 @@
 namespace dapd {
 namespace {
 
-constexpr char kIdColumn[] = "id";
 constexpr size_t kMaxReportedRows = 5;
 
 absl::StatusOr<Problem> ToProblem(const absl::StatusOr<TextRow>& row,
@@ -33,19 +33,23 @@ absl::StatusOr<Problem> ToProblem(const absl::StatusOr<TextRow>& row,
   problem.problem = text(options.problem_column);
   problem.solution = text(options.solution_column);
   problem.answer = text(options.answer_column);
-  problem.id = text(kIdColumn);
+  problem.id = text(options.id_column);
   if (problem.id.empty()) problem.id = absl::StrCat(number);
-  for (const auto& [column, value] :
-       {std::pair(&options.problem_column, &problem.problem),
-        std::pair(&options.solution_column, &problem.solution)}) {
-    if (value->find_first_not_of(" \t\r\n") == std::string::npos) {
+  for (const auto& [column, value, is_needed] :
+       {std::tuple(&options.problem_column, &problem.problem, true),
+        std::tuple(&options.solution_column,
+                   &problem.solution,
+                   options.needs_solution),
+        std::tuple(
+            &options.answer_column, &problem.answer, options.needs_answer)}) {
+    if (is_needed && value->find_first_not_of(" \t\r\n") == std::string::npos) {
       return DataError(
           absl::StrCat(where, ": column '", *column, "' is empty"));
     }
   }
   // JSON always is; Parquet promises it and does not check.
   for (const auto& [column, value] :
-       {std::pair(std::string(kIdColumn), &problem.id),
+       {std::pair(options.id_column, &problem.id),
         std::pair(options.problem_column, &problem.problem),
         std::pair(options.solution_column, &problem.solution),
         std::pair(options.answer_column, &problem.answer)}) {
@@ -101,12 +105,14 @@ absl::StatusOr<Dataset> ReadDataset(const std::string& path,
     dataset.problems.push_back(*problem);
     return absl::OkStatus();
   };
-  const RowQuery query = {
-      .columns = {kIdColumn,
-                  options.problem_column,
-                  options.solution_column,
-                  options.answer_column},
-      .required = {options.problem_column, options.solution_column}};
+  RowQuery query = {.columns = {options.id_column,
+                                options.problem_column,
+                                options.solution_column,
+                                options.answer_column},
+                    .required = {options.problem_column},
+                    .column_settings = options.column_settings};
+  if (options.needs_solution) query.required.push_back(options.solution_column);
+  if (options.needs_answer) query.required.push_back(options.answer_column);
   if (!std::filesystem::exists(path)) {
     return WithExitCode(
         absl::NotFoundError(absl::StrCat("there is no data file ", path)),

@@ -1,4 +1,5 @@
-// Problems with reference solutions from JSONL (plain or gzip) and Parquet.
+// Problems, with reference solutions for training and with answers for
+// evaluation, from JSONL (plain or gzip) and Parquet.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +15,24 @@ namespace dapd {
 struct Problem {
   std::string id;  // the `id` column if there is one, else the row number
   std::string problem;
-  std::string solution;
-  std::string answer;  // empty if the data has none
-  std::string where;   // its place in the data: "rows.jsonl:12"
+  std::string solution;  // may be empty if it is not needed
+  std::string answer;    // empty if the data has none
+  std::string where;     // its place in the data: "rows.jsonl:12"
 };
 
 struct DatasetOptions {
-  // Which column holds what; `answer` may be missing from the data.
+  // Which column holds what; `id` may be missing from the data.
+  std::string id_column = "id";
   std::string problem_column = "problem";
   std::string solution_column = "solution";
   std::string answer_column = "answer";
+  // What each row must have beside the problem. A column that may be missing
+  // is read if it is there.
+  bool needs_solution = true;
+  bool needs_answer = false;
+  // Where columns are named, for the error about one that is not there.
+  std::string column_settings =
+      "data.problem_column, data.solution_column and data.answer_column";
   enum class OnBadRow { kFail, kSkip };
   OnBadRow on_bad_row = OnBadRow::kFail;
 };

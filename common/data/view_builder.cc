@@ -7,6 +7,7 @@
 
 #include "common/base/status_macros.h"
 #include "common/config/preset_terms.h"
+#include "common/config/released_prompts.h"
 #include "common/terms/term.h"
 
 namespace dapd {
@@ -25,6 +26,11 @@ std::string SiblingMessage(std::string message, const TeacherContext& context) {
                     context.feedback);
   }
   return absl::StrCat(message, "\n\nCorrectly solve the original question.");
+}
+
+// The problem and the instruction alone, as OPSD's evaluation asks.
+std::string PlainMessage(const std::string& problem) {
+  return absl::StrCat(problem, "\n\n", kReleasedInstruction);
 }
 
 int64_t Size(const std::vector<int32_t>& ids) {
@@ -158,6 +164,10 @@ ViewOptions MakeViewOptions(const Config& config) {
   return options;
 }
 
+EvaluationForm ParseEvaluationForm(const std::string& name) {
+  return name == "plain" ? EvaluationForm::kPlain : EvaluationForm::kTraining;
+}
+
 ViewBuilder::ViewBuilder(const Tokenizer& tokenizer,
                          const ChatTemplate& chat_template,
                          ViewOptions options)
@@ -172,6 +182,14 @@ absl::StatusOr<std::vector<int32_t>> ViewBuilder::RolloutPrompt(
                        .Prompt(options_.prompts.None(problem),
                                /*thinking=*/false));
   return CutRight(std::move(prompt), options_.max_sampler_prompt);
+}
+
+absl::StatusOr<std::vector<int32_t>> ViewBuilder::EvaluationPrompt(
+    const std::string& problem, EvaluationForm form, bool thinking) const {
+  return Renderer(tokenizer_, chat_template_)
+      .Prompt(form == EvaluationForm::kTraining ? options_.prompts.None(problem)
+                                                : PlainMessage(problem),
+              thinking);
 }
 
 absl::StatusOr<std::vector<int32_t>> ViewBuilder::RolloutPrefix(

@@ -53,6 +53,12 @@ struct ViewOptions {
 // token yet.
 ViewOptions MakeViewOptions(const Config& config);
 
+// The user's message of an evaluation: the None view's, or the problem and the
+// instruction alone, without "Problem: " (OPSD's evaluation).
+enum class EvaluationForm { kTraining, kPlain };
+// "training" or "plain".
+EvaluationForm ParseEvaluationForm(const std::string& name);
+
 // Builds views for one model folder's tokenizer and template. Thread-safe.
 class ViewBuilder {
  public:
@@ -64,6 +70,12 @@ class ViewBuilder {
   // The sampler's prompt: None user turn, generation prompt, thinking off.
   absl::StatusOr<std::vector<int32_t>> RolloutPrompt(
       const std::string& problem) const;
+
+  // An evaluation's prompt, whole: its user turn and the generation prompt.
+  // With kTraining and thinking off it is RolloutPrompt's. `thinking` has no
+  // effect where the template does not ask for it.
+  absl::StatusOr<std::vector<int32_t>> EvaluationPrompt(
+      const std::string& problem, EvaluationForm form, bool thinking) const;
 
   // The tokens of a rollout that are scored: all but the padding at its end.
   std::vector<int32_t> ScoredTokens(std::vector<int32_t> rollout_ids) const;

@@ -14,6 +14,7 @@
   COMMAND(Health)              \
   COMMAND(Replay)              \
   COMMAND(Eval)                \
+  COMMAND(Grade)               \
   COMMAND(Generate)            \
   COMMAND(Score)               \
   COMMAND(Adapter)             \

@@ -39,6 +39,17 @@ SamplingParams EvaluationSampling(const Config& config) {
           .max_new_tokens = tokens};
 }
 
+// Nothing where it is the sampler's own, which is cut as training cuts it.
+SamplePipeline::Prompt PromptOf(const Config& config,
+                                const ViewBuilder& views) {
+  const EvaluationForm form = ParseEvaluationForm(config.evaluation.prompt);
+  const bool thinking = config.evaluation.thinking;
+  if (form == EvaluationForm::kTraining && !thinking) return nullptr;
+  return [&views, form, thinking](const Problem& problem) {
+    return views.EvaluationPrompt(problem.problem, form, thinking);
+  };
+}
+
 // Shares of a problem's answers, one number a problem.
 void GradeAnswers(const std::vector<RolloutRecord>& records,
                   EvaluationReport& report) {
@@ -110,6 +121,7 @@ absl::StatusOr<EvaluationReport> Evaluate(const Config& config,
                                           const ModelWeights& weights,
                                           const Policy& policy,
                                           const std::vector<Term>& terms,
+                                          const ViewBuilder& views,
                                           SamplePipeline& pipeline) {
   const absl::Time start = absl::Now();
   EvaluationReport report;
@@ -123,7 +135,8 @@ absl::StatusOr<EvaluationReport> Evaluate(const Config& config,
                                               report.samples,
                                               policy.version()),
                                    EvaluationSampling(config),
-                                   MakeHeldOutRules(/*needs_answers=*/true)));
+                                   MakeHeldOutRules(/*needs_answers=*/true),
+                                   PromptOf(config, views)));
   RETURN_IF_ERROR(pipeline.Start(std::move(batch),
                                  /*at_base=*/{},
                                  /*with_scores=*/false));

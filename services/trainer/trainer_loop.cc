@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 
@@ -104,6 +105,8 @@ absl::Status TrainerLoop::RunSteps() {
   if (policy_.version() == 0 && !parts_.recorder.HasEvaluation("before")) {
     RETURN_IF_ERROR(EvaluateHeldOut("before"));
   }
+  // Whoever saved the checkpoint may have died before this, too.
+  RETURN_IF_ERROR(EvaluateWithin());
   // Otherwise the end of a wait for workers ends the run.
   const bool waits_for_nobody = !StepsNeedAnswers(parts_.batch.config) &&
                                 TeacherPasses(parts_.batch.terms).empty();
@@ -122,6 +125,9 @@ absl::Status TrainerLoop::RunSteps() {
   // There is no step left, and so the other ranks are done.
   RETURN_IF_ERROR(batch_.BeginStep().status());
   RETURN_IF_ERROR(EvaluateHeldOut("after"));
+  if (parts_.batch.config.evaluation.interval > 0) {
+    RETURN_IF_ERROR(KeepBest("after"));
+  }
   RETURN_IF_ERROR(batch_.Finish());
   RETURN_IF_ERROR(disk_.Write("the ledger", [&] {
     return parts_.ledger.Reached(
@@ -138,17 +144,39 @@ absl::Status TrainerLoop::EvaluateHeldOut(const std::string& when) {
   parts_.recorder.BeginPhase(TrainerPhase::kEvaluating);
   batch_.ServeLive();
   DAPD_FAILPOINT("evaluation.before");
-  ASSIGN_OR_RETURN(const EvaluationReport report,
+  ASSIGN_OR_RETURN(EvaluationReport report,
                    Evaluate(parts_.batch.config,
                             parts_.held_out,
                             *parts_.batch.weights,
                             policy_,
                             parts_.batch.terms,
+                            parts_.batch.views,
                             batch_.pipeline()));
+  report.adapter_digest = batch_.live_digest();
   RETURN_IF_ERROR(disk_.Write("the evaluation", [&] {
     return parts_.recorder.RecordEvaluation(when, report);
   }));
   DAPD_FAILPOINT("evaluation.after");
+  return absl::OkStatus();
+}
+
+absl::Status TrainerLoop::EvaluateWithin() {
+  const int64_t step = policy_.version();
+  if (step == 0 || !batch_.IsEvaluatedAfter(step)) return absl::OkStatus();
+  const std::string when = absl::StrFormat("step-%06d", step);
+  if (!parts_.recorder.HasEvaluation(when, batch_.live_digest())) {
+    RETURN_IF_ERROR(EvaluateHeldOut(when));
+  }
+  return KeepBest(when);
+}
+
+absl::Status TrainerLoop::KeepBest(const std::string& when) {
+  if (parts_.recorder.BestEvaluation() != when) return absl::OkStatus();
+  RETURN_IF_ERROR(disk_.Write("the best adapter", [&] {
+    return WriteAdapter(JoinPath(parts_.recorder.folder(), "adapter-best"),
+                        policy_.live(),
+                        parts_.batch.config.model.path);
+  }));
   return absl::OkStatus();
 }
 
@@ -164,7 +192,7 @@ absl::Status TrainerLoop::RunStep() {
     RETURN_IF_ERROR(
         disk_.Write("the checkpoint", [&] { return SaveCheckpointNow(); }));
   }
-  return absl::OkStatus();
+  return EvaluateWithin();
 }
 
 StepPlan TrainerLoop::PlanStep(int64_t step, const PolicyUpdate& policy) {

@@ -79,7 +79,7 @@ def live(workspace):
 
 @pytest.fixture(scope="module")
 def finished(workspace):
-    workspace.run("reported", **EVALUATED, **{"evaluation.path": workspace.folder / "held_out.jsonl"})
+    workspace.run("reported", **EVALUATED, **{"evaluation.path": workspace.folder / "held_out.jsonl", "evaluation.interval": 2})
     return workspace
 
 
@@ -280,6 +280,23 @@ def test_the_page_says_when_the_trainer_is_gone_and_the_report_why(live, page):
     page.open((live.workspace.runs(live.name) / "report.html").as_uri())
     assert f"stopped after step {len(live.lines())} of 2000" in page.js("document.getElementById('banner').textContent")
     assert page.problems == []
+
+
+def test_the_best_adapter_is_kept_and_named(finished):
+    folder = finished.runs("reported")
+    assert sorted(path.stem for path in (folder / "evaluation").iterdir()) == ["after", "before", "step-000002", "step-000004"]
+    summary = json.loads((folder / "summary.json").read_text())
+    trained = {when: report["accuracy"]["mean"] for when, report in summary["evaluation"].items() if when != "before"}
+    assert trained[summary["best"]] == max(trained.values())
+    assert (folder / "adapter-best" / "adapter_config.json").exists()
+
+
+@needs_chromium
+def test_the_report_plots_the_accuracy_within_the_run(finished, page):
+    page.open((finished.runs("reported") / "report.html").as_uri())
+    page.wait("document.querySelectorAll('.evaluation-curve circle').length === 4")
+    titles = page.js("[...document.querySelectorAll('.evaluation-curve title')].map((title) => title.textContent.split(':')[0])")
+    assert titles == ["step 0", "step 2", "step 4", "step 5"] and page.problems == []
 
 
 @needs_chromium

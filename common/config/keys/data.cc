@@ -39,6 +39,25 @@ std::vector<ConfigKey> EvaluationKeys(Config& c) {
            &c.evaluation.path,
            "Held-out problems, measured before and after; empty: none.")
           .MayChange(),
+      Range("evaluation.interval",
+            &c.evaluation.interval,
+            0,
+            1e9,
+            "Steps between two evaluations within the run, the best adapter of "
+            "which is kept as adapter-best; 0: only before and after. Changes "
+            "no result.")
+          .MayChange(),
+      Text("evaluation.prompt",
+           &c.evaluation.prompt,
+           "The held-out problems' user message: the sampler's, or the problem "
+           "and the instruction alone, as in OPSD's evaluation.",
+           {"training", "plain"})
+          .MayChange(),
+      Any("evaluation.thinking",
+          &c.evaluation.thinking,
+          "Whether the model thinks before it answers held-out problems, where "
+          "its template knows that.")
+          .MayChange(),
       Range("evaluation.samples",
             &c.evaluation.samples,
             1,

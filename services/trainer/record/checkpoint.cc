@@ -283,6 +283,7 @@ absl::Status Quarantine(const std::string& checkpoint) {
 
 // Renamed before they are removed: half a checkpoint never has its name.
 void RemoveOldest(const std::string& folder, int64_t keep) {
+  if (keep == 0) return;
   const std::vector<std::string> checkpoints = ListCheckpoints(folder);
   std::error_code error;
   for (size_t i = 0; i + static_cast<size_t>(keep) < checkpoints.size(); ++i) {

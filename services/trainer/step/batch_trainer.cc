@@ -97,6 +97,17 @@ absl::Status BatchTrainer::Start() {
   return publisher_.Start(std::move(probe_ids));
 }
 
+bool BatchTrainer::IsEvaluatedAfter(int64_t step) const {
+  const EvaluationSection& evaluation = parts_.config.evaluation;
+  return !evaluation.path.empty() && evaluation.interval > 0 &&
+         step % evaluation.interval == 0 && step < parts_.config.trainer.steps;
+}
+
+void BatchTrainer::ServeLive() {
+  if (HasLag() && held_ == nullptr) held_ = publisher_.served();
+  publisher_.Serve(publisher_.live());
+}
+
 std::vector<int64_t> BatchTrainer::BatchRows(int64_t step) const {
   std::vector<int64_t> rows;
   for (const int64_t row :
@@ -111,7 +122,9 @@ std::vector<int64_t> BatchTrainer::BatchRows(int64_t step) const {
 
 absl::StatusOr<bool> BatchTrainer::BeginStep() {
   if (!open_.has_value()) {
-    RETURN_IF_ERROR(Begin(parts_.policy.version() + 1, publisher_.served()));
+    const auto held = std::exchange(held_, nullptr);
+    RETURN_IF_ERROR(Begin(parts_.policy.version() + 1,
+                          held != nullptr ? held : publisher_.served()));
   }
   return open_.has_value();
 }
@@ -198,7 +211,13 @@ absl::StatusOr<std::vector<RolloutRecord>> BatchTrainer::Sample(
   DAPD_FAILPOINT("rollout.after_collect");
   ASSIGN_OR_RETURN(std::vector<RolloutRecord> records,
                    ShareAnswers(step, on_answer));
-  if (HasLag()) RETURN_IF_ERROR(Begin(step.plan.step + 1, publisher_.live()));
+  if (HasLag()) {
+    if (IsEvaluatedAfter(step.plan.step)) {
+      held_ = publisher_.live();
+    } else {
+      RETURN_IF_ERROR(Begin(step.plan.step + 1, publisher_.live()));
+    }
+  }
   return records;
 }
 

@@ -81,9 +81,14 @@ class BatchTrainer {
   // each sample, those of a group (rollout.group_size) side by side.
   std::vector<int64_t> BatchRows(int64_t step) const;
 
-  // For answers outside of steps: the rollout workers get the live policy. No
-  // step may be begun.
-  void ServeLive() { publisher_.Serve(publisher_.live()); }
+  // For answers outside of steps: the rollout workers get the live policy until
+  // the next step is begun. No step may be begun; behind a step of
+  // IsEvaluatedAfter none is.
+  void ServeLive();
+
+  // Whether the run pauses behind this step to be evaluated. With a lag the
+  // next step is not begun before that, but by the same policy as without.
+  bool IsEvaluatedAfter(int64_t step) const;
 
   SamplePipeline& pipeline() { return pipeline_; }
   // Of the live adapter.
@@ -129,6 +134,8 @@ class BatchTrainer {
   PolicyPublisher publisher_;
   HeadWorkspace head_workspace_;
   std::optional<OpenStep> open_;
+  // What samples the next step, if that is not what the workers serve.
+  std::shared_ptr<const PolicyUpdate> held_;
   std::optional<SliceTrainer> slice_trainer_;  // of the step that is sampled
   uint64_t payload_bytes_before_ = 0;          // of this step
   int64_t scored_tokens_before_ = 0;

@@ -63,16 +63,13 @@ SamplePipeline::SamplePipeline(RolloutClient& rollouts,
 
 SamplePipeline::~SamplePipeline() { rollouts_.Listen(nullptr); }
 
-absl::StatusOr<uint64_t> SamplePipeline::SubmitAttempt(
-    const PipelineInput& input,
-    int64_t attempt,
-    const SamplingParams& sampling,
-    std::vector<int32_t>* prompt) {
+uint64_t SamplePipeline::SubmitAttempt(const PipelineInput& input,
+                                       int64_t attempt,
+                                       const SamplingParams& sampling,
+                                       std::vector<int32_t> prompt_ids) {
   RolloutTask task;
   task.id = next_id_++;
-  ASSIGN_OR_RETURN(task.request.prompt_ids,
-                   views_.RolloutPrompt(input.problem->problem));
-  if (prompt != nullptr) *prompt = task.request.prompt_ids;
+  task.request.prompt_ids = std::move(prompt_ids);
   task.request.sampling = sampling;
   task.request.key = KeyOfAttempt(input.key, attempt);
   const uint64_t id = task.id;
@@ -83,17 +80,19 @@ absl::StatusOr<uint64_t> SamplePipeline::SubmitAttempt(
 absl::StatusOr<SubmittedBatch> SamplePipeline::Submit(
     std::vector<PipelineInput> inputs,
     const SamplingParams& sampling,
-    const AnswerRules& rules) {
+    const AnswerRules& rules,
+    const Prompt& prompt) {
   SubmittedBatch batch{std::move(inputs), sampling, rules};
   for (size_t i = 0; i < batch.inputs.size(); ++i) {
     const PipelineInput& input = batch.inputs[i];
     for (const int64_t attempt : WantedAttempts(rules, {})) {
       if (input.known.contains(attempt)) continue;
-      std::vector<int32_t> prompt;
-      ASSIGN_OR_RETURN(const uint64_t id,
-                       SubmitAttempt(input, attempt, sampling, &prompt));
+      ASSIGN_OR_RETURN(const std::vector<int32_t> ids,
+                       prompt ? prompt(*input.problem)
+                              : views_.RolloutPrompt(input.problem->problem));
+      const uint64_t id = SubmitAttempt(input, attempt, sampling, ids);
       batch.pending[id] = {i, attempt};
-      if (attempt == 0) batch.prompts[id] = std::move(prompt);
+      if (attempt == 0) batch.prompts[id] = ids;
     }
   }
   return batch;
@@ -245,9 +244,10 @@ absl::Status SamplePipeline::WantMore(const PipelineInput& input,
                    pending.second.attempt == attempt;
           });
       if (is_pending) continue;
-      ASSIGN_OR_RETURN(const uint64_t id,
-                       SubmitAttempt(input, attempt, sampling_, nullptr));
-      pending_rollouts_[id] = {index, attempt};
+      ASSIGN_OR_RETURN(std::vector<int32_t> prompt,
+                       views_.RolloutPrompt(input.problem->problem));
+      pending_rollouts_[SubmitAttempt(
+          input, attempt, sampling_, std::move(prompt))] = {index, attempt};
     }
   }
   return absl::OkStatus();

@@ -138,11 +138,15 @@ class SamplePipeline {
   ~SamplePipeline();
 
   // Has the answers that `rules` want at first and that are not known sampled
-  // under the policy that the rollout workers were given last. The inputs are
-  // whole groups. All answers to the batch before must have been collected.
+  // under the policy that the rollout workers were given last, after the
+  // sampler's prompt or what `prompt` makes of a problem. The inputs are whole
+  // groups. All answers to the batch before must have been collected.
+  using Prompt =
+      std::function<absl::StatusOr<std::vector<int32_t>>(const Problem&)>;
   absl::StatusOr<SubmittedBatch> Submit(std::vector<PipelineInput> inputs,
                                         const SamplingParams& sampling,
-                                        const AnswerRules& rules);
+                                        const AnswerRules& rules,
+                                        const Prompt& prompt = nullptr);
 
   // Everything below is about this batch from now on. All samples of the one
   // before must have been taken. `at_base`: the sets whose weights are those of
@@ -237,10 +241,10 @@ class SamplePipeline {
   std::vector<ScoreTask> TellableTasks(std::vector<ScoreTask> tasks) const;
   void KeepPrefix(uint64_t id, const std::vector<int32_t>& ids);
   // Sends one answer's task to the rollout workers; returns its id.
-  absl::StatusOr<uint64_t> SubmitAttempt(const PipelineInput& input,
-                                         int64_t attempt,
-                                         const SamplingParams& sampling,
-                                         std::vector<int32_t>* prompt);
+  uint64_t SubmitAttempt(const PipelineInput& input,
+                         int64_t attempt,
+                         const SamplingParams& sampling,
+                         std::vector<int32_t> prompt_ids);
   // Takes over the known answers of an input that are wanted, and has the
   // others sampled.
   absl::Status WantMore(const PipelineInput& input,

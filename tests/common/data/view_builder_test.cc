@@ -63,6 +63,23 @@ TEST_F(ViewsTest, PrefixesAreThoseOfTheViewsOnceAllIsKnown) {
   }
 }
 
+TEST_F(ViewsTest, AnEvaluationAsksAsTrainingDoesOrPlainly) {
+  const ViewBuilder builder(*tokenizer_, *chat_, {});
+  const auto prompt = [&](EvaluationForm form) {
+    return builder.EvaluationPrompt("How many?", form, /*thinking=*/false)
+        .value();
+  };
+  EXPECT_EQ(prompt(EvaluationForm::kTraining),
+            builder.RolloutPrompt("How many?").value());
+  const std::string plain =
+      tokenizer_->Decode(prompt(EvaluationForm::kPlain), true).value();
+  EXPECT_EQ(plain.find("Problem: "), std::string::npos) << plain;
+  EXPECT_NE(plain.find("How many?\n\nPlease reason step by step, and put your "
+                       "final answer within \\boxed{}."),
+            std::string::npos)
+      << plain;
+}
+
 TEST_F(ViewsTest, PrefixesGrowWithTheRollout) {
   const ViewBuilder builder(*tokenizer_, *chat_, {});
   Sample none = sample_;

@@ -368,6 +368,86 @@ TEST_F(TrainerLoopTest, HeldOutProblemsAreAnsweredByTheLivePolicy) {
   }
 }
 
+// With a lag the step behind an evaluation is begun after it, but by the same
+// policy as without.
+TEST_F(TrainerLoopTest, EvaluationsWithinTheRunChangeNothingOfIt) {
+  held_out_.problems = {data_.problems[0]};
+  Config& config = loaded_.config;
+  config.evaluation.kl_problems = 0;
+  config.evaluation.path = "held_out.jsonl";
+  for (const int64_t max_staleness : {0, 1}) {
+    std::vector<std::vector<double>> losses;
+    std::vector<std::vector<int64_t>> served;
+    for (const int64_t interval : {0, 2}) {
+      config.evaluation.interval = interval;
+      config.run.name = absl::StrCat("within-", max_staleness, interval);
+      ASSERT_TRUE(Run(max_staleness).ok());
+      losses.push_back(MetricOfSteps("loss"));
+      served.emplace_back();
+      for (const auto& [step, submissions] : rollouts_->submissions_) {
+        for (const Submission& each : submissions) {
+          served.back().push_back(each.served);
+        }
+      }
+    }
+    EXPECT_THAT(
+        rollouts_->held_out_submissions_,
+        ElementsAre(Submission{0, 0}, Submission{2, 2}, Submission{4, 4}));
+    EXPECT_EQ(losses[0], losses[1]) << "bit for bit";
+    EXPECT_EQ(served[0], served[1]);
+  }
+}
+
+TEST_F(TrainerLoopTest, AnEvaluationThatWasRecordedIsNotRepeated) {
+  held_out_.problems = {data_.problems[0]};
+  Config& config = loaded_.config;
+  config.evaluation.kl_problems = 0;
+  config.evaluation.path = "held_out.jsonl";
+  config.evaluation.interval = 1;
+  ASSERT_TRUE(Run(0).ok());
+  EXPECT_THAT(rollouts_->held_out_submissions_,
+              ElementsAre(Submission{0, 0},
+                          Submission{1, 1},
+                          Submission{2, 2},
+                          Submission{3, 3},
+                          Submission{4, 4}));
+  const std::string run = JoinPath(folder_, config.run.name);
+  EXPECT_TRUE(FileExists(run + "/evaluation/step-000003.json"));
+  // Of another adapter than the one that this step leads to.
+  std::string report =
+      ReadFile(run + "/evaluation/step-000002.json", 1 << 20).value();
+  const std::string key = "\"adapter_digest\": \"";
+  report.replace(report.find(key) + key.size(), 4, "xxxx");
+  ASSERT_TRUE(
+      WriteFileAtomically(run + "/evaluation/step-000002.json", report).ok());
+  ASSERT_TRUE(Run(0).ok());
+  EXPECT_THAT(rollouts_->held_out_submissions_,
+              ElementsAre(Submission{2, 2}, Submission{4, 4}));
+}
+
+TEST_F(TrainerLoopTest, TheBestAdapterStaysBesideTheNewest) {
+  held_out_.problems = {data_.problems[0]};
+  Config& config = loaded_.config;
+  config.evaluation.kl_problems = 0;
+  config.evaluation.path = "held_out.jsonl";
+  const std::string run = JoinPath(folder_, config.run.name);
+  ASSERT_TRUE(Run(0).ok());
+  EXPECT_FALSE(FileExists(run + "/adapter-best"));
+  std::filesystem::remove_all(run);
+  config.evaluation.interval = 3;
+  // Nothing is ever right: of equal ones the earliest is the best.
+  ASSERT_TRUE(Run(0).ok());
+  const auto bytes = [&](const std::string& adapter) {
+    return ReadFile(run + "/" + adapter + "/adapter_model.safetensors", 1 << 24)
+        .value();
+  };
+  EXPECT_NE(bytes("adapter-best"), bytes("adapter"));
+  const auto summary =
+      ParseJson(ReadFile(run + "/summary.json", 1 << 20).value(), "summary");
+  ASSERT_TRUE(summary.ok());
+  EXPECT_EQ(summary->at("best"), "step-000003");
+}
+
 TEST_F(TrainerLoopTest, WithALagTeachersHearOfNoAnswerBeforeItIsWhole) {
   ASSERT_TRUE(loaded_.config.teacher.streaming);
   ASSERT_TRUE(Run(1).ok());

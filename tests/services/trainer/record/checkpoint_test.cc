@@ -147,5 +147,23 @@ TEST_F(CheckpointTest, ADamagedOrMissingPolicyBeforeTheLastStepIsFound) {
   }
 }
 
+TEST_F(CheckpointTest, AsManyStayAsAreToBeKeptAndAllOfThemForZero) {
+  const auto count = [&](int64_t keep) {
+    fs::remove_all(checkpoints_);
+    EXPECT_TRUE(MakeDirectories(checkpoints_).ok());
+    const auto policy = MakePolicy(/*keep_previous=*/false);
+    for (int step = 1; step <= 4; ++step) {
+      TakeStep(*policy);
+      EXPECT_TRUE(
+          SaveCheckpoint(checkpoints_, model_, *policy, identity_, keep).ok());
+    }
+    return std::distance(fs::directory_iterator(checkpoints_),
+                         fs::directory_iterator());
+  };
+  EXPECT_EQ(count(1), 1);
+  EXPECT_EQ(count(3), 3);
+  EXPECT_EQ(count(0), 4);
+}
+
 }  // namespace
 }  // namespace dapd
