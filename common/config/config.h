@@ -23,7 +23,7 @@ struct RunConfig {
 };
 
 struct ModelSection {
-  std::string path;                    // Hugging Face folder
+  std::string path;                    // common/hub/model_folder.h
   std::string precision = "bfloat16";  // float32 | bfloat16
   std::string device = "auto";         // auto | cpu | cuda
 };

@@ -141,7 +141,9 @@ std::string BaseModelName(const std::string& path) {
   const std::string repository = folder.parent_path().parent_path().filename();
   if (folder.parent_path().filename() != "snapshots" ||
       !absl::StartsWith(repository, kModelPrefix)) {
-    return path;
+    return ParseHubId(path).has_value() && absl::StrContains(path, '@')
+               ? JoinPath(".", path)
+               : path;
   }
   const std::string name = absl::StrReplaceAll(
       absl::StripPrefix(repository, kModelPrefix), {{"--", "/"}});

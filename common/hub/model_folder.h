@@ -26,7 +26,8 @@ absl::StatusOr<std::string> FindAdapterFolder(const std::string& path);
 
 // What an adapter trained on the model at `path` records as its base: an id
 // that FindModelFolder looks up in the cache, or of which `path` is a snapshot
-// in some cache ("Qwen/Qwen3-4B@<commit>"), else `path` as it is.
+// in some cache ("Qwen/Qwen3-4B@<commit>"), else `path`, with "./" in front
+// where it could be taken for an id with a revision.
 std::string BaseModelName(const std::string& path);
 
 }  // namespace dapd

@@ -9,6 +9,7 @@
 
 #include "common/base/json.h"
 #include "common/base/status_macros.h"
+#include "common/hub/model_folder.h"
 #include "common/model/weights/adapter.h"
 #include "common/tensor/torch_bridge.h"
 #include "common/training/policy.h"
@@ -41,9 +42,11 @@ nlohmann::ordered_json ToJson(const AdapterReport& report) {
 }
 
 absl::Status VerifyAdapter(const AdapterOptions& options) {
-  ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(options.model));
-  ASSIGN_OR_RETURN(const Adapter adapter,
-                   ReadAdapter(options.adapter, model, at::kCPU));
+  ASSIGN_OR_RETURN(const std::string base, FindModelFolder(options.model));
+  ASSIGN_OR_RETURN(const std::string folder,
+                   FindAdapterFolder(options.adapter));
+  ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(base));
+  ASSIGN_OR_RETURN(const Adapter adapter, ReadAdapter(folder, model, at::kCPU));
   const AdapterReport report = InspectAdapter(adapter);
   if (options.json) {
     std::puts(ToJson(report).dump(2).c_str());
@@ -69,11 +72,12 @@ absl::Status VerifyAdapter(const AdapterOptions& options) {
 }
 
 absl::Status InitAdapter(const AdapterOptions& options) {
-  ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(options.model));
+  ASSIGN_OR_RETURN(const std::string base, FindModelFolder(options.model));
+  ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(base));
   ASSIGN_OR_RETURN(const LoraConfig lora, MakeLoraConfig(options.lora));
   return WriteAdapter(options.output,
                       MakeFreshAdapter(model, lora, options.seed, at::kCPU),
-                      options.model);
+                      BaseModelName(options.model));
 }
 
 }  // namespace
@@ -86,8 +90,10 @@ void AddAdapterCommand(Command& app) {
 
   Command verify = command.AddSubcommand(
       "verify", "Does it fit the model, and does it change anything?");
-  verify.AddOption("--model", options->model, "Hugging Face folder").Required();
-  verify.AddOption("--adapter", options->adapter, "PEFT folder").Required();
+  verify.AddOption("--model", options->model, "Hugging Face folder or id")
+      .Required();
+  verify.AddOption("--adapter", options->adapter, "PEFT folder or id")
+      .Required();
   verify.AddFlag("--json", options->json, "print JSON");
   verify.Does([options] {
     return CatchTorch([&] { return VerifyAdapter(*options); });
@@ -95,7 +101,8 @@ void AddAdapterCommand(Command& app) {
 
   Command init = command.AddSubcommand(
       "init", "The adapter that a run with this seed starts from");
-  init.AddOption("--model", options->model, "Hugging Face folder").Required();
+  init.AddOption("--model", options->model, "Hugging Face folder or id")
+      .Required();
   init.AddOption("--output", options->output, "PEFT folder").Required();
   init.AddOption("--rank", options->lora.rank, "rank").Range(1, 4096);
   init.AddOption("--alpha", options->lora.alpha, "scale is alpha / rank");

@@ -6,7 +6,9 @@ std::vector<ConfigKey> ModelKeys(Config& c) {
   return {
       Text("model.path",
            &c.model.path,
-           "Hugging Face folder of the base model (qwen3, qwen2 or llama).")
+           "Hugging Face folder of the base model (qwen3, qwen2, llama or "
+           "mistral), or its id on the hub with an optional revision "
+           "(Qwen/Qwen3-4B@main), found in the local cache.")
           .MayChange(),
       Text("model.precision",
            &c.model.precision,

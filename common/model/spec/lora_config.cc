@@ -1,6 +1,7 @@
 #include "common/model/spec/lora_config.h"
 
 #include <cmath>
+#include <optional>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +11,7 @@
 #include "common/base/json_integer.h"
 #include "common/base/json_lines.h"
 #include "common/base/status_macros.h"
+#include "common/hub/hub_id.h"
 
 namespace dapd {
 namespace {
@@ -93,12 +95,16 @@ std::string FormatLoraConfig(const LoraConfig& lora,
   for (const Projection target : lora.targets) {
     targets.push_back(ProjectionName(target));
   }
+  const std::optional<HubId> id = ParseHubId(base_model_path);
+  const bool has_revision = id.has_value() && !id->revision.empty();
   // Only fields that every PEFT since 0.7 knows: older ones refuse new fields.
   const nlohmann::ordered_json config = {
       {"peft_type", "LORA"},
       {"task_type", "CAUSAL_LM"},
-      {"base_model_name_or_path", base_model_path},
-      {"revision", nullptr},
+      {"base_model_name_or_path", has_revision ? id->name : base_model_path},
+      {"revision",
+       has_revision ? nlohmann::ordered_json(id->revision)
+                    : nlohmann::ordered_json()},
       {"r", lora.rank},
       {"lora_alpha", lora.alpha},
       {"lora_dropout", 0.0},

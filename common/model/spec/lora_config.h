@@ -25,8 +25,9 @@ struct LoraConfig {
 absl::StatusOr<LoraConfig> ParseLoraConfig(const std::string& text,
                                            const std::string& where);
 
-// ParseLoraConfig of it gives `lora` back. `base_model_path` becomes
-// base_model_name_or_path.
+// ParseLoraConfig of it gives `lora` back. `base_model_path`, as BaseModelName
+// (common/hub/model_folder.h) has it, becomes base_model_name_or_path; the
+// revision of an id on the hub becomes PEFT's own field for it.
 std::string FormatLoraConfig(const LoraConfig& lora,
                              const std::string& base_model_path);
 

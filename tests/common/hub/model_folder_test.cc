@@ -53,6 +53,8 @@ TEST_F(FindModelFolderTest, APathThatExistsWins) {
   std::filesystem::create_directories("org/small");
   EXPECT_EQ(FindModelFolder("org/small").value_or(""), "org/small");
   EXPECT_EQ(BaseModelName("org/small"), "org/small");
+  std::filesystem::create_directories("org/small@v1");
+  EXPECT_EQ(BaseModelName("org/small@v1"), "./org/small@v1");
   std::filesystem::current_path(before);
 }
 

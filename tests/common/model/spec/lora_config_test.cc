@@ -1,0 +1,43 @@
+#include "common/model/spec/lora_config.h"
+
+#include <string>
+
+#include "gtest/gtest.h"
+
+#include "common/base/json.h"
+
+namespace dapd {
+namespace {
+
+nlohmann::json Formatted(const std::string& base) {
+  const LoraConfig lora{
+      .rank = 4, .alpha = 8.0, .targets = {Projection::kQ, Projection::kUp}};
+  return nlohmann::json::parse(FormatLoraConfig(lora, base));
+}
+
+TEST(FormatLoraConfigTest, AHubIdAndItsRevisionHaveAFieldEach) {
+  const nlohmann::json config = Formatted("Qwen/Qwen3-4B@v1.0");
+  EXPECT_EQ(config["base_model_name_or_path"], "Qwen/Qwen3-4B");
+  EXPECT_EQ(config["revision"], "v1.0");
+}
+
+TEST(FormatLoraConfigTest, AnythingElseIsTheNameAsItIs) {
+  for (const char* base :
+       {"Qwen/Qwen3-4B", "/models/a@b", "./models/a@b", ""}) {
+    const nlohmann::json config = Formatted(base);
+    EXPECT_EQ(config["base_model_name_or_path"], base);
+    EXPECT_TRUE(config["revision"].is_null()) << base;
+  }
+}
+
+TEST(FormatLoraConfigTest, ReadsBackAsItWas) {
+  const auto lora = ParseLoraConfig(Formatted("a/b@c").dump(), "test");
+  ASSERT_TRUE(lora.ok()) << lora.status();
+  EXPECT_EQ(lora->rank, 4);
+  EXPECT_EQ(lora->alpha, 8.0);
+  EXPECT_EQ(lora->targets,
+            (std::vector<Projection>{Projection::kQ, Projection::kUp}));
+}
+
+}  // namespace
+}  // namespace dapd
