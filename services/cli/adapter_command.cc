@@ -1,4 +1,5 @@
-// dapd adapter: verify an adapter against a model, or make a fresh one.
+// dapd adapter: verify an adapter against a model, merge it into one, or make a
+// fresh one.
 
 #include <cstdio>
 #include <memory>
@@ -11,6 +12,7 @@
 #include "common/base/status_macros.h"
 #include "common/hub/model_folder.h"
 #include "common/model/weights/adapter.h"
+#include "common/model/weights/merged_model.h"
 #include "common/tensor/torch_bridge.h"
 #include "common/training/policy.h"
 #include "services/cli/command.h"
@@ -22,6 +24,7 @@ struct AdapterOptions {
   std::string model;
   std::string adapter;
   std::string output;
+  int64_t max_shard_mib = 4096;
   bool json = false;
   LoraSection lora;
   uint64_t seed = 42;
@@ -80,12 +83,37 @@ absl::Status InitAdapter(const AdapterOptions& options) {
                       BaseModelName(options.model));
 }
 
+absl::Status MergeAdapter(const AdapterOptions& options) {
+  ASSIGN_OR_RETURN(const std::string base, FindModelFolder(options.model));
+  ASSIGN_OR_RETURN(const std::string folder,
+                   FindAdapterFolder(options.adapter));
+  ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(base));
+  ASSIGN_OR_RETURN(const Adapter adapter, ReadAdapter(folder, model, at::kCPU));
+  ASSIGN_OR_RETURN(
+      const MergedModel merged,
+      WriteMergedModel(base,
+                       adapter,
+                       options.output,
+                       static_cast<uint64_t>(options.max_shard_mib) << 20));
+  std::puts(absl::StrFormat("%s: %d modules merged, %.2f GiB in %d %s%s",
+                            options.output,
+                            merged.modules,
+                            static_cast<double>(merged.bytes) / (1 << 30),
+                            merged.shards,
+                            merged.shards == 1 ? "file" : "files",
+                            InspectAdapter(adapter).changes_nothing
+                                ? "; this adapter changes nothing"
+                                : "")
+                .c_str());
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 void AddAdapterCommand(Command& app) {
   auto options = std::make_shared<AdapterOptions>();
   Command command =
-      app.AddSubcommand("adapter", "Verify an adapter, or make a fresh one");
+      app.AddSubcommand("adapter", "Verify an adapter, merge it, or make one");
   command.RequireSubcommand();
 
   Command verify = command.AddSubcommand(
@@ -98,6 +126,22 @@ void AddAdapterCommand(Command& app) {
   verify.Does([options] {
     return CatchTorch([&] { return VerifyAdapter(*options); });
   });
+
+  Command merge = command.AddSubcommand(
+      "merge", "A whole model with the adapter in its weights");
+  merge.AddOption("--model", options->model, "Hugging Face folder or id")
+      .Required();
+  merge.AddOption("--adapter", options->adapter, "PEFT folder or id")
+      .Required();
+  merge.AddOption("--output", options->output, "Hugging Face folder to write")
+      .Required();
+  merge
+      .AddOption(
+          "--max-shard-mib", options->max_shard_mib, "largest file of weights")
+      .Range(1, 1 << 20)
+      .ShowDefault();
+  merge.Does(
+      [options] { return CatchTorch([&] { return MergeAdapter(*options); }); });
 
   Command init = command.AddSubcommand(
       "init", "The adapter that a run with this seed starts from");
