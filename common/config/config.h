@@ -38,6 +38,7 @@ struct LoraSection {
                                       "gate_proj",
                                       "up_proj",
                                       "down_proj"};
+  std::string start_from;  // an adapter to train on; empty: a fresh one
 };
 
 struct DataSection {

@@ -21,6 +21,7 @@
 #include "common/data/text_pipeline.h"
 #include "common/data/view_limits.h"
 #include "common/hub/model_folder.h"
+#include "common/model/spec/lora_config.h"
 #include "common/model/spec/memory_plan.h"
 #include "common/model/spec/model_config.h"
 #include "common/model/spec/step_cost.h"
@@ -243,6 +244,12 @@ absl::Status Check(const CheckOptions& options) {
                             config.lora.alpha,
                             plan.lora_parameters)
                 .c_str());
+  if (!config.lora.start_from.empty()) {
+    ASSIGN_OR_RETURN(const std::string start,
+                     FindAdapterFolder(config.lora.start_from));
+    RETURN_IF_ERROR(CheckStartAdapter(start, config.lora));
+    std::puts(absl::StrFormat("%-16s from %s", "", start).c_str());
+  }
   RETURN_IF_ERROR(
       CheckDataset("data", config.data.path, config.data, [&](Dataset* data) {
         return ApplyViewLimits(config, model.max_positions, text, data);

@@ -17,6 +17,7 @@
 #include "common/data/text_pipeline.h"
 #include "common/data/view_limits.h"
 #include "common/hub/model_folder.h"
+#include "common/model/spec/lora_config.h"
 #include "common/model/weights/base_digest.h"
 #include "common/model/weights/placement.h"
 #include "common/model/weights/weights.h"
@@ -33,6 +34,21 @@
 
 namespace dapd {
 namespace {
+
+// What version 0 of the policy is.
+absl::StatusOr<Adapter> StartAdapter(const Config& config,
+                                     const LoraConfig& lora,
+                                     const ModelWeights& weights) {
+  if (config.lora.start_from.empty()) {
+    return MakeFreshAdapter(
+        weights.config, lora, config.run.seed, weights.device());
+  }
+  ASSIGN_OR_RETURN(const std::string folder,
+                   FindAdapterFolder(config.lora.start_from));
+  RETURN_IF_ERROR(CheckStartAdapter(folder, config.lora));
+  LogInfo(absl::StrCat("training on from the adapter in ", folder));
+  return ReadAdapter(folder, weights.config, weights.device());
+}
 
 // Where the run folder's newest checkpoint left off, or at the start.
 absl::StatusOr<std::unique_ptr<Policy>> StartPolicy(
@@ -56,10 +72,12 @@ absl::StatusOr<std::unique_ptr<Policy>> StartPolicy(
     LogInfo(absl::StrCat(folder.path(),
                          " has no checkpoint yet; starting at step 1"));
   }
+  ASSIGN_OR_RETURN(Adapter start, StartAdapter(config, lora, weights));
+  // A fresh adapter changes nothing: its snapshot is the base.
+  std::optional<Adapter> snapshot;
+  if (!config.lora.start_from.empty()) snapshot = start.Clone();
   return std::make_unique<Policy>(
-      MakeFreshAdapter(weights.config, lora, config.run.seed, weights.device()),
-      std::nullopt,
-      options);
+      std::move(start), std::move(snapshot), options);
 }
 
 }  // namespace

@@ -42,6 +42,11 @@ std::vector<ConfigKey> LoraKeys(Config& c) {
                        "down_proj"};
         return key;
       }(),
+      Text("lora.start_from",
+           &c.lora.start_from,
+           "PEFT folder of an adapter to train on, or its id on the hub; it is "
+           "the first snapshot as well. Rank, alpha and targets have to be "
+           "those above. Empty: a fresh adapter."),
   };
 }
 

@@ -49,6 +49,10 @@ Json StateOf(const Policy& policy, const RunIdentity& identity) {
                 {"base_digest", identity.base_digest},
                 {"data_digest", identity.data_digest},
                 {"settings", identity.settings}};
+  // One of version 0 is otherwise the base.
+  if (policy.snapshot() != nullptr && policy.snapshot_version() == 0) {
+    state["snapshot_is_start"] = true;
+  }
   if (policy.ema() != nullptr) state["ema_step"] = policy.version();
   if (policy.previous() != nullptr) {
     state["previous_step"] = policy.version() - 1;
@@ -135,11 +139,11 @@ absl::Status CompareIdentity(const std::string& folder,
   }
   if (differences.empty()) return absl::OkStatus();
   return WithExitCode(
-      absl::FailedPreconditionError(
-          absl::StrCat(folder,
-                       " belongs to another run; what differs:\n  ",
-                       absl::StrJoin(differences, "\n  "),
-                       "\n  set it back to resume, or choose another run.name")),
+      absl::FailedPreconditionError(absl::StrCat(
+          folder,
+          " belongs to another run; what differs:\n  ",
+          absl::StrJoin(differences, "\n  "),
+          "\n  set it back to resume, or choose another run.name")),
       ExitCode::kConfig);
 }
 
@@ -157,7 +161,7 @@ absl::StatusOr<PolicyState> ReadContents(const std::string& folder,
   policy.snapshot_version = *snapshot;
   ASSIGN_OR_RETURN(policy.live,
                    ReadAdapter(JoinPath(folder, "adapter"), model, device));
-  if (policy.snapshot_version > 0) {
+  if (policy.snapshot_version > 0 || state.contains("snapshot_is_start")) {
     ASSIGN_OR_RETURN(policy.snapshot,
                      ReadAdapter(JoinPath(folder, "snapshot"), model, device));
   }

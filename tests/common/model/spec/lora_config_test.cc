@@ -2,12 +2,18 @@
 
 #include <string>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+#include "common/base/exit_code.h"
+#include "common/base/files.h"
 #include "common/base/json.h"
+#include "tests/fakes/temp_path.h"
 
 namespace dapd {
 namespace {
+
+using ::testing::HasSubstr;
 
 nlohmann::json Formatted(const std::string& base) {
   const LoraConfig lora{
@@ -37,6 +43,25 @@ TEST(FormatLoraConfigTest, ReadsBackAsItWas) {
   EXPECT_EQ(lora->alpha, 8.0);
   EXPECT_EQ(lora->targets,
             (std::vector<Projection>{Projection::kQ, Projection::kUp}));
+}
+
+TEST(CheckStartAdapterTest, EverySettingThatDoesNotFitIsNamedAtOnce) {
+  const std::string folder = TempPath("adapter");
+  ASSERT_TRUE(MakeDirectories(folder).ok());
+  ASSERT_TRUE(WriteFileAtomically(folder + "/adapter_config.json",
+                                  Formatted("a/b").dump())
+                  .ok());
+  LoraSection settings{
+      .rank = 4, .alpha = 8.0, .targets = {"up_proj", "q_proj"}};
+  EXPECT_TRUE(CheckStartAdapter(folder, settings).ok());
+  settings = {.rank = 8, .alpha = 16.0, .targets = {"q_proj"}};
+  const absl::Status status = CheckStartAdapter(folder, settings);
+  EXPECT_EQ(ExitCodeOf(status), ExitCode::kConfig);
+  EXPECT_THAT(
+      std::string(status.message()),
+      HasSubstr("lora.rank=4 lora.alpha=8 lora.targets=[q_proj,up_proj]"));
+  EXPECT_EQ(ExitCodeOf(CheckStartAdapter(folder + "/none", settings)),
+            ExitCode::kData);
 }
 
 }  // namespace
