@@ -12,6 +12,7 @@
   COMMAND(Check)               \
   COMMAND(Status)              \
   COMMAND(Health)              \
+  COMMAND(Compare)             \
   COMMAND(Replay)              \
   COMMAND(Eval)                \
   COMMAND(Generate)            \
