@@ -25,6 +25,9 @@ std::map<std::string, std::string> ResultSettings(const Config& config) {
   for (const ConfigKey& key : ConfigKeys(copy)) {
     // Only a run that reads it, so that others go on from older checkpoints.
     if (key.name == "teacher.ema_rate" && !ReadsEma(config)) continue;
+    if (key.name == "lora.start_from" && config.lora.start_from.empty()) {
+      continue;
+    }
     if (!key.may_change) settings[key.name] = FormatValue(key);
   }
   return settings;
