@@ -13,6 +13,7 @@
   COMMAND(Status)              \
   COMMAND(Health)              \
   COMMAND(Compare)             \
+  COMMAND(Sweep)               \
   COMMAND(Replay)              \
   COMMAND(Eval)                \
   COMMAND(Generate)            \
