@@ -116,7 +116,9 @@ TEST_F(ReadSweepTest, AFinishedRunIsDoneUnlessItWasAnother) {
   EXPECT_FALSE(plan->runs[0].done);
   Write("runs/s/seed-1/summary.json", "{\"steps\": 3}");
   Write("runs/s/seed-1/config.yaml",
-        "model: {device: cpu}\nrun: {seed: 1}\ntrainer: {steps: 3}\n");
+        "model: {path: " + folder_ + "/model, device: cpu}\n" +
+            "data: {path: data.jsonl}\n" +
+            "run: {seed: 1}\ntrainer: {steps: 3}\n");
   EXPECT_TRUE(Read("seeds: [1]\n")->runs[0].done);
   EXPECT_FALSE(Read("seeds: [1]\nset: {trainer.steps: 4}\n")->runs[0].done);
   EXPECT_THAT(Problem("seeds: [1]\nset: {lora.rank: 8}\n"),
