@@ -16,6 +16,7 @@
   COMMAND(Sweep)               \
   COMMAND(Replay)              \
   COMMAND(Eval)                \
+  COMMAND(Probe)               \
   COMMAND(Generate)            \
   COMMAND(Score)               \
   COMMAND(Adapter)             \
