@@ -19,9 +19,9 @@ constexpr char kDivergences[] = "unclipped_divergence/";
 // Where a run lies, listens and computes: `dapd run` gives each its own.
 bool IsPlace(const std::string& key) {
   return key == "run.name" || key == "run.output_dir" ||
-         key == "trainer.rank" || key == "trainer.rendezvous" ||
-         absl::EndsWith(key, ".listen") || absl::EndsWith(key, "_listen") ||
-         absl::EndsWith(key, ".addresses") ||
+         key == "run.num_threads" || key == "trainer.rank" ||
+         key == "trainer.rendezvous" || absl::EndsWith(key, ".listen") ||
+         absl::EndsWith(key, "_listen") || absl::EndsWith(key, ".addresses") ||
          absl::StartsWith(key, "security.");
 }
 
