@@ -41,6 +41,10 @@ function addChoices(id, choices, choose) {
   byId(id).replaceChildren(...buttons);
 }
 
+function shortened(text) {
+  return text.length > 60 ? `${text.slice(0, 57)}...` : text;
+}
+
 function showRuns({ runs, differing }) {
   const head = ["run", "steps", "loss", ...differing];
   byId("runs").replaceChildren(html("table", {},
@@ -49,7 +53,7 @@ function showRuns({ runs, differing }) {
       html("th", { scope: "row" }, lineSwatch(runStyle(run, index)), " ", run.name),
       html("td", {}, run.finished ? String(run.step) : `${run.step} of ${run.steps}`),
       html("td", {}, formatNumber(run.loss)),
-      differing.map((key) => html("td", { class: "code" }, run.settings[key])))))));
+      differing.map((key) => html("td", { class: "code", title: run.settings[key] }, shortened(run.settings[key]))))))));
 }
 
 function signed(value, format) {

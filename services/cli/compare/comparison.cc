@@ -15,6 +15,7 @@ namespace {
 
 constexpr char kSeed[] = "run.seed";
 constexpr char kDivergences[] = "unclipped_divergence/";
+constexpr size_t kMaxValueBytes = 32;  // in a group's name
 
 // Where a run lies, listens and computes: `dapd run` gives each its own.
 bool IsPlace(const std::string& key) {
@@ -48,25 +49,45 @@ std::vector<std::string> DifferingKeys(const std::vector<RunResults>& runs) {
   return differing;
 }
 
+// "trainer.learning_rate=0.001": the settings of a run in which groups differ,
+// a long value by its beginning.
+std::string GroupName(const RunResults& run,
+                      const std::vector<std::string>& differing) {
+  std::vector<std::string> settings;
+  for (const std::string& key : differing) {
+    if (key == kSeed) continue;
+    std::string value = Setting(run, key);
+    if (value.size() > kMaxValueBytes) {
+      value = absl::StrCat(value.substr(0, kMaxValueBytes - 3), "...");
+    }
+    settings.push_back(absl::StrCat(key, "=", value));
+  }
+  return settings.empty() ? "all" : absl::StrJoin(settings, " ");
+}
+
 std::vector<RunGroup> GroupRuns(const std::vector<RunResults>& runs,
                                 const std::vector<std::string>& differing) {
   std::vector<RunGroup> groups;
-  for (size_t i = 0; i < runs.size(); ++i) {
-    std::vector<std::string> settings;
-    for (const std::string& key : differing) {
-      if (key == kSeed) continue;
-      settings.push_back(absl::StrCat(key, "=", Setting(runs[i], key)));
-    }
-    const std::string name =
-        settings.empty() ? "all" : absl::StrJoin(settings, " ");
-    auto found =
-        std::find_if(groups.begin(), groups.end(), [&](const RunGroup& group) {
-          return group.name == name;
+  const auto belong_together = [&](const RunResults& a, const RunResults& b) {
+    return std::all_of(
+        differing.begin(), differing.end(), [&](const std::string& key) {
+          return key == kSeed || Setting(a, key) == Setting(b, key);
         });
-    if (found == groups.end()) {
-      found = groups.insert(groups.end(), RunGroup{name, {}});
+  };
+  std::map<std::string, int> uses;  // of names, whose values are cut
+  for (size_t i = 0; i < runs.size(); ++i) {
+    const auto found =
+        std::find_if(groups.begin(), groups.end(), [&](const RunGroup& group) {
+          return belong_together(runs[group.runs.front()], runs[i]);
+        });
+    if (found != groups.end()) {
+      found->runs.push_back(i);
+      continue;
     }
-    found->runs.push_back(i);
+    std::string name = GroupName(runs[i], differing);
+    const int use = ++uses[name];
+    if (use > 1) absl::StrAppend(&name, " (", use, ")");
+    groups.push_back({std::move(name), {i}});
   }
   return groups;
 }
@@ -82,14 +103,21 @@ std::optional<Interval> Find(const HeldOutFigures& held_out,
 std::optional<Interval> OverRuns(
     const std::vector<std::optional<Interval>>& values) {
   std::vector<double> means;
-  std::optional<Interval> last;
+  Interval sum;
   for (const std::optional<Interval>& value : values) {
     if (!value.has_value()) continue;
     means.push_back(value->mean);
-    last = value;
+    sum.low += value->low;
+    sum.high += value->high;
   }
-  if (means.size() < 2) return last;
-  return MeanInterval(means);
+  if (means.empty()) return std::nullopt;
+  const auto count = static_cast<double>(means.size());
+  const bool differ = std::any_of(means.begin(), means.end(), [&](double mean) {
+    return mean != means.front();
+  });
+  if (differ) return MeanInterval(means);
+  // Runs that agree say nothing about their spread: their own intervals do.
+  return Interval{means.front(), sum.low / count, sum.high / count};
 }
 
 // Fills the differences of rows whose values are there.

@@ -36,8 +36,9 @@ struct ComparedFigure {
     std::optional<Interval> against_first;  // after - the first row's after
   };
   std::vector<Row> runs;  // by run
-  // By group: means over its runs, with Student's t interval over them; one
-  // run's own interval where there is only one. Empty where no group has two.
+  // By group: means over its runs, with Student's t interval over them; where
+  // there is only one, or all agree, the mean of their own intervals. Empty
+  // where no group has two.
   std::vector<Row> groups;
 };
 

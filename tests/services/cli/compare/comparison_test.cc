@@ -80,6 +80,19 @@ TEST(CompareRunsTest, RunsOfOneSettingAreAGroupOverTheirSeeds) {
   EXPECT_NEAR(rows[1].against_first->mean, 0.15, 1e-12);
 }
 
+TEST(CompareRunsTest, LongSettingsTellGroupsApartAndAreCutInTheirNames) {
+  const std::string longer(100, 'x');
+  const Comparison comparison =
+      CompareRuns({MakeRun("a1", longer + "1", "1", 0.5),
+                   MakeRun("a2", longer + "1", "2", 0.5),
+                   MakeRun("b1", longer + "2", "1", 0.5)});
+  ASSERT_EQ(comparison.groups.size(), 2u);
+  EXPECT_LT(comparison.groups[0].name.size(), 70u);
+  EXPECT_EQ(comparison.groups[1].name, comparison.groups[0].name + " (2)");
+  // Runs that agree have the interval that each of them has.
+  EXPECT_NEAR(comparison.figures[0].groups[0].after->low, 0.4, 1e-12);
+}
+
 TEST(CompareRunsTest, RunsOfOneNameAreToldApart) {
   RunResults other = MakeRun("a", "2", "1", 0.5);
   other.folder = "elsewhere/a";
