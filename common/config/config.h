@@ -24,7 +24,7 @@ struct RunConfig {
 };
 
 struct ModelSection {
-  std::string path;                    // Hugging Face folder
+  std::string path;                    // common/hub/model_folder.h
   std::string precision = "bfloat16";  // float32 | bfloat16
   std::string device = "auto";         // auto | cpu | cuda
 };
@@ -39,6 +39,7 @@ struct LoraSection {
                                       "gate_proj",
                                       "up_proj",
                                       "down_proj"};
+  std::string start_from;  // an adapter to train on; empty: a fresh one
 };
 
 struct DataSection {

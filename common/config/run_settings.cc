@@ -24,6 +24,7 @@ bool ReadsEma(const Config& config) {
 bool IsUnread(const std::string& key, const Config& config) {
   const RolloutSection& rollout = config.rollout;
   if (key == "teacher.ema_rate") return !ReadsEma(config);
+  if (key == "lora.start_from") return config.lora.start_from.empty();
   if (key == "rollout.source") return rollout.source == "reference";
   if (key == "rollout.unverified") return rollout.source != "verified";
   if (key == "rollout.group_size") return rollout.group_size == 1;

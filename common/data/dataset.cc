@@ -1,6 +1,5 @@
 #include "common/data/dataset.h"
 
-#include <filesystem>
 #include <tuple>
 
 #include "absl/strings/match.h"
@@ -12,6 +11,7 @@
 #include "common/base/sha256.h"
 #include "common/base/status_macros.h"
 #include "common/base/utf8.h"
+#include "common/data/data_files.h"
 #include "common/data/row_source.h"
 
 namespace dapd {
@@ -113,20 +113,11 @@ absl::StatusOr<Dataset> ReadDataset(const std::string& path,
                     .column_settings = options.column_settings};
   if (options.needs_solution) query.required.push_back(options.solution_column);
   if (options.needs_answer) query.required.push_back(options.answer_column);
-  if (!std::filesystem::exists(path)) {
-    return WithExitCode(
-        absl::NotFoundError(absl::StrCat("there is no data file ", path)),
-        ExitCode::kData);
-  }
-  if (absl::EndsWith(path, ".parquet")) {
-    RETURN_IF_ERROR(VisitParquetRows(path, query, visit));
-  } else if (absl::EndsWith(path, ".jsonl") || absl::EndsWith(path, ".json") ||
-             absl::EndsWith(path, ".jsonl.gz") ||
-             absl::EndsWith(path, ".json.gz")) {
-    RETURN_IF_ERROR(VisitJsonRows(path, query, visit));
-  } else {
-    return DataError(absl::StrCat(
-        path, ": the name must end in .jsonl, .json, .jsonl.gz or .parquet"));
+  ASSIGN_OR_RETURN(const std::vector<std::string> files, FindDataFiles(path));
+  for (const std::string& file : files) {
+    RETURN_IF_ERROR(absl::EndsWith(file, ".parquet")
+                        ? VisitParquetRows(file, query, visit)
+                        : VisitJsonRows(file, query, visit));
   }
   if (dataset.problems.empty()) {
     return DataError(absl::StrCat(

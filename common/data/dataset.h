@@ -1,5 +1,6 @@
 // Problems, with reference solutions for training and with answers for
-// evaluation, from JSONL (plain or gzip) and Parquet.
+// evaluation, from JSONL (plain or gzip) and Parquet: one file or many
+// (data_files.h).
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,9 @@
 namespace dapd {
 
 struct Problem {
-  std::string id;  // the `id` column if there is one, else the row number
+  // The `id` column if there is one, else the row's number, counted over all
+  // files.
+  std::string id;
   std::string problem;
   std::string solution;  // may be empty if it is not needed
   std::string answer;    // empty if the data has none
@@ -46,7 +49,8 @@ struct Dataset {
 // SHA-256 over the rows' columns, in order.
 std::string DigestOf(const std::vector<Problem>& problems);
 
-// `path`: *.jsonl, *.json, *.jsonl.gz, *.parquet. A bad row (among them: one
+// `path`: whatever FindDataFiles takes; a file, a folder, a glob or a hub id,
+// whose files are read one behind the other. A bad row (among them: one
 // that is not UTF-8) is named by file and line (or row), a missing column by
 // the columns found.
 absl::StatusOr<Dataset> ReadDataset(const std::string& path,

@@ -88,7 +88,8 @@ class Policy {
   std::map<WeightSet, const Adapter*> WeightSets() const;
   // Those that are the base.
   std::set<WeightSet> SetsAtBase() const;
-  // The version that a set of weights is of; 0: the base.
+  // The version that a set of weights is of; 0: the base, or the adapter that
+  // the run started from.
   int64_t VersionOf(WeightSet set) const;
   // The adapter at version() - 1, which still samples while this one is trained
   // if rollout.max_staleness is 1. Null at version 0, and where none is kept.

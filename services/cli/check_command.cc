@@ -22,6 +22,8 @@
 #include "common/data/sample_rows.h"
 #include "common/data/text_pipeline.h"
 #include "common/data/view_limits.h"
+#include "common/hub/model_folder.h"
+#include "common/model/spec/lora_config.h"
 #include "common/model/spec/memory_plan.h"
 #include "common/model/spec/model_config.h"
 #include "common/model/spec/step_cost.h"
@@ -254,18 +256,20 @@ absl::Status Check(const CheckOptions& options) {
   ASSIGN_OR_RETURN(const LoadedConfig loaded,
                    LoadConfig(options.config, options.overrides));
   const Config& config = loaded.config;
-  ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(config.model.path));
+  ASSIGN_OR_RETURN(const std::string folder,
+                   FindModelFolder(config.model.path));
+  ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(folder));
   RETURN_IF_ERROR(CheckSplits(config, model));
-  ASSIGN_OR_RETURN(const TextPipeline text,
-                   LoadTextPipeline(config.model.path,
-                                    MakeViewOptions(config),
-                                    model.eos_token_ids.front()));
+  ASSIGN_OR_RETURN(
+      const TextPipeline text,
+      LoadTextPipeline(
+          folder, MakeViewOptions(config), model.eos_token_ids.front()));
   RETURN_IF_ERROR(text.views->RolloutPrompt("1 + 1?").status());
   const MemoryPlan plan = PlanMemory(config, model);
   std::puts(absl::StrFormat(
                 "%-16s %s: %s, %d layers, hidden %d, %d parameters, context %d",
                 "model",
-                config.model.path,
+                folder,
                 model.model_type,
                 model.num_layers,
                 model.hidden_size,
@@ -278,6 +282,12 @@ absl::Status Check(const CheckOptions& options) {
                             config.lora.alpha,
                             plan.lora_parameters)
                 .c_str());
+  if (!config.lora.start_from.empty()) {
+    ASSIGN_OR_RETURN(const std::string start,
+                     FindAdapterFolder(config.lora.start_from));
+    RETURN_IF_ERROR(CheckStartAdapter(start, config.lora));
+    std::puts(absl::StrFormat("%-16s from %s", "", start).c_str());
+  }
   RETURN_IF_ERROR(
       CheckDataset("data", config.data.path, config.data, [&](Dataset* data) {
         RETURN_IF_ERROR(ApplyAnswerRule(config, data));

@@ -20,6 +20,7 @@
 #include "common/data/grade_answer.h"
 #include "common/data/repetition.h"
 #include "common/data/view_builder.h"
+#include "common/hub/model_folder.h"
 #include "common/model/weights/base_digest.h"
 #include "common/tensor/torch_bridge.h"
 #include "services/cli/answer_file.h"
@@ -82,12 +83,15 @@ absl::StatusOr<nlohmann::ordered_json> AnswerSettings(
     const PromptsSection& prompts,
     const Dataset& data) {
   const LocalGeneratorOptions& generator = options.generator;
+  ASSIGN_OR_RETURN(const std::string folder, FindModelFolder(generator.model));
   // Both read whole files.
-  auto model_digest = std::async(std::launch::async,
-                                 [&] { return BaseDigest(generator.model); });
+  auto model_digest =
+      std::async(std::launch::async, [&] { return BaseDigest(folder); });
   std::string adapter = "none";
   if (!generator.adapter.empty()) {
-    ASSIGN_OR_RETURN(adapter, BaseDigest(generator.adapter));
+    ASSIGN_OR_RETURN(const std::string adapter_folder,
+                     FindAdapterFolder(generator.adapter));
+    ASSIGN_OR_RETURN(adapter, BaseDigest(adapter_folder));
   }
   ASSIGN_OR_RETURN(const std::string model, model_digest.get());
   ASSIGN_OR_RETURN(const std::string precision, generator.ResolvedPrecision());

@@ -8,13 +8,14 @@
 #include "common/base/progress.h"
 #include "common/base/status_macros.h"
 #include "common/generation/make_decode_backend.h"
+#include "common/hub/model_folder.h"
 #include "common/model/weights/placement.h"
 
 namespace dapd {
 
 void LocalGeneratorOptions::AddFlags(Command& command) {
-  command.AddOption("--model", model, "Hugging Face folder").Required();
-  command.AddOption("--adapter", adapter, "PEFT folder");
+  command.AddOption("--model", model, "Hugging Face folder or id").Required();
+  command.AddOption("--adapter", adapter, "PEFT folder or id");
   command
       .AddOption("--precision",
                  precision,
@@ -37,7 +38,8 @@ void LocalGeneratorOptions::AddFlags(Command& command) {
 
 absl::StatusOr<std::string> LocalGeneratorOptions::ResolvedPrecision() const {
   if (precision != "auto") return precision;
-  ASSIGN_OR_RETURN(const at::ScalarType stored, StoredPrecision(model));
+  ASSIGN_OR_RETURN(const std::string folder, FindModelFolder(model));
+  ASSIGN_OR_RETURN(const at::ScalarType stored, StoredPrecision(folder));
   return std::string(PrecisionName(stored));
 }
 
@@ -48,17 +50,21 @@ absl::StatusOr<std::unique_ptr<LocalGenerator>> LocalGenerator::Load(
   ASSIGN_OR_RETURN(const at::ScalarType dtype,
                    ParsePrecision(generator->precision_));
   ASSIGN_OR_RETURN(const at::Device device, ParseDevice(options.device));
+  ASSIGN_OR_RETURN(const std::string folder, FindModelFolder(options.model));
+  std::string adapter_folder;
+  if (!options.adapter.empty()) {
+    ASSIGN_OR_RETURN(adapter_folder, FindAdapterFolder(options.adapter));
+  }
   ASSIGN_OR_RETURN(std::shared_ptr<const ModelWeights> weights,
-                   LoadModelWeights(options.model, dtype, device));
+                   LoadModelWeights(folder, dtype, device));
   generator->model_ = weights->config;
   const ModelConfig& model = generator->model_;
   ASSIGN_OR_RETURN(
       generator->text_,
-      LoadTextPipeline(
-          options.model, ViewOptions{}, model.eos_token_ids.front()));
+      LoadTextPipeline(folder, ViewOptions{}, model.eos_token_ids.front()));
   std::shared_ptr<const Adapter> adapter;
-  if (!options.adapter.empty()) {
-    ASSIGN_OR_RETURN(Adapter read, ReadAdapter(options.adapter, model, device));
+  if (!adapter_folder.empty()) {
+    ASSIGN_OR_RETURN(Adapter read, ReadAdapter(adapter_folder, model, device));
     adapter = std::make_shared<const Adapter>(std::move(read));
   }
   generator->engine_ = std::make_unique<GenerationEngine>(

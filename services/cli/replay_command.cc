@@ -18,6 +18,7 @@
 #include "common/config/preset_terms.h"
 #include "common/data/sample_rows.h"
 #include "common/data/text_pipeline.h"
+#include "common/hub/model_folder.h"
 #include "common/model/weights/adapter.h"
 #include "common/model/weights/placement.h"
 #include "common/model/weights/weights.h"
@@ -81,17 +82,18 @@ absl::StatusOr<std::unique_ptr<Replay>> Replay::Load(
                    LoadConfig(options.config, options.overrides));
   const Config& config = replay->config_ = loaded.config;
   replay->terms_ = ExpandTerms(config.objective);
+  ASSIGN_OR_RETURN(const std::string folder,
+                   FindModelFolder(config.model.path));
   ASSIGN_OR_RETURN(const at::Device device, ParseDevice(config.model.device));
   ASSIGN_OR_RETURN(const at::ScalarType dtype,
                    ParsePrecision(config.model.precision));
   SetComputeThreads(config.run.num_threads);
-  ASSIGN_OR_RETURN(replay->weights_,
-                   LoadModelWeights(config.model.path, dtype, device));
+  ASSIGN_OR_RETURN(replay->weights_, LoadModelWeights(folder, dtype, device));
   const ModelConfig& model = replay->weights_->config;
-  ASSIGN_OR_RETURN(replay->text_,
-                   LoadTextPipeline(config.model.path,
-                                    MakeViewOptions(config),
-                                    model.eos_token_ids.front()));
+  ASSIGN_OR_RETURN(
+      replay->text_,
+      LoadTextPipeline(
+          folder, MakeViewOptions(config), model.eos_token_ids.front()));
   ASSIGN_OR_RETURN(replay->rows_,
                    ReadSampleRows(options.batch, model.vocab_size));
   RETURN_IF_ERROR(FillContexts(config, *replay->text_.views, &replay->rows_));
@@ -99,11 +101,15 @@ absl::StatusOr<std::unique_ptr<Replay>> Replay::Load(
   ASSIGN_OR_RETURN(const LoraConfig lora, MakeLoraConfig(config.lora));
   Adapter live = MakeFreshAdapter(model, lora, config.run.seed, device);
   if (!options.adapter.empty()) {
-    ASSIGN_OR_RETURN(live, ReadAdapter(options.adapter, model, device));
+    ASSIGN_OR_RETURN(const std::string path,
+                     FindAdapterFolder(options.adapter));
+    ASSIGN_OR_RETURN(live, ReadAdapter(path, model, device));
   }
   std::optional<Adapter> snapshot;
   if (!options.snapshot.empty()) {
-    ASSIGN_OR_RETURN(snapshot, ReadAdapter(options.snapshot, model, device));
+    ASSIGN_OR_RETURN(const std::string path,
+                     FindAdapterFolder(options.snapshot));
+    ASSIGN_OR_RETURN(snapshot, ReadAdapter(path, model, device));
   }
   replay->policy_ = std::make_unique<Policy>(
       std::move(live), std::move(snapshot), MakeOptimizerOptions(config));
@@ -208,7 +214,7 @@ absl::Status Replay::ApplyAll() {
   RETURN_IF_ERROR(lines.Commit());
   return WriteAdapter(JoinPath(options_.output, "adapter"),
                       policy_->live(),
-                      config_.model.path);
+                      BaseModelName(config_.model.path));
 }
 
 absl::Status Replay::Run() {

@@ -12,6 +12,7 @@
 #include "common/config/load_config.h"
 #include "common/data/sample_rows.h"
 #include "common/data/text_pipeline.h"
+#include "common/hub/model_folder.h"
 #include "common/model/spec/model_config.h"
 #include "services/cli/command.h"
 
@@ -42,11 +43,13 @@ absl::Status BuildViews(const ViewsOptions& options) {
   ASSIGN_OR_RETURN(const LoadedConfig loaded,
                    LoadConfig(options.config, options.overrides));
   const Config& config = loaded.config;
-  ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(config.model.path));
-  ASSIGN_OR_RETURN(const TextPipeline text,
-                   LoadTextPipeline(config.model.path,
-                                    MakeViewOptions(config),
-                                    model.eos_token_ids.front()));
+  ASSIGN_OR_RETURN(const std::string folder,
+                   FindModelFolder(config.model.path));
+  ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(folder));
+  ASSIGN_OR_RETURN(
+      const TextPipeline text,
+      LoadTextPipeline(
+          folder, MakeViewOptions(config), model.eos_token_ids.front()));
   ASSIGN_OR_RETURN(std::vector<SampleRow> rows,
                    ReadSampleRows(options.input, model.vocab_size));
   RETURN_IF_ERROR(FillContexts(config, *text.views, &rows));

@@ -9,6 +9,7 @@
 #include "common/base/exit_code.h"
 #include "common/base/progress.h"
 #include "common/base/status_macros.h"
+#include "common/hub/model_folder.h"
 #include "common/model/weights/placement.h"
 #include "services/trainer/publish/make_policy_update.h"
 
@@ -28,16 +29,18 @@ absl::StatusOr<std::unique_ptr<WorkerGenerator>> WorkerGenerator::Load(
       new WorkerGenerator(options, workers));
   ASSIGN_OR_RETURN(const std::string precision, options.ResolvedPrecision());
   ASSIGN_OR_RETURN(const at::ScalarType dtype, ParsePrecision(precision));
+  ASSIGN_OR_RETURN(const std::string folder, FindModelFolder(options.model));
   ASSIGN_OR_RETURN(generator->weights_,
-                   LoadModelWeights(options.model, dtype, at::kCPU));
+                   LoadModelWeights(folder, dtype, at::kCPU));
   const ModelConfig& model = generator->weights_->config;
   ASSIGN_OR_RETURN(
       generator->text_,
-      LoadTextPipeline(
-          options.model, ViewOptions{}, model.eos_token_ids.front()));
+      LoadTextPipeline(folder, ViewOptions{}, model.eos_token_ids.front()));
   if (!options.adapter.empty()) {
+    ASSIGN_OR_RETURN(const std::string adapter_folder,
+                     FindAdapterFolder(options.adapter));
     ASSIGN_OR_RETURN(Adapter read,
-                     ReadAdapter(options.adapter, model, at::kCPU));
+                     ReadAdapter(adapter_folder, model, at::kCPU));
     generator->adapter_ = std::make_shared<const Adapter>(std::move(read));
   }
   return generator;

@@ -277,7 +277,7 @@ absl::Status TrainerLoop::SaveCheckpointNow() {
 absl::Status TrainerLoop::ExportAdapter() {
   RETURN_IF_ERROR(WriteAdapter(JoinPath(parts_.recorder.folder(), "adapter"),
                                policy_.live(),
-                               parts_.batch.config.model.path));
+                               parts_.identity.base_model_path));
   exported_version_ = policy_.version();
   return absl::OkStatus();
 }

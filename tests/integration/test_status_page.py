@@ -10,7 +10,7 @@ import pytest
 from browser import CHROMIUM, Browser
 from conftest import ROOT, wait_for
 
-PAGE = ROOT / "services/trainer/status/page"
+SCALE_SCRIPT = ROOT / "common/charts/scale.js"
 PICTURES = ROOT / "build/test-logs/status-page"
 EVALUATED = {"evaluation.samples": 2, "evaluation.kl_problems": 4}
 
@@ -355,7 +355,7 @@ def test_a_run_that_goes_on_shows_the_steps_of_its_first_attempt(workspace):
 def test_ticks_are_few_round_and_inside_for_any_range(page):
     """Ranges as narrow as rounding, as wide as numbers go: once a flat curve kept the browser busy for ever."""
     page.open("about:blank")
-    page.js((PAGE / "scale.js").read_text() + "; Object.assign(window, {linearTicks, logTicks, axisRange, formatNumber}); null")
+    page.js(SCALE_SCRIPT.read_text() + "; Object.assign(window, {linearTicks, logTicks, axisRange, formatNumber}); null")
     result = page.js("""(() => {
       let checked = 0;
       const wrong = [];

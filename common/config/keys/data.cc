@@ -6,8 +6,9 @@ std::vector<ConfigKey> DataKeys(Config& c) {
   return {
       Text("data.path",
            &c.data.path,
-           "Problems with reference solutions: .jsonl, .jsonl.gz or "
-           ".parquet.")
+           "Problems with reference solutions: a .jsonl, .jsonl.gz or .parquet "
+           "file, a folder or a glob of them, or a data set's id on the hub "
+           "(org/name@revision:main/train-*), found in the local cache.")
           .MayChange(),
       Text("data.problem_column",
            &c.data.problem_column,
@@ -37,7 +38,8 @@ std::vector<ConfigKey> EvaluationKeys(Config& c) {
   return {
       Text("evaluation.path",
            &c.evaluation.path,
-           "Held-out problems, measured before and after; empty: none.")
+           "Held-out problems, as data.path; measured before and after; "
+           "empty: none.")
           .MayChange(),
       Range("evaluation.interval",
             &c.evaluation.interval,

@@ -52,6 +52,10 @@ Json StateOf(const Policy& policy, const RunIdentity& identity) {
   if (policy.updates() != policy.version()) {
     state["updates"] = policy.updates();
   }
+  // One of version 0 is otherwise the base.
+  if (policy.snapshot() != nullptr && policy.snapshot_version() == 0) {
+    state["snapshot_is_start"] = true;
+  }
   if (policy.ema() != nullptr) state["ema_step"] = policy.version();
   if (policy.previous() != nullptr) {
     state["previous_step"] = policy.version() - 1;
@@ -166,7 +170,7 @@ absl::StatusOr<PolicyState> ReadContents(const std::string& folder,
   }
   ASSIGN_OR_RETURN(policy.live,
                    ReadAdapter(JoinPath(folder, "adapter"), model, device));
-  if (policy.snapshot_version > 0) {
+  if (policy.snapshot_version > 0 || state.contains("snapshot_is_start")) {
     ASSIGN_OR_RETURN(policy.snapshot,
                      ReadAdapter(JoinPath(folder, "snapshot"), model, device));
   }

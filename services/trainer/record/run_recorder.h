@@ -13,11 +13,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
+#include "common/charts/run_history.h"
 #include "common/config/load_config.h"
 #include "common/config/run_folder.h"
 #include "common/training/step_report.h"
 #include "services/trainer/record/evaluation_report.h"
-#include "services/trainer/status/page/run_history.h"
 #include "services/trainer/status/trainer_metrics.h"
 #include "services/trainer/status/trainer_status.h"
 #include "services/trainer/step/sample_pipeline.h"

@@ -81,6 +81,20 @@ TEST_F(CheckpointTest, ThePolicyBeforeTheLastStepComesBackWithIt) {
               Pointwise(SameTensor(), before.Tensors()));
 }
 
+TEST_F(CheckpointTest, TheAdapterThatARunStartedFromComesBackAsItsSnapshot) {
+  const Adapter start =
+      MakeFreshAdapter(model_, {.rank = 2, .alpha = 4}, 7, at::kCPU);
+  Policy policy(start, start.Clone(), {.learning_rate = 0.1});
+  TakeStep(policy);
+  Save(policy);
+  auto state = Load();
+  ASSERT_TRUE(state.ok()) << state.status();
+  EXPECT_EQ((*state)->snapshot_version, 0);
+  ASSERT_TRUE((*state)->snapshot.has_value());
+  EXPECT_THAT((*state)->snapshot->Tensors(),
+              Pointwise(SameTensor(), start.Tensors()));
+}
+
 TEST_F(CheckpointTest, WithoutALagThereIsNoSuchPolicy) {
   const auto policy = MakePolicy(/*keep_previous=*/false);
   TakeStep(*policy);
