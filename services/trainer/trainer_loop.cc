@@ -175,7 +175,7 @@ absl::Status TrainerLoop::KeepBest(const std::string& when) {
   RETURN_IF_ERROR(disk_.Write("the best adapter", [&] {
     return WriteAdapter(JoinPath(parts_.recorder.folder(), "adapter-best"),
                         policy_.live(),
-                        parts_.batch.config.model.path);
+                        parts_.identity.base_model_path);
   }));
   return absl::OkStatus();
 }

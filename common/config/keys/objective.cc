@@ -55,7 +55,7 @@ std::vector<ConfigKey> ObjectiveKeys(Config& c) {
             "Privileged anchor, rollout-guided."),
       Text("objective.divergence",
            &c.objective.divergence,
-           "Of all terms of a preset but dopd, which has its own.",
+           "Of all terms of a preset but dopd and sdpo, which have their own.",
            absl::StrSplit(DivergenceNames(), ", "))
           .CountsUnlessDefault(),
       Range("objective.beta",
@@ -73,7 +73,7 @@ std::vector<ConfigKey> ObjectiveKeys(Config& c) {
       Text("objective.support",
            &c.objective.support,
            "Which tokens of the vocabulary the divergence of a preset's terms "
-           "is taken over; of dopd's, those of its reverse KL.",
+           "is taken over; of dopd's, those of its reverse KL; not of sdpo's.",
            absl::StrSplit(SupportNames(), ", "))
           .CountsUnlessDefault(),
       Range("objective.top_k",
@@ -146,8 +146,8 @@ std::vector<ConfigKey> ObjectiveKeys(Config& c) {
           .CountsUnlessDefault(),
       Text("objective.sdpo.divergence",
            &c.objective.sdpo.divergence,
-           "Of the term of preset sdpo: Jensen-Shannon with beta 0.5, or the "
-           "reverse KL that its authors take with feedback.",
+           "Of the term of preset sdpo: Jensen-Shannon with objective.beta, or "
+           "the reverse KL that its authors take with feedback.",
            {"jensen_shannon", "reverse_kl"}),
       Range("objective.sdpo.top_k",
             &c.objective.sdpo.top_k,
