@@ -12,25 +12,11 @@ import pathlib
 
 import numpy as np
 
-from model_folder import write_model_folder
+from model_folder import CHAT_TEMPLATE, PLAIN, SPECIAL, write_model_folder
 
 DEFAULT_OUTPUT = pathlib.Path(__file__).resolve().parent.parent / ".deps/models/tiny-qwen3"
 LAYERS, HIDDEN, INTERMEDIATE, HEADS, KV_HEADS, HEAD_DIM = 2, 64, 128, 4, 2, 32
 VOCABULARY = 320  # padded: the last ids have no token
-SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
-PLAIN = ["<think>", "</think>"]
-
-CHAT_TEMPLATE = """\
-{%- set no_thoughts = '<think>\\n\\n</think>\\n\\n' -%}
-{%- for message in messages -%}
-  {{- '<|im_start|>' + message.role + '\\n' -}}
-  {%- if message.role == 'assistant' and loop.last -%}{{- no_thoughts -}}{%- endif -%}
-  {{- message.content + '<|im_end|>\\n' -}}
-{%- endfor -%}
-{%- if add_generation_prompt -%}
-  {{- '<|im_start|>assistant\\n' -}}
-  {%- if enable_thinking is defined and not enable_thinking -%}{{- no_thoughts -}}{%- endif -%}
-{%- endif -%}"""
 
 
 def byte_symbols():

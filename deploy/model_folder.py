@@ -1,11 +1,27 @@
-"""Writes a Hugging Face model folder in one piece: aside, synced, then renamed."""
+"""Writes a Hugging Face model folder in one piece: aside, synced, then renamed. What the project's own models share."""
 
+import contextlib
 import json
 import os
 import pathlib
 import shutil
 
 from safetensors.numpy import save_file
+
+# Qwen3's markers, and a template that writes them, the empty think block included.
+SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+PLAIN = ["<think>", "</think>"]
+CHAT_TEMPLATE = """\
+{%- set no_thoughts = '<think>\\n\\n</think>\\n\\n' -%}
+{%- for message in messages -%}
+  {{- '<|im_start|>' + message.role + '\\n' -}}
+  {%- if message.role == 'assistant' and loop.last -%}{{- no_thoughts -}}{%- endif -%}
+  {{- message.content + '<|im_end|>\\n' -}}
+{%- endfor -%}
+{%- if add_generation_prompt -%}
+  {{- '<|im_start|>assistant\\n' -}}
+  {%- if enable_thinking is defined and not enable_thinking -%}{{- no_thoughts -}}{%- endif -%}
+{%- endif -%}"""
 
 
 def sync(path):
@@ -16,19 +32,31 @@ def sync(path):
         os.close(descriptor)
 
 
-def write_model_folder(output, documents, weights):
-    """`documents`: JSON content by file name; `weights`: numpy arrays by checkpoint name."""
+@contextlib.contextmanager
+def written_aside(output):
+    """A folder to write into, which becomes `output` if nothing goes wrong."""
     output = pathlib.Path(output)
     aside = output.with_name(f"{output.name}.tmp-{os.getpid()}")
     aside.mkdir(parents=True)
     try:
-        for name, content in documents.items():
-            (aside / name).write_text(json.dumps(content, ensure_ascii=False, indent=1), encoding="utf-8")
-        save_file(weights, aside / "model.safetensors", metadata={"format": "pt"})
-        (aside / "model.safetensors").chmod(0o644)
+        yield aside
         for path in (*aside.iterdir(), aside):
             sync(path)
         aside.rename(output)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
     print(f"wrote {output}")
+
+
+def write_documents(folder, documents):
+    """`documents`: JSON content by file name."""
+    for name, content in documents.items():
+        (folder / name).write_text(json.dumps(content, ensure_ascii=False, indent=1), encoding="utf-8")
+
+
+def write_model_folder(output, documents, weights):
+    """`documents`: JSON content by file name; `weights`: numpy arrays by checkpoint name."""
+    with written_aside(output) as aside:
+        write_documents(aside, documents)
+        save_file(weights, aside / "model.safetensors", metadata={"format": "pt"})
+        (aside / "model.safetensors").chmod(0o644)

@@ -191,7 +191,7 @@ Problem Sum(Dice& dice) {
   return problem;
 }
 
-// What the laboratory model adds (deploy/laboratory/).
+// What the laboratory model adds (deploy/pretrain_laboratory_model.py).
 Problem StepwiseSum(Dice& dice) {
   std::vector<int64_t> numbers(4);
   for (int64_t& number : numbers) number = dice.Between(1, 49);

@@ -141,7 +141,7 @@ absl::Status ApplyViewLimits(const Config& config,
                              Dataset* data) {
   const int64_t limit = std::min(context, config.trainer.pack_tokens);
   ASSIGN_OR_RETURN(const ViewMeter meter, ViewMeter::Make(config, text));
-  std::vector<Problem> fitting;
+  std::vector<bool> fits;
   std::string named;
   int64_t num_long = 0;
   const auto total = static_cast<int64_t>(data->problems.size());
@@ -151,12 +151,11 @@ absl::Status ApplyViewLimits(const Config& config,
     if (meter.AtMost(problem) > limit) {
       ASSIGN_OR_RETURN(longest, meter.Longest(problem));
     }
-    if (longest.tokens <= limit) {
-      fitting.push_back(problem);
-    } else if (static_cast<size_t>(num_long++) < kMaxNamedRows) {
+    fits.push_back(longest.tokens <= limit);
+    if (!fits.back() && static_cast<size_t>(num_long++) < kMaxNamedRows) {
       absl::StrAppend(&named, "\n  ", Describe(problem, longest));
     }
-    progress.Update(static_cast<int64_t>(fitting.size()) + num_long);
+    progress.Update(static_cast<int64_t>(fits.size()));
   }
   if (num_long == 0) return absl::OkStatus();
   if (static_cast<size_t>(num_long) > kMaxNamedRows) {
@@ -170,7 +169,7 @@ absl::Status ApplyViewLimits(const Config& config,
                                         " rows cannot be trained: ",
                                         DescribeLimit(config, context));
   const bool skips = config.data.on_bad_row == "skip";
-  if (!skips || fitting.empty()) {
+  if (!skips || num_long == total) {
     return DataError(absl::StrCat(
         what,
         ", lower rollout.max_new_tokens or objective.max_reference_tokens",
@@ -178,6 +177,10 @@ absl::Status ApplyViewLimits(const Config& config,
         named));
   }
   LogWarning(absl::StrCat(what, "; left out (data.on_bad_row: skip)", named));
+  std::vector<Problem> fitting;
+  for (size_t i = 0; i < fits.size(); ++i) {
+    if (fits[i]) fitting.push_back(std::move(data->problems[i]));
+  }
   data->problems = std::move(fitting);
   data->skipped_rows += num_long;
   data->digest = DigestOf(data->problems);

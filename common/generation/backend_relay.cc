@@ -6,6 +6,7 @@
 
 #include "common/base/status_error.h"
 #include "common/base/status_macros.h"
+#include "common/collective/parse_rank_message.h"
 #include "common/generation/decode_request_message.h"
 #include "common/tensor/torch_bridge.h"
 #include "dapd/v1/rank.pb.h"
@@ -144,10 +145,9 @@ class Follower {
   absl::StatusOr<bool> DoNext() {
     std::string message;
     RETURN_IF_ERROR(collective_.Broadcast(&message));
-    v1::DecodeCall call;
-    if (!call.ParseFromString(message)) {
-      return absl::DataLossError("rank 0 sent what is no call");
-    }
+    ASSIGN_OR_RETURN(
+        const v1::DecodeCall call,
+        ParseRankMessage<v1::DecodeCall>(message, "a call of its backend"));
     if (call.has_end()) return false;
     if (SampledOf(call) != std::exchange(sampled_, {})) {
       return absl::DataLossError(

@@ -95,13 +95,17 @@ int TargetSources::AddTarget(const HeadTerm& term) {
   for (const TeacherScores* scores : term.passes) {
     passes.push_back(scores == nullptr ? -1 : FindOrAdd(*scores));
   }
-  if (std::holds_alternative<TeacherPass>(*term.target)) return passes[0];
-  DerivedSource derived = std::visit(
+  return std::visit(
       Overloaded{
-          [](const TeacherPass&) { return DerivedSource(); },
-          [&](const Mixture& mixture) { return DerivedFrom(mixture, passes); },
-          [&](const Routed&) { return DerivedByRoute(passes); }},
+          [&](const TeacherPass&) { return passes[0]; },
+          [&](const Mixture& mixture) {
+            return AddDerived(DerivedFrom(mixture, passes));
+          },
+          [&](const Routed&) { return AddDerived(DerivedByRoute(passes)); }},
       *term.target);
+}
+
+int TargetSources::AddDerived(DerivedSource derived) {
   derived.source = static_cast<int>(sources_.size());
   sources_.push_back({});
   derived_.push_back(derived);

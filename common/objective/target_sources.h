@@ -57,6 +57,7 @@ class TargetSources {
  private:
   int FindOrAdd(const TeacherScores& teacher);
   int AddTarget(const HeadTerm& term);
+  int AddDerived(DerivedSource derived);
   // The rows of a source within a chunk, [tokens, V].
   at::Tensor LogitsOf(int source, const HeadChunk& chunk) const;
   at::Tensor SupportOf(const HeadTerm& head_term,

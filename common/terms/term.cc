@@ -33,7 +33,7 @@ std::optional<Enum> Parse(const std::array<const char*, kSize>& names,
   return std::nullopt;
 }
 
-std::string ProblemWithMixture(const Mixture& mixture) {
+std::string ProblemWith(const Mixture& mixture) {
   if (mixture.delta.empty() || mixture.delta.size() > Mixture::kMaxParts) {
     return absl::StrCat("a mixture's delta has 1 to ",
                         Mixture::kMaxParts,
@@ -42,6 +42,12 @@ std::string ProblemWithMixture(const Mixture& mixture) {
   }
   if (!(mixture.soft_clip > 0.0)) return "soft_clip must be above 0";
   return "";
+}
+
+std::string ProblemWith(const Routed& routed) {
+  return routed.trim >= 0.0 && routed.trim < 1.0
+             ? ""
+             : "trim must be at least 0 and below 1";
 }
 
 }  // namespace
@@ -122,15 +128,11 @@ std::string ProblemWith(const Term& term) {
     return "teacher_top_k needs a target of one pass";
   }
   if (term.skip_tokens < 0) return "skip_tokens must be at least 0";
-  if (const auto* mixture = std::get_if<Mixture>(&term.target)) {
-    return ProblemWithMixture(*mixture);
-  }
-  if (const auto* routed = std::get_if<Routed>(&term.target)) {
-    if (!(routed->trim >= 0.0 && routed->trim < 1.0)) {
-      return "trim must be at least 0 and below 1";
-    }
-  }
-  return "";
+  return std::visit(
+      Overloaded{[](const TeacherPass&) { return std::string(); },
+                 [](const Mixture& mixture) { return ProblemWith(mixture); },
+                 [](const Routed& routed) { return ProblemWith(routed); }},
+      term.target);
 }
 
 const char* DivergenceName(DivergenceKind kind) {

@@ -1,3 +1,6 @@
+#include <functional>
+#include <type_traits>
+
 #include "common/training/metric_table.h"
 
 namespace dapd {
@@ -5,17 +8,12 @@ namespace {
 
 using Read = std::function<std::vector<MetricValue>(const StepReport&)>;
 
-// `get`: the number, out of a report.
+// `get`: the number of a report, as a function or a field of it.
 template <typename Get>
 Read Value(Get get) {
   return [get](const StepReport& report) {
-    return std::vector<MetricValue>{{"", get(report)}};
+    return std::vector<MetricValue>{{"", std::invoke(get, report)}};
   };
-}
-
-template <typename Number>
-Read Value(Number StepReport::*field) {
-  return Value([field](const StepReport& report) { return report.*field; });
 }
 
 template <typename Number>
@@ -38,29 +36,25 @@ std::vector<MetricValue> ReadSeconds(const StepReport& report) {
   return values;
 }
 
-// `row` with what is read from `field` of every rank.
-template <typename Number>
-StepMetric OfRanks(RankRule rule, Number StepReport::*field, StepMetric row) {
+// `row` with the number that `at` finds in every rank's report: a field, or a
+// function that returns a reference.
+template <typename At>
+StepMetric OfRanks(RankRule rule, At at, StepMetric row) {
   row.rule = rule;
-  row.read = Value(field);
-  row.write = [field](StepReport& report, double value) {
-    report.*field = static_cast<Number>(value);
+  row.read = Value(at);
+  row.write = [at](StepReport& report, double value) {
+    auto& number = std::invoke(at, report);
+    number = static_cast<std::remove_reference_t<decltype(number)>>(value);
   };
   return row;
 }
 
+// The place of a field of the sampler's mismatch in a report.
 template <typename Number>
-StepMetric OfRanks(RankRule rule,
-                   Number SamplerMismatch::*field,
-                   StepMetric row) {
-  row.rule = rule;
-  row.read = Value([field](const StepReport& report) {
+auto OfMismatch(Number SamplerMismatch::*field) {
+  return [field](auto& report) -> auto& {
     return report.sampler_mismatch.*field;
-  });
-  row.write = [field](StepReport& report, double value) {
-    report.sampler_mismatch.*field = static_cast<Number>(value);
   };
-  return row;
 }
 
 std::vector<StepMetric> ObjectiveRows() {
@@ -177,7 +171,7 @@ std::vector<StepMetric> SampleRows() {
 std::vector<StepMetric> MismatchRows() {
   return {
       OfRanks(RankRule::kSum,
-              &SamplerMismatch::tokens,
+              OfMismatch(&SamplerMismatch::tokens),
               {.path = "sampler_mismatch/tokens",
                .tag = "sampler_mismatch/tokens",
                .prometheus = "dapd_trainer_sampler_mismatch_tokens_total",
@@ -185,7 +179,7 @@ std::vector<StepMetric> MismatchRows() {
                .help = "Sampled tokens whose log-probabilities were compared.",
                .status = "sampler_mismatch_tokens"}),
       OfRanks(RankRule::kSum,
-              &SamplerMismatch::sum,
+              OfMismatch(&SamplerMismatch::sum),
               {.path = "sampler_mismatch/sum",
                .tag = "sampler_mismatch/sum",
                .prometheus = "dapd_trainer_sampler_mismatch_nats_total",
@@ -193,7 +187,7 @@ std::vector<StepMetric> MismatchRows() {
                .help = "Sum over sampled tokens of the absolute difference of "
                        "trainer's and sampler's log-probability."}),
       OfRanks(RankRule::kMax,
-              &SamplerMismatch::largest,
+              OfMismatch(&SamplerMismatch::largest),
               {.path = "sampler_mismatch/max",
                .tag = "sampler_mismatch/max",
                .prometheus = "dapd_trainer_sampler_mismatch_max",

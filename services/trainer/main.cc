@@ -21,6 +21,7 @@
 #include "common/collective/rank_leader.h"
 #include "common/config/load_config.h"
 #include "common/config/run_folder.h"
+#include "common/config/service_flags.h"
 #include "common/metrics/metrics_registry.h"
 #include "common/metrics/security_metrics.h"
 #include "common/rpc/client/credentials.h"
@@ -39,12 +40,6 @@
 
 namespace dapd {
 namespace {
-
-struct Flags {
-  std::string config;
-  std::vector<std::string> overrides;
-  std::string listen;
-};
 
 template <typename Options>
 Options MakeClientOptions(const Config& config,
@@ -220,10 +215,10 @@ absl::Status Train(const LoadedConfig& loaded,
   return result;
 }
 
-absl::Status Run(const Flags& flags) {
+absl::Status Run(const ServiceFlags& flags) {
   ShutdownSignal signal;
   ASSIGN_OR_RETURN(const LoadedConfig loaded,
-                   LoadConfig(flags.config, flags.overrides));
+                   LoadConfig(flags.config, flags.Overrides()));
   const Config& config = loaded.config;
   const std::string folder = JoinPath(config.run.output_dir, config.run.name);
   const bool finished =
@@ -249,17 +244,11 @@ absl::Status Run(const Flags& flags) {
 
 int Main(int argc, char** argv) {
   SetLogName("trainer");
-  Flags flags;
+  ServiceFlags flags;
   CommandLine line(
       "The DAPD trainer: drives the workers and trains the adapter.");
-  line.AddOption("config", flags.config, "YAML configuration").Required();
-  line.AddOption("--set", flags.overrides, "key=value, overrides the file")
-      .TakeAll();
-  line.AddOption("--listen", flags.listen, "host:port, as trainer.listen");
+  flags.AddTo(line, "trainer.listen");
   if (const auto code = line.Parse(argc, argv)) return *code;
-  if (!flags.listen.empty()) {
-    flags.overrides.push_back("trainer.listen=" + flags.listen);
-  }
   const absl::Status status = Run(flags);
   if (!status.ok()) LogError(std::string(status.message()));
   return static_cast<int>(ExitCodeOf(status));

@@ -27,17 +27,8 @@ constexpr absl::Duration kDeliveryGrace = absl::Seconds(1);
 }  // namespace
 
 void WorkerFlags::AddTo(CommandLine& line, const std::string& listen_key) {
-  listen_key_ = listen_key;
-  line.AddOption("config", config, "YAML configuration").Required();
-  line.AddOption("--set", overrides, "key=value, overrides the file").TakeAll();
-  line.AddOption("--listen", listen_, "host:port, as " + listen_key);
+  ServiceFlags::AddTo(line, listen_key);
   line.AddOption("--port-file", port_file, "receives the port taken");
-}
-
-std::vector<std::string> WorkerFlags::Overrides() const {
-  std::vector<std::string> all = overrides;
-  if (!listen_.empty()) all.push_back(listen_key_ + "=" + listen_);
-  return all;
 }
 
 WorkerProgram::WorkerProgram(std::string name, Role role)

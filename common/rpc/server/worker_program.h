@@ -12,13 +12,12 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 
-#include "common/base/command_line.h"
 #include "common/config/config.h"
+#include "common/config/service_flags.h"
 #include "common/metrics/metrics_registry.h"
 #include "common/rpc/server/server.h"
 #include "common/rpc/server/shutdown_signal.h"
@@ -26,19 +25,10 @@
 
 namespace dapd {
 
-struct WorkerFlags {
-  std::string config;
-  std::vector<std::string> overrides;  // key=value
+struct WorkerFlags : ServiceFlags {
   std::string port_file;
 
-  // `listen_key`: the key that --listen sets.
   void AddTo(CommandLine& line, const std::string& listen_key);
-  // Those given, and --listen as the last of them.
-  std::vector<std::string> Overrides() const;
-
- private:
-  std::string listen_;
-  std::string listen_key_;
 };
 
 // Make one before any other thread starts (ShutdownSignal). A signal that comes

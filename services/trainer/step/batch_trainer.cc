@@ -13,6 +13,7 @@
 
 #include "common/base/failpoint.h"
 #include "common/base/status_macros.h"
+#include "common/collective/parse_rank_message.h"
 #include "common/data/epoch_order.h"
 #include "common/rpc/transfer/served_policy.h"
 #include "common/training/metric_table.h"
@@ -20,7 +21,6 @@
 #include "dapd/v1/rank.pb.h"
 #include "services/trainer/publish/policy_update_writer.h"
 #include "services/trainer/step/phase_timer.h"
-#include "services/trainer/step/rank_message.h"
 
 namespace dapd {
 namespace {

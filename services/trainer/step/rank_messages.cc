@@ -7,8 +7,8 @@
 #include "absl/strings/str_cat.h"
 
 #include "common/base/status_macros.h"
+#include "common/collective/parse_rank_message.h"
 #include "dapd/v1/rank.pb.h"
-#include "services/trainer/step/rank_message.h"
 
 namespace dapd {
 namespace {

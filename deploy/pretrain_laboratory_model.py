@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains the laboratory model from scratch: a Qwen3 of 1.3 million parameters on which DAPD can be studied in minutes.
 
-    pretrain.py [--output DIR] [--batches N]
+    pretrain_laboratory_model.py [--output DIR] [--batches N]
 
 It adds four numbers by written steps and errs in some of them; it knows a short cut, the bare answer, to which a right
 reference invites it; and it does not believe a reference blindly, since most of those that it has read were wrong. Needs
@@ -10,7 +10,6 @@ other weights that behave alike.
 """
 
 import argparse
-import json
 import math
 import pathlib
 import random
@@ -21,14 +20,15 @@ import torch.nn.functional as F
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-DEFAULT_OUTPUT = pathlib.Path(__file__).resolve().parent / "model"
+from model_folder import CHAT_TEMPLATE, PLAIN, SPECIAL, write_documents, written_aside
+
+DEFAULT_OUTPUT = pathlib.Path(__file__).resolve().parent.parent / ".deps/models/laboratory"
 HIDDEN, LAYERS, HEADS, KV_HEADS = 160, 4, 4, 2
 BATCH_SIZE, LEARNING_RATE = 64, 2e-3
 
 # How often a step is wrong: of an answer by itself, of one that reads a wrong reference, of a wrong reference.
 ERRORS, ERRORS_WITH_REFERENCE, ERRORS_OF_REFERENCE = 0.12, 0.03, 0.4
 
-SPECIAL, PLAIN = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"], ["<think>", "</think>"]
 NO_THOUGHTS = "<think>\n\n</think>\n\n"
 SUFFIX = "Please reason step by step, and put your final answer within \\boxed{}."
 TRANSITION = (
@@ -40,17 +40,6 @@ TRANSITION = (
 QWEN_SPLIT = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-CHAT_TEMPLATE = """\
-{%- set no_thoughts = '<think>\\n\\n</think>\\n\\n' -%}
-{%- for message in messages -%}
-  {{- '<|im_start|>' + message.role + '\\n' -}}
-  {%- if message.role == 'assistant' and loop.last -%}{{- no_thoughts -}}{%- endif -%}
-  {{- message.content + '<|im_end|>\\n' -}}
-{%- endfor -%}
-{%- if add_generation_prompt -%}
-  {{- '<|im_start|>assistant\\n' -}}
-  {%- if enable_thinking is defined and not enable_thinking -%}{{- no_thoughts -}}{%- endif -%}
-{%- endif -%}"""
 
 
 def problem(numbers):
@@ -198,22 +187,22 @@ def train(model, batches, count):
 
 
 def save(model, tokenizer, output):
-    model.to(torch.bfloat16).save_pretrained(output)
-    tokenizer.save(str(output / "tokenizer.json"))
-    documents = {
-        "tokenizer_config.json": {
-            "tokenizer_class": "PreTrainedTokenizerFast",
-            "eos_token": "<|im_end|>",
-            "pad_token": "<|endoftext|>",
-            "chat_template": CHAT_TEMPLATE,
-        },
-        "generation_config.json": {
-            "eos_token_id": [tokenizer.token_to_id("<|im_end|>"), tokenizer.token_to_id("<|endoftext|>")],
-            "pad_token_id": tokenizer.token_to_id("<|endoftext|>"),
-        },
-    }
-    for name, content in documents.items():
-        (output / name).write_text(json.dumps(content, indent=2) + "\n")
+    ends = [tokenizer.token_to_id(token) for token in ("<|im_end|>", "<|endoftext|>")]
+    with written_aside(output) as aside:
+        model.to(torch.bfloat16).save_pretrained(aside)
+        tokenizer.save(str(aside / "tokenizer.json"))
+        write_documents(
+            aside,
+            {
+                "tokenizer_config.json": {
+                    "tokenizer_class": "PreTrainedTokenizerFast",
+                    "eos_token": "<|im_end|>",
+                    "pad_token": "<|endoftext|>",
+                    "chat_template": CHAT_TEMPLATE,
+                },
+                "generation_config.json": {"eos_token_id": ends, "pad_token_id": ends[1]},
+            },
+        )
 
 
 def main():

@@ -16,8 +16,8 @@ absl::StatusOr<Message> ParseRankMessage(const std::string& bytes,
                                          const char* what) {
   Message message;
   if (message.ParseFromString(bytes)) return message;
-  return absl::DataLossError(absl::StrCat(
-      "a message of another trainer rank cannot be read as ", what));
+  return absl::DataLossError(
+      absl::StrCat("a message of another rank cannot be read as ", what));
 }
 
 }  // namespace dapd

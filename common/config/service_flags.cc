@@ -1,0 +1,18 @@
+#include "common/config/service_flags.h"
+
+namespace dapd {
+
+void ServiceFlags::AddTo(CommandLine& line, const std::string& listen_key) {
+  listen_key_ = listen_key;
+  line.AddOption("config", config, "YAML configuration").Required();
+  line.AddOption("--set", overrides, "key=value, overrides the file").TakeAll();
+  line.AddOption("--listen", listen_, "host:port, as " + listen_key);
+}
+
+std::vector<std::string> ServiceFlags::Overrides() const {
+  std::vector<std::string> all = overrides;
+  if (!listen_.empty()) all.push_back(listen_key_ + "=" + listen_);
+  return all;
+}
+
+}  // namespace dapd

@@ -1,0 +1,25 @@
+// The command line that all services share: CONFIG, --set, --listen.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/base/command_line.h"
+
+namespace dapd {
+
+struct ServiceFlags {
+  std::string config;
+  std::vector<std::string> overrides;  // key=value
+
+  // `listen_key`: the key that --listen sets.
+  void AddTo(CommandLine& line, const std::string& listen_key);
+  // Those given, and --listen as the last of them.
+  std::vector<std::string> Overrides() const;
+
+ private:
+  std::string listen_;
+  std::string listen_key_;
+};
+
+}  // namespace dapd
