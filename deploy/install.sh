@@ -3,11 +3,12 @@
 # packages (as root or with sudo) and a Python environment in .deps/venv, which
 # brings LibTorch, Apache Arrow C++ and the demo model.
 #
-#   deploy/install.sh [--tests|--cuda]
+#   deploy/install.sh [--tests|--cuda|--grading]
 #
 # --cuda adds torch's CUDA libraries (2 GB), with which the build makes the CUDA
 # backend; a machine with nvcc gets them without being asked. --tests adds what the
-# tests need, Python's torch and transformers among it (4 GB). Where neither root
+# tests need, Python's torch and transformers among it (4 GB). --grading adds
+# math-verify for `dapd grade`, nothing else. Where neither root
 # nor sudo is at hand, it prints what root has to run. A second call skips what is
 # there. PYTHON names another interpreter (3.11 or newer).
 set -euo pipefail
@@ -38,8 +39,9 @@ case "${1:-}" in
     requirements+=(deploy/requirements-cuda.txt tests/requirements.txt)
     ;;
   --cuda) requirements+=(deploy/requirements-cuda.txt) ;;
+  --grading) requirements+=(deploy/requirements-grading.txt) ;;
   "") if has_nvcc >/dev/null; then requirements+=(deploy/requirements-cuda.txt); fi ;;
-  *) echo "usage: deploy/install.sh [--tests|--cuda]" >&2; exit 2 ;;
+  *) echo "usage: deploy/install.sh [--tests|--cuda|--grading]" >&2; exit 2 ;;
 esac
 
 # --- Debian packages ----------------------------------------------------------

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "common/config/released_prompts.h"
 #include "common/terms/term.h"
 
 namespace dapd {
@@ -23,7 +24,7 @@ struct RunConfig {
 };
 
 struct ModelSection {
-  std::string path;                    // Hugging Face folder
+  std::string path;                    // common/hub/model_folder.h
   std::string precision = "bfloat16";  // float32 | bfloat16
   std::string device = "auto";         // auto | cpu | cuda
 };
@@ -38,6 +39,7 @@ struct LoraSection {
                                       "gate_proj",
                                       "up_proj",
                                       "down_proj"};
+  std::string start_from;  // an adapter to train on; empty: a fresh one
 };
 
 struct DataSection {
@@ -61,9 +63,47 @@ struct ObjectiveSection {
   };
   Guided reference_guided{1.0, 1.0};
   Guided rollout_guided{1.0, 2.0};
+  // Of all of a preset's terms.
+  std::string divergence = "forward_kl";
+  double beta = 0.5;
   double component_clip = 0.05;
+  std::string support = "full";
+  int64_t top_k = 100;
+  bool tail = true;
+  std::string reduction = "micro_token";
+  int64_t skip_tokens = 0;
+  std::string teacher_weights = "base";  // of presets with one teacher
+  struct Purified {
+    bool recentre = true;
+    double soft_clip = 10.0;
+    double beta = 1.0;
+  };
+  Purified purified;
+  struct Dopd {
+    double likely_factor = 0.6;
+    double unlikely_factor = 0.3;
+    double trim = 0.05;
+  };
+  Dopd dopd;
+  // Of `preset: sdpo`.
+  struct Sdpo {
+    std::string divergence = "jensen_shannon";  // jensen_shannon | reverse_kl
+    int64_t top_k = 100;
+    std::string feedback = "never";  // never | without_sibling | always
+  };
+  Sdpo sdpo;
   std::string self_rollout = "append";  // append | template
   int64_t max_reference_tokens = 1024;
+};
+
+// Templates of the user messages; see prompt_template.h.
+struct PromptsSection {
+  std::string none = kReleasedNone;
+  std::string privileged = kReleasedPrivileged;
+  std::string demonstration = kReleasedDemonstration;
+  std::string probe = kReleasedProbe;
+  // Whether prompts that show an answer are rendered with thinking on.
+  bool privileged_thinking = true;
 };
 
 struct RolloutSection {
@@ -73,6 +113,10 @@ struct RolloutSection {
   double temperature = 1.1;
   double top_p = 0.95;
   int64_t top_k = 20;
+  // Which answers a sample has; see services/trainer/step/answer_rules.h.
+  std::string source = "reference";  // reference | dual | verified
+  std::string unverified = "first";  // first | skip
+  int64_t group_size = 1;
   // In policies; see services/trainer/step/batch_trainer.h.
   int64_t max_staleness = 0;
   int64_t slots = 32;           // sequences decoded side by side in one worker
@@ -125,11 +169,14 @@ struct EvaluationSection {
   int64_t top_k = 0;
   int64_t max_new_tokens = 0;  // 0: rollout.max_new_tokens
   int64_t kl_problems = 8;     // held-out problems for the unclipped KL
+  int64_t interval = 0;        // steps between evaluations; 0: before and after
+  std::string prompt = "training";  // training | plain
+  bool thinking = false;
 };
 
 struct CheckpointSection {
   int64_t interval = 50;
-  int64_t keep = 2;
+  int64_t keep = 2;  // 0: all
   std::string on_write_error = "pause";  // pause | continue | fail
 };
 
@@ -163,6 +210,7 @@ struct Config {
   LoraSection lora;
   DataSection data;
   ObjectiveSection objective;
+  PromptsSection prompts;
   RolloutSection rollout;
   TeacherSection teacher;
   TrainerSection trainer;

@@ -29,6 +29,7 @@ std::vector<ConfigKey> ConfigKeys(Config& config) {
                              LoraKeys,
                              DataKeys,
                              ObjectiveKeys,
+                             PromptsKeys,
                              RolloutKeys,
                              TeacherKeys,
                              TrainerKeys,

@@ -37,9 +37,17 @@ struct ConfigKey {
   // written or measured, how long to wait or how many steps to take. What the
   // result depends on may not; model and data count by their content.
   bool may_change = false;
+  // Of a key that came after others: a run is bound to its value only where
+  // that is not the default, so that runs of earlier versions, which knew
+  // nothing else, go on.
+  bool counts_unless_default = false;
 
   ConfigKey MayChange() && {
     may_change = true;
+    return std::move(*this);
+  }
+  ConfigKey CountsUnlessDefault() && {
+    counts_unless_default = true;
     return std::move(*this);
   }
 };

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <set>
 #include <sstream>
 #include <utility>
@@ -22,6 +23,7 @@
 #include "common/base/status_macros.h"
 #include "common/base/utf8.h"
 #include "common/config/config_keys.h"
+#include "common/config/preset_terms.h"
 #include "common/config/validate_config.h"
 #include "common/config/value_reader.h"
 
@@ -32,6 +34,9 @@ namespace {
 
 constexpr uint64_t kMaxFileBytes = 1 << 20;
 constexpr char kEnvironmentPrefix[] = "DAPD_";
+constexpr char kDefaultOrigin[] = "default";
+constexpr char kExtends[] = "extends";
+constexpr size_t kMaxExtended = 8;
 
 size_t EditDistance(const std::string& a, const std::string& b) {
   std::vector<size_t> row(b.size() + 1);
@@ -123,10 +128,16 @@ bool AllUtf8(const YAML::Node& node) {
 class Loader {
  public:
   Loader() : keys_(ConfigKeys(loaded_.config)) {
-    for (const ConfigKey& key : keys_) loaded_.origins[key.name] = "default";
+    for (const ConfigKey& key : keys_) {
+      loaded_.origins[key.name] = kDefaultOrigin;
+    }
   }
 
-  void ReadYaml(const std::string& path, const YAML::Node& root) {
+  // `origin`: of its values, before the line.
+  void ReadYaml(const std::string& path,
+                const std::string& origin,
+                const YAML::Node& root) {
+    file_origin_ = origin;
     if (!root.IsMap()) {
       problems_.push_back(
           absl::StrCat(path, ": a map of sections is expected"));
@@ -167,6 +178,16 @@ class Loader {
     }
   }
 
+  // Once all values are read: what the preset has in the place of defaults.
+  void ReadPreset() {
+    if (!problems_.empty()) return;
+    for (const PresetDefault& preset :
+         PresetDefaults(loaded_.config.objective.preset)) {
+      if (loaded_.origins.at(preset.key) != kDefaultOrigin) continue;
+      Set("objective.preset", "preset", preset.key, YAML::Node(preset.value));
+    }
+  }
+
   // Contradictions between values that are no values would only confuse.
   absl::StatusOr<LoadedConfig> Finish(const std::string& path) {
     if (problems_.empty()) problems_ = FindContradictions(loaded_.config);
@@ -189,6 +210,7 @@ class Loader {
       const std::string name = absl::StrCat(prefix, entry.first.Scalar());
       const std::string where =
           absl::StrCat(path, ":", entry.first.Mark().line + 1);
+      if (name == kExtends) continue;  // read before
       if (!seen.insert(name).second) {
         problems_.push_back(absl::StrCat(where, ": ", name, " occurs twice"));
         continue;
@@ -199,7 +221,7 @@ class Loader {
           });
       if (!is_section) {
         Set(where,
-            absl::StrCat("file:", entry.first.Mark().line + 1),
+            absl::StrCat(file_origin_, ":", entry.first.Mark().line + 1),
             name,
             entry.second);
       } else if (entry.second.IsMap()) {
@@ -268,24 +290,84 @@ class Loader {
 
   LoadedConfig loaded_;
   std::vector<ConfigKey> keys_;  // points into loaded_
+  std::string file_origin_;      // of the file that is read
   std::vector<std::string> problems_;
 };
+
+struct ConfigFile {
+  std::string path;
+  YAML::Node root;
+
+  // Undefined: it extends none.
+  YAML::Node extended() const {
+    const YAML::Node& map = root;
+    return map.IsMap() ? map[kExtends] : YAML::Node(YAML::NodeType::Undefined);
+  }
+};
+
+absl::StatusOr<ConfigFile> ReadConfigFile(const std::string& path) {
+  auto text = ReadFile(path, kMaxFileBytes);
+  if (!text.ok()) return WithExitCode(text.status(), ExitCode::kConfig);
+  try {
+    return ConfigFile{path, ParseYaml(*text)};
+  } catch (const YAML::Exception& error) {
+    return ConfigError(absl::StrCat(Printable(path),
+                                    ":",
+                                    error.mark.line + 1,
+                                    ": not valid YAML: ",
+                                    error.msg));
+  }
+}
+
+// The file at `path` behind those that it extends.
+absl::StatusOr<std::vector<ConfigFile>> ReadConfigFiles(
+    const std::string& path) {
+  ASSIGN_OR_RETURN(ConfigFile first, ReadConfigFile(path));
+  std::vector<ConfigFile> files = {std::move(first)};
+  while (files.front().extended()) {
+    const ConfigFile& file = files.front();
+    const YAML::Node extended = file.extended();
+    if (!extended.IsScalar() || extended.Scalar().empty()) {
+      return ConfigError(absl::StrCat(
+          Printable(file.path), ": extends: the path of a file is expected"));
+    }
+    if (files.size() > kMaxExtended) {
+      return ConfigError(absl::StrCat(Printable(path),
+                                      " extends more than ",
+                                      kMaxExtended,
+                                      " files, or itself"));
+    }
+    const std::filesystem::path folder =
+        std::filesystem::path(file.path).parent_path();
+    const std::filesystem::path base_path = folder / extended.Scalar();
+    std::error_code error;
+    if (!std::filesystem::is_regular_file(base_path, error)) {
+      return ConfigError(absl::StrCat(Printable(file.path),
+                                      ": extends: ",
+                                      Printable(base_path.string()),
+                                      " is no file"));
+    }
+    ASSIGN_OR_RETURN(ConfigFile base, ReadConfigFile(base_path.string()));
+    files.insert(files.begin(), std::move(base));
+  }
+  return files;
+}
 
 }  // namespace
 
 absl::StatusOr<LoadedConfig> LoadConfig(
     const std::string& path, const std::vector<std::string>& overrides) {
-  auto text = ReadFile(path, kMaxFileBytes);
-  if (!text.ok()) return WithExitCode(text.status(), ExitCode::kConfig);
+  ASSIGN_OR_RETURN(const std::vector<ConfigFile> files, ReadConfigFiles(path));
   Loader loader;
-  try {
-    loader.ReadYaml(path, ParseYaml(*text));
-  } catch (const YAML::Exception& error) {
-    return ConfigError(absl::StrCat(
-        path, ":", error.mark.line + 1, ": not valid YAML: ", error.msg));
+  for (const ConfigFile& file : files) {
+    const std::string name =
+        Printable(std::filesystem::path(file.path).filename().string());
+    loader.ReadYaml(
+        file.path, &file == &files.back() ? "file" : name, file.root);
   }
   loader.ReadEnvironment();
   loader.ReadOverrides(overrides);
+  loader.ReadPreset();
   return loader.Finish(path);
 }
 
@@ -335,7 +417,10 @@ std::string ConfigReference() {
       "Generated by `dapd config-reference` from the key table in "
       "common/config/keys.\nPrecedence: file < environment "
       "(`DAPD_TRAINER__LEARNING_RATE`) < `--set "
-      "trainer.learning_rate=1e-5`.\nA run that goes on may have "
+      "trainer.learning_rate=1e-5`.\nA file may begin with `extends: "
+      "OTHER.yaml`, relative to itself, and say only what differs "
+      "from that one.\n`objective.preset` changes some "
+      "defaults (docs/objective.md, \"Presets\").\nA run that goes on may have "
       "other values than it began with only where the table says so.\n";
   std::string section;
   for (const ConfigKey& key : ConfigKeys(config)) {

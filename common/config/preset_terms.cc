@@ -1,9 +1,41 @@
 #include "common/config/preset_terms.h"
 
-namespace dapd {
+#include <algorithm>
 
-std::vector<Term> ExpandTerms(const ObjectiveSection& section) {
-  if (!section.terms.empty()) return section.terms;
+#include "common/config/released_prompts.h"
+
+namespace dapd {
+namespace {
+
+using enum ViewName;
+using enum WeightSet;
+
+// A term with what the section says of all of them. The names were checked when
+// they were read (the rows' choices).
+Term MakeTerm(const ObjectiveSection& section,
+              const char* name,
+              ViewName student,
+              Target target,
+              double weight) {
+  return {.name = name,
+          .student = student,
+          .target = std::move(target),
+          .divergence = {.kind = ParseDivergence(section.divergence).value(),
+                         .beta = section.beta,
+                         .clip = section.component_clip},
+          .support = {.kind = ParseSupport(section.support).value(),
+                      .k = section.top_k,
+                      .tail = section.tail},
+          .reduction = ParseReduction(section.reduction).value(),
+          .skip_tokens = section.skip_tokens,
+          .weight = weight};
+}
+
+WeightSet TeacherWeights(const ObjectiveSection& section) {
+  return ParseWeightSet(section.teacher_weights).value();
+}
+
+std::vector<Term> DapdTerms(const ObjectiveSection& section) {
   const auto unit = [&](const ObjectiveSection::Guided& guided,
                         double fraction) {
     return section.kappa * fraction /
@@ -17,13 +49,8 @@ std::vector<Term> ExpandTerms(const ObjectiveSection& section) {
                         ViewName student,
                         TeacherPass teacher,
                         double weight) {
-    Term term{
-        .name = name, .student = student, .target = teacher, .weight = weight};
-    term.divergence.clip = section.component_clip;
-    return term;
+    return MakeTerm(section, name, student, teacher, weight);
   };
-  using enum ViewName;
-  using enum WeightSet;
   return {
       term("entangled_rollout", kNoneRollout, {kSnapshot, kCrossRollout}, r),
       term("inference_reference",
@@ -47,6 +74,186 @@ std::vector<Term> ExpandTerms(const ObjectiveSection& section) {
            {kBase, kCrossReference},
            y * rollout.beta_privileged),
   };
+}
+
+std::vector<Term> OpsdTerms(const ObjectiveSection& section) {
+  return {MakeTerm(section,
+                   "opsd",
+                   kNoneRollout,
+                   TeacherPass{TeacherWeights(section), kCrossRollout},
+                   section.kappa)};
+}
+
+std::vector<Term> PrivilegedAnchorTerms(const ObjectiveSection& section) {
+  return {MakeTerm(section,
+                   "privileged_rollout",
+                   kSelfRollout,
+                   TeacherPass{TeacherWeights(section), kCrossRollout},
+                   section.kappa)};
+}
+
+std::vector<Term> SdftTerms(const ObjectiveSection& section) {
+  return {MakeTerm(section,
+                   "sdft",
+                   kNoneRollout,
+                   TeacherPass{TeacherWeights(section), kDemonstrationRollout},
+                   section.kappa)};
+}
+
+std::vector<Term> PurifiedOpsdTerms(const ObjectiveSection& section) {
+  const WeightSet weights = TeacherWeights(section);
+  const ObjectiveSection::Purified& purified = section.purified;
+  return {MakeTerm(section,
+                   "purified_opsd",
+                   kNoneRollout,
+                   Mixture{.anchor = {weights, kNoneRollout},
+                           .delta = {{{weights, kCrossRollout}, 1.0},
+                                     {{weights, kProbeRollout}, -1.0}},
+                           .recentre = purified.recentre,
+                           .soft_clip = purified.soft_clip,
+                           .strength = 1.0 / purified.beta},
+                   section.kappa)};
+}
+
+std::vector<Term> DopdTerms(const ObjectiveSection& section) {
+  const ObjectiveSection::Dopd& dopd = section.dopd;
+  Routed routed = {.first = {TeacherWeights(section), kCrossRollout},
+                   .second = {kLive, kCrossRollout},
+                   .trim = dopd.trim};
+  const auto choose = [&](Regime regime, bool takes_second, double factor) {
+    routed.choices[static_cast<size_t>(regime)] = {takes_second, factor};
+  };
+  choose(Regime::kAgreeLikely, false, dopd.likely_factor);
+  choose(Regime::kAgreeUnlikely, true, dopd.unlikely_factor);
+  choose(Regime::kFirstSurer, false, 0.0);
+  choose(Regime::kSecondSurer, true, dopd.likely_factor);
+  Term reverse =
+      MakeTerm(section, "dopd_reverse", kNoneRollout, routed, section.kappa);
+  reverse.divergence.kind = DivergenceKind::kReverseKl;
+
+  for (const Regime regime :
+       {Regime::kAgreeLikely, Regime::kAgreeUnlikely, Regime::kSecondSurer}) {
+    choose(regime, false, 0.0);
+  }
+  choose(Regime::kFirstSurer, false, 1.0);
+  Term surer =
+      MakeTerm(section, "dopd_surer", kNoneRollout, routed, section.kappa);
+  surer.divergence.kind = DivergenceKind::kJensenShannon;
+  surer.support = {};
+  return {reverse, surer};
+}
+
+std::vector<Term> SftTerms(const ObjectiveSection& section) {
+  return {MakeTerm(section, "sft", kNoneReference, OneHot{}, section.kappa)};
+}
+
+// As lasgroup/SDPO has it: micro-batches of one there, so that every answer
+// weighs alike and one that is masked counts as 0.
+std::vector<Term> SdpoTerms(const ObjectiveSection& section) {
+  const ObjectiveSection::Sdpo& sdpo = section.sdpo;
+  Term term = MakeTerm(section,
+                       "sdpo",
+                       kNoneRollout,
+                       TeacherPass{kEma, kSiblingRollout},
+                       section.kappa);
+  term.divergence.kind = ParseDivergence(sdpo.divergence).value();
+  term.support = {
+      .kind = SupportKind::kStudentTopK, .k = sdpo.top_k, .tail = true};
+  term.importance = Importance::kToken;
+  term.importance_cap = 2.0;
+  return {term};
+}
+
+struct Preset {
+  const char* name;
+  std::vector<Term> (*terms)(const ObjectiveSection& section);
+  std::vector<PresetDefault> defaults;
+};
+
+const std::vector<Preset>& Presets() {
+  static const auto& presets = *new std::vector<Preset>{
+      {"dapd", DapdTerms, {}},
+      {"opsd", OpsdTerms, {{"objective.kappa", "1"}}},
+      {"opsd_v1",
+       OpsdTerms,
+       {{"objective.kappa", "1"},
+        {"objective.divergence", "jensen_shannon"},
+        {"objective.component_clip", ".inf"},
+        {"prompts.privileged", kReleasedPrivilegedOfOpsdV1}}},
+      {"privileged_anchor", PrivilegedAnchorTerms, {{"objective.kappa", "1"}}},
+      {"sdft",
+       SdftTerms,
+       {{"objective.kappa", "1"},
+        {"objective.component_clip", ".inf"},
+        {"objective.temperature", "1"},
+        {"objective.reduction", "seq_mean"},
+        {"objective.skip_tokens", "3"},
+        {"objective.teacher_weights", "ema"},
+        {"teacher.ema_rate", "0.01"},
+        {"rollout.temperature", "1"},
+        {"rollout.top_p", "1"},
+        {"rollout.top_k", "0"}}},
+      {"purified_opsd",
+       PurifiedOpsdTerms,
+       {{"objective.kappa", "1"},
+        {"objective.divergence", "jensen_shannon"},
+        {"objective.component_clip", ".inf"}}},
+      {"dopd",
+       DopdTerms,
+       {{"objective.kappa", "1"},
+        {"objective.component_clip", ".inf"},
+        {"objective.reduction", "seq_mean"},
+        {"objective.support", "student_top_k"},
+        {"objective.top_k", "128"},
+        {"objective.tail", "false"}}},
+      {"sdpo",
+       SdpoTerms,
+       {{"objective.kappa", "1"},
+        {"objective.component_clip", ".inf"},
+        {"objective.reduction", "seq_mean_keep_masked"},
+        {"teacher.ema_rate", "0.05"},
+        {"rollout.group_size", "8"}}},
+      {"sft",
+       SftTerms,
+       {{"objective.kappa", "1"},
+        {"objective.component_clip", ".inf"},
+        {"objective.temperature", "1"}}},
+  };
+  return presets;
+}
+
+const Preset& PresetOf(const std::string& name) {
+  return *std::ranges::find(Presets(), name, &Preset::name);
+}
+
+}  // namespace
+
+std::vector<std::string> PresetNames() {
+  std::vector<std::string> names;
+  for (const Preset& preset : Presets()) names.emplace_back(preset.name);
+  return names;
+}
+
+std::vector<PresetDefault> PresetDefaults(const std::string& preset) {
+  return PresetOf(preset).defaults;
+}
+
+std::vector<Term> ExpandTerms(const ObjectiveSection& section) {
+  if (!section.terms.empty()) return section.terms;
+  return PresetOf(section.preset).terms(section);
+}
+
+bool StepsNeedAnswers(const Config& config) {
+  return ReadsRollouts(ExpandTerms(config.objective)) ||
+         config.rollout.source != "reference";
+}
+
+bool AsksRolloutWorkers(const Config& config) {
+  return StepsNeedAnswers(config) || !config.evaluation.path.empty();
+}
+
+bool AsksTeachers(const Config& config) {
+  return !TeacherPasses(ExpandTerms(config.objective)).empty();
 }
 
 }  // namespace dapd

@@ -1,18 +1,54 @@
-// The terms behind objective.preset.
+// What stands behind objective.preset: the terms of a method, and the other
+// settings that belong to it (docs/objective.md, "Presets").
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "common/config/config.h"
 
 namespace dapd {
 
-// objective.terms if there are any, else the preset's. `dapd` gives the six
-// terms of the paper; with w(beta_i, beta_p, f) = kappa f / (1 + beta_i +
-// beta_p) (1, beta_i, beta_p) for (entangled, inference, privileged) they are
-// weighted w(reference_guided, lambda) and w(rollout_guided, 1 - lambda). The
-// reference-guided direction holds entangled_rollout, inference_reference and
-// privileged_rollout.
+// "dapd", "opsd", ...
+std::vector<std::string> PresetNames();
+
+// What a preset puts in the place of a key's default: a value that is given
+// anywhere else takes precedence.
+struct PresetDefault {
+  std::string key;
+  std::string value;  // as a scalar of YAML
+};
+std::vector<PresetDefault> PresetDefaults(const std::string& preset);
+
+// objective.terms if there are any, else the preset's, which take divergence,
+// clip, support, reduction, skip_tokens and, where they have one teacher, its
+// weights from the section; sdpo has its own divergence, support and weights.
+//
+//   dapd   the six terms of the paper. With w(beta_i, beta_p, f) = kappa f /
+//          (1 + beta_i + beta_p) (1, beta_i, beta_p) for (entangled, inference,
+//          privileged) they are weighted w(reference_guided, lambda) and
+//          w(rollout_guided, 1 - lambda). The reference-guided direction holds
+//          entangled_rollout, inference_reference and privileged_rollout.
+//   opsd, opsd_v1       none_rollout <- cross_rollout
+//   privileged_anchor   self_rollout <- cross_rollout
+//   sdft                none_rollout <- demonstration_rollout
+//   purified_opsd       none_rollout <- none moved by cross - probe
+//   dopd                none_rollout <- cross_rollout of the teacher or of the
+//                       live adapter, token by token: two terms that share the
+//                       tokens, one for each of its divergences
+//   sdpo                none_rollout <- sibling_rollout of the moving average
+//                       (Huebotter et al., arXiv 2601.20802)
+//   sft                 none_reference <- the reference's own tokens
+//
+// One term weighs kappa; dopd's two both do.
 std::vector<Term> ExpandTerms(const ObjectiveSection& section);
+
+// Whether a step samples anything: its terms read rollouts, or an answer stands
+// in the reference's place.
+bool StepsNeedAnswers(const Config& config);
+// Whether a run asks anything of rollout workers: answers that its terms or its
+// evaluation read. And of teachers.
+bool AsksRolloutWorkers(const Config& config);
+bool AsksTeachers(const Config& config);
 
 }  // namespace dapd

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "absl/strings/match.h"
+
 #include "common/config/config_keys.h"
 #include "common/config/preset_terms.h"
 
@@ -17,15 +19,35 @@ bool ReadsEma(const Config& config) {
   });
 }
 
+// Keys that are younger than checkpoints that are still gone on from count only
+// where a run reads them.
+bool IsUnread(const std::string& key, const Config& config) {
+  const RolloutSection& rollout = config.rollout;
+  if (key == "teacher.ema_rate") return !ReadsEma(config);
+  if (key == "lora.start_from") return config.lora.start_from.empty();
+  if (key == "rollout.source") return rollout.source == "reference";
+  if (key == "rollout.unverified") return rollout.source != "verified";
+  if (key == "rollout.group_size") return rollout.group_size == 1;
+  return absl::StartsWith(key, "objective.sdpo.") &&
+         !ReadsView(ExpandTerms(config.objective), ViewName::kSiblingRollout);
+}
+
 }  // namespace
 
 std::map<std::string, std::string> ResultSettings(const Config& config) {
   Config copy = config;
+  Config defaults;
+  const std::vector<ConfigKey> keys = ConfigKeys(copy);
+  const std::vector<ConfigKey> default_keys = ConfigKeys(defaults);
   std::map<std::string, std::string> settings;
-  for (const ConfigKey& key : ConfigKeys(copy)) {
-    // Only a run that reads it, so that others go on from older checkpoints.
-    if (key.name == "teacher.ema_rate" && !ReadsEma(config)) continue;
-    if (!key.may_change) settings[key.name] = FormatValue(key);
+  for (size_t i = 0; i < keys.size(); ++i) {
+    const ConfigKey& key = keys[i];
+    if (IsUnread(key.name, config)) continue;
+    const std::string value = FormatValue(key);
+    if (key.counts_unless_default && value == FormatValue(default_keys[i])) {
+      continue;
+    }
+    if (!key.may_change) settings[key.name] = value;
   }
   return settings;
 }

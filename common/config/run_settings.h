@@ -10,8 +10,9 @@
 namespace dapd {
 
 // Key -> value as YAML text, of every key but those that may change
-// (ConfigKey::may_change). The model and the data count by their content: see
-// RunIdentity.
+// (ConfigKey::may_change) and later keys that have their default
+// (ConfigKey::counts_unless_default). The model and the data count by their
+// content: see RunIdentity.
 std::map<std::string, std::string> ResultSettings(const Config& config);
 
 // Whether that key may. A run that an earlier version began may have recorded

@@ -177,14 +177,23 @@ std::string ReadRouted(const YAML::Node& node, Routed* routed) {
                  {"first", "second", "regimes"});
 }
 
+constexpr char kOneHot[] = "one_hot";
+
 std::string ReadTarget(const YAML::Node& node, Target* target) {
+  if (node.IsScalar() && node.Scalar() == kOneHot) {
+    target->emplace<OneHot>();
+    return "";
+  }
   if (node.IsMap() && node["anchor"]) {
     return ReadMixture(node, &target->emplace<Mixture>());
   }
   if (node.IsMap() && node["first"]) {
     return ReadRouted(node, &target->emplace<Routed>());
   }
-  return "neither a mixture (anchor, delta) nor routed (first, second)";
+  return absl::StrCat(
+      "neither a mixture (anchor, delta) nor routed (first, "
+      "second) nor ",
+      kOneHot);
 }
 
 std::string FormatPass(const TeacherPass& pass) {
@@ -195,6 +204,15 @@ std::string FormatPass(const TeacherPass& pass) {
 }
 
 const char* FormatFlag(bool flag) { return flag ? "true" : "false"; }
+
+// Nothing where there is none: runs of earlier versions recorded no such field.
+std::string FormatImportance(const Term& term) {
+  if (term.importance == Importance::kNone) return "";
+  return absl::StrCat(", importance: ",
+                      ImportanceName(term.importance),
+                      ", importance_cap: ",
+                      FormatDouble(term.importance_cap));
+}
 
 struct TargetFormat {
   std::string operator()(const TeacherPass& pass) const {
@@ -247,6 +265,9 @@ struct TargetFormat {
                         absl::StrJoin(regimes, ", "),
                         "}}");
   }
+  std::string operator()(const OneHot&) const {
+    return absl::StrCat("target: ", kOneHot);
+  }
 };
 
 }  // namespace
@@ -269,6 +290,9 @@ std::string ReadTerm(const YAML::Node& node, Term* term) {
       {"tail", Flag(&term->support.tail)},
       {"reduction", Named(&term->reduction, ParseReduction, ReductionNames)},
       {"skip_tokens", Integer(&term->skip_tokens)},
+      {"importance",
+       Named(&term->importance, ParseImportance, ImportanceNames)},
+      {"importance_cap", Limit(&term->importance_cap)},
       {"weight", Number(&term->weight)}};
   const bool is_made = node.IsMap() && node["target"];
   const std::vector<std::string> required =
@@ -307,6 +331,7 @@ std::string FormatTerm(const Term& term) {
                       ReductionName(term.reduction),
                       ", skip_tokens: ",
                       term.skip_tokens,
+                      FormatImportance(term),
                       ", weight: ",
                       FormatDouble(term.weight),
                       "}");

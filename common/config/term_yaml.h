@@ -7,10 +7,12 @@
 //                                recentre: false, soft_clip: .inf, strength: 1}
 //                               {first: PASS, second: PASS, trim: 0.05,
 //                                regimes: {NAME: {pass: first, factor: 1}}}
+//                               one_hot
 //                               with PASS = view: NAME, weights: NAME
 //   divergence: forward_kl, beta: 0.5, clip: 0.05
 //   support: full, top_k: 100, tail: true
 //   reduction: micro_token, skip_tokens: 0
+//   importance: none, importance_cap: 2
 #pragma once
 
 #include <yaml-cpp/yaml.h>

@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 
+#include <numeric>
 #include <set>
 
 #include "absl/strings/match.h"
@@ -11,6 +12,7 @@
 
 #include "common/base/safe_name.h"
 #include "common/config/preset_terms.h"
+#include "common/config/prompts.h"
 
 namespace dapd {
 namespace {
@@ -19,8 +21,9 @@ namespace {
 std::string ProblemWithPayload(const Term& term,
                                const TeacherSection& teacher) {
   if (teacher.payload != "top_k") return "";
-  const auto* pass = std::get_if<TeacherPass>(&term.target);
-  if (pass == nullptr || term.support.kind == SupportKind::kStudentTopK) {
+  const bool is_whole = std::holds_alternative<Mixture>(term.target) ||
+                        std::holds_alternative<Routed>(term.target);
+  if (is_whole || term.support.kind == SupportKind::kStudentTopK) {
     return "needs the teachers' whole distributions; set teacher.payload to "
            "hidden_states or logits";
   }
@@ -41,6 +44,35 @@ void CheckTerms(const Config& config, std::vector<std::string>& problems) {
     report(ProblemWith(term));
     report(ProblemWithPayload(term, config.teacher));
   }
+}
+
+// Answers that stand beside each other have to differ.
+void CheckAnswers(const Config& config, std::vector<std::string>& problems) {
+  const RolloutSection& rollout = config.rollout;
+  const auto report = [&](bool is_wrong, const std::string& problem) {
+    if (is_wrong) problems.push_back(problem);
+  };
+  report(config.trainer.batch_size % rollout.group_size != 0,
+         absl::StrCat("trainer.batch_size (",
+                      config.trainer.batch_size,
+                      ") is no multiple of rollout.group_size (",
+                      rollout.group_size,
+                      "): a step takes whole groups of answers"));
+  const bool has_several =
+      rollout.source != "reference" || rollout.group_size > 1;
+  report(has_several && rollout.temperature == 0.0,
+         absl::StrCat("rollout.temperature is 0, so that all answers to a "
+                      "problem are the same, and ",
+                      rollout.source != "reference"
+                          ? "rollout.source: " + rollout.source
+                          : "rollout.group_size above 1",
+                      " needs several: raise it"));
+  report(
+      rollout.group_size == 1 && config.objective.sdpo.feedback == "never" &&
+          ReadsView(ExpandTerms(config.objective), ViewName::kSiblingRollout),
+      "sibling_rollout has nothing to show: an answer has no siblings where "
+      "rollout.group_size is 1, and objective.sdpo.feedback is never; set "
+      "rollout.group_size to 8, say");
 }
 
 void CheckListen(const std::string& key,
@@ -111,18 +143,20 @@ void CheckTrainer(const TrainerSection& trainer,
           problems);
 }
 
-void CheckRanks(const TrainerSection& trainer,
-                std::vector<std::string>& problems) {
-  const int64_t micro_batches =
-      (trainer.batch_size + trainer.micro_batch_size - 1) /
-      trainer.micro_batch_size;
-  Require(trainer.ranks <= micro_batches,
+void CheckRanks(const Config& config, std::vector<std::string>& problems) {
+  const TrainerSection& trainer = config.trainer;
+  const int64_t unit = SamplesOfUnit(config);
+  const int64_t units = (trainer.batch_size + unit - 1) / unit;
+  Require(trainer.ranks <= units,
           absl::StrCat("trainer.ranks (",
                        trainer.ranks,
                        ") is more than the ",
-                       micro_batches,
-                       " micro-batches of a step: some ranks would have "
-                       "nothing to do"),
+                       units,
+                       unit == trainer.micro_batch_size
+                           ? " micro-batches of a step"
+                           : " parts of a step that hold whole micro-batches "
+                             "and whole groups of answers",
+                       ": some ranks would have nothing to do"),
           problems);
   Require(trainer.rank < trainer.ranks,
           absl::StrCat("trainer.rank (",
@@ -173,6 +207,10 @@ void CheckEndpoints(const Config& config, std::vector<std::string>& problems) {
 }
 
 }  // namespace
+
+int64_t SamplesOfUnit(const Config& config) {
+  return std::lcm(config.trainer.micro_batch_size, config.rollout.group_size);
+}
 
 bool SplitAddress(const std::string& address, std::string* host, int* port) {
   const size_t colon = address.rfind(':');
@@ -243,8 +281,12 @@ std::vector<std::string> FindContradictions(const Config& config) {
                        "): raise that"),
           problems);
   CheckTrainer(config.trainer, problems);
-  CheckRanks(config.trainer, problems);
+  CheckRanks(config, problems);
+  CheckAnswers(config, problems);
   CheckTerms(config, problems);
+  for (std::string& problem : FindPromptProblems(config.prompts)) {
+    problems.push_back(std::move(problem));
+  }
   CheckEndpoints(config, problems);
   return problems;
 }

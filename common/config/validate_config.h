@@ -1,6 +1,7 @@
 // Contradictions between values that are each fine by themselves.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,10 @@ std::vector<std::string> FindContradictions(const Config& config);
 
 // Those within the section `security`.
 std::vector<std::string> FindContradictions(const SecuritySection& security);
+
+// How many samples of a step a rank takes at least: the fewest that are whole
+// micro-batches and whole groups of answers (rollout.group_size).
+int64_t SamplesOfUnit(const Config& config);
 
 // Splits "host:port" or "[v6]:port". False if it is neither.
 bool SplitAddress(const std::string& address, std::string* host, int* port);

@@ -46,6 +46,11 @@ struct Reader {
       out->clear();
       return "";
     }
+    if (!node.IsScalar() && key.choices.empty()) {
+      return absl::StrCat(Wrong(),
+                          ": put a text with ': ', braces or brackets into "
+                          "quotes");
+    }
     if (!node.IsScalar() || !IsChoice(node.Scalar())) return Wrong();
     *out = node.Scalar();
     return "";

@@ -4,7 +4,9 @@
 #include <cmath>
 #include <limits>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_format.h"
 
 namespace dapd {
 
@@ -26,8 +28,16 @@ bool ParseDouble(const std::string& text, double* value) {
 std::string Quote(const std::string& text) {
   std::string quoted = "\"";
   for (const char c : text) {
-    if (c == '"' || c == '\\') quoted.push_back('\\');
-    quoted.push_back(c);
+    if (c == '\n') {
+      quoted += "\\n";
+    } else if (c == '\t') {
+      quoted += "\\t";
+    } else if (absl::ascii_iscntrl(static_cast<unsigned char>(c))) {
+      quoted += absl::StrFormat("\\x%02x", c);
+    } else {
+      if (c == '"' || c == '\\') quoted.push_back('\\');
+      quoted.push_back(c);
+    }
   }
   return quoted + "\"";
 }

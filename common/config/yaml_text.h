@@ -8,6 +8,7 @@ namespace dapd {
 std::string FormatDouble(double value);
 // The other way round: a finite number, or .inf. False for anything else.
 bool ParseDouble(const std::string& text, double* value);
+// In double quotes and on one line, whatever it holds.
 std::string Quote(const std::string& text);
 
 }  // namespace dapd

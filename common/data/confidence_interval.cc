@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <random>
 
 #include "common/base/json.h"
 
@@ -19,6 +21,22 @@ Interval WilsonInterval(double share, double count) {
       std::sqrt(share * (1 - share) / count + z2 / (4 * count * count)) /
       (1 + z2 / count);
   return {share, std::max(0.0, center - half), std::min(1.0, center + half)};
+}
+
+double Mean(const std::vector<double>& values) {
+  double sum = 0.0;
+  for (const double value : values) sum += value;
+  return sum / static_cast<double>(values.size());
+}
+
+// Of values that are all 0 or all 1, where the spread says nothing.
+std::optional<Interval> IntervalOfAgreement(const std::vector<double>& values) {
+  const double first = values.front();
+  if (first != 0.0 && first != 1.0) return std::nullopt;
+  for (const double value : values) {
+    if (value != first) return std::nullopt;
+  }
+  return WilsonInterval(first, static_cast<double>(values.size()));
 }
 
 }  // namespace
@@ -51,19 +69,33 @@ double StudentQuantile975(int degrees_of_freedom) {
 
 Interval MeanInterval(const std::vector<double>& values) {
   if (values.empty()) return {};
+  if (const auto agreed = IntervalOfAgreement(values)) return *agreed;
   const auto count = static_cast<double>(values.size());
-  double sum = 0.0;
-  for (const double value : values) sum += value;
-  const double mean = sum / count;
+  const double mean = Mean(values);
   double squares = 0.0;
   for (const double value : values) squares += (value - mean) * (value - mean);
-  if (squares == 0.0 && (mean == 0.0 || mean == 1.0)) {
-    return WilsonInterval(mean, count);
-  }
   if (values.size() == 1) return {mean, mean, mean};
   const double half = StudentQuantile975(static_cast<int>(values.size()) - 1) *
                       std::sqrt(squares / (count - 1) / count);
   return {mean, mean - half, mean + half};
+}
+
+Interval BootstrapInterval(const std::vector<double>& values, uint64_t seed) {
+  if (values.empty()) return {};
+  if (const auto agreed = IntervalOfAgreement(values)) return *agreed;
+  constexpr size_t kResamples = 10000;
+  // The standard fixes its numbers; those of its distributions it does not.
+  std::mt19937_64 random(seed);
+  const size_t count = values.size();
+  std::vector<double> means(kResamples);
+  for (double& mean : means) {
+    double sum = 0.0;
+    for (size_t i = 0; i < count; ++i) sum += values[random() % count];
+    mean = sum / static_cast<double>(count);
+  }
+  std::sort(means.begin(), means.end());
+  constexpr size_t kTail = kResamples / 40;
+  return {Mean(values), means[kTail - 1], means[kResamples - kTail]};
 }
 
 nlohmann::ordered_json ToJson(const Interval& interval) {

@@ -1,6 +1,6 @@
 #include "common/data/dataset.h"
 
-#include <filesystem>
+#include <tuple>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -11,12 +11,12 @@
 #include "common/base/sha256.h"
 #include "common/base/status_macros.h"
 #include "common/base/utf8.h"
+#include "common/data/data_files.h"
 #include "common/data/row_source.h"
 
 namespace dapd {
 namespace {
 
-constexpr char kIdColumn[] = "id";
 constexpr size_t kMaxReportedRows = 5;
 
 absl::StatusOr<Problem> ToProblem(const absl::StatusOr<TextRow>& row,
@@ -33,19 +33,23 @@ absl::StatusOr<Problem> ToProblem(const absl::StatusOr<TextRow>& row,
   problem.problem = text(options.problem_column);
   problem.solution = text(options.solution_column);
   problem.answer = text(options.answer_column);
-  problem.id = text(kIdColumn);
+  problem.id = text(options.id_column);
   if (problem.id.empty()) problem.id = absl::StrCat(number);
-  for (const auto& [column, value] :
-       {std::pair(&options.problem_column, &problem.problem),
-        std::pair(&options.solution_column, &problem.solution)}) {
-    if (value->find_first_not_of(" \t\r\n") == std::string::npos) {
+  for (const auto& [column, value, is_needed] :
+       {std::tuple(&options.problem_column, &problem.problem, true),
+        std::tuple(&options.solution_column,
+                   &problem.solution,
+                   options.needs_solution),
+        std::tuple(
+            &options.answer_column, &problem.answer, options.needs_answer)}) {
+    if (is_needed && value->find_first_not_of(" \t\r\n") == std::string::npos) {
       return DataError(
           absl::StrCat(where, ": column '", *column, "' is empty"));
     }
   }
   // JSON always is; Parquet promises it and does not check.
   for (const auto& [column, value] :
-       {std::pair(std::string(kIdColumn), &problem.id),
+       {std::pair(options.id_column, &problem.id),
         std::pair(options.problem_column, &problem.problem),
         std::pair(options.solution_column, &problem.solution),
         std::pair(options.answer_column, &problem.answer)}) {
@@ -101,26 +105,19 @@ absl::StatusOr<Dataset> ReadDataset(const std::string& path,
     dataset.problems.push_back(*problem);
     return absl::OkStatus();
   };
-  const RowQuery query = {
-      .columns = {kIdColumn,
-                  options.problem_column,
-                  options.solution_column,
-                  options.answer_column},
-      .required = {options.problem_column, options.solution_column}};
-  if (!std::filesystem::exists(path)) {
-    return WithExitCode(
-        absl::NotFoundError(absl::StrCat("there is no data file ", path)),
-        ExitCode::kData);
-  }
-  if (absl::EndsWith(path, ".parquet")) {
-    RETURN_IF_ERROR(VisitParquetRows(path, query, visit));
-  } else if (absl::EndsWith(path, ".jsonl") || absl::EndsWith(path, ".json") ||
-             absl::EndsWith(path, ".jsonl.gz") ||
-             absl::EndsWith(path, ".json.gz")) {
-    RETURN_IF_ERROR(VisitJsonRows(path, query, visit));
-  } else {
-    return DataError(absl::StrCat(
-        path, ": the name must end in .jsonl, .json, .jsonl.gz or .parquet"));
+  RowQuery query = {.columns = {options.id_column,
+                                options.problem_column,
+                                options.solution_column,
+                                options.answer_column},
+                    .required = {options.problem_column},
+                    .column_settings = options.column_settings};
+  if (options.needs_solution) query.required.push_back(options.solution_column);
+  if (options.needs_answer) query.required.push_back(options.answer_column);
+  ASSIGN_OR_RETURN(const std::vector<std::string> files, FindDataFiles(path));
+  for (const std::string& file : files) {
+    RETURN_IF_ERROR(absl::EndsWith(file, ".parquet")
+                        ? VisitParquetRows(file, query, visit)
+                        : VisitJsonRows(file, query, visit));
   }
   if (dataset.problems.empty()) {
     return DataError(absl::StrCat(

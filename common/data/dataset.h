@@ -1,4 +1,6 @@
-// Problems with reference solutions from JSONL (plain or gzip) and Parquet.
+// Problems, with reference solutions for training and with answers for
+// evaluation, from JSONL (plain or gzip) and Parquet: one file or many
+// (data_files.h).
 #pragma once
 
 #include <cstdint>
@@ -12,18 +14,28 @@
 namespace dapd {
 
 struct Problem {
-  std::string id;  // the `id` column if there is one, else the row number
+  // The `id` column if there is one, else the row's number, counted over all
+  // files.
+  std::string id;
   std::string problem;
-  std::string solution;
-  std::string answer;  // empty if the data has none
-  std::string where;   // its place in the data: "rows.jsonl:12"
+  std::string solution;  // may be empty if it is not needed
+  std::string answer;    // empty if the data has none
+  std::string where;     // its place in the data: "rows.jsonl:12"
 };
 
 struct DatasetOptions {
-  // Which column holds what; `answer` may be missing from the data.
+  // Which column holds what; `id` may be missing from the data.
+  std::string id_column = "id";
   std::string problem_column = "problem";
   std::string solution_column = "solution";
   std::string answer_column = "answer";
+  // What each row must have beside the problem. A column that may be missing
+  // is read if it is there.
+  bool needs_solution = true;
+  bool needs_answer = false;
+  // Where columns are named, for the error about one that is not there.
+  std::string column_settings =
+      "data.problem_column, data.solution_column and data.answer_column";
   enum class OnBadRow { kFail, kSkip };
   OnBadRow on_bad_row = OnBadRow::kFail;
 };
@@ -37,7 +49,8 @@ struct Dataset {
 // SHA-256 over the rows' columns, in order.
 std::string DigestOf(const std::vector<Problem>& problems);
 
-// `path`: *.jsonl, *.json, *.jsonl.gz, *.parquet. A bad row (among them: one
+// `path`: whatever FindDataFiles takes; a file, a folder, a glob or a hub id,
+// whose files are read one behind the other. A bad row (among them: one
 // that is not UTF-8) is named by file and line (or row), a missing column by
 // the columns found.
 absl::StatusOr<Dataset> ReadDataset(const std::string& path,

@@ -1,6 +1,9 @@
 // Verified answers: the last balanced \boxed{} of a text against the expected
-// answer. Numbers compare exactly (integers, decimals, fractions, thousands
-// separators, units stripped), anything else as normalised text.
+// answer, both read as mathematics (grading/answer_expression.h): numbers
+// exactly, expressions by their values, sets, tuples, intervals and equations
+// by their parts; anything else as normalised text. Where it is a matter of
+// taste what counts as right, it is what math-verify says
+// (tests/oracle/test_grading.py compares).
 #pragma once
 
 #include <optional>
@@ -13,11 +16,14 @@ namespace dapd {
 // The content of the last balanced \boxed{...}; nothing if there is none.
 std::optional<std::string> ExtractBoxed(absl::string_view text);
 
+// Symmetric. Bounded work for any input: what is longer than 4,096 bytes or
+// nested more than 64 deep is compared as text.
 bool AnswersEqual(absl::string_view given, absl::string_view expected);
 
 struct Grade {
   bool has_box = false;
   bool correct = false;
+  std::string extracted;  // what the box holds
 };
 Grade GradeAnswer(absl::string_view text, absl::string_view expected);
 

@@ -109,7 +109,7 @@ absl::StatusOr<TextRow> ToTextRow(const std::string& line,
     if (json.contains(column)) continue;
     std::vector<std::string> found;
     for (const auto& item : json.items()) found.push_back(item.key());
-    return MissingColumn(where, column, found);
+    return MissingColumn(where, query, column, found);
   }
   return row;
 }
@@ -117,16 +117,16 @@ absl::StatusOr<TextRow> ToTextRow(const std::string& line,
 }  // namespace
 
 absl::Status MissingColumn(const std::string& path,
+                           const RowQuery& query,
                            const std::string& column,
                            const std::vector<std::string>& found) {
-  return DataError(absl::StrCat(
-      path,
-      ": there is no column '",
-      column,
-      "'; found: ",
-      absl::StrJoin(found, ", "),
-      "; name the right ones with data.problem_column, data.solution_column "
-      "and data.answer_column"));
+  return DataError(absl::StrCat(path,
+                                ": there is no column '",
+                                column,
+                                "'; found: ",
+                                absl::StrJoin(found, ", "),
+                                "; name the right ones with ",
+                                query.column_settings));
 }
 
 absl::Status VisitJsonRows(const std::string& path,

@@ -86,7 +86,7 @@ absl::Status VisitParquetRows(const std::string& path,
   std::vector<std::string> names = schema->field_names();
   for (const std::string& column : query.required) {
     if (schema->GetFieldIndex(column) < 0) {
-      return MissingColumn(path, column, names);
+      return MissingColumn(path, query, column, names);
     }
   }
   // Leaf columns count in Parquet: skip those of nested fields by name.

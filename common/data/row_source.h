@@ -21,10 +21,12 @@ using RowVisitor = std::function<absl::Status(
     const absl::StatusOr<TextRow>& row, const std::string& where)>;
 
 // `columns`: what is asked for. `required` must exist in the data: if one does
-// not, the error lists the columns found.
+// not, the error lists the columns found and says that `column_settings` name
+// the right ones.
 struct RowQuery {
   std::vector<std::string> columns;
   std::vector<std::string> required;
+  std::string column_settings;
 };
 
 // *.jsonl, *.json, and these with .gz.
@@ -37,8 +39,9 @@ absl::Status VisitParquetRows(const std::string& path,
                               const RowQuery& query,
                               const RowVisitor& visit);
 
-// The error for a column that is not there.
+// The error for a column of the query that is not there.
 absl::Status MissingColumn(const std::string& path,
+                           const RowQuery& query,
                            const std::string& column,
                            const std::vector<std::string>& found);
 

@@ -1,19 +1,70 @@
 #include "common/data/sample_rows.h"
 
+#include <cmath>
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 
 #include "common/base/exit_code.h"
 #include "common/base/json_integer.h"
 #include "common/base/json_lines.h"
+#include "common/base/printable.h"
 #include "common/base/status_macros.h"
+#include "common/config/preset_terms.h"
+#include "common/data/grade_answer.h"
 
 namespace dapd {
 namespace {
 
-absl::StatusOr<Sample> ParseSample(const nlohmann::json& row,
+absl::StatusOr<std::vector<float>> ParseLogprobs(const nlohmann::json& list,
+                                                 size_t tokens) {
+  const auto logprobs = list.get<std::vector<float>>();
+  bool is_whole = logprobs.empty() || logprobs.size() == tokens;
+  for (const float value : logprobs) is_whole &= std::isfinite(value);
+  if (is_whole) return logprobs;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "sampler_logprobs: one finite number is expected for each of the ",
+      tokens,
+      " rollout_ids"));
+}
+
+// Null as if it were not there, what is no text as JSON writes it.
+std::string TextAt(const nlohmann::json& row, const char* key) {
+  const auto found = row.find(key);
+  if (found == row.end() || found->is_null()) return "";
+  return found->is_string() ? found->get<std::string>() : found->dump();
+}
+
+bool Has(const nlohmann::json& row, const char* key) {
+  return row.contains(key) && !row.at(key).is_null();
+}
+
+absl::Status ParseOptional(const nlohmann::json& row,
+                           int64_t vocab_size,
+                           SampleRow* parsed) {
+  if (Has(row, "reference_ids")) {
+    ASSIGN_OR_RETURN(
+        parsed->sample.reference_ids,
+        JsonTokenIds(row.at("reference_ids"), "reference_ids", vocab_size));
+  }
+  if (Has(row, "sampler_logprobs")) {
+    ASSIGN_OR_RETURN(parsed->sampler_logprobs,
+                     ParseLogprobs(row.at("sampler_logprobs"),
+                                   parsed->sample.rollout_ids.size()));
+  }
+  if (Has(row, "correct")) parsed->correct = row.at("correct").get<bool>();
+  if (Has(row, "left_out"))
+    parsed->is_left_out = row.at("left_out").get<bool>();
+  parsed->answer = TextAt(row, "answer");
+  parsed->feedback = TextAt(row, "feedback");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<SampleRow> ParseRow(const nlohmann::json& row,
                                    const std::string& where,
                                    int64_t vocab_size) {
-  Sample sample;
+  SampleRow parsed;
+  Sample& sample = parsed.sample;
   try {
     const nlohmann::json& id = row.at("id");
     sample.id = id.is_string() ? id.get<std::string>() : id.dump();
@@ -24,32 +75,88 @@ absl::StatusOr<Sample> ParseSample(const nlohmann::json& row,
       return DataError(absl::StrCat(where, ": ", ids.status().message()));
     }
     sample.rollout_ids = *std::move(ids);
+    const absl::Status rest = ParseOptional(row, vocab_size, &parsed);
+    if (!rest.ok()) {
+      return DataError(absl::StrCat(where, ": ", rest.message()));
+    }
   } catch (const nlohmann::json::exception& error) {
     return DataError(absl::StrCat(
         where,
         ": a sample needs id, problem, reference and rollout_ids: ",
         error.what()));
   }
-  return sample;
+  return parsed;
+}
+
+absl::StatusOr<GradedAnswer> Graded(const SampleRow& row,
+                                    const ViewBuilder& builder) {
+  GradedAnswer graded;
+  ASSIGN_OR_RETURN(graded.text, builder.TextOf(row.sample.rollout_ids));
+  const std::string expected =
+      row.answer.empty() ? ExtractBoxed(row.sample.reference).value_or("")
+                         : row.answer;
+  graded.correct =
+      row.correct.value_or(GradeAnswer(graded.text, expected).correct);
+  graded.feedback =
+      row.feedback.empty() ? VerdictOn(graded.text) : row.feedback;
+  return graded;
 }
 
 }  // namespace
 
-absl::StatusOr<std::vector<Sample>> ReadSamples(const std::string& path,
-                                                int64_t vocab_size) {
-  std::vector<Sample> samples;
+absl::StatusOr<std::vector<SampleRow>> ReadSampleRows(const std::string& path,
+                                                      int64_t vocab_size) {
+  std::vector<SampleRow> rows;
   RETURN_IF_ERROR(ForEachJsonLine(
       path, [&](const nlohmann::json& row, int line) -> absl::Status {
         ASSIGN_OR_RETURN(
-            Sample sample,
-            ParseSample(row, absl::StrCat(path, ":", line), vocab_size));
-        samples.push_back(std::move(sample));
+            SampleRow parsed,
+            ParseRow(row, absl::StrCat(path, ":", line), vocab_size));
+        rows.push_back(std::move(parsed));
         return absl::OkStatus();
       }));
-  if (samples.empty()) {
+  if (rows.empty()) {
     return DataError(absl::StrCat(path, " holds no sample"));
   }
-  return samples;
+  return rows;
+}
+
+absl::Status FillContexts(const Config& config,
+                          const ViewBuilder& builder,
+                          std::vector<SampleRow>* rows) {
+  if (!ReadsView(ExpandTerms(config.objective), ViewName::kSiblingRollout)) {
+    return absl::OkStatus();
+  }
+  const auto size = static_cast<size_t>(config.rollout.group_size);
+  if (rows->size() % size != 0) {
+    return DataError(absl::StrCat(rows->size(),
+                                  " samples are no whole groups of "
+                                  "rollout.group_size (",
+                                  size,
+                                  ") answers to a problem"));
+  }
+  const FeedbackRule rule = ParseFeedbackRule(config.objective.sdpo.feedback);
+  for (size_t begin = 0; begin < rows->size(); begin += size) {
+    std::vector<GradedAnswer> group;
+    for (size_t i = begin; i < begin + size; ++i) {
+      const SampleRow& row = (*rows)[i];
+      if (row.sample.problem != (*rows)[begin].sample.problem) {
+        return DataError(absl::StrCat(
+            "sample '",
+            Printable(row.sample.id),
+            "' answers another problem than the others of its group: ",
+            size,
+            " rows (rollout.group_size) have to follow each other"));
+      }
+      ASSIGN_OR_RETURN(GradedAnswer graded, Graded(row, builder));
+      group.push_back(std::move(graded));
+    }
+    const std::vector<TeacherContext> contexts = TeacherContexts(group, rule);
+    for (size_t i = 0; i < size; ++i) {
+      (*rows)[begin + i].sample.context = contexts[i];
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Views> BuildViewsOf(const ViewBuilder& builder,

@@ -6,35 +6,31 @@
 #include "absl/strings/str_cat.h"
 
 #include "common/base/status_macros.h"
+#include "common/config/preset_terms.h"
+#include "common/config/released_prompts.h"
+#include "common/terms/term.h"
 
 namespace dapd {
 namespace {
 
-constexpr char kInstruction[] =
-    "Please reason step by step, and put your final answer within \\boxed{}.";
-
-// The None view's user message.
-std::string NoneMessage(const std::string& problem) {
-  return absl::StrCat("Problem: ", problem, "\n\n", kInstruction);
+// SDPO's user message (lasgroup/SDPO, verl/trainer/config/sdpo.yaml): the
+// student's, then what its self-teacher reads.
+std::string SiblingMessage(std::string message, const TeacherContext& context) {
+  if (!context.sibling.empty()) {
+    absl::StrAppend(&message, "\nCorrect solution:\n\n", context.sibling);
+  }
+  if (!context.feedback.empty()) {
+    absl::StrAppend(&message,
+                    "\nThe following is feedback from your unsuccessful "
+                    "earlier attempt:\n\n",
+                    context.feedback);
+  }
+  return absl::StrCat(message, "\n\nCorrectly solve the original question.");
 }
 
-// The user message that shows `shown` as privileged context.
-std::string PrivilegedMessage(const std::string& problem,
-                              const std::string& shown) {
-  return absl::StrCat(
-      "Problem: ",
-      problem,
-      "\n\nHere is a reference solution to this problem:\n"
-      "=== Reference Solution Begin ===\n",
-      shown,
-      "\n=== Reference Solution End ===\n\n\n"
-      "After reading the reference solution above, make sure you truly "
-      "understand the reasoning behind each step \xE2\x80\x94 do not copy or "
-      "paraphrase it. Now, using your own words and independent reasoning, "
-      "derive the same final answer to the problem above. Think step by step, "
-      "explore different approaches, and don't be afraid to backtrack or "
-      "reconsider if something doesn't work out:\n\n",
-      kInstruction);
+// The problem and the instruction alone, as OPSD's evaluation asks.
+std::string PlainMessage(const std::string& problem) {
+  return absl::StrCat(problem, "\n\n", kReleasedInstruction);
 }
 
 int64_t Size(const std::vector<int32_t>& ids) {
@@ -158,28 +154,74 @@ ViewOptions MakeViewOptions(const Config& config) {
   options.max_prompt = config.data.max_prompt_tokens;
   options.max_sampler_prompt = std::max<int64_t>(
       1, config.data.max_prompt_tokens - config.rollout.max_new_tokens);
+  options.prompts = Prompts(config.prompts);
+  options.privileged_thinking = config.prompts.privileged_thinking;
+  const std::vector<Term> terms = ExpandTerms(config.objective);
+  options.reads_rollouts = ReadsRollouts(terms);
+  for (const ViewName view : ViewsRead(terms)) {
+    if (!IsAlwaysBuilt(view)) options.extra_views.insert(view);
+  }
   return options;
+}
+
+EvaluationForm ParseEvaluationForm(const std::string& name) {
+  return name == "plain" ? EvaluationForm::kPlain : EvaluationForm::kTraining;
 }
 
 ViewBuilder::ViewBuilder(const Tokenizer& tokenizer,
                          const ChatTemplate& chat_template,
                          ViewOptions options)
-    : tokenizer_(tokenizer), chat_template_(chat_template), options_(options) {}
+    : tokenizer_(tokenizer),
+      chat_template_(chat_template),
+      options_(std::move(options)) {}
 
 absl::StatusOr<std::vector<int32_t>> ViewBuilder::RolloutPrompt(
     const std::string& problem) const {
   ASSIGN_OR_RETURN(std::vector<int32_t> prompt,
                    Renderer(tokenizer_, chat_template_)
-                       .Prompt(NoneMessage(problem), /*thinking=*/false));
+                       .Prompt(options_.prompts.None(problem),
+                               /*thinking=*/false));
   return CutRight(std::move(prompt), options_.max_sampler_prompt);
 }
 
-absl::StatusOr<std::vector<int32_t>> ViewBuilder::PrivilegedPrompt(
-    const std::string& problem, const std::string& shown, bool thinking) const {
-  ASSIGN_OR_RETURN(std::vector<int32_t> prompt,
-                   Renderer(tokenizer_, chat_template_)
-                       .Prompt(PrivilegedMessage(problem, shown), thinking));
+absl::StatusOr<std::vector<int32_t>> ViewBuilder::EvaluationPrompt(
+    const std::string& problem, EvaluationForm form, bool thinking) const {
+  return Renderer(tokenizer_, chat_template_)
+      .Prompt(form == EvaluationForm::kTraining ? options_.prompts.None(problem)
+                                                : PlainMessage(problem),
+              thinking);
+}
+
+absl::StatusOr<std::vector<int32_t>> ViewBuilder::RolloutPrefix(
+    const std::string& message, bool thinking) const {
+  ASSIGN_OR_RETURN(
+      std::vector<int32_t> prompt,
+      Renderer(tokenizer_, chat_template_).Prompt(message, thinking));
   return CutRight(std::move(prompt), options_.max_prompt);
+}
+
+absl::StatusOr<std::vector<std::pair<ViewName, std::vector<int32_t>>>>
+ViewBuilder::ReferencePrefixes(const std::string& problem,
+                               const std::string& reference) const {
+  const Prompts& prompts = options_.prompts;
+  std::vector<std::pair<ViewName, std::vector<int32_t>>> prefixes;
+  const auto add = [&](ViewName view,
+                       const std::string& message) -> absl::Status {
+    ASSIGN_OR_RETURN(std::vector<int32_t> prefix,
+                     RolloutPrefix(message, options_.privileged_thinking));
+    prefixes.emplace_back(view, std::move(prefix));
+    return absl::OkStatus();
+  };
+  RETURN_IF_ERROR(
+      add(ViewName::kCrossRollout, prompts.Privileged(problem, reference)));
+  if (options_.extra_views.contains(ViewName::kDemonstrationRollout)) {
+    RETURN_IF_ERROR(add(ViewName::kDemonstrationRollout,
+                        prompts.Demonstration(problem, reference)));
+  }
+  if (options_.extra_views.contains(ViewName::kProbeRollout)) {
+    RETURN_IF_ERROR(add(ViewName::kProbeRollout, prompts.Probe(reference)));
+  }
+  return prefixes;
 }
 
 std::vector<int32_t> ViewBuilder::ScoredTokens(
@@ -190,21 +232,43 @@ std::vector<int32_t> ViewBuilder::ScoredTokens(
   return rollout_ids;
 }
 
+absl::StatusOr<std::string> ViewBuilder::TextOf(
+    const std::vector<int32_t>& rollout_ids) const {
+  return tokenizer_.Decode(ScoredTokens(rollout_ids),
+                           /*skip_special_tokens=*/true);
+}
+
+absl::StatusOr<Views> ViewBuilder::BuildReferenceViews(
+    const std::string& problem,
+    const std::vector<int32_t>& reference_ids) const {
+  const std::vector<int32_t> scored =
+      CutRight(ScoredTokens(reference_ids), options_.max_reference_tokens);
+  ASSIGN_OR_RETURN(const std::string text, TextOf(reference_ids));
+  ASSIGN_OR_RETURN(const std::vector<int32_t> none, RolloutPrompt(problem));
+  ASSIGN_OR_RETURN(const std::vector<int32_t> self,
+                   RolloutPrefix(options_.prompts.Privileged(problem, text),
+                                 /*thinking=*/false));
+  Views views;
+  At(views, ViewName::kNoneReference) = MakeView(none, scored);
+  At(views, ViewName::kSelfReference) = MakeView(self, scored);
+  return views;
+}
+
 absl::StatusOr<Views> ViewBuilder::BuildReferenceViews(
     const std::string& problem, const std::string& reference) const {
   const Renderer renderer(tokenizer_, chat_template_);
-  const std::string none = NoneMessage(problem);
+  const std::string none = options_.prompts.None(problem);
   ASSIGN_OR_RETURN(const std::string none_text,
                    renderer.Conversation(none, reference));
   ASSIGN_OR_RETURN(
       const std::vector<int32_t> none_prompt,
       renderer.ReferencePrompt(none, none_text, /*thinking=*/false));
-  const std::string self = PrivilegedMessage(problem, reference);
+  const std::string self = options_.prompts.Privileged(problem, reference);
   ASSIGN_OR_RETURN(const std::string self_text,
                    renderer.Conversation(self, reference));
   ASSIGN_OR_RETURN(
       const std::vector<int32_t> self_prompt,
-      renderer.ReferencePrompt(self, self_text, /*thinking=*/true));
+      renderer.ReferencePrompt(self, self_text, options_.privileged_thinking));
   ASSIGN_OR_RETURN(
       std::vector<int32_t> scored,
       renderer.Completion(none, reference, none_text, none_prompt));
@@ -233,12 +297,13 @@ absl::StatusOr<Views> ViewBuilder::BuildPrefixes(const Sample& so_far) const {
   // prefix that these share.
   const auto shown =
       [&](bool thinking) -> absl::StatusOr<std::vector<int32_t>> {
+    const Prompts& prompts = options_.prompts;
     ASSIGN_OR_RETURN(
         const std::vector<int32_t> one,
-        renderer.Prompt(PrivilegedMessage(so_far.problem, shorter), thinking));
+        renderer.Prompt(prompts.Privileged(so_far.problem, shorter), thinking));
     ASSIGN_OR_RETURN(
         const std::vector<int32_t> other,
-        renderer.Prompt(PrivilegedMessage(so_far.problem, text + " 0"),
+        renderer.Prompt(prompts.Privileged(so_far.problem, text + " 0"),
                         thinking));
     return CommonPrefix(one, other);
   };
@@ -255,25 +320,30 @@ absl::StatusOr<Views> ViewBuilder::BuildPrefixes(const Sample& so_far) const {
     self = CutRight(std::move(self), options_.max_prompt);
   }
 
-  std::vector<int32_t>& cross = At(views, ViewName::kCrossRollout).input_ids;
-  ASSIGN_OR_RETURN(
-      cross,
-      PrivilegedPrompt(so_far.problem, so_far.reference, /*thinking=*/true));
-  cross.insert(cross.end(), rollout.begin(), rollout.end());
+  ASSIGN_OR_RETURN(auto prefixes,
+                   ReferencePrefixes(so_far.problem, so_far.reference));
+  for (auto& [name, prefix] : prefixes) {
+    prefix.insert(prefix.end(), rollout.begin(), rollout.end());
+    At(views, name).input_ids = std::move(prefix);
+  }
 
   ASSIGN_OR_RETURN(At(views, ViewName::kCrossReference).input_ids,
-                   shown(/*thinking=*/true));
+                   shown(options_.privileged_thinking));
   return views;
 }
 
 absl::StatusOr<Views> ViewBuilder::Build(const Sample& sample) const {
-  ASSIGN_OR_RETURN(Views views,
-                   BuildReferenceViews(sample.problem, sample.reference));
+  ASSIGN_OR_RETURN(
+      Views views,
+      sample.reference_ids.empty()
+          ? BuildReferenceViews(sample.problem, sample.reference)
+          : BuildReferenceViews(sample.problem, sample.reference_ids));
   return Build(sample, std::move(views));
 }
 
 absl::StatusOr<Views> ViewBuilder::Build(const Sample& sample,
                                          Views views) const {
+  if (sample.rollout_ids.empty() && !options_.reads_rollouts) return views;
   if (sample.rollout_ids.empty()) {
     return absl::InvalidArgumentError("the rollout is empty: it has no token");
   }
@@ -291,24 +361,40 @@ absl::StatusOr<Views> ViewBuilder::Build(const Sample& sample,
   } else {
     ASSIGN_OR_RETURN(
         self,
-        PrivilegedPrompt(sample.problem, rollout_text, /*thinking=*/false));
+        RolloutPrefix(options_.prompts.Privileged(sample.problem, rollout_text),
+                      /*thinking=*/false));
   }
   At(views, ViewName::kSelfRollout) = MakeView(self, rollout);
 
-  ASSIGN_OR_RETURN(
-      const std::vector<int32_t> cross,
-      PrivilegedPrompt(sample.problem, sample.reference, /*thinking=*/true));
-  At(views, ViewName::kCrossRollout) = MakeView(cross, rollout);
+  std::string shown = sample.reference;
+  if (!sample.reference_ids.empty()) {
+    ASSIGN_OR_RETURN(shown, TextOf(sample.reference_ids));
+  }
+  ASSIGN_OR_RETURN(const auto prefixes,
+                   ReferencePrefixes(sample.problem, shown));
+  for (const auto& [name, prefix] : prefixes) {
+    At(views, name) = MakeView(prefix, rollout);
+  }
 
-  ASSIGN_OR_RETURN(const std::vector<int32_t> crossed,
-                   Renderer(tokenizer_, chat_template_)
-                       .Prompt(PrivilegedMessage(sample.problem, rollout_text),
-                               /*thinking=*/true));
+  ASSIGN_OR_RETURN(
+      const std::vector<int32_t> crossed,
+      Renderer(tokenizer_, chat_template_)
+          .Prompt(options_.prompts.Privileged(sample.problem, rollout_text),
+                  options_.privileged_thinking));
   const View& reference = At(views, ViewName::kNoneReference);
   At(views, ViewName::kCrossReference) =
       MakeView(crossed,
                {reference.input_ids.begin() + reference.scored_from,
                 reference.input_ids.end()});
+
+  if (!sample.context.empty()) {
+    ASSIGN_OR_RETURN(
+        const std::vector<int32_t> sibling,
+        RolloutPrefix(SiblingMessage(options_.prompts.None(sample.problem),
+                                     sample.context),
+                      /*thinking=*/false));
+    At(views, ViewName::kSiblingRollout) = MakeView(sibling, rollout);
+  }
   return views;
 }
 

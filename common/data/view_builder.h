@@ -1,16 +1,20 @@
-// ViewBuilder: a sample's texts and token ids become its six views
+// ViewBuilder: a sample's texts and token ids become its views
 // (common/terms/view.h), prompts and masks as docs/objective.md has
 // them.
 #pragma once
 
 #include <cstdint>
 #include <limits>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 
 #include "common/config/config.h"
+#include "common/config/prompts.h"
+#include "common/data/self_teacher.h"
 #include "common/terms/view.h"
 #include "common/tokenizer/chat_template.h"
 #include "common/tokenizer/tokenizer.h"
@@ -22,6 +26,10 @@ struct Sample {
   std::string problem;
   std::string reference;
   std::vector<int32_t> rollout_ids;  // as sampled, end token included
+  // A sampled answer that stands in the reference's place, end token included;
+  // its text is then what is shown. Empty: the reference is a text.
+  std::vector<int32_t> reference_ids;
+  TeacherContext context;  // empty: the sample lacks sibling_rollout
 };
 
 inline constexpr int64_t kUncut = std::numeric_limits<int64_t>::max();
@@ -35,9 +43,21 @@ struct ViewOptions {
   int64_t max_sampler_prompt = kUncut;
   int64_t max_prompt = kUncut;
   int32_t pad_token_id = -1;  // dropped from the rollout's end
+  Prompts prompts;
+  // Of the prompts that show an answer in front of another one.
+  bool privileged_thinking = true;
+  std::set<ViewName> extra_views;  // to be built besides the six
+  bool reads_rollouts = true;      // whether a sample must have one
 };
-// Those of the configuration, with no pad token yet.
+// Those of the configuration, with the views that its terms read and no pad
+// token yet.
 ViewOptions MakeViewOptions(const Config& config);
+
+// The user's message of an evaluation: the None view's, or the problem and the
+// instruction alone, without "Problem: " (OPSD's evaluation).
+enum class EvaluationForm { kTraining, kPlain };
+// "training" or "plain".
+EvaluationForm ParseEvaluationForm(const std::string& name);
 
 // Builds views for one model folder's tokenizer and template. Thread-safe.
 class ViewBuilder {
@@ -51,8 +71,17 @@ class ViewBuilder {
   absl::StatusOr<std::vector<int32_t>> RolloutPrompt(
       const std::string& problem) const;
 
+  // An evaluation's prompt, whole: its user turn and the generation prompt.
+  // With kTraining and thinking off it is RolloutPrompt's. `thinking` has no
+  // effect where the template does not ask for it.
+  absl::StatusOr<std::vector<int32_t>> EvaluationPrompt(
+      const std::string& problem, EvaluationForm form, bool thinking) const;
+
   // The tokens of a rollout that are scored: all but the padding at its end.
   std::vector<int32_t> ScoredTokens(std::vector<int32_t> rollout_ids) const;
+  // What a view shows of a sampled answer: the text of these tokens.
+  absl::StatusOr<std::string> TextOf(
+      const std::vector<int32_t>& rollout_ids) const;
 
   // Only the views that need no rollout (none_reference, self_reference).
   // The other entries stay empty.
@@ -63,9 +92,19 @@ class ViewBuilder {
   // thinking on), as before a reference that brings thoughts of its own. Both
   // views score None's tokens: those of the conversation after None's prompt
   // or, if its tokens do not begin with the prompt's, of the reference and what
-  // the template writes after it, by themselves.
+  // the template writes after it, by themselves. (Self's thinking is
+  // privileged_thinking.)
   absl::StatusOr<Views> BuildReferenceViews(const std::string& problem,
                                             const std::string& reference) const;
+
+  // The same where a sampled answer stands in the reference's place: its own
+  // tokens but for the padding at their end, at most max_reference_tokens, are
+  // scored behind the sampler's prompt (None) and behind the privileged one
+  // that shows its text, with thinking off (Self). Padding alone scores
+  // nothing.
+  absl::StatusOr<Views> BuildReferenceViews(
+      const std::string& problem,
+      const std::vector<int32_t>& reference_ids) const;
 
   // The prefixes of the views that need a rollout, as far as its first tokens
   // tell them; nothing is scored yet. `so_far`.rollout_ids may be empty. Of a
@@ -74,20 +113,25 @@ class ViewBuilder {
   // not certainly, what Build will give.
   absl::StatusOr<Views> BuildPrefixes(const Sample& so_far) const;
 
-  // All six. Those over a rollout that is padding alone score nothing
-  // (scored_count 0), and the one that shows it shows an empty text.
-  // INVALID_ARGUMENT for a rollout or reference without a token.
+  // All six, and extra_views. Those over a rollout that is padding alone score
+  // nothing (scored_count 0), and the one that shows it shows an empty text.
+  // sibling_rollout is there where the sample has a context. Where nothing
+  // reads rollouts a sample may have none, and gets the views that need none.
+  // INVALID_ARGUMENT for another one without a rollout, and for a reference
+  // without a token.
   absl::StatusOr<Views> Build(const Sample& sample) const;
   // The same, with `reference_views` from BuildReferenceViews.
   absl::StatusOr<Views> Build(const Sample& sample,
                               Views reference_views) const;
 
  private:
-  // In front of a rollout, with `shown` as the reference solution.
-  absl::StatusOr<std::vector<int32_t>> PrivilegedPrompt(
-      const std::string& problem,
-      const std::string& shown,
-      bool thinking) const;
+  // A prompt in front of a rollout.
+  absl::StatusOr<std::vector<int32_t>> RolloutPrefix(const std::string& message,
+                                                     bool thinking) const;
+  // The prefixes of the views over a rollout that show the reference.
+  absl::StatusOr<std::vector<std::pair<ViewName, std::vector<int32_t>>>>
+  ReferencePrefixes(const std::string& problem,
+                    const std::string& reference) const;
 
   const Tokenizer& tokenizer_;
   const ChatTemplate& chat_template_;

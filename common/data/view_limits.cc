@@ -13,6 +13,7 @@
 #include "common/base/progress.h"
 #include "common/base/status_macros.h"
 #include "common/config/preset_terms.h"
+#include "common/config/prompts.h"
 #include "common/terms/term.h"
 #include "common/tokenizer/unicode_text.h"
 
@@ -26,19 +27,12 @@ struct LongView {
   int64_t tokens = 0;
 };
 
-std::set<ViewName> ViewsOf(const std::vector<Term>& terms) {
-  std::set<ViewName> views;
-  for (const ViewName view : StudentViews(terms)) views.insert(view);
-  for (const TeacherPass& pass : TeacherPasses(terms)) views.insert(pass.view);
-  return views;
-}
-
 class ViewMeter {
  public:
   static absl::StatusOr<ViewMeter> Make(const Config& config,
                                         const TextPipeline& text) {
     ViewMeter meter(config, text);
-    meter.views_ = ViewsOf(ExpandTerms(config.objective));
+    meter.views_ = ViewsRead(ExpandTerms(config.objective));
     // All that stands around a problem and its reference.
     ASSIGN_OR_RETURN(const Views frame, meter.BuildShort("", "0"));
     for (const View& view : frame) {
@@ -53,10 +47,12 @@ class ViewMeter {
   // A bound of Longest that costs next to nothing: no token is shorter than a
   // byte.
   int64_t AtMost(const Problem& problem) const {
-    const int64_t reference = Bytes(problem.solution);
-    return frame_bytes_ + Bytes(problem.problem) + reference +
+    const int64_t reference = HasGivenReference() ? Bytes(problem.solution) : 0;
+    return frame_bytes_ + problems_ * Bytes(problem.problem) +
+           references_ * reference +
            std::min(reference, config_.objective.max_reference_tokens) +
-           2 * config_.rollout.max_new_tokens;
+           (1 + std::max<int64_t>(1, references_)) *
+               config_.rollout.max_new_tokens;
   }
 
   // With the longest answer. Inside a prompt its text can take a few more
@@ -78,34 +74,78 @@ class ViewMeter {
 
  private:
   ViewMeter(const Config& config, const TextPipeline& text)
-      : config_(config), text_(text) {}
+      : config_(config), text_(text) {
+    const Prompts prompts(config.prompts);
+    problems_ = static_cast<int64_t>(prompts.most_problems());
+    references_ = static_cast<int64_t>(prompts.most_references());
+  }
 
   static int64_t Bytes(const std::string& text) {
     return static_cast<int64_t>(std::max(text.size(), ComposeNfc(text).size()));
   }
 
-  // With an answer of one token.
+  bool HasGivenReference() const {
+    return config_.rollout.source == "reference";
+  }
+
+  // With answers of one token: the rollout, one that stands in the reference's
+  // place, and a sibling of about that.
   absl::StatusOr<Views> BuildShort(const std::string& problem,
                                    const std::string& reference) const {
     const int32_t token = text_.tokenizer->pad_id() == 0 ? 1 : 0;
-    return text_.views->Build({"", problem, reference, {token}});
+    Sample sample = {"", problem, reference, {token}};
+    if (!HasGivenReference()) sample.reference_ids = {token};
+    if (views_.contains(ViewName::kSiblingRollout)) {
+      sample.context = {.sibling = "0", .feedback = VerdictOn("")};
+    }
+    return text_.views->Build(sample);
   }
 
   int64_t WithLongAnswer(ViewName name, const Views& views) const {
     const View& view = views[static_cast<size_t>(name)];
-    const auto size = static_cast<int64_t>(view.input_ids.size());
-    const int64_t more = config_.rollout.max_new_tokens - 1;
-    if (!NeedsRollout(name)) return size;
-    if (name != ViewName::kSelfRollout) return size + more;
-    if (config_.objective.self_rollout == "append") return size + 2 * more;
-    return std::min(view.scored_from + more, config_.data.max_prompt_tokens) +
-           view.scored_count + more;
+    // Prompts show an answer as often as their templates say, at most.
+    const int64_t answer = config_.rollout.max_new_tokens - 1;
+    const int64_t shown = references_ * answer;
+    const int64_t shown_reference = HasGivenReference() ? 0 : shown;
+    const int64_t reference =
+        HasGivenReference()
+            ? 0
+            : std::min(answer, config_.objective.max_reference_tokens - 1);
+    // A prompt that shows an answer is longer by that, and is cut.
+    const auto cut = [&](int64_t more) {
+      return std::max(
+          view.scored_from,
+          std::min(view.scored_from + more, config_.data.max_prompt_tokens));
+    };
+    const bool appends = config_.objective.self_rollout == "append";
+    switch (name) {
+      case ViewName::kNoneRollout:
+        return view.scored_from + view.scored_count + answer;
+      case ViewName::kSelfRollout:
+        return (appends ? view.scored_from + answer : cut(shown)) +
+               view.scored_count + answer;
+      case ViewName::kCrossRollout:
+      case ViewName::kDemonstrationRollout:
+      case ViewName::kProbeRollout:
+        return cut(shown_reference) + view.scored_count + answer;
+      case ViewName::kSiblingRollout:
+        return cut(answer) + view.scored_count + answer;
+      case ViewName::kNoneReference:
+        return view.scored_from + view.scored_count + reference;
+      case ViewName::kSelfReference:
+        return cut(shown_reference) + view.scored_count + reference;
+      case ViewName::kCrossReference:
+        return view.scored_from + shown + view.scored_count + reference;
+    }
+    return 0;
   }
 
   const Config& config_;
   const TextPipeline& text_;
   std::set<ViewName> views_;
   int64_t frame_bytes_ = 0;
+  int64_t problems_ = 1;  // in a prompt, at most
+  int64_t references_ = 1;
 };
 
 // "rows.jsonl:12: problem 'a': cross_rollout may have 20000 tokens"

@@ -18,6 +18,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -41,7 +42,9 @@ class DecodeBackend {
   virtual const ModelConfig& config() const = 0;
   virtual int64_t num_slots() const = 0;
 
-  // Bytes of KV memory that a sequence of at most `max_tokens` positions takes.
+  // Bytes of KV memory that a sequence of at most `max_tokens` positions takes;
+  // kTooLong if this backend takes none so long.
+  static constexpr int64_t kTooLong = std::numeric_limits<int64_t>::max();
   virtual int64_t KvBytes(int64_t max_tokens) const = 0;
   // Bytes that all slots together may take where the configuration names no
   // limit.

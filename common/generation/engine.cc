@@ -50,6 +50,15 @@ absl::Status GenerationEngine::Submit(uint64_t id, DecodeRequest request) {
     }
   }
   const int64_t bytes = backend_->KvBytes(request.MaxTokens());
+  if (bytes == DecodeBackend::kTooLong) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a prompt of ",
+                     prompt,
+                     " tokens and an answer of up to ",
+                     request.sampling.max_new_tokens,
+                     " are more than this device's decoder takes, whatever "
+                     "its memory; lower rollout.max_new_tokens"));
+  }
   if (bytes > kv_memory_bytes_) {
     return absl::InvalidArgumentError(
         absl::StrCat("a prompt of ",

@@ -1,5 +1,5 @@
-// A row of logits that is made of other rows: a target of several teacher
-// passes (common/terms/target.h). CPU (F a SIMD vector) and GPU (F a float)
+// A row of logits that no teacher gave: a target of several teacher passes, or
+// of none (common/terms/target.h). CPU (F a SIMD vector) and GPU (F a float)
 // share the arithmetic. It is computed before the row statistics are taken;
 // nothing after that knows that the row is not a teacher's.
 //
@@ -18,15 +18,20 @@ namespace dapd {
 
 inline constexpr int kMaxMixtureParts = 4;
 
+// log q of all entries but one of a one-hot row, whose own is 0: finite, so
+// that differences are, and far below what has a probability.
+inline constexpr float kOneHotRest = -1e4F;
+
 struct DerivedSource {
   enum class Kind {
     // log q = anchor + strength * clip(centre(sum_i factor_i part_i)) up to a
     // constant of the row, clip(x) = soft_clip tanh(x / soft_clip).
     kMixture,
     kRouted,  // the row of part route[t] stands for it: nothing is computed
+    kOneHot,  // all of q at ids[t]
   };
   Kind kind = Kind::kMixture;
-  int source = 0;  // which; a mixture is written to its logits
+  int source = 0;  // which; all but a routed one are written to its logits
   int anchor = 0;
   int parts[kMaxMixtureParts] = {};
   float factors[kMaxMixtureParts] = {};
@@ -35,6 +40,7 @@ struct DerivedSource {
   float soft_clip = 0.0F;  // infinity: none
   float strength = 1.0F;
   const uint8_t* route = nullptr;  // [tokens]
+  const int64_t* ids = nullptr;    // [tokens]
 };
 
 // What is averaged over the vocabulary for `mean` of DerivedEntry, if
@@ -49,7 +55,8 @@ DAPD_HOST_DEVICE inline F DeltaOf(const DerivedSource& derived,
   return delta;
 }
 
-// log q of an entry, up to a constant of the row. `math` has Tanh of F.
+// log q of a mixture's entry, up to a constant of the row. `math` has Tanh of
+// F.
 template <typename F, typename LogProbability, typename Math>
 DAPD_HOST_DEVICE inline F DerivedEntry(const DerivedSource& derived,
                                        const LogProbability& log_probability,

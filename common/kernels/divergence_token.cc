@@ -129,7 +129,7 @@ struct Token {
   }
 
   // Writes the row of a source that is computed entry by entry.
-  void WriteDerived(const DerivedSource& derived) const {
+  void WriteMixture(const DerivedSource& derived) const {
     const auto at = [&](auto lanes, int64_t v) {
       return [this, lanes, v](int source) {
         return LogProbability(lanes, source, v);
@@ -155,14 +155,30 @@ struct Token {
     });
   }
 
+  void WriteOneHot(const DerivedSource& derived) const {
+    float* out = scratch.rows[derived.source];
+    const Floats rest = Broadcast(kOneHotRest / chunk.scale);
+    ForEachVector(0, chunk.vocabulary, [&](auto lanes, int64_t v) {
+      lanes.Write(out + v, rest);
+    });
+    out[derived.ids[index]] = 0.0F;
+  }
+
   void Derive(const DerivedSource& derived) const {
-    if (derived.kind == DerivedSource::Kind::kRouted) {
-      const int taken = derived.parts[derived.route[index]];
-      scratch.rows[derived.source] = scratch.rows[taken];
-      scratch.statistics[derived.source] = scratch.statistics[taken];
-      return;
+    switch (derived.kind) {
+      case DerivedSource::Kind::kRouted: {
+        const int taken = derived.parts[derived.route[index]];
+        scratch.rows[derived.source] = scratch.rows[taken];
+        scratch.statistics[derived.source] = scratch.statistics[taken];
+        return;
+      }
+      case DerivedSource::Kind::kMixture:
+        WriteMixture(derived);
+        break;
+      case DerivedSource::Kind::kOneHot:
+        WriteOneHot(derived);
+        break;
     }
-    WriteDerived(derived);
     Measure(derived.source);
   }
 

@@ -2,7 +2,10 @@
 // as its reduction says, over the answers of a micro-batch.
 #pragma once
 
+#include <array>
 #include <cstdint>
+
+#include "common/terms/target.h"
 
 namespace dapd {
 
@@ -14,6 +17,8 @@ struct DivergenceSums {
   // The term's value is clipped / denominator: tokens for micro_token, else
   // answers, of which each then adds its token mean. 0: nothing was scored.
   double denominator = 0.0;
+  // Of a routed target: the answers' tokens by Regime.
+  std::array<int64_t, kNumRegimes> regimes = {};
 
   double value() const { return Over(clipped); }
   double true_value() const { return Over(unclipped); }
@@ -24,6 +29,7 @@ struct DivergenceSums {
     clipped_tokens += other.clipped_tokens;
     tokens += other.tokens;
     denominator += other.denominator;
+    for (size_t r = 0; r < kNumRegimes; ++r) regimes[r] += other.regimes[r];
     return *this;
   }
 

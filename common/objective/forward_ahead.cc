@@ -59,11 +59,13 @@ int64_t ForwardAhead::BytesOf(const PlannedPass& pass,
 void ForwardAhead::PlanReferences(
     const std::vector<std::vector<Views>>& micro_batches) {
   planned_.clear();
+  with_references_.clear();
   int64_t inputs = 0;
   for (size_t i = 0; i < micro_batches.size(); ++i) {
     for (PlannedPass& pass :
          PlanOf(i, micro_batches[i], Completion::kReference)) {
       inputs += BytesOf(pass, 0);
+      with_references_.insert(i);
       planned_.push_back(std::move(pass));
     }
   }
@@ -76,8 +78,13 @@ void ForwardAhead::PlanReferences(
 
 void ForwardAhead::PlanRollouts(size_t micro_batch,
                                 const std::vector<Views>& samples) {
-  std::vector<PlannedPass> passes =
-      PlanOf(micro_batch, samples, Completion::kRollout);
+  std::vector<PlannedPass> passes;
+  if (!with_references_.contains(micro_batch)) {
+    passes = PlanOf(micro_batch, samples, Completion::kReference);
+  }
+  for (PlannedPass& pass : PlanOf(micro_batch, samples, Completion::kRollout)) {
+    passes.push_back(std::move(pass));
+  }
   planned_.insert(planned_.begin(),
                   std::make_move_iterator(passes.begin()),
                   std::make_move_iterator(passes.end()));

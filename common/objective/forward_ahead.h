@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -40,7 +41,8 @@ class ForwardAhead {
   // each the views that need no rollout.
   void PlanReferences(const std::vector<std::vector<Views>>& micro_batches);
   // All views of a micro-batch's samples that can be trained; an answer without
-  // a token to score has no pass. Its passes come next.
+  // a token to score has no pass. Its passes come next, those of references
+  // that were not known before (rollout.source) among them.
   void PlanRollouts(size_t micro_batch, const std::vector<Views>& samples);
 
   // Runs the next pass that was planned. False if none is left, or no memory.
@@ -109,6 +111,7 @@ class ForwardAhead {
   ByteBudget& memory_;
   int64_t activation_bytes_ = 0;      // of a pass that is run ahead
   std::vector<PlannedPass> planned_;  // in order
+  std::set<size_t> with_references_;  // micro-batches of PlanReferences
   std::vector<KeptPass> passes_;
   // By all tokens up to their ends.
   std::map<std::vector<int32_t>, ChunkStates> chunks_;

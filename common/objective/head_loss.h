@@ -50,6 +50,8 @@ struct HeadTerm {
   // token's loss in sums and gradient; which pass a routed target takes (0, 1).
   at::Tensor token_weights;  // float32
   at::Tensor route;          // uint8
+  // [n] int64, the scored tokens: of a one-hot target.
+  at::Tensor ids;
 };
 
 struct HeadLossOptions {

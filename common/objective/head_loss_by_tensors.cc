@@ -2,6 +2,7 @@
 #include <variant>
 
 #include "common/base/overloaded.h"
+#include "common/kernels/derived_source.h"
 #include "common/objective/divergence_by_tensors.h"
 #include "common/objective/head_loss.h"
 #include "common/objective/head_products.h"
@@ -73,6 +74,14 @@ TargetLogprobs RoutedTarget(const Tokens& tokens, const HeadTerm& term) {
           {}};
 }
 
+TargetLogprobs OneHotTarget(const Tokens& tokens, const HeadTerm& term) {
+  at::Tensor logprobs = at::full({tokens.count, tokens.head.size(0)},
+                                 kOneHotRest,
+                                 tokens.head.options().dtype(at::kFloat));
+  logprobs.scatter_(1, tokens.Of(term.ids).unsqueeze(1), 0.0);
+  return {logprobs, {}};
+}
+
 TargetLogprobs TargetOf(const Tokens& tokens, const HeadTerm& term) {
   return std::visit(
       Overloaded{[&](const TeacherPass&) {
@@ -81,7 +90,8 @@ TargetLogprobs TargetOf(const Tokens& tokens, const HeadTerm& term) {
                  [&](const Mixture& mixture) {
                    return TargetLogprobs{MixtureOf(tokens, term, mixture), {}};
                  },
-                 [&](const Routed&) { return RoutedTarget(tokens, term); }},
+                 [&](const Routed&) { return RoutedTarget(tokens, term); },
+                 [&](const OneHot&) { return OneHotTarget(tokens, term); }},
       *term.target);
 }
 

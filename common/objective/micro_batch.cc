@@ -16,12 +16,6 @@
 namespace dapd {
 namespace {
 
-// Tokens of a sample that a term counts.
-int64_t TokensOf(const Term& term, const Views& views) {
-  const View& view = views[static_cast<size_t>(term.student)];
-  return std::max<int64_t>(0, view.scored_count - term.skip_tokens);
-}
-
 // What a term's sums over the micro-batch are divided by.
 double DenominatorOf(const Term& term, std::span<const ScoredSample> samples) {
   if (term.reduction == Reduction::kSeqMeanKeepMasked) {
@@ -72,12 +66,12 @@ std::map<size_t, TokenRoutes> RouteTerms(const Pass& pass) {
     int64_t tokens = 0;
     for (const ScoredSample& sample : pass.samples) {
       const View& view = sample.views[static_cast<size_t>(term.student)];
-      tokens += view.scored_count;
-      if (view.scored_count == 0) {
+      if (view.scored_count == 0 || LacksTarget(term, sample.views)) {
         first.push_back(at::empty({0}, pass.weights.device()));
         second.push_back(first.back());
         continue;
       }
+      tokens += view.scored_count;
       const at::Tensor ids = ScoredIds(view, pass.weights.device());
       for (const auto& [logprobs, teacher] :
            {std::pair{&first, routed->first},
@@ -103,6 +97,11 @@ HeadTerm HeadTermOf(const Pass& pass, size_t k, size_t sample) {
   for (const TeacherPass& teacher : PassesOf(term.target)) {
     head_term.passes.push_back(&pass.samples[sample].scores.at(teacher));
   }
+  if (std::holds_alternative<OneHot>(term.target)) {
+    head_term.ids =
+        ScoredIds((*pass.views[sample])[static_cast<size_t>(term.student)],
+                  pass.weights.device());
+  }
   if (term.reduction != Reduction::kMicroToken) {
     head_term.token_weight /=
         static_cast<double>(TokensOf(term, *pass.views[sample]));
@@ -112,6 +111,45 @@ HeadTerm HeadTermOf(const Pass& pass, size_t k, size_t sample) {
     head_term.token_weights = found->second.token_weights[sample];
   }
   return head_term;
+}
+
+// log(p / p_sampler) of each token that the sampler drew for a part's answer,
+// bounded so that its exponential is finite; undefined if no term asks for it,
+// or the sampler's are not known.
+at::Tensor SamplerLogRatios(const Pass& pass,
+                            const PackPart& part,
+                            std::span<const at::Tensor> hidden) {
+  constexpr double kBound = 20.0;
+  const ScoredSample& sample = pass.samples[part.sample];
+  const auto student = std::ranges::find(part.students, ViewName::kNoneRollout);
+  const bool is_asked = student != part.students.end() &&
+                        std::ranges::any_of(pass.terms, [](const Term& term) {
+                          return term.importance != Importance::kNone;
+                        });
+  const View& view = sample.views[static_cast<size_t>(ViewName::kNoneRollout)];
+  if (!is_asked || static_cast<int64_t>(sample.sampler_logprobs.size()) !=
+                       view.scored_count) {
+    return {};
+  }
+  const auto index = static_cast<size_t>(student - part.students.begin());
+  const at::Device device = pass.weights.device();
+  const at::Tensor live = TokenLogprobsOf(pass.weights.head,
+                                          {.hidden = hidden[index]},
+                                          ScoredIds(view, device),
+                                          /*temperature=*/1.0);
+  return (live - at::tensor(sample.sampler_logprobs).to(device))
+      .clamp(-kBound, kBound);
+}
+
+// The factor of each token's loss, [n] float32; undefined: 1.
+at::Tensor ImportanceOf(const Term& term, const at::Tensor& log_ratios) {
+  if (term.importance == Importance::kNone || !log_ratios.defined()) return {};
+  const at::Tensor ratios = log_ratios.exp().clamp_max(term.importance_cap);
+  if (term.importance == Importance::kToken) return ratios;
+  return ratios.slice(0, term.skip_tokens)
+      .mean()
+      .expand_as(ratios)
+      .contiguous();
 }
 
 // An answer's sums as its term's reduction adds them up.
@@ -164,6 +202,7 @@ std::vector<at::Tensor> RunHead(const Pass& pass,
                                 const PackPart& part,
                                 std::span<const at::Tensor> hidden,
                                 MicroBatchResult& result) {
+  const at::Tensor log_ratios = SamplerLogRatios(pass, part, hidden);
   std::vector<HeadTerm> head_terms;
   std::vector<size_t> indices;
   for (size_t k = 0; k < pass.terms.size(); ++k) {
@@ -175,8 +214,14 @@ std::vector<at::Tensor> RunHead(const Pass& pass,
       continue;
     }
     head_terms.push_back(HeadTermOf(pass, k, part.sample));
-    head_terms.back().student =
-        static_cast<size_t>(student - part.students.begin());
+    HeadTerm& head_term = head_terms.back();
+    head_term.student = static_cast<size_t>(student - part.students.begin());
+    if (const at::Tensor importance = ImportanceOf(term, log_ratios);
+        importance.defined()) {
+      head_term.token_weights = head_term.token_weights.defined()
+                                    ? head_term.token_weights * importance
+                                    : importance;
+    }
     indices.push_back(k);
   }
   HeadLoss loss = ComputeHeadLoss(pass.weights.head,
@@ -295,6 +340,10 @@ MicroBatchResult RunSamples(Pass pass) {
   // Answers without a scored token were in no pack.
   for (size_t k = 0; k < pass.terms.size(); ++k) {
     sum.sums[k].denominator = DenominatorOf(pass.terms[k], pass.samples);
+    const auto routes = pass.routes.find(k);
+    if (routes != pass.routes.end()) {
+      sum.sums[k].regimes = routes->second.counts;
+    }
   }
   return sum;
 }

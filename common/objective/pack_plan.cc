@@ -61,6 +61,20 @@ std::vector<ViewName> NamesOf(std::span<const PackPart> pack) {
   return names;
 }
 
+namespace {
+
+// Whether any term has a token of `student` to score.
+bool IsScored(ViewName student,
+              const std::vector<Term>& terms,
+              const Views& views) {
+  return views[static_cast<size_t>(student)].scored_count > 0 &&
+         std::ranges::any_of(terms, [&](const Term& term) {
+           return term.student == student && !LacksTarget(term, views);
+         });
+}
+
+}  // namespace
+
 std::vector<Pack> PlanPacks(const std::vector<Term>& terms,
                             std::span<const Views* const> samples,
                             Completion completion,
@@ -74,7 +88,7 @@ std::vector<Pack> PlanPacks(const std::vector<Term>& terms,
   for (size_t sample = 0; sample < samples.size(); ++sample) {
     PackPart part = {sample, students};
     std::erase_if(part.students, [&](ViewName view) {
-      return (*samples[sample])[static_cast<size_t>(view)].scored_count == 0;
+      return !IsScored(view, terms, *samples[sample]);
     });
     if (part.students.empty()) continue;
     const int64_t more =

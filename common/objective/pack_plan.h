@@ -41,7 +41,7 @@ using Pack = std::vector<PackPart>;
 // The packs over `samples`, one element a sample, in a fixed order: as many
 // parts side by side as limits.pack_tokens allow. Only the views that score
 // `completion` need to be known. A sample with none of its tokens (an answer of
-// padding alone) is in no pack.
+// padding alone, or one for which every term is masked) is in no pack.
 std::vector<Pack> PlanPacks(const std::vector<Term>& terms,
                             std::span<const Views* const> samples,
                             Completion completion,

@@ -52,6 +52,8 @@ DerivedSource DerivedByRoute(const std::vector<int>& passes) {
   return derived;
 }
 
+DerivedSource DerivedByIds() { return {.kind = DerivedSource::Kind::kOneHot}; }
+
 }  // namespace
 
 TargetSources::TargetSources(std::span<const HeadStudent> students,
@@ -68,9 +70,9 @@ TargetSources::TargetSources(std::span<const HeadStudent> students,
     row_block_.push_back(source.hidden.defined() ? num_hidden_++ : -1);
   }
   for (const DerivedSource& derived : derived_) {
-    if (derived.kind != DerivedSource::Kind::kMixture) continue;
+    if (derived.kind == DerivedSource::Kind::kRouted) continue;
     row_block_[static_cast<size_t>(derived.source)] =
-        num_hidden_ + num_mixtures_++;
+        num_hidden_ + num_written_++;
   }
 }
 
@@ -101,7 +103,8 @@ int TargetSources::AddTarget(const HeadTerm& term) {
           [&](const Mixture& mixture) {
             return AddDerived(DerivedFrom(mixture, passes));
           },
-          [&](const Routed&) { return AddDerived(DerivedByRoute(passes)); }},
+          [&](const Routed&) { return AddDerived(DerivedByRoute(passes)); },
+          [&](const OneHot&) { return AddDerived(DerivedByIds()); }},
       *term.target);
 }
 
@@ -109,7 +112,7 @@ int TargetSources::AddDerived(DerivedSource derived) {
   derived.source = static_cast<int>(sources_.size());
   sources_.push_back({});
   derived_.push_back(derived);
-  term_of_route_.push_back(terms_.size() - 1);
+  term_of_derived_.push_back(terms_.size() - 1);
   return derived.source;
 }
 
@@ -159,7 +162,7 @@ TargetSources::Rows TargetSources::RowsOf(
     DivergenceSource& source = rows.sources.emplace_back();
     if (row_block_[s] < 0 && !sources_[s].logits.defined()) continue;  // routed
     const at::Tensor logits = LogitsOf(static_cast<int>(s), chunk);
-    // Only students' logits and mixtures are written.
+    // Only students' logits and targets that are made here are written.
     source.logits = const_cast<float*>(logits.const_data_ptr<float>());
     source.stride = logits.stride(0);
     source.is_student = s < students.size();
@@ -169,9 +172,18 @@ TargetSources::Rows TargetSources::RowsOf(
   }
   rows.derived = derived_;
   for (size_t i = 0; i < derived_.size(); ++i) {
-    const at::Tensor& route = head_terms[term_of_route_[i]].route;
-    if (derived_[i].kind == DerivedSource::Kind::kMixture) continue;
-    rows.derived[i].route = route.const_data_ptr<uint8_t>() + chunk.begin;
+    const HeadTerm& term = head_terms[term_of_derived_[i]];
+    DerivedSource& derived = rows.derived[i];
+    switch (derived.kind) {
+      case DerivedSource::Kind::kMixture:
+        break;
+      case DerivedSource::Kind::kRouted:
+        derived.route = term.route.const_data_ptr<uint8_t>() + chunk.begin;
+        break;
+      case DerivedSource::Kind::kOneHot:
+        derived.ids = term.ids.const_data_ptr<int64_t>() + chunk.begin;
+        break;
+    }
   }
   rows.terms = terms_;
   for (size_t k = 0; k < terms_.size(); ++k) {

@@ -12,7 +12,7 @@
 namespace dapd {
 
 // What gives a token its logits: a student, a teacher of any number of terms,
-// or a mixture, which has neither tensor.
+// or a target that is made of others or of none, which has neither tensor.
 struct TargetSource {
   at::Tensor hidden;  // [n, hidden], or
   at::Tensor logits;  // [n, V] float32 as a teacher sent them
@@ -35,8 +35,8 @@ class TargetSources {
   // The tensors of all sources with hidden states, for tokens of a chunk.
   std::vector<at::Tensor> HiddenOf(int64_t begin, int64_t tokens) const;
   int64_t num_hidden() const { return num_hidden_; }
-  // Those that the chunk's logits have rows for: mixtures, too.
-  int64_t num_rows() const { return num_hidden_ + num_mixtures_; }
+  // Those that the chunk's logits have rows for: targets that are written, too.
+  int64_t num_rows() const { return num_hidden_ + num_written_; }
   size_t size() const { return sources_.size(); }
   size_t num_derived() const { return derived_.size(); }
   int64_t support_size() const;  // entries of all terms' supports
@@ -67,11 +67,11 @@ class TargetSources {
   std::vector<TargetSource> sources_;
   std::vector<int64_t> row_block_;  // of each source in a chunk's logits; -1
   std::vector<DerivedSource> derived_;
-  std::vector<size_t> term_of_route_;  // of each derived source
-  std::vector<DivergenceTerm> terms_;  // by index of source, without pointers
+  std::vector<size_t> term_of_derived_;  // of each derived source
+  std::vector<DivergenceTerm> terms_;    // by index of source, without pointers
   int64_t num_students_ = 0;
   int64_t num_hidden_ = 0;
-  int64_t num_mixtures_ = 0;
+  int64_t num_written_ = 0;
 };
 
 }  // namespace dapd

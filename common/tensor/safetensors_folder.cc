@@ -16,8 +16,6 @@ namespace dapd {
 namespace {
 
 constexpr uint64_t kMaxIndexBytes = 64 << 20;
-constexpr char kSingleFile[] = "model.safetensors";
-constexpr char kIndexFile[] = "model.safetensors.index.json";
 
 }  // namespace
 
@@ -46,16 +44,19 @@ absl::StatusOr<std::map<std::string, std::string>> ParseSafetensorsIndex(
 absl::StatusOr<SafetensorsFolder> SafetensorsFolder::Open(
     const std::string& folder) {
   SafetensorsFolder opened;
-  const std::string index_path = JoinPath(folder, kIndexFile);
-  const std::string single_path = JoinPath(folder, kSingleFile);
+  const std::string index_path = JoinPath(folder, kSafetensorsIndexFile);
+  const std::string single_path = JoinPath(folder, kSafetensorsSingleFile);
   if (FileExists(index_path)) {
     RETURN_IF_ERROR(opened.OpenShards(index_path));
   } else if (FileExists(single_path)) {
     RETURN_IF_ERROR(opened.OpenSingle(single_path));
   } else {
     return WithExitCode(
-        absl::NotFoundError(absl::StrCat(
-            folder, " has neither ", kSingleFile, " nor ", kIndexFile)),
+        absl::NotFoundError(absl::StrCat(folder,
+                                         " has neither ",
+                                         kSafetensorsSingleFile,
+                                         " nor ",
+                                         kSafetensorsIndexFile)),
         ExitCode::kData);
   }
   return opened;

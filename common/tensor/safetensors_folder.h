@@ -12,6 +12,9 @@
 
 namespace dapd {
 
+inline constexpr char kSafetensorsSingleFile[] = "model.safetensors";
+inline constexpr char kSafetensorsIndexFile[] = "model.safetensors.index.json";
+
 // The open files and which one holds each tensor. Thread-safe.
 class SafetensorsFolder {
  public:
@@ -38,9 +41,8 @@ class SafetensorsFolder {
   std::map<std::string, std::string> paths_;
 };
 
-// The weight_map of an index: tensor -> shard, whose name leads nowhere but into
-// the folder (safe_name.h). `where` leads
-// every message.
+// The weight_map of an index: tensor -> shard, whose name leads nowhere but
+// into the folder (safe_name.h). `where` leads every message.
 absl::StatusOr<std::map<std::string, std::string>> ParseSafetensorsIndex(
     absl::string_view json, const std::string& where);
 

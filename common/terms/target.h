@@ -74,7 +74,14 @@ struct Routed {
   bool operator==(const Routed&) const = default;
 };
 
-using Target = std::variant<TeacherPass, Mixture, Routed>;
+// The scored token itself, with all of the probability: the forward KL
+// divergence to it is the cross entropy of supervised fine-tuning. Needs no
+// teacher.
+struct OneHot {
+  bool operator==(const OneHot&) const = default;
+};
+
+using Target = std::variant<TeacherPass, Mixture, Routed, OneHot>;
 
 // The teacher passes that it is made of, in the order in which a HeadTarget
 // (head_loss.h) has them: of a Mixture the anchor first.

@@ -1,8 +1,8 @@
 #include "common/terms/term.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
-#include <set>
 #include <type_traits>
 #include <variant>
 
@@ -21,6 +21,8 @@ constexpr std::array<const char*, 3> kSupports = {
     "full", "student_top_k", "teacher_top_k"};
 constexpr std::array<const char*, 3> kReductions = {
     "micro_token", "seq_mean", "seq_mean_keep_masked"};
+constexpr std::array<const char*, 3> kImportances = {
+    "none", "token", "sequence"};
 constexpr std::array<const char*, kNumRegimes> kRegimes = {
     "agree_likely", "agree_unlikely", "first_surer", "second_surer"};
 
@@ -50,6 +52,14 @@ std::string ProblemWith(const Routed& routed) {
              : "trim must be at least 0 and below 1";
 }
 
+std::string ProblemWithOneHot(const Term& term) {
+  return term.divergence.kind == DivergenceKind::kForwardKl &&
+                 term.support.kind == SupportKind::kFull
+             ? ""
+             : "a one_hot target takes forward_kl over the full support: it "
+               "gives every other token the probability 0";
+}
+
 }  // namespace
 
 std::vector<TeacherPass> PassesOf(const Target& target) {
@@ -65,7 +75,8 @@ std::vector<TeacherPass> PassesOf(const Target& target) {
                  },
                  [](const Routed& routed) {
                    return Passes{routed.first, routed.second};
-                 }},
+                 },
+                 [](const OneHot&) { return Passes(); }},
       target);
 }
 
@@ -76,11 +87,13 @@ std::string Describe(const Target& target) {
         ViewNameString(pass.view), " (", WeightSetName(pass.weights), ")"));
   }
   return std::visit(
-      Overloaded{[&](const TeacherPass&) { return passes.front(); },
-                 [&](const Mixture&) {
-                   return "mixture of " + absl::StrJoin(passes, ", ");
-                 },
-                 [&](const Routed&) { return absl::StrJoin(passes, " or "); }},
+      Overloaded{
+          [&](const TeacherPass&) { return passes.front(); },
+          [&](const Mixture&) {
+            return "mixture of " + absl::StrJoin(passes, ", ");
+          },
+          [&](const Routed&) { return absl::StrJoin(passes, " or "); },
+          [](const OneHot&) -> std::string { return "the scored tokens"; }},
       target);
 }
 
@@ -100,6 +113,41 @@ std::vector<ViewName> StudentViews(const std::vector<Term>& terms) {
   std::set<ViewName> views;
   for (const Term& term : terms) views.insert(term.student);
   return {views.begin(), views.end()};
+}
+
+std::set<ViewName> ViewsRead(const std::vector<Term>& terms) {
+  std::set<ViewName> views;
+  for (const ViewName view : StudentViews(terms)) views.insert(view);
+  for (const TeacherPass& pass : TeacherPasses(terms)) views.insert(pass.view);
+  return views;
+}
+
+bool ReadsView(const std::vector<Term>& terms, ViewName view) {
+  return ViewsRead(terms).contains(view);
+}
+
+bool ReadsRollouts(const std::vector<Term>& terms) {
+  return std::ranges::any_of(ViewsRead(terms), NeedsRollout);
+}
+
+bool ScoresReferences(const std::vector<Term>& terms) {
+  return std::ranges::any_of(terms, [](const Term& term) {
+    return CompletionOf(term.student) == Completion::kReference;
+  });
+}
+
+bool LacksTarget(const Term& term, const Views& views) {
+  return std::ranges::any_of(
+      PassesOf(term.target), [&](const TeacherPass& pass) {
+        return MayBeMissing(pass.view) &&
+               views[static_cast<size_t>(pass.view)].scored_count == 0;
+      });
+}
+
+int64_t TokensOf(const Term& term, const Views& views) {
+  if (LacksTarget(term, views)) return 0;
+  const View& view = views[static_cast<size_t>(term.student)];
+  return std::max<int64_t>(0, view.scored_count - term.skip_tokens);
 }
 
 std::string ProblemWith(const Term& term) {
@@ -128,10 +176,16 @@ std::string ProblemWith(const Term& term) {
     return "teacher_top_k needs a target of one pass";
   }
   if (term.skip_tokens < 0) return "skip_tokens must be at least 0";
+  if (term.importance != Importance::kNone &&
+      term.student != ViewName::kNoneRollout) {
+    return "importance compares with the sampler, which reads none_rollout";
+  }
+  if (!(term.importance_cap > 0.0)) return "importance_cap must be above 0";
   return std::visit(
       Overloaded{[](const TeacherPass&) { return std::string(); },
                  [](const Mixture& mixture) { return ProblemWith(mixture); },
-                 [](const Routed& routed) { return ProblemWith(routed); }},
+                 [](const Routed& routed) { return ProblemWith(routed); },
+                 [&](const OneHot&) { return ProblemWithOneHot(term); }},
       term.target);
 }
 
@@ -153,8 +207,15 @@ const char* ReductionName(Reduction reduction) {
 std::optional<Reduction> ParseReduction(const std::string& name) {
   return Parse<Reduction>(kReductions, name);
 }
+const char* ImportanceName(Importance importance) {
+  return kImportances[static_cast<size_t>(importance)];
+}
+std::optional<Importance> ParseImportance(const std::string& name) {
+  return Parse<Importance>(kImportances, name);
+}
 std::string DivergenceNames() { return absl::StrJoin(kDivergences, ", "); }
 std::string SupportNames() { return absl::StrJoin(kSupports, ", "); }
 std::string ReductionNames() { return absl::StrJoin(kReductions, ", "); }
+std::string ImportanceNames() { return absl::StrJoin(kImportances, ", "); }
 
 }  // namespace dapd

@@ -10,16 +10,25 @@ struct ViewRow {
   const char* name;
   Completion scored;
   bool needs_rollout;
+  bool always_built;
+  bool may_be_missing = false;
 };
 
 // By ViewName.
 constexpr std::array<ViewRow, kNumViews> kViews = {{
-    {"none_rollout", Completion::kRollout, true},
-    {"self_rollout", Completion::kRollout, true},
-    {"cross_rollout", Completion::kRollout, true},
-    {"none_reference", Completion::kReference, false},
-    {"self_reference", Completion::kReference, false},
-    {"cross_reference", Completion::kReference, true},
+    {"none_rollout", Completion::kRollout, true, true},
+    {"self_rollout", Completion::kRollout, true, true},
+    {"cross_rollout", Completion::kRollout, true, true},
+    {"none_reference", Completion::kReference, false, true},
+    {"self_reference", Completion::kReference, false, true},
+    {"cross_reference", Completion::kReference, true, true},
+    {"demonstration_rollout", Completion::kRollout, true, false},
+    {"probe_rollout", Completion::kRollout, true, false},
+    {"sibling_rollout",
+     Completion::kRollout,
+     true,
+     false,
+     /*may_be_missing=*/true},
 }};
 
 const ViewRow& RowOf(ViewName view) {
@@ -46,5 +55,9 @@ absl::StatusOr<ViewName> ParseViewName(const std::string& name) {
 Completion CompletionOf(ViewName view) { return RowOf(view).scored; }
 
 bool NeedsRollout(ViewName view) { return RowOf(view).needs_rollout; }
+
+bool IsAlwaysBuilt(ViewName view) { return RowOf(view).always_built; }
+
+bool MayBeMissing(ViewName view) { return RowOf(view).may_be_missing; }
 
 }  // namespace dapd

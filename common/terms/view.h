@@ -1,6 +1,6 @@
-// The six views of a sample (docs/objective.md, "Views"): one token sequence
-// each, with the range of its tokens that is scored. Everything that names a
-// view, in the configuration, on the wire and in a file, uses this table.
+// The views of a sample (docs/objective.md, "Views"): one token sequence each,
+// with the range of its tokens that is scored. Everything that names a view, in
+// the configuration, on the wire and in a file, uses this table.
 #pragma once
 
 #include <array>
@@ -20,8 +20,14 @@ enum class ViewName {
   kNoneReference,
   kSelfReference,
   kCrossReference,
+  // The rollout behind SDFT's prompt, which shows the reference as an example
+  // of an answer, and behind the reference without its problem (Purified OPSD).
+  kDemonstrationRollout,
+  kProbeRollout,
+  // The rollout behind SDPO's prompt, which shows what a self-teacher reads.
+  kSiblingRollout,
 };
-inline constexpr int kNumViews = 6;
+inline constexpr int kNumViews = 9;
 
 // "none_rollout", ...
 const char* ViewNameString(ViewName view);
@@ -34,6 +40,13 @@ Completion CompletionOf(ViewName view);
 // Whether its tokens are known only once the rollout is there: it scores the
 // rollout or shows it.
 bool NeedsRollout(ViewName view);
+// Whether it is one of the six that every sample has; the others are made
+// where a term reads them.
+bool IsAlwaysBuilt(ViewName view);
+// Whether a sample whose answers are there may lack it although a term reads
+// it: there is nothing to show in it. It then scores nothing, and a term that
+// reads it is masked for this sample.
+bool MayBeMissing(ViewName view);
 
 struct View {
   std::vector<int32_t> input_ids;
@@ -45,7 +58,8 @@ struct View {
   bool operator==(const View&) const = default;
 };
 
-using Views = std::array<View, kNumViews>;    // by ViewName
-using NamedViews = std::map<ViewName, View>;  // some of them
+// By ViewName; one that was not made is empty.
+using Views = std::array<View, kNumViews>;
+using NamedViews = std::map<ViewName, View>;
 
 }  // namespace dapd

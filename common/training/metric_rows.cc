@@ -27,6 +27,26 @@ Read PerTerm(Number TermMetrics::*field) {
   };
 }
 
+// Of routed terms alone.
+StepMetric ShareOf(Regime regime) {
+  const std::string name = RegimeName(regime);
+  return {
+      .path = "terms/*/regimes/" + name,
+      .tag = "regime_" + name + "/*",
+      .prometheus = "dapd_trainer_regime_ratio",
+      .help = "Share of the tokens of a routed term's answers by regime.",
+      .labels = {{"regime", name}},
+      .read = [regime](const StepReport& report) {
+        std::vector<MetricValue> values;
+        for (const TermMetrics& term : report.objective.terms) {
+          if (!term.regime_shares.has_value()) continue;
+          values.push_back(
+              {term.name, (*term.regime_shares)[static_cast<size_t>(regime)]});
+        }
+        return values;
+      }};
+}
+
 std::vector<MetricValue> ReadSeconds(const StepReport& report) {
   std::vector<MetricValue> values;
   for (const TrainerPhaseName& row : kTrainerPhases) {
@@ -105,8 +125,12 @@ std::vector<StepMetric> ObjectiveRows() {
       {.path = "terms/*/unclipped",
        .tag = "kl/*",
        .prometheus = "dapd_trainer_unclipped_divergence",
-       .help = "True KL divergence of a term.",
+       .help = "True divergence of a term.",
        .read = PerTerm(&TermMetrics::unclipped)},
+      ShareOf(Regime::kAgreeLikely),
+      ShareOf(Regime::kAgreeUnlikely),
+      ShareOf(Regime::kFirstSurer),
+      ShareOf(Regime::kSecondSurer),
   };
 }
 
@@ -132,6 +156,13 @@ std::vector<StepMetric> SampleRows() {
        .help = "Samples by what became of them.",
        .labels = {{"outcome", "empty"}},
        .read = Value(&StepReport::untrainable_samples)},
+      {.path = "left_out_samples",
+       .tag = "step/left_out_samples",
+       .prometheus = "dapd_trainer_samples_total",
+       .kind = MetricKind::kCounter,
+       .help = "Samples by what became of them.",
+       .labels = {{"outcome", "unverified"}},
+       .read = Value(&StepReport::left_out_samples)},
       {.path = "early_micro_batches",
        .tag = "step/early_micro_batches",
        .prometheus = "dapd_trainer_early_micro_batches_total",
@@ -165,6 +196,25 @@ std::vector<StepMetric> SampleRows() {
        .prometheus = "dapd_trainer_rollout_accuracy_ratio",
        .help = "Share of the last step's answers that are right.",
        .read = Value(&StepReport::correct_fraction)},
+      {.path = "rollout/solved_fraction",
+       .tag = "rollout/solved_ratio",
+       .prometheus = "dapd_trainer_rollout_solved_ratio",
+       .help = "Share of the last step's groups of answers with a right one.",
+       .read = Value(&StepReport::solved_fraction)},
+      {.path = "rollout/taught_fraction",
+       .tag = "rollout/taught_ratio",
+       .prometheus = "dapd_trainer_rollout_taught_ratio",
+       .help =
+           "Share of the last step's answers whose self-teacher had a right "
+           "sibling or feedback to read.",
+       .read = Value(&StepReport::taught_fraction)},
+      {.path = "rollout/verified_fraction",
+       .tag = "rollout/verified_ratio",
+       .prometheus = "dapd_trainer_rollout_verified_ratio",
+       .help =
+           "Share of the last step's samples of which the grader approved a "
+           "candidate for the reference's place.",
+       .read = Value(&StepReport::verified_fraction)},
   };
 }
 

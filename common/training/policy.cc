@@ -15,6 +15,20 @@
 #include "common/tensor/torch_bridge.h"
 
 namespace dapd {
+namespace {
+
+// Whether every B is zero, as at the start of a fresh adapter.
+bool ChangesNothing(const Adapter& adapter) {
+  const at::NoGradGuard no_grad;
+  for (const auto& layer : adapter.layers) {
+    for (const LoraPair& pair : layer) {
+      if (pair.b.defined() && at::any(pair.b != 0).item<bool>()) return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
 
 OptimizerOptions MakeOptimizerOptions(const Config& config) {
   OptimizerOptions options{
@@ -73,6 +87,7 @@ Policy::Policy(Adapter start,
             .weight_decay(0.0)));
   }
   if (options_.ema_rate.has_value()) ema_ = live_.Clone();
+  start_is_base_ = ChangesNothing(live_);
 }
 
 Policy::~Policy() = default;
@@ -83,6 +98,7 @@ absl::StatusOr<std::unique_ptr<Policy>> Policy::Restore(
       std::move(state.live), std::move(state.snapshot), options);
   policy->version_ = state.version;
   policy->snapshot_version_ = state.snapshot_version;
+  policy->updates_ = state.updates;
   if (state.version == 0) return policy;
   if (options.ema_rate.has_value()) {
     if (!state.ema.has_value()) {
@@ -116,6 +132,8 @@ absl::StatusOr<std::unique_ptr<Policy>> Policy::Restore(
     }
     return tensor.to(like.device(), /*non_blocking=*/false, /*copy=*/true);
   };
+  // Before its first update an optimizer has no state.
+  if (state.updates == 0 && moments.empty()) return policy;
   size_t i = 0;
   for (const auto& optimizer : policy->optimizers_) {
     for (const at::Tensor& tensor : optimizer->param_groups()[0].params()) {
@@ -124,7 +142,7 @@ absl::StatusOr<std::unique_ptr<Policy>> Policy::Restore(
                        moment(names[i] + ".exp_avg", tensor));
       ASSIGN_OR_RETURN(const at::Tensor second,
                        moment(names[i] + ".exp_avg_sq", tensor));
-      entry->step(state.version).exp_avg(first).exp_avg_sq(second);
+      entry->step(state.updates).exp_avg(first).exp_avg_sq(second);
       optimizer->state()[tensor.unsafeGetTensorImpl()] = std::move(entry);
       ++i;
     }
@@ -162,14 +180,30 @@ absl::StatusOr<OptimizerStep> Policy::Step(const OnUpdated& on_updated) {
       if (on_updated) RETURN_IF_ERROR(on_updated(tensor));
     }
   }
-  ++version_;
+  ++updates_;
   if (ema_.has_value()) UpdateEma();
-  if (version_ % options_.snapshot_interval == 0) {
-    snapshot_ = live_.Clone();
-    snapshot_version_ = version_;
-    step.snapshot_refreshed = true;
-  }
+  CountVersion(&step);
   return step;
+}
+
+absl::StatusOr<OptimizerStep> Policy::Rest(const OnUpdated& on_updated) {
+  OptimizerStep step;
+  step.learning_rate = LearningRateAt(options_, version_ + 1);
+  if (options_.keep_previous) previous_ = live_.Clone();
+  for (at::Tensor& tensor : live_.Tensors()) {
+    tensor.mutable_grad().reset();
+    if (on_updated) RETURN_IF_ERROR(on_updated(tensor));
+  }
+  CountVersion(&step);
+  return step;
+}
+
+void Policy::CountVersion(OptimizerStep* step) {
+  ++version_;
+  if (version_ % options_.snapshot_interval != 0) return;
+  snapshot_ = live_.Clone();
+  snapshot_version_ = version_;
+  step->snapshot_refreshed = true;
 }
 
 void Policy::UpdateEma() {
@@ -183,11 +217,12 @@ void Policy::UpdateEma() {
 }
 
 std::map<WeightSet, const Adapter*> Policy::WeightSets() const {
+  const bool at_base = version_ == 0 && start_is_base_;
   std::map<WeightSet, const Adapter*> sets = {
       {WeightSet::kBase, nullptr},
       {WeightSet::kSnapshot, snapshot()},
-      {WeightSet::kLive, &live_}};
-  if (ema_.has_value()) sets[WeightSet::kEma] = &*ema_;
+      {WeightSet::kLive, at_base ? nullptr : &live_}};
+  if (ema_.has_value()) sets[WeightSet::kEma] = at_base ? nullptr : &*ema_;
   return sets;
 }
 

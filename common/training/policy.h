@@ -53,6 +53,7 @@ struct PolicyState {
   NamedTensors moments;             // as Policy::Moments
   int64_t version = 0;
   int64_t snapshot_version = 0;
+  int64_t updates = 0;  // as Policy::updates
 };
 
 // AdamW (Loshchilov & Hutter 2019; betas 0.9 and 0.999, eps 1e-8, no weight
@@ -82,11 +83,13 @@ class Policy {
   // version 0 on: after each step it becomes (1 - rate) ema + rate live, tensor
   // by tensor in float32. Null where none is kept.
   const Adapter* ema() const { return ema_.has_value() ? &*ema_ : nullptr; }
-  // Every set of weights that is kept, by its adapter; null: it is the base.
+  // Every set of weights that is kept, by its adapter; null: it is the base, as
+  // the live adapter and its average are before the first step of a fresh one.
   std::map<WeightSet, const Adapter*> WeightSets() const;
   // Those that are the base.
   std::set<WeightSet> SetsAtBase() const;
-  // The version that a set of weights is of; 0: the base.
+  // The version that a set of weights is of; 0: the base, or the adapter that
+  // the run started from.
   int64_t VersionOf(WeightSet set) const;
   // The adapter at version() - 1, which still samples while this one is trained
   // if rollout.max_staleness is 1. Null at version 0, and where none is kept.
@@ -108,6 +111,15 @@ class Policy {
   // is a multiple of its interval. DATA_LOSS, with the weights untouched and
   // nothing said, if the gradient is not finite; or the error of `on_updated`.
   absl::StatusOr<OptimizerStep> Step(const OnUpdated& on_updated = {});
+
+  // A step that has nothing to learn from: the version goes up, and the
+  // learning rate with it, but weights, moments and moving average stay, as if
+  // the optimizer had not been asked. The snapshot is refreshed as by Step, and
+  // `on_updated` gets every tensor. Drops what was accumulated.
+  absl::StatusOr<OptimizerStep> Rest(const OnUpdated& on_updated = {});
+
+  // Optimizer steps that moved the weights: version() without the rests.
+  int64_t updates() const { return updates_; }
 
   // The accumulated gradient of all tensors, in the adapter's order, one behind
   // the other, [NumElements] float32 on the policy's device; zero where nothing
@@ -131,15 +143,19 @@ class Policy {
   NamedTensors Collect(
       const std::vector<std::pair<std::string, at::Tensor>>& tensors) const;
 
+  // What ends every step.
+  void CountVersion(OptimizerStep* step);
   void UpdateEma();
 
   Adapter live_;
+  bool start_is_base_ = false;  // of version 0
   std::optional<Adapter> snapshot_;
   std::optional<Adapter> ema_;
   std::optional<Adapter> previous_;
   OptimizerOptions options_;
   int64_t version_ = 0;
   int64_t snapshot_version_ = 0;
+  int64_t updates_ = 0;
   // One per layer. AdamW treats every parameter by itself, so this is one
   // optimizer that can be asked for a layer at a time.
   std::vector<std::unique_ptr<torch::optim::AdamW>> optimizers_;

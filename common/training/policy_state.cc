@@ -67,6 +67,7 @@ absl::StatusOr<std::string> SerializePolicyState(const Policy& policy) {
   const nlohmann::ordered_json header = {
       {"version", policy.version()},
       {"snapshot_version", policy.snapshot_version()},
+      {"updates", policy.updates()},
       {"live", Describe(live)},
       {"snapshot", Describe(snapshot)},
       {"ema", Describe(ema)},
@@ -94,6 +95,7 @@ absl::StatusOr<PolicyState> ParsePolicyState(const std::string& bytes,
   PolicyState state;
   state.version = header.at("version");
   state.snapshot_version = header.at("snapshot_version");
+  state.updates = header.at("updates");
   ASSIGN_OR_RETURN(state.live,
                    ParsePart(header.at("live"), &rest, model, device));
   if (header.at("snapshot").at("bytes") != 0) {

@@ -1,15 +1,21 @@
 #include "common/training/step_metrics.h"
 
 #include <algorithm>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
 
 #include "dapd/v1/rank.pb.h"
 
 namespace dapd {
 
 ObjectiveAccumulator::ObjectiveAccumulator(const std::vector<Term>& terms)
-    : clipped_tokens_(terms.size(), 0) {
+    : clipped_tokens_(terms.size(), 0), regimes_(terms.size()) {
   for (const Term& term : terms) {
     totals_.push_back({.name = term.name, .weight = term.weight});
+    if (std::holds_alternative<Routed>(term.target)) {
+      totals_.back().regime_shares.emplace();
+    }
   }
 }
 
@@ -19,6 +25,9 @@ void ObjectiveAccumulator::Add(const std::vector<DivergenceSums>& sums) {
     totals_[k].unclipped += sums[k].true_value();
     totals_[k].tokens += sums[k].tokens;
     clipped_tokens_[k] += sums[k].clipped_tokens;
+    for (size_t r = 0; r < kNumRegimes; ++r) {
+      regimes_[k][r] += sums[k].regimes[r];
+    }
   }
   ++micro_batches_;
 }
@@ -26,7 +35,9 @@ void ObjectiveAccumulator::Add(const std::vector<DivergenceSums>& sums) {
 ObjectiveMetrics ObjectiveAccumulator::Finish() const {
   ObjectiveMetrics metrics;
   metrics.terms = totals_;
-  const auto micro_batches = static_cast<double>(micro_batches_);
+  // None: every sample was left out.
+  const auto micro_batches =
+      static_cast<double>(std::max<int64_t>(1, micro_batches_));
   for (size_t k = 0; k < totals_.size(); ++k) {
     TermMetrics& term = metrics.terms[k];
     term.value /= micro_batches;
@@ -35,6 +46,14 @@ ObjectiveMetrics ObjectiveAccumulator::Finish() const {
         static_cast<double>(clipped_tokens_[k]) /
         static_cast<double>(std::max<int64_t>(1, term.tokens));
     metrics.loss += term.weight * term.value;
+    if (!term.regime_shares.has_value()) continue;
+    const int64_t tokens =
+        std::reduce(regimes_[k].begin(), regimes_[k].end(), int64_t{0});
+    for (size_t r = 0; r < kNumRegimes; ++r) {
+      (*term.regime_shares)[r] =
+          static_cast<double>(regimes_[k][r]) /
+          static_cast<double>(std::max<int64_t>(1, tokens));
+    }
   }
   return metrics;
 }
@@ -48,6 +67,8 @@ v1::ObjectiveSums ObjectiveAccumulator::Sums() const {
     term.set_unclipped(totals_[k].unclipped);
     term.set_tokens(totals_[k].tokens);
     term.set_clipped_tokens(clipped_tokens_[k]);
+    if (!totals_[k].regime_shares.has_value()) continue;
+    for (const int64_t tokens : regimes_[k]) term.add_regime_tokens(tokens);
   }
   return sums;
 }
@@ -58,10 +79,19 @@ absl::Status ObjectiveAccumulator::Merge(const v1::ObjectiveSums& other) {
   }
   for (size_t k = 0; k < totals_.size(); ++k) {
     const v1::TermSums& term = other.terms(static_cast<int>(k));
+    const size_t regimes =
+        totals_[k].regime_shares.has_value() ? kNumRegimes : 0;
+    if (static_cast<size_t>(term.regime_tokens_size()) != regimes) {
+      return absl::DataLossError(absl::StrCat(
+          "another rank has another target in term '", totals_[k].name, "'"));
+    }
     totals_[k].value += term.value();
     totals_[k].unclipped += term.unclipped();
     totals_[k].tokens += term.tokens();
     clipped_tokens_[k] += term.clipped_tokens();
+    for (size_t r = 0; r < regimes; ++r) {
+      regimes_[k][r] += term.regime_tokens(static_cast<int>(r));
+    }
   }
   micro_batches_ += other.micro_batches();
   return absl::OkStatus();

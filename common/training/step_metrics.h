@@ -1,6 +1,7 @@
 // What the micro-batches of one optimizer step add up to.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -31,6 +32,7 @@ class ObjectiveAccumulator {
  private:
   std::vector<TermMetrics> totals_;
   std::vector<int64_t> clipped_tokens_;
+  std::vector<std::array<int64_t, kNumRegimes>> regimes_;  // of all tokens
   int64_t micro_batches_ = 0;
 };
 

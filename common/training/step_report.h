@@ -2,11 +2,14 @@
 // where and under which name, is a row of metric_table.h.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "common/objective/sampler_mismatch.h"
+#include "common/terms/target.h"
 #include "common/training/trainer_phase.h"
 
 namespace dapd {
@@ -20,6 +23,8 @@ struct TermMetrics {
   double weight = 0.0;
   int64_t tokens = 0;             // scored, all micro-batches
   double clipped_fraction = 0.0;  // clipped tokens / tokens
+  // Of a routed target: the shares of the answers' tokens by Regime.
+  std::optional<std::array<double, kNumRegimes>> regime_shares = {};
 };
 
 struct ObjectiveMetrics {
@@ -40,10 +45,12 @@ struct StepReport {
   std::string adapter_digest;  // after the step
   int64_t snapshot_version = 0;
   PhaseSeconds seconds;
-  int64_t samples = 0;  // with an answer that was scored
+  int64_t samples = 0;  // with an answer that was scored, or that need none
   // Samples whose answer has no token to score: only their reference's terms,
   // if the objective has any, are trained. With `samples` the whole batch.
   int64_t untrainable_samples = 0;
+  // Samples without an answer that may stand in the reference's place.
+  int64_t left_out_samples = 0;
   // Of this rank's training, spent waiting for layers (trainer.shard_base).
   double gather_wait_seconds = 0.0;
   // At this rank, of the micro-batches: those trained before its last answer.
@@ -61,6 +68,11 @@ struct StepReport {
   double truncated_fraction = 0.0;  // answers that hit max_new_tokens
   double boxed_fraction = 0.0;
   double correct_fraction = 0.0;  // of problems with an answer
+  double solved_fraction = 0.0;   // groups with at least one right answer
+  // Samples whose self-teacher has a sibling or feedback to read; those of
+  // which the grader approved a candidate for the reference's place.
+  double taught_fraction = 0.0;
+  double verified_fraction = 0.0;
   SamplerMismatch sampler_mismatch;
 };
 

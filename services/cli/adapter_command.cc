@@ -1,4 +1,5 @@
-// dapd adapter: verify an adapter against a model, or make a fresh one.
+// dapd adapter: verify an adapter against a model, merge it into one, or make a
+// fresh one.
 
 #include <cstdio>
 #include <memory>
@@ -9,7 +10,9 @@
 
 #include "common/base/json.h"
 #include "common/base/status_macros.h"
+#include "common/hub/model_folder.h"
 #include "common/model/weights/adapter.h"
+#include "common/model/weights/merged_model.h"
 #include "common/tensor/torch_bridge.h"
 #include "common/training/policy.h"
 #include "services/cli/command.h"
@@ -21,6 +24,7 @@ struct AdapterOptions {
   std::string model;
   std::string adapter;
   std::string output;
+  int64_t max_shard_mib = 4096;
   bool json = false;
   LoraSection lora;
   uint64_t seed = 42;
@@ -41,9 +45,11 @@ nlohmann::ordered_json ToJson(const AdapterReport& report) {
 }
 
 absl::Status VerifyAdapter(const AdapterOptions& options) {
-  ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(options.model));
-  ASSIGN_OR_RETURN(const Adapter adapter,
-                   ReadAdapter(options.adapter, model, at::kCPU));
+  ASSIGN_OR_RETURN(const std::string base, FindModelFolder(options.model));
+  ASSIGN_OR_RETURN(const std::string folder,
+                   FindAdapterFolder(options.adapter));
+  ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(base));
+  ASSIGN_OR_RETURN(const Adapter adapter, ReadAdapter(folder, model, at::kCPU));
   const AdapterReport report = InspectAdapter(adapter);
   if (options.json) {
     std::puts(ToJson(report).dump(2).c_str());
@@ -69,11 +75,37 @@ absl::Status VerifyAdapter(const AdapterOptions& options) {
 }
 
 absl::Status InitAdapter(const AdapterOptions& options) {
-  ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(options.model));
+  ASSIGN_OR_RETURN(const std::string base, FindModelFolder(options.model));
+  ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(base));
   ASSIGN_OR_RETURN(const LoraConfig lora, MakeLoraConfig(options.lora));
   return WriteAdapter(options.output,
                       MakeFreshAdapter(model, lora, options.seed, at::kCPU),
-                      options.model);
+                      BaseModelName(options.model));
+}
+
+absl::Status MergeAdapter(const AdapterOptions& options) {
+  ASSIGN_OR_RETURN(const std::string base, FindModelFolder(options.model));
+  ASSIGN_OR_RETURN(const std::string folder,
+                   FindAdapterFolder(options.adapter));
+  ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(base));
+  ASSIGN_OR_RETURN(const Adapter adapter, ReadAdapter(folder, model, at::kCPU));
+  ASSIGN_OR_RETURN(
+      const MergedModel merged,
+      WriteMergedModel(base,
+                       adapter,
+                       options.output,
+                       static_cast<uint64_t>(options.max_shard_mib) << 20));
+  std::puts(absl::StrFormat("%s: %d modules merged, %.2f GiB in %d %s%s",
+                            options.output,
+                            merged.modules,
+                            static_cast<double>(merged.bytes) / (1 << 30),
+                            merged.shards,
+                            merged.shards == 1 ? "file" : "files",
+                            InspectAdapter(adapter).changes_nothing
+                                ? "; this adapter changes nothing"
+                                : "")
+                .c_str());
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -81,21 +113,40 @@ absl::Status InitAdapter(const AdapterOptions& options) {
 void AddAdapterCommand(Command& app) {
   auto options = std::make_shared<AdapterOptions>();
   Command command =
-      app.AddSubcommand("adapter", "Verify an adapter, or make a fresh one");
+      app.AddSubcommand("adapter", "Verify an adapter, merge it, or make one");
   command.RequireSubcommand();
 
   Command verify = command.AddSubcommand(
       "verify", "Does it fit the model, and does it change anything?");
-  verify.AddOption("--model", options->model, "Hugging Face folder").Required();
-  verify.AddOption("--adapter", options->adapter, "PEFT folder").Required();
+  verify.AddOption("--model", options->model, "Hugging Face folder or id")
+      .Required();
+  verify.AddOption("--adapter", options->adapter, "PEFT folder or id")
+      .Required();
   verify.AddFlag("--json", options->json, "print JSON");
   verify.Does([options] {
     return CatchTorch([&] { return VerifyAdapter(*options); });
   });
 
+  Command merge = command.AddSubcommand(
+      "merge", "A whole model with the adapter in its weights");
+  merge.AddOption("--model", options->model, "Hugging Face folder or id")
+      .Required();
+  merge.AddOption("--adapter", options->adapter, "PEFT folder or id")
+      .Required();
+  merge.AddOption("--output", options->output, "Hugging Face folder to write")
+      .Required();
+  merge
+      .AddOption(
+          "--max-shard-mib", options->max_shard_mib, "largest file of weights")
+      .Range(1, 1 << 20)
+      .ShowDefault();
+  merge.Does(
+      [options] { return CatchTorch([&] { return MergeAdapter(*options); }); });
+
   Command init = command.AddSubcommand(
       "init", "The adapter that a run with this seed starts from");
-  init.AddOption("--model", options->model, "Hugging Face folder").Required();
+  init.AddOption("--model", options->model, "Hugging Face folder or id")
+      .Required();
   init.AddOption("--output", options->output, "PEFT folder").Required();
   init.AddOption("--rank", options->lora.rank, "rank").Range(1, 4096);
   init.AddOption("--alpha", options->lora.alpha, "scale is alpha / rank");

@@ -14,12 +14,16 @@
 
 #include "common/base/exit_code.h"
 #include "common/base/status_macros.h"
+#include "common/config/config_keys.h"
 #include "common/config/load_config.h"
 #include "common/config/preset_terms.h"
 #include "common/data/dataset.h"
+#include "common/data/expected_answer.h"
 #include "common/data/sample_rows.h"
 #include "common/data/text_pipeline.h"
 #include "common/data/view_limits.h"
+#include "common/hub/model_folder.h"
+#include "common/model/spec/lora_config.h"
 #include "common/model/spec/memory_plan.h"
 #include "common/model/spec/model_config.h"
 #include "common/model/spec/step_cost.h"
@@ -88,20 +92,39 @@ std::string DescribeSpecial(const Term& term) {
   if (term.skip_tokens > 0) {
     absl::StrAppend(&text, ", without the first ", term.skip_tokens, " tokens");
   }
+  if (term.importance != Importance::kNone) {
+    absl::StrAppend(&text,
+                    ", importance by ",
+                    ImportanceName(term.importance),
+                    " to ",
+                    term.importance_cap);
+  }
   return text;
 }
 
-absl::StatusOr<SampleLengths> MeanLengths(const std::vector<Sample>& samples,
+std::string DescribeReference(const RolloutSection& rollout) {
+  if (rollout.source == "dual") return "a second answer";
+  if (rollout.source == "verified") {
+    return rollout.unverified == "skip"
+               ? "the first right one of four further answers, or none"
+               : "the first right one of four further answers, or the first";
+  }
+  return "the data's solution";
+}
+
+absl::StatusOr<SampleLengths> MeanLengths(const std::vector<SampleRow>& rows,
                                           const ViewBuilder& builder) {
   SampleLengths mean;
-  const double share = 1.0 / static_cast<double>(samples.size());
-  for (const Sample& sample : samples) {
-    ASSIGN_OR_RETURN(const Views views, BuildViewsOf(builder, sample));
+  const double share = 1.0 / static_cast<double>(rows.size());
+  for (const SampleRow& row : rows) {
+    ASSIGN_OR_RETURN(const Views views, BuildViewsOf(builder, row.sample));
     for (int i = 0; i < kNumViews; ++i) {
       const View& view = views[static_cast<size_t>(i)];
+      const auto name = static_cast<ViewName>(i);
+      if (view.input_ids.empty() && !IsAlwaysBuilt(name)) continue;
       const auto tokens = static_cast<double>(view.input_ids.size());
       const auto scored = static_cast<double>(view.scored_count);
-      ViewLengths& lengths = mean[ViewNameString(static_cast<ViewName>(i))];
+      ViewLengths& lengths = mean[ViewNameString(name)];
       lengths.tokens += share * tokens;
       lengths.squares += share * tokens * tokens;
       lengths.scored += share * scored;
@@ -212,22 +235,41 @@ absl::Status CheckSplits(const Config& config, const ModelConfig& model) {
   return absl::OkStatus();
 }
 
+// The preset, and which other keys have its values.
+void PrintPreset(const LoadedConfig& loaded) {
+  const std::string& preset = loaded.config.objective.preset;
+  std::string line = absl::StrFormat("%-16s %s", "preset", preset);
+  if (!loaded.config.objective.terms.empty()) {
+    absl::StrAppend(&line, "; objective.terms replace its terms");
+  }
+  std::puts(line.c_str());
+  Config config = loaded.config;
+  for (const ConfigKey& key : ConfigKeys(config)) {
+    if (loaded.origins.at(key.name) != "preset") continue;
+    std::puts(absl::StrFormat("  %s: %s", key.name, FormatValue(key)).c_str());
+  }
+  if (!AsksRolloutWorkers(config)) std::puts("  no rollout workers are needed");
+  if (!AsksTeachers(config)) std::puts("  no teachers are needed");
+}
+
 absl::Status Check(const CheckOptions& options) {
   ASSIGN_OR_RETURN(const LoadedConfig loaded,
                    LoadConfig(options.config, options.overrides));
   const Config& config = loaded.config;
-  ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(config.model.path));
+  ASSIGN_OR_RETURN(const std::string folder,
+                   FindModelFolder(config.model.path));
+  ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(folder));
   RETURN_IF_ERROR(CheckSplits(config, model));
-  ASSIGN_OR_RETURN(const TextPipeline text,
-                   LoadTextPipeline(config.model.path,
-                                    MakeViewOptions(config),
-                                    model.eos_token_ids.front()));
+  ASSIGN_OR_RETURN(
+      const TextPipeline text,
+      LoadTextPipeline(
+          folder, MakeViewOptions(config), model.eos_token_ids.front()));
   RETURN_IF_ERROR(text.views->RolloutPrompt("1 + 1?").status());
   const MemoryPlan plan = PlanMemory(config, model);
   std::puts(absl::StrFormat(
                 "%-16s %s: %s, %d layers, hidden %d, %d parameters, context %d",
                 "model",
-                config.model.path,
+                folder,
                 model.model_type,
                 model.num_layers,
                 model.hidden_size,
@@ -240,8 +282,15 @@ absl::Status Check(const CheckOptions& options) {
                             config.lora.alpha,
                             plan.lora_parameters)
                 .c_str());
+  if (!config.lora.start_from.empty()) {
+    ASSIGN_OR_RETURN(const std::string start,
+                     FindAdapterFolder(config.lora.start_from));
+    RETURN_IF_ERROR(CheckStartAdapter(start, config.lora));
+    std::puts(absl::StrFormat("%-16s from %s", "", start).c_str());
+  }
   RETURN_IF_ERROR(
       CheckDataset("data", config.data.path, config.data, [&](Dataset* data) {
+        RETURN_IF_ERROR(ApplyAnswerRule(config, data));
         return ApplyViewLimits(config, model.max_positions, text, data);
       }));
   RETURN_IF_ERROR(
@@ -257,6 +306,14 @@ absl::Status Check(const CheckOptions& options) {
                 config.trainer.schedule_steps,
                 config.teacher.snapshot_interval)
                 .c_str());
+  PrintPreset(loaded);
+  std::puts(
+      absl::StrFormat("%-16s %d of %d problems a step; reference: %s",
+                      "answers",
+                      config.rollout.group_size,
+                      config.trainer.batch_size / config.rollout.group_size,
+                      DescribeReference(config.rollout))
+          .c_str());
   std::puts("terms            student <- target (weights), clip, weight");
   double sum = 0.0;
   for (const Term& term : ExpandTerms(config.objective)) {
@@ -274,9 +331,10 @@ absl::Status Check(const CheckOptions& options) {
   PrintMemory(config, model, plan);
   SampleLengths lengths = LongestSamples(config);
   if (!options.samples.empty()) {
-    ASSIGN_OR_RETURN(const std::vector<Sample> samples,
-                     ReadSamples(options.samples, model.vocab_size));
-    ASSIGN_OR_RETURN(lengths, MeanLengths(samples, *text.views));
+    ASSIGN_OR_RETURN(std::vector<SampleRow> rows,
+                     ReadSampleRows(options.samples, model.vocab_size));
+    RETURN_IF_ERROR(FillContexts(config, *text.views, &rows));
+    ASSIGN_OR_RETURN(lengths, MeanLengths(rows, *text.views));
   }
   PrintStepCost(config, model, lengths, options);
   std::puts("the configuration is sound");

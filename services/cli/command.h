@@ -1,7 +1,7 @@
 // The subcommands of `dapd`, listed here and nowhere else: <Name> is
-// Add<Name>Command in a file of its own. Another one is its file, a row here and
-// its file's name in CMakeLists.txt; a test compares the list with `dapd --help`
-// and with the README.
+// Add<Name>Command in a file of its own. Another one is its file, a row here
+// and its file's name in CMakeLists.txt; a test compares the list with `dapd
+// --help` and with the README.
 #pragma once
 
 #include "common/base/command_line.h"
@@ -12,8 +12,12 @@
   COMMAND(Check)               \
   COMMAND(Status)              \
   COMMAND(Health)              \
+  COMMAND(Compare)             \
+  COMMAND(Sweep)               \
   COMMAND(Replay)              \
   COMMAND(Eval)                \
+  COMMAND(Grade)               \
+  COMMAND(Probe)               \
   COMMAND(Generate)            \
   COMMAND(Score)               \
   COMMAND(Adapter)             \

@@ -1,137 +1,274 @@
-// dapd eval: Avg@K over a data set with verified answers.
+// dapd eval: Avg@K and pass@k over a data set with verified answers.
 
 #include <cstdio>
+#include <future>
 #include <memory>
+#include <set>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 
-#include "common/base/exit_code.h"
-#include "common/base/json_lines.h"
+#include "common/base/json.h"
+#include "common/base/log.h"
 #include "common/base/status_macros.h"
-#include "common/data/confidence_interval.h"
+#include "common/config/load_config.h"
+#include "common/config/prompts.h"
 #include "common/data/dataset.h"
 #include "common/data/grade_answer.h"
+#include "common/data/repetition.h"
+#include "common/data/view_builder.h"
+#include "common/hub/model_folder.h"
+#include "common/model/weights/base_digest.h"
 #include "common/tensor/torch_bridge.h"
+#include "services/cli/answer_file.h"
+#include "services/cli/answer_source.h"
 #include "services/cli/command.h"
+#include "services/cli/eval_report.h"
 #include "services/cli/local_generator.h"
+#include "services/cli/worker_generator.h"
 
 namespace dapd {
 namespace {
 
+// Of the resamples of the intervals.
+constexpr uint64_t kBootstrapSeed = 20260801;
+
 struct EvalOptions {
   LocalGeneratorOptions generator;
+  WorkerOptions workers;
+  std::string config;  // empty: the released prompts
   std::string data;
+  std::string id_column = "id";
+  std::string problem_column = "problem";
+  std::string answer_column = "answer";
+  std::string prompt = "training";
+  bool thinking = false;
   std::string output;
   int64_t samples = 1;
   int64_t limit = 0;
   bool json = false;
 };
 
-struct Totals {
-  std::vector<double> correct;  // a problem's share of right answers
-  std::vector<double> boxed;
-  double tokens = 0.0;
-};
-
-void PrintReport(const EvalOptions& options, const Totals& totals) {
-  const Interval accuracy = MeanInterval(totals.correct);
-  const Interval format = MeanInterval(totals.boxed);
-  const size_t problems = totals.correct.size();
-  const double mean_tokens =
-      totals.tokens /
-      static_cast<double>(problems * static_cast<size_t>(options.samples));
-  if (options.json) {
-    const nlohmann::ordered_json report = {{"problems", problems},
-                                           {"samples", options.samples},
-                                           {"accuracy", ToJson(accuracy)},
-                                           {"format_rate", ToJson(format)},
-                                           {"mean_tokens", mean_tokens}};
-    std::puts(report.dump(2).c_str());
-    return;
-  }
-  const auto percent = [](const Interval& i) {
-    return absl::StrFormat(
-        "%.2f %% [%.2f, %.2f]", 100 * i.mean, 100 * i.low, 100 * i.high);
-  };
-  std::puts(absl::StrFormat(
-                "%d problems x %d answers; 95 %% intervals over problems "
-                "(Student t; Wilson where all agree)\n"
-                "Avg@%d accuracy %s\nformat rate    %s\nmean tokens    %.1f",
-                problems,
-                options.samples,
-                options.samples,
-                percent(accuracy),
-                percent(format),
-                mean_tokens)
-                .c_str());
+// As a run with that configuration asks.
+absl::StatusOr<PromptsSection> ReadPrompts(const EvalOptions& options) {
+  if (options.config.empty()) return PromptsSection();
+  ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadConfig(options.config, {}));
+  return loaded.config.prompts;
 }
 
-absl::Status Evaluate(const EvalOptions& options) {
-  ASSIGN_OR_RETURN(Dataset data, ReadDataset(options.data, {}));
+absl::StatusOr<Dataset> ReadProblems(const EvalOptions& options) {
+  ASSIGN_OR_RETURN(
+      Dataset data,
+      ReadDataset(options.data,
+                  {.id_column = options.id_column,
+                   .problem_column = options.problem_column,
+                   .answer_column = options.answer_column,
+                   .needs_solution = false,
+                   .needs_answer = true,
+                   .column_settings =
+                       "--id-column, --problem-column and --answer-column"}));
   if (options.limit > 0 &&
       options.limit < static_cast<int64_t>(data.problems.size())) {
     data.problems.resize(static_cast<size_t>(options.limit));
   }
-  for (const Problem& problem : data.problems) {
-    if (problem.answer.empty()) {
-      return DataError(absl::StrCat(
-          options.data,
-          ": problem '",
-          problem.id,
-          "' has no answer to verify; the column is called 'answer'"));
-    }
+  return data;
+}
+
+// Everything that the answers are a function of, but for rounding.
+absl::StatusOr<nlohmann::ordered_json> AnswerSettings(
+    const EvalOptions& options,
+    const PromptsSection& prompts,
+    const Dataset& data) {
+  const LocalGeneratorOptions& generator = options.generator;
+  ASSIGN_OR_RETURN(const std::string folder, FindModelFolder(generator.model));
+  // Both read whole files.
+  auto model_digest =
+      std::async(std::launch::async, [&] { return BaseDigest(folder); });
+  std::string adapter = "none";
+  if (!generator.adapter.empty()) {
+    ASSIGN_OR_RETURN(const std::string adapter_folder,
+                     FindAdapterFolder(generator.adapter));
+    ASSIGN_OR_RETURN(adapter, BaseDigest(adapter_folder));
   }
-  ASSIGN_OR_RETURN(const std::unique_ptr<LocalGenerator> generator,
-                   LocalGenerator::Load(options.generator));
-  std::vector<LocalGenerator::Prompt> prompts;
+  ASSIGN_OR_RETURN(const std::string model, model_digest.get());
+  ASSIGN_OR_RETURN(const std::string precision, generator.ResolvedPrecision());
+  return nlohmann::ordered_json{
+      {"format", 1},
+      {"model", model},
+      {"adapter", adapter},
+      {"data", DigestOf(data.problems)},
+      {"prompt", options.prompt},
+      {"prompts.none", options.prompt == "training" ? prompts.none : ""},
+      {"thinking", options.thinking},
+      {"samples", options.samples},
+      {"precision", precision},
+      {"temperature", generator.sampling.temperature},
+      {"top_p", generator.sampling.top_p},
+      {"top_k", generator.sampling.top_k},
+      {"max_new_tokens", generator.sampling.max_new_tokens},
+      {"seed", generator.seed}};
+}
+
+// The answers that an evaluation has, on disk if it has an output.
+struct KnownAnswers {
+  std::vector<AnswerRecord> records;
+  std::set<std::pair<int64_t, int64_t>> keys;  // index, sample
+  std::unique_ptr<AnswerFile> file;            // none: in memory only
+
+  void Take(AnswerRecord record) {
+    // A report needs none of the texts.
+    record.text.clear();
+    record.text.shrink_to_fit();
+    keys.emplace(record.index, record.sample);
+    records.push_back(std::move(record));
+  }
+};
+
+absl::StatusOr<KnownAnswers> OpenOutput(const EvalOptions& options,
+                                        const PromptsSection& prompts,
+                                        const Dataset& data) {
+  KnownAnswers known;
+  if (options.output.empty()) return known;
+  ASSIGN_OR_RETURN(const nlohmann::ordered_json settings,
+                   AnswerSettings(options, prompts, data));
+  const auto problems = static_cast<int64_t>(data.problems.size());
+  ASSIGN_OR_RETURN(
+      AnswerFile file,
+      AnswerFile::Open(
+          options.output,
+          settings,
+          [&](const AnswerRecord& record) -> absl::Status {
+            if (record.index >= problems || record.sample >= options.samples ||
+                known.keys.contains({record.index, record.sample})) {
+              return absl::InvalidArgumentError(absl::StrCat(
+                  options.output,
+                  " holds an answer ",
+                  record.sample,
+                  " to problem ",
+                  record.index,
+                  " that was not asked for, or twice; it is damaged"));
+            }
+            known.Take(record);
+            return absl::OkStatus();
+          }));
+  known.file = std::make_unique<AnswerFile>(std::move(file));
+  if (!known.records.empty()) {
+    LogInfo(absl::StrCat(options.output,
+                         " has ",
+                         known.records.size(),
+                         " of ",
+                         problems * options.samples,
+                         " answers; going on with the others"));
+  }
+  return known;
+}
+
+// What is still to be answered, a problem's answers one after another.
+absl::StatusOr<std::vector<AnswerPrompt>> OpenPrompts(
+    const EvalOptions& options,
+    const PromptsSection& prompts_section,
+    const Dataset& data,
+    const KnownAnswers& known,
+    const TextPipeline& text) {
+  if (options.thinking && !text.chat_template->supports_thinking()) {
+    LogWarning(absl::StrCat("--thinking has no effect: the chat template of ",
+                            options.generator.model,
+                            " does not know it"));
+  }
+  const ViewBuilder views(*text.tokenizer,
+                          *text.chat_template,
+                          {.prompts = Prompts(prompts_section)});
+  const EvaluationForm form = ParseEvaluationForm(options.prompt);
+  std::vector<AnswerPrompt> prompts;
   for (size_t i = 0; i < data.problems.size(); ++i) {
-    LocalGenerator::Prompt prompt{.name = data.problems[i].id,
-                                  .example = static_cast<uint32_t>(i)};
+    const Problem& problem = data.problems[i];
+    AnswerPrompt prompt{.name = problem.id,
+                        .example = static_cast<uint32_t>(i)};
     ASSIGN_OR_RETURN(
         prompt.ids,
-        generator->text().views->RolloutPrompt(data.problems[i].problem));
+        views.EvaluationPrompt(problem.problem, form, options.thinking));
     for (int64_t k = 0; k < options.samples; ++k) {
+      if (known.keys.contains({static_cast<int64_t>(i), k})) continue;
       prompt.sample = static_cast<uint32_t>(k);
       prompts.push_back(prompt);
     }
   }
-  ASSIGN_OR_RETURN(const std::vector<LocalAnswer> answers,
-                   generator->Answer(prompts));
-  Totals totals;
-  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
-  for (size_t i = 0; i < data.problems.size(); ++i) {
-    double correct = 0.0;
-    double boxed = 0.0;
-    for (int64_t k = 0; k < options.samples; ++k) {
-      const size_t at =
-          i * static_cast<size_t>(options.samples) + static_cast<size_t>(k);
-      ASSIGN_OR_RETURN(const std::string text,
-                       generator->text().tokenizer->Decode(
-                           answers[at].ids, /*skip_special_tokens=*/true));
-      const Grade grade = GradeAnswer(text, data.problems[i].answer);
-      correct += grade.correct ? 1.0 : 0.0;
-      boxed += grade.has_box ? 1.0 : 0.0;
-      totals.tokens += static_cast<double>(answers[at].ids.size());
-      rows.push_back({{"id", data.problems[i].id},
-                      {"sample", k},
-                      {"text", text},
-                      {"answer", data.problems[i].answer},
-                      {"has_box", grade.has_box},
-                      {"correct", grade.correct}});
-    }
-    totals.correct.push_back(correct / static_cast<double>(options.samples));
-    totals.boxed.push_back(boxed / static_cast<double>(options.samples));
+  return prompts;
+}
+
+absl::StatusOr<AnswerRecord> GradeOne(const Problem& problem,
+                                      const AnswerPrompt& prompt,
+                                      const Answer& answer,
+                                      const TextPipeline& text) {
+  AnswerRecord record{.index = prompt.example,
+                      .sample = prompt.sample,
+                      .id = problem.id,
+                      .answer = problem.answer,
+                      .tokens = static_cast<int64_t>(answer.ids.size()),
+                      .finish_reason = answer.finish_reason};
+  ASSIGN_OR_RETURN(
+      record.text,
+      text.tokenizer->Decode(answer.ids, /*skip_special_tokens=*/true));
+  Grade grade = GradeAnswer(record.text, problem.answer);
+  record.has_box = grade.has_box;
+  record.correct = grade.correct;
+  record.extracted = std::move(grade.extracted);
+  std::span<const int32_t> said = answer.ids;
+  if (answer.finish_reason == FinishReason::kEos) {
+    said = said.first(said.size() - 1);
   }
-  if (!options.output.empty()) {
-    ASSIGN_OR_RETURN(JsonLinesWriter writer,
-                     JsonLinesWriter::Open(options.output));
-    for (const auto& row : rows) RETURN_IF_ERROR(writer.Append(row));
-    RETURN_IF_ERROR(writer.Commit());
+  record.repeated = EndsInRepetition(said);
+  return record;
+}
+
+absl::StatusOr<std::unique_ptr<AnswerSource>> OpenSource(
+    const EvalOptions& options) {
+  if (options.workers.addresses.empty()) {
+    return LocalGenerator::Load(options.generator);
   }
-  PrintReport(options, totals);
+  return WorkerGenerator::Load(options.generator, options.workers);
+}
+
+absl::Status AnswerTheRest(const EvalOptions& options,
+                           const PromptsSection& prompts_section,
+                           const Dataset& data,
+                           KnownAnswers& known) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<AnswerSource> source,
+                   OpenSource(options));
+  const TextPipeline& text = source->text();
+  ASSIGN_OR_RETURN(const std::vector<AnswerPrompt> prompts,
+                   OpenPrompts(options, prompts_section, data, known, text));
+  return source->AnswerAll(
+      prompts, [&](size_t at, const Answer& answer) -> absl::Status {
+        const AnswerPrompt& prompt = prompts[at];
+        ASSIGN_OR_RETURN(
+            AnswerRecord record,
+            GradeOne(data.problems[prompt.example], prompt, answer, text));
+        if (known.file != nullptr) {
+          RETURN_IF_ERROR(known.file->Append(record));
+        }
+        known.Take(std::move(record));
+        return absl::OkStatus();
+      });
+}
+
+absl::Status Evaluate(const EvalOptions& options) {
+  ASSIGN_OR_RETURN(const PromptsSection prompts, ReadPrompts(options));
+  ASSIGN_OR_RETURN(const Dataset data, ReadProblems(options));
+  ASSIGN_OR_RETURN(KnownAnswers known, OpenOutput(options, prompts, data));
+  if (known.records.size() <
+      data.problems.size() * static_cast<size_t>(options.samples)) {
+    RETURN_IF_ERROR(AnswerTheRest(options, prompts, data, known));
+  }
+  if (known.file != nullptr) RETURN_IF_ERROR(known.file->Sort());
+  std::vector<std::string> ids;
+  for (const Problem& problem : data.problems) ids.push_back(problem.id);
+  const EvalReport report =
+      SummarizeAnswers(ids, options.samples, known.records, kBootstrapSeed);
+  std::puts((options.json ? ToJson(report).dump(2) : ToText(report)).c_str());
   return absl::OkStatus();
 }
 
@@ -139,17 +276,44 @@ absl::Status Evaluate(const EvalOptions& options) {
 
 void AddEvalCommand(Command& app) {
   auto options = std::make_shared<EvalOptions>();
-  Command command = app.AddSubcommand("eval", "Avg@K with verified answers");
+  options->generator.precision = "auto";
+  Command command =
+      app.AddSubcommand("eval", "Avg@K and pass@k with verified answers");
   options->generator.AddFlags(command);
-  command.AddOption("--data", options->data, "problems with answers")
+  command
+      .AddOption("--data",
+                 options->data,
+                 "problems with answers; solutions are not needed")
       .Required();
+  command.AddOption("--config",
+                    options->config,
+                    "YAML configuration of a run, whose prompts.none asks "
+                    "(default: the released prompt)");
+  command.AddOption("--id-column", options->id_column, "may be missing")
+      .ShowDefault();
+  command.AddOption("--problem-column", options->problem_column, "the question")
+      .ShowDefault();
+  command.AddOption("--answer-column", options->answer_column, "what is right")
+      .ShowDefault();
+  command
+      .AddOption("--prompt",
+                 options->prompt,
+                 "training: the sampler's, which begins \"Problem: \"; plain: "
+                 "without that")
+      .OneOf({"training", "plain"})
+      .ShowDefault();
+  command.AddFlag("--thinking",
+                  options->thinking,
+                  "let the model think first (templates that know it)");
   command.AddOption("--samples", options->samples, "answers per problem (K)")
-      .Positive();
+      .Range(1, 4096);
   command.AddOption("--limit", options->limit, "only the first N problems");
   command.AddOption("--output",
                     options->output,
-                    "JSON Lines with every answer and its grade");
+                    "JSON Lines with every answer and its grade, each as it "
+                    "ends; the same call goes on with an unfinished one");
   command.AddFlag("--json", options->json, "print JSON");
+  options->workers.AddFlags(command);
   command.Does(
       [options] { return CatchTorch([&] { return Evaluate(*options); }); });
 }

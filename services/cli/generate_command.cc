@@ -27,13 +27,12 @@ struct GenerateOptions {
 };
 
 // {"id", "input_ids"} or {"id", "messages"}.
-absl::StatusOr<LocalGenerator::Prompt> ParsePrompt(
-    const GenerateOptions& options,
-    const LocalGenerator& generator,
-    const nlohmann::json& row,
-    const std::string& where,
-    uint32_t index) {
-  LocalGenerator::Prompt prompt;
+absl::StatusOr<AnswerPrompt> ParsePrompt(const GenerateOptions& options,
+                                         const LocalGenerator& generator,
+                                         const nlohmann::json& row,
+                                         const std::string& where,
+                                         uint32_t index) {
+  AnswerPrompt prompt;
   prompt.example = index;
   try {
     const nlohmann::json& id = row.at("id");
@@ -66,10 +65,10 @@ absl::StatusOr<LocalGenerator::Prompt> ParsePrompt(
 absl::Status Generate(const GenerateOptions& options) {
   ASSIGN_OR_RETURN(const std::unique_ptr<LocalGenerator> generator,
                    LocalGenerator::Load(options.generator));
-  std::vector<LocalGenerator::Prompt> prompts;
+  std::vector<AnswerPrompt> prompts;
   RETURN_IF_ERROR(ForEachJsonLine(
       options.input, [&](const nlohmann::json& row, int line) -> absl::Status {
-        ASSIGN_OR_RETURN(LocalGenerator::Prompt prompt,
+        ASSIGN_OR_RETURN(AnswerPrompt prompt,
                          ParsePrompt(options,
                                      *generator,
                                      row,
@@ -78,12 +77,16 @@ absl::Status Generate(const GenerateOptions& options) {
         prompts.push_back(std::move(prompt));
         return absl::OkStatus();
       }));
-  ASSIGN_OR_RETURN(const std::vector<LocalAnswer> answers,
-                   generator->Answer(prompts));
+  std::vector<Answer> answers(prompts.size());
+  RETURN_IF_ERROR(
+      generator->AnswerAll(prompts, [&](size_t index, Answer answer) {
+        answers[index] = std::move(answer);
+        return absl::OkStatus();
+      }));
   ASSIGN_OR_RETURN(JsonLinesWriter writer,
                    JsonLinesWriter::Open(options.output));
   for (size_t i = 0; i < answers.size(); ++i) {
-    const LocalAnswer& answer = answers[i];
+    const Answer& answer = answers[i];
     ASSIGN_OR_RETURN(const std::string text,
                      generator->text().tokenizer->Decode(
                          answer.ids, /*skip_special_tokens=*/true));

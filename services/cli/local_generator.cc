@@ -8,14 +8,20 @@
 #include "common/base/progress.h"
 #include "common/base/status_macros.h"
 #include "common/generation/make_decode_backend.h"
+#include "common/hub/model_folder.h"
 #include "common/model/weights/placement.h"
 
 namespace dapd {
 
 void LocalGeneratorOptions::AddFlags(Command& command) {
-  command.AddOption("--model", model, "Hugging Face folder").Required();
-  command.AddOption("--adapter", adapter, "PEFT folder");
-  command.AddOption("--precision", precision, "float32 or bfloat16");
+  command.AddOption("--model", model, "Hugging Face folder or id").Required();
+  command.AddOption("--adapter", adapter, "PEFT folder or id");
+  command
+      .AddOption("--precision",
+                 precision,
+                 "float32, bfloat16, or auto: as the model is stored")
+      .OneOf({"float32", "bfloat16", "auto"})
+      .ShowDefault();
   command.AddOption("--device", device, "auto, cpu or cuda");
   command.AddOption("--slots", slots, "answers decoded side by side")
       .Range(1, 1024);
@@ -30,23 +36,35 @@ void LocalGeneratorOptions::AddFlags(Command& command) {
   command.AddOption("--seed", seed, "of the sampling");
 }
 
+absl::StatusOr<std::string> LocalGeneratorOptions::ResolvedPrecision() const {
+  if (precision != "auto") return precision;
+  ASSIGN_OR_RETURN(const std::string folder, FindModelFolder(model));
+  ASSIGN_OR_RETURN(const at::ScalarType stored, StoredPrecision(folder));
+  return std::string(PrecisionName(stored));
+}
+
 absl::StatusOr<std::unique_ptr<LocalGenerator>> LocalGenerator::Load(
     const LocalGeneratorOptions& options) {
   auto generator = std::unique_ptr<LocalGenerator>(new LocalGenerator(options));
+  ASSIGN_OR_RETURN(generator->precision_, options.ResolvedPrecision());
   ASSIGN_OR_RETURN(const at::ScalarType dtype,
-                   ParsePrecision(options.precision));
+                   ParsePrecision(generator->precision_));
   ASSIGN_OR_RETURN(const at::Device device, ParseDevice(options.device));
+  ASSIGN_OR_RETURN(const std::string folder, FindModelFolder(options.model));
+  std::string adapter_folder;
+  if (!options.adapter.empty()) {
+    ASSIGN_OR_RETURN(adapter_folder, FindAdapterFolder(options.adapter));
+  }
   ASSIGN_OR_RETURN(std::shared_ptr<const ModelWeights> weights,
-                   LoadModelWeights(options.model, dtype, device));
+                   LoadModelWeights(folder, dtype, device));
   generator->model_ = weights->config;
   const ModelConfig& model = generator->model_;
   ASSIGN_OR_RETURN(
       generator->text_,
-      LoadTextPipeline(
-          options.model, ViewOptions{}, model.eos_token_ids.front()));
+      LoadTextPipeline(folder, ViewOptions{}, model.eos_token_ids.front()));
   std::shared_ptr<const Adapter> adapter;
-  if (!options.adapter.empty()) {
-    ASSIGN_OR_RETURN(Adapter read, ReadAdapter(options.adapter, model, device));
+  if (!adapter_folder.empty()) {
+    ASSIGN_OR_RETURN(Adapter read, ReadAdapter(adapter_folder, model, device));
     adapter = std::make_shared<const Adapter>(std::move(read));
   }
   generator->engine_ = std::make_unique<GenerationEngine>(
@@ -58,31 +76,18 @@ absl::StatusOr<std::unique_ptr<LocalGenerator>> LocalGenerator::Load(
   return generator;
 }
 
-absl::StatusOr<std::vector<LocalAnswer>> LocalGenerator::Answer(
-    const std::vector<Prompt>& prompts) {
-  const int64_t limit = model().max_positions;
-  for (const Prompt& prompt : prompts) {
-    const auto length = static_cast<int64_t>(prompt.ids.size());
-    if (length == 0 || length + options_.sampling.max_new_tokens > limit) {
-      return DataError(
-          absl::StrCat(prompt.name,
-                       ": a prompt of ",
-                       length,
-                       " tokens and an answer of ",
-                       options_.sampling.max_new_tokens,
-                       " do not fit the context of ",
-                       limit,
-                       "; shorten the prompt or lower --max-new-tokens"));
-    }
-  }
-  std::vector<LocalAnswer> answers(prompts.size());
+absl::Status LocalGenerator::AnswerAll(const std::vector<AnswerPrompt>& prompts,
+                                       const OnAnswerEnded& on_answer) {
+  RETURN_IF_ERROR(CheckPromptsFit(
+      prompts, options_.sampling.max_new_tokens, model().max_positions));
+  std::vector<Answer> answers(prompts.size());
   Progress progress("answers", static_cast<int64_t>(prompts.size()));
   size_t next = 0;
   int64_t done = 0;
   int64_t tokens = 0;
   while (done < static_cast<int64_t>(prompts.size())) {
     while (next < prompts.size() && engine_->num_free() > 0) {
-      const Prompt& prompt = prompts[next];
+      const AnswerPrompt& prompt = prompts[next];
       const absl::Status submitted =
           engine_->Submit(next,
                           {.prompt_ids = prompt.ids,
@@ -97,16 +102,18 @@ absl::StatusOr<std::vector<LocalAnswer>> LocalGenerator::Answer(
       ++next;
     }
     for (const SampledToken& token : engine_->Step()) {
-      LocalAnswer& answer = answers[token.id];
+      Answer& answer = answers[token.id];
       answer.ids.push_back(token.token);
       answer.logprobs.push_back(token.logprob);
       answer.finish_reason = token.finish_reason;
       ++tokens;
-      if (token.finish_reason != FinishReason::kNone) ++done;
+      if (token.finish_reason == FinishReason::kNone) continue;
+      ++done;
+      RETURN_IF_ERROR(on_answer(token.id, std::move(answer)));
     }
     progress.Update(done, absl::StrCat(tokens, " tokens"));
   }
-  return answers;
+  return absl::OkStatus();
 }
 
 }  // namespace dapd

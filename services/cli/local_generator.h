@@ -14,13 +14,14 @@
 #include "common/generation/engine.h"
 #include "common/model/weights/adapter.h"
 #include "common/model/weights/weights.h"
+#include "services/cli/answer_source.h"
 
 namespace dapd {
 
 struct LocalGeneratorOptions {
   std::string model;
   std::string adapter;
-  std::string precision = "float32";
+  std::string precision = "float32";  // or "bfloat16", or "auto": as stored
   std::string device = "auto";
   int64_t slots = 32;
   SamplingParams sampling;
@@ -29,32 +30,22 @@ struct LocalGeneratorOptions {
   // Adds --model, --adapter, --precision, --device, --slots, --temperature,
   // --top-p, --top-k, --max-new-tokens and --seed.
   void AddFlags(Command& command);
+  // "float32" or "bfloat16"; reads the headers of the model's files for "auto".
+  absl::StatusOr<std::string> ResolvedPrecision() const;
 };
 
-struct LocalAnswer {
-  std::vector<int32_t> ids;  // its end token included
-  std::vector<float> logprobs;
-  FinishReason finish_reason = FinishReason::kNone;
-};
-
-class LocalGenerator {
+class LocalGenerator final : public AnswerSource {
  public:
   static absl::StatusOr<std::unique_ptr<LocalGenerator>> Load(
       const LocalGeneratorOptions& options);
 
-  const TextPipeline& text() const { return text_; }
+  const TextPipeline& text() const override { return text_; }
   const ModelConfig& model() const { return model_; }
+  // "float32" or "bfloat16": what it computes in.
+  const std::string& precision() const { return precision_; }
 
-  struct Prompt {
-    std::string name;  // for error messages
-    std::vector<int32_t> ids;
-    uint32_t example = 0;  // with `sample`, the key of its random numbers
-    uint32_t sample = 0;
-  };
-  // Answers in the order of the prompts, all slots in use, progress on stderr.
-  // A prompt that does not fit is named before anything is generated.
-  absl::StatusOr<std::vector<LocalAnswer>> Answer(
-      const std::vector<Prompt>& prompts);
+  absl::Status AnswerAll(const std::vector<AnswerPrompt>& prompts,
+                         const OnAnswerEnded& on_answer) override;
 
  private:
   explicit LocalGenerator(LocalGeneratorOptions options)
@@ -62,6 +53,7 @@ class LocalGenerator {
 
   const LocalGeneratorOptions options_;
   ModelConfig model_;
+  std::string precision_;
   TextPipeline text_;
   std::unique_ptr<GenerationEngine> engine_;
 };

@@ -13,6 +13,7 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/base/thread_share.h"
+#include "common/config/preset_terms.h"
 #include "common/config/run_folder.h"
 #include "common/config/validate_config.h"
 
@@ -74,6 +75,7 @@ absl::Status LocalRun::AddWorkers(const std::string& role,
                                   const std::string& metrics_listen,
                                   int64_t processes_each,
                                   std::vector<std::string>* addresses) {
+  if (count == 0) return absl::OkStatus();
   // Left to themselves the processes of a role share the cores.
   int64_t threads = config_.run.num_threads;
   if (threads == 0) {
@@ -135,20 +137,28 @@ absl::Status LocalRun::Start() {
   }
   std::vector<std::string> rollouts;
   std::vector<std::string> teachers;
-  RETURN_IF_ERROR(AddWorkers("rollout",
-                             config_.run.rollout_workers,
-                             config_.metrics.rollout_listen,
-                             config_.rollout.tensor_parallel,
-                             &rollouts));
-  RETURN_IF_ERROR(AddWorkers("teacher",
-                             config_.run.teacher_workers,
-                             config_.metrics.teacher_listen,
-                             /*processes_each=*/1,
-                             &teachers));
-  return AddTrainers(
-      {absl::StrCat("rollout.addresses=[", absl::StrJoin(rollouts, ","), "]"),
-       absl::StrCat("teacher.addresses=[", absl::StrJoin(teachers, ","), "]")},
-      gpus_of_rank);
+  // Workers that nothing is asked of are not started.
+  RETURN_IF_ERROR(
+      AddWorkers("rollout",
+                 AsksRolloutWorkers(config_) ? config_.run.rollout_workers : 0,
+                 config_.metrics.rollout_listen,
+                 config_.rollout.tensor_parallel,
+                 &rollouts));
+  RETURN_IF_ERROR(
+      AddWorkers("teacher",
+                 AsksTeachers(config_) ? config_.run.teacher_workers : 0,
+                 config_.metrics.teacher_listen,
+                 /*processes_each=*/1,
+                 &teachers));
+  std::vector<std::string> overrides;
+  for (const auto& [key, addresses] :
+       {std::pair{"rollout.addresses", &rollouts},
+        std::pair{"teacher.addresses", &teachers}}) {
+    if (addresses->empty()) continue;
+    overrides.push_back(
+        absl::StrCat(key, "=[", absl::StrJoin(*addresses, ","), "]"));
+  }
+  return AddTrainers(overrides, gpus_of_rank);
 }
 
 absl::Status LocalRun::AddTrainers(

@@ -9,6 +9,7 @@
 #include "common/base/json_lines.h"
 #include "common/base/progress.h"
 #include "common/base/status_macros.h"
+#include "common/hub/model_folder.h"
 #include "common/tokenizer/chat_template.h"
 #include "common/tokenizer/tokenizer.h"
 #include "services/cli/chat_rows.h"
@@ -24,8 +25,9 @@ struct RenderOptions {
 };
 
 absl::Status Render(const RenderOptions& options) {
-  ASSIGN_OR_RETURN(const auto tokenizer, Tokenizer::Load(options.model));
-  ASSIGN_OR_RETURN(const auto chat_template, ChatTemplate::Load(options.model));
+  ASSIGN_OR_RETURN(const std::string folder, FindModelFolder(options.model));
+  ASSIGN_OR_RETURN(const auto tokenizer, Tokenizer::Load(folder));
+  ASSIGN_OR_RETURN(const auto chat_template, ChatTemplate::Load(folder));
   ASSIGN_OR_RETURN(JsonLinesWriter writer,
                    JsonLinesWriter::Open(options.output));
   Progress progress("lines");
@@ -50,7 +52,7 @@ void AddRenderCommand(Command& app) {
   auto options = std::make_shared<RenderOptions>();
   Command command =
       app.AddSubcommand("render", "Conversations through the chat template");
-  command.AddOption("--model", options->model, "Hugging Face folder")
+  command.AddOption("--model", options->model, "Hugging Face folder or id")
       .Required();
   command
       .AddOption("--input",

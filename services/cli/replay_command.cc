@@ -18,6 +18,7 @@
 #include "common/config/preset_terms.h"
 #include "common/data/sample_rows.h"
 #include "common/data/text_pipeline.h"
+#include "common/hub/model_folder.h"
 #include "common/model/weights/adapter.h"
 #include "common/model/weights/placement.h"
 #include "common/model/weights/weights.h"
@@ -54,9 +55,12 @@ class Replay {
  private:
   explicit Replay(ReplayOptions options) : options_(std::move(options)) {}
 
-  // Losses and gradients of samples_[begin, end) as one batch.
+  // Losses and gradients of rows_[begin, end) as one batch.
   absl::StatusOr<ObjectiveMetrics> Accumulate(size_t begin, size_t end);
-  absl::StatusOr<ScoredSample> ScoreSample(const Sample& sample);
+  absl::StatusOr<ScoredSample> ScoreSample(const SampleRow& row);
+  // How many micro-batches of rows_[begin, end) have a sample that was not left
+  // out of its step.
+  size_t CountMicroBatches(size_t begin, size_t end) const;
   absl::Status ApplyAll();
   absl::Status WriteGradients();
 
@@ -65,7 +69,7 @@ class Replay {
   std::shared_ptr<const ModelWeights> weights_;
   TextPipeline text_;
   std::vector<Term> terms_;
-  std::vector<Sample> samples_;
+  std::vector<SampleRow> rows_;
   std::unique_ptr<Policy> policy_;
   HeadWorkspace head_workspace_;
   std::unique_ptr<Progress> progress_;  // of the samples
@@ -78,35 +82,42 @@ absl::StatusOr<std::unique_ptr<Replay>> Replay::Load(
                    LoadConfig(options.config, options.overrides));
   const Config& config = replay->config_ = loaded.config;
   replay->terms_ = ExpandTerms(config.objective);
+  ASSIGN_OR_RETURN(const std::string folder,
+                   FindModelFolder(config.model.path));
   ASSIGN_OR_RETURN(const at::Device device, ParseDevice(config.model.device));
   ASSIGN_OR_RETURN(const at::ScalarType dtype,
                    ParsePrecision(config.model.precision));
   SetComputeThreads(config.run.num_threads);
-  ASSIGN_OR_RETURN(replay->weights_,
-                   LoadModelWeights(config.model.path, dtype, device));
+  ASSIGN_OR_RETURN(replay->weights_, LoadModelWeights(folder, dtype, device));
   const ModelConfig& model = replay->weights_->config;
-  ASSIGN_OR_RETURN(replay->text_,
-                   LoadTextPipeline(config.model.path,
-                                    MakeViewOptions(config),
-                                    model.eos_token_ids.front()));
-  ASSIGN_OR_RETURN(replay->samples_,
-                   ReadSamples(options.batch, model.vocab_size));
+  ASSIGN_OR_RETURN(
+      replay->text_,
+      LoadTextPipeline(
+          folder, MakeViewOptions(config), model.eos_token_ids.front()));
+  ASSIGN_OR_RETURN(replay->rows_,
+                   ReadSampleRows(options.batch, model.vocab_size));
+  RETURN_IF_ERROR(FillContexts(config, *replay->text_.views, &replay->rows_));
 
   ASSIGN_OR_RETURN(const LoraConfig lora, MakeLoraConfig(config.lora));
   Adapter live = MakeFreshAdapter(model, lora, config.run.seed, device);
   if (!options.adapter.empty()) {
-    ASSIGN_OR_RETURN(live, ReadAdapter(options.adapter, model, device));
+    ASSIGN_OR_RETURN(const std::string path,
+                     FindAdapterFolder(options.adapter));
+    ASSIGN_OR_RETURN(live, ReadAdapter(path, model, device));
   }
   std::optional<Adapter> snapshot;
   if (!options.snapshot.empty()) {
-    ASSIGN_OR_RETURN(snapshot, ReadAdapter(options.snapshot, model, device));
+    ASSIGN_OR_RETURN(const std::string path,
+                     FindAdapterFolder(options.snapshot));
+    ASSIGN_OR_RETURN(snapshot, ReadAdapter(path, model, device));
   }
   replay->policy_ = std::make_unique<Policy>(
       std::move(live), std::move(snapshot), MakeOptimizerOptions(config));
   return replay;
 }
 
-absl::StatusOr<ScoredSample> Replay::ScoreSample(const Sample& sample) {
+absl::StatusOr<ScoredSample> Replay::ScoreSample(const SampleRow& row) {
+  const Sample& sample = row.sample;
   ScoredSample scored;
   scored.id = sample.id;
   ASSIGN_OR_RETURN(scored.views, BuildViewsOf(*text_.views, sample));
@@ -123,21 +134,41 @@ absl::StatusOr<ScoredSample> Replay::ScoreSample(const Sample& sample) {
                        "; shorten the problem, the reference or the rollout"));
     }
   }
+  // What is not scored stands at the answer's end.
+  const View& answer =
+      scored.views[static_cast<size_t>(ViewName::kNoneRollout)];
+  scored.sampler_logprobs = row.sampler_logprobs;
+  scored.sampler_logprobs.resize(std::min(
+      row.sampler_logprobs.size(), static_cast<size_t>(answer.scored_count)));
   scored.scores = ScoreLocally(
       *weights_, policy_->WeightSets(), TeacherPasses(terms_), scored.views);
   return scored;
 }
 
+size_t Replay::CountMicroBatches(size_t begin, size_t end) const {
+  const auto size = static_cast<size_t>(config_.trainer.micro_batch_size);
+  size_t count = 0;
+  for (size_t first = begin; first < end; first += size) {
+    const size_t last = std::min(first + size, end);
+    count += std::any_of(rows_.begin() + static_cast<int64_t>(first),
+                         rows_.begin() + static_cast<int64_t>(last),
+                         [](const SampleRow& row) { return !row.is_left_out; });
+  }
+  return count;
+}
+
 absl::StatusOr<ObjectiveMetrics> Replay::Accumulate(size_t begin, size_t end) {
   const auto size = static_cast<size_t>(config_.trainer.micro_batch_size);
-  const size_t micro_batches = (end - begin + size - 1) / size;
+  const size_t micro_batches = CountMicroBatches(begin, end);
   ObjectiveAccumulator accumulator(terms_);
   for (size_t first = begin; first < end; first += size) {
     std::vector<ScoredSample> scored;
     for (size_t i = first; i < std::min(first + size, end); ++i) {
-      ASSIGN_OR_RETURN(ScoredSample sample, ScoreSample(samples_[i]));
+      if (rows_[i].is_left_out) continue;
+      ASSIGN_OR_RETURN(ScoredSample sample, ScoreSample(rows_[i]));
       scored.push_back(std::move(sample));
     }
+    if (scored.empty()) continue;
     accumulator.Add(AccumulateMicroBatch(
         *weights_,
         policy_->live(),
@@ -163,11 +194,14 @@ absl::Status Replay::ApplyAll() {
   ASSIGN_OR_RETURN(
       JsonLinesWriter lines,
       JsonLinesWriter::Open(JoinPath(options_.output, "metrics.jsonl")));
-  for (size_t begin = 0; begin < samples_.size(); begin += batch) {
-    ASSIGN_OR_RETURN(
-        const ObjectiveMetrics objective,
-        Accumulate(begin, std::min(begin + batch, samples_.size())));
-    ASSIGN_OR_RETURN(const OptimizerStep step, policy_->Step());
+  for (size_t begin = 0; begin < rows_.size(); begin += batch) {
+    ASSIGN_OR_RETURN(const ObjectiveMetrics objective,
+                     Accumulate(begin, std::min(begin + batch, rows_.size())));
+    const bool has_gradient = std::ranges::any_of(
+        objective.terms,
+        [](const TermMetrics& term) { return term.tokens > 0; });
+    ASSIGN_OR_RETURN(const OptimizerStep step,
+                     has_gradient ? policy_->Step() : policy_->Rest());
     RETURN_IF_ERROR(
         lines.Append(ObjectiveLine(policy_->version(), objective, step)));
     LogInfo(absl::StrCat("step ",
@@ -180,16 +214,16 @@ absl::Status Replay::ApplyAll() {
   RETURN_IF_ERROR(lines.Commit());
   return WriteAdapter(JoinPath(options_.output, "adapter"),
                       policy_->live(),
-                      config_.model.path);
+                      BaseModelName(config_.model.path));
 }
 
 absl::Status Replay::Run() {
   RETURN_IF_ERROR(MakeDirectories(options_.output));
-  progress_ = std::make_unique<Progress>("samples",
-                                         static_cast<int64_t>(samples_.size()));
+  progress_ =
+      std::make_unique<Progress>("samples", static_cast<int64_t>(rows_.size()));
   if (options_.apply) return ApplyAll();
   ASSIGN_OR_RETURN(const ObjectiveMetrics objective,
-                   Accumulate(0, samples_.size()));
+                   Accumulate(0, rows_.size()));
   RETURN_IF_ERROR(
       WriteFileAtomically(JoinPath(options_.output, "objective.json"),
                           ToJson(objective).dump(2) + "\n"));

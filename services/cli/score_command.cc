@@ -13,6 +13,7 @@
 #include "common/base/json_lines.h"
 #include "common/base/progress.h"
 #include "common/base/status_macros.h"
+#include "common/hub/model_folder.h"
 #include "common/model/reference/decoder.h"
 #include "common/model/reference/token_logprobs.h"
 #include "common/model/weights/adapter.h"
@@ -92,14 +93,15 @@ absl::Status Score(const ScoreOptions& options) {
   ASSIGN_OR_RETURN(const at::ScalarType dtype,
                    ParsePrecision(options.precision));
   ASSIGN_OR_RETURN(const at::Device device, ParseDevice(options.device));
-  ASSIGN_OR_RETURN(const auto weights,
-                   LoadModelWeights(options.model, dtype, device));
+  ASSIGN_OR_RETURN(const std::string folder, FindModelFolder(options.model));
+  ASSIGN_OR_RETURN(const auto weights, LoadModelWeights(folder, dtype, device));
   ASSIGN_OR_RETURN(const std::vector<ScoreRow> rows,
                    ReadScoreRows(options.input, weights->config));
   Adapter adapter;
   if (!options.adapter.empty()) {
-    ASSIGN_OR_RETURN(adapter,
-                     ReadAdapter(options.adapter, weights->config, device));
+    ASSIGN_OR_RETURN(const std::string path,
+                     FindAdapterFolder(options.adapter));
+    ASSIGN_OR_RETURN(adapter, ReadAdapter(path, weights->config, device));
   }
   const Adapter* active = options.adapter.empty() ? nullptr : &adapter;
   at::NoGradGuard no_grad;
@@ -132,9 +134,9 @@ void AddScoreCommand(Command& app) {
   auto options = std::make_shared<ScoreOptions>();
   Command command = app.AddSubcommand(
       "score", "Log-probabilities of token sequences, as safetensors");
-  command.AddOption("--model", options->model, "Hugging Face folder")
+  command.AddOption("--model", options->model, "Hugging Face folder or id")
       .Required();
-  command.AddOption("--adapter", options->adapter, "PEFT folder");
+  command.AddOption("--adapter", options->adapter, "PEFT folder or id");
   command.AddOption("--input", options->input, "JSON Lines {id, input_ids}")
       .Required();
   command.AddOption("--output", options->output, "safetensors file").Required();

@@ -10,6 +10,7 @@
 #include "common/base/json_lines.h"
 #include "common/base/progress.h"
 #include "common/base/status_macros.h"
+#include "common/hub/model_folder.h"
 #include "common/tokenizer/tokenizer.h"
 #include "services/cli/command.h"
 
@@ -49,7 +50,8 @@ absl::StatusOr<nlohmann::ordered_json> ConvertRow(
 }
 
 absl::Status Tokenize(const TokenizeOptions& options) {
-  ASSIGN_OR_RETURN(const auto tokenizer, Tokenizer::Load(options.model));
+  ASSIGN_OR_RETURN(const std::string folder, FindModelFolder(options.model));
+  ASSIGN_OR_RETURN(const auto tokenizer, Tokenizer::Load(folder));
   ASSIGN_OR_RETURN(JsonLinesWriter writer,
                    JsonLinesWriter::Open(options.output));
   Progress progress("lines");
@@ -72,7 +74,7 @@ void AddTokenizeCommand(Command& app) {
   auto options = std::make_shared<TokenizeOptions>();
   Command command =
       app.AddSubcommand("tokenize", "Texts to token ids, or back");
-  command.AddOption("--model", options->model, "Hugging Face folder")
+  command.AddOption("--model", options->model, "Hugging Face folder or id")
       .Required();
   command.AddOption("--input", options->input, "JSON Lines {text}").Required();
   command.AddOption("--output", options->output, "JSON Lines {ids}").Required();

@@ -1,4 +1,4 @@
-// dapd views: the six token sequences of given samples.
+// dapd views: the token sequences of given samples.
 
 #include <memory>
 #include <string>
@@ -12,6 +12,7 @@
 #include "common/config/load_config.h"
 #include "common/data/sample_rows.h"
 #include "common/data/text_pipeline.h"
+#include "common/hub/model_folder.h"
 #include "common/model/spec/model_config.h"
 #include "services/cli/command.h"
 
@@ -29,6 +30,7 @@ nlohmann::ordered_json ToJson(const std::string& id, const Views& views) {
   nlohmann::ordered_json named = nlohmann::ordered_json::object();
   for (int i = 0; i < kNumViews; ++i) {
     const View& view = views[static_cast<size_t>(i)];
+    if (view.input_ids.empty()) continue;  // not read, or the sample lacks it
     named[ViewNameString(static_cast<ViewName>(i))] = {
         {"input_ids", view.input_ids},
         {"scored_from", view.scored_from},
@@ -41,18 +43,22 @@ absl::Status BuildViews(const ViewsOptions& options) {
   ASSIGN_OR_RETURN(const LoadedConfig loaded,
                    LoadConfig(options.config, options.overrides));
   const Config& config = loaded.config;
-  ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(config.model.path));
-  ASSIGN_OR_RETURN(const TextPipeline text,
-                   LoadTextPipeline(config.model.path,
-                                    MakeViewOptions(config),
-                                    model.eos_token_ids.front()));
-  ASSIGN_OR_RETURN(const std::vector<Sample> samples,
-                   ReadSamples(options.input, model.vocab_size));
+  ASSIGN_OR_RETURN(const std::string folder,
+                   FindModelFolder(config.model.path));
+  ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(folder));
+  ASSIGN_OR_RETURN(
+      const TextPipeline text,
+      LoadTextPipeline(
+          folder, MakeViewOptions(config), model.eos_token_ids.front()));
+  ASSIGN_OR_RETURN(std::vector<SampleRow> rows,
+                   ReadSampleRows(options.input, model.vocab_size));
+  RETURN_IF_ERROR(FillContexts(config, *text.views, &rows));
   ASSIGN_OR_RETURN(JsonLinesWriter writer,
                    JsonLinesWriter::Open(options.output));
-  Progress progress("samples", static_cast<int64_t>(samples.size()));
+  Progress progress("samples", static_cast<int64_t>(rows.size()));
   int64_t num_built = 0;
-  for (const Sample& sample : samples) {
+  for (const SampleRow& row : rows) {
+    const Sample& sample = row.sample;
     progress.Update(++num_built);
     ASSIGN_OR_RETURN(const Views views, BuildViewsOf(*text.views, sample));
     RETURN_IF_ERROR(writer.Append(ToJson(sample.id, views)));
@@ -65,7 +71,7 @@ absl::Status BuildViews(const ViewsOptions& options) {
 void AddViewsCommand(Command& app) {
   auto options = std::make_shared<ViewsOptions>();
   Command command =
-      app.AddSubcommand("views", "The six token sequences of samples");
+      app.AddSubcommand("views", "The token sequences of samples, by view");
   command.AddOption("--config", options->config, "YAML configuration")
       .Required();
   command.AddOption(

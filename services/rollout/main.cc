@@ -16,6 +16,7 @@
 #include "common/base/status_macros.h"
 #include "common/base/thread_share.h"
 #include "common/config/load_config.h"
+#include "common/hub/model_folder.h"
 #include "common/rpc/server/worker_program.h"
 #include "common/tokenizer/tokenizer.h"
 #include "services/rollout/engine_sampler.h"
@@ -46,7 +47,8 @@ Config ForTensorRanks(Config config) {
 absl::Status RunTensorRank(const Flags& flags) {
   ASSIGN_OR_RETURN(const LoadedConfig loaded,
                    LoadConfig(flags.worker.config, flags.worker.Overrides()));
-  const Config config = ForTensorRanks(loaded.config);
+  Config config = ForTensorRanks(loaded.config);
+  ASSIGN_OR_RETURN(config.model.path, FindModelFolder(config.model.path));
   ASSIGN_OR_RETURN(const std::unique_ptr<Collective> ranks,
                    JoinTensorRanks(config, flags.tensor_rank));
   ASSIGN_OR_RETURN(const std::unique_ptr<const Tokenizer> tokenizer,
@@ -69,7 +71,8 @@ absl::Status Run(const Flags& flags) {
   WorkerProgram program("rollout", Role::kRollout);
   ASSIGN_OR_RETURN(const LoadedConfig loaded,
                    LoadConfig(flags.worker.config, flags.worker.Overrides()));
-  const Config& config = loaded.config;
+  Config config = loaded.config;
+  ASSIGN_OR_RETURN(config.model.path, FindModelFolder(config.model.path));
   RETURN_IF_ERROR(
       program.Start(config,
                     {.grpc = config.rollout.listen,

@@ -12,6 +12,7 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/config/load_config.h"
+#include "common/hub/model_folder.h"
 #include "common/rpc/server/worker_program.h"
 #include "services/teacher/model_scorer.h"
 #include "services/teacher/teacher_metrics.h"
@@ -26,7 +27,8 @@ absl::Status Run(const WorkerFlags& flags) {
   WorkerProgram program("teacher", Role::kTeacher);
   ASSIGN_OR_RETURN(const LoadedConfig loaded,
                    LoadConfig(flags.config, flags.Overrides()));
-  const Config& config = loaded.config;
+  Config config = loaded.config;
+  ASSIGN_OR_RETURN(config.model.path, FindModelFolder(config.model.path));
   RETURN_IF_ERROR(
       program.Start(config,
                     {.grpc = config.teacher.listen,

@@ -19,11 +19,11 @@ std::vector<PipelineInput> MakeInputs(const Config& config,
   std::vector<PipelineInput> inputs;
   for (size_t i = 0; i < problems; ++i) {
     for (int64_t k = 0; k < samples; ++k) {
-      inputs.push_back({&held_out.problems[i],
-                        {.seed = config.run.seed + 1,
-                         .step = static_cast<uint32_t>(version),
-                         .example = static_cast<uint32_t>(i),
-                         .sample = static_cast<uint32_t>(k)}});
+      inputs.push_back({.problem = &held_out.problems[i],
+                        .key = {.seed = config.run.seed + 1,
+                                .step = static_cast<uint32_t>(version),
+                                .example = static_cast<uint32_t>(i),
+                                .sample = static_cast<uint32_t>(k)}});
     }
   }
   return inputs;
@@ -37,6 +37,17 @@ SamplingParams EvaluationSampling(const Config& config) {
           .top_k = config.evaluation.top_k,
           .top_p = config.evaluation.top_p,
           .max_new_tokens = tokens};
+}
+
+// Nothing where it is the sampler's own, which is cut as training cuts it.
+SamplePipeline::Prompt PromptOf(const Config& config,
+                                const ViewBuilder& views) {
+  const EvaluationForm form = ParseEvaluationForm(config.evaluation.prompt);
+  const bool thinking = config.evaluation.thinking;
+  if (form == EvaluationForm::kTraining && !thinking) return nullptr;
+  return [&views, form, thinking](const Problem& problem) {
+    return views.EvaluationPrompt(problem.problem, form, thinking);
+  };
 }
 
 // Shares of a problem's answers, one number a problem.
@@ -74,7 +85,8 @@ absl::Status MeasureDivergences(const Config& config,
       SubmittedBatch batch,
       pipeline.Submit(
           MakeInputs(config, held_out, problems, 1, policy.version()),
-          EvaluationSampling(config)));
+          EvaluationSampling(config),
+          MakeHeldOutRules(ReadsRollouts(terms))));
   RETURN_IF_ERROR(pipeline.Start(std::move(batch),
                                  policy.SetsAtBase(),
                                  /*with_scores=*/true));
@@ -109,6 +121,7 @@ absl::StatusOr<EvaluationReport> Evaluate(const Config& config,
                                           const ModelWeights& weights,
                                           const Policy& policy,
                                           const std::vector<Term>& terms,
+                                          const ViewBuilder& views,
                                           SamplePipeline& pipeline) {
   const absl::Time start = absl::Now();
   EvaluationReport report;
@@ -121,7 +134,9 @@ absl::StatusOr<EvaluationReport> Evaluate(const Config& config,
                                               held_out.problems.size(),
                                               report.samples,
                                               policy.version()),
-                                   EvaluationSampling(config)));
+                                   EvaluationSampling(config),
+                                   MakeHeldOutRules(/*needs_answers=*/true),
+                                   PromptOf(config, views)));
   RETURN_IF_ERROR(pipeline.Start(std::move(batch),
                                  /*at_base=*/{},
                                  /*with_scores=*/false));

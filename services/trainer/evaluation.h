@@ -8,6 +8,7 @@
 
 #include "common/config/config.h"
 #include "common/data/dataset.h"
+#include "common/data/view_builder.h"
 #include "common/terms/term.h"
 #include "common/training/policy.h"
 #include "services/trainer/record/evaluation_report.h"
@@ -15,14 +16,18 @@
 
 namespace dapd {
 
-// Evaluates the policy that the workers serve. The random numbers of answer k
-// to problem i are those of (run seed + 1, version, i, k), so that training
-// and evaluation never share any.
+// Evaluates the policy that the workers serve, with the prompts of
+// evaluation.prompt and evaluation.thinking; divergences are those of
+// training's views. References are the data's solutions, whatever
+// rollout.source says, and a self-teacher of siblings reads the solution in
+// their place. The random numbers of answer k to problem i are those of (run
+// seed + 1, version, i, k), so that training and evaluation never share any.
 absl::StatusOr<EvaluationReport> Evaluate(const Config& config,
                                           const Dataset& held_out,
                                           const ModelWeights& weights,
                                           const Policy& policy,
                                           const std::vector<Term>& terms,
+                                          const ViewBuilder& views,
                                           SamplePipeline& pipeline);
 
 }  // namespace dapd

@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
@@ -17,9 +18,11 @@
 #include "common/base/json_lines.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/charts/run_history.h"
 #include "common/collective/rank_follower.h"
 #include "common/collective/rank_leader.h"
 #include "common/config/load_config.h"
+#include "common/config/preset_terms.h"
 #include "common/config/run_folder.h"
 #include "common/config/service_flags.h"
 #include "common/metrics/metrics_registry.h"
@@ -29,7 +32,6 @@
 #include "common/rpc/server/server_metrics.h"
 #include "common/rpc/server/shutdown_signal.h"
 #include "common/security/security.h"
-#include "services/trainer/status/page/run_history.h"
 #include "services/trainer/status/page/status_pages.h"
 #include "services/trainer/status/trainer_metrics.h"
 #include "services/trainer/status/trainer_service.h"
@@ -168,19 +170,31 @@ absl::Status Train(const LoadedConfig& loaded,
       const std::unique_ptr<TrainerRun> run,
       TrainerRun::Load(
           loaded, &window.metrics(), &window.status(), &window.history()));
+  // Workers that nothing is asked of need not be there, nor be missed by an
+  // alert.
+  const std::vector<std::string> nobody;
+  const bool asks_rollouts = AsksRolloutWorkers(config);
+  const bool asks_teachers = AsksTeachers(config);
+  for (const auto& [role, asks] : {std::pair{"rollout workers", asks_rollouts},
+                                   {"teachers", asks_teachers}}) {
+    if (!asks) LogInfo(absl::StrCat("the objective needs no ", role));
+  }
+  const auto observe = [&](const char* role, bool asks) {
+    return asks ? window.metrics().PoolObserver(role) : WorkerPoolObserver();
+  };
   ASSIGN_OR_RETURN(const std::unique_ptr<RolloutClient> rollouts,
                    RolloutClient::Start(MakeClientOptions<RolloutClientOptions>(
                        config,
-                       config.rollout.addresses,
+                       asks_rollouts ? config.rollout.addresses : nobody,
                        credentials,
                        run->ExpectedWorkers(),
-                       window.metrics().PoolObserver("rollout"))));
+                       observe("rollout", asks_rollouts))));
   auto teacher_options = MakeClientOptions<TeacherClientOptions>(
       config,
-      config.teacher.addresses,
+      asks_teachers ? config.teacher.addresses : nobody,
       credentials,
       run->ExpectedWorkers(),
-      window.metrics().PoolObserver("teacher"));
+      observe("teacher", asks_teachers));
   teacher_options.connections = config.teacher.connections;
   ASSIGN_OR_RETURN(const std::unique_ptr<TeacherClient> teachers,
                    TeacherClient::Start(std::move(teacher_options)));

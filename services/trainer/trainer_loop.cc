@@ -1,9 +1,11 @@
 #include "services/trainer/trainer_loop.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 
@@ -11,6 +13,7 @@
 #include "common/base/files.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/config/preset_terms.h"
 #include "common/model/weights/adapter.h"
 #include "common/tensor/torch_bridge.h"
 #include "services/trainer/evaluation.h"
@@ -19,23 +22,44 @@ namespace dapd {
 namespace {
 
 void SummarizeRollouts(const std::vector<RolloutRecord>& records,
+                       int64_t group_size,
                        StepReport& report) {
-  int64_t truncated = 0;
-  int64_t boxed = 0;
-  int64_t correct = 0;
+  int64_t tokens = 0;
+  const auto share = [&](const auto& holds) {
+    return static_cast<double>(std::ranges::count_if(records, holds)) /
+           static_cast<double>(records.size());
+  };
   for (const RolloutRecord& record : records) {
-    report.generated_tokens += static_cast<int64_t>(record.ids.size());
-    truncated += record.finish_reason == FinishReason::kLength ? 1 : 0;
-    boxed += record.has_box ? 1 : 0;
-    correct += record.correct ? 1 : 0;
-    (record.is_scored ? report.samples : report.untrainable_samples) += 1;
+    tokens += static_cast<int64_t>(record.ids.size());
+    report.generated_tokens += record.sampled_tokens;
+    if (record.is_left_out) {
+      ++report.left_out_samples;
+    } else {
+      (record.is_scored ? report.samples : report.untrainable_samples) += 1;
+    }
   }
-  const auto count = static_cast<double>(records.size());
   report.mean_rollout_tokens =
-      static_cast<double>(report.generated_tokens) / count;
-  report.truncated_fraction = static_cast<double>(truncated) / count;
-  report.boxed_fraction = static_cast<double>(boxed) / count;
-  report.correct_fraction = static_cast<double>(correct) / count;
+      static_cast<double>(tokens) / static_cast<double>(records.size());
+  report.truncated_fraction = share([](const RolloutRecord& record) {
+    return record.finish_reason == FinishReason::kLength;
+  });
+  report.boxed_fraction =
+      share([](const RolloutRecord& record) { return record.has_box; });
+  report.correct_fraction =
+      share([](const RolloutRecord& record) { return record.correct; });
+  report.taught_fraction = share(
+      [](const RolloutRecord& record) { return !record.context.empty(); });
+  report.verified_fraction =
+      share([](const RolloutRecord& record) { return record.is_approved; });
+  const auto size = static_cast<size_t>(group_size);
+  int64_t solved = 0;
+  for (size_t begin = 0; begin < records.size(); begin += size) {
+    solved += std::ranges::any_of(
+        std::span(records).subspan(begin, size),
+        [](const RolloutRecord& record) { return record.correct; });
+  }
+  report.solved_fraction = static_cast<double>(solved * group_size) /
+                           static_cast<double>(records.size());
 }
 
 }  // namespace
@@ -81,7 +105,15 @@ absl::Status TrainerLoop::RunSteps() {
   if (policy_.version() == 0 && !parts_.recorder.HasEvaluation("before")) {
     RETURN_IF_ERROR(EvaluateHeldOut("before"));
   }
+  // Whoever saved the checkpoint may have died before this, too.
+  RETURN_IF_ERROR(EvaluateWithin());
+  // Otherwise the end of a wait for workers ends the run.
+  const bool waits_for_nobody = !StepsNeedAnswers(parts_.batch.config) &&
+                                TeacherPasses(parts_.batch.terms).empty();
   while (policy_.version() < parts_.batch.config.trainer.steps) {
+    if (waits_for_nobody && parts_.wait_for_stop(absl::ZeroDuration())) {
+      return absl::CancelledError("the run was told to stop");
+    }
     RETURN_IF_ERROR(RunStep());
   }
   if (policy_.version() > saved_version_) RETURN_IF_ERROR(SaveNewest());
@@ -93,6 +125,9 @@ absl::Status TrainerLoop::RunSteps() {
   // There is no step left, and so the other ranks are done.
   RETURN_IF_ERROR(batch_.BeginStep().status());
   RETURN_IF_ERROR(EvaluateHeldOut("after"));
+  if (parts_.batch.config.evaluation.interval > 0) {
+    RETURN_IF_ERROR(KeepBest("after"));
+  }
   RETURN_IF_ERROR(batch_.Finish());
   RETURN_IF_ERROR(disk_.Write("the ledger", [&] {
     return parts_.ledger.Reached(
@@ -109,17 +144,39 @@ absl::Status TrainerLoop::EvaluateHeldOut(const std::string& when) {
   parts_.recorder.BeginPhase(TrainerPhase::kEvaluating);
   batch_.ServeLive();
   DAPD_FAILPOINT("evaluation.before");
-  ASSIGN_OR_RETURN(const EvaluationReport report,
+  ASSIGN_OR_RETURN(EvaluationReport report,
                    Evaluate(parts_.batch.config,
                             parts_.held_out,
                             *parts_.batch.weights,
                             policy_,
                             parts_.batch.terms,
+                            parts_.batch.views,
                             batch_.pipeline()));
+  report.adapter_digest = batch_.live_digest();
   RETURN_IF_ERROR(disk_.Write("the evaluation", [&] {
     return parts_.recorder.RecordEvaluation(when, report);
   }));
   DAPD_FAILPOINT("evaluation.after");
+  return absl::OkStatus();
+}
+
+absl::Status TrainerLoop::EvaluateWithin() {
+  const int64_t step = policy_.version();
+  if (step == 0 || !batch_.IsEvaluatedAfter(step)) return absl::OkStatus();
+  const std::string when = absl::StrFormat("step-%06d", step);
+  if (!parts_.recorder.HasEvaluation(when, batch_.live_digest())) {
+    RETURN_IF_ERROR(EvaluateHeldOut(when));
+  }
+  return KeepBest(when);
+}
+
+absl::Status TrainerLoop::KeepBest(const std::string& when) {
+  if (parts_.recorder.BestEvaluation() != when) return absl::OkStatus();
+  RETURN_IF_ERROR(disk_.Write("the best adapter", [&] {
+    return WriteAdapter(JoinPath(parts_.recorder.folder(), "adapter-best"),
+                        policy_.live(),
+                        parts_.identity.base_model_path);
+  }));
   return absl::OkStatus();
 }
 
@@ -135,7 +192,7 @@ absl::Status TrainerLoop::RunStep() {
     RETURN_IF_ERROR(
         disk_.Write("the checkpoint", [&] { return SaveCheckpointNow(); }));
   }
-  return absl::OkStatus();
+  return EvaluateWithin();
 }
 
 StepPlan TrainerLoop::PlanStep(int64_t step, const PolicyUpdate& policy) {
@@ -146,9 +203,12 @@ StepPlan TrainerLoop::PlanStep(int64_t step, const PolicyUpdate& policy) {
     const auto sample = static_cast<int64_t>(i);
     const Problem& problem =
         parts_.batch.data.problems[static_cast<size_t>(rows[i])];
-    const RolloutResult* known = parts_.ledger.Recall(
-        step, sample, problem.id, policy.version, policy.adapter.digest);
-    if (known != nullptr) plan.recalled[sample] = *known;
+    for (int64_t attempt = 0; attempt < kMaxAttempts; ++attempt) {
+      const AnswerPlace place = {sample, attempt};
+      const RolloutResult* known = parts_.ledger.Recall(
+          step, place, problem.id, policy.version, policy.adapter.digest);
+      if (known != nullptr) plan.recalled[place] = *known;
+    }
   }
   parts_.metrics.RecordRecalled(static_cast<int64_t>(plan.recalled.size()));
   return plan;
@@ -160,16 +220,16 @@ absl::StatusOr<std::vector<RolloutRecord>> TrainerLoop::Sample(
   RETURN_IF_ERROR(batch_.BeginStep().status());
   ASSIGN_OR_RETURN(std::vector<RolloutRecord> records,
                    batch_.Sample(
-                       [&](int64_t sample,
+                       [&](const AnswerPlace& place,
                            const Problem& problem,
                            const RolloutResult& result) {
                          return disk_.Write("the ledger", [&] {
                            return parts_.ledger.Accepted(
-                               step, sample, problem.id, result);
+                               step, place, problem.id, result);
                          });
                        },
                        report));
-  SummarizeRollouts(records, *report);
+  SummarizeRollouts(records, parts_.batch.config.rollout.group_size, *report);
   RETURN_IF_ERROR(disk_.Write("the samples", [&] {
     return parts_.recorder.RecordSamples(step, records);
   }));
@@ -217,7 +277,7 @@ absl::Status TrainerLoop::SaveCheckpointNow() {
 absl::Status TrainerLoop::ExportAdapter() {
   RETURN_IF_ERROR(WriteAdapter(JoinPath(parts_.recorder.folder(), "adapter"),
                                policy_.live(),
-                               parts_.batch.config.model.path));
+                               parts_.identity.base_model_path));
   exported_version_ = policy_.version();
   return absl::OkStatus();
 }

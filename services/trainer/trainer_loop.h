@@ -4,8 +4,9 @@
 // For each step: sample the batch with the current adapter (or, where
 // rollout.max_staleness allows, with the one before), score it with the frozen
 // teachers, run the objective micro-batch by micro-batch, take one optimizer
-// step, push the new adapter. Before and after training the held-out problems
-// are evaluated with the current adapter. How each part works:
+// step, push the new adapter. Before and after training, and every
+// evaluation.interval steps, the held-out problems are evaluated with the
+// current adapter. How each part works:
 //   a step, on every rank   batch_trainer.h
 //   which problems          common/data/dataset.h (StepRows)
 //   rollouts and scores     sample_pipeline.h
@@ -60,6 +61,12 @@ class TrainerLoop {
  private:
   absl::Status RunSteps();
   absl::Status EvaluateHeldOut(const std::string& when);
+  // What evaluation.interval wants behind the last step: an evaluation, unless
+  // an earlier attempt made it of the same adapter, and the best adapter kept.
+  absl::Status EvaluateWithin();
+  // The run folder's adapter-best/ becomes the live one, if the evaluation
+  // `when`, of the live one, is the best so far.
+  absl::Status KeepBest(const std::string& when);
   absl::Status RunStep();
   StepPlan PlanStep(int64_t step, const PolicyUpdate& policy);
   absl::StatusOr<std::vector<RolloutRecord>> Sample(StepReport* report);

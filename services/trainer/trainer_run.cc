@@ -14,8 +14,11 @@
 #include "common/config/preset_terms.h"
 #include "common/config/run_folder.h"
 #include "common/config/run_settings.h"
+#include "common/data/expected_answer.h"
 #include "common/data/text_pipeline.h"
 #include "common/data/view_limits.h"
+#include "common/hub/model_folder.h"
+#include "common/model/spec/lora_config.h"
 #include "common/model/weights/base_digest.h"
 #include "common/model/weights/placement.h"
 #include "common/model/weights/weights.h"
@@ -32,6 +35,21 @@
 
 namespace dapd {
 namespace {
+
+// What version 0 of the policy is.
+absl::StatusOr<Adapter> StartAdapter(const Config& config,
+                                     const LoraConfig& lora,
+                                     const ModelWeights& weights) {
+  if (config.lora.start_from.empty()) {
+    return MakeFreshAdapter(
+        weights.config, lora, config.run.seed, weights.device());
+  }
+  ASSIGN_OR_RETURN(const std::string folder,
+                   FindAdapterFolder(config.lora.start_from));
+  RETURN_IF_ERROR(CheckStartAdapter(folder, config.lora));
+  LogInfo(absl::StrCat("training on from the adapter in ", folder));
+  return ReadAdapter(folder, weights.config, weights.device());
+}
 
 // Where the run folder's newest checkpoint left off, or at the start.
 absl::StatusOr<std::unique_ptr<Policy>> StartPolicy(
@@ -55,10 +73,12 @@ absl::StatusOr<std::unique_ptr<Policy>> StartPolicy(
     LogInfo(absl::StrCat(folder.path(),
                          " has no checkpoint yet; starting at step 1"));
   }
+  ASSIGN_OR_RETURN(Adapter start, StartAdapter(config, lora, weights));
+  // A fresh adapter changes nothing: its snapshot is the base.
+  std::optional<Adapter> snapshot;
+  if (!config.lora.start_from.empty()) snapshot = start.Clone();
   return std::make_unique<Policy>(
-      MakeFreshAdapter(weights.config, lora, config.run.seed, weights.device()),
-      std::nullopt,
-      options);
+      std::move(start), std::move(snapshot), options);
 }
 
 }  // namespace
@@ -110,11 +130,13 @@ absl::StatusOr<std::unique_ptr<TrainerRun>> TrainerRun::Load(
         state->held_out,
         ReadDataset(config.evaluation.path, MakeDatasetOptions(config.data)));
   }
-  ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(config.model.path));
-  ASSIGN_OR_RETURN(state->text,
-                   LoadTextPipeline(config.model.path,
-                                    MakeViewOptions(config),
-                                    model.eos_token_ids.front()));
+  RETURN_IF_ERROR(ApplyAnswerRule(config, &state->data));
+  ASSIGN_OR_RETURN(const std::string base, FindModelFolder(config.model.path));
+  ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(base));
+  ASSIGN_OR_RETURN(
+      state->text,
+      LoadTextPipeline(
+          base, MakeViewOptions(config), model.eos_token_ids.front()));
   RETURN_IF_ERROR(
       ApplyViewLimits(config, model.max_positions, state->text, &state->data));
   if (config.trainer.rank == 0) {
@@ -123,13 +145,13 @@ absl::StatusOr<std::unique_ptr<TrainerRun>> TrainerRun::Load(
   }
   SetComputeThreads(config.run.num_threads);
   // Read side by side with the weights: the same files.
-  auto base_digest = std::async(std::launch::async,
-                                [&] { return BaseDigest(config.model.path); });
+  auto base_digest =
+      std::async(std::launch::async, [&] { return BaseDigest(base); });
   RETURN_IF_ERROR(CatchTorch([&]() -> absl::Status {
     if (config.trainer.shard_base) {
       ASSIGN_OR_RETURN(
           state->shard,
-          LoadShardedWeights(config.model.path,
+          LoadShardedWeights(base,
                              dtype,
                              device,
                              {.rank = static_cast<int>(config.trainer.rank),
@@ -137,8 +159,7 @@ absl::StatusOr<std::unique_ptr<TrainerRun>> TrainerRun::Load(
       state->weights = WithLayersFrom(*state->shard, /*source=*/nullptr);
       return absl::OkStatus();
     }
-    ASSIGN_OR_RETURN(state->weights,
-                     LoadModelWeights(config.model.path, dtype, device));
+    ASSIGN_OR_RETURN(state->weights, LoadModelWeights(base, dtype, device));
     return absl::OkStatus();
   }));
   LogInfo(absl::StrCat(state->data.problems.size(),
@@ -151,7 +172,7 @@ absl::StatusOr<std::unique_ptr<TrainerRun>> TrainerRun::Load(
                        " parameters, ",
                        NumLoraParameters(model, lora.rank, lora.targets),
                        " trained"));
-  state->identity.base_model_path = config.model.path;
+  state->identity.base_model_path = BaseModelName(config.model.path);
   ASSIGN_OR_RETURN(state->identity.base_digest, base_digest.get());
   state->identity.data_digest = state->data.digest;
   state->identity.settings = ResultSettings(config);

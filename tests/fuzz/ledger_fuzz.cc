@@ -48,18 +48,18 @@ void Run(InputReader input) {
     attempt = ledger->attempt();
     Check(ledger->Started(kStep - 1, "new").ok(), "an attempt can begin");
     Check(ledger->attempt() == attempt + 1, "attempts are counted");
-    Check(ledger->Accepted(kStep, 7, "fresh problem", answer).ok(),
+    Check(ledger->Accepted(kStep, {7}, "fresh problem", answer).ok(),
           "an answer can be recorded");
   }
   const auto again = Ledger::Open(path).value();
   Check(again->attempt() == attempt + 1, "the attempt survives");
   const RolloutResult* recalled =
-      again->Recall(kStep, 7, "fresh problem", kStep - 1, "new");
+      again->Recall(kStep, {7}, "fresh problem", kStep - 1, "new");
   Check(recalled != nullptr && recalled->ids == answer.ids &&
             recalled->logprobs == answer.logprobs &&
             recalled->finish_reason == answer.finish_reason,
         "the answer survives");
-  Check(again->Recall(kStep, 7, "fresh problem", kStep - 1, "old") == nullptr,
+  Check(again->Recall(kStep, {7}, "fresh problem", kStep - 1, "old") == nullptr,
         "an answer of other weights is not recalled");
 }
 

@@ -13,28 +13,41 @@ constexpr int64_t kVocabSize = 1000;
 void Run(absl::string_view text) {
   static const ScratchFolder folder;
   const auto samples =
-      ReadSamples(folder.Write("samples.jsonl", text), kVocabSize);
+      ReadSampleRows(folder.Write("samples.jsonl", text), kVocabSize);
   if (!samples.ok()) return;
   std::string written;
-  for (const Sample& sample : *samples) {
-    for (const int32_t id : sample.rollout_ids) {
-      Check(id >= 0 && id < kVocabSize, "ids lie in the vocabulary");
+  for (const SampleRow& row : *samples) {
+    const Sample& sample = row.sample;
+    for (const auto* ids : {&sample.rollout_ids, &sample.reference_ids}) {
+      for (const int32_t id : *ids) {
+        Check(id >= 0 && id < kVocabSize, "ids lie in the vocabulary");
+      }
     }
+    Check(row.sampler_logprobs.empty() ||
+              row.sampler_logprobs.size() == sample.rollout_ids.size(),
+          "one log-probability for each token");
     written += nlohmann::json{{"id", sample.id},
                               {"problem", sample.problem},
                               {"reference", sample.reference},
-                              {"rollout_ids", sample.rollout_ids}}
+                              {"rollout_ids", sample.rollout_ids},
+                              {"reference_ids", sample.reference_ids},
+                              {"sampler_logprobs", row.sampler_logprobs},
+                              {"left_out", row.is_left_out},
+                              {"answer", row.answer},
+                              {"feedback", row.feedback}}
                    .dump() +
                "\n";
   }
   const auto again =
-      ReadSamples(folder.Write("again.jsonl", written), kVocabSize);
+      ReadSampleRows(folder.Write("again.jsonl", written), kVocabSize);
   Check(again.ok() && again->size() == samples->size(), "no sample is lost");
   for (size_t i = 0; i < samples->size(); ++i) {
-    const Sample& a = (*samples)[i];
-    const Sample& b = (*again)[i];
+    const Sample& a = (*samples)[i].sample;
+    const Sample& b = (*again)[i].sample;
     Check(a.id == b.id && a.problem == b.problem &&
-              a.reference == b.reference && a.rollout_ids == b.rollout_ids,
+              a.reference == b.reference && a.rollout_ids == b.rollout_ids &&
+              a.reference_ids == b.reference_ids &&
+              (*samples)[i].sampler_logprobs == (*again)[i].sampler_logprobs,
           "a sample survives");
   }
 }

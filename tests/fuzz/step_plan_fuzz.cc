@@ -22,8 +22,8 @@ void Run(const std::string& bytes) {
     Check(again.ok() && again->step == plan->step &&
               again->recalled.size() == plan->recalled.size(),
           "a plan can be sent on");
-    for (const auto& [sample, result] : plan->recalled) {
-      Check(IsSame(again->recalled.at(sample), result),
+    for (const auto& [place, result] : plan->recalled) {
+      Check(IsSame(again->recalled.at(place), result),
             "a recalled answer stays what it is");
     }
   }
@@ -32,7 +32,7 @@ void Run(const std::string& bytes) {
     Check(again.ok() && again->size() == answers->size(),
           "answers can be sent on");
     for (size_t i = 0; i < answers->size(); ++i) {
-      Check((*again)[i].sample == (*answers)[i].sample &&
+      Check((*again)[i].place == (*answers)[i].place &&
                 IsSame((*again)[i].result, (*answers)[i].result),
             "an answer stays what it is");
     }

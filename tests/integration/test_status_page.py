@@ -10,7 +10,7 @@ import pytest
 from browser import CHROMIUM, Browser
 from conftest import ROOT, wait_for
 
-PAGE = ROOT / "services/trainer/status/page"
+SCALE_SCRIPT = ROOT / "common/charts/scale.js"
 PICTURES = ROOT / "build/test-logs/status-page"
 EVALUATED = {"evaluation.samples": 2, "evaluation.kl_problems": 4}
 
@@ -79,7 +79,7 @@ def live(workspace):
 
 @pytest.fixture(scope="module")
 def finished(workspace):
-    workspace.run("reported", **EVALUATED, **{"evaluation.path": workspace.folder / "held_out.jsonl"})
+    workspace.run("reported", **EVALUATED, **{"evaluation.path": workspace.folder / "held_out.jsonl", "evaluation.interval": 2})
     return workspace
 
 
@@ -282,6 +282,23 @@ def test_the_page_says_when_the_trainer_is_gone_and_the_report_why(live, page):
     assert page.problems == []
 
 
+def test_the_best_adapter_is_kept_and_named(finished):
+    folder = finished.runs("reported")
+    assert sorted(path.stem for path in (folder / "evaluation").iterdir()) == ["after", "before", "step-000002", "step-000004"]
+    summary = json.loads((folder / "summary.json").read_text())
+    trained = {when: report["accuracy"]["mean"] for when, report in summary["evaluation"].items() if when != "before"}
+    assert trained[summary["best"]] == max(trained.values())
+    assert (folder / "adapter-best" / "adapter_config.json").exists()
+
+
+@needs_chromium
+def test_the_report_plots_the_accuracy_within_the_run(finished, page):
+    page.open((finished.runs("reported") / "report.html").as_uri())
+    page.wait("document.querySelectorAll('.evaluation-curve circle').length === 4")
+    titles = page.js("[...document.querySelectorAll('.evaluation-curve title')].map((title) => title.textContent.split(':')[0])")
+    assert titles == ["step 0", "step 2", "step 4", "step 5"] and page.problems == []
+
+
 @needs_chromium
 def test_the_report_holds_curves_evaluation_and_configuration(finished, page):
     folder = finished.runs("reported")
@@ -338,7 +355,7 @@ def test_a_run_that_goes_on_shows_the_steps_of_its_first_attempt(workspace):
 def test_ticks_are_few_round_and_inside_for_any_range(page):
     """Ranges as narrow as rounding, as wide as numbers go: once a flat curve kept the browser busy for ever."""
     page.open("about:blank")
-    page.js((PAGE / "scale.js").read_text() + "; Object.assign(window, {linearTicks, logTicks, axisRange, formatNumber}); null")
+    page.js(SCALE_SCRIPT.read_text() + "; Object.assign(window, {linearTicks, logTicks, axisRange, formatNumber}); null")
     result = page.js("""(() => {
       let checked = 0;
       const wrong = [];

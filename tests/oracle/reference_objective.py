@@ -56,6 +56,12 @@ class Views:
     def prompt(self, message, thinking):
         return self.render(("user", message), add_generation_prompt=True, enable_thinking=thinking)
 
+    def none_message(self, problem):
+        return f"Problem: {problem}\n\n{INSTRUCTION}"
+
+    def privileged_message(self, problem, shown):
+        return privileged_message(problem, shown)
+
     def split(self, message, reference, thinking):
         """A reference's prompt and, by that prompt, its completion: the released rule."""
         full = self.render(("user", message), ("assistant", reference))
@@ -76,10 +82,10 @@ class Views:
         while rollout and rollout[-1] == self.pad_id:
             rollout.pop()
         text = self.tokenizer.decode(rollout, skip_special_tokens=True, clean_up_tokenization_spaces=False)
-        none_message = f"Problem: {problem}\n\n{INSTRUCTION}"
+        none_message = self.none_message(problem)
         none = self.ids(self.prompt(none_message, False))[: self.max_sampler_prompt]
-        cross_message = privileged_message(problem, reference)
-        crossed_message = privileged_message(problem, text)
+        cross_message = self.privileged_message(problem, reference)
+        crossed_message = self.privileged_message(problem, text)
         none_prompt, scored = self.split(none_message, reference, False)
         self_prompt, _ = self.split(cross_message, reference, True)
         scored = scored[: self.max_reference_tokens]

@@ -101,7 +101,33 @@ class Objective(reference_objective.Objective):
         rows = [sides[choice.get("pass", "first")][i] for i, choice in enumerate(choices)]
         return torch.stack(rows), torch.tensor([float(choice.get("factor", 1.0)) for choice in choices])
 
+    def importance(self, term, views):
+        """The factor of each token: min(p / p_sampler, cap), or its mean over the answer's counted tokens."""
+        if term.get("importance", "none") == "none" or "sampler_logprobs" not in views:
+            return 1.0
+        ids, start, count = views["none_rollout"]
+        scored = torch.tensor(ids[start : start + count])[:, None]
+        with torch.no_grad():
+            live = torch.log_softmax(reference_objective.scored_logits(self.model, views["none_rollout"]), -1).gather(-1, scored)[:, 0]
+        ratios = (live - torch.tensor(views["sampler_logprobs"][:count])).clamp(-20, 20).exp().clamp(max=term.get("importance_cap", 2.0))
+        return ratios if term["importance"] == "token" else ratios[term.get("skip_tokens", 0) :].mean().expand(count)
+
+    def token_losses(self, term, views, regimes):
+        """Every scored token's loss, and whether an entry of it was clipped."""
+        log_p = torch.log_softmax(reference_objective.scored_logits(self.model, views[term["student"]]) / self.temperature, -1)
+        clip = term.get("clip", 0.05)
+        if term.get("target") == "one_hot":
+            ids, start, count = views[term["student"]]
+            entropy = torch.nn.functional.nll_loss(log_p, torch.tensor(ids[start : start + count], dtype=torch.long), reduction="none")
+            return entropy.clamp(max=clip), entropy > clip
+        log_q, factors = self.target_of(term, views, regimes)
+        entries = components(*on_support(log_p, log_q, term), term)
+        losses = entries.clamp(max=clip).sum(-1) * factors * self.importance(term, views)
+        return losses, (entries > clip).any(-1) & torch.as_tensor(factors != 0)
+
     def accumulate(self, samples, micro_batch_size):
+        if self.ema is None:
+            self.ema = self.copy_parameters()
         groups = [samples[i : i + micro_batch_size] for i in range(0, len(samples), micro_batch_size)]
         totals = {t["name"]: {"value": 0.0, "weight": t["weight"], "tokens": 0, "clipped": 0} for t in self.terms}
         for group in groups:
@@ -111,15 +137,12 @@ class Objective(reference_objective.Objective):
                 routes = self.routes(term, group) if "first" in term.get("target", {}) else [None] * len(group)
                 losses = []  # one tensor of token losses per answer
                 for views, regimes in zip(group, routes):
-                    log_p = torch.log_softmax(
-                        reference_objective.scored_logits(self.model, views[term["student"]]) / self.temperature, -1
-                    )
-                    log_q, factors = self.target_of(term, views, regimes)
-                    entries = components(*on_support(log_p, log_q, term), term)
-                    clip = term.get("clip", 0.05)
+                    if "teacher" in term and term["teacher"] not in views:
+                        losses.append(torch.zeros(0))
+                        continue
                     skip = term.get("skip_tokens", 0)
-                    losses.append((entries.clamp(max=clip).sum(-1) * factors)[skip:])
-                    clipped = (entries > clip).any(-1) & torch.as_tensor(factors != 0)
+                    loss_of_tokens, clipped = self.token_losses(term, views, regimes)
+                    losses.append(loss_of_tokens[skip:])
                     total["clipped"] += int(clipped[skip:].sum())
                     total["tokens"] += len(losses[-1])
                 reduction = term.get("reduction", "micro_token")
@@ -132,7 +155,9 @@ class Objective(reference_objective.Objective):
                     value = sum(means) / answers if means else torch.zeros(())
                 total["value"] += float(value.detach()) / len(groups)
                 loss = loss + term["weight"] * value
-            (loss / len(groups)).backward()
+            # Something was scored, and not every answer is masked.
+            if torch.as_tensor(loss).requires_grad:
+                (loss / len(groups)).backward()
         for total in totals.values():
             total["clipped_fraction"] = total.pop("clipped") / max(1, total["tokens"])
         return {"loss": sum(t["weight"] * t["value"] for t in totals.values()), "terms": totals}

@@ -60,6 +60,8 @@ def write_config(path, model, **settings):
 
 
 class Case:
+    Views = reference_objective.Views
+
     def __init__(self, tmp_path, family, count, **model_options):
         self.folder = tmp_path / "model"
         models.make_model(self.folder, family, **model_options)
@@ -73,7 +75,7 @@ class Case:
         self.tmp = tmp_path
 
     def views(self, **options):
-        builder = reference_objective.Views(self.tokenizer, **options)
+        builder = self.Views(self.tokenizer, **options)
         return [builder.build(r["problem"], r["reference"], r["rollout_ids"]) for r in self.rows]
 
     def replay(self, *flags, **settings):

@@ -362,7 +362,7 @@ TEST_F(BitFlipsTest, OfALedgerNeverChangeAnAnswer) {
     const auto ledger = Ledger::Open(path).value();
     ASSERT_TRUE(ledger->Started(4, "digest").ok());
     for (int64_t i = 0; i < kAnswers; ++i) {
-      ASSERT_TRUE(ledger->Accepted(5, i, "problem", answer(i)).ok());
+      ASSERT_TRUE(ledger->Accepted(5, {i}, "problem", answer(i)).ok());
     }
   }
   const std::string good = ReadAll(path);
@@ -381,7 +381,8 @@ TEST_F(BitFlipsTest, OfALedgerNeverChangeAnAnswer) {
     const auto ledger = Ledger::Open(path).value();
     int64_t recalled = 0;
     for (int64_t i = 0; i < kAnswers; ++i) {
-      const RolloutResult* found = ledger->Recall(5, i, "problem", 4, "digest");
+      const RolloutResult* found =
+          ledger->Recall(5, {i}, "problem", 4, "digest");
       if (found == nullptr) continue;
       ++recalled;
       if (found->ids != answer(i).ids) {

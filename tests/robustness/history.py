@@ -3,7 +3,8 @@
     python tests/robustness/history.py runs/NAME/ledger.jsonl [--batch-size N] [--lag 1]
 
 Proved for the steps that count (an attempt that goes on after step S voids what earlier ones did after S):
-  * every sample of every step is trained exactly once (or was empty), on an answer that was accepted for it;
+  * every sample of every step is trained exactly once (or was empty), on an answer that was accepted for it (a sample may have
+    further ones, its attempts from 1 on);
   * an accepted answer was sampled, in version and digest, under the adapter that was live, or with a lag (rollout.max_staleness)
     exactly so many steps before, but not before the first: never staler, never fresher;
   * steps follow each other without gap, an attempt goes on only where a checkpoint or the start is;
@@ -49,14 +50,15 @@ def read(path):
 class History:
     """The model: what is true after the last event."""
 
-    def __init__(self, batch_size=None, lag=0):
+    def __init__(self, batch_size=None, lag=0, answers=True):
         self.batch_size = batch_size
+        self.needs_answers = answers  # not where nothing reads them (objective.preset sft)
         self.lag = lag
         self.attempt = 0
         self.step = 0
         self.digests = {}  # step -> adapter, of every step ever done
-        self.answers = {}  # (step, sample) -> answer, of every step ever done
-        self.accepted = {}  # sample -> answer, of the open step
+        self.answers = {}  # (step, (sample, attempt)) -> answer, of every step ever done
+        self.accepted = {}  # (sample, attempt) -> answer, of the open step
         self.trained = {}  # step -> samples, of the steps that count
         self.checkpoints = {0}
         self.finished = False
@@ -87,36 +89,40 @@ class History:
         self.checkpoints = {s for s in self.checkpoints if s <= step} | {step}
         self.trained = {s: samples for s, samples in self.trained.items() if s <= step}
         # Answers of the step that is open again count as accepted: they are recalled.
-        self.accepted = {sample: a for (s, sample), a in self.answers.items() if s == step + 1 and s <= open_step}
+        self.accepted = {place: a for (s, place), a in self.answers.items() if s == step + 1 and s <= open_step}
         self.finished = False
 
     def on_accepted(self, event):
-        step, sample = event["step"], event["sample"]
+        step, place = event["step"], (event["sample"], event.get("attempt", 0))
+        self.expect(self.needs_answers, event, "an answer that nothing reads")
         self.expect(step == self.step + 1, event, "an answer for a step that is not open")
         sampler = max(0, self.step - self.lag)
         self.expect(event["policy_version"] == sampler, event, f"sampled by another policy version than {sampler}: stale")
         self.expect(event["adapter_digest"] == self.digests[sampler], event, "sampled under another adapter: stale")
         answer = (event["id"], event["adapter_digest"], event["rollout_ids"], event["finish_reason"])
-        known = self.answers.setdefault((step, sample), answer)
-        self.expect(known == answer, event, "the same sample has another answer now")
-        self.expect(self.attempt > 1 or sample not in self.accepted, event, "accepted twice")
+        known = self.answers.setdefault((step, place), answer)
+        self.expect(known == answer, event, "the same attempt at a sample has another answer now")
+        self.expect(self.attempt > 1 or place not in self.accepted, event, "accepted twice")
         self.sampled += 1
-        self.resampled += sample in self.accepted
-        self.accepted[sample] = answer
+        self.resampled += place in self.accepted
+        self.accepted[place] = answer
 
     def on_trained(self, event):
         step, samples = event["step"], event.get("samples", [])
         self.expect(not self.finished, event, "trained behind the end")
         self.expect(step == self.step + 1, event, "steps do not follow each other")
         self.expect(len(set(samples)) == len(samples), event, "a sample is trained twice in one step")
-        self.expect(set(samples) <= set(self.accepted), event, "a sample is trained without an accepted answer")
+        answered = {sample for sample, attempt in self.accepted if attempt == 0}
+        if self.needs_answers:
+            self.expect(set(samples) <= answered, event, "a sample is trained without an accepted answer")
         if self.batch_size is not None:
-            self.expect(len(self.accepted) == self.batch_size, event, f"{len(self.accepted)} answers, not {self.batch_size}")
+            given = answered if self.needs_answers else samples
+            self.expect(len(given) == self.batch_size, event, f"{len(given)} answers, not {self.batch_size}")
         digest = event["adapter_digest"]
         self.expect(self.digests.setdefault(step, digest) == digest, event, "done again, the step led to another adapter")
         self.step = step
         self.trained[step] = samples
-        self.accepted = {sample: a for (s, sample), a in self.answers.items() if s == step + 1}
+        self.accepted = {place: a for (s, place), a in self.answers.items() if s == step + 1}
 
     def on_checkpointed(self, event):
         self.expect(event["step"] == self.step, event, "a checkpoint of another step than the last")
@@ -128,9 +134,9 @@ class History:
         self.finished = True
 
 
-def check(path, batch_size=None, steps=None, lag=0):
+def check(path, batch_size=None, steps=None, lag=0, answers=True):
     """The History after the last event; Violation names the first event that breaks a rule."""
-    history = History(batch_size, lag)
+    history = History(batch_size, lag, answers)
     for event in read(path):
         history.apply(event)
     if steps is not None:
@@ -144,9 +150,10 @@ def main():
     parser.add_argument("ledger")
     parser.add_argument("--batch-size", type=int)
     parser.add_argument("--lag", type=int, default=0)
+    parser.add_argument("--without-answers", action="store_true", help="of an objective that reads no rollouts")
     arguments = parser.parse_args()
     try:
-        history = check(arguments.ledger, arguments.batch_size, lag=arguments.lag)
+        history = check(arguments.ledger, arguments.batch_size, lag=arguments.lag, answers=not arguments.without_answers)
     except Violation as violation:
         sys.exit(f"violated: {violation}")
     print(f"{len(history.trained)} steps, {sum(map(len, history.trained.values()))} samples, {history.attempt} attempts, "

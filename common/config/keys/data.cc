@@ -6,8 +6,9 @@ std::vector<ConfigKey> DataKeys(Config& c) {
   return {
       Text("data.path",
            &c.data.path,
-           "Problems with reference solutions: .jsonl, .jsonl.gz or "
-           ".parquet.")
+           "Problems with reference solutions: a .jsonl, .jsonl.gz or .parquet "
+           "file, a folder or a glob of them, or a data set's id on the hub "
+           "(org/name@revision:main/train-*), found in the local cache.")
           .MayChange(),
       Text("data.problem_column",
            &c.data.problem_column,
@@ -37,7 +38,27 @@ std::vector<ConfigKey> EvaluationKeys(Config& c) {
   return {
       Text("evaluation.path",
            &c.evaluation.path,
-           "Held-out problems, measured before and after; empty: none.")
+           "Held-out problems, as data.path; measured before and after; "
+           "empty: none.")
+          .MayChange(),
+      Range("evaluation.interval",
+            &c.evaluation.interval,
+            0,
+            1e9,
+            "Steps between two evaluations within the run, the best adapter of "
+            "which is kept as adapter-best; 0: only before and after. Changes "
+            "no result.")
+          .MayChange(),
+      Text("evaluation.prompt",
+           &c.evaluation.prompt,
+           "The held-out problems' user message: the sampler's, or the problem "
+           "and the instruction alone, as in OPSD's evaluation.",
+           {"training", "plain"})
+          .MayChange(),
+      Any("evaluation.thinking",
+          &c.evaluation.thinking,
+          "Whether the model thinks before it answers held-out problems, where "
+          "its template knows that.")
           .MayChange(),
       Range("evaluation.samples",
             &c.evaluation.samples,

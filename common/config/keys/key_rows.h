@@ -55,6 +55,7 @@ std::vector<ConfigKey> ModelKeys(Config& c);
 std::vector<ConfigKey> LoraKeys(Config& c);
 std::vector<ConfigKey> DataKeys(Config& c);
 std::vector<ConfigKey> ObjectiveKeys(Config& c);
+std::vector<ConfigKey> PromptsKeys(Config& c);
 std::vector<ConfigKey> RolloutKeys(Config& c);
 std::vector<ConfigKey> TeacherKeys(Config& c);
 std::vector<ConfigKey> TrainerKeys(Config& c);

@@ -6,7 +6,9 @@ std::vector<ConfigKey> ModelKeys(Config& c) {
   return {
       Text("model.path",
            &c.model.path,
-           "Hugging Face folder of the base model (qwen3, qwen2 or llama).")
+           "Hugging Face folder of the base model (qwen3, qwen2, llama or "
+           "mistral), or its id on the hub with an optional revision "
+           "(Qwen/Qwen3-4B@main), found in the local cache.")
           .MayChange(),
       Text("model.precision",
            &c.model.precision,
@@ -40,6 +42,11 @@ std::vector<ConfigKey> LoraKeys(Config& c) {
                        "down_proj"};
         return key;
       }(),
+      Text("lora.start_from",
+           &c.lora.start_from,
+           "PEFT folder of an adapter to train on, or its id on the hub; it is "
+           "the first snapshot as well. Rank, alpha and targets have to be "
+           "those above. Empty: a fresh adapter."),
   };
 }
 

@@ -29,6 +29,25 @@ std::vector<ConfigKey> RolloutKeys(Config& c) {
             0,
             kMillion,
             "Most probable tokens to sample from; 0: all."),
+      Text("rollout.source",
+           &c.rollout.source,
+           "What stands in the reference's place. reference: the data's "
+           "solution. dual: a second answer of the live policy, sampled again "
+           "at most 8 times while it equals the first. verified: the first of "
+           "four further answers that the grader approves.",
+           {"reference", "dual", "verified"}),
+      Text("rollout.unverified",
+           &c.rollout.unverified,
+           "With rollout.source verified, where the grader approves none of "
+           "the four: the first stands in all the same, or the sample is left "
+           "out of the step.",
+           {"first", "skip"}),
+      Range("rollout.group_size",
+            &c.rollout.group_size,
+            1,
+            1024,
+            "Answers to each problem of a step; trainer.batch_size counts "
+            "answers and must be a multiple of it."),
       Range("rollout.max_staleness",
             &c.rollout.max_staleness,
             0,

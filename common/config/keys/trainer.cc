@@ -138,9 +138,9 @@ std::vector<ConfigKey> CheckpointKeys(Config& c) {
           .MayChange(),
       Range("checkpoint.keep",
             &c.checkpoint.keep,
-            1,
+            0,
             kMillion,
-            "Checkpoints that stay.")
+            "Checkpoints that stay; 0: all.")
           .MayChange(),
       Text("checkpoint.on_write_error",
            &c.checkpoint.on_write_error,

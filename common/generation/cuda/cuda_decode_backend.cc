@@ -18,8 +18,8 @@ namespace dapd {
 namespace {
 
 constexpr int64_t kMaxSlots = 128;
-// Longer ones are refused: scratch and tables grow with it.
-constexpr int64_t kLongestContext = 32768;
+// Longer ones are refused: scratch and tables grow with it. Qwen3's 40,960 fit.
+constexpr int64_t kLongestContext = 65536;
 // Prompt tokens that one Step computes, so that running sequences go on.
 constexpr int64_t kPrefillTokens = 2048;
 constexpr int64_t kStepsAtATime = 4;
@@ -238,7 +238,7 @@ at::Tensor CudaDecodeBackend::TakeBytes(int64_t bytes) const {
 }
 
 int64_t CudaDecodeBackend::KvBytes(int64_t max_tokens) const {
-  if (max_tokens > max_tokens_) return std::numeric_limits<int64_t>::max();
+  if (max_tokens > max_tokens_) return kTooLong;
   const ModelConfig& config = weights_->config;
   return NumSplits(max_tokens) * kSplitTokens * config.num_layers * 2 *
          config.num_kv_heads * config.head_dim *

@@ -169,7 +169,7 @@ struct Block {
   }
 
   // Writes the row of a source that is computed entry by entry.
-  __device__ void WriteDerived(const DerivedSource& derived) const {
+  __device__ void WriteMixture(const DerivedSource& derived) const {
     const auto at = [this](int64_t v) {
       return [this, v](int source) { return LogProbability(source, v); };
     };
@@ -189,18 +189,33 @@ struct Block {
     __syncthreads();
   }
 
-  __device__ void Derive(const DerivedSource& derived) const {
-    if (derived.kind != DerivedSource::Kind::kRouted) {
-      WriteDerived(derived);
-      Measure(derived.source);
-      return;
-    }
-    if (threadIdx.x == 0) {
-      const int taken = derived.parts[derived.route[token]];
-      rows[derived.source] = rows[taken];
-      statistics[derived.source] = statistics[taken];
+  __device__ void WriteOneHot(const DerivedSource& derived) const {
+    const int64_t id = derived.ids[token];
+    const float rest = kOneHotRest / args.scale;
+    for (int64_t v = threadIdx.x; v < args.vocabulary; v += kThreads) {
+      rows[derived.source][v] = v == id ? 0.0F : rest;
     }
     __syncthreads();
+  }
+
+  __device__ void Derive(const DerivedSource& derived) const {
+    switch (derived.kind) {
+      case DerivedSource::Kind::kRouted:
+        if (threadIdx.x == 0) {
+          const int taken = derived.parts[derived.route[token]];
+          rows[derived.source] = rows[taken];
+          statistics[derived.source] = statistics[taken];
+        }
+        __syncthreads();
+        return;
+      case DerivedSource::Kind::kMixture:
+        WriteMixture(derived);
+        break;
+      case DerivedSource::Kind::kOneHot:
+        WriteOneHot(derived);
+        break;
+    }
+    Measure(derived.source);
   }
 
   __device__ void WriteLogprob(int source) const {

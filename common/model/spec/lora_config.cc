@@ -1,15 +1,19 @@
 #include "common/model/spec/lora_config.h"
 
 #include <cmath>
+#include <optional>
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 #include "common/base/exit_code.h"
+#include "common/base/files.h"
 #include "common/base/json.h"
 #include "common/base/json_integer.h"
 #include "common/base/json_lines.h"
 #include "common/base/status_macros.h"
+#include "common/hub/hub_id.h"
 
 namespace dapd {
 namespace {
@@ -17,6 +21,7 @@ namespace {
 using nlohmann::json;
 
 constexpr int64_t kMaxRank = 4096;
+constexpr uint64_t kMaxConfigBytes = 1 << 20;
 
 // True if the key is absent or holds its neutral value.
 bool IsNeutral(const json& config, const char* key) {
@@ -87,18 +92,52 @@ absl::StatusOr<LoraConfig> ParseLoraConfig(const std::string& text,
   return lora;
 }
 
+absl::Status CheckStartAdapter(const std::string& folder,
+                               const LoraSection& settings) {
+  const std::string path = JoinPath(folder, "adapter_config.json");
+  auto text = ReadFile(path, kMaxConfigBytes);
+  if (!text.ok()) return WithExitCode(text.status(), ExitCode::kData);
+  ASSIGN_OR_RETURN(const LoraConfig lora, ParseLoraConfig(*text, path));
+  std::vector<std::string> targets;
+  for (const Projection target : lora.targets) {
+    targets.push_back(ProjectionName(target));
+  }
+  std::vector<std::string> fitting;
+  if (lora.rank != settings.rank) {
+    fitting.push_back(absl::StrCat("lora.rank=", lora.rank));
+  }
+  if (lora.alpha != settings.alpha) {
+    fitting.push_back(absl::StrCat("lora.alpha=", lora.alpha));
+  }
+  if (std::set<std::string>(targets.begin(), targets.end()) !=
+      std::set<std::string>(settings.targets.begin(), settings.targets.end())) {
+    fitting.push_back(
+        absl::StrCat("lora.targets=[", absl::StrJoin(targets, ","), "]"));
+  }
+  if (fitting.empty()) return absl::OkStatus();
+  return ConfigError(
+      absl::StrCat("lora.start_from: the adapter in ",
+                   folder,
+                   " was trained with other settings; to train on from it set ",
+                   absl::StrJoin(fitting, " ")));
+}
+
 std::string FormatLoraConfig(const LoraConfig& lora,
                              const std::string& base_model_path) {
   std::vector<std::string> targets;
   for (const Projection target : lora.targets) {
     targets.push_back(ProjectionName(target));
   }
+  const std::optional<HubId> id = ParseHubId(base_model_path);
+  const bool has_revision = id.has_value() && !id->revision.empty();
   // Only fields that every PEFT since 0.7 knows: older ones refuse new fields.
   const nlohmann::ordered_json config = {
       {"peft_type", "LORA"},
       {"task_type", "CAUSAL_LM"},
-      {"base_model_name_or_path", base_model_path},
-      {"revision", nullptr},
+      {"base_model_name_or_path", has_revision ? id->name : base_model_path},
+      {"revision",
+       has_revision ? nlohmann::ordered_json(id->revision)
+                    : nlohmann::ordered_json()},
       {"r", lora.rank},
       {"lora_alpha", lora.alpha},
       {"lora_dropout", 0.0},

@@ -6,8 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
+#include "common/config/config.h"
 #include "common/model/spec/model_config.h"
 
 namespace dapd {
@@ -25,8 +27,16 @@ struct LoraConfig {
 absl::StatusOr<LoraConfig> ParseLoraConfig(const std::string& text,
                                            const std::string& where);
 
-// ParseLoraConfig of it gives `lora` back. `base_model_path` becomes
-// base_model_name_or_path.
+// Whether a run with these settings can train on from the PEFT adapter in
+// `folder` (lora.start_from): its rank, alpha and targets have to be the
+// settings'. Exit code kConfig, with every setting that would make it fit;
+// kData where its adapter_config.json cannot be used at all.
+absl::Status CheckStartAdapter(const std::string& folder,
+                               const LoraSection& settings);
+
+// ParseLoraConfig of it gives `lora` back. `base_model_path`, as BaseModelName
+// (common/hub/model_folder.h) has it, becomes base_model_name_or_path; the
+// revision of an id on the hub becomes PEFT's own field for it.
 std::string FormatLoraConfig(const LoraConfig& lora,
                              const std::string& base_model_path);
 

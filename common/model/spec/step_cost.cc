@@ -116,13 +116,20 @@ void CountScoringAndTraining(const Config& config,
                teacher.squares * model.attention);
 }
 
+// Answers to each sample; a dual one is hardly ever sampled again.
+double AnswersOfSample(const RolloutSection& rollout) {
+  if (rollout.source == "dual") return 2;
+  return rollout.source == "verified" ? 5 : 1;
+}
+
 void CountDecoding(const Config& config,
                    const ModelNumbers& model,
                    const ViewLengths& none_rollout,
                    StepWork* work) {
-  const auto batch = static_cast<double>(config.trainer.batch_size);
+  const double answers = static_cast<double>(config.trainer.batch_size) *
+                         AnswersOfSample(config.rollout);
   const auto workers = static_cast<double>(config.run.rollout_workers);
-  const double share = std::ceil(batch / workers);
+  const double share = std::ceil(answers / workers);
   const double side_by_side =
       std::min(share, static_cast<double>(config.rollout.slots));
   const double rounds = std::ceil(share / side_by_side);
@@ -171,13 +178,21 @@ SampleLengths LongestSamples(const Config& config) {
   const auto r = static_cast<double>(config.objective.max_reference_tokens);
   const double privileged = kPrompt + kPrivilegedTemplate;
   const bool append = config.objective.self_rollout == "append";
-  return {
+  SampleLengths lengths = {
       {"none_rollout", OfOneLength(kPrompt + y, y)},
       {"self_rollout", OfOneLength((append ? kPrompt : privileged) + 2 * y, y)},
       {"cross_rollout", OfOneLength(privileged + r + y, y)},
       {"none_reference", OfOneLength(kPrompt + r, r)},
       {"self_reference", OfOneLength(privileged + 2 * r, r)},
       {"cross_reference", OfOneLength(privileged + y + r, r)}};
+  for (const ViewName view : ViewsRead(ExpandTerms(config.objective))) {
+    if (IsAlwaysBuilt(view)) continue;
+    const double problem = view == ViewName::kProbeRollout ? 0 : kPrompt;
+    const double shown = view == ViewName::kSiblingRollout ? y : r;
+    lengths[ViewNameString(view)] =
+        OfOneLength(problem + kPrivilegedTemplate + shown + y, y);
+  }
+  return lengths;
 }
 
 StepWork CountStepWork(const Config& config,
@@ -188,7 +203,9 @@ StepWork CountStepWork(const Config& config,
   const ViewSums views = SumViews(config, lengths, snapshot_is_base);
   StepWork work;
   CountScoringAndTraining(config, numbers, views, &work);
-  CountDecoding(config, numbers, lengths.at("none_rollout"), &work);
+  if (StepsNeedAnswers(config)) {
+    CountDecoding(config, numbers, lengths.at("none_rollout"), &work);
+  }
   CountTraffic(config, numbers, views, &work);
   return work;
 }

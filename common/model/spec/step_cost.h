@@ -19,8 +19,8 @@ struct ViewLengths {
   double squares = 0;  // of the tokens: what attention costs
   double scored = 0;
 };
-// "none_rollout", ...: all six. A rollout is what none_rollout scores, and its
-// prompt the rest of that view.
+// "none_rollout", ...: all six, and those that terms read besides. A rollout is
+// what none_rollout scores, and its prompt the rest of that view.
 using SampleLengths = std::map<std::string, ViewLengths>;
 // Answers and references as long as the configuration lets them be, prompts of
 // 200 tokens and privileged templates of 130.

@@ -147,4 +147,17 @@ absl::StatusOr<std::shared_ptr<const ModelWeights>> LoadModelWeights(
   return weights;
 }
 
+absl::StatusOr<at::ScalarType> StoredPrecision(const std::string& folder) {
+  ASSIGN_OR_RETURN(const SafetensorsFolder files,
+                   SafetensorsFolder::Open(folder));
+  bool has_matrix = false;
+  for (const auto& [name, path] : files.paths()) {
+    const SafetensorsEntry& entry = files.entry(name);
+    if (entry.shape.size() < 2) continue;
+    if (entry.dtype != DType::kBFloat16) return at::kFloat;
+    has_matrix = true;
+  }
+  return has_matrix ? at::kBFloat16 : at::kFloat;
+}
+
 }  // namespace dapd

@@ -61,4 +61,8 @@ absl::StatusOr<std::shared_ptr<const ModelWeights>> LoadModelWeights(
     at::Device device,
     const WeightPart& part = nullptr);
 
+// What a Hugging Face folder's matrices are stored in: bfloat16 if all of them
+// are, float32 for anything else. Reads the headers only.
+absl::StatusOr<at::ScalarType> StoredPrecision(const std::string& folder);
+
 }  // namespace dapd

@@ -49,6 +49,13 @@ Json StateOf(const Policy& policy, const RunIdentity& identity) {
                 {"base_digest", identity.base_digest},
                 {"data_digest", identity.data_digest},
                 {"settings", identity.settings}};
+  if (policy.updates() != policy.version()) {
+    state["updates"] = policy.updates();
+  }
+  // One of version 0 is otherwise the base.
+  if (policy.snapshot() != nullptr && policy.snapshot_version() == 0) {
+    state["snapshot_is_start"] = true;
+  }
   if (policy.ema() != nullptr) state["ema_step"] = policy.version();
   if (policy.previous() != nullptr) {
     state["previous_step"] = policy.version() - 1;
@@ -135,11 +142,11 @@ absl::Status CompareIdentity(const std::string& folder,
   }
   if (differences.empty()) return absl::OkStatus();
   return WithExitCode(
-      absl::FailedPreconditionError(
-          absl::StrCat(folder,
-                       " belongs to another run; what differs:\n  ",
-                       absl::StrJoin(differences, "\n  "),
-                       "\n  set it back to resume, or choose another run.name")),
+      absl::FailedPreconditionError(absl::StrCat(
+          folder,
+          " belongs to another run; what differs:\n  ",
+          absl::StrJoin(differences, "\n  "),
+          "\n  set it back to resume, or choose another run.name")),
       ExitCode::kConfig);
 }
 
@@ -155,9 +162,15 @@ absl::StatusOr<PolicyState> ReadContents(const std::string& folder,
   }
   policy.version = *version;
   policy.snapshot_version = *snapshot;
+  policy.updates = policy.version;
+  if (state.contains("updates")) {
+    const auto updates = JsonInteger(state.at("updates"), 0, policy.version);
+    if (!updates.ok()) return Damaged(folder, "updates is no count");
+    policy.updates = *updates;
+  }
   ASSIGN_OR_RETURN(policy.live,
                    ReadAdapter(JoinPath(folder, "adapter"), model, device));
-  if (policy.snapshot_version > 0) {
+  if (policy.snapshot_version > 0 || state.contains("snapshot_is_start")) {
     ASSIGN_OR_RETURN(policy.snapshot,
                      ReadAdapter(JoinPath(folder, "snapshot"), model, device));
   }
@@ -238,6 +251,7 @@ bool SameState(const PolicyState& read, const Policy& policy) {
          expected.size() == read.moments.size() &&
          read.version == policy.version() &&
          read.snapshot_version == policy.snapshot_version() &&
+         read.updates == policy.updates() &&
          SameTensors(read.live, policy.live());
 }
 
@@ -273,6 +287,7 @@ absl::Status Quarantine(const std::string& checkpoint) {
 
 // Renamed before they are removed: half a checkpoint never has its name.
 void RemoveOldest(const std::string& folder, int64_t keep) {
+  if (keep == 0) return;
   const std::vector<std::string> checkpoints = ListCheckpoints(folder);
   std::error_code error;
   for (size_t i = 0; i + static_cast<size_t>(keep) < checkpoints.size(); ++i) {

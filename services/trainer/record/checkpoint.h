@@ -40,7 +40,7 @@ struct RunIdentity {
 };
 
 // Writes `folder`/step-NNNNNN, unless a sound one is there, then removes the
-// oldest ones so that `keep` stay. DATA_LOSS if what was written reads back
+// oldest ones so that `keep` stay (0: all). DATA_LOSS if what was written reads back
 // differently.
 absl::Status SaveCheckpoint(const std::string& folder,
                             const ModelConfig& model,

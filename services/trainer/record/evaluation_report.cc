@@ -23,6 +23,7 @@ Json ToJson(const EvaluationReport& report) {
     divergences[term.name] = ToJson(term.unclipped);
   }
   return {{"policy_version", report.policy_version},
+          {"adapter_digest", report.adapter_digest},
           {"problems", report.problems},
           {"samples", report.samples},
           {"accuracy", ToJson(report.accuracy)},
@@ -70,6 +71,7 @@ absl::StatusOr<EvaluationReport> ParseEvaluationReport(
     const Json& json, const std::string& where) try {
   EvaluationReport report;
   report.policy_version = json.at("policy_version");
+  report.adapter_digest = json.value("adapter_digest", "");
   report.problems = json.at("problems");
   report.samples = json.at("samples");
   report.accuracy = ParseInterval(json.at("accuracy"));

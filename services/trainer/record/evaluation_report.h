@@ -21,6 +21,7 @@ struct TermDivergence {
 
 struct EvaluationReport {
   int64_t policy_version = 0;
+  std::string adapter_digest;  // of the policy; empty in older runs
   int64_t problems = 0;
   int64_t samples = 0;   // answers per problem
   Interval accuracy;     // Avg@samples over problems

@@ -142,9 +142,14 @@ absl::Status Ledger::Replay(const nlohmann::json& event) try {
     ASSIGN_OR_RETURN(answer.result.policy_version,
                      JsonInteger(event.at("policy_version"), 0, kMaxCount));
     answer.result.adapter_digest = event.at("adapter_digest");
-    ASSIGN_OR_RETURN(const int64_t sample,
+    AnswerPlace place;
+    ASSIGN_OR_RETURN(place.sample,
                      JsonInteger(event.at("sample"), 0, kMaxCount));
-    answers_[{step, sample}] = std::move(answer);
+    if (event.contains("attempt")) {
+      ASSIGN_OR_RETURN(place.attempt,
+                       JsonInteger(event.at("attempt"), 0, kMaxCount));
+    }
+    answers_[{step, place}] = std::move(answer);
   }
   // A resume may have to start at the checkpoint before the last one.
   if (name == "checkpointed") {
@@ -177,21 +182,21 @@ absl::Status Ledger::Started(int64_t step, const std::string& adapter_digest) {
 }
 
 absl::Status Ledger::Accepted(int64_t step,
-                              int64_t sample,
+                              const AnswerPlace& place,
                               const std::string& problem_id,
                               const RolloutResult& result) {
   const RolloutResult* known = Recall(
-      step, sample, problem_id, result.policy_version, result.adapter_digest);
+      step, place, problem_id, result.policy_version, result.adapter_digest);
   if (known != nullptr) return absl::OkStatus();
   DAPD_FAILPOINT("ledger.before_accept");
-  Json event = {{"event", "accepted"},
-                {"step", step},
-                {"sample", sample},
-                {"id", problem_id},
+  Json event = {
+      {"event", "accepted"}, {"step", step}, {"sample", place.sample}};
+  if (place.attempt > 0) event["attempt"] = place.attempt;
+  event.update({{"id", problem_id},
                 {"policy_version", result.policy_version},
                 {"adapter_digest", result.adapter_digest},
                 {"rollout_ids", result.ids},
-                {"finish_reason", NameOf(result.finish_reason)}};
+                {"finish_reason", NameOf(result.finish_reason)}});
   if (!result.logprobs.empty()) {
     event["logprobs"] = EncodeFloats(result.logprobs);
   }
@@ -201,11 +206,11 @@ absl::Status Ledger::Accepted(int64_t step,
 }
 
 const RolloutResult* Ledger::Recall(int64_t step,
-                                    int64_t sample,
+                                    const AnswerPlace& place,
                                     const std::string& problem_id,
                                     int64_t policy_version,
                                     const std::string& adapter_digest) const {
-  const auto found = answers_.find({step, sample});
+  const auto found = answers_.find({step, place});
   if (found == answers_.end()) return nullptr;
   const Answer& answer = found->second;
   const bool same = answer.problem_id == problem_id &&

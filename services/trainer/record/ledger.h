@@ -9,7 +9,8 @@
 //   {"event":"finished","step":200,"adapter_digest":...}
 //
 // "logprobs" are the sampler's, one per token: float32, little-endian, in
-// base64. A ledger of an earlier version has none.
+// base64. A ledger of an earlier version has none. An answer that is not its
+// sample's first has an "attempt" (answer_rules.h) behind "sample".
 // Each line ends in a CRC-32C of what stands before it. An event is on disk
 // before anything follows from it: an answer that was accepted is never sampled
 // again, whatever dies. "started" voids what earlier attempts say about steps
@@ -29,6 +30,7 @@
 #include "absl/status/statusor.h"
 
 #include "common/base/append_file.h"
+#include "services/trainer/step/answer_place.h"
 #include "services/trainer/workers/rollout_client.h"
 
 namespace dapd {
@@ -45,17 +47,16 @@ class Ledger {
   // Begins an attempt at the step after `step`.
   absl::Status Started(int64_t step, const std::string& adapter_digest);
 
-  // Sample `sample` of `step` has its answer. What Recall returned is not
-  // recorded again.
+  // An answer of `step` is there. What Recall returned is not recorded again.
   absl::Status Accepted(int64_t step,
-                        int64_t sample,
+                        const AnswerPlace& place,
                         const std::string& problem_id,
                         const RolloutResult& result);
 
-  // The answer that an earlier attempt accepted for this sample under exactly
+  // The answer that an earlier run of the step accepted there under exactly
   // this policy; null if there is none. Valid until Reached("trained", step).
   const RolloutResult* Recall(int64_t step,
-                              int64_t sample,
+                              const AnswerPlace& place,
                               const std::string& problem_id,
                               int64_t policy_version,
                               const std::string& adapter_digest) const;
@@ -83,7 +84,7 @@ class Ledger {
   AppendFile file_;
   int64_t attempt_ = 0;
   int64_t checkpoint_before_ = 0;
-  std::map<std::pair<int64_t, int64_t>, Answer> answers_;  // (step, sample)
+  std::map<std::pair<int64_t, AnswerPlace>, Answer> answers_;  // by step
 };
 
 }  // namespace dapd

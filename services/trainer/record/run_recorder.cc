@@ -1,8 +1,12 @@
 #include "services/trainer/record/run_recorder.h"
 
 #include <atomic>
+#include <filesystem>
+#include <set>
+#include <system_error>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -29,6 +33,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr uint64_t kMaxJsonBytes = uint64_t{1} << 24;
+// Of the names of evaluations within the run.
+constexpr char kWithinPrefix[] = "step-";
 constexpr uint64_t kMaxLinesBytes = uint64_t{1} << 32;
 
 // Those of a step's line, by phase.
@@ -157,6 +163,7 @@ absl::StatusOr<std::unique_ptr<RunRecorder>> RunRecorder::Create(
                 .seconds = kept.seconds,
                 .steps = start_step})));
   RETURN_IF_ERROR(recorder->RecallEvaluation("before"));
+  RETURN_IF_ERROR(recorder->RecallEvaluationsWithin());
   return recorder;
 }
 
@@ -171,10 +178,29 @@ absl::Status RunRecorder::RecallEvaluation(const std::string& when) {
   return absl::OkStatus();
 }
 
+absl::Status RunRecorder::RecallEvaluationsWithin() {
+  std::set<std::string> names;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(
+           JoinPath(state_->folder, "evaluation"), error)) {
+    const std::string name = entry.path().stem();
+    if (absl::StartsWith(name, kWithinPrefix) &&
+        entry.path().extension() == ".json") {
+      names.insert(name);
+    }
+  }
+  for (const std::string& name : names) {
+    RETURN_IF_ERROR(RecallEvaluation(name));
+  }
+  return absl::OkStatus();
+}
+
 void RunRecorder::KeepEvaluation(const std::string& when,
                                  const EvaluationReport& report) {
   state_->evaluations.insert_or_assign(when, report);
-  state_->metrics->RecordEvaluation(when, report);
+  // One time series for all those within the run.
+  state_->metrics->RecordEvaluation(
+      absl::StartsWith(when, kWithinPrefix) ? "within" : when, report);
   state_->status->Change([&](v1::GetStatusResponse& state) {
     ShowEvaluation(when, report, &state);
   });
@@ -182,6 +208,30 @@ void RunRecorder::KeepEvaluation(const std::string& when,
 
 bool RunRecorder::HasEvaluation(const std::string& when) const {
   return state_->evaluations.contains(when);
+}
+
+bool RunRecorder::HasEvaluation(const std::string& when,
+                                const std::string& adapter_digest) const {
+  const auto found = state_->evaluations.find(when);
+  return found != state_->evaluations.end() &&
+         found->second.adapter_digest == adapter_digest;
+}
+
+std::string RunRecorder::BestEvaluation() const {
+  const auto is_better = [](const EvaluationReport& a,
+                            const EvaluationReport& b) {
+    return a.accuracy.mean != b.accuracy.mean
+               ? a.accuracy.mean > b.accuracy.mean
+               : a.policy_version < b.policy_version;
+  };
+  std::string best;
+  for (const auto& [when, report] : state_->evaluations) {
+    if (when == "before") continue;
+    if (best.empty() || is_better(report, state_->evaluations.at(best))) {
+      best = when;
+    }
+  }
+  return best;
 }
 
 std::string RunRecorder::EvaluationPath(const std::string& when) const {
@@ -234,6 +284,35 @@ void RunRecorder::RecordTrainedAhead(int64_t count) {
       [&](v1::GetStatusResponse& s) { s.set_trained_ahead(count); });
 }
 
+namespace {
+
+// What common/data/sample_rows.h reads, and what people want to see.
+Json ToRow(const RolloutRecord& record) {
+  const bool is_given = record.reference_ids.empty();
+  Json row = {
+      {"id", record.problem->id},
+      {"problem", record.problem->problem},
+      {"reference", is_given ? record.problem->solution : record.reference},
+      {"rollout_ids", record.ids},
+      {"rollout", record.text},
+      {"finish_reason", NameOf(record.finish_reason)},
+      {"has_box", record.has_box},
+      {"correct", record.correct}};
+  if (!record.logprobs.empty()) row["sampler_logprobs"] = record.logprobs;
+  if (!is_given) {
+    row["reference_ids"] = record.reference_ids;
+    row["reference_approved"] = record.is_approved;
+  }
+  if (record.is_left_out) row["left_out"] = true;
+  if (!record.context.sibling.empty()) row["sibling"] = record.context.sibling;
+  if (!record.context.feedback.empty()) {
+    row["feedback"] = record.context.feedback;
+  }
+  return row;
+}
+
+}  // namespace
+
 absl::Status RunRecorder::RecordSamples(
     int64_t step, const std::vector<RolloutRecord>& records) {
   ASSIGN_OR_RETURN(
@@ -241,15 +320,7 @@ absl::Status RunRecorder::RecordSamples(
       JsonLinesWriter::Open(JoinPath(
           state_->folder, absl::StrFormat("samples/step-%06d.jsonl", step))));
   for (const RolloutRecord& record : records) {
-    RETURN_IF_ERROR(
-        writer.Append({{"id", record.problem->id},
-                       {"problem", record.problem->problem},
-                       {"reference", record.problem->solution},
-                       {"rollout_ids", record.ids},
-                       {"rollout", record.text},
-                       {"finish_reason", NameOf(record.finish_reason)},
-                       {"has_box", record.has_box},
-                       {"correct", record.correct}}));
+    RETURN_IF_ERROR(writer.Append(ToRow(record)));
   }
   return writer.Commit();
 }
@@ -285,9 +356,11 @@ void RunRecorder::ShowStep(const StepReport& report) {
 absl::Status RunRecorder::RecordEvaluation(const std::string& when,
                                            const EvaluationReport& report) {
   LogInfo(absl::StrFormat(
-      "evaluation %s training: accuracy %s, format rate %s (95 %% interval; "
+      "evaluation %s: accuracy %s, format rate %s (95 %% interval; "
       "%d problems x %d), %.0f tokens per answer, %.0f s",
-      when,
+      absl::StartsWith(when, kWithinPrefix)
+          ? absl::StrCat("after step ", report.policy_version)
+          : absl::StrCat(when, " training"),
       PercentText(report.accuracy),
       PercentText(report.format_rate),
       report.problems,
@@ -320,7 +393,8 @@ absl::Status RunRecorder::Finish(double total_seconds) {
                           Json{{"steps", state_->steps},
                                {"seconds", total_seconds},
                                {"seconds_by_phase", state_->seconds},
-                               {"evaluation", evaluations}}
+                               {"evaluation", evaluations},
+                               {"best", BestEvaluation()}}
                                   .dump(2) +
                               "\n"));
   DAPD_FAILPOINT("run.after_summary");
@@ -339,6 +413,18 @@ absl::Status RunRecorder::Finish(double total_seconds) {
     text += CompareEvaluations(before->second, after->second);
   }
   absl::StrAppend(&text, "  adapter (PEFT): ", state_->folder, "/adapter\n");
+  if (state_->loaded.config.evaluation.interval > 0 &&
+      !BestEvaluation().empty()) {
+    const EvaluationReport& best = state_->evaluations.at(BestEvaluation());
+    absl::StrAppend(&text,
+                    "  best on held-out problems: step ",
+                    best.policy_version,
+                    ",",
+                    PercentText(best.accuracy),
+                    ", in ",
+                    state_->folder,
+                    "/adapter-best\n");
+  }
   absl::StrAppend(&text, "  report:         ", state_->folder, "/report.html");
   LogInfo(text);
   return absl::OkStatus();

@@ -13,11 +13,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
+#include "common/charts/run_history.h"
 #include "common/config/load_config.h"
 #include "common/config/run_folder.h"
 #include "common/training/step_report.h"
 #include "services/trainer/record/evaluation_report.h"
-#include "services/trainer/status/page/run_history.h"
 #include "services/trainer/status/trainer_metrics.h"
 #include "services/trainer/status/trainer_status.h"
 #include "services/trainer/step/sample_pipeline.h"
@@ -57,12 +57,18 @@ class RunRecorder {
   absl::Status RecordStep(const StepReport& report);
   // Shows the step everywhere else.
   void ShowStep(const StepReport& report);
-  // `when`: "before" or "after"; logged, kept for summary.json and in
-  // evaluation/<when>.json.
+  // `when`: "before", "after" or "step-000050"; logged, kept for summary.json
+  // and in evaluation/<when>.json.
   absl::Status RecordEvaluation(const std::string& when,
                                 const EvaluationReport& report);
   // An earlier attempt evaluated already.
   bool HasEvaluation(const std::string& when) const;
+  // The same, and the adapter that this digest is of.
+  bool HasEvaluation(const std::string& when,
+                     const std::string& adapter_digest) const;
+  // That of the highest accuracy, the earliest of several, among all but
+  // "before"; empty if there is none.
+  std::string BestEvaluation() const;
   // The closing summary on stderr, report.html and summary.json.
   absl::Status Finish(double total_seconds);
   // report.html of a run that ended so. A report that cannot be written is
@@ -71,6 +77,8 @@ class RunRecorder {
 
  private:
   absl::Status RecallEvaluation(const std::string& when);
+  // Those within the run that earlier attempts made, of later steps too.
+  absl::Status RecallEvaluationsWithin();
   void KeepEvaluation(const std::string& when, const EvaluationReport& report);
   std::string EvaluationPath(const std::string& when) const;
   void AddEvent(const std::string& tag, int64_t step, double value);

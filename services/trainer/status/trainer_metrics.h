@@ -34,7 +34,7 @@ class TrainerMetrics {
   void RecordRecalled(int64_t answers);
   void RecordWriteFailure();
   void SetPausedForDisk(bool paused);
-  // `when`: "before" or "after" training.
+  // `when`: "before", "after" or "within" training.
   void RecordEvaluation(const std::string& when,
                         const EvaluationReport& report);
   // Feeds outcomes, load and adapter pushes of the pool of `role` ("rollout" or

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <set>
+#include <span>
 #include <thread>
 #include <utility>
 
@@ -12,8 +13,10 @@
 #include "absl/time/time.h"
 
 #include "common/base/failpoint.h"
+#include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/collective/parse_rank_message.h"
+#include "common/config/validate_config.h"
 #include "common/data/epoch_order.h"
 #include "common/rpc/transfer/served_policy.h"
 #include "common/training/metric_table.h"
@@ -34,6 +37,10 @@ constexpr int64_t kLeastStride = 8;
 PipelineOptions MakePipelineOptions(const BatchTrainerParts& parts) {
   PipelineOptions options;
   options.passes = TeacherPasses(parts.terms);
+  options.scores_references = ScoresReferences(parts.terms);
+  options.keeps_logprobs = std::ranges::any_of(
+      parts.terms,
+      [](const Term& term) { return term.importance != Importance::kNone; });
   options.payload = ParsePayload(parts.config.teacher.payload).value();
   options.top_k = parts.config.teacher.top_k;
   options.temperature = parts.config.objective.temperature;
@@ -69,6 +76,7 @@ std::set<WeightSet> SetsRead(const std::vector<Term>& terms) {
 BatchTrainer::BatchTrainer(BatchTrainerParts parts, Planner planner)
     : parts_(std::move(parts)),
       planner_(std::move(planner)),
+      rules_(MakeAnswerRules(parts_.config)),
       pipeline_(parts_.rollouts,
                 parts_.teachers,
                 parts_.views,
@@ -89,16 +97,34 @@ absl::Status BatchTrainer::Start() {
   return publisher_.Start(std::move(probe_ids));
 }
 
+bool BatchTrainer::IsEvaluatedAfter(int64_t step) const {
+  const EvaluationSection& evaluation = parts_.config.evaluation;
+  return !evaluation.path.empty() && evaluation.interval > 0 &&
+         step % evaluation.interval == 0 && step < parts_.config.trainer.steps;
+}
+
+void BatchTrainer::ServeLive() {
+  if (HasLag() && held_ == nullptr) held_ = publisher_.served();
+  publisher_.Serve(publisher_.live());
+}
+
 std::vector<int64_t> BatchTrainer::BatchRows(int64_t step) const {
-  return StepRows(static_cast<int64_t>(parts_.data.problems.size()),
-                  parts_.config.run.seed,
-                  step - 1,
-                  parts_.config.trainer.batch_size);
+  std::vector<int64_t> rows;
+  for (const int64_t row :
+       StepRows(static_cast<int64_t>(parts_.data.problems.size()),
+                parts_.config.run.seed,
+                step - 1,
+                parts_.config.trainer.batch_size / rules_.group_size)) {
+    rows.insert(rows.end(), static_cast<size_t>(rules_.group_size), row);
+  }
+  return rows;
 }
 
 absl::StatusOr<bool> BatchTrainer::BeginStep() {
   if (!open_.has_value()) {
-    RETURN_IF_ERROR(Begin(parts_.policy.version() + 1, publisher_.served()));
+    const auto held = std::exchange(held_, nullptr);
+    RETURN_IF_ERROR(Begin(parts_.policy.version() + 1,
+                          held != nullptr ? held : publisher_.served()));
   }
   return open_.has_value();
 }
@@ -125,13 +151,18 @@ absl::Status BatchTrainer::Begin(int64_t step,
   std::vector<PipelineInput> inputs;
   for (size_t sample = open.slice.begin; sample < open.slice.end; ++sample) {
     const int64_t row = open.rows[sample];
-    const auto recalled = open.plan.recalled.find(static_cast<int64_t>(sample));
+    const auto place = static_cast<int64_t>(sample);
     inputs.push_back(
         {&parts_.data.problems[static_cast<size_t>(row)],
-         {.seed = config.run.seed,
-          .step = static_cast<uint32_t>(open.plan.step - 1),
-          .example = static_cast<uint32_t>(row)},
-         recalled == open.plan.recalled.end() ? nullptr : &recalled->second});
+         KeyOfMember({.seed = config.run.seed,
+                      .step = static_cast<uint32_t>(open.plan.step - 1),
+                      .example = static_cast<uint32_t>(row)},
+                     place % rules_.group_size)});
+    for (auto known = open.plan.recalled.lower_bound({place});
+         known != open.plan.recalled.end() && known->first.sample == place;
+         ++known) {
+      inputs.back().known[known->first.attempt] = &known->second;
+    }
   }
   DAPD_FAILPOINT("rollout.before_start");
   ASSIGN_OR_RETURN(
@@ -140,14 +171,15 @@ absl::Status BatchTrainer::Begin(int64_t step,
                        {.temperature = config.rollout.temperature,
                         .top_k = config.rollout.top_k,
                         .top_p = config.rollout.top_p,
-                        .max_new_tokens = config.rollout.max_new_tokens}));
+                        .max_new_tokens = config.rollout.max_new_tokens},
+                       rules_));
   DAPD_FAILPOINT("rollout.after_submit");
   return absl::OkStatus();
 }
 
-// Whole micro-batches.
+// Whole micro-batches, and whole groups of answers.
 RankSlice BatchTrainer::SamplesOfRank(size_t batch_size) const {
-  const auto size = static_cast<size_t>(parts_.config.trainer.micro_batch_size);
+  const auto size = static_cast<size_t>(SamplesOfUnit(parts_.config));
   const RankSlice groups =
       SliceOf(parts_.collective, (batch_size + size - 1) / size);
   return {groups.begin * size, std::min(groups.end * size, batch_size)};
@@ -177,32 +209,34 @@ absl::StatusOr<std::vector<RolloutRecord>> BatchTrainer::Sample(
                       ? CollectAndTrain(step, on_answer)
                       : CollectSlice(step, on_answer));
   DAPD_FAILPOINT("rollout.after_collect");
-  std::vector<RolloutRecord> records = slice_;
-  RETURN_IF_ERROR(ShareAnswers(step, on_answer, &records));
-  for (const auto& [sample, result] : step.plan.recalled) {
-    // Those of the own slice are in `records` already.
-    const auto place = static_cast<size_t>(sample);
-    const bool own = place >= step.slice.begin && place < step.slice.end;
-    if (own || records.empty()) continue;
-    ASSIGN_OR_RETURN(records[place],
-                     pipeline_.MakeRecord(ProblemOf(step, place), result));
+  ASSIGN_OR_RETURN(std::vector<RolloutRecord> records,
+                   ShareAnswers(step, on_answer));
+  if (HasLag()) {
+    if (IsEvaluatedAfter(step.plan.step)) {
+      held_ = publisher_.live();
+    } else {
+      RETURN_IF_ERROR(Begin(step.plan.step + 1, publisher_.live()));
+    }
   }
-  if (HasLag()) RETURN_IF_ERROR(Begin(step.plan.step + 1, publisher_.live()));
   return records;
 }
 
 absl::Status BatchTrainer::CollectSlice(const OpenStep& step,
                                         const OnAnswer& on_answer) {
   to_report_.clear();
-  ASSIGN_OR_RETURN(
-      slice_,
-      pipeline_.CollectRollouts(
-          [&](const PipelineInput&, size_t index, const RolloutResult& result) {
-            const auto sample = static_cast<int64_t>(step.slice.begin + index);
-            if (on_answer) return Accept(step, sample, result, on_answer);
-            to_report_.push_back({sample, result});
-            return absl::OkStatus();
-          }));
+  ASSIGN_OR_RETURN(slice_,
+                   pipeline_.CollectRollouts([&](const PipelineInput&,
+                                                 size_t index,
+                                                 int64_t attempt,
+                                                 const RolloutResult& result) {
+                     const AnswerPlace place = {
+                         static_cast<int64_t>(step.slice.begin + index),
+                         attempt};
+                     if (on_answer)
+                       return Accept(step, place, result, on_answer);
+                     to_report_.push_back({place, result});
+                     return absl::OkStatus();
+                   }));
   return absl::OkStatus();
 }
 
@@ -222,39 +256,56 @@ absl::Status BatchTrainer::CollectAndTrain(const OpenStep& step,
   return collected;
 }
 
-// At rank 0 `records` grows to the whole batch; elsewhere it is emptied.
-absl::Status BatchTrainer::ShareAnswers(const OpenStep& step,
-                                        const OnAnswer& on_answer,
-                                        std::vector<RolloutRecord>* records) {
+// At rank 0 the records of the whole batch; elsewhere nothing.
+absl::StatusOr<std::vector<RolloutRecord>> BatchTrainer::ShareAnswers(
+    const OpenStep& step, const OnAnswer& on_answer) {
   ASSIGN_OR_RETURN(const std::vector<std::string> gathered,
                    parts_.collective.Gather(SerializeAnswers(to_report_)));
-  if (parts_.collective.rank() != 0) {
-    records->clear();
-    return absl::OkStatus();
+  std::vector<RolloutRecord> records;
+  if (parts_.collective.rank() != 0) return records;
+  std::vector<AnswersByAttempt> answers(step.rows.size());
+  for (const auto& [place, result] : step.plan.recalled) {
+    answers[static_cast<size_t>(place.sample)][place.attempt] = result;
   }
-  records->resize(step.rows.size());
   for (size_t rank = 1; rank < gathered.size(); ++rank) {
-    ASSIGN_OR_RETURN(const std::vector<BatchAnswer> answers,
+    ASSIGN_OR_RETURN(const std::vector<BatchAnswer> received,
                      ParseAnswers(gathered[rank]));
-    for (const BatchAnswer& answer : answers) {
-      if (answer.sample < 0 ||
-          answer.sample >= static_cast<int64_t>(step.rows.size())) {
-        return absl::DataLossError(absl::StrCat(
-            "trainer rank ", rank, " answered sample ", answer.sample));
+    for (const BatchAnswer& answer : received) {
+      const AnswerPlace& place = answer.place;
+      if (place.sample < 0 ||
+          place.sample >= static_cast<int64_t>(step.rows.size()) ||
+          place.attempt < 0 || place.attempt >= kMaxAttempts) {
+        return absl::DataLossError(absl::StrCat("trainer rank ",
+                                                rank,
+                                                " gave answer ",
+                                                place.attempt,
+                                                " to sample ",
+                                                place.sample));
       }
-      RETURN_IF_ERROR(Accept(step, answer.sample, answer.result, on_answer));
-      const auto sample = static_cast<size_t>(answer.sample);
-      ASSIGN_OR_RETURN(
-          (*records)[sample],
-          pipeline_.MakeRecord(ProblemOf(step, sample), answer.result));
+      RETURN_IF_ERROR(Accept(step, place, answer.result, on_answer));
+      answers[static_cast<size_t>(place.sample)][place.attempt] = answer.result;
     }
   }
-  return absl::OkStatus();
+  const auto group_size = static_cast<size_t>(rules_.group_size);
+  for (size_t begin = 0; begin < answers.size(); begin += group_size) {
+    if (begin == step.slice.begin) {
+      records.insert(records.end(), slice_.begin(), slice_.end());
+    }
+    // Those of the own slice are there.
+    if (begin >= step.slice.begin && begin < step.slice.end) continue;
+    ASSIGN_OR_RETURN(
+        const std::vector<RolloutRecord> group,
+        pipeline_.MakeRecords(ProblemOf(step, begin),
+                              std::span(answers).subspan(begin, group_size),
+                              rules_));
+    records.insert(records.end(), group.begin(), group.end());
+  }
+  return records;
 }
 
 // At rank 0, of every answer that was not recalled.
 absl::Status BatchTrainer::Accept(const OpenStep& step,
-                                  int64_t sample,
+                                  const AnswerPlace& place,
                                   const RolloutResult& result,
                                   const OnAnswer& on_answer) const {
   const PolicyUpdate& policy = *step.policy;
@@ -269,7 +320,7 @@ absl::Status BatchTrainer::Accept(const OpenStep& step,
                      PolicyName(policy.version, policy.adapter.digest)));
   }
   return on_answer(
-      sample, ProblemOf(step, static_cast<size_t>(sample)), result);
+      place, ProblemOf(step, static_cast<size_t>(place.sample)), result);
 }
 
 const Problem& BatchTrainer::ProblemOf(const OpenStep& step,
@@ -283,7 +334,7 @@ absl::Status BatchTrainer::Train(StepReport* report) {
   std::unique_ptr<PolicyUpdateWriter> writer;
   {
     PhaseTimer timer(&report->seconds[TrainerPhase::kOptimizing]);
-    if (parts_.collective.size() > 1) {
+    if (has_gradient_ && parts_.collective.size() > 1) {
       at::Tensor gradient = parts_.policy.FlatGradient();
       RETURN_IF_ERROR(parts_.devices.Sum(gradient));
       parts_.policy.SetFlatGradient(gradient);
@@ -291,13 +342,21 @@ absl::Status BatchTrainer::Train(StepReport* report) {
     DAPD_FAILPOINT("optimizer.before_step");
     ASSIGN_OR_RETURN(writer, publisher_.WriteNext());
     bool sending = false;  // once it is known that there will be a step
+    const Policy::OnUpdated on_updated = [&](const at::Tensor& tensor) {
+      if (!std::exchange(sending, true) && !HasLag()) {
+        publisher_.Serve(writer->update());
+      }
+      return writer->Append(tensor);
+    };
+    if (!has_gradient_) {
+      LogWarning(absl::StrCat("step ",
+                              report->step,
+                              " has nothing to learn from: no sample has a "
+                              "target; the weights stay as they are"));
+    }
     ASSIGN_OR_RETURN(report->optimizer,
-                     parts_.policy.Step([&](const at::Tensor& tensor) {
-                       if (!std::exchange(sending, true) && !HasLag()) {
-                         publisher_.Serve(writer->update());
-                       }
-                       return writer->Append(tensor);
-                     }));
+                     has_gradient_ ? parts_.policy.Step(on_updated)
+                                   : parts_.policy.Rest(on_updated));
     DAPD_FAILPOINT("optimizer.after_step");
   }
   parts_.on_phase(TrainerPhase::kPublishing);
@@ -364,18 +423,24 @@ absl::Status BatchTrainer::FinishGradient(StepReport* report) {
   }
   RETURN_IF_ERROR(ServeLayers());
   DAPD_FAILPOINT("train.after_last_micro_batch");
-  std::vector<float> count = {
-      static_cast<float>(slice_trainer_->num_trained())};
-  RETURN_IF_ERROR(parts_.collective.Sum(absl::MakeSpan(count)));
-  if (count[0] == 0.0F) {
+  std::vector<float> counts = {
+      static_cast<float>(slice_trainer_->num_trained()),
+      static_cast<float>(slice_trainer_->num_with_tokens()),
+      static_cast<float>(slice_trainer_->num_left_out())};
+  RETURN_IF_ERROR(parts_.collective.Sum(absl::MakeSpan(counts)));
+  const float trained = counts[0];
+  if (trained == 0.0F && counts[2] == 0.0F) {
     return absl::DataLossError(absl::StrCat(
         "no answer of step ",
         report->step,
         " has anything to score; every rollout was padding alone, and "
         "no term scores references"));
   }
+  has_gradient_ = counts[1] > 0.0F;
   // The mean over the micro-batches of all ranks.
-  parts_.policy.ScaleGradient(1.0 / static_cast<double>(count[0]));
+  if (trained > 0.0F) {
+    parts_.policy.ScaleGradient(1.0 / static_cast<double>(trained));
+  }
   ObjectiveAccumulator& objective = slice_trainer_->objective();
   ASSIGN_OR_RETURN(
       const std::vector<std::string> parts,

@@ -41,8 +41,9 @@ using Planner =
 
 // Called at rank 0 with each answer of the batch that was not recalled; one
 // call at a time, but not always on the compute thread.
-using OnAnswer = std::function<absl::Status(
-    int64_t sample, const Problem& problem, const RolloutResult& result)>;
+using OnAnswer = std::function<absl::Status(const AnswerPlace& place,
+                                            const Problem& problem,
+                                            const RolloutResult& result)>;
 
 // Not thread-safe: owned by the compute thread.
 class BatchTrainer {
@@ -66,21 +67,28 @@ class BatchTrainer {
                                                     StepReport* report);
 
   // Completes the slice's gradient, adds up all ranks', takes the step and,
-  // without a lag, publishes it. `report` gets the seconds of each phase, and
-  // at rank 0 the objective and the counts of the whole batch. DATA_LOSS if the
-  // ranks end in different weights.
+  // without a lag, publishes it. Where no sample of the step has a target there
+  // is no gradient: the policy rests (Policy::Rest). `report` gets the seconds
+  // of each phase, and at rank 0 the objective and the counts of the whole
+  // batch. DATA_LOSS if the ranks end in different weights.
   absl::Status Train(StepReport* report);
 
   // To be called after the last step: rank 0 may still compute passes of its
   // own (an evaluation), to which the other ranks contribute their layers.
   absl::Status Finish() { return ServeLayers(); }
 
-  // The rows of the data that step `step` (from 1) trains, in order.
+  // The rows of the data that step `step` (from 1) trains, in order: one for
+  // each sample, those of a group (rollout.group_size) side by side.
   std::vector<int64_t> BatchRows(int64_t step) const;
 
-  // For answers outside of steps: the rollout workers get the live policy. No
-  // step may be begun.
-  void ServeLive() { publisher_.Serve(publisher_.live()); }
+  // For answers outside of steps: the rollout workers get the live policy until
+  // the next step is begun. No step may be begun; behind a step of
+  // IsEvaluatedAfter none is.
+  void ServeLive();
+
+  // Whether the run pauses behind this step to be evaluated. With a lag the
+  // next step is not begun before that, but by the same policy as without.
+  bool IsEvaluatedAfter(int64_t step) const;
 
   SamplePipeline& pipeline() { return pipeline_; }
   // Of the live adapter.
@@ -104,11 +112,10 @@ class BatchTrainer {
   absl::Status CollectSlice(const OpenStep& step, const OnAnswer& on_answer);
   // The same on a thread of its own, and trains meanwhile.
   absl::Status CollectAndTrain(const OpenStep& step, const OnAnswer& on_answer);
-  absl::Status ShareAnswers(const OpenStep& step,
-                            const OnAnswer& on_answer,
-                            std::vector<RolloutRecord>* records);
+  absl::StatusOr<std::vector<RolloutRecord>> ShareAnswers(
+      const OpenStep& step, const OnAnswer& on_answer);
   absl::Status Accept(const OpenStep& step,
-                      int64_t sample,
+                      const AnswerPlace& place,
                       const RolloutResult& result,
                       const OnAnswer& on_answer) const;
   const Problem& ProblemOf(const OpenStep& step, size_t sample) const;
@@ -122,15 +129,19 @@ class BatchTrainer {
 
   BatchTrainerParts parts_;
   const Planner planner_;
+  const AnswerRules rules_;
   SamplePipeline pipeline_;
   PolicyPublisher publisher_;
   HeadWorkspace head_workspace_;
   std::optional<OpenStep> open_;
+  // What samples the next step, if that is not what the workers serve.
+  std::shared_ptr<const PolicyUpdate> held_;
   std::optional<SliceTrainer> slice_trainer_;  // of the step that is sampled
   uint64_t payload_bytes_before_ = 0;          // of this step
   int64_t scored_tokens_before_ = 0;
   TeacherCost teacher_cost_before_;
   std::vector<RolloutRecord> slice_;    // this rank's answers
+  bool has_gradient_ = true;            // of this step, on any rank
   std::vector<BatchAnswer> to_report_;  // those that rank 0 does not know yet
 };
 

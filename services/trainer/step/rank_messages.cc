@@ -13,9 +13,11 @@
 namespace dapd {
 namespace {
 
-v1::BatchAnswer ToMessage(int64_t sample, const RolloutResult& result) {
+v1::BatchAnswer ToMessage(const AnswerPlace& place,
+                          const RolloutResult& result) {
   v1::BatchAnswer message;
-  message.set_sample(sample);
+  message.set_sample(place.sample);
+  message.set_attempt(place.attempt);
   message.mutable_ids()->Add(result.ids.begin(), result.ids.end());
   message.mutable_logprobs()->Add(result.logprobs.begin(),
                                   result.logprobs.end());
@@ -41,7 +43,7 @@ absl::StatusOr<BatchAnswer> FromMessage(const v1::BatchAnswer& message) {
                                             message.sample()));
   }
   BatchAnswer answer;
-  answer.sample = message.sample();
+  answer.place = {message.sample(), message.attempt()};
   answer.result.ids.assign(message.ids().begin(), message.ids().end());
   answer.result.logprobs.assign(logprobs.begin(), logprobs.end());
   answer.result.finish_reason =
@@ -56,8 +58,8 @@ absl::StatusOr<BatchAnswer> FromMessage(const v1::BatchAnswer& message) {
 std::string SerializePlan(const StepPlan& plan) {
   v1::StepPlan message;
   message.set_step(plan.step);
-  for (const auto& [sample, result] : plan.recalled) {
-    *message.add_recalled() = ToMessage(sample, result);
+  for (const auto& [place, result] : plan.recalled) {
+    *message.add_recalled() = ToMessage(place, result);
   }
   return message.SerializeAsString();
 }
@@ -71,7 +73,7 @@ absl::StatusOr<StepPlan> ParsePlan(const std::string& bytes) {
   StepPlan plan{.step = message.step()};
   for (const v1::BatchAnswer& known : message.recalled()) {
     ASSIGN_OR_RETURN(BatchAnswer answer, FromMessage(known));
-    plan.recalled[answer.sample] = std::move(answer.result);
+    plan.recalled[answer.place] = std::move(answer.result);
   }
   return plan;
 }
@@ -79,7 +81,7 @@ absl::StatusOr<StepPlan> ParsePlan(const std::string& bytes) {
 std::string SerializeAnswers(const std::vector<BatchAnswer>& answers) {
   v1::BatchAnswers message;
   for (const BatchAnswer& answer : answers) {
-    *message.add_answers() = ToMessage(answer.sample, answer.result);
+    *message.add_answers() = ToMessage(answer.place, answer.result);
   }
   return message.SerializeAsString();
 }

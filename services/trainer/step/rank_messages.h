@@ -10,19 +10,19 @@
 
 #include "absl/status/statusor.h"
 
+#include "services/trainer/step/answer_place.h"
 #include "services/trainer/workers/rollout_client.h"
 
 namespace dapd {
 
 struct StepPlan {
   int64_t step = 0;  // from 1; 0: there is none, the run is done
-  // Answers that are known already, by their sample's place in the batch.
-  std::map<int64_t, RolloutResult> recalled;
+  std::map<AnswerPlace, RolloutResult> recalled;  // known already
 };
 
 // An answer on its way from one rank to another.
 struct BatchAnswer {
-  int64_t sample = 0;  // its place in the batch
+  AnswerPlace place;
   RolloutResult result;
 };
 

@@ -1,11 +1,14 @@
 #include "services/trainer/step/sample_pipeline.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 
 #include "common/base/status_macros.h"
+#include "common/data/expected_answer.h"
 #include "common/data/grade_answer.h"
 #include "common/tensor/torch_bridge.h"
 
@@ -40,6 +43,11 @@ SamplePipeline::SamplePipeline(RolloutClient& rollouts,
       views_(views),
       tokenizer_(tokenizer),
       options_(std::move(options)),
+      reads_siblings_(std::ranges::any_of(options_.passes,
+                                          [](const TeacherPass& pass) {
+                                            return pass.view ==
+                                                   ViewName::kSiblingRollout;
+                                          })),
       streamer_(views,
                 teachers,
                 static_cast<size_t>(options_.teacher_prefix_stride)) {
@@ -55,21 +63,37 @@ SamplePipeline::SamplePipeline(RolloutClient& rollouts,
 
 SamplePipeline::~SamplePipeline() { rollouts_.Listen(nullptr); }
 
+uint64_t SamplePipeline::SubmitAttempt(const PipelineInput& input,
+                                       int64_t attempt,
+                                       const SamplingParams& sampling,
+                                       std::vector<int32_t> prompt_ids) {
+  RolloutTask task;
+  task.id = next_id_++;
+  task.request.prompt_ids = std::move(prompt_ids);
+  task.request.sampling = sampling;
+  task.request.key = KeyOfAttempt(input.key, attempt);
+  const uint64_t id = task.id;
+  rollouts_.Submit(std::move(task));
+  return id;
+}
+
 absl::StatusOr<SubmittedBatch> SamplePipeline::Submit(
-    std::vector<PipelineInput> inputs, const SamplingParams& sampling) {
-  SubmittedBatch batch{std::move(inputs)};
+    std::vector<PipelineInput> inputs,
+    const SamplingParams& sampling,
+    const AnswerRules& rules,
+    const Prompt& prompt) {
+  SubmittedBatch batch{std::move(inputs), sampling, rules};
   for (size_t i = 0; i < batch.inputs.size(); ++i) {
     const PipelineInput& input = batch.inputs[i];
-    if (input.known != nullptr) continue;
-    RolloutTask task;
-    task.id = next_id_++;
-    ASSIGN_OR_RETURN(task.request.prompt_ids,
-                     views_.RolloutPrompt(input.problem->problem));
-    batch.prompts[task.id] = task.request.prompt_ids;
-    task.request.sampling = sampling;
-    task.request.key = input.key;
-    batch.pending[task.id] = i;
-    rollouts_.Submit(std::move(task));
+    for (const int64_t attempt : WantedAttempts(rules, {})) {
+      if (input.known.contains(attempt)) continue;
+      ASSIGN_OR_RETURN(const std::vector<int32_t> ids,
+                       prompt ? prompt(*input.problem)
+                              : views_.RolloutPrompt(input.problem->problem));
+      const uint64_t id = SubmitAttempt(input, attempt, sampling, ids);
+      batch.pending[id] = {i, attempt};
+      if (attempt == 0) batch.prompts[id] = ids;
+    }
   }
   return batch;
 }
@@ -81,6 +105,8 @@ absl::Status SamplePipeline::Start(SubmittedBatch batch,
   stop_collecting_ = false;
   at_base_ = std::move(at_base);
   with_scores_ = with_scores;
+  rules_ = batch.rules;
+  sampling_ = batch.sampling;
   // What an untrainable sample of the last batch still waits for is dropped.
   pending_scores_.clear();
   streamer_.CloseAll();
@@ -90,8 +116,8 @@ absl::Status SamplePipeline::Start(SubmittedBatch batch,
   for (size_t i = 0; i < batch.inputs.size(); ++i) {
     entries_[i].input = batch.inputs[i];
   }
-  for (const auto& [id, index] : pending_rollouts_) {
-    entries_[index].rollout_id = id;
+  for (const auto& [id, task] : pending_rollouts_) {
+    if (task.attempt == 0) entries_[task.index].rollout_id = id;
   }
   prefixes_.clear();
   if (!with_scores_) return absl::OkStatus();
@@ -101,21 +127,48 @@ absl::Status SamplePipeline::Start(SubmittedBatch batch,
   }
   for (size_t i = 0; i < entries_.size(); ++i) {
     const Problem& problem = *entries_[i].input.problem;
-    ASSIGN_OR_RETURN(
-        entries_[i].views,
-        views_.BuildReferenceViews(problem.problem, problem.solution));
+    if (rules_.source == ReferenceSource::kGiven) {
+      ASSIGN_OR_RETURN(
+          entries_[i].views,
+          views_.BuildReferenceViews(problem.problem, problem.solution));
+    }
     SubmitScores(
-        i, /*needs_rollout=*/false, PlanScores(/*needs_rollout=*/false));
-    entries_[i].rollout_tasks = PlanScores(/*needs_rollout=*/true);
+        i, /*known_at_start=*/true, PlanScores(/*known_at_start=*/true));
+    if (!rules_.needs_answers) {
+      entries_[i].is_answered = entries_[i].is_trained = true;
+      continue;
+    }
+    entries_[i].later_tasks = PlanScores(/*known_at_start=*/false);
   }
   if (options_.teacher_prefix_stride == 0) return absl::OkStatus();
-  for (const auto& [id, index] : pending_rollouts_) {
-    const Problem& problem = *entries_[index].input.problem;
-    streamer_.Open(id,
+  for (const Entry& entry : entries_) {
+    if (entry.rollout_id == 0) continue;
+    const Problem& problem = *entry.input.problem;
+    std::vector<ScoreTask> tasks = TellableTasks(entry.later_tasks);
+    if (tasks.empty()) continue;
+    streamer_.Open(entry.rollout_id,
                    {problem.id, problem.problem, problem.solution, {}},
-                   entries_[index].rollout_tasks);
+                   std::move(tasks));
   }
   return absl::OkStatus();
+}
+
+std::vector<ScoreTask> SamplePipeline::TellableTasks(
+    std::vector<ScoreTask> tasks) const {
+  for (ScoreTask& task : tasks) {
+    std::erase_if(task.views, [this](const auto& named) {
+      if (named.first == ViewName::kSiblingRollout) return true;
+      // It shows a reference that is itself still sampled, or scores it.
+      return rules_.source != ReferenceSource::kGiven &&
+             (named.first == ViewName::kCrossRollout ||
+              named.first == ViewName::kDemonstrationRollout ||
+              named.first == ViewName::kProbeRollout ||
+              !NeedsRollout(named.first));
+    });
+  }
+  std::erase_if(tasks,
+                [](const ScoreTask& task) { return task.views.empty(); });
+  return tasks;
 }
 
 void SamplePipeline::KeepPrefix(uint64_t id, const std::vector<int32_t>& ids) {
@@ -131,10 +184,10 @@ void SamplePipeline::KeepPrefix(uint64_t id, const std::vector<int32_t>& ids) {
       prefix.ids.end(), ids.begin() + static_cast<int64_t>(known), ids.end());
 }
 
-std::vector<ScoreTask> SamplePipeline::PlanScores(bool needs_rollout) {
+std::vector<ScoreTask> SamplePipeline::PlanScores(bool known_at_start) {
   std::map<WeightSet, ScoreTask> tasks;
   for (const TeacherPass& pass : options_.passes) {
-    if (NeedsRollout(pass.view) != needs_rollout) continue;
+    if (IsKnownAtStart(pass.view) != known_at_start) continue;
     tasks[SourceOf(pass.weights)].views[pass.view];  // once per view
   }
   std::vector<ScoreTask> plan;
@@ -150,7 +203,7 @@ std::vector<ScoreTask> SamplePipeline::PlanScores(bool needs_rollout) {
 }
 
 void SamplePipeline::SubmitScores(size_t index,
-                                  bool needs_rollout,
+                                  bool known_at_start,
                                   std::vector<ScoreTask> tasks) {
   Entry& entry = entries_[index];
   for (ScoreTask& task : tasks) {
@@ -165,11 +218,39 @@ void SamplePipeline::SubmitScores(size_t index,
       view = entry.views[static_cast<size_t>(name)];
       scored_tokens_ += view.scored_count;
     }
-    pending_scores_[task.id] = {index, task.weights, needs_rollout};
+    pending_scores_[task.id] = {index, task.weights, known_at_start};
     ++entry.scores_missing;
     teachers_.Submit(std::move(task));
   }
   submitted_.NotifyAll();
+}
+
+absl::Status SamplePipeline::WantMore(const PipelineInput& input,
+                                      size_t index,
+                                      AnswersByAttempt* answers) {
+  bool took_one = true;
+  while (took_one) {
+    took_one = false;
+    for (const int64_t attempt : WantedAttempts(rules_, *answers)) {
+      if (const auto known = input.known.find(attempt);
+          known != input.known.end()) {
+        (*answers)[attempt] = *known->second;
+        took_one = true;
+        continue;
+      }
+      const bool is_pending =
+          std::ranges::any_of(pending_rollouts_, [&](const auto& pending) {
+            return pending.second.index == index &&
+                   pending.second.attempt == attempt;
+          });
+      if (is_pending) continue;
+      ASSIGN_OR_RETURN(std::vector<int32_t> prompt,
+                       views_.RolloutPrompt(input.problem->problem));
+      pending_rollouts_[SubmitAttempt(
+          input, attempt, sampling_, std::move(prompt))] = {index, attempt};
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<RolloutRecord>> SamplePipeline::CollectRollouts(
@@ -180,25 +261,58 @@ absl::StatusOr<std::vector<RolloutRecord>> SamplePipeline::CollectRollouts(
     MutexLock lock(&mutex_);
     for (const Entry& entry : entries_) inputs.push_back(entry.input);
   }
+  std::vector<AnswersByAttempt> answers(inputs.size());
   std::vector<RolloutRecord> records(inputs.size());
+  const auto is_complete = [&](size_t index) {
+    return WantedAttempts(rules_, answers[index]).empty();
+  };
+  const auto group_size = static_cast<size_t>(rules_.group_size);
+  // Whatever follows once the group of input `index` has all its answers.
+  const auto finish_group = [&](size_t index) -> absl::Status {
+    const size_t begin = index / group_size * group_size;
+    for (size_t i = begin; i < begin + group_size; ++i) {
+      if (!is_complete(i)) return absl::OkStatus();
+    }
+    ASSIGN_OR_RETURN(std::vector<RolloutRecord> group,
+                     MakeRecords(*inputs[begin].problem,
+                                 std::span(answers).subspan(begin, group_size),
+                                 rules_));
+    for (size_t i = 0; i < group_size; ++i) {
+      if (rules_.needs_answers) {
+        RETURN_IF_ERROR(
+            AcceptRollout(begin + i, group[i], answers[begin + i].at(0)));
+      }
+      records[begin + i] = std::move(group[i]);
+    }
+    return absl::OkStatus();
+  };
   for (size_t i = 0; i < inputs.size(); ++i) {
-    if (inputs[i].known == nullptr) continue;
-    ASSIGN_OR_RETURN(records[i], AcceptRollout(i, *inputs[i].known));
+    if (inputs[i].known.empty()) continue;
+    RETURN_IF_ERROR(WantMore(inputs[i], i, &answers[i]));
   }
+  for (size_t begin = 0; begin < inputs.size(); begin += group_size) {
+    RETURN_IF_ERROR(finish_group(begin));
+  }
+  auto num_complete = static_cast<int64_t>(
+      std::ranges::count_if(answers, [&](const AnswersByAttempt& of_input) {
+        return WantedAttempts(rules_, of_input).empty();
+      }));
   while (!pending_rollouts_.empty()) {
     ASSIGN_OR_RETURN(const RolloutResult result, NextRollout());
     const auto pending = pending_rollouts_.find(result.id);
     if (pending == pending_rollouts_.end()) continue;
-    const size_t index = pending->second;
+    const auto [index, attempt] = pending->second;
     pending_rollouts_.erase(pending);
     if (on_accepted) {
-      RETURN_IF_ERROR(on_accepted(inputs[index], index, result));
+      RETURN_IF_ERROR(on_accepted(inputs[index], index, attempt, result));
     }
-    ASSIGN_OR_RETURN(records[index], AcceptRollout(index, result));
+    answers[index][attempt] = result;
+    RETURN_IF_ERROR(WantMore(inputs[index], index, &answers[index]));
+    if (!is_complete(index)) continue;
+    RETURN_IF_ERROR(finish_group(index));
+    ++num_complete;
     if (options_.on_progress) {
-      options_.on_progress(
-          static_cast<int64_t>(inputs.size() - pending_rollouts_.size()),
-          static_cast<int64_t>(inputs.size()));
+      options_.on_progress(num_complete, static_cast<int64_t>(inputs.size()));
     }
   }
   return records;
@@ -214,55 +328,120 @@ absl::StatusOr<RolloutResult> SamplePipeline::NextRollout() {
 }
 
 absl::StatusOr<RolloutRecord> SamplePipeline::MakeRecord(
-    const Problem& problem, const RolloutResult& result) const {
+    const Problem& problem,
+    const AnswersByAttempt& answers,
+    const AnswerRules& rules) const {
+  if (!WantedAttempts(rules, answers).empty()) {
+    return absl::DataLossError(absl::StrCat("answers to problem '",
+                                            problem.id,
+                                            "' are missing: ",
+                                            answers.size(),
+                                            " are there"));
+  }
   RolloutRecord record;
   record.problem = &problem;
-  record.ids = result.ids;
-  record.finish_reason = result.finish_reason;
+  if (!rules.needs_answers) return record;
+  const RolloutResult& rollout = answers.at(0);
+  const std::string expected = ExpectedAnswer(problem);
+  record.ids = rollout.ids;
+  record.finish_reason = rollout.finish_reason;
+  if (options_.keeps_logprobs) record.logprobs = rollout.logprobs;
   ASSIGN_OR_RETURN(record.text,
                    tokenizer_.Decode(record.ids, /*skip_special_tokens=*/true));
-  const Grade grade = GradeAnswer(record.text, record.problem->answer);
+  const Grade grade = GradeAnswer(record.text, expected);
   record.has_box = grade.has_box;
-  record.correct = grade.correct && !problem.answer.empty();
+  record.correct = grade.correct && !expected.empty();
+  for (const auto& [attempt, answer] : answers) {
+    record.sampled_tokens += static_cast<int64_t>(answer.ids.size());
+  }
+  std::vector<bool> is_right;
+  if (rules.source == ReferenceSource::kVerified) {
+    for (int64_t attempt = 1; attempt <= kNumCandidates; ++attempt) {
+      ASSIGN_OR_RETURN(const std::string text,
+                       views_.TextOf(answers.at(attempt).ids));
+      is_right.push_back(!expected.empty() &&
+                         GradeAnswer(text, expected).correct);
+    }
+  }
+  const std::optional<ReferenceChoice> choice =
+      ChooseReference(rules, answers, is_right);
+  record.is_left_out = !choice.has_value();
+  if (choice.has_value() && choice->attempt > 0) {
+    record.is_approved = choice->is_approved;
+    record.reference_ids = answers.at(choice->attempt).ids;
+    ASSIGN_OR_RETURN(record.reference, views_.TextOf(record.reference_ids));
+  }
   record.is_scored = !views_.ScoredTokens(record.ids).empty();
+  const bool has_reference = record.reference_ids.empty() ||
+                             !views_.ScoredTokens(record.reference_ids).empty();
   record.is_trained =
-      record.is_scored ||
-      std::ranges::any_of(options_.passes, [](const TeacherPass& pass) {
-        return CompletionOf(pass.view) == Completion::kReference;
-      });
+      !record.is_left_out &&
+      (record.is_scored || (has_reference && options_.scores_references));
   return record;
 }
 
-absl::StatusOr<RolloutRecord> SamplePipeline::AcceptRollout(
-    size_t index, const RolloutResult& result) {
-  const Problem& problem = ProblemOf(index);
-  ASSIGN_OR_RETURN(RolloutRecord record, MakeRecord(problem, result));
+absl::StatusOr<std::vector<RolloutRecord>> SamplePipeline::MakeRecords(
+    const Problem& problem,
+    std::span<const AnswersByAttempt> group,
+    const AnswerRules& rules) const {
+  std::vector<RolloutRecord> records;
+  std::vector<GradedAnswer> graded;
+  for (const AnswersByAttempt& answers : group) {
+    ASSIGN_OR_RETURN(RolloutRecord record, MakeRecord(problem, answers, rules));
+    graded.push_back(
+        {record.text,
+         record.correct,
+         rules.feedback == FeedbackRule::kNever ? "" : VerdictOn(record.text)});
+    records.push_back(std::move(record));
+  }
+  const std::vector<TeacherContext> contexts =
+      TeacherContexts(graded, rules.feedback);
+  for (size_t i = 0; reads_siblings_ && i < records.size(); ++i) {
+    records[i].context = contexts[i];
+    if (rules.shows_solution_as_sibling) {
+      records[i].context = {.sibling = problem.solution};
+    }
+  }
+  return records;
+}
+
+absl::Status SamplePipeline::AcceptRollout(size_t index,
+                                           const RolloutRecord& record,
+                                           const RolloutResult& rollout) {
+  const Problem& problem = *record.problem;
   const bool is_trained = with_scores_ && record.is_trained;
   Views views;
   if (is_trained) {
-    ASSIGN_OR_RETURN(
-        views,
-        views_.Build(
-            {problem.id, problem.problem, problem.solution, record.ids},
-            KnownViews(index)));
+    const Sample sample = {problem.id,
+                           problem.problem,
+                           problem.solution,
+                           record.ids,
+                           record.reference_ids,
+                           record.context};
+    // Those that are known since the start are not built again.
+    ASSIGN_OR_RETURN(views,
+                     sample.reference_ids.empty()
+                         ? views_.Build(sample, KnownViews(index))
+                         : views_.Build(sample));
   }
   MutexLock lock(&mutex_);
   Entry& entry = entries_[index];
   entry.is_answered = true;
   entry.is_trained = is_trained;
+  entry.is_left_out = record.is_left_out;
   prefixes_.erase(entry.rollout_id);
   streamer_.Close(entry.rollout_id, /*submitted=*/is_trained);
   if (is_trained) {
     // What is not scored stands at the answer's end.
-    entry.sampler_logprobs = result.logprobs;
+    entry.sampler_logprobs = rollout.logprobs;
     entry.sampler_logprobs.resize(std::min(
-        result.logprobs.size(),
+        rollout.logprobs.size(),
         static_cast<size_t>(
             views[static_cast<size_t>(ViewName::kNoneRollout)].scored_count)));
     entry.views = std::move(views);
-    SubmitScores(index, /*needs_rollout=*/true, std::move(entry.rollout_tasks));
+    SubmitScores(index, /*known_at_start=*/false, std::move(entry.later_tasks));
   }
-  return record;
+  return absl::OkStatus();
 }
 
 absl::Status SamplePipeline::AcceptScore(const ScoreResult& result) {
@@ -273,7 +452,7 @@ absl::Status SamplePipeline::AcceptScore(const ScoreResult& result) {
   MutexLock lock(&mutex_);
   const auto pending = pending_scores_.find(result.id);
   if (pending == pending_scores_.end()) return absl::OkStatus();
-  const auto [index, weights, needs_rollout] = pending->second;
+  const auto [index, weights, known_at_start] = pending->second;
   pending_scores_.erase(pending);
   Entry& entry = entries_[index];
   for (const TeacherPass& pass : options_.passes) {
@@ -284,7 +463,7 @@ absl::Status SamplePipeline::AcceptScore(const ScoreResult& result) {
   }
   --entry.scores_missing;
   payload_bytes_ += result.payload_bytes;
-  (needs_rollout ? teacher_cost_.after : teacher_cost_.ahead) +=
+  (known_at_start ? teacher_cost_.ahead : teacher_cost_.after) +=
       result.compute_seconds;
   teacher_cost_.ahead += result.ahead_seconds;
   return absl::OkStatus();
@@ -307,6 +486,7 @@ SampleState SamplePipeline::StateOf(size_t index) const {
   MutexLock lock(&mutex_);
   const Entry& entry = entries_[index];
   if (!entry.is_answered) return SampleState::kSampled;
+  if (entry.is_left_out) return SampleState::kLeftOut;
   if (!entry.is_trained) return SampleState::kUntrainable;
   return entry.scores_missing > 0 ? SampleState::kAnswered
                                   : SampleState::kScored;

@@ -2,9 +2,10 @@
 //
 //   Submit           every problem goes to the rollout workers; may be called
 //                    while the batch before is still scored
-//   Start            the views that need no rollout go to the teachers
-//   CollectRollouts  as each answer arrives, its other views go to the
-//                    teachers, which were told of its tokens while it was
+//   Start            the views that need no answer go to the teachers
+//   CollectRollouts  as soon as all answers of a group (answer_rules.h) are
+//                    there, the other views of its samples go to the teachers,
+//                    which were told of the rollouts' tokens while they were
 //                    sampled
 //   TakeScored(i)    hands over sample i once all its teacher scores are there
 //
@@ -19,6 +20,7 @@
 #include <functional>
 #include <map>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -31,6 +33,7 @@
 #include "common/data/view_builder.h"
 #include "common/generation/sampling.h"
 #include "common/objective/micro_batch.h"
+#include "services/trainer/step/answer_rules.h"
 #include "services/trainer/workers/prefix_streamer.h"
 #include "services/trainer/workers/rollout_client.h"
 #include "services/trainer/workers/teacher_client.h"
@@ -40,21 +43,31 @@ namespace dapd {
 // One problem to be answered.
 struct PipelineInput {
   const Problem* problem = nullptr;  // must outlive the batch
-  SamplingKey key;
-  const RolloutResult* known = nullptr;  // its answer, from a ledger
+  SamplingKey key;                   // of attempt 0
+  // Its answers from a ledger, by attempt.
+  std::map<int64_t, const RolloutResult*> known = {};
+};
+
+// What a rollout task samples.
+struct RolloutTaskOf {
+  size_t index = 0;  // of the input
+  int64_t attempt = 0;
 };
 
 // A batch whose problems are with the rollout workers.
 struct SubmittedBatch {
   std::vector<PipelineInput> inputs;
-  std::map<uint64_t, size_t> pending;  // rollout task -> its input
+  SamplingParams sampling;
+  AnswerRules rules;
+  std::map<uint64_t, RolloutTaskOf> pending;         // by rollout task
   std::map<uint64_t, std::vector<int32_t>> prompts;  // of the same tasks
 };
 
-// One answer.
+// What became of one sample's answers; of a problem that needs none, the
+// problem alone.
 struct RolloutRecord {
   const Problem* problem = nullptr;
-  std::vector<int32_t> ids;
+  std::vector<int32_t> ids;  // of the rollout, attempt 0
   FinishReason finish_reason = FinishReason::kEos;
   std::string text;      // decoded, special tokens skipped
   bool has_box = false;  // graded, if the problem has an answer
@@ -63,23 +76,39 @@ struct RolloutRecord {
   // Whether any term trains the sample: its answer is scored or, by some term,
   // its reference.
   bool is_trained = true;
+  std::vector<float>
+      logprobs;  // the sampler's; empty unless a term weighs them
+  // The answer that stands in the reference's place, and its text; empty: the
+  // problem's solution does.
+  std::vector<int32_t> reference_ids;
+  std::string reference;
+  bool is_approved = false;    // that answer, by the grader
+  bool is_left_out = false;    // there is none that may stand there
+  TeacherContext context;      // for sibling_rollout
+  int64_t sampled_tokens = 0;  // of all its answers
 };
 
 // Called with each answer of a batch, known ones left out, before anything
 // follows from it; an error ends the batch.
-using OnAccepted = std::function<absl::Status(
-    const PipelineInput& input, size_t index, const RolloutResult& result)>;
+using OnAccepted = std::function<absl::Status(const PipelineInput& input,
+                                              size_t index,
+                                              int64_t attempt,
+                                              const RolloutResult& result)>;
 
 // On its way; what no term trains has nothing to wait for.
 enum class SampleState {
-  kSampled,      // its answer is missing
+  kSampled,      // an answer of its group is missing
   kAnswered,     // scores of it are missing
   kScored,       // TakeScored does not block
   kUntrainable,  // no term has a token of it to score
+  kLeftOut,      // nothing may stand in its reference's place
 };
 
 struct PipelineOptions {
   std::vector<TeacherPass> passes;
+  // Whether terms train references, also behind an answer of padding alone.
+  bool scores_references = false;
+  bool keeps_logprobs = false;  // in records, for terms that weigh by them
   Payload payload = Payload::kHiddenStates;
   int64_t top_k = 0;
   double temperature = 1.1;  // of the objective, for a top_k payload
@@ -108,11 +137,16 @@ class SamplePipeline {
                  PipelineOptions options);
   ~SamplePipeline();
 
-  // Has the problems without a known answer sampled under the policy that the
-  // rollout workers were given last. All answers to the batch before must have
-  // been collected.
+  // Has the answers that `rules` want at first and that are not known sampled
+  // under the policy that the rollout workers were given last, after the
+  // sampler's prompt or what `prompt` makes of a problem. The inputs are whole
+  // groups. All answers to the batch before must have been collected.
+  using Prompt =
+      std::function<absl::StatusOr<std::vector<int32_t>>(const Problem&)>;
   absl::StatusOr<SubmittedBatch> Submit(std::vector<PipelineInput> inputs,
-                                        const SamplingParams& sampling);
+                                        const SamplingParams& sampling,
+                                        const AnswerRules& rules,
+                                        const Prompt& prompt = nullptr);
 
   // Everything below is about this batch from now on. All samples of the one
   // before must have been taken. `at_base`: the sets whose weights are those of
@@ -122,7 +156,7 @@ class SamplePipeline {
                      std::set<WeightSet> at_base,
                      bool with_scores);
 
-  // Blocks for all answers, in the order of the inputs.
+  // Blocks for all answers that are needed; in the order of the inputs.
   absl::StatusOr<std::vector<RolloutRecord>> CollectRollouts(
       const OnAccepted& on_accepted = nullptr);
   // Ends CollectRollouts with CANCELLED. The batch is of no use then. From any
@@ -141,9 +175,13 @@ class SamplePipeline {
   // Takes in the scores that are there; waits up to `timeout` for the first.
   absl::Status AcceptScores(absl::Duration timeout);
 
-  // The record of an answer that another rank collected: decoded, graded.
-  absl::StatusOr<RolloutRecord> MakeRecord(const Problem& problem,
-                                           const RolloutResult& result) const;
+  // The records of a group whose answers are all there, whoever collected them:
+  // decoded, graded, references and siblings chosen. DATA_LOSS if an answer is
+  // missing.
+  absl::StatusOr<std::vector<RolloutRecord>> MakeRecords(
+      const Problem& problem,
+      std::span<const AnswersByAttempt> group,
+      const AnswerRules& rules) const;
 
   // Blocks for sample `index`, which must be trained; once each. Views without
   // a token to score have no scores.
@@ -162,14 +200,15 @@ class SamplePipeline {
  private:
   struct Entry {
     PipelineInput input;
-    uint64_t rollout_id = 0;  // of its rollout task; 0: its answer is known
+    uint64_t rollout_id = 0;  // of attempt 0's task; 0: it is known
     Views views;
-    std::vector<ScoreTask> rollout_tasks;  // without tokens until it is there
+    std::vector<ScoreTask> later_tasks;  // without tokens until it is answered
     std::map<TeacherPass, TeacherScores> scores;
     std::vector<float> sampler_logprobs;  // of its answer's scored tokens
     size_t scores_missing = 0;
     bool is_answered = false;
     bool is_trained = false;
+    bool is_left_out = false;
   };
   struct RolloutPrefix {
     std::vector<int32_t> ids;  // the prompt, then what was sampled so far
@@ -178,25 +217,45 @@ class SamplePipeline {
   struct PendingScore {
     size_t index = 0;
     WeightSet weights = WeightSet::kBase;
-    bool needs_rollout = false;
+    bool known_at_start = false;
   };
 
   // The set that the scores of `weights` are asked of.
   WeightSet SourceOf(WeightSet weights) const {
     return at_base_.contains(weights) ? WeightSet::kBase : weights;
   }
-  // The tasks for the passes over views that need the rollout or not, without
-  // their tokens.
-  std::vector<ScoreTask> PlanScores(bool needs_rollout);
+  // Whether the tokens of `view` are known before any answer is.
+  bool IsKnownAtStart(ViewName view) const {
+    return !NeedsRollout(view) && rules_.source == ReferenceSource::kGiven;
+  }
+  // The tasks for the passes over views that are known at the start or not,
+  // without their tokens.
+  std::vector<ScoreTask> PlanScores(bool known_at_start);
   // Sends them with the tokens of the sample's views, but for views that have
   // none to score.
   void SubmitScores(size_t index,
-                    bool needs_rollout,
+                    bool known_at_start,
                     std::vector<ScoreTask> tasks)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Those of `tasks` whose prefixes the rollout's first tokens tell.
+  std::vector<ScoreTask> TellableTasks(std::vector<ScoreTask> tasks) const;
   void KeepPrefix(uint64_t id, const std::vector<int32_t>& ids);
-  absl::StatusOr<RolloutRecord> AcceptRollout(size_t index,
-                                              const RolloutResult& result);
+  // Sends one answer's task to the rollout workers; returns its id.
+  uint64_t SubmitAttempt(const PipelineInput& input,
+                         int64_t attempt,
+                         const SamplingParams& sampling,
+                         std::vector<int32_t> prompt_ids);
+  // Takes over the known answers of an input that are wanted, and has the
+  // others sampled.
+  absl::Status WantMore(const PipelineInput& input,
+                        size_t index,
+                        AnswersByAttempt* answers);
+  absl::StatusOr<RolloutRecord> MakeRecord(const Problem& problem,
+                                           const AnswersByAttempt& answers,
+                                           const AnswerRules& rules) const;
+  absl::Status AcceptRollout(size_t index,
+                             const RolloutRecord& record,
+                             const RolloutResult& rollout);
   absl::StatusOr<RolloutResult> NextRollout();
   absl::Status AcceptScore(const ScoreResult& result);
 
@@ -205,12 +264,16 @@ class SamplePipeline {
   const ViewBuilder& views_;
   const Tokenizer& tokenizer_;
   PipelineOptions options_;
+  const bool reads_siblings_;
 
   std::set<WeightSet> at_base_;
   bool with_scores_ = true;
+  AnswerRules rules_;        // of the batch that was started
+  SamplingParams sampling_;  // of the same
   PrefixStreamer streamer_;
-  std::map<uint64_t, size_t> pending_rollouts_;  // of CollectRollouts
-  uint64_t next_id_ = 1;
+  std::map<uint64_t, RolloutTaskOf> pending_rollouts_;  // of CollectRollouts
+  // Also taken by CollectRollouts, for answers that are wanted later.
+  std::atomic<uint64_t> next_id_ = 1;
   uint64_t payload_bytes_ = 0;
   TeacherCost teacher_cost_;
   std::atomic<bool> stop_collecting_ = false;

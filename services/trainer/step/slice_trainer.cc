@@ -186,14 +186,17 @@ void SliceTrainer::AddInTurn() {
     if (!next.result.has_value()) continue;
     AddToGradient(next.result->gradients, parts_.policy.live());
     objective_.Add(next.result->sums);
+    num_with_tokens_ += std::ranges::any_of(
+        next.result->sums,
+        [](const DivergenceSums& sums) { return sums.tokens > 0; });
     report_->sampler_mismatch += next.result->sampler_mismatch;
     next.result.reset();
     gradient_memory_.Give(next.held_bytes);
   }
 }
 
-// A sample that no term scores leaves a gap, and a micro-batch of gaps only
-// does not count.
+// A sample that no term scores, or that is left out, leaves a gap, and a
+// micro-batch of gaps only does not count.
 absl::StatusOr<std::vector<ScoredSample>> SliceTrainer::Take(
     const MicroBatch& micro_batch) {
   std::vector<ScoredSample> samples;
@@ -206,14 +209,20 @@ absl::StatusOr<std::vector<ScoredSample>> SliceTrainer::Take(
                             consequence));
   };
   for (size_t i = micro_batch.begin; i < micro_batch.end; ++i) {
-    if (pipeline_.StateOf(i) == SampleState::kUntrainable) {
+    const SampleState state = pipeline_.StateOf(i);
+    if (state == SampleState::kLeftOut) {
+      ++num_left_out_;
+      continue;
+    }
+    if (state == SampleState::kUntrainable) {
       warn(i, "left out");
       continue;
     }
     ASSIGN_OR_RETURN(ScoredSample sample, pipeline_.TakeScored(i));
     const View& answer =
         sample.views[static_cast<size_t>(ViewName::kNoneRollout)];
-    if (answer.scored_count == 0) warn(i, "its reference is trained alone");
+    if (answer.scored_count == 0 && ReadsRollouts(parts_.terms))
+      warn(i, "its reference is trained alone");
     samples.push_back(std::move(sample));
   }
   return samples;
@@ -229,7 +238,7 @@ bool SliceTrainer::AdvanceForward() {
     }
     std::vector<Views> known;
     for (size_t sample = next.begin; sample < next.end; ++sample) {
-      if (pipeline_.StateOf(sample) != SampleState::kUntrainable) {
+      if (pipeline_.StateOf(sample) < SampleState::kUntrainable) {
         known.push_back(pipeline_.KnownViews(sample));
       }
     }

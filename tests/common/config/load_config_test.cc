@@ -201,6 +201,71 @@ TEST(RunSettingsTest, TheRateOfAMovingAverageCountsOnlyWhereItIsRead) {
   EXPECT_EQ(ResultSettings(config).at("teacher.ema_rate"), "0.01");
 }
 
+TEST(LoadConfigTest, APresetBringsValuesOfKeysThatNothingGives) {
+  const auto plain = Load(kGood, {"objective.preset=sdpo"});
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  EXPECT_EQ(plain->config.rollout.group_size, 8);
+  EXPECT_EQ(plain->config.teacher.ema_rate, 0.05);
+  EXPECT_EQ(plain->origins.at("rollout.group_size"), "preset");
+  const auto given =
+      Load(kGood, {"objective.preset=sdpo", "rollout.group_size=4"});
+  ASSERT_TRUE(given.ok()) << given.status();
+  EXPECT_EQ(given->config.rollout.group_size, 4);
+  EXPECT_EQ(given->origins.at("rollout.group_size"), "--set");
+  EXPECT_EQ(Load(kGood)->config.rollout.group_size, 1);
+  const auto again = Load(DumpConfig(*plain));
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->config.teacher.ema_rate, 0.05);
+}
+
+TEST(LoadConfigTest, GroupsOfAnswersHaveToBeWhole) {
+  EXPECT_THAT(Message(Load(kGood, {"rollout.group_size=5"})),
+              HasSubstr("trainer.batch_size (32) is no multiple of "
+                        "rollout.group_size (5)"));
+  EXPECT_TRUE(Load(kGood, {"rollout.group_size=4"}).ok());
+  EXPECT_THAT(
+      Message(Load(kGood, {"rollout.group_size=16", "trainer.ranks=3"})),
+      HasSubstr("whole groups of answers"));
+}
+
+TEST(LoadConfigTest, AnswersThatCannotDifferAreRefused) {
+  for (const char* several : {"rollout.group_size=2",
+                              "rollout.source=dual",
+                              "rollout.source=verified"}) {
+    EXPECT_THAT(Message(Load(kGood, {several, "rollout.temperature=0"})),
+                HasSubstr("rollout.temperature is 0"))
+        << several;
+  }
+  EXPECT_THAT(
+      Message(Load(kGood, {"objective.preset=sdpo", "rollout.group_size=1"})),
+      HasSubstr("sibling_rollout has nothing to show"));
+  EXPECT_TRUE(Load(kGood,
+                   {"objective.preset=sdpo",
+                    "rollout.group_size=1",
+                    "objective.sdpo.feedback=always"})
+                  .ok());
+}
+
+// A run that an earlier version began goes on.
+TEST(RunSettingsTest, YoungKeysCountOnlyWhereTheyAreRead) {
+  Config config;
+  for (const char* key : {"rollout.source",
+                          "rollout.unverified",
+                          "rollout.group_size",
+                          "objective.sdpo.top_k"}) {
+    EXPECT_FALSE(ResultSettings(config).contains(key)) << key;
+  }
+  config.objective.preset = "sdpo";
+  config.rollout.group_size = 8;
+  config.rollout.source = "verified";
+  for (const char* key : {"rollout.source",
+                          "rollout.unverified",
+                          "rollout.group_size",
+                          "objective.sdpo.top_k"}) {
+    EXPECT_TRUE(ResultSettings(config).contains(key)) << key;
+  }
+}
+
 TEST(LoadConfigTest, TheDumpLoadsToTheSameConfiguration) {
   auto first = Load(kGood,
                     {"objective.component_clip=.inf",
@@ -250,6 +315,87 @@ TEST(LoadConfigTest, EveryMutationOfEveryKeyIsRefused) {
   }
   RecordProperty("mutations", mutations);
   EXPECT_GE(mutations, 200);
+}
+
+TEST(LoadConfigTest, APresetSetsDefaultsAndOverridesNothing) {
+  const auto plain = Load(kGood, {"objective.preset=sdft"});
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  EXPECT_EQ(plain->config.objective.temperature, 1.0);
+  EXPECT_EQ(plain->config.objective.skip_tokens, 3);
+  EXPECT_EQ(plain->config.objective.teacher_weights, "ema");
+  EXPECT_EQ(plain->config.rollout.top_p, 1.0);
+  EXPECT_TRUE(std::isinf(plain->config.objective.component_clip));
+  EXPECT_EQ(plain->origins.at("objective.temperature"), "preset");
+  EXPECT_EQ(plain->origins.at("objective.lambda"), "default");
+
+  const auto given = Load(std::string(kGood) + "  temperature: 1.1\n",
+                          {"objective.preset=sdft", "rollout.top_p=0.9"});
+  ASSERT_TRUE(given.ok()) << given.status();
+  EXPECT_EQ(given->config.objective.temperature, 1.1);
+  EXPECT_EQ(given->config.rollout.top_p, 0.9);
+  EXPECT_EQ(given->config.objective.skip_tokens, 3);
+
+  const auto again = Load(DumpConfig(*plain));
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(ResultSettings(again->config), ResultSettings(plain->config));
+  EXPECT_THAT(Refusal({"objective.preset=opds"}),
+              testing::AllOf(HasSubstr("objective.preset: 'opds'"),
+                             HasSubstr("purified_opsd")));
+}
+
+TEST(LoadConfigTest, AFileSaysWhatDiffersFromTheOneThatItExtends) {
+  const std::string folder = TempPath("extends");
+  ASSERT_TRUE(MakeDirectories(folder + "/sub").ok());
+  const auto write = [&](const std::string& name, const std::string& text) {
+    ASSERT_TRUE(WriteFileAtomically(folder + "/" + name, text).ok());
+  };
+  write("base.yaml",
+        "model: {path: m}\ntrainer:\n  steps: 7\n  batch_size: 4\n");
+  write("middle.yaml", "extends: base.yaml\ntrainer: {batch_size: 5}\n");
+  write("sub/top.yaml", "extends: ../middle.yaml\nrun: {name: top}\n");
+  const auto loaded =
+      LoadConfig(folder + "/sub/top.yaml", {"trainer.micro_batch_size=1"});
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(loaded->config.trainer.steps, 7);
+  EXPECT_EQ(loaded->config.trainer.batch_size, 5);
+  EXPECT_EQ(loaded->origins.at("trainer.steps"), "base.yaml:3");
+  EXPECT_EQ(loaded->origins.at("trainer.batch_size"), "middle.yaml:2");
+  EXPECT_EQ(loaded->origins.at("run.name"), "file:2");
+
+  write("base.yaml", "trainer:\n  step: 7\n");
+  EXPECT_THAT(Message(LoadConfig(folder + "/sub/top.yaml", {})),
+              HasSubstr("base.yaml:2: unknown key trainer.step"));
+  write("base.yaml", "extends: sub/top.yaml\n");
+  EXPECT_THAT(Message(LoadConfig(folder + "/sub/top.yaml", {})),
+              HasSubstr("or itself"));
+  write("base.yaml", "extends: [a]\n");
+  EXPECT_THAT(Message(LoadConfig(folder + "/sub/top.yaml", {})),
+              HasSubstr("base.yaml: extends: the path"));
+  write("base.yaml", "extends: missing.yaml\n");
+  EXPECT_THAT(Message(LoadConfig(folder + "/sub/top.yaml", {})),
+              HasSubstr("missing.yaml"));
+}
+
+TEST(LoadConfigTest, PromptsOfSeveralLinesSurviveTheDump) {
+  const auto loaded = Load(
+      "model: {path: m}\nprompts:\n  none: |-\n    First {problem}\n\n"
+      "    \\boxed{} \"x\"\n  probe: \"\\t{reference}\\e\\n\"\n");
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(loaded->config.prompts.none, "First {problem}\n\n\\boxed{} \"x\"");
+  const auto again = Load(DumpConfig(*loaded));
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->config.prompts.none, loaded->config.prompts.none);
+  EXPECT_EQ(again->config.prompts.probe, "\t{reference}\x1B\n");
+  EXPECT_EQ(again->config.prompts.privileged, PromptsSection().privileged);
+}
+
+TEST(LoadConfigTest, AMistakenPromptIsNamed) {
+  EXPECT_THAT(Refusal({"prompts.privileged='{problem} only'"}),
+              HasSubstr("prompts.privileged: {reference} is missing"));
+  EXPECT_THAT(Refusal({"prompts.none='{question}'"}),
+              HasSubstr("prompts.none: {question} is no field"));
+  EXPECT_THAT(Refusal({"prompts.none=Problem: {problem}"}),
+              testing::AllOf(HasSubstr("prompts.none"), HasSubstr("quotes")));
 }
 
 TEST(ConfigReferenceTest, TheDocumentInTheRepositoryIsUpToDate) {

@@ -1,11 +1,16 @@
 #include "common/config/preset_terms.h"
 
+#include <filesystem>
+#include <map>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
 
+#include "common/base/files.h"
 #include "common/config/load_config.h"
+#include "tests/fakes/temp_path.h"
 
 namespace dapd {
 namespace {
@@ -78,6 +83,135 @@ TEST(PresetTermsTest, DapdIsTheReleasedWeightingOfSixTerms) {
   }
   EXPECT_EQ(TeacherPasses(terms).size(), 6u);
   EXPECT_EQ(StudentViews(terms).size(), 4u);
+}
+
+// What a configuration with that preset and nothing else has.
+Config Loaded(const std::string& preset) {
+  const std::string path = TempPath(preset + ".yaml");
+  EXPECT_TRUE(WriteFileAtomically(path, "model: {path: m}\n").ok());
+  const auto loaded = LoadConfig(path, {"objective.preset=" + preset});
+  EXPECT_TRUE(loaded.ok()) << loaded.status();
+  return loaded->config;
+}
+
+TEST(PresetTermsTest, EveryPresetIsSoundWithItsDefaults) {
+  using enum ViewName;
+  using enum WeightSet;
+  for (const std::string& name : PresetNames()) {
+    const Config config = Loaded(name);
+    for (const Term& term : ExpandTerms(config.objective)) {
+      EXPECT_EQ(ProblemWith(term), "") << name;
+      if (name != "dapd") {
+        EXPECT_EQ(term.weight, 1.0) << name;
+      }
+    }
+    EXPECT_EQ(AsksRolloutWorkers(config), name != "sft") << name;
+    EXPECT_EQ(AsksTeachers(config), name != "sft") << name;
+  }
+  const auto passes = [](const char* preset) {
+    return TeacherPasses(ExpandTerms(Loaded(preset).objective));
+  };
+  EXPECT_EQ(passes("sdft"),
+            (std::vector<TeacherPass>{{kEma, kDemonstrationRollout}}));
+  EXPECT_EQ(passes("purified_opsd"),
+            (std::vector<TeacherPass>{{kBase, kNoneRollout},
+                                      {kBase, kCrossRollout},
+                                      {kBase, kProbeRollout}}));
+  EXPECT_EQ(passes("dopd"),
+            (std::vector<TeacherPass>{{kBase, kCrossRollout},
+                                      {kLive, kCrossRollout}}));
+  Config evaluated = Loaded("sft");
+  evaluated.evaluation.path = "held_out.jsonl";
+  EXPECT_TRUE(AsksRolloutWorkers(evaluated));
+}
+
+// Of the preset's terms that have any.
+std::map<std::string, double> WeightsOf(const std::string& file) {
+  const auto loaded =
+      LoadConfig(std::string(DAPD_SOURCE_DIR) + "/configs/" + file, {});
+  EXPECT_TRUE(loaded.ok()) << loaded.status();
+  std::map<std::string, double> weights;
+  for (const Term& term : ExpandTerms(loaded->config.objective)) {
+    if (term.weight != 0.0) weights[term.name] = term.weight;
+  }
+  return weights;
+}
+
+TEST(PresetTermsTest, EveryFileOfTheComparisonsIsARunOfItsOwn) {
+  std::set<std::string> names;
+  for (const char* folder : {"ablations", "baselines"}) {
+    for (const auto& entry : std::filesystem::directory_iterator(
+             std::string(DAPD_SOURCE_DIR) + "/configs/" + folder)) {
+      const auto loaded = LoadConfig(entry.path(), {});
+      ASSERT_TRUE(loaded.ok()) << loaded.status();
+      const std::string& name = loaded->config.run.name;
+      EXPECT_EQ(name, "qwen3-4b-" + entry.path().stem().string());
+      EXPECT_TRUE(names.insert(name).second) << name;
+      EXPECT_EQ(loaded->config.model.path, "models/Qwen3-4B") << name;
+    }
+  }
+  EXPECT_GE(names.size(), 28u);
+  using Weights = std::map<std::string, double>;
+  EXPECT_EQ(WeightsOf("ablations/paths-reference-entangled.yaml"),
+            (Weights{{"entangled_rollout", 2.0}}));
+  EXPECT_EQ(
+      WeightsOf("ablations/paths-rollout-inference.yaml"),
+      (Weights{{"entangled_reference", 1.0}, {"inference_rollout", 1.0}}));
+  EXPECT_EQ(WeightsOf("ablations/dynamics-opsd.yaml"),
+            (Weights{{"opsd", 1.0}}));
+}
+
+TEST(PresetTermsTest, TheSectionsFieldsAreThoseOfAllTerms) {
+  ObjectiveSection section = Loaded("opsd").objective;
+  section.divergence = "reverse_kl";
+  section.support = "teacher_top_k";
+  section.top_k = 7;
+  section.tail = false;
+  section.reduction = "seq_mean";
+  section.skip_tokens = 2;
+  section.teacher_weights = "snapshot";
+  const Term term = ExpandTerms(section).at(0);
+  EXPECT_EQ(term.divergence.kind, DivergenceKind::kReverseKl);
+  EXPECT_EQ(term.support, (Support{SupportKind::kTeacherTopK, 7, false}));
+  EXPECT_EQ(term.reduction, Reduction::kSeqMean);
+  EXPECT_EQ(term.skip_tokens, 2);
+  EXPECT_EQ(std::get<TeacherPass>(term.target).weights, WeightSet::kSnapshot);
+}
+
+// Each token of dopd belongs to exactly one of its two terms.
+TEST(PresetTermsTest, DopdsTermsShareTheRegimes) {
+  const std::vector<Term> terms = ExpandTerms(Loaded("dopd").objective);
+  ASSERT_EQ(terms.size(), 2u);
+  std::vector<double> factors;
+  for (size_t r = 0; r < kNumRegimes; ++r) {
+    const auto& reverse = std::get<Routed>(terms[0].target).choices[r];
+    const auto& surer = std::get<Routed>(terms[1].target).choices[r];
+    EXPECT_EQ(reverse.factor * surer.factor, 0.0);
+    factors.push_back(reverse.factor + surer.factor);
+  }
+  EXPECT_EQ(factors, (std::vector<double>{0.6, 0.3, 1.0, 0.6}));
+}
+
+TEST(PresetTermsTest, SdpoIsOneTermAgainstTheMovingAverage) {
+  ObjectiveSection section = Loaded("sdpo").objective;
+  std::vector<Term> terms = ExpandTerms(section);
+  ASSERT_EQ(terms.size(), 1u);
+  const Term& term = terms[0];
+  EXPECT_EQ(ProblemWith(term), "");
+  EXPECT_EQ(term.student, ViewName::kNoneRollout);
+  EXPECT_EQ(std::get<TeacherPass>(term.target),
+            (TeacherPass{WeightSet::kEma, ViewName::kSiblingRollout}));
+  EXPECT_EQ(term.divergence,
+            (Divergence{DivergenceKind::kJensenShannon, 0.5, kNoClip}));
+  EXPECT_EQ(term.support, (Support{SupportKind::kStudentTopK, 100, true}));
+  EXPECT_EQ(term.reduction, Reduction::kSeqMeanKeepMasked);
+  EXPECT_EQ(term.importance, Importance::kToken);
+  EXPECT_EQ(term.importance_cap, 2.0);
+  EXPECT_EQ(term.weight, 1.0);
+  section.sdpo = {.divergence = "reverse_kl", .top_k = 20};
+  terms = ExpandTerms(section);
+  EXPECT_EQ(terms[0].divergence.kind, DivergenceKind::kReverseKl);
+  EXPECT_EQ(terms[0].support.k, 20);
 }
 
 TEST(PresetTermsTest, GivenTermsReplaceThePreset) {

@@ -48,6 +48,18 @@ TEST(RunSettingsTest, WhereThingsAreAndWhoHelpsMayChange) {
   EXPECT_FALSE(MayChangeOnResume("no.such.key"));
 }
 
+TEST(RunSettingsTest, ALaterKeyCountsWhereItIsNotTheDefault) {
+  EXPECT_FALSE(ResultSettings({}).contains("prompts.none"));
+  EXPECT_FALSE(ResultSettings({}).contains("objective.divergence"));
+  Config config;
+  config.prompts.none = "{problem}";
+  config.objective.divergence = "reverse_kl";
+  EXPECT_EQ(ResultSettings(config).at("prompts.none"), "\"{problem}\"");
+  EXPECT_EQ(ResultSettings(config).at("objective.divergence"),
+            "\"reverse_kl\"");
+  EXPECT_FALSE(MayChangeOnResume("prompts.none"));
+}
+
 TEST(RunSettingsTest, ASettingIsTheValueAsText) {
   Config config;
   config.trainer.batch_size = 77;

@@ -37,6 +37,7 @@ TEST(TermYamlTest, WhatIsWrittenIsReadAgain) {
           ", divergence: jensen_shannon, beta: 0.25, clip: .inf, support: "
           "student_top_k, top_k: 20, tail: false, reduction: "
           "seq_mean_keep_masked, skip_tokens: 3}",
+      std::string(kPlain) + ", importance: token, importance_cap: 3}",
       "{name: purified, student: none_rollout, weight: 2, target: {anchor: "
       "{view: none_rollout, weights: base}, delta: [{view: cross_rollout, "
       "weights: base}, {view: self_rollout, weights: snapshot, factor: -1}], "
@@ -45,6 +46,7 @@ TEST(TermYamlTest, WhatIsWrittenIsReadAgain) {
       "cross_rollout, weights: base}, second: {view: cross_rollout, weights: "
       "snapshot}, trim: 0.1, regimes: {agree_likely: {factor: 0.6}, "
       "second_surer: {pass: second, factor: 0}}}}",
+      "{name: sft, student: none_reference, weight: 1, target: one_hot}",
   };
   for (const std::string& text : texts) {
     Term term;
@@ -58,6 +60,8 @@ TEST(TermYamlTest, WhatIsWrittenIsReadAgain) {
     EXPECT_EQ(again.support, term.support) << written;
     EXPECT_EQ(again.reduction, term.reduction) << written;
     EXPECT_EQ(again.skip_tokens, term.skip_tokens) << written;
+    EXPECT_EQ(again.importance, term.importance) << written;
+    EXPECT_EQ(again.importance_cap, term.importance_cap) << written;
     EXPECT_EQ(again.weight, term.weight) << written;
   }
 }
@@ -71,7 +75,8 @@ TEST(TermYamlTest, AMistakeIsNamedWithItsPlace) {
   for (const Case& c : std::vector<Case>{
            {"[1]", "is no map"},
            {"{name: t, weight: 1}", "student is missing"},
-           {"{name: t, student: none_rollout, weight: 1}", "teacher is missing"},
+           {"{name: t, student: none_rollout, weight: 1}",
+            "teacher is missing"},
            {"{name: t, student: nun, teacher: cross_rollout, "
             "teacher_weights: base, weight: 1}",
             "student: 'nun' is no view"},
@@ -79,6 +84,8 @@ TEST(TermYamlTest, AMistakeIsNamedWithItsPlace) {
             "divergence: 'kl' is none of forward_kl"},
            {plain + ", clip: 0}", "clip: must be a number above 0"},
            {plain + ", clip: x}", "clip: must be a number above 0"},
+           {plain + ", importance: all}",
+            "importance: 'all' is none of none, token, sequence"},
            {plain + ", top_k: 1.5}", "top_k: must be an integer"},
            {plain + ", tail: maybe}", "tail: must be true or false"},
            {plain + ", klip: 1}", "unknown key 'klip'"},

@@ -1,5 +1,8 @@
 #include "common/data/confidence_interval.h"
 
+#include <algorithm>
+#include <vector>
+
 #include "gtest/gtest.h"
 
 namespace dapd {
@@ -32,6 +35,35 @@ TEST(MeanIntervalTest, AllWrongStillHasWidth) {
 TEST(MeanIntervalTest, NoValuesAndOneValueAreHarmless) {
   EXPECT_EQ(MeanInterval({}).mean, 0.0);
   EXPECT_EQ(MeanInterval({0.4}).low, 0.4);
+}
+
+TEST(BootstrapIntervalTest, IsNearlyTheNormalOneForManyValues) {
+  // 200 values, half of them 0 and half 1: standard error 0.0354.
+  std::vector<double> values(200, 0.0);
+  std::fill(values.begin(), values.begin() + 100, 1.0);
+  const Interval interval = BootstrapInterval(values, 1);
+  EXPECT_DOUBLE_EQ(interval.mean, 0.5);
+  EXPECT_NEAR(interval.low, 0.5 - 1.96 * 0.03536, 0.006);
+  EXPECT_NEAR(interval.high, 0.5 + 1.96 * 0.03536, 0.006);
+}
+
+TEST(BootstrapIntervalTest, IsAFunctionOfValuesAndSeed) {
+  const std::vector<double> values = {0.1, 0.25, 0.9, 0.4, 0.55};
+  const Interval one = BootstrapInterval(values, 7);
+  const Interval again = BootstrapInterval(values, 7);
+  const Interval other = BootstrapInterval(values, 8);
+  EXPECT_EQ(one.low, again.low);
+  EXPECT_EQ(one.high, again.high);
+  EXPECT_TRUE(one.low != other.low || one.high != other.high);
+  EXPECT_GE(one.low, 0.1);
+  EXPECT_LE(one.high, 0.9);
+}
+
+TEST(BootstrapIntervalTest, AllRightStillHasWidth) {
+  const std::vector<double> values(40, 1.0);
+  EXPECT_EQ(BootstrapInterval(values, 1).low, MeanInterval(values).low);
+  EXPECT_LT(BootstrapInterval(values, 1).low, 0.95);
+  EXPECT_EQ(BootstrapInterval({}, 1).mean, 0.0);
 }
 
 }  // namespace

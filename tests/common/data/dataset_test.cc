@@ -16,6 +16,7 @@
 namespace dapd {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr char kRows[] =
@@ -58,6 +59,35 @@ TEST(ReadDatasetTest, AColumnMapChoosesTheColumns) {
   const absl::Status missing = ReadDataset(path, {}).status();
   EXPECT_EQ(ExitCodeOf(missing), ExitCode::kData);
   EXPECT_THAT(std::string(missing.message()), HasSubstr("found: a, q"));
+}
+
+TEST(ReadDatasetTest, ABenchmarkNeedsAnswersAndNoSolutions) {
+  const DatasetOptions benchmark = {.id_column = "name",
+                                    .problem_column = "question",
+                                    .answer_column = "target",
+                                    .needs_solution = false,
+                                    .needs_answer = true,
+                                    .column_settings = "--answer-column"};
+  const auto data = ReadDataset(
+      Write("benchmark.jsonl",
+            "{\"name\": \"p\", \"question\": \"1+1?\", \"target\": 2}\n"),
+      benchmark);
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_EQ(data->problems[0].id, "p");
+  EXPECT_EQ(data->problems[0].answer, "2");
+  EXPECT_EQ(data->problems[0].solution, "");
+
+  const auto missing = ReadDataset(
+      Write("no_answers.jsonl", "{\"question\": \"1+1?\"}\n"), benchmark);
+  EXPECT_THAT(std::string(missing.status().message()),
+              AllOf(HasSubstr("no column 'target'"),
+                    HasSubstr("name the right ones with --answer-column")));
+  const auto empty =
+      ReadDataset(Write("empty_answer.jsonl",
+                        "{\"question\": \"1+1?\", \"target\": null}\n"),
+                  benchmark);
+  EXPECT_THAT(std::string(empty.status().message()),
+              AllOf(HasSubstr(":1"), HasSubstr("column 'target' is empty")));
 }
 
 TEST(ReadDatasetTest, ABadRowIsNamedOrSkippedAndCounted) {

@@ -63,6 +63,23 @@ TEST_F(ViewsTest, PrefixesAreThoseOfTheViewsOnceAllIsKnown) {
   }
 }
 
+TEST_F(ViewsTest, AnEvaluationAsksAsTrainingDoesOrPlainly) {
+  const ViewBuilder builder(*tokenizer_, *chat_, {});
+  const auto prompt = [&](EvaluationForm form) {
+    return builder.EvaluationPrompt("How many?", form, /*thinking=*/false)
+        .value();
+  };
+  EXPECT_EQ(prompt(EvaluationForm::kTraining),
+            builder.RolloutPrompt("How many?").value());
+  const std::string plain =
+      tokenizer_->Decode(prompt(EvaluationForm::kPlain), true).value();
+  EXPECT_EQ(plain.find("Problem: "), std::string::npos) << plain;
+  EXPECT_NE(plain.find("How many?\n\nPlease reason step by step, and put your "
+                       "final answer within \\boxed{}."),
+            std::string::npos)
+      << plain;
+}
+
 TEST_F(ViewsTest, PrefixesGrowWithTheRollout) {
   const ViewBuilder builder(*tokenizer_, *chat_, {});
   Sample none = sample_;
@@ -131,6 +148,122 @@ TEST_F(ViewsTest, PaddingAloneLeavesTheReferencesViews) {
 
   sample_.rollout_ids.clear();
   EXPECT_TRUE(absl::IsInvalidArgument(builder.Build(sample_).status()));
+}
+
+TEST_F(ViewsTest, ViewsBesidesTheSixAreMadeWhereTheyAreRead) {
+  using enum ViewName;
+  const Views six = ViewBuilder(*tokenizer_, *chat_, {}).Build(sample_).value();
+  const ViewBuilder builder(
+      *tokenizer_,
+      *chat_,
+      {.prompts = Prompts({.demonstration = "{problem} as in {reference}",
+                           .probe = "Only {reference}"}),
+       .extra_views = {kDemonstrationRollout, kProbeRollout}});
+  const Views views = builder.Build(sample_).value();
+  const auto at = [](const Views& all, ViewName name) -> const View& {
+    return all[static_cast<size_t>(name)];
+  };
+  for (const auto& [name, message] :
+       {std::pair{kDemonstrationRollout, "How many? as in the answer is 123"},
+        {kProbeRollout, "Only the answer is 123"}}) {
+    EXPECT_TRUE(at(six, name).input_ids.empty());
+    const View& view = at(views, name);
+    EXPECT_EQ(view.scored_count, at(six, kNoneRollout).scored_count);
+    const std::string text =
+        tokenizer_->Decode(view.input_ids, /*skip_special_tokens=*/false)
+            .value();
+    EXPECT_NE(text.find(message), std::string::npos) << text;
+    EXPECT_TRUE(Begins(view, at(builder.BuildPrefixes(sample_).value(), name)));
+  }
+  EXPECT_EQ(at(views, kCrossRollout), at(six, kCrossRollout));
+}
+
+TEST_F(ViewsTest, WhereNothingReadsRolloutsASampleNeedsNone) {
+  sample_.rollout_ids.clear();
+  const ViewBuilder builder(*tokenizer_, *chat_, {.reads_rollouts = false});
+  const auto views = builder.Build(sample_);
+  ASSERT_TRUE(views.ok()) << views.status();
+  EXPECT_EQ(
+      *views,
+      builder.BuildReferenceViews(sample_.problem, sample_.reference).value());
+}
+
+TEST_F(ViewsTest, ASampledReferenceIsScoredInItsOwnTokens) {
+  const ViewBuilder builder(
+      *tokenizer_,
+      *chat_,
+      {.max_reference_tokens = 9, .pad_token_id = kSmallEndId});
+  sample_.reference_ids = *tokenizer_->Encode("th e answer");
+  sample_.reference_ids.push_back(kSmallEndId);
+  sample_.reference = "not shown";
+  const Views views = builder.Build(sample_).value();
+  const auto at = [&](ViewName name) {
+    return views[static_cast<size_t>(name)];
+  };
+  for (const ViewName name : {ViewName::kNoneReference,
+                              ViewName::kSelfReference,
+                              ViewName::kCrossReference}) {
+    const View view = at(name);
+    EXPECT_EQ(std::vector<int32_t>(view.input_ids.begin() + view.scored_from,
+                                   view.input_ids.end()),
+              std::vector<int32_t>(sample_.reference_ids.begin(),
+                                   sample_.reference_ids.begin() + 9))
+        << ViewNameString(name) << ": cut, and without padding";
+  }
+  const std::vector<int32_t> prompt =
+      builder.RolloutPrompt(sample_.problem).value();
+  EXPECT_EQ(at(ViewName::kNoneReference).scored_from,
+            static_cast<int64_t>(prompt.size()));
+  EXPECT_TRUE(std::equal(prompt.begin(),
+                         prompt.end(),
+                         at(ViewName::kNoneReference).input_ids.begin()));
+  for (const ViewName name :
+       {ViewName::kSelfReference, ViewName::kCrossRollout}) {
+    const std::string text = *tokenizer_->Decode(at(name).input_ids, false);
+    EXPECT_NE(text.find("Begin ===\nth e answer\n=== Reference"),
+              std::string::npos)
+        << text;
+  }
+
+  sample_.reference_ids = {kSmallEndId};
+  const auto empty = builder.Build(sample_);
+  ASSERT_TRUE(empty.ok()) << empty.status();
+  EXPECT_EQ(
+      (*empty)[static_cast<size_t>(ViewName::kNoneReference)].scored_count, 0);
+}
+
+TEST_F(ViewsTest, TheSelfTeacherReadsASiblingAndFeedback) {
+  const ViewBuilder builder(*tokenizer_, *chat_, {});
+  const auto sibling = [&] {
+    return builder.Build(sample_)
+        .value()[static_cast<size_t>(ViewName::kSiblingRollout)];
+  };
+  EXPECT_EQ(sibling(), View()) << "there is nothing to show";
+  const auto prompt = [&] {
+    const View view = sibling();
+    EXPECT_EQ(view.scored_count,
+              static_cast<int64_t>(sample_.rollout_ids.size()));
+    return *tokenizer_->Decode(
+        {view.input_ids.begin(), view.input_ids.begin() + view.scored_from},
+        /*skip_special_tokens=*/false);
+  };
+  const std::string none =
+      *tokenizer_->Decode(builder.RolloutPrompt(sample_.problem).value(),
+                          /*skip_special_tokens=*/false);
+  const std::string end = "<end><assistant><no thoughts>";
+  ASSERT_NE(none.find(end), std::string::npos) << none;
+  const std::string question = none.substr(0, none.find(end));
+  const std::string correctly = "\n\nCorrectly solve the original question.";
+  const std::string solution = "\nCorrect solution:\n\nit is 12";
+  const std::string feedback =
+      "\nThe following is feedback from your unsuccessful earlier "
+      "attempt:\n\nno";
+  sample_.context = {.sibling = "it is 12"};
+  EXPECT_EQ(prompt(), question + solution + correctly + end);
+  sample_.context = {.feedback = "no"};
+  EXPECT_EQ(prompt(), question + feedback + correctly + end);
+  sample_.context = {.sibling = "it is 12", .feedback = "no"};
+  EXPECT_EQ(prompt(), question + solution + feedback + correctly + end);
 }
 
 TEST_F(ViewsTest, PromptsBeforeARolloutAreCutOnTheRight) {

@@ -297,6 +297,33 @@ TEST(DivergenceTokensTest, ARoutedTokenHasTheBitsOfThePassItTakes) {
   }
 }
 
+TEST(DivergenceTokensTest, ToAOneHotTargetItIsTheCrossEntropy) {
+  constexpr int64_t kTokens = 3;
+  constexpr int64_t kVocabulary = 61;
+  constexpr float kScale = 0.7F;
+  Problem problem(kTokens, kVocabulary, 4.0F, kInfinity);
+  const std::vector<float> before = problem.logits[1];
+  const std::vector<int64_t> ids = {0, 60, 17};
+  problem.logits.emplace_back(kTokens * kVocabulary);
+  problem.derived = {
+      {.kind = DerivedSource::Kind::kOneHot, .source = 5, .ids = ids.data()}};
+  problem.terms = {
+      {.student = 1, .target = 5, .clip = kInfinity, .weight = 0.5F}};
+  const auto sums = problem.Run(kScale, true);
+  for (int64_t t = 0; t < kTokens; ++t) {
+    const std::vector<double> log_p =
+        Slow::LogSoftmax(before.data() + t * kVocabulary, kVocabulary, kScale);
+    const auto id = static_cast<size_t>(ids[static_cast<size_t>(t)]);
+    EXPECT_NEAR(sums[static_cast<size_t>(t)].clipped, -log_p[id], 1e-5);
+    for (size_t v = 0; v < log_p.size(); ++v) {
+      const double pull = v == id ? 1.0 : 0.0;
+      EXPECT_NEAR(problem.logits[1][t * kVocabulary + v],
+                  0.5 * kScale * (std::exp(log_p[v]) - pull),
+                  1e-6);
+    }
+  }
+}
+
 TEST(KernelLogTest, IsWithinTwoUnitsInTheLastPlace) {
   std::vector<float> x;
   for (double value = 1e-30; value < 1e30; value *= 1.00137) {

@@ -31,6 +31,7 @@ struct Inputs {
       {at::randn({kTokens, kHidden}), {}, {}, {}},
       {at::randn({kTokens, kHidden}), {}, {}, {}}};
   at::Tensor ids;
+  at::Tensor scored = at::remainder(at::arange(kTokens) * 3, kVocabulary);
   Target target = TeacherPass{};
   Divergence divergence;
   Support support;
@@ -50,6 +51,11 @@ struct Inputs {
       terms.back().divergence.clip =
           divergence.clip == kNoClip ? kNoClip : clip;
       if (std::holds_alternative<TeacherPass>(target)) return;
+      if (std::holds_alternative<OneHot>(target)) {
+        terms.back().passes.clear();
+        terms.back().ids = scored;
+        return;
+      }
       terms.back().passes = {&teachers[0], &teachers[1]};
       if (std::holds_alternative<Mixture>(target)) {
         terms.back().passes.push_back(&teachers[2]);
@@ -131,6 +137,10 @@ struct Slow {
   static at::Tensor TargetOf(const Inputs& in,
                              const HeadTerm& term,
                              const Logprobs& logprobs) {
+    if (std::holds_alternative<OneHot>(*term.target)) {
+      return at::full({kTokens, kVocabulary}, -1e3, at::kDouble)
+          .scatter(1, in.scored.unsqueeze(1), 0.0);
+    }
     const at::Tensor first = logprobs(term.passes[0]->hidden);
     if (const auto* mixture = std::get_if<Mixture>(term.target)) {
       at::Tensor delta = at::zeros_like(first);
@@ -251,7 +261,8 @@ std::vector<Target> Targets() {
                   .soft_clip = 2.0,
                   .strength = 0.7},
           Mixture{.anchor = pass, .delta = {{pass, 0.5}, {pass, -0.25}}},
-          Routed{pass, pass}};
+          Routed{pass, pass},
+          OneHot{}};
 }
 
 TEST_F(HeadLossTest, EveryDivergenceSupportAndTargetAgreesWithAutograd) {
@@ -268,6 +279,13 @@ TEST_F(HeadLossTest, EveryDivergenceSupportAndTargetAgreesWithAutograd) {
       for (const Support& support : Supports()) {
         if (support.kind == SupportKind::kTeacherTopK &&
             !std::holds_alternative<TeacherPass>(target)) {
+          continue;
+        }
+        // The one that a one-hot target has; a clip leaves no gradient.
+        if (std::holds_alternative<OneHot>(target) &&
+            (divergence.kind != DivergenceKind::kForwardKl ||
+             divergence.clip != kNoClip ||
+             support.kind != SupportKind::kFull)) {
           continue;
         }
         in.target = target;

@@ -37,6 +37,20 @@ TEST(TermTest, EveryPassOfATargetIsAskedForOnce) {
   EXPECT_THAT(PassesOf(terms[1].target), ElementsAre(kNone, kCross, kSnapshot));
 }
 
+TEST(TermTest, ATermOfReferencesAloneNeedsNoRollout) {
+  using enum ViewName;
+  Term sft = MakeTerm(OneHot());
+  sft.student = kNoneReference;
+  EXPECT_TRUE(TeacherPasses({sft}).empty());
+  EXPECT_FALSE(ReadsRollouts({sft}));
+  EXPECT_TRUE(ScoresReferences({sft}));
+  Term crossed = sft;
+  crossed.target = TeacherPass{WeightSet::kBase, kCrossReference};
+  EXPECT_TRUE(ReadsRollouts({sft, crossed})) << "the teacher sees it";
+  EXPECT_FALSE(ScoresReferences({MakeTerm(kCross)}));
+  EXPECT_EQ(ViewsRead({crossed}), (std::set{kNoneReference, kCrossReference}));
+}
+
 TEST(TermTest, WhatCannotBeComputedIsNamed) {
   struct Case {
     std::string problem;
@@ -64,6 +78,9 @@ TEST(TermTest, WhatCannotBeComputedIsNamed) {
   add("top_k", kCross).support = {SupportKind::kStudentTopK, 0};
   add("teacher_top_k", MakeMixture()).support = {SupportKind::kTeacherTopK, 5};
   add("skip_tokens", kCross).skip_tokens = -1;
+  add("", OneHot());
+  add("forward_kl", OneHot()).divergence = {DivergenceKind::kReverseKl};
+  add("full support", OneHot()).support = {SupportKind::kStudentTopK, 5};
   for (const Case& c : cases) {
     if (c.problem.empty()) {
       EXPECT_EQ(ProblemWith(c.term), "");
@@ -105,10 +122,42 @@ TEST(ViewTest, OnlyViewsOfTheReferenceThatShowNoRolloutNeedNone) {
   }
   EXPECT_TRUE(NeedsRollout(kCrossReference));
   EXPECT_EQ(CompletionOf(kCrossReference), Completion::kReference);
-  for (const ViewName view : {kNoneRollout, kSelfRollout, kCrossRollout}) {
+  for (const ViewName view : {kNoneRollout,
+                              kSelfRollout,
+                              kCrossRollout,
+                              kDemonstrationRollout,
+                              kProbeRollout}) {
     EXPECT_TRUE(NeedsRollout(view));
     EXPECT_EQ(CompletionOf(view), Completion::kRollout);
   }
+}
+
+TEST(TermTest, ATermIsMaskedWhereItsTargetsViewIsMissing) {
+  Views views;
+  views[static_cast<size_t>(ViewName::kNoneRollout)].scored_count = 7;
+  const Term sdpo =
+      MakeTerm(TeacherPass{WeightSet::kEma, ViewName::kSiblingRollout});
+  EXPECT_TRUE(LacksTarget(sdpo, views));
+  EXPECT_EQ(TokensOf(sdpo, views), 0);
+  // Of other views it is not known yet.
+  EXPECT_FALSE(LacksTarget(MakeTerm(kCross), views));
+  EXPECT_EQ(TokensOf(MakeTerm(kCross), views), 7);
+
+  views[static_cast<size_t>(ViewName::kSiblingRollout)].scored_count = 7;
+  EXPECT_FALSE(LacksTarget(sdpo, views));
+  Term skipping = sdpo;
+  skipping.skip_tokens = 3;
+  EXPECT_EQ(TokensOf(skipping, views), 4);
+  skipping.skip_tokens = 9;
+  EXPECT_EQ(TokensOf(skipping, views), 0);
+}
+
+TEST(TermTest, ImportanceIsTheSamplersViewsOnly) {
+  Term term = MakeTerm(kCross);
+  term.importance = Importance::kToken;
+  EXPECT_EQ(ProblemWith(term), "");
+  term.student = ViewName::kSelfRollout;
+  EXPECT_THAT(ProblemWith(term), HasSubstr("none_rollout"));
 }
 
 }  // namespace

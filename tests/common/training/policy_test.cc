@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <memory>
 
 #include "gtest/gtest.h"
 #include "torch/nn/utils/clip_grad.h"
@@ -208,6 +209,66 @@ TEST(PolicyTest, ARestoredPolicyTakesTheSameSteps) {
   ExpectSame(*policy.snapshot(), *(*restored)->snapshot());
 }
 
+// The second of three steps has nothing to learn from: the weights move as if
+// there were two, and so does a policy that goes on behind any of them.
+TEST(PolicyTest, ARestCountsAsAStepAndMovesNothing) {
+  const OptimizerOptions options{.learning_rate = 0.01,
+                                 .schedule_steps = 1'000'000'000,
+                                 .max_grad_norm = 0.1,
+                                 .snapshot_interval = 2,
+                                 .ema_rate = 0.5};
+  Policy without = MakePolicy(options);
+  for (const double value : {0.3, -0.1}) {
+    FillGradients(without, value);
+    ASSERT_TRUE(without.Step().ok());
+  }
+  for (const int64_t goes_on_behind : {0, 1, 2}) {
+    std::unique_ptr<Policy> policy(new Policy(MakePolicy(options)));
+    for (int64_t step = 0; step < 3; ++step) {
+      if (step == goes_on_behind && step > 0) {
+        auto restored = Policy::Restore(StateOf(*policy), options);
+        ASSERT_TRUE(restored.ok()) << restored.status();
+        policy = *std::move(restored);
+      }
+      if (step == 1) {
+        const Adapter before = policy->live().Clone();
+        size_t told = 0;
+        const auto rest = policy->Rest([&](const at::Tensor&) {
+          ++told;
+          return absl::OkStatus();
+        });
+        ASSERT_TRUE(rest.ok()) << rest.status();
+        EXPECT_TRUE(rest->snapshot_refreshed);
+        EXPECT_EQ(told, policy->live().Tensors().size());
+        ExpectSame(policy->live(), before);
+        continue;
+      }
+      FillGradients(*policy, step == 0 ? 0.3 : -0.1);
+      ASSERT_TRUE(policy->Step().ok());
+    }
+    EXPECT_EQ(policy->version(), 3);
+    EXPECT_EQ(policy->updates(), 2);
+    const auto expect_close = [](const Adapter& a, const Adapter& b) {
+      for (size_t i = 0; i < a.Tensors().size(); ++i) {
+        EXPECT_TRUE(at::allclose(a.Tensors()[i], b.Tensors()[i], 1e-6, 1e-9))
+            << a.Names()[i];
+      }
+    };
+    expect_close(without.live(), policy->live());
+    expect_close(*without.ema(), *policy->ema());
+  }
+}
+
+TEST(PolicyTest, APolicyThatOnlyRestedCanBeRestored) {
+  Policy policy = MakePolicy({});
+  ASSERT_TRUE(policy.Rest().ok());
+  const auto restored = Policy::Restore(StateOf(policy), {});
+  ASSERT_TRUE(restored.ok()) << restored.status();
+  EXPECT_EQ((*restored)->version(), 1);
+  FillGradients(**restored, 0.5);
+  EXPECT_TRUE((*restored)->Step().ok());
+}
+
 TEST(PolicyTest, TheAdapterBeforeTheLastStepIsKeptWhereItIsAskedFor) {
   const OptimizerOptions options{.learning_rate = 0.01, .keep_previous = true};
   Policy policy = MakePolicy(options);
@@ -284,8 +345,12 @@ TEST(PolicyTest, ARestoredMovingAverageGoesOnBitForBit) {
 TEST(PolicyTest, EverySetHasItsAdapterAndItsVersion) {
   Policy policy = MakePolicy(
       {.learning_rate = 0.01, .snapshot_interval = 2, .ema_rate = 0.3});
+  // A fresh adapter changes nothing yet.
   EXPECT_EQ(policy.SetsAtBase(),
-            (std::set{WeightSet::kBase, WeightSet::kSnapshot}));
+            (std::set{WeightSet::kBase,
+                      WeightSet::kSnapshot,
+                      WeightSet::kEma,
+                      WeightSet::kLive}));
   for (int step = 1; step <= 3; ++step) {
     FillGradients(policy, 0.3);
     ASSERT_TRUE(policy.Step().ok());

@@ -50,6 +50,26 @@ TEST(ObjectiveAccumulatorTest, ValuesAreMeansOfMicroBatchTokenMeans) {
   EXPECT_DOUBLE_EQ(metrics.loss, 0.5 * 0.75 + 2.0 * 1.5);
 }
 
+TEST(ObjectiveAccumulatorTest, OnlyARoutedTermHasSharesOfRegimes) {
+  std::vector<Term> terms = TwoTerms();
+  terms[1].target = Routed{};
+  ObjectiveAccumulator here(terms);
+  ObjectiveAccumulator there(terms);
+  here.Add({{}, {.regimes = {1, 0, 2, 0}}});
+  there.Add({{}, {.regimes = {0, 0, 4, 1}}});
+  ASSERT_TRUE(here.Merge(there.Sums()).ok());
+  const ObjectiveMetrics metrics = here.Finish();
+  EXPECT_FALSE(metrics.terms[0].regime_shares.has_value());
+  EXPECT_EQ(*metrics.terms[1].regime_shares,
+            (std::array<double, kNumRegimes>{0.125, 0.0, 0.75, 0.125}));
+  const nlohmann::ordered_json json = ToJson(metrics);
+  EXPECT_FALSE(json.at("terms").at("first").contains("regimes"));
+  EXPECT_EQ(json.at("terms").at("second").at("regimes").at("first_surer"),
+            0.75);
+  EXPECT_FALSE(here.Merge(ObjectiveAccumulator(TwoTerms()).Sums()).ok())
+      << "another rank with another target";
+}
+
 TEST(ObjectiveAccumulatorTest, AMicroBatchWithoutATokenOfATermAddsNothingToIt) {
   ObjectiveAccumulator accumulator(TwoTerms());
   accumulator.Add({{.clipped = 2.0,

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -59,15 +60,16 @@ TEST(ScoreRequestTest, AllFieldsArrive) {
 
 TEST(ScoreRequestTest, WhatIsOutOfRangeIsRefusedByName) {
   struct Case {
-    const char* named;
+    std::string named;
     std::function<void(v1::ScoreRequest&)> spoil;
   };
   const double nan = std::numeric_limits<double>::quiet_NaN();
+  const std::string many = absl::StrCat(kNumViews + 1, " views");
   const std::vector<Case> cases = {
       {"0 views", [](auto& r) { r.clear_views(); }},
-      {"7 views",
+      {many,
        [](auto& r) {
-         while (r.views_size() < 7) r.add_views();
+         while (r.views_size() <= kNumViews) r.add_views();
        }},
       {"'rollout' is no view",
        [](auto& r) { r.mutable_views(1)->set_name("rollout"); }},
@@ -147,7 +149,7 @@ TEST(ScoreRequestTest, AnUpdateThatTheModelCannotTakeIsRefused) {
       std::string(ParsePrefixUpdate(message, Limits()).status().message()),
       HasSubstr("input_ids[1] is 100"));
   message = MakeUpdate();
-  while (message.prefix().views_size() < 7) {
+  while (message.prefix().views_size() <= kNumViews) {
     message.mutable_prefix()->add_views();
   }
   EXPECT_FALSE(ParsePrefixUpdate(message, Limits()).ok());

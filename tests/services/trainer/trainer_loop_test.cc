@@ -4,6 +4,7 @@
 #include <atomic>
 #include <deque>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "gmock/gmock.h"
@@ -46,6 +48,8 @@ struct Submission {
   bool operator==(const Submission&) const = default;
 };
 
+using AnswerOf = std::function<std::vector<int32_t>(const SamplingKey& key)>;
+
 // Answers every task with the same tokens, under the policy it was given last.
 // Tasks are submitted and answers asked for by two threads, one after the
 // other.
@@ -70,6 +74,7 @@ class InstantRollouts : public RolloutClient {
       held_out_submissions_.push_back(submission);
     }
     *is_far_ahead_ = false;
+    keys_[task.id] = task.request.key;
     tasks_.push_back(task.id);
   }
   absl::StatusOr<std::optional<RolloutResult>> NextWithin(
@@ -81,12 +86,15 @@ class InstantRollouts : public RolloutClient {
       absl::SleepFor(std::min(timeout, absl::Milliseconds(1)));
       return std::nullopt;
     }
+    if (num_left_ == 0) return absl::UnavailableError("no worker is left");
+    --num_left_;
     RolloutResult result;
     if (answers_last_first_) std::reverse(tasks_.begin(), tasks_.end());
     result.id = tasks_.front();
     tasks_.pop_front();
     if (answers_last_first_) std::reverse(tasks_.begin(), tasks_.end());
     result.ids = result.id % 2 == 0 ? even_answer_.value_or(answer_) : answer_;
+    if (answer_of_) result.ids = answer_of_(keys_.at(result.id));
     result.logprobs = logprobs_;
     result.policy_version = served_->version + (lies_ ? 1 : 0);
     result.adapter_digest = served_->adapter.digest;
@@ -104,6 +112,9 @@ class InstantRollouts : public RolloutClient {
   std::vector<int32_t> answer_;
   std::vector<float> logprobs_;
   std::optional<std::vector<int32_t>> even_answer_;  // of tasks with even ids
+  AnswerOf answer_of_;                               // given: in their place
+  std::map<uint64_t, SamplingKey> keys_;             // of all tasks ever
+  int64_t num_left_ = -1;  // answers until no worker is left; below 0: endless
   OnTokens on_tokens_;
   bool listened_ = false;
   bool lies_ = false;  // about the policy
@@ -194,6 +205,8 @@ class TrainerLoopTest : public ::testing::Test {
     rollouts_->logprobs_ = logprobs_;
     rollouts_->even_answer_ = even_answer_;
     rollouts_->answers_last_first_ = answers_last_first_;
+    rollouts_->answer_of_ = answer_of_;
+    rollouts_->num_left_ = num_left_;
     rollouts_->is_far_ahead_ = &is_far_ahead;
     teachers_.emplace(weights->config.hidden_size);
     const auto collective = MakeSingleRank();
@@ -208,33 +221,33 @@ class TrainerLoopTest : public ::testing::Test {
     const auto recorder =
         RunRecorder::Create(loaded_, folder, 0, &metrics, &status, &history)
             .value();
-    TrainerLoop loop({.batch = {.config = config,
-                                .weights = weights,
-                                .tokenizer = *text_.tokenizer,
-                                .views = *text_.views,
-                                .terms = terms,
-                                .data = data_,
-                                .rollouts = *rollouts_,
-                                .teachers = *teachers_,
-                                .collective = *collective,
-                                .devices = *devices,
-                                .sharded_layers = nullptr,
-                                .policy = policy,
-                                .on_phase = [](TrainerPhase) {},
-                                .on_progress = [](int64_t, int64_t) {},
-                                .on_ahead =
-                                    [&](int64_t micro_batches, int64_t tokens) {
-                                      is_far_ahead =
-                                          micro_batches > 0 &&
-                                          tokens >= held_back_until_tokens_;
-                                    },
-                                .on_served = [](int64_t) {}},
-                      .identity = {},
-                      .held_out = held_out_,
-                      .recorder = *recorder,
-                      .ledger = *ledger,
-                      .metrics = metrics,
-                      .wait_for_stop = [](absl::Duration) { return true; }});
+    TrainerLoop loop(
+        {.batch = {.config = config,
+                   .weights = weights,
+                   .tokenizer = *text_.tokenizer,
+                   .views = *text_.views,
+                   .terms = terms,
+                   .data = data_,
+                   .rollouts = *rollouts_,
+                   .teachers = *teachers_,
+                   .collective = *collective,
+                   .devices = *devices,
+                   .sharded_layers = nullptr,
+                   .policy = policy,
+                   .on_phase = [](TrainerPhase) {},
+                   .on_progress = [](int64_t, int64_t) {},
+                   .on_ahead =
+                       [&](int64_t micro_batches, int64_t tokens) {
+                         is_far_ahead = micro_batches > 0 &&
+                                        tokens >= held_back_until_tokens_;
+                       },
+                   .on_served = [](int64_t) {}},
+         .identity = {},
+         .held_out = held_out_,
+         .recorder = *recorder,
+         .ledger = *ledger,
+         .metrics = metrics,
+         .wait_for_stop = [this](absl::Duration) { return is_stopped_; }});
     return loop.Run();
   }
 
@@ -260,6 +273,29 @@ class TrainerLoopTest : public ::testing::Test {
     return values;
   }
 
+  // The rows of a step's samples/.
+  std::vector<nlohmann::json> SamplesOfStep(int64_t step) {
+    const RunFolder folder = RunFolder::Open(loaded_.config.run).value();
+    std::vector<nlohmann::json> rows;
+    EXPECT_TRUE(ForEachJsonLine(folder.File(absl::StrFormat(
+                                    "samples/step-%06d.jsonl", step)),
+                                [&](const nlohmann::json& row, int) {
+                                  rows.push_back(row);
+                                  return absl::OkStatus();
+                                })
+                    .ok());
+    return rows;
+  }
+
+  // An answer that ends in a boxed result; right is 123.
+  std::vector<int32_t> Boxed(const std::string& result) const {
+    std::vector<int32_t> ids =
+        text_.tokenizer->Encode(absl::StrCat("\\boxed{", result, "}")).value();
+    ids.push_back(kSmallEndId);
+    return ids;
+  }
+
+  bool is_stopped_ = true;  // as far as anybody asks
   bool lies_ = false;
   bool holds_back_ = false;
   int64_t held_back_until_tokens_ = 0;  // passed forward
@@ -267,6 +303,8 @@ class TrainerLoopTest : public ::testing::Test {
   std::vector<int32_t> answer_ = {72, 105, kSmallEndId};
   std::vector<float> logprobs_;  // of its tokens
   std::optional<std::vector<int32_t>> even_answer_;
+  AnswerOf answer_of_;
+  int64_t num_left_ = -1;
   std::optional<InstantRollouts> rollouts_;
   std::optional<InstantTeachers> teachers_;
 };
@@ -293,6 +331,32 @@ TEST_F(TrainerLoopTest,
       << "and nothing behind the last step";
 }
 
+TEST_F(TrainerLoopTest, AnObjectiveOfReferencesAloneAsksNobody) {
+  Config& config = loaded_.config;
+  config.objective.preset = "sft";
+  config.objective.component_clip = kNoClip;
+  config.run.name = "stopped";
+  EXPECT_TRUE(absl::IsCancelled(Run(0)));
+  is_stopped_ = false;
+  for (const int64_t max_staleness : {0, 1}) {
+    config.run.name = absl::StrCat("sft-", max_staleness);
+    ASSERT_TRUE(Run(max_staleness).ok());
+    EXPECT_TRUE(rollouts_->submissions_.empty());
+    EXPECT_TRUE(teachers_->weights_.empty());
+    EXPECT_TRUE(teachers_->tasks_.empty());
+    EXPECT_THAT(MetricOfSteps("samples"), ElementsAre(2, 2, 2, 2));
+    EXPECT_THAT(MetricOfSteps("untrainable_samples"), ElementsAre(0, 0, 0, 0));
+    // A random model of 300 tokens gives each about 1/300.
+    for (const double loss : MetricOfSteps("loss")) EXPECT_NEAR(loss, 5.7, 1.5);
+  }
+  held_out_.problems = {data_.problems[0]};
+  config.evaluation.kl_problems = 1;
+  config.run.name = "evaluated";
+  ASSERT_TRUE(Run(0).ok());
+  EXPECT_EQ(rollouts_->held_out_submissions_.size(), 2u)
+      << "the answers that are graded, and none for the divergence";
+}
+
 TEST_F(TrainerLoopTest, HeldOutProblemsAreAnsweredByTheLivePolicy) {
   held_out_.problems = {data_.problems[0]};
   loaded_.config.evaluation.kl_problems = 0;
@@ -302,6 +366,86 @@ TEST_F(TrainerLoopTest, HeldOutProblemsAreAnsweredByTheLivePolicy) {
     EXPECT_THAT(rollouts_->held_out_submissions_,
                 ElementsAre(Submission{0, 0}, Submission{4, 4}));
   }
+}
+
+// With a lag the step behind an evaluation is begun after it, but by the same
+// policy as without.
+TEST_F(TrainerLoopTest, EvaluationsWithinTheRunChangeNothingOfIt) {
+  held_out_.problems = {data_.problems[0]};
+  Config& config = loaded_.config;
+  config.evaluation.kl_problems = 0;
+  config.evaluation.path = "held_out.jsonl";
+  for (const int64_t max_staleness : {0, 1}) {
+    std::vector<std::vector<double>> losses;
+    std::vector<std::vector<int64_t>> served;
+    for (const int64_t interval : {0, 2}) {
+      config.evaluation.interval = interval;
+      config.run.name = absl::StrCat("within-", max_staleness, interval);
+      ASSERT_TRUE(Run(max_staleness).ok());
+      losses.push_back(MetricOfSteps("loss"));
+      served.emplace_back();
+      for (const auto& [step, submissions] : rollouts_->submissions_) {
+        for (const Submission& each : submissions) {
+          served.back().push_back(each.served);
+        }
+      }
+    }
+    EXPECT_THAT(
+        rollouts_->held_out_submissions_,
+        ElementsAre(Submission{0, 0}, Submission{2, 2}, Submission{4, 4}));
+    EXPECT_EQ(losses[0], losses[1]) << "bit for bit";
+    EXPECT_EQ(served[0], served[1]);
+  }
+}
+
+TEST_F(TrainerLoopTest, AnEvaluationThatWasRecordedIsNotRepeated) {
+  held_out_.problems = {data_.problems[0]};
+  Config& config = loaded_.config;
+  config.evaluation.kl_problems = 0;
+  config.evaluation.path = "held_out.jsonl";
+  config.evaluation.interval = 1;
+  ASSERT_TRUE(Run(0).ok());
+  EXPECT_THAT(rollouts_->held_out_submissions_,
+              ElementsAre(Submission{0, 0},
+                          Submission{1, 1},
+                          Submission{2, 2},
+                          Submission{3, 3},
+                          Submission{4, 4}));
+  const std::string run = JoinPath(folder_, config.run.name);
+  EXPECT_TRUE(FileExists(run + "/evaluation/step-000003.json"));
+  // Of another adapter than the one that this step leads to.
+  std::string report =
+      ReadFile(run + "/evaluation/step-000002.json", 1 << 20).value();
+  const std::string key = "\"adapter_digest\": \"";
+  report.replace(report.find(key) + key.size(), 4, "xxxx");
+  ASSERT_TRUE(
+      WriteFileAtomically(run + "/evaluation/step-000002.json", report).ok());
+  ASSERT_TRUE(Run(0).ok());
+  EXPECT_THAT(rollouts_->held_out_submissions_,
+              ElementsAre(Submission{2, 2}, Submission{4, 4}));
+}
+
+TEST_F(TrainerLoopTest, TheBestAdapterStaysBesideTheNewest) {
+  held_out_.problems = {data_.problems[0]};
+  Config& config = loaded_.config;
+  config.evaluation.kl_problems = 0;
+  config.evaluation.path = "held_out.jsonl";
+  const std::string run = JoinPath(folder_, config.run.name);
+  ASSERT_TRUE(Run(0).ok());
+  EXPECT_FALSE(FileExists(run + "/adapter-best"));
+  std::filesystem::remove_all(run);
+  config.evaluation.interval = 3;
+  // Nothing is ever right: of equal ones the earliest is the best.
+  ASSERT_TRUE(Run(0).ok());
+  const auto bytes = [&](const std::string& adapter) {
+    return ReadFile(run + "/" + adapter + "/adapter_model.safetensors", 1 << 24)
+        .value();
+  };
+  EXPECT_NE(bytes("adapter-best"), bytes("adapter"));
+  const auto summary =
+      ParseJson(ReadFile(run + "/summary.json", 1 << 20).value(), "summary");
+  ASSERT_TRUE(summary.ok());
+  EXPECT_EQ(summary->at("best"), "step-000003");
 }
 
 TEST_F(TrainerLoopTest, WithALagTeachersHearOfNoAnswerBeforeItIsWhole) {
@@ -566,6 +710,140 @@ TEST_F(TrainerLoopTest, EachTextOfASampleIsTokenizedOnce) {
   ASSERT_TRUE(Run(0).ok());
   // The prompt that workers are probed with, and two samples.
   EXPECT_EQ(counting.num_encoded_, of_prompt + 2 * (of_prompt + of_views));
+}
+
+// Of each group of two the second answer is right: the first one's teacher
+// reads it, the second one has nobody to read.
+TEST_F(TrainerLoopTest, ASiblingTeachesTheOthersOfItsGroup) {
+  Config& config = loaded_.config;
+  config.objective.preset = "sdpo";
+  config.rollout.group_size = 2;
+  config.trainer.batch_size = 4;
+  answer_of_ = [this](const SamplingKey& key) {
+    return Boxed(key.sample == 0 ? "5" : "123");
+  };
+  std::vector<std::vector<double>> losses;
+  for (const bool last_first : {false, true}) {
+    config.run.name = last_first ? "last-first" : "in-order";
+    answers_last_first_ = last_first;
+    ASSERT_TRUE(Run(0).ok());
+    losses.push_back(MetricOfSteps("loss"));
+    EXPECT_THAT(MetricOfSteps("/rollout/taught_fraction"),
+                ElementsAre(0.5, 0.5, 0.5, 0.5));
+    EXPECT_THAT(MetricOfSteps("/rollout/solved_fraction"),
+                ElementsAre(1, 1, 1, 1));
+    EXPECT_THAT(MetricOfSteps("/rollout/correct_fraction"),
+                ElementsAre(0.5, 0.5, 0.5, 0.5));
+    const auto tokens = static_cast<double>(2 * Boxed("5").size());
+    EXPECT_THAT(MetricOfSteps("/terms/sdpo/tokens"),
+                ElementsAre(tokens, tokens, tokens, tokens));
+    const std::vector<nlohmann::json> rows = SamplesOfStep(1);
+    ASSERT_EQ(rows.size(), 4u);
+    EXPECT_EQ(rows[0].at("id"), rows[1].at("id"));
+    EXPECT_NE(rows[0].at("id"), rows[2].at("id"));
+    EXPECT_EQ(rows[0].at("sibling"), "\\boxed{123}");
+    EXPECT_FALSE(rows[1].contains("sibling"));
+  }
+  EXPECT_EQ(losses[0], losses[1]) << "bit for bit";
+}
+
+TEST_F(TrainerLoopTest, WithoutARightAnswerThePolicyRests) {
+  Config& config = loaded_.config;
+  config.objective.preset = "sdpo";
+  config.rollout.group_size = 2;
+  answer_of_ = [this](const SamplingKey&) { return Boxed("5"); };
+  ASSERT_TRUE(Run(0).ok());
+  EXPECT_THAT(MetricOfSteps("loss"), ElementsAre(0, 0, 0, 0));
+  EXPECT_THAT(MetricOfSteps("gradient_norm"), ElementsAre(0, 0, 0, 0));
+  EXPECT_THAT(MetricOfSteps("/rollout/taught_fraction"),
+              ElementsAre(0, 0, 0, 0));
+  // What is wrong with them is something to learn from.
+  config.run.name = "feedback";
+  config.objective.sdpo.feedback = "without_sibling";
+  ASSERT_TRUE(Run(0).ok());
+  for (const double norm : MetricOfSteps("gradient_norm")) EXPECT_GT(norm, 0.0);
+  EXPECT_EQ(SamplesOfStep(1)[0].at("feedback"),
+            "The final result \\boxed{5} is wrong.");
+}
+
+TEST_F(TrainerLoopTest, ASecondAnswerStandsInTheReferencesPlace) {
+  Config& config = loaded_.config;
+  config.rollout.source = "dual";
+  // Once it is the same as the first.
+  answer_of_ = [this](const SamplingKey& key) {
+    return Boxed(key.sample < 2 ? "5" : "7");
+  };
+  ASSERT_TRUE(Run(0).ok());
+  EXPECT_EQ(rollouts_->submissions_.at(1).size(), 6u);
+  for (const nlohmann::json& row : SamplesOfStep(1)) {
+    EXPECT_EQ(row.at("rollout"), "\\boxed{5}");
+    EXPECT_EQ(row.at("reference"), "\\boxed{7}");
+    EXPECT_EQ(row.at("reference_ids"), Boxed("7"));
+  }
+  const auto tokens = static_cast<double>(2 * Boxed("7").size());
+  EXPECT_EQ(MetricOfSteps("/terms/entangled_reference/tokens")[0], tokens);
+  for (const double norm : MetricOfSteps("gradient_norm")) EXPECT_GT(norm, 0.0);
+
+  config.run.name = "always-equal";
+  config.trainer.steps = 1;
+  answer_of_ = [this](const SamplingKey&) { return Boxed("5"); };
+  ASSERT_TRUE(Run(0).ok());
+  EXPECT_EQ(rollouts_->submissions_.at(1).size(), 2u * 10);
+}
+
+TEST_F(TrainerLoopTest, TheFirstApprovedCandidateStandsInTheReferencesPlace) {
+  Config& config = loaded_.config;
+  config.rollout.source = "verified";
+  answer_of_ = [this](const SamplingKey& key) {
+    return Boxed(key.sample >= 3 ? "123" : "5");
+  };
+  ASSERT_TRUE(Run(0).ok());
+  EXPECT_EQ(rollouts_->submissions_.at(1).size(), 2u * 5);
+  EXPECT_THAT(MetricOfSteps("/rollout/verified_fraction"),
+              ElementsAre(1, 1, 1, 1));
+  EXPECT_EQ(SamplesOfStep(1)[0].at("reference"), "\\boxed{123}");
+
+  answer_of_ = [this](const SamplingKey& key) {
+    return Boxed(key.sample == 1 ? "6" : "5");
+  };
+  config.run.name = "first";
+  ASSERT_TRUE(Run(0).ok());
+  EXPECT_EQ(MetricOfSteps("/rollout/verified_fraction")[0], 0.0);
+  EXPECT_EQ(SamplesOfStep(1)[0].at("reference"), "\\boxed{6}");
+  EXPECT_EQ(MetricOfSteps("samples")[0], 2.0);
+
+  config.run.name = "skip";
+  config.rollout.unverified = "skip";
+  ASSERT_TRUE(Run(0).ok());
+  EXPECT_THAT(MetricOfSteps("left_out_samples"), ElementsAre(2, 2, 2, 2));
+  EXPECT_THAT(MetricOfSteps("samples"), ElementsAre(0, 0, 0, 0));
+  EXPECT_THAT(MetricOfSteps("gradient_norm"), ElementsAre(0, 0, 0, 0));
+  EXPECT_TRUE(SamplesOfStep(1)[0].at("left_out").get<bool>());
+}
+
+// Wherever the workers leave it, a step is done with the answers that it had.
+TEST_F(TrainerLoopTest, AllAnswersOfAStepAreRecalled) {
+  Config& config = loaded_.config;
+  config.trainer.steps = 1;
+  answer_of_ = [this](const SamplingKey& key) {
+    return Boxed(key.sample % kMaxAttempts >= 2 ? "123" : "5");
+  };
+  for (const char* source : {"dual", "verified"}) {
+    config.rollout.source = source;
+    config.run.name = absl::StrCat(source, "-whole");
+    num_left_ = -1;
+    ASSERT_TRUE(Run(0).ok());
+    const std::vector<double> losses = MetricOfSteps("loss");
+    const auto all = static_cast<int64_t>(rollouts_->keys_.size());
+    for (int64_t answers = 1; answers < all; ++answers) {
+      config.run.name = absl::StrCat(source, "-", answers);
+      num_left_ = answers;
+      EXPECT_TRUE(absl::IsUnavailable(Run(0)));
+      num_left_ = all - answers;
+      ASSERT_TRUE(Run(0).ok()) << "it samples no answer again";
+      EXPECT_EQ(MetricOfSteps("loss"), losses) << "bit for bit";
+    }
+  }
 }
 
 TEST_F(TrainerLoopTest, AnAnswerOfAnotherPolicyIsRefused) {

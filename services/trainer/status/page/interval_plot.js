@@ -1,5 +1,5 @@
-// Means with their 95 % intervals, before and after training, as table rows
-// with a small plot each.
+// Means with their 95 % intervals: before and after training as table rows with
+// a small plot each, and within it as a curve.
 
 const intervalColors = { before: "c-before", after: "c-after" };
 
@@ -49,11 +49,39 @@ function intervalGroup(title, scaleText, rows) {
     rows);
 }
 
+// Accuracy against the step, each evaluation with its interval; null for fewer
+// than three.
+function accuracyCurve(evaluations) {
+  if (evaluations.length < 3) return null;
+  const points = evaluations
+    .map(({ policy_version: step, accuracy }) => ({ step: Number(step), accuracy }))
+    .sort((a, b) => a.step - b.step);
+  const width = 640, height = 150, left = 52, right = 14, top = 10, bottom = 24;
+  const lastStep = Math.max(1, points.at(-1).step);
+  const largest = Math.max(0.01, ...points.map((point) => point.accuracy.high));
+  const x = (step) => left + (width - left - right) * step / lastStep;
+  const y = (share) => top + (height - top - bottom) * (1 - Math.max(0, share) / largest);
+  const label = (text, at, anchor) => svg("text", { ...at, "text-anchor": anchor }, text);
+  const bars = points.map(({ step, accuracy }) => svg("g", { class: "whisker c-after" },
+    svg("title", {}, `step ${step}: ${intervalText(accuracy, formatPercent)}`),
+    svg("line", { x1: x(step), x2: x(step), y1: y(accuracy.low), y2: y(accuracy.high) }),
+    svg("circle", { cx: x(step), cy: y(accuracy.mean), r: 3.6 })));
+  const description = points.map(({ step, accuracy }) => `step ${step} ${formatPercent(accuracy.mean)}`).join(", ");
+  return svg("svg", { class: "evaluation-curve", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `Held-out accuracy: ${description}` },
+    svg("line", { class: "axis", x1: left, x2: width - right, y1: y(0), y2: y(0) }),
+    svg("polyline", { points: points.map(({ step, accuracy }) => `${x(step).toFixed(1)},${y(accuracy.mean).toFixed(1)}`).join(" ") }),
+    bars,
+    label(formatPercent(largest), { x: left - 8, y: top + 4 }, "end"),
+    label(formatPercent(0), { x: left - 8, y: y(0) + 4 }, "end"),
+    label("step 0", { x: left, y: height - 6 }, "start"),
+    label(`step ${lastStep}`, { x: width - right, y: height - 6 }, "end"));
+}
+
 // evaluations: as in the status. Returns what stands under the heading.
 function evaluationView(evaluations) {
   const by = Object.fromEntries(evaluations.map((evaluation) => [evaluation.when, evaluation]));
   const { before, after } = by;
-  const known = before ?? after;
+  const known = before ?? after ?? evaluations[0];
   const shares = [["accuracy", "accuracy"], ["format rate", "format_rate"]].map(([label, key]) => ({
     label, before: before?.[key], after: after?.[key] }));
   const divergences = termStyles(known.divergences.map((term) => term.name)).map(({ name, label }) => ({
@@ -71,6 +99,7 @@ function evaluationView(evaluations) {
     html("p", { class: "legend-line" },
       svg("svg", { class: "key", viewBox: "0 0 14 10", "aria-hidden": "true" }, svg("circle", { class: "c-before", cx: 7, cy: 5, r: 3.6 })), "before ",
       svg("svg", { class: "key", viewBox: "0 0 14 10", "aria-hidden": "true" }, svg("circle", { class: "c-after", cx: 7, cy: 5, r: 3.6 })), "after; ",
-      html("span", { class: "note" }, `bars are 95 % intervals over problems. ${evaluations.map(what).join("; ")}.`)),
-    table];
+      html("span", { class: "note" }, `bars are 95 % intervals over problems. ${[before, after].filter(Boolean).map(what).join("; ")}.`)),
+    accuracyCurve(evaluations),
+    table].filter(Boolean);
 }

@@ -1,6 +1,5 @@
-// The status page and the report as one HTML file each: page.html with the
-// style and the scripts of this folder put in, so that a browser loads nothing
-// else, and a content security policy that lets it.
+// The status page and the report, of one HTML file each
+// (common/charts/html_page.h): page.html with the scripts of this folder.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

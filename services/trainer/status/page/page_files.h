@@ -1,14 +1,11 @@
-// The files of the page as text; page_files.cc is made of them by
-// embed_files.cmake.
+// The files of the page as text; page_files.cc is made of them
+// (common/charts/embed_files.cmake), those that other pages share are in
+// common/charts/chart_files.h.
 #pragma once
 
 namespace dapd {
 
 extern const char kPageHtml[];
-extern const char kStyleCss[];
-extern const char kDomJs[];
-extern const char kScaleJs[];
-extern const char kChartJs[];
 extern const char kIntervalPlotJs[];
 extern const char kPanelsJs[];
 extern const char kStatusViewJs[];

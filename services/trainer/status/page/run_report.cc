@@ -8,8 +8,8 @@
 #include "common/base/printable.h"
 #include "common/config/config_keys.h"
 #include "common/rpc/status_json.h"
-#include "services/trainer/status/status_message.h"
 #include "services/trainer/status/page/page.h"
+#include "services/trainer/status/status_message.h"
 
 namespace dapd {
 namespace {

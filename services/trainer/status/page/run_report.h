@@ -6,8 +6,8 @@
 
 #include "absl/status/status.h"
 
+#include "common/charts/run_history.h"
 #include "common/config/load_config.h"
-#include "services/trainer/status/page/run_history.h"
 #include "services/trainer/status/trainer_status.h"
 
 namespace dapd {

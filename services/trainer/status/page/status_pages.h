@@ -7,8 +7,8 @@
 #include <map>
 #include <string>
 
+#include "common/charts/run_history.h"
 #include "common/metrics/http_answer.h"
-#include "services/trainer/status/page/run_history.h"
 #include "services/trainer/status/trainer_status.h"
 
 namespace dapd {

@@ -146,7 +146,7 @@ TEST(CudaDecoderTest, ASequenceTooLongForTheTablesFitsNoBudget) {
   const int64_t page = 128 * 2 * 2 * 2 * 16 * 4;
   EXPECT_EQ(backend.KvBytes(1), page);
   EXPECT_EQ(backend.KvBytes(129), 2 * page);
-  EXPECT_GT(backend.KvBytes(2049), backend.DefaultKvBudget());
+  EXPECT_EQ(backend.KvBytes(2049), DecodeBackend::kTooLong);
 }
 
 }  // namespace

@@ -81,6 +81,20 @@ TEST_F(CheckpointTest, ThePolicyBeforeTheLastStepComesBackWithIt) {
               Pointwise(SameTensor(), before.Tensors()));
 }
 
+TEST_F(CheckpointTest, TheAdapterThatARunStartedFromComesBackAsItsSnapshot) {
+  const Adapter start =
+      MakeFreshAdapter(model_, {.rank = 2, .alpha = 4}, 7, at::kCPU);
+  Policy policy(start, start.Clone(), {.learning_rate = 0.1});
+  TakeStep(policy);
+  Save(policy);
+  auto state = Load();
+  ASSERT_TRUE(state.ok()) << state.status();
+  EXPECT_EQ((*state)->snapshot_version, 0);
+  ASSERT_TRUE((*state)->snapshot.has_value());
+  EXPECT_THAT((*state)->snapshot->Tensors(),
+              Pointwise(SameTensor(), start.Tensors()));
+}
+
 TEST_F(CheckpointTest, WithoutALagThereIsNoSuchPolicy) {
   const auto policy = MakePolicy(/*keep_previous=*/false);
   TakeStep(*policy);
@@ -145,6 +159,24 @@ TEST_F(CheckpointTest, ADamagedOrMissingPolicyBeforeTheLastStepIsFound) {
     EXPECT_EQ((*state)->version, 1) << "the one before is taken";
     EXPECT_TRUE(fs::exists(checkpoints_ + "/step-000002.damaged"));
   }
+}
+
+TEST_F(CheckpointTest, AsManyStayAsAreToBeKeptAndAllOfThemForZero) {
+  const auto count = [&](int64_t keep) {
+    fs::remove_all(checkpoints_);
+    EXPECT_TRUE(MakeDirectories(checkpoints_).ok());
+    const auto policy = MakePolicy(/*keep_previous=*/false);
+    for (int step = 1; step <= 4; ++step) {
+      TakeStep(*policy);
+      EXPECT_TRUE(
+          SaveCheckpoint(checkpoints_, model_, *policy, identity_, keep).ok());
+    }
+    return std::distance(fs::directory_iterator(checkpoints_),
+                         fs::directory_iterator());
+  };
+  EXPECT_EQ(count(1), 1);
+  EXPECT_EQ(count(3), 3);
+  EXPECT_EQ(count(0), 4);
 }
 
 }  // namespace

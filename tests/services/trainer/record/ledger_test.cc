@@ -43,8 +43,8 @@ class LedgerTest : public testing::Test {
   void WriteTwoAnswers() const {
     const auto ledger = Open();
     ASSERT_TRUE(ledger->Started(0, "a").ok());
-    ASSERT_TRUE(ledger->Accepted(1, 0, "p0", Answer({5, 6})).ok());
-    ASSERT_TRUE(ledger->Accepted(1, 1, "p1", Answer({7})).ok());
+    ASSERT_TRUE(ledger->Accepted(1, {0}, "p0", Answer({5, 6})).ok());
+    ASSERT_TRUE(ledger->Accepted(1, {1}, "p1", Answer({7})).ok());
   }
   static RolloutResult Answer(std::vector<int32_t> ids) {
     RolloutResult result;
@@ -60,14 +60,14 @@ class LedgerTest : public testing::Test {
 TEST_F(LedgerTest, AnAnswerIsRecalledUnderItsAdapterOnly) {
   WriteTwoAnswers();
   const auto ledger = Open();
-  const RolloutResult* answer = ledger->Recall(1, 0, "p0", 0, "a");
+  const RolloutResult* answer = ledger->Recall(1, {0}, "p0", 0, "a");
   ASSERT_NE(answer, nullptr);
   EXPECT_THAT(answer->ids, ElementsAre(5, 6));
   EXPECT_EQ(answer->finish_reason, FinishReason::kLength);
-  EXPECT_EQ(ledger->Recall(1, 0, "p0", 0, "b"), nullptr) << "another adapter";
-  EXPECT_EQ(ledger->Recall(1, 0, "p0", 1, "a"), nullptr) << "another version";
-  EXPECT_EQ(ledger->Recall(1, 0, "p1", 0, "a"), nullptr) << "another problem";
-  EXPECT_EQ(ledger->Recall(2, 0, "p0", 0, "a"), nullptr) << "another step";
+  EXPECT_EQ(ledger->Recall(1, {0}, "p0", 0, "b"), nullptr) << "another adapter";
+  EXPECT_EQ(ledger->Recall(1, {0}, "p0", 1, "a"), nullptr) << "another version";
+  EXPECT_EQ(ledger->Recall(1, {0}, "p1", 0, "a"), nullptr) << "another problem";
+  EXPECT_EQ(ledger->Recall(2, {0}, "p0", 0, "a"), nullptr) << "another step";
 }
 
 TEST_F(LedgerTest, TheSamplersLogProbabilitiesSurviveBitForBit) {
@@ -76,10 +76,10 @@ TEST_F(LedgerTest, TheSamplersLogProbabilitiesSurviveBitForBit) {
   {
     const auto ledger = Open();
     ASSERT_TRUE(ledger->Started(0, "a").ok());
-    ASSERT_TRUE(ledger->Accepted(1, 0, "p0", answer).ok());
+    ASSERT_TRUE(ledger->Accepted(1, {0}, "p0", answer).ok());
   }
   const auto ledger = Open();
-  const RolloutResult* recalled = ledger->Recall(1, 0, "p0", 0, "a");
+  const RolloutResult* recalled = ledger->Recall(1, {0}, "p0", 0, "a");
   ASSERT_NE(recalled, nullptr);
   EXPECT_EQ(recalled->logprobs, answer.logprobs);
 }
@@ -87,7 +87,7 @@ TEST_F(LedgerTest, TheSamplersLogProbabilitiesSurviveBitForBit) {
 TEST_F(LedgerTest, AnAnswerOfAnEarlierVersionHasNoLogProbabilities) {
   WriteTwoAnswers();
   const auto ledger = Open();
-  const RolloutResult* answer = ledger->Recall(1, 0, "p0", 0, "a");
+  const RolloutResult* answer = ledger->Recall(1, {0}, "p0", 0, "a");
   ASSERT_NE(answer, nullptr);
   EXPECT_TRUE(answer->logprobs.empty());
 }
@@ -101,9 +101,9 @@ TEST_F(LedgerTest, LogProbabilitiesThatFitNoAnswerAreFound) {
     answer.logprobs = logprobs;
     {
       const auto ledger = Open();
-      ASSERT_TRUE(ledger->Accepted(1, 0, "p0", answer).ok());
+      ASSERT_TRUE(ledger->Accepted(1, {0}, "p0", answer).ok());
     }
-    EXPECT_EQ(Open()->Recall(1, 0, "p0", 0, "a"), nullptr);
+    EXPECT_EQ(Open()->Recall(1, {0}, "p0", 0, "a"), nullptr);
     EXPECT_TRUE(FileExists(path_ + ".damaged"));
   }
 }
@@ -112,8 +112,23 @@ TEST_F(LedgerTest, ARecalledAnswerIsNotRecordedAgain) {
   WriteTwoAnswers();
   const std::string before = Content();
   const auto ledger = Open();
-  ASSERT_TRUE(ledger->Accepted(1, 0, "p0", Answer({5, 6})).ok());
+  ASSERT_TRUE(ledger->Accepted(1, {0}, "p0", Answer({5, 6})).ok());
   EXPECT_EQ(Content(), before);
+}
+
+TEST_F(LedgerTest, EveryAnswerOfASampleIsRecalled) {
+  {
+    const auto ledger = Open();
+    ASSERT_TRUE(ledger->Started(0, "a").ok());
+    ASSERT_TRUE(ledger->Accepted(1, {0}, "p0", Answer({5})).ok());
+    ASSERT_TRUE(ledger->Accepted(1, {0, 2}, "p0", Answer({7})).ok());
+  }
+  const auto ledger = Open();
+  EXPECT_THAT(ledger->Recall(1, {0, 0}, "p0", 0, "a")->ids, ElementsAre(5));
+  EXPECT_EQ(ledger->Recall(1, {0, 1}, "p0", 0, "a"), nullptr);
+  EXPECT_THAT(ledger->Recall(1, {0, 2}, "p0", 0, "a")->ids, ElementsAre(7));
+  ASSERT_TRUE(ledger->Reached("trained", 1, "b", {0}).ok());
+  EXPECT_EQ(ledger->Recall(1, {0, 2}, "p0", 0, "a"), nullptr);
 }
 
 TEST_F(LedgerTest, AttemptsAreCounted) {
@@ -128,7 +143,7 @@ TEST_F(LedgerTest, AnAnswerIsForgottenOnceItsStepIsTrained) {
   WriteTwoAnswers();
   const auto ledger = Open();
   ASSERT_TRUE(ledger->Reached("trained", 1, "b", {0, 1}).ok());
-  EXPECT_EQ(ledger->Recall(1, 0, "p0", 0, "a"), nullptr);
+  EXPECT_EQ(ledger->Recall(1, {0}, "p0", 0, "a"), nullptr);
 }
 
 // A restart may have to go back to the checkpoint before the last one.
@@ -139,9 +154,9 @@ TEST_F(LedgerTest, AnswersBehindTheLastButOneCheckpointAreKept) {
     ASSERT_TRUE(ledger->Reached("trained", 1, "b", {0, 1}).ok());
     ASSERT_TRUE(ledger->Reached("checkpointed", 1, "b").ok());
   }
-  EXPECT_NE(Open()->Recall(1, 0, "p0", 0, "a"), nullptr);
+  EXPECT_NE(Open()->Recall(1, {0}, "p0", 0, "a"), nullptr);
   ASSERT_TRUE(Open()->Reached("checkpointed", 2, "c").ok());
-  EXPECT_EQ(Open()->Recall(1, 0, "p0", 0, "a"), nullptr);
+  EXPECT_EQ(Open()->Recall(1, {0}, "p0", 0, "a"), nullptr);
 }
 
 TEST_F(LedgerTest, AnUnfinishedLastRecordDoesNotCount) {
@@ -150,8 +165,9 @@ TEST_F(LedgerTest, AnUnfinishedLastRecordDoesNotCount) {
   for (size_t cut = 1; cut < 40; ++cut) {
     Overwrite(whole.substr(0, whole.size() - cut));
     const auto ledger = Open();
-    EXPECT_NE(ledger->Recall(1, 0, "p0", 0, "a"), nullptr);
-    EXPECT_EQ(ledger->Recall(1, 1, "p1", 0, "a"), nullptr) << "cut by " << cut;
+    EXPECT_NE(ledger->Recall(1, {0}, "p0", 0, "a"), nullptr);
+    EXPECT_EQ(ledger->Recall(1, {1}, "p1", 0, "a"), nullptr)
+        << "cut by " << cut;
     EXPECT_EQ(Content().back(), '\n') << "the rest is cut off";
   }
 }
@@ -166,7 +182,7 @@ TEST_F(LedgerTest, EveryFlippedBitIsFoundAndTheLedgerSetAside) {
     Overwrite(damaged);
     const auto ledger = Open();
     EXPECT_EQ(Content(), "") << "bit " << i % 8 << " of byte " << i;
-    EXPECT_EQ(ledger->Recall(1, 0, "p0", 0, "a"), nullptr);
+    EXPECT_EQ(ledger->Recall(1, {0}, "p0", 0, "a"), nullptr);
     EXPECT_EQ(ReadFile(path_ + ".damaged", 1 << 20).value(), damaged);
   }
 }
@@ -179,7 +195,7 @@ TEST_F(LedgerTest, AnAnswerThatEndedForNoKnownReasonIsDamage) {
   body.replace(body.find("\"length\""), 8, "\"tired\"");
   Overwrite(absl::StrFormat(
       "%s%s,\"crc\":\"%08x\"}\n", content.substr(0, line), body, Crc32c(body)));
-  EXPECT_EQ(Open()->Recall(1, 0, "p0", 0, "a"), nullptr);
+  EXPECT_EQ(Open()->Recall(1, {0}, "p0", 0, "a"), nullptr);
   EXPECT_TRUE(FileExists(path_ + ".damaged"));
 }
 

@@ -13,17 +13,18 @@ namespace {
 using ::testing::ElementsAre;
 
 TEST(StepPlanTest, APlanSurvivesTheWay) {
+  constexpr AnswerPlace kPlace = {3, 2};
   StepPlan plan{.step = 7};
-  plan.recalled[3].ids = {1, 2, 3};
-  plan.recalled[3].logprobs = {-0.1F, -2.0F, -1e-30F};
-  plan.recalled[3].finish_reason = FinishReason::kLength;
-  plan.recalled[3].policy_version = 6;
-  plan.recalled[3].adapter_digest = "abc";
+  plan.recalled[kPlace].ids = {1, 2, 3};
+  plan.recalled[kPlace].logprobs = {-0.1F, -2.0F, -1e-30F};
+  plan.recalled[kPlace].finish_reason = FinishReason::kLength;
+  plan.recalled[kPlace].policy_version = 6;
+  plan.recalled[kPlace].adapter_digest = "abc";
   const auto read = ParsePlan(SerializePlan(plan));
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(read->step, 7);
   ASSERT_EQ(read->recalled.size(), 1U);
-  const RolloutResult& answer = read->recalled.at(3);
+  const RolloutResult& answer = read->recalled.at(kPlace);
   EXPECT_THAT(answer.ids, ElementsAre(1, 2, 3));
   EXPECT_THAT(answer.logprobs, ElementsAre(-0.1F, -2.0F, -1e-30F));
   EXPECT_EQ(answer.finish_reason, FinishReason::kLength);
@@ -33,13 +34,13 @@ TEST(StepPlanTest, APlanSurvivesTheWay) {
 
 TEST(StepPlanTest, AnswersSurviveTheWay) {
   std::vector<BatchAnswer> answers(2);
-  answers[0].sample = 4;
-  answers[1].sample = 5;
+  answers[0].place = {4, 1};
+  answers[1].place = {5};
   answers[1].result.ids = {9};
   const auto read = ParseAnswers(SerializeAnswers(answers));
   ASSERT_TRUE(read.ok()) << read.status();
   ASSERT_EQ(read->size(), 2U);
-  EXPECT_EQ((*read)[0].sample, 4);
+  EXPECT_EQ((*read)[0].place, (AnswerPlace{4, 1}));
   EXPECT_TRUE((*read)[0].result.ids.empty());
   EXPECT_THAT((*read)[1].result.ids, ElementsAre(9));
 }

@@ -1,6 +1,6 @@
-# cmake -D OUTPUT=page_files.cc -D FILES=a.js;b.css -P embed_files.cmake
+# cmake -D OUTPUT=page_files.cc -D HEADER=x/page_files.h -D FILES=a.js;b.css -P embed_files.cmake
 # Writes each file as a C++ constant: status_view.js becomes kStatusViewJs.
-set(text "#include \"services/trainer/status/page/page_files.h\"\n\nnamespace dapd {\n")
+set(text "#include \"${HEADER}\"\n\nnamespace dapd {\n")
 foreach(path IN LISTS FILES)
   file(READ ${path} content)
   get_filename_component(name ${path} NAME)

@@ -1,4 +1,4 @@
-#include "services/trainer/status/page/run_history.h"
+#include "common/charts/run_history.h"
 
 #include <cmath>
 

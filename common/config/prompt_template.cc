@@ -1,0 +1,100 @@
+#include "common/config/prompt_template.h"
+
+#include <algorithm>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace dapd {
+namespace {
+
+// By PromptField.
+constexpr std::array<const char*, kNumPromptFields> kFields = {
+    "problem", "reference", "prompt"};
+
+std::optional<PromptField> ParseField(absl::string_view name) {
+  const auto found = std::ranges::find(kFields, name);
+  if (found == kFields.end()) return std::nullopt;
+  return static_cast<PromptField>(found - kFields.begin());
+}
+
+// Of `brace` at the beginning of `text`.
+size_t Run(absl::string_view text, char brace) {
+  return std::min(text.find_first_not_of(brace), text.size());
+}
+
+bool IsOfWord(char c) { return absl::ascii_isalnum(c) || c == '_'; }
+
+// The word that `text` begins with; empty: none.
+absl::string_view WordAt(absl::string_view text) {
+  const auto end = std::ranges::find_if_not(text, IsOfWord);
+  const absl::string_view word =
+      text.substr(0, static_cast<size_t>(end - text.begin()));
+  return word.size() < 2 || absl::ascii_isdigit(word.front())
+             ? absl::string_view()
+             : word;
+}
+
+}  // namespace
+
+const char* PromptFieldName(PromptField field) {
+  return kFields[static_cast<size_t>(field)];
+}
+
+absl::StatusOr<PromptTemplate> PromptTemplate::Parse(absl::string_view text) {
+  PromptTemplate result;
+  Piece piece;
+  while (!text.empty()) {
+    const size_t before = std::min(text.find('{'), text.size());
+    absl::StrAppend(&piece.text, text.substr(0, before));
+    text.remove_prefix(before);
+    const size_t opened = Run(text, '{');
+    const absl::string_view word = WordAt(text.substr(opened));
+    const size_t closed = Run(text.substr(opened + word.size()), '}');
+    const size_t pairs = word.empty() ? 0 : std::min(opened, closed);
+    // What is opened beyond the pairs is text.
+    absl::StrAppend(&piece.text, text.substr(0, opened - pairs));
+    text.remove_prefix(opened);
+    if (pairs == 0) continue;
+    absl::StrAppend(&piece.text, std::string(pairs / 2, '{'));
+    if (pairs % 2 == 0) {
+      absl::StrAppend(&piece.text, word);
+    } else {
+      piece.field = ParseField(word);
+      if (!piece.field.has_value()) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("{",
+                         word,
+                         "} is no field; there are {",
+                         absl::StrJoin(kFields, "}, {"),
+                         "}. Where it is text, write {{",
+                         word,
+                         "}}"));
+      }
+      result.pieces_.push_back(std::move(piece));
+      piece = {};
+    }
+    absl::StrAppend(&piece.text, std::string(pairs / 2, '}'));
+    text.remove_prefix(word.size() + pairs);
+  }
+  result.pieces_.push_back(std::move(piece));
+  return result;
+}
+
+size_t PromptTemplate::Count(PromptField field) const {
+  return static_cast<size_t>(std::ranges::count_if(
+      pieces_, [&](const Piece& piece) { return piece.field == field; }));
+}
+
+std::string PromptTemplate::Fill(const Values& values) const {
+  std::string message;
+  for (const Piece& piece : pieces_) {
+    absl::StrAppend(&message, piece.text);
+    if (!piece.field.has_value()) continue;
+    absl::StrAppend(&message, values[static_cast<size_t>(*piece.field)]);
+  }
+  return message;
+}
+
+}  // namespace dapd

@@ -1,0 +1,53 @@
+// A user message with places for what a row of the data says.
+//
+//   {problem}    the problem
+//   {reference}  the answer that is shown
+//   {prompt}     the problem's message in `prompts.none`
+//
+// Braces around anything but one word are text: \boxed{}, \frac{1}{2},
+// {"answer": 3}. A word is two or more letters, digits and underscores that
+// begin with a letter or an underscore; in braces it must be one of the fields
+// above, so that a misspelt one is found. Two pairs of braces around a word
+// stand for one pair of text, as in \text{{apples}}, and three pairs around a
+// field for one pair of text around its value.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace dapd {
+
+enum class PromptField { kProblem, kReference, kPrompt };
+inline constexpr size_t kNumPromptFields = 3;
+
+// "problem", ...
+const char* PromptFieldName(PromptField field);
+
+class PromptTemplate {
+ public:
+  // INVALID_ARGUMENT for a word in braces that is no field.
+  static absl::StatusOr<PromptTemplate> Parse(absl::string_view text);
+
+  // How often a field occurs.
+  size_t Count(PromptField field) const;
+
+  // The message; `values` by PromptField. What they say is not looked at for
+  // fields.
+  using Values = std::array<absl::string_view, kNumPromptFields>;
+  std::string Fill(const Values& values) const;
+
+ private:
+  struct Piece {
+    std::string text;                  // and then
+    std::optional<PromptField> field;  // of all pieces but the last
+  };
+  std::vector<Piece> pieces_;
+};
+
+}  // namespace dapd

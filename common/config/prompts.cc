@@ -1,0 +1,125 @@
+#include "common/config/prompts.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace dapd {
+namespace {
+
+// What a template shows, must show and must not.
+struct PromptRule {
+  const char* key;
+  std::string PromptsSection::*text;
+  std::vector<PromptField> required;
+  std::vector<PromptField> excluded;
+  const char* why;  // of both
+};
+
+const std::vector<PromptRule>& Rules() {
+  using enum PromptField;
+  static const auto& rules = *new std::vector<PromptRule>{
+      {"prompts.none",
+       &PromptsSection::none,
+       {kProblem},
+       {kReference, kPrompt},
+       "it is the problem's own prompt, without any answer"},
+      {"prompts.privileged",
+       &PromptsSection::privileged,
+       {kReference},
+       {},
+       "it is the prompt that shows an answer"},
+      {"prompts.demonstration",
+       &PromptsSection::demonstration,
+       {kReference},
+       {},
+       "it is the prompt that shows an answer"},
+      {"prompts.probe",
+       &PromptsSection::probe,
+       {kReference},
+       {kProblem, kPrompt},
+       "it is the prompt that shows an answer without its problem"},
+  };
+  return rules;
+}
+
+std::string Braced(PromptField field) {
+  return absl::StrCat("{", PromptFieldName(field), "}");
+}
+
+}  // namespace
+
+std::vector<std::string> FindPromptProblems(const PromptsSection& section) {
+  std::vector<std::string> problems;
+  for (const PromptRule& rule : Rules()) {
+    const auto prompt = PromptTemplate::Parse(section.*rule.text);
+    if (!prompt.ok()) {
+      problems.push_back(
+          absl::StrCat(rule.key, ": ", prompt.status().message()));
+      continue;
+    }
+    for (const PromptField field : rule.required) {
+      if (prompt->Count(field) > 0) continue;
+      problems.push_back(absl::StrCat(
+          rule.key, ": ", Braced(field), " is missing; ", rule.why));
+    }
+    for (const PromptField field : rule.excluded) {
+      if (prompt->Count(field) == 0) continue;
+      problems.push_back(absl::StrCat(
+          rule.key, ": ", Braced(field), " is not for it; ", rule.why));
+    }
+  }
+  return problems;
+}
+
+Prompts::Prompts(const PromptsSection& section)
+    : none_(PromptTemplate::Parse(section.none).value()),
+      privileged_(PromptTemplate::Parse(section.privileged).value()),
+      demonstration_(PromptTemplate::Parse(section.demonstration).value()),
+      probe_(PromptTemplate::Parse(section.probe).value()) {}
+
+std::string Prompts::None(const std::string& problem) const {
+  return none_.Fill({problem, "", ""});
+}
+
+std::string Prompts::Privileged(const std::string& problem,
+                                const std::string& shown) const {
+  return Fill(privileged_, problem, shown);
+}
+
+std::string Prompts::Demonstration(const std::string& problem,
+                                   const std::string& shown) const {
+  return Fill(demonstration_, problem, shown);
+}
+
+std::string Prompts::Probe(const std::string& shown) const {
+  return probe_.Fill({"", shown, ""});
+}
+
+std::string Prompts::Fill(const PromptTemplate& prompt,
+                          const std::string& problem,
+                          const std::string& shown) const {
+  return prompt.Fill({problem, shown, None(problem)});
+}
+
+size_t Prompts::most_problems() const {
+  const size_t of_none = none_.Count(PromptField::kProblem);
+  size_t most = of_none;
+  for (const PromptTemplate* prompt : {&privileged_, &demonstration_}) {
+    most = std::max(most,
+                    prompt->Count(PromptField::kProblem) +
+                        of_none * prompt->Count(PromptField::kPrompt));
+  }
+  return most;
+}
+
+size_t Prompts::most_references() const {
+  size_t most = 0;
+  for (const PromptTemplate* prompt :
+       {&privileged_, &demonstration_, &probe_}) {
+    most = std::max(most, prompt->Count(PromptField::kReference));
+  }
+  return most;
+}
+
+}  // namespace dapd

@@ -1,0 +1,50 @@
+// The user messages of all views, as the section `prompts` has them.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "common/config/config.h"
+#include "common/config/prompt_template.h"
+
+namespace dapd {
+
+// What is wrong with the templates, one line each with its key: an unknown
+// field, one that is missing, one that must not be seen there.
+std::vector<std::string> FindPromptProblems(const PromptsSection& section);
+
+class Prompts {
+ public:
+  // The released ones.
+  Prompts() : Prompts(PromptsSection()) {}
+  // Of templates without problems (LoadConfig has looked).
+  explicit Prompts(const PromptsSection& section);
+
+  // Of a problem alone: what the sampler is asked.
+  std::string None(const std::string& problem) const;
+  // Of a problem with an answer shown: as privileged context, or as SDFT's
+  // demonstration.
+  std::string Privileged(const std::string& problem,
+                         const std::string& shown) const;
+  std::string Demonstration(const std::string& problem,
+                            const std::string& shown) const;
+  // Of an answer alone.
+  std::string Probe(const std::string& shown) const;
+
+  // How often a message shows problem and answer, at most.
+  size_t most_problems() const;
+  size_t most_references() const;
+
+ private:
+  std::string Fill(const PromptTemplate& prompt,
+                   const std::string& problem,
+                   const std::string& shown) const;
+
+  PromptTemplate none_;
+  PromptTemplate privileged_;
+  PromptTemplate demonstration_;
+  PromptTemplate probe_;
+};
+
+}  // namespace dapd

@@ -1,0 +1,47 @@
+// ExactNumber: a rational number of any size up to a limit, so that answers
+// that are numbers are compared without rounding. OpenSSL's integers do the
+// arithmetic.
+#pragma once
+
+#include <openssl/bn.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "absl/strings/string_view.h"
+
+namespace dapd {
+
+// Immutable; copies share the digits. An operation whose numerator or
+// denominator would exceed 4,096 bits, and a division by zero, give nothing.
+class ExactNumber {
+ public:
+  static ExactNumber Of(int64_t value);
+  // "12", "1.25", ".5": digits with at most one point and no sign. Nothing for
+  // any other text, or more than 1,000 digits.
+  static std::optional<ExactNumber> FromDecimal(absl::string_view text);
+
+  ExactNumber Negated() const;
+  std::optional<ExactNumber> Plus(const ExactNumber& other) const;
+  std::optional<ExactNumber> Times(const ExactNumber& other) const;
+  std::optional<ExactNumber> Over(const ExactNumber& other) const;
+  std::optional<ExactNumber> Power(int64_t exponent) const;
+
+  bool operator==(const ExactNumber& other) const;
+  bool is_zero() const;
+  // The number itself if it is an integer of at most 62 bits.
+  std::optional<int64_t> ToInteger() const;
+  bool is_integer() const;
+  // Rounded; infinite past the range.
+  long double ToFloat() const;
+
+ private:
+  using Integer = std::shared_ptr<const BIGNUM>;
+  ExactNumber(Integer numerator, Integer denominator);
+
+  Integer numerator_;    // with the sign
+  Integer denominator_;  // positive; the quotient need not be in lowest terms
+};
+
+}  // namespace dapd

@@ -1,0 +1,238 @@
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <utility>
+
+#include "common/data/grading/answer_expression.h"
+
+namespace dapd {
+namespace {
+
+using Form = AnswerExpression::Kind;
+
+bool IsEquation(const AnswerExpression& a) {
+  return a.kind == Form::kRelation &&
+         std::all_of(a.relations.begin(),
+                     a.relations.end(),
+                     [](const std::string& symbol) { return symbol == "="; });
+}
+
+bool IsMembership(const AnswerExpression& a) {
+  return a.kind == Form::kRelation && a.relations.size() == 1 &&
+         a.relations[0] == "in";
+}
+
+bool SameInOrder(const std::vector<AnswerExpression>& a,
+                 const std::vector<AnswerExpression>& b) {
+  return a.size() == b.size() &&
+         std::equal(a.begin(), a.end(), b.begin(), SameAnswer);
+}
+
+// Whether the parts can be paired up (Kuhn's augmenting paths: which of two
+// equal ones is taken first does not decide).
+bool SameInAnyOrder(const std::vector<AnswerExpression>& a,
+                    const std::vector<AnswerExpression>& b) {
+  if (a.size() != b.size()) return false;
+  const size_t n = a.size();
+  std::vector<std::vector<bool>> same(n, std::vector<bool>(n));
+  for (size_t i = 0; i < n; ++i) {
+    for (size_t j = 0; j < n; ++j) same[i][j] = SameAnswer(a[i], b[j]);
+  }
+  std::vector<size_t> partner(n, n);  // of b[j]
+  std::vector<bool> tried;
+  const std::function<bool(size_t)> pair_up = [&](size_t i) {
+    for (size_t j = 0; j < n; ++j) {
+      if (!same[i][j] || tried[j]) continue;
+      tried[j] = true;
+      if (partner[j] == n || pair_up(partner[j])) {
+        partner[j] = i;
+        return true;
+      }
+    }
+    return false;
+  };
+  for (size_t i = 0; i < n; ++i) {
+    tried.assign(n, false);
+    if (!pair_up(i)) return false;
+  }
+  return true;
+}
+
+AnswerExpression Infinity(int sign) {
+  AnswerExpression infinity;
+  infinity.value =
+      FloatValue({sign * std::numeric_limits<long double>::infinity(), 0});
+  return infinity;
+}
+
+bool IsValue(const AnswerExpression& a) { return a.kind == Form::kValue; }
+
+bool IsLess(const std::string& symbol) {
+  return symbol == "<" || symbol == "<=";
+}
+bool IsGreater(const std::string& symbol) {
+  return symbol == ">" || symbol == ">=";
+}
+
+// The same relations read from the other side where they begin with a ">".
+AnswerExpression Ascending(const AnswerExpression& a) {
+  if (!IsGreater(a.relations.front())) return a;
+  AnswerExpression turned = a;
+  std::reverse(turned.parts.begin(), turned.parts.end());
+  std::reverse(turned.relations.begin(), turned.relations.end());
+  for (std::string& symbol : turned.relations) {
+    if (IsGreater(symbol)) {
+      symbol[0] = '<';
+    } else if (IsLess(symbol)) {
+      symbol[0] = '>';
+    }
+  }
+  turned.is_assignment = false;
+  return turned;
+}
+
+// x < 2 as (-inf, 2), 1 <= x < 2 as [1, 2), with the name of the variable.
+struct Range {
+  std::string variable;
+  AnswerExpression interval;
+};
+std::optional<Range> RangeOf(const AnswerExpression& relation) {
+  const AnswerExpression a = Ascending(relation);
+  if (!std::all_of(a.relations.begin(), a.relations.end(), IsLess) ||
+      !std::all_of(a.parts.begin(), a.parts.end(), IsValue)) {
+    return std::nullopt;
+  }
+  Range range;
+  range.interval.kind = Form::kInterval;
+  const auto bounds = [&](const AnswerExpression& low,
+                          bool low_open,
+                          const AnswerExpression& middle,
+                          const AnswerExpression& high,
+                          bool high_open) -> std::optional<Range> {
+    if (middle.value.symbol.empty()) return std::nullopt;
+    range.variable = middle.value.symbol;
+    range.interval.parts = {low, high};
+    range.interval.left_open = low_open;
+    range.interval.right_open = high_open;
+    return range;
+  };
+  if (a.parts.size() == 3) {
+    return bounds(a.parts[0],
+                  a.relations[0] == "<",
+                  a.parts[1],
+                  a.parts[2],
+                  a.relations[1] == "<");
+  }
+  if (a.parts.size() != 2) return std::nullopt;
+  if (!a.parts[0].value.symbol.empty()) {
+    return bounds(
+        Infinity(-1), true, a.parts[0], a.parts[1], a.relations[0] == "<");
+  }
+  return bounds(
+      a.parts[0], a.relations[0] == "<", a.parts[1], Infinity(1), true);
+}
+
+// Two relations between two values each: their differences in a ratio.
+bool SameDifference(const AnswerExpression& a,
+                    const AnswerExpression& b,
+                    bool must_be_positive) {
+  if (a.parts.size() != 2 || b.parts.size() != 2 || !IsValue(a.parts[0]) ||
+      !IsValue(a.parts[1]) || !IsValue(b.parts[0]) || !IsValue(b.parts[1])) {
+    return false;
+  }
+  const auto ratio =
+      ConstantRatio(Difference(a.parts[0].value, a.parts[1].value),
+                    Difference(b.parts[0].value, b.parts[1].value));
+  return ratio.has_value() && (!must_be_positive || *ratio > 0);
+}
+
+bool SameRelation(const AnswerExpression& left, const AnswerExpression& right) {
+  if (IsEquation(left) && IsEquation(right)) {
+    // a = b = c says that a is c.
+    if (left.is_assignment && right.is_assignment) {
+      return SameAnswer(left.parts.front(), right.parts.front()) &&
+             SameAnswer(left.parts.back(), right.parts.back());
+    }
+    return SameDifference(left, right, /*must_be_positive=*/false) ||
+           SameInOrder(left.parts, right.parts);
+  }
+  const AnswerExpression a = Ascending(left);
+  const AnswerExpression b = Ascending(right);
+  const auto range_a = RangeOf(a);
+  const auto range_b = RangeOf(b);
+  if (range_a.has_value() && range_b.has_value()) {
+    return range_a->variable == range_b->variable &&
+           SameAnswer(range_a->interval, range_b->interval);
+  }
+  if (a.relations != b.relations) return false;
+  return SameInOrder(a.parts, b.parts) ||
+         SameDifference(a, b, /*must_be_positive=*/a.relations[0] != "!=");
+}
+
+// A relation and something that is none.
+bool RelationIs(const AnswerExpression& relation,
+                const AnswerExpression& other) {
+  if (IsMembership(relation)) return SameAnswer(relation.parts[1], other);
+  if (IsEquation(relation)) {
+    const bool computes =
+        relation.is_assignment ||
+        (IsValue(relation.parts[0]) && !relation.parts[0].value.has_variables);
+    return computes && SameAnswer(relation.parts.back(), other);
+  }
+  if (IsValue(other)) return false;
+  const auto range = RangeOf(relation);
+  return range.has_value() && SameAnswer(range->interval, other);
+}
+
+bool SameInterval(const AnswerExpression& a, const AnswerExpression& b) {
+  return a.left_open == b.left_open && a.right_open == b.right_open &&
+         SameInOrder(a.parts, b.parts);
+}
+
+// Tuples, and the interval (1, 2) as a point.
+bool IsOrdered(const AnswerExpression& a) {
+  return a.kind == Form::kTuple ||
+         (a.kind == Form::kInterval && a.left_open && a.right_open);
+}
+
+}  // namespace
+
+bool SameAnswer(const AnswerExpression& a, const AnswerExpression& b) {
+  if (a.kind == Form::kRelation || b.kind == Form::kRelation) {
+    if (a.kind == b.kind) {
+      if (IsMembership(a) && IsMembership(b)) {
+        return SameInOrder(a.parts, b.parts);
+      }
+      return SameRelation(a, b);
+    }
+    return a.kind == Form::kRelation ? RelationIs(a, b) : RelationIs(b, a);
+  }
+  if (a.kind == b.kind) {
+    switch (a.kind) {
+      case Form::kValue:
+        return SameValue(a.value, b.value);
+      case Form::kList:
+      case Form::kUnion:
+        return SameInAnyOrder(a.parts, b.parts);
+      case Form::kInterval:
+        return SameInterval(a, b);
+      case Form::kTuple:
+      case Form::kMatrix:
+        return SameInOrder(a.parts, b.parts);
+      case Form::kEmptySet:
+        return true;
+      case Form::kRelation:
+        return false;  // seen above
+    }
+  }
+  const bool one_is_list = (a.kind == Form::kList) != (b.kind == Form::kList);
+  if (!one_is_list) {
+    return IsOrdered(a) && IsOrdered(b) && SameInOrder(a.parts, b.parts);
+  }
+  const AnswerExpression& list = a.kind == Form::kList ? a : b;
+  const AnswerExpression& other = a.kind == Form::kList ? b : a;
+  if (list.parts.size() == 1) return SameAnswer(list.parts[0], other);
+  return IsOrdered(other) && SameInOrder(list.parts, other.parts);
+}
+
+}  // namespace dapd

@@ -1,0 +1,154 @@
+#include "common/hub/model_folder.h"
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <set>
+#include <system_error>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
+
+#include "common/base/exit_code.h"
+#include "common/base/files.h"
+#include "common/base/status_macros.h"
+#include "common/hub/hub_cache.h"
+#include "common/hub/hub_id.h"
+#include "common/tensor/safetensors_folder.h"
+
+namespace dapd {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kMaxIndexBytes = uint64_t{64} << 20;
+constexpr char kModelPrefix[] = "models--";
+
+bool Exists(const std::string& path) {
+  std::error_code error;
+  return fs::exists(fs::symlink_status(path, error));
+}
+
+// The weights of a snapshot: one file, or the shards of an index.
+absl::Status AddWeightFiles(const HubId& id,
+                            const HubSnapshot& snapshot,
+                            std::set<std::string>* files) {
+  const std::string index(kSafetensorsIndexFile);
+  const std::string path = JoinPath(snapshot.folder, index);
+  const bool is_listed =
+      snapshot.listed.has_value() && snapshot.listed->contains(index);
+  if (!Exists(path) && !is_listed) {
+    files->insert(kSafetensorsSingleFile);
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(CheckFile(HubKind::kModel, id, snapshot, index));
+  auto json = ReadFile(path, kMaxIndexBytes);
+  if (!json.ok()) return WithExitCode(json.status(), ExitCode::kData);
+  ASSIGN_OR_RETURN(const auto shards, ParseSafetensorsIndex(*json, path));
+  for (const auto& [tensor, shard] : shards) files->insert(shard);
+  return absl::OkStatus();
+}
+
+absl::Status CheckFiles(const HubId& id,
+                        const HubSnapshot& snapshot,
+                        const std::set<std::string>& files) {
+  for (const std::string& file : files) {
+    RETURN_IF_ERROR(CheckFile(HubKind::kModel, id, snapshot, file));
+  }
+  // Without the hub's list nobody can say what that download still had to
+  // bring, say a generation_config.json.
+  if (!snapshot.listed.has_value() && !snapshot.unfinished.empty()) {
+    return HalfDownload(
+        HubKind::kModel,
+        id,
+        absl::StrCat(snapshot.unfinished,
+                     " was not downloaded to its end (if nothing misses it, "
+                     "remove it)"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckModel(const HubId& id, const HubSnapshot& snapshot) {
+  std::set<std::string> files = {"config.json", "tokenizer.json"};
+  RETURN_IF_ERROR(AddWeightFiles(id, snapshot, &files));
+  if (snapshot.listed.has_value()) {
+    for (const auto& [file, size] : *snapshot.listed) {
+      if (!absl::StrContains(file, '/') &&
+          (absl::EndsWith(file, ".json") || absl::EndsWith(file, ".jinja"))) {
+        files.insert(file);
+      }
+    }
+  }
+  return CheckFiles(id, snapshot, files);
+}
+
+absl::Status CheckAdapter(const HubId& id, const HubSnapshot& snapshot) {
+  return CheckFiles(
+      id, snapshot, {"adapter_config.json", "adapter_model.safetensors"});
+}
+
+absl::StatusOr<std::string> FindFolder(
+    const std::string& path,
+    const std::string& what,
+    const std::function<absl::Status(const HubId&, const HubSnapshot&)>&
+        check) {
+  if (Exists(path)) return path;
+  const std::optional<HubId> id = ParseHubId(path);
+  if (!id.has_value()) {
+    return WithExitCode(
+        absl::NotFoundError(absl::StrCat(
+            "there is no ",
+            what,
+            " folder ",
+            path,
+            ", and it cannot be an id on the Hugging Face hub, which looks "
+            "like Qwen/Qwen3-4B or Qwen/Qwen3-4B@main")),
+        ExitCode::kData);
+  }
+  auto snapshot = FindSnapshot(HubKind::kModel, *id);
+  if (absl::IsNotFound(snapshot.status())) {
+    return WithExitCode(absl::NotFoundError(absl::StrCat(
+                            "there is no ",
+                            what,
+                            " folder ",
+                            path,
+                            ", and ",
+                            std::string(snapshot.status().message()))),
+                        ExitCode::kData);
+  }
+  RETURN_IF_ERROR(snapshot.status());
+  RETURN_IF_ERROR(check(*id, *snapshot));
+  return snapshot->folder;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> FindModelFolder(const std::string& path) {
+  return FindFolder(path, "model", CheckModel);
+}
+
+absl::StatusOr<std::string> FindAdapterFolder(const std::string& path) {
+  return FindFolder(path, "adapter", CheckAdapter);
+}
+
+std::string BaseModelName(const std::string& path) {
+  if (!Exists(path)) return path;
+  // .../models--Qwen--Qwen3-4B/snapshots/<commit>
+  const fs::path folder =
+      fs::path(std::string(absl::StripSuffix(path, "/"))).lexically_normal();
+  const std::string repository = folder.parent_path().parent_path().filename();
+  if (folder.parent_path().filename() != "snapshots" ||
+      !absl::StartsWith(repository, kModelPrefix)) {
+    return ParseHubId(path).has_value() && absl::StrContains(path, '@')
+               ? JoinPath(".", path)
+               : path;
+  }
+  const std::string name = absl::StrReplaceAll(
+      absl::StripPrefix(repository, kModelPrefix), {{"--", "/"}});
+  const std::string id = absl::StrCat(name, "@", folder.filename().string());
+  return ParseHubId(id).has_value() ? id : path;
+}
+
+}  // namespace dapd

@@ -1,0 +1,40 @@
+// A base model with an adapter added to its weights, as a whole Hugging Face
+// folder: for programs that load models and no adapters.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+#include "common/model/weights/adapter.h"
+
+namespace dapd {
+
+struct MergedModel {
+  int64_t modules = 0;  // projections that were changed
+  int64_t shards = 0;
+  uint64_t bytes = 0;  // of all tensors
+};
+
+// Writes `output`: every tensor of the safetensors in `base`, those of the
+// adapter's projections as W + (alpha / rank) B A (Hu et al. 2021, eq. 3),
+// computed in float32 and rounded to the dtype they had; in their order, in
+// shards of at most `max_shard_bytes` with their index, or one
+// model.safetensors where they fit in one; and beside them the other files of
+// `base` (configuration, tokenizer, chat template), without weights in other
+// formats, its README and its folders.
+//
+// Holds one tensor at a time. Written aside and renamed when all of it is
+// synced: `output` is there whole or not at all.
+//   ALREADY_EXISTS      `output` is, and no empty folder
+//   RESOURCE_EXHAUSTED  the disk has no room for it; found out first
+//   INVALID_ARGUMENT    the base lacks a weight that the adapter changes, or
+//                       has it in another shape or in no floating point; or a
+//                       sum is not finite in its dtype
+absl::StatusOr<MergedModel> WriteMergedModel(const std::string& base,
+                                             const Adapter& adapter,
+                                             const std::string& output,
+                                             uint64_t max_shard_bytes);
+
+}  // namespace dapd

@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Downloads a model, an adapter or a data set of the Hugging Face hub into the
+# local cache, where `model.path`, --model, `lora.start_from` and `data.path`
+# find it by the same id.
+#
+#   deploy/fetch.sh model ID[@REVISION]
+#   deploy/fetch.sh data  ID[@REVISION][:GLOB]
+#
+# GLOB chooses files, as in data.path: 'org/name:main/train-*'. A second call
+# fetches the files that the first one did not get, and none that is there. The
+# variables of huggingface_hub hold: HF_HOME or HF_HUB_CACHE for the place,
+# HF_TOKEN for what is not public, HF_ENDPOINT for a mirror.
+set -euo pipefail
+deploy=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+python=$deploy/../.deps/venv/bin/python
+
+if [ $# -ne 2 ] || { [ "$1" != model ] && [ "$1" != data ]; }; then
+  echo "usage: deploy/fetch.sh model|data ID[@REVISION]" >&2
+  exit 2
+fi
+if ! "$python" -c 'import huggingface_hub' 2>/dev/null; then
+  echo "huggingface_hub is missing; run deploy/install.sh" >&2
+  exit 1
+fi
+exec "$python" "$deploy/fetch_from_hub.py" "$1" "$2"

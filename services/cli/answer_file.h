@@ -1,0 +1,63 @@
+// AnswerFile: the answers of an evaluation on disk, each as soon as it has
+// ended, so that a call that was killed loses only what was under way.
+//
+//   F                 JSON Lines, answer_record.h; in the order in which they
+//                     ended, in the order of the data once all are there
+//   F.manifest.json   what they are answers to, and of which model and settings
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+#include "common/base/append_file.h"
+#include "services/cli/answer_record.h"
+
+namespace dapd {
+
+// Not thread-safe. Held by one process at a time.
+class AnswerFile {
+ public:
+  // Begins `path`, or goes on with what an earlier call with the same
+  // `settings` (an object of plain values) left there: `visit` is called with
+  // each of its answers. A last line that is not whole is cut off.
+  //
+  // Exit code kData for a file that holds other answers: of other settings
+  // (each difference is named), without a manifest, or damaged. Nothing is
+  // changed then. UNAVAILABLE if another process writes to it.
+  static absl::StatusOr<AnswerFile> Open(
+      const std::string& path,
+      const nlohmann::ordered_json& settings,
+      const std::function<absl::Status(const AnswerRecord&)>& visit);
+  AnswerFile(AnswerFile&& other) noexcept;
+  AnswerFile& operator=(AnswerFile&&) = delete;
+  ~AnswerFile();
+
+  // On disk before it returns.
+  absl::Status Append(const AnswerRecord& record);
+
+  // Puts the file in the order of the data.
+  absl::Status Sort();
+
+ private:
+  struct Line {
+    int64_t index = 0;
+    int64_t sample = 0;
+    uint64_t begin = 0;  // bytes of the file
+    uint64_t size = 0;   // its newline included
+  };
+  AnswerFile(AppendFile file, int lock);
+  absl::Status ReadLines(
+      const std::function<absl::Status(const AnswerRecord&)>& visit);
+
+  AppendFile file_;
+  int lock_ = -1;
+  std::vector<Line> lines_;
+};
+
+}  // namespace dapd

@@ -1,0 +1,30 @@
+// AnswerGrader: who says whether an answer is right, for `dapd grade`.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace dapd {
+
+struct GradedAnswer {
+  std::optional<std::string> extracted;  // none: nothing was found
+  bool correct = false;
+  std::string error;  // why it could not be graded, and so is not correct
+};
+
+class AnswerGrader {
+ public:
+  virtual ~AnswerGrader() = default;
+
+  // An error means that no further answer can be graded.
+  virtual absl::StatusOr<GradedAnswer> GradeText(const std::string& text,
+                                                 const std::string& answer) = 0;
+};
+
+// common/data/grade_answer.h.
+std::unique_ptr<AnswerGrader> MakeBuiltinGrader();
+
+}  // namespace dapd

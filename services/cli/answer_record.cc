@@ -1,0 +1,47 @@
+#include "services/cli/answer_record.h"
+
+#include "absl/strings/str_cat.h"
+
+#include "common/base/exit_code.h"
+#include "common/base/json.h"
+
+namespace dapd {
+
+nlohmann::ordered_json ToJson(const AnswerRecord& record) {
+  return {{"id", record.id},
+          {"index", record.index},
+          {"sample", record.sample},
+          {"text", record.text},
+          {"answer", record.answer},
+          {"extracted", record.extracted},
+          {"has_box", record.has_box},
+          {"correct", record.correct},
+          {"tokens", record.tokens},
+          {"finish_reason", NameOf(record.finish_reason)},
+          {"repeated", record.repeated}};
+}
+
+absl::StatusOr<AnswerRecord> ParseAnswerRecord(const nlohmann::json& row,
+                                               const std::string& where) try {
+  AnswerRecord record;
+  row.at("id").get_to(record.id);
+  row.at("index").get_to(record.index);
+  row.at("sample").get_to(record.sample);
+  row.at("has_box").get_to(record.has_box);
+  row.at("correct").get_to(record.correct);
+  row.at("tokens").get_to(record.tokens);
+  row.at("repeated").get_to(record.repeated);
+  const auto reason = row.at("finish_reason").get<std::string>();
+  const auto known = FinishReasonOf(reason);
+  if (!known.has_value() || record.index < 0 || record.sample < 0 ||
+      record.tokens < 1) {
+    return DataError(absl::StrCat(where, ": numbers that no answer has"));
+  }
+  record.finish_reason = *known;
+  return record;
+} catch (const nlohmann::json::exception& error) {
+  return DataError(
+      absl::StrCat(where, ": no answer of dapd eval: ", error.what()));
+}
+
+}  // namespace dapd

@@ -1,0 +1,38 @@
+// One graded answer of an evaluation, and its row in the file of answers.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+#include "common/generation/decode_request.h"
+
+namespace dapd {
+
+struct AnswerRecord {
+  int64_t index = 0;   // of the problem in the data, from 0
+  int64_t sample = 0;  // which answer to it, from 0
+  std::string id;      // the problem's
+  std::string text;
+  std::string answer;     // the expected one
+  std::string extracted;  // of the last box
+  bool has_box = false;
+  bool correct = false;
+  int64_t tokens = 0;  // its end token included
+  FinishReason finish_reason = FinishReason::kNone;
+  bool repeated = false;  // EndsInRepetition (common/data/repetition.h)
+};
+
+// {"id", "index", "sample", "text", "answer", "extracted", "has_box",
+// "correct", "tokens", "finish_reason", "repeated"}; the same form that
+// `dapd grade` reads.
+nlohmann::ordered_json ToJson(const AnswerRecord& record);
+
+// The numbers that a report is made of; text, answer and extracted stay empty.
+// Exit code kData, naming `where`, for anything that ToJson does not write.
+absl::StatusOr<AnswerRecord> ParseAnswerRecord(const nlohmann::json& row,
+                                               const std::string& where);
+
+}  // namespace dapd

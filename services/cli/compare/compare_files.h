@@ -1,0 +1,10 @@
+// The files of the comparison's page as text; compare_files.cc is made of them
+// (common/charts/embed_files.cmake).
+#pragma once
+
+namespace dapd {
+
+extern const char kCompareHtml[];
+extern const char kCompareJs[];
+
+}  // namespace dapd

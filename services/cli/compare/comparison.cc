@@ -1,0 +1,215 @@
+#include "services/cli/compare/comparison.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace dapd {
+namespace {
+
+constexpr char kSeed[] = "run.seed";
+constexpr char kDivergences[] = "unclipped_divergence/";
+constexpr size_t kMaxValueBytes = 32;  // in a group's name
+
+// Where a run lies, listens and computes: `dapd run` gives each its own.
+bool IsPlace(const std::string& key) {
+  return key == "run.name" || key == "run.output_dir" ||
+         key == "run.num_threads" || key == "trainer.rank" ||
+         key == "trainer.rendezvous" || absl::EndsWith(key, ".listen") ||
+         absl::EndsWith(key, "_listen") || absl::EndsWith(key, ".addresses") ||
+         absl::StartsWith(key, "security.");
+}
+
+std::string Setting(const RunResults& run, const std::string& key) {
+  const auto found = run.settings.find(key);
+  return found == run.settings.end() ? "" : found->second;
+}
+
+std::vector<std::string> DifferingKeys(const std::vector<RunResults>& runs) {
+  std::set<std::string> keys;
+  for (const RunResults& run : runs) {
+    for (const auto& [key, value] : run.settings) {
+      if (!IsPlace(key)) keys.insert(key);
+    }
+  }
+  std::vector<std::string> differing;
+  for (const std::string& key : keys) {
+    if (std::any_of(runs.begin(), runs.end(), [&](const RunResults& run) {
+          return Setting(run, key) != Setting(runs.front(), key);
+        })) {
+      differing.push_back(key);
+    }
+  }
+  return differing;
+}
+
+// "trainer.learning_rate=0.001": the settings of a run in which groups differ,
+// a long value by its beginning.
+std::string GroupName(const RunResults& run,
+                      const std::vector<std::string>& differing) {
+  std::vector<std::string> settings;
+  for (const std::string& key : differing) {
+    if (key == kSeed) continue;
+    std::string value = Setting(run, key);
+    if (value.size() > kMaxValueBytes) {
+      value = absl::StrCat(value.substr(0, kMaxValueBytes - 3), "...");
+    }
+    settings.push_back(absl::StrCat(key, "=", value));
+  }
+  return settings.empty() ? "all" : absl::StrJoin(settings, " ");
+}
+
+std::vector<RunGroup> GroupRuns(const std::vector<RunResults>& runs,
+                                const std::vector<std::string>& differing) {
+  std::vector<RunGroup> groups;
+  const auto belong_together = [&](const RunResults& a, const RunResults& b) {
+    return std::all_of(
+        differing.begin(), differing.end(), [&](const std::string& key) {
+          return key == kSeed || Setting(a, key) == Setting(b, key);
+        });
+  };
+  std::map<std::string, int> uses;  // of names, whose values are cut
+  for (size_t i = 0; i < runs.size(); ++i) {
+    const auto found =
+        std::find_if(groups.begin(), groups.end(), [&](const RunGroup& group) {
+          return belong_together(runs[group.runs.front()], runs[i]);
+        });
+    if (found != groups.end()) {
+      found->runs.push_back(i);
+      continue;
+    }
+    std::string name = GroupName(runs[i], differing);
+    const int use = ++uses[name];
+    if (use > 1) absl::StrAppend(&name, " (", use, ")");
+    groups.push_back({std::move(name), {i}});
+  }
+  return groups;
+}
+
+std::optional<Interval> Find(const HeldOutFigures& held_out,
+                             const std::string& name) {
+  const auto found = held_out.figures.find(name);
+  if (found == held_out.figures.end()) return std::nullopt;
+  return found->second;
+}
+
+// Of the values that are there; nothing if there is none.
+std::optional<Interval> OverRuns(
+    const std::vector<std::optional<Interval>>& values) {
+  std::vector<double> means;
+  Interval sum;
+  for (const std::optional<Interval>& value : values) {
+    if (!value.has_value()) continue;
+    means.push_back(value->mean);
+    sum.low += value->low;
+    sum.high += value->high;
+  }
+  if (means.empty()) return std::nullopt;
+  const auto count = static_cast<double>(means.size());
+  const bool differ = std::any_of(means.begin(), means.end(), [&](double mean) {
+    return mean != means.front();
+  });
+  if (differ) return MeanInterval(means);
+  // Runs that agree say nothing about their spread: their own intervals do.
+  return Interval{means.front(), sum.low / count, sum.high / count};
+}
+
+// Fills the differences of rows whose values are there.
+void TakeDifferences(std::vector<ComparedFigure::Row>* rows) {
+  for (size_t i = 0; i < rows->size(); ++i) {
+    ComparedFigure::Row& row = (*rows)[i];
+    if (!row.after.has_value()) continue;
+    if (row.before.has_value())
+      row.change = Difference(*row.after, *row.before);
+    const std::optional<Interval>& first = rows->front().after;
+    if (i > 0 && first.has_value()) {
+      row.against_first = Difference(*row.after, *first);
+    }
+  }
+}
+
+ComparedFigure CompareFigure(const std::string& name,
+                             const std::vector<RunResults>& runs,
+                             const std::vector<RunGroup>& groups) {
+  ComparedFigure figure{.name = name,
+                        .is_share = !absl::StartsWith(name, kDivergences)};
+  for (const RunResults& run : runs) {
+    const ComparedFigure::Row row{.before = Find(run.before, name),
+                                  .after = Find(run.after, name)};
+    for (const std::optional<Interval>& value : {row.before, row.after}) {
+      if (value.has_value() && (value->mean < 0 || value->mean > 1)) {
+        figure.is_share = false;
+      }
+    }
+    figure.runs.push_back(row);
+  }
+  if (groups.size() < runs.size()) {
+    for (const RunGroup& group : groups) {
+      std::vector<std::optional<Interval>> before;
+      std::vector<std::optional<Interval>> after;
+      for (const size_t run : group.runs) {
+        before.push_back(figure.runs[run].before);
+        after.push_back(figure.runs[run].after);
+      }
+      figure.groups.push_back(
+          {.before = OverRuns(before), .after = OverRuns(after)});
+    }
+  }
+  TakeDifferences(&figure.runs);
+  TakeDifferences(&figure.groups);
+  return figure;
+}
+
+// Accuracy first, divergences last.
+std::vector<std::string> FigureNames(const std::vector<RunResults>& runs) {
+  std::set<std::string> names;
+  for (const RunResults& run : runs) {
+    for (const auto& [name, interval] : run.before.figures) names.insert(name);
+    for (const auto& [name, interval] : run.after.figures) names.insert(name);
+  }
+  std::vector<std::string> ordered(names.begin(), names.end());
+  const auto rank = [](const std::string& name) {
+    if (name == "accuracy") return 0;
+    return absl::StartsWith(name, kDivergences) ? 2 : 1;
+  };
+  std::stable_sort(ordered.begin(),
+                   ordered.end(),
+                   [&](const std::string& a, const std::string& b) {
+                     return rank(a) < rank(b);
+                   });
+  return ordered;
+}
+
+}  // namespace
+
+Interval Difference(const Interval& a, const Interval& b) {
+  const double mean = a.mean - b.mean;
+  return {mean,
+          mean - std::hypot(a.mean - a.low, b.high - b.mean),
+          mean + std::hypot(a.high - a.mean, b.mean - b.low)};
+}
+
+Comparison CompareRuns(std::vector<RunResults> runs) {
+  std::map<std::string, int> uses;
+  for (const RunResults& run : runs) ++uses[run.name];
+  for (RunResults& run : runs) {
+    if (uses[run.name] > 1) run.name = run.folder;
+  }
+  Comparison comparison;
+  comparison.runs = std::move(runs);
+  comparison.differing = DifferingKeys(comparison.runs);
+  comparison.groups = GroupRuns(comparison.runs, comparison.differing);
+  for (const std::string& name : FigureNames(comparison.runs)) {
+    comparison.figures.push_back(
+        CompareFigure(name, comparison.runs, comparison.groups));
+  }
+  return comparison;
+}
+
+}  // namespace dapd

@@ -1,0 +1,67 @@
+// Runs side by side: in which settings they differ, and by how much in what
+// they reached.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/json.h"
+#include "common/data/confidence_interval.h"
+#include "services/cli/compare/run_results.h"
+
+namespace dapd {
+
+// a - b with a 95 % interval out of theirs, taken as independent: Newcombe's
+// square-and-add (Statistics in Medicine 17, 1998, method 10), which keeps the
+// asymmetry of intervals near 0 and 1. Values of the same problems go up and
+// down together; then the difference is known better than this says.
+Interval Difference(const Interval& a, const Interval& b);
+
+// Runs that differ in their seed and their place alone.
+struct RunGroup {
+  std::string name;          // the settings in which groups differ
+  std::vector<size_t> runs;  // indices
+};
+
+// A held-out figure of all runs.
+struct ComparedFigure {
+  std::string name;  // as in HeldOutFigures
+  bool is_share = false;
+  struct Row {
+    std::optional<Interval> before;
+    std::optional<Interval> after;
+    std::optional<Interval> change;         // after - before
+    std::optional<Interval> against_first;  // after - the first row's after
+  };
+  std::vector<Row> runs;  // by run
+  // By group: means over its runs, with Student's t interval over them; where
+  // there is only one, or all agree, the mean of their own intervals. Empty
+  // where no group has two.
+  std::vector<Row> groups;
+};
+
+struct Comparison {
+  std::vector<RunResults> runs;  // at least one, each name once
+  // Keys whose values differ, but for where a run lies and listens.
+  std::vector<std::string> differing;
+  std::vector<RunGroup> groups;
+  std::vector<ComparedFigure> figures;
+};
+
+// Runs of one name are told apart by their folders.
+Comparison CompareRuns(std::vector<RunResults> runs);
+
+// For a terminal, ends with a newline.
+std::string ComparisonText(const Comparison& comparison);
+// {"runs": [{"name", "folder", "finished", "step", "steps", "settings",
+// "loss"}],
+//  "figures": [{"name", "runs": [{"run", "before", "after", "change",
+//  "against_first"}], "groups": [the same with "group"]}],
+//  "groups": [{"name", "runs"}]}; intervals as {"mean", "low", "high"} or null.
+nlohmann::ordered_json ComparisonJson(const Comparison& comparison);
+// One page that asks nobody, with the runs' curves over each other.
+std::string ComparisonHtml(const Comparison& comparison);
+
+}  // namespace dapd

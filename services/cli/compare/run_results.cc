@@ -1,0 +1,143 @@
+#include "services/cli/compare/run_results.h"
+
+#include <yaml-cpp/yaml.h>
+
+#include <filesystem>
+#include <fstream>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+
+#include "common/base/exit_code.h"
+#include "common/base/files.h"
+#include "common/base/json_lines.h"
+#include "common/base/status_macros.h"
+#include "common/charts/run_history.h"
+#include "common/config/run_folder.h"
+
+namespace dapd {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr uint64_t kMaxConfigBytes = 1 << 20;
+constexpr uint64_t kMaxReportBytes = uint64_t{1} << 24;
+constexpr size_t kMaxLineBytes = size_t{1} << 24;
+constexpr size_t kMaxPoints = 1000;  // of a run's curve
+
+// Throws YAML::Exception.
+void Flatten(const YAML::Node& node,
+             const std::string& name,
+             std::map<std::string, std::string>* settings) {
+  if (!node.IsMap()) {
+    YAML::Emitter text;
+    text.SetMapFormat(YAML::Flow);
+    text.SetSeqFormat(YAML::Flow);
+    text << node;
+    (*settings)[name] = node.IsScalar() ? node.Scalar() : text.c_str();
+    return;
+  }
+  for (const auto& entry : node) {
+    const std::string key = entry.first.Scalar();
+    Flatten(entry.second,
+            name.empty() ? key : absl::StrCat(name, ".", key),
+            settings);
+  }
+}
+
+absl::Status ReadSettings(const std::string& path, RunResults* run) try {
+  auto text = ReadFile(path, kMaxConfigBytes);
+  if (absl::IsNotFound(text.status())) {
+    return DataError(
+        absl::StrCat(run->folder, " holds no run: there is no ", path));
+  }
+  if (!text.ok()) return WithExitCode(text.status(), ExitCode::kData);
+  Flatten(YAML::Load(*text), "", &run->settings);
+  const auto steps = run->settings.find("trainer.steps");
+  if (steps == run->settings.end() ||
+      !absl::SimpleAtoi(steps->second, &run->steps)) {
+    return DataError(absl::StrCat(path, " has no trainer.steps"));
+  }
+  return absl::OkStatus();
+} catch (const YAML::Exception& error) {
+  return DataError(absl::StrCat(path, ": ", error.what()));
+}
+
+// A last line without an end is one that is being written.
+absl::Status ReadHistory(const std::string& path, RunResults* run) {
+  RunHistory history(kMaxPoints);
+  std::ifstream file(path, std::ios::binary);
+  std::string line;
+  for (int number = 1; std::getline(file, line) && !file.eof(); ++number) {
+    const std::string where = absl::StrCat(path, ":", number);
+    if (line.size() > kMaxLineBytes) {
+      return DataError(absl::StrCat(where, ": the line is too long"));
+    }
+    ASSIGN_OR_RETURN(const Json json, ParseJson(line, where));
+    if (!json.is_object() || !json.contains("step") ||
+        !ReadNumber(json["step"], &run->step)) {
+      return DataError(absl::StrCat(where, " is no step"));
+    }
+    history.Add(nlohmann::ordered_json(json));
+  }
+  run->history = history.ToJson();
+  return absl::OkStatus();
+}
+
+bool ReadInterval(const Json& json, Interval* interval) {
+  return json.is_object() && json.contains("mean") && json.contains("low") &&
+         json.contains("high") && ReadNumber(json["mean"], &interval->mean) &&
+         ReadNumber(json["low"], &interval->low) &&
+         ReadNumber(json["high"], &interval->high);
+}
+
+void CollectFigures(const Json& json,
+                    const std::string& name,
+                    std::map<std::string, Interval>* figures) {
+  Interval interval;
+  if (ReadInterval(json, &interval)) {
+    (*figures)[name] = interval;
+  } else if (json.is_object()) {
+    for (const auto& [key, value] : json.items()) {
+      CollectFigures(
+          value, name.empty() ? key : absl::StrCat(name, "/", key), figures);
+    }
+  }
+}
+
+absl::Status ReadEvaluation(const std::string& path, HeldOutFigures* held_out) {
+  const auto text = ReadFile(path, kMaxReportBytes);
+  if (absl::IsNotFound(text.status())) return absl::OkStatus();
+  if (!text.ok()) return WithExitCode(text.status(), ExitCode::kData);
+  ASSIGN_OR_RETURN(const Json json, ParseJson(*text, path));
+  CollectFigures(json, "", &held_out->figures);
+  if (json.contains("problems")) {
+    ReadNumber(json["problems"], &held_out->problems);
+  }
+  if (json.contains("samples")) ReadNumber(json["samples"], &held_out->samples);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<RunResults> ReadRunResults(const std::string& folder) {
+  RunResults run;
+  run.folder = folder;
+  std::filesystem::path path(folder);
+  if (!path.has_filename()) path = path.parent_path();
+  run.name = std::filesystem::absolute(path).lexically_normal().filename();
+  RETURN_IF_ERROR(ReadSettings(JoinPath(folder, "config.yaml"), &run));
+  RETURN_IF_ERROR(ReadHistory(JoinPath(folder, "metrics.jsonl"), &run));
+  RETURN_IF_ERROR(
+      ReadEvaluation(JoinPath(folder, "evaluation/before.json"), &run.before));
+  run.finished = FinishedStep(folder) >= run.steps;
+  // One that a run of fewer steps left is not this run's end.
+  if (run.finished) {
+    RETURN_IF_ERROR(
+        ReadEvaluation(JoinPath(folder, "evaluation/after.json"), &run.after));
+  }
+  return run;
+}
+
+}  // namespace dapd

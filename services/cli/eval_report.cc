@@ -1,0 +1,119 @@
+#include "services/cli/eval_report.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+#include "common/base/json.h"
+#include "common/data/pass_at_k.h"
+
+namespace dapd {
+namespace {
+
+// One number a problem: sums over its answers, then means.
+struct Sums {
+  int64_t correct = 0;
+  int64_t boxed = 0;
+  int64_t truncated = 0;
+  int64_t repeated = 0;
+  int64_t tokens = 0;
+};
+
+std::string Percent(const Interval& interval) {
+  return absl::StrFormat("%6.2f %% [%.2f, %.2f]",
+                         100 * interval.mean,
+                         100 * interval.low,
+                         100 * interval.high);
+}
+
+}  // namespace
+
+EvalReport SummarizeAnswers(const std::vector<std::string>& ids,
+                            int64_t samples,
+                            const std::vector<AnswerRecord>& records,
+                            uint64_t seed) {
+  std::vector<Sums> sums(ids.size());
+  for (const AnswerRecord& record : records) {
+    Sums& sum = sums[static_cast<size_t>(record.index)];
+    sum.correct += record.correct ? 1 : 0;
+    sum.boxed += record.has_box ? 1 : 0;
+    sum.truncated += record.finish_reason == FinishReason::kLength ? 1 : 0;
+    sum.repeated += record.repeated ? 1 : 0;
+    sum.tokens += record.tokens;
+  }
+  const auto mean_of = [&](int64_t Sums::*member) {
+    std::vector<double> means;
+    for (const Sums& sum : sums) {
+      means.push_back(static_cast<double>(sum.*member) /
+                      static_cast<double>(samples));
+    }
+    return BootstrapInterval(means, seed);
+  };
+  EvalReport report;
+  report.samples = samples;
+  report.accuracy = mean_of(&Sums::correct);
+  report.format_rate = mean_of(&Sums::boxed);
+  report.truncated = mean_of(&Sums::truncated);
+  report.repeated = mean_of(&Sums::repeated);
+  report.tokens = mean_of(&Sums::tokens);
+  for (int64_t k = 1; k <= samples; ++k) {
+    std::vector<double> passed;
+    for (const Sums& sum : sums) {
+      passed.push_back(PassAtK(samples, sum.correct, k));
+    }
+    report.pass_at.push_back(BootstrapInterval(passed, seed));
+  }
+  for (size_t i = 0; i < ids.size(); ++i) {
+    report.problems.push_back({ids[i], sums[i].correct});
+  }
+  return report;
+}
+
+nlohmann::ordered_json ToJson(const EvalReport& report) {
+  nlohmann::ordered_json pass_at = nlohmann::ordered_json::object();
+  for (size_t k = 1; k <= report.pass_at.size(); ++k) {
+    pass_at[absl::StrCat(k)] = ToJson(report.pass_at[k - 1]);
+  }
+  nlohmann::ordered_json by_problem = nlohmann::ordered_json::array();
+  for (const EvalReport::OfProblem& problem : report.problems) {
+    by_problem.push_back({{"id", problem.id}, {"correct", problem.correct}});
+  }
+  return {{"problems", report.problems.size()},
+          {"samples", report.samples},
+          {"accuracy", ToJson(report.accuracy)},
+          {"format_rate", ToJson(report.format_rate)},
+          {"mean_tokens", report.tokens.mean},
+          {"tokens", ToJson(report.tokens)},
+          {"truncated", ToJson(report.truncated)},
+          {"repeated", ToJson(report.repeated)},
+          {"pass_at", pass_at},
+          {"by_problem", by_problem}};
+}
+
+std::string ToText(const EvalReport& report) {
+  std::string text = absl::StrFormat(
+      "%d problems x %d answers; 95 %% intervals over problems (bootstrap; "
+      "Wilson where all agree)\n"
+      "Avg@%-3d accuracy %s\n",
+      report.problems.size(),
+      report.samples,
+      report.samples,
+      Percent(report.accuracy));
+  for (size_t k = 2; k <= report.pass_at.size(); ++k) {
+    absl::StrAppendFormat(
+        &text, "pass@%-11d %s\n", k, Percent(report.pass_at[k - 1]));
+  }
+  absl::StrAppendFormat(&text,
+                        "format rate      %s\n"
+                        "truncated        %s\n"
+                        "repeated         %s\n"
+                        "mean tokens      %6.1f [%.1f, %.1f]",
+                        Percent(report.format_rate),
+                        Percent(report.truncated),
+                        Percent(report.repeated),
+                        report.tokens.mean,
+                        report.tokens.low,
+                        report.tokens.high);
+  return text;
+}
+
+}  // namespace dapd

@@ -1,0 +1,134 @@
+// dapd grade: are answers right?
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+#include "common/base/exit_code.h"
+#include "common/base/json_lines.h"
+#include "common/base/log.h"
+#include "common/base/progress.h"
+#include "common/base/status_macros.h"
+#include "services/cli/answer_grader.h"
+#include "services/cli/command.h"
+#include "services/cli/math_verify_grader.h"
+
+namespace dapd {
+namespace {
+
+struct GradeOptions {
+  std::string input;
+  std::string output;
+  std::string grader = "builtin";
+  std::string python;
+  double answer_timeout = 30.0;
+  int64_t restarts = 100;
+};
+
+absl::StatusOr<std::unique_ptr<AnswerGrader>> MakeGrader(
+    const GradeOptions& options) {
+  if (options.grader == "builtin") return MakeBuiltinGrader();
+  return StartMathVerify(
+      {.command = MathVerifyCommand(options.python),
+       .answer_timeout = absl::Seconds(options.answer_timeout),
+       .restarts = options.restarts});
+}
+
+// A text, or a number or truth value as it is written.
+absl::StatusOr<std::string> TextOf(const nlohmann::json& row,
+                                   const char* key,
+                                   const std::string& where) {
+  const auto found = row.is_object() ? row.find(key) : row.end();
+  if (found == row.end() || found->is_structured() || found->is_null()) {
+    return DataError(absl::StrCat(where,
+                                  ": a row needs id, text and answer, and '",
+                                  key,
+                                  "' as a text or a number"));
+  }
+  return found->is_string() ? found->get<std::string>() : found->dump();
+}
+
+absl::Status GradeRows(const GradeOptions& options) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<AnswerGrader> grader,
+                   MakeGrader(options));
+  ASSIGN_OR_RETURN(JsonLinesWriter writer,
+                   JsonLinesWriter::Open(options.output));
+  Progress progress("answers");
+  int64_t graded = 0;
+  int64_t correct = 0;
+  int64_t failed = 0;
+  RETURN_IF_ERROR(ForEachJsonLine(
+      options.input, [&](const nlohmann::json& row, int line) -> absl::Status {
+        const std::string where = absl::StrCat(options.input, ":", line);
+        ASSIGN_OR_RETURN(const std::string text, TextOf(row, "text", where));
+        ASSIGN_OR_RETURN(const std::string answer,
+                         TextOf(row, "answer", where));
+        ASSIGN_OR_RETURN(const std::string id, TextOf(row, "id", where));
+        ASSIGN_OR_RETURN(const GradedAnswer result,
+                         grader->GradeText(text, answer));
+        nlohmann::ordered_json out = {{"id", row["id"]}};
+        // Of the answers of dapd eval.
+        if (row.contains("sample")) out["sample"] = row["sample"];
+        out["extracted"] = nullptr;
+        if (result.extracted.has_value()) out["extracted"] = *result.extracted;
+        out["correct"] = result.correct;
+        if (!result.error.empty()) {
+          out["error"] = result.error;
+          ++failed;
+          LogWarning(absl::StrCat(
+              where, ": '", id, "' could not be graded: ", result.error));
+        }
+        correct += result.correct ? 1 : 0;
+        progress.Update(++graded, absl::StrCat(correct, " right"));
+        return writer.Append(out);
+      }));
+  RETURN_IF_ERROR(writer.Commit());
+  LogInfo(absl::StrCat(correct,
+                       " of ",
+                       graded,
+                       " answers are right, ",
+                       failed,
+                       " could not be graded"));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddGradeCommand(Command& app) {
+  auto options = std::make_shared<GradeOptions>();
+  Command command = app.AddSubcommand("grade", "Whether answers are right");
+  command.AddOption("--input", options->input, "JSON Lines {id, text, answer}")
+      .Required();
+  command
+      .AddOption(
+          "--output", options->output, "JSON Lines {id, extracted, correct}")
+      .Required();
+  command
+      .AddOption("--grader",
+                 options->grader,
+                 "builtin, or math-verify: Python's, as a process of its own")
+      .OneOf({"builtin", "math-verify"})
+      .ShowDefault();
+  command
+      .AddOption("--python",
+                 options->python,
+                 "the Python that has deploy/requirements-grading.txt")
+      .FromEnvironment("DAPD_PYTHON");
+  command
+      .AddOption("--answer-timeout",
+                 options->answer_timeout,
+                 "seconds that math-verify has for an answer")
+      .Range(0.01, 1e6)
+      .ShowDefault();
+  command
+      .AddOption("--grader-restarts",
+                 options->restarts,
+                 "how often a math-verify that died or hung is replaced")
+      .NonNegative()
+      .ShowDefault();
+  command.Does([options] { return GradeRows(*options); });
+}
+
+}  // namespace dapd

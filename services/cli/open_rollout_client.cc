@@ -1,0 +1,65 @@
+#include "services/cli/open_rollout_client.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_split.h"
+
+#include "common/base/exit_code.h"
+#include "common/base/status_macros.h"
+#include "common/config/load_config.h"
+#include "common/rpc/client/credentials.h"
+#include "common/security/security.h"
+#include "services/cli/dial_service.h"
+
+namespace dapd {
+
+void WorkerOptions::AddFlags(Command& command) {
+  command.AddOption("--workers",
+                    addresses,
+                    "host:port,... of rollout workers that answer instead of "
+                    "this process; no run may use them meanwhile");
+  command
+      .AddOption("--answer-timeout",
+                 answer_timeout_seconds,
+                 "seconds that a worker has for an answer; 0: by its length")
+      .Range(0.0, 1e9);
+  command
+      .AddOption("--peer-timeout",
+                 peer_timeout_seconds,
+                 "seconds without any usable worker before it gives up")
+      .Range(0.001, 1e9);
+  AddSecurityOption(command, &security);
+}
+
+absl::Duration WorkerOptions::AnswerTimeout(int64_t max_new_tokens) const {
+  if (answer_timeout_seconds > 0) return absl::Seconds(answer_timeout_seconds);
+  constexpr double kSlowestSecondsPerToken = 0.25;
+  return std::max(absl::Minutes(10),
+                  absl::Seconds(kSlowestSecondsPerToken *
+                                static_cast<double>(max_new_tokens)));
+}
+
+absl::StatusOr<std::unique_ptr<RolloutClient>> OpenRolloutClient(
+    const WorkerOptions& options,
+    const ExpectedWorker& expected,
+    int64_t max_new_tokens) {
+  ASSIGN_OR_RETURN(const SecuritySection section,
+                   LoadSecurity(options.security));
+  ASSIGN_OR_RETURN(const std::shared_ptr<Security> security,
+                   Security::Load(section, {}));
+  RolloutClientOptions client;
+  client.addresses =
+      absl::StrSplit(options.addresses, ',', absl::SkipWhitespace());
+  client.expected = expected;
+  client.credentials = std::make_shared<const RpcCredentials>(security);
+  client.task_timeout = options.AnswerTimeout(max_new_tokens);
+  client.peer_timeout = absl::Seconds(options.peer_timeout_seconds);
+  auto started = RolloutClient::Start(std::move(client));
+  if (!started.ok()) {
+    return WithExitCode(started.status(), ExitCode::kConfig);
+  }
+  return started;
+}
+
+}  // namespace dapd

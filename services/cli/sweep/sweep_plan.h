@@ -1,0 +1,57 @@
+// Which runs a sweep consists of, out of its YAML file:
+//
+//   name: rates              # the runs lie in <run.output_dir>/rates/
+//   config: configs/quickstart.yaml
+//   set:                     # for every run, on top of the configuration
+//     trainer.steps: 60
+//   grid:                    # every combination of these, or ...
+//     trainer.learning_rate: [1.0e-4, 5.0e-4]
+//     objective.preset: [dapd, opsd]
+//   list:                    # ... these, one by one
+//     - {name: base}
+//     - {name: clipped, set: {objective.component_clip: 0.05}}
+//   seeds: [1, 2, 3]         # each setting with each; without: run.seed
+//   parallel: 4              # side by side, at most; without: 1, or as many as
+//   memory_gib: 64           # fit in this by the plan that `dapd check` prints
+//
+// Paths are relative to the working directory, as in a configuration.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+#include "common/config/config.h"
+
+namespace dapd {
+
+struct SweepRun {
+  std::string name;  // of the folder: "learning_rate-0.0001-seed-2"
+  std::vector<std::string> overrides;  // as for --set
+  Config config;                       // what they give
+  std::string folder;
+  double memory_bytes = 0.0;  // of all its processes, by PlanMemory
+
+  // Finished by an earlier call.
+  bool done = false;
+};
+
+struct SweepPlan {
+  std::string config_path;
+  std::string folder;  // of the runs
+  std::vector<SweepRun> runs;
+  int64_t parallel = 1;       // side by side, at most
+  double memory_bytes = 0.0;  // for all at a time; 0: not limited
+};
+
+// Reads the file and checks every run that it stands for: its configuration,
+// its model, and that a folder that is there holds a run of these settings.
+// `overrides`: further ones for all runs, which win. All mistakes at once; exit
+// code kConfig, or kData for a model that cannot be read.
+absl::StatusOr<SweepPlan> ReadSweep(const std::string& path,
+                                    const std::vector<std::string>& overrides);
+
+}  // namespace dapd

@@ -1,0 +1,199 @@
+#include "services/cli/sweep/sweep_runner.h"
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+
+#include "common/base/exit_code.h"
+#include "common/base/files.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/base/visible_gpus.h"
+
+namespace dapd {
+namespace {
+
+constexpr absl::Duration kPollInterval = absl::Milliseconds(100);
+
+volatile std::sig_atomic_t stop_requested = 0;
+
+void RequestStop(int /*signal*/) { stop_requested = stop_requested + 1; }
+
+}  // namespace
+
+SweepRunner::SweepRunner(SweepPlan plan)
+    : plan_(std::move(plan)), gpus_(VisibleGpus()) {}
+
+void SweepRunner::CatchSignals() {
+  for (const int signal_number : {SIGINT, SIGTERM}) {
+    struct sigaction action = {};
+    action.sa_handler = RequestStop;
+    ::sigaction(signal_number, &action, nullptr);
+  }
+}
+
+double SweepRunner::MemoryInUse() const {
+  double bytes = 0.0;
+  for (const Active& active : active_) {
+    bytes += plan_.runs[active.run].memory_bytes;
+  }
+  return bytes;
+}
+
+// Each place its own as long as there are some; more places than GPUs share.
+std::vector<std::string> SweepRunner::GpusOf(size_t slot) const {
+  const auto places = static_cast<size_t>(plan_.parallel);
+  if (gpus_.empty() || places == 1) return gpus_;
+  if (gpus_.size() < places) return {gpus_[slot % gpus_.size()]};
+  const size_t each = gpus_.size() / places;
+  const auto first = gpus_.begin() + static_cast<std::ptrdiff_t>(slot * each);
+  return {first, first + static_cast<std::ptrdiff_t>(each)};
+}
+
+absl::Status SweepRunner::Start(size_t index) {
+  const SweepRun& run = plan_.runs[index];
+  std::error_code error;
+  const std::string self =
+      std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error) {
+    return absl::InternalError(
+        absl::StrCat("cannot find this program: ", error.message()));
+  }
+  std::vector<std::string> command = {self, "run", plan_.config_path};
+  for (const std::string& override : run.overrides) {
+    command.push_back("--set");
+    command.push_back(override);
+  }
+  size_t slot = 0;
+  while (std::any_of(active_.begin(), active_.end(), [&](const Active& other) {
+    return other.slot == slot;
+  })) {
+    ++slot;
+  }
+  std::vector<std::string> environment;
+  if (run.config.model.device != "cpu" && !gpus_.empty()) {
+    environment.push_back(GpuSetting(GpusOf(slot)));
+  }
+  const std::string logs = JoinPath(plan_.folder, "logs");
+  RETURN_IF_ERROR(MakeDirectories(logs));
+  Active active{.run = index, .slot = slot, .start = absl::Now()};
+  active.process = std::make_unique<ChildProcess>(
+      run.name,
+      std::move(command),
+      JoinPath(logs, absl::StrCat(run.name, ".log")),
+      std::move(environment));
+  const bool goes_on = FileExists(JoinPath(run.folder, "config.yaml"));
+  RETURN_IF_ERROR(active.process->Start());
+  LogInfo(absl::StrCat(run.name,
+                       goes_on ? " goes on" : " starts",
+                       " (",
+                       index + 1,
+                       " of ",
+                       plan_.runs.size(),
+                       "), log: ",
+                       active.process->log_path()));
+  active_.push_back(std::move(active));
+  return absl::OkStatus();
+}
+
+// In their order: a small run does not overtake a large one that waits for
+// room.
+absl::Status SweepRunner::StartWhatFits() {
+  while (next_ < plan_.runs.size() &&
+         active_.size() < static_cast<size_t>(plan_.parallel)) {
+    const SweepRun& run = plan_.runs[next_];
+    if (run.done) {
+      ++num_done_;
+      ++next_;
+      LogInfo(absl::StrCat(run.name, " is done already"));
+      continue;
+    }
+    if (plan_.memory_bytes > 0 && !active_.empty() &&
+        MemoryInUse() + run.memory_bytes > plan_.memory_bytes) {
+      return absl::OkStatus();
+    }
+    RETURN_IF_ERROR(Start(next_));
+    ++next_;
+  }
+  return absl::OkStatus();
+}
+
+void SweepRunner::Collect() {
+  for (size_t i = 0; i < active_.size();) {
+    Active& active = active_[i];
+    const int code = active.process->Poll();
+    if (code < 0) {
+      ++i;
+      continue;
+    }
+    const std::string& name = plan_.runs[active.run].name;
+    if (code == 0) {
+      ++num_done_;
+      LogInfo(absl::StrCat(name,
+                           " is done after ",
+                           absl::FormatDuration(absl::Trunc(
+                               absl::Now() - active.start, absl::Seconds(1))),
+                           "; ",
+                           num_done_,
+                           " of ",
+                           plan_.runs.size()));
+    } else if (stop_requested == 0) {
+      if (failed_.empty()) first_code_ = code;
+      failed_.push_back(absl::StrCat(name, " (code ", code, ")"));
+      LogError(absl::StrCat(name,
+                            " failed with code ",
+                            code,
+                            "; the end of its log (",
+                            active.process->log_path(),
+                            "):\n  ",
+                            active.process->LogTail()));
+    }
+    active_.erase(active_.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+}
+
+absl::Status SweepRunner::Run() {
+  int asked_to_stop = 0;
+  while (true) {
+    Collect();
+    if (stop_requested == 0) RETURN_IF_ERROR(StartWhatFits());
+    if (active_.empty()) break;
+    if (stop_requested > asked_to_stop) {
+      if (asked_to_stop == 0) {
+        LogInfo("stopping; a second Ctrl-C stops at once");
+      }
+      // A run takes its second one as this does.
+      for (const Active& active : active_) active.process->Signal(SIGTERM);
+      asked_to_stop = stop_requested;
+    }
+    absl::SleepFor(kPollInterval);
+  }
+  if (stop_requested > 0) {
+    return absl::CancelledError(
+        absl::StrCat("stopped with ",
+                     num_done_,
+                     " of ",
+                     plan_.runs.size(),
+                     " runs done; the same command goes on"));
+  }
+  if (failed_.empty()) return absl::OkStatus();
+  // 128 + a signal is no code of ours.
+  const bool was_killed = first_code_ > 128;
+  return WithExitCode(
+      absl::InternalError(absl::StrCat(failed_.size(),
+                                       " of ",
+                                       plan_.runs.size(),
+                                       " runs failed: ",
+                                       absl::StrJoin(failed_, ", "),
+                                       "; the same command tries them again")),
+      was_killed ? ExitCode::kInternal : static_cast<ExitCode>(first_code_));
+}
+
+}  // namespace dapd

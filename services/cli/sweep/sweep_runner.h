@@ -1,0 +1,57 @@
+// SweepRunner: the runs of a sweep as processes of their own, each a `dapd
+// run`, as many side by side as the plan allows.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+
+#include "common/base/child_process.h"
+#include "services/cli/sweep/sweep_plan.h"
+
+namespace dapd {
+
+// Not thread-safe.
+class SweepRunner {
+ public:
+  explicit SweepRunner(SweepPlan plan);
+
+  // SIGINT and SIGTERM stop the sweep from here on: the first one tells the
+  // runs that are under way to stop, which save where they are; a second one
+  // ends them at once. For the whole process.
+  static void CatchSignals();
+
+  // Blocks until every run that is not done has ended. One that fails is
+  // logged with the end of its log, and the others go on. An error names all
+  // that failed, with the first one's exit code; CANCELLED after a signal.
+  absl::Status Run();
+
+ private:
+  struct Active {
+    size_t run = 0;  // index in the plan
+    size_t slot = 0;
+    std::unique_ptr<ChildProcess> process;
+    absl::Time start;
+  };
+
+  absl::Status StartWhatFits();
+  absl::Status Start(size_t run);
+  // Takes those that have ended.
+  void Collect();
+  double MemoryInUse() const;
+  // GPUs of one of the places that runs take turns in.
+  std::vector<std::string> GpusOf(size_t slot) const;
+
+  const SweepPlan plan_;
+  const std::vector<std::string> gpus_;
+  size_t next_ = 0;  // the first run that was not looked at yet
+  std::vector<Active> active_;
+  std::vector<std::string> failed_;
+  int first_code_ = 0;
+  int64_t num_done_ = 0;
+};
+
+}  // namespace dapd

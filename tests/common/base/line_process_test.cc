@@ -1,0 +1,83 @@
+#include "common/base/line_process.h"
+
+#include <string>
+
+#include "absl/time/clock.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace dapd {
+namespace {
+
+using ::testing::HasSubstr;
+
+absl::Time Soon() { return absl::Now() + absl::Seconds(30); }
+
+TEST(LineProcessTest, AnswersComeLineByLine) {
+  LineProcess echo("echo", {"cat"});
+  ASSERT_TRUE(echo.Start().ok());
+  for (const std::string line : {"one", "", "three"}) {
+    ASSERT_TRUE(echo.Write(line, Soon()).ok());
+    const auto answer = echo.Read(Soon());
+    ASSERT_TRUE(answer.ok()) << answer.status();
+    EXPECT_EQ(*answer, line);
+  }
+}
+
+TEST(LineProcessTest, ALineLargerThanAnyPipePasses) {
+  LineProcess count("count", {"sh", "-c", "head -n 1 | wc -c"});
+  ASSERT_TRUE(count.Start().ok());
+  ASSERT_TRUE(count.Write(std::string(3 << 20, 'x'), Soon()).ok());
+  const auto answer = count.Read(Soon());
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  EXPECT_EQ(std::stoll(*answer), (3 << 20) + 1);
+}
+
+TEST(LineProcessTest, OneThatHangsIsLeftAtTheDeadline) {
+  LineProcess hung("the sleeper", {"sleep", "1000"});
+  ASSERT_TRUE(hung.Start().ok());
+  const absl::Status late =
+      hung.Read(absl::Now() + absl::Milliseconds(50)).status();
+  EXPECT_TRUE(absl::IsDeadlineExceeded(late)) << late;
+  EXPECT_THAT(std::string(late.message()), HasSubstr("the sleeper"));
+  hung.Kill();
+  EXPECT_FALSE(hung.running());
+}
+
+TEST(LineProcessTest, OneThatDiesSaysHow) {
+  LineProcess ended("the child", {"sh", "-c", "exit 3"});
+  ASSERT_TRUE(ended.Start().ok());
+  const absl::Status code = ended.Read(Soon()).status();
+  EXPECT_TRUE(absl::IsUnavailable(code));
+  EXPECT_THAT(std::string(code.message()), HasSubstr("exit code 3"));
+  LineProcess killed("the child", {"sh", "-c", "kill -9 $$"});
+  ASSERT_TRUE(killed.Start().ok());
+  EXPECT_THAT(std::string(killed.Read(Soon()).status().message()),
+              HasSubstr("signal 9"));
+}
+
+TEST(LineProcessTest, WritingToOneThatDiedIsAnErrorAndNoSignal) {
+  LineProcess ended("the child", {"true"});
+  ASSERT_TRUE(ended.Start().ok());
+  EXPECT_FALSE(ended.Read(Soon()).ok());
+  EXPECT_TRUE(absl::IsUnavailable(ended.Write("x", Soon())));
+}
+
+TEST(LineProcessTest, ItCanBeStartedAgain) {
+  LineProcess once("once", {"head", "-n", "1"});
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(once.Start().ok());
+    ASSERT_TRUE(once.Write("again", Soon()).ok());
+    EXPECT_EQ(once.Read(Soon()).value_or(""), "again");
+  }
+}
+
+TEST(LineProcessTest, AProgramThatIsNotThereShowsAtTheFirstLine) {
+  LineProcess missing("the grader", {"/no/such/program"});
+  ASSERT_TRUE(missing.Start().ok());
+  EXPECT_THAT(std::string(missing.Read(Soon()).status().message()),
+              HasSubstr("exit code 127"));
+}
+
+}  // namespace
+}  // namespace dapd

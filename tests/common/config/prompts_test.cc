@@ -1,0 +1,71 @@
+#include "common/config/prompts.h"
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace dapd {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr char kInstruction[] =
+    "Please reason step by step, and put your final answer within \\boxed{}.";
+
+TEST(PromptsTest, TheReleasedOnesAreTheDefaults) {
+  const Prompts prompts;
+  const std::string ask = kInstruction;
+  EXPECT_EQ(prompts.None("{x}"), "Problem: {x}\n\n" + ask);
+  const std::string shown =
+      "Here is a reference solution to this problem:\n=== Reference Solution "
+      "Begin ===\n{reference}\n=== Reference Solution End ===\n\n\nAfter "
+      "reading the reference solution above, make sure you truly understand "
+      "the reasoning behind each step \xE2\x80\x94 do not copy or paraphrase "
+      "it. Now, using your own words and independent reasoning, derive the "
+      "same final answer to the problem above. Think step by step, explore "
+      "different approaches, and don't be afraid to backtrack or reconsider "
+      "if something doesn't work out:\n\n" +
+      ask;
+  EXPECT_EQ(prompts.Privileged("p", "{reference}"), "Problem: p\n\n" + shown);
+  EXPECT_EQ(prompts.Probe("{reference}"), shown);
+  EXPECT_EQ(prompts.Demonstration("p", "r"),
+            "\nProblem: p\n\n" + ask +
+                "\n\nThis is an example for a response to the question:\nr\n\n"
+                "Now answer with a response of your own, including the "
+                "thinking process.\n");
+  EXPECT_EQ(prompts.most_problems(), 1u);
+  EXPECT_EQ(prompts.most_references(), 1u);
+  EXPECT_THAT(FindPromptProblems({}), IsEmpty());
+  EXPECT_THAT(FindPromptProblems({.privileged = kReleasedPrivilegedOfOpsdV1}),
+              IsEmpty());
+}
+
+TEST(PromptsTest, ThePromptOfAnotherIsFilledIn) {
+  const Prompts prompts(
+      {.none = "{problem}, {problem}?",
+       .privileged = "{prompt} {reference} {reference} {problem}"});
+  EXPECT_EQ(prompts.Privileged("a", "b"), "a, a? b b a");
+  EXPECT_EQ(prompts.most_problems(), 3u);
+  EXPECT_EQ(prompts.most_references(), 2u);
+}
+
+TEST(PromptsTest, EveryMistakeIsNamedWithItsKey) {
+  EXPECT_THAT(
+      FindPromptProblems({.none = "nothing",
+                          .privileged = "{problem}",
+                          .demonstration = "{solution}",
+                          .probe = "{problem} {reference}"}),
+      ElementsAre(HasSubstr("prompts.none: {problem} is missing"),
+                  HasSubstr("prompts.privileged: {reference} is missing"),
+                  HasSubstr("prompts.demonstration: {solution} is no field"),
+                  HasSubstr("prompts.probe: {problem} is not for it")));
+  EXPECT_THAT(FindPromptProblems({.none = "{problem} {reference} {prompt}"}),
+              ElementsAre(HasSubstr("{reference} is not for it"),
+                          HasSubstr("{prompt} is not for it")));
+}
+
+}  // namespace
+}  // namespace dapd

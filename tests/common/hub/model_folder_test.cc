@@ -1,0 +1,129 @@
+#include "common/hub/model_folder.h"
+
+#include <filesystem>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "common/base/exit_code.h"
+#include "tests/fakes/hub_cache.h"
+
+namespace dapd {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr char kRepository[] = "models--org--small";
+
+std::string Message(const absl::StatusOr<std::string>& found) {
+  return std::string(found.status().message());
+}
+
+class FindModelFolderTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    cache_.AddRef(kRepository, "main");
+    cache_.AddFile(kRepository, "config.json", "{}");
+    cache_.AddFile(kRepository, "tokenizer.json", "{}");
+  }
+  void AddShards() {
+    cache_.AddFile(kRepository,
+                   "model.safetensors.index.json",
+                   "{\"weight_map\": {\"a\": \"model-00001-of-00002.safetensors"
+                   "\", \"b\": \"model-00002-of-00002.safetensors\"}}");
+    cache_.AddFile(kRepository, "model-00001-of-00002.safetensors", "1");
+  }
+  const FakeHubCache cache_;
+};
+
+TEST_F(FindModelFolderTest, AnIdIsFoundInTheCache) {
+  cache_.AddFile(kRepository, "model.safetensors", "weights");
+  for (const char* path : {"org/small", "org/small@main"}) {
+    const auto found = FindModelFolder(path);
+    ASSERT_TRUE(found.ok()) << found.status();
+    EXPECT_EQ(*found, cache_.Snapshot(kRepository));
+  }
+}
+
+TEST_F(FindModelFolderTest, APathThatExistsWins) {
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(cache_.path());
+  std::filesystem::create_directories("org/small");
+  EXPECT_EQ(FindModelFolder("org/small").value_or(""), "org/small");
+  EXPECT_EQ(BaseModelName("org/small"), "org/small");
+  std::filesystem::create_directories("org/small@v1");
+  EXPECT_EQ(BaseModelName("org/small@v1"), "./org/small@v1");
+  std::filesystem::current_path(before);
+}
+
+TEST_F(FindModelFolderTest, WhatIsNeitherIsSaidOnce) {
+  const auto id = FindModelFolder("org/other@v1");
+  EXPECT_EQ(ExitCodeOf(id.status()), ExitCode::kData);
+  EXPECT_THAT(Message(id),
+              AllOf(HasSubstr("there is no model folder org/other@v1"),
+                    HasSubstr("deploy/fetch.sh model org/other@v1")));
+  const auto path = FindModelFolder("/models/none");
+  EXPECT_EQ(ExitCodeOf(path.status()), ExitCode::kData);
+  EXPECT_THAT(Message(path),
+              HasSubstr("there is no model folder /models/none"));
+}
+
+TEST_F(FindModelFolderTest, EveryShardOfTheIndexHasToBeThere) {
+  AddShards();
+  const auto half = FindModelFolder("org/small");
+  EXPECT_EQ(ExitCodeOf(half.status()), ExitCode::kData);
+  EXPECT_THAT(Message(half),
+              AllOf(HasSubstr("model-00002-of-00002.safetensors is missing"),
+                    HasSubstr("deploy/fetch.sh model org/small")));
+  cache_.AddFile(kRepository, "model-00002-of-00002.safetensors", "2");
+  EXPECT_TRUE(FindModelFolder("org/small").ok());
+}
+
+TEST_F(FindModelFolderTest, ALinkWithoutItsBlobIsHalfADownload) {
+  std::filesystem::remove(
+      cache_.AddFile(kRepository, "model.safetensors", "weights"));
+  EXPECT_THAT(Message(FindModelFolder("org/small")),
+              HasSubstr("a link to a file that is not there"));
+}
+
+TEST_F(FindModelFolderTest, AnUnfinishedBlobCountsWhereNoListSaysOtherwise) {
+  cache_.AddFile(kRepository, "model.safetensors", "weights");
+  cache_.AddIncomplete(kRepository);
+  EXPECT_THAT(Message(FindModelFolder("org/small")), HasSubstr(".incomplete"));
+  cache_.AddList(kRepository,
+                 {{"config.json", 2},
+                  {"tokenizer.json", 2},
+                  {"model.safetensors", 7},
+                  {"README.md", 100}});
+  EXPECT_TRUE(FindModelFolder("org/small").ok());
+  // What sampling reads its end tokens from must not be left out in silence.
+  cache_.AddList(kRepository,
+                 {{"config.json", 2},
+                  {"tokenizer.json", 2},
+                  {"model.safetensors", 7},
+                  {"generation_config.json", 30}});
+  EXPECT_THAT(Message(FindModelFolder("org/small")),
+              HasSubstr("generation_config.json is missing"));
+}
+
+TEST_F(FindModelFolderTest, AnAdapterIsFoundByItsOwnFiles) {
+  cache_.AddRef("models--org--adapter", "main");
+  cache_.AddFile("models--org--adapter", "adapter_config.json", "{}");
+  EXPECT_THAT(Message(FindAdapterFolder("org/adapter")),
+              HasSubstr("adapter_model.safetensors is missing"));
+  cache_.AddFile("models--org--adapter", "adapter_model.safetensors", "x");
+  EXPECT_EQ(FindAdapterFolder("org/adapter").value_or(""),
+            cache_.Snapshot("models--org--adapter"));
+}
+
+TEST_F(FindModelFolderTest, ABaseIsRecordedByItsId) {
+  EXPECT_EQ(BaseModelName("org/small@main"), "org/small@main");
+  EXPECT_EQ(BaseModelName(cache_.Snapshot(kRepository) + "/"),
+            "org/small@" + std::string(FakeHubCache::kCommit));
+  EXPECT_EQ(BaseModelName(cache_.path()), cache_.path());
+}
+
+}  // namespace
+}  // namespace dapd

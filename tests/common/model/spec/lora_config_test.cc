@@ -1,0 +1,68 @@
+#include "common/model/spec/lora_config.h"
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "common/base/exit_code.h"
+#include "common/base/files.h"
+#include "common/base/json.h"
+#include "tests/fakes/temp_path.h"
+
+namespace dapd {
+namespace {
+
+using ::testing::HasSubstr;
+
+nlohmann::json Formatted(const std::string& base) {
+  const LoraConfig lora{
+      .rank = 4, .alpha = 8.0, .targets = {Projection::kQ, Projection::kUp}};
+  return nlohmann::json::parse(FormatLoraConfig(lora, base));
+}
+
+TEST(FormatLoraConfigTest, AHubIdAndItsRevisionHaveAFieldEach) {
+  const nlohmann::json config = Formatted("Qwen/Qwen3-4B@v1.0");
+  EXPECT_EQ(config["base_model_name_or_path"], "Qwen/Qwen3-4B");
+  EXPECT_EQ(config["revision"], "v1.0");
+}
+
+TEST(FormatLoraConfigTest, AnythingElseIsTheNameAsItIs) {
+  for (const char* base :
+       {"Qwen/Qwen3-4B", "/models/a@b", "./models/a@b", ""}) {
+    const nlohmann::json config = Formatted(base);
+    EXPECT_EQ(config["base_model_name_or_path"], base);
+    EXPECT_TRUE(config["revision"].is_null()) << base;
+  }
+}
+
+TEST(FormatLoraConfigTest, ReadsBackAsItWas) {
+  const auto lora = ParseLoraConfig(Formatted("a/b@c").dump(), "test");
+  ASSERT_TRUE(lora.ok()) << lora.status();
+  EXPECT_EQ(lora->rank, 4);
+  EXPECT_EQ(lora->alpha, 8.0);
+  EXPECT_EQ(lora->targets,
+            (std::vector<Projection>{Projection::kQ, Projection::kUp}));
+}
+
+TEST(CheckStartAdapterTest, EverySettingThatDoesNotFitIsNamedAtOnce) {
+  const std::string folder = TempPath("adapter");
+  ASSERT_TRUE(MakeDirectories(folder).ok());
+  ASSERT_TRUE(WriteFileAtomically(folder + "/adapter_config.json",
+                                  Formatted("a/b").dump())
+                  .ok());
+  LoraSection settings{
+      .rank = 4, .alpha = 8.0, .targets = {"up_proj", "q_proj"}};
+  EXPECT_TRUE(CheckStartAdapter(folder, settings).ok());
+  settings = {.rank = 8, .alpha = 16.0, .targets = {"q_proj"}};
+  const absl::Status status = CheckStartAdapter(folder, settings);
+  EXPECT_EQ(ExitCodeOf(status), ExitCode::kConfig);
+  EXPECT_THAT(
+      std::string(status.message()),
+      HasSubstr("lora.rank=4 lora.alpha=8 lora.targets=[q_proj,up_proj]"));
+  EXPECT_EQ(ExitCodeOf(CheckStartAdapter(folder + "/none", settings)),
+            ExitCode::kData);
+}
+
+}  // namespace
+}  // namespace dapd

@@ -1,0 +1,141 @@
+"""deploy/fetch.sh against a server that speaks the Hugging Face hub's protocol, and the commands that read what it brings."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BIN = pathlib.Path(os.environ.get("DAPD_BIN", ROOT / "build" / "bin"))
+sys.path.insert(0, str(ROOT / "tests/fakes"))
+
+from hub_server import COMMIT, HubServer  # noqa: E402
+
+ROWS = "".join(json.dumps({"problem": f"{n} + 1?", "solution": f"It is {n + 1}.", "answer": str(n + 1)}) + "\n" for n in range(4)).encode()
+
+
+@pytest.fixture(scope="module")
+def tiny_model(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tiny") / "model"
+    subprocess.run([sys.executable, ROOT / "deploy/make_tiny_model.py", "--output", folder], check=True, capture_output=True)
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+@pytest.fixture
+def hub(tiny_model):
+    server = HubServer({
+        "models/org/tiny": {**tiny_model, "pytorch_model.bin": b"the same weights, as another program has them"},
+        "datasets/org/sums": {"README.md": b"# Sums", "data/train-00000-of-00002.jsonl": ROWS, "data/train-00001-of-00002.jsonl": ROWS,
+                              "data/test-00000-of-00001.jsonl": ROWS},
+    })
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def call(hub, tmp_path):
+    """Calls a program with a cache of this test's own."""
+    environment = {**os.environ, "HF_HOME": str(tmp_path / "hf"), "HF_ENDPOINT": hub.endpoint}
+    for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_TOKEN", "HF_HUB_OFFLINE"):
+        environment.pop(name, None)
+
+    def call(*command):
+        return subprocess.run([str(part) for part in command], env=environment, capture_output=True, text=True, timeout=240, cwd=tmp_path)
+
+    return call
+
+
+def fetch(call, *arguments):
+    return call(ROOT / "deploy/fetch.sh", *arguments)
+
+
+def tokenize(call, tmp_path, model):
+    (tmp_path / "texts.jsonl").write_text('{"text": "1 + 1"}\n')
+    return call(BIN / "dapd", "tokenize", "--model", model, "--input", tmp_path / "texts.jsonl", "--output", tmp_path / "ids.jsonl")
+
+
+def check(call, tmp_path, data):
+    (tmp_path / "config.yaml").write_text(
+        f"model: {{path: org/tiny, precision: float32, device: cpu}}\ndata: {{path: '{data}'}}\nlora: {{rank: 4, alpha: 8}}\n"
+        "objective: {max_reference_tokens: 48}\nrollout: {max_new_tokens: 16}\n")
+    return call(BIN / "dapd", "check", tmp_path / "config.yaml")
+
+
+def test_what_the_message_says_brings_the_model(call, hub, tmp_path):
+    before = tokenize(call, tmp_path, "org/tiny@main")
+    assert before.returncode == 4
+    command = before.stderr.strip().split("download it with: ")[1]
+    assert command == "deploy/fetch.sh model org/tiny@main"
+    fetched = call(ROOT / command.split()[0], *command.split()[1:])
+    assert fetched.returncode == 0, fetched.stderr
+    folder = pathlib.Path(fetched.stdout.splitlines()[0])
+    assert folder.name == COMMIT and not (folder / "pytorch_model.bin").exists()
+    assert tokenize(call, tmp_path, "org/tiny@main").returncode == 0
+    assert tokenize(call, tmp_path, folder).returncode == 0
+    hub.requests.clear()
+    assert fetch(call, "model", "org/tiny@main").returncode == 0
+    assert hub.downloads() == []
+
+
+def test_a_download_that_broke_off_is_one_error_and_goes_on(call, hub, tmp_path, tiny_model):
+    hub.cut = {"model.safetensors"}
+    broken = fetch(call, "model", "org/tiny")
+    assert broken.returncode == 5 and len(broken.stderr.strip().splitlines()[-1]) < 600, broken.stderr
+    half = tokenize(call, tmp_path, "org/tiny")
+    assert half.returncode == 4
+    assert "by half" in half.stderr and "model.safetensors is missing" in half.stderr and "deploy/fetch.sh model org/tiny" in half.stderr
+    hub.cut = set()
+    hub.requests.clear()
+    assert fetch(call, "model", "org/tiny").returncode == 0
+    assert not set(hub.downloads()) & (set(tiny_model) - {"model.safetensors"}), "what was there is fetched again"
+    assert tokenize(call, tmp_path, "org/tiny").returncode == 0
+
+
+def test_data_is_found_by_its_id_and_a_glob_chooses_of_it(call, tmp_path):
+    assert fetch(call, "model", "org/tiny").returncode == 0
+    none = check(call, tmp_path, "org/sums")
+    assert none.returncode == 4 and "deploy/fetch.sh data org/sums" in none.stderr
+    assert fetch(call, "data", "org/sums").returncode == 0
+    several = check(call, tmp_path, "org/sums")
+    assert several.returncode == 4 and "several splits" in several.stderr
+    chosen = check(call, tmp_path, "org/sums@main:data/train-*")
+    assert chosen.returncode == 0, chosen.stderr
+    assert "8 problems" in chosen.stdout
+
+
+def test_a_glob_fetches_no_more_than_it_matches(call, hub, tmp_path):
+    assert fetch(call, "data", "org/sums:data/test-*").returncode == 0
+    assert hub.downloads() == ["data/test-00000-of-00001.jsonl"]
+    assert fetch(call, "model", "org/tiny").returncode == 0
+    assert check(call, tmp_path, "org/sums:data/test-*").returncode == 0
+    missing = check(call, tmp_path, "org/sums:data/train-*")
+    assert missing.returncode == 4 and "data/train-00000-of-00002.jsonl is missing" in missing.stderr
+
+
+@pytest.mark.parametrize("arguments, code, said", [
+    (["model", "org/none"], 4, "the hub has no model org/none"),
+    (["model", "org/tiny@v9"], 4, "org/tiny has no revision v9"),
+    (["model", "a--b/c"], 2, "is no id"),
+    (["model", "org/tiny:*.json"], 2, "glob"),
+    (["models", "org/tiny"], 2, "usage: deploy/fetch.sh"),
+    (["model"], 2, "usage: deploy/fetch.sh"),
+])
+def test_what_cannot_be_had_is_said_in_a_line(call, arguments, code, said):
+    result = fetch(call, *arguments)
+    assert result.returncode == code and said in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_gated_repository_asks_for_a_token(call, hub):
+    hub.gated = {"models/org/tiny"}
+    result = fetch(call, "model", "org/tiny")
+    assert result.returncode == 4 and "HF_TOKEN" in result.stderr
+
+
+def test_a_hub_that_does_not_answer_is_no_missing_model(call, hub):
+    hub.close()
+    result = fetch(call, "model", "org/tiny")
+    assert result.returncode == 5 and "does not answer" in result.stderr

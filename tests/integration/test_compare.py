@@ -1,0 +1,66 @@
+"""`dapd compare`: the table, the JSON and the page say what the runs' own files say."""
+
+import json
+
+import pytest
+from browser import CHROMIUM, Browser
+
+RUNS = {"slow-1": {"trainer.learning_rate": 1e-4, "run.seed": 1}, "slow-2": {"trainer.learning_rate": 1e-4, "run.seed": 2},
+        "fast-1": {"trainer.learning_rate": 1e-2, "run.seed": 1, "trainer.steps": 3}}
+
+
+@pytest.fixture(scope="module")
+def runs(workspace):
+    for name, settings in RUNS.items():
+        workspace.run(name, **{"trainer.steps": 2, "evaluation.path": workspace.folder / "held_out.jsonl", "evaluation.kl_problems": 4, **settings})
+    return [workspace.runs(name) for name in RUNS]
+
+
+def test_json_has_what_the_runs_recorded(workspace, runs):
+    compared = json.loads(workspace.dapd("compare", *runs, "--json").stdout)
+    assert [run["name"] for run in compared["runs"]] == list(RUNS)
+    assert set(compared["runs"][0]["settings"]) == {"run.seed", "trainer.learning_rate", "trainer.steps"}
+    for run, folder in zip(compared["runs"], runs):
+        lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+        assert run["finished"] and run["step"] == len(lines) and run["loss"] == pytest.approx(lines[-1]["loss"], rel=1e-6)
+    figures = {figure["name"]: figure for figure in compared["figures"]}
+    summary = json.loads((runs[2] / "summary.json").read_text())["evaluation"]
+    assert {"accuracy", "format_rate", "unclipped_divergence/entangled_rollout"} <= set(figures)
+    row = figures["unclipped_divergence/privileged_reference"]["runs"][2]
+    after, before = (summary[when]["unclipped_divergence"]["privileged_reference"] for when in ("after", "before"))
+    assert row["after"] == pytest.approx(after) and row["before"] == pytest.approx(before)
+    assert row["change"]["mean"] == pytest.approx(after["mean"] - before["mean"])
+    assert row["change"]["low"] <= row["change"]["mean"] <= row["change"]["high"]
+    assert [len(group["runs"]) for group in compared["groups"]] == [2, 1]
+
+
+def test_the_table_names_runs_settings_and_figures(workspace, runs):
+    text = workspace.dapd("compare", *runs).stdout
+    assert "trainer.learning_rate" in text and "held out: accuracy" in text and "over seeds" in text and "(2 runs)" in text
+    assert all(name in text for name in RUNS)
+
+
+def test_what_is_no_run_is_named(workspace, runs):
+    result = workspace.dapd("compare", runs[0], workspace.folder, check=False)
+    assert result.returncode == 4 and str(workspace.folder) in result.stderr and "holds no run" in result.stderr and result.stdout == ""
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs chromium, which deploy/install.sh --tests installs")
+def test_the_page_draws_every_run_and_asks_nobody(workspace, runs, tmp_path):
+    page = tmp_path / "page.html"
+    workspace.dapd("compare", *runs, "--output", page)
+    browser = Browser(tmp_path / "profile")
+    try:
+        browser.open("about:blank")
+        browser.requests.clear()
+        browser.problems.clear()
+        browser.open(page.as_uri())
+        browser.wait("document.querySelectorAll('[data-chart=loss] path.line').length === 3")
+        points = browser.js("[...document.querySelectorAll('[data-chart=loss] path.line')].map((line) => Number(line.dataset.points))")
+        assert points == [2, 2, 3]
+        rows = browser.js("[...document.querySelectorAll('[data-figure=accuracy]')].map((row) => row.dataset.row)")
+        assert rows[:3] == list(RUNS) and len(rows) == 5
+        assert browser.problems == []
+        assert [url for url in browser.requests if not url.startswith(("file:", "data:", "about:"))] == []
+    finally:
+        browser.close()

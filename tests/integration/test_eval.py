@@ -1,0 +1,113 @@
+"""`dapd eval` as a whole program: benchmark files, reports, and calls that were cut off."""
+
+import json
+
+import pytest
+
+from test_services import free_port, start
+
+
+@pytest.fixture(scope="module")
+def benchmark(workspace):
+    """Three problems under the names of somebody else's columns, without solutions."""
+    path = workspace.folder / "benchmark.jsonl"
+    rows = [{"name": f"q{i}", "question": f"What is {i} + {i}?", "target": 2 * i} for i in range(3)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def arguments(workspace, benchmark, *more):
+    return ("eval", "--model", workspace.model, "--data", benchmark, "--id-column", "name", "--problem-column", "question",
+            "--answer-column", "target", "--device", "cpu", "--samples", 2, "--max-new-tokens", 12, "--temperature", 1, "--json", *more)
+
+
+def rows_of(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_a_benchmark_without_solutions_is_evaluated(workspace, benchmark, tmp_path):
+    output = tmp_path / "answers.jsonl"
+    report = json.loads(workspace.dapd(*arguments(workspace, benchmark, "--output", output)).stdout)
+    assert (report["problems"], report["samples"]) == (3, 2)
+    rows = rows_of(output)
+    assert [(row["id"], row["sample"]) for row in rows] == [(f"q{i}", k) for i in range(3) for k in range(2)]
+    assert [row["answer"] for row in rows] == ["0", "0", "2", "2", "4", "4"]
+    assert report["mean_tokens"] == pytest.approx(sum(row["tokens"] for row in rows) / 6)
+    assert report["truncated"]["mean"] == pytest.approx(sum(row["finish_reason"] == "length" for row in rows) / 6)
+    assert report["accuracy"]["mean"] == pytest.approx(sum(row["correct"] for row in rows) / 6)
+    assert list(report["pass_at"]) == ["1", "2"]
+
+
+def test_a_second_call_goes_on_where_the_first_was_killed(workspace, benchmark, tmp_path):
+    output = tmp_path / "answers.jsonl"
+    call = arguments(workspace, benchmark, "--output", output)
+    report = workspace.dapd(*call).stdout
+    whole = output.read_text()
+    lines = whole.splitlines(keepends=True)
+    # As a kill leaves it: some answers, in any order, and a part of one.
+    output.write_text(lines[4] + lines[1] + lines[2][:20])
+    again = workspace.dapd(*call)
+    assert again.stdout == report and output.read_text() == whole
+    assert "2 of 6 answers" in again.stderr
+    # Nothing is left to do: the model is not even loaded.
+    assert workspace.dapd(*call).stdout == report
+
+
+def test_an_output_of_other_settings_is_refused(workspace, benchmark, tmp_path):
+    output = tmp_path / "answers.jsonl"
+    workspace.dapd(*arguments(workspace, benchmark, "--output", output))
+    before = output.read_text()
+    changes = ((("--seed", 43), "seed was 42, now 43"), (("--thinking",), "thinking was false, now true"), (("--limit", 2), "data was"))
+    for more, named in changes:
+        refused = workspace.dapd(*arguments(workspace, benchmark, "--output", output, *more), check=False)
+        assert refused.returncode == 4 and named in refused.stderr, refused.stderr
+        assert "name another --output" in refused.stderr
+    assert output.read_text() == before
+
+
+def test_the_prompt_decides_what_is_answered(workspace, benchmark, tmp_path):
+    """A random model answers another prompt otherwise; the same again gives the same."""
+    texts = []
+    for name, more in (("training", ()), ("plain", ("--prompt", "plain")), ("again", ("--prompt", "plain"))):
+        output = tmp_path / f"{name}.jsonl"
+        workspace.dapd(*arguments(workspace, benchmark, "--output", output, *more))
+        texts.append([row["text"] for row in rows_of(output)])
+    assert texts[0] != texts[1] and texts[1] == texts[2]
+
+
+def test_a_row_without_an_answer_is_named(workspace, benchmark, tmp_path):
+    path = tmp_path / "holes.jsonl"
+    path.write_text(benchmark.read_text() + '{"name": "q9", "question": "?", "target": ""}\n')
+    refused = workspace.dapd(*arguments(workspace, path), check=False)
+    assert refused.returncode == 4 and "holes.jsonl:4" in refused.stderr and "column 'target' is empty" in refused.stderr
+    missing = workspace.dapd("eval", "--model", workspace.model, "--data", benchmark, check=False)
+    assert missing.returncode == 4 and "--problem-column" in missing.stderr
+
+
+def test_workers_give_the_answers_of_this_process(workspace, benchmark, tmp_path):
+    """Two rollout services, then one that is left of them: the same answers, in float32 bit for bit."""
+    flags = ("--precision", "float32")
+    alone, together = tmp_path / "alone.jsonl", tmp_path / "together.jsonl"
+    workspace.dapd(*arguments(workspace, benchmark, "--output", alone, *flags))
+    ports = [free_port(), free_port()]
+    services = [start("dapd-rollout", workspace, **{"rollout.listen": f"127.0.0.1:{port}", "metrics.rollout_listen": "127.0.0.1:0"}) for port in ports]
+    try:
+        addresses = ",".join(f"127.0.0.1:{port}" for port in ports)
+        report = workspace.dapd(*arguments(workspace, benchmark, "--output", together, *flags, "--workers", addresses))
+        assert json.loads(report.stdout)["problems"] == 3
+        assert rows_of(together) == rows_of(alone)
+        services[0].kill()
+        again = tmp_path / "again.jsonl"
+        workspace.dapd(*arguments(workspace, benchmark, "--output", again, *flags, "--workers", addresses))
+        assert rows_of(again) == rows_of(alone)
+    finally:
+        for service in services:
+            service.kill()
+            service.wait()
+
+
+def test_no_worker_is_an_error_that_names_the_address(workspace, benchmark):
+    refused = workspace.dapd(*arguments(workspace, benchmark, "--workers", f"127.0.0.1:{free_port()}", "--peer-timeout", 1), check=False)
+    assert refused.returncode == 5 and "127.0.0.1:" in refused.stderr
+    wrong = workspace.dapd(*arguments(workspace, benchmark, "--workers", "nowhere"), check=False)
+    assert wrong.returncode == 3, wrong.stderr

@@ -1,0 +1,76 @@
+"""Every preset through all three services, and the one that needs only one of them."""
+
+import json
+import pathlib
+import signal
+import sys
+
+import pytest
+
+from conftest import ROOT, children, wait_for
+
+sys.path.insert(0, str(ROOT / "tests" / "robustness"))
+import history  # noqa: E402
+
+BASELINES = ["opsd", "opsd_v1", "privileged_anchor", "sdft", "purified_opsd", "dopd", "sft"]
+
+
+@pytest.mark.parametrize("preset", BASELINES)
+def test_a_preset_trains_as_its_recorded_samples_replay(preset, workspace):
+    name = f"preset-{preset}"
+    workspace.run(name, **{"objective.preset": preset, "trainer.steps": 3})
+    metrics = workspace.metrics(name)
+    batch = workspace.folder / f"{name}.jsonl"
+    batch.write_text("".join(path.read_text() for path in sorted((workspace.runs(name) / "samples").iterdir())))
+    out = workspace.folder / f"{name}-replayed"
+    workspace.dapd("replay", "--config", workspace.config, "--set", f"objective.preset={preset}", "--batch", batch, "--output", out, "--apply")
+    replayed = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    assert len(metrics) == len(replayed) == 3
+    for ours, expected in zip(metrics, replayed):
+        assert set(ours["terms"]) == set(expected["terms"])
+        error = abs(ours["loss"] - expected["loss"])
+        print(f"{preset}: step {ours['step']}: loss {ours['loss']:.6f}, replay differs by {error:.1e}")
+        assert error < 1e-4
+    if preset == "dopd":
+        shares = metrics[0]["terms"]["dopd_reverse"]["regimes"]
+        assert shares["first_surer"] == 1.0, "both passes are the base's before the first step"
+        assert all(abs(sum(line["terms"]["dopd_surer"]["regimes"].values()) - 1) < 1e-12 for line in metrics)
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_supervised_fine_tuning_starts_no_workers(ranks, workspace):
+    name = f"sft-{ranks}"
+    process = workspace.start(name, **{"objective.preset": "sft", "trainer.ranks": ranks})
+    seen = set()
+    wait_for(lambda: seen.update(children(process)) or process.poll() is not None, what="the end")
+    assert process.wait() == 0, workspace.log(name)
+    assert seen <= {"dapd-trainer"}
+    assert "needs no teachers" in workspace.log(name)
+    lines = workspace.metrics(name)
+    assert [line["samples"] for line in lines] == [6] * 5
+    assert all(line["generated_tokens"] == line["scored_tokens"] == 0 for line in lines)
+    history.check(workspace.runs(name) / "ledger.jsonl", steps=5, batch_size=6, answers=False)
+
+
+def test_supervised_fine_tuning_stops_when_told(workspace):
+    process = workspace.start("sft-stopped", **{"objective.preset": "sft", "trainer.steps": 5000, "trainer.schedule_steps": 5000})
+    wait_for(lambda: len(workspace.metrics("sft-stopped")) >= 2, what="two steps")
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=60) == 130, workspace.log("sft-stopped")
+    assert (workspace.runs("sft-stopped") / "adapter" / "adapter_model.safetensors").exists()
+
+
+def test_an_evaluation_brings_the_rollout_workers_back(workspace):
+    held_out = pathlib.Path(workspace.folder) / "held_out.jsonl"
+    workspace.run("sft-evaluated", **{"objective.preset": "sft", "trainer.steps": 2, "evaluation.path": held_out, "evaluation.kl_problems": 2})
+    logs = {path.name for path in (workspace.runs("sft-evaluated") / "logs").iterdir()}
+    assert "rollout-0.log" in logs and "teacher-0.log" not in logs
+
+
+def test_a_run_binds_its_prompts(workspace):
+    settings = {"prompts.none": "'Solve {problem}'", "trainer.steps": 2}
+    workspace.run("prompted", **settings)
+    assert 'none: "Solve {problem}"  # --set' in (workspace.runs("prompted") / "config.yaml").read_text()
+    result = workspace.run("prompted", check=False, **{**settings, "prompts.none": "'Do {problem}'", "trainer.steps": 4})
+    assert result.returncode == 3 and "prompts.none: was " in result.stderr, result.stderr
+    workspace.run("prompted", **{**settings, "trainer.steps": 4})

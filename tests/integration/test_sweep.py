@@ -1,0 +1,86 @@
+"""`dapd sweep` with real runs: all of them, again, after a failure, and after an interruption."""
+
+import json
+import signal
+import subprocess
+
+import pytest
+from conftest import BIN, wait_for
+
+
+def write_sweep(workspace, name, **keys):
+    path = workspace.folder / f"{name}.yaml"
+    path.write_text(json.dumps({"name": name, "config": str(workspace.config), **keys}))
+    return path
+
+
+def folder(workspace, name):
+    return workspace.runs(name)
+
+
+@pytest.fixture(scope="module")
+def swept(workspace):
+    path = write_sweep(workspace, "rates", set={"trainer.steps": 2}, grid={"trainer.learning_rate": [1e-4, 1e-2]}, seeds=[1, 2], parallel=2)
+    return path, workspace.dapd("sweep", path, timeout=600)
+
+
+def test_every_combination_is_run_and_compared(workspace, swept):
+    _, result = swept
+    runs = sorted(path.parent.name for path in folder(workspace, "rates").glob("*/summary.json"))
+    assert runs == [f"learning_rate-{rate}-seed-{seed}" for rate in ("0.0001", "0.01") for seed in (1, 2)]
+    assert all(run in result.stdout for run in runs)
+    assert "curves: " in result.stderr and (folder(workspace, "rates") / "compare.html").stat().st_size > 10000
+
+
+def test_a_run_of_a_sweep_is_the_run_by_itself(workspace, swept):
+    workspace.run("alone", **{"trainer.steps": 2, "trainer.learning_rate": 0.01, "run.seed": 2})
+    assert workspace.adapter_digest("alone") == workspace.adapter_digest("rates/learning_rate-0.01-seed-2")
+
+
+def test_a_second_call_runs_nothing_again(workspace, swept):
+    path, _ = swept
+    before = {run: run.stat().st_mtime_ns for run in folder(workspace, "rates").glob("*/summary.json")}
+    again = workspace.dapd("sweep", path)
+    assert again.stderr.count("is done already") == 4 and " starts (" not in again.stderr
+    assert {run: run.stat().st_mtime_ns for run in before} == before
+
+
+def test_a_failed_run_is_reported_and_the_rest_is_done(workspace):
+    lost = workspace.folder / "lost.jsonl"
+    path = write_sweep(workspace, "failing", set={"trainer.steps": 1},
+                       list=[{"name": "bad", "set": {"data.path": str(lost)}}, {"name": "good"}])
+    result = workspace.dapd("sweep", path, check=False)
+    assert result.returncode == 4
+    assert "bad failed with code 4" in result.stderr and str(lost) in result.stderr and "1 of 2 runs failed" in result.stderr
+    assert (folder(workspace, "failing") / "good/summary.json").exists() and "good" in result.stdout
+    lost.write_bytes((workspace.folder / "train.jsonl").read_bytes())
+    assert workspace.dapd("sweep", path).returncode == 0
+
+
+def test_an_interrupted_sweep_goes_on_where_it_was(workspace):
+    path = write_sweep(workspace, "stopped", set={"trainer.steps": 6, "trainer.schedule_steps": 10}, seeds=[1, 2])
+    process = subprocess.Popen([BIN / "dapd", "sweep", path], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    wait_for(lambda: len(workspace.metrics("stopped/seed-1")) >= 2, seconds=180, what="two steps")
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=180)
+    assert process.returncode == 130, errors
+    assert not (folder(workspace, "stopped") / "seed-2/config.yaml").exists()
+    again = workspace.dapd("sweep", path)
+    assert "seed-1 goes on" in again.stderr or "seed-1 is done already" in again.stderr
+    for seed in (1, 2):
+        workspace.run(f"whole-{seed}", **{"trainer.steps": 6, "trainer.schedule_steps": 10, "run.seed": seed})
+        assert workspace.adapter_digest(f"stopped/seed-{seed}") == workspace.adapter_digest(f"whole-{seed}")
+
+
+def test_the_plan_names_runs_and_memory_and_starts_nothing(workspace):
+    path = write_sweep(workspace, "planned", seeds=[1, 2, 3], memory_gib=1000)
+    plan = workspace.dapd("sweep", path, "--plan").stdout
+    assert "seed-3" in plan and "GiB" in plan and "3 runs, at most 3 at a time" in plan
+    assert not folder(workspace, "planned").exists()
+
+
+def test_what_cannot_be_run_stops_the_sweep_before_it_starts(workspace):
+    path = write_sweep(workspace, "wrong", grid={"lora.rank": [4, 0]})
+    result = workspace.dapd("sweep", path, check=False)
+    assert result.returncode == 3 and "rank-0: " in result.stderr and "lora.rank" in result.stderr
+    assert not folder(workspace, "wrong").exists()

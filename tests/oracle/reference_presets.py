@@ -1,0 +1,102 @@
+"""The baselines as papers and released code have them: their terms as mappings (reference_terms) and their prompts."""
+
+import math
+
+import reference_objective
+from reference_objective import INSTRUCTION
+
+NONE = {"view": "none_rollout", "weights": "base"}
+CROSS = {"view": "cross_rollout", "weights": "base"}
+PROBE = {"view": "probe_rollout", "weights": "base"}
+LIVE = {"view": "cross_rollout", "weights": "live"}
+PLAIN = {"teacher": "cross_rollout", "teacher_weights": "base"}
+JENSEN_SHANNON = {"divergence": "jensen_shannon", "beta": 0.5, "clip": math.inf}
+
+
+def term(name, student="none_rollout", **fields):
+    return {"name": name, "student": student, "weight": 1, **fields}
+
+
+def purified(recentre=True, soft_clip=10, beta=1.0):
+    delta = [{**CROSS, "factor": 1}, {**PROBE, "factor": -1}]
+    return {"target": {"anchor": NONE, "delta": delta, "recentre": recentre, "soft_clip": soft_clip, "strength": 1 / beta}}
+
+
+def dopd(likely=0.6, unlikely=0.3, trim=0.05, top_k=128, tail=False):
+    """Reverse KL over the student's top k where the passes agree or the student is surer, Jensen-Shannon where the teacher is."""
+    def routed(regimes):
+        return {"target": {"first": CROSS, "second": LIVE, "trim": trim, "regimes": regimes}, "reduction": "seq_mean"}
+
+    reverse = {
+        "agree_likely": {"pass": "first", "factor": likely},
+        "agree_unlikely": {"pass": "second", "factor": unlikely},
+        "first_surer": {"factor": 0},
+        "second_surer": {"pass": "second", "factor": likely},
+    }
+    surer = {regime: {"pass": "first", "factor": 1 if regime == "first_surer" else 0} for regime in reverse}
+    return [
+        term("dopd_reverse", **routed(reverse), divergence="reverse_kl", clip=math.inf, support="student_top_k", top_k=top_k, tail=tail),
+        term("dopd_surer", **routed(surer), **JENSEN_SHANNON),
+    ]
+
+
+# By preset: terms, temperature.
+PRESETS = {
+    "opsd": ([term("opsd", **PLAIN)], 1.1),
+    "opsd_v1": ([term("opsd", **PLAIN, **JENSEN_SHANNON)], 1.1),
+    "privileged_anchor": ([term("privileged_rollout", "self_rollout", **PLAIN)], 1.1),
+    "sdft": (
+        [term("sdft", teacher="demonstration_rollout", teacher_weights="ema", clip=math.inf, reduction="seq_mean", skip_tokens=3)],
+        1.0,
+    ),
+    "purified_opsd": ([term("purified_opsd", **purified(), **JENSEN_SHANNON)], 1.1),
+    "dopd": (dopd(), 1.1),
+    "sft": ([term("sft", "none_reference", target="one_hot", clip=math.inf)], 1.0),
+}
+
+
+class Views(reference_objective.Views):
+    """The six, SDFT's demonstration and the probe; `thinking`: of the prompts that show an answer."""
+
+    thinking = True
+
+    def demonstration_message(self, problem, shown):
+        return (
+            f"\n{self.none_message(problem)}\n\nThis is an example for a response to the question:\n{shown}\n\n"
+            "Now answer with a response of your own, including the thinking process.\n"
+        )
+
+    def probe_message(self, shown):
+        whole, leading = reference_objective.privileged_message("", shown), "Problem: \n\n"
+        assert whole.startswith(leading)
+        return whole[len(leading) :]
+
+    def prompt(self, message, thinking):
+        return super().prompt(message, thinking and self.thinking)
+
+    def build(self, problem, reference, rollout):
+        views = super().build(problem, reference, rollout)
+        ids, start, count = views["none_rollout"]
+        scored = ids[start : start + count]
+        for name, message in (
+            ("demonstration_rollout", self.demonstration_message(problem, reference)),
+            ("probe_rollout", self.probe_message(reference)),
+        ):
+            prefix = self.ids(self.prompt(message, True))[: self.max_prompt]
+            views[name] = (prefix + scored, len(prefix), count)
+        return views
+
+
+class OpsdV1Views(Views):
+    """OPSD's first release."""
+
+    def privileged_message(self, problem, shown):
+        return (
+            f"{problem}\n\nHere is a reference solution to this problem:\n{shown}\n\n\nAfter understanding the reference solution "
+            "and the rationale behind each step, now articulate your own step-by-step reasoning that derives the same final "
+            f"answer to the problem below:\n\n{INSTRUCTION}"
+        )
+
+
+def views_of(preset):
+    return OpsdV1Views if preset == "opsd_v1" else Views

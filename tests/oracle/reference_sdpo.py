@@ -1,0 +1,44 @@
+"""SDPO's groups transcribed: whose self-teacher reads what, and the view in which it reads it."""
+
+import re
+
+import reference_objective
+
+
+def siblings(texts, right):
+    """Of each answer of a group the first other one that is right, without its thoughts."""
+    shown = [re.sub(r"<think>.*?</think>\s*", "", text, flags=re.DOTALL) for text in texts]
+    return [next((shown[j] for j in range(len(texts)) if j != i and right[j]), None) for i in range(len(texts))]
+
+
+def message(problem, sibling, feedback):
+    text = f"Problem: {problem}\n\n{reference_objective.INSTRUCTION}"
+    if sibling is not None:
+        text += f"\nCorrect solution:\n\n{sibling}"
+    if feedback is not None:
+        text += f"\nThe following is feedback from your unsuccessful earlier attempt:\n\n{feedback}"
+    return text + "\n\nCorrectly solve the original question."
+
+
+class Views(reference_objective.Views):
+    """The six views, and `sibling_rollout` where there is something to read."""
+
+    def build_groups(self, rows, size, feedback="never"):
+        built = []
+        for begin in range(0, len(rows), size):
+            group = rows[begin : begin + size]
+            texts = [self.tokenizer.decode(row["rollout_ids"], skip_special_tokens=True, clean_up_tokenization_spaces=False) for row in group]
+            boxes = [re.findall(r"\\boxed\{([^{}]*)\}", text) for text in texts]
+            right = [row.get("correct", bool(found) and found[-1] == row["answer"]) for row, found in zip(group, boxes)]
+            for row, found, is_right, sibling in zip(group, boxes, right, siblings(texts, right)):
+                views = self.build(row["problem"], row["reference"], row["rollout_ids"])
+                verdict = f"The final result \\boxed{{{found[-1]}}} is wrong." if found else "There is no final result in \\boxed{}."
+                told = row.get("feedback", verdict) if not is_right and (feedback == "always" or feedback != "never" and sibling is None) else None
+                if sibling is not None or told is not None:
+                    prompt = self.ids(self.prompt(message(row["problem"], sibling, told), False))[: self.max_prompt]
+                    ids, start, count = views["none_rollout"]
+                    views["sibling_rollout"] = (prompt + ids[start:], len(prompt), count)
+                if "sampler_logprobs" in row:
+                    views["sampler_logprobs"] = row["sampler_logprobs"]
+                built.append(views)
+        return built

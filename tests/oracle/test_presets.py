@@ -1,0 +1,136 @@
+"""Every baseline's preset through `dapd replay` and `dapd views`, against its transcription in PyTorch."""
+
+import json
+import math
+
+import pytest
+from safetensors.torch import load_file
+
+import reference_presets
+import reference_terms
+from conftest import read_jsonl, run_dapd, write_jsonl
+from reference_presets import JENSEN_SHANNON, PLAIN, PRESETS, term
+from test_objective import ALPHA, RANK, Case, compare_gradients, compare_steps, compare_terms, make_adapter, write_config
+
+# What the papers leave open, and what a user may want: settings, terms, temperature.
+OTHERS = {
+    "opsd_reverse": ({"objective.preset": "opsd", "objective.divergence": "reverse_kl", "objective.kappa": 1.5, "objective.reduction": "seq_mean"},
+                     [term("opsd", **PLAIN, divergence="reverse_kl", reduction="seq_mean") | {"weight": 1.5}], 1.1),
+    "opsd_teachers_top": ({"objective.preset": "opsd_v1", "objective.support": "teacher_top_k", "objective.top_k": 20, "objective.tail": "false",
+                           "objective.teacher_weights": "live"},
+                          [term("opsd", teacher="cross_rollout", teacher_weights="live", **JENSEN_SHANNON, support="teacher_top_k", top_k=20, tail=False)], 1.1),
+    "sdft_paper": ({"objective.preset": "sdft", "objective.divergence": "reverse_kl", "objective.temperature": 1.1, "objective.skip_tokens": 0},
+                   [term("sdft", teacher="demonstration_rollout", teacher_weights="ema", divergence="reverse_kl", clip=math.inf, reduction="seq_mean")], 1.1),
+    "purified_clipped": ({"objective.preset": "purified_opsd", "objective.component_clip": 0.01, "objective.purified.soft_clip": 2,
+                          "objective.purified.beta": 0.5, "objective.purified.recentre": "false"},
+                         [term("purified_opsd", **reference_presets.purified(False, 2, 0.5), divergence="jensen_shannon", clip=0.01)], 1.1),
+    "dopd_tail": ({"objective.preset": "dopd", "objective.tail": "true", "objective.top_k": 30, "objective.dopd.likely_factor": 0.9,
+                   "objective.dopd.unlikely_factor": 0.1, "objective.dopd.trim": 0.2},
+                  reference_presets.dopd(0.9, 0.1, 0.2, 30, True), 1.1),
+}
+CASES = {name: ({"objective.preset": name}, *rest) for name, rest in PRESETS.items()} | OTHERS
+
+
+def compare(case, out, oracle):
+    expected = oracle.accumulate(case.views(), 2)
+    ours = json.loads((out / "objective.json").read_text())
+    assert set(ours["terms"]) == set(expected["terms"])
+    error = compare_terms(ours, expected)
+    for name, total in expected["terms"].items():
+        assert ours["terms"][name]["weight"] == total["weight"]
+    gradient_error = compare_gradients(load_file(out / "gradients.safetensors"), oracle.gradients())
+    return error, gradient_error
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_preset_is_its_transcription(name, tmp_path):
+    settings, terms, temperature = CASES[name]
+    case = Case(tmp_path, "qwen3", 6)
+    case.Views = reference_presets.views_of(settings["objective.preset"])
+    live = make_adapter(tmp_path / "live", case.folder, 1)
+    out = case.replay("--adapter", live, **settings)
+    oracle = reference_terms.Objective(case.base, RANK, ALPHA, adapter=live, terms=terms, temperature=temperature)
+    error, gradient_error = compare(case, out, oracle)
+    print(f"{name}: value {error:.1e}, gradients {gradient_error:.1e}")
+    assert error < 1e-5 and gradient_error < 1e-4
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_five_steps_of_a_preset(name, tmp_path):
+    terms, temperature = PRESETS[name]
+    case = Case(tmp_path, "qwen3", 24)
+    case.Views = reference_presets.views_of(name)
+    oracle = reference_terms.Objective(
+        case.base, RANK, ALPHA, terms=terms, temperature=temperature, learning_rate=1e-3, schedule_steps=50, ema_rate=0.3
+    )
+    compare_steps(case, oracle, 5, **{"objective.preset": name, "teacher.ema_rate": 0.3})
+
+
+def test_supervised_fine_tuning_needs_no_rollout(tmp_path):
+    case = Case(tmp_path, "llama", 4)
+    live = make_adapter(tmp_path / "live", case.folder, 1)
+    with_rollouts = (case.replay("--adapter", live, **{"objective.preset": "sft"}) / "gradients.safetensors").read_bytes()
+    write_jsonl(case.batch, [{**row, "rollout_ids": []} for row in case.rows])
+    without = (case.replay("--adapter", live, **{"objective.preset": "sft"}) / "gradients.safetensors").read_bytes()
+    assert with_rollouts == without
+
+
+def test_shares_of_the_regimes_are_those_of_the_tokens(tmp_path):
+    case = Case(tmp_path, "qwen3", 6)
+    case.Views = reference_presets.Views
+    live = make_adapter(tmp_path / "live", case.folder, 1)
+    out = case.replay("--adapter", live, **{"objective.preset": "dopd"})
+    terms, temperature = PRESETS["dopd"]
+    oracle = reference_terms.Objective(case.base, RANK, ALPHA, adapter=live, terms=terms, temperature=temperature)
+    views = case.views()
+    groups = [views[i : i + 2] for i in range(0, len(views), 2)]
+    names = [name for group in groups for answer in oracle.routes(terms[0], group) for name in answer]
+    ours = json.loads((out / "objective.json").read_text())["terms"]
+    for of_term in ours.values():
+        assert of_term["regimes"] == {regime: pytest.approx(names.count(regime) / len(names)) for regime in terms[0]["target"]["regimes"]}
+    print({regime: f"{share:.2f}" for regime, share in ours["dopd_reverse"]["regimes"].items()})
+    # A fresh adapter changes nothing: both passes agree to the bit, and a tie is the teacher's.
+    fresh = json.loads((case.replay(**{"objective.preset": "dopd"}) / "objective.json").read_text())["terms"]
+    assert fresh["dopd_surer"]["regimes"]["first_surer"] == 1.0
+
+
+def views_by_dapd(case, **settings):
+    sets = write_config(case.tmp / "views.yaml", case.folder, **settings)
+    run_dapd("views", "--config", case.tmp / "views.yaml", *sets, "--input", case.batch, "--output", case.tmp / "views.jsonl")
+    return [{name: (v["input_ids"], v["scored_from"], v["scored_count"]) for name, v in row["views"].items()}
+            for row in read_jsonl(case.tmp / "views.jsonl")]
+
+
+@pytest.mark.parametrize("thinking", [True, False])
+@pytest.mark.parametrize("preset, extra", [("dapd", None), ("opsd_v1", None), ("sdft", "demonstration_rollout"), ("purified_opsd", "probe_rollout")])
+def test_views_of_a_preset(preset, extra, thinking, tmp_path):
+    case = Case(tmp_path, "qwen3", 20)
+    builder = reference_presets.views_of(preset)(case.tokenizer)
+    builder.thinking = thinking
+    ours = views_by_dapd(case, **{"objective.preset": preset, "prompts.privileged_thinking": str(thinking).lower()})
+    for row, views in zip(case.rows, ours, strict=True):
+        expected = builder.build(row["problem"], row["reference"], row["rollout_ids"])
+        unread = {"demonstration_rollout", "probe_rollout"} - {extra}
+        assert views == {name: view for name, view in expected.items() if name not in unread}
+
+
+def test_prompts_are_those_of_the_configuration(tmp_path):
+    case = Case(tmp_path, "qwen3", 20)
+
+    class Views(reference_presets.Views):
+        def none_message(self, problem):
+            return f"Write {{code}} for {problem}: {{}}"
+
+        def privileged_message(self, problem, shown):
+            return f"{self.none_message(problem)}\nAnswer: {{{shown}}} \\boxed{{\\frac{{1}}{{2}}}}"
+
+        def demonstration_message(self, problem, shown):
+            return f"{shown}{problem}{shown}"
+
+    prompts = {"none": "Write {{code}} for {problem}: {}", "privileged": "{prompt}\nAnswer: {{{reference}}} \\boxed{\\frac{1}{2}}",
+               "demonstration": "{reference}{problem}{reference}"}
+    ours = views_by_dapd(case, **{"objective.preset": "sdft"}, **{f"prompts.{name}": json.dumps(text) for name, text in prompts.items()})
+    builder = Views(case.tokenizer)
+    for row, views in zip(case.rows, ours, strict=True):
+        expected = builder.build(row["problem"], row["reference"], row["rollout_ids"])
+        assert views == {name: view for name, view in expected.items() if name != "probe_rollout"}

@@ -1,0 +1,146 @@
+"""Preset sdpo through `dapd replay` and `dapd views`, against its transcription in PyTorch, in float32."""
+
+import json
+import math
+import random
+
+import pytest
+from safetensors.torch import load_file
+
+import reference_sdpo
+import reference_terms
+from conftest import read_jsonl, run_dapd, write_jsonl
+from test_objective import ALPHA, RANK, Case, compare_gradients, compare_terms, copy_fresh_adapter, make_adapter, write_config
+
+GROUP = 4
+TERM = {"name": "sdpo", "student": "none_rollout", "teacher": "sibling_rollout", "teacher_weights": "ema", "weight": 1.0,
+        "divergence": "jensen_shannon", "beta": 0.5, "clip": math.inf, "support": "student_top_k", "top_k": 100, "tail": True,
+        "reduction": "seq_mean_keep_masked", "importance": "token", "importance_cap": 2.0}
+# By group, the results of its answers; the expected one is 7. Thoughts and answers without a result are among them.
+RESULTS = [
+    ["7", "3", "<think>\n\\boxed{7}</think>\n\n\\boxed{7}", None],
+    ["1", "2", None, "3"],
+    [None, "5", "so \\boxed{7}.", "<think>hm</think> \\boxed{6}"],
+]
+
+
+def text_of(result):
+    if result is None:
+        return "I do not know"
+    return result if "boxed" in result else f"It is \\boxed{{{result}}}"
+
+
+def group_rows(case, groups, rng):
+    rows = []
+    for number, results in enumerate(groups):
+        for result in results:
+            ids = case.tokenizer(text_of(result), add_special_tokens=False)["input_ids"] + rng.choice([[], [case.eos], [case.eos, case.pad]])
+            # About as probable as the models make them: some ratios are cut at 2, others are not.
+            logprobs = [-math.log(len(case.tokenizer)) + rng.uniform(-1.5, 1.0) for _ in ids]
+            rows.append({"id": f"r{len(rows)}", "problem": f"What is {number} + x?", "reference": "so 7", "answer": "7",
+                         "rollout_ids": ids, "sampler_logprobs": logprobs})
+    return rows
+
+
+def make_case(tmp_path, groups=RESULTS, family="qwen3"):
+    case = Case(tmp_path, family, 1)
+    case.rows = group_rows(case, groups, random.Random(3))
+    write_jsonl(case.batch, case.rows)
+    return case
+
+
+SETTINGS = {"objective.preset": "sdpo", "rollout.group_size": GROUP, "trainer.batch_size": 4 * GROUP}
+
+
+@pytest.mark.parametrize("feedback", ["never", "without_sibling", "always"])
+def test_the_self_teachers_view(feedback, tmp_path):
+    case = make_case(tmp_path)
+    sets = write_config(tmp_path / "config.yaml", case.folder, **SETTINGS, **{"objective.sdpo.feedback": feedback})
+    run_dapd("views", "--config", tmp_path / "config.yaml", *sets, "--input", case.batch, "--output", tmp_path / "views")
+    expected = reference_sdpo.Views(case.tokenizer).build_groups(case.rows, GROUP, feedback)
+    shown = 0
+    for ours, views in zip(read_jsonl(tmp_path / "views"), expected, strict=True):
+        views.pop("sampler_logprobs")
+        assert set(ours["views"]) == set(views)
+        for name, (ids, start, count) in views.items():
+            got = ours["views"][name]
+            assert (got["input_ids"], got["scored_from"], got["scored_count"]) == (ids, start, count), name
+        shown += "sibling_rollout" in views
+    print(f"{feedback}: {shown} of {len(expected)} samples have a teacher")
+    assert shown == {"never": 7, "without_sibling": 11, "always": 11}[feedback]
+
+
+@pytest.mark.parametrize("name, settings, change", [
+    ("as released", {}, {}),
+    ("reverse", {"objective.sdpo.divergence": "reverse_kl", "objective.sdpo.top_k": 20, "objective.sdpo.feedback": "without_sibling"},
+     {"divergence": "reverse_kl", "top_k": 20}),
+    ("feedback", {"objective.sdpo.feedback": "always", "trainer.micro_batch_size": 1}, {}),
+])
+def test_values_and_gradients(name, settings, change, tmp_path):
+    case = make_case(tmp_path, family="llama" if name == "reverse" else "qwen3")
+    live = make_adapter(tmp_path / "live", case.folder, 1)
+    out = case.replay("--adapter", live, **SETTINGS, **settings)
+    oracle = reference_terms.Objective(case.base, RANK, ALPHA, adapter=live, terms=[{**TERM, **change}], ema_rate=0.05)
+    views = reference_sdpo.Views(case.tokenizer).build_groups(case.rows, GROUP, settings.get("objective.sdpo.feedback", "never"))
+    expected = oracle.accumulate(views, settings.get("trainer.micro_batch_size", 2))
+    error = compare_terms(json.loads((out / "objective.json").read_text()), expected)
+    gradient_error = compare_gradients(load_file(out / "gradients.safetensors"), oracle.gradients())
+    print(f"sdpo, {name}: value {error:.1e}, gradients {gradient_error:.1e}")
+    assert expected["loss"] > 0 and error < 1e-5 and gradient_error < 1e-4
+
+
+@pytest.mark.parametrize("importance", ["token", "sequence"])
+def test_importance_of_an_answer_whose_teacher_is_always_there(importance, tmp_path):
+    case = make_case(tmp_path)
+    term = {"name": "t", "student": "none_rollout", "teacher": "cross_rollout", "teacher_weights": "base", "weight": 1.5,
+            "reduction": "seq_mean", "skip_tokens": 3, "importance": importance, "importance_cap": 1.5}
+    live = make_adapter(tmp_path / "live", case.folder, 1)
+    out = case.replay("--adapter", live, **{"objective.terms": f"[{reference_terms.yaml(term)}]"})
+    oracle = reference_terms.Objective(case.base, RANK, ALPHA, adapter=live, terms=[term])
+    expected = oracle.accumulate(reference_sdpo.Views(case.tokenizer).build_groups(case.rows, GROUP), 2)
+    error = compare_terms(json.loads((out / "objective.json").read_text()), expected)
+    gradient_error = compare_gradients(load_file(out / "gradients.safetensors"), oracle.gradients())
+    print(f"importance by {importance}: value {error:.1e}, gradients {gradient_error:.1e}")
+    assert error < 1e-5 and gradient_error < 1e-4
+
+
+def test_five_steps_of_which_one_has_no_teacher(tmp_path):
+    """A step of one group; where none of its answers is right, weights, moments and moving average stay."""
+    order = [0, 2, 1, 0, 2]
+    case = make_case(tmp_path, [RESULTS[i] for i in order])
+    settings = {"trainer.batch_size": GROUP, "trainer.learning_rate": 1e-3, "trainer.schedule_steps": 50, "trainer.steps": 5}
+    out = case.replay("--apply", **{**SETTINGS, **settings})
+    oracle = reference_terms.Objective(case.base, RANK, ALPHA, terms=[TERM], learning_rate=1e-3, schedule_steps=50, ema_rate=0.05)
+    copy_fresh_adapter(case, oracle)
+    start = oracle.copy_parameters()
+    views = reference_sdpo.Views(case.tokenizer).build_groups(case.rows, GROUP)
+    for step, line in enumerate(read_jsonl(out / "metrics.jsonl")):
+        expected = oracle.accumulate(views[GROUP * step : GROUP * (step + 1)], 2)
+        if order[step] == 1:
+            assert line["loss"] == 0 and line["gradient_norm"] == 0
+            oracle.steps += 1
+            continue
+        norm, rate = oracle.step()
+        assert line["learning_rate"] == pytest.approx(rate, rel=1e-12)
+        assert line["loss"] == pytest.approx(expected["loss"], rel=1e-3)
+        assert line["gradient_norm"] == pytest.approx(norm, rel=1e-3)
+    ours = load_file(out / "adapter" / "adapter_model.safetensors")
+    difference = sum((ours[n] - p.detach()).square().sum() for n, p in oracle.parameters.items()).sqrt()
+    update = sum((start[n] - p.detach()).square().sum() for n, p in oracle.parameters.items()).sqrt()
+    print(f"adapter after five steps differs by {difference / update:.1e} of the update's norm {update:.3f}")
+    assert difference / update < 1e-3
+
+
+def test_a_group_that_is_not_whole_is_refused(tmp_path):
+    case = make_case(tmp_path)
+    sets = write_config(tmp_path / "config.yaml", case.folder, **SETTINGS)
+
+    def refused(rows):
+        write_jsonl(case.batch, rows)
+        result = run_dapd("replay", "--config", tmp_path / "config.yaml", "--batch", case.batch, "--output", tmp_path / "out", *sets, check=False)
+        assert result.returncode == 4, result.stderr
+        return result.stderr
+
+    assert "11 samples are no whole groups of rollout.group_size (4)" in refused(case.rows[:-1])
+    case.rows[1]["problem"] = "another"
+    assert "'r1' answers another problem" in refused(case.rows)

@@ -1,0 +1,129 @@
+#include "services/cli/compare/comparison.h"
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace dapd {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+RunResults MakeRun(const std::string& name,
+                   const std::string& rate,
+                   const std::string& seed,
+                   double accuracy) {
+  RunResults run;
+  run.name = name;
+  run.folder = "runs/" + name;
+  run.finished = true;
+  run.step = run.steps = 2;
+  run.settings = {{"trainer.learning_rate", rate},
+                  {"run.seed", seed},
+                  {"run.name", name},
+                  {"trainer.listen", "127.0.0.1:2" + seed},
+                  {"trainer.steps", "2"}};
+  run.history = {{"stride", 1},
+                 {"last_step", 2},
+                 {"steps", {1, 2}},
+                 {"series", {{"loss", {0.5, 0.25}}, {"unshown", {1, 2}}}}};
+  run.before.figures = {{"accuracy", {0.1, 0.05, 0.2}}};
+  run.after.figures = {
+      {"accuracy", {accuracy, accuracy - 0.1, accuracy + 0.1}},
+      {"unclipped_divergence/entangled_rollout", {0.3, 0.2, 0.4}}};
+  return run;
+}
+
+// Newcombe 1998, table II (a): 56 of 70 against 48 of 80.
+TEST(DifferenceTest, IsNewcombesSquareAndAdd) {
+  const Interval difference =
+      Difference({0.8, 0.691834, 0.876953}, {0.6, 0.490455, 0.700382});
+  EXPECT_NEAR(difference.mean, 0.2, 1e-12);
+  EXPECT_NEAR(difference.low, 0.0524, 1e-4);
+  EXPECT_NEAR(difference.high, 0.3339, 1e-4);
+}
+
+TEST(CompareRunsTest, WhereARunLiesIsNoDifference) {
+  const Comparison comparison = CompareRuns(
+      {MakeRun("a", "0.001", "1", 0.4), MakeRun("b", "0.002", "1", 0.6)});
+  EXPECT_THAT(comparison.differing, ElementsAre("trainer.learning_rate"));
+  ASSERT_EQ(comparison.figures.size(), 2u);
+  const ComparedFigure& accuracy = comparison.figures[0];
+  EXPECT_EQ(accuracy.name, "accuracy");
+  EXPECT_TRUE(accuracy.is_share);
+  EXPECT_FALSE(accuracy.runs[0].against_first.has_value());
+  EXPECT_NEAR(accuracy.runs[1].change->mean, 0.5, 1e-12);
+  EXPECT_NEAR(accuracy.runs[1].against_first->mean, 0.2, 1e-12);
+  EXPECT_TRUE(accuracy.groups.empty());
+  const ComparedFigure& divergence = comparison.figures[1];
+  EXPECT_FALSE(divergence.is_share);
+  EXPECT_FALSE(divergence.runs[0].change.has_value());
+}
+
+TEST(CompareRunsTest, RunsOfOneSettingAreAGroupOverTheirSeeds) {
+  const Comparison comparison = CompareRuns({MakeRun("a1", "0.001", "1", 0.4),
+                                             MakeRun("b1", "0.002", "1", 0.6),
+                                             MakeRun("a2", "0.001", "2", 0.5)});
+  ASSERT_EQ(comparison.groups.size(), 2u);
+  EXPECT_EQ(comparison.groups[0].name, "trainer.learning_rate=0.001");
+  EXPECT_THAT(comparison.groups[0].runs, ElementsAre(0u, 2u));
+  const auto& rows = comparison.figures[0].groups;
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_NEAR(rows[0].after->mean, 0.45, 1e-12);
+  // Student's t with one degree of freedom: 12.706 x 0.05.
+  EXPECT_NEAR(rows[0].after->high, 0.45 + 0.6353, 1e-3);
+  // One run keeps its own interval.
+  EXPECT_NEAR(rows[1].after->high, 0.7, 1e-12);
+  EXPECT_NEAR(rows[1].against_first->mean, 0.15, 1e-12);
+}
+
+TEST(CompareRunsTest, LongSettingsTellGroupsApartAndAreCutInTheirNames) {
+  const std::string longer(100, 'x');
+  const Comparison comparison =
+      CompareRuns({MakeRun("a1", longer + "1", "1", 0.5),
+                   MakeRun("a2", longer + "1", "2", 0.5),
+                   MakeRun("b1", longer + "2", "1", 0.5)});
+  ASSERT_EQ(comparison.groups.size(), 2u);
+  EXPECT_LT(comparison.groups[0].name.size(), 70u);
+  EXPECT_EQ(comparison.groups[1].name, comparison.groups[0].name + " (2)");
+  // Runs that agree have the interval that each of them has.
+  EXPECT_NEAR(comparison.figures[0].groups[0].after->low, 0.4, 1e-12);
+}
+
+TEST(CompareRunsTest, RunsOfOneNameAreToldApart) {
+  RunResults other = MakeRun("a", "2", "1", 0.5);
+  other.folder = "elsewhere/a";
+  const Comparison comparison =
+      CompareRuns({MakeRun("a", "1", "1", 0.5), other});
+  EXPECT_EQ(comparison.runs[0].name, "runs/a");
+  EXPECT_EQ(comparison.runs[1].name, "elsewhere/a");
+}
+
+TEST(ComparisonTextTest, TablesHaveEveryRunAndNoForeignControlCharacters) {
+  RunResults hostile = MakeRun("b\x1b[2J", "0.002", "1", 0.6);
+  hostile.finished = false;
+  hostile.steps = 9;
+  hostile.after = {};
+  const std::string text =
+      ComparisonText(CompareRuns({MakeRun("a", "0.001", "1", 0.4), hostile}));
+  EXPECT_THAT(text, HasSubstr("2 of 9"));
+  EXPECT_THAT(text, HasSubstr("40.0 % [30.0, 50.0]"));
+  EXPECT_THAT(text, HasSubstr("+30.0 points ["));
+  EXPECT_THAT(text, HasSubstr("b\\x1b[2J"));
+  EXPECT_THAT(text, Not(HasSubstr("\x1b")));
+}
+
+TEST(ComparisonHtmlTest, CarriesTheCurvesThatItShowsAndNoMore) {
+  const std::string html =
+      ComparisonHtml(CompareRuns({MakeRun("</script>", "1", "1", 0.5)}));
+  EXPECT_THAT(html, HasSubstr("\"loss\":[0.5,0.25]"));
+  EXPECT_THAT(html, Not(HasSubstr("unshown")));
+  EXPECT_THAT(html, Not(HasSubstr("{{")));
+  EXPECT_THAT(html, HasSubstr("\\u003c/script>"));
+}
+
+}  // namespace
+}  // namespace dapd

@@ -1,0 +1,85 @@
+#include "services/cli/compare/run_results.h"
+
+#include <filesystem>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "common/base/exit_code.h"
+#include "common/base/files.h"
+#include "tests/fakes/temp_path.h"
+
+namespace dapd {
+namespace {
+
+using ::testing::HasSubstr;
+
+class ReadRunResultsTest : public ::testing::Test {
+ protected:
+  ReadRunResultsTest() : folder_(TempPath("runs") + "/first") {}
+  void SetUp() override {
+    std::filesystem::remove_all(folder_);
+    ASSERT_TRUE(MakeDirectories(folder_ + "/evaluation").ok());
+    Write("config.yaml",
+          "run:\n  seed: 3  # --set\ntrainer:\n  steps: 2  # file:4\n"
+          "lora:\n  targets: [\"q_proj\", \"k_proj\"]  # default\n");
+    Write("metrics.jsonl",
+          "{\"step\": 1, \"loss\": 0.5, \"terms\": {\"a\": {\"value\": 1}}}\n"
+          "{\"step\": 2, \"loss\": 0.25}\n{\"step\": 3, \"lo");
+    Write("evaluation/before.json",
+          "{\"problems\": 8, \"samples\": 2, \"accuracy\": {\"mean\": 0.5, "
+          "\"low\": 0.25, \"high\": 0.75}, \"unclipped_divergence\": {\"a\": "
+          "{\"mean\": 1, \"low\": 1, \"high\": 1}}, \"mean_tokens\": 4}");
+    Write("evaluation/after.json", "{}");
+  }
+  void TearDown() override {
+    std::filesystem::remove_all(std::filesystem::path(folder_).parent_path());
+  }
+  void Write(const std::string& name, const std::string& text) const {
+    ASSERT_TRUE(WriteFileAtomically(folder_ + "/" + name, text).ok());
+  }
+  std::string Problem() const {
+    const absl::Status status = ReadRunResults(folder_).status();
+    EXPECT_EQ(ExitCodeOf(status), ExitCode::kData) << status;
+    return std::string(status.message());
+  }
+
+  const std::string folder_;
+};
+
+TEST_F(ReadRunResultsTest, SettingsStepsAndFiguresAreThere) {
+  const auto run = ReadRunResults(folder_ + "/");
+  ASSERT_TRUE(run.ok()) << run.status();
+  EXPECT_EQ(run->name, "first");
+  EXPECT_EQ(run->settings.at("run.seed"), "3");
+  EXPECT_THAT(run->settings.at("lora.targets"), HasSubstr("k_proj"));
+  EXPECT_EQ(run->step, 2);
+  EXPECT_EQ(run->steps, 2);
+  EXPECT_EQ(run->history["series"]["loss"].size(), 2u);
+  EXPECT_EQ(run->before.problems, 8);
+  ASSERT_EQ(run->before.figures.size(), 2u);
+  EXPECT_EQ(run->before.figures.at("unclipped_divergence/a").mean, 1.0);
+  EXPECT_FALSE(run->finished);
+}
+
+TEST_F(ReadRunResultsTest, ARunIsFinishedOnceItsSummaryHasAllItsSteps) {
+  Write("summary.json", "{\"steps\": 1}");
+  EXPECT_FALSE(ReadRunResults(folder_)->finished);
+  Write("summary.json", "{\"steps\": 2}");
+  EXPECT_TRUE(ReadRunResults(folder_)->finished);
+}
+
+TEST_F(ReadRunResultsTest, WhatIsNoRunIsSaid) {
+  Write("metrics.jsonl", "{\"step\": 1}\n[]\n");
+  EXPECT_THAT(Problem(), HasSubstr("metrics.jsonl:2"));
+  Write("config.yaml", "a: [");
+  EXPECT_THAT(Problem(), HasSubstr("config.yaml"));
+  Write("config.yaml", "a: 1");
+  EXPECT_THAT(Problem(), HasSubstr("no trainer.steps"));
+  std::filesystem::remove(folder_ + "/config.yaml");
+  EXPECT_THAT(Problem(), HasSubstr("holds no run"));
+}
+
+}  // namespace
+}  // namespace dapd

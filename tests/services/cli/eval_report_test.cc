@@ -1,0 +1,68 @@
+#include "services/cli/eval_report.h"
+
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "common/base/json.h"
+
+namespace dapd {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Three problems of four answers: all right, one right, none right.
+std::vector<AnswerRecord> Records() {
+  std::vector<AnswerRecord> records;
+  for (int64_t index = 0; index < 3; ++index) {
+    for (int64_t sample = 0; sample < 4; ++sample) {
+      records.push_back({.index = index,
+                         .sample = sample,
+                         .has_box = index < 2,
+                         .correct = index == 0 || (index == 1 && sample == 2),
+                         .tokens = 10 * (index + 1),
+                         .finish_reason = index == 2 && sample < 2
+                                              ? FinishReason::kLength
+                                              : FinishReason::kEos,
+                         .repeated = index == 2 && sample == 0});
+    }
+  }
+  return records;
+}
+
+TEST(EvalReportTest, EachProblemCountsOnce) {
+  const EvalReport report = SummarizeAnswers({"a", "b", "c"}, 4, Records(), 1);
+  EXPECT_DOUBLE_EQ(report.accuracy.mean, (1 + 0.25 + 0) / 3);
+  EXPECT_DOUBLE_EQ(report.format_rate.mean, 2.0 / 3);
+  EXPECT_DOUBLE_EQ(report.truncated.mean, 0.5 / 3);
+  EXPECT_DOUBLE_EQ(report.repeated.mean, 0.25 / 3);
+  EXPECT_DOUBLE_EQ(report.tokens.mean, 20.0);
+  EXPECT_EQ(report.problems[1].correct, 1);
+}
+
+TEST(EvalReportTest, PassAtOneIsTheAverageAndMoreAnswersPassMore) {
+  const EvalReport report = SummarizeAnswers({"a", "b", "c"}, 4, Records(), 1);
+  ASSERT_EQ(report.pass_at.size(), 4u);
+  EXPECT_NEAR(report.pass_at[0].mean, report.accuracy.mean, 1e-12);
+  // One right of four: two of them include it with probability 1/2.
+  EXPECT_NEAR(report.pass_at[1].mean, 1.5 / 3, 1e-12);
+  EXPECT_NEAR(report.pass_at[3].mean, 2.0 / 3, 1e-12);
+}
+
+TEST(EvalReportTest, JsonHasTheMeasuresAndTextShowsThem) {
+  const EvalReport report = SummarizeAnswers({"a", "b", "c"}, 4, Records(), 1);
+  const nlohmann::ordered_json json = ToJson(report);
+  EXPECT_EQ(json["problems"], 3);
+  EXPECT_EQ(json["samples"], 4);
+  EXPECT_EQ(json["mean_tokens"], 20.0);
+  EXPECT_EQ(json["pass_at"].size(), 4u);
+  EXPECT_EQ(json["by_problem"][0]["correct"], 4);
+  const std::string text = ToText(report);
+  EXPECT_THAT(text, HasSubstr("Avg@4"));
+  EXPECT_THAT(text, HasSubstr("pass@4"));
+  EXPECT_THAT(text, HasSubstr(" 41.67 %"));
+}
+
+}  // namespace
+}  // namespace dapd

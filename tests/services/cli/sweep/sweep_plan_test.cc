@@ -1,0 +1,161 @@
+#include "services/cli/sweep/sweep_plan.h"
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "common/base/exit_code.h"
+#include "common/base/files.h"
+#include "common/base/thread_share.h"
+#include "tests/fakes/temp_path.h"
+
+namespace dapd {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class ReadSweepTest : public ::testing::Test {
+ protected:
+  ReadSweepTest() : folder_(TempPath("sweep")) {}
+  void SetUp() override {
+    std::filesystem::remove_all(folder_);
+    Write("model/config.json", R"({
+      "model_type": "qwen3", "hidden_act": "silu", "vocab_size": 96,
+      "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
+      "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
+      "max_position_embeddings": 64, "rms_norm_eps": 1e-6,
+      "rope_theta": 10000.0, "tie_word_embeddings": true, "eos_token_id": 1})");
+    Write("config.yaml",
+          "model: {path: " + folder_ + "/model, device: cpu}\n" +
+              "data: {path: data.jsonl}\n" + "run: {output_dir: " + folder_ +
+              "/runs, seed: 7}\n" + "trainer: {steps: 3}\n");
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  void Write(const std::string& name, const std::string& text) const {
+    const std::filesystem::path path = folder_ + "/" + name;
+    ASSERT_TRUE(MakeDirectories(path.parent_path()).ok());
+    ASSERT_TRUE(WriteFileAtomically(path, text).ok());
+  }
+  absl::StatusOr<SweepPlan> Read(
+      const std::string& text,
+      const std::vector<std::string>& overrides = {}) const {
+    Write("sweep.yaml",
+          "name: s\nconfig: " + folder_ + "/config.yaml\n" + text);
+    return ReadSweep(folder_ + "/sweep.yaml", overrides);
+  }
+  std::string Problem(const std::string& text) const {
+    const absl::Status status = Read(text).status();
+    EXPECT_EQ(ExitCodeOf(status), ExitCode::kConfig) << status;
+    return std::string(status.message());
+  }
+  static std::vector<std::string> Names(const SweepPlan& plan) {
+    std::vector<std::string> names;
+    for (const SweepRun& run : plan.runs) names.push_back(run.name);
+    return names;
+  }
+
+  const std::string folder_;
+};
+
+TEST_F(ReadSweepTest, AGridIsEveryCombinationWithEverySeed) {
+  const auto plan = Read(
+      "set: {trainer.steps: 5}\n"
+      "grid:\n  trainer.learning_rate: [1.0e-4, 5.0e-4]\n"
+      "  objective.component_clip: [0.05]\nseeds: [1, 2]\n");
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_THAT(Names(*plan),
+              ElementsAre("learning_rate-1.0e-4-component_clip-0.05-seed-1",
+                          "learning_rate-1.0e-4-component_clip-0.05-seed-2",
+                          "learning_rate-5.0e-4-component_clip-0.05-seed-1",
+                          "learning_rate-5.0e-4-component_clip-0.05-seed-2"));
+  const Config& last = plan->runs[3].config;
+  EXPECT_EQ(last.trainer.learning_rate, 5e-4);
+  EXPECT_EQ(last.trainer.steps, 5);
+  EXPECT_EQ(last.run.seed, 2u);
+  EXPECT_EQ(last.run.output_dir, folder_ + "/runs/s");
+  EXPECT_EQ(plan->runs[3].folder, folder_ + "/runs/s/" + plan->runs[3].name);
+  EXPECT_EQ(plan->parallel, 1);
+}
+
+TEST_F(ReadSweepTest, AListIsOneByOneAndTheCommandLineWins) {
+  const auto plan = Read(
+      "list:\n  - {name: base}\n"
+      "  - {name: other, set: {trainer.steps: 9, lora.targets: [q_proj]}}\n",
+      {"trainer.steps=4"});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_THAT(Names(*plan), ElementsAre("base", "other"));
+  EXPECT_EQ(plan->runs[0].config.run.seed, 7u);
+  EXPECT_EQ(plan->runs[1].config.trainer.steps, 4);
+  EXPECT_THAT(plan->runs[1].config.lora.targets, ElementsAre("q_proj"));
+}
+
+TEST_F(ReadSweepTest, MemoryLimitsHowManyRunSideBySide) {
+  const auto one = Read("seeds: [1, 2, 3, 4]\n");
+  ASSERT_TRUE(one.ok()) << one.status();
+  const double gib = one->runs[0].memory_bytes / (1 << 30);
+  const auto some = Read(
+      "seeds: [1, 2, 3, 4]\nmemory_gib: " + std::to_string(2.5 * gib) + "\n");
+  ASSERT_TRUE(some.ok()) << some.status();
+  EXPECT_EQ(some->parallel, 2);
+  EXPECT_EQ(some->runs[0].config.run.num_threads, ThreadsOfEach(2));
+  const auto fewer = Read("seeds: [1, 2]\nparallel: 1\nmemory_gib: 1000\n");
+  ASSERT_TRUE(fewer.ok()) << fewer.status();
+  EXPECT_EQ(fewer->parallel, 1);
+  EXPECT_THAT(Problem("memory_gib: 0.001\n"), HasSubstr("memory_gib is 0.001"));
+}
+
+TEST_F(ReadSweepTest, AFinishedRunIsDoneUnlessItWasAnother) {
+  const auto plan = Read("seeds: [1]\n");
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_FALSE(plan->runs[0].done);
+  Write("runs/s/seed-1/summary.json", "{\"steps\": 3}");
+  Write("runs/s/seed-1/config.yaml",
+        "model: {path: " + folder_ + "/model, device: cpu}\n" +
+            "data: {path: data.jsonl}\n" +
+            "run: {seed: 1}\ntrainer: {steps: 3}\n");
+  EXPECT_TRUE(Read("seeds: [1]\n")->runs[0].done);
+  EXPECT_FALSE(Read("seeds: [1]\nset: {trainer.steps: 4}\n")->runs[0].done);
+  EXPECT_THAT(Problem("seeds: [1]\nset: {lora.rank: 8}\n"),
+              AllOf(HasSubstr("a run of other settings"),
+                    HasSubstr("lora.rank was 64, is 8")));
+}
+
+TEST_F(ReadSweepTest, EveryRunThatCannotBeIsNamedAtOnce) {
+  const std::string problem = Problem(
+      "list:\n  - {name: a, set: {lora.rank: 0}}\n  - {name: good}\n"
+      "  - {name: b, set: {trainer.stepz: 1}}\n");
+  EXPECT_THAT(problem,
+              AllOf(HasSubstr("a: "),
+                    HasSubstr("lora.rank"),
+                    HasSubstr("b: "),
+                    HasSubstr("trainer.stepz")));
+}
+
+TEST_F(ReadSweepTest, WhatTheFileCannotSayIsNamedByItsLine) {
+  for (const auto& [text, said] :
+       std::vector<std::pair<std::string, std::string>>{
+           {"seedz: [1]\n", "sweep.yaml:3: unknown key seedz"},
+           {"grid: {}\n", "sweep.yaml:3: grid"},
+           {"grid: {a.b: 3}\n", "grid.a.b: a list of values"},
+           {"list: [{set: {}}]\n", "needs a name"},
+           {"list: [{name: ../x}]\n", "../x"},
+           {"grid: {a.b: [1]}\nlist: [{name: x}]\n", "only one of them"},
+           {"seeds: []\n", "seeds"},
+           {"seeds: [one]\n", "sweep.yaml:3"},
+           {"parallel: 0\n", "parallel: at least 1"},
+           {"memory_gib: -1\n", "memory_gib"},
+           {"seeds: [1, 1]\n", "two runs are called seed-1"},
+           {"set: [1]\n", "a map of keys"},
+           {"set: {a.b: }\n", "a value is missing"}}) {
+    EXPECT_THAT(Problem(text), HasSubstr(said)) << text;
+  }
+}
+
+}  // namespace
+}  // namespace dapd

@@ -1,0 +1,107 @@
+#include "services/trainer/step/answer_rules.h"
+
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace dapd {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+AnswerRules RulesOf(const char* source, const char* unverified = "first") {
+  Config config;
+  config.rollout.source = source;
+  config.rollout.unverified = unverified;
+  return MakeAnswerRules(config);
+}
+
+// One answer of a single token by attempt.
+AnswersByAttempt Answers(const std::vector<int32_t>& tokens) {
+  AnswersByAttempt answers;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    answers[static_cast<int64_t>(i)].ids = {tokens[i]};
+  }
+  return answers;
+}
+
+TEST(AnswerRulesTest, AGivenReferenceTakesOneAnswer) {
+  const AnswerRules rules = RulesOf("reference");
+  EXPECT_THAT(WantedAttempts(rules, {}), ElementsAre(0));
+  EXPECT_THAT(WantedAttempts(rules, Answers({5})), IsEmpty());
+  EXPECT_EQ(ChooseReference(rules, Answers({5}), {})->attempt, 0);
+}
+
+TEST(AnswerRulesTest, ADualAnswerIsSampledAgainWhileItEqualsTheFirst) {
+  const AnswerRules rules = RulesOf("dual");
+  EXPECT_THAT(WantedAttempts(rules, {}), ElementsAre(0, 1));
+  EXPECT_THAT(WantedAttempts(rules, Answers({5})), ElementsAre(1));
+  EXPECT_THAT(WantedAttempts(rules, Answers({5, 6})), IsEmpty());
+  EXPECT_EQ(ChooseReference(rules, Answers({5, 6}), {})->attempt, 1);
+  EXPECT_THAT(WantedAttempts(rules, Answers({5, 5})), ElementsAre(2));
+  EXPECT_THAT(WantedAttempts(rules, Answers({5, 5, 6})), IsEmpty());
+  EXPECT_EQ(ChooseReference(rules, Answers({5, 5, 6}), {})->attempt, 2);
+}
+
+TEST(AnswerRulesTest, AfterEightResamplesAnEqualAnswerIsKept) {
+  const AnswerRules rules = RulesOf("dual");
+  AnswersByAttempt answers = Answers({5, 5});
+  int64_t resamples = 0;
+  while (!WantedAttempts(rules, answers).empty()) {
+    const std::vector<int64_t> wanted = WantedAttempts(rules, answers);
+    ASSERT_EQ(wanted.size(), 1u);
+    ASSERT_LT(wanted[0], kMaxAttempts);
+    answers[wanted[0]].ids = {5};
+    ++resamples;
+  }
+  EXPECT_EQ(resamples, 8);
+  EXPECT_EQ(ChooseReference(rules, answers, {})->attempt, 9);
+}
+
+TEST(AnswerRulesTest, TheFirstApprovedOfFourCandidatesIsTaken) {
+  const AnswersByAttempt answers = Answers({5, 6, 7, 8, 9});
+  const AnswerRules rules = RulesOf("verified");
+  EXPECT_THAT(WantedAttempts(rules, {}), ElementsAre(0, 1, 2, 3, 4));
+  EXPECT_THAT(WantedAttempts(rules, answers), IsEmpty());
+  const auto choice =
+      ChooseReference(rules, answers, {false, true, true, false});
+  EXPECT_EQ(choice->attempt, 2);
+  EXPECT_TRUE(choice->is_approved);
+}
+
+TEST(AnswerRulesTest, WithNoneApprovedTheFirstStandsInOrTheSampleIsLeftOut) {
+  const AnswersByAttempt answers = Answers({5, 6, 7, 8, 9});
+  const std::vector<bool> none(4, false);
+  const auto first = ChooseReference(RulesOf("verified"), answers, none);
+  ASSERT_TRUE(first.has_value());
+  EXPECT_EQ(first->attempt, 1);
+  EXPECT_FALSE(first->is_approved);
+  EXPECT_FALSE(
+      ChooseReference(RulesOf("verified", "skip"), answers, none).has_value());
+}
+
+// As training without groups draws: nothing but the number changes.
+TEST(AnswerRulesTest, TheFirstAnswerOfTheFirstMemberHasTheRowsOwnKey) {
+  const SamplingKey row = {.seed = 1, .step = 2, .example = 3};
+  const SamplingKey key = KeyOfAttempt(KeyOfMember(row, 0), 0);
+  EXPECT_EQ(key.sample, 0u);
+  EXPECT_EQ(std::tuple(key.seed, key.step, key.example), std::tuple(1, 2, 3));
+}
+
+TEST(AnswerRulesTest, NoTwoAnswersOfARowShareTheirRandomNumbers) {
+  std::set<uint32_t> samples;
+  for (int64_t member = 0; member < 8; ++member) {
+    for (int64_t attempt = 0; attempt < kMaxAttempts; ++attempt) {
+      samples.insert(KeyOfAttempt(KeyOfMember({}, member), attempt).sample);
+    }
+  }
+  EXPECT_EQ(samples.size(), 8u * kMaxAttempts);
+}
+
+}  // namespace
+}  // namespace dapd
