@@ -38,7 +38,7 @@ class OfficialTrainer:
         self.model.eval()
         generation = json.loads((pathlib.Path(model) / "generation_config.json").read_text())
         self.pad = generation["pad_token_id"]
-        self.views = Views(self.tokenizer, self.pad, max_reference_tokens=settings["max_reference_tokens"])
+        self.views = Views(self.tokenizer, max_reference_tokens=settings["max_reference_tokens"], max_new_tokens=settings["max_new_tokens"])
         self.parameters = [p for p in self.model.parameters() if p.requires_grad]
         self.optimizer = torch.optim.AdamW(self.parameters, lr=settings["learning_rate"], weight_decay=0.0)
         self.done = 0

@@ -5,7 +5,14 @@ import os
 import subprocess
 import sys
 
-from duel import BIN
+from duel import BIN, ROOT
+
+
+def require_failpoints():
+    """Programs that were built without them ignore DAPD_FAILPOINTS: the row would measure something else."""
+    cache = ROOT / "build/CMakeCache.txt"
+    if not cache.is_file() or "DAPD_TESTS:BOOL=ON" not in cache.read_text():
+        sys.exit("this row needs programs with failpoints: run deploy/build.sh --tests first")
 
 
 def set_flags(settings):
@@ -26,6 +33,8 @@ def flags_of(folder, name, **settings):
 
 
 def start(folder, name, failpoints="", **settings):
+    if failpoints:
+        require_failpoints()
     with open(folder / f"{name}.log", "w") as log:
         return subprocess.Popen([BIN / "dapd", "run", folder / "config.yaml", *flags_of(folder, name, **settings)], stdout=log, stderr=log,
                                 env={**os.environ, "DAPD_FAILPOINTS": failpoints})

@@ -38,7 +38,7 @@ EMPTY_THOUGHTS = "<|im_start|>assistant\n<think>\n\n</think>\n\n"
 class Views:
     """The six views of a sample: (input_ids, scored_from, scored_count) by name."""
 
-    def __init__(self, tokenizer, self_rollout="append", max_reference_tokens=1024, max_prompt=20000, max_new_tokens=1024):
+    def __init__(self, tokenizer, *, self_rollout="append", max_reference_tokens=1024, max_prompt=20000, max_new_tokens=1024):
         self.tokenizer = tokenizer
         self.pad_id = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
         self.self_rollout = self_rollout

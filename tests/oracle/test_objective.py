@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 
 import models
 import reference_objective
-from conftest import read_jsonl, run_dapd, write_jsonl
+from conftest import ROOT, read_jsonl, run_dapd, write_jsonl
 from make_qwen_tokenizer import package_folder
 
 RANK, ALPHA = 8, 16
@@ -104,6 +104,23 @@ def compare_gradients(ours, expected):
         else:
             assert ours[name].norm().item() == 0.0, name
     return worst
+
+
+def test_the_official_step_of_the_benchmarks(tmp_path, monkeypatch):
+    """The peer of C9 builds the same views and has the same loss as the reference implementation."""
+    monkeypatch.syspath_prepend(str(ROOT / "tests/benchmarks"))
+    from official_step import OfficialTrainer
+
+    case = Case(tmp_path, "qwen3", 4, tied=True)
+    adapter = make_adapter(tmp_path / "live", case.folder, 1)
+    settings = {"max_reference_tokens": 40, "max_new_tokens": 48, "learning_rate": 1e-3, "objective_temperature": 1.1, "clip": 0.05}
+    trainer = OfficialTrainer(case.folder, adapter, settings)
+    views = [trainer.views.build(r["problem"], r["reference"], r["rollout_ids"]) for r in case.rows]
+    expected = reference_objective.Objective(case.base, RANK, ALPHA, adapter=adapter, snapshot=adapter).accumulate(
+        case.views(max_reference_tokens=40), len(case.rows))
+    error = reference_objective.relative(float(trainer.micro_loss(views).detach()), expected["loss"])
+    print(f"the official step's loss: {error:.1e}")
+    assert error < 1e-5
 
 
 @pytest.mark.parametrize(
