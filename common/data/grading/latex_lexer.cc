@@ -427,6 +427,9 @@ bool IsUnit(const std::vector<LatexToken>& tokens, size_t at) {
   if (at == 0) return false;
   const LatexToken& unit = tokens[at];
   const LatexToken& before = tokens[at - 1];
+  if (IsSymbol(before, "/")) {
+    return at >= 2 && Units().contains(unit.text) && IsUnit(tokens, at - 2);
+  }
   const bool after_number = before.kind == Kind::kNumber ||
                             IsSymbol(before, "}") || IsSymbol(before, ")");
   switch (unit.kind) {

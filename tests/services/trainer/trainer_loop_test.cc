@@ -335,6 +335,7 @@ TEST_F(TrainerLoopTest, AnObjectiveOfReferencesAloneAsksNobody) {
   Config& config = loaded_.config;
   config.objective.preset = "sft";
   config.objective.component_clip = kNoClip;
+  config.objective.kappa = 1.0;
   config.run.name = "stopped";
   EXPECT_TRUE(absl::IsCancelled(Run(0)));
   is_stopped_ = false;
