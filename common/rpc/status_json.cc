@@ -39,6 +39,12 @@ Json ToJson(const v1::DivergenceStatus& divergence) {
           {"unclipped", ToJson(divergence.unclipped())}};
 }
 
+Json ToJson(const v1::RunWarning& warning) {
+  return {{"term", warning.term()},
+          {"step", warning.step()},
+          {"text", warning.text()}};
+}
+
 Json ToJson(const v1::EvaluationStatus& evaluation);
 
 template <typename Messages>
@@ -91,6 +97,7 @@ Json StatusJson(const v1::GetStatusResponse& status) {
           {"max_rollout_tokens", status.max_rollout_tokens()},
           {"terms", ToList(status.terms())},
           {"evaluations", ToList(status.evaluations())},
+          {"warnings", ToList(status.warnings())},
           {"workers", ToList(status.workers())}};
 }
 

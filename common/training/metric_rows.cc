@@ -47,6 +47,24 @@ StepMetric ShareOf(Regime regime) {
       }};
 }
 
+// Of clipped terms alone, and only of a run, which has steps to compare.
+StepMetric ClipHides() {
+  return {.path = "terms/*/clip_hides",
+          .tag = "clip_hides/*",
+          .prometheus = "dapd_trainer_clip_hides",
+          .help =
+              "1 while the clipped divergence of a term falls and its true "
+              "one rises.",
+          .read = [](const StepReport& report) {
+            std::vector<MetricValue> values;
+            for (const TermMetrics& term : report.objective.terms) {
+              if (!term.clip_hides.has_value()) continue;
+              values.push_back({term.name, int64_t{*term.clip_hides}});
+            }
+            return values;
+          }};
+}
+
 std::vector<MetricValue> ReadSeconds(const StepReport& report) {
   std::vector<MetricValue> values;
   for (const TrainerPhaseName& row : kTrainerPhases) {
@@ -331,6 +349,7 @@ const std::vector<StepMetric>& StepMetrics() {
       row.is_objective = true;
       rows->push_back(std::move(row));
     }
+    rows->push_back(ClipHides());
     for (const auto& part : {SampleRows(), MismatchRows(), CostRows()}) {
       rows->insert(rows->end(), part.begin(), part.end());
     }

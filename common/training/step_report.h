@@ -25,6 +25,9 @@ struct TermMetrics {
   double clipped_fraction = 0.0;  // clipped tokens / tokens
   // Of a routed target: the shares of the answers' tokens by Regime.
   std::optional<std::array<double, kNumRegimes>> regime_shares = {};
+  // Of a clipped term in a run: whether the clip hides that it gets worse
+  // (clip_watch.h).
+  std::optional<bool> clip_hides = {};
 };
 
 struct ObjectiveMetrics {

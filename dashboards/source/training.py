@@ -1,6 +1,7 @@
 """What is learnt: losses by term, optimizer, answers, held-out measurements; and the teachers that it takes."""
 
-from grafana import (BYTES_PER_SECOND, COUNT, PER_SECOND, PLAIN, RATIO, SECONDS, bars, dashboard, graph, quantiles, query)
+from grafana import (BYTES_PER_SECOND, COUNT, PER_SECOND, PLAIN, RATIO, SECONDS, bars, dashboard, graph, quantiles, query,
+                     timeline)
 
 RUN = 'run="$run"'
 WORKER = 'run="$run", instance=~"$instance"'
@@ -13,6 +14,12 @@ LOSSES = [
           query(f"dapd_trainer_unclipped_divergence{{{RUN}}}", "{{term}}"), width=6, low=None),
     graph("Clipped tokens by term", "Share of scored tokens with a vocabulary entry at the clip.", RATIO,
           query(f"dapd_trainer_clipped_ratio{{{RUN}}}", "{{term}}"), width=6, high=1),
+    timeline("The clip hides what gets worse", "A bar wherever a term's clipped loss fell over the last 20, 40 or 80 steps while its true "
+             "divergence rose. Lower the rate, or raise the clip: docs/experiments.md.",
+             query(f"max by (term) (dapd_trainer_clip_hides{{{RUN}}})", "{{term}}"), colour="orange", width=12, height=8),
+    graph("Regimes of routed terms", "Shares of the tokens of answers, mean over the routed terms (DOPD's); empty for other objectives. "
+          "docs/objective.md explains the regimes.", RATIO,
+          query(f"avg by (regime) (dapd_trainer_regime_ratio{{{RUN}}})", "{{regime}}"), width=12, high=1, stack=True),
 ]
 
 OPTIMIZER = [
@@ -22,7 +29,8 @@ OPTIMIZER = [
     graph("Learning rate", "Of the last step.", "sci", query(f"dapd_trainer_learning_rate{{{RUN}}}", "rate"), width=6),
     graph("Age of the snapshot", "Steps between the live adapter and the snapshot that teaches.", PLAIN,
           query(f"dapd_trainer_policy_version{{{RUN}}} - dapd_trainer_snapshot_version{{{RUN}}}", "steps"), width=6),
-    graph("Samples", "`trained`; `empty`: an answer of which nothing is left to score.", PER_SECOND,
+    graph("Samples", "`trained`; `empty`: an answer of which nothing is left to score; `unverified`: left out, since no answer may stand "
+          "in the reference's place (rollout.unverified).", PER_SECOND,
           query(f"sum by (outcome) (rate(dapd_trainer_samples_total{{{RUN}}}[$window]))", "{{outcome}}"), width=6),
 ]
 
@@ -42,14 +50,29 @@ ANSWERS = [
     graph("Tokens per step", "Tokens sampled, and tokens scored by the teachers, a step.", COUNT,
           *[query(f"sum(rate(dapd_trainer_{kind}_tokens_total{{{RUN}}}[$window])) / sum(rate(dapd_trainer_steps_total{{{RUN}}}[$window]))", kind)
             for kind in ("generated", "scored")], width=6),
+    graph("What stands in for a reference", "Of the last step. `solved`: groups of answers with a right one. `taught`: answers whose "
+          "self-teacher had a right sibling or feedback to read (SDPO). `verified`: samples of which the grader approved a candidate for "
+          "the reference's place (rollout.source: verified). What the objective does not use stays at 0.", RATIO,
+          *[query(f"dapd_trainer_rollout_{kind}_ratio{{{RUN}}}", kind) for kind in ("solved", "taught", "verified")], high=1, width=12),
+    graph("Samples left out", "Share of the samples that trained nothing or only their reference: `unverified` without an answer that may "
+          "stand in the reference's place, `empty` without a token of the answer to score.", RATIO,
+          query(f'sum by (outcome) (rate(dapd_trainer_samples_total{{{RUN}, outcome!="trained"}}[$window])) / ignoring (outcome) group_left '
+                f"sum(rate(dapd_trainer_samples_total{{{RUN}}}[$window]))", "{{outcome}}"), high=1, width=12),
 ]
 
 HELD_OUT = [
-    bars("Held-out answers", "Right answers, and answers with a boxed result, before and after training.", RATIO,
+    bars("Held-out answers", "Right answers, and answers with a boxed result, before and after training; `within`: the newest of "
+         "evaluation.interval.", RATIO,
          query(f"dapd_trainer_evaluation_accuracy_ratio{{{RUN}}}", "right, {{when}}"),
          query(f"dapd_trainer_evaluation_boxed_ratio{{{RUN}}}", "boxed, {{when}}"), width=12),
-    bars("Held-out divergence by term", "True KL on held-out problems, before and after training.", PLAIN,
+    bars("Held-out divergence by term", "True KL on held-out problems, before and after training; `within`: the newest of "
+         "evaluation.interval.", PLAIN,
          query(f"dapd_trainer_evaluation_divergence{{{RUN}}}", "{{term}}, {{when}}"), width=12),
+    graph("Held-out accuracy within the run", "Right answers to the held-out problems as training went on (evaluation.interval), beside "
+          "those before training. adapter-best/ is the adapter of the highest.", RATIO,
+          query(f"dapd_trainer_evaluation_accuracy_ratio{{{RUN}}}", "{{when}}"), high=1, width=12),
+    graph("Held-out divergence within the run", "True KL on held-out problems as training went on, by term.", PLAIN,
+          query(f"dapd_trainer_evaluation_divergence{{{RUN}}}", "{{term}}, {{when}}"), low=None, width=12),
 ]
 
 TIME = [

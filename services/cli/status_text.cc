@@ -99,6 +99,9 @@ std::string StatusText(const v1::GetStatusResponse& status) {
         term.weight(),
         100.0 * term.clipped_fraction());
   }
+  for (const v1::RunWarning& warning : status.warnings()) {
+    absl::StrAppendFormat(&text, "warning   %s\n", Printable(warning.text()));
+  }
   for (const v1::EvaluationStatus& evaluation : status.evaluations()) {
     absl::StrAppendFormat(&text,
                           "held out  %-7s accuracy %s, format rate %s, %.0f "

@@ -184,6 +184,7 @@ absl::Status TrainerLoop::RunStep() {
   StepReport report;
   ASSIGN_OR_RETURN(const std::vector<RolloutRecord> records, Sample(&report));
   RETURN_IF_ERROR(batch_.Train(&report));
+  parts_.recorder.CompareSteps(&report);
   RETURN_IF_ERROR(Record(records, report));
   const Config& config = parts_.batch.config;
   if (policy_.version() % config.checkpoint.interval == 0 &&

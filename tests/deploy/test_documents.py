@@ -1,9 +1,10 @@
-"""Every file and folder that the documents name is there."""
+"""Every file and folder that the documents name is there, and every command, flag and key in their code."""
 
 import pathlib
 import re
 
 import pytest
+import yaml
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted(str(path.relative_to(ROOT)) for pattern in ("README.md", "docs/*.md", "dashboards/*.md", "deploy/**/*.md") for path in ROOT.glob(pattern))
@@ -51,3 +52,106 @@ def test_a_path_that_is_not_there_is_found(tmp_path):
     document.write_text("`common/base/files.h`, common/base/no_such_file.h. `deploy/{build,no_such}.sh`, `common/rpc/server/server`, `tests/*/con*.py` "
                         "[a](no_such_page.md#x), [b](https://example.org/docs/x.md), build/tests/x, `dapd/common/x.y`, `files.h`, `no_such_file.cc`")
     assert missing(document) == ["common/base/no_such_file.h", "deploy/no_such.sh", "no_such_file.cc", "no_such_page.md"]
+
+
+FENCED = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+# A call of the command, which is no namespace of kubectl, up to what the shell takes for itself.
+CALL = re.compile(r"(?<![\w./$-])(?<!-n )(?:build/bin/)?dapd +([^;|>&#\n]*)")
+FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
+
+
+def calls(text):
+    """Every call of `dapd` in the code of a document: fenced, or indented by four spaces."""
+    code = [block for _, block in FENCED.findall(text)]
+    code += re.findall(r"^ {4}\S.*$", FENCED.sub("", text), re.MULTILINE)
+    return [call for part in code for call in CALL.findall(re.sub(r"\\\n\s*", " ", part))]
+
+
+def source_of(command):
+    """The sources that declare the options of a subcommand."""
+    path = ROOT / "services/cli" / f"{command.replace('-', '_')}_command.cc"
+    if not path.exists():
+        return ""
+    text = path.read_text()
+    shared = [ROOT / header.replace(".h", ".cc") for header in re.findall(r'#include "(services/cli/\w+\.h)"', text)]
+    headers = [path.with_suffix(".h") for path in shared]
+    return text + "".join(path.read_text() for path in shared + headers if path.exists() and "AddFlags(" in path.read_text())
+
+
+def config_keys():
+    return set(re.findall(r"^\| `([a-z][\w.]*)` \|", (ROOT / "docs/configuration.md").read_text(), re.MULTILINE))
+
+
+def wrong_in_call(call):
+    command, *rest = call.split()
+    if command.startswith("-"):
+        return []
+    source = source_of(command)
+    if not source:
+        return [f"dapd {command}"]
+    known = {*re.findall(r'"(--[a-z][a-z-]*)"', source), "--help"}
+    wrong = [f"dapd {command} {flag}" for flag in FLAG.findall(call) if flag not in known]
+    # A command with subcommands has one of them behind its name.
+    own = set(re.findall(r'command\.AddSubcommand\(\s*"([a-z-]+)"', source))
+    if own and (not rest or rest[0] not in own):
+        wrong.append(f"dapd {' '.join([command, *rest[:1]])}")
+    settings = re.findall(r"--set +['\"]?([\w.]+)=", call)
+    return wrong + [key for key in settings if key not in config_keys()]
+
+
+def flattened(mapping, prefix=""):
+    for key, value in mapping.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, dict) and name not in config_keys():
+            yield from flattened(value, f"{name}.")
+        else:
+            yield name
+
+
+def wrong_in_yaml(text):
+    """Of a sweep or of a configuration that extends another: keys that are none, files that are not there."""
+    content = yaml.safe_load(text)
+    if not isinstance(content, dict):
+        return []
+    if "extends" in content:
+        return [key for key in flattened({key: value for key, value in content.items() if key != "extends"}) if key not in config_keys()]
+    if "config" not in content:
+        return []
+    keys = [*content.get("set", {}), *content.get("grid", {}), *(key for row in content.get("list", []) for key in row.get("set", {}))]
+    return [key for key in keys if key not in config_keys()] + [content["config"]] * (not (ROOT / content["config"]).exists())
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_command_and_key_in_code_is_there(document):
+    text = (ROOT / document).read_text()
+    found = calls(text)
+    print(f"{len(found)} calls of dapd")
+    wrong = [problem for call in found for problem in wrong_in_call(call)]
+    wrong += [problem for language, block in FENCED.findall(text) if language == "yaml" for problem in wrong_in_yaml(block)]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "configs/sweeps").glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_key_of_a_sweep_is_there(path):
+    assert wrong_in_yaml(path.read_text()) == []
+    names = [row["name"] for row in yaml.safe_load(path.read_text())["list"]]
+    assert len(set(names)) == len(names)
+
+
+def test_a_command_a_flag_and_a_key_that_are_not_there_are_found():
+    text = """
+```bash
+for c in a b; do build/bin/dapd run "$c" --set trainer.stepz=3 --set trainer.steps=3; done | dapd check "$c" --rank 2
+dapd eval --model m \\
+  --adaptor x   # --no-such-flag behind a comment
+dapd probe claim --input x
+```
+In running text dapd frobnicate is not looked at.
+
+    dapd frobnicate x
+"""
+    assert [problem for call in calls(text) for problem in wrong_in_call(call)] == [
+        "trainer.stepz", "dapd check --rank", "dapd eval --adaptor", "dapd probe claim", "dapd frobnicate"]
+    assert wrong_in_yaml("{config: configs/no-such.yaml, grid: {trainer.rate: [1]}, list: [{set: {run.seed: 1}}]}") == [
+        "trainer.rate", "configs/no-such.yaml"]
+    assert wrong_in_yaml("{extends: x.yaml, data: {path: y, colour: z}}") == ["data.colour"]

@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -17,6 +18,8 @@ from dashboard_files import metrics_of, queries, recorded, resolve, rules  # noq
 
 # test_security.py sees it: only a process with a certificate has it.
 NEED_A_CERTIFICATE = {"dapd_certificate_expiry_timestamp_seconds"}
+# Only a routed term has it: test_a_routed_term_shows_its_regimes looks at it.
+NEED_A_ROUTED_TERM = {"dapd_trainer_regime_ratio"}
 # Only there while an alert fires: test_a_hanging_worker_raises_alerts_that_go_away looks at them.
 NEED_A_FIRING_ALERT = {"Alerts over time", "Firing alerts"}
 
@@ -76,7 +79,7 @@ def watched(workspace, tmp_path_factory):
 def test_every_metric_that_a_dashboard_or_rule_names_exists(watched):
     named = {name for _, _, target in queries() for name in metrics_of(target["expr"])}
     named |= {name for rule in rules() for name in metrics_of(rule["expr"])}
-    named -= {"ALERTS", *NEED_A_CERTIFICATE}
+    named -= {"ALERTS", *NEED_A_CERTIFICATE, *NEED_A_ROUTED_TERM}
     wait_for(lambda: watched.alive() and recorded() <= watched.prometheus.metrics(), what="recorded values")
     missing = named - watched.prometheus.metrics()
     print(f"{len(named)} metrics named")
@@ -84,7 +87,8 @@ def test_every_metric_that_a_dashboard_or_rule_names_exists(watched):
 
 
 def test_every_panel_shows_something(watched):
-    checked = [(dashboard, title, target) for dashboard, title, target in queries() if title not in NEED_A_FIRING_ALERT]
+    checked = [(dashboard, title, target) for dashboard, title, target in queries()
+               if title not in NEED_A_FIRING_ALERT and not metrics_of(target["expr"]) & NEED_A_ROUTED_TERM]
     empty = {}
 
     def all_answered():
@@ -99,6 +103,29 @@ def test_every_panel_shows_something(watched):
     except AssertionError:
         raise AssertionError("no data in:\n" + "\n".join(f"{' / '.join(key)}: {expr}" for key, expr in empty.items())) from None
     print(f"{len(checked)} queries answered")
+
+
+def test_a_routed_term_shows_its_regimes(workspace):
+    port = free_port()
+    run = workspace.start("routed", **{
+        "objective.preset": "dopd", "trainer.steps": 100000, "trainer.schedule_steps": 100000,
+        "metrics.trainer_listen": f"127.0.0.1:{port}"})
+    try:
+        def regimes():
+            assert run.poll() is None, workspace.log("routed")
+            if not workspace.metrics("routed"):
+                return None
+            text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5).read().decode()
+            return {(labels["term"], labels["regime"]): float(value)
+                    for line, value in re.findall(r"^dapd_trainer_regime_ratio\{(.*?)\} (\S+)$", text, re.MULTILINE)
+                    for labels in [dict(re.findall(r'(\w+)="(.*?)"', line))]}
+        shares = wait_for(regimes, seconds=180, what="the regimes of a step")
+        for term in ("dopd_reverse", "dopd_surer"):
+            found = [share for (name, _), share in shares.items() if name == term]
+            assert len(found) == 4 and math.isclose(sum(found), 1, abs_tol=1e-6)
+    finally:
+        run.send_signal(signal.SIGTERM)
+        run.wait(timeout=60)
 
 
 def test_the_metrics_of_every_process_pass_promtool(watched):

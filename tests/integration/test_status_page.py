@@ -335,6 +335,22 @@ def test_the_report_holds_curves_evaluation_and_configuration(finished, page):
     assert set(page.requests) == {(folder / "report.html").as_uri()}
 
 
+@needs_chromium
+def test_warnings_stand_above_the_numbers_and_only_where_there_are_any(finished, page, tmp_path):
+    report = finished.runs("reported") / "report.html"
+    page.open(report.as_uri())
+    assert page.js("document.getElementById('warnings').hidden")
+    text = "the clip hides that <b>privileged_rollout</b> gets worse"
+    warnings = [{"term": "privileged_rollout", "step": step, "text": text} for step in (3, 5)]
+    changed, count = re.subn(r'"warnings": ?\[\]', lambda _: '"warnings":' + json.dumps(warnings).replace("<", "\\u003c"), report.read_text())
+    assert count == 1
+    (tmp_path / "report.html").write_text(changed)
+    page.open((tmp_path / "report.html").as_uri())
+    assert not page.js("document.getElementById('warnings').hidden")
+    assert page.js("[...document.querySelectorAll('[data-warning]')].map((item) => item.textContent)") == [f"Step 3: {text}", f"Now: {text}"]
+    assert page.problems == []
+
+
 def test_a_run_that_goes_on_shows_the_steps_of_its_first_attempt(workspace):
     name, settings = "went-on", {"trainer.schedule_steps": 2000, "checkpoint.interval": 1}
     process = workspace.start(name, **settings, **{"trainer.steps": 2000})

@@ -22,7 +22,9 @@
 #include "common/base/log.h"
 #include "common/base/progress.h"
 #include "common/base/status_macros.h"
+#include "common/config/preset_terms.h"
 #include "common/metrics/tensorboard_writer.h"
+#include "common/training/clip_watch.h"
 #include "common/training/metric_table.h"
 #include "services/trainer/status/page/run_report.h"
 #include "services/trainer/status/status_message.h"
@@ -51,10 +53,11 @@ struct KeptLines {
 };
 
 // Drops the lines behind `last_step`: those steps are done again. The others
-// begin the history.
+// begin the history, and what is watched over many steps.
 absl::StatusOr<KeptLines> KeepLines(const std::string& path,
                                     int64_t last_step,
-                                    RunHistory* history) try {
+                                    RunHistory* history,
+                                    ClipWatch* watch) try {
   KeptLines kept;
   if (!FileExists(path)) return kept;
   ASSIGN_OR_RETURN(JsonLinesWriter writer, JsonLinesWriter::Open(path));
@@ -77,6 +80,7 @@ absl::StatusOr<KeptLines> KeepLines(const std::string& path,
     AddSeconds(row, &kept.seconds);
     RETURN_IF_ERROR(writer.Append(row));
     history->Add(row);
+    watch->Recall(row);
     kept.last = row;
   }
   RETURN_IF_ERROR(writer.Commit());
@@ -97,6 +101,8 @@ struct RunRecorder::State {
   AppendFile lines;
   TensorBoardWriter events;
   Progress progress;  // of the steps
+  ClipWatch clip_watch;
+  std::vector<ClipFinding> clip_news;  // of the last step, to be told
   std::unique_ptr<Progress> evaluation_progress;
   std::string step_note;  // what the progress line says of the last step
   std::map<std::string, EvaluationReport> evaluations;
@@ -123,8 +129,9 @@ absl::StatusOr<std::unique_ptr<RunRecorder>> RunRecorder::Create(
       WriteFileAtomically(folder.File("config.yaml"), DumpConfig(loaded)));
   DAPD_FAILPOINT("run.after_config");
   const std::string lines_path = folder.File("metrics.jsonl");
+  ClipWatch watch(ExpandTerms(config.objective));
   ASSIGN_OR_RETURN(const KeptLines kept,
-                   KeepLines(lines_path, start_step, history));
+                   KeepLines(lines_path, start_step, history, &watch));
   ASSIGN_OR_RETURN(AppendFile lines, AppendFile::Open(lines_path));
   ASSIGN_OR_RETURN(TensorBoardWriter events,
                    TensorBoardWriter::Create(folder.path()));
@@ -144,6 +151,7 @@ absl::StatusOr<std::unique_ptr<RunRecorder>> RunRecorder::Create(
     try {
       status->Change([&](v1::GetStatusResponse& state) {
         ShowStepLine(kept.last, &state);
+        ShowClipFindings(watch.Findings(), &state);
       });
     } catch (const Json::exception& error) {
       return absl::DataLossError(absl::StrCat(
@@ -160,6 +168,7 @@ absl::StatusOr<std::unique_ptr<RunRecorder>> RunRecorder::Create(
                 .lines = std::move(lines),
                 .events = std::move(events),
                 .progress = Progress("steps", config.trainer.steps, start_step),
+                .clip_watch = std::move(watch),
                 .seconds = kept.seconds,
                 .steps = start_step})));
   RETURN_IF_ERROR(recorder->RecallEvaluation("before"));
@@ -329,6 +338,10 @@ absl::Status RunRecorder::RecordStep(const StepReport& report) {
   return state_->lines.Append(StepLine(report).dump() + "\n");
 }
 
+void RunRecorder::CompareSteps(StepReport* report) {
+  state_->clip_news = state_->clip_watch.Add(report);
+}
+
 void RunRecorder::ShowStep(const StepReport& report) {
   for (const StepMetric& metric : StepMetrics()) {
     for (const MetricValue& value : metric.read(report)) {
@@ -348,9 +361,13 @@ void RunRecorder::ShowStep(const StepReport& report) {
   state_->history->Add(line);
   state_->status->Change([&](v1::GetStatusResponse& state) {
     ShowStepLine(line, &state);
+    ShowClipFindings(state_->clip_watch.Findings(), &state);
     state.set_seconds_per_step(state_->progress.SecondsPerUnit());
     state.set_eta_seconds(state_->progress.EtaSeconds());
   });
+  for (const ClipFinding& finding : state_->clip_news) {
+    LogWarning(Describe(finding));
+  }
 }
 
 absl::Status RunRecorder::RecordEvaluation(const std::string& when,
@@ -411,6 +428,9 @@ absl::Status RunRecorder::Finish(double total_seconds) {
   if (before != state_->evaluations.end() &&
       after != state_->evaluations.end()) {
     text += CompareEvaluations(before->second, after->second);
+  }
+  for (const ClipFinding& finding : state_->clip_watch.Findings()) {
+    absl::StrAppend(&text, "  warning: ", Describe(finding), "\n");
   }
   absl::StrAppend(&text, "  adapter (PEFT): ", state_->folder, "/adapter\n");
   if (state_->loaded.config.evaluation.interval > 0 &&

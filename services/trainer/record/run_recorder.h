@@ -53,9 +53,12 @@ class RunRecorder {
   // "rollout", "finish_reason", "correct"}: replayable.
   absl::Status RecordSamples(int64_t step,
                              const std::vector<RolloutRecord>& records);
+  // What the steps up to this one show together (clip_watch.h): sets what of it
+  // the report has. Once a step, before it is recorded.
+  void CompareSteps(StepReport* report);
   // The step's line in metrics.jsonl, on disk before anything shows the step.
   absl::Status RecordStep(const StepReport& report);
-  // Shows the step everywhere else.
+  // Shows the step everywhere else, and warns of what CompareSteps found.
   void ShowStep(const StepReport& report);
   // `when`: "before", "after" or "step-000050"; logged, kept for summary.json
   // and in evaluation/<when>.json.

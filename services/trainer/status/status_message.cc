@@ -132,6 +132,17 @@ void ShowStepLine(const Json& line, v1::GetStatusResponse* message) {
   message->set_samples_per_second(per_second("samples"));
 }
 
+void ShowClipFindings(const std::vector<ClipFinding>& findings,
+                      v1::GetStatusResponse* message) {
+  message->clear_warnings();
+  for (const ClipFinding& finding : findings) {
+    v1::RunWarning& warning = *message->add_warnings();
+    warning.set_term(finding.term);
+    warning.set_step(finding.step);
+    warning.set_text(Describe(finding));
+  }
+}
+
 void ShowEvaluation(const std::string& when,
                     const EvaluationReport& report,
                     v1::GetStatusResponse* message) {

@@ -4,7 +4,9 @@
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <vector>
 
+#include "common/training/clip_watch.h"
 #include "dapd/v1/trainer.pb.h"
 #include "services/trainer/record/evaluation_report.h"
 #include "services/trainer/status/trainer_status.h"
@@ -21,6 +23,10 @@ v1::GetStatusResponse StatusMessage(const TrainerStatus& status);
 // line that StepLine did not write.
 void ShowStepLine(const nlohmann::ordered_json& line,
                   v1::GetStatusResponse* message);
+
+// Sets the message's warnings to what these findings say.
+void ShowClipFindings(const std::vector<ClipFinding>& findings,
+                      v1::GetStatusResponse* message);
 
 // Adds the evaluation, in place of one of the same `when`.
 void ShowEvaluation(const std::string& when,

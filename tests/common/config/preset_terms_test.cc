@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "gtest/gtest.h"
 
 #include "common/base/files.h"
@@ -150,7 +152,21 @@ TEST(PresetTermsTest, EveryFileOfTheComparisonsIsARunOfItsOwn) {
       EXPECT_EQ(loaded->config.model.path, "models/Qwen3-4B") << name;
     }
   }
-  EXPECT_GE(names.size(), 28u);
+  EXPECT_GE(names.size(), 33u);
+  for (const std::string& preset : PresetNames()) {
+    if (preset == "dapd") continue;
+    const auto loaded =
+        LoadConfig(absl::StrCat(DAPD_SOURCE_DIR,
+                                "/configs/baselines/",
+                                absl::StrReplaceAll(preset, {{"_", "-"}}),
+                                ".yaml"),
+                   {});
+    ASSERT_TRUE(loaded.ok()) << loaded.status();
+    EXPECT_EQ(loaded->config.objective.preset, preset);
+    // As many answers a step as the others.
+    EXPECT_EQ(loaded->config.trainer.batch_size, 32);
+    EXPECT_EQ(loaded->config.rollout.group_size, preset == "sdpo" ? 8 : 1);
+  }
   using Weights = std::map<std::string, double>;
   EXPECT_EQ(WeightsOf("ablations/paths-reference-entangled.yaml"),
             (Weights{{"entangled_rollout", 2.0}}));

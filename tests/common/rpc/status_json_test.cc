@@ -18,6 +18,7 @@ v1::GetStatusResponse MakeStatus() {
   v1::EvaluationStatus& evaluation = *status.add_evaluations();
   evaluation.mutable_accuracy()->set_low(0.5);
   evaluation.add_divergences()->mutable_unclipped()->set_high(2.0);
+  status.add_warnings()->set_text("the clip hides something");
   return status;
 }
 
@@ -56,11 +57,12 @@ TEST(StatusJsonTest, NumbersAreNumbers) {
   EXPECT_EQ(json["workers"][0]["policy_version"], -1);
   EXPECT_EQ(json["workers"][0]["weights"][0]["set"], "ema");
   EXPECT_EQ(json["evaluations"][0]["accuracy"]["low"], 0.5);
+  EXPECT_EQ(json["warnings"][0]["text"], "the clip hides something");
 }
 
 TEST(StatusJsonTest, AnEmptyStatusHasEmptyLists) {
   const nlohmann::ordered_json json = StatusJson({});
-  for (const char* list : {"terms", "workers", "evaluations"}) {
+  for (const char* list : {"terms", "workers", "evaluations", "warnings"}) {
     EXPECT_TRUE(json[list].is_array() && json[list].empty()) << list;
   }
 }

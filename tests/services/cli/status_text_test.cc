@@ -83,6 +83,14 @@ TEST(StatusTextTest, TheSamplersMismatchIsShownOnceItIsMeasured) {
               HasSubstr("by 0.013 on average, at most 0.5\n"));
 }
 
+TEST(StatusTextTest, WarningsAreShownOnALineEach) {
+  v1::GetStatusResponse status = MakeStatus();
+  EXPECT_THAT(StatusText(status), Not(HasSubstr("warning")));
+  status.add_warnings()->set_text("the clip hides\nsomething");
+  EXPECT_THAT(StatusText(status),
+              HasSubstr("\nwarning   the clip hides\\nsomething\n"));
+}
+
 TEST(StatusTextTest, EvaluationsAreShownWithTheirIntervals) {
   v1::GetStatusResponse status = MakeStatus();
   v1::EvaluationStatus& evaluation = *status.add_evaluations();

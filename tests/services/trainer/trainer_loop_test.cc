@@ -449,6 +449,12 @@ TEST_F(TrainerLoopTest, TheBestAdapterStaysBesideTheNewest) {
   EXPECT_EQ(summary->at("best"), "step-000003");
 }
 
+TEST_F(TrainerLoopTest, EachStepSaysWhetherTheClipHidesSomething) {
+  ASSERT_TRUE(Run(0).ok());
+  EXPECT_THAT(MetricOfSteps("/terms/entangled_rollout/clip_hides"),
+              ElementsAre(0, 0, 0, 0));
+}
+
 TEST_F(TrainerLoopTest, WithALagTeachersHearOfNoAnswerBeforeItIsWhole) {
   ASSERT_TRUE(loaded_.config.teacher.streaming);
   ASSERT_TRUE(Run(1).ok());

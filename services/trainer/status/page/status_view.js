@@ -76,6 +76,18 @@ function showWorkers(status) {
       html("td", { "data-label": "last error", class: "error-text" }, worker.last_error || "\u2013"))))));
 }
 
+// What the steps so far show and a person should look at; the last step that
+// showed it may be long past.
+function showWarnings(status) {
+  const { warnings, step } = status;
+  const isShown = JSON.stringify([warnings, step]);
+  if (showWarnings.shown === isShown) return;
+  showWarnings.shown = isShown;
+  byId("warnings").hidden = warnings.length === 0;
+  byId("warnings").replaceChildren(...warnings.map((warning) => html("li", { "data-warning": warning.term },
+    html("strong", {}, Number(warning.step) < Number(step) ? `Step ${warning.step}: ` : "Now: "), warning.text)));
+}
+
 function showEvaluation(status) {
   const isShown = JSON.stringify(status.evaluations);
   if (showEvaluation.shown === isShown) return;
@@ -113,6 +125,7 @@ function showDetails(status) {
 function showStatus(status, first) {
   document.title = `${status.run_name || "DAPD"}: step ${status.step} of ${status.total_steps}`;
   showHead(status);
+  showWarnings(status);
   showTiles(status, first);
   showWorkers(status);
   showEvaluation(status);

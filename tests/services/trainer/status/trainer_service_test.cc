@@ -140,6 +140,18 @@ TEST(TrainerServiceTest, ALineOfAnEarlierVersionIsShownAsFarAsItGoes) {
   EXPECT_EQ(message.sampler_mismatch_tokens(), 0);
 }
 
+TEST(TrainerServiceTest, TheWarningsAreTheNewestFindings) {
+  const ClipFinding finding = {
+      .term = "entangled_rollout", .clip = 0.05, .step = 40, .window = 20};
+  v1::GetStatusResponse message;
+  ShowClipFindings({finding, finding}, &message);
+  ShowClipFindings({finding}, &message);
+  ASSERT_EQ(message.warnings_size(), 1);
+  EXPECT_EQ(message.warnings(0).term(), "entangled_rollout");
+  EXPECT_EQ(message.warnings(0).step(), 40);
+  EXPECT_EQ(message.warnings(0).text(), Describe(finding));
+}
+
 TEST(TrainerServiceTest, AnEvaluationThatIsRepeatedIsShownOnce) {
   v1::GetStatusResponse message;
   ShowEvaluation("before", {.problems = 1}, &message);

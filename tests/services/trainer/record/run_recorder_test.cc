@@ -1,0 +1,114 @@
+#include "services/trainer/record/run_recorder.h"
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "common/base/files.h"
+#include "common/base/json.h"
+#include "common/config/load_config.h"
+#include "common/metrics/metrics_registry.h"
+#include "common/training/metric_table.h"
+#include "tests/fakes/temp_path.h"
+
+namespace dapd {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Of one run folder, what a trainer shows that goes on behind a step.
+class RunRecorderTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const std::string file = JoinPath(path_, "config.yaml");
+    ASSERT_TRUE(MakeDirectories(path_).ok());
+    ASSERT_TRUE(
+        WriteFileAtomically(file,
+                            absl::StrCat("model: {path: ",
+                                         path_,
+                                         "}\nrun: {name: watched, output_dir: ",
+                                         path_,
+                                         "}\n"))
+            .ok());
+    auto loaded = LoadConfig(file, {});
+    ASSERT_TRUE(loaded.ok()) << loaded.status();
+    loaded_ = *std::move(loaded);
+  }
+  void TearDown() override { std::filesystem::remove_all(path_); }
+
+  // Closes what an earlier trainer had open.
+  void Start(int64_t start_step) {
+    recorder_ = nullptr;
+    folder_ = nullptr;
+    folder_ = std::make_unique<RunFolder>(
+        RunFolder::Open(loaded_.config.run).value());
+    registry_ = std::make_unique<MetricsRegistry>("trainer", "watched");
+    metrics_ = std::make_unique<TrainerMetrics>(*registry_, loaded_.config);
+    status_ = std::make_unique<TrainerStatus>();
+    history_ = std::make_unique<RunHistory>();
+    auto recorder = RunRecorder::Create(loaded_,
+                                        *folder_,
+                                        start_step,
+                                        metrics_.get(),
+                                        status_.get(),
+                                        history_.get());
+    ASSERT_TRUE(recorder.ok()) << recorder.status();
+    recorder_ = *std::move(recorder);
+  }
+
+  // A step whose loss falls while its true divergence rises.
+  void Record(int64_t step) {
+    const auto at = static_cast<double>(step);
+    StepReport report;
+    report.step = step;
+    report.objective.terms = {{.name = "privileged_rollout",
+                               .value = 0.1 - 0.01 * at,
+                               .unclipped = 0.5 + 0.01 * at,
+                               .weight = 1.0,
+                               .tokens = 9}};
+    recorder_->CompareSteps(&report);
+    ASSERT_TRUE(recorder_->RecordStep(report).ok());
+    recorder_->ShowStep(report);
+  }
+
+  const std::string path_ = TempPath("runs");
+  LoadedConfig loaded_;
+  std::unique_ptr<RunFolder> folder_;
+  std::unique_ptr<MetricsRegistry> registry_;
+  std::unique_ptr<TrainerMetrics> metrics_;
+  std::unique_ptr<TrainerStatus> status_;
+  std::unique_ptr<RunHistory> history_;
+  std::unique_ptr<RunRecorder> recorder_;
+};
+
+TEST_F(RunRecorderTest, WhatTheClipHidesIsShownAlsoByARunThatGoesOn) {
+  Start(0);
+  for (int64_t step = 1; step <= 20; ++step) {
+    EXPECT_EQ(status_->Get().warnings_size(), 0) << step;
+    Record(step);
+  }
+  ASSERT_EQ(status_->Get().warnings_size(), 1);
+  EXPECT_EQ(status_->Get().warnings(0).term(), "privileged_rollout");
+  EXPECT_EQ(status_->Get().warnings(0).step(), 20);
+  EXPECT_THAT(status_->Get().warnings(0).text(), HasSubstr("clip"));
+  const auto hides =
+      history_->ToJson()["series"]["terms/privileged_rollout/clip_hides"];
+  EXPECT_EQ(hides[18], 0);
+  EXPECT_EQ(hides[19], 1);
+
+  Start(20);
+  EXPECT_EQ(status_->Get().warnings_size(), 1);
+  EXPECT_EQ(history_->ToJson()["last_step"], 20);
+  Start(19);
+  EXPECT_EQ(status_->Get().warnings_size(), 0) << "step 20 is done again";
+  Record(20);
+  EXPECT_EQ(status_->Get().warnings_size(), 1);
+}
+
+}  // namespace
+}  // namespace dapd
