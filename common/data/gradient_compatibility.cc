@@ -165,9 +165,9 @@ std::string ToText(const CompatibilityReport& report) {
   std::string text = absl::StrFormat(
       "%d positions of %d problems (95 %%, problems drawn with all their "
       "positions)\n"
-      "%-28s%-30s%-30s\n"
-      "%-28s%-30s%-30s\n"
-      "%-28s%-30s%-30s\n"
+      "%-28s%-30s%s\n"
+      "%-28s%-30s%s\n"
+      "%-28s%-30s%s\n"
       "the gradients agree (dot > 0) at %.1f %% [%.1f, %.1f] of the positions\n"
       "norms: first %.3g at a position, %.3g over all; second %.3g, %.3g",
       report.positions,
