@@ -3,9 +3,11 @@
 //
 // The paper (DAPD, arXiv 2608.01735) asks this of the Inference Anchor and of
 // the self-conditioned bridge, at single interior positions and over them, with
-// dot products and cosines. The released code has nothing of it, and how the
-// paper takes its averages is not written down where this project could read
-// it, so the two aggregations are defined here. With g1 and g2 the gradients of
+// dot products and cosines. The released code has nothing of it, and the
+// paper's definitions were not at hand, so these are this project's: the bridge
+// is the view Self, its term the one that leads it to Cross (by default; any
+// two terms can be compared), and there are two aggregations. With g1 and g2
+// the gradients of
 // two terms' losses of one position alone with respect to all of the adapter's
 // tensors, A and B:
 //
