@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <optional>
 #include <random>
+#include <utility>
 
 #include "common/base/json.h"
 
@@ -37,6 +39,15 @@ std::optional<Interval> IntervalOfAgreement(const std::vector<double>& values) {
     if (value != first) return std::nullopt;
   }
   return WilsonInterval(first, static_cast<double>(values.size()));
+}
+
+constexpr size_t kResamples = 10000;
+
+// The middle 95 % of what kResamples resamples gave, around `mean`.
+Interval PercentileInterval(double mean, std::vector<double> resampled) {
+  std::sort(resampled.begin(), resampled.end());
+  constexpr size_t kTail = kResamples / 40;
+  return {mean, resampled[kTail - 1], resampled[kResamples - kTail]};
 }
 
 }  // namespace
@@ -83,7 +94,6 @@ Interval MeanInterval(const std::vector<double>& values) {
 Interval BootstrapInterval(const std::vector<double>& values, uint64_t seed) {
   if (values.empty()) return {};
   if (const auto agreed = IntervalOfAgreement(values)) return *agreed;
-  constexpr size_t kResamples = 10000;
   // The standard fixes its numbers; those of its distributions it does not.
   std::mt19937_64 random(seed);
   const size_t count = values.size();
@@ -93,9 +103,23 @@ Interval BootstrapInterval(const std::vector<double>& values, uint64_t seed) {
     for (size_t i = 0; i < count; ++i) sum += values[random() % count];
     mean = sum / static_cast<double>(count);
   }
-  std::sort(means.begin(), means.end());
-  constexpr size_t kTail = kResamples / 40;
-  return {Mean(values), means[kTail - 1], means[kResamples - kTail]};
+  return PercentileInterval(Mean(values), std::move(means));
+}
+
+Interval BootstrapOf(
+    size_t count,
+    uint64_t seed,
+    const std::function<double(const std::vector<double>& times)>& statistic) {
+  if (count == 0) return {};
+  std::mt19937_64 random(seed);
+  std::vector<double> resampled(kResamples);
+  for (double& value : resampled) {
+    std::vector<double> times(count, 0.0);
+    for (size_t i = 0; i < count; ++i) times[random() % count] += 1.0;
+    value = statistic(times);
+  }
+  return PercentileInterval(statistic(std::vector<double>(count, 1.0)),
+                            std::move(resampled));
 }
 
 nlohmann::ordered_json ToJson(const Interval& interval) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <vector>
 
@@ -25,6 +26,16 @@ Interval MeanInterval(const std::vector<double>& values);
 // values the same draws, so that several measures of the same problems vary
 // together. Where all values are 0 or all are 1: Wilson's interval, as above.
 Interval BootstrapInterval(const std::vector<double>& values, uint64_t seed);
+
+// The same for any statistic of `count` independent observations:
+// `statistic` gets how often each was drawn, and must be finite wherever
+// something was. `mean` is the statistic of all observations, once each. The
+// draws are BootstrapInterval's; there is no exception for values that agree.
+// No observations: all zero.
+Interval BootstrapOf(
+    size_t count,
+    uint64_t seed,
+    const std::function<double(const std::vector<double>& times)>& statistic);
 
 // {"mean", "low", "high"}
 nlohmann::ordered_json ToJson(const Interval& interval);

@@ -167,4 +167,23 @@ absl::StatusOr<Views> BuildViewsOf(const ViewBuilder& builder,
       "sample '", sample.id, "': ", std::string(views.status().message())));
 }
 
+absl::StatusOr<Views> BuildViewsWithin(const ViewBuilder& builder,
+                                       const Sample& sample,
+                                       int64_t context) {
+  ASSIGN_OR_RETURN(Views views, BuildViewsOf(builder, sample));
+  for (const View& view : views) {
+    const auto length = static_cast<int64_t>(view.input_ids.size());
+    if (length <= context) continue;
+    return DataError(
+        absl::StrCat("sample '",
+                     sample.id,
+                     "': a view has ",
+                     length,
+                     " tokens, the model's context is ",
+                     context,
+                     "; shorten the problem, the reference or the rollout"));
+  }
+  return views;
+}
+
 }  // namespace dapd

@@ -43,5 +43,10 @@ absl::Status FillContexts(const Config& config,
 // ViewBuilder::Build with the sample's id in the error.
 absl::StatusOr<Views> BuildViewsOf(const ViewBuilder& builder,
                                    const Sample& sample);
+// The same, and an error if a view has more than `context` tokens
+// (ModelConfig::max_positions).
+absl::StatusOr<Views> BuildViewsWithin(const ViewBuilder& builder,
+                                       const Sample& sample,
+                                       int64_t context);
 
 }  // namespace dapd

@@ -1,4 +1,4 @@
-// dapd probe: what a model's answers show beyond right and wrong.
+// dapd probe: what a model's answers and gradients show beyond right and wrong.
 
 #include <cstdio>
 #include <map>
@@ -18,6 +18,7 @@
 #include "common/data/confidence_interval.h"
 #include "common/data/grade_answer.h"
 #include "services/cli/command.h"
+#include "services/cli/compatibility_probe.h"
 
 namespace dapd {
 namespace {
@@ -154,8 +155,8 @@ absl::Status ProbeClaims(const ClaimOptions& options) {
 
 void AddProbeCommand(Command& app) {
   auto options = std::make_shared<ClaimOptions>();
-  Command command =
-      app.AddSubcommand("probe", "What answers show beyond right and wrong");
+  Command command = app.AddSubcommand(
+      "probe", "What answers and gradients show beyond right and wrong");
   command.RequireSubcommand();
   Command claims = command.AddSubcommand(
       "claims", "Wrong answers put down to memory or a source, not derived");
@@ -177,6 +178,7 @@ void AddProbeCommand(Command& app) {
   claims.AddOption("--seed", options->seed, "of the bootstrap");
   claims.AddFlag("--json", options->json, "print JSON");
   claims.Does([options] { return ProbeClaims(*options); });
+  AddCompatibilityProbe(command);
 }
 
 }  // namespace dapd

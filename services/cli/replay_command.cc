@@ -2,13 +2,11 @@
 
 #include <algorithm>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 
-#include "common/base/exit_code.h"
 #include "common/base/files.h"
 #include "common/base/json_lines.h"
 #include "common/base/log.h"
@@ -17,19 +15,16 @@
 #include "common/config/load_config.h"
 #include "common/config/preset_terms.h"
 #include "common/data/sample_rows.h"
-#include "common/data/text_pipeline.h"
 #include "common/hub/model_folder.h"
 #include "common/model/weights/adapter.h"
-#include "common/model/weights/placement.h"
-#include "common/model/weights/weights.h"
 #include "common/objective/micro_batch.h"
 #include "common/tensor/safetensors.h"
 #include "common/tensor/torch_bridge.h"
 #include "common/terms/term.h"
 #include "common/training/metric_table.h"
-#include "common/training/policy.h"
 #include "common/training/step_metrics.h"
 #include "services/cli/command.h"
+#include "services/cli/local_policy.h"
 
 namespace dapd {
 namespace {
@@ -66,11 +61,9 @@ class Replay {
 
   const ReplayOptions options_;
   Config config_;
-  std::shared_ptr<const ModelWeights> weights_;
-  TextPipeline text_;
+  LocalPolicy local_;
   std::vector<Term> terms_;
   std::vector<SampleRow> rows_;
-  std::unique_ptr<Policy> policy_;
   HeadWorkspace head_workspace_;
   std::unique_ptr<Progress> progress_;  // of the samples
 };
@@ -82,37 +75,13 @@ absl::StatusOr<std::unique_ptr<Replay>> Replay::Load(
                    LoadConfig(options.config, options.overrides));
   const Config& config = replay->config_ = loaded.config;
   replay->terms_ = ExpandTerms(config.objective);
-  ASSIGN_OR_RETURN(const std::string folder,
-                   FindModelFolder(config.model.path));
-  ASSIGN_OR_RETURN(const at::Device device, ParseDevice(config.model.device));
-  ASSIGN_OR_RETURN(const at::ScalarType dtype,
-                   ParsePrecision(config.model.precision));
-  SetComputeThreads(config.run.num_threads);
-  ASSIGN_OR_RETURN(replay->weights_, LoadModelWeights(folder, dtype, device));
-  const ModelConfig& model = replay->weights_->config;
+  ASSIGN_OR_RETURN(replay->local_,
+                   LoadLocalPolicy(config, options.adapter, options.snapshot));
   ASSIGN_OR_RETURN(
-      replay->text_,
-      LoadTextPipeline(
-          folder, MakeViewOptions(config), model.eos_token_ids.front()));
-  ASSIGN_OR_RETURN(replay->rows_,
-                   ReadSampleRows(options.batch, model.vocab_size));
-  RETURN_IF_ERROR(FillContexts(config, *replay->text_.views, &replay->rows_));
-
-  ASSIGN_OR_RETURN(const LoraConfig lora, MakeLoraConfig(config.lora));
-  Adapter live = MakeFreshAdapter(model, lora, config.run.seed, device);
-  if (!options.adapter.empty()) {
-    ASSIGN_OR_RETURN(const std::string path,
-                     FindAdapterFolder(options.adapter));
-    ASSIGN_OR_RETURN(live, ReadAdapter(path, model, device));
-  }
-  std::optional<Adapter> snapshot;
-  if (!options.snapshot.empty()) {
-    ASSIGN_OR_RETURN(const std::string path,
-                     FindAdapterFolder(options.snapshot));
-    ASSIGN_OR_RETURN(snapshot, ReadAdapter(path, model, device));
-  }
-  replay->policy_ = std::make_unique<Policy>(
-      std::move(live), std::move(snapshot), MakeOptimizerOptions(config));
+      replay->rows_,
+      ReadSampleRows(options.batch, replay->local_.weights->config.vocab_size));
+  RETURN_IF_ERROR(
+      FillContexts(config, *replay->local_.text.views, &replay->rows_));
   return replay;
 }
 
@@ -120,28 +89,20 @@ absl::StatusOr<ScoredSample> Replay::ScoreSample(const SampleRow& row) {
   const Sample& sample = row.sample;
   ScoredSample scored;
   scored.id = sample.id;
-  ASSIGN_OR_RETURN(scored.views, BuildViewsOf(*text_.views, sample));
-  for (const View& view : scored.views) {
-    const auto length = static_cast<int64_t>(view.input_ids.size());
-    if (length > weights_->config.max_positions) {
-      return DataError(
-          absl::StrCat("sample '",
-                       sample.id,
-                       "': a view has ",
-                       length,
-                       " tokens, the model's context is ",
-                       weights_->config.max_positions,
-                       "; shorten the problem, the reference or the rollout"));
-    }
-  }
+  ASSIGN_OR_RETURN(
+      scored.views,
+      BuildViewsWithin(
+          *local_.text.views, sample, local_.weights->config.max_positions));
   // What is not scored stands at the answer's end.
   const View& answer =
       scored.views[static_cast<size_t>(ViewName::kNoneRollout)];
   scored.sampler_logprobs = row.sampler_logprobs;
   scored.sampler_logprobs.resize(std::min(
       row.sampler_logprobs.size(), static_cast<size_t>(answer.scored_count)));
-  scored.scores = ScoreLocally(
-      *weights_, policy_->WeightSets(), TeacherPasses(terms_), scored.views);
+  scored.scores = ScoreLocally(*local_.weights,
+                               local_.policy->WeightSets(),
+                               TeacherPasses(terms_),
+                               scored.views);
   return scored;
 }
 
@@ -170,14 +131,14 @@ absl::StatusOr<ObjectiveMetrics> Replay::Accumulate(size_t begin, size_t end) {
     }
     if (scored.empty()) continue;
     accumulator.Add(AccumulateMicroBatch(
-        *weights_,
-        policy_->live(),
+        *local_.weights,
+        local_.policy->live(),
         terms_,
         scored,
         {.head = {.temperature = config_.objective.temperature,
                   .workspace = &head_workspace_},
          .gradient_scale = 1.0 / static_cast<double>(micro_batches),
-         .limits = MakePassLimits(config_, *weights_)}));
+         .limits = MakePassLimits(config_, *local_.weights)}));
     progress_->Update(static_cast<int64_t>(std::min(first + size, end)));
   }
   return accumulator.Finish();
@@ -185,7 +146,7 @@ absl::StatusOr<ObjectiveMetrics> Replay::Accumulate(size_t begin, size_t end) {
 
 absl::Status Replay::WriteGradients() {
   return WriteSafetensors(JoinPath(options_.output, "gradients.safetensors"),
-                          policy_->Gradients(),
+                          local_.policy->Gradients(),
                           {{"format", "pt"}});
 }
 
@@ -200,12 +161,13 @@ absl::Status Replay::ApplyAll() {
     const bool has_gradient = std::ranges::any_of(
         objective.terms,
         [](const TermMetrics& term) { return term.tokens > 0; });
-    ASSIGN_OR_RETURN(const OptimizerStep step,
-                     has_gradient ? policy_->Step() : policy_->Rest());
+    ASSIGN_OR_RETURN(
+        const OptimizerStep step,
+        has_gradient ? local_.policy->Step() : local_.policy->Rest());
     RETURN_IF_ERROR(
-        lines.Append(ObjectiveLine(policy_->version(), objective, step)));
+        lines.Append(ObjectiveLine(local_.policy->version(), objective, step)));
     LogInfo(absl::StrCat("step ",
-                         policy_->version(),
+                         local_.policy->version(),
                          ": loss ",
                          objective.loss,
                          ", gradient norm ",
@@ -213,7 +175,7 @@ absl::Status Replay::ApplyAll() {
   }
   RETURN_IF_ERROR(lines.Commit());
   return WriteAdapter(JoinPath(options_.output, "adapter"),
-                      policy_->live(),
+                      local_.policy->live(),
                       BaseModelName(config_.model.path));
 }
 

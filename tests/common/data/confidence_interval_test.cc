@@ -69,5 +69,27 @@ TEST(BootstrapIntervalTest, AllRightStillHasWidth) {
   EXPECT_EQ(BootstrapInterval({}, 1).mean, 0.0);
 }
 
+TEST(BootstrapOfTest, OfAMeanItIsBootstrapInterval) {
+  const std::vector<double> values = {0.1, 0.25, 0.9, 0.4, 0.55};
+  const auto mean = [&](const std::vector<double>& times) {
+    double sum = 0.0;
+    for (size_t i = 0; i < values.size(); ++i) sum += times[i] * values[i];
+    return sum / static_cast<double>(values.size());
+  };
+  const Interval expected = BootstrapInterval(values, 7);
+  const Interval interval = BootstrapOf(values.size(), 7, mean);
+  EXPECT_NEAR(interval.mean, expected.mean, 1e-15);
+  EXPECT_NEAR(interval.low, expected.low, 1e-15);
+  EXPECT_NEAR(interval.high, expected.high, 1e-15);
+}
+
+TEST(BootstrapOfTest, ValuesThatAgreeHaveNoWidthAndNoneAreHarmless) {
+  const auto one = [](const std::vector<double>&) { return 1.0; };
+  const Interval interval = BootstrapOf(40, 1, one);
+  EXPECT_EQ(interval.low, 1.0);
+  EXPECT_EQ(interval.high, 1.0);
+  EXPECT_EQ(BootstrapOf(0, 1, one).mean, 0.0);
+}
+
 }  // namespace
 }  // namespace dapd

@@ -1,0 +1,177 @@
+#include "services/cli/probe_samples.h"
+
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+#include "common/base/exit_code.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/config/preset_terms.h"
+#include "common/data/dataset.h"
+#include "common/data/probe_draws.h"
+#include "common/data/text_pipeline.h"
+#include "common/data/view_builder.h"
+#include "common/data/view_limits.h"
+#include "common/hub/model_folder.h"
+#include "common/model/spec/model_config.h"
+#include "common/model/weights/placement.h"
+#include "services/cli/local_generator.h"
+
+namespace dapd {
+namespace {
+
+// The rows in the groups that `drawn` names.
+std::vector<std::vector<SampleRow>> Grouped(
+    std::vector<SampleRow> rows,
+    const std::vector<std::vector<size_t>>& drawn) {
+  std::vector<std::vector<SampleRow>> problems;
+  for (const std::vector<size_t>& group : drawn) {
+    problems.emplace_back();
+    for (const size_t row : group) {
+      problems.back().push_back(std::move(rows[row]));
+    }
+  }
+  return problems;
+}
+
+absl::StatusOr<std::vector<std::vector<SampleRow>>> ReadSamples(
+    const Config& config, const ProbeSampleOptions& options) {
+  ASSIGN_OR_RETURN(const std::string folder,
+                   FindModelFolder(config.model.path));
+  ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(folder));
+  ASSIGN_OR_RETURN(
+      const TextPipeline text,
+      LoadTextPipeline(
+          folder, MakeViewOptions(config), model.eos_token_ids.front()));
+  ASSIGN_OR_RETURN(std::vector<SampleRow> rows,
+                   ReadSampleRows(options.samples, model.vocab_size));
+  // Groups are whole in the file, not among the rows that were trained.
+  RETURN_IF_ERROR(FillContexts(config, *text.views, &rows));
+  std::erase_if(rows, [](const SampleRow& row) { return row.is_left_out; });
+  if (rows.empty()) {
+    return DataError(absl::StrCat(
+        options.samples, " holds no sample that was not left out of its step"));
+  }
+  std::vector<std::string> texts;
+  for (const SampleRow& row : rows) texts.push_back(row.sample.problem);
+  return Grouped(std::move(rows),
+                 DrawProblems(texts, options.problems, options.seed));
+}
+
+// What only a run samples.
+absl::Status CheckOneAnswerEach(const Config& config) {
+  const std::vector<Term> terms = ExpandTerms(config.objective);
+  if (ReadsView(terms, ViewName::kSiblingRollout)) {
+    return ConfigError(
+        "sibling_rollout shows other graded answers to the same problem, which "
+        "only a run samples: give recorded ones with --samples");
+  }
+  if (config.rollout.source != "reference") {
+    return ConfigError(absl::StrCat(
+        "rollout.source is ",
+        config.rollout.source,
+        ", whose second answers only a run samples: give recorded samples with "
+        "--samples, or set rollout.source=reference"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AnswerRows(const Config& config,
+                        const ProbeSampleOptions& options,
+                        std::vector<SampleRow>* rows) {
+  LogInfo(absl::StrCat("answering ", rows->size(), " problems"));
+  SetComputeThreads(config.run.num_threads);
+  ASSIGN_OR_RETURN(
+      const std::unique_ptr<LocalGenerator> generator,
+      LocalGenerator::Load(
+          {.model = config.model.path,
+           .adapter = options.adapter,
+           .precision = config.model.precision,
+           .device = config.model.device,
+           .slots = config.rollout.slots,
+           .sampling = {.temperature = config.rollout.temperature,
+                        .top_k = config.rollout.top_k,
+                        .top_p = config.rollout.top_p,
+                        .max_new_tokens = config.rollout.max_new_tokens},
+           .seed = options.seed}));
+  const TextPipeline& text = generator->text();
+  const ViewBuilder views(
+      *text.tokenizer, *text.chat_template, MakeViewOptions(config));
+  std::vector<AnswerPrompt> prompts;
+  for (const SampleRow& row : *rows) {
+    AnswerPrompt prompt{.name = row.sample.id,
+                        .example = static_cast<uint32_t>(prompts.size())};
+    ASSIGN_OR_RETURN(prompt.ids, views.RolloutPrompt(row.sample.problem));
+    prompts.push_back(std::move(prompt));
+  }
+  return generator->AnswerAll(prompts, [&](size_t index, Answer answer) {
+    (*rows)[index].sample.rollout_ids = std::move(answer.ids);
+    return absl::OkStatus();
+  });
+}
+
+// Those problems of data.path that are drawn, but for the ones that are too
+// long for a run.
+absl::StatusOr<Dataset> DrawData(const Config& config,
+                                 const ProbeSampleOptions& options) {
+  ASSIGN_OR_RETURN(const std::string folder,
+                   FindModelFolder(config.model.path));
+  ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(folder));
+  ASSIGN_OR_RETURN(
+      const TextPipeline text,
+      LoadTextPipeline(
+          folder, MakeViewOptions(config), model.eos_token_ids.front()));
+  ASSIGN_OR_RETURN(
+      Dataset data,
+      ReadDataset(config.data.path, MakeDatasetOptions(config.data)));
+  std::vector<std::string> texts;
+  for (const Problem& problem : data.problems) texts.push_back(problem.problem);
+  Dataset drawn;
+  // Of a problem that the data has several times the first row is taken.
+  for (const std::vector<size_t>& rows :
+       DrawProblems(texts, options.problems, options.seed)) {
+    drawn.problems.push_back(std::move(data.problems[rows.front()]));
+  }
+  RETURN_IF_ERROR(ApplyViewLimits(config, model.max_positions, text, &drawn));
+  if (drawn.problems.empty()) {
+    return DataError(
+        absl::StrCat(config.data.path, " holds no problem that can be used"));
+  }
+  return drawn;
+}
+
+absl::StatusOr<std::vector<std::vector<SampleRow>>> AnswerProblems(
+    const Config& config, const ProbeSampleOptions& options) {
+  if (config.data.path.empty()) {
+    return ConfigError(
+        "data.path is empty: set it, or give recorded samples with --samples");
+  }
+  RETURN_IF_ERROR(CheckOneAnswerEach(config));
+  ASSIGN_OR_RETURN(Dataset data, DrawData(config, options));
+  std::vector<SampleRow> rows;
+  std::vector<std::vector<size_t>> groups;
+  for (Problem& problem : data.problems) {
+    SampleRow row;
+    row.sample.id = std::move(problem.id);
+    row.sample.problem = std::move(problem.problem);
+    row.sample.reference = std::move(problem.solution);
+    groups.push_back({rows.size()});
+    rows.push_back(std::move(row));
+  }
+  if (ReadsRollouts(ExpandTerms(config.objective))) {
+    RETURN_IF_ERROR(AnswerRows(config, options, &rows));
+  }
+  return Grouped(std::move(rows), groups);
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<std::vector<SampleRow>>> TakeProbeSamples(
+    const Config& config, const ProbeSampleOptions& options) {
+  return options.samples.empty() ? AnswerProblems(config, options)
+                                 : ReadSamples(config, options);
+}
+
+}  // namespace dapd
