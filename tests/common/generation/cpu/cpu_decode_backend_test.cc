@@ -1,6 +1,7 @@
 #include "common/generation/cpu/cpu_decode_backend.h"
 
 #include <algorithm>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <string>
@@ -294,6 +295,48 @@ TEST(CpuDecodeBackendTest, GreedyAnswersAreLibTorchs) {
     for (size_t i = 0; i < 50; ++i) {
       EXPECT_EQ(ours.at(slot)[i].first, theirs.at(slot)[i].first) << slot;
     }
+  }
+}
+
+// Bytes of this process's memory that are in use, by its page tables: the
+// kernel's own count lags behind.
+int64_t ResidentBytes() {
+  std::ifstream rollup("/proc/self/smaps_rollup");
+  std::string word;
+  int64_t kib = 0;
+  while (rollup >> word && word != "Rss:") continue;
+  rollup >> kib;
+  return kib * 1024;
+}
+
+TEST(CpuKvCacheTest, TakesMemoryAsTokensCome) {
+  ModelConfig config;
+  config.num_layers = 8;
+  config.num_kv_heads = 4;
+  config.head_dim = 64;
+  const std::vector<float> ones(static_cast<size_t>(config.head_dim), 1.0F);
+  constexpr int64_t kMiB = int64_t{1} << 20;
+  for (const bool is_bfloat16 : {false, true}) {
+    const int64_t before = ResidentBytes();
+    CpuKvCache cache(config, 40000, is_bfloat16);
+    EXPECT_LT(ResidentBytes() - before, kMiB);
+    for (const int64_t tokens : {100, 1000}) {
+      for (int64_t layer = 0; layer < config.num_layers; ++layer) {
+        for (int64_t head = 0; head < config.num_kv_heads; ++head) {
+          for (int64_t t = 0; t < tokens; ++t) {
+            cache.Write(layer, head, t, ones.data(), ones.data());
+          }
+        }
+      }
+      const int64_t taken = ResidentBytes() - before;
+      const int64_t charged = CpuKvCache::Bytes(config, tokens, is_bfloat16);
+      EXPECT_NEAR(static_cast<double>(taken),
+                  static_cast<double>(charged),
+                  static_cast<double>(kMiB) / 2)
+          << tokens << " tokens";
+    }
+    EXPECT_LT(CpuKvCache::Bytes(config, 1000, is_bfloat16),
+              CpuKvCache::Bytes(config, 40000, is_bfloat16) / 35);
   }
 }
 
