@@ -195,6 +195,37 @@ TEST(CpuDecodeBackendTest, BitsDependOnTheRequestAlone) {
   }
 }
 
+TEST(CpuDecodeBackendTest, AResumedAnswerGoesOnWithTheSameBits) {
+  for (const Storage storage : {Storage::kFloat32, Storage::kBFloat16}) {
+    const auto weights = MakeModel("qwen3", storage);
+    const auto model = PackModel(*weights);
+    const auto adapter = MakeAdapter(*weights, {});
+    for (const int64_t step_tokens : {1, 7, 256}) {
+      CpuDecodeBackend backend(model, {.slots = 3, .step_tokens = step_tokens});
+      backend.SetAdapter(adapter);
+      backend.Start(0, MakeRequest(1, 45, 60));
+      const auto whole = RunAll(backend, {{0, 60}})[0];
+      for (const size_t stopped_after : {1, 20, 59}) {
+        std::vector<int32_t> answer;
+        for (size_t i = 0; i < stopped_after; ++i) {
+          answer.push_back(whole[i].first);
+        }
+        backend.Start(0, MakeRequest(2, 30, 60));
+        backend.Step();
+        EXPECT_TRUE(backend.Resume(2, MakeRequest(1, 45, 60), answer));
+        const int64_t left = 60 - static_cast<int64_t>(stopped_after);
+        const auto rest = RunAll(backend, {{0, 50}, {2, left}})[2];
+        EXPECT_EQ(
+            rest,
+            std::vector(whole.begin() + static_cast<int64_t>(stopped_after),
+                        whole.end()))
+            << "after " << stopped_after << " tokens, " << step_tokens
+            << " tokens a step";
+      }
+    }
+  }
+}
+
 TEST(CpuDecodeBackendTest, ScoresWhatItSamples) {
   for (const Storage storage : {Storage::kFloat32, Storage::kBFloat16}) {
     const auto weights = MakeModel("qwen2", storage);
@@ -287,6 +318,7 @@ TEST(CpuDecodeBackendTest, GreedyAnswersAreLibTorchs) {
     request.sampling.temperature = 0.0;
     fast.Start(slot, request);
     slow.Start(slot, request);
+    slow.Reserve(slot, request.MaxTokens());
     lengths[slot] = 50;
   }
   const Tokens ours = RunAll(fast, lengths);
