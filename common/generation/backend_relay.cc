@@ -32,6 +32,28 @@ Sampled SampledOf(const v1::DecodeCall& call) {
   return sampled;
 }
 
+// Whether all ranks found the memory that this one did, or did not.
+absl::StatusOr<bool> AllFound(bool found, Collective& ranks) {
+  std::vector<float> without = {found ? 0.0F : 1.0F};
+  RETURN_IF_ERROR(ranks.Sum(absl::MakeSpan(without)));
+  return without[0] == 0.0F;
+}
+
+// Starts a sequence, or resumes it after `answer`. False if a rank had no
+// memory for it: then none has it.
+absl::StatusOr<bool> BeginOnAll(DecodeBackend& own,
+                                int64_t slot,
+                                DecodeRequest request,
+                                std::vector<int32_t> answer,
+                                Collective& ranks) {
+  const bool found =
+      answer.empty() ? own.Start(slot, std::move(request))
+                     : own.Resume(slot, std::move(request), std::move(answer));
+  ASSIGN_OR_RETURN(const bool all_found, AllFound(found, ranks));
+  if (!all_found) own.Stop(slot);
+  return all_found;
+}
+
 class LeadingBackend final : public DecodeBackend {
  public:
   LeadingBackend(std::unique_ptr<DecodeBackend> own,
@@ -50,8 +72,12 @@ class LeadingBackend final : public DecodeBackend {
 
   const ModelConfig& config() const override { return own_->config(); }
   int64_t num_slots() const override { return own_->num_slots(); }
-  int64_t KvBytes(int64_t max_tokens) const override {
-    return own_->KvBytes(max_tokens);
+  int64_t KvBytes(int64_t tokens) const override {
+    return own_->KvBytes(tokens);
+  }
+  int64_t StepPositions() const override { return own_->StepPositions(); }
+  bool ResumesFromTheStart() const override {
+    return own_->ResumesFromTheStart();
   }
   int64_t DefaultKvBudget() const override { return own_->DefaultKvBudget(); }
 
@@ -73,13 +99,21 @@ class LeadingBackend final : public DecodeBackend {
       own_->SetAdapter(std::move(adapter));
     });
   }
-  void Start(int64_t slot, DecodeRequest request) override {
-    Together([&] {
+  bool Start(int64_t slot, DecodeRequest request) override {
+    return Begin(slot, std::move(request), {});
+  }
+  bool Resume(int64_t slot,
+              DecodeRequest request,
+              std::vector<int32_t> answer) override {
+    return Begin(slot, std::move(request), std::move(answer));
+  }
+  bool Reserve(int64_t slot, int64_t tokens) override {
+    return Together([&] {
       v1::DecodeCall call;
-      call.mutable_start()->set_slot(slot);
-      WriteRequest(request, call.mutable_start());
+      call.mutable_reserve()->set_slot(slot);
+      call.mutable_reserve()->set_tokens(tokens);
       Tell(std::move(call));
-      own_->Start(slot, std::move(request));
+      return ValueOrThrow(AllFound(own_->Reserve(slot, tokens), collective_));
     });
   }
   void Stop(int64_t slot) override {
@@ -110,6 +144,19 @@ class LeadingBackend final : public DecodeBackend {
   }
 
  private:
+  // Start, or with an answer Resume.
+  bool Begin(int64_t slot, DecodeRequest request, std::vector<int32_t> answer) {
+    return Together([&] {
+      v1::DecodeCall call;
+      call.mutable_start()->set_slot(slot);
+      WriteRequest(request, call.mutable_start());
+      call.mutable_start()->mutable_answer()->Add(answer.begin(), answer.end());
+      Tell(std::move(call));
+      return ValueOrThrow(BeginOnAll(
+          *own_, slot, std::move(request), std::move(answer), collective_));
+    });
+  }
+
   void Tell(v1::DecodeCall call) {
     for (const auto& [slot, token] : std::exchange(sampled_, {})) {
       v1::DecodeCall::Sampled& each = *call.add_sampled();
@@ -164,8 +211,18 @@ class Follower {
       case v1::DecodeCall::kAdapter:
         return SetAdapter(call.adapter());
       case v1::DecodeCall::kStart:
-        own_.Start(call.start().slot(), ReadRequest(call.start()));
-        return absl::OkStatus();
+        return BeginOnAll(
+                   own_,
+                   call.start().slot(),
+                   ReadRequest(call.start()),
+                   {call.start().answer().begin(), call.start().answer().end()},
+                   collective_)
+            .status();
+      case v1::DecodeCall::kReserve:
+        return AllFound(
+                   own_.Reserve(call.reserve().slot(), call.reserve().tokens()),
+                   collective_)
+            .status();
       case v1::DecodeCall::kStop:
         own_.Stop(call.stop().slot());
         return absl::OkStatus();

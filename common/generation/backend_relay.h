@@ -1,9 +1,10 @@
 // A decode backend that several ranks compute together. Each has a backend of
 // its own over its share of the model; whatever rank 0's is asked to do, it
 // tells the others to do as well, in the same order, so that all come to the
-// same sums over the ranks. What a step sampled travels with the next call, and
-// a rank that sampled anything else says so (DATA_LOSS): its caches would no
-// longer fit.
+// same sums over the ranks. A sequence for which one of them has no memory
+// starts, or grows, on none. What a step sampled travels with the next call,
+// and a rank that sampled anything else says so (DATA_LOSS): its caches would
+// no longer fit.
 #pragma once
 
 #include <memory>

@@ -3,23 +3,27 @@
 // the KV memory of a fixed number of slots, and the sampling, so that a backend
 // on an accelerator can keep whole steps there.
 //
-//   Start(slot, request)   the slot's KV memory is taken, nothing is computed
+//   Start(slot, request)   the slot is taken, with KV memory for the prompt;
+//                          nothing is computed
+//   Reserve(slot, tokens)  KV memory for more of the sequence
 //   Step()                 prompts are prefilled (whole or in chunks), running
 //                          sequences get their next tokens
 //   Stop(slot)             the memory is given back; what was under way is gone
+//   Resume(slot, ...)      Start for a sequence that was stopped half way
 //
 // The invariant of every backend: the tokens and log-probabilities of a
 // sequence are a function of only the weights, the adapter and its request,
-// bit for bit; not of the slot, the neighbours, the time of joining or the
-// number of threads.
+// bit for bit; not of the slot, the neighbours, the time of joining, the number
+// of threads, or of being stopped and resumed.
 //
-// Errors of the computation (out of memory, logits that are not finite) are
-// c10::Error. Not thread-safe: owned by the compute thread.
+// Errors of the computation (out of memory for anything else, logits that are
+// not finite) are c10::Error. Not thread-safe: owned by the compute thread.
 #pragma once
 
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "common/generation/decode_request.h"
@@ -42,10 +46,14 @@ class DecodeBackend {
   virtual const ModelConfig& config() const = 0;
   virtual int64_t num_slots() const = 0;
 
-  // Bytes of KV memory that a sequence of at most `max_tokens` positions takes;
-  // kTooLong if this backend takes none so long.
+  // Bytes of KV memory that a sequence takes once there is room for `tokens`
+  // positions of it; kTooLong if this backend takes none so long. Never falls
+  // with `tokens`.
   static constexpr int64_t kTooLong = std::numeric_limits<int64_t>::max();
-  virtual int64_t KvBytes(int64_t max_tokens) const = 0;
+  virtual int64_t KvBytes(int64_t tokens) const = 0;
+  // Positions that one Step may compute of a sequence beyond its prompt and the
+  // tokens that were returned: how far a backend runs ahead.
+  virtual int64_t StepPositions() const { return 0; }
   // Bytes that all slots together may take where the configuration names no
   // limit.
   virtual int64_t DefaultKvBudget() const = 0;
@@ -54,9 +62,26 @@ class DecodeBackend {
   // slot is taken.
   virtual void SetAdapter(std::shared_ptr<const Adapter> adapter) = 0;
 
-  // Takes a free slot. The caller sees to it that the memory budget holds and
-  // that the prompt has at least one id, each inside the vocabulary.
-  virtual void Start(int64_t slot, DecodeRequest request) = 0;
+  // Takes a free slot, with room for what the first Step computes. False if
+  // there is no memory: the slot stays free. The caller sees to it that the
+  // prompt has at least one id, each inside the vocabulary.
+  virtual bool Start(int64_t slot, DecodeRequest request) = 0;
+  // As Start, for a sequence that was stopped after `answer`, its tokens so
+  // far, at least one. It goes on as if it had never been stopped.
+  virtual bool Resume(int64_t slot,
+                      DecodeRequest request,
+                      std::vector<int32_t> /*answer*/) {
+    return Start(slot, std::move(request));
+  }
+  // Whether Step returns the tokens of a resumed sequence's `answer` once more,
+  // since the sequence begins anew, or goes on behind them.
+  virtual bool ResumesFromTheStart() const { return true; }
+  // Makes room for the first `tokens` positions of the sequence in a taken
+  // slot; what it has stays. False if there is no memory: it has what it had.
+  // Before every Step the caller sees to it that each sequence has room for its
+  // prompt, the tokens that were returned and StepPositions(), though not for
+  // more than MaxTokens().
+  virtual bool Reserve(int64_t slot, int64_t tokens) = 0;
   // Frees a slot; a free one stays free.
   virtual void Stop(int64_t slot) = 0;
 

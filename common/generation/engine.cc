@@ -1,6 +1,7 @@
 #include "common/generation/engine.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -8,14 +9,20 @@
 #include "common/tensor/aten.h"
 
 namespace dapd {
+namespace {
+
+// A sequence starts if it and all that run could grow by so many tokens: one
+// that had to give way a moment later would have been prefilled for nothing.
+constexpr int64_t kHeadroomTokens = 64;
+
+}  // namespace
 
 GenerationEngine::GenerationEngine(std::unique_ptr<DecodeBackend> backend,
                                    EngineOptions options)
     : backend_(std::move(backend)),
       options_(options),
-      kv_memory_bytes_(options.kv_memory_bytes > 0
-                           ? options.kv_memory_bytes
-                           : backend_->DefaultKvBudget()) {
+      budget_(options.kv_memory_bytes > 0 ? options.kv_memory_bytes
+                                          : backend_->DefaultKvBudget()) {
   slots_.resize(static_cast<size_t>(backend_->num_slots()));
 }
 
@@ -59,7 +66,7 @@ absl::Status GenerationEngine::Submit(uint64_t id, DecodeRequest request) {
                      " are more than this device's decoder takes, whatever "
                      "its memory; lower rollout.max_new_tokens"));
   }
-  if (bytes > kv_memory_bytes_) {
+  if (bytes > budget_.limit_bytes()) {
     return absl::InvalidArgumentError(
         absl::StrCat("a prompt of ",
                      prompt,
@@ -68,7 +75,7 @@ absl::Status GenerationEngine::Submit(uint64_t id, DecodeRequest request) {
                      " need ",
                      (bytes >> 20) + 1,
                      " MiB of KV memory, all there is is ",
-                     kv_memory_bytes_ >> 20,
+                     budget_.limit_bytes() >> 20,
                      " MiB; raise rollout.kv_memory_mib or lower "
                      "rollout.max_new_tokens"));
   }
@@ -76,66 +83,167 @@ absl::Status GenerationEngine::Submit(uint64_t id, DecodeRequest request) {
     return absl::ResourceExhaustedError(
         absl::StrCat("all ", slots_.size(), " slots are taken"));
   }
-  waiting_.push_back({id, std::move(request)});
+  Sequence sequence;
+  sequence.id = id;
+  sequence.request = std::move(request);
+  waiting_.emplace(num_submitted_++, std::move(sequence));
   return absl::OkStatus();
+}
+
+int64_t GenerationEngine::PositionsAt(const Sequence& sequence,
+                                      int64_t tokens) const {
+  const auto prompt = static_cast<int64_t>(sequence.request.prompt_ids.size());
+  return std::min(prompt + tokens + backend_->StepPositions(),
+                  sequence.request.MaxTokens());
+}
+
+int64_t GenerationEngine::KvBytesAt(const Sequence& sequence,
+                                    int64_t tokens) const {
+  return backend_->KvBytes(PositionsAt(sequence, tokens));
+}
+
+void GenerationEngine::GrowRunning() {
+  for (auto running = running_.begin(); running != running_.end();) {
+    if (Grow(running->first, running->second)) {
+      ++running;
+      continue;
+    }
+    const bool is_youngest = std::next(running) == running_.end();
+    PutBackYoungest();
+    if (is_youngest) return;
+  }
+}
+
+bool GenerationEngine::Grow(uint64_t number, Sequence& sequence) {
+  const int64_t bytes = KvBytesAt(sequence, sequence.num_given);
+  if (bytes <= sequence.kv_bytes) return true;
+  if (!budget_.Raise(number, bytes)) return false;
+  if (!backend_->Reserve(sequence.slot,
+                         PositionsAt(sequence, sequence.num_given))) {
+    memory_is_out_ = true;
+    return false;
+  }
+  sequence.kv_bytes = bytes;
+  return true;
+}
+
+void GenerationEngine::PutBackYoungest() {
+  // A single sequence fits the budget, or Submit would have refused it.
+  TORCH_CHECK_WITH(OutOfMemoryError,
+                   running_.size() > 1,
+                   "[engine] there is no memory for the keys and values of a "
+                   "single answer; lower rollout.max_new_tokens, or leave "
+                   "more memory free on this device");
+  const auto youngest = std::prev(running_.end());
+  Free(youngest);
+  waiting_.insert(running_.extract(youngest));
+  ++num_restarts_;
 }
 
 void GenerationEngine::StartWaiting() {
   while (!waiting_.empty()) {
-    const int64_t bytes =
-        backend_->KvBytes(waiting_.front().request.MaxTokens());
-    const auto free = std::find(slots_.begin(), slots_.end(), std::nullopt);
-    if (free == slots_.end() || kv_bytes_in_use_ + bytes > kv_memory_bytes_) {
+    const auto next = waiting_.begin();
+    const auto slot = std::find(slots_.begin(), slots_.end(), std::nullopt);
+    if (slot == slots_.end() || !FitsBesideRunning(next->second)) return;
+    if (!StartIn(slot - slots_.begin(), next->second)) {
+      TORCH_CHECK_WITH(OutOfMemoryError,
+                       !running_.empty(),
+                       "[engine] there is no memory for the keys and values of "
+                       "a single prompt; leave more memory free on this "
+                       "device");
+      memory_is_out_ = true;
       return;
     }
-    Waiting next = std::move(waiting_.front());
-    waiting_.pop_front();
-    const Sequence sequence = {
-        .id = next.id,
-        .kv_bytes = bytes,
-        .max_new_tokens = next.request.sampling.max_new_tokens};
-    backend_->Start(free - slots_.begin(), std::move(next.request));
-    *free = sequence;
-    kv_bytes_in_use_ += bytes;
+    *slot = next->first;
+    const auto tokens = static_cast<int64_t>(next->second.answer.size());
+    budget_.Raise(next->first, KvBytesAt(next->second, tokens));
+    running_.insert(waiting_.extract(next));
   }
 }
 
-void GenerationEngine::Free(int64_t slot) {
-  std::optional<Sequence>& sequence = slots_[static_cast<size_t>(slot)];
+bool GenerationEngine::FitsBesideRunning(const Sequence& next) const {
+  if (running_.empty()) return true;
+  if (memory_is_out_) return false;
+  const auto soon = [this](const Sequence& sequence) {
+    const auto tokens = static_cast<int64_t>(sequence.answer.size());
+    return KvBytesAt(sequence, tokens + kHeadroomTokens);
+  };
+  int64_t more = soon(next);
+  for (const auto& [number, sequence] : running_) {
+    more += std::max<int64_t>(0, soon(sequence) - budget_.held_by(number));
+  }
+  return budget_.HasRoomFor(more);
+}
+
+bool GenerationEngine::StartIn(int64_t slot, Sequence& sequence) {
+  const auto tokens = static_cast<int64_t>(sequence.answer.size());
+  const bool is_new = tokens == 0;
+  const bool found =
+      is_new ? backend_->Start(slot, sequence.request)
+             : backend_->Resume(slot, sequence.request, sequence.answer);
+  if (!found) return false;
+  sequence.slot = slot;
+  sequence.num_given = backend_->ResumesFromTheStart() ? 0 : tokens;
+  sequence.kv_bytes = KvBytesAt(sequence, sequence.num_given);
+  return true;
+}
+
+void GenerationEngine::Free(Sequences::iterator running) {
+  const int64_t slot = running->second.slot;
   backend_->Stop(slot);
-  kv_bytes_in_use_ -= sequence->kv_bytes;
-  sequence.reset();
+  slots_[static_cast<size_t>(slot)].reset();
+  budget_.Release(running->first);
+}
+
+void GenerationEngine::End(Sequences::iterator running) {
+  Free(running);
+  running_.erase(running);
+  memory_is_out_ = false;
 }
 
 void GenerationEngine::Cancel(uint64_t id) {
-  std::erase_if(waiting_,
-                [id](const Waiting& waiting) { return waiting.id == id; });
-  for (size_t slot = 0; slot < slots_.size(); ++slot) {
-    if (slots_[slot].has_value() && slots_[slot]->id == id) {
-      Free(static_cast<int64_t>(slot));
-    }
-  }
+  const auto has_id = [id](const Sequences::value_type& sequence) {
+    return sequence.second.id == id;
+  };
+  std::erase_if(waiting_, has_id);
+  const auto found = std::find_if(running_.begin(), running_.end(), has_id);
+  if (found != running_.end()) End(found);
 }
 
 std::optional<SampledToken> GenerationEngine::Receive(
     const DecodedToken& token) {
-  std::optional<Sequence>& sequence = slots_[static_cast<size_t>(token.slot)];
+  const std::optional<uint64_t> number =
+      slots_[static_cast<size_t>(token.slot)];
   // A backend that runs ahead computes tokens after the end.
-  if (!sequence.has_value()) return std::nullopt;
-  ++sequence->num_tokens;
+  if (!number.has_value()) return std::nullopt;
+  const auto found = running_.find(*number);
+  Sequence& sequence = found->second;
+  const auto index = static_cast<size_t>(sequence.num_given++);
+  if (index < sequence.answer.size()) {
+    TORCH_CHECK(token.token == sequence.answer[index],
+                "[engine] an answer that was stopped for want of KV memory "
+                "took another course the second time, at token ",
+                index,
+                ": this device does not compute the same bits twice; raise "
+                "rollout.kv_memory_mib or lower rollout.slots");
+    return std::nullopt;
+  }
+  sequence.answer.push_back(token.token);
   SampledToken event = {
-      .id = sequence->id, .token = token.token, .logprob = token.logprob};
+      .id = sequence.id, .token = token.token, .logprob = token.logprob};
   const std::vector<int64_t>& ends = backend_->config().eos_token_ids;
   if (std::find(ends.begin(), ends.end(), token.token) != ends.end()) {
     event.finish_reason = FinishReason::kEos;
-  } else if (sequence->num_tokens >= sequence->max_new_tokens) {
+  } else if (static_cast<int64_t>(sequence.answer.size()) >=
+             sequence.request.sampling.max_new_tokens) {
     event.finish_reason = FinishReason::kLength;
   }
-  if (event.finish_reason != FinishReason::kNone) Free(token.slot);
+  if (event.finish_reason != FinishReason::kNone) End(found);
   return event;
 }
 
 std::vector<SampledToken> GenerationEngine::Step() {
+  GrowRunning();
   StartWaiting();
   std::vector<SampledToken> events;
   for (const DecodedToken& token : backend_->Step()) {
@@ -146,16 +254,17 @@ std::vector<SampledToken> GenerationEngine::Step() {
 }
 
 int64_t GenerationEngine::num_running() const {
-  return std::count_if(slots_.begin(),
-                       slots_.end(),
-                       [](const std::optional<Sequence>& sequence) {
-                         return sequence.has_value();
-                       }) +
-         static_cast<int64_t>(waiting_.size());
+  return static_cast<int64_t>(running_.size() + waiting_.size());
 }
 
 int64_t GenerationEngine::num_free() const {
   return static_cast<int64_t>(slots_.size()) - num_running();
+}
+
+KvUse GenerationEngine::kv_use() const {
+  return {.bytes = budget_.bytes(),
+          .limit_bytes = budget_.limit_bytes(),
+          .restarts = num_restarts_};
 }
 
 }  // namespace dapd

@@ -1,16 +1,21 @@
 // GenerationEngine: continuous batching. Decides which sequences run in the
 // slots of a backend (decode_backend.h), and when each has ended.
 //
-// Admission by memory: a sequence starts when a slot is free and the KV memory
-// of its longest outcome fits what the running ones leave of the budget, in the
-// order of submission. What could never fit is refused by name; what does not
-// fit yet waits. So memory is never the reason for a failure half way.
+// Memory. A sequence holds KV memory for its present length and takes more as
+// it grows. It starts, in the order of submission, when a slot is free and its
+// size and a little growth of all that run fit the budget. Where memory runs
+// out, the youngest that runs gives its own back and waits at the head of the
+// queue, to be resumed when there is room: with the same answer, bit for bit
+// (decode_backend.h), of which no token is returned twice. The oldest never
+// has to, so that it always ends, and what could not fit even alone is refused
+// by name. A backend that resumes from the start computes the tokens again
+// that it had.
 //
 // Not thread-safe: owned by the compute thread.
 #pragma once
 
 #include <cstdint>
-#include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -19,6 +24,7 @@
 
 #include "common/generation/decode_backend.h"
 #include "common/generation/decode_request.h"
+#include "common/generation/kv_budget.h"
 #include "common/model/weights/adapter.h"
 
 namespace dapd {
@@ -48,10 +54,11 @@ class GenerationEngine {
   // Drops a sequence; unknown ids are ignored.
   void Cancel(uint64_t id);
 
-  // Starts what fits, lets the backend compute, and returns the new tokens. A
-  // sequence ends with an end token of the model or at max_new_tokens, and
-  // frees its place. Throws c10::Error if the weights give logits that are not
-  // finite.
+  // Makes room, starts what fits, lets the backend compute, and returns the new
+  // tokens, of which there may be none. A sequence ends with an end token of
+  // the model or at max_new_tokens, and frees its place. Throws c10::Error if
+  // the weights give logits that are not finite, and c10::OutOfMemoryError if
+  // there is no memory for the only sequence that runs.
   std::vector<SampledToken> Step();
 
   // The log-probabilities of a text under what Step() samples from
@@ -62,31 +69,52 @@ class GenerationEngine {
 
   int64_t num_running() const;  // waiting for memory included
   int64_t num_free() const;
-  int64_t kv_memory_bytes() const { return kv_memory_bytes_; }
+  KvUse kv_use() const;
 
  private:
-  struct Waiting {
-    uint64_t id = 0;
-    DecodeRequest request;
-  };
   struct Sequence {
     uint64_t id = 0;
-    int64_t kv_bytes = 0;
-    int64_t max_new_tokens = 0;
-    int64_t num_tokens = 0;
+    DecodeRequest request;
+    std::vector<int32_t> answer;  // the tokens that Step() returned
+    // While it runs:
+    int64_t slot = 0;
+    int64_t num_given = 0;  // of the answer, by the backend; it may lag behind
+    int64_t kv_bytes = 0;   // that it has room for in the backend
   };
+  // By the number of their submission: the oldest first.
+  using Sequences = std::map<uint64_t, Sequence>;
 
+  // Positions that the backend needs room for when the next step begins with
+  // `tokens` of the answer, and their bytes.
+  int64_t PositionsAt(const Sequence& sequence, int64_t tokens) const;
+  int64_t KvBytesAt(const Sequence& sequence, int64_t tokens) const;
+  // Room for the next step of all that run, the oldest first.
+  void GrowRunning();
+  // False: there is no memory.
+  bool Grow(uint64_t number, Sequence& sequence);
+  void PutBackYoungest();
   void StartWaiting();
-  void Free(int64_t slot);
+  bool FitsBesideRunning(const Sequence& next) const;
+  // False: there is no memory.
+  bool StartIn(int64_t slot, Sequence& sequence);
+  // The backend's memory for it, and its part of the budget.
+  void Free(Sequences::iterator running);
+  // The same for good: others may start.
+  void End(Sequences::iterator running);
   // What a new token means for its sequence; nothing if that has ended.
   std::optional<SampledToken> Receive(const DecodedToken& token);
 
   const std::unique_ptr<DecodeBackend> backend_;
   const EngineOptions options_;
-  const int64_t kv_memory_bytes_;
-  int64_t kv_bytes_in_use_ = 0;
-  std::vector<std::optional<Sequence>> slots_;  // by slot of the backend
-  std::deque<Waiting> waiting_;
+  KvBudget budget_;  // holders: numbers of sequences
+  uint64_t num_submitted_ = 0;
+  Sequences running_;
+  Sequences waiting_;
+  std::vector<std::optional<uint64_t>> slots_;  // whose number; by slot
+  // The backend found none though the budget had room. Nothing more starts
+  // until a sequence has ended.
+  bool memory_is_out_ = false;
+  int64_t num_restarts_ = 0;
 };
 
 }  // namespace dapd

@@ -25,6 +25,12 @@ LOAD = [
           "would shorten the step.", COUNT,
           query(f'sum(dapd_trainer_tasks_pending{{{RUN}, role="rollout"}})', "pending"),
           query(f'sum(dapd_trainer_tasks_in_flight{{{RUN}, role="rollout"}})', "in flight")),
+    graph("Memory for keys and values", "What the answers being decoded hold, of what they may (rollout.kv_memory_mib). Full: the "
+          "youngest wait, or give theirs back to older ones.", RATIO,
+          query(f"dapd_rollout_kv_memory_bytes{{{WORKER}}} / dapd_rollout_kv_memory_limit_bytes{{{WORKER}}}", "{{instance}}"), width=12, high=1),
+    graph("Answers put back", "Answers that gave their memory to older ones, to be decoded on later. Often: more memory, or fewer slots, "
+          "would be faster.", PER_SECOND,
+          query(f"sum by (instance) (rate(dapd_rollout_restarts_total{{{WORKER}}}[$__rate_interval]))", "{{instance}}"), width=12),
 ]
 
 LATENCY = [

@@ -73,6 +73,7 @@ class EngineSampler : public Sampler {
   }
 
   int64_t num_free() const override { return engine_.num_free(); }
+  KvUse kv_use() const override { return engine_.kv_use(); }
 
  private:
   absl::Status Use(const std::shared_ptr<const Adapter>& adapter) {

@@ -50,6 +50,34 @@ RequestMetrics MakeRequestMetrics(MetricsRegistry& registry) {
                                 StepBuckets(0.001, 1000))};
 }
 
+// What the engine tells of its KV memory.
+class KvMetrics {
+ public:
+  explicit KvMetrics(MetricsRegistry& registry)
+      : used_(registry.AddGauge("dapd_rollout_kv_memory_bytes",
+                                "Memory for keys and values that the answers "
+                                "being decoded hold.")),
+        limit_(registry.AddGauge("dapd_rollout_kv_memory_limit_bytes",
+                                 "What they may hold together.")),
+        restarts_(registry.AddCounter(
+            "dapd_rollout_restarts_total",
+            "Times that an answer gave its memory for keys and values to older "
+            "ones, to be decoded on later.")) {}
+
+  void Record(const KvUse& use) {
+    used_.Set(static_cast<double>(use.bytes));
+    limit_.Set(static_cast<double>(use.limit_bytes));
+    restarts_.Add(static_cast<double>(use.restarts - known_restarts_));
+    known_restarts_ = use.restarts;
+  }
+
+ private:
+  Gauge used_;
+  Gauge limit_;
+  Counter restarts_;
+  int64_t known_restarts_ = 0;
+};
+
 }  // namespace
 
 RolloutObserver MakeRolloutMetrics(MetricsRegistry& registry, int64_t slots) {
@@ -87,6 +115,9 @@ RolloutObserver MakeRolloutMetrics(MetricsRegistry& registry, int64_t slots) {
   observer.on_load = [running, waiting](int64_t run, int64_t wait) {
     running.Set(static_cast<double>(run));
     waiting.Set(static_cast<double>(wait));
+  };
+  observer.on_kv_use = [kv = KvMetrics(registry)](const KvUse& use) mutable {
+    kv.Record(use);
   };
   observer.on_request = [&registry, requests](const RolloutReport& report) {
     AnsweredRequests(registry, report.finish_reason).Add();

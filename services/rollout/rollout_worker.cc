@@ -70,6 +70,7 @@ void RolloutWorker::Shutdown(absl::Duration grace) {
 }
 
 void RolloutWorker::Run() {
+  ReportLoad();
   while (true) {
     {
       MutexLock lock(&mutex_);
@@ -220,9 +221,12 @@ void RolloutWorker::FailAll(const absl::Status& error) {
 }
 
 void RolloutWorker::ReportLoad() {
-  if (!options_.observer.on_load) return;
-  options_.observer.on_load(static_cast<int64_t>(running_.size()),
-                            static_cast<int64_t>(waiting_.size()));
+  const RolloutObserver& observer = options_.observer;
+  if (observer.on_load) {
+    observer.on_load(static_cast<int64_t>(running_.size()),
+                     static_cast<int64_t>(waiting_.size()));
+  }
+  if (observer.on_kv_use) observer.on_kv_use(sampler_->kv_use());
 }
 
 }  // namespace dapd

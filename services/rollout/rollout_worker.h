@@ -46,8 +46,11 @@ struct RolloutReport {
 struct RolloutObserver {
   // After each decode step.
   std::function<void(int64_t new_tokens, double seconds)> on_step;
-  // Sequences that decode, and requests that wait for a slot.
+  // Sequences that decode, those that wait for KV memory included, and requests
+  // that wait for a slot.
   std::function<void(int64_t running, int64_t waiting)> on_load;
+  // Beside on_load.
+  std::function<void(const KvUse& use)> on_kv_use;
   std::function<void(const RolloutReport& report)> on_request;
   std::function<void(const ServedPolicy& policy)> on_policy;
 };

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 
 #include "common/generation/decode_request.h"
+#include "common/generation/kv_budget.h"
 #include "common/rpc/transfer/served_policy.h"
 
 namespace dapd {
@@ -32,10 +33,13 @@ class Sampler {
   virtual absl::Status Submit(uint64_t id, DecodeRequest request) = 0;
   // Frees the slot of a sequence; unknown ids are ignored.
   virtual void Cancel(uint64_t id) = 0;
-  // Decodes one token of each running sequence; ended ones free their slots.
+  // Decodes one token of each running sequence that has KV memory, of some
+  // devices several, of a sequence that had to give its memory back maybe none;
+  // ended ones free their slots.
   virtual absl::StatusOr<std::vector<SampledToken>> Step() = 0;
 
   virtual int64_t num_free() const = 0;
+  virtual KvUse kv_use() const = 0;
 };
 
 }  // namespace dapd

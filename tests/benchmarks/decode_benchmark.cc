@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "common/generation/cpu/cpu_decode_backend.h"
+#include "common/generation/cpu/mapped_memory.h"
 #include "common/generation/engine.h"
 #include "common/generation/make_decode_backend.h"
 #include "common/kernels/parallel_for.h"

@@ -75,6 +75,16 @@ inline std::map<size_t, Answer> Generate(
       request_of_slot[slot] = static_cast<int64_t>(next);
       backend.Start(static_cast<int64_t>(slot), requests[next++]);
     }
+    for (size_t slot = 0; slot < request_of_slot.size(); ++slot) {
+      if (request_of_slot[slot] < 0) continue;
+      const auto index = static_cast<size_t>(request_of_slot[slot]);
+      const DecodeRequest& request = requests[index];
+      const auto known = static_cast<int64_t>(request.prompt_ids.size() +
+                                              answers[index].tokens.size());
+      backend.Reserve(
+          static_cast<int64_t>(slot),
+          std::min(known + backend.StepPositions(), request.MaxTokens()));
+    }
     for (const DecodedToken& token : backend.Step()) {
       const int64_t request = request_of_slot[token.slot];
       if (request < 0) continue;  // after its end

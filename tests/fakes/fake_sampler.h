@@ -26,6 +26,7 @@ struct FakeSamplerControl {
   std::atomic<int> running = 0;
   std::atomic<int> loads = 0;
   std::atomic<int> cancelled = 0;
+  std::atomic<int64_t> restarts = 0;  // that kv_use() tells
 };
 
 class FakeSampler : public Sampler {
@@ -82,6 +83,13 @@ class FakeSampler : public Sampler {
 
   int64_t num_free() const override {
     return control_.slots - static_cast<int64_t>(running_.size());
+  }
+
+  // A byte a running sequence, of as many as there are slots.
+  KvUse kv_use() const override {
+    return {.bytes = static_cast<int64_t>(running_.size()),
+            .limit_bytes = control_.slots,
+            .restarts = control_.restarts};
   }
 
  private:

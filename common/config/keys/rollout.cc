@@ -60,15 +60,16 @@ std::vector<ConfigKey> RolloutKeys(Config& c) {
             &c.rollout.slots,
             1,
             1024,
-            "Answers that one worker decodes side by side.")
+            "Answers that one worker decodes side by side, at most.")
           .MayChange(),
       Range("rollout.kv_memory_mib",
             &c.rollout.kv_memory_mib,
             0,
             100 * kMillion,
-            "Memory of a worker for keys and values. Answers that do not fit "
-            "beside the running ones wait. 0: half of what is available when "
-            "the model has been read.")
+            "Memory of a worker for keys and values. Answers take it as they "
+            "grow; those that do not fit beside older ones wait, or give "
+            "theirs back and are decoded on later, to the same result. 0: "
+            "half of what is available when the model has been read.")
           .MayChange(),
       Range("rollout.tensor_parallel",
             &c.rollout.tensor_parallel,

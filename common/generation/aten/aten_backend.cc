@@ -6,6 +6,7 @@
 
 #include "common/generation/available_memory.h"
 #include "common/model/reference/decoder.h"
+#include "common/tensor/torch_bridge.h"
 
 namespace dapd {
 namespace {
@@ -13,8 +14,27 @@ namespace {
 // Caches are sized in blocks, so that few different shapes occur.
 constexpr int64_t kCacheBlock = 64;
 
-int64_t RoundUp(int64_t tokens) {
-  return (tokens + kCacheBlock - 1) / kCacheBlock * kCacheBlock;
+// Tokens that a cache has room for once it holds `tokens`: one of a row of
+// sizes, each an eighth above the one before, in whole blocks.
+int64_t CapacityFor(int64_t tokens) {
+  int64_t capacity = kCacheBlock;
+  while (capacity < tokens) {
+    const int64_t more = capacity / 8 / kCacheBlock * kCacheBlock;
+    capacity += std::max(more, kCacheBlock);
+  }
+  return capacity;
+}
+
+// Whether `take` found the memory that it takes.
+template <typename Take>
+bool FindsMemory(const Take& take) {
+  try {
+    take();
+    return true;
+  } catch (const c10::Error& error) {
+    if (!IsOutOfMemory(error)) throw;
+    return false;
+  }
 }
 
 }  // namespace
@@ -34,10 +54,10 @@ AtenBackend::AtenBackend(DecoderModel model, int64_t slots, int64_t num_tokens)
 
 AtenBackend::~AtenBackend() = default;
 
-int64_t AtenBackend::KvBytes(int64_t max_tokens) const {
+int64_t AtenBackend::KvBytes(int64_t tokens) const {
   const ModelConfig& model = weights().config;
   return 2 * model.num_layers * model.num_kv_heads * model.head_dim *
-         RoundUp(max_tokens) *
+         CapacityFor(tokens) *
          static_cast<int64_t>(c10::elementSize(weights().dtype()));
 }
 
@@ -51,13 +71,21 @@ void AtenBackend::SetAdapter(std::shared_ptr<const Adapter> adapter) {
   model_.SetAdapter(std::move(adapter));
 }
 
-void AtenBackend::Start(int64_t slot, DecodeRequest request) {
-  KvCache cache(weights().config,
-                RoundUp(request.MaxTokens()),
-                weights().dtype(),
-                weights().device());
-  slots_[static_cast<size_t>(slot)] = std::make_unique<Sequence>(
-      Sequence{std::move(request), std::move(cache)});
+bool AtenBackend::Start(int64_t slot, DecodeRequest request) {
+  return FindsMemory([&] {
+    KvCache cache(weights().config,
+                  CapacityFor(static_cast<int64_t>(request.prompt_ids.size())),
+                  weights().dtype(),
+                  weights().device());
+    slots_[static_cast<size_t>(slot)] = std::make_unique<Sequence>(
+        Sequence{std::move(request), std::move(cache)});
+  });
+}
+
+bool AtenBackend::Reserve(int64_t slot, int64_t tokens) {
+  return FindsMemory([&] {
+    slots_[static_cast<size_t>(slot)]->cache.Grow(CapacityFor(tokens));
+  });
 }
 
 void AtenBackend::Stop(int64_t slot) {

@@ -5,7 +5,11 @@
 //
 // Every step computes all slots, empty ones included, so that a sequence's bits
 // do not depend on its neighbours (matrix libraries choose their summation
-// order by shape). A prompt is prefilled by itself for the same reason.
+// order by shape). A prompt is prefilled by itself for the same reason, and a
+// sequence that is resumed begins anew, since a prefill sums in another order.
+//
+// A cache that is full is copied into one about an eighth larger. Its size
+// depends on the number of tokens alone.
 #pragma once
 
 #include <cstdint>
@@ -28,12 +32,13 @@ class AtenBackend : public DecodeBackend {
   int64_t num_slots() const override {
     return static_cast<int64_t>(slots_.size());
   }
-  int64_t KvBytes(int64_t max_tokens) const override;
+  int64_t KvBytes(int64_t tokens) const override;
   // Of half of the host's available memory this rank's share; no limit on
   // another device.
   int64_t DefaultKvBudget() const override;
   void SetAdapter(std::shared_ptr<const Adapter> adapter) override;
-  void Start(int64_t slot, DecodeRequest request) override;
+  bool Start(int64_t slot, DecodeRequest request) override;
+  bool Reserve(int64_t slot, int64_t tokens) override;
   void Stop(int64_t slot) override;
   std::vector<DecodedToken> Step() override;
   std::vector<float> ScoreTokens(const std::vector<int32_t>& ids) override;

@@ -1,6 +1,7 @@
 #include "common/generation/cpu/cpu_decode_backend.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "common/generation/available_memory.h"
@@ -14,7 +15,7 @@ constexpr int64_t kScoredRows = 32;
 }  // namespace
 
 CpuDecodeBackend::CpuDecodeBackend(std::shared_ptr<const CpuModel> model,
-                           const CpuDecodeBackendOptions& options)
+                                   const CpuDecodeBackendOptions& options)
     : model_(std::move(model)),
       options_(options),
       kernels_(DecodeKernelsOf(options.level)),
@@ -22,12 +23,14 @@ CpuDecodeBackend::CpuDecodeBackend(std::shared_ptr<const CpuModel> model,
   slots_.resize(static_cast<size_t>(options_.slots));
 }
 
-int64_t CpuDecodeBackend::KvBytes(int64_t max_tokens) const {
+int64_t CpuDecodeBackend::KvBytes(int64_t tokens) const {
   return CpuKvCache::Bytes(
-      model_->config, max_tokens, model_->dtype == at::kBFloat16);
+      model_->config, tokens, model_->dtype == at::kBFloat16);
 }
 
-int64_t CpuDecodeBackend::DefaultKvBudget() const { return AvailableMemory() / 2; }
+int64_t CpuDecodeBackend::DefaultKvBudget() const {
+  return AvailableMemory() / 2;
+}
 
 void CpuDecodeBackend::SetAdapter(std::shared_ptr<const Adapter> adapter) {
   // A failure may leave half of the old one and half of the new.
@@ -48,12 +51,29 @@ const CpuAdapter* CpuDecodeBackend::AdapterInUse() const {
   return adapter_.has_value() ? &*adapter_ : nullptr;
 }
 
-void CpuDecodeBackend::Start(int64_t slot, DecodeRequest request) {
-  CpuKvCache cache(
-      model_->config, request.MaxTokens(), model_->dtype == at::kBFloat16);
-  slots_[static_cast<size_t>(slot)] = std::make_unique<Sequence>(
-      Sequence{std::move(request), std::move(cache)});
+bool CpuDecodeBackend::Start(int64_t slot, DecodeRequest request) {
+  return Resume(slot, std::move(request), {});
+}
+
+bool CpuDecodeBackend::Resume(int64_t slot,
+                              DecodeRequest request,
+                              std::vector<int32_t> answer) {
+  const int64_t capacity = request.MaxTokens();
+  std::vector<int32_t> prompt = std::move(request.prompt_ids);
+  prompt.insert(prompt.end(), answer.begin(), answer.end());
+  try {
+    slots_[static_cast<size_t>(slot)] = std::make_unique<Sequence>(
+        Sequence{.prompt = std::move(prompt),
+                 .sampling = request.sampling,
+                 .key = request.key,
+                 .cache = CpuKvCache(
+                     model_->config, capacity, model_->dtype == at::kBFloat16),
+                 .num_sampled = static_cast<int64_t>(answer.size())});
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
   prefilling_.push_back(slot);
+  return true;
 }
 
 void CpuDecodeBackend::Stop(int64_t slot) {
@@ -71,7 +91,7 @@ std::vector<CpuDecodeBackend::Piece> CpuDecodeBackend::PlanStep() {
   std::vector<Piece> pieces;
   for (size_t slot = 0; slot < slots_.size(); ++slot) {
     Sequence* sequence = slots_[slot].get();
-    if (sequence == nullptr || sequence->num_sampled == 0) continue;
+    if (sequence == nullptr || !sequence->is_running) continue;
     pieces.push_back({static_cast<int64_t>(slot),
                       {&sequence->cache, std::span(&sequence->last_token, 1)},
                       true});
@@ -87,7 +107,7 @@ std::vector<CpuDecodeBackend::Piece> CpuDecodeBackend::PlanStep() {
     pieces.push_back(
         {slot,
          {&sequence.cache,
-          std::span(sequence.request.prompt_ids)
+          std::span(sequence.prompt)
               .subspan(static_cast<size_t>(sequence.cache.length()),
                        static_cast<size_t>(count))},
          completes});
@@ -126,8 +146,8 @@ std::vector<DecodedToken> CpuDecodeBackend::Step() {
                     {logits + i * decoder_.logits_stride(),
                      static_cast<size_t>(model_->config.vocab_size)},
                     KnownTokens(),
-                    sequence.request.sampling,
-                    KeyedUniform(sequence.request.key,
+                    sequence.sampling,
+                    KeyedUniform(sequence.key,
                                  static_cast<uint32_t>(sequence.num_sampled)));
                 finite[index] = chosen.has_value() ? 1 : 0;
                 if (!chosen.has_value()) return;
@@ -140,12 +160,14 @@ std::vector<DecodedToken> CpuDecodeBackend::Step() {
                 "served cannot be sampled from");
     Sequence& sequence = *slots_[static_cast<size_t>(tokens[i].slot)];
     sequence.last_token = tokens[i].token;
+    sequence.is_running = true;
     ++sequence.num_sampled;
   }
   return tokens;
 }
 
-std::vector<float> CpuDecodeBackend::ScoreTokens(const std::vector<int32_t>& ids) {
+std::vector<float> CpuDecodeBackend::ScoreTokens(
+    const std::vector<int32_t>& ids) {
   const auto count = static_cast<int64_t>(ids.size()) - 1;
   CpuKvCache cache(model_->config, count, model_->dtype == at::kBFloat16);
   std::vector<float> logprobs;

@@ -3,7 +3,9 @@
 // A step is one pass over the next token of every running sequence and, up to a
 // budget of tokens, the next piece of the prompts that wait, in the order of
 // their Start. So a new prompt costs the running sequences a bounded delay, and
-// the weights are read once for all.
+// the weights are read once for all. A sequence that is resumed has prompt and
+// answer as its prompt, since a pass gives a token the same bits in any
+// company.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +14,8 @@
 #include <optional>
 #include <vector>
 
-#include "common/generation/decode_backend.h"
 #include "common/generation/cpu/cpu_decoder.h"
+#include "common/generation/decode_backend.h"
 
 namespace dapd {
 
@@ -28,28 +30,38 @@ struct CpuDecodeBackendOptions {
 class CpuDecodeBackend : public DecodeBackend {
  public:
   CpuDecodeBackend(std::shared_ptr<const CpuModel> model,
-               const CpuDecodeBackendOptions& options);
+                   const CpuDecodeBackendOptions& options);
 
   const ModelConfig& config() const override { return model_->config; }
   int64_t num_slots() const override { return options_.slots; }
-  int64_t KvBytes(int64_t max_tokens) const override;
+  int64_t KvBytes(int64_t tokens) const override;
   // Half of what the machine, or this process's group, has left.
   int64_t DefaultKvBudget() const override;
   void SetAdapter(std::shared_ptr<const Adapter> adapter) override;
-  void Start(int64_t slot, DecodeRequest request) override;
+  // False only where the system has no addresses left.
+  bool Start(int64_t slot, DecodeRequest request) override;
+  bool Resume(int64_t slot,
+              DecodeRequest request,
+              std::vector<int32_t> answer) override;
+  bool ResumesFromTheStart() const override { return false; }
+  // Memory comes as it is written (cpu_kv_cache.h).
+  bool Reserve(int64_t /*slot*/, int64_t /*tokens*/) override { return true; }
   void Stop(int64_t slot) override;
   std::vector<DecodedToken> Step() override;
   std::vector<float> ScoreTokens(const std::vector<int32_t>& ids) override;
 
  private:
   struct Sequence {
-    DecodeRequest request;
+    std::vector<int32_t> prompt;  // with the answer that it was resumed after
+    SamplingParams sampling;
+    SamplingKey key;
     CpuKvCache cache;
     int64_t num_sampled = 0;
+    bool is_running = false;  // its prompt is done
     int32_t last_token = 0;
 
     int64_t PromptLeft() const {
-      return static_cast<int64_t>(request.prompt_ids.size()) - cache.length();
+      return static_cast<int64_t>(prompt.size()) - cache.length();
     }
   };
   // One piece of a pass and whether it ends in a row that is sampled from.
@@ -67,7 +79,7 @@ class CpuDecodeBackend : public DecodeBackend {
   const CpuDecodeBackendOptions options_;
   const DecodeKernels& kernels_;
   CpuDecoder decoder_;
-  std::optional<CpuAdapter> adapter_;           // none: the base
+  std::optional<CpuAdapter> adapter_;             // none: the base
   bool packed_ = true;                            // what adapter_ should be
   std::vector<std::unique_ptr<Sequence>> slots_;  // null: free
   std::deque<int64_t> prefilling_;                // slots, first come first

@@ -1,11 +1,17 @@
 #include "common/generation/cpu/cpu_kv_cache.h"
 
-#include <new>
-
 #include "common/kernels/bfloat16.h"
 
 namespace dapd {
 namespace {
+
+// Positions by which all parts of a cache are whole pages: those of a panel of
+// values in bfloat16 that fill one.
+constexpr int64_t kPagePositions = SparseBuffer::kPageBytes / (2 * kPanelWidth);
+
+int64_t RoundUp(int64_t value, int64_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
 
 // Numbers of the keys, or the values, of one head in one layer.
 int64_t HeadNumbers(int64_t head_dim, int64_t capacity) {
@@ -13,17 +19,22 @@ int64_t HeadNumbers(int64_t head_dim, int64_t capacity) {
   return CpuKvCache::PaddedWidth(head_dim) * capacity;
 }
 
-int64_t NumNumbers(const ModelConfig& config, int64_t capacity) {
-  return 2 * config.num_layers * config.num_kv_heads *
-         HeadNumbers(config.head_dim, CpuKvCache::PaddedWidth(capacity));
-}
+int64_t BytesOfNumber(bool is_bfloat16) { return is_bfloat16 ? 2 : 4; }
 
 }  // namespace
 
 int64_t CpuKvCache::Bytes(const ModelConfig& config,
-                          int64_t capacity,
+                          int64_t tokens,
                           bool is_bfloat16) {
-  return NumNumbers(config, capacity) * (is_bfloat16 ? 2 : 4);
+  const auto pages = [&](int64_t numbers) {
+    return RoundUp(numbers * BytesOfNumber(is_bfloat16),
+                   SparseBuffer::kPageBytes);
+  };
+  const int64_t keys =
+      pages(PaddedDepth(config.head_dim) * PaddedWidth(tokens));
+  const int64_t panel = pages(PaddedDepth(tokens) * kPanelWidth);
+  const int64_t panels = PaddedWidth(config.head_dim) / kPanelWidth;
+  return config.num_layers * config.num_kv_heads * (keys + panels * panel);
 }
 
 CpuKvCache::CpuKvCache(const ModelConfig& config,
@@ -31,13 +42,11 @@ CpuKvCache::CpuKvCache(const ModelConfig& config,
                        bool is_bfloat16)
     : num_heads_(config.num_kv_heads),
       head_dim_(config.head_dim),
-      capacity_(PaddedWidth(capacity)),
-      is_bfloat16_(is_bfloat16) {
-  // Zeros: what lies past the end is multiplied by 0, which must give 0.
-  memory_.reset(std::calloc(
-      static_cast<size_t>(Bytes(config, capacity, is_bfloat16)), 1));
-  if (memory_ == nullptr) throw std::bad_alloc();
-}
+      capacity_(RoundUp(capacity, kPagePositions)),
+      is_bfloat16_(is_bfloat16),
+      // Zeros: what lies past the end is multiplied by 0, which must give 0.
+      memory_(2 * config.num_layers * num_heads_ *
+              HeadNumbers(head_dim_, capacity_) * BytesOfNumber(is_bfloat16)) {}
 
 int64_t CpuKvCache::KeyPanel(int64_t layer, int64_t head, int64_t panel) const {
   return 2 * (layer * num_heads_ + head) * HeadNumbers(head_dim_, capacity_) +
@@ -55,10 +64,10 @@ int64_t CpuKvCache::ValuePanel(int64_t layer,
 void CpuKvCache::Put(int64_t panel, int64_t k, int64_t n, float value) {
   if (is_bfloat16_) {
     static_cast<uint16_t*>(
-        memory_.get())[panel + (k / 2 * kPanelWidth + n) * 2 + k % 2] =
+        memory_.data())[panel + (k / 2 * kPanelWidth + n) * 2 + k % 2] =
         FromFloat<BFloat16>(value).bits;
   } else {
-    static_cast<float*>(memory_.get())[panel + k * kPanelWidth + n] = value;
+    static_cast<float*>(memory_.data())[panel + k * kPanelWidth + n] = value;
   }
 }
 
@@ -86,14 +95,14 @@ void CpuKvCache::MultiplyPanel(const DecodeKernels& kernels,
                                int64_t stride) const {
   if (is_bfloat16_) {
     kernels.multiply_bfloat16(
-        static_cast<const uint16_t*>(memory_.get()) + panel,
+        static_cast<const uint16_t*>(memory_.data()) + panel,
         packed,
         rows,
         depth,
         y,
         stride);
   } else {
-    kernels.multiply_float32(static_cast<const float*>(memory_.get()) + panel,
+    kernels.multiply_float32(static_cast<const float*>(memory_.data()) + panel,
                              packed,
                              rows,
                              depth,

@@ -3,15 +3,16 @@
 //   scores = q K^T     keys are panels of 32 positions, head_dim deep
 //   out    = p V       values are panels of 32 dimensions, positions deep
 //
-// In float32 or bfloat16. Memory is reserved for the whole capacity and taken
-// from the system as it is first written. Not thread-safe, but rows of
-// different heads and positions may be written at the same time.
+// In float32 or bfloat16. Addresses are set aside for the whole capacity, and
+// memory is taken from the system page by page as tokens come
+// (mapped_memory.h): a head's keys and each of its panels of values begin on a
+// page of their own and grow from there. Not thread-safe, but rows of different
+// heads and positions may be written at the same time.
 #pragma once
 
 #include <cstdint>
-#include <cstdlib>
-#include <memory>
 
+#include "common/generation/cpu/mapped_memory.h"
 #include "common/kernels/decode_kernels.h"
 #include "common/model/spec/model_config.h"
 
@@ -23,9 +24,10 @@ class CpuKvCache {
   // std::bad_alloc.
   CpuKvCache(const ModelConfig& config, int64_t capacity, bool is_bfloat16);
 
-  // What a cache takes, in bytes.
+  // Bytes of memory that a cache has taken once it holds `tokens`, whatever its
+  // capacity.
   static int64_t Bytes(const ModelConfig& config,
-                       int64_t capacity,
+                       int64_t tokens,
                        bool is_bfloat16);
 
   int64_t length() const { return length_; }
@@ -67,9 +69,6 @@ class CpuKvCache {
   }
 
  private:
-  struct Free {
-    void operator()(void* memory) const { std::free(memory); }
-  };
   // Index of the first number of a panel of 32 positions, or of dimensions.
   int64_t KeyPanel(int64_t layer, int64_t head, int64_t panel) const;
   int64_t ValuePanel(int64_t layer, int64_t head, int64_t panel) const;
@@ -84,10 +83,10 @@ class CpuKvCache {
 
   int64_t num_heads_;
   int64_t head_dim_;
-  int64_t capacity_;  // whole panels
+  int64_t capacity_;  // whole pages of every panel of values
   bool is_bfloat16_;
   int64_t length_ = 0;
-  std::unique_ptr<void, Free> memory_;
+  SparseBuffer memory_;
 };
 
 }  // namespace dapd

@@ -1,11 +1,8 @@
 #include "common/generation/cpu/cpu_matrix.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <atomic>
 #include <bit>
-#include <new>
 #include <utility>
 
 #include "common/kernels/bfloat16.h"
@@ -14,7 +11,6 @@
 namespace dapd {
 namespace {
 
-constexpr int64_t kHugePage = int64_t{1} << 21;
 // Columns that are transposed at once: 16 of them are a cache line of a row.
 constexpr int64_t kBlock = 64;
 
@@ -77,24 +73,6 @@ void PackBFloat16Panel(const Value* values,
 }
 
 }  // namespace
-
-HugeBuffer::HugeBuffer(int64_t bytes) {
-  if (bytes == 0) return;
-  const auto size = static_cast<size_t>(bytes);
-  void* memory = ::mmap(nullptr,
-                        size,
-                        PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS,
-                        -1,
-                        0);
-  if (memory == MAP_FAILED) throw std::bad_alloc();
-  memory_ = std::unique_ptr<void, UnmapMemory>(memory, UnmapMemory{size});
-  // Advice: without it the memory is as good, only slower. A small matrix would
-  // take a whole huge page.
-  if (bytes >= kHugePage) ::madvise(memory, size, MADV_HUGEPAGE);
-}
-
-void UnmapMemory::operator()(void* memory) const { ::munmap(memory, bytes); }
 
 CpuMatrix::CpuMatrix(std::span<const at::Tensor> parts, CpuMatrix recycled) {
   std::vector<at::Tensor> matrices;

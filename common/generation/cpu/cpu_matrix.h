@@ -9,31 +9,14 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <vector>
 
+#include "common/generation/cpu/mapped_memory.h"
 #include "common/kernels/decode_kernels.h"
 #include "common/tensor/aten.h"
 
 namespace dapd {
-
-struct UnmapMemory {
-  size_t bytes = 0;
-  void operator()(void* memory) const;
-};
-
-// Zeroed memory, in huge pages where the system grants them: a stream over
-// gigabytes would otherwise wait for page tables. Throws std::bad_alloc.
-class HugeBuffer {
- public:
-  HugeBuffer() = default;
-  explicit HugeBuffer(int64_t bytes);
-  void* data() const { return memory_.get(); }
-
- private:
-  std::unique_ptr<void, UnmapMemory> memory_;
-};
 
 // Several [out, depth] matrices of one depth, one below the other, each padded
 // with zeros to whole panels.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -23,6 +24,9 @@ constexpr int64_t kLongestContext = 65536;
 // Prompt tokens that one Step computes, so that running sequences go on.
 constexpr int64_t kPrefillTokens = 2048;
 constexpr int64_t kStepsAtATime = 4;
+// Tokens of a sequence that may have been sampled and not returned: those of
+// all launches, and of one that Start or Stop waited for.
+constexpr int64_t kTokensAhead = (kMaxBursts + 1) * kStepsAtATime;
 
 CudaNumber NumberOf(at::ScalarType dtype) {
   return dtype == at::kFloat ? CudaNumber::kFloat32 : CudaNumber::kBFloat16;
@@ -83,6 +87,23 @@ void CopyToPages(const at::Tensor& from, const at::Tensor& pages) {
         .narrow(1, 0, rest)
         .copy_(from.narrow(1, full * kSplitTokens, rest));
   }
+}
+
+// The addresses of pages [pages, ...].
+std::vector<void*> AddressesOf(std::span<const at::Tensor> pages) {
+  std::vector<void*> addresses;
+  for (const at::Tensor& each : pages) {
+    for (int64_t page = 0; page < each.size(0); ++page) {
+      addresses.push_back(each[page].data_ptr());
+    }
+  }
+  return addresses;
+}
+
+CudaSlotPages PagesFrom(int64_t first, const std::vector<void*>& addresses) {
+  return {.first = first,
+          .pages = addresses.data(),
+          .num_pages = static_cast<int64_t>(addresses.size())};
 }
 
 }  // namespace
@@ -237,10 +258,18 @@ at::Tensor CudaDecodeBackend::TakeBytes(int64_t bytes) const {
       {bytes}, at::TensorOptions().dtype(at::kByte).device(weights_->device()));
 }
 
-int64_t CudaDecodeBackend::KvBytes(int64_t max_tokens) const {
-  if (max_tokens > max_tokens_) return kTooLong;
+int64_t CudaDecodeBackend::Sequence::num_pages() const {
+  int64_t count = 0;
+  for (const at::Tensor& each : pages) count += each.size(0);
+  return count;
+}
+
+int64_t CudaDecodeBackend::StepPositions() const { return kTokensAhead; }
+
+int64_t CudaDecodeBackend::KvBytes(int64_t tokens) const {
+  if (tokens > max_tokens_) return kTooLong;
   const ModelConfig& config = weights_->config;
-  return NumSplits(max_tokens) * kSplitTokens * config.num_layers * 2 *
+  return NumSplits(tokens) * kSplitTokens * config.num_layers * 2 *
          config.num_kv_heads * config.head_dim *
          static_cast<int64_t>(c10::elementSize(weights_->dtype()));
 }
@@ -262,11 +291,39 @@ void CudaDecodeBackend::SetAdapter(std::shared_ptr<const Adapter> adapter) {
   packed_->Apply(adapter_.get());
 }
 
-void CudaDecodeBackend::Start(int64_t slot, DecodeRequest request) {
-  at::Tensor pages = TakePages(request.MaxTokens());
-  slots_[static_cast<size_t>(slot)] = std::make_unique<Sequence>(
-      Sequence{std::move(request), std::move(pages)});
+bool CudaDecodeBackend::Start(int64_t slot, DecodeRequest request) {
+  const int64_t tokens =
+      std::min(static_cast<int64_t>(request.prompt_ids.size()) + kTokensAhead,
+               request.MaxTokens());
+  auto sequence = std::make_unique<Sequence>();
+  sequence->request = std::move(request);
+  try {
+    sequence->pages.push_back(TakePages(tokens));
+  } catch (const c10::OutOfMemoryError&) {
+    return false;
+  }
+  slots_[static_cast<size_t>(slot)] = std::move(sequence);
   waiting_.push_back(slot);
+  return true;
+}
+
+bool CudaDecodeBackend::Reserve(int64_t slot, int64_t tokens) {
+  Sequence& sequence = *slots_[static_cast<size_t>(slot)];
+  const int64_t first = sequence.num_pages();
+  const int64_t more = NumSplits(tokens) - first;
+  if (more <= 0) return true;
+  try {
+    sequence.pages.push_back(TakePages(more * kSplitTokens));
+  } catch (const c10::OutOfMemoryError&) {
+    return false;
+  }
+  if (!sequence.prefilled) return true;  // Prefill hands them over
+  const std::vector<void*> addresses =
+      AddressesOf(std::span(sequence.pages).last(1));
+  const CudaSlotPages pages = PagesFrom(first, addresses);
+  char error[kCudaErrorBytes] = "";
+  CheckCuda(library_.extend(decoder_, slot, &pages, error), error);
+  return true;
 }
 
 void CudaDecodeBackend::Stop(int64_t slot) {
@@ -280,7 +337,7 @@ void CudaDecodeBackend::Stop(int64_t slot) {
 }
 
 void CudaDecodeBackend::Prefill(int64_t slot,
-                                const Sequence& sequence,
+                                Sequence& sequence,
                                 const int32_t* forced) {
   at::NoGradGuard no_grad;
   const std::vector<int32_t>& prompt = sequence.request.prompt_ids;
@@ -293,29 +350,25 @@ void CudaDecodeBackend::Prefill(int64_t slot,
       ForwardPrompt(*weights_, adapter_.get(), ids, &cache);
   const at::Tensor logits = ApplyHead(*weights_, hidden).contiguous();
   for (int64_t layer = 0; layer < weights_->config.num_layers; ++layer) {
-    const at::Tensor pages = sequence.pages.select(1, layer);
+    const at::Tensor pages = sequence.pages[0].select(1, layer);
     CopyToPages(cache.Keys(layer, tokens), pages.select(1, 0));
     CopyToPages(cache.Values(layer, tokens), pages.select(1, 1));
   }
-  std::vector<void*> page_pointers;
-  for (int64_t page = 0; page < sequence.pages.size(0); ++page) {
-    page_pointers.push_back(sequence.pages[page].data_ptr());
-  }
-  const CudaPrompt started{
-      .sequence = SequenceOf(sequence.request, forced),
-      .num_tokens = tokens,
-      .pages = page_pointers.data(),
-      .num_pages = static_cast<int64_t>(page_pointers.size()),
-      .logits = logits.const_data_ptr<float>()};
+  const std::vector<void*> addresses = AddressesOf(sequence.pages);
+  const CudaPrompt started{.sequence = SequenceOf(sequence.request, forced),
+                           .num_tokens = tokens,
+                           .pages = PagesFrom(0, addresses),
+                           .logits = logits.const_data_ptr<float>()};
   char error[kCudaErrorBytes] = "";
   CheckCuda(library_.start(decoder_, slot, &started, error), error);
+  sequence.prefilled = true;
 }
 
 void CudaDecodeBackend::PrefillWaiting() {
   int64_t tokens = 0;
   while (!waiting_.empty() && tokens < kPrefillTokens) {
     const int64_t slot = waiting_.front();
-    const Sequence& sequence = *slots_[static_cast<size_t>(slot)];
+    Sequence& sequence = *slots_[static_cast<size_t>(slot)];
     try {
       Prefill(slot, sequence);
     } catch (const c10::OutOfMemoryError&) {
@@ -372,7 +425,7 @@ std::vector<float> CudaDecodeBackend::ScoreTokens(
   Sequence sequence;
   sequence.request.prompt_ids = {ids.front()};
   sequence.request.sampling.max_new_tokens = count;
-  sequence.pages = TakePages(sequence.request.MaxTokens());
+  sequence.pages = {TakePages(sequence.request.MaxTokens())};
   const int64_t slot = options_.slots;
   Prefill(slot, sequence, forced.const_data_ptr<int32_t>());
   std::vector<float> scored;

@@ -2,16 +2,18 @@
 // in one CUDA graph per step (cuda_decoder.h), sampling included. The host
 // stays a few steps behind and never waits for a single token.
 //
-//   Start    takes pages of KV memory for the whole sequence
+//   Start    takes pages of KV memory for the prompt
+//   Reserve  takes further pages as the answer grows
 //   Step     prefills waiting prompts up to a budget of tokens, keeps two
 //            batches of steps launched and gives the tokens of the older one
 //   Stop     gives the pages back
 //
 // Bits: all steps have the same number of rows, splits of attention lie at
 // fixed positions and a prompt is prefilled alone, so a sequence's tokens do
-// not depend on its neighbours.
+// not depend on its neighbours. One that is resumed is decoded anew: a prefill
+// of its answer would sum in another order.
 //
-// Memory: KV pages of 128 tokens are taken as sequences start. The default
+// Memory: KV pages of 128 tokens are taken as sequences need them. The default
 // budget is half of what is free on the GPU when the backend is made; the rest
 // is for prompts and for other processes. A prompt that finds no memory while
 // others run waits for them; only one that finds none alone is an error.
@@ -58,10 +60,12 @@ class CudaDecodeBackend : public DecodeBackend {
 
   const ModelConfig& config() const override { return weights_->config; }
   int64_t num_slots() const override { return options_.slots; }
-  int64_t KvBytes(int64_t max_tokens) const override;
+  int64_t KvBytes(int64_t tokens) const override;
+  int64_t StepPositions() const override;
   int64_t DefaultKvBudget() const override { return kv_budget_; }
   void SetAdapter(std::shared_ptr<const Adapter> adapter) override;
-  void Start(int64_t slot, DecodeRequest request) override;
+  bool Start(int64_t slot, DecodeRequest request) override;
+  bool Reserve(int64_t slot, int64_t tokens) override;
   void Stop(int64_t slot) override;
   std::vector<DecodedToken> Step() override;
   std::vector<float> ScoreTokens(const std::vector<int32_t>& ids) override;
@@ -69,7 +73,12 @@ class CudaDecodeBackend : public DecodeBackend {
  private:
   struct Sequence {
     DecodeRequest request;
-    at::Tensor pages;  // [pages, layers, 2, kv_heads, kSplitTokens, head_dim]
+    // [pages, layers, 2, kv_heads, kSplitTokens, head_dim] each; the first has
+    // the prompt's.
+    std::vector<at::Tensor> pages;
+    bool prefilled = false;
+
+    int64_t num_pages() const;
   };
   // (Re)makes packed weights and decoder for the adapter's layout.
   void Prepare();
@@ -82,7 +91,7 @@ class CudaDecodeBackend : public DecodeBackend {
   at::Tensor TakePages(int64_t tokens) const;
   // Computes the prompt into its pages and lets the sequence run.
   void Prefill(int64_t slot,
-               const Sequence& sequence,
+               Sequence& sequence,
                const int32_t* forced = nullptr);
   void PrefillWaiting();
   // The oldest launch's tokens; those of the scoring slot into `scored`.

@@ -11,6 +11,7 @@
 #include "common/generation/cuda/cuda_decode_step.h"
 #include "common/generation/cuda/cuda_decoder_memory.h"
 #include "common/generation/cuda/cuda_outcome.h"
+#include "common/kernels/decode_attention_math.h"
 
 namespace dapd {
 namespace {
@@ -26,12 +27,15 @@ class CudaDecoder {
         step_(spec, memory_),
         row_slots_(static_cast<size_t>(spec.max_rows), -1),
         running_(static_cast<size_t>(spec.slots), false),
+        prompt_tokens_(static_cast<size_t>(spec.slots), 0),
         max_tokens_(static_cast<size_t>(spec.slots), 0),
+        num_pages_(static_cast<size_t>(spec.slots), 0),
         seen_(static_cast<size_t>(spec.slots), 0) {}
   ~CudaDecoder();
 
   CudaOutcome Prepare();
   CudaOutcome Start(int64_t slot, const CudaPrompt& prompt);
+  CudaOutcome Extend(int64_t slot, const CudaSlotPages& pages);
   CudaOutcome Stop(int64_t slot);
   CudaOutcome Launch(int64_t steps);
   CudaOutcome Collect(CudaDecodedToken* tokens, int64_t* num_tokens);
@@ -45,6 +49,8 @@ class CudaDecoder {
   // Rows for the running sequences, and the graph that holds them.
   CudaOutcome MapRows();
   CudaOutcome UploadRows(const std::vector<int32_t>& row_slots);
+  // Whether every sequence has pages for `steps` steps after those launched.
+  bool HavePages(int64_t steps) const;
   // Ends a batch of launches: the snapshot of what it sampled.
   CudaOutcome CopySnapshot(int64_t buffer);
   // New tokens of a snapshot, and which sequences have ended by it.
@@ -58,12 +64,15 @@ class CudaDecoder {
   std::map<DecodeBucket, cudaGraphExec_t> graphs_;
   char* snapshots_[kMaxBursts] = {};  // pinned
   cudaEvent_t copied_[kMaxBursts] = {};
-  int64_t launched_ = 0;  // batches that were not collected
-  int64_t next_ = 0;      // the buffer of the next one
-  DecodeBucket bucket_;   // of the running sequences
+  int64_t launched_ = 0;                  // batches that were not collected
+  int64_t next_ = 0;                      // the buffer of the next one
+  int64_t burst_steps_[kMaxBursts] = {};  // steps of the batch in a buffer
+  DecodeBucket bucket_;                   // of the running sequences
   std::vector<int32_t> row_slots_;
   std::vector<bool> running_;
+  std::vector<int64_t> prompt_tokens_;     // by slot
   std::vector<int64_t> max_tokens_;        // prompt and answer, by slot
+  std::vector<int64_t> num_pages_;         // by slot
   std::vector<int32_t> seen_;              // tokens read, by slot
   std::vector<CudaDecodedToken> drained_;  // read, not yet given
 };
@@ -223,9 +232,8 @@ CudaOutcome CudaDecoder::Start(int64_t slot, const CudaPrompt& prompt) {
   set(memory_.sequences + slot, &prompt.sequence, sizeof(prompt.sequence));
   set(memory_.positions + slot, &position, sizeof(position));
   set(memory_.slot_of_row, &only_row, sizeof(only_row));
-  set(memory_.pages + slot * memory_.pages_per_slot,
-      prompt.pages,
-      sizeof(void*) * static_cast<size_t>(prompt.num_pages));
+  if (!outcome.ok()) return outcome;
+  outcome = Extend(slot, prompt.pages);
   if (!outcome.ok()) return outcome;
   outcome = step_.Sample(1, prompt.logits, stream_);
   if (!outcome.ok()) return outcome;
@@ -234,12 +242,44 @@ CudaOutcome CudaDecoder::Start(int64_t slot, const CudaPrompt& prompt) {
   bucket_.rows = 1;
   running_[slot] = true;
   seen_[slot] = 0;
+  prompt_tokens_[slot] = prompt.num_tokens;
   max_tokens_[slot] = prompt.num_tokens + prompt.sequence.max_new_tokens;
   outcome = CopySnapshot(next_);
   outcome.Cuda("start", cudaStreamSynchronize(stream_));
   if (!outcome.ok()) return outcome;
   ReadSnapshot(next_, &drained_);
   return MapRows();
+}
+
+// The steps that were launched already look at none of the new pages.
+CudaOutcome CudaDecoder::Extend(int64_t slot, const CudaSlotPages& pages) {
+  CudaOutcome outcome;
+  // From pageable memory: the copy has left it when the call returns.
+  outcome.Cuda("pages",
+               cudaMemcpyAsync(
+                   memory_.pages + slot * memory_.pages_per_slot + pages.first,
+                   pages.pages,
+                   sizeof(void*) * static_cast<size_t>(pages.num_pages),
+                   cudaMemcpyHostToDevice,
+                   stream_));
+  num_pages_[slot] = pages.first + pages.num_pages;
+  return outcome;
+}
+
+bool CudaDecoder::HavePages(int64_t steps) const {
+  for (int64_t i = 1; i <= launched_; ++i) {
+    steps += burst_steps_[(next_ + kMaxBursts - i) % kMaxBursts];
+  }
+  for (int64_t row = 0; row < bucket_.rows; ++row) {
+    const int32_t slot = row_slots_[row];
+    if (slot < 0) continue;
+    // The last token's keys and values are not there yet.
+    const int64_t tokens = std::min(prompt_tokens_[slot] + seen_[slot] + steps,
+                                    max_tokens_[slot]) -
+                           1;
+    if (NumSplits(tokens) > num_pages_[slot]) return false;
+  }
+  return true;
 }
 
 CudaOutcome CudaDecoder::Stop(int64_t slot) {
@@ -258,6 +298,10 @@ CudaOutcome CudaDecoder::Launch(int64_t steps) {
     outcome.Text("[cuda_decoder] more was launched than is kept");
     return outcome;
   }
+  if (!HavePages(steps)) {
+    outcome.Text("[cuda_decoder] a sequence would outgrow its pages");
+    return outcome;
+  }
   for (int64_t i = 0; i < steps; ++i) {
     outcome.Cuda("cudaGraphLaunch",
                  cudaGraphLaunch(graphs_.at(bucket_), stream_));
@@ -265,6 +309,7 @@ CudaOutcome CudaDecoder::Launch(int64_t steps) {
   if (!outcome.ok()) return outcome;
   outcome = CopySnapshot(next_);
   if (!outcome.ok()) return outcome;
+  burst_steps_[next_] = steps;
   next_ = (next_ + 1) % kMaxBursts;
   ++launched_;
   return outcome;
@@ -315,6 +360,13 @@ extern "C" int DapdCudaDecoderStart(void* decoder,
                                     const CudaPrompt* prompt,
                                     char* error) {
   return DecoderAt(decoder).Start(slot, *prompt).Give(error);
+}
+
+extern "C" int DapdCudaDecoderExtend(void* decoder,
+                                     int64_t slot,
+                                     const CudaSlotPages* pages,
+                                     char* error) {
+  return DecoderAt(decoder).Extend(slot, *pages).Give(error);
 }
 
 extern "C" int DapdCudaDecoderStop(void* decoder, int64_t slot, char* error) {

@@ -69,13 +69,20 @@ struct CudaDecoderSpec {
   int64_t num_end_tokens = 0;
 };
 
+// Pages of a slot: its pages number `first`, `first` + 1, ... lie at the
+// addresses `pages` (CudaKvPages), which are host memory.
+struct CudaSlotPages {
+  int64_t first = 0;
+  void* const* pages = nullptr;
+  int64_t num_pages = 0;
+};
+
 // A sequence whose prompt was computed. The last slot is for scoring: while a
 // sequence runs there, the others wait. Structs and arrays are host memory.
 struct CudaPrompt {
   CudaSequence sequence;
-  int64_t num_tokens = 0;        // whose keys and values are in the pages
-  void* const* pages = nullptr;  // as CudaKvPages, for the whole sequence
-  int64_t num_pages = 0;
+  int64_t num_tokens = 0;         // whose keys and values are in the pages
+  CudaSlotPages pages;            // from the first on
   const float* logits = nullptr;  // [vocab] after the prompt, device memory
 };
 
@@ -102,11 +109,17 @@ int DapdCudaDecoderStart(void* decoder,
                          int64_t slot,
                          const CudaPrompt* prompt,
                          char* error);
+// More pages for a slot, behind those it has. Does not wait.
+int DapdCudaDecoderExtend(void* decoder,
+                          int64_t slot,
+                          const CudaSlotPages* pages,
+                          char* error);
 // Takes a slot out; one that does not run stays so. Waits likewise.
 int DapdCudaDecoderStop(void* decoder, int64_t slot, char* error);
 
 // Launches `steps` (up to kMaxBurst) steps of all running sequences and
-// returns. At most kMaxBursts may be launched and not collected.
+// returns. At most kMaxBursts may be launched and not collected. An error if a
+// sequence could outgrow its pages in them.
 int DapdCudaDecoderLaunch(void* decoder, int64_t steps, char* error);
 // Waits for the oldest launch and gives its tokens, those of a slot in order,
 // and what Start sampled meanwhile: up to slots * kSampledRing. Launched

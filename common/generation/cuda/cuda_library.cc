@@ -20,6 +20,7 @@ std::optional<CudaLibrary> FindCudaLibrary() {
   find(library.create, "DapdCudaDecoderCreate");
   find(library.destroy, "DapdCudaDecoderDestroy");
   find(library.start, "DapdCudaDecoderStart");
+  find(library.extend, "DapdCudaDecoderExtend");
   find(library.stop, "DapdCudaDecoderStop");
   find(library.launch, "DapdCudaDecoderLaunch");
   find(library.collect, "DapdCudaDecoderCollect");

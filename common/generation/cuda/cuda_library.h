@@ -21,6 +21,7 @@ struct CudaLibrary {
   decltype(&DapdCudaDecoderCreate) create = nullptr;
   decltype(&DapdCudaDecoderDestroy) destroy = nullptr;
   decltype(&DapdCudaDecoderStart) start = nullptr;
+  decltype(&DapdCudaDecoderExtend) extend = nullptr;
   decltype(&DapdCudaDecoderStop) stop = nullptr;
   decltype(&DapdCudaDecoderLaunch) launch = nullptr;
   decltype(&DapdCudaDecoderCollect) collect = nullptr;

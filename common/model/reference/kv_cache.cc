@@ -1,5 +1,7 @@
 #include "common/model/reference/kv_cache.h"
 
+#include <utility>
+
 namespace dapd {
 
 KvCache::KvCache(const ModelConfig& config,
@@ -13,6 +15,20 @@ KvCache::KvCache(const ModelConfig& config,
         at::empty({config.num_kv_heads, capacity, config.head_dim}, options));
     values_.push_back(at::empty_like(keys_.back()));
   }
+}
+
+void KvCache::Grow(int64_t capacity) {
+  if (capacity <= capacity_) return;
+  for (std::vector<at::Tensor>* caches : {&keys_, &values_}) {
+    for (at::Tensor& cache : *caches) {
+      if (cache.size(1) >= capacity) continue;  // by a call that failed later
+      at::Tensor larger =
+          at::empty({cache.size(0), capacity, cache.size(2)}, cache.options());
+      larger.narrow(1, 0, length_).copy_(cache.narrow(1, 0, length_));
+      cache = std::move(larger);
+    }
+  }
+  capacity_ = capacity;
 }
 
 void KvCache::Append(int64_t layer, const at::Tensor& k, const at::Tensor& v) {

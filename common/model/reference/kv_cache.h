@@ -9,9 +9,9 @@
 
 namespace dapd {
 
-// Every layer holds [num_kv_heads, capacity, head_dim] for keys and values,
-// allocated once, so that the memory layout (and with it a matrix library's
-// choice of kernels) depends only on this sequence. Not thread-safe.
+// Every layer holds [num_kv_heads, capacity, head_dim] for keys and values, so
+// that the memory layout (and with it a matrix library's choice of kernels)
+// depends only on this sequence. Not thread-safe.
 class KvCache {
  public:
   // Room for `capacity` tokens. A token takes 2 * layers * kv_heads * head_dim
@@ -20,6 +20,12 @@ class KvCache {
           int64_t capacity,
           at::ScalarType dtype,
           at::Device device);
+
+  // Makes room for `capacity` tokens in all, layer by layer: besides the caches
+  // before and after, one layer's is alive at a time. No effect where there is
+  // room. Throws what LibTorch throws where there is no memory; the cache can
+  // then be used and grown as before.
+  void Grow(int64_t capacity);
 
   int64_t length() const { return length_; }
   int64_t capacity() const { return capacity_; }

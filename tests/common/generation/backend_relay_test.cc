@@ -1,8 +1,10 @@
 #include "common/generation/backend_relay.h"
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -10,6 +12,7 @@
 #include "common/base/status_error.h"
 #include "common/generation/aten/aten_backend.h"
 #include "common/generation/decode_request_message.h"
+#include "common/generation/engine.h"
 #include "dapd/v1/rank.pb.h"
 #include "tests/fakes/random_model.h"
 #include "tests/fakes/random_shards.h"
@@ -54,11 +57,15 @@ Outcome Use(DecodeBackend& backend) {
   score();
   backend.Start(0, Request(7, 1));
   step(3);
+  EXPECT_TRUE(backend.Reserve(0, 100));
   backend.Start(2, Request(4, 2));
   step(4);
   backend.Stop(0);
   backend.Start(1, Request(5, 3));
   step(3);
+  EXPECT_TRUE(backend.Resume(0, Request(7, 1), {1, 2, 3}));
+  step(3);
+  backend.Stop(0);
   backend.Stop(1);
   backend.Stop(2);
   backend.SetAdapter(nullptr);
@@ -97,6 +104,80 @@ TEST(BackendRelayTest, RanksTogetherDecodeWhatTheWholeModelDoes) {
     std::printf("largest difference of a log-probability: %.2g\n", worst);
     EXPECT_LT(worst, 2e-5F);
   });
+}
+
+// Finds no memory the first time that a sequence grows.
+class ShortOfMemory final : public AtenBackend {
+ public:
+  using AtenBackend::AtenBackend;
+  bool Reserve(int64_t slot, int64_t tokens) override {
+    return std::exchange(refused_, true) && AtenBackend::Reserve(slot, tokens);
+  }
+
+ private:
+  bool refused_ = false;
+};
+
+using Answers = std::map<uint64_t, std::vector<int32_t>>;
+
+struct EngineOutcome {
+  Answers answers;
+  int64_t restarts = 0;
+};
+
+// Four answers by an engine over two ranks, with KV memory for `longest` whole
+// ones; rank 1 has backends of type Second.
+template <typename Second>
+EngineOutcome RunEngineOnRanks(int64_t longest) {
+  auto whole = std::make_shared<ModelWeights>(*MakeRandomModel("qwen3"));
+  whole->config.eos_token_ids = {1000};  // none ends early
+  EngineOutcome outcome;
+  RunThreadRanks(2, [&](Collective& collective) {
+    DecoderModel model(
+        *ShardModel(*whole, {collective.rank(), collective.size()}),
+        DeviceGroup::Join(collective, at::kCPU, 1).value());
+    if (collective.rank() != 0) {
+      Second own(std::move(model), 4, 0);
+      const absl::Status status = FollowBackend(own, at::kCPU, collective);
+      EXPECT_TRUE(status.ok()) << status;
+      return;
+    }
+    auto own = std::make_unique<AtenBackend>(std::move(model), 4, 0);
+    const int64_t bytes = own->KvBytes(8 + 150);
+    GenerationEngine engine(
+        LeadBackend(std::move(own),
+                    collective,
+                    [](const absl::Status& lost) { ADD_FAILURE() << lost; }),
+        {.kv_memory_bytes = longest * bytes});
+    for (uint32_t id = 1; id <= 4; ++id) {
+      DecodeRequest request = Request(8, id);
+      request.sampling.max_new_tokens = 150;
+      EXPECT_TRUE(engine.Submit(id, request).ok());
+    }
+    while (engine.num_running() > 0) {
+      for (const SampledToken& token : engine.Step()) {
+        outcome.answers[token.id].push_back(token.token);
+      }
+    }
+    outcome.restarts = engine.kv_use().restarts;
+  });
+  return outcome;
+}
+
+TEST(BackendRelayTest, RanksStayInStepWhereAnswersGiveTheirMemoryBack) {
+  const EngineOutcome ample = RunEngineOnRanks<AtenBackend>(4);
+  EXPECT_EQ(ample.restarts, 0);
+  EXPECT_EQ(ample.answers.at(1).size(), 150U);
+  const EngineOutcome tight = RunEngineOnRanks<AtenBackend>(3);
+  EXPECT_GT(tight.restarts, 0);
+  EXPECT_EQ(tight.answers, ample.answers);
+}
+
+TEST(BackendRelayTest, WhatOneRankHasNoMemoryForGrowsOnNone) {
+  const EngineOutcome ample = RunEngineOnRanks<AtenBackend>(4);
+  const EngineOutcome refused = RunEngineOnRanks<ShortOfMemory>(4);
+  EXPECT_EQ(refused.restarts, 1);
+  EXPECT_EQ(refused.answers, ample.answers);
 }
 
 // Gives out prepared broadcasts, then loses the connection.

@@ -1,5 +1,6 @@
 #include "services/rollout/rollout_worker.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -115,6 +116,24 @@ TEST_F(RolloutWorkerTest, AnAnsweredRequestIsReportedWithItsLengthsAndTimes) {
   EXPECT_LE(reports[0].seconds_to_first_token, reports[0].seconds);
   EXPECT_EQ(reports[1].finish_reason, FinishReason::kNone);
   EXPECT_EQ(reports[1].answer_tokens, 0);
+}
+
+TEST_F(RolloutWorkerTest, TheUseOfKvMemoryIsReported) {
+  std::vector<KvUse> uses;  // read once the worker has stopped
+  control_.restarts = 3;
+  Start({.observer = {
+             .on_kv_use = [&](const KvUse& use) { uses.push_back(use); }}});
+  ASSERT_TRUE(Load(1, "one").ok());
+  Submit(5, 3);
+  Wait(5);
+  worker_.reset();
+  ASSERT_GE(uses.size(), 3U);
+  EXPECT_EQ(uses.front().bytes, 0);
+  EXPECT_EQ(uses.front().limit_bytes, 4);
+  EXPECT_TRUE(std::ranges::any_of(
+      uses, [](const KvUse& use) { return use.bytes == 1; }));
+  EXPECT_EQ(uses.back().bytes, 0);
+  EXPECT_EQ(uses.back().restarts, 3);
 }
 
 TEST_F(RolloutWorkerTest, MoreRequestsThanSlotsAreAllAnswered) {

@@ -1,6 +1,7 @@
 #include "common/generation/cpu/cpu_decode_backend.h"
 
 #include <algorithm>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <string>
@@ -194,6 +195,37 @@ TEST(CpuDecodeBackendTest, BitsDependOnTheRequestAlone) {
   }
 }
 
+TEST(CpuDecodeBackendTest, AResumedAnswerGoesOnWithTheSameBits) {
+  for (const Storage storage : {Storage::kFloat32, Storage::kBFloat16}) {
+    const auto weights = MakeModel("qwen3", storage);
+    const auto model = PackModel(*weights);
+    const auto adapter = MakeAdapter(*weights, {});
+    for (const int64_t step_tokens : {1, 7, 256}) {
+      CpuDecodeBackend backend(model, {.slots = 3, .step_tokens = step_tokens});
+      backend.SetAdapter(adapter);
+      backend.Start(0, MakeRequest(1, 45, 60));
+      const auto whole = RunAll(backend, {{0, 60}})[0];
+      for (const size_t stopped_after : {1, 20, 59}) {
+        std::vector<int32_t> answer;
+        for (size_t i = 0; i < stopped_after; ++i) {
+          answer.push_back(whole[i].first);
+        }
+        backend.Start(0, MakeRequest(2, 30, 60));
+        backend.Step();
+        EXPECT_TRUE(backend.Resume(2, MakeRequest(1, 45, 60), answer));
+        const int64_t left = 60 - static_cast<int64_t>(stopped_after);
+        const auto rest = RunAll(backend, {{0, 50}, {2, left}})[2];
+        EXPECT_EQ(
+            rest,
+            std::vector(whole.begin() + static_cast<int64_t>(stopped_after),
+                        whole.end()))
+            << "after " << stopped_after << " tokens, " << step_tokens
+            << " tokens a step";
+      }
+    }
+  }
+}
+
 TEST(CpuDecodeBackendTest, ScoresWhatItSamples) {
   for (const Storage storage : {Storage::kFloat32, Storage::kBFloat16}) {
     const auto weights = MakeModel("qwen2", storage);
@@ -286,6 +318,7 @@ TEST(CpuDecodeBackendTest, GreedyAnswersAreLibTorchs) {
     request.sampling.temperature = 0.0;
     fast.Start(slot, request);
     slow.Start(slot, request);
+    slow.Reserve(slot, request.MaxTokens());
     lengths[slot] = 50;
   }
   const Tokens ours = RunAll(fast, lengths);
@@ -294,6 +327,48 @@ TEST(CpuDecodeBackendTest, GreedyAnswersAreLibTorchs) {
     for (size_t i = 0; i < 50; ++i) {
       EXPECT_EQ(ours.at(slot)[i].first, theirs.at(slot)[i].first) << slot;
     }
+  }
+}
+
+// Bytes of this process's memory that are in use, by its page tables: the
+// kernel's own count lags behind.
+int64_t ResidentBytes() {
+  std::ifstream rollup("/proc/self/smaps_rollup");
+  std::string word;
+  int64_t kib = 0;
+  while (rollup >> word && word != "Rss:") continue;
+  rollup >> kib;
+  return kib * 1024;
+}
+
+TEST(CpuKvCacheTest, TakesMemoryAsTokensCome) {
+  ModelConfig config;
+  config.num_layers = 8;
+  config.num_kv_heads = 4;
+  config.head_dim = 64;
+  const std::vector<float> ones(static_cast<size_t>(config.head_dim), 1.0F);
+  constexpr int64_t kMiB = int64_t{1} << 20;
+  for (const bool is_bfloat16 : {false, true}) {
+    const int64_t before = ResidentBytes();
+    CpuKvCache cache(config, 40000, is_bfloat16);
+    EXPECT_LT(ResidentBytes() - before, kMiB);
+    for (const int64_t tokens : {100, 1000}) {
+      for (int64_t layer = 0; layer < config.num_layers; ++layer) {
+        for (int64_t head = 0; head < config.num_kv_heads; ++head) {
+          for (int64_t t = 0; t < tokens; ++t) {
+            cache.Write(layer, head, t, ones.data(), ones.data());
+          }
+        }
+      }
+      const int64_t taken = ResidentBytes() - before;
+      const int64_t charged = CpuKvCache::Bytes(config, tokens, is_bfloat16);
+      EXPECT_NEAR(static_cast<double>(taken),
+                  static_cast<double>(charged),
+                  static_cast<double>(kMiB) / 2)
+          << tokens << " tokens";
+    }
+    EXPECT_LT(CpuKvCache::Bytes(config, 1000, is_bfloat16),
+              CpuKvCache::Bytes(config, 40000, is_bfloat16) / 35);
   }
 }
 

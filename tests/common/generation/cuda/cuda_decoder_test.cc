@@ -6,13 +6,17 @@
 
 #include <algorithm>
 #include <iostream>
+#include <map>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
 
 #include "common/generation/aten/aten_backend.h"
 #include "common/generation/cuda/cuda_decode_backend.h"
+#include "common/generation/engine.h"
 #include "common/model/reference/token_logprobs.h"
 #include "tests/fakes/decode_requests.h"
 
@@ -30,6 +34,7 @@ CudaLibrary HostLibrary() {
           &DapdCudaDecoderCreate,
           &DapdCudaDecoderDestroy,
           &DapdCudaDecoderStart,
+          &DapdCudaDecoderExtend,
           &DapdCudaDecoderStop,
           &DapdCudaDecoderLaunch,
           &DapdCudaDecoderCollect,
@@ -122,6 +127,62 @@ TEST(CudaDecoderTest, ScoringBetweenStepsDisturbsNobody) {
   for (size_t i = 0; i < 2; ++i) {
     EXPECT_EQ(answers[i].tokens, expected.at(i).tokens);
   }
+}
+
+// No answer of it ends early.
+std::shared_ptr<const ModelWeights> EndlessModel() {
+  auto weights = std::make_shared<ModelWeights>(*MakeDecodableModel("qwen3"));
+  weights->config.eos_token_ids = {1000};
+  return weights;
+}
+
+TEST(CudaDecoderTest, AnswersThatGiveTheirPagesBackAreTheSame) {
+  const auto weights = EndlessModel();
+  const auto run = [&](int64_t kv_pages) {
+    auto backend = std::make_unique<CudaDecodeBackend>(
+        weights, CudaDecodeOptions{.slots = 4}, HostLibrary());
+    const int64_t page = backend->KvBytes(1);
+    GenerationEngine engine(std::move(backend),
+                            {.kv_memory_bytes = kv_pages * page});
+    for (uint32_t i = 0; i < 4; ++i) {
+      EXPECT_TRUE(engine.Submit(i, MakeRequest(100 + i, 200, i)).ok());
+    }
+    std::map<uint64_t, Answer> answers;
+    while (engine.num_running() > 0) {
+      for (const SampledToken& token : engine.Step()) {
+        answers[token.id].tokens.push_back(token.token);
+        answers[token.id].logprobs.push_back(token.logprob);
+      }
+      EXPECT_LE(engine.kv_use().bytes, kv_pages * page);
+    }
+    return std::pair(answers, engine.kv_use().restarts);
+  };
+  const auto [ample, none] = run(100);
+  EXPECT_EQ(none, 0);
+  // Each takes three pages in the end.
+  const auto [tight, restarts] = run(9);
+  EXPECT_GT(restarts, 0);
+  double error = 0.0;
+  for (const auto& [id, answer] : tight) {
+    ASSERT_EQ(answer.tokens, ample.at(id).tokens) << id;
+    for (size_t i = 0; i < answer.logprobs.size(); ++i) {
+      error = std::max<double>(
+          error, std::abs(answer.logprobs[i] - ample.at(id).logprobs[i]));
+    }
+  }
+  std::cout << restarts << " restarts, largest difference of a log-probability "
+            << error << "\n";
+  EXPECT_LT(error, 1e-5);
+}
+
+TEST(CudaDecoderTest, NoStepIsLaunchedPastTheLastPage) {
+  CudaDecodeBackend backend(EndlessModel(), {.slots = 1}, HostLibrary());
+  ASSERT_TRUE(backend.Start(0, MakeRequest(100, 200, 1)));
+  EXPECT_THROW(
+      {
+        for (int i = 0; i < 10; ++i) backend.Step();
+      },
+      c10::Error);
 }
 
 TEST(CudaDecoderTest, AnAdapterOfAnotherRankChangesTheLayout) {

@@ -1,0 +1,285 @@
+// The engine where KV memory is short: on a backend that counts it, and on real
+// ones.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+#include "common/generation/aten/aten_backend.h"
+#include "common/generation/cpu/cpu_decode_backend.h"
+#include "common/generation/engine.h"
+#include "tests/fakes/counting_backend.h"
+#include "tests/fakes/random_model.h"
+
+namespace dapd {
+namespace {
+
+constexpr int64_t kPrompt = 4;
+constexpr int64_t kAnswer = 196;
+
+DecodeRequest MakeRequest(uint64_t id,
+                          int64_t prompt = kPrompt,
+                          int64_t answer = kAnswer) {
+  DecodeRequest request;
+  for (int64_t i = 0; i < prompt; ++i) {
+    request.prompt_ids.push_back(static_cast<int32_t>(
+        2 + (id * 31 + static_cast<uint64_t>(i) * 7) % 90));
+  }
+  request.sampling = {.temperature = 1.0, .max_new_tokens = answer};
+  request.key = {.seed = 5, .example = static_cast<uint32_t>(id)};
+  return request;
+}
+
+struct Answer {
+  std::vector<int32_t> ids;
+  std::vector<float> logprobs;
+  int64_t ended_in_step = 0;  // 0: not yet
+};
+
+struct Outcome {
+  std::map<uint64_t, Answer> answers;
+  std::vector<uint64_t> ended;  // in order
+};
+
+void StepOnce(GenerationEngine& engine, int64_t step, Outcome& outcome) {
+  for (const SampledToken& token : engine.Step()) {
+    Answer& answer = outcome.answers[token.id];
+    EXPECT_EQ(answer.ended_in_step, 0) << "a token after the end";
+    answer.ids.push_back(token.token);
+    answer.logprobs.push_back(token.logprob);
+    if (token.finish_reason == FinishReason::kNone) continue;
+    answer.ended_in_step = step;
+    outcome.ended.push_back(token.id);
+  }
+}
+
+Outcome RunAll(GenerationEngine& engine) {
+  Outcome outcome;
+  for (int64_t step = 1; engine.num_running() > 0; ++step) {
+    StepOnce(engine, step, outcome);
+  }
+  EXPECT_EQ(engine.kv_use().bytes, 0);
+  return outcome;
+}
+
+GenerationEngine MakeEngine(const CountingOptions& options,
+                            int64_t budget,
+                            Counts& counts) {
+  return {std::make_unique<CountingBackend>(options, counts),
+          {.kv_memory_bytes = budget}};
+}
+
+// Every answer whole, no token twice.
+void ExpectAllTokens(const Outcome& outcome, uint64_t answers) {
+  EXPECT_EQ(outcome.answers.size(), answers);
+  for (const auto& [id, answer] : outcome.answers) {
+    ASSERT_EQ(answer.ids.size(), static_cast<size_t>(kAnswer)) << id;
+    for (int64_t i = 0; i < kAnswer; ++i) {
+      ASSERT_EQ(answer.ids[static_cast<size_t>(i)],
+                CountingBackend::TokenAt(static_cast<uint32_t>(id), i));
+    }
+  }
+}
+
+TEST(EngineMemoryTest, MoreRunSideBySideThanTheirLongestOutcomesWouldLet) {
+  for (const bool from_the_start : {true, false}) {
+    for (const int64_t tokens_a_step : {1, 8}) {
+      Counts counts;
+      // Two whole answers.
+      GenerationEngine engine =
+          MakeEngine({.resumes_from_the_start = from_the_start,
+                      .tokens_a_step = tokens_a_step},
+                     2 * (kPrompt + kAnswer),
+                     counts);
+      for (uint64_t id = 1; id <= 4; ++id) {
+        ASSERT_TRUE(engine.Submit(id, MakeRequest(id)).ok());
+      }
+      ExpectAllTokens(RunAll(engine), 4);
+      EXPECT_EQ(counts.most_running, 4);
+      EXPECT_LE(counts.most_bytes, 2 * (kPrompt + kAnswer));
+      EXPECT_GE(engine.kv_use().restarts, 2);
+    }
+  }
+}
+
+TEST(EngineMemoryTest, WithoutNeedNobodyGivesWay) {
+  Counts counts;
+  GenerationEngine engine = MakeEngine({}, 4 * (kPrompt + kAnswer), counts);
+  for (uint64_t id = 1; id <= 4; ++id) {
+    ASSERT_TRUE(engine.Submit(id, MakeRequest(id)).ok());
+  }
+  ExpectAllTokens(RunAll(engine), 4);
+  EXPECT_EQ(engine.kv_use().restarts, 0);
+}
+
+TEST(EngineMemoryTest, TheOldestIsNeverHeldUp) {
+  Counts counts;
+  GenerationEngine engine = MakeEngine({}, kPrompt + kAnswer + 100, counts);
+  for (uint64_t id = 1; id <= 4; ++id) {
+    ASSERT_TRUE(engine.Submit(id, MakeRequest(id)).ok());
+  }
+  const Outcome outcome = RunAll(engine);
+  ExpectAllTokens(outcome, 4);
+  EXPECT_EQ(outcome.answers.at(1).ended_in_step, kAnswer);
+  EXPECT_EQ(counts.starts.at(1), 1);
+  EXPECT_EQ(outcome.ended, (std::vector<uint64_t>{1, 2, 3, 4}));
+  EXPECT_GT(engine.kv_use().restarts, 0);
+}
+
+TEST(EngineMemoryTest, WhatCouldNeverFitIsRefusedWithBothNumbers) {
+  Counts counts;
+  GenerationEngine engine = MakeEngine({}, 400, counts);
+  const absl::Status too_long = engine.Submit(1, MakeRequest(1, 4, 400));
+  EXPECT_EQ(too_long.code(), absl::StatusCode::kInvalidArgument);
+  for (const std::string part :
+       {"answer of up to 400", "rollout.kv_memory_mib"}) {
+    EXPECT_NE(too_long.message().find(part), std::string::npos) << too_long;
+  }
+  ASSERT_TRUE(engine.Submit(2, MakeRequest(2, 4, 396)).ok());
+  EXPECT_EQ(RunAll(engine).answers.at(2).ids.size(), 396U);
+}
+
+TEST(EngineMemoryTest, ACancelledAnswerGivesItsPagesBack) {
+  Counts counts;
+  GenerationEngine engine = MakeEngine({}, 2 * (kPrompt + kAnswer), counts);
+  for (uint64_t id = 1; id <= 4; ++id) {
+    ASSERT_TRUE(engine.Submit(id, MakeRequest(id)).ok());
+  }
+  Outcome outcome;
+  int64_t step = 1;
+  while (engine.kv_use().restarts == 0) StepOnce(engine, step++, outcome);
+  const int64_t before = engine.kv_use().bytes;
+  engine.Cancel(4);  // the youngest, which waits
+  EXPECT_EQ(engine.kv_use().bytes, before);
+  EXPECT_EQ(engine.num_free(), 1);
+  engine.Cancel(1);
+  EXPECT_LT(engine.kv_use().bytes, before);
+  EXPECT_EQ(engine.num_free(), 2);
+  while (engine.num_running() > 0) StepOnce(engine, step++, outcome);
+  EXPECT_EQ(engine.kv_use().bytes, 0);
+  EXPECT_EQ(engine.kv_use().restarts, 1);
+  EXPECT_EQ(outcome.ended, (std::vector<uint64_t>{2, 3}));
+}
+
+TEST(EngineMemoryTest, WhereTheDeviceHasLessThanTheBudgetAnswersGiveWayToo) {
+  Counts counts;
+  GenerationEngine engine =
+      MakeEngine({.memory = 2 * (kPrompt + kAnswer)}, 0, counts);
+  for (uint64_t id = 1; id <= 4; ++id) {
+    ASSERT_TRUE(engine.Submit(id, MakeRequest(id)).ok());
+  }
+  const Outcome outcome = RunAll(engine);
+  ExpectAllTokens(outcome, 4);
+  EXPECT_EQ(counts.starts.at(1), 1);
+  EXPECT_GT(engine.kv_use().restarts, 0);
+}
+
+TEST(EngineMemoryTest, AnAnswerThatIsAloneAndFindsNoMemoryIsAnError) {
+  Counts counts;
+  GenerationEngine engine = MakeEngine({.memory = 100}, 0, counts);
+  ASSERT_TRUE(engine.Submit(1, MakeRequest(1)).ok());
+  EXPECT_THROW(RunAll(engine), c10::OutOfMemoryError);
+  engine.Cancel(1);
+  EXPECT_EQ(engine.kv_use().bytes, 0);
+  ASSERT_TRUE(engine.Submit(2, MakeRequest(2, 101)).ok());
+  EXPECT_THROW(engine.Step(), c10::OutOfMemoryError);
+}
+
+TEST(EngineMemoryTest, AnAnswerThatTakesAnotherCourseIsAnError) {
+  Counts counts;
+  GenerationEngine engine =
+      MakeEngine({.drifts = true}, 2 * (kPrompt + kAnswer), counts);
+  for (uint64_t id = 1; id <= 4; ++id) {
+    ASSERT_TRUE(engine.Submit(id, MakeRequest(id)).ok());
+  }
+  EXPECT_THROW(RunAll(engine), c10::Error);
+}
+
+// Four answers with KV memory for `whole` of them at their longest.
+Outcome RunOn(std::unique_ptr<DecodeBackend> backend,
+              int64_t whole,
+              int64_t& restarts) {
+  const int64_t longest = backend->KvBytes(7 + 150);
+  GenerationEngine engine(std::move(backend),
+                          {.kv_memory_bytes = whole * longest});
+  for (uint64_t id = 1; id <= 4; ++id) {
+    EXPECT_TRUE(
+        engine.Submit(id, MakeRequest(id, 3 + static_cast<int64_t>(id), 150))
+            .ok());
+  }
+  Outcome outcome;
+  StepOnce(engine, 1, outcome);
+  StepOnce(engine, 2, outcome);
+  EXPECT_EQ(outcome.answers.size(), 4U);
+  for (int64_t step = 3; engine.num_running() > 0; ++step) {
+    StepOnce(engine, step, outcome);
+    EXPECT_LE(engine.kv_use().bytes, whole * longest);
+  }
+  restarts = engine.kv_use().restarts;
+  return outcome;
+}
+
+std::shared_ptr<const ModelWeights> EndlessModel(at::ScalarType dtype) {
+  auto weights =
+      std::make_shared<ModelWeights>(*MakeRandomModel("qwen3", 1, dtype));
+  weights->config.eos_token_ids = {1000};  // none ends early
+  return weights;
+}
+
+TEST(EngineMemoryTest, TheCpuGivesTheSameBitsWithLittleMemory) {
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+    const auto model = PackModel(*EndlessModel(dtype));
+    const auto run = [&](int64_t whole, int64_t& restarts) {
+      return RunOn(
+          std::make_unique<CpuDecodeBackend>(
+              model, CpuDecodeBackendOptions{.slots = 4, .step_tokens = 16}),
+          whole,
+          restarts);
+    };
+    int64_t restarts = 0;
+    const Outcome ample = run(4, restarts);
+    EXPECT_EQ(restarts, 0);
+    const Outcome tight = run(3, restarts);
+    EXPECT_GT(restarts, 0);
+    for (const auto& [id, answer] : ample.answers) {
+      ASSERT_EQ(answer.ids.size(), 150U);
+      EXPECT_EQ(tight.answers.at(id).ids, answer.ids) << id;
+      EXPECT_EQ(tight.answers.at(id).logprobs, answer.logprobs) << id;
+    }
+  }
+}
+
+TEST(EngineMemoryTest, LibTorchGivesTheSameAnswersWithLittleMemory) {
+  const auto weights = EndlessModel(at::kFloat);
+  const auto run = [&](int64_t whole, int64_t& restarts) {
+    return RunOn(std::make_unique<AtenBackend>(DecoderModel(weights), 4, 0),
+                 whole,
+                 restarts);
+  };
+  int64_t restarts = 0;
+  const Outcome ample = run(4, restarts);
+  EXPECT_EQ(restarts, 0);
+  const Outcome tight = run(3, restarts);
+  EXPECT_GT(restarts, 0);
+  double worst = 0.0;
+  for (const auto& [id, answer] : ample.answers) {
+    const Answer& other = tight.answers.at(id);
+    ASSERT_EQ(other.ids, answer.ids) << id;
+    for (size_t i = 0; i < answer.ids.size(); ++i) {
+      worst = std::max<double>(
+          worst, std::abs(other.logprobs[i] - answer.logprobs[i]));
+    }
+  }
+  std::printf("largest difference of a log-probability: %.2g\n", worst);
+  EXPECT_LT(worst, 1e-6);
+}
+
+}  // namespace
+}  // namespace dapd
