@@ -32,7 +32,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr uint64_t kMaxJsonBytes = uint64_t{1} << 24;
 // Of the names of evaluations within the run.
 constexpr char kWithinPrefix[] = "step-";
 constexpr uint64_t kMaxLinesBytes = uint64_t{1} << 32;
@@ -170,10 +169,7 @@ absl::StatusOr<std::unique_ptr<RunRecorder>> RunRecorder::Create(
 absl::Status RunRecorder::RecallEvaluation(const std::string& when) {
   const std::string path = EvaluationPath(when);
   if (!FileExists(path)) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxJsonBytes));
-  ASSIGN_OR_RETURN(const nlohmann::json json, ParseJson(text, path));
-  ASSIGN_OR_RETURN(const EvaluationReport report,
-                   ParseEvaluationReport(Json(json), path));
+  ASSIGN_OR_RETURN(const EvaluationReport report, ReadEvaluationReport(path));
   KeepEvaluation(when, report);
   return absl::OkStatus();
 }
@@ -369,7 +365,7 @@ absl::Status RunRecorder::RecordEvaluation(const std::string& when,
       report.seconds));
   KeepEvaluation(when, report);
   AddEvent("eval/accuracy", report.policy_version, report.accuracy.mean);
-  return WriteFileAtomically(EvaluationPath(when), ToJson(report).dump(2));
+  return WriteEvaluationReport(EvaluationPath(when), report);
 }
 
 // The events only repeat what metrics.jsonl holds: a failure is told once.
