@@ -24,6 +24,8 @@
 #include "common/base/status_macros.h"
 #include "common/metrics/tensorboard_writer.h"
 #include "common/training/metric_table.h"
+#include "services/trainer/record/answer_log.h"
+#include "services/trainer/record/choose_answers.h"
 #include "services/trainer/status/page/run_report.h"
 #include "services/trainer/status/status_message.h"
 
@@ -93,7 +95,9 @@ struct RunRecorder::State {
   TrainerMetrics* metrics;
   TrainerStatus* status;
   RunHistory* history;
+  RunAnswers* answers;
   AppendFile lines;
+  AnswerLog answer_log;
   TensorBoardWriter events;
   Progress progress;  // of the steps
   std::unique_ptr<Progress> evaluation_progress;
@@ -116,7 +120,8 @@ absl::StatusOr<std::unique_ptr<RunRecorder>> RunRecorder::Create(
     int64_t start_step,
     TrainerMetrics* metrics,
     TrainerStatus* status,
-    RunHistory* history) {
+    RunHistory* history,
+    RunAnswers* answers) {
   const Config& config = loaded.config;
   RETURN_IF_ERROR(
       WriteFileAtomically(folder.File("config.yaml"), DumpConfig(loaded)));
@@ -125,6 +130,9 @@ absl::StatusOr<std::unique_ptr<RunRecorder>> RunRecorder::Create(
   ASSIGN_OR_RETURN(const KeptLines kept,
                    KeepLines(lines_path, start_step, history));
   ASSIGN_OR_RETURN(AppendFile lines, AppendFile::Open(lines_path));
+  ASSIGN_OR_RETURN(AnswerLog answer_log,
+                   AnswerLog::Open(folder.File("answers.jsonl"), start_step));
+  answers->ShowStep(answer_log.last());
   ASSIGN_OR_RETURN(TensorBoardWriter events,
                    TensorBoardWriter::Create(folder.path()));
   if (folder.resumed()) {
@@ -156,7 +164,9 @@ absl::StatusOr<std::unique_ptr<RunRecorder>> RunRecorder::Create(
                 .metrics = metrics,
                 .status = status,
                 .history = history,
+                .answers = answers,
                 .lines = std::move(lines),
+                .answer_log = std::move(answer_log),
                 .events = std::move(events),
                 .progress = Progress("steps", config.trainer.steps, start_step),
                 .seconds = kept.seconds,
@@ -200,6 +210,7 @@ void RunRecorder::KeepEvaluation(const std::string& when,
   state_->status->Change([&](v1::GetStatusResponse& state) {
     ShowEvaluation(when, report, &state);
   });
+  state_->answers->ShowEvaluation(report);
 }
 
 bool RunRecorder::HasEvaluation(const std::string& when) const {
@@ -321,6 +332,15 @@ absl::Status RunRecorder::RecordSamples(
   return writer.Commit();
 }
 
+absl::Status RunRecorder::RecordAnswers(
+    int64_t step, const std::vector<RolloutRecord>& records) {
+  StepAnswers answers{.step = step, .answers = ChooseStepAnswers(records)};
+  if (answers.answers.empty()) return absl::OkStatus();
+  RETURN_IF_ERROR(state_->answer_log.Append(answers));
+  state_->answers->ShowStep(std::move(answers));
+  return absl::OkStatus();
+}
+
 absl::Status RunRecorder::RecordStep(const StepReport& report) {
   return state_->lines.Append(StepLine(report).dump() + "\n");
 }
@@ -407,6 +427,8 @@ absl::Status RunRecorder::Finish(double total_seconds) {
   if (before != state_->evaluations.end() &&
       after != state_->evaluations.end()) {
     text += CompareEvaluations(before->second, after->second);
+    absl::StrAppend(
+        &text, "  answers:        dapd answers ", state_->folder, "\n");
   }
   absl::StrAppend(&text, "  adapter (PEFT): ", state_->folder, "/adapter\n");
   if (state_->loaded.config.evaluation.interval > 0 &&
@@ -431,6 +453,7 @@ void RunRecorder::WriteReport(const absl::Status& outcome) {
                                                  state_->loaded,
                                                  *state_->status,
                                                  *state_->history,
+                                                 state_->answers->Get(),
                                                  outcome);
   if (!written.ok()) {
     LogWarning(absl::StrCat("no report: ", std::string(written.message())));
