@@ -48,6 +48,9 @@ printf '%-44s %4d s\n' "train and evaluate" $((SECONDS - start))
 
 run_folder=runs/$name
 echo
+build/bin/dapd answers "$run_folder" --count 3
+echo
 echo "summary: $run_folder/summary.json"
 echo "adapter: $run_folder/adapter/ (a PEFT folder)"
 echo "metrics: $run_folder/metrics.jsonl"
+echo "answers: $run_folder/answers.jsonl"

@@ -26,6 +26,23 @@ Sequence SequenceOf(uint8_t lead) {
   return lead == 0xF4 ? Sequence{4, 0x80, 0x8F} : Sequence{0};
 }
 
+bool MayStandAt(size_t k, const Sequence& sequence, uint8_t byte) {
+  const uint8_t min = k == 1 ? sequence.min_second : 0x80;
+  const uint8_t max = k == 1 ? sequence.max_second : 0xBF;
+  return byte >= min && byte <= max;
+}
+
+// Bytes of ill-formed `text` that could have become a character, at least 1.
+size_t BeginningOfCharacter(absl::string_view text) {
+  const Sequence sequence = SequenceOf(static_cast<uint8_t>(text[0]));
+  size_t length = 1;
+  while (length < sequence.length && length < text.size() &&
+         MayStandAt(length, sequence, static_cast<uint8_t>(text[length]))) {
+    ++length;
+  }
+  return length;
+}
+
 }  // namespace
 
 size_t DecodeCharacter(absl::string_view text, char32_t* character) {
@@ -37,9 +54,7 @@ size_t DecodeCharacter(absl::string_view text, char32_t* character) {
   char32_t value =
       sequence.length == 1 ? byte(0) : byte(0) & (0x7F >> sequence.length);
   for (size_t k = 1; k < sequence.length; ++k) {
-    const uint8_t min = k == 1 ? sequence.min_second : 0x80;
-    const uint8_t max = k == 1 ? sequence.max_second : 0xBF;
-    if (byte(k) < min || byte(k) > max) return 0;
+    if (!MayStandAt(k, sequence, byte(k))) return 0;
     value = value << 6 | (byte(k) & 0x3F);
   }
   *character = value;
@@ -54,6 +69,23 @@ bool IsUtf8(absl::string_view text) {
     text.remove_prefix(length);
   }
   return true;
+}
+
+std::string ToUtf8(absl::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  char32_t character = 0;
+  while (!text.empty()) {
+    const size_t length = DecodeCharacter(text, &character);
+    if (length == 0) {
+      out.append("\xef\xbf\xbd");
+      text.remove_prefix(BeginningOfCharacter(text));
+    } else {
+      out.append(text.data(), length);
+      text.remove_prefix(length);
+    }
+  }
+  return out;
 }
 
 }  // namespace dapd

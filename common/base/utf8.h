@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 
 #include "absl/strings/string_view.h"
 
@@ -14,5 +15,10 @@ bool IsUtf8(absl::string_view text);
 // The first character of `text` and its length in bytes, 1 to 4; 0 if the text
 // is empty or does not begin with a well-formed character.
 size_t DecodeCharacter(absl::string_view text, char32_t* character);
+
+// `text` with U+FFFD in place of what is no well-formed character, one for each
+// beginning of one, else for each byte (as Unicode recommends, and nlohmann's
+// error_handler_t::replace does). Well-formed text stays as it is.
+std::string ToUtf8(absl::string_view text);
 
 }  // namespace dapd

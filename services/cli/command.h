@@ -12,6 +12,7 @@
   COMMAND(Check)               \
   COMMAND(Status)              \
   COMMAND(Health)              \
+  COMMAND(Answers)             \
   COMMAND(Compare)             \
   COMMAND(Sweep)               \
   COMMAND(Replay)              \

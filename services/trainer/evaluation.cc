@@ -7,6 +7,7 @@
 #include "absl/time/time.h"
 
 #include "common/base/status_macros.h"
+#include "services/trainer/record/choose_answers.h"
 
 namespace dapd {
 namespace {
@@ -143,6 +144,7 @@ absl::StatusOr<EvaluationReport> Evaluate(const Config& config,
   ASSIGN_OR_RETURN(const std::vector<RolloutRecord> records,
                    pipeline.CollectRollouts());
   GradeAnswers(records, report);
+  report.answers = ChooseHeldOutAnswers(records, report.samples);
   const size_t kl_problems =
       std::min(static_cast<size_t>(config.evaluation.kl_problems),
                held_out.problems.size());

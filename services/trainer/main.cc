@@ -32,6 +32,7 @@
 #include "common/rpc/server/server_metrics.h"
 #include "common/rpc/server/shutdown_signal.h"
 #include "common/security/security.h"
+#include "services/trainer/record/run_answers.h"
 #include "services/trainer/status/page/status_pages.h"
 #include "services/trainer/status/trainer_metrics.h"
 #include "services/trainer/status/trainer_service.h"
@@ -116,7 +117,7 @@ class RunWindow {
                             .Serve({config_.metrics.trainer_listen,
                                     config_.metrics.allowed_hosts,
                                     security_},
-                                   StatusPages(&status_, &history_))
+                                   StatusPages(&status_, &history_, &answers_))
                             .status(),
                         ExitCode::kConfig);
   }
@@ -138,6 +139,12 @@ class RunWindow {
       state.set_start_step(config_.trainer.steps);
       state.set_total_steps(config_.trainer.steps);
     });
+    // The run is worth as much without.
+    const absl::Status recalled = RecallAnswers(folder, &answers_);
+    if (!recalled.ok()) {
+      LogWarning(absl::StrCat("answers that cannot be shown: ",
+                              std::string(recalled.message())));
+    }
     return ForEachJsonLine(JoinPath(folder, "metrics.jsonl"),
                            [&](const nlohmann::json& row, int) {
                              history_.Add(row);
@@ -147,6 +154,7 @@ class RunWindow {
 
   TrainerStatus& status() { return status_; }
   RunHistory& history() { return history_; }
+  RunAnswers& answers() { return answers_; }
   TrainerMetrics& metrics() { return metrics_; }
 
  private:
@@ -155,7 +163,8 @@ class RunWindow {
   const std::shared_ptr<const RpcCredentials> credentials_;
   TrainerStatus status_;
   RunHistory history_;
-  MetricsRegistry registry_;  // serves the two above
+  RunAnswers answers_;
+  MetricsRegistry registry_;  // serves the three above
   TrainerMetrics metrics_;
   TrainerService service_;
 };
@@ -166,10 +175,12 @@ absl::Status Train(const LoadedConfig& loaded,
                    RunWindow& window,
                    ShutdownSignal& signal) {
   const Config& config = loaded.config;
-  ASSIGN_OR_RETURN(
-      const std::unique_ptr<TrainerRun> run,
-      TrainerRun::Load(
-          loaded, &window.metrics(), &window.status(), &window.history()));
+  ASSIGN_OR_RETURN(const std::unique_ptr<TrainerRun> run,
+                   TrainerRun::Load(loaded,
+                                    &window.metrics(),
+                                    &window.status(),
+                                    &window.history(),
+                                    &window.answers()));
   // Workers that nothing is asked of need not be there, nor be missed by an
   // alert.
   const std::vector<std::string> nobody;

@@ -249,6 +249,10 @@ absl::Status TrainerLoop::Record(const std::vector<RolloutRecord>& records,
         "trained", report.step, report.adapter_digest, trained);
   }));
   DAPD_FAILPOINT("step.after_ledger");
+  RETURN_IF_ERROR(disk_.Write("answers.jsonl", [&] {
+    return parts_.recorder.RecordAnswers(report.step, records);
+  }));
+  DAPD_FAILPOINT("step.after_answers");
   RETURN_IF_ERROR(disk_.Write(
       "metrics.jsonl", [&] { return parts_.recorder.RecordStep(report); }));
   DAPD_FAILPOINT("step.after_metrics");

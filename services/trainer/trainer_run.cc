@@ -110,7 +110,8 @@ absl::StatusOr<std::unique_ptr<TrainerRun>> TrainerRun::Load(
     const LoadedConfig& loaded,
     TrainerMetrics* metrics,
     TrainerStatus* status,
-    RunHistory* history) {
+    RunHistory* history,
+    RunAnswers* answers) {
   auto state = std::make_unique<State>();
   state->loaded = loaded;
   state->metrics = metrics;
@@ -178,7 +179,7 @@ absl::StatusOr<std::unique_ptr<TrainerRun>> TrainerRun::Load(
   state->identity.settings = ResultSettings(config);
   std::unique_ptr<TrainerRun> run(new TrainerRun(std::move(state)));
   if (config.trainer.rank == 0) {
-    RETURN_IF_ERROR(run->OpenFolder(lora, metrics, status, history));
+    RETURN_IF_ERROR(run->OpenFolder(lora, metrics, status, history, answers));
   }
   return run;
 }
@@ -186,7 +187,8 @@ absl::StatusOr<std::unique_ptr<TrainerRun>> TrainerRun::Load(
 absl::Status TrainerRun::OpenFolder(const LoraConfig& lora,
                                     TrainerMetrics* metrics,
                                     TrainerStatus* status,
-                                    RunHistory* history) {
+                                    RunHistory* history,
+                                    RunAnswers* answers) {
   State& state = *state_;
   RETURN_IF_ERROR(CatchTorch([&]() -> absl::Status {
     ASSIGN_OR_RETURN(state.policy,
@@ -205,7 +207,8 @@ absl::Status TrainerRun::OpenFolder(const LoraConfig& lora,
                                        state.policy->version(),
                                        metrics,
                                        status,
-                                       history));
+                                       history,
+                                       answers));
   return absl::OkStatus();
 }
 

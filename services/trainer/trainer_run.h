@@ -18,6 +18,7 @@
 
 namespace dapd {
 
+class RunAnswers;
 class RunHistory;
 class TrainerMetrics;
 struct LoraConfig;
@@ -27,8 +28,8 @@ class TrainerRun {
  public:
   // Reads model, tokenizer, template and data; refuses or leaves out problems
   // whose views are too long (ApplyViewLimits); makes the run folder, or goes
-  // on where its newest checkpoint left off. `metrics`, `status` and `history`
-  // must outlive the run.
+  // on where its newest checkpoint left off. `metrics`, `status`, `history` and
+  // `answers` must outlive the run.
   //
   // A rank other than 0 (trainer.rank) has no run folder: it gets its policy
   // from rank 0.
@@ -36,7 +37,8 @@ class TrainerRun {
       const LoadedConfig& loaded,
       TrainerMetrics* metrics,
       TrainerStatus* status,
-      RunHistory* history);
+      RunHistory* history,
+      RunAnswers* answers);
   ~TrainerRun();
 
   // What a worker must have loaded to serve this run.
@@ -57,7 +59,8 @@ class TrainerRun {
   absl::Status OpenFolder(const LoraConfig& lora,
                           TrainerMetrics* metrics,
                           TrainerStatus* status,
-                          RunHistory* history);
+                          RunHistory* history,
+                          RunAnswers* answers);
   absl::Status SharePolicy(Collective& collective);
 
   struct State;

@@ -3,12 +3,16 @@
 import http.client
 import json
 import re
+import shutil
 import signal
+import socket
+import subprocess
+import unicodedata
 import urllib.parse
 
 import pytest
 from browser import CHROMIUM, Browser
-from conftest import ROOT, wait_for
+from conftest import BIN, ROOT, set_flags, wait_for
 
 SCALE_SCRIPT = ROOT / "common/charts/scale.js"
 PICTURES = ROOT / "build/test-logs/status-page"
@@ -170,7 +174,7 @@ def test_the_page_draws_what_the_run_records(live, page):
         page.wait(f"document.getElementById('progress').getAttribute('aria-valuenow') > {shown}")
     assert page.problems == []
     assert {urllib.parse.urljoin(url, "/") for url in page.requests} == {live.url}
-    assert {urllib.parse.urlsplit(url).path for url in page.requests} == {"/", "/status.json", "/history.json"}
+    assert {urllib.parse.urlsplit(url).path for url in page.requests} == {"/", "/status.json", "/history.json", "/answers.json"}
 
 
 @needs_chromium
@@ -220,7 +224,7 @@ def test_the_history_is_metrics_jsonl_by_columns(live):
 
 
 def test_nothing_but_reading_is_answered(live):
-    for path in ("/", "/status.json", "/history.json", "/metrics"):
+    for path in ("/", "/status.json", "/history.json", "/answers.json", "/metrics"):
         assert live.ask(path)[0] == 200
         assert live.ask(path, "HEAD")[::2] == (200, "")
         for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS"):
@@ -228,7 +232,7 @@ def test_nothing_but_reading_is_answered(live):
 
 
 def test_a_foreign_host_name_is_refused(live):
-    for path in ("/", "/status.json", "/history.json", "/metrics"):
+    for path in ("/", "/status.json", "/history.json", "/answers.json", "/metrics"):
         assert live.ask(path, Host="rebound.example.com")[0] == 421
         assert live.ask(path, Host="localhost:9103")[0] == 200
 
@@ -261,6 +265,53 @@ def test_a_drag_shows_a_range_of_steps_and_a_click_all_again(live, page):
     page.js("[...document.querySelectorAll('.choice')].find((choice) => choice.textContent === 'smoother').click()")
     assert page.js("document.querySelectorAll('[data-chart=terms] path.faint').length") == 6
     assert page.problems == []
+
+
+TITLE_OF_ANSWERS = "document.getElementById('step-answers-title').textContent"
+TEXTS_OF_STEP = "[...document.querySelectorAll('#step-answers .answer-text')].map((text) => text.textContent)"
+
+
+def press(page, label):
+    page.js(f"[...document.querySelectorAll('.choice')].find((choice) => choice.textContent === '{label}').click()")
+
+
+def read_lines(path):
+    return [json.loads(line) for line in path.read_text().split("\n")[:-1]]
+
+
+def visible(text):
+    """As the page shows it: what a browser leaves out or obeys stands there as its number."""
+    return re.sub("[\0-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]", lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+@needs_chromium
+def test_the_answers_of_the_newest_step_are_shown_until_they_are_held(live, page):
+    page.open(live.url)
+    page.wait("document.querySelectorAll('#step-answers article').length === 4")
+    press(page, "hold")
+    step = int(page.js(TITLE_OF_ANSWERS).split()[-1])
+    answers = next(line["answers"] for line in read_lines(live.workspace.runs(live.name) / "answers.jsonl") if line["step"] == step)
+    assert page.js(TEXTS_OF_STEP) == [visible(answer["text"]) for answer in answers]
+    assert page.js("[...document.querySelectorAll('#step-answers article')].map((card) => card.dataset.problem)") == [answer["id"] for answer in answers]
+    shown = page.js("document.getElementById('progress').getAttribute('aria-valuenow')")
+    page.wait(f"document.getElementById('progress').getAttribute('aria-valuenow') > {shown}")
+    assert page.js(TITLE_OF_ANSWERS) == f"Answers of step {step}"
+    press(page, "newest")
+    page.wait(f"{TITLE_OF_ANSWERS} !== 'Answers of step {step}'")
+    # So far there is one evaluation, the one before.
+    assert page.js("document.querySelectorAll('#held-out-answers > article').length") == 3
+    assert page.js("document.querySelectorAll('#held-out-answers details article').length") == 5
+    assert page.js("document.querySelectorAll('#held-out-answers > article:first-child .answer').length") == 1
+    assert page.problems == []
+
+
+def test_the_answers_are_those_of_the_run_folder(live):
+    shown = live.json("/answers.json")
+    kept = {line["step"]: line["answers"] for line in read_lines(live.workspace.runs(live.name) / "answers.jsonl")}
+    assert shown["answers"] == kept[shown["step"]]
+    assert shown["held_out"]["before"] == 0 and shown["held_out"]["after"] is None
+    before = json.loads((live.workspace.runs(live.name) / "evaluation/before.json").read_text())["answers"]
+    assert [pair["before"] for pair in shown["held_out"]["pairs"]] == before
 
 
 @needs_chromium
@@ -365,6 +416,147 @@ def test_a_run_that_goes_on_shows_the_steps_of_its_first_attempt(workspace):
     assert data["outcome"] == "" and data["status"]["start_step"] == first
     assert data["history"]["steps"] == [line["step"] for line in workspace.metrics(name)] == list(range(1, first + 3))
     assert data["history"]["series"]["loss"] == pytest.approx([line["loss"] for line in workspace.metrics(name)], rel=1e-6)
+
+
+def test_a_few_answers_of_each_step_are_kept_with_their_grades(finished):
+    folder = finished.runs("reported")
+    lines = read_lines(folder / "answers.jsonl")
+    assert [line["step"] for line in lines] == [1, 2, 3, 4, 5]
+    for line in lines:
+        samples = read_lines(folder / f"samples/step-{line['step']:06d}.jsonl")
+        assert [answer["place"] for answer in line["answers"]] == [0, 1, 3, 4]  # of six
+        for answer in line["answers"]:
+            sample = samples[answer["place"]]
+            assert (answer["id"], answer["problem"], answer["text"]) == (sample["id"], sample["problem"], sample["rollout"])
+            assert answer["tokens"] == len(sample["rollout_ids"])
+            grade = ("right" if sample["correct"] else "wrong" if sample["has_box"]
+                     else "cut" if sample["finish_reason"] == "length" else "no_answer")
+            assert answer["grade"] == grade
+    # The same problems of every evaluation.
+    held_out = [json.loads(path.read_text())["answers"] for path in (folder / "evaluation").iterdir()]
+    assert len(held_out) == 4 and all(len(answers) == 8 for answers in held_out)
+    assert len({tuple(answer["id"] for answer in answers) for answers in held_out}) == 1
+
+
+def check_columns(text, width):
+    for line in text.splitlines():
+        assert sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in line if unicodedata.category(c) not in ("Mn", "Me", "Cf")) <= width, line
+    assert not [c for c in text if ord(c) < 0x20 and c != "\n" or 0x7F <= ord(c) < 0xA0], ascii(text)
+
+
+def test_the_terminal_shows_answers_before_and_after_side_by_side(finished):
+    folder = finished.runs("reported")
+    text = finished.dapd("answers", folder, "--width", 80).stdout
+    assert "3 of 8 kept" in text and text.count("before training") == text.count("| after step 5") == 3
+    check_columns(text, 80)
+    assert finished.dapd("answers", folder, "--count", 100).stdout.count("problem ") >= 8
+    assert "answers of step 2\n" in finished.dapd("answers", folder, "--step", 2).stdout
+    assert "answers of step 5\n" in finished.dapd("answers", folder, "--step", 0).stdout
+    shown = json.loads(finished.dapd("answers", folder, "--json").stdout)
+    assert (shown["step"], shown["held_out"]["before"], shown["held_out"]["after"]) == (5, 0, 5)
+    for arguments, reason in (((folder, "--step", 9), "no answers of step 9; the newest is step 5"), ((folder / "none",), "holds no run")):
+        wrong = finished.dapd("answers", *arguments, check=False)
+        assert wrong.returncode == 4 and reason in wrong.stderr, wrong
+
+
+HOSTILE = ("</script><script>window.hacked = 1</script><img src=x onerror='window.hacked = 2'>{{script}}"
+           "\x1b[2J\x07\0\x9b31m\u202e\ufffd\nE 2026-01-01T00:00:00.000Z trainer] forged\t\\frac{1}{2} $x^2$ \u4e2d\u6587 ")
+
+
+def poison(folder, *keys):
+    """What a model may say, in a run's files: these texts of all answers, and 100,000 characters each."""
+    def change(answers):
+        for answer in answers:
+            answer.update(dict.fromkeys(keys, HOSTILE), text=HOSTILE + "x" * 100_000 + "the end")
+
+    path = folder / "answers.jsonl"
+    lines = read_lines(path)
+    for line in lines:
+        change(line["answers"])
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    for path in (folder / "evaluation").iterdir():
+        report = json.loads(path.read_text())
+        change(report["answers"])
+        path.write_text(json.dumps(report))
+
+
+def check_hostile(page, texts):
+    """They are shown as text, cut, and nothing else came of them."""
+    assert texts
+    for text in texts:
+        assert text.startswith(visible(HOSTILE)) and text.endswith("xthe end"), text[:300]
+        assert re.search(r"\n\[\.\.\. \d+ characters left out \.\.\.\]\n", text) and len(text) < 5000
+    assert page.js("window.hacked") is None
+    assert page.js("document.querySelectorAll('main img, main script').length") == 0
+    assert page.problems == []
+
+
+@pytest.fixture(scope="module")
+def hostile(finished):
+    """The folder of a finished run with hostile answers, and the page of a trainer that shows it."""
+    folder = finished.runs("hostile")
+    shutil.copytree(finished.runs("reported"), folder)
+    poison(folder, "id", "problem", "expected", "extracted")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    flags = set_flags({"run.name": "hostile", "trainer.when_done": "serve", "trainer.listen": "127.0.0.1:0", "metrics.trainer_listen": f"127.0.0.1:{port}"})
+    with open(finished.folder / "hostile.log", "w") as log:
+        trainer = subprocess.Popen([BIN / "dapd-trainer", finished.config, *flags], stderr=log, stdout=log)
+    wait_for(lambda: "the run is done" in finished.log("hostile"), what="the page of the finished run")
+    yield folder, f"http://127.0.0.1:{port}/"
+    trainer.terminate()
+    trainer.wait(timeout=60)
+
+
+@needs_chromium
+@pytest.mark.parametrize("width", [1440, 390])
+def test_hostile_answers_are_shown_as_text(width, hostile, page):
+    page.open(hostile[1], width=width)
+    page.wait("document.querySelectorAll('#step-answers article').length === 4")
+    check_hostile(page, page.js("[...document.querySelectorAll('.answer-text')].map((text) => text.textContent)"))
+    assert page.js("[...document.querySelectorAll('.problem-text')].every((text) => text.textContent.includes('</script>'))")
+    assert page.js("document.documentElement.scrollWidth") <= width
+    page.screenshot(PICTURES / f"hostile-{width}.png")
+
+
+def test_hostile_answers_are_escaped_in_the_terminal(hostile, finished):
+    for arguments in (("--count", 8), ("--step", 0), ("--whole",)):
+        text = finished.dapd("answers", hostile[0], "--width", 80, *arguments).stdout
+        check_columns(text, 80)
+        assert "\\x1b[2J" in text and "\\u202e" in text and "\\frac{1}{2}" in text
+    assert json.loads(finished.dapd("answers", hostile[0], "--json").stdout)["held_out"]["pairs"][0]["before"]["id"] == HOSTILE
+
+
+@needs_chromium
+def test_a_report_shows_hostile_answers_of_an_earlier_attempt_as_text(finished, page):
+    folder = finished.runs("hostile-report")
+    shutil.copytree(finished.runs("reported"), folder)
+    poison(folder, "expected", "extracted")
+    finished.run("hostile-report", **EVALUATED, **{
+        "evaluation.path": finished.folder / "held_out.jsonl", "evaluation.interval": 2, "trainer.steps": 6})
+    page.open((folder / "report.html").as_uri())
+    page.wait("document.querySelectorAll('#step-answers article').length === 4")
+    # The problems are the same: a hostile answer stands beside a harmless one.
+    page.wait("document.querySelectorAll('#held-out-answers .answer-columns').length === 8")
+    assert page.js("[...document.querySelectorAll('.answer-columns:not(:has(.answer + .answer))')].length") == 0
+    check_hostile(page, page.js("[...document.querySelectorAll('.answer-columns > .answer:first-child .answer-text')].map((text) => text.textContent)"))
+    assert page.js("[...document.querySelectorAll('#held-out-answers .answer-head b')].map((b) => b.textContent)")[:2] == ["before training", "after step 6"]
+    assert page.js(TITLE_OF_ANSWERS) == "Answers of step 6" and [line["step"] for line in read_lines(folder / "answers.jsonl")] == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_run_that_goes_on_drops_answers_of_steps_that_it_does_again(finished):
+    folder = finished.runs("answers-again")
+    shutil.copytree(finished.runs("reported"), folder)
+    path = folder / "answers.jsonl"
+    whole = path.read_bytes()
+    # As a crash behind the last checkpoint leaves it.
+    path.write_bytes(whole + whole.splitlines(keepends=True)[-1].replace(b'"step":5', b'"step":6') + b'{"step":7,"ans')
+    finished.run("answers-again", **EVALUATED, **{
+        "evaluation.path": finished.folder / "held_out.jsonl", "evaluation.interval": 2, "trainer.steps": 6})
+    lines = path.read_bytes().splitlines(keepends=True)
+    assert b"".join(lines[:5]) == whole and len(lines) == 6
+    assert json.loads(lines[5])["answers"] != json.loads(lines[4])["answers"]
 
 
 @needs_chromium

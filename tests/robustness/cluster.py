@@ -189,7 +189,8 @@ class Reference:
         workspace = self.cluster.workspace
         lines = [(line["step"], line["loss"], line["gradient_norm"], {n: t["value"] for n, t in line["terms"].items()}, line["adapter_digest"])
                  for line in workspace.metrics(name)]
-        return workspace.adapter_digest(name), lines
+        answers = workspace.runs(name) / "answers.jsonl"
+        return workspace.adapter_digest(name), lines, answers.read_bytes() if answers.exists() else b""
 
     def settings(self, seed):
         return {"run.seed": 1000 + seed, "rollout.max_staleness": self.lag, **self.more}
@@ -207,9 +208,10 @@ class Reference:
         return self.runs[seed]
 
     def assert_equal(self, name, seed):
-        """Adapter and per-step losses equal, bit for bit, and a history that breaks no rule. The History."""
-        adapter, lines = self.result(name)
-        expected_adapter, expected_lines = self.of_seed(seed)
+        """Adapter, per-step losses and the answers shown equal, bit for bit, and a history that breaks no rule. The History."""
+        adapter, lines, answers = self.result(name)
+        expected_adapter, expected_lines, expected_answers = self.of_seed(seed)
         assert lines == expected_lines, f"{name}: losses differ\n{self.cluster.log(name)}"
         assert adapter == expected_adapter, f"{name}: the adapter differs\n{self.cluster.log(name)}"
+        assert answers == expected_answers, f"{name}: the answers shown differ\n{self.cluster.log(name)}"
         return self.check(name)

@@ -3,16 +3,43 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
-#include "common/base/json.h"
+#include "common/base/files.h"
+#include "common/base/json_lines.h"
+#include "common/base/status_macros.h"
 
 namespace dapd {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr uint64_t kMaxFileBytes = uint64_t{1} << 24;
+
 Interval ParseInterval(const Json& json) {
   return {
       .mean = json.at("mean"), .low = json.at("low"), .high = json.at("high")};
+}
+
+absl::StatusOr<EvaluationReport> ParseEvaluationReport(
+    const Json& json, const std::string& where) try {
+  EvaluationReport report;
+  report.policy_version = json.at("policy_version");
+  report.adapter_digest = json.value("adapter_digest", "");
+  report.problems = json.at("problems");
+  report.samples = json.at("samples");
+  report.accuracy = ParseInterval(json.at("accuracy"));
+  report.format_rate = ParseInterval(json.at("format_rate"));
+  report.mean_tokens = json.at("mean_tokens");
+  for (const auto& [name, interval] : json.at("unclipped_divergence").items()) {
+    report.divergences.push_back({name, ParseInterval(interval)});
+  }
+  report.seconds = json.at("seconds");
+  if (json.contains("answers")) {
+    ASSIGN_OR_RETURN(report.answers, ParseShownAnswers(json["answers"], where));
+  }
+  return report;
+} catch (const Json::exception& error) {
+  return absl::DataLossError(
+      absl::StrCat(where, " holds no evaluation: ", error.what()));
 }
 
 }  // namespace
@@ -67,24 +94,17 @@ std::string CompareEvaluations(const EvaluationReport& before,
   return text;
 }
 
-absl::StatusOr<EvaluationReport> ParseEvaluationReport(
-    const Json& json, const std::string& where) try {
-  EvaluationReport report;
-  report.policy_version = json.at("policy_version");
-  report.adapter_digest = json.value("adapter_digest", "");
-  report.problems = json.at("problems");
-  report.samples = json.at("samples");
-  report.accuracy = ParseInterval(json.at("accuracy"));
-  report.format_rate = ParseInterval(json.at("format_rate"));
-  report.mean_tokens = json.at("mean_tokens");
-  for (const auto& [name, interval] : json.at("unclipped_divergence").items()) {
-    report.divergences.push_back({name, ParseInterval(interval)});
-  }
-  report.seconds = json.at("seconds");
-  return report;
-} catch (const Json::exception& error) {
-  return absl::DataLossError(
-      absl::StrCat(where, " holds no evaluation: ", error.what()));
+absl::Status WriteEvaluationReport(const std::string& path,
+                                   const EvaluationReport& report) {
+  Json json = ToJson(report);
+  json["answers"] = ToJson(report.answers);
+  return WriteFileAtomically(path, json.dump(2));
+}
+
+absl::StatusOr<EvaluationReport> ReadEvaluationReport(const std::string& path) {
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxFileBytes));
+  ASSIGN_OR_RETURN(const nlohmann::json json, ParseJson(text, path));
+  return ParseEvaluationReport(Json(json), path);
 }
 
 }  // namespace dapd

@@ -1,4 +1,4 @@
-// What an evaluation found, and its JSON form in summary.json and
+// What an evaluation found, its figures in summary.json, and its file
 // evaluation/<when>.json.
 #pragma once
 
@@ -7,9 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 #include "common/data/confidence_interval.h"
+#include "services/trainer/record/shown_answer.h"
 
 namespace dapd {
 
@@ -29,8 +31,11 @@ struct EvaluationReport {
   double mean_tokens = 0.0;
   std::vector<TermDivergence> divergences;  // over evaluation.kl_problems
   double seconds = 0.0;
+  // To a few of the problems, the same of every evaluation; none in older runs.
+  std::vector<ShownAnswer> answers;
 };
 
+// The figures, without the answers.
 nlohmann::ordered_json ToJson(const EvaluationReport& report);
 
 // " 48.0 % [40.1, 55.9]"
@@ -40,8 +45,11 @@ std::string PercentText(const Interval& interval);
 std::string CompareEvaluations(const EvaluationReport& before,
                                const EvaluationReport& after);
 
-// DATA_LOSS, naming `where`, for anything that ToJson does not write.
-absl::StatusOr<EvaluationReport> ParseEvaluationReport(
-    const nlohmann::ordered_json& json, const std::string& where);
+// evaluation/<when>.json: ToJson and, beside it, "answers".
+absl::Status WriteEvaluationReport(const std::string& path,
+                                   const EvaluationReport& report);
+// NOT_FOUND without the file; an error that names it for anything that
+// WriteEvaluationReport did not write.
+absl::StatusOr<EvaluationReport> ReadEvaluationReport(const std::string& path);
 
 }  // namespace dapd

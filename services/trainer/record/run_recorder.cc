@@ -26,6 +26,8 @@
 #include "common/metrics/tensorboard_writer.h"
 #include "common/training/clip_watch.h"
 #include "common/training/metric_table.h"
+#include "services/trainer/record/answer_log.h"
+#include "services/trainer/record/choose_answers.h"
 #include "services/trainer/status/page/run_report.h"
 #include "services/trainer/status/status_message.h"
 
@@ -34,7 +36,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr uint64_t kMaxJsonBytes = uint64_t{1} << 24;
 // Of the names of evaluations within the run.
 constexpr char kWithinPrefix[] = "step-";
 constexpr uint64_t kMaxLinesBytes = uint64_t{1} << 32;
@@ -98,7 +99,9 @@ struct RunRecorder::State {
   TrainerMetrics* metrics;
   TrainerStatus* status;
   RunHistory* history;
+  RunAnswers* answers;
   AppendFile lines;
+  AnswerLog answer_log;
   TensorBoardWriter events;
   Progress progress;  // of the steps
   ClipWatch clip_watch;
@@ -123,7 +126,8 @@ absl::StatusOr<std::unique_ptr<RunRecorder>> RunRecorder::Create(
     int64_t start_step,
     TrainerMetrics* metrics,
     TrainerStatus* status,
-    RunHistory* history) {
+    RunHistory* history,
+    RunAnswers* answers) {
   const Config& config = loaded.config;
   RETURN_IF_ERROR(
       WriteFileAtomically(folder.File("config.yaml"), DumpConfig(loaded)));
@@ -133,6 +137,9 @@ absl::StatusOr<std::unique_ptr<RunRecorder>> RunRecorder::Create(
   ASSIGN_OR_RETURN(const KeptLines kept,
                    KeepLines(lines_path, start_step, history, &watch));
   ASSIGN_OR_RETURN(AppendFile lines, AppendFile::Open(lines_path));
+  ASSIGN_OR_RETURN(AnswerLog answer_log,
+                   AnswerLog::Open(folder.File("answers.jsonl"), start_step));
+  answers->ShowStep(answer_log.last());
   ASSIGN_OR_RETURN(TensorBoardWriter events,
                    TensorBoardWriter::Create(folder.path()));
   if (folder.resumed()) {
@@ -165,7 +172,9 @@ absl::StatusOr<std::unique_ptr<RunRecorder>> RunRecorder::Create(
                 .metrics = metrics,
                 .status = status,
                 .history = history,
+                .answers = answers,
                 .lines = std::move(lines),
+                .answer_log = std::move(answer_log),
                 .events = std::move(events),
                 .progress = Progress("steps", config.trainer.steps, start_step),
                 .clip_watch = std::move(watch),
@@ -179,10 +188,7 @@ absl::StatusOr<std::unique_ptr<RunRecorder>> RunRecorder::Create(
 absl::Status RunRecorder::RecallEvaluation(const std::string& when) {
   const std::string path = EvaluationPath(when);
   if (!FileExists(path)) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxJsonBytes));
-  ASSIGN_OR_RETURN(const nlohmann::json json, ParseJson(text, path));
-  ASSIGN_OR_RETURN(const EvaluationReport report,
-                   ParseEvaluationReport(Json(json), path));
+  ASSIGN_OR_RETURN(const EvaluationReport report, ReadEvaluationReport(path));
   KeepEvaluation(when, report);
   return absl::OkStatus();
 }
@@ -213,6 +219,7 @@ void RunRecorder::KeepEvaluation(const std::string& when,
   state_->status->Change([&](v1::GetStatusResponse& state) {
     ShowEvaluation(when, report, &state);
   });
+  state_->answers->ShowEvaluation(report);
 }
 
 bool RunRecorder::HasEvaluation(const std::string& when) const {
@@ -334,6 +341,15 @@ absl::Status RunRecorder::RecordSamples(
   return writer.Commit();
 }
 
+absl::Status RunRecorder::RecordAnswers(
+    int64_t step, const std::vector<RolloutRecord>& records) {
+  StepAnswers answers{.step = step, .answers = ChooseStepAnswers(records)};
+  if (answers.answers.empty()) return absl::OkStatus();
+  RETURN_IF_ERROR(state_->answer_log.Append(answers));
+  state_->answers->ShowStep(std::move(answers));
+  return absl::OkStatus();
+}
+
 absl::Status RunRecorder::RecordStep(const StepReport& report) {
   return state_->lines.Append(StepLine(report).dump() + "\n");
 }
@@ -386,7 +402,7 @@ absl::Status RunRecorder::RecordEvaluation(const std::string& when,
       report.seconds));
   KeepEvaluation(when, report);
   AddEvent("eval/accuracy", report.policy_version, report.accuracy.mean);
-  return WriteFileAtomically(EvaluationPath(when), ToJson(report).dump(2));
+  return WriteEvaluationReport(EvaluationPath(when), report);
 }
 
 // The events only repeat what metrics.jsonl holds: a failure is told once.
@@ -428,6 +444,8 @@ absl::Status RunRecorder::Finish(double total_seconds) {
   if (before != state_->evaluations.end() &&
       after != state_->evaluations.end()) {
     text += CompareEvaluations(before->second, after->second);
+    absl::StrAppend(
+        &text, "  answers:        dapd answers ", state_->folder, "\n");
   }
   for (const ClipFinding& finding : state_->clip_watch.Findings()) {
     absl::StrAppend(&text, "  warning: ", Describe(finding), "\n");
@@ -455,6 +473,7 @@ void RunRecorder::WriteReport(const absl::Status& outcome) {
                                                  state_->loaded,
                                                  *state_->status,
                                                  *state_->history,
+                                                 state_->answers->Get(),
                                                  outcome);
   if (!written.ok()) {
     LogWarning(absl::StrCat("no report: ", std::string(written.message())));

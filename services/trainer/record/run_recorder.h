@@ -1,7 +1,8 @@
 // RunRecorder: everything a run leaves behind for its user besides weights.
 // What a step measured goes into metrics.jsonl, TensorBoard, Prometheus, the
 // status and the charts' history by way of one table,
-// common/training/metric_table.h: they hold the same numbers.
+// common/training/metric_table.h: they hold the same numbers. A few answers of
+// each step and evaluation go into files and into RunAnswers, likewise.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +19,7 @@
 #include "common/config/run_folder.h"
 #include "common/training/step_report.h"
 #include "services/trainer/record/evaluation_report.h"
+#include "services/trainer/record/run_answers.h"
 #include "services/trainer/status/trainer_metrics.h"
 #include "services/trainer/status/trainer_status.h"
 #include "services/trainer/step/sample_pipeline.h"
@@ -30,15 +32,16 @@ class RunRecorder {
  public:
   // Writes config.yaml into the folder. `start_step`: the step that the run
   // goes on behind, 0 for a new one; what is recorded of later steps is dropped
-  // (they are done again). `metrics`, `status` and `history` must outlive the
-  // recorder.
+  // (they are done again). `metrics`, `status`, `history` and `answers` must
+  // outlive the recorder.
   static absl::StatusOr<std::unique_ptr<RunRecorder>> Create(
       const LoadedConfig& loaded,
       const RunFolder& folder,
       int64_t start_step,
       TrainerMetrics* metrics,
       TrainerStatus* status,
-      RunHistory* history);
+      RunHistory* history,
+      RunAnswers* answers);
   ~RunRecorder();
 
   const std::string& folder() const;
@@ -56,6 +59,10 @@ class RunRecorder {
   // What the steps up to this one show together (clip_watch.h): sets what of it
   // the report has. Once a step, before it is recorded.
   void CompareSteps(StepReport* report);
+  // A few of them in answers.jsonl (answer_log.h), on disk before they are
+  // shown; nothing for a step that sampled none.
+  absl::Status RecordAnswers(int64_t step,
+                             const std::vector<RolloutRecord>& records);
   // The step's line in metrics.jsonl, on disk before anything shows the step.
   absl::Status RecordStep(const StepReport& report);
   // Shows the step everywhere else, and warns of what CompareSteps found.

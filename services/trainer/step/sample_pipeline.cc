@@ -351,6 +351,7 @@ absl::StatusOr<RolloutRecord> SamplePipeline::MakeRecord(
   const Grade grade = GradeAnswer(record.text, expected);
   record.has_box = grade.has_box;
   record.correct = grade.correct && !expected.empty();
+  record.extracted = grade.extracted;
   for (const auto& [attempt, answer] : answers) {
     record.sampled_tokens += static_cast<int64_t>(answer.ids.size());
   }

@@ -72,6 +72,7 @@ struct RolloutRecord {
   std::string text;      // decoded, special tokens skipped
   bool has_box = false;  // graded, if the problem has an answer
   bool correct = false;
+  std::string extracted;  // what the box holds
   bool is_scored = true;  // false: padding alone
   // Whether any term trains the sample: its answer is scored or, by some term,
   // its reference.

@@ -217,9 +217,11 @@ class TrainerLoopTest : public ::testing::Test {
     TrainerMetrics metrics(registry, config);
     TrainerStatus status;
     RunHistory history;
+    RunAnswers answers;
     const auto ledger = Ledger::Open(folder.File("ledger.jsonl")).value();
     const auto recorder =
-        RunRecorder::Create(loaded_, folder, 0, &metrics, &status, &history)
+        RunRecorder::Create(
+            loaded_, folder, 0, &metrics, &status, &history, &answers)
             .value();
     TrainerLoop loop(
         {.batch = {.config = config,
@@ -248,7 +250,9 @@ class TrainerLoopTest : public ::testing::Test {
          .ledger = *ledger,
          .metrics = metrics,
          .wait_for_stop = [this](absl::Duration) { return is_stopped_; }});
-    return loop.Run();
+    const absl::Status outcome = loop.Run();
+    shown_ = answers.Get();
+    return outcome;
   }
 
   const std::string folder_ = TempPath("trainer_loop_test");
@@ -307,6 +311,7 @@ class TrainerLoopTest : public ::testing::Test {
   int64_t num_left_ = -1;
   std::optional<InstantRollouts> rollouts_;
   std::optional<InstantTeachers> teachers_;
+  AnswersToShow shown_;  // at the end
 };
 
 TEST_F(TrainerLoopTest, EachStepIsSampledUnderThePolicyThatItTrains) {
@@ -343,6 +348,7 @@ TEST_F(TrainerLoopTest, AnObjectiveOfReferencesAloneAsksNobody) {
     config.run.name = absl::StrCat("sft-", max_staleness);
     ASSERT_TRUE(Run(max_staleness).ok());
     EXPECT_TRUE(rollouts_->submissions_.empty());
+    EXPECT_TRUE(shown_.step.answers.empty());
     EXPECT_TRUE(teachers_->weights_.empty());
     EXPECT_TRUE(teachers_->tasks_.empty());
     EXPECT_THAT(MetricOfSteps("samples"), ElementsAre(2, 2, 2, 2));
@@ -424,6 +430,73 @@ TEST_F(TrainerLoopTest, AnEvaluationThatWasRecordedIsNotRepeated) {
   ASSERT_TRUE(Run(0).ok());
   EXPECT_THAT(rollouts_->held_out_submissions_,
               ElementsAre(Submission{2, 2}, Submission{4, 4}));
+}
+
+TEST_F(TrainerLoopTest, AFewAnswersOfEachStepAreKeptAndShown) {
+  Config& config = loaded_.config;
+  config.trainer.batch_size = 6;
+  config.rollout.group_size = 2;
+  answer_of_ = [this](const SamplingKey& key) {
+    return key.sample == 0 ? Boxed("123")
+                           : text_.tokenizer->Encode("hi").value();
+  };
+  ASSERT_TRUE(Run(0).ok());
+  const std::string path =
+      JoinPath(JoinPath(folder_, config.run.name), "answers.jsonl");
+  for (int64_t step = 1; step <= 4; ++step) {
+    const auto kept = ReadStepAnswers(path, step);
+    ASSERT_TRUE(kept.ok()) << kept.status();
+    ASSERT_EQ(kept->step, step);
+    const std::vector<nlohmann::json> samples = SamplesOfStep(step);
+    ASSERT_EQ(kept->answers.size(), 4u);
+    for (const ShownAnswer& answer : kept->answers) {
+      const bool is_first = answer.place % 2 == 0;
+      const nlohmann::json& sample =
+          samples.at(static_cast<size_t>(answer.place));
+      EXPECT_EQ(answer.id, sample.at("id"));
+      EXPECT_EQ(answer.problem, sample.at("problem"));
+      EXPECT_EQ(answer.text, is_first ? "\\boxed{123}" : "hi");
+      EXPECT_EQ(answer.expected, "123");
+      EXPECT_EQ(answer.extracted, is_first ? "123" : "");
+      EXPECT_EQ(answer.grade,
+                is_first ? AnswerGrade::kRight : AnswerGrade::kNoAnswer);
+    }
+  }
+  EXPECT_EQ(shown_.step.step, 4);
+  EXPECT_EQ(shown_.step.answers, ReadStepAnswers(path, 4)->answers);
+
+  // The next attempt does all steps again.
+  const std::string whole = ReadFile(path, 1 << 20).value();
+  ASSERT_TRUE(Run(0).ok());
+  EXPECT_EQ(ReadFile(path, 1 << 20).value(), whole);
+}
+
+TEST_F(TrainerLoopTest, HeldOutAnswersStandBeforeAndAfter) {
+  held_out_.problems = {data_.problems[0], data_.problems[2]};
+  Config& config = loaded_.config;
+  config.evaluation.kl_problems = 0;
+  config.evaluation.samples = 2;
+  answer_of_ = [this](const SamplingKey& key) {
+    return Boxed(key.step > 0 && key.sample == 0 ? "123" : "5");
+  };
+  const auto check = [this] {
+    EXPECT_EQ(shown_.before, 0);
+    EXPECT_EQ(shown_.after, 4);
+    ASSERT_EQ(shown_.held_out.size(), 2u);
+    EXPECT_EQ(shown_.held_out[0].before->id, "a");
+    EXPECT_EQ(shown_.held_out[1].before->id, "c");
+    for (const AnswerPair& pair : shown_.held_out) {
+      EXPECT_EQ(pair.before->grade, AnswerGrade::kWrong);
+      EXPECT_EQ(pair.before->extracted, "5");
+      EXPECT_EQ(pair.after->grade, AnswerGrade::kRight);
+    }
+  };
+  ASSERT_TRUE(Run(0).ok());
+  check();
+  // The next attempt has those before from the folder.
+  answer_of_ = [this](const SamplingKey&) { return Boxed("123"); };
+  ASSERT_TRUE(Run(0).ok());
+  check();
 }
 
 TEST_F(TrainerLoopTest, TheBestAdapterStaysBesideTheNewest) {

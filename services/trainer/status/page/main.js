@@ -38,6 +38,26 @@ function startControls() {
   };
 }
 
+// "hold" keeps the answers of a step in place for as long as they are read.
+const answers = {
+  newest: null,
+  isHeld: false,
+  show(data) {
+    answers.newest = data;
+    showHeldOutAnswers(data.held_out);
+    if (!answers.isHeld) showStepAnswers(data);
+  },
+  hold(isHeld) {
+    answers.isHeld = isHeld;
+    if (answers.newest) answers.show(answers.newest);
+  },
+};
+
+// What changes whenever there are other answers.
+function answersKey(status) {
+  return JSON.stringify([status.step, status.evaluations.map(({ when, policy_version: version }) => [when, version])]);
+}
+
 async function fetchJson(path) {
   const token = sessionStorage.getItem(tokenKey);
   const response = await fetch(path, {
@@ -66,15 +86,18 @@ function askForToken(problem) {
   }, { once: true }));
 }
 
-// Asks for the status every two seconds, and for the history when there are new
-// steps, while the page is to be seen.
+// Asks for the status every two seconds, and for history and answers when there
+// are new steps or evaluations, while the page is to be seen.
 async function follow() {
   let shownStep = -1;
   let lastHistory = -Infinity;
+  let shownAnswers = null;
+  let lastAnswers = -Infinity;
   let lastAnswer = Date.now();
   let status = null;
   let firstLoss = null;
   setText(byId("kind"), "live");
+  addChoices("answers-choices", [["newest", false], ["hold", true]], answers.hold);
   for (;;) {
     try {
       status = await fetchJson("status.json");
@@ -85,6 +108,11 @@ async function follow() {
         shownStep = history.last_step;
         firstLoss = history.series.loss?.[0] ?? null;
         lastHistory = performance.now();
+      }
+      if (answersKey(status) !== shownAnswers && performance.now() - lastAnswers >= 1000 * historySeconds) {
+        answers.show(await fetchJson("answers.json"));
+        shownAnswers = answersKey(status);
+        lastAnswers = performance.now();
       }
       lastAnswer = Date.now();
       showConnection(true, lastAnswer, status);

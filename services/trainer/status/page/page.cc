@@ -17,6 +17,7 @@ const HtmlPage& Page() {
                                                kChartJs,
                                                kIntervalPlotJs,
                                                kPanelsJs,
+                                               kAnswersViewJs,
                                                kStatusViewJs,
                                                kReportJs,
                                                kMainJs});

@@ -7,13 +7,14 @@
 
 namespace dapd {
 
-// Asks its server for /status.json and /history.json.
+// Asks its server for /status.json, /history.json and /answers.json.
 const std::string& StatusPageHtml();
 // The policy to send with it.
 const std::string& StatusPagePolicy();
 
-// Shows `data`, {"status", "history", "outcome", "config", ...} as report.js
-// reads it, and asks nobody: the file can be opened from a disk or a mail.
+// Shows `data`, {"status", "history", "answers", "outcome", "config", ...} as
+// report.js reads it, and asks nobody: the file can be opened from a disk or a
+// mail.
 std::string ReportHtml(const nlohmann::ordered_json& data);
 
 }  // namespace dapd

@@ -8,6 +8,7 @@ namespace dapd {
 extern const char kPageHtml[];
 extern const char kIntervalPlotJs[];
 extern const char kPanelsJs[];
+extern const char kAnswersViewJs[];
 extern const char kStatusViewJs[];
 extern const char kReportJs[];
 extern const char kMainJs[];

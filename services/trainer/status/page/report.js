@@ -36,6 +36,9 @@ function showReport(data) {
   showOutcome(data);
   document.title = `${data.status.run_name}: report`;
   showSteps(data.history, data.status);
+  showHeldOutAnswers(data.answers.held_out);
+  showStepAnswers(data.answers);
+  byId("answers-choices").hidden = true;
   byId("configuration-section").hidden = false;
   addChoices("configuration-choices", [["as set", true], ["all keys", false]], (onlySet) => showConfiguration(data.config, onlySet));
   showConfiguration(data.config, true);

@@ -36,10 +36,12 @@ absl::Status WriteReport(const std::string& folder,
                          const LoadedConfig& loaded,
                          const TrainerStatus& status,
                          const RunHistory& history,
+                         const AnswersToShow& answers,
                          const absl::Status& outcome) {
   const Json data = {
       {"status", StatusJson(StatusMessage(status))},
       {"history", history.ToJson()},
+      {"answers", ToJson(answers)},
       {"outcome", outcome.ok() ? "" : PrintableLines(outcome.message())},
       {"stopped", absl::IsCancelled(outcome)},
       {"written",

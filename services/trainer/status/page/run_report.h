@@ -1,4 +1,4 @@
-// report.html: a run's curves, evaluations with their intervals and
+// report.html: a run's curves, evaluations with their intervals, answers and
 // configuration in one file that asks nobody for anything.
 #pragma once
 
@@ -8,6 +8,7 @@
 
 #include "common/charts/run_history.h"
 #include "common/config/load_config.h"
+#include "services/trainer/record/run_answers.h"
 #include "services/trainer/status/trainer_status.h"
 
 namespace dapd {
@@ -18,6 +19,7 @@ absl::Status WriteReport(const std::string& folder,
                          const LoadedConfig& loaded,
                          const TrainerStatus& status,
                          const RunHistory& history,
+                         const AnswersToShow& answers,
                          const absl::Status& outcome);
 
 }  // namespace dapd

@@ -19,7 +19,8 @@ std::string Dump(const nlohmann::ordered_json& json) {
 }  // namespace
 
 std::map<std::string, HttpPage> StatusPages(const TrainerStatus* status,
-                                            const RunHistory* history) {
+                                            const RunHistory* history,
+                                            const RunAnswers* answers) {
   return {
       {"/",
        {"text/html; charset=utf-8",
@@ -27,8 +28,9 @@ std::map<std::string, HttpPage> StatusPages(const TrainerStatus* status,
         StatusPagePolicy()}},
       {"/status.json",
        {kJson, [status] { return Dump(StatusJson(StatusMessage(*status))); }}},
-      {"/history.json",
-       {kJson, [history] { return Dump(history->ToJson()); }}}};
+      {"/history.json", {kJson, [history] { return Dump(history->ToJson()); }}},
+      {"/answers.json",
+       {kJson, [answers] { return Dump(ToJson(answers->Get())); }}}};
 }
 
 }  // namespace dapd

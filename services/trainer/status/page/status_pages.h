@@ -2,6 +2,7 @@
 //   /              the status page (page.h)
 //   /status.json   the status, as `dapd status --json` prints it
 //   /history.json  the steps so far, at most 2,000 points (run_history.h)
+//   /answers.json  the answers to show (run_answers.h)
 #pragma once
 
 #include <map>
@@ -9,12 +10,14 @@
 
 #include "common/charts/run_history.h"
 #include "common/metrics/http_answer.h"
+#include "services/trainer/record/run_answers.h"
 #include "services/trainer/status/trainer_status.h"
 
 namespace dapd {
 
-// Both must outlive the pages.
+// All must outlive the pages.
 std::map<std::string, HttpPage> StatusPages(const TrainerStatus* status,
-                                            const RunHistory* history);
+                                            const RunHistory* history,
+                                            const RunAnswers* answers);
 
 }  // namespace dapd

@@ -1,6 +1,5 @@
 #include "services/trainer/status/page/run_report.h"
 
-
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -27,7 +26,8 @@ class RunReportTest : public testing::Test {
     LoadedConfig loaded;
     loaded.config.trainer.steps = 77;
     loaded.origins["trainer.steps"] = "--set";
-    EXPECT_TRUE(WriteReport(folder, loaded, status_, history_, outcome).ok());
+    EXPECT_TRUE(
+        WriteReport(folder, loaded, status_, history_, answers_, outcome).ok());
     const std::string html =
         ReadFile(JoinPath(folder, "report.html"), 1 << 20).value();
     const std::string open = "id=\"data\">";
@@ -38,6 +38,7 @@ class RunReportTest : public testing::Test {
 
   TrainerStatus status_;
   RunHistory history_;
+  AnswersToShow answers_;
 };
 
 TEST_F(RunReportTest, HoldsCurvesEvaluationsAndConfiguration) {
@@ -55,6 +56,16 @@ TEST_F(RunReportTest, HoldsCurvesEvaluationsAndConfiguration) {
   EXPECT_TRUE(found);
 }
 
+TEST_F(RunReportTest, HoldsAnswersThatCannotEndTheirElement) {
+  const std::string evil = "</script><script>alert(1)</script>\x1b$x^2$";
+  answers_.step = {.step = 1, .answers = {{.text = evil}}};
+  answers_.before = 0;
+  answers_.held_out = {{.before = ShownAnswer{.text = evil}}};
+  const nlohmann::json data = Data(absl::OkStatus());
+  EXPECT_EQ(data["answers"]["answers"][0]["text"], evil);
+  EXPECT_EQ(data["answers"]["held_out"]["pairs"][0]["before"]["text"], evil);
+}
+
 TEST_F(RunReportTest, SaysHowTheRunEnded) {
   const nlohmann::json failed = Data(absl::DataLossError("not finite"));
   EXPECT_EQ(failed["outcome"], "not finite");
@@ -63,7 +74,8 @@ TEST_F(RunReportTest, SaysHowTheRunEnded) {
 }
 
 TEST_F(RunReportTest, AFolderThatIsNotThereIsAnError) {
-  EXPECT_FALSE(WriteReport("/nowhere/at/all", {}, status_, history_, {}).ok());
+  EXPECT_FALSE(
+      WriteReport("/nowhere/at/all", {}, status_, history_, {}, {}).ok());
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 #include "services/trainer/status/page/status_pages.h"
 
-
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -21,8 +20,9 @@ class StatusPagesTest : public testing::Test {
 
   TrainerStatus status_;
   RunHistory history_;
+  RunAnswers answers_;
   const std::map<std::string, HttpPage> pages_ =
-      StatusPages(&status_, &history_);
+      StatusPages(&status_, &history_, &answers_);
 };
 
 TEST_F(StatusPagesTest, TheStatusIsTheOneThatTheCommandPrints) {
@@ -46,6 +46,13 @@ TEST_F(StatusPagesTest, TheHistoryGrowsWithTheRun) {
   EXPECT_EQ(Json("/history.json")["last_step"], 0);
   history_.Add({{"step", 1}, {"loss", 0.5}});
   EXPECT_EQ(Json("/history.json")["last_step"], 1);
+}
+
+TEST_F(StatusPagesTest, TheAnswersAreTheNewest) {
+  EXPECT_EQ(Json("/answers.json")["step"], 0);
+  answers_.ShowStep({.step = 3, .answers = {{.text = "</script> \x1b"}}});
+  EXPECT_EQ(Json("/answers.json")["step"], 3);
+  EXPECT_EQ(Json("/answers.json")["answers"][0]["text"], "</script> \x1b");
 }
 
 TEST_F(StatusPagesTest, ThePageComesWithItsPolicyAndTheDataWithNone) {

@@ -1,0 +1,27 @@
+// Foreign text in a terminal: lines of a width, and two texts side by side.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+namespace dapd {
+
+// Columns that well-formed text without control characters takes: wide East
+// Asian characters two (Unicode UAX #11), combining marks none.
+size_t TerminalColumns(absl::string_view text);
+
+// The lines of `text`, escaped as printable.h does, a tab as four spaces; each
+// takes at most `width` columns, at least 2. A longer one is broken at a space,
+// or anywhere if there is none. At least one line.
+std::vector<std::string> WrapText(absl::string_view text, size_t width);
+
+// Both wrapped to columns of one width, which together take at most `width`,
+// at least 8; ends with a line's end.
+std::string SideBySide(absl::string_view left,
+                       absl::string_view right,
+                       size_t width);
+
+}  // namespace dapd

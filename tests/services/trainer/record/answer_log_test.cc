@@ -1,0 +1,137 @@
+#include "services/trainer/record/answer_log.h"
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "common/base/files.h"
+#include "tests/fakes/temp_path.h"
+
+namespace dapd {
+namespace {
+
+using ::testing::HasSubstr;
+
+StepAnswers Answers(int64_t step) {
+  return {.step = step,
+          .answers = {{.place = 2,
+                       .id = "a",
+                       .text = absl::StrCat("of step ", step),
+                       .grade = AnswerGrade::kWrong,
+                       .tokens = 7}}};
+}
+
+class AnswerLogTest : public testing::Test {
+ protected:
+  AnswerLogTest() : path_(TempPath("answers.jsonl")) { Remove(); }
+  ~AnswerLogTest() override { Remove(); }
+
+  void Remove() const {
+    std::filesystem::remove(path_);
+    std::filesystem::remove(path_ + ".damaged");
+  }
+  // Writes these steps behind the first `last_step` ones.
+  void Write(int64_t last_step, const std::vector<int64_t>& steps) const {
+    auto log = AnswerLog::Open(path_, last_step);
+    ASSERT_TRUE(log.ok()) << log.status();
+    for (const int64_t step : steps) {
+      ASSERT_TRUE(log->Append(Answers(step)).ok());
+    }
+  }
+  std::string Content() const { return ReadFile(path_, 1 << 20).value(); }
+  void Overwrite(const std::string& content) const {
+    ASSERT_TRUE(WriteFileAtomically(path_, content).ok());
+  }
+
+  const std::string path_;
+};
+
+TEST_F(AnswerLogTest, AStepIsALine) {
+  Write(0, {1, 2});
+  EXPECT_EQ(Content(),
+            R"({"step":1,"answers":[{"place":2,"id":"a","problem":"",)"
+            R"("text":"of step 1","expected":"","extracted":"",)"
+            R"("grade":"wrong","tokens":7}]})"
+            "\n"
+            R"({"step":2,"answers":[{"place":2,"id":"a","problem":"",)"
+            R"("text":"of step 2","expected":"","extracted":"",)"
+            R"("grade":"wrong","tokens":7}]})"
+            "\n");
+}
+
+TEST_F(AnswerLogTest, AStepWithoutAnswersHasNone) {
+  auto log = AnswerLog::Open(path_, 0);
+  ASSERT_TRUE(log.ok()) << log.status();
+  ASSERT_TRUE(log->Append({.step = 1}).ok());
+  EXPECT_EQ(Content(), "");
+  EXPECT_EQ(log->last().step, 0);
+}
+
+TEST_F(AnswerLogTest, AResumeDropsStepsThatAreDoneAgain) {
+  Write(0, {1, 2, 3});
+  const std::string whole = Content();
+  Write(1, {2, 3});
+  EXPECT_EQ(Content(), whole);
+  const auto log = AnswerLog::Open(path_, 2);
+  ASSERT_TRUE(log.ok()) << log.status();
+  EXPECT_EQ(log->last().step, 2);
+  EXPECT_EQ(log->last().answers, Answers(2).answers);
+}
+
+// A crash may cut it off anywhere.
+TEST_F(AnswerLogTest, AnUnfinishedLastLineIsDropped) {
+  Write(0, {1});
+  const std::string first = Content();
+  Write(1, {2});
+  const std::string whole = Content();
+  for (size_t size = first.size(); size < whole.size(); ++size) {
+    Overwrite(whole.substr(0, size));
+    const auto read = ReadStepAnswers(path_, 0);
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_EQ(read->step, 1);
+    Write(2, {2});
+    EXPECT_EQ(Content(), whole);
+  }
+  EXPECT_FALSE(FileExists(path_ + ".damaged"));
+}
+
+TEST_F(AnswerLogTest, ADamagedFileIsSetAsideAndTheRunGoesOn) {
+  Write(0, {1, 2});
+  const std::string whole = Content();
+  const std::vector<std::string> damaged = {
+      "no json\n" + whole,
+      "[]\n" + whole,
+      "{\"step\":0,\"answers\":[]}\n",
+      "{\"step\":1,\"answers\":[{}]}\n",
+      "{\"step\":1,\"answers\":\"\xff\"}\n",
+      std::string(3 << 20, 'x') + "\n"};
+  for (const std::string& content : damaged) {
+    Overwrite(content);
+    const absl::Status status = ReadStepAnswers(path_, 0).status();
+    EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("answers.jsonl:1"));
+    Write(2, {3});
+    EXPECT_EQ(ReadStepAnswers(path_, 0)->step, 3);
+    EXPECT_EQ(ReadFile(path_ + ".damaged", 4 << 20).value(), content);
+  }
+}
+
+TEST_F(AnswerLogTest, AStepIsFoundByItsNumber) {
+  EXPECT_EQ(ReadStepAnswers(path_, 0)->step, 0) << "there is no file";
+  Write(0, {1, 2, 5});
+  EXPECT_EQ(ReadStepAnswers(path_, 0)->step, 5);
+  EXPECT_EQ(ReadStepAnswers(path_, 2)->answers, Answers(2).answers);
+  EXPECT_EQ(ReadStepAnswers(path_, 3)->step, 0);
+}
+
+TEST_F(AnswerLogTest, AnUnwritableFileIsNamed) {
+  const auto log = AnswerLog::Open(path_ + "/no/such", 0);
+  EXPECT_THAT(std::string(log.status().message()), HasSubstr("no/such"));
+}
+
+}  // namespace
+}  // namespace dapd
