@@ -56,13 +56,13 @@ class RunRecorder {
   // "rollout", "finish_reason", "correct"}: replayable.
   absl::Status RecordSamples(int64_t step,
                              const std::vector<RolloutRecord>& records);
-  // What the steps up to this one show together (clip_watch.h): sets what of it
-  // the report has. Once a step, before it is recorded.
-  void CompareSteps(StepReport* report);
   // A few of them in answers.jsonl (answer_log.h), on disk before they are
   // shown; nothing for a step that sampled none.
   absl::Status RecordAnswers(int64_t step,
                              const std::vector<RolloutRecord>& records);
+  // What the steps up to this one show together (clip_watch.h): sets what of it
+  // the report has. Once a step, before it is recorded.
+  void CompareSteps(StepReport* report);
   // The step's line in metrics.jsonl, on disk before anything shows the step.
   absl::Status RecordStep(const StepReport& report);
   // Shows the step everywhere else, and warns of what CompareSteps found.
