@@ -51,12 +51,14 @@ class RunRecorderTest : public testing::Test {
     metrics_ = std::make_unique<TrainerMetrics>(*registry_, loaded_.config);
     status_ = std::make_unique<TrainerStatus>();
     history_ = std::make_unique<RunHistory>();
+    answers_ = std::make_unique<RunAnswers>();
     auto recorder = RunRecorder::Create(loaded_,
                                         *folder_,
                                         start_step,
                                         metrics_.get(),
                                         status_.get(),
-                                        history_.get());
+                                        history_.get(),
+                                        answers_.get());
     ASSERT_TRUE(recorder.ok()) << recorder.status();
     recorder_ = *std::move(recorder);
   }
@@ -83,6 +85,7 @@ class RunRecorderTest : public testing::Test {
   std::unique_ptr<TrainerMetrics> metrics_;
   std::unique_ptr<TrainerStatus> status_;
   std::unique_ptr<RunHistory> history_;
+  std::unique_ptr<RunAnswers> answers_;
   std::unique_ptr<RunRecorder> recorder_;
 };
 
