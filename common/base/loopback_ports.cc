@@ -3,9 +3,15 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <string>
+
 #include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
 
 namespace dapd {
 namespace {
@@ -31,13 +37,45 @@ bool IsFree(int port) {
                 sizeof(address)) == 0;
 }
 
+// A name that one process at a time has, in the network namespace of the port;
+// the kernel takes it back when the descriptor is closed, however that happens.
+// Negative: somebody has it.
+int Claim(int port) {
+  const int descriptor = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (descriptor < 0) return -1;
+  const std::string name = absl::StrCat("dapd-port-", port);
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  // A first byte of zero: not a file.
+  std::copy(name.begin(), name.end(), address.sun_path + 1);
+  const auto size =
+      static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  if (::bind(descriptor, reinterpret_cast<const sockaddr*>(&address), size) ==
+      0) {
+    return descriptor;
+  }
+  ::close(descriptor);
+  return -1;
+}
+
 }  // namespace
 
 LoopbackPorts::LoopbackPorts()
     : next_(static_cast<int>(::getpid()) * kPortsPerRun % kNumPorts) {}
 
+LoopbackPorts::~LoopbackPorts() {
+  for (const int claim : claims_) ::close(claim);
+}
+
 bool LoopbackPorts::TakeIfFree(int port) {
-  return !taken_.contains(port) && IsFree(port) && taken_.insert(port).second;
+  const int claim = Claim(port);
+  if (claim < 0) return false;
+  if (!IsFree(port)) {
+    ::close(claim);
+    return false;
+  }
+  claims_.push_back(claim);
+  return true;
 }
 
 absl::StatusOr<int> LoopbackPorts::Take(int preferred) {

@@ -75,7 +75,7 @@ def source_of(command):
     text = path.read_text()
     shared = [ROOT / header.replace(".h", ".cc") for header in re.findall(r'#include "(services/cli/\w+\.h)"', text)]
     headers = [path.with_suffix(".h") for path in shared]
-    return text + "".join(path.read_text() for path in shared + headers if path.exists() and "AddFlags(" in path.read_text())
+    return text + "".join(path.read_text() for path in shared + headers if path.exists() and "AddOption(" in path.read_text())
 
 
 def config_keys():
@@ -92,7 +92,7 @@ def wrong_in_call(call):
     known = {*re.findall(r'"(--[a-z][a-z-]*)"', source), "--help"}
     wrong = [f"dapd {command} {flag}" for flag in FLAG.findall(call) if flag not in known]
     # A command with subcommands has one of them behind its name.
-    own = set(re.findall(r'command\.AddSubcommand\(\s*"([a-z-]+)"', source))
+    own = set(re.findall(r'(?<!app)\.AddSubcommand\(\s*"([a-z-]+)"', source))
     if own and (not rest or rest[0] not in own):
         wrong.append(f"dapd {' '.join([command, *rest[:1]])}")
     settings = re.findall(r"--set +['\"]?([\w.]+)=", call)

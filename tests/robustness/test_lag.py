@@ -28,8 +28,8 @@ def samplers(cluster, run):
 
 
 def test_the_lag_is_one_step_from_the_second_on(cluster, lagging):
-    _, with_lag = lagging.of_seed(SEED)
-    _, without = Reference(cluster, "on-policy", **RATE).of_seed(SEED)
+    _, with_lag, _ = lagging.of_seed(SEED)
+    _, without, _ = Reference(cluster, "on-policy", **RATE).of_seed(SEED)
     assert samplers(cluster, f"lagging-{SEED}") == {1: {0}, 2: {0}, 3: {1}, 4: {2}, 5: {3}}
     assert samplers(cluster, f"on-policy-{SEED}") == {1: {0}, 2: {1}, 3: {2}, 4: {3}, 5: {4}}
     print("losses with a lag   ", *(f"{line[1]:.6f}" for line in with_lag))

@@ -68,6 +68,10 @@ absl::Status ReadSettings(const std::string& path, RunResults* run) try {
 absl::Status ReadHistory(const std::string& path, RunResults* run) {
   RunHistory history(kMaxPoints);
   std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    return DataError(
+        absl::StrCat(run->folder, " holds no run: there is no ", path));
+  }
   std::string line;
   for (int number = 1; std::getline(file, line) && !file.eof(); ++number) {
     const std::string where = absl::StrCat(path, ":", number);

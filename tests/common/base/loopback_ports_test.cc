@@ -29,6 +29,18 @@ TEST(LoopbackPortsTest, APreferenceIsHandedOutOnceToo) {
   EXPECT_NE(ports.Take(port).value(), port);
 }
 
+// Two runs that start together, before any of their services listens.
+TEST(LoopbackPortsTest, WhatAnotherHasHandedOutIsTakenWhileItLives) {
+  LoopbackPorts ports;
+  int port = 0;
+  {
+    LoopbackPorts others;
+    port = others.Take(0).value();
+    EXPECT_NE(ports.Take(port).value(), port);
+  }
+  EXPECT_EQ(ports.Take(port).value(), port);
+}
+
 TEST(LoopbackPortsTest, PortsLieBelowTheKernelsOwn) {
   std::ifstream range("/proc/sys/net/ipv4/ip_local_port_range");
   int first = 0;
@@ -61,8 +73,7 @@ int Listen(int port) {
 }
 
 TEST(LoopbackPortsTest, AFreePreferenceIsKeptAndATakenOneIsNot) {
-  LoopbackPorts ports;
-  const int port = ports.Take(0).value();
+  const int port = LoopbackPorts().Take(0).value();
   EXPECT_EQ(LoopbackPorts().Take(port).value(), port);
 
   const int listener = Listen(port);
@@ -72,8 +83,7 @@ TEST(LoopbackPortsTest, AFreePreferenceIsKeptAndATakenOneIsNot) {
 
 // A run that is started again at once keeps its ports, which Prometheus knows.
 TEST(LoopbackPortsTest, APortWhoseServerHasJustClosedItsConnectionsIsFree) {
-  LoopbackPorts ports;
-  const int port = ports.Take(0).value();
+  const int port = LoopbackPorts().Take(0).value();
   const int listener = Listen(port);
   const int client = ::socket(AF_INET, SOCK_STREAM, 0);
   const sockaddr_in address = Loopback(port);
