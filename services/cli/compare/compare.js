@@ -115,7 +115,7 @@ function showHeldOut({ figures }) {
 
 // Figures of the evaluations within the runs, with their intervals; runs of one
 // setting as their mean, in the colours of the tables.
-function showHeldOutCharts({ runs, figures }) {
+function showHeldOutCharts({ figures }) {
   for (const figure of figures.filter(({ steps }) => steps.length > 0)) {
     const rows = figure.groups.length > 0 ? figure.groups : figure.runs;
     const chart = new Chart({

@@ -176,12 +176,12 @@ std::string CurveTable(const Comparison& comparison,
   return Table(rows);
 }
 
-// "marker_rate, with " = "".
-std::string FigureTitle(const ComparedFigure& figure) {
+// `marker_rate, with " = "`, on the page with `words` for the name.
+std::string FigureTitle(const ComparedFigure& figure,
+                        const std::string& words) {
   return figure.marker.empty()
-             ? Printable(figure.name)
-             : absl::StrCat(
-                   Printable(figure.name), ", ", MarkerLabel(figure.marker));
+             ? Printable(words)
+             : absl::StrCat(Printable(words), ", ", MarkerLabel(figure.marker));
 }
 
 // --- JSON --------------------------------------------------------------------
@@ -275,7 +275,7 @@ std::string ComparisonText(const Comparison& comparison) {
     absl::StrAppend(
         &text,
         "\nheld out: ",
-        FigureTitle(figure),
+        FigureTitle(figure, figure.name),
         &figure == &comparison.figures.front() ? " (95 % intervals)\n" : "\n",
         FigureTable(comparison, figure));
     if (figure.is_share && !figure.steps.empty()) {
@@ -357,8 +357,9 @@ std::string ComparisonHtml(const Comparison& comparison) {
   }
   data["charts"] = charts;
   for (size_t i = 0; i < comparison.figures.size(); ++i) {
+    const ComparedFigure& figure = comparison.figures[i];
     data["figures"][i]["title"] =
-        absl::StrReplaceAll(FigureTitle(comparison.figures[i]), {{"_", " "}});
+        FigureTitle(figure, absl::StrReplaceAll(figure.name, {{"_", " "}}));
   }
   data["differing"] = comparison.differing;
   return page.With(data);

@@ -142,9 +142,9 @@ TEST(CompareRunsTest, EvaluationsWithinRunsAreCurvesByRunAndGroup) {
 
 TEST(CompareRunsTest, SharesOfDifferentTextsAreDifferentFigures) {
   RunResults other = MarkedRun("b", "1", 0.2);
-  other.before.marker = other.after.marker = "therefore";
+  other.before.marker = other.after.marker = "there_fore";
   for (auto& [step, held_out] : other.evaluations) {
-    held_out.marker = "therefore";
+    held_out.marker = "there_fore";
   }
   const Comparison comparison = CompareRuns({MarkedRun("a", "1", 0.4), other});
   ASSERT_EQ(comparison.figures.size(), 2u);
@@ -152,8 +152,10 @@ TEST(CompareRunsTest, SharesOfDifferentTextsAreDifferentFigures) {
     EXPECT_EQ(figure.name, "marker_rate");
     EXPECT_FALSE(figure.runs[1].against_first.has_value());
   }
-  EXPECT_EQ(comparison.figures[1].marker, "therefore");
+  EXPECT_EQ(comparison.figures[1].marker, "there_fore");
   EXPECT_FALSE(comparison.figures[0].runs[1].after.has_value());
+  EXPECT_THAT(ComparisonHtml(comparison),
+              HasSubstr("marker rate, with \\\"there_fore\\\""));
 }
 
 TEST(CompareRunsTest, TwoEvaluationsAreNoCurve) {
