@@ -172,11 +172,12 @@ struct EvaluationSection {
   int64_t interval = 0;        // steps between evaluations; 0: before and after
   std::string prompt = "training";  // training | plain
   bool thinking = false;
+  std::string marker;  // a text whose share of answers is measured, or empty
 };
 
 struct CheckpointSection {
   int64_t interval = 50;
-  int64_t keep = 2;  // 0: all
+  int64_t keep = 2;                      // 0: all
   std::string on_write_error = "pause";  // pause | continue | fail
 };
 

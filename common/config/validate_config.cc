@@ -17,6 +17,8 @@
 namespace dapd {
 namespace {
 
+constexpr size_t kMaxMarkerBytes = 256;
+
 // What a payload of a few tokens cannot be made into.
 std::string ProblemWithPayload(const Term& term,
                                const TeacherSection& teacher) {
@@ -279,6 +281,12 @@ std::vector<std::string> FindContradictions(const Config& config) {
                        "data.max_prompt_tokens (",
                        config.data.max_prompt_tokens,
                        "): raise that"),
+          problems);
+  Require(config.evaluation.marker.size() <= kMaxMarkerBytes,
+          absl::StrCat("evaluation.marker has ",
+                       config.evaluation.marker.size(),
+                       " bytes; it may have ",
+                       kMaxMarkerBytes),
           problems);
   CheckTrainer(config.trainer, problems);
   CheckRanks(config, problems);

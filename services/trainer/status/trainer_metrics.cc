@@ -182,6 +182,13 @@ void TrainerMetrics::RecordEvaluation(const std::string& when,
       "Share of answers to the held-out problems with a boxed result.",
       report.format_rate.mean,
       labels);
+  if (report.marker_rate.has_value()) {
+    Set("dapd_trainer_evaluation_marker_ratio",
+        "Share of answers to the held-out problems that contain "
+        "evaluation.marker.",
+        report.marker_rate->mean,
+        labels);
+  }
   for (const TermDivergence& term : report.divergences) {
     Set("dapd_trainer_evaluation_divergence",
         "True KL divergence of a term on held-out problems.",

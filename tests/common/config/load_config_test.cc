@@ -82,6 +82,10 @@ TEST(LoadConfigTest, ContradictionsAreNamed) {
       Load(kGood,
            {"rollout.max_new_tokens=20000", "data.max_prompt_tokens=20001"})
           .ok());
+  EXPECT_THAT(
+      Message(Load(
+          kGood, {absl::StrCat("evaluation.marker=", std::string(257, 'x'))})),
+      HasSubstr("evaluation.marker has 257 bytes"));
   EXPECT_THAT(Message(Load(kGood, {"rollout.listen=0.0.0.0:7001"})),
               HasSubstr("security.insecure"));
   EXPECT_TRUE(
@@ -270,10 +274,12 @@ TEST(LoadConfigTest, TheDumpLoadsToTheSameConfiguration) {
   auto first = Load(kGood,
                     {"objective.component_clip=.inf",
                      "lora.targets=[q_proj, up_proj]",
+                     "evaluation.marker=' = '",
                      "objective.terms=[{name: only, student: none_rollout, "
                      "teacher: cross_rollout, teacher_weights: base, weight: "
                      "0.1}]"});
   ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_EQ(first->config.evaluation.marker, " = ");
   auto second = Load(DumpConfig(*first));
   ASSERT_TRUE(second.ok()) << second.status() << DumpConfig(*first);
   const auto a = ConfigKeys(first->config);
