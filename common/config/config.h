@@ -176,7 +176,7 @@ struct EvaluationSection {
 
 struct CheckpointSection {
   int64_t interval = 50;
-  int64_t keep = 2;  // 0: all
+  int64_t keep = 2;                      // 0: all
   std::string on_write_error = "pause";  // pause | continue | fail
 };
 
@@ -186,6 +186,12 @@ struct MetricsSection {
   std::string trainer_listen = "127.0.0.1:9103";
   // See common/metrics/host_check.h.
   std::vector<std::string> allowed_hosts = {"localhost"};
+};
+
+// common/base/log.h.
+struct LogSection {
+  std::string format = "text";  // text | json
+  std::string level = "info";   // info | warning | error
 };
 
 // What each key means together: common/security/security.h.
@@ -217,6 +223,7 @@ struct Config {
   EvaluationSection evaluation;
   CheckpointSection checkpoint;
   MetricsSection metrics;
+  LogSection log;
   SecuritySection security;
 };
 

@@ -25,9 +25,11 @@
 #include "common/config/preset_terms.h"
 #include "common/config/run_folder.h"
 #include "common/config/service_flags.h"
+#include "common/config/set_up_log.h"
 #include "common/metrics/metrics_registry.h"
 #include "common/metrics/security_metrics.h"
 #include "common/rpc/client/credentials.h"
+#include "common/rpc/grpc_log.h"
 #include "common/rpc/server/server.h"
 #include "common/rpc/server/server_metrics.h"
 #include "common/rpc/server/shutdown_signal.h"
@@ -268,12 +270,14 @@ absl::Status Run(const ServiceFlags& flags) {
 }
 
 int Main(int argc, char** argv) {
-  SetLogName("trainer");
   ServiceFlags flags;
   CommandLine line(
       "The DAPD trainer: drives the workers and trains the adapter.");
   flags.AddTo(line, "trainer.listen");
   if (const auto code = line.Parse(argc, argv)) return *code;
+  const Config config = PeekConfig(flags.config, flags.Overrides());
+  SetUpLog("trainer", config, config.trainer.rank);
+  LogWhatGrpcSays();
   const absl::Status status = Run(flags);
   if (!status.ok()) LogError(std::string(status.message()));
   return static_cast<int>(ExitCodeOf(status));

@@ -191,6 +191,7 @@ absl::StatusOr<std::vector<RolloutRecord>> BatchTrainer::Sample(
   PhaseTimer timer(&report->seconds[TrainerPhase::kRollout]);
   OpenStep step = *std::exchange(open_, std::nullopt);
   report->step = step.plan.step;
+  SetLogStep(step.plan.step);
   payload_bytes_before_ = pipeline_.payload_bytes();
   scored_tokens_before_ = pipeline_.scored_tokens();
   teacher_cost_before_ = pipeline_.teacher_cost();

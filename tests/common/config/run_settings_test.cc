@@ -41,6 +41,8 @@ TEST(RunSettingsTest, WhereThingsAreAndWhoHelpsMayChange) {
                           "evaluation.samples",
                           "checkpoint.interval",
                           "metrics.trainer_listen",
+                          "log.format",
+                          "log.level",
                           "security.tokens.viewer"}) {
     EXPECT_FALSE(settings.contains(key)) << key;
     EXPECT_TRUE(MayChangeOnResume(key)) << key;
