@@ -158,6 +158,7 @@ struct TrainerSection {
   double rank_timeout_seconds = 600.0;        // for a rank to reach a sum
   bool shard_base = false;                    // each rank holds its share of it
   std::string when_done = "exit";             // exit | serve
+  int64_t timeline_steps = 0;                 // 0: none
 };
 
 // Held-out measurements before and after training.

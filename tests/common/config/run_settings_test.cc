@@ -38,6 +38,7 @@ TEST(RunSettingsTest, WhereThingsAreAndWhoHelpsMayChange) {
                           "trainer.rank",
                           "trainer.ranks",
                           "trainer.rank_timeout_seconds",
+                          "trainer.timeline_steps",
                           "evaluation.samples",
                           "checkpoint.interval",
                           "metrics.trainer_listen",
