@@ -1,9 +1,8 @@
 // GrpcSession: what the sessions of both roles have in common. A role adds how
 // a task is written and how answers are put together.
 //
-// With a timeline, a session records its uploads,
-// and reads the worker's clock (Describe) when it is connected and behind each
-// upload.
+// With a timeline a session records its uploads, and reads the worker's clock
+// (Describe) when it is connected and behind each upload.
 //
 // Describe and LoadAdapter have deadlines. The stream has none of its own: the
 // pool bounds the time of each task on it, and keepalive finds a silent peer.

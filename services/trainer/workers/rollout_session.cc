@@ -79,7 +79,8 @@ std::optional<TaskAnswer<RolloutResult>> RolloutSession::Receive() {
     if (response.has_finished()) {
       TaskAnswer<RolloutResult> answer{
           id, Finish(response.finished(), std::move(result))};
-      if (timeline() != nullptr && answer.result.ok()) {
+      if (timeline() != nullptr && answer.result.ok() &&
+          response.finished().has_times()) {
         Record(response.finished().times(), key, *answer.result);
       }
       return answer;

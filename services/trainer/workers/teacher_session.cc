@@ -310,7 +310,10 @@ absl::StatusOr<ScoreResult> TeacherSession::Finish(const v1::ScoreDone& done,
 
 void TeacherSession::Record(const v1::ScoreTimes& times,
                             const ScoreResult& result) {
-  if (times.ahead_size() > kMaxAheadSpans || !times.has_scored()) return;
+  if (times.ahead_size() > kMaxAheadSpans || !times.has_scored() ||
+      !times.has_sent()) {
+    return;
+  }
   const auto add = [&](const std::string& track,
                        const char* name,
                        const v1::TimeSpan& span,

@@ -139,7 +139,8 @@ TEST_F(TimelineTest, WaitsThatFollowEachOtherAreOne) {
   timeline.AddOwn(kComputeTrack, At(12, "forward"));
   timeline.EndStep();
   std::vector<int64_t> durations;
-  for (const auto& slice : Slices()) durations.push_back(slice.at("dur"));
+  for (const auto& slice : Slices())
+    durations.push_back(slice.at("dur").get<int64_t>());
   EXPECT_THAT(durations, testing::ElementsAre(3000, 1000, 1000, 1000));
 }
 
@@ -154,7 +155,7 @@ TEST_F(TimelineTest, TracksAreInTheOrderOfTheirNumbers) {
   for (const nlohmann::json& event : Trace().at("traceEvents")) {
     EXPECT_EQ(event.at("pid"), 20'001);
     if (event.at("name") == "thread_name") {
-      names.push_back(event.at("args").at("name"));
+      names.push_back(event.at("args").at("name").get<std::string>());
     }
   }
   EXPECT_THAT(names, testing::ElementsAre("slot 0", "slot 9", "slot 10"));

@@ -386,7 +386,8 @@ TEST_F(RolloutClientTest, EveryAnswerIsInTheTimeline) {
   std::map<std::string, std::set<int64_t>> examples;  // by slice
   for (const nlohmann::json& slice : EndTimeline()) {
     if (slice.at("name") == "push") continue;
-    examples[slice.at("name")].insert(slice.at("args").at("example"));
+    examples[slice.at("name").get<std::string>()].insert(
+        slice.at("args").at("example").get<int64_t>());
     EXPECT_EQ(slice.at("args").at("step"), 5);
     EXPECT_EQ(slice.at("args").at("tokens"), 3);
   }
@@ -395,7 +396,7 @@ TEST_F(RolloutClientTest, EveryAnswerIsInTheTimeline) {
 }
 
 TEST_F(RolloutClientTest, AWorkersTimesAreReadByItsClock) {
-  constexpr absl::Duration kAhead = absl::Hours(5);
+  static constexpr absl::Duration kAhead = absl::Hours(5);
   const auto now = [] { return absl::ToUnixNanos(absl::Now() + kAhead); };
   StartTimeline();
   ScriptedServer server([&](ScriptedServer::Stream* stream) {
@@ -426,7 +427,7 @@ TEST_F(RolloutClientTest, AWorkersTimesAreReadByItsClock) {
   int sampled = 0;
   for (const nlohmann::json& slice : EndTimeline()) {
     sampled += slice.at("name") == "sampling";
-    const absl::Time at = absl::FromUnixMicros(slice.at("ts"));
+    const absl::Time at = absl::FromUnixMicros(slice.at("ts").get<int64_t>());
     EXPECT_GE(at, begin - absl::Seconds(1));
     EXPECT_LE(at, end + absl::Seconds(1));
   }

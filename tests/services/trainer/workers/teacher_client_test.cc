@@ -448,7 +448,8 @@ TEST_F(TeacherClientTest, WhatATeacherDidIsInTheTimeline) {
   std::map<std::string, nlohmann::json> slices;  // the last of each name
   const auto trace = nlohmann::json::parse(ReadFile(path, 1 << 20).value());
   for (const nlohmann::json& event : trace.at("traceEvents")) {
-    if (event.at("ph") == "X") slices[event.at("name")] = event;
+    if (event.at("ph") == "X")
+      slices[event.at("name").get<std::string>()] = event;
   }
   for (const char* name :
        {"push", "prefix news", "prefix", "score", "payload"}) {
