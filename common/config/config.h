@@ -158,6 +158,7 @@ struct TrainerSection {
   double rank_timeout_seconds = 600.0;        // for a rank to reach a sum
   bool shard_base = false;                    // each rank holds its share of it
   std::string when_done = "exit";             // exit | serve
+  int64_t timeline_steps = 0;                 // 0: none
 };
 
 // Held-out measurements before and after training.
@@ -189,6 +190,12 @@ struct MetricsSection {
   std::vector<std::string> allowed_hosts = {"localhost"};
 };
 
+// common/base/log.h.
+struct LogSection {
+  std::string format = "text";  // text | json
+  std::string level = "info";   // info | warning | error
+};
+
 // What each key means together: common/security/security.h.
 struct SecuritySection {
   bool insecure = false;          // plaintext gRPC on any address
@@ -218,6 +225,7 @@ struct Config {
   EvaluationSection evaluation;
   CheckpointSection checkpoint;
   MetricsSection metrics;
+  LogSection log;
   SecuritySection security;
 };
 

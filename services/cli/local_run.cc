@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
@@ -62,12 +63,21 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> LocalRun::MakeChild(
       command.push_back(override);
     }
   }
-  return std::make_unique<ChildProcess>(
+  auto child = std::make_unique<ChildProcess>(
       name,
       command,
       to_log ? JoinPath(folder_, absl::StrCat("logs/", name, ".log")) : "",
       gpus.empty() ? std::vector<std::string>()
                    : std::vector<std::string>{GpuSetting(gpus)});
+  if (!to_log && LogsJson()) {
+    // What is no JSON, such as the last words of a library, would break the
+    // reader of our output. As text the child shares our terminal, for its bar.
+    child->RelayLines(
+        [source =
+             LogSource{.service = name, .run = config_.run.name, .rank = 0}](
+            absl::string_view line) { PassOnLog(line, source); });
+  }
+  return child;
 }
 
 absl::Status LocalRun::AddWorkers(const std::string& role,

@@ -1,8 +1,10 @@
 // The `dapd` command; its subcommands are listed in command.h.
 
 #include <cstdio>
+#include <string>
 
 #include "common/base/exit_code.h"
+#include "common/base/log.h"
 #include "common/base/printable.h"
 #include "services/cli/command.h"
 
@@ -16,7 +18,9 @@ int main(int argc, char** argv) {
 #undef DAPD_ADD_COMMAND
   if (const auto code = line.Parse(argc, argv)) return *code;
   const absl::Status status = line.Run();
-  if (!status.ok()) {
+  if (!status.ok() && dapd::LogsJson()) {
+    dapd::LogError(std::string(status.message()));
+  } else if (!status.ok()) {
     std::fprintf(
         stderr, "dapd: %s\n", dapd::PrintableLines(status.message()).c_str());
   }

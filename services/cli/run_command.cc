@@ -7,9 +7,9 @@
 
 #include "absl/strings/str_cat.h"
 
-#include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/config/load_config.h"
+#include "common/config/set_up_log.h"
 #include "services/cli/command.h"
 #include "services/cli/local_run.h"
 #include "services/cli/run_supervisor.h"
@@ -24,10 +24,10 @@ struct RunOptions {
 };
 
 absl::Status Run(RunOptions options) {
-  SetLogName("run");
   if (options.ranks > 0) {
     options.overrides.push_back(absl::StrCat("trainer.ranks=", options.ranks));
   }
+  SetUpLog("run", PeekConfig(options.config, options.overrides));
   ASSIGN_OR_RETURN(const LoadedConfig loaded,
                    LoadConfig(options.config, options.overrides));
   RunSupervisor::CatchSignals();

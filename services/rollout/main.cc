@@ -16,7 +16,9 @@
 #include "common/base/status_macros.h"
 #include "common/base/thread_share.h"
 #include "common/config/load_config.h"
+#include "common/config/set_up_log.h"
 #include "common/hub/model_folder.h"
+#include "common/rpc/grpc_log.h"
 #include "common/rpc/server/worker_program.h"
 #include "common/tokenizer/tokenizer.h"
 #include "services/rollout/engine_sampler.h"
@@ -99,7 +101,6 @@ absl::Status Run(const Flags& flags) {
 }
 
 int Main(int argc, char** argv) {
-  SetLogName("rollout");
   Flags flags;
   CommandLine line(
       "A DAPD rollout worker: samples answers from the live policy.");
@@ -108,6 +109,11 @@ int Main(int argc, char** argv) {
   line.AddOption("--rendezvous", flags.tensor_rank.rendezvous).Hide();
   flags.as_was_called.assign(argv + 1, argv + argc);
   if (const auto code = line.Parse(argc, argv)) return *code;
+  const Config config =
+      PeekConfig(flags.worker.config, flags.worker.Overrides());
+  const bool is_one_of_several = config.rollout.tensor_parallel > 1;
+  SetUpLog("rollout", config, is_one_of_several ? flags.tensor_rank.rank : -1);
+  LogWhatGrpcSays();
   const absl::Status status =
       flags.tensor_rank.rank > 0 ? RunTensorRank(flags) : Run(flags);
   if (!status.ok()) LogError(std::string(status.message()));

@@ -1,5 +1,6 @@
 #include "services/rollout/rollout_worker.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -110,6 +111,8 @@ void RolloutWorker::StartWaiting() {
     Sequence sequence = std::move(waiting_.front());
     waiting_.pop_front();
     const uint64_t id = next_id_++;
+    sequence.started = absl::Now();
+    sequence.slot = FreeSlot();
     DAPD_FAILPOINT("worker.before_prefill");
     const absl::Status status = sampler_->Submit(id, sequence.request);
     if (!status.ok()) {
@@ -118,6 +121,14 @@ void RolloutWorker::StartWaiting() {
     }
     running_.emplace(id, std::move(sequence));
   }
+}
+
+uint32_t RolloutWorker::FreeSlot() const {
+  std::vector<bool> taken(running_.size() + 1);
+  for (const auto& [id, sequence] : running_) {
+    if (sequence.slot < taken.size()) taken[sequence.slot] = true;
+  }
+  return static_cast<uint32_t>(std::ranges::find(taken, false) - taken.begin());
 }
 
 void RolloutWorker::Step() {
@@ -134,10 +145,7 @@ void RolloutWorker::Step() {
     if (found == running_.end()) continue;
     Sequence& sequence = found->second;
     const uint64_t request_id = sequence.request_id;
-    if (sequence.num_tokens == 0) {
-      sequence.seconds_to_first_token =
-          absl::ToDoubleSeconds(absl::Now() - sequence.arrival);
-    }
+    if (sequence.num_tokens == 0) sequence.first_token = absl::Now();
     sequence.outbox->AddToken(
         request_id, sequence.num_tokens++, token.token, token.logprob);
     if (token.finish_reason == FinishReason::kNone) continue;
@@ -145,7 +153,12 @@ void RolloutWorker::Step() {
     sequence.outbox->Finish(request_id,
                             token.finish_reason,
                             sequence.num_tokens,
-                            served_.Of(WeightSet::kLive));
+                            served_.Of(WeightSet::kLive),
+                            {.arrived = sequence.arrival,
+                             .started = sequence.started,
+                             .first_token = sequence.first_token,
+                             .ended = absl::Now(),
+                             .slot = sequence.slot});
     DAPD_FAILPOINT("worker.after_answer");
     Report(sequence, token.finish_reason);
     running_.erase(found);
@@ -205,7 +218,10 @@ void RolloutWorker::Report(const Sequence& sequence,
        .prompt_tokens =
            static_cast<int64_t>(sequence.request.prompt_ids.size()),
        .answer_tokens = sequence.num_tokens,
-       .seconds_to_first_token = sequence.seconds_to_first_token,
+       .seconds_to_first_token =
+           sequence.num_tokens == 0
+               ? 0.0
+               : absl::ToDoubleSeconds(sequence.first_token - sequence.arrival),
        .seconds = absl::ToDoubleSeconds(absl::Now() - sequence.arrival)});
 }
 

@@ -99,14 +99,18 @@ class RolloutWorker {
     ServedPolicy policy;
     std::shared_ptr<GenerationOutbox> outbox;
     absl::Time arrival;
+    absl::Time started;  // from here on: once it has a slot
+    absl::Time first_token;
+    uint32_t slot = 0;
     uint32_t num_tokens = 0;
-    double seconds_to_first_token = 0.0;
   };
 
   // All below run on the compute thread.
   void Run();
   void Admit(Sequence sequence);
   void StartWaiting();
+  // The lowest number that none of those that run has.
+  uint32_t FreeSlot() const;
   void Step();
   void Cancel(const GenerationOutbox* outbox);
   absl::StatusOr<LoadResult> Switch(const AdapterUpload& upload);

@@ -25,13 +25,16 @@
 #include "common/config/preset_terms.h"
 #include "common/config/run_folder.h"
 #include "common/config/service_flags.h"
+#include "common/config/set_up_log.h"
 #include "common/metrics/metrics_registry.h"
 #include "common/metrics/security_metrics.h"
 #include "common/rpc/client/credentials.h"
+#include "common/rpc/grpc_log.h"
 #include "common/rpc/server/server.h"
 #include "common/rpc/server/server_metrics.h"
 #include "common/rpc/server/shutdown_signal.h"
 #include "common/security/security.h"
+#include "common/timeline/timeline.h"
 #include "services/trainer/record/run_answers.h"
 #include "services/trainer/status/page/status_pages.h"
 #include "services/trainer/status/trainer_metrics.h"
@@ -49,6 +52,7 @@ Options MakeClientOptions(const Config& config,
                           const std::vector<std::string>& addresses,
                           std::shared_ptr<const RpcCredentials> credentials,
                           const ExpectedWorker& expected,
+                          Timeline* timeline,
                           WorkerPoolObserver observer) {
   Options options;
   options.addresses = addresses;
@@ -56,6 +60,7 @@ Options MakeClientOptions(const Config& config,
   options.expected = expected;
   options.task_timeout = absl::Seconds(config.trainer.rpc_timeout_seconds);
   options.peer_timeout = absl::Seconds(config.trainer.peer_timeout_seconds);
+  options.timeline = timeline;
   options.observer = std::move(observer);
   return options;
 }
@@ -74,6 +79,26 @@ absl::StatusOr<std::unique_ptr<Collective>> JoinRanks(
       .join_timeout = absl::Seconds(trainer.peer_timeout_seconds),
       .operation_timeout = absl::Seconds(trainer.rank_timeout_seconds)};
   return options.rank == 0 ? StartRankLeader(options) : JoinRankLeader(options);
+}
+
+// Null: none is wanted, or this rank runs where the run folder is not.
+std::unique_ptr<Timeline> MakeTimeline(const Config& config) {
+  const TrainerSection& trainer = config.trainer;
+  if (trainer.timeline_steps == 0) return nullptr;
+  const std::string folder = JoinPath(config.run.output_dir, config.run.name);
+  if (!FileExists(folder)) {
+    LogWarning(absl::StrCat("this rank leaves no timeline: there is no ",
+                            folder,
+                            " on this machine"));
+    return nullptr;
+  }
+  const std::string name =
+      trainer.rank == 0 ? "timeline.json"
+                        : absl::StrCat("timeline-rank-", trainer.rank, ".json");
+  return std::make_unique<Timeline>(
+      Timeline::Options{.path = JoinPath(folder, name),
+                        .steps = trainer.timeline_steps,
+                        .rank = trainer.rank});
 }
 
 bool StaysWhenDone(const Config& config) {
@@ -181,6 +206,8 @@ absl::Status Train(const LoadedConfig& loaded,
                                     &window.status(),
                                     &window.history(),
                                     &window.answers()));
+  // Outlives the clients, which write into it.
+  const std::unique_ptr<Timeline> timeline = MakeTimeline(config);
   // Workers that nothing is asked of need not be there, nor be missed by an
   // alert.
   const std::vector<std::string> nobody;
@@ -199,12 +226,14 @@ absl::Status Train(const LoadedConfig& loaded,
                        asks_rollouts ? config.rollout.addresses : nobody,
                        credentials,
                        run->ExpectedWorkers(),
+                       timeline.get(),
                        observe("rollout", asks_rollouts))));
   auto teacher_options = MakeClientOptions<TeacherClientOptions>(
       config,
       asks_teachers ? config.teacher.addresses : nobody,
       credentials,
       run->ExpectedWorkers(),
+      timeline.get(),
       observe("teacher", asks_teachers));
   teacher_options.connections = config.teacher.connections;
   ASSIGN_OR_RETURN(const std::unique_ptr<TeacherClient> teachers,
@@ -231,9 +260,11 @@ absl::Status Train(const LoadedConfig& loaded,
     }
   });
   const absl::Status result = run->Train(
-      *rollouts, *teachers, *collective, [&signal](absl::Duration timeout) {
-        return signal.WaitFor(timeout);
-      });
+      *rollouts,
+      *teachers,
+      *collective,
+      timeline.get(),
+      [&signal](absl::Duration timeout) { return signal.WaitFor(timeout); });
   if (result.ok() && StaysWhenDone(config)) ServeUntilSignal(*server, signal);
   server->SetServing(false);
   server->Shutdown(absl::Seconds(1));
@@ -268,12 +299,14 @@ absl::Status Run(const ServiceFlags& flags) {
 }
 
 int Main(int argc, char** argv) {
-  SetLogName("trainer");
   ServiceFlags flags;
   CommandLine line(
       "The DAPD trainer: drives the workers and trains the adapter.");
   flags.AddTo(line, "trainer.listen");
   if (const auto code = line.Parse(argc, argv)) return *code;
+  const Config config = PeekConfig(flags.config, flags.Overrides());
+  SetUpLog("trainer", config, config.trainer.rank);
+  LogWhatGrpcSays();
   const absl::Status status = Run(flags);
   if (!status.ok()) LogError(std::string(status.message()));
   return static_cast<int>(ExitCodeOf(status));

@@ -142,6 +142,8 @@ absl::Status TrainerLoop::RunSteps() {
 absl::Status TrainerLoop::EvaluateHeldOut(const std::string& when) {
   if (parts_.held_out.problems.empty()) return absl::OkStatus();
   parts_.recorder.BeginPhase(TrainerPhase::kEvaluating);
+  const ScopedSlice slice(
+      parts_.batch.timeline, kPhasesTrack, NameOf(TrainerPhase::kEvaluating));
   batch_.ServeLive();
   DAPD_FAILPOINT("evaluation.before");
   ASSIGN_OR_RETURN(EvaluationReport report,
@@ -190,6 +192,8 @@ absl::Status TrainerLoop::RunStep() {
   if (policy_.version() % config.checkpoint.interval == 0 &&
       policy_.version() < config.trainer.steps) {
     parts_.recorder.BeginPhase(TrainerPhase::kSaving);
+    const ScopedSlice slice(
+        parts_.batch.timeline, kPhasesTrack, NameOf(TrainerPhase::kSaving));
     RETURN_IF_ERROR(
         disk_.Write("the checkpoint", [&] { return SaveCheckpointNow(); }));
   }

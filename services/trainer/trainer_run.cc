@@ -256,6 +256,7 @@ absl::Status TrainerRun::Train(
     RolloutClient& rollouts,
     TeacherClient& teachers,
     Collective& collective,
+    Timeline* timeline,
     std::function<bool(absl::Duration)> wait_for_stop) {
   State& state = *state_;
   if (collective.size() > 1) RETURN_IF_ERROR(SharePolicy(collective));
@@ -284,7 +285,8 @@ absl::Status TrainerRun::Train(
                           .on_phase = [](TrainerPhase /*phase*/) {},
                           .on_progress = [](int64_t, int64_t) {},
                           .on_ahead = [](int64_t, int64_t) {},
-                          .on_served = [](int64_t /*version*/) {}};
+                          .on_served = [](int64_t /*version*/) {},
+                          .timeline = timeline};
   if (collective.rank() != 0) return RunOtherRank(std::move(batch));
   batch.on_phase = [&state](TrainerPhase phase) {
     state.recorder->BeginPhase(phase);

@@ -19,6 +19,7 @@
 namespace dapd {
 
 class RunAnswers;
+class Timeline;
 class RunHistory;
 class TrainerMetrics;
 struct LoraConfig;
@@ -49,10 +50,11 @@ class TrainerRun {
 
   // Blocks to the end; as TrainerLoop::Run. Leaves a report.html however it
   // ends. `wait_for_stop` blocks for at most the given time; true once the run
-  // is to stop.
+  // is to stop. `timeline`: null for none.
   absl::Status Train(RolloutClient& rollouts,
                      TeacherClient& teachers,
                      Collective& collective,
+                     Timeline* timeline,
                      std::function<bool(absl::Duration)> wait_for_stop);
 
  private:

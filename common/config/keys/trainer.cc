@@ -125,6 +125,14 @@ std::vector<ConfigKey> TrainerKeys(Config& c) {
            "signal, for supervisors that start again whatever exits.",
            {"exit", "serve"})
           .MayChange(),
+      Range("trainer.timeline_steps",
+            &c.trainer.timeline_steps,
+            0,
+            1000,
+            "Steps, the first ones of this process, of which timeline.json in "
+            "the run folder shows what trainer and workers did when "
+            "(docs/watching.md); 0: none. Changes no result.")
+          .MayChange(),
   };
 }
 

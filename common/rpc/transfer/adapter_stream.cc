@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 
 #include "common/base/status_macros.h"
 #include "common/rpc/transfer/wire_weights.h"
@@ -238,6 +240,7 @@ v1::DescribeResponse MakeDescribeResponse(const WorkerDescription& description,
   for (const auto& [set, policy] : served.Loaded()) {
     FillAdapterState(set, policy, response.add_weight_sets());
   }
+  response.set_unix_ns(absl::ToUnixNanos(absl::Now()));
   return response;
 }
 

@@ -16,10 +16,12 @@ class PooledRolloutClient final : public RolloutClient {
  public:
   PooledRolloutClient(WorkerPoolOptions options,
                       std::shared_ptr<const RpcCredentials> credentials,
-                      const ExpectedWorker& expected)
+                      const ExpectedWorker& expected,
+                      Timeline* timeline)
       : pool_(options,
               [this,
                expected,
+               timeline,
                credentials = std::move(credentials),
                timeout = options.task_timeout](const std::string& endpoint) {
                 return std::make_unique<RolloutSession>(
@@ -27,6 +29,7 @@ class PooledRolloutClient final : public RolloutClient {
                     *credentials,
                     expected,
                     timeout,
+                    timeline,
                     [this](uint64_t id, const std::vector<int32_t>& ids) {
                       Tell(id, ids);
                     });
@@ -81,7 +84,8 @@ absl::StatusOr<std::unique_ptr<RolloutClient>> RolloutClient::Start(
       std::move(pool),
       options.credentials == nullptr ? RpcCredentials::Loopback()
                                      : std::move(options.credentials),
-      options.expected));
+      options.expected,
+      options.timeline));
 }
 
 }  // namespace dapd

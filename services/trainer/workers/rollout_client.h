@@ -25,6 +25,7 @@
 namespace dapd {
 
 class RpcCredentials;
+class Timeline;
 
 struct RolloutTask {
   uint64_t id = 0;  // unique among the tasks without a result
@@ -54,6 +55,7 @@ struct RolloutClientOptions {
   absl::Duration task_timeout = absl::Minutes(10);
   absl::Duration peer_timeout = absl::Minutes(5);
   WorkerPoolObserver observer;
+  Timeline* timeline = nullptr;  // that outlives the client; null: none
 };
 
 class RolloutClient {

@@ -15,14 +15,20 @@ class PooledTeacherClient final : public TeacherClient {
   PooledTeacherClient(WorkerPoolOptions options,
                       std::shared_ptr<const RpcCredentials> credentials,
                       const ExpectedWorker& expected,
+                      Timeline* timeline,
                       int64_t connections)
       : pool_(options,
               [expected,
+               timeline,
                connections,
                credentials = std::move(credentials),
                timeout = options.task_timeout](const std::string& endpoint) {
-                return std::make_unique<TeacherSession>(
-                    endpoint, *credentials, expected, timeout, connections);
+                return std::make_unique<TeacherSession>(endpoint,
+                                                        *credentials,
+                                                        expected,
+                                                        timeout,
+                                                        timeline,
+                                                        connections);
               }) {}
 
   void SetWeights(PolicyUpdates updates) override {
@@ -68,6 +74,7 @@ absl::StatusOr<std::unique_ptr<TeacherClient>> TeacherClient::Start(
       options.credentials == nullptr ? RpcCredentials::Loopback()
                                      : std::move(options.credentials),
       options.expected,
+      options.timeline,
       options.connections));
 }
 

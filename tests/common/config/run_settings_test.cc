@@ -38,9 +38,12 @@ TEST(RunSettingsTest, WhereThingsAreAndWhoHelpsMayChange) {
                           "trainer.rank",
                           "trainer.ranks",
                           "trainer.rank_timeout_seconds",
+                          "trainer.timeline_steps",
                           "evaluation.samples",
                           "checkpoint.interval",
                           "metrics.trainer_listen",
+                          "log.format",
+                          "log.level",
                           "security.tokens.viewer"}) {
     EXPECT_FALSE(settings.contains(key)) << key;
     EXPECT_TRUE(MayChangeOnResume(key)) << key;

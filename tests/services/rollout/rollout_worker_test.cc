@@ -23,6 +23,7 @@ struct Answer {
   std::vector<int32_t> ids;
   FinishReason finish_reason = FinishReason::kNone;
   ServedPolicy policy;
+  SampleTimes times;
   absl::Status error;
 };
 
@@ -63,6 +64,7 @@ class RolloutWorkerTest : public ::testing::Test {
       if (event->kind == GenerationEvent::Kind::kTokens) continue;
       answer.finish_reason = event->finish_reason;
       answer.policy = event->policy;
+      answer.times = event->times;
       answer.error = event->error;
       ended_.insert(event->request_id);
     }
@@ -116,6 +118,34 @@ TEST_F(RolloutWorkerTest, AnAnsweredRequestIsReportedWithItsLengthsAndTimes) {
   EXPECT_LE(reports[0].seconds_to_first_token, reports[0].seconds);
   EXPECT_EQ(reports[1].finish_reason, FinishReason::kNone);
   EXPECT_EQ(reports[1].answer_tokens, 0);
+}
+
+TEST_F(RolloutWorkerTest, AnAnswerSaysWhenAndInWhichSlotItWasSampled) {
+  control_.slots = 2;
+  Start();
+  ASSERT_TRUE(Load(1, "one").ok());
+  const absl::Time before = absl::Now();
+  constexpr uint64_t kRequests = 9;
+  for (uint64_t id = 0; id < kRequests; ++id) {
+    Submit(id, 1 + static_cast<int64_t>(id % 4));
+  }
+  std::map<uint32_t, std::vector<SampleTimes>> by_slot;
+  for (uint64_t id = 0; id < kRequests; ++id) {
+    const SampleTimes times = Wait(id).times;
+    EXPECT_LE(before, times.arrived);
+    EXPECT_LE(times.arrived, times.started);
+    EXPECT_LE(times.started, times.first_token);
+    EXPECT_LE(times.first_token, times.ended);
+    by_slot[times.slot].push_back(times);
+  }
+  EXPECT_EQ(by_slot.size(), 2U);
+  EXPECT_TRUE(by_slot.contains(0) && by_slot.contains(1));
+  for (auto& [slot, all] : by_slot) {
+    std::ranges::sort(all, {}, &SampleTimes::started);
+    for (size_t i = 1; i < all.size(); ++i) {
+      EXPECT_LE(all[i - 1].ended, all[i].started) << "slot " << slot;
+    }
+  }
 }
 
 TEST_F(RolloutWorkerTest, TheUseOfKvMemoryIsReported) {
