@@ -13,10 +13,12 @@
 #include "absl/strings/str_join.h"
 
 #include "common/base/exit_code.h"
+#include "common/base/printable.h"
 #include "common/base/status_macros.h"
 #include "common/config/config_keys.h"
 #include "common/config/load_config.h"
 #include "common/config/preset_terms.h"
+#include "common/config/validate_config.h"
 #include "common/data/dataset.h"
 #include "common/data/expected_answer.h"
 #include "common/data/sample_rows.h"
@@ -27,6 +29,7 @@
 #include "common/model/spec/memory_plan.h"
 #include "common/model/spec/model_config.h"
 #include "common/model/spec/step_cost.h"
+#include "common/rpc/pool/address_file.h"
 #include "services/cli/command.h"
 
 namespace dapd {
@@ -252,6 +255,34 @@ void PrintPreset(const LoadedConfig& loaded) {
   if (!AsksTeachers(config)) std::puts("  no teachers are needed");
 }
 
+// A file of workers that is there has to be one; it may come later.
+absl::Status CheckAddressFiles(const Config& config) {
+  for (const auto& [key, addresses] :
+       {std::pair{"rollout.addresses", &config.rollout.addresses},
+        std::pair{"teacher.addresses", &config.teacher.addresses}}) {
+    for (const std::string& address : *addresses) {
+      const auto path = AddressFilePath(address);
+      if (!path.has_value()) continue;
+      const auto workers = ReadAddressFile(*path);
+      if (!workers.ok() && !absl::IsNotFound(workers.status())) {
+        return ConfigError(
+            absl::StrCat(key, ": ", std::string(workers.status().message())));
+      }
+      std::puts(
+          Printable(
+              absl::StrCat(
+                  key,
+                  ": ",
+                  *path,
+                  workers.ok()
+                      ? absl::StrCat(" names ", workers->size(), " workers")
+                      : std::string(" is not there; a run waits for it")))
+              .c_str());
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Check(const CheckOptions& options) {
   ASSIGN_OR_RETURN(const LoadedConfig loaded,
                    LoadConfig(options.config, options.overrides));
@@ -260,6 +291,7 @@ absl::Status Check(const CheckOptions& options) {
                    FindModelFolder(config.model.path));
   ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(folder));
   RETURN_IF_ERROR(CheckSplits(config, model));
+  RETURN_IF_ERROR(CheckAddressFiles(config));
   ASSIGN_OR_RETURN(
       const TextPipeline text,
       LoadTextPipeline(
