@@ -78,7 +78,8 @@ std::vector<ConfigKey> RolloutKeys(Config& c) {
             64,
             "Processes of one machine that compute a worker's model together, "
             "each with its share of every layer, on GPUs one each. The worker "
-            "starts the others."),
+            "starts the others.")
+          .MayChange(),
   };
 }
 
