@@ -180,6 +180,10 @@ SPOILERS = {
         lambda e: edit(e, "NetworkPolicy", "dapd-rollout")["ingress"][0].pop("ports"),
         "Ingress: trainer can reach rollout on TCP 9101",
     ),
+    "ranks that cannot collect": (
+        lambda e: edit(e, "NetworkPolicy", "dapd-trainer")["ingress"][0].update(ports=[{"port": 7004}]),
+        "Ingress: trainer cannot reach trainer on TCP 65001",
+    ),
     "everybody at home": (
         lambda e: edit(e, "NetworkPolicy", "dapd-teacher")["ingress"][0].update({"from": [{"podSelector": {}}]}),
         "stranger can reach teacher",
