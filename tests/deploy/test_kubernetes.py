@@ -2,6 +2,8 @@
 
 import copy
 import itertools
+import os
+import re
 
 import jsonschema
 import kubernetes_manifests as manifests
@@ -229,6 +231,21 @@ def test_pods_for_people_keep_the_rules_of_the_namespace(name):
     context = pod["spec"]["securityContext"]
     assert context["runAsNonRoot"] and context["seccompProfile"]["type"] == "RuntimeDefault"
     assert list(kubernetes_policy.check_security_context(name, pod["spec"]["containers"][0]["securityContext"])) == []
+
+
+def test_a_label_for_everything_leaves_selectors_alone(tmp_path):
+    """As the page says to add one: a policy that then selected DNS by it would keep the trainer from resolving any name."""
+    page = (manifests.MANIFESTS / "README.md").read_text()
+    (example,) = re.findall(r"^labels: (.*)$", page, re.M)
+    base = os.path.relpath(manifests.MANIFESTS, os.path.realpath(tmp_path))
+    kustomization = {"resources": [f"{base}/overlays/gpu-cluster"], "components": [f"{base}/components/monitoring"], "labels": yaml.safe_load(example)}
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
+    result = manifests.kustomize(tmp_path)
+    assert result.returncode == 0, result.stderr
+    everything = list(yaml.safe_load_all(result.stdout))
+    assert violations(everything) == []
+    assert all(entry["metadata"]["labels"]["release"] == "kube-prometheus-stack" for entry in of_kind(everything, "PodMonitor"))
+    assert all("release" not in workload["spec"]["selector"]["matchLabels"] for workload in manifests.workloads(everything))
 
 
 def test_grafana_gets_the_dashboards_as_they_are():
