@@ -248,6 +248,36 @@ def test_a_label_for_everything_leaves_selectors_alone(tmp_path):
     assert all("release" not in workload["spec"]["selector"]["matchLabels"] for workload in manifests.workloads(everything))
 
 
+@pytest.mark.parametrize("name,holder", [("loader", {"app.kubernetes.io/name": "dapd"}), ("reader", {"statefulset.kubernetes.io/pod-name": "dapd-trainer-0"})])
+def test_pods_for_people_go_where_the_claim_is(name, holder):
+    """ReadWriteOnce: to the node of who has it, whatever taints that has, and anywhere while nobody does."""
+    pod = yaml.safe_load((manifests.MANIFESTS / f"{name}.yaml").read_text())["spec"]
+    assert not pod["affinity"]["podAffinity"].get("requiredDuringSchedulingIgnoredDuringExecution")
+    (preferred,) = pod["affinity"]["podAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert preferred["podAffinityTerm"]["topologyKey"] == "kubernetes.io/hostname"
+    assert preferred["podAffinityTerm"]["labelSelector"]["matchLabels"] == holder
+    everything = manifests.objects("gpu-single-node")
+    labels = pod_template(everything)["metadata"]["labels"] | {"statefulset.kubernetes.io/pod-name": "dapd-trainer-0"}
+    assert holder.items() <= labels.items()
+    taints = pod_of(find(everything, "StatefulSet", "dapd-trainer"))["tolerations"]
+    assert all(toleration in pod["tolerations"] for toleration in taints)
+
+
+def pod_template(everything):
+    return find(everything, "StatefulSet", "dapd-trainer")["spec"]["template"]
+
+
+@pytest.mark.parametrize("overlay", manifests.OVERLAYS)
+def test_the_trainer_waits_for_workers_as_long_as_they_may_take_to_start(overlay):
+    everything = manifests.objects(overlay)
+    (cluster,) = (entry["data"] for entry in of_kind(everything, "ConfigMap") if "DAPD_RUN__OUTPUT_DIR" in entry["data"])
+    patience = float(cluster["DAPD_TRAINER__PEER_TIMEOUT_SECONDS"])
+    for name in ("dapd-rollout", "dapd-teacher"):
+        probe = container(everything, "Deployment", name)["startupProbe"]
+        # The image is pulled before that begins.
+        assert patience >= 2 * probe["periodSeconds"] * probe["failureThreshold"], name
+
+
 def test_grafana_gets_the_dashboards_as_they_are():
     maps = of_kind(manifests.objects("cpu-demo", ("monitoring",)), "ConfigMap")
     found = {name: text for entry in maps if entry["metadata"]["labels"].get("grafana_dashboard") for name, text in entry["data"].items()}
