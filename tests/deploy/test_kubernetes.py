@@ -233,6 +233,25 @@ def test_pods_for_people_keep_the_rules_of_the_namespace(name):
     assert list(kubernetes_policy.check_security_context(name, pod["spec"]["containers"][0]["securityContext"])) == []
 
 
+def test_a_second_run_has_nothing_of_the_first(tmp_path):
+    """As the page says to make one: in a namespace of its own, scaled by its own samples, and with rules only once."""
+    page = (manifests.MANIFESTS / "README.md").read_text()
+    (example,) = [text for text in re.findall(r"```yaml\n(.*?)```", page, re.S) if "namespace: second" in text]
+    folder = manifests.MANIFESTS / "overlays"
+    text = example.replace("../gpu-cluster", f"{os.path.relpath(folder, os.path.realpath(tmp_path))}/gpu-cluster")
+    text = text.replace("../../components", os.path.relpath(manifests.MANIFESTS / "components", os.path.realpath(tmp_path)))
+    (tmp_path / "kustomization.yaml").write_text(text)
+    result = manifests.kustomize(tmp_path)
+    assert result.returncode == 0, result.stderr
+    everything = list(yaml.safe_load_all(result.stdout))
+    assert {entry["metadata"].get("namespace", entry["metadata"]["name"]) for entry in everything} == {"second"}
+    assert not of_kind(everything, "PrometheusRule") and of_kind(everything, "PodMonitor")
+    (scaled,) = of_kind(everything, "ScaledObject")
+    query = scaled["spec"]["triggers"][0]["metadata"]["query"]
+    first = of_kind(manifests.objects("cpu-demo", ("keda",)), "ScaledObject")[0]["spec"]["triggers"][0]["metadata"]["query"]
+    assert query == first.replace('namespace="dapd"', 'namespace="second"')
+
+
 def test_a_label_for_everything_leaves_selectors_alone(tmp_path):
     """As the page says to add one: a policy that then selected DNS by it would keep the trainer from resolving any name."""
     page = (manifests.MANIFESTS / "README.md").read_text()
