@@ -297,6 +297,13 @@ def test_the_trainer_waits_for_workers_as_long_as_they_may_take_to_start(overlay
         assert patience >= 2 * probe["periodSeconds"] * probe["failureThreshold"], name
 
 
+def test_the_cluster_of_seven_gpus_trains_with_the_most_of_them():
+    """As tests/common/model/spec/role_split_test.cc has it for Qwen3-4B; 4 workers and 1 rank would take nearly twice as long."""
+    everything = manifests.objects("gpu-cluster")
+    counts = {workload["metadata"]["name"]: workload["spec"]["replicas"] for workload in manifests.workloads(everything)}
+    assert counts == {"dapd-trainer": 4, "dapd-teacher": 2, "dapd-rollout": 1}
+
+
 def test_grafana_gets_the_dashboards_as_they_are():
     maps = of_kind(manifests.objects("cpu-demo", ("monitoring",)), "ConfigMap")
     found = {name: text for entry in maps if entry["metadata"]["labels"].get("grafana_dashboard") for name, text in entry["data"].items()}
