@@ -89,14 +89,16 @@ def test_a_second_install_takes_no_time():
     assert time.monotonic() - start < 5
 
 
-def test_without_root_and_sudo_the_missing_packages_are_printed(tmp_path):
-    """Stand-ins on PATH: nothing is installed, the user is not root, and there is no sudo."""
-    for name, text in {"dpkg-query": "exit 1", "id": "echo 1000"}.items():
+@pytest.mark.parametrize("sudo", [None, "exit 1"], ids=["no sudo", "a sudo that refuses"])
+def test_without_root_the_missing_packages_are_printed(sudo, tmp_path):
+    """Stand-ins on PATH: nothing is installed, the user is not root and cannot become it."""
+    stand_ins = {"dpkg-query": "exit 1", "id": "echo 1000"} | ({"sudo": sudo} if sudo else {})
+    for name, text in stand_ins.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
         (tmp_path / name).chmod(0o755)
     for name in ("bash", "comm", "dirname", "env", "sed", "sort"):
         (tmp_path / name).symlink_to(subprocess.check_output(["which", name], text=True).strip())
     environment = {**os.environ, "PATH": str(tmp_path)}
-    result = subprocess.run([ROOT / "deploy/install.sh"], env=environment, capture_output=True, text=True)
+    result = subprocess.run([ROOT / "deploy/install.sh"], env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     assert result.returncode == 1
     assert "Run as root:\n  apt-get update && apt-get install -y build-essential ca-certificates" in result.stderr
