@@ -19,6 +19,7 @@
 #include "grpcpp/client_context.h"
 #include "grpcpp/support/sync_stream.h"
 
+#include "common/base/log.h"
 #include "common/base/mutex.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/client/channel.h"
@@ -55,6 +56,7 @@ class GrpcSession : public WorkerSession<Task, Result> {
               int64_t connections = 1)
       : channel_(OpenChannel(endpoint, credentials, {service})),
         stub_(channel_.ok() ? Service::NewStub(*channel_) : nullptr),
+        endpoint_(endpoint),
         service_(RoleName(service)),
         load_method_(
             absl::StrCat("/", Service::service_full_name(), "/LoadAdapter")),
@@ -75,6 +77,8 @@ class GrpcSession : public WorkerSession<Task, Result> {
     v1::DescribeResponse response;
     RETURN_IF_ERROR(
         FromGrpcStatus(stub_->Describe(context.get(), {}, &response)));
+    const std::string skew = DescribeSkew(response, endpoint_);
+    if (!skew.empty()) LogWarning(skew);
     return CheckDescription(response, service_, expected_);
   }
 
@@ -175,6 +179,7 @@ class GrpcSession : public WorkerSession<Task, Result> {
 
   const absl::StatusOr<std::shared_ptr<grpc::Channel>> channel_;
   const std::unique_ptr<Stub> stub_;  // none: Connect says why
+  const std::string endpoint_;
   const std::string service_;
   const std::string load_method_;
   const ExpectedWorker expected_;
