@@ -304,6 +304,26 @@ def test_the_cluster_of_seven_gpus_trains_with_the_most_of_them():
     assert counts == {"dapd-trainer": 4, "dapd-teacher": 2, "dapd-rollout": 1}
 
 
+@pytest.mark.parametrize("overlay", ["gpu-single-node", "gpu-cluster"])
+def test_gpu_pods_need_no_labels_that_only_feature_discovery_sets(overlay):
+    for workload in manifests.workloads(manifests.objects(overlay)):
+        pod = pod_of(workload)
+        assert "nodeSelector" not in pod
+        assert int(pod["containers"][0]["resources"]["limits"]["nvidia.com/gpu"]) >= 1, "this is what finds the node"
+
+
+def test_the_page_says_how_images_are_pulled_from_a_private_registry(tmp_path):
+    page = (manifests.MANIFESTS / "README.md").read_text()
+    (example,) = [text for text in re.findall(r"```yaml\n(.*?)```", page, re.S) if "imagePullSecrets" in text]
+    base = os.path.relpath(manifests.MANIFESTS, os.path.realpath(tmp_path))
+    kustomization = {"resources": [f"{base}/overlays/cpu-demo"], **yaml.safe_load(example)}
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
+    result = manifests.kustomize(tmp_path)
+    assert result.returncode == 0, result.stderr
+    accounts = of_kind(list(yaml.safe_load_all(result.stdout)), "ServiceAccount")
+    assert accounts and all(account["imagePullSecrets"] == [{"name": "registry"}] for account in accounts)
+
+
 def test_grafana_gets_the_dashboards_as_they_are():
     maps = of_kind(manifests.objects("cpu-demo", ("monitoring",)), "ConfigMap")
     found = {name: text for entry in maps if entry["metadata"]["labels"].get("grafana_dashboard") for name, text in entry["data"].items()}
