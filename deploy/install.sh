@@ -74,14 +74,22 @@ apt_install() {
 
 disable_service() { as_root systemctl disable "$1"; }
 
+# Whether this user may become root. Asks for the password up front, where there
+# is somebody to ask.
+may_be_root() {
+  [ "$(id -u)" -eq 0 ] && return
+  command -v sudo >/dev/null || return
+  if [ -t 0 ]; then sudo -v; else sudo -n true 2>/dev/null; fi
+}
+
 mapfile -t missing < <(missing_packages)
 if [ ${#missing[@]} -gt 0 ]; then
-  if [ "$(id -u)" -ne 0 ] && ! command -v sudo >/dev/null; then
-    echo "Debian packages are missing and there is no sudo. Run as root:" >&2
+  if ! may_be_root; then
+    echo "Debian packages are missing and there is no sudo for you. Run as root:" >&2
     echo "  apt-get update && apt-get install -y ${missing[*]}" >&2
+    echo "The names are those of Debian 12; Ubuntu 24.04 has the same. Then call this again." >&2
     exit 1
   fi
-  if [ "$(id -u)" -ne 0 ]; then sudo -v; fi  # asks for the password up front
   phase "install ${#missing[@]} Debian packages" .deps/logs/apt.log \
     apt_install "${missing[@]}"
   for package in docker.io prometheus; do

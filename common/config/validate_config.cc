@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 
 #include "common/base/safe_name.h"
 #include "common/config/preset_terms.h"
@@ -98,26 +99,37 @@ void CheckListen(const std::string& key,
   }
 }
 
-void CheckAddresses(const std::string& key,
-                    const std::vector<std::string>& addresses,
-                    bool is_protected,
-                    std::vector<std::string>& problems) {
+void CheckPeer(const std::string& key,
+               const std::string& address,
+               const char* what,
+               bool is_protected,
+               std::vector<std::string>& problems) {
   std::string host;
   int port = 0;
+  if (!SplitAddress(address, &host, &port) || port == 0) {
+    problems.push_back(absl::StrCat(key, ": '", address, "' is not ", what));
+  } else if (!IsLoopback(host) && !is_protected) {
+    problems.push_back(absl::StrCat(
+        key,
+        ": '",
+        address,
+        "' is on another machine: adapters, problems and answers would "
+        "travel without encryption; give security.certificate, "
+        "security.private_key and security.ca, or accept that with "
+        "security.insecure: true"));
+  }
+}
+
+// What a file names is looked at when it is read, and each line's protection
+// when it is dialled.
+void CheckWorkers(const std::string& key,
+                  const std::vector<std::string>& addresses,
+                  bool is_protected,
+                  std::vector<std::string>& problems) {
   for (const std::string& address : addresses) {
-    if (!SplitAddress(address, &host, &port) || port == 0) {
-      problems.push_back(
-          absl::StrCat(key, ": '", address, "' is not host:port"));
-    } else if (!IsLoopback(host) && !is_protected) {
-      problems.push_back(absl::StrCat(
-          key,
-          ": '",
-          address,
-          "' is on another machine: adapters, problems and answers would "
-          "travel without encryption; give security.certificate, "
-          "security.private_key and security.ca, or accept that with "
-          "security.insecure: true"));
-    }
+    if (AddressFilePath(address).has_value()) continue;
+    CheckPeer(
+        key, address, "host:port, nor file://PATH", is_protected, problems);
   }
 }
 
@@ -178,14 +190,14 @@ void CheckEndpoints(const Config& config, std::vector<std::string>& problems) {
   const SecuritySection& security = config.security;
   const bool rpc_is_protected =
       security.insecure || !security.certificate.empty();
-  CheckAddresses("rollout.addresses",
-                 config.rollout.addresses,
-                 rpc_is_protected,
-                 problems);
-  CheckAddresses("teacher.addresses",
-                 config.teacher.addresses,
-                 rpc_is_protected,
-                 problems);
+  CheckWorkers("rollout.addresses",
+               config.rollout.addresses,
+               rpc_is_protected,
+               problems);
+  CheckWorkers("teacher.addresses",
+               config.teacher.addresses,
+               rpc_is_protected,
+               problems);
   for (const auto& [key, address] :
        {std::pair{"rollout.listen", &config.rollout.listen},
         std::pair{"teacher.listen", &config.teacher.listen},
@@ -193,10 +205,11 @@ void CheckEndpoints(const Config& config, std::vector<std::string>& problems) {
     CheckListen(key, *address, rpc_is_protected, problems);
   }
   if (config.trainer.ranks > 1) {
-    CheckAddresses("trainer.rendezvous",
-                   {config.trainer.rendezvous},
-                   rpc_is_protected,
-                   problems);
+    CheckPeer("trainer.rendezvous",
+              config.trainer.rendezvous,
+              "host:port",
+              rpc_is_protected,
+              problems);
   }
   for (const auto& [key, address] :
        {std::pair{"metrics.rollout_listen", &config.metrics.rollout_listen},
@@ -225,6 +238,13 @@ bool SplitAddress(const std::string& address, std::string* host, int* port) {
   }
   return absl::SimpleAtoi(address.substr(colon + 1), port) && *port >= 0 &&
          *port <= 65535;
+}
+
+std::optional<std::string> AddressFilePath(absl::string_view address) {
+  if (!absl::ConsumePrefix(&address, "file://") || address.empty()) {
+    return std::nullopt;
+  }
+  return std::string(address);
 }
 
 bool IsLoopback(const std::string& host) {

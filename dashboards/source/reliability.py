@@ -37,7 +37,7 @@ TASKS = [
 
 POLICY = [
     graph("Policy lag", "Versions by which a rollout worker is behind what it is to serve: 0, and 1 for the moment of an update.", PLAIN,
-          query(f"clamp_min(max by (run) (dapd_trainer_rollout_policy_version{{{RUN}}}) - on (run) group_right dapd_rollout_policy_version{{{PROCESS}}}, 0)",
+          query(f"clamp_min(max by (namespace, run) (dapd_trainer_rollout_policy_version{{{RUN}}}) - on (namespace, run) group_right dapd_rollout_policy_version{{{PROCESS}}}, 0)",
                 "{{instance}}"), width=12),
     graph("Time to load an adapter", "From the first chunk to the checked probe, by role.", SECONDS,
           *quantiles("dapd_trainer_adapter_push_duration_seconds", RUN, by="role"), width=12),

@@ -6,13 +6,14 @@
 #include "common/base/exit_code.h"
 #include "common/base/log.h"
 #include "common/base/printable.h"
+#include "common/base/version.h"
 #include "services/cli/command.h"
 
 int main(int argc, char** argv) {
   dapd::CommandLine line(
       "Trains language models with Dual-Anchored Policy Distillation.", "dapd");
   line.RequireSubcommand();
-  line.AddVersionFlag(DAPD_VERSION);
+  line.AddVersionFlag(dapd::Version());
 #define DAPD_ADD_COMMAND(Name) dapd::Add##Name##Command(line);
   DAPD_COMMANDS(DAPD_ADD_COMMAND)
 #undef DAPD_ADD_COMMAND

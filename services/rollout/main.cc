@@ -4,11 +4,14 @@
 // samples until SIGTERM or SIGINT. Exit code 0 after a signal. With
 // rollout.tensor_parallel it starts further processes that compute the model
 // with it (--tensor-rank, --rendezvous: their place, nothing to set by hand).
+#include <unistd.h>
+
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 
 #include "common/base/command_line.h"
 #include "common/base/exit_code.h"
@@ -68,6 +71,16 @@ absl::StatusOr<LoadedSampler> LoadSampler(const Config& config,
                            TensorRanks::EndWithRanks);
 }
 
+// Whoever watches this process starts it again. It does not end in an orderly
+// way: destructors would wait for the device.
+void EndForRestart(const absl::Status& why) {
+  LogError(absl::StrCat(kBrokenAfter,
+                        " computations failed one after another (",
+                        std::string(why.message()),
+                        "); this process ends, to be started again"));
+  ::_exit(static_cast<int>(ExitCode::kRestart));
+}
+
 absl::Status Run(const Flags& flags) {
   RolloutService service;  // outlives the program's server
   WorkerProgram program("rollout", Role::kRollout);
@@ -89,9 +102,10 @@ absl::Status Run(const Flags& flags) {
   }
   ASSIGN_OR_RETURN(LoadedSampler model,
                    LoadSampler(config, tokenizer->size(), ranks.get()));
-  RolloutWorker worker(std::move(model.sampler),
-                       {.observer = MakeRolloutMetrics(program.metrics(),
-                                                       config.rollout.slots)});
+  RolloutWorker worker(
+      std::move(model.sampler),
+      {.observer = MakeRolloutMetrics(program.metrics(), config.rollout.slots),
+       .on_broken = EndForRestart});
   service.Attach(&worker, model.description);
   program.ServeUntilSignal([&](absl::Duration grace) {
     if (ranks != nullptr) ranks->StopWatching();

@@ -138,8 +138,11 @@ void RolloutWorker::Step() {
   if (!tokens.ok()) {
     LogError(absl::StrCat("decode step failed: ",
                           std::string(tokens.status().message())));
-    return FailAll(tokens.status());
+    FailAll(tokens.status());
+    NoteDevice(tokens.status());
+    return;
   }
+  NoteDevice(absl::OkStatus());
   for (const SampledToken& token : *tokens) {
     const auto found = running_.find(token.id);
     if (found == running_.end()) continue;
@@ -188,7 +191,9 @@ absl::StatusOr<LoadResult> RolloutWorker::Switch(const AdapterUpload& upload) {
   const ServedPolicy fresh{true, upload.version, upload.adapter.digest};
   if (old.loaded && old.digest == fresh.digest &&
       old.version == fresh.version) {
-    ASSIGN_OR_RETURN(AppliedAdapter applied, sampler_->Probe(upload.probe_ids));
+    absl::StatusOr<AppliedAdapter> probed = sampler_->Probe(upload.probe_ids);
+    NoteDevice(probed.status());
+    ASSIGN_OR_RETURN(AppliedAdapter applied, std::move(probed));
     applied.modules_applied = modules_applied_;
     return LoadResult{WeightSet::kLive, old, std::move(applied)};
   }
@@ -197,12 +202,22 @@ absl::StatusOr<LoadResult> RolloutWorker::Switch(const AdapterUpload& upload) {
       absl::StrCat("the policy changed to ",
                    PolicyName(fresh.version, fresh.digest),
                    " while this request was sampled")));
-  ASSIGN_OR_RETURN(AppliedAdapter applied, sampler_->Load(upload));
+  absl::StatusOr<AppliedAdapter> loaded = sampler_->Load(upload);
+  NoteDevice(loaded.status());
+  ASSIGN_OR_RETURN(AppliedAdapter applied, std::move(loaded));
   modules_applied_ = applied.modules_applied;
   served_.Set(WeightSet::kLive, fresh);
   DAPD_FAILPOINT("worker.after_adapter");
   if (options_.observer.on_policy) options_.observer.on_policy(fresh);
   return LoadResult{WeightSet::kLive, fresh, std::move(applied)};
+}
+
+void RolloutWorker::NoteDevice(const absl::Status& status) {
+  // Too little memory, or an adapter that does not fit, is not the device's.
+  failures_ = absl::IsInternal(status) ? failures_ + 1 : 0;
+  if (failures_ >= kBrokenAfter && options_.on_broken) {
+    options_.on_broken(status);
+  }
 }
 
 void RolloutWorker::Fail(const Sequence& sequence, const absl::Status& error) {

@@ -11,6 +11,7 @@
 #include "common/base/log.h"
 #include "common/base/sha256.h"
 #include "common/base/status_macros.h"
+#include "common/base/version.h"
 #include "common/config/preset_terms.h"
 #include "common/config/run_folder.h"
 #include "common/config/run_settings.h"
@@ -219,6 +220,8 @@ std::string TrainerRun::Identity() const {
   for (const auto& [key, value] : identity.settings) {
     absl::StrAppend(&text, key, "=", value, "\n");
   }
+  // Ranks of two versions may compute or say different things.
+  absl::StrAppend(&text, "version=", Version(), "\n");
   // No part of the result, but of how the ranks get there.
   if (state_->shard != nullptr) absl::StrAppend(&text, "sharded\n");
   return Sha256Hex(text);

@@ -2,7 +2,9 @@
 
 import json
 import os
+import re
 import signal
+import socket
 import struct
 
 import pytest
@@ -50,6 +52,27 @@ def test_each_process_gets_a_gpu_of_its_own(reference_run, monkeypatch):
     given = {name: sorted(map(gpus_of, pids)) for name, pids in children(process).items()}
     assert process.wait(timeout=120) == 0, reference_run.log("gpus")
     assert given == {"dapd-trainer": ["4", "5"], "dapd-rollout": ["6", "7"], "dapd-teacher": ["8"]}
+
+
+def listening_on(address):
+    """How many TCP sockets listen on an IPv4 address of this machine."""
+    wanted = socket.inet_aton(address)[::-1].hex().upper()
+    sockets = [line.split() for line in open("/proc/net/tcp").read().splitlines()[1:]]
+    return sum(local.startswith(f"{wanted}:") and state == "0A" for _, local, _, state, *_ in sockets)
+
+
+def test_what_is_to_be_seen_from_elsewhere_listens_where_it_is_told(reference_run):
+    """On an address that is not 127.0.0.1: the page and the status of a run in a container have to leave it."""
+    elsewhere = {"metrics.trainer_listen": "127.0.0.2:0", "metrics.rollout_listen": "127.0.0.2:0", "metrics.teacher_listen": "127.0.0.2:0",
+                 "trainer.listen": "127.0.0.3:0"}
+    process = reference_run.start("elsewhere", **elsewhere)
+    page = wait_for(lambda: re.search(r"status page: (http://127\.0\.0\.2:\d+/)", reference_run.log("elsewhere")) or process.poll() is not None, what="the page's address")
+    # The trainer's, a worker's, a teacher's.
+    wait_for(lambda: listening_on("127.0.0.2") >= 3 or process.poll() is not None, what="three endpoints")
+    assert process.poll() is None, reference_run.log("elsewhere")
+    status = re.search(r"dapd status (127\.0\.0\.3:\d+)", reference_run.log("elsewhere"))
+    assert process.wait(timeout=120) == 0, reference_run.log("elsewhere")
+    assert page is not True and status, reference_run.log("elsewhere")
 
 
 def test_a_second_run_in_the_same_folder_is_refused(reference_run):

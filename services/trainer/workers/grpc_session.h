@@ -22,6 +22,7 @@
 #include "grpcpp/client_context.h"
 #include "grpcpp/support/sync_stream.h"
 
+#include "common/base/log.h"
 #include "common/base/mutex.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/client/channel.h"
@@ -67,6 +68,7 @@ class GrpcSession : public WorkerSession<Task, Result> {
         upload_track_(absl::StrCat("push to ", endpoint)),
         channel_(OpenChannel(endpoint, credentials, {service})),
         stub_(channel_.ok() ? Service::NewStub(*channel_) : nullptr),
+        endpoint_(endpoint),
         service_(RoleName(service)),
         load_method_(
             absl::StrCat("/", Service::service_full_name(), "/LoadAdapter")),
@@ -87,6 +89,8 @@ class GrpcSession : public WorkerSession<Task, Result> {
     v1::DescribeResponse response;
     RETURN_IF_ERROR(
         FromGrpcStatus(stub_->Describe(context.get(), {}, &response)));
+    const std::string skew = DescribeSkew(response, endpoint_);
+    if (!skew.empty()) LogWarning(skew);
     ASSIGN_OR_RETURN(const int64_t max_in_flight,
                      CheckDescription(response, service_, expected_));
     ReadClock();
@@ -218,6 +222,7 @@ class GrpcSession : public WorkerSession<Task, Result> {
   const std::string upload_track_;
   const absl::StatusOr<std::shared_ptr<grpc::Channel>> channel_;
   const std::unique_ptr<Stub> stub_;  // none: Connect says why
+  const std::string endpoint_;
   const std::string service_;
   const std::string load_method_;
   const ExpectedWorker expected_;

@@ -71,9 +71,7 @@ absl::StatusOr<RolloutResult> RolloutClient::Next() {
 
 absl::StatusOr<std::unique_ptr<RolloutClient>> RolloutClient::Start(
     RolloutClientOptions options) {
-  for (const std::string& address : options.addresses) {
-    RETURN_IF_ERROR(ParseHostPort(address).status());
-  }
+  RETURN_IF_ERROR(CheckWorkerAddresses(options.addresses));
   WorkerPoolOptions pool;
   pool.role = "rollout";
   pool.addresses = std::move(options.addresses);

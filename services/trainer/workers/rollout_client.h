@@ -61,7 +61,8 @@ struct RolloutClientOptions {
 class RolloutClient {
  public:
   // Starts to look for workers and returns; a worker that is down is no error
-  // here. INVALID_ARGUMENT for an address that is no "host:port".
+  // here. INVALID_ARGUMENT for an address that is neither "host:port" nor
+  // "file://PATH".
   static absl::StatusOr<std::unique_ptr<RolloutClient>> Start(
       RolloutClientOptions options);
   virtual ~RolloutClient() = default;

@@ -60,9 +60,7 @@ absl::StatusOr<ScoreResult> TeacherClient::Next() {
 
 absl::StatusOr<std::unique_ptr<TeacherClient>> TeacherClient::Start(
     TeacherClientOptions options) {
-  for (const std::string& address : options.addresses) {
-    RETURN_IF_ERROR(ParseHostPort(address).status());
-  }
+  RETURN_IF_ERROR(CheckWorkerAddresses(options.addresses));
   WorkerPoolOptions pool;
   pool.role = "teacher";
   pool.addresses = std::move(options.addresses);

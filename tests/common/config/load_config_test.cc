@@ -395,6 +395,25 @@ TEST(LoadConfigTest, PromptsOfSeveralLinesSurviveTheDump) {
   EXPECT_EQ(again->config.prompts.privileged, PromptsSection().privileged);
 }
 
+TEST(LoadConfigTest, WorkersMayBeNamedByAFile) {
+  const auto loaded = Load(kGood,
+                           {"rollout.addresses=file:///shared/rollouts",
+                            "teacher.addresses=[127.0.0.1:7002,file://t]"});
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_THAT(loaded->config.rollout.addresses,
+              testing::ElementsAre("file:///shared/rollouts"));
+  EXPECT_EQ(AddressFilePath(loaded->config.rollout.addresses[0]),
+            "/shared/rollouts");
+  EXPECT_EQ(AddressFilePath("file://t"), "t");
+  EXPECT_EQ(AddressFilePath("127.0.0.1:7002"), std::nullopt);
+  EXPECT_FALSE(ResultSettings(loaded->config).contains("rollout.addresses"));
+  EXPECT_THAT(Refusal({"rollout.addresses=file://"}),
+              HasSubstr("'file://' is not host:port, nor file://PATH"));
+  EXPECT_THAT(
+      Refusal({"trainer.ranks=2", "trainer.rendezvous=file:///shared/meeting"}),
+      HasSubstr("trainer.rendezvous: 'file:///shared/meeting'"));
+}
+
 TEST(LoadConfigTest, AMistakenPromptIsNamed) {
   EXPECT_THAT(Refusal({"prompts.privileged='{problem} only'"}),
               HasSubstr("prompts.privileged: {reference} is missing"));

@@ -32,6 +32,8 @@ TEST(RunSettingsTest, WhereThingsAreAndWhoHelpsMayChange) {
                           "run.rollout_workers",
                           "rollout.slots",
                           "rollout.kv_memory_mib",
+                          "rollout.tensor_parallel",
+                          "rollout.addresses",
                           "teacher.connections",
                           "teacher.prefix_memory_mib",
                           "trainer.steps",

@@ -1,6 +1,7 @@
 #include "services/rollout/rollout_worker.h"
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <string>
 #include <utility>
@@ -264,6 +265,33 @@ TEST_F(RolloutWorkerTest, AFailedStepFailsItsRequestsAndTheWorkerGoesOn) {
   control_.hold = false;
   Submit(6, 3);
   EXPECT_TRUE(Wait(6).error.ok());
+}
+
+TEST_F(RolloutWorkerTest, ADeviceThatIsLostIsReportedAfterThreeFailures) {
+  std::atomic<int> reports = 0;
+  RolloutWorker::Options options;
+  options.on_broken = [&](const absl::Status& why) {
+    EXPECT_EQ(why.message(), "CUDA error");
+    ++reports;
+  };
+  Start(options);
+  ASSERT_TRUE(Load(1, "one").ok());
+  control_.break_device = true;
+  for (const uint64_t id : {5, 6}) {
+    Submit(id, 3);
+    EXPECT_EQ(Wait(id).error.code(), absl::StatusCode::kInternal);
+  }
+  control_.break_device = false;
+  Submit(7, 3);
+  EXPECT_TRUE(Wait(7).error.ok());
+  EXPECT_EQ(reports, 0) << "a step in between that works";
+  control_.break_device = true;
+  for (const uint64_t id : {8, 9, 10}) {
+    Submit(id, 3);
+    EXPECT_EQ(Wait(id).error.code(), absl::StatusCode::kInternal);
+  }
+  worker_->Shutdown(absl::ZeroDuration());
+  EXPECT_EQ(reports, 1);
 }
 
 TEST_F(RolloutWorkerTest, TooManyWaitingRequestsAreRefused) {
