@@ -273,6 +273,7 @@ absl::Status RunUploader::Upload(const RunCut& cut) {
     RETURN_IF_ERROR(store_.Write(CommitName(cut.step), CommitText(copy)));
   }
   damaged_.erase(cut.step);
+  if (known != commits_.end()) Release(known->second);
   commits_[cut.step] = std::move(copy);
   last_uploaded_ = std::max(last_uploaded_, cut.step);
   DAPD_FAILPOINT("copy.after_commit");
@@ -282,9 +283,14 @@ absl::Status RunUploader::Upload(const RunCut& cut) {
 // --- Thinning
 // -----------------------------------------------------------------
 
+void RunUploader::Release(const RunCopy& copy) {
+  for (const auto& [path, parts] : copy.files) {
+    for (const Content& part : parts) released_.insert(ObjectName(part));
+  }
+}
+
 absl::Status RunUploader::Thin() {
   const std::set<int64_t> own = steps();
-  std::set<std::string> released;
   if (keep_ > 0 && own.size() > static_cast<size_t>(keep_)) {
     const int64_t oldest_kept = *std::prev(own.end(), keep_);
     std::vector<std::string> removed;
@@ -294,9 +300,7 @@ absl::Status RunUploader::Thin() {
     const auto first_kept = commits_.lower_bound(oldest_kept);
     for (auto each = commits_.begin(); each != first_kept; ++each) {
       removed.push_back(CommitName(each->first));
-      for (const auto& [path, parts] : each->second.files) {
-        for (const Content& part : parts) released.insert(ObjectName(part));
-      }
+      Release(each->second);
     }
     RETURN_IF_ERROR(StillOwner());
     RETURN_IF_ERROR(store_.Remove(removed));
@@ -314,7 +318,7 @@ absl::Status RunUploader::Thin() {
   std::vector<std::string> orphans;
   for (const auto& [name, object] : objects) {
     if (!IsObjectName(name) || named.contains(name)) continue;
-    if (released.contains(name) ||
+    if (released_.contains(name) ||
         object.age.value_or(absl::ZeroDuration()) > kOrphanAge) {
       orphans.push_back(name);
     }
@@ -323,6 +327,7 @@ absl::Status RunUploader::Thin() {
   for (const std::string& name : orphans) {
     verified_.erase(name.substr(std::size(kCopyObjects)));
   }
+  released_.clear();
   return absl::OkStatus();
 }
 

@@ -62,6 +62,7 @@ class RunUploader {
 
   absl::Status ReadOwner(bool* is_free);
   absl::Status StillOwner();
+  void Release(const RunCopy& copy);
   absl::StatusOr<std::vector<Content>> PartsOf(const CutFile& file);
   absl::Status Send(const CutFile& file,
                     const std::vector<Content>& parts,
@@ -75,6 +76,7 @@ class RunUploader {
   bool is_open_ = false;
   int64_t last_uploaded_ = 0;
   std::map<int64_t, RunCopy> commits_;  // by step
+  std::set<std::string> released_;      // objects of commits that are gone
   std::set<int64_t> damaged_;           // steps whose commit cannot be read
   std::set<std::string> verified_;  // digests of objects that were read back
   std::map<std::string, KnownFile> files_;
