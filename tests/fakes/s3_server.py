@@ -33,15 +33,20 @@ class S3Server:
             self.process = subprocess.Popen([sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self.port)], stdout=log, stderr=log,
                                             env=environment)
         deadline = time.monotonic() + 120
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
-                break
-            except OSError:
-                assert time.monotonic() < deadline and self.process.poll() is None, (self.folder / "s3-server.log").read_text()
-                time.sleep(0.05)
+        while not self.answers():
+            if time.monotonic() > deadline or self.process.poll() is not None:
+                self.kill()
+                raise AssertionError((self.folder / "s3-server.log").read_text())
+            time.sleep(0.05)
         urllib.request.urlopen(urllib.request.Request(f"http://127.0.0.1:{self.port}/{self.BUCKET}", method="PUT"), timeout=30).close()
         return self
+
+    def answers(self):
+        try:
+            socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+            return True
+        except OSError:
+            return False
 
     def url(self, name=""):
         return f"s3://{self.BUCKET}/{name}".rstrip("/")
@@ -56,7 +61,10 @@ class S3Server:
         try:
             for page in client.get_paginator("list_objects_v2").paginate(Bucket=self.BUCKET, Prefix=prefix + "/"):
                 for row in page.get("Contents", []):
-                    found[row["Key"][len(prefix) + 1:]] = client.get_object(Bucket=self.BUCKET, Key=row["Key"])["Body"].read()
+                    try:
+                        found[row["Key"][len(prefix) + 1:]] = client.get_object(Bucket=self.BUCKET, Key=row["Key"])["Body"].read()
+                    except client.exceptions.NoSuchKey:
+                        pass  # removed since it was listed
         except client.exceptions.NoSuchBucket:
             pass
         return found
