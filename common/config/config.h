@@ -180,6 +180,10 @@ struct CheckpointSection {
   int64_t interval = 50;
   int64_t keep = 2;                      // 0: all
   std::string on_write_error = "pause";  // pause | continue | fail
+  std::string copy_to;                   // empty: nowhere
+  std::string copy_python;               // empty: FindPython
+  double copy_timeout_seconds = 120;
+  double copy_wait_seconds = 600;
 };
 
 struct MetricsSection {

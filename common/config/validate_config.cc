@@ -157,6 +157,27 @@ void CheckTrainer(const TrainerSection& trainer,
           problems);
 }
 
+// A URL is shown in logs and in the configuration, so it may hold no secret.
+void CheckCopy(const CheckpointSection& checkpoint,
+               std::vector<std::string>& problems) {
+  const std::string& url = checkpoint.copy_to;
+  const size_t scheme = url.find("://");
+  const size_t host = scheme == std::string::npos ? 0 : scheme + 3;
+  const std::string place = url.substr(host, url.find('/', host) - host);
+  Require(scheme == std::string::npos || !absl::StrContains(place, '@'),
+          "checkpoint.copy_to: credentials do not belong in a URL, which is "
+          "logged; give them in the environment",
+          problems);
+  Require(url.find_first_of(" \t\r\n?#") == std::string::npos &&
+              !absl::StrContains(url, "::") &&
+              (url.empty() || host < url.size()),
+          absl::StrCat("checkpoint.copy_to: '",
+                       url,
+                       "' is no folder and no URL such as "
+                       "s3://BUCKET/PATH: it may have no blanks, ?, # or ::"),
+          problems);
+}
+
 void CheckRanks(const Config& config, std::vector<std::string>& problems) {
   const TrainerSection& trainer = config.trainer;
   const int64_t unit = SamplesOfUnit(config);
@@ -309,6 +330,7 @@ std::vector<std::string> FindContradictions(const Config& config) {
                        kMaxMarkerBytes),
           problems);
   CheckTrainer(config.trainer, problems);
+  CheckCopy(config.checkpoint, problems);
   CheckRanks(config, problems);
   CheckAnswers(config, problems);
   CheckTerms(config, problems);

@@ -69,6 +69,20 @@ CHECKPOINTS = [
           query(f"sum(increase(dapd_checkpoint_failures_total{{{RUN}}}[$window]))", "failed")),
 ]
 
+COPIES = [
+    graph("Copy behind", "Steps by which the copy of the run (checkpoint.copy_to) is behind the newest checkpoint: 0, and an interval while one "
+          "is on its way.", PLAIN,
+          query(f"max(dapd_checkpoint_last_step{{{RUN}}}) - max(dapd_checkpoint_copied_step{{{RUN}}})", "steps"),
+          query(f"max(dapd_trainer_checkpoint_interval_steps{{{RUN}}})", "interval")),
+    graph("Copies", "Over the chosen window: checkpoints copied, attempts that failed and are made again, and checkpoints that newer ones "
+          "overtook.", PLAIN,
+          query(f"sum(increase(dapd_checkpoint_copied_total{{{RUN}}}[$window]))", "copied"),
+          query(f"sum(increase(dapd_checkpoint_copy_failures_total{{{RUN}}}[$window]))", "failed"),
+          query(f"sum(increase(dapd_checkpoint_copy_left_out_total{{{RUN}}}[$window]))", "left out")),
+    graph("Time to copy a checkpoint", "Sent, read back, and older copies thinned.", SECONDS,
+          *quantiles("dapd_checkpoint_copy_seconds", RUN)),
+]
+
 RESOURCES = [
     graph("Memory", "Resident memory by process. A line that only rises is a leak.", BYTES,
           query(f"process_resident_memory_bytes{{{PROCESS}}}", "{{service}} {{instance}}")),
@@ -97,5 +111,6 @@ ALERTS = [
 
 DASHBOARD = dashboard(
     "dapd-reliability", "DAPD / Reliability", "What goes wrong, and whether the run gets over it.",
-    [("Workers", WORKERS), ("Attempts", TASKS), ("Policy", POLICY), ("Checkpoints", CHECKPOINTS), ("Resources", RESOURCES),
+    [("Workers", WORKERS), ("Attempts", TASKS), ("Policy", POLICY), ("Checkpoints", CHECKPOINTS), ("Copies", COPIES),
+     ("Resources", RESOURCES),
      ("Safety", SAFETY), ("Alerts", ALERTS)])

@@ -15,6 +15,7 @@
   COMMAND(Answers)             \
   COMMAND(Compare)             \
   COMMAND(Sweep)               \
+  COMMAND(Restore)             \
   COMMAND(Replay)              \
   COMMAND(Eval)                \
   COMMAND(Grade)               \

@@ -35,6 +35,7 @@
 #include "common/rpc/server/shutdown_signal.h"
 #include "common/security/security.h"
 #include "common/timeline/timeline.h"
+#include "services/trainer/copy/run_copier.h"
 #include "services/trainer/record/run_answers.h"
 #include "services/trainer/status/page/status_pages.h"
 #include "services/trainer/status/trainer_metrics.h"
@@ -284,6 +285,11 @@ absl::Status Run(const ServiceFlags& flags) {
                          " holds a finished run; nothing is left to do "
                          "(another run.name begins anew, more trainer.steps "
                          "go on)"));
+    CopyFinishedRun(
+        config,
+        folder,
+        FinishedStep(folder),
+        [&signal](absl::Duration timeout) { return signal.WaitFor(timeout); });
     if (!StaysWhenDone(config)) return absl::OkStatus();
   }
   ASSIGN_OR_RETURN(const std::shared_ptr<Security> security,

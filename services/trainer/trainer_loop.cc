@@ -134,9 +134,11 @@ absl::Status TrainerLoop::RunSteps() {
         "finished", policy_.version(), batch_.live_digest());
   }));
   DAPD_FAILPOINT("run.before_summary");
-  return disk_.MustWrite("the summary", [&] {
+  RETURN_IF_ERROR(disk_.MustWrite("the summary", [&] {
     return parts_.recorder.Finish(absl::ToDoubleSeconds(absl::Now() - start));
-  });
+  }));
+  parts_.on_saved(policy_.version());
+  return absl::OkStatus();
 }
 
 absl::Status TrainerLoop::EvaluateHeldOut(const std::string& when) {
@@ -280,6 +282,7 @@ absl::Status TrainerLoop::SaveCheckpointNow() {
   saved_version_ = policy_.version();
   parts_.metrics.RecordCheckpoint(policy_.version(),
                                   absl::ToDoubleSeconds(absl::Now() - start));
+  parts_.on_saved(policy_.version());
   return absl::OkStatus();
 }
 

@@ -29,6 +29,7 @@
 #include "common/terms/term.h"
 #include "common/training/policy.h"
 #include "common/training/policy_state.h"
+#include "services/trainer/copy/run_copier.h"
 #include "services/trainer/record/checkpoint.h"
 #include "services/trainer/record/ledger.h"
 #include "services/trainer/record/run_recorder.h"
@@ -100,6 +101,7 @@ struct TrainerRun::State {
   std::unique_ptr<Policy> policy;
   std::unique_ptr<Ledger> ledger;
   std::unique_ptr<RunRecorder> recorder;
+  std::unique_ptr<RunCopier> copier;  // null: the run is not copied
 };
 
 TrainerRun::TrainerRun(std::unique_ptr<State> state)
@@ -210,7 +212,25 @@ absl::Status TrainerRun::OpenFolder(const LoraConfig& lora,
                                        status,
                                        history,
                                        answers));
+  StartCopier();
   return absl::OkStatus();
+}
+
+void TrainerRun::StartCopier() {
+  State& state = *state_;
+  auto options = CopierOptions(state.loaded.config, state.folder->path());
+  if (!options.has_value()) return;
+  options->observer = state.metrics->MakeCopyObserver();
+  auto copier = RunCopier::Start(*std::move(options));
+  if (!copier.ok()) {
+    // The run is worth as much without.
+    LogWarning(absl::StrCat("the run is not copied: ",
+                            std::string(copier.status().message())));
+    return;
+  }
+  state.copier = *std::move(copier);
+  // Whoever saved it may have died before it was copied.
+  if (state.policy->version() > 0) state.copier->Add(state.policy->version());
 }
 
 std::string TrainerRun::Identity() const {
@@ -309,9 +329,15 @@ absl::Status TrainerRun::Train(
                                 .recorder = *state.recorder,
                                 .ledger = *state.ledger,
                                 .metrics = *state.metrics,
-                                .wait_for_stop = std::move(wait_for_stop)});
+                                .wait_for_stop = wait_for_stop,
+                                .on_saved = [&state](int64_t step) {
+                                  if (state.copier) state.copier->Add(step);
+                                }});
   const absl::Status outcome = loop.Run();
   if (!outcome.ok()) state.recorder->WriteReport(outcome);
+  if (state.copier) {
+    FinishCopy(*state.copier, state.loaded.config, outcome, wait_for_stop);
+  }
   return outcome;
 }
 

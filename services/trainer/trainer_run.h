@@ -63,6 +63,8 @@ class TrainerRun {
                           TrainerStatus* status,
                           RunHistory* history,
                           RunAnswers* answers);
+  // Begins to copy the run, where checkpoint.copy_to says so.
+  void StartCopier();
   absl::Status SharePolicy(Collective& collective);
 
   struct State;

@@ -285,4 +285,34 @@ WorkerPoolObserver TrainerMetrics::PoolObserver(const std::string& role) {
   return observer;
 }
 
+CopyObserver TrainerMetrics::MakeCopyObserver() {
+  const Gauge step =
+      registry_.AddGauge("dapd_checkpoint_copied_step",
+                         "Step of the newest checkpoint whose copy is whole.");
+  const Counter copied = registry_.AddCounter("dapd_checkpoint_copied_total",
+                                              "Checkpoints copied.");
+  const Histogram seconds = registry_.AddHistogram(
+      "dapd_checkpoint_copy_seconds",
+      "Time to copy a checkpoint, read it back and thin older copies.",
+      StepBuckets(0.1, 10000));
+  const Counter failed = registry_.AddCounter(
+      "dapd_checkpoint_copy_failures_total", "Attempts at a copy that failed.");
+  const Counter left_out =
+      registry_.AddCounter("dapd_checkpoint_copy_left_out_total",
+                           "Checkpoints not copied because newer ones waited.");
+  const Counter sent = registry_.AddCounter("dapd_checkpoint_copy_bytes_total",
+                                            "Bytes sent for copies.");
+  return {.on_newest =
+              [step](int64_t newest) { step.Set(static_cast<double>(newest)); },
+          .on_copied =
+              [copied, seconds](double time) {
+                copied.Add();
+                seconds.Observe(time);
+              },
+          .on_failed = [failed] { failed.Add(); },
+          .on_left_out = [left_out] { left_out.Add(); },
+          .on_sent =
+              [sent](int64_t bytes) { sent.Add(static_cast<double>(bytes)); }};
+}
+
 }  // namespace dapd

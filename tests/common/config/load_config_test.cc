@@ -423,6 +423,19 @@ TEST(LoadConfigTest, AMistakenPromptIsNamed) {
               testing::AllOf(HasSubstr("prompts.none"), HasSubstr("quotes")));
 }
 
+TEST(LoadConfigTest, AUrlOfCopiesHoldsNoSecretAndIsOne) {
+  for (const char* url : {"s3://bucket/runs", "gs://b", "/copies", "copies"}) {
+    const auto loaded = Load(kGood, {std::string("checkpoint.copy_to=") + url});
+    EXPECT_TRUE(loaded.ok()) << loaded.status();
+  }
+  EXPECT_THAT(Refusal({"checkpoint.copy_to=s3://key:secret@bucket/runs"}),
+              HasSubstr("credentials do not belong in a URL"));
+  for (const char* url : {"s3://", "s3://b?x=1", "simplecache::s3://b"}) {
+    EXPECT_THAT(Refusal({std::string("checkpoint.copy_to=") + url}),
+                HasSubstr("checkpoint.copy_to"));
+  }
+}
+
 TEST(ConfigReferenceTest, TheDocumentInTheRepositoryIsUpToDate) {
   const auto document = ReadFile(
       std::string(DAPD_SOURCE_DIR) + "/docs/configuration.md", 1 << 20);
