@@ -53,8 +53,11 @@ absl::Status Collect(const fs::path& folder,
 // Of a run below `folder` its path from there.
 std::string NameIn(const std::string& run, const std::string& folder) {
   const fs::path name = fs::path(run).lexically_relative(folder);
-  return name.empty() || name == "." ? fs::path(run).filename().string()
-                                     : name.string();
+  if (!name.empty() && name != ".") return name.string();
+  const fs::path whole = fs::absolute(run).lexically_normal();
+  return (whole.has_filename() ? whole : whole.parent_path())
+      .filename()
+      .string();
 }
 
 std::string AgeText(absl::Duration age) {

@@ -30,6 +30,7 @@
 #include "common/training/policy_state.h"
 #include "services/trainer/record/checkpoint.h"
 #include "services/trainer/record/ledger.h"
+#include "services/trainer/record/run_outcome.h"
 #include "services/trainer/record/run_recorder.h"
 #include "services/trainer/trainer_loop.h"
 
@@ -209,7 +210,16 @@ absl::Status TrainerRun::OpenFolder(const LoraConfig& lora,
                                        status,
                                        history,
                                        answers));
+  // From here on an attempt is under way.
+  ForgetOutcome(state.folder->path());
   return absl::OkStatus();
+}
+
+void TrainerRun::RecordOutcome(const absl::Status& outcome) const {
+  if (!state_->folder.has_value()) return;
+  const absl::Status written =
+      WriteOutcome(state_->folder->path(), OutcomeOf(outcome));
+  if (!written.ok()) LogWarning(std::string(written.message()));
 }
 
 std::string TrainerRun::Identity() const {
