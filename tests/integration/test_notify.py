@@ -106,7 +106,7 @@ def test_a_trainer_of_its_own_tells_of_a_failure_but_not_of_a_run_that_another_h
         return subprocess.Popen([BIN / "dapd-trainer", workspace.config, *flags], stderr=subprocess.PIPE, text=True)
 
     with Receiver() as receiver:
-        first = trainer("alone", **{"trainer.peer_timeout_seconds": 6, "run.notify_url": receiver.url})
+        first = trainer("alone", **{"trainer.peer_timeout_seconds": 20, "run.notify_url": receiver.url})
         wait_for(lambda: (workspace.runs("alone") / "config.yaml").exists(), what="the run's folder")
         listed = json.loads(workspace.dapd("runs", "list", workspace.runs("alone"), "--json").stdout)
         assert [run["state"] for run in listed] == ["running"]
