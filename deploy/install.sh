@@ -3,14 +3,14 @@
 # packages (as root or with sudo) and a Python environment in .deps/venv, which
 # brings LibTorch, Apache Arrow C++ and the demo model.
 #
-#   deploy/install.sh [--tests|--cuda|--grading]
+#   deploy/install.sh [--tests|--cuda|--grading|--follow]
 #
 # --cuda adds torch's CUDA libraries (2 GB), with which the build makes the CUDA
 # backend; a machine with nvcc gets them without being asked. --tests adds what the
 # tests need, Python's torch and transformers among it (4 GB). --grading adds
-# math-verify for `dapd grade`, nothing else. Where neither root
-# nor sudo is at hand, it prints what root has to run. A second call skips what is
-# there. PYTHON names another interpreter (3.11 or newer).
+# math-verify for `dapd grade`, nothing else; --follow the clients of Weights &
+# Biases and MLflow for deploy/follow.py. Where neither root nor sudo is at hand, it
+# prints what root has to run. A second call skips what is there. PYTHON names another interpreter (3.11 or newer).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source deploy/phase.sh
@@ -36,12 +36,14 @@ has_nvcc() { command -v nvcc || [ -x /usr/local/cuda/bin/nvcc ]; }
 case "${1:-}" in
   --tests)
     packages+=("${test_packages[@]}")
-    requirements+=(deploy/requirements-cuda.txt tests/requirements.txt)
+    requirements+=(deploy/requirements-cuda.txt deploy/requirements-follow.txt
+      tests/requirements.txt)
     ;;
   --cuda) requirements+=(deploy/requirements-cuda.txt) ;;
   --grading) requirements+=(deploy/requirements-grading.txt) ;;
+  --follow) requirements+=(deploy/requirements-follow.txt) ;;
   "") if has_nvcc >/dev/null; then requirements+=(deploy/requirements-cuda.txt); fi ;;
-  *) echo "usage: deploy/install.sh [--tests|--cuda|--grading]" >&2; exit 2 ;;
+  *) echo "usage: deploy/install.sh [--tests|--cuda|--grading|--follow]" >&2; exit 2 ;;
 esac
 
 # --- Debian packages ----------------------------------------------------------
