@@ -256,7 +256,7 @@ absl::Status Train(const LoadedConfig& loaded,
                                     &window.answers()));
   const auto on_done = [&] {
     run->RecordOutcome(absl::OkStatus());
-    if (loaded.config.trainer.rank == 0) notice.Tell(absl::OkStatus());
+    notice.Tell(absl::OkStatus());
   };
   const absl::Status result =
       TrainLoaded(*run, loaded.config, credentials, window, signal, on_done);
@@ -265,11 +265,9 @@ absl::Status Train(const LoadedConfig& loaded,
 }
 
 // Not of a run that another trainer holds: it goes on.
-void TellOfFailure(const Config& config,
-                   const std::string& folder,
+void TellOfFailure(const std::string& folder,
                    const absl::Status& status,
                    EndNotice& notice) {
-  if (config.trainer.rank != 0) return;
   const auto is_held = IsHeld(folder);
   if (is_held.ok() && *is_held) return;
   notice.Tell(status);
@@ -293,15 +291,18 @@ absl::Status Run(const ServiceFlags& flags) {
   ASSIGN_OR_RETURN(const std::shared_ptr<Security> security,
                    Security::Load(config.security, {Role::kTrainer}));
   const auto credentials = std::make_shared<const RpcCredentials>(security);
-  // A second signal ends the process at once, and with it any wait.
+  // Other ranks have nothing to tell and need not have the secret. A second
+  // signal ends the process at once, and with it any wait.
+  RunConfig told = config.run;
+  if (config.trainer.rank != 0) told.notify_url.clear();
   ASSIGN_OR_RETURN(EndNotice notice,
-                   EndNotice::Create(config.run, [] { return false; }));
+                   EndNotice::Create(told, [] { return false; }));
   RunWindow window(config, security, credentials);
   RETURN_IF_ERROR(window.ServeHttp());
   if (!finished) {
     const absl::Status result =
         Train(loaded, credentials, window, signal, notice);
-    if (!result.ok()) TellOfFailure(config, folder, result, notice);
+    if (!result.ok()) TellOfFailure(folder, result, notice);
     return result;
   }
   RETURN_IF_ERROR(window.ShowFinishedRun(folder));

@@ -180,7 +180,7 @@ absl::Status TrainerLoop::EvaluateWithin() {
 
 absl::Status TrainerLoop::KeepBest(const std::string& when) {
   if (parts_.recorder.BestEvaluation() != when) return absl::OkStatus();
-  RETURN_IF_ERROR(disk_.Write("the best adapter", [&] {
+  RETURN_IF_ERROR(disk_.Write("the best adapter", [&]() -> absl::Status {
     const std::string folder =
         JoinPath(parts_.recorder.folder(), "adapter-best");
     RETURN_IF_ERROR(

@@ -71,9 +71,11 @@ TEST_F(EndNoticeTest, OneDocumentSaysHowTheRunEnded) {
 TEST_F(EndNoticeTest, WhatThisAttemptSaidItselfIsTold) {
   HttpListener server([](size_t) { return HttpAnswer(200); });
   run_.notify_url = server.url();
+  auto notice = EndNotice::Create(run_, Never);
+  ASSERT_TRUE(notice.ok()) << notice.status();
   const RunOutcome own = OutcomeOf(absl::DataLossError("a gradient"));
   ASSERT_TRUE(WriteOutcome(Folder(), own).ok());
-  EndNotice::Create(run_, Never)->Tell(absl::InternalError("see above"));
+  notice->Tell(absl::InternalError("see above"));
   RunOutcome old = own;
   old.time -= absl::Hours(1);
   ASSERT_TRUE(WriteOutcome(Folder(), old).ok());
