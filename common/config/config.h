@@ -21,6 +21,11 @@ struct RunConfig {
   int64_t rollout_workers = 1;  // `dapd run`: rollout processes to start
   int64_t teacher_workers = 1;
   std::string resume = "auto";  // auto | never
+  // Who is told of the run's end; see common/notify/webhook.h.
+  std::string notify_url;  // empty: nobody
+  std::string notify_secret_file;
+  std::string notify_ca_file;
+  double notify_timeout_seconds = 10.0;
 };
 
 struct ModelSection {

@@ -12,6 +12,7 @@
 #include "absl/strings/strip.h"
 
 #include "common/base/safe_name.h"
+#include "common/config/notify_url.h"
 #include "common/config/preset_terms.h"
 #include "common/config/prompts.h"
 
@@ -206,6 +207,20 @@ void CheckRanks(const Config& config, std::vector<std::string>& problems) {
           problems);
 }
 
+// A URL that a file holds is looked at once the file is read.
+void CheckNotify(const RunConfig& run, std::vector<std::string>& problems) {
+  const std::string& url = run.notify_url;
+  Require(!url.empty() ||
+              (run.notify_secret_file.empty() && run.notify_ca_file.empty()),
+          "run.notify_secret_file and run.notify_ca_file are for "
+          "run.notify_url, which is missing",
+          problems);
+  if (url.empty() || absl::StartsWith(url, kUrlFilePrefix)) return;
+  const std::string problem =
+      ProblemWithNotifyUrl(url, !run.notify_secret_file.empty());
+  Require(problem.empty(), absl::StrCat("run.notify_url ", problem), problems);
+}
+
 // What other machines may reach, and what is reached there.
 void CheckEndpoints(const Config& config, std::vector<std::string>& problems) {
   const SecuritySection& security = config.security;
@@ -337,6 +352,7 @@ std::vector<std::string> FindContradictions(const Config& config) {
   for (std::string& problem : FindPromptProblems(config.prompts)) {
     problems.push_back(std::move(problem));
   }
+  CheckNotify(config.run, problems);
   CheckEndpoints(config, problems);
   return problems;
 }

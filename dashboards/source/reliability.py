@@ -91,6 +91,21 @@ RESOURCES = [
           query('scrape_duration_seconds{job=~"dapd-.+", instance=~"$instance"} and on (instance) (up == 1)', "{{job}} {{instance}}")),
 ]
 
+# dcgm-exporter's, which knows no runs: all GPUs that Prometheus hears of.
+GPUS = [
+    graph("GPU busy", "Share of time in which any kernel ran. Of all GPUs that dcgm-exporter watches, as the panels beside it.", RATIO,
+          query("DCGM_FI_DEV_GPU_UTIL / 100", "{{Hostname}} {{gpu}}"), high=1),
+    graph("Tensor cores busy", "Share of cycles in which the matrix units worked: how much of the GPU's speed is used.", RATIO,
+          query("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "{{Hostname}} {{gpu}}"), high=1),
+    graph("GPU memory", "Memory in use, with what libraries keep for later.", BYTES,
+          query("DCGM_FI_DEV_FB_USED * 1048576", "{{Hostname}} {{gpu}}")),
+    graph("GPU power", "In watts; near the limit the clock falls.", "watt", query("DCGM_FI_DEV_POWER_USAGE", "{{Hostname}} {{gpu}}")),
+    graph("GPU temperature", "In degrees Celsius; one that is hotter than its neighbours slows a step of all ranks.", "celsius",
+          query("DCGM_FI_DEV_GPU_TEMP", "{{Hostname}} {{gpu}}")),
+    graph("GPU errors", "NVIDIA's number (XID) of the last error; 0: none. It stays until the exporter starts again.", PLAIN,
+          query("DCGM_FI_DEV_XID_ERRORS", "{{Hostname}} {{gpu}}")),
+]
+
 SAFETY = [
     stat("Plaintext listeners", "Listeners of processes, gRPC or metrics, that other machines reach in plain text.", PLAIN,
          query(f"sum(dapd_insecure{{{RUN}}})", "listeners"), levels=thresholds(GREEN, (1, YELLOW)), height=8),
@@ -112,5 +127,5 @@ ALERTS = [
 DASHBOARD = dashboard(
     "dapd-reliability", "DAPD / Reliability", "What goes wrong, and whether the run gets over it.",
     [("Workers", WORKERS), ("Attempts", TASKS), ("Policy", POLICY), ("Checkpoints", CHECKPOINTS), ("Copies", COPIES),
-     ("Resources", RESOURCES),
+     ("Resources", RESOURCES), ("GPUs", GPUS),
      ("Safety", SAFETY), ("Alerts", ALERTS)])

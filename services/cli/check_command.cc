@@ -30,6 +30,7 @@
 #include "common/model/spec/model_config.h"
 #include "common/model/spec/role_split.h"
 #include "common/model/spec/step_cost.h"
+#include "common/notify/webhook.h"
 #include "common/rpc/pool/address_file.h"
 #include "services/cli/command.h"
 
@@ -372,6 +373,9 @@ absl::Status Check(const CheckOptions& options) {
       }));
   RETURN_IF_ERROR(
       CheckDataset("held out", config.evaluation.path, config.data));
+  if (!config.run.notify_url.empty()) {
+    RETURN_IF_ERROR(LoadWebhook(config.run).status());
+  }
   std::puts(absl::StrFormat(
                 "%-16s %d of batch %d, micro-batch %d; rate %g falling to zero "
                 "over %d; snapshot every %d",

@@ -13,6 +13,7 @@
   COMMAND(Status)              \
   COMMAND(Health)              \
   COMMAND(Answers)             \
+  COMMAND(Runs)                \
   COMMAND(Compare)             \
   COMMAND(Sweep)               \
   COMMAND(Restore)             \

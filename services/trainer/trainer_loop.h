@@ -79,6 +79,8 @@ class TrainerLoop {
   absl::Status SaveNewest();
   // The run folder's adapter/ becomes the live one.
   absl::Status ExportAdapter();
+  // The model card of the live adapter, as far as it is evaluated.
+  std::string Card() const;
 
   TrainerParts parts_;
   Policy& policy_;

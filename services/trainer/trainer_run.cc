@@ -32,6 +32,7 @@
 #include "services/trainer/copy/run_copier.h"
 #include "services/trainer/record/checkpoint.h"
 #include "services/trainer/record/ledger.h"
+#include "services/trainer/record/run_outcome.h"
 #include "services/trainer/record/run_recorder.h"
 #include "services/trainer/trainer_loop.h"
 
@@ -212,6 +213,8 @@ absl::Status TrainerRun::OpenFolder(const LoraConfig& lora,
                                        status,
                                        history,
                                        answers));
+  // From here on an attempt is under way.
+  ForgetOutcome(state.folder->path());
   StartCopier();
   return absl::OkStatus();
 }
@@ -231,6 +234,13 @@ void TrainerRun::StartCopier() {
   state.copier = *std::move(copier);
   // Whoever saved it may have died before it was copied.
   if (state.policy->version() > 0) state.copier->Add(state.policy->version());
+}
+
+void TrainerRun::RecordOutcome(const absl::Status& outcome) const {
+  if (!state_->folder.has_value()) return;
+  const absl::Status written =
+      WriteOutcome(state_->folder->path(), OutcomeOf(outcome));
+  if (!written.ok()) LogWarning(std::string(written.message()));
 }
 
 std::string TrainerRun::Identity() const {

@@ -57,6 +57,10 @@ class TrainerRun {
                      Timeline* timeline,
                      std::function<bool(absl::Duration)> wait_for_stop);
 
+  // Keeps in the run folder how this attempt ended (run_outcome.h); what goes
+  // wrong is logged.
+  void RecordOutcome(const absl::Status& outcome) const;
+
  private:
   absl::Status OpenFolder(const LoraConfig& lora,
                           TrainerMetrics* metrics,

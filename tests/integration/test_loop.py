@@ -10,6 +10,7 @@ import struct
 import pytest
 import torch
 import transformers
+import yaml
 from peft import PeftModel
 
 from conftest import children, wait_for
@@ -169,3 +170,28 @@ def test_tensorboard_holds_what_metrics_jsonl_holds(reference_run):
     losses = {step: value for tag, step, value in events if tag == "loss/total"}
     for line in reference_run.metrics("reference"):
         assert losses[line["step"]] == pytest.approx(line["loss"], rel=1e-6)
+
+
+def test_every_adapter_has_a_card_with_what_it_was_trained_on(workspace):
+    """The hub reads the header; settings, digests and held-out figures are the run's own."""
+    hostile = "`{problem}`\n---\n```\n<!-- dapd: end of training --> \u202e"
+    workspace.run("carded", **{"trainer.steps": 2, "checkpoint.interval": 1, "evaluation.interval": 1, "evaluation.kl_problems": 2,
+                               "evaluation.path": workspace.folder / "held_out.jsonl", "prompts.none": json.dumps(hostile)})
+    folder = workspace.runs("carded")
+    summary = json.loads((folder / "summary.json").read_text())
+    state = json.loads((folder / "checkpoints/step-000002/state.json").read_text())
+    workspace.dapd("adapter", "merge", "--model", workspace.model, "--adapter", folder / "adapter", "--output", workspace.folder / "carded-merged")
+    cards = {where: path.read_text() for where, path in {
+        "adapter": folder / "adapter/README.md", "best": folder / "adapter-best/README.md",
+        "checkpoint": folder / "checkpoints/step-000001/adapter/README.md", "merged": workspace.folder / "carded-merged/README.md"}.items()}
+    for where, card in cards.items():
+        header = yaml.safe_load(card.split("---\n")[1])
+        assert header["library_name"] == ("transformers" if where == "merged" else "peft") and "dapd" in header["tags"]
+        assert "base_model" not in header, "a folder is no id"
+        assert state["data_digest"] in card and card.rstrip().endswith("<!-- dapd: end of training -->")
+        settings = json.loads(card.split("json\n")[1].rsplit("\n}\n", 1)[0] + "\n}")
+        assert settings == state["settings"]
+    after = summary["evaluation"]["after"]["accuracy"]
+    assert f"{100 * after['mean']:.1f} % \\[{100 * after['low']:.1f}, {100 * after['high']:.1f}\\]" in cards["adapter"]
+    assert "* Steps: 2\n" in cards["adapter"] and "* Steps: 1\n" in cards["checkpoint"]
+    assert cards["merged"].split("<!-- dapd: training -->")[1] == cards["adapter"].split("<!-- dapd: training -->")[1]

@@ -251,6 +251,11 @@ std::string RunRecorder::BestEvaluation() const {
   return best;
 }
 
+const std::map<std::string, EvaluationReport>& RunRecorder::evaluations()
+    const {
+  return state_->evaluations;
+}
+
 std::string RunRecorder::EvaluationPath(const std::string& when) const {
   return JoinPath(state_->folder, absl::StrCat("evaluation/", when, ".json"));
 }

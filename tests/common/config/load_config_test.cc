@@ -131,6 +131,20 @@ TEST(LoadConfigTest, PlaintextBeyondLoopbackNeedsAnExplicitFlag) {
   }
 }
 
+TEST(LoadConfigTest, AnUrlThatNothingCanBePostedToIsRefused) {
+  EXPECT_EQ(Refusal({"run.notify_url=https://example.org/x"}), "");
+  EXPECT_EQ(Refusal({"run.notify_url=file:///run/secrets/url",
+                     "run.notify_secret_file=token"}),
+            "");
+  EXPECT_THAT(Refusal({"run.notify_url=example.org"}),
+              HasSubstr("run.notify_url"));
+  EXPECT_THAT(Refusal({"run.notify_url=http://example.org/x",
+                       "run.notify_secret_file=token"}),
+              HasSubstr("without encryption"));
+  EXPECT_THAT(Refusal({"run.notify_secret_file=token"}),
+              HasSubstr("run.notify_url, which is missing"));
+}
+
 TEST(LoadConfigTest, ARunsNameLeadsNowhereElse) {
   Config config;
   config.model.path = "model";

@@ -28,6 +28,7 @@ TEST(RunSettingsTest, WhatARunsResultDependsOnMustStay) {
 TEST(RunSettingsTest, WhereThingsAreAndWhoHelpsMayChange) {
   const auto settings = ResultSettings({});
   for (const char* key : {"run.name",
+                          "run.notify_url",
                           "model.path",
                           "run.rollout_workers",
                           "rollout.slots",
