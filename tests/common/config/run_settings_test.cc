@@ -12,7 +12,6 @@ TEST(RunSettingsTest, WhatARunsResultDependsOnMustStay) {
                           "objective.temperature",
                           "rollout.temperature",
                           "rollout.max_staleness",
-                          "rollout.tensor_parallel",
                           "teacher.payload",
                           "teacher.chunk_tokens",
                           "trainer.batch_size",
