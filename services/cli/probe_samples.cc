@@ -14,10 +14,9 @@
 #include "common/data/text_pipeline.h"
 #include "common/data/view_builder.h"
 #include "common/data/view_limits.h"
-#include "common/hub/model_folder.h"
-#include "common/model/spec/model_config.h"
 #include "common/model/weights/placement.h"
 #include "services/cli/local_generator.h"
+#include "services/cli/model_text.h"
 
 namespace dapd {
 namespace {
@@ -38,17 +37,11 @@ std::vector<std::vector<SampleRow>> Grouped(
 
 absl::StatusOr<std::vector<std::vector<SampleRow>>> ReadSamples(
     const Config& config, const ProbeSampleOptions& options) {
-  ASSIGN_OR_RETURN(const std::string folder,
-                   FindModelFolder(config.model.path));
-  ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(folder));
-  ASSIGN_OR_RETURN(
-      const TextPipeline text,
-      LoadTextPipeline(
-          folder, MakeViewOptions(config), model.eos_token_ids.front()));
+  ASSIGN_OR_RETURN(const ModelText base, ReadModelText(config));
   ASSIGN_OR_RETURN(std::vector<SampleRow> rows,
-                   ReadSampleRows(options.samples, model.vocab_size));
+                   ReadSampleRows(options.samples, base.model.vocab_size));
   // Groups are whole in the file, not among the rows that were trained.
-  RETURN_IF_ERROR(FillContexts(config, *text.views, &rows));
+  RETURN_IF_ERROR(FillContexts(config, *base.text.views, &rows));
   std::erase_if(rows, [](const SampleRow& row) { return row.is_left_out; });
   if (rows.empty()) {
     return DataError(absl::StrCat(
@@ -116,13 +109,7 @@ absl::Status AnswerRows(const Config& config,
 // long for a run.
 absl::StatusOr<Dataset> DrawData(const Config& config,
                                  const ProbeSampleOptions& options) {
-  ASSIGN_OR_RETURN(const std::string folder,
-                   FindModelFolder(config.model.path));
-  ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(folder));
-  ASSIGN_OR_RETURN(
-      const TextPipeline text,
-      LoadTextPipeline(
-          folder, MakeViewOptions(config), model.eos_token_ids.front()));
+  ASSIGN_OR_RETURN(const ModelText base, ReadModelText(config));
   ASSIGN_OR_RETURN(
       Dataset data,
       ReadDataset(config.data.path, MakeDatasetOptions(config.data)));
@@ -134,7 +121,8 @@ absl::StatusOr<Dataset> DrawData(const Config& config,
        DrawProblems(texts, options.problems, options.seed)) {
     drawn.problems.push_back(std::move(data.problems[rows.front()]));
   }
-  RETURN_IF_ERROR(ApplyViewLimits(config, model.max_positions, text, &drawn));
+  RETURN_IF_ERROR(
+      ApplyViewLimits(config, base.model.max_positions, base.text, &drawn));
   if (drawn.problems.empty()) {
     return DataError(
         absl::StrCat(config.data.path, " holds no problem that can be used"));

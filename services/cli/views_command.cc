@@ -11,10 +11,8 @@
 #include "common/base/status_macros.h"
 #include "common/config/load_config.h"
 #include "common/data/sample_rows.h"
-#include "common/data/text_pipeline.h"
-#include "common/hub/model_folder.h"
-#include "common/model/spec/model_config.h"
 #include "services/cli/command.h"
+#include "services/cli/model_text.h"
 
 namespace dapd {
 namespace {
@@ -43,16 +41,10 @@ absl::Status BuildViews(const ViewsOptions& options) {
   ASSIGN_OR_RETURN(const LoadedConfig loaded,
                    LoadConfig(options.config, options.overrides));
   const Config& config = loaded.config;
-  ASSIGN_OR_RETURN(const std::string folder,
-                   FindModelFolder(config.model.path));
-  ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(folder));
-  ASSIGN_OR_RETURN(
-      const TextPipeline text,
-      LoadTextPipeline(
-          folder, MakeViewOptions(config), model.eos_token_ids.front()));
+  ASSIGN_OR_RETURN(const ModelText base, ReadModelText(config));
   ASSIGN_OR_RETURN(std::vector<SampleRow> rows,
-                   ReadSampleRows(options.input, model.vocab_size));
-  RETURN_IF_ERROR(FillContexts(config, *text.views, &rows));
+                   ReadSampleRows(options.input, base.model.vocab_size));
+  RETURN_IF_ERROR(FillContexts(config, *base.text.views, &rows));
   ASSIGN_OR_RETURN(JsonLinesWriter writer,
                    JsonLinesWriter::Open(options.output));
   Progress progress("samples", static_cast<int64_t>(rows.size()));
@@ -60,7 +52,7 @@ absl::Status BuildViews(const ViewsOptions& options) {
   for (const SampleRow& row : rows) {
     const Sample& sample = row.sample;
     progress.Update(++num_built);
-    ASSIGN_OR_RETURN(const Views views, BuildViewsOf(*text.views, sample));
+    ASSIGN_OR_RETURN(const Views views, BuildViewsOf(*base.text.views, sample));
     RETURN_IF_ERROR(writer.Append(ToJson(sample.id, views)));
   }
   return writer.Commit();

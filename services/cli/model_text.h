@@ -1,0 +1,21 @@
+// What the model of a configuration says of itself, and its text pipeline: all
+// that a command needs that builds views but loads no weights.
+#pragma once
+
+#include "absl/status/statusor.h"
+
+#include "common/config/config.h"
+#include "common/data/text_pipeline.h"
+#include "common/model/spec/model_config.h"
+
+namespace dapd {
+
+struct ModelText {
+  ModelConfig model;
+  TextPipeline text;
+};
+
+// Of model.path, a folder or an id; views as the configuration wants them.
+absl::StatusOr<ModelText> ReadModelText(const Config& config);
+
+}  // namespace dapd
