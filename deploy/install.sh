@@ -3,12 +3,14 @@
 # packages (as root or with sudo) and a Python environment in .deps/venv, which
 # brings LibTorch, Apache Arrow C++ and the demo model.
 #
-#   deploy/install.sh [--tests|--cuda|--grading]
+#   deploy/install.sh [--tests|--cuda|--grading|--copy|--follow]
 #
 # --cuda adds torch's CUDA libraries (2 GB), with which the build makes the CUDA
 # backend; a machine with nvcc gets them without being asked. --tests adds what the
 # tests need, Python's torch and transformers among it (4 GB). --grading adds
-# math-verify for `dapd grade`, nothing else. Where neither root
+# math-verify for `dapd grade`, nothing else. --copy adds fsspec with its clients of
+# S3 and Google's storage for checkpoint.copy_to and `dapd restore`, --follow the
+# clients of Weights & Biases and MLflow for deploy/follow.py. Where neither root
 # nor sudo is at hand, it prints what root has to run. A second call skips what is
 # there. PYTHON names another interpreter (3.11 or newer).
 set -euo pipefail
@@ -18,8 +20,8 @@ source deploy/phase.sh
 packages=(
   build-essential ca-certificates ccache cmake ninja-build pkg-config python3
   python3-venv
-  libabsl-dev libcli11-dev libgrpc++-dev libgrpc-dev libicu-dev
-  libprotobuf-dev libssl-dev libyaml-cpp-dev nlohmann-json3-dev openssl
+  libabsl-dev libcli11-dev libcurl4-openssl-dev libgrpc++-dev libgrpc-dev
+  libicu-dev libprotobuf-dev libssl-dev libyaml-cpp-dev nlohmann-json3-dev openssl
   prometheus-cpp-dev protobuf-compiler protobuf-compiler-grpc zlib1g-dev
 )
 requirements=(deploy/requirements.txt)
@@ -36,12 +38,15 @@ has_nvcc() { command -v nvcc || [ -x /usr/local/cuda/bin/nvcc ]; }
 case "${1:-}" in
   --tests)
     packages+=("${test_packages[@]}")
-    requirements+=(deploy/requirements-cuda.txt tests/requirements.txt)
+    requirements+=(deploy/requirements-cuda.txt deploy/requirements-copy.txt
+      deploy/requirements-follow.txt tests/requirements.txt)
     ;;
   --cuda) requirements+=(deploy/requirements-cuda.txt) ;;
   --grading) requirements+=(deploy/requirements-grading.txt) ;;
+  --copy) requirements+=(deploy/requirements-copy.txt) ;;
+  --follow) requirements+=(deploy/requirements-follow.txt) ;;
   "") if has_nvcc >/dev/null; then requirements+=(deploy/requirements-cuda.txt); fi ;;
-  *) echo "usage: deploy/install.sh [--tests|--cuda|--grading]" >&2; exit 2 ;;
+  *) echo "usage: deploy/install.sh [--tests|--cuda|--grading|--copy|--follow]" >&2; exit 2 ;;
 esac
 
 # --- Debian packages ----------------------------------------------------------
@@ -74,14 +79,22 @@ apt_install() {
 
 disable_service() { as_root systemctl disable "$1"; }
 
+# Whether this user may become root. Asks for the password up front, where there
+# is somebody to ask.
+may_be_root() {
+  [ "$(id -u)" -eq 0 ] && return
+  command -v sudo >/dev/null || return
+  if [ -t 0 ]; then sudo -v; else sudo -n true 2>/dev/null; fi
+}
+
 mapfile -t missing < <(missing_packages)
 if [ ${#missing[@]} -gt 0 ]; then
-  if [ "$(id -u)" -ne 0 ] && ! command -v sudo >/dev/null; then
-    echo "Debian packages are missing and there is no sudo. Run as root:" >&2
+  if ! may_be_root; then
+    echo "Debian packages are missing and there is no sudo for you. Run as root:" >&2
     echo "  apt-get update && apt-get install -y ${missing[*]}" >&2
+    echo "The names are those of Debian 12; Ubuntu 24.04 has the same. Then call this again." >&2
     exit 1
   fi
-  if [ "$(id -u)" -ne 0 ]; then sudo -v; fi  # asks for the password up front
   phase "install ${#missing[@]} Debian packages" .deps/logs/apt.log \
     apt_install "${missing[@]}"
   for package in docker.io prometheus; do

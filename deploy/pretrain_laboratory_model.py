@@ -6,10 +6,11 @@
 It adds four numbers by written steps and errs in some of them; it knows a short cut, the bare answer, to which a right
 reference invites it; and it does not believe a reference blindly, since most of those that it has read were wrong. Needs
 what tests need (torch, transformers, tokenizers). The same machine gives the same bytes; on another one rounding gives
-other weights that behave alike.
+other weights that behave alike. SHA256SUMS in the folder has the digests of its files. A folder that is there stays.
 """
 
 import argparse
+import hashlib
 import math
 import pathlib
 import random
@@ -22,7 +23,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from model_folder import CHAT_TEMPLATE, PLAIN, SPECIAL, write_documents, written_aside
 
-DEFAULT_OUTPUT = pathlib.Path(__file__).resolve().parent.parent / ".deps/models/laboratory"
+DEFAULT_OUTPUT = pathlib.Path(__file__).resolve().parent / "models/laboratory"
 HIDDEN, LAYERS, HEADS, KV_HEADS = 160, 4, 4, 2
 BATCH_SIZE, LEARNING_RATE = 64, 2e-3
 
@@ -186,6 +187,12 @@ def train(model, batches, count):
             print(f"batch {step} of {count}, {time.monotonic() - start:.0f} s, loss {loss.item():.4f}", flush=True)
 
 
+def write_digests(folder):
+    """As `sha256sum -c SHA256SUMS` reads them."""
+    files = sorted(folder.iterdir())
+    (folder / "SHA256SUMS").write_text("".join(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in files))
+
+
 def save(model, tokenizer, output):
     ends = [tokenizer.token_to_id(token) for token in ("<|im_end|>", "<|endoftext|>")]
     with written_aside(output) as aside:
@@ -203,6 +210,7 @@ def save(model, tokenizer, output):
                 "generation_config.json": {"eos_token_id": ends, "pad_token_id": ends[1]},
             },
         )
+        write_digests(aside)
 
 
 def main():
@@ -210,6 +218,8 @@ def main():
     parser.add_argument("--output", type=pathlib.Path, default=DEFAULT_OUTPUT)
     parser.add_argument("--batches", type=int, default=2400)
     options = parser.parse_args()
+    if options.output.exists():
+        parser.error(f"{options.output} is there already; remove it, or name another --output")
     torch.set_num_threads(2)
     tokenizer = make_tokenizer()
     model = make_model(tokenizer)

@@ -1,43 +1,63 @@
 #!/usr/bin/env bash
-# From a bare clone to a trained adapter: installs, builds, fetches the demo
-# model, generates problems, trains and evaluates. A second call skips what is
-# there and trains again.
+# From a bare clone to a trained adapter: installs, builds, generates problems,
+# trains, and measures before and after on problems that training never sees. A
+# second call skips what is there and trains again.
 #
-#   deploy/quickstart.sh [--tiny]
+#   deploy/quickstart.sh [--smollm2|--tiny]
 #
-# --tiny trains a tiny random Qwen3 instead of SmolLM2-135M-Instruct, a few
-# steps: it shows in seconds that everything works, and teaches nothing.
+# Without a flag it trains the laboratory model, which is part of the repository.
+# --smollm2 trains SmolLM2-135M-Instruct, a pretrained model out of a PyPI
+# package. --tiny trains a tiny random Qwen3, a few steps: it shows in seconds
+# that everything works, and teaches nothing.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source deploy/phase.sh
 
+usage() {
+  echo "usage: deploy/quickstart.sh [--smollm2|--tiny]" >&2
+  exit 2
+}
+
+[ $# -le 1 ] || usage
+task=unit_conversion num_train=1000 num_held_out=100
+figures=accuracy,format_rate
 case "${1:-}" in
+  "")
+    config=configs/laboratory.yaml
+    task=stepwise_sum num_train=10000 num_held_out=200
+    figures=accuracy,marker_rate
+    ;;
+  --smollm2) config=configs/quickstart.yaml ;;
   --tiny) config=configs/tiny.yaml ;;
-  "") config=configs/quickstart.yaml ;;
-  *) echo "usage: deploy/quickstart.sh [--tiny]" >&2; exit 2 ;;
+  *) usage ;;
 esac
 
-# The held-out problems share no numbers with the training problems.
+# The held-out problems share none with the training problems.
 make_problems() {  # SPLIT COUNT
-  local file=.deps/data/unit_conversion/$1-$2.jsonl
+  local file=.deps/data/$task/$1-$2.jsonl
   if [ ! -e "$file" ]; then
     mkdir -p "$(dirname "$file")" &&
-      build/bin/dapd problems --task unit_conversion --split "$1" \
-        --count "$2" --seed 1 --output "$file"
+      build/bin/dapd problems --task "$task" --split "$1" --count "$2" \
+        --seed 1 --output "$file"
   fi
 }
 
-make_data() { make_problems train 1000 && make_problems held_out 100; }
+make_data() {
+  make_problems train "$num_train" && make_problems held_out "$num_held_out"
+}
 
 deploy/install.sh
 deploy/build.sh
-if [ "$config" = configs/tiny.yaml ]; then
-  phase "make the tiny model" .deps/logs/model.log \
-    .deps/venv/bin/python deploy/make_tiny_model.py
-else
-  phase "fetch SmolLM2-135M-Instruct" .deps/logs/model.log \
-    .deps/venv/bin/python deploy/fetch_demo_model.py
-fi
+case "$config" in
+  configs/quickstart.yaml)
+    phase "fetch SmolLM2-135M-Instruct" .deps/logs/model.log \
+      .deps/venv/bin/python deploy/fetch_demo_model.py
+    ;;
+  configs/tiny.yaml)
+    phase "make the tiny model" .deps/logs/model.log \
+      .deps/venv/bin/python deploy/make_tiny_model.py
+    ;;
+esac
 phase "generate problems" .deps/logs/data.log make_data
 
 # Every call is a run of its own.
@@ -47,6 +67,8 @@ build/bin/dapd run "$config" --set "run.name=$name"
 printf '%-44s %4d s\n' "train and evaluate" $((SECONDS - start))
 
 run_folder=runs/$name
+echo
+build/bin/dapd compare "$run_folder" --figures "$figures"
 echo
 build/bin/dapd answers "$run_folder" --count 3
 echo

@@ -20,6 +20,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
 
+#include "common/base/status_macros.h"
+
 namespace dapd {
 namespace {
 
@@ -28,7 +30,7 @@ constexpr size_t kTailLines = 12;
 // In the child, between fork and exec: only async-signal-safe calls.
 [[noreturn]] void Become(char* const* arguments,
                          char* const* environment,
-                         int log_file,
+                         int output,
                          pid_t parent) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -36,9 +38,9 @@ constexpr size_t kTailLines = 12;
   sigset_t none;
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
-  if (log_file >= 0) {
-    ::dup2(log_file, STDOUT_FILENO);
-    ::dup2(log_file, STDERR_FILENO);
+  if (output >= 0) {
+    ::dup2(output, STDOUT_FILENO);
+    ::dup2(output, STDERR_FILENO);
   }
   ::execve(arguments[0], arguments, environment);
   ::_exit(127);
@@ -87,6 +89,11 @@ absl::Status ChildProcess::Start() {
   const absl::Cleanup close_log = [log_file] {
     if (log_file >= 0) ::close(log_file);
   };
+  int output = log_file;
+  if (log_file < 0 && sink_ != nullptr) {
+    ASSIGN_OR_RETURN(relay_, LineRelay::Start(sink_));
+    output = relay_->writer();
+  }
   std::vector<char*> arguments = Pointers(command_);
   arguments.push_back(nullptr);
   std::vector<char*> environment = Pointers(environment_);
@@ -100,7 +107,8 @@ absl::Status ChildProcess::Start() {
     return absl::ResourceExhaustedError(
         absl::StrCat("cannot start ", name_, ": ", std::strerror(errno)));
   }
-  if (pid == 0) Become(arguments.data(), environment.data(), log_file, parent);
+  if (pid == 0) Become(arguments.data(), environment.data(), output, parent);
+  if (relay_ != nullptr) relay_->CloseWriter();
   pid_ = pid;
   return absl::OkStatus();
 }
@@ -110,6 +118,7 @@ int ChildProcess::Poll() {
   int status = 0;
   if (::waitpid(pid_, &status, WNOHANG) != pid_) return -1;
   pid_ = -1;
+  relay_ = nullptr;  // hands on what is left in the pipe
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 

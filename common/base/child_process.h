@@ -3,11 +3,15 @@
 
 #include <sys/types.h>
 
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+
+#include "common/base/line_relay.h"
 
 namespace dapd {
 
@@ -25,6 +29,11 @@ class ChildProcess {
   ~ChildProcess();
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
+
+  // Instead of sharing our stderr the child writes to `sink`, stdout and
+  // stderr. Before Start(). All lines have come when Poll() tells the child's
+  // end.
+  void RelayLines(LineRelay::Sink sink) { sink_ = std::move(sink); }
 
   absl::Status Start();
   bool running() const { return pid_ > 0; }
@@ -48,6 +57,8 @@ class ChildProcess {
   const std::vector<std::string> command_;
   const std::string log_path_;
   const std::vector<std::string> environment_;
+  LineRelay::Sink sink_;
+  std::unique_ptr<LineRelay> relay_;
   pid_t pid_ = -1;
 };
 

@@ -3,49 +3,132 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 
+#include "common/base/json.h"
+#include "common/base/mutex.h"
 #include "common/base/printable.h"
 
 namespace dapd {
 namespace {
 
-std::string& LogName() {
-  static std::string& name = *new std::string("dapd");
-  return name;
+// Set before any thread starts, and read by all.
+LogSource& Source() {
+  static LogSource& source = *new LogSource();
+  return source;
 }
 
+std::atomic<LogFormat> log_format{LogFormat::kText};
 std::atomic<Severity> min_severity{Severity::kInfo};
+std::atomic<int64_t> log_step{0};
+
+std::string JsonLine(const LogSource& source,
+                     int64_t step,
+                     const char* level,
+                     const std::string& time,
+                     absl::string_view message) {
+  nlohmann::ordered_json line = {
+      {"time", time}, {"level", level}, {"service", source.service}};
+  if (!source.run.empty()) line["run"] = source.run;
+  if (source.rank >= 0) line["rank"] = source.rank;
+  if (step > 0) line["step"] = step;
+  line["message"] = PrintableLines(message);
+  return absl::StrCat(
+      line.dump(-1,
+                ' ',
+                /*ensure_ascii=*/false,
+                nlohmann::ordered_json::error_handler_t::replace),
+      "\n");
+}
+
+// All of it: a pipe may take a long line by pieces, between which no other
+// thread may write.
+void WriteLine(absl::string_view line) {
+  static Mutex& mutex = *new Mutex();
+  const MutexLock lock(&mutex);
+  while (!line.empty()) {
+    const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
+    // A line that cannot be written has nowhere to be reported.
+    if (written < 0 && errno != EINTR) return;
+    if (written > 0) line.remove_prefix(static_cast<size_t>(written));
+  }
+}
+
+bool IsLogObject(absl::string_view line) {
+  if (line.empty() || line.front() != '{') return false;
+  const auto json = nlohmann::json::parse(
+      line, /*callback=*/nullptr, /*allow_exceptions=*/false);
+  return json.is_object() && json.contains("time") && json.contains("message");
+}
 
 }  // namespace
 
-void SetLogName(const std::string& name) { LogName() = name; }
+void SetLog(LogSettings settings) {
+  log_format = settings.format;
+  min_severity = settings.min_severity;
+  Source() = std::move(settings.source);
+}
+
+void SetLogName(const std::string& name) { Source().service = name; }
 
 void SetMinLogSeverity(Severity severity) { min_severity = severity; }
 
+void SetLogStep(int64_t step) { log_step = step; }
+
+bool LogsJson() { return log_format.load() == LogFormat::kJson; }
+
+std::string FormatLogLine(LogFormat format,
+                          const LogSource& source,
+                          int64_t step,
+                          Severity severity,
+                          absl::Time time,
+                          absl::string_view message) {
+  const std::string when =
+      absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", time, absl::UTCTimeZone());
+  const auto index = static_cast<size_t>(severity);
+  if (format == LogFormat::kJson) {
+    constexpr const char* kLevels[] = {"info", "warning", "error"};
+    return JsonLine(source, step, kLevels[index], when, message);
+  }
+  return absl::StrCat(std::string(1, "IWE"[index]),
+                      " ",
+                      when,
+                      " ",
+                      source.service,
+                      "] ",
+                      PrintableLines(message),
+                      "\n");
+}
+
 void Log(Severity severity, const std::string& message) {
   if (severity < min_severity.load()) return;
-  const char letter = "IWE"[static_cast<int>(severity)];
+  const LogFormat format = log_format.load();
   static const bool is_terminal = ::isatty(STDERR_FILENO) == 1;
-  const std::string line = absl::StrCat(
-      // A progress line may stand there, of this process or of another one.
-      is_terminal ? "\r\x1b[K" : "",
-      std::string(1, letter),
-      " ",
-      absl::FormatTime(
-          "%Y-%m-%dT%H:%M:%E3SZ", absl::Now(), absl::UTCTimeZone()),
-      " ",
-      LogName(),
-      "] ",
-      PrintableLines(message),
-      "\n");
-  // A log line that cannot be written has nowhere to be reported.
-  [[maybe_unused]] ssize_t written =
-      ::write(STDERR_FILENO, line.data(), line.size());
+  const std::string line = FormatLogLine(
+      format, Source(), log_step.load(), severity, absl::Now(), message);
+  // As text a progress line may stand there, of this process or of another one.
+  const bool erases = is_terminal && format == LogFormat::kText;
+  WriteLine(absl::StrCat(erases ? "\r\x1b[K" : "", line));
+}
+
+void PassOnLog(absl::string_view line, const LogSource& source) {
+  if (IsLogObject(line)) {
+    WriteLine(absl::StrCat(line, "\n"));
+    return;
+  }
+  if (line.empty()) return;
+  WriteLine(FormatLogLine(log_format.load(),
+                          source,
+                          /*step=*/0,
+                          Severity::kWarning,
+                          absl::Now(),
+                          line));
 }
 
 }  // namespace dapd

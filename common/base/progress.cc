@@ -108,7 +108,7 @@ std::string ProgressMeter::Line(const std::string& note) const {
 }
 
 Progress::Progress(std::string unit, int64_t total, int64_t done)
-    : is_terminal_(::isatty(STDERR_FILENO) == 1),
+    : is_terminal_(::isatty(STDERR_FILENO) == 1 && !LogsJson()),
       meter_(std::move(unit), total, done, absl::Now()),
       next_shown_(absl::Now() + (is_terminal_ ? kFirstShown : kLogInterval)) {}
 

@@ -1,7 +1,8 @@
 // A progress line on stderr: done of total, rate, time left, and a note.
 // On a terminal it appears after half a second and is redrawn in place, at most
 // ten times per second; elsewhere a line is logged every 30 s. So what is done
-// at once shows nothing, and log files stay readable.
+// at once shows nothing, and log files stay readable. A log of JSON has no bar
+// even on a terminal.
 #pragma once
 
 #include <cstdint>

@@ -4,27 +4,40 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 
 namespace dapd {
 namespace {
 
 constexpr char kVariable[] = "CUDA_VISIBLE_DEVICES";
 
+// "nvidia0", but not "nvidiactl" or "nvidia-uvm".
+bool IsGpu(absl::string_view name) {
+  return absl::ConsumePrefix(&name, "nvidia") && !name.empty() &&
+         std::all_of(name.begin(), name.end(), [](char c) {
+           return absl::ascii_isdigit(static_cast<unsigned char>(c));
+         });
+}
+
 }  // namespace
 
-std::vector<std::string> VisibleGpus() {
+std::vector<std::string> VisibleGpus(const std::string& devices) {
   if (const char* named = std::getenv(kVariable); named != nullptr) {
     return absl::StrSplit(named, ',', absl::SkipWhitespace());
   }
   std::vector<std::string> gpus;
   std::error_code error;
-  for (int i = 0;
-       std::filesystem::exists(absl::StrCat("/dev/nvidia", i), error);
-       ++i) {
-    gpus.push_back(absl::StrCat(i));
+  std::filesystem::directory_iterator entry(devices, error);
+  for (; !error && entry != std::filesystem::directory_iterator();
+       entry.increment(error)) {
+    if (IsGpu(entry->path().filename().string())) {
+      gpus.push_back(absl::StrCat(gpus.size()));
+    }
   }
   return gpus;
 }

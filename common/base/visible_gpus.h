@@ -8,8 +8,10 @@
 namespace dapd {
 
 // The GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them:
-// those that it does name, or without it all that the driver shows.
-std::vector<std::string> VisibleGpus();
+// those that it does name, or without it all whose devices are in `devices`. In
+// a container these keep the machine's numbers (/dev/nvidia5 alone), while CUDA
+// counts those that are there from 0, and so do the names.
+std::vector<std::string> VisibleGpus(const std::string& devices = "/dev");
 
 // An environment's "CUDA_VISIBLE_DEVICES=2,3".
 std::string GpuSetting(const std::vector<std::string>& gpus);

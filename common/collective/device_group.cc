@@ -92,6 +92,7 @@ class NcclGroup final : public DeviceGroup {
     if (init(id.data(),
              collective.rank(),
              collective.size(),
+             timeout_seconds_,
              &communicator_,
              error) != 0) {
       return absl::AbortedError(error);

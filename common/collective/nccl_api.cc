@@ -7,7 +7,9 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <future>
 #include <thread>
+#include <utility>
 
 #include "absl/functional/function_ref.h"
 
@@ -76,16 +78,48 @@ extern "C" int DapdNcclUniqueId(char* id, char* error) {
   return 0;
 }
 
-extern "C" int DapdNcclInit(
-    const char* id, int rank, int size, void** communicator, char* error) {
+extern "C" int DapdNcclInit(const char* id,
+                            int rank,
+                            int size,
+                            double timeout_seconds,
+                            void** communicator,
+                            char* error) {
   ncclUniqueId shared;
   std::memcpy(&shared, id, sizeof(shared));
-  ncclComm_t made = nullptr;
-  const ncclResult_t result = ncclCommInitRank(&made, size, shared, rank);
-  if (result != ncclSuccess) {
-    return Fail("ncclCommInitRank", ncclGetErrorString(result), error);
+  int device = 0;
+  const cudaError_t found = cudaGetDevice(&device);
+  if (found != cudaSuccess) {
+    return Fail("cudaGetDevice", cudaGetErrorString(found), error);
   }
-  *communicator = made;
+  // NCCL has no time-out of its own for ranks that never come, or cannot be
+  // reached through a firewall.
+  struct Made {
+    ncclComm_t communicator = nullptr;
+    ncclResult_t result = ncclSuccess;
+  };
+  std::packaged_task<Made()> join([=] {
+    Made made;
+    if (cudaSetDevice(device) != cudaSuccess) {
+      made.result = ncclUnhandledCudaError;
+      return made;
+    }
+    made.result = ncclCommInitRank(&made.communicator, size, shared, rank);
+    return made;
+  });
+  std::future<Made> joined = join.get_future();
+  std::thread(std::move(join)).detach();
+  if (joined.wait_for(std::chrono::duration<double>(timeout_seconds)) !=
+      std::future_status::ready) {
+    return Fail("ncclCommInitRank",
+                "not all ranks came in time; can their machines reach each "
+                "other on every port?",
+                error);
+  }
+  const Made made = joined.get();
+  if (made.result != ncclSuccess) {
+    return Fail("ncclCommInitRank", ncclGetErrorString(made.result), error);
+  }
+  *communicator = made.communicator;
   return 0;
 }
 

@@ -16,9 +16,15 @@ inline constexpr int kNcclErrorBytes = 256;
 extern "C" {
 // Makes the identifier that all ranks of one communicator need.
 int DapdNcclUniqueId(char* id, char* error);
-// Joins a communicator on the current CUDA device; blocks for all ranks.
-int DapdNcclInit(
-    const char* id, int rank, int size, void** communicator, char* error);
+// Joins a communicator on the current CUDA device; waits for all ranks, but
+// fails after `timeout_seconds`. Then a thread still waits: the process should
+// end.
+int DapdNcclInit(const char* id,
+                 int rank,
+                 int size,
+                 double timeout_seconds,
+                 void** communicator,
+                 char* error);
 // Sums `count` floats in device memory over all ranks, in place.
 int DapdNcclSum(void* communicator,
                 float* values,

@@ -48,8 +48,10 @@ class Members final : public v1::RankService::Service {
                            hello.world_size())};
     }
     if (hello.identity() != options_.identity) {
-      return {grpc::StatusCode::FAILED_PRECONDITION,
-              "base, data or configuration differ from rank 0's"};
+      return {
+          grpc::StatusCode::FAILED_PRECONDITION,
+          "base, data, configuration or the program's version differ from rank "
+          "0's; start all ranks of one build (`dapd --version`)"};
     }
     MutexLock lock(&mutex_);
     if (closing_) return {grpc::StatusCode::UNAVAILABLE, "the job ends"};

@@ -21,6 +21,11 @@ struct RunConfig {
   int64_t rollout_workers = 1;  // `dapd run`: rollout processes to start
   int64_t teacher_workers = 1;
   std::string resume = "auto";  // auto | never
+  // Who is told of the run's end; see common/notify/webhook.h.
+  std::string notify_url;  // empty: nobody
+  std::string notify_secret_file;
+  std::string notify_ca_file;
+  double notify_timeout_seconds = 10.0;
 };
 
 struct ModelSection {
@@ -158,6 +163,7 @@ struct TrainerSection {
   double rank_timeout_seconds = 600.0;        // for a rank to reach a sum
   bool shard_base = false;                    // each rank holds its share of it
   std::string when_done = "exit";             // exit | serve
+  int64_t timeline_steps = 0;                 // 0: none
 };
 
 // Held-out measurements before and after training.
@@ -172,12 +178,17 @@ struct EvaluationSection {
   int64_t interval = 0;        // steps between evaluations; 0: before and after
   std::string prompt = "training";  // training | plain
   bool thinking = false;
+  std::string marker;  // a text whose share of answers is measured, or empty
 };
 
 struct CheckpointSection {
   int64_t interval = 50;
-  int64_t keep = 2;  // 0: all
+  int64_t keep = 2;                      // 0: all
   std::string on_write_error = "pause";  // pause | continue | fail
+  std::string copy_to;                   // empty: nowhere
+  std::string copy_python;               // empty: FindPython
+  double copy_timeout_seconds = 120;
+  double copy_wait_seconds = 600;
 };
 
 struct MetricsSection {
@@ -186,6 +197,12 @@ struct MetricsSection {
   std::string trainer_listen = "127.0.0.1:9103";
   // See common/metrics/host_check.h.
   std::vector<std::string> allowed_hosts = {"localhost"};
+};
+
+// common/base/log.h.
+struct LogSection {
+  std::string format = "text";  // text | json
+  std::string level = "info";   // info | warning | error
 };
 
 // What each key means together: common/security/security.h.
@@ -217,6 +234,7 @@ struct Config {
   EvaluationSection evaluation;
   CheckpointSection checkpoint;
   MetricsSection metrics;
+  LogSection log;
   SecuritySection security;
 };
 

@@ -36,6 +36,7 @@ std::vector<ConfigKey> ConfigKeys(Config& config) {
                              EvaluationKeys,
                              CheckpointKeys,
                              MetricsKeys,
+                             LogKeys,
                              SecurityKeys}) {
     for (ConfigKey& key : section(config)) keys.push_back(std::move(key));
   }

@@ -194,6 +194,7 @@ class Loader {
     if (problems_.empty()) return std::move(loaded_);
     return Problems(path);
   }
+  Config Peek() { return std::move(loaded_.config); }
   absl::StatusOr<SecuritySection> FinishSecurity() {
     const SecuritySection& security = loaded_.config.security;
     if (problems_.empty()) problems_ = FindContradictions(security);
@@ -353,22 +354,37 @@ absl::StatusOr<std::vector<ConfigFile>> ReadConfigFiles(
   return files;
 }
 
+void ReadFiles(const std::vector<ConfigFile>& files, Loader* loader) {
+  for (const ConfigFile& file : files) {
+    const std::string name =
+        Printable(std::filesystem::path(file.path).filename().string());
+    loader->ReadYaml(
+        file.path, &file == &files.back() ? "file" : name, file.root);
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<LoadedConfig> LoadConfig(
     const std::string& path, const std::vector<std::string>& overrides) {
   ASSIGN_OR_RETURN(const std::vector<ConfigFile> files, ReadConfigFiles(path));
   Loader loader;
-  for (const ConfigFile& file : files) {
-    const std::string name =
-        Printable(std::filesystem::path(file.path).filename().string());
-    loader.ReadYaml(
-        file.path, &file == &files.back() ? "file" : name, file.root);
-  }
+  ReadFiles(files, &loader);
   loader.ReadEnvironment();
   loader.ReadOverrides(overrides);
   loader.ReadPreset();
   return loader.Finish(path);
+}
+
+Config PeekConfig(const std::string& path,
+                  const std::vector<std::string>& overrides) {
+  Loader loader;
+  if (const auto files = ReadConfigFiles(path); files.ok()) {
+    ReadFiles(*files, &loader);
+  }
+  loader.ReadEnvironment();
+  loader.ReadOverrides(overrides);
+  return loader.Peek();
 }
 
 absl::StatusOr<SecuritySection> LoadSecurity(

@@ -30,6 +30,12 @@ struct LoadedConfig {
 absl::StatusOr<LoadedConfig> LoadConfig(
     const std::string& path, const std::vector<std::string>& overrides);
 
+// What can be read of the configuration, everything else as by default. For
+// what has to be known in order to report the mistakes: how to log. Reports
+// none itself.
+Config PeekConfig(const std::string& path,
+                  const std::vector<std::string>& overrides);
+
 // The section `security` of the environment and of `overrides`, for commands
 // that need no other. Errors as LoadConfig.
 absl::StatusOr<SecuritySection> LoadSecurity(

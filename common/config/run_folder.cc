@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
@@ -16,6 +18,21 @@
 #include "common/base/status_macros.h"
 
 namespace dapd {
+namespace {
+
+// IsHeld has the lock for an instant.
+constexpr int kLockAttempts = 5;
+constexpr absl::Duration kLockPause = absl::Milliseconds(20);
+
+bool TakeLock(int lock) {
+  for (int attempt = 0; attempt < kLockAttempts; ++attempt) {
+    if (attempt > 0) absl::SleepFor(kLockPause);
+    if (::flock(lock, LOCK_EX | LOCK_NB) == 0) return true;
+  }
+  return false;
+}
+
+}  // namespace
 
 absl::StatusOr<RunFolder> RunFolder::Open(const RunConfig& run) {
   const std::string path = JoinPath(run.output_dir, run.name);
@@ -24,7 +41,7 @@ absl::StatusOr<RunFolder> RunFolder::Open(const RunConfig& run) {
   const int lock =
       ::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (lock < 0) return FileError("create", lock_path, errno);
-  if (::flock(lock, LOCK_EX | LOCK_NB) != 0) {
+  if (!TakeLock(lock)) {
     ::close(lock);
     return absl::UnavailableError(absl::StrCat(
         path,
@@ -61,6 +78,19 @@ RunFolder::~RunFolder() {
 
 std::string RunFolder::File(const std::string& name) const {
   return JoinPath(path_, name);
+}
+
+absl::StatusOr<bool> IsHeld(const std::string& run_folder) {
+  const std::string path = JoinPath(run_folder, ".lock");
+  const int lock = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (lock < 0 && errno == ENOENT) return false;
+  if (lock < 0) return FileError("open", path, errno);
+  const bool is_free = ::flock(lock, LOCK_SH | LOCK_NB) == 0;
+  const int error = errno;
+  ::close(lock);
+  if (is_free) return false;
+  if (error == EWOULDBLOCK) return true;
+  return FileError("look at the lock of", path, error);
 }
 
 int64_t FinishedStep(const std::string& run_folder) {

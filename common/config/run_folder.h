@@ -34,6 +34,12 @@ class RunFolder {
   bool resumed_ = false;
 };
 
+// Whether a trainer holds the run in this folder at the moment, on this machine
+// or, as far as its file system locks across machines, on another. An error if
+// that cannot be found out. Takes the lock for an instant, for which Open
+// waits.
+absl::StatusOr<bool> IsHeld(const std::string& run_folder);
+
 // The step at which the run in this folder finished; 0 if there is none or it
 // did not finish.
 int64_t FinishedStep(const std::string& run_folder);

@@ -9,13 +9,17 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 
 #include "common/base/safe_name.h"
+#include "common/config/notify_url.h"
 #include "common/config/preset_terms.h"
 #include "common/config/prompts.h"
 
 namespace dapd {
 namespace {
+
+constexpr size_t kMaxMarkerBytes = 256;
 
 // What a payload of a few tokens cannot be made into.
 std::string ProblemWithPayload(const Term& term,
@@ -96,26 +100,37 @@ void CheckListen(const std::string& key,
   }
 }
 
-void CheckAddresses(const std::string& key,
-                    const std::vector<std::string>& addresses,
-                    bool is_protected,
-                    std::vector<std::string>& problems) {
+void CheckPeer(const std::string& key,
+               const std::string& address,
+               const char* what,
+               bool is_protected,
+               std::vector<std::string>& problems) {
   std::string host;
   int port = 0;
+  if (!SplitAddress(address, &host, &port) || port == 0) {
+    problems.push_back(absl::StrCat(key, ": '", address, "' is not ", what));
+  } else if (!IsLoopback(host) && !is_protected) {
+    problems.push_back(absl::StrCat(
+        key,
+        ": '",
+        address,
+        "' is on another machine: adapters, problems and answers would "
+        "travel without encryption; give security.certificate, "
+        "security.private_key and security.ca, or accept that with "
+        "security.insecure: true"));
+  }
+}
+
+// What a file names is looked at when it is read, and each line's protection
+// when it is dialled.
+void CheckWorkers(const std::string& key,
+                  const std::vector<std::string>& addresses,
+                  bool is_protected,
+                  std::vector<std::string>& problems) {
   for (const std::string& address : addresses) {
-    if (!SplitAddress(address, &host, &port) || port == 0) {
-      problems.push_back(
-          absl::StrCat(key, ": '", address, "' is not host:port"));
-    } else if (!IsLoopback(host) && !is_protected) {
-      problems.push_back(absl::StrCat(
-          key,
-          ": '",
-          address,
-          "' is on another machine: adapters, problems and answers would "
-          "travel without encryption; give security.certificate, "
-          "security.private_key and security.ca, or accept that with "
-          "security.insecure: true"));
-    }
+    if (AddressFilePath(address).has_value()) continue;
+    CheckPeer(
+        key, address, "host:port, nor file://PATH", is_protected, problems);
   }
 }
 
@@ -140,6 +155,27 @@ void CheckTrainer(const TrainerSection& trainer,
                        ") exceeds trainer.batch_size (",
                        trainer.batch_size,
                        ")"),
+          problems);
+}
+
+// A URL is shown in logs and in the configuration, so it may hold no secret.
+void CheckCopy(const CheckpointSection& checkpoint,
+               std::vector<std::string>& problems) {
+  const std::string& url = checkpoint.copy_to;
+  const size_t scheme = url.find("://");
+  const size_t host = scheme == std::string::npos ? 0 : scheme + 3;
+  const std::string place = url.substr(host, url.find('/', host) - host);
+  Require(scheme == std::string::npos || !absl::StrContains(place, '@'),
+          "checkpoint.copy_to: credentials do not belong in a URL, which is "
+          "logged; give them in the environment",
+          problems);
+  Require(url.find_first_of(" \t\r\n?#") == std::string::npos &&
+              !absl::StrContains(url, "::") &&
+              (url.empty() || host < url.size()),
+          absl::StrCat("checkpoint.copy_to: '",
+                       url,
+                       "' is no folder and no URL such as "
+                       "s3://BUCKET/PATH: it may have no blanks, ?, # or ::"),
           problems);
 }
 
@@ -171,19 +207,33 @@ void CheckRanks(const Config& config, std::vector<std::string>& problems) {
           problems);
 }
 
+// A URL that a file holds is looked at once the file is read.
+void CheckNotify(const RunConfig& run, std::vector<std::string>& problems) {
+  const std::string& url = run.notify_url;
+  Require(!url.empty() ||
+              (run.notify_secret_file.empty() && run.notify_ca_file.empty()),
+          "run.notify_secret_file and run.notify_ca_file are for "
+          "run.notify_url, which is missing",
+          problems);
+  if (url.empty() || absl::StartsWith(url, kUrlFilePrefix)) return;
+  const std::string problem =
+      ProblemWithNotifyUrl(url, !run.notify_secret_file.empty());
+  Require(problem.empty(), absl::StrCat("run.notify_url ", problem), problems);
+}
+
 // What other machines may reach, and what is reached there.
 void CheckEndpoints(const Config& config, std::vector<std::string>& problems) {
   const SecuritySection& security = config.security;
   const bool rpc_is_protected =
       security.insecure || !security.certificate.empty();
-  CheckAddresses("rollout.addresses",
-                 config.rollout.addresses,
-                 rpc_is_protected,
-                 problems);
-  CheckAddresses("teacher.addresses",
-                 config.teacher.addresses,
-                 rpc_is_protected,
-                 problems);
+  CheckWorkers("rollout.addresses",
+               config.rollout.addresses,
+               rpc_is_protected,
+               problems);
+  CheckWorkers("teacher.addresses",
+               config.teacher.addresses,
+               rpc_is_protected,
+               problems);
   for (const auto& [key, address] :
        {std::pair{"rollout.listen", &config.rollout.listen},
         std::pair{"teacher.listen", &config.teacher.listen},
@@ -191,10 +241,11 @@ void CheckEndpoints(const Config& config, std::vector<std::string>& problems) {
     CheckListen(key, *address, rpc_is_protected, problems);
   }
   if (config.trainer.ranks > 1) {
-    CheckAddresses("trainer.rendezvous",
-                   {config.trainer.rendezvous},
-                   rpc_is_protected,
-                   problems);
+    CheckPeer("trainer.rendezvous",
+              config.trainer.rendezvous,
+              "host:port",
+              rpc_is_protected,
+              problems);
   }
   for (const auto& [key, address] :
        {std::pair{"metrics.rollout_listen", &config.metrics.rollout_listen},
@@ -223,6 +274,13 @@ bool SplitAddress(const std::string& address, std::string* host, int* port) {
   }
   return absl::SimpleAtoi(address.substr(colon + 1), port) && *port >= 0 &&
          *port <= 65535;
+}
+
+std::optional<std::string> AddressFilePath(absl::string_view address) {
+  if (!absl::ConsumePrefix(&address, "file://") || address.empty()) {
+    return std::nullopt;
+  }
+  return std::string(address);
 }
 
 bool IsLoopback(const std::string& host) {
@@ -280,13 +338,21 @@ std::vector<std::string> FindContradictions(const Config& config) {
                        config.data.max_prompt_tokens,
                        "): raise that"),
           problems);
+  Require(config.evaluation.marker.size() <= kMaxMarkerBytes,
+          absl::StrCat("evaluation.marker has ",
+                       config.evaluation.marker.size(),
+                       " bytes; it may have ",
+                       kMaxMarkerBytes),
+          problems);
   CheckTrainer(config.trainer, problems);
+  CheckCopy(config.checkpoint, problems);
   CheckRanks(config, problems);
   CheckAnswers(config, problems);
   CheckTerms(config, problems);
   for (std::string& problem : FindPromptProblems(config.prompts)) {
     problems.push_back(std::move(problem));
   }
+  CheckNotify(config.run, problems);
   CheckEndpoints(config, problems);
   return problems;
 }

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "absl/strings/string_view.h"
 
 #include "common/config/config.h"
 
@@ -21,6 +24,10 @@ int64_t SamplesOfUnit(const Config& config);
 
 // Splits "host:port" or "[v6]:port". False if it is neither.
 bool SplitAddress(const std::string& address, std::string* host, int* port);
+
+// The path in "file://PATH", where a file names workers; nothing for any other
+// address.
+std::optional<std::string> AddressFilePath(absl::string_view address);
 
 // 127.0.0.0/8, ::1 or localhost.
 bool IsLoopback(const std::string& host);

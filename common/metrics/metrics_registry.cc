@@ -23,6 +23,7 @@
 #include "absl/time/time.h"
 
 #include "common/base/status_macros.h"
+#include "common/base/version.h"
 
 namespace dapd {
 namespace {
@@ -88,7 +89,7 @@ MetricsRegistry::MetricsRegistry(const std::string& service,
   const MetricLabels labels = {{"service", service}};
   AddGauge("dapd_build_info",
            "A constant 1 with the version of this program.",
-           {{"service", service}, {"version", DAPD_VERSION}})
+           {{"service", service}, {"version", Version()}})
       .Set(1);
   AddGauge("process_start_time_seconds",
            "Start of the process since the Unix epoch in seconds.",

@@ -12,6 +12,7 @@
 #include "common/objective/token_routing.h"
 #include "common/objective/view_pass.h"
 #include "common/tensor/torch_bridge.h"
+#include "common/timeline/timeline.h"
 
 namespace dapd {
 namespace {
@@ -44,6 +45,7 @@ struct Pass {
   PassLimits limits;
   ForwardAhead* ahead;                   // null: without gradient
   std::map<size_t, TokenRoutes> routes;  // by term, of routed ones
+  Timeline* timeline = nullptr;
 };
 
 // The scored tokens of a view.
@@ -243,12 +245,15 @@ MicroBatchResult RunPack(const Pass& pass, std::span<const PackPart> parts) {
       PackViews(ViewsOf(parts, pass.views), pass.weights.device());
   std::unique_ptr<TrainingPass> training;
   at::Tensor hidden;
-  if (pass.ahead != nullptr) {
-    training = pass.ahead->Take(parts, pass.views, packed);
-    hidden = training->hidden();
-  } else {
-    hidden = ForwardWithoutGradient(
-        pass.weights, pass.live, packed.tokens, packed.rows);
+  {
+    const ScopedSlice slice(pass.timeline, kComputeTrack, "forward");
+    if (pass.ahead != nullptr) {
+      training = pass.ahead->Take(parts, pass.views, packed);
+      hidden = training->hidden();
+    } else {
+      hidden = ForwardWithoutGradient(
+          pass.weights, pass.live, packed.tokens, packed.rows);
+    }
   }
   const std::vector<at::Tensor> by_view =
       hidden.split_with_sizes(packed.counts, 0);
@@ -257,6 +262,7 @@ MicroBatchResult RunPack(const Pass& pass, std::span<const PackPart> parts) {
   std::vector<at::Tensor> grads;
   std::span<const at::Tensor> rest = by_view;
   for (const PackPart& part : parts) {
+    const ScopedSlice slice(pass.timeline, kComputeTrack, "losses");
     const size_t count = part.students.size();
     for (const at::Tensor& grad :
          RunHead(pass, part, rest.first(count), result)) {
@@ -265,6 +271,7 @@ MicroBatchResult RunPack(const Pass& pass, std::span<const PackPart> parts) {
     rest = rest.subspan(count);
   }
   if (training != nullptr) {
+    const ScopedSlice slice(pass.timeline, kComputeTrack, "backward");
     result.gradients = training->Backward(at::cat(grads));
   }
   return result;
@@ -373,7 +380,8 @@ MicroBatchResult ComputeMicroBatch(const ModelWeights& weights,
             options.head,
             options.limits,
             options.ahead == nullptr ? &nothing : options.ahead,
-            {}};
+            {},
+            options.timeline};
   for (const Term& term : terms) {
     const double denominator = DenominatorOf(term, samples);
     pass.term_weights.push_back(

@@ -26,6 +26,8 @@
 
 namespace dapd {
 
+class Timeline;
+
 // A sample with everything that the objective needs from its teachers: of views
 // that score nothing (an answer of padding alone) nothing.
 struct ScoredSample {
@@ -43,6 +45,9 @@ struct MicroBatchOptions {
   double gradient_scale = 1.0;
   PassLimits limits;
   ForwardAhead* ahead = nullptr;  // passes of the same policy and limits
+  // Gets the host's times of what is computed, which a GPU may do later; null:
+  // nothing does.
+  Timeline* timeline = nullptr;
 };
 
 struct MicroBatchResult {

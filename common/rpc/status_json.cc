@@ -55,15 +55,20 @@ Json ToList(const Messages& messages) {
 }
 
 Json ToJson(const v1::EvaluationStatus& evaluation) {
-  return {{"when", evaluation.when()},
-          {"policy_version", evaluation.policy_version()},
-          {"problems", evaluation.problems()},
-          {"samples", evaluation.samples()},
-          {"accuracy", ToJson(evaluation.accuracy())},
-          {"format_rate", ToJson(evaluation.format_rate())},
-          {"mean_tokens", evaluation.mean_tokens()},
-          {"divergences", ToList(evaluation.divergences())},
-          {"seconds", evaluation.seconds()}};
+  Json json = {{"when", evaluation.when()},
+               {"policy_version", evaluation.policy_version()},
+               {"problems", evaluation.problems()},
+               {"samples", evaluation.samples()},
+               {"accuracy", ToJson(evaluation.accuracy())},
+               {"format_rate", ToJson(evaluation.format_rate())},
+               {"mean_tokens", evaluation.mean_tokens()},
+               {"divergences", ToList(evaluation.divergences())},
+               {"seconds", evaluation.seconds()}};
+  if (evaluation.has_marker_rate()) {
+    json["marker"] = evaluation.marker();
+    json["marker_rate"] = ToJson(evaluation.marker_rate());
+  }
+  return json;
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ TASKS = [
 
 POLICY = [
     graph("Policy lag", "Versions by which a rollout worker is behind what it is to serve: 0, and 1 for the moment of an update.", PLAIN,
-          query(f"clamp_min(max by (run) (dapd_trainer_rollout_policy_version{{{RUN}}}) - on (run) group_right dapd_rollout_policy_version{{{PROCESS}}}, 0)",
+          query(f"clamp_min(max by (namespace, run) (dapd_trainer_rollout_policy_version{{{RUN}}}) - on (namespace, run) group_right dapd_rollout_policy_version{{{PROCESS}}}, 0)",
                 "{{instance}}"), width=12),
     graph("Time to load an adapter", "From the first chunk to the checked probe, by role.", SECONDS,
           *quantiles("dapd_trainer_adapter_push_duration_seconds", RUN, by="role"), width=12),
@@ -69,12 +69,41 @@ CHECKPOINTS = [
           query(f"sum(increase(dapd_checkpoint_failures_total{{{RUN}}}[$window]))", "failed")),
 ]
 
+COPIES = [
+    graph("Copy behind", "Steps by which the copy of the run (checkpoint.copy_to) is behind the newest checkpoint: 0, and an interval while one "
+          "is on its way.", PLAIN,
+          query(f"max(dapd_checkpoint_last_step{{{RUN}}}) - max(dapd_checkpoint_copied_step{{{RUN}}})", "steps"),
+          query(f"max(dapd_trainer_checkpoint_interval_steps{{{RUN}}})", "interval")),
+    graph("Copies", "Over the chosen window: checkpoints copied, attempts that failed and are made again, and checkpoints that newer ones "
+          "overtook.", PLAIN,
+          query(f"sum(increase(dapd_checkpoint_copied_total{{{RUN}}}[$window]))", "copied"),
+          query(f"sum(increase(dapd_checkpoint_copy_failures_total{{{RUN}}}[$window]))", "failed"),
+          query(f"sum(increase(dapd_checkpoint_copy_left_out_total{{{RUN}}}[$window]))", "left out")),
+    graph("Time to copy a checkpoint", "Sent, read back, and older copies thinned.", SECONDS,
+          *quantiles("dapd_checkpoint_copy_seconds", RUN)),
+]
+
 RESOURCES = [
     graph("Memory", "Resident memory by process. A line that only rises is a leak.", BYTES,
           query(f"process_resident_memory_bytes{{{PROCESS}}}", "{{service}} {{instance}}")),
     graph("Open files", "File descriptors by process.", COUNT, query(f"process_open_fds{{{PROCESS}}}", "{{service}} {{instance}}")),
     graph("Scrapes", "Time that Prometheus needs for the metrics of a process; a gap: it could not reach it.", SECONDS,
           query('scrape_duration_seconds{job=~"dapd-.+", instance=~"$instance"} and on (instance) (up == 1)', "{{job}} {{instance}}")),
+]
+
+# dcgm-exporter's, which knows no runs: all GPUs that Prometheus hears of.
+GPUS = [
+    graph("GPU busy", "Share of time in which any kernel ran. Of all GPUs that dcgm-exporter watches, as the panels beside it.", RATIO,
+          query("DCGM_FI_DEV_GPU_UTIL / 100", "{{Hostname}} {{gpu}}"), high=1),
+    graph("Tensor cores busy", "Share of cycles in which the matrix units worked: how much of the GPU's speed is used.", RATIO,
+          query("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "{{Hostname}} {{gpu}}"), high=1),
+    graph("GPU memory", "Memory in use, with what libraries keep for later.", BYTES,
+          query("DCGM_FI_DEV_FB_USED * 1048576", "{{Hostname}} {{gpu}}")),
+    graph("GPU power", "In watts; near the limit the clock falls.", "watt", query("DCGM_FI_DEV_POWER_USAGE", "{{Hostname}} {{gpu}}")),
+    graph("GPU temperature", "In degrees Celsius; one that is hotter than its neighbours slows a step of all ranks.", "celsius",
+          query("DCGM_FI_DEV_GPU_TEMP", "{{Hostname}} {{gpu}}")),
+    graph("GPU errors", "NVIDIA's number (XID) of the last error; 0: none. It stays until the exporter starts again.", PLAIN,
+          query("DCGM_FI_DEV_XID_ERRORS", "{{Hostname}} {{gpu}}")),
 ]
 
 SAFETY = [
@@ -97,5 +126,6 @@ ALERTS = [
 
 DASHBOARD = dashboard(
     "dapd-reliability", "DAPD / Reliability", "What goes wrong, and whether the run gets over it.",
-    [("Workers", WORKERS), ("Attempts", TASKS), ("Policy", POLICY), ("Checkpoints", CHECKPOINTS), ("Resources", RESOURCES),
+    [("Workers", WORKERS), ("Attempts", TASKS), ("Policy", POLICY), ("Checkpoints", CHECKPOINTS), ("Copies", COPIES),
+     ("Resources", RESOURCES), ("GPUs", GPUS),
      ("Safety", SAFETY), ("Alerts", ALERTS)])

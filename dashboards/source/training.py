@@ -61,10 +61,11 @@ ANSWERS = [
 ]
 
 HELD_OUT = [
-    bars("Held-out answers", "Right answers, and answers with a boxed result, before and after training; `within`: the newest of "
-         "evaluation.interval.", RATIO,
+    bars("Held-out answers", "Right answers, answers with a boxed result, and those that contain evaluation.marker, before and after "
+         "training; `within`: the newest of evaluation.interval.", RATIO,
          query(f"dapd_trainer_evaluation_accuracy_ratio{{{RUN}}}", "right, {{when}}"),
-         query(f"dapd_trainer_evaluation_boxed_ratio{{{RUN}}}", "boxed, {{when}}"), width=12),
+         query(f"dapd_trainer_evaluation_boxed_ratio{{{RUN}}}", "boxed, {{when}}"),
+         query(f"dapd_trainer_evaluation_marker_ratio{{{RUN}}}", "marked, {{when}}"), width=12),
     bars("Held-out divergence by term", "True KL on held-out problems, before and after training; `within`: the newest of "
          "evaluation.interval.", PLAIN,
          query(f"dapd_trainer_evaluation_divergence{{{RUN}}}", "{{term}}, {{when}}"), width=12),

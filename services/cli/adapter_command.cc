@@ -2,15 +2,18 @@
 // fresh one.
 
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_format.h"
 
+#include "common/base/files.h"
 #include "common/base/json.h"
 #include "common/base/status_macros.h"
 #include "common/hub/model_folder.h"
+#include "common/model/spec/model_card.h"
 #include "common/model/weights/adapter.h"
 #include "common/model/weights/merged_model.h"
 #include "common/tensor/torch_bridge.h"
@@ -19,6 +22,8 @@
 
 namespace dapd {
 namespace {
+
+constexpr uint64_t kMaxCardBytes = 1 << 22;
 
 struct AdapterOptions {
   std::string model;
@@ -78,9 +83,35 @@ absl::Status InitAdapter(const AdapterOptions& options) {
   ASSIGN_OR_RETURN(const std::string base, FindModelFolder(options.model));
   ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(base));
   ASSIGN_OR_RETURN(const LoraConfig lora, MakeLoraConfig(options.lora));
-  return WriteAdapter(options.output,
-                      MakeFreshAdapter(model, lora, options.seed, at::kCPU),
-                      BaseModelName(options.model));
+  const std::string base_name = BaseModelName(options.model);
+  RETURN_IF_ERROR(
+      WriteAdapter(options.output,
+                   MakeFreshAdapter(model, lora, options.seed, at::kCPU),
+                   base_name));
+  return WriteFileAtomically(
+      JoinPath(options.output, kModelCardFile),
+      FormatModelCard(
+          {.title = absl::StrFormat("Start of runs with seed %d", options.seed),
+           .base_model = base_name,
+           .lora = lora}));
+}
+
+// The card of the merged model: what the adapter's says of its training stays
+// true of it. One of another program, or none, says nothing.
+std::string MergedCard(const AdapterOptions& options,
+                       const std::string& adapter_folder,
+                       const LoraConfig& lora) {
+  const auto card =
+      ReadFile(JoinPath(adapter_folder, kModelCardFile), kMaxCardBytes);
+  const std::filesystem::path output =
+      std::filesystem::path(options.output).lexically_normal();
+  return FormatModelCard({.title = output.has_filename()
+                                       ? output.filename()
+                                       : output.parent_path().filename(),
+                          .base_model = BaseModelName(options.model),
+                          .lora = lora,
+                          .is_merged = true,
+                          .training = card.ok() ? CardTraining(*card) : ""});
 }
 
 absl::Status MergeAdapter(const AdapterOptions& options) {
@@ -94,7 +125,8 @@ absl::Status MergeAdapter(const AdapterOptions& options) {
       WriteMergedModel(base,
                        adapter,
                        options.output,
-                       static_cast<uint64_t>(options.max_shard_mib) << 20));
+                       static_cast<uint64_t>(options.max_shard_mib) << 20,
+                       MergedCard(options, folder, adapter.config)));
   std::puts(absl::StrFormat("%s: %d modules merged, %.2f GiB in %d %s%s",
                             options.output,
                             merged.modules,

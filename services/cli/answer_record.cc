@@ -25,6 +25,7 @@ absl::StatusOr<AnswerRecord> ParseAnswerRecord(const nlohmann::json& row,
                                                const std::string& where) try {
   AnswerRecord record;
   row.at("id").get_to(record.id);
+  row.at("text").get_to(record.text);
   row.at("index").get_to(record.index);
   row.at("sample").get_to(record.sample);
   row.at("has_box").get_to(record.has_box);

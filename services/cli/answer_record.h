@@ -22,7 +22,8 @@ struct AnswerRecord {
   bool correct = false;
   int64_t tokens = 0;  // its end token included
   FinishReason finish_reason = FinishReason::kNone;
-  bool repeated = false;  // EndsInRepetition (common/data/repetition.h)
+  bool repeated = false;   // EndsInRepetition (common/data/repetition.h)
+  bool is_marked = false;  // contains --marker; no part of the row
 };
 
 // {"id", "index", "sample", "text", "answer", "extracted", "has_box",
@@ -30,8 +31,9 @@ struct AnswerRecord {
 // `dapd grade` reads.
 nlohmann::ordered_json ToJson(const AnswerRecord& record);
 
-// The numbers that a report is made of; text, answer and extracted stay empty.
-// Exit code kData, naming `where`, for anything that ToJson does not write.
+// The text and the numbers, which a report is made of; answer and extracted
+// stay empty. Exit code kData, naming `where`, for anything that ToJson does
+// not write.
 absl::StatusOr<AnswerRecord> ParseAnswerRecord(const nlohmann::json& row,
                                                const std::string& where);
 

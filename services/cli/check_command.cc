@@ -13,10 +13,12 @@
 #include "absl/strings/str_join.h"
 
 #include "common/base/exit_code.h"
+#include "common/base/printable.h"
 #include "common/base/status_macros.h"
 #include "common/config/config_keys.h"
 #include "common/config/load_config.h"
 #include "common/config/preset_terms.h"
+#include "common/config/validate_config.h"
 #include "common/data/dataset.h"
 #include "common/data/expected_answer.h"
 #include "common/data/sample_rows.h"
@@ -26,7 +28,10 @@
 #include "common/model/spec/lora_config.h"
 #include "common/model/spec/memory_plan.h"
 #include "common/model/spec/model_config.h"
+#include "common/model/spec/role_split.h"
 #include "common/model/spec/step_cost.h"
+#include "common/notify/webhook.h"
+#include "common/rpc/pool/address_file.h"
 #include "services/cli/command.h"
 
 namespace dapd {
@@ -40,7 +45,55 @@ struct CheckOptions {
   double teraflops = 0;
   double memory_gigabytes = 0;
   double network_gigabytes = 0;
+  int64_t gpus = 0;  // to recommend a split of; 0: none
 };
+
+// As given; without, those of docs/scale.md's table, or of a core where the
+// model is computed on CPUs. The split depends on their proportions only.
+HardwareRates RatesOf(const CheckOptions& options, const Config& config) {
+  if (options.teraflops > 0) {
+    return {.flops = options.teraflops * 1e12,
+            .memory_bytes = options.memory_gigabytes * 1e9,
+            .network_bytes = options.network_gigabytes * 1e9};
+  }
+  if (config.model.device == "cpu") {
+    return {.flops = 0.1e12, .memory_bytes = 10e9, .network_bytes = 1e9};
+  }
+  return {.flops = 400e12, .memory_bytes = 2.5e12, .network_bytes = 10e9};
+}
+
+// One line, which deploy/slurm/dapd.sbatch reads.
+absl::Status PrintSplit(const Config& config,
+                        const ModelConfig& model,
+                        const SampleLengths& lengths,
+                        const CheckOptions& options) {
+  if (options.gpus == 0) return absl::OkStatus();
+  const HardwareRates rates = RatesOf(options, config);
+  const auto split =
+      RecommendSplit(config, model, lengths, options.gpus, rates);
+  if (!split.ok()) {
+    return ConfigError(
+        absl::StrCat("--gpus: ", std::string(split.status().message())));
+  }
+  std::puts(
+      absl::StrFormat(
+          "%-16s of %d: ranks %d, teachers %d, rollouts %d; %.4g s a step one "
+          "by one at %.4g TFLOP/s, %.4g GB/s and %.4g GB/s of network; %.2f "
+          "GiB a rank",
+          "split",
+          options.gpus,
+          split->ranks,
+          split->teachers,
+          split->rollouts,
+          split->seconds,
+          rates.flops / 1e12,
+          rates.memory_bytes / 1e9,
+          rates.network_bytes / 1e9,
+          PlanMemory(WithSplit(config, *split), model).trainer.Total() /
+              (1 << 30))
+          .c_str());
+  return absl::OkStatus();
+}
 
 void PrintMemory(const Config& config,
                  const ModelConfig& model,
@@ -165,11 +218,7 @@ void PrintStepCost(const Config& config,
                   .c_str());
     if (options.teraflops == 0) continue;
     const StepSeconds seconds =
-        PredictStep(config,
-                    work,
-                    {.flops = options.teraflops * 1e12,
-                     .memory_bytes = options.memory_gigabytes * 1e9,
-                     .network_bytes = options.network_gigabytes * 1e9});
+        PredictStep(config, work, RatesOf(options, config));
     std::puts(absl::StrFormat("%-16s %.4g s: rollout %.4g, teachers %.4g, "
                               "trainer %.4g, network %.4g",
                               "  one by one",
@@ -252,6 +301,34 @@ void PrintPreset(const LoadedConfig& loaded) {
   if (!AsksTeachers(config)) std::puts("  no teachers are needed");
 }
 
+// A file of workers that is there has to be one; it may come later.
+absl::Status CheckAddressFiles(const Config& config) {
+  for (const auto& [key, addresses] :
+       {std::pair{"rollout.addresses", &config.rollout.addresses},
+        std::pair{"teacher.addresses", &config.teacher.addresses}}) {
+    for (const std::string& address : *addresses) {
+      const auto path = AddressFilePath(address);
+      if (!path.has_value()) continue;
+      const auto workers = ReadAddressFile(*path);
+      if (!workers.ok() && !absl::IsNotFound(workers.status())) {
+        return ConfigError(
+            absl::StrCat(key, ": ", std::string(workers.status().message())));
+      }
+      std::puts(
+          Printable(
+              absl::StrCat(
+                  key,
+                  ": ",
+                  *path,
+                  workers.ok()
+                      ? absl::StrCat(" names ", workers->size(), " workers")
+                      : std::string(" is not there; a run waits for it")))
+              .c_str());
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Check(const CheckOptions& options) {
   ASSIGN_OR_RETURN(const LoadedConfig loaded,
                    LoadConfig(options.config, options.overrides));
@@ -260,6 +337,7 @@ absl::Status Check(const CheckOptions& options) {
                    FindModelFolder(config.model.path));
   ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(folder));
   RETURN_IF_ERROR(CheckSplits(config, model));
+  RETURN_IF_ERROR(CheckAddressFiles(config));
   ASSIGN_OR_RETURN(
       const TextPipeline text,
       LoadTextPipeline(
@@ -295,6 +373,9 @@ absl::Status Check(const CheckOptions& options) {
       }));
   RETURN_IF_ERROR(
       CheckDataset("held out", config.evaluation.path, config.data));
+  if (!config.run.notify_url.empty()) {
+    RETURN_IF_ERROR(LoadWebhook(config.run).status());
+  }
   std::puts(absl::StrFormat(
                 "%-16s %d of batch %d, micro-batch %d; rate %g falling to zero "
                 "over %d; snapshot every %d",
@@ -337,6 +418,7 @@ absl::Status Check(const CheckOptions& options) {
     ASSIGN_OR_RETURN(lengths, MeanLengths(rows, *text.views));
   }
   PrintStepCost(config, model, lengths, options);
+  RETURN_IF_ERROR(PrintSplit(config, model, lengths, options));
   std::puts("the configuration is sound");
   return absl::OkStatus();
 }
@@ -364,6 +446,12 @@ void AddCheckCommand(Command& app) {
                         "GB/s at which a device reads its memory");
   CommandOption network = command.AddOption(
       "--network-gbs", options->network_gigabytes, "GB/s of a network link");
+  command
+      .AddOption("--gpus",
+                 options->gpus,
+                 "recommend how many of so many devices train, score and "
+                 "sample")
+      .Range(1, 4096);
   flops.Positive().Needs(memory).Needs(network);
   memory.Positive().Needs(flops).Needs(network);
   network.Positive().Needs(flops).Needs(memory);

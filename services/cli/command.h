@@ -13,8 +13,10 @@
   COMMAND(Status)              \
   COMMAND(Health)              \
   COMMAND(Answers)             \
+  COMMAND(Runs)                \
   COMMAND(Compare)             \
   COMMAND(Sweep)               \
+  COMMAND(Restore)             \
   COMMAND(Replay)              \
   COMMAND(Eval)                \
   COMMAND(Grade)               \

@@ -6,6 +6,12 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+
+#include "common/base/exit_code.h"
 #include "common/base/files.h"
 #include "common/base/status_macros.h"
 #include "services/cli/command.h"
@@ -16,9 +22,35 @@ namespace {
 
 struct CompareOptions {
   std::vector<std::string> runs;
+  std::string figures;  // separated by commas; empty: all
   std::string output;
   bool json = false;
 };
+
+// Leaves of the held-out figures those that are asked for, in that order.
+absl::Status ChooseFigures(const std::string& names, Comparison* comparison) {
+  if (names.empty()) return absl::OkStatus();
+  std::vector<ComparedFigure> chosen;
+  for (const absl::string_view name : absl::StrSplit(names, ',')) {
+    const size_t before = chosen.size();
+    std::vector<std::string> known;
+    for (const ComparedFigure& figure : comparison->figures) {
+      if (figure.name == name) chosen.push_back(figure);
+      known.push_back(figure.name);
+    }
+    if (chosen.size() == before) {
+      return WithExitCode(absl::InvalidArgumentError(absl::StrCat(
+                              "--figures: no run has '",
+                              name,
+                              known.empty() ? "', nor any other held-out figure"
+                                            : "'; there are: ",
+                              absl::StrJoin(known, ", "))),
+                          ExitCode::kUsage);
+    }
+  }
+  comparison->figures = std::move(chosen);
+  return absl::OkStatus();
+}
 
 // A folder's name may hold any bytes.
 std::string ToText(const nlohmann::ordered_json& json) {
@@ -33,7 +65,8 @@ absl::Status Compare(const CompareOptions& options) {
     ASSIGN_OR_RETURN(RunResults run, ReadRunResults(folder));
     runs.push_back(std::move(run));
   }
-  const Comparison comparison = CompareRuns(std::move(runs));
+  Comparison comparison = CompareRuns(std::move(runs));
+  RETURN_IF_ERROR(ChooseFigures(options.figures, &comparison));
   if (!options.output.empty()) {
     RETURN_IF_ERROR(
         WriteFileAtomically(options.output, ComparisonHtml(comparison)));
@@ -54,6 +87,10 @@ void AddCompareCommand(Command& app) {
       .AddOption(
           "runs", options->runs, "run folders; differences are to the first")
       .Required();
+  command.AddOption("--figures",
+                    options->figures,
+                    "of the held-out figures these, separated by commas: "
+                    "accuracy,marker_rate (default: all)");
   command.AddFlag("--json", options->json, "print JSON");
   command.AddOption(
       "--output", options->output, "HTML page with the curves to write");

@@ -9,11 +9,14 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
+#include "common/base/exit_code.h"
 #include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/base/utf8.h"
 #include "common/config/load_config.h"
 #include "common/config/prompts.h"
 #include "common/data/dataset.h"
@@ -46,6 +49,7 @@ struct EvalOptions {
   std::string answer_column = "answer";
   std::string prompt = "training";
   bool thinking = false;
+  std::string marker;  // empty: none
   std::string output;
   int64_t samples = 1;
   int64_t limit = 0;
@@ -114,12 +118,14 @@ absl::StatusOr<nlohmann::ordered_json> AnswerSettings(
 
 // The answers that an evaluation has, on disk if it has an output.
 struct KnownAnswers {
-  std::vector<AnswerRecord> records;
+  std::string marker;                          // that texts are searched for
+  std::vector<AnswerRecord> records;           // without their texts
   std::set<std::pair<int64_t, int64_t>> keys;  // index, sample
   std::unique_ptr<AnswerFile> file;            // none: in memory only
 
   void Take(AnswerRecord record) {
-    // A report needs none of the texts.
+    record.is_marked = absl::StrContains(record.text, marker);
+    // Nothing else is needed of it.
     record.text.clear();
     record.text.shrink_to_fit();
     keys.emplace(record.index, record.sample);
@@ -130,7 +136,7 @@ struct KnownAnswers {
 absl::StatusOr<KnownAnswers> OpenOutput(const EvalOptions& options,
                                         const PromptsSection& prompts,
                                         const Dataset& data) {
-  KnownAnswers known;
+  KnownAnswers known{.marker = options.marker};
   if (options.output.empty()) return known;
   ASSIGN_OR_RETURN(const nlohmann::ordered_json settings,
                    AnswerSettings(options, prompts, data));
@@ -256,6 +262,11 @@ absl::Status AnswerTheRest(const EvalOptions& options,
 }
 
 absl::Status Evaluate(const EvalOptions& options) {
+  if (!IsUtf8(options.marker)) {
+    return WithExitCode(
+        absl::InvalidArgumentError("--marker is not UTF-8, as answers are"),
+        ExitCode::kUsage);
+  }
   ASSIGN_OR_RETURN(const PromptsSection prompts, ReadPrompts(options));
   ASSIGN_OR_RETURN(const Dataset data, ReadProblems(options));
   ASSIGN_OR_RETURN(KnownAnswers known, OpenOutput(options, prompts, data));
@@ -266,8 +277,8 @@ absl::Status Evaluate(const EvalOptions& options) {
   if (known.file != nullptr) RETURN_IF_ERROR(known.file->Sort());
   std::vector<std::string> ids;
   for (const Problem& problem : data.problems) ids.push_back(problem.id);
-  const EvalReport report =
-      SummarizeAnswers(ids, options.samples, known.records, kBootstrapSeed);
+  const EvalReport report = SummarizeAnswers(
+      ids, options.samples, known.records, options.marker, kBootstrapSeed);
   std::puts((options.json ? ToJson(report).dump(2) : ToText(report)).c_str());
   return absl::OkStatus();
 }
@@ -308,6 +319,10 @@ void AddEvalCommand(Command& app) {
   command.AddOption("--samples", options->samples, "answers per problem (K)")
       .Range(1, 4096);
   command.AddOption("--limit", options->limit, "only the first N problems");
+  command.AddOption("--marker",
+                    options->marker,
+                    "a text: the share of answers that contain it is measured, "
+                    "too");
   command.AddOption("--output",
                     options->output,
                     "JSON Lines with every answer and its grade, each as it "

@@ -4,6 +4,7 @@
 #include "absl/strings/str_format.h"
 
 #include "common/base/json.h"
+#include "common/data/marker.h"
 #include "common/data/pass_at_k.h"
 
 namespace dapd {
@@ -13,6 +14,7 @@ namespace {
 struct Sums {
   int64_t correct = 0;
   int64_t boxed = 0;
+  int64_t marked = 0;
   int64_t truncated = 0;
   int64_t repeated = 0;
   int64_t tokens = 0;
@@ -30,12 +32,14 @@ std::string Percent(const Interval& interval) {
 EvalReport SummarizeAnswers(const std::vector<std::string>& ids,
                             int64_t samples,
                             const std::vector<AnswerRecord>& records,
+                            const std::string& marker,
                             uint64_t seed) {
   std::vector<Sums> sums(ids.size());
   for (const AnswerRecord& record : records) {
     Sums& sum = sums[static_cast<size_t>(record.index)];
     sum.correct += record.correct ? 1 : 0;
     sum.boxed += record.has_box ? 1 : 0;
+    sum.marked += record.is_marked ? 1 : 0;
     sum.truncated += record.finish_reason == FinishReason::kLength ? 1 : 0;
     sum.repeated += record.repeated ? 1 : 0;
     sum.tokens += record.tokens;
@@ -52,6 +56,10 @@ EvalReport SummarizeAnswers(const std::vector<std::string>& ids,
   report.samples = samples;
   report.accuracy = mean_of(&Sums::correct);
   report.format_rate = mean_of(&Sums::boxed);
+  if (!marker.empty()) {
+    report.marker = marker;
+    report.marker_rate = mean_of(&Sums::marked);
+  }
   report.truncated = mean_of(&Sums::truncated);
   report.repeated = mean_of(&Sums::repeated);
   report.tokens = mean_of(&Sums::tokens);
@@ -77,16 +85,21 @@ nlohmann::ordered_json ToJson(const EvalReport& report) {
   for (const EvalReport::OfProblem& problem : report.problems) {
     by_problem.push_back({{"id", problem.id}, {"correct", problem.correct}});
   }
-  return {{"problems", report.problems.size()},
-          {"samples", report.samples},
-          {"accuracy", ToJson(report.accuracy)},
-          {"format_rate", ToJson(report.format_rate)},
-          {"mean_tokens", report.tokens.mean},
-          {"tokens", ToJson(report.tokens)},
-          {"truncated", ToJson(report.truncated)},
-          {"repeated", ToJson(report.repeated)},
-          {"pass_at", pass_at},
-          {"by_problem", by_problem}};
+  nlohmann::ordered_json json = {{"problems", report.problems.size()},
+                                 {"samples", report.samples},
+                                 {"accuracy", ToJson(report.accuracy)},
+                                 {"format_rate", ToJson(report.format_rate)}};
+  if (report.marker_rate.has_value()) {
+    json["marker"] = report.marker;
+    json["marker_rate"] = ToJson(*report.marker_rate);
+  }
+  json["mean_tokens"] = report.tokens.mean;
+  json["tokens"] = ToJson(report.tokens);
+  json["truncated"] = ToJson(report.truncated);
+  json["repeated"] = ToJson(report.repeated);
+  json["pass_at"] = pass_at;
+  json["by_problem"] = by_problem;
+  return json;
 }
 
 std::string ToText(const EvalReport& report) {
@@ -102,12 +115,18 @@ std::string ToText(const EvalReport& report) {
     absl::StrAppendFormat(
         &text, "pass@%-11d %s\n", k, Percent(report.pass_at[k - 1]));
   }
+  absl::StrAppendFormat(
+      &text, "format rate      %s\n", Percent(report.format_rate));
+  if (report.marker_rate.has_value()) {
+    absl::StrAppendFormat(&text,
+                          "%-16s %s\n",
+                          MarkerLabel(report.marker),
+                          Percent(*report.marker_rate));
+  }
   absl::StrAppendFormat(&text,
-                        "format rate      %s\n"
                         "truncated        %s\n"
                         "repeated         %s\n"
                         "mean tokens      %6.1f [%.1f, %.1f]",
-                        Percent(report.format_rate),
                         Percent(report.truncated),
                         Percent(report.repeated),
                         report.tokens.mean,

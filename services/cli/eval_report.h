@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,27 +18,31 @@ struct EvalReport {
     std::string id;
     int64_t correct = 0;  // of `samples` answers
   };
-  int64_t samples = 0;            // answers a problem, K
-  Interval accuracy;              // Avg@K: mean share of right answers
-  std::vector<Interval> pass_at;  // [k - 1]: pass_at_k.h; pass@1 is Avg@K
-  Interval format_rate;           // answers with a box
-  Interval truncated;             // answers that hit the length limit
-  Interval repeated;              // answers that ended in a loop
-  Interval tokens;                // mean length
+  int64_t samples = 0;                  // answers a problem, K
+  Interval accuracy;                    // Avg@K: mean share of right answers
+  std::vector<Interval> pass_at;        // [k - 1]: pass_at_k.h; pass@1 is Avg@K
+  Interval format_rate;                 // answers with a box
+  std::string marker;                   // --marker; empty: none
+  std::optional<Interval> marker_rate;  // answers that contain it
+  Interval truncated;                   // answers that hit the length limit
+  Interval repeated;                    // answers that ended in a loop
+  Interval tokens;                      // mean length
   std::vector<OfProblem> problems;
 };
 
 // Of `samples` answers to each problem, in any order, records[i].index <
-// ids.size(). Intervals are BootstrapInterval with `seed`: all of one report
-// draw the same problems.
+// ids.size(), whose is_marked says whether they contain `marker`. Intervals are
+// BootstrapInterval with `seed`: all of one report draw the same problems.
 EvalReport SummarizeAnswers(const std::vector<std::string>& ids,
                             int64_t samples,
                             const std::vector<AnswerRecord>& records,
+                            const std::string& marker,
                             uint64_t seed);
 
 // {"problems", "samples", "accuracy", "format_rate", "mean_tokens", "tokens",
 // "truncated", "repeated", "pass_at": {"1": ...}, "by_problem": [{"id",
-// "correct"}]}; each measure as {"mean", "low", "high"}.
+// "correct"}]}, and with a marker "marker", "marker_rate"; each measure as
+// {"mean", "low", "high"}.
 nlohmann::ordered_json ToJson(const EvalReport& report);
 
 // The same for people, several lines.

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
@@ -16,15 +17,19 @@
 #include "common/config/preset_terms.h"
 #include "common/config/run_folder.h"
 #include "common/config/validate_config.h"
+#include "common/rpc/pool/address_resolver.h"
 
 namespace dapd {
 namespace {
 
-// "127.0.0.1:9101" -> 9101; 0 if there is no port.
-int PortOf(const std::string& address) {
+// Where somebody on this machine finds what listens there.
+std::string Reachable(const std::string& listen) {
   std::string host;
   int port = 0;
-  return SplitAddress(address, &host, &port) ? port : 0;
+  if (!SplitAddress(listen, &host, &port)) return listen;
+  if (host == "0.0.0.0") host = "127.0.0.1";
+  if (host == "::") host = "::1";
+  return JoinHostPort(host, port);
 }
 
 }  // namespace
@@ -62,12 +67,21 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> LocalRun::MakeChild(
       command.push_back(override);
     }
   }
-  return std::make_unique<ChildProcess>(
+  auto child = std::make_unique<ChildProcess>(
       name,
       command,
       to_log ? JoinPath(folder_, absl::StrCat("logs/", name, ".log")) : "",
       gpus.empty() ? std::vector<std::string>()
                    : std::vector<std::string>{GpuSetting(gpus)});
+  if (!to_log && LogsJson()) {
+    // What is no JSON, such as the last words of a library, would break the
+    // reader of our output. As text the child shares our terminal, for its bar.
+    child->RelayLines(
+        [source =
+             LogSource{.service = name, .run = config_.run.name, .rank = 0}](
+            absl::string_view line) { PassOnLog(line, source); });
+  }
+  return child;
 }
 
 absl::Status LocalRun::AddWorkers(const std::string& role,
@@ -82,7 +96,7 @@ absl::Status LocalRun::AddWorkers(const std::string& role,
     threads = ThreadsOfEach(count * processes_each);
   }
   for (int64_t i = 0; i < count; ++i) {
-    ASSIGN_OR_RETURN(const std::string address, TakeAddress(0));
+    ASSIGN_OR_RETURN(const std::string address, TakeAddress());
     addresses->push_back(address);
     std::vector<std::string> overrides = {
         absl::StrCat(role, ".listen=", address),
@@ -90,10 +104,8 @@ absl::Status LocalRun::AddWorkers(const std::string& role,
     if (!metrics_listen.empty()) {
       // The first worker takes the configured port, the next ones 10 further
       // on.
-      const int base = PortOf(metrics_listen);
-      ASSIGN_OR_RETURN(
-          const std::string metrics,
-          TakeAddress(base == 0 ? 0 : base + 10 * static_cast<int>(i)));
+      ASSIGN_OR_RETURN(const std::string metrics,
+                       TakeListen(metrics_listen, 10 * static_cast<int>(i)));
       overrides.push_back(absl::StrCat("metrics.", role, "_listen=", metrics));
     }
     const std::string name = absl::StrCat(role, "-", i);
@@ -109,9 +121,20 @@ absl::Status LocalRun::AddWorkers(const std::string& role,
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> LocalRun::TakeAddress(int preferred_port) {
-  ASSIGN_OR_RETURN(const int port, ports_.Take(preferred_port));
+absl::StatusOr<std::string> LocalRun::TakeAddress() {
+  ASSIGN_OR_RETURN(const int port, ports_.Take(0));
   return absl::StrCat("127.0.0.1:", port);
+}
+
+absl::StatusOr<std::string> LocalRun::TakeListen(const std::string& configured,
+                                                 int offset) {
+  std::string host;
+  int port = 0;
+  if (!SplitAddress(configured, &host, &port)) {
+    return ConfigError(absl::StrCat("'", configured, "' is not host:port"));
+  }
+  ASSIGN_OR_RETURN(const int taken, ports_.Take(port == 0 ? 0 : port + offset));
+  return JoinHostPort(host, taken);
 }
 
 absl::Status LocalRun::CheckFolder() const {
@@ -165,7 +188,7 @@ absl::Status LocalRun::AddTrainers(
     const std::vector<std::string>& overrides,
     const std::vector<std::vector<std::string>>& gpus_of_rank) {
   std::string status_address;
-  ASSIGN_OR_RETURN(const std::string rendezvous, TakeAddress(0));
+  ASSIGN_OR_RETURN(const std::string rendezvous, TakeAddress());
   for (int64_t rank = 0; rank < config_.trainer.ranks; ++rank) {
     ASSIGN_OR_RETURN(
         const std::vector<std::string> of_rank,
@@ -193,9 +216,10 @@ absl::Status LocalRun::AddTrainers(
 absl::StatusOr<std::vector<std::string>> LocalRun::RankOverrides(
     int64_t rank, const std::string& rendezvous, std::string* status_address) {
   const bool first = rank == 0;
-  ASSIGN_OR_RETURN(const std::string listen,
-                   TakeAddress(first ? PortOf(config_.trainer.listen) : 0));
-  if (first) *status_address = listen;
+  ASSIGN_OR_RETURN(
+      const std::string listen,
+      first ? TakeListen(config_.trainer.listen, 0) : TakeAddress());
+  if (first) *status_address = Reachable(listen);
   std::vector<std::string> overrides = {
       absl::StrCat("trainer.listen=", listen),
       absl::StrCat("trainer.ranks=", config_.trainer.ranks),
@@ -208,15 +232,14 @@ absl::StatusOr<std::vector<std::string>> LocalRun::RankOverrides(
         absl::StrCat("run.num_threads=", ThreadsOfEach(config_.trainer.ranks)));
   }
   if (!config_.metrics.trainer_listen.empty()) {
-    const int base = PortOf(config_.metrics.trainer_listen);
-    ASSIGN_OR_RETURN(
-        const std::string metrics,
-        TakeAddress(base == 0 ? 0 : base + 10 * static_cast<int>(rank)));
+    ASSIGN_OR_RETURN(const std::string metrics,
+                     TakeListen(config_.metrics.trainer_listen,
+                                10 * static_cast<int>(rank)));
     overrides.push_back(absl::StrCat("metrics.trainer_listen=", metrics));
     if (first) {
-      LogInfo(
-          absl::StrCat("metrics of the trainer: http://", metrics, "/metrics"));
-      LogInfo(absl::StrCat("status page: http://", metrics, "/"));
+      LogInfo(absl::StrCat(
+          "metrics of the trainer: http://", Reachable(metrics), "/metrics"));
+      LogInfo(absl::StrCat("status page: http://", Reachable(metrics), "/"));
     }
   }
   return overrides;

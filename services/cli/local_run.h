@@ -48,7 +48,11 @@ class LocalRun {
   absl::Status AddTrainers(
       const std::vector<std::string>& overrides,
       const std::vector<std::vector<std::string>>& gpus_of_rank);
-  absl::StatusOr<std::string> TakeAddress(int preferred_port);
+  // On loopback, for what only this run's processes ask.
+  absl::StatusOr<std::string> TakeAddress();
+  // The host of `configured`, and its port plus `offset` if that is free.
+  absl::StatusOr<std::string> TakeListen(const std::string& configured,
+                                         int offset);
   // The settings of one trainer; `status_address` gets rank 0's.
   absl::StatusOr<std::vector<std::string>> RankOverrides(
       int64_t rank, const std::string& rendezvous, std::string* status_address);

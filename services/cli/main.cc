@@ -1,22 +1,27 @@
 // The `dapd` command; its subcommands are listed in command.h.
 
 #include <cstdio>
+#include <string>
 
 #include "common/base/exit_code.h"
+#include "common/base/log.h"
 #include "common/base/printable.h"
+#include "common/base/version.h"
 #include "services/cli/command.h"
 
 int main(int argc, char** argv) {
   dapd::CommandLine line(
       "Trains language models with Dual-Anchored Policy Distillation.", "dapd");
   line.RequireSubcommand();
-  line.AddVersionFlag(DAPD_VERSION);
+  line.AddVersionFlag(dapd::Version());
 #define DAPD_ADD_COMMAND(Name) dapd::Add##Name##Command(line);
   DAPD_COMMANDS(DAPD_ADD_COMMAND)
 #undef DAPD_ADD_COMMAND
   if (const auto code = line.Parse(argc, argv)) return *code;
   const absl::Status status = line.Run();
-  if (!status.ok()) {
+  if (!status.ok() && dapd::LogsJson()) {
+    dapd::LogError(std::string(status.message()));
+  } else if (!status.ok()) {
     std::fprintf(
         stderr, "dapd: %s\n", dapd::PrintableLines(status.message()).c_str());
   }

@@ -1,13 +1,12 @@
 #include "services/cli/math_verify_grader.h"
 
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 
 #include "common/base/exit_code.h"
+#include "common/base/find_python.h"
 #include "common/base/json_lines.h"
 #include "common/base/line_process.h"
 #include "common/base/log.h"
@@ -112,18 +111,7 @@ class MathVerifyGrader final : public AnswerGrader {
 }  // namespace
 
 std::vector<std::string> MathVerifyCommand(const std::string& python) {
-  std::string program = python;
-  if (program.empty()) {
-    // <repository>/build/bin/dapd
-    std::error_code error;
-    const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
-    const auto environment = self.parent_path().parent_path().parent_path() /
-                             ".deps/venv/bin/python";
-    program = !error && std::filesystem::exists(environment, error)
-                  ? environment.string()
-                  : "python3";
-  }
-  return {program, "-c", kMathVerifyScript};
+  return {FindPython(python), "-c", kMathVerifyScript};
 }
 
 absl::StatusOr<std::unique_ptr<AnswerGrader>> StartMathVerify(

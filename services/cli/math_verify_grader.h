@@ -24,8 +24,7 @@ struct MathVerifyOptions {
   int64_t restarts = 100;
 };
 
-// The Python with math-verify: `python`, if it is not empty; else that of
-// .deps/venv beside the program's build folder, if it is there; else python3.
+// The script in the Python that FindPython finds.
 std::vector<std::string> MathVerifyCommand(const std::string& python);
 
 // Starts the process. An answer on which it dies, or that takes longer than

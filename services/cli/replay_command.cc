@@ -16,6 +16,7 @@
 #include "common/config/preset_terms.h"
 #include "common/data/sample_rows.h"
 #include "common/hub/model_folder.h"
+#include "common/model/spec/model_card.h"
 #include "common/model/weights/adapter.h"
 #include "common/objective/micro_batch.h"
 #include "common/tensor/safetensors.h"
@@ -174,9 +175,16 @@ absl::Status Replay::ApplyAll() {
                          step.gradient_norm));
   }
   RETURN_IF_ERROR(lines.Commit());
-  return WriteAdapter(JoinPath(options_.output, "adapter"),
-                      local_.policy->live(),
-                      BaseModelName(config_.model.path));
+  const std::string folder = JoinPath(options_.output, "adapter");
+  const std::string base = BaseModelName(config_.model.path);
+  RETURN_IF_ERROR(WriteAdapter(folder, local_.policy->live(), base));
+  return WriteFileAtomically(
+      JoinPath(folder, kModelCardFile),
+      FormatModelCard({.title = absl::StrCat("Replay of ",
+                                             local_.policy->version(),
+                                             " steps of recorded samples"),
+                       .base_model = base,
+                       .lora = local_.policy->live().config}));
 }
 
 absl::Status Replay::Run() {

@@ -7,12 +7,15 @@
 
 #include "absl/strings/str_cat.h"
 
-#include "common/base/log.h"
+#include "common/base/files.h"
 #include "common/base/status_macros.h"
 #include "common/config/load_config.h"
+#include "common/config/run_folder.h"
+#include "common/config/set_up_log.h"
 #include "services/cli/command.h"
 #include "services/cli/local_run.h"
 #include "services/cli/run_supervisor.h"
+#include "services/trainer/record/end_notice.h"
 
 namespace dapd {
 namespace {
@@ -23,21 +26,43 @@ struct RunOptions {
   int64_t ranks = 0;  // 0: as configured
 };
 
+// A trainer that stays when it is done (trainer.when_done: serve) is not waited
+// for.
+void TellWhenDone(const Config& config, EndNotice& notice) {
+  if (config.trainer.when_done == "serve" &&
+      FinishedStep(JoinPath(config.run.output_dir, config.run.name)) >=
+          config.trainer.steps) {
+    notice.Tell(absl::OkStatus());
+  }
+}
+
 absl::Status Run(RunOptions options) {
-  SetLogName("run");
   if (options.ranks > 0) {
     options.overrides.push_back(absl::StrCat("trainer.ranks=", options.ranks));
   }
+  SetUpLog("run", PeekConfig(options.config, options.overrides));
   ASSIGN_OR_RETURN(const LoadedConfig loaded,
                    LoadConfig(options.config, options.overrides));
   RunSupervisor::CatchSignals();
   // The processes share the cores: a thread that spins while it waits would
   // take them from the others. A user's own setting stays.
   ::setenv("OMP_WAIT_POLICY", "PASSIVE", /*overwrite=*/0);
-  RunSupervisor supervisor;
-  LocalRun run(options.config, options.overrides, loaded.config, supervisor);
-  RETURN_IF_ERROR(run.Start());
-  return supervisor.Follow();
+  ASSIGN_OR_RETURN(EndNotice notice, EndNotice::Create(loaded.config.run, [] {
+                     return RunSupervisor::StopRequests() > 1;
+                   }));
+  // A trainer's end need not be the run's: this process tells of that.
+  options.overrides.push_back("run.notify_url=");
+  options.overrides.push_back("run.notify_secret_file=");
+  options.overrides.push_back("run.notify_ca_file=");
+  absl::Status outcome;
+  {
+    RunSupervisor supervisor;
+    LocalRun run(options.config, options.overrides, loaded.config, supervisor);
+    RETURN_IF_ERROR(run.Start());
+    outcome = supervisor.Follow([&] { TellWhenDone(loaded.config, notice); });
+  }
+  notice.Tell(outcome);
+  return outcome;
 }
 
 }  // namespace

@@ -38,6 +38,8 @@ void RunSupervisor::CatchSignals() {
   }
 }
 
+int RunSupervisor::StopRequests() { return stop_requested; }
+
 absl::Status RunSupervisor::AddWorker(std::unique_ptr<ChildProcess> worker) {
   RETURN_IF_ERROR(worker->Start());
   workers_.push_back({std::move(worker)});
@@ -113,7 +115,7 @@ absl::Status RunSupervisor::KeepAlive(Worker& worker) {
   return process.Start();
 }
 
-absl::Status RunSupervisor::Follow() {
+absl::Status RunSupervisor::Follow(const std::function<void()>& look) {
   RETURN_IF_ERROR(StartTrainers());
   bool asked_to_stop = false;
   while (true) {
@@ -139,6 +141,7 @@ absl::Status RunSupervisor::Follow() {
     for (Worker& worker : workers_) {
       if (!asked_to_stop) RETURN_IF_ERROR(KeepAlive(worker));
     }
+    look();
     absl::SleepFor(kPollInterval);
   }
 }

@@ -3,6 +3,7 @@
 // when one was killed or a rank was lost. Not thread-safe.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -18,6 +19,8 @@ class RunSupervisor {
   // trainers to stop, a second one ends everything at once. For the whole
   // process.
   static void CatchSignals();
+  // How many of them have come.
+  static int StopRequests();
 
   // Starts a rollout worker or teacher.
   absl::Status AddWorker(std::unique_ptr<ChildProcess> worker);
@@ -26,8 +29,8 @@ class RunSupervisor {
 
   // Starts the trainers and blocks until they have ended. An error carries the
   // exit code of the process that ended the run; CANCELLED after a second
-  // signal.
-  absl::Status Follow();
+  // signal. `look` is called several times a second.
+  absl::Status Follow(const std::function<void()>& look);
 
  private:
   struct Worker {

@@ -8,6 +8,7 @@
 #include "absl/time/time.h"
 
 #include "common/base/printable.h"
+#include "common/data/marker.h"
 
 namespace dapd {
 namespace {
@@ -104,11 +105,17 @@ std::string StatusText(const v1::GetStatusResponse& status) {
   }
   for (const v1::EvaluationStatus& evaluation : status.evaluations()) {
     absl::StrAppendFormat(&text,
-                          "held out  %-7s accuracy %s, format rate %s, %.0f "
+                          "held out  %-7s accuracy %s, format rate %s%s, %.0f "
                           "tokens (%d problems x %d)\n",
                           Printable(evaluation.when()),
                           Percent(evaluation.accuracy()),
                           Percent(evaluation.format_rate()),
+                          evaluation.has_marker_rate()
+                              ? absl::StrCat(", ",
+                                             MarkerLabel(evaluation.marker()),
+                                             " ",
+                                             Percent(evaluation.marker_rate()))
+                              : "",
                           evaluation.mean_tokens(),
                           evaluation.problems(),
                           evaluation.samples());

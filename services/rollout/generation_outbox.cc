@@ -35,7 +35,8 @@ void GenerationOutbox::AddToken(uint64_t request_id,
 void GenerationOutbox::Finish(uint64_t request_id,
                               FinishReason finish_reason,
                               uint32_t num_tokens,
-                              const ServedPolicy& policy) {
+                              const ServedPolicy& policy,
+                              const SampleTimes& times) {
   MutexLock lock(&mutex_);
   if (open_.erase(request_id) == 0) return;
   GenerationEvent event;
@@ -44,6 +45,7 @@ void GenerationOutbox::Finish(uint64_t request_id,
   event.finish_reason = finish_reason;
   event.num_tokens = num_tokens;
   event.policy = policy;
+  event.times = times;
   events_.push_back(std::move(event));
   changed_.NotifyAll();
 }

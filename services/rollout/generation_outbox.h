@@ -22,6 +22,15 @@
 
 namespace dapd {
 
+// When an answer was sampled, and in which slot.
+struct SampleTimes {
+  absl::Time arrived;  // the request
+  absl::Time started;
+  absl::Time first_token;
+  absl::Time ended;
+  uint32_t slot = 0;
+};
+
 struct GenerationEvent {
   enum class Kind { kTokens, kFinished, kFailed };
   uint64_t request_id = 0;
@@ -34,6 +43,7 @@ struct GenerationEvent {
   FinishReason finish_reason = FinishReason::kNone;
   uint32_t num_tokens = 0;
   ServedPolicy policy;
+  SampleTimes times;
   // kFailed
   absl::Status error;
 };
@@ -51,7 +61,8 @@ class GenerationOutbox {
   void Finish(uint64_t request_id,
               FinishReason finish_reason,
               uint32_t num_tokens,
-              const ServedPolicy& policy);
+              const ServedPolicy& policy,
+              const SampleTimes& times = {});
   void Fail(uint64_t request_id, const absl::Status& error);
 
   // No more Open: done once all requests are answered and taken.

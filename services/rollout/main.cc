@@ -4,11 +4,14 @@
 // samples until SIGTERM or SIGINT. Exit code 0 after a signal. With
 // rollout.tensor_parallel it starts further processes that compute the model
 // with it (--tensor-rank, --rendezvous: their place, nothing to set by hand).
+#include <unistd.h>
+
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 
 #include "common/base/command_line.h"
 #include "common/base/exit_code.h"
@@ -16,7 +19,9 @@
 #include "common/base/status_macros.h"
 #include "common/base/thread_share.h"
 #include "common/config/load_config.h"
+#include "common/config/set_up_log.h"
 #include "common/hub/model_folder.h"
+#include "common/rpc/grpc_log.h"
 #include "common/rpc/server/worker_program.h"
 #include "common/tokenizer/tokenizer.h"
 #include "services/rollout/engine_sampler.h"
@@ -66,6 +71,16 @@ absl::StatusOr<LoadedSampler> LoadSampler(const Config& config,
                            TensorRanks::EndWithRanks);
 }
 
+// Whoever watches this process starts it again. It does not end in an orderly
+// way: destructors would wait for the device.
+void EndForRestart(const absl::Status& why) {
+  LogError(absl::StrCat(kBrokenAfter,
+                        " computations failed one after another (",
+                        std::string(why.message()),
+                        "); this process ends, to be started again"));
+  ::_exit(static_cast<int>(ExitCode::kRestart));
+}
+
 absl::Status Run(const Flags& flags) {
   RolloutService service;  // outlives the program's server
   WorkerProgram program("rollout", Role::kRollout);
@@ -87,9 +102,10 @@ absl::Status Run(const Flags& flags) {
   }
   ASSIGN_OR_RETURN(LoadedSampler model,
                    LoadSampler(config, tokenizer->size(), ranks.get()));
-  RolloutWorker worker(std::move(model.sampler),
-                       {.observer = MakeRolloutMetrics(program.metrics(),
-                                                       config.rollout.slots)});
+  RolloutWorker worker(
+      std::move(model.sampler),
+      {.observer = MakeRolloutMetrics(program.metrics(), config.rollout.slots),
+       .on_broken = EndForRestart});
   service.Attach(&worker, model.description);
   program.ServeUntilSignal([&](absl::Duration grace) {
     if (ranks != nullptr) ranks->StopWatching();
@@ -99,7 +115,6 @@ absl::Status Run(const Flags& flags) {
 }
 
 int Main(int argc, char** argv) {
-  SetLogName("rollout");
   Flags flags;
   CommandLine line(
       "A DAPD rollout worker: samples answers from the live policy.");
@@ -108,6 +123,11 @@ int Main(int argc, char** argv) {
   line.AddOption("--rendezvous", flags.tensor_rank.rendezvous).Hide();
   flags.as_was_called.assign(argv + 1, argv + argc);
   if (const auto code = line.Parse(argc, argv)) return *code;
+  const Config config =
+      PeekConfig(flags.worker.config, flags.worker.Overrides());
+  const bool is_one_of_several = config.rollout.tensor_parallel > 1;
+  SetUpLog("rollout", config, is_one_of_several ? flags.tensor_rank.rank : -1);
+  LogWhatGrpcSays();
   const absl::Status status =
       flags.tensor_rank.rank > 0 ? RunTensorRank(flags) : Run(flags);
   if (!status.ok()) LogError(std::string(status.message()));

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 
 #include "common/base/status_macros.h"
 #include "common/generation/decode_request_message.h"
@@ -65,6 +66,12 @@ v1::GenerateResponse ToMessage(const GenerationEvent& event) {
       finished.set_num_tokens(event.num_tokens);
       finished.set_policy_version(event.policy.version);
       finished.set_adapter_digest(event.policy.digest);
+      v1::SampleTimes& times = *finished.mutable_times();
+      times.set_arrived(absl::ToUnixNanos(event.times.arrived));
+      times.set_started(absl::ToUnixNanos(event.times.started));
+      times.set_first_token(absl::ToUnixNanos(event.times.first_token));
+      times.set_ended(absl::ToUnixNanos(event.times.ended));
+      times.set_slot(event.times.slot);
       break;
     }
     case GenerationEvent::Kind::kFailed: {

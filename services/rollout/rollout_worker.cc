@@ -1,5 +1,6 @@
 #include "services/rollout/rollout_worker.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -110,6 +111,8 @@ void RolloutWorker::StartWaiting() {
     Sequence sequence = std::move(waiting_.front());
     waiting_.pop_front();
     const uint64_t id = next_id_++;
+    sequence.started = absl::Now();
+    sequence.slot = FreeSlot();
     DAPD_FAILPOINT("worker.before_prefill");
     const absl::Status status = sampler_->Submit(id, sequence.request);
     if (!status.ok()) {
@@ -120,6 +123,14 @@ void RolloutWorker::StartWaiting() {
   }
 }
 
+uint32_t RolloutWorker::FreeSlot() const {
+  std::vector<bool> taken(running_.size() + 1);
+  for (const auto& [id, sequence] : running_) {
+    if (sequence.slot < taken.size()) taken[sequence.slot] = true;
+  }
+  return static_cast<uint32_t>(std::ranges::find(taken, false) - taken.begin());
+}
+
 void RolloutWorker::Step() {
   const absl::Time start = absl::Now();
   DAPD_FAILPOINT("worker.before_token");
@@ -127,17 +138,17 @@ void RolloutWorker::Step() {
   if (!tokens.ok()) {
     LogError(absl::StrCat("decode step failed: ",
                           std::string(tokens.status().message())));
-    return FailAll(tokens.status());
+    FailAll(tokens.status());
+    NoteDevice(tokens.status());
+    return;
   }
+  NoteDevice(absl::OkStatus());
   for (const SampledToken& token : *tokens) {
     const auto found = running_.find(token.id);
     if (found == running_.end()) continue;
     Sequence& sequence = found->second;
     const uint64_t request_id = sequence.request_id;
-    if (sequence.num_tokens == 0) {
-      sequence.seconds_to_first_token =
-          absl::ToDoubleSeconds(absl::Now() - sequence.arrival);
-    }
+    if (sequence.num_tokens == 0) sequence.first_token = absl::Now();
     sequence.outbox->AddToken(
         request_id, sequence.num_tokens++, token.token, token.logprob);
     if (token.finish_reason == FinishReason::kNone) continue;
@@ -145,7 +156,12 @@ void RolloutWorker::Step() {
     sequence.outbox->Finish(request_id,
                             token.finish_reason,
                             sequence.num_tokens,
-                            served_.Of(WeightSet::kLive));
+                            served_.Of(WeightSet::kLive),
+                            {.arrived = sequence.arrival,
+                             .started = sequence.started,
+                             .first_token = sequence.first_token,
+                             .ended = absl::Now(),
+                             .slot = sequence.slot});
     DAPD_FAILPOINT("worker.after_answer");
     Report(sequence, token.finish_reason);
     running_.erase(found);
@@ -175,7 +191,9 @@ absl::StatusOr<LoadResult> RolloutWorker::Switch(const AdapterUpload& upload) {
   const ServedPolicy fresh{true, upload.version, upload.adapter.digest};
   if (old.loaded && old.digest == fresh.digest &&
       old.version == fresh.version) {
-    ASSIGN_OR_RETURN(AppliedAdapter applied, sampler_->Probe(upload.probe_ids));
+    absl::StatusOr<AppliedAdapter> probed = sampler_->Probe(upload.probe_ids);
+    NoteDevice(probed.status());
+    ASSIGN_OR_RETURN(AppliedAdapter applied, std::move(probed));
     applied.modules_applied = modules_applied_;
     return LoadResult{WeightSet::kLive, old, std::move(applied)};
   }
@@ -184,12 +202,22 @@ absl::StatusOr<LoadResult> RolloutWorker::Switch(const AdapterUpload& upload) {
       absl::StrCat("the policy changed to ",
                    PolicyName(fresh.version, fresh.digest),
                    " while this request was sampled")));
-  ASSIGN_OR_RETURN(AppliedAdapter applied, sampler_->Load(upload));
+  absl::StatusOr<AppliedAdapter> loaded = sampler_->Load(upload);
+  NoteDevice(loaded.status());
+  ASSIGN_OR_RETURN(AppliedAdapter applied, std::move(loaded));
   modules_applied_ = applied.modules_applied;
   served_.Set(WeightSet::kLive, fresh);
   DAPD_FAILPOINT("worker.after_adapter");
   if (options_.observer.on_policy) options_.observer.on_policy(fresh);
   return LoadResult{WeightSet::kLive, fresh, std::move(applied)};
+}
+
+void RolloutWorker::NoteDevice(const absl::Status& status) {
+  // Too little memory, or an adapter that does not fit, is not the device's.
+  failures_ = absl::IsInternal(status) ? failures_ + 1 : 0;
+  if (failures_ >= kBrokenAfter && options_.on_broken) {
+    options_.on_broken(status);
+  }
 }
 
 void RolloutWorker::Fail(const Sequence& sequence, const absl::Status& error) {
@@ -205,7 +233,10 @@ void RolloutWorker::Report(const Sequence& sequence,
        .prompt_tokens =
            static_cast<int64_t>(sequence.request.prompt_ids.size()),
        .answer_tokens = sequence.num_tokens,
-       .seconds_to_first_token = sequence.seconds_to_first_token,
+       .seconds_to_first_token =
+           sequence.num_tokens == 0
+               ? 0.0
+               : absl::ToDoubleSeconds(sequence.first_token - sequence.arrival),
        .seconds = absl::ToDoubleSeconds(absl::Now() - sequence.arrival)});
 }
 

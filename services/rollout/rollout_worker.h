@@ -57,6 +57,7 @@ struct RolloutObserver {
 
 // Requests that may wait for a slot of one worker.
 inline constexpr int64_t kMaxWaitingRequests = 64;
+inline constexpr int kBrokenAfter = 3;
 
 class RolloutWorker {
  public:
@@ -64,6 +65,10 @@ class RolloutWorker {
     // More are refused with RESOURCE_EXHAUSTED.
     int64_t max_waiting = kMaxWaitingRequests;
     RolloutObserver observer;
+    // Once kBrokenAfter decode steps and adapters in a row failed with
+    // INTERNAL, and at each further one: a device whose context is lost never
+    // works again in this process. Called on the compute thread.
+    std::function<void(const absl::Status& why)> on_broken;
   };
   RolloutWorker(std::unique_ptr<Sampler> sampler, Options options);
   // Shutdown(0).
@@ -99,14 +104,18 @@ class RolloutWorker {
     ServedPolicy policy;
     std::shared_ptr<GenerationOutbox> outbox;
     absl::Time arrival;
+    absl::Time started;  // from here on: once it has a slot
+    absl::Time first_token;
+    uint32_t slot = 0;
     uint32_t num_tokens = 0;
-    double seconds_to_first_token = 0.0;
   };
 
   // All below run on the compute thread.
   void Run();
   void Admit(Sequence sequence);
   void StartWaiting();
+  // The lowest number that none of those that run has.
+  uint32_t FreeSlot() const;
   void Step();
   void Cancel(const GenerationOutbox* outbox);
   absl::StatusOr<LoadResult> Switch(const AdapterUpload& upload);
@@ -116,6 +125,8 @@ class RolloutWorker {
   void FailAll(const absl::Status& error);
   bool idle() const { return running_.empty() && waiting_.empty(); }
   void ReportLoad();
+  // Counts failures that tell of a lost device.
+  void NoteDevice(const absl::Status& status);
 
   const Options options_;
   const std::unique_ptr<Sampler> sampler_;
@@ -123,6 +134,7 @@ class RolloutWorker {
   std::deque<Sequence> waiting_;
   uint64_t next_id_ = 1;
   int64_t modules_applied_ = 0;
+  int failures_ = 0;  // of the device, in a row
 
   ServedWeights served_;  // the live adapter
   mutable Mutex mutex_;

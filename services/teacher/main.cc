@@ -12,7 +12,9 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/config/load_config.h"
+#include "common/config/set_up_log.h"
 #include "common/hub/model_folder.h"
+#include "common/rpc/grpc_log.h"
 #include "common/rpc/server/worker_program.h"
 #include "services/teacher/model_scorer.h"
 #include "services/teacher/teacher_metrics.h"
@@ -45,11 +47,12 @@ absl::Status Run(const WorkerFlags& flags) {
 }
 
 int Main(int argc, char** argv) {
-  SetLogName("teacher");
   WorkerFlags flags;
   CommandLine line("A DAPD teacher worker: scores views with frozen weights.");
   flags.AddTo(line, "teacher.listen");
   if (const auto code = line.Parse(argc, argv)) return *code;
+  SetUpLog("teacher", PeekConfig(flags.config, flags.Overrides()));
+  LogWhatGrpcSays();
   const absl::Status status = Run(flags);
   if (!status.ok()) LogError(std::string(status.message()));
   return static_cast<int>(ExitCodeOf(status));

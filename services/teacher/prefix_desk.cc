@@ -1,9 +1,17 @@
 #include "services/teacher/prefix_desk.h"
 
+#include <utility>
+
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 
 namespace dapd {
+namespace {
+
+// Between two chunks with nothing between them: less than a chunk takes.
+constexpr absl::Duration kNoGap = absl::Microseconds(20);
+
+}  // namespace
 
 void PrefixDesk::Update(Stream stream, const PrefixUpdate& update) {
   const Key key = {update.request_id, stream};
@@ -31,6 +39,7 @@ AheadWork PrefixDesk::Close(Stream stream, uint64_t request_id) {
   const auto found = requests_.find({request_id, stream});
   if (found == requests_.end()) return work;
   work.seconds = found->second.seconds;
+  work.spans = std::move(found->second.spans);
   for (auto& [name, view] : found->second.views) {
     work.held.push_back(std::move(view.held));
   }
@@ -65,12 +74,23 @@ absl::StatusOr<int64_t> PrefixDesk::Advance(Scorer& scorer) {
         return advanced.status();
       }
       if (!*advanced) continue;
-      request.seconds += absl::ToDoubleSeconds(absl::Now() - start);
+      const absl::Time end = absl::Now();
+      request.seconds += absl::ToDoubleSeconds(end - start);
+      AddSpan({start, end}, &request);
       return view.held.tokens - before;
     }
   }
   has_work_ = false;
   return 0;
+}
+
+void PrefixDesk::AddSpan(const TimeSpan& span, Request* request) {
+  std::vector<TimeSpan>& spans = request->spans;
+  if (!spans.empty() && span.begin - spans.back().end < kNoGap) {
+    spans.back().end = span.end;
+  } else if (spans.size() < kMaxAheadSpans) {
+    spans.push_back(span);
+  }
 }
 
 }  // namespace dapd

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 
 #include "services/teacher/scorer.h"
 
@@ -35,9 +36,18 @@ struct PrefixUpdate {
 // Requests of which something may be known ahead; more are left out.
 inline constexpr size_t kMaxOpenPrefixes = 1024;
 
+struct TimeSpan {
+  absl::Time begin;
+  absl::Time end;
+};
+
+// Of one request; later ones are not kept.
+inline constexpr size_t kMaxAheadSpans = 64;
+
 // What was computed ahead of one request; keeps it.
 struct AheadWork {
   double seconds = 0.0;
+  std::vector<TimeSpan> spans;  // when; chunk after chunk is one
   std::vector<HeldPrefix> held;
 };
 
@@ -71,9 +81,12 @@ class PrefixDesk {
   struct Request {
     WeightSet weights = WeightSet::kBase;
     double seconds = 0.0;
+    std::vector<TimeSpan> spans;
     std::map<ViewName, View> views;
   };
   using Key = std::pair<uint64_t, Stream>;  // the lowest request id first
+
+  static void AddSpan(const TimeSpan& span, Request* request);
 
   std::map<Key, Request> requests_;
   bool has_work_ = false;

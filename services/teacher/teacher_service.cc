@@ -1,8 +1,12 @@
 #include "services/teacher/teacher_service.h"
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
+
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 
 #include "common/base/mutex.h"
 #include "common/rpc/client/status_conversion.h"
@@ -47,7 +51,15 @@ bool WriteScores(uint64_t request_id,
   return true;
 }
 
-bool WriteEvent(const TeacherEvent& event, ScoreStream* stream) {
+void SetSpan(const TimeSpan& span, v1::TimeSpan* message) {
+  message->set_begin(absl::ToUnixNanos(span.begin));
+  message->set_end(absl::ToUnixNanos(span.end));
+}
+
+// `sending`: when the first of the request's events came to be written.
+bool WriteEvent(const TeacherEvent& event,
+                absl::Time sending,
+                ScoreStream* stream) {
   if (const auto* scores = std::get_if<ViewScores>(&event.content)) {
     return WriteScores(event.request_id, *scores, stream);
   }
@@ -62,6 +74,10 @@ bool WriteEvent(const TeacherEvent& event, ScoreStream* stream) {
         static_cast<uint64_t>(done->work.computed_tokens));
     message.mutable_done()->set_reused_tokens(
         static_cast<uint64_t>(done->work.reused_tokens));
+    v1::ScoreTimes& times = *message.mutable_done()->mutable_times();
+    SetSpan(done->scored, times.mutable_scored());
+    SetSpan({sending, absl::Now()}, times.mutable_sent());
+    for (const TimeSpan& span : done->ahead) SetSpan(span, times.add_ahead());
   } else {
     const auto& error = std::get<absl::Status>(event.content);
     message.mutable_failed()->set_code(static_cast<int>(error.code()));
@@ -106,14 +122,24 @@ void WriteEvents(grpc::ServerContext* context,
                  ScoreStream* stream,
                  OpenRequests* open,
                  TeacherOutbox* outbox) {
+  // Of the request whose views are written; there is one at a time.
+  std::optional<uint64_t> request_id;
+  absl::Time sending;
   while (true) {
     const auto event = outbox->PopFor(kLivenessPoll);
     if (!event.has_value() && outbox->closed()) return;
-    const bool alive = event.has_value() ? WriteEvent(*event, stream)
+    // A failure may stand between the views of another request.
+    if (event.has_value() && request_id != event->request_id &&
+        !std::holds_alternative<absl::Status>(event->content)) {
+      request_id = event->request_id;
+      sending = absl::Now();
+    }
+    const bool alive = event.has_value() ? WriteEvent(*event, sending, stream)
                                          : !context->IsCancelled();
     if (!alive) break;
     if (event.has_value() &&
         !std::holds_alternative<ViewScores>(event->content)) {
+      if (request_id == event->request_id) request_id.reset();
       open->Answered();
     }
   }

@@ -124,13 +124,13 @@ void TeacherWorker::Score(const TeacherRequest& request,
   // Kept until the request is done, which finds it in the scorer.
   const AheadWork ahead = desk_.Close(&outbox, request.request_id);
   if (outbox.closed()) return;
-  const absl::Status status = TryScore(request, ahead.seconds, outbox);
+  const absl::Status status = TryScore(request, ahead, outbox);
   if (observer_.on_request) observer_.on_request(status.ok() ? "ok" : "failed");
   if (!status.ok()) outbox.Push({request.request_id, status});
 }
 
 absl::Status TeacherWorker::TryScore(const TeacherRequest& request,
-                                     double ahead_seconds,
+                                     const AheadWork& ahead,
                                      TeacherOutbox& outbox) {
   {
     MutexLock lock(&mutex_);
@@ -153,14 +153,18 @@ absl::Status TeacherWorker::TryScore(const TeacherRequest& request,
     return wanted;
   };
   ASSIGN_OR_RETURN(const ScoreWork work, scorer_->Score(request.input, send));
-  const double seconds = absl::ToDoubleSeconds(absl::Now() - start - waiting);
+  const absl::Time end = absl::Now();
+  const double seconds = absl::ToDoubleSeconds(end - start - waiting);
   if (observer_.on_scored) observer_.on_scored(scored_tokens, seconds);
   if (observer_.on_work) observer_.on_work(work);
   DAPD_FAILPOINT("worker.after_score");
-  outbox.Push(
-      {request.request_id,
-       ScoreFinished{
-           served_.Of(request.input.weights), seconds, ahead_seconds, work}});
+  outbox.Push({request.request_id,
+               ScoreFinished{.policy = served_.Of(request.input.weights),
+                             .compute_seconds = seconds,
+                             .ahead_seconds = ahead.seconds,
+                             .work = work,
+                             .scored = {start, end},
+                             .ahead = ahead.spans}});
   return absl::OkStatus();
 }
 

@@ -13,6 +13,7 @@
 #include <memory>
 #include <thread>
 #include <variant>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -40,6 +41,8 @@ struct ScoreFinished {
   double compute_seconds = 0.0;  // since it came
   double ahead_seconds = 0.0;    // before it came
   ScoreWork work;
+  TimeSpan scored;              // the time that compute_seconds are of
+  std::vector<TimeSpan> ahead;  // and ahead_seconds
 };
 
 // What a stream's writer gets: scores of views, then how the request ended.
@@ -104,7 +107,7 @@ class TeacherWorker {
   void ComputeAhead();
   void Score(const TeacherRequest& request, TeacherOutbox& outbox);
   absl::Status TryScore(const TeacherRequest& request,
-                        double ahead_seconds,
+                        const AheadWork& ahead,
                         TeacherOutbox& outbox);
   absl::StatusOr<LoadResult> Switch(const AdapterUpload& upload);
 

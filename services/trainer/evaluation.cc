@@ -1,8 +1,10 @@
 #include "services/trainer/evaluation.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 
@@ -53,24 +55,33 @@ SamplePipeline::Prompt PromptOf(const Config& config,
 
 // Shares of a problem's answers, one number a problem.
 void GradeAnswers(const std::vector<RolloutRecord>& records,
+                  const std::string& marker,
                   EvaluationReport& report) {
   std::vector<double> correct;
   std::vector<double> boxed;
+  std::vector<double> marked;
   double tokens = 0.0;
   const auto samples = static_cast<size_t>(report.samples);
   for (size_t begin = 0; begin < records.size(); begin += samples) {
     double num_correct = 0.0;
     double num_boxed = 0.0;
+    double num_marked = 0.0;
     for (size_t i = begin; i < begin + samples; ++i) {
       num_correct += records[i].correct ? 1.0 : 0.0;
       num_boxed += records[i].has_box ? 1.0 : 0.0;
+      num_marked += absl::StrContains(records[i].text, marker) ? 1.0 : 0.0;
       tokens += static_cast<double>(records[i].ids.size());
     }
     correct.push_back(num_correct / static_cast<double>(samples));
     boxed.push_back(num_boxed / static_cast<double>(samples));
+    marked.push_back(num_marked / static_cast<double>(samples));
   }
   report.accuracy = MeanInterval(correct);
   report.format_rate = MeanInterval(boxed);
+  if (!marker.empty()) {
+    report.marker = marker;
+    report.marker_rate = MeanInterval(marked);
+  }
   report.mean_tokens = tokens / static_cast<double>(records.size());
 }
 
@@ -143,7 +154,7 @@ absl::StatusOr<EvaluationReport> Evaluate(const Config& config,
                                  /*with_scores=*/false));
   ASSIGN_OR_RETURN(const std::vector<RolloutRecord> records,
                    pipeline.CollectRollouts());
-  GradeAnswers(records, report);
+  GradeAnswers(records, config.evaluation.marker, report);
   report.answers = ChooseHeldOutAnswers(records, report.samples);
   const size_t kl_problems =
       std::min(static_cast<size_t>(config.evaluation.kl_problems),

@@ -1,5 +1,6 @@
 // Held-out measurements with the rollout workers' and teachers' help: accuracy
-// and format rate of sampled answers, and each term's true KL divergence.
+// and format rate of sampled answers, the share of them that contain
+// evaluation.marker, and each term's true KL divergence.
 #pragma once
 
 #include <vector>

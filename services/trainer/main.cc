@@ -4,6 +4,7 @@
 // updates the adapter. Ends after trainer.steps with exit code 0, or with
 // trainer.when_done: serve, stays until a signal.
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -25,13 +26,18 @@
 #include "common/config/preset_terms.h"
 #include "common/config/run_folder.h"
 #include "common/config/service_flags.h"
+#include "common/config/set_up_log.h"
 #include "common/metrics/metrics_registry.h"
 #include "common/metrics/security_metrics.h"
 #include "common/rpc/client/credentials.h"
+#include "common/rpc/grpc_log.h"
 #include "common/rpc/server/server.h"
 #include "common/rpc/server/server_metrics.h"
 #include "common/rpc/server/shutdown_signal.h"
 #include "common/security/security.h"
+#include "common/timeline/timeline.h"
+#include "services/trainer/copy/run_copier.h"
+#include "services/trainer/record/end_notice.h"
 #include "services/trainer/record/run_answers.h"
 #include "services/trainer/status/page/status_pages.h"
 #include "services/trainer/status/trainer_metrics.h"
@@ -49,6 +55,7 @@ Options MakeClientOptions(const Config& config,
                           const std::vector<std::string>& addresses,
                           std::shared_ptr<const RpcCredentials> credentials,
                           const ExpectedWorker& expected,
+                          Timeline* timeline,
                           WorkerPoolObserver observer) {
   Options options;
   options.addresses = addresses;
@@ -56,6 +63,7 @@ Options MakeClientOptions(const Config& config,
   options.expected = expected;
   options.task_timeout = absl::Seconds(config.trainer.rpc_timeout_seconds);
   options.peer_timeout = absl::Seconds(config.trainer.peer_timeout_seconds);
+  options.timeline = timeline;
   options.observer = std::move(observer);
   return options;
 }
@@ -74,6 +82,26 @@ absl::StatusOr<std::unique_ptr<Collective>> JoinRanks(
       .join_timeout = absl::Seconds(trainer.peer_timeout_seconds),
       .operation_timeout = absl::Seconds(trainer.rank_timeout_seconds)};
   return options.rank == 0 ? StartRankLeader(options) : JoinRankLeader(options);
+}
+
+// Null: none is wanted, or this rank runs where the run folder is not.
+std::unique_ptr<Timeline> MakeTimeline(const Config& config) {
+  const TrainerSection& trainer = config.trainer;
+  if (trainer.timeline_steps == 0) return nullptr;
+  const std::string folder = JoinPath(config.run.output_dir, config.run.name);
+  if (!FileExists(folder)) {
+    LogWarning(absl::StrCat("this rank leaves no timeline: there is no ",
+                            folder,
+                            " on this machine"));
+    return nullptr;
+  }
+  const std::string name =
+      trainer.rank == 0 ? "timeline.json"
+                        : absl::StrCat("timeline-rank-", trainer.rank, ".json");
+  return std::make_unique<Timeline>(
+      Timeline::Options{.path = JoinPath(folder, name),
+                        .steps = trainer.timeline_steps,
+                        .rank = trainer.rank});
 }
 
 bool StaysWhenDone(const Config& config) {
@@ -169,18 +197,17 @@ class RunWindow {
   TrainerService service_;
 };
 
-// The run from its loading to its end, with workers and other ranks.
-absl::Status Train(const LoadedConfig& loaded,
-                   const std::shared_ptr<const RpcCredentials>& credentials,
-                   RunWindow& window,
-                   ShutdownSignal& signal) {
-  const Config& config = loaded.config;
-  ASSIGN_OR_RETURN(const std::unique_ptr<TrainerRun> run,
-                   TrainerRun::Load(loaded,
-                                    &window.metrics(),
-                                    &window.status(),
-                                    &window.history(),
-                                    &window.answers()));
+// The loaded run to its end, with workers and other ranks. `on_done` is called
+// once it is finished, before the process stays for its status.
+absl::Status TrainLoaded(
+    TrainerRun& run,
+    const Config& config,
+    const std::shared_ptr<const RpcCredentials>& credentials,
+    RunWindow& window,
+    ShutdownSignal& signal,
+    const std::function<void()>& on_done) {
+  // Outlives the clients, which write into it.
+  const std::unique_ptr<Timeline> timeline = MakeTimeline(config);
   // Workers that nothing is asked of need not be there, nor be missed by an
   // alert.
   const std::vector<std::string> nobody;
@@ -198,13 +225,15 @@ absl::Status Train(const LoadedConfig& loaded,
                        config,
                        asks_rollouts ? config.rollout.addresses : nobody,
                        credentials,
-                       run->ExpectedWorkers(),
+                       run.ExpectedWorkers(),
+                       timeline.get(),
                        observe("rollout", asks_rollouts))));
   auto teacher_options = MakeClientOptions<TeacherClientOptions>(
       config,
       asks_teachers ? config.teacher.addresses : nobody,
       credentials,
-      run->ExpectedWorkers(),
+      run.ExpectedWorkers(),
+      timeline.get(),
       observe("teacher", asks_teachers));
   teacher_options.connections = config.teacher.connections;
   ASSIGN_OR_RETURN(const std::unique_ptr<TeacherClient> teachers,
@@ -216,7 +245,7 @@ absl::Status Train(const LoadedConfig& loaded,
   };
   ASSIGN_OR_RETURN(const std::unique_ptr<RpcServer> server, window.ServeRpc());
   ASSIGN_OR_RETURN(const std::unique_ptr<Collective> collective,
-                   JoinRanks(config.trainer, credentials, run->Identity()));
+                   JoinRanks(config.trainer, credentials, run.Identity()));
   server->SetServing(true);
   LogInfo(absl::StrCat("training; status on ", server->address()));
 
@@ -230,14 +259,50 @@ absl::Status Train(const LoadedConfig& loaded,
       return;
     }
   });
-  const absl::Status result = run->Train(
-      *rollouts, *teachers, *collective, [&signal](absl::Duration timeout) {
-        return signal.WaitFor(timeout);
-      });
-  if (result.ok() && StaysWhenDone(config)) ServeUntilSignal(*server, signal);
+  const absl::Status result = run.Train(
+      *rollouts,
+      *teachers,
+      *collective,
+      timeline.get(),
+      [&signal](absl::Duration timeout) { return signal.WaitFor(timeout); });
+  if (result.ok()) {
+    on_done();
+    if (StaysWhenDone(config)) ServeUntilSignal(*server, signal);
+  }
   server->SetServing(false);
   server->Shutdown(absl::Seconds(1));
   return result;
+}
+
+// The run from its loading to its end.
+absl::Status Train(const LoadedConfig& loaded,
+                   const std::shared_ptr<const RpcCredentials>& credentials,
+                   RunWindow& window,
+                   ShutdownSignal& signal,
+                   EndNotice& notice) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<TrainerRun> run,
+                   TrainerRun::Load(loaded,
+                                    &window.metrics(),
+                                    &window.status(),
+                                    &window.history(),
+                                    &window.answers()));
+  const auto on_done = [&] {
+    run->RecordOutcome(absl::OkStatus());
+    notice.Tell(absl::OkStatus());
+  };
+  const absl::Status result =
+      TrainLoaded(*run, loaded.config, credentials, window, signal, on_done);
+  if (!result.ok()) run->RecordOutcome(result);
+  return result;
+}
+
+// Not of a run that another trainer holds: it goes on.
+void TellOfFailure(const std::string& folder,
+                   const absl::Status& status,
+                   EndNotice& notice) {
+  const auto is_held = IsHeld(folder);
+  if (is_held.ok() && *is_held) return;
+  notice.Tell(status);
 }
 
 absl::Status Run(const ServiceFlags& flags) {
@@ -253,14 +318,30 @@ absl::Status Run(const ServiceFlags& flags) {
                          " holds a finished run; nothing is left to do "
                          "(another run.name begins anew, more trainer.steps "
                          "go on)"));
+    CopyFinishedRun(
+        config,
+        folder,
+        FinishedStep(folder),
+        [&signal](absl::Duration timeout) { return signal.WaitFor(timeout); });
     if (!StaysWhenDone(config)) return absl::OkStatus();
   }
   ASSIGN_OR_RETURN(const std::shared_ptr<Security> security,
                    Security::Load(config.security, {Role::kTrainer}));
   const auto credentials = std::make_shared<const RpcCredentials>(security);
+  // Other ranks have nothing to tell and need not have the secret. A second
+  // signal ends the process at once, and with it any wait.
+  RunConfig told = config.run;
+  if (config.trainer.rank != 0) told.notify_url.clear();
+  ASSIGN_OR_RETURN(EndNotice notice,
+                   EndNotice::Create(told, [] { return false; }));
   RunWindow window(config, security, credentials);
   RETURN_IF_ERROR(window.ServeHttp());
-  if (!finished) return Train(loaded, credentials, window, signal);
+  if (!finished) {
+    const absl::Status result =
+        Train(loaded, credentials, window, signal, notice);
+    if (!result.ok()) TellOfFailure(folder, result, notice);
+    return result;
+  }
   RETURN_IF_ERROR(window.ShowFinishedRun(folder));
   ASSIGN_OR_RETURN(const auto server, window.ServeRpc());
   ServeUntilSignal(*server, signal);
@@ -268,12 +349,14 @@ absl::Status Run(const ServiceFlags& flags) {
 }
 
 int Main(int argc, char** argv) {
-  SetLogName("trainer");
   ServiceFlags flags;
   CommandLine line(
       "The DAPD trainer: drives the workers and trains the adapter.");
   flags.AddTo(line, "trainer.listen");
   if (const auto code = line.Parse(argc, argv)) return *code;
+  const Config config = PeekConfig(flags.config, flags.Overrides());
+  SetUpLog("trainer", config, config.trainer.rank);
+  LogWhatGrpcSays();
   const absl::Status status = Run(flags);
   if (!status.ok()) LogError(std::string(status.message()));
   return static_cast<int>(ExitCodeOf(status));

@@ -14,9 +14,11 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/config/preset_terms.h"
+#include "common/model/spec/model_card.h"
 #include "common/model/weights/adapter.h"
 #include "common/tensor/torch_bridge.h"
 #include "services/trainer/evaluation.h"
+#include "services/trainer/record/training_card.h"
 
 namespace dapd {
 namespace {
@@ -134,14 +136,18 @@ absl::Status TrainerLoop::RunSteps() {
         "finished", policy_.version(), batch_.live_digest());
   }));
   DAPD_FAILPOINT("run.before_summary");
-  return disk_.MustWrite("the summary", [&] {
+  RETURN_IF_ERROR(disk_.MustWrite("the summary", [&] {
     return parts_.recorder.Finish(absl::ToDoubleSeconds(absl::Now() - start));
-  });
+  }));
+  parts_.on_saved(policy_.version());
+  return absl::OkStatus();
 }
 
 absl::Status TrainerLoop::EvaluateHeldOut(const std::string& when) {
   if (parts_.held_out.problems.empty()) return absl::OkStatus();
   parts_.recorder.BeginPhase(TrainerPhase::kEvaluating);
+  const ScopedSlice slice(
+      parts_.batch.timeline, kPhasesTrack, NameOf(TrainerPhase::kEvaluating));
   batch_.ServeLive();
   DAPD_FAILPOINT("evaluation.before");
   ASSIGN_OR_RETURN(EvaluationReport report,
@@ -157,7 +163,13 @@ absl::Status TrainerLoop::EvaluateHeldOut(const std::string& when) {
     return parts_.recorder.RecordEvaluation(when, report);
   }));
   DAPD_FAILPOINT("evaluation.after");
-  return absl::OkStatus();
+  if (exported_version_ != policy_.version()) return absl::OkStatus();
+  return disk_.Write("the model card", [&] {
+    return WriteFileAtomically(
+        JoinPath(parts_.recorder.folder(),
+                 absl::StrCat("adapter/", kModelCardFile)),
+        Card());
+  });
 }
 
 absl::Status TrainerLoop::EvaluateWithin() {
@@ -172,10 +184,12 @@ absl::Status TrainerLoop::EvaluateWithin() {
 
 absl::Status TrainerLoop::KeepBest(const std::string& when) {
   if (parts_.recorder.BestEvaluation() != when) return absl::OkStatus();
-  RETURN_IF_ERROR(disk_.Write("the best adapter", [&] {
-    return WriteAdapter(JoinPath(parts_.recorder.folder(), "adapter-best"),
-                        policy_.live(),
-                        parts_.identity.base_model_path);
+  RETURN_IF_ERROR(disk_.Write("the best adapter", [&]() -> absl::Status {
+    const std::string folder =
+        JoinPath(parts_.recorder.folder(), "adapter-best");
+    RETURN_IF_ERROR(
+        WriteAdapter(folder, policy_.live(), parts_.identity.base_model_path));
+    return WriteFileAtomically(JoinPath(folder, kModelCardFile), Card());
   }));
   return absl::OkStatus();
 }
@@ -190,6 +204,8 @@ absl::Status TrainerLoop::RunStep() {
   if (policy_.version() % config.checkpoint.interval == 0 &&
       policy_.version() < config.trainer.steps) {
     parts_.recorder.BeginPhase(TrainerPhase::kSaving);
+    const ScopedSlice slice(
+        parts_.batch.timeline, kPhasesTrack, NameOf(TrainerPhase::kSaving));
     RETURN_IF_ERROR(
         disk_.Write("the checkpoint", [&] { return SaveCheckpointNow(); }));
   }
@@ -267,7 +283,8 @@ absl::Status TrainerLoop::SaveCheckpointNow() {
                      parts_.batch.weights->config,
                      policy_,
                      parts_.identity,
-                     parts_.batch.config.checkpoint.keep));
+                     parts_.batch.config.checkpoint.keep,
+                     Card()));
   RETURN_IF_ERROR(parts_.ledger.Reached(
       "checkpointed", policy_.version(), batch_.live_digest()));
   DAPD_FAILPOINT("checkpoint.before_export");
@@ -276,15 +293,33 @@ absl::Status TrainerLoop::SaveCheckpointNow() {
   saved_version_ = policy_.version();
   parts_.metrics.RecordCheckpoint(policy_.version(),
                                   absl::ToDoubleSeconds(absl::Now() - start));
+  parts_.on_saved(policy_.version());
   return absl::OkStatus();
 }
 
 absl::Status TrainerLoop::ExportAdapter() {
-  RETURN_IF_ERROR(WriteAdapter(JoinPath(parts_.recorder.folder(), "adapter"),
-                               policy_.live(),
-                               parts_.identity.base_model_path));
+  const std::string folder = JoinPath(parts_.recorder.folder(), "adapter");
+  RETURN_IF_ERROR(
+      WriteAdapter(folder, policy_.live(), parts_.identity.base_model_path));
+  RETURN_IF_ERROR(
+      WriteFileAtomically(JoinPath(folder, kModelCardFile), Card()));
   exported_version_ = policy_.version();
   return absl::OkStatus();
+}
+
+std::string TrainerLoop::Card() const {
+  const RunIdentity& identity = parts_.identity;
+  const CardRun run{.name = parts_.batch.config.run.name,
+                    .step = policy_.version(),
+                    .adapter_digest = batch_.live_digest(),
+                    .base_digest = identity.base_digest,
+                    .data_digest = identity.data_digest,
+                    .settings = identity.settings};
+  return FormatModelCard(
+      {.title = run.name,
+       .base_model = identity.base_model_path,
+       .lora = policy_.live().config,
+       .training = FormatTraining(run, parts_.recorder.evaluations())});
 }
 
 absl::Status TrainerLoop::SaveNewest() {

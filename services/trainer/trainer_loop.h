@@ -43,6 +43,9 @@ struct TrainerParts {
   TrainerMetrics& metrics;
   // Blocks for at most the given time; true once the run is to stop.
   std::function<bool(absl::Duration)> wait_for_stop;
+  // The run folder holds a checkpoint of this step and all that belongs to it;
+  // for the last step again once the run is finished. Must be quick.
+  std::function<void(int64_t step)> on_saved = [](int64_t /*step*/) {};
 };
 
 // Not thread-safe: owned by the compute thread.
@@ -76,6 +79,8 @@ class TrainerLoop {
   absl::Status SaveNewest();
   // The run folder's adapter/ becomes the live one.
   absl::Status ExportAdapter();
+  // The model card of the live adapter, as far as it is evaluated.
+  std::string Card() const;
 
   TrainerParts parts_;
   Policy& policy_;

@@ -11,6 +11,7 @@
 #include "common/base/log.h"
 #include "common/base/sha256.h"
 #include "common/base/status_macros.h"
+#include "common/base/version.h"
 #include "common/config/preset_terms.h"
 #include "common/config/run_folder.h"
 #include "common/config/run_settings.h"
@@ -28,8 +29,10 @@
 #include "common/terms/term.h"
 #include "common/training/policy.h"
 #include "common/training/policy_state.h"
+#include "services/trainer/copy/run_copier.h"
 #include "services/trainer/record/checkpoint.h"
 #include "services/trainer/record/ledger.h"
+#include "services/trainer/record/run_outcome.h"
 #include "services/trainer/record/run_recorder.h"
 #include "services/trainer/trainer_loop.h"
 
@@ -99,6 +102,7 @@ struct TrainerRun::State {
   std::unique_ptr<Policy> policy;
   std::unique_ptr<Ledger> ledger;
   std::unique_ptr<RunRecorder> recorder;
+  std::unique_ptr<RunCopier> copier;  // null: the run is not copied
 };
 
 TrainerRun::TrainerRun(std::unique_ptr<State> state)
@@ -209,7 +213,34 @@ absl::Status TrainerRun::OpenFolder(const LoraConfig& lora,
                                        status,
                                        history,
                                        answers));
+  // From here on an attempt is under way.
+  ForgetOutcome(state.folder->path());
+  StartCopier();
   return absl::OkStatus();
+}
+
+void TrainerRun::StartCopier() {
+  State& state = *state_;
+  auto options = CopierOptions(state.loaded.config, state.folder->path());
+  if (!options.has_value()) return;
+  options->observer = state.metrics->MakeCopyObserver();
+  auto copier = RunCopier::Start(*std::move(options));
+  if (!copier.ok()) {
+    // The run is worth as much without.
+    LogWarning(absl::StrCat("the run is not copied: ",
+                            std::string(copier.status().message())));
+    return;
+  }
+  state.copier = *std::move(copier);
+  // Whoever saved it may have died before it was copied.
+  if (state.policy->version() > 0) state.copier->Add(state.policy->version());
+}
+
+void TrainerRun::RecordOutcome(const absl::Status& outcome) const {
+  if (!state_->folder.has_value()) return;
+  const absl::Status written =
+      WriteOutcome(state_->folder->path(), OutcomeOf(outcome));
+  if (!written.ok()) LogWarning(std::string(written.message()));
 }
 
 std::string TrainerRun::Identity() const {
@@ -219,6 +250,8 @@ std::string TrainerRun::Identity() const {
   for (const auto& [key, value] : identity.settings) {
     absl::StrAppend(&text, key, "=", value, "\n");
   }
+  // Ranks of two versions may compute or say different things.
+  absl::StrAppend(&text, "version=", Version(), "\n");
   // No part of the result, but of how the ranks get there.
   if (state_->shard != nullptr) absl::StrAppend(&text, "sharded\n");
   return Sha256Hex(text);
@@ -256,6 +289,7 @@ absl::Status TrainerRun::Train(
     RolloutClient& rollouts,
     TeacherClient& teachers,
     Collective& collective,
+    Timeline* timeline,
     std::function<bool(absl::Duration)> wait_for_stop) {
   State& state = *state_;
   if (collective.size() > 1) RETURN_IF_ERROR(SharePolicy(collective));
@@ -284,7 +318,8 @@ absl::Status TrainerRun::Train(
                           .on_phase = [](TrainerPhase /*phase*/) {},
                           .on_progress = [](int64_t, int64_t) {},
                           .on_ahead = [](int64_t, int64_t) {},
-                          .on_served = [](int64_t /*version*/) {}};
+                          .on_served = [](int64_t /*version*/) {},
+                          .timeline = timeline};
   if (collective.rank() != 0) return RunOtherRank(std::move(batch));
   batch.on_phase = [&state](TrainerPhase phase) {
     state.recorder->BeginPhase(phase);
@@ -304,9 +339,15 @@ absl::Status TrainerRun::Train(
                                 .recorder = *state.recorder,
                                 .ledger = *state.ledger,
                                 .metrics = *state.metrics,
-                                .wait_for_stop = std::move(wait_for_stop)});
+                                .wait_for_stop = wait_for_stop,
+                                .on_saved = [&state](int64_t step) {
+                                  if (state.copier) state.copier->Add(step);
+                                }});
   const absl::Status outcome = loop.Run();
   if (!outcome.ok()) state.recorder->WriteReport(outcome);
+  if (state.copier) {
+    FinishCopy(*state.copier, state.loaded.config, outcome, wait_for_stop);
+  }
   return outcome;
 }
 

@@ -19,6 +19,7 @@
 namespace dapd {
 
 class RunAnswers;
+class Timeline;
 class RunHistory;
 class TrainerMetrics;
 struct LoraConfig;
@@ -49,11 +50,16 @@ class TrainerRun {
 
   // Blocks to the end; as TrainerLoop::Run. Leaves a report.html however it
   // ends. `wait_for_stop` blocks for at most the given time; true once the run
-  // is to stop.
+  // is to stop. `timeline`: null for none.
   absl::Status Train(RolloutClient& rollouts,
                      TeacherClient& teachers,
                      Collective& collective,
+                     Timeline* timeline,
                      std::function<bool(absl::Duration)> wait_for_stop);
+
+  // Keeps in the run folder how this attempt ended (run_outcome.h); what goes
+  // wrong is logged.
+  void RecordOutcome(const absl::Status& outcome) const;
 
  private:
   absl::Status OpenFolder(const LoraConfig& lora,
@@ -61,6 +67,8 @@ class TrainerRun {
                           TrainerStatus* status,
                           RunHistory* history,
                           RunAnswers* answers);
+  // Begins to copy the run, where checkpoint.copy_to says so.
+  void StartCopier();
   absl::Status SharePolicy(Collective& collective);
 
   struct State;

@@ -88,7 +88,8 @@ def needed_edges(everything):
     tcp = [
         ("trainer", "rollout", number["rollout", "grpc"]),
         ("trainer", "teacher", number["teacher", "grpc"]),
-        ("trainer", "trainer", number["trainer", "rendezvous"]),
+        # Ranks meet at one port; NCCL then listens at any.
+        *(("trainer", "trainer", port) for port in (*number.values(), 53, UNUSED_PORT)),
         ("viewer", "trainer", number["trainer", "grpc"]),
         ("viewer", "trainer", number["trainer", "metrics"]),
         *(("prometheus", role, number[role, "metrics"]) for role in ("rollout", "teacher", "trainer")),
@@ -96,7 +97,7 @@ def needed_edges(everything):
         ("viewer", "dns", 53),
     ]
     edges = {(caller, answerer, "TCP", port) for caller, answerer, port in tcp}
-    return edges | {(caller, "dns", "UDP", 53) for caller in ("trainer", "viewer")}
+    return edges | {("trainer", "trainer", "UDP", 53)} | {(caller, "dns", "UDP", 53) for caller in ("trainer", "viewer")}
 
 
 def violations(everything):
@@ -117,8 +118,12 @@ def violations(everything):
         if (role_name, "TCP", port) not in reached:
             yield f"{role_name}'s port {port_name} has no edge"
     existing = {*ports_of(everything).values(), 53}
+    ranks = [{"podSelector": {"matchLabels": PARTIES["trainer"][1]}}]
+    between_ranks = ({"from": ranks}, {"to": ranks})
     for policy in of_kind(everything, "NetworkPolicy"):
         for rule in policy["spec"].get("ingress", []) + policy["spec"].get("egress", []):
+            if rule in between_ranks:
+                continue
             for port in rule.get("ports", [{}]):
                 if port.get("port") not in existing:
                     yield f"{name_of(policy)} has an edge for port {port.get('port', 'any')}, which nothing listens on"

@@ -280,3 +280,26 @@ def test_the_compose_files_are_valid(name):
     for name, service in services.items():
         assert service["read_only"] and service["cap_drop"] == ["ALL"] and service["security_opt"] == ["no-new-privileges:true"], name
         assert service["restart"] and service["user"].split(":")[0] != "0", name
+
+
+@pytest.mark.skipif(shutil.which("docker-compose") is None, reason="docker-compose is not installed")
+def test_eight_gpus_are_each_given_to_one_process():
+    result = subprocess.run(["docker-compose", "--file", ROOT / "deploy/compose.8gpu.yaml", "config"], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    services = yaml.safe_load(result.stdout)["services"]
+    used, ranks = [], []
+    for name, service in services.items():
+        assert service["read_only"] and service["cap_drop"] == ["ALL"] and service["security_opt"] == ["no-new-privileges:true"], name
+        (devices,) = service["deploy"]["resources"]["reservations"]["devices"]
+        environment = service["environment"]
+        if name.startswith("trainer"):
+            ranks.append(int(environment["DAPD_TRAINER__RANK"]))
+            # Counted among those that the container has.
+            used.append(devices["device_ids"][int(environment["CUDA_VISIBLE_DEVICES"])])
+            assert int(environment["DAPD_TRAINER__RANKS"]) == sum(other.startswith("trainer") for other in services)
+            assert environment["DAPD_TRAINER__RENDEZVOUS"] == "trainer:7004"
+        else:
+            used += devices["device_ids"]
+            assert service["networks"]["workers"]["aliases"] == [name.split("-")[0]], "one name stands for all"
+    assert sorted(used) == [str(gpu) for gpu in range(8)]
+    assert sorted(ranks) == list(range(len(ranks)))

@@ -2,6 +2,8 @@
 
 import copy
 import itertools
+import os
+import re
 
 import jsonschema
 import kubernetes_manifests as manifests
@@ -180,6 +182,10 @@ SPOILERS = {
         lambda e: edit(e, "NetworkPolicy", "dapd-rollout")["ingress"][0].pop("ports"),
         "Ingress: trainer can reach rollout on TCP 9101",
     ),
+    "ranks that cannot collect": (
+        lambda e: edit(e, "NetworkPolicy", "dapd-trainer")["ingress"][0].update(ports=[{"port": 7004}]),
+        "Ingress: trainer cannot reach trainer on TCP 65001",
+    ),
     "everybody at home": (
         lambda e: edit(e, "NetworkPolicy", "dapd-teacher")["ingress"][0].update({"from": [{"podSelector": {}}]}),
         "stranger can reach teacher",
@@ -225,6 +231,97 @@ def test_pods_for_people_keep_the_rules_of_the_namespace(name):
     context = pod["spec"]["securityContext"]
     assert context["runAsNonRoot"] and context["seccompProfile"]["type"] == "RuntimeDefault"
     assert list(kubernetes_policy.check_security_context(name, pod["spec"]["containers"][0]["securityContext"])) == []
+
+
+def test_a_second_run_has_nothing_of_the_first(tmp_path):
+    """As the page says to make one: in a namespace of its own, scaled by its own samples, and with rules only once."""
+    page = (manifests.MANIFESTS / "README.md").read_text()
+    (example,) = [text for text in re.findall(r"```yaml\n(.*?)```", page, re.S) if "namespace: second" in text]
+    folder = manifests.MANIFESTS / "overlays"
+    text = example.replace("../gpu-cluster", f"{os.path.relpath(folder, os.path.realpath(tmp_path))}/gpu-cluster")
+    text = text.replace("../../components", os.path.relpath(manifests.MANIFESTS / "components", os.path.realpath(tmp_path)))
+    (tmp_path / "kustomization.yaml").write_text(text)
+    result = manifests.kustomize(tmp_path)
+    assert result.returncode == 0, result.stderr
+    everything = list(yaml.safe_load_all(result.stdout))
+    assert {entry["metadata"].get("namespace", entry["metadata"]["name"]) for entry in everything} == {"second"}
+    assert not of_kind(everything, "PrometheusRule") and of_kind(everything, "PodMonitor")
+    (scaled,) = of_kind(everything, "ScaledObject")
+    query = scaled["spec"]["triggers"][0]["metadata"]["query"]
+    first = of_kind(manifests.objects("cpu-demo", ("keda",)), "ScaledObject")[0]["spec"]["triggers"][0]["metadata"]["query"]
+    assert query == first.replace('namespace="dapd"', 'namespace="second"')
+
+
+def test_a_label_for_everything_leaves_selectors_alone(tmp_path):
+    """As the page says to add one: a policy that then selected DNS by it would keep the trainer from resolving any name."""
+    page = (manifests.MANIFESTS / "README.md").read_text()
+    (example,) = re.findall(r"^labels: (.*)$", page, re.M)
+    base = os.path.relpath(manifests.MANIFESTS, os.path.realpath(tmp_path))
+    kustomization = {"resources": [f"{base}/overlays/gpu-cluster"], "components": [f"{base}/components/monitoring"], "labels": yaml.safe_load(example)}
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
+    result = manifests.kustomize(tmp_path)
+    assert result.returncode == 0, result.stderr
+    everything = list(yaml.safe_load_all(result.stdout))
+    assert violations(everything) == []
+    assert all(entry["metadata"]["labels"]["release"] == "kube-prometheus-stack" for entry in of_kind(everything, "PodMonitor"))
+    assert all("release" not in workload["spec"]["selector"]["matchLabels"] for workload in manifests.workloads(everything))
+
+
+@pytest.mark.parametrize("name,holder", [("loader", {"app.kubernetes.io/name": "dapd"}), ("reader", {"statefulset.kubernetes.io/pod-name": "dapd-trainer-0"})])
+def test_pods_for_people_go_where_the_claim_is(name, holder):
+    """ReadWriteOnce: to the node of who has it, whatever taints that has, and anywhere while nobody does."""
+    pod = yaml.safe_load((manifests.MANIFESTS / f"{name}.yaml").read_text())["spec"]
+    assert not pod["affinity"]["podAffinity"].get("requiredDuringSchedulingIgnoredDuringExecution")
+    (preferred,) = pod["affinity"]["podAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert preferred["podAffinityTerm"]["topologyKey"] == "kubernetes.io/hostname"
+    assert preferred["podAffinityTerm"]["labelSelector"]["matchLabels"] == holder
+    everything = manifests.objects("gpu-single-node")
+    labels = pod_template(everything)["metadata"]["labels"] | {"statefulset.kubernetes.io/pod-name": "dapd-trainer-0"}
+    assert holder.items() <= labels.items()
+    taints = pod_of(find(everything, "StatefulSet", "dapd-trainer"))["tolerations"]
+    assert all(toleration in pod["tolerations"] for toleration in taints)
+
+
+def pod_template(everything):
+    return find(everything, "StatefulSet", "dapd-trainer")["spec"]["template"]
+
+
+@pytest.mark.parametrize("overlay", manifests.OVERLAYS)
+def test_the_trainer_waits_for_workers_as_long_as_they_may_take_to_start(overlay):
+    everything = manifests.objects(overlay)
+    (cluster,) = (entry["data"] for entry in of_kind(everything, "ConfigMap") if "DAPD_RUN__OUTPUT_DIR" in entry["data"])
+    patience = float(cluster["DAPD_TRAINER__PEER_TIMEOUT_SECONDS"])
+    for name in ("dapd-rollout", "dapd-teacher"):
+        probe = container(everything, "Deployment", name)["startupProbe"]
+        # The image is pulled before that begins.
+        assert patience >= 2 * probe["periodSeconds"] * probe["failureThreshold"], name
+
+
+def test_the_cluster_of_seven_gpus_trains_with_the_most_of_them():
+    """As tests/common/model/spec/role_split_test.cc has it for Qwen3-4B; 4 workers and 1 rank would take nearly twice as long."""
+    everything = manifests.objects("gpu-cluster")
+    counts = {workload["metadata"]["name"]: workload["spec"]["replicas"] for workload in manifests.workloads(everything)}
+    assert counts == {"dapd-trainer": 4, "dapd-teacher": 2, "dapd-rollout": 1}
+
+
+@pytest.mark.parametrize("overlay", ["gpu-single-node", "gpu-cluster"])
+def test_gpu_pods_need_no_labels_that_only_feature_discovery_sets(overlay):
+    for workload in manifests.workloads(manifests.objects(overlay)):
+        pod = pod_of(workload)
+        assert "nodeSelector" not in pod
+        assert int(pod["containers"][0]["resources"]["limits"]["nvidia.com/gpu"]) >= 1, "this is what finds the node"
+
+
+def test_the_page_says_how_images_are_pulled_from_a_private_registry(tmp_path):
+    page = (manifests.MANIFESTS / "README.md").read_text()
+    (example,) = [text for text in re.findall(r"```yaml\n(.*?)```", page, re.S) if "imagePullSecrets" in text]
+    base = os.path.relpath(manifests.MANIFESTS, os.path.realpath(tmp_path))
+    kustomization = {"resources": [f"{base}/overlays/cpu-demo"], **yaml.safe_load(example)}
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
+    result = manifests.kustomize(tmp_path)
+    assert result.returncode == 0, result.stderr
+    accounts = of_kind(list(yaml.safe_load_all(result.stdout)), "ServiceAccount")
+    assert accounts and all(account["imagePullSecrets"] == [{"name": "registry"}] for account in accounts)
 
 
 def test_grafana_gets_the_dashboards_as_they_are():

@@ -89,14 +89,38 @@ def test_a_second_install_takes_no_time():
     assert time.monotonic() - start < 5
 
 
-def test_without_root_and_sudo_the_missing_packages_are_printed(tmp_path):
-    """Stand-ins on PATH: nothing is installed, the user is not root, and there is no sudo."""
-    for name, text in {"dpkg-query": "exit 1", "id": "echo 1000"}.items():
+@pytest.mark.parametrize("sudo", [None, "exit 1"], ids=["no sudo", "a sudo that refuses"])
+def test_without_root_the_missing_packages_are_printed(sudo, tmp_path):
+    """Stand-ins on PATH: nothing is installed, the user is not root and cannot become it."""
+    stand_ins = {"dpkg-query": "exit 1", "id": "echo 1000"} | ({"sudo": sudo} if sudo else {})
+    for name, text in stand_ins.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
         (tmp_path / name).chmod(0o755)
     for name in ("bash", "comm", "dirname", "env", "sed", "sort"):
         (tmp_path / name).symlink_to(subprocess.check_output(["which", name], text=True).strip())
     environment = {**os.environ, "PATH": str(tmp_path)}
-    result = subprocess.run([ROOT / "deploy/install.sh"], env=environment, capture_output=True, text=True)
+    result = subprocess.run([ROOT / "deploy/install.sh"], env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     assert result.returncode == 1
     assert "Run as root:\n  apt-get update && apt-get install -y build-essential ca-certificates" in result.stderr
+
+
+def test_an_image_build_reads_only_what_it_needs():
+    """Models, data and keys lie in a working tree, and layers are pushed to registries."""
+    lines = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line and not line.startswith("#")]
+    assert lines[0] == "*", "what is not named stays out"
+    named = [line[1:] for line in lines if line.startswith("!")]
+    assert named and all((ROOT / name).exists() for name in named)
+    assert not {"models", "data", "runs", "input", "certificates", ".git", ".deps"} & set(named)
+    # A later line counts more: of the folders that are read, these stay out.
+    assert {"**/*.key", "**/*.safetensors", "**/*.parquet"} <= set(lines[1 + len(named):])
+    tracked = subprocess.run(["git", "ls-files", *named], cwd=ROOT, capture_output=True, text=True).stdout.split()
+    assert not [name for name in tracked if name.endswith((".key", ".pem", ".crt", ".safetensors", ".parquet"))]
+
+
+def test_an_edit_of_a_source_installs_nothing_anew():
+    """Layers before the first instruction that reads the sources are kept."""
+    text = (ROOT / "deploy/Dockerfile").read_text()
+    first = text[text.index("FROM ${BASE} AS build") : text.index("COPY . .")]
+    assert "deploy/install.sh" in first and "deploy/build.sh" not in first
+    sources = [line.split()[1:-1] for line in first.splitlines() if line.startswith("COPY")]
+    assert all(name.startswith("deploy/") for names in sources for name in names)

@@ -1,4 +1,4 @@
-"""deploy/slurm/dapd.sbatch with a stand-in for srun, and the real programs."""
+"""The jobs of deploy/slurm with a stand-in for srun, and the real programs."""
 
 import hashlib
 import json
@@ -16,6 +16,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("DAPD_BIN", ROOT / "build" / "bin"))
 SCRIPT = ROOT / "deploy/slurm/dapd.sbatch"
+WORKERS = ROOT / "deploy/slurm/workers.sbatch"
 PATIENCE_SECONDS = 240
 
 
@@ -61,8 +62,8 @@ run: {{output_dir: {folder}/runs}}
         (self.folder / "bin" / name).write_text(f"#!/bin/sh\n{text}\n")
         (self.folder / "bin" / name).chmod(0o755)
 
-    def submit(self, job, *arguments, tasks=4, ranks=1):
-        """As sbatch: starts the script; the last call's output is in FOLDER/JOB.out."""
+    def submit(self, job, *arguments, tasks=4, ranks=1, script=SCRIPT, **variables):
+        """As sbatch: starts the script; the last call's output is in FOLDER/JOB.out. Without `ranks` the script chooses."""
         environment = os.environ | {
             "PATH": f"{self.folder}/bin:{os.environ['PATH']}",
             "FAKE_SRUN_LOG": str(self.folder / f"steps-{job}.log"),
@@ -70,12 +71,22 @@ run: {{output_dir: {folder}/runs}}
             "SLURM_NTASKS": str(tasks),
             "SLURM_CPUS_PER_TASK": "1",
             "DAPD_BIN": str(BIN),
-            "DAPD_RANKS": str(ranks),
             "DAPD_JOB_FOLDER": str(self.folder / f"job-{job}"),
             "DAPD_LISTEN_HOST": "127.0.0.1",
-        }
+        } | variables
+        if ranks is not None:
+            environment["DAPD_RANKS"] = str(ranks)
+        arguments = [self.config, *arguments] if script == SCRIPT else arguments
         with open(self.folder / f"{job}.out", "w") as output:
-            return subprocess.Popen(["bash", SCRIPT, self.config, *arguments], env=environment, stdout=output, stderr=output)
+            return subprocess.Popen(["bash", script, *arguments], env=environment, stdout=output, stderr=output, cwd=ROOT)
+
+    def join(self, job, run, role, *arguments, tasks=1):
+        return self.submit(job, self.folder / f"job-{run}", role, self.config, *arguments, tasks=tasks, script=WORKERS)
+
+    def listed(self, run, role):
+        """The lines of the list that the trainer reads."""
+        path = self.folder / f"job-{run}/{role}.addresses"
+        return path.read_text().splitlines() if path.exists() else []
 
     def steps(self, job):
         log = self.folder / f"steps-{job}.log"
@@ -122,7 +133,10 @@ def test_a_job_runs_the_three_roles_and_ends(undisturbed):
     steps = {step["step"]: step for step in undisturbed.steps(4100)}
     assert {name: len(step["tasks"]) for name, step in steps.items()} == {"rollout": 2, "teacher": 1, "trainer": 1}
     command = " ".join(steps["trainer"]["command"])
-    assert len(set(re.findall(r"127\.0\.0\.1:\d+", re.search(r"rollout\.addresses=\S+", command)[0]))) == 2
+    folder = undisturbed.folder / "job-4100"
+    assert f"rollout.addresses=file://{folder}/rollout.addresses" in command
+    assert f"{folder}/rollout.addresses names 2 workers" in undisturbed.output(4100)
+    assert not list(folder.glob("*.addresses"))
     assert undisturbed.trained("undisturbed") == 6
     # The workers ended as they should: asked, not killed.
     assert "started again" not in undisturbed.output(4100) and "second signal" not in undisturbed.output(4100)
@@ -200,7 +214,70 @@ def test_too_few_tasks_are_refused(cluster):
     assert "2 tasks are too few" in cluster.output(4106)
 
 
+def test_the_tasks_are_spread_as_the_plan_recommends(undisturbed):
+    plan = subprocess.run([BIN / "dapd", "check", undisturbed.config, "--gpus", "5"], capture_output=True, text=True, check=True).stdout
+    recommended = re.search(r"^split .* of 5: ranks (\d+), teachers (\d+), rollouts (\d+);", plan, re.M).groups()
+    job = undisturbed.submit(4108, "--set", "run.name=spread", ranks=None, tasks=5)
+    assert job.wait(timeout=PATIENCE_SECONDS) == 0, undisturbed.output(4108)
+    started = {step["step"]: len(step["tasks"]) for step in undisturbed.steps(4108)}
+    print(started)
+    assert started == dict(zip(("trainer", "teacher", "rollout"), map(int, recommended)))
+    assert undisturbed.trained("spread") == 6
+
+
+def test_workers_join_a_running_run_and_leave_it(undisturbed):
+    # Slow enough that workers come and go within it.
+    run = undisturbed.submit(4110, "--set", "run.name=joined", DAPD_FAILPOINTS="train.before_micro_batch=sleep:2000")
+    wait_for(lambda: undisturbed.trained("joined") >= 1, lambda: undisturbed.output(4110))
+    joiner = undisturbed.join(4211, 4110, "rollout", tasks=2)
+    teacher = undisturbed.join(4212, 4110, "teacher")
+    wait_for(lambda: len(undisturbed.listed(4110, "rollout")) == 4 and len(undisturbed.listed(4110, "teacher")) == 2,
+             lambda: undisturbed.output(4211) + undisturbed.output(4212))
+    assert [line.split("# ")[1] for line in undisturbed.listed(4110, "rollout")] == ["job 4110"] * 2 + ["job 4211"] * 2
+    wait_for(lambda: f"{undisturbed.folder}/job-4110/rollout.addresses names 4 workers" in undisturbed.output(4110), lambda: undisturbed.output(4110))
+    targets = json.loads((undisturbed.folder / "job-4110/prometheus-4211.json").read_text())
+    assert [entry["labels"]["job"] for entry in targets] == ["dapd-rollout"] * 2
+
+    # Its time is over: it leaves, the run goes on.
+    joiner.send_signal(signal.SIGUSR1)
+    assert joiner.wait(timeout=60) == 0, undisturbed.output(4211)
+    assert len(undisturbed.listed(4110, "rollout")) == 2
+    assert run.poll() is None, "the run outlives the job that joined it"
+    undisturbed.assert_nothing_runs(4211)
+
+    assert run.wait(timeout=PATIENCE_SECONDS) == 0, undisturbed.output(4110)
+    # The end of the run is the end of who still works for it.
+    assert teacher.wait(timeout=60) == 0, undisturbed.output(4212)
+    undisturbed.assert_nothing_runs(4212)
+    assert not list((undisturbed.folder / "job-4110").glob("prometheus-*.json"))
+    assert undisturbed.adapter("joined") == undisturbed.adapter("undisturbed")
+
+
+def test_who_joined_waits_while_the_run_is_queued_again(undisturbed):
+    run = undisturbed.submit(4113, "--set", "run.name=waited")
+    wait_for(lambda: undisturbed.trained("waited") >= 1, lambda: undisturbed.output(4113))
+    joiner = undisturbed.join(4214, 4113, "rollout")
+    wait_for(lambda: len(undisturbed.listed(4113, "rollout")) == 3, lambda: undisturbed.output(4214))
+    run.send_signal(signal.SIGUSR1)
+    assert run.wait(timeout=PATIENCE_SECONDS) == 0
+    if undisturbed.queued_again(4113):
+        assert len(undisturbed.listed(4113, "rollout")) == 1 and joiner.poll() is None
+        run = undisturbed.submit(4113, "--set", "run.name=waited")
+        assert run.wait(timeout=PATIENCE_SECONDS) == 0, undisturbed.output(4113)
+    assert joiner.wait(timeout=60) == 0, undisturbed.output(4214)
+    assert undisturbed.adapter("waited") == undisturbed.adapter("undisturbed")
+
+
+def test_workers_of_a_run_that_is_not_there_are_refused(cluster):
+    job = cluster.join(4215, 9999, "rollout")
+    assert job.wait(timeout=10) == 2
+    assert "no run takes rollout workers" in cluster.output(4215)
+    job = cluster.join(4216, 9999, "trainer")
+    assert job.wait(timeout=10) == 2
+    assert "usage:" in cluster.output(4216)
+
+
 @pytest.mark.skipif(shutil.which("shellcheck") is None, reason="no shellcheck")
 def test_shellcheck_has_no_complaint():
-    result = subprocess.run(["shellcheck", SCRIPT], capture_output=True, text=True)
+    result = subprocess.run(["shellcheck", "-x", *sorted(SCRIPT.parent.iterdir())], capture_output=True, text=True, cwd=ROOT)
     assert result.returncode == 0, result.stdout

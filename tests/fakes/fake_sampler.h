@@ -21,6 +21,7 @@ struct FakeSamplerControl {
   std::atomic<int64_t> eos_after = 1000;
   std::atomic<bool> hold = false;  // no token comes while set
   std::atomic<bool> fail_steps = false;
+  std::atomic<bool> break_device = false;  // its steps fail for ever
   std::atomic<bool> fail_loads = false;
   std::atomic<float> probe = -1.5F;  // every probe log-probability
   std::atomic<int> running = 0;
@@ -57,6 +58,7 @@ class FakeSampler : public Sampler {
   }
 
   absl::StatusOr<std::vector<SampledToken>> Step() override {
+    if (control_.break_device) return absl::InternalError("CUDA error");
     if (control_.fail_steps) return absl::ResourceExhaustedError("no memory");
     std::vector<SampledToken> tokens;
     if (control_.hold) {

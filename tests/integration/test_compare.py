@@ -12,7 +12,8 @@ RUNS = {"slow-1": {"trainer.learning_rate": 1e-4, "run.seed": 1}, "slow-2": {"tr
 @pytest.fixture(scope="module")
 def runs(workspace):
     for name, settings in RUNS.items():
-        workspace.run(name, **{"trainer.steps": 2, "evaluation.path": workspace.folder / "held_out.jsonl", "evaluation.kl_problems": 4, **settings})
+        workspace.run(name, **{"trainer.steps": 2, "evaluation.path": workspace.folder / "held_out.jsonl", "evaluation.kl_problems": 4,
+                              "evaluation.interval": 1, "evaluation.marker": "e", **settings})
     return [workspace.runs(name) for name in RUNS]
 
 
@@ -25,7 +26,12 @@ def test_json_has_what_the_runs_recorded(workspace, runs):
         assert run["finished"] and run["step"] == len(lines) and run["loss"] == pytest.approx(lines[-1]["loss"], rel=1e-6)
     figures = {figure["name"]: figure for figure in compared["figures"]}
     summary = json.loads((runs[2] / "summary.json").read_text())["evaluation"]
-    assert {"accuracy", "format_rate", "unclipped_divergence/entangled_rollout"} <= set(figures)
+    assert {"accuracy", "format_rate", "marker_rate", "unclipped_divergence/entangled_rollout"} <= set(figures)
+    assert figures["marker_rate"]["marker"] == "e" and figures["marker_rate"]["runs"][2]["after"] == pytest.approx(summary["after"]["marker_rate"])
+    assert figures["marker_rate"]["steps"] == [0, 1, 2, 3]
+    within = json.loads((runs[2] / "evaluation/step-000001.json").read_text())
+    assert figures["accuracy"]["runs"][2]["by_step"][1] == pytest.approx(within["accuracy"])
+    assert figures["accuracy"]["groups"][0]["by_step"][3] is None, "runs of two steps"
     row = figures["unclipped_divergence/privileged_reference"]["runs"][2]
     after, before = (summary[when]["unclipped_divergence"]["privileged_reference"] for when in ("after", "before"))
     assert row["after"] == pytest.approx(after) and row["before"] == pytest.approx(before)
@@ -38,6 +44,14 @@ def test_the_table_names_runs_settings_and_figures(workspace, runs):
     text = workspace.dapd("compare", *runs).stdout
     assert "trainer.learning_rate" in text and "held out: accuracy" in text and "over seeds" in text and "(2 runs)" in text
     assert all(name in text for name in RUNS)
+    assert 'held out: marker_rate, with "e"' in text and "\n  step " in text
+
+
+def test_figures_are_chosen_by_their_names(workspace, runs):
+    compared = json.loads(workspace.dapd("compare", *runs, "--figures", "marker_rate,accuracy", "--json").stdout)
+    assert [figure["name"] for figure in compared["figures"]] == ["marker_rate", "accuracy"]
+    refused = workspace.dapd("compare", *runs, "--figures", "accuracy,speed", check=False)
+    assert refused.returncode == 2 and "'speed'" in refused.stderr and "format_rate" in refused.stderr
 
 
 def test_what_is_no_run_is_named(workspace, runs):
@@ -60,6 +74,10 @@ def test_the_page_draws_every_run_and_asks_nobody(workspace, runs, tmp_path):
         assert points == [2, 2, 3]
         rows = browser.js("[...document.querySelectorAll('[data-figure=accuracy]')].map((row) => row.dataset.row)")
         assert rows[:3] == list(RUNS) and len(rows) == 5
+        # Against the step, a line a setting: the mean of two runs, and one run.
+        for figure in ("accuracy", "marker_rate"):
+            lines = browser.js(f"[...document.querySelectorAll('[data-chart=\"held-out/{figure}\"] path.line')].map((line) => Number(line.dataset.points))")
+            assert lines == [3, 4]
         assert browser.problems == []
         assert [url for url in browser.requests if not url.startswith(("file:", "data:", "about:"))] == []
     finally:

@@ -53,6 +53,27 @@ def test_a_second_call_goes_on_where_the_first_was_killed(workspace, benchmark, 
     assert workspace.dapd(*call).stdout == report
 
 
+def test_the_marker_is_asked_of_answers_that_are_there(workspace, benchmark, tmp_path):
+    """It is no setting of the answers: a second call with another one only reads them."""
+    output = tmp_path / "answers.jsonl"
+    call = arguments(workspace, benchmark, "--output", output)
+    assert "marker_rate" not in json.loads(workspace.dapd(*call).stdout)
+    texts = [row["text"] for row in rows_of(output)]
+    whole = output.read_text()
+    letter = next(character for text in texts for character in text if character.isascii() and character.isalnum())
+    for marker in (letter, "no such text"):
+        report = json.loads(workspace.dapd(*call, "--marker", marker).stdout)
+        assert report["marker"] == marker
+        assert report["marker_rate"]["mean"] == pytest.approx(sum(marker in text for text in texts) / 6)
+    assert output.read_text() == whole
+    lines = whole.splitlines(keepends=True)
+    output.write_text(lines[4] + lines[1])
+    # Answers that were there and those that come now.
+    again = json.loads(workspace.dapd(*call, "--marker", letter).stdout)
+    assert again["marker_rate"]["mean"] == pytest.approx(sum(letter in text for text in texts) / 6)
+    assert 'with "no such text"' in workspace.dapd(*call[:call.index("--json")], "--output", output, "--marker", "no such text").stdout
+
+
 def test_an_output_of_other_settings_is_refused(workspace, benchmark, tmp_path):
     output = tmp_path / "answers.jsonl"
     workspace.dapd(*arguments(workspace, benchmark, "--output", output))

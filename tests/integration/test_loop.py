@@ -2,12 +2,15 @@
 
 import json
 import os
+import re
 import signal
+import socket
 import struct
 
 import pytest
 import torch
 import transformers
+import yaml
 from peft import PeftModel
 
 from conftest import children, wait_for
@@ -50,6 +53,27 @@ def test_each_process_gets_a_gpu_of_its_own(reference_run, monkeypatch):
     given = {name: sorted(map(gpus_of, pids)) for name, pids in children(process).items()}
     assert process.wait(timeout=120) == 0, reference_run.log("gpus")
     assert given == {"dapd-trainer": ["4", "5"], "dapd-rollout": ["6", "7"], "dapd-teacher": ["8"]}
+
+
+def listening_on(address):
+    """How many TCP sockets listen on an IPv4 address of this machine."""
+    wanted = socket.inet_aton(address)[::-1].hex().upper()
+    sockets = [line.split() for line in open("/proc/net/tcp").read().splitlines()[1:]]
+    return sum(local.startswith(f"{wanted}:") and state == "0A" for _, local, _, state, *_ in sockets)
+
+
+def test_what_is_to_be_seen_from_elsewhere_listens_where_it_is_told(reference_run):
+    """On an address that is not 127.0.0.1: the page and the status of a run in a container have to leave it."""
+    elsewhere = {"metrics.trainer_listen": "127.0.0.2:0", "metrics.rollout_listen": "127.0.0.2:0", "metrics.teacher_listen": "127.0.0.2:0",
+                 "trainer.listen": "127.0.0.3:0"}
+    process = reference_run.start("elsewhere", **elsewhere)
+    page = wait_for(lambda: re.search(r"status page: (http://127\.0\.0\.2:\d+/)", reference_run.log("elsewhere")) or process.poll() is not None, what="the page's address")
+    # The trainer's, a worker's, a teacher's.
+    wait_for(lambda: listening_on("127.0.0.2") >= 3 or process.poll() is not None, what="three endpoints")
+    assert process.poll() is None, reference_run.log("elsewhere")
+    status = re.search(r"dapd status (127\.0\.0\.3:\d+)", reference_run.log("elsewhere"))
+    assert process.wait(timeout=120) == 0, reference_run.log("elsewhere")
+    assert page is not True and status, reference_run.log("elsewhere")
 
 
 def test_a_second_run_in_the_same_folder_is_refused(reference_run):
@@ -146,3 +170,28 @@ def test_tensorboard_holds_what_metrics_jsonl_holds(reference_run):
     losses = {step: value for tag, step, value in events if tag == "loss/total"}
     for line in reference_run.metrics("reference"):
         assert losses[line["step"]] == pytest.approx(line["loss"], rel=1e-6)
+
+
+def test_every_adapter_has_a_card_with_what_it_was_trained_on(workspace):
+    """The hub reads the header; settings, digests and held-out figures are the run's own."""
+    hostile = "`{problem}`\n---\n```\n<!-- dapd: end of training --> \u202e"
+    workspace.run("carded", **{"trainer.steps": 2, "checkpoint.interval": 1, "evaluation.interval": 1, "evaluation.kl_problems": 2,
+                               "evaluation.path": workspace.folder / "held_out.jsonl", "prompts.none": json.dumps(hostile)})
+    folder = workspace.runs("carded")
+    summary = json.loads((folder / "summary.json").read_text())
+    state = json.loads((folder / "checkpoints/step-000002/state.json").read_text())
+    workspace.dapd("adapter", "merge", "--model", workspace.model, "--adapter", folder / "adapter", "--output", workspace.folder / "carded-merged")
+    cards = {where: path.read_text() for where, path in {
+        "adapter": folder / "adapter/README.md", "best": folder / "adapter-best/README.md",
+        "checkpoint": folder / "checkpoints/step-000001/adapter/README.md", "merged": workspace.folder / "carded-merged/README.md"}.items()}
+    for where, card in cards.items():
+        header = yaml.safe_load(card.split("---\n")[1])
+        assert header["library_name"] == ("transformers" if where == "merged" else "peft") and "dapd" in header["tags"]
+        assert "base_model" not in header, "a folder is no id"
+        assert state["data_digest"] in card and card.rstrip().endswith("<!-- dapd: end of training -->")
+        settings = json.loads(card.split("json\n")[1].rsplit("\n}\n", 1)[0] + "\n}")
+        assert settings == state["settings"]
+    after = summary["evaluation"]["after"]["accuracy"]
+    assert f"{100 * after['mean']:.1f} % \\[{100 * after['low']:.1f}, {100 * after['high']:.1f}\\]" in cards["adapter"]
+    assert "* Steps: 2\n" in cards["adapter"] and "* Steps: 1\n" in cards["checkpoint"]
+    assert cards["merged"].split("<!-- dapd: training -->")[1] == cards["adapter"].split("<!-- dapd: training -->")[1]

@@ -83,7 +83,8 @@ def live(workspace):
 
 @pytest.fixture(scope="module")
 def finished(workspace):
-    workspace.run("reported", **EVALUATED, **{"evaluation.path": workspace.folder / "held_out.jsonl", "evaluation.interval": 2})
+    workspace.run("reported", **EVALUATED, **{
+        "evaluation.path": workspace.folder / "held_out.jsonl", "evaluation.interval": 2, "evaluation.marker": "e"})
     return workspace
 
 
@@ -343,11 +344,13 @@ def test_the_best_adapter_is_kept_and_named(finished):
 
 
 @needs_chromium
-def test_the_report_plots_the_accuracy_within_the_run(finished, page):
+@pytest.mark.parametrize("curve,caption", [("accuracy", "accuracy"), ("marker_rate", 'with "e"')])
+def test_the_report_plots_accuracy_and_marker_within_the_run(curve, caption, finished, page):
     page.open((finished.runs("reported") / "report.html").as_uri())
-    page.wait("document.querySelectorAll('.evaluation-curve circle').length === 4")
-    titles = page.js("[...document.querySelectorAll('.evaluation-curve title')].map((title) => title.textContent.split(':')[0])")
+    page.wait(f"document.querySelectorAll('[data-curve={curve}] circle').length === 4")
+    titles = page.js(f"[...document.querySelectorAll('[data-curve={curve}] title')].map((title) => title.textContent.split(':')[0])")
     assert titles == ["step 0", "step 2", "step 4", "step 5"] and page.problems == []
+    assert page.js(f"document.querySelector('figure:has([data-curve={curve}]) figcaption').textContent") == caption
 
 
 @needs_chromium
@@ -366,7 +369,7 @@ def test_the_report_holds_curves_evaluation_and_configuration(finished, page):
 
     evaluation = json.loads((folder / "summary.json").read_text())["evaluation"]
     for when in ("before", "after"):
-        for measure, key in (("accuracy", "accuracy"), ("format rate", "format_rate")):
+        for measure, key in (("accuracy", "accuracy"), ("format rate", "format_rate"), ('with "e"', "marker_rate")):
             interval = evaluation[when][key]
             shown = page.js(f"document.querySelector(`[data-measure='{measure}'] [data-label={when}]`).textContent")
             assert shown == "{:.1f} % [{:.1f} %, {:.1f} %]".format(*(100 * interval[part] for part in ("mean", "low", "high")))

@@ -115,3 +115,25 @@ def test_a_plan_for_recorded_samples_has_their_views_tokens(qwen_folder, tmp_pat
 def test_rates_come_all_three_or_not_at_all(tmp_path):
     result = run_dapd("check", tmp_path / "none.yaml", "--tflops", 400, check=False)
     assert result.returncode == 2 and "--memory-gbs" in result.stderr
+
+
+def test_the_recommended_split_is_what_the_plan_says_of_it_and_beats_the_others(qwen_folder, tmp_path):
+    flags = make_model_without_weights("4b", qwen_folder, tmp_path)
+    config = ROOT / "configs/qwen3-4b.yaml"
+    rates = ["--tflops", 400, "--memory-gbs", 2500, "--network-gbs", 10]
+    line = re.search(r"^split .*$", run_dapd("check", config, *flags, *rates, "--gpus", 7).stdout, re.M)[0]
+    print(line)
+    ranks, teachers, rollouts = (int(n) for n in re.search(r"of 7: ranks (\d+), teachers (\d+), rollouts (\d+);", line).groups())
+    assert ranks + teachers + rollouts == 7
+
+    def seconds(ranks, teachers, rollouts):
+        split = {"trainer.ranks": ranks, "run.teacher_workers": teachers, "run.rollout_workers": rollouts}
+        sets = [part for key, value in split.items() for part in ("--set", f"{key}={value}")]
+        return float(re.findall(r"one by one +(\S+) s", run_dapd("check", config, *flags, *sets, *rates).stdout)[1])
+
+    best = seconds(ranks, teachers, rollouts)
+    assert float(re.search(r"(\S+) s a step", line)[1]) == pytest.approx(best, rel=1e-3)
+    for other in ((1, 2, 4), (2, 2, 3), (2, 4, 1), (4, 1, 2)):
+        assert best <= seconds(*other)
+    result = run_dapd("check", config, *flags, "--gpus", 2, check=False)
+    assert result.returncode == 3 and "2 devices are too few" in result.stderr

@@ -88,6 +88,11 @@ std::vector<ConfigKey> EvaluationKeys(Config& c) {
             kMillion,
             "Held-out problems on which each term's true KL is measured.")
           .MayChange(),
+      Text("evaluation.marker",
+           &c.evaluation.marker,
+           "A text of at most 256 bytes: the share of held-out answers that "
+           "contain it is measured as well; empty: none.")
+          .MayChange(),
   };
 }
 

@@ -62,6 +62,7 @@ std::vector<ConfigKey> TrainerKeys(Config& c);
 std::vector<ConfigKey> EvaluationKeys(Config& c);
 std::vector<ConfigKey> CheckpointKeys(Config& c);
 std::vector<ConfigKey> MetricsKeys(Config& c);
+std::vector<ConfigKey> LogKeys(Config& c);
 std::vector<ConfigKey> SecurityKeys(Config& c);
 
 }  // namespace dapd

@@ -7,7 +7,8 @@ std::vector<ConfigKey> RolloutKeys(Config& c) {
       Any("rollout.addresses",
           &c.rollout.addresses,
           "host:port of the rollout workers; a name with several addresses "
-          "stands for all of them.")
+          "stands for all of them. file://PATH: a file with one host:port a "
+          "line (# begins a comment), read again every two seconds.")
           .MayChange(),
       Text("rollout.listen",
            &c.rollout.listen,
@@ -77,7 +78,8 @@ std::vector<ConfigKey> RolloutKeys(Config& c) {
             64,
             "Processes of one machine that compute a worker's model together, "
             "each with its share of every layer, on GPUs one each. The worker "
-            "starts the others."),
+            "starts the others.")
+          .MayChange(),
   };
 }
 

@@ -40,6 +40,30 @@ std::vector<ConfigKey> RunKeys(Config& c) {
            "left: go on, or refuse.",
            {"auto", "never"})
           .MayChange(),
+      Text("run.notify_url",
+           &c.run.notify_url,
+           "Where a JSON document is posted when the run has finished, failed "
+           "or been stopped: http://..., https://..., or file://PATH of a "
+           "file, mode 600, with such a URL, for one that is a secret itself. "
+           "Empty: nowhere.")
+          .MayChange(),
+      Text("run.notify_secret_file",
+           &c.run.notify_secret_file,
+           "A file, mode 600, with what is sent along: a token (as "
+           "Authorization: Bearer), or a whole header (Name: value).")
+          .MayChange(),
+      Text("run.notify_ca_file",
+           &c.run.notify_ca_file,
+           "The authorities that the server's certificate must come from, in "
+           "a PEM file; empty: the system's.")
+          .MayChange(),
+      Above("run.notify_timeout_seconds",
+            &c.run.notify_timeout_seconds,
+            0,
+            600,
+            "How long all attempts to post it may take together; then the run "
+            "ends without.")
+          .MayChange(),
   };
 }
 

@@ -26,6 +26,23 @@ std::vector<ConfigKey> MetricsKeys(Config& c) {
   };
 }
 
+std::vector<ConfigKey> LogKeys(Config& c) {
+  return {
+      Text("log.format",
+           &c.log.format,
+           "Of the services' log on stderr: lines of text, or one JSON object "
+           "a line (docs/watching.md). What is wrong with a configuration is "
+           "logged as it says, where that much of it can be read.",
+           {"text", "json"})
+          .MayChange(),
+      Text("log.level",
+           &c.log.level,
+           "Messages that matter less are left out.",
+           {"info", "warning", "error"})
+          .MayChange(),
+  };
+}
+
 std::vector<ConfigKey> SecurityKeys(Config& c) {
   return {
       Any("security.insecure",

@@ -125,6 +125,14 @@ std::vector<ConfigKey> TrainerKeys(Config& c) {
            "signal, for supervisors that start again whatever exits.",
            {"exit", "serve"})
           .MayChange(),
+      Range("trainer.timeline_steps",
+            &c.trainer.timeline_steps,
+            0,
+            1000,
+            "Steps, the first ones of this process, of which timeline.json in "
+            "the run folder shows what trainer and workers did when "
+            "(docs/watching.md); 0: none. Changes no result.")
+          .MayChange(),
   };
 }
 
@@ -147,6 +155,31 @@ std::vector<ConfigKey> CheckpointKeys(Config& c) {
            "When the disk refuses: training pauses until it takes the write, "
            "goes on without, or ends.",
            {"pause", "continue", "fail"})
+          .MayChange(),
+      Text("checkpoint.copy_to",
+           &c.checkpoint.copy_to,
+           "URL under which a copy of the run is kept, in a folder of its name, "
+           "after each checkpoint: a folder, s3://BUCKET/PATH or "
+           "gs://BUCKET/PATH; `dapd restore` brings it back. Empty: none. "
+           "Credentials come from the environment.")
+          .MayChange(),
+      Text("checkpoint.copy_python",
+           &c.checkpoint.copy_python,
+           "The Python with deploy/requirements-copy.txt that copies; empty: "
+           "that of .deps/venv beside the build, or python3.")
+          .MayChange(),
+      Above("checkpoint.copy_timeout_seconds",
+            &c.checkpoint.copy_timeout_seconds,
+            0,
+            kMillion,
+            "Time without progress after which a copy is begun again.")
+          .MayChange(),
+      Range("checkpoint.copy_wait_seconds",
+            &c.checkpoint.copy_wait_seconds,
+            0,
+            kMillion,
+            "How long the end of a run waits for its last copy; one that is "
+            "stopped waits at most 20 s.")
           .MayChange(),
   };
 }

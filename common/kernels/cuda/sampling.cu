@@ -16,6 +16,7 @@ constexpr int kMaxCandidates = 4096;
 // What the first launch finds of a slice.
 struct Slice {
   float max;
+  float known_max;  // of the tokens that may be sampled; -infinity: it has none
   bool finite;
   double sum;  // of exp(logit - max)
   uint64_t best[kMaxSortedTopK];
@@ -57,7 +58,8 @@ __device__ void SliceBest(const float* logits,
   __syncthreads();
   int rank = 0;
   for (const uint64_t other : thread_bests) rank += other > thread_best;
-  if (rank == count - 1) bound = thread_best;
+  // Threads that have no token share a rank, and bound nothing.
+  if (rank == count - 1 && thread_best != 0) bound = thread_best;
   __syncthreads();
   if (thread_best != 0 && thread_best >= bound) {
     for (int64_t i = begin + threadIdx.x; i < end; i += kSliceThreads) {
@@ -77,6 +79,7 @@ __device__ void SliceBest(const float* logits,
 
 __global__ void __launch_bounds__(kSliceThreads) ReadSlices(SampleArgs args) {
   __shared__ float warp_max[kSliceThreads / kWarp];
+  __shared__ float warp_known_max[kSliceThreads / kWarp];
   __shared__ double warp_sum[kSliceThreads / kWarp];
   const int64_t row = blockIdx.y;
   const int32_t slot = args.slot_of_row[row];
@@ -100,7 +103,11 @@ __global__ void __launch_bounds__(kSliceThreads) ReadSlices(SampleArgs args) {
   }
   const int warp = threadIdx.x / kWarp;
   max = ButterflyMax(max);
-  if (threadIdx.x % kWarp == 0) warp_max[warp] = max;
+  float known_max = ButterflyMax(best == 0 ? -INFINITY : LogitOfKey(best));
+  if (threadIdx.x % kWarp == 0) {
+    warp_max[warp] = max;
+    warp_known_max[warp] = known_max;
+  }
   finite = __syncthreads_and(finite);
   for (const float other : warp_max) max = fmaxf(max, other);
   double sum = 0.0;
@@ -119,7 +126,11 @@ __global__ void __launch_bounds__(kSliceThreads) ReadSlices(SampleArgs args) {
   if (threadIdx.x == 0) {
     sum = 0.0;
     for (const double other : warp_sum) sum += other;
+    for (const float other : warp_known_max) {
+      known_max = fmaxf(known_max, other);
+    }
     slice->max = max;
+    slice->known_max = known_max;
     slice->finite = finite;
     slice->sum = sum;
   }
@@ -321,9 +332,11 @@ __global__ void __launch_bounds__(kChooseThreads) Choose(SampleArgs args) {
   const CudaSequence sequence = args.sequences[slot];
   bool finite = true;
   float max = -INFINITY;
+  float known_max = -INFINITY;
   for (int64_t i = 0; i < num_slices; ++i) {
     finite = finite && slices[i].finite;
     max = fmaxf(max, slices[i].max);
+    known_max = fmaxf(known_max, slices[i].known_max);
   }
   int32_t token = -1;
   if (finite && sequence.forced != nullptr) {
@@ -337,8 +350,12 @@ __global__ void __launch_bounds__(kChooseThreads) Choose(SampleArgs args) {
     token =
         count > 0
             ? ChooseSorted(slices, num_slices, count, sequence, uniform, memory)
-            : ChooseByMass(
-                  logits, max, args.num_tokens, sequence, uniform, memory);
+            : ChooseByMass(logits,
+                           known_max,
+                           args.num_tokens,
+                           sequence,
+                           uniform,
+                           memory);
   }
   // Nobody reads the sequence any more.
   __syncthreads();

@@ -25,6 +25,7 @@
 #include "common/base/json.h"
 #include "common/base/progress.h"
 #include "common/base/status_macros.h"
+#include "common/model/spec/model_card.h"
 #include "common/model/weights/weight_names.h"
 #include "common/tensor/safetensors_folder.h"
 #include "common/tensor/safetensors_header.h"
@@ -194,7 +195,7 @@ bool BelongsToModel(const fs::path& path) {
                                                          ".pth"};
   const std::string name = path.filename();
   // Beside an adapter_config.json transformers would look for its adapter.
-  return !absl::StartsWith(name, ".") && name != "README.md" &&
+  return !absl::StartsWith(name, ".") && name != kModelCardFile &&
          name != "adapter_config.json" &&
          !absl::EndsWith(name, ".index.json") &&
          !others.contains(path.extension());
@@ -256,7 +257,8 @@ absl::Status CheckOutput(const std::string& output, uint64_t bytes) {
 absl::StatusOr<MergedModel> WriteMergedModel(const std::string& base,
                                              const Adapter& adapter,
                                              const std::string& output,
-                                             uint64_t max_shard_bytes) {
+                                             uint64_t max_shard_bytes,
+                                             const std::string& card) {
   ASSIGN_OR_RETURN(const SafetensorsFolder tensors,
                    SafetensorsFolder::Open(base));
   const Changes changes = ChangesOf(adapter);
@@ -279,6 +281,9 @@ absl::StatusOr<MergedModel> WriteMergedModel(const std::string& base,
   };
   RETURN_IF_ERROR(MakeDirectories(aside));
   RETURN_IF_ERROR(CopyOtherFiles(base, aside));
+  if (!card.empty()) {
+    RETURN_IF_ERROR(WriteFileAtomically(JoinPath(aside, kModelCardFile), card));
+  }
   Progress progress("tensors", static_cast<int64_t>(tensors.paths().size()));
   int64_t num_written = 0;
   for (size_t i = 0; i < shards.size(); ++i) {

@@ -23,7 +23,7 @@ struct MergedModel {
 // shards of at most `max_shard_bytes` with their index, or one
 // model.safetensors where they fit in one; and beside them the other files of
 // `base` (configuration, tokenizer, chat template), without weights in other
-// formats, its README and its folders.
+// formats, its README and its folders. `card` becomes README.md; empty: none.
 //
 // Holds one tensor at a time. Written aside and renamed when all of it is
 // synced: `output` is there whole or not at all.
@@ -35,6 +35,7 @@ struct MergedModel {
 absl::StatusOr<MergedModel> WriteMergedModel(const std::string& base,
                                              const Adapter& adapter,
                                              const std::string& output,
-                                             uint64_t max_shard_bytes);
+                                             uint64_t max_shard_bytes,
+                                             const std::string& card = "");
 
 }  // namespace dapd

@@ -1,7 +1,8 @@
 // WorkerPool: all workers of one role, served from one list of tasks.
 //
-// Discovery: every resolve_interval the addresses are resolved again; a new
-// address is dialled, a vanished one finishes what it has and is dropped.
+// Discovery: every resolve_interval the addresses are looked up again, files
+// among them read again (address_book.h); a new address is dialled, a vanished
+// one finishes what it has and is dropped.
 // Each worker has a thread and a session, and is
 //   connecting -> loading -> ready -> lost -> (back-off) -> connecting ...
 // It gets tasks only while ready: it acknowledged the current updates, one for
@@ -46,6 +47,7 @@
 #include "common/base/log.h"
 #include "common/base/mutex.h"
 #include "common/base/status_macros.h"
+#include "common/rpc/pool/address_book.h"
 #include "common/rpc/pool/prefix_board.h"
 #include "common/rpc/pool/task_board.h"
 #include "common/rpc/pool/task_durations.h"
@@ -142,7 +144,7 @@ class WorkerPool {
   };
 
   void Discover();
-  void Apply(const std::set<std::string>& endpoints, bool all_resolved)
+  void Apply(const std::set<std::string>& endpoints)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void WatchDeadlines();
   void RunWorker(Worker* worker);

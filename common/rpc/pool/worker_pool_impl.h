@@ -84,18 +84,9 @@ void WorkerPool<Task, Result>::Shutdown() {
 
 template <typename Task, typename Result>
 void WorkerPool<Task, Result>::Discover() {
+  AddressBook book(options_.addresses, options_.resolver);
   while (true) {
-    std::set<std::string> endpoints;
-    std::map<std::string, std::string> errors;
-    for (const std::string& address : options_.addresses) {
-      absl::StatusOr<std::vector<std::string>> found =
-          options_.resolver(address);
-      if (found.ok()) {
-        endpoints.insert(found->begin(), found->end());
-      } else {
-        errors[address] = std::string(found.status().message());
-      }
-    }
+    AddressBook::Entries entries = book.LookUp();
     std::vector<std::unique_ptr<Worker>> ended;
     {
       MutexLock lock(&mutex_);
@@ -105,8 +96,8 @@ void WorkerPool<Task, Result>::Discover() {
       std::erase_if(workers_,
                     [](const auto& w) { return w.second == nullptr; });
       if (stopping_) return;
-      resolve_errors_ = std::move(errors);
-      Apply(endpoints, resolve_errors_.empty());
+      resolve_errors_ = std::move(entries.errors);
+      Apply(entries.endpoints);
       changed_.NotifyAll();
     }
     ended.clear();  // joins, without the lock
@@ -120,8 +111,7 @@ void WorkerPool<Task, Result>::Discover() {
 }
 
 template <typename Task, typename Result>
-void WorkerPool<Task, Result>::Apply(const std::set<std::string>& endpoints,
-                                     bool all_resolved) {
+void WorkerPool<Task, Result>::Apply(const std::set<std::string>& endpoints) {
   for (const std::string& endpoint : endpoints) {
     std::unique_ptr<Worker>& worker = workers_[endpoint];
     if (worker != nullptr) {
@@ -134,8 +124,6 @@ void WorkerPool<Task, Result>::Apply(const std::set<std::string>& endpoints,
     worker->state.stage = WorkerStage::kConnecting;
     worker->thread = std::jthread([this, w = worker.get()] { RunWorker(w); });
   }
-  // A name that cannot be resolved now says nothing about its workers.
-  if (!all_resolved) return;
   for (const auto& [endpoint, worker] : workers_) {
     if (!endpoints.contains(endpoint)) worker->wanted = false;
   }

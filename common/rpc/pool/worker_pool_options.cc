@@ -5,6 +5,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
+#include "common/base/status_macros.h"
+#include "common/config/validate_config.h"
+
 namespace dapd {
 
 const char* TaskOutcomeName(TaskOutcome outcome) {
@@ -74,6 +77,14 @@ std::string DescribeLoss(const std::string& role,
     absl::StrAppend(&line, "; its ", returned_tasks, " tasks are done again");
   }
   return line;
+}
+
+absl::Status CheckWorkerAddresses(const std::vector<std::string>& addresses) {
+  for (const std::string& address : addresses) {
+    if (AddressFilePath(address).has_value()) continue;
+    RETURN_IF_ERROR(ParseHostPort(address).status());
+  }
+  return absl::OkStatus();
 }
 
 int64_t NewestVersion(const std::map<WeightSet, int64_t>& versions) {

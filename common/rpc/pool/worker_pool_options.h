@@ -80,7 +80,7 @@ struct WorkerState {
 
 struct WorkerPoolOptions {
   std::string role;                    // "rollout" or "teacher", in messages
-  std::vector<std::string> addresses;  // "host:port"; a name may give several
+  std::vector<std::string> addresses;  // see address_book.h
   absl::Duration task_timeout = absl::Minutes(10);
   absl::Duration peer_timeout = absl::Minutes(5);
   absl::Duration resolve_interval = absl::Seconds(2);
@@ -92,6 +92,10 @@ struct WorkerPoolOptions {
   AddressResolver resolver = ResolveAddress;
   WorkerPoolObserver observer;
 };
+
+// INVALID_ARGUMENT names an address that is neither "host:port" nor
+// "file://PATH".
+absl::Status CheckWorkerAddresses(const std::vector<std::string>& addresses);
 
 // The newest of `versions`; -1 if there is none.
 int64_t NewestVersion(const std::map<WeightSet, int64_t>& versions);

@@ -4,8 +4,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 
 #include "common/base/status_macros.h"
+#include "common/base/version.h"
 #include "common/rpc/transfer/wire_weights.h"
 
 namespace dapd {
@@ -226,7 +229,7 @@ v1::DescribeResponse MakeDescribeResponse(const WorkerDescription& description,
                                           const ServedWeights& served) {
   v1::DescribeResponse response;
   response.set_service(description.service);
-  response.set_version(DAPD_VERSION);
+  response.set_version(Version());
   response.set_layout_digest(description.layout_digest);
   response.set_precision(description.precision);
   response.set_vocab_size(description.vocab_size);
@@ -238,6 +241,7 @@ v1::DescribeResponse MakeDescribeResponse(const WorkerDescription& description,
   for (const auto& [set, policy] : served.Loaded()) {
     FillAdapterState(set, policy, response.add_weight_sets());
   }
+  response.set_unix_ns(absl::ToUnixNanos(absl::Now()));
   return response;
 }
 

@@ -98,7 +98,7 @@ function figureTable(figure) {
   const group = (text, scale) => html("tr", { class: "group" },
     html("th", { scope: "colgroup", colspan: 5 }, text), html("th", { class: "plot-cell scale" }, scale));
   return html("tbody", {},
-    group(figure.name.replaceAll("_", " "), `${format(range[0])} to ${format(range[1])}`),
+    group(figure.title, `${format(range[0])} to ${format(range[1])}`),
     figureRows(figure, figure.runs, (row) => row.run, range),
     figure.groups.length > 0 && group("over seeds", ""),
     figureRows(figure, figure.groups, (row) => row.group, range));
@@ -111,6 +111,22 @@ function showHeldOut({ figures }) {
     : html("table", { class: "intervals" },
       html("thead", {}, html("tr", {}, head.map((text) => html("th", { scope: "col" }, text)))),
       figures.map(figureTable)));
+}
+
+// Figures of the evaluations within the runs, with their intervals; runs of one
+// setting as their mean, in the colours of the tables.
+function showHeldOutCharts({ figures }) {
+  for (const figure of figures.filter(({ steps }) => steps.length > 0)) {
+    const rows = figure.groups.length > 0 ? figure.groups : figure.runs;
+    const chart = new Chart({
+      id: `held-out/${figure.name}`, title: `Held out: ${figure.title}`, note: "", format: figure.is_share ? formatPercent : formatNumber,
+      percent: figure.is_share, log: figure.is_share ? undefined : "switched", exact: true });
+    byId("held-out-charts").append(chart.figure);
+    resizeObserver.observe(chart.box);
+    const part = (row, name) => row.by_step.map((value) => value?.[name] ?? null);
+    chart.setData({ steps: figure.steps, limit: null, series: rows.map((row, index) => ({
+      ...runStyle({ name: row.group ?? row.run }, index), values: part(row, "mean"), low: part(row, "low"), high: part(row, "high") })) });
+  }
 }
 
 function showCharts({ runs, charts }) {
@@ -139,4 +155,5 @@ const data = JSON.parse(byId("data").textContent);
 setText(byId("title"), `${data.runs.length} runs compared`);
 showRuns(data);
 showHeldOut(data);
+showHeldOutCharts(data);
 showCharts(data);

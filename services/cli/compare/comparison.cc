@@ -15,6 +15,8 @@ namespace {
 
 constexpr char kSeed[] = "run.seed";
 constexpr char kDivergences[] = "unclipped_divergence/";
+constexpr char kMarkerRate[] = "marker_rate";
+constexpr size_t kMinCurve = 3;        // evaluations; two are before and after
 constexpr size_t kMaxValueBytes = 32;  // in a group's name
 
 // Where a run lies, listens and computes: `dapd run` gives each its own.
@@ -92,10 +94,19 @@ std::vector<RunGroup> GroupRuns(const std::vector<RunResults>& runs,
   return groups;
 }
 
+// What makes figures comparable: name and marker.
+using FigureId = std::pair<std::string, std::string>;
+
+FigureId IdOf(const std::string& name, const HeldOutFigures& held_out) {
+  return {name, name == kMarkerRate ? held_out.marker : ""};
+}
+
 std::optional<Interval> Find(const HeldOutFigures& held_out,
-                             const std::string& name) {
-  const auto found = held_out.figures.find(name);
-  if (found == held_out.figures.end()) return std::nullopt;
+                             const FigureId& id) {
+  const auto found = held_out.figures.find(id.first);
+  if (found == held_out.figures.end() || IdOf(id.first, held_out) != id) {
+    return std::nullopt;
+  }
   return found->second;
 }
 
@@ -134,14 +145,48 @@ void TakeDifferences(std::vector<ComparedFigure::Row>* rows) {
   }
 }
 
-ComparedFigure CompareFigure(const std::string& name,
+void FillCurves(const FigureId& id,
+                const std::vector<RunResults>& runs,
+                const std::vector<RunGroup>& groups,
+                ComparedFigure* figure) {
+  std::set<int64_t> steps;
+  for (const RunResults& run : runs) {
+    for (const auto& [step, held_out] : run.evaluations) {
+      if (Find(held_out, id).has_value()) steps.insert(step);
+    }
+  }
+  if (steps.size() < kMinCurve) return;
+  figure->steps.assign(steps.begin(), steps.end());
+  for (const RunResults& run : runs) {
+    ComparedFigure::Curve& curve = figure->run_curves.emplace_back();
+    for (const int64_t step : figure->steps) {
+      const auto found = run.evaluations.find(step);
+      curve.push_back(found == run.evaluations.end() ? std::nullopt
+                                                     : Find(found->second, id));
+    }
+  }
+  if (figure->groups.empty()) return;
+  for (const RunGroup& group : groups) {
+    ComparedFigure::Curve& curve = figure->group_curves.emplace_back();
+    for (size_t i = 0; i < figure->steps.size(); ++i) {
+      std::vector<std::optional<Interval>> values;
+      for (const size_t run : group.runs) {
+        values.push_back(figure->run_curves[run][i]);
+      }
+      curve.push_back(OverRuns(values));
+    }
+  }
+}
+
+ComparedFigure CompareFigure(const FigureId& id,
                              const std::vector<RunResults>& runs,
                              const std::vector<RunGroup>& groups) {
-  ComparedFigure figure{.name = name,
-                        .is_share = !absl::StartsWith(name, kDivergences)};
+  ComparedFigure figure{.name = id.first,
+                        .marker = id.second,
+                        .is_share = !absl::StartsWith(id.first, kDivergences)};
   for (const RunResults& run : runs) {
-    const ComparedFigure::Row row{.before = Find(run.before, name),
-                                  .after = Find(run.after, name)};
+    const ComparedFigure::Row row{.before = Find(run.before, id),
+                                  .after = Find(run.after, id)};
     for (const std::optional<Interval>& value : {row.before, row.after}) {
       if (value.has_value() && (value->mean < 0 || value->mean > 1)) {
         figure.is_share = false;
@@ -163,25 +208,29 @@ ComparedFigure CompareFigure(const std::string& name,
   }
   TakeDifferences(&figure.runs);
   TakeDifferences(&figure.groups);
+  FillCurves(id, runs, groups, &figure);
   return figure;
 }
 
 // Accuracy first, divergences last.
-std::vector<std::string> FigureNames(const std::vector<RunResults>& runs) {
-  std::set<std::string> names;
+std::vector<FigureId> FigureIds(const std::vector<RunResults>& runs) {
+  std::set<FigureId> ids;
   for (const RunResults& run : runs) {
-    for (const auto& [name, interval] : run.before.figures) names.insert(name);
-    for (const auto& [name, interval] : run.after.figures) names.insert(name);
+    for (const HeldOutFigures* held_out : {&run.before, &run.after}) {
+      for (const auto& [name, interval] : held_out->figures) {
+        ids.insert(IdOf(name, *held_out));
+      }
+    }
   }
-  std::vector<std::string> ordered(names.begin(), names.end());
+  std::vector<FigureId> ordered(ids.begin(), ids.end());
   const auto rank = [](const std::string& name) {
     if (name == "accuracy") return 0;
     return absl::StartsWith(name, kDivergences) ? 2 : 1;
   };
   std::stable_sort(ordered.begin(),
                    ordered.end(),
-                   [&](const std::string& a, const std::string& b) {
-                     return rank(a) < rank(b);
+                   [&](const FigureId& a, const FigureId& b) {
+                     return rank(a.first) < rank(b.first);
                    });
   return ordered;
 }
@@ -205,9 +254,9 @@ Comparison CompareRuns(std::vector<RunResults> runs) {
   comparison.runs = std::move(runs);
   comparison.differing = DifferingKeys(comparison.runs);
   comparison.groups = GroupRuns(comparison.runs, comparison.differing);
-  for (const std::string& name : FigureNames(comparison.runs)) {
+  for (const FigureId& id : FigureIds(comparison.runs)) {
     comparison.figures.push_back(
-        CompareFigure(name, comparison.runs, comparison.groups));
+        CompareFigure(id, comparison.runs, comparison.groups));
   }
   return comparison;
 }

@@ -27,7 +27,8 @@ struct RunGroup {
 
 // A held-out figure of all runs.
 struct ComparedFigure {
-  std::string name;  // as in HeldOutFigures
+  std::string name;    // as in HeldOutFigures
+  std::string marker;  // of a "marker_rate": shares of other texts are others
   bool is_share = false;
   struct Row {
     std::optional<Interval> before;
@@ -40,6 +41,13 @@ struct ComparedFigure {
   // there is only one, or all agree, the mean of their own intervals. Empty
   // where no group has two.
   std::vector<Row> groups;
+  // Against the step, where runs were evaluated within, too: every step of an
+  // evaluation, ascending, and by run or group the value at each. Empty where
+  // there are fewer than three.
+  std::vector<int64_t> steps;
+  using Curve = std::vector<std::optional<Interval>>;
+  std::vector<Curve> run_curves;
+  std::vector<Curve> group_curves;  // means as in `groups`
 };
 
 struct Comparison {
@@ -58,8 +66,10 @@ std::string ComparisonText(const Comparison& comparison);
 // {"runs": [{"name", "folder", "finished", "step", "steps", "settings",
 // "loss"}],
 //  "figures": [{"name", "runs": [{"run", "before", "after", "change",
-//  "against_first"}], "groups": [the same with "group"]}],
-//  "groups": [{"name", "runs"}]}; intervals as {"mean", "low", "high"} or null.
+//  "against_first", "by_step"}], "groups": [the same with "group"], "steps"}],
+//  "groups": [{"name", "runs"}]}; intervals as {"mean", "low", "high"} or null,
+// "by_step" a list of them, one for each of "steps"; a marker's share has its
+// "marker".
 nlohmann::ordered_json ComparisonJson(const Comparison& comparison);
 // One page that asks nobody, with the runs' curves over each other.
 std::string ComparisonHtml(const Comparison& comparison);

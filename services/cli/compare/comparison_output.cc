@@ -15,6 +15,7 @@
 #include "common/base/utf8.h"
 #include "common/charts/chart_files.h"
 #include "common/charts/html_page.h"
+#include "common/data/marker.h"
 #include "services/cli/compare/compare_files.h"
 #include "services/cli/compare/comparison.h"
 
@@ -148,6 +149,41 @@ std::string FigureTable(const Comparison& comparison,
   return Table(rows);
 }
 
+constexpr size_t kMaxColumns = 8;  // of steps
+
+// Of a figure against the step, a row a group, or a run where there are no
+// groups; of many steps some, the first and the last among them.
+std::string CurveTable(const Comparison& comparison,
+                       const ComparedFigure& figure) {
+  const bool by_group = !figure.group_curves.empty();
+  const std::vector<ComparedFigure::Curve>& curves =
+      by_group ? figure.group_curves : figure.run_curves;
+  const size_t last = figure.steps.size() - 1;
+  const size_t columns = std::min(kMaxColumns, figure.steps.size());
+  std::vector<Cells> rows = {{"step"}};
+  for (size_t i = 0; i < curves.size(); ++i) {
+    rows.push_back({Printable(by_group ? comparison.groups[i].name
+                                       : comparison.runs[i].name)});
+  }
+  for (size_t column = 0; column < columns; ++column) {
+    const size_t at = column * last / (columns - 1);
+    rows[0].push_back(absl::StrCat(figure.steps[at]));
+    for (size_t i = 0; i < curves.size(); ++i) {
+      rows[i + 1].push_back(
+          IntervalText(curves[i][at], figure.is_share, false));
+    }
+  }
+  return Table(rows);
+}
+
+// `marker_rate, with " = "`, on the page with `words` for the name.
+std::string FigureTitle(const ComparedFigure& figure,
+                        const std::string& words) {
+  return figure.marker.empty()
+             ? Printable(words)
+             : absl::StrCat(Printable(words), ", ", MarkerLabel(figure.marker));
+}
+
 // --- JSON --------------------------------------------------------------------
 
 Json OptionalJson(const std::optional<Interval>& interval) {
@@ -156,12 +192,24 @@ Json OptionalJson(const std::optional<Interval>& interval) {
 
 Json RowJson(const char* kind,
              const std::string& name,
-             const ComparedFigure::Row& row) {
+             const ComparedFigure::Row& row,
+             const ComparedFigure::Curve& curve) {
+  Json by_step = Json::array();
+  for (const std::optional<Interval>& value : curve) {
+    by_step.push_back(OptionalJson(value));
+  }
   return {{kind, name},
           {"before", OptionalJson(row.before)},
           {"after", OptionalJson(row.after)},
           {"change", OptionalJson(row.change)},
-          {"against_first", OptionalJson(row.against_first)}};
+          {"against_first", OptionalJson(row.against_first)},
+          {"by_step", by_step}};
+}
+
+// Empty where the figure has no curves.
+ComparedFigure::Curve CurveAt(const std::vector<ComparedFigure::Curve>& curves,
+                              size_t i) {
+  return i < curves.size() ? curves[i] : ComparedFigure::Curve();
 }
 
 // --- The page ----------------------------------------------------------------
@@ -224,13 +272,15 @@ Json CurvesOf(const RunResults& run, const std::vector<Panel>& panels) {
 std::string ComparisonText(const Comparison& comparison) {
   std::string text = RunsTable(comparison);
   for (const ComparedFigure& figure : comparison.figures) {
-    absl::StrAppend(&text,
-                    "\nheld out: ",
-                    Printable(figure.name),
-                    figure.name == comparison.figures.front().name
-                        ? " (95 % intervals)\n"
-                        : "\n",
-                    FigureTable(comparison, figure));
+    absl::StrAppend(
+        &text,
+        "\nheld out: ",
+        FigureTitle(figure, figure.name),
+        &figure == &comparison.figures.front() ? " (95 % intervals)\n" : "\n",
+        FigureTable(comparison, figure));
+    if (figure.is_share && !figure.steps.empty()) {
+      absl::StrAppend(&text, "\n", CurveTable(comparison, figure));
+    }
   }
   if (comparison.figures.empty()) {
     absl::StrAppend(&text,
@@ -267,18 +317,25 @@ Json ComparisonJson(const Comparison& comparison) {
   for (const ComparedFigure& figure : comparison.figures) {
     Json of_runs = Json::array();
     for (size_t i = 0; i < figure.runs.size(); ++i) {
-      of_runs.push_back(
-          RowJson("run", comparison.runs[i].name, figure.runs[i]));
+      of_runs.push_back(RowJson("run",
+                                comparison.runs[i].name,
+                                figure.runs[i],
+                                CurveAt(figure.run_curves, i)));
     }
     Json of_groups = Json::array();
     for (size_t i = 0; i < figure.groups.size(); ++i) {
-      of_groups.push_back(
-          RowJson("group", comparison.groups[i].name, figure.groups[i]));
+      of_groups.push_back(RowJson("group",
+                                  comparison.groups[i].name,
+                                  figure.groups[i],
+                                  CurveAt(figure.group_curves, i)));
     }
-    figures.push_back({{"name", figure.name},
-                       {"is_share", figure.is_share},
-                       {"runs", of_runs},
-                       {"groups", of_groups}});
+    Json json = {{"name", figure.name},
+                 {"is_share", figure.is_share},
+                 {"steps", figure.steps},
+                 {"runs", of_runs},
+                 {"groups", of_groups}};
+    if (!figure.marker.empty()) json["marker"] = figure.marker;
+    figures.push_back(std::move(json));
   }
   return {{"runs", runs}, {"groups", groups}, {"figures", figures}};
 }
@@ -299,6 +356,11 @@ std::string ComparisonHtml(const Comparison& comparison) {
                       {"is_log", panel.is_log}});
   }
   data["charts"] = charts;
+  for (size_t i = 0; i < comparison.figures.size(); ++i) {
+    const ComparedFigure& figure = comparison.figures[i];
+    data["figures"][i]["title"] =
+        FigureTitle(figure, absl::StrReplaceAll(figure.name, {{"_", " "}}));
+  }
   data["differing"] = comparison.differing;
   return page.With(data);
 }

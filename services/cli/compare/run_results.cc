@@ -4,8 +4,10 @@
 
 #include <filesystem>
 #include <fstream>
+#include <system_error>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
@@ -110,7 +112,10 @@ void CollectFigures(const Json& json,
   }
 }
 
-absl::Status ReadEvaluation(const std::string& path, HeldOutFigures* held_out) {
+// Into `held_out` and run->evaluations; nothing where there is no such file.
+absl::Status ReadEvaluation(const std::string& path,
+                            RunResults* run,
+                            HeldOutFigures* held_out) {
   const auto text = ReadFile(path, kMaxReportBytes);
   if (absl::IsNotFound(text.status())) return absl::OkStatus();
   if (!text.ok()) return WithExitCode(text.status(), ExitCode::kData);
@@ -120,6 +125,30 @@ absl::Status ReadEvaluation(const std::string& path, HeldOutFigures* held_out) {
     ReadNumber(json["problems"], &held_out->problems);
   }
   if (json.contains("samples")) ReadNumber(json["samples"], &held_out->samples);
+  if (json.contains("marker") && json["marker"].is_string()) {
+    held_out->marker = json["marker"];
+  }
+  int64_t version = 0;
+  if (json.contains("policy_version") &&
+      ReadNumber(json["policy_version"], &version)) {
+    run->evaluations[version] = *held_out;
+  }
+  return absl::OkStatus();
+}
+
+// Those within the run, of steps that it has taken.
+absl::Status ReadEvaluationsWithin(const std::string& folder, RunResults* run) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename();
+    if (!absl::StartsWith(name, "step-") || !absl::EndsWith(name, ".json")) {
+      continue;
+    }
+    HeldOutFigures held_out;
+    RETURN_IF_ERROR(ReadEvaluation(entry.path(), run, &held_out));
+  }
+  std::erase_if(run->evaluations,
+                [&](const auto& entry) { return entry.first > run->step; });
   return absl::OkStatus();
 }
 
@@ -133,13 +162,14 @@ absl::StatusOr<RunResults> ReadRunResults(const std::string& folder) {
   run.name = std::filesystem::absolute(path).lexically_normal().filename();
   RETURN_IF_ERROR(ReadSettings(JoinPath(folder, "config.yaml"), &run));
   RETURN_IF_ERROR(ReadHistory(JoinPath(folder, "metrics.jsonl"), &run));
-  RETURN_IF_ERROR(
-      ReadEvaluation(JoinPath(folder, "evaluation/before.json"), &run.before));
+  RETURN_IF_ERROR(ReadEvaluation(
+      JoinPath(folder, "evaluation/before.json"), &run, &run.before));
+  RETURN_IF_ERROR(ReadEvaluationsWithin(JoinPath(folder, "evaluation"), &run));
   run.finished = FinishedStep(folder) >= run.steps;
   // One that a run of fewer steps left is not this run's end.
   if (run.finished) {
-    RETURN_IF_ERROR(
-        ReadEvaluation(JoinPath(folder, "evaluation/after.json"), &run.after));
+    RETURN_IF_ERROR(ReadEvaluation(
+        JoinPath(folder, "evaluation/after.json"), &run, &run.after));
   }
   return run;
 }

@@ -18,6 +18,7 @@ namespace dapd {
 // there ("accuracy", "unclipped_divergence/entangled_rollout").
 struct HeldOutFigures {
   std::map<std::string, Interval> figures;
+  std::string marker;  // of "marker_rate"; empty: none
   int64_t problems = 0;
   int64_t samples = 0;
 };
@@ -33,6 +34,8 @@ struct RunResults {
   nlohmann::ordered_json history;  // as RunHistory::ToJson
   HeldOutFigures before;           // empty without an evaluation
   HeldOutFigures after;
+  // Both and those within the run, by the steps behind their policy.
+  std::map<int64_t, HeldOutFigures> evaluations;
 };
 
 // Exit code kData, with the file's name, if `folder` holds no run or a file of

@@ -22,6 +22,7 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/config/run_settings.h"
+#include "common/model/spec/model_card.h"
 #include "common/model/weights/adapter.h"
 #include "common/tensor/safetensors.h"
 #include "services/trainer/record/manifest.h"
@@ -65,9 +66,13 @@ Json StateOf(const Policy& policy, const RunIdentity& identity) {
 
 absl::Status WriteContents(const std::string& folder,
                            const Policy& policy,
-                           const RunIdentity& identity) {
-  RETURN_IF_ERROR(WriteAdapter(
-      JoinPath(folder, "adapter"), policy.live(), identity.base_model_path));
+                           const RunIdentity& identity,
+                           const std::string& card) {
+  const std::string live = JoinPath(folder, "adapter");
+  RETURN_IF_ERROR(WriteAdapter(live, policy.live(), identity.base_model_path));
+  if (!card.empty()) {
+    RETURN_IF_ERROR(WriteFileAtomically(JoinPath(live, kModelCardFile), card));
+  }
   DAPD_FAILPOINT("checkpoint.after_adapter");
   if (policy.snapshot() != nullptr) {
     RETURN_IF_ERROR(WriteAdapter(JoinPath(folder, "snapshot"),
@@ -305,7 +310,8 @@ absl::Status SaveCheckpoint(const std::string& folder,
                             const ModelConfig& model,
                             const Policy& policy,
                             const RunIdentity& identity,
-                            int64_t keep) {
+                            int64_t keep,
+                            const std::string& card) {
   const std::string target =
       JoinPath(folder, absl::StrFormat("%s%06d", kPrefix, policy.version()));
   if (FileExists(target)) {
@@ -319,7 +325,7 @@ absl::Status SaveCheckpoint(const std::string& folder,
   fs::remove_all(aside, error);
   DAPD_FAILPOINT("checkpoint.before_write");
   RETURN_IF_ERROR(MakeDirectories(aside));
-  absl::Status written = WriteContents(aside, policy, identity);
+  absl::Status written = WriteContents(aside, policy, identity, card);
   if (written.ok()) {
     const absl::StatusOr<PolicyState> read = LoadCheckpoint(
         aside, identity, model, policy.live().Tensors()[0].device());

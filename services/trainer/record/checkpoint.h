@@ -40,13 +40,14 @@ struct RunIdentity {
 };
 
 // Writes `folder`/step-NNNNNN, unless a sound one is there, then removes the
-// oldest ones so that `keep` stay (0: all). DATA_LOSS if what was written reads back
-// differently.
+// oldest ones so that `keep` stay (0: all). DATA_LOSS if what was written reads
+// back differently. `card` becomes README.md of its adapter/; empty: none.
 absl::Status SaveCheckpoint(const std::string& folder,
                             const ModelConfig& model,
                             const Policy& policy,
                             const RunIdentity& identity,
-                            int64_t keep);
+                            int64_t keep,
+                            const std::string& card = "");
 
 // The newest checkpoint in `folder` whose files are what its manifest says;
 // nothing if there never was one. A damaged one is renamed to

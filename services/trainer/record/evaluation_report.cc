@@ -1,11 +1,15 @@
 #include "services/trainer/record/evaluation_report.h"
 
+#include <algorithm>
+#include <vector>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
 #include "common/base/files.h"
 #include "common/base/json_lines.h"
 #include "common/base/status_macros.h"
+#include "common/data/marker.h"
 
 namespace dapd {
 namespace {
@@ -28,6 +32,10 @@ absl::StatusOr<EvaluationReport> ParseEvaluationReport(
   report.samples = json.at("samples");
   report.accuracy = ParseInterval(json.at("accuracy"));
   report.format_rate = ParseInterval(json.at("format_rate"));
+  if (json.contains("marker_rate")) {
+    report.marker = json.at("marker");
+    report.marker_rate = ParseInterval(json.at("marker_rate"));
+  }
   report.mean_tokens = json.at("mean_tokens");
   for (const auto& [name, interval] : json.at("unclipped_divergence").items()) {
     report.divergences.push_back({name, ParseInterval(interval)});
@@ -42,6 +50,17 @@ absl::StatusOr<EvaluationReport> ParseEvaluationReport(
       absl::StrCat(where, " holds no evaluation: ", error.what()));
 }
 
+// A line of the closing summary.
+struct ShareRow {
+  std::string label;
+  std::optional<Interval> before;
+  std::optional<Interval> after;
+};
+
+std::string ShareText(const std::optional<Interval>& share) {
+  return share.has_value() ? PercentText(*share) : "    -";
+}
+
 }  // namespace
 
 Json ToJson(const EvaluationReport& report) {
@@ -49,15 +68,20 @@ Json ToJson(const EvaluationReport& report) {
   for (const TermDivergence& term : report.divergences) {
     divergences[term.name] = ToJson(term.unclipped);
   }
-  return {{"policy_version", report.policy_version},
-          {"adapter_digest", report.adapter_digest},
-          {"problems", report.problems},
-          {"samples", report.samples},
-          {"accuracy", ToJson(report.accuracy)},
-          {"format_rate", ToJson(report.format_rate)},
-          {"mean_tokens", report.mean_tokens},
-          {"unclipped_divergence", divergences},
-          {"seconds", report.seconds}};
+  Json json = {{"policy_version", report.policy_version},
+               {"adapter_digest", report.adapter_digest},
+               {"problems", report.problems},
+               {"samples", report.samples},
+               {"accuracy", ToJson(report.accuracy)},
+               {"format_rate", ToJson(report.format_rate)}};
+  if (report.marker_rate.has_value()) {
+    json["marker"] = report.marker;
+    json["marker_rate"] = ToJson(*report.marker_rate);
+  }
+  json["mean_tokens"] = report.mean_tokens;
+  json["unclipped_divergence"] = divergences;
+  json["seconds"] = report.seconds;
+  return json;
 }
 
 std::string PercentText(const Interval& interval) {
@@ -69,14 +93,31 @@ std::string PercentText(const Interval& interval) {
 
 std::string CompareEvaluations(const EvaluationReport& before,
                                const EvaluationReport& after) {
-  std::string text = absl::StrFormat(
-      "  held out              before                    after\n"
-      "  accuracy    %s   %s\n"
-      "  format rate %s   %s\n",
-      PercentText(before.accuracy),
-      PercentText(after.accuracy),
-      PercentText(before.format_rate),
-      PercentText(after.format_rate));
+  std::vector<ShareRow> rows = {
+      {"accuracy", before.accuracy, after.accuracy},
+      {"format rate", before.format_rate, after.format_rate}};
+  const bool is_same = before.marker == after.marker;
+  if (before.marker_rate.has_value()) {
+    rows.push_back({MarkerLabel(before.marker),
+                    before.marker_rate,
+                    is_same ? after.marker_rate : std::nullopt});
+  }
+  if (after.marker_rate.has_value() && !is_same) {
+    rows.push_back(
+        {MarkerLabel(after.marker), std::nullopt, after.marker_rate});
+  }
+  size_t width = 0;
+  for (const ShareRow& row : rows) width = std::max(width, row.label.size());
+  std::string text =
+      "  held out              before                    after\n";
+  for (const ShareRow& row : rows) {
+    absl::StrAppendFormat(&text,
+                          "  %-*s %-20s   %s\n",
+                          width,
+                          row.label,
+                          ShareText(row.before),
+                          ShareText(row.after));
+  }
   for (size_t k = 0; k < before.divergences.size(); ++k) {
     const TermDivergence& a = before.divergences[k];
     const TermDivergence& b = after.divergences[k];

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,10 @@ struct EvaluationReport {
   int64_t samples = 0;   // answers per problem
   Interval accuracy;     // Avg@samples over problems
   Interval format_rate;  // answers with a box
+  // Answers that contain evaluation.marker; nothing where it is empty, and in
+  // older runs.
+  std::string marker;
+  std::optional<Interval> marker_rate;
   double mean_tokens = 0.0;
   std::vector<TermDivergence> divergences;  // over evaluation.kl_problems
   double seconds = 0.0;
@@ -41,7 +46,8 @@ nlohmann::ordered_json ToJson(const EvaluationReport& report);
 // " 48.0 % [40.1, 55.9]"
 std::string PercentText(const Interval& interval);
 
-// Lines of the closing summary: both evaluations of a run side by side.
+// Lines of the closing summary: both evaluations of a run side by side. What
+// only one of them measured has a dash for the other.
 std::string CompareEvaluations(const EvaluationReport& before,
                                const EvaluationReport& after);
 

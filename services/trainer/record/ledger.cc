@@ -17,6 +17,7 @@
 #include "common/base/json_lines.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/base/version.h"
 
 namespace dapd {
 namespace {
@@ -176,7 +177,8 @@ absl::Status Ledger::Started(int64_t step, const std::string& adapter_digest) {
   RETURN_IF_ERROR(Append({{"event", "started"},
                           {"attempt", attempt_ + 1},
                           {"step", step},
-                          {"adapter_digest", adapter_digest}}));
+                          {"adapter_digest", adapter_digest},
+                          {"version", Version()}}));
   ++attempt_;
   return absl::OkStatus();
 }

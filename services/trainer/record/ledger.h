@@ -1,6 +1,6 @@
 // Ledger: the run's history, one durable record an event, in `ledger.jsonl`.
 //
-//   {"event":"started","attempt":2,"step":50,"adapter_digest":...}
+//   {"event":"started","attempt":2,"step":50,"adapter_digest":...,"version":...}
 //   {"event":"accepted","step":51,"sample":3,"id":...,"policy_version":50,
 //    "adapter_digest":...,"rollout_ids":[...],"logprobs":...,
 //    "finish_reason":"eos"}

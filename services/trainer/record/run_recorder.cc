@@ -23,6 +23,7 @@
 #include "common/base/progress.h"
 #include "common/base/status_macros.h"
 #include "common/config/preset_terms.h"
+#include "common/data/marker.h"
 #include "common/metrics/tensorboard_writer.h"
 #include "common/training/clip_watch.h"
 #include "common/training/metric_table.h"
@@ -250,6 +251,11 @@ std::string RunRecorder::BestEvaluation() const {
   return best;
 }
 
+const std::map<std::string, EvaluationReport>& RunRecorder::evaluations()
+    const {
+  return state_->evaluations;
+}
+
 std::string RunRecorder::EvaluationPath(const std::string& when) const {
   return JoinPath(state_->folder, absl::StrCat("evaluation/", when, ".json"));
 }
@@ -389,19 +395,28 @@ void RunRecorder::ShowStep(const StepReport& report) {
 absl::Status RunRecorder::RecordEvaluation(const std::string& when,
                                            const EvaluationReport& report) {
   LogInfo(absl::StrFormat(
-      "evaluation %s: accuracy %s, format rate %s (95 %% interval; "
+      "evaluation %s: accuracy %s, format rate %s%s (95 %% interval; "
       "%d problems x %d), %.0f tokens per answer, %.0f s",
       absl::StartsWith(when, kWithinPrefix)
           ? absl::StrCat("after step ", report.policy_version)
           : absl::StrCat(when, " training"),
       PercentText(report.accuracy),
       PercentText(report.format_rate),
+      report.marker_rate.has_value()
+          ? absl::StrCat(", ",
+                         MarkerLabel(report.marker),
+                         " ",
+                         PercentText(*report.marker_rate))
+          : "",
       report.problems,
       report.samples,
       report.mean_tokens,
       report.seconds));
   KeepEvaluation(when, report);
   AddEvent("eval/accuracy", report.policy_version, report.accuracy.mean);
+  if (report.marker_rate.has_value()) {
+    AddEvent("eval/marker", report.policy_version, report.marker_rate->mean);
+  }
   return WriteEvaluationReport(EvaluationPath(when), report);
 }
 

@@ -79,6 +79,8 @@ class RunRecorder {
   // That of the highest accuracy, the earliest of several, among all but
   // "before"; empty if there is none.
   std::string BestEvaluation() const;
+  // Those of this run, by their names.
+  const std::map<std::string, EvaluationReport>& evaluations() const;
   // The closing summary on stderr, report.html and summary.json.
   absl::Status Finish(double total_seconds);
   // report.html of a run that ended so. A report that cannot be written is

@@ -47,6 +47,10 @@ v1::EvaluationStatus EvaluationMessage(const std::string& when,
   message.set_samples(report.samples);
   SetInterval(report.accuracy, message.mutable_accuracy());
   SetInterval(report.format_rate, message.mutable_format_rate());
+  if (report.marker_rate.has_value()) {
+    message.set_marker(report.marker);
+    SetInterval(*report.marker_rate, message.mutable_marker_rate());
+  }
   message.set_mean_tokens(report.mean_tokens);
   for (const TermDivergence& term : report.divergences) {
     v1::DivergenceStatus& divergence = *message.add_divergences();

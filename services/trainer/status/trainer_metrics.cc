@@ -182,6 +182,13 @@ void TrainerMetrics::RecordEvaluation(const std::string& when,
       "Share of answers to the held-out problems with a boxed result.",
       report.format_rate.mean,
       labels);
+  if (report.marker_rate.has_value()) {
+    Set("dapd_trainer_evaluation_marker_ratio",
+        "Share of answers to the held-out problems that contain "
+        "evaluation.marker.",
+        report.marker_rate->mean,
+        labels);
+  }
   for (const TermDivergence& term : report.divergences) {
     Set("dapd_trainer_evaluation_divergence",
         "True KL divergence of a term on held-out problems.",
@@ -276,6 +283,36 @@ WorkerPoolObserver TrainerMetrics::PoolObserver(const std::string& role) {
     in_flight.Set(static_cast<double>(load.in_flight));
   };
   return observer;
+}
+
+CopyObserver TrainerMetrics::MakeCopyObserver() {
+  const Gauge step =
+      registry_.AddGauge("dapd_checkpoint_copied_step",
+                         "Step of the newest checkpoint whose copy is whole.");
+  const Counter copied = registry_.AddCounter("dapd_checkpoint_copied_total",
+                                              "Checkpoints copied.");
+  const Histogram seconds = registry_.AddHistogram(
+      "dapd_checkpoint_copy_seconds",
+      "Time to copy a checkpoint, read it back and thin older copies.",
+      StepBuckets(0.1, 10000));
+  const Counter failed = registry_.AddCounter(
+      "dapd_checkpoint_copy_failures_total", "Attempts at a copy that failed.");
+  const Counter left_out =
+      registry_.AddCounter("dapd_checkpoint_copy_left_out_total",
+                           "Checkpoints not copied because newer ones waited.");
+  const Counter sent = registry_.AddCounter("dapd_checkpoint_copy_bytes_total",
+                                            "Bytes sent for copies.");
+  return {.on_newest =
+              [step](int64_t newest) { step.Set(static_cast<double>(newest)); },
+          .on_copied =
+              [copied, seconds](double time) {
+                copied.Add();
+                seconds.Observe(time);
+              },
+          .on_failed = [failed] { failed.Add(); },
+          .on_left_out = [left_out] { left_out.Add(); },
+          .on_sent =
+              [sent](int64_t bytes) { sent.Add(static_cast<double>(bytes)); }};
 }
 
 }  // namespace dapd

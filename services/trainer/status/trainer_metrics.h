@@ -8,6 +8,7 @@
 #include "common/metrics/metrics_registry.h"
 #include "common/rpc/pool/worker_pool_options.h"
 #include "common/training/metric_table.h"
+#include "services/trainer/copy/run_copier.h"
 #include "services/trainer/record/evaluation_report.h"
 
 namespace dapd {
@@ -40,6 +41,9 @@ class TrainerMetrics {
   // Feeds outcomes, load and adapter pushes of the pool of `role` ("rollout" or
   // "teacher").
   WorkerPoolObserver PoolObserver(const std::string& role);
+  // Feeds how far the copy of the run is (checkpoint.copy_to). The metrics are
+  // there from this call on.
+  CopyObserver MakeCopyObserver();
 
  private:
   void Set(const std::string& name,

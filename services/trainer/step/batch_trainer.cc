@@ -141,6 +141,10 @@ absl::Status BatchTrainer::Begin(int64_t step,
   // Ranks share the workers, and rank 0 plans a step once it has all answers to
   // the one before: nobody waits for the policy that goes now.
   publisher_.Serve(policy);
+  // With a lag the step before still has its phases to come.
+  if (parts_.timeline != nullptr && !parts_.timeline->recording()) {
+    parts_.timeline->BeginStep(plan.step);
+  }
   OpenStep& open = open_.emplace();
   open.plan = std::move(plan);
   open.policy = std::move(policy);
@@ -188,9 +192,13 @@ RankSlice BatchTrainer::SamplesOfRank(size_t batch_size) const {
 absl::StatusOr<std::vector<RolloutRecord>> BatchTrainer::Sample(
     const OnAnswer& on_answer, StepReport* report) {
   parts_.on_phase(TrainerPhase::kRollout);
+  BeginTimeline();
+  const ScopedSlice slice(
+      parts_.timeline, kPhasesTrack, NameOf(TrainerPhase::kRollout));
   PhaseTimer timer(&report->seconds[TrainerPhase::kRollout]);
   OpenStep step = *std::exchange(open_, std::nullopt);
   report->step = step.plan.step;
+  SetLogStep(step.plan.step);
   payload_bytes_before_ = pipeline_.payload_bytes();
   scored_tokens_before_ = pipeline_.scored_tokens();
   teacher_cost_before_ = pipeline_.teacher_cost();
@@ -207,7 +215,7 @@ absl::StatusOr<std::vector<RolloutRecord>> BatchTrainer::Sample(
   RETURN_IF_ERROR(parts_.config.trainer.train_while_sampling &&
                           parts_.sharded_layers == nullptr
                       ? CollectAndTrain(step, on_answer)
-                      : CollectSlice(step, on_answer));
+                      : WaitAndCollect(step, on_answer));
   DAPD_FAILPOINT("rollout.after_collect");
   ASSIGN_OR_RETURN(std::vector<RolloutRecord> records,
                    ShareAnswers(step, on_answer));
@@ -219,6 +227,20 @@ absl::StatusOr<std::vector<RolloutRecord>> BatchTrainer::Sample(
     }
   }
   return records;
+}
+
+void BatchTrainer::BeginTimeline() {
+  step_began_ = absl::Now();
+  if (parts_.timeline != nullptr && open_.has_value()) {
+    parts_.timeline->BeginStep(open_->plan.step);
+  }
+}
+
+void BatchTrainer::EndTimeline() {
+  if (parts_.timeline == nullptr) return;
+  parts_.timeline->AddOwn(
+      kStepsTrack, {.name = "step", .begin = step_began_, .end = absl::Now()});
+  parts_.timeline->EndStep();
 }
 
 absl::Status BatchTrainer::CollectSlice(const OpenStep& step,
@@ -238,6 +260,12 @@ absl::Status BatchTrainer::CollectSlice(const OpenStep& step,
                      return absl::OkStatus();
                    }));
   return absl::OkStatus();
+}
+
+absl::Status BatchTrainer::WaitAndCollect(const OpenStep& step,
+                                          const OnAnswer& on_answer) {
+  const ScopedSlice slice(parts_.timeline, kComputeTrack, "wait for answers");
+  return CollectSlice(step, on_answer);
 }
 
 absl::Status BatchTrainer::CollectAndTrain(const OpenStep& step,
@@ -333,8 +361,11 @@ absl::Status BatchTrainer::Train(StepReport* report) {
   parts_.on_phase(TrainerPhase::kOptimizing);
   std::unique_ptr<PolicyUpdateWriter> writer;
   {
+    const ScopedSlice slice(
+        parts_.timeline, kPhasesTrack, NameOf(TrainerPhase::kOptimizing));
     PhaseTimer timer(&report->seconds[TrainerPhase::kOptimizing]);
     if (has_gradient_ && parts_.collective.size() > 1) {
+      const ScopedSlice sum(parts_.timeline, kComputeTrack, "sum of the ranks");
       at::Tensor gradient = parts_.policy.FlatGradient();
       RETURN_IF_ERROR(parts_.devices.Sum(gradient));
       parts_.policy.SetFlatGradient(gradient);
@@ -354,17 +385,30 @@ absl::Status BatchTrainer::Train(StepReport* report) {
                               " has nothing to learn from: no sample has a "
                               "target; the weights stay as they are"));
     }
+    const ScopedSlice optimizer(parts_.timeline, kComputeTrack, "optimizer");
     ASSIGN_OR_RETURN(report->optimizer,
                      has_gradient_ ? parts_.policy.Step(on_updated)
                                    : parts_.policy.Rest(on_updated));
     DAPD_FAILPOINT("optimizer.after_step");
   }
+  RETURN_IF_ERROR(Publish(*writer, report));
+  EndTimeline();
+  return absl::OkStatus();
+}
+
+absl::Status BatchTrainer::Publish(PolicyUpdateWriter& writer,
+                                   StepReport* report) {
   parts_.on_phase(TrainerPhase::kPublishing);
+  const ScopedSlice slice(
+      parts_.timeline, kPhasesTrack, NameOf(TrainerPhase::kPublishing));
   PhaseTimer timer(&report->seconds[TrainerPhase::kPublishing]);
   DAPD_FAILPOINT("publish.before_live");
-  writer->Finish(*parts_.weights, parts_.policy.live());
-  publisher_.SetLive(writer->update());
-  RETURN_IF_ERROR(publisher_.PublishWeights());
+  {
+    const ScopedSlice push(parts_.timeline, kComputeTrack, "push");
+    writer.Finish(*parts_.weights, parts_.policy.live());
+    publisher_.SetLive(writer.update());
+    RETURN_IF_ERROR(publisher_.PublishWeights());
+  }
   DAPD_FAILPOINT("publish.after_live");
   report->adapter_digest = live_digest();
   report->snapshot_version = parts_.policy.snapshot_version();

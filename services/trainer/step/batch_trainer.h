@@ -23,6 +23,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 
 #include "common/objective/head_workspace.h"
 #include "common/training/step_report.h"
@@ -112,6 +113,10 @@ class BatchTrainer {
   absl::Status CollectSlice(const OpenStep& step, const OnAnswer& on_answer);
   // The same on a thread of its own, and trains meanwhile.
   absl::Status CollectAndTrain(const OpenStep& step, const OnAnswer& on_answer);
+  absl::Status WaitAndCollect(const OpenStep& step, const OnAnswer& on_answer);
+  // The step that is begun, and its end, in the timeline.
+  void BeginTimeline();
+  void EndTimeline();
   absl::StatusOr<std::vector<RolloutRecord>> ShareAnswers(
       const OpenStep& step, const OnAnswer& on_answer);
   absl::Status Accept(const OpenStep& step,
@@ -120,6 +125,8 @@ class BatchTrainer {
                       const OnAnswer& on_answer) const;
   const Problem& ProblemOf(const OpenStep& step, size_t sample) const;
   absl::Status FinishGradient(StepReport* report);
+  // Gives the workers what the step led to, and compares it with other ranks'.
+  absl::Status Publish(PolicyUpdateWriter& writer, StepReport* report);
   absl::Status ServeLayers();
   // What the scores of this step cost.
   void CountScores(StepReport* report) const;
@@ -140,8 +147,9 @@ class BatchTrainer {
   uint64_t payload_bytes_before_ = 0;          // of this step
   int64_t scored_tokens_before_ = 0;
   TeacherCost teacher_cost_before_;
-  std::vector<RolloutRecord> slice_;    // this rank's answers
-  bool has_gradient_ = true;            // of this step, on any rank
+  std::vector<RolloutRecord> slice_;  // this rank's answers
+  bool has_gradient_ = true;          // of this step, on any rank
+  absl::Time step_began_;
   std::vector<BatchAnswer> to_report_;  // those that rank 0 does not know yet
 };
 

@@ -15,6 +15,7 @@
 #include "common/model/weights/weights.h"
 #include "common/sharding/sharded_layers.h"
 #include "common/terms/term.h"
+#include "common/timeline/timeline.h"
 #include "common/training/policy.h"
 #include "common/training/trainer_phase.h"
 #include "services/trainer/workers/rollout_client.h"
@@ -47,6 +48,7 @@ struct BatchTrainerParts {
   std::function<void(int64_t micro_batches, int64_t tokens)> on_ahead;
   // The rollout workers are to serve this policy from now on.
   std::function<void(int64_t version)> on_served;
+  Timeline* timeline = nullptr;  // null: none
 };
 
 }  // namespace dapd

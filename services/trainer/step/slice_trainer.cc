@@ -115,17 +115,26 @@ absl::Status SliceTrainer::TrainAhead(
         });
     bool advanced = false;
     {
+      ScopedSlice slice(parts_.timeline,
+                        kPhasesTrack,
+                        NameOf(TrainerPhase::kTraining),
+                        /*joins=*/true);
       const PhaseTimer timer(
           &report_->seconds[TrainerPhase::kTraining],
           /*around=*/&report_->seconds[TrainerPhase::kRollout]);
       MicroBatch* const next = FindTrainable();
       if (next != nullptr) RETURN_IF_ERROR(Train(*next));
       advanced = next != nullptr || AdvanceForward();
+      if (!advanced) slice.Drop();
     }
     if (is_early) report_->early_micro_batches = num_trained_;
     if (advanced) {
       parts_.on_ahead(report_->early_micro_batches, ahead_.tokens());
     } else {
+      const ScopedSlice slice(parts_.timeline,
+                              kComputeTrack,
+                              "wait for answers",
+                              /*joins=*/true);
       RETURN_IF_ERROR(pipeline_.AcceptScores(kGlance));
     }
   }
@@ -143,10 +152,18 @@ absl::Status SliceTrainer::TrainRest() {
       parts_.on_phase(next == nullptr ? TrainerPhase::kScoring
                                       : TrainerPhase::kTraining);
       parts_.on_progress(done, total);
+      ScopedSlice slice(parts_.timeline,
+                        kPhasesTrack,
+                        NameOf(TrainerPhase::kTraining),
+                        /*joins=*/true);
       const PhaseTimer timer(&report_->seconds[TrainerPhase::kTraining]);
       if (next != nullptr) RETURN_IF_ERROR(Train(*next));
       if (next != nullptr || AdvanceForward()) continue;
+      slice.Drop();
     }
+    const ScopedSlice phase(
+        parts_.timeline, kPhasesTrack, NameOf(TrainerPhase::kScoring));
+    const ScopedSlice wait(parts_.timeline, kComputeTrack, "wait for scores");
     const PhaseTimer timer(&report_->seconds[TrainerPhase::kScoring]);
     RETURN_IF_ERROR(pipeline_.AcceptScores(absl::InfiniteDuration()));
   }
@@ -166,7 +183,8 @@ absl::Status SliceTrainer::Train(MicroBatch& micro_batch) {
         {.head = {.temperature = parts_.config.objective.temperature,
                   .workspace = &workspace_},
          .limits = limits_,
-         .ahead = &ahead_});
+         .ahead = &ahead_,
+         .timeline = parts_.timeline});
     ++num_trained_;
     const bool waits = &micro_batch != &micro_batches_[turn_];
     if (waits && gradient_memory_.Take(gradient_bytes_)) {
@@ -245,6 +263,7 @@ bool SliceTrainer::AdvanceForward() {
     ahead_.PlanRollouts(i, known);
     next.has_planned_rollouts = true;
   }
+  ScopedSlice slice(parts_.timeline, kComputeTrack, "forward ahead");
   if (ahead_.AdvancePass()) return true;
   for (size_t i = turn_; i < micro_batches_.size(); ++i) {
     if (micro_batches_[i].is_done) continue;
@@ -252,6 +271,7 @@ bool SliceTrainer::AdvanceForward() {
       if (ahead_.AdvanceRollout(pipeline_.PrefixOf(s))) return true;
     }
   }
+  slice.Drop();
   return false;
 }
 

@@ -1,6 +1,9 @@
 // GrpcSession: what the sessions of both roles have in common. A role adds how
 // a task is written and how answers are put together.
 //
+// With a timeline a session records its uploads, and reads the worker's clock
+// (Describe) when it is connected and behind each upload.
+//
 // Describe and LoadAdapter have deadlines. The stream has none of its own: the
 // pool bounds the time of each task on it, and keepalive finds a silent peer.
 #pragma once
@@ -19,6 +22,7 @@
 #include "grpcpp/client_context.h"
 #include "grpcpp/support/sync_stream.h"
 
+#include "common/base/log.h"
 #include "common/base/mutex.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/client/channel.h"
@@ -28,12 +32,15 @@
 #include "common/rpc/transfer/adapter_stream.h"
 #include "common/rpc/transfer/encoded_methods.h"
 #include "common/security/role.h"
+#include "common/timeline/timeline.h"
 #include "dapd/v1/worker.pb.h"
 #include "services/trainer/workers/worker_handshake.h"
 
 namespace dapd {
 
 inline constexpr absl::Duration kDescribeTimeout = absl::Seconds(10);
+// Calls a reading of a clock is the best of: the first may have to wait.
+inline constexpr int kClockCalls = 3;
 
 // Service: v1::RolloutService or v1::TeacherService. Request and Response are
 // the messages of its long stream; grpc::ByteBuffer: encoded ones.
@@ -52,9 +59,16 @@ class GrpcSession : public WorkerSession<Task, Result> {
               const RpcCredentials& credentials,
               ExpectedWorker expected,
               absl::Duration load_timeout,
+              Timeline* timeline,
               int64_t connections = 1)
-      : channel_(OpenChannel(endpoint, credentials, {service})),
+      : timeline_(timeline),
+        peer_(timeline == nullptr ? 0
+                                  : timeline->AddPeer(absl::StrCat(
+                                        RoleName(service), " ", endpoint))),
+        upload_track_(absl::StrCat("push to ", endpoint)),
+        channel_(OpenChannel(endpoint, credentials, {service})),
         stub_(channel_.ok() ? Service::NewStub(*channel_) : nullptr),
+        endpoint_(endpoint),
         service_(RoleName(service)),
         load_method_(
             absl::StrCat("/", Service::service_full_name(), "/LoadAdapter")),
@@ -75,27 +89,18 @@ class GrpcSession : public WorkerSession<Task, Result> {
     v1::DescribeResponse response;
     RETURN_IF_ERROR(
         FromGrpcStatus(stub_->Describe(context.get(), {}, &response)));
-    return CheckDescription(response, service_, expected_);
+    const std::string skew = DescribeSkew(response, endpoint_);
+    if (!skew.empty()) LogWarning(skew);
+    ASSIGN_OR_RETURN(const int64_t max_in_flight,
+                     CheckDescription(response, service_, expected_));
+    ReadClock();
+    return max_in_flight;
   }
 
   absl::StatusOr<uint64_t> Load(WeightSet set,
                                 const PolicyUpdate& update) override {
-    const auto context = BeginCall(load_timeout_);
-    v1::LoadAdapterResponse response;
-    const auto writer = OpenEncodedWriter(
-        channel_->get(), load_method_.c_str(), context.get(), &response);
-    uint64_t bytes = 0;
-    const absl::Status sent =
-        SendAdapter(set, update, [&](const grpc::ByteBuffer& message) {
-          bytes += message.Length();
-          return writer->Write(message);
-        });
-    if (sent.ok()) writer->WritesDone();
-    if (absl::IsAborted(sent)) context->TryCancel();
-    // After a refused Write the reason is in the status.
-    const absl::Status taken = FromGrpcStatus(writer->Finish());
-    RETURN_IF_ERROR(absl::IsAborted(sent) ? sent : taken);
-    RETURN_IF_ERROR(CheckAcknowledgement(response, set, update));
+    ASSIGN_OR_RETURN(const uint64_t bytes, Upload(set, update));
+    ReadClock();
     return bytes;
   }
 
@@ -147,6 +152,10 @@ class GrpcSession : public WorkerSession<Task, Result> {
   // Of the stream's updates, the one that a set of weights is.
   const PolicyUpdate& update(WeightSet set) const { return *updates_->at(set); }
   Stub& stub() { return *stub_; }
+  // Null: nothing is to be recorded.
+  Timeline* timeline() { return timeline_; }
+  // The worker, in the timeline.
+  int peer() const { return peer_; }
   // Each task keeps to one stream.
   size_t LaneOf(uint64_t task_id) const { return task_id % lanes_.size(); }
   size_t num_lanes() const { return lanes_.size(); }
@@ -159,6 +168,41 @@ class GrpcSession : public WorkerSession<Task, Result> {
     std::shared_ptr<grpc::ClientContext> context;  // of the stream
     std::unique_ptr<Stream> stream;
   };
+
+  absl::StatusOr<uint64_t> Upload(WeightSet set, const PolicyUpdate& update) {
+    const ScopedSlice slice(timeline_, upload_track_.c_str(), "push");
+    const auto context = BeginCall(load_timeout_);
+    v1::LoadAdapterResponse response;
+    const auto writer = OpenEncodedWriter(
+        channel_->get(), load_method_.c_str(), context.get(), &response);
+    uint64_t bytes = 0;
+    const absl::Status sent =
+        SendAdapter(set, update, [&](const grpc::ByteBuffer& message) {
+          bytes += message.Length();
+          return writer->Write(message);
+        });
+    if (sent.ok()) writer->WritesDone();
+    if (absl::IsAborted(sent)) context->TryCancel();
+    // After a refused Write the reason is in the status.
+    const absl::Status taken = FromGrpcStatus(writer->Finish());
+    RETURN_IF_ERROR(absl::IsAborted(sent) ? sent : taken);
+    RETURN_IF_ERROR(CheckAcknowledgement(response, set, update));
+    return bytes;
+  }
+
+  void ReadClock() {
+    if (timeline_ == nullptr || !timeline_->wanted()) return;
+    for (int i = 0; i < kClockCalls; ++i) {
+      const auto context = BeginCall(kDescribeTimeout);
+      v1::DescribeResponse response;
+      const absl::Time asked = absl::Now();
+      const grpc::Status told = stub_->Describe(context.get(), {}, &response);
+      // The next call that matters says what is wrong.
+      if (!told.ok() || response.unix_ns() == 0) return;
+      timeline_->AddReading(
+          peer_, {asked, absl::FromUnixNanos(response.unix_ns()), absl::Now()});
+    }
+  }
 
   // A context that Cancel reaches from now on.
   std::shared_ptr<grpc::ClientContext> BeginCall(absl::Duration timeout) {
@@ -173,8 +217,12 @@ class GrpcSession : public WorkerSession<Task, Result> {
     return context;
   }
 
+  Timeline* const timeline_;
+  const int peer_;
+  const std::string upload_track_;
   const absl::StatusOr<std::shared_ptr<grpc::Channel>> channel_;
   const std::unique_ptr<Stub> stub_;  // none: Connect says why
+  const std::string endpoint_;
   const std::string service_;
   const std::string load_method_;
   const ExpectedWorker expected_;

@@ -16,10 +16,12 @@ class PooledRolloutClient final : public RolloutClient {
  public:
   PooledRolloutClient(WorkerPoolOptions options,
                       std::shared_ptr<const RpcCredentials> credentials,
-                      const ExpectedWorker& expected)
+                      const ExpectedWorker& expected,
+                      Timeline* timeline)
       : pool_(options,
               [this,
                expected,
+               timeline,
                credentials = std::move(credentials),
                timeout = options.task_timeout](const std::string& endpoint) {
                 return std::make_unique<RolloutSession>(
@@ -27,6 +29,7 @@ class PooledRolloutClient final : public RolloutClient {
                     *credentials,
                     expected,
                     timeout,
+                    timeline,
                     [this](uint64_t id, const std::vector<int32_t>& ids) {
                       Tell(id, ids);
                     });
@@ -68,9 +71,7 @@ absl::StatusOr<RolloutResult> RolloutClient::Next() {
 
 absl::StatusOr<std::unique_ptr<RolloutClient>> RolloutClient::Start(
     RolloutClientOptions options) {
-  for (const std::string& address : options.addresses) {
-    RETURN_IF_ERROR(ParseHostPort(address).status());
-  }
+  RETURN_IF_ERROR(CheckWorkerAddresses(options.addresses));
   WorkerPoolOptions pool;
   pool.role = "rollout";
   pool.addresses = std::move(options.addresses);
@@ -81,7 +82,8 @@ absl::StatusOr<std::unique_ptr<RolloutClient>> RolloutClient::Start(
       std::move(pool),
       options.credentials == nullptr ? RpcCredentials::Loopback()
                                      : std::move(options.credentials),
-      options.expected));
+      options.expected,
+      options.timeline));
 }
 
 }  // namespace dapd

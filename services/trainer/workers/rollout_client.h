@@ -25,6 +25,7 @@
 namespace dapd {
 
 class RpcCredentials;
+class Timeline;
 
 struct RolloutTask {
   uint64_t id = 0;  // unique among the tasks without a result
@@ -54,12 +55,14 @@ struct RolloutClientOptions {
   absl::Duration task_timeout = absl::Minutes(10);
   absl::Duration peer_timeout = absl::Minutes(5);
   WorkerPoolObserver observer;
+  Timeline* timeline = nullptr;  // that outlives the client; null: none
 };
 
 class RolloutClient {
  public:
   // Starts to look for workers and returns; a worker that is down is no error
-  // here. INVALID_ARGUMENT for an address that is no "host:port".
+  // here. INVALID_ARGUMENT for an address that is neither "host:port" nor
+  // "file://PATH".
   static absl::StatusOr<std::unique_ptr<RolloutClient>> Start(
       RolloutClientOptions options);
   virtual ~RolloutClient() = default;

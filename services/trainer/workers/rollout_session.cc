@@ -1,7 +1,9 @@
 #include "services/trainer/workers/rollout_session.h"
 
 #include <cmath>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 
@@ -23,6 +25,9 @@ FinishReason FinishReasonOf(v1::GenerationFinished::Reason reason) {
   }
 }
 
+// Beyond any worker's; what a worker says is bounded.
+constexpr uint32_t kMaxSlots = 1 << 16;
+
 }  // namespace
 
 std::unique_ptr<RolloutSession::Stream> RolloutSession::StartStream(
@@ -42,6 +47,7 @@ v1::GenerateRequest RolloutSession::ToRequest(const RolloutTask& task) {
   MutexLock lock(&mutex_);
   Partial& partial = partial_[task.id];
   partial.max_new_tokens = task.request.sampling.max_new_tokens;
+  partial.key = task.request.key;
   partial.result.id = task.id;
   return request;
 }
@@ -68,10 +74,16 @@ std::optional<TaskAnswer<RolloutResult>> RolloutSession::Receive() {
       return TaskAnswer<RolloutResult>{id, added};
     }
     RolloutResult result = std::move(found->second.result);
+    const SamplingKey key = found->second.key;
     partial_.erase(found);
     if (response.has_finished()) {
-      return TaskAnswer<RolloutResult>{
+      TaskAnswer<RolloutResult> answer{
           id, Finish(response.finished(), std::move(result))};
+      if (timeline() != nullptr && answer.result.ok() &&
+          response.finished().has_times()) {
+        Record(response.finished().times(), key, *answer.result);
+      }
+      return answer;
     }
     return TaskAnswer<RolloutResult>{
         id,
@@ -142,6 +154,38 @@ absl::StatusOr<RolloutResult> RolloutSession::Finish(
   result.policy_version = finished.policy_version();
   result.adapter_digest = finished.adapter_digest();
   return result;
+}
+
+void RolloutSession::Record(const v1::SampleTimes& times,
+                            const SamplingKey& key,
+                            const RolloutResult& result) {
+  if (times.slot() >= kMaxSlots || times.started() > times.first_token() ||
+      times.first_token() > times.ended()) {
+    return;
+  }
+  const std::string track = absl::StrCat("slot ", times.slot());
+  const absl::Time started = absl::FromUnixNanos(times.started());
+  const absl::Time first_token = absl::FromUnixNanos(times.first_token());
+  const absl::Duration waited = started - absl::FromUnixNanos(times.arrived());
+  // Keys count steps from 0.
+  const std::vector<std::pair<std::string, int64_t>> facts = {
+      {"step", static_cast<int64_t>(key.step) + 1},
+      {"example", key.example},
+      {"sample", key.sample},
+      {"tokens", static_cast<int64_t>(result.ids.size())},
+      {"waited_us", absl::ToInt64Microseconds(waited)}};
+  timeline()->Add(peer(),
+                  track,
+                  {.name = "prefill",
+                   .begin = started,
+                   .end = first_token,
+                   .facts = facts});
+  timeline()->Add(peer(),
+                  track,
+                  {.name = "sampling",
+                   .begin = first_token,
+                   .end = absl::FromUnixNanos(times.ended()),
+                   .facts = facts});
 }
 
 }  // namespace dapd

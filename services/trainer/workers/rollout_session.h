@@ -27,9 +27,14 @@ class RolloutSession final : public RolloutSessionBase {
                  const RpcCredentials& credentials,
                  const ExpectedWorker& expected,
                  absl::Duration load_timeout,
+                 Timeline* timeline,
                  OnTokens on_tokens)
-      : RolloutSessionBase(
-            endpoint, Role::kRollout, credentials, expected, load_timeout),
+      : RolloutSessionBase(endpoint,
+                           Role::kRollout,
+                           credentials,
+                           expected,
+                           load_timeout,
+                           timeline),
         on_tokens_(std::move(on_tokens)) {}
 
   // An answer that is not what was asked for (tokens missing or too many, ids
@@ -40,6 +45,7 @@ class RolloutSession final : public RolloutSessionBase {
  private:
   struct Partial {
     int64_t max_new_tokens = 0;
+    SamplingKey key;
     RolloutResult result;
   };
 
@@ -49,6 +55,9 @@ class RolloutSession final : public RolloutSessionBase {
   absl::Status AddTokens(const v1::TokensSampled& tokens, Partial& partial);
   absl::StatusOr<RolloutResult> Finish(const v1::GenerationFinished& finished,
                                        RolloutResult result) const;
+  void Record(const v1::SampleTimes& times,
+              const SamplingKey& key,
+              const RolloutResult& result);
 
   const OnTokens on_tokens_;
   Mutex mutex_;

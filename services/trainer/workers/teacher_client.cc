@@ -15,14 +15,20 @@ class PooledTeacherClient final : public TeacherClient {
   PooledTeacherClient(WorkerPoolOptions options,
                       std::shared_ptr<const RpcCredentials> credentials,
                       const ExpectedWorker& expected,
+                      Timeline* timeline,
                       int64_t connections)
       : pool_(options,
               [expected,
+               timeline,
                connections,
                credentials = std::move(credentials),
                timeout = options.task_timeout](const std::string& endpoint) {
-                return std::make_unique<TeacherSession>(
-                    endpoint, *credentials, expected, timeout, connections);
+                return std::make_unique<TeacherSession>(endpoint,
+                                                        *credentials,
+                                                        expected,
+                                                        timeout,
+                                                        timeline,
+                                                        connections);
               }) {}
 
   void SetWeights(PolicyUpdates updates) override {
@@ -54,9 +60,7 @@ absl::StatusOr<ScoreResult> TeacherClient::Next() {
 
 absl::StatusOr<std::unique_ptr<TeacherClient>> TeacherClient::Start(
     TeacherClientOptions options) {
-  for (const std::string& address : options.addresses) {
-    RETURN_IF_ERROR(ParseHostPort(address).status());
-  }
+  RETURN_IF_ERROR(CheckWorkerAddresses(options.addresses));
   WorkerPoolOptions pool;
   pool.role = "teacher";
   pool.addresses = std::move(options.addresses);
@@ -68,6 +72,7 @@ absl::StatusOr<std::unique_ptr<TeacherClient>> TeacherClient::Start(
       options.credentials == nullptr ? RpcCredentials::Loopback()
                                      : std::move(options.credentials),
       options.expected,
+      options.timeline,
       options.connections));
 }
 

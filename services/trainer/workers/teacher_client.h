@@ -24,6 +24,7 @@
 namespace dapd {
 
 class RpcCredentials;
+class Timeline;
 
 struct ScoreTask {
   uint64_t id = 0;  // unique among the tasks without a result
@@ -56,6 +57,7 @@ struct TeacherClientOptions {
   absl::Duration peer_timeout = absl::Minutes(5);
   int64_t connections = 1;  // to each worker; tasks take turns on them
   WorkerPoolObserver observer;
+  Timeline* timeline = nullptr;  // that outlives the client; null: none
 };
 
 class TeacherClient {

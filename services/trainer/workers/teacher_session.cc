@@ -13,6 +13,8 @@ namespace {
 constexpr char kScoreMethod[] = "/dapd.v1.TeacherService/Score";
 // Answers that wait for Receive; a reader that has another waits, too.
 constexpr size_t kUntakenAnswers = 4;
+// What a worker says is bounded: teacher.proto's ScoreTimes.
+constexpr int kMaxAheadSpans = 64;
 
 v1::Payload ToWirePayload(Payload payload) {
   switch (payload) {
@@ -110,7 +112,9 @@ bool TeacherSession::SendPrefix(const ScoreTask& partial) {
         view.input_ids.end());
     sent = view.input_ids.size();
   }
-  return !request.has_prefix() || stream(LaneOf(partial.id)).Write(request);
+  if (!request.has_prefix()) return true;
+  const ScopedSlice slice(timeline(), news_track_.c_str(), "prefix news");
+  return stream(LaneOf(partial.id)).Write(request);
 }
 
 bool TeacherSession::WithdrawPrefix(uint64_t id) {
@@ -203,6 +207,9 @@ std::optional<TaskAnswer<ScoreResult>> TeacherSession::Add(
     answer = Add(response, *partial);
   }
   if (!answer.has_value()) return std::nullopt;
+  if (timeline() != nullptr && answer->ok()) {
+    Record(response.done().times(), **answer);
+  }
   MutexLock lock(&mutex_);
   partial_.erase(id);
   return TaskAnswer<ScoreResult>{id, *std::move(answer)};
@@ -299,6 +306,38 @@ absl::StatusOr<ScoreResult> TeacherSession::Finish(const v1::ScoreDone& done,
   partial.result.computed_tokens = static_cast<int64_t>(done.computed_tokens());
   partial.result.reused_tokens = static_cast<int64_t>(done.reused_tokens());
   return std::move(partial.result);
+}
+
+void TeacherSession::Record(const v1::ScoreTimes& times,
+                            const ScoreResult& result) {
+  if (times.ahead_size() > kMaxAheadSpans || !times.has_scored() ||
+      !times.has_sent()) {
+    return;
+  }
+  const auto add = [&](const std::string& track,
+                       const char* name,
+                       const v1::TimeSpan& span,
+                       std::vector<std::pair<std::string, int64_t>> facts) {
+    facts.emplace_back("task", static_cast<int64_t>(result.id));
+    timeline()->Add(peer(),
+                    track,
+                    {.name = name,
+                     .begin = absl::FromUnixNanos(span.begin()),
+                     .end = absl::FromUnixNanos(span.end()),
+                     .facts = std::move(facts)});
+  };
+  for (const v1::TimeSpan& span : times.ahead()) {
+    add(kComputeTrack, "prefix", span, {});
+  }
+  add(kComputeTrack,
+      "score",
+      times.scored(),
+      {{"computed_tokens", result.computed_tokens},
+       {"reused_tokens", result.reused_tokens}});
+  add(absl::StrCat("connection ", LaneOf(result.id)),
+      "payload",
+      times.sent(),
+      {{"bytes", static_cast<int64_t>(result.payload_bytes)}});
 }
 
 }  // namespace dapd

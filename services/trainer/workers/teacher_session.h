@@ -34,13 +34,16 @@ class TeacherSession final : public TeacherSessionBase {
                  const RpcCredentials& credentials,
                  const ExpectedWorker& expected,
                  absl::Duration load_timeout,
+                 Timeline* timeline,
                  int64_t connections)
       : TeacherSessionBase(endpoint,
                            Role::kTeacher,
                            credentials,
                            expected,
                            load_timeout,
-                           connections) {}
+                           timeline,
+                           connections),
+        news_track_(absl::StrCat("news to ", endpoint)) {}
 
   absl::Status OpenStream(const PolicyUpdates& updates) override;
   void HalfClose() override;
@@ -88,7 +91,9 @@ class TeacherSession final : public TeacherSessionBase {
   absl::Status AddChunk(const Chunk& chunk, Partial& partial) const;
   absl::StatusOr<ScoreResult> Finish(const v1::ScoreDone& done,
                                      Partial& partial) const;
+  void Record(const v1::ScoreTimes& times, const ScoreResult& result);
 
+  const std::string news_track_;
   // Prefix tokens sent on this stream, by task and view.
   std::map<uint64_t, std::map<ViewName, size_t>> prefixes_;
   Mutex mutex_;

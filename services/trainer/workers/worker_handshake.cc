@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
+#include "common/base/version.h"
 #include "common/rpc/transfer/served_policy.h"
 #include "common/rpc/transfer/wire_weights.h"
 
@@ -48,6 +49,20 @@ absl::StatusOr<int64_t> CheckDescription(const v1::DescribeResponse& worker,
                      "; start it with the trainer's configuration"));
   }
   return static_cast<int64_t>(worker.max_in_flight());
+}
+
+std::string DescribeSkew(const v1::DescribeResponse& worker,
+                         const std::string& address) {
+  if (worker.version() == Version()) return "";
+  return absl::StrCat(
+      worker.service(),
+      " worker ",
+      address,
+      " is of version ",
+      worker.version().empty() ? "unknown" : worker.version().substr(0, 100),
+      ", this trainer of ",
+      Version(),
+      ": results are only known to be the same within one");
 }
 
 absl::Status CheckAcknowledgement(const v1::LoadAdapterResponse& response,

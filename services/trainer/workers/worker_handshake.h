@@ -21,6 +21,12 @@ absl::StatusOr<int64_t> CheckDescription(const v1::DescribeResponse& worker,
                                          const std::string& service,
                                          const ExpectedWorker& expected);
 
+// A sentence about a worker at `address` that was built from something else
+// than this trainer; empty if it was not. Such a worker may do all the same:
+// its probe decides.
+std::string DescribeSkew(const v1::DescribeResponse& worker,
+                         const std::string& address);
+
 // FAILED_PRECONDITION if the worker acknowledged other weights than `update` as
 // its set `set`,
 // or if its probe differs by more than the tolerance: says both numbers of the

@@ -5,6 +5,9 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+#include "common/base/files.h"
+#include "tests/fakes/temp_path.h"
+
 namespace dapd {
 namespace {
 
@@ -17,6 +20,24 @@ TEST(VisibleGpusTest, WhatTheVariableNamesIsWhatThereIs) {
   ::setenv("CUDA_VISIBLE_DEVICES", "", 1);
   EXPECT_THAT(VisibleGpus(), IsEmpty());
   ::unsetenv("CUDA_VISIBLE_DEVICES");
+}
+
+TEST(VisibleGpusTest, WhateverTheirNumbersDevicesAreCountedFromNought) {
+  ::unsetenv("CUDA_VISIBLE_DEVICES");
+  const std::string devices = TempPath("devices");
+  ASSERT_TRUE(MakeDirectories(devices).ok());
+  EXPECT_THAT(VisibleGpus(devices), IsEmpty());
+  for (const char* name : {"nvidia3",
+                           "nvidia5",
+                           "nvidia12",
+                           "nvidiactl",
+                           "nvidia-uvm",
+                           "nvidia",
+                           "null"}) {
+    ASSERT_TRUE(WriteFileAtomically(JoinPath(devices, name), "").ok());
+  }
+  EXPECT_THAT(VisibleGpus(devices), ElementsAre("0", "1", "2"));
+  EXPECT_THAT(VisibleGpus(JoinPath(devices, "none")), IsEmpty());
 }
 
 TEST(VisibleGpusTest, ASettingIsReadAsItWasWritten) {

@@ -82,6 +82,10 @@ TEST(LoadConfigTest, ContradictionsAreNamed) {
       Load(kGood,
            {"rollout.max_new_tokens=20000", "data.max_prompt_tokens=20001"})
           .ok());
+  EXPECT_THAT(
+      Message(Load(
+          kGood, {absl::StrCat("evaluation.marker=", std::string(257, 'x'))})),
+      HasSubstr("evaluation.marker has 257 bytes"));
   EXPECT_THAT(Message(Load(kGood, {"rollout.listen=0.0.0.0:7001"})),
               HasSubstr("security.insecure"));
   EXPECT_TRUE(
@@ -125,6 +129,20 @@ TEST(LoadConfigTest, PlaintextBeyondLoopbackNeedsAnExplicitFlag) {
     EXPECT_THAT(Refusal({peer}), HasSubstr("without encryption")) << peer;
     EXPECT_EQ(Refusal({peer, "security.insecure=true"}), "");
   }
+}
+
+TEST(LoadConfigTest, AnUrlThatNothingCanBePostedToIsRefused) {
+  EXPECT_EQ(Refusal({"run.notify_url=https://example.org/x"}), "");
+  EXPECT_EQ(Refusal({"run.notify_url=file:///run/secrets/url",
+                     "run.notify_secret_file=token"}),
+            "");
+  EXPECT_THAT(Refusal({"run.notify_url=example.org"}),
+              HasSubstr("run.notify_url"));
+  EXPECT_THAT(Refusal({"run.notify_url=http://example.org/x",
+                       "run.notify_secret_file=token"}),
+              HasSubstr("without encryption"));
+  EXPECT_THAT(Refusal({"run.notify_secret_file=token"}),
+              HasSubstr("run.notify_url, which is missing"));
 }
 
 TEST(LoadConfigTest, ARunsNameLeadsNowhereElse) {
@@ -270,10 +288,12 @@ TEST(LoadConfigTest, TheDumpLoadsToTheSameConfiguration) {
   auto first = Load(kGood,
                     {"objective.component_clip=.inf",
                      "lora.targets=[q_proj, up_proj]",
+                     "evaluation.marker=' = '",
                      "objective.terms=[{name: only, student: none_rollout, "
                      "teacher: cross_rollout, teacher_weights: base, weight: "
                      "0.1}]"});
   ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_EQ(first->config.evaluation.marker, " = ");
   auto second = Load(DumpConfig(*first));
   ASSERT_TRUE(second.ok()) << second.status() << DumpConfig(*first);
   const auto a = ConfigKeys(first->config);
@@ -389,6 +409,25 @@ TEST(LoadConfigTest, PromptsOfSeveralLinesSurviveTheDump) {
   EXPECT_EQ(again->config.prompts.privileged, PromptsSection().privileged);
 }
 
+TEST(LoadConfigTest, WorkersMayBeNamedByAFile) {
+  const auto loaded = Load(kGood,
+                           {"rollout.addresses=file:///shared/rollouts",
+                            "teacher.addresses=[127.0.0.1:7002,file://t]"});
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_THAT(loaded->config.rollout.addresses,
+              testing::ElementsAre("file:///shared/rollouts"));
+  EXPECT_EQ(AddressFilePath(loaded->config.rollout.addresses[0]),
+            "/shared/rollouts");
+  EXPECT_EQ(AddressFilePath("file://t"), "t");
+  EXPECT_EQ(AddressFilePath("127.0.0.1:7002"), std::nullopt);
+  EXPECT_FALSE(ResultSettings(loaded->config).contains("rollout.addresses"));
+  EXPECT_THAT(Refusal({"rollout.addresses=file://"}),
+              HasSubstr("'file://' is not host:port, nor file://PATH"));
+  EXPECT_THAT(
+      Refusal({"trainer.ranks=2", "trainer.rendezvous=file:///shared/meeting"}),
+      HasSubstr("trainer.rendezvous: 'file:///shared/meeting'"));
+}
+
 TEST(LoadConfigTest, AMistakenPromptIsNamed) {
   EXPECT_THAT(Refusal({"prompts.privileged='{problem} only'"}),
               HasSubstr("prompts.privileged: {reference} is missing"));
@@ -396,6 +435,19 @@ TEST(LoadConfigTest, AMistakenPromptIsNamed) {
               HasSubstr("prompts.none: {question} is no field"));
   EXPECT_THAT(Refusal({"prompts.none=Problem: {problem}"}),
               testing::AllOf(HasSubstr("prompts.none"), HasSubstr("quotes")));
+}
+
+TEST(LoadConfigTest, AUrlOfCopiesHoldsNoSecretAndIsOne) {
+  for (const char* url : {"s3://bucket/runs", "gs://b", "/copies", "copies"}) {
+    const auto loaded = Load(kGood, {std::string("checkpoint.copy_to=") + url});
+    EXPECT_TRUE(loaded.ok()) << loaded.status();
+  }
+  EXPECT_THAT(Refusal({"checkpoint.copy_to=s3://key:secret@bucket/runs"}),
+              HasSubstr("credentials do not belong in a URL"));
+  for (const char* url : {"s3://", "s3://b?x=1", "simplecache::s3://b"}) {
+    EXPECT_THAT(Refusal({std::string("checkpoint.copy_to=") + url}),
+                HasSubstr("checkpoint.copy_to"));
+  }
 }
 
 TEST(ConfigReferenceTest, TheDocumentInTheRepositoryIsUpToDate) {

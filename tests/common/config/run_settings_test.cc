@@ -12,7 +12,6 @@ TEST(RunSettingsTest, WhatARunsResultDependsOnMustStay) {
                           "objective.temperature",
                           "rollout.temperature",
                           "rollout.max_staleness",
-                          "rollout.tensor_parallel",
                           "teacher.payload",
                           "teacher.chunk_tokens",
                           "trainer.batch_size",
@@ -28,19 +27,25 @@ TEST(RunSettingsTest, WhatARunsResultDependsOnMustStay) {
 TEST(RunSettingsTest, WhereThingsAreAndWhoHelpsMayChange) {
   const auto settings = ResultSettings({});
   for (const char* key : {"run.name",
+                          "run.notify_url",
                           "model.path",
                           "run.rollout_workers",
                           "rollout.slots",
                           "rollout.kv_memory_mib",
+                          "rollout.tensor_parallel",
+                          "rollout.addresses",
                           "teacher.connections",
                           "teacher.prefix_memory_mib",
                           "trainer.steps",
                           "trainer.rank",
                           "trainer.ranks",
                           "trainer.rank_timeout_seconds",
+                          "trainer.timeline_steps",
                           "evaluation.samples",
                           "checkpoint.interval",
                           "metrics.trainer_listen",
+                          "log.format",
+                          "log.level",
                           "security.tokens.viewer"}) {
     EXPECT_FALSE(settings.contains(key)) << key;
     EXPECT_TRUE(MayChangeOnResume(key)) << key;

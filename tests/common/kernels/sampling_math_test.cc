@@ -60,7 +60,7 @@ class TwinByMass {
              int64_t num_tokens,
              float temperature)
       : logits_(logits), num_tokens_(num_tokens), temperature_(temperature) {
-    best_ = *std::max_element(logits.begin(), logits.end());
+    best_ = *std::max_element(logits.begin(), logits.begin() + num_tokens);
   }
 
   int32_t Choose(const SamplingParams& params, double uniform) {
@@ -187,6 +187,17 @@ TEST(SamplingMathTest, TheEndsOfTheUniformGiveTheFirstAndTheLast) {
   // e^-62 of the most probable is below what mass can tell from nothing.
   EXPECT_EQ(by_mass.Choose({1.0, 0, 1.0, 1}, last), 0);
   EXPECT_EQ(by_mass.Choose({1.0, 0, 1e-9, 1}, last), 1);
+}
+
+TEST(SamplingMathTest, PaddingFarAboveAllTokensWeighsNothing) {
+  const std::vector<float> logits = {0.0F, 2.0F, 1.0F, 500.0F};
+  const SamplingParams params{1.0, 0, 0.9, 1};
+  TwinByMass by_mass(logits, 3, 1.0F);
+  for (uint32_t i = 0; i < 40; ++i) {
+    const double uniform = KeyedUniform({1, 2, 3, 4}, i);
+    ASSERT_EQ(by_mass.Choose(params, uniform),
+              SampleToken(logits, 3, params, uniform));
+  }
 }
 
 }  // namespace

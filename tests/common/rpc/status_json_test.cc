@@ -17,6 +17,8 @@ v1::GetStatusResponse MakeStatus() {
   status.mutable_workers(0)->add_weights()->set_set("ema");
   v1::EvaluationStatus& evaluation = *status.add_evaluations();
   evaluation.mutable_accuracy()->set_low(0.5);
+  evaluation.set_marker(" = ");
+  evaluation.mutable_marker_rate()->set_mean(0.75);
   evaluation.add_divergences()->mutable_unclipped()->set_high(2.0);
   status.add_warnings()->set_text("the clip hides something");
   return status;
@@ -57,7 +59,17 @@ TEST(StatusJsonTest, NumbersAreNumbers) {
   EXPECT_EQ(json["workers"][0]["policy_version"], -1);
   EXPECT_EQ(json["workers"][0]["weights"][0]["set"], "ema");
   EXPECT_EQ(json["evaluations"][0]["accuracy"]["low"], 0.5);
+  EXPECT_EQ(json["evaluations"][0]["marker"], " = ");
+  EXPECT_EQ(json["evaluations"][0]["marker_rate"]["mean"], 0.75);
   EXPECT_EQ(json["warnings"][0]["text"], "the clip hides something");
+}
+
+TEST(StatusJsonTest, AnEvaluationWithoutAMarkerHasNone) {
+  v1::GetStatusResponse status;
+  status.add_evaluations();
+  const nlohmann::ordered_json json = StatusJson(status)["evaluations"][0];
+  EXPECT_TRUE(json.contains("format_rate"));
+  EXPECT_FALSE(json.contains("marker") || json.contains("marker_rate"));
 }
 
 TEST(StatusJsonTest, AnEmptyStatusHasEmptyLists) {

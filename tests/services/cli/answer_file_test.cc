@@ -75,6 +75,7 @@ TEST(AnswerFileTest, ARowTellsAllThatAReportNeeds) {
       ParseAnswerRecord(nlohmann::json::parse(ToJson(record).dump()), "here");
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(read->id, "p3");
+  EXPECT_EQ(read->text, record.text);
   EXPECT_EQ(read->index, 3);
   EXPECT_EQ(read->sample, 2);
   EXPECT_EQ(read->tokens, 7);

@@ -11,6 +11,7 @@ namespace dapd {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // Three problems of four answers: all right, one right, none right.
 std::vector<AnswerRecord> Records() {
@@ -25,14 +26,16 @@ std::vector<AnswerRecord> Records() {
                          .finish_reason = index == 2 && sample < 2
                                               ? FinishReason::kLength
                                               : FinishReason::kEos,
-                         .repeated = index == 2 && sample == 0});
+                         .repeated = index == 2 && sample == 0,
+                         .is_marked = index != 1});
     }
   }
   return records;
 }
 
 TEST(EvalReportTest, EachProblemCountsOnce) {
-  const EvalReport report = SummarizeAnswers({"a", "b", "c"}, 4, Records(), 1);
+  const EvalReport report =
+      SummarizeAnswers({"a", "b", "c"}, 4, Records(), "", 1);
   EXPECT_DOUBLE_EQ(report.accuracy.mean, (1 + 0.25 + 0) / 3);
   EXPECT_DOUBLE_EQ(report.format_rate.mean, 2.0 / 3);
   EXPECT_DOUBLE_EQ(report.truncated.mean, 0.5 / 3);
@@ -42,7 +45,8 @@ TEST(EvalReportTest, EachProblemCountsOnce) {
 }
 
 TEST(EvalReportTest, PassAtOneIsTheAverageAndMoreAnswersPassMore) {
-  const EvalReport report = SummarizeAnswers({"a", "b", "c"}, 4, Records(), 1);
+  const EvalReport report =
+      SummarizeAnswers({"a", "b", "c"}, 4, Records(), "", 1);
   ASSERT_EQ(report.pass_at.size(), 4u);
   EXPECT_NEAR(report.pass_at[0].mean, report.accuracy.mean, 1e-12);
   // One right of four: two of them include it with probability 1/2.
@@ -51,7 +55,8 @@ TEST(EvalReportTest, PassAtOneIsTheAverageAndMoreAnswersPassMore) {
 }
 
 TEST(EvalReportTest, JsonHasTheMeasuresAndTextShowsThem) {
-  const EvalReport report = SummarizeAnswers({"a", "b", "c"}, 4, Records(), 1);
+  const EvalReport report =
+      SummarizeAnswers({"a", "b", "c"}, 4, Records(), "", 1);
   const nlohmann::ordered_json json = ToJson(report);
   EXPECT_EQ(json["problems"], 3);
   EXPECT_EQ(json["samples"], 4);
@@ -62,6 +67,20 @@ TEST(EvalReportTest, JsonHasTheMeasuresAndTextShowsThem) {
   EXPECT_THAT(text, HasSubstr("Avg@4"));
   EXPECT_THAT(text, HasSubstr("pass@4"));
   EXPECT_THAT(text, HasSubstr(" 41.67 %"));
+}
+
+TEST(EvalReportTest, TheMarkersShareIsThereIfThereIsAMarker) {
+  const EvalReport without =
+      SummarizeAnswers({"a", "b", "c"}, 4, Records(), "", 1);
+  EXPECT_FALSE(ToJson(without).contains("marker_rate"));
+  EXPECT_THAT(ToText(without), Not(HasSubstr("with ")));
+  const EvalReport report =
+      SummarizeAnswers({"a", "b", "c"}, 4, Records(), " = ", 1);
+  const nlohmann::ordered_json json = ToJson(report);
+  EXPECT_EQ(json["marker"], " = ");
+  EXPECT_NEAR(json["marker_rate"]["mean"].get<double>(), 2.0 / 3, 1e-12);
+  EXPECT_LT(json["marker_rate"]["low"], json["marker_rate"]["mean"]);
+  EXPECT_THAT(ToText(report), HasSubstr("with \" = \"        66.67 % ["));
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "services/cli/status_text.h"
 
+#include <string>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -100,6 +102,18 @@ TEST(StatusTextTest, EvaluationsAreShownWithTheirIntervals) {
   evaluation.mutable_accuracy()->set_high(0.6);
   EXPECT_THAT(StatusText(status),
               HasSubstr("before  accuracy 50.0% [40.0, 60.0]"));
+  EXPECT_THAT(StatusText(status), Not(HasSubstr("with ")));
+}
+
+TEST(StatusTextTest, TheMarkersShareIsShownByItsEscapedText) {
+  v1::GetStatusResponse status = MakeStatus();
+  v1::EvaluationStatus& evaluation = *status.add_evaluations();
+  evaluation.set_marker("\x1b= " + std::string(99, 'x'));
+  evaluation.mutable_marker_rate()->set_mean(0.25);
+  evaluation.mutable_marker_rate()->set_high(0.5);
+  EXPECT_THAT(StatusText(status),
+              HasSubstr("], with \"\\x1b= xxxxxxxxxxxxxxxxxxxxx...\" 25.0% "
+                        "[0.0, 50.0], 0 tokens"));
 }
 
 TEST(StatusTextTest, TextOfThePeerIsEscaped) {

@@ -1,6 +1,7 @@
 #include "services/rollout/rollout_worker.h"
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <string>
 #include <utility>
@@ -23,6 +24,7 @@ struct Answer {
   std::vector<int32_t> ids;
   FinishReason finish_reason = FinishReason::kNone;
   ServedPolicy policy;
+  SampleTimes times;
   absl::Status error;
 };
 
@@ -63,6 +65,7 @@ class RolloutWorkerTest : public ::testing::Test {
       if (event->kind == GenerationEvent::Kind::kTokens) continue;
       answer.finish_reason = event->finish_reason;
       answer.policy = event->policy;
+      answer.times = event->times;
       answer.error = event->error;
       ended_.insert(event->request_id);
     }
@@ -116,6 +119,34 @@ TEST_F(RolloutWorkerTest, AnAnsweredRequestIsReportedWithItsLengthsAndTimes) {
   EXPECT_LE(reports[0].seconds_to_first_token, reports[0].seconds);
   EXPECT_EQ(reports[1].finish_reason, FinishReason::kNone);
   EXPECT_EQ(reports[1].answer_tokens, 0);
+}
+
+TEST_F(RolloutWorkerTest, AnAnswerSaysWhenAndInWhichSlotItWasSampled) {
+  control_.slots = 2;
+  Start();
+  ASSERT_TRUE(Load(1, "one").ok());
+  const absl::Time before = absl::Now();
+  constexpr uint64_t kRequests = 9;
+  for (uint64_t id = 0; id < kRequests; ++id) {
+    Submit(id, 1 + static_cast<int64_t>(id % 4));
+  }
+  std::map<uint32_t, std::vector<SampleTimes>> by_slot;
+  for (uint64_t id = 0; id < kRequests; ++id) {
+    const SampleTimes times = Wait(id).times;
+    EXPECT_LE(before, times.arrived);
+    EXPECT_LE(times.arrived, times.started);
+    EXPECT_LE(times.started, times.first_token);
+    EXPECT_LE(times.first_token, times.ended);
+    by_slot[times.slot].push_back(times);
+  }
+  EXPECT_EQ(by_slot.size(), 2U);
+  EXPECT_TRUE(by_slot.contains(0) && by_slot.contains(1));
+  for (auto& [slot, all] : by_slot) {
+    std::ranges::sort(all, {}, &SampleTimes::started);
+    for (size_t i = 1; i < all.size(); ++i) {
+      EXPECT_LE(all[i - 1].ended, all[i].started) << "slot " << slot;
+    }
+  }
 }
 
 TEST_F(RolloutWorkerTest, TheUseOfKvMemoryIsReported) {
@@ -234,6 +265,33 @@ TEST_F(RolloutWorkerTest, AFailedStepFailsItsRequestsAndTheWorkerGoesOn) {
   control_.hold = false;
   Submit(6, 3);
   EXPECT_TRUE(Wait(6).error.ok());
+}
+
+TEST_F(RolloutWorkerTest, ADeviceThatIsLostIsReportedAfterThreeFailures) {
+  std::atomic<int> reports = 0;
+  RolloutWorker::Options options;
+  options.on_broken = [&](const absl::Status& why) {
+    EXPECT_EQ(why.message(), "CUDA error");
+    ++reports;
+  };
+  Start(options);
+  ASSERT_TRUE(Load(1, "one").ok());
+  control_.break_device = true;
+  for (const uint64_t id : {5, 6}) {
+    Submit(id, 3);
+    EXPECT_EQ(Wait(id).error.code(), absl::StatusCode::kInternal);
+  }
+  control_.break_device = false;
+  Submit(7, 3);
+  EXPECT_TRUE(Wait(7).error.ok());
+  EXPECT_EQ(reports, 0) << "a step in between that works";
+  control_.break_device = true;
+  for (const uint64_t id : {8, 9, 10}) {
+    Submit(id, 3);
+    EXPECT_EQ(Wait(id).error.code(), absl::StatusCode::kInternal);
+  }
+  worker_->Shutdown(absl::ZeroDuration());
+  EXPECT_EQ(reports, 1);
 }
 
 TEST_F(RolloutWorkerTest, TooManyWaitingRequestsAreRefused) {

@@ -55,6 +55,15 @@ TEST_F(PrefixDeskTest, ARequestIsClosedWithWhatWasComputedForIt) {
   AdvanceAll();
   const AheadWork work = desk_.Close(this, 1);
   EXPECT_GT(work.seconds, 0);
+  ASSERT_FALSE(work.spans.empty());
+  double spanned = 0.0;
+  absl::Time last = absl::InfinitePast();
+  for (const TimeSpan& span : work.spans) {
+    EXPECT_GE(span.begin, last);
+    last = span.end;
+    spanned += absl::ToDoubleSeconds(span.end - span.begin);
+  }
+  EXPECT_GE(spanned, work.seconds - 1e-9);
   ASSERT_EQ(work.held.size(), 1U);
   EXPECT_EQ(work.held[0].tokens, 8);
   EXPECT_EQ(desk_.open(), 0U);

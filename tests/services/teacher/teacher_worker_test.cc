@@ -180,7 +180,12 @@ TEST_F(TeacherWorkerTest, APrefixIsComputedBeforeTheRequestComes) {
   Submit(9, WeightSet::kSnapshot, "digest");
   Expect<ViewScores>();
   Expect<ViewScores>();
-  EXPECT_GT(Expect<ScoreFinished>().ahead_seconds, 0);
+  const auto end = Expect<ScoreFinished>();
+  EXPECT_GT(end.ahead_seconds, 0);
+  ASSERT_FALSE(end.ahead.empty());
+  EXPECT_LE(end.ahead.back().end, end.scored.begin);
+  EXPECT_GE(absl::ToDoubleSeconds(end.scored.end - end.scored.begin),
+            end.compute_seconds - 1e-9);
 }
 
 TEST_F(TeacherWorkerTest, RequestsComeBeforePrefixes) {

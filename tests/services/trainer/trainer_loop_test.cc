@@ -29,6 +29,7 @@
 #include "common/data/text_pipeline.h"
 #include "common/metrics/metrics_registry.h"
 #include "common/tensor/torch_bridge.h"
+#include "services/trainer/record/evaluation_report.h"
 #include "tests/fakes/random_model.h"
 #include "tests/fakes/small_tokenizer.h"
 #include "tests/fakes/temp_path.h"
@@ -497,6 +498,29 @@ TEST_F(TrainerLoopTest, HeldOutAnswersStandBeforeAndAfter) {
   answer_of_ = [this](const SamplingKey&) { return Boxed("123"); };
   ASSERT_TRUE(Run(0).ok());
   check();
+}
+
+TEST_F(TrainerLoopTest, AMarkersShareIsOneOfAnswersByProblem) {
+  held_out_.problems = {data_.problems[0], data_.problems[2]};
+  Config& config = loaded_.config;
+  config.evaluation.kl_problems = 0;
+  config.evaluation.samples = 2;
+  config.evaluation.marker = "12";
+  // Of the first problem both answers, of the second one.
+  answer_of_ = [this](const SamplingKey& key) {
+    return Boxed(key.example == 1 && key.sample == 1 ? "5" : "123");
+  };
+  ASSERT_TRUE(Run(0).ok());
+  const std::string run = JoinPath(folder_, config.run.name);
+  for (const char* when : {"before", "after"}) {
+    const auto report =
+        ReadEvaluationReport(absl::StrCat(run, "/evaluation/", when, ".json"));
+    ASSERT_TRUE(report.ok()) << report.status();
+    EXPECT_EQ(report->marker, "12");
+    ASSERT_TRUE(report->marker_rate.has_value());
+    EXPECT_DOUBLE_EQ(report->marker_rate->mean, 0.75);
+    EXPECT_LT(report->marker_rate->low, 0.5) << "two problems, not four";
+  }
 }
 
 TEST_F(TrainerLoopTest, TheBestAdapterStaysBesideTheNewest) {

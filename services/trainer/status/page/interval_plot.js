@@ -49,32 +49,49 @@ function intervalGroup(title, scaleText, rows) {
     rows);
 }
 
-// Accuracy against the step, each evaluation with its interval; null for fewer
-// than three.
-function accuracyCurve(evaluations) {
-  if (evaluations.length < 3) return null;
-  const points = evaluations
-    .map(({ policy_version: step, accuracy }) => ({ step: Number(step), accuracy }))
-    .sort((a, b) => a.step - b.step);
+// `with " = "`, as common/data/marker.h has it.
+function markerLabel(marker) {
+  const characters = [...marker];
+  return `with "${visibleText(characters.slice(0, 24).join(""))}${characters.length > 24 ? "..." : ""}"`;
+}
+
+// A share against the step, each evaluation with its interval; null for fewer
+// than three. points: [{step, share}].
+function shareCurve(title, measure, points) {
+  if (points.length < 3) return null;
+  points.sort((a, b) => a.step - b.step);
   const width = 640, height = 150, left = 52, right = 14, top = 10, bottom = 24;
   const lastStep = Math.max(1, points.at(-1).step);
-  const largest = Math.max(0.01, ...points.map((point) => point.accuracy.high));
+  const largest = Math.max(0.01, ...points.map((point) => point.share.high));
   const x = (step) => left + (width - left - right) * step / lastStep;
   const y = (share) => top + (height - top - bottom) * (1 - Math.max(0, share) / largest);
   const label = (text, at, anchor) => svg("text", { ...at, "text-anchor": anchor }, text);
-  const bars = points.map(({ step, accuracy }) => svg("g", { class: "whisker c-after" },
-    svg("title", {}, `step ${step}: ${intervalText(accuracy, formatPercent)}`),
-    svg("line", { x1: x(step), x2: x(step), y1: y(accuracy.low), y2: y(accuracy.high) }),
-    svg("circle", { cx: x(step), cy: y(accuracy.mean), r: 3.6 })));
-  const description = points.map(({ step, accuracy }) => `step ${step} ${formatPercent(accuracy.mean)}`).join(", ");
-  return svg("svg", { class: "evaluation-curve", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `Held-out accuracy: ${description}` },
+  const bars = points.map(({ step, share }) => svg("g", { class: "whisker c-after" },
+    svg("title", {}, `step ${step}: ${intervalText(share, formatPercent)}`),
+    svg("line", { x1: x(step), x2: x(step), y1: y(share.low), y2: y(share.high) }),
+    svg("circle", { cx: x(step), cy: y(share.mean), r: 3.6 })));
+  const description = points.map(({ step, share }) => `step ${step} ${formatPercent(share.mean)}`).join(", ");
+  const curve = svg("svg", { class: "evaluation-curve", "data-curve": measure, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `Held-out ${title}: ${description}` },
     svg("line", { class: "axis", x1: left, x2: width - right, y1: y(0), y2: y(0) }),
-    svg("polyline", { points: points.map(({ step, accuracy }) => `${x(step).toFixed(1)},${y(accuracy.mean).toFixed(1)}`).join(" ") }),
+    svg("polyline", { points: points.map(({ step, share }) => `${x(step).toFixed(1)},${y(share.mean).toFixed(1)}`).join(" ") }),
     bars,
     label(formatPercent(largest), { x: left - 8, y: top + 4 }, "end"),
     label(formatPercent(0), { x: left - 8, y: y(0) + 4 }, "end"),
     label("step 0", { x: left, y: height - 6 }, "start"),
     label(`step ${lastStep}`, { x: width - right, y: height - 6 }, "end"));
+  return html("figure", { class: "evaluation-figure" }, html("figcaption", {}, title), curve);
+}
+
+// Evaluations that measured `marker`; one is not measured by another's.
+function withMarker(evaluations, marker) {
+  return evaluations.filter((evaluation) => evaluation?.marker_rate && evaluation.marker === marker);
+}
+
+function curvesOf(evaluations, markers) {
+  const points = (chosen, key) => chosen.map((evaluation) => ({ step: Number(evaluation.policy_version), share: evaluation[key] }));
+  return [
+    shareCurve("accuracy", "accuracy", points(evaluations, "accuracy")),
+    ...markers.map((marker) => shareCurve(markerLabel(marker), "marker_rate", points(withMarker(evaluations, marker), "marker_rate")))];
 }
 
 // evaluations: as in the status. Returns what stands under the heading.
@@ -84,6 +101,9 @@ function evaluationView(evaluations) {
   const known = before ?? after ?? evaluations[0];
   const shares = [["accuracy", "accuracy"], ["format rate", "format_rate"]].map(([label, key]) => ({
     label, before: before?.[key], after: after?.[key] }));
+  const markers = [...new Set(evaluations.filter((evaluation) => evaluation.marker_rate).map((evaluation) => evaluation.marker))];
+  const markerRates = markers.map((marker) => ({
+    label: markerLabel(marker), before: withMarker([before], marker)[0]?.marker_rate, after: withMarker([after], marker)[0]?.marker_rate }));
   const divergences = termStyles(known.divergences.map((term) => term.name)).map(({ name, label }) => ({
     label,
     before: before?.divergences.find((term) => term.name === name)?.unclipped,
@@ -91,7 +111,7 @@ function evaluationView(evaluations) {
   const largest = Math.max(1e-9, ...divergences.flatMap((row) => [row.before?.high ?? 0, row.after?.high ?? 0]));
   const table = html("table", { class: "intervals" },
     html("thead", {}, html("tr", {}, ["held out", "before", "after", "change", ""].map((text) => html("th", { scope: "col" }, text)))),
-    intervalGroup(`Answers, ${known.problems} problems \u00d7 ${known.samples}`, "0 to 100 %", intervalRows(shares, formatPercent, 1)),
+    intervalGroup(`Answers, ${known.problems} problems \u00d7 ${known.samples}`, "0 to 100 %", intervalRows([...shares, ...markerRates], formatPercent, 1)),
     divergences.length > 0 && intervalGroup("True KL by term", `0 to ${formatNumber(largest)}`, intervalRows(divergences, formatNumber, largest)));
   const what = (evaluation) => `${evaluation.when} training: policy ${evaluation.policy_version}, ` +
     `${formatNumber(evaluation.mean_tokens)} tokens per answer, took ${formatSeconds(evaluation.seconds)}`;
@@ -100,6 +120,6 @@ function evaluationView(evaluations) {
       svg("svg", { class: "key", viewBox: "0 0 14 10", "aria-hidden": "true" }, svg("circle", { class: "c-before", cx: 7, cy: 5, r: 3.6 })), "before ",
       svg("svg", { class: "key", viewBox: "0 0 14 10", "aria-hidden": "true" }, svg("circle", { class: "c-after", cx: 7, cy: 5, r: 3.6 })), "after; ",
       html("span", { class: "note" }, `bars are 95 % intervals over problems. ${[before, after].filter(Boolean).map(what).join("; ")}.`)),
-    accuracyCurve(evaluations),
+    ...curvesOf(evaluations, markers),
     table].filter(Boolean);
 }

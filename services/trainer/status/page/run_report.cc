@@ -6,6 +6,7 @@
 #include "common/base/files.h"
 #include "common/base/json.h"
 #include "common/base/printable.h"
+#include "common/base/version.h"
 #include "common/config/config_keys.h"
 #include "common/rpc/status_json.h"
 #include "services/trainer/status/page/page.h"
@@ -47,7 +48,7 @@ absl::Status WriteReport(const std::string& folder,
       {"written",
        absl::FormatTime(
            "%Y-%m-%d %H:%M:%S UTC", absl::Now(), absl::UTCTimeZone())},
-      {"version", DAPD_VERSION},
+      {"version", Version()},
       {"config", ConfigJson(loaded)}};
   return WriteFileAtomically(JoinPath(folder, "report.html"), ReportHtml(data));
 }

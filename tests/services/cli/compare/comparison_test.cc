@@ -93,6 +93,79 @@ TEST(CompareRunsTest, LongSettingsTellGroupsApartAndAreCutInTheirNames) {
   EXPECT_NEAR(comparison.figures[0].groups[0].after->low, 0.4, 1e-12);
 }
 
+// `share` of the answers contain " = ", at steps 0, 50 and 100.
+RunResults MarkedRun(const std::string& name,
+                     const std::string& seed,
+                     double share) {
+  RunResults run = MakeRun(name, "0.001", seed, 0.5);
+  for (const int64_t step : {0, 50, 100}) {
+    HeldOutFigures& held_out = run.evaluations[step];
+    held_out.marker = " = ";
+    const double mean = share + 0.001 * static_cast<double>(step);
+    held_out.figures["marker_rate"] = {mean, mean - 0.05, mean + 0.05};
+  }
+  run.before = run.evaluations[0];
+  run.after = run.evaluations[100];
+  return run;
+}
+
+TEST(CompareRunsTest, EvaluationsWithinRunsAreCurvesByRunAndGroup) {
+  RunResults unfinished = MarkedRun("b1", "1", 0.2);
+  unfinished.settings["trainer.learning_rate"] = "0.002";
+  unfinished.evaluations.erase(100);
+  const Comparison comparison = CompareRuns(
+      {MarkedRun("a1", "1", 0.4), MarkedRun("a2", "2", 0.6), unfinished});
+  ASSERT_EQ(comparison.figures.size(), 1u);
+  const ComparedFigure& figure = comparison.figures[0];
+  EXPECT_EQ(figure.name, "marker_rate");
+  EXPECT_EQ(figure.marker, " = ");
+  EXPECT_TRUE(figure.is_share);
+  EXPECT_NEAR(figure.runs[0].change->mean, 0.1, 1e-12);
+  EXPECT_THAT(figure.steps, ElementsAre(0, 50, 100));
+  EXPECT_NEAR(figure.run_curves[1][1]->mean, 0.65, 1e-12);
+  EXPECT_FALSE(figure.run_curves[2][2].has_value());
+  ASSERT_EQ(figure.group_curves.size(), 2u);
+  EXPECT_NEAR(figure.group_curves[0][1]->mean, 0.55, 1e-12);
+  // Student's t with one degree of freedom: 12.706 x 0.1.
+  EXPECT_NEAR(figure.group_curves[0][1]->high, 0.55 + 1.2706, 1e-3);
+  const std::string text = ComparisonText(comparison);
+  EXPECT_THAT(text, HasSubstr("held out: marker_rate, with \" = \""));
+  EXPECT_THAT(text, HasSubstr("\n  step "));
+  EXPECT_THAT(text, HasSubstr("20.0 % [15.0, 25.0]"));
+  const nlohmann::ordered_json json = ComparisonJson(comparison);
+  EXPECT_EQ(json["figures"][0]["marker"], " = ");
+  EXPECT_EQ(json["figures"][0]["steps"].size(), 3u);
+  EXPECT_TRUE(json["figures"][0]["runs"][2]["by_step"][2].is_null());
+  EXPECT_THAT(ComparisonHtml(comparison),
+              HasSubstr("marker rate, with \\\" = \\\""));
+}
+
+TEST(CompareRunsTest, SharesOfDifferentTextsAreDifferentFigures) {
+  RunResults other = MarkedRun("b", "1", 0.2);
+  other.before.marker = other.after.marker = "there_fore";
+  for (auto& [step, held_out] : other.evaluations) {
+    held_out.marker = "there_fore";
+  }
+  const Comparison comparison = CompareRuns({MarkedRun("a", "1", 0.4), other});
+  ASSERT_EQ(comparison.figures.size(), 2u);
+  for (const ComparedFigure& figure : comparison.figures) {
+    EXPECT_EQ(figure.name, "marker_rate");
+    EXPECT_FALSE(figure.runs[1].against_first.has_value());
+  }
+  EXPECT_EQ(comparison.figures[1].marker, "there_fore");
+  EXPECT_FALSE(comparison.figures[0].runs[1].after.has_value());
+  EXPECT_THAT(ComparisonHtml(comparison),
+              HasSubstr("marker rate, with \\\"there_fore\\\""));
+}
+
+TEST(CompareRunsTest, TwoEvaluationsAreNoCurve) {
+  RunResults run = MarkedRun("a", "1", 0.4);
+  run.evaluations.erase(50);
+  const Comparison comparison = CompareRuns({run});
+  EXPECT_TRUE(comparison.figures[0].steps.empty());
+  EXPECT_THAT(ComparisonText(comparison), Not(HasSubstr("\n  step ")));
+}
+
 TEST(CompareRunsTest, RunsOfOneNameAreToldApart) {
   RunResults other = MakeRun("a", "2", "1", 0.5);
   other.folder = "elsewhere/a";

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -13,7 +14,9 @@
 namespace dapd {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Key;
 
 class ReadRunResultsTest : public ::testing::Test {
  protected:
@@ -68,6 +71,33 @@ TEST_F(ReadRunResultsTest, ARunIsFinishedOnceItsSummaryHasAllItsSteps) {
   EXPECT_FALSE(ReadRunResults(folder_)->finished);
   Write("summary.json", "{\"steps\": 2}");
   EXPECT_TRUE(ReadRunResults(folder_)->finished);
+}
+
+TEST_F(ReadRunResultsTest, EvaluationsWithinItAreThereUpToItsLastStep) {
+  const auto write = [&](const std::string& when, int step, double rate) {
+    Write("evaluation/" + when + ".json",
+          absl::StrCat("{\"policy_version\": ",
+                       step,
+                       ", \"marker\": \" = \", \"marker_rate\": {\"mean\": ",
+                       rate,
+                       ", \"low\": 0, \"high\": 1}}"));
+  };
+  write("before", 0, 0.25);
+  write("step-000001", 1, 0.5);
+  write("step-000009", 9, 0.75);  // of an attempt that went further
+  write("after", 2, 1);
+  Write("evaluation/step-000001.json.tmp", "{");
+  const auto unfinished = ReadRunResults(folder_);
+  ASSERT_TRUE(unfinished.ok()) << unfinished.status();
+  EXPECT_THAT(unfinished->evaluations, ElementsAre(Key(0), Key(1)));
+  Write("summary.json", "{\"steps\": 2}");
+  const auto run = ReadRunResults(folder_);
+  ASSERT_TRUE(run.ok()) << run.status();
+  EXPECT_THAT(run->evaluations, ElementsAre(Key(0), Key(1), Key(2)));
+  EXPECT_EQ(run->after.marker, " = ");
+  EXPECT_EQ(run->evaluations.at(1).figures.at("marker_rate").mean, 0.5);
+  Write("evaluation/step-000001.json", "{");
+  EXPECT_THAT(Problem(), HasSubstr("step-000001.json"));
 }
 
 TEST_F(ReadRunResultsTest, WhatIsNoRunIsSaid) {

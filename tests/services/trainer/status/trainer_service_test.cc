@@ -28,6 +28,8 @@ TEST(TrainerServiceTest, TheAnswerHoldsTheStateAndTheWorkersOfBothRoles) {
     ShowEvaluation("before",
                    {.problems = 100,
                     .accuracy = {0.5, 0.4, 0.6},
+                    .marker = " = ",
+                    .marker_rate = Interval{0.75, 0.7, 0.8},
                     .divergences = {{"entangled_rollout", {0.1, 0.05, 0.15}}}},
                    &state);
   });
@@ -59,6 +61,8 @@ TEST(TrainerServiceTest, TheAnswerHoldsTheStateAndTheWorkersOfBothRoles) {
   EXPECT_EQ(response.evaluations(0).when(), "before");
   EXPECT_EQ(response.evaluations(0).problems(), 100);
   EXPECT_EQ(response.evaluations(0).accuracy().low(), 0.4);
+  EXPECT_EQ(response.evaluations(0).marker(), " = ");
+  EXPECT_EQ(response.evaluations(0).marker_rate().high(), 0.8);
   EXPECT_EQ(response.evaluations(0).divergences(0).unclipped().high(), 0.15);
   ASSERT_EQ(response.terms_size(), 1);
   EXPECT_EQ(response.terms(0).name(), "entangled_rollout");
@@ -159,6 +163,7 @@ TEST(TrainerServiceTest, AnEvaluationThatIsRepeatedIsShownOnce) {
   ShowEvaluation("before", {.problems = 3}, &message);
   ASSERT_EQ(message.evaluations_size(), 2);
   EXPECT_EQ(message.evaluations(0).problems(), 3);
+  EXPECT_FALSE(message.evaluations(0).has_marker_rate());
 }
 
 TEST(TrainerServiceTest, WorkersAreNotAskedForOnceTheyAreGone) {

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,12 +14,16 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+#include "common/base/files.h"
+#include "common/base/json.h"
 #include "common/base/sha256.h"
 #include "common/rpc/server/server.h"
 #include "common/rpc/transfer/adapter_stream.h"
+#include "common/timeline/timeline.h"
 #include "services/rollout/rollout_service.h"
 #include "tests/fakes/encoded_messages.h"
 #include "tests/fakes/fake_sampler.h"
+#include "tests/fakes/temp_path.h"
 
 namespace dapd {
 namespace {
@@ -86,6 +91,7 @@ class ScriptedServer final : public v1::RolloutService::Service {
                         const v1::DescribeRequest*,
                         v1::DescribeResponse* response) override {
     *response = MakeDescribeResponse(Description(), {});
+    response->set_unix_ns(response->unix_ns() + clock_ahead_ns_);
     return grpc::Status::OK;
   }
   grpc::Status LoadAdapter(grpc::ServerContext*,
@@ -103,8 +109,13 @@ class ScriptedServer final : public v1::RolloutService::Service {
     return grpc::Status::OK;
   }
   const std::string& address() const { return server_->address(); }
+  // Sets its clock, as Describe tells it.
+  void SetClockAhead(absl::Duration ahead) {
+    clock_ahead_ns_ = absl::ToInt64Nanoseconds(ahead);
+  }
 
  private:
+  std::atomic<int64_t> clock_ahead_ns_ = 0;
   const std::function<void(Stream*)> generate_;
   std::unique_ptr<RpcServer> server_;
 };
@@ -167,7 +178,26 @@ class RolloutClientTest : public ::testing::Test {
   std::atomic<uint64_t> pushed_bytes_ = 0;
   FakeSamplerControl control_;
   FakeSamplerControl other_control_;
+  // The slices of the timeline, which is written now.
+  std::vector<nlohmann::json> EndTimeline() {
+    timeline_->EndStep();
+    std::vector<nlohmann::json> slices;
+    const auto trace = nlohmann::json::parse(ReadFile(path_, 1 << 20).value());
+    for (const nlohmann::json& event : trace.at("traceEvents")) {
+      if (event.at("ph") == "X") slices.push_back(event);
+    }
+    return slices;
+  }
+  void StartTimeline() {
+    timeline_ = std::make_unique<Timeline>(
+        Timeline::Options{.path = path_, .steps = 1});
+    timeline_->BeginStep(1);
+    options_.timeline = timeline_.get();
+  }
+
+  const std::string path_ = TempPath("timeline.json");
   RolloutClientOptions options_;
+  std::unique_ptr<Timeline> timeline_;
   std::unique_ptr<RolloutClient> client_;
 };
 
@@ -341,6 +371,67 @@ TEST_F(RolloutClientTest, WhenNobodyListensTheErrorSaysWhereAndWhy) {
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(status.message()), HasSubstr(address));
   EXPECT_THAT(std::string(status.message()), HasSubstr("Connection refused"));
+}
+
+TEST_F(RolloutClientTest, EveryAnswerIsInTheTimeline) {
+  StartTimeline();
+  MiniServer server(&control_, "127.0.0.1:0");
+  Start({server.address()});
+  for (uint64_t id = 0; id < 12; ++id) {
+    RolloutTask task = MakeTask(id);
+    task.request.key = {.step = 4, .example = static_cast<uint32_t>(id)};
+    client_->Submit(std::move(task));
+  }
+  for (int i = 0; i < 12; ++i) ASSERT_TRUE(client_->Next().ok());
+  std::map<std::string, std::set<int64_t>> examples;  // by slice
+  for (const nlohmann::json& slice : EndTimeline()) {
+    if (slice.at("name") == "push") continue;
+    examples[slice.at("name").get<std::string>()].insert(
+        slice.at("args").at("example").get<int64_t>());
+    EXPECT_EQ(slice.at("args").at("step"), 5);
+    EXPECT_EQ(slice.at("args").at("tokens"), 3);
+  }
+  EXPECT_EQ(examples["prefill"].size(), 12U);
+  EXPECT_EQ(examples["sampling"].size(), 12U);
+}
+
+TEST_F(RolloutClientTest, AWorkersTimesAreReadByItsClock) {
+  static constexpr absl::Duration kAhead = absl::Hours(5);
+  const auto now = [] { return absl::ToUnixNanos(absl::Now() + kAhead); };
+  StartTimeline();
+  ScriptedServer server([&](ScriptedServer::Stream* stream) {
+    v1::GenerateRequest request;
+    if (!stream->Read(&request)) return;
+    v1::GenerateResponse response;
+    response.set_request_id(request.request_id());
+    response.mutable_tokens()->add_ids(1);
+    response.mutable_tokens()->add_logprobs(-1);
+    stream->Write(response);
+    v1::GenerationFinished& finished = *response.mutable_finished();
+    finished.set_reason(v1::GenerationFinished::REASON_EOS);
+    finished.set_num_tokens(1);
+    finished.set_policy_version(request.policy_version());
+    finished.set_adapter_digest(request.adapter_digest());
+    finished.mutable_times()->set_started(now());
+    finished.mutable_times()->set_first_token(now());
+    finished.mutable_times()->set_ended(now());
+    stream->Write(response);
+    stream->Read(&request);
+  });
+  server.SetClockAhead(kAhead);
+  const absl::Time begin = absl::Now();
+  Start({server.address()});
+  client_->Submit(MakeTask(1));
+  ASSERT_TRUE(client_->Next().ok());
+  const absl::Time end = absl::Now();
+  int sampled = 0;
+  for (const nlohmann::json& slice : EndTimeline()) {
+    sampled += slice.at("name") == "sampling";
+    const absl::Time at = absl::FromUnixMicros(slice.at("ts").get<int64_t>());
+    EXPECT_GE(at, begin - absl::Seconds(1));
+    EXPECT_LE(at, end + absl::Seconds(1));
+  }
+  EXPECT_EQ(sampled, 1);
 }
 
 // Each script answers every task wrongly; the worker is lost with the reason.

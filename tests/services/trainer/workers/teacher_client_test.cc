@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -15,13 +16,17 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+#include "common/base/files.h"
+#include "common/base/json.h"
 #include "common/base/sha256.h"
 #include "common/rpc/server/server.h"
 #include "common/rpc/transfer/adapter_stream.h"
 #include "common/rpc/transfer/chunk_stream.h"
+#include "common/timeline/timeline.h"
 #include "services/teacher/teacher_service.h"
 #include "tests/fakes/encoded_messages.h"
 #include "tests/fakes/fake_scorer.h"
+#include "tests/fakes/temp_path.h"
 
 namespace dapd {
 namespace {
@@ -424,6 +429,39 @@ TEST_F(TeacherClientTest, APrefixIsComputedAheadOfItsTask) {
   EXPECT_GT(result->ahead_seconds, 0);
   EXPECT_EQ(result->computed_tokens, 2 * 41);
   EXPECT_EQ(control_.base_ahead, 2 * 28);
+}
+
+TEST_F(TeacherClientTest, WhatATeacherDidIsInTheTimeline) {
+  const std::string path = TempPath("timeline.json");
+  Timeline timeline({.path = path, .steps = 1});
+  timeline.BeginStep(1);
+  options_.timeline = &timeline;
+  MiniServer server(&control_, "127.0.0.1:0");
+  Start(server.address());
+  client_->SubmitPrefix(MakePrefix(30));
+  while (control_.base_ahead < 2 * 28) absl::SleepFor(absl::Milliseconds(1));
+  client_->Submit(MakeTask(1, 40));
+  const auto result = client_->Next();
+  client_.reset();  // before its timeline
+  ASSERT_TRUE(result.ok()) << result.status();
+  timeline.EndStep();
+  std::map<std::string, nlohmann::json> slices;  // the last of each name
+  const auto trace = nlohmann::json::parse(ReadFile(path, 1 << 20).value());
+  for (const nlohmann::json& event : trace.at("traceEvents")) {
+    if (event.at("ph") == "X")
+      slices[event.at("name").get<std::string>()] = event;
+  }
+  for (const char* name :
+       {"push", "prefix news", "prefix", "score", "payload"}) {
+    EXPECT_TRUE(slices.contains(name)) << name;
+  }
+  EXPECT_EQ(slices["payload"]["args"]["bytes"],
+            static_cast<int64_t>(result->payload_bytes));
+  EXPECT_EQ(slices["score"]["args"]["computed_tokens"],
+            result->computed_tokens);
+  EXPECT_LE(slices["prefix"]["ts"].get<int64_t>() +
+                slices["prefix"]["dur"].get<int64_t>(),
+            slices["score"]["ts"].get<int64_t>());
 }
 
 TEST_F(TeacherClientTest, ATeacherThatComesBackIsToldFromTheStart) {

@@ -5,6 +5,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+#include "common/base/version.h"
+
 namespace dapd {
 namespace {
 
@@ -56,6 +58,17 @@ TEST_F(WorkerHandshakeTest, EveryDifferenceIsNamedWithBothValues) {
   ExpectRefusal(status, "service is rollout, this run needs teacher");
   ExpectRefusal(status, "precision is float32, this run needs bfloat16");
   ExpectRefusal(status, "vocab_size is 100, this run needs 101");
+}
+
+TEST_F(WorkerHandshakeTest, AnotherVersionIsNamedAndTakenAllTheSame) {
+  worker_.set_version(Version());
+  EXPECT_EQ(DescribeSkew(worker_, "10.0.0.7:7001"), "");
+  worker_.set_version("0.0.9-old");
+  EXPECT_THAT(DescribeSkew(worker_, "10.0.0.7:7001"),
+              testing::AllOf(testing::HasSubstr("10.0.0.7:7001"),
+                             testing::HasSubstr("0.0.9-old"),
+                             testing::HasSubstr(Version())));
+  EXPECT_TRUE(CheckDescription(worker_, "rollout", expected_).ok());
 }
 
 TEST_F(WorkerHandshakeTest, AnotherModelIsRefused) {

@@ -1,0 +1,88 @@
+#include "common/config/notify_url.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+#include "common/config/validate_config.h"
+
+namespace dapd {
+namespace {
+
+constexpr absl::string_view kPlain = "http://";
+constexpr absl::string_view kEncrypted = "https://";
+
+struct UrlHead {
+  absl::string_view scheme;     // with "://"
+  absl::string_view authority;  // "host:port", credentials included
+};
+
+std::optional<UrlHead> SplitHead(absl::string_view url) {
+  for (const absl::string_view scheme : {kPlain, kEncrypted}) {
+    if (!absl::StartsWithIgnoreCase(url, scheme)) continue;
+    const absl::string_view rest = url.substr(scheme.size());
+    return UrlHead{scheme, rest.substr(0, rest.find_first_of("/?#"))};
+  }
+  return std::nullopt;
+}
+
+// Of "host", "host:port", "[v6]" and "[v6]:port"; empty if it is neither.
+std::string HostOf(absl::string_view authority) {
+  const size_t bracket = authority.rfind(']');
+  const size_t colon = authority.rfind(':');
+  const bool has_port = colon != absl::string_view::npos &&
+                        (bracket == absl::string_view::npos || colon > bracket);
+  std::string host;
+  int port = 0;
+  return SplitAddress(
+             has_port ? std::string(authority) : absl::StrCat(authority, ":80"),
+             &host,
+             &port) &&
+                 port > 0
+             ? host
+             : "";
+}
+
+}  // namespace
+
+std::string NotifyPlace(absl::string_view url) {
+  const std::optional<UrlHead> head = SplitHead(url);
+  if (!head.has_value()) return "its URL";
+  const size_t at = head->authority.rfind('@');
+  return absl::StrCat(head->scheme,
+                      at == absl::string_view::npos
+                          ? head->authority
+                          : head->authority.substr(at + 1));
+}
+
+std::string ProblemWithNotifyUrl(absl::string_view url, bool has_secret) {
+  const std::optional<UrlHead> head = SplitHead(url);
+  if (!head.has_value()) {
+    return "is no URL that begins with http:// or https://, nor file:// and "
+           "the path of a file that holds one";
+  }
+  // Parsers differ in what they make of some of them, such as a backslash in
+  // front of the host.
+  if (!std::all_of(url.begin(), url.end(), [](char c) {
+        return absl::ascii_isgraph(static_cast<unsigned char>(c)) &&
+               !absl::StrContains("\"<>\\^`{|}", c);
+      })) {
+    return "has a space or a character that a URL has to encode";
+  }
+  if (absl::StrContains(head->authority, '@')) {
+    return "has credentials in it; put them into the file that "
+           "run.notify_secret_file names";
+  }
+  const std::string host = HostOf(head->authority);
+  if (host.empty()) return "names no host, or a port that is none";
+  if (has_secret && head->scheme == kPlain && !IsLoopback(host)) {
+    return "would send run.notify_secret_file without encryption to another "
+           "machine: use https://";
+  }
+  return "";
+}
+
+}  // namespace dapd

@@ -1,0 +1,272 @@
+"""Moves objects between this machine and a store that fsspec reaches: a folder, s3://, gs://.
+
+Started and watched by common/copy/object_store.cc, which gives this program to Python as it stands, with the store's URL.
+It says {"ready": VERSION} and then answers each line, one after another:
+
+  {"op": "list", "under"}                           {"names": {name: [bytes, seconds since it was written or null]}, "more"}
+  {"op": "read", "name", "limit"}                   {"text"}
+  {"op": "write", "name", "text"}                   {"done"}
+  {"op": "put", "path", "offset", "bytes", ...}     {"done"}, once the object was read back and is what "sha256" says
+  {"op": "check", "name", "bytes", "sha256"}        {"done"}: whether the object is that
+  {"op": "get", "name", "bytes", "sha256", "path", "offset"}  {"done"}: that part of the file is now the object
+  {"op": "remove", "names"}                         {"done"}
+
+While bytes move, {"moved": count} comes before the answer. What fails is {"error", "kind"}, kind one of "missing",
+"denied", "changed" and "other". Whoever waits in vain for a line ends this process.
+"""
+
+import datetime
+import hashlib
+import json
+import logging
+import os
+import sys
+import time
+
+CHUNK = 4 << 20  # bytes read at a time
+BLOCK = 16 << 20  # bytes that the store is sent at a time; S3's smallest is 5 MiB, and it takes 10,000 of them
+NAMES = 2000  # of a line
+SECRET_WORDS = ("KEY", "SECRET", "TOKEN", "PASSWORD", "CREDENTIAL")
+
+
+class Refusal(Exception):
+    """What the other side has to hear as it is."""
+
+    def __init__(self, kind, text):
+        super().__init__(text)
+        self.kind = kind
+
+
+class Store:
+    def __init__(self, url, say):
+        import fsspec
+
+        # Both would show what was there a while ago.
+        self.fs, self.root = fsspec.core.url_to_fs(url, use_listings_cache=False, skip_instance_cache=True)
+        self.root = self.root.rstrip("/")
+        self.is_local = isinstance(self.fs, fsspec.implementations.local.LocalFileSystem)
+        self.say = say
+
+    def path(self, name):
+        return f"{self.root}/{name}"
+
+    def list(self, row):
+        self.fs.invalidate_cache()
+        under = self.path(row["under"]) if row["under"] else self.root
+        try:
+            found = self.fs.find(under, detail=True)
+        except FileNotFoundError:
+            found = {}
+        names, now = {}, time.time()
+        for path, info in sorted(found.items()):
+            if not path.startswith(self.root + "/") or path.endswith(".part"):
+                continue
+            names[path[len(self.root) + 1:]] = [info.get("size") or 0, age(info, now)]
+            if len(names) == NAMES:
+                self.say({"names": names, "more": True})
+                names = {}
+        return {"names": names, "more": False}
+
+    def read(self, row):
+        path = self.path(row["name"])
+        self.fs.invalidate_cache()
+        size = self.fs.info(path)["size"]
+        if size > row["limit"]:
+            raise Refusal("changed", f"it has {size} bytes, at most {row['limit']} are accepted")
+        return {"text": self.fs.cat_file(path).decode("utf-8", "replace")}
+
+    def write(self, row):
+        data = row["text"].encode()
+        self.send(row["name"], iter([data]))
+        if self.fs.cat_file(self.path(row["name"])) != data:
+            raise Refusal("changed", "it reads back differently")
+        return {"done": True}
+
+    def put(self, row):
+        digest = hashlib.sha256()
+
+        def chunks():
+            left = row["bytes"]
+            with open(row["path"], "rb") as file:
+                file.seek(row["offset"])
+                while left > 0:
+                    data = file.read(min(CHUNK, left))
+                    if not data:
+                        raise Refusal("changed", f"{row['path']} has become shorter")
+                    digest.update(data)
+                    left -= len(data)
+                    yield data
+            if digest.hexdigest() != row["sha256"]:
+                raise Refusal("changed", f"{row['path']} has changed")
+
+        self.send(row["name"], chunks())
+        if not self.is_whole(row):
+            raise Refusal("changed", "it reads back differently")
+        return {"done": True}
+
+    def check(self, row):
+        try:
+            return {"done": self.is_whole(row)}
+        except FileNotFoundError:
+            return {"done": False}
+
+    def is_whole(self, row):
+        digest, size = hashlib.sha256(), 0
+        for data in self.chunks_of(row):
+            digest.update(data)
+            size += len(data)
+        return size == row["bytes"] and digest.hexdigest() == row["sha256"]
+
+    def get(self, row):
+        digest = hashlib.sha256()
+        descriptor = os.open(row["path"], os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        with os.fdopen(descriptor, "wb") as file:
+            file.seek(row["offset"])
+            for data in self.chunks_of(row):
+                digest.update(data)
+                file.write(data)
+        if digest.hexdigest() != row["sha256"]:
+            raise Refusal("changed", "it is not what was copied there")
+        return {"done": True}
+
+    def remove(self, row):
+        for name in row["names"]:
+            try:
+                self.fs.rm_file(self.path(name))
+            except FileNotFoundError:
+                pass
+            self.say({"moved": 0})
+        return {"done": True}
+
+    def chunks_of(self, row):
+        """What the object holds, unless its size is wrong: then nothing of it is read."""
+        path = self.path(row["name"])
+        self.fs.invalidate_cache()
+        size = self.fs.info(path)["size"]
+        if size != row["bytes"]:
+            raise Refusal("changed", f"it has {size} bytes instead of {row['bytes']}")
+        if size == 0:
+            return
+        with self.fs.open(path, "rb", block_size=2 * CHUNK, cache_type="readahead") as file:
+            while data := file.read(CHUNK):
+                self.say({"moved": 0})
+                yield data
+
+    def send(self, name, chunks):
+        """Makes the object `name` of the chunks: whole, or not at all."""
+        path = self.path(name)
+        if self.is_local:
+            self.send_to_folder(path, chunks)
+            return
+        file = self.fs.open(path, "wb", block_size=BLOCK)
+        try:
+            for data in chunks:
+                file.write(data)
+                self.say({"moved": len(data)})
+        except BaseException:
+            # Closing would make an object of what there is.
+            file.closed = True
+            discard = getattr(file, "discard", None)
+            if discard is not None:
+                try:
+                    discard()
+                except Exception:
+                    pass  # what went wrong first is what counts
+            raise
+        file.close()
+
+    def send_to_folder(self, path, chunks):
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        part = f"{path}.{os.getpid()}.part"
+        try:
+            with open(part, "wb") as file:
+                for data in chunks:
+                    file.write(data)
+                    self.say({"moved": len(data)})
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(part, path)
+        except BaseException:
+            if os.path.exists(part):
+                os.unlink(part)
+            raise
+        folder = os.open(os.path.dirname(path), os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def age(info, now):
+    """Seconds since the object was written, by whichever name the store calls that time; None if by none."""
+    written = next((info[key] for key in ("LastModified", "mtime", "updated", "last_modified") if info.get(key)), None)
+    try:
+        if isinstance(written, str):
+            written = datetime.datetime.fromisoformat(written)
+        if isinstance(written, datetime.datetime):
+            written = written.timestamp()
+        return None if written is None else now - float(written)
+    except ValueError:
+        return None
+
+
+def without_secrets(text):
+    """No message may carry what the environment keeps secret."""
+    for name, value in os.environ.items():
+        if len(value) >= 8 and any(word in name.upper() for word in SECRET_WORDS):
+            text = text.replace(value, "***")
+    return text
+
+
+def kind_of(error):
+    if isinstance(error, Refusal):
+        return error.kind
+    if isinstance(error, FileNotFoundError):
+        return "missing"
+    name = type(error).__name__
+    denied = isinstance(error, PermissionError) or name in ("NoCredentialsError", "PartialCredentialsError", "DefaultCredentialsError",
+                                                            "RefreshError", "ProfileNotFound", "TokenRetrievalError")
+    # S3 has more codes for the same thing than s3fs translates.
+    codes = ("InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "AccessDenied")
+    return "denied" if denied or any(code in str(error) for code in codes) else "other"
+
+
+def error_of(error):
+    text = str(error) if isinstance(error, Refusal) else f"{type(error).__name__}: {error}"
+    return {"error": without_secrets(text)[:500], "kind": kind_of(error)}
+
+
+def main(url):
+    # The channel is ours alone: whatever a library prints goes to stderr.
+    channel = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
+    os.dup2(2, 1)
+    logging.disable(logging.CRITICAL)
+
+    def say(message):
+        channel.write(json.dumps(message) + "\n")
+
+    try:
+        import fsspec
+        import fsspec.implementations.local
+
+        store = Store(url, say)
+        say({"ready": fsspec.__version__})
+    except Exception as error:
+        # fsspec names the package that a protocol needs.
+        say({**error_of(error), "kind": "unusable"})
+        return 1
+    operations = {"list", "read", "write", "put", "check", "get", "remove"}
+    for line in sys.stdin:
+        row = json.loads(line)
+        try:
+            if row["op"] not in operations:
+                raise Refusal("other", f"no operation {row['op']}")
+            say(getattr(store, row["op"])(row))
+        except Exception as error:
+            say(error_of(error))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.stdin.reconfigure(encoding="utf-8")
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,45 @@
+// A file of trace events, as Perfetto (ui.perfetto.dev) and chrome://tracing
+// read them: "Trace Event Format", docs.google.com/document/d/
+// 1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU, in its form of a JSON object.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+
+namespace dapd {
+
+// Something that took time.
+struct Slice {
+  std::string name;
+  absl::Time begin;
+  absl::Time end;
+  std::vector<std::pair<std::string, int64_t>> facts;  // shown beside it
+};
+
+// Slices that follow each other, or lie within each other.
+struct TraceTrack {
+  std::string name;
+  std::vector<Slice> slices;  // in any order
+};
+
+struct TraceProcess {
+  int64_t pid = 0;
+  std::string name;
+  std::string label;  // shown behind the name; may be empty
+  std::vector<TraceTrack> tracks;
+};
+
+// Writes the file aside, syncs and renames it. Times are microseconds since
+// 1970, rounded down, so that slices that did not overlap do not. `notes` are
+// the file's own, by name.
+absl::Status WriteTrace(
+    const std::string& path,
+    const std::vector<TraceProcess>& processes,
+    const std::vector<std::pair<std::string, std::string>>& notes);
+
+}  // namespace dapd

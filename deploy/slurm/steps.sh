@@ -1,0 +1,146 @@
+# What the jobs of this folder have in common: what a task of a step does, how a
+# step is started and ended, and how workers are named to the run. Sourced by
+# them; not a program.
+# shellcheck shell=bash
+# shellcheck disable=SC2034,SC2317  # read and called by the jobs and by the steps' shells
+
+export DAPD_BIN=${DAPD_BIN:-build/bin}
+export DAPD_LISTEN_HOST=${DAPD_LISTEN_HOST:-0.0.0.0}
+export OMP_NUM_THREADS=${SLURM_CPUS_PER_TASK:-1}
+# srun does not take this over from sbatch by itself.
+export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK:-1}
+# Two jobs on a node get different ports, below those that the kernel hands out.
+export DAPD_FIRST_PORT=$((20000 + SLURM_JOB_ID % 100 * 100))
+
+# --- What a task does ---------------------------------------------------------
+# The task's address, for those who look for it: written aside, then renamed.
+announce() {  # NAME PORT
+  local file=$DAPD_ANNOUNCEMENTS/$1
+  echo "$SLURMD_NODENAME:$2" >"$file.part"
+  mv "$file.part" "$file"
+}
+
+# Every task starts here: by its number the job can signal the step.
+announce_step() {  # NAME COMMAND...
+  local file=$DAPD_ANNOUNCEMENTS/step-$1
+  shift
+  if [ "$SLURM_PROCID" -eq 0 ]; then
+    echo "$SLURM_STEP_ID" >"$file.part"
+    mv "$file.part" "$file"
+  fi
+  "$@"
+}
+
+# The exit code of a child. A trapped signal ends bash's own wait, not the child.
+result_of() {  # PROCESS
+  while kill -0 "$1" 2>/dev/null; do wait "$1" || true; done
+  wait "$1"
+}
+
+# One worker, started again whenever it dies. Its usage, configuration and model
+# errors (2, 3, 4) are there to stay.
+worker() {  # ROLE PORT [ARGUMENT]...
+  local role=$1 port=$(($2 + SLURM_LOCALID)) code
+  local metrics=$((port + 10)) stopping=''
+  shift 2
+  # Slurm signals the task's process group: the program has it, too.
+  trap 'stopping=yes' TERM
+  announce "metrics-$role-$SLURM_PROCID" "$metrics"
+  announce "$role-$SLURM_PROCID" "$port"
+  until [ -n "$stopping" ]; do
+    "$DAPD_BIN/dapd-$role" "$@" --listen "$DAPD_LISTEN_HOST:$port" \
+      --set "metrics.${role}_listen=$DAPD_LISTEN_HOST:$metrics" &
+    result_of $! && code=0 || code=$?
+    case $code in 0 | 2 | 3 | 4) return "$code" ;; esac
+    if [ -n "$stopping" ]; then return 0; fi
+    echo "$role $SLURM_PROCID ended with code $code and is started again" >&2
+    sleep 1 &
+    wait $!
+  done
+}
+# As text: not every srun passes exported functions on.
+functions=$(declare -f announce announce_step result_of worker)
+
+# --- Steps --------------------------------------------------------------------
+declare -A process  # of each step's srun
+
+# Starts a step; its tasks run COMMAND and say which step they are.
+step() {  # NAME TASKS LOG COMMAND...
+  local name=$1 tasks=$2 log=$3
+  shift 3
+  rm -f "$DAPD_ANNOUNCEMENTS/step-$name"
+  srun --exact --ntasks="$tasks" --job-name="$name" --kill-on-bad-exit=0 \
+    --output="$DAPD_JOB_FOLDER/$log-%t.log" --open-mode=append \
+    bash -euo pipefail -c "$functions"$'\n"$@"' task announce_step "$name" "$@" &
+  process[$name]=$!
+}
+
+is_running() { kill -0 "${process[$1]-}" 2>/dev/null; }  # NAME
+
+# SIGTERM for the tasks. srun itself would kill them.
+terminate() {  # NAME
+  until [ -e "$DAPD_ANNOUNCEMENTS/step-$1" ]; do
+    is_running "$1" || return 0
+    sleep 0.2
+  done
+  scancel --signal=TERM "$SLURM_JOB_ID.$(cat "$DAPD_ANNOUNCEMENTS/step-$1")" || true
+}
+
+stop_steps() {
+  local name
+  for name in "${!process[@]}"; do terminate "$name"; done
+  for name in "${!process[@]}"; do result_of "${process[$name]}" || true; done
+}
+
+# --- The lists of workers -----------------------------------------------------
+# DAPD_JOB_FOLDER/ROLE.addresses is what the trainer reads, and reads again while
+# it trains. A line belongs to the job in its comment; several jobs write.
+own_line="# job $SLURM_JOB_ID\$"
+change_list() {  # ROLE: this job's lines become those on standard input
+  local list=$DAPD_JOB_FOLDER/$1.addresses
+  (
+    flock 9
+    {
+      if [ -e "$list" ]; then grep -v "$own_line" "$list" || true; fi
+      cat
+    } >"$list.part"
+    mv "$list.part" "$list"
+  ) 9>"$DAPD_JOB_FOLDER/.$1.lock"
+}
+
+# Once every task of the role has announced itself.
+join_run() {  # ROLE TASKS
+  local files=()
+  while [ ${#files[@]} -lt "$2" ]; do
+    if ! is_running "$1"; then
+      echo "the $1 step ended before it served; see $DAPD_JOB_FOLDER/$1-*.log" >&2
+      return 1
+    fi
+    sleep 0.2
+    mapfile -t files < <(find "$DAPD_ANNOUNCEMENTS" -name "$1-*" ! -name '*.part')
+  done
+  sed "s/\$/  # job $SLURM_JOB_ID/" "${files[@]}" | change_list "$1"
+}
+
+# A list that the run has taken away stays away.
+leave_run() {  # ROLE
+  if [ -e "$DAPD_JOB_FOLDER/$1.addresses" ]; then change_list "$1" </dev/null; fi
+}
+
+# What Prometheus's file_sd_configs reads.
+write_targets() {  # FILE
+  local role file separator=
+  {
+    echo '['
+    for role in rollout teacher trainer; do
+      for file in "$DAPD_ANNOUNCEMENTS/metrics-$role"-*[0-9]; do
+        [ -e "$file" ] || continue
+        printf '%s{"targets": ["%s"], "labels": {"job": "dapd-%s"}}' \
+          "$separator" "$(cat "$file")" "$role"
+        separator=$',\n'
+      done
+    done
+    printf '\n]\n'
+  } >"$1.part"
+  mv "$1.part" "$1"
+}

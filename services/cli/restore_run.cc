@@ -1,0 +1,249 @@
+#include "services/cli/restore_run.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <set>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+
+#include "common/base/exit_code.h"
+#include "common/base/files.h"
+#include "common/base/log.h"
+#include "common/base/printable.h"
+#include "common/base/sha256.h"
+#include "common/base/status_macros.h"
+#include "common/copy/run_copy.h"
+#include "services/trainer/record/manifest.h"
+
+namespace dapd {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kAside[] = ".restoring";
+constexpr size_t kBlockBytes = size_t{1} << 20;
+constexpr size_t kMostNamed = 10;
+
+// How many of the parts, from the first, the file already holds.
+size_t WholeParts(int file, const std::vector<Content>& parts) {
+  std::string block(kBlockBytes, '\0');
+  off_t offset = 0;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    Sha256 digest;
+    int64_t left = parts[i].bytes;
+    while (left > 0) {
+      const size_t wanted = std::min(kBlockBytes, static_cast<size_t>(left));
+      const ssize_t count = ::pread(file, block.data(), wanted, offset);
+      if (count < 0 && errno == EINTR) continue;
+      if (count <= 0) return i;
+      digest.Update(
+          absl::string_view(block.data(), static_cast<size_t>(count)));
+      offset += count;
+      left -= count;
+    }
+    if (digest.HexDigest() != parts[i].sha256) return i;
+  }
+  return parts.size();
+}
+
+absl::Status RestoreFile(ObjectStore& store,
+                         const std::vector<Content>& parts,
+                         const std::string& path) {
+  const int file =
+      ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+  if (file < 0) return FileError("create", path, errno);
+  const absl::Cleanup close_file = [file] { ::close(file); };
+  const size_t whole = WholeParts(file, parts);
+  int64_t offset = 0;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (i >= whole) {
+      RETURN_IF_ERROR(store.Get(ObjectName(parts[i]), parts[i], path, offset));
+    }
+    offset += parts[i].bytes;
+  }
+  if (::ftruncate(file, offset) != 0) return FileError("cut", path, errno);
+  // What the disk has counts, not what was received.
+  if (WholeParts(file, parts) != parts.size()) {
+    return absl::DataLossError(
+        absl::StrCat(path, " is not what was received; is the disk sound?"));
+  }
+  if (::fsync(file) != 0) return FileError("sync", path, errno);
+  return absl::OkStatus();
+}
+
+// Removes what an interrupted call for another commit left.
+void RemoveOthers(const std::string& folder, const RunCopy& copy) {
+  std::error_code error;
+  std::vector<fs::path> others;
+  for (auto entry = fs::recursive_directory_iterator(folder, error);
+       !error && entry != fs::recursive_directory_iterator();
+       entry.increment(error)) {
+    const std::string name = entry->path().lexically_relative(folder).string();
+    if (entry->is_directory(error) && !entry->is_symlink(error)) continue;
+    if (!copy.files.contains(name)) others.push_back(entry->path());
+  }
+  for (const fs::path& other : others) fs::remove(other, error);
+}
+
+absl::Status SyncFolders(const std::string& folder) {
+  std::error_code error;
+  for (auto entry = fs::recursive_directory_iterator(folder, error);
+       !error && entry != fs::recursive_directory_iterator();
+       entry.increment(error)) {
+    if (!entry->is_directory(error)) continue;
+    RETURN_IF_ERROR(SyncDirectory(entry->path()));
+  }
+  return SyncDirectory(folder);
+}
+
+absl::Status RestoreFiles(ObjectStore& store,
+                          const RunCopy& copy,
+                          const std::string& folder) {
+  RemoveOthers(folder, copy);
+  const std::string checkpoint =
+      absl::StrFormat("checkpoints/step-%06d", copy.step);
+  for (const auto& [name, parts] : copy.files) {
+    const std::string path = JoinPath(folder, name);
+    RETURN_IF_ERROR(MakeDirectories(fs::path(path).parent_path()));
+    RETURN_IF_ERROR(RestoreFile(store, parts, path));
+  }
+  RETURN_IF_ERROR(VerifyManifest(JoinPath(folder, checkpoint)));
+  return SyncFolders(folder);
+}
+
+// A folder that only one process restores into.
+absl::StatusOr<int> LockFolder(const std::string& folder) {
+  RETURN_IF_ERROR(MakeDirectories(folder));
+  const int lock =
+      ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+  if (lock < 0) return FileError("open", folder, errno);
+  if (::flock(lock, LOCK_EX | LOCK_NB) == 0) return lock;
+  ::close(lock);
+  return absl::UnavailableError(absl::StrCat(
+      folder, " is in use: somebody else restores the same folder"));
+}
+
+absl::Status RefuseIfThere(const std::string& folder) {
+  struct stat info = {};
+  if (::lstat(folder.c_str(), &info) != 0 && errno == ENOENT) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      folder,
+      " is there, and nothing is ever restored over a run; move it away, or "
+      "name another folder"));
+}
+
+// "step 2, step 4", the newest of many.
+std::string StepsText(std::vector<int64_t> steps) {
+  const bool is_cut = steps.size() > kMostNamed;
+  if (is_cut) steps.erase(steps.begin(), steps.end() - kMostNamed);
+  return absl::StrCat(is_cut ? "..., " : "", absl::StrJoin(steps, ", "));
+}
+
+// The runs that have a copy right under the URL.
+absl::Status NoCopyAt(ObjectStore& store) {
+  ASSIGN_OR_RETURN(const auto objects, store.List(""));
+  std::set<std::string> runs;
+  const std::string owner = absl::StrCat("/", kCopyOwner);
+  for (const auto& [name, object] : objects) {
+    if (!absl::EndsWith(name, owner)) continue;
+    runs.insert(Printable(name.substr(0, name.size() - owner.size())));
+    if (runs.size() == kMostNamed) break;
+  }
+  return WithExitCode(
+      absl::NotFoundError(
+          runs.empty()
+              ? absl::StrCat(
+                    "there is no whole copy of a run at ",
+                    store.url(),
+                    "; it is checkpoint.copy_to with /<run.name> behind it")
+              : absl::StrCat("there is no copy of a run at ",
+                             store.url(),
+                             ", but below it: ",
+                             absl::StrJoin(runs, ", "),
+                             "; add one of these to the URL")),
+      ExitCode::kData);
+}
+
+}  // namespace
+
+absl::StatusOr<RestoredRun> RestoreRun(ObjectStore& store,
+                                       const std::string& folder,
+                                       int64_t step) {
+  RETURN_IF_ERROR(RefuseIfThere(folder));
+  ASSIGN_OR_RETURN(std::vector<int64_t> steps, ListCommits(store));
+  if (steps.empty()) return NoCopyAt(store);
+  if (step >= 0) {
+    if (!std::ranges::count(steps, step)) {
+      return absl::NotFoundError(absl::StrCat(store.url(),
+                                              " has no copy of step ",
+                                              step,
+                                              "; there are those of ",
+                                              StepsText(steps)));
+    }
+    steps = {step};
+  }
+  const std::string aside = folder + kAside;
+  ASSIGN_OR_RETURN(const int lock, LockFolder(aside));
+  const absl::Cleanup unlock = [lock] { ::close(lock); };
+  absl::Status last;
+  for (; !steps.empty(); steps.pop_back()) {
+    const auto copy = ReadCommit(store, steps.back());
+    last = copy.status();
+    if (copy.ok()) {
+      LogInfo(absl::StrCat("restoring step ",
+                           copy->step,
+                           " from ",
+                           store.url(),
+                           ": ",
+                           copy->files.size(),
+                           " files, ",
+                           BytesOf(*copy),
+                           " bytes"));
+      last = RestoreFiles(store, *copy, aside);
+    }
+    if (last.ok()) {
+      RETURN_IF_ERROR(RefuseIfThere(folder));
+      if (std::rename(aside.c_str(), folder.c_str()) != 0) {
+        return FileError(absl::StrCat("rename to ", folder), aside, errno);
+      }
+      const std::string parent = fs::absolute(folder).parent_path();
+      RETURN_IF_ERROR(SyncDirectory(parent));
+      return RestoredRun{.step = copy->step,
+                         .files = static_cast<int64_t>(copy->files.size()),
+                         .bytes = BytesOf(*copy)};
+    }
+    const bool is_damaged = absl::IsDataLoss(last) || absl::IsNotFound(last);
+    if (!is_damaged) return last;
+    if (steps.size() > 1) {
+      LogWarning(absl::StrCat("the copy of step ",
+                              steps.back(),
+                              " cannot be restored: ",
+                              std::string(last.message()),
+                              "; the one before it is taken"));
+    }
+  }
+  return absl::DataLossError(absl::StrCat("nothing at ",
+                                          store.url(),
+                                          step >= 0 ? " of that step" : "",
+                                          " can be restored; the last error: ",
+                                          std::string(last.message())));
+}
+
+}  // namespace dapd

@@ -1,0 +1,201 @@
+#include "services/cli/runs_text.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <optional>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+#include "common/base/exit_code.h"
+#include "common/base/files.h"
+#include "common/base/printable.h"
+#include "common/base/status_macros.h"
+#include "services/cli/side_by_side.h"
+
+namespace dapd {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr size_t kDigestLetters = 12;
+
+bool IsRun(const fs::path& folder) {
+  std::error_code error;
+  return std::ranges::any_of(
+      std::array{"config.yaml", "metrics.jsonl", ".lock"},
+      [&](const char* name) { return fs::exists(folder / name, error); });
+}
+
+absl::Status Collect(const fs::path& folder,
+                     int depth,
+                     std::vector<std::string>* folders) {
+  if (IsRun(folder)) {
+    folders->push_back(folder);
+    return absl::OkStatus();
+  }
+  if (depth == 0) return absl::OkStatus();
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    std::error_code ignored;
+    if (entry->is_symlink(ignored) || !entry->is_directory(ignored)) continue;
+    RETURN_IF_ERROR(Collect(entry->path(), depth - 1, folders));
+  }
+  if (!error) return absl::OkStatus();
+  return DataError(
+      absl::StrCat("cannot list ", folder.string(), ": ", error.message()));
+}
+
+// Of a run below `folder` its path from there.
+std::string NameIn(const std::string& run, const std::string& folder) {
+  const fs::path name = fs::path(run).lexically_relative(folder);
+  if (!name.empty() && name != ".") return name.string();
+  const fs::path whole = fs::absolute(run).lexically_normal();
+  return (whole.has_filename() ? whole : whole.parent_path())
+      .filename()
+      .string();
+}
+
+std::string AgeText(absl::Duration age) {
+  if (age < absl::ZeroDuration()) return "0s";
+  if (age < absl::Minutes(2)) {
+    return absl::StrCat(absl::ToInt64Seconds(age), "s");
+  }
+  if (age < absl::Hours(2)) {
+    return absl::StrCat(absl::ToInt64Minutes(age), "min");
+  }
+  if (age < absl::Hours(48)) return absl::StrCat(absl::ToInt64Hours(age), "h");
+  return absl::StrCat(absl::ToInt64Hours(age) / 24, "d");
+}
+
+std::string AccuracyText(const std::optional<EvaluationReport>& report) {
+  if (!report.has_value()) return "-";
+  return absl::StrFormat("%.1f%%", 100 * report->accuracy.mean);
+}
+
+constexpr size_t kColumns = 8;
+using Row = std::array<std::string, kColumns>;
+
+Row RowOf(const RunOverview& run, const std::string& name, absl::Time now) {
+  return {name,
+          NameOf(run.state),
+          absl::StrCat(run.step, " of ", run.steps),
+          run.loss.has_value() ? absl::StrFormat("%.4g", *run.loss) : "-",
+          AccuracyText(run.before),
+          AccuracyText(run.after),
+          absl::StrCat(AgeText(now - run.last_written), " ago"),
+          run.adapter_digest.empty()
+              ? "-"
+              : Printable(run.adapter_digest.substr(0, kDigestLetters))};
+}
+
+Json AccuracyJson(const std::optional<EvaluationReport>& report) {
+  return report.has_value() ? ToJson(report->accuracy) : Json();
+}
+
+std::string TimeText(absl::Time time) {
+  return absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", time, absl::UTCTimeZone());
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<ListedRun>> ListRuns(const std::string& folder) {
+  std::error_code error;
+  if (!fs::is_directory(folder, error)) {
+    return WithExitCode(
+        absl::NotFoundError(absl::StrCat(folder, " is no folder")),
+        ExitCode::kData);
+  }
+  std::vector<std::string> folders;
+  RETURN_IF_ERROR(Collect(folder, /*depth=*/2, &folders));
+  std::sort(folders.begin(), folders.end());
+  std::vector<ListedRun> runs;
+  for (const std::string& run : folders) {
+    runs.push_back({run, ReadRunOverview(run)});
+  }
+  return runs;
+}
+
+std::string RunsText(const std::vector<ListedRun>& runs,
+                     const std::string& folder,
+                     absl::Time now) {
+  std::vector<Row> rows = {{"run",
+                            "state",
+                            "step",
+                            "loss",
+                            "before",
+                            "after",
+                            "written",
+                            "adapter"}};
+  // Behind a row: of a run that failed why, of a damaged one only that.
+  std::vector<std::string> notes = {""};
+  for (const ListedRun& run : runs) {
+    const std::string name = Printable(NameIn(run.folder, folder));
+    if (!run.overview.ok()) {
+      rows.push_back({name, "damaged"});
+      notes.push_back(Printable(run.overview.status().message()));
+      continue;
+    }
+    rows.push_back(RowOf(*run.overview, name, now));
+    notes.push_back(run.overview->state == RunState::kFailed
+                        ? Printable(run.overview->outcome->message)
+                        : "");
+  }
+  std::array<size_t, kColumns> widths = {};
+  for (const Row& row : rows) {
+    for (size_t i = 0; i < kColumns; ++i) {
+      widths[i] = std::max(widths[i], TerminalColumns(row[i]));
+    }
+  }
+  std::string text;
+  for (size_t r = 0; r < rows.size(); ++r) {
+    std::string line;
+    for (size_t i = 0; i < kColumns; ++i) {
+      const std::string& cell = rows[r][i];
+      absl::StrAppend(
+          &line, cell, std::string(widths[i] - TerminalColumns(cell) + 2, ' '));
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    absl::StrAppend(&text, line, "\n");
+    if (!notes[r].empty()) absl::StrAppend(&text, "    ", notes[r], "\n");
+  }
+  return text;
+}
+
+Json RunsJson(const std::vector<ListedRun>& runs, const std::string& folder) {
+  Json rows = Json::array();
+  for (const ListedRun& run : runs) {
+    const std::string name = NameIn(run.folder, folder);
+    if (!run.overview.ok()) {
+      rows.push_back(
+          {{"name", name},
+           {"folder", run.folder},
+           {"state", "damaged"},
+           {"message", std::string(run.overview.status().message())}});
+      continue;
+    }
+    const RunOverview& seen = *run.overview;
+    rows.push_back(
+        {{"name", name},
+         {"folder", run.folder},
+         {"state", NameOf(seen.state)},
+         {"step", seen.step},
+         {"steps", seen.steps},
+         {"loss", seen.loss.has_value() ? Json(*seen.loss) : Json()},
+         {"accuracy_before", AccuracyJson(seen.before)},
+         {"accuracy_after", AccuracyJson(seen.after)},
+         {"last_written", TimeText(seen.last_written)},
+         {"adapter_digest",
+          seen.adapter_digest.empty() ? Json() : Json(seen.adapter_digest)},
+         {"message",
+          seen.state == RunState::kFailed ? Json(seen.outcome->message)
+                                          : Json()}});
+  }
+  return rows;
+}
+
+}  // namespace dapd

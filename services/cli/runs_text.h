@@ -1,0 +1,40 @@
+// What `dapd runs list` prints.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+#include "common/base/json.h"
+#include "services/trainer/record/run_overview.h"
+
+namespace dapd {
+
+// A run, or why its folder cannot be read.
+struct ListedRun {
+  std::string folder;
+  absl::StatusOr<RunOverview> overview;
+};
+
+// The runs right in `folder` and in its folders (those of a sweep), or `folder`
+// itself if it is one; by name. A folder counts as a run's if it has a
+// config.yaml, a metrics.jsonl or a trainer's lock. Links are not followed.
+// NOT_FOUND, exit code kData, without the folder.
+absl::StatusOr<std::vector<ListedRun>> ListRuns(const std::string& folder);
+
+// A line a run under a heading; `now` is what ages are counted to. Ends with a
+// newline.
+std::string RunsText(const std::vector<ListedRun>& runs,
+                     const std::string& folder,
+                     absl::Time now);
+
+// [{"name", "folder", "state", "step", "steps", "loss", "accuracy_before",
+// "accuracy_after", "last_written", "adapter_digest", "message"}], or {"name",
+// "folder", "state": "damaged", "message"}; accuracies as {"mean", "low",
+// "high"}; null for what there is not. Times are RFC 3339, UTC.
+nlohmann::ordered_json RunsJson(const std::vector<ListedRun>& runs,
+                                const std::string& folder);
+
+}  // namespace dapd

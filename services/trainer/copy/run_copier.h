@@ -1,0 +1,127 @@
+// RunCopier: keeps a copy of a run at a URL (checkpoint.copy_to) while it is
+// trained. All that takes long happens on a thread of its own and in a Python
+// process; whatever goes wrong there is told, counted and tried again, and
+// never reaches the training.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+#include "common/base/mutex.h"
+#include "common/config/config.h"
+#include "common/copy/object_store.h"
+#include "services/trainer/copy/run_cut.h"
+#include "services/trainer/copy/run_uploader.h"
+
+namespace dapd {
+
+// Called on the copier's thread, on_failed and on_left_out also on the
+// training's; none may be empty.
+struct CopyObserver {
+  // The step of the newest whole copy, once it is known and when it changes.
+  std::function<void(int64_t step)> on_newest = [](int64_t) {};
+  std::function<void(double seconds)> on_copied = [](double) {};
+  std::function<void()> on_failed = [] {};
+  // A checkpoint that newer ones overtook.
+  std::function<void()> on_left_out = [] {};
+  std::function<void(int64_t bytes)> on_sent = [](int64_t) {};
+};
+
+struct RunCopierOptions {
+  std::string url;  // of this run's copy alone
+  std::string run_name;
+  std::string folder;                // the run's
+  int64_t keep = 2;                  // 0: all
+  std::vector<std::string> command;  // ObjectStoreCommand
+  absl::Duration progress_timeout = absl::Minutes(2);
+  // Between two attempts; doubled each time.
+  absl::Duration first_pause = absl::Seconds(1);
+  absl::Duration longest_pause = absl::Minutes(5);
+  CopyObserver observer;
+};
+
+// What `config` says of the run in `folder`; nothing if it is not to be copied.
+std::optional<RunCopierOptions> CopierOptions(const Config& config,
+                                              const std::string& folder);
+
+class RunCopier {
+ public:
+  // An error if the run folder does not take the run's id (RunId).
+  static absl::StatusOr<std::unique_ptr<RunCopier>> Start(
+      RunCopierOptions options);
+  // Ends what is under way; what was not copied is left to the next process.
+  ~RunCopier();
+
+  // The run folder holds a checkpoint of `step` and all that belongs to it:
+  // takes a cut of it (run_cut.h) and returns. The newest cut is copied first;
+  // older ones that wait follow as long as they would be kept. A later cut of
+  // the same step takes the place of the one before it. Call it from the thread
+  // that writes the folder.
+  void Add(int64_t step);
+
+  // Blocks until everything is copied, the time is over, `wait_for_stop(d)`,
+  // which blocks for at most d, is true, or an attempt since showed that trying
+  // again is of no use (permission, no Python, another run's place). Tells the
+  // log how it ended; true if everything is copied.
+  bool Finish(absl::Duration timeout,
+              const std::function<bool(absl::Duration)>& wait_for_stop);
+
+ private:
+  RunCopier(RunCopierOptions options, std::string run_id);
+  void Run();
+  // The cut to copy next, once the pause is over; nothing at the end.
+  std::optional<RunCut> Next();
+  absl::Status Copy(const RunCut& cut);
+  void Copied(const RunCut& cut, absl::Duration time);
+  // Puts the cut back; false if there is no use in going on.
+  bool Failed(RunCut cut, const absl::Status& error);
+  // Takes out of waiting_ what would not be kept.
+  std::vector<RunCut> TakeOvertaken() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void LeaveOut(const std::vector<RunCut>& cuts);
+
+  const RunCopierOptions options_;
+  std::atomic<bool> is_ended_ = false;
+  ObjectStore store_;     // the thread's
+  RunUploader uploader_;  // the thread's
+  bool has_newest_ = false;
+  absl::Status told_;  // the failure that the log has; OK: none since a success
+
+  Mutex mutex_;
+  CondVar changed_;
+  std::map<int64_t, RunCut> waiting_ ABSL_GUARDED_BY(mutex_);  // by step
+  std::optional<int64_t> busy_with_ ABSL_GUARDED_BY(mutex_);   // that step
+  std::set<int64_t> copied_ ABSL_GUARDED_BY(mutex_);           // steps
+  absl::Duration pause_ ABSL_GUARDED_BY(mutex_);
+  absl::Time resume_at_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
+  bool is_finishing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool is_hopeless_ ABSL_GUARDED_BY(mutex_) = false;
+  std::jthread thread_;
+};
+
+// What the end of a run does: waits for its last copy, as long as `config`
+// says; of a run that ended otherwise than by being done, for at most 20 s.
+void FinishCopy(RunCopier& copier,
+                const Config& config,
+                const absl::Status& outcome,
+                const std::function<bool(absl::Duration)>& wait_for_stop);
+
+// Copies what a run that is finished left, where `config` says so and it is not
+// there yet; waits as the end of a run does.
+void CopyFinishedRun(const Config& config,
+                     const std::string& folder,
+                     int64_t step,
+                     const std::function<bool(absl::Duration)>& wait_for_stop);
+
+}  // namespace dapd

@@ -1,0 +1,176 @@
+#include "services/trainer/copy/run_cut.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+#include "common/base/files.h"
+#include "common/base/safe_name.h"
+#include "common/base/status_macros.h"
+
+namespace dapd {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kCuts[] = ".copying";
+constexpr char kEvents[] = "events.out.tfevents.";
+
+// By path from the folder, in order; temporary and hidden files are left out.
+std::vector<std::string> FilesUnder(const std::string& folder,
+                                    const std::string& under) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (auto entry =
+           fs::recursive_directory_iterator(JoinPath(folder, under), error);
+       !error && entry != fs::recursive_directory_iterator();
+       entry.increment(error)) {
+    const std::string name = entry->path().filename();
+    if (!entry->is_regular_file(error) || !IsSafeName(name) ||
+        absl::StrContains(name, ".tmp")) {
+      continue;
+    }
+    names.push_back(entry->path().lexically_relative(folder).string());
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+std::vector<std::string> EventFiles(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename();
+    if (absl::StartsWith(name, kEvents) && IsSafeName(name)) {
+      names.push_back(name);
+    }
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+absl::Status Link(const std::string& from, const std::string& to) {
+  if (::link(from.c_str(), to.c_str()) == 0) return absl::OkStatus();
+  const int reason = errno;
+  if (reason == ENOENT || reason == ENOSPC || reason == EDQUOT) {
+    return FileError("link", from, reason);
+  }
+  // A file system without links, or with too many of them.
+  std::error_code error;
+  if (fs::copy_file(from, to, error)) return absl::OkStatus();
+  return FileError(
+      absl::StrCat("copy to ", to, " the file"), from, error.value());
+}
+
+// Adds what the folder holds to a cut.
+class Cutter {
+ public:
+  Cutter(const std::string& folder, RunCut* cut) : folder_(folder), cut_(cut) {}
+
+  // Files that may be replaced or removed.
+  absl::Status AddLinked(const std::vector<std::string>& names) {
+    for (const std::string& name : names) {
+      const std::string link = JoinPath(cut_->links, name);
+      RETURN_IF_ERROR(MakeDirectories(fs::path(link).parent_path()));
+      RETURN_IF_ERROR(Link(JoinPath(folder_, name), link));
+      RETURN_IF_ERROR(Add({.name = name, .path = link, .is_linked = true}));
+    }
+    return absl::OkStatus();
+  }
+  // Files that stay, or only grow; those that are not there are left out.
+  absl::Status AddInPlace(const std::vector<std::string>& names, bool grows) {
+    for (const std::string& name : names) {
+      const std::string path = JoinPath(folder_, name);
+      if (!FileExists(path)) continue;
+      RETURN_IF_ERROR(Add({.name = name, .path = path, .grows = grows}));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status Add(CutFile file) {
+    struct stat info = {};
+    if (::stat(file.path.c_str(), &info) != 0) {
+      return FileError("stat", file.path, errno);
+    }
+    file.bytes = info.st_size;
+    cut_->files.push_back(std::move(file));
+    return absl::OkStatus();
+  }
+
+  const std::string folder_;
+  RunCut* const cut_;
+};
+
+std::vector<std::string> Existing(const std::string& folder,
+                                  std::vector<std::string> names) {
+  std::erase_if(names, [&](const std::string& name) {
+    return !FileExists(JoinPath(folder, name));
+  });
+  return names;
+}
+
+// Those of later steps are made again.
+std::vector<std::string> SamplesUpTo(const std::string& folder, int64_t step) {
+  std::vector<std::string> names = FilesUnder(folder, "samples");
+  // Names are zero-padded; one of more digits is longer.
+  const std::string last = absl::StrFormat("samples/step-%06d.jsonl", step);
+  std::erase_if(names, [&](const std::string& name) {
+    return name.size() != last.size() ? name.size() > last.size() : name > last;
+  });
+  return names;
+}
+
+}  // namespace
+
+absl::StatusOr<RunCut> CutRun(const std::string& folder, int64_t step) {
+  RunCut cut{.step = step};
+  const std::string checkpoint = absl::StrFormat("checkpoints/step-%06d", step);
+  if (!FileExists(JoinPath(folder, checkpoint + "/manifest.json"))) {
+    return absl::NotFoundError(
+        absl::StrCat("there is no ", JoinPath(folder, checkpoint)));
+  }
+  int64_t number = 0;
+  do {
+    cut.links = JoinPath(
+        folder, absl::StrFormat("%s/step-%06d-%d", kCuts, step, number++));
+  } while (FileExists(cut.links));
+  RETURN_IF_ERROR(MakeDirectories(cut.links));
+  absl::Cleanup drop = [&cut] { DropCut(cut); };
+  Cutter cutter(folder, &cut);
+  RETURN_IF_ERROR(cutter.AddLinked(FilesUnder(folder, checkpoint)));
+  RETURN_IF_ERROR(cutter.AddLinked(Existing(
+      folder, {"config.yaml", "copy.json", "summary.json", "report.html"})));
+  for (const char* name : {"evaluation", "adapter", "adapter-best"}) {
+    RETURN_IF_ERROR(cutter.AddLinked(FilesUnder(folder, name)));
+  }
+  RETURN_IF_ERROR(cutter.AddInPlace(
+      {"ledger.jsonl", "metrics.jsonl", "answers.jsonl"}, /*grows=*/true));
+  RETURN_IF_ERROR(cutter.AddInPlace(EventFiles(folder), /*grows=*/true));
+  RETURN_IF_ERROR(
+      cutter.AddInPlace(SamplesUpTo(folder, step), /*grows=*/false));
+  std::move(drop).Cancel();
+  return cut;
+}
+
+void DropCut(const RunCut& cut) {
+  std::error_code error;
+  if (!cut.links.empty()) fs::remove_all(cut.links, error);
+}
+
+void DropAllCuts(const std::string& folder) {
+  std::error_code error;
+  fs::remove_all(JoinPath(folder, kCuts), error);
+}
+
+}  // namespace dapd

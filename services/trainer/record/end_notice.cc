@@ -1,0 +1,120 @@
+#include "services/trainer/record/end_notice.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+
+#include "common/base/files.h"
+#include "common/base/json.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/base/version.h"
+#include "common/config/notify_url.h"
+#include "services/trainer/record/run_overview.h"
+
+namespace dapd {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string HostName() {
+  std::array<char, 256> name = {};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
+
+std::string FolderOf(const RunConfig& run) {
+  return JoinPath(run.output_dir, run.name);
+}
+
+Json FiguresOf(const std::optional<EvaluationReport>& report) {
+  return report.has_value() ? ToJson(*report) : Json();
+}
+
+// The run's own word if this attempt left one: it says more than what `dapd
+// run` sees from outside.
+RunOutcome OutcomeToTell(const std::string& folder,
+                         const absl::Status& status,
+                         absl::Time start) {
+  RunOutcome seen = OutcomeOf(status);
+  const std::optional<RunOutcome> recorded = ReadOutcome(folder);
+  // Recorded times are whole seconds.
+  if (recorded.has_value() && recorded->state == seen.state &&
+      recorded->time + absl::Seconds(1) >= start) {
+    seen.message = recorded->message;
+  }
+  return seen;
+}
+
+}  // namespace
+
+std::string EndDocument(const RunConfig& run,
+                        const RunOutcome& outcome,
+                        double seconds) {
+  // A folder that cannot be read, or is not there yet, leaves what it holds
+  // unsaid.
+  const auto overview = ReadRunOverview(FolderOf(run));
+  const RunOverview seen = overview.ok() ? *overview : RunOverview();
+  const auto number = [&](int64_t value) {
+    return overview.ok() ? Json(value) : Json();
+  };
+  const Json document = {
+      {"run", run.name},
+      {"state", outcome.state},
+      {"exit_code", outcome.exit_code},
+      {"message", outcome.message},
+      {"step", number(seen.step)},
+      {"steps", number(seen.steps)},
+      {"adapter_digest",
+       seen.adapter_digest.empty() ? Json() : Json(seen.adapter_digest)},
+      {"evaluation",
+       {{"before", FiguresOf(seen.before)}, {"after", FiguresOf(seen.after)}}},
+      {"seconds", seconds},
+      {"host", HostName()},
+      {"folder", FolderOf(run)},
+      {"time",
+       absl::FormatTime(
+           "%Y-%m-%dT%H:%M:%SZ", outcome.time, absl::UTCTimeZone())},
+      {"version", Version()}};
+  // A folder's name may hold any bytes.
+  return document.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+EndNotice::EndNotice(const RunConfig& run,
+                     std::optional<Webhook> webhook,
+                     std::function<bool()> gives_up)
+    : run_(run),
+      webhook_(std::move(webhook)),
+      gives_up_(std::move(gives_up)),
+      start_(absl::Now()) {}
+
+absl::StatusOr<EndNotice> EndNotice::Create(const RunConfig& run,
+                                            std::function<bool()> gives_up) {
+  std::optional<Webhook> webhook;
+  if (!run.notify_url.empty()) {
+    ASSIGN_OR_RETURN(webhook, LoadWebhook(run));
+  }
+  return EndNotice(run, std::move(webhook), std::move(gives_up));
+}
+
+void EndNotice::Tell(const absl::Status& outcome) {
+  if (!webhook_.has_value()) return;
+  const Webhook webhook = *std::exchange(webhook_, std::nullopt);
+  const RunOutcome told = OutcomeToTell(FolderOf(run_), outcome, start_);
+  const absl::Status posted = PostJson(
+      webhook,
+      EndDocument(run_, told, absl::ToDoubleSeconds(told.time - start_)),
+      gives_up_);
+  if (posted.ok()) {
+    LogInfo(absl::StrCat(
+        "told ", NotifyPlace(webhook.url), " of the run's end: ", told.state));
+    return;
+  }
+  LogWarning(absl::StrCat("nobody was told of the run's end (run.notify_url): ",
+                          std::string(posted.message())));
+}
+
+}  // namespace dapd

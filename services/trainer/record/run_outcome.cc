@@ -1,0 +1,84 @@
+#include "services/trainer/record/run_outcome.h"
+
+#include <cstdio>
+
+#include "absl/time/clock.h"
+
+#include "common/base/exit_code.h"
+#include "common/base/files.h"
+#include "common/base/json.h"
+#include "common/base/json_lines.h"
+#include "common/base/printable.h"
+
+namespace dapd {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr uint64_t kMaxFileBytes = 1 << 20;
+constexpr size_t kMaxMessageBytes = 4096;
+
+std::string PathIn(const std::string& folder) {
+  return JoinPath(folder, "outcome.json");
+}
+
+bool IsState(const std::string& state) {
+  return state == "finished" || state == "failed" || state == "stopped";
+}
+
+// At most so many bytes, no character cut.
+std::string Shorten(std::string text) {
+  if (text.size() <= kMaxMessageBytes) return text;
+  size_t end = kMaxMessageBytes;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) {
+    --end;
+  }
+  text.resize(end);
+  return text + " ...";
+}
+
+}  // namespace
+
+RunOutcome OutcomeOf(const absl::Status& status) {
+  RunOutcome outcome{.state = "finished", .time = absl::Now()};
+  if (status.ok()) return outcome;
+  const ExitCode code = ExitCodeOf(status);
+  outcome.state = code == ExitCode::kInterrupted ? "stopped" : "failed";
+  outcome.exit_code = static_cast<int64_t>(code);
+  outcome.message = Shorten(PrintableLines(status.message()));
+  return outcome;
+}
+
+absl::Status WriteOutcome(const std::string& folder,
+                          const RunOutcome& outcome) {
+  return WriteFileAtomically(PathIn(folder),
+                             Json{{"state", outcome.state},
+                                  {"exit_code", outcome.exit_code},
+                                  {"message", outcome.message},
+                                  {"time", absl::ToUnixSeconds(outcome.time)}}
+                                     .dump(2) +
+                                 "\n");
+}
+
+void ForgetOutcome(const std::string& folder) {
+  std::remove(PathIn(folder).c_str());
+}
+
+std::optional<RunOutcome> ReadOutcome(const std::string& folder) try {
+  const std::string path = PathIn(folder);
+  const auto text = ReadFile(path, kMaxFileBytes);
+  if (!text.ok()) return std::nullopt;
+  const auto json = ParseJson(*text, path);
+  if (!json.ok()) return std::nullopt;
+  const RunOutcome outcome{
+      .state = json->at("state").get<std::string>(),
+      .exit_code = json->at("exit_code").get<int64_t>(),
+      .message = json->at("message").get<std::string>(),
+      .time = absl::FromUnixSeconds(json->at("time").get<int64_t>())};
+  if (!IsState(outcome.state)) return std::nullopt;
+  return outcome;
+} catch (const nlohmann::json::exception& /*error*/) {
+  return std::nullopt;
+}
+
+}  // namespace dapd

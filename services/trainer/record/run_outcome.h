@@ -1,0 +1,32 @@
+// outcome.json: how the last attempt at a run ended. Who looks at a run folder
+// later cannot tell a failure from a power cut without it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+
+namespace dapd {
+
+struct RunOutcome {
+  std::string state;  // "finished", "failed" or "stopped"
+  int64_t exit_code = 0;
+  std::string message;  // of the error; empty if it finished
+  absl::Time time;      // to the second
+};
+
+// What `status`, with which an attempt ended, comes to: a stop is what exit
+// code kInterrupted stands for.
+RunOutcome OutcomeOf(const absl::Status& status);
+
+// Writes the file into the run folder, or removes it as a new attempt begins.
+absl::Status WriteOutcome(const std::string& folder, const RunOutcome& outcome);
+void ForgetOutcome(const std::string& folder);
+
+// Nothing without the file, and for anything that WriteOutcome did not write.
+std::optional<RunOutcome> ReadOutcome(const std::string& folder);
+
+}  // namespace dapd

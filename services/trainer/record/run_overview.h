@@ -1,0 +1,44 @@
+// A run at a glance, out of its folder: for lists of runs, and for who is told
+// of its end. Nothing of a run that goes on is disturbed.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+#include "services/trainer/record/evaluation_report.h"
+#include "services/trainer/record/run_outcome.h"
+
+namespace dapd {
+
+enum class RunState {
+  kRunning,      // a trainer holds the folder
+  kFinished,     // all of its steps are taken, and what follows them is done
+  kFailed,       // the last attempt said that it failed
+  kInterrupted,  // it was stopped, or its processes were killed
+};
+// "running", "finished", "failed", "interrupted".
+const char* NameOf(RunState state);
+
+struct RunOverview {
+  std::string folder;
+  std::string name;  // the folder's own
+  RunState state = RunState::kInterrupted;
+  int64_t step = 0;            // the last one
+  int64_t steps = 0;           // that it is to take
+  std::optional<double> loss;  // of the last step; nothing if it is not finite
+  std::string adapter_digest;  // behind the last step
+  std::optional<EvaluationReport> before;
+  std::optional<EvaluationReport> after;  // only of a run that finished
+  absl::Time last_written;                // of any of the run's records
+  std::optional<RunOutcome> outcome;      // of the last attempt
+};
+
+// Exit code kData, with the file's name, if `folder` holds no run or a file of
+// it cannot be read.
+absl::StatusOr<RunOverview> ReadRunOverview(const std::string& folder);
+
+}  // namespace dapd

@@ -1,0 +1,54 @@
+#include "common/base/child_process.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace dapd {
+namespace {
+
+using ::testing::ElementsAre;
+
+int EndOf(ChildProcess& child) {
+  const absl::Time deadline = absl::Now() + absl::Seconds(30);
+  while (absl::Now() < deadline) {
+    if (const int code = child.Poll(); code >= 0) return code;
+    absl::SleepFor(absl::Milliseconds(5));
+  }
+  return -1;
+}
+
+TEST(ChildProcessTest, AllThatItSaidHasComeWhenItsEndIsTold) {
+  std::vector<std::string> lines;
+  ChildProcess child(
+      "talker",
+      {"/bin/sh", "-c", "echo out; echo err >&2; printf 'no newline'; exit 3"},
+      /*log_path=*/"");
+  child.RelayLines([&](absl::string_view line) { lines.emplace_back(line); });
+  ASSERT_TRUE(child.Start().ok());
+  EXPECT_EQ(EndOf(child), 3);
+  EXPECT_THAT(lines, ElementsAre("out", "err", "no newline"));
+  // Once more: a process that died is started again.
+  ASSERT_TRUE(child.Start().ok());
+  EXPECT_EQ(EndOf(child), 3);
+  EXPECT_EQ(lines.size(), 6U);
+}
+
+TEST(ChildProcessTest, AProcessThatItLeavesBehindDoesNotHoldItsEndUp) {
+  std::vector<std::string> lines;
+  ChildProcess child("parent",
+                     {"/bin/sh", "-c", "echo here; sleep 3 & exit 0"},
+                     /*log_path=*/"");
+  child.RelayLines([&](absl::string_view line) { lines.emplace_back(line); });
+  const absl::Time start = absl::Now();
+  ASSERT_TRUE(child.Start().ok());
+  EXPECT_EQ(EndOf(child), 0);
+  EXPECT_THAT(lines, ElementsAre("here"));
+  EXPECT_LT(absl::Now() - start, absl::Seconds(3));
+}
+
+}  // namespace
+}  // namespace dapd

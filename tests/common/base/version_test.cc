@@ -1,0 +1,19 @@
+#include "common/base/version.h"
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace dapd {
+namespace {
+
+// Where it was built in a checkout, and here it is.
+TEST(VersionTest, SaysReleaseAndCommit) {
+  EXPECT_THAT(
+      std::string(Version()),
+      testing::MatchesRegex("[0-9]+\\.[0-9]+\\.[0-9]+-.*[0-9a-f]{7}.*"));
+}
+
+}  // namespace
+}  // namespace dapd

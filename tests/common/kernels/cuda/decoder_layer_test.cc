@@ -1,0 +1,377 @@
+// The element-wise kernels of decoding on a host that plays the device: bit by
+// bit what the shared mathematics gives in their order of sums, and within
+// rounding what float64 gives.
+
+#include "common/kernels/cuda/decoder_layer.h"
+
+#include <cmath>
+#include <cstdint>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+#include "common/kernels/decode_attention_math.h"
+#include "common/kernels/decode_layer_math.h"
+#include "tests/fakes/butterfly.h"
+#include "tests/fakes/cuda/device_pages.h"
+#include "tests/fakes/cuda/kernel_inputs.h"
+
+namespace dapd {
+namespace {
+
+using fake::BitsOf;
+using fake::DeviceBuffer;
+using fake::DevicePages;
+using fake::Elements;
+using fake::InSeveralOrders;
+using fake::NumberOf;
+using fake::RandomNumbers;
+
+constexpr float kEps = 1e-6F;
+
+template <typename T>
+class CudaLayerOnHostTest : public testing::Test {};
+using Numbers = testing::Types<float, BFloat16>;
+TYPED_TEST_SUITE(CudaLayerOnHostTest, Numbers);
+
+// Null where there is none.
+template <typename T>
+std::unique_ptr<DeviceBuffer<T>> Optional(bool wanted,
+                                          const std::string& name,
+                                          const std::vector<T>& values) {
+  return wanted ? std::make_unique<DeviceBuffer<T>>(name, values) : nullptr;
+}
+
+template <typename T>
+T* DataOf(const std::unique_ptr<DeviceBuffer<T>>& buffer) {
+  return buffer == nullptr ? nullptr : buffer->data();
+}
+
+// The sum of squares as a block takes it: 256 threads of eight numbers at a
+// time, warps in order.
+template <typename T>
+float BlockSumOfSquares(const T* x, int64_t size) {
+  std::vector<float> threads(256, 0.0F);
+  for (int64_t i = 0; i < size; ++i) {
+    float& thread = threads[static_cast<size_t>(i / 8 % 256)];
+    thread = fmaf(ToFloat(x[i]), ToFloat(x[i]), thread);
+  }
+  float sum = 0.0F;
+  for (auto warp = threads.begin(); warp != threads.end(); warp += 32) {
+    sum += Butterfly({warp, warp + 32});
+  }
+  return sum;
+}
+
+// Expects |ours - exact| <= roundings * unit roundoff * size.
+template <typename T>
+void ExpectRounded(
+    T ours, double exact, double size, double roundings, const char* what) {
+  const double limit = roundings * fake::UnitRoundoff<T>() * size + 1e-30;
+  ASSERT_LE(std::abs(ToFloat(ours) - exact), limit) << what;
+}
+
+TYPED_TEST(CudaLayerOnHostTest, EmbeddingTakesTheTokensOfTheRowsInUse) {
+  using T = TypeParam;
+  for (const int64_t hidden : {8, 264, 2056}) {
+    InSeveralOrders([&] {
+      const std::vector<T> table = RandomNumbers<T>(5 * hidden, 1);
+      const DeviceBuffer<T> embedding("embedding", table);
+      const DeviceBuffer<int32_t> slots("slot_of_row", {2, -1, 0});
+      const DeviceBuffer<int32_t> tokens("tokens", {4, 3, 0});
+      const DeviceBuffer<T> x("x", Elements(3 * hidden));
+      const EmbeddingArgs args{.rows = {3, slots.data(), nullptr},
+                               .tokens = tokens.data(),
+                               .embedding = embedding.data(),
+                               .x = x.data(),
+                               .hidden = hidden};
+      ASSERT_KERNEL_RUNS(DapdCudaEmbedding(&args, NumberOf<T>(), nullptr));
+      const std::vector<T> found = x.Read();
+      for (int64_t i = 0; i < hidden; ++i) {
+        ASSERT_EQ(BitsOf(found[i]), BitsOf(table[i])) << "slot 2 has token 0";
+        ASSERT_FALSE(x.IsWritten(hidden + i)) << "nobody uses the row";
+        ASSERT_EQ(BitsOf(found[2 * hidden + i]), BitsOf(table[4 * hidden + i]));
+      }
+    });
+  }
+}
+
+TYPED_TEST(CudaLayerOnHostTest, ResidualNorm) {
+  using T = TypeParam;
+  struct Case {
+    int64_t rows, hidden, out_stride;
+    bool delta, bias;
+  };
+  for (const Case& c : {Case{1, 8, 8, false, false},
+                        Case{3, 264, 272, true, true},
+                        Case{2, 2048, 2048, true, false},
+                        Case{1, 2568, 2600, true, true}}) {
+    InSeveralOrders([&] {
+      const std::vector<T> before = RandomNumbers<T>(c.rows * c.hidden, 1);
+      const std::vector<T> added = RandomNumbers<T>(c.rows * c.hidden, 2);
+      const std::vector<T> shift = RandomNumbers<T>(c.hidden, 3);
+      const std::vector<T> weights = RandomNumbers<T>(c.hidden, 4);
+      const DeviceBuffer<T> x("x", before);
+      const auto delta = Optional(c.delta, "delta", added);
+      const auto bias = Optional(c.bias, "bias", shift);
+      const DeviceBuffer<T> weight("weight", weights);
+      const DeviceBuffer<T> out("out", Elements(c.rows * c.out_stride));
+      const ResidualNormArgs args{.num_rows = c.rows,
+                                  .x = x.data(),
+                                  .delta = DataOf(delta),
+                                  .bias = DataOf(bias),
+                                  .weight = weight.data(),
+                                  .out = out.data(),
+                                  .hidden = c.hidden,
+                                  .out_stride = c.out_stride,
+                                  .eps = kEps};
+      ASSERT_KERNEL_RUNS(DapdCudaResidualNorm(&args, NumberOf<T>(), nullptr));
+      const std::vector<T> sums = x.Read();
+      const std::vector<T> normed = out.Read();
+      for (int64_t row = 0; row < c.rows; ++row) {
+        const T* sum = sums.data() + row * c.hidden;
+        double squares = 0.0;
+        for (int64_t i = 0; i < c.hidden; ++i) {
+          const T old = before[row * c.hidden + i];
+          const T expected =
+              c.delta ? AddResidual(old,
+                                    added[row * c.hidden + i],
+                                    c.bias ? ToFloat(shift[i]) : 0.0F)
+                      : old;
+          ASSERT_EQ(BitsOf(sum[i]), BitsOf(expected)) << i;
+          squares += std::pow(static_cast<double>(ToFloat(sum[i])), 2);
+        }
+        const float scale =
+            NormScale(BlockSumOfSquares(sum, c.hidden), c.hidden, kEps);
+        const double exact_scale =
+            1.0 / std::sqrt(squares / static_cast<double>(c.hidden) + kEps);
+        for (int64_t i = 0; i < c.hidden; ++i) {
+          const T ours = normed[row * c.out_stride + i];
+          ASSERT_EQ(BitsOf(ours),
+                    BitsOf(Normalized(ToFloat(sum[i]), scale, weights[i])));
+          const double exact =
+              ToFloat(weights[i]) * (ToFloat(sum[i]) * exact_scale);
+          ExpectRounded(ours, exact, std::abs(exact), 8.0, "norm");
+        }
+        for (int64_t i = c.hidden; i < c.out_stride; ++i) {
+          ASSERT_FALSE(out.IsWritten(row * c.out_stride + i));
+        }
+      }
+    });
+  }
+}
+
+TYPED_TEST(CudaLayerOnHostTest, SwiGlu) {
+  using T = TypeParam;
+  struct Case {
+    int64_t rows, intermediate, out_stride;
+    bool bias;
+  };
+  for (const Case& c : {Case{1, 8, 8, false},
+                        Case{3, 72, 80, true},
+                        Case{2, 2048, 2048, false},
+                        Case{2, 4104, 4112, true}}) {
+    InSeveralOrders([&] {
+      const std::vector<T> inputs =
+          RandomNumbers<T>(c.rows * 2 * c.intermediate, 1, 3.0F);
+      const std::vector<T> shift = RandomNumbers<T>(2 * c.intermediate, 2);
+      const DeviceBuffer<T> gate_up("gate_up", inputs);
+      const auto bias = Optional(c.bias, "bias", shift);
+      const DeviceBuffer<T> out("out", Elements(c.rows * c.out_stride));
+      const SwiGluArgs args{.num_rows = c.rows,
+                            .gate_up = gate_up.data(),
+                            .bias = DataOf(bias),
+                            .out = out.data(),
+                            .intermediate = c.intermediate,
+                            .out_stride = c.out_stride};
+      ASSERT_KERNEL_RUNS(DapdCudaSwiGlu(&args, NumberOf<T>(), nullptr));
+      const std::vector<T> found = out.Read();
+      for (int64_t row = 0; row < c.rows; ++row) {
+        const auto input = [&](int64_t column) {
+          const float value =
+              ToFloat(inputs[row * 2 * c.intermediate + column]);
+          return c.bias ? RoundedTo<T>(value + ToFloat(shift[column])) : value;
+        };
+        for (int64_t i = 0; i < c.intermediate; ++i) {
+          const T ours = found[row * c.out_stride + i];
+          const float gate = input(i);
+          const float up = input(c.intermediate + i);
+          ASSERT_EQ(BitsOf(ours), BitsOf(Gated<T>(gate, up)));
+          const double exact = static_cast<double>(gate) * up /
+                               (1.0 + std::exp(-static_cast<double>(gate)));
+          ExpectRounded(ours, exact, std::abs(exact), 6.0, "swiglu");
+        }
+        for (int64_t i = c.intermediate; i < c.out_stride; ++i) {
+          ASSERT_FALSE(out.IsWritten(row * c.out_stride + i));
+        }
+      }
+    });
+  }
+}
+
+struct Geometry {
+  int64_t heads, kv_heads, head_dim;
+  bool bias, norm;
+};
+
+// What a head's values become, in the order of a warp's sums; `exact` in
+// float64.
+template <typename T>
+struct Head {
+  std::vector<T> rounded;
+  std::vector<double> exact;
+  double size = 0.0;  // of the largest number on the way
+
+  Head(const T* in,
+       const T* bias,
+       const T* norm,
+       const T* cosine,  // null: a value, which is not turned
+       const T* sine,
+       int64_t dim) {
+    const int64_t half = dim / 2;
+    std::vector<float> x;
+    std::vector<double> y;
+    for (int64_t i = 0; i < dim; ++i) {
+      const float value = ToFloat(in[i]);
+      x.push_back(bias == nullptr ? value
+                                  : RoundedTo<T>(value + ToFloat(bias[i])));
+      y.push_back(static_cast<double>(value) +
+                  (bias == nullptr ? 0.0F : ToFloat(bias[i])));
+    }
+    if (norm != nullptr) {
+      std::vector<float> lanes(32, 0.0F);
+      double squares = 0.0;
+      for (int64_t i = 0; i < half; ++i) {
+        float& lane = lanes[static_cast<size_t>(i % 32)];
+        lane = fmaf(x[i], x[i], lane);
+        lane = fmaf(x[i + half], x[i + half], lane);
+        squares += y[i] * y[i] + y[i + half] * y[i + half];
+      }
+      const float scale = NormScale(Butterfly(lanes), dim, kEps);
+      const double exact_scale =
+          1.0 / std::sqrt(squares / static_cast<double>(dim) + kEps);
+      for (int64_t i = 0; i < dim; ++i) {
+        x[i] = ToFloat(Normalized(x[i], scale, norm[i]));
+        y[i] *= exact_scale * ToFloat(norm[i]);
+      }
+    }
+    rounded.resize(static_cast<size_t>(dim));
+    exact = y;
+    for (int64_t i = 0; i < half; ++i) {
+      RotatedPair pair{x[i], x[i + half]};
+      if (cosine != nullptr) {
+        pair = Rotate(x[i], x[i + half], cosine[i], sine[i]);
+        exact[i] = y[i] * ToFloat(cosine[i]) - y[i + half] * ToFloat(sine[i]);
+        exact[i + half] =
+            y[i + half] * ToFloat(cosine[i]) + y[i] * ToFloat(sine[i]);
+      }
+      rounded[i] = FromFloat<T>(pair.first);
+      rounded[i + half] = FromFloat<T>(pair.second);
+    }
+    for (const double value : y) size = std::max(size, std::abs(value));
+    for (int64_t i = 0; i < dim && bias != nullptr; ++i) {
+      size = std::max<double>(size, std::abs(ToFloat(in[i])));
+    }
+  }
+};
+
+TYPED_TEST(CudaLayerOnHostTest, QkvTurnsQueriesAndFillsTheCache) {
+  using T = TypeParam;
+  constexpr int64_t kPagesPerSlot = 2;
+  const std::vector<int32_t> positions = {127, 0, 128, 200};  // by slot
+  const std::vector<int32_t> slots = {2, -1, 0, 3};
+  for (const Geometry& g : {Geometry{1, 1, 8, false, false},
+                            Geometry{14, 2, 64, true, false},
+                            Geometry{3, 3, 80, false, true},
+                            Geometry{4, 2, 256, true, true}}) {
+    InSeveralOrders([&] {
+      const int64_t dim = g.head_dim;
+      const int64_t heads = g.heads + 2 * g.kv_heads;
+      const auto rows = static_cast<int64_t>(slots.size());
+      const std::vector<T> before = RandomNumbers<T>(rows * heads * dim, 1);
+      const std::vector<T> shift = RandomNumbers<T>(heads * dim, 2);
+      const std::vector<T> q_weights = RandomNumbers<T>(dim, 3);
+      const std::vector<T> k_weights = RandomNumbers<T>(dim, 4);
+      std::vector<T> cosines;
+      std::vector<T> sines;
+      for (int64_t i = 0; i < 201 * dim; ++i) {
+        const double angle = static_cast<double>(i / dim) *
+                             std::pow(1e4, -2.0 * (i % (dim / 2)) / dim);
+        cosines.push_back(FromFloat<T>(static_cast<float>(std::cos(angle))));
+        sines.push_back(FromFloat<T>(static_cast<float>(std::sin(angle))));
+      }
+      const DeviceBuffer<T> qkv("qkv", before);
+      const auto bias = Optional(g.bias, "bias", shift);
+      const auto q_norm = Optional(g.norm, "q_norm", q_weights);
+      const auto k_norm = Optional(g.norm, "k_norm", k_weights);
+      const DeviceBuffer<T> cosine("cosine", cosines);
+      const DeviceBuffer<T> sine("sine", sines);
+      const DeviceBuffer<int32_t> slot_of_row("slot_of_row", slots);
+      const DeviceBuffer<int32_t> at("positions", positions);
+      const DevicePages<T> cache(positions, kPagesPerSlot, g.kv_heads, dim);
+      const QkvArgs args{.rows = {rows, slot_of_row.data(), at.data()},
+                         .qkv = qkv.data(),
+                         .bias = DataOf(bias),
+                         .q_norm = DataOf(q_norm),
+                         .k_norm = DataOf(k_norm),
+                         .cosine = cosine.data(),
+                         .sine = sine.data(),
+                         .cache = cache.View(),
+                         .heads = g.heads,
+                         .kv_heads = g.kv_heads,
+                         .head_dim = dim,
+                         .eps = kEps};
+      ASSERT_KERNEL_RUNS(DapdCudaQkv(&args, NumberOf<T>(), nullptr));
+      const std::vector<T> after = qkv.Read();
+      int64_t num_cached = 0;
+      for (int64_t row = 0; row < rows; ++row) {
+        const int32_t slot = slots[row];
+        for (int64_t head = 0; head < heads; ++head) {
+          const int64_t begin = (row * heads + head) * dim;
+          if (slot < 0 || head >= g.heads) {
+            for (int64_t i = begin; i < begin + dim; ++i) {
+              ASSERT_EQ(BitsOf(after[i]), BitsOf(before[i])) << "left alone";
+            }
+          }
+          if (slot < 0) continue;
+          const int64_t position = positions[slot];
+          const bool is_query = head < g.heads;
+          const bool is_value = head >= g.heads + g.kv_heads;
+          const T* norm = !g.norm || is_value ? nullptr
+                          : is_query          ? q_weights.data()
+                                              : k_weights.data();
+          const Head<T> expected(
+              before.data() + begin,
+              g.bias ? shift.data() + head * dim : nullptr,
+              norm,
+              is_value ? nullptr : cosines.data() + position * dim,
+              sines.data() + position * dim,
+              dim);
+          const T* found = after.data() + begin;
+          if (!is_query) {
+            const int64_t kv_head = (head - g.heads) % g.kv_heads;
+            found =
+                cache.At(slot, position, kv_head + (is_value ? g.kv_heads : 0));
+            ASSERT_TRUE(fake::GlobalMemory().IsWritten(
+                found, static_cast<size_t>(dim) * sizeof(T)));
+            num_cached += dim;
+          }
+          for (int64_t i = 0; i < dim; ++i) {
+            ASSERT_EQ(BitsOf(found[i]), BitsOf(expected.rounded[i]))
+                << "head " << head << ", row " << row;
+            ExpectRounded(
+                found[i], expected.exact[i], expected.size, 12.0, "qkv");
+          }
+        }
+      }
+      ASSERT_EQ(cache.NumWritten(), num_cached) << "and nothing else";
+    });
+  }
+}
+
+}  // namespace
+}  // namespace dapd

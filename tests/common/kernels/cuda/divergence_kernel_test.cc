@@ -1,0 +1,317 @@
+// The CUDA loss kernel on a host that plays the device, against its host twin
+// (common/kernels/divergence_kernel.h) and against the definition in float64:
+// losses by their formulas, gradients by central differences of these losses.
+
+#include "common/kernels/cuda/divergence_kernel.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <iostream>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+#include "common/kernels/divergence_kernel.h"
+#include "tests/fakes/cuda/kernel_inputs.h"
+#include "tests/fakes/divergence_definition.h"
+
+namespace dapd {
+namespace {
+
+using fake::DeviceBuffer;
+using fake::Elements;
+using fake::InSeveralOrders;
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+using Case = DivergenceCase;
+using Problem = DivergenceProblem;
+
+struct Result {
+  std::vector<DivergenceTokenSums> sums;     // [tokens, terms]
+  std::vector<std::vector<float>> gradient;  // by student
+  std::vector<float> logprobs;               // of student 1, [tokens]
+};
+
+Result RunTwin(const Problem& problem) {
+  const Case& c = problem.c;
+  Result result;
+  result.logprobs.resize(static_cast<size_t>(c.tokens));
+  std::vector<std::vector<float>> logits = problem.logits;
+  std::vector<DivergenceSource> sources;
+  for (size_t s = 0; s < kSources; ++s) {
+    sources.push_back({logits[s].data(), c.vocabulary, s < kStudents});
+  }
+  sources[1].ids = problem.ids.data();
+  sources[1].logprobs = result.logprobs.data();
+  std::vector<DivergenceTerm> terms = problem.terms;
+  for (DivergenceTerm& term : terms) {
+    if (term.support_size > 0) term.support = problem.support.data();
+    if (c.weights) term.token_weights = problem.token_weights.data();
+  }
+  std::vector<DerivedSource> derived = problem.derived;
+  for (DerivedSource& source : derived) {
+    source.ids = problem.ids.data();
+    source.route = problem.route.data();
+  }
+  result.sums.resize(static_cast<size_t>(c.tokens) * terms.size());
+  DivergenceTokens({sources, derived, terms, c.vocabulary, c.scale, true},
+                   0,
+                   c.tokens,
+                   result.sums.data());
+  logits.resize(kStudents);
+  result.gradient = std::move(logits);
+  return result;
+}
+
+// Rows that no kernel may leave: between two of them lies what is nobody's.
+class DeviceRows {
+ public:
+  DeviceRows(const std::string& name, const Case& c)
+      : tokens_(c.tokens),
+        vocabulary_(c.vocabulary),
+        stride_(c.vocabulary + 3),
+        rows_(name, Elements(tokens_ * stride_)) {
+    for (int64_t t = 0; t < tokens_; ++t) {
+      rows_.Forbid(t * stride_ + vocabulary_, stride_ - vocabulary_);
+    }
+  }
+  void Write(const std::vector<float>& values) {
+    for (int64_t t = 0; t < tokens_; ++t) {
+      const auto bytes = static_cast<size_t>(vocabulary_) * sizeof(float);
+      std::copy_n(values.data() + t * vocabulary_, vocabulary_, Row(t));
+      fake::GlobalMemory().MarkWritten(Row(t), bytes);
+    }
+  }
+  float* Row(int64_t token) const { return rows_.data() + token * stride_; }
+  int64_t stride() const { return stride_; }
+
+ private:
+  int64_t tokens_;
+  int64_t vocabulary_;
+  int64_t stride_;
+  DeviceBuffer<float> rows_;
+};
+
+void RunKernel(const Problem& problem, CudaNumber gradient, Result* result) {
+  const Case& c = problem.c;
+  const DeviceBuffer<int64_t> ids("ids", problem.ids);
+  const DeviceBuffer<int64_t> support("support", problem.support);
+  const DeviceBuffer<float> weights("token_weights", problem.token_weights);
+  const DeviceBuffer<uint8_t> route("route", problem.route);
+  const DeviceBuffer<float> logprobs("logprobs", Elements(c.tokens));
+  const DeviceBuffer<DivergenceTokenSums> sums(
+      "sums", Elements(c.tokens * static_cast<int64_t>(problem.terms.size())));
+  CudaDivergenceArgs args{
+      .num_sources = static_cast<int>(kSources),
+      .num_derived = static_cast<int>(problem.derived.size()),
+      .num_terms = static_cast<int>(problem.terms.size()),
+      .num_tokens = c.tokens,
+      .vocabulary = c.vocabulary,
+      .scale = c.scale,
+      .with_gradient = true,
+      .gradient = gradient,
+      .sums = sums.data()};
+  std::vector<std::unique_ptr<DeviceRows>> rows;
+  for (size_t s = 0; s < kSources; ++s) {
+    rows.push_back(
+        std::make_unique<DeviceRows>("source " + std::to_string(s), c));
+    // The derived one's is room that the kernel fills.
+    if (s != kDerived || problem.derived.empty()) {
+      rows[s]->Write(problem.logits[s]);
+    }
+    args.sources[s] = {rows[s]->Row(0), rows[s]->stride(), s < kStudents};
+  }
+  args.sources[1].ids = ids.data();
+  args.sources[1].logprobs = logprobs.data();
+  for (size_t k = 0; k < problem.terms.size(); ++k) {
+    args.terms[k] = problem.terms[k];
+    if (args.terms[k].support_size > 0) args.terms[k].support = support.data();
+    if (c.weights) args.terms[k].token_weights = weights.data();
+  }
+  for (size_t d = 0; d < problem.derived.size(); ++d) {
+    args.derived[d] = problem.derived[d];
+    args.derived[d].ids = ids.data();
+    args.derived[d].route = route.data();
+  }
+  ASSERT_KERNEL_RUNS(DapdCudaDivergence(&args, nullptr));
+  result->sums = sums.Read();
+  result->logprobs = logprobs.Read();
+  result->gradient.assign(kStudents, {});
+  for (size_t s = 0; s < kStudents; ++s) {
+    for (int64_t t = 0; t < c.tokens; ++t) {
+      const float* row = rows[s]->Row(t);
+      for (int64_t v = 0; v < c.vocabulary; ++v) {
+        result->gradient[s].push_back(
+            gradient == CudaNumber::kBFloat16
+                ? ToFloat(reinterpret_cast<const BFloat16*>(row)[v])
+                : row[v]);
+      }
+    }
+  }
+  for (size_t s = kStudents; s < kDerived; ++s) {
+    for (int64_t t = 0; t < c.tokens; ++t) {
+      ASSERT_TRUE(std::equal(rows[s]->Row(t),
+                             rows[s]->Row(t) + c.vocabulary,
+                             problem.logits[s].begin() + t * c.vocabulary))
+          << "a teacher's row is left alone";
+    }
+  }
+}
+
+// Once it is not a number it stays so.
+double Worse(double error, double other) {
+  return other > error || std::isnan(other) ? other : error;
+}
+
+double Error(double ours, double expected) {
+  // For a divergence near zero what float32 leaves of probabilities that sum to
+  // one.
+  return std::abs(ours - expected) / (std::abs(expected) + 0.05);
+}
+
+// Some of a row's entries, or all: its ends and the edges of the kernel's
+// tiles.
+std::vector<int64_t> EntriesToCheck(int64_t vocabulary) {
+  std::vector<int64_t> entries;
+  for (int64_t v = 0; v < vocabulary; ++v) {
+    const int64_t in_tile = v % 2048;
+    if (vocabulary <= 64 || v + 2 >= vocabulary || v < 2 ||
+        in_tile % 512 == 0 || in_tile == 2047) {
+      entries.push_back(v);
+    }
+  }
+  return entries;
+}
+
+void Check(const Case& c, CudaNumber number) {
+  const Problem problem(c);
+  Result ours;
+  ASSERT_NO_FATAL_FAILURE(RunKernel(problem, number, &ours));
+  const Result twin = RunTwin(problem);
+  const size_t num_terms = problem.terms.size();
+  double sum_error = 0.0;
+  double gradient_error = 0.0;  // beside the largest entry
+  for (int64_t t = 0; t < c.tokens; ++t) {
+    DivergenceDefinition definition(problem, t);
+    for (size_t k = 0; k < num_terms; ++k) {
+      const DivergenceTokenSums& sums = ours.sums[t * num_terms + k];
+      const DivergenceTokenSums& expected = twin.sums[t * num_terms + k];
+      for (const double error :
+           {Error(sums.clipped, definition.Loss(k, c.clip)),
+            Error(sums.unclipped, definition.Loss(k, kInfinity)),
+            Error(sums.clipped, expected.clipped),
+            Error(sums.mass, expected.mass)}) {
+        sum_error = Worse(sum_error, error);
+      }
+      ASSERT_EQ(sums.any_clipped, expected.any_clipped) << c.name;
+    }
+    ASSERT_NEAR(ours.logprobs[t], definition.LogProbability(1), 2e-6) << c.name;
+    for (size_t s = 0; s < kStudents; ++s) {
+      const float* row = ours.gradient[s].data() + t * c.vocabulary;
+      const float* other = twin.gradient[s].data() + t * c.vocabulary;
+      double largest = 1e-6;
+      for (int64_t v = 0; v < c.vocabulary; ++v) {
+        largest = std::max<double>(largest, std::abs(other[v]));
+      }
+      for (int64_t v = 0; v < c.vocabulary; ++v) {
+        gradient_error =
+            Worse(gradient_error, std::abs(row[v] - other[v]) / largest);
+      }
+      for (const int64_t v : EntriesToCheck(c.vocabulary)) {
+        const double exact = definition.Derivative(static_cast<int>(s), v);
+        gradient_error =
+            Worse(gradient_error, std::abs(row[v] - exact) / largest);
+      }
+    }
+  }
+  std::cout << c.name << ": sums " << sum_error << ", gradient "
+            << gradient_error << "\n";
+  ASSERT_LT(sum_error, 2e-5) << c.name;
+  ASSERT_LT(gradient_error,
+            number == CudaNumber::kFloat32
+                ? 2e-5
+                : 1.5 * fake::UnitRoundoff<BFloat16>())
+      << c.name;
+}
+
+void CheckAll(const std::vector<Case>& cases,
+              CudaNumber number = CudaNumber::kFloat32) {
+  for (const Case& c : cases) {
+    InSeveralOrders([&] { Check(c, number); });
+    if (testing::Test::HasFatalFailure()) return;
+  }
+}
+
+using enum DivergenceKind;
+
+TEST(CudaDivergenceOnHostTest, AnyVocabularyAndNumberOfTokens) {
+  CheckAll({{.name = "one entry", .vocabulary = 1},
+            {.name = "fewer than a warp", .tokens = 2, .vocabulary = 5},
+            {.name = "a thread more", .tokens = 3, .vocabulary = 513},
+            {.name = "a tile", .vocabulary = 2048},
+            {.name = "two tiles and one", .vocabulary = 4097}});
+}
+
+TEST(CudaDivergenceOnHostTest, GradientsInBFloat16) {
+  CheckAll({{.name = "a part of a tile", .tokens = 2},
+            {.name = "tiles", .vocabulary = 4201},
+            {.name = "support", .tokens = 2, .supports = Supports::kWithTail}},
+           CudaNumber::kBFloat16);
+}
+
+TEST(CudaDivergenceOnHostTest, EveryDivergence) {
+  CheckAll({{.name = "not clipped", .tokens = 2, .clip = kInfinity},
+            {.name = "peaked", .vocabulary = 64, .spread = 9.0F},
+            {.name = "reverse", .tokens = 2, .kind = kReverseKl},
+            {.name = "reverse, warm",
+             .kind = kReverseKl,
+             .clip = kInfinity,
+             .scale = 0.6F},
+            {.name = "js", .tokens = 2, .kind = kJensenShannon, .clip = 0.02F},
+            {.name = "js, cool", .kind = kJensenShannon, .scale = 1.4F}});
+}
+
+TEST(CudaDivergenceOnHostTest, DerivedTargets) {
+  CheckAll({{.name = "mixture", .tokens = 2, .targets = Targets::kMixture},
+            {.name = "centred mixture",
+             .tokens = 2,
+             .vocabulary = 600,
+             .scale = 0.8F,
+             .targets = Targets::kCentredMixture},
+            {.name = "routed", .tokens = 3, .targets = Targets::kRouted},
+            {.name = "one-hot",
+             .tokens = 2,
+             .clip = kInfinity,
+             .scale = 0.7F,
+             .targets = Targets::kOneHot}});
+}
+
+TEST(CudaDivergenceOnHostTest, SupportsAndWeightsOfTokens) {
+  CheckAll({{.name = "weights", .tokens = 3, .weights = true},
+            {.name = "support",
+             .tokens = 2,
+             .clip = kInfinity,
+             .supports = Supports::kNormalised},
+            {.name = "support with a tail",
+             .tokens = 3,
+             .scale = 0.9F,
+             .supports = Supports::kWithTail,
+             .weights = true},
+            {.name = "reverse, support with a tail",
+             .vocabulary = 700,
+             .kind = kReverseKl,
+             .supports = Supports::kWithTail}});
+}
+
+TEST(CudaDivergenceOnHostTest, NothingToDoIsDone) {
+  const CudaDivergenceArgs args{.num_tokens = 0};
+  EXPECT_EQ(DapdCudaDivergence(&args, nullptr), 0);
+}
+
+}  // namespace
+}  // namespace dapd

@@ -1,0 +1,25 @@
+#include "common/rpc/grpc_log.h"
+
+#include <grpc/support/log.h>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "common/base/log.h"
+
+namespace dapd {
+namespace {
+
+TEST(GrpcLogTest, WhatGrpcSaysIsAMessageOfOurLog) {
+  SetLog({.format = LogFormat::kJson, .source = {.service = "teacher"}});
+  LogWhatGrpcSays();
+  testing::internal::CaptureStderr();
+  gpr_log("src/core/lib/x.cc", 12, GPR_LOG_SEVERITY_ERROR, "no \"%s\"", "way");
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              testing::EndsWith(R"("level":"warning","service":"teacher",)"
+                                R"("message":"gRPC: x.cc:12: no \"way\""})"
+                                "\n"));
+}
+
+}  // namespace
+}  // namespace dapd

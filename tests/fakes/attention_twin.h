@@ -1,0 +1,94 @@
+// The host twin of the CUDA decode attention (decode_attention_math.h): the
+// same functions in the same order of splits, lanes and groups; and attention
+// in float64.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "common/kernels/decode_attention_math.h"
+#include "tests/fakes/butterfly.h"
+
+namespace dapd {
+
+// One query head over `tokens` keys and values [tokens, head_dim].
+struct AttentionInputs {
+  int head_dim = 0;
+  int tokens = 0;
+  std::vector<float> q;
+  std::vector<float> k;
+  std::vector<float> v;
+};
+
+inline float AttentionScore(const AttentionInputs& in, int token) {
+  std::vector<float> lanes(kLanesPerKey, 0.0F);
+  for (int lane = 0; lane < kLanesPerKey; ++lane) {
+    for (int d = lane * kChunk; d < in.head_dim; d += kLanesPerKey * kChunk) {
+      lanes[lane] =
+          AddChunkDot(lanes[lane], &in.q[d], &in.k[token * in.head_dim + d]);
+    }
+  }
+  return Butterfly(lanes) * (1.0F / sqrtf(static_cast<float>(in.head_dim)));
+}
+
+// In the kernel's order of sums.
+inline std::vector<float> AttentionTwin(const AttentionInputs& in) {
+  const int64_t splits = NumSplits(in.tokens);
+  std::vector<SoftmaxPart> parts;
+  std::vector<float> outputs;  // [splits, head_dim]
+  for (int64_t split = 0; split < splits; ++split) {
+    const int begin = static_cast<int>(split) * kSplitTokens;
+    const int tokens = std::min(in.tokens - begin, kSplitTokens);
+    std::vector<float> scores(kSplitTokens, -INFINITY);
+    for (int t = 0; t < tokens; ++t) scores[t] = AttentionScore(in, begin + t);
+    SoftmaxPart part{*std::max_element(scores.begin(), scores.end()), 0.0F};
+    std::vector<float> lanes(32, 0.0F);
+    for (int t = 0; t < kSplitTokens; ++t) {
+      scores[t] = expf(scores[t] - part.max);
+      lanes[t % 32] += scores[t];
+    }
+    part.sum = Butterfly(lanes);
+    parts.push_back(part);
+    for (int d = 0; d < in.head_dim; ++d) {
+      float output = 0.0F;
+      for (int group = 0; group < NumValueGroups(in.head_dim); ++group) {
+        float sum = 0.0F;
+        for (int t = group; t < tokens; t += NumValueGroups(in.head_dim)) {
+          sum = fmaf(scores[t], in.v[(begin + t) * in.head_dim + d], sum);
+        }
+        output += sum;
+      }
+      outputs.push_back(output);
+    }
+  }
+  std::vector<float> combined;
+  for (int d = 0; d < in.head_dim; ++d) {
+    combined.push_back(
+        CombineSplits(parts.data(), &outputs[d], in.head_dim, splits));
+  }
+  return combined;
+}
+
+inline std::vector<double> AttentionInDouble(const AttentionInputs& in) {
+  std::vector<double> weights;
+  double sum = 0.0;
+  for (int t = 0; t < in.tokens; ++t) {
+    double score = 0.0;
+    for (int d = 0; d < in.head_dim; ++d) {
+      score += static_cast<double>(in.q[d]) * in.k[t * in.head_dim + d];
+    }
+    weights.push_back(std::exp(score / std::sqrt(in.head_dim)));
+    sum += weights.back();
+  }
+  std::vector<double> output(static_cast<size_t>(in.head_dim), 0.0);
+  for (int t = 0; t < in.tokens; ++t) {
+    for (int d = 0; d < in.head_dim; ++d) {
+      output[d] += weights[t] / sum * in.v[t * in.head_dim + d];
+    }
+  }
+  return output;
+}
+
+}  // namespace dapd

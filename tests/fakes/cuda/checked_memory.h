@@ -1,0 +1,106 @@
+// Memory of a device that remembers, for every byte, who touched it last, and
+// so sees what a GPU lets pass: an access beside a buffer, a read of what
+// nobody has written, and two threads of a launch that touch a byte, one of
+// them writing, with nothing between them that puts them in order. Such a race
+// shows in any order of the threads, not only in an unlucky one.
+//
+// Order comes from the block's barrier, and within a warp from __syncwarp.
+// Blocks of a launch have none. Atomic operations do not race with each other.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+
+namespace dapd::fake {
+
+inline constexpr int kWarpSize = 32;
+
+enum class Access { kRead, kWrite, kAtomic };
+
+// A thread between two barriers. Epochs count up over all launches: a block
+// takes a new one at its start and behind every barrier.
+struct Toucher {
+  uint32_t launch_epoch = 0;  // the first of its launch
+  uint32_t block_epoch = 0;   // the first of its block
+  uint32_t epoch = 0;
+  uint16_t thread = 0;      // in the block
+  uint16_t warp_phase = 0;  // counts the warp's __syncwarp
+};
+
+inline constexpr uint32_t kFirstEpoch = 3;
+
+class CheckedMemory {
+ public:
+  explicit CheckedMemory(size_t bytes);
+  ~CheckedMemory();
+  CheckedMemory(const CheckedMemory&) = delete;
+  CheckedMemory& operator=(const CheckedMemory&) = delete;
+
+  bool Contains(const void* address) const { return Offset(address) < size_; }
+
+  // Uninitialised memory that is aligned to `alignment` and to no more, with
+  // room on either side that nobody may touch. It is filled with ones: not a
+  // number in every type. Ends the process where there is no room.
+  void* Take(std::string name, size_t bytes, size_t alignment);
+  void GiveBack(void* memory);
+  void GiveAllBack();
+  size_t bytes_taken() const { return bytes_taken_; }
+
+  // The host has written, or takes away, a part of what was taken.
+  void MarkWritten(const void* address, size_t bytes);
+  void Forbid(const void* address, size_t bytes);
+  bool IsWritten(const void* address, size_t bytes) const;
+
+  // What is wrong with this access, or nothing.
+  std::string Touch(const void* address,
+                    size_t bytes,
+                    Access access,
+                    const Toucher& who);
+
+ private:
+  // Who of a block touched a byte in an epoch: a thread, several of one warp,
+  // several warps, or atomic operations.
+  using Who = uint16_t;
+  struct Cell {
+    uint32_t written;  // epoch, or one of the states below
+    uint32_t read;
+    Who writer;
+    Who reader;
+    uint16_t write_phase;
+    uint16_t read_phase;
+  };
+  struct Buffer {
+    std::string name;
+    size_t bytes;
+  };
+  enum class Fault {
+    kNone,
+    kOutside,
+    kUnwritten,
+    kOtherBlock,
+    kReadAfterWrite,
+    kWriteAfterWrite,
+    kWriteAfterRead
+  };
+
+  size_t Offset(const void* address) const {
+    return static_cast<size_t>(static_cast<const std::byte*>(address) - data_);
+  }
+  static Fault TouchCell(Cell& cell, Access access, const Toucher& who);
+  static bool InOrder(Who other, uint16_t phase, const Toucher& who);
+  static Who Together(Who other, Who thread);
+  static std::string NameOf(Who who);
+  std::string Place(size_t offset) const;
+  void Mark(size_t offset, size_t bytes, uint32_t state);
+
+  size_t size_;
+  size_t next_ = 0;  // behind the last buffer
+  size_t bytes_taken_ = 0;
+  std::byte* data_;
+  Cell* cells_;
+  std::map<size_t, Buffer> buffers_;  // by offset
+};
+
+}  // namespace dapd::fake

@@ -1,0 +1,269 @@
+// Stands in for CUDA's header of this name where the project's kernels are
+// compiled as C++ (README.md): the part of the language and of the runtime that
+// they use. What C++ cannot say, launches and shared variables,
+// host_source.cmake turns into Launch and SharedVariable.
+//
+// A kernel that needs something which is missing here does not compile. Add it,
+// with a test in fake_device_test.cc.
+#pragma once
+
+#include <math.h>
+
+#include <cstdint>
+#include <cstring>
+#include <tuple>
+#include <utility>
+
+#define __global__
+#define __device__
+#define __host__
+#define __launch_bounds__(...)
+
+enum cudaError_t {
+  cudaSuccess = 0,
+  cudaErrorInvalidValue = 1,
+  cudaErrorInvalidConfiguration = 9,
+  cudaErrorLaunchFailure = 719,
+};
+struct CUstream_st;
+using cudaStream_t = CUstream_st*;
+
+// The last launch's error, once.
+cudaError_t cudaGetLastError();
+
+struct dim3 {
+  unsigned x;
+  unsigned y;
+  unsigned z;
+  // As with CUDA a number of threads is a dim3.
+  dim3(unsigned x_of = 1, unsigned y_of = 1, unsigned z_of = 1)
+      : x(x_of), y(y_of), z(z_of) {}
+};
+
+namespace dapd::fake {
+
+// A line of a kernel.
+struct Site {
+  const char* file = "";
+  int line = 0;
+
+  bool operator==(const Site&) const = default;
+};
+
+// Of the calling thread.
+dim3 ThreadIndex();
+dim3 BlockIndex();
+dim3 BlockSize();
+dim3 GridSize();
+
+// __syncthreads and its kin: the number of threads whose `predicate` holds.
+int MeetBlock(bool predicate, Site site);
+
+enum class WarpOperation { kShuffle, kBallot, kSync };
+
+// The lanes of `mask` meet. Each gets the bits that lane `source` brought; of a
+// ballot the lanes that brought something other than 0.
+uint64_t MeetLanes(WarpOperation operation,
+                   unsigned mask,
+                   uint64_t bits,
+                   int source,
+                   Site site);
+int LaneIndex();
+
+// What the block has for the variable behind this declaration.
+void* SharedMemory(const char* name,
+                   const void* declaration,
+                   size_t bytes,
+                   size_t alignment);
+
+template <typename T, size_t kAlignment = alignof(T)>
+T& SharedVariable(const char* name, const void* declaration) {
+  return *static_cast<T*>(
+      SharedMemory(name, declaration, sizeof(T), kAlignment));
+}
+
+// Runs call(arguments) in every thread of a grid.
+void RunGrid(const char* kernel,
+             dim3 grid,
+             dim3 block,
+             size_t dynamic_shared_bytes,
+             void (*call)(const void*),
+             const void* arguments);
+
+// kernel<<<grid, block, dynamic_shared_bytes, stream>>>(parameters).
+template <typename... Parameters>
+class Launch {
+ public:
+  Launch(const char* name,
+         void (*kernel)(Parameters...),
+         dim3 grid,
+         dim3 block,
+         size_t dynamic_shared_bytes,
+         cudaStream_t /*stream*/)
+      : name_(name),
+        kernel_(kernel),
+        grid_(grid),
+        block_(block),
+        dynamic_shared_bytes_(dynamic_shared_bytes) {}
+
+  void operator()(const Parameters&... parameters) const {
+    const Arguments arguments{kernel_, {parameters...}};
+    RunGrid(name_, grid_, block_, dynamic_shared_bytes_, &Call, &arguments);
+  }
+
+ private:
+  struct Arguments {
+    void (*kernel)(Parameters...);
+    std::tuple<Parameters...> parameters;
+  };
+
+  // Not watched: it reads the host's memory, where the arguments are.
+  __attribute__((no_sanitize("thread"))) static void Call(const void* opaque) {
+    CallWith(*static_cast<const Arguments*>(opaque),
+             std::index_sequence_for<Parameters...>());
+  }
+  template <size_t... kIndex>
+  __attribute__((no_sanitize("thread"))) static void CallWith(
+      const Arguments& arguments, std::index_sequence<kIndex...>) {
+    arguments.kernel(std::get<kIndex>(arguments.parameters)...);
+  }
+
+  const char* name_;
+  void (*kernel_)(Parameters...);
+  dim3 grid_;
+  dim3 block_;
+  size_t dynamic_shared_bytes_;
+};
+
+template <typename T>
+T ShuffleFrom(int source, unsigned mask, T value, Site site) {
+  static_assert(sizeof(T) <= sizeof(uint64_t));
+  uint64_t bits = 0;
+  std::memcpy(&bits, &value, sizeof(T));
+  bits = MeetLanes(WarpOperation::kShuffle, mask, bits, source, site);
+  std::memcpy(&value, &bits, sizeof(T));
+  return value;
+}
+
+}  // namespace dapd::fake
+
+#define threadIdx (::dapd::fake::ThreadIndex())
+#define blockIdx (::dapd::fake::BlockIndex())
+#define blockDim (::dapd::fake::BlockSize())
+#define gridDim (::dapd::fake::GridSize())
+
+// The last two parameters of what follows say where it is called.
+
+inline void __syncthreads(const char* file = __builtin_FILE(),
+                          int line = __builtin_LINE()) {
+  dapd::fake::MeetBlock(false, {file, line});
+}
+inline int __syncthreads_count(int predicate,
+                               const char* file = __builtin_FILE(),
+                               int line = __builtin_LINE()) {
+  return dapd::fake::MeetBlock(predicate != 0, {file, line});
+}
+inline int __syncthreads_or(int predicate,
+                            const char* file = __builtin_FILE(),
+                            int line = __builtin_LINE()) {
+  return __syncthreads_count(predicate, file, line) > 0 ? 1 : 0;
+}
+inline int __syncthreads_and(int predicate,
+                             const char* file = __builtin_FILE(),
+                             int line = __builtin_LINE()) {
+  return __syncthreads_count(predicate == 0 ? 1 : 0, file, line) == 0 ? 1 : 0;
+}
+
+inline void __syncwarp(unsigned mask = 0xFFFFFFFFU,
+                       const char* file = __builtin_FILE(),
+                       int line = __builtin_LINE()) {
+  dapd::fake::MeetLanes(
+      dapd::fake::WarpOperation::kSync, mask, 0, 0, {file, line});
+}
+inline unsigned __ballot_sync(unsigned mask,
+                              int predicate,
+                              const char* file = __builtin_FILE(),
+                              int line = __builtin_LINE()) {
+  return static_cast<unsigned>(
+      dapd::fake::MeetLanes(dapd::fake::WarpOperation::kBallot,
+                            mask,
+                            predicate != 0 ? 1 : 0,
+                            0,
+                            {file, line}));
+}
+inline int __any_sync(unsigned mask,
+                      int predicate,
+                      const char* file = __builtin_FILE(),
+                      int line = __builtin_LINE()) {
+  return __ballot_sync(mask, predicate, file, line) != 0 ? 1 : 0;
+}
+inline int __all_sync(unsigned mask,
+                      int predicate,
+                      const char* file = __builtin_FILE(),
+                      int line = __builtin_LINE()) {
+  return __ballot_sync(mask, predicate, file, line) == mask ? 1 : 0;
+}
+
+// Shuffles go within groups of `width` lanes; one that would leave its group
+// gets its own value back, as it does on a GPU.
+template <typename T>
+T __shfl_sync(unsigned mask,
+              T value,
+              int from,
+              int width = 32,
+              const char* file = __builtin_FILE(),
+              int line = __builtin_LINE()) {
+  const int group = dapd::fake::LaneIndex() / width * width;
+  return dapd::fake::ShuffleFrom(
+      group + (from & (width - 1)), mask, value, {file, line});
+}
+template <typename T>
+T __shfl_xor_sync(unsigned mask,
+                  T value,
+                  int lanes,
+                  int width = 32,
+                  const char* file = __builtin_FILE(),
+                  int line = __builtin_LINE()) {
+  const int lane = dapd::fake::LaneIndex();
+  const int from = lane ^ lanes;
+  return dapd::fake::ShuffleFrom(
+      from / width > lane / width ? lane : from, mask, value, {file, line});
+}
+template <typename T>
+T __shfl_up_sync(unsigned mask,
+                 T value,
+                 unsigned lanes,
+                 int width = 32,
+                 const char* file = __builtin_FILE(),
+                 int line = __builtin_LINE()) {
+  const int lane = dapd::fake::LaneIndex();
+  const int from = lane - static_cast<int>(lanes);
+  return dapd::fake::ShuffleFrom(
+      from < lane / width * width ? lane : from, mask, value, {file, line});
+}
+template <typename T>
+T __shfl_down_sync(unsigned mask,
+                   T value,
+                   unsigned lanes,
+                   int width = 32,
+                   const char* file = __builtin_FILE(),
+                   int line = __builtin_LINE()) {
+  const int lane = dapd::fake::LaneIndex();
+  const int from = lane + static_cast<int>(lanes);
+  return dapd::fake::ShuffleFrom(
+      from / width > lane / width ? lane : from, mask, value, {file, line});
+}
+
+int atomicAdd(int* to, int value);
+unsigned atomicAdd(unsigned* to, unsigned value);
+unsigned long long atomicAdd(unsigned long long* to, unsigned long long value);
+float atomicAdd(float* to, float value);
+
+template <typename T>
+T min(T a, T b) {
+  return b < a ? b : a;
+}
+template <typename T>
+T max(T a, T b) {
+  return a < b ? b : a;
+}

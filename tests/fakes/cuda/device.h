@@ -1,0 +1,83 @@
+// The device that the host plays for kernels compiled by host_source.cmake: its
+// memory, and what went wrong in its launches. There is one a process, as
+// kernels find it through globals. Not thread-safe.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/fakes/cuda/checked_memory.h"
+
+namespace dapd::fake {
+
+// Of device memory.
+CheckedMemory& GlobalMemory();
+
+// The next launches run their blocks, and the threads of a block between two
+// meetings, in another order.
+void SetSchedule(uint32_t seed);
+
+// The first thing that went wrong since the last call: kernel, block, thread
+// and what it did; empty: nothing. The launch in which it happened ended there
+// and gave an error.
+std::string TakeReport();
+
+// Called by what watches a kernel's thread; it never goes on.
+[[noreturn]] void EndKernel(const std::string& reason);
+// An access by the code of a kernel; on the host it is nobody's business.
+void WatchAccess(const void* address, size_t bytes, Access access);
+bool IsInKernel();
+
+// A number of elements, which a list of them cannot be taken for.
+enum class Elements : int64_t {};
+
+// Memory of the device, aligned to 16 bytes and to no more. A kernel's code
+// reaches no other memory, its own stack and shared variables aside.
+template <typename T>
+class DeviceBuffer {
+ public:
+  // Nobody has written it: reading it is an error.
+  DeviceBuffer(std::string name, Elements size)
+      : size_(static_cast<size_t>(size)),
+        data_(static_cast<T*>(
+            GlobalMemory().Take(std::move(name),
+                                size_ * sizeof(T),
+                                std::max(alignof(T), size_t{16})))) {}
+  DeviceBuffer(std::string name, const std::vector<T>& values)
+      : DeviceBuffer(std::move(name), Elements(values.size())) {
+    Write(values);
+  }
+  ~DeviceBuffer() { GlobalMemory().GiveBack(data_); }
+  DeviceBuffer(const DeviceBuffer&) = delete;
+  DeviceBuffer& operator=(const DeviceBuffer&) = delete;
+
+  T* data() const { return data_; }
+  size_t size() const { return size_; }
+
+  void Write(const std::vector<T>& values) {
+    std::copy(values.begin(), values.end(), data_);
+    GlobalMemory().MarkWritten(data_, values.size() * sizeof(T));
+  }
+  std::vector<T> Read() const { return std::vector<T>(data_, data_ + size_); }
+  // Whether anybody has written all bytes of an element.
+  bool IsWritten(int64_t index) const {
+    return GlobalMemory().IsWritten(data_ + index, sizeof(T));
+  }
+  // No kernel may touch elements [begin, begin + count) from here on: the gaps
+  // between rows.
+  void Forbid(int64_t begin, int64_t count) {
+    GlobalMemory().Forbid(data_ + begin,
+                          static_cast<size_t>(count) * sizeof(T));
+  }
+
+ private:
+  size_t size_;
+  T* data_;
+};
+
+}  // namespace dapd::fake

@@ -1,0 +1,226 @@
+// The device that the host plays finds what it is there for: in kernels that
+// are wrong on purpose, and in copies of the project's own with a mistake
+// planted by CMakeLists.txt.
+
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "common/kernels/cuda/decoder_layer.h"
+#include "common/kernels/cuda/sampling.h"
+#include "tests/fakes/cuda/device.h"
+#include "tests/fakes/cuda/faulty_kernels.h"
+
+namespace dapd {
+
+// Copies of the launchers whose kernels have a mistake.
+extern "C" {
+decltype(DapdCudaResidualNorm) DapdCudaResidualNormWithoutBarrier;
+decltype(DapdCudaSwiGlu) DapdCudaSwiGluOneTooFar;
+decltype(DapdCudaSample) DapdCudaSampleWithHalfAMask;
+}
+
+namespace fake {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr auto kSize = static_cast<size_t>(kFaultyThreads);
+
+struct Outcome {
+  int code;
+  std::string report;
+  std::vector<float> out;
+};
+
+Outcome RunOnce(Fault fault, uint32_t seed, unsigned blocks = 1) {
+  DeviceBuffer<float> in("in", std::vector<float>(kSize, 1.0F));
+  DeviceBuffer<float> out("out", Elements(kFaultyThreads));
+  DeviceBuffer<float> unwritten("unwritten", Elements(kFaultyThreads));
+  const float host = 1.0F;
+  SetSchedule(seed);
+  const int code = RunFaulty({.fault = fault,
+                              .in = in.data(),
+                              .out = out.data(),
+                              .unwritten = unwritten.data(),
+                              .host = &host},
+                             blocks);
+  return {code, TakeReport(), out.Read()};
+}
+
+// Whatever the order in which threads run.
+template <typename Matcher>
+void ExpectReport(Fault fault, const Matcher& matcher, unsigned blocks = 1) {
+  for (uint32_t seed = 0; seed < 5; ++seed) {
+    const Outcome outcome = RunOnce(fault, seed, blocks);
+    EXPECT_NE(outcome.code, 0);
+    EXPECT_THAT(outcome.report, matcher);
+  }
+}
+
+TEST(FakeDeviceTest, AKernelComputesTheSameInAnyOrderOfItsThreads) {
+  for (uint32_t seed = 0; seed < 5; ++seed) {
+    const Outcome outcome = RunOnce(Fault::kNone, seed);
+    EXPECT_EQ(outcome.code, 0);
+    EXPECT_THAT(outcome.report, IsEmpty());
+    for (int i = 0; i < kFaultyThreads; ++i) {
+      const int next = i % 32 == 31 ? i : i + 1;
+      const int before = i % 16 == 0 ? i : i - 1;
+      const int expected = (i + 1) % kFaultyThreads + next + i / 8 * 8 +
+                           before + kFaultyThreads + kFaultyThreads / 2 + 2;
+      EXPECT_EQ(outcome.out[static_cast<size_t>(i)], expected) << i;
+    }
+  }
+}
+
+TEST(FakeDeviceTest, AWarpsBarrierOrdersItsLanesAndNoOthers) {
+  EXPECT_THAT(RunOnce(Fault::kOrderByWarp, 1).report, IsEmpty());
+  ExpectReport(Fault::kOrderByWarpAcross, HasSubstr("without a barrier"));
+}
+
+TEST(FakeDeviceTest, AnAccessBesideABufferIsFound) {
+  ExpectReport(
+      Fault::kBehindTheEnd,
+      AllOf(HasSubstr("thread 63: writes 4 bytes at byte 256 of 'out'"),
+            HasSubstr("outside of every buffer")));
+  ExpectReport(Fault::kBeforeTheBegin,
+               AllOf(HasSubstr("thread 0: reads 4 bytes at"),
+                     HasSubstr("outside of every buffer")));
+  ExpectReport(Fault::kIndexOutsideOfAnArray,
+               HasSubstr("an index outside of its array, at "));
+  ExpectReport(Fault::kHostMemory, HasSubstr("not the device's memory"));
+}
+
+TEST(FakeDeviceTest, MemoryThatWasGivenBackIsNobodys) {
+  float* gone = nullptr;
+  DeviceBuffer<float> out("out", Elements(kFaultyThreads));
+  { gone = DeviceBuffer<float>("gone", std::vector<float>(kSize)).data(); }
+  EXPECT_NE(RunFaulty({.fault = Fault::kUnwrittenGlobal,
+                       .out = out.data(),
+                       .unwritten = gone},
+                      1),
+            0);
+  EXPECT_THAT(TakeReport(), HasSubstr("outside of every buffer"));
+}
+
+TEST(FakeDeviceTest, ReadingWhatNobodyWroteIsFound) {
+  ExpectReport(
+      Fault::kUnwrittenShared,
+      AllOf(HasSubstr("byte 20 of 'values'"), HasSubstr("nobody has written")));
+  ExpectReport(Fault::kUnwrittenGlobal, HasSubstr("nobody has written"));
+}
+
+TEST(FakeDeviceTest, AWideLoadHasToBeAligned) {
+  ExpectReport(
+      Fault::kMisaligned,
+      AllOf(HasSubstr("not aligned"), HasSubstr("faulty_kernels.cu:")));
+}
+
+TEST(FakeDeviceTest, RacesAreFoundInAnyOrder) {
+  ExpectReport(Fault::kTwoWriters, HasSubstr("without a barrier"));
+  ExpectReport(Fault::kAtomicAndPlain, HasSubstr("without a barrier"));
+  EXPECT_THAT(RunOnce(Fault::kTwoBlocks, 1, 1).report, IsEmpty());
+  ExpectReport(Fault::kTwoBlocks, HasSubstr("another block"), 2);
+}
+
+TEST(FakeDeviceTest, ABarrierThatNotAllReachIsFound) {
+  ExpectReport(Fault::kEndsBeforeTheBarrier,
+               AllOf(HasSubstr("thread 0 waits at the barrier"),
+                     HasSubstr("thread 3 has ended")));
+  ExpectReport(Fault::kTwoBarriers,
+               AllOf(HasSubstr("thread 0 waits at the barrier"),
+                     HasSubstr("thread 32 waits at the barrier")));
+}
+
+TEST(FakeDeviceTest, AShuffleWithoutItsLanesIsFound) {
+  ExpectReport(Fault::kNotInItsMask,
+               HasSubstr("is not in the mask 0x0000ffff"));
+  ExpectReport(Fault::kLaneThatDoesNotCome,
+               AllOf(HasSubstr("waits for the lanes 0xffffffff"),
+                     HasSubstr("thread 8 has ended")));
+  ExpectReport(Fault::kShuffleWithoutItsSource,
+               HasSubstr("which is not in the mask 0x000000ff"));
+}
+
+TEST(FakeDeviceTest, AnIntegerThatOverflowsIsFound) {
+  EXPECT_THAT(RunOnce(Fault::kOverflow, 1).report, IsEmpty());
+  DeviceBuffer<float> in("in", std::vector<float>(kSize, 2.0F));
+  DeviceBuffer<float> out("out", Elements(kFaultyThreads));
+  EXPECT_NE(
+      RunFaulty({.fault = Fault::kOverflow, .in = in.data(), .out = out.data()},
+                1),
+      0);
+  EXPECT_THAT(TakeReport(), HasSubstr("an integer overflow at "));
+}
+
+TEST(FakeDeviceTest, LaunchesThatNoGpuTakesAreRefused) {
+  EXPECT_NE(RunOnce(Fault::kNone, 1, 0).code, 0);
+  ExpectReport(Fault::kTooMuchSharedMemory,
+               HasSubstr("more shared memory than a block has"));
+}
+
+TEST(PlantedFaultTest, AMissingBarrierIsFound) {
+  constexpr int64_t kHidden = 264;
+  DeviceBuffer<float> x("x", std::vector<float>(kHidden, 1.0F));
+  DeviceBuffer<float> weight("weight", std::vector<float>(kHidden, 1.0F));
+  DeviceBuffer<float> out("out", Elements(kHidden));
+  const ResidualNormArgs args{.num_rows = 1,
+                              .x = x.data(),
+                              .weight = weight.data(),
+                              .out = out.data(),
+                              .hidden = kHidden,
+                              .out_stride = kHidden};
+  EXPECT_EQ(DapdCudaResidualNorm(&args, CudaNumber::kFloat32, nullptr), 0);
+  EXPECT_THAT(TakeReport(), IsEmpty());
+  for (uint32_t seed = 0; seed < 5; ++seed) {
+    SetSchedule(seed);
+    EXPECT_NE(DapdCudaResidualNormWithoutBarrier(
+                  &args, CudaNumber::kFloat32, nullptr),
+              0);
+    EXPECT_THAT(TakeReport(), HasSubstr("'warp_sums'"));
+  }
+}
+
+TEST(PlantedFaultTest, ABoundThatIsOneTooFarIsFound) {
+  constexpr int64_t kIntermediate = 72;
+  DeviceBuffer<float> gate_up("gate_up",
+                              std::vector<float>(2 * kIntermediate, 1.0F));
+  DeviceBuffer<float> out("out", Elements(kIntermediate));
+  const SwiGluArgs args{.num_rows = 1,
+                        .gate_up = gate_up.data(),
+                        .out = out.data(),
+                        .intermediate = kIntermediate,
+                        .out_stride = kIntermediate};
+  EXPECT_EQ(DapdCudaSwiGlu(&args, CudaNumber::kFloat32, nullptr), 0);
+  EXPECT_THAT(TakeReport(), IsEmpty());
+  EXPECT_NE(DapdCudaSwiGluOneTooFar(&args, CudaNumber::kFloat32, nullptr), 0);
+  EXPECT_THAT(TakeReport(), HasSubstr("byte 576 of 'gate_up' [576]"));
+}
+
+TEST(PlantedFaultTest, AWrongShuffleMaskIsFound) {
+  constexpr int64_t kVocab = 100;
+  DeviceBuffer<float> logits("logits", std::vector<float>(kVocab, 1.0F));
+  DeviceBuffer<int32_t> slot_of_row("slot_of_row", {0});
+  DeviceBuffer<CudaSequence> sequences("sequences", {{.top_k = 5}});
+  DeviceBuffer<char> scratch("scratch",
+                             Elements(DapdCudaSampleScratch(1, kVocab)));
+  const SampleArgs args{.num_rows = 1,
+                        .slot_of_row = slot_of_row.data(),
+                        .sequences = sequences.data(),
+                        .logits = logits.data(),
+                        .scratch = scratch.data(),
+                        .vocab = kVocab,
+                        .num_tokens = kVocab};
+  EXPECT_NE(DapdCudaSampleWithHalfAMask(&args, nullptr), 0);
+  EXPECT_THAT(TakeReport(),
+              AllOf(HasSubstr("ReadSlices"),
+                    HasSubstr("is not in the mask 0x0000ffff")));
+}
+
+}  // namespace
+}  // namespace fake
+}  // namespace dapd

@@ -1,0 +1,41 @@
+// Kernels that are wrong on purpose (faulty_kernels.cu).
+#pragma once
+
+namespace dapd::fake {
+
+inline constexpr int kFaultyThreads = 64;
+
+enum class Fault {
+  kNone,
+  kOrderByWarp,
+  kOrderByWarpAcross,
+  kBehindTheEnd,
+  kBeforeTheBegin,
+  kUnwrittenShared,
+  kUnwrittenGlobal,
+  kHostMemory,
+  kMisaligned,
+  kIndexOutsideOfAnArray,
+  kTwoWriters,
+  kTwoBlocks,
+  kAtomicAndPlain,
+  kEndsBeforeTheBarrier,
+  kTwoBarriers,
+  kNotInItsMask,
+  kLaneThatDoesNotCome,
+  kShuffleWithoutItsSource,
+  kOverflow,
+  kTooMuchSharedMemory,
+};
+
+struct FaultyArgs {
+  Fault fault = Fault::kNone;
+  float* in = nullptr;               // [kFaultyThreads] ones
+  float* out = nullptr;              // [kFaultyThreads]
+  const float* unwritten = nullptr;  // [kFaultyThreads]
+  const float* host = nullptr;
+};
+
+int RunFaulty(const FaultyArgs& args, unsigned blocks);
+
+}  // namespace dapd::fake

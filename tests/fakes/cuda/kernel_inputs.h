@@ -1,0 +1,67 @@
+// What the tests of the kernels on the host share: numbers, schedules and how
+// results are compared.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+#include "common/kernels/bfloat16.h"
+#include "common/kernels/cuda/launch.h"
+#include "tests/fakes/cuda/device.h"
+
+namespace dapd::fake {
+
+// Normal numbers that a T holds.
+template <typename T>
+std::vector<T> RandomNumbers(int64_t size, uint32_t seed, float spread = 1.0F) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  std::vector<T> numbers(static_cast<size_t>(size));
+  for (T& number : numbers) number = FromFloat<T>(spread * normal(random));
+  return numbers;
+}
+
+template <typename T>
+constexpr CudaNumber NumberOf() {
+  return std::is_same_v<T, float> ? CudaNumber::kFloat32
+                                  : CudaNumber::kBFloat16;
+}
+
+// The most that rounding to T errs by, relative to the number.
+template <typename T>
+constexpr double UnitRoundoff() {
+  return std::is_same_v<T, float> ? 0x1.0p-24 : 0x1.0p-8;
+}
+
+template <typename T>
+uint32_t BitsOf(T value) {
+  return BitsOfFloat(ToFloat(value));
+}
+
+// Runs it under several schedules.
+template <typename Run>
+void InSeveralOrders(const Run& run) {
+  for (uint32_t seed = 1; seed <= 2; ++seed) {
+    SetSchedule(seed);
+    run();
+    if (testing::Test::HasFatalFailure()) return;
+  }
+}
+
+}  // namespace dapd::fake
+
+// A launcher's result: it was launched, and nothing was wrong in its kernels.
+#define ASSERT_KERNEL_RUNS(call)                           \
+  do {                                                     \
+    const int code = (call);                               \
+    const std::string report = ::dapd::fake::TakeReport(); \
+    ASSERT_EQ(report, "");                                 \
+    ASSERT_EQ(code, 0);                                    \
+  } while (false)

@@ -1,0 +1,116 @@
+// A server of one test: takes one connection after another and answers as the
+// test says, or not at all.
+#pragma once
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+
+#include "common/base/mutex.h"
+
+namespace dapd {
+
+class HttpListener {
+ public:
+  // `answer` gets how many requests came before and returns the bytes to send;
+  // empty: nothing, and the connection stays open.
+  explicit HttpListener(std::function<std::string(size_t before)> answer)
+      : answer_(std::move(answer)),
+        listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(address);
+    EXPECT_EQ(::bind(listener_, reinterpret_cast<sockaddr*>(&address), size),
+              0);
+    EXPECT_EQ(::listen(listener_, 8), 0);
+    EXPECT_EQ(
+        ::getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size),
+        0);
+    port_ = ntohs(address.sin_port);
+    thread_ = std::thread([this] { Serve(); });
+  }
+  ~HttpListener() {
+    ::shutdown(listener_, SHUT_RDWR);
+    thread_.join();
+    ::close(listener_);
+    for (const int held : held_) ::close(held);
+  }
+  HttpListener(const HttpListener&) = delete;
+  HttpListener& operator=(const HttpListener&) = delete;
+
+  std::string url() const { return absl::StrCat("http://127.0.0.1:", port_); }
+  // Head and body, in their order.
+  std::vector<std::string> requests() {
+    MutexLock lock(&mutex_);
+    return requests_;
+  }
+
+ private:
+  static std::string ReadRequest(int connection) {
+    std::string text;
+    char block[4096];
+    while (true) {
+      const size_t end = text.find("\r\n\r\n");
+      if (end != std::string::npos) {
+        const std::string name = "Content-Length: ";
+        const size_t at = text.find(name);
+        size_t length = 0;
+        if (at != std::string::npos) {
+          length = std::stoul(text.substr(at + name.size()));
+        }
+        if (text.size() >= end + 4 + length) return text;
+      }
+      const ssize_t count = ::read(connection, block, sizeof(block));
+      if (count <= 0) return text;
+      text.append(block, static_cast<size_t>(count));
+    }
+  }
+
+  void Serve() {
+    while (true) {
+      const int connection = ::accept(listener_, nullptr, nullptr);
+      if (connection < 0) return;
+      const std::string request = ReadRequest(connection);
+      size_t before = 0;
+      {
+        MutexLock lock(&mutex_);
+        before = requests_.size();
+        requests_.push_back(request);
+      }
+      const std::string answer = answer_(before);
+      if (answer.empty()) {
+        held_.push_back(connection);
+        continue;
+      }
+      ::send(connection, answer.data(), answer.size(), MSG_NOSIGNAL);
+      ::close(connection);
+    }
+  }
+
+  const std::function<std::string(size_t)> answer_;
+  const int listener_;
+  int port_ = 0;
+  Mutex mutex_;
+  std::vector<std::string> requests_ ABSL_GUARDED_BY(mutex_);
+  std::vector<int> held_;  // by the thread, then by the destructor
+  std::thread thread_;
+};
+
+inline std::string HttpAnswer(int status) {
+  return absl::StrCat("HTTP/1.1 ",
+                      status,
+                      " Said\r\nContent-Length: 2\r\nLocation: "
+                      "http://127.0.0.1:1/\r\nConnection: close\r\n\r\nok");
+}
+
+}  // namespace dapd

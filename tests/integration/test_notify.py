@@ -1,0 +1,140 @@
+"""run.notify_url: who is told of a run's end, by `dapd run` and by a trainer of its own, over HTTP and HTTPS."""
+
+import http.server
+import json
+import signal
+import ssl
+import subprocess
+import threading
+
+import certificates
+import pytest
+from workspace import BIN, set_flags, wait_for
+
+SECRET = "correct-horse-battery-staple"
+
+
+class Receiver:
+    """A server that keeps what it is sent; `hangs`: it takes connections and never answers."""
+
+    def __init__(self, hangs=False, certificate=None):
+        self.documents, self.headers, self.released = [], [], threading.Event()
+        receiver = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self):
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                receiver.headers.append(self.headers)
+                receiver.documents.append(json.loads(body))
+                if hangs:
+                    receiver.released.wait()
+                self.send_response(200)
+                self.end_headers()
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        if certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate / "tls.crt", certificate / "tls.key")
+            self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
+        self.url = f"http{'s' if certificate is not None else ''}://127.0.0.1:{self.server.server_port}/hidden-path"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.released.set()
+        self.server.shutdown()
+        self.server.server_close()
+
+
+@pytest.fixture
+def secret(tmp_path):
+    path = tmp_path / "secret"
+    path.write_text(SECRET + "\n")
+    path.chmod(0o600)
+    return path
+
+
+def test_a_finished_run_is_told_with_its_evaluation_and_no_secret_is_kept(workspace, secret):
+    with Receiver() as receiver:
+        result = workspace.run("told", **{"trainer.steps": 2, "run.notify_url": receiver.url, "run.notify_secret_file": secret,
+                                          "evaluation.path": workspace.folder / "held_out.jsonl", "evaluation.kl_problems": 2})
+    (document,) = receiver.documents
+    assert receiver.headers[0]["Authorization"] == f"Bearer {SECRET}" and receiver.headers[0]["Content-Type"] == "application/json"
+    assert (document["run"], document["state"], document["exit_code"], document["message"]) == ("told", "finished", 0, "")
+    assert (document["step"], document["steps"]) == (2, 2) and document["seconds"] > 0
+    assert document["adapter_digest"] == workspace.metrics("told")[-1]["adapter_digest"]
+    summary = json.loads((workspace.runs("told") / "summary.json").read_text())
+    assert document["evaluation"] == {when: summary["evaluation"][when] for when in ("before", "after")}
+    assert "of the run's end: finished" in result.stderr and "hidden-path" not in result.stderr
+    kept = [path.read_bytes().decode(errors="replace") for path in workspace.runs("told").rglob("*") if path.is_file()]
+    assert len(kept) > 5 and not any(SECRET in text for text in [result.stderr, *kept])
+
+
+def test_a_server_that_hangs_holds_the_run_no_longer_than_the_time_out(workspace):
+    with Receiver(hangs=True) as receiver:
+        result = workspace.run("hangs", **{"trainer.steps": 1, "run.notify_url": receiver.url, "run.notify_timeout_seconds": 2})
+        assert len(receiver.documents) == 3, "each attempt sent it"
+    assert "nobody was told of the run's end" in result.stderr and "hidden-path" not in result.stderr
+    assert json.loads((workspace.runs("hangs") / "outcome.json").read_text())["state"] == "finished"
+
+
+def test_a_server_that_refuses_fails_nothing(workspace):
+    with Receiver() as receiver:
+        url = receiver.url
+    result = workspace.run("refused", **{"trainer.steps": 1, "run.notify_url": url})
+    assert "nobody was told of the run's end" in result.stderr
+
+
+def test_a_stop_is_told_once_though_trainer_and_supervisor_end(workspace):
+    with Receiver() as receiver:
+        process = workspace.start("stopped", **{"trainer.steps": 500, "trainer.schedule_steps": 500, "run.notify_url": receiver.url})
+        wait_for(lambda: workspace.metrics("stopped") or process.poll() is not None, what="a step")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=120) == 130
+    assert [(document["state"], document["exit_code"]) for document in receiver.documents] == [("stopped", 130)]
+
+
+def test_a_trainer_of_its_own_tells_of_a_failure_but_not_of_a_run_that_another_holds(workspace, tmp_path):
+    def trainer(name, **settings):
+        nobody = "[127.0.0.1:1]"
+        flags = set_flags({"run.name": name, "rollout.addresses": nobody, "teacher.addresses": nobody, "trainer.listen": "127.0.0.1:0", **settings})
+        return subprocess.Popen([BIN / "dapd-trainer", workspace.config, *flags], stderr=subprocess.PIPE, text=True)
+
+    with Receiver() as receiver:
+        first = trainer("alone", **{"trainer.peer_timeout_seconds": 20, "run.notify_url": receiver.url})
+        wait_for(lambda: (workspace.runs("alone") / "config.yaml").exists(), what="the run's folder")
+        listed = json.loads(workspace.dapd("runs", "list", workspace.runs("alone"), "--json").stdout)
+        assert [run["state"] for run in listed] == ["running"]
+        second = trainer("alone", **{"run.notify_url": receiver.url})
+        assert second.wait(timeout=60) == 5 and receiver.documents == []
+        assert first.wait(timeout=120) == 5
+        first.stderr.close(), second.stderr.close()
+    (document,) = receiver.documents
+    assert document["state"] == "failed" and document["exit_code"] == 5 and document["step"] == 0 and document["message"]
+    (listed,) = json.loads(workspace.dapd("runs", "list", workspace.runs("alone"), "--json").stdout)
+    assert listed["state"] == "failed" and listed["message"] == document["message"]
+    assert document["message"].splitlines()[0][:40] in workspace.dapd("runs", "list", workspace.folder / "runs").stdout
+
+
+def test_https_needs_the_authority_that_is_named(workspace, tmp_path):
+    certificates.make(tmp_path / "tls")
+    server = certificates.make_odd(tmp_path / "tls", tmp_path / "server", "IP:127.0.0.1")
+    with Receiver(certificate=server) as receiver:
+        unknown = workspace.run("unknown-authority", **{"trainer.steps": 1, "run.notify_url": receiver.url})
+        assert receiver.documents == [] and "nobody was told" in unknown.stderr
+        workspace.run("known-authority", **{"trainer.steps": 1, "run.notify_url": receiver.url, "run.notify_ca_file": server / "ca.crt"})
+    assert [document["run"] for document in receiver.documents] == ["known-authority"]
+
+
+def test_a_secret_that_others_can_read_is_refused_before_anything_starts(workspace, secret):
+    secret.chmod(0o644)
+    for command in ("check", "run"):
+        result = workspace.dapd(command, workspace.config, *set_flags(
+            {"run.name": "open", "run.notify_url": "https://example.org/x", "run.notify_secret_file": secret}), check=False)
+        assert result.returncode == 3 and "run.notify_secret_file" in result.stderr and SECRET not in result.stderr
+    assert not workspace.runs("open").exists()

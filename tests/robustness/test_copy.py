@@ -1,0 +1,371 @@
+"""A copy of a run at a URL: whatever dies while it is made, what can be restored is whole, and a restored run ends in the same bits."""
+
+import hashlib
+import json
+import os
+import pathlib
+import random
+import re
+import shutil
+import signal
+import time
+
+import pytest
+
+from cluster import STEPS
+from fault_proxy import FaultProxy
+from s3_server import S3Server
+from workspace import ROOT, wait_for
+
+SOURCES = sorted((ROOT / "services/trainer/copy").glob("*.cc"))
+FAILPOINTS = sorted({name for path in SOURCES for name in re.findall(r'DAPD_FAILPOINT\("([^"]+)"\)', path.read_text())})
+SEED = {"run.seed": 1000}
+
+
+@pytest.fixture(scope="module")
+def server(workspace):
+    made = S3Server(workspace.folder).start()
+    yield made
+    made.kill()
+
+
+@pytest.fixture
+def s3(server, monkeypatch):
+    """The server, up, with its address and credentials in the environment."""
+    for name, value in server.environment().items():
+        monkeypatch.setenv(name, value)
+    server.wake()
+    if server.process.poll() is not None:
+        server.start()
+    return server
+
+
+@pytest.fixture
+def own_server(tmp_path, monkeypatch):
+    """A server that a test may do anything to."""
+    made = S3Server(tmp_path)
+    for name, value in made.environment().items():
+        monkeypatch.setenv(name, value)
+    yield made
+    made.kill()
+
+
+def copied(url, **settings):
+    return {**SEED, "checkpoint.copy_to": url, "checkpoint.copy_wait_seconds": 60, **settings}
+
+
+def restore(workspace, url, name, *arguments, check=True):
+    return workspace.dapd("restore", url, workspace.runs(name), *arguments, check=check)
+
+
+def commits(objects):
+    return sorted(name for name in objects if name.startswith("commits/"))
+
+
+def assert_nothing_is_half_copied(objects):
+    """Every object is what its name says, and every commit names only objects that are there."""
+    for name, data in objects.items():
+        if name.startswith("objects/"):
+            assert hashlib.sha256(data).hexdigest() == name.removeprefix("objects/"), name
+    for name in commits(objects):
+        body, digest, end = objects[name].decode().split("\n")
+        assert hashlib.sha256(body.encode()).hexdigest() == digest and end == "", name
+        for path, parts in json.loads(body)["files"].items():
+            for size, part in parts:
+                assert len(objects[f"objects/{part}"]) == size, f"{name}: {path}"
+
+
+def copier_of(trainer):
+    """The process id of the trainer's Python; None while there is none."""
+    for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(path.read_text().rsplit(")", 1)[1].split()[1])
+            if parent == trainer.pid and "python" in path.with_name("comm").read_text():
+                return int(path.parent.name)
+        except OSError:
+            continue
+    return None
+
+
+def test_a_restored_run_ends_in_the_same_bits(cluster, reference, s3):
+    run = "restored"
+    code = cluster.train(run, failpoints="rollout.before_start=kill@5", **copied(s3.url("a"), **{"checkpoint.copy_wait_seconds": 0}))
+    assert code == -signal.SIGKILL, cluster.log(run)
+    # The same machine: what was not copied yet is, when it goes on; then it is lost with all that it has.
+    trainer = cluster.start_trainer(run, failpoints="rollout.before_start=sleep:2000", **copied(s3.url("a")))
+    wait_for(lambda: "commits/step-000004.json" in s3.objects(f"a/{run}"), what="the copy of step 4")
+    trainer.kill()
+    trainer.wait()
+    shutil.rmtree(cluster.workspace.runs(run))
+    shown = restore(cluster.workspace, s3.url(f"a/{run}"), run).stdout
+    assert "after step 4" in shown
+    assert not cluster.workspace.runs(run + ".restoring").exists()
+    assert cluster.train(run, **copied(s3.url("a"))) == 0, cluster.log(run)
+    assert "going on behind step 4" in cluster.log(run)
+    reference.assert_equal(run, 0)
+
+
+def test_a_finished_copy_is_the_whole_run(cluster, reference, s3):
+    run = "finished"
+    assert cluster.train(run, **copied(s3.url("b"), **{"checkpoint.keep": 2})) == 0, cluster.log(run)
+    objects = s3.objects(f"b/{run}")
+    assert_nothing_is_half_copied(objects)
+    assert commits(objects) == ["commits/step-000004.json", "commits/step-000005.json"]
+    named = {part for name in commits(objects) for parts in json.loads(objects[name].split(b"\n")[0])["files"].values() for _, part in parts}
+    assert {name.removeprefix("objects/") for name in objects if name.startswith("objects/")} == named, "objects that no commit names"
+    twin = "finished-twin"
+    restore(cluster.workspace, s3.url(f"b/{run}"), twin)
+    original, restored = cluster.workspace.runs(run), cluster.workspace.runs(twin)
+    files = {path.relative_to(restored) for path in restored.rglob("*") if path.is_file()}
+    assert {path for path in files if (restored / path).read_bytes() != (original / path).read_bytes()} == set()
+    missing = {path.relative_to(original) for path in original.rglob("*") if path.is_file()} - files
+    assert all(path.parts[:2] == ("checkpoints", "step-000004") or path.name in (".lock", "outcome.json") for path in missing), missing
+    reference.assert_equal(twin, 0)
+    assert not (original / ".copying").exists()
+
+
+def test_an_earlier_step_can_be_had_and_leads_to_the_same_end(cluster, reference, s3):
+    run = "earlier"
+    assert cluster.train(run, **copied(s3.url("c"), **{"checkpoint.keep": 0})) == 0, cluster.log(run)
+    back = "earlier-back"
+    refused = restore(cluster.workspace, s3.url(f"c/{run}"), back, "--step", 3, check=False)
+    assert refused.returncode == 4 and "there are those of 2, 4, 5" in refused.stderr
+    restore(cluster.workspace, s3.url(f"c/{run}"), back, "--step", 2)
+    assert [line["step"] for line in cluster.workspace.metrics(back)] == [1, 2]
+    assert cluster.train(back, **SEED) == 0, cluster.log(back)
+    assert "going on behind step 2" in cluster.log(back)
+    reference.assert_equal(back, 0)
+
+
+@pytest.mark.parametrize("name", FAILPOINTS)
+def test_a_trainer_killed_while_it_copies_leaves_nothing_half_copied(name, cluster, reference, s3):
+    run = f"killed-{name}"
+    # Some time for the copy to get there: the run itself is short.
+    settings = copied(s3.url("d"), **{"checkpoint.interval": 1})
+    code = cluster.train(run, failpoints=f"{name}=kill;train.before_micro_batch=sleep:700", **settings)
+    assert code == -signal.SIGKILL, f"code {code}\n{cluster.log(run)}"
+    objects = s3.objects(f"d/{run}")
+    assert_nothing_is_half_copied(objects)
+    shutil.rmtree(cluster.workspace.runs(run))
+    restored = restore(cluster.workspace, s3.url(f"d/{run}"), run, check=False)
+    if commits(objects):
+        assert restored.returncode == 0, restored.stderr
+        assert cluster.train(run, **settings) == 0, cluster.log(run)
+        reference.assert_equal(run, 0)
+        assert_nothing_is_half_copied(s3.objects(f"d/{run}"))
+    else:
+        assert restored.returncode == 4 and "there is no whole copy" in restored.stderr
+        assert not cluster.workspace.runs(run).exists()
+
+
+def test_a_copier_killed_again_and_again_is_started_again(cluster, reference, s3):
+    run, kills = "copier-killed", 0
+    trainer = cluster.start_trainer(run, failpoints="copy.after_object=sleep:100;train.before_micro_batch=sleep:200", **copied(s3.url("e")))
+    chance = random.Random(1)
+    while kills < 4:
+        victim = wait_for(lambda: copier_of(trainer), what="a copying process")
+        time.sleep(chance.uniform(0.0, 2.0))
+        try:
+            os.kill(victim, signal.SIGKILL)
+            kills += 1
+        except ProcessLookupError:
+            pass
+        if trainer.poll() is not None:
+            break
+    assert trainer.wait(timeout=180) == 0, cluster.log(run)
+    assert kills >= 2
+    objects = s3.objects(f"e/{run}")
+    assert_nothing_is_half_copied(objects)
+    assert commits(objects) == ["commits/step-000005.json"]
+    assert "was ended by signal 9" in cluster.log(run)
+    reference.assert_equal(run, 0)
+    print(f"{kills} kills")
+
+
+def test_a_server_killed_in_the_middle_gets_it_all_again(cluster, reference, own_server):
+    run = "server-killed"
+    own_server.start()
+    trainer = cluster.start_trainer(run, failpoints="copy.after_object=sleep:50;train.before_micro_batch=sleep:400", **copied(own_server.url()))
+    wait_for(lambda: any(name.startswith("objects/") for name in own_server.objects(run)), what="a copy under way")
+    own_server.kill()
+    wait_for(lambda: "is not copied" in cluster.log(run) or trainer.poll() is not None, what="the failure told")
+    own_server.start()
+    assert trainer.wait(timeout=180) == 0, cluster.log(run)
+    objects = own_server.objects(run)
+    assert_nothing_is_half_copied(objects)
+    assert commits(objects) == ["commits/step-000005.json"]
+    reference.assert_equal(run, 0)
+
+
+def test_a_server_that_hangs_does_not_stop_the_training(cluster, reference, own_server):
+    run = "server-hangs"
+    own_server.start().suspend()
+    start = time.monotonic()
+    code = cluster.train(run, **copied(own_server.url(), **{"checkpoint.copy_timeout_seconds": 2, "checkpoint.copy_wait_seconds": 5}))
+    seconds = time.monotonic() - start
+    log = cluster.log(run)
+    assert code == 0, log
+    assert "no sign of progress for 2s" in log and "lacks the newest of the run" in log
+    reference.assert_equal(run, 0)
+    own_server.wake()
+    print(f"{seconds:.1f} s, of which at most 5 waiting")
+    # The same command copies what is missing.
+    assert cluster.train(run, **copied(own_server.url())) == 0, cluster.log(run)
+    assert commits(own_server.objects(run)) == ["commits/step-000005.json"]
+
+
+def test_a_bucket_without_permission_costs_one_message(cluster, reference, own_server):
+    run = "denied"
+    own_server.start(denies=True)
+    start = time.monotonic()
+    assert cluster.train(run, **copied(own_server.url(), **{"checkpoint.interval": 1})) == 0, cluster.log(run)
+    log = cluster.log(run)
+    told = [line for line in log.splitlines() if "is not copied" in line]
+    assert len(told) == 1 and "credentials come from the environment" in told[0] and own_server.url(run) in told[0], log
+    assert "tests-secret" not in log
+    # Not the whole time that the end waits for a copy: trying again is of no use.
+    assert time.monotonic() - start < 60
+    reference.assert_equal(run, 0)
+
+
+def test_a_python_without_the_packages_costs_one_message(cluster, reference):
+    run = "no-packages"
+    python = cluster.workspace.folder / "bare-python"
+    python.write_text('#!/bin/sh\nexec python3 -I -S "$@"\n')
+    python.chmod(0o755)
+    assert cluster.train(run, **copied("s3://nowhere", **{"checkpoint.copy_python": python})) == 0, cluster.log(run)
+    told = [line for line in cluster.log(run).splitlines() if "is not copied" in line]
+    assert len(told) == 1 and "deploy/requirements-copy.txt" in told[0], cluster.log(run)
+    reference.assert_equal(run, 0)
+
+
+def test_a_slow_connection_gets_the_newest_first(cluster, reference, s3):
+    run = "slow"
+    proxy = FaultProxy(s3.port)
+    proxy.rate = 200_000
+    try:
+        settings = copied(s3.url("f"), **{"checkpoint.interval": 1, "checkpoint.keep": 1, "checkpoint.copy_wait_seconds": 150})
+        os.environ["AWS_ENDPOINT_URL"] = f"http://127.0.0.1:{proxy.port}"
+        assert cluster.train(run, **settings) == 0, cluster.log(run)
+    finally:
+        os.environ["AWS_ENDPOINT_URL"] = f"http://127.0.0.1:{s3.port}"
+        proxy.close()
+    steps = [int(step) for step in re.findall(r"the checkpoint of step (\d+) is copied", cluster.log(run))]
+    print("copied:", steps)
+    assert steps[-1] == STEPS and len(set(steps)) < STEPS and steps == sorted(steps)
+    objects = s3.objects(f"f/{run}")
+    assert_nothing_is_half_copied(objects)
+    assert commits(objects) == ["commits/step-000005.json"]
+    reference.assert_equal(run, 0)
+
+
+@pytest.fixture(scope="module")
+def two_copies(shared_cluster, server):
+    """A run whose copy has steps 4 and 5, and what is there."""
+    run = "two-copies"
+    saved = dict(os.environ)
+    os.environ.update(server.environment())
+    try:
+        assert shared_cluster.train(run, **copied(server.url("g"), **{"checkpoint.keep": 2})) == 0, shared_cluster.log(run)
+        yield run, server.objects(f"g/{run}")
+    finally:
+        os.environ.clear()
+        os.environ.update(saved)
+
+
+@pytest.mark.parametrize("what", ["commit cut off", "commit bit", "object bit", "object cut off", "object missing"])
+def test_a_damaged_copy_gives_way_to_the_one_before(what, cluster, reference, s3, two_copies):
+    run, objects = two_copies
+    prefix = f"g-{what.replace(' ', '-')}/{run}"
+    newest, before = (json.loads(objects[f"commits/step-00000{step}.json"].split(b"\n")[0])["files"] for step in (5, 4))
+    only_newest = sorted({part for parts in newest.values() for _, part in parts} - {part for parts in before.values() for _, part in parts})
+    name = "commits/step-000005.json" if what.startswith("commit") else f"objects/{only_newest[0]}"
+    chance = random.Random(what)
+    for each, data in objects.items():
+        if each == name and what.endswith("missing"):
+            continue
+        if each == name and what.endswith("cut off"):
+            data = data[:chance.randrange(len(data))]
+        if each == name and what.endswith("bit"):
+            data = bytearray(data)
+            data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+            data = bytes(data)
+        s3.damage(prefix, each, data)
+    back = f"{run}-{what.replace(' ', '-')}"
+    refused = restore(cluster.workspace, s3.url(prefix), back, "--step", 5, check=False)
+    assert refused.returncode == 6 and not cluster.workspace.runs(back).exists(), refused.stderr
+    shown = restore(cluster.workspace, s3.url(prefix), back)
+    assert "after step 4" in shown.stdout and "the one before it is taken" in shown.stderr
+    assert cluster.train(back, **SEED) == 0, cluster.log(back)
+    reference.assert_equal(back, 0)
+
+
+def test_restore_killed_in_the_middle_goes_on_and_never_shows_half_a_run(cluster, s3, two_copies):
+    import subprocess
+
+    from workspace import BIN
+
+    run, objects = two_copies
+    back = cluster.workspace.runs("restore-killed")
+    proxy = FaultProxy(s3.port)
+    proxy.rate = 100_000
+    environment = {**os.environ, **s3.environment(proxy.port)}
+    try:
+        process = subprocess.Popen([BIN / "dapd", "restore", s3.url(f"g/{run}"), back], env=environment, stderr=subprocess.PIPE)
+        aside = back.with_name(back.name + ".restoring")
+        wait_for(lambda: aside.is_dir() and len([path for path in aside.rglob("*") if path.is_file()]) >= 2, what="a restore under way")
+        second = subprocess.run([BIN / "dapd", "restore", s3.url(f"g/{run}"), back], env=environment, capture_output=True, text=True)
+        assert second.returncode == 5 and "somebody else restores" in second.stderr
+        process.kill()
+        process.wait()
+    finally:
+        proxy.close()
+    assert not back.exists() and aside.is_dir()
+    restore(cluster.workspace, s3.url(f"g/{run}"), back.name)
+    assert back.is_dir() and not aside.exists()
+    assert cluster.workspace.adapter_digest(back.name) == cluster.workspace.adapter_digest(run)
+
+
+def test_restore_refuses_a_folder_that_is_there_and_says_what_there_is(cluster, s3, two_copies):
+    run, _ = two_copies
+    there = restore(cluster.workspace, s3.url(f"g/{run}"), run, check=False)
+    assert there.returncode == 4 and "nothing is ever restored over a run" in there.stderr
+    above = restore(cluster.workspace, s3.url("g"), "nothing", check=False)
+    assert above.returncode == 4 and run in above.stderr and not cluster.workspace.runs("nothing").exists()
+    nobody = restore(cluster.workspace, s3.url("nobody"), "nothing", check=False)
+    assert nobody.returncode == 4 and "there is no whole copy" in nobody.stderr
+
+
+def test_another_run_of_the_same_name_is_not_mixed_in(cluster, s3):
+    run = "same-name"
+    assert cluster.train(run, **copied(s3.url("h"))) == 0, cluster.log(run)
+    before = s3.objects(f"h/{run}")
+    shutil.rmtree(cluster.workspace.runs(run))
+    assert cluster.train(run, **copied(s3.url("h"), **{"run.seed": 1001})) == 0, cluster.log(run)
+    assert "holds the copy of another run of that name" in cluster.log(run)
+    assert s3.objects(f"h/{run}") == before
+
+
+def test_a_folder_serves_as_well(cluster, reference, tmp_path):
+    run = "to-a-folder"
+    assert cluster.train(run, **copied(tmp_path / "copies")) == 0, cluster.log(run)
+    found = {str(path.relative_to(tmp_path / "copies" / run)): path.read_bytes() for path in (tmp_path / "copies" / run).rglob("*") if path.is_file()}
+    assert_nothing_is_half_copied(found)
+    assert not [name for name in found if name.endswith(".part")]
+    back = "from-a-folder"
+    restore(cluster.workspace, tmp_path / "copies" / run, back)
+    reference.assert_equal(back, 0)
+
+
+def test_how_far_behind_it_is_can_be_seen(cluster, s3):
+    run = "measured"
+    trainer = cluster.start_trainer(run, **copied(s3.url("i"), **{"checkpoint.interval": 1, "trainer.when_done": "serve"}))
+    try:
+        wait_for(lambda: trainer.poll() is not None or "the run is done" in cluster.log(run), what="the end")
+        wait_for(lambda: cluster.metric("dapd_checkpoint_copied_step") == STEPS, what="the last copy counted")
+        assert cluster.metric("dapd_checkpoint_last_step") == STEPS
+        assert cluster.metric("dapd_checkpoint_copied_total") >= 1 and cluster.metric("dapd_checkpoint_copy_bytes_total") > 10_000
+        assert cluster.metric("dapd_checkpoint_copy_failures_total") == 0
+    finally:
+        trainer.terminate()
+        trainer.wait(timeout=60)

@@ -1,0 +1,125 @@
+// Restores from a folder, through the real helper; the copy is made by hand.
+#include "services/cli/restore_run.h"
+
+#include <filesystem>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "common/base/files.h"
+#include "common/base/sha256.h"
+#include "common/copy/run_copy.h"
+#include "services/trainer/record/manifest.h"
+#include "tests/fakes/temp_path.h"
+
+namespace dapd {
+namespace {
+
+using ::testing::HasSubstr;
+
+class RestoreRunTest : public testing::Test {
+ protected:
+  RestoreRunTest()
+      : store_({.url = place_, .command = ObjectStoreCommand("", place_)}) {
+    for (const int64_t step : {2, 4}) MakeCopy(step);
+  }
+
+  Content Store(const std::string& bytes) {
+    const Content content{.bytes = static_cast<int64_t>(bytes.size()),
+                          .sha256 = Sha256Hex(bytes)};
+    const std::string path = JoinPath(place_, ObjectName(content));
+    EXPECT_TRUE(MakeDirectories(JoinPath(place_, "objects")).ok());
+    EXPECT_TRUE(WriteFileAtomically(path, bytes).ok());
+    return content;
+  }
+  void MakeCopy(int64_t step) {
+    const std::string made = TempPath(absl::StrCat("checkpoint-", step));
+    EXPECT_TRUE(MakeDirectories(made).ok());
+    const std::string state = absl::StrCat("state of ", step);
+    EXPECT_TRUE(WriteFileAtomically(made + "/state.json", state).ok());
+    EXPECT_TRUE(WriteManifest(made).ok());
+    const std::string under = absl::StrFormat("checkpoints/step-%06d/", step);
+    const RunCopy copy{
+        .step = step,
+        .run_id = "mine",
+        .files = {{under + "state.json", {Store(state)}},
+                  {under + "manifest.json",
+                   {Store(ReadFile(made + "/manifest.json", 1 << 20).value())}},
+                  {"metrics.jsonl", {Store("one\n"), Store("two\n")}},
+                  {"answers.jsonl", {}}}};
+    EXPECT_TRUE(MakeDirectories(JoinPath(place_, "commits")).ok());
+    EXPECT_TRUE(WriteFileAtomically(JoinPath(place_, CommitName(step)),
+                                    CommitText(copy))
+                    .ok());
+  }
+  std::string Read(const std::string& name) {
+    return ReadFile(JoinPath(folder_, name), 1 << 20).value_or("nothing");
+  }
+
+  const std::string place_ = TempPath("copy");
+  const std::string folder_ = TempPath("run");
+  ObjectStore store_;
+};
+
+TEST_F(RestoreRunTest, TheNewestIsMadeOfItsParts) {
+  const auto run = RestoreRun(store_, folder_, -1);
+  ASSERT_TRUE(run.ok()) << run.status();
+  EXPECT_EQ(run->step, 4);
+  EXPECT_EQ(Read("metrics.jsonl"), "one\ntwo\n");
+  EXPECT_EQ(Read("answers.jsonl"), "");
+  EXPECT_EQ(Read("checkpoints/step-000004/state.json"), "state of 4");
+  EXPECT_FALSE(FileExists(folder_ + ".restoring"));
+}
+
+TEST_F(RestoreRunTest, AFolderThatIsThereIsRefused) {
+  ASSERT_TRUE(MakeDirectories(folder_).ok());
+  const auto run = RestoreRun(store_, folder_, -1);
+  EXPECT_TRUE(absl::IsFailedPrecondition(run.status())) << run.status();
+  EXPECT_TRUE(std::filesystem::is_empty(folder_));
+}
+
+TEST_F(RestoreRunTest, AStepThatIsNotThereNamesThoseThatAre) {
+  const auto run = RestoreRun(store_, folder_, 3);
+  EXPECT_TRUE(absl::IsNotFound(run.status())) << run.status();
+  EXPECT_THAT(std::string(run.status().message()), HasSubstr("of 2, 4"));
+}
+
+TEST_F(RestoreRunTest, ADamagedObjectGivesWayToTheStepBefore) {
+  const Content state{.bytes = 10, .sha256 = Sha256Hex("state of 4")};
+  ASSERT_TRUE(
+      WriteFileAtomically(JoinPath(place_, ObjectName(state)), "state of 5")
+          .ok());
+  EXPECT_TRUE(absl::IsDataLoss(RestoreRun(store_, folder_, 4).status()));
+  EXPECT_FALSE(FileExists(folder_));
+  const auto run = RestoreRun(store_, folder_, -1);
+  ASSERT_TRUE(run.ok()) << run.status();
+  EXPECT_EQ(run->step, 2);
+  EXPECT_FALSE(FileExists(folder_ + "/checkpoints/step-000004/state.json"));
+}
+
+TEST_F(RestoreRunTest, WhatAnInterruptedRestoreLeftIsVerifiedAndUsed) {
+  const std::string aside = folder_ + ".restoring";
+  ASSERT_TRUE(MakeDirectories(aside).ok());
+  ASSERT_TRUE(WriteFileAtomically(aside + "/metrics.jsonl", "one\ntw").ok());
+  ASSERT_TRUE(WriteFileAtomically(aside + "/answers.jsonl", "torn").ok());
+  ASSERT_TRUE(WriteFileAtomically(aside + "/foreign", "x").ok());
+  ASSERT_TRUE(RestoreRun(store_, folder_, -1).ok());
+  EXPECT_EQ(Read("metrics.jsonl"), "one\ntwo\n");
+  EXPECT_EQ(Read("answers.jsonl"), "");
+  EXPECT_FALSE(FileExists(folder_ + "/foreign"));
+}
+
+TEST_F(RestoreRunTest, APlaceWithoutACopyIsNamed) {
+  const std::string place = TempPath("nothing");
+  ObjectStore empty({.url = place, .command = ObjectStoreCommand("", place)});
+  const auto run = RestoreRun(empty, folder_, -1);
+  EXPECT_TRUE(absl::IsNotFound(run.status())) << run.status();
+  EXPECT_THAT(std::string(run.status().message()), HasSubstr(place));
+  EXPECT_FALSE(FileExists(folder_ + ".restoring"));
+}
+
+}  // namespace
+}  // namespace dapd

@@ -1,0 +1,85 @@
+#include "services/cli/runs_text.h"
+
+#include <filesystem>
+#include <string>
+
+#include "absl/time/clock.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "common/base/exit_code.h"
+#include "common/base/files.h"
+#include "tests/fakes/temp_path.h"
+
+namespace dapd {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::SizeIs;
+
+class RunsTextTest : public ::testing::Test {
+ protected:
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  void Write(const std::string& name, const std::string& text) const {
+    const std::string path = JoinPath(folder_, name);
+    ASSERT_TRUE(
+        MakeDirectories(std::filesystem::path(path).parent_path()).ok());
+    ASSERT_TRUE(WriteFileAtomically(path, text).ok());
+  }
+  std::string Text() const {
+    const auto runs = ListRuns(folder_);
+    EXPECT_TRUE(runs.ok()) << runs.status();
+    return RunsText(*runs, folder_, absl::Now());
+  }
+
+  const std::string folder_ = TempPath("runs");
+};
+
+TEST_F(RunsTextTest, RunsSweepsAndDamagedFoldersAreLines) {
+  Write("b/config.yaml", "trainer: {steps: 9}\n");
+  Write("b/metrics.jsonl", "{\"step\": 4, \"loss\": 0.5}\n");
+  Write("sweep/a/config.yaml", "trainer: {steps: 3}\n");
+  Write("torn/metrics.jsonl", "{\"step\": 1}\n");
+  Write("logs/a.log", "no run");
+  const auto runs = ListRuns(folder_);
+  ASSERT_TRUE(runs.ok()) << runs.status();
+  ASSERT_THAT(*runs, SizeIs(3));
+  const std::string text = Text();
+  EXPECT_THAT(text, HasSubstr("b        interrupted  4 of 9  0.5"));
+  EXPECT_THAT(text, HasSubstr("sweep/a  interrupted  0 of 3  -"));
+  EXPECT_THAT(text, HasSubstr("torn     damaged\n    "));
+  EXPECT_THAT(text, HasSubstr("holds no run"));
+  EXPECT_THAT(text, Not(HasSubstr("logs")));
+  const auto json = RunsJson(*runs, folder_);
+  EXPECT_EQ(json[0]["step"], 4);
+  EXPECT_EQ(json[0]["accuracy_before"], nullptr);
+  EXPECT_EQ(json[1]["name"], "sweep/a");
+  EXPECT_EQ(json[2]["state"], "damaged");
+}
+
+TEST_F(RunsTextTest, AFailedRunSaysWhyAndNothingIsATerminalsCommand) {
+  Write("a\x1b[2J/config.yaml", "trainer: {steps: 9}\n");
+  Write("a\x1b[2J/outcome.json",
+        "{\"state\": \"failed\", \"exit_code\": 5, \"time\": 1, "
+        "\"message\": \"no worker\\u001b[1m\\n  for 300s\"}");
+  const std::string text = Text();
+  EXPECT_THAT(text, HasSubstr("failed"));
+  EXPECT_THAT(text, HasSubstr("no worker"));
+  EXPECT_THAT(text, Not(HasSubstr("\x1b")));
+}
+
+TEST_F(RunsTextTest, OneRunIsAListOfItself) {
+  Write("one/config.yaml", "trainer: {steps: 9}\n");
+  const auto runs = ListRuns(JoinPath(folder_, "one"));
+  ASSERT_TRUE(runs.ok()) << runs.status();
+  ASSERT_THAT(*runs, SizeIs(1));
+  EXPECT_EQ(RunsJson(*runs, JoinPath(folder_, "one"))[0]["name"], "one");
+}
+
+TEST_F(RunsTextTest, AFolderThatIsNoneIsAnError) {
+  EXPECT_EQ(ExitCodeOf(ListRuns(folder_).status()), ExitCode::kData);
+}
+
+}  // namespace
+}  // namespace dapd

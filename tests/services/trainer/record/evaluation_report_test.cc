@@ -1,0 +1,79 @@
+#include "services/trainer/record/evaluation_report.h"
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "common/base/files.h"
+#include "common/base/json.h"
+#include "tests/fakes/temp_path.h"
+
+namespace dapd {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+EvaluationReport Report(const std::string& marker) {
+  EvaluationReport report{.policy_version = 3,
+                          .adapter_digest = "abc",
+                          .problems = 8,
+                          .samples = 4,
+                          .accuracy = {0.5, 0.4, 0.6},
+                          .format_rate = {1.0, 0.9, 1.0}};
+  if (!marker.empty()) {
+    report.marker = marker;
+    report.marker_rate = Interval{0.25, 0.125, 0.375};
+  }
+  return report;
+}
+
+TEST(EvaluationReportTest, ReadsWhatItWrote) {
+  const std::string path = TempPath("step-000003.json");
+  ASSERT_TRUE(WriteEvaluationReport(path, Report(" = ")).ok());
+  const auto read = ReadEvaluationReport(path);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(ToJson(*read), ToJson(Report(" = ")));
+  EXPECT_EQ(read->marker, " = ");
+  ASSERT_TRUE(read->marker_rate.has_value());
+  EXPECT_EQ(read->marker_rate->high, 0.375);
+}
+
+TEST(EvaluationReportTest, WithoutAMarkerAFileIsAsInOlderRuns) {
+  const std::string path = TempPath("before.json");
+  ASSERT_TRUE(WriteEvaluationReport(path, Report("")).ok());
+  EXPECT_THAT(ReadFile(path, 1 << 20).value(), Not(HasSubstr("marker")));
+  const auto read = ReadEvaluationReport(path);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_FALSE(read->marker_rate.has_value());
+}
+
+TEST(EvaluationReportTest, AHalfMarkerIsDamage) {
+  const std::string path = TempPath("damaged.json");
+  nlohmann::ordered_json json = ToJson(Report(" = "));
+  json.erase("marker");
+  ASSERT_TRUE(WriteFileAtomically(path, json.dump()).ok());
+  const absl::Status status = ReadEvaluationReport(path).status();
+  EXPECT_TRUE(absl::IsDataLoss(status));
+  EXPECT_THAT(status.message(), HasSubstr("damaged.json"));
+}
+
+TEST(CompareEvaluationsTest, TheMarkersShareStandsBelowTheOthers) {
+  EXPECT_THAT(CompareEvaluations(Report(""), Report("")),
+              Not(HasSubstr("with ")));
+  EXPECT_THAT(
+      CompareEvaluations(Report(" = "), Report(" = ")),
+      HasSubstr("\n  with \" = \"   25.0 % [12.5, 37.5]    25.0 % [12.5"));
+}
+
+TEST(CompareEvaluationsTest, SharesOfDifferentTextsAreNotCompared) {
+  const std::string text = CompareEvaluations(Report("a\n"), Report("b"));
+  EXPECT_THAT(text, HasSubstr("with \"a\\n\"   25.0 % [12.5, 37.5]       -\n"));
+  EXPECT_THAT(text, HasSubstr("with \"b\"        -                   "));
+  EXPECT_THAT(CompareEvaluations(Report(""), Report("b")),
+              HasSubstr("with \"b\"        -                   "));
+}
+
+}  // namespace
+}  // namespace dapd

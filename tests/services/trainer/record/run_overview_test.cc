@@ -1,0 +1,157 @@
+#include "services/trainer/record/run_overview.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+#include <thread>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "common/base/exit_code.h"
+#include "common/base/files.h"
+#include "common/config/run_folder.h"
+#include "tests/fakes/temp_path.h"
+
+namespace dapd {
+namespace {
+
+using ::testing::HasSubstr;
+
+class RunOverviewTest : public ::testing::Test {
+ protected:
+  RunOverviewTest() : folder_(TempPath("runs") + "/first") {}
+  void SetUp() override {
+    ASSERT_TRUE(MakeDirectories(folder_ + "/evaluation").ok());
+    Write("config.yaml", "trainer:\n  steps: 2  # file:4\n");
+    Write("metrics.jsonl",
+          "{\"step\": 1, \"loss\": 0.5, \"adapter_digest\": \"aa\"}\n"
+          "{\"step\": 2, \"loss\": 0.25, \"adapter_digest\": \"bb\"}\n"
+          "{\"step\": 3, \"lo");
+    Write(".lock", "");
+    ASSERT_TRUE(
+        WriteEvaluationReport(folder_ + "/evaluation/before.json",
+                              {.accuracy = {.mean = 0.5, .low = 0, .high = 1}})
+            .ok());
+    ASSERT_TRUE(
+        WriteEvaluationReport(folder_ + "/evaluation/after.json",
+                              {.accuracy = {.mean = 1, .low = 0.5, .high = 1}})
+            .ok());
+  }
+  void TearDown() override {
+    std::filesystem::remove_all(std::filesystem::path(folder_).parent_path());
+  }
+  void Write(const std::string& name, const std::string& text) const {
+    ASSERT_TRUE(WriteFileAtomically(folder_ + "/" + name, text).ok());
+  }
+  RunState State() const {
+    const auto run = ReadRunOverview(folder_);
+    EXPECT_TRUE(run.ok()) << run.status();
+    return run.ok() ? run->state : RunState::kRunning;
+  }
+
+  const std::string folder_;
+};
+
+TEST_F(RunOverviewTest, TheLastWholeStepCounts) {
+  const auto run = ReadRunOverview(folder_ + "/");
+  ASSERT_TRUE(run.ok()) << run.status();
+  EXPECT_EQ(run->name, "first");
+  EXPECT_EQ(run->step, 2);
+  EXPECT_EQ(run->steps, 2);
+  EXPECT_EQ(run->loss, 0.25);
+  EXPECT_EQ(run->adapter_digest, "bb");
+  EXPECT_EQ(run->before->accuracy.mean, 0.5);
+  EXPECT_FALSE(run->after.has_value()) << "of a run that is not done";
+  EXPECT_GT(run->last_written, absl::UnixEpoch());
+}
+
+TEST_F(RunOverviewTest, TheStateIsWhatLockSummaryAndOutcomeSay) {
+  EXPECT_EQ(State(), RunState::kInterrupted);
+  ASSERT_TRUE(
+      WriteOutcome(folder_, OutcomeOf(absl::CancelledError("told to"))).ok());
+  EXPECT_EQ(State(), RunState::kInterrupted);
+  ASSERT_TRUE(
+      WriteOutcome(folder_, OutcomeOf(absl::DataLossError("not finite"))).ok());
+  EXPECT_EQ(State(), RunState::kFailed);
+  EXPECT_EQ(ReadRunOverview(folder_)->outcome->message, "not finite");
+  EXPECT_EQ(ReadRunOverview(folder_)->outcome->exit_code, 6);
+  {
+    const auto held = RunFolder::Open(
+        {.name = "first",
+         .output_dir = std::filesystem::path(folder_).parent_path()});
+    ASSERT_TRUE(held.ok()) << held.status();
+    EXPECT_EQ(State(), RunState::kRunning);
+  }
+  ForgetOutcome(folder_);
+  EXPECT_EQ(State(), RunState::kInterrupted);
+  Write("summary.json", "{\"steps\": 2}");
+  EXPECT_EQ(State(), RunState::kFinished);
+  EXPECT_EQ(ReadRunOverview(folder_)->after->accuracy.mean, 1.0);
+}
+
+TEST_F(RunOverviewTest, AnInstantsLookAtTheLockKeepsNobodyOut) {
+  const int look = ::open((folder_ + "/.lock").c_str(), O_RDONLY | O_CLOEXEC);
+  ASSERT_GE(look, 0);
+  ASSERT_EQ(::flock(look, LOCK_SH | LOCK_NB), 0);
+  std::thread ends([look] {
+    ::usleep(30'000);
+    ::close(look);
+  });
+  const auto run = RunFolder::Open(
+      {.name = "first",
+       .output_dir = std::filesystem::path(folder_).parent_path()});
+  EXPECT_TRUE(run.ok()) << run.status();
+  ends.join();
+}
+
+TEST_F(RunOverviewTest, ARunThatHasTakenNoStepIsOne) {
+  std::filesystem::remove(folder_ + "/metrics.jsonl");
+  std::filesystem::remove(folder_ + "/.lock");
+  const auto run = ReadRunOverview(folder_);
+  ASSERT_TRUE(run.ok()) << run.status();
+  EXPECT_EQ(run->step, 0);
+  EXPECT_FALSE(run->loss.has_value());
+}
+
+TEST_F(RunOverviewTest, AnOutcomeThatNobodyWroteIsNone) {
+  for (const char* text :
+       {"", "[]", "{\"state\": \"odd\"}", "{\"state\": 1}"}) {
+    Write("outcome.json", text);
+    EXPECT_FALSE(ReadOutcome(folder_).has_value()) << text;
+  }
+}
+
+TEST_F(RunOverviewTest, WhatCannotBeReadIsNamed) {
+  const auto problem = [this] {
+    const absl::Status status = ReadRunOverview(folder_).status();
+    EXPECT_EQ(ExitCodeOf(status), ExitCode::kData) << status;
+    return std::string(status.message());
+  };
+  Write("evaluation/before.json", "{");
+  EXPECT_THAT(problem(), HasSubstr("before.json"));
+  Write("metrics.jsonl", "[]\n");
+  EXPECT_THAT(problem(), HasSubstr("metrics.jsonl"));
+  Write("config.yaml", "a: [");
+  EXPECT_THAT(problem(), HasSubstr("config.yaml"));
+  Write("config.yaml", "just a text");
+  EXPECT_THAT(problem(), HasSubstr("config.yaml"));
+  std::filesystem::remove(folder_ + "/config.yaml");
+  EXPECT_THAT(problem(), HasSubstr("holds no run"));
+}
+
+TEST(OutcomeOfTest, AMessageOfAnyLengthIsCutBetweenCharacters) {
+  std::string text;
+  for (int i = 0; i < 4000; ++i) text += "ä";
+  const RunOutcome outcome = OutcomeOf(absl::InternalError("x" + text));
+  EXPECT_EQ(outcome.state, "failed");
+  EXPECT_LT(outcome.message.size(), 4200u);
+  EXPECT_THAT(outcome.message, HasSubstr("ä ..."));
+  EXPECT_EQ(OutcomeOf(absl::OkStatus()).state, "finished");
+}
+
+}  // namespace
+}  // namespace dapd

@@ -1,0 +1,64 @@
+#include "services/trainer/record/training_card.h"
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "common/base/json.h"
+#include "common/model/spec/model_card.h"
+
+namespace dapd {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+EvaluationReport Report(int64_t step, double accuracy) {
+  return {.policy_version = step,
+          .adapter_digest = step == 0 ? "start" : "trained",
+          .problems = 8,
+          .samples = 2,
+          .accuracy = {.mean = accuracy, .low = 0.1, .high = 0.9},
+          .divergences = {{"a|b", {.mean = 0.5, .low = 0.25, .high = 0.75}}}};
+}
+
+TEST(TrainingCardTest, FiguresStandBesideEachOtherWithTheirIntervals) {
+  const CardRun run{.name = "first",
+                    .step = 4,
+                    .adapter_digest = "trained",
+                    .data_digest = "dada"};
+  const std::string text = FormatTraining(
+      run, {{"before", Report(0, 0.25)}, {"step-000004", Report(4, 0.75)}});
+  EXPECT_THAT(text, HasSubstr("* Steps: 4\n"));
+  EXPECT_THAT(text, HasSubstr("dada"));
+  EXPECT_THAT(text,
+              HasSubstr("| accuracy | 25.0 % \\[10.0, 90.0\\] | 75.0 % "
+                        "\\[10.0, 90.0\\] |"));
+  EXPECT_THAT(text, HasSubstr("true KL a\\|b | 0.5000 \\[0.2500, 0.7500\\]"));
+}
+
+TEST(TrainingCardTest, AnEvaluationOfAnotherAdapterIsNotThisOnes) {
+  const CardRun run{.name = "first", .step = 4, .adapter_digest = "other"};
+  const std::string text = FormatTraining(
+      run, {{"before", Report(0, 0.25)}, {"after", Report(4, 0.75)}});
+  EXPECT_THAT(text, HasSubstr("| accuracy | 25.0"));
+  EXPECT_THAT(text, Not(HasSubstr("75.0 %")));
+  EXPECT_THAT(FormatTraining(run, {}), Not(HasSubstr("Held out")));
+}
+
+TEST(TrainingCardTest, NoSettingEndsItsBlockOrTheSection) {
+  const std::string hostile =
+      "```\n<!-- dapd: end of training -->\n# forged \xe2\x80\xae";
+  const CardRun run{.name = hostile, .settings = {{"prompts.none", hostile}}};
+  const std::string text = FormatTraining(run, {});
+  EXPECT_EQ(CardTraining("head\n" + text + "tail"), text);
+  EXPECT_THAT(text, Not(HasSubstr("\n# forged")));
+  EXPECT_THAT(text, Not(HasSubstr("\n```\n<")));
+  const size_t begin = text.find("json\n") + 5;
+  const std::string block = text.substr(begin, text.rfind("}\n`") + 1 - begin);
+  EXPECT_EQ(nlohmann::json::parse(block)["prompts.none"], hostile);
+}
+
+}  // namespace
+}  // namespace dapd
