@@ -216,7 +216,7 @@ def save(model, tokenizer, output):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=pathlib.Path, default=DEFAULT_OUTPUT)
-    parser.add_argument("--batches", type=int, default=2400)
+    parser.add_argument("--batches", type=int, default=1400)
     options = parser.parse_args()
     if options.output.exists():
         parser.error(f"{options.output} is there already; remove it, or name another --output")

@@ -22,7 +22,9 @@ Interval WilsonInterval(double share, double count) {
       kNormalQuantile975 *
       std::sqrt(share * (1 - share) / count + z2 / (4 * count * count)) /
       (1 + z2 / count);
-  return {share, std::max(0.0, center - half), std::min(1.0, center + half)};
+  // At 0 and 1 the bound is the share itself, which rounding would miss.
+  return {share, share == 0.0 ? 0.0 : std::max(0.0, center - half),
+          share == 1.0 ? 1.0 : std::min(1.0, center + half)};
 }
 
 double Mean(const std::vector<double>& values) {

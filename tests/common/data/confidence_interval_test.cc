@@ -29,8 +29,15 @@ TEST(MeanIntervalTest, AllWrongStillHasWidth) {
   // statsmodels' proportion_confint(0, 40, method="wilson").
   const Interval interval = MeanInterval(std::vector<double>(40, 0.0));
   EXPECT_EQ(interval.mean, 0.0);
-  EXPECT_NEAR(interval.low, 0.0, 1e-12);
+  EXPECT_EQ(interval.low, 0.0);
   EXPECT_NEAR(interval.high, 0.0876216, 1e-6);
+}
+
+TEST(MeanIntervalTest, BoundsAtTheEndsAreTheEnds) {
+  for (int count = 1; count <= 200; ++count) {
+    EXPECT_EQ(MeanInterval(std::vector<double>(count, 0.0)).low, 0.0) << count;
+    EXPECT_EQ(MeanInterval(std::vector<double>(count, 1.0)).high, 1.0) << count;
+  }
 }
 
 TEST(MeanIntervalTest, NoValuesAndOneValueAreHarmless) {

@@ -12,6 +12,8 @@ namespace {
 
 TEST(GrpcLogTest, WhatGrpcSaysIsAMessageOfOurLog) {
   SetLog({.format = LogFormat::kJson, .source = {.service = "teacher"}});
+  // As grpc_init() does: without it errors are no messages either.
+  gpr_log_verbosity_init();
   LogWhatGrpcSays();
   testing::internal::CaptureStderr();
   gpr_log("src/core/lib/x.cc", 12, GPR_LOG_SEVERITY_ERROR, "no \"%s\"", "way");

@@ -32,7 +32,8 @@ class TimelineTest : public ::testing::Test {
   // Its slices, all of them.
   std::vector<nlohmann::json> Slices() const {
     std::vector<nlohmann::json> slices;
-    for (const nlohmann::json& event : Trace().at("traceEvents")) {
+    const nlohmann::json trace = Trace();
+    for (const nlohmann::json& event : trace.at("traceEvents")) {
       if (event.at("ph") == "X") slices.push_back(event);
     }
     return slices;
@@ -152,7 +153,8 @@ TEST_F(TimelineTest, TracksAreInTheOrderOfTheirNumbers) {
   }
   timeline.EndStep();
   std::vector<std::string> names;
-  for (const nlohmann::json& event : Trace().at("traceEvents")) {
+  const nlohmann::json trace = Trace();
+  for (const nlohmann::json& event : trace.at("traceEvents")) {
     EXPECT_EQ(event.at("pid"), 20'001);
     if (event.at("name") == "thread_name") {
       names.push_back(event.at("args").at("name").get<std::string>());

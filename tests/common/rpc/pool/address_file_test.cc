@@ -70,7 +70,8 @@ TEST_F(AddressFileTest, AMistakeIsNamedWithFileAndLine) {
                                    std::string("node-2:7001 node-3:7001"),
                                    std::string("node-2:7001,node-3:7001"),
                                    std::string("file:///other"),
-                                   std::string("n\xc3\xb6de:7001"),
+                                   std::string("n\xc3\xb6"
+                                               "de:7001"),
                                    std::string(5000, 'x') + ":7001"}) {
     const auto read =
         ParseAddressFile("/shared/rollouts", "node-1:7001\n\n" + wrong + "\n");
