@@ -92,8 +92,8 @@ def test_a_server_that_refuses_fails_nothing(workspace):
 
 def test_a_stop_is_told_once_though_trainer_and_supervisor_end(workspace):
     with Receiver() as receiver:
-        process = workspace.start("stopped", **{"trainer.steps": 500, "trainer.schedule_steps": 500, "run.notify_url": receiver.url})
-        wait_for(lambda: workspace.metrics("stopped") or process.poll() is not None, what="a step")
+        process = workspace.start("stopped-and-told", **{"trainer.steps": 500, "trainer.schedule_steps": 500, "run.notify_url": receiver.url})
+        wait_for(lambda: workspace.metrics("stopped-and-told") or process.poll() is not None, what="a step")
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=120) == 130
     assert [(document["state"], document["exit_code"]) for document in receiver.documents] == [("stopped", 130)]
@@ -123,7 +123,7 @@ def test_a_trainer_of_its_own_tells_of_a_failure_but_not_of_a_run_that_another_h
 
 def test_https_needs_the_authority_that_is_named(workspace, tmp_path):
     certificates.make(tmp_path / "tls")
-    server = certificates.make_odd(tmp_path / "tls", tmp_path / "server", "IP:127.0.0.1")
+    server = certificates.make_odd(tmp_path / "tls" / "ca", tmp_path / "server", "IP:127.0.0.1")
     with Receiver(certificate=server) as receiver:
         unknown = workspace.run("unknown-authority", **{"trainer.steps": 1, "run.notify_url": receiver.url})
         assert receiver.documents == [] and "nobody was told" in unknown.stderr

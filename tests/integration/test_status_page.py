@@ -377,7 +377,7 @@ def test_the_report_holds_curves_evaluation_and_configuration(finished, page):
             shown = page.js(f"document.querySelector(`[data-measure='{name.replace('_', ' ')}'] [data-label={when}]`).textContent")
             numbers = [float(number) for number in re.findall(r"[\d.e-]+", shown)]
             assert numbers == pytest.approx([interval[part] for part in ("mean", "low", "high")], rel=6e-3)
-    assert page.js("document.querySelectorAll('.interval-plot .whisker').length") == 2 * (2 + 6)
+    assert page.js("document.querySelectorAll('.interval-plot .whisker').length") == 2 * (3 + 6)
 
     key = "document.querySelector(`[data-key='trainer.steps']`).textContent"
     assert "5file:" in page.js(key)

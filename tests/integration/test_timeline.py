@@ -131,10 +131,11 @@ def test_teachers_did_what_they_say_it_cost(recorded):
     bytes_sent = sum(s["args"]["bytes"] for s in payloads)
     bytes_taken = sum(row["payload_bytes"] for row in rows)
     assert bytes_sent == bytes_taken if exact else bytes_sent >= bytes_taken
-    for slices, key in ((scores, "teacher_seconds"), ([s for s in teachers if s["name"] == "prefix"], "teacher_ahead_seconds")):
-        told = sum(row[key] for row in rows)
-        print(f"{key}: {seconds(slices):.4f} s in the timeline, {told:.4f} s measured")
-        assert seconds(slices) >= told * (1 - TOLERANCE_SHARE) - TOLERANCE_SECONDS, key
+    # What a reference costs was computed ahead, too, but not as a prefix: only the sum says the same.
+    told = sum(row["teacher_seconds"] + row["teacher_ahead_seconds"] for row in rows)
+    shown = seconds(scores) + seconds([s for s in teachers if s["name"] == "prefix"])
+    print(f"teachers: {shown:.4f} s in the timeline, {told:.4f} s measured")
+    assert shown >= told * (1 - TOLERANCE_SHARE) - TOLERANCE_SECONDS
 
 
 def test_what_the_trainer_computes_pushes_and_waits_for(recorded):
