@@ -107,6 +107,9 @@ struct PromptsSection {
   std::string privileged = kReleasedPrivileged;
   std::string demonstration = kReleasedDemonstration;
   std::string probe = kReleasedProbe;
+  std::string sibling = kReleasedSibling;
+  std::string sibling_solution = kReleasedSiblingSolution;
+  std::string sibling_feedback = kReleasedSiblingFeedback;
   // Whether prompts that show an answer are rendered with thinking on.
   bool privileged_thinking = true;
 };

@@ -3,6 +3,8 @@
 //   {problem}    the problem
 //   {reference}  the answer that is shown
 //   {prompt}     the problem's message in `prompts.none`
+//   {solution}   the filled `prompts.sibling_solution`, if there is a sibling
+//   {feedback}   what was said about an answer
 //
 // Braces around anything but one word are text: \boxed{}, \frac{1}{2},
 // {"answer": 3}. A word is two or more letters, digits and underscores that
@@ -23,8 +25,8 @@
 
 namespace dapd {
 
-enum class PromptField { kProblem, kReference, kPrompt };
-inline constexpr size_t kNumPromptFields = 3;
+enum class PromptField { kProblem, kReference, kPrompt, kSolution, kFeedback };
+inline constexpr size_t kNumPromptFields = 5;
 
 // "problem", ...
 const char* PromptFieldName(PromptField field);

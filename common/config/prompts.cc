@@ -22,23 +22,38 @@ const std::vector<PromptRule>& Rules() {
       {"prompts.none",
        &PromptsSection::none,
        {kProblem},
-       {kReference, kPrompt},
+       {kReference, kPrompt, kSolution, kFeedback},
        "it is the problem's own prompt, without any answer"},
       {"prompts.privileged",
        &PromptsSection::privileged,
        {kReference},
-       {},
+       {kSolution, kFeedback},
        "it is the prompt that shows an answer"},
       {"prompts.demonstration",
        &PromptsSection::demonstration,
        {kReference},
-       {},
+       {kSolution, kFeedback},
        "it is the prompt that shows an answer"},
       {"prompts.probe",
        &PromptsSection::probe,
        {kReference},
-       {kProblem, kPrompt},
+       {kProblem, kPrompt, kSolution, kFeedback},
        "it is the prompt that shows an answer without its problem"},
+      {"prompts.sibling",
+       &PromptsSection::sibling,
+       {kSolution, kFeedback},
+       {kReference},
+       "it is the problem with the two parts that say more about it"},
+      {"prompts.sibling_solution",
+       &PromptsSection::sibling_solution,
+       {kReference},
+       {kProblem, kPrompt, kSolution, kFeedback},
+       "it is the part of prompts.sibling that shows an answer"},
+      {"prompts.sibling_feedback",
+       &PromptsSection::sibling_feedback,
+       {kFeedback},
+       {kProblem, kReference, kPrompt, kSolution},
+       "it is the part of prompts.sibling that says what is wrong"},
   };
   return rules;
 }
@@ -76,10 +91,15 @@ Prompts::Prompts(const PromptsSection& section)
     : none_(PromptTemplate::Parse(section.none).value()),
       privileged_(PromptTemplate::Parse(section.privileged).value()),
       demonstration_(PromptTemplate::Parse(section.demonstration).value()),
-      probe_(PromptTemplate::Parse(section.probe).value()) {}
+      probe_(PromptTemplate::Parse(section.probe).value()),
+      sibling_(PromptTemplate::Parse(section.sibling).value()),
+      sibling_solution_(
+          PromptTemplate::Parse(section.sibling_solution).value()),
+      sibling_feedback_(
+          PromptTemplate::Parse(section.sibling_feedback).value()) {}
 
 std::string Prompts::None(const std::string& problem) const {
-  return none_.Fill({problem, "", ""});
+  return none_.Fill({problem});
 }
 
 std::string Prompts::Privileged(const std::string& problem,
@@ -93,7 +113,18 @@ std::string Prompts::Demonstration(const std::string& problem,
 }
 
 std::string Prompts::Probe(const std::string& shown) const {
-  return probe_.Fill({"", shown, ""});
+  return probe_.Fill({"", shown});
+}
+
+std::string Prompts::Sibling(const std::string& problem,
+                             const std::string& shown,
+                             const std::string& feedback) const {
+  const std::string solution =
+      shown.empty() ? "" : sibling_solution_.Fill({"", shown});
+  const std::string verdict =
+      feedback.empty() ? ""
+                       : sibling_feedback_.Fill({"", "", "", "", feedback});
+  return sibling_.Fill({problem, "", None(problem), solution, verdict});
 }
 
 std::string Prompts::Fill(const PromptTemplate& prompt,

@@ -29,6 +29,11 @@ class Prompts {
                          const std::string& shown) const;
   std::string Demonstration(const std::string& problem,
                             const std::string& shown) const;
+  // Of what SDPO's self-teacher reads beside the problem: another, right answer
+  // and what is wrong with the scored one; empty: there is none.
+  std::string Sibling(const std::string& problem,
+                      const std::string& shown,
+                      const std::string& feedback) const;
   // Of an answer alone.
   std::string Probe(const std::string& shown) const;
 
@@ -45,6 +50,9 @@ class Prompts {
   PromptTemplate privileged_;
   PromptTemplate demonstration_;
   PromptTemplate probe_;
+  PromptTemplate sibling_;
+  PromptTemplate sibling_solution_;
+  PromptTemplate sibling_feedback_;
 };
 
 }  // namespace dapd

@@ -63,4 +63,16 @@ inline constexpr char kReleasedProbe[] =
     "reconsider if something doesn't work out:\n\n"
     "Please reason step by step, and put your final answer within \\boxed{}.";
 
+// SDPO (Huebotter et al., arXiv 2601.20802), as its code has them: the
+// self-teacher's message, and the parts of it that are there when a sibling, or
+// feedback, is.
+inline constexpr char kReleasedSibling[] =
+    "{prompt}{solution}{feedback}\n\n"
+    "Correctly solve the original question.";
+inline constexpr char kReleasedSiblingSolution[] =
+    "\nCorrect solution:\n\n{reference}";
+inline constexpr char kReleasedSiblingFeedback[] =
+    "\nThe following is feedback from your unsuccessful earlier "
+    "attempt:\n\n{feedback}";
+
 }  // namespace dapd

@@ -13,21 +13,6 @@
 namespace dapd {
 namespace {
 
-// SDPO's user message (lasgroup/SDPO, verl/trainer/config/sdpo.yaml): the
-// student's, then what its self-teacher reads.
-std::string SiblingMessage(std::string message, const TeacherContext& context) {
-  if (!context.sibling.empty()) {
-    absl::StrAppend(&message, "\nCorrect solution:\n\n", context.sibling);
-  }
-  if (!context.feedback.empty()) {
-    absl::StrAppend(&message,
-                    "\nThe following is feedback from your unsuccessful "
-                    "earlier attempt:\n\n",
-                    context.feedback);
-  }
-  return absl::StrCat(message, "\n\nCorrectly solve the original question.");
-}
-
 // The problem and the instruction alone, as OPSD's evaluation asks.
 std::string PlainMessage(const std::string& problem) {
   return absl::StrCat(problem, "\n\n", kReleasedInstruction);
@@ -390,8 +375,9 @@ absl::StatusOr<Views> ViewBuilder::Build(const Sample& sample,
   if (!sample.context.empty()) {
     ASSIGN_OR_RETURN(
         const std::vector<int32_t> sibling,
-        RolloutPrefix(SiblingMessage(options_.prompts.None(sample.problem),
-                                     sample.context),
+        RolloutPrefix(options_.prompts.Sibling(sample.problem,
+                                               sample.context.sibling,
+                                               sample.context.feedback),
                       /*thinking=*/false));
     At(views, ViewName::kSiblingRollout) = MakeView(sibling, rollout);
   }

@@ -150,6 +150,14 @@ def test_views_are_texts_of_the_form_that_it_was_trained_on(script, two_batches,
         assert text(name, scored=True) == (f"{row['solution']}<|im_end|>\n" if name.endswith("reference") else f"{answer}<|im_end|>"), name
 
 
+def test_every_method_shows_answers_in_the_form_that_it_was_trained_on(script):
+    prompts = yaml.safe_load(CONFIG.read_text())["prompts"]
+    shown = script.turn(prompts["demonstration"].replace("{problem}", script.problem([1, 2, 3, 4])).replace("{reference}", "R"), True)
+    assert shown == script.privileged_prompt([1, 2, 3, 4], "R", Draws(0.0))
+    sibling = prompts["sibling"].replace("{solution}", prompts["sibling_solution"]).replace("{feedback}", "")
+    assert sibling == prompts["demonstration"]
+
+
 def test_problems_that_settings_are_chosen_on_are_reported_by_nobody(tmp_path):
     """The files that the configurations name: of training, of the reports, and of the choice of rates."""
     config = yaml.safe_load(CONFIG.read_text())

@@ -26,6 +26,22 @@ std::vector<ConfigKey> PromptsKeys(Config& c) {
            "User message of probe_rollout, Purified OPSD's probe: "
            "`{reference}` without its problem.")
           .CountsUnlessDefault(),
+      Text("prompts.sibling",
+           &c.prompts.sibling,
+           "User message of sibling_rollout, SDPO's self-teacher: `{solution}` "
+           "and `{feedback}` stand for the filled prompts.sibling_solution and "
+           "prompts.sibling_feedback, or for nothing; `{problem}` and "
+           "`{prompt}` as in prompts.privileged.")
+          .CountsUnlessDefault(),
+      Text("prompts.sibling_solution",
+           &c.prompts.sibling_solution,
+           "Its part that shows a right answer to the same problem, "
+           "`{reference}`.")
+          .CountsUnlessDefault(),
+      Text("prompts.sibling_feedback",
+           &c.prompts.sibling_feedback,
+           "Its part that says what is wrong with the answer, `{feedback}`.")
+          .CountsUnlessDefault(),
       Any("prompts.privileged_thinking",
           &c.prompts.privileged_thinking,
           "Whether prompts that show an answer in front of another are "

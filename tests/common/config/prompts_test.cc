@@ -36,6 +36,11 @@ TEST(PromptsTest, TheReleasedOnesAreTheDefaults) {
                 "\n\nThis is an example for a response to the question:\nr\n\n"
                 "Now answer with a response of your own, including the "
                 "thinking process.\n");
+  EXPECT_EQ(prompts.Sibling("p", "s", "f"),
+            "Problem: p\n\n" + ask +
+                "\nCorrect solution:\n\ns\nThe following is feedback from "
+                "your unsuccessful earlier attempt:\n\nf\n\nCorrectly solve "
+                "the original question.");
   EXPECT_EQ(prompts.most_problems(), 1u);
   EXPECT_EQ(prompts.most_references(), 1u);
   EXPECT_THAT(FindPromptProblems({}), IsEmpty());
@@ -52,16 +57,36 @@ TEST(PromptsTest, ThePromptOfAnotherIsFilledIn) {
   EXPECT_EQ(prompts.most_references(), 2u);
 }
 
+TEST(PromptsTest, TheSiblingsPartsAreThereWhenTheyHaveSomethingToSay) {
+  const Prompts prompts({.none = "{problem}?",
+                         .sibling = "{solution}{problem} {feedback}({prompt})",
+                         .sibling_solution = "<{reference}> ",
+                         .sibling_feedback = "<{feedback}> "});
+  EXPECT_EQ(prompts.Sibling("p", "s", "f"), "<s> p <f> (p?)");
+  EXPECT_EQ(prompts.Sibling("p", "s", ""), "<s> p (p?)");
+  EXPECT_EQ(prompts.Sibling("p", "", "f"), "p <f> (p?)");
+  // What is shown is not looked at for fields.
+  EXPECT_EQ(prompts.Sibling("p", "{feedback}", ""), "<{feedback}> p (p?)");
+}
+
 TEST(PromptsTest, EveryMistakeIsNamedWithItsKey) {
   EXPECT_THAT(
       FindPromptProblems({.none = "nothing",
                           .privileged = "{problem}",
-                          .demonstration = "{solution}",
-                          .probe = "{problem} {reference}"}),
+                          .demonstration = "{reference} {feedback}",
+                          .probe = "{problem} {reference}",
+                          .sibling = "{answer}",
+                          .sibling_solution = "{feedback}",
+                          .sibling_feedback = "{reference}"}),
       ElementsAre(HasSubstr("prompts.none: {problem} is missing"),
                   HasSubstr("prompts.privileged: {reference} is missing"),
-                  HasSubstr("prompts.demonstration: {solution} is no field"),
-                  HasSubstr("prompts.probe: {problem} is not for it")));
+                  HasSubstr("prompts.demonstration: {feedback} is not for it"),
+                  HasSubstr("prompts.probe: {problem} is not for it"),
+                  HasSubstr("prompts.sibling: {answer} is no field"),
+                  HasSubstr("sibling_solution: {reference} is missing"),
+                  HasSubstr("sibling_solution: {feedback} is not for it"),
+                  HasSubstr("sibling_feedback: {feedback} is missing"),
+                  HasSubstr("sibling_feedback: {reference} is not for it")));
   EXPECT_THAT(FindPromptProblems({.none = "{problem} {reference} {prompt}"}),
               ElementsAre(HasSubstr("{reference} is not for it"),
                           HasSubstr("{prompt} is not for it")));
