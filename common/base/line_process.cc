@@ -47,6 +47,7 @@ LineProcess::~LineProcess() { Kill(); }
 
 absl::Status LineProcess::Start() {
   Kill();
+  was_killed_ = false;
   int ends[2] = {-1, -1};
   // A socket, because writing to one that is closed need not raise a signal.
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
@@ -101,6 +102,7 @@ absl::Status LineProcess::Ended() {
   }
   pid_ = -1;
   Kill();
+  was_killed_ = WIFSIGNALED(status);
   return absl::UnavailableError(
       WIFEXITED(status)
           ? absl::StrCat(name_, " ended with exit code ", WEXITSTATUS(status))

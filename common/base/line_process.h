@@ -30,6 +30,8 @@ class LineProcess {
   // be run shows at the first line.
   absl::Status Start();
   bool running() const { return pid_ > 0; }
+  // Whether a signal that was not Kill's ended it: nothing that it did itself.
+  bool was_killed() const { return was_killed_; }
 
   // Sends `line`, which has no newline, and a newline.
   //   DEADLINE_EXCEEDED  the child did not take it in time
@@ -51,6 +53,7 @@ class LineProcess {
   pid_t pid_ = -1;
   int socket_ = -1;  // our end of its standard input and output
   std::string buffer_;
+  bool was_killed_ = false;
 };
 
 }  // namespace dapd

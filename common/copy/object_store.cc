@@ -82,6 +82,10 @@ absl::Status ObjectStore::Start() {
       greeting->at("error").is_string()) {
     reason = Printable(greeting->at("error").get<std::string>());
   }
+  // Whatever killed it need not be there the next time.
+  if (process_.was_killed()) {
+    return absl::UnavailableError(absl::StrCat(options_.url, ": ", reason));
+  }
   return absl::FailedPreconditionError(
       absl::StrCat(options_.url,
                    " cannot be used from ",

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -68,15 +69,50 @@ std::string ProblemText(const ShownAnswer& answer, size_t width) {
   return Wrapped(text, width);
 }
 
+bool IsRight(const std::optional<ShownAnswer>& answer) {
+  return answer.has_value() && answer->grade == AnswerGrade::kRight;
+}
+
+// Of a pair with both answers: whether it was, and is, right.
+bool Became(const AnswerPair& pair, bool right) {
+  return pair.before.has_value() && pair.after.has_value() &&
+         IsRight(pair.before) != right && IsRight(pair.after) == right;
+}
+
+bool HasChanged(const AnswerPair& pair) {
+  return Became(pair, true) || Became(pair, false);
+}
+
+// "; 2 became right, 1 became wrong, these first"
+std::string ChangesText(const std::vector<AnswerPair>& pairs) {
+  const auto count = [&](bool right) {
+    return std::ranges::count_if(
+        pairs, [&](const AnswerPair& pair) { return Became(pair, right); });
+  };
+  if (std::ranges::none_of(pairs, HasChanged)) return "";
+  return absl::StrCat("; ",
+                      count(true),
+                      " became right, ",
+                      count(false),
+                      " became wrong, these first");
+}
+
 }  // namespace
 
 std::string HeldOutText(const AnswersToShow& answers,
                         const AnswersTextOptions& options) {
-  const size_t count = std::min(options.count, answers.held_out.size());
-  std::string text = absl::StrCat(
-      "held-out answers, ", count, " of ", answers.held_out.size(), " kept\n");
+  std::vector<AnswerPair> pairs = answers.held_out;
+  std::ranges::stable_partition(pairs, HasChanged);
+  const size_t count = std::min(options.count, pairs.size());
+  std::string text = absl::StrCat("held-out answers, ",
+                                  count,
+                                  " of ",
+                                  pairs.size(),
+                                  " kept",
+                                  ChangesText(pairs),
+                                  "\n");
   for (size_t i = 0; i < count; ++i) {
-    const AnswerPair& pair = answers.held_out[i];
+    const AnswerPair& pair = pairs[i];
     const ShownAnswer& known =
         pair.before.has_value() ? *pair.before : *pair.after;
     absl::StrAppend(&text, "\n", ProblemText(known, options.width), "\n");

@@ -10,13 +10,14 @@
 namespace dapd {
 
 struct AnswersTextOptions {
-  size_t count = 3;       // of the held-out problems, the first ones
+  size_t count = 3;       // of the held-out problems
   size_t width = 100;     // columns, at least 40
   bool is_whole = false;  // else the middle of a long answer is left out
 };
 
 // Held-out answers to one problem below the other, before and after side by
-// side; where there is no later evaluation, those before alone.
+// side; where there is no later evaluation, those before alone. Those that
+// became right or wrong come first, and it says how many of all did.
 std::string HeldOutText(const AnswersToShow& answers,
                         const AnswersTextOptions& options);
 

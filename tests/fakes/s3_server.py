@@ -51,12 +51,15 @@ class S3Server:
     def url(self, name=""):
         return f"s3://{self.BUCKET}/{name}".rstrip("/")
 
-    def objects(self, prefix):
-        """Names and bytes of what lies below s3://BUCKET/prefix."""
+    def client(self):
         import boto3
 
-        client = boto3.client("s3", endpoint_url=f"http://127.0.0.1:{self.port}", region_name="us-east-1", aws_access_key_id="tests-key",
-                              aws_secret_access_key="tests-secret")
+        return boto3.client("s3", endpoint_url=f"http://127.0.0.1:{self.port}", region_name="us-east-1", aws_access_key_id="tests-key",
+                            aws_secret_access_key="tests-secret")
+
+    def objects(self, prefix):
+        """Names and bytes of what lies below s3://BUCKET/prefix."""
+        client = self.client()
         found = {}
         try:
             for page in client.get_paginator("list_objects_v2").paginate(Bucket=self.BUCKET, Prefix=prefix + "/"):
@@ -70,12 +73,10 @@ class S3Server:
         return found
 
     def damage(self, prefix, name, data):
-        urllib.request.urlopen(urllib.request.Request(f"http://127.0.0.1:{self.port}/{self.BUCKET}/{prefix}/{name}", data=data, method="PUT"),
-                               timeout=30).close()
+        self.client().put_object(Bucket=self.BUCKET, Key=f"{prefix}/{name}", Body=data)
 
     def remove(self, prefix, name):
-        urllib.request.urlopen(urllib.request.Request(f"http://127.0.0.1:{self.port}/{self.BUCKET}/{prefix}/{name}", method="DELETE"),
-                               timeout=30).close()
+        self.client().delete_object(Bucket=self.BUCKET, Key=f"{prefix}/{name}")
 
     def suspend(self):
         self.process.send_signal(signal.SIGSTOP)

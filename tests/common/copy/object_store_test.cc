@@ -38,6 +38,15 @@ TEST(ObjectStoreTest, OneThatDiesIsStartedAgainForTheNextQuestion) {
   EXPECT_TRUE(store.Remove({"x"}).ok());
 }
 
+TEST(ObjectStoreTest, OneThatIsKilledBeforeItIsReadyMayBeTriedAgain) {
+  ObjectStore store({.url = "s3://bucket/run",
+                     .command = {"sh", "-c", "kill -9 $$"},
+                     .progress_timeout = absl::Seconds(30)});
+  const absl::Status killed = store.Remove({"x"});
+  EXPECT_TRUE(absl::IsUnavailable(killed)) << killed;
+  EXPECT_THAT(std::string(killed.message()), HasSubstr("signal 9"));
+}
+
 TEST(ObjectStoreTest, OneThatIsSilentIsGivenUpAndOneThatMovesIsNot) {
   ObjectStoreOptions options = Shell(
       "for i in 1 2 3 4 5 6; do sleep 0.2; echo '{\"moved\": 3}'; done; "

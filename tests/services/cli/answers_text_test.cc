@@ -32,7 +32,8 @@ AnswersToShow Held() {
 
 TEST(AnswersTextTest, BeforeStandsBesideAfter) {
   EXPECT_EQ(HeldOutText(Held(), {.count = 1, .width = 41}),
-            "held-out answers, 1 of 2 kept\n"
+            "held-out answers, 1 of 2 kept; 1 became right, 0 became wrong, "
+            "these first\n"
             "\n"
             "problem 12: How many?\n"
             "expected: 42\n"
@@ -45,6 +46,26 @@ TEST(AnswersTextTest, BeforeStandsBesideAfter) {
   const std::string both = HeldOutText(Held(), {.count = 5, .width = 41});
   EXPECT_THAT(both, HasSubstr("2 of 2"));
   EXPECT_THAT(both, HasSubstr("cut off, 7 tokens   | wrong, 7 tokens\n"));
+}
+
+TEST(AnswersTextTest, WhatChangedComesFirst) {
+  const auto pair = [](const std::string& text, bool before, bool after) {
+    const auto grade = [](bool right) {
+      return right ? AnswerGrade::kRight : AnswerGrade::kWrong;
+    };
+    return AnswerPair{Answer(text, grade(before)), Answer(text, grade(after))};
+  };
+  const AnswersToShow answers = {.before = 0,
+                                 .after = 9,
+                                 .held_out = {pair("alpha", true, true),
+                                              pair("beta", true, false),
+                                              pair("gamma", false, false),
+                                              pair("delta", false, true)}};
+  const std::string text = HeldOutText(answers, {.count = 3});
+  EXPECT_THAT(text, HasSubstr("3 of 4 kept; 1 became right, 1 became wrong"));
+  EXPECT_LT(text.find("beta"), text.find("delta"));
+  EXPECT_LT(text.find("delta"), text.find("alpha"));
+  EXPECT_THAT(text, Not(HasSubstr("gamma")));
 }
 
 TEST(AnswersTextTest, WithoutALaterEvaluationThereIsOneColumn) {
