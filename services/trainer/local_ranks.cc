@@ -248,7 +248,10 @@ absl::Status RunLocalRanks(const std::string& config_path,
     // Those that were told to end do so by themselves.
     if (!told && ranks.any_failed()) ranks.End(kLostRankGrace);
   }
-  const int code = CodeOfRanks(ranks.codes());
+  // Once asked to end, one rank that misses another is no accident.
+  const bool interrupted =
+      told && std::ranges::count(ranks.codes(), kInterruptedCode) > 0;
+  const int code = interrupted ? kInterruptedCode : CodeOfRanks(ranks.codes());
   if (code == 0) return absl::OkStatus();
   return WithExitCode(
       absl::InternalError(absl::StrCat(
