@@ -30,6 +30,7 @@ struct RunConfig {
 
 struct ModelSection {
   std::string path;                    // common/hub/model_folder.h
+  std::string name;                    // for others; empty: as path has it
   std::string precision = "bfloat16";  // float32 | bfloat16
   std::string device = "auto";         // auto | cpu | cuda
 };
