@@ -30,6 +30,7 @@ struct RunConfig {
 
 struct ModelSection {
   std::string path;                    // common/hub/model_folder.h
+  std::string name;                    // for others; empty: as path has it
   std::string precision = "bfloat16";  // float32 | bfloat16
   std::string device = "auto";         // auto | cpu | cuda
 };
@@ -162,6 +163,9 @@ struct TrainerSection {
   double peer_timeout_seconds = 300.0;  // without any usable worker
   int64_t ranks = 1;                    // data-parallel trainer processes
   int64_t rank = 0;                     // which of them this one is
+  int64_t ranks_per_machine = 0;        // 0: one process is one rank
+  int64_t machines = 1;                 // each with ranks_per_machine
+  int64_t machine = 0;                  // which of them this one is
   std::string rendezvous = "127.0.0.1:7004";  // of rank 0, for the others
   double rank_timeout_seconds = 600.0;        // for a rank to reach a sum
   bool shard_base = false;                    // each rank holds its share of it

@@ -335,6 +335,7 @@ absl::Status Check(const CheckOptions& options) {
   const Config& config = loaded.config;
   ASSIGN_OR_RETURN(const std::string folder,
                    FindModelFolder(config.model.path));
+  RETURN_IF_ERROR(BaseModelName(config.model.path, config.model.name).status());
   ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(folder));
   RETURN_IF_ERROR(CheckSplits(config, model));
   RETURN_IF_ERROR(CheckAddressFiles(config));

@@ -15,6 +15,7 @@
 #include "common/base/status_macros.h"
 #include "common/base/thread_share.h"
 #include "common/config/preset_terms.h"
+#include "common/config/rank_place.h"
 #include "common/config/run_folder.h"
 #include "common/config/validate_config.h"
 #include "common/rpc/pool/address_resolver.h"
@@ -220,11 +221,10 @@ absl::StatusOr<std::vector<std::string>> LocalRun::RankOverrides(
       const std::string listen,
       first ? TakeListen(config_.trainer.listen, 0) : TakeAddress());
   if (first) *status_address = Reachable(listen);
-  std::vector<std::string> overrides = {
-      absl::StrCat("trainer.listen=", listen),
-      absl::StrCat("trainer.ranks=", config_.trainer.ranks),
-      absl::StrCat("trainer.rank=", rank),
-      absl::StrCat("trainer.rendezvous=", rendezvous)};
+  std::vector<std::string> overrides =
+      SettingsOfRank(config_.trainer.ranks, rank);
+  overrides.push_back(absl::StrCat("trainer.listen=", listen));
+  overrides.push_back(absl::StrCat("trainer.rendezvous=", rendezvous));
   if (config_.trainer.ranks > 1 && config_.run.num_threads == 0) {
     // Ranks must compute with as many threads as each other, and share the
     // cores.

@@ -4,16 +4,14 @@
 // samples until SIGTERM or SIGINT. Exit code 0 after a signal. With
 // rollout.tensor_parallel it starts further processes that compute the model
 // with it (--tensor-rank, --rendezvous: their place, nothing to set by hand).
-#include <unistd.h>
-
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 
 #include "common/base/command_line.h"
+#include "common/base/device_watch.h"
 #include "common/base/exit_code.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
@@ -69,16 +67,6 @@ absl::StatusOr<LoadedSampler> LoadSampler(const Config& config,
                            num_tokens,
                            ranks->collective(),
                            TensorRanks::EndWithRanks);
-}
-
-// Whoever watches this process starts it again. It does not end in an orderly
-// way: destructors would wait for the device.
-void EndForRestart(const absl::Status& why) {
-  LogError(absl::StrCat(kBrokenAfter,
-                        " computations failed one after another (",
-                        std::string(why.message()),
-                        "); this process ends, to be started again"));
-  ::_exit(static_cast<int>(ExitCode::kRestart));
 }
 
 absl::Status Run(const Flags& flags) {

@@ -24,6 +24,7 @@ absl::Status ShuttingDown() {
 RolloutWorker::RolloutWorker(std::unique_ptr<Sampler> sampler, Options options)
     : options_(std::move(options)),
       sampler_(std::move(sampler)),
+      device_(options_.on_broken),
       commands_(kMaxCommands),
       thread_([this] { Run(); }) {}
 
@@ -139,10 +140,10 @@ void RolloutWorker::Step() {
     LogError(absl::StrCat("decode step failed: ",
                           std::string(tokens.status().message())));
     FailAll(tokens.status());
-    NoteDevice(tokens.status());
+    device_.Note(tokens.status());
     return;
   }
-  NoteDevice(absl::OkStatus());
+  device_.Note(absl::OkStatus());
   for (const SampledToken& token : *tokens) {
     const auto found = running_.find(token.id);
     if (found == running_.end()) continue;
@@ -192,7 +193,7 @@ absl::StatusOr<LoadResult> RolloutWorker::Switch(const AdapterUpload& upload) {
   if (old.loaded && old.digest == fresh.digest &&
       old.version == fresh.version) {
     absl::StatusOr<AppliedAdapter> probed = sampler_->Probe(upload.probe_ids);
-    NoteDevice(probed.status());
+    device_.Note(probed.status());
     ASSIGN_OR_RETURN(AppliedAdapter applied, std::move(probed));
     applied.modules_applied = modules_applied_;
     return LoadResult{WeightSet::kLive, old, std::move(applied)};
@@ -203,21 +204,13 @@ absl::StatusOr<LoadResult> RolloutWorker::Switch(const AdapterUpload& upload) {
                    PolicyName(fresh.version, fresh.digest),
                    " while this request was sampled")));
   absl::StatusOr<AppliedAdapter> loaded = sampler_->Load(upload);
-  NoteDevice(loaded.status());
+  device_.Note(loaded.status());
   ASSIGN_OR_RETURN(AppliedAdapter applied, std::move(loaded));
   modules_applied_ = applied.modules_applied;
   served_.Set(WeightSet::kLive, fresh);
   DAPD_FAILPOINT("worker.after_adapter");
   if (options_.observer.on_policy) options_.observer.on_policy(fresh);
   return LoadResult{WeightSet::kLive, fresh, std::move(applied)};
-}
-
-void RolloutWorker::NoteDevice(const absl::Status& status) {
-  // Too little memory, or an adapter that does not fit, is not the device's.
-  failures_ = absl::IsInternal(status) ? failures_ + 1 : 0;
-  if (failures_ >= kBrokenAfter && options_.on_broken) {
-    options_.on_broken(status);
-  }
 }
 
 void RolloutWorker::Fail(const Sequence& sequence, const absl::Status& error) {

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 
 #include "common/base/command_line.h"
+#include "common/base/device_watch.h"
 #include "common/base/exit_code.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
@@ -39,7 +40,8 @@ absl::Status Run(const WorkerFlags& flags) {
                     {&service, v1::TeacherService::service_full_name()}));
   ASSIGN_OR_RETURN(LoadedScorer model, LoadModelScorer(config));
   TeacherWorker worker(std::move(model.scorer),
-                       MakeTeacherMetrics(program.metrics()));
+                       MakeTeacherMetrics(program.metrics()),
+                       EndForRestart);
   service.Attach(&worker, model.description);
   program.ServeUntilSignal(
       [&worker](absl::Duration grace) { worker.Shutdown(grace); });

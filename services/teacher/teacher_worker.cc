@@ -27,9 +27,11 @@ uint64_t NumBytes(const ViewScores& scores) {
 }  // namespace
 
 TeacherWorker::TeacherWorker(std::unique_ptr<Scorer> scorer,
-                             TeacherObserver observer)
+                             TeacherObserver observer,
+                             DeviceWatch::OnBroken on_broken)
     : observer_(std::move(observer)),
       scorer_(std::move(scorer)),
+      device_(std::move(on_broken)),
       commands_(kMaxQueuedCommands),
       thread_([this] { Run(); }) {}
 
@@ -110,6 +112,7 @@ void TeacherWorker::ComputeAhead() {
   const absl::Time start = absl::Now();
   DAPD_FAILPOINT("worker.before_chunk");
   const absl::StatusOr<int64_t> tokens = desk_.Advance(*scorer_);
+  device_.Note(tokens.status());
   if (!tokens.ok()) {
     // The request, when it comes, meets the same error and reports it.
     LogWarning(absl::StrCat("computing ahead of a request failed: ",
@@ -152,7 +155,9 @@ absl::Status TeacherWorker::TryScore(const TeacherRequest& request,
     waiting += absl::Now() - begin;
     return wanted;
   };
-  ASSIGN_OR_RETURN(const ScoreWork work, scorer_->Score(request.input, send));
+  absl::StatusOr<ScoreWork> scored = scorer_->Score(request.input, send);
+  device_.Note(scored.status());
+  ASSIGN_OR_RETURN(const ScoreWork work, std::move(scored));
   const absl::Time end = absl::Now();
   const double seconds = absl::ToDoubleSeconds(end - start - waiting);
   if (observer_.on_scored) observer_.on_scored(scored_tokens, seconds);
@@ -170,7 +175,9 @@ absl::Status TeacherWorker::TryScore(const TeacherRequest& request,
 
 absl::StatusOr<LoadResult> TeacherWorker::Switch(const AdapterUpload& upload) {
   DAPD_FAILPOINT("worker.before_adapter");
-  ASSIGN_OR_RETURN(AppliedAdapter applied, scorer_->Load(upload));
+  absl::StatusOr<AppliedAdapter> loaded = scorer_->Load(upload);
+  device_.Note(loaded.status());
+  ASSIGN_OR_RETURN(AppliedAdapter applied, std::move(loaded));
   ServedPolicy fresh{true, upload.version, upload.adapter.digest};
   if (upload.set != WeightSet::kBase) {
     served_.Set(upload.set, fresh);

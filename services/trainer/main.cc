@@ -2,7 +2,8 @@
 //
 // The trainer: drives the rollout and teacher workers, computes the losses,
 // updates the adapter. Ends after trainer.steps with exit code 0, or with
-// trainer.when_done: serve, stays until a signal.
+// trainer.when_done: serve, stays until a signal. With
+// trainer.ranks_per_machine it is that many processes.
 
 #include <functional>
 #include <memory>
@@ -37,6 +38,7 @@
 #include "common/security/security.h"
 #include "common/timeline/timeline.h"
 #include "services/trainer/copy/run_copier.h"
+#include "services/trainer/local_ranks.h"
 #include "services/trainer/record/end_notice.h"
 #include "services/trainer/record/run_answers.h"
 #include "services/trainer/status/page/status_pages.h"
@@ -310,6 +312,9 @@ absl::Status Run(const ServiceFlags& flags) {
   ASSIGN_OR_RETURN(const LoadedConfig loaded,
                    LoadConfig(flags.config, flags.Overrides()));
   const Config& config = loaded.config;
+  if (config.trainer.ranks_per_machine > 1) {
+    return RunLocalRanks(flags.config, flags.Overrides(), config, signal);
+  }
   const std::string folder = JoinPath(config.run.output_dir, config.run.name);
   const bool finished =
       config.trainer.rank == 0 && FinishedStep(folder) >= config.trainer.steps;

@@ -137,6 +137,8 @@ absl::StatusOr<std::unique_ptr<TrainerRun>> TrainerRun::Load(
   }
   RETURN_IF_ERROR(ApplyAnswerRule(config, &state->data));
   ASSIGN_OR_RETURN(const std::string base, FindModelFolder(config.model.path));
+  ASSIGN_OR_RETURN(state->identity.base_model_path,
+                   BaseModelName(config.model.path, config.model.name));
   ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(base));
   ASSIGN_OR_RETURN(
       state->text,
@@ -177,7 +179,6 @@ absl::StatusOr<std::unique_ptr<TrainerRun>> TrainerRun::Load(
                        " parameters, ",
                        NumLoraParameters(model, lora.rank, lora.targets),
                        " trained"));
-  state->identity.base_model_path = BaseModelName(config.model.path);
   ASSIGN_OR_RETURN(state->identity.base_digest, base_digest.get());
   state->identity.data_digest = state->data.digest;
   state->identity.settings = ResultSettings(config);

@@ -21,7 +21,8 @@ namespace dapd {
 struct FakeScorerControl {
   std::atomic<bool> hold = false;  // no score comes while set
   std::atomic<bool> fail = false;
-  std::atomic<float> probe = -1.5F;  // every probe log-probability
+  std::atomic<bool> break_device = false;  // it fails for ever
+  std::atomic<float> probe = -1.5F;        // every probe log-probability
   std::atomic<int> started = 0;
   std::atomic<int> loads = 0;
   std::atomic<int64_t> hidden_size = 8;
@@ -38,6 +39,7 @@ class FakeScorer : public Scorer {
 
   absl::StatusOr<AppliedAdapter> Load(const AdapterUpload& upload) override {
     ++control_.loads;
+    if (control_.break_device) return absl::InternalError("CUDA error");
     return AppliedAdapter{
         7, std::vector<float>(upload.probe_ids.size() - 1, control_.probe)};
   }
@@ -47,6 +49,7 @@ class FakeScorer : public Scorer {
     ScoreWork work;
     ++control_.started;
     while (control_.hold) absl::SleepFor(absl::Milliseconds(1));
+    if (control_.break_device) return absl::InternalError("CUDA error");
     if (control_.fail) return absl::ResourceExhaustedError("no memory");
     for (const auto& [name, view] : input.views) {
       work.computed_tokens += static_cast<int64_t>(view.input_ids.size());

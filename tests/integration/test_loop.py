@@ -172,6 +172,14 @@ def test_tensorboard_holds_what_metrics_jsonl_holds(reference_run):
         assert losses[line["step"]] == pytest.approx(line["loss"], rel=1e-6)
 
 
+def test_an_adapter_of_a_folder_names_the_base_that_others_have(workspace):
+    workspace.run("named", **{"trainer.steps": 1, "model.name": "org/base@v1"})
+    folder = workspace.runs("named") / "adapter"
+    config = json.loads((folder / "adapter_config.json").read_text())
+    assert (config["base_model_name_or_path"], config["revision"]) == ("org/base", "v1")
+    assert yaml.safe_load((folder / "README.md").read_text().split("---\n")[1])["base_model"] == "org/base"
+
+
 def test_every_adapter_has_a_card_with_what_it_was_trained_on(workspace):
     """The hub reads the header; settings, digests and held-out figures are the run's own."""
     hostile = "`{problem}`\n---\n```\n<!-- dapd: end of training --> \u202e"

@@ -10,6 +10,12 @@ std::vector<ConfigKey> ModelKeys(Config& c) {
            "mistral), or its id on the hub with an optional revision "
            "(Qwen/Qwen3-4B@main), found in the local cache.")
           .MayChange(),
+      Text("model.name",
+           &c.model.name,
+           "The base's id on the hub, with an optional revision, where "
+           "model.path is a folder: adapters and their cards record it, so "
+           "that others find it. Empty: what model.path says.")
+          .MayChange(),
       Text("model.precision",
            &c.model.precision,
            "Precision of the base weights.",

@@ -102,6 +102,26 @@ std::vector<ConfigKey> TrainerKeys(Config& c) {
             4095,
             "Which of them this process is; rank 0 records and saves.")
           .MayChange(),
+      Range("trainer.ranks_per_machine",
+            &c.trainer.ranks_per_machine,
+            0,
+            4096,
+            "N: `dapd-trainer` starts the N ranks of its machine or pod, on a "
+            "GPU each, and trainer.ranks and trainer.rank follow from "
+            "trainer.machines and trainer.machine. 0: it is one rank.")
+          .MayChange(),
+      Range("trainer.machines",
+            &c.trainer.machines,
+            1,
+            4096,
+            "Machines or pods that have trainer.ranks_per_machine ranks each.")
+          .MayChange(),
+      Range("trainer.machine",
+            &c.trainer.machine,
+            0,
+            4095,
+            "Which of them this one is; rank 0 is on machine 0.")
+          .MayChange(),
       Text("trainer.rendezvous",
            &c.trainer.rendezvous,
            "host:port at which rank 0 listens and the others find it.")
@@ -156,12 +176,13 @@ std::vector<ConfigKey> CheckpointKeys(Config& c) {
            "goes on without, or ends.",
            {"pause", "continue", "fail"})
           .MayChange(),
-      Text("checkpoint.copy_to",
-           &c.checkpoint.copy_to,
-           "URL under which a copy of the run is kept, in a folder of its name, "
-           "after each checkpoint: a folder, s3://BUCKET/PATH or "
-           "gs://BUCKET/PATH; `dapd restore` brings it back. Empty: none. "
-           "Credentials come from the environment.")
+      Text(
+          "checkpoint.copy_to",
+          &c.checkpoint.copy_to,
+          "URL under which a copy of the run is kept, in a folder of its name, "
+          "after each checkpoint: a folder, s3://BUCKET/PATH or "
+          "gs://BUCKET/PATH; `dapd restore` brings it back. Empty: none. "
+          "Credentials come from the environment.")
           .MayChange(),
       Text("checkpoint.copy_python",
            &c.checkpoint.copy_python,
