@@ -402,6 +402,22 @@ TEST_F(HeadLossTest, ASharedTeacherCountsAsOneThatWasCopied) {
   EXPECT_TRUE(at::equal(shared.grad_hidden[1], copied.grad_hidden[1]));
 }
 
+TEST_F(HeadLossTest, AGradientMayTakeThePlaceOfItsHiddenStates) {
+  const Inputs in;
+  std::vector<HeadStudent> students = in.head_students();
+  for (HeadStudent& student : students) {
+    student.hidden = student.hidden.clone();
+    student.gradient = student.hidden;
+  }
+  const HeadLoss fresh = in.Run(InChunks(3));
+  const HeadLoss in_place =
+      ComputeHeadLoss(in.head, students, in.terms(), InChunks(3), true);
+  for (size_t s = 0; s < students.size(); ++s) {
+    EXPECT_TRUE(in_place.grad_hidden[s].is_same(students[s].hidden));
+    EXPECT_TRUE(at::equal(in_place.grad_hidden[s], fresh.grad_hidden[s]));
+  }
+}
+
 TEST_F(HeadLossTest, AKeptWorkspaceServesCallsOfAnySize) {
   const Inputs in;
   const HeadLoss expected = in.Run(InChunks(3));
