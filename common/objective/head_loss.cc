@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/objective/chunk_tokens.h"
 #include "common/objective/head_products.h"
 #include "common/objective/target_sources.h"
 #include "common/objective/token_passes.h"
@@ -127,30 +128,6 @@ bool HasFastPath(const at::Tensor& head,
 int64_t ChunkBytes(const HeadLossOptions& options, at::Device device) {
   if (options.chunk_bytes > 0) return options.chunk_bytes;
   return int64_t{device.is_cpu() ? 336 : 896} << 20;
-}
-
-// The most tokens of a chunk that leave no multiprocessor idle: a multiple of
-// the rows that the products' tiles have, for two students and any number of
-// sources, and of those that the token passes run `at_a_time`.
-int64_t WholeWaves(int64_t most, int64_t at_a_time) {
-  constexpr int64_t kTileTokens = 64;
-  for (const int64_t wave : {kTileTokens, at_a_time}) {
-    if (most > wave) most -= most % wave;
-  }
-  return most;
-}
-
-// Tokens of each chunk: as many as the memory allows, in chunks of about the
-// same size.
-int64_t ChunkTokens(int64_t tokens,
-                    int64_t row_bytes,
-                    int64_t chunk_bytes,
-                    int64_t at_a_time) {
-  int64_t most = std::max<int64_t>(1, chunk_bytes / row_bytes);
-  if (at_a_time > 1) most = WholeWaves(most, at_a_time);
-  const int64_t chunks = (tokens + most - 1) / most;
-  const int64_t even = (tokens + chunks - 1) / chunks;
-  return std::min(most, (even + at_a_time - 1) / at_a_time * at_a_time);
 }
 
 }  // namespace

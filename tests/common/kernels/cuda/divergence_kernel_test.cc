@@ -379,6 +379,18 @@ TEST(CudaDivergenceOnHostTest, TokensAtATimeAreThoseOfTheFormThatIsTaken) {
   EXPECT_EQ(DapdCudaDivergenceTokens(&args), 4) << "two blocks a token";
   fake::SetTraits({.major = 8, .multiprocessors = 8});
   EXPECT_EQ(DapdCudaDivergenceTokens(&args), 16) << "from memory";
+  // Two students, three teachers and Qwen3's vocabulary on an H100.
+  args.num_sources = 5;
+  args.num_terms = 3;
+  args.vocabulary = 151'936;
+  args.sources[1].is_student = true;
+  args.terms[0] = {.student = 0, .target = 2};
+  args.terms[1] = {.student = 1, .target = 3};
+  args.terms[2] = {.student = 1, .target = 4};
+  fake::SetTraits({.major = 9, .multiprocessors = 132, .largest_cluster = 16});
+  EXPECT_EQ(DapdCudaDivergenceTokens(&args), 8) << "16 blocks a token";
+  args.terms[1].target = 2;
+  EXPECT_EQ(DapdCudaDivergenceTokens(&args), 264) << "no room for six rows";
   fake::SetTraits({.major = 9, .multiprocessors = 8});
   args.terms[0].support_size = 4;
   EXPECT_EQ(DapdCudaDivergenceTokens(&args), 16) << "a support is declined";
