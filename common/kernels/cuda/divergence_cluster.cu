@@ -18,28 +18,14 @@ constexpr int kThreads = 512;
 constexpr int kWarps = kThreads / kWarp;
 constexpr int kGroup = 4;  // entries of a row that a thread takes at a time
 
-#ifdef DAPD_HAS_CLUSTERS
-
 // What fills a row's last group: it has no probability and differs from no
 // other row's.
-constexpr float kPad = -1e30F;
+[[maybe_unused]] constexpr float kPad = -1e30F;
 
 // A part of a row's statistics: of a lane, a warp, a block.
 struct RowPart {
   double max = -FLT_MAX;
   double sum = 0.0;  // of exp(scale (z - max))
-
-  // `factor`: the scale times kLog2OfE.
-  __device__ void Add(const RowPart& other, float factor) {
-    const double most = max > other.max ? max : other.max;
-    sum = sum * Beside(max, most, factor) +
-          other.sum * Beside(other.max, most, factor);
-    max = most;
-  }
-  __device__ static float Beside(double max, double most, float factor) {
-    return ScaledExp(
-        static_cast<float>(max), static_cast<float>(most), factor, Exp2Of{});
-  }
 };
 
 // A part of a term's sums.
@@ -48,13 +34,6 @@ struct SumPart {
   double unclipped = 0.0;
   double mass = 0.0;
   int64_t any_clipped = 0;
-
-  __device__ void Add(const SumPart& other, float /*factor*/) {
-    clipped += other.clipped;
-    unclipped += other.unclipped;
-    mass += other.mass;
-    any_clipped |= other.any_clipped;
-  }
 };
 
 // What blocks tell each other.
@@ -74,6 +53,28 @@ struct SharedState {
   RowStatistics statistics[kCudaMaxSources];
   int slot[kCudaMaxSources];  // of this token: a routed source has another's
 };
+
+#ifdef DAPD_HAS_CLUSTERS
+
+__device__ float BesideMaximum(double max, double most, float factor) {
+  return ScaledExp(
+      static_cast<float>(max), static_cast<float>(most), factor, Exp2Of{});
+}
+
+// `factor`: the scale times kLog2OfE.
+__device__ void AddPart(const RowPart& other, float factor, RowPart* part) {
+  const double most = part->max > other.max ? part->max : other.max;
+  part->sum = part->sum * BesideMaximum(part->max, most, factor) +
+              other.sum * BesideMaximum(other.max, most, factor);
+  part->max = most;
+}
+
+__device__ void AddPart(const SumPart& other, float /*factor*/, SumPart* part) {
+  part->clipped += other.clipped;
+  part->unclipped += other.unclipped;
+  part->mass += other.mass;
+  part->any_clipped |= other.any_clipped;
+}
 
 __device__ void ClusterSync() {
   __cluster_barrier_arrive();
@@ -168,7 +169,7 @@ class ClusterBlock {
       const int of = i % count;
       Part part = exchange.of_warp[0][of];
       for (int warp = 1; warp < kWarps; ++warp) {
-        part.Add(exchange.of_warp[warp][of], factor_of(of));
+        AddPart(exchange.of_warp[warp][of], factor_of(of), &part);
       }
       auto* inbox = static_cast<Part*>(__cluster_map_shared_rank(
           &exchange.inbox[turn_][rank_][of], static_cast<unsigned>(i / count)));
@@ -179,7 +180,7 @@ class ClusterBlock {
       const int of = First();
       Part part = exchange.inbox[turn_][0][of];
       for (int block = 1; block < blocks; ++block) {
-        part.Add(exchange.inbox[turn_][block][of], factor_of(of));
+        AddPart(exchange.inbox[turn_][block][of], factor_of(of), &part);
       }
       read(of, part);
     }
@@ -521,9 +522,9 @@ __global__ __launch_bounds__(kThreads, 1) void DivergenceInClusters(
     const __grid_constant__ CudaDivergenceArgs args,
     const __grid_constant__ ClusterPlan plan) {
 #ifdef DAPD_HAS_CLUSTERS
-  extern __shared__ float dynamic_rows[];
+  extern __shared__ Group dynamic_rows[];  // aligned as a group is
   __shared__ SharedState shared;
-  ClusterBlock block(args, plan, dynamic_rows, shared);
+  ClusterBlock block(args, plan, dynamic_rows->value, shared);
   const int64_t clusters = gridDim.x / static_cast<unsigned>(plan.blocks);
   int64_t token = blockIdx.x / static_cast<unsigned>(plan.blocks);
   block.Load(token);
