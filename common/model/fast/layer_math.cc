@@ -1,6 +1,8 @@
 #include "common/model/fast/layer_math.h"
 
+#include "common/kernels/decode_attention_math.h"
 #include "common/kernels/training_rows.h"
+#include "common/model/fast/device_rows.h"
 #include "common/model/reference/decoder_layer.h"
 
 namespace dapd {
@@ -26,6 +28,74 @@ HeadRows ShapeOf(const at::Tensor& heads,
           .sin = Read(angles.sin)};
 }
 
+// [rows, columns] as x, in memory with `room` more columns.
+at::Tensor WithRoom(const at::Tensor& x, int64_t room) {
+  return at::empty({x.size(0), x.size(1) + room}, x.options())
+      .narrow(1, 0, x.size(1));
+}
+
+// The device's kernels, where they take rows of this size.
+const DeviceRows* RowsFor(const at::Tensor& x) {
+  constexpr int64_t kVector = 8;
+  const bool fits = x.is_contiguous() && x.size(-1) % kVector == 0;
+  return fits ? DeviceRowsFor(x) : nullptr;
+}
+const DeviceRows* NormRowsFor(const at::Tensor& x) {
+  return x.dim() == 2 && x.size(1) <= kCudaMaxNormSize ? RowsFor(x) : nullptr;
+}
+const DeviceRows* HeadRowsFor(const at::Tensor& heads) {
+  return heads.size(2) <= kMaxHeadDim ? RowsFor(heads) : nullptr;
+}
+
+at::Tensor NormOnDevice(const DeviceRows& rows,
+                        const at::Tensor& x,
+                        const at::Tensor& weight,
+                        double eps,
+                        int64_t room,
+                        const at::Tensor& sum) {
+  const at::Tensor y = WithRoom(x, room);
+  const NormRowsArgs args{
+      .rows = x.size(0),
+      .size = x.size(1),
+      .eps = static_cast<float>(eps),
+      .x = x.const_data_ptr(),
+      .delta = sum.defined() ? sum.const_data_ptr() : nullptr,
+      .sum = sum.defined() ? sum.mutable_data_ptr() : nullptr,
+      .weight = weight.const_data_ptr(),
+      .y = y.mutable_data_ptr(),
+      .y_stride = x.size(1) + room};
+  CheckLaunch(rows.norm(&args, NumberOf(x), /*stream=*/nullptr), "a norm");
+  return y;
+}
+
+RotateRowsArgs RotateArgs(const at::Tensor& heads,
+                          const at::Tensor& norm,
+                          double eps,
+                          const RotaryAngles& angles,
+                          const at::Tensor& y) {
+  return {.rows = heads.size(0),
+          .heads = heads.size(1),
+          .head_dim = heads.size(2),
+          .eps = static_cast<float>(eps),
+          .x = heads.const_data_ptr(),
+          .norm = norm.defined() ? norm.const_data_ptr() : nullptr,
+          .cosine = angles.cos.const_data_ptr(),
+          .sine = angles.sin.const_data_ptr(),
+          .y = y.mutable_data_ptr()};
+}
+
+GatedRowsArgs GatedArgs(const at::Tensor& gate,
+                        const at::Tensor& up,
+                        const at::Tensor& out,
+                        int64_t out_stride) {
+  return {.rows = gate.size(0),
+          .size = gate.size(1),
+          .gate = const_cast<void*>(gate.const_data_ptr()),
+          .up = const_cast<void*>(up.const_data_ptr()),
+          .out = const_cast<void*>(out.const_data_ptr()),
+          .out_stride = out_stride};
+}
+
 // The gradient of x in float32, where `grad` is that of RmsNorm(x, weight).
 at::Tensor NormBackward(const at::Tensor& grad,
                         const at::Tensor& x,
@@ -40,7 +110,13 @@ at::Tensor NormBackward(const at::Tensor& grad,
 
 }  // namespace
 
-at::Tensor Norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
+at::Tensor Norm(const at::Tensor& x,
+                const at::Tensor& weight,
+                double eps,
+                int64_t room) {
+  if (const DeviceRows* rows = NormRowsFor(x)) {
+    return NormOnDevice(*rows, x, weight, eps, room, /*sum=*/{});
+  }
   if (!HasKernels(x)) return RmsNorm(x, weight, eps);
   at::Tensor y = at::empty_like(x);
   const int64_t size = x.size(-1);
@@ -54,11 +130,37 @@ at::Tensor Norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
   return y;
 }
 
+at::Tensor AddAndNorm(const at::Tensor& x,
+                      const at::Tensor& weight,
+                      double eps,
+                      int64_t room,
+                      at::Tensor* sum) {
+  if (const DeviceRows* rows = NormRowsFor(x);
+      rows != nullptr && sum->is_contiguous()) {
+    return NormOnDevice(*rows, x, weight, eps, room, *sum);
+  }
+  sum->add_(x);
+  return Norm(*sum, weight, eps, room);
+}
+
 void AddNormBackward(const at::Tensor& grad,
                      const at::Tensor& x,
                      const at::Tensor& weight,
                      double eps,
                      at::Tensor* grad_x) {
+  if (const DeviceRows* rows = NormRowsFor(x);
+      rows != nullptr && grad.is_contiguous() && grad_x->is_contiguous()) {
+    const NormRowsBackwardArgs args{.rows = x.size(0),
+                                    .size = x.size(1),
+                                    .eps = static_cast<float>(eps),
+                                    .grad = grad.const_data_ptr(),
+                                    .x = x.const_data_ptr(),
+                                    .weight = weight.const_data_ptr(),
+                                    .grad_x = grad_x->mutable_data_ptr()};
+    CheckLaunch(rows->norm_backward(&args, NumberOf(x), /*stream=*/nullptr),
+                "a norm's gradient");
+    return;
+  }
   if (!HasKernels(x)) {
     grad_x->add_(NormBackward(grad, x, weight, eps));
     return;
@@ -78,6 +180,13 @@ at::Tensor NormAndRotate(const at::Tensor& heads,
                          const at::Tensor& norm,
                          double eps,
                          const RotaryAngles& angles) {
+  if (const DeviceRows* rows = HeadRowsFor(heads)) {
+    const at::Tensor turned = at::empty_like(heads);
+    const RotateRowsArgs args = RotateArgs(heads, norm, eps, angles, turned);
+    CheckLaunch(rows->rotate(&args, NumberOf(heads), /*stream=*/nullptr),
+                "a rotation");
+    return turned;
+  }
   if (!HasKernels(heads)) {
     return ApplyRotary(norm.defined() ? RmsNorm(heads, norm, eps) : heads,
                        angles);
@@ -95,6 +204,14 @@ at::Tensor NormAndRotateBackward(at::Tensor grad,
                                  const at::Tensor& norm,
                                  double eps,
                                  const RotaryAngles& angles) {
+  if (const DeviceRows* rows = HeadRowsFor(heads)) {
+    grad = grad.contiguous();
+    const RotateRowsArgs args = RotateArgs(heads, norm, eps, angles, grad);
+    CheckLaunch(
+        rows->rotate_backward(&args, NumberOf(heads), /*stream=*/nullptr),
+        "a rotation's gradient");
+    return grad;
+  }
   if (HasKernels(heads)) {
     NormAndRotateBackwardRows(at::get_num_threads(),
                               ShapeOf(heads, norm, eps, angles),
@@ -108,7 +225,16 @@ at::Tensor NormAndRotateBackward(at::Tensor grad,
   return NormBackward(turned, heads, norm, eps).to(heads.scalar_type());
 }
 
-at::Tensor GatedProduct(const at::Tensor& gate, const at::Tensor& up) {
+at::Tensor GatedProduct(const at::Tensor& gate,
+                        const at::Tensor& up,
+                        int64_t room) {
+  if (const DeviceRows* rows = RowsFor(gate)) {
+    const at::Tensor y = WithRoom(gate, room);
+    const GatedRowsArgs args = GatedArgs(gate, up, y, gate.size(1) + room);
+    CheckLaunch(rows->gated(&args, NumberOf(gate), /*stream=*/nullptr),
+                "a gated product");
+    return y;
+  }
   if (!HasKernels(gate)) return at::silu(gate).mul_(up);
   at::Tensor y = at::empty_like(gate);
   GatedRows(
@@ -119,6 +245,13 @@ at::Tensor GatedProduct(const at::Tensor& gate, const at::Tensor& up) {
 void GatedProductBackward(const at::Tensor& grad,
                           at::Tensor* gate,
                           at::Tensor* up) {
+  if (const DeviceRows* rows = RowsFor(*gate);
+      rows != nullptr && grad.is_contiguous()) {
+    const GatedRowsArgs args = GatedArgs(*gate, *up, grad, gate->size(1));
+    CheckLaunch(rows->gated_backward(&args, NumberOf(grad), /*stream=*/nullptr),
+                "a gated product's gradient");
+    return;
+  }
   if (HasKernels(grad)) {
     GatedBackwardRows(at::get_num_threads(),
                       Read(grad),

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "common/model/fast/device_rows.h"
 #include "common/model/fast/matrix_product.h"
 
 namespace dapd {
@@ -51,11 +52,55 @@ ProjectionGroup::ProjectionGroup(const LayerWeights& weights,
 }
 
 at::ScalarType ProjectionGroup::UpdateType(const at::Tensor& x) const {
-  return x.is_cuda() ? x.scalar_type() : a_.scalar_type();
+  return x.is_cuda() || DeviceRowsFor(x) != nullptr ? x.scalar_type()
+                                                    : a_.scalar_type();
+}
+
+int64_t ProjectionGroup::RoomFor(const at::Tensor& like) const {
+  constexpr int64_t kAligned = 8;  // numbers, for rows that stay so
+  if (!a_.defined() || DeviceRowsFor(like) == nullptr) return 0;
+  const bool is_worth_it = like.size(0) > a_.size(1);
+  return is_worth_it && a_.size(0) % kAligned == 0 ? a_.size(0) : 0;
+}
+
+at::Tensor ProjectionGroup::JoinedWeight(size_t i) const {
+  const auto p = static_cast<size_t>(projections_[i]);
+  const at::Tensor& weight = weights_.weight[p];
+  if (first_[i] < 0) return weight;
+  std::vector<at::Tensor> parts = {weight};
+  if (first_[i] > 0) {
+    parts.push_back(at::zeros({weight.size(0), first_[i]}, weight.options()));
+  }
+  parts.push_back((*lora_)[p].b.detach().to(weight.scalar_type()));
+  return at::cat(parts, 1);
+}
+
+std::vector<at::Tensor> ProjectionGroup::ForwardJoined(
+    const at::Tensor& x, at::Tensor* low_rank) const {
+  const int64_t in = x.size(1);
+  const int64_t columns = a_.size(0);
+  const at::Tensor joined =
+      x.as_strided({x.size(0), in + columns}, {x.stride(0), 1});
+  at::Tensor low = joined.narrow(1, in, columns);
+  MatrixProductInto(x, a_.to(x.scalar_type()).t(), low);
+  low.mul_(scale_);
+  std::vector<at::Tensor> outputs;
+  for (size_t i = 0; i < projections_.size(); ++i) {
+    const at::Tensor weight = JoinedWeight(i);
+    outputs.push_back(
+        Linear(joined.narrow(1, 0, weight.size(1)),
+               weight,
+               weights_.bias[static_cast<size_t>(projections_[i])]));
+  }
+  *low_rank = low.contiguous();  // and not all of x beside it
+  return outputs;
 }
 
 std::vector<at::Tensor> ProjectionGroup::Forward(const at::Tensor& x,
                                                  at::Tensor* low_rank) const {
+  if (a_.defined() && x.stride(0) == x.size(1) + a_.size(0)) {
+    return ForwardJoined(x, low_rank);
+  }
   if (a_.defined()) {
     const at::ScalarType dtype = UpdateType(x);
     *low_rank = MatrixProduct(x.to(dtype), a_.to(dtype).t()).mul_(scale_);

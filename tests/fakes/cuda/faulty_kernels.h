@@ -26,6 +26,18 @@ enum class Fault {
   kShuffleWithoutItsSource,
   kOverflow,
   kTooMuchSharedMemory,
+  // Of clusters.
+  kClusterNone,
+  kClusterWithoutBarrier,
+  kClusterReadAndWritten,
+  kClusterBlockThatDoesNotCome,
+  kClusterRankOutside,
+  // Of copies that a thread waits for.
+  kCopyNone,
+  kCopyNotWaitedFor,
+  kCopyOfAnotherThread,
+  kCopyMisaligned,
+  kCopyAtTheEnd,
 };
 
 struct FaultyArgs {
@@ -37,5 +49,9 @@ struct FaultyArgs {
 };
 
 int RunFaulty(const FaultyArgs& args, unsigned blocks);
+// In clusters of `cluster` blocks.
+int RunFaultyClusters(const FaultyArgs& args,
+                      unsigned blocks,
+                      unsigned cluster);
 
 }  // namespace dapd::fake
