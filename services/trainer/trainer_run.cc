@@ -25,6 +25,7 @@
 #include "common/model/weights/weights.h"
 #include "common/sharding/sharded_layers.h"
 #include "common/sharding/sharded_weights.h"
+#include "common/tensor/side_stream.h"
 #include "common/tensor/torch_bridge.h"
 #include "common/terms/term.h"
 #include "common/training/policy.h"
@@ -300,7 +301,11 @@ absl::Status TrainerRun::Train(
                         state.loaded.config.trainer.rank_timeout_seconds));
   std::shared_ptr<ShardedLayers> layers;
   if (state.shard != nullptr) {
-    layers = std::make_shared<ShardedLayers>(state.shard, collective, *devices);
+    layers = std::make_shared<ShardedLayers>(
+        state.shard,
+        collective,
+        *devices,
+        MakeSideStream(state.weights->device()));
     state.weights = WithLayersFrom(*state.shard, layers);
   }
   BatchTrainerParts batch{.config = state.loaded.config,
