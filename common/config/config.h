@@ -32,6 +32,7 @@ struct ModelSection {
   std::string path;                    // common/hub/model_folder.h
   std::string precision = "bfloat16";  // float32 | bfloat16
   std::string device = "auto";         // auto | cpu | cuda
+  bool deterministic = false;          // the same bits on the same GPU
 };
 
 struct LoraSection {

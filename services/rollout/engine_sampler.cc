@@ -3,6 +3,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+
+#include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/collective/device_group.h"
 #include "common/generation/aten/aten_backend.h"
@@ -61,7 +64,17 @@ class EngineSampler : public Sampler {
     return CatchTorch([&] { return engine_.Submit(id, std::move(request)); });
   }
 
-  void Cancel(uint64_t id) override { engine_.Cancel(id); }
+  void Cancel(uint64_t id) override {
+    const absl::Status status = CatchTorch([&] {
+      engine_.Cancel(id);
+      return absl::OkStatus();
+    });
+    // Of a device that fails: the next step says so, too.
+    if (!status.ok()) {
+      LogWarning(absl::StrCat("an answer could not be stopped: ",
+                              std::string(status.message())));
+    }
+  }
 
   absl::StatusOr<std::vector<SampledToken>> Step() override {
     std::vector<SampledToken> tokens;
@@ -96,7 +109,7 @@ struct Placement {
 
 absl::StatusOr<Placement> PlacementOf(const Config& config) {
   SetComputeThreads(config.run.num_threads);
-  ASSIGN_OR_RETURN(const at::Device device, ParseDevice(config.model.device));
+  ASSIGN_OR_RETURN(const at::Device device, OpenDevice(config.model));
   ASSIGN_OR_RETURN(const at::ScalarType dtype,
                    ParsePrecision(config.model.precision));
   return Placement{device, dtype};

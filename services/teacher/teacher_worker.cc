@@ -27,9 +27,11 @@ uint64_t NumBytes(const ViewScores& scores) {
 }  // namespace
 
 TeacherWorker::TeacherWorker(std::unique_ptr<Scorer> scorer,
-                             TeacherObserver observer)
+                             TeacherObserver observer,
+                             std::function<void(const absl::Status&)> on_broken)
     : observer_(std::move(observer)),
       scorer_(std::move(scorer)),
+      device_(std::move(on_broken)),
       commands_(kMaxQueuedCommands),
       thread_([this] { Run(); }) {}
 
@@ -110,6 +112,7 @@ void TeacherWorker::ComputeAhead() {
   const absl::Time start = absl::Now();
   DAPD_FAILPOINT("worker.before_chunk");
   const absl::StatusOr<int64_t> tokens = desk_.Advance(*scorer_);
+  device_.Note(tokens.status());
   if (!tokens.ok()) {
     // The request, when it comes, meets the same error and reports it.
     LogWarning(absl::StrCat("computing ahead of a request failed: ",
@@ -125,6 +128,7 @@ void TeacherWorker::Score(const TeacherRequest& request,
   const AheadWork ahead = desk_.Close(&outbox, request.request_id);
   if (outbox.closed()) return;
   const absl::Status status = TryScore(request, ahead, outbox);
+  device_.Note(status);
   if (observer_.on_request) observer_.on_request(status.ok() ? "ok" : "failed");
   if (!status.ok()) outbox.Push({request.request_id, status});
 }
@@ -170,7 +174,9 @@ absl::Status TeacherWorker::TryScore(const TeacherRequest& request,
 
 absl::StatusOr<LoadResult> TeacherWorker::Switch(const AdapterUpload& upload) {
   DAPD_FAILPOINT("worker.before_adapter");
-  ASSIGN_OR_RETURN(AppliedAdapter applied, scorer_->Load(upload));
+  absl::StatusOr<AppliedAdapter> loaded = scorer_->Load(upload);
+  device_.Note(loaded.status());
+  ASSIGN_OR_RETURN(AppliedAdapter applied, std::move(loaded));
   ServedPolicy fresh{true, upload.version, upload.adapter.digest};
   if (upload.set != WeightSet::kBase) {
     served_.Set(upload.set, fresh);

@@ -20,6 +20,7 @@
 #include "absl/time/time.h"
 
 #include "common/base/bounded_queue.h"
+#include "common/base/device_watch.h"
 #include "common/base/mutex.h"
 #include "common/rpc/transfer/served_policy.h"
 #include "common/rpc/transfer/served_weights.h"
@@ -71,7 +72,11 @@ inline constexpr int64_t kMaxQueuedCommands = 64;
 
 class TeacherWorker {
  public:
-  TeacherWorker(std::unique_ptr<Scorer> scorer, TeacherObserver observer);
+  // `on_broken`: told by a DeviceWatch of requests, chunks and uploads, on the
+  // compute thread, before the request fails.
+  TeacherWorker(std::unique_ptr<Scorer> scorer,
+                TeacherObserver observer,
+                std::function<void(const absl::Status& why)> on_broken = {});
   // Shutdown(0).
   ~TeacherWorker();
 
@@ -113,6 +118,7 @@ class TeacherWorker {
 
   const TeacherObserver observer_;
   const std::unique_ptr<Scorer> scorer_;
+  DeviceWatch device_;
   PrefixDesk desk_;
   ServedWeights served_;
   mutable Mutex mutex_;

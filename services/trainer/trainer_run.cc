@@ -124,7 +124,7 @@ absl::StatusOr<std::unique_ptr<TrainerRun>> TrainerRun::Load(
   // What is quick to check comes first.
   state->terms = ExpandTerms(config.objective);
   ASSIGN_OR_RETURN(const LoraConfig lora, MakeLoraConfig(config.lora));
-  ASSIGN_OR_RETURN(const at::Device device, ParseDevice(config.model.device));
+  ASSIGN_OR_RETURN(const at::Device device, OpenDevice(config.model));
   ASSIGN_OR_RETURN(const at::ScalarType dtype,
                    ParsePrecision(config.model.precision));
   if (config.data.path.empty()) return ConfigError("data.path is missing");

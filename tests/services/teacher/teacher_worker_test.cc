@@ -20,7 +20,12 @@ using ::testing::HasSubstr;
 class TeacherWorkerTest : public ::testing::Test {
  protected:
   TeacherWorkerTest()
-      : worker_(std::make_unique<FakeScorer>(&control_), MakeObserver()) {}
+      : worker_(std::make_unique<FakeScorer>(&control_),
+                MakeObserver(),
+                [this](const absl::Status& why) {
+                  EXPECT_EQ(why, absl::AbortedError("lost"));
+                  ++losses_;
+                }) {}
 
   TeacherObserver MakeObserver() {
     TeacherObserver observer;
@@ -85,6 +90,7 @@ class TeacherWorkerTest : public ::testing::Test {
   std::atomic<int64_t> tokens_ = 0;
   std::atomic<int64_t> ahead_ = 0;
   std::atomic<uint64_t> bytes_ = 0;
+  std::atomic<int> losses_ = 0;  // of the device
   std::shared_ptr<TeacherOutbox> outbox_ = std::make_shared<TeacherOutbox>(8);
   TeacherWorker worker_;
 };
@@ -153,6 +159,18 @@ TEST_F(TeacherWorkerTest, AFailedForwardFailsItsRequestAlone) {
   control_.fail = false;
   Submit(10, WeightSet::kBase, "");
   EXPECT_EQ(Expect<ViewScores>().view, ViewName::kNoneRollout);
+}
+
+TEST_F(TeacherWorkerTest, ALostDeviceIsReportedWhateverMeetsIt) {
+  Load(1, "digest");
+  control_.lose_device = true;
+  Submit(9, WeightSet::kBase, "");
+  EXPECT_EQ(Expect<absl::Status>().code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(losses_, 1);
+  // A chunk ahead of a request, too.
+  SubmitPrefix(10, "digest", 0, 8);
+  worker_.Shutdown(absl::Seconds(20));
+  EXPECT_GE(losses_, 2);
 }
 
 TEST_F(TeacherWorkerTest, RequestsOfADeadStreamAreSkipped) {
