@@ -132,10 +132,14 @@ uint32_t RolloutWorker::FreeSlot() const {
   return static_cast<uint32_t>(std::ranges::find(taken, false) - taken.begin());
 }
 
+absl::StatusOr<std::vector<SampledToken>> RolloutWorker::Compute() {
+  RETURN_IF_ERROR(DAPD_FAILPOINT_STATUS("worker.before_token"));
+  return sampler_->Step();
+}
+
 void RolloutWorker::Step() {
   const absl::Time start = absl::Now();
-  DAPD_FAILPOINT("worker.before_token");
-  const absl::StatusOr<std::vector<SampledToken>> tokens = sampler_->Step();
+  const absl::StatusOr<std::vector<SampledToken>> tokens = Compute();
   if (!tokens.ok()) {
     LogError(absl::StrCat("decode step failed: ",
                           std::string(tokens.status().message())));

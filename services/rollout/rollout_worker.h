@@ -115,6 +115,7 @@ class RolloutWorker {
   void StartWaiting();
   // The lowest number that none of those that run has.
   uint32_t FreeSlot() const;
+  absl::StatusOr<std::vector<SampledToken>> Compute();
   void Step();
   void Cancel(const GenerationOutbox* outbox);
   absl::StatusOr<LoadResult> Switch(const AdapterUpload& upload);
