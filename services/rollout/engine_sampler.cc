@@ -1,5 +1,6 @@
 #include "services/rollout/engine_sampler.h"
 
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "common/generation/make_decode_backend.h"
 #include "common/model/weights/adapter.h"
 #include "common/model/weights/describe_worker.h"
+#include "common/model/weights/device_memory.h"
 #include "common/model/weights/placement.h"
 #include "common/sharding/sharded_weights.h"
 #include "common/tensor/torch_bridge.h"
@@ -122,6 +124,17 @@ WorkerDescription Describe(const Config& config, const ModelWeights& weights) {
   return description;
 }
 
+// Of all answers together; 0: as the backend has it. On a GPU that others
+// share, half of what this process may still take, for they come for theirs.
+int64_t KvMemory(const Config& config, at::Device device) {
+  if (config.rollout.kv_memory_mib > 0 || config.run.gpu_processes == 1) {
+    return config.rollout.kv_memory_mib << 20;
+  }
+  const std::optional<DeviceMemory> memory =
+      MemoryOf(device, config.run.gpu_processes);
+  return memory.has_value() ? memory->free / 2 : 0;
+}
+
 std::unique_ptr<Sampler> MakeSampler(const Config& config,
                                      at::Device device,
                                      std::unique_ptr<DecodeBackend> backend) {
@@ -130,7 +143,7 @@ std::unique_ptr<Sampler> MakeSampler(const Config& config,
       std::move(model),
       device,
       std::move(backend),
-      EngineOptions{.kv_memory_bytes = config.rollout.kv_memory_mib << 20});
+      EngineOptions{.kv_memory_bytes = KvMemory(config, device)});
 }
 
 // A rank's share of the model and how it computes with it.

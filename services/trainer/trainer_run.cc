@@ -20,7 +20,9 @@
 #include "common/data/view_limits.h"
 #include "common/hub/model_folder.h"
 #include "common/model/spec/lora_config.h"
+#include "common/model/spec/pass_memory.h"
 #include "common/model/weights/base_digest.h"
+#include "common/model/weights/device_memory.h"
 #include "common/model/weights/placement.h"
 #include "common/model/weights/weights.h"
 #include "common/sharding/sharded_layers.h"
@@ -308,6 +310,18 @@ absl::Status TrainerRun::Train(
         MakeSideStream(state.weights->device()));
     state.weights = WithLayersFrom(*state.shard, layers);
   }
+  const ModelConfig& model = state.weights->config;
+  TrainerLimits limits;
+  RETURN_IF_ERROR(CatchTorch([&]() -> absl::Status {
+    ASSIGN_OR_RETURN(
+        limits,
+        PlanTrainerLimits(state.loaded.config,
+                          model,
+                          MemoryOf(state.weights->device(),
+                                   state.loaded.config.run.gpu_processes)));
+    return absl::OkStatus();
+  }));
+  if (state.weights->device().is_cuda()) LogInfo(Describe(limits, model));
   BatchTrainerParts batch{.config = state.loaded.config,
                           .weights = state.weights,
                           .tokenizer = *state.text.tokenizer,
@@ -320,6 +334,7 @@ absl::Status TrainerRun::Train(
                           .devices = *devices,
                           .sharded_layers = layers.get(),
                           .policy = *state.policy,
+                          .limits = limits,
                           .on_phase = [](TrainerPhase /*phase*/) {},
                           .on_progress = [](int64_t, int64_t) {},
                           .on_ahead = [](int64_t, int64_t) {},
