@@ -1,4 +1,4 @@
-// dapd-trainer CONFIG [--set key=value]... [--listen ADDR]
+// dapd-trainer CONFIG [--set key=value]... [--listen ADDR] [--local-ranks N]
 //
 // The trainer: drives the rollout and teacher workers, computes the losses,
 // updates the adapter. Ends after trainer.steps with exit code 0, or with
@@ -38,6 +38,7 @@
 #include "common/security/security.h"
 #include "common/timeline/timeline.h"
 #include "services/trainer/copy/run_copier.h"
+#include "services/trainer/local_ranks.h"
 #include "services/trainer/record/end_notice.h"
 #include "services/trainer/record/run_answers.h"
 #include "services/trainer/status/page/status_pages.h"
@@ -349,17 +350,30 @@ absl::Status Run(const ServiceFlags& flags) {
   return absl::OkStatus();
 }
 
+absl::Status StartLocalRanks(const ServiceFlags& flags, int64_t count) {
+  ASSIGN_OR_RETURN(const LoadedConfig loaded,
+                   LoadConfig(flags.config, flags.Overrides()));
+  return RunLocalRanks(loaded.config, flags, count);
+}
+
 int Main(int argc, char** argv) {
   ServiceFlags flags;
+  int64_t local_ranks = 1;
   CommandLine line(
       "The DAPD trainer: drives the workers and trains the adapter.");
   flags.AddTo(line, "trainer.listen");
+  line.AddOption("--local-ranks",
+                 local_ranks,
+                 "ranks that this process starts, each on a GPU of its own; "
+                 "trainer.rank then counts such processes")
+      .Range(1, 64);
   if (const auto code = line.Parse(argc, argv)) return *code;
   const Config config = PeekConfig(flags.config, flags.Overrides());
   SetCudaEnvironment(config.model.deterministic);
   SetUpLog("trainer", config, config.trainer.rank);
   LogWhatGrpcSays();
-  const absl::Status status = Run(flags);
+  const absl::Status status =
+      local_ranks > 1 ? StartLocalRanks(flags, local_ranks) : Run(flags);
   if (!status.ok()) LogError(std::string(status.message()));
   return static_cast<int>(ExitCodeOf(status));
 }

@@ -126,7 +126,7 @@ class Cluster:
             else:
                 service.start().wait_until_healthy()
 
-    def start_trainer(self, name, failpoints="", rollouts=None, teachers=None, **settings):
+    def start_trainer(self, name, failpoints="", rollouts=None, teachers=None, more=(), **settings):
         rollouts = rollouts or [service.address for service in self.rollouts]
         teachers = teachers or [service.address for service in self.teachers]
         flags = set_flags({
@@ -140,7 +140,7 @@ class Cluster:
             **settings,
         })
         with open(self.log_path(name), "a") as log:
-            trainer = subprocess.Popen([BIN / "dapd-trainer", self.workspace.config, *flags], stdout=log, stderr=log,
+            trainer = subprocess.Popen([BIN / "dapd-trainer", self.workspace.config, *flags, *more], stdout=log, stderr=log,
                                        env={**os.environ, "DAPD_FAILPOINTS": failpoints})
         self.trainers.append(trainer)
         return trainer

@@ -81,6 +81,30 @@ def test_ranks_that_split_the_base_give_the_same_bits(two_ranks, reference):
     history.check(two_ranks.workspace.runs(run) / "ledger.jsonl", BATCH, STEPS)
 
 
+def start_local_ranks(cluster, run, failpoints="", **settings):
+    return cluster.start_trainer(run, failpoints=failpoints, more=["--local-ranks", "2"], **{
+        "run.seed": 1000, "trainer.ranks": 2, "trainer.rendezvous": f"127.0.0.1:{free_port()}", "metrics.trainer_listen": "127.0.0.1:0", **settings})
+
+
+def test_ranks_of_one_container_give_the_same_bits_and_end_together(two_ranks):
+    """As one process of a pod starts them; one that is killed ends both, with the code to start again."""
+    run = "ranks-local"
+    trainer = start_local_ranks(two_ranks, run, failpoints="train.before_micro_batch=sleep:100", **SHARDED)
+    ranks = wait_for(lambda: len(found := children(trainer).get("dapd-trainer", [])) == 2 and found, what="two ranks")
+    wait_for(lambda: len(two_ranks.workspace.metrics(run)) >= 2 or trainer.poll() is not None, what="two steps")
+    os.kill(ranks[0], signal.SIGKILL)
+    assert trainer.wait(timeout=60) == 75, two_ranks.log(run)
+    assert not any(os.path.exists(f"/proc/{rank}") for rank in ranks)
+    assert start_local_ranks(two_ranks, run, **SHARDED).wait(timeout=180) == 0, two_ranks.log(run)
+    assert two_ranks.workspace.adapter_digest(run) == two_ranks.workspace.adapter_digest("ranks-2")
+    history.check(two_ranks.workspace.runs(run) / "ledger.jsonl", BATCH, STEPS)
+
+
+def test_ranks_that_do_not_fill_their_containers_are_refused(two_ranks):
+    assert start_local_ranks(two_ranks, "ranks-odd", **{"trainer.ranks": 3}).wait(timeout=60) == 3
+    assert "trainer.ranks is 3: not 2 ranks (--local-ranks)" in two_ranks.log("ranks-odd")
+
+
 @pytest.mark.parametrize("victim", [0, 1])
 @pytest.mark.parametrize("failpoint,hit,base", [
     ("optimizer.before_step", 3, "whole"), ("train.before_micro_batch", 4, "whole"), ("publish.after_live", 3, "whole"),
