@@ -8,6 +8,7 @@
 #include "common/objective/view_pass.h"
 
 namespace dapd {
+
 PassLimits MakePassLimits(const TrainerLimits& limits,
                           const ModelWeights& weights) {
   // Passes through a base that ranks hold together are ones they make together.
