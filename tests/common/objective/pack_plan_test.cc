@@ -115,7 +115,7 @@ TEST(PassLimitsTest, LongAnswersPassInChunks) {
 // `dapd check` counts without LibTorch.
 TEST(PassLimitsTest, ThePlanCountsTheActivationsThatALayerKeeps) {
   for (const std::string family : {"qwen3", "qwen2", "llama"}) {
-    const ModelConfig& model = MakeRandomModel(family)->config;
+    const ModelConfig model = MakeRandomModel(family)->config;
     for (const auto& [dtype, number] :
          {std::pair{at::kFloat, 4}, std::pair{at::kBFloat16, 2}}) {
       EXPECT_EQ(LayerActivationBytes(model, 16, number),
