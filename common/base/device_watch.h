@@ -1,6 +1,7 @@
-// DeviceWatch: notices when a device computes nothing any more. A CUDA context
-// that is lost fails every later computation of its process, which otherwise
-// looks healthy. Not thread-safe: of the thread that computes.
+// DeviceWatch: tells by how computations end whether the device that a process
+// computes on still works. A GPU whose context is lost never does again in the
+// same process, which should end, to be started again, instead of answering
+// with errors for ever.
 #pragma once
 
 #include <functional>
@@ -10,28 +11,29 @@
 
 namespace dapd {
 
+// Not thread-safe: owned by the compute thread.
 class DeviceWatch {
  public:
-  using OnBroken = std::function<void(const absl::Status& why)>;
-  // So many failures one after another are the device's.
-  static constexpr int kBrokenAfter = 3;
+  // So many computations that fail one after another with INTERNAL say that
+  // something is broken.
+  static constexpr int kFailures = 3;
 
-  // `on_broken` is called by Note; empty: nobody is told.
-  explicit DeviceWatch(OnBroken on_broken) : on_broken_(std::move(on_broken)) {}
+  // `on_broken` may be empty. It gets the reason at once where that is ABORTED
+  // (CatchTorch: the device is lost), and of kFailures in a row.
+  explicit DeviceWatch(std::function<void(const absl::Status& why)> on_broken)
+      : on_broken_(std::move(on_broken)) {}
 
-  // How a computation ended. From the kBrokenAfter-th INTERNAL in a row on each
-  // further one is reported; anything else begins anew, since too little
-  // memory, or an adapter that does not fit, is not the device's fault.
-  void Note(const absl::Status& status);
+  // How a computation ended. Too little memory, or an adapter that does not
+  // fit, is not the device's.
+  void Note(const absl::Status& status) {
+    failures_ = absl::IsInternal(status) ? failures_ + 1 : 0;
+    const bool broken = absl::IsAborted(status) || failures_ >= kFailures;
+    if (broken && on_broken_) on_broken_(status);
+  }
 
  private:
-  const OnBroken on_broken_;
+  const std::function<void(const absl::Status& why)> on_broken_;
   int failures_ = 0;  // in a row
 };
-
-// What a worker does then: ends with code 75, to be started again by whoever
-// watches it. Not in an orderly way, since destructors would wait for the
-// device.
-[[noreturn]] void EndForRestart(const absl::Status& why);
 
 }  // namespace dapd

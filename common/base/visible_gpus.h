@@ -1,6 +1,7 @@
 // GPUs by name, without CUDA: for a program that starts others which use them.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,6 +22,8 @@ std::string GpuSetting(const std::vector<std::string>& gpus);
 class GpuDealer {
  public:
   explicit GpuDealer(std::vector<std::string> gpus) : gpus_(std::move(gpus)) {}
+
+  size_t size() const { return gpus_.size(); }
 
   // `count` different ones, or all if there are fewer.
   std::vector<std::string> Deal(size_t count);

@@ -20,6 +20,7 @@ struct RunConfig {
   int64_t num_threads = 0;      // compute threads per process; 0: all cores
   int64_t rollout_workers = 1;  // `dapd run`: rollout processes to start
   int64_t teacher_workers = 1;
+  int64_t gpu_processes = 1;    // that share a GPU
   std::string resume = "auto";  // auto | never
   // Who is told of the run's end; see common/notify/webhook.h.
   std::string notify_url;  // empty: nobody
@@ -33,6 +34,7 @@ struct ModelSection {
   std::string name;                    // for others; empty: as path has it
   std::string precision = "bfloat16";  // float32 | bfloat16
   std::string device = "auto";         // auto | cpu | cuda
+  bool deterministic = false;          // the same bits on the same GPU
 };
 
 struct LoraSection {
@@ -154,10 +156,11 @@ struct TrainerSection {
   double learning_rate = 5e-6;
   int64_t schedule_steps = 500;
   double max_grad_norm = 0.1;
-  int64_t activation_memory_mib = 1024;
+  // Of both -1: what the device leaves, see common/model/spec/pass_memory.h.
+  int64_t activation_memory_mib = -1;
   int64_t pack_tokens = 16384;  // of one pass, see objective/micro_batch.h
   bool train_while_sampling = true;
-  int64_t ahead_memory_mib = 2048;      // of what is trained ahead
+  int64_t ahead_memory_mib = -1;        // of what is trained ahead
   int64_t chunk_tokens = 512;           // see common/objective/pack_plan.h
   double rpc_timeout_seconds = 600.0;   // one sample's rollout or score
   double peer_timeout_seconds = 300.0;  // without any usable worker

@@ -33,6 +33,7 @@
 #include "common/notify/webhook.h"
 #include "common/rpc/pool/address_file.h"
 #include "services/cli/command.h"
+#include "services/cli/pass_limits_text.h"
 
 namespace dapd {
 namespace {
@@ -45,7 +46,8 @@ struct CheckOptions {
   double teraflops = 0;
   double memory_gigabytes = 0;
   double network_gigabytes = 0;
-  int64_t gpus = 0;  // to recommend a split of; 0: none
+  int64_t gpus = 0;    // to recommend a split of; 0: none
+  double gpu_gib = 0;  // memory of each; 0: not known
 };
 
 // As given; without, those of docs/scale.md's table, or of a core where the
@@ -411,6 +413,9 @@ absl::Status Check(const CheckOptions& options) {
   }
   std::puts(absl::StrFormat("  sum of weights      %.6g", sum).c_str());
   PrintMemory(config, model, plan);
+  ASSIGN_OR_RETURN(const std::string passes,
+                   PassLimitsText(config, model, options.gpu_gib));
+  std::puts(absl::StrFormat("%-16s %s", "passes", passes).c_str());
   SampleLengths lengths = LongestSamples(config);
   if (!options.samples.empty()) {
     ASSIGN_OR_RETURN(std::vector<SampleRow> rows,
@@ -453,6 +458,11 @@ void AddCheckCommand(Command& app) {
                  "recommend how many of so many devices train, score and "
                  "sample")
       .Range(1, 4096);
+  command
+      .AddOption("--gpu-gib",
+                 options->gpu_gib,
+                 "GiB of a GPU's memory: plan the trainer's passes for it")
+      .Positive();
   flops.Positive().Needs(memory).Needs(network);
   memory.Positive().Needs(flops).Needs(network);
   network.Positive().Needs(flops).Needs(memory);

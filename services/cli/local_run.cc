@@ -152,8 +152,25 @@ absl::Status LocalRun::CheckFolder() const {
   return MakeDirectories(JoinPath(folder_, "logs"));
 }
 
+std::vector<std::string> LocalRun::GpuOverrides() const {
+  if (gpus_.size() == 0 || config_.run.gpu_processes > 1) return {};
+  int64_t processes = config_.trainer.ranks;
+  if (AsksRolloutWorkers(config_)) {
+    processes += config_.run.rollout_workers * config_.rollout.tensor_parallel;
+  }
+  if (AsksTeachers(config_)) processes += config_.run.teacher_workers;
+  const auto gpus = static_cast<int64_t>(gpus_.size());
+  // Dealt out evenly, from the first again when they run out.
+  const int64_t sharing = (processes + gpus - 1) / gpus;
+  if (sharing <= 1) return {};
+  return {absl::StrCat("run.gpu_processes=", sharing)};
+}
+
 absl::Status LocalRun::Start() {
   RETURN_IF_ERROR(CheckFolder());
+  for (std::string& override : GpuOverrides()) {
+    overrides_.push_back(std::move(override));
+  }
   // Ranks first: no two of them may share a GPU, workers may.
   std::vector<std::vector<std::string>> gpus_of_rank;
   for (int64_t rank = 0; rank < config_.trainer.ranks; ++rank) {

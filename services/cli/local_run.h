@@ -34,6 +34,8 @@ class LocalRun {
 
  private:
   absl::Status CheckFolder() const;
+  // What every process is told of the GPUs that it shares with others.
+  std::vector<std::string> GpuOverrides() const;
   absl::StatusOr<std::unique_ptr<ChildProcess>> MakeChild(
       const std::string& binary,
       const std::string& name,
@@ -58,7 +60,7 @@ class LocalRun {
       int64_t rank, const std::string& rendezvous, std::string* status_address);
 
   const std::string config_path_;
-  const std::vector<std::string> overrides_;
+  std::vector<std::string> overrides_;
   const Config config_;
   const std::string folder_;
   RunSupervisor& supervisor_;

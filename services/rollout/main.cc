@@ -11,7 +11,8 @@
 #include "absl/status/status.h"
 
 #include "common/base/command_line.h"
-#include "common/base/device_watch.h"
+#include "common/base/cuda_environment.h"
+#include "common/base/end_for_restart.h"
 #include "common/base/exit_code.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
@@ -113,6 +114,7 @@ int Main(int argc, char** argv) {
   if (const auto code = line.Parse(argc, argv)) return *code;
   const Config config =
       PeekConfig(flags.worker.config, flags.worker.Overrides());
+  SetCudaEnvironment(config.model.deterministic);
   const bool is_one_of_several = config.rollout.tensor_parallel > 1;
   SetUpLog("rollout", config, is_one_of_several ? flags.tensor_rank.rank : -1);
   LogWhatGrpcSays();

@@ -132,15 +132,25 @@ uint32_t RolloutWorker::FreeSlot() const {
   return static_cast<uint32_t>(std::ranges::find(taken, false) - taken.begin());
 }
 
+absl::StatusOr<std::vector<SampledToken>> RolloutWorker::Compute() {
+  RETURN_IF_ERROR(DAPD_FAILPOINT_STATUS("worker.before_token"));
+  return sampler_->Step();
+}
+
 void RolloutWorker::Step() {
   const absl::Time start = absl::Now();
-  DAPD_FAILPOINT("worker.before_token");
-  const absl::StatusOr<std::vector<SampledToken>> tokens = sampler_->Step();
+  const absl::StatusOr<std::vector<SampledToken>> tokens = Compute();
   if (!tokens.ok()) {
     LogError(absl::StrCat("decode step failed: ",
                           std::string(tokens.status().message())));
-    FailAll(tokens.status());
+    // First: who ends this process leaves its requests to other workers.
     device_.Note(tokens.status());
+    // What has not begun may fit.
+    if (absl::IsResourceExhausted(tokens.status())) {
+      FailRunning(tokens.status());
+    } else {
+      FailAll(tokens.status());
+    }
     return;
   }
   device_.Note(absl::OkStatus());
@@ -149,6 +159,13 @@ void RolloutWorker::Step() {
     if (found == running_.end()) continue;
     Sequence& sequence = found->second;
     const uint64_t request_id = sequence.request_id;
+    if (!token.error.ok()) {
+      LogWarning(absl::StrCat("an answer failed: ",
+                              std::string(token.error.message())));
+      Fail(sequence, token.error);
+      running_.erase(found);
+      continue;
+    }
     if (sequence.num_tokens == 0) sequence.first_token = absl::Now();
     sequence.outbox->AddToken(
         request_id, sequence.num_tokens++, token.token, token.logprob);
@@ -233,13 +250,17 @@ void RolloutWorker::Report(const Sequence& sequence,
        .seconds = absl::ToDoubleSeconds(absl::Now() - sequence.arrival)});
 }
 
-void RolloutWorker::FailAll(const absl::Status& error) {
+void RolloutWorker::FailRunning(const absl::Status& error) {
   for (const auto& [id, sequence] : running_) {
     sampler_->Cancel(id);
     Fail(sequence, error);
   }
-  for (const Sequence& sequence : waiting_) Fail(sequence, error);
   running_.clear();
+}
+
+void RolloutWorker::FailAll(const absl::Status& error) {
+  FailRunning(error);
+  for (const Sequence& sequence : waiting_) Fail(sequence, error);
   waiting_.clear();
   ReportLoad();
 }

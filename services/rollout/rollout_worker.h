@@ -65,9 +65,9 @@ class RolloutWorker {
     // More are refused with RESOURCE_EXHAUSTED.
     int64_t max_waiting = kMaxWaitingRequests;
     RolloutObserver observer;
-    // Told, on the compute thread, when decode steps and adapters fail one
-    // after another as those of a lost device do.
-    DeviceWatch::OnBroken on_broken;
+    // Told by a DeviceWatch of decode steps and adapters, on the compute
+    // thread, before the requests fail.
+    std::function<void(const absl::Status& why)> on_broken;
   };
   RolloutWorker(std::unique_ptr<Sampler> sampler, Options options);
   // Shutdown(0).
@@ -115,13 +115,15 @@ class RolloutWorker {
   void StartWaiting();
   // The lowest number that none of those that run has.
   uint32_t FreeSlot() const;
+  absl::StatusOr<std::vector<SampledToken>> Compute();
   void Step();
   void Cancel(const GenerationOutbox* outbox);
   absl::StatusOr<LoadResult> Switch(const AdapterUpload& upload);
   void Fail(const Sequence& sequence, const absl::Status& error);
   // kNone: it failed.
   void Report(const Sequence& sequence, FinishReason finish_reason) const;
-  void FailAll(const absl::Status& error);
+  void FailRunning(const absl::Status& error);
+  void FailAll(const absl::Status& error);  // and what waits
   bool idle() const { return running_.empty() && waiting_.empty(); }
   void ReportLoad();
 

@@ -8,7 +8,8 @@
 #include "absl/status/status.h"
 
 #include "common/base/command_line.h"
-#include "common/base/device_watch.h"
+#include "common/base/cuda_environment.h"
+#include "common/base/end_for_restart.h"
 #include "common/base/exit_code.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
@@ -53,7 +54,9 @@ int Main(int argc, char** argv) {
   CommandLine line("A DAPD teacher worker: scores views with frozen weights.");
   flags.AddTo(line, "teacher.listen");
   if (const auto code = line.Parse(argc, argv)) return *code;
-  SetUpLog("teacher", PeekConfig(flags.config, flags.Overrides()));
+  const Config config = PeekConfig(flags.config, flags.Overrides());
+  SetCudaEnvironment(config.model.deterministic);
+  SetUpLog("teacher", config);
   LogWhatGrpcSays();
   const absl::Status status = Run(flags);
   if (!status.ok()) LogError(std::string(status.message()));

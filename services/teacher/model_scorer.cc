@@ -248,7 +248,7 @@ class ModelScorer : public Scorer {
 
 absl::StatusOr<LoadedScorer> LoadModelScorer(const Config& config) {
   SetComputeThreads(config.run.num_threads);
-  ASSIGN_OR_RETURN(const at::Device device, ParseDevice(config.model.device));
+  ASSIGN_OR_RETURN(const at::Device device, OpenDevice(config.model));
   ASSIGN_OR_RETURN(const at::ScalarType dtype,
                    ParsePrecision(config.model.precision));
   ASSIGN_OR_RETURN(std::shared_ptr<const ModelWeights> weights,

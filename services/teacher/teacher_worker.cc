@@ -28,7 +28,7 @@ uint64_t NumBytes(const ViewScores& scores) {
 
 TeacherWorker::TeacherWorker(std::unique_ptr<Scorer> scorer,
                              TeacherObserver observer,
-                             DeviceWatch::OnBroken on_broken)
+                             std::function<void(const absl::Status&)> on_broken)
     : observer_(std::move(observer)),
       scorer_(std::move(scorer)),
       device_(std::move(on_broken)),
@@ -128,6 +128,7 @@ void TeacherWorker::Score(const TeacherRequest& request,
   const AheadWork ahead = desk_.Close(&outbox, request.request_id);
   if (outbox.closed()) return;
   const absl::Status status = TryScore(request, ahead, outbox);
+  device_.Note(status);
   if (observer_.on_request) observer_.on_request(status.ok() ? "ok" : "failed");
   if (!status.ok()) outbox.Push({request.request_id, status});
 }
@@ -155,9 +156,7 @@ absl::Status TeacherWorker::TryScore(const TeacherRequest& request,
     waiting += absl::Now() - begin;
     return wanted;
   };
-  absl::StatusOr<ScoreWork> scored = scorer_->Score(request.input, send);
-  device_.Note(scored.status());
-  ASSIGN_OR_RETURN(const ScoreWork work, std::move(scored));
+  ASSIGN_OR_RETURN(const ScoreWork work, scorer_->Score(request.input, send));
   const absl::Time end = absl::Now();
   const double seconds = absl::ToDoubleSeconds(end - start - waiting);
   if (observer_.on_scored) observer_.on_scored(scored_tokens, seconds);

@@ -72,11 +72,11 @@ inline constexpr int64_t kMaxQueuedCommands = 64;
 
 class TeacherWorker {
  public:
-  // `on_broken` is told, on the compute thread, when scores, prefixes and
-  // adapters fail one after another as those of a lost device do.
+  // `on_broken`: told by a DeviceWatch of requests, chunks and uploads, on the
+  // compute thread, before the request fails.
   TeacherWorker(std::unique_ptr<Scorer> scorer,
                 TeacherObserver observer,
-                DeviceWatch::OnBroken on_broken = {});
+                std::function<void(const absl::Status& why)> on_broken = {});
   // Shutdown(0).
   ~TeacherWorker();
 

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "common/base/command_line.h"
+#include "common/base/cuda_environment.h"
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
 #include "common/base/json_lines.h"
@@ -360,6 +361,7 @@ int Main(int argc, char** argv) {
   flags.AddTo(line, "trainer.listen");
   if (const auto code = line.Parse(argc, argv)) return *code;
   const Config config = PeekConfig(flags.config, flags.Overrides());
+  SetCudaEnvironment(config.model.deterministic);
   SetUpLog("trainer", config, config.trainer.rank);
   LogWhatGrpcSays();
   const absl::Status status = Run(flags);

@@ -54,13 +54,14 @@ class Trainer {
     ++version_;
     cpu_.SinceLast();
     const absl::Time start = absl::Now();
-    const auto writer =
-        PolicyUpdateWriter::Start(adapter_, version_, "", {1, 2}).value();
+    const auto writer = PolicyUpdateWriter::Start(
+                            adapter_, version_, "", {1, 2}, /*side=*/nullptr)
+                            .value();
     client_->SetPolicy(writer->update());
     for (const at::Tensor& tensor : adapter_.Tensors()) {
       Check(writer->Append(tensor).ok(), "it has its layout");
     }
-    writer->Finish(*weights_, adapter_);
+    TORCH_CHECK(writer->Finish(*weights_, adapter_).ok());
     const absl::Time packed = absl::Now();
     // Only now, or a fast worker would do the other's task.
     while (NumServing() < workers_) absl::SleepFor(absl::Milliseconds(1));

@@ -21,8 +21,8 @@ namespace dapd {
 struct FakeScorerControl {
   std::atomic<bool> hold = false;  // no score comes while set
   std::atomic<bool> fail = false;
-  std::atomic<bool> break_device = false;  // it fails for ever
-  std::atomic<float> probe = -1.5F;        // every probe log-probability
+  std::atomic<bool> lose_device = false;  // every call fails for good
+  std::atomic<float> probe = -1.5F;       // every probe log-probability
   std::atomic<int> started = 0;
   std::atomic<int> loads = 0;
   std::atomic<int64_t> hidden_size = 8;
@@ -39,7 +39,6 @@ class FakeScorer : public Scorer {
 
   absl::StatusOr<AppliedAdapter> Load(const AdapterUpload& upload) override {
     ++control_.loads;
-    if (control_.break_device) return absl::InternalError("CUDA error");
     return AppliedAdapter{
         7, std::vector<float>(upload.probe_ids.size() - 1, control_.probe)};
   }
@@ -49,8 +48,8 @@ class FakeScorer : public Scorer {
     ScoreWork work;
     ++control_.started;
     while (control_.hold) absl::SleepFor(absl::Milliseconds(1));
-    if (control_.break_device) return absl::InternalError("CUDA error");
     if (control_.fail) return absl::ResourceExhaustedError("no memory");
+    if (control_.lose_device) return absl::AbortedError("lost");
     for (const auto& [name, view] : input.views) {
       work.computed_tokens += static_cast<int64_t>(view.input_ids.size());
       const int64_t width = input.payload == Payload::kTopK
@@ -87,6 +86,7 @@ class FakeScorer : public Scorer {
                                const std::vector<int32_t>& ids,
                                HeldPrefix* prefix) override {
     if (control_.fail) return absl::ResourceExhaustedError("no memory");
+    if (control_.lose_device) return absl::AbortedError("lost");
     if (static_cast<int64_t>(ids.size()) < prefix->tokens + 4) return false;
     if (control_.chunks_left-- <= 0) return false;
     prefix->tokens += 4;

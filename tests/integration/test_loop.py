@@ -55,6 +55,16 @@ def test_each_process_gets_a_gpu_of_its_own(reference_run, monkeypatch):
     assert given == {"dapd-trainer": ["4", "5"], "dapd-rollout": ["6", "7"], "dapd-teacher": ["8"]}
 
 
+def test_processes_that_share_a_gpu_know_it(reference_run, monkeypatch):
+    """A trainer, a worker and a teacher on one GPU each plan with a third of its memory."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
+    process = reference_run.start("shared-gpu", **{"model.device": "auto"})
+    wait_for(lambda: len(children(process).get("dapd-trainer", [])) == 1 or process.poll() is not None, what="the trainer")
+    told = [open(f"/proc/{pid}/cmdline").read().split("\0") for pids in children(process).values() for pid in pids]
+    assert process.wait(timeout=120) == 0, reference_run.log("shared-gpu")
+    assert len(told) == 3 and all("run.gpu_processes=3" in arguments for arguments in told)
+
+
 def listening_on(address):
     """How many TCP sockets listen on an IPv4 address of this machine."""
     wanted = socket.inet_aton(address)[::-1].hex().upper()

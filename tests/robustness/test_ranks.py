@@ -147,14 +147,15 @@ def start_machine(cluster, run, **settings):
 
 def test_a_trainer_that_starts_the_ranks_of_its_machine_gives_the_same_bits(two_ranks):
     run = "ranks-of-a-machine"
-    trainer = start_machine(two_ranks, run, **{"trainer.ranks_per_machine": 2})
+    machine = {"trainer.ranks_per_machine": 2, **SHARDED}
+    trainer = start_machine(two_ranks, run, failpoints="train.before_micro_batch=sleep:100", **machine)
     wait_for(lambda: len(two_ranks.workspace.metrics(run)) >= 1 or trainer.poll() is not None, what="a step")
     ranks = children(trainer).get("dapd-trainer", [])
     assert len(ranks) == 2, two_ranks.log(run)
     os.kill(ranks[1], signal.SIGKILL)
     assert trainer.wait(timeout=60) == 75, two_ranks.log(run)
     assert not [rank for rank in ranks if os.path.exists(f"/proc/{rank}")]
-    finish(two_ranks, run, [start_machine(two_ranks, run, **{"trainer.ranks_per_machine": 2})])
+    finish(two_ranks, run, [start_machine(two_ranks, run, **machine)])
     assert two_ranks.workspace.adapter_digest(run) == two_ranks.workspace.adapter_digest("ranks-2")
     history.check(two_ranks.workspace.runs(run) / "ledger.jsonl", BATCH, STEPS)
     # Of a finished run rank 0 is enough.

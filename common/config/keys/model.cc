@@ -24,6 +24,16 @@ std::vector<ConfigKey> ModelKeys(Config& c) {
            &c.model.device,
            "Where the model is computed.",
            {"auto", "cpu", "cuda"}),
+      Any("model.deterministic",
+          &c.model.deterministic,
+          "On a GPU: whether a run ends in the same bits each time on the same "
+          "GPU and versions. It is slower: attention's backward pass adds in a "
+          "fixed order, products have fixed workspaces and, in bfloat16, are "
+          "not split along what they sum over, packs do not depend on the "
+          "memory that is free. Without it the order of some sums, and so the "
+          "last bits, may change from run to run. On a CPU results always are "
+          "the same, and this changes nothing.")
+          .MayChange(),
   };
 }
 

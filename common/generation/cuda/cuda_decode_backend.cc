@@ -287,8 +287,12 @@ at::Tensor CudaDecodeBackend::TakePages(int64_t tokens) const {
 
 void CudaDecodeBackend::SetAdapter(std::shared_ptr<const Adapter> adapter) {
   adapter_ = std::move(adapter);
-  if (!packed_->Fits(adapter_.get())) Prepare();
+  if (decoder_ == nullptr || !packed_->Fits(adapter_.get())) Prepare();
   packed_->Apply(adapter_.get());
+}
+
+void CudaDecodeBackend::EnsureDecoder() {
+  if (decoder_ == nullptr) SetAdapter(adapter_);
 }
 
 bool CudaDecodeBackend::Start(int64_t slot, DecodeRequest request) {
@@ -298,6 +302,7 @@ bool CudaDecodeBackend::Start(int64_t slot, DecodeRequest request) {
   auto sequence = std::make_unique<Sequence>();
   sequence->request = std::move(request);
   try {
+    EnsureDecoder();
     sequence->pages.push_back(TakePages(tokens));
   } catch (const c10::OutOfMemoryError&) {
     return false;
@@ -418,6 +423,7 @@ std::vector<DecodedToken> CudaDecodeBackend::Step() {
 
 std::vector<float> CudaDecodeBackend::ScoreTokens(
     const std::vector<int32_t>& ids) {
+  EnsureDecoder();
   const auto count = static_cast<int64_t>(ids.size()) - 1;
   const at::Tensor forced =
       at::tensor(std::vector<int32_t>(ids.begin() + 1, ids.end()), at::kInt)

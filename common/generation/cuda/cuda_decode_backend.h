@@ -82,6 +82,8 @@ class CudaDecodeBackend : public DecodeBackend {
   };
   // (Re)makes packed weights and decoder for the adapter's layout.
   void Prepare();
+  // Makes the decoder that a Prepare had no memory for.
+  void EnsureDecoder();
   // How an adapter is merged into a projection where CudaPackedWeights asks for
   // that. Not to outlive this.
   MergePair MergeOnDevice() const;

@@ -33,7 +33,8 @@ struct CudaLibrary {
 // was built without nvcc).
 std::optional<CudaLibrary> FindCudaLibrary();
 
-// Throws c10::Error with a C function's reason unless its `code` is 0.
+// Throws c10::Error with a C function's reason unless its `code` is 0, for want
+// of memory c10::OutOfMemoryError.
 void CheckCuda(int code, const char* error);
 
 }  // namespace dapd

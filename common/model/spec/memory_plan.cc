@@ -1,9 +1,11 @@
 #include "common/model/spec/memory_plan.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 #include "common/config/preset_terms.h"
+#include "common/model/spec/pass_memory.h"
 
 namespace dapd {
 namespace {
@@ -32,15 +34,6 @@ double ShardBytes(const Config& config,
       LayerParameters(model) * static_cast<double>(model.num_layers);
   const double rest = static_cast<double>(model.NumParameters()) - split;
   return BytesOfNumber(config) * (rest + split / static_cast<double>(ranks));
-}
-
-// What one layer has alive for `tokens` rows.
-double LayerWorkspace(const Config& config,
-                      const ModelConfig& model,
-                      double tokens) {
-  return tokens * BytesOfNumber(config) *
-         (kHiddenTensors * static_cast<double>(model.hidden_size) +
-          kIntermediateTensors * static_cast<double>(model.intermediate_size));
 }
 
 // What the roles have in common.
@@ -118,6 +111,10 @@ RoleMemory TrainerMemory(const Config& config,
       3 * kPromptTokens + 2 * sizes.rollout + 3 * sizes.reference;
   const double pass =
       std::max(sample, static_cast<double>(trainer.pack_tokens));
+  // Without a size in the configuration: what a CPU takes. A GPU's memory is
+  // filled (pass_memory.h).
+  const TrainerLimits limits =
+      PlanTrainerLimits(config, model, /*gpu=*/std::nullopt).value();
   RoleMemory memory{
       {{"program", kProgramBytes},
        {"base",
@@ -127,8 +124,7 @@ RoleMemory TrainerMemory(const Config& config,
        {"inputs of all layers",
         sizes.number * pass * sizes.hidden *
             static_cast<double>(model.num_layers)},
-       {"kept activations",
-        static_cast<double>(trainer.activation_memory_mib) * kMiB},
+       {"kept activations", static_cast<double>(limits.activation_bytes)},
        {"a layer", 2 * LayerWorkspace(config, model, pass)},
        {"loss", kHeadLossBytes},
        {"scores of a step",
@@ -136,8 +132,7 @@ RoleMemory TrainerMemory(const Config& config,
             3 * (sizes.rollout + sizes.reference)}}};
   if (trainer.train_while_sampling && !trainer.shard_base) {
     memory.items.push_back(
-        {"trained ahead",
-         static_cast<double>(trainer.ahead_memory_mib) * kMiB});
+        {"trained ahead", static_cast<double>(limits.ahead_bytes)});
   }
   if (TeacherSets(config).contains(WeightSet::kEma)) {
     memory.items.push_back({"moving average", sizes.adapter});
@@ -149,6 +144,14 @@ RoleMemory TrainerMemory(const Config& config,
 }
 
 }  // namespace
+
+double LayerWorkspace(const Config& config,
+                      const ModelConfig& model,
+                      double tokens) {
+  return tokens * BytesOfNumber(config) *
+         (kHiddenTensors * static_cast<double>(model.hidden_size) +
+          kIntermediateTensors * static_cast<double>(model.intermediate_size));
+}
 
 double LayerParameters(const ModelConfig& model) {
   double parameters = 0;

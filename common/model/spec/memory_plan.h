@@ -16,6 +16,11 @@ double LayerParameters(const ModelConfig& model);
 // Of the adapter that `config` asks for.
 int64_t LoraParameters(const Config& config, const ModelConfig& model);
 
+// What one layer has alive while it computes `tokens` rows, in bytes.
+double LayerWorkspace(const Config& config,
+                      const ModelConfig& model,
+                      double tokens);
+
 struct MemoryItem {
   std::string what;
   double bytes = 0.0;

@@ -7,8 +7,11 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "common/base/cuda_environment.h"
 #include "common/base/exit_code.h"
 #include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/tensor/torch_bridge.h"
 
 namespace dapd {
 namespace {
@@ -43,7 +46,42 @@ bool HasNvidiaDriver() {
   return std::filesystem::exists("/dev/nvidiactl", error);
 }
 
+// Of the current device, for CatchTorch.
+absl::Status CheckCudaDevice() {
+  auto* check = reinterpret_cast<int (*)(char*)>(CudaSymbol("DapdCudaCheck"));
+  char reason[256] = "";
+  if (check == nullptr || check(reason) == 0) return absl::OkStatus();
+  return absl::InternalError(reason);
+}
+
+void SetUpCuda(bool deterministic) {
+  at::Context& context = at::globalContext();
+  // Its attention builds a plan for every shape, of up to half a second each,
+  // and keeps them all.
+  context.setSDPUseCuDNN(false);
+  // Partial sums in bfloat16 lose what the float32 of a long sum is for.
+  context.setAllowBF16ReductionCuBLAS(/*allow_reduced_precision=*/false,
+                                      /*allow_splitk=*/!deterministic);
+  if (!deterministic) return;
+  // LibTorch can forbid split products in cuBLASLt's only.
+  context.setBlasPreferredBackend(at::BlasBackend::Cublaslt);
+  // Flash attention's backward pass reads this, index_add and others do.
+  context.setDeterministicAlgorithms(true, /*warn_only=*/false);
+  // Nothing reads what it has not written.
+  context.setDeterministicFillUninitializedMemory(false);
+}
+
 }  // namespace
+
+absl::StatusOr<at::Device> OpenDevice(const ModelSection& model) {
+  SetCudaEnvironment(model.deterministic);  // the programs have done so
+  ASSIGN_OR_RETURN(const at::Device device, ParseDevice(model.device));
+  if (device.is_cuda()) {
+    SetUpCuda(model.deterministic);
+    SetDeviceCheck(CheckCudaDevice);
+  }
+  return device;
+}
 
 void* CudaSymbol(const char* name) {
   void* library = CudaLibrary();

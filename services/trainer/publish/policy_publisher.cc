@@ -48,7 +48,8 @@ absl::StatusOr<std::unique_ptr<PolicyUpdateWriter>> PolicyPublisher::WriteNext()
   return PolicyUpdateWriter::Start(parts_.policy.live(),
                                    parts_.policy.version() + 1,
                                    parts_.base_model_path,
-                                   probe_ids_);
+                                   probe_ids_,
+                                   side_.get());
 }
 
 void PolicyPublisher::Serve(std::shared_ptr<const PolicyUpdate> update) {

@@ -405,7 +405,7 @@ absl::Status BatchTrainer::Publish(PolicyUpdateWriter& writer,
   DAPD_FAILPOINT("publish.before_live");
   {
     const ScopedSlice push(parts_.timeline, kComputeTrack, "push");
-    writer.Finish(*parts_.weights, parts_.policy.live());
+    RETURN_IF_ERROR(writer.Finish(*parts_.weights, parts_.policy.live()));
     publisher_.SetLive(writer.update());
     RETURN_IF_ERROR(publisher_.PublishWeights());
   }

@@ -5,6 +5,7 @@
 #include "common/generation/cuda/cuda_decoder.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <iostream>
 #include <map>
 #include <memory>
@@ -197,6 +198,39 @@ TEST(CudaDecoderTest, AnAdapterOfAnotherRankChangesTheLayout) {
   backend.SetAdapter(nullptr);
   for (const auto& [request, answer] : Generate(backend, MakeRequests())) {
     EXPECT_EQ(answer.tokens, base.at(request).tokens);
+  }
+}
+
+bool no_memory = false;
+
+int CreateUnlessFull(const CudaDecoderSpec* spec,
+                     void* workspace,
+                     void** decoder,
+                     char* error) {
+  if (!no_memory) return DapdCudaDecoderCreate(spec, workspace, decoder, error);
+  std::snprintf(error, kCudaErrorBytes, "graph: out of memory");
+  return 1;
+}
+
+TEST(CudaDecoderTest, ADecoderThatFoundNoMemoryIsMadeWhenThereIsSome) {
+  const auto weights = MakeDecodableModel("qwen3");
+  CudaLibrary library = HostLibrary();
+  library.create = CreateUnlessFull;
+  no_memory = false;
+  CudaDecodeBackend backend(weights, {.slots = 1}, library);
+  const auto expected = Generate(backend, MakeRequests());
+  // An adapter in columns has another layout.
+  CudaDecodeBackend changing(
+      weights, {.slots = 1, .adapter_form = AdapterForm::kColumns}, library);
+  no_memory = true;
+  EXPECT_THROW(changing.SetAdapter(MakeAdapter(*weights)),
+               c10::OutOfMemoryError);
+  EXPECT_THROW(changing.SetAdapter(nullptr), c10::OutOfMemoryError);
+  EXPECT_FALSE(changing.Start(0, MakeRequests()[0]));
+  EXPECT_THROW(changing.ScoreTokens({1, 2, 3}), c10::OutOfMemoryError);
+  no_memory = false;
+  for (const auto& [request, answer] : Generate(changing, MakeRequests())) {
+    EXPECT_EQ(answer.tokens, expected.at(request).tokens);
   }
 }
 
