@@ -149,14 +149,17 @@ def why_no_gpu(torch, version):
 
 def find_peers(tree):
     """Folders of packages that the most peers can be imported with, and by peer its version or why it is left out."""
-    packed = [folder for folder in (tree / "peers/peers", tree / "peers/numpy") if folder.exists()]
+    peers, numpy, liger = (tree / "peers" / name for name in ("peers", "numpy", "liger"))
     best = None
-    for path in ([packed, packed[:1]] if len(packed) > 1 else [packed]) + ([[]] if packed else []):
+    # The pack's own, with this machine's numpy where it has one that fits; then this machine's.
+    for path in [peers, numpy], [peers], [liger], []:
+        if not all(folder.exists() for folder in path):
+            continue
         found, left_out = {}, {}
         for name, code in PEERS.items():
             result = python(f"import importlib.metadata\n{code}\nprint(importlib.metadata.version('{name}'))", path)
             if result.returncode == 0:
-                found[name] = result.stdout.split()[-1] + (" (pack)" if path else " (this machine)")
+                found[name] = result.stdout.split()[-1]
             else:
                 left_out[name] = last_line(result.stderr)
         if best is None or len(found) > len(best[1]):

@@ -124,6 +124,14 @@ def install_peers(name, python):
         return None, next((line for line in reversed(error.stderr.splitlines()) if line.startswith("ERROR")), "pip failed")
 
 
+def link_liger(links, peers):
+    """liger-kernel by itself: it is all Python, and fits where the others are of another release."""
+    links.mkdir()
+    for path in peers.glob("liger_kernel*"):
+        (links / path.name).symlink_to(f"../peers/{path.name}")
+    return links
+
+
 def add(archive, folder, under=""):
     """All files of a folder but the peers' own tests; neither owners nor times of the machine that packs."""
     for path in sorted(folder.rglob("*")):
@@ -207,6 +215,8 @@ def main():
                 left_out.append({"what": part, "why": why})
             else:
                 contents[part] = [(folder, f"peers/{part}")]
+        if "peers" in contents:
+            contents["peers"].append((link_liger(stage / "liger", contents["peers"][0][0]), "peers/liger"))
         with concurrent.futures.ThreadPoolExecutor() as pool:
             parts = list(zip(contents, pool.map(lambda folders: compress(folders, level), contents.values())))
         packed = [path for part in ("programs", "libraries") for path in (stage / part).rglob("*") if path.is_file() and not path.is_symlink()]
