@@ -155,7 +155,8 @@ def compress(folders, level):
         for folder, under in folders:
             add(archive, folder, under)
     # Jumps in machine code repeat themselves once they are absolute.
-    return lzma.compress(plain.getbuffer(), filters=[{"id": lzma.FILTER_X86}, {"id": lzma.FILTER_LZMA2, "preset": level, "dict_size": DICTIONARY_BYTES}])
+    dictionary = {"dict_size": DICTIONARY_BYTES} if level >= 6 else {}
+    return lzma.compress(plain.getbuffer(), filters=[{"id": lzma.FILTER_X86}, {"id": lzma.FILTER_LZMA2, "preset": level, **dictionary}])
 
 
 def git(*arguments):
