@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
@@ -79,6 +80,8 @@ class Runner:
             finally:
                 end_marked(mark)
                 process.wait()
+                # Models of a stage that was ended, up to 10 GB.
+                shutil.rmtree(self.work / "tmp", ignore_errors=True)
         text = log.read_text(errors="replace")
         with open(self.folder / "log.txt", "a") as whole:
             whole.write(f"==== {name}, {time.strftime('%F %T')}\n{text}\n")
