@@ -43,7 +43,7 @@ class Unusable(Exception):
 
 def python(code, path=()):
     """Runs code in a Python of its own, with more folders of packages in front of its own."""
-    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "HF_HUB_OFFLINE": "1"}
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
     environment["PYTHONPATH"] = os.pathsep.join([*map(str, path), *filter(None, [os.environ.get("PYTHONPATH")])])
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
 

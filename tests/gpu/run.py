@@ -50,7 +50,7 @@ class Runner:
         for folder in places.values():
             folder.mkdir(exist_ok=True)
         path = [*self.facts["python_path"], *filter(None, [os.environ.get("PYTHONPATH")])]
-        return {**os.environ, "PYTHONPATH": os.pathsep.join(path), "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1",
+        return {**os.environ, "PYTHONPATH": os.pathsep.join(path), "PYTHONUNBUFFERED": "1",
                 "DAPD_BIN": str(TREE / "bin"), "DAPD_PYTHON": sys.executable, "DAPD_BENCHMARK_RECORD": str(record),
                 "DAPD_BENCHMARK_PAIRS": os.environ.get("DAPD_BENCHMARK_PAIRS", "3"),
                 "DAPD_BENCHMARK_DEADLINE": str(time.time() + (1 - RESERVE) * self.seconds), "DAPD_GPU_STAGE": mark,
