@@ -29,7 +29,7 @@ def check(row, folder, ours, peer, limit):
 
 def compare(row, folder, shape, layers, groups, device, precision, limit, targets):
     """`targets`: speed-up, memory ratio and part of the GEMM rate, or None where the row has none."""
-    model, adapter = write_model(folder, shape, layers)
+    model, adapter = write_model(folder, shape, layers, precision, device)
     case = write_views(folder / "case.json", groups)
     arguments = [model, adapter, case, device, precision]
     speedup, memory, rate = targets

@@ -75,7 +75,7 @@ def test_a_failing_phase_ends_the_script_with_its_code_and_log(tmp_path):
 
 
 @pytest.mark.parametrize("script", ["deploy/install.sh", "deploy/build.sh", "deploy/package.sh", "deploy/stage_image.sh", "deploy/build_image.sh",
-                                    "deploy/quickstart.sh", "deploy/fetch.sh", "tests/run.sh"])
+                                    "deploy/quickstart.sh", "deploy/fetch.sh", "tests/run.sh", "tests/gpu/pack.sh", "tests/gpu/run.sh"])
 def test_an_unknown_option_is_a_usage_error(script):
     result = subprocess.run([ROOT / script, "--no-such-option"], capture_output=True, text=True)
     assert result.returncode == 2 and f"usage: {script}" in result.stderr
