@@ -9,8 +9,10 @@
 
 namespace dapd {
 
-// "cpu", "cuda", or "auto" (CUDA if this build and machine offer it). CONFIG
-// error if CUDA is asked for and cannot be had.
+// "cpu", "cuda", or "auto": CUDA if this build and machine offer it, else the
+// CPU, with a warning where there is a GPU that cannot be used. CONFIG error,
+// which says what is missing, if CUDA is asked for and cannot be had, or if
+// CUDA_VISIBLE_DEVICES is wrong.
 absl::StatusOr<at::Device> ParseDevice(const std::string& name);
 
 // "float32" or "bfloat16".
