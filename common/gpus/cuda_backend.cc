@@ -18,31 +18,29 @@ struct Loaded {
 };
 
 Loaded Load() {
-  const std::string path = CudaBackendPath();
-  if (path.empty()) {
-    return {.status = absl::FailedPreconditionError(
-                "this build has no CUDA backend; deploy/install.sh --cuda and "
-                "deploy/build.sh make one, and images are built with the "
-                "target cuda")};
-  }
-  void* handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
+  const absl::StatusOr<std::string> path = CudaBackendPath();
+  if (!path.ok()) return {.status = path.status()};
+  void* handle = ::dlopen(path->c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (handle != nullptr) return {.handle = handle};
   const char* error = ::dlerror();
   const std::string why = error == nullptr ? "no reason is given" : error;
   return {
       .status = absl::FailedPreconditionError(absl::StrCat(
-          path, " cannot be loaded: ", why, "; ", MissingLibraryAdvice(why)))};
+          *path, " cannot be loaded: ", why, "; ", MissingLibraryAdvice(why)))};
 }
 
 }  // namespace
 
-std::string CudaBackendPath() {
+absl::StatusOr<std::string> CudaBackendPath() {
   std::error_code error;
   const std::filesystem::path program =
       std::filesystem::read_symlink("/proc/self/exe", error);
   const std::filesystem::path path =
       program.parent_path().parent_path() / "lib" / "libdapd_cuda.so";
-  return std::filesystem::exists(path, error) ? path.string() : "";
+  if (std::filesystem::exists(path, error)) return path.string();
+  return absl::FailedPreconditionError(
+      "this build has no CUDA backend; deploy/install.sh --cuda and "
+      "deploy/build.sh make one, and images are built with the target cuda");
 }
 
 absl::Status LoadCudaBackend(void** handle) {

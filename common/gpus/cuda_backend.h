@@ -4,19 +4,21 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 
 namespace dapd {
 
-// libdapd_cuda.so in ../lib beside the program; empty if it is not there.
-std::string CudaBackendPath();
+// libdapd_cuda.so in ../lib beside the program. FAILED_PRECONDITION if it is
+// not there, with what makes it.
+absl::StatusOr<std::string> CudaBackendPath();
 
 // The kernels of this repository that were built with the program: "by nvcc
 // 13.0.88 for sm_80, sm_90". Empty: none were.
 const char* CudaKernels();
 
 // Loads CudaBackendPath() with all that it needs, once; what `handle` gets is
-// dlopen's. FAILED_PRECONDITION: it is not there, or one of its libraries is
-// not, by name.
+// dlopen's. FAILED_PRECONDITION also where one of its libraries is missing, by
+// name.
 absl::Status LoadCudaBackend(void** handle);
 
 // What to do about a library that the loader did not find, from its message:

@@ -30,10 +30,6 @@ std::string Quoted(const std::string& text) {
   return absl::StrCat("'", Printable(text), "'");
 }
 
-std::string CudaVersionText(int version) {
-  return absl::StrCat(version / 1000, ".", version % 1000 / 10);
-}
-
 std::string DriverText(const DriverFacts& facts) {
   return facts.kernel_module.empty()
              ? "the NVIDIA driver"
@@ -237,6 +233,10 @@ absl::Status Judge(const DriverFacts& facts) {
 }
 
 }  // namespace
+
+std::string CudaVersionText(int version) {
+  return absl::StrCat(version / 1000, ".", version % 1000 / 10);
+}
 
 GpuReport JudgeGpus(DriverFacts facts) {
   GpuReport report;

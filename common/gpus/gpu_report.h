@@ -30,6 +30,9 @@ struct GpuReport {
   absl::Status usable;
 };
 
+// "13.0" for 13000.
+std::string CudaVersionText(int version);
+
 // For tests; FindGpus is this of ReadDriverFacts.
 GpuReport JudgeGpus(DriverFacts facts);
 

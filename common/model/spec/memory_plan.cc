@@ -75,11 +75,12 @@ RoleMemory RolloutMemory(const Config& config,
                        static_cast<double>(config.rollout.tensor_parallel);
   const double kv_limit =
       static_cast<double>(config.rollout.kv_memory_mib) * kMiB;
-  return {
-      {{"program", kProgramBytes},
-       {"base", ShardBytes(config, model, config.rollout.tensor_parallel)},
-       {"adapter", sizes.adapter},
-       {"key-value caches", kv_limit > 0 ? std::min(slots, kv_limit) : slots}}};
+  return {{{"program", kProgramBytes},
+           {"base", ShardBytes(config, model, config.rollout.tensor_parallel)},
+           {"adapter", sizes.adapter},
+           {"key-value caches",
+            kv_limit > 0 ? std::min(slots, kv_limit) : slots,
+            /*can_shrink=*/true}}};
 }
 
 // The sets of weights besides the base that the terms read.
@@ -137,7 +138,8 @@ RoleMemory TrainerMemory(const Config& config,
   if (trainer.train_while_sampling && !trainer.shard_base) {
     memory.items.push_back(
         {"trained ahead",
-         static_cast<double>(trainer.ahead_memory_mib) * kMiB});
+         static_cast<double>(trainer.ahead_memory_mib) * kMiB,
+         /*can_shrink=*/true});
   }
   if (TeacherSets(config).contains(WeightSet::kEma)) {
     memory.items.push_back({"moving average", sizes.adapter});
@@ -174,6 +176,14 @@ double RoleMemory::Total() const {
   double total = 0;
   for (const MemoryItem& item : items) total += item.bytes;
   return total;
+}
+
+double RoleMemory::Least() const {
+  double least = 0;
+  for (const MemoryItem& item : items) {
+    if (!item.can_shrink) least += item.bytes;
+  }
+  return least;
 }
 
 double BaseBytesOfRank(const Config& config,

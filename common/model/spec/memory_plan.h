@@ -19,12 +19,17 @@ int64_t LoraParameters(const Config& config, const ModelConfig& model);
 struct MemoryItem {
   std::string what;
   double bytes = 0.0;
+  // Where there is less the process does its work all the same, more slowly.
+  bool can_shrink = false;
 };
 
 // Peak of one process, by what takes it.
 struct RoleMemory {
   std::vector<MemoryItem> items;
   double Total() const;
+  // Without what can shrink: with less than that a process ends for lack of
+  // memory.
+  double Least() const;
 };
 
 struct MemoryPlan {
