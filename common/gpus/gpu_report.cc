@@ -284,19 +284,4 @@ std::vector<std::string> DescribeGpus(const std::vector<Gpu>& gpus) {
   return lines;
 }
 
-std::map<std::string, std::string> GpuLabels(const std::string& device,
-                                             const GpuReport& report) {
-  std::map<std::string, std::string> labels;
-  if (device == "cpu") return labels;
-  if (!report.driver.empty()) labels["driver"] = report.driver;
-  std::map<std::string, int> counts;
-  for (const Gpu& gpu : report.gpus) ++counts[gpu.name];
-  const std::string text =
-      absl::StrJoin(counts, ", ", [](std::string* out, const auto& entry) {
-        absl::StrAppend(out, entry.second, " x ", entry.first);
-      });
-  if (!text.empty()) labels["gpus"] = text;
-  return labels;
-}
-
 }  // namespace dapd

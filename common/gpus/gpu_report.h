@@ -2,7 +2,6 @@
 // as it was told to, why and what to do.
 #pragma once
 
-#include <map>
 #include <string>
 #include <vector>
 
@@ -41,11 +40,5 @@ GpuReport FindGpus(const DriverSources& sources = {});
 // "2 of 79.2 GiB, 78.9 GiB free: NVIDIA H100 80GB HBM3 (sm_90)", a line for
 // each kind of GPU.
 std::vector<std::string> DescribeGpus(const std::vector<Gpu>& gpus);
-
-// Labels of the metric dapd_build_info for a process whose model.device is
-// `device`: `driver` and `gpus`, "2 x NVIDIA H100 80GB HBM3". None where it is
-// "cpu", or where there is none.
-std::map<std::string, std::string> GpuLabels(const std::string& device,
-                                             const GpuReport& report);
 
 }  // namespace dapd

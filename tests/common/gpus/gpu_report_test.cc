@@ -8,8 +8,6 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Pair;
 
 constexpr int64_t kGiB = int64_t{1} << 30;
 
@@ -177,16 +175,6 @@ TEST(GpuReportTest, GpusAreDescribedByKind) {
                   "HBM3 (sm_90)",
                   "1 of 15.0 GiB, how much is free is not known: Tesla T4 "
                   "(sm_75)"));
-}
-
-TEST(GpuReportTest, LabelsAreOfProcessesThatMayUseGpus) {
-  const GpuReport report = JudgeGpus(Sound());
-  EXPECT_THAT(GpuLabels("cpu", report), IsEmpty());
-  EXPECT_THAT(GpuLabels("auto", report),
-              ElementsAre(Pair("driver", "580.82.07"),
-                          Pair("gpus", "2 x NVIDIA H100 80GB HBM3")));
-  EXPECT_THAT(GpuLabels("cuda", JudgeGpus({.library_error = "none"})),
-              IsEmpty());
 }
 
 }  // namespace
