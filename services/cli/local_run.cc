@@ -181,8 +181,8 @@ absl::Status LocalRun::TakeGpus() {
 }
 
 absl::Status LocalRun::Start() {
-  RETURN_IF_ERROR(CheckFolder());
   RETURN_IF_ERROR(TakeGpus());
+  RETURN_IF_ERROR(CheckFolder());
   std::vector<std::string> rollouts;
   std::vector<std::string> teachers;
   // Workers that nothing is asked of are not started.

@@ -19,9 +19,18 @@ from debian_root import debian_root
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DOCKERFILE = ROOT / "deploy/Dockerfile"
-# What a container sees of /proc and /dev.
-NAMESPACE = """if [ -n "$CACHE" ]; then mkdir -p "$0/root/.cache" && mount --bind "$CACHE" "$0/root/.cache"; fi && mkdir -p "$0/proc" "$0/dev" && mount -t proc proc "$0/proc" && mount -t tmpfs dev "$0/dev" &&
-mknod -m 666 "$0/dev/null" c 1 3 && mknod -m 666 "$0/dev/urandom" c 1 9 && exec chroot "$@" """
+# What a container sees of /proc and /dev, and for builds a folder in place of /root/.cache.
+NAMESPACE = """set -e
+if [ -n "$CACHE" ]; then mkdir -p "$0/root/.cache"; mount --bind "$CACHE" "$0/root/.cache"; fi
+mkdir -p "$0/proc" "$0/dev"
+mount -t proc proc "$0/proc"
+mount -t tmpfs dev "$0/dev"
+mknod -m 666 "$0/dev/null" c 1 3
+mknod -m 666 "$0/dev/zero" c 1 5
+mknod -m 666 "$0/dev/urandom" c 1 9
+ln -s /proc/self/fd "$0/dev/fd"
+exec chroot "$@"
+"""
 
 
 def instructions(text):
@@ -127,7 +136,7 @@ class Build:
         print(f"--- {rest[:100]}", flush=True)
         passed = {"JOBS": os.environ["JOBS"]} if "JOBS" in os.environ else {}
         environment = {"HOME": "/root", "DEBIAN_FRONTEND": "noninteractive", "CACHE": self.cache, **passed, **self.set}
-        inside(self.root, "/bin/sh", "-c", f"cd {self.work} && {rest}", environment=environment, check=True)
+        inside(self.root, "/bin/sh", "-c", f"cd {self.work} || exit; {rest}", environment=environment, check=True)
 
 
 def main():
