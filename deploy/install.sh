@@ -5,8 +5,9 @@
 #
 #   deploy/install.sh [--tests|--cuda|--grading|--copy|--follow]
 #
-# --cuda adds torch's CUDA libraries (2 GB), with which the build makes the CUDA
-# backend; a machine with nvcc gets them without being asked. --tests adds what the
+# --cuda adds torch's CUDA libraries and nvcc (3 GB), with which the build makes the
+# CUDA backend; no toolkit is needed. A machine with an NVIDIA driver that is new
+# enough for them gets them without being asked. --tests adds what the
 # tests need, Python's torch and transformers among it (4 GB). --grading adds
 # math-verify for `dapd grade`, nothing else. --copy adds fsspec with its clients of
 # S3 and Google's storage for checkpoint.copy_to and `dapd restore`, --follow the
@@ -33,7 +34,16 @@ test_packages=(
 command -v dockerd >/dev/null || test_packages+=(docker.io)
 command -v docker-compose >/dev/null || test_packages+=(docker-compose)
 
-has_nvcc() { command -v nvcc || [ -x /usr/local/cuda/bin/nvcc ]; }
+# The series of the NVIDIA driver that is loaded, "580" of 580.82.07; 0 for none.
+# Tests name another file.
+driver_series() {
+  local file=${NVIDIA_VERSION_FILE:-/proc/driver/nvidia/version} series=
+  if [ -r "$file" ]; then
+    series=$(sed -n '1s/.*[^0-9.]\([0-9]\+\)\.[0-9.]\+ .*/\1/p' "$file")
+  fi
+  echo "${series:-0}"
+}
+least_driver=580  # CUDA 13's
 
 case "${1:-}" in
   --tests)
@@ -41,11 +51,22 @@ case "${1:-}" in
     requirements+=(deploy/requirements-cuda.txt deploy/requirements-copy.txt
       deploy/requirements-follow.txt tests/requirements.txt)
     ;;
-  --cuda) requirements+=(deploy/requirements-cuda.txt) ;;
+  --cuda)
+    requirements+=(deploy/requirements-cuda.txt)
+    driver=$(driver_series)
+    if [ "$driver" -gt 0 ] && [ "$driver" -lt "$least_driver" ]; then
+      echo "this machine's NVIDIA driver is of series $driver: programs built here run" \
+        "on GPUs with a driver of $least_driver or newer" >&2
+    fi
+    ;;
   --grading) requirements+=(deploy/requirements-grading.txt) ;;
   --copy) requirements+=(deploy/requirements-copy.txt) ;;
   --follow) requirements+=(deploy/requirements-follow.txt) ;;
-  "") if has_nvcc >/dev/null; then requirements+=(deploy/requirements-cuda.txt); fi ;;
+  "")
+    if [ "$(driver_series)" -ge "$least_driver" ]; then
+      requirements+=(deploy/requirements-cuda.txt)
+    fi
+    ;;
   *) echo "usage: deploy/install.sh [--tests|--cuda|--grading|--copy|--follow]" >&2; exit 2 ;;
 esac
 

@@ -8,6 +8,13 @@
 
 namespace dapd {
 
+// Names GPUs by their numbers or ids, with commas between them.
+inline constexpr char kVisibleGpusVariable[] = "CUDA_VISIBLE_DEVICES";
+
+// The devices of GPUs in the folder `devices`, in the order of their numbers:
+// "nvidia4", "nvidia5". None if it cannot be read.
+std::vector<std::string> GpuNodes(const std::string& devices = "/dev");
+
 // The GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them:
 // those that it does name, or without it all whose devices are in `devices`. In
 // a container these keep the machine's numbers (/dev/nvidia5 alone), while CUDA
@@ -22,8 +29,6 @@ std::string GpuSetting(const std::vector<std::string>& gpus);
 class GpuDealer {
  public:
   explicit GpuDealer(std::vector<std::string> gpus) : gpus_(std::move(gpus)) {}
-
-  size_t size() const { return gpus_.size(); }
 
   // `count` different ones, or all if there are fewer.
   std::vector<std::string> Deal(size_t count);

@@ -83,13 +83,18 @@ void Histogram::Observe(double value) const {
 }
 
 MetricsRegistry::MetricsRegistry(const std::string& service,
-                                 const std::string& run)
+                                 const std::string& run,
+                                 const MetricLabels& build)
     : state_(std::make_unique<State>()) {
   if (!run.empty()) state_->constant = {{"run", run}};
   const MetricLabels labels = {{"service", service}};
+  MetricLabels build_info = build;
+  build_info["service"] = service;
+  build_info["version"] = Version();
   AddGauge("dapd_build_info",
-           "A constant 1 with the version of this program.",
-           {{"service", service}, {"version", Version()}})
+           "A constant 1 with the version of this program, and where it may "
+           "use GPUs its kernels for them, the driver and what it sees.",
+           build_info)
       .Set(1);
   AddGauge("process_start_time_seconds",
            "Start of the process since the Unix epoch in seconds.",

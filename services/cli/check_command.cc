@@ -24,6 +24,8 @@
 #include "common/data/sample_rows.h"
 #include "common/data/text_pipeline.h"
 #include "common/data/view_limits.h"
+#include "common/gpus/cuda_backend.h"
+#include "common/gpus/gpu_report.h"
 #include "common/hub/model_folder.h"
 #include "common/model/spec/lora_config.h"
 #include "common/model/spec/memory_plan.h"
@@ -33,6 +35,7 @@
 #include "common/notify/webhook.h"
 #include "common/rpc/pool/address_file.h"
 #include "services/cli/command.h"
+#include "services/cli/device_text.h"
 #include "services/cli/pass_limits_text.h"
 
 namespace dapd {
@@ -124,6 +127,16 @@ void PrintMemory(const Config& config,
                               BaseBytesOfRank(config, model, ranks) / kGiB,
                               ranks)
                   .c_str());
+  }
+}
+
+// Of this machine, which need not be where the run will be: nothing of it is an
+// error.
+void PrintDevices(const Config& config, const MemoryPlan& plan) {
+  if (config.model.device == "cpu") return;
+  for (const std::string& line :
+       DeviceText(config, plan, FindGpus(), CudaBackendPath().ok())) {
+    std::puts(line.c_str());
   }
 }
 
@@ -416,6 +429,7 @@ absl::Status Check(const CheckOptions& options) {
   ASSIGN_OR_RETURN(const std::string passes,
                    PassLimitsText(config, model, options.gpu_gib));
   std::puts(absl::StrFormat("%-16s %s", "passes", passes).c_str());
+  PrintDevices(config, plan);
   SampleLengths lengths = LongestSamples(config);
   if (!options.samples.empty()) {
     ASSIGN_OR_RETURN(std::vector<SampleRow> rows,

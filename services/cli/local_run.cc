@@ -14,10 +14,17 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/base/thread_share.h"
+#include "common/base/visible_gpus.h"
 #include "common/config/preset_terms.h"
 #include "common/config/rank_place.h"
 #include "common/config/run_folder.h"
 #include "common/config/validate_config.h"
+#include "common/gpus/cuda_backend.h"
+#include "common/gpus/gpu_report.h"
+#include "common/hub/model_folder.h"
+#include "common/model/spec/gpu_shares.h"
+#include "common/model/spec/memory_plan.h"
+#include "common/model/spec/model_config.h"
 #include "common/rpc/pool/address_resolver.h"
 
 namespace dapd {
@@ -43,15 +50,12 @@ LocalRun::LocalRun(std::string config_path,
       overrides_(std::move(overrides)),
       config_(std::move(config)),
       folder_(JoinPath(config_.run.output_dir, config_.run.name)),
-      supervisor_(supervisor),
-      gpus_(config_.model.device == "cpu" ? std::vector<std::string>()
-                                          : VisibleGpus()) {}
+      supervisor_(supervisor) {}
 
 absl::StatusOr<std::unique_ptr<ChildProcess>> LocalRun::MakeChild(
     const std::string& binary,
     const std::string& name,
     const std::vector<std::string>& overrides,
-    const std::vector<std::string>& gpus,
     bool to_log) const {
   std::error_code error;
   const std::filesystem::path self =
@@ -68,12 +72,16 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> LocalRun::MakeChild(
       command.push_back(override);
     }
   }
+  std::vector<std::string> environment;
+  if (const auto gpus = gpus_of_.find(name);
+      gpus != gpus_of_.end() && !gpus->second.empty()) {
+    environment.push_back(GpuSetting(gpus->second));
+  }
   auto child = std::make_unique<ChildProcess>(
       name,
       command,
       to_log ? JoinPath(folder_, absl::StrCat("logs/", name, ".log")) : "",
-      gpus.empty() ? std::vector<std::string>()
-                   : std::vector<std::string>{GpuSetting(gpus)});
+      std::move(environment));
   if (!to_log && LogsJson()) {
     // What is no JSON, such as the last words of a library, would break the
     // reader of our output. As text the child shares our terminal, for its bar.
@@ -114,7 +122,6 @@ absl::Status LocalRun::AddWorkers(const std::string& role,
                      MakeChild(absl::StrCat("dapd-", role),
                                name,
                                overrides,
-                               gpus_.Deal(static_cast<size_t>(processes_each)),
                                /*to_log=*/true));
     RETURN_IF_ERROR(supervisor_.AddWorker(std::move(worker)));
     LogInfo(absl::StrCat("started ", name, " on ", address));
@@ -152,30 +159,35 @@ absl::Status LocalRun::CheckFolder() const {
   return MakeDirectories(JoinPath(folder_, "logs"));
 }
 
-std::vector<std::string> LocalRun::GpuOverrides() const {
-  if (gpus_.size() == 0 || config_.run.gpu_processes > 1) return {};
-  int64_t processes = config_.trainer.ranks;
-  if (AsksRolloutWorkers(config_)) {
-    processes += config_.run.rollout_workers * config_.rollout.tensor_parallel;
+absl::Status LocalRun::TakeGpus() {
+  if (config_.model.device == "cpu") return absl::OkStatus();
+  const std::vector<std::string> names = VisibleGpus();
+  const std::vector<LocalProcess> processes = DealGpus(config_, names);
+  for (const LocalProcess& process : processes) {
+    gpus_of_[process.name] = process.gpus;
   }
-  if (AsksTeachers(config_)) processes += config_.run.teacher_workers;
-  const auto gpus = static_cast<int64_t>(gpus_.size());
-  // Dealt out evenly, from the first again when they run out.
-  const int64_t sharing = (processes + gpus - 1) / gpus;
-  if (sharing <= 1) return {};
-  return {absl::StrCat("run.gpu_processes=", sharing)};
+  const int64_t sharing = MostOnOneGpu(processes);
+  if (sharing > 1 && config_.run.gpu_processes == 1) {
+    overrides_.push_back(absl::StrCat("run.gpu_processes=", sharing));
+  }
+  const GpuReport report = FindGpus();
+  absl::Status usable = report.usable;
+  if (usable.ok()) usable = CudaBackendPath().status();
+  if (!usable.ok()) {
+    // The processes then compute on the CPU, unless they are told not to.
+    return config_.model.device == "cuda" || absl::IsInvalidArgument(usable)
+               ? ConfigError(std::string(usable.message()))
+               : absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const std::string folder,
+                   FindModelFolder(config_.model.path));
+  ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(folder));
+  return CheckShares(processes, PlanMemory(config_, model), names, report.gpus);
 }
 
 absl::Status LocalRun::Start() {
+  RETURN_IF_ERROR(TakeGpus());
   RETURN_IF_ERROR(CheckFolder());
-  for (std::string& override : GpuOverrides()) {
-    overrides_.push_back(std::move(override));
-  }
-  // Ranks first: no two of them may share a GPU, workers may.
-  std::vector<std::vector<std::string>> gpus_of_rank;
-  for (int64_t rank = 0; rank < config_.trainer.ranks; ++rank) {
-    gpus_of_rank.push_back(gpus_.Deal(1));
-  }
   std::vector<std::string> rollouts;
   std::vector<std::string> teachers;
   // Workers that nothing is asked of are not started.
@@ -199,12 +211,10 @@ absl::Status LocalRun::Start() {
     overrides.push_back(
         absl::StrCat(key, "=[", absl::StrJoin(*addresses, ","), "]"));
   }
-  return AddTrainers(overrides, gpus_of_rank);
+  return AddTrainers(overrides);
 }
 
-absl::Status LocalRun::AddTrainers(
-    const std::vector<std::string>& overrides,
-    const std::vector<std::vector<std::string>>& gpus_of_rank) {
+absl::Status LocalRun::AddTrainers(const std::vector<std::string>& overrides) {
   std::string status_address;
   ASSIGN_OR_RETURN(const std::string rendezvous, TakeAddress());
   for (int64_t rank = 0; rank < config_.trainer.ranks; ++rank) {
@@ -219,7 +229,6 @@ absl::Status LocalRun::AddTrainers(
                      MakeChild("dapd-trainer",
                                name,
                                all,
-                               gpus_of_rank[static_cast<size_t>(rank)],
                                /*to_log=*/rank != 0));
     supervisor_.AddTrainer(std::move(trainer));
   }

@@ -13,6 +13,7 @@
 #include "common/generation/backend_relay.h"
 #include "common/generation/engine.h"
 #include "common/generation/make_decode_backend.h"
+#include "common/model/spec/gpu_shares.h"
 #include "common/model/weights/adapter.h"
 #include "common/model/weights/describe_worker.h"
 #include "common/model/weights/device_memory.h"
@@ -114,6 +115,11 @@ absl::StatusOr<Placement> PlacementOf(const Config& config) {
   ASSIGN_OR_RETURN(const at::Device device, OpenDevice(config.model));
   ASSIGN_OR_RETURN(const at::ScalarType dtype,
                    ParsePrecision(config.model.precision));
+  if (device.is_cuda()) {
+    ASSIGN_OR_RETURN(const ModelConfig model,
+                     ReadModelConfig(config.model.path));
+    RETURN_IF_ERROR(CheckOwnGpu("rollout", PlanMemory(config, model).rollout));
+  }
   return Placement{device, dtype};
 }
 

@@ -10,6 +10,7 @@
 #include "common/model/fast/chunk_forward.h"
 #include "common/model/reference/decoder.h"
 #include "common/model/reference/token_logprobs.h"
+#include "common/model/spec/gpu_shares.h"
 #include "common/model/weights/adapter.h"
 #include "common/model/weights/describe_worker.h"
 #include "common/model/weights/placement.h"
@@ -251,6 +252,11 @@ absl::StatusOr<LoadedScorer> LoadModelScorer(const Config& config) {
   ASSIGN_OR_RETURN(const at::Device device, OpenDevice(config.model));
   ASSIGN_OR_RETURN(const at::ScalarType dtype,
                    ParsePrecision(config.model.precision));
+  if (device.is_cuda()) {
+    ASSIGN_OR_RETURN(const ModelConfig model,
+                     ReadModelConfig(config.model.path));
+    RETURN_IF_ERROR(CheckOwnGpu("teacher", PlanMemory(config, model).teacher));
+  }
   ASSIGN_OR_RETURN(std::shared_ptr<const ModelWeights> weights,
                    LoadModelWeights(config.model.path, dtype, device));
   LoadedScorer loaded;

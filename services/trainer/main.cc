@@ -29,6 +29,7 @@
 #include "common/config/run_folder.h"
 #include "common/config/service_flags.h"
 #include "common/config/set_up_log.h"
+#include "common/gpus/gpu_labels.h"
 #include "common/metrics/metrics_registry.h"
 #include "common/metrics/security_metrics.h"
 #include "common/rpc/client/credentials.h"
@@ -128,7 +129,7 @@ class RunWindow {
       : config_(config),
         security_(security),
         credentials_(std::move(credentials)),
-        registry_("trainer", config.run.name),
+        registry_("trainer", config.run.name, GpuLabels(config.model.device)),
         metrics_(registry_, config),
         service_(&status_) {
     AddSecurityMetrics(security,

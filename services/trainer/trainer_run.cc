@@ -19,6 +19,7 @@
 #include "common/data/text_pipeline.h"
 #include "common/data/view_limits.h"
 #include "common/hub/model_folder.h"
+#include "common/model/spec/gpu_shares.h"
 #include "common/model/spec/lora_config.h"
 #include "common/model/spec/pass_memory.h"
 #include "common/model/weights/base_digest.h"
@@ -143,6 +144,9 @@ absl::StatusOr<std::unique_ptr<TrainerRun>> TrainerRun::Load(
   ASSIGN_OR_RETURN(state->identity.base_model_path,
                    BaseModelName(config.model.path, config.model.name));
   ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(base));
+  if (device.is_cuda()) {
+    RETURN_IF_ERROR(CheckOwnGpu("trainer", PlanMemory(config, model).trainer));
+  }
   ASSIGN_OR_RETURN(
       state->text,
       LoadTextPipeline(

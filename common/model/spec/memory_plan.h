@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,12 +25,17 @@ double LayerWorkspace(const Config& config,
 struct MemoryItem {
   std::string what;
   double bytes = 0.0;
+  // With no more than that on a GPU the process does its work all the same,
+  // more slowly. Nothing: it needs all of `bytes`.
+  std::optional<double> least;
 };
 
 // Peak of one process, by what takes it.
 struct RoleMemory {
   std::vector<MemoryItem> items;
   double Total() const;
+  // With less than that on its GPU a process ends for lack of memory.
+  double Least() const;
 };
 
 struct MemoryPlan {

@@ -202,6 +202,11 @@ int64_t LayerActivationBytes(const ModelConfig& model,
          (kNumProjections * lora_rank + model.num_heads) * kFloatBytes;
 }
 
+int64_t LeastPassTokens(const Config& config) {
+  return config.model.deterministic ? config.trainer.pack_tokens
+                                    : LongestOf(config).sample;
+}
+
 absl::StatusOr<TrainerLimits> PlanTrainerLimits(
     const Config& config,
     const ModelConfig& model,
@@ -211,9 +216,8 @@ absl::StatusOr<TrainerLimits> PlanTrainerLimits(
       LayerActivationBytes(model, config.lora.rank, NumberBytes(config));
   if (!gpu.has_value()) return LimitsOfHost(config, row_bytes, model);
 
-  const bool fixed = config.model.deterministic;
   const Longest longest = LongestOf(config);
-  const int64_t least = fixed ? trainer.pack_tokens : longest.sample;
+  const int64_t least = LeastPassTokens(config);
   const double step = StepBytes(config, model, gpu->total);
   const double for_passes = static_cast<double>(gpu->free) - step;
   const double needed = PassBytes(config, model, least);

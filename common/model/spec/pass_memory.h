@@ -55,6 +55,10 @@ struct TrainerLimits {
   int64_t longest_pack = 0;  // its tokens
 };
 
+// Tokens of a pass that the trainer has to be able to make on a GPU: one sample
+// as long as it may be; with model.deterministic trainer.pack_tokens.
+int64_t LeastPassTokens(const Config& config);
+
 // `gpu`: its memory once base and policy are loaded; none: a CPU. CONFIG error
 // with what is needed, free and there in all if not even the longest sample
 // fits.

@@ -2,48 +2,38 @@
 
 #include <dlfcn.h>
 
-#include <filesystem>
-#include <system_error>
-
 #include "absl/strings/str_cat.h"
 
 #include "common/base/cuda_environment.h"
 #include "common/base/exit_code.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/gpus/cuda_backend.h"
+#include "common/gpus/gpu_report.h"
 #include "common/tensor/torch_bridge.h"
 
 namespace dapd {
 namespace {
 
-// libdapd_cuda.so from ../lib beside the program, loaded once; null without it.
+// libdapd_cuda.so; null without it.
 void* CudaLibrary() {
-  static void* const library = []() -> void* {
-    std::error_code error;
-    const std::filesystem::path program =
-        std::filesystem::read_symlink("/proc/self/exe", error);
-    const std::string path =
-        program.parent_path().parent_path() / "lib" / "libdapd_cuda.so";
-    if (!std::filesystem::exists(path, error)) return nullptr;
-    void* opened = ::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
-    if (opened == nullptr) {
-      LogWarning(absl::StrCat("CUDA cannot be used: ", ::dlerror()));
-    }
-    return opened;
-  }();
-  return library;
+  void* library = nullptr;
+  const absl::Status status = LoadCudaBackend(&library);
+  return status.ok() ? library : nullptr;
 }
 
-// 0 without that library, a driver or a GPU.
-int NumCudaDevices() {
+// Whether this process can compute on a GPU. The driver is asked before CUDA's
+// libraries, gigabytes, are loaded.
+absl::Status CudaIsUsable() {
+  RETURN_IF_ERROR(FindGpus().usable);
+  void* library = nullptr;
+  RETURN_IF_ERROR(LoadCudaBackend(&library));
   auto* count = reinterpret_cast<int (*)()>(CudaSymbol("DapdCudaDeviceCount"));
-  return count == nullptr ? 0 : count();
-}
-
-// Without the driver's own device node there is nothing to load CUDA for.
-bool HasNvidiaDriver() {
-  std::error_code error;
-  return std::filesystem::exists("/dev/nvidiactl", error);
+  if (count == nullptr || count() == 0) {
+    return absl::FailedPreconditionError(
+        "the driver finds GPUs, and CUDA's runtime none; nvidia-smi says more");
+  }
+  return absl::OkStatus();
 }
 
 // Of the current device, for CatchTorch.
@@ -90,20 +80,24 @@ void* CudaSymbol(const char* name) {
 
 absl::StatusOr<at::Device> ParseDevice(const std::string& name) {
   if (name == "cpu") return at::Device(at::kCPU);
-  const bool has_cuda =
-      (name == "cuda" || HasNvidiaDriver()) && NumCudaDevices() > 0;
-  if (name == "auto") return at::Device(has_cuda ? at::kCUDA : at::kCPU);
-  if (name != "cuda") {
+  if (name != "auto" && name != "cuda") {
     return ConfigError(
         absl::StrCat("model.device '", name, "' is none of auto, cpu, cuda"));
   }
-  if (!has_cuda) {
-    return ConfigError(
-        "model.device is cuda, but no CUDA device can be used: the build needs "
-        "DAPD_CUDA=ON and the machine a GPU with its driver; or set "
-        "model.device to cpu");
+  const absl::Status usable = CudaIsUsable();
+  if (usable.ok()) return at::Device(at::kCUDA);
+  const std::string why(usable.message());
+  if (name == "cuda" || absl::IsInvalidArgument(usable)) {
+    return ConfigError(absl::StrCat("model.device is ",
+                                    name,
+                                    ", and no GPU can be used: ",
+                                    why,
+                                    ". Or set model.device to cpu"));
   }
-  return at::Device(at::kCUDA);
+  if (!absl::IsNotFound(usable)) {
+    LogWarning(absl::StrCat("computing on the CPU: ", why));
+  }
+  return at::Device(at::kCPU);
 }
 
 absl::StatusOr<at::ScalarType> ParsePrecision(const std::string& name) {

@@ -10,8 +10,10 @@
 
 namespace dapd {
 
-// "cpu", "cuda", or "auto" (CUDA if this build and machine offer it). CONFIG
-// error if CUDA is asked for and cannot be had.
+// "cpu", "cuda", or "auto": CUDA if this build and machine offer it, else the
+// CPU, with a warning where there is a GPU that cannot be used. CONFIG error,
+// which says what is missing, if CUDA is asked for and cannot be had, or if
+// CUDA_VISIBLE_DEVICES is wrong.
 absl::StatusOr<at::Device> ParseDevice(const std::string& name);
 
 // The device that `model` asks for, made ready to compute as `model` says:

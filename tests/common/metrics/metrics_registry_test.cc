@@ -11,6 +11,13 @@ namespace {
 
 using ::testing::HasSubstr;
 
+TEST(MetricsRegistryTest, TheBuildIsDescribedByWhatItIsGiven) {
+  MetricsRegistry registry("test", "", {{"driver", "580.82.07"}});
+  EXPECT_THAT(registry.Expose(),
+              HasSubstr("dapd_build_info{driver=\"580.82.07\",service=\"test\","
+                        "version=\""));
+}
+
 TEST(MetricsRegistryTest, MetricsAppearInTheExposition) {
   MetricsRegistry registry("test");
   registry.AddCounter("dapd_things_total", "Things.", {{"kind", "a"}}).Add(2);
