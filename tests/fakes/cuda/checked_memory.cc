@@ -132,7 +132,13 @@ CheckedMemory::Fault CheckedMemory::TouchCell(Cell& cell,
   }
   const bool atomic = access == Access::kAtomic;
   const auto by_another_block = [&](uint32_t epoch) {
-    return epoch >= who.launch_epoch && epoch < who.block_epoch;
+    if (epoch < who.launch_epoch || epoch >= who.block_epoch) return false;
+    return who.before == nullptr ||
+           std::none_of(who.before->begin(),
+                        who.before->end(),
+                        [&](const EpochRange& range) {
+                          return epoch >= range.begin && epoch < range.end;
+                        });
   };
   const bool both_atomic = atomic && cell.writer == kAtomically;
   if (by_another_block(cell.written) && !both_atomic) return Fault::kOtherBlock;

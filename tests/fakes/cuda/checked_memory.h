@@ -5,19 +5,27 @@
 // shows in any order of the threads, not only in an unlucky one.
 //
 // Order comes from the block's barrier, and within a warp from __syncwarp.
-// Blocks of a launch have none. Atomic operations do not race with each other.
+// Blocks of a launch have none, unless they fence, count with atomicInc and the
+// later one fences again. Atomic operations do not race with each other.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 namespace dapd::fake {
 
 inline constexpr int kWarpSize = 32;
 
 enum class Access { kRead, kWrite, kAtomic };
+
+// What a block did from its start up to a barrier: epochs.
+struct EpochRange {
+  uint32_t begin = 0;
+  uint32_t end = 0;
+};
 
 // A thread between two barriers. Epochs count up over all launches: a block
 // takes a new one at its start and behind every barrier.
@@ -27,6 +35,8 @@ struct Toucher {
   uint32_t epoch = 0;
   uint16_t thread = 0;      // in the block
   uint16_t warp_phase = 0;  // counts the warp's __syncwarp
+  // Of other blocks: what came before. Null: nothing did.
+  const std::vector<EpochRange>* before = nullptr;
 };
 
 inline constexpr uint32_t kFirstEpoch = 3;

@@ -26,6 +26,8 @@ enum class Fault {
   kShuffleWithoutItsSource,
   kOverflow,
   kTooMuchSharedMemory,
+  kLastBlock,  // no mistake
+  kLastBlockWithoutAFence,
 };
 
 struct FaultyArgs {
@@ -34,6 +36,7 @@ struct FaultyArgs {
   float* out = nullptr;              // [kFaultyThreads]
   const float* unwritten = nullptr;  // [kFaultyThreads]
   const float* host = nullptr;
+  unsigned* counter = nullptr;
 };
 
 int RunFaulty(const FaultyArgs& args, unsigned blocks);

@@ -78,6 +78,10 @@ std::string GridRun::Run() {
 void GridRun::RunBlock() {
   toucher_.block_epoch = NewEpoch();
   toucher_.epoch = toucher_.block_epoch;
+  toucher_.before = &before_;
+  behind_.clear();
+  before_.clear();
+  has_fenced_ = false;
   std::fill(warp_phases_.begin(), warp_phases_.end(), 0);
   ready_.clear();
   for (size_t i = 0; i < threads_.size(); ++i) {
@@ -116,6 +120,19 @@ void GridRun::RunThread(void* opaque) {
 void GridRun::Wait(State state) {
   current_->state = state;
   current_->fiber->Pause();
+}
+
+void GridRun::Fence() {
+  has_fenced_ = true;
+  before_ = behind_;
+}
+
+void GridRun::CountBlock(const void* place) {
+  std::vector<EpochRange>& published = published_[place];
+  behind_ = published;
+  if (has_fenced_) {
+    published.push_back({toucher_.block_epoch, toucher_.epoch});
+  }
 }
 
 int GridRun::MeetBlock(bool predicate, Site site) {

@@ -54,6 +54,9 @@ class GridRun {
   dim3 grid_size() const { return call_.grid; }
   int lane() const { return current_->number % kWarpSize; }
   void Touch(const void* address, size_t bytes, Access access);
+  void Fence();
+  // An atomicInc at `place`.
+  void CountBlock(const void* place);
   int MeetBlock(bool predicate, Site site);
   uint64_t MeetLanes(const LaneMeeting& meeting);
   void* SharedMemory(const char* name,
@@ -99,6 +102,12 @@ class GridRun {
   std::map<const void*, void*> shared_variables_;  // by declaration
   dim3 block_index_;
   Toucher toucher_;
+  // What blocks that had fenced did before they counted, by place; what this
+  // block has counted behind, and of that what it may look at.
+  std::map<const void*, std::vector<EpochRange>> published_;
+  std::vector<EpochRange> behind_;
+  std::vector<EpochRange> before_;
+  bool has_fenced_ = false;  // the block
   Thread* current_ = nullptr;
   std::string failure_;
 };
