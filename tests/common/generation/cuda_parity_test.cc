@@ -246,8 +246,10 @@ TEST_P(CudaDecodeParityTest, GraphsDecodeWhatLibTorchDoes) {
         pair = {pair.a.to(at::kCUDA), pair.b.to(at::kCUDA)};
       }
     }
-    const auto ours = MakeCudaDecodeBackend(weights, {.slots = 4});
+    std::shared_ptr<const ModelWeights> given = weights;
+    const auto ours = MakeCudaDecodeBackend(given, {.slots = 4});
     ASSERT_NE(ours, nullptr);
+    EXPECT_EQ(given, nullptr);
     ours->SetAdapter(adapter);
     const auto requests = MakeRequests();
     const auto answers = Generate(*ours, requests);
@@ -259,7 +261,8 @@ TEST_P(CudaDecodeParityTest, GraphsDecodeWhatLibTorchDoes) {
       }
     }
     // Alone as beside others, and again.
-    const auto alone = MakeCudaDecodeBackend(weights, {.slots = 4});
+    given = weights;
+    const auto alone = MakeCudaDecodeBackend(given, {.slots = 4});
     alone->SetAdapter(adapter);
     for (size_t i = 0; i < requests.size(); ++i) {
       EXPECT_EQ(Generate(*alone, {requests[i]}).at(0).tokens,
