@@ -144,7 +144,7 @@ struct TeacherSection {
   int64_t snapshot_interval = 100;
   double ema_rate = 0.01;
   bool streaming = true;
-  int64_t chunk_tokens = 128;        // see common/model/fast/chunk_forward.h
+  int64_t chunk_tokens = 0;          // see common/model/fast/chunk_forward.h
   int64_t prefix_memory_mib = 2048;  // of one worker
 };
 

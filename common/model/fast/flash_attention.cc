@@ -1,21 +1,12 @@
 #include "common/model/fast/flash_attention.h"
 
-#include <algorithm>
 #include <span>
-#include <tuple>
 #include <utility>
-
-#include "torch/csrc/autograd/autograd.h"
 
 #include "common/kernels/causal_attention.h"
 
 namespace dapd {
 namespace {
-
-// LibTorch's variable-length kernels compute in half precision only.
-bool HasVariableLengthKernel(const at::Tensor& q) {
-  return q.is_cuda() && q.scalar_type() != at::kFloat;
-}
 
 AttentionHeads HeadsOf(const at::Tensor& q, const at::Tensor& k) {
   return {q.size(1), k.size(1), q.size(2)};
@@ -61,33 +52,6 @@ at::Tensor TokenMajor(const at::Tensor& heads) {
   return heads.squeeze(0).transpose(0, 1);
 }
 
-at::Tensor CausalProduct(const at::Tensor& q,
-                         const at::Tensor& k,
-                         const at::Tensor& v) {
-  return at::scaled_dot_product_attention(q,
-                                          k,
-                                          v,
-                                          /*attn_mask=*/{},
-                                          /*dropout_p=*/0.0,
-                                          /*is_causal=*/true,
-                                          /*scale=*/std::nullopt,
-                                          /*enable_gqa=*/true);
-}
-
-// Where there is no kernel with a backward of its own: LibTorch's choice, again
-// and with a graph in the backward pass.
-AttentionGradients DifferentiateProduct(const at::Tensor& grad_out,
-                                        const at::Tensor& q,
-                                        const at::Tensor& k,
-                                        const at::Tensor& v) {
-  at::AutoGradMode with_grad(true);
-  std::vector<at::Tensor> inputs = {q.detach(), k.detach(), v.detach()};
-  for (at::Tensor& input : inputs) input.requires_grad_(true);
-  const std::vector<at::Tensor> found = torch::autograd::grad(
-      {CausalProduct(inputs[0], inputs[1], inputs[2])}, inputs, {grad_out});
-  return {found[0], found[1], found[2]};
-}
-
 }  // namespace
 
 bool HasCausalAttention(const at::Tensor& tensor) {
@@ -114,34 +78,15 @@ at::Tensor AttendFromEnd(const at::Tensor& q,
 
 FlashAttention::FlashAttention(std::vector<int64_t> offsets, at::Device device)
     : offsets_(std::move(offsets)) {
-  for (size_t i = 0; i + 1 < offsets_.size(); ++i) {
-    longest_ = std::max(longest_, offsets_[i + 1] - offsets_[i]);
-  }
-  if (device.is_cuda()) {
-    cuda_offsets_ = at::tensor(offsets_, at::kInt).to(device);
-  }
+  if (device.is_cuda()) at_once_.emplace(offsets_, device);
 }
 
 at::Tensor FlashAttention::Forward(const at::Tensor& q,
                                    const at::Tensor& k,
                                    const at::Tensor& v,
                                    AttentionStatistics* statistics) const {
+  if (at_once_.has_value()) return at_once_->Forward(q, k, v, statistics);
   statistics->tensors.clear();
-  if (HasVariableLengthKernel(q)) {
-    auto [out, logsumexp, generator, unused, mask] =
-        at::_flash_attention_forward(q,
-                                     k,
-                                     v,
-                                     cuda_offsets_,
-                                     cuda_offsets_,
-                                     longest_,
-                                     longest_,
-                                     /*dropout_p=*/0.0,
-                                     /*is_causal=*/true,
-                                     /*return_debug_mask=*/false);
-    statistics->tensors = {logsumexp, generator, unused};
-    return out;
-  }
   at::Tensor out = at::empty_like(q, at::MemoryFormat::Contiguous);
   if (HasCausalAttention(q)) {
     statistics->tensors = {at::empty({q.size(0), q.size(1)}, q.options())};
@@ -157,16 +102,10 @@ at::Tensor FlashAttention::Forward(const at::Tensor& q,
     const at::Tensor head_q = HeadMajor(q, begin, tokens);
     const at::Tensor head_k = HeadMajor(k, begin, tokens);
     const at::Tensor head_v = HeadMajor(v, begin, tokens);
-    at::Tensor part;
-    if (q.is_cuda()) {
-      part = CausalProduct(head_q, head_k, head_v);
-    } else {
-      at::Tensor logsumexp;
-      std::tie(part, logsumexp) =
-          at::_scaled_dot_product_flash_attention_for_cpu(
-              head_q, head_k, head_v, /*dropout_p=*/0.0, /*is_causal=*/true);
-      statistics->tensors.push_back(logsumexp);
-    }
+    const auto [part, logsumexp] =
+        at::_scaled_dot_product_flash_attention_for_cpu(
+            head_q, head_k, head_v, /*dropout_p=*/0.0, /*is_causal=*/true);
+    statistics->tensors.push_back(logsumexp);
     if (offsets_.size() == 2) return TokenMajor(part).contiguous();
     out.narrow(0, begin, tokens).copy_(TokenMajor(part));
   }
@@ -180,23 +119,8 @@ AttentionGradients FlashAttention::Backward(
     const at::Tensor& v,
     const at::Tensor& out,
     const AttentionStatistics& statistics) const {
-  if (HasVariableLengthKernel(q)) {
-    auto [grad_q, grad_k, grad_v] =
-        at::_flash_attention_backward(grad_out,
-                                      q,
-                                      k,
-                                      v,
-                                      out,
-                                      statistics.tensors[0],
-                                      cuda_offsets_,
-                                      cuda_offsets_,
-                                      longest_,
-                                      longest_,
-                                      /*dropout_p=*/0.0,
-                                      /*is_causal=*/true,
-                                      statistics.tensors[1],
-                                      statistics.tensors[2]);
-    return {grad_q, grad_k, grad_v};
+  if (at_once_.has_value()) {
+    return at_once_->Backward(grad_out, q, k, v, out, statistics);
   }
   AttentionGradients gradients = {
       at::empty_like(q, at::MemoryFormat::Contiguous),
@@ -224,24 +148,19 @@ AttentionGradients FlashAttention::Backward(
     const at::Tensor head_q = HeadMajor(q, begin, tokens);
     const at::Tensor head_k = HeadMajor(k, begin, tokens);
     const at::Tensor head_v = HeadMajor(v, begin, tokens);
-    AttentionGradients part;
-    if (q.is_cuda()) {
-      part = DifferentiateProduct(head_grad, head_q, head_k, head_v);
-    } else {
-      std::tie(part.q, part.k, part.v) =
-          at::_scaled_dot_product_flash_attention_for_cpu_backward(
-              head_grad,
-              head_q,
-              head_k,
-              head_v,
-              HeadMajor(out, begin, tokens),
-              statistics.tensors[i],
-              /*dropout_p=*/0.0,
-              /*is_causal=*/true);
-    }
-    gradients.q.narrow(0, begin, tokens).copy_(TokenMajor(part.q));
-    gradients.k.narrow(0, begin, tokens).copy_(TokenMajor(part.k));
-    gradients.v.narrow(0, begin, tokens).copy_(TokenMajor(part.v));
+    const auto [part_q, part_k, part_v] =
+        at::_scaled_dot_product_flash_attention_for_cpu_backward(
+            head_grad,
+            head_q,
+            head_k,
+            head_v,
+            HeadMajor(out, begin, tokens),
+            statistics.tensors[i],
+            /*dropout_p=*/0.0,
+            /*is_causal=*/true);
+    gradients.q.narrow(0, begin, tokens).copy_(TokenMajor(part_q));
+    gradients.k.narrow(0, begin, tokens).copy_(TokenMajor(part_k));
+    gradients.v.narrow(0, begin, tokens).copy_(TokenMajor(part_v));
   }
   return gradients;
 }

@@ -18,6 +18,7 @@
 #include "common/collective/parse_rank_message.h"
 #include "common/config/validate_config.h"
 #include "common/data/epoch_order.h"
+#include "common/model/fast/chunk_forward.h"
 #include "common/rpc/transfer/served_policy.h"
 #include "common/training/metric_table.h"
 #include "common/training/step_metrics.h"
@@ -49,7 +50,10 @@ PipelineOptions MakePipelineOptions(const BatchTrainerParts& parts) {
   if (parts.config.rollout.max_staleness == 0) {
     if (parts.config.teacher.streaming) {
       options.teacher_prefix_stride =
-          std::max(kLeastStride, parts.config.teacher.chunk_tokens / 4);
+          std::max(kLeastStride,
+                   ChunkTokensFor(parts.config.teacher.chunk_tokens,
+                                  parts.weights->device()) /
+                       4);
     }
     if (parts.config.trainer.train_while_sampling) {
       options.forward_prefix_stride =

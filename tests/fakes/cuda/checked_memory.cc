@@ -114,10 +114,16 @@ void CheckedMemory::Poison(void* address, size_t bytes) {
 
 bool CheckedMemory::ByAnotherBlock(uint32_t epoch, const Toucher& who) {
   if (epoch < who.launch_epoch) return false;
-  if (epoch < who.cluster_epoch) return true;
+  const uint32_t block = (*who.blocks)[epoch - who.launch_epoch];
   // The cluster's barrier puts its own blocks in order.
-  return epoch >= who.phase_epoch &&
-         (*who.blocks)[epoch - who.launch_epoch] != who.block;
+  if (epoch >= who.cluster_epoch &&
+      (epoch < who.phase_epoch || block == who.block)) {
+    return false;
+  }
+  return std::none_of(
+      who.before->begin(), who.before->end(), [&](const BlockPast& past) {
+        return past.block == block && epoch < past.end;
+      });
 }
 
 // Whether what `other` did in this epoch came before what `who` does now.

@@ -6,7 +6,8 @@
 //
 // Order comes from the block's barrier, and within a warp from __syncwarp.
 // Blocks of a launch have none but those of a cluster, whose barrier orders
-// them. Atomic operations do not race with each other.
+// them, and those that fence, count with atomicInc and, the later one, fence
+// again. Atomic operations do not race with each other.
 #pragma once
 
 #include <cstddef>
@@ -21,6 +22,12 @@ inline constexpr int kWarpSize = 32;
 
 enum class Access { kRead, kWrite, kAtomic };
 
+// What a block of the launch did from its start up to a barrier.
+struct BlockPast {
+  uint32_t block = 0;
+  uint32_t end = 0;  // the epoch behind the barrier
+};
+
 // A thread between two barriers. Epochs count up over all launches: a block
 // takes a new one at its start and behind every barrier.
 struct Toucher {
@@ -34,6 +41,8 @@ struct Toucher {
   uint32_t block = 0;
   uint16_t thread = 0;      // in the block
   uint16_t warp_phase = 0;  // counts the warp's __syncwarp
+  // Of other blocks: what came before.
+  const std::vector<BlockPast>* before = nullptr;
 };
 
 inline constexpr uint32_t kFirstEpoch = 3;

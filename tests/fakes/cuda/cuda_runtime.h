@@ -384,6 +384,12 @@ T __shfl_down_sync(unsigned mask,
       from / width > lane / width ? lane : from, mask, value, {file, line});
 }
 
+// What the caller's block has written before its last barrier is there for a
+// block whose thread 0 counts at the same place later and that fences again.
+void __threadfence();
+// From 0 up to `last` and then 0 again; the old value.
+unsigned atomicInc(unsigned* to, unsigned last);
+
 int atomicAdd(int* to, int value);
 unsigned atomicAdd(unsigned* to, unsigned value);
 unsigned long long atomicAdd(unsigned long long* to, unsigned long long value);

@@ -148,7 +148,18 @@ void RunGrid(const char* kernel,
   if (device.report.empty()) device.report = std::move(report);
 }
 
+void FenceBlock() { running->Fence(); }
+void CountBlock(const void* place) { running->CountBlock(place); }
+
 }  // namespace dapd::fake
+
+void __threadfence() { dapd::fake::FenceBlock(); }
+
+unsigned atomicInc(unsigned* to, unsigned last) {
+  dapd::fake::WatchAccess(to, sizeof(*to), dapd::fake::Access::kAtomic);
+  dapd::fake::CountBlock(to);
+  return std::exchange(*to, *to >= last ? 0U : *to + 1);
+}
 
 cudaError_t cudaGetLastError() {
   return std::exchange(dapd::fake::TheDevice().error, cudaSuccess);

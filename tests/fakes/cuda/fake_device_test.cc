@@ -42,12 +42,14 @@ Outcome RunOnce(Fault fault, uint32_t seed, unsigned blocks = 1) {
   DeviceBuffer<float> out("out", Elements(kFaultyThreads));
   DeviceBuffer<float> unwritten("unwritten", Elements(kFaultyThreads));
   const float host = 1.0F;
+  DeviceBuffer<unsigned> counter("counter", std::vector<unsigned>(1, 0U));
   SetSchedule(seed);
   const int code = RunFaulty({.fault = fault,
                               .in = in.data(),
                               .out = out.data(),
                               .unwritten = unwritten.data(),
-                              .host = &host},
+                              .host = &host,
+                              .counter = counter.data()},
                              blocks);
   return {code, TakeReport(), out.Read()};
 }
@@ -125,6 +127,17 @@ TEST(FakeDeviceTest, RacesAreFoundInAnyOrder) {
   ExpectReport(Fault::kAtomicAndPlain, HasSubstr("without a barrier"));
   EXPECT_THAT(RunOnce(Fault::kTwoBlocks, 1, 1).report, IsEmpty());
   ExpectReport(Fault::kTwoBlocks, HasSubstr("another block"), 2);
+}
+
+TEST(FakeDeviceTest, TheLastBlockSeesWhatTheOthersFenced) {
+  for (uint32_t seed = 0; seed < 5; ++seed) {
+    const Outcome outcome = RunOnce(Fault::kLastBlock, seed, 7);
+    EXPECT_EQ(outcome.report, "");
+    for (size_t i = 0; i < 7; ++i) EXPECT_EQ(outcome.out[i], 2.0F);
+  }
+  ExpectReport(Fault::kLastBlockWithoutAFence,
+               HasSubstr("as another block of this launch does"),
+               7);
 }
 
 TEST(FakeDeviceTest, ABarrierThatNotAllReachIsFound) {

@@ -34,6 +34,20 @@ __global__ void Run(FaultyArgs args) {
                static_cast<float>(count + even) + static_cast<float>(odd & 3U);
       return;
     }
+    case Fault::kLastBlock:
+    case Fault::kLastBlockWithoutAFence: {
+      const bool fences = args.fault == Fault::kLastBlock;
+      const int blocks = static_cast<int>(gridDim.x);
+      if (i == 0) args.in[blockIdx.x] = 2.0F;
+      if (fences) __threadfence();
+      __syncthreads();
+      if (i == 0) count = atomicInc(args.counter, blocks - 1) + 1 == gridDim.x;
+      __syncthreads();
+      if (count == 0) return;
+      if (fences) __threadfence();
+      out[i] = i < blocks ? args.in[i] : 0.0F;
+      return;
+    }
     case Fault::kOrderByWarp:
       values[i] = 1.0F;
       __syncwarp();

@@ -38,6 +38,9 @@ enum class Fault {
   kCopyOfAnotherThread,
   kCopyMisaligned,
   kCopyAtTheEnd,
+  // Of blocks that count.
+  kLastBlock,  // no mistake
+  kLastBlockWithoutAFence,
 };
 
 struct FaultyArgs {
@@ -46,6 +49,7 @@ struct FaultyArgs {
   float* out = nullptr;              // [kFaultyThreads]
   const float* unwritten = nullptr;  // [kFaultyThreads]
   const float* host = nullptr;
+  unsigned* counter = nullptr;
 };
 
 int RunFaulty(const FaultyArgs& args, unsigned blocks);

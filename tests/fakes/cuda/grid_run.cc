@@ -152,6 +152,19 @@ void GridRun::Wait(State state) {
   current_->fiber->Pause();
 }
 
+void GridRun::Fence() {
+  Block& block = *current_->block;
+  block.has_fenced = true;
+  block.before = block.behind;
+}
+
+void GridRun::CountBlock(const void* place) {
+  Block& block = *current_->block;
+  std::vector<BlockPast>& published = published_[place];
+  block.behind = published;
+  if (block.has_fenced) published.push_back({block.number, block.epoch});
+}
+
 int GridRun::MeetBlock(bool predicate, Site site) {
   current_->predicate = predicate;
   current_->site = site;
@@ -412,6 +425,7 @@ void GridRun::CheckTouch(const void* address, size_t bytes, Access access) {
   }
   const Block& block = *current_->block;
   toucher_.block = block.number;
+  toucher_.before = &block.before;
   toucher_.epoch = block.epoch;
   toucher_.thread = static_cast<uint16_t>(current_->number);
   toucher_.warp_phase =

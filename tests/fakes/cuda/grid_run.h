@@ -60,6 +60,9 @@ class GridRun {
   unsigned cluster_size() const { return call_.shape.cluster; }
   int lane() const { return current_->number % kWarpSize; }
   void Touch(const void* address, size_t bytes, Access access);
+  void Fence();
+  // An atomicInc at `place`.
+  void CountBlock(const void* place);
   int MeetBlock(bool predicate, Site site);
   uint64_t MeetLanes(const LaneMeeting& meeting);
   void* SharedMemory(const char* name,
@@ -89,6 +92,10 @@ class GridRun {
     uint32_t epoch = 0;
     size_t shared_bytes = 0;
     std::vector<uint16_t> warp_phases;
+    bool has_fenced = false;
+    // What it has counted behind, and of that what it may look at.
+    std::vector<BlockPast> behind;
+    std::vector<BlockPast> before;
     std::map<const void*, SharedVariable> variables;  // by declaration
   };
   struct Copy {
@@ -148,6 +155,8 @@ class GridRun {
   std::vector<uint32_t> blocks_of_epochs_;  // from the launch's first on
   Traffic traffic_;
   Toucher toucher_;
+  // What blocks that had fenced did before they counted, by place.
+  std::map<const void*, std::vector<BlockPast>> published_;
   Thread* current_ = nullptr;
   std::string failure_;
 };

@@ -1,5 +1,6 @@
 #include "services/teacher/teacher_worker.h"
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <thread>
@@ -37,14 +38,19 @@ class TeacherWorkerTest : public ::testing::Test {
 
   void Load(int64_t version,
             const std::string& digest,
-            WeightSet set = WeightSet::kSnapshot) {
+            WeightSet set = WeightSet::kSnapshot,
+            std::atomic<bool>* is_queued = nullptr) {
     AdapterUpload upload;
     upload.set = set;
     upload.version = version;
     upload.is_base = digest.empty();
     upload.adapter.digest = digest;
     upload.probe_ids = {1, 2};
-    const auto loaded = worker_.Load(std::move(upload), [] { return false; });
+    // Asked while the upload waits for its turn.
+    const auto loaded = worker_.Load(std::move(upload), [&] {
+      if (is_queued != nullptr) *is_queued = true;
+      return false;
+    });
     ASSERT_TRUE(loaded.ok()) << loaded.status();
     EXPECT_EQ(loaded->served.version, version);
   }
@@ -204,6 +210,48 @@ TEST_F(TeacherWorkerTest, APrefixIsComputedBeforeTheRequestComes) {
   EXPECT_LE(end.ahead.back().end, end.scored.begin);
   EXPECT_GE(absl::ToDoubleSeconds(end.scored.end - end.scored.begin),
             end.compute_seconds - 1e-9);
+}
+
+TEST_F(TeacherWorkerTest, RequestsThatWaitAreScoredTogether) {
+  Load(1, "digest");
+  control_.most_together = 3;
+  control_.hold = true;
+  Submit(1, WeightSet::kBase, "");
+  while (control_.started == 0) absl::SleepFor(absl::Milliseconds(1));
+  Submit(2, WeightSet::kBase, "");
+  Submit(3, WeightSet::kSnapshot, "other");
+  Submit(4, WeightSet::kSnapshot, "digest");
+  control_.hold = false;
+  // The one in the middle fails alone, before the others have come.
+  Expect<ViewScores>();
+  Expect<ViewScores>();
+  Expect<ScoreFinished>();
+  EXPECT_EQ(Expect<absl::Status>().code(),
+            absl::StatusCode::kFailedPrecondition);
+  for (int i = 0; i < 4; ++i) Expect<ViewScores>();
+  EXPECT_EQ(Expect<ScoreFinished>().policy.digest, "");
+  EXPECT_EQ(Expect<ScoreFinished>().policy.digest, "digest");
+  EXPECT_EQ(control_.largest_batch, 2);
+}
+
+TEST_F(TeacherWorkerTest, AnUploadComesBetweenTheRequestsAroundIt) {
+  Load(1, "digest");
+  control_.most_together = 8;
+  control_.hold = true;
+  Submit(1, WeightSet::kSnapshot, "digest");
+  while (control_.started == 0) absl::SleepFor(absl::Milliseconds(1));
+  Submit(2, WeightSet::kSnapshot, "digest");
+  std::atomic<bool> is_queued = false;
+  std::jthread loader(
+      [&] { Load(1, "next", WeightSet::kSnapshot, &is_queued); });
+  while (!is_queued) absl::SleepFor(absl::Milliseconds(1));
+  Submit(3, WeightSet::kSnapshot, "next");
+  control_.hold = false;
+  for (const std::string digest : {"digest", "digest", "next"}) {
+    Expect<ViewScores>();
+    Expect<ViewScores>();
+    EXPECT_EQ(Expect<ScoreFinished>().policy.digest, digest);
+  }
 }
 
 TEST_F(TeacherWorkerTest, RequestsComeBeforePrefixes) {
