@@ -3,16 +3,18 @@
 #include <filesystem>
 #include <system_error>
 
+#include "common/base/this_program.h"
+
 namespace dapd {
 
 std::string FindPython(const std::string& given) {
   if (!given.empty()) return given;
   // <repository>/build/bin/dapd
-  std::error_code error;
-  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
+  const std::filesystem::path self = ThisProgram();
   const auto environment =
       self.parent_path().parent_path().parent_path() / ".deps/venv/bin/python";
-  return !error && std::filesystem::exists(environment, error)
+  std::error_code error;
+  return !self.empty() && std::filesystem::exists(environment, error)
              ? environment.string()
              : "python3";
 }
