@@ -22,6 +22,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 
+#include "common/base/flavour.h"
 #include "common/base/status_macros.h"
 #include "common/base/version.h"
 
@@ -87,9 +88,14 @@ MetricsRegistry::MetricsRegistry(const std::string& service,
     : state_(std::make_unique<State>()) {
   if (!run.empty()) state_->constant = {{"run", run}};
   const MetricLabels labels = {{"service", service}};
-  AddGauge("dapd_build_info",
-           "A constant 1 with the version of this program.",
-           {{"service", service}, {"version", Version()}})
+  AddGauge(
+      "dapd_build_info",
+      "A constant 1 with the version of this program, its flavour, and the "
+      "compute capabilities that it has CUDA kernels of its own for.",
+      {{"service", service},
+       {"version", Version()},
+       {"flavour", Flavour()},
+       {"cuda_kernels", OwnCudaKernels()}})
       .Set(1);
   AddGauge("process_start_time_seconds",
            "Start of the process since the Unix epoch in seconds.",

@@ -53,7 +53,7 @@ class Histogram {
 // Thread-safe. Asking twice for the same name and labels gives the same metric.
 class MetricsRegistry {
  public:
-  // Adds dapd_build_info{service, version} and process_*{service}. `run`: the
+  // Adds dapd_build_info{service, version, flavour, cuda_kernels} and process_*{service}. `run`: the
   // name of the run; empty: no such label.
   explicit MetricsRegistry(const std::string& service,
                            const std::string& run = "");

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "common/base/exit_code.h"
+#include "common/base/flavour.h"
 #include "common/base/log.h"
 
 namespace dapd {
@@ -16,12 +17,8 @@ namespace {
 // libdapd_cuda.so from ../lib beside the program, loaded once; null without it.
 void* CudaLibrary() {
   static void* const library = []() -> void* {
-    std::error_code error;
-    const std::filesystem::path program =
-        std::filesystem::read_symlink("/proc/self/exe", error);
-    const std::string path =
-        program.parent_path().parent_path() / "lib" / "libdapd_cuda.so";
-    if (!std::filesystem::exists(path, error)) return nullptr;
+    const std::string path = CudaLibraryPath();
+    if (path.empty()) return nullptr;
     void* opened = ::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
     if (opened == nullptr) {
       LogWarning(absl::StrCat("CUDA cannot be used: ", ::dlerror()));

@@ -20,7 +20,10 @@ TEST(MetricsRegistryTest, MetricsAppearInTheExposition) {
   EXPECT_THAT(text, HasSubstr("dapd_things_total{kind=\"a\"} 2"));
   EXPECT_THAT(text, HasSubstr("dapd_level 1.5"));
   EXPECT_THAT(text, HasSubstr("dapd_wait_seconds_bucket{le=\"1\"} 1"));
-  EXPECT_THAT(text, HasSubstr("dapd_build_info{service=\"test\""));
+  EXPECT_THAT(text, HasSubstr("dapd_build_info{"));
+  EXPECT_THAT(text, HasSubstr("service=\"test\""));
+  EXPECT_THAT(text, HasSubstr("flavour=\"c"));
+  EXPECT_THAT(text, HasSubstr("cuda_kernels=\""));
   EXPECT_THAT(text, HasSubstr("process_resident_memory_bytes"));
 }
 
