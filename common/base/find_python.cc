@@ -9,14 +9,17 @@ namespace dapd {
 
 std::string FindPython(const std::string& given) {
   if (!given.empty()) return given;
-  // <repository>/build/bin/dapd
-  const std::filesystem::path self = ThisProgram();
-  const auto environment =
-      self.parent_path().parent_path().parent_path() / ".deps/venv/bin/python";
-  std::error_code error;
-  return !self.empty() && std::filesystem::exists(environment, error)
-             ? environment.string()
-             : "python3";
+  // <release>/bin/dapd, <repository>/build/bin/dapd
+  const auto release =
+      std::filesystem::path(ThisProgram()).parent_path().parent_path();
+  for (const auto& folder : {release, release.parent_path()}) {
+    const auto python = folder / ".deps/venv/bin/python";
+    std::error_code error;
+    if (!folder.empty() && std::filesystem::exists(python, error)) {
+      return python.string();
+    }
+  }
+  return "python3";
 }
 
 }  // namespace dapd
