@@ -45,8 +45,10 @@ def wheels(names, site_packages):
 def wheel_part(distribution):
     metadata = distribution.metadata
     licence = metadata["License-Expression"] or metadata["License"] or ""
-    files = [pathlib.Path(distribution.locate_file(path)) for path in distribution.files
-             if ".dist-info/" in str(path) and re.search(r"licen[cs]e|notice|copying", path.name, re.IGNORECASE)]
+    named = [path for path in distribution.files if re.match(r"(licen[cs]e|notice|copying)s?(\.(txt|md|rst))?$", path.name, re.IGNORECASE)]
+    # Where they belong, or where some of NVIDIA's have them.
+    chosen = [path for path in named if ".dist-info/" in str(path)] or named
+    files = [pathlib.Path(distribution.locate_file(path)) for path in chosen]
     if not files:
         raise Unknown(f"{metadata['Name']} {distribution.version} brings no licence")
     return Part(metadata["Name"].lower().replace("_", "-"), distribution.version, "pypi", licence.split("\n")[0], sorted(files))

@@ -292,6 +292,15 @@ def test_a_library_of_nobody_is_refused(tmp_path):
         parts.owners([str(tmp_path / "libnobody.so")])
 
 
+def test_every_wheel_with_libraries_brings_a_licence():
+    """CUDA's too, which the tarball of these tests does not hold; some keep it elsewhere than the rest."""
+    (site_packages,) = (ROOT / ".deps/venv/lib").glob("python3*/site-packages")
+    names = [name for file in ("requirements.txt", "requirements-cuda.txt") for name in parts.wheel_names(ROOT / "deploy" / file)]
+    found = [parts.wheel_part(distribution) for distribution, libraries in parts.wheels(names, site_packages) if libraries]
+    assert {"torch", "pyarrow", "nvidia-cublas", "nvidia-cusparselt-cu13"} <= {part.name for part in found}
+    assert all(file.stat().st_size > 100 for part in found for file in part.licence_files)
+
+
 def test_a_release_is_made_of_a_commit(tmp_path):
     """Of a checkout with an edit none is made, however it is asked."""
     clone = tmp_path / "clone"
