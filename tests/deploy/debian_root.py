@@ -42,6 +42,10 @@ def debian_root(packages, release=None):
         log = ROOT / ".deps/logs/debootstrap.log"
         include = [f"--include={','.join(sorted(packages))}"] if packages else []
         with open(log, "w") as output:
-            subprocess.run(["debootstrap", "--variant=minbase", *include, release, aside, mirror], stdout=output, stderr=output, check=True, timeout=540)
+            # debootstrap mounts /proc in its root. In namespaces that end with it, nothing stays mounted, or runs on, when it is killed: what
+            # is half made can be removed without going into this machine's own /proc.
+            subprocess.run(["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc",
+                            "debootstrap", "--variant=minbase", *include, release, aside, mirror],
+                           stdout=output, stderr=output, check=True, timeout=540)
         aside.rename(root)
     return root
