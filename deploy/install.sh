@@ -3,7 +3,7 @@
 # packages (as root or with sudo) and a Python environment in .deps/venv, which
 # brings LibTorch, Apache Arrow C++ and the demo model.
 #
-#   deploy/install.sh [--tests|--cuda|--grading|--copy|--follow]
+#   deploy/install.sh [--tests|--cuda|--grading|--copy|--follow|--release]
 #
 # --cuda adds torch's CUDA libraries and nvcc (3 GB), with which the build makes the
 # CUDA backend; no toolkit is needed. A machine with an NVIDIA driver that is new
@@ -11,7 +11,8 @@
 # tests need, Python's torch and transformers among it (4 GB). --grading adds
 # math-verify for `dapd grade`, nothing else. --copy adds fsspec with its clients of
 # S3 and Google's storage for checkpoint.copy_to and `dapd restore`, --follow the
-# clients of Weights & Biases and MLflow for deploy/follow.py. Where neither root
+# clients of Weights & Biases and MLflow for deploy/follow.py, --release what
+# deploy/release.sh writes its list of parts with. Where neither root
 # nor sudo is at hand, it prints what root has to run. A second call skips what is
 # there. PYTHON names another interpreter (3.11 or newer).
 set -euo pipefail
@@ -49,7 +50,7 @@ case "${1:-}" in
   --tests)
     packages+=("${test_packages[@]}")
     requirements+=(deploy/requirements-cuda.txt deploy/requirements-copy.txt
-      deploy/requirements-follow.txt tests/requirements.txt)
+      deploy/requirements-follow.txt deploy/requirements-release.txt tests/requirements.txt)
     ;;
   --cuda)
     requirements+=(deploy/requirements-cuda.txt)
@@ -62,12 +63,13 @@ case "${1:-}" in
   --grading) requirements+=(deploy/requirements-grading.txt) ;;
   --copy) requirements+=(deploy/requirements-copy.txt) ;;
   --follow) requirements+=(deploy/requirements-follow.txt) ;;
+  --release) requirements+=(deploy/requirements-release.txt) ;;
   "")
     if [ "$(driver_series)" -ge "$least_driver" ]; then
       requirements+=(deploy/requirements-cuda.txt)
     fi
     ;;
-  *) echo "usage: deploy/install.sh [--tests|--cuda|--grading|--copy|--follow]" >&2; exit 2 ;;
+  *) echo "usage: deploy/install.sh [--tests|--cuda|--grading|--copy|--follow|--release]" >&2; exit 2 ;;
 esac
 
 # --- Debian packages ----------------------------------------------------------

@@ -2,12 +2,12 @@
 
 #include <dlfcn.h>
 
-#include <filesystem>
-#include <system_error>
 #include <tuple>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+
+#include "common/base/flavour.h"
 
 namespace dapd {
 namespace {
@@ -32,12 +32,7 @@ Loaded Load() {
 }  // namespace
 
 absl::StatusOr<std::string> CudaBackendPath() {
-  std::error_code error;
-  const std::filesystem::path program =
-      std::filesystem::read_symlink("/proc/self/exe", error);
-  const std::filesystem::path path =
-      program.parent_path().parent_path() / "lib" / "libdapd_cuda.so";
-  if (std::filesystem::exists(path, error)) return path.string();
+  if (std::string path = CudaLibraryPath(); !path.empty()) return path;
   return absl::FailedPreconditionError(
       "this build has no CUDA backend; deploy/install.sh --cuda and "
       "deploy/build.sh make one, and images are built with the target cuda");

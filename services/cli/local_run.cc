@@ -13,6 +13,7 @@
 #include "common/base/files.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/base/this_program.h"
 #include "common/base/thread_share.h"
 #include "common/base/visible_gpus.h"
 #include "common/config/preset_terms.h"
@@ -57,9 +58,7 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> LocalRun::MakeChild(
     const std::string& name,
     const std::vector<std::string>& overrides,
     bool to_log) const {
-  std::error_code error;
-  const std::filesystem::path self =
-      std::filesystem::read_symlink("/proc/self/exe", error);
+  const std::filesystem::path self = ThisProgram();
   const std::string path = self.parent_path() / binary;
   if (::access(path.c_str(), X_OK) != 0) {
     return absl::NotFoundError(

@@ -16,6 +16,7 @@
 #include "common/base/exit_code.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/base/this_program.h"
 #include "common/base/thread_share.h"
 #include "common/config/load_config.h"
 #include "common/config/set_up_log.h"
@@ -104,6 +105,7 @@ absl::Status Run(const Flags& flags) {
 }
 
 int Main(int argc, char** argv) {
+  NameThisProcess();
   Flags flags;
   CommandLine line(
       "A DAPD rollout worker: samples answers from the live policy.");

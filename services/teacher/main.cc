@@ -13,6 +13,7 @@
 #include "common/base/exit_code.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/base/this_program.h"
 #include "common/config/load_config.h"
 #include "common/config/set_up_log.h"
 #include "common/hub/model_folder.h"
@@ -50,6 +51,7 @@ absl::Status Run(const WorkerFlags& flags) {
 }
 
 int Main(int argc, char** argv) {
+  NameThisProcess();
   WorkerFlags flags;
   CommandLine line("A DAPD teacher worker: scores views with frozen weights.");
   flags.AddTo(line, "teacher.listen");

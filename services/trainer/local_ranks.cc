@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
-#include <filesystem>
 #include <memory>
-#include <system_error>
 #include <utility>
 
 #include "absl/status/statusor.h"
@@ -18,6 +16,7 @@
 #include "common/base/files.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/base/this_program.h"
 #include "common/base/thread_share.h"
 #include "common/base/visible_gpus.h"
 #include "common/config/rank_place.h"
@@ -139,9 +138,7 @@ absl::StatusOr<std::vector<std::unique_ptr<ChildProcess>>> MakeProcesses(
     const std::string& config_path,
     const std::vector<std::string>& overrides,
     const Config& config) {
-  std::error_code error;
-  const std::string program =
-      std::filesystem::read_symlink("/proc/self/exe", error);
+  const std::string program = ThisProgram();
   const std::vector<std::string> gpus =
       config.model.device == "cpu" ? std::vector<std::string>() : VisibleGpus();
   ASSIGN_OR_RETURN(const std::vector<LocalRank> ranks,

@@ -21,6 +21,7 @@
 #include "common/base/json_lines.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/base/this_program.h"
 #include "common/charts/run_history.h"
 #include "common/collective/rank_follower.h"
 #include "common/collective/rank_leader.h"
@@ -356,6 +357,7 @@ absl::Status Run(const ServiceFlags& flags) {
 }
 
 int Main(int argc, char** argv) {
+  NameThisProcess();
   ServiceFlags flags;
   CommandLine line(
       "The DAPD trainer: drives the workers and trains the adapter.");

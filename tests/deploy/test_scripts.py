@@ -75,7 +75,7 @@ def test_a_failing_phase_ends_the_script_with_its_code_and_log(tmp_path):
     assert "the reason" in result.stderr and f"{tmp_path}/logs/x.log" in result.stderr
 
 
-@pytest.mark.parametrize("script", ["deploy/install.sh", "deploy/build.sh", "deploy/package.sh", "deploy/stage_image.sh", "deploy/build_image.sh",
+@pytest.mark.parametrize("script", ["deploy/install.sh", "deploy/build.sh", "deploy/package.sh", "deploy/stage_image.sh", "deploy/build_image.sh", "deploy/release.sh",
                                     "deploy/quickstart.sh", "deploy/fetch.sh", "tests/run.sh", "tests/gpu/pack.sh", "tests/gpu/run.sh"])
 def test_an_unknown_option_is_a_usage_error(script):
     result = subprocess.run([ROOT / script, "--no-such-option"], capture_output=True, text=True)
