@@ -54,8 +54,9 @@ class Trainer {
     ++version_;
     cpu_.SinceLast();
     const absl::Time start = absl::Now();
-    const auto writer =
-        PolicyUpdateWriter::Start(adapter_, version_, "", {1, 2}).value();
+    const auto writer = PolicyUpdateWriter::Start(
+                            adapter_, version_, "", {1, 2}, DigestKind::kXxh3)
+                            .value();
     client_->SetPolicy(writer->update());
     for (const at::Tensor& tensor : adapter_.Tensors()) {
       Check(writer->Append(tensor).ok(), "it has its layout");
@@ -72,7 +73,11 @@ class Trainer {
       wrong += result.adapter_digest != digest;
     }
     const absl::Time end = absl::Now();
-    if (check) wrong += SerializeAdapter(adapter_, "").value().digest != digest;
+    if (check) {
+      wrong +=
+          SerializeAdapter(adapter_, "", DigestKind::kXxh3).value().digest !=
+          digest;
+    }
     return {{"seconds", absl::ToDoubleSeconds(end - start)},
             {"packed_seconds", absl::ToDoubleSeconds(packed - start)},
             {"cpu_seconds", cpu_.SinceLast()},

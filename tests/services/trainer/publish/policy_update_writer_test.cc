@@ -20,7 +20,9 @@ class PolicyUpdateWriterTest : public ::testing::Test {
   }
 
   std::unique_ptr<PolicyUpdateWriter> Start() {
-    return PolicyUpdateWriter::Start(adapter_, 3, "base", probe_).value();
+    return PolicyUpdateWriter::Start(
+               adapter_, 3, "base", probe_, DigestKind::kXxh3)
+        .value();
   }
 
   const std::shared_ptr<const ModelWeights> weights_ = MakeRandomModel("qwen3");
@@ -30,7 +32,9 @@ class PolicyUpdateWriterTest : public ::testing::Test {
 
 TEST_F(PolicyUpdateWriterTest, ItWritesWhatIsPackedAtOnceByteForByte) {
   const auto whole =
-      MakePolicyUpdate(*weights_, &adapter_, 3, "base", probe_).value();
+      MakePolicyUpdate(
+          *weights_, &adapter_, 3, "base", probe_, DigestKind::kXxh3)
+          .value();
   const auto writer = Start();
   for (const at::Tensor& tensor : adapter_.Tensors()) {
     ASSERT_TRUE(writer->Append(tensor).ok());
@@ -43,6 +47,8 @@ TEST_F(PolicyUpdateWriterTest, ItWritesWhatIsPackedAtOnceByteForByte) {
   EXPECT_EQ(written->adapter.config_json, whole->adapter.config_json);
   EXPECT_EQ(written->adapter.tensors, whole->adapter.tensors);
   EXPECT_EQ(written->adapter.digest, whole->adapter.digest);
+  EXPECT_EQ(written->adapter.digest_kind, DigestKind::kXxh3);
+  EXPECT_EQ(written->adapter.digest, AdapterDigest(whole->adapter));
   EXPECT_EQ(written->probe_logprobs, whole->probe_logprobs);
   EXPECT_EQ(written->probe_tolerance, whole->probe_tolerance);
 }
