@@ -180,7 +180,13 @@ void ForEachHeadGroup(int num_threads,
                       const Body& body) {
   const int64_t count =
       static_cast<int64_t>(sequences.size()) * heads.key_value;
-  const int64_t threads = std::min<int64_t>(num_threads, count);
+  double products = 0.0;
+  for (const AttentionSequence& sequence : sequences) {
+    products += static_cast<double>(sequence.queries * sequence.keys) *
+                static_cast<double>(heads.query * heads.dim);
+  }
+  const int64_t threads = std::min<int64_t>(
+      ThreadsWorth(num_threads, ProductNanoseconds(products, 0.0)), count);
   const BlockSizes sizes(heads, sequences);
   std::atomic<int64_t> next = 0;
   ParallelFor(static_cast<int>(threads), threads, [&](int64_t) {

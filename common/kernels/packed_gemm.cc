@@ -84,6 +84,12 @@ class GemmParts {
 }  // namespace
 
 void PackedGemm(const GemmOperands& operands, int num_threads) {
+  const auto m = static_cast<double>(operands.m);
+  const auto n = static_cast<double>(operands.n);
+  const auto k = static_cast<double>(operands.k);
+  num_threads = ThreadsWorth(
+      num_threads,
+      ProductNanoseconds(m * n * k, sizeof(float) * (m * k + k * n + m * n)));
   // With columns in plenty several parts a thread cost little, and a thread
   // that was held up leaves its share to the others.
   const bool is_wide = operands.n >= 32 * operands.m;
