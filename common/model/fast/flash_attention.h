@@ -1,7 +1,7 @@
 // Grouped-query causal attention over packed sequences, forward and backward
 // by hand, without a copy of the keys for each query head and without the
-// [T, T] matrix of scores (Dao et al. 2022): in float32 on the CPU our kernels
-// (kernels/causal_attention.h), else LibTorch's.
+// [T, T] matrix of scores (Dao et al. 2022): on the CPU by our kernels
+// (kernels/causal_attention.h), else by LibTorch's.
 //
 // Shapes: N rows (tokens), H query heads, K key-value heads, D head_dim.
 #pragma once
@@ -14,8 +14,7 @@
 namespace dapd {
 
 // What Backward needs besides inputs and output. The log-sum-exp of the scores:
-// in float32 on the CPU [N, H], in bfloat16 one for each sequence, on CUDA one
-// for all and the generator's state.
+// on the CPU [N, H] float32, on CUDA one for all and the generator's state.
 struct AttentionStatistics {
   std::vector<at::Tensor> tensors;
 };
@@ -26,7 +25,7 @@ struct AttentionGradients {
   at::Tensor v;  // [N, K, D]
 };
 
-// Whether our kernels compute with a tensor: float32 on the CPU.
+// Whether our kernels compute with a tensor: float32 and bfloat16 on the CPU.
 bool HasCausalAttention(const at::Tensor& tensor);
 
 // By our kernels: q [T, H, D] are those of the last T tokens of `keys` and

@@ -7,23 +7,41 @@ namespace dapd {
 namespace {
 
 bool HasKernels(const at::Tensor& x) {
-  return x.is_cpu() && x.scalar_type() == at::kFloat;
+  return x.is_cpu() &&
+         (x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16);
 }
 
-const float* Read(const at::Tensor& x) { return x.const_data_ptr<float>(); }
-float* Write(const at::Tensor& x) { return x.data_ptr<float>(); }
+// body(T{}) with T the kernels' name for x's dtype.
+template <typename Body>
+void WithNumberOf(const at::Tensor& x, const Body& body) {
+  if (x.scalar_type() == at::kBFloat16) {
+    body(BFloat16{});
+  } else {
+    body(float{});
+  }
+}
 
-HeadRows ShapeOf(const at::Tensor& heads,
-                 const at::Tensor& norm,
-                 double eps,
-                 const RotaryAngles& angles) {
+template <typename T>
+const T* Read(const at::Tensor& x) {
+  return static_cast<const T*>(x.const_data_ptr());
+}
+template <typename T>
+T* Write(const at::Tensor& x) {
+  return static_cast<T*>(x.mutable_data_ptr());
+}
+
+template <typename T>
+HeadRows<T> ShapeOf(const at::Tensor& heads,
+                    const at::Tensor& norm,
+                    double eps,
+                    const RotaryAngles& angles) {
   return {.rows = heads.size(0),
           .heads = heads.size(1),
           .head_dim = heads.size(2),
-          .norm = norm.defined() ? Read(norm) : nullptr,
+          .norm = norm.defined() ? Read<T>(norm) : nullptr,
           .eps = static_cast<float>(eps),
-          .cos = Read(angles.cos),
-          .sin = Read(angles.sin)};
+          .cos = Read<T>(angles.cos),
+          .sin = Read<T>(angles.sin)};
 }
 
 // The gradient of x in float32, where `grad` is that of RmsNorm(x, weight).
@@ -44,13 +62,15 @@ at::Tensor Norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
   if (!HasKernels(x)) return RmsNorm(x, weight, eps);
   at::Tensor y = at::empty_like(x);
   const int64_t size = x.size(-1);
-  NormRows(at::get_num_threads(),
-           Read(x),
-           Read(weight),
-           x.numel() / size,
-           size,
-           static_cast<float>(eps),
-           Write(y));
+  WithNumberOf(x, [&]<typename T>(T) {
+    NormRows(at::get_num_threads(),
+             Read<T>(x),
+             Read<T>(weight),
+             x.numel() / size,
+             size,
+             static_cast<float>(eps),
+             Write<T>(y));
+  });
   return y;
 }
 
@@ -64,14 +84,16 @@ void AddNormBackward(const at::Tensor& grad,
     return;
   }
   const int64_t size = x.size(-1);
-  AddNormBackwardRows(at::get_num_threads(),
-                      Read(grad),
-                      Read(x),
-                      Read(weight),
-                      x.numel() / size,
-                      size,
-                      static_cast<float>(eps),
-                      Write(*grad_x));
+  WithNumberOf(x, [&]<typename T>(T) {
+    AddNormBackwardRows(at::get_num_threads(),
+                        Read<T>(grad),
+                        Read<T>(x),
+                        Read<T>(weight),
+                        x.numel() / size,
+                        size,
+                        static_cast<float>(eps),
+                        Write<T>(*grad_x));
+  });
 }
 
 at::Tensor NormAndRotate(const at::Tensor& heads,
@@ -83,10 +105,12 @@ at::Tensor NormAndRotate(const at::Tensor& heads,
                        angles);
   }
   at::Tensor turned = at::empty_like(heads);
-  NormAndRotateRows(at::get_num_threads(),
-                    ShapeOf(heads, norm, eps, angles),
-                    Read(heads),
-                    Write(turned));
+  WithNumberOf(heads, [&]<typename T>(T) {
+    NormAndRotateRows(at::get_num_threads(),
+                      ShapeOf<T>(heads, norm, eps, angles),
+                      Read<T>(heads),
+                      Write<T>(turned));
+  });
   return turned;
 }
 
@@ -96,10 +120,12 @@ at::Tensor NormAndRotateBackward(at::Tensor grad,
                                  double eps,
                                  const RotaryAngles& angles) {
   if (HasKernels(heads)) {
-    NormAndRotateBackwardRows(at::get_num_threads(),
-                              ShapeOf(heads, norm, eps, angles),
-                              Read(heads),
-                              Write(grad));
+    WithNumberOf(heads, [&]<typename T>(T) {
+      NormAndRotateBackwardRows(at::get_num_threads(),
+                                ShapeOf<T>(heads, norm, eps, angles),
+                                Read<T>(heads),
+                                Write<T>(grad));
+    });
     return grad;
   }
   // A rotation's transpose turns back.
@@ -111,8 +137,13 @@ at::Tensor NormAndRotateBackward(at::Tensor grad,
 at::Tensor GatedProduct(const at::Tensor& gate, const at::Tensor& up) {
   if (!HasKernels(gate)) return at::silu(gate).mul_(up);
   at::Tensor y = at::empty_like(gate);
-  GatedRows(
-      at::get_num_threads(), Read(gate), Read(up), gate.numel(), Write(y));
+  WithNumberOf(gate, [&]<typename T>(T) {
+    GatedRows(at::get_num_threads(),
+              Read<T>(gate),
+              Read<T>(up),
+              gate.numel(),
+              Write<T>(y));
+  });
   return y;
 }
 
@@ -120,11 +151,13 @@ void GatedProductBackward(const at::Tensor& grad,
                           at::Tensor* gate,
                           at::Tensor* up) {
   if (HasKernels(grad)) {
-    GatedBackwardRows(at::get_num_threads(),
-                      Read(grad),
-                      grad.numel(),
-                      Write(*gate),
-                      Write(*up));
+    WithNumberOf(grad, [&]<typename T>(T) {
+      GatedBackwardRows(at::get_num_threads(),
+                        Read<T>(grad),
+                        grad.numel(),
+                        Write<T>(*gate),
+                        Write<T>(*up));
+    });
     return;
   }
   const at::Tensor grad_gate = at::silu_backward(grad * *up, *gate);

@@ -3,8 +3,8 @@
 // at::silu under autograd.
 //
 // All arguments are contiguous, all results too and in the first argument's
-// dtype. In float32 on the CPU these are the kernels of
-// kernels/training_rows.h.
+// dtype. On the CPU, in float32 and bfloat16, these are the kernels of
+// kernels/training_rows.h, which round a result once.
 #pragma once
 
 #include "common/model/rope.h"
