@@ -1,5 +1,7 @@
 #include "common/model/fast/layer_math.h"
 
+#include <type_traits>
+
 #include "common/kernels/training_rows.h"
 #include "common/model/reference/decoder_layer.h"
 
@@ -22,11 +24,24 @@ void WithNumberOf(const at::Tensor& x, const Body& body) {
 }
 
 template <typename T>
+void CheckNumber(const at::Tensor& x) {
+  constexpr at::ScalarType kNumber =
+      std::is_same_v<T, BFloat16> ? at::kBFloat16 : at::kFloat;
+  TORCH_CHECK(x.scalar_type() == kNumber,
+              "[layer_math] ",
+              x.scalar_type(),
+              " among ",
+              kNumber);
+}
+
+template <typename T>
 const T* Read(const at::Tensor& x) {
+  CheckNumber<T>(x);
   return static_cast<const T*>(x.const_data_ptr());
 }
 template <typename T>
 T* Write(const at::Tensor& x) {
+  CheckNumber<T>(x);
   return static_cast<T*>(x.mutable_data_ptr());
 }
 

@@ -33,8 +33,10 @@ bool TryPackedGemm(const at::Tensor& a,
                    const at::Tensor& b,
                    bool adds,
                    at::Tensor& c) {
-  if (!HasKernels(a) || !HasKernels(b) || !HasKernels(c) || a.numel() == 0) {
-    return false;
+  if (!HasKernels(a) || !HasKernels(b) || !HasKernels(c)) return false;
+  if (a.numel() == 0) {
+    if (!adds) c.zero_();
+    return true;
   }
   const Layout left = LayoutOf(a);
   const Layout right = LayoutOf(b);
