@@ -2,6 +2,7 @@
 
 #include <type_traits>
 
+#include "common/kernels/bfloat16.h"
 #include "common/kernels/training_rows.h"
 #include "common/model/reference/decoder_layer.h"
 
