@@ -26,8 +26,8 @@ template <typename T>
 HeadMatrix<T> MatrixOf(const at::Tensor& rows, int64_t begin) {
   TORCH_CHECK(rows.stride(2) == 1,
               "[flash_attention] a head is not contiguous");
-  TORCH_CHECK((rows.scalar_type() == at::kBFloat16) ==
-                  std::is_same_v<std::remove_const_t<T>, BFloat16>,
+  constexpr bool kIsHalf = std::is_same_v<std::remove_const_t<T>, BFloat16>;
+  TORCH_CHECK((rows.scalar_type() == at::kBFloat16) == kIsHalf,
               "[flash_attention] queries, keys and values of different dtypes");
   return {static_cast<T*>(rows.data_ptr()) + begin * rows.stride(0),
           rows.stride(0),
