@@ -23,7 +23,7 @@ packages=(
   build-essential ca-certificates ccache cmake ninja-build pkg-config python3
   python3-venv
   libabsl-dev libcli11-dev libcurl4-openssl-dev libgrpc++-dev libgrpc-dev
-  libicu-dev libprotobuf-dev libssl-dev libyaml-cpp-dev nlohmann-json3-dev openssl
+  libicu-dev libprotobuf-dev libssl-dev libxxhash-dev libyaml-cpp-dev nlohmann-json3-dev openssl
   prometheus-cpp-dev protobuf-compiler protobuf-compiler-grpc zlib1g-dev
 )
 requirements=(deploy/requirements.txt)

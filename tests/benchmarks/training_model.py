@@ -15,6 +15,8 @@ RANK = 64
 SHAPES = {
     "0.6B": {"hidden_size": 1024, "intermediate_size": 3072, "num_attention_heads": 16, "num_key_value_heads": 8},
     "4B": {"hidden_size": 2560, "intermediate_size": 9728, "num_attention_heads": 32, "num_key_value_heads": 8},
+    # As wide as SmolLM2-135M, with Qwen3's norms of queries and keys.
+    "135M": {"hidden_size": 576, "intermediate_size": 1536, "num_attention_heads": 9, "num_key_value_heads": 3, "head_dim": 64},
 }
 # What the privileged template adds to a Self prompt, in tokens (performance.md).
 TEMPLATE = 130
@@ -24,8 +26,8 @@ def write_model(folder, shape, layers, precision="float32", device="cpu"):
     """MODEL and ADAPTER folders, made on the device; B of the adapter is not zero."""
     folder = pathlib.Path(folder)
     torch.manual_seed(1)
-    config = transformers.Qwen3Config(vocab_size=VOCABULARY, num_hidden_layers=layers, head_dim=128, tie_word_embeddings=True,
-                                      max_position_embeddings=40960, rope_theta=1e6, eos_token_id=1, pad_token_id=0, **SHAPES[shape])
+    config = transformers.Qwen3Config(vocab_size=VOCABULARY, num_hidden_layers=layers, tie_word_embeddings=True,
+                                      max_position_embeddings=40960, rope_theta=1e6, eos_token_id=1, pad_token_id=0, **{"head_dim": 128, **SHAPES[shape]})
     with torch.device(device):
         model = transformers.Qwen3ForCausalLM(config).to(getattr(torch, precision))
         model.save_pretrained(folder / "model")

@@ -1,10 +1,9 @@
 // Grouped-query causal attention over packed sequences, forward and backward
 // by hand, without a copy of the keys for each query head and without the
-// [T, T] matrix of scores (Dao et al. 2022): in float32 on the CPU our kernels
-// (kernels/causal_attention.h), on CUDA one launch for all sequences
-// (variable_length_attention.h), else LibTorch's, sequence by sequence. What
-// the statistics hold is, in float32 on the CPU, the log-sum-exp [N, H], in
-// bfloat16 one for each sequence.
+// [T, T] matrix of scores (Dao et al. 2022): on the CPU, in float32 and
+// bfloat16, by our kernels (kernels/causal_attention.h), whose statistics are
+// the log-sum-exp, [N, H] float32; on CUDA by one launch for all sequences
+// (variable_length_attention.h).
 //
 // Shapes: N rows (tokens), H query heads, K key-value heads, D head_dim.
 #pragma once
@@ -18,7 +17,7 @@
 
 namespace dapd {
 
-// Whether our kernels compute with a tensor: float32 on the CPU.
+// Whether our kernels compute with a tensor: float32 and bfloat16 on the CPU.
 bool HasCausalAttention(const at::Tensor& tensor);
 
 // By our kernels: q [T, H, D] are those of the last T tokens of `keys` and

@@ -1,5 +1,8 @@
 #include "common/model/fast/layer_math.h"
 
+#include <type_traits>
+
+#include "common/kernels/bfloat16.h"
 #include "common/kernels/decode_attention_math.h"
 #include "common/kernels/training_rows.h"
 #include "common/model/fast/device_rows.h"
@@ -9,23 +12,54 @@ namespace dapd {
 namespace {
 
 bool HasKernels(const at::Tensor& x) {
-  return x.is_cpu() && x.scalar_type() == at::kFloat;
+  return x.is_cpu() &&
+         (x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16);
 }
 
-const float* Read(const at::Tensor& x) { return x.const_data_ptr<float>(); }
-float* Write(const at::Tensor& x) { return x.data_ptr<float>(); }
+// body(T{}) with T the kernels' name for x's dtype.
+template <typename Body>
+void WithNumberOf(const at::Tensor& x, const Body& body) {
+  if (x.scalar_type() == at::kBFloat16) {
+    body(BFloat16{});
+  } else {
+    body(float{});
+  }
+}
 
-HeadRows ShapeOf(const at::Tensor& heads,
-                 const at::Tensor& norm,
-                 double eps,
-                 const RotaryAngles& angles) {
+template <typename T>
+void CheckNumber(const at::Tensor& x) {
+  constexpr at::ScalarType kNumber =
+      std::is_same_v<T, BFloat16> ? at::kBFloat16 : at::kFloat;
+  TORCH_CHECK(x.scalar_type() == kNumber,
+              "[layer_math] ",
+              x.scalar_type(),
+              " among ",
+              kNumber);
+}
+
+template <typename T>
+const T* Read(const at::Tensor& x) {
+  CheckNumber<T>(x);
+  return static_cast<const T*>(x.const_data_ptr());
+}
+template <typename T>
+T* Write(const at::Tensor& x) {
+  CheckNumber<T>(x);
+  return static_cast<T*>(x.mutable_data_ptr());
+}
+
+template <typename T>
+HeadRows<T> ShapeOf(const at::Tensor& heads,
+                    const at::Tensor& norm,
+                    double eps,
+                    const RotaryAngles& angles) {
   return {.rows = heads.size(0),
           .heads = heads.size(1),
           .head_dim = heads.size(2),
-          .norm = norm.defined() ? Read(norm) : nullptr,
+          .norm = norm.defined() ? Read<T>(norm) : nullptr,
           .eps = static_cast<float>(eps),
-          .cos = Read(angles.cos),
-          .sin = Read(angles.sin)};
+          .cos = Read<T>(angles.cos),
+          .sin = Read<T>(angles.sin)};
 }
 
 // [rows, columns] as x, in memory with `room` more columns.
@@ -120,13 +154,15 @@ at::Tensor Norm(const at::Tensor& x,
   if (!HasKernels(x)) return RmsNorm(x, weight, eps);
   at::Tensor y = at::empty_like(x);
   const int64_t size = x.size(-1);
-  NormRows(at::get_num_threads(),
-           Read(x),
-           Read(weight),
-           x.numel() / size,
-           size,
-           static_cast<float>(eps),
-           Write(y));
+  WithNumberOf(x, [&]<typename T>(T) {
+    NormRows(at::get_num_threads(),
+             Read<T>(x),
+             Read<T>(weight),
+             x.numel() / size,
+             size,
+             static_cast<float>(eps),
+             Write<T>(y));
+  });
   return y;
 }
 
@@ -166,14 +202,16 @@ void AddNormBackward(const at::Tensor& grad,
     return;
   }
   const int64_t size = x.size(-1);
-  AddNormBackwardRows(at::get_num_threads(),
-                      Read(grad),
-                      Read(x),
-                      Read(weight),
-                      x.numel() / size,
-                      size,
-                      static_cast<float>(eps),
-                      Write(*grad_x));
+  WithNumberOf(x, [&]<typename T>(T) {
+    AddNormBackwardRows(at::get_num_threads(),
+                        Read<T>(grad),
+                        Read<T>(x),
+                        Read<T>(weight),
+                        x.numel() / size,
+                        size,
+                        static_cast<float>(eps),
+                        Write<T>(*grad_x));
+  });
 }
 
 at::Tensor NormAndRotate(const at::Tensor& heads,
@@ -192,10 +230,12 @@ at::Tensor NormAndRotate(const at::Tensor& heads,
                        angles);
   }
   at::Tensor turned = at::empty_like(heads);
-  NormAndRotateRows(at::get_num_threads(),
-                    ShapeOf(heads, norm, eps, angles),
-                    Read(heads),
-                    Write(turned));
+  WithNumberOf(heads, [&]<typename T>(T) {
+    NormAndRotateRows(at::get_num_threads(),
+                      ShapeOf<T>(heads, norm, eps, angles),
+                      Read<T>(heads),
+                      Write<T>(turned));
+  });
   return turned;
 }
 
@@ -213,10 +253,12 @@ at::Tensor NormAndRotateBackward(at::Tensor grad,
     return grad;
   }
   if (HasKernels(heads)) {
-    NormAndRotateBackwardRows(at::get_num_threads(),
-                              ShapeOf(heads, norm, eps, angles),
-                              Read(heads),
-                              Write(grad));
+    WithNumberOf(heads, [&]<typename T>(T) {
+      NormAndRotateBackwardRows(at::get_num_threads(),
+                                ShapeOf<T>(heads, norm, eps, angles),
+                                Read<T>(heads),
+                                Write<T>(grad));
+    });
     return grad;
   }
   // A rotation's transpose turns back.
@@ -237,8 +279,13 @@ at::Tensor GatedProduct(const at::Tensor& gate,
   }
   if (!HasKernels(gate)) return at::silu(gate).mul_(up);
   at::Tensor y = at::empty_like(gate);
-  GatedRows(
-      at::get_num_threads(), Read(gate), Read(up), gate.numel(), Write(y));
+  WithNumberOf(gate, [&]<typename T>(T) {
+    GatedRows(at::get_num_threads(),
+              Read<T>(gate),
+              Read<T>(up),
+              gate.numel(),
+              Write<T>(y));
+  });
   return y;
 }
 
@@ -253,11 +300,13 @@ void GatedProductBackward(const at::Tensor& grad,
     return;
   }
   if (HasKernels(grad)) {
-    GatedBackwardRows(at::get_num_threads(),
-                      Read(grad),
-                      grad.numel(),
-                      Write(*gate),
-                      Write(*up));
+    WithNumberOf(grad, [&]<typename T>(T) {
+      GatedBackwardRows(at::get_num_threads(),
+                        Read<T>(grad),
+                        grad.numel(),
+                        Write<T>(*gate),
+                        Write<T>(*up));
+    });
     return;
   }
   const at::Tensor grad_gate = at::silu_backward(grad * *up, *gate);

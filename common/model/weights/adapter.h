@@ -85,7 +85,9 @@ at::Tensor Flat(const Adapter& adapter);
 // The digest that `serialized` should carry.
 std::string AdapterDigest(const SerializedAdapter& serialized);
 absl::StatusOr<SerializedAdapter> SerializeAdapter(
-    const Adapter& adapter, const std::string& base_model_path);
+    const Adapter& adapter,
+    const std::string& base_model_path,
+    DigestKind digest_kind = DigestKind::kSha256);
 // As ReadAdapter, from the wire form, whose memory the result may share;
 // DATA_LOSS if the digest differs.
 absl::StatusOr<Adapter> ParseAdapter(const SerializedAdapter& serialized,

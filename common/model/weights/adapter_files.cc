@@ -269,7 +269,9 @@ absl::StatusOr<AdapterLayout> LayOutAdapter(const Adapter& adapter,
 }
 
 absl::StatusOr<SerializedAdapter> SerializeAdapter(
-    const Adapter& adapter, const std::string& base_model_path) {
+    const Adapter& adapter,
+    const std::string& base_model_path,
+    DigestKind digest_kind) {
   ASSIGN_OR_RETURN(AdapterLayout layout,
                    LayOutAdapter(adapter, base_model_path));
   char* target = layout.buffer.data.get() + layout.header_bytes;
@@ -285,12 +287,13 @@ absl::StatusOr<SerializedAdapter> SerializeAdapter(
   SerializedAdapter serialized;
   serialized.config_json = std::move(layout.config_json);
   serialized.tensors = SharedBytes(layout.buffer.data, layout.buffer.bytes());
+  serialized.digest_kind = digest_kind;
   serialized.digest = AdapterDigest(serialized);
   return serialized;
 }
 
 std::string AdapterDigest(const SerializedAdapter& serialized) {
-  Sha256 hash;
+  ContentDigest hash(serialized.digest_kind);
   hash.Update(serialized.tensors.view());
   hash.Update(serialized.config_json);
   return hash.HexDigest();

@@ -31,6 +31,7 @@ struct PolicyPublisherParts {
   const std::string& base_model_path;
   const Policy& policy;
   std::set<WeightSet> teacher_sets;  // that the objective reads
+  DigestKind digest_kind;            // of all that is pushed
   RolloutClient& rollouts;
   TeacherClient& teachers;
   // The rollout workers are to serve this policy from now on.

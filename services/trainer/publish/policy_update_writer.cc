@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "common/base/check.h"
-#include "common/base/sha256.h"
 #include "common/base/status_macros.h"
 #include "common/tensor/torch_bridge.h"
 #include "services/trainer/publish/make_policy_update.h"
@@ -39,6 +38,7 @@ absl::StatusOr<std::unique_ptr<PolicyUpdateWriter>> PolicyUpdateWriter::Start(
     int64_t version,
     const std::string& base_model_path,
     const std::vector<int32_t>& probe_ids,
+    DigestKind digest_kind,
     SideStream* side) {
   AllocateBytes allocate;
   if (side != nullptr) {
@@ -51,6 +51,7 @@ absl::StatusOr<std::unique_ptr<PolicyUpdateWriter>> PolicyUpdateWriter::Start(
   update->adapter.config_json = std::move(layout.config_json);
   update->adapter.tensors =
       SharedBytes(layout.buffer.data, layout.buffer.bytes());
+  update->adapter.digest_kind = digest_kind;
   update->probe_ids = probe_ids;
   return std::unique_ptr<PolicyUpdateWriter>(new PolicyUpdateWriter(
       std::move(update), std::move(layout.buffer), layout.header_bytes, side));
@@ -146,15 +147,15 @@ void PolicyUpdateWriter::Hash() {
     }
   }
   const absl::string_view bytes = buffer_.bytes();
-  Sha256 sha;
+  ContentDigest hash(update_->adapter.digest_kind);
   for (uint64_t at = 0; at < bytes.size(); at += kHashBytes) {
     const absl::string_view part = bytes.substr(at, kHashBytes);
     outcome_ = progress_->WaitFor(at + part.size());
     if (!outcome_.ok()) return;
-    sha.Update(part);
+    hash.Update(part);
   }
-  sha.Update(update_->adapter.config_json);
-  digest_ = sha.HexDigest();
+  hash.Update(update_->adapter.config_json);
+  digest_ = hash.HexDigest();
 }
 
 }  // namespace dapd

@@ -18,6 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
+#include "common/base/content_digest.h"
 #include "common/model/weights/adapter.h"
 #include "common/model/weights/weights.h"
 #include "common/rpc/transfer/policy_update.h"
@@ -39,6 +40,7 @@ class PolicyUpdateWriter {
       int64_t version,
       const std::string& base_model_path,
       const std::vector<int32_t>& probe_ids,
+      DigestKind digest_kind,
       SideStream* side);
   // Gives the update up if it is not finished.
   ~PolicyUpdateWriter();

@@ -64,6 +64,12 @@ PipelineOptions MakePipelineOptions(const BatchTrainerParts& parts) {
   return options;
 }
 
+// Without certificates other machines are only reached with security.insecure,
+// in plain text. All else is TLS or loopback, where nobody changes a byte.
+DigestKind DigestOfPushes(const SecuritySection& security) {
+  return security.insecure ? DigestKind::kSha256 : DigestKind::kXxh3;
+}
+
 // The sets of weights that the teachers are to have. The base is always there;
 // where the terms read no other, it is at least probed.
 std::set<WeightSet> SetsRead(const std::vector<Term>& terms) {
@@ -90,6 +96,7 @@ BatchTrainer::BatchTrainer(BatchTrainerParts parts, Planner planner)
                   .base_model_path = parts_.config.model.path,
                   .policy = parts_.policy,
                   .teacher_sets = SetsRead(parts_.terms),
+                  .digest_kind = DigestOfPushes(parts_.config.security),
                   .rollouts = parts_.rollouts,
                   .teachers = parts_.teachers,
                   .on_served = parts_.on_served}) {}

@@ -22,8 +22,12 @@ class PolicyUpdateWriterTest : public ::testing::TestWithParam<bool> {
   }
 
   std::unique_ptr<PolicyUpdateWriter> Start() {
-    return PolicyUpdateWriter::Start(
-               adapter_, 3, "base", probe_, GetParam() ? &side_ : nullptr)
+    return PolicyUpdateWriter::Start(adapter_,
+                                     3,
+                                     "base",
+                                     probe_,
+                                     DigestKind::kXxh3,
+                                     GetParam() ? &side_ : nullptr)
         .value();
   }
 
@@ -35,7 +39,9 @@ class PolicyUpdateWriterTest : public ::testing::TestWithParam<bool> {
 
 TEST_P(PolicyUpdateWriterTest, ItWritesWhatIsPackedAtOnceByteForByte) {
   const auto whole =
-      MakePolicyUpdate(*weights_, &adapter_, 3, "base", probe_).value();
+      MakePolicyUpdate(
+          *weights_, &adapter_, 3, "base", probe_, DigestKind::kXxh3)
+          .value();
   const auto writer = Start();
   for (const at::Tensor& tensor : adapter_.Tensors()) {
     ASSERT_TRUE(writer->Append(tensor).ok());
@@ -48,6 +54,8 @@ TEST_P(PolicyUpdateWriterTest, ItWritesWhatIsPackedAtOnceByteForByte) {
   EXPECT_EQ(written->adapter.config_json, whole->adapter.config_json);
   EXPECT_EQ(written->adapter.tensors, whole->adapter.tensors);
   EXPECT_EQ(written->adapter.digest, whole->adapter.digest);
+  EXPECT_EQ(written->adapter.digest_kind, DigestKind::kXxh3);
+  EXPECT_EQ(written->adapter.digest, AdapterDigest(whole->adapter));
   EXPECT_EQ(written->probe_logprobs, whole->probe_logprobs);
   EXPECT_EQ(written->probe_tolerance, whole->probe_tolerance);
 }
