@@ -73,10 +73,9 @@ TEST(GpuSharesTest, HowManyShareAGpuIsCounted) {
 
 TEST(GpuSharesTest, WorkersThatNothingIsAskedOfGetNone) {
   Config config;
-  config.objective.preset = "sft";
-  for (const LocalProcess& process : DealGpus(config, {"0", "1"})) {
-    EXPECT_EQ(process.name, "trainer");
-  }
+  EXPECT_EQ(Dealt(config, {"0", "1"}).count("teacher-0"), 1U);
+  config.objective.preset = "sft";  // no target is a teacher's
+  EXPECT_EQ(Dealt(config, {"0", "1"}).count("teacher-0"), 0U);
 }
 
 TEST(GpuSharesTest, ProcessesThatShareAGpuHaveToFitTogether) {
