@@ -289,13 +289,13 @@ TYPED_TEST(CudaTrainingRowsOnHostTest, HeadsAreNormedAndTurnedAndBack) {
       if (!std::is_same_v<T, float>) return;
       const auto [cos32, sin32, w32] =
           std::tuple(Floats(cosines), Floats(sines), Floats(weights));
-      const HeadRows shape{.rows = c.rows,
-                           .heads = c.heads,
-                           .head_dim = c.dim,
-                           .norm = c.norm ? w32.data() : nullptr,
-                           .eps = kEps,
-                           .cos = cos32.data(),
-                           .sin = sin32.data()};
+      const HeadRows<float> shape{.rows = c.rows,
+                                  .heads = c.heads,
+                                  .head_dim = c.dim,
+                                  .norm = c.norm ? w32.data() : nullptr,
+                                  .eps = kEps,
+                                  .cos = cos32.data(),
+                                  .sin = sin32.data()};
       std::vector<float> twin(wide.size());
       NormAndRotateRows(1, shape, Floats(x).data(), twin.data());
       ASSERT_LE(Error(twin, Wide(y.Read())), 2e-6);
