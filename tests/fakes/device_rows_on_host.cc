@@ -170,7 +170,7 @@ int64_t TakeRowBytes() { return std::exchange(row_bytes, 0); }
 }  // namespace fake
 
 const DeviceRows* DeviceRowsFor(const at::Tensor& x) {
-  return x.is_cpu() && x.scalar_type() == at::kBFloat16 ? &kRows : nullptr;
+  return x.is_cuda() && x.scalar_type() == at::kBFloat16 ? &kRows : nullptr;
 }
 
 CudaNumber NumberOf(const at::Tensor& /*x*/) { return CudaNumber::kBFloat16; }

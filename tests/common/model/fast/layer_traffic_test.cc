@@ -26,6 +26,8 @@ namespace {
 constexpr int64_t kTokens = 1024;
 constexpr int64_t kRank = 8;
 
+const at::Device kPlayed(at::kCUDA, 0);  // tests/fakes/torch_device
+
 ModelConfig MakeConfig() {
   ModelConfig config;
   config.model_type = "qwen3";
@@ -94,9 +96,8 @@ class Meter {
   }
 
   void Count(const at::RecordFunction& function) {
-    // The CPU's attention gathers its heads, which a GPU's has no need for.
     constexpr std::string_view kUncounted[] = {
-        "aten::copy_", "aten::empty", "aten::empty_like", "aten::detach"};
+        "aten::empty", "aten::empty_like", "aten::detach"};
     const std::string_view name = function.name();
     for (const std::string_view other : kUncounted) {
       if (name == other) return;
@@ -141,11 +142,13 @@ struct Layer {
   at::Tensor x;
   at::Tensor grad;
 
-  explicit Layer(at::ScalarType dtype) {
+  Layer(at::ScalarType dtype, at::Device device) {
     at::Generator generator = at::detail::createCPUGenerator(3);
     // Numbers that both dtypes hold.
     const auto random = [&](at::IntArrayRef shape, double spread) {
-      return (at::randn(shape, generator) * spread).to(at::kBFloat16).to(dtype);
+      return (at::randn(shape, generator) * spread)
+          .to(at::kBFloat16)
+          .to(device, dtype);
     };
     const int64_t hidden = config.hidden_size;
     const int64_t q = config.num_heads * config.head_dim;
@@ -171,7 +174,7 @@ struct Layer {
     x = random({kTokens, hidden}, 1.0);
     grad = random({kTokens, hidden}, 1.0);
     const at::Tensor half = at::arange(kTokens / 2, at::kLong);
-    angles = MakeRotaryAngles(config, at::cat({half, half}), dtype);
+    angles = MakeRotaryAngles(config, at::cat({half, half}).to(device), dtype);
   }
 
   struct Result {
@@ -181,7 +184,7 @@ struct Layer {
   };
 
   Result Run() const {
-    const FlashAttention attention({0, kTokens / 2, kTokens}, at::kCPU);
+    const FlashAttention attention({0, kTokens / 2, kTokens}, x.device());
     const LayerPass pass(config, weights, &lora, 2.0, angles);
     Result result;
     LayerActivations kept;
@@ -247,7 +250,7 @@ int64_t WeightBytes(const Layer& layer) {
 
 TEST(LayerTrafficTest, TrainingMovesLittleMoreThanItsTensorsNeed) {
   const at::NoGradGuard no_grad;
-  const Layer layer(at::kBFloat16);
+  const Layer layer(at::kBFloat16, kPlayed);
   int64_t bytes = 0;
   {
     Meter meter;
@@ -264,14 +267,14 @@ TEST(LayerTrafficTest, TrainingMovesLittleMoreThanItsTensorsNeed) {
 }
 
 double RelativeError(const at::Tensor& ours, const at::Tensor& expected) {
-  return ((ours.to(at::kFloat) - expected).norm() / expected.norm())
+  return ((ours.cpu().to(at::kFloat) - expected).norm() / expected.norm())
       .item<double>();
 }
 
 TEST(LayerTrafficTest, TheGpusWayGivesWhatFloat32Gives) {
   const at::NoGradGuard no_grad;
-  const Layer::Result ours = Layer(at::kBFloat16).Run();
-  const Layer::Result expected = Layer(at::kFloat).Run();
+  const Layer::Result ours = Layer(at::kBFloat16, kPlayed).Run();
+  const Layer::Result expected = Layer(at::kFloat, at::kCPU).Run();
   double worst = std::max(RelativeError(ours.y, expected.y),
                           RelativeError(ours.grad_x, expected.grad_x));
   for (size_t p = 0; p < ours.gradients.size(); ++p) {
