@@ -28,7 +28,7 @@ if [ -n "$installed" ]; then installed=$(realpath "$installed"); fi
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 arguments=(--file deploy/Dockerfile --target "$target" --tag "${tag:-dapd:$target}")
-commit=$(git describe --tags --always --dirty 2>/dev/null || true)
+commit=${DAPD_COMMIT:-$(git describe --tags --always --dirty 2>/dev/null || true)}
 if [ -n "$commit" ]; then arguments+=(--build-arg "DAPD_COMMIT=$commit"); fi
 if [ -n "$base" ]; then arguments+=(--build-arg "BASE=$base"); fi
 if [ -z "$installed" ]; then exec docker build "${arguments[@]}" .; fi

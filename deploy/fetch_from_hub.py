@@ -3,11 +3,13 @@
 
     fetch_from_hub.py model|data ID[@REVISION][:GLOB]
 
-Of a model only what DAPD reads is fetched, not its weights in other formats. deploy/fetch.sh calls this with the
-project's own Python. Exit codes as dapd's: 0 done, 2 usage, 4 not to be had, 5 the hub cannot be reached.
+Of a model only what DAPD reads is fetched, not its weights in other formats. A path that exists wins over an id of the same
+spelling, as everywhere: then nothing is fetched. deploy/fetch.sh calls this with the project's own Python, and so does the image
+of deploy/fetch.Dockerfile. Exit codes as dapd's: 0 done, 2 usage, 4 not to be had, 5 the hub cannot be reached.
 """
 
 import argparse
+import os
 import sys
 
 import httpx2
@@ -64,6 +66,9 @@ def main():
     parser.add_argument("kind", choices=sorted(PATTERNS))
     parser.add_argument("id", help="org/name, with @revision and, for data, :glob")
     options = parser.parse_args()
+    if os.path.exists(options.id):
+        print(f"{options.id} is a path that is there; nothing is fetched")
+        return
     name, revision, pattern = split_id(options.id)
     if pattern and options.kind == "model":
         parser.error("a glob chooses files of a data set only")

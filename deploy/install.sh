@@ -3,14 +3,16 @@
 # packages (as root or with sudo) and a Python environment in .deps/venv, which
 # brings LibTorch, Apache Arrow C++ and the demo model.
 #
-#   deploy/install.sh [--tests|--cuda|--grading|--copy|--follow]
+#   deploy/install.sh [--tests|--cuda|--grading|--copy|--follow|--release]
 #
-# --cuda adds torch's CUDA libraries (2 GB), with which the build makes the CUDA
-# backend; a machine with nvcc gets them without being asked. --tests adds what the
+# --cuda adds torch's CUDA libraries and nvcc (3 GB), with which the build makes the
+# CUDA backend; no toolkit is needed. A machine with an NVIDIA driver that is new
+# enough for them gets them without being asked. --tests adds what the
 # tests need, Python's torch and transformers among it (4 GB). --grading adds
 # math-verify for `dapd grade`, nothing else. --copy adds fsspec with its clients of
 # S3 and Google's storage for checkpoint.copy_to and `dapd restore`, --follow the
-# clients of Weights & Biases and MLflow for deploy/follow.py. Where neither root
+# clients of Weights & Biases and MLflow for deploy/follow.py, --release what
+# deploy/release.sh writes its list of parts with. Where neither root
 # nor sudo is at hand, it prints what root has to run. A second call skips what is
 # there. PYTHON names another interpreter (3.11 or newer).
 set -euo pipefail
@@ -21,7 +23,7 @@ packages=(
   build-essential ca-certificates ccache cmake ninja-build pkg-config python3
   python3-venv
   libabsl-dev libcli11-dev libcurl4-openssl-dev libgrpc++-dev libgrpc-dev
-  libicu-dev libprotobuf-dev libssl-dev libyaml-cpp-dev nlohmann-json3-dev openssl
+  libicu-dev libprotobuf-dev libssl-dev libxxhash-dev libyaml-cpp-dev nlohmann-json3-dev openssl
   prometheus-cpp-dev protobuf-compiler protobuf-compiler-grpc zlib1g-dev
 )
 requirements=(deploy/requirements.txt)
@@ -33,20 +35,41 @@ test_packages=(
 command -v dockerd >/dev/null || test_packages+=(docker.io)
 command -v docker-compose >/dev/null || test_packages+=(docker-compose)
 
-has_nvcc() { command -v nvcc || [ -x /usr/local/cuda/bin/nvcc ]; }
+# The series of the NVIDIA driver that is loaded, "580" of 580.82.07; 0 for none.
+# Tests name another file.
+driver_series() {
+  local file=${NVIDIA_VERSION_FILE:-/proc/driver/nvidia/version} series=
+  if [ -r "$file" ]; then
+    series=$(sed -n '1s/.*[^0-9.]\([0-9]\+\)\.[0-9.]\+ .*/\1/p' "$file")
+  fi
+  echo "${series:-0}"
+}
+least_driver=580  # CUDA 13's
 
 case "${1:-}" in
   --tests)
     packages+=("${test_packages[@]}")
     requirements+=(deploy/requirements-cuda.txt deploy/requirements-copy.txt
-      deploy/requirements-follow.txt tests/requirements.txt)
+      deploy/requirements-follow.txt deploy/requirements-release.txt tests/requirements.txt)
     ;;
-  --cuda) requirements+=(deploy/requirements-cuda.txt) ;;
+  --cuda)
+    requirements+=(deploy/requirements-cuda.txt)
+    driver=$(driver_series)
+    if [ "$driver" -gt 0 ] && [ "$driver" -lt "$least_driver" ]; then
+      echo "this machine's NVIDIA driver is of series $driver: programs built here run" \
+        "on GPUs with a driver of $least_driver or newer" >&2
+    fi
+    ;;
   --grading) requirements+=(deploy/requirements-grading.txt) ;;
   --copy) requirements+=(deploy/requirements-copy.txt) ;;
   --follow) requirements+=(deploy/requirements-follow.txt) ;;
-  "") if has_nvcc >/dev/null; then requirements+=(deploy/requirements-cuda.txt); fi ;;
-  *) echo "usage: deploy/install.sh [--tests|--cuda|--grading|--copy|--follow]" >&2; exit 2 ;;
+  --release) requirements+=(deploy/requirements-release.txt) ;;
+  "")
+    if [ "$(driver_series)" -ge "$least_driver" ]; then
+      requirements+=(deploy/requirements-cuda.txt)
+    fi
+    ;;
+  *) echo "usage: deploy/install.sh [--tests|--cuda|--grading|--copy|--follow|--release]" >&2; exit 2 ;;
 esac
 
 # --- Debian packages ----------------------------------------------------------

@@ -23,6 +23,10 @@ rm -rf "${package:?}"/{bin,lib,configs,demo}
 for component in "${components[@]}"; do
   cmake --install build --prefix "$package" --component "$component"
 done
+if [ "${components[-1]}" = cuda ] && [ ! -e "$package/lib/libdapd_cuda.so" ]; then
+  echo "build/ has no CUDA backend; run deploy/install.sh --cuda and deploy/build.sh" >&2
+  exit 1
+fi
 find "$package/bin" "$package/lib" -type f -exec strip --strip-unneeded {} +
 
 cp -r configs "$package/configs"

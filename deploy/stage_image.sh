@@ -3,16 +3,32 @@
 # the shared libraries of this machine that its programs load, certificate
 # authorities, and the few files that a C library looks for.
 #
-#   deploy/stage_image.sh PACKAGE ROOT
+#   deploy/stage_image.sh [--cuda] PACKAGE ROOT
+#
+# --cuda: of the CUDA image, which fails without CUDA and kernels of our own.
 #
 # Each Debian package that a library comes from leaves its status and its licence,
 # where scanners and people look for them.
 set -euo pipefail
+is_cuda=
+if [ "${1:-}" = --cuda ]; then is_cuda=yes; shift; fi
 if [ $# -ne 2 ]; then
-  echo "usage: deploy/stage_image.sh PACKAGE ROOT" >&2
+  echo "usage: deploy/stage_image.sh [--cuda] PACKAGE ROOT" >&2
   exit 2
 fi
 package=$(realpath "$1")
+if [ -n "$is_cuda" ]; then
+  backend=$package/lib/libdapd_cuda.so
+  if [ ! -e "$backend" ]; then
+    echo "$package has no CUDA backend; deploy/package.sh --cuda makes one that has" >&2
+    exit 1
+  fi
+  # A function that launches one of them.
+  if ! grep -q DapdCudaDivergence "$backend"; then
+    echo "$backend was built without nvcc, and has no kernels" >&2
+    exit 1
+  fi
+fi
 mkdir -p "$2"
 root=$(realpath "$2")
 

@@ -141,8 +141,8 @@ CommandLine::CommandLine(const std::string& description,
 
 CommandLine::~CommandLine() = default;
 
-void CommandLine::AddVersionFlag(const std::string& version) {
-  app_->set_version_flag("--version", version);
+void CommandLine::AddVersionFlag(std::function<std::string()> version) {
+  app_->set_version_flag("--version", std::move(version));
 }
 
 std::optional<int> CommandLine::Parse(int argc, char** argv) {

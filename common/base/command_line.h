@@ -103,7 +103,8 @@ class CommandLine : public Command {
   CommandLine& operator=(const CommandLine&) = delete;
   ~CommandLine();
 
-  void AddVersionFlag(const std::string& version);
+  // Prints what `version` returns, and ends.
+  void AddVersionFlag(std::function<std::string()> version);
 
   // Fills the values. An exit code if the program is to end: 0 after it printed
   // its help or version, ExitCode::kUsage after it said on stderr what is

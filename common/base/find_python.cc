@@ -3,18 +3,23 @@
 #include <filesystem>
 #include <system_error>
 
+#include "common/base/this_program.h"
+
 namespace dapd {
 
 std::string FindPython(const std::string& given) {
   if (!given.empty()) return given;
-  // <repository>/build/bin/dapd
-  std::error_code error;
-  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
-  const auto environment =
-      self.parent_path().parent_path().parent_path() / ".deps/venv/bin/python";
-  return !error && std::filesystem::exists(environment, error)
-             ? environment.string()
-             : "python3";
+  // <release>/bin/dapd, <repository>/build/bin/dapd
+  const auto release =
+      std::filesystem::path(ThisProgram()).parent_path().parent_path();
+  for (const auto& folder : {release, release.parent_path()}) {
+    const auto python = folder / ".deps/venv/bin/python";
+    std::error_code error;
+    if (!folder.empty() && std::filesystem::exists(python, error)) {
+      return python.string();
+    }
+  }
+  return "python3";
 }
 
 }  // namespace dapd

@@ -101,6 +101,7 @@ std::string FormatLogLine(LogFormat format,
                       when,
                       " ",
                       source.service,
+                      source.rank > 0 ? absl::StrCat("-", source.rank) : "",
                       "] ",
                       PrintableLines(message),
                       "\n");

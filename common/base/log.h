@@ -1,5 +1,6 @@
 // One line a message on stderr, as text
 //   I 2026-01-31T12:00:00.123Z rollout] message
+// (`trainer-2]` of a rank other than 0)
 // or as an object of JSON, whose fields stand in this order and are left out
 // where nothing is known of them:
 //   {"time": "2026-01-31T12:00:00.123Z", "level": "info", "service": "trainer",

@@ -14,8 +14,6 @@
 namespace dapd {
 namespace {
 
-constexpr char kVariable[] = "CUDA_VISIBLE_DEVICES";
-
 // "nvidia0", but not "nvidiactl" or "nvidia-uvm".
 bool IsGpu(absl::string_view name) {
   return absl::ConsumePrefix(&name, "nvidia") && !name.empty() &&
@@ -26,24 +24,34 @@ bool IsGpu(absl::string_view name) {
 
 }  // namespace
 
-std::vector<std::string> VisibleGpus(const std::string& devices) {
-  if (const char* named = std::getenv(kVariable); named != nullptr) {
-    return absl::StrSplit(named, ',', absl::SkipWhitespace());
-  }
-  std::vector<std::string> gpus;
+std::vector<std::string> GpuNodes(const std::string& devices) {
+  std::vector<std::string> nodes;
   std::error_code error;
   std::filesystem::directory_iterator entry(devices, error);
   for (; !error && entry != std::filesystem::directory_iterator();
        entry.increment(error)) {
-    if (IsGpu(entry->path().filename().string())) {
-      gpus.push_back(absl::StrCat(gpus.size()));
-    }
+    const std::string name = entry->path().filename().string();
+    if (IsGpu(name)) nodes.push_back(name);
   }
+  // By number: the shorter one is the smaller one.
+  std::ranges::sort(nodes, {}, [](const std::string& name) {
+    return std::pair(name.size(), name);
+  });
+  return nodes;
+}
+
+std::vector<std::string> VisibleGpus(const std::string& devices) {
+  if (const char* named = std::getenv(kVisibleGpusVariable); named != nullptr) {
+    return absl::StrSplit(named, ',', absl::SkipWhitespace());
+  }
+  std::vector<std::string> gpus;
+  const size_t count = GpuNodes(devices).size();
+  while (gpus.size() < count) gpus.push_back(absl::StrCat(gpus.size()));
   return gpus;
 }
 
 std::string GpuSetting(const std::vector<std::string>& gpus) {
-  return absl::StrCat(kVariable, "=", absl::StrJoin(gpus, ","));
+  return absl::StrCat(kVisibleGpusVariable, "=", absl::StrJoin(gpus, ","));
 }
 
 std::vector<std::string> GpuDealer::Deal(size_t count) {

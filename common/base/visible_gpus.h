@@ -1,11 +1,19 @@
 // GPUs by name, without CUDA: for a program that starts others which use them.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace dapd {
+
+// Names GPUs by their numbers or ids, with commas between them.
+inline constexpr char kVisibleGpusVariable[] = "CUDA_VISIBLE_DEVICES";
+
+// The devices of GPUs in the folder `devices`, in the order of their numbers:
+// "nvidia4", "nvidia5". None if it cannot be read.
+std::vector<std::string> GpuNodes(const std::string& devices = "/dev");
 
 // The GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them:
 // those that it does name, or without it all whose devices are in `devices`. In

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "c10/core/impl/VirtualGuardImpl.h"
 #include "common/base/status_macros.h"
 #include "common/collective/nccl_api.h"
 #include "common/model/weights/placement.h"
@@ -29,7 +30,18 @@ class HostGroup final : public DeviceGroup {
                                           static_cast<size_t>(values.numel())));
   }
 
-  absl::StatusOr<at::Tensor> AllGather(const at::Tensor& part) override {
+  absl::StatusOr<std::vector<at::Tensor>> AllGather(
+      std::span<const at::Tensor> parts) override {
+    std::vector<at::Tensor> gathered;
+    for (const at::Tensor& part : parts) {
+      ASSIGN_OR_RETURN(at::Tensor all, GatherOne(part));
+      gathered.push_back(std::move(all));
+    }
+    return gathered;
+  }
+
+ private:
+  absl::StatusOr<at::Tensor> GatherOne(const at::Tensor& part) {
     const size_t bytes = part.nbytes();
     ASSIGN_OR_RETURN(
         const std::vector<std::string> gathered,
@@ -52,7 +64,6 @@ class HostGroup final : public DeviceGroup {
     return parts;
   }
 
- private:
   Collective& collective_;
 };
 
@@ -101,26 +112,43 @@ class NcclGroup final : public DeviceGroup {
   }
 
   absl::Status Sum(at::Tensor& values) override {
-    return Call(sum_, values.data_ptr<float>(), values.numel());
+    return Call(sum_, values, values.data_ptr<float>(), values.numel());
   }
 
-  absl::StatusOr<at::Tensor> AllGather(const at::Tensor& part) override {
-    at::Tensor parts = EmptyParts(part, size_);
+  absl::StatusOr<std::vector<at::Tensor>> AllGather(
+      std::span<const at::Tensor> parts) override {
+    std::vector<at::Tensor> all;
+    std::vector<NcclGather> gathers;
+    for (const at::Tensor& part : parts) {
+      all.push_back(EmptyParts(part, size_));
+      gathers.push_back({.part = part.const_data_ptr(),
+                         .all = all.back().mutable_data_ptr(),
+                         .bytes = static_cast<int64_t>(part.nbytes())});
+    }
+    if (parts.empty()) return all;
     RETURN_IF_ERROR(Call(all_gather_,
-                         part.const_data_ptr(),
-                         parts.mutable_data_ptr(),
-                         static_cast<int64_t>(part.nbytes())));
-    return parts;
+                         all[0],
+                         gathers.data(),
+                         static_cast<int64_t>(gathers.size())));
+    return all;
   }
 
  private:
+  // On the current stream of the device of `tensor`.
   template <typename Operation, typename... Arguments>
-  absl::Status Call(Operation* operation, Arguments... arguments) {
+  absl::Status Call(Operation* operation,
+                    const at::Tensor& tensor,
+                    Arguments... arguments) {
     if (communicator_ == nullptr) {
       return absl::AbortedError("the ranks' communicator was aborted");
     }
+    void* const stream = c10::impl::VirtualGuardImpl(tensor.device().type())
+                             .getStream(tensor.device())
+                             .native_handle();
     char error[kNcclErrorBytes] = "";
-    if (operation(communicator_, arguments..., timeout_seconds_, error) == 0) {
+    if (operation(
+            communicator_, arguments..., stream, timeout_seconds_, error) ==
+        0) {
       return absl::OkStatus();
     }
     communicator_ = nullptr;

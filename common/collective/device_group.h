@@ -5,6 +5,8 @@
 #pragma once
 
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -22,10 +24,11 @@ class DeviceGroup {
   // rank; becomes the sum over all ranks.
   virtual absl::Status Sum(at::Tensor& values) = 0;
 
-  // From each rank's contiguous `part`, of the same shape and dtype everywhere,
-  // those of all ranks, [size, part...], by rank. On CUDA on the current
-  // stream, which it waits for.
-  virtual absl::StatusOr<at::Tensor> AllGather(const at::Tensor& part) = 0;
+  // From each rank's contiguous `parts`, of the same shapes and dtypes
+  // everywhere, those of all ranks, each [size, part...], by rank. On CUDA as
+  // one launch on the current stream, which it waits for once.
+  virtual absl::StatusOr<std::vector<at::Tensor>> AllGather(
+      std::span<const at::Tensor> parts) = 0;
 
   // Called by all ranks at the same place: on CUDA they join a communicator,
   // whose identifier travels over `collective`, and an operation may take

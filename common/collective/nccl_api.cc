@@ -1,15 +1,12 @@
 #include "common/collective/nccl_api.h"
 
-#include <c10/cuda/CUDAStream.h>
-#include <cuda_runtime.h>
+#include <cuda_runtime_api.h>
 #include <nccl.h>
 
 #include <chrono>
 #include <cstdio>
 #include <cstring>
-#include <future>
 #include <thread>
-#include <utility>
 
 #include "absl/functional/function_ref.h"
 
@@ -17,6 +14,8 @@ namespace dapd {
 namespace {
 
 constexpr std::chrono::microseconds kPoll(50);
+// For the other ranks to leave a communicator, too.
+constexpr double kLeaveSeconds = 5;
 
 int Fail(const char* what, const char* why, char* error) {
   std::snprintf(error, kNcclErrorBytes, "%s: %s", what, why);
@@ -32,20 +31,49 @@ int Abort(ncclComm_t communicator,
   return Fail(what, why, error);
 }
 
-// Runs `start` on the current stream and waits until it is done.
+using Deadline = std::chrono::steady_clock::time_point;
+
+Deadline After(double seconds) {
+  return std::chrono::steady_clock::now() +
+         std::chrono::duration_cast<Deadline::duration>(
+             std::chrono::duration<double>(seconds));
+}
+
+bool IsPast(Deadline deadline) {
+  return std::chrono::steady_clock::now() >= deadline;
+}
+
+// What a communicator that does not block is doing, once that is no longer
+// ncclInProgress; or ncclInProgress at `deadline`.
+ncclResult_t Settle(ncclComm_t communicator,
+                    ncclResult_t result,
+                    Deadline deadline) {
+  while (result == ncclInProgress && !IsPast(deadline)) {
+    std::this_thread::sleep_for(kPoll);
+    if (ncclCommGetAsyncError(communicator, &result) != ncclSuccess) {
+      return ncclInternalError;
+    }
+  }
+  return result;
+}
+
+// Runs `start` on `stream` and waits until it is done.
 int Run(const char* what,
         void* communicator,
+        void* stream_handle,
         double timeout_seconds,
         char* error,
         absl::FunctionRef<ncclResult_t(ncclComm_t, cudaStream_t)> start) {
   auto* comm = static_cast<ncclComm_t>(communicator);
-  const cudaStream_t stream = c10::cuda::getCurrentCUDAStream().stream();
-  const ncclResult_t started = start(comm, stream);
+  auto* stream = static_cast<cudaStream_t>(stream_handle);
+  const Deadline deadline = After(timeout_seconds);
+  const ncclResult_t started = Settle(comm, start(comm, stream), deadline);
+  if (started == ncclInProgress) {
+    return Abort(comm, what, "a rank did not come in time", error);
+  }
   if (started != ncclSuccess) {
     return Abort(comm, what, ncclGetErrorString(started), error);
   }
-  const auto deadline = std::chrono::steady_clock::now() +
-                        std::chrono::duration<double>(timeout_seconds);
   while (true) {
     const cudaError_t state = cudaStreamQuery(stream);
     if (state == cudaSuccess) return 0;
@@ -54,10 +82,10 @@ int Run(const char* what,
     }
     ncclResult_t asynchronous = ncclSuccess;
     ncclCommGetAsyncError(comm, &asynchronous);
-    if (asynchronous != ncclSuccess) {
+    if (asynchronous != ncclSuccess && asynchronous != ncclInProgress) {
       return Abort(comm, what, ncclGetErrorString(asynchronous), error);
     }
-    if (std::chrono::steady_clock::now() >= deadline) {
+    if (IsPast(deadline)) {
       return Abort(comm, what, "a rank did not come in time", error);
     }
     std::this_thread::sleep_for(kPoll);
@@ -86,82 +114,87 @@ extern "C" int DapdNcclInit(const char* id,
                             char* error) {
   ncclUniqueId shared;
   std::memcpy(&shared, id, sizeof(shared));
-  int device = 0;
-  const cudaError_t found = cudaGetDevice(&device);
-  if (found != cudaSuccess) {
-    return Fail("cudaGetDevice", cudaGetErrorString(found), error);
-  }
   // NCCL has no time-out of its own for ranks that never come, or cannot be
-  // reached through a firewall.
-  struct Made {
-    ncclComm_t communicator = nullptr;
-    ncclResult_t result = ncclSuccess;
-  };
-  std::packaged_task<Made()> join([=] {
-    Made made;
-    if (cudaSetDevice(device) != cudaSuccess) {
-      made.result = ncclUnhandledCudaError;
-      return made;
-    }
-    made.result = ncclCommInitRank(&made.communicator, size, shared, rank);
-    return made;
-  });
-  std::future<Made> joined = join.get_future();
-  std::thread(std::move(join)).detach();
-  if (joined.wait_for(std::chrono::duration<double>(timeout_seconds)) !=
-      std::future_status::ready) {
-    return Fail("ncclCommInitRank",
-                "not all ranks came in time; can their machines reach each "
-                "other on every port?",
-                error);
+  // reached through a firewall: a communicator that does not block has none to
+  // wait for.
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  ncclComm_t joined = nullptr;
+  const Deadline deadline = After(timeout_seconds);
+  ncclResult_t result =
+      ncclCommInitRankConfig(&joined, size, shared, rank, &config);
+  if (joined != nullptr) result = Settle(joined, result, deadline);
+  if (result == ncclSuccess) {
+    *communicator = joined;
+    return 0;
   }
-  const Made made = joined.get();
-  if (made.result != ncclSuccess) {
-    return Fail("ncclCommInitRank", ncclGetErrorString(made.result), error);
-  }
-  *communicator = made.communicator;
-  return 0;
+  const char* why = result == ncclInProgress
+                        ? "not all ranks came in time; can their machines "
+                          "reach each other on every port?"
+                        : ncclGetErrorString(result);
+  if (joined == nullptr) return Fail("ncclCommInitRank", why, error);
+  return Abort(joined, "ncclCommInitRank", why, error);
 }
 
 extern "C" int DapdNcclSum(void* communicator,
                            float* values,
                            int64_t count,
+                           void* stream,
                            double timeout_seconds,
                            char* error) {
   return Run("ncclAllReduce",
              communicator,
+             stream,
              timeout_seconds,
              error,
-             [&](ncclComm_t comm, cudaStream_t stream) {
+             [&](ncclComm_t comm, cudaStream_t on) {
                return ncclAllReduce(values,
                                     values,
                                     static_cast<size_t>(count),
                                     ncclFloat32,
                                     ncclSum,
                                     comm,
-                                    stream);
+                                    on);
              });
 }
 
 extern "C" int DapdNcclAllGather(void* communicator,
-                                 const void* part,
-                                 void* all,
-                                 int64_t bytes,
+                                 const NcclGather* gathers,
+                                 int64_t count,
+                                 void* stream,
                                  double timeout_seconds,
                                  char* error) {
-  return Run(
-      "ncclAllGather",
-      communicator,
-      timeout_seconds,
-      error,
-      [&](ncclComm_t comm, cudaStream_t stream) {
-        return ncclAllGather(
-            part, all, static_cast<size_t>(bytes), ncclUint8, comm, stream);
-      });
+  return Run("ncclAllGather",
+             communicator,
+             stream,
+             timeout_seconds,
+             error,
+             [&](ncclComm_t comm, cudaStream_t on) {
+               ncclResult_t result = ncclGroupStart();
+               if (result != ncclSuccess) return result;
+               for (int64_t i = 0; i < count; ++i) {
+                 const ncclResult_t added =
+                     ncclAllGather(gathers[i].part,
+                                   gathers[i].all,
+                                   static_cast<size_t>(gathers[i].bytes),
+                                   ncclUint8,
+                                   comm,
+                                   on);
+                 const bool is_under_way =
+                     added == ncclSuccess || added == ncclInProgress;
+                 if (!is_under_way && result == ncclSuccess) result = added;
+               }
+               const ncclResult_t launched = ncclGroupEnd();
+               return result == ncclSuccess ? launched : result;
+             });
 }
 
 extern "C" void DapdNcclDestroy(void* communicator) {
-  ncclCommDestroy(static_cast<ncclComm_t>(communicator));
+  auto* comm = static_cast<ncclComm_t>(communicator);
+  ncclCommFinalize(comm);
+  // What was given to a communicator that does not block may still run.
+  Settle(comm, ncclInProgress, After(kLeaveSeconds));
+  ncclCommDestroy(comm);
 }
 
 }  // namespace dapd

@@ -20,6 +20,7 @@ struct RunConfig {
   int64_t num_threads = 0;      // compute threads per process; 0: all cores
   int64_t rollout_workers = 1;  // `dapd run`: rollout processes to start
   int64_t teacher_workers = 1;
+  int64_t gpu_processes = 1;    // that share a GPU
   std::string resume = "auto";  // auto | never
   // Who is told of the run's end; see common/notify/webhook.h.
   std::string notify_url;  // empty: nobody
@@ -30,8 +31,10 @@ struct RunConfig {
 
 struct ModelSection {
   std::string path;                    // common/hub/model_folder.h
+  std::string name;                    // for others; empty: as path has it
   std::string precision = "bfloat16";  // float32 | bfloat16
   std::string device = "auto";         // auto | cpu | cuda
+  bool deterministic = false;          // the same bits on the same GPU
 };
 
 struct LoraSection {
@@ -141,7 +144,7 @@ struct TeacherSection {
   int64_t snapshot_interval = 100;
   double ema_rate = 0.01;
   bool streaming = true;
-  int64_t chunk_tokens = 128;        // see common/model/fast/chunk_forward.h
+  int64_t chunk_tokens = 0;          // see common/model/fast/chunk_forward.h
   int64_t prefix_memory_mib = 2048;  // of one worker
 };
 
@@ -153,15 +156,19 @@ struct TrainerSection {
   double learning_rate = 5e-6;
   int64_t schedule_steps = 500;
   double max_grad_norm = 0.1;
-  int64_t activation_memory_mib = 1024;
+  // Of both -1: what the device leaves, see common/model/spec/pass_memory.h.
+  int64_t activation_memory_mib = -1;
   int64_t pack_tokens = 16384;  // of one pass, see objective/micro_batch.h
   bool train_while_sampling = true;
-  int64_t ahead_memory_mib = 2048;      // of what is trained ahead
+  int64_t ahead_memory_mib = -1;        // of what is trained ahead
   int64_t chunk_tokens = 512;           // see common/objective/pack_plan.h
   double rpc_timeout_seconds = 600.0;   // one sample's rollout or score
   double peer_timeout_seconds = 300.0;  // without any usable worker
   int64_t ranks = 1;                    // data-parallel trainer processes
   int64_t rank = 0;                     // which of them this one is
+  int64_t ranks_per_machine = 0;        // 0: one process is one rank
+  int64_t machines = 1;                 // each with ranks_per_machine
+  int64_t machine = 0;                  // which of them this one is
   std::string rendezvous = "127.0.0.1:7004";  // of rank 0, for the others
   double rank_timeout_seconds = 600.0;        // for a rank to reach a sum
   bool shard_base = false;                    // each rank holds its share of it

@@ -24,6 +24,7 @@
 #include "common/base/utf8.h"
 #include "common/config/config_keys.h"
 #include "common/config/preset_terms.h"
+#include "common/config/rank_place.h"
 #include "common/config/validate_config.h"
 #include "common/config/value_reader.h"
 
@@ -186,6 +187,12 @@ class Loader {
       if (loaded_.origins.at(preset.key) != kDefaultOrigin) continue;
       Set("objective.preset", "preset", preset.key, YAML::Node(preset.value));
     }
+  }
+
+  // Which ranks there are, where machines have several.
+  void PlaceRanks() {
+    if (!problems_.empty()) return;
+    problems_ = PlaceRanksByMachine(&loaded_);
   }
 
   // Contradictions between values that are no values would only confuse.
@@ -373,6 +380,7 @@ absl::StatusOr<LoadedConfig> LoadConfig(
   loader.ReadEnvironment();
   loader.ReadOverrides(overrides);
   loader.ReadPreset();
+  loader.PlaceRanks();
   return loader.Finish(path);
 }
 
@@ -384,6 +392,7 @@ Config PeekConfig(const std::string& path,
   }
   loader.ReadEnvironment();
   loader.ReadOverrides(overrides);
+  loader.PlaceRanks();
   return loader.Peek();
 }
 

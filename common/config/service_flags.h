@@ -1,4 +1,4 @@
-// The command line that all services share: CONFIG, --set, --listen.
+// The command line that all services share: CONFIG, --set, --listen, --version.
 #pragma once
 
 #include <string>

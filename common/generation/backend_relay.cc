@@ -88,8 +88,8 @@ class LeadingBackend final : public DecodeBackend {
         call.mutable_adapter();
         Tell(std::move(call));
       } else {
-        const SerializedAdapter serialized =
-            ValueOrThrow(SerializeAdapter(*adapter, /*base_model_path=*/""));
+        const SerializedAdapter serialized = ValueOrThrow(SerializeAdapter(
+            *adapter, /*base_model_path=*/"", DigestKind::kXxh3));
         call.mutable_adapter()->set_config_json(serialized.config_json);
         call.mutable_adapter()->set_digest(serialized.digest);
         Tell(std::move(call));
@@ -248,7 +248,8 @@ class Follower {
     const SerializedAdapter serialized = {
         .config_json = call.config_json(),
         .tensors = SharedBytes(std::move(tensors)),
-        .digest = call.digest()};
+        .digest = call.digest(),
+        .digest_kind = DigestKind::kXxh3};
     ASSIGN_OR_RETURN(Adapter adapter,
                      ParseAdapter(serialized, own_.config(), device_));
     own_.SetAdapter(std::make_shared<const Adapter>(std::move(adapter)));

@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 
 #include "common/generation/sampling.h"
@@ -36,12 +37,14 @@ absl::string_view NameOf(FinishReason reason);
 // Nothing for any other name.
 std::optional<FinishReason> FinishReasonOf(absl::string_view name);
 
-// One new token of one request.
+// One new token of one request, or how it failed.
 struct SampledToken {
   uint64_t id = 0;  // of the request, chosen by whoever submitted it
   int32_t token = 0;
   float logprob = 0.0F;  // at temperature 1, unfiltered
   FinishReason finish_reason = FinishReason::kNone;
+  // Unless OK, the request has ended with it, and there is no token.
+  absl::Status error;
 };
 
 }  // namespace dapd

@@ -6,7 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "common/base/log.h"
 #include "common/tensor/aten.h"
+#include "common/tensor/torch_bridge.h"
 
 namespace dapd {
 namespace {
@@ -14,6 +16,18 @@ namespace {
 // A sequence starts if it and all that run could grow by so many tokens: one
 // that had to give way a moment later would have been prefilled for nothing.
 constexpr int64_t kHeadroomTokens = 64;
+
+// How an answer ends that does not fit even alone.
+SampledToken NoMemory(uint64_t id, int64_t prompt, int64_t answer) {
+  return {.id = id,
+          .error = absl::ResourceExhaustedError(absl::StrCat(
+              "there is no memory on this device for a prompt of ",
+              prompt,
+              " tokens and the ",
+              answer,
+              " of its answer so far, even with nothing beside it; leave more "
+              "memory free, or lower rollout.max_new_tokens"))};
+}
 
 }  // namespace
 
@@ -102,14 +116,20 @@ int64_t GenerationEngine::KvBytesAt(const Sequence& sequence,
   return backend_->KvBytes(PositionsAt(sequence, tokens));
 }
 
-void GenerationEngine::GrowRunning() {
+void GenerationEngine::GrowRunning(std::vector<SampledToken>* events) {
   for (auto running = running_.begin(); running != running_.end();) {
     if (Grow(running->first, running->second)) {
       ++running;
       continue;
     }
-    const bool is_youngest = std::next(running) == running_.end();
-    PutBackYoungest();
+    const auto youngest = std::prev(running_.end());
+    const bool is_youngest = running == youngest;
+    if (running_.size() > 1) {
+      PutBack(youngest);
+    } else {
+      // A single sequence fits the budget, or Submit would have refused it.
+      Refuse(running, events);
+    }
     if (is_youngest) return;
   }
 }
@@ -127,30 +147,37 @@ bool GenerationEngine::Grow(uint64_t number, Sequence& sequence) {
   return true;
 }
 
-void GenerationEngine::PutBackYoungest() {
-  // A single sequence fits the budget, or Submit would have refused it.
-  TORCH_CHECK_WITH(OutOfMemoryError,
-                   running_.size() > 1,
-                   "[engine] there is no memory for the keys and values of a "
-                   "single answer; lower rollout.max_new_tokens, or leave "
-                   "more memory free on this device");
-  const auto youngest = std::prev(running_.end());
-  Free(youngest);
-  waiting_.insert(running_.extract(youngest));
+void GenerationEngine::PutBack(Sequences::iterator running) {
+  Free(running);
+  waiting_.insert(running_.extract(running));
   ++num_restarts_;
 }
 
-void GenerationEngine::StartWaiting() {
+void GenerationEngine::Refuse(Sequences::iterator running,
+                              std::vector<SampledToken>* events) {
+  const Sequence& sequence = running->second;
+  events->push_back(
+      NoMemory(sequence.id,
+               static_cast<int64_t>(sequence.request.prompt_ids.size()),
+               static_cast<int64_t>(sequence.answer.size())));
+  End(running);
+}
+
+void GenerationEngine::StartWaiting(std::vector<SampledToken>* events) {
   while (!waiting_.empty()) {
     const auto next = waiting_.begin();
     const auto slot = std::find(slots_.begin(), slots_.end(), std::nullopt);
     if (slot == slots_.end() || !FitsBesideRunning(next->second)) return;
     if (!StartIn(slot - slots_.begin(), next->second)) {
-      TORCH_CHECK_WITH(OutOfMemoryError,
-                       !running_.empty(),
-                       "[engine] there is no memory for the keys and values of "
-                       "a single prompt; leave more memory free on this "
-                       "device");
+      if (running_.empty()) {
+        const Sequence& sequence = next->second;
+        events->push_back(
+            NoMemory(sequence.id,
+                     static_cast<int64_t>(sequence.request.prompt_ids.size()),
+                     static_cast<int64_t>(sequence.answer.size())));
+        waiting_.erase(next);
+        continue;
+      }
       memory_is_out_ = true;
       return;
     }
@@ -163,7 +190,7 @@ void GenerationEngine::StartWaiting() {
 
 bool GenerationEngine::FitsBesideRunning(const Sequence& next) const {
   if (running_.empty()) return true;
-  if (memory_is_out_) return false;
+  if (memory_is_out_ || running_.size() >= most_running_) return false;
   const auto soon = [this](const Sequence& sequence) {
     const auto tokens = static_cast<int64_t>(sequence.answer.size());
     return KvBytesAt(sequence, tokens + kHeadroomTokens);
@@ -199,6 +226,7 @@ void GenerationEngine::End(Sequences::iterator running) {
   Free(running);
   running_.erase(running);
   memory_is_out_ = false;
+  if (waiting_.empty()) most_running_ = kNoLimit;
 }
 
 void GenerationEngine::Cancel(uint64_t id) {
@@ -242,11 +270,35 @@ std::optional<SampledToken> GenerationEngine::Receive(
   return event;
 }
 
+std::vector<DecodedToken> GenerationEngine::Compute(
+    std::vector<SampledToken>* events) {
+  if (running_.empty()) return {};
+  try {
+    return backend_->Step();
+  } catch (const c10::Error& error) {
+    if (!IsOutOfMemory(error)) throw;
+  }
+  if (running_.size() == 1) {
+    Refuse(running_.begin(), events);
+    return {};
+  }
+  // Nobody knows how far each of them has come.
+  most_running_ = running_.size() / 2;
+  LogWarning(absl::StrCat("not enough memory for ",
+                          running_.size(),
+                          " answers side by side; they begin again, ",
+                          most_running_,
+                          " at a time. Lower rollout.slots or "
+                          "rollout.kv_memory_mib"));
+  while (!running_.empty()) PutBack(std::prev(running_.end()));
+  return {};
+}
+
 std::vector<SampledToken> GenerationEngine::Step() {
-  GrowRunning();
-  StartWaiting();
   std::vector<SampledToken> events;
-  for (const DecodedToken& token : backend_->Step()) {
+  GrowRunning(&events);
+  StartWaiting(&events);
+  for (const DecodedToken& token : Compute(&events)) {
     std::optional<SampledToken> event = Receive(token);
     if (event.has_value()) events.push_back(*event);
   }

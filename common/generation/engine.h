@@ -9,12 +9,16 @@
 // (decode_backend.h), of which no token is returned twice. The oldest never
 // has to, so that it always ends, and what could not fit even alone is refused
 // by name. A backend that resumes from the start computes the tokens again
-// that it had.
+// that it had. Where a device runs out in the middle of a step, all that run
+// begin again, half as many side by side until none waits; an answer for which
+// there is not enough even alone ends with an error, by itself.
 //
 // Not thread-safe: owned by the compute thread.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -56,9 +60,9 @@ class GenerationEngine {
 
   // Makes room, starts what fits, lets the backend compute, and returns the new
   // tokens, of which there may be none. A sequence ends with an end token of
-  // the model or at max_new_tokens, and frees its place. Throws c10::Error if
-  // the weights give logits that are not finite, and c10::OutOfMemoryError if
-  // there is no memory for the only sequence that runs.
+  // the model, at max_new_tokens or with an error (SampledToken), and frees its
+  // place. Throws c10::Error if the weights give logits that are not finite, or
+  // the device fails.
   std::vector<SampledToken> Step();
 
   // The log-probabilities of a text under what Step() samples from
@@ -89,11 +93,16 @@ class GenerationEngine {
   int64_t PositionsAt(const Sequence& sequence, int64_t tokens) const;
   int64_t KvBytesAt(const Sequence& sequence, int64_t tokens) const;
   // Room for the next step of all that run, the oldest first.
-  void GrowRunning();
+  void GrowRunning(std::vector<SampledToken>* events);
   // False: there is no memory.
   bool Grow(uint64_t number, Sequence& sequence);
-  void PutBackYoungest();
-  void StartWaiting();
+  // It waits for memory, with the answer that it has.
+  void PutBack(Sequences::iterator running);
+  // It ends for want of memory.
+  void Refuse(Sequences::iterator running, std::vector<SampledToken>* events);
+  void StartWaiting(std::vector<SampledToken>* events);
+  // The backend's step; nothing if the device ran out of memory.
+  std::vector<DecodedToken> Compute(std::vector<SampledToken>* events);
   bool FitsBesideRunning(const Sequence& next) const;
   // False: there is no memory.
   bool StartIn(int64_t slot, Sequence& sequence);
@@ -114,6 +123,10 @@ class GenerationEngine {
   // The backend found none though the budget had room. Nothing more starts
   // until a sequence has ended.
   bool memory_is_out_ = false;
+  // As many may run side by side: half of those for which a step had no memory,
+  // until none waits.
+  static constexpr size_t kNoLimit = std::numeric_limits<size_t>::max();
+  size_t most_running_ = kNoLimit;
   int64_t num_restarts_ = 0;
 };
 

@@ -13,6 +13,7 @@
 
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
+#include "common/base/printable.h"
 #include "common/base/status_macros.h"
 #include "common/hub/hub_cache.h"
 #include "common/hub/hub_id.h"
@@ -149,6 +150,16 @@ std::string BaseModelName(const std::string& path) {
       absl::StripPrefix(repository, kModelPrefix), {{"--", "/"}});
   const std::string id = absl::StrCat(name, "@", folder.filename().string());
   return ParseHubId(id).has_value() ? id : path;
+}
+
+absl::StatusOr<std::string> BaseModelName(const std::string& path,
+                                          const std::string& name) {
+  if (name.empty()) return BaseModelName(path);
+  if (ParseHubId(name).has_value()) return name;
+  return ConfigError(absl::StrCat("model.name: '",
+                                  Printable(name),
+                                  "' is no id on the hub, as Qwen/Qwen3-4B or "
+                                  "Qwen/Qwen3-4B@main is"));
 }
 
 }  // namespace dapd

@@ -30,4 +30,9 @@ absl::StatusOr<std::string> FindAdapterFolder(const std::string& path);
 // where it could be taken for an id with a revision.
 std::string BaseModelName(const std::string& path);
 
+// The same of a configuration: `name` (model.name), unless it is empty. An
+// error (exit code kConfig) if that is no id.
+absl::StatusOr<std::string> BaseModelName(const std::string& path,
+                                          const std::string& name);
+
 }  // namespace dapd

@@ -1,8 +1,13 @@
-// Grouped-query causal attention over whole sequences in float32 on the CPU,
-// forward and backward: softmax(q k^T / sqrt(D)) v by blocks of queries, whose
-// scores are computed again in the backward pass (Dao et al. 2022). Keys behind
-// a block's last query are not looked at; the query heads that share keys are
-// more rows of the same products (packed_gemm.h).
+// Grouped-query causal attention over whole sequences on the CPU, forward and
+// backward: softmax(q k^T / sqrt(D)) v by blocks of queries, whose scores are
+// computed again in the backward pass (Dao et al. 2022). Keys behind a block's
+// last query are not looked at; the query heads that share keys are more rows
+// of the same products (packed_gemm.h).
+//
+// T is float or BFloat16. Scores, their softmax and all sums are float32 in
+// both; of bfloat16 the products with k and v are those of pairs, for which
+// probabilities and their gradients are rounded once, and results are rounded
+// at the end.
 //
 // A token's numbers depend on its sequence only, neither on the number of
 // threads nor on what else is computed with it.
@@ -14,6 +19,8 @@
 #include <cstdint>
 #include <span>
 
+#include "common/kernels/bfloat16.h"
+
 namespace dapd {
 
 // Query heads, key-value heads that divide them, and numbers a head.
@@ -24,7 +31,7 @@ struct AttentionHeads {
 };
 
 // The heads of a sequence's tokens: those of token t and head h begin at
-// data + t token_stride + h head_stride. T: const float or float.
+// data + t token_stride + h head_stride. T may be const.
 template <typename T>
 struct HeadMatrix {
   T* data = nullptr;
@@ -37,26 +44,35 @@ struct HeadMatrix {
 };
 
 // The queries are the last `queries` of a sequence's `keys` tokens.
-struct AttentionSequence {
+template <typename T>
+struct AttentionSequenceOf {
   int64_t queries = 0;
   int64_t keys = 0;
-  HeadMatrix<const float> q;   // [queries]
-  HeadMatrix<const float> k;   // [keys]
-  HeadMatrix<const float> v;   // [keys]
-  HeadMatrix<float> out;       // [queries]
+  HeadMatrix<const T> q;       // [queries]
+  HeadMatrix<const T> k;       // [keys]
+  HeadMatrix<const T> v;       // [keys]
+  HeadMatrix<T> out;           // [queries]
   float* logsumexp = nullptr;  // [queries, query heads], of the scaled scores
 };
+using AttentionSequence = AttentionSequenceOf<float>;
+using HalfAttentionSequence = AttentionSequenceOf<BFloat16>;
 
 // Writes `out` and `logsumexp` of each sequence.
 void CausalAttention(int num_threads,
                      const AttentionHeads& heads,
                      std::span<const AttentionSequence> sequences);
+void CausalAttention(int num_threads,
+                     const AttentionHeads& heads,
+                     std::span<const HalfAttentionSequence> sequences);
 
 // Gradients of a sequence, of which `out` is given.
-struct AttentionSequenceGradients {
-  HeadMatrix<const float> out;
-  HeadMatrix<float> q, k, v;
+template <typename T>
+struct AttentionSequenceGradientsOf {
+  HeadMatrix<const T> out;
+  HeadMatrix<T> q, k, v;
 };
+using AttentionSequenceGradients = AttentionSequenceGradientsOf<float>;
+using HalfAttentionSequenceGradients = AttentionSequenceGradientsOf<BFloat16>;
 
 // Writes the gradients of q, k and v, where `sequences` are as CausalAttention
 // left them.
@@ -65,5 +81,10 @@ void CausalAttentionBackward(
     const AttentionHeads& heads,
     std::span<const AttentionSequence> sequences,
     std::span<const AttentionSequenceGradients> gradients);
+void CausalAttentionBackward(
+    int num_threads,
+    const AttentionHeads& heads,
+    std::span<const HalfAttentionSequence> sequences,
+    std::span<const HalfAttentionSequenceGradients> gradients);
 
 }  // namespace dapd

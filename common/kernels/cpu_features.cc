@@ -3,20 +3,58 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 #include "common/base/check.h"
 
 namespace dapd {
 namespace {
 
-constexpr const char* kNames[] = {"baseline", "avx2", "avx512", "avx512_bf16"};
+constexpr const char* kNames[] = {
+    "baseline", "avx2", "avx512", "avx512_bf16", "amx"};
+
+#if defined(__x86_64__)
+// CPUID 7.0, EDX. The compiler's own names for these differ by its version.
+constexpr unsigned kAmxBf16 = 1U << 22;
+constexpr unsigned kAmxTile = 1U << 24;
+// XCR0: the kernel keeps tiles when it switches threads.
+constexpr unsigned kTileState = 3U << 17;
+
+// Whether the processor has tiles and the kernel lets this process use them,
+// which it is asked for (arch_prctl, Linux 5.16).
+bool MayUseTiles() {
+  unsigned a = 0;
+  unsigned b = 0;
+  unsigned c = 0;
+  unsigned d = 0;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 ||
+      (d & (kAmxBf16 | kAmxTile)) != (kAmxBf16 | kAmxTile)) {
+    return false;
+  }
+  unsigned low = 0;
+  unsigned high = 0;
+  __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+  constexpr long kTileData = 18;               // XFEATURE_XTILEDATA
+  return (low & kTileState) == kTileState &&
+         ::syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+#endif
 
 CpuLevel ReadLevel() {
   const char* wanted = std::getenv("DAPD_CPU_LEVEL");
   if (wanted == nullptr) return MachineCpuLevel();
   int level = 0;
-  while (level < 4 && std::strcmp(wanted, kNames[level]) != 0) ++level;
-  Check(level < 4, "DAPD_CPU_LEVEL is baseline, avx2, avx512 or avx512_bf16");
+  constexpr int kLevels = std::size(kNames);
+  while (level < kLevels && std::strcmp(wanted, kNames[level]) != 0) ++level;
+  Check(level < kLevels,
+        "DAPD_CPU_LEVEL is baseline, avx2, avx512, avx512_bf16 or amx");
   return std::min(static_cast<CpuLevel>(level), MachineCpuLevel());
 }
 
@@ -33,8 +71,9 @@ CpuLevel MachineCpuLevel() {
       !__builtin_cpu_supports("avx512vl")) {
     return CpuLevel::kAvx2;
   }
-  return __builtin_cpu_supports("avx512bf16") ? CpuLevel::kAvx512Bf16
-                                              : CpuLevel::kAvx512;
+  if (!__builtin_cpu_supports("avx512bf16")) return CpuLevel::kAvx512;
+  static const bool has_tiles = MayUseTiles();
+  return has_tiles ? CpuLevel::kAmx : CpuLevel::kAvx512Bf16;
 #else
   return CpuLevel::kBaseline;
 #endif

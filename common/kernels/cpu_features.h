@@ -11,14 +11,15 @@ enum class CpuLevel {
   kAvx2,        // with FMA
   kAvx512,      // F, BW, DQ, VL
   kAvx512Bf16,  // with dot products of bfloat16 pairs
+  kAmx,         // with products of bfloat16 tiles, of which the kernel approves
 };
 
 // The highest level that this machine has.
 CpuLevel MachineCpuLevel();
 
 // The level that kernels use: the machine's, lowered by the environment
-// variable DAPD_CPU_LEVEL (baseline, avx2, avx512, avx512_bf16), which is read
-// once. Another value ends the process.
+// variable DAPD_CPU_LEVEL (baseline, avx2, avx512, avx512_bf16, amx), which is
+// read once. Another value ends the process.
 CpuLevel CpuLevelInUse();
 
 const char* CpuLevelName(CpuLevel level);

@@ -1,5 +1,6 @@
 #include "common/kernels/decode_kernels.h"
 
+#include <algorithm>
 #include <array>
 
 #include "common/kernels/decode_kernel_cpu_levels.h"
@@ -28,7 +29,8 @@ Table MakeTable() {
 
 const DecodeKernels& DecodeKernelsOf(CpuLevel level) {
   static const Table table = MakeTable();
-  return table[static_cast<size_t>(level)];
+  // Steps of a few rows read memory; tiles would wait for it, too.
+  return table[static_cast<size_t>(std::min(level, CpuLevel::kAvx512Bf16))];
 }
 
 }  // namespace dapd

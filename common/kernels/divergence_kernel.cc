@@ -11,6 +11,7 @@ namespace {
 DivergenceKernel Kernel() {
 #if defined(__x86_64__)
   switch (CpuLevelInUse()) {
+    case CpuLevel::kAmx:
     case CpuLevel::kAvx512Bf16:
     case CpuLevel::kAvx512:
       return avx512::MakeDivergenceKernel();

@@ -1,7 +1,9 @@
 #include "common/kernels/packed_gemm.h"
 
 #include <algorithm>
+#include <vector>
 
+#include "common/kernels/bfloat16.h"
 #include "common/kernels/cpu_features.h"
 #include "common/kernels/packed_gemm_cpu_levels.h"
 #include "common/kernels/parallel_for.h"
@@ -12,6 +14,8 @@ namespace {
 PackedGemmKernel Kernel() {
 #if defined(__x86_64__)
   switch (CpuLevelInUse()) {
+    case CpuLevel::kAmx:
+      return amx::MakePackedGemmKernel();
     case CpuLevel::kAvx512Bf16:
       return avx512_bf16::MakePackedGemmKernel();
     case CpuLevel::kAvx512:
@@ -81,9 +85,39 @@ class GemmParts {
   int64_t column_parts_ = 0;
 };
 
+// c = or += a rounding of the float32 numbers in `sums`.
+void RoundInto(const GemmOperands& operands,
+               const std::vector<float>& sums,
+               int num_threads) {
+  ParallelFor(num_threads, operands.m, [&](int64_t row) {
+    const float* from = sums.data() + row * operands.n;
+    BFloat16* to = static_cast<BFloat16*>(operands.c) + row * operands.c_stride;
+    for (int64_t j = 0; j < operands.n; ++j) {
+      const float old = operands.adds ? ToFloat(to[j]) : 0.0F;
+      to[j] = FromFloat<BFloat16>(old + from[j]);
+    }
+  });
+}
+
 }  // namespace
 
 void PackedGemm(const GemmOperands& operands, int num_threads) {
+  const auto m = static_cast<double>(operands.m);
+  const auto n = static_cast<double>(operands.n);
+  const auto k = static_cast<double>(operands.k);
+  num_threads = ThreadsWorth(
+      num_threads,
+      ProductNanoseconds(m * n * k, sizeof(float) * (m * k + k * n + m * n)));
+  if (operands.c_is_bfloat16 && operands.k > kGemmWholeDepth) {
+    std::vector<float> sums(static_cast<size_t>(operands.m * operands.n));
+    GemmOperands wide = operands;
+    wide.c = sums.data();
+    wide.c_stride = operands.n;
+    wide.c_is_bfloat16 = wide.adds = false;
+    PackedGemm(wide, num_threads);
+    RoundInto(operands, sums, num_threads);
+    return;
+  }
   // With columns in plenty several parts a thread cost little, and a thread
   // that was held up leaves its share to the others.
   const bool is_wide = operands.n >= 32 * operands.m;

@@ -1,12 +1,17 @@
-// C = A B on the CPU in float32: the LM head's products, a few hundred rows
-// against a matrix of hundreds of megabytes that stays where it is, and those
-// of a training pass's projections and attention.
+// C = A B on the CPU, of float32 and bfloat16 in any mixture, summed in
+// float32: the LM head's products, a few hundred rows against a matrix of
+// hundreds of megabytes that stays where it is, and those of a training pass's
+// projections and attention.
 //
 // Goto and van de Geijn, "Anatomy of high-performance matrix multiplication"
 // (2008): A is packed once per block of k, B panel by panel, and a tile of C
-// stays in registers. A bfloat16 B is widened while it is packed, so that C has
-// float32's precision and no float32 copy of B exists; machines with dot
-// products of bfloat16 pairs multiply it as it is, A rounded to bfloat16.
+// stays in registers. Bfloat16 is widened while it is packed, so that no
+// float32 copy of an operand exists, and a bfloat16 C is rounded once.
+//
+// Machines with dot products of bfloat16 pairs, or with tiles of them (AMX),
+// multiply a bfloat16 B as it is, an A of float32 rounded to bfloat16; not so
+// where A is transposed or B is float32, which stay exact: the products of
+// low-rank updates and of their gradients.
 //
 // Each element of C is summed in an order that depends on k only: neither the
 // number of threads nor the other rows and columns change a bit.
@@ -21,15 +26,17 @@ struct GemmOperands {
   int64_t m = 0;
   int64_t n = 0;
   int64_t k = 0;
-  const float* a = nullptr;  // [m, k], or [k, m] if a_is_transposed
+  const void* a = nullptr;  // [m, k], or [k, m] if a_is_transposed
   int64_t a_stride = 0;
-  bool a_is_transposed = false;  // not with a bfloat16 B
-  const void* b = nullptr;       // [k, n], or [n, k] if b_is_transposed
+  bool a_is_bfloat16 = false;
+  bool a_is_transposed = false;
+  const void* b = nullptr;  // [k, n], or [n, k] if b_is_transposed
   int64_t b_stride = 0;
   bool b_is_bfloat16 = false;
   bool b_is_transposed = false;
-  float* c = nullptr;  // [m, n]
+  void* c = nullptr;  // [m, n]
   int64_t c_stride = 0;
+  bool c_is_bfloat16 = false;
   bool adds = false;  // C += A B; else C is overwritten
 };
 

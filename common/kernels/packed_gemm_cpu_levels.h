@@ -5,6 +5,10 @@
 
 namespace dapd {
 
+// Up to this k a row of C is summed in one go, else block by block, for which C
+// has to be float32.
+inline constexpr int64_t kGemmWholeDepth = 4096;
+
 struct PackedGemmKernel {
   int64_t tile_rows;
   int64_t tile_columns;
@@ -27,6 +31,9 @@ namespace avx512 {
 PackedGemmKernel MakePackedGemmKernel();
 }
 namespace avx512_bf16 {
+PackedGemmKernel MakePackedGemmKernel();
+}
+namespace amx {
 PackedGemmKernel MakePackedGemmKernel();
 }
 

@@ -13,13 +13,10 @@
 #include <immintrin.h>
 #endif
 
-#include "common/kernels/bfloat16.h"
-#include "common/kernels/simd.h"
+#include "common/kernels/simd_halves.h"
 
 namespace dapd::DAPD_CPU_LEVEL_NAMESPACE {
 namespace {
-
-typedef uint16_t Halves __attribute__((vector_size(2 * kLanes)));
 
 // Uninitialised words in memory of their own.
 class WordBuffer {
@@ -37,13 +34,6 @@ class WordBuffer {
  private:
   uint32_t* words_;
 };
-
-// kLanes bfloat16, each in the lower half of a word.
-inline Words LoadHalves(const BFloat16* from) {
-  Halves halves;
-  __builtin_memcpy(&halves, from, sizeof(halves));
-  return __builtin_convertvector(halves, Words);
-}
 
 // Words of one float each. `Steps`: kLanes steps of a line that is contiguous
 // along k, from step `s` on; `Step`: one; `Across`: one step of kLanes
@@ -177,15 +167,16 @@ void PackLines(const T* lines,
 // As PackLines with words of one float, where the lines lie across: line i of
 // step s is lines[s * stride + i]. `readable` entries of each row may be read,
 // those beyond `num_lines` are lines that nobody looks at.
-inline void PackTransposedLines(const float* lines,
-                                int64_t stride,
-                                int64_t num_lines,
-                                int64_t readable,
-                                int64_t depth,
-                                int64_t width,
-                                uint32_t* panel) {
+template <typename T>
+void PackTransposedLines(const T* lines,
+                         int64_t stride,
+                         int64_t num_lines,
+                         int64_t readable,
+                         int64_t depth,
+                         int64_t width,
+                         uint32_t* panel) {
   for (int64_t s = 0; s < depth; ++s) {
-    const float* from = lines + s * stride;
+    const T* from = lines + s * stride;
     const Floats step =
         LoadPart(from, readable >= kLanes ? kLanes : num_lines, 0.0F);
     Store(step, panel + s * width);

@@ -8,8 +8,6 @@ namespace {
 // The tile of C that fits the registers, with two vectors of B and one of A.
 constexpr int kTileRows = kLanes == 16 ? 14 : kLanes == 8 ? 6 : 4;
 constexpr int kTileColumns = 2 * kLanes;
-// A row of C is summed in one go up to this k, else block by block.
-constexpr int64_t kWholeDepth = 4096;
 constexpr int64_t kDepthBlock = 512;
 // Words of B that are packed at a time: a share of the second-level cache.
 constexpr int64_t kBlockWords = int64_t{1} << 17;
@@ -42,12 +40,12 @@ struct Range {
 
 // One tile of C over `steps` words of packed panels; `c` is overwritten if
 // `is_first`, else added to.
-template <typename Product>
+template <typename Product, typename C>
 void MultiplyTile(const uint32_t* a,
                   const uint32_t* b,
                   int64_t steps,
                   bool is_first,
-                  float* c,
+                  C* c,
                   int64_t stride,
                   int64_t rows,
                   int64_t columns) {
@@ -67,8 +65,8 @@ void MultiplyTile(const uint32_t* a,
 #pragma GCC unroll 16
     for (int r = 0; r < kTileRows; ++r) {
       for (int half = 0; half < 2; ++half) {
-        float* to = c + r * stride + half * kLanes;
-        Store(is_first ? sums[r][half] : Load<Floats>(to) + sums[r][half], to);
+        C* to = c + r * stride + half * kLanes;
+        StoreAll(is_first ? sums[r][half] : LoadAll(to) + sums[r][half], to);
       }
     }
     return;
@@ -81,8 +79,8 @@ void MultiplyTile(const uint32_t* a,
   }
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t j = 0; j < columns; ++j) {
-      float* to = c + r * stride + j;
-      *to = is_first ? tile[r][j] : *to + tile[r][j];
+      C* to = c + r * stride + j;
+      *to = FromFloat<C>(is_first ? tile[r][j] : ToFloat(*to) + tile[r][j]);
     }
   }
 }
@@ -93,18 +91,20 @@ int64_t CountTiles(int64_t size, int64_t tile) {
 
 int64_t Least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-// T is the element of B.
-template <typename Product, typename T>
+// A, B and C are the matrices' elements.
+template <typename Product, typename A, typename B, typename C>
 class GemmPart {
  public:
   using Format = typename Product::Format;
 
   GemmPart(const GemmOperands& operands, Range rows, Range columns)
       : op_(operands),
-        b_(static_cast<const T*>(operands.b)),
+        a_(static_cast<const A*>(operands.a)),
+        b_(static_cast<const B*>(operands.b)),
+        c_(static_cast<C*>(operands.c)),
         rows_(rows),
         columns_(columns),
-        depth_(op_.k <= kWholeDepth ? op_.k : kDepthBlock),
+        depth_(op_.k <= kGemmWholeDepth ? op_.k : kDepthBlock),
         steps_(CountTiles(depth_, Format::kDepth)),
         panels_(Least(CountTiles(columns.size(), kTileColumns),
                       kBlockWords / (steps_ * kTileColumns) + 1)),
@@ -133,7 +133,8 @@ class GemmPart {
     for (int64_t i = rows_.begin; i < rows_.end; i += kTileRows) {
       const int64_t rows = Least(kTileRows, rows_.end - i);
       if (op_.a_is_transposed) {
-        PackTransposedLines(op_.a + k * op_.a_stride + i,
+        // Words of one float: see RunWithA.
+        PackTransposedLines(a_ + k * op_.a_stride + i,
                             op_.a_stride,
                             rows,
                             op_.m - i,
@@ -141,7 +142,7 @@ class GemmPart {
                             kTileRows,
                             panel);
       } else {
-        PackLines<Format>(op_.a + i * op_.a_stride + k,
+        PackLines<Format>(a_ + i * op_.a_stride + k,
                           op_.a_stride,
                           rows,
                           depth,
@@ -183,14 +184,14 @@ class GemmPart {
     for (int64_t i = rows_.begin; i < rows_.end; i += kTileRows) {
       const uint32_t* b = packed_b_.words();
       for (int64_t j = block.begin; j < block.end; j += kTileColumns) {
-        MultiplyTile<Product>(a,
-                              b,
-                              steps,
-                              is_first,
-                              op_.c + i * op_.c_stride + j,
-                              op_.c_stride,
-                              Least(kTileRows, rows_.end - i),
-                              Least(kTileColumns, block.end - j));
+        MultiplyTile<Product, C>(a,
+                                 b,
+                                 steps,
+                                 is_first,
+                                 c_ + i * op_.c_stride + j,
+                                 op_.c_stride,
+                                 Least(kTileRows, rows_.end - i),
+                                 Least(kTileColumns, block.end - j));
         b += kTileColumns * steps_;
       }
       a += kTileRows * steps_;
@@ -198,7 +199,9 @@ class GemmPart {
   }
 
   const GemmOperands& op_;
-  const T* b_;
+  const A* a_;
+  const B* b_;
+  C* c_;
   Range rows_;
   Range columns_;
   int64_t depth_;   // entries along k that are packed at a time
@@ -208,6 +211,30 @@ class GemmPart {
   WordBuffer packed_b_;
 };
 
+template <typename Product, typename A, typename B>
+void RunProduct(const GemmOperands& operands, Range rows, Range columns) {
+  if (operands.c_is_bfloat16) {
+    GemmPart<Product, A, B, BFloat16>(operands, rows, columns).Run();
+  } else {
+    GemmPart<Product, A, B, float>(operands, rows, columns).Run();
+  }
+}
+
+template <typename A>
+void RunWithA(const GemmOperands& operands, Range rows, Range columns) {
+  if (!operands.b_is_bfloat16) {
+    RunProduct<FloatProduct, A, float>(operands, rows, columns);
+    return;
+  }
+#if defined(__AVX512BF16__)
+  if (!operands.a_is_transposed) {
+    RunProduct<PairProduct, A, BFloat16>(operands, rows, columns);
+    return;
+  }
+#endif
+  RunProduct<FloatProduct, A, BFloat16>(operands, rows, columns);
+}
+
 void RunPart(const GemmOperands& operands,
              int64_t row_begin,
              int64_t row_end,
@@ -215,15 +242,11 @@ void RunPart(const GemmOperands& operands,
              int64_t column_end) {
   const Range rows{row_begin, row_end};
   const Range columns{column_begin, column_end};
-  if (!operands.b_is_bfloat16) {
-    GemmPart<FloatProduct, float>(operands, rows, columns).Run();
-    return;
+  if (operands.a_is_bfloat16) {
+    RunWithA<BFloat16>(operands, rows, columns);
+  } else {
+    RunWithA<float>(operands, rows, columns);
   }
-#if defined(__AVX512BF16__)
-  GemmPart<PairProduct, BFloat16>(operands, rows, columns).Run();
-#else
-  GemmPart<FloatProduct, BFloat16>(operands, rows, columns).Run();
-#endif
 }
 
 }  // namespace

@@ -5,9 +5,13 @@
 
 namespace dapd {
 
-// Runs body(context, i) for i in [0, count) on up to `num_threads` threads of
-// OpenMP, the same ones that LibTorch computes with. Which thread runs which i
-// is not determined. `body` must not throw.
+// Runs body(context, i) for i in [0, count) on up to `num_threads` threads.
+// Which thread runs which i is not determined. `body` must not throw.
+//
+// These are OpenMP's threads, the same ones that LibTorch computes with, and
+// which wait for each other by spinning. With OMP_WAIT_POLICY=PASSIVE in the
+// environment, which says that other processes want the cores (`dapd run` sets
+// it), they are those of helper_threads.h.
 void ParallelRun(int num_threads,
                  int64_t count,
                  void (*body)(const void* context, int64_t i),
@@ -24,5 +28,14 @@ void ParallelFor(int num_threads, int64_t count, const Function& function) {
       },
       &function);
 }
+
+// How many of `num_threads` threads are worth waking for work that takes one of
+// them about `nanoseconds`: each gets ten times what waking it costs. At least
+// one.
+int ThreadsWorth(int num_threads, double nanoseconds);
+
+// What a core takes about for so many multiplications with additions, `bytes`
+// of whose operands come from memory.
+double ProductNanoseconds(double multiply_adds, double bytes);
 
 }  // namespace dapd

@@ -4,43 +4,61 @@
 
 #include <cstdint>
 
+#include "common/kernels/bfloat16.h"
+
 namespace dapd {
 
-struct TrainingRowKernel {
-  void (*norm)(
-      const float* x, const float* weight, int64_t size, float eps, float* y);
-  void (*add_norm_backward)(const float* grad,
-                            const float* x,
-                            const float* weight,
+// Of rows of T, float or BFloat16, computed in float32.
+template <typename T>
+struct TrainingRowsOf {
+  void (*norm)(const T* x, const T* weight, int64_t size, float eps, T* y);
+  void (*add_norm_backward)(const T* grad,
+                            const T* x,
+                            const T* weight,
                             int64_t size,
                             float eps,
-                            float* grad_x);
+                            T* grad_x);
   // As add_norm_backward, but over `grad`.
-  void (*norm_backward)(const float* x,
-                        const float* weight,
-                        int64_t size,
-                        float eps,
-                        float* grad);
+  void (*norm_backward)(
+      const T* x, const T* weight, int64_t size, float eps, T* grad);
   // y may be x. `turn` is 1, or -1 to turn back.
-  void (*rotate)(const float* x,
-                 const float* cos,
-                 const float* sin,
-                 int64_t size,
-                 float turn,
-                 float* y);
-  void (*gated)(const float* gate, const float* up, int64_t size, float* y);
-  void (*gated_backward)(const float* grad,
-                         int64_t size,
-                         float* gate,
-                         float* up);
-  // Replaces scores by their softmax; returns the log of the sum of their
-  // exponentials. `size` is at least 1.
-  float (*soften)(float* scores, int64_t size);
-  // Replaces `scores` by their softmax, given that log, and `grad`, that of the
-  // softmax, by that of the scores: p (grad - mean), mean the sum of p grad.
-  void (*soften_backward)(
-      float logsumexp, float mean, int64_t size, float* scores, float* grad);
+  void (*rotate)(
+      const T* x, const T* cos, const T* sin, int64_t size, float turn, T* y);
+  void (*gated)(const T* gate, const T* up, int64_t size, T* y);
+  void (*gated_backward)(const T* grad, int64_t size, T* gate, T* up);
+  // to[i] = scale from[i].
+  void (*widen)(const T* from, int64_t size, float scale, float* to);
+  void (*narrow)(const float* from, int64_t size, float scale, T* to);
 };
+
+struct TrainingRowKernel {
+  TrainingRowsOf<float> floats;
+  TrainingRowsOf<BFloat16> halves;
+  template <typename T>
+  const TrainingRowsOf<T>& Of() const;
+
+  // Replaces scores by the softmax of `scale` times them; returns the log of
+  // the sum of the exponentials. `size` is at least 1, `scale` above 0.
+  float (*soften)(float* scores, int64_t size, float scale);
+  // Replaces `scores` by that softmax, given that log, and `grad`, that of the
+  // softmax, by that of the scaled scores: p (grad - mean), mean the sum of p
+  // grad.
+  void (*soften_backward)(float logsumexp,
+                          float mean,
+                          int64_t size,
+                          float scale,
+                          float* scores,
+                          float* grad);
+};
+
+template <>
+inline const TrainingRowsOf<float>& TrainingRowKernel::Of() const {
+  return floats;
+}
+template <>
+inline const TrainingRowsOf<BFloat16>& TrainingRowKernel::Of() const {
+  return halves;
+}
 
 // The kernel of the level in use.
 const TrainingRowKernel& TrainingRows();

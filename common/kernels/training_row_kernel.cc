@@ -1,12 +1,13 @@
 // One row of training_rows.h, compiled once per CPU level.
-#include "common/kernels/simd.h"
+#include "common/kernels/simd_halves.h"
 #include "common/kernels/training_row_cpu_levels.h"
 
 namespace dapd::DAPD_CPU_LEVEL_NAMESPACE {
 namespace {
 
 // 1 / sqrt(mean(x^2) + eps).
-float ScaleOf(const float* x, int64_t size, float eps) {
+template <typename T>
+float ScaleOf(const T* x, int64_t size, float eps) {
   Floats squares = {};
   for (int64_t i = 0; i < size; i += kLanes) {
     const Floats v = LoadPart(x + i, size - i, 0.0F);
@@ -15,8 +16,8 @@ float ScaleOf(const float* x, int64_t size, float eps) {
   return 1.0F / __builtin_sqrtf(Sum(squares) / static_cast<float>(size) + eps);
 }
 
-void Norm(
-    const float* x, const float* weight, int64_t size, float eps, float* y) {
+template <typename T>
+void Norm(const T* x, const T* weight, int64_t size, float eps, T* y) {
   const float scale = ScaleOf(x, size, eps);
   for (int64_t i = 0; i < size; i += kLanes) {
     const Floats v = LoadPart(x + i, size - i, 0.0F);
@@ -26,13 +27,13 @@ void Norm(
 }
 
 // `combine` makes the new entry of `out` from the old one and the gradient.
-template <typename Combine>
-void NormBackwardInto(const float* grad,
-                      const float* x,
-                      const float* weight,
+template <typename T, typename Combine>
+void NormBackwardInto(const T* grad,
+                      const T* x,
+                      const T* weight,
                       int64_t size,
                       float eps,
-                      float* out,
+                      T* out,
                       const Combine& combine) {
   const float scale = ScaleOf(x, size, eps);
   Floats products = {};
@@ -53,12 +54,13 @@ void NormBackwardInto(const float* grad,
   }
 }
 
-void AddNormBackward(const float* grad,
-                     const float* x,
-                     const float* weight,
+template <typename T>
+void AddNormBackward(const T* grad,
+                     const T* x,
+                     const T* weight,
                      int64_t size,
                      float eps,
-                     float* grad_x) {
+                     T* grad_x) {
   NormBackwardInto(
       grad,
       x,
@@ -69,8 +71,9 @@ void AddNormBackward(const float* grad,
       [](const Floats& old, const Floats& gradient) { return old + gradient; });
 }
 
+template <typename T>
 void NormBackward(
-    const float* x, const float* weight, int64_t size, float eps, float* grad) {
+    const T* x, const T* weight, int64_t size, float eps, T* grad) {
   NormBackwardInto(
       grad,
       x,
@@ -81,12 +84,9 @@ void NormBackward(
       [](const Floats&, const Floats& gradient) { return gradient; });
 }
 
-void Rotate(const float* x,
-            const float* cos,
-            const float* sin,
-            int64_t size,
-            float turn,
-            float* y) {
+template <typename T>
+void Rotate(
+    const T* x, const T* cos, const T* sin, int64_t size, float turn, T* y) {
   const int64_t half = size / 2;
   for (int64_t i = 0; i < half; i += kLanes) {
     const int64_t left = half - i;
@@ -99,7 +99,8 @@ void Rotate(const float* x,
   }
 }
 
-void Gated(const float* gate, const float* up, int64_t size, float* y) {
+template <typename T>
+void Gated(const T* gate, const T* up, int64_t size, T* y) {
   for (int64_t i = 0; i < size; i += kLanes) {
     const int64_t left = size - i;
     const Floats g = LoadPart(gate + i, left, 0.0F);
@@ -108,7 +109,8 @@ void Gated(const float* gate, const float* up, int64_t size, float* y) {
   }
 }
 
-void GatedBackward(const float* grad, int64_t size, float* gate, float* up) {
+template <typename T>
+void GatedBackward(const T* grad, int64_t size, T* gate, T* up) {
   for (int64_t i = 0; i < size; i += kLanes) {
     const int64_t left = size - i;
     const Floats dy = LoadPart(grad + i, left, 0.0F);
@@ -120,50 +122,74 @@ void GatedBackward(const float* grad, int64_t size, float* gate, float* up) {
   }
 }
 
-float Soften(float* scores, int64_t size) {
+template <typename T>
+void Widen(const T* from, int64_t size, float scale, float* to) {
+  for (int64_t i = 0; i < size; i += kLanes) {
+    StorePart(LoadPart(from + i, size - i, 0.0F) * scale, size - i, to + i);
+  }
+}
+
+template <typename T>
+void Narrow(const float* from, int64_t size, float scale, T* to) {
+  for (int64_t i = 0; i < size; i += kLanes) {
+    StorePart(LoadPart(from + i, size - i, 0.0F) * scale, size - i, to + i);
+  }
+}
+
+float Soften(float* scores, int64_t size, float scale) {
   Floats most = LoadPart(scores, size, scores[0]);
   for (int64_t i = kLanes; i < size; i += kLanes) {
     const Floats v = LoadPart(scores + i, size - i, scores[0]);
     most = v > most ? v : most;
   }
-  const float max = Largest(most);
+  const float max = Largest(most) * scale;
   Floats sums = {};
   for (int64_t i = 0; i < size; i += kLanes) {
-    // What fills a part becomes 0.
-    const Floats p = Exp(LoadPart(scores + i, size - i, max - 100.0F) - max);
+    const int64_t left = size - i;
+    Floats p = Exp(LoadPart(scores + i, left, 0.0F) * scale - max);
+    for (int64_t j = left; j < kLanes; ++j) p[j] = 0.0F;
     sums += p;
-    StorePart(p, size - i, scores + i);
+    StorePart(p, left, scores + i);
   }
   const float sum = Sum(sums);
-  const float scale = 1.0F / sum;
+  const float share = 1.0F / sum;
   for (int64_t i = 0; i < size; i += kLanes) {
     const int64_t left = size - i;
-    StorePart(LoadPart(scores + i, left, 0.0F) * scale, left, scores + i);
+    StorePart(LoadPart(scores + i, left, 0.0F) * share, left, scores + i);
   }
   return max + __builtin_logf(sum);
 }
 
-void SoftenBackward(
-    float logsumexp, float mean, int64_t size, float* scores, float* grad) {
+void SoftenBackward(float logsumexp,
+                    float mean,
+                    int64_t size,
+                    float scale,
+                    float* scores,
+                    float* grad) {
   for (int64_t i = 0; i < size; i += kLanes) {
     const int64_t left = size - i;
-    const Floats p = Exp(LoadPart(scores + i, left, 0.0F) - logsumexp);
+    const Floats p = Exp(LoadPart(scores + i, left, 0.0F) * scale - logsumexp);
     StorePart(p, left, scores + i);
     StorePart(p * (LoadPart(grad + i, left, 0.0F) - mean), left, grad + i);
   }
 }
 
+template <typename T>
+TrainingRowsOf<T> RowsOf() {
+  return {Norm<T>,
+          AddNormBackward<T>,
+          NormBackward<T>,
+          Rotate<T>,
+          Gated<T>,
+          GatedBackward<T>,
+          Widen<T>,
+          Narrow<T>};
+}
+
 }  // namespace
 
 TrainingRowKernel MakeTrainingRowKernel() {
-  return {Norm,
-          AddNormBackward,
-          NormBackward,
-          Rotate,
-          Gated,
-          GatedBackward,
-          Soften,
-          SoftenBackward};
+  return {RowsOf<float>(), RowsOf<BFloat16>(), Soften, SoftenBackward};
 }
 
 }  // namespace dapd::DAPD_CPU_LEVEL_NAMESPACE

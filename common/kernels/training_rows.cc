@@ -37,17 +37,20 @@ const TrainingRowKernel& TrainingRows() {
     avx512_bf16::MakeTrainingRowKernel(),
 #endif
   };
-  return kernels[static_cast<size_t>(CpuLevelInUse())];
+  // Rows have no use for tiles.
+  return kernels[static_cast<size_t>(
+      std::min(CpuLevelInUse(), CpuLevel::kAvx512Bf16))];
 }
 
+template <typename T>
 void NormRows(int num_threads,
-              const float* x,
-              const float* weight,
+              const T* x,
+              const T* weight,
               int64_t rows,
               int64_t size,
               float eps,
-              float* y) {
-  const TrainingRowKernel& kernel = TrainingRows();
+              T* y) {
+  const TrainingRowsOf<T>& kernel = TrainingRows().Of<T>();
   ForRowRanges(num_threads, rows, size, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       kernel.norm(x + row * size, weight, size, eps, y + row * size);
@@ -55,15 +58,16 @@ void NormRows(int num_threads,
   });
 }
 
+template <typename T>
 void AddNormBackwardRows(int num_threads,
-                         const float* grad,
-                         const float* x,
-                         const float* weight,
+                         const T* grad,
+                         const T* x,
+                         const T* weight,
                          int64_t rows,
                          int64_t size,
                          float eps,
-                         float* grad_x) {
-  const TrainingRowKernel& kernel = TrainingRows();
+                         T* grad_x) {
+  const TrainingRowsOf<T>& kernel = TrainingRows().Of<T>();
   ForRowRanges(num_threads, rows, size, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const int64_t at = row * size;
@@ -73,11 +77,12 @@ void AddNormBackwardRows(int num_threads,
   });
 }
 
+template <typename T>
 void NormAndRotateRows(int num_threads,
-                       const HeadRows& shape,
-                       const float* x,
-                       float* y) {
-  const TrainingRowKernel& kernel = TrainingRows();
+                       const HeadRows<T>& shape,
+                       const T* x,
+                       T* y) {
+  const TrainingRowsOf<T>& kernel = TrainingRows().Of<T>();
   const int64_t dim = shape.head_dim;
   ForRowRanges(num_threads,
                shape.rows,
@@ -86,7 +91,7 @@ void NormAndRotateRows(int num_threads,
                  for (int64_t i = begin * shape.heads; i < end * shape.heads;
                       ++i) {
                    const int64_t angle = i / shape.heads * dim;
-                   const float* head = x + i * dim;
+                   const T* head = x + i * dim;
                    if (shape.norm != nullptr) {
                      kernel.norm(head, shape.norm, dim, shape.eps, y + i * dim);
                      head = y + i * dim;
@@ -101,11 +106,12 @@ void NormAndRotateRows(int num_threads,
                });
 }
 
+template <typename T>
 void NormAndRotateBackwardRows(int num_threads,
-                               const HeadRows& shape,
-                               const float* x,
-                               float* grad) {
-  const TrainingRowKernel& kernel = TrainingRows();
+                               const HeadRows<T>& shape,
+                               const T* x,
+                               T* grad) {
+  const TrainingRowsOf<T>& kernel = TrainingRows().Of<T>();
   const int64_t dim = shape.head_dim;
   ForRowRanges(
       num_threads,
@@ -114,7 +120,7 @@ void NormAndRotateBackwardRows(int num_threads,
       [&](int64_t begin, int64_t end) {
         for (int64_t i = begin * shape.heads; i < end * shape.heads; ++i) {
           const int64_t angle = i / shape.heads * dim;
-          float* head = grad + i * dim;
+          T* head = grad + i * dim;
           // A rotation's transpose turns back.
           kernel.rotate(
               head, shape.cos + angle, shape.sin + angle, dim, -1.0F, head);
@@ -125,23 +131,35 @@ void NormAndRotateBackwardRows(int num_threads,
       });
 }
 
-void GatedRows(int num_threads,
-               const float* gate,
-               const float* up,
-               int64_t count,
-               float* y) {
-  const TrainingRowKernel& kernel = TrainingRows();
+template <typename T>
+void GatedRows(
+    int num_threads, const T* gate, const T* up, int64_t count, T* y) {
+  const TrainingRowsOf<T>& kernel = TrainingRows().Of<T>();
   ForRowRanges(num_threads, count, 1, [&](int64_t begin, int64_t end) {
     kernel.gated(gate + begin, up + begin, end - begin, y + begin);
   });
 }
 
+template <typename T>
 void GatedBackwardRows(
-    int num_threads, const float* grad, int64_t count, float* gate, float* up) {
-  const TrainingRowKernel& kernel = TrainingRows();
+    int num_threads, const T* grad, int64_t count, T* gate, T* up) {
+  const TrainingRowsOf<T>& kernel = TrainingRows().Of<T>();
   ForRowRanges(num_threads, count, 1, [&](int64_t begin, int64_t end) {
     kernel.gated_backward(grad + begin, end - begin, gate + begin, up + begin);
   });
 }
+
+// clang-format off
+#define DAPD_INSTANTIATE(T)                                                   \
+  template void NormRows(int, const T*, const T*, int64_t, int64_t, float, T*); \
+  template void AddNormBackwardRows(int, const T*, const T*, const T*, int64_t, int64_t, float, T*); \
+  template void NormAndRotateRows(int, const HeadRows<T>&, const T*, T*);     \
+  template void NormAndRotateBackwardRows(int, const HeadRows<T>&, const T*, T*); \
+  template void GatedRows(int, const T*, const T*, int64_t, T*);              \
+  template void GatedBackwardRows(int, const T*, int64_t, T*, T*);
+// clang-format on
+
+DAPD_INSTANTIATE(float)
+DAPD_INSTANTIATE(BFloat16)
 
 }  // namespace dapd

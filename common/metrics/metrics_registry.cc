@@ -22,6 +22,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 
+#include "common/base/flavour.h"
 #include "common/base/status_macros.h"
 #include "common/base/version.h"
 
@@ -83,13 +84,20 @@ void Histogram::Observe(double value) const {
 }
 
 MetricsRegistry::MetricsRegistry(const std::string& service,
-                                 const std::string& run)
+                                 const std::string& run,
+                                 const MetricLabels& build)
     : state_(std::make_unique<State>()) {
   if (!run.empty()) state_->constant = {{"run", run}};
   const MetricLabels labels = {{"service", service}};
+  MetricLabels build_info = build;
+  build_info["service"] = service;
+  build_info["version"] = Version();
+  build_info["flavour"] = Flavour();
   AddGauge("dapd_build_info",
-           "A constant 1 with the version of this program.",
-           {{"service", service}, {"version", Version()}})
+           "A constant 1 with the version of this program and its flavour, and "
+           "where it may use GPUs its kernels for them, the driver and what it "
+           "sees.",
+           build_info)
       .Set(1);
   AddGauge("process_start_time_seconds",
            "Start of the process since the Unix epoch in seconds.",

@@ -53,10 +53,13 @@ class Histogram {
 // Thread-safe. Asking twice for the same name and labels gives the same metric.
 class MetricsRegistry {
  public:
-  // Adds dapd_build_info{service, version} and process_*{service}. `run`: the
-  // name of the run; empty: no such label.
+  // Adds dapd_build_info{service, version, flavour, ...} and
+  // process_*{service}. `run`: the name of the run; empty: no such label.
+  // `build`: further labels of dapd_build_info, of the driver and the GPUs
+  // (GpuLabels).
   explicit MetricsRegistry(const std::string& service,
-                           const std::string& run = "");
+                           const std::string& run = "",
+                           const MetricLabels& build = {});
   ~MetricsRegistry();
 
   Counter AddCounter(const std::string& name,

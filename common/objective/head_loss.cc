@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/objective/chunk_tokens.h"
 #include "common/objective/head_products.h"
 #include "common/objective/target_sources.h"
 #include "common/objective/token_passes.h"
@@ -54,6 +55,19 @@ void RunTokens(const Call& call, const HeadChunk& chunk) {
                  chunk.tokens,
                  call.GradientType(),
                  call.SumsAt(chunk.begin));
+}
+
+// How many tokens the passes of a call compute at a time.
+int64_t TokensAtATime(const Call& call) {
+  const TargetSources::Rows rows = call.sources.ShapeOf(call.students);
+  return TokenPassesAtATime(call.head.device(),
+                            {.sources = rows.sources,
+                             .derived = rows.derived,
+                             .terms = rows.terms,
+                             .vocabulary = call.head.size(0),
+                             .scale = call.scale,
+                             .with_gradient = call.with_gradient},
+                            call.GradientType());
 }
 
 void WriteGradients(const Call& call,
@@ -116,14 +130,6 @@ int64_t ChunkBytes(const HeadLossOptions& options, at::Device device) {
   return int64_t{device.is_cpu() ? 336 : 896} << 20;
 }
 
-// Tokens of each chunk: as many as the memory allows, in chunks of about the
-// same size.
-int64_t ChunkTokens(int64_t tokens, int64_t row_bytes, int64_t chunk_bytes) {
-  const int64_t most = std::max<int64_t>(1, chunk_bytes / row_bytes);
-  const int64_t chunks = (tokens + most - 1) / most;
-  return (tokens + chunks - 1) / chunks;
-}
-
 }  // namespace
 
 HeadLoss ComputeHeadLoss(const at::Tensor& head,
@@ -144,7 +150,7 @@ HeadLoss ComputeHeadLoss(const at::Tensor& head,
   HeadLoss loss;
   for (const HeadStudent& student : students) {
     if (with_gradient) {
-      loss.grad_hidden.push_back(at::empty_like(student.hidden));
+      loss.grad_hidden.push_back(student.MakeGradient());
     }
     loss.token_logprobs.push_back(
         student.ids.defined()
@@ -164,7 +170,8 @@ HeadLoss ComputeHeadLoss(const at::Tensor& head,
       options.workspace != nullptr ? *options.workspace : own;
   const int64_t chunk_tokens = ChunkTokens(tokens,
                                            sources.num_rows() * vocabulary * 4,
-                                           ChunkBytes(options, head.device()));
+                                           ChunkBytes(options, head.device()),
+                                           TokensAtATime(call));
   for (int64_t begin = 0; begin < tokens; begin += chunk_tokens) {
     const int64_t count = std::min(chunk_tokens, tokens - begin);
     const HeadChunk chunk{

@@ -32,6 +32,13 @@ struct TeacherScores {
 struct HeadStudent {
   at::Tensor hidden;  // [n, hidden] in the head's dtype, taken without history
   at::Tensor ids;     // [n] int64, the scored tokens: asks for token_logprobs
+  // Where its gradient is written, as `hidden`; undefined: a new tensor. May be
+  // `hidden` itself, each of whose rows is read before it is written.
+  at::Tensor gradient;
+
+  at::Tensor MakeGradient() const {
+    return gradient.defined() ? gradient : at::empty_like(hidden);
+  }
 };
 
 // One target against one student of the call. Teachers that are the same tensor
@@ -56,8 +63,10 @@ struct HeadTerm {
 
 struct HeadLossOptions {
   double temperature = 1.1;
-  // Of a chunk's logits; 0: 336 MiB, which are 115 tokens of five sources at V
-  // = 151,936, and 896 MiB on a GPU.
+  // Of a chunk's logits, at most; 0: 336 MiB, which are 115 tokens of five
+  // sources at V = 151,936, and 896 MiB on a GPU. There a chunk's tokens are a
+  // multiple of what the kernels and the matrix units take at a time: 256 of
+  // five sources, 778 MB.
   int64_t chunk_bytes = 0;
   // Kept between calls by the caller; null: memory of the call's own.
   HeadWorkspace* workspace = nullptr;

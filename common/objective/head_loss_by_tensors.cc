@@ -137,7 +137,7 @@ HeadLoss ComputeHeadLossByTensors(const at::Tensor& head,
     const HeadStudent& student = students[s];
     const int64_t num_tokens = student.hidden.size(0);
     if (with_gradient) {
-      loss.grad_hidden.push_back(at::empty_like(student.hidden));
+      loss.grad_hidden.push_back(student.MakeGradient());
     }
     loss.token_logprobs.push_back(
         student.ids.defined()

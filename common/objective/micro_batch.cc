@@ -174,7 +174,9 @@ std::vector<HeadStudent> StudentsOf(const Pass& pass,
   const ScoredSample& sample = pass.samples[part.sample];
   std::vector<HeadStudent> students;
   for (size_t i = 0; i < hidden.size(); ++i) {
-    students.push_back({hidden[i], {}});
+    students.push_back({.hidden = hidden[i]});
+    // Nothing reads the hidden states behind their gradient.
+    if (pass.ahead != nullptr) students.back().gradient = hidden[i];
     if (part.students[i] == ViewName::kNoneRollout &&
         !sample.sampler_logprobs.empty()) {
       students.back().ids =
@@ -199,11 +201,12 @@ SamplerMismatch MismatchOf(const std::vector<at::Tensor>& token_logprobs,
 }
 
 // Losses of a part's students against their targets; adds to `result`.
-// `hidden`: one per student. Returns their gradients.
-std::vector<at::Tensor> RunHead(const Pass& pass,
-                                const PackPart& part,
-                                std::span<const at::Tensor> hidden,
-                                MicroBatchResult& result) {
+// `hidden`: one per student; their gradients take their place where there are
+// any.
+void RunHead(const Pass& pass,
+             const PackPart& part,
+             std::span<const at::Tensor> hidden,
+             MicroBatchResult& result) {
   const at::Tensor log_ratios = SamplerLogRatios(pass, part, hidden);
   std::vector<HeadTerm> head_terms;
   std::vector<size_t> indices;
@@ -226,17 +229,17 @@ std::vector<at::Tensor> RunHead(const Pass& pass,
     }
     indices.push_back(k);
   }
-  HeadLoss loss = ComputeHeadLoss(pass.weights.head,
-                                  StudentsOf(pass, part, hidden),
-                                  head_terms,
-                                  pass.head,
-                                  /*with_gradient=*/pass.ahead != nullptr);
+  const HeadLoss loss =
+      ComputeHeadLoss(pass.weights.head,
+                      StudentsOf(pass, part, hidden),
+                      head_terms,
+                      pass.head,
+                      /*with_gradient=*/pass.ahead != nullptr);
   for (size_t i = 0; i < indices.size(); ++i) {
     result.sums[indices[i]] += Reduced(pass.terms[indices[i]], loss.sums[i]);
   }
   result.sampler_mismatch +=
       MismatchOf(loss.token_logprobs, pass.samples[part.sample]);
-  return std::move(loss.grad_hidden);
 }
 
 // Forward, losses and, where it is wanted, backward of some parts side by side.
@@ -259,20 +262,16 @@ MicroBatchResult RunPack(const Pass& pass, std::span<const PackPart> parts) {
       hidden.split_with_sizes(packed.counts, 0);
   MicroBatchResult result;
   result.sums.resize(pass.terms.size());
-  std::vector<at::Tensor> grads;
   std::span<const at::Tensor> rest = by_view;
   for (const PackPart& part : parts) {
     const ScopedSlice slice(pass.timeline, kComputeTrack, "losses");
     const size_t count = part.students.size();
-    for (const at::Tensor& grad :
-         RunHead(pass, part, rest.first(count), result)) {
-      grads.push_back(grad);
-    }
+    RunHead(pass, part, rest.first(count), result);
     rest = rest.subspan(count);
   }
   if (training != nullptr) {
     const ScopedSlice slice(pass.timeline, kComputeTrack, "backward");
-    result.gradients = training->Backward(at::cat(grads));
+    result.gradients = training->Backward(hidden);
   }
   return result;
 }

@@ -57,7 +57,8 @@ struct MicroBatchResult {
 };
 
 // The gradient of gradient_scale * sum_k weight_k * value_k with respect to the
-// live adapter. What was run ahead changes no bit of it. A pack for which there
+// live adapter. What was run ahead changes no bit of it (on a GPU with
+// model.deterministic; without, its backward pass has no fixed bits). A pack for which there
 // is not enough memory is run again without what is kept ahead, and then split,
 // down to the views of one sample that score the same tokens;
 // c10::OutOfMemoryError if even those do not fit.

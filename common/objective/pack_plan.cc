@@ -3,44 +3,27 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/model/spec/step_cost.h"
+#include "common/base/status_error.h"
+#include "common/model/weights/device_memory.h"
 #include "common/objective/view_pass.h"
 
 namespace dapd {
-namespace {
 
-// Where the activations of a pack take more, few layers keep them, and chunks,
-// which keep none, cost next to nothing. Not what the run may really keep: that
-// may change where it goes on, and chunks are part of its result.
-constexpr int64_t kChunkedActivationBytes = int64_t{4} << 30;
-
-// The longest pack of rollouts that the configuration allows.
-int64_t LongestRolloutPack(const Config& config) {
-  const SampleLengths lengths = LongestSamples(config);
-  const double tokens =
-      static_cast<double>(config.trainer.micro_batch_size) *
-      (lengths.at("none_rollout").tokens + lengths.at("self_rollout").tokens);
-  return static_cast<int64_t>(
-      std::min(tokens, static_cast<double>(config.trainer.pack_tokens)));
+PassLimits MakePassLimits(const TrainerLimits& limits,
+                          const ModelWeights& weights) {
+  // Passes through a base that ranks hold together are ones they make together.
+  return {.pack_tokens = limits.pack_tokens,
+          .activation_bytes = limits.activation_bytes,
+          .chunk_tokens = weights.source == nullptr ? limits.chunk_tokens : 0};
 }
 
-}  // namespace
-
 PassLimits MakePassLimits(const Config& config, const ModelWeights& weights) {
-  const TrainerSection& trainer = config.trainer;
-  PassLimits limits;
-  limits.pack_tokens = trainer.pack_tokens;
-  limits.activation_bytes = trainer.activation_memory_mib << 20;
-  const int64_t kept = NumKeptLayers(weights.config,
-                                     config.lora.rank,
-                                     weights.dtype(),
-                                     LongestRolloutPack(config),
-                                     kChunkedActivationBytes);
-  // Passes through a base that ranks hold together are ones they make together.
-  if (weights.source == nullptr && kept < weights.config.num_layers) {
-    limits.chunk_tokens = trainer.chunk_tokens;
-  }
-  return limits;
+  return MakePassLimits(
+      ValueOrThrow(PlanTrainerLimits(
+          config,
+          weights.config,
+          MemoryOf(weights.device(), config.run.gpu_processes))),
+      weights);
 }
 
 std::vector<const View*> ViewsOf(std::span<const PackPart> pack,

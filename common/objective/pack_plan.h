@@ -11,6 +11,7 @@
 
 #include "common/config/config.h"
 #include "common/model/fast/training_pass.h"
+#include "common/model/spec/pass_memory.h"
 #include "common/model/weights/weights.h"
 #include "common/terms/term.h"
 #include "common/terms/view.h"
@@ -27,8 +28,10 @@ struct PassLimits {
   // token on; 0: as one. Part of the result, within rounding.
   int64_t chunk_tokens = 0;
 };
-// Those of the configuration: with chunks where the activations of the longest
-// answers' pack take more than 4 GiB.
+// Those of the rule for the weights' device (common/model/spec/pass_memory.h).
+PassLimits MakePassLimits(const TrainerLimits& limits,
+                          const ModelWeights& weights);
+// The same, for what is free of the device now; throws StatusError.
 PassLimits MakePassLimits(const Config& config, const ModelWeights& weights);
 
 // Student views of one sample that score the same tokens: what is never split.

@@ -152,6 +152,20 @@ at::Tensor TargetSources::SupportOf(const HeadTerm& head_term,
   return std::get<1>(logits.topk(k, -1)).contiguous();
 }
 
+TargetSources::Rows TargetSources::ShapeOf(
+    std::span<const HeadStudent> students) const {
+  Rows rows;
+  rows.sources.resize(sources_.size());
+  for (size_t s = 0; s < students.size(); ++s) {
+    rows.sources[s].is_student = true;
+    if (!students[s].ids.defined()) continue;
+    rows.sources[s].ids = students[s].ids.const_data_ptr<int64_t>();
+  }
+  rows.derived = derived_;
+  rows.terms = terms_;
+  return rows;
+}
+
 TargetSources::Rows TargetSources::RowsOf(
     const HeadChunk& chunk,
     std::span<const HeadStudent> students,

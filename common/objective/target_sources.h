@@ -53,6 +53,8 @@ class TargetSources {
               std::span<const HeadStudent> students,
               std::span<const HeadTerm> head_terms,
               std::span<const at::Tensor> logprobs) const;
+  // What is known of them before a chunk has memory: no rows.
+  Rows ShapeOf(std::span<const HeadStudent> students) const;
 
  private:
   int FindOrAdd(const TeacherScores& teacher);

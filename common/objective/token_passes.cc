@@ -15,10 +15,8 @@ decltype(&DapdCudaDivergence) CudaPasses() {
   return passes;
 }
 
-void RunOnGpu(const DivergenceChunk& chunk,
-              int64_t tokens,
-              at::ScalarType gradient,
-              DivergenceTokenSums* sums) {
+CudaDivergenceArgs ArgsOf(const DivergenceChunk& chunk,
+                          at::ScalarType gradient) {
   CudaDivergenceArgs args;
   std::copy(chunk.sources.begin(), chunk.sources.end(), args.sources);
   std::copy(chunk.derived.begin(), chunk.derived.end(), args.derived);
@@ -26,12 +24,20 @@ void RunOnGpu(const DivergenceChunk& chunk,
   args.num_sources = static_cast<int>(chunk.sources.size());
   args.num_derived = static_cast<int>(chunk.derived.size());
   args.num_terms = static_cast<int>(chunk.terms.size());
-  args.num_tokens = tokens;
   args.vocabulary = chunk.vocabulary;
   args.scale = chunk.scale;
   args.with_gradient = chunk.with_gradient;
   args.gradient =
       gradient == at::kBFloat16 ? CudaNumber::kBFloat16 : CudaNumber::kFloat32;
+  return args;
+}
+
+void RunOnGpu(const DivergenceChunk& chunk,
+              int64_t tokens,
+              at::ScalarType gradient,
+              DivergenceTokenSums* sums) {
+  CudaDivergenceArgs args = ArgsOf(chunk, gradient);
+  args.num_tokens = tokens;
   args.sums = sums;
   const int error = CudaPasses()(&args, /*stream=*/nullptr);
   TORCH_CHECK(error == 0,
@@ -46,6 +52,19 @@ bool HasTokenPasses(at::Device device, const TokenPassCounts& counts) {
   return device.is_cuda() && counts.sources <= kCudaMaxSources &&
          counts.derived <= kCudaMaxDerived && counts.terms <= kCudaMaxTerms &&
          counts.support <= kCudaMaxSupport && CudaPasses() != nullptr;
+}
+
+int64_t TokenPassesAtATime(at::Device device,
+                           const DivergenceChunk& chunk,
+                           at::ScalarType gradient) {
+  if (device.is_cpu()) return 1;
+  static const auto at_a_time =
+      reinterpret_cast<decltype(&DapdCudaDivergenceTokens)>(
+          CudaSymbol("DapdCudaDivergenceTokens"));
+  TORCH_CHECK(at_a_time != nullptr,
+              "[token_passes] libdapd_cuda.so has no DapdCudaDivergenceTokens");
+  const CudaDivergenceArgs args = ArgsOf(chunk, gradient);
+  return std::max<int64_t>(1, at_a_time(&args));
 }
 
 void RunTokenPasses(at::Device device,

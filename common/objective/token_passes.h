@@ -21,6 +21,12 @@ struct TokenPassCounts {
 // with nvcc.
 bool HasTokenPasses(at::Device device, const TokenPassCounts& counts);
 
+// How many tokens of such a chunk they compute at a time: a chunk of a multiple
+// leaves nothing idle at its end. Its rows need not be there yet.
+int64_t TokenPassesAtATime(at::Device device,
+                           const DivergenceChunk& chunk,
+                           at::ScalarType gradient);
+
 // Of `tokens` tokens; pointers are `device`'s, `sums` [tokens, terms]. On a GPU
 // `gradient` is the dtype that the students' gradients are written in, bfloat16
 // in the first half of each row; on the CPU it is float32.

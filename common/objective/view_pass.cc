@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "common/tensor/device_copy.h"
+
 namespace dapd {
 namespace {
 
@@ -80,7 +82,7 @@ PackedViews PackViews(std::span<const View* const> views, at::Device device) {
         first, first + views[i]->scored_count, at::TensorOptions(at::kLong)));
     packed.counts.push_back(views[i]->scored_count);
   }
-  packed.rows = at::cat(rows).to(device);
+  packed.rows = ToDevice(at::cat(rows), device);
   return packed;
 }
 

@@ -1,5 +1,7 @@
 #include "common/sharding/layer_gather.h"
 
+#include <vector>
+
 #include "common/base/status_macros.h"
 
 namespace dapd {
@@ -8,13 +10,16 @@ absl::StatusOr<LayerWeights> GatherLayer(const ShardedWeights& weights,
                                          int64_t index,
                                          DeviceGroup& devices) {
   LayerWeights layer = weights.shard.layers[static_cast<size_t>(index)];
+  ASSIGN_OR_RETURN(std::vector<at::Tensor> parts,
+                   devices.AllGather(layer.weight));
   for (const Projection projection : AllProjections()) {
-    at::Tensor& weight = layer.weight[static_cast<size_t>(projection)];
-    ASSIGN_OR_RETURN(const at::Tensor parts, devices.AllGather(weight));
+    const auto i = static_cast<size_t>(projection);
     // [size, out, in] is already the whole of what is split by outputs.
-    weight = SplitDimension(projection) == 0
-                 ? parts.flatten(0, 1)
-                 : parts.transpose(0, 1).reshape({weight.size(0), -1});
+    layer.weight[i] =
+        SplitDimension(projection) == 0
+            ? parts[i].flatten(0, 1)
+            : parts[i].transpose(0, 1).reshape({layer.weight[i].size(0), -1});
+    parts[i] = at::Tensor();
   }
   return layer;
 }

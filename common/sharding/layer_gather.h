@@ -11,9 +11,10 @@
 
 namespace dapd {
 
-// Layer `index` with whole weights, bit for bit those of an unsharded load. All
-// ranks call it for the same layer. It holds one layer's weights and, while it
-// runs, the largest of them once more.
+// Layer `index` with whole weights, bit for bit those of an unsharded load, by
+// one gather (DeviceGroup::AllGather). All ranks call it for the same layer. It
+// holds one layer's weights and, while it runs, one of those that are split by
+// inputs once more.
 absl::StatusOr<LayerWeights> GatherLayer(const ShardedWeights& weights,
                                          int64_t index,
                                          DeviceGroup& devices);

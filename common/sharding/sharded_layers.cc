@@ -8,9 +8,6 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 
-#include "c10/core/Event.h"
-#include "c10/core/StreamGuard.h"
-#include "c10/core/impl/VirtualGuardImpl.h"
 #include "common/base/check.h"
 #include "common/base/mutex.h"
 #include "common/base/status_error.h"
@@ -41,34 +38,30 @@ class WaitTimer {
   const absl::Time start_ = absl::Now();
 };
 
-// A layer gathered on a stream of its own, for the one that computes.
+// On a GPU with the place on the side stream behind which it is there.
 struct GatheredLayer {
   int64_t index = 0;
   LayerWeights weights;
-  std::optional<c10::Event> ready;  // on a GPU
+  std::unique_ptr<StreamPoint> ready;
 };
 
-// Lets the current stream use `layer`, and its memory be used again only after
-// what that stream does with it.
-void HandOver(GatheredLayer& layer) {
-  if (!layer.ready.has_value()) return;
-  const c10::impl::VirtualGuardImpl device(
-      layer.weights.weight[0].device().type());
-  const c10::Stream stream = device.getStream(layer.weights.weight[0].device());
-  layer.ready->block(stream);
-  for (const at::Tensor& weight : layer.weights.weight) {
-    weight.record_stream(stream);
-  }
-}
+// A layer that the pass has let go, and the place on its stream behind which it
+// is not read any more.
+struct ReturnedLayer {
+  LayerWeights weights;
+  std::unique_ptr<StreamPoint> read;
+};
 
 class GatheredWalk final : public LayerWalk {
  public:
   GatheredWalk(std::shared_ptr<const ShardedWeights> weights,
                DeviceGroup& devices,
+               SideStream* side,
                WalkKind kind,
                double* wait_seconds)
       : weights_(std::move(weights)),
         devices_(devices),
+        side_(side),
         wait_seconds_(wait_seconds),
         order_(GatherOrder(weights_->shard.config.num_layers, kind)),
         gatherer_([this] { GatherAll(); }) {}
@@ -79,7 +72,7 @@ class GatheredWalk final : public LayerWalk {
   LayerWeights Next(int64_t index) override {
     // The last layer forward is the first one backward.
     if (taken_.has_value() && taken_->index == index) return taken_->weights;
-    taken_.reset();
+    Return();
     {
       const WaitTimer timer(wait_seconds_);
       MutexLock lock(&mutex_);
@@ -89,13 +82,13 @@ class GatheredWalk final : public LayerWalk {
       changed_.NotifyAll();
     }
     Check(taken_->index == index, "a pass takes the layers in order");
-    HandOver(*taken_);
+    if (taken_->ready != nullptr) taken_->ready->HoldStream();
     return taken_->weights;
   }
 
   // Gathers what is left of the walk, for the other ranks.
   absl::Status Finish() {
-    taken_.reset();
+    Return();
     {
       MutexLock lock(&mutex_);
       is_over_ = true;
@@ -103,28 +96,50 @@ class GatheredWalk final : public LayerWalk {
       changed_.NotifyAll();
     }
     if (gatherer_.joinable()) gatherer_.join();
+    if (side_ != nullptr) {
+      const auto scope = side_->Enter();
+      FreeReturned();
+    }
     MutexLock lock(&mutex_);
     return status_;
   }
 
  private:
+  // The layer that was taken goes back: it is not read by what the pass
+  // computes from here on.
+  void Return() {
+    if (!taken_.has_value()) return;
+    if (side_ != nullptr) {
+      ReturnedLayer layer{std::move(taken_->weights), side_->Mark()};
+      MutexLock lock(&mutex_);
+      // One that is still there was read before this one.
+      returned_ = std::move(layer);
+    }
+    taken_.reset();
+  }
+
+  // On the side stream, whose next gather takes the memory again: behind what
+  // reads it, without anybody waiting for that here.
+  void FreeReturned() {
+    std::optional<ReturnedLayer> returned;
+    {
+      MutexLock lock(&mutex_);
+      returned = std::exchange(returned_, std::nullopt);
+    }
+    if (returned.has_value()) returned->read->HoldStream();
+  }
+
   void GatherAll() {
     const absl::Status status = CatchTorch([this]() -> absl::Status {
-      const at::Device device = weights_->shard.device();
-      std::optional<c10::StreamGuard> own_stream;
-      if (device.is_cuda()) {
-        own_stream.emplace(c10::impl::VirtualGuardImpl(device.type())
-                               .getStreamFromGlobalPool(device));
-      }
+      const std::shared_ptr<void> scope =
+          side_ == nullptr ? nullptr : side_->Enter();
       for (const int64_t index : order_) {
         WaitForRoom();
+        FreeReturned();
         GatheredLayer layer = {.index = index};
         ASSIGN_OR_RETURN(layer.weights,
                          GatherLayer(*weights_, index, devices_));
-        if (own_stream.has_value()) {
-          layer.ready.emplace(device.type());
-          layer.ready->record(own_stream->current_stream());
-        }
+        if (side_ != nullptr) layer.ready = side_->Mark();
         Offer(std::move(layer));
       }
       return absl::OkStatus();
@@ -147,6 +162,7 @@ class GatheredWalk final : public LayerWalk {
 
   const std::shared_ptr<const ShardedWeights> weights_;
   DeviceGroup& devices_;
+  SideStream* const side_;  // null: on the CPU
   double* const wait_seconds_;
   const std::vector<int64_t> order_;
   std::optional<GatheredLayer> taken_;  // by the pass
@@ -154,6 +170,7 @@ class GatheredWalk final : public LayerWalk {
   CondVar changed_;
   bool is_over_ ABSL_GUARDED_BY(mutex_) = false;
   std::optional<GatheredLayer> gathered_ ABSL_GUARDED_BY(mutex_);
+  std::optional<ReturnedLayer> returned_ ABSL_GUARDED_BY(mutex_);
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
   std::jthread gatherer_;
 };
@@ -162,10 +179,12 @@ class GatheredWalk final : public LayerWalk {
 
 ShardedLayers::ShardedLayers(std::shared_ptr<const ShardedWeights> weights,
                              Collective& collective,
-                             DeviceGroup& devices)
+                             DeviceGroup& devices,
+                             std::unique_ptr<SideStream> side)
     : weights_(std::move(weights)),
       collective_(collective),
-      devices_(devices) {}
+      devices_(devices),
+      side_(std::move(side)) {}
 
 std::unique_ptr<LayerWalk> ShardedLayers::Begin(WalkKind kind) {
   std::optional<WalkKind> agreed;
@@ -174,7 +193,7 @@ std::unique_ptr<LayerWalk> ShardedLayers::Begin(WalkKind kind) {
     agreed = ValueOrThrow(Agree(kind));
   }
   return std::make_unique<GatheredWalk>(
-      weights_, devices_, agreed.value(), &wait_seconds_);
+      weights_, devices_, side_.get(), agreed.value(), &wait_seconds_);
 }
 
 absl::Status ShardedLayers::ServeOthers() {
@@ -183,7 +202,8 @@ absl::Status ShardedLayers::ServeOthers() {
     if (!agreed.has_value()) return absl::OkStatus();
     double no_pass = 0.0;
     RETURN_IF_ERROR(
-        GatheredWalk(weights_, devices_, *agreed, &no_pass).Finish());
+        GatheredWalk(weights_, devices_, side_.get(), *agreed, &no_pass)
+            .Finish());
   }
 }
 

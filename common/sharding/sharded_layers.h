@@ -1,6 +1,9 @@
 // ShardedLayers: a base of which each rank holds a part, layer by layer whole
 // for as long as it is computed. While one layer is computed, the next one is
-// gathered.
+// gathered. On a GPU that goes on on a stream beside the one that computes, the
+// same for all walks, and the gather of layer i + 2 begins on the device behind
+// what reads layer i, so that two layers are in memory however far the host is
+// ahead.
 //
 // A layer is gathered by all ranks together, and they need not have the same
 // work. So each walk begins with an agreement, in which a rank with a pass to
@@ -22,6 +25,7 @@
 #include "common/collective/device_group.h"
 #include "common/model/weights/layer_source.h"
 #include "common/sharding/sharded_weights.h"
+#include "common/tensor/side_stream.h"
 
 namespace dapd {
 
@@ -29,9 +33,11 @@ namespace dapd {
 // `devices`, which must outlive the walks.
 class ShardedLayers final : public LayerSource {
  public:
+  // `side`: that of the weights' device (MakeSideStream); null: on the CPU.
   ShardedLayers(std::shared_ptr<const ShardedWeights> weights,
                 Collective& collective,
-                DeviceGroup& devices);
+                DeviceGroup& devices,
+                std::unique_ptr<SideStream> side);
 
   // Blocks until every rank is here or in ServeOthers. Throws StatusError with
   // the Collective's errors.
@@ -52,6 +58,7 @@ class ShardedLayers final : public LayerSource {
   const std::shared_ptr<const ShardedWeights> weights_;
   Collective& collective_;
   DeviceGroup& devices_;
+  const std::unique_ptr<SideStream> side_;
   double wait_seconds_ = 0.0;
 };
 

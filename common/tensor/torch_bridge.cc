@@ -1,10 +1,14 @@
 #include "common/tensor/torch_bridge.h"
 
+#include <algorithm>
+#include <atomic>
 #include <string>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 
+#include "common/base/failpoint.h"
 #include "common/base/status_error.h"
 #include "common/base/status_macros.h"
 
@@ -60,15 +64,40 @@ absl::StatusOr<HostTensor> FromTorch(const at::Tensor& tensor) {
   return host;
 }
 
+namespace {
+
+std::atomic<DeviceCheck> device_check = nullptr;
+
+absl::Status DeviceLost(absl::string_view why) {
+  return absl::AbortedError(
+      absl::StrCat("the device has failed and works again only in a new "
+                   "process: ",
+                   why));
+}
+
+absl::Status StatusOfError(const c10::Error& error) {
+  std::string text = error.what_without_backtrace();
+  text.resize(std::min(text.size(), text.find('\n')));
+  if (IsOutOfMemory(error)) return absl::ResourceExhaustedError(text);
+  const DeviceCheck check = device_check;
+  if (check == nullptr) return absl::InternalError(text);
+  const absl::Status device = check();
+  if (device.ok()) return absl::InternalError(text);
+  return DeviceLost(
+      absl::StrCat(std::string(device.message()), ", first met as: ", text));
+}
+
+}  // namespace
+
+void SetDeviceCheck(DeviceCheck check) { device_check = check; }
+
 absl::Status CatchTorch(const std::function<absl::Status()>& work) {
+  const absl::Status injected = DAPD_FAILPOINT_STATUS("device.compute");
+  if (!injected.ok()) return DeviceLost(injected.message());
   try {
     return work();
   } catch (const c10::Error& error) {
-    const std::string text = error.what_without_backtrace();
-    return absl::Status(IsOutOfMemory(error)
-                            ? absl::StatusCode::kResourceExhausted
-                            : absl::StatusCode::kInternal,
-                        text.substr(0, text.find('\n')));
+    return StatusOfError(error);
   } catch (const StatusError& error) {
     return error.status();
   } catch (const std::bad_alloc&) {
@@ -76,10 +105,16 @@ absl::Status CatchTorch(const std::function<absl::Status()>& work) {
   }
 }
 
-// LibTorch has a type of its own for a GPU's; on the CPU the message tells.
+// LibTorch has a type of its own for what its allocator of a GPU refuses; of
+// the driver, of cuBLAS and on the CPU the message tells.
 bool IsOutOfMemory(const c10::Error& error) {
-  return dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
-         absl::StrContains(error.what(), "DefaultCPUAllocator");
+  if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) {
+    return true;
+  }
+  const absl::string_view text = error.what();
+  return absl::StrContains(text, "DefaultCPUAllocator") ||
+         absl::StrContains(text, "out of memory") ||
+         absl::StrContains(text, "CUBLAS_STATUS_ALLOC_FAILED");
 }
 
 }  // namespace dapd

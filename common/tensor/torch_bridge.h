@@ -24,8 +24,15 @@ absl::StatusOr<HostTensor> FromTorch(const at::Tensor& tensor);
 
 // Runs `work`; an exception becomes a Status: out of memory RESOURCE_EXHAUSTED,
 // any other c10::Error INTERNAL, with LibTorch's first line as the message, a
-// StatusError the status that it carries.
+// StatusError the status that it carries. Where the device has failed for good
+// (SetDeviceCheck), ABORTED: this process has to be started again.
 absl::Status CatchTorch(const std::function<absl::Status()>& work);
+
+// How CatchTorch learns after an error, other than a want of memory, whether
+// the device that this process computes on still works: OK, or why it never
+// will again. Null, as at first: nobody is asked. May be called on any thread.
+using DeviceCheck = absl::Status (*)();
+void SetDeviceCheck(DeviceCheck check);
 
 // Whether an allocation failed, on a GPU or on the CPU.
 bool IsOutOfMemory(const c10::Error& error);

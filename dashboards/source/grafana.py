@@ -181,7 +181,8 @@ def place(rows):
     return [{"id": number, **member} for number, member in enumerate(placed, 1)]
 
 
-def dashboard(uid, title, description, rows):
+def linked(uid, title, description, variables, panels):
+    """A dashboard that leads to the others."""
     return {
         "uid": uid,
         "title": title,
@@ -196,13 +197,19 @@ def dashboard(uid, title, description, rows):
         "timezone": "browser",
         "links": [{"type": "dashboards", "title": "DAPD", "tags": ["dapd"], "asDropdown": False, "includeVars": True, "keepTime": True,
                    "targetBlank": False, "icon": "external link", "tooltip": "", "url": ""}],
-        "templating": {"list": [
-            {"type": "datasource", "name": "datasource", "label": "Data source", "query": "prometheus", "refresh": 1, "hide": 0},
-            variable("run", "Run", "label_values(dapd_build_info, run)"),
-            variable("instance", "Instance", 'label_values(dapd_build_info{run="$run"}, instance)', multi=True, includeAll=True,
-                     allValue=".*", current={"text": ["All"], "value": ["$__all"], "selected": True}),
-            window_variable(),
-        ]},
+        "templating": {"list": variables},
         "annotations": {"list": []},
-        "panels": place(rows),
+        "panels": panels,
     }
+
+
+def dashboard(uid, title, description, rows):
+    """One of a run, which its variables choose."""
+    variables = [
+        {"type": "datasource", "name": "datasource", "label": "Data source", "query": "prometheus", "refresh": 1, "hide": 0},
+        variable("run", "Run", "label_values(dapd_build_info, run)"),
+        variable("instance", "Instance", 'label_values(dapd_build_info{run="$run"}, instance)', multi=True, includeAll=True,
+                 allValue=".*", current={"text": ["All"], "value": ["$__all"], "selected": True}),
+        window_variable(),
+    ]
+    return linked(uid, title, description, variables, place(rows))

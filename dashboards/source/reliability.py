@@ -120,7 +120,7 @@ ALERTS = [
     timeline("Alerts over time", "A bar while an alert fired.",
              query('max by (alertname) (ALERTS{alertstate="firing", system="dapd", run=~"$run|"})', "{{alertname}}"),
              colour=RED, height=8),
-    table("Firing alerts", "docs/runbook.md says what to do about each.",
+    table("Firing alerts", "The dashboard DAPD / Runbook says what to do about each.",
           query('ALERTS{alertstate="firing", system="dapd", run=~"$run|"}', "{{alertname}}", instant=True), ("alertstate", "system", "job")),
 ]
 

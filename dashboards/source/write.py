@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the four dashboards.
+"""Writes the five dashboards.
 
     dashboards/source/write.py [FOLDER]      default: dashboards/
 """
@@ -11,9 +11,10 @@ import sys
 import overview
 import reliability
 import rollout
+import runbook
 import training
 
-DASHBOARDS = {module.__name__: module.DASHBOARD for module in (overview, rollout, training, reliability)}
+DASHBOARDS = {module.__name__: module.DASHBOARD for module in (overview, rollout, training, reliability, runbook)}
 
 
 def main():

@@ -24,6 +24,8 @@
 #include "common/data/sample_rows.h"
 #include "common/data/text_pipeline.h"
 #include "common/data/view_limits.h"
+#include "common/gpus/cuda_backend.h"
+#include "common/gpus/gpu_report.h"
 #include "common/hub/model_folder.h"
 #include "common/model/spec/lora_config.h"
 #include "common/model/spec/memory_plan.h"
@@ -33,6 +35,8 @@
 #include "common/notify/webhook.h"
 #include "common/rpc/pool/address_file.h"
 #include "services/cli/command.h"
+#include "services/cli/device_text.h"
+#include "services/cli/pass_limits_text.h"
 
 namespace dapd {
 namespace {
@@ -45,7 +49,8 @@ struct CheckOptions {
   double teraflops = 0;
   double memory_gigabytes = 0;
   double network_gigabytes = 0;
-  int64_t gpus = 0;  // to recommend a split of; 0: none
+  int64_t gpus = 0;    // to recommend a split of; 0: none
+  double gpu_gib = 0;  // memory of each; 0: not known
 };
 
 // As given; without, those of docs/scale.md's table, or of a core where the
@@ -122,6 +127,16 @@ void PrintMemory(const Config& config,
                               BaseBytesOfRank(config, model, ranks) / kGiB,
                               ranks)
                   .c_str());
+  }
+}
+
+// Of this machine, which need not be where the run will be: nothing of it is an
+// error.
+void PrintDevices(const Config& config, const MemoryPlan& plan) {
+  if (config.model.device == "cpu") return;
+  for (const std::string& line :
+       DeviceText(config, plan, FindGpus(), CudaBackendPath().ok())) {
+    std::puts(line.c_str());
   }
 }
 
@@ -335,6 +350,7 @@ absl::Status Check(const CheckOptions& options) {
   const Config& config = loaded.config;
   ASSIGN_OR_RETURN(const std::string folder,
                    FindModelFolder(config.model.path));
+  RETURN_IF_ERROR(BaseModelName(config.model.path, config.model.name).status());
   ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(folder));
   RETURN_IF_ERROR(CheckSplits(config, model));
   RETURN_IF_ERROR(CheckAddressFiles(config));
@@ -410,6 +426,10 @@ absl::Status Check(const CheckOptions& options) {
   }
   std::puts(absl::StrFormat("  sum of weights      %.6g", sum).c_str());
   PrintMemory(config, model, plan);
+  ASSIGN_OR_RETURN(const std::string passes,
+                   PassLimitsText(config, model, options.gpu_gib));
+  std::puts(absl::StrFormat("%-16s %s", "passes", passes).c_str());
+  PrintDevices(config, plan);
   SampleLengths lengths = LongestSamples(config);
   if (!options.samples.empty()) {
     ASSIGN_OR_RETURN(std::vector<SampleRow> rows,
@@ -452,6 +472,11 @@ void AddCheckCommand(Command& app) {
                  "recommend how many of so many devices train, score and "
                  "sample")
       .Range(1, 4096);
+  command
+      .AddOption("--gpu-gib",
+                 options->gpu_gib,
+                 "GiB of a GPU's memory: plan the trainer's passes for it")
+      .Positive();
   flops.Positive().Needs(memory).Needs(network);
   memory.Positive().Needs(flops).Needs(network);
   network.Positive().Needs(flops).Needs(memory);

@@ -49,7 +49,8 @@ absl::StatusOr<std::unique_ptr<LocalGenerator>> LocalGenerator::Load(
   ASSIGN_OR_RETURN(generator->precision_, options.ResolvedPrecision());
   ASSIGN_OR_RETURN(const at::ScalarType dtype,
                    ParsePrecision(generator->precision_));
-  ASSIGN_OR_RETURN(const at::Device device, ParseDevice(options.device));
+  ASSIGN_OR_RETURN(const at::Device device,
+                   OpenDevice({.device = options.device}));
   ASSIGN_OR_RETURN(const std::string folder, FindModelFolder(options.model));
   std::string adapter_folder;
   if (!options.adapter.empty()) {
@@ -102,6 +103,7 @@ absl::Status LocalGenerator::AnswerAll(const std::vector<AnswerPrompt>& prompts,
       ++next;
     }
     for (const SampledToken& token : engine_->Step()) {
+      RETURN_IF_ERROR(token.error);
       Answer& answer = answers[token.id];
       answer.ids.push_back(token.token);
       answer.logprobs.push_back(token.logprob);

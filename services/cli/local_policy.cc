@@ -16,7 +16,7 @@ absl::StatusOr<LocalPolicy> LoadLocalPolicy(const Config& config,
   LocalPolicy local;
   ASSIGN_OR_RETURN(const std::string folder,
                    FindModelFolder(config.model.path));
-  ASSIGN_OR_RETURN(const at::Device device, ParseDevice(config.model.device));
+  ASSIGN_OR_RETURN(const at::Device device, OpenDevice(config.model));
   ASSIGN_OR_RETURN(const at::ScalarType dtype,
                    ParsePrecision(config.model.precision));
   ASSIGN_OR_RETURN(const LoraConfig lora, MakeLoraConfig(config.lora));

@@ -13,10 +13,19 @@
 #include "common/base/files.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/base/this_program.h"
 #include "common/base/thread_share.h"
+#include "common/base/visible_gpus.h"
 #include "common/config/preset_terms.h"
+#include "common/config/rank_place.h"
 #include "common/config/run_folder.h"
 #include "common/config/validate_config.h"
+#include "common/gpus/cuda_backend.h"
+#include "common/gpus/gpu_report.h"
+#include "common/hub/model_folder.h"
+#include "common/model/spec/gpu_shares.h"
+#include "common/model/spec/memory_plan.h"
+#include "common/model/spec/model_config.h"
 #include "common/rpc/pool/address_resolver.h"
 
 namespace dapd {
@@ -42,19 +51,14 @@ LocalRun::LocalRun(std::string config_path,
       overrides_(std::move(overrides)),
       config_(std::move(config)),
       folder_(JoinPath(config_.run.output_dir, config_.run.name)),
-      supervisor_(supervisor),
-      gpus_(config_.model.device == "cpu" ? std::vector<std::string>()
-                                          : VisibleGpus()) {}
+      supervisor_(supervisor) {}
 
 absl::StatusOr<std::unique_ptr<ChildProcess>> LocalRun::MakeChild(
     const std::string& binary,
     const std::string& name,
     const std::vector<std::string>& overrides,
-    const std::vector<std::string>& gpus,
     bool to_log) const {
-  std::error_code error;
-  const std::filesystem::path self =
-      std::filesystem::read_symlink("/proc/self/exe", error);
+  const std::filesystem::path self = ThisProgram();
   const std::string path = self.parent_path() / binary;
   if (::access(path.c_str(), X_OK) != 0) {
     return absl::NotFoundError(
@@ -67,12 +71,16 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> LocalRun::MakeChild(
       command.push_back(override);
     }
   }
+  std::vector<std::string> environment;
+  if (const auto gpus = gpus_of_.find(name);
+      gpus != gpus_of_.end() && !gpus->second.empty()) {
+    environment.push_back(GpuSetting(gpus->second));
+  }
   auto child = std::make_unique<ChildProcess>(
       name,
       command,
       to_log ? JoinPath(folder_, absl::StrCat("logs/", name, ".log")) : "",
-      gpus.empty() ? std::vector<std::string>()
-                   : std::vector<std::string>{GpuSetting(gpus)});
+      std::move(environment));
   if (!to_log && LogsJson()) {
     // What is no JSON, such as the last words of a library, would break the
     // reader of our output. As text the child shares our terminal, for its bar.
@@ -113,7 +121,6 @@ absl::Status LocalRun::AddWorkers(const std::string& role,
                      MakeChild(absl::StrCat("dapd-", role),
                                name,
                                overrides,
-                               gpus_.Deal(static_cast<size_t>(processes_each)),
                                /*to_log=*/true));
     RETURN_IF_ERROR(supervisor_.AddWorker(std::move(worker)));
     LogInfo(absl::StrCat("started ", name, " on ", address));
@@ -151,13 +158,35 @@ absl::Status LocalRun::CheckFolder() const {
   return MakeDirectories(JoinPath(folder_, "logs"));
 }
 
-absl::Status LocalRun::Start() {
-  RETURN_IF_ERROR(CheckFolder());
-  // Ranks first: no two of them may share a GPU, workers may.
-  std::vector<std::vector<std::string>> gpus_of_rank;
-  for (int64_t rank = 0; rank < config_.trainer.ranks; ++rank) {
-    gpus_of_rank.push_back(gpus_.Deal(1));
+absl::Status LocalRun::TakeGpus() {
+  if (config_.model.device == "cpu") return absl::OkStatus();
+  const GpuReport report = FindGpus();
+  const std::vector<std::string> names = GpuNames(report, VisibleGpus());
+  const std::vector<LocalProcess> processes = DealGpus(config_, names);
+  for (const LocalProcess& process : processes) {
+    gpus_of_[process.name] = process.gpus;
   }
+  const int64_t sharing = MostOnOneGpu(processes);
+  if (sharing > 1 && config_.run.gpu_processes == 1) {
+    overrides_.push_back(absl::StrCat("run.gpu_processes=", sharing));
+  }
+  absl::Status usable = report.usable;
+  if (usable.ok()) usable = CudaBackendPath().status();
+  if (!usable.ok()) {
+    // The processes then compute on the CPU, unless they are told not to.
+    return config_.model.device == "cuda" || absl::IsInvalidArgument(usable)
+               ? ConfigError(std::string(usable.message()))
+               : absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const std::string folder,
+                   FindModelFolder(config_.model.path));
+  ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(folder));
+  return CheckShares(processes, PlanMemory(config_, model), names, report.gpus);
+}
+
+absl::Status LocalRun::Start() {
+  RETURN_IF_ERROR(TakeGpus());
+  RETURN_IF_ERROR(CheckFolder());
   std::vector<std::string> rollouts;
   std::vector<std::string> teachers;
   // Workers that nothing is asked of are not started.
@@ -181,12 +210,10 @@ absl::Status LocalRun::Start() {
     overrides.push_back(
         absl::StrCat(key, "=[", absl::StrJoin(*addresses, ","), "]"));
   }
-  return AddTrainers(overrides, gpus_of_rank);
+  return AddTrainers(overrides);
 }
 
-absl::Status LocalRun::AddTrainers(
-    const std::vector<std::string>& overrides,
-    const std::vector<std::vector<std::string>>& gpus_of_rank) {
+absl::Status LocalRun::AddTrainers(const std::vector<std::string>& overrides) {
   std::string status_address;
   ASSIGN_OR_RETURN(const std::string rendezvous, TakeAddress());
   for (int64_t rank = 0; rank < config_.trainer.ranks; ++rank) {
@@ -201,7 +228,6 @@ absl::Status LocalRun::AddTrainers(
                      MakeChild("dapd-trainer",
                                name,
                                all,
-                               gpus_of_rank[static_cast<size_t>(rank)],
                                /*to_log=*/rank != 0));
     supervisor_.AddTrainer(std::move(trainer));
   }
@@ -220,11 +246,10 @@ absl::StatusOr<std::vector<std::string>> LocalRun::RankOverrides(
       const std::string listen,
       first ? TakeListen(config_.trainer.listen, 0) : TakeAddress());
   if (first) *status_address = Reachable(listen);
-  std::vector<std::string> overrides = {
-      absl::StrCat("trainer.listen=", listen),
-      absl::StrCat("trainer.ranks=", config_.trainer.ranks),
-      absl::StrCat("trainer.rank=", rank),
-      absl::StrCat("trainer.rendezvous=", rendezvous)};
+  std::vector<std::string> overrides =
+      SettingsOfRank(config_.trainer.ranks, rank);
+  overrides.push_back(absl::StrCat("trainer.listen=", listen));
+  overrides.push_back(absl::StrCat("trainer.rendezvous=", rendezvous));
   if (config_.trainer.ranks > 1 && config_.run.num_threads == 0) {
     // Ranks must compute with as many threads as each other, and share the
     // cores.

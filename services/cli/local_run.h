@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,7 +13,6 @@
 
 #include "common/base/child_process.h"
 #include "common/base/loopback_ports.h"
-#include "common/base/visible_gpus.h"
 #include "common/config/config.h"
 #include "services/cli/run_supervisor.h"
 
@@ -29,25 +29,25 @@ class LocalRun {
            RunSupervisor& supervisor);
 
   // Starts the workers and hands over the trainers. An error if the run's
-  // folder holds a run that cannot go on, or a program is missing.
+  // folder holds a run that cannot go on, a program is missing, or the GPUs
+  // cannot be used or have too little memory.
   absl::Status Start();
 
  private:
   absl::Status CheckFolder() const;
+  // Deals GPUs out, and tells the processes how many share one.
+  absl::Status TakeGpus();
   absl::StatusOr<std::unique_ptr<ChildProcess>> MakeChild(
       const std::string& binary,
       const std::string& name,
       const std::vector<std::string>& overrides,
-      const std::vector<std::string>& gpus,
       bool to_log) const;
   absl::Status AddWorkers(const std::string& role,
                           int64_t count,
                           const std::string& metrics_listen,
                           int64_t processes_each,
                           std::vector<std::string>* addresses);
-  absl::Status AddTrainers(
-      const std::vector<std::string>& overrides,
-      const std::vector<std::vector<std::string>>& gpus_of_rank);
+  absl::Status AddTrainers(const std::vector<std::string>& overrides);
   // On loopback, for what only this run's processes ask.
   absl::StatusOr<std::string> TakeAddress();
   // The host of `configured`, and its port plus `offset` if that is free.
@@ -58,12 +58,13 @@ class LocalRun {
       int64_t rank, const std::string& rendezvous, std::string* status_address);
 
   const std::string config_path_;
-  const std::vector<std::string> overrides_;
+  std::vector<std::string> overrides_;
   const Config config_;
   const std::string folder_;
   RunSupervisor& supervisor_;
   LoopbackPorts ports_;
-  GpuDealer gpus_;
+  // By the name of the process that gets them.
+  std::map<std::string, std::vector<std::string>> gpus_of_;
 };
 
 }  // namespace dapd

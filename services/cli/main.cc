@@ -6,14 +6,16 @@
 #include "common/base/exit_code.h"
 #include "common/base/log.h"
 #include "common/base/printable.h"
-#include "common/base/version.h"
+#include "common/base/this_program.h"
 #include "services/cli/command.h"
+#include "services/cli/version_text.h"
 
 int main(int argc, char** argv) {
+  dapd::NameThisProcess();
   dapd::CommandLine line(
       "Trains language models with Dual-Anchored Policy Distillation.", "dapd");
   line.RequireSubcommand();
-  line.AddVersionFlag(dapd::Version());
+  line.AddVersionFlag(&dapd::VersionText);
 #define DAPD_ADD_COMMAND(Name) dapd::Add##Name##Command(line);
   DAPD_COMMANDS(DAPD_ADD_COMMAND)
 #undef DAPD_ADD_COMMAND

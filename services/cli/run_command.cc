@@ -45,7 +45,8 @@ absl::Status Run(RunOptions options) {
                    LoadConfig(options.config, options.overrides));
   RunSupervisor::CatchSignals();
   // The processes share the cores: a thread that spins while it waits would
-  // take them from the others. A user's own setting stays.
+  // take them from the others (kernels/parallel_for.h). A user's own setting
+  // stays.
   ::setenv("OMP_WAIT_POLICY", "PASSIVE", /*overwrite=*/0);
   ASSIGN_OR_RETURN(EndNotice notice, EndNotice::Create(loaded.config.run, [] {
                      return RunSupervisor::StopRequests() > 1;

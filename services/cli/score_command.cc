@@ -92,7 +92,8 @@ absl::StatusOr<std::vector<ScoreRow>> ReadScoreRows(const std::string& path,
 absl::Status Score(const ScoreOptions& options) {
   ASSIGN_OR_RETURN(const at::ScalarType dtype,
                    ParsePrecision(options.precision));
-  ASSIGN_OR_RETURN(const at::Device device, ParseDevice(options.device));
+  ASSIGN_OR_RETURN(const at::Device device,
+                   OpenDevice({.device = options.device}));
   ASSIGN_OR_RETURN(const std::string folder, FindModelFolder(options.model));
   ASSIGN_OR_RETURN(const auto weights, LoadModelWeights(folder, dtype, device));
   ASSIGN_OR_RETURN(const std::vector<ScoreRow> rows,

@@ -63,7 +63,8 @@ absl::Status WorkerGenerator::AnswerAll(
                                     adapter_.get(),
                                     /*version=*/0,
                                     generator_.model,
-                                    probe_ids));
+                                    probe_ids,
+                                    DigestKind::kSha256));
   const ExpectedWorker expected = {
       .layout_digest = weights_->layout_digest,
       .precision = PrecisionName(weights_->dtype()),

@@ -1,16 +1,22 @@
 #include "services/rollout/engine_sampler.h"
 
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+
+#include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/collective/device_group.h"
 #include "common/generation/aten/aten_backend.h"
 #include "common/generation/backend_relay.h"
 #include "common/generation/engine.h"
 #include "common/generation/make_decode_backend.h"
+#include "common/model/spec/gpu_shares.h"
 #include "common/model/weights/adapter.h"
 #include "common/model/weights/describe_worker.h"
+#include "common/model/weights/device_memory.h"
 #include "common/model/weights/placement.h"
 #include "common/sharding/sharded_weights.h"
 #include "common/tensor/torch_bridge.h"
@@ -61,7 +67,17 @@ class EngineSampler : public Sampler {
     return CatchTorch([&] { return engine_.Submit(id, std::move(request)); });
   }
 
-  void Cancel(uint64_t id) override { engine_.Cancel(id); }
+  void Cancel(uint64_t id) override {
+    const absl::Status status = CatchTorch([&] {
+      engine_.Cancel(id);
+      return absl::OkStatus();
+    });
+    // Of a device that fails: the next step says so, too.
+    if (!status.ok()) {
+      LogWarning(absl::StrCat("an answer could not be stopped: ",
+                              std::string(status.message())));
+    }
+  }
 
   absl::StatusOr<std::vector<SampledToken>> Step() override {
     std::vector<SampledToken> tokens;
@@ -96,9 +112,14 @@ struct Placement {
 
 absl::StatusOr<Placement> PlacementOf(const Config& config) {
   SetComputeThreads(config.run.num_threads);
-  ASSIGN_OR_RETURN(const at::Device device, ParseDevice(config.model.device));
+  ASSIGN_OR_RETURN(const at::Device device, OpenDevice(config.model));
   ASSIGN_OR_RETURN(const at::ScalarType dtype,
                    ParsePrecision(config.model.precision));
+  if (device.is_cuda()) {
+    ASSIGN_OR_RETURN(const ModelConfig model,
+                     ReadModelConfig(config.model.path));
+    RETURN_IF_ERROR(CheckOwnGpu("rollout", PlanMemory(config, model).rollout));
+  }
   return Placement{device, dtype};
 }
 
@@ -109,6 +130,17 @@ WorkerDescription Describe(const Config& config, const ModelWeights& weights) {
   return description;
 }
 
+// Of all answers together; 0: as the backend has it. On a GPU that others
+// share, half of what this process may still take, for they come for theirs.
+int64_t KvMemory(const Config& config, at::Device device) {
+  if (config.rollout.kv_memory_mib > 0 || config.run.gpu_processes == 1) {
+    return config.rollout.kv_memory_mib << 20;
+  }
+  const std::optional<DeviceMemory> memory =
+      MemoryOf(device, config.run.gpu_processes);
+  return memory.has_value() ? memory->free / 2 : 0;
+}
+
 std::unique_ptr<Sampler> MakeSampler(const Config& config,
                                      at::Device device,
                                      std::unique_ptr<DecodeBackend> backend) {
@@ -117,7 +149,7 @@ std::unique_ptr<Sampler> MakeSampler(const Config& config,
       std::move(model),
       device,
       std::move(backend),
-      EngineOptions{.kv_memory_bytes = config.rollout.kv_memory_mib << 20});
+      EngineOptions{.kv_memory_bytes = KvMemory(config, device)});
 }
 
 // A rank's share of the model and how it computes with it.

@@ -4,19 +4,19 @@
 // samples until SIGTERM or SIGINT. Exit code 0 after a signal. With
 // rollout.tensor_parallel it starts further processes that compute the model
 // with it (--tensor-rank, --rendezvous: their place, nothing to set by hand).
-#include <unistd.h>
-
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 
 #include "common/base/command_line.h"
+#include "common/base/cuda_environment.h"
+#include "common/base/end_for_restart.h"
 #include "common/base/exit_code.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/base/this_program.h"
 #include "common/base/thread_share.h"
 #include "common/config/load_config.h"
 #include "common/config/set_up_log.h"
@@ -71,16 +71,6 @@ absl::StatusOr<LoadedSampler> LoadSampler(const Config& config,
                            TensorRanks::EndWithRanks);
 }
 
-// Whoever watches this process starts it again. It does not end in an orderly
-// way: destructors would wait for the device.
-void EndForRestart(const absl::Status& why) {
-  LogError(absl::StrCat(kBrokenAfter,
-                        " computations failed one after another (",
-                        std::string(why.message()),
-                        "); this process ends, to be started again"));
-  ::_exit(static_cast<int>(ExitCode::kRestart));
-}
-
 absl::Status Run(const Flags& flags) {
   RolloutService service;  // outlives the program's server
   WorkerProgram program("rollout", Role::kRollout);
@@ -115,6 +105,7 @@ absl::Status Run(const Flags& flags) {
 }
 
 int Main(int argc, char** argv) {
+  NameThisProcess();
   Flags flags;
   CommandLine line(
       "A DAPD rollout worker: samples answers from the live policy.");
@@ -125,6 +116,7 @@ int Main(int argc, char** argv) {
   if (const auto code = line.Parse(argc, argv)) return *code;
   const Config config =
       PeekConfig(flags.worker.config, flags.worker.Overrides());
+  SetCudaEnvironment(config.model.deterministic);
   const bool is_one_of_several = config.rollout.tensor_parallel > 1;
   SetUpLog("rollout", config, is_one_of_several ? flags.tensor_rank.rank : -1);
   LogWhatGrpcSays();

@@ -24,6 +24,7 @@ absl::Status ShuttingDown() {
 RolloutWorker::RolloutWorker(std::unique_ptr<Sampler> sampler, Options options)
     : options_(std::move(options)),
       sampler_(std::move(sampler)),
+      device_(options_.on_broken),
       commands_(kMaxCommands),
       thread_([this] { Run(); }) {}
 
@@ -131,23 +132,40 @@ uint32_t RolloutWorker::FreeSlot() const {
   return static_cast<uint32_t>(std::ranges::find(taken, false) - taken.begin());
 }
 
+absl::StatusOr<std::vector<SampledToken>> RolloutWorker::Compute() {
+  RETURN_IF_ERROR(DAPD_FAILPOINT_STATUS("worker.before_token"));
+  return sampler_->Step();
+}
+
 void RolloutWorker::Step() {
   const absl::Time start = absl::Now();
-  DAPD_FAILPOINT("worker.before_token");
-  const absl::StatusOr<std::vector<SampledToken>> tokens = sampler_->Step();
+  const absl::StatusOr<std::vector<SampledToken>> tokens = Compute();
   if (!tokens.ok()) {
     LogError(absl::StrCat("decode step failed: ",
                           std::string(tokens.status().message())));
-    FailAll(tokens.status());
-    NoteDevice(tokens.status());
+    // First: who ends this process leaves its requests to other workers.
+    device_.Note(tokens.status());
+    // What has not begun may fit.
+    if (absl::IsResourceExhausted(tokens.status())) {
+      FailRunning(tokens.status());
+    } else {
+      FailAll(tokens.status());
+    }
     return;
   }
-  NoteDevice(absl::OkStatus());
+  device_.Note(absl::OkStatus());
   for (const SampledToken& token : *tokens) {
     const auto found = running_.find(token.id);
     if (found == running_.end()) continue;
     Sequence& sequence = found->second;
     const uint64_t request_id = sequence.request_id;
+    if (!token.error.ok()) {
+      LogWarning(absl::StrCat("an answer failed: ",
+                              std::string(token.error.message())));
+      Fail(sequence, token.error);
+      running_.erase(found);
+      continue;
+    }
     if (sequence.num_tokens == 0) sequence.first_token = absl::Now();
     sequence.outbox->AddToken(
         request_id, sequence.num_tokens++, token.token, token.logprob);
@@ -192,7 +210,7 @@ absl::StatusOr<LoadResult> RolloutWorker::Switch(const AdapterUpload& upload) {
   if (old.loaded && old.digest == fresh.digest &&
       old.version == fresh.version) {
     absl::StatusOr<AppliedAdapter> probed = sampler_->Probe(upload.probe_ids);
-    NoteDevice(probed.status());
+    device_.Note(probed.status());
     ASSIGN_OR_RETURN(AppliedAdapter applied, std::move(probed));
     applied.modules_applied = modules_applied_;
     return LoadResult{WeightSet::kLive, old, std::move(applied)};
@@ -203,21 +221,13 @@ absl::StatusOr<LoadResult> RolloutWorker::Switch(const AdapterUpload& upload) {
                    PolicyName(fresh.version, fresh.digest),
                    " while this request was sampled")));
   absl::StatusOr<AppliedAdapter> loaded = sampler_->Load(upload);
-  NoteDevice(loaded.status());
+  device_.Note(loaded.status());
   ASSIGN_OR_RETURN(AppliedAdapter applied, std::move(loaded));
   modules_applied_ = applied.modules_applied;
   served_.Set(WeightSet::kLive, fresh);
   DAPD_FAILPOINT("worker.after_adapter");
   if (options_.observer.on_policy) options_.observer.on_policy(fresh);
   return LoadResult{WeightSet::kLive, fresh, std::move(applied)};
-}
-
-void RolloutWorker::NoteDevice(const absl::Status& status) {
-  // Too little memory, or an adapter that does not fit, is not the device's.
-  failures_ = absl::IsInternal(status) ? failures_ + 1 : 0;
-  if (failures_ >= kBrokenAfter && options_.on_broken) {
-    options_.on_broken(status);
-  }
 }
 
 void RolloutWorker::Fail(const Sequence& sequence, const absl::Status& error) {
@@ -240,13 +250,17 @@ void RolloutWorker::Report(const Sequence& sequence,
        .seconds = absl::ToDoubleSeconds(absl::Now() - sequence.arrival)});
 }
 
-void RolloutWorker::FailAll(const absl::Status& error) {
+void RolloutWorker::FailRunning(const absl::Status& error) {
   for (const auto& [id, sequence] : running_) {
     sampler_->Cancel(id);
     Fail(sequence, error);
   }
-  for (const Sequence& sequence : waiting_) Fail(sequence, error);
   running_.clear();
+}
+
+void RolloutWorker::FailAll(const absl::Status& error) {
+  FailRunning(error);
+  for (const Sequence& sequence : waiting_) Fail(sequence, error);
   waiting_.clear();
   ReportLoad();
 }

@@ -24,6 +24,7 @@
 #include "absl/time/time.h"
 
 #include "common/base/bounded_queue.h"
+#include "common/base/device_watch.h"
 #include "common/base/mutex.h"
 #include "common/rpc/transfer/served_policy.h"
 #include "common/rpc/transfer/served_weights.h"
@@ -57,7 +58,6 @@ struct RolloutObserver {
 
 // Requests that may wait for a slot of one worker.
 inline constexpr int64_t kMaxWaitingRequests = 64;
-inline constexpr int kBrokenAfter = 3;
 
 class RolloutWorker {
  public:
@@ -65,9 +65,8 @@ class RolloutWorker {
     // More are refused with RESOURCE_EXHAUSTED.
     int64_t max_waiting = kMaxWaitingRequests;
     RolloutObserver observer;
-    // Once kBrokenAfter decode steps and adapters in a row failed with
-    // INTERNAL, and at each further one: a device whose context is lost never
-    // works again in this process. Called on the compute thread.
+    // Told by a DeviceWatch of decode steps and adapters, on the compute
+    // thread, before the requests fail.
     std::function<void(const absl::Status& why)> on_broken;
   };
   RolloutWorker(std::unique_ptr<Sampler> sampler, Options options);
@@ -116,17 +115,17 @@ class RolloutWorker {
   void StartWaiting();
   // The lowest number that none of those that run has.
   uint32_t FreeSlot() const;
+  absl::StatusOr<std::vector<SampledToken>> Compute();
   void Step();
   void Cancel(const GenerationOutbox* outbox);
   absl::StatusOr<LoadResult> Switch(const AdapterUpload& upload);
   void Fail(const Sequence& sequence, const absl::Status& error);
   // kNone: it failed.
   void Report(const Sequence& sequence, FinishReason finish_reason) const;
-  void FailAll(const absl::Status& error);
+  void FailRunning(const absl::Status& error);
+  void FailAll(const absl::Status& error);  // and what waits
   bool idle() const { return running_.empty() && waiting_.empty(); }
   void ReportLoad();
-  // Counts failures that tell of a lost device.
-  void NoteDevice(const absl::Status& status);
 
   const Options options_;
   const std::unique_ptr<Sampler> sampler_;
@@ -134,7 +133,7 @@ class RolloutWorker {
   std::deque<Sequence> waiting_;
   uint64_t next_id_ = 1;
   int64_t modules_applied_ = 0;
-  int failures_ = 0;  // of the device, in a row
+  DeviceWatch device_;
 
   ServedWeights served_;  // the live adapter
   mutable Mutex mutex_;

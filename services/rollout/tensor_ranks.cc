@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <filesystem>
 #include <random>
 #include <utility>
 
@@ -13,6 +12,7 @@
 #include "common/base/log.h"
 #include "common/base/loopback_ports.h"
 #include "common/base/status_macros.h"
+#include "common/base/this_program.h"
 #include "common/base/visible_gpus.h"
 #include "common/collective/rank_follower.h"
 #include "common/collective/rank_leader.h"
@@ -60,9 +60,7 @@ absl::StatusOr<std::unique_ptr<TensorRanks>> TensorRanks::Start(
                                     gpus.size(),
                                     " GPUs; each process needs its own"));
   }
-  std::error_code error;
-  const std::string program =
-      std::filesystem::read_symlink("/proc/self/exe", error);
+  const std::string program = ThisProgram();
   for (int rank = 1; rank < config.rollout.tensor_parallel; ++rank) {
     std::vector<std::string> command = {program};
     command.insert(command.end(), arguments.begin(), arguments.end());

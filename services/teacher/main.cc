@@ -8,9 +8,12 @@
 #include "absl/status/status.h"
 
 #include "common/base/command_line.h"
+#include "common/base/cuda_environment.h"
+#include "common/base/end_for_restart.h"
 #include "common/base/exit_code.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/base/this_program.h"
 #include "common/config/load_config.h"
 #include "common/config/set_up_log.h"
 #include "common/hub/model_folder.h"
@@ -39,7 +42,8 @@ absl::Status Run(const WorkerFlags& flags) {
                     {&service, v1::TeacherService::service_full_name()}));
   ASSIGN_OR_RETURN(LoadedScorer model, LoadModelScorer(config));
   TeacherWorker worker(std::move(model.scorer),
-                       MakeTeacherMetrics(program.metrics()));
+                       MakeTeacherMetrics(program.metrics()),
+                       EndForRestart);
   service.Attach(&worker, model.description);
   program.ServeUntilSignal(
       [&worker](absl::Duration grace) { worker.Shutdown(grace); });
@@ -47,11 +51,14 @@ absl::Status Run(const WorkerFlags& flags) {
 }
 
 int Main(int argc, char** argv) {
+  NameThisProcess();
   WorkerFlags flags;
   CommandLine line("A DAPD teacher worker: scores views with frozen weights.");
   flags.AddTo(line, "teacher.listen");
   if (const auto code = line.Parse(argc, argv)) return *code;
-  SetUpLog("teacher", PeekConfig(flags.config, flags.Overrides()));
+  const Config config = PeekConfig(flags.config, flags.Overrides());
+  SetCudaEnvironment(config.model.deterministic);
+  SetUpLog("teacher", config);
   LogWhatGrpcSays();
   const absl::Status status = Run(flags);
   if (!status.ok()) LogError(std::string(status.message()));

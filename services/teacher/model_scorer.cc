@@ -2,91 +2,91 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "common/base/status_macros.h"
 #include "common/model/fast/chunk_forward.h"
-#include "common/model/reference/decoder.h"
 #include "common/model/reference/token_logprobs.h"
+#include "common/model/spec/gpu_shares.h"
 #include "common/model/weights/adapter.h"
 #include "common/model/weights/describe_worker.h"
 #include "common/model/weights/placement.h"
 #include "common/tensor/torch_bridge.h"
+#include "services/teacher/chunk_plan.h"
 #include "services/teacher/prefix_cache.h"
+#include "services/teacher/score_payload.h"
 
 namespace dapd {
 namespace {
 
-// Rows whose logits are held at a time: 64 x 151,936 float32 are 37 MiB.
-constexpr int64_t kHeadRows = 64;
+// On a GPU (ScoringShapeFor). The requests of a trainer have some 6,000 tokens
+// each, under two sets of weights: six of them leave an eighth of the rows of
+// their passes unused, two a quarter.
+constexpr int64_t kGpuPassRows = 4096;
+constexpr int64_t kGpuRequests = 6;
+// 512 x 151,936 float32 are 297 MiB.
+constexpr int64_t kGpuHeadRows = 512;
 
-// A client may ask while one request computes and one is on its way.
-constexpr int64_t kMaxInFlight = 2;
+// A view of a request under way.
+struct OpenView {
+  ViewName name = ViewName::kNoneRollout;
+  const View* view = nullptr;
+  PrefixChunkPtr last;  // that scores; null once its payload is on its way
+  ScoreWork work;
+};
 
-// Calls `take` with the first row and the logits of each chunk of rows.
-template <typename Take>
-void ForEachLogits(const ModelWeights& weights,
-                   const at::Tensor& hidden,
-                   const Take& take) {
-  for (int64_t row = 0; row < hidden.size(0); row += kHeadRows) {
-    const int64_t count = std::min(kHeadRows, hidden.size(0) - row);
-    take(row, ApplyHead(weights, hidden.narrow(0, row, count)));
+// A request under way.
+struct OpenJob {
+  const ScoreJob* job = nullptr;
+  std::vector<OpenView> views;
+  size_t started = 0;  // views whose payload is on its way
+  size_t sent = 0;
+  ScoreWork work;
+  absl::Status status;
+
+  bool is_open() const { return status.ok() && sent < views.size(); }
+};
+
+// A view's scores on their way to the host.
+struct PendingView {
+  OpenJob* job = nullptr;
+  PayloadTensors tensors;
+};
+struct PendingPass {
+  LaunchedWork work;
+  std::vector<PendingView> views;
+};
+
+// Of a view the tokens up to the last that predicts a scored one.
+std::span<const int32_t> NeededIds(const View& view) {
+  return std::span(view.input_ids)
+      .first(static_cast<size_t>(view.scored_from + view.scored_count - 1));
+}
+
+// Final-norm hidden states of the view's scored tokens, [scored_count, hidden].
+at::Tensor HiddenOf(const View& view, const PrefixChunk* last) {
+  const int64_t first = view.scored_from - 1;
+  std::vector<at::Tensor> parts;
+  for (const PrefixChunk* chunk = last; chunk->end > first;
+       chunk = chunk->parent.get()) {
+    const int64_t begin = chunk->parent->end;
+    const int64_t skipped = std::max<int64_t>(first - begin, 0);
+    parts.push_back(
+        chunk->states.hidden.narrow(0, skipped, chunk->end - begin - skipped));
   }
-}
-
-absl::StatusOr<ViewScores> HiddenPayload(const at::Tensor& hidden) {
-  ViewScores scores;
-  ASSIGN_OR_RETURN(HostTensor host, FromTorch(hidden.cpu().contiguous()));
-  scores.tensors.emplace_back("hidden", std::move(host));
-  return scores;
-}
-
-absl::StatusOr<ViewScores> LogitsPayload(const ModelWeights& weights,
-                                         const at::Tensor& hidden) {
-  ASSIGN_OR_RETURN(
-      HostTensor host,
-      HostTensor::Allocate(DType::kFloat32,
-                           {hidden.size(0), weights.config.vocab_size}));
-  at::Tensor all = ToTorch(host);
-  ForEachLogits(weights, hidden, [&](int64_t row, const at::Tensor& logits) {
-    all.narrow(0, row, logits.size(0)).copy_(logits);
-  });
-  ViewScores scores;
-  scores.tensors.emplace_back("logits", std::move(host));
-  return scores;
-}
-
-absl::StatusOr<ViewScores> TopKPayload(const ModelWeights& weights,
-                                       const at::Tensor& hidden,
-                                       const ScoreInput& input) {
-  const std::vector<int64_t> shape = {hidden.size(0), input.top_k};
-  ASSIGN_OR_RETURN(HostTensor ids, HostTensor::Allocate(DType::kInt32, shape));
-  ASSIGN_OR_RETURN(HostTensor logprobs,
-                   HostTensor::Allocate(DType::kFloat32, shape));
-  at::Tensor all_ids = ToTorch(ids);
-  at::Tensor all_logprobs = ToTorch(logprobs);
-  ForEachLogits(weights, hidden, [&](int64_t row, const at::Tensor& logits) {
-    const at::Tensor normalised =
-        at::log_softmax(logits.div(input.temperature), /*dim=*/-1);
-    const auto [values, indices] = normalised.topk(input.top_k, /*dim=*/-1);
-    all_ids.narrow(0, row, logits.size(0)).copy_(indices);
-    all_logprobs.narrow(0, row, logits.size(0)).copy_(values);
-  });
-  ViewScores scores;
-  scores.tensors.emplace_back("ids", std::move(ids));
-  scores.tensors.emplace_back("logprobs", std::move(logprobs));
-  return scores;
+  std::ranges::reverse(parts);
+  return at::cat(parts, 0);
 }
 
 class ModelScorer : public Scorer {
  public:
   ModelScorer(std::shared_ptr<const ModelWeights> weights,
-              const TeacherSection& config)
-      : weights_(std::move(weights)),
-        chunk_tokens_(config.chunk_tokens),
-        cache_(config.prefix_memory_mib << 20) {
+              const ScoringShape& shape,
+              int64_t prefix_bytes)
+      : weights_(std::move(weights)), shape_(shape), cache_(prefix_bytes) {
     sets_[WeightSet::kBase] = {};
   }
 
@@ -116,47 +116,87 @@ class ModelScorer : public Scorer {
 
   absl::StatusOr<ScoreWork> Score(const ScoreInput& input,
                                   const ViewSink& sink) override {
-    ScoreWork work;
-    RETURN_IF_ERROR(CatchTorch([&]() -> absl::Status {
-      const c10::InferenceMode no_gradients;
-      for (const auto& [name, view] : input.views) {
-        const at::Tensor hidden = Forward(input.weights, view, &work);
-        ASSIGN_OR_RETURN(ViewScores scores, PayloadOf(input, hidden));
-        scores.view = name;
-        if (!sink(std::move(scores))) {
-          return absl::CancelledError("the client went away");
-        }
-      }
-      return absl::OkStatus();
-    }));
-    return work;
+    const ScoreJob job = {&input, sink};
+    return ScoreTogether({&job, 1}).front();
   }
 
-  absl::StatusOr<bool> Advance(WeightSet weights,
-                               const std::vector<int32_t>& ids,
-                               HeldPrefix* prefix) override {
-    const auto left = static_cast<int64_t>(ids.size()) - prefix->tokens;
-    if (left < chunk_tokens_) return false;
-    PrefixChunkPtr chunk =
-        prefix->tokens == 0
-            ? sets_.at(weights).root
-            : std::static_pointer_cast<const PrefixChunk>(prefix->hold);
-    const auto next =
-        std::span(ids).subspan(static_cast<size_t>(prefix->tokens),
-                               static_cast<size_t>(chunk_tokens_));
-    if (cache_.Find(chunk, next) == nullptr &&
-        !cache_.MakeRoom(ChunkBytes(*weights_, chunk_tokens_))) {
-      return false;
+  int64_t most_together() const override { return shape_.most_together; }
+
+  std::vector<absl::StatusOr<ScoreWork>> ScoreTogether(
+      std::span<const ScoreJob> jobs) override {
+    std::vector<OpenJob> open(jobs.size());
+    // A pass has the weights of one set.
+    std::map<WeightSet, std::vector<OpenJob*>> by_set;
+    for (size_t i = 0; i < jobs.size(); ++i) {
+      open[i].job = &jobs[i];
+      for (const auto& [name, view] : jobs[i].input->views) {
+        open[i].views.push_back({.name = name, .view = &view});
+      }
+      by_set[jobs[i].input->weights].push_back(&open[i]);
     }
+    for (const auto& [set, same] : by_set) ScoreSet(set, same);
+    std::vector<absl::StatusOr<ScoreWork>> outcomes;
+    for (const OpenJob& job : open) {
+      if (job.status.ok()) {
+        outcomes.emplace_back(job.work);
+      } else {
+        outcomes.emplace_back(job.status);
+      }
+    }
+    return outcomes;
+  }
+
+  int64_t chunk_tokens() const override { return shape_.chunk_tokens; }
+
+  absl::StatusOr<int64_t> Advance(
+      std::span<const AheadSequence> sequences) override {
+    const auto size = static_cast<size_t>(shape_.chunk_tokens);
+    const int64_t bytes = ChunkBytes(*weights_, shape_.chunk_tokens);
+    const int64_t rows = std::max(shape_.pass_rows, shape_.chunk_tokens);
+    const WeightSet set = sequences.front().weights;
+    ChunkPlan plan(cache_, shape_.chunk_tokens);
+    std::vector<std::pair<HeldPrefix*, PrefixChunkPtr>> reached;
+    int64_t advanced = 0;
+    bool is_full = false;
+    for (const AheadSequence& sequence : sequences) {
+      if (sequence.weights != set || is_full) continue;
+      HeldPrefix* prefix = sequence.prefix;
+      PrefixChunkPtr chunk =
+          prefix->tokens == 0
+              ? sets_.at(set).root
+              : std::static_pointer_cast<const PrefixChunk>(prefix->hold);
+      const int64_t before = chunk->end;
+      const std::span<const int32_t> ids(*sequence.ids);
+      while (!is_full && static_cast<size_t>(chunk->end) + size <= ids.size()) {
+        const auto next = ids.subspan(static_cast<size_t>(chunk->end), size);
+        PrefixChunkPtr there = plan.Find(chunk, next);
+        if (there == nullptr) {
+          is_full = plan.tokens() + shape_.chunk_tokens > rows ||
+                    !cache_.MakeRoom((plan.tokens() / shape_.chunk_tokens + 1) *
+                                     bytes);
+          if (is_full) break;
+          there = plan.Add(chunk, next);
+        }
+        chunk = std::move(there);
+        // Alone a chunk is not to keep a request waiting for others.
+        is_full = shape_.pass_rows == 0;
+      }
+      if (chunk->end == before) continue;
+      advanced += chunk->end - before;
+      reached.emplace_back(prefix, std::move(chunk));
+    }
+    // Half a pass of unused rows costs more than computing these later.
+    if (2 * plan.tokens() < shape_.pass_rows && !plan.empty()) return 0;
     RETURN_IF_ERROR(CatchTorch([&] {
       const c10::InferenceMode no_gradients;
-      int64_t computed = 0;
-      chunk = Next(sets_.at(weights), chunk, next, &computed);
+      if (!plan.empty()) Compute(set, plan.TakePass(rows));
       return absl::OkStatus();
     }));
-    prefix->tokens = chunk->end;
-    prefix->hold = std::move(chunk);
-    return true;
+    for (auto& [prefix, chunk] : reached) {
+      prefix->tokens = chunk->end;
+      prefix->hold = std::move(chunk);
+    }
+    return advanced;
   }
 
   void Forget() override { cache_.Clear(); }
@@ -168,97 +208,211 @@ class ModelScorer : public Scorer {
     PrefixChunkPtr root = std::make_shared<const PrefixChunk>();
   };
 
-  // Final-norm hidden states of the view's scored tokens: [scored_count,
-  // hidden]. What stands after the last position that scores is not computed.
-  at::Tensor Forward(WeightSet weights, const View& view, ScoreWork* work) {
-    const LoadedSet& set = sets_.at(weights);
-    const int64_t first = view.scored_from - 1;
-    const int64_t end = first + view.scored_count;
-    PrefixChunkPtr chunk = set.root;
-    std::vector<at::Tensor> parts;
-    int64_t computed = 0;
-    while (chunk->end < end) {
-      const int64_t begin = chunk->end;
-      const int64_t tokens = std::min(chunk_tokens_, end - begin);
-      chunk = Next(
-          set,
-          chunk,
-          std::span(view.input_ids)
-              .subspan(static_cast<size_t>(begin), static_cast<size_t>(tokens)),
-          &computed);
-      if (chunk->end <= first) continue;
-      const int64_t skipped = std::max<int64_t>(first - begin, 0);
-      parts.push_back(
-          chunk->states.hidden.narrow(0, skipped, tokens - skipped));
+  // Together first; where that takes more memory than there is, one by one.
+  void ScoreSet(WeightSet set, const std::vector<OpenJob*>& jobs) {
+    absl::Status status = TryToScore(set, jobs);
+    if (absl::IsResourceExhausted(status) && jobs.size() > 1) {
+      for (OpenJob* job : jobs) {
+        if (!job->is_open()) continue;
+        cache_.Clear();
+        const absl::Status alone = TryToScore(set, {job});
+        if (!alone.ok()) job->status = alone;
+      }
+      return;
     }
-    work->computed_tokens += computed;
-    work->reused_tokens += end - computed;
-    return at::cat(parts, 0);
+    for (OpenJob* job : jobs) {
+      if (job->is_open() && !status.ok()) job->status = status;
+    }
   }
 
-  // The chunk of `ids` after `parent`: the one that is kept, else computed
-  // (then `computed` grows by its tokens) and kept, if it is a whole one.
-  PrefixChunkPtr Next(const LoadedSet& set,
-                      const PrefixChunkPtr& parent,
-                      std::span<const int32_t> ids,
-                      int64_t* computed) {
-    const auto tokens = static_cast<int64_t>(ids.size());
-    if (PrefixChunkPtr kept = cache_.Find(parent, ids)) return kept;
-    std::vector<at::Tensor> past;
-    for (const PrefixChunk* before = parent.get(); before->end > 0;
-         before = before->parent.get()) {
-      past.push_back(before->states.keys_values);
+  // Scores what was not sent yet. An error is that of all jobs still open.
+  absl::Status TryToScore(WeightSet set, const std::vector<OpenJob*>& jobs) {
+    const absl::Status status = CatchTorch([&]() -> absl::Status {
+      const c10::InferenceMode no_gradients;
+      ChunkPlan plan(cache_, shape_.chunk_tokens);
+      for (OpenJob* job : jobs) PlanJob(set, plan, job);
+      std::optional<PendingPass> before;
+      while (true) {
+        const std::vector<ChunkPlan::Open> pass =
+            plan.TakePass(std::max<int64_t>(shape_.pass_rows, 1));
+        if (!pass.empty()) Compute(set, pass);
+        std::vector<PendingView> views = StartViews(jobs);
+        PendingPass launched{LaunchedWork(weights_->device()),
+                             std::move(views)};
+        // A GPU has the next pass to do while the host hands this one on; on a
+        // CPU a view goes out before the next is computed.
+        const bool is_last = plan.empty();
+        bool all_wanted = true;
+        if (before.has_value()) all_wanted = Send(*before);
+        before.reset();
+        if (is_last || weights_->device().is_cpu()) {
+          all_wanted = Send(launched) && all_wanted;
+        } else {
+          before = std::move(launched);
+        }
+        if (is_last) return absl::OkStatus();
+        if (!all_wanted) LeaveOutDone(jobs, plan);
+      }
+    });
+    for (OpenJob* job : jobs) {
+      for (OpenView& view : job->views) view.last.reset();
+      job->started = job->sent;
     }
-    std::reverse(past.begin(), past.end());
-    auto chunk = std::make_shared<PrefixChunk>();
-    chunk->parent = parent;
-    chunk->ids.assign(ids.begin(), ids.end());
-    chunk->end = parent->end + tokens;
-    at::Tensor packed = at::empty({tokens}, at::kLong);
-    std::copy(ids.begin(), ids.end(), packed.data_ptr<int64_t>());
-    chunk->states = ForwardChunk(
-        *weights_, set.adapter.get(), packed.to(weights_->device()), past);
-    *computed += tokens;
-    if (tokens == chunk_tokens_) {
-      cache_.Insert(chunk, ChunkBytes(*weights_, tokens));
-    }
-    return chunk;
+    return status;
   }
 
-  absl::StatusOr<ViewScores> PayloadOf(const ScoreInput& input,
-                                       const at::Tensor& hidden) const {
-    switch (input.payload) {
-      case Payload::kHiddenStates:
-        return HiddenPayload(hidden);
-      case Payload::kLogits:
-        return LogitsPayload(*weights_, hidden);
-      case Payload::kTopK:
-        return TopKPayload(*weights_, hidden, input);
+  void PlanJob(WeightSet set, ChunkPlan& plan, OpenJob* job) {
+    for (size_t i = job->sent; i < job->views.size(); ++i) {
+      OpenView& open = job->views[i];
+      const std::span<const int32_t> ids = NeededIds(*open.view);
+      const int64_t before = plan.tokens();
+      open.last = plan.AddPath(sets_.at(set).root, ids);
+      open.work.computed_tokens = plan.tokens() - before;
+      open.work.reused_tokens =
+          static_cast<int64_t>(ids.size()) - open.work.computed_tokens;
     }
-    return absl::InternalError("unknown payload");
+  }
+
+  // Sets the states of the chunks, and keeps the whole ones.
+  void Compute(WeightSet set, const std::vector<ChunkPlan::Open>& pass) {
+    std::map<const PrefixChunk*, int64_t> places;
+    std::vector<NextChunk> chunks;
+    int64_t tokens = 0;
+    for (const ChunkPlan::Open& chunk : pass) {
+      NextChunk next{.ids = chunk->ids,
+                     .begin = chunk->parent->end,
+                     .is_kept = IsWhole(*chunk)};
+      const auto parent = places.find(chunk->parent.get());
+      if (parent != places.end()) {
+        next.parent = parent->second;
+      } else {
+        for (const PrefixChunk* before = chunk->parent.get(); before->end > 0;
+             before = before->parent.get()) {
+          next.past.push_back(before->states.keys_values);
+        }
+        std::ranges::reverse(next.past);
+      }
+      places[chunk.get()] = static_cast<int64_t>(chunks.size());
+      tokens += static_cast<int64_t>(chunk->ids.size());
+      chunks.push_back(std::move(next));
+    }
+    std::vector<ChunkStates> states =
+        ForwardChunks(*weights_,
+                      sets_.at(set).adapter.get(),
+                      chunks,
+                      shape_.pass_rows > 0 ? shape_.pass_rows : tokens);
+    for (size_t i = 0; i < pass.size(); ++i) {
+      pass[i]->states = std::move(states[i]);
+      if (IsWhole(*pass[i])) {
+        cache_.Insert(pass[i], ChunkBytes(*weights_, shape_.chunk_tokens));
+      } else {
+        // Nothing continues it.
+        pass[i]->states.keys_values = at::Tensor();
+      }
+    }
+  }
+
+  bool IsWhole(const PrefixChunk& chunk) const {
+    return static_cast<int64_t>(chunk.ids.size()) == shape_.chunk_tokens;
+  }
+
+  // Payloads of the views whose turn it is and that are computed.
+  std::vector<PendingView> StartViews(const std::vector<OpenJob*>& jobs) const {
+    std::vector<PendingView> started;
+    for (OpenJob* job : jobs) {
+      while (job->status.ok() && job->started < job->views.size()) {
+        OpenView& open = job->views[job->started];
+        if (!IsComputed(*open.last)) break;
+        started.push_back({job,
+                           StartPayload(*weights_,
+                                        *job->job->input,
+                                        HiddenOf(*open.view, open.last.get()),
+                                        shape_.head_rows)});
+        open.last.reset();
+        ++job->started;
+      }
+    }
+    return started;
+  }
+
+  // Waits for a pass and gives its views to their sinks. False if one of them
+  // wanted no more.
+  static bool Send(PendingPass& pass) {
+    if (pass.views.empty()) return true;
+    pass.work.Wait();
+    bool all_wanted = true;
+    for (const auto& [job, tensors] : pass.views) {
+      if (!job->status.ok()) continue;
+      const OpenView& view = job->views[job->sent++];
+      job->work.computed_tokens += view.work.computed_tokens;
+      job->work.reused_tokens += view.work.reused_tokens;
+      absl::StatusOr<ViewScores> scores = FinishPayload(view.name, tensors);
+      if (!scores.ok()) {
+        job->status = scores.status();
+      } else if (!job->job->sink(*std::move(scores))) {
+        job->status = absl::CancelledError("the client went away");
+      }
+      all_wanted = all_wanted && job->status.ok();
+    }
+    return all_wanted;
+  }
+
+  static void LeaveOutDone(const std::vector<OpenJob*>& jobs, ChunkPlan& plan) {
+    std::vector<PrefixChunkPtr> needed;
+    for (const OpenJob* job : jobs) {
+      if (!job->status.ok()) continue;
+      for (const OpenView& view : job->views) {
+        if (view.last != nullptr) needed.push_back(view.last);
+      }
+    }
+    plan.KeepOnly(needed);
   }
 
   const std::shared_ptr<const ModelWeights> weights_;
-  const int64_t chunk_tokens_;
+  const ScoringShape shape_;
   PrefixCache cache_;
   std::map<WeightSet, LoadedSet> sets_;
 };
 
 }  // namespace
 
+ScoringShape ScoringShapeFor(const TeacherSection& config, at::Device device) {
+  ScoringShape shape;
+  shape.chunk_tokens = ChunkTokensFor(config.chunk_tokens, device);
+  if (!device.is_cuda()) return shape;
+  shape.pass_rows = std::max(kGpuPassRows, shape.chunk_tokens);
+  shape.most_together = kGpuRequests;
+  shape.head_rows = kGpuHeadRows;
+  return shape;
+}
+
+std::unique_ptr<Scorer> MakeModelScorer(
+    std::shared_ptr<const ModelWeights> weights,
+    const ScoringShape& shape,
+    int64_t prefix_bytes) {
+  return std::make_unique<ModelScorer>(std::move(weights), shape, prefix_bytes);
+}
+
 absl::StatusOr<LoadedScorer> LoadModelScorer(const Config& config) {
   SetComputeThreads(config.run.num_threads);
-  ASSIGN_OR_RETURN(const at::Device device, ParseDevice(config.model.device));
+  ASSIGN_OR_RETURN(const at::Device device, OpenDevice(config.model));
   ASSIGN_OR_RETURN(const at::ScalarType dtype,
                    ParsePrecision(config.model.precision));
+  if (device.is_cuda()) {
+    ASSIGN_OR_RETURN(const ModelConfig model,
+                     ReadModelConfig(config.model.path));
+    RETURN_IF_ERROR(CheckOwnGpu("teacher", PlanMemory(config, model).teacher));
+  }
   ASSIGN_OR_RETURN(std::shared_ptr<const ModelWeights> weights,
                    LoadModelWeights(config.model.path, dtype, device));
   LoadedScorer loaded;
   loaded.description = DescribeWorker("teacher", *weights, config.lora.rank);
-  loaded.description.max_in_flight = kMaxInFlight;
+  const ScoringShape shape = ScoringShapeFor(config.teacher, device);
+  // As many compute, and as many are on their way.
+  loaded.description.max_in_flight = 2 * shape.most_together;
   loaded.description.weight_sets = {kTeacherSets.begin(), kTeacherSets.end()};
-  loaded.scorer =
-      std::make_unique<ModelScorer>(std::move(weights), config.teacher);
+  loaded.scorer = MakeModelScorer(
+      std::move(weights), shape, config.teacher.prefix_memory_mib << 20);
   return loaded;
 }
 

@@ -1,15 +1,35 @@
 // The real Scorer: the decoder over a model folder.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "absl/status/statusor.h"
 
 #include "common/config/config.h"
+#include "common/model/weights/weights.h"
 #include "common/rpc/transfer/served_policy.h"
+#include "common/tensor/aten.h"
 #include "services/teacher/scorer.h"
 
 namespace dapd {
+
+// How much a scorer computes at a time.
+struct ScoringShape {
+  int64_t chunk_tokens = 128;
+  // Rows of every pass, filled with the chunks of as many views as wait: one
+  // number for all, since on a GPU the bits of a row may depend on how many it
+  // is multiplied with. 0: a chunk is a pass, with as many rows as it has
+  // tokens.
+  int64_t pass_rows = 0;
+  int64_t most_together = 1;  // requests
+  int64_t head_rows = 64;     // whose logits are held at a time
+};
+
+// What suits the device. A CPU gains nothing by passing more than a chunk. On a
+// GPU a pass of 4,096 rows keeps all multiprocessors busy in every product of a
+// model of 1.7B or more, and takes longer than its launches.
+ScoringShape ScoringShapeFor(const TeacherSection& config, at::Device device);
 
 struct LoadedScorer {
   std::unique_ptr<Scorer> scorer;
@@ -19,5 +39,13 @@ struct LoadedScorer {
 // Reads the model that `config` names. Blocks for as long as the weights take
 // to read.
 absl::StatusOr<LoadedScorer> LoadModelScorer(const Config& config);
+
+// A scorer that keeps at most `prefix_bytes` of chunks. At most one pass is
+// launched before the scores of the one before are waited for, which is all
+// that the host waits for.
+std::unique_ptr<Scorer> MakeModelScorer(
+    std::shared_ptr<const ModelWeights> weights,
+    const ScoringShape& shape,
+    int64_t prefix_bytes);
 
 }  // namespace dapd

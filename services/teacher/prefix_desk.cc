@@ -62,26 +62,47 @@ void PrefixDesk::CloseSet(WeightSet weights) {
 }
 
 absl::StatusOr<int64_t> PrefixDesk::Advance(Scorer& scorer) {
+  std::vector<AheadSequence> sequences;
+  std::vector<Key> keys;  // of each sequence's request
+  std::vector<int64_t> before;
   for (auto& [key, request] : requests_) {
     for (auto& [name, view] : request.views) {
-      const absl::Time start = absl::Now();
-      const int64_t before = view.held.tokens;
-      const absl::StatusOr<bool> advanced =
-          scorer.Advance(request.weights, view.ids, &view.held);
-      if (!advanced.ok()) {
-        requests_.erase(Key(key));
-        has_work_ = !requests_.empty();
-        return advanced.status();
+      if (static_cast<int64_t>(view.ids.size()) <
+          view.held.tokens + scorer.chunk_tokens()) {
+        continue;
       }
-      if (!*advanced) continue;
-      const absl::Time end = absl::Now();
-      request.seconds += absl::ToDoubleSeconds(end - start);
-      AddSpan({start, end}, &request);
-      return view.held.tokens - before;
+      sequences.push_back({request.weights, &view.ids, &view.held});
+      keys.push_back(key);
+      before.push_back(view.held.tokens);
     }
   }
-  has_work_ = false;
-  return 0;
+  const absl::Time start = absl::Now();
+  const absl::StatusOr<int64_t> advanced = sequences.empty()
+                                               ? absl::StatusOr<int64_t>(0)
+                                               : scorer.Advance(sequences);
+  const absl::Duration taken = absl::Now() - start;
+  if (!advanced.ok()) {
+    requests_.erase(keys.front());
+    has_work_ = !requests_.empty();
+    return advanced.status();
+  }
+  if (*advanced == 0) has_work_ = false;
+  // Each has of the pass's time as much as of its tokens.
+  int64_t done = 0;
+  const auto time_of = [&](int64_t tokens) {
+    return start + taken * (static_cast<double>(tokens) /
+                            static_cast<double>(*advanced));
+  };
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    const int64_t tokens = sequences[i].prefix->tokens - before[i];
+    if (tokens == 0) continue;
+    const TimeSpan span = {time_of(done), time_of(done + tokens)};
+    done += tokens;
+    Request& request = requests_.at(keys[i]);
+    request.seconds += absl::ToDoubleSeconds(span.end - span.begin);
+    AddSpan(span, &request);
+  }
+  return advanced;
 }
 
 void PrefixDesk::AddSpan(const TimeSpan& span, Request* request) {

@@ -1,9 +1,10 @@
 // PrefixDesk: what clients told ahead of their requests, and how far it is
 // computed.
 //
-// It gives the compute thread one chunk at a time to do when nothing else
-// waits: of the request with the lowest id, for the trainer needs the answers
-// in that order. Not thread-safe: owned by the compute thread.
+// It gives the compute thread one pass of chunks at a time to do when nothing
+// else waits: first those of the request with the lowest id, for the trainer
+// needs the answers in that order. Not thread-safe: owned by the compute
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -67,8 +68,8 @@ class PrefixDesk {
 
   // Whether Advance may find something to do.
   bool has_work() const { return has_work_; }
-  // Computes one chunk. The tokens computed; 0 if nothing is left to do before
-  // the next update or close. On error its request is closed.
+  // Computes one pass. The tokens computed; 0 if nothing is left to do before
+  // the next update or close. On error the first request of it is closed.
   absl::StatusOr<int64_t> Advance(Scorer& scorer);
 
   size_t open() const { return requests_.size(); }

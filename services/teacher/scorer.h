@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -50,10 +51,23 @@ struct ScoreWork {
   int64_t reused_tokens = 0;    // before: ahead, or for another view
 };
 
+// A request of several that are scored together.
+struct ScoreJob {
+  const ScoreInput* input = nullptr;
+  ViewSink sink;
+};
+
 // The prefix of a token sequence, computed ahead and kept.
 struct HeldPrefix {
   int64_t tokens = 0;
   std::shared_ptr<const void> hold;  // keeps it; the scorer's own
+};
+
+// A sequence of which more may be computed ahead.
+struct AheadSequence {
+  WeightSet weights = WeightSet::kBase;
+  const std::vector<int32_t>* ids = nullptr;  // as far as they are known
+  HeldPrefix* prefix = nullptr;               // of them
 };
 
 class Scorer {
@@ -71,12 +85,29 @@ class Scorer {
   virtual absl::StatusOr<ScoreWork> Score(const ScoreInput& input,
                                           const ViewSink& sink) = 0;
 
-  // Computes one more chunk of the sequence that begins with `ids`, behind
-  // `prefix`, which holds it then. False if no whole chunk is left, or if what
-  // is held already leaves no memory.
-  virtual absl::StatusOr<bool> Advance(WeightSet weights,
-                                       const std::vector<int32_t>& ids,
-                                       HeldPrefix* prefix) = 0;
+  // How many requests it is worth while to score together: more than one where
+  // a pass over the model is the faster the more tokens it has.
+  virtual int64_t most_together() const { return 1; }
+  // Scores requests, of which each gets what Score would give it, bit for bit,
+  // and its own outcome; views of different requests come to their sinks in any
+  // order.
+  virtual std::vector<absl::StatusOr<ScoreWork>> ScoreTogether(
+      std::span<const ScoreJob> jobs) {
+    std::vector<absl::StatusOr<ScoreWork>> outcomes;
+    for (const ScoreJob& job : jobs) {
+      outcomes.push_back(Score(*job.input, job.sink));
+    }
+    return outcomes;
+  }
+
+  // Tokens of a whole chunk, in which sequences are computed ahead.
+  virtual int64_t chunk_tokens() const = 0;
+  // Computes as many whole chunks as one pass holds, of the first of
+  // `sequences` and of others under the same weights, and moves their prefixes
+  // on. Returns by how many tokens; 0 if no whole chunk is left, if what is
+  // held already leaves no memory, or if there is too little for a pass yet.
+  virtual absl::StatusOr<int64_t> Advance(
+      std::span<const AheadSequence> sequences) = 0;
 
   // Drops whatever is kept and not held.
   virtual void Forget() = 0;

@@ -1,5 +1,6 @@
 #include "services/teacher/teacher_worker.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -27,9 +28,11 @@ uint64_t NumBytes(const ViewScores& scores) {
 }  // namespace
 
 TeacherWorker::TeacherWorker(std::unique_ptr<Scorer> scorer,
-                             TeacherObserver observer)
+                             TeacherObserver observer,
+                             std::function<void(const absl::Status&)> on_broken)
     : observer_(std::move(observer)),
       scorer_(std::move(scorer)),
+      device_(std::move(on_broken)),
       commands_(kMaxQueuedCommands),
       thread_([this] { Run(); }) {}
 
@@ -39,8 +42,9 @@ void TeacherWorker::Submit(TeacherRequest request,
                            std::shared_ptr<TeacherOutbox> outbox) {
   const uint64_t id = request.request_id;
   auto shared = std::make_shared<const TeacherRequest>(std::move(request));
-  if (draining_ ||
-      !commands_.Push([this, shared, outbox] { Score(*shared, *outbox); })) {
+  if (draining_ || !commands_.Push([this, shared, outbox] {
+        turns_.push_back({shared, outbox, {}});
+      })) {
     outbox->Push({id, ShuttingDown()});
   }
 }
@@ -70,7 +74,10 @@ absl::StatusOr<LoadResult> TeacherWorker::Load(
   return LoadOnComputeThread(
       std::move(upload),
       commands_,
-      [this](const AdapterUpload& adapter) { return Switch(adapter); },
+      [this](const AdapterUpload& adapter) {
+        TakeTurns();  // of requests that came before it
+        return Switch(adapter);
+      },
       cancelled);
 }
 
@@ -85,17 +92,26 @@ void TeacherWorker::Shutdown(absl::Duration grace) {
 
 void TeacherWorker::Run() {
   while (true) {
+    const bool may_wait = turns_.empty() && !desk_.has_work();
     std::optional<Command> command =
-        desk_.has_work() ? commands_.PopFor(absl::ZeroDuration())
-                         : commands_.Pop();
-    if (command.has_value()) {
-      (*command)();
-      // Between two steps a worker keeps nothing.
-      if (desk_.open() == 0 && commands_.size() == 0) scorer_->Forget();
-    } else if (commands_.closed()) {
+        may_wait ? commands_.Pop() : commands_.PopFor(absl::ZeroDuration());
+    if (command.has_value()) (*command)();
+    // Further requests may stand behind this one.
+    const bool is_full =
+        static_cast<int64_t>(turns_.size()) >= scorer_->most_together();
+    const bool takes_turns =
+        !turns_.empty() && (is_full || !command.has_value());
+    if (takes_turns) {
+      TakeTurns();
+    } else if (!command.has_value() && commands_.closed()) {
       return;
-    } else {
+    } else if (!command.has_value()) {
       ComputeAhead();
+    }
+    // Between two steps a worker keeps nothing.
+    if ((command.has_value() || takes_turns) && turns_.empty() &&
+        desk_.open() == 0 && commands_.size() == 0) {
+      scorer_->Forget();
     }
     if (observer_.on_load) {
       observer_.on_load(static_cast<int64_t>(commands_.size()));
@@ -110,6 +126,7 @@ void TeacherWorker::ComputeAhead() {
   const absl::Time start = absl::Now();
   DAPD_FAILPOINT("worker.before_chunk");
   const absl::StatusOr<int64_t> tokens = desk_.Advance(*scorer_);
+  device_.Note(tokens.status());
   if (!tokens.ok()) {
     // The request, when it comes, meets the same error and reports it.
     LogWarning(absl::StrCat("computing ahead of a request failed: ",
@@ -119,58 +136,104 @@ void TeacherWorker::ComputeAhead() {
   }
 }
 
-void TeacherWorker::Score(const TeacherRequest& request,
-                          TeacherOutbox& outbox) {
-  // Kept until the request is done, which finds it in the scorer.
-  const AheadWork ahead = desk_.Close(&outbox, request.request_id);
-  if (outbox.closed()) return;
-  const absl::Status status = TryScore(request, ahead, outbox);
-  if (observer_.on_request) observer_.on_request(status.ok() ? "ok" : "failed");
-  if (!status.ok()) outbox.Push({request.request_id, status});
-}
-
-absl::Status TeacherWorker::TryScore(const TeacherRequest& request,
-                                     const AheadWork& ahead,
-                                     TeacherOutbox& outbox) {
+absl::Status TeacherWorker::CheckTurn(const TeacherRequest& request) {
   {
     MutexLock lock(&mutex_);
     if (absl::Now() > deadline_) return ShuttingDown();
   }
-  RETURN_IF_ERROR(served_.Check(
-      request.input.weights, request.policy_version, request.adapter_digest));
-  int64_t scored_tokens = 0;
-  for (const auto& [name, view] : request.input.views) {
-    scored_tokens += view.scored_count;
+  return served_.Check(
+      request.input.weights, request.policy_version, request.adapter_digest);
+}
+
+void TeacherWorker::End(const Turn& turn,
+                        std::variant<ScoreFinished, absl::Status> end) {
+  const bool is_ok = std::holds_alternative<ScoreFinished>(end);
+  if (observer_.on_request) observer_.on_request(is_ok ? "ok" : "failed");
+  TeacherEvent event{.request_id = turn.request->request_id};
+  std::visit([&](auto& content) { event.content = std::move(content); }, end);
+  turn.outbox->Push(std::move(event));
+}
+
+void TeacherWorker::TakeTurns() {
+  std::vector<Turn> turns;
+  for (Turn& turn : std::exchange(turns_, {})) {
+    turn.ahead = desk_.Close(turn.outbox.get(), turn.request->request_id);
+    if (turn.outbox->closed()) continue;
+    if (const absl::Status status = CheckTurn(*turn.request); !status.ok()) {
+      End(turn, status);
+    } else {
+      turns.push_back(std::move(turn));
+    }
+  }
+  if (turns.empty()) return;
+  absl::Duration waiting;  // for the clients
+  std::vector<ScoreJob> jobs;
+  for (const Turn& turn : turns) {
+    jobs.push_back({&turn.request->input, [&](ViewScores scores) {
+                      const absl::Time begin = absl::Now();
+                      if (observer_.on_payload) {
+                        observer_.on_payload(NumBytes(scores));
+                      }
+                      const bool wanted = turn.outbox->Push(
+                          {turn.request->request_id, std::move(scores)});
+                      waiting += absl::Now() - begin;
+                      return wanted;
+                    }});
   }
   const absl::Time start = absl::Now();
-  absl::Duration waiting;  // for the client
   DAPD_FAILPOINT("worker.before_score");
-  const auto send = [&](ViewScores scores) {
-    const absl::Time begin = absl::Now();
-    if (observer_.on_payload) observer_.on_payload(NumBytes(scores));
-    const bool wanted = outbox.Push({request.request_id, std::move(scores)});
-    waiting += absl::Now() - begin;
-    return wanted;
-  };
-  ASSIGN_OR_RETURN(const ScoreWork work, scorer_->Score(request.input, send));
+  const auto outcomes = scorer_->ScoreTogether(jobs);
   const absl::Time end = absl::Now();
+  // One computation, whatever the number of requests that it fails.
+  const auto failed = std::ranges::find_if(outcomes, [](const auto& outcome) {
+    return absl::IsInternal(outcome.status()) ||
+           absl::IsAborted(outcome.status());
+  });
+  device_.Note(failed == outcomes.end() ? absl::OkStatus() : failed->status());
+  // Each has of the time as much as of the tokens.
   const double seconds = absl::ToDoubleSeconds(end - start - waiting);
-  if (observer_.on_scored) observer_.on_scored(scored_tokens, seconds);
-  if (observer_.on_work) observer_.on_work(work);
-  DAPD_FAILPOINT("worker.after_score");
-  outbox.Push({request.request_id,
-               ScoreFinished{.policy = served_.Of(request.input.weights),
-                             .compute_seconds = seconds,
-                             .ahead_seconds = ahead.seconds,
-                             .work = work,
-                             .scored = {start, end},
-                             .ahead = ahead.spans}});
-  return absl::OkStatus();
+  int64_t all_tokens = 0;
+  const auto tokens_of = [](const ScoreWork& work) {
+    return work.computed_tokens + work.reused_tokens;
+  };
+  for (const auto& outcome : outcomes) {
+    if (outcome.ok()) all_tokens += tokens_of(*outcome);
+  }
+  for (size_t i = 0; i < turns.size(); ++i) {
+    const Turn& turn = turns[i];
+    if (!outcomes[i].ok()) {
+      End(turn, outcomes[i].status());
+      continue;
+    }
+    const ScoreWork& work = *outcomes[i];
+    const double share =
+        turns.size() == 1
+            ? 1.0
+            : static_cast<double>(tokens_of(work)) /
+                  static_cast<double>(std::max<int64_t>(all_tokens, 1));
+    int64_t scored_tokens = 0;
+    for (const auto& [name, view] : turn.request->input.views) {
+      scored_tokens += view.scored_count;
+    }
+    if (observer_.on_scored)
+      observer_.on_scored(scored_tokens, share * seconds);
+    if (observer_.on_work) observer_.on_work(work);
+    DAPD_FAILPOINT("worker.after_score");
+    End(turn,
+        ScoreFinished{.policy = served_.Of(turn.request->input.weights),
+                      .compute_seconds = share * seconds,
+                      .ahead_seconds = turn.ahead.seconds,
+                      .work = work,
+                      .scored = {start, end},
+                      .ahead = turn.ahead.spans});
+  }
 }
 
 absl::StatusOr<LoadResult> TeacherWorker::Switch(const AdapterUpload& upload) {
   DAPD_FAILPOINT("worker.before_adapter");
-  ASSIGN_OR_RETURN(AppliedAdapter applied, scorer_->Load(upload));
+  absl::StatusOr<AppliedAdapter> loaded = scorer_->Load(upload);
+  device_.Note(loaded.status());
+  ASSIGN_OR_RETURN(AppliedAdapter applied, std::move(loaded));
   ServedPolicy fresh{true, upload.version, upload.adapter.digest};
   if (upload.set != WeightSet::kBase) {
     served_.Set(upload.set, fresh);

@@ -1,6 +1,7 @@
 // TeacherWorker: the compute thread of a teacher worker. It owns the scorer and
-// does requests and uploads one after the other, in the order they came. While
-// none waits it computes what was told ahead of requests, chunk by chunk.
+// does requests and uploads in the order they came, requests that wait side by
+// side together where the scorer gains by that (Scorer::most_together). While
+// none waits it computes what was told ahead of requests, pass by pass.
 //
 // Scores go to the stream's outbox view by view; the outbox is small, so a slow
 // client holds the compute thread back instead of filling the memory. A dead
@@ -20,6 +21,7 @@
 #include "absl/time/time.h"
 
 #include "common/base/bounded_queue.h"
+#include "common/base/device_watch.h"
 #include "common/base/mutex.h"
 #include "common/rpc/transfer/served_policy.h"
 #include "common/rpc/transfer/served_weights.h"
@@ -71,7 +73,11 @@ inline constexpr int64_t kMaxQueuedCommands = 64;
 
 class TeacherWorker {
  public:
-  TeacherWorker(std::unique_ptr<Scorer> scorer, TeacherObserver observer);
+  // `on_broken`: told by a DeviceWatch of requests, chunks and uploads, on the
+  // compute thread, before the request fails.
+  TeacherWorker(std::unique_ptr<Scorer> scorer,
+                TeacherObserver observer,
+                std::function<void(const absl::Status& why)> on_broken = {});
   // Shutdown(0).
   ~TeacherWorker();
 
@@ -105,15 +111,24 @@ class TeacherWorker {
   // All below run on the compute thread.
   void Run();
   void ComputeAhead();
-  void Score(const TeacherRequest& request, TeacherOutbox& outbox);
-  absl::Status TryScore(const TeacherRequest& request,
-                        const AheadWork& ahead,
-                        TeacherOutbox& outbox);
+  // A request whose turn has come.
+  struct Turn {
+    std::shared_ptr<const TeacherRequest> request;
+    std::shared_ptr<TeacherOutbox> outbox;
+    AheadWork ahead;  // kept until it is done, which finds it in the scorer
+  };
+  // Scores the requests of turns_.
+  void TakeTurns();
+  absl::Status CheckTurn(const TeacherRequest& request);
+  // Tells how a request ended.
+  void End(const Turn& turn, std::variant<ScoreFinished, absl::Status> end);
   absl::StatusOr<LoadResult> Switch(const AdapterUpload& upload);
 
   const TeacherObserver observer_;
   const std::unique_ptr<Scorer> scorer_;
+  DeviceWatch device_;
   PrefixDesk desk_;
+  std::vector<Turn> turns_;  // that are scored next, together
   ServedWeights served_;
   mutable Mutex mutex_;
   absl::Time deadline_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();

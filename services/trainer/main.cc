@@ -2,7 +2,8 @@
 //
 // The trainer: drives the rollout and teacher workers, computes the losses,
 // updates the adapter. Ends after trainer.steps with exit code 0, or with
-// trainer.when_done: serve, stays until a signal.
+// trainer.when_done: serve, stays until a signal. With
+// trainer.ranks_per_machine it is that many processes.
 
 #include <functional>
 #include <memory>
@@ -14,11 +15,13 @@
 #include "absl/strings/str_cat.h"
 
 #include "common/base/command_line.h"
+#include "common/base/cuda_environment.h"
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
 #include "common/base/json_lines.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/base/this_program.h"
 #include "common/charts/run_history.h"
 #include "common/collective/rank_follower.h"
 #include "common/collective/rank_leader.h"
@@ -27,6 +30,7 @@
 #include "common/config/run_folder.h"
 #include "common/config/service_flags.h"
 #include "common/config/set_up_log.h"
+#include "common/gpus/gpu_labels.h"
 #include "common/metrics/metrics_registry.h"
 #include "common/metrics/security_metrics.h"
 #include "common/rpc/client/credentials.h"
@@ -37,6 +41,7 @@
 #include "common/security/security.h"
 #include "common/timeline/timeline.h"
 #include "services/trainer/copy/run_copier.h"
+#include "services/trainer/local_ranks.h"
 #include "services/trainer/record/end_notice.h"
 #include "services/trainer/record/run_answers.h"
 #include "services/trainer/status/page/status_pages.h"
@@ -125,7 +130,7 @@ class RunWindow {
       : config_(config),
         security_(security),
         credentials_(std::move(credentials)),
-        registry_("trainer", config.run.name),
+        registry_("trainer", config.run.name, GpuLabels(config.model.device)),
         metrics_(registry_, config),
         service_(&status_) {
     AddSecurityMetrics(security,
@@ -310,6 +315,9 @@ absl::Status Run(const ServiceFlags& flags) {
   ASSIGN_OR_RETURN(const LoadedConfig loaded,
                    LoadConfig(flags.config, flags.Overrides()));
   const Config& config = loaded.config;
+  if (config.trainer.ranks_per_machine > 1) {
+    return RunLocalRanks(flags.config, flags.Overrides(), config, signal);
+  }
   const std::string folder = JoinPath(config.run.output_dir, config.run.name);
   const bool finished =
       config.trainer.rank == 0 && FinishedStep(folder) >= config.trainer.steps;
@@ -349,12 +357,14 @@ absl::Status Run(const ServiceFlags& flags) {
 }
 
 int Main(int argc, char** argv) {
+  NameThisProcess();
   ServiceFlags flags;
   CommandLine line(
       "The DAPD trainer: drives the workers and trains the adapter.");
   flags.AddTo(line, "trainer.listen");
   if (const auto code = line.Parse(argc, argv)) return *code;
   const Config config = PeekConfig(flags.config, flags.Overrides());
+  SetCudaEnvironment(config.model.deterministic);
   SetUpLog("trainer", config, config.trainer.rank);
   LogWhatGrpcSays();
   const absl::Status status = Run(flags);

@@ -19,12 +19,16 @@
 #include "common/data/text_pipeline.h"
 #include "common/data/view_limits.h"
 #include "common/hub/model_folder.h"
+#include "common/model/spec/gpu_shares.h"
 #include "common/model/spec/lora_config.h"
+#include "common/model/spec/pass_memory.h"
 #include "common/model/weights/base_digest.h"
+#include "common/model/weights/device_memory.h"
 #include "common/model/weights/placement.h"
 #include "common/model/weights/weights.h"
 #include "common/sharding/sharded_layers.h"
 #include "common/sharding/sharded_weights.h"
+#include "common/tensor/side_stream.h"
 #include "common/tensor/torch_bridge.h"
 #include "common/terms/term.h"
 #include "common/training/policy.h"
@@ -123,7 +127,7 @@ absl::StatusOr<std::unique_ptr<TrainerRun>> TrainerRun::Load(
   // What is quick to check comes first.
   state->terms = ExpandTerms(config.objective);
   ASSIGN_OR_RETURN(const LoraConfig lora, MakeLoraConfig(config.lora));
-  ASSIGN_OR_RETURN(const at::Device device, ParseDevice(config.model.device));
+  ASSIGN_OR_RETURN(const at::Device device, OpenDevice(config.model));
   ASSIGN_OR_RETURN(const at::ScalarType dtype,
                    ParsePrecision(config.model.precision));
   if (config.data.path.empty()) return ConfigError("data.path is missing");
@@ -137,7 +141,12 @@ absl::StatusOr<std::unique_ptr<TrainerRun>> TrainerRun::Load(
   }
   RETURN_IF_ERROR(ApplyAnswerRule(config, &state->data));
   ASSIGN_OR_RETURN(const std::string base, FindModelFolder(config.model.path));
+  ASSIGN_OR_RETURN(state->identity.base_model_path,
+                   BaseModelName(config.model.path, config.model.name));
   ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(base));
+  if (device.is_cuda()) {
+    RETURN_IF_ERROR(CheckOwnGpu("trainer", PlanMemory(config, model).trainer));
+  }
   ASSIGN_OR_RETURN(
       state->text,
       LoadTextPipeline(
@@ -177,7 +186,6 @@ absl::StatusOr<std::unique_ptr<TrainerRun>> TrainerRun::Load(
                        " parameters, ",
                        NumLoraParameters(model, lora.rank, lora.targets),
                        " trained"));
-  state->identity.base_model_path = BaseModelName(config.model.path);
   ASSIGN_OR_RETURN(state->identity.base_digest, base_digest.get());
   state->identity.data_digest = state->data.digest;
   state->identity.settings = ResultSettings(config);
@@ -300,9 +308,25 @@ absl::Status TrainerRun::Train(
                         state.loaded.config.trainer.rank_timeout_seconds));
   std::shared_ptr<ShardedLayers> layers;
   if (state.shard != nullptr) {
-    layers = std::make_shared<ShardedLayers>(state.shard, collective, *devices);
+    layers = std::make_shared<ShardedLayers>(
+        state.shard,
+        collective,
+        *devices,
+        MakeSideStream(state.weights->device()));
     state.weights = WithLayersFrom(*state.shard, layers);
   }
+  const ModelConfig& model = state.weights->config;
+  TrainerLimits limits;
+  RETURN_IF_ERROR(CatchTorch([&]() -> absl::Status {
+    ASSIGN_OR_RETURN(
+        limits,
+        PlanTrainerLimits(state.loaded.config,
+                          model,
+                          MemoryOf(state.weights->device(),
+                                   state.loaded.config.run.gpu_processes)));
+    return absl::OkStatus();
+  }));
+  if (state.weights->device().is_cuda()) LogInfo(Describe(limits, model));
   BatchTrainerParts batch{.config = state.loaded.config,
                           .weights = state.weights,
                           .tokenizer = *state.text.tokenizer,
@@ -315,6 +339,7 @@ absl::Status TrainerRun::Train(
                           .devices = *devices,
                           .sharded_layers = layers.get(),
                           .policy = *state.policy,
+                          .limits = limits,
                           .on_phase = [](TrainerPhase /*phase*/) {},
                           .on_progress = [](int64_t, int64_t) {},
                           .on_ahead = [](int64_t, int64_t) {},

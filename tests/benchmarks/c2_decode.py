@@ -1,10 +1,11 @@
-"""C2: greedy decoding at the shape of Qwen3-0.6B (random weights), our engine against Hugging Face's generate.
+"""C2: greedy decoding at the shape of Qwen3-0.6B (random weights), our engine against Hugging Face's generate and llama.cpp.
 
     c2_decode.py hf MODEL PRECISION DEVICE     the peer: answers the requests of decode_benchmark.cc
 
 The checkpoint is bfloat16, as Qwen's; in float32 both compute in float32. DAPD_C2_MODEL: a folder to keep the model in;
-DAPD_C2_PRECISIONS: which of the two."""
+DAPD_C2_PRECISIONS: which of the two; DAPD_C2_LLAMA=0: without llama.cpp, which is built first (llama_cpp_peer.py)."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -13,6 +14,7 @@ import sys
 import tempfile
 import time
 
+import llama_cpp_peer
 from duel import BIN, PAIRS, PYTHON, ROOT, Contender, Ratio, Row, duel, median, serve
 
 THREADS = 2
@@ -65,16 +67,27 @@ def contenders(folder, precision, device="cpu", slots=max(BATCHES)):
             Contender("hf", [PYTHON, __file__, "hf", folder, precision, device], OMP_NUM_THREADS=THREADS))
 
 
-def check(row, precision, engine, hf):
-    """The texts that Hugging Face's generate chose, scored by both."""
+def llama_contender(folder, precision):
+    """llama.cpp on the same weights, or nobody."""
+    if os.environ.get("DAPD_C2_LLAMA", "1") == "0":
+        return None
+    python = llama_cpp_peer.build()
+    gguf = llama_cpp_peer.write_gguf(folder, folder / f"{precision}.gguf", precision)
+    return Contender("llama.cpp", [python, llama_cpp_peer.__file__, gguf, precision, THREADS])
+
+
+def check(row, precision, engine, hf, others):
+    """The texts that Hugging Face's generate chose, scored by all."""
     request = {"kind": "generate", "batch": 2, "calls": 1, "prompt": PROMPT, "new": NEW}
     theirs, mine = (each.round(json.dumps(request))["ids"] for each in (hf, engine))
-    worst = 0.0
+    worst = [0.0] * (1 + len(others))
     for i, answer in enumerate(theirs):
         score = json.dumps({"kind": "score", "ids": prompt(i) + answer})
-        a, b = (each.round(score)["logprobs"] for each in (engine, hf))
-        worst = max(worst, *(abs(x - y) for x, y in zip(a, b, strict=True)))
-    row.check(f"{precision}: log-probabilities of generate's answers", worst, TOLERANCE[precision])
+        expected = hf.round(score)["logprobs"]
+        for j, each in enumerate((engine, *others)):
+            worst[j] = max(worst[j], *(abs(x - y) for x, y in zip(each.round(score)["logprobs"], expected, strict=True)))
+    for error, each in zip(worst, (engine, *others)):
+        row.check(f"{precision}: log-probabilities of generate's answers, {each.name}", error, TOLERANCE[precision])
     equal = sum(x == y for a, b in zip(mine, theirs) for x, y in zip(a, b))
     if precision == "float32":
         row.check("float32: greedy tokens that differ", len(theirs) * NEW - equal, 0)
@@ -91,26 +104,33 @@ def bandwidth(engine):
 def measure(folder, precision):
     row = Row("C2", f"decode, Qwen3-0.6B shape, {precision}, prompt {PROMPT}, {NEW} new tokens, {THREADS} threads")
     engine, hf = contenders(folder, precision)
-    with engine, hf:
-        check(row, precision, engine, hf)
+    llama = llama_contender(folder, precision)
+    others = [] if llama is None else [llama]
+    with contextlib.ExitStack() as stack:
+        for each in (engine, hf, *others):
+            stack.enter_context(each)
+        check(row, precision, engine, hf, others)
         weights = engine.ready["weight_bytes"]
         row.figure("weights read a step", f"{weights / 1e9:.2f} GB")
         for batch, target in BATCHES.items():
             request = json.dumps({"kind": "generate", "batch": batch, "calls": 1, "prompt": PROMPT, "new": NEW})
             read = bandwidth(engine)
-            a, b = duel(engine, hf, request=request)
+            a, b, *c = duel(engine, hf, *others, request=request)
             read = max(read, bandwidth(engine))
             ratio = Ratio(a, b)
             tokens = batch * NEW
             row.figure(f"batch {batch}: tokens/s, ours and generate", f"{tokens / median(a):.1f} and {tokens / median(b):.1f}")
             row.figure(f"batch {batch}: times generate's speed", ratio, f">= {target:g}", ratio.median >= target)
+            for figures in c:
+                ratio = Ratio(a, figures)
+                row.figure(f"batch {batch}: times llama.cpp's speed", f"{ratio}; it has {tokens / median(figures):.1f} tokens/s", ">= 1", ratio.median >= 1)
             rate = weights / median(a, "step_seconds")
             work = f"{1000 * median(a, 'step_seconds'):.1f} ms a step, {rate / 1e9:.1f} GB/s of weights and {rate * batch / 1e9:.0f} GFLOP/s"
             if batch == 1:
                 row.figure(f"batch 1: share of the read bandwidth of {read / 1e9:.1f} GB/s", f"{rate / read:.2f} ({work})", ">= 0.70", rate / read >= 0.7)
             else:
                 row.figure(f"batch {batch}", f"{work}, beside {read / 1e9:.1f} GB/s of reading")
-        row.figure("peak memory, ours and generate", f"{engine.peak_mib():.0f} and {hf.peak_mib():.0f} MiB")
+        row.figure(f"peak memory, {', '.join(each.name for each in (engine, hf, *others))}", ", ".join(f"{each.peak_mib():.0f}" for each in (engine, hf, *others)) + " MiB")
 
 
 def main():

@@ -5,7 +5,6 @@ token a worker) weigh little beside the adapter. DAPD_C7_RANK (732): the adapter
 """
 
 import contextlib
-import hashlib
 import os
 import pathlib
 import subprocess
@@ -49,14 +48,6 @@ def rollout_worker(folder, number):
         process.wait()
 
 
-def sha256_seconds(size):
-    """One pass over as many bytes as the adapter has; trainer and workers each make one."""
-    data = bytes(size)
-    start = time.perf_counter()
-    hashlib.sha256(data).digest()
-    return time.perf_counter() - start
-
-
 def main():
     row = Row("C7", "an adapter to two rollout workers until the first token under it")
     with contextlib.ExitStack() as stack:
@@ -80,7 +71,7 @@ def main():
     row.figure("ours until both first tokens", f"{1000 * median(ours):.0f} ms", "<= 1.8x raw TCP + 50 ms", limits[len(limits) // 2] >= 0)
     row.figure("ours / raw TCP", Ratio(plain, ours))
     row.figure("CPU time of the trainer", f"{median(ours, 'cpu_seconds'):.2f} s")
-    digest = sha256_seconds(size)
+    digest = trainer.ready["digest_seconds"]
     needed = (WORKERS + 1) * digest + os.cpu_count() * median(plain)
-    row.figure("bound", f"{WORKERS + 1} SHA-256 passes of {1000 * digest:.0f} ms each and the copies of raw TCP, spread over {os.cpu_count()} cores: "
+    row.figure("bound", f"{WORKERS + 1} XXH3 passes of {1000 * digest:.0f} ms each and the copies of raw TCP, spread over {os.cpu_count()} cores: "
                         f"{1000 * needed / os.cpu_count():.0f} ms")

@@ -11,11 +11,14 @@ import statistics
 import subprocess
 import sys
 import threading
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("DAPD_BIN", ROOT / "build/bin"))
-PYTHON = ROOT / ".deps/venv/bin/python"
+PYTHON = pathlib.Path(os.environ.get("DAPD_PYTHON", ROOT / ".deps/venv/bin/python"))
 PAIRS = int(os.environ.get("DAPD_BENCHMARK_PAIRS", "5"))
+# Unix time after which no further pair begins, where a row's time is limited.
+DEADLINE = float(os.environ.get("DAPD_BENCHMARK_DEADLINE", "inf"))
 
 
 def serve(ready, round_):
@@ -69,13 +72,17 @@ class Contender:
 
 
 def duel(*contenders, request="", pairs=PAIRS):
-    """A round of each in turn, `pairs` times, after one of each that does not count. Lists of figures, one a contender."""
+    """A round of each in turn, `pairs` times, after one of each that does not count. Lists of figures, one a contender.
+    Where another pair would end after DEADLINE, and there is one, it stays at those that there are."""
     for contender in contenders:
         contender.round(request)
     figures = [[] for _ in contenders]
     for _ in range(pairs):
+        start = time.time()
         for contender, collected in zip(contenders, figures):
             collected.append(contender.round(request))
+        if 2 * time.time() - start > DEADLINE:
+            break
     return figures
 
 
@@ -95,25 +102,34 @@ def median(figures, key="seconds"):
 
 
 class Row:
-    """Prints one row of the table and remembers whether a check of it failed."""
+    """Prints one row of the table and remembers whether a check of it failed. DAPD_BENCHMARK_RECORD: a file that gets
+    each line as JSON as well, at once, so that it is there of a row that does not end."""
 
     failures = []
 
     def __init__(self, name, title):
         self.name = name
         print(f"{name}  {title}", flush=True)
+        self._record(title=title)
 
     def figure(self, what, value, target=None, met=None):
         """`met`: whether the target was reached; a miss is reported, not an error."""
         note = "" if target is None else f"   [target {target}: {'met' if met else 'MISSED'}]"
         print(f"    {what}: {value}{note}", flush=True)
+        self._record(figure=what, value=str(value), target=target, met=None if target is None else bool(met))
 
     def check(self, what, error, limit):
         """A result that must be right before its time counts."""
         good = error <= limit
         print(f"    check: {what}: {error:.3g} (limit {limit:g}) {'ok' if good else 'FAILED'}", flush=True)
+        self._record(check=what, error=float(error), limit=float(limit), ok=bool(good))
         if not good:
             Row.failures.append(f"{self.name}: {what}")
+
+    def _record(self, **line):
+        if path := os.environ.get("DAPD_BENCHMARK_RECORD"):
+            with open(path, "a") as file:
+                file.write(json.dumps({"row": self.name, **line}) + "\n")
 
 
 class MemoryWatch:

@@ -1,7 +1,10 @@
-"""G1: the loss with its gradient on a GPU, bfloat16 head and float32 logits, against the official objective in PyTorch and the bare products."""
+"""G1: the loss with its gradient on a GPU, bfloat16 head and float32 logits, against the bare products, the official objective in PyTorch and,
+where it is installed, liger-kernel's fused linear divergences."""
 
-import shutil
-import subprocess
+import contextlib
+import importlib.util
+
+import torch
 
 from duel import BIN, PYTHON, ROOT, Contender, Ratio, Row, duel, median
 
@@ -13,7 +16,7 @@ PEER_TOKENS = 2048
 
 
 def has_gpu():
-    return shutil.which("nvidia-smi") is not None and subprocess.run(["nvidia-smi", "-L"], capture_output=True).returncode == 0
+    return torch.cuda.is_available()
 
 
 def main():
@@ -41,3 +44,23 @@ def compare(row, hidden):
     row.figure("time over the bare products'", overhead, "<= 1.25", overhead.median <= 1.25)
     extra = max(figure["gpu_extra_bytes"] for figure in mine) / 1e9
     row.figure("extra memory", f"{extra:.2f} GB", "<= 1.0 GB", extra <= 1.0)
+    compare_with_liger(row, shape)
+
+
+def compare_with_liger(row, shape):
+    """After the row's own peers, since it keeps as much memory again. It needs a C compiler besides, for Triton's launchers."""
+    if importlib.util.find_spec("liger_kernel") is None:
+        row.figure("liger-kernel", "left out: not installed")
+        return
+    with contextlib.ExitStack() as contenders:
+        try:
+            liger = contenders.enter_context(Contender("liger-kernel", [PYTHON, ROOT / "tests/benchmarks/liger_loss.py", "cuda", "bfloat16", *shape]))
+        except SystemExit as reason:
+            row.figure("liger-kernel", f"left out: {reason}")
+            return
+        row.check("liger-kernel's loss against float64, 4 tokens", liger.ready["loss_error"], 5e-2)
+        ours = contenders.enter_context(Contender("ours", [BIN / "dapd_loss_benchmark", "ours", "cuda", "bfloat16", *shape]))
+        mine, theirs = duel(ours, liger, request=str(TOKENS))
+    extra = max(figure["gpu_extra_bytes"] for figure in theirs) / 1e9
+    row.figure("liger-kernel (no clip, nine products)", f"{median(theirs) * 1e3:.1f} ms, {extra:.2f} GB extra")
+    row.figure("times faster than liger-kernel", Ratio(mine, theirs))

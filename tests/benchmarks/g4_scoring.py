@@ -18,7 +18,8 @@ def main():
     row = Row("G4", f"scoring 8 samples on a GPU, {LAYERS} layers of Qwen3-4B, bfloat16, snapshot adapter of rank 64")
     program = BIN / "dapd_scoring_benchmark"
     with Contender("ours", [program, "ours", LAYERS]) as ours, Contender("products", [program, "products", LAYERS]) as products:
-        row.check("hidden states of a packed view against the view alone", ours.ready["error"], 2e-2)
+        # The same bits.
+        row.check("hidden states of requests scored together against each alone", ours.ready["error"], 0)
         mine, bare = duel(ours, products)
     # Four Cross views of 2,378 and two None views of 1,224 tokens per sample.
     row.check("tokens computed beyond those of the views", abs(mine[0]["tokens"] - TOKENS), 0)

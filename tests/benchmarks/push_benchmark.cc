@@ -2,7 +2,8 @@
 // tensors to the first token that each samples under it.
 //
 //   dapd_push_benchmark MODEL RANK ADDRESS...
-//       {"bytes": of the adapter}; a round changes the adapter, pushes it as
+//       {"bytes": of the adapter, "digest_seconds": of one pass over it}; a
+//       round changes the adapter, pushes it as
 //       the trainer does, and waits for one token of each worker. "wrong"
 //       counts what was not sampled under the pushed digest; "check" compares
 //       that with the digest of the adapter packed at once.
@@ -44,8 +45,13 @@ class Trainer {
     client_ = RolloutClient::Start(std::move(options)).value();
   }
 
-  uint64_t adapter_bytes() const {
-    return SerializeAdapter(adapter_, "").value().tensors.size();
+  nlohmann::json Describe() const {
+    const SerializedAdapter adapter =
+        SerializeAdapter(adapter_, "", DigestKind::kXxh3).value();
+    const absl::Time start = absl::Now();
+    Check(AdapterDigest(adapter) == adapter.digest, "a digest repeats");
+    return {{"bytes", adapter.tensors.size()},
+            {"digest_seconds", absl::ToDoubleSeconds(absl::Now() - start)}};
   }
 
   nlohmann::json Round(bool check) {
@@ -54,13 +60,18 @@ class Trainer {
     ++version_;
     cpu_.SinceLast();
     const absl::Time start = absl::Now();
-    const auto writer =
-        PolicyUpdateWriter::Start(adapter_, version_, "", {1, 2}).value();
+    const auto writer = PolicyUpdateWriter::Start(adapter_,
+                                                  version_,
+                                                  "",
+                                                  {1, 2},
+                                                  DigestKind::kXxh3,
+                                                  /*side=*/nullptr)
+                            .value();
     client_->SetPolicy(writer->update());
     for (const at::Tensor& tensor : adapter_.Tensors()) {
       Check(writer->Append(tensor).ok(), "it has its layout");
     }
-    writer->Finish(*weights_, adapter_);
+    TORCH_CHECK(writer->Finish(*weights_, adapter_).ok());
     const absl::Time packed = absl::Now();
     // Only now, or a fast worker would do the other's task.
     while (NumServing() < workers_) absl::SleepFor(absl::Milliseconds(1));
@@ -72,7 +83,11 @@ class Trainer {
       wrong += result.adapter_digest != digest;
     }
     const absl::Time end = absl::Now();
-    if (check) wrong += SerializeAdapter(adapter_, "").value().digest != digest;
+    if (check) {
+      wrong +=
+          SerializeAdapter(adapter_, "", DigestKind::kXxh3).value().digest !=
+          digest;
+    }
     return {{"seconds", absl::ToDoubleSeconds(end - start)},
             {"packed_seconds", absl::ToDoubleSeconds(packed - start)},
             {"cpu_seconds", cpu_.SinceLast()},
@@ -114,8 +129,7 @@ int main(int argc, char** argv) {
   at::NoGradGuard no_grad;
   dapd::Trainer trainer(
       arguments[0], rank, {arguments.begin() + 2, arguments.end()});
-  return dapd::ServeRounds({{"bytes", trainer.adapter_bytes()}},
-                           [&](const std::string& request) {
-                             return trainer.Round(request == "check");
-                           });
+  return dapd::ServeRounds(trainer.Describe(), [&](const std::string& request) {
+    return trainer.Round(request == "check");
+  });
 }

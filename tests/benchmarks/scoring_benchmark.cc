@@ -3,19 +3,24 @@
 //   dapd_scoring_benchmark ours|products LAYERS
 //
 // Qwen3-4B's shape with random bfloat16 weights and an adapter of rank 64. A
-// round of "ours" scores 8 samples: base None and Cross of both completions in
-// one packed pass, snapshot Cross of both in another, 1,024 scored tokens each.
-// "products" multiplies as many tokens with the same weights, nothing else.
-// Rounds answer "seconds", "tokens" and "flops" (of the trunk's products with
-// the adapter's, without attention).
+// round of "ours" is what a teacher service does with 8 samples: two requests
+// each, base None and Cross of both completions and snapshot Cross of both,
+// 1,024 scored tokens a view; as many requests together as the service takes,
+// hidden states on the host in the end. "products" multiplies as many tokens
+// with the same weights, nothing else. Rounds answer "seconds", "tokens" and
+// "flops" (of the trunk's products with the adapter's, without attention).
+#include <algorithm>
 #include <chrono>
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "common/model/reference/decoder.h"
+#include "common/model/weights/adapter.h"
 #include "common/model/weights/placement.h"
 #include "common/model/weights/weight_names.h"
 #include "common/tensor/aten.h"
+#include "common/tensor/torch_bridge.h"
+#include "services/teacher/model_scorer.h"
 #include "tests/benchmarks/contender.h"
 
 namespace dapd {
@@ -55,27 +60,66 @@ std::shared_ptr<const ModelWeights> MakeWeights(int64_t layers) {
   return weights;
 }
 
-// Views of the given lengths, of which the last kScored tokens are scored.
-struct Views {
-  PackedTokens tokens;
-  at::Tensor rows;
-};
-Views MakeViews(const std::vector<int64_t>& lengths) {
-  std::vector<std::vector<int32_t>> sequences;
-  std::vector<at::Tensor> rows;
-  int64_t end = 0;
-  for (const int64_t length : lengths) {
-    std::vector<int32_t>& ids = sequences.emplace_back();
-    for (int64_t i = 0; i < length; ++i) {
-      ids.push_back(static_cast<int32_t>((end + i) * 7919 % 32'000));
-    }
-    end += length;
-    rows.push_back(at::arange(end - 1 - kScored, end - 1));
+// A view that passes through the model with `tokens` tokens, of which the last
+// kScored predict a scored one. No two begin alike.
+View MakeView(int64_t tokens) {
+  static int64_t views = 0;
+  const int64_t first = ++views * 104'729;
+  View view;
+  for (int64_t i = 0; i <= tokens; ++i) {
+    view.input_ids.push_back(static_cast<int32_t>((i * 7919 + first) % 32'000));
   }
-  return {PackTokens(sequences, at::kCUDA), at::cat(rows).to(at::kCUDA)};
+  view.scored_from = tokens + 1 - kScored;
+  view.scored_count = kScored;
+  return view;
 }
 
-int64_t Tokens(const Views& views) { return views.tokens.offsets.back(); }
+// The two requests of each sample.
+std::vector<ScoreInput> MakeRequests() {
+  std::vector<ScoreInput> requests;
+  for (int64_t sample = 0; sample < kSamples; ++sample) {
+    requests.push_back(
+        {.weights = WeightSet::kBase,
+         .views = {{ViewName::kNoneRollout, MakeView(kNone)},
+                   {ViewName::kNoneReference, MakeView(kNone)},
+                   {ViewName::kCrossRollout, MakeView(kCross)},
+                   {ViewName::kCrossReference, MakeView(kCross)}}});
+    requests.push_back(
+        {.weights = WeightSet::kSnapshot,
+         .views = {{ViewName::kCrossRollout, MakeView(kCross)},
+                   {ViewName::kCrossReference, MakeView(kCross)}}});
+  }
+  return requests;
+}
+
+// As many together as the worker does. Returns the tokens computed, and the
+// first scores of each request in `first`.
+int64_t ScoreAll(Scorer& scorer,
+                 const std::vector<ScoreInput>& requests,
+                 int64_t most_together,
+                 std::vector<HostTensor>* first) {
+  int64_t tokens = 0;
+  for (size_t begin = 0; begin < requests.size();) {
+    std::vector<ScoreJob> jobs;
+    while (begin < requests.size() &&
+           static_cast<int64_t>(jobs.size()) < most_together) {
+      const size_t index = begin++;
+      jobs.push_back({&requests[index], [first, index](ViewScores scores) {
+                        HostTensor& kept = first->at(index);
+                        if (kept.data == nullptr) {
+                          kept = scores.tensors.front().second;
+                        }
+                        return true;
+                      }});
+    }
+    for (const auto& outcome : scorer.ScoreTogether(jobs)) {
+      TORCH_CHECK(outcome.ok(), std::string(outcome.status().message()));
+      tokens += outcome->computed_tokens;
+    }
+  }
+  scorer.Forget();
+  return tokens;
+}
 
 // FLOPs of the trunk's products for `tokens`.
 double Flops(const ModelWeights& weights, int64_t tokens, bool with_adapter) {
@@ -100,7 +144,8 @@ void Multiply(const ModelWeights& weights, int64_t tokens) {
 }
 
 int Main(const std::string& mode, int64_t layers) {
-  TORCH_CHECK(ParseDevice("cuda").ok(), "[scoring_benchmark] no CUDA device");
+  const auto device = ParseDevice("cuda");
+  TORCH_CHECK(device.ok(), "[scoring_benchmark] no CUDA device");
   at::NoGradGuard no_grad;
   const auto weights = MakeWeights(layers);
   Adapter snapshot = MakeFreshAdapter(
@@ -108,42 +153,50 @@ int Main(const std::string& mode, int64_t layers) {
   for (auto& layer : snapshot.layers) {
     for (LoraPair& pair : layer) pair.b.normal_(0, 0.02);
   }
-  const Views base = MakeViews({kNone, kCross, kNone, kCross});
-  const Views cross = MakeViews({kCross, kCross});
-  const int64_t tokens = kSamples * (Tokens(base) + Tokens(cross));
+  constexpr int64_t kBaseTokens = 2 * (kNone + kCross);
+  constexpr int64_t kSnapshotTokens = 2 * kCross;
   const double flops = static_cast<double>(kSamples) *
-                       (Flops(*weights, Tokens(base), false) +
-                        Flops(*weights, Tokens(cross), mode == "ours"));
-  const auto score = [&](const ModelWeights& model,
-                         const Adapter* adapter,
-                         const Views& views) {
-    return ForwardHidden(model, adapter, views.tokens, views.rows);
-  };
-  // Packing changes nothing: each view of a pass against the view alone.
+                       (Flops(*weights, kBaseTokens, false) +
+                        Flops(*weights, kSnapshotTokens, mode == "ours"));
+  const Config config;
+  const ScoringShape shape = ScoringShapeFor(config.teacher, *device);
+  const std::unique_ptr<Scorer> scorer =
+      MakeModelScorer(weights, shape, config.teacher.prefix_memory_mib << 20);
+  const std::vector<ScoreInput> requests = MakeRequests();
   nlohmann::json ready = nlohmann::json::object();
   if (mode == "ours") {
-    const at::Tensor packed = score(*weights, &snapshot, cross);
-    const PackedTokens alone{cross.tokens.ids.narrow(0, kCross, kCross),
-                             {0, kCross}};
-    const at::Tensor rows = cross.rows.narrow(0, kScored, kScored) - kCross;
-    const at::Tensor second =
-        ForwardHidden(*weights, &snapshot, alone, rows).to(at::kFloat);
-    ready["error"] =
-        ((packed.narrow(0, kScored, kScored).to(at::kFloat) - second).norm() /
-         second.norm())
-            .item<double>();
+    AdapterUpload upload;
+    upload.set = WeightSet::kSnapshot;
+    upload.version = 1;
+    upload.adapter = SerializeAdapter(snapshot, "").value();
+    upload.probe_ids = {1, 2, 3};
+    TORCH_CHECK(scorer->Load(upload).ok(), "[scoring_benchmark] no adapter");
+    // What is scored with others against the same alone.
+    std::vector<HostTensor> together(requests.size());
+    std::vector<HostTensor> alone(requests.size());
+    ScoreAll(*scorer, requests, shape.most_together, &together);
+    ScoreAll(*scorer, requests, 1, &alone);
+    double error = 0.0;
+    for (size_t i = 0; i < requests.size(); ++i) {
+      const at::Tensor expected = ToTorch(alone[i]).to(at::kFloat);
+      const at::Tensor found = ToTorch(together[i]).to(at::kFloat);
+      error = std::max(
+          error, ((found - expected).norm() / expected.norm()).item<double>());
+    }
+    ready["error"] = error;
   }
   return ServeRounds(ready, [&](const std::string&) -> nlohmann::json {
-    const auto wait = [&] { base.rows[0].item<int64_t>(); };
+    const auto wait = [&] { weights->final_norm[0].item<float>(); };
     wait();
+    int64_t tokens = kSamples * (kBaseTokens + kSnapshotTokens);
     const auto start = std::chrono::steady_clock::now();
-    for (int64_t sample = 0; sample < kSamples; ++sample) {
-      if (mode == "ours") {
-        score(*weights, nullptr, base);
-        score(*weights, &snapshot, cross);
-      } else {
-        Multiply(*weights, Tokens(base));
-        Multiply(*weights, Tokens(cross));
+    if (mode == "ours") {
+      std::vector<HostTensor> scores(requests.size());
+      tokens = ScoreAll(*scorer, requests, shape.most_together, &scores);
+    } else {
+      for (int64_t sample = 0; sample < kSamples; ++sample) {
+        Multiply(*weights, kBaseTokens);
+        Multiply(*weights, kSnapshotTokens);
       }
     }
     wait();

@@ -1,5 +1,6 @@
 """Model, adapter and views of the training rows (C3, G3): layers of a true shape with random weights and a small vocabulary."""
 
+import gc
 import json
 import pathlib
 import random
@@ -14,20 +15,23 @@ RANK = 64
 SHAPES = {
     "0.6B": {"hidden_size": 1024, "intermediate_size": 3072, "num_attention_heads": 16, "num_key_value_heads": 8},
     "4B": {"hidden_size": 2560, "intermediate_size": 9728, "num_attention_heads": 32, "num_key_value_heads": 8},
+    # As wide as SmolLM2-135M, with Qwen3's norms of queries and keys.
+    "135M": {"hidden_size": 576, "intermediate_size": 1536, "num_attention_heads": 9, "num_key_value_heads": 3, "head_dim": 64},
 }
 # What the privileged template adds to a Self prompt, in tokens (performance.md).
 TEMPLATE = 130
 
 
-def write_model(folder, shape, layers, dtype=torch.float32):
-    """MODEL and ADAPTER folders; B of the adapter is not zero."""
+def write_model(folder, shape, layers, precision="float32", device="cpu"):
+    """MODEL and ADAPTER folders, made on the device; B of the adapter is not zero."""
     folder = pathlib.Path(folder)
     torch.manual_seed(1)
-    config = transformers.Qwen3Config(vocab_size=VOCABULARY, num_hidden_layers=layers, head_dim=128, tie_word_embeddings=True,
-                                      max_position_embeddings=40960, rope_theta=1e6, eos_token_id=1, pad_token_id=0, **SHAPES[shape])
-    model = transformers.Qwen3ForCausalLM(config).to(dtype)
-    model.save_pretrained(folder / "model")
-    adapted = get_peft_model(model, LoraConfig(r=RANK, lora_alpha=2 * RANK, target_modules=TARGETS, task_type="CAUSAL_LM"))
+    config = transformers.Qwen3Config(vocab_size=VOCABULARY, num_hidden_layers=layers, tie_word_embeddings=True,
+                                      max_position_embeddings=40960, rope_theta=1e6, eos_token_id=1, pad_token_id=0, **{"head_dim": 128, **SHAPES[shape]})
+    with torch.device(device):
+        model = transformers.Qwen3ForCausalLM(config).to(getattr(torch, precision))
+        model.save_pretrained(folder / "model")
+        adapted = get_peft_model(model, LoraConfig(r=RANK, lora_alpha=2 * RANK, target_modules=TARGETS, task_type="CAUSAL_LM"))
     with torch.no_grad():
         for name, parameter in adapted.named_parameters():
             if "lora_" in name:
@@ -35,6 +39,9 @@ def write_model(folder, shape, layers, dtype=torch.float32):
             if "lora_B" in name:
                 parameter.normal_(std=0.02)
     adapted.save_pretrained(folder / "adapter")
+    del adapted, model
+    gc.collect()
+    torch.cuda.empty_cache()  # the contenders', if it was made on a GPU
     return folder / "model", folder / "adapter"
 
 

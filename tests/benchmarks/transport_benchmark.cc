@@ -65,10 +65,10 @@ class ReadyScorer final : public Scorer {
     }
     return ScoreWork{};
   }
-  absl::StatusOr<bool> Advance(WeightSet,
-                               const std::vector<int32_t>&,
-                               HeldPrefix*) override {
-    return false;
+  int64_t chunk_tokens() const override { return 1; }
+  absl::StatusOr<int64_t> Advance(
+      std::span<const AheadSequence> /*sequences*/) override {
+    return 0;
   }
   void Forget() override {}
 

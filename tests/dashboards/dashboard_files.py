@@ -16,8 +16,8 @@ def load(path):
 
 
 def panels(path):
-    """All panels of a dashboard but the row headers."""
-    return [panel for panel in load(path)["panels"] if panel["type"] != "row"]
+    """All panels of a dashboard that show data: neither row headers nor text."""
+    return [panel for panel in load(path)["panels"] if panel["type"] not in ("row", "text")]
 
 
 def queries():

@@ -13,10 +13,17 @@ from dashboard_files import DASHBOARDS, ROOT, load, panels, queries, resolve
 by_dashboard = pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
 
 
-def test_there_are_the_four():
-    assert [path.stem for path in DASHBOARDS] == ["overview", "reliability", "rollout", "training"]
+def test_there_are_the_five():
+    assert [path.stem for path in DASHBOARDS] == ["overview", "reliability", "rollout", "runbook", "training"]
     for key in ("uid", "title"):
-        assert len({load(path)[key] for path in DASHBOARDS}) == 4
+        assert len({load(path)[key] for path in DASHBOARDS}) == 5
+
+
+def test_the_runbook_is_there_paragraph_by_paragraph():
+    shown = {panel["title"]: panel["options"]["content"] for panel in load(ROOT / "dashboards/runbook.json")["panels"]}
+    assert list(shown) == re.findall(r"^## (\w+)$", (ROOT / "docs/runbook.md").read_text(), re.MULTILINE)
+    for title, content in shown.items():
+        assert content.startswith("*") and "](" not in content, title
 
 
 def test_the_files_are_what_their_source_writes(tmp_path):

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 import yaml
-from dashboard_files import ROOT, RULES, alerts, metrics_of, recorded, rules
+from dashboard_files import ROOT, RULES, alerts, load, metrics_of, recorded, rules
 
 UNIT_TESTS = sorted((ROOT / "tests/dashboards/rules").glob("*.yml"))
 
@@ -59,7 +59,17 @@ def test_every_alert_has_a_severity_and_a_paragraph_in_the_runbook():
     for name, rule in alerts().items():
         assert rule["labels"] == {"severity": paragraphs[name].lower(), "system": "dapd"}, name
         assert rule["annotations"]["summary"], name
-        assert rule["annotations"]["runbook_url"] == f"docs/runbook.md#{name.lower()}", name
+
+
+def test_the_link_of_every_alert_is_absolute_and_leads_to_its_paragraph():
+    """In the Grafana that compose starts; deploy/kubernetes puts another in its place."""
+    grafana = yaml.safe_load((ROOT / "deploy/compose.monitoring.yaml").read_text())["services"]["grafana"]
+    runbook = load(ROOT / "dashboards/runbook.json")
+    panels = {panel["title"]: panel["id"] for panel in runbook["panels"]}
+    assert any(str(port).startswith("127.0.0.1:") and str(port).endswith(":3000") for port in grafana["ports"])
+    for name, rule in alerts().items():
+        link = f"http://127.0.0.1:3000/d/{runbook['uid']}/runbook?viewPanel={panels[name]}#{name.lower()}"
+        assert rule["annotations"]["runbook_url"] == link, name
 
 
 def test_prometheus_accepts_the_configuration_of_compose(tmp_path):

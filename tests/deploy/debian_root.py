@@ -24,20 +24,28 @@ def system_libraries(folder):
     return {path for path in paths if not path.startswith(str(folder))}
 
 
-def debian_root(packages):
-    """A folder with the root file system; made once for each set of packages, from where this machine's apt gets its
-    own."""
-    release = subprocess.run(["sh", "-c", '. /etc/os-release && echo "$VERSION_CODENAME"'], capture_output=True, text=True).stdout.strip()
+def this_release():
+    return subprocess.run(["sh", "-c", '. /etc/os-release && echo "$VERSION_CODENAME"'], capture_output=True, text=True).stdout.strip()
+
+
+def debian_root(packages, release=None):
+    """A folder with the root file system of this machine's release of Debian, or of another; made once for each set of packages, from where
+    this machine's apt gets its own."""
+    release = release or this_release()
     digest = hashlib.sha256(" ".join([release, *sorted(packages)]).encode()).hexdigest()[:12]
     root = ROOT / ".deps" / f"debian-root-{digest}"
     if not root.exists():
-        mirror = subprocess.run(["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", f"Codename: {release}"],
+        mirror = subprocess.run(["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", f"Codename: {this_release()}"],
                                 capture_output=True, text=True, check=True).stdout.split()[0]
         aside = root.with_suffix(".tmp")
         shutil.rmtree(aside, ignore_errors=True)
         log = ROOT / ".deps/logs/debootstrap.log"
+        include = [f"--include={','.join(sorted(packages))}"] if packages else []
         with open(log, "w") as output:
-            subprocess.run(["debootstrap", "--variant=minbase", f"--include={','.join(sorted(packages))}", release, aside, mirror],
+            # debootstrap mounts /proc in its root. In namespaces that end with it, nothing stays mounted, or runs on, when it is killed: what
+            # is half made can be removed without going into this machine's own /proc.
+            subprocess.run(["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc",
+                            "debootstrap", "--variant=minbase", *include, release, aside, mirror],
                            stdout=output, stderr=output, check=True, timeout=540)
         aside.rename(root)
     return root

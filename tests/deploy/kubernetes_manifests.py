@@ -13,9 +13,14 @@ import yaml
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MANIFESTS = ROOT / "deploy/kubernetes"
-OVERLAYS = ("cpu-demo", "gpu-single-node", "gpu-cluster")
+OVERLAYS = ("cpu-demo", "gpu-single-node", "gpu-cluster", "one-node-8-gpus", "two-nodes-8-gpus", "qwen3-32b", "jobset")
 # What a user may add to any overlay, if the overlay does not have it already.
-OPTIONAL = ("monitoring", "keda", "network-policy", "mtls", "cert-manager")
+OPTIONAL = ("download", "monitoring", "keda", "network-policy", "mtls", "cert-manager", "pull-secret", "runtime-class", "priority-class",
+            "storage-class", "spot")
+# Each of these is looked at by itself on these overlays; elsewhere all at once.
+THOROUGH = ("cpu-demo", "gpu-cluster")
+# What cannot be added: KEDA scales Deployments, and the demonstration has no claim to fill.
+IMPOSSIBLE = {"jobset": {"keda"}, "cpu-demo": {"download"}}
 
 
 def kubectl():
@@ -41,8 +46,10 @@ def combinations():
     """(overlay, components that are added): nothing, each one alone, everything."""
     pairs = []
     for overlay in OVERLAYS:
-        free = [name for name in OPTIONAL if name not in own_components(overlay)]
-        pairs += [(overlay, ()), *((overlay, (name,)) for name in free if name != "cert-manager"), (overlay, tuple(free))]
+        free = [name for name in OPTIONAL if name not in own_components(overlay) | IMPOSSIBLE.get(overlay, set())]
+        alone = free if overlay in THOROUGH else ()
+        pairs += [(overlay, ()), *((overlay, (name,)) for name in alone if name != "cert-manager"), (overlay, tuple(free))]
+    pairs.append(("two-nodes-8-gpus", ("jobset",)))
     return pairs
 
 
@@ -51,27 +58,44 @@ def label(combination):
     return "+".join((overlay, *added))
 
 
-@functools.cache
-def rendered(overlay, added=()):
-    """The text that `kubectl apply -k` would send."""
+def file_of(overlay):
+    """The overlay's kustomization, parsed."""
+    return yaml.safe_load((MANIFESTS / "overlays" / overlay / "kustomization.yaml").read_text())
+
+
+def settings_of(kustomization):
+    """The literals of its dapd-settings, as a dictionary."""
+    (entry,) = (entry for entry in kustomization["configMapGenerator"] if entry["name"] == "dapd-settings")
+    return dict(literal.split("=", 1) for literal in entry["literals"])
+
+
+def render(kustomization, overlay):
+    """What a file of this content beside the overlays would give, with the overlay's run.yaml."""
     with tempfile.TemporaryDirectory() as folder:
         # Kustomize wants relative paths.
-        base = os.path.relpath(MANIFESTS, os.path.realpath(folder))
-        kustomization = {
-            "apiVersion": "kustomize.config.k8s.io/v1beta1",
-            "kind": "Kustomization",
-            "resources": [f"{base}/overlays/{overlay}"],
-            "components": [f"{base}/components/{name}" for name in added],
-        }
-        pathlib.Path(folder, "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
-        result = kustomize(folder)
+        manifests = os.path.relpath(MANIFESTS, os.path.realpath(folder))
+        text = yaml.safe_dump(kustomization, sort_keys=False).replace("../../", f"{manifests}/")
+        pathlib.Path(folder, "kustomization.yaml").write_text(text)
+        shutil.copy(MANIFESTS / "overlays" / overlay / "run.yaml", folder)
+        return kustomize(folder)
+
+
+@functools.cache
+def rendered(overlay, added=(), settings=()):
+    """The text that `kubectl apply -k` would send, if these components and settings were added to the overlay's file."""
+    kustomization = file_of(overlay)
+    kustomization["components"] = kustomization.get("components", []) + [f"../../components/{name}" for name in added]
+    (entry,) = (entry for entry in kustomization["configMapGenerator"] if entry["name"] == "dapd-settings")
+    entry["literals"] = [f"{key}={value}" for key, value in (settings_of(kustomization) | dict(settings)).items()]
+    result = render(kustomization, overlay)
     assert result.returncode == 0, f"{label((overlay, added))}: {result.stderr}"
     return result.stdout
 
 
-def objects(overlay, added=()):
-    """A fresh copy of every object, to look at or to spoil."""
-    return [entry for entry in yaml.safe_load_all(rendered(overlay, added)) if entry]
+def objects(overlay, added=(), **settings):
+    """A fresh copy of every object, to look at or to spoil. A setting's name has _ where the file has -."""
+    named = tuple((key.replace("_", "-"), str(value)) for key, value in settings.items())
+    return [entry for entry in yaml.safe_load_all(rendered(overlay, added, named)) if entry]
 
 
 def of_kind(everything, *kinds):
@@ -83,7 +107,17 @@ def find(everything, kind, name):
 
 
 def workloads(everything):
-    return of_kind(everything, "Deployment", "StatefulSet")
+    """What runs the services: Deployments and a StatefulSet, or the jobs of a JobSet as the controller makes them."""
+    jobs = [
+        {"kind": "Job", "metadata": {"name": f"{jobset['metadata']['name']}-{replicated['name']}"}, "spec": replicated["template"]["spec"]}
+        for jobset in of_kind(everything, "JobSet")
+        for replicated in jobset["spec"]["replicatedJobs"]
+    ]
+    return of_kind(everything, "Deployment", "StatefulSet") + jobs
+
+
+def pods_of(workload):
+    return workload["spec"]["replicas" if workload["kind"] != "Job" else "completions"]
 
 
 def pod_of(workload):

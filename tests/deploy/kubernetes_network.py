@@ -1,23 +1,32 @@
 """What NetworkPolicies let through, worked out the way a network plugin does it."""
 
+import ipaddress
 import itertools
 
 from kubernetes_manifests import containers, find, name_of, of_kind, role, workloads
 
 NAME, COMPONENT = "app.kubernetes.io/name", "app.kubernetes.io/component"
 HOME = "dapd"
-# Who might call: (namespace, labels of the pod). A stranger at home is a pod that nobody foresaw.
+# Addresses outside the cluster, or of its nodes: no pods.
+OUTSIDE = {"internet": "192.0.2.1", "internet by IPv6": "2001:db8::1", "node": "10.0.0.1", "metadata": "169.254.169.254"}
+# Who might call: (namespace, labels of the pod). A stranger at home is a pod that nobody foresaw. An address stands in the
+# place of a namespace.
 PARTIES = {
     "rollout": (HOME, {NAME: "dapd", COMPONENT: "rollout"}),
     "teacher": (HOME, {NAME: "dapd", COMPONENT: "teacher"}),
     "trainer": (HOME, {NAME: "dapd", COMPONENT: "trainer"}),
     "viewer": (HOME, {NAME: "dapd", COMPONENT: "viewer"}),
+    "download": (HOME, {NAME: "dapd", COMPONENT: "download"}),
     "stranger": (HOME, {}),
     "prometheus": ("monitoring", {NAME: "prometheus"}),
     "outsider": ("default", {NAME: "dapd", COMPONENT: "trainer"}),
     "dns": ("kube-system", {"k8s-app": "kube-dns"}),
+    **{name: (address, None) for name, address in OUTSIDE.items()},
 }
 UNUSED_PORT = 65001
+HTTPS = 443
+# Metrics of a trainer pod's second to eighth rank.
+PORTS_OF_RANKS = range(9113, 9174, 10)
 
 
 def selects(selector, labels):
@@ -27,7 +36,14 @@ def selects(selector, labels):
 
 
 def peer_matches(peer, namespace, labels):
+    if "ipBlock" in peer:
+        # Pods have addresses as well, in one of the private networks.
+        address = ipaddress.ip_address(namespace if labels is None else "10.244.0.9")
+        inside = [ipaddress.ip_network(block) for block in (peer["ipBlock"]["cidr"], *peer["ipBlock"].get("except", []))]
+        return address in inside[0] and not any(address in block for block in inside[1:])
     assert not peer.keys() - {"podSelector", "namespaceSelector"}, f"not understood: {peer}"
+    if labels is None:
+        return False
     if "namespaceSelector" in peer:
         at_home = selects(peer["namespaceSelector"], {"kubernetes.io/metadata.name": namespace})
     else:
@@ -62,7 +78,8 @@ def open_edges(everything, direction):
     """All (caller, answerer, protocol, port) that the policies of the answerers ("Ingress") or of the callers ("Egress") let
     through, where they are ours."""
     policies = of_kind(everything, "NetworkPolicy")
-    ports = {("TCP", port) for port in ports_of(everything).values()} | {("TCP", 53), ("UDP", 53), ("TCP", UNUSED_PORT)}
+    numbers = {*ports_of(everything).values(), *PORTS_OF_RANKS, 53, HTTPS, 80, UNUSED_PORT}
+    ports = {("TCP", port) for port in numbers} | {("UDP", 53)}
     edges = set()
     for caller, answerer in itertools.product(PARTIES, PARTIES):
         here, there = (answerer, caller) if direction == "Ingress" else (caller, answerer)
@@ -82,6 +99,10 @@ def ports_of(everything):
     }
 
 
+def downloads(everything):
+    return any(job["metadata"]["name"] == "dapd-download" for job in of_kind(everything, "Job"))
+
+
 def needed_edges(everything):
     """The edges that the services have, by the ports of their containers."""
     number = ports_of(everything)
@@ -89,20 +110,25 @@ def needed_edges(everything):
         ("trainer", "rollout", number["rollout", "grpc"]),
         ("trainer", "teacher", number["teacher", "grpc"]),
         # Ranks meet at one port; NCCL then listens at any.
-        *(("trainer", "trainer", port) for port in (*number.values(), 53, UNUSED_PORT)),
+        *(("trainer", "trainer", port) for port in (*number.values(), *PORTS_OF_RANKS, 53, HTTPS, 80, UNUSED_PORT)),
         ("viewer", "trainer", number["trainer", "grpc"]),
         ("viewer", "trainer", number["trainer", "metrics"]),
         *(("prometheus", role, number[role, "metrics"]) for role in ("rollout", "teacher", "trainer")),
-        ("trainer", "dns", 53),
-        ("viewer", "dns", 53),
+        *(("prometheus", "trainer", port) for port in PORTS_OF_RANKS),
     ]
+    resolvers = ["trainer", "viewer"]
+    if downloads(everything):
+        resolvers.append("download")
+        tcp += [("download", "internet", HTTPS), ("download", "internet by IPv6", HTTPS)]
+    tcp += [(caller, "dns", 53) for caller in resolvers]
     edges = {(caller, answerer, "TCP", port) for caller, answerer, port in tcp}
-    return edges | {("trainer", "trainer", "UDP", 53)} | {(caller, "dns", "UDP", 53) for caller in ("trainer", "viewer")}
+    return edges | {("trainer", "trainer", "UDP", 53)} | {(caller, "dns", "UDP", 53) for caller in resolvers}
 
 
 def violations(everything):
     """Sentences as in kubernetes_policy.py; none where no policy was asked for."""
-    if not of_kind(everything, "NetworkPolicy"):
+    # The download brings a policy of its own, which fences nothing but itself.
+    if not any(name_of(policy) == "NetworkPolicy dapd-default-deny" for policy in of_kind(everything, "NetworkPolicy")):
         return
     reached = set()
     for direction in ("Ingress", "Egress"):
@@ -117,7 +143,7 @@ def violations(everything):
     for (role_name, port_name), port in ports_of(everything).items():
         if (role_name, "TCP", port) not in reached:
             yield f"{role_name}'s port {port_name} has no edge"
-    existing = {*ports_of(everything).values(), 53}
+    existing = {*ports_of(everything).values(), *PORTS_OF_RANKS, 53} | ({HTTPS} if downloads(everything) else set())
     ranks = [{"podSelector": {"matchLabels": PARTIES["trainer"][1]}}]
     between_ranks = ({"from": ranks}, {"to": ranks})
     for policy in of_kind(everything, "NetworkPolicy"):

@@ -3,7 +3,7 @@
 Every container gets a root file system of its own, read-only, with nothing but this machine's /usr, our programs and the
 volumes of its pod; the user and group of its security context, no capabilities; the environment, command and working
 folder of its manifest. Every pod has an address of its own on a bridge without a way out, and the names of services and of
-a StatefulSet's pods resolve to them. Not there: readiness in names, restarts, network policies, resource limits. Needs root
+the pods of a StatefulSet or of a JobSet resolve to them. Not there: readiness in names, restarts, network policies, resource limits. Needs root
 and namespaces.
 """
 
@@ -21,6 +21,8 @@ from kubernetes_manifests import ROOT, find, pod_of, role, workloads
 
 BIN = pathlib.Path(os.environ.get("DAPD_BIN", ROOT / "build" / "bin"))
 PATH = "/opt/dapd/bin"  # of the image
+# What a controller writes a pod's number to: a StatefulSet's, an indexed job's.
+INDEX_LABELS = ("metadata.labels['apps.kubernetes.io/pod-index']", "metadata.labels['batch.kubernetes.io/job-completion-index']")
 PROBE = """
 import sys, grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -193,11 +195,12 @@ class Pods:
         return sandbox
 
     def publish_names(self):
-        """As a cluster's DNS: SERVICE is all pods behind it, POD.SERVICE one of a StatefulSet."""
+        """As a cluster's DNS: SERVICE is all pods behind it, POD.SERVICE one of a StatefulSet, or of the first job of that name."""
         lines = ["127.0.0.1 localhost"]
         for container in self.containers:
             name = container.workload["metadata"]["name"]
-            lines.append(f"{container.address} {name} {name}-{container.index}.{name}")
+            pod = f"{name}-0-{container.index}" if container.workload["kind"] == "Job" else f"{name}-{container.index}"
+            lines.append(f"{container.address} {name} {pod}.{name}")
         for container in self.containers:
             (container.folder / "root/etc/hosts").write_text("\n".join(lines) + "\n")
 
@@ -213,7 +216,7 @@ class Pods:
                 assert source["resourceFieldRef"]["resource"] == "limits.cpu"
                 variables[entry["name"]] = str(math.ceil(float(spec["resources"]["limits"]["cpu"])))
             else:
-                assert source["fieldRef"]["fieldPath"] == "metadata.labels['apps.kubernetes.io/pod-index']"
+                assert source["fieldRef"]["fieldPath"] in INDEX_LABELS
                 variables[entry["name"]] = str(index)
         return [f"{name}={value}" for name, value in variables.items()]
 

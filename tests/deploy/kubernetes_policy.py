@@ -3,16 +3,18 @@
 `violations` returns sentences, none for a good set. The network's rules are in kubernetes_network.py.
 """
 
-from kubernetes_manifests import containers, find, name_of, of_kind, pod_of, role, workloads
+from kubernetes_manifests import containers, find, name_of, of_kind, pod_of, pods_of, role, workloads
 
 CLUSTER_WIDE = {"Namespace"}
 POD_VOLUMES = {"configMap", "secret", "projected", "emptyDir", "persistentVolumeClaim"}
 PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
 WORKER_DRAIN_SECONDS = 10
+MOST_RANKS = 8  # whose metrics components/scraping asks for
 
 
 def violations(everything):
-    rules = (check_objects, check_pods, check_containers, check_volumes, check_budgets, check_services, check_scaling, check_certificates)
+    rules = (check_objects, check_pods, check_containers, check_volumes, check_budgets, check_services, check_ranks,
+             check_jobset, check_scaling, check_certificates)
     return [sentence for rule in rules for sentence in rule(everything)]
 
 
@@ -33,15 +35,21 @@ def check_objects(everything):
             yield f"{name_of(entry)} occurs twice"
         seen.add(name_of(entry))
     images = {container["image"] for workload in workloads(everything) for container in containers(workload)}
+    fetching = {container["image"] for job in of_kind(everything, "Job") for container in containers(job)}
     if len(images) != 1:
         yield f"more than one image: {sorted(images)}"
-    for image in images:
+    for image in images | fetching:
         if ":" not in image or image.endswith(":latest"):
             yield f"image {image} names no version"
 
 
+def with_jobs(everything):
+    """The services and what else runs pods."""
+    return workloads(everything) + of_kind(everything, "Job")
+
+
 def check_pods(everything):
-    for workload in workloads(everything):
+    for workload in with_jobs(everything):
         name, pod = name_of(workload), pod_of(workload)
         context = pod.get("securityContext", {})
         if context.get("runAsNonRoot") is not True or context.get("runAsUser", 0) == 0:
@@ -59,12 +67,15 @@ def check_pods(everything):
             yield f"{name} gets an environment variable for every service in the namespace"
         if pod.get("terminationGracePeriodSeconds", 30) <= WORKER_DRAIN_SECONDS:
             yield f"{name} is killed before it has drained"
-        if not pod.get("topologySpreadConstraints"):
+        if workload["kind"] == "Job" and pod.get("restartPolicy") not in ("OnFailure", "Never"):
+            yield f"{name} does not say what becomes of a pod that ends"
+        if workload not in of_kind(everything, "Job") and not pod.get("topologySpreadConstraints"):
             yield f"{name} does not spread over nodes"
 
 
 def check_containers(everything):
-    for workload in workloads(everything):
+    for workload in with_jobs(everything):
+        is_service = workload not in of_kind(everything, "Job")
         for container in containers(workload):
             name = f"{name_of(workload)} container {container['name']}"
             resources = container.get("resources", {})
@@ -76,11 +87,11 @@ def check_containers(everything):
                 yield f"{name} may be killed for memory that it did not request"
             yield from check_security_context(name, container.get("securityContext", {}))
             ports = {port["containerPort"] for port in container.get("ports", [])}
-            for kind in PROBES:
+            for kind in PROBES if is_service else ():
                 yield from check_probe(f"{name} {kind}", container.get(kind), ports)
             if any("hostPort" in port for port in container.get("ports", [])):
                 yield f"{name} takes a port of its host"
-        if role(workload) != containers(workload)[0]["name"]:
+        if is_service and role(workload) != containers(workload)[0]["name"]:
             yield f"{name_of(workload)} runs another role than its label says"
 
 
@@ -106,7 +117,7 @@ def check_probe(name, probe, ports):
 def check_volumes(everything):
     config_maps = {entry["metadata"]["name"] for entry in of_kind(everything, "ConfigMap")}
     claims = {entry["metadata"]["name"] for entry in of_kind(everything, "PersistentVolumeClaim")}
-    for workload in workloads(everything):
+    for workload in with_jobs(everything):
         name, pod = name_of(workload), pod_of(workload)
         volumes = {volume["name"]: volume for volume in pod.get("volumes", [])}
         templates = {template["metadata"]["name"] for template in workload["spec"].get("volumeClaimTemplates", [])}
@@ -130,7 +141,9 @@ def check_volumes(everything):
                 volume = volumes.get(mount["name"], {})
                 if mount["name"] not in templates and not volume:
                     yield f"{name} mounts {mount['name']}, which is no volume of its pod"
-                if volume and "emptyDir" not in volume and not mount.get("readOnly"):
+                # The run folder of a JobSet, and what a download is for.
+                written = {"/runs"} if role(workload) == "trainer" else {"/input"} if role(workload) == "download" else set()
+                if volume and "emptyDir" not in volume and not mount.get("readOnly") and mount["mountPath"] not in written:
                     yield f"{name} may write to {mount['mountPath']}"
 
 
@@ -138,9 +151,12 @@ def check_budgets(everything):
     budgets = of_kind(everything, "PodDisruptionBudget")
     for workload in workloads(everything):
         labels = workload["spec"]["template"]["metadata"]["labels"]
-        count = sum(matches(budget["spec"]["selector"]["matchLabels"], labels) for budget in budgets)
-        if count != 1:
-            yield f"{name_of(workload)} has {count} disruption budgets"
+        own = [budget["spec"] for budget in budgets if matches(budget["spec"]["selector"]["matchLabels"], labels)]
+        # Workers of a JobSet need none: there is none that the control plane could work out for a job and that lets them go.
+        if len(own) != (0 if workload["kind"] == "Job" and role(workload) != "trainer" else 1):
+            yield f"{name_of(workload)} has {len(own)} disruption budgets"
+        if workload["kind"] == "Job" and any(budget.get("minAvailable") != pods_of(workload) for budget in own):
+            yield f"{name_of(workload)} has a budget that is not its number of pods"
 
 
 def check_services(everything):
@@ -157,16 +173,54 @@ def check_services(everything):
             targets = {port["targetPort"] for port in service["spec"]["ports"]}
             if targets != named:
                 yield f"{name_of(service)} leads to ports {sorted(targets)}, the pods have {sorted(named)}"
-        if workload["spec"].get("serviceName", own[0]["metadata"]["name"] if own else "") not in [s["metadata"]["name"] for s in own]:
+        subdomain = pod_of(workload).get("subdomain")
+        if workload["spec"].get("serviceName", subdomain or own[0]["metadata"]["name"] if own else "") not in [s["metadata"]["name"] for s in own]:
             yield f"{name_of(workload)} gets its pods' names from a service that is not its own"
 
 
-def check_scaling(everything):
+def settings_in(everything):
+    """The environment that all services get."""
+    return {key: value for entry in of_kind(everything, "ConfigMap") for key, value in entry["data"].items()}
+
+
+def check_ranks(everything):
+    """Pods, GPUs and ranks of the trainer belong together, and so do a worker's GPUs and processes."""
+    settings = settings_in(everything)
+    ranks = int(settings.get("DAPD_TRAINER__RANKS_PER_MACHINE", 0))
     for workload in workloads(everything):
-        variables = {entry["name"]: entry.get("value") for entry in containers(workload)[0].get("env", [])}
-        size = variables.get("DAPD_TRAINER__RANKS")
-        if size is not None and size != str(workload["spec"]["replicas"]):
-            yield f"{name_of(workload)} has {workload['spec']['replicas']} ranks that believe to be {size}"
+        name, container = name_of(workload), containers(workload)[0]
+        gpus = container["resources"].get("limits", {}).get("nvidia.com/gpu")
+        if role(workload) == "rollout" and gpus is not None and str(gpus) != settings["DAPD_ROLLOUT__TENSOR_PARALLEL"]:
+            yield f"{name} has {gpus} GPUs for {settings['DAPD_ROLLOUT__TENSOR_PARALLEL']} processes"
+        if role(workload) != "trainer":
+            continue
+        if settings.get("DAPD_TRAINER__MACHINES") != str(pods_of(workload)):
+            yield f"{name} has {pods_of(workload)} pods that believe to be {settings.get('DAPD_TRAINER__MACHINES')}"
+        if gpus is not None and int(gpus) != ranks:
+            yield f"{name} has {gpus} GPUs for {ranks} ranks"
+        if not 1 <= ranks <= MOST_RANKS or workload["spec"]["template"]["metadata"]["labels"]["dapd/ranks"] != str(ranks):
+            yield f"{name} has {ranks} ranks a pod, of which not all are scraped"
+        claims = [volume["persistentVolumeClaim"]["claimName"] for volume in pod_of(workload)["volumes"] if volume["name"] == "runs"]
+        for claim in claims if pods_of(workload) > 1 else ():
+            if find(everything, "PersistentVolumeClaim", claim)["spec"]["accessModes"] != ["ReadWriteMany"]:
+                yield f"{name} has {pods_of(workload)} pods for claim {claim}, which one node can have"
+
+
+def check_jobset(everything):
+    """The set ends with the trainer, and nothing of it runs outside."""
+    for jobset in of_kind(everything, "JobSet"):
+        if of_kind(everything, "Deployment", "StatefulSet", "ScaledObject"):
+            yield f"{name_of(jobset)} is not all that runs the services"
+        if jobset["spec"].get("successPolicy") != {"operator": "All", "targetReplicatedJobs": ["trainer"]}:
+            yield f"{name_of(jobset)} does not end with the trainer"
+        if settings_in(everything).get("DAPD_TRAINER__WHEN_DONE") != "exit":
+            yield f"{name_of(jobset)} has a trainer that stays when it is done"
+    for job in workloads(everything):
+        if job["kind"] == "Job" and job["spec"]["completions"] != job["spec"]["parallelism"]:
+            yield f"{name_of(job)} does not start all its pods"
+
+
+def check_scaling(everything):
     for scaled in of_kind(everything, "ScaledObject"):
         target = scaled["spec"]["scaleTargetRef"]["name"]
         if "replicas" in find(everything, "Deployment", target)["spec"]:
@@ -175,7 +229,7 @@ def check_scaling(everything):
 
 def check_certificates(everything):
     """Where the services want TLS, each probe has a certificate and each secret is of its pod's role."""
-    settings = {key: value for entry in of_kind(everything, "ConfigMap") for key, value in entry["data"].items()}
+    settings = settings_in(everything)
     if settings.get("DAPD_SECURITY__INSECURE") == "true":
         return
     made = {entry["spec"]["secretName"]: entry["spec"].get("uris") for entry in of_kind(everything, "Certificate")}

@@ -1,7 +1,7 @@
 """Schemas of what the manifests use of foreign resource definitions, strict: a key that is not here is an error.
 
-Written from the definitions of KEDA 2, cert-manager 1 and the Prometheus operator 0.7x+. Kubernetes' own kinds are
-checked by kubernetes-validate.
+Written from the definitions of KEDA 2, cert-manager 1, the Prometheus operator 0.7x+ and JobSet 0.8+. Kubernetes' own
+kinds are checked by kubernetes-validate, and so are the jobs of a JobSet.
 """
 
 import jsonschema
@@ -22,11 +22,12 @@ def list_of(items):
 
 LABELS = {"type": "object", "additionalProperties": {"type": "string"}}
 RELABELING = record(
-    ("targetLabel",),
+    ("sourceLabels",),
     sourceLabels=list_of({"type": "string", "pattern": "^[a-zA-Z_][a-zA-Z0-9_]*$"}),
     targetLabel=TEXT,
     replacement=TEXT,
     regex=TEXT,
+    action={"enum": ["replace", "keep"]},
 )
 RULE = record(
     ("expr",),
@@ -85,6 +86,14 @@ SPECS = {
         podMetricsEndpoints=list_of(
             record(("port",), port=TEXT, path=TEXT, interval=DURATION, relabelings=list_of(RELABELING))
         ),
+    ),
+    ("jobset.x-k8s.io/v1alpha2", "JobSet"): record(
+        ("replicatedJobs",),
+        successPolicy=record(("operator",), operator={"enum": ["All", "Any"]}, targetReplicatedJobs=list_of(TEXT)),
+        failurePolicy=record(maxRestarts={"type": "integer", "minimum": 0}),
+        network=record(enableDNSHostnames={"type": "boolean"}, subdomain=TEXT, publishNotReadyAddresses={"type": "boolean"}),
+        suspend={"type": "boolean"},
+        replicatedJobs=list_of(record(("name", "template"), name=TEXT, replicas=COUNT, template=record(("spec",), spec={"type": "object"}))),
     ),
     ("monitoring.coreos.com/v1", "PrometheusRule"): record(
         ("groups",), groups=list_of(record(("name", "rules"), name=TEXT, interval=DURATION, rules=list_of(RULE)))

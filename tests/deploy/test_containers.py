@@ -262,6 +262,16 @@ def test_the_image_holds_nothing_to_run_but_the_programs(engine, image):
     assert engine.docker("run", "--rm", image, "dapd", "check", "/etc/dapd/container.yaml").returncode == 0
 
 
+def test_a_released_image_loads_and_runs(engine, image, package, tmp_path):
+    engine.run(ROOT / "deploy/release.sh", "--unlocked", "--installed", package, "--images", "--base", "debian-root", "--output", tmp_path, timeout=540)
+    (archive,) = tmp_path.glob("*-cpu-image.tar.gz")
+    engine.docker("load", "--input", archive)
+    time_of_commit = subprocess.run(["git", "log", "-1", "--format=%cd", "--date=format-local:%Y-%m-%dT%H:%M:%SZ"], cwd=ROOT, check=True,
+                                    capture_output=True, text=True, env={**os.environ, "TZ": "UTC"}).stdout.strip()
+    assert engine.inspect(image, "{{.Config.User}} {{.Created}}") == f"{USER}:{USER} {time_of_commit}"
+    assert engine.docker("run", "--rm", image, "dapd", "check", "/etc/dapd/container.yaml").returncode == 0
+
+
 FILES = {
     "cpu": [],
     "gpu": ["deploy/compose.gpu.yaml"],

@@ -1,12 +1,15 @@
 """deploy/fetch.sh against a server that speaks the Hugging Face hub's protocol, and the commands that read what it brings."""
 
+import importlib.metadata
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
 import pytest
+from packaging.requirements import Requirement
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("DAPD_BIN", ROOT / "build" / "bin"))
@@ -139,3 +142,27 @@ def test_a_hub_that_does_not_answer_is_no_missing_model(call, hub):
     hub.close()
     result = fetch(call, "model", "org/tiny")
     assert result.returncode == 5 and "does not answer" in result.stderr
+
+
+def test_a_path_that_is_there_is_not_fetched(call, hub, tmp_path):
+    (tmp_path / "org/tiny").mkdir(parents=True)
+    fetched = fetch(call, "model", "org/tiny")
+    assert fetched.returncode == 0 and "nothing is fetched" in fetched.stdout, fetched.stderr
+    assert hub.requests == []
+
+
+def test_the_image_that_fetches_installs_pinned_versions_only():
+    """All that the client requires is in the list which its image takes as constraints."""
+    pinned = {re.split(r"==", line)[0].lower().replace("_", "-") for line in (ROOT / "deploy/requirements.txt").read_text().splitlines() if "==" in line}
+    assert "--constraint /opt/fetch/requirements.txt huggingface_hub" in (ROOT / "deploy/fetch.Dockerfile").read_text()
+    needed, waiting = set(), ["huggingface-hub"]
+    while waiting:
+        name = waiting.pop()
+        if name in needed:
+            continue
+        needed.add(name)
+        for requirement in map(Requirement, importlib.metadata.requires(name) or []):
+            if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+                waiting.append(requirement.name.lower().replace("_", "-"))
+    assert needed <= pinned, needed - pinned
+    assert not any(name.startswith(("torch", "nvidia")) for name in needed)

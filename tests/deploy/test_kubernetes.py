@@ -29,6 +29,9 @@ def violations(everything):
 def validate(entry):
     if kubernetes_schemas.is_foreign(entry):
         kubernetes_schemas.validate(entry)
+        for replicated in entry["spec"].get("replicatedJobs", []):
+            metadata = {"name": replicated["name"], "namespace": entry["metadata"]["namespace"]}
+            validate({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, **replicated["template"]})
         return
     for version in (OLDEST, NEWEST):
         kubernetes_validate.validate(entry, version, strict=True)
@@ -159,7 +162,11 @@ SPOILERS = {
     "a service without a port": (lambda e: edit(e, "Service", "dapd-trainer")["ports"].pop(), "leads to ports"),
     "another world size": (
         lambda e: edit(e, "StatefulSet", "dapd-trainer").update(replicas=3),
-        "has 3 ranks that believe to be 1",
+        "has 3 pods that believe to be 1",
+    ),
+    "ranks that are not scraped": (
+        lambda e: edit(e, "StatefulSet", "dapd-trainer")["template"]["metadata"]["labels"].update({"dapd/ranks": "2"}),
+        "of which not all are scraped",
     ),
     "two who scale": (lambda e: edit(e, "Deployment", "dapd-rollout").update(replicas=2), "both set the number"),
     "a short drain": (
@@ -215,6 +222,157 @@ def test_a_spoilt_manifest_breaks_a_rule(spoil, expected):
     assert any(expected in sentence for sentence in found), found
 
 
+GPU_SPOILERS = {
+    "a GPU too few": (
+        lambda e: container(e, "StatefulSet", "dapd-trainer")["resources"]["limits"].update({"nvidia.com/gpu": 2}),
+        "has 2 GPUs for 1 ranks",
+    ),
+    "a worker that does not split": (
+        lambda e: container(e, "Deployment", "dapd-rollout")["resources"]["limits"].update({"nvidia.com/gpu": 2}),
+        "has 2 GPUs for 1 processes",
+    ),
+    "a download that may call everybody": (
+        lambda e: edit(e, "NetworkPolicy", "dapd-download")["egress"].append({}),
+        "Egress: download can reach trainer on TCP 7003",
+    ),
+    "a download that reads the cloud's credentials": (
+        lambda e: edit(e, "NetworkPolicy", "dapd-download")["egress"][1]["to"][0]["ipBlock"].pop("except"),
+        "Egress: download can reach metadata on TCP 443",
+    ),
+    "a download without a fence": (
+        lambda e: e.remove(find(e, "NetworkPolicy", "dapd-download")),
+        "Egress: download cannot reach internet on TCP 443",
+    ),
+    "a download as root": (
+        lambda e: pod_of(find(e, "Job", "dapd-download"))["securityContext"].update(runAsUser=0),
+        "Job dapd-download may run as root",
+    ),
+    "a trainer that calls out": (
+        lambda e: edit(e, "NetworkPolicy", "dapd-trainer")["egress"].append({"to": [{"ipBlock": {"cidr": "0.0.0.0/0"}}], "ports": [{"port": 443}]}),
+        "Egress: trainer can reach internet on TCP 443",
+    ),
+}
+
+
+@pytest.mark.parametrize("spoil,expected", GPU_SPOILERS.values(), ids=GPU_SPOILERS)
+def test_a_spoilt_cluster_of_gpus_breaks_a_rule(spoil, expected):
+    everything = manifests.objects("gpu-cluster", ("download", "cert-manager"))
+    assert violations(everything) == []
+    spoil(everything)
+    found = violations(everything)
+    assert any(expected in sentence for sentence in found), found
+
+
+JOBSET_SPOILERS = {
+    "a trainer that stays": (
+        lambda e: next(c for c in of_kind(e, "ConfigMap") if "DAPD_RUN__OUTPUT_DIR" in c["data"])["data"].update(DAPD_TRAINER__WHEN_DONE="serve"),
+        "a trainer that stays when it is done",
+    ),
+    "any job's end": (
+        lambda e: edit(e, "JobSet", "dapd")["successPolicy"].update(operator="Any"),
+        "does not end with the trainer",
+    ),
+    "half of the pods": (
+        lambda e: edit(e, "JobSet", "dapd")["replicatedJobs"][1]["template"]["spec"].update(parallelism=1),
+        "Job dapd-teacher does not start all its pods",
+    ),
+    "a budget of another number": (
+        lambda e: edit(e, "PodDisruptionBudget", "dapd-trainer").update(minAvailable=0),
+        "has a budget that is not its number of pods",
+    ),
+    "no policy for restarts": (
+        lambda e: edit(e, "JobSet", "dapd")["replicatedJobs"][0]["template"]["spec"]["template"]["spec"].pop("restartPolicy"),
+        "Job dapd-rollout does not say what becomes of a pod",
+    ),
+    "a Deployment beside it": (
+        lambda e: e.append(find(manifests.objects("one-node-8-gpus"), "Deployment", "dapd-rollout")),
+        "is not all that runs the services",
+    ),
+}
+
+
+@pytest.mark.parametrize("spoil,expected", JOBSET_SPOILERS.values(), ids=JOBSET_SPOILERS)
+def test_a_spoilt_job_set_breaks_a_rule(spoil, expected):
+    everything = manifests.objects("jobset")
+    assert violations(everything) == []
+    spoil(everything)
+    found = violations(everything)
+    assert any(expected in sentence for sentence in found), found
+
+
+def test_ranks_of_a_job_set_on_several_nodes_share_a_claim():
+    everything = manifests.objects("jobset", trainer_pods=2)
+    assert any("2 pods for claim dapd-runs, which one node can have" in sentence for sentence in violations(everything))
+    assert violations(manifests.objects("jobset", trainer_pods=2, runs_access="ReadWriteMany")) == []
+
+
+def test_a_job_set_is_made_of_the_pods_of_the_other_overlays():
+    """But for their index, their name, their run folder and what becomes of them."""
+    deployed = {manifests.role(each): each for each in manifests.workloads(manifests.objects("one-node-8-gpus", ("priority-class",), priority_class="research"))}
+    for job in manifests.workloads(manifests.objects("jobset")):
+        pod, other = pod_of(job), pod_of(deployed[manifests.role(job)])
+        assert job["spec"]["completions"] == deployed[manifests.role(job)]["spec"]["replicas"]
+        assert pod.pop("restartPolicy") == ("Never" if manifests.role(job) == "trainer" else "OnFailure")
+        if manifests.role(job) == "trainer":
+            assert pod.pop("subdomain") == "dapd-trainer"
+            assert pod["volumes"].pop() == {"name": "runs", "persistentVolumeClaim": {"claimName": "dapd-runs"}}
+            variables = {entry["name"]: entry for entry in pod["containers"][0]["env"]}
+            assert variables["DAPD_TRAINER__RENDEZVOUS"]["value"] == "dapd-trainer-0-0.dapd-trainer:7004"
+            index = variables["DAPD_TRAINER__MACHINE"]["valueFrom"]["fieldRef"]
+            assert index["fieldPath"] == "metadata.labels['batch.kubernetes.io/job-completion-index']"
+            others = {entry["name"]: entry for entry in other["containers"][0]["env"]}
+            others["DAPD_TRAINER__MACHINE"]["valueFrom"]["fieldRef"]["fieldPath"] = index["fieldPath"]
+            others["DAPD_TRAINER__RENDEZVOUS"]["value"] = variables["DAPD_TRAINER__RENDEZVOUS"]["value"]
+        for each in (pod, other):  # whose names have a digest of what differs
+            each["containers"][0].pop("envFrom")
+            each["volumes"] = [volume for volume in each["volumes"] if volume["name"] != "run"]
+        assert pod == other
+
+
+def labels_match(term, labels):
+    """A node selector term of In and NotIn, as the scheduler does it."""
+    return all((labels.get(each["key"]) in each["values"]) == {"In": True, "NotIn": False}[each["operator"]] for each in term["matchExpressions"])
+
+
+@pytest.mark.parametrize("labels,is_spot", [({"karpenter.sh/capacity-type": "spot"}, True), ({"karpenter.sh/capacity-type": "on-demand"}, False), ({}, False)])
+def test_rollouts_go_to_spot_nodes_and_the_trainer_never_does(labels, is_spot):
+    everything = manifests.objects("gpu-cluster", ("spot",), spot_label="karpenter.sh/capacity-type", spot_value="spot", spot_taint="interruptible")
+    affinity = {name: pod_of(find(everything, kind, name)).get("affinity", {}).get("nodeAffinity", {})
+                for kind, name in (("Deployment", "dapd-rollout"), ("Deployment", "dapd-teacher"), ("StatefulSet", "dapd-trainer"))}
+    (preferred,) = affinity["dapd-rollout"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert labels_match(preferred["preference"], labels) == is_spot
+    # Where there are none, elsewhere.
+    assert "requiredDuringSchedulingIgnoredDuringExecution" not in affinity["dapd-rollout"]
+    (term,) = affinity["dapd-trainer"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert labels_match(term, labels) != is_spot
+    assert affinity["dapd-teacher"] == {}
+    tolerated = {name: {each["key"] for each in pod_of(find(everything, kind, name))["tolerations"]}
+                 for kind, name in (("Deployment", "dapd-rollout"), ("StatefulSet", "dapd-trainer"))}
+    assert tolerated == {"dapd-rollout": {"nvidia.com/gpu", "interruptible"}, "dapd-trainer": {"nvidia.com/gpu"}}
+
+
+def test_prometheus_asks_every_rank_of_a_pod_and_none_that_is_not_there():
+    """The relabelings of the PodMonitor, done as Prometheus does them, for pods of 1 to 8 ranks."""
+    (monitor,) = of_kind(manifests.objects("cpu-demo", ("scraping",)), "PodMonitor")
+    for ranks in range(1, 9):
+        found = []
+        for endpoint in monitor["spec"]["podMetricsEndpoints"]:
+            target = {"__address__": "[fd00::7]:9103", "__meta_kubernetes_pod_label_app_kubernetes_io_component": "trainer",
+                      "__meta_kubernetes_pod_label_dapd_ranks": str(ranks)}
+            for rule in endpoint["relabelings"]:
+                match = re.fullmatch(rule.get("regex", "(.*)"), ";".join(target[name] for name in rule["sourceLabels"]))
+                if rule.get("action") == "keep":
+                    if not match:
+                        break
+                else:
+                    target[rule["targetLabel"]] = match.expand(rule["replacement"].replace("$1", r"\g<1>"))
+            else:
+                found.append((target["job"], target["__address__"]))
+        assert found == [("dapd-trainer", f"[fd00::7]:{9103 + 10 * rank}") for rank in range(ranks)]
+    (worker,) = (endpoint for endpoint in monitor["spec"]["podMetricsEndpoints"] if not any(rule.get("action") for rule in endpoint["relabelings"]))
+    assert worker["port"] == "metrics"
+
+
 @pytest.mark.parametrize("kind", ["Deployment", "Service", "NetworkPolicy", "PodDisruptionBudget", "ScaledObject", "Certificate", "PodMonitor", "PrometheusRule"])
 def test_an_unknown_key_and_a_wrong_type_do_not_fit_the_schema(kind):
     good = of_kind(manifests.objects("cpu-demo", EVERYTHING), kind)[0]
@@ -233,15 +391,11 @@ def test_pods_for_people_keep_the_rules_of_the_namespace(name):
     assert list(kubernetes_policy.check_security_context(name, pod["spec"]["containers"][0]["securityContext"])) == []
 
 
-def test_a_second_run_has_nothing_of_the_first(tmp_path):
-    """As the page says to make one: in a namespace of its own, scaled by its own samples, and with rules only once."""
-    page = (manifests.MANIFESTS / "README.md").read_text()
-    (example,) = [text for text in re.findall(r"```yaml\n(.*?)```", page, re.S) if "namespace: second" in text]
-    folder = manifests.MANIFESTS / "overlays"
-    text = example.replace("../gpu-cluster", f"{os.path.relpath(folder, os.path.realpath(tmp_path))}/gpu-cluster")
-    text = text.replace("../../components", os.path.relpath(manifests.MANIFESTS / "components", os.path.realpath(tmp_path)))
-    (tmp_path / "kustomization.yaml").write_text(text)
-    result = manifests.kustomize(tmp_path)
+def test_a_second_run_brings_the_rules_no_second_time():
+    """As the page says to make one: a copy in a namespace of its own, with scraping alone, scaled by its own samples."""
+    kustomization = manifests.file_of("template") | {"namespace": "second"}
+    kustomization["components"] += ["../../components/scraping", "../../components/keda"]
+    result = manifests.render(kustomization, "template")
     assert result.returncode == 0, result.stderr
     everything = list(yaml.safe_load_all(result.stdout))
     assert {entry["metadata"].get("namespace", entry["metadata"]["name"]) for entry in everything} == {"second"}
@@ -250,6 +404,20 @@ def test_a_second_run_has_nothing_of_the_first(tmp_path):
     query = scaled["spec"]["triggers"][0]["metadata"]["query"]
     first = of_kind(manifests.objects("cpu-demo", ("keda",)), "ScaledObject")[0]["spec"]["triggers"][0]["metadata"]["query"]
     assert query == first.replace('namespace="dapd"', 'namespace="second"')
+
+
+@pytest.mark.parametrize("added", [("monitoring", "keda"), ("runtime-class",)], ids="+".join)
+def test_components_and_settings_may_be_added_to_an_overlay_from_outside(added, tmp_path):
+    """A file that takes a whole overlay as its resource, instead of being a copy of its file, comes to the same objects."""
+    base = os.path.relpath(manifests.MANIFESTS, os.path.realpath(tmp_path))
+    settings = {"name": "dapd-settings", "behavior": "merge", "namespace": "dapd", "literals": ["teacher-pods=5"]}
+    kustomization = {"resources": [f"{base}/overlays/gpu-cluster"], "components": [f"{base}/components/{name}" for name in added],
+                     "configMapGenerator": [settings], "transformers": [f"{base}/settings"]}
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
+    result = manifests.kustomize(tmp_path)
+    assert result.returncode == 0, result.stderr
+    key = manifests.name_of
+    assert sorted(yaml.safe_load_all(result.stdout), key=key) == sorted(manifests.objects("gpu-cluster", added, teacher_pods=5), key=key)
 
 
 def test_a_label_for_everything_leaves_selectors_alone(tmp_path):
@@ -286,7 +454,7 @@ def pod_template(everything):
     return find(everything, "StatefulSet", "dapd-trainer")["spec"]["template"]
 
 
-@pytest.mark.parametrize("overlay", manifests.OVERLAYS)
+@pytest.mark.parametrize("overlay", [overlay for overlay in manifests.OVERLAYS if overlay != "jobset"])
 def test_the_trainer_waits_for_workers_as_long_as_they_may_take_to_start(overlay):
     everything = manifests.objects(overlay)
     (cluster,) = (entry["data"] for entry in of_kind(everything, "ConfigMap") if "DAPD_RUN__OUTPUT_DIR" in entry["data"])
@@ -304,24 +472,18 @@ def test_the_cluster_of_seven_gpus_trains_with_the_most_of_them():
     assert counts == {"dapd-trainer": 4, "dapd-teacher": 2, "dapd-rollout": 1}
 
 
-@pytest.mark.parametrize("overlay", ["gpu-single-node", "gpu-cluster"])
+@pytest.mark.parametrize("overlay,gpus", [("gpu-single-node", 3), ("gpu-cluster", 7), ("one-node-8-gpus", 8), ("jobset", 8), ("two-nodes-8-gpus", 16), ("qwen3-32b", 16)])
+def test_an_overlay_takes_as_many_gpus_as_it_says(overlay, gpus):
+    assert sum(manifests.pods_of(each) * int(pod_of(each)["containers"][0]["resources"]["limits"]["nvidia.com/gpu"])
+               for each in manifests.workloads(manifests.objects(overlay))) == gpus
+
+
+@pytest.mark.parametrize("overlay", [overlay for overlay in manifests.OVERLAYS if overlay != "cpu-demo"])
 def test_gpu_pods_need_no_labels_that_only_feature_discovery_sets(overlay):
     for workload in manifests.workloads(manifests.objects(overlay)):
         pod = pod_of(workload)
         assert "nodeSelector" not in pod
         assert int(pod["containers"][0]["resources"]["limits"]["nvidia.com/gpu"]) >= 1, "this is what finds the node"
-
-
-def test_the_page_says_how_images_are_pulled_from_a_private_registry(tmp_path):
-    page = (manifests.MANIFESTS / "README.md").read_text()
-    (example,) = [text for text in re.findall(r"```yaml\n(.*?)```", page, re.S) if "imagePullSecrets" in text]
-    base = os.path.relpath(manifests.MANIFESTS, os.path.realpath(tmp_path))
-    kustomization = {"resources": [f"{base}/overlays/cpu-demo"], **yaml.safe_load(example)}
-    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
-    result = manifests.kustomize(tmp_path)
-    assert result.returncode == 0, result.stderr
-    accounts = of_kind(list(yaml.safe_load_all(result.stdout)), "ServiceAccount")
-    assert accounts and all(account["imagePullSecrets"] == [{"name": "registry"}] for account in accounts)
 
 
 def test_grafana_gets_the_dashboards_as_they_are():
@@ -340,10 +502,29 @@ def test_names_of_config_maps_change_with_their_content():
     """So that pods are replaced when their configuration is."""
     names = [name["metadata"]["name"] for overlay in manifests.OVERLAYS for name in of_kind(manifests.objects(overlay), "ConfigMap")]
     runs = [name for name in names if name.startswith("dapd-run-")]
-    assert len(set(runs)) == len(runs) == len(manifests.OVERLAYS)
+    presets = {preset for preset, _ in PRESETS.values()}
+    assert len(runs) == len(manifests.OVERLAYS) and len(set(runs)) == len(presets)
 
 
-@pytest.mark.parametrize("overlay,preset", [("cpu-demo", "container"), ("gpu-single-node", "qwen3-1.7b"), ("gpu-cluster", "qwen3-4b")])
-def test_a_run_is_the_preset_that_the_overlay_names(overlay, preset):
+# Of each overlay, with the values that its run.yaml and its settings both have.
+PRESETS = {
+    "cpu-demo": ("container", {}),
+    "gpu-single-node": ("qwen3-1.7b", {}),
+    "gpu-cluster": ("qwen3-4b", {}),
+    "template": ("qwen3-4b", {}),
+    "one-node-8-gpus": ("qwen3-4b", {}),
+    "jobset": ("qwen3-4b", {}),
+    "two-nodes-8-gpus": ("qwen3-8b", {}),
+    "qwen3-32b": ("qwen3-32b", {"trainer.ranks": 8}),
+}
+
+
+@pytest.mark.parametrize("overlay", PRESETS)
+def test_a_run_is_the_preset_that_the_overlay_names(overlay):
+    preset, shared = PRESETS[overlay]
     run = manifests.MANIFESTS / "overlays" / overlay / "run.yaml"
     assert run.read_bytes() == (manifests.ROOT / f"configs/{preset}.yaml").read_bytes()
+    values, settings = yaml.safe_load(run.read_text()), manifests.settings_of(manifests.file_of(overlay))
+    assert settings["model"] == values["model"]["path"] and settings["data"] == values["data"]["path"]
+    ranks = int(settings.get("trainer-pods", 1)) * int(settings.get("trainer-gpus", 1))
+    assert values["trainer"].get("ranks", ranks) == shared.get("trainer.ranks", ranks) == ranks

@@ -6,13 +6,11 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 
 import kubernetes_certificates
 import kubernetes_manifests as manifests
 import kubernetes_pods
-import kubernetes_policy
 import pyarrow
 import pyarrow.parquet
 import pytest
@@ -137,27 +135,8 @@ def test_a_trainer_pod_that_is_deleted_goes_on_elsewhere(tmp_path, demo):
         assert all(worker.process.poll() is None for worker in workers)
 
 
-def patched(overlay, about):
-    """An overlay with the patch that README.md shows about something."""
-    readme = (manifests.MANIFESTS / "README.md").read_text()
-    (patch,) = (each for each in re.findall(r"```yaml\n(patches:.*?)```", readme, re.S) if about in each)
-    with tempfile.TemporaryDirectory() as folder:
-        pathlib.Path(folder, "overlay.yaml").write_text(manifests.rendered(overlay))
-        pathlib.Path(folder, "kustomization.yaml").write_text(f"resources: [overlay.yaml]\n{patch}")
-        result = manifests.kustomize(folder)
-    assert result.returncode == 0, result.stderr
-    return list(yaml.safe_load_all(result.stdout))
-
-
-def test_a_worker_of_two_processes_gets_two_gpus():
-    limits = {(each["kind"], each["metadata"]["name"]): each["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"]
-              for each in patched("gpu-single-node", "nvidia.com~1gpu") if each["kind"] in ("Deployment", "StatefulSet")}
-    assert limits == {("Deployment", "dapd-rollout"): 2, ("Deployment", "dapd-teacher"): 1, ("StatefulSet", "dapd-trainer"): 1}
-
-
-def test_two_ranks_meet_and_start_again_together(tmp_path, demo):
-    everything = shortened(patched("cpu-demo", "DAPD_TRAINER__RANKS"))
-    assert kubernetes_policy.violations(everything) == []
+def test_two_pods_of_ranks_meet_and_start_again_together(tmp_path, demo):
+    everything = shortened(manifests.objects("cpu-demo", trainer_pods=2))
     with kubernetes_pods.Pods(tmp_path, everything, demo=demo) as pods:
         pods.start("rollout"), pods.start("teacher")
         ranks = [pods.start("trainer", index=index) for index in range(2)]
@@ -173,10 +152,42 @@ def test_two_ranks_meet_and_start_again_together(tmp_path, demo):
         assert not list(pods.claims["runs-dapd-trainer-1"].iterdir()), "only rank 0 has state"
 
 
+def test_a_pod_of_two_ranks_trains_and_both_are_scraped(tmp_path, demo):
+    everything = shortened(manifests.objects("cpu-demo", trainer_gpus=2))
+    with kubernetes_pods.Pods(tmp_path, everything, demo=demo) as pods:
+        pods.start("rollout"), pods.start("teacher")
+        trainer = pods.start("trainer")
+        wait_until_ready(trainer)
+        for port in (9103, 9113):
+            assert 'dapd_build_info{' in scrape(trainer, port)
+        wait_until_done(trainer)
+        assert state(trainer)["phase"] == "done" and trainer.terminate() == 0, trainer.log()
+        # Of a finished run rank 0 shows what there is.
+        again = pods.start("trainer")
+        wait_until_ready(again)
+        assert state(again)["phase"] == "done" and again.terminate() == 0, again.log()
+
+
+def test_a_job_set_is_done_when_its_trainer_is(tmp_path, demo):
+    """Two pods of a rank each, by the names of indexed jobs; both end by themselves with code 0, which is a job's success."""
+    everything = shortened(manifests.objects("cpu-demo", ("jobset",), trainer_pods=2, runs_access="ReadWriteMany"))
+    with kubernetes_pods.Pods(tmp_path, everything, demo=demo) as pods:
+        workers = [pods.start("rollout"), pods.start("teacher")]
+        ranks = [pods.start("trainer", index=index) for index in range(2)]
+        assert [rank.process.wait(timeout=PATIENCE_SECONDS) for rank in ranks] == [0, 0], ranks[0].log() + ranks[1].log()
+        run = pods.claims["dapd-runs"] / "demo"
+        assert json.loads((run / "summary.json").read_text()) and (run / "adapter/adapter_model.safetensors").exists()
+        # The set's controller then ends these.
+        assert [worker.terminate() for worker in workers] == [0, 0]
+
+
 def put_in_place(folder, run, demo):
     """Model and problems on the claim, where a run.yaml wants them."""
     model, data = folder / run["model"]["path"], folder / run["data"]["path"]
     shutil.copytree(demo / "tiny-qwen3", model)
+    # With as many heads as a large model has, which ranks may split.
+    config = json.loads((model / "config.json").read_text()) | {"num_attention_heads": 16, "num_key_value_heads": 8, "intermediate_size": 128}
+    (model / "config.json").write_text(json.dumps(config))
     data.parent.mkdir(parents=True)
     assert data.suffix == ".parquet"
     rows = [json.loads(line) for line in (demo / "train.jsonl").read_text().splitlines()]

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import time
@@ -74,8 +75,8 @@ def test_a_failing_phase_ends_the_script_with_its_code_and_log(tmp_path):
     assert "the reason" in result.stderr and f"{tmp_path}/logs/x.log" in result.stderr
 
 
-@pytest.mark.parametrize("script", ["deploy/install.sh", "deploy/build.sh", "deploy/package.sh", "deploy/stage_image.sh", "deploy/build_image.sh",
-                                    "deploy/quickstart.sh", "deploy/fetch.sh", "tests/run.sh"])
+@pytest.mark.parametrize("script", ["deploy/install.sh", "deploy/build.sh", "deploy/package.sh", "deploy/stage_image.sh", "deploy/build_image.sh", "deploy/release.sh",
+                                    "deploy/quickstart.sh", "deploy/fetch.sh", "tests/run.sh", "tests/gpu/pack.sh", "tests/gpu/run.sh"])
 def test_an_unknown_option_is_a_usage_error(script):
     result = subprocess.run([ROOT / script, "--no-such-option"], capture_output=True, text=True)
     assert result.returncode == 2 and f"usage: {script}" in result.stderr
@@ -102,6 +103,49 @@ def test_without_root_the_missing_packages_are_printed(sudo, tmp_path):
     result = subprocess.run([ROOT / "deploy/install.sh"], env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     assert result.returncode == 1
     assert "Run as root:\n  apt-get update && apt-get install -y build-essential ca-certificates" in result.stderr
+
+
+KERNEL_MODULE = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {}  Release Build  (builder)  Wed Aug 27\n"
+
+
+@pytest.mark.parametrize("driver, option, with_cuda", [
+    (None, None, False), ("550.54.14", None, False), ("580.82.07", None, True), (None, "--cuda", True), ("550.54.14", "--cuda", True)])
+def test_cuda_is_installed_where_a_driver_can_use_it_or_where_it_is_asked_for(driver, option, with_cuda, tmp_path):
+    """In a tree of its own, with a stand-in for its environment's Python and all Debian packages there."""
+    (tmp_path / "deploy").mkdir()
+    for path in (ROOT / "deploy").glob("*"):
+        if path.suffix in (".sh", ".txt"):
+            shutil.copy(path, tmp_path / "deploy")
+    (tmp_path / ".deps/venv/bin").mkdir(parents=True)
+    stand_ins = {tmp_path / ".deps/venv/bin/python": f'echo "$@" >>{tmp_path}/calls',
+                 tmp_path / "dpkg-query": 'shift 2; for name; do echo "installed $name"; done'}
+    for path, text in stand_ins.items():
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(0o755)
+    version = tmp_path / "version"
+    if driver is not None:
+        version.write_text(KERNEL_MODULE.format(driver))
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "NVIDIA_VERSION_FILE": str(version)}
+    result = subprocess.run([tmp_path / "deploy/install.sh", *([option] if option else [])], env=environment, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert ("deploy/requirements-cuda.txt" in (tmp_path / "calls").read_text()) == with_cuda
+    assert ("driver of 580 or newer" in result.stderr) == (option == "--cuda" and driver == "550.54.14")
+
+
+def test_the_compiler_is_of_the_version_of_the_cuda_libraries():
+    """nvcc's four packages, and the runtime that its code is linked with."""
+    text = "".join((ROOT / f"deploy/requirements{name}.txt").read_text() for name in ("", "-cuda"))
+    pinned = dict(line.split("==") for line in text.splitlines() if "==" in line)
+    packages = ("nvidia-cuda-nvcc", "nvidia-nvvm", "nvidia-cuda-crt", "nvidia-cuda-cccl", "nvidia-cuda-runtime", "nvidia-cuda-nvrtc", "cuda-toolkit")
+    assert {pinned[name].rsplit(".", 1)[0] for name in packages} == {"13.0"}
+
+
+def test_a_cuda_build_without_a_compiler_for_its_kernels_fails(tmp_path):
+    """One that would compute by LibTorch's operations only is an accident: it is slower, and nothing says so."""
+    command = ["cmake", "-S", ROOT, "-B", tmp_path, "-G", "Ninja", "-DDAPD_CUDA=ON", "-DDAPD_TESTS=OFF", "-DDAPD_NVCC=/bin/false"]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode != 0 and not (tmp_path / "build.ninja").exists()
+    assert "The host compiler of /bin/false" in result.stdout and "-DDAPD_CUDA=OFF leaves CUDA out" in result.stdout
 
 
 def test_an_image_build_reads_only_what_it_needs():

@@ -30,6 +30,9 @@ struct CountingOptions {
   int64_t tokens_a_step = 1;
   int64_t memory = std::numeric_limits<int64_t>::max();
   bool drifts = false;  // other tokens with every start
+  // A step over more of them runs out of memory half way.
+  int64_t side_by_side = std::numeric_limits<int64_t>::max();
+  std::optional<uint32_t> hopeless;  // as does any with this example
 };
 
 // A position takes a byte, a page four. Answers to example e are e * 1000,
@@ -96,6 +99,12 @@ class CountingBackend final : public DecodeBackend {
       if (!slots_[slot].has_value()) continue;
       ++running;
       Sequence& sequence = *slots_[slot];
+      TORCH_CHECK_WITH(OutOfMemoryError,
+                       running <= options_.side_by_side &&
+                           sequence.request.key.example != options_.hopeless,
+                       "no memory for the ",
+                       running,
+                       "-th of a step");
       EXPECT_LE(KvBytes(Need(sequence)), sequence.bytes);
       for (int64_t i = 0; i < options_.tokens_a_step; ++i) {
         const uint32_t example = sequence.request.key.example;

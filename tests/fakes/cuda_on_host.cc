@@ -5,6 +5,8 @@
 // graphs are lists of calls, streams are in order because everything runs at
 // once.
 
+#include "tests/fakes/cuda_on_host.h"
+
 #include <cuda_runtime_api.h>
 
 #include <cstring>
@@ -23,12 +25,15 @@
 namespace dapd {
 namespace {
 
+CudaHostWork work;
+
 using Calls = std::vector<std::function<void()>>;
 
 Calls* capturing = nullptr;  // null: calls run at once
 
 int Submit(std::function<void()> call) {
   if (capturing == nullptr) {
+    ++work.launches;
     call();
   } else {
     capturing->push_back(std::move(call));
@@ -126,6 +131,7 @@ void RunQkv(const QkvArgs& args) {
 template <typename T>
 void RunAttention(const DecodeAttentionArgs& args) {
   const int64_t dim = args.head_dim;
+  work.attended_tokens = args.max_tokens;
   for (int64_t row = 0; row < args.rows.num_rows; ++row) {
     const int32_t slot = args.rows.slot_of_row[row];
     if (slot < 0) continue;
@@ -322,10 +328,13 @@ std::string CudaGemm::Multiply(const CudaProduct& product,
   return "";
 }
 
+CudaHostWork& WorkOfCudaHost() { return work; }
+
 }  // namespace dapd
 
 using dapd::Calls;
 using dapd::capturing;
+using dapd::WorkOfCudaHost;
 
 cudaError_t cudaStreamCreate(cudaStream_t* stream) {
   *stream = reinterpret_cast<cudaStream_t>(new char);
@@ -338,13 +347,18 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   delete reinterpret_cast<char*>(stream);
   return cudaSuccess;
 }
-cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaStreamSynchronize(cudaStream_t) {
+  ++WorkOfCudaHost().waits;
+  return cudaSuccess;
+}
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode) {
   capturing = new Calls;
   return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t* graph) {
+  ++WorkOfCudaHost().captures;
+  WorkOfCudaHost().graph_nodes = static_cast<int64_t>(capturing->size());
   *graph = reinterpret_cast<cudaGraph_t>(capturing);
   capturing = nullptr;
   return cudaSuccess;
@@ -365,6 +379,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
   return cudaSuccess;
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t) {
+  ++WorkOfCudaHost().graph_launches;
   for (const auto& call : *reinterpret_cast<Calls*>(graph)) call();
   return cudaSuccess;
 }
@@ -378,7 +393,10 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return cudaSuccess; }
-cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
+cudaError_t cudaEventSynchronize(cudaEvent_t) {
+  ++WorkOfCudaHost().waits;
+  return cudaSuccess;
+}
 
 cudaError_t cudaMallocHost(void** memory, size_t bytes) {
   *memory = new char[bytes];
@@ -390,6 +408,7 @@ cudaError_t cudaFreeHost(void* memory) {
 }
 cudaError_t cudaMemcpyAsync(
     void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t) {
+  ++WorkOfCudaHost().copies;
   std::memcpy(to, from, bytes);
   return cudaSuccess;
 }

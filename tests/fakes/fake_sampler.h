@@ -21,7 +21,11 @@ struct FakeSamplerControl {
   std::atomic<int64_t> eos_after = 1000;
   std::atomic<bool> hold = false;  // no token comes while set
   std::atomic<bool> fail_steps = false;
+  std::atomic<bool> fail_once = false;     // the next step does
   std::atomic<bool> break_device = false;  // its steps fail for ever
+  std::atomic<bool> lose_device = false;   // and say that it is lost
+  // Requests longer than this have no memory; they end by themselves.
+  std::atomic<int64_t> longest = 1 << 30;
   std::atomic<bool> fail_loads = false;
   std::atomic<float> probe = -1.5F;  // every probe log-probability
   std::atomic<int> running = 0;
@@ -59,6 +63,10 @@ class FakeSampler : public Sampler {
 
   absl::StatusOr<std::vector<SampledToken>> Step() override {
     if (control_.break_device) return absl::InternalError("CUDA error");
+    if (control_.lose_device) return absl::AbortedError("lost");
+    if (control_.fail_once.exchange(false)) {
+      return absl::ResourceExhaustedError("no memory");
+    }
     if (control_.fail_steps) return absl::ResourceExhaustedError("no memory");
     std::vector<SampledToken> tokens;
     if (control_.hold) {
@@ -67,6 +75,11 @@ class FakeSampler : public Sampler {
     }
     for (auto& [id, sequence] : running_) {
       const int64_t count = ++sequence.second;
+      if (sequence.first.sampling.max_new_tokens > control_.longest) {
+        tokens.push_back(
+            {.id = id, .error = absl::ResourceExhaustedError("no memory")});
+        continue;
+      }
       FinishReason finish_reason = FinishReason::kNone;
       if (count >= control_.eos_after) {
         finish_reason = FinishReason::kEos;
@@ -77,7 +90,9 @@ class FakeSampler : public Sampler {
           {id, static_cast<int32_t>(9 + count), -0.5F * count, finish_reason});
     }
     for (const SampledToken& token : tokens) {
-      if (token.finish_reason != FinishReason::kNone) running_.erase(token.id);
+      if (token.finish_reason != FinishReason::kNone || !token.error.ok()) {
+        running_.erase(token.id);
+      }
     }
     control_.running = static_cast<int>(running_.size());
     return tokens;

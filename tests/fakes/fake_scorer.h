@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,7 +22,8 @@ namespace dapd {
 struct FakeScorerControl {
   std::atomic<bool> hold = false;  // no score comes while set
   std::atomic<bool> fail = false;
-  std::atomic<float> probe = -1.5F;  // every probe log-probability
+  std::atomic<bool> lose_device = false;  // every call fails for good
+  std::atomic<float> probe = -1.5F;       // every probe log-probability
   std::atomic<int> started = 0;
   std::atomic<int> loads = 0;
   std::atomic<int64_t> hidden_size = 8;
@@ -30,6 +32,8 @@ struct FakeScorerControl {
   std::atomic<int64_t> adapter_ahead = 0;
   std::atomic<int64_t> chunks_left = 1 << 30;
   std::atomic<int> forgotten = 0;
+  std::atomic<int> most_together = 1;
+  std::atomic<int> largest_batch = 0;  // requests that were scored together
 };
 
 class FakeScorer : public Scorer {
@@ -48,6 +52,7 @@ class FakeScorer : public Scorer {
     ++control_.started;
     while (control_.hold) absl::SleepFor(absl::Milliseconds(1));
     if (control_.fail) return absl::ResourceExhaustedError("no memory");
+    if (control_.lose_device) return absl::AbortedError("lost");
     for (const auto& [name, view] : input.views) {
       work.computed_tokens += static_cast<int64_t>(view.input_ids.size());
       const int64_t width = input.payload == Payload::kTopK
@@ -79,17 +84,26 @@ class FakeScorer : public Scorer {
     return work;
   }
 
-  // Chunks of 4 tokens.
-  absl::StatusOr<bool> Advance(WeightSet weights,
-                               const std::vector<int32_t>& ids,
-                               HeldPrefix* prefix) override {
+  int64_t chunk_tokens() const override { return 4; }
+  // A chunk at a time.
+  absl::StatusOr<int64_t> Advance(
+      std::span<const AheadSequence> sequences) override {
     if (control_.fail) return absl::ResourceExhaustedError("no memory");
-    if (static_cast<int64_t>(ids.size()) < prefix->tokens + 4) return false;
-    if (control_.chunks_left-- <= 0) return false;
-    prefix->tokens += 4;
-    (weights == WeightSet::kBase ? control_.base_ahead
-                                 : control_.adapter_ahead) += 4;
-    return true;
+    if (control_.lose_device) return absl::AbortedError("lost");
+    if (control_.chunks_left-- <= 0) return 0;
+    const AheadSequence& first = sequences.front();
+    first.prefix->tokens += 4;
+    (first.weights == WeightSet::kBase ? control_.base_ahead
+                                       : control_.adapter_ahead) += 4;
+    return 4;
+  }
+
+  int64_t most_together() const override { return control_.most_together; }
+  std::vector<absl::StatusOr<ScoreWork>> ScoreTogether(
+      std::span<const ScoreJob> jobs) override {
+    control_.largest_batch =
+        std::max(control_.largest_batch.load(), static_cast<int>(jobs.size()));
+    return Scorer::ScoreTogether(jobs);
   }
 
   void Forget() override { ++control_.forgotten; }

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "common/base/check.h"
+#include "common/base/content_digest.h"
 #include "common/base/crc32c.h"
-#include "common/base/sha256.h"
 #include "common/rpc/transfer/adapter_stream.h"
 #include "tests/fakes/encoded_messages.h"
 #include "tests/fuzz/input.h"
@@ -33,11 +33,18 @@ void MakeChecksumsGood(fuzz::UploadStream& stream) {
     request.mutable_chunk()->set_crc32c(Crc32c(data));
     bytes += data;
   }
+  auto kind = DigestKind::kSha256;
   for (const v1::LoadAdapterRequest& request : stream.requests()) {
     bytes += request.header().config_json();
+    if (request.header().digest_kind() == v1::DIGEST_KIND_XXH3_128) {
+      kind = DigestKind::kXxh3;
+    }
   }
+  ContentDigest digest(kind);
+  digest.Update(bytes);
+  const std::string hex = digest.HexDigest();
   for (v1::LoadAdapterRequest& request : *stream.mutable_requests()) {
-    if (request.has_end()) request.mutable_end()->set_digest(Sha256Hex(bytes));
+    if (request.has_end()) request.mutable_end()->set_digest(hex);
   }
 }
 

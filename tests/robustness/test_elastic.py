@@ -127,6 +127,39 @@ def test_r3_a_teacher_killed_in_any_phase(failpoint, seed, many, reference, requ
     assert died
 
 
+@pytest.mark.parametrize("role, hit", [("rollouts", 25), ("teachers", 3)])
+def test_a_worker_whose_device_is_lost_ends_for_a_restart(role, hit, many, reference):
+    """An error behind which a GPU never works again in the same process: code 75 at once, not errors for ever, and the run goes on."""
+    reference.of_seed(0)
+    victim = getattr(many, role)[0]
+    victim.kill()
+    victim.start(failpoints=f"device.compute=error@{hit}").wait_until_healthy()
+    run = f"lost-device-{role}"
+    trainer = many.start_trainer(run, failpoints=SLOW, **{"run.seed": 1000})
+    wait_for(lambda: not victim.alive or trainer.poll() is not None, what="the worker's end")
+    code = victim.process.poll()
+    victim.start()
+    finish(many, run, trainer)
+    reference.assert_equal(run, 0)
+    print(f"{role}: code {code}")
+    assert code == 75
+
+
+def test_a_rollout_without_memory_for_a_step_goes_on(many, reference):
+    """What ran goes back to the trainer, which has it sampled again; the worker stays."""
+    reference.of_seed(0)
+    victim = many.rollouts[0]
+    victim.kill()
+    victim.start(failpoints="worker.before_token=error@10").wait_until_healthy()
+    run = "no-memory-for-a-step"
+    trainer = many.start_trainer(run, failpoints=SLOW, **{"run.seed": 1000})
+    finish(many, run, trainer)
+    reference.assert_equal(run, 0)
+    assert victim.alive
+    log = (many.workspace.folder / f"{victim.name}.log").read_text()
+    assert "decode step failed: failpoint worker.before_token" in log
+
+
 @pytest.mark.parametrize("role", ["rollouts", "teachers"])
 def test_r7_sigterm_hands_work_back_and_ends_in_the_grace_period(role, many, reference):
     reference.of_seed(0)

@@ -137,3 +137,52 @@ def test_dapd_run_starts_the_ranks_and_starts_them_again(workspace, two_ranks):
     assert "starting again behind the newest checkpoint" in workspace.log("run-ranks")
     same = all(torch.equal(a, b) for a, b in zip(tensors(two_ranks, "run-ranks").values(), tensors(two_ranks, "ranks-2").values(), strict=True))
     assert same
+
+
+def start_machine(cluster, run, **settings):
+    rendezvous = f"127.0.0.1:{free_port()}"
+    return cluster.start_trainer(run, **{
+        "run.seed": 1000, "trainer.rendezvous": rendezvous, "metrics.trainer_listen": "127.0.0.1:0", **settings})
+
+
+def test_a_trainer_that_starts_the_ranks_of_its_machine_gives_the_same_bits(two_ranks):
+    run = "ranks-of-a-machine"
+    machine = {"trainer.ranks_per_machine": 2, **SHARDED}
+    trainer = start_machine(two_ranks, run, failpoints="train.before_micro_batch=sleep:100", **machine)
+    wait_for(lambda: len(two_ranks.workspace.metrics(run)) >= 1 or trainer.poll() is not None, what="a step")
+    ranks = children(trainer).get("dapd-trainer", [])
+    assert len(ranks) == 2, two_ranks.log(run)
+    os.kill(ranks[1], signal.SIGKILL)
+    assert trainer.wait(timeout=60) == 75, two_ranks.log(run)
+    assert not [rank for rank in ranks if os.path.exists(f"/proc/{rank}")]
+    finish(two_ranks, run, [start_machine(two_ranks, run, **machine)])
+    assert two_ranks.workspace.adapter_digest(run) == two_ranks.workspace.adapter_digest("ranks-2")
+    history.check(two_ranks.workspace.runs(run) / "ledger.jsonl", BATCH, STEPS)
+    # Of a finished run rank 0 is enough.
+    finish(two_ranks, run, [start_machine(two_ranks, run, **{"trainer.ranks_per_machine": 2})])
+
+
+def test_ranks_of_two_machines_give_the_same_bits(two_ranks):
+    run = "ranks-of-two-machines"
+    place = {"trainer.ranks_per_machine": 1, "trainer.machines": 2, "trainer.rendezvous": f"127.0.0.1:{free_port()}"}
+    finish(two_ranks, run, [start_machine(two_ranks, run, **place, **{"trainer.machine": machine}) for machine in range(2)])
+    assert two_ranks.workspace.adapter_digest(run) == two_ranks.workspace.adapter_digest("ranks-2")
+
+
+@pytest.mark.parametrize("bad,code,message", [({"data.path": "/no/such/file"}, 4, "/no/such/file"), ({"trainer.ranks": 3}, 3, "leave it out")],
+                         ids=["data", "ranks"])
+def test_ranks_of_a_machine_that_cannot_start_end_with_their_reason(bad, code, message, two_ranks):
+    run = f"no-ranks-{code}"
+    trainer = start_machine(two_ranks, run, **{"trainer.ranks_per_machine": 2, **bad})
+    assert trainer.wait(timeout=60) == code, two_ranks.log(run)
+    assert message in two_ranks.log(run)
+
+
+def test_a_signal_ends_the_ranks_of_a_machine_with_a_checkpoint(two_ranks):
+    run = "ranks-stopped"
+    settings = {"trainer.ranks_per_machine": 2, "trainer.steps": 400, "trainer.schedule_steps": 400}
+    trainer = start_machine(two_ranks, run, **settings)
+    wait_for(lambda: len(two_ranks.workspace.metrics(run)) >= 1 or trainer.poll() is not None, what="a step")
+    trainer.terminate()
+    assert trainer.wait(timeout=60) == 130, two_ranks.log(run)
+    assert list((two_ranks.workspace.runs(run) / "checkpoints").glob("step-*"))

@@ -43,6 +43,16 @@ def test_killed_at_a_failpoint_it_goes_on_to_the_same_result(name, seed, cluster
     print(f"{name}@{hit}: {seen.attempt} attempts, {seen.resampled} answers sampled again, resumed run took {time.monotonic() - start:.1f} s")
 
 
+def test_a_trainer_whose_device_is_lost_asks_to_be_started_again(cluster, reference):
+    reference.of_seed(0)
+    run = "lost-device"
+    code = cluster.train(run, failpoints="device.compute=error@4", **{"run.seed": 1000})
+    assert code == 75, f"code {code}\n{cluster.log(run)}"
+    assert "works again only in a new process" in cluster.log(run)
+    assert cluster.train(run, **{"run.seed": 1000}) == 0, cluster.log(run)
+    reference.assert_equal(run, 0)
+
+
 # Checkpoints are made after the steps 2, 4 and 5; the first has no older one to prune.
 @pytest.mark.parametrize("name, hit", [("checkpoint.after_rename", 3), ("checkpoint.during_prune", 2), ("checkpoint.after_prune", 3), ("checkpoint.before_export", 3)])
 def test_killed_behind_the_last_checkpoint_the_adapter_is_still_exported(name, hit, cluster, reference):

@@ -10,6 +10,12 @@ std::vector<ConfigKey> ModelKeys(Config& c) {
            "mistral), or its id on the hub with an optional revision "
            "(Qwen/Qwen3-4B@main), found in the local cache.")
           .MayChange(),
+      Text("model.name",
+           &c.model.name,
+           "The base's id on the hub, with an optional revision, where "
+           "model.path is a folder: adapters and their cards record it, so "
+           "that others find it. Empty: what model.path says.")
+          .MayChange(),
       Text("model.precision",
            &c.model.precision,
            "Precision of the base weights.",
@@ -18,6 +24,16 @@ std::vector<ConfigKey> ModelKeys(Config& c) {
            &c.model.device,
            "Where the model is computed.",
            {"auto", "cpu", "cuda"}),
+      Any("model.deterministic",
+          &c.model.deterministic,
+          "On a GPU: whether a run ends in the same bits each time on the same "
+          "GPU and versions. It is slower: attention's backward pass adds in a "
+          "fixed order, products have fixed workspaces and, in bfloat16, are "
+          "not split along what they sum over, packs do not depend on the "
+          "memory that is free. Without it the order of some sums, and so the "
+          "last bits, may change from run to run. On a CPU results always are "
+          "the same, and this changes nothing.")
+          .MayChange(),
   };
 }
 

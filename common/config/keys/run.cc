@@ -34,6 +34,13 @@ std::vector<ConfigKey> RunKeys(Config& c) {
             256,
             "Teacher processes that `dapd run` starts.")
           .MayChange(),
+      Range("run.gpu_processes",
+            &c.run.gpu_processes,
+            1,
+            256,
+            "Processes that share a GPU: each plans with an even part of its "
+            "memory. `dapd run` counts its own.")
+          .MayChange(),
       Text("run.resume",
            &c.run.resume,
            "What a trainer does with a run folder that an earlier attempt "

@@ -41,19 +41,20 @@ std::vector<ConfigKey> TrainerKeys(Config& c) {
             "Clip of the global gradient norm; .inf: none."),
       Range("trainer.activation_memory_mib",
             &c.trainer.activation_memory_mib,
-            0,
+            -1,
             kMillion,
             "MiB of activations that a pass keeps for the backward pass, in "
             "which the layers beyond them run again; 0 keeps only each "
-            "layer's input. Changes no result.")
+            "layer's input. -1: on a GPU what its memory leaves (`dapd check` "
+            "says how much), on a CPU 1024. Changes no result.")
           .MayChange(),
       Range("trainer.pack_tokens",
             &c.trainer.pack_tokens,
             1,
             kMillion,
             "Tokens of several samples that pass through the model side by "
-            "side; a row of the data with a longer view is a bad row "
-            "(data.on_bad_row)."),
+            "side, fewer on a GPU without the memory for them; a row of the "
+            "data with a longer view is a bad row (data.on_bad_row)."),
       Any("trainer.train_while_sampling",
           &c.trainer.train_while_sampling,
           "Whether a micro-batch is trained as soon as its answers are scored, "
@@ -62,11 +63,12 @@ std::vector<ConfigKey> TrainerKeys(Config& c) {
           .MayChange(),
       Range("trainer.ahead_memory_mib",
             &c.trainer.ahead_memory_mib,
-            0,
+            -1,
             kMillion,
             "MiB that may be kept of what is trained ahead: gradients of "
             "micro-batches that wait for an earlier one, in up to half of it, "
             "and forward passes of references and unfinished answers. 0: none. "
+            "-1: on a GPU what activations leave of its memory, on a CPU 2048. "
             "Changes no result.")
           .MayChange(),
       Range("trainer.chunk_tokens",
@@ -75,7 +77,8 @@ std::vector<ConfigKey> TrainerKeys(Config& c) {
             kMillion,
             "Tokens of prompt and answer that pass forward together, ahead or "
             "not, where the activations of the longest answers' pack take more "
-            "than 4 GiB; no layer keeps them then. 0: the whole answer, once "
+            "than 4 GiB, on a GPU more than its memory leaves; no layer keeps "
+            "them then. A GPU takes at least 2048. 0: the whole answer, once "
             "it is there."),
       Above("trainer.rpc_timeout_seconds",
             &c.trainer.rpc_timeout_seconds,
@@ -101,6 +104,26 @@ std::vector<ConfigKey> TrainerKeys(Config& c) {
             0,
             4095,
             "Which of them this process is; rank 0 records and saves.")
+          .MayChange(),
+      Range("trainer.ranks_per_machine",
+            &c.trainer.ranks_per_machine,
+            0,
+            4096,
+            "N: `dapd-trainer` starts the N ranks of its machine or pod, on a "
+            "GPU each, and trainer.ranks and trainer.rank follow from "
+            "trainer.machines and trainer.machine. 0: it is one rank.")
+          .MayChange(),
+      Range("trainer.machines",
+            &c.trainer.machines,
+            1,
+            4096,
+            "Machines or pods that have trainer.ranks_per_machine ranks each.")
+          .MayChange(),
+      Range("trainer.machine",
+            &c.trainer.machine,
+            0,
+            4095,
+            "Which of them this one is; rank 0 is on machine 0.")
           .MayChange(),
       Text("trainer.rendezvous",
            &c.trainer.rendezvous,
@@ -156,12 +179,13 @@ std::vector<ConfigKey> CheckpointKeys(Config& c) {
            "goes on without, or ends.",
            {"pause", "continue", "fail"})
           .MayChange(),
-      Text("checkpoint.copy_to",
-           &c.checkpoint.copy_to,
-           "URL under which a copy of the run is kept, in a folder of its name, "
-           "after each checkpoint: a folder, s3://BUCKET/PATH or "
-           "gs://BUCKET/PATH; `dapd restore` brings it back. Empty: none. "
-           "Credentials come from the environment.")
+      Text(
+          "checkpoint.copy_to",
+          &c.checkpoint.copy_to,
+          "URL under which a copy of the run is kept, in a folder of its name, "
+          "after each checkpoint: a folder, s3://BUCKET/PATH or "
+          "gs://BUCKET/PATH; `dapd restore` brings it back. Empty: none. "
+          "Credentials come from the environment.")
           .MayChange(),
       Text("checkpoint.copy_python",
            &c.checkpoint.copy_python,

@@ -19,6 +19,13 @@ void Resize(std::vector<float>& memory, int64_t count) {
   }
 }
 
+// For something element-wise over rows of `size` numbers.
+int ThreadsForRows(int64_t rows, int64_t size) {
+  constexpr double kNanosecondsEach = 0.5;
+  return ThreadsWorth(at::get_num_threads(),
+                      kNanosecondsEach * static_cast<double>(rows * size));
+}
+
 const CpuLora* LoraOf(const CpuAdapter* adapter,
                       size_t layer,
                       FusedLinear linear) {
@@ -39,7 +46,7 @@ CpuDecoder::CpuDecoder(std::shared_ptr<const CpuModel> model,
 void CpuDecoder::Normalize(const std::vector<float>& weight) {
   const int64_t hidden = model_->config.hidden_size;
   const auto eps = static_cast<float>(model_->config.rms_norm_eps);
-  ParallelFor(at::get_num_threads(),
+  ParallelFor(ThreadsForRows(static_cast<int64_t>(rows_.size()), hidden),
               static_cast<int64_t>(rows_.size()),
               [&](int64_t row) {
                 kernels_.rms_norm(x_.data() + row * hidden,
@@ -59,7 +66,7 @@ void CpuDecoder::RotateAndStore(const CpuLayer& layer, int64_t index) {
   const int64_t stride = qkv.padded_outs();
   const auto eps = static_cast<float>(config.rms_norm_eps);
   ParallelFor(
-      at::get_num_threads(),
+      ThreadsForRows(static_cast<int64_t>(rows_.size()), stride),
       static_cast<int64_t>(rows_.size()),
       [&](int64_t row) {
         const Row& where = rows_[static_cast<size_t>(row)];
@@ -169,21 +176,29 @@ void CpuDecoder::Attend(int64_t index, std::span<const TokenRun> runs) {
     int64_t num_rows;
   };
   std::vector<Task> tasks;
+  double attended = 0.0;  // pairs of a token and one that it sees, about
   int64_t row = 0;
   for (const TokenRun& run : runs) {
     const auto count = static_cast<int64_t>(run.ids.size());
+    attended += static_cast<double>(count * (run.cache->length() + count));
     for (int64_t i = 0; i < count; i += kAttentionTile) {
       tasks.push_back({row + i, std::min(kAttentionTile, count - i)});
     }
     row += count;
   }
-  const int64_t heads = model_->config.num_kv_heads;
-  ParallelFor(at::get_num_threads(),
-              static_cast<int64_t>(tasks.size()) * heads,
-              [&](int64_t i) {
-                const Task& task = tasks[static_cast<size_t>(i / heads)];
-                AttendRows(index, i % heads, task.first_row, task.num_rows);
-              });
+  const ModelConfig& config = model_->config;
+  const int64_t heads = config.num_kv_heads;
+  const double products =
+      attended * static_cast<double>(2 * config.num_heads * config.head_dim);
+  const double bytes = sizeof(float) * attended *
+                       static_cast<double>(2 * heads * config.head_dim);
+  ParallelFor(
+      ThreadsWorth(at::get_num_threads(), ProductNanoseconds(products, bytes)),
+      static_cast<int64_t>(tasks.size()) * heads,
+      [&](int64_t i) {
+        const Task& task = tasks[static_cast<size_t>(i / heads)];
+        AttendRows(index, i % heads, task.first_row, task.num_rows);
+      });
 }
 
 void CpuDecoder::PlaceRows(std::span<const TokenRun> runs) {
@@ -204,7 +219,7 @@ void CpuDecoder::PlaceRows(std::span<const TokenRun> runs) {
   Resize(norm_, rows * config.hidden_size);
   Resize(attended_, rows * config.num_heads * config.head_dim);
   Resize(gated_, rows * config.intermediate_size);
-  ParallelFor(at::get_num_threads(), rows, [&](int64_t row) {
+  ParallelFor(ThreadsForRows(rows, config.hidden_size), rows, [&](int64_t row) {
     model_->Embed(ids[static_cast<size_t>(row)],
                   x_.data() + row * config.hidden_size);
   });
@@ -260,7 +275,7 @@ void CpuDecoder::AddMlp(const CpuAdapter* adapter, size_t index) {
                        config.hidden_size,
                        rows,
                        gate_up_.data());
-  ParallelFor(at::get_num_threads(), rows, [&](int64_t row) {
+  ParallelFor(ThreadsForRows(rows, stride), rows, [&](int64_t row) {
     const float* gate = gate_up_.data() + row * stride;
     kernels_.gated(gate,
                    gate + gate_up.weight.first_panel(1) * kPanelWidth,

@@ -16,6 +16,15 @@ Value* Room(std::vector<Value>& memory, int64_t count) {
   return memory.data();
 }
 
+// Threads for `rows` rows of a product with `matrix`.
+int ThreadsFor(const CpuMatrix& matrix, int64_t rows) {
+  return ThreadsWorth(
+      at::get_num_threads(),
+      ProductNanoseconds(
+          static_cast<double>(rows * matrix.depth() * matrix.padded_outs()),
+          static_cast<double>(matrix.bytes())));
+}
+
 }  // namespace
 
 CpuLinear FuseLinear(std::span<const at::Tensor> weights,
@@ -91,7 +100,8 @@ void CpuMultiplier::PackUpdates(const CpuLora& lora,
       lora.a.is_bfloat16() ? lora.a.packed_depth() : lora.a.depth();
   float* packed = Room(packed_, rows * padded);
   kernels_.pack_float32(x, stride, rows, lora.a.depth(), padded, packed);
-  ParallelFor(at::get_num_threads(), lora.a.num_panels(), [&](int64_t panel) {
+  const int threads = ThreadsFor(lora.a, rows);
+  ParallelFor(threads, lora.a.num_panels(), [&](int64_t panel) {
     lora.a.MultiplyPanel(kernels_,
                          panel,
                          packed,
@@ -131,7 +141,8 @@ void CpuMultiplier::Run(const CpuLinear& linear,
   const void* packed = Pack(weight, x, stride, rows);
   const bool dot = UsesDot(weight);
   float* updates = has_update ? Room(update_, rows * out_stride) : nullptr;
-  ParallelFor(at::get_num_threads(), weight.num_panels(), [&](int64_t panel) {
+  const int threads = ThreadsFor(weight, rows);
+  ParallelFor(threads, weight.num_panels(), [&](int64_t panel) {
     const int64_t column = panel * kPanelWidth;
     float* y = out + column;
     weight.MultiplyPanel(kernels_, panel, packed, dot, rows, y, out_stride);

@@ -10,9 +10,8 @@
 #include "absl/strings/str_cat.h"
 
 #include "common/base/log.h"
+#include "common/generation/cuda/cuda_prefill.h"
 #include "common/kernels/decode_attention_math.h"
-#include "common/model/reference/decoder.h"
-#include "common/model/reference/kv_cache.h"
 #include "common/model/rope.h"
 
 namespace dapd {
@@ -56,6 +55,13 @@ std::string Misfit(const ModelWeights& weights) {
   return "";
 }
 
+AdapterForm FormOf(const ModelWeights& weights,
+                   const CudaDecodeOptions& options) {
+  return options.adapter_form.value_or(weights.dtype() == at::kFloat
+                                           ? AdapterForm::kMerged
+                                           : AdapterForm::kColumns);
+}
+
 CudaSequence SequenceOf(const DecodeRequest& request, const int32_t* forced) {
   return {
       .seed = request.key.seed,
@@ -68,25 +74,6 @@ CudaSequence SequenceOf(const DecodeRequest& request, const int32_t* forced) {
       .top_p = request.sampling.top_p,
       .max_new_tokens = static_cast<int32_t>(request.sampling.max_new_tokens),
       .forced = forced};
-}
-
-// Prompt keys or values [kv_heads, tokens, head_dim] into one layer's part of
-// the pages, [pages, kv_heads, kSplitTokens, head_dim].
-void CopyToPages(const at::Tensor& from, const at::Tensor& pages) {
-  const int64_t tokens = from.size(1);
-  const int64_t full = tokens / kSplitTokens;
-  const int64_t rest = tokens % kSplitTokens;
-  if (full > 0) {
-    pages.narrow(0, 0, full)
-        .copy_(from.narrow(1, 0, full * kSplitTokens)
-                   .unflatten(1, {full, kSplitTokens})
-                   .transpose(0, 1));
-  }
-  if (rest > 0) {
-    pages[full]
-        .narrow(1, 0, rest)
-        .copy_(from.narrow(1, full * kSplitTokens, rest));
-  }
 }
 
 // The addresses of pages [pages, ...].
@@ -109,7 +96,7 @@ CudaSlotPages PagesFrom(int64_t first, const std::vector<void*>& addresses) {
 }  // namespace
 
 std::unique_ptr<DecodeBackend> MakeCudaDecodeBackend(
-    std::shared_ptr<const ModelWeights> weights,
+    std::shared_ptr<const ModelWeights>& weights,
     const CudaDecodeOptions& options) {
   const std::string misfit = Misfit(*weights);
   const std::optional<CudaLibrary> library = FindCudaLibrary();
@@ -119,9 +106,17 @@ std::unique_ptr<DecodeBackend> MakeCudaDecodeBackend(
         misfit.empty() ? "libdapd_cuda.so was built without nvcc" : misfit));
     return nullptr;
   }
-  try {
+  ModelWeights taken = *weights;
+  if (FormOf(taken, options) == AdapterForm::kColumns) {
+    weights.reset();
     return std::make_unique<CudaDecodeBackend>(
-        std::move(weights), options, *library);
+        std::move(taken), options, *library);
+  }
+  try {
+    auto backend = std::make_unique<CudaDecodeBackend>(
+        std::move(taken), options, *library);
+    weights.reset();
+    return backend;
   } catch (const c10::OutOfMemoryError& error) {
     LogWarning(absl::StrCat(
         "decoding by LibTorch's operations: no room on the GPU for a second "
@@ -131,17 +126,17 @@ std::unique_ptr<DecodeBackend> MakeCudaDecodeBackend(
   }
 }
 
-CudaDecodeBackend::CudaDecodeBackend(
-    std::shared_ptr<const ModelWeights> weights,
-    const CudaDecodeOptions& options,
-    const CudaLibrary& library)
+CudaDecodeBackend::CudaDecodeBackend(ModelWeights weights,
+                                     const CudaDecodeOptions& options,
+                                     const CudaLibrary& library)
     : weights_(std::move(weights)),
       options_(options),
       library_(library),
-      max_tokens_(std::min(weights_->config.max_positions, kLongestContext)) {
+      max_tokens_(std::min(weights_.config.max_positions, kLongestContext)) {
   at::NoGradGuard no_grad;
   options_.slots = std::min(options_.slots, kMaxSlots);
-  const ModelConfig& config = weights_->config;
+  options_.adapter_form = FormOf(weights_, options);
+  const ModelConfig& config = weights_.config;
   if (options_.num_tokens <= 0 || options_.num_tokens > config.vocab_size) {
     options_.num_tokens = config.vocab_size;
   }
@@ -150,12 +145,12 @@ CudaDecodeBackend::CudaDecodeBackend(
       config,
       at::arange(
           max_tokens_,
-          at::TensorOptions().dtype(at::kLong).device(weights_->device())),
-      weights_->dtype());
+          at::TensorOptions().dtype(at::kLong).device(weights_.device())),
+      weights_.dtype());
   cosine_ = angles.cos.contiguous();
   sine_ = angles.sin.contiguous();
   end_tokens_ =
-      at::tensor(config.eos_token_ids, at::kInt).to(weights_->device());
+      at::tensor(config.eos_token_ids, at::kInt).to(weights_.device());
   Prepare();
   kv_budget_ = library_.free_bytes() / 2;
 }
@@ -181,7 +176,7 @@ MergePair CudaDecodeBackend::MergeOnDevice() const {
     char error[kCudaErrorBytes] = "";
     CheckCuda(library_.merge_adapter(&one,
                                      1,
-                                     NumberOf(weights_->dtype()),
+                                     NumberOf(weights_.dtype()),
                                      workspace.data_ptr(),
                                      nullptr,
                                      error),
@@ -192,8 +187,8 @@ MergePair CudaDecodeBackend::MergeOnDevice() const {
 std::vector<CudaDecoderLayer> CudaDecodeBackend::LayersOf(
     const CudaPackedWeights& packed) const {
   std::vector<CudaDecoderLayer> layers;
-  for (size_t i = 0; i < weights_->layers.size(); ++i) {
-    const LayerWeights& layer = weights_->layers[i];
+  for (size_t i = 0; i < weights_.layers.size(); ++i) {
+    const LayerWeights& layer = weights_.layers[i];
     const auto& linears = packed.layers()[i];
     layers.push_back({.input_norm = DataOf(layer.input_norm),
                       .post_attention_norm = DataOf(layer.post_attention_norm),
@@ -212,19 +207,16 @@ void CudaDecodeBackend::Prepare() {
   decoder_ = nullptr;
   packed_.reset();
   workspace_.reset();
-  const AdapterForm form = options_.adapter_form.value_or(
-      weights_->dtype() == at::kFloat ? AdapterForm::kMerged
-                                      : AdapterForm::kColumns);
   packed_ = std::make_unique<CudaPackedWeights>(
-      *weights_,
-      form,
+      weights_,
+      *options_.adapter_form,
       adapter_ == nullptr ? nullptr : &adapter_->config,
       MergeOnDevice());
 
-  const ModelConfig& config = weights_->config;
+  const ModelConfig& config = weights_.config;
   const std::vector<CudaDecoderLayer> layers = LayersOf(*packed_);
   const CudaDecoderSpec spec{
-      .number = NumberOf(weights_->dtype()),
+      .number = NumberOf(weights_.dtype()),
       .hidden = config.hidden_size,
       .intermediate = config.intermediate_size,
       .heads = config.num_heads,
@@ -235,9 +227,9 @@ void CudaDecodeBackend::Prepare() {
       .eps = static_cast<float>(config.rms_norm_eps),
       .num_layers = config.num_layers,
       .layers = layers.data(),
-      .embedding = DataOf(weights_->embedding),
-      .final_norm = DataOf(weights_->final_norm),
-      .head = DataOf(weights_->head),
+      .embedding = DataOf(weights_.embedding),
+      .final_norm = DataOf(weights_.final_norm),
+      .head = DataOf(weights_.head),
       .cosine = DataOf(cosine_),
       .sine = DataOf(sine_),
       .slots = options_.slots + 1,  // the last one scores
@@ -255,7 +247,7 @@ void CudaDecodeBackend::Prepare() {
 
 at::Tensor CudaDecodeBackend::TakeBytes(int64_t bytes) const {
   return at::empty(
-      {bytes}, at::TensorOptions().dtype(at::kByte).device(weights_->device()));
+      {bytes}, at::TensorOptions().dtype(at::kByte).device(weights_.device()));
 }
 
 int64_t CudaDecodeBackend::Sequence::num_pages() const {
@@ -268,27 +260,31 @@ int64_t CudaDecodeBackend::StepPositions() const { return kTokensAhead; }
 
 int64_t CudaDecodeBackend::KvBytes(int64_t tokens) const {
   if (tokens > max_tokens_) return kTooLong;
-  const ModelConfig& config = weights_->config;
+  const ModelConfig& config = weights_.config;
   return NumSplits(tokens) * kSplitTokens * config.num_layers * 2 *
          config.num_kv_heads * config.head_dim *
-         static_cast<int64_t>(c10::elementSize(weights_->dtype()));
+         static_cast<int64_t>(c10::elementSize(weights_.dtype()));
 }
 
 at::Tensor CudaDecodeBackend::TakePages(int64_t tokens) const {
-  const ModelConfig& config = weights_->config;
+  const ModelConfig& config = weights_.config;
   return at::empty({NumSplits(tokens),
                     config.num_layers,
                     2,
                     config.num_kv_heads,
                     kSplitTokens,
                     config.head_dim},
-                   weights_->embedding.options());
+                   weights_.embedding.options());
 }
 
 void CudaDecodeBackend::SetAdapter(std::shared_ptr<const Adapter> adapter) {
   adapter_ = std::move(adapter);
-  if (!packed_->Fits(adapter_.get())) Prepare();
+  if (decoder_ == nullptr || !packed_->Fits(adapter_.get())) Prepare();
   packed_->Apply(adapter_.get());
+}
+
+void CudaDecodeBackend::EnsureDecoder() {
+  if (decoder_ == nullptr) SetAdapter(adapter_);
 }
 
 bool CudaDecodeBackend::Start(int64_t slot, DecodeRequest request) {
@@ -298,6 +294,7 @@ bool CudaDecodeBackend::Start(int64_t slot, DecodeRequest request) {
   auto sequence = std::make_unique<Sequence>();
   sequence->request = std::move(request);
   try {
+    EnsureDecoder();
     sequence->pages.push_back(TakePages(tokens));
   } catch (const c10::OutOfMemoryError&) {
     return false;
@@ -336,48 +333,62 @@ void CudaDecodeBackend::Stop(int64_t slot) {
   slots_[static_cast<size_t>(slot)].reset();
 }
 
-void CudaDecodeBackend::Prefill(int64_t slot,
-                                Sequence& sequence,
-                                const int32_t* forced) {
+void CudaDecodeBackend::Prefill(std::span<const Waiting> prompts) {
   at::NoGradGuard no_grad;
-  const std::vector<int32_t>& prompt = sequence.request.prompt_ids;
-  const auto tokens = static_cast<int64_t>(prompt.size());
-  const at::Tensor ids =
-      at::tensor(prompt, at::kInt).to(at::kLong).to(weights_->device());
-  KvCache cache(
-      weights_->config, tokens, weights_->dtype(), weights_->device());
-  const at::Tensor hidden =
-      ForwardPrompt(*weights_, adapter_.get(), ids, &cache);
-  const at::Tensor logits = ApplyHead(*weights_, hidden).contiguous();
-  for (int64_t layer = 0; layer < weights_->config.num_layers; ++layer) {
-    const at::Tensor pages = sequence.pages[0].select(1, layer);
-    CopyToPages(cache.Keys(layer, tokens), pages.select(1, 0));
-    CopyToPages(cache.Values(layer, tokens), pages.select(1, 1));
+  std::vector<PrefillPrompt> pass;
+  for (const Waiting& waiting : prompts) {
+    pass.push_back({waiting.sequence->request.prompt_ids,
+                    waiting.sequence->pages.front()});
   }
-  const std::vector<void*> addresses = AddressesOf(sequence.pages);
-  const CudaPrompt started{.sequence = SequenceOf(sequence.request, forced),
-                           .num_tokens = tokens,
-                           .pages = PagesFrom(0, addresses),
-                           .logits = logits.const_data_ptr<float>()};
+  const at::Tensor logits =
+      PrefillPrompts(
+          weights_, *packed_, pass, options_.stable_bits ? kPrefillRows : 0)
+          .contiguous();
+  std::vector<CudaPrompt> started;
+  std::vector<std::vector<void*>> addresses;
+  for (const Waiting& waiting : prompts) {
+    const Sequence& sequence = *waiting.sequence;
+    addresses.push_back(AddressesOf(sequence.pages));
+    started.push_back(
+        {.slot = waiting.slot,
+         .sequence = SequenceOf(sequence.request, waiting.forced),
+         .num_tokens = static_cast<int64_t>(sequence.request.prompt_ids.size()),
+         .pages = PagesFrom(0, addresses.back())});
+  }
   char error[kCudaErrorBytes] = "";
-  CheckCuda(library_.start(decoder_, slot, &started, error), error);
-  sequence.prefilled = true;
+  CheckCuda(library_.start(decoder_,
+                           started.data(),
+                           static_cast<int64_t>(started.size()),
+                           logits.const_data_ptr<float>(),
+                           error),
+            error);
+  for (const Waiting& waiting : prompts) waiting.sequence->prefilled = true;
 }
 
 void CudaDecodeBackend::PrefillWaiting() {
   int64_t tokens = 0;
-  while (!waiting_.empty() && tokens < kPrefillTokens) {
-    const int64_t slot = waiting_.front();
+  std::vector<Waiting> pass;
+  for (const int64_t slot : waiting_) {
+    if (tokens >= kPrefillTokens ||
+        static_cast<int64_t>(pass.size()) == kPrefillPrompts) {
+      break;
+    }
     Sequence& sequence = *slots_[static_cast<size_t>(slot)];
+    pass.push_back({slot, &sequence});
+    tokens += static_cast<int64_t>(sequence.request.prompt_ids.size());
+  }
+  // Where all of them find no memory, fewer may.
+  while (!pass.empty()) {
     try {
-      Prefill(slot, sequence);
+      Prefill(pass);
+      waiting_.erase(waiting_.begin(),
+                     waiting_.begin() + static_cast<int64_t>(pass.size()));
+      return;
     } catch (const c10::OutOfMemoryError&) {
       // What runs gives memory back when it ends.
-      if (library_.running(decoder_) == 0) throw;
-      return;
+      if (pass.size() == 1 && library_.running(decoder_) == 0) throw;
+      pass.resize(pass.size() / 2);
     }
-    waiting_.pop_front();
-    tokens += static_cast<int64_t>(sequence.request.prompt_ids.size());
   }
 }
 
@@ -418,16 +429,18 @@ std::vector<DecodedToken> CudaDecodeBackend::Step() {
 
 std::vector<float> CudaDecodeBackend::ScoreTokens(
     const std::vector<int32_t>& ids) {
+  EnsureDecoder();
   const auto count = static_cast<int64_t>(ids.size()) - 1;
   const at::Tensor forced =
       at::tensor(std::vector<int32_t>(ids.begin() + 1, ids.end()), at::kInt)
-          .to(weights_->device());
+          .to(weights_.device());
   Sequence sequence;
   sequence.request.prompt_ids = {ids.front()};
   sequence.request.sampling.max_new_tokens = count;
   sequence.pages = {TakePages(sequence.request.MaxTokens())};
   const int64_t slot = options_.slots;
-  Prefill(slot, sequence, forced.const_data_ptr<int32_t>());
+  const Waiting scoring{slot, &sequence, forced.const_data_ptr<int32_t>()};
+  Prefill({&scoring, 1});
   std::vector<float> scored;
   char error[kCudaErrorBytes] = "";
   while (true) {

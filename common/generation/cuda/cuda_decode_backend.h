@@ -1,6 +1,7 @@
-// The decode backend of NVIDIA GPUs: prompts by LibTorch, everything after them
-// in one CUDA graph per step (cuda_decoder.h), sampling included. The host
-// stays a few steps behind and never waits for a single token.
+// The decode backend of NVIDIA GPUs: prompts several at a time
+// (cuda_prefill.h), everything after them in one CUDA graph per step
+// (cuda_decoder.h), sampling included. The host stays a few steps behind and
+// never waits for a single token.
 //
 //   Start    takes pages of KV memory for the prompt
 //   Reserve  takes further pages as the answer grows
@@ -9,9 +10,9 @@
 //   Stop     gives the pages back
 //
 // Bits: all steps have the same number of rows, splits of attention lie at
-// fixed positions and a prompt is prefilled alone, so a sequence's tokens do
-// not depend on its neighbours. One that is resumed is decoded anew: a prefill
-// of its answer would sum in another order.
+// fixed positions and products over prompts have a fixed number of rows, so a
+// sequence's tokens do not depend on its neighbours. One that is resumed is
+// decoded anew: a prefill of its answer would sum in another order.
 //
 // Memory: KV pages of 128 tokens are taken as sequences need them. The default
 // budget is half of what is free on the GPU when the backend is made; the rest
@@ -23,6 +24,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "common/generation/cuda/cuda_decoder.h"
@@ -45,20 +47,23 @@ struct CudaDecodeOptions {
 };
 
 // Null, with the reason in the log, if this build or the model's shape is not
-// supported, or the GPU has no room for a second form of the weights.
-// LibTorch's own operations then decode (aten_backend.h).
+// supported, or if adapters are merged and the GPU has no room for weights
+// beside the base. LibTorch's own operations then decode (aten_backend.h). Else
+// lets go of `weights`: with columns for adapters they are in memory once.
 std::unique_ptr<DecodeBackend> MakeCudaDecodeBackend(
-    std::shared_ptr<const ModelWeights> weights,
+    std::shared_ptr<const ModelWeights>& weights,
     const CudaDecodeOptions& options);
 
 class CudaDecodeBackend : public DecodeBackend {
  public:
-  CudaDecodeBackend(std::shared_ptr<const ModelWeights> weights,
+  // A projection of `weights` is given back when it is packed, if nobody else
+  // holds it (cuda_packed_weights.h).
+  CudaDecodeBackend(ModelWeights weights,
                     const CudaDecodeOptions& options,
                     const CudaLibrary& library);
   ~CudaDecodeBackend() override;
 
-  const ModelConfig& config() const override { return weights_->config; }
+  const ModelConfig& config() const override { return weights_.config; }
   int64_t num_slots() const override { return options_.slots; }
   int64_t KvBytes(int64_t tokens) const override;
   int64_t StepPositions() const override;
@@ -82,6 +87,8 @@ class CudaDecodeBackend : public DecodeBackend {
   };
   // (Re)makes packed weights and decoder for the adapter's layout.
   void Prepare();
+  // Makes the decoder that a Prepare had no memory for.
+  void EnsureDecoder();
   // How an adapter is merged into a projection where CudaPackedWeights asks for
   // that. Not to outlive this.
   MergePair MergeOnDevice() const;
@@ -89,15 +96,19 @@ class CudaDecodeBackend : public DecodeBackend {
   std::vector<CudaDecoderLayer> LayersOf(const CudaPackedWeights& packed) const;
   at::Tensor TakeBytes(int64_t bytes) const;
   at::Tensor TakePages(int64_t tokens) const;
-  // Computes the prompt into its pages and lets the sequence run.
-  void Prefill(int64_t slot,
-               Sequence& sequence,
-               const int32_t* forced = nullptr);
+  // A sequence whose prompt is to be computed.
+  struct Waiting {
+    int64_t slot = 0;
+    Sequence* sequence = nullptr;
+    const int32_t* forced = nullptr;  // as CudaSequence
+  };
+  // Computes the prompts into their pages, in one pass, and lets them run.
+  void Prefill(std::span<const Waiting> prompts);
   void PrefillWaiting();
   // The oldest launch's tokens; those of the scoring slot into `scored`.
   std::vector<DecodedToken> Collect(std::vector<float>* scored);
 
-  const std::shared_ptr<const ModelWeights> weights_;
+  ModelWeights weights_;
   CudaDecodeOptions options_;
   const CudaLibrary library_;
   const int64_t max_tokens_;

@@ -68,6 +68,7 @@ void CudaDecodeStep::RunAttention(Pass* pass, const CudaDecoderLayer& layer) {
                                       .cache = pass->cache,
                                       .out = memory_.attended,
                                       .scratch = memory_.attention_scratch,
+                                      .counters = memory_.attention_counters,
                                       .q_stride = layer.qkv.out,
                                       .out_stride = Width(layer.o),
                                       .heads = spec_.heads,

@@ -5,7 +5,7 @@
 //              m = norm(x += delta); gate, up = m; delta = down
 //   logits = head(norm(x += delta)); token = sample(logits); position += 1
 //
-// 10 launches per layer, 14 with an adapter in its own columns; 5 around them.
+// 9 launches per layer, 13 with an adapter in its own columns; 5 around them.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -34,7 +35,7 @@ class CudaDecoder {
   ~CudaDecoder();
 
   CudaOutcome Prepare();
-  CudaOutcome Start(int64_t slot, const CudaPrompt& prompt);
+  CudaOutcome Start(std::span<const CudaPrompt> prompts, const float* logits);
   CudaOutcome Extend(int64_t slot, const CudaSlotPages& pages);
   CudaOutcome Stop(int64_t slot);
   CudaOutcome Launch(int64_t steps);
@@ -46,8 +47,16 @@ class CudaDecoder {
 
  private:
   CudaOutcome Capture(const DecodeBucket& bucket);
-  // Rows for the running sequences, and the graph that holds them.
-  CudaOutcome MapRows();
+  // Rows for the running sequences, and the graph that holds them for `steps`
+  // more steps. Nothing may be under way.
+  CudaOutcome MapRows(int64_t steps);
+  // Tokens of the longest running sequence, of which each has `steps` more
+  // behind those that are launched.
+  int64_t LongestAfter(int64_t steps) const;
+  // Those of a slot then.
+  int64_t TokensAfter(int64_t slot, int64_t steps) const;
+  // Steps that are launched and not collected.
+  int64_t StepsUnderWay() const;
   CudaOutcome UploadRows(const std::vector<int32_t>& row_slots);
   // Whether every sequence has pages for `steps` steps after those launched.
   bool HavePages(int64_t steps) const;
@@ -104,7 +113,7 @@ CudaOutcome CudaDecoder::Prepare() {
   outcome.Cuda("clear",
                cudaMemsetAsync(memory_.base, 0, memory_.bytes, stream_));
   if (!outcome.ok()) return outcome;
-  outcome = MapRows();
+  outcome = MapRows(0);
   outcome.Cuda("prepare", cudaStreamSynchronize(stream_));
   return outcome;
 }
@@ -181,16 +190,36 @@ CudaOutcome CudaDecoder::Drain() {
   return outcome;
 }
 
-CudaOutcome CudaDecoder::MapRows() {
+int64_t CudaDecoder::StepsUnderWay() const {
+  int64_t steps = 0;
+  for (int64_t i = 1; i <= launched_; ++i) {
+    steps += burst_steps_[(next_ + kMaxBursts - i) % kMaxBursts];
+  }
+  return steps;
+}
+
+int64_t CudaDecoder::TokensAfter(int64_t slot, int64_t steps) const {
+  return std::min(prompt_tokens_[slot] + seen_[slot] + StepsUnderWay() + steps,
+                  max_tokens_[slot]);
+}
+
+int64_t CudaDecoder::LongestAfter(int64_t steps) const {
+  int64_t longest = 0;
+  for (const int32_t slot : row_slots_) {
+    if (slot >= 0) longest = std::max(longest, TokensAfter(slot, steps));
+  }
+  return longest;
+}
+
+CudaOutcome CudaDecoder::MapRows(int64_t steps) {
   std::fill(row_slots_.begin(), row_slots_.end(), -1);
   int64_t num_rows = 0;
-  int64_t longest = 0;
   const int64_t first = running_.back() ? spec_.slots - 1 : 0;
   for (int64_t slot = first; slot < spec_.slots; ++slot) {
     if (!running_[slot]) continue;
     row_slots_[num_rows++] = static_cast<int32_t>(slot);
-    longest = std::max(longest, max_tokens_[slot]);
   }
+  const int64_t longest = LongestAfter(steps);
   bucket_ = {spec_.stable_bits ? spec_.max_rows : 1, kShortestContext};
   while (bucket_.rows < num_rows) bucket_.rows *= 2;
   while (bucket_.max_tokens < longest) bucket_.max_tokens *= 2;
@@ -218,37 +247,46 @@ CudaOutcome CudaDecoder::UploadRows(const std::vector<int32_t>& row_slots) {
   return outcome;
 }
 
-CudaOutcome CudaDecoder::Start(int64_t slot, const CudaPrompt& prompt) {
+CudaOutcome CudaDecoder::Start(std::span<const CudaPrompt> prompts,
+                               const float* logits) {
   CudaOutcome outcome = Drain();
   if (!outcome.ok()) return outcome;
-  // The sampler moves the position on to the token that it samples.
-  const auto position = static_cast<int32_t>(prompt.num_tokens - 1);
-  const auto only_row = static_cast<int32_t>(slot);
+  if (static_cast<int64_t>(prompts.size()) > spec_.max_rows) {
+    outcome.Text("[cuda_decoder] more prompts than rows");
+    return outcome;
+  }
   const auto set = [&](void* to, const void* from, size_t bytes) {
     outcome.Cuda(
         "start",
         cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_));
   };
-  set(memory_.sequences + slot, &prompt.sequence, sizeof(prompt.sequence));
-  set(memory_.positions + slot, &position, sizeof(position));
-  set(memory_.slot_of_row, &only_row, sizeof(only_row));
-  if (!outcome.ok()) return outcome;
-  outcome = Extend(slot, prompt.pages);
-  if (!outcome.ok()) return outcome;
-  outcome = step_.Sample(1, prompt.logits, stream_);
-  if (!outcome.ok()) return outcome;
   std::fill(row_slots_.begin(), row_slots_.end(), -1);
-  row_slots_[0] = only_row;
-  bucket_.rows = 1;
-  running_[slot] = true;
-  seen_[slot] = 0;
-  prompt_tokens_[slot] = prompt.num_tokens;
-  max_tokens_[slot] = prompt.num_tokens + prompt.sequence.max_new_tokens;
+  for (size_t row = 0; row < prompts.size(); ++row) {
+    const CudaPrompt& prompt = prompts[row];
+    const int64_t slot = prompt.slot;
+    // The sampler moves the position on to the token that it samples.
+    const auto position = static_cast<int32_t>(prompt.num_tokens - 1);
+    set(memory_.sequences + slot, &prompt.sequence, sizeof(prompt.sequence));
+    set(memory_.positions + slot, &position, sizeof(position));
+    if (!outcome.ok()) return outcome;
+    outcome = Extend(slot, prompt.pages);
+    if (!outcome.ok()) return outcome;
+    row_slots_[row] = static_cast<int32_t>(slot);
+    running_[slot] = true;
+    seen_[slot] = 0;
+    prompt_tokens_[slot] = prompt.num_tokens;
+    max_tokens_[slot] = prompt.num_tokens + prompt.sequence.max_new_tokens;
+  }
+  bucket_.rows = static_cast<int64_t>(prompts.size());
+  outcome = UploadRows(row_slots_);
+  if (!outcome.ok()) return outcome;
+  outcome = step_.Sample(bucket_.rows, logits, stream_);
+  if (!outcome.ok()) return outcome;
   outcome = CopySnapshot(next_);
   outcome.Cuda("start", cudaStreamSynchronize(stream_));
   if (!outcome.ok()) return outcome;
   ReadSnapshot(next_, &drained_);
-  return MapRows();
+  return MapRows(0);
 }
 
 // The steps that were launched already look at none of the new pages.
@@ -267,17 +305,12 @@ CudaOutcome CudaDecoder::Extend(int64_t slot, const CudaSlotPages& pages) {
 }
 
 bool CudaDecoder::HavePages(int64_t steps) const {
-  for (int64_t i = 1; i <= launched_; ++i) {
-    steps += burst_steps_[(next_ + kMaxBursts - i) % kMaxBursts];
-  }
   for (int64_t row = 0; row < bucket_.rows; ++row) {
     const int32_t slot = row_slots_[row];
     if (slot < 0) continue;
     // The last token's keys and values are not there yet.
-    const int64_t tokens = std::min(prompt_tokens_[slot] + seen_[slot] + steps,
-                                    max_tokens_[slot]) -
-                           1;
-    if (NumSplits(tokens) > num_pages_[slot]) return false;
+    if (NumSplits(TokensAfter(slot, steps) - 1) > num_pages_[slot])
+      return false;
   }
   return true;
 }
@@ -289,7 +322,7 @@ CudaOutcome CudaDecoder::Stop(int64_t slot) {
     return token.slot == slot;
   });
   running_[slot] = false;
-  return MapRows();
+  return MapRows(0);
 }
 
 CudaOutcome CudaDecoder::Launch(int64_t steps) {
@@ -301,6 +334,13 @@ CudaOutcome CudaDecoder::Launch(int64_t steps) {
   if (!HavePages(steps)) {
     outcome.Text("[cuda_decoder] a sequence would outgrow its pages");
     return outcome;
+  }
+  if (LongestAfter(steps) > bucket_.max_tokens) {
+    // A longer graph. What is under way may end sequences, which the rows have
+    // to know; it happens once each time that the longest one doubles.
+    outcome = Drain();
+    if (outcome.ok()) outcome = MapRows(steps);
+    if (!outcome.ok()) return outcome;
   }
   for (int64_t i = 0; i < steps; ++i) {
     outcome.Cuda("cudaGraphLaunch",
@@ -356,10 +396,13 @@ extern "C" void DapdCudaDecoderDestroy(void* decoder) {
 }
 
 extern "C" int DapdCudaDecoderStart(void* decoder,
-                                    int64_t slot,
-                                    const CudaPrompt* prompt,
+                                    const CudaPrompt* prompts,
+                                    int64_t num_prompts,
+                                    const float* logits,
                                     char* error) {
-  return DecoderAt(decoder).Start(slot, *prompt).Give(error);
+  return DecoderAt(decoder)
+      .Start({prompts, static_cast<size_t>(num_prompts)}, logits)
+      .Give(error);
 }
 
 extern "C" int DapdCudaDecoderExtend(void* decoder,

@@ -80,10 +80,10 @@ struct CudaSlotPages {
 // A sequence whose prompt was computed. The last slot is for scoring: while a
 // sequence runs there, the others wait. Structs and arrays are host memory.
 struct CudaPrompt {
+  int64_t slot = 0;
   CudaSequence sequence;
-  int64_t num_tokens = 0;         // whose keys and values are in the pages
-  CudaSlotPages pages;            // from the first on
-  const float* logits = nullptr;  // [vocab] after the prompt, device memory
+  int64_t num_tokens = 0;  // whose keys and values are in the pages
+  CudaSlotPages pages;     // from the first on
 };
 
 struct CudaDecodedToken {
@@ -103,11 +103,13 @@ int DapdCudaDecoderCreate(const CudaDecoderSpec* spec,
                           char* error);
 void DapdCudaDecoderDestroy(void* decoder);
 
-// Samples the first token of a sequence from its prompt's logits and lets it
-// run. Waits for what was launched.
+// Samples the first token of each sequence from its prompt's logits, row i of
+// [num_prompts, vocab] in device memory, and lets them run. At most max_rows.
+// Waits for what was launched, once.
 int DapdCudaDecoderStart(void* decoder,
-                         int64_t slot,
-                         const CudaPrompt* prompt,
+                         const CudaPrompt* prompts,
+                         int64_t num_prompts,
+                         const float* logits,
                          char* error);
 // More pages for a slot, behind those it has. Does not wait.
 int DapdCudaDecoderExtend(void* decoder,

@@ -43,6 +43,8 @@ CudaDecoderMemory::CudaDecoderMemory(const CudaDecoderSpec& spec,
        DapdCudaDecodeAttentionScratch(
            rows, spec.heads, spec.head_dim, spec.max_tokens) *
            static_cast<int64_t>(sizeof(float)));
+  take(attention_counters,
+       rows * spec.kv_heads * static_cast<int64_t>(sizeof(uint32_t)));
   take(sample_scratch, DapdCudaSampleScratch(rows, spec.vocab));
   take(gemm_workspace, CudaGemm::kWorkspaceBytes);
   take(positions, spec.slots * static_cast<int64_t>(sizeof(int32_t)));

@@ -41,6 +41,7 @@ struct CudaDecoderMemory {
   void* final_hidden = nullptr;     // [R, hidden]
   float* logits = nullptr;          // [R, vocab]
   float* attention_scratch = nullptr;
+  uint32_t* attention_counters = nullptr;  // [R, kv_heads]
   void* sample_scratch = nullptr;
   void* gemm_workspace = nullptr;
   int32_t* positions = nullptr;  // [slots]

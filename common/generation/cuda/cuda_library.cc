@@ -1,5 +1,7 @@
 #include "common/generation/cuda/cuda_library.h"
 
+#include "absl/strings/match.h"
+
 #include "common/model/weights/placement.h"
 #include "common/tensor/aten.h"
 
@@ -29,6 +31,11 @@ std::optional<CudaLibrary> FindCudaLibrary() {
   return complete ? std::optional(library) : std::nullopt;
 }
 
-void CheckCuda(int code, const char* error) { TORCH_CHECK(code == 0, error); }
+void CheckCuda(int code, const char* error) {
+  if (code == 0) return;
+  TORCH_CHECK_WITH(
+      OutOfMemoryError, !absl::StrContains(error, "out of memory"), error);
+  TORCH_CHECK(false, error);
+}
 
 }  // namespace dapd

@@ -29,11 +29,12 @@ struct CudaLibrary {
   decltype(&DapdCudaDecoderRunning) running = nullptr;
 };
 
-// Nothing where this build has no CUDA library or one without own kernels (it
-// was built without nvcc).
+// Nothing where this build has no CUDA library or one without own kernels (an
+// instrumented one).
 std::optional<CudaLibrary> FindCudaLibrary();
 
-// Throws c10::Error with a C function's reason unless its `code` is 0.
+// Throws c10::Error with a C function's reason unless its `code` is 0, for want
+// of memory c10::OutOfMemoryError.
 void CheckCuda(int code, const char* error);
 
 }  // namespace dapd

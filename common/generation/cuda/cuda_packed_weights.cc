@@ -22,6 +22,19 @@ const at::Tensor& WeightOf(const ModelWeights& weights,
       .weight[static_cast<size_t>(part)];
 }
 
+// The parts of `base`, [out of all, in], become the layer's own weights.
+void TakeOver(LayerWeights& layer,
+              const std::vector<Projection>& parts,
+              const at::Tensor& base) {
+  int64_t row = 0;
+  for (const Projection part : parts) {
+    at::Tensor& weight = layer.weight[static_cast<size_t>(part)];
+    const int64_t out = weight.size(0);
+    weight = base.narrow(0, row, out);
+    row += out;
+  }
+}
+
 const void* DataOrNull(const at::Tensor& tensor) {
   return tensor.defined() ? tensor.const_data_ptr() : nullptr;
 }
@@ -37,7 +50,7 @@ CudaLinear PackedLinear::View() const {
           .lora = lora};
 }
 
-CudaPackedWeights::CudaPackedWeights(const ModelWeights& weights,
+CudaPackedWeights::CudaPackedWeights(ModelWeights& weights,
                                      AdapterForm form,
                                      const LoraConfig* lora,
                                      MergePair merge)
@@ -75,6 +88,11 @@ CudaPackedWeights::CudaPackedWeights(const ModelWeights& weights,
       linear.weight = at::zeros({out, linear.in + linear.lora}, options);
       at::Tensor base = linear.weight.narrow(1, 0, linear.in);
       at::cat_out(base, stacked);
+      if (form_ == AdapterForm::kColumns) {
+        stacked.clear();
+        TakeOver(
+            weights.layers[static_cast<size_t>(layer)], linear.parts, base);
+      }
       if (linear.lora > 0) {
         linear.lora_a = at::zeros({linear.lora, linear.in}, options);
       }

@@ -1,6 +1,5 @@
 // The weights of a model as the CUDA decoder multiplies with them: q, k and v
-// stacked, gate and up stacked, and the adapter inside. The base's own tensors
-// stay as they are.
+// stacked, gate and up stacked, and the adapter inside.
 //
 // An adapter is in them in one of two forms:
 //   kMerged   W = W0 + scale B A. Nothing more to read or to launch in a step.
@@ -11,7 +10,9 @@
 // last place, 2^-9 of it, which early in training is nearly everywhere, so a
 // merged policy would sample from the base while the trainer trains another.
 // Columns keep the update to 2^-9 of itself, for about 5 % more bytes per step
-// and four more launches per layer (docs/gpu.md).
+// and four more launches per layer (docs/gpu.md). They also leave the base as
+// it is, so that it stands in memory once, in them; merging needs it beside
+// them.
 #pragma once
 
 #include <functional>
@@ -47,10 +48,13 @@ struct PackedLinear {
 
 class CudaPackedWeights {
  public:
-  // Copies the base. `lora`: what the adapters look like that Apply will get,
-  // or null for none yet; matters only to kColumns. `weights` must outlive
-  // this.
-  CudaPackedWeights(const ModelWeights& weights,
+  // Takes the base over, layer by layer: with kColumns the projections' weights
+  // in `weights` become views of the packed ones, and what held them before is
+  // given back unless somebody else holds it, too; at most one layer is there
+  // twice. With kMerged they are copied and stay. `lora`: what the adapters
+  // look like that Apply will get, or null for none yet; matters only to
+  // kColumns. `weights` must outlive this.
+  CudaPackedWeights(ModelWeights& weights,
                     AdapterForm form,
                     const LoraConfig* lora,
                     MergePair merge);

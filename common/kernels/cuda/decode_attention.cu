@@ -1,6 +1,6 @@
-#include "common/kernels/decode_attention_math.h"
 #include "common/kernels/cuda/decode_attention.h"
 #include "common/kernels/cuda/device.cuh"
+#include "common/kernels/decode_attention_math.h"
 
 namespace dapd {
 namespace {
@@ -126,6 +126,21 @@ __device__ void Values(const float (*scores)[kSplitTokens],
   }
 }
 
+// Whether the calling block is the last of `blocks` that get here. It sees what
+// the others have written before; `counter` is 0 again then.
+__device__ bool IsLastBlock(uint32_t* counter, int64_t blocks) {
+  __shared__ bool is_last;
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    const auto last = static_cast<uint32_t>(blocks - 1);
+    is_last = atomicInc(counter, last) == last;
+  }
+  __syncthreads();
+  if (is_last) __threadfence();
+  return is_last;
+}
+
 // A block a (split, KV head, row). kGroup: query heads a KV head, rounded up.
 template <typename T, int kGroup>
 __global__ void __launch_bounds__(kAttentionThreads)
@@ -183,25 +198,19 @@ __global__ void __launch_bounds__(kAttentionThreads)
     scratch.outputs[(head * scratch.splits + split) * head_dim + i % head_dim] =
         sum;
   }
-}
-
-// A block a (head, row), a thread a dimension.
-template <typename T>
-__global__ void Combine(DecodeAttentionArgs args) {
-  const int64_t head = blockIdx.x;
-  const int64_t row = blockIdx.y;
-  const int64_t d = threadIdx.x;
-  const int32_t slot = args.rows.slot_of_row[row];
-  if (slot < 0) return;
-  const Scratch scratch = ScratchOf(args);
-  const int64_t first = (row * args.heads + head) * scratch.splits;
-  const float combined =
-      CombineSplits(scratch.parts + first,
-                    scratch.outputs + first * args.head_dim + d,
-                    args.head_dim,
-                    NumSplits(args.rows.positions[slot] + 1));
-  static_cast<T*>(args.out)[row * args.out_stride + head * args.head_dim + d] =
-      FromFloat<T>(combined);
+  uint32_t* counter = args.counters + row * args.kv_heads + kv_head;
+  if (!IsLastBlock(counter, NumSplits(length))) return;
+  T* out =
+      static_cast<T*>(args.out) + row * args.out_stride + first_head * head_dim;
+  for (int i = threadIdx.x; i < group * head_dim; i += kAttentionThreads) {
+    const int64_t first =
+        (row * args.heads + first_head + i / head_dim) * scratch.splits;
+    out[i] = FromFloat<T>(
+        CombineSplits(scratch.parts + first,
+                      scratch.outputs + first * head_dim + i % head_dim,
+                      head_dim,
+                      NumSplits(length)));
+  }
 }
 
 template <typename T>
@@ -217,11 +226,6 @@ void LaunchAttention(const DecodeAttentionArgs& args, cudaStream_t stream) {
   } else {
     AttendSplit<T, kMaxHeadGroup><<<grid, kAttentionThreads, 0, stream>>>(args);
   }
-  Combine<T><<<dim3(static_cast<unsigned>(args.heads),
-                    static_cast<unsigned>(args.rows.num_rows)),
-               static_cast<unsigned>(args.head_dim),
-               0,
-               stream>>>(args);
 }
 
 }  // namespace

@@ -1,10 +1,10 @@
 // Split-KV decode attention for grouped-query heads (decode_attention_math.h
 // has the arithmetic and its order, launch.h the conventions): one new token a
-// row over the row's slot of the KV cache, in two launches. The first reads
-// every key and value once, for all query heads that share them; the second
-// combines the splits. A page is a split. The grid covers `max_tokens`, so that
-// one captured graph serves every length up to that; blocks past a sequence's
-// end leave at once.
+// row over the row's slot of the KV cache, in one launch. Its blocks read every
+// key and value once, for all query heads that share them; the last block of a
+// row's KV head combines the splits, in their order. A page is a split. The grid
+// covers `max_tokens`, so that one captured graph serves every length up to
+// that; blocks past a sequence's end leave at once.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +21,8 @@ struct DecodeAttentionArgs {
   void* out = nullptr;  // [rows, out_stride], the first columns
   // DapdCudaDecodeAttentionScratch floats, shared by all layers.
   float* scratch = nullptr;
+  // [rows, kv_heads]: counts splits. All 0 before a launch, and after it.
+  uint32_t* counters = nullptr;
   int64_t q_stride = 0;
   int64_t out_stride = 0;
   int64_t heads = 0;  // FitsDecodeAttention

@@ -2,7 +2,9 @@
 #include <cmath>
 
 #include "common/kernels/cuda/device.cuh"
+#include "common/kernels/cuda/divergence_cluster.h"
 #include "common/kernels/cuda/divergence_kernel.h"
+#include "common/kernels/cuda/divergence_math.cuh"
 #include "common/kernels/divergence_support.h"
 
 namespace dapd {
@@ -10,24 +12,15 @@ namespace {
 
 constexpr int kThreads = 512;
 constexpr int kWarps = kThreads / kWarp;
+constexpr int kBlocks = 2;  // of a multiprocessor at a time
 // Entries of a row that a thread has in registers at a time.
 constexpr int kPerThread = 4;
 constexpr int64_t kTile = kThreads * kPerThread;
-
-struct FloatMath {
-  __device__ float Exp(float x) const { return expf(x); }
-  __device__ float Log(float x) const { return logf(x); }
-  __device__ float Tanh(float x) const { return tanhf(x); }
-};
 
 struct DoubleMath {
   __device__ double Exp(double x) const { return exp(x); }
   __device__ double Log(double x) const { return log(x); }
   __device__ double Expm1(double x) const { return expm1(x); }
-};
-
-struct ExpOf {
-  __device__ float operator()(float x) const { return expf(x); }
 };
 
 // The sum over the block, in every thread.
@@ -55,67 +48,63 @@ __device__ float BlockMax(float value) {
   return max;
 }
 
-__device__ RowStatistics Statistics(const float* z, int64_t size, float scale) {
-  float max = -FLT_MAX;
-  float sum = 0.0F;
-  for (int64_t v = threadIdx.x; v < size; v += kThreads) {
-    const float value = z[v];
-    if (value > max) {
-      sum *= ScaledExp(max, value, scale, ExpOf{});
-      max = value;
-    }
-    sum += ScaledExp(value, max, scale, ExpOf{});
+// A thread's entries of a tile, all of them under way at a time; `rest` stands
+// behind the row's end.
+__device__ void LoadTile(const float* row,
+                         int64_t tile,
+                         int64_t size,
+                         float rest,
+                         float (&values)[kPerThread]) {
+#pragma unroll
+  for (int i = 0; i < kPerThread; ++i) {
+    const int64_t v = tile + i * kThreads + threadIdx.x;
+    values[i] = v < size ? row[v] : rest;
   }
-  const float row_max = BlockMax(max);
-  const double row_sum = BlockSum(
-      static_cast<double>(sum * ScaledExp(max, row_max, scale, ExpOf{})));
-  return {row_max,
-          static_cast<float>(1.0 / row_sum),
-          static_cast<double>(row_max) * scale + log(row_sum)};
+}
+
+__device__ RowStatistics Statistics(const float* z, int64_t size, float scale) {
+  const float factor = scale * kLog2OfE;
+  RunningRow running;
+  for (int64_t tile = 0; tile < size; tile += kTile) {
+    float values[kPerThread];
+    LoadTile(z, tile, size, -FLT_MAX, values);
+    running.Take(values, factor);
+  }
+  const float max = BlockMax(running.max);
+  return StatisticsOf(
+      max,
+      BlockSum(static_cast<double>(running.SumBeside(max, factor))),
+      scale);
 }
 
 // A term over one token and the whole vocabulary.
 struct Pair {
   const float* target;
   const float* student;
-  RowStatistics q;
-  RowStatistics p;
-  DivergenceKind kind;
-  float beta;
-  float clip;
-  float scale;
-  float weight;
-
-  template <DivergenceKind kKind>
-  __device__ ClippedEntry<float> EntryAt(float zp, int64_t v) const {
-    const float zq = target[v];
-    const auto difference = static_cast<float>(q.log_sum_exp - p.log_sum_exp);
-    return EntryOf<kKind>(ScaledExp(zq, q.max, scale, ExpOf{}) * q.inverse_sum,
-                          ScaledExp(zp, p.max, scale, ExpOf{}) * p.inverse_sum,
-                          LogRatio(zq, zp, scale, difference),
-                          beta,
-                          clip,
-                          FloatMath{});
-  }
-
-  // All threads of a block take the same way.
-  __device__ ClippedEntry<float> At(float zp, int64_t v) const {
-    return WithKind(
-        kind, [&]<DivergenceKind kKind>() { return EntryAt<kKind>(zp, v); });
-  }
+  TermEntries entries;
 };
 
 __device__ DivergenceTokenSums SumsOf(const Pair& pair, int64_t size) {
+  const TermEntries& entries = pair.entries;
   float clipped = 0.0F;
   float unclipped = 0.0F;
   float mass = 0.0F;
   bool any = false;
-  for (int64_t v = threadIdx.x; v < size; v += kThreads) {
-    const ClippedEntry<float> entry = pair.At(pair.student[v], v);
-    clipped += entry.clipped;
-    unclipped += entry.component;
-    mass += entry.pull;
-    any |= entry.component > pair.clip;
+  for (int64_t tile = 0; tile < size; tile += kTile) {
+    float zq[kPerThread];
+    float zp[kPerThread];
+    LoadTile(pair.target, tile, size, 0.0F, zq);
+    LoadTile(pair.student, tile, size, 0.0F, zp);
+#pragma unroll
+    for (int i = 0; i < kPerThread; ++i) {
+      if (tile + i * kThreads + threadIdx.x >= size) continue;
+      const ClippedEntry<float> entry =
+          entries.At(zq[i], zp[i], entries.ProbabilityOf(zp[i], entries.p));
+      clipped += entry.clipped;
+      unclipped += entry.component;
+      mass += entry.pull;
+      any |= entry.component > entries.clip;
+    }
   }
   DivergenceTokenSums sums;
   sums.clipped = BlockSum(clipped);
@@ -232,13 +221,11 @@ struct Block {
   __device__ Pair PairOf(const DivergenceTerm& term) const {
     return {rows[term.target],
             rows[term.student],
-            statistics[term.target],
-            statistics[term.student],
-            term.kind,
-            term.beta,
-            term.clip,
-            args.scale,
-            term.weight * TokenWeight(term, token)};
+            EntriesOf(term,
+                      statistics[term.target],
+                      statistics[term.student],
+                      args.scale,
+                      token)};
   }
 
   // The sums over a support, and in `pull` what each of its logits gets on top
@@ -330,24 +317,32 @@ __device__ void WriteGradient(float* z,
                               float scale) {
   T* out = reinterpret_cast<T*>(z);
   for (int64_t tile = 0; tile < size; tile += kTile) {
-    float gradient[kPerThread];
+    float values[kPerThread];
+    float p[kPerThread];
+    float pull[kPerThread] = {};
+    LoadTile(z, tile, size, 0.0F, values);
 #pragma unroll
     for (int i = 0; i < kPerThread; ++i) {
-      const int64_t v = tile + i * kThreads + threadIdx.x;
-      if (v >= size) continue;
-      float pull = 0.0F;
-      for (int k = 0; k < num_pairs; ++k) {
-        pull += pairs[k].weight * pairs[k].At(z[v], v).pull;
+      p[i] = ScaledExp(values[i], statistics.max, scale * kLog2OfE, Exp2Of{}) *
+             statistics.inverse_sum;
+    }
+    for (int k = 0; k < num_pairs; ++k) {
+      const TermEntries& entries = pairs[k].entries;
+      float zq[kPerThread];
+      LoadTile(pairs[k].target, tile, size, 0.0F, zq);
+#pragma unroll
+      for (int i = 0; i < kPerThread; ++i) {
+        pull[i] += entries.weight * entries.At(zq[i], values[i], p[i]).pull;
       }
-      const float p = ScaledExp(z[v], statistics.max, scale, ExpOf{}) *
-                      statistics.inverse_sum;
-      gradient[i] = LogitGradient(p, static_cast<float>(mass), pull, scale);
     }
     __syncthreads();
 #pragma unroll
     for (int i = 0; i < kPerThread; ++i) {
       const int64_t v = tile + i * kThreads + threadIdx.x;
-      if (v < size) out[v] = FromFloat<T>(gradient[i]);
+      if (v < size) {
+        out[v] = FromFloat<T>(
+            LogitGradient(p[i], static_cast<float>(mass), pull[i], scale));
+      }
     }
   }
   __syncthreads();
@@ -375,8 +370,8 @@ __device__ void AddSupports(const Block& block, int student) {
 }
 
 template <typename T>
-__global__ __launch_bounds__(kThreads) void DivergenceKernel(
-    CudaDivergenceArgs args) {
+__global__ __launch_bounds__(kThreads, kBlocks) void DivergenceKernel(
+    const __grid_constant__ CudaDivergenceArgs args) {
   __shared__ RowStatistics statistics[kCudaMaxSources];
   __shared__ float* rows[kCudaMaxSources];
   __shared__ float support_pull[kCudaMaxSupport];
@@ -427,6 +422,10 @@ __global__ __launch_bounds__(kThreads) void DivergenceKernel(
 extern "C" int DapdCudaDivergence(const CudaDivergenceArgs* args,
                                   void* stream) {
   if (args->num_tokens == 0) return 0;
+  if (const std::optional<int> launched =
+          LaunchDivergenceClusters(*args, stream)) {
+    return *launched;
+  }
   return LaunchFor(args->gradient, [&](auto number) {
     DivergenceKernel<decltype(number)>
         <<<static_cast<unsigned>(args->num_tokens),
@@ -434,6 +433,21 @@ extern "C" int DapdCudaDivergence(const CudaDivergenceArgs* args,
            0,
            static_cast<cudaStream_t>(stream)>>>(*args);
   });
+}
+
+extern "C" int64_t DapdCudaDivergenceTokens(const CudaDivergenceArgs* args) {
+  if (const int clusters = DivergenceClusters(*args); clusters > 0) {
+    return clusters;
+  }
+  int device = 0;
+  int multiprocessors = 0;
+  if (cudaGetDevice(&device) != cudaSuccess ||
+      cudaDeviceGetAttribute(&multiprocessors,
+                             cudaDevAttrMultiProcessorCount,
+                             device) != cudaSuccess) {
+    return 1;
+  }
+  return int64_t{multiprocessors} * kBlocks;
 }
 
 }  // namespace dapd

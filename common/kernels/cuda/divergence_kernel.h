@@ -1,11 +1,16 @@
 // The loss of a chunk of tokens on the GPU: the passes of
 // common/kernels/divergence_kernel.h over float32 logits, with the same
-// arithmetic (divergence_entry.h; launch.h has the conventions). One
-// block a token: each source's maximum and sum of exponentials in one read,
-// each term's sums, each student's gradient in place.
+// arithmetic (divergence_entry.h; launch.h has the conventions). Each source's
+// maximum and sum of exponentials, each term's sums, each student's gradient in
+// place.
 //
-// Memory traffic of two students, three teachers and three terms: 18 floats a
-// token and vocabulary entry (5 + 6 + 5 read, 2 written).
+// Two forms. Where the device has clusters and a token's rows fit into the
+// shared memory of one, its blocks read every logit once and write every
+// gradient once (divergence_cluster.h): of two students, three teachers and
+// three terms 5 floats read and 2 numbers written, 24 bytes a token and
+// vocabulary entry with gradients in bfloat16. Everywhere else a block takes a
+// token and reads its rows from memory for every pass, 16 floats a token and
+// entry (5 + 6 + 5): the slow twin.
 #pragma once
 
 #include <cstdint>
@@ -38,6 +43,13 @@ struct CudaDivergenceArgs {
   DivergenceTokenSums* sums = nullptr;  // [tokens, terms]
 };
 
-extern "C" int DapdCudaDivergence(const CudaDivergenceArgs* args, void* stream);
+extern "C" {
+int DapdCudaDivergence(const CudaDivergenceArgs* args, void* stream);
+
+// How many tokens such a call computes at a time on the current device: chunks
+// of a multiple of it leave nothing idle at their end. Rows need not be there
+// yet; a source with `logits` null counts as one whose rows are aligned.
+int64_t DapdCudaDivergenceTokens(const CudaDivergenceArgs* args);
+}
 
 }  // namespace dapd

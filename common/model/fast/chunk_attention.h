@@ -1,5 +1,6 @@
 // Attention of a sequence's next tokens over the keys and values of the chunks
-// before them (chunk_forward.h) and their own, causal among themselves.
+// before them (chunk_forward.h) and their own, causal among themselves. On the
+// CPU; on CUDA see packed_chunk_attention.h.
 //
 // Shapes: T next tokens, H query heads, K key-value heads, D head_dim.
 #pragma once

@@ -1,11 +1,144 @@
 #include "common/model/fast/chunk_forward.h"
 
+#include <algorithm>
+#include <functional>
+
+#include "absl/functional/function_ref.h"
+
 #include "common/model/fast/chunk_attention.h"
 #include "common/model/fast/layer_math.h"
 #include "common/model/fast/layer_pass.h"
+#include "common/model/fast/packed_chunk_attention.h"
 #include "common/model/rope.h"
+#include "common/tensor/device_copy.h"
 
 namespace dapd {
+namespace {
+
+// Tokens that stand side by side in a pass, and their places.
+struct PassInput {
+  at::Tensor ids;        // [N] int64 on the model's device
+  at::Tensor positions;  // [N] likewise
+};
+
+// The attention of `layer`: q [N, H, D], keys and values [K, N, D].
+using AttendInLayer = absl::FunctionRef<at::Tensor(int64_t layer,
+                                                   const at::Tensor& q,
+                                                   const at::Tensor& keys,
+                                                   const at::Tensor& values)>;
+
+ChunkStates Forward(const ModelWeights& weights,
+                    const Adapter* adapter,
+                    const PassInput& input,
+                    AttendInLayer attend,
+                    ChunkKeeps keeps) {
+  const ModelConfig& config = weights.config;
+  at::Tensor x = weights.embedding.index_select(0, input.ids);
+  const int64_t rows = x.size(0);
+  ChunkStates states;
+  states.keys_values = at::empty(
+      {config.num_layers, 2, config.num_kv_heads, rows, config.head_dim},
+      x.options());
+  if (keeps == ChunkKeeps::kLayerInputs) {
+    states.layer_inputs = at::empty(
+        {config.num_layers + 1, rows, config.hidden_size}, x.options());
+  }
+  const auto keep_input = [&](int64_t layer) {
+    if (states.layer_inputs.defined()) states.layer_inputs[layer].copy_(x);
+  };
+  const RotaryAngles angles =
+      MakeRotaryAngles(config, input.positions, weights.dtype());
+  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
+    const auto index = static_cast<size_t>(layer);
+    keep_input(layer);
+    const at::Tensor own = states.keys_values[layer];
+    const auto attend_here = [&](const at::Tensor& q,
+                                 const at::Tensor& k,
+                                 const at::Tensor& v,
+                                 AttentionStatistics*) {
+      own[0].copy_(k.transpose(0, 1));
+      own[1].copy_(v.transpose(0, 1));
+      return attend(layer, q, own[0], own[1]);
+    };
+    x = LayerPass(config,
+                  weights.layers[index],
+                  adapter == nullptr ? nullptr : &adapter->layers[index],
+                  adapter == nullptr ? 0.0 : adapter->config.scale(),
+                  angles)
+            .Forward(x, /*rows=*/{}, attend_here, /*activations=*/nullptr);
+  }
+  keep_input(config.num_layers);
+  states.hidden = Norm(x, weights.final_norm, config.rms_norm_eps);
+  return states;
+}
+
+int64_t TokensOf(const std::vector<at::Tensor>& past) {
+  int64_t tokens = 0;
+  for (const at::Tensor& chunk : past) tokens += chunk.size(3);
+  return tokens;
+}
+
+at::Tensor IdsOf(std::span<const int32_t> ids) {
+  at::Tensor tensor = at::empty({static_cast<int64_t>(ids.size())}, at::kLong);
+  std::ranges::copy(ids, tensor.mutable_data_ptr<int64_t>());
+  return tensor;
+}
+
+// Ids and positions of all chunks, in one copy; the rows after them repeat a
+// first token.
+PassInput InputOf(std::span<const NextChunk> chunks,
+                  int64_t rows,
+                  at::Device device) {
+  at::Tensor both = at::zeros({2, rows}, at::kLong);
+  auto* ids = both.mutable_data_ptr<int64_t>();
+  int64_t* positions = ids + rows;
+  for (const NextChunk& chunk : chunks) {
+    ids = std::ranges::copy(chunk.ids, ids).out;
+    for (size_t i = 0; i < chunk.ids.size(); ++i) {
+      *positions++ = chunk.begin + static_cast<int64_t>(i);
+    }
+  }
+  const at::Tensor copied = ToDevice(both, device);
+  return {copied[0], copied[1]};
+}
+
+// What of a pass belongs to the chunk of the rows `range`.
+ChunkStates StatesOf(const ChunkStates& pass,
+                     const RowRange& range,
+                     bool is_kept) {
+  const auto part = [&](const at::Tensor& all, int64_t dim) {
+    if (!all.defined()) return all;
+    const at::Tensor own = all.narrow(dim, range.begin, range.tokens);
+    return is_kept ? own.clone(at::MemoryFormat::Contiguous) : own;
+  };
+  return {.keys_values = part(pass.keys_values, 3),
+          .hidden = part(pass.hidden, 0),
+          .layer_inputs = part(pass.layer_inputs, 1)};
+}
+
+std::vector<ChunkStates> OneByOne(const ModelWeights& weights,
+                                  const Adapter* adapter,
+                                  std::span<const NextChunk> chunks,
+                                  ChunkKeeps keeps) {
+  std::vector<ChunkStates> states;
+  std::vector<std::vector<at::Tensor>> pasts;
+  for (const NextChunk& chunk : chunks) {
+    std::vector<at::Tensor>& past = pasts.emplace_back(chunk.past);
+    if (chunk.parent >= 0) {
+      const auto parent = static_cast<size_t>(chunk.parent);
+      past = pasts.at(parent);
+      past.push_back(states.at(parent).keys_values);
+    }
+    states.push_back(ForwardChunk(weights,
+                                  adapter,
+                                  ToDevice(IdsOf(chunk.ids), weights.device()),
+                                  past,
+                                  keeps));
+  }
+  return states;
+}
+
+}  // namespace
 
 ChunkStates ForwardChunk(const ModelWeights& weights,
                          const Adapter* adapter,
@@ -13,47 +146,65 @@ ChunkStates ForwardChunk(const ModelWeights& weights,
                          const std::vector<at::Tensor>& past,
                          ChunkKeeps keeps) {
   const at::NoGradGuard no_grad;
-  const ModelConfig& config = weights.config;
   const int64_t tokens = ids.size(0);
-  at::Tensor x = weights.embedding.index_select(0, ids);
-  ChunkStates states;
-  states.keys_values = at::empty(
-      {config.num_layers, 2, config.num_kv_heads, tokens, config.head_dim},
-      x.options());
-  if (keeps == ChunkKeeps::kLayerInputs) {
-    states.layer_inputs = at::empty(
-        {config.num_layers + 1, tokens, config.hidden_size}, x.options());
+  const int64_t begin = TokensOf(past);
+  const PassInput input = {ids,
+                           at::arange(begin, begin + tokens, ids.options())};
+  if (weights.device().is_cuda()) {
+    const PackedChunkAttention attention(
+        {{.tokens = tokens, .past = past}}, tokens, weights.device());
+    return Forward(weights,
+                   adapter,
+                   input,
+                   std::bind_front(&PackedChunkAttention::Attend, &attention),
+                   keeps);
   }
-  const auto keep_input = [&](int64_t layer) {
-    if (states.layer_inputs.defined()) states.layer_inputs[layer].copy_(x);
-  };
-  const ChunkAttention attention(config, past, tokens, x.options());
-  const RotaryAngles angles = MakeRotaryAngles(
-      config,
-      at::arange(attention.begin(), attention.begin() + tokens, ids.options()),
-      weights.dtype());
-  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
-    const auto index = static_cast<size_t>(layer);
-    keep_input(layer);
-    const at::Tensor own = states.keys_values[layer];
-    const auto attend = [&](const at::Tensor& q,
-                            const at::Tensor& k,
-                            const at::Tensor& v,
-                            AttentionStatistics*) {
-      own[0].copy_(k.transpose(0, 1));
-      own[1].copy_(v.transpose(0, 1));
-      return attention.Attend(layer, q, own[0], own[1]);
-    };
-    x = LayerPass(config,
-                  weights.layers[index],
-                  adapter == nullptr ? nullptr : &adapter->layers[index],
-                  adapter == nullptr ? 0.0 : adapter->config.scale(),
-                  angles)
-            .Forward(x, /*rows=*/{}, attend, /*activations=*/nullptr);
+  const ChunkAttention attention(
+      weights.config, past, tokens, weights.embedding.options());
+  return Forward(weights,
+                 adapter,
+                 input,
+                 std::bind_front(&ChunkAttention::Attend, &attention),
+                 keeps);
+}
+
+std::vector<ChunkStates> ForwardChunks(const ModelWeights& weights,
+                                       const Adapter* adapter,
+                                       std::span<const NextChunk> chunks,
+                                       int64_t rows,
+                                       ChunkKeeps keeps) {
+  const at::NoGradGuard no_grad;
+  const at::Device device = weights.device();
+  if (!device.is_cuda()) return OneByOne(weights, adapter, chunks, keeps);
+  std::vector<PackedChunk> packed;
+  for (const NextChunk& chunk : chunks) {
+    packed.push_back({.tokens = static_cast<int64_t>(chunk.ids.size()),
+                      .past = chunk.past,
+                      .parent = chunk.parent});
   }
-  keep_input(config.num_layers);
-  states.hidden = Norm(x, weights.final_norm, config.rms_norm_eps);
+  // Checks that the chunks fit into the rows.
+  const PackedChunkAttention attention(packed, rows, device);
+  const ChunkStates pass =
+      Forward(weights,
+              adapter,
+              InputOf(chunks, rows, device),
+              std::bind_front(&PackedChunkAttention::Attend, &attention),
+              keeps);
+  std::vector<ChunkStates> states;
+  int64_t row = 0;
+  for (size_t i = 0; i < chunks.size(); ++i) {
+    const RowRange range = {row, packed[i].tokens};
+    states.push_back(StatesOf(pass, range, chunks[i].is_kept));
+    row += range.tokens;
+  }
   return states;
+}
+
+int64_t ChunkTokensFor(int64_t configured, at::Device device) {
+  constexpr int64_t kOnCpu = 128;
+  constexpr int64_t kOnGpu = 1024;
+  if (configured > 0) return configured;
+  return device.is_cuda() ? kOnGpu : kOnCpu;
 }
 
 int64_t ChunkBytes(const ModelWeights& weights,

@@ -4,9 +4,13 @@
 // A chunk's numbers follow from the weights, the tokens up to its end and the
 // chunk boundaries only. So they come out the same, bit for bit, whether the
 // rest of the sequence is known already or not, and sequences that begin with
-// the same chunks share them.
+// the same chunks share them. On CUDA the number of rows that pass together
+// counts, too, since cuBLAS chooses a product's kernel by it: who wants the
+// same bits keeps to one number.
 #pragma once
 
+#include <cstdint>
+#include <span>
 #include <vector>
 
 #include "common/model/weights/adapter.h"
@@ -37,6 +41,36 @@ ChunkStates ForwardChunk(const ModelWeights& weights,
                          const at::Tensor& ids,
                          const std::vector<at::Tensor>& past,
                          ChunkKeeps keeps = ChunkKeeps::kHidden);
+
+// A chunk of a pass that computes several.
+struct NextChunk {
+  std::span<const int32_t> ids;  // on the host
+  int64_t begin = 0;             // tokens of the sequence before it
+  // The keys_values of the chunks before, in order; none where `parent` is set.
+  std::vector<at::Tensor> past;
+  // The index of the chunk right before it where the same pass computes that, a
+  // lower one; else below 0.
+  int64_t parent = -1;
+  // Whether its states have memory of their own; else they are part of the
+  // pass's, which lives as long as any of them.
+  bool is_kept = false;
+};
+
+// Several chunks under the same weights, in order: on CUDA in one pass, in
+// which every product has `rows` rows (at least the chunks' tokens; the others
+// are computed and dropped) and attention is one launch a layer; the host waits
+// for nothing. Elsewhere one chunk after another, whatever `rows` is.
+std::vector<ChunkStates> ForwardChunks(const ModelWeights& weights,
+                                       const Adapter* adapter,
+                                       std::span<const NextChunk> chunks,
+                                       int64_t rows,
+                                       ChunkKeeps keeps = ChunkKeeps::kHidden);
+
+// Tokens of a chunk: `configured`, or if that is 0 what suits the device. A GPU
+// reads all weights for a chunk, so that fewer tokens than some 300 leave its
+// matrix units waiting, and launches as many kernels for few tokens as for
+// many.
+int64_t ChunkTokensFor(int64_t configured, at::Device device);
 
 // Bytes of a chunk of `tokens` tokens in the model's dtype.
 int64_t ChunkBytes(const ModelWeights& weights,

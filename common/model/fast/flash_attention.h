@@ -1,32 +1,23 @@
 // Grouped-query causal attention over packed sequences, forward and backward
 // by hand, without a copy of the keys for each query head and without the
-// [T, T] matrix of scores (Dao et al. 2022): in float32 on the CPU our kernels
-// (kernels/causal_attention.h), else LibTorch's.
+// [T, T] matrix of scores (Dao et al. 2022): on the CPU, in float32 and
+// bfloat16, by our kernels (kernels/causal_attention.h), whose statistics are
+// the log-sum-exp, [N, H] float32; on CUDA by one launch for all sequences
+// (variable_length_attention.h).
 //
 // Shapes: N rows (tokens), H query heads, K key-value heads, D head_dim.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
+#include "common/model/variable_length_attention.h"
 #include "common/tensor/aten.h"
 
 namespace dapd {
 
-// What Backward needs besides inputs and output. The log-sum-exp of the scores:
-// in float32 on the CPU [N, H], in bfloat16 one for each sequence, on CUDA one
-// for all and the generator's state.
-struct AttentionStatistics {
-  std::vector<at::Tensor> tensors;
-};
-
-struct AttentionGradients {
-  at::Tensor q;  // [N, H, D]
-  at::Tensor k;  // [N, K, D]
-  at::Tensor v;  // [N, K, D]
-};
-
-// Whether our kernels compute with a tensor: float32 on the CPU.
+// Whether our kernels compute with a tensor: float32 and bfloat16 on the CPU.
 bool HasCausalAttention(const at::Tensor& tensor);
 
 // By our kernels: q [T, H, D] are those of the last T tokens of `keys` and
@@ -65,8 +56,7 @@ class FlashAttention {
 
  private:
   std::vector<int64_t> offsets_;
-  int64_t longest_ = 0;
-  at::Tensor cuda_offsets_;  // [sequences + 1] int32, undefined on the CPU
+  std::optional<VariableLengthAttention> at_once_;  // on CUDA
 };
 
 }  // namespace dapd

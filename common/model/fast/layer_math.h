@@ -2,9 +2,14 @@
 // gradient by hand. The reference implementation: RmsNorm, ApplyRotary and
 // at::silu under autograd.
 //
-// All arguments are contiguous, all results too and in the first argument's
-// dtype. In float32 on the CPU these are the kernels of
-// kernels/training_rows.h.
+// All arguments are contiguous, all results too, but for `room`, and in the
+// first argument's dtype. On the CPU, in float32 and bfloat16, these are the
+// kernels of kernels/training_rows.h, which round a result once, on a GPU those
+// of device_rows.h; for what those do not take, and everywhere else, tensor
+// operations.
+//
+// `room`: columns behind those of a result that its memory has, too, for a
+// product that writes into them (projection_group.h); 0: none.
 #pragma once
 
 #include "common/model/rope.h"
@@ -13,7 +18,17 @@
 namespace dapd {
 
 // RMSNorm of each row (decoder_layer.h).
-at::Tensor Norm(const at::Tensor& x, const at::Tensor& weight, double eps);
+at::Tensor Norm(const at::Tensor& x,
+                const at::Tensor& weight,
+                double eps,
+                int64_t room = 0);
+
+// *sum += x, then Norm(*sum, weight, eps, room).
+at::Tensor AddAndNorm(const at::Tensor& x,
+                      const at::Tensor& weight,
+                      double eps,
+                      int64_t room,
+                      at::Tensor* sum);
 
 // grad_x += the gradient of x, where `grad` is that of Norm(x, weight, eps):
 //   r (g - x r^2 mean(g x)),  g = grad weight, r = 1 / sqrt(mean(x^2) + eps).
@@ -39,7 +54,9 @@ at::Tensor NormAndRotateBackward(at::Tensor grad,
                                  const RotaryAngles& angles);
 
 // SwiGLU (Shazeer 2020): silu(gate) * up.
-at::Tensor GatedProduct(const at::Tensor& gate, const at::Tensor& up);
+at::Tensor GatedProduct(const at::Tensor& gate,
+                        const at::Tensor& up,
+                        int64_t room = 0);
 
 // Replaces `gate` and `up` by their gradients, where `grad` is that of
 // GatedProduct(gate, up).

@@ -71,7 +71,8 @@ at::Tensor LayerPass::Forward(const at::Tensor& x,
   const int64_t count = x.size(0);
   {
     std::vector<at::Tensor> projected = qkv_.Forward(
-        Norm(x, weights_.input_norm, config_.rms_norm_eps), &kept.low_rank_qkv);
+        Norm(x, weights_.input_norm, config_.rms_norm_eps, qkv_.RoomFor(x)),
+        &kept.low_rank_qkv);
     const int64_t dim = config_.head_dim;
     kept.q = projected[0].view({count, config_.num_heads, dim});
     kept.k = projected[1].view({count, config_.num_kv_heads, dim});
@@ -83,17 +84,21 @@ at::Tensor LayerPass::Forward(const at::Tensor& x,
                          &kept.statistics);
   if (activations == nullptr) kept.q = kept.k = kept.v = at::Tensor();
   kept.middle = o_.Forward(Select(kept.attended.view({count, -1}), rows),
-                           &kept.low_rank_o)[0]
-                    .add_(Select(x, rows));
+                           &kept.low_rank_o)[0];
   if (activations == nullptr) kept.attended = at::Tensor();
   {
-    std::vector<at::Tensor> projected = gate_up_.Forward(
-        Norm(kept.middle, weights_.post_attention_norm, config_.rms_norm_eps),
-        &kept.low_rank_gate_up);
+    std::vector<at::Tensor> projected =
+        gate_up_.Forward(AddAndNorm(Select(x, rows),
+                                    weights_.post_attention_norm,
+                                    config_.rms_norm_eps,
+                                    gate_up_.RoomFor(kept.middle),
+                                    &kept.middle),
+                         &kept.low_rank_gate_up);
     kept.gate = std::move(projected[0]);
     kept.up = std::move(projected[1]);
   }
-  const at::Tensor gated = GatedProduct(kept.gate, kept.up);
+  const at::Tensor gated =
+      GatedProduct(kept.gate, kept.up, down_.RoomFor(kept.gate));
   if (activations == nullptr) kept.gate = kept.up = at::Tensor();
   kept.input = x;
   return down_.Forward(gated, &kept.low_rank_down)[0].add_(kept.middle);

@@ -19,8 +19,13 @@ Layout LayoutOf(const at::Tensor& matrix) {
   return {copy, copy.size(1), false};
 }
 
-bool IsHostFloat(const at::Tensor& tensor) {
-  return tensor.is_cpu() && tensor.scalar_type() == at::kFloat;
+bool IsBFloat16(const at::Tensor& tensor) {
+  return tensor.scalar_type() == at::kBFloat16;
+}
+
+bool HasKernels(const at::Tensor& tensor) {
+  return tensor.is_cpu() &&
+         (tensor.scalar_type() == at::kFloat || IsBFloat16(tensor));
 }
 
 // Computes c by PackedGemm if that can; says whether it did.
@@ -28,12 +33,12 @@ bool TryPackedGemm(const at::Tensor& a,
                    const at::Tensor& b,
                    bool adds,
                    at::Tensor& c) {
-  if (!IsHostFloat(a) || !IsHostFloat(c) || a.numel() == 0) return false;
-  const Layout left = LayoutOf(a);
-  const bool is_bfloat16 = b.scalar_type() == at::kBFloat16;
-  if (!b.is_cpu() || !(is_bfloat16 ? !left.is_transposed : IsHostFloat(b))) {
-    return false;
+  if (!HasKernels(a) || !HasKernels(b) || !HasKernels(c)) return false;
+  if (a.numel() == 0) {
+    if (!adds) c.zero_();
+    return true;
   }
+  const Layout left = LayoutOf(a);
   const Layout right = LayoutOf(b);
   TORCH_CHECK(a.size(1) == b.size(0) && c.size(0) == a.size(0) &&
                   c.size(1) == b.size(1) && c.stride(1) == 1,
@@ -47,15 +52,17 @@ bool TryPackedGemm(const at::Tensor& a,
   PackedGemm({.m = a.size(0),
               .n = b.size(1),
               .k = a.size(1),
-              .a = left.matrix.const_data_ptr<float>(),
+              .a = left.matrix.const_data_ptr(),
               .a_stride = left.stride,
+              .a_is_bfloat16 = IsBFloat16(a),
               .a_is_transposed = left.is_transposed,
               .b = right.matrix.const_data_ptr(),
               .b_stride = right.stride,
-              .b_is_bfloat16 = is_bfloat16,
+              .b_is_bfloat16 = IsBFloat16(b),
               .b_is_transposed = right.is_transposed,
-              .c = c.mutable_data_ptr<float>(),
+              .c = c.mutable_data_ptr(),
               .c_stride = c.stride(0),
+              .c_is_bfloat16 = IsBFloat16(c),
               .adds = adds},
              at::get_num_threads());
   return true;
@@ -83,7 +90,7 @@ at::Tensor Linear(const at::Tensor& x,
                   const at::Tensor& weight,
                   const at::Tensor& bias) {
   if (!bias.defined()) return MatrixProduct(x, weight.t());
-  if (!IsHostFloat(x)) return at::addmm(bias, x, weight.t());
+  if (!HasKernels(x)) return at::addmm(bias, x, weight.t());
   return MatrixProduct(x, weight.t()).add_(bias);
 }
 

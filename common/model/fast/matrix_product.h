@@ -1,8 +1,8 @@
-// Matrix products without a gradient. Float32 on the CPU is computed by
+// Matrix products without a gradient. Those on the CPU are computed by
 // PackedGemm (kernels/packed_gemm.h), whose results depend neither on the
 // number of threads nor on what other rows there are, and which on processors
-// that are not Intel's is about twice as fast as LibTorch's library; everything
-// else by LibTorch.
+// that are not Intel's is at least twice as fast as LibTorch's library; those
+// on a GPU by LibTorch.
 //
 // Operands may be transposed views: nothing is copied unless both of a
 // matrix's strides are larger than one.
@@ -15,10 +15,11 @@ namespace dapd {
 // a b. [m, k] and [k, n] -> [m, n], one dtype.
 at::Tensor MatrixProduct(const at::Tensor& a, const at::Tensor& b);
 
-// c = a b and c += a b, for c [m, n] whose rows are contiguous. On the CPU a
-// float32 `a` and `c` may meet a bfloat16 `b`, of which no copy is made: where
-// the processor multiplies bfloat16 pairs, `a` is rounded to bfloat16, too, and
-// sums are float32.
+// c = a b and c += a b, for c [m, n] whose rows are contiguous. On the CPU each
+// of the three is float32 or bfloat16, whatever the others are; no copy is made
+// of any, and a bfloat16 c is rounded once. Where the processor multiplies
+// bfloat16 pairs and `b` is bfloat16, an `a` that is not transposed is rounded
+// to bfloat16, too; sums are float32.
 void MatrixProductInto(const at::Tensor& a, const at::Tensor& b, at::Tensor& c);
 void AddMatrixProduct(const at::Tensor& a, const at::Tensor& b, at::Tensor& c);
 

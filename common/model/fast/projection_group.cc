@@ -2,28 +2,23 @@
 
 #include <utility>
 
+#include "common/model/fast/device_rows.h"
 #include "common/model/fast/matrix_product.h"
 
 namespace dapd {
 namespace {
 
-// y += low_rank b^T, rounded to y's dtype once.
-void AddUpdate(const at::Tensor& low_rank, const at::Tensor& b, at::Tensor* y) {
-  if (y->scalar_type() == low_rank.scalar_type()) {
-    AddMatrixProduct(low_rank, b.t(), *y);
-  } else {
-    at::Tensor sum = y->to(low_rank.scalar_type());
-    AddMatrixProduct(low_rank, b.t(), sum);
-    *y = sum.to(y->scalar_type());
+// a b in `dtype`. On the CPU a and b are multiplied as they are; on CUDA they
+// have one dtype.
+at::Tensor ProductIn(at::ScalarType dtype,
+                     const at::Tensor& a,
+                     const at::Tensor& b) {
+  if (a.is_cuda()) {
+    return a.scalar_type() == dtype ? at::mm(a, b) : at::mm(a, b, dtype);
   }
-}
-
-// left^T right with both [N, ...], added up and returned in `dtype`.
-at::Tensor OuterProduct(const at::Tensor& left,
-                        const at::Tensor& right,
-                        at::ScalarType dtype) {
-  if (left.scalar_type() == dtype) return MatrixProduct(left.t(), right);
-  return at::mm(left.t(), right, dtype);
+  at::Tensor c = at::empty({a.size(0), b.size(1)}, a.options().dtype(dtype));
+  MatrixProductInto(a, b, c);
+  return c;
 }
 
 }  // namespace
@@ -51,14 +46,58 @@ ProjectionGroup::ProjectionGroup(const LayerWeights& weights,
 }
 
 at::ScalarType ProjectionGroup::UpdateType(const at::Tensor& x) const {
-  return x.is_cuda() ? x.scalar_type() : a_.scalar_type();
+  return x.is_cuda() || DeviceRowsFor(x) != nullptr ? x.scalar_type()
+                                                    : a_.scalar_type();
+}
+
+int64_t ProjectionGroup::RoomFor(const at::Tensor& like) const {
+  constexpr int64_t kAligned = 8;  // numbers, for rows that stay so
+  if (!a_.defined() || DeviceRowsFor(like) == nullptr) return 0;
+  const bool is_worth_it = like.size(0) > a_.size(1);
+  return is_worth_it && a_.size(0) % kAligned == 0 ? a_.size(0) : 0;
+}
+
+at::Tensor ProjectionGroup::JoinedWeight(size_t i) const {
+  const auto p = static_cast<size_t>(projections_[i]);
+  const at::Tensor& weight = weights_.weight[p];
+  if (first_[i] < 0) return weight;
+  std::vector<at::Tensor> parts = {weight};
+  if (first_[i] > 0) {
+    parts.push_back(at::zeros({weight.size(0), first_[i]}, weight.options()));
+  }
+  parts.push_back((*lora_)[p].b.detach().to(weight.scalar_type()));
+  return at::cat(parts, 1);
+}
+
+std::vector<at::Tensor> ProjectionGroup::ForwardJoined(
+    const at::Tensor& x, at::Tensor* low_rank) const {
+  const int64_t in = x.size(1);
+  const int64_t columns = a_.size(0);
+  const at::Tensor joined =
+      x.as_strided({x.size(0), in + columns}, {x.stride(0), 1});
+  at::Tensor low = joined.narrow(1, in, columns);
+  MatrixProductInto(x, a_.to(x.scalar_type()).t(), low);
+  low.mul_(scale_);
+  std::vector<at::Tensor> outputs;
+  for (size_t i = 0; i < projections_.size(); ++i) {
+    const at::Tensor weight = JoinedWeight(i);
+    outputs.push_back(
+        Linear(joined.narrow(1, 0, weight.size(1)),
+               weight,
+               weights_.bias[static_cast<size_t>(projections_[i])]));
+  }
+  *low_rank = low.contiguous();  // and not all of x beside it
+  return outputs;
 }
 
 std::vector<at::Tensor> ProjectionGroup::Forward(const at::Tensor& x,
                                                  at::Tensor* low_rank) const {
+  if (a_.defined() && x.stride(0) == x.size(1) + a_.size(0)) {
+    return ForwardJoined(x, low_rank);
+  }
   if (a_.defined()) {
     const at::ScalarType dtype = UpdateType(x);
-    *low_rank = MatrixProduct(x.to(dtype), a_.to(dtype).t()).mul_(scale_);
+    *low_rank = ProductIn(dtype, x, a_.to(dtype).t()).mul_(scale_);
   }
   std::vector<at::Tensor> outputs;
   for (size_t i = 0; i < projections_.size(); ++i) {
@@ -66,7 +105,7 @@ std::vector<at::Tensor> ProjectionGroup::Forward(const at::Tensor& x,
     at::Tensor y = Linear(x, weights_.weight[p], weights_.bias[p]);
     if (first_[i] >= 0) {
       const at::Tensor b = (*lora_)[p].b.detach().to(low_rank->scalar_type());
-      AddUpdate(low_rank->narrow(1, first_[i], b.size(1)), b, &y);
+      AddMatrixProduct(low_rank->narrow(1, first_[i], b.size(1)), b.t(), y);
     }
     outputs.push_back(std::move(y));
   }
@@ -99,22 +138,20 @@ at::Tensor ProjectionGroup::Backward(const std::vector<at::Tensor>& grads,
     if (first_[i] < 0) continue;
     const auto p = static_cast<size_t>(projections_[i]);
     const at::Tensor b = (*lora_)[p].b.detach().to(dtype);
-    const at::Tensor grad = grads[i].to(dtype);
     at::Tensor columns = grad_low_rank.narrow(1, first_[i], b.size(1));
-    MatrixProductInto(grad, b, columns);
-    (*gradients)[p].b = OuterProduct(
-        grad, low_rank.narrow(1, first_[i], b.size(1)), adapter_dtype);
+    MatrixProductInto(grads[i], b, columns);
+    (*gradients)[p].b = ProductIn(
+        adapter_dtype, grads[i].t(), low_rank.narrow(1, first_[i], b.size(1)));
   }
   grad_low_rank.mul_(scale_);
-  const at::Tensor grad_a =
-      OuterProduct(grad_low_rank, x.to(dtype), adapter_dtype);
+  const at::Tensor grad_a = ProductIn(adapter_dtype, grad_low_rank.t(), x);
   for (size_t i = 0; i < projections_.size(); ++i) {
     if (first_[i] < 0) continue;
     const auto p = static_cast<size_t>(projections_[i]);
     (*gradients)[p].a = grad_a.narrow(0, first_[i], (*lora_)[p].a.size(0));
   }
   if (needs_input_gradient) {
-    AddUpdate(grad_low_rank, a_.to(dtype).t(), &grad_x);
+    AddMatrixProduct(grad_low_rank, a_.to(dtype), grad_x);
   }
   return grad_x;
 }

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "common/tensor/device_copy.h"
+
 namespace dapd {
 
 SequenceTails::SequenceTails(const ModelWeights& weights,
@@ -15,6 +17,8 @@ SequenceTails::SequenceTails(const ModelWeights& weights,
               " sequences");
   const auto options =
       at::TensorOptions(weights.dtype()).device(weights.device());
+  const bool is_cuda = weights.device().is_cuda();
+  std::vector<PackedChunk> packed;
   std::vector<at::Tensor> rows;
   for (size_t i = 0; i < prefixes.size(); ++i) {
     std::vector<at::Tensor> past;
@@ -30,22 +34,31 @@ SequenceTails::SequenceTails(const ModelWeights& weights,
                 i,
                 " leave none of its tokens");
     tail.tokens = offsets[i + 1] - begin;
-    tail.attention.emplace(
-        weights.config, std::move(past), tail.tokens, options);
+    if (is_cuda) {
+      packed.push_back({.tokens = tail.tokens, .past = std::move(past)});
+    } else {
+      tail.attention.emplace(
+          weights.config, std::move(past), tail.tokens, options);
+    }
     tails_.push_back(std::move(tail));
     rows.push_back(at::arange(begin, offsets[i + 1], at::kLong));
   }
-  rows_ = at::cat(rows).to(weights.device());
+  rows_ = ToDevice(at::cat(rows), weights.device());
+  if (is_cuda) at_once_.emplace(packed, rows_.size(0), weights.device());
 }
 
 void SequenceTails::DropKeys() {
   for (Tail& tail : tails_) tail.attention.reset();
+  at_once_.reset();
 }
 
 at::Tensor SequenceTails::Attend(int64_t layer,
                                  const at::Tensor& q,
                                  const at::Tensor& k,
                                  const at::Tensor& v) const {
+  if (at_once_.has_value()) {
+    return at_once_->Attend(layer, q, k.transpose(0, 1), v.transpose(0, 1));
+  }
   std::vector<at::Tensor> attended;
   int64_t row = 0;
   for (const Tail& tail : tails_) {

@@ -9,6 +9,7 @@
 
 #include "common/model/fast/chunk_attention.h"
 #include "common/model/fast/chunk_forward.h"
+#include "common/model/fast/packed_chunk_attention.h"
 #include "common/model/weights/weights.h"
 #include "common/tensor/aten.h"
 
@@ -47,10 +48,11 @@ class SequenceTails {
  private:
   struct Tail {
     int64_t tokens = 0;
-    std::vector<at::Tensor> layer_inputs;  // of the chunks before it
-    std::optional<ChunkAttention> attention;
+    std::vector<at::Tensor> layer_inputs;     // of the chunks before it
+    std::optional<ChunkAttention> attention;  // none on CUDA
   };
   std::vector<Tail> tails_;
+  std::optional<PackedChunkAttention> at_once_;  // of all tails, on CUDA
   at::Tensor rows_;
 };
 

@@ -1,6 +1,7 @@
 #include "common/model/reference/attention.h"
 
 #include <cmath>
+#include <utility>
 
 namespace dapd {
 namespace {
@@ -29,10 +30,18 @@ at::Tensor CausalAttention(const at::Tensor& q,
 
 }  // namespace
 
+PackedAttention::PackedAttention(std::vector<int64_t> offsets,
+                                 at::Device device)
+    : offsets_(std::move(offsets)) {
+  if (device.is_cuda()) at_once_.emplace(offsets_, device);
+}
+
 at::Tensor PackedAttention::Attend(int64_t /*layer*/,
                                    const at::Tensor& q,
                                    const at::Tensor& k,
                                    const at::Tensor& v) {
+  if (at_once_.has_value())
+    return at_once_->Forward(q, k, v, nullptr).flatten(1);
   std::vector<at::Tensor> parts;
   parts.reserve(offsets_.size() - 1);
   for (size_t i = 0; i + 1 < offsets_.size(); ++i) {
@@ -45,12 +54,17 @@ at::Tensor PackedAttention::Attend(int64_t /*layer*/,
   return parts.size() == 1 ? parts[0] : at::cat(parts, 0);
 }
 
+PromptAttention::PromptAttention(KvCache* cache,
+                                 int64_t tokens,
+                                 at::Device device)
+    : cache_(cache), attention_({0, tokens}, device) {}
+
 at::Tensor PromptAttention::Attend(int64_t layer,
                                    const at::Tensor& q,
                                    const at::Tensor& k,
                                    const at::Tensor& v) {
   cache_->Append(layer, k.transpose(0, 1), v.transpose(0, 1));
-  return CausalAttention(q, k, v);
+  return attention_.Attend(layer, q, k, v);
 }
 
 at::Tensor DecodeAttention::Attend(int64_t layer,

@@ -5,11 +5,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "common/model/reference/kv_cache.h"
 #include "common/model/spec/model_config.h"
+#include "common/model/variable_length_attention.h"
 #include "common/tensor/aten.h"
 
 namespace dapd {
@@ -29,8 +31,7 @@ class Attention {
 // Stateless: the same object serves a recomputation.
 class PackedAttention : public Attention {
  public:
-  explicit PackedAttention(std::vector<int64_t> offsets)
-      : offsets_(std::move(offsets)) {}
+  PackedAttention(std::vector<int64_t> offsets, at::Device device);
   at::Tensor Attend(int64_t layer,
                     const at::Tensor& q,
                     const at::Tensor& k,
@@ -38,12 +39,13 @@ class PackedAttention : public Attention {
 
  private:
   std::vector<int64_t> offsets_;
+  std::optional<VariableLengthAttention> at_once_;  // on CUDA
 };
 
-// All rows are the first tokens of one sequence; fills its empty cache.
+// All `tokens` rows are the first of one sequence; fills its empty cache.
 class PromptAttention : public Attention {
  public:
-  explicit PromptAttention(KvCache* cache) : cache_(cache) {}
+  PromptAttention(KvCache* cache, int64_t tokens, at::Device device);
   at::Tensor Attend(int64_t layer,
                     const at::Tensor& q,
                     const at::Tensor& k,
@@ -51,6 +53,7 @@ class PromptAttention : public Attention {
 
  private:
   KvCache* cache_;
+  PackedAttention attention_;
 };
 
 // Row i is the next token of caches[i]; rows with a null cache return zeros.

@@ -5,6 +5,7 @@
 #include "common/model/reference/attention.h"
 #include "common/model/rope.h"
 #include "common/model/weights/layer_source.h"
+#include "common/tensor/device_copy.h"
 
 namespace dapd {
 namespace {
@@ -69,7 +70,7 @@ PackedTokens PackTokens(const std::vector<std::vector<int32_t>>& sequences,
   for (const auto& sequence : sequences) {
     for (const int32_t id : sequence) *out++ = id;
   }
-  packed.ids = packed.ids.to(device);
+  packed.ids = ToDevice(packed.ids, device);
   return packed;
 }
 
@@ -82,7 +83,7 @@ at::Tensor PackedPositions(const std::vector<int64_t>& offsets,
       out[t] = t - offsets[i];
     }
   }
-  return positions.to(device);
+  return ToDevice(positions, device);
 }
 
 at::Tensor ForwardHidden(const ModelWeights& weights,
@@ -90,7 +91,7 @@ at::Tensor ForwardHidden(const ModelWeights& weights,
                          const PackedTokens& tokens,
                          const at::Tensor& rows,
                          const SumOverRanks& sum) {
-  PackedAttention attention(tokens.offsets);
+  PackedAttention attention(tokens.offsets, weights.device());
   const at::Tensor x =
       ForwardTrunk(weights,
                    adapter,
@@ -110,7 +111,7 @@ at::Tensor ForwardPrompt(const ModelWeights& weights,
   at::NoGradGuard no_grad;
   TORCH_CHECK(cache->length() == 0, "[decoder] the cache is in use");
   const int64_t tokens = ids.size(0);
-  PromptAttention attention(cache);
+  PromptAttention attention(cache, tokens, weights.device());
   const at::Tensor x = ForwardTrunk(
       weights, adapter, ids, at::arange(tokens, ids.options()), attention, sum);
   cache->Advance(tokens);
@@ -126,12 +127,13 @@ at::Tensor ForwardTokens(const ModelWeights& weights,
                          const SumOverRanks& sum) {
   at::NoGradGuard no_grad;
   DecodeAttention attention(caches);
-  const at::Tensor x = ForwardTrunk(weights,
-                                    adapter,
-                                    ids,
-                                    NextPositions(caches).to(ids.device()),
-                                    attention,
-                                    sum);
+  const at::Tensor x =
+      ForwardTrunk(weights,
+                   adapter,
+                   ids,
+                   ToDevice(NextPositions(caches), ids.device()),
+                   attention,
+                   sum);
   for (KvCache* cache : caches) {
     if (cache != nullptr) cache->Advance(1);
   }

@@ -3,15 +3,15 @@
 // tested.
 //
 //   this one           the probes that tell which weights a worker serves,
-//                      `dapd score`, the teachers of `dapd replay`, prompts on
-//                      a GPU, and decoding wherever neither of the last two
-//                      paths applies: a model that several ranks share, a GPU
-//                      whose kernels do not take the model's shape
+//                      `dapd score`, the teachers of `dapd replay`, and
+//                      decoding wherever neither of the last two paths
+//                      applies: a model that several ranks share, a GPU whose
+//                      kernels do not take the model's shape
 //   model/fast         the trainer's passes (training_pass.h) and the teachers'
 //                      (chunk_forward.h)
 //   generation/cpu     decoding on a CPU (cpu_decoder.h)
-//   generation/cuda    decoding on an NVIDIA GPU after the prompt
-//                      (cuda_decoder.h)
+//   generation/cuda    prompts (cuda_prefill.h) and decoding (cuda_decoder.h)
+//                      on an NVIDIA GPU
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,11 @@
 #include "common/model/spec/memory_plan.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 #include "common/config/preset_terms.h"
+#include "common/model/spec/pass_memory.h"
 
 namespace dapd {
 namespace {
@@ -32,15 +34,6 @@ double ShardBytes(const Config& config,
       LayerParameters(model) * static_cast<double>(model.num_layers);
   const double rest = static_cast<double>(model.NumParameters()) - split;
   return BytesOfNumber(config) * (rest + split / static_cast<double>(ranks));
-}
-
-// What one layer has alive for `tokens` rows.
-double LayerWorkspace(const Config& config,
-                      const ModelConfig& model,
-                      double tokens) {
-  return tokens * BytesOfNumber(config) *
-         (kHiddenTensors * static_cast<double>(model.hidden_size) +
-          kIntermediateTensors * static_cast<double>(model.intermediate_size));
 }
 
 // What the roles have in common.
@@ -75,11 +68,12 @@ RoleMemory RolloutMemory(const Config& config,
                        static_cast<double>(config.rollout.tensor_parallel);
   const double kv_limit =
       static_cast<double>(config.rollout.kv_memory_mib) * kMiB;
-  return {
-      {{"program", kProgramBytes},
-       {"base", ShardBytes(config, model, config.rollout.tensor_parallel)},
-       {"adapter", sizes.adapter},
-       {"key-value caches", kv_limit > 0 ? std::min(slots, kv_limit) : slots}}};
+  return {{{"program", kProgramBytes},
+           {"base", ShardBytes(config, model, config.rollout.tensor_parallel)},
+           {"adapter", sizes.adapter},
+           {"key-value caches",
+            kv_limit > 0 ? std::min(slots, kv_limit) : slots,
+            /*least=*/0.0}}};
 }
 
 // The sets of weights besides the base that the terms read.
@@ -118,26 +112,35 @@ RoleMemory TrainerMemory(const Config& config,
       3 * kPromptTokens + 2 * sizes.rollout + 3 * sizes.reference;
   const double pass =
       std::max(sample, static_cast<double>(trainer.pack_tokens));
+  // Without a size in the configuration: what a CPU takes. A GPU's memory is
+  // filled, and packs are shorter where it is small (pass_memory.h).
+  const TrainerLimits limits =
+      PlanTrainerLimits(config, model, /*gpu=*/std::nullopt).value();
+  const std::optional<double> kept =
+      trainer.activation_memory_mib < 0 ? std::optional(0.0) : std::nullopt;
+  const double least_pass =
+      std::min(pass, static_cast<double>(LeastPassTokens(config)));
+  const double input = sizes.number * sizes.hidden *
+                       static_cast<double>(model.num_layers);  // of a token
   RoleMemory memory{
       {{"program", kProgramBytes},
        {"base",
         BaseBytesOfRank(config, model, trainer.shard_base ? trainer.ranks : 1)},
        {"adapter, two gradients, two moments", 5 * sizes.adapter},
        {"snapshot", sizes.adapter},
-       {"inputs of all layers",
-        sizes.number * pass * sizes.hidden *
-            static_cast<double>(model.num_layers)},
-       {"kept activations",
-        static_cast<double>(trainer.activation_memory_mib) * kMiB},
-       {"a layer", 2 * LayerWorkspace(config, model, pass)},
+       {"inputs of all layers", pass * input, least_pass * input},
+       {"kept activations", static_cast<double>(limits.activation_bytes), kept},
+       {"a layer",
+        2 * LayerWorkspace(config, model, pass),
+        2 * LayerWorkspace(config, model, least_pass)},
        {"loss", kHeadLossBytes},
        {"scores of a step",
         sizes.number * sizes.hidden * static_cast<double>(trainer.batch_size) *
             3 * (sizes.rollout + sizes.reference)}}};
   if (trainer.train_while_sampling && !trainer.shard_base) {
-    memory.items.push_back(
-        {"trained ahead",
-         static_cast<double>(trainer.ahead_memory_mib) * kMiB});
+    memory.items.push_back({"trained ahead",
+                            static_cast<double>(limits.ahead_bytes),
+                            /*least=*/0.0});
   }
   if (TeacherSets(config).contains(WeightSet::kEma)) {
     memory.items.push_back({"moving average", sizes.adapter});
@@ -149,6 +152,14 @@ RoleMemory TrainerMemory(const Config& config,
 }
 
 }  // namespace
+
+double LayerWorkspace(const Config& config,
+                      const ModelConfig& model,
+                      double tokens) {
+  return tokens * BytesOfNumber(config) *
+         (kHiddenTensors * static_cast<double>(model.hidden_size) +
+          kIntermediateTensors * static_cast<double>(model.intermediate_size));
+}
 
 double LayerParameters(const ModelConfig& model) {
   double parameters = 0;
@@ -174,6 +185,14 @@ double RoleMemory::Total() const {
   double total = 0;
   for (const MemoryItem& item : items) total += item.bytes;
   return total;
+}
+
+double RoleMemory::Least() const {
+  double least = 0;
+  for (const MemoryItem& item : items) {
+    least += item.least.value_or(item.bytes);
+  }
+  return least;
 }
 
 double BaseBytesOfRank(const Config& config,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,15 +17,25 @@ double LayerParameters(const ModelConfig& model);
 // Of the adapter that `config` asks for.
 int64_t LoraParameters(const Config& config, const ModelConfig& model);
 
+// What one layer has alive while it computes `tokens` rows, in bytes.
+double LayerWorkspace(const Config& config,
+                      const ModelConfig& model,
+                      double tokens);
+
 struct MemoryItem {
   std::string what;
   double bytes = 0.0;
+  // With no more than that on a GPU the process does its work all the same,
+  // more slowly. Nothing: it needs all of `bytes`.
+  std::optional<double> least;
 };
 
 // Peak of one process, by what takes it.
 struct RoleMemory {
   std::vector<MemoryItem> items;
   double Total() const;
+  // With less than that on its GPU a process ends for lack of memory.
+  double Least() const;
 };
 
 struct MemoryPlan {

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "common/base/content_digest.h"
 #include "common/base/shared_bytes.h"
 
 namespace dapd {
@@ -11,8 +12,9 @@ namespace dapd {
 struct SerializedAdapter {
   std::string config_json;  // adapter_config.json
   SharedBytes tensors;      // adapter_model.safetensors
-  std::string digest;       // SHA-256 of `tensors` followed by `config_json`
+  std::string digest;       // of `tensors` followed by `config_json`
   bool verified = false;    // who received the bytes compared their digest
+  DigestKind digest_kind = DigestKind::kSha256;  // what `digest` is
 };
 
 }  // namespace dapd

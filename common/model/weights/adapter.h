@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -69,15 +70,24 @@ struct AdapterLayout {
   HostTensor buffer;          // uint8: adapter_model.safetensors
   uint64_t header_bytes = 0;  // of it
 };
-// For an adapter of this configuration and these shapes. RESOURCE_EXHAUSTED if
-// there is no memory.
+// Where the buffer comes from, uint8 [bytes].
+using AllocateBytes = std::function<absl::StatusOr<HostTensor>(int64_t bytes)>;
+// For an adapter of this configuration and these shapes. `allocate` empty:
+// HostTensor::AllocateRecurring. RESOURCE_EXHAUSTED if there is no memory.
 absl::StatusOr<AdapterLayout> LayOutAdapter(const Adapter& adapter,
-                                            const std::string& base_model_path);
+                                            const std::string& base_model_path,
+                                            const AllocateBytes& allocate = {});
+
+// All tensors one behind the other, as in the wire form, [NumElements] on the
+// adapter's device: a copy.
+at::Tensor Flat(const Adapter& adapter);
 
 // The digest that `serialized` should carry.
 std::string AdapterDigest(const SerializedAdapter& serialized);
 absl::StatusOr<SerializedAdapter> SerializeAdapter(
-    const Adapter& adapter, const std::string& base_model_path);
+    const Adapter& adapter,
+    const std::string& base_model_path,
+    DigestKind digest_kind = DigestKind::kSha256);
 // As ReadAdapter, from the wire form, whose memory the result may share;
 // DATA_LOSS if the digest differs.
 absl::StatusOr<Adapter> ParseAdapter(const SerializedAdapter& serialized,

@@ -31,7 +31,6 @@ constexpr uint64_t kMaxTensorBytes = uint64_t{16} << 30;
 
 absl::StatusOr<at::Tensor> ToParameter(const HostTensor& host,
                                        const std::vector<int64_t>& shape,
-                                       at::Device device,
                                        const std::string& what) {
   if (host.shape != shape) {
     return DataError(absl::StrCat(what,
@@ -48,7 +47,42 @@ absl::StatusOr<at::Tensor> ToParameter(const HostTensor& host,
   if (!AllFinite(host)) {
     return DataError(absl::StrCat(what, " holds a value that is not finite"));
   }
-  return ToTorch(host).to(at::kFloat).to(device);
+  return ToTorch(host).to(at::kFloat);
+}
+
+// Float32 tensors on the CPU as one, [NumElements]: where they lie one behind
+// the other in memory, as in the wire form, without a copy.
+at::Tensor Together(const std::vector<at::Tensor>& tensors) {
+  int64_t total = 0;
+  bool adjoin = true;
+  std::vector<at::Tensor> flat;
+  for (const at::Tensor& tensor : tensors) {
+    adjoin = adjoin && tensor.is_contiguous() &&
+             tensor.const_data_ptr<float>() ==
+                 tensors[0].const_data_ptr<float>() + total;
+    total += tensor.numel();
+    flat.push_back(tensor.flatten());
+  }
+  return adjoin ? at::from_blob(tensors[0].data_ptr(), {total}, at::kFloat)
+                : at::cat(flat);
+}
+
+// By one copy: each out of memory that is not page-locked waits for the device.
+void MoveTo(at::Device device, Adapter* adapter) {
+  const std::vector<at::Tensor> tensors = adapter->Tensors();
+  if (device.is_cpu() || tensors.empty()) return;
+  const at::Tensor all = Together(tensors).to(device);
+  int64_t next = 0;
+  for (auto& layer : adapter->layers) {
+    for (LoraPair& pair : layer) {
+      if (!pair.a.defined()) continue;
+      for (at::Tensor* tensor : {&pair.a, &pair.b}) {
+        const int64_t size = tensor->numel();
+        *tensor = all.narrow(0, next, size).view(tensor->sizes());
+        next += size;
+      }
+    }
+  }
 }
 
 absl::StatusOr<Adapter> AssembleAdapter(const LoraConfig& lora,
@@ -91,7 +125,6 @@ absl::StatusOr<Adapter> AssembleAdapter(const LoraConfig& lora,
             *out,
             ToParameter(found->second,
                         shape,
-                        device,
                         absl::StrCat(where, ": tensor '", name, "'")));
         by_name.erase(found);
         return absl::OkStatus();
@@ -112,6 +145,7 @@ absl::StatusOr<Adapter> AssembleAdapter(const LoraConfig& lora,
                                   model.num_layers,
                                   " layers)"));
   }
+  MoveTo(device, &adapter);
   return adapter;
 }
 
@@ -198,8 +232,18 @@ absl::Status WriteAdapter(const std::string& folder,
                              FormatLoraConfig(adapter.config, base_model_path));
 }
 
-absl::StatusOr<AdapterLayout> LayOutAdapter(
-    const Adapter& adapter, const std::string& base_model_path) {
+at::Tensor Flat(const Adapter& adapter) {
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> parts;
+  for (const at::Tensor& tensor : adapter.Tensors()) {
+    parts.push_back(tensor.detach().flatten());
+  }
+  return at::cat(parts);
+}
+
+absl::StatusOr<AdapterLayout> LayOutAdapter(const Adapter& adapter,
+                                            const std::string& base_model_path,
+                                            const AllocateBytes& allocate) {
   NamedTensors shapes;
   const std::vector<std::string> names = adapter.Names();
   const std::vector<at::Tensor> tensors = adapter.Tensors();
@@ -217,17 +261,24 @@ absl::StatusOr<AdapterLayout> LayOutAdapter(
   layout.header_bytes = header.size();
   total += static_cast<int64_t>(header.size());
   ASSIGN_OR_RETURN(layout.buffer,
-                   HostTensor::AllocateRecurring(DType::kUInt8, {total}));
+                   allocate
+                       ? allocate(total)
+                       : HostTensor::AllocateRecurring(DType::kUInt8, {total}));
   std::memcpy(layout.buffer.data.get(), header.data(), header.size());
   return layout;
 }
 
 absl::StatusOr<SerializedAdapter> SerializeAdapter(
-    const Adapter& adapter, const std::string& base_model_path) {
+    const Adapter& adapter,
+    const std::string& base_model_path,
+    DigestKind digest_kind) {
   ASSIGN_OR_RETURN(AdapterLayout layout,
                    LayOutAdapter(adapter, base_model_path));
   char* target = layout.buffer.data.get() + layout.header_bytes;
-  for (const at::Tensor& tensor : adapter.Tensors()) {
+  std::vector<at::Tensor> tensors = adapter.Tensors();
+  // From a device by one copy.
+  if (!tensors.empty() && !tensors[0].is_cpu()) tensors = {Flat(adapter)};
+  for (const at::Tensor& tensor : tensors) {
     ASSIGN_OR_RETURN(const HostTensor host, FromTorch(tensor));
     const absl::string_view bytes = host.bytes();
     std::memcpy(target, bytes.data(), bytes.size());
@@ -236,12 +287,13 @@ absl::StatusOr<SerializedAdapter> SerializeAdapter(
   SerializedAdapter serialized;
   serialized.config_json = std::move(layout.config_json);
   serialized.tensors = SharedBytes(layout.buffer.data, layout.buffer.bytes());
+  serialized.digest_kind = digest_kind;
   serialized.digest = AdapterDigest(serialized);
   return serialized;
 }
 
 std::string AdapterDigest(const SerializedAdapter& serialized) {
-  Sha256 hash;
+  ContentDigest hash(serialized.digest_kind);
   hash.Update(serialized.tensors.view());
   hash.Update(serialized.config_json);
   return hash.HexDigest();

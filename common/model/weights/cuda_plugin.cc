@@ -7,9 +7,25 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <cstdio>
 
 extern "C" int DapdCudaDeviceCount() {
   return static_cast<int>(c10::cuda::device_count());
+}
+
+// 0 if the current device still computes; else the reason in `error`, [256].
+// After an illegal access, say, every call fails for as long as the process
+// lives. Waits for what runs.
+extern "C" int DapdCudaCheck(char* error) {
+  const cudaError_t state = cudaDeviceSynchronize();
+  const bool is_capturing = state >= cudaErrorStreamCaptureUnsupported &&
+                            state <= cudaErrorStreamCaptureWrongThread;
+  if (state == cudaSuccess || state == cudaErrorMemoryAllocation ||
+      is_capturing) {
+    return 0;
+  }
+  std::snprintf(error, 256, "%s", cudaGetErrorString(state));
+  return 1;
 }
 
 // Bytes of memory on the current device that this process could still take,
@@ -21,4 +37,24 @@ extern "C" int64_t DapdCudaFreeBytes() {
   return cudaMemGetInfo(&free, &total) == cudaSuccess
              ? static_cast<int64_t>(free)
              : 0;
+}
+
+// The current device's memory in all, what this process could still take of it,
+// and what LibTorch's allocator has taken for it; 0 where that is not known.
+extern "C" void DapdCudaMemory(int64_t* total, int64_t* free, int64_t* own) {
+  c10::cuda::CUDACachingAllocator::emptyCache();
+  size_t free_bytes = 0;
+  size_t total_bytes = 0;
+  if (cudaMemGetInfo(&free_bytes, &total_bytes) != cudaSuccess) {
+    free_bytes = 0;
+    total_bytes = 0;
+  }
+  *total = static_cast<int64_t>(total_bytes);
+  *free = static_cast<int64_t>(free_bytes);
+  const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(
+      c10::cuda::current_device());
+  *own = stats
+             .reserved_bytes[static_cast<size_t>(
+                 c10::CachingAllocator::StatType::AGGREGATE)]
+             .current;
 }

@@ -2,48 +2,76 @@
 
 #include <dlfcn.h>
 
-#include <filesystem>
-#include <system_error>
-
 #include "absl/strings/str_cat.h"
 
+#include "common/base/cuda_environment.h"
 #include "common/base/exit_code.h"
 #include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/gpus/cuda_backend.h"
+#include "common/gpus/gpu_report.h"
+#include "common/tensor/torch_bridge.h"
 
 namespace dapd {
 namespace {
 
-// libdapd_cuda.so from ../lib beside the program, loaded once; null without it.
+// libdapd_cuda.so; null without it.
 void* CudaLibrary() {
-  static void* const library = []() -> void* {
-    std::error_code error;
-    const std::filesystem::path program =
-        std::filesystem::read_symlink("/proc/self/exe", error);
-    const std::string path =
-        program.parent_path().parent_path() / "lib" / "libdapd_cuda.so";
-    if (!std::filesystem::exists(path, error)) return nullptr;
-    void* opened = ::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
-    if (opened == nullptr) {
-      LogWarning(absl::StrCat("CUDA cannot be used: ", ::dlerror()));
-    }
-    return opened;
-  }();
-  return library;
+  void* library = nullptr;
+  const absl::Status status = LoadCudaBackend(&library);
+  return status.ok() ? library : nullptr;
 }
 
-// 0 without that library, a driver or a GPU.
-int NumCudaDevices() {
+// Whether this process can compute on a GPU. The driver is asked before CUDA's
+// libraries, gigabytes, are loaded.
+absl::Status CudaIsUsable() {
+  RETURN_IF_ERROR(FindGpus().usable);
+  void* library = nullptr;
+  RETURN_IF_ERROR(LoadCudaBackend(&library));
   auto* count = reinterpret_cast<int (*)()>(CudaSymbol("DapdCudaDeviceCount"));
-  return count == nullptr ? 0 : count();
+  if (count == nullptr || count() == 0) {
+    return absl::FailedPreconditionError(
+        "the driver finds GPUs, and CUDA's runtime none; nvidia-smi says more");
+  }
+  return absl::OkStatus();
 }
 
-// Without the driver's own device node there is nothing to load CUDA for.
-bool HasNvidiaDriver() {
-  std::error_code error;
-  return std::filesystem::exists("/dev/nvidiactl", error);
+// Of the current device, for CatchTorch.
+absl::Status CheckCudaDevice() {
+  auto* check = reinterpret_cast<int (*)(char*)>(CudaSymbol("DapdCudaCheck"));
+  char reason[256] = "";
+  if (check == nullptr || check(reason) == 0) return absl::OkStatus();
+  return absl::InternalError(reason);
+}
+
+void SetUpCuda(bool deterministic) {
+  at::Context& context = at::globalContext();
+  // Its attention builds a plan for every shape, of up to half a second each,
+  // and keeps them all.
+  context.setSDPUseCuDNN(false);
+  // Partial sums in bfloat16 lose what the float32 of a long sum is for.
+  context.setAllowBF16ReductionCuBLAS(/*allow_reduced_precision=*/false,
+                                      /*allow_splitk=*/!deterministic);
+  if (!deterministic) return;
+  // LibTorch can forbid split products in cuBLASLt's only.
+  context.setBlasPreferredBackend(at::BlasBackend::Cublaslt);
+  // Flash attention's backward pass reads this, index_add and others do.
+  context.setDeterministicAlgorithms(true, /*warn_only=*/false);
+  // Nothing reads what it has not written.
+  context.setDeterministicFillUninitializedMemory(false);
 }
 
 }  // namespace
+
+absl::StatusOr<at::Device> OpenDevice(const ModelSection& model) {
+  SetCudaEnvironment(model.deterministic);  // the programs have done so
+  ASSIGN_OR_RETURN(const at::Device device, ParseDevice(model.device));
+  if (device.is_cuda()) {
+    SetUpCuda(model.deterministic);
+    SetDeviceCheck(CheckCudaDevice);
+  }
+  return device;
+}
 
 void* CudaSymbol(const char* name) {
   void* library = CudaLibrary();
@@ -52,20 +80,24 @@ void* CudaSymbol(const char* name) {
 
 absl::StatusOr<at::Device> ParseDevice(const std::string& name) {
   if (name == "cpu") return at::Device(at::kCPU);
-  const bool has_cuda =
-      (name == "cuda" || HasNvidiaDriver()) && NumCudaDevices() > 0;
-  if (name == "auto") return at::Device(has_cuda ? at::kCUDA : at::kCPU);
-  if (name != "cuda") {
+  if (name != "auto" && name != "cuda") {
     return ConfigError(
         absl::StrCat("model.device '", name, "' is none of auto, cpu, cuda"));
   }
-  if (!has_cuda) {
-    return ConfigError(
-        "model.device is cuda, but no CUDA device can be used: the build needs "
-        "DAPD_CUDA=ON and the machine a GPU with its driver; or set "
-        "model.device to cpu");
+  const absl::Status usable = CudaIsUsable();
+  if (usable.ok()) return at::Device(at::kCUDA);
+  const std::string why(usable.message());
+  if (name == "cuda" || absl::IsInvalidArgument(usable)) {
+    return ConfigError(absl::StrCat("model.device is ",
+                                    name,
+                                    ", and no GPU can be used: ",
+                                    why,
+                                    ". Or set model.device to cpu"));
   }
-  return at::Device(at::kCUDA);
+  if (!absl::IsNotFound(usable)) {
+    LogWarning(absl::StrCat("computing on the CPU: ", why));
+  }
+  return at::Device(at::kCPU);
 }
 
 absl::StatusOr<at::ScalarType> ParsePrecision(const std::string& name) {

@@ -5,13 +5,23 @@
 
 #include "absl/status/statusor.h"
 
+#include "common/config/config.h"
 #include "common/tensor/aten.h"
 
 namespace dapd {
 
-// "cpu", "cuda", or "auto" (CUDA if this build and machine offer it). CONFIG
-// error if CUDA is asked for and cannot be had.
+// "cpu", "cuda", or "auto": CUDA if this build and machine offer it, else the
+// CPU, with a warning where there is a GPU that cannot be used. CONFIG error,
+// which says what is missing, if CUDA is asked for and cannot be had, or if
+// CUDA_VISIBLE_DEVICES is wrong.
 absl::StatusOr<at::Device> ParseDevice(const std::string& name);
+
+// The device that `model` asks for, made ready to compute as `model` says:
+// on CUDA attention without a plan a shape, sums of bfloat16 products in
+// float32, with model.deterministic only what gives the same bits each time
+// (LibTorch's settings, which are the process's), and CatchTorch asks whether
+// the device still works. To be called once, before anything computes.
+absl::StatusOr<at::Device> OpenDevice(const ModelSection& model);
 
 // "float32" or "bfloat16".
 absl::StatusOr<at::ScalarType> ParsePrecision(const std::string& name);

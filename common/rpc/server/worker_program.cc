@@ -10,6 +10,7 @@
 #include "common/base/files.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/gpus/gpu_labels.h"
 #include "common/metrics/security_metrics.h"
 #include "common/rpc/client/credentials.h"
 #include "common/rpc/server/server_metrics.h"
@@ -41,7 +42,8 @@ absl::Status WorkerProgram::Start(const Config& config,
                                   const RpcService& service) {
   ASSIGN_OR_RETURN(const std::shared_ptr<Security> security,
                    Security::Load(config.security, {role_}));
-  metrics_ = std::make_unique<MetricsRegistry>(name_, config.run.name);
+  metrics_ = std::make_unique<MetricsRegistry>(
+      name_, config.run.name, GpuLabels(config.model.device));
   AddSecurityMetrics(
       security, listeners.grpc, listeners.metrics, metrics_.get());
   RETURN_IF_ERROR(WithExitCode(

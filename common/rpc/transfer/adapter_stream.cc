@@ -57,6 +57,26 @@ absl::StatusOr<WeightSet> ReadSet(const v1::AdapterHeader& header,
   return set;
 }
 
+absl::StatusOr<DigestKind> ReadDigestKind(const v1::AdapterHeader& header) {
+  switch (header.digest_kind()) {
+    case v1::DIGEST_KIND_SHA256:
+      return DigestKind::kSha256;
+    case v1::DIGEST_KIND_XXH3_128:
+      return DigestKind::kXxh3;
+    default:
+      return absl::InvalidArgumentError(
+          absl::StrCat("digest kind ",
+                       static_cast<int>(header.digest_kind()),
+                       " is unknown; start this worker with the version of the "
+                       "trainer"));
+  }
+}
+
+v1::DigestKind ToWireDigestKind(DigestKind kind) {
+  return kind == DigestKind::kXxh3 ? v1::DIGEST_KIND_XXH3_128
+                                   : v1::DIGEST_KIND_SHA256;
+}
+
 void FillAdapterState(WeightSet set,
                       const ServedPolicy& served,
                       v1::AdapterState* state) {
@@ -84,6 +104,7 @@ absl::Status SendAdapter(
   if (!update.is_base) {
     header.set_config_json(update.adapter.config_json);
     header.set_total_bytes(tensors.size());
+    header.set_digest_kind(ToWireDigestKind(update.adapter.digest_kind));
   }
   if (!send(EncodeMessage(first))) return refused;
   if (update.is_base) return absl::OkStatus();
@@ -133,6 +154,7 @@ absl::Status AdapterReceiver::Start(const v1::AdapterHeader& header) {
         "policy version ", header.policy_version(), " is negative"));
   }
   ASSIGN_OR_RETURN(upload_.set, ReadSet(header, limits_));
+  ASSIGN_OR_RETURN(upload_.adapter.digest_kind, ReadDigestKind(header));
   started_ = true;
   upload_.version = header.policy_version();
   upload_.is_base = header.total_bytes() == 0;
@@ -162,6 +184,7 @@ absl::Status AdapterReceiver::Start(const v1::AdapterHeader& header) {
   upload_.adapter.config_json = header.config_json();
   upload_.adapter.tensors = SharedBytes(buffer.data, buffer.bytes());
   chunks_.emplace(buffer.data.get(), header.total_bytes(), "adapter");
+  digest_.emplace(upload_.adapter.digest_kind);
   return absl::OkStatus();
 }
 
@@ -173,8 +196,9 @@ absl::Status AdapterReceiver::AddChunk(const Chunk& chunk) {
   }
   const uint64_t before = chunks_->received();
   RETURN_IF_ERROR(chunks_->Add(chunk));
-  sha_.Update(upload_.adapter.tensors.Part(before, chunks_->received() - before)
-                  .view());
+  digest_->Update(
+      upload_.adapter.tensors.Part(before, chunks_->received() - before)
+          .view());
   return absl::OkStatus();
 }
 
@@ -198,13 +222,16 @@ absl::StatusOr<AdapterUpload> AdapterReceiver::Finish() {
                                             upload_.adapter.tensors.size(),
                                             " bytes, or without its digest"));
   }
-  sha_.Update(upload_.adapter.config_json);
-  if (const std::string digest = sha_.HexDigest();
+  digest_->Update(upload_.adapter.config_json);
+  if (const std::string digest = digest_->HexDigest();
       digest != upload_.adapter.digest) {
-    return absl::DataLossError(absl::StrCat("the adapter's SHA-256 is ",
-                                            digest,
-                                            ", its sender says ",
-                                            upload_.adapter.digest));
+    return absl::DataLossError(
+        absl::StrCat("the adapter's ",
+                     DigestKindName(upload_.adapter.digest_kind),
+                     " is ",
+                     digest,
+                     ", its sender says ",
+                     upload_.adapter.digest));
   }
   upload_.adapter.verified = true;
   return std::move(upload_);

@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "grpcpp/support/byte_buffer.h"
 
-#include "common/base/sha256.h"
+#include "common/base/content_digest.h"
 #include "common/rpc/transfer/chunk_stream.h"
 #include "common/rpc/transfer/policy_update.h"
 #include "common/rpc/transfer/served_policy.h"
@@ -65,7 +65,7 @@ class AdapterReceiver {
   bool ended_ = false;
   AdapterUpload upload_;
   std::optional<ChunkAssembler> chunks_;
-  Sha256 sha_;  // of what chunks_ holds
+  std::optional<ContentDigest> digest_;  // of what chunks_ holds
 };
 
 // The whole of LoadAdapter's receiving side: reads encoded messages with `read`

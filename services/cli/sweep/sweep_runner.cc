@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <csignal>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -15,6 +13,7 @@
 #include "common/base/files.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/base/this_program.h"
 #include "common/base/visible_gpus.h"
 
 namespace dapd {
@@ -59,12 +58,10 @@ std::vector<std::string> SweepRunner::GpusOf(size_t slot) const {
 
 absl::Status SweepRunner::Start(size_t index) {
   const SweepRun& run = plan_.runs[index];
-  std::error_code error;
-  const std::string self =
-      std::filesystem::read_symlink("/proc/self/exe", error);
-  if (error) {
+  const std::string self = ThisProgram();
+  if (self.empty()) {
     return absl::InternalError(
-        absl::StrCat("cannot find this program: ", error.message()));
+        "cannot find this program: /proc/self/maps does not name its file");
   }
   std::vector<std::string> command = {self, "run", plan_.config_path};
   for (const std::string& override : run.overrides) {

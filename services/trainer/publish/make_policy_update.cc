@@ -22,13 +22,14 @@ absl::StatusOr<std::shared_ptr<const PolicyUpdate>> MakePolicyUpdate(
     const Adapter* adapter,
     int64_t version,
     const std::string& base_model_path,
-    const std::vector<int32_t>& probe_ids) {
+    const std::vector<int32_t>& probe_ids,
+    DigestKind digest_kind) {
   auto update = std::make_shared<PolicyUpdate>();
   update->version = version;
   update->is_base = adapter == nullptr;
   if (adapter != nullptr) {
     ASSIGN_OR_RETURN(update->adapter,
-                     SerializeAdapter(*adapter, base_model_path));
+                     SerializeAdapter(*adapter, base_model_path, digest_kind));
   }
   update->probe_ids = probe_ids;
   ProbePolicy(weights, adapter, update.get());

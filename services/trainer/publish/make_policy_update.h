@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 
+#include "common/base/content_digest.h"
 #include "common/model/weights/adapter.h"
 #include "common/model/weights/weights.h"
 #include "common/rpc/transfer/policy_update.h"
@@ -21,7 +22,8 @@ absl::StatusOr<std::shared_ptr<const PolicyUpdate>> MakePolicyUpdate(
     const Adapter* adapter,
     int64_t version,
     const std::string& base_model_path,
-    const std::vector<int32_t>& probe_ids);
+    const std::vector<int32_t>& probe_ids,
+    DigestKind digest_kind);
 
 // Fills in the probe of `probe_ids` by a forward pass with `adapter`.
 void ProbePolicy(const ModelWeights& weights,

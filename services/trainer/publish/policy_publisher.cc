@@ -48,7 +48,9 @@ absl::StatusOr<std::unique_ptr<PolicyUpdateWriter>> PolicyPublisher::WriteNext()
   return PolicyUpdateWriter::Start(parts_.policy.live(),
                                    parts_.policy.version() + 1,
                                    parts_.base_model_path,
-                                   probe_ids_);
+                                   probe_ids_,
+                                   parts_.digest_kind,
+                                   side_.get());
 }
 
 void PolicyPublisher::Serve(std::shared_ptr<const PolicyUpdate> update) {
@@ -60,8 +62,12 @@ void PolicyPublisher::Serve(std::shared_ptr<const PolicyUpdate> update) {
 
 absl::StatusOr<std::shared_ptr<const PolicyUpdate>> PolicyPublisher::Pack(
     const Adapter* adapter, int64_t version) const {
-  return MakePolicyUpdate(
-      parts_.weights, adapter, version, parts_.base_model_path, probe_ids_);
+  return MakePolicyUpdate(parts_.weights,
+                          adapter,
+                          version,
+                          parts_.base_model_path,
+                          probe_ids_,
+                          parts_.digest_kind);
 }
 
 }  // namespace dapd

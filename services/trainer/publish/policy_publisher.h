@@ -17,6 +17,7 @@
 
 #include "common/model/weights/weights.h"
 #include "common/rpc/transfer/policy_update.h"
+#include "common/tensor/side_stream.h"
 #include "common/training/policy.h"
 #include "services/trainer/publish/policy_update_writer.h"
 #include "services/trainer/workers/rollout_client.h"
@@ -30,6 +31,7 @@ struct PolicyPublisherParts {
   const std::string& base_model_path;
   const Policy& policy;
   std::set<WeightSet> teacher_sets;  // that the objective reads
+  DigestKind digest_kind;            // of all that is pushed
   RolloutClient& rollouts;
   TeacherClient& teachers;
   // The rollout workers are to serve this policy from now on.
@@ -40,7 +42,8 @@ struct PolicyPublisherParts {
 class PolicyPublisher {
  public:
   explicit PolicyPublisher(PolicyPublisherParts parts)
-      : parts_(std::move(parts)) {}
+      : parts_(std::move(parts)),
+        side_(MakeSideStream(parts_.weights.device())) {}
 
   // Gives the teachers their sets of weights, and the rollout workers the
   // policy that samples the next step: the one before the live one, where that
@@ -51,7 +54,8 @@ class PolicyPublisher {
   // live one is what SetLive was given, the same bytes.
   absl::Status PublishWeights();
 
-  // For the policy that the next optimizer step leads to.
+  // For the policy that the next optimizer step leads to. The publisher must
+  // outlive it.
   absl::StatusOr<std::unique_ptr<PolicyUpdateWriter>> WriteNext() const;
   // That step is done, and its update written.
   void SetLive(std::shared_ptr<const PolicyUpdate> update) {
@@ -69,6 +73,7 @@ class PolicyPublisher {
       const Adapter* adapter, int64_t version) const;
 
   PolicyPublisherParts parts_;
+  const std::unique_ptr<SideStream> side_;  // of a GPU, for copies
   std::vector<int32_t> probe_ids_;
   std::shared_ptr<const PolicyUpdate> live_;
   std::shared_ptr<const PolicyUpdate> served_;  // by the rollout workers

@@ -18,6 +18,7 @@
 #include "common/collective/parse_rank_message.h"
 #include "common/config/validate_config.h"
 #include "common/data/epoch_order.h"
+#include "common/model/fast/chunk_forward.h"
 #include "common/rpc/transfer/served_policy.h"
 #include "common/training/metric_table.h"
 #include "common/training/step_metrics.h"
@@ -49,7 +50,10 @@ PipelineOptions MakePipelineOptions(const BatchTrainerParts& parts) {
   if (parts.config.rollout.max_staleness == 0) {
     if (parts.config.teacher.streaming) {
       options.teacher_prefix_stride =
-          std::max(kLeastStride, parts.config.teacher.chunk_tokens / 4);
+          std::max(kLeastStride,
+                   ChunkTokensFor(parts.config.teacher.chunk_tokens,
+                                  parts.weights->device()) /
+                       4);
     }
     if (parts.config.trainer.train_while_sampling) {
       options.forward_prefix_stride =
@@ -58,6 +62,12 @@ PipelineOptions MakePipelineOptions(const BatchTrainerParts& parts) {
   }
   options.on_progress = parts.on_progress;
   return options;
+}
+
+// Without certificates other machines are only reached with security.insecure,
+// in plain text. All else is TLS or loopback, where nobody changes a byte.
+DigestKind DigestOfPushes(const SecuritySection& security) {
+  return security.insecure ? DigestKind::kSha256 : DigestKind::kXxh3;
 }
 
 // The sets of weights that the teachers are to have. The base is always there;
@@ -86,6 +96,7 @@ BatchTrainer::BatchTrainer(BatchTrainerParts parts, Planner planner)
                   .base_model_path = parts_.config.model.path,
                   .policy = parts_.policy,
                   .teacher_sets = SetsRead(parts_.terms),
+                  .digest_kind = DigestOfPushes(parts_.config.security),
                   .rollouts = parts_.rollouts,
                   .teachers = parts_.teachers,
                   .on_served = parts_.on_served}) {}
@@ -405,7 +416,7 @@ absl::Status BatchTrainer::Publish(PolicyUpdateWriter& writer,
   DAPD_FAILPOINT("publish.before_live");
   {
     const ScopedSlice push(parts_.timeline, kComputeTrack, "push");
-    writer.Finish(*parts_.weights, parts_.policy.live());
+    RETURN_IF_ERROR(writer.Finish(*parts_.weights, parts_.policy.live()));
     publisher_.SetLive(writer.update());
     RETURN_IF_ERROR(publisher_.PublishWeights());
   }

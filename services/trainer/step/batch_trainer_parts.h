@@ -12,6 +12,7 @@
 #include "common/config/config.h"
 #include "common/data/dataset.h"
 #include "common/data/view_builder.h"
+#include "common/model/spec/pass_memory.h"
 #include "common/model/weights/weights.h"
 #include "common/sharding/sharded_layers.h"
 #include "common/terms/term.h"
@@ -37,6 +38,7 @@ struct BatchTrainerParts {
   DeviceGroup& devices;
   ShardedLayers* sharded_layers;  // those of `weights`; null: it is whole
   Policy& policy;                 // the same on all ranks
+  TrainerLimits limits;           // of the weights' device
   // Those that are part of a step.
   std::function<void(TrainerPhase phase)> on_phase;
   // How many of this rank's answers or micro-batches of the phase are done.

@@ -29,7 +29,7 @@ int64_t MemoryAhead(const BatchTrainerParts& parts) {
   // Ranks that gather layers together train together.
   return parts.config.trainer.train_while_sampling &&
                  parts.sharded_layers == nullptr
-             ? parts.config.trainer.ahead_memory_mib << 20
+             ? parts.limits.ahead_bytes
              : 0;
 }
 
@@ -54,7 +54,7 @@ SliceTrainer::SliceTrainer(const BatchTrainerParts& parts,
       workspace_(workspace),
       report_(report),
       gradient_bytes_(BytesOfGradient(parts.policy.live())),
-      limits_(MakePassLimits(parts.config, *parts.weights)),
+      limits_(MakePassLimits(parts.limits, *parts.weights)),
       micro_batches_(
           Group(num_samples,
                 static_cast<size_t>(parts.config.trainer.micro_batch_size))),

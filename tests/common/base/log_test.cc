@@ -44,6 +44,19 @@ TEST(LogTest, LinesOfItsOwnAreKept) {
 
 constexpr absl::Time kTime = absl::FromUnixMillis(1769860800123);
 
+TEST(LogTest, AsTextALineSaysWhichRankItIsOf) {
+  const auto line = [](int64_t rank) {
+    return FormatLogLine(LogFormat::kText,
+                         {.service = "trainer", .rank = rank},
+                         /*step=*/0,
+                         Severity::kInfo,
+                         kTime,
+                         "done");
+  };
+  EXPECT_EQ(line(2), "I 2026-01-31T12:00:00.123Z trainer-2] done\n");
+  EXPECT_EQ(line(0), "I 2026-01-31T12:00:00.123Z trainer] done\n");
+}
+
 TEST(LogTest, AsJsonAMessageIsAnObjectOfItsFields) {
   const LogSource trainer = {.service = "trainer", .run = "mine", .rank = 0};
   EXPECT_EQ(FormatLogLine(

@@ -37,6 +37,7 @@ TEST(VisibleGpusTest, WhateverTheirNumbersDevicesAreCountedFromNought) {
     ASSERT_TRUE(WriteFileAtomically(JoinPath(devices, name), "").ok());
   }
   EXPECT_THAT(VisibleGpus(devices), ElementsAre("0", "1", "2"));
+  EXPECT_THAT(GpuNodes(devices), ElementsAre("nvidia3", "nvidia5", "nvidia12"));
   EXPECT_THAT(VisibleGpus(JoinPath(devices, "none")), IsEmpty());
 }
 

@@ -39,7 +39,7 @@ TEST(SetUpLogTest, FormatAndLevelAreTheConfigurations) {
   EXPECT_THAT(logged, Not(HasSubstr("at ease")));
   EXPECT_THAT(LoggedAs(PeekConfig(path, {"log.level=error"})), IsEmpty());
   EXPECT_THAT(LoggedAs(PeekConfig(path, {"log.format=text"})),
-              HasSubstr("trainer] careful"));
+              HasSubstr("trainer-3] careful"));
 }
 
 TEST(SetUpLogTest, MistakesElsewhereDoNotHideTheFormat) {

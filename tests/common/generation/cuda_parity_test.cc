@@ -186,18 +186,21 @@ TEST_P(CudaDecodeParityTest, QkvAndAttention) {
     const auto scratch_floats = Find<decltype(DapdCudaDecodeAttentionScratch)>(
         "DapdCudaDecodeAttentionScratch")(rows, heads, head_dim, capacity);
     const at::Tensor scratch = at::empty({scratch_floats}, On(at::kFloat));
+    const at::Tensor counters = at::zeros({64}, On(at::kInt));
     const at::Tensor out = at::zeros({rows, heads * head_dim}, qkv.options());
-    const DecodeAttentionArgs args{.rows = which,
-                                   .q = qkv.data_ptr(),
-                                   .cache = pages.View(),
-                                   .out = out.data_ptr(),
-                                   .scratch = scratch.data_ptr<float>(),
-                                   .q_stride = qkv.size(1),
-                                   .out_stride = out.size(1),
-                                   .heads = heads,
-                                   .kv_heads = kv_heads,
-                                   .head_dim = head_dim,
-                                   .max_tokens = capacity};
+    const DecodeAttentionArgs args{
+        .rows = which,
+        .q = qkv.data_ptr(),
+        .cache = pages.View(),
+        .out = out.data_ptr(),
+        .scratch = scratch.data_ptr<float>(),
+        .counters = static_cast<uint32_t*>(counters.data_ptr()),
+        .q_stride = qkv.size(1),
+        .out_stride = out.size(1),
+        .heads = heads,
+        .kv_heads = kv_heads,
+        .head_dim = head_dim,
+        .max_tokens = capacity};
     ASSERT_EQ(Find<decltype(DapdCudaDecodeAttention)>(
                   "DapdCudaDecodeAttention")(&args, Number(), nullptr),
               0);
@@ -243,8 +246,10 @@ TEST_P(CudaDecodeParityTest, GraphsDecodeWhatLibTorchDoes) {
         pair = {pair.a.to(at::kCUDA), pair.b.to(at::kCUDA)};
       }
     }
-    const auto ours = MakeCudaDecodeBackend(weights, {.slots = 4});
+    std::shared_ptr<const ModelWeights> given = weights;
+    const auto ours = MakeCudaDecodeBackend(given, {.slots = 4});
     ASSERT_NE(ours, nullptr);
+    EXPECT_EQ(given, nullptr);
     ours->SetAdapter(adapter);
     const auto requests = MakeRequests();
     const auto answers = Generate(*ours, requests);
@@ -256,7 +261,8 @@ TEST_P(CudaDecodeParityTest, GraphsDecodeWhatLibTorchDoes) {
       }
     }
     // Alone as beside others, and again.
-    const auto alone = MakeCudaDecodeBackend(weights, {.slots = 4});
+    given = weights;
+    const auto alone = MakeCudaDecodeBackend(given, {.slots = 4});
     alone->SetAdapter(adapter);
     for (size_t i = 0; i < requests.size(); ++i) {
       EXPECT_EQ(Generate(*alone, {requests[i]}).at(0).tokens,

@@ -46,10 +46,15 @@ struct Answer {
 struct Outcome {
   std::map<uint64_t, Answer> answers;
   std::vector<uint64_t> ended;  // in order
+  std::map<uint64_t, absl::Status> failed;
 };
 
 void StepOnce(GenerationEngine& engine, int64_t step, Outcome& outcome) {
   for (const SampledToken& token : engine.Step()) {
+    if (!token.error.ok()) {
+      outcome.failed[token.id] = token.error;
+      continue;
+    }
     Answer& answer = outcome.answers[token.id];
     EXPECT_EQ(answer.ended_in_step, 0) << "a token after the end";
     answer.ids.push_back(token.token);
@@ -185,11 +190,53 @@ TEST(EngineMemoryTest, AnAnswerThatIsAloneAndFindsNoMemoryIsAnError) {
   Counts counts;
   GenerationEngine engine = MakeEngine({.memory = 100}, 0, counts);
   ASSERT_TRUE(engine.Submit(1, MakeRequest(1)).ok());
-  EXPECT_THROW(RunAll(engine), c10::OutOfMemoryError);
-  engine.Cancel(1);
-  EXPECT_EQ(engine.kv_use().bytes, 0);
   ASSERT_TRUE(engine.Submit(2, MakeRequest(2, 101)).ok());
-  EXPECT_THROW(engine.Step(), c10::OutOfMemoryError);
+  ASSERT_TRUE(engine.Submit(3, MakeRequest(3, kPrompt, 90)).ok());
+  const Outcome outcome = RunAll(engine);
+  ASSERT_EQ(outcome.failed.size(), 2U);
+  EXPECT_TRUE(absl::IsResourceExhausted(outcome.failed.at(1)));
+  EXPECT_NE(outcome.failed.at(2).message().find("prompt of 101 tokens"),
+            absl::string_view::npos)
+      << outcome.failed.at(2);
+  EXPECT_EQ(outcome.answers.at(3).ids.size(), 90U) << "the others go on";
+}
+
+TEST(EngineMemoryTest, AStepWithoutMemoryIsTakenAgainByHalfAsMany) {
+  for (const bool from_the_start : {true, false}) {
+    Counts counts;
+    GenerationEngine engine = MakeEngine(
+        {.resumes_from_the_start = from_the_start, .side_by_side = 3},
+        4 * (kPrompt + kAnswer),
+        counts);
+    for (uint64_t id = 1; id <= 4; ++id) {
+      ASSERT_TRUE(engine.Submit(id, MakeRequest(id)).ok());
+    }
+    const Outcome outcome = RunAll(engine);
+    EXPECT_TRUE(outcome.failed.empty());
+    ExpectAllTokens(outcome, 4);
+    EXPECT_EQ(counts.most_running, 2);
+    EXPECT_EQ(engine.kv_use().restarts, 4);
+    // Nobody waits any more: as many as before.
+    for (uint64_t id = 5; id <= 7; ++id) {
+      ASSERT_TRUE(engine.Submit(id, MakeRequest(id)).ok());
+    }
+    EXPECT_EQ(RunAll(engine).answers.size(), 3U);
+    EXPECT_EQ(counts.most_running, 3);
+  }
+}
+
+TEST(EngineMemoryTest, OnlyTheAnswerThatNeverFitsFails) {
+  Counts counts;
+  GenerationEngine engine =
+      MakeEngine({.hopeless = 2}, 4 * (kPrompt + kAnswer), counts);
+  for (uint64_t id = 1; id <= 4; ++id) {
+    ASSERT_TRUE(engine.Submit(id, MakeRequest(id)).ok());
+  }
+  const Outcome outcome = RunAll(engine);
+  EXPECT_EQ(outcome.failed.size(), 1U);
+  EXPECT_TRUE(outcome.failed.contains(2));
+  ExpectAllTokens(outcome, 3);
+  EXPECT_EQ(engine.num_free(), 4);
 }
 
 TEST(EngineMemoryTest, AnAnswerThatTakesAnotherCourseIsAnError) {

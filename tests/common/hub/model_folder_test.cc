@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -123,6 +124,18 @@ TEST_F(FindModelFolderTest, ABaseIsRecordedByItsId) {
   EXPECT_EQ(BaseModelName(cache_.Snapshot(kRepository) + "/"),
             "org/small@" + std::string(FakeHubCache::kCommit));
   EXPECT_EQ(BaseModelName(cache_.path()), cache_.path());
+}
+
+TEST_F(FindModelFolderTest, ABaseInAFolderIsRecordedByTheIdThatItIsGiven) {
+  EXPECT_EQ(BaseModelName(cache_.path(), "org/small@v1").value_or(""),
+            "org/small@v1");
+  EXPECT_EQ(BaseModelName(cache_.path(), "").value_or(""), cache_.path());
+  for (const char* wrong : {"/models/small", "small models", "org/a/b"}) {
+    const auto name = BaseModelName(cache_.path(), wrong);
+    EXPECT_EQ(ExitCodeOf(name.status()), ExitCode::kConfig) << wrong;
+    EXPECT_THAT(std::string(name.status().message()),
+                HasSubstr(absl::StrCat("model.name: '", wrong, "'")));
+  }
 }
 
 }  // namespace

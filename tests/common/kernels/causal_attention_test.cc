@@ -4,6 +4,8 @@
 #include <cmath>
 #include <iostream>
 #include <random>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -171,6 +173,174 @@ TEST(CausalAttentionTest, AgreesWithTheDefinitionInDoublePrecision) {
       std::cout << name << ": out " << errors[0] << ", gradients "
                 << *std::max_element(errors + 1, errors + 4) << "\n";
       for (const double error : errors) EXPECT_LT(error, 2e-5) << name;
+    }
+  }
+}
+
+// What the roundings of bfloat16 may do to each number of Expected. With u =
+// 2^-8, the largest relative error of a rounding to bfloat16: a probability is
+// rounded once for the product with v, and the result once; the mean of the
+// backward pass comes out of that result; a gradient of a score is rounded once
+// for the product with k; every result is rounded once. Inputs are exact.
+struct Bounds {
+  static constexpr double kRounding = 1.0 / 256;
+  Numbers out, grad_q, grad_k, grad_v;
+
+  Bounds(const Case& c, const Expected& expected)
+      : out(c.q.size()),
+        grad_q(c.q.size()),
+        grad_k(c.k.size()),
+        grad_v(c.v.size()) {
+    for (int64_t t = 0; t < c.queries; ++t) {
+      for (int64_t h = 0; h < c.heads.query; ++h) AddHead(c, expected, t, h);
+    }
+    const auto add_rounding = [](const Numbers& values, Numbers* bounds) {
+      for (size_t i = 0; i < values.size(); ++i) {
+        // Of what is written, which is off by the bound so far.
+        (*bounds)[i] += kRounding * (std::abs(values[i]) + (*bounds)[i]);
+      }
+    };
+    add_rounding(expected.grad_q, &grad_q);
+    add_rounding(expected.grad_k, &grad_k);
+    add_rounding(expected.grad_v, &grad_v);
+  }
+
+  void AddHead(const Case& c, const Expected& expected, int64_t t, int64_t h) {
+    const int64_t dim = c.heads.dim;
+    const int64_t kv = h / (c.heads.query / c.heads.key_value);
+    const size_t q_at = static_cast<size_t>((t * c.heads.query + h) * dim);
+    const auto kv_at = [&](int64_t key) {
+      return static_cast<size_t>((key * c.heads.key_value + kv) * dim);
+    };
+    const int64_t visible = c.keys - c.queries + t + 1;
+    const double scale = 1.0 / std::sqrt(static_cast<double>(dim));
+    Numbers p(static_cast<size_t>(visible));
+    Numbers grad_p(p.size());
+    double sum = 0.0;
+    for (int64_t key = 0; key < visible; ++key) {
+      double score = 0.0;
+      for (int64_t i = 0; i < dim; ++i) {
+        score += static_cast<double>(c.q[q_at + i]) * c.k[kv_at(key) + i];
+        grad_p[key] +=
+            static_cast<double>(c.grad_out[q_at + i]) * c.v[kv_at(key) + i];
+      }
+      p[key] = std::exp(score * scale);
+      sum += p[key];
+    }
+    double mean = 0.0;
+    for (int64_t key = 0; key < visible; ++key) {
+      p[key] /= sum;
+      mean += p[key] * grad_p[key];
+      for (int64_t i = 0; i < dim; ++i) {
+        out[q_at + i] += kRounding * p[key] * std::abs(c.v[kv_at(key) + i]);
+      }
+    }
+    double mean_bound = 0.0;
+    for (int64_t i = 0; i < dim; ++i) {
+      double& bound = out[q_at + i];
+      bound += kRounding * (std::abs(expected.out[q_at + i]) + bound);
+      mean_bound += std::abs(c.grad_out[q_at + i]) * bound;
+    }
+    for (int64_t key = 0; key < visible; ++key) {
+      const double score_bound = p[key] * mean_bound * scale;
+      const double grad_score =
+          std::abs(p[key] * (grad_p[key] - mean) * scale) + score_bound;
+      for (int64_t i = 0; i < dim; ++i) {
+        grad_q[q_at + i] += (score_bound + kRounding * grad_score) *
+                            std::abs(c.k[kv_at(key) + i]);
+        grad_k[kv_at(key) + i] += score_bound * std::abs(c.q[q_at + i]);
+      }
+    }
+  }
+};
+
+// Heads of bfloat16 as a Case has them of float32.
+struct HalfCase {
+  std::vector<BFloat16> q, k, v, grad_out, out, grad_q, grad_k, grad_v;
+  std::vector<float> logsumexp;
+
+  explicit HalfCase(const Case& c)
+      : q(Halves(c.q)),
+        k(Halves(c.k)),
+        v(Halves(c.v)),
+        grad_out(Halves(c.grad_out)),
+        out(q.size()),
+        grad_q(q.size()),
+        grad_k(k.size()),
+        grad_v(v.size()),
+        logsumexp(c.logsumexp) {
+    const HalfAttentionSequence sequence = {c.queries,
+                                            c.keys,
+                                            c.Queries<const BFloat16>(q.data()),
+                                            c.Keys<const BFloat16>(k.data()),
+                                            c.Keys<const BFloat16>(v.data()),
+                                            c.Queries<BFloat16>(out.data()),
+                                            logsumexp.data()};
+    const HalfAttentionSequenceGradients gradients = {
+        c.Queries<const BFloat16>(grad_out.data()),
+        c.Queries<BFloat16>(grad_q.data()),
+        c.Keys<BFloat16>(grad_k.data()),
+        c.Keys<BFloat16>(grad_v.data())};
+    using Sequences = std::span<const HalfAttentionSequence>;
+    using Gradients = std::span<const HalfAttentionSequenceGradients>;
+    CausalAttention(2, c.heads, Sequences(&sequence, 1));
+    CausalAttentionBackward(
+        2, c.heads, Sequences(&sequence, 1), Gradients(&gradients, 1));
+  }
+
+  static std::vector<BFloat16> Halves(const std::vector<float>& values) {
+    std::vector<BFloat16> halves;
+    for (const float value : values) {
+      halves.push_back(FromFloat<BFloat16>(value));
+    }
+    return halves;
+  }
+};
+
+// The largest share of its bound that an error takes, beside float32's own.
+double WorstShare(const std::vector<BFloat16>& found,
+                  const Numbers& expected,
+                  const Numbers& bounds) {
+  double worst = 0.0;
+  for (size_t i = 0; i < found.size(); ++i) {
+    const double error = std::abs(ToFloat(found[i]) - expected[i]);
+    worst = std::isnan(error) ? INFINITY
+                              : std::max(worst, error / (bounds[i] + 2e-5));
+  }
+  return worst;
+}
+
+TEST(CausalAttentionTest, Bfloat16StaysWithinItsRoundings) {
+  for (const AttentionHeads& heads : {AttentionHeads{1, 1, 16},
+                                      AttentionHeads{9, 3, 64},
+                                      AttentionHeads{6, 2, 20},
+                                      AttentionHeads{4, 1, 128}}) {
+    for (const auto& [queries, keys] : std::vector<std::pair<int64_t, int64_t>>{
+             {1, 1}, {5, 5}, {150, 150}, {70, 200}}) {
+      Case c(heads, queries, keys);
+      for (auto* values : {&c.q, &c.k, &c.v, &c.grad_out}) {
+        for (float& value : *values) value = RoundedTo<BFloat16>(value);
+      }
+      const Expected expected(c);
+      const Bounds bounds(c, expected);
+      const HalfCase half(c);
+      const double shares[] = {
+          WorstShare(half.out, expected.out, bounds.out),
+          WorstShare(half.grad_q, expected.grad_q, bounds.grad_q),
+          WorstShare(half.grad_k, expected.grad_k, bounds.grad_k),
+          WorstShare(half.grad_v, expected.grad_v, bounds.grad_v)};
+      const std::string name = absl::StrCat(heads.query,
+                                            " heads of ",
+                                            heads.dim,
+                                            ", ",
+                                            queries,
+                                            " of ",
+                                            keys,
+                                            " tokens");
+      std::cout << name << ": share of the bound, out " << shares[0]
+                << ", gradients " << shares[1] << ", " << shares[2] << ", "
+                << shares[3] << "\n";
+      for (const double share : shares) EXPECT_LE(share, 1.0) << name;
     }
   }
 }

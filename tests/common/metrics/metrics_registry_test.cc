@@ -9,7 +9,15 @@
 namespace dapd {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+
+TEST(MetricsRegistryTest, TheBuildIsDescribedByWhatItIsGiven) {
+  MetricsRegistry registry("test", "", {{"driver", "580.82.07"}});
+  EXPECT_THAT(registry.Expose(),
+              AllOf(HasSubstr("dapd_build_info{driver=\"580.82.07\","),
+                    HasSubstr("service=\"test\",version=\"")));
+}
 
 TEST(MetricsRegistryTest, MetricsAppearInTheExposition) {
   MetricsRegistry registry("test");
@@ -20,7 +28,9 @@ TEST(MetricsRegistryTest, MetricsAppearInTheExposition) {
   EXPECT_THAT(text, HasSubstr("dapd_things_total{kind=\"a\"} 2"));
   EXPECT_THAT(text, HasSubstr("dapd_level 1.5"));
   EXPECT_THAT(text, HasSubstr("dapd_wait_seconds_bucket{le=\"1\"} 1"));
-  EXPECT_THAT(text, HasSubstr("dapd_build_info{service=\"test\""));
+  EXPECT_THAT(text, HasSubstr("dapd_build_info{"));
+  EXPECT_THAT(text, HasSubstr("service=\"test\""));
+  EXPECT_THAT(text, HasSubstr("flavour=\"c"));
   EXPECT_THAT(text, HasSubstr("process_resident_memory_bytes"));
 }
 

@@ -370,6 +370,42 @@ TEST_F(HeadLossTest, OnAGpuItAgreesWithDoublesToo) {
   }
 }
 
+// A token's rows of this vocabulary fill a cluster of 16 blocks.
+TEST_F(HeadLossTest, OnAGpuALargeVocabularyGivesWhatTheCpuGives) {
+  const auto device = ParseDevice("cuda");
+  if (!device.ok()) {
+    GTEST_SKIP() << "no CUDA device: " << device.status().message();
+  }
+  constexpr int64_t kLarge = 151'936;
+  Inputs in;
+  in.head = at::randn({kLarge, kHidden});
+  for (TeacherScores& teacher : in.teachers) {
+    teacher.hidden = in.students[0] + 0.3 * teacher.hidden;
+  }
+  in.ids = at::remainder(at::arange(kTokens) * 7919, kLarge);
+  const auto run = [](const Inputs& on) {
+    std::vector<HeadTerm> terms = on.terms();
+    terms.pop_back();  // the one that shares a teacher
+    terms[1].student = 0;
+    return ComputeHeadLoss(
+        on.head, on.head_students(), terms, HeadLossOptions(), true);
+  };
+  const HeadLoss expected = run(in);
+  Inputs on_gpu = in.As(*device);
+  on_gpu.ids = in.ids.to(*device);
+  const HeadLoss ours = run(on_gpu);
+  for (size_t k = 0; k < expected.sums.size(); ++k) {
+    EXPECT_NEAR(ours.sums[k].clipped / expected.sums[k].clipped, 1.0, 1e-5);
+    EXPECT_EQ(ours.sums[k].clipped_tokens, expected.sums[k].clipped_tokens);
+  }
+  for (size_t s = 0; s < expected.grad_hidden.size(); ++s) {
+    EXPECT_LT(RelativeError(ours.grad_hidden[s], expected.grad_hidden[s]),
+              1e-5);
+  }
+  EXPECT_LT(RelativeError(ours.token_logprobs[0], expected.token_logprobs[0]),
+            1e-5);
+}
+
 TEST_F(HeadLossTest, NeitherChunksNorThreadsChangeABit) {
   const Inputs in;
   const HeadLoss whole = in.Run(InChunks(100));
@@ -400,6 +436,22 @@ TEST_F(HeadLossTest, ASharedTeacherCountsAsOneThatWasCopied) {
     EXPECT_EQ(shared.sums[k].clipped, copied.sums[k].clipped);
   }
   EXPECT_TRUE(at::equal(shared.grad_hidden[1], copied.grad_hidden[1]));
+}
+
+TEST_F(HeadLossTest, AGradientMayTakeThePlaceOfItsHiddenStates) {
+  const Inputs in;
+  std::vector<HeadStudent> students = in.head_students();
+  for (HeadStudent& student : students) {
+    student.hidden = student.hidden.clone();
+    student.gradient = student.hidden;
+  }
+  const HeadLoss fresh = in.Run(InChunks(3));
+  const HeadLoss in_place =
+      ComputeHeadLoss(in.head, students, in.terms(), InChunks(3), true);
+  for (size_t s = 0; s < students.size(); ++s) {
+    EXPECT_TRUE(in_place.grad_hidden[s].is_same(students[s].hidden));
+    EXPECT_TRUE(at::equal(in_place.grad_hidden[s], fresh.grad_hidden[s]));
+  }
 }
 
 TEST_F(HeadLossTest, AKeptWorkspaceServesCallsOfAnySize) {

@@ -1,11 +1,14 @@
 #include "common/objective/pack_plan.h"
 
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 #include "common/config/preset_terms.h"
+#include "common/model/fast/layer_pass.h"
 #include "tests/fakes/random_model.h"
 
 namespace dapd {
@@ -74,8 +77,7 @@ TEST_F(PackPlanTest, APackHoldsAsManySamplesAsItsTokensAllow) {
 
 TEST_F(PackPlanTest, AnAnswerWithoutATokenToScoreIsInNoPack) {
   for (const int64_t tokens : {11, 11, 11}) AddSample(tokens);
-  for (const ViewName view :
-       {ViewName::kNoneRollout, ViewName::kSelfRollout}) {
+  for (const ViewName view : {ViewName::kNoneRollout, ViewName::kSelfRollout}) {
     View& empty = samples_[1][static_cast<size_t>(view)];
     empty.input_ids.resize(static_cast<size_t>(empty.scored_from));
     empty.scored_count = 0;
@@ -108,6 +110,37 @@ TEST(PassLimitsTest, LongAnswersPassInChunks) {
   EXPECT_EQ(MakePassLimits(config, *weights).chunk_tokens, 64);
   EXPECT_EQ(MakePassLimits(config, *weights).activation_bytes,
             int64_t{1'000'000} << 20);
+}
+
+// `dapd check` counts without LibTorch.
+TEST(PassLimitsTest, ThePlanCountsTheActivationsThatALayerKeeps) {
+  for (const std::string family : {"qwen3", "qwen2", "llama"}) {
+    const ModelConfig model = MakeRandomModel(family)->config;
+    for (const auto& [dtype, number] :
+         {std::pair{at::kFloat, 4}, std::pair{at::kBFloat16, 2}}) {
+      EXPECT_EQ(LayerActivationBytes(model, 16, number),
+                ActivationBytesPerRow(model, 16, dtype))
+          << family;
+    }
+  }
+}
+
+TEST(PassLimitsTest, ThePlanKeepsTheLayersThatAPassDoes) {
+  const auto weights = MakeRandomModel("qwen3");
+  Config config;
+  config.model.precision = "float32";
+  config.rollout.max_new_tokens = 100'000;
+  config.trainer.pack_tokens = 500'000;
+  config.trainer.activation_memory_mib = 2000;
+  const TrainerLimits limits =
+      PlanTrainerLimits(config, weights->config, std::nullopt).value();
+  EXPECT_EQ(limits.kept_layers, 1);
+  EXPECT_EQ(limits.kept_layers,
+            NumKeptLayers(weights->config,
+                          config.lora.rank,
+                          at::kFloat,
+                          limits.longest_pack,
+                          limits.activation_bytes));
 }
 
 }  // namespace

@@ -105,8 +105,8 @@ TEST_P(ShardingTest, ATrainingPassOverGatheredLayersIsTheOneOverWholeOnes) {
     const auto sharded =
         ShardModel(*whole_, {collective.rank(), collective.size()});
     const auto devices = DeviceGroup::Join(collective, at::kCPU, 1).value();
-    const auto layers =
-        std::make_shared<ShardedLayers>(sharded, collective, *devices);
+    const auto layers = std::make_shared<ShardedLayers>(
+        sharded, collective, *devices, /*side=*/nullptr);
     const auto weights = WithLayersFrom(*sharded, layers);
     ASSERT_TRUE(weights->layers.empty());
     // Ranks with other numbers of passes, some of which end early.
@@ -163,8 +163,8 @@ TEST_P(ShardingTest, ALostRankEndsThePassWithItsError) {
   for (const int last : {0, 3, 17, 40}) {
     LosingRank collective(last);
     const auto devices = DeviceGroup::Join(collective, at::kCPU, 1).value();
-    const auto layers =
-        std::make_shared<ShardedLayers>(sharded, collective, *devices);
+    const auto layers = std::make_shared<ShardedLayers>(
+        sharded, collective, *devices, /*side=*/nullptr);
     const auto weights = WithLayersFrom(*sharded, layers);
     absl::Status status;
     try {

@@ -22,6 +22,7 @@ static_assert(kFirstEpoch > kByHost);
 constexpr uint16_t kLanesOfAWarp = 0x4000;  // + the warp
 constexpr uint16_t kSeveralWarps = 0x8000;
 constexpr uint16_t kAtomically = 0x8001;
+constexpr uint16_t kSeveralBlocks = 0x8002;
 
 // Of room beside a buffer: an index that is wrong by a row should still fall
 // between two of them.
@@ -106,6 +107,25 @@ bool CheckedMemory::IsWritten(const void* address, size_t bytes) const {
   });
 }
 
+void CheckedMemory::Poison(void* address, size_t bytes) {
+  std::memset(address, 0xFF, bytes);
+  Mark(Offset(address), bytes, kUnwritten);
+}
+
+bool CheckedMemory::ByAnotherBlock(uint32_t epoch, const Toucher& who) {
+  if (epoch < who.launch_epoch) return false;
+  const uint32_t block = (*who.blocks)[epoch - who.launch_epoch];
+  // The cluster's barrier puts its own blocks in order.
+  if (epoch >= who.cluster_epoch &&
+      (epoch < who.phase_epoch || block == who.block)) {
+    return false;
+  }
+  return std::none_of(
+      who.before->begin(), who.before->end(), [&](const BlockPast& past) {
+        return past.block == block && epoch < past.end;
+      });
+}
+
 // Whether what `other` did in this epoch came before what `who` does now.
 bool CheckedMemory::InOrder(Who other, uint16_t phase, const Toucher& who) {
   if (other == who.thread) return true;
@@ -131,24 +151,30 @@ CheckedMemory::Fault CheckedMemory::TouchCell(Cell& cell,
     return Fault::kUnwritten;
   }
   const bool atomic = access == Access::kAtomic;
-  const auto by_another_block = [&](uint32_t epoch) {
-    return epoch >= who.launch_epoch && epoch < who.block_epoch;
-  };
   const bool both_atomic = atomic && cell.writer == kAtomically;
-  if (by_another_block(cell.written) && !both_atomic) return Fault::kOtherBlock;
+  if (ByAnotherBlock(cell.written, who) && !both_atomic) {
+    return Fault::kOtherBlock;
+  }
   if (cell.written == who.epoch && !both_atomic &&
       !InOrder(cell.writer, cell.write_phase, who)) {
     return access == Access::kRead ? Fault::kReadAfterWrite
                                    : Fault::kWriteAfterWrite;
   }
   if (access == Access::kRead) {
-    cell.reader =
-        cell.read == who.epoch ? Together(cell.reader, who.thread) : who.thread;
+    const bool several_blocks =
+        ByAnotherBlock(cell.read, who) ||
+        (cell.reader == kSeveralBlocks && cell.read >= who.phase_epoch);
+    cell.reader = several_blocks           ? kSeveralBlocks
+                  : cell.read == who.epoch ? Together(cell.reader, who.thread)
+                                           : who.thread;
     cell.read = who.epoch;
     cell.read_phase = who.warp_phase;
     return Fault::kNone;
   }
-  if (by_another_block(cell.read)) return Fault::kOtherBlock;
+  if (ByAnotherBlock(cell.read, who) ||
+      (cell.reader == kSeveralBlocks && cell.read >= who.phase_epoch)) {
+    return Fault::kOtherBlock;
+  }
   if (cell.read == who.epoch && !InOrder(cell.reader, cell.read_phase, who)) {
     return Fault::kWriteAfterRead;
   }
@@ -161,6 +187,7 @@ CheckedMemory::Fault CheckedMemory::TouchCell(Cell& cell,
 std::string CheckedMemory::NameOf(Who who) {
   if (who == kAtomically) return "an atomic operation";
   if (who == kSeveralWarps) return "several warps";
+  if (who == kSeveralBlocks) return "several blocks";
   if (who >= kLanesOfAWarp) return absl::StrCat("warp ", who - kLanesOfAWarp);
   return absl::StrCat("thread ", who);
 }

@@ -5,13 +5,16 @@
 // shows in any order of the threads, not only in an unlucky one.
 //
 // Order comes from the block's barrier, and within a warp from __syncwarp.
-// Blocks of a launch have none. Atomic operations do not race with each other.
+// Blocks of a launch have none but those of a cluster, whose barrier orders
+// them, and those that fence, count with atomicInc and, the later one, fence
+// again. Atomic operations do not race with each other.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 namespace dapd::fake {
 
@@ -19,14 +22,27 @@ inline constexpr int kWarpSize = 32;
 
 enum class Access { kRead, kWrite, kAtomic };
 
+// What a block of the launch did from its start up to a barrier.
+struct BlockPast {
+  uint32_t block = 0;
+  uint32_t end = 0;  // the epoch behind the barrier
+};
+
 // A thread between two barriers. Epochs count up over all launches: a block
 // takes a new one at its start and behind every barrier.
 struct Toucher {
   uint32_t launch_epoch = 0;  // the first of its launch
-  uint32_t block_epoch = 0;   // the first of its block
+  // The first of its cluster, and the first behind the cluster's last barrier.
+  uint32_t cluster_epoch = 0;
+  uint32_t phase_epoch = 0;
   uint32_t epoch = 0;
+  // The block, in its launch, of each of the launch's epochs.
+  const std::vector<uint32_t>* blocks = nullptr;
+  uint32_t block = 0;
   uint16_t thread = 0;      // in the block
   uint16_t warp_phase = 0;  // counts the warp's __syncwarp
+  // Of other blocks: what came before.
+  const std::vector<BlockPast>* before = nullptr;
 };
 
 inline constexpr uint32_t kFirstEpoch = 3;
@@ -52,6 +68,8 @@ class CheckedMemory {
   void MarkWritten(const void* address, size_t bytes);
   void Forbid(const void* address, size_t bytes);
   bool IsWritten(const void* address, size_t bytes) const;
+  // As if nobody had written it yet: bytes that are under way.
+  void Poison(void* address, size_t bytes);
 
   // What is wrong with this access, or nothing.
   std::string Touch(const void* address,
@@ -89,6 +107,8 @@ class CheckedMemory {
     return static_cast<size_t>(static_cast<const std::byte*>(address) - data_);
   }
   static Fault TouchCell(Cell& cell, Access access, const Toucher& who);
+  // Whether another block may have touched it in `epoch` with nothing between.
+  static bool ByAnotherBlock(uint32_t epoch, const Toucher& who);
   static bool InOrder(Who other, uint16_t phase, const Toucher& who);
   static Who Together(Who other, Who thread);
   static std::string NameOf(Who who);

@@ -18,6 +18,7 @@
 #define __device__
 #define __host__
 #define __launch_bounds__(...)
+#define __grid_constant__
 
 enum cudaError_t {
   cudaSuccess = 0,
@@ -31,6 +32,14 @@ using cudaStream_t = CUstream_st*;
 // The last launch's error, once.
 cudaError_t cudaGetLastError();
 
+enum cudaDeviceAttr {
+  cudaDevAttrMultiProcessorCount = 16,
+  cudaDevAttrComputeCapabilityMajor = 75,
+  cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
+};
+cudaError_t cudaGetDevice(int* device);
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr what, int device);
+
 struct dim3 {
   unsigned x;
   unsigned y;
@@ -38,6 +47,32 @@ struct dim3 {
   // As with CUDA a number of threads is a dim3.
   dim3(unsigned x_of = 1, unsigned y_of = 1, unsigned z_of = 1)
       : x(x_of), y(y_of), z(z_of) {}
+};
+
+// What a launch says beyond grid, block and bytes: the blocks of a cluster.
+enum cudaLaunchAttributeID { cudaLaunchAttributeClusterDimension = 4 };
+struct cudaLaunchAttribute {
+  cudaLaunchAttributeID id;
+  struct {
+    struct {
+      unsigned x;
+      unsigned y;
+      unsigned z;
+    } clusterDim;
+  } val;
+};
+struct cudaLaunchConfig_t {
+  dim3 gridDim;
+  dim3 blockDim;
+  size_t dynamicSmemBytes;
+  cudaStream_t stream;
+  cudaLaunchAttribute* attrs;
+  unsigned numAttrs;
+};
+
+enum cudaFuncAttribute {
+  cudaFuncAttributeMaxDynamicSharedMemorySize = 8,
+  cudaFuncAttributeNonPortableClusterSizeAllowed = 13,
 };
 
 namespace dapd::fake {
@@ -82,13 +117,60 @@ T& SharedVariable(const char* name, const void* declaration) {
       SharedMemory(name, declaration, sizeof(T), kAlignment));
 }
 
+// What the launch has asked for, of the block; aligned to 16 bytes.
+void* DynamicSharedMemory();
+template <typename T>
+T* DynamicShared() {
+  return static_cast<T*>(DynamicSharedMemory());
+}
+
+// Of the calling thread's block in its cluster.
+unsigned ClusterRank();
+unsigned ClusterSize();
+// __cluster_barrier_arrive and __cluster_barrier_wait.
+void ArriveAtCluster(Site site);
+void WaitForCluster(Site site);
+// Where a shared variable of this block lies in the block `rank`.
+void* MapShared(const void* address, unsigned rank);
+
+// __pipeline_memcpy_async and its kin: the bytes arrive when they are waited
+// for, and until then nobody has written them.
+void CopyLater(void* to, const void* from, size_t bytes, Site site);
+void CommitCopies();
+void WaitForCopies(size_t but_for);
+
+// How a kernel is launched.
+struct LaunchShape {
+  dim3 grid;
+  dim3 block;
+  size_t dynamic_shared_bytes = 0;
+  unsigned cluster = 1;          // blocks side by side in x
+  const void* kernel = nullptr;  // whose attributes count; null: the defaults
+};
+
 // Runs call(arguments) in every thread of a grid.
 void RunGrid(const char* kernel,
-             dim3 grid,
-             dim3 block,
-             size_t dynamic_shared_bytes,
+             const LaunchShape& shape,
              void (*call)(const void*),
              const void* arguments);
+void SetKernelAttribute(const void* kernel, cudaFuncAttribute what, int value);
+// 0 where the device has no place for such clusters.
+int ActiveClusters(const LaunchShape& shape);
+inline LaunchShape ShapeOf(const cudaLaunchConfig_t& config,
+                           const void* kernel) {
+  LaunchShape shape{.grid = config.gridDim,
+                    .block = config.blockDim,
+                    .dynamic_shared_bytes = config.dynamicSmemBytes,
+                    .kernel = kernel};
+  for (unsigned i = 0; i < config.numAttrs; ++i) {
+    switch (config.attrs[i].id) {
+      case cudaLaunchAttributeClusterDimension:
+        shape.cluster = config.attrs[i].val.clusterDim.x;
+        break;
+    }
+  }
+  return shape;
+}
 
 // kernel<<<grid, block, dynamic_shared_bytes, stream>>>(parameters).
 template <typename... Parameters>
@@ -102,13 +184,18 @@ class Launch {
          cudaStream_t /*stream*/)
       : name_(name),
         kernel_(kernel),
-        grid_(grid),
-        block_(block),
-        dynamic_shared_bytes_(dynamic_shared_bytes) {}
+        shape_{.grid = grid,
+               .block = block,
+               .dynamic_shared_bytes = dynamic_shared_bytes,
+               .kernel = reinterpret_cast<const void*>(kernel)} {}
+  Launch(const cudaLaunchConfig_t& config, void (*kernel)(Parameters...))
+      : name_("a kernel by cudaLaunchKernelEx"),
+        kernel_(kernel),
+        shape_(ShapeOf(config, reinterpret_cast<const void*>(kernel))) {}
 
   void operator()(const Parameters&... parameters) const {
     const Arguments arguments{kernel_, {parameters...}};
-    RunGrid(name_, grid_, block_, dynamic_shared_bytes_, &Call, &arguments);
+    RunGrid(name_, shape_, &Call, &arguments);
   }
 
  private:
@@ -130,9 +217,7 @@ class Launch {
 
   const char* name_;
   void (*kernel_)(Parameters...);
-  dim3 grid_;
-  dim3 block_;
-  size_t dynamic_shared_bytes_;
+  LaunchShape shape_;
 };
 
 template <typename T>
@@ -147,10 +232,55 @@ T ShuffleFrom(int source, unsigned mask, T value, Site site) {
 
 }  // namespace dapd::fake
 
+// A cudaLaunchConfig_t is written without the names of its first fields, which
+// these are, too.
 #define threadIdx (::dapd::fake::ThreadIndex())
 #define blockIdx (::dapd::fake::BlockIndex())
 #define blockDim (::dapd::fake::BlockSize())
 #define gridDim (::dapd::fake::GridSize())
+
+template <typename... Parameters, typename... Arguments>
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config,
+                               void (*kernel)(Parameters...),
+                               Arguments&&... arguments) {
+  dapd::fake::Launch launch(*config, kernel);
+  launch(std::forward<Arguments>(arguments)...);
+  return cudaGetLastError();
+}
+
+template <typename Kernel>
+cudaError_t cudaFuncSetAttribute(Kernel* kernel,
+                                 cudaFuncAttribute what,
+                                 int value) {
+  dapd::fake::SetKernelAttribute(
+      reinterpret_cast<const void*>(kernel), what, value);
+  return cudaSuccess;
+}
+
+template <typename Kernel>
+cudaError_t cudaOccupancyMaxActiveClusters(int* count,
+                                           Kernel* kernel,
+                                           const cudaLaunchConfig_t* config) {
+  *count = dapd::fake::ActiveClusters(
+      dapd::fake::ShapeOf(*config, reinterpret_cast<const void*>(kernel)));
+  return cudaSuccess;
+}
+
+inline unsigned __clusterRelativeBlockRank() {
+  return dapd::fake::ClusterRank();
+}
+inline unsigned __clusterSizeInBlocks() { return dapd::fake::ClusterSize(); }
+inline void* __cluster_map_shared_rank(const void* address, unsigned rank) {
+  return dapd::fake::MapShared(address, rank);
+}
+inline void __cluster_barrier_arrive(const char* file = __builtin_FILE(),
+                                     int line = __builtin_LINE()) {
+  dapd::fake::ArriveAtCluster({file, line});
+}
+inline void __cluster_barrier_wait(const char* file = __builtin_FILE(),
+                                   int line = __builtin_LINE()) {
+  dapd::fake::WaitForCluster({file, line});
+}
 
 // The last two parameters of what follows say where it is called.
 
@@ -253,6 +383,12 @@ T __shfl_down_sync(unsigned mask,
   return dapd::fake::ShuffleFrom(
       from / width > lane / width ? lane : from, mask, value, {file, line});
 }
+
+// What the caller's block has written before its last barrier is there for a
+// block whose thread 0 counts at the same place later and that fences again.
+void __threadfence();
+// From 0 up to `last` and then 0 again; the old value.
+unsigned atomicInc(unsigned* to, unsigned last);
 
 int atomicAdd(int* to, int value);
 unsigned atomicAdd(unsigned* to, unsigned value);

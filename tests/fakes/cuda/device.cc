@@ -1,5 +1,7 @@
 #include "tests/fakes/cuda/device.h"
 
+#include <map>
+
 #include "tests/fakes/cuda/cuda_runtime.h"
 #include "tests/fakes/cuda/grid_run.h"
 
@@ -8,8 +10,17 @@ namespace {
 
 constexpr size_t kGlobalBytes = size_t{64} << 20;
 
+// Of a kernel, as it asked for them.
+struct KernelAttributes {
+  size_t dynamic_shared_bytes = size_t{48} << 10;
+  bool large_clusters = false;
+};
+
 struct Device {
   CheckedMemory global{kGlobalBytes};
+  DeviceTraits traits;
+  std::map<const void*, KernelAttributes> kernels;
+  Traffic traffic;
   uint32_t seed = 1;
   std::string report;
   cudaError_t error = cudaSuccess;
@@ -22,11 +33,33 @@ Device& TheDevice() {
 
 GridRun* running = nullptr;  // the launch under way
 
+// Whether the device takes it.
+bool IsTaken(const LaunchShape& shape) {
+  constexpr unsigned kPortableCluster = 8;
+  const Device& device = TheDevice();
+  const auto found = device.kernels.find(shape.kernel);
+  const KernelAttributes attributes =
+      found == device.kernels.end() ? KernelAttributes() : found->second;
+  const unsigned largest =
+      attributes.large_clusters
+          ? device.traits.largest_cluster
+          : std::min(device.traits.largest_cluster, kPortableCluster);
+  return GridRun::IsValid(shape) &&
+         shape.dynamic_shared_bytes <= attributes.dynamic_shared_bytes &&
+         shape.dynamic_shared_bytes <= device.traits.shared_bytes &&
+         (shape.cluster == 1 ||
+          (device.traits.major >= 9 && shape.cluster <= largest));
+}
+
 }  // namespace
 
 CheckedMemory& GlobalMemory() { return TheDevice().global; }
 
 void SetSchedule(uint32_t seed) { TheDevice().seed = seed; }
+
+void SetTraits(const DeviceTraits& traits) { TheDevice().traits = traits; }
+
+Traffic TakeTraffic() { return std::exchange(TheDevice().traffic, {}); }
 
 std::string TakeReport() { return std::exchange(TheDevice().report, ""); }
 
@@ -63,31 +96,94 @@ void* SharedMemory(const char* name,
   return running->SharedMemory(name, declaration, bytes, alignment);
 }
 
+void* DynamicSharedMemory() { return running->DynamicSharedMemory(); }
+unsigned ClusterRank() { return running->cluster_rank(); }
+unsigned ClusterSize() { return running->cluster_size(); }
+void ArriveAtCluster(Site site) { running->ArriveAtCluster(site); }
+void WaitForCluster(Site site) { running->WaitForCluster(site); }
+void* MapShared(const void* address, unsigned rank) {
+  return running->MapShared(address, rank);
+}
+void CopyLater(void* to, const void* from, size_t bytes, Site site) {
+  running->CopyLater(to, from, bytes, site);
+}
+void CommitCopies() { running->CommitCopies(); }
+void WaitForCopies(size_t but_for) { running->WaitForCopies(but_for); }
+
+void SetKernelAttribute(const void* kernel, cudaFuncAttribute what, int value) {
+  KernelAttributes& attributes = TheDevice().kernels[kernel];
+  switch (what) {
+    case cudaFuncAttributeMaxDynamicSharedMemorySize:
+      attributes.dynamic_shared_bytes = static_cast<size_t>(value);
+      break;
+    case cudaFuncAttributeNonPortableClusterSizeAllowed:
+      attributes.large_clusters = value != 0;
+      break;
+  }
+}
+
+int ActiveClusters(const LaunchShape& shape) {
+  if (!IsTaken(shape)) return 0;
+  return std::max(
+      1, TheDevice().traits.multiprocessors / static_cast<int>(shape.cluster));
+}
+
 void RunGrid(const char* kernel,
-             dim3 grid,
-             dim3 block,
-             size_t dynamic_shared_bytes,
+             const LaunchShape& shape,
              void (*call)(const void*),
              const void* arguments) {
   Device& device = TheDevice();
-  if (dynamic_shared_bytes != 0 || !GridRun::IsValid(grid, block)) {
+  if (!IsTaken(shape)) {
     device.error = cudaErrorInvalidConfiguration;
     return;
   }
-  GridRun run(
-      {kernel, grid, block, call, arguments}, device.global, device.seed);
+  GridRun run({kernel, shape, call, arguments}, device.global, device.seed);
   running = &run;
   std::string report = run.Run();
   running = nullptr;
+  device.traffic.bytes_read += run.traffic().bytes_read;
+  device.traffic.bytes_written += run.traffic().bytes_written;
   if (report.empty()) return;
   device.error = cudaErrorLaunchFailure;
   if (device.report.empty()) device.report = std::move(report);
 }
 
+void FenceBlock() { running->Fence(); }
+void CountBlock(const void* place) { running->CountBlock(place); }
+
 }  // namespace dapd::fake
+
+void __threadfence() { dapd::fake::FenceBlock(); }
+
+unsigned atomicInc(unsigned* to, unsigned last) {
+  dapd::fake::WatchAccess(to, sizeof(*to), dapd::fake::Access::kAtomic);
+  dapd::fake::CountBlock(to);
+  return std::exchange(*to, *to >= last ? 0U : *to + 1);
+}
 
 cudaError_t cudaGetLastError() {
   return std::exchange(dapd::fake::TheDevice().error, cudaSuccess);
+}
+
+cudaError_t cudaGetDevice(int* device) {
+  *device = 0;
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr what, int) {
+  const dapd::fake::DeviceTraits& traits = dapd::fake::TheDevice().traits;
+  switch (what) {
+    case cudaDevAttrMultiProcessorCount:
+      *value = traits.multiprocessors;
+      break;
+    case cudaDevAttrComputeCapabilityMajor:
+      *value = traits.major;
+      break;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+      *value = static_cast<int>(traits.shared_bytes);
+      break;
+  }
+  return cudaSuccess;
 }
 
 namespace {

@@ -22,10 +22,27 @@ CheckedMemory& GlobalMemory();
 // meetings, in another order.
 void SetSchedule(uint32_t seed);
 
+// What the next launches find the device to be.
+struct DeviceTraits {
+  int major = 9;  // of its compute capability
+  int multiprocessors = 4;
+  size_t shared_bytes = size_t{227} << 10;  // of a block that asks for more
+  unsigned largest_cluster = 4;
+};
+void SetTraits(const DeviceTraits& traits);
+
 // The first thing that went wrong since the last call: kernel, block, thread
 // and what it did; empty: nothing. The launch in which it happened ended there
 // and gave an error.
 std::string TakeReport();
+
+// What kernels have read and written of the device's memory, shared variables
+// aside, since the last call.
+struct Traffic {
+  uint64_t bytes_read = 0;
+  uint64_t bytes_written = 0;
+};
+Traffic TakeTraffic();
 
 // Called by what watches a kernel's thread; it never goes on.
 [[noreturn]] void EndKernel(const std::string& reason);

@@ -42,12 +42,14 @@ Outcome RunOnce(Fault fault, uint32_t seed, unsigned blocks = 1) {
   DeviceBuffer<float> out("out", Elements(kFaultyThreads));
   DeviceBuffer<float> unwritten("unwritten", Elements(kFaultyThreads));
   const float host = 1.0F;
+  DeviceBuffer<unsigned> counter("counter", std::vector<unsigned>(1, 0U));
   SetSchedule(seed);
   const int code = RunFaulty({.fault = fault,
                               .in = in.data(),
                               .out = out.data(),
                               .unwritten = unwritten.data(),
-                              .host = &host},
+                              .host = &host,
+                              .counter = counter.data()},
                              blocks);
   return {code, TakeReport(), out.Read()};
 }
@@ -127,6 +129,17 @@ TEST(FakeDeviceTest, RacesAreFoundInAnyOrder) {
   ExpectReport(Fault::kTwoBlocks, HasSubstr("another block"), 2);
 }
 
+TEST(FakeDeviceTest, TheLastBlockSeesWhatTheOthersFenced) {
+  for (uint32_t seed = 0; seed < 5; ++seed) {
+    const Outcome outcome = RunOnce(Fault::kLastBlock, seed, 7);
+    EXPECT_EQ(outcome.report, "");
+    for (size_t i = 0; i < 7; ++i) EXPECT_EQ(outcome.out[i], 2.0F);
+  }
+  ExpectReport(Fault::kLastBlockWithoutAFence,
+               HasSubstr("as another block of this launch does"),
+               7);
+}
+
 TEST(FakeDeviceTest, ABarrierThatNotAllReachIsFound) {
   ExpectReport(Fault::kEndsBeforeTheBarrier,
                AllOf(HasSubstr("thread 0 waits at the barrier"),
@@ -155,6 +168,67 @@ TEST(FakeDeviceTest, AnIntegerThatOverflowsIsFound) {
                 1),
       0);
   EXPECT_THAT(TakeReport(), HasSubstr("an integer overflow at "));
+}
+
+std::string ReportOfCluster(Fault fault, uint32_t seed) {
+  DeviceBuffer<float> out("out", Elements(kFaultyThreads));
+  SetSchedule(seed);
+  RunFaultyClusters({.fault = fault, .out = out.data()}, 4, 2);
+  return TakeReport();
+}
+
+TEST(FakeDeviceTest, BlocksOfAClusterReachEachOtherByItsBarrier) {
+  for (uint32_t seed = 0; seed < 5; ++seed) {
+    EXPECT_THAT(ReportOfCluster(Fault::kClusterNone, seed),
+                HasSubstr("another block"))
+        << "both clusters write the same numbers";
+    EXPECT_THAT(ReportOfCluster(Fault::kClusterWithoutBarrier, seed),
+                ::testing::AnyOf(HasSubstr("another block"),
+                                 HasSubstr("nobody has written")));
+    EXPECT_THAT(ReportOfCluster(Fault::kClusterReadAndWritten, seed),
+                HasSubstr("another block"));
+    EXPECT_THAT(ReportOfCluster(Fault::kClusterBlockThatDoesNotCome, seed),
+                HasSubstr("waits at the cluster's barrier"));
+    EXPECT_THAT(ReportOfCluster(Fault::kClusterRankOutside, seed),
+                HasSubstr("block 9 of a cluster of 2"));
+  }
+  DeviceBuffer<float> out("out", Elements(kFaultyThreads));
+  const FaultyArgs args{.fault = Fault::kClusterNone, .out = out.data()};
+  EXPECT_EQ(RunFaultyClusters(args, 2, 2), 0);
+  EXPECT_THAT(TakeReport(), IsEmpty());
+  EXPECT_EQ(out.Read(), std::vector<float>(kSize, 1.0F));
+}
+
+TEST(FakeDeviceTest, ClustersThatTheDeviceDoesNotTakeAreRefused) {
+  const FaultyArgs args{.fault = Fault::kClusterNone};
+  EXPECT_NE(RunFaultyClusters(args, 3, 2), 0) << "no whole clusters";
+  EXPECT_NE(RunFaultyClusters(args, 8, 8), 0) << "larger than the device's";
+  SetTraits({.major = 8});
+  EXPECT_NE(RunFaultyClusters(args, 2, 2), 0) << "a device without";
+  SetTraits({});
+  EXPECT_THAT(TakeReport(), IsEmpty());
+}
+
+TEST(FakeDeviceTest, ACopyIsThereForItsThreadOnceItWaited) {
+  for (uint32_t seed = 0; seed < 5; ++seed) {
+    EXPECT_THAT(RunOnce(Fault::kCopyNone, seed).report, IsEmpty());
+    EXPECT_EQ(RunOnce(Fault::kCopyNone, seed).out,
+              std::vector<float>(kSize, 1.0F));
+  }
+  ExpectReport(Fault::kCopyNotWaitedFor, HasSubstr("nobody has written"));
+  ExpectReport(Fault::kCopyOfAnotherThread,
+               ::testing::AnyOf(HasSubstr("without a barrier"),
+                                HasSubstr("nobody has written")));
+  ExpectReport(Fault::kCopyMisaligned, HasSubstr("not aligned"));
+  ExpectReport(Fault::kCopyAtTheEnd, HasSubstr("under way"));
+}
+
+TEST(FakeDeviceTest, TrafficIsCounted) {
+  TakeTraffic();
+  RunOnce(Fault::kCopyNone, 1);
+  const Traffic traffic = TakeTraffic();
+  EXPECT_EQ(traffic.bytes_read, kSize * sizeof(float));
+  EXPECT_EQ(traffic.bytes_written, kSize * sizeof(float));
 }
 
 TEST(FakeDeviceTest, LaunchesThatNoGpuTakesAreRefused) {

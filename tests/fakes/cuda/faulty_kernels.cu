@@ -1,5 +1,6 @@
 // Small kernels with one mistake each, and beside each mistake what would be
 // right, for fake_device_test.cc.
+#include <cuda_pipeline.h>
 #include <cuda_runtime.h>
 
 #include "tests/fakes/cuda/faulty_kernels.h"
@@ -31,6 +32,20 @@ __global__ void Run(FaultyArgs args) {
       const float before = __shfl_up_sync(kAll, values[i], 1, 16);
       out[i] = values[(i + 1) % kFaultyThreads] + next + first + before +
                static_cast<float>(count + even) + static_cast<float>(odd & 3U);
+      return;
+    }
+    case Fault::kLastBlock:
+    case Fault::kLastBlockWithoutAFence: {
+      const bool fences = args.fault == Fault::kLastBlock;
+      const int blocks = static_cast<int>(gridDim.x);
+      if (i == 0) args.in[blockIdx.x] = 2.0F;
+      if (fences) __threadfence();
+      __syncthreads();
+      if (i == 0) count = atomicInc(args.counter, blocks - 1) + 1 == gridDim.x;
+      __syncthreads();
+      if (count == 0) return;
+      if (fences) __threadfence();
+      out[i] = i < blocks ? args.in[i] : 0.0F;
       return;
     }
     case Fault::kOrderByWarp:
@@ -106,14 +121,85 @@ __global__ void Run(FaultyArgs args) {
       large[i] = 0.0;
       return;
     }
+    default:
+      return;
   }
+}
+
+__device__ void ClusterSync() {
+  __cluster_barrier_arrive();
+  __cluster_barrier_wait();
+}
+
+__global__ void RunInClusters(FaultyArgs args) {
+  __shared__ float value;
+  const unsigned rank = __clusterRelativeBlockRank();
+  const unsigned size = __clusterSizeInBlocks();
+  const int i = static_cast<int>(threadIdx.x);
+  float* others = static_cast<float*>(
+      __cluster_map_shared_rank(&value, (rank + 1) % size));
+  switch (args.fault) {
+    case Fault::kClusterNone:
+    case Fault::kClusterReadAndWritten:
+      ClusterSync();
+      if (i == 0) *others = static_cast<float>(rank);
+      ClusterSync();
+      if (rank == 0) args.out[i] = value;
+      if (args.fault == Fault::kClusterReadAndWritten && i == 0) *others = 0.0F;
+      return;
+    case Fault::kClusterWithoutBarrier:
+      if (i == 0) *others = static_cast<float>(rank);
+      __syncthreads();
+      if (rank == 0) args.out[i] = value;
+      return;
+    case Fault::kClusterBlockThatDoesNotCome:
+      if (rank == 1) return;
+      ClusterSync();
+      return;
+    case Fault::kClusterRankOutside:
+      args.out[i] = *static_cast<float*>(__cluster_map_shared_rank(&value, 9));
+      return;
+    default:
+      return;
+  }
+}
+
+__global__ void RunCopies(FaultyArgs args) {
+  __shared__ alignas(16) float values[kFaultyThreads];
+  const int i = static_cast<int>(threadIdx.x);
+  if (args.fault == Fault::kCopyMisaligned) {
+    __pipeline_memcpy_async(values + (i | 1), args.in + (i | 1), 8);
+    return;
+  }
+  __pipeline_memcpy_async(values + i, args.in + i, 4);
+  __pipeline_commit();
+  if (args.fault == Fault::kCopyAtTheEnd) return;
+  __pipeline_wait_prior(args.fault == Fault::kCopyNotWaitedFor ? 1 : 0);
+  args.out[i] =
+      values[args.fault == Fault::kCopyOfAnotherThread ? i ^ 1 : i];
+  __pipeline_wait_prior(0);
 }
 
 }  // namespace
 
 int RunFaulty(const FaultyArgs& args, unsigned blocks) {
+  if (args.fault >= Fault::kCopyNone) {
+    RunCopies<<<blocks, kFaultyThreads, 0, nullptr>>>(args);
+    return static_cast<int>(cudaGetLastError());
+  }
   Run<<<blocks, kFaultyThreads, 0, nullptr>>>(args);
   return static_cast<int>(cudaGetLastError());
+}
+
+int RunFaultyClusters(const FaultyArgs& args,
+                      unsigned blocks,
+                      unsigned cluster) {
+  cudaLaunchAttribute attribute;
+  attribute.id = cudaLaunchAttributeClusterDimension;
+  attribute.val.clusterDim = {cluster, 1, 1};
+  const cudaLaunchConfig_t config = {
+      dim3(blocks), dim3(kFaultyThreads), 0, nullptr, &attribute, 1};
+  return static_cast<int>(cudaLaunchKernelEx(&config, RunInClusters, args));
 }
 
 }  // namespace dapd::fake

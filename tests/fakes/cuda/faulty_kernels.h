@@ -26,6 +26,21 @@ enum class Fault {
   kShuffleWithoutItsSource,
   kOverflow,
   kTooMuchSharedMemory,
+  // Of blocks that count.
+  kLastBlock,  // no mistake
+  kLastBlockWithoutAFence,
+  // Of clusters.
+  kClusterNone,
+  kClusterWithoutBarrier,
+  kClusterReadAndWritten,
+  kClusterBlockThatDoesNotCome,
+  kClusterRankOutside,
+  // Of copies that a thread waits for.
+  kCopyNone,
+  kCopyNotWaitedFor,
+  kCopyOfAnotherThread,
+  kCopyMisaligned,
+  kCopyAtTheEnd,
 };
 
 struct FaultyArgs {
@@ -34,8 +49,13 @@ struct FaultyArgs {
   float* out = nullptr;              // [kFaultyThreads]
   const float* unwritten = nullptr;  // [kFaultyThreads]
   const float* host = nullptr;
+  unsigned* counter = nullptr;
 };
 
 int RunFaulty(const FaultyArgs& args, unsigned blocks);
+// In clusters of `cluster` blocks.
+int RunFaultyClusters(const FaultyArgs& args,
+                      unsigned blocks,
+                      unsigned cluster);
 
 }  // namespace dapd::fake

@@ -1,6 +1,8 @@
 #include "tests/fakes/cuda/grid_run.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <cstring>
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
@@ -13,8 +15,9 @@ constexpr size_t kSharedBytes = size_t{48} << 10;
 constexpr unsigned kMostThreads = 1024;
 constexpr unsigned kMostBlocksAside = 65535;  // of a grid's y and z
 
+// Room for the largest cluster's, and what lies between.
 CheckedMemory& ASharedMemory() {
-  static auto* memory = new CheckedMemory(size_t{4} << 20);
+  static auto* memory = new CheckedMemory(size_t{16} << 20);
   return *memory;
 }
 
@@ -48,10 +51,12 @@ std::string ToString(Site site) {
 
 }  // namespace
 
-bool GridRun::IsValid(dim3 grid, dim3 block) {
+bool GridRun::IsValid(const LaunchShape& shape) {
+  const auto& [grid, block, bytes, cluster, kernel] = shape;
   return NumThreads(grid) > 0 && NumThreads(block) > 0 &&
          NumThreads(block) <= kMostThreads && grid.y <= kMostBlocksAside &&
-         grid.z <= kMostBlocksAside && grid.x <= 0x7FFFFFFFU && block.z <= 64;
+         grid.z <= kMostBlocksAside && grid.x <= 0x7FFFFFFFU && block.z <= 64 &&
+         cluster > 0 && grid.x % cluster == 0;
 }
 
 GridRun::GridRun(const KernelCall& call, CheckedMemory& global, uint32_t seed)
@@ -59,40 +64,65 @@ GridRun::GridRun(const KernelCall& call, CheckedMemory& global, uint32_t seed)
       global_(global),
       shared_(ASharedMemory()),
       random_(seed),
-      threads_(NumThreads(call.block)),
-      warp_phases_(threads_.size() / kWarpSize + 1) {}
+      block_threads_(NumThreads(call.shape.block)),
+      threads_(block_threads_ * call.shape.cluster),
+      blocks_(call.shape.cluster) {}
 
 std::string GridRun::Run() {
+  blocks_of_epochs_.clear();
+  toucher_.blocks = &blocks_of_epochs_;
   toucher_.launch_epoch = NewEpoch();
-  std::vector<uint64_t> blocks(NumThreads(call_.grid));
-  std::iota(blocks.begin(), blocks.end(), 0);
-  std::shuffle(blocks.begin(), blocks.end(), random_);
-  for (const uint64_t block : blocks) {
-    block_index_ = IndexOf(block, call_.grid);
-    RunBlock();
+  blocks_of_epochs_.push_back(0);
+  const uint64_t cluster = call_.shape.cluster;
+  std::vector<uint64_t> clusters(NumThreads(call_.shape.grid) / cluster);
+  std::iota(clusters.begin(), clusters.end(), 0);
+  std::shuffle(clusters.begin(), clusters.end(), random_);
+  for (const uint64_t number : clusters) {
+    RunCluster(number * cluster);
     if (!failure_.empty()) break;
   }
   return failure_;
 }
 
-void GridRun::RunBlock() {
-  toucher_.block_epoch = NewEpoch();
-  toucher_.epoch = toucher_.block_epoch;
-  std::fill(warp_phases_.begin(), warp_phases_.end(), 0);
+uint32_t GridRun::TakeEpoch(const Block& block) {
+  const uint32_t epoch = NewEpoch();
+  blocks_of_epochs_.push_back(block.number);
+  return epoch;
+}
+
+std::vector<GridRun::Thread>::iterator GridRun::ThreadsOf(size_t block) {
+  return threads_.begin() + static_cast<std::ptrdiff_t>(block * block_threads_);
+}
+
+unsigned GridRun::cluster_rank() const {
+  return static_cast<unsigned>(current_->block - blocks_.data());
+}
+
+void GridRun::RunCluster(uint64_t first) {
   ready_.clear();
-  for (size_t i = 0; i < threads_.size(); ++i) {
-    Thread& thread = threads_[i];
-    thread = {.grid = this,
-              .number = static_cast<int>(i),
-              .index = IndexOf(i, call_.block),
-              .fiber = FiberOf(i)};
-    thread.fiber->Prepare(&RunThread, &thread);
-    ready_.push_back(thread.number);
+  for (size_t b = 0; b < blocks_.size(); ++b) {
+    Block& block = blocks_[b];
+    block = {.index = IndexOf(first + b, call_.shape.grid),
+             .number = static_cast<uint32_t>(first + b)};
+    block.warp_phases.resize(block_threads_ / kWarpSize + 1);
+    block.epoch = TakeEpoch(block);
+    if (b == 0) toucher_.cluster_epoch = toucher_.phase_epoch = block.epoch;
+    for (size_t i = 0; i < block_threads_; ++i) {
+      const size_t place = b * block_threads_ + i;
+      Thread& thread = threads_[place];
+      thread = {.grid = this,
+                .block = &block,
+                .place = place,
+                .number = static_cast<int>(i),
+                .index = IndexOf(i, call_.shape.block),
+                .fiber = FiberOf(place)};
+      thread.fiber->Prepare(&RunThread, &thread);
+      ready_.push_back(static_cast<int>(place));
+    }
   }
   do {
     RunReadyThreads();
-  } while (failure_.empty() && PassBarrier());
-  shared_variables_.clear();
+  } while (failure_.empty() && PassBarriers());
   shared_.GiveAllBack();
 }
 
@@ -109,13 +139,30 @@ void GridRun::RunReadyThreads() {
 
 void GridRun::RunThread(void* opaque) {
   auto* thread = static_cast<Thread*>(opaque);
-  thread->grid->call_.call(thread->grid->call_.arguments);
-  thread->grid->Wait(State::kEnded);
+  GridRun* grid = thread->grid;
+  grid->call_.call(grid->call_.arguments);
+  if (!thread->copies.empty()) {
+    grid->Fail("ends while copies that it started are under way");
+  }
+  grid->Wait(State::kEnded);
 }
 
 void GridRun::Wait(State state) {
   current_->state = state;
   current_->fiber->Pause();
+}
+
+void GridRun::Fence() {
+  Block& block = *current_->block;
+  block.has_fenced = true;
+  block.before = block.behind;
+}
+
+void GridRun::CountBlock(const void* place) {
+  Block& block = *current_->block;
+  std::vector<BlockPast>& published = published_[place];
+  block.behind = published;
+  if (block.has_fenced) published.push_back({block.number, block.epoch});
 }
 
 int GridRun::MeetBlock(bool predicate, Site site) {
@@ -125,31 +172,66 @@ int GridRun::MeetBlock(bool predicate, Site site) {
   return static_cast<int>(current_->result);
 }
 
-bool GridRun::PassBarrier() {
+bool GridRun::PassBarriers() {
   const auto ended = [](const Thread& thread) {
     return thread.state == State::kEnded;
   };
   if (std::all_of(threads_.begin(), threads_.end(), ended)) return false;
+  bool passed = PassClusterBarrier();
+  for (size_t block = 0; block < blocks_.size(); ++block) {
+    passed = PassBlockBarrier(block) || passed;
+  }
+  if (!passed) failure_ = Named(WhyStuck(), nullptr);
+  return passed;
+}
+
+bool GridRun::PassBlockBarrier(size_t block) {
+  const auto begin = ThreadsOf(block);
+  const auto end = begin + static_cast<std::ptrdiff_t>(block_threads_);
+  const Site site = begin->site;
+  const bool all_there = std::all_of(begin, end, [&](const Thread& thread) {
+    return thread.state == State::kAtBarrier && thread.site == site;
+  });
+  if (!all_there) return false;
+  const auto holds = std::count_if(
+      begin, end, [](const Thread& thread) { return thread.predicate; });
+  for (auto thread = begin; thread != end; ++thread) {
+    thread->state = State::kReady;
+    thread->result = static_cast<uint64_t>(holds);
+    ready_.push_back(static_cast<int>(thread->place));
+  }
+  blocks_[block].epoch = TakeEpoch(blocks_[block]);
+  return true;
+}
+
+bool GridRun::PassClusterBarrier() {
   const Site site = threads_[0].site;
   const bool all_there =
       std::all_of(threads_.begin(), threads_.end(), [&](const Thread& thread) {
-        return thread.state == State::kAtBarrier && thread.site == site;
+        return thread.state == State::kAtCluster && thread.site == site;
       });
-  if (!all_there) {
-    failure_ = Named(WhyStuck(), nullptr);
-    return false;
-  }
-  const auto holds =
-      std::count_if(threads_.begin(), threads_.end(), [](const Thread& thread) {
-        return thread.predicate;
-      });
+  if (!all_there) return false;
   for (Thread& thread : threads_) {
     thread.state = State::kReady;
-    thread.result = static_cast<uint64_t>(holds);
-    ready_.push_back(thread.number);
+    thread.has_arrived = false;
+    ready_.push_back(static_cast<int>(thread.place));
   }
-  toucher_.epoch = NewEpoch();
+  for (Block& block : blocks_) block.epoch = TakeEpoch(block);
+  toucher_.phase_epoch = blocks_[0].epoch;
   return true;
+}
+
+void GridRun::ArriveAtCluster(Site /*site*/) {
+  if (current_->has_arrived) Fail("arrives twice at the cluster's barrier");
+  current_->has_arrived = true;
+}
+
+void GridRun::WaitForCluster(Site site) {
+  if (!current_->has_arrived) {
+    Fail("waits at the cluster's barrier without having arrived");
+  }
+  current_->site = site;
+  Wait(State::kAtCluster);
 }
 
 uint64_t GridRun::MeetLanes(const LaneMeeting& meeting) {
@@ -181,12 +263,16 @@ uint64_t GridRun::MeetLanes(const LaneMeeting& meeting) {
 }
 
 void GridRun::FinishMeeting(const LaneMeeting& meeting) {
+  const auto warp = static_cast<size_t>(current_->number / kWarpSize);
+  const size_t lanes_before = warp * kWarpSize;
   const size_t first =
-      static_cast<size_t>(current_->number / kWarpSize * kWarpSize);
+      current_->place - static_cast<size_t>(current_->number) + lanes_before;
+  const auto warp_lanes =
+      std::min<size_t>(block_threads_ - lanes_before, kWarpSize);
   const auto for_each = [&](const auto& body) {
     for (size_t lane = 0; lane < kWarpSize; ++lane) {
       if ((meeting.mask >> lane & 1U) == 0) continue;
-      if (first + lane >= threads_.size()) return false;
+      if (lane >= warp_lanes) return false;
       if (!body(threads_[first + lane])) return false;
     }
     return true;
@@ -211,34 +297,116 @@ void GridRun::FinishMeeting(const LaneMeeting& meeting) {
                         ? threads_[first + source].meeting.bits
                         : ballot;
     thread.state = State::kReady;
-    ready_.push_back(thread.number);
+    ready_.push_back(static_cast<int>(thread.place));
     return true;
   });
   // What a part of a warp agrees on says nothing of the others.
-  const auto lanes = std::min<size_t>(threads_.size() - first, kWarpSize);
-  const auto all = static_cast<unsigned>((uint64_t{1} << lanes) - 1);
+  const auto all = static_cast<unsigned>((uint64_t{1} << warp_lanes) - 1);
   if (meeting.operation == WarpOperation::kSync &&
       (meeting.mask & all) == all) {
-    ++warp_phases_[first / kWarpSize];
+    ++current_->block->warp_phases[warp];
   }
+}
+
+GridRun::SharedVariable& GridRun::VariableOf(Block& block,
+                                             const void* declaration,
+                                             const SharedVariable& made_as) {
+  const auto [found, is_new] =
+      block.variables.try_emplace(declaration, made_as);
+  if (is_new) {
+    found->second.memory =
+        shared_.Take(made_as.name, made_as.bytes, made_as.alignment);
+  }
+  return found->second;
 }
 
 void* GridRun::SharedMemory(const char* name,
                             const void* declaration,
                             size_t bytes,
                             size_t alignment) {
-  void*& variable = shared_variables_[declaration];
-  if (variable == nullptr) {
-    if (shared_.bytes_taken() + bytes > kSharedBytes) {
+  Block& block = *current_->block;
+  if (!block.variables.contains(declaration)) {
+    block.shared_bytes += bytes;
+    if (block.shared_bytes > kSharedBytes) {
       Fail(absl::StrCat("'", name, "' is more shared memory than a block has"));
     }
-    variable = shared_.Take(name, bytes, alignment);
   }
-  return variable;
+  return VariableOf(block, declaration, {name, nullptr, bytes, alignment})
+      .memory;
+}
+
+void* GridRun::DynamicSharedMemory() {
+  return VariableOf(*current_->block,
+                    nullptr,
+                    {"dynamic shared memory",
+                     nullptr,
+                     call_.shape.dynamic_shared_bytes,
+                     16})
+      .memory;
+}
+
+void* GridRun::MapShared(const void* address, unsigned rank) {
+  if (rank >= blocks_.size()) {
+    Fail(absl::StrCat(
+        "asks for block ", rank, " of a cluster of ", blocks_.size()));
+  }
+  const auto* byte = static_cast<const std::byte*>(address);
+  for (const auto& [declaration, variable] : current_->block->variables) {
+    const auto* begin = static_cast<const std::byte*>(variable.memory);
+    if (byte < begin || byte >= begin + variable.bytes) continue;
+    const SharedVariable& other =
+        VariableOf(blocks_[rank], declaration, variable);
+    return static_cast<std::byte*>(other.memory) + (byte - begin);
+  }
+  Fail("maps an address that is not in its block's shared memory");
+}
+
+void GridRun::CopyLater(void* to, const void* from, size_t bytes, Site site) {
+  const auto is_aligned = [bytes](const void* address) {
+    return reinterpret_cast<uintptr_t>(address) % bytes == 0;
+  };
+  if ((bytes != 4 && bytes != 8 && bytes != 16) || !is_aligned(to) ||
+      !is_aligned(from)) {
+    Fail(absl::StrCat("copies ",
+                      bytes,
+                      " bytes, of 4, 8 and 16, from or to an "
+                      "address that is not aligned to them, at ",
+                      ToString(site)));
+  }
+  if (!shared_.Contains(to)) {
+    Fail(absl::StrCat("copies to what is not shared memory at ",
+                      ToString(site)));
+  }
+  CheckTouch(to, bytes, Access::kWrite);
+  CheckTouch(from, bytes, Access::kRead);
+  shared_.Poison(to, bytes);
+  current_->copies.push_back({to, from, bytes, current_->batch});
+}
+
+void GridRun::CommitCopies() { ++current_->batch; }
+
+void GridRun::WaitForCopies(size_t but_for) {
+  std::vector<Copy>& copies = current_->copies;
+  auto copy = copies.begin();
+  for (; copy != copies.end() && copy->batch + but_for < current_->batch;
+       ++copy) {
+    Touch(copy->from, copy->bytes, Access::kRead);
+    std::memcpy(copy->to, copy->from, copy->bytes);
+    Touch(copy->to, copy->bytes, Access::kWrite);
+  }
+  copies.erase(copies.begin(), copy);
 }
 
 void GridRun::Touch(const void* address, size_t bytes, Access access) {
   if (current_->fiber->OnStack(address)) return;
+  if (global_.Contains(address)) {
+    if (access != Access::kWrite) traffic_.bytes_read += bytes;
+    if (access != Access::kRead) traffic_.bytes_written += bytes;
+  }
+  CheckTouch(address, bytes, access);
+}
+
+void GridRun::CheckTouch(const void* address, size_t bytes, Access access) {
   CheckedMemory& memory = shared_.Contains(address) ? shared_ : global_;
   const char* verb = access == Access::kRead    ? "reads "
                      : access == Access::kWrite ? "writes "
@@ -250,9 +418,18 @@ void GridRun::Touch(const void* address, size_t bytes, Access access) {
                       absl::Hex(reinterpret_cast<uintptr_t>(address)),
                       ", which is not the device's memory"));
   }
+  if (current_->has_arrived) {
+    Fail(absl::StrCat(verb,
+                      "memory between arriving at the cluster's barrier and "
+                      "waiting there, which is not played"));
+  }
+  const Block& block = *current_->block;
+  toucher_.block = block.number;
+  toucher_.before = &block.before;
+  toucher_.epoch = block.epoch;
   toucher_.thread = static_cast<uint16_t>(current_->number);
   toucher_.warp_phase =
-      warp_phases_[static_cast<size_t>(current_->number / kWarpSize)];
+      block.warp_phases[static_cast<size_t>(current_->number / kWarpSize)];
   const std::string fault = memory.Touch(address, bytes, access, toucher_);
   if (!fault.empty()) Fail(absl::StrCat(verb, fault));
 }
@@ -268,14 +445,19 @@ std::string GridRun::Named(const std::string& reason,
   return absl::StrCat(
       call_.kernel,
       ", block ",
-      ToString(block_index_),
+      ToString(thread == nullptr ? blocks_[0].index : thread->block->index),
       thread == nullptr ? "" : absl::StrCat(", thread ", thread->number),
       ": ",
       reason);
 }
 
 std::string GridRun::Describe(const Thread& thread) const {
-  const std::string name = absl::StrCat("thread ", thread.number);
+  const std::string name = blocks_.size() == 1
+                               ? absl::StrCat("thread ", thread.number)
+                               : absl::StrCat("thread ",
+                                              thread.number,
+                                              " of block ",
+                                              ToString(thread.block->index));
   switch (thread.state) {
     case State::kAtBarrier:
       return absl::StrCat(
@@ -286,6 +468,9 @@ std::string GridRun::Describe(const Thread& thread) const {
                           absl::Hex(thread.meeting.mask, absl::kZeroPad8),
                           " at ",
                           ToString(thread.meeting.site));
+    case State::kAtCluster:
+      return absl::StrCat(
+          name, " waits at the cluster's barrier ", ToString(thread.site));
     case State::kEnded:
       return absl::StrCat(name, " has ended");
     case State::kReady:
@@ -298,7 +483,8 @@ std::string GridRun::Describe(const Thread& thread) const {
 std::string GridRun::WhyStuck() const {
   const auto same = [](const Thread& a, const Thread& b) {
     if (a.state != b.state) return false;
-    return a.state == State::kAtBarrier ? a.site == b.site
+    return a.state == State::kAtBarrier || a.state == State::kAtCluster
+               ? a.site == b.site
            : a.state == State::kAtLanes ? a.meeting.site == b.meeting.site &&
                                               a.meeting.mask == b.meeting.mask
                                         : true;

@@ -1,8 +1,9 @@
-// One launch on the host. Its blocks run one after another, in random order;
-// the threads of a block are fibers, and which of them goes on next is drawn
-// anew whenever one waits. A block that comes to rest while some of its threads
-// still wait has a barrier or a shuffle that not all reach: on a GPU it hangs,
-// or gives what nobody promised.
+// One launch on the host. Its clusters, of one block unless the launch says
+// more, run one after another, in random order; the threads of a cluster are
+// fibers, and which of them goes on next is drawn anew whenever one waits. A
+// cluster that comes to rest while some of its threads still wait has a barrier
+// or a shuffle that not all reach: on a GPU it hangs, or gives what nobody
+// promised.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +15,14 @@
 
 #include "tests/fakes/cuda/checked_memory.h"
 #include "tests/fakes/cuda/cuda_runtime.h"
+#include "tests/fakes/cuda/device.h"
 #include "tests/fakes/cuda/fiber.h"
 
 namespace dapd::fake {
 
 struct KernelCall {
   const char* kernel;
-  dim3 grid;
-  dim3 block;
+  LaunchShape shape;
   void (*call)(const void*);
   const void* arguments;
 };
@@ -38,7 +39,7 @@ struct LaneMeeting {
 class GridRun {
  public:
   // Within what every GPU takes, and not empty.
-  static bool IsValid(dim3 grid, dim3 block);
+  static bool IsValid(const LaunchShape& shape);
 
   // `call` and `global` have to outlive it.
   GridRun(const KernelCall& call, CheckedMemory& global, uint32_t seed);
@@ -46,42 +47,96 @@ class GridRun {
   // Empty, or the first thing that went wrong: the launch has ended there.
   std::string Run();
 
+  // Of the device's memory.
+  const Traffic& traffic() const { return traffic_; }
+
   // What follows is for the thread that runs.
   bool IsInThread() const { return current_ != nullptr; }
   dim3 thread_index() const { return current_->index; }
-  dim3 block_index() const { return block_index_; }
-  dim3 block_size() const { return call_.block; }
-  dim3 grid_size() const { return call_.grid; }
+  dim3 block_index() const { return current_->block->index; }
+  dim3 block_size() const { return call_.shape.block; }
+  dim3 grid_size() const { return call_.shape.grid; }
+  unsigned cluster_rank() const;
+  unsigned cluster_size() const { return call_.shape.cluster; }
   int lane() const { return current_->number % kWarpSize; }
   void Touch(const void* address, size_t bytes, Access access);
+  void Fence();
+  // An atomicInc at `place`.
+  void CountBlock(const void* place);
   int MeetBlock(bool predicate, Site site);
   uint64_t MeetLanes(const LaneMeeting& meeting);
   void* SharedMemory(const char* name,
                      const void* declaration,
                      size_t bytes,
                      size_t alignment);
+  void* DynamicSharedMemory();
+  void* MapShared(const void* address, unsigned rank);
+  void ArriveAtCluster(Site site);
+  void WaitForCluster(Site site);
+  void CopyLater(void* to, const void* from, size_t bytes, Site site);
+  void CommitCopies();
+  void WaitForCopies(size_t but_for);
   [[noreturn]] void Fail(const std::string& reason);
 
  private:
-  enum class State { kReady, kAtBarrier, kAtLanes, kEnded };
+  enum class State { kReady, kAtBarrier, kAtLanes, kAtCluster, kEnded };
+  struct SharedVariable {
+    std::string name;
+    void* memory;
+    size_t bytes;
+    size_t alignment;
+  };
+  struct Block {
+    dim3 index;
+    uint32_t number = 0;  // in the launch
+    uint32_t epoch = 0;
+    size_t shared_bytes = 0;
+    std::vector<uint16_t> warp_phases;
+    bool has_fenced = false;
+    // What it has counted behind, and of that what it may look at.
+    std::vector<BlockPast> behind;
+    std::vector<BlockPast> before;
+    std::map<const void*, SharedVariable> variables;  // by declaration
+  };
+  struct Copy {
+    void* to;
+    const void* from;
+    size_t bytes;
+    size_t batch;
+  };
   struct Thread {
     GridRun* grid = nullptr;
-    int number = 0;  // in the block
+    Block* block = nullptr;
+    size_t place = 0;  // in the cluster
+    int number = 0;    // in the block
     dim3 index;
     Fiber* fiber = nullptr;
     State state = State::kReady;
     bool predicate = false;
-    Site site;            // of the barrier
-    LaneMeeting meeting;  // with its warp
+    bool has_arrived = false;  // at the cluster's barrier
+    Site site;                 // of the barrier
+    LaneMeeting meeting;       // with its warp
     uint64_t result = 0;
+    std::vector<Copy> copies;  // under way, in order
+    size_t batch = 0;          // of copies, that is not committed yet
   };
 
   static void RunThread(void* thread);
-  void RunBlock();
+  // The blocks of a cluster, from the launch's block `first` on.
+  void RunCluster(uint64_t first);
   void RunReadyThreads();
-  // Lets a block go on all of whose threads stand at one barrier; false: it is
-  // done or stuck.
-  bool PassBarrier();
+  // Touch without its share of the traffic.
+  void CheckTouch(const void* address, size_t bytes, Access access);
+  // Lets those go on that all stand at one barrier, of a block or the cluster;
+  // false: it is done or stuck.
+  bool PassBarriers();
+  bool PassBlockBarrier(size_t block);
+  bool PassClusterBarrier();
+  uint32_t TakeEpoch(const Block& block);
+  std::vector<Thread>::iterator ThreadsOf(size_t block);
+  SharedVariable& VariableOf(Block& block,
+                             const void* declaration,
+                             const SharedVariable& made_as);
   // Lets the lanes go on that meet, if all of them are there.
   void FinishMeeting(const LaneMeeting& meeting);
   void Wait(State state);
@@ -93,12 +148,15 @@ class GridRun {
   CheckedMemory& global_;
   CheckedMemory& shared_;
   std::mt19937 random_;
-  std::vector<Thread> threads_;
+  size_t block_threads_;
+  std::vector<Thread> threads_;  // of the cluster, block after block
   std::vector<int> ready_;
-  std::vector<uint16_t> warp_phases_;
-  std::map<const void*, void*> shared_variables_;  // by declaration
-  dim3 block_index_;
+  std::vector<Block> blocks_;               // of the cluster
+  std::vector<uint32_t> blocks_of_epochs_;  // from the launch's first on
+  Traffic traffic_;
   Toucher toucher_;
+  // What blocks that had fenced did before they counted, by place.
+  std::map<const void*, std::vector<BlockPast>> published_;
   Thread* current_ = nullptr;
   std::string failure_;
 };

@@ -3,6 +3,7 @@
 # Writes CUDA code as C++ for the cuda_runtime.h of this folder:
 #   kernel<<<grid, block, bytes, stream>>>(args)  becomes  Launch("kernel", kernel, grid, ...)(args)
 #   __shared__ type name[size];                   becomes  auto& name = SharedVariable<type[size]>(...);
+#   extern __shared__ type name[];                becomes  auto* name = DynamicShared<type>();
 # Lines keep their numbers. With INSTEAD_OF the file's first such text becomes
 # PLANT, a mistake for the tests to find, and its launchers get the ending, so
 # that they can stand beside the true ones. It fails where the text is not there.
@@ -23,6 +24,10 @@ endif()
 string(REGEX REPLACE
   "([A-Za-z_0-9]+(<[^<>;]*>)?)([ \n]*)<<<(([^>]|>[^>]|>>[^>])*)>>>"
   "::dapd::fake::Launch(\"\\1\",\\3 \\1, \\4)" text "${text}")
+
+string(REGEX REPLACE
+  "extern +__shared__ +(alignas\\([0-9]+\\) +)?([^;()[]*[^ ;()[]) +([A-Za-z_0-9]+)\\[\\];"
+  "auto* \\3 = ::dapd::fake::DynamicShared<\\2>();" text "${text}")
 
 set(array "((\\[[^]]*\\])*)")
 set(variable "static char \\2_site = 0; auto& \\2 = ::dapd::fake::SharedVariable")

@@ -294,6 +294,50 @@ TEST_F(RolloutWorkerTest, ADeviceThatIsLostIsReportedAfterThreeFailures) {
   EXPECT_EQ(reports, 1);
 }
 
+TEST_F(RolloutWorkerTest, ALostDeviceIsReportedBeforeItsRequestsFail) {
+  std::atomic<int> reports = 0;
+  RolloutWorker::Options options;
+  options.on_broken = [&](const absl::Status& why) {
+    EXPECT_EQ(why, absl::AbortedError("lost"));
+    // The process ends here: other workers do what nobody was told of.
+    EXPECT_EQ(control_.cancelled, 0);
+    ++reports;
+  };
+  Start(options);
+  ASSERT_TRUE(Load(1, "one").ok());
+  control_.lose_device = true;
+  Submit(5, 3);
+  EXPECT_EQ(Wait(5).error.code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(reports, 1);
+}
+
+TEST_F(RolloutWorkerTest, AnAnswerWithoutMemoryFailsAlone) {
+  Start();
+  ASSERT_TRUE(Load(1, "one").ok());
+  control_.longest = 100;
+  control_.hold = true;
+  Submit(5, 200);
+  Submit(6, 3);
+  control_.hold = false;
+  EXPECT_EQ(Wait(5).error, absl::ResourceExhaustedError("no memory"));
+  EXPECT_TRUE(Wait(6).error.ok());
+  EXPECT_EQ(control_.running, 0);
+}
+
+TEST_F(RolloutWorkerTest, WhatWaitsOutlivesAStepWithoutMemory) {
+  control_.slots = 1;
+  control_.hold = true;
+  Start();
+  ASSERT_TRUE(Load(1, "one").ok());
+  Submit(5, 3);
+  WaitForRunning(1);
+  Submit(6, 3);
+  control_.fail_once = true;
+  EXPECT_EQ(Wait(5).error.code(), absl::StatusCode::kResourceExhausted);
+  control_.hold = false;
+  EXPECT_TRUE(Wait(6).error.ok());
+}
+
 TEST_F(RolloutWorkerTest, TooManyWaitingRequestsAreRefused) {
   control_.slots = 1;
   control_.hold = true;

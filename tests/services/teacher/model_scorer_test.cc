@@ -86,6 +86,12 @@ class ModelScorerTest : public ::testing::Test {
     return scores;
   }
 
+  // Computes ahead as much as one call does; says whether that was anything.
+  bool Advance(const std::vector<int32_t>& ids, HeldPrefix* held) {
+    const AheadSequence sequence{WeightSet::kBase, &ids, held};
+    return scorer_->Advance({&sequence, 1}).value() > 0;
+  }
+
   Config config_;
   std::unique_ptr<Scorer> scorer_;
   WorkerDescription description_;
@@ -257,7 +263,7 @@ TEST_F(ModelScorerTest, WhatIsComputedAheadChangesNoBit) {
     for (const auto& [name, view] : input_.views) {
       std::vector<int32_t> ids = view.input_ids;
       ids.resize(std::min(ids.size(), static_cast<size_t>(known)));
-      while (*scorer_->Advance(WeightSet::kBase, ids, &held[name])) {
+      while (Advance(ids, &held[name])) {
       }
     }
   }
@@ -277,10 +283,11 @@ TEST_F(ModelScorerTest, WithoutMemoryNothingIsKeptAndNoBitChanges) {
   config_.teacher.prefix_memory_mib = 0;
   LoadScorer();
   HeldPrefix held;
-  EXPECT_FALSE(
-      *scorer_->Advance(WeightSet::kBase, input_.views[kA].input_ids, &held));
+  EXPECT_FALSE(Advance(input_.views[kA].input_ids, &held));
   const Scores alone = Score(Payload::kHiddenStates);
-  EXPECT_EQ(work_.reused_tokens, 0);
+  EXPECT_EQ(work_.reused_tokens, 16);  // within the request
+  Score(Payload::kHiddenStates);
+  EXPECT_EQ(work_.reused_tokens, 16);
   for (const auto& [view, tensors] : expected) {
     EXPECT_TRUE(at::equal(tensors.at("hidden"), alone.at(view).at("hidden")));
   }
@@ -289,8 +296,7 @@ TEST_F(ModelScorerTest, WithoutMemoryNothingIsKeptAndNoBitChanges) {
 TEST_F(ModelScorerTest, WhatIsHeldIsNotForgotten) {
   SetLongViews();
   HeldPrefix held;
-  ASSERT_TRUE(
-      *scorer_->Advance(WeightSet::kBase, input_.views[kA].input_ids, &held));
+  ASSERT_TRUE(Advance(input_.views[kA].input_ids, &held));
   Score(Payload::kHiddenStates);
   scorer_->Forget();
   Score(Payload::kHiddenStates);
@@ -310,6 +316,71 @@ TEST_F(ModelScorerTest, ANewSnapshotFindsNothingOfTheOld) {
   EXPECT_EQ(work_.reused_tokens, 16);
   EXPECT_FALSE(
       at::equal(before.at(kA).at("hidden"), after.at(kA).at("hidden")));
+}
+
+// Scored together in passes of several chunks, some of them computed ahead.
+TEST_F(ModelScorerTest, WhatPassesTogetherChangesNoBit) {
+  SetLongViews();
+  const Scores expected = Score(Payload::kHiddenStates);
+  const auto weights =
+      *LoadModelWeights(config_.model.path, at::kFloat, at::kCPU);
+  for (const int64_t rows : {8, 20, 64}) {
+    for (const bool is_ahead : {false, true}) {
+      scorer_ = MakeModelScorer(
+          weights,
+          {.chunk_tokens = 8, .pass_rows = rows, .most_together = 3},
+          int64_t{1} << 30);
+      HeldPrefix held;
+      if (is_ahead) EXPECT_TRUE(Advance(input_.views[kA].input_ids, &held));
+      EXPECT_EQ(held.tokens,
+                is_ahead ? std::min<int64_t>(rows / 8 * 8, 56) : 0);
+      std::vector<std::map<ViewName, at::Tensor>> got(3);
+      std::vector<ScoreJob> jobs;
+      for (auto& views : got) {
+        jobs.push_back({&input_, [&views](ViewScores scores) {
+                          views[scores.view] =
+                              ToTorch(scores.tensors.front().second).clone();
+                          return true;
+                        }});
+      }
+      // The second client goes away.
+      jobs[1].sink = [](ViewScores) { return false; };
+      const auto outcomes = scorer_->ScoreTogether(jobs);
+      ASSERT_EQ(outcomes.size(), 3U);
+      EXPECT_EQ(outcomes[1].status().code(), absl::StatusCode::kCancelled);
+      for (const size_t job : {0, 2}) {
+        ASSERT_TRUE(outcomes[job].ok()) << outcomes[job].status();
+        for (const auto& [view, tensors] : expected) {
+          EXPECT_TRUE(at::equal(tensors.at("hidden"), got[job].at(view)));
+        }
+      }
+      // Whole chunks of the same views are computed once.
+      EXPECT_EQ(outcomes[0]->computed_tokens + outcomes[0]->reused_tokens,
+                60 + 52);
+      EXPECT_EQ(outcomes[2]->computed_tokens, 4 + 4);
+    }
+  }
+}
+
+// What is too little for a pass waits until there is more of it.
+TEST_F(ModelScorerTest, APassAheadIsAtLeastHalfFull) {
+  SetLongViews();
+  scorer_ = MakeModelScorer(
+      *LoadModelWeights(config_.model.path, at::kFloat, at::kCPU),
+      {.chunk_tokens = 8, .pass_rows = 48, .most_together = 3},
+      int64_t{1} << 30);
+  std::vector<int32_t> ids = input_.views[kA].input_ids;
+  ids.resize(20);
+  HeldPrefix held;
+  EXPECT_FALSE(Advance(ids, &held));
+  EXPECT_EQ(held.tokens, 0);
+  HeldPrefix other;
+  const AheadSequence both[] = {
+      {WeightSet::kBase, &ids, &held},
+      {WeightSet::kBase, &input_.views[kB].input_ids, &other}};
+  EXPECT_EQ(scorer_->Advance(both).value(), 16 + 48);
+  EXPECT_EQ(held.tokens, 16);
+  EXPECT_EQ(other.tokens, 48);  // the first 16 once
 }
 
 TEST_F(ModelScorerTest, ASinkThatWantsNoMoreEndsTheRequest) {

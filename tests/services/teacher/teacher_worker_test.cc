@@ -1,5 +1,6 @@
 #include "services/teacher/teacher_worker.h"
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <thread>
@@ -20,7 +21,12 @@ using ::testing::HasSubstr;
 class TeacherWorkerTest : public ::testing::Test {
  protected:
   TeacherWorkerTest()
-      : worker_(std::make_unique<FakeScorer>(&control_), MakeObserver()) {}
+      : worker_(std::make_unique<FakeScorer>(&control_),
+                MakeObserver(),
+                [this](const absl::Status& why) {
+                  EXPECT_EQ(why, absl::AbortedError("lost"));
+                  ++losses_;
+                }) {}
 
   TeacherObserver MakeObserver() {
     TeacherObserver observer;
@@ -32,14 +38,19 @@ class TeacherWorkerTest : public ::testing::Test {
 
   void Load(int64_t version,
             const std::string& digest,
-            WeightSet set = WeightSet::kSnapshot) {
+            WeightSet set = WeightSet::kSnapshot,
+            std::atomic<bool>* is_queued = nullptr) {
     AdapterUpload upload;
     upload.set = set;
     upload.version = version;
     upload.is_base = digest.empty();
     upload.adapter.digest = digest;
     upload.probe_ids = {1, 2};
-    const auto loaded = worker_.Load(std::move(upload), [] { return false; });
+    // Asked while the upload waits for its turn.
+    const auto loaded = worker_.Load(std::move(upload), [&] {
+      if (is_queued != nullptr) *is_queued = true;
+      return false;
+    });
     ASSERT_TRUE(loaded.ok()) << loaded.status();
     EXPECT_EQ(loaded->served.version, version);
   }
@@ -85,6 +96,7 @@ class TeacherWorkerTest : public ::testing::Test {
   std::atomic<int64_t> tokens_ = 0;
   std::atomic<int64_t> ahead_ = 0;
   std::atomic<uint64_t> bytes_ = 0;
+  std::atomic<int> losses_ = 0;  // of the device
   std::shared_ptr<TeacherOutbox> outbox_ = std::make_shared<TeacherOutbox>(8);
   TeacherWorker worker_;
 };
@@ -155,6 +167,17 @@ TEST_F(TeacherWorkerTest, AFailedForwardFailsItsRequestAlone) {
   EXPECT_EQ(Expect<ViewScores>().view, ViewName::kNoneRollout);
 }
 
+TEST_F(TeacherWorkerTest, ALostDeviceIsReportedWhateverMeetsIt) {
+  Load(1, "digest");
+  control_.lose_device = true;
+  Submit(9, WeightSet::kBase, "");
+  EXPECT_EQ(Expect<absl::Status>().code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(losses_, 1);
+  // A chunk ahead of a request, too.
+  SubmitPrefix(10, "digest", 0, 8);
+  while (losses_ < 2) absl::SleepFor(absl::Milliseconds(1));
+}
+
 TEST_F(TeacherWorkerTest, RequestsOfADeadStreamAreSkipped) {
   Load(1, "digest");
   control_.hold = true;
@@ -186,6 +209,48 @@ TEST_F(TeacherWorkerTest, APrefixIsComputedBeforeTheRequestComes) {
   EXPECT_LE(end.ahead.back().end, end.scored.begin);
   EXPECT_GE(absl::ToDoubleSeconds(end.scored.end - end.scored.begin),
             end.compute_seconds - 1e-9);
+}
+
+TEST_F(TeacherWorkerTest, RequestsThatWaitAreScoredTogether) {
+  Load(1, "digest");
+  control_.most_together = 3;
+  control_.hold = true;
+  Submit(1, WeightSet::kBase, "");
+  while (control_.started == 0) absl::SleepFor(absl::Milliseconds(1));
+  Submit(2, WeightSet::kBase, "");
+  Submit(3, WeightSet::kSnapshot, "other");
+  Submit(4, WeightSet::kSnapshot, "digest");
+  control_.hold = false;
+  // The one in the middle fails alone, before the others have come.
+  Expect<ViewScores>();
+  Expect<ViewScores>();
+  Expect<ScoreFinished>();
+  EXPECT_EQ(Expect<absl::Status>().code(),
+            absl::StatusCode::kFailedPrecondition);
+  for (int i = 0; i < 4; ++i) Expect<ViewScores>();
+  EXPECT_EQ(Expect<ScoreFinished>().policy.digest, "");
+  EXPECT_EQ(Expect<ScoreFinished>().policy.digest, "digest");
+  EXPECT_EQ(control_.largest_batch, 2);
+}
+
+TEST_F(TeacherWorkerTest, AnUploadComesBetweenTheRequestsAroundIt) {
+  Load(1, "digest");
+  control_.most_together = 8;
+  control_.hold = true;
+  Submit(1, WeightSet::kSnapshot, "digest");
+  while (control_.started == 0) absl::SleepFor(absl::Milliseconds(1));
+  Submit(2, WeightSet::kSnapshot, "digest");
+  std::atomic<bool> is_queued = false;
+  std::jthread loader(
+      [&] { Load(1, "next", WeightSet::kSnapshot, &is_queued); });
+  while (!is_queued) absl::SleepFor(absl::Milliseconds(1));
+  Submit(3, WeightSet::kSnapshot, "next");
+  control_.hold = false;
+  for (const std::string digest : {"digest", "digest", "next"}) {
+    Expect<ViewScores>();
+    Expect<ViewScores>();
+    EXPECT_EQ(Expect<ScoreFinished>().policy.digest, digest);
+  }
 }
 
 TEST_F(TeacherWorkerTest, RequestsComeBeforePrefixes) {

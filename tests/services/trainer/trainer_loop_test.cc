@@ -225,26 +225,29 @@ class TrainerLoopTest : public ::testing::Test {
             loaded_, folder, 0, &metrics, &status, &history, &answers)
             .value();
     TrainerLoop loop(
-        {.batch = {.config = config,
-                   .weights = weights,
-                   .tokenizer = *text_.tokenizer,
-                   .views = *text_.views,
-                   .terms = terms,
-                   .data = data_,
-                   .rollouts = *rollouts_,
-                   .teachers = *teachers_,
-                   .collective = *collective,
-                   .devices = *devices,
-                   .sharded_layers = nullptr,
-                   .policy = policy,
-                   .on_phase = [](TrainerPhase) {},
-                   .on_progress = [](int64_t, int64_t) {},
-                   .on_ahead =
-                       [&](int64_t micro_batches, int64_t tokens) {
-                         is_far_ahead = micro_batches > 0 &&
-                                        tokens >= held_back_until_tokens_;
-                       },
-                   .on_served = [](int64_t) {}},
+        {.batch = {
+             .config = config,
+             .weights = weights,
+             .tokenizer = *text_.tokenizer,
+             .views = *text_.views,
+             .terms = terms,
+             .data = data_,
+             .rollouts = *rollouts_,
+             .teachers = *teachers_,
+             .collective = *collective,
+             .devices = *devices,
+             .sharded_layers = nullptr,
+             .policy = policy,
+             .limits = PlanTrainerLimits(config, weights->config, std::nullopt)
+                           .value(),
+             .on_phase = [](TrainerPhase) {},
+             .on_progress = [](int64_t, int64_t) {},
+             .on_ahead =
+                 [&](int64_t micro_batches, int64_t tokens) {
+                   is_far_ahead =
+                       micro_batches > 0 && tokens >= held_back_until_tokens_;
+                 },
+             .on_served = [](int64_t) {}},
          .identity = {},
          .held_out = held_out_,
          .recorder = *recorder,

@@ -5,6 +5,7 @@
 #include "common/generation/cuda/cuda_decoder.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <iostream>
 #include <map>
 #include <memory>
@@ -16,8 +17,12 @@
 
 #include "common/generation/aten/aten_backend.h"
 #include "common/generation/cuda/cuda_decode_backend.h"
+#include "common/generation/cuda/cuda_prefill.h"
 #include "common/generation/engine.h"
+#include "common/kernels/decode_attention_math.h"
+#include "common/model/reference/decoder.h"
 #include "common/model/reference/token_logprobs.h"
+#include "tests/fakes/cuda_on_host.h"
 #include "tests/fakes/decode_requests.h"
 
 namespace dapd {
@@ -49,7 +54,7 @@ TEST(CudaDecoderTest, TokensAreThoseOfLibTorchsOperations) {
       for (const AdapterForm form :
            {AdapterForm::kMerged, AdapterForm::kColumns}) {
         CudaDecodeBackend ours(
-            weights, {.slots = 3, .adapter_form = form}, HostLibrary());
+            *weights, {.slots = 3, .adapter_form = form}, HostLibrary());
         AtenBackend slow(DecoderModel(weights), 3, 0);
         if (with_adapter) {
           ours.SetAdapter(MakeAdapter(*weights));
@@ -79,8 +84,8 @@ TEST(CudaDecoderTest, TokensAreThoseOfLibTorchsOperations) {
 TEST(CudaDecoderTest, BitsDoNotDependOnNeighboursOrTheNumberOfSlots) {
   const auto weights = MakeDecodableModel("qwen3", at::kBFloat16);
   const auto requests = MakeRequests();
-  CudaDecodeBackend one(weights, {.slots = 1}, HostLibrary());
-  CudaDecodeBackend four(weights, {.slots = 4}, HostLibrary());
+  CudaDecodeBackend one(*weights, {.slots = 1}, HostLibrary());
+  CudaDecodeBackend four(*weights, {.slots = 4}, HostLibrary());
   const auto alone = Generate(one, requests);
   for (const auto& [request, answer] : Generate(four, requests)) {
     EXPECT_EQ(answer.tokens, alone.at(request).tokens);
@@ -88,7 +93,7 @@ TEST(CudaDecoderTest, BitsDoNotDependOnNeighboursOrTheNumberOfSlots) {
   // The other kind of rows gives the same tokens here, where the host's sums do
   // not depend on them.
   CudaDecodeBackend packed(
-      weights, {.slots = 4, .stable_bits = false}, HostLibrary());
+      *weights, {.slots = 4, .stable_bits = false}, HostLibrary());
   for (const auto& [request, answer] : Generate(packed, requests)) {
     EXPECT_EQ(answer.tokens, alone.at(request).tokens);
   }
@@ -97,7 +102,7 @@ TEST(CudaDecoderTest, BitsDoNotDependOnNeighboursOrTheNumberOfSlots) {
 TEST(CudaDecoderTest, ScoringBetweenStepsDisturbsNobody) {
   const auto weights = MakeDecodableModel("qwen3");
   const auto adapter = MakeAdapter(*weights);
-  CudaDecodeBackend backend(weights, {.slots = 2}, HostLibrary());
+  CudaDecodeBackend backend(*weights, {.slots = 2}, HostLibrary());
   backend.SetAdapter(adapter);
   const std::vector<DecodeRequest> requests = {MakeRequest(9, 40, 1),
                                                MakeRequest(20, 40, 2)};
@@ -140,7 +145,7 @@ TEST(CudaDecoderTest, AnswersThatGiveTheirPagesBackAreTheSame) {
   const auto weights = EndlessModel();
   const auto run = [&](int64_t kv_pages) {
     auto backend = std::make_unique<CudaDecodeBackend>(
-        weights, CudaDecodeOptions{.slots = 4}, HostLibrary());
+        *weights, CudaDecodeOptions{.slots = 4}, HostLibrary());
     const int64_t page = backend->KvBytes(1);
     GenerationEngine engine(std::move(backend),
                             {.kv_memory_bytes = kv_pages * page});
@@ -176,7 +181,7 @@ TEST(CudaDecoderTest, AnswersThatGiveTheirPagesBackAreTheSame) {
 }
 
 TEST(CudaDecoderTest, NoStepIsLaunchedPastTheLastPage) {
-  CudaDecodeBackend backend(EndlessModel(), {.slots = 1}, HostLibrary());
+  CudaDecodeBackend backend(*EndlessModel(), {.slots = 1}, HostLibrary());
   ASSERT_TRUE(backend.Start(0, MakeRequest(100, 200, 1)));
   EXPECT_THROW(
       {
@@ -185,9 +190,139 @@ TEST(CudaDecoderTest, NoStepIsLaunchedPastTheLastPage) {
       c10::Error);
 }
 
+// A longer model: graphs for more than one length.
+std::shared_ptr<const ModelWeights> LongModel() {
+  auto weights = std::make_shared<ModelWeights>(*EndlessModel());
+  weights->config.max_positions = 40'960;
+  return weights;
+}
+
+TEST(CudaDecoderTest, AGraphIsAsLongAsWhatIsThere) {
+  const int64_t first = 1000;
+  CudaDecodeBackend backend(*LongModel(), {.slots = 2}, HostLibrary());
+  ASSERT_TRUE(backend.Start(0, MakeRequest(first, 3000, 1)));
+  ASSERT_TRUE(backend.Reserve(0, first + 3000));
+  int64_t tokens = 0;
+  std::map<int64_t, int64_t> tokens_of_graph;
+  while (tokens < 1100) {
+    const auto step = static_cast<int64_t>(backend.Step().size());
+    tokens += step;
+    tokens_of_graph[WorkOfCudaHost().attended_tokens] += step;
+  }
+  // 1,024 and its doublings, though the request may take 4,000.
+  ASSERT_EQ(tokens_of_graph.size(), 3U);
+  EXPECT_TRUE(tokens_of_graph.contains(1024));
+  EXPECT_GT(tokens_of_graph[2048], 900);
+  EXPECT_TRUE(tokens_of_graph.contains(4096));
+}
+
+TEST(CudaDecoderTest, TokensAreTheSameWhereGraphsGrow) {
+  const auto run = [](int64_t prompt) {
+    CudaDecodeBackend backend(*LongModel(), {.slots = 2}, HostLibrary());
+    // The other one takes the graphs along with it.
+    EXPECT_TRUE(backend.Start(0, MakeRequest(30, 60, 1)));
+    EXPECT_TRUE(backend.Start(1, MakeRequest(prompt, 60, 2)));
+    EXPECT_TRUE(backend.Reserve(0, 90));
+    EXPECT_TRUE(backend.Reserve(1, prompt + 60));
+    std::vector<int32_t> tokens;
+    for (size_t all = 0; all < 120;) {
+      for (const DecodedToken& token : backend.Step()) {
+        ++all;
+        if (token.slot == 0) tokens.push_back(token.token);
+      }
+    }
+    return tokens;
+  };
+  const std::vector<int32_t> expected = run(40);
+  EXPECT_EQ(expected.size(), 60U);
+  EXPECT_EQ(run(1000), expected);
+  EXPECT_EQ(run(2030), expected);
+}
+
+TEST(CudaDecoderTest, AStepIsOneGraphAndATokenIsNoWaitOfItsOwn) {
+  const auto weights = EndlessModel();
+  CudaDecodeBackend backend(*weights, {.slots = 4}, HostLibrary());
+  // Calls of launchers: nine a layer, and four around them.
+  EXPECT_EQ(WorkOfCudaHost().graph_nodes, 9 * weights->config.num_layers + 4);
+  for (int64_t slot = 0; slot < 4; ++slot) {
+    ASSERT_TRUE(backend.Start(slot, MakeRequest(20, 100, slot)));
+    ASSERT_TRUE(backend.Reserve(slot, 120));
+  }
+  WorkOfCudaHost() = {};
+  std::vector<DecodedToken> first = backend.Step();
+  // Four prompts: the first tokens in one launch, one wait.
+  EXPECT_EQ(WorkOfCudaHost().launches, 1);
+  EXPECT_LE(WorkOfCudaHost().waits, 2);
+  WorkOfCudaHost() = {};
+  size_t tokens = 0;
+  for (int i = 0; i < 10; ++i) tokens += backend.Step().size();
+  EXPECT_EQ(tokens, 10U * 4 * 4);
+  // Four steps for a wait and a copy, whatever the number of sequences.
+  EXPECT_EQ(WorkOfCudaHost().graph_launches, 40);
+  EXPECT_EQ(WorkOfCudaHost().waits, 10);
+  EXPECT_EQ(WorkOfCudaHost().copies, 10);
+  EXPECT_EQ(WorkOfCudaHost().launches, 0);
+}
+
+TEST(CudaDecoderTest, PromptsThatPassTogetherAreThoseThatPassAlone) {
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+    const auto decodable = MakeDecodableModel("qwen3", dtype);
+    ModelWeights weights = *decodable;
+    const auto adapter = MakeAdapter(*decodable);
+    CudaPackedWeights packed(
+        weights, AdapterForm::kColumns, &adapter->config, nullptr);
+    packed.Apply(adapter.get());
+    std::vector<std::vector<int32_t>> ids;
+    for (const int64_t tokens : {9, 130, 256, 1}) {
+      ids.push_back(
+          MakeRequest(tokens, 1, static_cast<uint32_t>(tokens)).prompt_ids);
+    }
+    const auto prefill = [&](const std::vector<size_t>& which) {
+      std::vector<PrefillPrompt> prompts;
+      for (const size_t i : which) {
+        prompts.push_back({ids[i],
+                           at::zeros({3,
+                                      weights.config.num_layers,
+                                      2,
+                                      weights.config.num_kv_heads,
+                                      kSplitTokens,
+                                      weights.config.head_dim},
+                                     weights.embedding.options())});
+      }
+      const at::Tensor logits = PrefillPrompts(weights, packed, prompts);
+      return std::pair(prompts, logits);
+    };
+    const auto [together, logits] = prefill({0, 1, 2, 3});
+    EXPECT_EQ(logits.scalar_type(), at::kFloat);
+    for (size_t i = 0; i < ids.size(); ++i) {
+      const auto [alone, own] = prefill({i});
+      EXPECT_TRUE(
+          at::allclose(own[0], logits[static_cast<int64_t>(i)], 1e-5, 1e-5));
+      EXPECT_TRUE(at::allclose(alone[0].pages.to(at::kFloat),
+                               together[i].pages.to(at::kFloat),
+                               1e-2,
+                               1e-2));
+      // The slow twin, whose hidden state is rounded alike but not its logits.
+      KvCache cache(
+          weights.config, static_cast<int64_t>(ids[i].size()), dtype, at::kCPU);
+      const at::Tensor expected =
+          ApplyHead(*decodable,
+                    ForwardPrompt(*decodable,
+                                  adapter.get(),
+                                  at::tensor(ids[i], at::kInt).to(at::kLong),
+                                  &cache));
+      const double error =
+          ((own - expected).norm() / expected.norm()).item<double>();
+      std::cout << dtype << ", " << ids[i].size() << " tokens: error " << error
+                << "\n";
+      EXPECT_LT(error, dtype == at::kFloat ? 1e-5 : 5e-2);
+    }
+  }
+}
+
 TEST(CudaDecoderTest, AnAdapterOfAnotherRankChangesTheLayout) {
   const auto weights = MakeDecodableModel("qwen3", at::kBFloat16);
-  CudaDecodeBackend backend(weights, {.slots = 2}, HostLibrary());
+  CudaDecodeBackend backend(*weights, {.slots = 2}, HostLibrary());
   const auto base = Generate(backend, MakeRequests());
   backend.SetAdapter(MakeAdapter(*weights));
   const auto adapted = Generate(backend, MakeRequests());
@@ -200,9 +335,42 @@ TEST(CudaDecoderTest, AnAdapterOfAnotherRankChangesTheLayout) {
   }
 }
 
+bool no_memory = false;
+
+int CreateUnlessFull(const CudaDecoderSpec* spec,
+                     void* workspace,
+                     void** decoder,
+                     char* error) {
+  if (!no_memory) return DapdCudaDecoderCreate(spec, workspace, decoder, error);
+  std::snprintf(error, kCudaErrorBytes, "graph: out of memory");
+  return 1;
+}
+
+TEST(CudaDecoderTest, ADecoderThatFoundNoMemoryIsMadeWhenThereIsSome) {
+  const auto weights = MakeDecodableModel("qwen3");
+  CudaLibrary library = HostLibrary();
+  library.create = CreateUnlessFull;
+  no_memory = false;
+  CudaDecodeBackend backend(*weights, {.slots = 1}, library);
+  const auto expected = Generate(backend, MakeRequests());
+  // An adapter in columns has another layout.
+  CudaDecodeBackend changing(
+      *weights, {.slots = 1, .adapter_form = AdapterForm::kColumns}, library);
+  no_memory = true;
+  EXPECT_THROW(changing.SetAdapter(MakeAdapter(*weights)),
+               c10::OutOfMemoryError);
+  EXPECT_THROW(changing.SetAdapter(nullptr), c10::OutOfMemoryError);
+  EXPECT_FALSE(changing.Start(0, MakeRequests()[0]));
+  EXPECT_THROW(changing.ScoreTokens({1, 2, 3}), c10::OutOfMemoryError);
+  no_memory = false;
+  for (const auto& [request, answer] : Generate(changing, MakeRequests())) {
+    EXPECT_EQ(answer.tokens, expected.at(request).tokens);
+  }
+}
+
 TEST(CudaDecoderTest, ASequenceTooLongForTheTablesFitsNoBudget) {
   const auto weights = MakeDecodableModel("qwen3");
-  const CudaDecodeBackend backend(weights, {.slots = 2}, HostLibrary());
+  const CudaDecodeBackend backend(*weights, {.slots = 2}, HostLibrary());
   // Two layers of two heads, keys and values, float32.
   const int64_t page = 128 * 2 * 2 * 2 * 16 * 4;
   EXPECT_EQ(backend.KvBytes(1), page);

@@ -96,7 +96,8 @@ TEST(CudaPackedWeightsTest, BothFormsComputeWhatLoraLinearDoes) {
             std::vector<Projection>{
                 Projection::kQ, Projection::kV, Projection::kUp}}) {
         const Adapter adapter = MakeAdapter(weights->config, targets, 0.1);
-        CudaPackedWeights packed(*weights, form, &adapter.config, MergeOnCpu);
+        ModelWeights taken = *weights;
+        CudaPackedWeights packed(taken, form, &adapter.config, MergeOnCpu);
         EXPECT_EQ(LargestError(*weights, packed, nullptr), 0.0);
         packed.Apply(&adapter);
         const double error = LargestError(*weights, packed, &adapter);
@@ -115,15 +116,46 @@ TEST(CudaPackedWeightsTest, ColumnsFitOneLayoutOfAdapters) {
   const auto weights = MakeRandomModel("qwen3");
   const Adapter all = MakeAdapter(weights->config, {}, 0.1);
   const Adapter some = MakeAdapter(weights->config, {Projection::kQ}, 0.1);
+  ModelWeights taken = *weights;
   CudaPackedWeights columns(
-      *weights, AdapterForm::kColumns, &all.config, MergeOnCpu);
+      taken, AdapterForm::kColumns, &all.config, MergeOnCpu);
   EXPECT_TRUE(columns.Fits(&all));
   EXPECT_TRUE(columns.Fits(nullptr));
   EXPECT_FALSE(columns.Fits(&some));
   EXPECT_THROW(columns.Apply(&some), c10::Error);
   const CudaPackedWeights merged(
-      *weights, AdapterForm::kMerged, nullptr, MergeOnCpu);
+      taken, AdapterForm::kMerged, nullptr, MergeOnCpu);
   EXPECT_TRUE(merged.Fits(&some));
+}
+
+TEST(CudaPackedWeightsTest, WithColumnsTheBaseStandsInMemoryOnce) {
+  const auto model = MakeRandomModel("qwen3");
+  const Adapter adapter = MakeAdapter(model->config, {}, 0.1);
+  ModelWeights weights = *model;
+  std::vector<at::Tensor> before;
+  for (LayerWeights& layer : weights.layers) {
+    for (at::Tensor& weight : layer.weight) {
+      weight = weight.clone();  // that nobody else holds
+      before.push_back(weight.clone());
+    }
+  }
+  // Packed, and packed again for other adapters.
+  for (const LoraConfig* lora :
+       {static_cast<const LoraConfig*>(nullptr), &adapter.config}) {
+    CudaPackedWeights packed(weights, AdapterForm::kColumns, lora, nullptr);
+    for (size_t layer = 0; layer < weights.layers.size(); ++layer) {
+      for (const PackedLinear& linear : packed.layers()[layer]) {
+        // The packed one and its parts.
+        EXPECT_EQ(linear.weight.storage().use_count(), 1 + linear.parts.size());
+        for (const Projection part : linear.parts) {
+          const auto p = static_cast<size_t>(part);
+          const at::Tensor& weight = weights.layers[layer].weight[p];
+          EXPECT_TRUE(weight.storage().is_alias_of(linear.weight.storage()));
+          EXPECT_TRUE(at::equal(weight, before[layer * kNumProjections + p]));
+        }
+      }
+    }
+  }
 }
 
 // Why a bfloat16 model takes columns: the reason is a number.
@@ -131,7 +163,8 @@ TEST(CudaPackedWeightsTest, MergingIntoBFloat16LosesSmallUpdates) {
   const auto weights = MakeRandomModel("qwen3", 1, at::kBFloat16);
   const Adapter adapter = MakeAdapter(weights->config, {}, 1e-4);
   const auto lost = [&](AdapterForm form) {
-    CudaPackedWeights packed(*weights, form, &adapter.config, MergeOnCpu);
+    ModelWeights taken = *weights;
+    CudaPackedWeights packed(taken, form, &adapter.config, MergeOnCpu);
     packed.Apply(&adapter);
     const PackedLinear& down = packed.layers()[0][3];
     at::Generator generator = at::detail::createCPUGenerator(3);

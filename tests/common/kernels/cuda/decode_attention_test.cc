@@ -86,12 +86,16 @@ TYPED_TEST(CudaAttentionOnHostTest, EachHeadIsTheTwinsAndAttentionInFloat64) {
           "scratch",
           Elements(DapdCudaDecodeAttentionScratch(
               rows, g.heads, g.head_dim, kMaxTokens)));
+      const DeviceBuffer<uint32_t> counters(
+          "counters",
+          std::vector<uint32_t>(static_cast<size_t>(rows * g.kv_heads), 0U));
       const DecodeAttentionArgs args{
           .rows = {rows, slot_of_row.data(), at.data()},
           .q = q.data(),
           .cache = cache.View(),
           .out = out.data(),
           .scratch = scratch.data(),
+          .counters = counters.data(),
           .q_stride = q_stride,
           .out_stride = out_stride,
           .heads = g.heads,
@@ -100,6 +104,8 @@ TYPED_TEST(CudaAttentionOnHostTest, EachHeadIsTheTwinsAndAttentionInFloat64) {
           .max_tokens = kMaxTokens};
       ASSERT_KERNEL_RUNS(
           DapdCudaDecodeAttention(&args, NumberOf<T>(), nullptr));
+      // For the next launch.
+      for (const uint32_t count : counters.Read()) ASSERT_EQ(count, 0U);
       const std::vector<T> found = out.Read();
       for (int64_t row = 0; row < rows; ++row) {
         if (slots[row] < 0) {

@@ -1,6 +1,7 @@
-// The CUDA loss kernel on a host that plays the device, against its host twin
-// (common/kernels/divergence_kernel.h) and against the definition in float64:
-// losses by their formulas, gradients by central differences of these losses.
+// Both forms of the CUDA loss kernel on a host that plays the device, against
+// the host twin (common/kernels/divergence_kernel.h) and against the definition
+// in float64: losses by their formulas, gradients by central differences of
+// these losses.
 
 #include "common/kernels/cuda/divergence_kernel.h"
 
@@ -71,10 +72,10 @@ Result RunTwin(const Problem& problem) {
 // Rows that no kernel may leave: between two of them lies what is nobody's.
 class DeviceRows {
  public:
-  DeviceRows(const std::string& name, const Case& c)
+  DeviceRows(const std::string& name, const Case& c, int64_t gap)
       : tokens_(c.tokens),
         vocabulary_(c.vocabulary),
-        stride_(c.vocabulary + 3),
+        stride_(c.vocabulary + gap),
         rows_(name, Elements(tokens_ * stride_)) {
     for (int64_t t = 0; t < tokens_; ++t) {
       rows_.Forbid(t * stride_ + vocabulary_, stride_ - vocabulary_);
@@ -97,7 +98,11 @@ class DeviceRows {
   DeviceBuffer<float> rows_;
 };
 
-void RunKernel(const Problem& problem, CudaNumber gradient, Result* result) {
+// `gap`: numbers between two rows; with a multiple of 4 rows stay aligned.
+void RunKernel(const Problem& problem,
+               CudaNumber gradient,
+               int64_t gap,
+               Result* result) {
   const Case& c = problem.c;
   const DeviceBuffer<int64_t> ids("ids", problem.ids);
   const DeviceBuffer<int64_t> support("support", problem.support);
@@ -119,7 +124,7 @@ void RunKernel(const Problem& problem, CudaNumber gradient, Result* result) {
   std::vector<std::unique_ptr<DeviceRows>> rows;
   for (size_t s = 0; s < kSources; ++s) {
     rows.push_back(
-        std::make_unique<DeviceRows>("source " + std::to_string(s), c));
+        std::make_unique<DeviceRows>("source " + std::to_string(s), c, gap));
     // The derived one's is room that the kernel fills.
     if (s != kDerived || problem.derived.empty()) {
       rows[s]->Write(problem.logits[s]);
@@ -188,10 +193,10 @@ std::vector<int64_t> EntriesToCheck(int64_t vocabulary) {
   return entries;
 }
 
-void Check(const Case& c, CudaNumber number) {
+void Check(const Case& c, CudaNumber number, int64_t gap = 3) {
   const Problem problem(c);
   Result ours;
-  ASSERT_NO_FATAL_FAILURE(RunKernel(problem, number, &ours));
+  ASSERT_NO_FATAL_FAILURE(RunKernel(problem, number, gap, &ours));
   const Result twin = RunTwin(problem);
   const size_t num_terms = problem.terms.size();
   double sum_error = 0.0;
@@ -239,12 +244,33 @@ void Check(const Case& c, CudaNumber number) {
       << c.name;
 }
 
+// A device whose blocks have `shared_bytes` of shared memory, in clusters of at
+// most `blocks`; 0: without clusters.
+void PlayDevice(unsigned blocks, size_t shared_bytes = size_t{227} << 10) {
+  fake::SetTraits(
+      {.major = blocks == 0 ? 8 : 9,
+       .multiprocessors = static_cast<int>(std::max(2U * blocks, 1U)),
+       .shared_bytes = shared_bytes,
+       .largest_cluster = blocks});
+}
+
+// By a block a token, by a block with the rows in its shared memory, and by
+// clusters.
 void CheckAll(const std::vector<Case>& cases,
               CudaNumber number = CudaNumber::kFloat32) {
+  constexpr size_t kLittle = size_t{30} << 10;
   for (const Case& c : cases) {
+    PlayDevice(0);
     InSeveralOrders([&] { Check(c, number); });
     if (testing::Test::HasFatalFailure()) return;
+    PlayDevice(1);
+    InSeveralOrders([&] { Check(c, number); });
+    if (testing::Test::HasFatalFailure()) return;
+    PlayDevice(4, kLittle);
+    Check(c, number);
+    if (testing::Test::HasFatalFailure()) return;
   }
+  fake::SetTraits({});
 }
 
 using enum DivergenceKind;
@@ -306,6 +332,69 @@ TEST(CudaDivergenceOnHostTest, SupportsAndWeightsOfTokens) {
              .vocabulary = 700,
              .kind = kReverseKl,
              .supports = Supports::kWithTail}});
+}
+
+// Chosen where a smaller cluster has no room; several tokens by one cluster.
+TEST(CudaDivergenceOnHostTest, ClustersOfEverySizeThatHasToBe) {
+  const Case c{.name = "cluster", .tokens = 3, .vocabulary = 600};
+  for (const size_t shared_bytes : {size_t{27'000}, size_t{33'000}}) {
+    fake::SetTraits({.major = 9,
+                     .multiprocessors = 1,
+                     .shared_bytes = shared_bytes,
+                     .largest_cluster = 16});
+    for (const int64_t gap : {3, 8}) {
+      Check(c, CudaNumber::kBFloat16, gap);
+      if (HasFatalFailure()) return;
+    }
+  }
+  fake::SetTraits({});
+}
+
+TEST(CudaDivergenceOnHostTest, ClustersReadAndWriteEveryLogitOnce) {
+  const Case c{.name = "traffic", .tokens = 2, .vocabulary = 600};
+  PlayDevice(4, size_t{30} << 10);
+  fake::TakeTraffic();
+  Check(c, CudaNumber::kBFloat16);
+  const fake::Traffic traffic = fake::TakeTraffic();
+  const auto entries = static_cast<uint64_t>(c.tokens * c.vocabulary);
+  // Beside them a few scored tokens and the sums.
+  constexpr uint64_t kFew = 1024;
+  EXPECT_GE(traffic.bytes_read, entries * kSources * sizeof(float));
+  EXPECT_LT(traffic.bytes_read, entries * kSources * sizeof(float) + kFew);
+  EXPECT_LT(traffic.bytes_written,
+            entries * kStudents * sizeof(BFloat16) + kFew);
+  fake::SetTraits({});
+}
+
+TEST(CudaDivergenceOnHostTest, TokensAtATimeAreThoseOfTheFormThatIsTaken) {
+  CudaDivergenceArgs args{.num_sources = 2, .num_terms = 1, .vocabulary = 2000};
+  args.sources[0].is_student = true;
+  args.terms[0] = {.student = 0, .target = 1};
+  fake::SetTraits({.major = 9, .multiprocessors = 8});
+  EXPECT_EQ(DapdCudaDivergenceTokens(&args), 8) << "a block a token";
+  fake::SetTraits({.major = 9,
+                   .multiprocessors = 8,
+                   .shared_bytes = 31'000,
+                   .largest_cluster = 8});
+  EXPECT_EQ(DapdCudaDivergenceTokens(&args), 4) << "two blocks a token";
+  fake::SetTraits({.major = 8, .multiprocessors = 8});
+  EXPECT_EQ(DapdCudaDivergenceTokens(&args), 16) << "from memory";
+  // Two students, three teachers and Qwen3's vocabulary on an H100.
+  args.num_sources = 5;
+  args.num_terms = 3;
+  args.vocabulary = 151'936;
+  args.sources[1].is_student = true;
+  args.terms[0] = {.student = 0, .target = 2};
+  args.terms[1] = {.student = 1, .target = 3};
+  args.terms[2] = {.student = 1, .target = 4};
+  fake::SetTraits({.major = 9, .multiprocessors = 132, .largest_cluster = 16});
+  EXPECT_EQ(DapdCudaDivergenceTokens(&args), 8) << "16 blocks a token";
+  args.terms[1].target = 2;
+  EXPECT_EQ(DapdCudaDivergenceTokens(&args), 264) << "no room for six rows";
+  fake::SetTraits({.major = 9, .multiprocessors = 8});
+  args.terms[0].support_size = 4;
+  EXPECT_EQ(DapdCudaDivergenceTokens(&args), 16) << "a support is declined";
+  fake::SetTraits({});
 }
 
 TEST(CudaDivergenceOnHostTest, NothingToDoIsDone) {

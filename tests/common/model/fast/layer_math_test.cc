@@ -75,6 +75,55 @@ TEST_P(LayerMathTest, GatedProductAndItsGradient) {
   EXPECT_LE(RelativeError(grad_up, up.grad()), 1e-6);
 }
 
+// Numbers of bfloat16 are computed in float32 and rounded once: off by at most
+// 2^-8 of what comes out, and by float32's own errors, here of the largest.
+void ExpectRounded(const at::Tensor& found, const at::Tensor& exact) {
+  ASSERT_EQ(found.scalar_type(), at::kBFloat16);
+  const at::Tensor error = (found.to(at::kFloat) - exact).abs();
+  const at::Tensor bound =
+      exact.abs() / 256 + 1e-5 * exact.abs().max().item<double>();
+  EXPECT_TRUE((error <= bound).all().item<bool>())
+      << (error / bound).max().item<double>() << " of the bound";
+}
+
+TEST_P(LayerMathTest, Bfloat16IsRoundedOnce) {
+  const at::NoGradGuard no_grad;
+  const auto half = [&](at::IntArrayRef shape) {
+    return Random(shape).to(at::kBFloat16);
+  };
+  const auto wide = [](const at::Tensor& x) { return x.to(at::kFloat); };
+  const int64_t size = GetParam();
+  const at::Tensor x = half({37, size});
+  const at::Tensor weight = half({size});
+  const at::Tensor grad = half({37, size});
+  ExpectRounded(Norm(x, weight, kEps), Norm(wide(x), wide(weight), kEps));
+  at::Tensor grad_x = at::ones_like(x);
+  at::Tensor grad_wide = at::ones_like(wide(x));
+  AddNormBackward(grad, x, weight, kEps, &grad_x);
+  AddNormBackward(wide(grad), wide(x), wide(weight), kEps, &grad_wide);
+  ExpectRounded(grad_x, grad_wide);
+
+  ExpectRounded(GatedProduct(x, grad), GatedProduct(wide(x), wide(grad)));
+  at::Tensor gate = x.clone();
+  at::Tensor up = half({37, size});
+  at::Tensor gate_wide = wide(gate);
+  at::Tensor up_wide = wide(up);
+  GatedProductBackward(grad, &gate, &up);
+  GatedProductBackward(wide(grad), &gate_wide, &up_wide);
+  ExpectRounded(gate, gate_wide);
+  ExpectRounded(up, up_wide);
+
+  ModelConfig config;
+  config.head_dim = size;
+  const at::Tensor heads = half({37, 1, size});
+  const at::Tensor positions = at::arange(37, at::TensorOptions(at::kLong));
+  const RotaryAngles angles =
+      MakeRotaryAngles(config, positions, at::kBFloat16);
+  const RotaryAngles angles_wide = {wide(angles.cos), wide(angles.sin)};
+  ExpectRounded(NormAndRotate(heads, at::Tensor(), kEps, angles),
+                NormAndRotate(wide(heads), at::Tensor(), kEps, angles_wide));
+}
+
 // Whole vectors, vectors with an end, less than one.
 INSTANTIATE_TEST_SUITE_P(Sizes,
                          LayerMathTest,

@@ -1,6 +1,7 @@
 #include "common/model/fast/training_pass.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -98,13 +99,92 @@ TEST(TrainingPassTest, AgreesWithAutogradInEveryFamily) {
   }
 }
 
+// A number on its way through a layer is rounded to bfloat16 at most so often
+// (norm; projection and its update; rotation; probabilities; attention;
+// projection, its update and the sum with the input; the same for the MLP with
+// its product), and as often on the way back. Independent roundings of at most
+// u = 2^-8 add up to sqrt(n) u of a vector's length.
+constexpr double kRounding = 1.0 / 256;
+
+double RoundingsOf(const ModelWeights& weights) {
+  constexpr double kRoundingsALayer = 16;
+  return kRoundingsALayer * static_cast<double>(weights.config.num_layers) + 2;
+}
+
+// Autograd rounds as often, elsewhere.
 TEST(TrainingPassTest, AgreesWithAutogradOnABfloat16Base) {
   const auto weights = MakeModel("qwen3", at::kBFloat16);
   const Errors errors = CompareWithAutograd(
       *weights, MakeTrainedAdapter(weights->config), kUnlimitedActivations);
-  std::printf("value %.1e, gradient %.1e\n", errors.value, errors.gradient);
-  EXPECT_LE(errors.value, 1e-2);
-  EXPECT_LE(errors.gradient, 3e-2);
+  const double roundings = 2 * RoundingsOf(*weights);
+  std::printf("value %.1e of %.1e, gradient %.1e of %.1e\n",
+              errors.value,
+              std::sqrt(roundings) * kRounding,
+              errors.gradient,
+              std::sqrt(2 * roundings) * kRounding);
+  EXPECT_LE(errors.value, std::sqrt(roundings) * kRounding);
+  EXPECT_LE(errors.gradient, std::sqrt(2 * roundings) * kRounding);
+}
+
+std::shared_ptr<const ModelWeights> Widened(const ModelWeights& weights) {
+  auto wide = std::make_shared<ModelWeights>(weights);
+  const auto widen = [](at::Tensor& tensor) {
+    if (tensor.defined()) tensor = tensor.to(at::kFloat);
+  };
+  widen(wide->embedding);
+  widen(wide->head);
+  widen(wide->final_norm);
+  for (LayerWeights& layer : wide->layers) {
+    for (at::Tensor& tensor : layer.weight) widen(tensor);
+    for (at::Tensor& tensor : layer.bias) widen(tensor);
+    for (at::Tensor* tensor : {&layer.input_norm,
+                               &layer.post_attention_norm,
+                               &layer.q_norm,
+                               &layer.k_norm}) {
+      widen(*tensor);
+    }
+  }
+  return wide;
+}
+
+TEST(TrainingPassTest, Bfloat16StaysWithinItsRoundingsOfFloat32) {
+  for (const std::string family : {"qwen3", "qwen2", "llama"}) {
+    const auto weights = MakeModel(family, at::kBFloat16);
+    const auto wide = Widened(*weights);
+    const Adapter adapter = MakeTrainedAdapter(weights->config);
+    const Case c;
+    const at::Tensor grad = c.grad_hidden.to(at::kBFloat16);
+    TrainingPass pass(
+        *weights, adapter, c.tokens, c.rows, kUnlimitedActivations);
+    TrainingPass exact(*wide, adapter, c.tokens, c.rows, kUnlimitedActivations);
+    ASSERT_EQ(pass.hidden().scalar_type(), at::kBFloat16);
+    const double value =
+        RelativeError(pass.hidden().to(at::kFloat), exact.hidden());
+    std::vector<at::Tensor> found;
+    std::vector<at::Tensor> wanted;
+    const auto flatten = [](const std::vector<LoraLayer>& gradients,
+                            std::vector<at::Tensor>* all) {
+      for (const LoraLayer& layer : gradients) {
+        for (const LoraPair& pair : layer) {
+          if (!pair.a.defined()) continue;
+          all->push_back(pair.a.flatten());
+          all->push_back(pair.b.flatten());
+        }
+      }
+    };
+    flatten(pass.Backward(grad), &found);
+    flatten(exact.Backward(grad.to(at::kFloat)), &wanted);
+    const double gradient = RelativeError(at::cat(found), at::cat(wanted));
+    const double roundings = RoundingsOf(*weights);
+    std::printf("%s: value %.1e of %.1e, gradient %.1e of %.1e\n",
+                family.c_str(),
+                value,
+                std::sqrt(roundings) * kRounding,
+                gradient,
+                std::sqrt(2 * roundings) * kRounding);
+    EXPECT_LE(value, std::sqrt(roundings) * kRounding) << family;
+    EXPECT_LE(gradient, std::sqrt(2 * roundings) * kRounding) << family;
+  }
 }
 
 TEST(TrainingPassTest, TrainsTheTargetedProjectionsAlone) {

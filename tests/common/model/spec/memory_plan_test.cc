@@ -48,5 +48,28 @@ TEST(MemoryPlanTest, TheTrainerKeepsAMovingAverageThatIsRead) {
       Items(WeightSet::kEma, &MemoryPlan::trainer).contains("moving average"));
 }
 
+TEST(MemoryPlanTest, TheLeastOfATrainerIsALongestSampleWithoutActivations) {
+  Config config;
+  config.trainer.pack_tokens = 100'000;
+  const RoleMemory trainer = PlanMemory(config, SmallModel()).trainer;
+  double longer_packs = 0;
+  for (const MemoryItem& item : trainer.items) {
+    if (item.what == "kept activations" || item.what == "trained ahead") {
+      EXPECT_EQ(item.least, 0.0) << item.what;
+    }
+    if (item.what == "inputs of all layers" || item.what == "a layer") {
+      longer_packs += item.bytes - item.least.value();
+    }
+  }
+  EXPECT_GT(longer_packs, 0);
+  // With the same bits each time packs do not depend on memory.
+  config.model.deterministic = true;
+  EXPECT_DOUBLE_EQ(PlanMemory(config, SmallModel()).trainer.Least(),
+                   trainer.Least() + longer_packs);
+  config.trainer.activation_memory_mib = 1;
+  EXPECT_DOUBLE_EQ(PlanMemory(config, SmallModel()).trainer.Least(),
+                   trainer.Least() + longer_packs + (1 << 20));
+}
+
 }  // namespace
 }  // namespace dapd

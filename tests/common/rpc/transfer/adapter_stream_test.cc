@@ -61,6 +61,28 @@ TEST_F(AdapterStreamTest, AnAdapterSurvivesTheRoundTrip) {
   EXPECT_EQ(upload->probe_ids, update_.probe_ids);
 }
 
+TEST_F(AdapterStreamTest, TheHeaderSaysWhichDigestIsMeant) {
+  update_.adapter.digest_kind = DigestKind::kXxh3;
+  update_.adapter.digest = Xxh3Hex(absl::StrCat(update_.adapter.tensors.view(),
+                                                update_.adapter.config_json));
+  auto messages = Messages();
+  const auto upload = Receive(messages);
+  ASSERT_TRUE(upload.ok()) << upload.status();
+  EXPECT_EQ(upload->adapter.digest_kind, DigestKind::kXxh3);
+  EXPECT_EQ(upload->adapter.digest, update_.adapter.digest);
+
+  messages.back().mutable_end()->set_digest(std::string(32, '0'));
+  const absl::Status other = Receive(messages).status();
+  EXPECT_EQ(other.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(other.message()), HasSubstr("XXH3-128"));
+  // As a client says it that knows one more.
+  messages[0].mutable_header()->set_digest_kind(
+      static_cast<v1::DigestKind>(77));
+  const absl::Status unknown = Receive(messages).status();
+  EXPECT_EQ(unknown.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(unknown.message()), HasSubstr("77"));
+}
+
 TEST_F(AdapterStreamTest, TheBaseIsAHeaderAlone) {
   update_.is_base = true;
   update_.adapter = {};

@@ -6,12 +6,14 @@
 #include "gtest/gtest.h"
 
 #include "services/trainer/publish/make_policy_update.h"
+#include "tests/fakes/played_stream.h"
 #include "tests/fakes/random_model.h"
 
 namespace dapd {
 namespace {
 
-class PolicyUpdateWriterTest : public ::testing::Test {
+// On the CPU, and from a device that the host plays.
+class PolicyUpdateWriterTest : public ::testing::TestWithParam<bool> {
  protected:
   PolicyUpdateWriterTest() {
     adapter_ = MakeFreshAdapter(
@@ -20,22 +22,31 @@ class PolicyUpdateWriterTest : public ::testing::Test {
   }
 
   std::unique_ptr<PolicyUpdateWriter> Start() {
-    return PolicyUpdateWriter::Start(adapter_, 3, "base", probe_).value();
+    return PolicyUpdateWriter::Start(adapter_,
+                                     3,
+                                     "base",
+                                     probe_,
+                                     DigestKind::kXxh3,
+                                     GetParam() ? &side_ : nullptr)
+        .value();
   }
 
   const std::shared_ptr<const ModelWeights> weights_ = MakeRandomModel("qwen3");
   const std::vector<int32_t> probe_ = {5, 6, 7};
   Adapter adapter_;
+  PlayedStream side_;
 };
 
-TEST_F(PolicyUpdateWriterTest, ItWritesWhatIsPackedAtOnceByteForByte) {
+TEST_P(PolicyUpdateWriterTest, ItWritesWhatIsPackedAtOnceByteForByte) {
   const auto whole =
-      MakePolicyUpdate(*weights_, &adapter_, 3, "base", probe_).value();
+      MakePolicyUpdate(
+          *weights_, &adapter_, 3, "base", probe_, DigestKind::kXxh3)
+          .value();
   const auto writer = Start();
   for (const at::Tensor& tensor : adapter_.Tensors()) {
     ASSERT_TRUE(writer->Append(tensor).ok());
   }
-  writer->Finish(*weights_, adapter_);
+  ASSERT_TRUE(writer->Finish(*weights_, adapter_).ok());
   const auto written = writer->update();
   EXPECT_TRUE(written->WaitUntilFinished().ok());
   EXPECT_EQ(written->version, whole->version);
@@ -43,11 +54,13 @@ TEST_F(PolicyUpdateWriterTest, ItWritesWhatIsPackedAtOnceByteForByte) {
   EXPECT_EQ(written->adapter.config_json, whole->adapter.config_json);
   EXPECT_EQ(written->adapter.tensors, whole->adapter.tensors);
   EXPECT_EQ(written->adapter.digest, whole->adapter.digest);
+  EXPECT_EQ(written->adapter.digest_kind, DigestKind::kXxh3);
+  EXPECT_EQ(written->adapter.digest, AdapterDigest(whole->adapter));
   EXPECT_EQ(written->probe_logprobs, whole->probe_logprobs);
   EXPECT_EQ(written->probe_tolerance, whole->probe_tolerance);
 }
 
-TEST_F(PolicyUpdateWriterTest, WhoWaitsReadsEveryByteWhileItIsWritten) {
+TEST_P(PolicyUpdateWriterTest, WhoWaitsReadsEveryByteWhileItIsWritten) {
   const auto writer = Start();
   const auto update = writer->update();
   const absl::string_view bytes = update->adapter.tensors.view();
@@ -63,16 +76,42 @@ TEST_F(PolicyUpdateWriterTest, WhoWaitsReadsEveryByteWhileItIsWritten) {
     ASSERT_TRUE(writer->Append(tensor).ok());
   }
   reader.join();
-  writer->Finish(*weights_, adapter_);
+  ASSERT_TRUE(writer->Finish(*weights_, adapter_).ok());
   EXPECT_EQ(read, SerializeAdapter(adapter_, "base").value().tensors.view());
 }
 
-TEST_F(PolicyUpdateWriterTest, OneThatIsDroppedGivesItsUpdateUp) {
+TEST_P(PolicyUpdateWriterTest, OneThatIsDroppedGivesItsUpdateUp) {
   auto writer = Start();
   const auto update = writer->update();
   ASSERT_TRUE(writer->Append(adapter_.Tensors()[0]).ok());
   writer.reset();
   EXPECT_EQ(update->WaitUntilFinished().code(), absl::StatusCode::kAborted);
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices,
+                         PolicyUpdateWriterTest,
+                         testing::Bool(),
+                         [](const auto& info) {
+                           return info.param ? "played" : "cpu";
+                         });
+
+// One buffer, one copy, which begins behind what computed the weights and which
+// nobody but the hasher waits for.
+TEST_P(PolicyUpdateWriterTest, ADevicesWeightsComeByOneCopy) {
+  if (!GetParam()) GTEST_SKIP() << "the CPU has none";
+  for (int step = 1; step <= 2; ++step) {
+    const auto writer = Start();
+    for (const at::Tensor& tensor : adapter_.Tensors()) {
+      side_.Compute();  // the optimizer
+      EXPECT_EQ(side_.counts().copies, step - 1) << "before the last tensor";
+      ASSERT_TRUE(writer->Append(tensor).ok());
+    }
+    ASSERT_TRUE(writer->Finish(*weights_, adapter_).ok());
+    EXPECT_EQ(side_.counts().buffers, step);
+    EXPECT_EQ(side_.counts().copies, step);
+    EXPECT_EQ(side_.counts().waits, step);
+    EXPECT_EQ(side_.counts().held, side_.counts().computed);
+  }
 }
 
 }  // namespace

@@ -1,0 +1,17 @@
+#include "common/base/cuda_environment.h"
+
+#include <cstdlib>
+
+namespace dapd {
+
+void SetCudaEnvironment(bool deterministic) {
+  // The older name of the same variable, which LibTorch looks at first.
+  if (std::getenv("PYTORCH_CUDA_ALLOC_CONF") == nullptr) {
+    ::setenv("PYTORCH_ALLOC_CONF", "expandable_segments:True", /*overwrite=*/0);
+  }
+  if (deterministic) {
+    ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
+  }
+}
+
+}  // namespace dapd

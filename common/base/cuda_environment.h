@@ -1,0 +1,18 @@
+// Environment variables that CUDA's libraries read when they are loaded.
+#pragma once
+
+namespace dapd {
+
+// Sets those that LibTorch's defaults leave too much to chance, for this
+// process and those that it starts; what the user has set stays. To be called
+// before threads are started.
+//
+//   PYTORCH_ALLOC_CONF=expandable_segments:True   the allocator's blocks grow
+//       where they are: packs and answers of ever other sizes leave no holes
+//       that several processes on one GPU would each keep
+//   CUBLAS_WORKSPACE_CONFIG=:4096:8               where `deterministic`: one
+//       workspace for each stream, without which two runs of a product may
+//       differ
+void SetCudaEnvironment(bool deterministic);
+
+}  // namespace dapd

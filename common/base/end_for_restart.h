@@ -1,0 +1,13 @@
+// The end of a process that cannot go on, but would if it were started again.
+#pragma once
+
+#include "absl/status/status.h"
+
+namespace dapd {
+
+// Logs `why` and ends at once with ExitCode::kRestart: whoever watches this
+// process (`dapd run`, Kubernetes, systemd) starts it again. Not in an orderly
+// way: destructors would wait for the device.
+[[noreturn]] void EndForRestart(const absl::Status& why);
+
+}  // namespace dapd

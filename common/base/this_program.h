@@ -1,0 +1,23 @@
+// The file that this process was started by.
+#pragma once
+
+#include <string>
+
+namespace dapd {
+
+// Its absolute path: what to call for another such process, and what its
+// neighbours lie beside. Told by where this code is mapped from, since
+// /proc/self/exe is the loader's where a launcher names one. Of a released
+// program it is the launcher (LauncherOf). Empty if /proc does not say.
+std::string ThisProgram();
+
+// bin/NAME for a `program` libexec/NAME, if that is there: it gives the program
+// the libraries of its release (deploy/launch.sh). Any other `program` as it
+// is.
+std::string LauncherOf(const std::string& program);
+
+// Calls this process what its file is called, for ps and top, which otherwise
+// show the name of a loader that was started in its place.
+void NameThisProcess();
+
+}  // namespace dapd

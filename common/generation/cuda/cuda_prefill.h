@@ -1,0 +1,42 @@
+// Prompts through the packed weights (cuda_packed_weights.h), several in one
+// pass: what stands in a GPU's memory once serves them, too. Products are
+// cuBLAS through LibTorch, attention is one launch a layer (flash_attention.h).
+//
+// Bits: every product has kPrefillRows rows, the last ones unused, and the head
+// kPrefillPrompts, so a prompt's numbers do not depend on what passes with it.
+//
+// Shapes: K key-value heads, D head_dim.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "common/generation/cuda/cuda_packed_weights.h"
+#include "common/model/weights/weights.h"
+#include "common/tensor/aten.h"
+
+namespace dapd {
+
+// Enough for the weights to be read no more often than the matrix units take to
+// multiply with them, few enough that a short prompt alone is soon done.
+inline constexpr int64_t kPrefillRows = 512;
+// Prompts of one pass.
+inline constexpr int64_t kPrefillPrompts = 16;
+
+struct PrefillPrompt {
+  std::span<const int32_t> ids;
+  // [pages, layers, 2, K, kSplitTokens, D]: takes the keys and values, from the
+  // first page on.
+  at::Tensor pages;
+};
+
+// Fills the prompts' pages. Returns the logits after each, [prompts, vocab]
+// float32. At most kPrefillPrompts. `rows_of_products` 0: products have as many
+// rows as there are tokens. The host waits for nothing.
+at::Tensor PrefillPrompts(const ModelWeights& weights,
+                          const CudaPackedWeights& packed,
+                          std::span<const PrefillPrompt> prompts,
+                          int64_t rows_of_products = kPrefillRows);
+
+}  // namespace dapd

@@ -1,0 +1,69 @@
+#include "common/gpus/cuda_backend.h"
+
+#include <dlfcn.h>
+
+#include <tuple>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+#include "common/base/flavour.h"
+
+namespace dapd {
+namespace {
+
+struct Loaded {
+  void* handle = nullptr;
+  absl::Status status;
+};
+
+Loaded Load() {
+  const absl::StatusOr<std::string> path = CudaBackendPath();
+  if (!path.ok()) return {.status = path.status()};
+  void* handle = ::dlopen(path->c_str(), RTLD_NOW | RTLD_GLOBAL);
+  if (handle != nullptr) return {.handle = handle};
+  const char* error = ::dlerror();
+  const std::string why = error == nullptr ? "no reason is given" : error;
+  return {
+      .status = absl::FailedPreconditionError(absl::StrCat(
+          *path, " cannot be loaded: ", why, "; ", MissingLibraryAdvice(why)))};
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> CudaBackendPath() {
+  if (std::string path = CudaLibraryPath(); !path.empty()) return path;
+  return absl::FailedPreconditionError(
+      "this build has no CUDA backend; deploy/install.sh --cuda and "
+      "deploy/build.sh make one, and images are built with the target cuda");
+}
+
+absl::Status LoadCudaBackend(void** handle) {
+  static const Loaded loaded = Load();
+  *handle = loaded.handle;
+  return loaded.status;
+}
+
+std::string MissingLibraryAdvice(const std::string& loader_message) {
+  for (const auto& [library, name, package] :
+       {std::tuple{"libnccl.", "NCCL", "nvidia-nccl-cu13"},
+        {"libcudnn", "cuDNN", "nvidia-cudnn-cu13"},
+        {"libcublas", "cuBLAS", "nvidia-cublas"},
+        {"libcudart.", "CUDA's runtime", "nvidia-cuda-runtime"},
+        {"libcusparse", "cuSPARSE", "nvidia-cusparse"},
+        {"libcusolver", "cuSOLVER", "nvidia-cusolver"},
+        {"libcufft", "cuFFT", "nvidia-cufft"},
+        {"libcurand", "cuRAND", "nvidia-curand"},
+        {"libnvshmem", "NVSHMEM", "nvidia-nvshmem-cu13"}}) {
+    if (!absl::StartsWith(loader_message, library)) continue;
+    return absl::StrCat(name,
+                        " is missing, which the Python package ",
+                        package,
+                        " has: install it again with deploy/install.sh --cuda, "
+                        "or build the image anew");
+  }
+  return "install CUDA's libraries again with deploy/install.sh --cuda, or "
+         "build the image anew";
+}
+
+}  // namespace dapd

@@ -1,0 +1,28 @@
+// What this build has to compute with on GPUs.
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace dapd {
+
+// libdapd_cuda.so in ../lib beside the program. FAILED_PRECONDITION if it is
+// not there, with what makes it.
+absl::StatusOr<std::string> CudaBackendPath();
+
+// The kernels of this repository that were built with the program: "by nvcc
+// 13.0.88 for sm_80, sm_90". Empty: none were.
+const char* CudaKernels();
+
+// Loads CudaBackendPath() with all that it needs, once; what `handle` gets is
+// dlopen's. FAILED_PRECONDITION also where one of its libraries is missing, by
+// name.
+absl::Status LoadCudaBackend(void** handle);
+
+// What to do about a library that the loader did not find, from its message:
+// names the Python package that NCCL, cuDNN, cuBLAS and the like come in.
+std::string MissingLibraryAdvice(const std::string& loader_message);
+
+}  // namespace dapd

@@ -1,0 +1,21 @@
+// A GPU as NVIDIA's driver describes it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace dapd {
+
+struct Gpu {
+  std::string name;  // "NVIDIA H100 80GB HBM3"
+  std::string uuid;  // "GPU-" or "MIG-" and 32 digits with dashes
+  // The compute capability: 9 and 0 are sm_90.
+  int major = 0;
+  int minor = 0;
+  int64_t total_bytes = 0;
+  // What no process has taken; nothing where the driver does not tell.
+  std::optional<int64_t> free_bytes;
+};
+
+}  // namespace dapd

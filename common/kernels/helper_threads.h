@@ -1,0 +1,62 @@
+// HelperThreads: threads that help with loops on a machine whose cores other
+// processes want, too.
+//
+// At the end of a parallel region OpenMP waits for every thread of the team,
+// one that was never needed included: where three processes share two cores,
+// each region ends when the kernel has given each thread a turn, a time slice
+// later, and the wakes and sleeps of thousands of regions are most of what is
+// done. Here whoever starts a loop does it, all of it if need be, and waits
+// only for what a helper has begun. Who has nothing to do sleeps.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+
+#include "absl/base/thread_annotations.h"
+
+#include "common/base/mutex.h"
+
+namespace dapd {
+
+// Thread-safe: several threads may run loops at the same time and share the
+// helpers. A loop inside of a loop runs in its thread alone.
+class HelperThreads {
+ public:
+  // That of the process. Its threads end with it.
+  static HelperThreads& Instance();
+
+  // Calls body(context, i) for i in [0, count), `piece` neighbours at a time,
+  // on this thread and up to `helpers` others, which are started when they are
+  // needed first. `body` must not throw.
+  void Run(int helpers,
+           int64_t count,
+           int64_t piece,
+           void (*body)(const void* context, int64_t i),
+           const void* context);
+
+ private:
+  struct Loop {
+    const int64_t count;
+    const int64_t piece;
+    void (*const body)(const void* context, int64_t i);
+    const void* const context;
+    std::atomic<int64_t> next = 0;
+    int wanted;      // helpers that may still come; guarded by mutex_
+    int inside = 0;  // that have come and not left; guarded by mutex_
+  };
+
+  HelperThreads() = default;
+  void StartThreads(int count) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Help();
+  static void Work(Loop& loop);
+
+  Mutex mutex_;
+  CondVar waiting_;  // for a loop
+  CondVar left_;     // the last helper has left a loop
+  // Those that take more helpers.
+  std::deque<Loop*> open_ ABSL_GUARDED_BY(mutex_);
+  int num_threads_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace dapd

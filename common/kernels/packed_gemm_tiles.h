@@ -1,0 +1,211 @@
+// A part of PackedGemm by tiles of bfloat16, as AMX multiplies them (Intel,
+// "Intrinsics for Advanced Matrix Extensions"): 16 rows of 16 pairs times 16
+// rows of pairs of 16 columns, four products at a time, so that each tile that
+// is loaded is used twice.
+//
+// Tiles does what needs the instructions: a block of C of kTileBlock rows and
+// columns, in float32.
+//   Configure(), Release()    before and after, on the thread that multiplies
+//   Clear()                   the block is 0
+//   MultiplyAdd(a, b, stride) adds to it: rows [0, 16) of A at `a` and rows
+//                             [16, 32) at a + 16 stride words, `stride` words
+//                             apart; 16 steps of B, kTileBlock words each
+//   Store(c)                  the block, row by row
+//
+// Included by what is compiled once per CPU level, only.
+#pragma once
+
+#include "common/kernels/packed_gemm_cpu_levels.h"
+#include "common/kernels/packed_gemm_pack.h"
+
+namespace dapd::DAPD_CPU_LEVEL_NAMESPACE {
+namespace {
+
+constexpr int64_t kTileBlock = 32;
+// Words along k, pairs of bfloat16, that a tile has.
+constexpr int64_t kTileWords = 16;
+constexpr int64_t kTileDepthBlock = 1024;
+// Words of B that are packed at a time: a share of the second-level cache.
+constexpr int64_t kTileBlockWords = int64_t{1} << 17;
+
+// A and C are the elements of A and C; B is bfloat16, A not transposed.
+template <typename Tiles, typename A, typename C>
+class TilePart {
+ public:
+  TilePart(const GemmOperands& operands,
+           int64_t row_begin,
+           int64_t row_end,
+           int64_t column_begin,
+           int64_t column_end)
+      : op_(operands),
+        row_begin_(row_begin),
+        row_end_(row_end),
+        column_begin_(column_begin),
+        column_end_(column_end),
+        depth_(op_.k <= kGemmWholeDepth ? op_.k : kTileDepthBlock),
+        words_(RoundUp((depth_ + 1) / 2, kTileWords)),
+        panels_(
+            Least(RoundUp(column_end - column_begin, kTileBlock) / kTileBlock,
+                  kTileBlockWords / (words_ * kTileBlock) + 1)),
+        packed_a_(RoundUp(row_end - row_begin, kTileBlock) * words_),
+        packed_b_(panels_ * kTileBlock * words_ + kLanes) {}
+
+  void Run() {
+    Tiles::Configure();
+    for (int64_t k = 0; k < op_.k; k += depth_) {
+      const int64_t depth = Least(depth_, op_.k - k);
+      PackA(k, depth);
+      for (int64_t j = column_begin_; j < column_end_;
+           j += panels_ * kTileBlock) {
+        const int64_t end = Least(j + panels_ * kTileBlock, column_end_);
+        PackB(k, depth, j, end);
+        MultiplyBlock(j, end, depth, k == 0 && !op_.adds);
+      }
+    }
+    Tiles::Release();
+  }
+
+ private:
+  static int64_t Least(int64_t a, int64_t b) { return a < b ? a : b; }
+  static int64_t RoundUp(int64_t size, int64_t unit) {
+    return (size + unit - 1) / unit * unit;
+  }
+
+  // Row by row, `words_` apart; what is missing is zero.
+  void PackA(int64_t k, int64_t depth) {
+    const auto* a = static_cast<const A*>(op_.a);
+    uint32_t* to = packed_a_.words();
+    const int64_t rows = RoundUp(row_end_ - row_begin_, kTileBlock);
+    for (int64_t row = row_begin_; row < row_begin_ + rows; ++row) {
+      int64_t s = 0;
+      if (row < row_end_) {
+        const A* line = a + row * op_.a_stride + k;
+        for (; s + kLanes <= depth / 2; s += kLanes) {
+          Store(PairWords::Steps(line, s), to + s);
+        }
+        for (; 2 * s < depth; ++s) to[s] = PairWords::Step(line, s, depth);
+      }
+      for (; s < words_; ++s) to[s] = 0;
+      to += words_;
+    }
+  }
+
+  // Panels of kTileBlock columns, step by step.
+  void PackB(int64_t k, int64_t depth, int64_t begin, int64_t end) {
+    const auto* b = static_cast<const BFloat16*>(op_.b);
+    uint32_t* panel = packed_b_.words();
+    for (int64_t j = begin; j < end; j += kTileBlock) {
+      const int64_t columns = Least(kTileBlock, end - j);
+      if (op_.b_is_transposed) {
+        for (int64_t half = 0; half < kTileBlock; half += kLanes) {
+          PackLines<PairWords>(b + (j + half) * op_.b_stride + k,
+                               op_.b_stride,
+                               Least(kLanes, columns - half),
+                               depth,
+                               kTileBlock,
+                               panel + half);
+        }
+      } else {
+        PackColumns<PairWords>(b + k * op_.b_stride + j,
+                               op_.b_stride,
+                               columns,
+                               depth,
+                               kTileBlock,
+                               panel);
+      }
+      for (int64_t i = (depth + 1) / 2 * kTileBlock; i < words_ * kTileBlock;
+           ++i) {
+        panel[i] = 0;
+      }
+      panel += kTileBlock * words_;
+    }
+  }
+
+  void MultiplyBlock(int64_t begin, int64_t end, int64_t depth, bool is_first) {
+    // The instructions read memory that the compiler does not see them read.
+    __asm__ volatile("" ::: "memory");
+    const int64_t words = RoundUp((depth + 1) / 2, kTileWords);
+    float block[kTileBlock * kTileBlock];
+    const uint32_t* a = packed_a_.words();
+    for (int64_t i = row_begin_; i < row_end_; i += kTileBlock) {
+      const uint32_t* b = packed_b_.words();
+      for (int64_t j = begin; j < end; j += kTileBlock) {
+        Tiles::Clear();
+        for (int64_t s = 0; s < words; s += kTileWords) {
+          Tiles::MultiplyAdd(a + s, b + s * kTileBlock, words_);
+        }
+        Tiles::Store(block);
+        Add(block,
+            is_first,
+            static_cast<C*>(op_.c) + i * op_.c_stride + j,
+            Least(kTileBlock, row_end_ - i),
+            Least(kTileBlock, end - j));
+        b += kTileBlock * words_;
+      }
+      a += kTileBlock * words_;
+    }
+  }
+
+  void Add(const float* block,
+           bool is_first,
+           C* c,
+           int64_t rows,
+           int64_t columns) const {
+    for (int64_t r = 0; r < rows; ++r) {
+      C* to = c + r * op_.c_stride;
+      const float* from = block + r * kTileBlock;
+      for (int64_t j = 0; j < columns; j += kLanes) {
+        const int64_t left = columns - j;
+        const Floats sum = LoadPart(from + j, left, 0.0F);
+        StorePart(
+            is_first ? sum : LoadPart(to + j, left, 0.0F) + sum, left, to + j);
+      }
+    }
+  }
+
+  const GemmOperands& op_;
+  const int64_t row_begin_;
+  const int64_t row_end_;
+  const int64_t column_begin_;
+  const int64_t column_end_;
+  const int64_t depth_;   // entries along k that are packed at a time
+  const int64_t words_;   // of these, in whole tiles
+  const int64_t panels_;  // of B that are packed at a time
+  WordBuffer packed_a_;
+  WordBuffer packed_b_;
+};
+
+template <typename Tiles, typename A>
+void RunTiles(
+    const GemmOperands& op, int64_t r0, int64_t r1, int64_t c0, int64_t c1) {
+  if (op.c_is_bfloat16) {
+    TilePart<Tiles, A, BFloat16>(op, r0, r1, c0, c1).Run();
+  } else {
+    TilePart<Tiles, A, float>(op, r0, r1, c0, c1).Run();
+  }
+}
+
+// As PackedGemmKernel::run; products without pairs by the level below.
+template <typename Tiles>
+void RunTilePart(const GemmOperands& op,
+                 int64_t row_begin,
+                 int64_t row_end,
+                 int64_t column_begin,
+                 int64_t column_end) {
+  if (!op.b_is_bfloat16 || op.a_is_transposed) {
+    avx512_bf16::MakePackedGemmKernel().run(
+        op, row_begin, row_end, column_begin, column_end);
+  } else if (op.a_is_bfloat16) {
+    RunTiles<Tiles, BFloat16>(op, row_begin, row_end, column_begin, column_end);
+  } else {
+    RunTiles<Tiles, float>(op, row_begin, row_end, column_begin, column_end);
+  }
+}
+
+template <typename Tiles>
+PackedGemmKernel TileKernel() {
+  return {kTileBlock, kTileBlock, RunTilePart<Tiles>};
+}
+
+}  // namespace
+}  // namespace dapd::DAPD_CPU_LEVEL_NAMESPACE

@@ -1,0 +1,123 @@
+#include "common/model/spec/gpu_shares.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+
+#include "common/base/exit_code.h"
+#include "common/base/printable.h"
+#include "common/base/status_macros.h"
+#include "common/base/visible_gpus.h"
+#include "common/config/preset_terms.h"
+#include "common/gpus/gpu_report.h"
+
+namespace dapd {
+namespace {
+
+constexpr double kGiB = 1 << 30;
+
+// What a process needs of one GPU.
+struct Need {
+  std::string name;
+  double bytes = 0;
+};
+
+absl::Status CheckFit(const std::vector<Need>& needs, const Gpu& gpu) {
+  double sum = 0;
+  for (const Need& need : needs) sum += need.bytes;
+  const int64_t room = gpu.free_bytes.value_or(gpu.total_bytes);
+  if (sum <= static_cast<double>(room)) return absl::OkStatus();
+  const std::string parts =
+      absl::StrJoin(needs, ", ", [](std::string* out, const Need& need) {
+        absl::StrAppend(
+            out, absl::StrFormat("%s %.1f", need.name, need.bytes / kGiB));
+      });
+  const std::string free =
+      gpu.free_bytes.has_value()
+          ? absl::StrFormat("of which %.1f GiB are free",
+                            static_cast<double>(*gpu.free_bytes) / kGiB)
+          : std::string("how much of it is free is not known");
+  return ConfigError(absl::StrFormat(
+      "the plan needs at least %.1f GiB (%s) on one GPU, and %s (%s) has %.1f "
+      "GiB, %s. dapd check prints what takes it: less "
+      "trainer.activation_memory_mib, trainer.pack_tokens and "
+      "teacher.prefix_memory_mib, trainer.shard_base=true with more "
+      "trainer.ranks, rollout.tensor_parallel, or other GPUs by "
+      "CUDA_VISIBLE_DEVICES",
+      sum / kGiB,
+      parts,
+      Printable(gpu.name),
+      gpu.uuid,
+      static_cast<double>(gpu.total_bytes) / kGiB,
+      free));
+}
+
+}  // namespace
+
+std::vector<LocalProcess> DealGpus(const Config& config,
+                                   const std::vector<std::string>& gpus) {
+  GpuDealer dealer(gpus);
+  std::vector<LocalProcess> processes;
+  const auto add = [&](const std::string& name,
+                       RoleMemory MemoryPlan::*role,
+                       int64_t num_gpus) {
+    processes.push_back(
+        {name, role, dealer.Deal(static_cast<size_t>(num_gpus))});
+  };
+  for (int64_t i = 0; i < config.trainer.ranks; ++i) {
+    add(i == 0 ? "trainer" : absl::StrCat("trainer-", i),
+        &MemoryPlan::trainer,
+        1);
+  }
+  const int64_t rollouts =
+      AsksRolloutWorkers(config) ? config.run.rollout_workers : 0;
+  for (int64_t i = 0; i < rollouts; ++i) {
+    add(absl::StrCat("rollout-", i),
+        &MemoryPlan::rollout,
+        config.rollout.tensor_parallel);
+  }
+  const int64_t teachers =
+      AsksTeachers(config) ? config.run.teacher_workers : 0;
+  for (int64_t i = 0; i < teachers; ++i) {
+    add(absl::StrCat("teacher-", i), &MemoryPlan::teacher, 1);
+  }
+  return processes;
+}
+
+int64_t MostOnOneGpu(const std::vector<LocalProcess>& processes) {
+  std::map<std::string, int64_t> sharing;  // by GPU
+  int64_t most = 0;
+  for (const LocalProcess& process : processes) {
+    for (const std::string& gpu : process.gpus) {
+      most = std::max(most, ++sharing[gpu]);
+    }
+  }
+  return most;
+}
+
+absl::Status CheckShares(const std::vector<LocalProcess>& processes,
+                         const MemoryPlan& plan,
+                         const std::vector<std::string>& names,
+                         const std::vector<Gpu>& gpus) {
+  for (size_t i = 0; i < std::min(names.size(), gpus.size()); ++i) {
+    std::vector<Need> needs;
+    for (const LocalProcess& process : processes) {
+      if (std::ranges::count(process.gpus, names[i]) == 0) continue;
+      needs.push_back({process.name, (plan.*process.role).Least()});
+    }
+    RETURN_IF_ERROR(CheckFit(needs, gpus[i]));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckOwnGpu(const std::string& process, const RoleMemory& plan) {
+  const GpuReport report = FindGpus();
+  if (report.gpus.empty()) return absl::OkStatus();
+  return CheckFit({{process, plan.Least()}}, report.gpus.front());
+}
+
+}  // namespace dapd

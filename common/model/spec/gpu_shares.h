@@ -1,0 +1,45 @@
+// Which GPU each process of a `dapd run` gets, and whether those that share one
+// fit on it, by the arithmetic of memory_plan.h.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+
+#include "common/config/config.h"
+#include "common/gpus/gpu.h"
+#include "common/model/spec/memory_plan.h"
+
+namespace dapd {
+
+struct LocalProcess {
+  std::string name;               // "trainer", "trainer-1", "rollout-0"
+  RoleMemory MemoryPlan::*role;   // what of a plan is its
+  std::vector<std::string> gpus;  // some of those that were dealt
+};
+
+// The processes that `dapd run` starts, with `gpus` (VisibleGpus) dealt out to
+// them: each gets its own as long as there are some, then they share. Ranks
+// come first, no two of which may share one, then rollout workers with
+// rollout.tensor_parallel each, then teachers.
+std::vector<LocalProcess> DealGpus(const Config& config,
+                                   const std::vector<std::string>& gpus);
+
+// How many of `processes` share a GPU at the most; 0 where none was dealt.
+int64_t MostOnOneGpu(const std::vector<LocalProcess>& processes);
+
+// Whether what `processes` need at the least is free on each of `gpus`, the
+// ones that `names` stands for in the same order. A CONFIG error with what is
+// needed, what the GPU has and what of that is free.
+absl::Status CheckShares(const std::vector<LocalProcess>& processes,
+                         const MemoryPlan& plan,
+                         const std::vector<std::string>& names,
+                         const std::vector<Gpu>& gpus);
+
+// The same of a process by itself, which computes on the first GPU that it
+// sees. OK where no GPU is to be seen.
+absl::Status CheckOwnGpu(const std::string& process, const RoleMemory& plan);
+
+}  // namespace dapd

@@ -1,0 +1,279 @@
+#include "common/model/spec/pass_memory.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_format.h"
+
+#include "common/base/exit_code.h"
+#include "common/model/spec/lora_config.h"
+#include "common/model/spec/memory_plan.h"
+#include "common/model/spec/step_cost.h"
+
+namespace dapd {
+namespace {
+
+constexpr double kGiB = 1 << 30;
+
+// On a CPU, where the configuration names no size.
+constexpr int64_t kHostActivationMib = 1024;
+constexpr int64_t kHostAheadMib = 2048;
+// On a CPU: where the activations of a pack take more, few layers keep them,
+// and chunks, which keep none, cost next to nothing. Not what the run may
+// really keep: that may change where it goes on, and chunks are part of its
+// result.
+constexpr int64_t kChunkedActivationBytes = int64_t{4} << 30;
+
+// On a GPU: a chunk of fewer tokens is bound by the launches of its kernels.
+constexpr int64_t kLeastDeviceChunk = 2048;
+// The loss's buffers, whatever the length.
+constexpr double kDeviceLossBytes = 1.1e9;
+// Of the device: what the allocator cannot use, workspaces of cuBLAS and NCCL.
+constexpr double kHoles = 0.05;
+
+int64_t NumberBytes(const Config& config) {
+  return config.model.precision == "float32" ? 4 : 2;
+}
+
+// In tokens, of answers and references as long as they may be.
+struct Longest {
+  int64_t pack = 0;    // of rollouts
+  int64_t either = 0;  // pack of rollouts or of references
+  int64_t sample = 0;  // one sample's views of either
+};
+
+Longest LongestOf(const Config& config) {
+  const SampleLengths lengths = LongestSamples(config);
+  const double rollout =
+      lengths.at("none_rollout").tokens + lengths.at("self_rollout").tokens;
+  const double reference =
+      lengths.at("none_reference").tokens + lengths.at("self_reference").tokens;
+  const auto samples = static_cast<double>(config.trainer.micro_batch_size);
+  const auto within = [&config](double tokens) {
+    return static_cast<int64_t>(
+        std::min(tokens, static_cast<double>(config.trainer.pack_tokens)));
+  };
+  return {.pack = within(samples * rollout),
+          .either = within(samples * std::max(rollout, reference)),
+          .sample = within(std::max(rollout, reference))};
+}
+
+// As NumKeptLayers (common/model/fast/training_pass.h).
+int64_t KeptLayers(const ModelConfig& model,
+                   int64_t row_bytes,
+                   int64_t tokens,
+                   int64_t bytes) {
+  return std::min(model.num_layers,
+                  bytes / (std::max<int64_t>(tokens, 1) * row_bytes));
+}
+
+bool TrainsAhead(const TrainerSection& trainer) {
+  return trainer.train_while_sampling && !trainer.shard_base;
+}
+
+// What a step takes besides its passes, once base and policy are there.
+double StepBytes(const Config& config,
+                 const ModelConfig& model,
+                 int64_t total) {
+  const TrainerSection& trainer = config.trainer;
+  const double adapter = 4 * static_cast<double>(LoraParameters(config, model));
+  // The gradient and a micro-batch's, two moments, what is pushed, the next
+  // snapshot, the moving average; between ranks the sum and its copy.
+  double adapters = 7;
+  if (trainer.ranks > 1) adapters += 2;
+  if (config.rollout.max_staleness > 0) adapters += 1;
+  const double scores =
+      static_cast<double>(NumberBytes(config) * model.hidden_size) *
+      static_cast<double>(trainer.batch_size) /
+      static_cast<double>(trainer.ranks) * 3 *
+      static_cast<double>(config.rollout.max_new_tokens +
+                          config.objective.max_reference_tokens);
+  return adapters * adapter + scores + kDeviceLossBytes +
+         kHoles * static_cast<double>(total);
+}
+
+// What a pass takes without any activation that is kept.
+double PassBytes(const Config& config,
+                 const ModelConfig& model,
+                 int64_t tokens) {
+  const double inputs = static_cast<double>(
+      tokens * NumberBytes(config) * model.hidden_size * model.num_layers);
+  return inputs +
+         2 * LayerWorkspace(config, model, static_cast<double>(tokens));
+}
+
+TrainerLimits LimitsOfHost(const Config& config,
+                           int64_t row_bytes,
+                           const ModelConfig& model) {
+  const TrainerSection& trainer = config.trainer;
+  const auto mib = [](int64_t configured, int64_t otherwise) {
+    return (configured < 0 ? otherwise : configured) << 20;
+  };
+  const Longest longest = LongestOf(config);
+  TrainerLimits limits = {
+      .pack_tokens = trainer.pack_tokens,
+      .activation_bytes =
+          mib(trainer.activation_memory_mib, kHostActivationMib),
+      .ahead_bytes = mib(trainer.ahead_memory_mib, kHostAheadMib),
+      .longest_pack = longest.pack};
+  limits.kept_layers =
+      KeptLayers(model, row_bytes, longest.pack, limits.activation_bytes);
+  if (KeptLayers(model, row_bytes, longest.pack, kChunkedActivationBytes) <
+      model.num_layers) {
+    limits.chunk_tokens = trainer.chunk_tokens;
+  }
+  return limits;
+}
+
+// The most tokens whose pass takes at most `bytes`.
+int64_t TokensIn(const Config& config, const ModelConfig& model, double bytes) {
+  return static_cast<int64_t>(bytes / PassBytes(config, model, 1));
+}
+
+// Chunks are part of the result, and so must not depend on memory where that
+// has to be the same.
+bool MayChunk(const Config& config) {
+  return config.trainer.chunk_tokens > 0 && !config.model.deterministic;
+}
+
+// Bytes of the activations of all layers: of the longest pack of answers, of
+// that or references, and of all tokens that a pack may have.
+struct Activations {
+  double answers = 0;
+  double either = 0;
+  double pack = 0;
+};
+
+// `left` bytes between activations and what is trained ahead.
+void Divide(const Config& config,
+            double left,
+            const Activations& all,
+            TrainerLimits* limits) {
+  const TrainerSection& trainer = config.trainer;
+  double ahead = 0;
+  if (TrainsAhead(trainer) && trainer.ahead_memory_mib >= 0) {
+    ahead = static_cast<double>(trainer.ahead_memory_mib << 20);
+    left = std::max(0.0, left - ahead);
+  }
+  const bool divides = TrainsAhead(trainer) && trainer.ahead_memory_mib < 0;
+  // Samples may be longer than they are expected to be.
+  const double beyond = std::max(0.0, left - all.either);
+  double activations = std::min(left - (divides ? beyond / 2 : 0.0), all.pack);
+  if (trainer.activation_memory_mib >= 0) {
+    activations = static_cast<double>(trainer.activation_memory_mib << 20);
+  } else if (left < all.answers && MayChunk(config) && divides) {
+    // Chunks keep no activations, but have to be kept themselves.
+    activations = left / 2;
+  }
+  if (divides) ahead = std::max(0.0, left - activations);
+  limits->activation_bytes = static_cast<int64_t>(activations);
+  limits->ahead_bytes = static_cast<int64_t>(ahead);
+}
+
+absl::Status NoRoom(double needed, int64_t tokens, const DeviceMemory& gpu) {
+  return ConfigError(absl::StrFormat(
+      "the trainer needs %.1f GiB beside its base and adapter, for a step and "
+      "passes of %d tokens; of the GPU's %.1f GiB %.1f are free. Lower "
+      "trainer.pack_tokens, rollout.max_new_tokens, "
+      "objective.max_reference_tokens or trainer.batch_size, or split the base "
+      "(trainer.ranks with trainer.shard_base)",
+      needed / kGiB,
+      tokens,
+      static_cast<double>(gpu.total) / kGiB,
+      static_cast<double>(gpu.free) / kGiB));
+}
+
+}  // namespace
+
+DeviceMemory ShareOf(DeviceMemory memory, int64_t processes) {
+  if (processes <= 1) return memory;
+  memory.total /= processes;
+  memory.free = std::clamp<int64_t>(memory.total - memory.own, 0, memory.free);
+  return memory;
+}
+
+int64_t LayerActivationBytes(const ModelConfig& model,
+                             int64_t lora_rank,
+                             int64_t number) {
+  const int64_t heads = model.num_heads + model.num_kv_heads;
+  const int64_t values = 2 * model.hidden_size + 2 * heads * model.head_dim +
+                         2 * model.intermediate_size;
+  constexpr int64_t kFloatBytes = 4;
+  return values * number +
+         (kNumProjections * lora_rank + model.num_heads) * kFloatBytes;
+}
+
+int64_t LeastPassTokens(const Config& config) {
+  return config.model.deterministic ? config.trainer.pack_tokens
+                                    : LongestOf(config).sample;
+}
+
+absl::StatusOr<TrainerLimits> PlanTrainerLimits(
+    const Config& config,
+    const ModelConfig& model,
+    const std::optional<DeviceMemory>& gpu) {
+  const TrainerSection& trainer = config.trainer;
+  const int64_t row_bytes =
+      LayerActivationBytes(model, config.lora.rank, NumberBytes(config));
+  if (!gpu.has_value()) return LimitsOfHost(config, row_bytes, model);
+
+  const Longest longest = LongestOf(config);
+  const int64_t least = LeastPassTokens(config);
+  const double step = StepBytes(config, model, gpu->total);
+  const double for_passes = static_cast<double>(gpu->free) - step;
+  const double needed = PassBytes(config, model, least);
+  if (for_passes < needed) return NoRoom(step + needed, least, *gpu);
+
+  TrainerLimits limits;
+  limits.pack_tokens = std::clamp(
+      TokensIn(config, model, for_passes), least, trainer.pack_tokens);
+  limits.longest_pack = std::min(longest.pack, limits.pack_tokens);
+  const double layers_bytes = static_cast<double>(row_bytes * model.num_layers);
+  Divide(
+      config,
+      std::max(0.0, for_passes - PassBytes(config, model, limits.pack_tokens)),
+      {.answers = layers_bytes * static_cast<double>(limits.longest_pack),
+       .either = layers_bytes * static_cast<double>(longest.either),
+       .pack = layers_bytes * static_cast<double>(limits.pack_tokens)},
+      &limits);
+  limits.kept_layers = KeptLayers(
+      model, row_bytes, limits.longest_pack, limits.activation_bytes);
+  if (limits.kept_layers < model.num_layers && MayChunk(config)) {
+    limits.chunk_tokens = std::max(trainer.chunk_tokens, kLeastDeviceChunk);
+  }
+  return limits;
+}
+
+DeviceMemory EmptyGpu(const Config& config,
+                      const ModelConfig& model,
+                      int64_t total) {
+  const TrainerSection& trainer = config.trainer;
+  // The live adapter and its snapshot; CUDA's context.
+  constexpr double kContextBytes = 0.6e9;
+  const double own =
+      BaseBytesOfRank(config, model, trainer.shard_base ? trainer.ranks : 1) +
+      8 * static_cast<double>(LoraParameters(config, model)) + kContextBytes;
+  const auto taken = static_cast<int64_t>(own);
+  return ShareOf({.total = total,
+                  .free = std::max<int64_t>(0, total - taken),
+                  .own = taken},
+                 config.run.gpu_processes);
+}
+
+std::string Describe(const TrainerLimits& limits, const ModelConfig& model) {
+  const std::string answers =
+      limits.chunk_tokens == 0
+          ? "answers whole"
+          : absl::StrFormat("answers in chunks of %d", limits.chunk_tokens);
+  return absl::StrFormat(
+      "packs of %d tokens, %s, %.2f GiB of activations (%d of %d layers of the "
+      "longest answers' pack, %d tokens), %.2f GiB ahead",
+      limits.pack_tokens,
+      answers,
+      static_cast<double>(limits.activation_bytes) / kGiB,
+      limits.kept_layers,
+      model.num_layers,
+      limits.longest_pack,
+      static_cast<double>(limits.ahead_bytes) / kGiB);
+}
+
+}  // namespace dapd

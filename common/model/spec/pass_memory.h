@@ -1,0 +1,86 @@
+// What the trainer's passes through the model may take of a device's memory:
+// one rule, by which a trainer sets itself up and which `dapd check` prints.
+//
+// On a GPU, of what is free once the base and the policy are there:
+//   1. what every step needs besides is left alone: gradients, moments, what is
+//      pushed, scores, the loss, a twentieth of the device for holes;
+//   2. a pass holds the inputs of all layers and works on one layer at a time.
+//      That has to fit for the longest sample, and packs are as long as it
+//      allows, up to trainer.pack_tokens;
+//   3. the rest keeps activations, so that no layer of the longest samples'
+//      pack runs again; half of what that does not need keeps what is trained
+//      ahead, the other half activations of samples that are longer;
+//   4. only if the activations of the longest answers' pack would not all be
+//      kept do answers pass forward in chunks, which keep none: then half of
+//      the rest is for what is trained ahead, chunks among it.
+// A size that the configuration names (trainer.activation_memory_mib,
+// trainer.ahead_memory_mib) stays as it is, and what remains is divided.
+//
+// On a CPU, whose memory is the machine's, sizes are fixed: 1 GiB and 2 GiB
+// where the configuration names none, packs as configured. None of this changes
+// a bit there; on a GPU packs and chunks are part of the result, within
+// rounding, so with model.deterministic they do not depend on memory: packs are
+// as configured, and nothing passes in chunks.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+#include "common/config/config.h"
+#include "common/model/spec/model_config.h"
+
+namespace dapd {
+
+// Of a GPU, in bytes.
+struct DeviceMemory {
+  int64_t total = 0;
+  int64_t free = 0;  // that this process may still take
+  int64_t own = 0;   // that it has taken
+};
+
+// What one of `processes` that share a GPU evenly may take of it: never more
+// than is free.
+DeviceMemory ShareOf(DeviceMemory memory, int64_t processes);
+
+struct TrainerLimits {
+  int64_t pack_tokens = 0;       // of a pass
+  int64_t chunk_tokens = 0;      // of a forward pass ahead; 0: answers whole
+  int64_t activation_bytes = 0;  // kept of a pass
+  int64_t ahead_bytes = 0;       // kept of what is trained ahead
+  // Of the layers, those whose activations a pass of the longest answers keeps.
+  int64_t kept_layers = 0;
+  int64_t longest_pack = 0;  // its tokens
+};
+
+// Tokens of a pass that the trainer has to be able to make on a GPU: one sample
+// as long as it may be; with model.deterministic trainer.pack_tokens.
+int64_t LeastPassTokens(const Config& config);
+
+// `gpu`: its memory once base and policy are loaded; none: a CPU. CONFIG error
+// with what is needed, free and there in all if not even the longest sample
+// fits.
+absl::StatusOr<TrainerLimits> PlanTrainerLimits(
+    const Config& config,
+    const ModelConfig& model,
+    const std::optional<DeviceMemory>& gpu);
+
+// A GPU of `total` bytes that the trainer has for itself, once its base and
+// policy are loaded: for plans.
+DeviceMemory EmptyGpu(const Config& config,
+                      const ModelConfig& model,
+                      int64_t total);
+
+// Activation bytes of a layer and token, as a training pass keeps them
+// (common/model/fast/layer_pass.h); `number`: bytes of one of the model's.
+int64_t LayerActivationBytes(const ModelConfig& model,
+                             int64_t lora_rank,
+                             int64_t number);
+
+// "packs of 16384 tokens, answers whole, 12.3 GiB of activations (36 of 36
+// layers of the longest answers' pack, 8192 tokens), 20.1 GiB ahead"
+std::string Describe(const TrainerLimits& limits, const ModelConfig& model);
+
+}  // namespace dapd

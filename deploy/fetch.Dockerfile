@@ -1,0 +1,21 @@
+# The image of components/download (deploy/kubernetes): the Hugging Face hub's own
+# client, by the versions of deploy/requirements.txt, and nothing that computes.
+#
+#   docker build -f deploy/fetch.Dockerfile -t dapd-fetch:1 .
+#   docker run -v hub:/hub -e HF_HOME=/hub dapd-fetch:1 model Qwen/Qwen3-4B@main
+#
+# BASE is a Debian 12 with apt; name your registry's own with --build-arg.
+ARG BASE=debian:bookworm-slim
+
+FROM ${BASE}
+RUN apt-get update && apt-get upgrade -y && \
+    apt-get install -y --no-install-recommends ca-certificates python3 python3-venv && \
+    rm -rf /var/lib/apt/lists/*
+COPY deploy/requirements.txt /opt/fetch/
+# The list as constraints: of it only what the client needs.
+RUN python3 -m venv /opt/fetch/venv && \
+    /opt/fetch/venv/bin/pip install --no-cache-dir --constraint /opt/fetch/requirements.txt huggingface_hub
+COPY deploy/fetch_from_hub.py /opt/fetch/
+USER 10001:10001
+ENV HOME=/tmp PATH=/opt/fetch/venv/bin:/usr/bin:/bin
+ENTRYPOINT ["python3", "/opt/fetch/fetch_from_hub.py"]

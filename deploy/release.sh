@@ -1,0 +1,156 @@
+#!/usr/bin/env bash
+# Makes what is handed out of this commit: for each flavour a tarball that runs
+# wherever it is unpacked, and with --images an image for `docker load`. The same
+# commit gives the same bytes (docs/install.md says of what that holds).
+#
+#   deploy/release.sh [--output FOLDER] [--images [--base IMAGE]]
+#                     [--update-lock|--unlocked] [--installed PACKAGE] [cpu] [cuda]
+#
+# Both flavours unless named. --output: dist unless given. The Debian packages of
+# this machine have to be those of deploy/release/debian.lock; --update-lock writes
+# it anew, --unlocked goes on with others. --base: of the images, a Debian 12 of
+# your registry. --installed packs what deploy/package.sh made, of whichever
+# flavour it is, and compiles nothing. Needs deploy/install.sh with --cuda and with
+# --release.
+set -euo pipefail
+usage() {
+  sed -n 's/^#   \(deploy.*\)/usage: \1/p; s/^#    *\(\[--update.*\)/  \1/p' "$0" >&2
+  exit 2
+}
+output=dist installed='' base='' lock=obey images=false flavours=()
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --output | --installed | --base)
+      [ $# -ge 2 ] || usage
+      printf -v "${1#--}" %s "$2"
+      shift
+      ;;
+    --images) images=true ;;
+    --update-lock) lock=update ;;
+    --unlocked) lock=ignore ;;
+    cpu | cuda) flavours+=("$1") ;;
+    *) usage ;;
+  esac
+  shift
+done
+umask 022
+export LC_ALL=C TZ=UTC
+if [ -n "$installed" ]; then
+  [ ${#flavours[@]} -eq 0 ] || usage
+  installed=$(realpath "$installed")
+  flavours=(cpu)
+  if [ -e "$installed/lib/libdapd_cuda.so" ]; then flavours=(cuda); fi
+elif [ ${#flavours[@]} -eq 0 ]; then
+  flavours=(cpu cuda)
+fi
+mkdir -p "$output"
+output=$(realpath "$output")
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source deploy/phase.sh
+python=$PWD/.deps/venv/bin/python
+if ! "$python" -c 'import cyclonedx' 2>/dev/null; then
+  echo "cyclonedx-python-lib is missing; run deploy/install.sh --release" >&2
+  exit 1
+fi
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
+export SOURCE_DATE_EPOCH
+
+work=$(mktemp -d)
+logs=$output/logs
+trap 'rm -rf "$work"' EXIT
+
+# --- The programs ---------------------------------------------------------------
+# Compilers write the path of what they compile into it, nvcc even into names, so
+# it always lies at the same one. ccache would put relative paths in their place on
+# those machines that have it. nvcc's names of temporary files are in symbol tables,
+# from which the linker makes build ids: there are none.
+place=/var/tmp/dapd-release
+compile() (
+  cd "$place/source" &&
+    LDFLAGS=-Wl,--strip-all DAPD_COMMIT=$commit cmake -S . -B build -G Ninja \
+      -DDAPD_TESTS=OFF -DCCACHE:BOOL=OFF -DCMAKE_BUILD_WITH_INSTALL_RPATH=ON \
+      -DDAPD_CUDA="$1" &&
+    DAPD_COMMIT=$commit deploy/build.sh
+)
+pack() (
+  flags=()
+  if [ "$1" = cuda ]; then flags=(--cuda); fi
+  cd "$place/source" && deploy/package.sh "${flags[@]}" "$work/package-$1"
+)
+if [ -z "$installed" ]; then
+  if [ -n "$(git status --porcelain)" ]; then
+    echo "the working tree differs from its commit; a release is made of a commit" >&2
+    exit 1
+  fi
+  commit=$(git describe --tags --always --abbrev=12)
+  if [ ! -d "$place" ]; then mkdir -m 700 "$place"; fi
+  if [ ! -O "$place" ]; then
+    echo "$place is another user's; every release is compiled there, one at a time" >&2
+    exit 1
+  fi
+  exec 9>"$place/lock"
+  flock --nonblock 9 || { echo "$place/lock: another release is being made" >&2; exit 1; }
+  rm -rf "$place/source"
+  mkdir "$place/source"
+  git archive HEAD | tar --extract --directory "$place/source"
+  ln -s "$PWD/.deps" "$place/source/.deps"
+  # Each flavour by itself: the programs say which kernels they were built with.
+  for flavour in "${flavours[@]}"; do
+    cuda=OFF
+    if [ "$flavour" = cuda ]; then cuda=ON; fi
+    phase "compile $commit, $flavour" "$logs/compile-$flavour.log" compile "$cuda"
+    phase "install the programs" "$logs/package-$flavour.log" pack "$flavour"
+  done
+else
+  ln -s "$installed" "$work/package-${flavours[0]}"
+fi
+
+# --- A tarball for each flavour -------------------------------------------------
+# pack_tree NAME: no owner, no time but the commit's, no order but that of names.
+pack_tree() {
+  tar --create --directory "$work" --sort=name --mtime="@$SOURCE_DATE_EPOCH" \
+    --owner=0 --group=0 --numeric-owner --mode=u+rw,go=rX --format=gnu "$1" |
+    gzip --no-name >"$output/$1.tar.gz.tmp" &&
+    mv "$output/$1.tar.gz.tmp" "$output/$1.tar.gz"
+}
+made=()
+for flavour in "${flavours[@]}"; do
+  package=$work/package-$flavour
+  said=$("$package/bin/dapd" --version)
+  if [ "$flavour" = cuda ] && [[ $said == *"without nvcc"* ]]; then
+    echo "libdapd_cuda.so has no kernels of its own; a release needs nvcc 13" >&2
+    exit 1
+  fi
+  version=$(head -n 1 <<<"$said")
+  name=dapd-$version-linux-x86_64-$flavour
+  phase "lay out $name" "$logs/lay_out.log" "$python" deploy/release/lay_out.py \
+    "$package" "$work/$name" --flavour "$flavour" --version "$version" \
+    --time "$SOURCE_DATE_EPOCH" --lock "$lock"
+  phase "pack $name.tar.gz" "$logs/pack.log" pack_tree "$name"
+  rm -rf "${work:?}/$name"
+  made+=("$name.tar.gz")
+done
+
+# --- An image for each flavour --------------------------------------------------
+image() {
+  local arguments=(--installed "$work/package-$1" --tag "dapd:$1")
+  if [ -n "$base" ]; then arguments+=(--base "$base"); fi
+  DAPD_COMMIT=$(sed -n 's/^commit *//p' <<<"$said") \
+    deploy/build_image.sh "${arguments[@]}" "$1" &&
+    docker save "dapd:$1" --output "$work/image.tar" &&
+    "$python" deploy/release/normalize_image.py "$work/image.tar" \
+      --time "$SOURCE_DATE_EPOCH" | gzip --no-name >"$output/$2.tmp" &&
+    mv "$output/$2.tmp" "$output/$2"
+}
+if $images; then
+  for flavour in "${flavours[@]}"; do
+    name=dapd-$version-$flavour-image.tar.gz
+    phase "image $name" "$logs/image.log" image "$flavour" "$name"
+    made+=("$name")
+  done
+fi
+
+cd "$output"
+sha256sum "${made[@]}" >SHA256SUMS.tmp
+mv SHA256SUMS.tmp SHA256SUMS
+cat SHA256SUMS

@@ -1,0 +1,110 @@
+"""What a release is made of: which Debian package or Python wheel each of its libraries came with, and under which licence."""
+
+import dataclasses
+import importlib.metadata
+import os
+import pathlib
+import re
+import subprocess
+
+COMMON_LICENCES = pathlib.Path("/usr/share/common-licenses")
+# Headers whose code the programs contain; no library tells of them.
+COMPILED_IN = ("libcli11-dev", "nlohmann-json3-dev")
+
+
+class Unknown(Exception):
+    """A file that nothing on this machine claims."""
+
+
+@dataclasses.dataclass
+class Part:
+    name: str
+    version: str
+    kind: str  # deb or pypi
+    licence: str  # as its makers write it; "" where they write none in a form that programs read
+    licence_files: list  # on this machine
+    source: str = ""  # of a Debian package: the source package and its version
+    files: list = dataclasses.field(default_factory=list)  # in the release
+
+
+def wheel_names(requirements):
+    """The distributions that a requirements file pins."""
+    return re.findall(r"^([A-Za-z0-9_.-]+)==", pathlib.Path(requirements).read_text(), re.MULTILINE)
+
+
+def wheels(names, site_packages):
+    """The installed distributions of these names with the names of their shared libraries."""
+    found = []
+    for distribution in importlib.metadata.distributions(path=[str(site_packages)]):
+        if distribution.metadata["Name"].lower().replace("_", "-") in {name.lower().replace("_", "-") for name in names}:
+            libraries = {path.name for path in distribution.files or [] if ".so" in path.name}
+            found.append((distribution, libraries))
+    return sorted(found, key=lambda pair: pair[0].metadata["Name"].lower())
+
+
+def wheel_part(distribution):
+    metadata = distribution.metadata
+    licence = metadata["License-Expression"] or metadata["License"] or ""
+    named = [path for path in distribution.files if re.match(r"(licen[cs]e|notice|copying)s?(\.(txt|md|rst))?$", path.name, re.IGNORECASE)]
+    # Where they belong, or where some of NVIDIA's have them.
+    chosen = [path for path in named if ".dist-info/" in str(path)] or named
+    files = [pathlib.Path(distribution.locate_file(path)) for path in chosen]
+    if not files:
+        raise Unknown(f"{metadata['Name']} {distribution.version} brings no licence")
+    return Part(metadata["Name"].lower().replace("_", "-"), distribution.version, "pypi", licence.split("\n")[0], sorted(files))
+
+
+def dpkg_field(package, field):
+    return subprocess.run(["dpkg-query", "--show", f"--showformat={field}", package], capture_output=True, text=True, check=True).stdout
+
+
+def owners(libraries):
+    """The Debian package of each of these files. dpkg knows a file by the path that it had before /lib became a link."""
+    spellings = {library: {path for one in (str(library), os.path.realpath(library)) for path in (one, one.removeprefix("/usr"))}
+                 for library in libraries}
+    paths = sorted(set().union(*spellings.values()))
+    found = subprocess.run(["dpkg-query", "--search", *paths], capture_output=True, text=True).stdout
+    packages = {path: names.split(",")[0].split(":")[0] for names, path in (line.split(": ", 1) for line in found.splitlines() if ": /" in line)}
+    owned = {library: next((packages[path] for path in sorted(spelling) if path in packages), None) for library, spelling in spellings.items()}
+    nobodys = sorted(str(library) for library, package in owned.items() if package is None)
+    if nobodys:
+        raise Unknown(f"in no Debian package, and a release takes nothing that it cannot name: {', '.join(nobodys)}")
+    return owned
+
+
+def declared_licence(copyright_text):
+    """Of a copyright file that programs read: the licence of `Files: *`."""
+    for stanza in re.split(r"\n\s*\n", copyright_text):
+        if re.search(r"^Files:\s*\*\s*$", stanza, re.MULTILINE):
+            licence = re.search(r"^License:[ \t]*(\S.*)$", stanza, re.MULTILINE)
+            return licence[1].strip() if licence else ""
+    return ""
+
+
+def debian_part(package):
+    copyright_file = pathlib.Path("/usr/share/doc", package, "copyright")
+    if not copyright_file.exists():
+        raise Unknown(f"{copyright_file} is missing, and with it the licence of {package}: `apt-get install --reinstall {package}`")
+    text = copyright_file.read_text(errors="replace")
+    # What the file leaves to every Debian machine to have.
+    named = sorted(set(re.findall(rf"{COMMON_LICENCES}/([A-Za-z0-9.+-]*[A-Za-z0-9])", text)))
+    common = [COMMON_LICENCES / name for name in named if (COMMON_LICENCES / name).exists()]
+    return Part(package, dpkg_field(package, "${Version}"), "deb", declared_licence(text), [copyright_file, *common],
+                dpkg_field(package, "${source:Package} ${source:Version}"))
+
+
+def system_libraries(files, folders):
+    """What ELF files load from this machine, by name: name -> path. Not the loader, and nothing out of `folders`."""
+    command = ["env", f"LD_LIBRARY_PATH={':'.join(map(str, folders))}", "ldd", *map(str, files)]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    found = {}
+    for line in lines:
+        name, arrow, target = line.strip().partition(" => ")
+        if not arrow or name.startswith("libcuda.so"):  # comes with the driver
+            continue
+        path = target.split(" (")[0]
+        if path == "not found":
+            raise Unknown(f"the programs load {name}, which this machine lacks; install the Debian package that it is in")
+        if not any(path.startswith(f"{folder}/") for folder in folders):
+            found[name] = path
+    return found

@@ -1,0 +1,64 @@
+#include "services/cli/device_text.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+#include "common/base/visible_gpus.h"
+#include "common/gpus/cuda_backend.h"
+#include "common/model/spec/gpu_shares.h"
+
+namespace dapd {
+namespace {
+
+std::string Line(const char* name, const std::string& text) {
+  return absl::StrFormat("%-16s %s", name, text);
+}
+
+std::string Driver(const GpuReport& report) {
+  if (report.cuda_version == 0) {
+    return report.driver.empty() ? "none" : report.driver;
+  }
+  return absl::StrCat(
+      report.driver.empty() ? "of a series unknown" : report.driver,
+      ", for CUDA up to ",
+      CudaVersionText(report.cuda_version));
+}
+
+std::string Kernels(bool has_backend) {
+  const std::string built = CudaKernels();
+  if (!has_backend) return "none for GPUs: this build has no CUDA backend";
+  return built.empty() ? "LibTorch's on GPUs"
+                       : absl::StrCat("our own on GPUs, ", built);
+}
+
+}  // namespace
+
+std::vector<std::string> DeviceText(const Config& config,
+                                    const MemoryPlan& plan,
+                                    const GpuReport& report,
+                                    bool has_backend) {
+  if (config.model.device == "cpu") return {};
+  std::vector<std::string> lines = {Line("kernels", Kernels(has_backend)),
+                                    Line("driver", Driver(report))};
+  const char* name = "gpus";
+  for (const std::string& gpus : DescribeGpus(report.gpus)) {
+    lines.push_back(Line(name, gpus));
+    name = "";
+  }
+  if (!report.usable.ok()) {
+    lines.push_back(Line(name,
+                         absl::StrCat("none to use here: ",
+                                      std::string(report.usable.message()))));
+    return lines;
+  }
+  const std::vector<std::string> names = GpuNames(report, VisibleGpus());
+  const absl::Status fit =
+      CheckShares(DealGpus(config, names), plan, names, report.gpus);
+  lines.push_back(Line("fit",
+                       fit.ok() ? "what dapd run starts has room on them"
+                                : absl::StrCat("dapd run is refused here: ",
+                                               std::string(fit.message()))));
+  return lines;
+}
+
+}  // namespace dapd

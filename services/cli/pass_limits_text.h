@@ -1,0 +1,21 @@
+// What `dapd check` says of the trainer's passes.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+
+#include "common/config/config.h"
+#include "common/model/spec/model_config.h"
+
+namespace dapd {
+
+// One line by the trainer's own rule (common/model/spec/pass_memory.h): on a
+// GPU of `gpu_gib` GiB; 0: on one of 80 where model.device is cuda, or auto and
+// this machine has one, else on the CPU. CONFIG error if the trainer does not
+// fit a GPU whose size is given.
+absl::StatusOr<std::string> PassLimitsText(const Config& config,
+                                           const ModelConfig& model,
+                                           double gpu_gib);
+
+}  // namespace dapd

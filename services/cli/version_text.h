@@ -1,0 +1,12 @@
+// What `dapd --version` prints.
+#pragma once
+
+#include <string>
+
+namespace dapd {
+
+// The version on a line by itself, for programs that read it; below it the
+// commit, the flavour and the kernels that would compute on this machine.
+std::string VersionText();
+
+}  // namespace dapd

@@ -1,0 +1,259 @@
+#include "services/trainer/local_ranks.h"
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <memory>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+
+#include "common/base/child_process.h"
+#include "common/base/exit_code.h"
+#include "common/base/files.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/base/this_program.h"
+#include "common/base/thread_share.h"
+#include "common/base/visible_gpus.h"
+#include "common/config/rank_place.h"
+#include "common/config/run_folder.h"
+#include "common/config/validate_config.h"
+#include "common/rpc/pool/address_resolver.h"
+
+namespace dapd {
+namespace {
+
+constexpr int kPortStep = 10;
+constexpr absl::Duration kPollInterval = absl::Milliseconds(100);
+// For the others to say why they end, once one has.
+constexpr absl::Duration kLostRankGrace = absl::Seconds(8);
+// For the others to end, once rank 0 is done.
+constexpr absl::Duration kLastRankGrace = absl::Seconds(10);
+constexpr int kSignalBase = 128;  // ChildProcess::Poll
+constexpr int kInterruptedCode = static_cast<int>(ExitCode::kInterrupted);
+constexpr int kRestartCode = static_cast<int>(ExitCode::kRestart);
+
+bool RunsOnGpus(const Config& config, const std::vector<std::string>& gpus) {
+  return config.model.device == "cuda" ||
+         (config.model.device == "auto" && !gpus.empty());
+}
+
+// Ranks must compute with as many threads as each other, and share the cores:
+// those of OMP_NUM_THREADS, which knows a container's limit, or the machine's.
+int64_t ThreadsOfRank(int64_t ranks) {
+  const char* limit = std::getenv("OMP_NUM_THREADS");
+  int64_t threads = 0;
+  if (limit != nullptr && absl::SimpleAtoi(limit, &threads) && threads > 0) {
+    return std::max<int64_t>(1, threads / ranks);
+  }
+  return ThreadsOfEach(ranks);
+}
+
+// "key=address" with the port of the `index`-th rank here. Where the system
+// chooses the port, or nothing listens, it is as configured.
+std::string ListenOverride(const std::string& key,
+                           const std::string& configured,
+                           int64_t index) {
+  std::string host;
+  int port = 0;
+  if (!SplitAddress(configured, &host, &port) || port == 0) {
+    return absl::StrCat(key, "=", configured);
+  }
+  return absl::StrCat(
+      key, "=", JoinHostPort(host, port + kPortStep * static_cast<int>(index)));
+}
+
+int PriorityOf(int code) {
+  if (code == 0) return 0;
+  if (code == kInterruptedCode) return 1;
+  if (code == kRestartCode || code > kSignalBase) return 2;
+  return 3;
+}
+
+class RunningRanks {
+ public:
+  absl::Status Start(std::vector<std::unique_ptr<ChildProcess>> processes) {
+    processes_ = std::move(processes);
+    for (const auto& process : processes_) RETURN_IF_ERROR(process->Start());
+    return absl::OkStatus();
+  }
+
+  void Signal(int signal_number) {
+    for (const auto& process : processes_) process->Signal(signal_number);
+  }
+
+  // Notes who has ended.
+  void Poll() {
+    for (const auto& process : processes_) {
+      if (const int code = process->Poll(); code >= 0) Note(*process, code);
+    }
+  }
+
+  // Until all have ended, or for `grace`.
+  void WaitFor(absl::Duration grace) {
+    const absl::Time deadline = absl::Now() + grace;
+    while (running() && absl::Now() < deadline) {
+      absl::SleepFor(kPollInterval);
+      Poll();
+    }
+  }
+
+  // SIGTERM to the rest; after `grace` SIGKILL, which says nothing of why.
+  void End(absl::Duration grace) {
+    Signal(SIGTERM);
+    WaitFor(grace);
+    for (const auto& process : processes_) process->Stop(absl::ZeroDuration());
+  }
+
+  bool running() const {
+    return std::ranges::any_of(
+        processes_, [](const auto& process) { return process->running(); });
+  }
+  bool first_is_done() const { return first_is_done_; }
+  bool any_failed() const {
+    return std::ranges::any_of(codes_, [](int code) { return code != 0; });
+  }
+  const std::vector<int>& codes() const { return codes_; }
+
+ private:
+  void Note(const ChildProcess& process, int code) {
+    codes_.push_back(code);
+    if (code == 0) {
+      first_is_done_ |= &process == processes_.front().get();
+      return;
+    }
+    LogWarning(absl::StrCat(process.name(), " ended with code ", code));
+  }
+
+  std::vector<std::unique_ptr<ChildProcess>> processes_;
+  std::vector<int> codes_;  // of those that have ended
+  bool first_is_done_ = false;
+};
+
+absl::StatusOr<std::vector<std::unique_ptr<ChildProcess>>> MakeProcesses(
+    const std::string& config_path,
+    const std::vector<std::string>& overrides,
+    const Config& config) {
+  const std::string program = ThisProgram();
+  const std::vector<std::string> gpus =
+      config.model.device == "cpu" ? std::vector<std::string>() : VisibleGpus();
+  ASSIGN_OR_RETURN(const std::vector<LocalRank> ranks,
+                   PlanLocalRanks(config, gpus));
+  std::vector<std::unique_ptr<ChildProcess>> processes;
+  for (const LocalRank& rank : ranks) {
+    std::vector<std::string> command = {program, config_path};
+    for (const auto* list : {&overrides, &rank.overrides}) {
+      for (const std::string& override : *list) {
+        command.push_back("--set");
+        command.push_back(override);
+      }
+    }
+    auto process =
+        std::make_unique<ChildProcess>(absl::StrCat("rank ", rank.rank),
+                                       std::move(command),
+                                       /*log_path=*/"",
+                                       rank.environment);
+    if (LogsJson()) {
+      // The last words of a library would break the reader of our output.
+      process->RelayLines(
+          [source = LogSource{.service = "trainer",
+                              .run = config.run.name,
+                              .rank = rank.rank}](absl::string_view line) {
+            PassOnLog(line, source);
+          });
+    }
+    processes.push_back(std::move(process));
+  }
+  return processes;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<LocalRank>> PlanLocalRanks(
+    const Config& config, const std::vector<std::string>& gpus) {
+  const TrainerSection& trainer = config.trainer;
+  const int64_t here = trainer.ranks_per_machine;
+  const bool on_gpus = RunsOnGpus(config, gpus);
+  if (on_gpus && static_cast<int64_t>(gpus.size()) < here) {
+    return ConfigError(absl::StrCat(
+        "trainer.ranks_per_machine is ",
+        here,
+        ", and this machine or pod shows ",
+        gpus.size(),
+        " GPUs; each rank needs its own: give it as many, or fewer ranks"));
+  }
+  const bool finished =
+      trainer.machine == 0 &&
+      FinishedStep(JoinPath(config.run.output_dir, config.run.name)) >=
+          trainer.steps;
+  std::vector<LocalRank> ranks;
+  for (int64_t index = 0; index < (finished ? 1 : here); ++index) {
+    LocalRank local{.rank = trainer.rank + index};
+    local.overrides = SettingsOfRank(trainer.ranks, local.rank);
+    local.overrides.push_back(
+        ListenOverride("trainer.listen", trainer.listen, index));
+    local.overrides.push_back(ListenOverride(
+        "metrics.trainer_listen", config.metrics.trainer_listen, index));
+    if (config.run.num_threads == 0) {
+      local.overrides.push_back(
+          absl::StrCat("run.num_threads=", ThreadsOfRank(here)));
+    }
+    if (on_gpus) {
+      local.environment = {GpuSetting({gpus[static_cast<size_t>(index)]})};
+    }
+    ranks.push_back(std::move(local));
+  }
+  return ranks;
+}
+
+int CodeOfRanks(const std::vector<int>& codes) {
+  if (codes.empty()) return 0;
+  const int code = *std::ranges::max_element(codes, {}, PriorityOf);
+  return PriorityOf(code) == 2 ? kRestartCode : code;
+}
+
+absl::Status RunLocalRanks(const std::string& config_path,
+                           const std::vector<std::string>& overrides,
+                           const Config& config,
+                           ShutdownSignal& signal) {
+  ASSIGN_OR_RETURN(auto processes,
+                   MakeProcesses(config_path, overrides, config));
+  LogInfo(
+      absl::StrCat("this machine has ranks ",
+                   config.trainer.rank,
+                   " to ",
+                   config.trainer.rank + config.trainer.ranks_per_machine - 1,
+                   " of ",
+                   config.trainer.ranks));
+  RunningRanks ranks;
+  RETURN_IF_ERROR(ranks.Start(std::move(processes)));
+  const bool has_rank_zero = config.trainer.machine == 0;
+  bool told = false;
+  while (ranks.running()) {
+    if (signal.requested() && !std::exchange(told, true)) ranks.Signal(SIGTERM);
+    absl::SleepFor(kPollInterval);
+    ranks.Poll();
+    if (has_rank_zero && ranks.first_is_done()) {
+      ranks.WaitFor(kLastRankGrace);
+      ranks.End(kLostRankGrace);
+      return absl::OkStatus();
+    }
+    // Those that were told to end do so by themselves.
+    if (!told && ranks.any_failed()) ranks.End(kLostRankGrace);
+  }
+  // Once asked to end, one rank that misses another is no accident.
+  const bool interrupted =
+      told && std::ranges::count(ranks.codes(), kInterruptedCode) > 0;
+  const int code = interrupted ? kInterruptedCode : CodeOfRanks(ranks.codes());
+  if (code == 0) return absl::OkStatus();
+  return WithExitCode(
+      absl::InternalError(absl::StrCat(
+          "the ranks of this machine ended with code ", code, "; see above")),
+      static_cast<ExitCode>(code));
+}
+
+}  // namespace dapd

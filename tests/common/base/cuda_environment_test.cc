@@ -1,0 +1,51 @@
+#include "common/base/cuda_environment.h"
+
+#include <cstdlib>
+#include <string>
+
+#include "gtest/gtest.h"
+
+namespace dapd {
+namespace {
+
+std::string Get(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "unset" : value;
+}
+
+class CudaEnvironmentTest : public testing::Test {
+ protected:
+  CudaEnvironmentTest() {
+    for (const char* name : {"PYTORCH_ALLOC_CONF",
+                             "PYTORCH_CUDA_ALLOC_CONF",
+                             "CUBLAS_WORKSPACE_CONFIG"}) {
+      ::unsetenv(name);
+    }
+  }
+};
+
+TEST_F(CudaEnvironmentTest, SegmentsGrowByDefault) {
+  SetCudaEnvironment(/*deterministic=*/false);
+  EXPECT_EQ(Get("PYTORCH_ALLOC_CONF"), "expandable_segments:True");
+  EXPECT_EQ(Get("CUBLAS_WORKSPACE_CONFIG"), "unset");
+}
+
+TEST_F(CudaEnvironmentTest, DeterministicProductsHaveTheirWorkspace) {
+  SetCudaEnvironment(/*deterministic=*/true);
+  EXPECT_EQ(Get("CUBLAS_WORKSPACE_CONFIG"), ":4096:8");
+}
+
+TEST_F(CudaEnvironmentTest, WhatTheUserHasSetStays) {
+  ::setenv("PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:64", 1);
+  ::setenv("CUBLAS_WORKSPACE_CONFIG", ":16:8", 1);
+  SetCudaEnvironment(/*deterministic=*/true);
+  EXPECT_EQ(Get("PYTORCH_ALLOC_CONF"), "unset") << "of two names one counts";
+  EXPECT_EQ(Get("CUBLAS_WORKSPACE_CONFIG"), ":16:8");
+  ::unsetenv("PYTORCH_CUDA_ALLOC_CONF");
+  ::setenv("PYTORCH_ALLOC_CONF", "backend:cudaMallocAsync", 1);
+  SetCudaEnvironment(/*deterministic=*/false);
+  EXPECT_EQ(Get("PYTORCH_ALLOC_CONF"), "backend:cudaMallocAsync");
+}
+
+}  // namespace
+}  // namespace dapd

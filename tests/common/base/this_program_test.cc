@@ -1,0 +1,70 @@
+#include "common/base/this_program.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "gtest/gtest.h"
+
+namespace dapd {
+namespace {
+
+TEST(ThisProgramTest, IsTheFileThatRuns) {
+  // Behind a loader, as the next test calls this one, /proc/self/exe is not it.
+  const char* expected = std::getenv("EXPECTED_PROGRAM");
+  EXPECT_EQ(ThisProgram(),
+            expected != nullptr
+                ? expected
+                : std::filesystem::read_symlink("/proc/self/exe").string());
+}
+
+TEST(ThisProgramTest, IsFoundBehindALoader) {
+  const std::string loader = "/lib64/ld-linux-x86-64.so.2";
+  if (!std::filesystem::exists(loader))
+    GTEST_SKIP() << "there is no " << loader;
+  const std::string self = std::filesystem::read_symlink("/proc/self/exe");
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::setenv("EXPECTED_PROGRAM", self.c_str(), 1);
+    ::execl(loader.c_str(),
+            loader.c_str(),
+            self.c_str(),
+            "--gtest_filter=ThisProgramTest.IsTheFileThatRuns",
+            static_cast<char*>(nullptr));
+    ::_exit(127);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+TEST(ThisProgramTest, OfAReleaseTheLauncherIsCalled) {
+  const auto root =
+      std::filesystem::path(testing::TempDir()) / "this_program_test";
+  std::filesystem::remove_all(root);
+  for (const char* folder : {"bin", "libexec"}) {
+    std::filesystem::create_directories(root / folder);
+    std::ofstream(root / folder / "dapd") << "program";
+  }
+  std::ofstream(root / "libexec/alone") << "program";
+  EXPECT_EQ(LauncherOf(root / "libexec/dapd"), root / "bin/dapd");
+  EXPECT_EQ(LauncherOf(root / "libexec/alone"), root / "libexec/alone");
+  EXPECT_EQ(LauncherOf(root / "bin/dapd"), root / "bin/dapd");
+  std::filesystem::remove_all(root);
+}
+
+TEST(ThisProgramTest, TheProcessHasTheNameOfItsFile) {
+  NameThisProcess();
+  std::string name;
+  std::getline(std::ifstream("/proc/self/comm"), name);
+  const std::string file =
+      std::filesystem::path(ThisProgram()).filename().string();
+  EXPECT_EQ(name, file.substr(0, 15));  // all that Linux keeps of one
+}
+
+}  // namespace
+}  // namespace dapd

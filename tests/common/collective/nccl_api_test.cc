@@ -1,0 +1,91 @@
+#include "common/collective/nccl_api.h"
+
+#include <chrono>
+#include <string>
+
+#include "gtest/gtest.h"
+
+#include "tests/fakes/nccl_on_host.h"
+
+namespace dapd {
+namespace {
+
+class NcclApiTest : public testing::Test {
+ protected:
+  int Join(double timeout_seconds) {
+    char id[kNcclIdBytes] = "";
+    EXPECT_EQ(DapdNcclUniqueId(id, error_), 0);
+    return DapdNcclInit(id, 1, 2, timeout_seconds, &communicator_, error_);
+  }
+  int Sum(double timeout_seconds) {
+    return DapdNcclSum(communicator_,
+                       values_,
+                       4,
+                       /*stream=*/nullptr,
+                       timeout_seconds,
+                       error_);
+  }
+
+  PlayedNccl& played_ = ThePlayedNccl() = PlayedNccl();
+  void* communicator_ = nullptr;
+  float values_[4] = {};
+  char error_[kNcclErrorBytes] = "";
+};
+
+TEST_F(NcclApiTest, RanksThatNeverComeEndTheStartAndWhatItBegan) {
+  played_.looks_to_join = -1;
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_NE(Join(0.05), 0);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+  EXPECT_NE(std::string(error_).find("not all ranks came in time"),
+            std::string::npos)
+      << error_;
+  EXPECT_FALSE(played_.blocks) << "a start that blocks cannot be ended";
+  EXPECT_EQ(played_.aborts, 1);
+  EXPECT_EQ(communicator_, nullptr);
+}
+
+TEST_F(NcclApiTest, ALateRankIsWaitedFor) {
+  played_.looks_to_join = 20;
+  EXPECT_EQ(Join(5), 0) << error_;
+  EXPECT_NE(communicator_, nullptr);
+  played_.looks_to_finish = 20;
+  EXPECT_EQ(Sum(5), 0) << error_;
+  EXPECT_EQ(played_.aborts, 0);
+  DapdNcclDestroy(communicator_);
+  EXPECT_EQ(played_.destroys, 1);
+}
+
+TEST_F(NcclApiTest, GathersTogetherAreOneLaunch) {
+  ASSERT_EQ(Join(5), 0) << error_;
+  const char parts[3][2] = {{1, 2}, {3, 4}, {5, 6}};
+  char all[3][2] = {};
+  const NcclGather gathers[] = {
+      {parts[0], all[0], 2}, {parts[1], all[1], 2}, {parts[2], all[2], 2}};
+  EXPECT_EQ(DapdNcclAllGather(
+                communicator_, gathers, 3, /*stream=*/nullptr, 5, error_),
+            0)
+      << error_;
+  EXPECT_EQ(played_.gathers, 3);
+  EXPECT_EQ(played_.launches, 1);
+  EXPECT_EQ(all[2][1], 6);
+}
+
+TEST_F(NcclApiTest, ARankThatIsGoneEndsTheOperation) {
+  ASSERT_EQ(Join(5), 0) << error_;
+  played_.looks_to_finish = -1;
+  EXPECT_NE(Sum(0.05), 0);
+  EXPECT_NE(std::string(error_).find("did not come in time"), std::string::npos)
+      << error_;
+  EXPECT_EQ(played_.aborts, 1);
+
+  played_ = PlayedNccl();
+  ASSERT_EQ(Join(5), 0) << error_;
+  played_.looks_to_finish = -1;
+  played_.breaks = true;
+  EXPECT_NE(Sum(60), 0) << "an error is not waited for";
+  EXPECT_EQ(played_.aborts, 1);
+}
+
+}  // namespace
+}  // namespace dapd

@@ -1,0 +1,34 @@
+#include "common/gpus/cuda_backend.h"
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace dapd {
+namespace {
+
+using testing::AnyOf;
+using testing::HasSubstr;
+using testing::MatchesRegex;
+
+TEST(CudaBackendTest, KernelsAreToldWithTheirCompilerAndArchitectures) {
+  const std::string kernels = CudaKernels();
+  EXPECT_THAT(kernels,
+              AnyOf(std::string(),
+                    MatchesRegex("by nvcc 13\\.[0-9.]+ for sm_80, sm_90")));
+}
+
+TEST(CudaBackendTest, AMissingLibraryIsNamedWithThePackageThatHasIt) {
+  EXPECT_THAT(MissingLibraryAdvice("libnccl.so.2: cannot open shared object "
+                                   "file: No such file or directory"),
+              HasSubstr("NCCL is missing, which the Python package "
+                        "nvidia-nccl-cu13 has"));
+  EXPECT_THAT(MissingLibraryAdvice("libcublasLt.so.13: cannot open"),
+              HasSubstr("nvidia-cublas has"));
+  EXPECT_THAT(MissingLibraryAdvice("libother.so: undefined symbol"),
+              HasSubstr("install CUDA's libraries again"));
+}
+
+}  // namespace
+}  // namespace dapd

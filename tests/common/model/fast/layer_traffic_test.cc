@@ -1,0 +1,291 @@
+// What a layer's forward and backward pass moves through memory on a GPU,
+// counted on a host that plays one: bytes of the tensors that each operation
+// reads and writes, against the least that a layer with LoRA needs.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+#include "ATen/record_function.h"
+#include "common/model/fast/layer_pass.h"
+#include "tests/fakes/device_rows_on_host.h"
+
+namespace dapd {
+namespace {
+
+// Qwen3-4B's layer, its pack of 16k tokens and its rank by a sixteenth, but for
+// the rank, which has to be a multiple of 8.
+constexpr int64_t kTokens = 1024;
+constexpr int64_t kRank = 8;
+
+const at::Device kPlayed(at::kCUDA, 0);  // tests/fakes/torch_device
+
+ModelConfig MakeConfig() {
+  ModelConfig config;
+  config.model_type = "qwen3";
+  config.vocab_size = 8;
+  config.hidden_size = 160;
+  config.intermediate_size = 608;
+  config.num_layers = 1;
+  config.num_heads = 8;
+  config.num_kv_heads = 2;
+  config.head_dim = 32;
+  config.qk_norm = true;
+  config.tied_embeddings = true;
+  return config;
+}
+
+int64_t BytesOf(const at::Tensor& tensor) {
+  return tensor.defined()
+             ? tensor.numel() * static_cast<int64_t>(tensor.element_size())
+             : 0;
+}
+
+template <typename Visit>
+void ForEachTensor(const c10::IValue& value, const Visit& visit) {
+  if (value.isTensor()) visit(value.toTensor());
+  if (value.isTensorList()) {
+    for (const at::Tensor& tensor : value.toTensorVector()) visit(tensor);
+  }
+}
+
+// Counts LibTorch's operations of this thread, outermost calls only.
+class Meter {
+ public:
+  Meter() {
+    current_ = this;
+    handle_ =
+        at::addThreadLocalCallback(at::RecordFunctionCallback(&Begin, &End)
+                                       .needsInputs(true)
+                                       .needsOutputs(true)
+                                       .scopes({at::RecordScope::FUNCTION}));
+    fake::TakeRowBytes();
+  }
+  ~Meter() {
+    at::removeCallback(handle_);
+    current_ = nullptr;
+  }
+
+  // With those of the played kernels.
+  int64_t bytes() { return bytes_ += fake::TakeRowBytes(); }
+
+ private:
+  static std::unique_ptr<at::ObserverContext> Begin(
+      const at::RecordFunction& function) {
+    if (current_->depth_++ == 0) {
+      current_->inputs_.clear();
+      for (const c10::IValue& value : function.inputs()) {
+        ForEachTensor(value, [](const at::Tensor& tensor) {
+          current_->inputs_.push_back(tensor);
+        });
+      }
+    }
+    return nullptr;
+  }
+
+  static void End(const at::RecordFunction& function, at::ObserverContext*) {
+    if (--current_->depth_ == 0) current_->Count(function);
+  }
+
+  void Count(const at::RecordFunction& function) {
+    constexpr std::string_view kUncounted[] = {
+        "aten::empty", "aten::empty_like", "aten::detach"};
+    const std::string_view name = function.name();
+    for (const std::string_view other : kUncounted) {
+      if (name == other) return;
+    }
+    const bool is_out = function.operator_name().has_value() &&
+                        function.operator_name()->overload_name.find("out") !=
+                            std::string::npos;
+    const bool is_in_place = name.back() == '_';
+    int64_t bytes = 0;
+    bool is_view = false;
+    for (const c10::IValue& value : function.outputs()) {
+      ForEachTensor(value, [&](const at::Tensor& output) {
+        bytes += BytesOf(output);
+        if (is_out || is_in_place) return;
+        for (const at::Tensor& input : inputs_) {
+          is_view = is_view || (input.defined() && output.defined() &&
+                                input.is_alias_of(output));
+        }
+      });
+    }
+    if (is_view) return;
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      // An output that was handed in is not read.
+      if (is_out && i + 1 == inputs_.size()) break;
+      bytes += BytesOf(inputs_[i]);
+    }
+    bytes_ += bytes;
+  }
+
+  inline static Meter* current_ = nullptr;
+  at::CallbackHandle handle_ = 0;
+  int depth_ = 0;
+  std::vector<at::Tensor> inputs_;
+  int64_t bytes_ = 0;
+};
+
+struct Layer {
+  ModelConfig config = MakeConfig();
+  LayerWeights weights;
+  LoraLayer lora;
+  RotaryAngles angles;
+  at::Tensor x;
+  at::Tensor grad;
+
+  Layer(at::ScalarType dtype, at::Device device) {
+    at::Generator generator = at::detail::createCPUGenerator(3);
+    // Numbers that both dtypes hold.
+    const auto random = [&](at::IntArrayRef shape, double spread) {
+      return (at::randn(shape, generator) * spread)
+          .to(at::kBFloat16)
+          .to(device, dtype);
+    };
+    const int64_t hidden = config.hidden_size;
+    const int64_t q = config.num_heads * config.head_dim;
+    const int64_t kv = config.num_kv_heads * config.head_dim;
+    const int64_t inner = config.intermediate_size;
+    weights.input_norm = random({hidden}, 0.1).add_(1.0);
+    weights.post_attention_norm = random({hidden}, 0.1).add_(1.0);
+    weights.q_norm = random({config.head_dim}, 0.1).add_(1.0);
+    weights.k_norm = random({config.head_dim}, 0.1).add_(1.0);
+    const auto add = [&](Projection projection, int64_t out, int64_t in) {
+      const auto p = static_cast<size_t>(projection);
+      weights.weight[p] = random({out, in}, 1.0 / std::sqrt(in));
+      lora[p].a = random({kRank, in}, 1.0 / std::sqrt(in));
+      lora[p].b = random({out, kRank}, 0.1);
+    };
+    add(Projection::kQ, q, hidden);
+    add(Projection::kK, kv, hidden);
+    add(Projection::kV, kv, hidden);
+    add(Projection::kO, hidden, q);
+    add(Projection::kGate, inner, hidden);
+    add(Projection::kUp, inner, hidden);
+    add(Projection::kDown, hidden, inner);
+    x = random({kTokens, hidden}, 1.0);
+    grad = random({kTokens, hidden}, 1.0);
+    const at::Tensor half = at::arange(kTokens / 2, at::kLong);
+    angles = MakeRotaryAngles(config, at::cat({half, half}).to(device), dtype);
+  }
+
+  struct Result {
+    at::Tensor y;
+    at::Tensor grad_x;
+    LoraLayer gradients;
+  };
+
+  Result Run() const {
+    const FlashAttention attention({0, kTokens / 2, kTokens}, x.device());
+    const LayerPass pass(config, weights, &lora, 2.0, angles);
+    Result result;
+    LayerActivations kept;
+    result.y = pass.Forward(x, /*rows=*/{}, attention, &kept);
+    result.grad_x = pass.Backward(grad.clone(),
+                                  /*rows=*/{},
+                                  attention,
+                                  std::move(kept),
+                                  /*needs_input_gradient=*/true,
+                                  &result.gradients);
+    return result;
+  }
+};
+
+// Numbers of 2 bytes a token that a pass with all activations kept has to move
+// if every product and every attention reads its operands and writes its result
+// once, and every element-wise function its own. A pair's x A^T is a product of
+// its own in either direction; its B and A share the base's products.
+int64_t LeastNumbers(const ModelConfig& config) {
+  const int64_t h = config.hidden_size;
+  const int64_t i = config.intermediate_size;
+  const int64_t q = config.num_heads * config.head_dim;
+  const int64_t k = config.num_kv_heads * config.head_dim;
+  const int64_t qkv = q + 2 * k;
+  const int64_t r = kRank;
+  const int64_t forward = 2 * h                                // norm
+                          + (h + 3 * r) + (h + 3 * r + qkv)    // q, k, v
+                          + 2 * (q + k)                        // rotation
+                          + qkv + q                            // attention
+                          + (q + r) + (q + r + h)              // o
+                          + 4 * h                              // sum, norm
+                          + (h + 2 * r) + (h + 2 * r + 2 * i)  // gate, up
+                          + 3 * i                              // SwiGLU
+                          + (i + r) + (i + r + 2 * h);         // down, sum
+  const auto pair = [r](int64_t in, int64_t out, int64_t pairs) {
+    return (out + pairs * r)    // of x A^T
+           + (out + pairs * r)  // of B
+           + (pairs * r + in);  // of A
+  };
+  const int64_t backward = pair(i, h, 1) + (h + r + i)  // down
+                           + (3 * i + 3 * i)            // SwiGLU and again
+                           + pair(h, 2 * i, 2) +
+                           (2 * i + 2 * r + h)            // gate, up
+                           + h + 4 * h                    // norm and again
+                           + pair(q, h, 1) + (h + r + q)  // o
+                           + 2 * (q + k)                  // rotation again
+                           + q + qkv + q + qkv            // attention
+                           + 3 * (q + k)                  // rotation
+                           + pair(h, qkv, 3) + (qkv + 3 * r + h)  // q, k, v
+                           + h + 4 * h;  // norm and again
+  return forward + backward;
+}
+
+// Weights and pairs, each read by the products of both directions.
+int64_t WeightBytes(const Layer& layer) {
+  int64_t bytes = 0;
+  for (size_t p = 0; p < layer.lora.size(); ++p) {
+    bytes += 2 * BytesOf(layer.weights.weight[p]) +
+             3 * (BytesOf(layer.lora[p].a) + BytesOf(layer.lora[p].b));
+  }
+  return bytes;
+}
+
+TEST(LayerTrafficTest, TrainingMovesLittleMoreThanItsTensorsNeed) {
+  const at::NoGradGuard no_grad;
+  const Layer layer(at::kBFloat16, kPlayed);
+  int64_t bytes = 0;
+  {
+    Meter meter;
+    layer.Run();
+    bytes = meter.bytes() - 2 * BytesOf(layer.grad);  // the clone
+  }
+  const int64_t least =
+      LeastNumbers(layer.config) * 2 * kTokens + WeightBytes(layer);
+  const double ratio = static_cast<double>(bytes) / static_cast<double>(least);
+  std::cout << bytes / kTokens << " bytes a token, " << ratio
+            << " of the least\n";
+  EXPECT_LE(ratio, 1.3);
+  EXPECT_GE(ratio, 1.0) << "something is not counted";
+}
+
+double RelativeError(const at::Tensor& ours, const at::Tensor& expected) {
+  return ((ours.cpu().to(at::kFloat) - expected).norm() / expected.norm())
+      .item<double>();
+}
+
+TEST(LayerTrafficTest, TheGpusWayGivesWhatFloat32Gives) {
+  const at::NoGradGuard no_grad;
+  const Layer::Result ours = Layer(at::kBFloat16, kPlayed).Run();
+  const Layer::Result expected = Layer(at::kFloat, at::kCPU).Run();
+  double worst = std::max(RelativeError(ours.y, expected.y),
+                          RelativeError(ours.grad_x, expected.grad_x));
+  for (size_t p = 0; p < ours.gradients.size(); ++p) {
+    worst =
+        std::max({worst,
+                  RelativeError(ours.gradients[p].a, expected.gradients[p].a),
+                  RelativeError(ours.gradients[p].b, expected.gradients[p].b)});
+  }
+  std::cout << "largest error " << worst << "\n";
+  EXPECT_LT(worst, 2e-2);
+}
+
+}  // namespace
+}  // namespace dapd

@@ -1,0 +1,121 @@
+#include "common/model/spec/gpu_shares.h"
+
+#include <map>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "common/base/exit_code.h"
+
+namespace dapd {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Pair;
+
+constexpr double kGiB = 1 << 30;
+
+Gpu WithMemory(double total_gib, double free_gib) {
+  return {.name = "NVIDIA L4",
+          .uuid = "GPU-1a",
+          .major = 8,
+          .minor = 9,
+          .total_bytes = static_cast<int64_t>(total_gib * kGiB),
+          .free_bytes = static_cast<int64_t>(free_gib * kGiB)};
+}
+
+// 10 GiB of a trainer, 6 of a rollout worker and 4 of a teacher, and what can
+// shrink.
+MemoryPlan Plan() {
+  MemoryPlan plan;
+  plan.trainer.items = {{"base", 10 * kGiB},
+                        {"trained ahead", 100 * kGiB, /*least=*/0.0}};
+  plan.rollout.items = {{"base", 6 * kGiB},
+                        {"key-value caches", 50 * kGiB, /*least=*/0.0}};
+  plan.teacher.items = {{"base", 4 * kGiB}};
+  return plan;
+}
+
+std::map<std::string, std::vector<std::string>> Dealt(
+    const Config& config, const std::vector<std::string>& gpus) {
+  std::map<std::string, std::vector<std::string>> dealt;
+  for (const LocalProcess& process : DealGpus(config, gpus)) {
+    dealt[process.name] = process.gpus;
+  }
+  return dealt;
+}
+
+TEST(GpuSharesTest, RanksAreServedFirstAndWorkersShareWhatIsLeft) {
+  Config config;
+  config.trainer.ranks = 2;
+  config.run.rollout_workers = 1;
+  config.run.teacher_workers = 2;
+  config.rollout.tensor_parallel = 2;
+  EXPECT_THAT(Dealt(config, {"4", "5", "6", "7"}),
+              ElementsAre(Pair("rollout-0", ElementsAre("6", "7")),
+                          Pair("teacher-0", ElementsAre("4")),
+                          Pair("teacher-1", ElementsAre("5")),
+                          Pair("trainer", ElementsAre("4")),
+                          Pair("trainer-1", ElementsAre("5"))));
+  EXPECT_THAT(Dealt(config, {})["trainer"], IsEmpty());
+}
+
+TEST(GpuSharesTest, HowManyShareAGpuIsCounted) {
+  const Config config;  // a trainer, a rollout worker and a teacher
+  EXPECT_EQ(MostOnOneGpu(DealGpus(config, {"0", "1", "2"})), 1);
+  EXPECT_EQ(MostOnOneGpu(DealGpus(config, {"0", "1"})), 2);
+  EXPECT_EQ(MostOnOneGpu(DealGpus(config, {"0"})), 3);
+  EXPECT_EQ(MostOnOneGpu(DealGpus(config, {})), 0);
+}
+
+TEST(GpuSharesTest, WorkersThatNothingIsAskedOfGetNone) {
+  Config config;
+  EXPECT_EQ(Dealt(config, {"0", "1"}).count("teacher-0"), 1U);
+  config.objective.preset = "sft";  // no target is a teacher's
+  EXPECT_EQ(Dealt(config, {"0", "1"}).count("teacher-0"), 0U);
+}
+
+TEST(GpuSharesTest, ProcessesThatShareAGpuHaveToFitTogether) {
+  const Config config;
+  const auto check = [&](const std::vector<std::string>& names,
+                         const std::vector<Gpu>& gpus) {
+    return CheckShares(DealGpus(config, names), Plan(), names, gpus);
+  };
+  EXPECT_TRUE(check({"0"}, {WithMemory(24, 20.5)}).ok());
+  const absl::Status status = check({"0"}, {WithMemory(24, 19.5)});
+  EXPECT_EQ(ExitCodeOf(status), ExitCode::kConfig);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("at least 20.0 GiB (trainer 10.0, rollout-0 6.0, "
+                              "teacher-0 4.0)"),
+                    HasSubstr("NVIDIA L4 (GPU-1a) has 24.0 GiB"),
+                    HasSubstr("of which 19.5 GiB are free")));
+  // With one for each of them the same memory is enough.
+  const Gpu gpu = WithMemory(12, 11);
+  EXPECT_TRUE(check({"0", "1", "2"}, {gpu, gpu, gpu}).ok());
+  // Where nothing is known of GPUs, nothing is refused.
+  EXPECT_TRUE(check({"0"}, {}).ok());
+}
+
+TEST(GpuSharesTest, WithoutWhatIsFreeTheWholeGpuCounts) {
+  Gpu gpu = WithMemory(24, 0);
+  gpu.free_bytes.reset();
+  const Config config;
+  EXPECT_TRUE(CheckShares(DealGpus(config, {"0"}), Plan(), {"0"}, {gpu}).ok());
+  gpu.total_bytes /= 2;
+  EXPECT_THAT(
+      std::string(
+          CheckShares(DealGpus(config, {"0"}), Plan(), {"0"}, {gpu}).message()),
+      HasSubstr("has 12.0 GiB, how much of it is free is not known"));
+}
+
+TEST(GpuSharesTest, AMachineWithoutGpusRefusesNothing) {
+  ::setenv("CUDA_VISIBLE_DEVICES", "", 1);
+  EXPECT_TRUE(CheckOwnGpu("trainer", Plan().trainer).ok());
+  ::unsetenv("CUDA_VISIBLE_DEVICES");
+}
+
+}  // namespace
+}  // namespace dapd

@@ -1,0 +1,168 @@
+#include "common/model/spec/pass_memory.h"
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "common/base/exit_code.h"
+#include "common/model/spec/memory_plan.h"
+
+namespace dapd {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int64_t kGiB = int64_t{1} << 30;
+
+// Qwen3-4B's shape.
+ModelConfig FourBillion() {
+  ModelConfig model;
+  model.vocab_size = 151936;
+  model.hidden_size = 2560;
+  model.intermediate_size = 9728;
+  model.num_layers = 36;
+  model.num_heads = 32;
+  model.num_kv_heads = 8;
+  model.head_dim = 128;
+  model.qk_norm = true;
+  model.tied_embeddings = true;
+  return model;
+}
+
+class PassMemoryTest : public testing::Test {
+ protected:
+  TrainerLimits OnGpu(int64_t gib) const {
+    return PlanTrainerLimits(
+               config_, model_, EmptyGpu(config_, model_, gib * kGiB))
+        .value();
+  }
+  // What a pass of all that the limits allow takes at once.
+  double Peak(const TrainerLimits& limits) const {
+    const auto tokens = static_cast<double>(limits.pack_tokens);
+    return tokens * 2 * static_cast<double>(model_.hidden_size) *
+               static_cast<double>(model_.num_layers) +
+           2 * LayerWorkspace(config_, model_, tokens) +
+           static_cast<double>(limits.activation_bytes + limits.ahead_bytes);
+  }
+  int64_t AllActivations(int64_t tokens) const {
+    return tokens * model_.num_layers *
+           LayerActivationBytes(model_, config_.lora.rank, 2);
+  }
+
+  Config config_;
+  ModelConfig model_ = FourBillion();
+};
+
+TEST_F(PassMemoryTest, ACpuTakesWhatItAlwaysTook) {
+  const TrainerLimits limits =
+      PlanTrainerLimits(config_, model_, std::nullopt).value();
+  EXPECT_EQ(limits.pack_tokens, 16384);
+  EXPECT_EQ(limits.activation_bytes, kGiB);
+  EXPECT_EQ(limits.ahead_bytes, 2 * kGiB);
+  EXPECT_EQ(limits.chunk_tokens, 512) << "over 4 GiB of activations";
+  config_.trainer.activation_memory_mib = 64 << 10;
+  config_.trainer.ahead_memory_mib = 0;
+  const TrainerLimits set =
+      PlanTrainerLimits(config_, model_, std::nullopt).value();
+  EXPECT_EQ(set.activation_bytes, 64 * kGiB);
+  EXPECT_EQ(set.ahead_bytes, 0);
+  EXPECT_EQ(set.chunk_tokens, 512) << "part of the result";
+  config_.rollout.max_new_tokens = 100;
+  EXPECT_EQ(PlanTrainerLimits(config_, model_, std::nullopt)->chunk_tokens, 0);
+}
+
+// The review's case: no layer was kept, and answers went in chunks.
+TEST_F(PassMemoryTest, NoLayerRunsAgainWhileAGpuHasMemory) {
+  const TrainerLimits limits = OnGpu(80);
+  EXPECT_EQ(limits.pack_tokens, 16384);
+  EXPECT_EQ(limits.chunk_tokens, 0);
+  EXPECT_EQ(limits.kept_layers, model_.num_layers);
+  EXPECT_GE(limits.activation_bytes, AllActivations(limits.longest_pack));
+  EXPECT_GT(limits.ahead_bytes, 8 * kGiB)
+      << "nor is it idle while answers come";
+  EXPECT_THAT(Describe(limits, model_),
+              HasSubstr("packs of 16384 tokens, answers whole, "));
+  EXPECT_THAT(Describe(limits, model_), HasSubstr("(36 of 36 layers"));
+}
+
+TEST_F(PassMemoryTest, WhatAllTakeTogetherFits) {
+  for (const int64_t gib : {24, 40, 48, 80, 96, 141}) {
+    const DeviceMemory gpu = EmptyGpu(config_, model_, gib * kGiB);
+    const TrainerLimits limits = OnGpu(gib);
+    EXPECT_LT(Peak(limits), static_cast<double>(gpu.free)) << gib;
+    EXPECT_LE(limits.pack_tokens, 16384) << gib;
+    EXPECT_EQ(limits.chunk_tokens == 0, limits.kept_layers == model_.num_layers)
+        << gib;
+  }
+  EXPECT_GT(OnGpu(141).ahead_bytes, OnGpu(80).ahead_bytes);
+}
+
+TEST_F(PassMemoryTest,
+       ASmallGpuGetsShorterPacksAndThenAnErrorWithThreeNumbers) {
+  config_.trainer.pack_tokens = 100'000;
+  EXPECT_LT(OnGpu(40).pack_tokens, 100'000);
+  EXPECT_LT(OnGpu(24).pack_tokens, OnGpu(40).pack_tokens);
+  config_.rollout.max_new_tokens = 40'000;
+  const DeviceMemory gpu{.total = 24 * kGiB, .free = 12 * kGiB};
+  const absl::Status status = PlanTrainerLimits(config_, model_, gpu).status();
+  EXPECT_EQ(ExitCodeOf(status), ExitCode::kConfig);
+  for (const char* part :
+       {"the trainer needs", "of the GPU's 24.0 GiB 12.0 are free"}) {
+    EXPECT_THAT(std::string(status.message()), HasSubstr(part));
+  }
+}
+
+TEST_F(PassMemoryTest, AnswersThatFitNoWayPassInChunks) {
+  config_.rollout.max_new_tokens = 38'912;
+  config_.trainer.pack_tokens = 160'000;
+  config_.trainer.micro_batch_size = 1;
+  const TrainerLimits limits = OnGpu(141);
+  EXPECT_LT(limits.kept_layers, model_.num_layers);
+  EXPECT_EQ(limits.chunk_tokens, 2048) << "a GPU's least";
+  EXPECT_GT(limits.ahead_bytes, 0) << "chunks have to be kept";
+  config_.trainer.chunk_tokens = 0;
+  EXPECT_EQ(OnGpu(141).chunk_tokens, 0);
+}
+
+TEST_F(PassMemoryTest, WhatIsPartOfTheResultDoesNotDependOnMemory) {
+  config_.model.deterministic = true;
+  for (const int64_t gib : {40, 80, 141}) {
+    EXPECT_EQ(OnGpu(gib).pack_tokens, config_.trainer.pack_tokens) << gib;
+    EXPECT_EQ(OnGpu(gib).chunk_tokens, 0) << gib;
+  }
+  config_.trainer.pack_tokens = 1'000'000;
+  EXPECT_FALSE(
+      PlanTrainerLimits(config_, model_, EmptyGpu(config_, model_, 40 * kGiB))
+          .ok());
+}
+
+TEST_F(PassMemoryTest, SizesThatAreGivenStay) {
+  config_.trainer.ahead_memory_mib = 4096;
+  EXPECT_EQ(OnGpu(80).ahead_bytes, 4 * kGiB);
+  config_.trainer.activation_memory_mib = 0;
+  EXPECT_EQ(OnGpu(80).activation_bytes, 0);
+  EXPECT_EQ(OnGpu(80).kept_layers, 0);
+  config_.trainer.train_while_sampling = false;
+  EXPECT_EQ(OnGpu(80).ahead_bytes, 0);
+}
+
+TEST_F(PassMemoryTest, ProcessesOnOneGpuTakeEvenParts) {
+  // Another process was faster.
+  const DeviceMemory all{
+      .total = 90 * kGiB, .free = 50 * kGiB, .own = 10 * kGiB};
+  EXPECT_EQ(ShareOf(all, 1).free, 50 * kGiB);
+  EXPECT_EQ(ShareOf(all, 3).total, 30 * kGiB);
+  EXPECT_EQ(ShareOf(all, 3).free, 20 * kGiB);
+  EXPECT_EQ(ShareOf({.total = 90 * kGiB, .free = kGiB, .own = 0}, 3).free,
+            kGiB);
+  EXPECT_EQ(ShareOf({.total = 9 * kGiB, .free = kGiB, .own = 4 * kGiB}, 3).free,
+            0);
+  config_.run.gpu_processes = 3;
+  const TrainerLimits limits = OnGpu(80);
+  EXPECT_LT(Peak(limits) + BaseBytesOfRank(config_, model_, 1),
+            80.0 / 3 * kGiB);
+}
+
+}  // namespace
+}  // namespace dapd

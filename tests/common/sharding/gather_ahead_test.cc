@@ -1,0 +1,153 @@
+// Gathering on a device that the host plays: one stream, how far ahead, how
+// much memory, how many launches.
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+#include "common/base/mutex.h"
+#include "common/sharding/sharded_layers.h"
+#include "tests/fakes/played_stream.h"
+#include "tests/fakes/random_model.h"
+#include "tests/fakes/random_shards.h"
+
+namespace dapd {
+namespace {
+
+// What a gather found when it began.
+struct Gather {
+  bool on_side_stream = false;
+  int64_t held = 0;   // PlayedStream::Counts
+  int64_t bytes = 0;  // of gathered weights that are still in memory
+};
+
+// One rank, whose parts are the whole.
+class PlayedGroup final : public DeviceGroup {
+ public:
+  explicit PlayedGroup(const PlayedStream& stream) : stream_(stream) {}
+
+  absl::Status Sum(at::Tensor& /*values*/) override { return absl::OkStatus(); }
+  absl::StatusOr<std::vector<at::Tensor>> AllGather(
+      std::span<const at::Tensor> parts) override {
+    {
+      MutexLock lock(&mutex_);
+      gathers_.push_back(
+          {PlayedStream::IsEntered(), stream_.counts().held, bytes_});
+    }
+    std::vector<at::Tensor> all;
+    for (const at::Tensor& part : parts) {
+      const auto size = static_cast<int64_t>(part.nbytes());
+      bytes_ += size;
+      auto copy = std::make_shared<at::Tensor>(part.clone().unsqueeze(0));
+      all.push_back(at::from_blob(
+          copy->data_ptr(),
+          copy->sizes(),
+          [this, copy, size](void*) { bytes_ -= size; },
+          part.options()));
+    }
+    return all;
+  }
+  std::vector<Gather> gathers() const {
+    MutexLock lock(&mutex_);
+    return gathers_;
+  }
+
+ private:
+  const PlayedStream& stream_;
+  std::atomic<int64_t> bytes_ = 0;
+  mutable Mutex mutex_;
+  std::vector<Gather> gathers_ ABSL_GUARDED_BY(mutex_);
+};
+
+class GatherAheadTest : public testing::Test {
+ protected:
+  GatherAheadTest() {
+    auto side = std::make_unique<PlayedStream>();
+    side_ = side.get();
+    group_ = std::make_unique<PlayedGroup>(*side_);
+    layers_ = std::make_unique<ShardedLayers>(
+        ShardModel(*whole_, {0, 1}), *collective_, *group_, std::move(side));
+    for (const at::Tensor& weight : whole_->layers[0].weight) {
+      layer_bytes_ += static_cast<int64_t>(weight.nbytes());
+    }
+  }
+
+  // A pass that computes with each layer before it asks for the next.
+  void Compute(LayerWalk& walk, const std::vector<int64_t>& order) {
+    for (const int64_t index : order) {
+      const LayerWeights layer = walk.Next(index);
+      EXPECT_TRUE(
+          at::equal(layer.weight[0],
+                    whole_->layers[static_cast<size_t>(index)].weight[0]));
+      side_->Compute();
+    }
+  }
+
+  // Long enough that a gather could run far ahead.
+  static std::shared_ptr<const ModelWeights> SixLayers() {
+    auto model = std::make_shared<ModelWeights>(*MakeRandomModel("qwen3"));
+    while (model->layers.size() < 6) model->layers.push_back(model->layers[0]);
+    model->config.num_layers = 6;
+    return model;
+  }
+
+  const std::shared_ptr<const ModelWeights> whole_ = SixLayers();
+  const int64_t num_layers_ = whole_->config.num_layers;
+  const std::unique_ptr<Collective> collective_ = MakeSingleRank();
+  int64_t layer_bytes_ = 0;
+  std::unique_ptr<PlayedGroup> group_;
+  std::unique_ptr<ShardedLayers> layers_;  // goes first: reads into group_
+  PlayedStream* side_ = nullptr;
+};
+
+TEST_F(GatherAheadTest, ALayerIsGatheredBehindWhatReadsTheOneTwoBefore) {
+  std::vector<int64_t> order;
+  for (int64_t i = 0; i < num_layers_; ++i) order.push_back(i);
+  for (int64_t i = num_layers_ - 1; i >= 0; --i) order.push_back(i);
+  // A second walk follows the first one's order: one stream for both.
+  for (int walk = 0; walk < 2; ++walk) {
+    const auto pass = layers_->Begin(WalkKind::kForwardAndBackward);
+    Compute(*pass, order);
+  }
+  const std::vector<Gather> gathers = group_->gathers();
+  const int64_t of_a_walk = 2 * num_layers_ - 1;  // the last one serves twice
+  ASSERT_EQ(static_cast<int64_t>(gathers.size()), 2 * of_a_walk)
+      << "one launch a layer";
+  for (int64_t i = 0; i < 2 * of_a_walk; ++i) {
+    const Gather& gather = gathers[static_cast<size_t>(i)];
+    EXPECT_TRUE(gather.on_side_stream) << i;
+    EXPECT_LE(gather.bytes, layer_bytes_) << "beside the one that is computed";
+    // Layers that were computed by the place in the walk: the last layer's
+    // two uses are two pieces of work.
+    const int64_t place = i % of_a_walk;
+    const int64_t before = i / of_a_walk * 2 * num_layers_;
+    if (place == 0) {
+      EXPECT_GE(gather.held, before) << "behind the walk before";
+    } else if (place >= 2) {
+      EXPECT_GE(gather.held, before + place - 1 + (place > num_layers_ ? 1 : 0))
+          << i;
+    }
+  }
+  // A thread of each walk, and the end of each.
+  EXPECT_EQ(side_->counts().entries, 4);
+  EXPECT_EQ(side_->counts().waits, 0) << "no host thread waits for a stream";
+}
+
+TEST_F(GatherAheadTest, APassThatEndsEarlyLeavesNothingInMemory) {
+  {
+    const auto pass = layers_->Begin(WalkKind::kForward);
+    Compute(*pass, {0});
+  }
+  ASSERT_EQ(static_cast<int64_t>(group_->gathers().size()), num_layers_);
+  const auto pass = layers_->Begin(WalkKind::kForward);
+  Compute(*pass, {0});
+  EXPECT_EQ(group_->gathers()[static_cast<size_t>(num_layers_)].bytes, 0);
+  EXPECT_GE(group_->gathers()[static_cast<size_t>(num_layers_)].held, 1)
+      << "what the first pass read";
+}
+
+}  // namespace
+}  // namespace dapd

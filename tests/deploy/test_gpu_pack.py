@@ -1,0 +1,199 @@
+"""tests/gpu: the pack on a machine without the build's packages, up to the first thing that needs a card, and what runs its stages."""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+import pytest
+
+from bare_machine import BareMachine, python_version
+from debian_root import debian_root
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+GPU = ROOT / "tests/gpu"
+sys.path.insert(0, str(GPU))
+
+import elf  # noqa: E402
+import machine  # noqa: E402
+
+MOST_BYTES = 60 * 2**20
+needs_backend = pytest.mark.skipif(not (ROOT / "build/lib/libdapd_cuda.so").exists(), reason="the build has no CUDA backend")
+needs_root = pytest.mark.skipif(os.geteuid() != 0 or any(shutil.which(name) is None for name in ("debootstrap", "unshare", "ip")),
+                                reason="needs root, debootstrap, unshare and ip")
+
+
+@pytest.fixture(scope="module")
+def pack(tmp_path_factory):
+    """Packed fast and for the Python of this release's Debian."""
+    out = tmp_path_factory.mktemp("pack") / "out"
+    python = python_version(debian_root({"python3"}))
+    result = subprocess.run([GPU / "pack.sh", "--level", "0", "--most", "200", "--python", python, out], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    print(result.stdout)
+    out.parent.chmod(0o755)
+    yield out
+    shutil.rmtree(out)
+
+
+@needs_backend
+@needs_root
+def test_a_bare_machine_comes_as_far_as_the_card(pack, tmp_path):
+    manifest = json.loads((pack / "manifest.json").read_text())
+    assert manifest["left_out"] == [] and {"dapd_generation_test", "dapd_model_test", "dapd_objective_test"} <= set(manifest["tests"])
+    assert sum(part["bytes"] for part in manifest["parts"] if not part["file"].startswith(("peers", "numpy"))) < MOST_BYTES
+    bare = BareMachine(tmp_path, pack)
+    start = time.monotonic()
+    result = bare.run("/mnt/run.sh", "--results", "/srv/results")
+    print(result.stdout, result.stderr, f"{time.monotonic() - start:.0f} s")
+    results = json.loads((bare.work / "results/results.json").read_text())
+    # Programs start, every symbol is found, all peers can be imported: it is the card that is missing.
+    assert result.returncode == 1
+    assert results["machine"]["programs"] and results["machine"]["gpu"] is None
+    assert set(results["machine"]["peers"]) == {"transformers", "peft", "liger-kernel"} and not results["machine"]["peers_left_out"]
+    assert [stage["stage"] for stage in results["stages"]] == ["kernels", "parity", "determinism", "G5", "G6", "G1", "G2", "G3", "G4", "G8", "run"]
+    for stage in results["stages"]:
+        assert stage["state"] == "not run" and stage["reason"].startswith("no CUDA device: ")
+    assert "no CUDA device" in (bare.work / "results/results.txt").read_text()
+    # The programs themselves come as far.
+    (tree,) = bare.work.glob("pack-*")
+    asked = bare.run(f"/srv/{tree.name}/bin/dapd", "score", "--model", f"/srv/{tree.name}/deploy/models/laboratory", "--input", "/dev/null", "--output",
+                     "/tmp/out", "--device", "cuda")
+    assert asked.returncode == 3 and "no CUDA device can be used" in asked.stderr
+    for name in manifest["tests"]:
+        listed = bare.run(f"/srv/{tree.name}/bin/{name}", "--gtest_list_tests")
+        assert listed.returncode == 0 and re.search("Cuda|Gpu|GPU", listed.stdout), f"{name} has no test that the stage 'kernels' would find"
+    # A library that is missing is named, before anything runs.
+    (library,) = (tree / "libraries").glob("libyaml-cpp.so*")
+    library.unlink()
+    result = bare.run("/mnt/run.sh", "--results", "/srv/again")
+    assert result.returncode == 1 and f"do not fit the libraries of this machine: {library.name} is not found." in result.stderr
+
+
+@needs_backend
+def test_a_pack_that_was_damaged_on_its_way_is_refused(pack, tmp_path):
+    copy = shutil.copytree(pack, tmp_path / "copy")
+    part = copy / "programs.tar.xz"
+    content = bytearray(part.read_bytes())
+    content[len(content) // 2] ^= 1
+    part.write_bytes(content)
+    result = subprocess.run([copy / "run.sh", "--results", tmp_path / "results"], capture_output=True, text=True,
+                            env={**os.environ, "DAPD_GPU_WORK": str(tmp_path / "work"), "DAPD_PYTHON": sys.executable})
+    assert result.returncode == 1 and "is not what was packed" in result.stderr
+    assert not list((tmp_path / "work").glob("pack-*[0-9a-f]"))
+
+
+@needs_backend
+def test_stages_rehearse_on_the_cpu(pack, tmp_path):
+    """What compares, stops and continues works before a GPU is paid for."""
+    environment = {**os.environ, "DAPD_GPU_WORK": str(tmp_path / "work"), "DAPD_PYTHON": sys.executable, "OMP_NUM_THREADS": "1"}
+    result = subprocess.run([pack / "run.sh", "--results", tmp_path / "results", "--rehearse", "G5", "parity", "run"], capture_output=True, text=True,
+                            env=environment)
+    print(result.stdout, result.stderr)
+    stages = {stage["stage"]: stage for stage in json.loads((tmp_path / "results/results.json").read_text())["stages"]}
+    assert result.returncode == 0, (tmp_path / "results/log.txt").read_text()
+    assert stages["parity"]["state"] == stages["run"]["state"] == "passed" and stages["G5"]["state"] == "not run"
+    checks = [line["check"] for line in stages["parity"]["lines"] if "check" in line]
+    assert any("logit" in check for check in checks) and any("worst gradient" in check for check in checks) and any("adapter after 10 steps" in check for check in checks)
+    assert (tmp_path / "results/results.txt").read_text().startswith("REHEARSAL")
+
+
+MANIFEST = {"commit": "x", "torch": "2.11.0", "cuda": "13.0", "needs": {"GLIBC": "2.36", "GLIBCXX": "3.4.30"}, "tests": [], "left_out": [], "parts": []}
+
+
+def test_another_torch_or_an_older_loader_is_one_clear_error(monkeypatch):
+    with pytest.raises(machine.Unusable, match="glibc .* and the programs need 9.99: build and pack"):
+        machine.check_loader({"needs": {"GLIBC": "9.99"}})
+    machine.check_loader({"needs": {"GLIBC": "2.2.5"}})
+    for version, cuda in ("2.12.0+cu130", "13.0"), ("2.11.0+cu128", "12.8"), ("2.11.0+cpu", None):
+        said = json.dumps({"version": version, "cuda": cuda, "folder": "/x", "libstdc++": None, "no_gpu": "none"})
+        monkeypatch.setattr(machine, "python", lambda code, said=said: subprocess.CompletedProcess([], 0, said + "\n", ""))
+        with pytest.raises(machine.Unusable, match=r"has torch .* and the programs are built with 2\.11\.0 \(CUDA 13\.0\)"):
+            machine.check_torch(MANIFEST)
+
+
+def test_a_gpu_that_cannot_do_is_refused_by_what_it_lacks():
+    gpu = {"gpu": {"name": "H100", "capability": [9, 0]}}
+    assert machine.why_no_gpu(gpu, "580.65.06") is None
+    assert "driver is 550.54.14, and CUDA 13 needs 580" in machine.why_no_gpu(gpu, "550.54.14")
+    assert "V100 has compute capability [7, 0]" in machine.why_no_gpu({"gpu": {"name": "V100", "capability": [7, 0]}}, "580.65.06")
+    assert machine.why_no_gpu({"no_gpu": "Found no NVIDIA driver"}, None) == "no CUDA device: Found no NVIDIA driver (driver: none)"
+
+
+def test_the_newest_symbol_version_counts():
+    assert elf.newest(["2.9", "2.36", "2.4"]) == "2.36"
+    needed = elf.needed_version([sys.executable], "GLIBC")
+    provided = os.confstr("CS_GNU_LIBC_VERSION").split()[1]
+    assert [2, 2] < elf.version_key(needed) <= elf.version_key(provided)
+    found, missing = elf.loaded_libraries([pathlib.Path(sys.executable).resolve()])
+    assert not missing and elf.provided_version(found["libc.so.6"], "GLIBC") != "0"
+
+
+STAND_INS = {
+    "machine.py": 'class Unusable(Exception):\n    pass\n\n\ndef examine(*_):\n    return {"no_gpu": None, "gpu": {"name": "x"}, "python_path": [], '
+                  '"peers_left_out": {"peft": "no room"}}\n\n\ndef last_line(text):\n    return text.strip().splitlines()[-1]\n',
+    "kernels.py": 'from duel import Row\n\n\ndef main():\n    row = Row("kernels", "title")\n    row.check("error", 1e-3, 1e-2)\n'
+                  '    row.figure("share", "0.9", ">= 0.7", True)\n',
+    "parity.py": 'import sys\n\nfrom duel import Row\n\n\ndef main():\n    Row("parity", "title").check("error", 1, 0)\n    print("x" * 100, file=sys.stderr)\n',
+    "determinism.py": 'import subprocess\nimport time\n\nfrom duel import Row\n\n\ndef main():\n    Row("determinism", "title").figure("begun", 1)\n'
+                      '    subprocess.Popen(["sleep", "1000"], start_new_session=True)\n    time.sleep(1000)\n',
+    "whole_run.py": "def main():\n    pass\n",
+}
+
+
+@pytest.fixture
+def stood_in(tmp_path):
+    """Runs run.py on stages that are stand-ins; its code and results by stage."""
+    gpu = tmp_path / "tree/tests/gpu"
+    shutil.copytree(GPU, gpu)
+    shutil.copytree(ROOT / "tests/benchmarks", gpu.parent / "benchmarks")
+    (tmp_path / "tree/manifest.json").write_text(json.dumps(MANIFEST))
+    for name, text in STAND_INS.items():
+        (gpu / name).write_text(text)
+    for folder in ("work", "results"):
+        (tmp_path / folder).mkdir()
+
+    def run(*arguments):
+        result = subprocess.run([sys.executable, gpu / "run.py", tmp_path / "work", tmp_path / "results", "5", *arguments], capture_output=True, text=True)
+        content = json.loads((tmp_path / "results/results.json").read_text()) if (tmp_path / "results/results.json").exists() else {"stages": []}
+        return result, {stage["stage"]: stage for stage in content["stages"]}
+
+    return run
+
+
+def sleepers():
+    return subprocess.run(["pgrep", "-fx", "sleep 1000"], capture_output=True, text=True).stdout.split()
+
+
+def test_a_stage_that_fails_or_hangs_does_not_keep_the_others_from_running(stood_in, tmp_path):
+    before = sleepers()
+    result, stages = stood_in("determinism", "parity", "kernels", "G3", "run")
+    assert result.returncode == 1
+    # In the order of what proves what, not of the call.
+    assert list(stages) == ["kernels", "parity", "determinism", "G3", "run"]
+    assert stages["kernels"]["state"] == "passed" and [line.get("ok") for line in stages["kernels"]["lines"]] == [None, True, None]
+    assert stages["parity"]["state"] == "failed" and stages["parity"]["reason"] == "checks failed: parity: error"
+    assert stages["determinism"]["state"] == "failed" and stages["determinism"]["reason"] == "not done after 5 s"
+    # What it had found is kept, and what it had started is gone.
+    assert stages["determinism"]["lines"][1]["figure"] == "begun" and sleepers() == before
+    assert stages["G3"]["state"] == "not run" and stages["G3"]["reason"] == "its peer is left out: peft: no room"
+    assert stages["run"]["state"] == "failed" and "measured nothing" in stages["run"]["reason"]
+    text = (tmp_path / "results/results.txt").read_text()
+    assert "share: 0.9   [target >= 0.7: met]" in text and "== determinism  failed: not done after 5 s" in text
+    assert "==== parity" in (tmp_path / "results/log.txt").read_text()
+
+
+def test_results_of_several_calls_come_together(stood_in):
+    assert stood_in("kernels")[0].returncode == 0
+    result, stages = stood_in("parity")
+    assert result.returncode == 1 and list(stages) == ["kernels", "parity"]
+    assert stood_in("run")[1]["kernels"] == stages["kernels"]
+
+
+def test_an_unknown_stage_is_a_usage_error(stood_in):
+    result, stages = stood_in("G7")
+    assert result.returncode == 2 and "no such stage: G7; there are kernels parity" in result.stderr and not stages

@@ -1,0 +1,21 @@
+// What the host that plays a CUDA device (cuda_on_host.cc) was asked to do.
+#pragma once
+
+#include <cstdint>
+
+namespace dapd {
+
+struct CudaHostWork {
+  int64_t launches = 0;        // of kernels and products, outside of graphs
+  int64_t graph_launches = 0;  // of whole steps
+  int64_t captures = 0;
+  int64_t graph_nodes = 0;  // of the graph captured last
+  int64_t copies = 0;
+  int64_t waits = 0;            // of the host, for streams and events
+  int64_t attended_tokens = 0;  // for which the last attention was launched
+};
+
+// Not thread-safe.
+CudaHostWork& WorkOfCudaHost();
+
+}  // namespace dapd

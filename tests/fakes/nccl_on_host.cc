@@ -1,0 +1,98 @@
+#include "tests/fakes/nccl_on_host.h"
+
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+
+#include <cstring>
+
+namespace dapd {
+namespace {
+
+bool in_group = false;
+
+// One look at something that takes `looks` of them.
+bool IsReady(int64_t* looks) {
+  if (*looks > 0) --*looks;
+  return *looks == 0;
+}
+
+ncclResult_t Launch() {
+  ++ThePlayedNccl().launches;
+  return ncclInProgress;
+}
+
+}  // namespace
+
+PlayedNccl& ThePlayedNccl() {
+  static PlayedNccl played;
+  return played;
+}
+
+extern "C" {
+
+const char* cudaGetErrorString(cudaError_t) { return "a CUDA error"; }
+cudaError_t cudaStreamQuery(cudaStream_t) {
+  return IsReady(&ThePlayedNccl().looks_to_finish) ? cudaSuccess
+                                                   : cudaErrorNotReady;
+}
+
+const char* ncclGetErrorString(ncclResult_t) { return "an NCCL error"; }
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+  std::memset(id, 7, sizeof(*id));
+  return ncclSuccess;
+}
+ncclResult_t ncclCommInitRankConfig(
+    ncclComm_t* comm, int, ncclUniqueId, int, ncclConfig_t* config) {
+  *comm = reinterpret_cast<ncclComm_t>(&ThePlayedNccl());
+  ThePlayedNccl().blocks = config->blocking != 0;
+  return ncclInProgress;
+}
+ncclResult_t ncclCommGetAsyncError(ncclComm_t, ncclResult_t* state) {
+  PlayedNccl& played = ThePlayedNccl();
+  if (played.breaks && played.launches > 0) {
+    *state = ncclRemoteError;
+  } else {
+    *state = IsReady(&played.looks_to_join) ? ncclSuccess : ncclInProgress;
+  }
+  return ncclSuccess;
+}
+ncclResult_t ncclCommAbort(ncclComm_t) {
+  ++ThePlayedNccl().aborts;
+  return ncclSuccess;
+}
+ncclResult_t ncclCommFinalize(ncclComm_t) { return ncclInProgress; }
+ncclResult_t ncclCommDestroy(ncclComm_t) {
+  ++ThePlayedNccl().destroys;
+  return ncclSuccess;
+}
+ncclResult_t ncclAllReduce(const void*,
+                           void*,
+                           size_t,
+                           ncclDataType_t,
+                           ncclRedOp_t,
+                           ncclComm_t,
+                           cudaStream_t) {
+  return Launch();
+}
+ncclResult_t ncclAllGather(const void* part,
+                           void* all,
+                           size_t bytes,
+                           ncclDataType_t,
+                           ncclComm_t,
+                           cudaStream_t) {
+  if (!in_group) return ncclInvalidUsage;
+  ++ThePlayedNccl().gathers;
+  std::memcpy(all, part, bytes);
+  return ncclSuccess;
+}
+ncclResult_t ncclGroupStart() {
+  in_group = true;
+  return ncclSuccess;
+}
+ncclResult_t ncclGroupEnd() {
+  in_group = false;
+  return Launch();
+}
+
+}  // extern "C"
+}  // namespace dapd

@@ -1,0 +1,26 @@
+// NCCL and the parts of the CUDA runtime around it, played by the host: ranks
+// that come late or never, a stream that is never done, what was launched.
+#pragma once
+
+#include <cstdint>
+
+namespace dapd {
+
+struct PlayedNccl {
+  // Looks at a communicator, or at the stream, until it is ready; negative:
+  // it never is.
+  int64_t looks_to_join = 0;
+  int64_t looks_to_finish = 0;
+  bool breaks = false;  // an error turns up while an operation runs
+
+  int64_t gathers = 0;   // inside groups
+  int64_t launches = 0;  // groups, and sums
+  int64_t aborts = 0;
+  int64_t destroys = 0;
+  bool blocks = true;  // as the communicator was configured
+};
+
+// Of the test that runs.
+PlayedNccl& ThePlayedNccl();
+
+}  // namespace dapd

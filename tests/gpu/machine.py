@@ -1,0 +1,185 @@
+"""What the machine has of what the pack needs: loader, torch, libraries, peers, the GPU.
+
+examine() fails with Unusable where no program of the pack can run here at all; a machine without a usable GPU is an
+answer of its own ("no_gpu"), since everything up to there can be looked at.
+"""
+
+import glob
+import json
+import os
+import pathlib
+import platform
+import re
+import shutil
+import subprocess
+import sys
+
+import elf
+
+OLDEST_DRIVER = 580
+LOWEST_CAPABILITY = (8, 0)
+PROBE = """
+import json, torch
+facts = {"version": torch.__version__, "cuda": torch.version.cuda, "folder": torch.__path__[0]}
+facts["libstdc++"] = next((line.split()[-1] for line in open("/proc/self/maps") if "/libstdc++.so.6" in line), None)
+try:
+    torch.cuda.init()
+    of = torch.cuda.get_device_properties(0)
+    facts["gpu"] = {"name": of.name, "bytes": of.total_memory, "capability": [of.major, of.minor], "processors": of.multi_processor_count,
+                    "count": torch.cuda.device_count()}
+except Exception as error:
+    facts["no_gpu"] = str(error).strip().splitlines()[0]
+print(json.dumps(facts))
+"""
+# By peer, what a row does with it first.
+PEERS = {"transformers": "from transformers import AutoModelForCausalLM, AutoTokenizer; import transformers.models.qwen3.modeling_qwen3",
+         "peft": "from peft import LoraConfig, PeftModel, get_peft_model",
+         "liger-kernel": "from liger_kernel.ops import LigerFusedLinearJSDFunction"}
+
+
+class Unusable(Exception):
+    """Nothing of the pack can run here; the text says why and what to do."""
+
+
+def python(code, path=()):
+    """Runs code in a Python of its own, with more folders of packages in front of its own."""
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
+    environment["PYTHONPATH"] = os.pathsep.join([*map(str, path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+
+
+def last_line(text):
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "no output")
+
+
+def check_loader(manifest):
+    """The glibc's version; older than what was linked against cannot be mended by libraries of the pack."""
+    if platform.machine() != "x86_64":
+        raise Unusable(f"the programs are for x86_64, and this machine is {platform.machine()}")
+    try:
+        name, version = os.confstr("CS_GNU_LIBC_VERSION").split()
+    except (ValueError, AttributeError):
+        raise Unusable("this machine's C library is not the GNU one, which the programs and torch's wheels need") from None
+    if elf.version_key(version) < elf.version_key(manifest["needs"]["GLIBC"]):
+        raise Unusable(f"this machine has {name} {version}, and the programs need {manifest['needs']['GLIBC']}: build and pack on a machine with {name} "
+                       f"{version} or older, or run this on a newer release (Debian 12, Ubuntu 22.04.5 or 24.04)")
+    return version
+
+
+def check_torch(manifest):
+    """What torch says of itself. C++ programs fit the release that they were built with, and no other."""
+    probe = python(PROBE)
+    if probe.returncode != 0:
+        raise Unusable(f"{sys.executable} cannot import torch: {last_line(probe.stderr)}")
+    facts = json.loads(probe.stdout.splitlines()[-1])
+    release = facts["version"].split("+")[0]
+    if release.split(".")[:2] != manifest["torch"].split(".")[:2] or (facts["cuda"] or "").split(".")[0] != manifest["cuda"].split(".")[0]:
+        raise Unusable(f"{sys.executable} has torch {facts['version']} (CUDA {facts['cuda'] or 'none'}), and the programs are built with {manifest['torch']} "
+                       f"(CUDA {manifest['cuda']}): name a Python that has it with DAPD_PYTHON, or build and pack with this one's release")
+    return facts
+
+
+def library_path(tree, manifest, torch):
+    """The folders that programs search, in order; the compiler's libraries only where this machine has none, or older ones."""
+    here = pathlib.Path(torch["folder"]).resolve()
+    chosen = tree / "libraries-chosen"
+    shutil.rmtree(chosen, ignore_errors=True)
+    chosen.mkdir()
+    own = torch["libstdc++"]
+    if own is None or elf.version_key(elf.provided_version(own, "GLIBCXX")) < elf.version_key(manifest["needs"]["GLIBCXX"]):
+        take = ["libstdc++.so.6", "libgcc_s.so.1"]
+    else:
+        (chosen / "libstdc++.so.6").symlink_to(own)
+        take = []
+    if not (here / "lib/libgomp.so.1").exists():
+        take.append("libgomp.so.1")
+    for name in take:
+        (chosen / name).symlink_to(tree / "libraries-of-the-compiler" / name)
+    nvidia = sorted(glob.glob(f"{here.parent}/nvidia/*/lib"))
+    return [chosen, tree / "libraries", here / "lib", *nvidia]
+
+
+def check_links(tree, names):
+    """Lets the loader resolve every symbol of every program, as it will when they start."""
+    paths = os.pathsep.join([(tree / "library_path").read_text(), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])])
+    environment = {**os.environ, "LD_LIBRARY_PATH": paths, "LD_TRACE_LOADED_OBJECTS": "1", "LD_WARN": "yes", "LD_BIND_NOW": "yes"}
+    missing, unresolved = set(), set()
+    programs = [tree / "programs/bin" / name for name in names]
+    for file in [*programs, tree / "programs/lib/libdapd_cuda.so"]:
+        # A library is no program; the loader takes both.
+        command = [file] if file in programs else ["/lib64/ld-linux-x86-64.so.2", file]
+        result = subprocess.run(command, capture_output=True, text=True, env=environment)
+        text = result.stdout + result.stderr
+        missing |= {f"{name} is not found" for name in re.findall(r"(\S+) => not found", text)}
+        unresolved |= {f"{pathlib.Path(path).name} misses {symbol}" for symbol, path in re.findall(r"undefined symbol: (\S+?),?\s+\((\S+)\)", text)
+                       if path.startswith(f"{tree}/")}
+        unresolved |= {line.split(": ", 1)[1] for line in text.splitlines() if "version `" in line}
+        if result.returncode != 0 and not missing | unresolved:
+            unresolved.add(f"{file.name}: {last_line(text)}")
+    # What is in no library that is not there says nothing more.
+    problems = sorted(missing or unresolved)
+    if problems:
+        raise Unusable("the programs do not fit the libraries of this machine: " + "; ".join(problems[:4])
+                       + (f"; and {len(problems) - 4} more" if len(problems) > 4 else "") + ". They are built with torch's wheel of PyPI: install that one"
+                       " here, or build and pack with the torch of this machine")
+
+
+def driver():
+    """The NVIDIA driver's version, or None."""
+    try:
+        return re.search(r"(\d+\.\d+(\.\d+)?)", pathlib.Path("/proc/driver/nvidia/version").read_text())[1]
+    except (OSError, TypeError):
+        pass
+    if shutil.which("nvidia-smi") is None:
+        return None
+    result = subprocess.run(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"], capture_output=True, text=True)
+    return result.stdout.split()[0] if result.returncode == 0 and result.stdout.strip() else None
+
+
+def why_no_gpu(torch, version):
+    """None where there is a GPU that the programs can use."""
+    if "gpu" not in torch:
+        return f"no CUDA device: {torch['no_gpu']} (driver: {version or 'none'})"
+    if version and int(version.split(".")[0]) < OLDEST_DRIVER:
+        return f"the driver is {version}, and CUDA 13 needs {OLDEST_DRIVER} or newer"
+    if tuple(torch["gpu"]["capability"]) < LOWEST_CAPABILITY:
+        return f"{torch['gpu']['name']} has compute capability {torch['gpu']['capability']}, and the kernels are for 8.0 and newer"
+    return None
+
+
+def find_peers(tree):
+    """Folders of packages that the most peers can be imported with, and by peer its version or why it is left out."""
+    peers, numpy, liger = (tree / "peers" / name for name in ("peers", "numpy", "liger"))
+    best = None
+    # The pack's own, with this machine's numpy where it has one that fits; then this machine's.
+    for path in [peers, numpy], [peers], [liger], []:
+        if not all(folder.exists() for folder in path):
+            continue
+        found, left_out = {}, {}
+        for name, code in PEERS.items():
+            result = python(f"import importlib.metadata\n{code}\nprint(importlib.metadata.version('{name}'))", path)
+            if result.returncode == 0:
+                found[name] = result.stdout.split()[-1]
+            else:
+                left_out[name] = last_line(result.stderr)
+        if best is None or len(found) > len(best[1]):
+            best = path, found, left_out
+        if not left_out:
+            break
+    return best
+
+
+def examine(tree, work, manifest):
+    """All facts as a dictionary that goes into the results; writes TREE/library_path for the programs."""
+    facts = {"machine": platform.platform(), "glibc": check_loader(manifest), "python": f"{platform.python_version()} {sys.executable}", "cpus": os.cpu_count(),
+             "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30), "disk_free_gib": shutil.disk_usage(work).free >> 30}
+    torch = check_torch(manifest)
+    facts.update(torch=torch["version"], driver=driver(), gpu=torch.get("gpu"), c_compiler=shutil.which("cc") or shutil.which("gcc"))
+    (tree / "library_path").write_text(os.pathsep.join(map(str, library_path(tree, manifest, torch))))
+    names = sorted(path.name for path in (tree / "bin").iterdir())
+    check_links(tree, names)
+    facts["programs"] = subprocess.run([tree / "bin/dapd", "--version"], capture_output=True, text=True).stdout.strip()
+    path, facts["peers"], facts["peers_left_out"] = find_peers(tree)
+    facts["python_path"] = [str(folder) for folder in path]
+    facts["no_gpu"] = why_no_gpu(torch, facts["driver"])
+    return facts

@@ -1,0 +1,240 @@
+"""Makes the pack. See pack.sh.
+
+    pack.py PYTHON LEVEL MIB OUT
+
+OUT gets run.sh, unpack.py, manifest.json and one xz file a part. Unpacked together they are a tree that looks like the
+repository where tests look, with programs in programs/, libraries in libraries/ and the peers in peers/.
+"""
+
+import concurrent.futures
+import hashlib
+import importlib.metadata
+import io
+import json
+import lzma
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+
+import elf
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = ROOT / "build"
+PROGRAMS = ["dapd", "dapd-rollout", "dapd-teacher", "dapd-trainer",
+            *(f"dapd_{name}_benchmark" for name in ("decode", "gpu_kernels", "loss", "scoring", "training"))]
+# Every machine has the first, torch brings the second along with everything under its folder.
+OF_THE_SYSTEM = re.compile(r"(ld-linux-x86-64|lib(c|m|dl|rt|pthread|util|resolv|anl|nsl|mvec|cuda))\.so")
+# Taken from the pack only where the machine has none, or an older one.
+OF_THE_COMPILER = ("libstdc++.so.6", "libgcc_s.so.1", "libgomp.so.1")
+FILES = ["configs/qwen3-1.7b.yaml", "deploy/models/laboratory", "tests/benchmarks", "tests/gpu", "tests/oracle/make_qwen_tokenizer.py",
+         "tests/oracle/reference_objective.py"]
+DICTIONARY_BYTES = 32 << 20
+# What wheels of manylinux may be called; pip takes no range.
+PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in (28, 27, 26, 24, 17, 12, 5)] + ["manylinux2014_x86_64", "manylinux1_x86_64"]
+
+
+def gpu_tests():
+    """Test programs with a test that skips itself where there is no CUDA device."""
+    found = set()
+    for path in sorted((ROOT / "tests").rglob("*_test.cc")):
+        text = path.read_text()
+        if "GTEST_SKIP" not in text or 'ParseDevice("cuda")' not in text:
+            continue
+        lists = ROOT / path.parent.relative_to(ROOT / "tests") / "CMakeLists.txt"
+        listed = lists.read_text() if lists.exists() else ""
+        modules = [module for module in re.findall(r"dapd_module\(([^)]*)\)", listed) if path.name in module.split()]
+        if not modules:
+            sys.exit(f"{path.relative_to(ROOT)} needs a GPU, and {lists.relative_to(ROOT)} does not say which program it is in")
+        found |= {f"dapd_{module.split()[0]}_test" for module in modules}
+    return sorted(found)
+
+
+def require(paths):
+    missing = [str(path.relative_to(ROOT)) for path in paths if not path.exists()]
+    if missing:
+        sys.exit(f"not built: {', '.join(missing)}; run deploy/install.sh --tests and deploy/build.sh --tests")
+
+
+def collect_programs(folder, tests):
+    """Stripped programs, tests and the CUDA backend, as placement.cc expects them: lib/ beside bin/."""
+    library = BUILD / "lib/libdapd_cuda.so"
+    require([*(BUILD / "bin" / name for name in PROGRAMS + tests), library])
+    if b"DapdCudaSample\0" not in library.read_bytes():
+        sys.exit("build/lib/libdapd_cuda.so has no kernels of its own: build where nvcc 13 is (docs/gpu.md)")
+    sources = {**{f"programs/bin/{name}": BUILD / "bin" / name for name in PROGRAMS + tests}, "programs/lib/libdapd_cuda.so": library}
+    for name, source in sources.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        subprocess.run(["strip", "--strip-unneeded", "-o", folder / name, source], check=True)
+    (folder / "bin").mkdir()
+    for name in PROGRAMS + tests:
+        (folder / "bin" / name).symlink_to("../tests/gpu/with_libraries.sh")
+    return list(sources.values())
+
+
+def collect_libraries(folder, sources, site):
+    """What the programs load that is neither torch's nor every machine's."""
+    found, missing = elf.loaded_libraries(sources)
+    if missing:
+        sys.exit(f"the programs do not find {', '.join(sorted(missing))}: run deploy/install.sh --tests and build again")
+    for name, path in sorted(found.items()):
+        path = os.path.realpath(path)
+        if OF_THE_SYSTEM.match(name) or (path.startswith((f"{site}/torch/", f"{site}/nvidia/")) and name not in OF_THE_COMPILER):
+            continue
+        target = folder / ("libraries-of-the-compiler" if name in OF_THE_COMPILER else "libraries") / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, target)
+        subprocess.run(["strip", "--strip-unneeded", target], check=True)
+
+
+def made_once(kind, sources, make):
+    """build/gpu-pack/KIND-..., made by make(folder) unless it is there, of these sources' content."""
+    digest = hashlib.sha256(b"\0".join(source if isinstance(source, bytes) else source.read_bytes() for source in sources)).hexdigest()[:12]
+    folder = BUILD / "gpu-pack" / f"{kind}-{digest}"
+    if not folder.exists():
+        aside = folder.with_suffix(".tmp")
+        shutil.rmtree(aside, ignore_errors=True)
+        aside.mkdir(parents=True)
+        make(aside)
+        aside.rename(folder)
+    return folder
+
+
+def write_tokenizer(folder):
+    sys.path.insert(0, str(ROOT / "tests/oracle"))
+    import make_qwen_tokenizer
+    make_qwen_tokenizer.write(folder)
+
+
+def install_peers(name, python):
+    """Packages of requirements*.txt for another Python; None and the reason where PyPI does not give them."""
+    requirements = ROOT / "tests/gpu" / f"{name}.txt"
+
+    def install(folder):
+        platforms = [part for platform in PLATFORMS for part in ("--platform", platform)]
+        subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile", "--disable-pip-version-check", "--no-input", "--target",
+                        folder, "--python-version", python, "--only-binary=:all:", *platforms, "--requirement", requirements],
+                       check=True, capture_output=True, text=True)
+        shutil.rmtree(folder / "bin", ignore_errors=True)
+
+    try:
+        return made_once(f"{name}-{python}", [requirements], install), None
+    except subprocess.CalledProcessError as error:
+        return None, next((line for line in reversed(error.stderr.splitlines()) if line.startswith("ERROR")), "pip failed")
+
+
+def link_liger(links, peers):
+    """liger-kernel by itself: it is all Python, and fits where the others are of another release."""
+    links.mkdir()
+    for path in peers.glob("liger_kernel*"):
+        (links / path.name).symlink_to(f"../peers/{path.name}")
+    return links
+
+
+def add(archive, folder, under=""):
+    """All files of a folder but the peers' own tests; neither owners nor times of the machine that packs."""
+    for path in sorted(folder.rglob("*")):
+        inside = path.relative_to(folder).parts
+        if path.is_dir() and not path.is_symlink() or path.suffix == ".pyi" or "__pycache__" in inside or (under.startswith("peers") and "tests" in inside):
+            continue
+        entry = archive.gettarinfo(path, str(pathlib.PurePath(under) / path.relative_to(folder)))
+        entry.uid = entry.gid = entry.mtime = 0
+        entry.uname = entry.gname = ""
+        if entry.isreg():
+            with open(path, "rb") as file:
+                archive.addfile(entry, file)
+        else:
+            archive.addfile(entry)
+
+
+def compress(folders, level):
+    """One xz stream of a part's folders, each under a name."""
+    plain = io.BytesIO()
+    with tarfile.open(fileobj=plain, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for folder, under in folders:
+            add(archive, folder, under)
+    # Jumps in machine code repeat themselves once they are absolute.
+    dictionary = {"dict_size": DICTIONARY_BYTES} if level >= 6 else {}
+    return lzma.compress(plain.getbuffer(), filters=[{"id": lzma.FILTER_X86}, {"id": lzma.FILTER_LZMA2, "preset": level, **dictionary}])
+
+
+def git(*arguments):
+    result = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True)
+    return result.stdout.strip() if result.returncode == 0 else ""
+
+
+def fit(parts, needed, most):
+    """Parts in the order of their worth that have at most that many bytes together, and what was left out."""
+    kept, left_out, total = [], [], 0
+    for name, content in parts:
+        if total + len(content) <= most:
+            kept.append((name, content))
+            total += len(content)
+        elif name in needed:
+            sys.exit(f"the pack is too large even without peers: {name} has {len(content) / 2**20:.1f} MiB, and all may have {most >> 20}")
+        else:
+            left_out.append({"what": name, "why": f"its {len(content) / 2**20:.1f} MiB do not fit beside {total / 2**20:.1f} MiB"})
+    return kept, left_out
+
+
+def write(out, manifest, parts):
+    """Into a folder aside that takes OUT's place."""
+    if out.exists() and any(out.iterdir()) and not (out / "manifest.json").exists():
+        sys.exit(f"{out} is there and is no pack: name a folder that is empty or not there")
+    aside = out.with_name(out.name + ".tmp")
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir(parents=True)
+    for name, content in parts:
+        (aside / f"{name}.tar.xz").write_bytes(content)
+        manifest["parts"].append({"file": f"{name}.tar.xz", "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()})
+    (aside / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
+    for name in ("run.sh", "unpack.py"):
+        shutil.copy(ROOT / "tests/gpu" / name, aside)
+    shutil.rmtree(out, ignore_errors=True)
+    aside.rename(out)
+
+
+def main():
+    python, level, most, out = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]) << 20, pathlib.Path(sys.argv[4]).absolute()
+    tests = gpu_tests()
+    site = pathlib.Path(importlib.metadata.distribution("torch").locate_file("")).resolve()
+    with tempfile.TemporaryDirectory() as name:
+        stage = pathlib.Path(name)
+        sources = collect_programs(stage / "programs", tests)
+        collect_libraries(stage / "libraries", sources, site)
+        for path in FILES:
+            source, target = ROOT / path, stage / "files" / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copytree(source, target) if source.is_dir() else shutil.copy(source, target)
+        tokenizer = made_once("qwen-tokenizer", [ROOT / "tests/oracle/make_qwen_tokenizer.py"], write_tokenizer)
+        contents = {"programs": [(stage / "programs", ""), (stage / "files", ""), (tokenizer, "qwen-tokenizer")], "libraries": [(stage / "libraries", "")]}
+        left_out = []
+        for part, what in ("peers", "requirements"), ("numpy", "requirements-numpy"):
+            folder, why = install_peers(what, python)
+            if folder is None:
+                left_out.append({"what": part, "why": why})
+            else:
+                contents[part] = [(folder, f"peers/{part}")]
+        if "peers" in contents:
+            contents["peers"].append((link_liger(stage / "liger", contents["peers"][0][0]), "peers/liger"))
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            parts = list(zip(contents, pool.map(lambda folders: compress(folders, level), contents.values())))
+        packed = [path for part in ("programs", "libraries") for path in (stage / part).rglob("*") if path.is_file() and not path.is_symlink()]
+        needs = {family: elf.needed_version(packed, family) for family in ("GLIBC", "GLIBCXX")}
+    kept, no_room = fit(parts, ("programs", "libraries"), most)
+    torch = {key: re.search(rf"^{key}.*?= '(.*)'", (site / "torch/version.py").read_text(), re.MULTILINE)[1] for key in ("__version__", "cuda")}
+    manifest = {"commit": git("describe", "--tags", "--always", "--dirty"), "torch": torch["__version__"].split("+")[0], "cuda": torch["cuda"],
+                "python": python, "needs": needs, "tests": tests, "left_out": left_out + no_room, "parts": []}
+    write(out, manifest, kept)
+    for part in manifest["parts"]:
+        print(f"{part['file']:<20} {part['bytes'] / 2**20:6.1f} MiB")
+    for missing in manifest["left_out"]:
+        print(f"left out: {missing['what']} ({missing['why']})")
+    print(f"{out}: {sum(path.stat().st_size for path in out.iterdir()) / 2**20:.1f} MiB, for glibc {needs['GLIBC']} or newer and torch {manifest['torch']}")
+
+
+main()

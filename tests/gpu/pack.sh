@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Packs what proves the CUDA path on another machine: programs, the tests that
+# need a GPU, benchmark rows with their peers, and the libraries that a bare
+# machine lacks, torch's excepted. run.sh in OUT runs it there.
+#
+#   tests/gpu/pack.sh [--python X.Y] [--level N] [--most MIB] OUT
+#
+# --python   of the machine with the GPU, for the peers' compiled modules (3.12)
+# --level    of xz, 0 to 9 (6: two minutes of a core)
+# --most     of OUT, in MiB (60); what does not fit of the peers is left out
+#            and named
+#
+# Needs deploy/install.sh --tests, deploy/build.sh --tests with CUDA kernels, and
+# PyPI for the peers, once. OUT is replaced if a pack is in it.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+
+usage() {
+  echo "usage: tests/gpu/pack.sh [--python X.Y] [--level N] [--most MIB] OUT" >&2
+  exit 2
+}
+
+python=3.12 level=6 most=60
+while [ $# -gt 1 ]; do
+  case "$1" in
+    --python) [[ $2 =~ ^3\.[0-9]+$ ]] || usage; python=$2 ;;
+    --level) [[ $2 =~ ^[0-9]$ ]] || usage; level=$2 ;;
+    --most) [[ $2 =~ ^[1-9][0-9]{0,3}$ ]] || usage; most=$2 ;;
+    *) usage ;;
+  esac
+  shift 2
+done
+if [ $# -ne 1 ] || [[ $1 == -* ]]; then usage; fi
+exec "$root/.deps/venv/bin/python" "$root/tests/gpu/pack.py" "$python" "$level" \
+  "$most" "$1"

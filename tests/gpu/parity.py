@@ -1,0 +1,101 @@
+"""The GPU against the CPU, by the programs themselves: logits, answers, the objective with its gradients, ten training steps.
+
+Limits in float32 are what another order of sums makes of it. In bfloat16 both sides round, each its own way: the GPU's
+tensors may be twice as far from the CPU's float32 as the CPU's own bfloat16 is (flash attention rounds probabilities, too).
+"""
+
+import json
+import pathlib
+import random
+import tempfile
+
+import trial
+from duel import Row
+from trial import DEVICE, LABORATORY, REHEARSAL
+
+LOGITS = 2e-3  # absolute, as cuda_parity_test.cc
+LOSS, GRADIENT = 1e-4, 1e-3
+STEPS, STEP_LOSS = 10, 1e-3
+# Adam divides a gradient by its own size: where that is all rounding, the step's sign is, too.
+STEP_ADAPTER = 5e-2
+ROUNDINGS = 2.0
+# A single number may be lucky on the CPU: as row G8 between two implementations.
+ROUNDED_LOSS = 5e-2
+NEW_TOKENS = 24
+
+
+def compare_logits(row, folder, name, model, vocabulary):
+    rng = random.Random(1)
+    texts = folder / "texts.jsonl"
+    texts.write_text("".join(json.dumps({"id": f"t{i}", "input_ids": [rng.randrange(vocabulary) for _ in range(length)]}) + "\n"
+                             for i, length in enumerate((1, 7, 128, 200))))
+    found = {}
+    for device, precision in (("cpu", "float32"), (DEVICE, "float32"), ("cpu", "bfloat16"), (DEVICE, "bfloat16")):
+        out = folder / f"{device}-{precision}.safetensors"
+        trial.dapd("score", "--model", model, "--input", texts, "--output", out, "--precision", precision, "--device", device, "--logits")
+        found[device, precision] = {key: tensor for key, tensor in trial.tensors(out).items() if key.endswith(".logits")}
+    exact = found["cpu", "float32"]
+    largest = max(float((found[DEVICE, "float32"][key] - exact[key]).abs().max()) for key in exact)
+    row.check(f"{name}: largest error of a logit, float32", largest, LOGITS)
+    row.check(f"{name}: logits in bfloat16, relative", trial.relative(found[DEVICE, "bfloat16"], exact),
+              ROUNDINGS * trial.relative(found["cpu", "bfloat16"], exact))
+
+
+def compare_answers(row, folder):
+    """Greedy and sampled answers of the laboratory model, whose logits have no ties."""
+    prompts = folder / "prompts.jsonl"
+    problems = trial.lines(trial.write_samples(folder / "for-prompts.jsonl", 16, 6, 256))
+    prompts.write_text("".join(json.dumps({"id": each["id"], "messages": [{"role": "user", "content": each["problem"]}]}) + "\n" for each in problems))
+    for kind, sampling in ("greedy", ["--temperature", 0]), ("sampled", ["--temperature", 1.1, "--top-k", 20, "--top-p", 0.95, "--seed", 7]):
+        ids = []
+        for device in "cpu", DEVICE:
+            out = folder / f"answers-{device}.jsonl"
+            trial.dapd("generate", "--model", LABORATORY, "--input", prompts, "--output", out, "--device", device, "--slots", 8,
+                       "--max-new-tokens", NEW_TOKENS, *sampling)
+            ids.append({answer["id"]: answer["ids"] for answer in trial.lines(out)})
+        row.check(f"{kind} answers that differ, of {len(problems)}, float32", sum(ids[0][key] != ids[1][key] for key in ids[0]), 0)
+
+
+def compare_objective(row, folder, name, model, samples):
+    """Value and gradients under an adapter that ten steps have made, whose B is not zero."""
+    adapter = trial.replay(folder / "start", samples, model, "cpu", "float32", steps=True, **{"trainer.batch_size": 4}) / "adapter"
+    found = {}
+    for device, precision in (("cpu", "float32"), (DEVICE, "float32"), ("cpu", "bfloat16"), (DEVICE, "bfloat16")):
+        out = trial.replay(folder / f"{device}-{precision}", samples, model, device, precision, adapter=adapter)
+        found[device, precision] = json.loads((out / "objective.json").read_text()), trial.tensors(out / "gradients.safetensors")
+    exact, ours, ours_rounded = found["cpu", "float32"], found[DEVICE, "float32"], found[DEVICE, "bfloat16"]
+    for term, values in exact[0]["terms"].items():
+        row.check(f"{name}: {term}, float32, relative", abs(ours[0]["terms"][term]["value"] / values["value"] - 1), LOSS)
+    wrong, where = trial.worst(ours[1], exact[1])
+    row.check(f"{name}: worst gradient, float32, relative ({where})", wrong, GRADIENT)
+    row.check(f"{name}: objective in bfloat16, relative", abs(ours_rounded[0]["loss"] / exact[0]["loss"] - 1), ROUNDED_LOSS)
+    row.check(f"{name}: all gradients in bfloat16, relative", trial.relative(ours_rounded[1], exact[1]),
+              ROUNDINGS * trial.relative(found["cpu", "bfloat16"][1], exact[1]))
+
+
+def compare_steps(row, folder, name, model, samples):
+    batch = len(trial.lines(samples)) // STEPS
+    expected, found = (trial.replay(folder / f"{device}-steps", samples, model, device, "float32", steps=True, **{"trainer.batch_size": batch})
+                       for device in ("cpu", DEVICE))
+    losses = [[line["loss"] for line in trial.lines(out / "metrics.jsonl")] for out in (found, expected)]
+    row.check(f"{name}: steps missing of {STEPS}", STEPS - len(losses[0]), 0)
+    row.check(f"{name}: worst loss of a step, float32, relative", max(abs(x / y - 1) for x, y in zip(*losses, strict=True)), STEP_LOSS)
+    adapters = [trial.tensors(out / "adapter/adapter_model.safetensors") for out in (found, expected)]
+    row.check(f"{name}: adapter after {STEPS} steps, float32, relative", trial.relative(*adapters), STEP_ADAPTER)
+
+
+def main():
+    row = Row("parity", f"{DEVICE} against the CPU, by dapd score, generate and replay")
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = pathlib.Path(temporary)
+        compare_answers(row, folder)
+        models = {"laboratory": (LABORATORY, 256)}
+        if not REHEARSAL:
+            models["2 layers of Qwen3-0.6B"] = trial.write_wide_model(folder / "wide"), 150_000
+        for number, (name, (model, vocabulary)) in enumerate(models.items()):
+            place = folder / str(number)
+            place.mkdir()
+            samples = trial.write_samples(place / "samples.jsonl", 2 * STEPS, 16 if REHEARSAL else 100, vocabulary)
+            compare_logits(row, place, name, model, vocabulary)
+            compare_objective(row, place, name, model, samples)
+            compare_steps(row, place, name, model, samples)

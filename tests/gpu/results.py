@@ -1,0 +1,77 @@
+"""results.json and results.txt: the machine, and by stage its state, time and lines.
+
+A stage: {"stage", "state": passed | failed | not run, "reason", "seconds", "lines"}; its lines are Row's (duel.py).
+"""
+
+import json
+import os
+import pathlib
+
+
+class Results:
+    """The results in a folder. Stages that it has from before stay, unless they run again on the same machine with the same pack."""
+
+    def __init__(self, folder, pack, machine, order, rehearsal):
+        self.folder, self.order = pathlib.Path(folder), order
+        self.content = {"pack": pack, "machine": machine, "rehearsal": rehearsal, "stages": []}
+        try:
+            before = json.loads((self.folder / "results.json").read_text())
+        except (OSError, ValueError):
+            return
+        same = all(before.get(key) == self.content[key] for key in ("pack", "rehearsal")) and before["machine"].get("gpu") == machine.get("gpu")
+        if same:
+            self.content["stages"] = before["stages"]
+        else:
+            (self.folder / "results.json").rename(self.folder / "results-before.json")
+
+    def put(self, stage, state, reason=None, seconds=0.0, lines=()):
+        """Replaces what there is of the stage; both files are whole at any time."""
+        others = [other for other in self.content["stages"] if other["stage"] != stage]
+        entry = {"stage": stage, "state": state, "reason": reason, "seconds": round(seconds, 1), "lines": list(lines)}
+        self.content["stages"] = sorted([*others, entry], key=lambda each: self.order.index(each["stage"]))
+        self._write("results.json", json.dumps(self.content, indent=1) + "\n")
+        self._write("results.txt", self.text())
+        return entry
+
+    def _write(self, name, text):
+        aside = self.folder / f"{name}.tmp"
+        aside.write_text(text)
+        os.replace(aside, self.folder / name)
+
+    def text(self):
+        machine, pack = self.content["machine"], self.content["pack"]
+        lines = []
+        if self.content["rehearsal"]:
+            lines.append("REHEARSAL: the CPU stands in for the GPU, at small sizes; nothing here was measured or proved on a GPU.")
+        lines.append(f"pack: {machine.get('programs') or pack['commit']}, torch {pack['torch']}")
+        for key in ("gpu", "driver", "torch", "python", "glibc", "machine", "cpus", "memory_gib", "disk_free_gib", "c_compiler", "no_gpu"):
+            if key in machine:
+                lines.append(f"{key}: {describe(machine[key])}")
+        for what, why in [*machine.get("peers", {}).items()]:
+            lines.append(f"peer {what}: {why}")
+        for what, why in [*machine.get("peers_left_out", {}).items(), *((each["what"], each["why"]) for each in pack["left_out"])]:
+            lines.append(f"left out: {what}: {why}")
+        for stage in self.content["stages"]:
+            lines += ["", *stage_text(stage)]
+        return "\n".join(lines) + "\n"
+
+
+def describe(value):
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {describe(part)}" for key, part in value.items())
+    return ".".join(map(str, value)) if isinstance(value, list) else "none" if value is None else str(value)
+
+
+def stage_text(stage):
+    """Headline and lines of a stage."""
+    reason = f": {stage['reason']}" if stage["reason"] else ""
+    lines = [f"== {stage['stage']}  {stage['state']}{reason}  ({stage['seconds']:.0f} s)"]
+    for line in stage["lines"]:
+        if "title" in line:
+            lines.append(f"{line['row']}  {line['title']}")
+        elif "check" in line:
+            lines.append(f"    check: {line['check']}: {line['error']:.3g} (limit {line['limit']:g}) {'ok' if line['ok'] else 'FAILED'}")
+        else:
+            target = "" if line["target"] is None else f"   [target {line['target']}: {'met' if line['met'] else 'MISSED'}]"
+            lines.append(f"    {line['figure']}: {line['value']}{target}")
+    return lines

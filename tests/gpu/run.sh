@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# Proves the CUDA path on a machine with a GPU, out of a pack that pack.sh made:
+# parity, determinism, the rows G1 to G8 and a whole run, with one JSON and one
+# text of results. Needs Python with torch as the programs were built with, and
+# nothing else: no network, no root.
+#
+#   tests/gpu/run.sh [--pack PACK] [--results FOLDER] [--seconds N] [--rehearse]
+#                    [STAGE...]
+#
+# --pack      the folder that pack.sh made (default: where this script is)
+# --results   gets results.json, results.txt and log.txt (default: gpu-results);
+#             stages that ran before stay in them, unless they run again
+# --seconds   a stage may take (540)
+# --rehearse  the CPU in the GPU's place, at small sizes, where a stage can: shows
+#             that the stages work, and nothing about a GPU
+#
+# Stages, in this order: kernels parity determinism G5 G6 G1 G2 G3 G4 G8 run. One
+# that fails does not keep the others from running. Ends with 0 if all that were
+# asked for passed, missed targets included; 1 if not; 2 for wrong usage.
+#
+# DAPD_PYTHON names the interpreter, DAPD_GPU_WORK a folder for models and the
+# unpacked pack (30 GB; default: below TMPDIR).
+set -euo pipefail
+
+usage() {
+  echo "usage: tests/gpu/run.sh [--pack PACK] [--results FOLDER] [--seconds N]" \
+    "[--rehearse] [STAGE...]" >&2
+  exit 2
+}
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+pack=$here results=gpu-results seconds=540 rehearse=()
+while [[ ${1:-} == -* ]]; do
+  case "$1" in
+    --pack | --results | --seconds) [ $# -gt 1 ] || usage ;;&
+    --pack) pack=$2 ;;
+    --results) results=$2 ;;
+    --seconds) [[ $2 =~ ^[1-9][0-9]{0,5}$ ]] || usage; seconds=$2 ;;
+    --rehearse) rehearse=(--rehearse); shift; continue ;;
+    *) usage ;;
+  esac
+  shift 2
+done
+
+has_torch() {
+  "$1" -c 'import importlib.util, lzma, sys
+sys.exit(sys.version_info < (3, 10) or importlib.util.find_spec("torch") is None)' 2>/dev/null
+}
+
+python=
+for candidate in ${DAPD_PYTHON:-python3 python}; do
+  if has_torch "$candidate"; then python=$(command -v "$candidate"); break; fi
+done
+if [ -z "$python" ]; then
+  echo "neither ${DAPD_PYTHON:-python3 nor python} is a Python 3.10 or newer with" \
+    "torch and lzma; name one with DAPD_PYTHON=/path/to/python" >&2
+  exit 1
+fi
+
+work=${DAPD_GPU_WORK:-${TMPDIR:-/tmp}/dapd-gpu-$(id -u)}
+mkdir -p "$work" "$results"
+tree=$("$python" "$here/unpack.py" "$pack" "$work")
+exec "$python" "$tree/tests/gpu/run.py" "$work" "$results" "$seconds" \
+  ${rehearse[@]+"${rehearse[@]}"} "$@"

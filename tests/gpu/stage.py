@@ -1,0 +1,38 @@
+"""One stage, in a process of its own that run.py may end.
+
+    stage.py NAME
+
+Stages are the rows of tests/benchmarks and modules of this folder. What they find they say as Row does; ends with 0 if
+every check held, and otherwise with a last line on stderr that says why not.
+"""
+
+import importlib
+import os
+import pathlib
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "benchmarks"), str(HERE.parent / "oracle")]
+
+from duel import Row  # noqa: E402
+
+# In the order in which they run: what is wrong comes before what is slow.
+STAGES = {"kernels": "kernels", "parity": "parity", "determinism": "determinism", "G5": "g5_sampling", "G6": "g6_merge", "G1": "g1_loss", "G2": "g2_decode",
+          "G3": "g3_training", "G4": "g4_scoring", "G8": "g8_step", "run": "whole_run"}
+# What cannot begin without a peer, which it trains or decodes beside.
+NEEDS = {"G2": ["transformers"], "G3": ["transformers", "peft"], "G8": ["transformers", "peft"]}
+# Those that the CPU can rehearse.
+REHEARSED = ("parity", "determinism", "run")
+
+
+def main():
+    name = sys.argv[1]
+    importlib.import_module(STAGES[name]).main()
+    if Row.failures:
+        sys.exit("checks failed: " + "; ".join(Row.failures))
+    if not os.path.getsize(os.environ["DAPD_BENCHMARK_RECORD"]):
+        sys.exit("it skipped itself and measured nothing")
+
+
+if __name__ == "__main__":
+    main()

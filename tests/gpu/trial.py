@@ -1,0 +1,103 @@
+"""What the stages parity, determinism and run share: programs, models, samples, and errors of what they wrote.
+
+In a rehearsal the CPU stands in for the GPU and models are small.
+"""
+
+import json
+import os
+import pathlib
+import random
+import shutil
+import subprocess
+import sys
+
+import torch
+from safetensors.torch import load_file
+
+from duel import BIN, ROOT
+
+LABORATORY = ROOT / "deploy/models/laboratory"
+REHEARSAL = bool(os.environ.get("DAPD_GPU_REHEARSAL"))
+DEVICE = "cpu" if REHEARSAL else "cuda"
+RANK = 16
+
+
+def dapd(*arguments, **environment):
+    """Runs the command; where it fails, the stage ends with what it said last."""
+    command = [BIN / "dapd", *map(str, arguments)]
+    result = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment})
+    if result.returncode != 0:
+        sys.stderr.write(result.stderr)
+        last = next((line for line in reversed(result.stderr.splitlines()) if line.strip()), "no output")
+        sys.exit(f"dapd {arguments[0]} ended with code {result.returncode}: {last}")
+    return result.stdout
+
+
+def flags(settings):
+    return [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
+
+
+def knows(key):
+    """Whether these programs have a key of the configuration."""
+    return f"`{key}`" in dapd("config-reference")
+
+
+def write_wide_model(folder, layers=2):
+    """Two layers of Qwen3-0.6B's shape with its vocabulary and heads of 128: the shapes that the kernels are for."""
+    import make_qwen3_0_6b as maker
+    maker.LAYERS = layers
+    arguments, sys.argv = sys.argv, ["make", str(folder)]
+    maker.main()
+    sys.argv = arguments
+    return folder
+
+
+def write_samples(path, count, longest, vocabulary):
+    """Rows for replay: generated problems, and answers of random tokens, which need no sampler."""
+    rng = random.Random(5)
+    problems = path.with_suffix(".problems")
+    dapd("problems", "--task", "stepwise_sum", "--count", count, "--seed", 1, "--output", problems)
+    rows = [json.loads(line) for line in problems.read_text().splitlines()]
+    samples = [{"id": f"s{i}", "problem": row["problem"], "reference": row["solution"],
+                "rollout_ids": [rng.randrange(vocabulary) for _ in range(rng.randint(5, longest))]} for i, row in enumerate(rows)]
+    path.write_text("".join(json.dumps(sample) + "\n" for sample in samples))
+    return path
+
+
+def settings_of(model, device, precision, **more):
+    return {"model.path": model, "model.device": device, "model.precision": precision, "lora.rank": RANK, "lora.alpha": 2 * RANK, "run.seed": 3,
+            "trainer.micro_batch_size": 2, "trainer.learning_rate": 1e-3, **more}
+
+
+def replay(folder, samples, model, device, precision, steps=False, adapter=None, **more):
+    """Losses and gradients of the samples, or with `steps` optimizer steps over them; the folder with what came of it."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    config = folder.with_suffix(".yaml")
+    config.write_text("{}\n")
+    dapd("replay", "--config", config, *flags(settings_of(model, device, precision, **more)), "--batch", samples, "--output", folder,
+         *(["--apply"] if steps else []), *(["--adapter", adapter, "--snapshot", adapter] if adapter else []))
+    return folder
+
+
+def relative(found, expected):
+    """|found - expected| / |expected| over tensors by name, in double precision, all together."""
+    if set(found) != set(expected):
+        sys.exit(f"tensors differ in name: {sorted(set(found) ^ set(expected))[:3]}")
+    square = sum(float((found[name].double() - expected[name].double()).square().sum()) for name in expected)
+    return (square / sum(float(tensor.double().square().sum()) for tensor in expected.values())) ** 0.5
+
+
+def worst(found, expected):
+    """The largest relative() of single tensors, those of zeros left out, and the tensor's name."""
+    errors = {name: relative({name: found[name]}, {name: expected[name]}) for name in expected if expected[name].any()}
+    name = max(errors, key=errors.get)
+    return errors[name], name
+
+
+def tensors(path):
+    return {name: tensor.to(torch.float32) for name, tensor in load_file(pathlib.Path(path)).items()}
+
+
+def lines(path):
+    return [json.loads(line) for line in pathlib.Path(path).read_text().splitlines()]

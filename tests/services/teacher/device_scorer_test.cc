@@ -1,0 +1,147 @@
+// A teacher on a GPU, on a host that plays the device: what a request asks of
+// it, and that its bits do not depend on what else is scored.
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+#include "common/tensor/torch_bridge.h"
+#include "services/teacher/model_scorer.h"
+#include "tests/fakes/torch_device/device_model.h"
+#include "tests/fakes/torch_device/torch_device.h"
+
+namespace dapd {
+namespace {
+
+using Hidden = std::map<ViewName, at::Tensor>;
+
+class DeviceScorerTest : public ::testing::Test {
+ protected:
+  void SetUp() override { Restart(); }
+
+  void Restart() {
+    scorer_ = MakeModelScorer(
+        weights_,
+        {.chunk_tokens = 16, .pass_rows = 64, .most_together = 3},
+        int64_t{1} << 30);
+  }
+
+  static ScoreInput MakeInput(int32_t start) {
+    ScoreInput input;
+    input.views = {
+        {ViewName::kNoneRollout, {RandomModelIds(40, start), 20, 20}},
+        {ViewName::kCrossRollout, {RandomModelIds(55, start + 3), 35, 20}}};
+    return input;
+  }
+
+  std::vector<Hidden> Score(const std::vector<ScoreInput>& inputs) {
+    std::vector<Hidden> got(inputs.size());
+    std::vector<ScoreJob> jobs;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      jobs.push_back({&inputs[i], [&got, i](ViewScores scores) {
+                        got[i][scores.view] =
+                            ToTorch(scores.tensors.front().second).clone();
+                        return true;
+                      }});
+    }
+    for (const auto& outcome : scorer_->ScoreTogether(jobs)) {
+      EXPECT_TRUE(outcome.ok()) << outcome.status();
+    }
+    return got;
+  }
+
+  const std::shared_ptr<const ModelWeights> weights_ =
+      OnPlayedDevice(*MakeSmallModel(at::kBFloat16));
+  std::unique_ptr<Scorer> scorer_;
+};
+
+TEST_F(DeviceScorerTest, APassIsOneWaitAndOneAttentionALayer) {
+  const std::vector<ScoreInput> inputs = {
+      MakeInput(1), MakeInput(2), MakeInput(9)};
+  ResetWorkOfDevice();
+  Score(inputs);
+  // Three requests of 39 and 54 tokens: five passes of 64 rows.
+  const DeviceWork& work = WorkOfDevice();
+  EXPECT_EQ(work.Launches("aten::_flash_attention_forward"), 5 * 2);
+  EXPECT_LE(work.waits, 5);
+  EXPECT_EQ(work.to_device, 5 * 2);
+  EXPECT_EQ(work.to_host, 6);
+  EXPECT_EQ(work.pageable_copies, 0);
+}
+
+TEST_F(DeviceScorerTest, NeitherNeighboursNorStreamingChangeABit) {
+  std::vector<ScoreInput> inputs = {MakeInput(1), MakeInput(2), MakeInput(9)};
+  std::vector<Hidden> alone;
+  for (const ScoreInput& input : inputs) {
+    Restart();
+    alone.push_back(Score({input}).front());
+  }
+  for (const bool is_ahead : {false, true}) {
+    Restart();
+    std::vector<HeldPrefix> held(3);
+    if (is_ahead) {
+      std::vector<AheadSequence> sequences;
+      for (size_t i = 0; i < 3; ++i) {
+        sequences.push_back(
+            {WeightSet::kBase,
+             &inputs[i].views.at(ViewName::kCrossRollout).input_ids,
+             &held[i]});
+      }
+      EXPECT_EQ(scorer_->Advance(sequences).value(), 64);
+    }
+    const std::vector<Hidden> together = Score(inputs);
+    for (size_t i = 0; i < 3; ++i) {
+      for (const auto& [view, hidden] : alone[i]) {
+        EXPECT_TRUE(at::equal(hidden, together[i].at(view)));
+      }
+    }
+  }
+}
+
+TEST_F(DeviceScorerTest, EveryPayloadIsCopiedWithoutAWaitOfItsOwn) {
+  for (const Payload payload :
+       {Payload::kHiddenStates, Payload::kLogits, Payload::kTopK}) {
+    ScoreInput input = MakeInput(4);
+    input.payload = payload;
+    input.top_k = 5;
+    Restart();
+    ResetWorkOfDevice();
+    Score({input});
+    EXPECT_LE(WorkOfDevice().waits, 2);  // two passes
+    EXPECT_EQ(WorkOfDevice().pageable_copies, 0);
+  }
+}
+
+// Together they do not fit; one by one they do.
+TEST_F(DeviceScorerTest, ARequestFailsForMemoryOnlyIfItDoesAlone) {
+  const ScoreInput input = MakeInput(1);
+  const std::vector<Hidden> expected = Score({input, MakeInput(2)});
+  Restart();
+  ResetWorkOfDevice();
+  Score({input});
+  const int64_t one = WorkOfDevice().peak_bytes;
+  Restart();
+  ResetWorkOfDevice();
+  Score({input, MakeInput(2)});
+  const int64_t both = WorkOfDevice().peak_bytes;
+  ASSERT_LT(one, both);
+  Restart();
+  LimitDeviceMemory(one + (both - one) / 2);
+  const std::vector<Hidden> got = Score({input, MakeInput(2)});
+  LimitDeviceMemory(WorkOfDevice().live_bytes + 1000);
+  const ScoreJob job = {&input, [](ViewScores) { return true; }};
+  Restart();
+  EXPECT_EQ(scorer_->ScoreTogether({&job, 1})[0].status().code(),
+            absl::StatusCode::kResourceExhausted);
+  LimitDeviceMemory(0);
+  for (size_t i = 0; i < 2; ++i) {
+    for (const auto& [view, hidden] : expected[i]) {
+      EXPECT_TRUE(at::equal(hidden, got[i].at(view)));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace dapd
