@@ -73,12 +73,13 @@ def test_a_library_that_cuda_needs_is_named_with_its_package(programs, workspace
     (tmp_path / "bin").mkdir()
     (tmp_path / "lib").mkdir()
     shutil.copy(programs / "bin/dapd-teacher", tmp_path / "bin")
-    compile_library(tmp_path / "libnccl.so.2", "int ncclGetVersion(void) { return 0; }", "-Wl,-soname,libnccl.so.2")
-    compile_library(tmp_path / "lib/libdapd_cuda.so", "int ncclGetVersion(void); int DapdCudaDeviceCount(void) { return ncclGetVersion(); }",
-                    tmp_path / "libnccl.so.2")
+    # A version that no machine has.
+    library = tmp_path / "libnccl.so.99"
+    compile_library(library, "int ncclGetVersion(void) { return 0; }", f"-Wl,-soname,{library.name}")
+    compile_library(tmp_path / "lib/libdapd_cuda.so", "int ncclGetVersion(void); int DapdCudaDeviceCount(void) { return ncclGetVersion(); }", library)
     result = start(tmp_path, "dapd-teacher", workspace, machine(H100))
     assert result.returncode == 3, result.stderr
-    assert "libnccl.so.2" in result.stderr and "NCCL is missing, which the Python package nvidia-nccl-cu13 has" in result.stderr, result.stderr
+    assert "libnccl.so.99" in result.stderr and "NCCL is missing, which the Python package nvidia-nccl-cu13 has" in result.stderr, result.stderr
 
 
 def test_check_describes_the_gpus_and_says_whether_a_run_fits(programs, workspace):
