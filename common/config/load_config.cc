@@ -1,30 +1,27 @@
 #include "common/config/load_config.h"
 
-#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <set>
-#include <sstream>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 
 #include "common/base/exit_code.h"
-#include "common/base/files.h"
 #include "common/base/printable.h"
 #include "common/base/status_macros.h"
 #include "common/base/utf8.h"
+#include "common/config/config_files.h"
 #include "common/config/config_keys.h"
 #include "common/config/preset_terms.h"
 #include "common/config/rank_place.h"
+#include "common/config/strict_yaml.h"
 #include "common/config/validate_config.h"
 #include "common/config/value_reader.h"
 
@@ -33,11 +30,8 @@ extern char** environ;
 namespace dapd {
 namespace {
 
-constexpr uint64_t kMaxFileBytes = 1 << 20;
 constexpr char kEnvironmentPrefix[] = "DAPD_";
 constexpr char kDefaultOrigin[] = "default";
-constexpr char kExtends[] = "extends";
-constexpr size_t kMaxExtended = 8;
 
 size_t EditDistance(const std::string& a, const std::string& b) {
   std::vector<size_t> row(b.size() + 1);
@@ -51,63 +45,6 @@ size_t EditDistance(const std::string& a, const std::string& b) {
     }
   }
   return row[b.size()];
-}
-
-// Throws YAML::ParserException where a text has what is not accepted: an alias
-// lets a small file stand for an endless one, a second document would be
-// ignored.
-class Restrictions : public YAML::EventHandler {
- public:
-  void OnDocumentStart(const YAML::Mark& mark) override {
-    if (++documents_ > 1) {
-      throw YAML::ParserException(mark, "only one document is accepted");
-    }
-  }
-  void OnDocumentEnd() override {}
-  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
-    Refuse(mark, anchor);
-  }
-  void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
-    Refuse(mark, anchor);
-  }
-  void OnScalar(const YAML::Mark& mark,
-                const std::string&,
-                YAML::anchor_t anchor,
-                const std::string&) override {
-    Refuse(mark, anchor);
-  }
-  void OnSequenceStart(const YAML::Mark& mark,
-                       const std::string&,
-                       YAML::anchor_t anchor,
-                       YAML::EmitterStyle::value) override {
-    Refuse(mark, anchor);
-  }
-  void OnSequenceEnd() override {}
-  void OnMapStart(const YAML::Mark& mark,
-                  const std::string&,
-                  YAML::anchor_t anchor,
-                  YAML::EmitterStyle::value) override {
-    Refuse(mark, anchor);
-  }
-  void OnMapEnd() override {}
-
- private:
-  static void Refuse(const YAML::Mark& mark, YAML::anchor_t anchor) {
-    if (anchor != YAML::NullAnchor) {
-      throw YAML::ParserException(mark, "anchors and aliases are not accepted");
-    }
-  }
-  int documents_ = 0;
-};
-
-// Throws YAML::Exception.
-YAML::Node ParseYaml(const std::string& text) {
-  std::istringstream stream(text);
-  YAML::Parser parser(stream);
-  Restrictions restrictions;
-  while (parser.HandleNextDocument(restrictions)) {
-  }
-  return YAML::Load(text);
 }
 
 // Values are written into JSON files of the run, which are UTF-8. YAML's
@@ -246,7 +183,7 @@ class Loader {
                    const std::string& name,
                    const std::string& text) {
     try {
-      Set(where, origin, name, ParseYaml(text));
+      Set(where, origin, name, ParseStrictYaml(text));
     } catch (const YAML::Exception& error) {
       problems_.push_back(
           absl::StrCat(where, ": ", name, "=", text, ": ", error.what()));
@@ -302,65 +239,6 @@ class Loader {
   std::vector<std::string> problems_;
 };
 
-struct ConfigFile {
-  std::string path;
-  YAML::Node root;
-
-  // Undefined: it extends none.
-  YAML::Node extended() const {
-    const YAML::Node& map = root;
-    return map.IsMap() ? map[kExtends] : YAML::Node(YAML::NodeType::Undefined);
-  }
-};
-
-absl::StatusOr<ConfigFile> ReadConfigFile(const std::string& path) {
-  auto text = ReadFile(path, kMaxFileBytes);
-  if (!text.ok()) return WithExitCode(text.status(), ExitCode::kConfig);
-  try {
-    return ConfigFile{path, ParseYaml(*text)};
-  } catch (const YAML::Exception& error) {
-    return ConfigError(absl::StrCat(Printable(path),
-                                    ":",
-                                    error.mark.line + 1,
-                                    ": not valid YAML: ",
-                                    error.msg));
-  }
-}
-
-// The file at `path` behind those that it extends.
-absl::StatusOr<std::vector<ConfigFile>> ReadConfigFiles(
-    const std::string& path) {
-  ASSIGN_OR_RETURN(ConfigFile first, ReadConfigFile(path));
-  std::vector<ConfigFile> files = {std::move(first)};
-  while (files.front().extended()) {
-    const ConfigFile& file = files.front();
-    const YAML::Node extended = file.extended();
-    if (!extended.IsScalar() || extended.Scalar().empty()) {
-      return ConfigError(absl::StrCat(
-          Printable(file.path), ": extends: the path of a file is expected"));
-    }
-    if (files.size() > kMaxExtended) {
-      return ConfigError(absl::StrCat(Printable(path),
-                                      " extends more than ",
-                                      kMaxExtended,
-                                      " files, or itself"));
-    }
-    const std::filesystem::path folder =
-        std::filesystem::path(file.path).parent_path();
-    const std::filesystem::path base_path = folder / extended.Scalar();
-    std::error_code error;
-    if (!std::filesystem::is_regular_file(base_path, error)) {
-      return ConfigError(absl::StrCat(Printable(file.path),
-                                      ": extends: ",
-                                      Printable(base_path.string()),
-                                      " is no file"));
-    }
-    ASSIGN_OR_RETURN(ConfigFile base, ReadConfigFile(base_path.string()));
-    files.insert(files.begin(), std::move(base));
-  }
-  return files;
-}
-
 void ReadFiles(const std::vector<ConfigFile>& files, Loader* loader) {
   for (const ConfigFile& file : files) {
     const std::string name =
@@ -402,79 +280,6 @@ absl::StatusOr<SecuritySection> LoadSecurity(
   loader.ReadEnvironment();
   loader.ReadOverrides(overrides);
   return loader.FinishSecurity();
-}
-
-std::string DumpConfig(const LoadedConfig& loaded) {
-  Config config = loaded.config;
-  std::string text;
-  std::vector<std::string> open;  // sections that are written so far
-  for (const ConfigKey& key : ConfigKeys(config)) {
-    std::vector<std::string> path;
-    for (size_t start = 0, dot = 0; dot != std::string::npos; start = dot + 1) {
-      dot = key.name.find('.', start);
-      path.push_back(key.name.substr(start, dot - start));
-    }
-    size_t common = 0;
-    while (common + 1 < path.size() && common < open.size() &&
-           open[common] == path[common]) {
-      ++common;
-    }
-    for (size_t depth = common; depth + 1 < path.size(); ++depth) {
-      absl::StrAppend(&text, std::string(2 * depth, ' '), path[depth], ":\n");
-    }
-    open.assign(path.begin(), path.end() - 1);
-    absl::StrAppend(&text,
-                    std::string(2 * open.size(), ' '),
-                    path.back(),
-                    ": ",
-                    FormatValue(key),
-                    "  # ",
-                    loaded.origins.at(key.name),
-                    "\n");
-  }
-  return text;
-}
-
-std::string ConfigReference() {
-  Config config;
-  std::string text =
-      "# Configuration reference\n\n"
-      "Generated by `dapd config-reference` from the key table in "
-      "common/config/keys.\nPrecedence: file < environment "
-      "(`DAPD_TRAINER__LEARNING_RATE`) < `--set "
-      "trainer.learning_rate=1e-5`.\nA file may begin with `extends: "
-      "OTHER.yaml`, relative to itself, and say only what differs "
-      "from that one.\n`objective.preset` changes some "
-      "defaults (docs/objective.md, \"Presets\").\nA run that goes on may have "
-      "other values than it began with only where the table says so.\n";
-  std::string section;
-  for (const ConfigKey& key : ConfigKeys(config)) {
-    const std::string name = key.name.substr(0, key.name.find('.'));
-    if (name != section) {
-      section = name;
-      absl::StrAppend(&text,
-                      "\n## ",
-                      section,
-                      "\n\n| key | type | accepted | default | on resume | "
-                      "meaning |\n| --- | --- | --- | --- | --- | --- |\n");
-    }
-    const std::string accepted = AcceptedValues(key);
-    absl::StrAppend(&text,
-                    "| `",
-                    key.name,
-                    "` | ",
-                    TypeName(key),
-                    " | ",
-                    accepted == TypeName(key) ? "" : accepted,
-                    " | `",
-                    FormatValue(key),
-                    "` | ",
-                    key.may_change ? "may change" : "",
-                    " | ",
-                    absl::StrReplaceAll(key.help, {{"|", "\\|"}}),
-                    " |\n");
-  }
-  return text;
 }
 
 }  // namespace dapd

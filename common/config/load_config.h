@@ -42,11 +42,4 @@ Config PeekConfig(const std::string& path,
 absl::StatusOr<SecuritySection> LoadSecurity(
     const std::vector<std::string>& overrides);
 
-// The merged configuration as YAML, each line with its origin as a comment;
-// LoadConfig of it gives the same Config.
-std::string DumpConfig(const LoadedConfig& loaded);
-
-// docs/configuration.md.
-std::string ConfigReference();
-
 }  // namespace dapd

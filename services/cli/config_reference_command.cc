@@ -2,7 +2,7 @@
 
 #include <cstdio>
 
-#include "common/config/load_config.h"
+#include "common/config/config_text.h"
 #include "services/cli/command.h"
 
 namespace dapd {

@@ -6,6 +6,7 @@
 #include "common/base/exit_code.h"
 #include "common/base/utf8.h"
 #include "common/config/config_keys.h"
+#include "common/config/config_text.h"
 #include "common/config/load_config.h"
 #include "tests/fuzz/input.h"
 

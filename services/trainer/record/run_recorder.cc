@@ -22,6 +22,7 @@
 #include "common/base/log.h"
 #include "common/base/progress.h"
 #include "common/base/status_macros.h"
+#include "common/config/config_text.h"
 #include "common/config/preset_terms.h"
 #include "common/data/marker.h"
 #include "common/metrics/tensorboard_writer.h"

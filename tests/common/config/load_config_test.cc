@@ -12,6 +12,7 @@
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
 #include "common/config/config_keys.h"
+#include "common/config/config_text.h"
 #include "common/config/run_settings.h"
 #include "common/config/validate_config.h"
 #include "tests/fakes/hostile_names.h"
@@ -284,25 +285,6 @@ TEST(RunSettingsTest, YoungKeysCountOnlyWhereTheyAreRead) {
   }
 }
 
-TEST(LoadConfigTest, TheDumpLoadsToTheSameConfiguration) {
-  auto first = Load(kGood,
-                    {"objective.component_clip=.inf",
-                     "lora.targets=[q_proj, up_proj]",
-                     "evaluation.marker=' = '",
-                     "objective.terms=[{name: only, student: none_rollout, "
-                     "teacher: cross_rollout, teacher_weights: base, weight: "
-                     "0.1}]"});
-  ASSERT_TRUE(first.ok()) << first.status();
-  EXPECT_EQ(first->config.evaluation.marker, " = ");
-  auto second = Load(DumpConfig(*first));
-  ASSERT_TRUE(second.ok()) << second.status() << DumpConfig(*first);
-  const auto a = ConfigKeys(first->config);
-  const auto b = ConfigKeys(second->config);
-  for (size_t i = 0; i < a.size(); ++i) {
-    EXPECT_EQ(FormatValue(a[i]), FormatValue(b[i])) << a[i].name;
-  }
-}
-
 // Every key with a value of the wrong type, out of range, or misspelt: the
 // configuration is refused, and the message names the key and its line.
 TEST(LoadConfigTest, EveryMutationOfEveryKeyIsRefused) {
@@ -396,19 +378,6 @@ TEST(LoadConfigTest, AFileSaysWhatDiffersFromTheOneThatItExtends) {
               HasSubstr("missing.yaml"));
 }
 
-TEST(LoadConfigTest, PromptsOfSeveralLinesSurviveTheDump) {
-  const auto loaded = Load(
-      "model: {path: m}\nprompts:\n  none: |-\n    First {problem}\n\n"
-      "    \\boxed{} \"x\"\n  probe: \"\\t{reference}\\e\\n\"\n");
-  ASSERT_TRUE(loaded.ok()) << loaded.status();
-  EXPECT_EQ(loaded->config.prompts.none, "First {problem}\n\n\\boxed{} \"x\"");
-  const auto again = Load(DumpConfig(*loaded));
-  ASSERT_TRUE(again.ok()) << again.status();
-  EXPECT_EQ(again->config.prompts.none, loaded->config.prompts.none);
-  EXPECT_EQ(again->config.prompts.probe, "\t{reference}\x1B\n");
-  EXPECT_EQ(again->config.prompts.privileged, PromptsSection().privileged);
-}
-
 TEST(LoadConfigTest, WorkersMayBeNamedByAFile) {
   const auto loaded = Load(kGood,
                            {"rollout.addresses=file:///shared/rollouts",
@@ -448,14 +417,6 @@ TEST(LoadConfigTest, AUrlOfCopiesHoldsNoSecretAndIsOne) {
     EXPECT_THAT(Refusal({std::string("checkpoint.copy_to=") + url}),
                 HasSubstr("checkpoint.copy_to"));
   }
-}
-
-TEST(ConfigReferenceTest, TheDocumentInTheRepositoryIsUpToDate) {
-  const auto document = ReadFile(
-      std::string(DAPD_SOURCE_DIR) + "/docs/configuration.md", 1 << 20);
-  ASSERT_TRUE(document.ok()) << document.status();
-  EXPECT_EQ(*document, ConfigReference())
-      << "write it anew: dapd config-reference > docs/configuration.md";
 }
 
 }  // namespace

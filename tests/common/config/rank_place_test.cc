@@ -7,6 +7,7 @@
 #include "gtest/gtest.h"
 
 #include "common/base/files.h"
+#include "common/config/config_text.h"
 #include "tests/fakes/temp_path.h"
 
 namespace dapd {

@@ -1,0 +1,72 @@
+#include "common/config/config_text.h"
+
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+#include "common/base/files.h"
+#include "common/config/config_keys.h"
+#include "tests/fakes/temp_path.h"
+
+namespace dapd {
+namespace {
+
+constexpr char kGood[] = R"(model:
+  path: some/model
+trainer:
+  learning_rate: 1e-5
+  steps: 20
+objective:
+  reference_guided: {beta_inference: 0.5}
+)";
+
+absl::StatusOr<LoadedConfig> Load(
+    const std::string& yaml, const std::vector<std::string>& overrides = {}) {
+  const std::string path = TempPath("config.yaml");
+  EXPECT_TRUE(WriteFileAtomically(path, yaml).ok());
+  return LoadConfig(path, overrides);
+}
+
+TEST(DumpConfigTest, TheDumpLoadsToTheSameConfiguration) {
+  auto first = Load(kGood,
+                    {"objective.component_clip=.inf",
+                     "lora.targets=[q_proj, up_proj]",
+                     "evaluation.marker=' = '",
+                     "objective.terms=[{name: only, student: none_rollout, "
+                     "teacher: cross_rollout, teacher_weights: base, weight: "
+                     "0.1}]"});
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_EQ(first->config.evaluation.marker, " = ");
+  auto second = Load(DumpConfig(*first));
+  ASSERT_TRUE(second.ok()) << second.status() << DumpConfig(*first);
+  const auto a = ConfigKeys(first->config);
+  const auto b = ConfigKeys(second->config);
+  for (size_t i = 0; i < a.size(); ++i) {
+    EXPECT_EQ(FormatValue(a[i]), FormatValue(b[i])) << a[i].name;
+  }
+}
+
+TEST(DumpConfigTest, PromptsOfSeveralLinesSurviveTheDump) {
+  const auto loaded = Load(
+      "model: {path: m}\nprompts:\n  none: |-\n    First {problem}\n\n"
+      "    \\boxed{} \"x\"\n  probe: \"\\t{reference}\\e\\n\"\n");
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(loaded->config.prompts.none, "First {problem}\n\n\\boxed{} \"x\"");
+  const auto again = Load(DumpConfig(*loaded));
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->config.prompts.none, loaded->config.prompts.none);
+  EXPECT_EQ(again->config.prompts.probe, "\t{reference}\x1B\n");
+  EXPECT_EQ(again->config.prompts.privileged, PromptsSection().privileged);
+}
+
+TEST(ConfigReferenceTest, TheDocumentInTheRepositoryIsUpToDate) {
+  const auto document = ReadFile(
+      std::string(DAPD_SOURCE_DIR) + "/docs/configuration.md", 1 << 20);
+  ASSERT_TRUE(document.ok()) << document.status();
+  EXPECT_EQ(*document, ConfigReference())
+      << "write it anew: dapd config-reference > docs/configuration.md";
+}
+
+}  // namespace
+}  // namespace dapd
