@@ -2,155 +2,23 @@
 
 #include <algorithm>
 #include <cctype>
-#include <set>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
+
+#include "common/data/grading/answer_tokens.h"
+#include "common/data/grading/latex_names.h"
 
 namespace dapd {
 namespace {
 
 using Kind = LatexToken::Kind;
-using Names = std::set<absl::string_view>;
 
 constexpr size_t kMaxBytes = 4096;
 // \text{} inside \text{}.
 constexpr int kMaxNesting = 8;
-
-// Commands that change the looks only.
-const Names& Decorations() {
-  static const auto& names = *new Names{
-      "left",         "right",     "big",      "bigl",   "bigr",  "Big",
-      "Bigl",         "Bigr",      "bigg",     "Bigg",   "quad",  "qquad",
-      "limits",       "rm",        "mleft",    "mright", "it",    "bf",
-      "displaystyle", "textstyle", "ldots",    "dots",   "cdots", "hfill",
-      "boldsymbol",   "phantom",   "nolimits", "bm"};
-  return names;
-}
-
-// Commands whose argument is prose, or letters in another type.
-const Names& TextCommands() {
-  static const auto& names = *new Names{"text",
-                                        "textbf",
-                                        "textit",
-                                        "textrm",
-                                        "textnormal",
-                                        "mathrm",
-                                        "mathbf",
-                                        "mathit",
-                                        "operatorname",
-                                        "mbox",
-                                        "hbox",
-                                        "mathsf",
-                                        "mathtt",
-                                        "emph",
-                                        "textsf",
-                                        "texttt",
-                                        "boxed",
-                                        "fbox"};
-  return names;
-}
-
-// Words of plain notation that are commands.
-const Names& FunctionWords() {
-  static const auto& names = *new Names{
-      "sqrt", "sin",      "cos",    "tan",    "cot",    "sec", "csc", "sinh",
-      "cosh", "tanh",     "arcsin", "arccos", "arctan", "log", "ln",  "exp",
-      "frac", "infinity", "infty",  "pi",     "cup",    "cap"};
-  return names;
-}
-
-// What may stand behind a number without a space in front of it.
-const Names& Units() {
-  static const auto& names = *new Names{
-      "km",    "m",    "cm",   "mm",   "kg",  "g",       "mg",     "lb",
-      "lbs",   "ft",   "feet", "foot", "in",  "inch",    "inches", "mph",
-      "kmph",  "kmh",  "s",    "sec",  "min", "h",       "hr",     "hrs",
-      "l",     "ml",   "am",   "pm",   "deg", "degrees", "degree", "cents",
-      "units", "unit", "yd",   "st",   "nd",  "rd",      "th"};
-  return names;
-}
-
-// The spelling of which the parser knows.
-std::string Canonical(const std::string& name) {
-  for (const auto& [from, to] : {std::pair("dfrac", "frac"),
-                                 std::pair("tfrac", "frac"),
-                                 std::pair("cfrac", "frac"),
-                                 std::pair("dbinom", "binom"),
-                                 std::pair("tbinom", "binom"),
-                                 std::pair("asin", "arcsin"),
-                                 std::pair("acos", "arccos"),
-                                 std::pair("atan", "arctan"),
-                                 std::pair("infinity", "infty"),
-                                 std::pair("varnothing", "emptyset"),
-                                 std::pair("lg", "log"),
-                                 std::pair("union", "cup"),
-                                 std::pair("degree", "circ"),
-                                 std::pair("bmod", "mod"),
-                                 std::pair("lvert", "vert"),
-                                 std::pair("rvert", "vert"),
-                                 std::pair("mid", "vert")}) {
-    if (name == from) return to;
-  }
-  return name;
-}
-
-// Commands that stand for a symbol.
-std::string SymbolOf(const std::string& name) {
-  for (const auto& [command, symbol] :
-       {std::pair("le", "<="),       std::pair("leq", "<="),
-        std::pair("leqslant", "<="), std::pair("ge", ">="),
-        std::pair("geq", ">="),      std::pair("geqslant", ">="),
-        std::pair("ne", "!="),       std::pair("neq", "!="),
-        std::pair("lt", "<"),        std::pair("gt", ">"),
-        std::pair("cdot", "*"),      std::pair("times", "*"),
-        std::pair("ast", "*"),       std::pair("div", "/"),
-        std::pair("colon", ":"),     std::pair("approx", "="),
-        std::pair("equiv", "="),     std::pair("lbrace", "\\{"),
-        std::pair("rbrace", "\\}"),  std::pair("lbrack", "["),
-        std::pair("rbrack", "]"),    std::pair("vert", "|")}) {
-    if (name == command) return symbol;
-  }
-  return "";
-}
-
-const Names& GreekLetters() {
-  static const auto& names = *new Names{
-      "alpha", "beta",  "gamma", "delta", "epsilon", "varepsilon", "zeta",
-      "eta",   "theta", "iota",  "kappa", "lambda",  "mu",         "nu",
-      "xi",    "rho",   "sigma", "tau",   "upsilon", "phi",        "varphi",
-      "chi",   "psi",   "omega", "Gamma", "Delta",   "Theta",      "Lambda",
-      "Sigma", "Phi",   "Psi",   "Omega", "ell",     "hbar",       "Pi"};
-  return names;
-}
-
-std::string ReplaceCharacters(absl::string_view text) {
-  return absl::StrReplaceAll(text,
-                             {{"\xE2\x88\x92", "-"},         // minus
-                              {"\xE2\x80\x93", "-"},         // en dash
-                              {"\xC3\x97", "*"},             // times
-                              {"\xC2\xB7", "*"},             // middle dot
-                              {"\xC3\xB7", "/"},             // division
-                              {"\xCF\x80", "\\pi "},         // pi
-                              {"\xE2\x88\x9A", "\\sqrt "},   // root
-                              {"\xC2\xB0", "^\\circ "},      // degree
-                              {"\xE2\x88\x9E", "\\infty "},  // infinity
-                              {"\xE2\x89\xA4", "\\le "},
-                              {"\xE2\x89\xA5", "\\ge "},
-                              {"\xE2\x89\xA0", "\\ne "},
-                              {"\xE2\x88\xAA", "\\cup "},
-                              {"\xE2\x88\x88", "\\in "},
-                              {"\xC2\xB1", "\\pm "},
-                              {"\xE2\x82\xAC", ""},  // euro
-                              {"\xC2\xA3", ""},      // pound
-                              {"\xC2\xA0", " "},
-                              {"**", "^"},
-                              {"{,}", ","},
-                              {"\\!", ""}});
-}
 
 bool IsDigit(char c) {
   return std::isdigit(static_cast<unsigned char>(c)) != 0;
@@ -249,7 +117,7 @@ class Lexer {
     }
     const std::string word(text_.substr(begin, at_ - begin));
     if (FunctionWords().contains(word)) {
-      Add(Kind::kCommand, Canonical(word));
+      Add(Kind::kCommand, CanonicalCommand(word));
     } else if (word == "and" || word == "or") {
       Add(Kind::kSymbol, ",");
     } else if (absl::EqualsIgnoreCase(word, "percent")) {
@@ -321,7 +189,8 @@ class Lexer {
       Add(Kind::kCommand, name);
       return true;
     }
-    if (const std::string symbol = SymbolOf(Canonical(name)); !symbol.empty()) {
+    if (const std::string symbol = SymbolOfCommand(CanonicalCommand(name));
+        !symbol.empty()) {
       Add(Kind::kSymbol, symbol);
     } else if (GreekLetters().contains(name)) {
       Add(Kind::kLetter, absl::AsciiStrToLower(absl::StrCat("\\", name)));
@@ -330,7 +199,7 @@ class Lexer {
                name == "widehat" || name == "overrightarrow") {
       return LexAccent(name);
     } else {
-      Add(Kind::kCommand, Canonical(name));
+      Add(Kind::kCommand, CanonicalCommand(name));
     }
     return true;
   }
@@ -401,134 +270,6 @@ class Lexer {
   bool space_ = false;
   std::vector<LatexToken>* tokens_ = nullptr;
 };
-
-bool IsSymbol(const LatexToken& token, absl::string_view text) {
-  return token.kind == Kind::kSymbol && token.text == text;
-}
-
-// Index behind which the tokens are an exponent ("^2", "^{2}"); their number if
-// they are not.
-size_t BeforeExponent(const std::vector<LatexToken>& tokens) {
-  const size_t n = tokens.size();
-  if (n >= 2 && tokens[n - 1].kind == Kind::kNumber &&
-      IsSymbol(tokens[n - 2], "^")) {
-    return n - 2;
-  }
-  if (n >= 4 && IsSymbol(tokens[n - 1], "}") &&
-      tokens[n - 2].kind == Kind::kNumber && IsSymbol(tokens[n - 3], "{") &&
-      IsSymbol(tokens[n - 4], "^")) {
-    return n - 4;
-  }
-  return n;
-}
-
-// Whether the words at `at` can be a unit of what stands before them.
-bool IsUnit(const std::vector<LatexToken>& tokens, size_t at) {
-  if (at == 0) return false;
-  const LatexToken& unit = tokens[at];
-  const LatexToken& before = tokens[at - 1];
-  if (IsSymbol(before, "/")) {
-    return at >= 2 && Units().contains(unit.text) && IsUnit(tokens, at - 2);
-  }
-  const bool after_number = before.kind == Kind::kNumber ||
-                            IsSymbol(before, "}") || IsSymbol(before, ")");
-  switch (unit.kind) {
-    case Kind::kText:
-      return true;
-    case Kind::kWord:
-      return after_number && (Units().contains(unit.text) ||
-                              (unit.after_space && unit.text.size() > 2));
-    case Kind::kLetter:
-      return after_number && unit.after_space && Units().contains(unit.text);
-    case Kind::kNumber:
-    case Kind::kCommand:
-    case Kind::kSymbol:
-      return false;
-  }
-  return false;
-}
-
-// Drops units ("12 km", "3 m^2", "5 \text{ apples}") and sentence ends.
-void DropUnits(std::vector<LatexToken>* tokens) {
-  while (!tokens->empty()) {
-    if (IsSymbol(tokens->back(), ".") || IsSymbol(tokens->back(), ",") ||
-        IsSymbol(tokens->back(), "?")) {
-      tokens->pop_back();
-      continue;
-    }
-    const size_t end = BeforeExponent(*tokens);
-    if (end == 0 || !IsUnit(*tokens, end - 1)) return;
-    tokens->resize(end - 1);
-    // "60 km/h".
-    if (!tokens->empty() && IsSymbol(tokens->back(), "/")) tokens->pop_back();
-  }
-}
-
-// "^\circ" and "^{\circ}" behind what is measured in degrees.
-void DropDegrees(std::vector<LatexToken>* tokens) {
-  std::vector<LatexToken> kept;
-  for (size_t i = 0; i < tokens->size(); ++i) {
-    const auto is_circle = [&](size_t at) {
-      return at < tokens->size() && (*tokens)[at].kind == Kind::kCommand &&
-             (*tokens)[at].text == "circ";
-    };
-    if (IsSymbol((*tokens)[i], "^") && is_circle(i + 1)) {
-      i += 1;
-    } else if (IsSymbol((*tokens)[i], "^") && i + 3 < tokens->size() &&
-               IsSymbol((*tokens)[i + 1], "{") && is_circle(i + 2) &&
-               IsSymbol((*tokens)[i + 3], "}")) {
-      i += 3;
-    } else if (!is_circle(i)) {
-      kept.push_back((*tokens)[i]);
-    }
-  }
-  *tokens = std::move(kept);
-}
-
-// What is left of words inside mathematics are products of letters.
-std::vector<LatexToken> SplitWords(const std::vector<LatexToken>& tokens) {
-  std::vector<LatexToken> split;
-  for (const LatexToken& token : tokens) {
-    if (token.kind != Kind::kText && token.kind != Kind::kWord) {
-      split.push_back(token);
-    } else if (std::any_of(token.text.begin(), token.text.end(), [](char c) {
-                 return (c & 0x80) != 0;
-               })) {
-      split.push_back({Kind::kLetter, token.text, false});
-    } else {
-      for (const char c : token.text) {
-        if (!IsLetter(c)) continue;
-        split.push_back({Kind::kLetter, std::string(1, c), false});
-      }
-    }
-  }
-  return split;
-}
-
-// The letters of a text answer; empty if the tokens are more than words.
-std::string LettersOf(const std::vector<LatexToken>& tokens) {
-  std::string letters;
-  for (const LatexToken& token : tokens) {
-    if (token.kind == Kind::kText || token.kind == Kind::kWord ||
-        token.kind == Kind::kLetter) {
-      for (const char c : token.text) {
-        if (IsLetter(c) || (c & 0x80) != 0) letters.push_back(c);
-      }
-    } else if (token.kind != Kind::kSymbol ||
-               !absl::StrContains("().,-", token.text)) {
-      return "";
-    }
-  }
-  return letters;
-}
-
-bool HasProse(const std::vector<LatexToken>& tokens) {
-  constexpr size_t kLongestProduct = 3;
-  return std::any_of(tokens.begin(), tokens.end(), [](const LatexToken& token) {
-    return token.kind == Kind::kText ||
-           (token.kind == Kind::kWord && token.text.size() > kLongestProduct);
-  });
-}
 
 }  // namespace
 

@@ -1,0 +1,157 @@
+#include "common/data/grading/answer_tokens.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/string_view.h"
+
+namespace dapd {
+namespace {
+
+using Kind = LatexToken::Kind;
+
+// What may stand behind a number without a space in front of it.
+const std::set<absl::string_view>& Units() {
+  static const auto& names = *new std::set<absl::string_view>{
+      "km",    "m",    "cm",   "mm",   "kg",  "g",       "mg",     "lb",
+      "lbs",   "ft",   "feet", "foot", "in",  "inch",    "inches", "mph",
+      "kmph",  "kmh",  "s",    "sec",  "min", "h",       "hr",     "hrs",
+      "l",     "ml",   "am",   "pm",   "deg", "degrees", "degree", "cents",
+      "units", "unit", "yd",   "st",   "nd",  "rd",      "th"};
+  return names;
+}
+
+bool IsLetter(char c) {
+  return absl::ascii_isalpha(static_cast<unsigned char>(c));
+}
+
+bool IsSymbol(const LatexToken& token, absl::string_view text) {
+  return token.kind == Kind::kSymbol && token.text == text;
+}
+
+// Index behind which the tokens are an exponent ("^2", "^{2}"); their number if
+// they are not.
+size_t BeforeExponent(const std::vector<LatexToken>& tokens) {
+  const size_t n = tokens.size();
+  if (n >= 2 && tokens[n - 1].kind == Kind::kNumber &&
+      IsSymbol(tokens[n - 2], "^")) {
+    return n - 2;
+  }
+  if (n >= 4 && IsSymbol(tokens[n - 1], "}") &&
+      tokens[n - 2].kind == Kind::kNumber && IsSymbol(tokens[n - 3], "{") &&
+      IsSymbol(tokens[n - 4], "^")) {
+    return n - 4;
+  }
+  return n;
+}
+
+// Whether the words at `at` can be a unit of what stands before them.
+bool IsUnit(const std::vector<LatexToken>& tokens, size_t at) {
+  if (at == 0) return false;
+  const LatexToken& unit = tokens[at];
+  const LatexToken& before = tokens[at - 1];
+  if (IsSymbol(before, "/")) {
+    return at >= 2 && Units().contains(unit.text) && IsUnit(tokens, at - 2);
+  }
+  const bool after_number = before.kind == Kind::kNumber ||
+                            IsSymbol(before, "}") || IsSymbol(before, ")");
+  switch (unit.kind) {
+    case Kind::kText:
+      return true;
+    case Kind::kWord:
+      return after_number && (Units().contains(unit.text) ||
+                              (unit.after_space && unit.text.size() > 2));
+    case Kind::kLetter:
+      return after_number && unit.after_space && Units().contains(unit.text);
+    case Kind::kNumber:
+    case Kind::kCommand:
+    case Kind::kSymbol:
+      return false;
+  }
+  return false;
+}
+
+}  // namespace
+
+void DropDegrees(std::vector<LatexToken>* tokens) {
+  std::vector<LatexToken> kept;
+  for (size_t i = 0; i < tokens->size(); ++i) {
+    const auto is_circle = [&](size_t at) {
+      return at < tokens->size() && (*tokens)[at].kind == Kind::kCommand &&
+             (*tokens)[at].text == "circ";
+    };
+    if (IsSymbol((*tokens)[i], "^") && is_circle(i + 1)) {
+      i += 1;
+    } else if (IsSymbol((*tokens)[i], "^") && i + 3 < tokens->size() &&
+               IsSymbol((*tokens)[i + 1], "{") && is_circle(i + 2) &&
+               IsSymbol((*tokens)[i + 3], "}")) {
+      i += 3;
+    } else if (!is_circle(i)) {
+      kept.push_back((*tokens)[i]);
+    }
+  }
+  *tokens = std::move(kept);
+}
+
+void DropUnits(std::vector<LatexToken>* tokens) {
+  while (!tokens->empty()) {
+    if (IsSymbol(tokens->back(), ".") || IsSymbol(tokens->back(), ",") ||
+        IsSymbol(tokens->back(), "?")) {
+      tokens->pop_back();
+      continue;
+    }
+    const size_t end = BeforeExponent(*tokens);
+    if (end == 0 || !IsUnit(*tokens, end - 1)) return;
+    tokens->resize(end - 1);
+    // "60 km/h".
+    if (!tokens->empty() && IsSymbol(tokens->back(), "/")) tokens->pop_back();
+  }
+}
+
+std::vector<LatexToken> SplitWords(const std::vector<LatexToken>& tokens) {
+  std::vector<LatexToken> split;
+  for (const LatexToken& token : tokens) {
+    if (token.kind != Kind::kText && token.kind != Kind::kWord) {
+      split.push_back(token);
+    } else if (std::any_of(token.text.begin(), token.text.end(), [](char c) {
+                 return (c & 0x80) != 0;
+               })) {
+      split.push_back({Kind::kLetter, token.text, false});
+    } else {
+      for (const char c : token.text) {
+        if (!IsLetter(c)) continue;
+        split.push_back({Kind::kLetter, std::string(1, c), false});
+      }
+    }
+  }
+  return split;
+}
+
+std::string LettersOf(const std::vector<LatexToken>& tokens) {
+  std::string letters;
+  for (const LatexToken& token : tokens) {
+    if (token.kind == Kind::kText || token.kind == Kind::kWord ||
+        token.kind == Kind::kLetter) {
+      for (const char c : token.text) {
+        if (IsLetter(c) || (c & 0x80) != 0) letters.push_back(c);
+      }
+    } else if (token.kind != Kind::kSymbol ||
+               !absl::StrContains("().,-", token.text)) {
+      return "";
+    }
+  }
+  return letters;
+}
+
+bool HasProse(const std::vector<LatexToken>& tokens) {
+  constexpr size_t kLongestProduct = 3;
+  return std::any_of(tokens.begin(), tokens.end(), [](const LatexToken& token) {
+    return token.kind == Kind::kText ||
+           (token.kind == Kind::kWord && token.text.size() > kLongestProduct);
+  });
+}
+
+}  // namespace dapd
