@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "services/trainer/record/shown_answer.h"
-#include "services/trainer/step/sample_pipeline.h"
+#include "services/trainer/step/rollout_record.h"
 
 namespace dapd {
 

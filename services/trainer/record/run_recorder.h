@@ -22,7 +22,7 @@
 #include "services/trainer/record/run_answers.h"
 #include "services/trainer/status/trainer_metrics.h"
 #include "services/trainer/status/trainer_status.h"
-#include "services/trainer/step/sample_pipeline.h"
+#include "services/trainer/step/rollout_record.h"
 
 namespace dapd {
 

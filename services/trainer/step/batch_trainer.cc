@@ -38,10 +38,14 @@ constexpr int64_t kLeastStride = 8;
 PipelineOptions MakePipelineOptions(const BatchTrainerParts& parts) {
   PipelineOptions options;
   options.passes = TeacherPasses(parts.terms);
-  options.scores_references = ScoresReferences(parts.terms);
-  options.keeps_logprobs = std::ranges::any_of(
+  options.records.scores_references = ScoresReferences(parts.terms);
+  options.records.keeps_logprobs = std::ranges::any_of(
       parts.terms,
       [](const Term& term) { return term.importance != Importance::kNone; });
+  options.records.reads_siblings =
+      std::ranges::any_of(options.passes, [](const TeacherPass& pass) {
+        return pass.view == ViewName::kSiblingRollout;
+      });
   options.payload = ParsePayload(parts.config.teacher.payload).value();
   options.top_k = parts.config.teacher.top_k;
   options.temperature = parts.config.objective.temperature;
@@ -332,11 +336,11 @@ absl::StatusOr<std::vector<RolloutRecord>> BatchTrainer::ShareAnswers(
     }
     // Those of the own slice are there.
     if (begin >= step.slice.begin && begin < step.slice.end) continue;
-    ASSIGN_OR_RETURN(
-        const std::vector<RolloutRecord> group,
-        pipeline_.MakeRecords(ProblemOf(step, begin),
-                              std::span(answers).subspan(begin, group_size),
-                              rules_));
+    ASSIGN_OR_RETURN(const std::vector<RolloutRecord> group,
+                     pipeline_.record_maker().MakeRecords(
+                         ProblemOf(step, begin),
+                         std::span(answers).subspan(begin, group_size),
+                         rules_));
     records.insert(records.end(), group.begin(), group.end());
   }
   return records;

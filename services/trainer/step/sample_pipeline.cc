@@ -4,12 +4,9 @@
 #include <optional>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 
 #include "common/base/status_macros.h"
-#include "common/data/expected_answer.h"
-#include "common/data/grade_answer.h"
 #include "common/tensor/torch_bridge.h"
 
 namespace dapd {
@@ -41,13 +38,8 @@ SamplePipeline::SamplePipeline(RolloutClient& rollouts,
     : rollouts_(rollouts),
       teachers_(teachers),
       views_(views),
-      tokenizer_(tokenizer),
       options_(std::move(options)),
-      reads_siblings_(std::ranges::any_of(options_.passes,
-                                          [](const TeacherPass& pass) {
-                                            return pass.view ==
-                                                   ViewName::kSiblingRollout;
-                                          })),
+      record_maker_(views, tokenizer, options_.records),
       streamer_(views,
                 teachers,
                 static_cast<size_t>(options_.teacher_prefix_stride)) {
@@ -273,10 +265,11 @@ absl::StatusOr<std::vector<RolloutRecord>> SamplePipeline::CollectRollouts(
     for (size_t i = begin; i < begin + group_size; ++i) {
       if (!is_complete(i)) return absl::OkStatus();
     }
-    ASSIGN_OR_RETURN(std::vector<RolloutRecord> group,
-                     MakeRecords(*inputs[begin].problem,
-                                 std::span(answers).subspan(begin, group_size),
-                                 rules_));
+    ASSIGN_OR_RETURN(
+        std::vector<RolloutRecord> group,
+        record_maker_.MakeRecords(*inputs[begin].problem,
+                                  std::span(answers).subspan(begin, group_size),
+                                  rules_));
     for (size_t i = 0; i < group_size; ++i) {
       if (rules_.needs_answers) {
         RETURN_IF_ERROR(
@@ -325,85 +318,6 @@ absl::StatusOr<RolloutResult> SamplePipeline::NextRollout() {
     if (result.has_value()) return *std::move(result);
   }
   return absl::CancelledError("the batch was given up");
-}
-
-absl::StatusOr<RolloutRecord> SamplePipeline::MakeRecord(
-    const Problem& problem,
-    const AnswersByAttempt& answers,
-    const AnswerRules& rules) const {
-  if (!WantedAttempts(rules, answers).empty()) {
-    return absl::DataLossError(absl::StrCat("answers to problem '",
-                                            problem.id,
-                                            "' are missing: ",
-                                            answers.size(),
-                                            " are there"));
-  }
-  RolloutRecord record;
-  record.problem = &problem;
-  if (!rules.needs_answers) return record;
-  const RolloutResult& rollout = answers.at(0);
-  const std::string expected = ExpectedAnswer(problem);
-  record.ids = rollout.ids;
-  record.finish_reason = rollout.finish_reason;
-  if (options_.keeps_logprobs) record.logprobs = rollout.logprobs;
-  ASSIGN_OR_RETURN(record.text,
-                   tokenizer_.Decode(record.ids, /*skip_special_tokens=*/true));
-  const Grade grade = GradeAnswer(record.text, expected);
-  record.has_box = grade.has_box;
-  record.correct = grade.correct && !expected.empty();
-  record.extracted = grade.extracted;
-  for (const auto& [attempt, answer] : answers) {
-    record.sampled_tokens += static_cast<int64_t>(answer.ids.size());
-  }
-  std::vector<bool> is_right;
-  if (rules.source == ReferenceSource::kVerified) {
-    for (int64_t attempt = 1; attempt <= kNumCandidates; ++attempt) {
-      ASSIGN_OR_RETURN(const std::string text,
-                       views_.TextOf(answers.at(attempt).ids));
-      is_right.push_back(!expected.empty() &&
-                         GradeAnswer(text, expected).correct);
-    }
-  }
-  const std::optional<ReferenceChoice> choice =
-      ChooseReference(rules, answers, is_right);
-  record.is_left_out = !choice.has_value();
-  if (choice.has_value() && choice->attempt > 0) {
-    record.is_approved = choice->is_approved;
-    record.reference_ids = answers.at(choice->attempt).ids;
-    ASSIGN_OR_RETURN(record.reference, views_.TextOf(record.reference_ids));
-  }
-  record.is_scored = !views_.ScoredTokens(record.ids).empty();
-  const bool has_reference = record.reference_ids.empty() ||
-                             !views_.ScoredTokens(record.reference_ids).empty();
-  record.is_trained =
-      !record.is_left_out &&
-      (record.is_scored || (has_reference && options_.scores_references));
-  return record;
-}
-
-absl::StatusOr<std::vector<RolloutRecord>> SamplePipeline::MakeRecords(
-    const Problem& problem,
-    std::span<const AnswersByAttempt> group,
-    const AnswerRules& rules) const {
-  std::vector<RolloutRecord> records;
-  std::vector<GradedAnswer> graded;
-  for (const AnswersByAttempt& answers : group) {
-    ASSIGN_OR_RETURN(RolloutRecord record, MakeRecord(problem, answers, rules));
-    graded.push_back(
-        {record.text,
-         record.correct,
-         rules.feedback == FeedbackRule::kNever ? "" : VerdictOn(record.text)});
-    records.push_back(std::move(record));
-  }
-  const std::vector<TeacherContext> contexts =
-      TeacherContexts(graded, rules.feedback);
-  for (size_t i = 0; reads_siblings_ && i < records.size(); ++i) {
-    records[i].context = contexts[i];
-    if (rules.shows_solution_as_sibling) {
-      records[i].context = {.sibling = problem.solution};
-    }
-  }
-  return records;
 }
 
 absl::Status SamplePipeline::AcceptRollout(size_t index,

@@ -20,7 +20,6 @@
 #include <functional>
 #include <map>
 #include <set>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -34,6 +33,7 @@
 #include "common/generation/sampling.h"
 #include "common/objective/micro_batch.h"
 #include "services/trainer/step/answer_rules.h"
+#include "services/trainer/step/rollout_record.h"
 #include "services/trainer/workers/prefix_streamer.h"
 #include "services/trainer/workers/rollout_client.h"
 #include "services/trainer/workers/teacher_client.h"
@@ -63,32 +63,6 @@ struct SubmittedBatch {
   std::map<uint64_t, std::vector<int32_t>> prompts;  // of the same tasks
 };
 
-// What became of one sample's answers; of a problem that needs none, the
-// problem alone.
-struct RolloutRecord {
-  const Problem* problem = nullptr;
-  std::vector<int32_t> ids;  // of the rollout, attempt 0
-  FinishReason finish_reason = FinishReason::kEos;
-  std::string text;      // decoded, special tokens skipped
-  bool has_box = false;  // graded, if the problem has an answer
-  bool correct = false;
-  std::string extracted;  // what the box holds
-  bool is_scored = true;  // false: padding alone
-  // Whether any term trains the sample: its answer is scored or, by some term,
-  // its reference.
-  bool is_trained = true;
-  std::vector<float>
-      logprobs;  // the sampler's; empty unless a term weighs them
-  // The answer that stands in the reference's place, and its text; empty: the
-  // problem's solution does.
-  std::vector<int32_t> reference_ids;
-  std::string reference;
-  bool is_approved = false;    // that answer, by the grader
-  bool is_left_out = false;    // there is none that may stand there
-  TeacherContext context;      // for sibling_rollout
-  int64_t sampled_tokens = 0;  // of all its answers
-};
-
 // Called with each answer of a batch, known ones left out, before anything
 // follows from it; an error ends the batch.
 using OnAccepted = std::function<absl::Status(const PipelineInput& input,
@@ -107,9 +81,7 @@ enum class SampleState {
 
 struct PipelineOptions {
   std::vector<TeacherPass> passes;
-  // Whether terms train references, also behind an answer of padding alone.
-  bool scores_references = false;
-  bool keeps_logprobs = false;  // in records, for terms that weigh by them
+  RecordOptions records;
   Payload payload = Payload::kHiddenStates;
   int64_t top_k = 0;
   double temperature = 1.1;  // of the objective, for a top_k payload
@@ -176,13 +148,8 @@ class SamplePipeline {
   // Takes in the scores that are there; waits up to `timeout` for the first.
   absl::Status AcceptScores(absl::Duration timeout);
 
-  // The records of a group whose answers are all there, whoever collected them:
-  // decoded, graded, references and siblings chosen. DATA_LOSS if an answer is
-  // missing.
-  absl::StatusOr<std::vector<RolloutRecord>> MakeRecords(
-      const Problem& problem,
-      std::span<const AnswersByAttempt> group,
-      const AnswerRules& rules) const;
+  // What it makes its records with.
+  const RecordMaker& record_maker() const { return record_maker_; }
 
   // Blocks for sample `index`, which must be trained; once each. Views without
   // a token to score have no scores.
@@ -251,9 +218,6 @@ class SamplePipeline {
   absl::Status WantMore(const PipelineInput& input,
                         size_t index,
                         AnswersByAttempt* answers);
-  absl::StatusOr<RolloutRecord> MakeRecord(const Problem& problem,
-                                           const AnswersByAttempt& answers,
-                                           const AnswerRules& rules) const;
   absl::Status AcceptRollout(size_t index,
                              const RolloutRecord& record,
                              const RolloutResult& rollout);
@@ -263,9 +227,8 @@ class SamplePipeline {
   RolloutClient& rollouts_;
   TeacherClient& teachers_;
   const ViewBuilder& views_;
-  const Tokenizer& tokenizer_;
   PipelineOptions options_;
-  const bool reads_siblings_;
+  const RecordMaker record_maker_;
 
   std::set<WeightSet> at_base_;
   bool with_scores_ = true;
