@@ -37,18 +37,18 @@ constexpr int64_t kLeastStride = 8;
 
 PipelineOptions MakePipelineOptions(const BatchTrainerParts& parts) {
   PipelineOptions options;
-  options.passes = TeacherPasses(parts.terms);
+  options.scores.passes = TeacherPasses(parts.terms);
   options.records.scores_references = ScoresReferences(parts.terms);
   options.records.keeps_logprobs = std::ranges::any_of(
       parts.terms,
       [](const Term& term) { return term.importance != Importance::kNone; });
   options.records.reads_siblings =
-      std::ranges::any_of(options.passes, [](const TeacherPass& pass) {
+      std::ranges::any_of(options.scores.passes, [](const TeacherPass& pass) {
         return pass.view == ViewName::kSiblingRollout;
       });
-  options.payload = ParsePayload(parts.config.teacher.payload).value();
-  options.top_k = parts.config.teacher.top_k;
-  options.temperature = parts.config.objective.temperature;
+  options.scores.payload = ParsePayload(parts.config.teacher.payload).value();
+  options.scores.top_k = parts.config.teacher.top_k;
+  options.scores.temperature = parts.config.objective.temperature;
   options.device = parts.weights->device();
   // With a lag, answers come while the step before is scored and trained.
   if (parts.config.rollout.max_staleness == 0) {

@@ -95,7 +95,7 @@ absl::Status SamplePipeline::Start(SubmittedBatch batch,
                                    bool with_scores) {
   MutexLock lock(&mutex_);
   stop_collecting_ = false;
-  at_base_ = std::move(at_base);
+  plan_ = {options_.scores, std::move(at_base), batch.rules.source};
   with_scores_ = with_scores;
   rules_ = batch.rules;
   sampling_ = batch.sampling;
@@ -136,31 +136,13 @@ absl::Status SamplePipeline::Start(SubmittedBatch batch,
   for (const Entry& entry : entries_) {
     if (entry.rollout_id == 0) continue;
     const Problem& problem = *entry.input.problem;
-    std::vector<ScoreTask> tasks = TellableTasks(entry.later_tasks);
+    std::vector<ScoreTask> tasks = plan_.Tellable(entry.later_tasks);
     if (tasks.empty()) continue;
     streamer_.Open(entry.rollout_id,
                    {problem.id, problem.problem, problem.solution, {}},
                    std::move(tasks));
   }
   return absl::OkStatus();
-}
-
-std::vector<ScoreTask> SamplePipeline::TellableTasks(
-    std::vector<ScoreTask> tasks) const {
-  for (ScoreTask& task : tasks) {
-    std::erase_if(task.views, [this](const auto& named) {
-      if (named.first == ViewName::kSiblingRollout) return true;
-      // It shows a reference that is itself still sampled, or scores it.
-      return rules_.source != ReferenceSource::kGiven &&
-             (named.first == ViewName::kCrossRollout ||
-              named.first == ViewName::kDemonstrationRollout ||
-              named.first == ViewName::kProbeRollout ||
-              !NeedsRollout(named.first));
-    });
-  }
-  std::erase_if(tasks,
-                [](const ScoreTask& task) { return task.views.empty(); });
-  return tasks;
 }
 
 void SamplePipeline::KeepPrefix(uint64_t id, const std::vector<int32_t>& ids) {
@@ -177,21 +159,9 @@ void SamplePipeline::KeepPrefix(uint64_t id, const std::vector<int32_t>& ids) {
 }
 
 std::vector<ScoreTask> SamplePipeline::PlanScores(bool known_at_start) {
-  std::map<WeightSet, ScoreTask> tasks;
-  for (const TeacherPass& pass : options_.passes) {
-    if (IsKnownAtStart(pass.view) != known_at_start) continue;
-    tasks[SourceOf(pass.weights)].views[pass.view];  // once per view
-  }
-  std::vector<ScoreTask> plan;
-  for (auto& [weights, task] : tasks) {
-    task.id = next_id_++;
-    task.weights = weights;
-    task.payload = options_.payload;
-    task.top_k = options_.top_k;
-    task.temperature = options_.temperature;
-    plan.push_back(std::move(task));
-  }
-  return plan;
+  std::vector<ScoreTask> tasks = plan_.Tasks(known_at_start);
+  for (ScoreTask& task : tasks) task.id = next_id_++;
+  return tasks;
 }
 
 void SamplePipeline::SubmitScores(size_t index,
@@ -370,9 +340,9 @@ absl::Status SamplePipeline::AcceptScore(const ScoreResult& result) {
   const auto [index, weights, known_at_start] = pending->second;
   pending_scores_.erase(pending);
   Entry& entry = entries_[index];
-  for (const TeacherPass& pass : options_.passes) {
+  for (const TeacherPass& pass : options_.scores.passes) {
     const auto scores = views.find(pass.view);
-    if (scores != views.end() && SourceOf(pass.weights) == weights) {
+    if (scores != views.end() && plan_.SourceOf(pass.weights) == weights) {
       entry.scores[pass] = scores->second;
     }
   }

@@ -34,6 +34,7 @@
 #include "common/objective/micro_batch.h"
 #include "services/trainer/step/answer_rules.h"
 #include "services/trainer/step/rollout_record.h"
+#include "services/trainer/step/score_plan.h"
 #include "services/trainer/workers/prefix_streamer.h"
 #include "services/trainer/workers/rollout_client.h"
 #include "services/trainer/workers/teacher_client.h"
@@ -80,11 +81,8 @@ enum class SampleState {
 };
 
 struct PipelineOptions {
-  std::vector<TeacherPass> passes;
+  ScoreQuestions scores;
   RecordOptions records;
-  Payload payload = Payload::kHiddenStates;
-  int64_t top_k = 0;
-  double temperature = 1.1;  // of the objective, for a top_k payload
   at::Device device = at::kCPU;
   // Tokens of an answer between two pieces of news to the teachers; 0: none.
   int64_t teacher_prefix_stride = 0;
@@ -188,16 +186,7 @@ class SamplePipeline {
     bool known_at_start = false;
   };
 
-  // The set that the scores of `weights` are asked of.
-  WeightSet SourceOf(WeightSet weights) const {
-    return at_base_.contains(weights) ? WeightSet::kBase : weights;
-  }
-  // Whether the tokens of `view` are known before any answer is.
-  bool IsKnownAtStart(ViewName view) const {
-    return !NeedsRollout(view) && rules_.source == ReferenceSource::kGiven;
-  }
-  // The tasks for the passes over views that are known at the start or not,
-  // without their tokens.
+  // The tasks of the plan, with ids.
   std::vector<ScoreTask> PlanScores(bool known_at_start);
   // Sends them with the tokens of the sample's views, but for views that have
   // none to score.
@@ -205,8 +194,6 @@ class SamplePipeline {
                     bool known_at_start,
                     std::vector<ScoreTask> tasks)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Those of `tasks` whose prefixes the rollout's first tokens tell.
-  std::vector<ScoreTask> TellableTasks(std::vector<ScoreTask> tasks) const;
   void KeepPrefix(uint64_t id, const std::vector<int32_t>& ids);
   // Sends one answer's task to the rollout workers; returns its id.
   uint64_t SubmitAttempt(const PipelineInput& input,
@@ -230,7 +217,7 @@ class SamplePipeline {
   PipelineOptions options_;
   const RecordMaker record_maker_;
 
-  std::set<WeightSet> at_base_;
+  ScorePlan plan_;  // of the batch that was started
   bool with_scores_ = true;
   AnswerRules rules_;        // of the batch that was started
   SamplingParams sampling_;  // of the same
