@@ -15,15 +15,12 @@
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
-#include "common/collective/parse_rank_message.h"
 #include "common/config/validate_config.h"
 #include "common/data/epoch_order.h"
-#include "common/model/fast/chunk_forward.h"
 #include "common/rpc/transfer/served_policy.h"
-#include "common/training/metric_table.h"
 #include "common/training/step_metrics.h"
-#include "dapd/v1/rank.pb.h"
 #include "services/trainer/publish/policy_update_writer.h"
+#include "services/trainer/step/merge_ranks.h"
 #include "services/trainer/step/phase_timer.h"
 
 namespace dapd {
@@ -31,42 +28,6 @@ namespace {
 
 // Enough tokens that other weights cannot agree by chance.
 constexpr size_t kProbeTokens = 16;
-
-// News of an answer more often than this costs more than it hides.
-constexpr int64_t kLeastStride = 8;
-
-PipelineOptions MakePipelineOptions(const BatchTrainerParts& parts) {
-  PipelineOptions options;
-  options.scores.passes = TeacherPasses(parts.terms);
-  options.records.scores_references = ScoresReferences(parts.terms);
-  options.records.keeps_logprobs = std::ranges::any_of(
-      parts.terms,
-      [](const Term& term) { return term.importance != Importance::kNone; });
-  options.records.reads_siblings =
-      std::ranges::any_of(options.scores.passes, [](const TeacherPass& pass) {
-        return pass.view == ViewName::kSiblingRollout;
-      });
-  options.scores.payload = ParsePayload(parts.config.teacher.payload).value();
-  options.scores.top_k = parts.config.teacher.top_k;
-  options.scores.temperature = parts.config.objective.temperature;
-  options.device = parts.weights->device();
-  // With a lag, answers come while the step before is scored and trained.
-  if (parts.config.rollout.max_staleness == 0) {
-    if (parts.config.teacher.streaming) {
-      options.teacher_prefix_stride =
-          std::max(kLeastStride,
-                   ChunkTokensFor(parts.config.teacher.chunk_tokens,
-                                  parts.weights->device()) /
-                       4);
-    }
-    if (parts.config.trainer.train_while_sampling) {
-      options.forward_prefix_stride =
-          std::max(kLeastStride, parts.config.trainer.chunk_tokens / 4);
-    }
-  }
-  options.on_progress = parts.on_progress;
-  return options;
-}
 
 // Without certificates other machines are only reached with security.insecure,
 // in plain text. All else is TLS or loopback, where nobody changes a byte.
@@ -428,7 +389,7 @@ absl::Status BatchTrainer::Publish(PolicyUpdateWriter& writer,
   report->adapter_digest = live_digest();
   report->snapshot_version = parts_.policy.snapshot_version();
   CountScores(report);
-  return MergeRanks(report);
+  return MergeReports(parts_.collective, live_digest(), report);
 }
 
 void BatchTrainer::CountScores(StepReport* report) const {
@@ -438,33 +399,6 @@ void BatchTrainer::CountScores(StepReport* report) const {
   const TeacherCost& cost = pipeline_.teacher_cost();
   report->teacher_seconds = cost.after - teacher_cost_before_.after;
   report->teacher_ahead_seconds = cost.ahead - teacher_cost_before_.ahead;
-}
-
-absl::Status BatchTrainer::MergeRanks(StepReport* report) {
-  v1::RankStep own;
-  own.set_adapter_digest(live_digest());
-  for (const auto& [path, value] : MetricsOfRank(*report)) {
-    (*own.mutable_metrics())[path] = value;
-  }
-  ASSIGN_OR_RETURN(const std::vector<std::string> parts,
-                   parts_.collective.Gather(own.SerializeAsString()));
-  for (size_t rank = 1; rank < parts.size(); ++rank) {
-    ASSIGN_OR_RETURN(
-        const v1::RankStep other,
-        ParseRankMessage<v1::RankStep>(parts[rank], "the end of a step"));
-    if (other.adapter_digest() != live_digest()) {
-      return absl::DataLossError(
-          absl::StrCat("trainer rank ",
-                       rank,
-                       " ended step ",
-                       report->step,
-                       " in other weights than rank 0; are its processor and "
-                       "thread count the same?"));
-    }
-    RETURN_IF_ERROR(
-        MergeRank({other.metrics().begin(), other.metrics().end()}, report));
-  }
-  return absl::OkStatus();
 }
 
 absl::Status BatchTrainer::ServeLayers() {
@@ -501,15 +435,7 @@ absl::Status BatchTrainer::FinishGradient(StepReport* report) {
     parts_.policy.ScaleGradient(1.0 / static_cast<double>(trained));
   }
   ObjectiveAccumulator& objective = slice_trainer_->objective();
-  ASSIGN_OR_RETURN(
-      const std::vector<std::string> parts,
-      parts_.collective.Gather(objective.Sums().SerializeAsString()));
-  for (size_t rank = 1; rank < parts.size(); ++rank) {
-    ASSIGN_OR_RETURN(
-        const v1::ObjectiveSums sums,
-        ParseRankMessage<v1::ObjectiveSums>(parts[rank], "its losses"));
-    RETURN_IF_ERROR(objective.Merge(sums));
-  }
+  RETURN_IF_ERROR(MergeLosses(parts_.collective, &objective));
   if (parts_.collective.rank() == 0) report->objective = objective.Finish();
   return absl::OkStatus();
 }

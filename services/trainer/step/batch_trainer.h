@@ -130,9 +130,6 @@ class BatchTrainer {
   absl::Status ServeLayers();
   // What the scores of this step cost.
   void CountScores(StepReport* report) const;
-  // Of all ranks: checks that they end the step in the same weights, and puts
-  // what they measured into rank 0's report.
-  absl::Status MergeRanks(StepReport* report);
 
   BatchTrainerParts parts_;
   const Planner planner_;

@@ -33,6 +33,7 @@
 #include "common/generation/sampling.h"
 #include "common/objective/micro_batch.h"
 #include "services/trainer/step/answer_rules.h"
+#include "services/trainer/step/pipeline_options.h"
 #include "services/trainer/step/rollout_record.h"
 #include "services/trainer/step/score_plan.h"
 #include "services/trainer/workers/prefix_streamer.h"
@@ -78,18 +79,6 @@ enum class SampleState {
   kScored,       // TakeScored does not block
   kUntrainable,  // no term has a token of it to score
   kLeftOut,      // nothing may stand in its reference's place
-};
-
-struct PipelineOptions {
-  ScoreQuestions scores;
-  RecordOptions records;
-  at::Device device = at::kCPU;
-  // Tokens of an answer between two pieces of news to the teachers; 0: none.
-  int64_t teacher_prefix_stride = 0;
-  // Tokens of an answer between two values of PrefixOf; 0: it has none.
-  int64_t forward_prefix_stride = 0;
-  // Called as answers arrive, from CollectRollouts; may be empty.
-  std::function<void(int64_t done, int64_t total)> on_progress;
 };
 
 // Seconds that results cost the teachers.
