@@ -9,16 +9,11 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
-#include "absl/strings/string_view.h"
 
 #include "common/base/append_file.h"
 #include "common/base/failpoint.h"
 #include "common/base/files.h"
 #include "common/base/json.h"
-#include "common/base/json_integer.h"
-#include "common/base/json_lines.h"
 #include "common/base/log.h"
 #include "common/base/progress.h"
 #include "common/base/status_macros.h"
@@ -30,6 +25,9 @@
 #include "common/training/metric_table.h"
 #include "services/trainer/record/answer_log.h"
 #include "services/trainer/record/choose_answers.h"
+#include "services/trainer/record/run_summary.h"
+#include "services/trainer/record/sample_file.h"
+#include "services/trainer/record/step_lines.h"
 #include "services/trainer/status/page/run_report.h"
 #include "services/trainer/status/status_message.h"
 
@@ -40,58 +38,6 @@ using Json = nlohmann::ordered_json;
 
 // Of the names of evaluations within the run.
 constexpr char kWithinPrefix[] = "step-";
-constexpr uint64_t kMaxLinesBytes = uint64_t{1} << 32;
-
-// Those of a step's line, by phase.
-void AddSeconds(const Json& line, std::map<std::string, double>* sums) {
-  for (const auto& [phase, seconds] : line.at("seconds").items()) {
-    (*sums)[phase] += seconds.get<double>();
-  }
-}
-
-// What earlier attempts left in metrics.jsonl.
-struct KeptLines {
-  std::map<std::string, double> seconds;  // by phase
-  Json last;                              // null: none
-};
-
-// Drops the lines behind `last_step`: those steps are done again. The others
-// begin the history, and what is watched over many steps.
-absl::StatusOr<KeptLines> KeepLines(const std::string& path,
-                                    int64_t last_step,
-                                    RunHistory* history,
-                                    ClipWatch* watch) try {
-  KeptLines kept;
-  if (!FileExists(path)) return kept;
-  ASSIGN_OR_RETURN(JsonLinesWriter writer, JsonLinesWriter::Open(path));
-  ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxLinesBytes));
-  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
-    // A line without its end is one that a crash cut off.
-    if (line.empty() ||
-        line.data() + line.size() == text.data() + text.size()) {
-      continue;
-    }
-    const Json row = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-    const auto step = row.is_object()
-                          ? JsonInteger(row.value("step", Json()), 0)
-                          : absl::InvalidArgumentError("no object");
-    if (!step.ok() || !row.contains("seconds")) {
-      return absl::DataLossError(
-          absl::StrCat(path, " has a line that is no step: ", line));
-    }
-    if (*step > last_step) continue;
-    AddSeconds(row, &kept.seconds);
-    RETURN_IF_ERROR(writer.Append(row));
-    history->Add(row);
-    watch->Recall(row);
-    kept.last = row;
-  }
-  RETURN_IF_ERROR(writer.Commit());
-  return kept;
-} catch (const Json::exception& error) {
-  return absl::DataLossError(
-      absl::StrCat(path, " has a line that is no step: ", error.what()));
-}
 
 }  // namespace
 
@@ -307,45 +253,12 @@ void RunRecorder::RecordTrainedAhead(int64_t count) {
       [&](v1::GetStatusResponse& s) { s.set_trained_ahead(count); });
 }
 
-namespace {
-
-// What common/data/sample_rows.h reads, and what people want to see.
-Json ToRow(const RolloutRecord& record) {
-  const bool is_given = record.reference_ids.empty();
-  Json row = {
-      {"id", record.problem->id},
-      {"problem", record.problem->problem},
-      {"reference", is_given ? record.problem->solution : record.reference},
-      {"rollout_ids", record.ids},
-      {"rollout", record.text},
-      {"finish_reason", NameOf(record.finish_reason)},
-      {"has_box", record.has_box},
-      {"correct", record.correct}};
-  if (!record.logprobs.empty()) row["sampler_logprobs"] = record.logprobs;
-  if (!is_given) {
-    row["reference_ids"] = record.reference_ids;
-    row["reference_approved"] = record.is_approved;
-  }
-  if (record.is_left_out) row["left_out"] = true;
-  if (!record.context.sibling.empty()) row["sibling"] = record.context.sibling;
-  if (!record.context.feedback.empty()) {
-    row["feedback"] = record.context.feedback;
-  }
-  return row;
-}
-
-}  // namespace
-
 absl::Status RunRecorder::RecordSamples(
     int64_t step, const std::vector<RolloutRecord>& records) {
-  ASSIGN_OR_RETURN(
-      JsonLinesWriter writer,
-      JsonLinesWriter::Open(JoinPath(
-          state_->folder, absl::StrFormat("samples/step-%06d.jsonl", step))));
-  for (const RolloutRecord& record : records) {
-    RETURN_IF_ERROR(writer.Append(ToRow(record)));
-  }
-  return writer.Commit();
+  return WriteSamples(
+      JoinPath(state_->folder,
+               absl::StrFormat("samples/step-%06d.jsonl", step)),
+      records);
 }
 
 absl::Status RunRecorder::RecordAnswers(
@@ -431,56 +344,20 @@ void RunRecorder::AddEvent(const std::string& tag, int64_t step, double value) {
 
 absl::Status RunRecorder::Finish(double total_seconds) {
   BeginPhase(TrainerPhase::kDone);
-  Json evaluations = Json::object();
-  for (const auto& [when, report] : state_->evaluations) {
-    evaluations[when] = ToJson(report);
-  }
   // The summary is what says that nothing is left to do: it comes last.
   WriteReport(absl::OkStatus());
-  RETURN_IF_ERROR(
-      WriteFileAtomically(JoinPath(state_->folder, "summary.json"),
-                          Json{{"steps", state_->steps},
-                               {"seconds", total_seconds},
-                               {"seconds_by_phase", state_->seconds},
-                               {"evaluation", evaluations},
-                               {"best", BestEvaluation()}}
-                                  .dump(2) +
-                              "\n"));
+  const RunSummary summary{
+      .folder = state_->folder,
+      .steps = state_->steps,
+      .seconds = total_seconds,
+      .seconds_by_phase = state_->seconds,
+      .evaluations = state_->evaluations,
+      .best = BestEvaluation(),
+      .has_evaluations_within = state_->loaded.config.evaluation.interval > 0,
+      .clip_findings = state_->clip_watch.Findings()};
+  RETURN_IF_ERROR(WriteSummary(summary));
   DAPD_FAILPOINT("run.after_summary");
-  std::vector<std::string> phases;
-  for (const auto& [phase, seconds] : state_->seconds) {
-    phases.push_back(absl::StrFormat("%s %.0f s", phase, seconds));
-  }
-  std::string text = absl::StrFormat("done: %d steps in %.0f s (%s)\n",
-                                     state_->steps,
-                                     total_seconds,
-                                     absl::StrJoin(phases, ", "));
-  const auto before = state_->evaluations.find("before");
-  const auto after = state_->evaluations.find("after");
-  if (before != state_->evaluations.end() &&
-      after != state_->evaluations.end()) {
-    text += CompareEvaluations(before->second, after->second);
-    absl::StrAppend(
-        &text, "  answers:        dapd answers ", state_->folder, "\n");
-  }
-  for (const ClipFinding& finding : state_->clip_watch.Findings()) {
-    absl::StrAppend(&text, "  warning: ", Describe(finding), "\n");
-  }
-  absl::StrAppend(&text, "  adapter (PEFT): ", state_->folder, "/adapter\n");
-  if (state_->loaded.config.evaluation.interval > 0 &&
-      !BestEvaluation().empty()) {
-    const EvaluationReport& best = state_->evaluations.at(BestEvaluation());
-    absl::StrAppend(&text,
-                    "  best on held-out problems: step ",
-                    best.policy_version,
-                    ",",
-                    PercentText(best.accuracy),
-                    ", in ",
-                    state_->folder,
-                    "/adapter-best\n");
-  }
-  absl::StrAppend(&text, "  report:         ", state_->folder, "/report.html");
-  LogInfo(text);
+  LogInfo(ClosingText(summary));
   return absl::OkStatus();
 }
 

@@ -52,8 +52,7 @@ class RunRecorder {
   // So many micro-batches were trained in the phase "rollout".
   void RecordTrainedAhead(int64_t count);
 
-  // samples/step-000001.jsonl: {"id", "problem", "reference", "rollout_ids",
-  // "rollout", "finish_reason", "correct"}: replayable.
+  // samples/step-000001.jsonl (sample_file.h).
   absl::Status RecordSamples(int64_t step,
                              const std::vector<RolloutRecord>& records);
   // A few of them in answers.jsonl (answer_log.h), on disk before they are
@@ -81,7 +80,8 @@ class RunRecorder {
   std::string BestEvaluation() const;
   // Those of this run, by their names.
   const std::map<std::string, EvaluationReport>& evaluations() const;
-  // The closing summary on stderr, report.html and summary.json.
+  // The closing summary on stderr, report.html and summary.json
+  // (run_summary.h).
   absl::Status Finish(double total_seconds);
   // report.html of a run that ended so. A report that cannot be written is
   // only told about: the run is worth as much without.

@@ -1,0 +1,35 @@
+// What a run that is done leaves for its user: summary.json, and the closing
+// text on stderr.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+
+#include "common/training/clip_watch.h"
+#include "services/trainer/record/evaluation_report.h"
+
+namespace dapd {
+
+struct RunSummary {
+  const std::string& folder;
+  int64_t steps = 0;
+  double seconds = 0.0;
+  const std::map<std::string, double>& seconds_by_phase;
+  const std::map<std::string, EvaluationReport>& evaluations;  // by their names
+  std::string best;                     // of evaluations; empty: none
+  bool has_evaluations_within = false;  // whether the best is kept by itself
+  std::vector<ClipFinding> clip_findings;
+};
+
+// summary.json of the folder: {"steps", "seconds", "seconds_by_phase",
+// "evaluation", "best"}.
+absl::Status WriteSummary(const RunSummary& summary);
+
+// Several lines, without the last one's end.
+std::string ClosingText(const RunSummary& summary);
+
+}  // namespace dapd
