@@ -1,15 +1,12 @@
 #include "common/objective/micro_batch.h"
 
-#include <algorithm>
-#include <map>
 #include <memory>
-#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 
 #include "common/base/log.h"
-#include "common/objective/token_routing.h"
+#include "common/objective/part_loss.h"
 #include "common/objective/view_pass.h"
 #include "common/tensor/torch_bridge.h"
 #include "common/timeline/timeline.h"
@@ -34,239 +31,38 @@ double DenominatorOf(const Term& term, std::span<const ScoredSample> samples) {
 }
 
 struct Pass {
-  const ModelWeights& weights;
+  LossInputs loss;
   const Adapter& live;
-  const std::vector<Term>& terms;
-  std::span<const ScoredSample> samples;
-  std::vector<const Views*> views;  // of the samples
-  // Of each term: the gradient's factor over all its denominator.
-  std::vector<double> term_weights;
-  HeadLossOptions head;
   PassLimits limits;
-  ForwardAhead* ahead;                   // null: without gradient
-  std::map<size_t, TokenRoutes> routes;  // by term, of routed ones
+  ForwardAhead* ahead;  // null: without gradient
   Timeline* timeline = nullptr;
 };
-
-// The scored tokens of a view.
-at::Tensor ScoredIds(const View& view, at::Device device) {
-  const auto first = view.input_ids.begin() + view.scored_from;
-  return at::tensor(at::ArrayRef<int32_t>(
-                        &*first, static_cast<size_t>(view.scored_count)))
-      .to(device, at::kLong);
-}
-
-// Which pass each token of each sample takes, for the terms where that differs.
-std::map<size_t, TokenRoutes> RouteTerms(const Pass& pass) {
-  std::map<size_t, TokenRoutes> routes;
-  for (size_t k = 0; k < pass.terms.size(); ++k) {
-    const Term& term = pass.terms[k];
-    const auto* routed = std::get_if<Routed>(&term.target);
-    if (routed == nullptr) continue;
-    std::vector<at::Tensor> first;
-    std::vector<at::Tensor> second;
-    int64_t tokens = 0;
-    for (const ScoredSample& sample : pass.samples) {
-      const View& view = sample.views[static_cast<size_t>(term.student)];
-      if (view.scored_count == 0 || LacksTarget(term, sample.views)) {
-        first.push_back(at::empty({0}, pass.weights.device()));
-        second.push_back(first.back());
-        continue;
-      }
-      tokens += view.scored_count;
-      const at::Tensor ids = ScoredIds(view, pass.weights.device());
-      for (const auto& [logprobs, teacher] :
-           {std::pair{&first, routed->first},
-            std::pair{&second, routed->second}}) {
-        logprobs->push_back(TokenLogprobsOf(pass.weights.head,
-                                            sample.scores.at(teacher),
-                                            ids,
-                                            pass.head.temperature));
-      }
-    }
-    if (tokens > 0) routes[k] = RouteTokens(*routed, first, second);
-  }
-  return routes;
-}
-
-HeadTerm HeadTermOf(const Pass& pass, size_t k, size_t sample) {
-  const Term& term = pass.terms[k];
-  HeadTerm head_term = {.target = &term.target,
-                        .divergence = term.divergence,
-                        .support = term.support,
-                        .token_weight = pass.term_weights[k],
-                        .skip_tokens = term.skip_tokens};
-  for (const TeacherPass& teacher : PassesOf(term.target)) {
-    head_term.passes.push_back(&pass.samples[sample].scores.at(teacher));
-  }
-  if (std::holds_alternative<OneHot>(term.target)) {
-    head_term.ids =
-        ScoredIds((*pass.views[sample])[static_cast<size_t>(term.student)],
-                  pass.weights.device());
-  }
-  if (term.reduction != Reduction::kMicroToken) {
-    head_term.token_weight /=
-        static_cast<double>(TokensOf(term, *pass.views[sample]));
-  }
-  if (const auto found = pass.routes.find(k); found != pass.routes.end()) {
-    head_term.route = found->second.route[sample];
-    head_term.token_weights = found->second.token_weights[sample];
-  }
-  return head_term;
-}
-
-// log(p / p_sampler) of each token that the sampler drew for a part's answer,
-// bounded so that its exponential is finite; undefined if no term asks for it,
-// or the sampler's are not known.
-at::Tensor SamplerLogRatios(const Pass& pass,
-                            const PackPart& part,
-                            std::span<const at::Tensor> hidden) {
-  constexpr double kBound = 20.0;
-  const ScoredSample& sample = pass.samples[part.sample];
-  const auto student = std::ranges::find(part.students, ViewName::kNoneRollout);
-  const bool is_asked = student != part.students.end() &&
-                        std::ranges::any_of(pass.terms, [](const Term& term) {
-                          return term.importance != Importance::kNone;
-                        });
-  const View& view = sample.views[static_cast<size_t>(ViewName::kNoneRollout)];
-  if (!is_asked || static_cast<int64_t>(sample.sampler_logprobs.size()) !=
-                       view.scored_count) {
-    return {};
-  }
-  const auto index = static_cast<size_t>(student - part.students.begin());
-  const at::Device device = pass.weights.device();
-  const at::Tensor live = TokenLogprobsOf(pass.weights.head,
-                                          {.hidden = hidden[index]},
-                                          ScoredIds(view, device),
-                                          /*temperature=*/1.0);
-  return (live - at::tensor(sample.sampler_logprobs).to(device))
-      .clamp(-kBound, kBound);
-}
-
-// The factor of each token's loss, [n] float32; undefined: 1.
-at::Tensor ImportanceOf(const Term& term, const at::Tensor& log_ratios) {
-  if (term.importance == Importance::kNone || !log_ratios.defined()) return {};
-  const at::Tensor ratios = log_ratios.exp().clamp_max(term.importance_cap);
-  if (term.importance == Importance::kToken) return ratios;
-  return ratios.slice(0, term.skip_tokens)
-      .mean()
-      .expand_as(ratios)
-      .contiguous();
-}
-
-// An answer's sums as its term's reduction adds them up.
-DivergenceSums Reduced(const Term& term, DivergenceSums sums) {
-  if (term.reduction == Reduction::kMicroToken) {
-    sums.denominator = static_cast<double>(sums.tokens);
-    return sums;
-  }
-  sums.clipped /= static_cast<double>(sums.tokens);
-  sums.unclipped /= static_cast<double>(sums.tokens);
-  sums.denominator = 1.0;
-  return sums;
-}
-
-// The students of a part. Those whose tokens' log-probabilities are known of
-// the sampler are asked for theirs.
-std::vector<HeadStudent> StudentsOf(const Pass& pass,
-                                    const PackPart& part,
-                                    std::span<const at::Tensor> hidden) {
-  const ScoredSample& sample = pass.samples[part.sample];
-  std::vector<HeadStudent> students;
-  for (size_t i = 0; i < hidden.size(); ++i) {
-    students.push_back({.hidden = hidden[i]});
-    // Nothing reads the hidden states behind their gradient.
-    if (pass.ahead != nullptr) students.back().gradient = hidden[i];
-    if (part.students[i] == ViewName::kNoneRollout &&
-        !sample.sampler_logprobs.empty()) {
-      students.back().ids =
-          ScoredIds(sample.views[static_cast<size_t>(ViewName::kNoneRollout)],
-                    pass.weights.device());
-    }
-  }
-  return students;
-}
-
-SamplerMismatch MismatchOf(const std::vector<at::Tensor>& token_logprobs,
-                           const ScoredSample& sample) {
-  SamplerMismatch mismatch;
-  for (const at::Tensor& logprobs : token_logprobs) {
-    if (!logprobs.defined()) continue;
-    const at::Tensor host = logprobs.to(at::kCPU).contiguous();
-    mismatch += CompareLogprobs(
-        {host.const_data_ptr<float>(), static_cast<size_t>(host.numel())},
-        sample.sampler_logprobs);
-  }
-  return mismatch;
-}
-
-// Losses of a part's students against their targets; adds to `result`.
-// `hidden`: one per student; their gradients take their place where there are
-// any.
-void RunHead(const Pass& pass,
-             const PackPart& part,
-             std::span<const at::Tensor> hidden,
-             MicroBatchResult& result) {
-  const at::Tensor log_ratios = SamplerLogRatios(pass, part, hidden);
-  std::vector<HeadTerm> head_terms;
-  std::vector<size_t> indices;
-  for (size_t k = 0; k < pass.terms.size(); ++k) {
-    const Term& term = pass.terms[k];
-    const auto student =
-        std::find(part.students.begin(), part.students.end(), term.student);
-    if (student == part.students.end() ||
-        TokensOf(term, *pass.views[part.sample]) == 0) {
-      continue;
-    }
-    head_terms.push_back(HeadTermOf(pass, k, part.sample));
-    HeadTerm& head_term = head_terms.back();
-    head_term.student = static_cast<size_t>(student - part.students.begin());
-    if (const at::Tensor importance = ImportanceOf(term, log_ratios);
-        importance.defined()) {
-      head_term.token_weights = head_term.token_weights.defined()
-                                    ? head_term.token_weights * importance
-                                    : importance;
-    }
-    indices.push_back(k);
-  }
-  const HeadLoss loss =
-      ComputeHeadLoss(pass.weights.head,
-                      StudentsOf(pass, part, hidden),
-                      head_terms,
-                      pass.head,
-                      /*with_gradient=*/pass.ahead != nullptr);
-  for (size_t i = 0; i < indices.size(); ++i) {
-    result.sums[indices[i]] += Reduced(pass.terms[indices[i]], loss.sums[i]);
-  }
-  result.sampler_mismatch +=
-      MismatchOf(loss.token_logprobs, pass.samples[part.sample]);
-}
 
 // Forward, losses and, where it is wanted, backward of some parts side by side.
 MicroBatchResult RunPack(const Pass& pass, std::span<const PackPart> parts) {
   const PackedViews packed =
-      PackViews(ViewsOf(parts, pass.views), pass.weights.device());
+      PackViews(ViewsOf(parts, pass.loss.views), pass.loss.weights.device());
   std::unique_ptr<TrainingPass> training;
   at::Tensor hidden;
   {
     const ScopedSlice slice(pass.timeline, kComputeTrack, "forward");
     if (pass.ahead != nullptr) {
-      training = pass.ahead->Take(parts, pass.views, packed);
+      training = pass.ahead->Take(parts, pass.loss.views, packed);
       hidden = training->hidden();
     } else {
       hidden = ForwardWithoutGradient(
-          pass.weights, pass.live, packed.tokens, packed.rows);
+          pass.loss.weights, pass.live, packed.tokens, packed.rows);
     }
   }
   const std::vector<at::Tensor> by_view =
       hidden.split_with_sizes(packed.counts, 0);
   MicroBatchResult result;
-  result.sums.resize(pass.terms.size());
+  result.sums.resize(pass.loss.terms.size());
   std::span<const at::Tensor> rest = by_view;
   for (const PackPart& part : parts) {
     const ScopedSlice slice(pass.timeline, kComputeTrack, "losses");
     const size_t count = part.students.size();
-    RunHead(pass, part, rest.first(count), result);
+    AddPartLoss(pass.loss, part, rest.first(count), result);
     rest = rest.subspan(count);
   }
   if (training != nullptr) {
@@ -333,21 +129,22 @@ void RunParts(const Pass& pass,
 
 MicroBatchResult RunSamples(Pass pass) {
   at::NoGradGuard no_grad;
-  pass.routes = RouteTerms(pass);
+  pass.loss.routes = RouteTerms(pass.loss);
   MicroBatchResult sum;
-  sum.sums.resize(pass.terms.size());
+  sum.sums.resize(pass.loss.terms.size());
   for (const Completion completion :
        {Completion::kReference, Completion::kRollout}) {
     for (const Pack& pack :
-         PlanPacks(pass.terms, pass.views, completion, pass.limits)) {
+         PlanPacks(pass.loss.terms, pass.loss.views, completion, pass.limits)) {
       RunParts(pass, pack, &sum);
     }
   }
   // Answers without a scored token were in no pack.
-  for (size_t k = 0; k < pass.terms.size(); ++k) {
-    sum.sums[k].denominator = DenominatorOf(pass.terms[k], pass.samples);
-    const auto routes = pass.routes.find(k);
-    if (routes != pass.routes.end()) {
+  for (size_t k = 0; k < pass.loss.terms.size(); ++k) {
+    sum.sums[k].denominator =
+        DenominatorOf(pass.loss.terms[k], pass.loss.samples);
+    const auto routes = pass.loss.routes.find(k);
+    if (routes != pass.loss.routes.end()) {
       sum.sums[k].regimes = routes->second.counts;
     }
   }
@@ -370,20 +167,20 @@ MicroBatchResult ComputeMicroBatch(const ModelWeights& weights,
                                    const MicroBatchOptions& options) {
   ByteBudget no_memory(0);
   ForwardAhead nothing(weights, live, terms, options.limits, no_memory);
-  Pass pass{weights,
+  Pass pass{{weights,
+             terms,
+             samples,
+             ViewsOfSamples(samples),
+             /*term_weights=*/{},
+             options.head,
+             /*with_gradient=*/true},
             live,
-            terms,
-            samples,
-            ViewsOfSamples(samples),
-            {},
-            options.head,
             options.limits,
             options.ahead == nullptr ? &nothing : options.ahead,
-            {},
             options.timeline};
   for (const Term& term : terms) {
     const double denominator = DenominatorOf(term, samples);
-    pass.term_weights.push_back(
+    pass.loss.term_weights.push_back(
         denominator > 0.0 ? options.gradient_scale * term.weight / denominator
                           : 0.0);
   }
@@ -424,50 +221,17 @@ std::vector<DivergenceSums> EvaluateMicroBatch(
     const std::vector<Term>& terms,
     std::span<const ScoredSample> samples,
     const HeadLossOptions& options) {
-  return RunSamples({weights,
+  return RunSamples({{weights,
+                      terms,
+                      samples,
+                      ViewsOfSamples(samples),
+                      std::vector<double>(terms.size(), 0.0),
+                      options,
+                      /*with_gradient=*/false},
                      live,
-                     terms,
-                     samples,
-                     ViewsOfSamples(samples),
-                     std::vector<double>(terms.size(), 0.0),
-                     options,
                      PassLimits{},
-                     /*ahead=*/nullptr,
-                     {}})
+                     /*ahead=*/nullptr})
       .sums;
-}
-
-std::map<TeacherPass, TeacherScores> ScoreLocally(
-    const ModelWeights& weights,
-    const std::map<WeightSet, const Adapter*>& adapters,
-    const std::vector<TeacherPass>& passes,
-    const Views& views) {
-  at::NoGradGuard no_grad;
-  const auto adapter_of = [&](const TeacherPass& pass) {
-    return pass.weights == WeightSet::kBase ? nullptr
-                                            : adapters.at(pass.weights);
-  };
-  // A view that two passes read with the same weights is computed once.
-  std::map<const Adapter*, std::set<ViewName>> views_of;
-  for (const TeacherPass& pass : passes) {
-    if (views[static_cast<size_t>(pass.view)].scored_count == 0) continue;
-    views_of[adapter_of(pass)].insert(pass.view);
-  }
-  std::map<std::pair<const Adapter*, ViewName>, at::Tensor> hidden_of;
-  for (const auto& [adapter, view_set] : views_of) {
-    const std::vector<ViewName> names(view_set.begin(), view_set.end());
-    const std::vector<at::Tensor> hidden =
-        HiddenOfViews(weights, adapter, Pick(views, names));
-    for (size_t i = 0; i < names.size(); ++i) {
-      hidden_of[{adapter, names[i]}] = hidden[i];
-    }
-  }
-  std::map<TeacherPass, TeacherScores> scores;
-  for (const TeacherPass& pass : passes) {
-    const auto hidden = hidden_of.find({adapter_of(pass), pass.view});
-    if (hidden != hidden_of.end()) scores[pass].hidden = hidden->second;
-  }
-  return scores;
 }
 
 }  // namespace dapd

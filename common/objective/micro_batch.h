@@ -58,9 +58,9 @@ struct MicroBatchResult {
 
 // The gradient of gradient_scale * sum_k weight_k * value_k with respect to the
 // live adapter. What was run ahead changes no bit of it (on a GPU with
-// model.deterministic; without, its backward pass has no fixed bits). A pack for which there
-// is not enough memory is run again without what is kept ahead, and then split,
-// down to the views of one sample that score the same tokens;
+// model.deterministic; without, its backward pass has no fixed bits). A pack
+// for which there is not enough memory is run again without what is kept ahead,
+// and then split, down to the views of one sample that score the same tokens;
 // c10::OutOfMemoryError if even those do not fit.
 MicroBatchResult ComputeMicroBatch(const ModelWeights& weights,
                                    const Adapter& live,
@@ -87,15 +87,5 @@ std::vector<DivergenceSums> EvaluateMicroBatch(
     const std::vector<Term>& terms,
     std::span<const ScoredSample> samples,
     const HeadLossOptions& options);
-
-// What a teacher computes for `passes` of one sample with in-process weights:
-// `adapters` has each set that they read but the base; null: it is the base.
-// Views that score nothing are left out. The reference implementation of the
-// teacher service, used by `dapd replay`.
-std::map<TeacherPass, TeacherScores> ScoreLocally(
-    const ModelWeights& weights,
-    const std::map<WeightSet, const Adapter*>& adapters,
-    const std::vector<TeacherPass>& passes,
-    const Views& views);
 
 }  // namespace dapd

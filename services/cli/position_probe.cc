@@ -14,6 +14,7 @@
 #include "common/base/status_macros.h"
 #include "common/generation/available_memory.h"
 #include "common/objective/position_gradient.h"
+#include "common/objective/score_locally.h"
 
 namespace dapd {
 namespace {

@@ -19,6 +19,7 @@
 #include "common/model/spec/model_card.h"
 #include "common/model/weights/adapter.h"
 #include "common/objective/micro_batch.h"
+#include "common/objective/score_locally.h"
 #include "common/tensor/safetensors.h"
 #include "common/tensor/torch_bridge.h"
 #include "common/terms/term.h"

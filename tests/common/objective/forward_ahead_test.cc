@@ -7,6 +7,7 @@
 
 #include "common/config/preset_terms.h"
 #include "common/objective/micro_batch.h"
+#include "common/objective/score_locally.h"
 #include "tests/fakes/random_model.h"
 #include "tests/fakes/small_memory.h"
 #include "tests/fakes/trained_adapter.h"

@@ -6,6 +6,7 @@
 #include "gtest/gtest.h"
 
 #include "common/model/reference/token_logprobs.h"
+#include "common/objective/score_locally.h"
 #include "tests/fakes/random_model.h"
 #include "tests/fakes/small_memory.h"
 #include "tests/fakes/trained_adapter.h"

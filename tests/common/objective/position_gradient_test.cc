@@ -8,6 +8,7 @@
 
 #include "gtest/gtest.h"
 
+#include "common/objective/score_locally.h"
 #include "tests/fakes/random_model.h"
 #include "tests/fakes/trained_adapter.h"
 

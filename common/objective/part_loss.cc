@@ -1,0 +1,201 @@
+#include "common/objective/part_loss.h"
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+namespace dapd {
+namespace {
+
+// The scored tokens of a view.
+at::Tensor ScoredIds(const View& view, at::Device device) {
+  const auto first = view.input_ids.begin() + view.scored_from;
+  return at::tensor(at::ArrayRef<int32_t>(
+                        &*first, static_cast<size_t>(view.scored_count)))
+      .to(device, at::kLong);
+}
+
+HeadTerm HeadTermOf(const LossInputs& inputs, size_t k, size_t sample) {
+  const Term& term = inputs.terms[k];
+  HeadTerm head_term = {.target = &term.target,
+                        .divergence = term.divergence,
+                        .support = term.support,
+                        .token_weight = inputs.term_weights[k],
+                        .skip_tokens = term.skip_tokens};
+  for (const TeacherPass& teacher : PassesOf(term.target)) {
+    head_term.passes.push_back(&inputs.samples[sample].scores.at(teacher));
+  }
+  if (std::holds_alternative<OneHot>(term.target)) {
+    head_term.ids =
+        ScoredIds((*inputs.views[sample])[static_cast<size_t>(term.student)],
+                  inputs.weights.device());
+  }
+  if (term.reduction != Reduction::kMicroToken) {
+    head_term.token_weight /=
+        static_cast<double>(TokensOf(term, *inputs.views[sample]));
+  }
+  if (const auto found = inputs.routes.find(k); found != inputs.routes.end()) {
+    head_term.route = found->second.route[sample];
+    head_term.token_weights = found->second.token_weights[sample];
+  }
+  return head_term;
+}
+
+// log(p / p_sampler) of each token that the sampler drew for a part's answer,
+// bounded so that its exponential is finite; undefined if no term asks for it,
+// or the sampler's are not known.
+at::Tensor SamplerLogRatios(const LossInputs& inputs,
+                            const PackPart& part,
+                            std::span<const at::Tensor> hidden) {
+  constexpr double kBound = 20.0;
+  const ScoredSample& sample = inputs.samples[part.sample];
+  const auto student = std::ranges::find(part.students, ViewName::kNoneRollout);
+  const bool is_asked = student != part.students.end() &&
+                        std::ranges::any_of(inputs.terms, [](const Term& term) {
+                          return term.importance != Importance::kNone;
+                        });
+  const View& view = sample.views[static_cast<size_t>(ViewName::kNoneRollout)];
+  if (!is_asked || static_cast<int64_t>(sample.sampler_logprobs.size()) !=
+                       view.scored_count) {
+    return {};
+  }
+  const auto index = static_cast<size_t>(student - part.students.begin());
+  const at::Device device = inputs.weights.device();
+  const at::Tensor live = TokenLogprobsOf(inputs.weights.head,
+                                          {.hidden = hidden[index]},
+                                          ScoredIds(view, device),
+                                          /*temperature=*/1.0);
+  return (live - at::tensor(sample.sampler_logprobs).to(device))
+      .clamp(-kBound, kBound);
+}
+
+// The factor of each token's loss, [n] float32; undefined: 1.
+at::Tensor ImportanceOf(const Term& term, const at::Tensor& log_ratios) {
+  if (term.importance == Importance::kNone || !log_ratios.defined()) return {};
+  const at::Tensor ratios = log_ratios.exp().clamp_max(term.importance_cap);
+  if (term.importance == Importance::kToken) return ratios;
+  return ratios.slice(0, term.skip_tokens)
+      .mean()
+      .expand_as(ratios)
+      .contiguous();
+}
+
+// An answer's sums as its term's reduction adds them up.
+DivergenceSums Reduced(const Term& term, DivergenceSums sums) {
+  if (term.reduction == Reduction::kMicroToken) {
+    sums.denominator = static_cast<double>(sums.tokens);
+    return sums;
+  }
+  sums.clipped /= static_cast<double>(sums.tokens);
+  sums.unclipped /= static_cast<double>(sums.tokens);
+  sums.denominator = 1.0;
+  return sums;
+}
+
+// The students of a part. Those whose tokens' log-probabilities are known of
+// the sampler are asked for theirs.
+std::vector<HeadStudent> StudentsOf(const LossInputs& inputs,
+                                    const PackPart& part,
+                                    std::span<const at::Tensor> hidden) {
+  const ScoredSample& sample = inputs.samples[part.sample];
+  std::vector<HeadStudent> students;
+  for (size_t i = 0; i < hidden.size(); ++i) {
+    students.push_back({.hidden = hidden[i]});
+    // Nothing reads the hidden states behind their gradient.
+    if (inputs.with_gradient) students.back().gradient = hidden[i];
+    if (part.students[i] == ViewName::kNoneRollout &&
+        !sample.sampler_logprobs.empty()) {
+      students.back().ids =
+          ScoredIds(sample.views[static_cast<size_t>(ViewName::kNoneRollout)],
+                    inputs.weights.device());
+    }
+  }
+  return students;
+}
+
+SamplerMismatch MismatchOf(const std::vector<at::Tensor>& token_logprobs,
+                           const ScoredSample& sample) {
+  SamplerMismatch mismatch;
+  for (const at::Tensor& logprobs : token_logprobs) {
+    if (!logprobs.defined()) continue;
+    const at::Tensor host = logprobs.to(at::kCPU).contiguous();
+    mismatch += CompareLogprobs(
+        {host.const_data_ptr<float>(), static_cast<size_t>(host.numel())},
+        sample.sampler_logprobs);
+  }
+  return mismatch;
+}
+
+}  // namespace
+
+std::map<size_t, TokenRoutes> RouteTerms(const LossInputs& inputs) {
+  std::map<size_t, TokenRoutes> routes;
+  for (size_t k = 0; k < inputs.terms.size(); ++k) {
+    const Term& term = inputs.terms[k];
+    const auto* routed = std::get_if<Routed>(&term.target);
+    if (routed == nullptr) continue;
+    std::vector<at::Tensor> first;
+    std::vector<at::Tensor> second;
+    int64_t tokens = 0;
+    for (const ScoredSample& sample : inputs.samples) {
+      const View& view = sample.views[static_cast<size_t>(term.student)];
+      if (view.scored_count == 0 || LacksTarget(term, sample.views)) {
+        first.push_back(at::empty({0}, inputs.weights.device()));
+        second.push_back(first.back());
+        continue;
+      }
+      tokens += view.scored_count;
+      const at::Tensor ids = ScoredIds(view, inputs.weights.device());
+      for (const auto& [logprobs, teacher] :
+           {std::pair{&first, routed->first},
+            std::pair{&second, routed->second}}) {
+        logprobs->push_back(TokenLogprobsOf(inputs.weights.head,
+                                            sample.scores.at(teacher),
+                                            ids,
+                                            inputs.head.temperature));
+      }
+    }
+    if (tokens > 0) routes[k] = RouteTokens(*routed, first, second);
+  }
+  return routes;
+}
+
+void AddPartLoss(const LossInputs& inputs,
+                 const PackPart& part,
+                 std::span<const at::Tensor> hidden,
+                 MicroBatchResult& result) {
+  const at::Tensor log_ratios = SamplerLogRatios(inputs, part, hidden);
+  std::vector<HeadTerm> head_terms;
+  std::vector<size_t> indices;
+  for (size_t k = 0; k < inputs.terms.size(); ++k) {
+    const Term& term = inputs.terms[k];
+    const auto student =
+        std::find(part.students.begin(), part.students.end(), term.student);
+    if (student == part.students.end() ||
+        TokensOf(term, *inputs.views[part.sample]) == 0) {
+      continue;
+    }
+    head_terms.push_back(HeadTermOf(inputs, k, part.sample));
+    HeadTerm& head_term = head_terms.back();
+    head_term.student = static_cast<size_t>(student - part.students.begin());
+    if (const at::Tensor importance = ImportanceOf(term, log_ratios);
+        importance.defined()) {
+      head_term.token_weights = head_term.token_weights.defined()
+                                    ? head_term.token_weights * importance
+                                    : importance;
+    }
+    indices.push_back(k);
+  }
+  const HeadLoss loss = ComputeHeadLoss(inputs.weights.head,
+                                        StudentsOf(inputs, part, hidden),
+                                        head_terms,
+                                        inputs.head,
+                                        inputs.with_gradient);
+  for (size_t i = 0; i < indices.size(); ++i) {
+    result.sums[indices[i]] += Reduced(inputs.terms[indices[i]], loss.sums[i]);
+  }
+  result.sampler_mismatch +=
+      MismatchOf(loss.token_logprobs, inputs.samples[part.sample]);
+}
+
+}  // namespace dapd
