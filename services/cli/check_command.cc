@@ -10,14 +10,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 
 #include "common/base/exit_code.h"
 #include "common/base/printable.h"
 #include "common/base/status_macros.h"
-#include "common/config/config_keys.h"
 #include "common/config/load_config.h"
-#include "common/config/preset_terms.h"
 #include "common/config/validate_config.h"
 #include "common/data/dataset.h"
 #include "common/data/expected_answer.h"
@@ -30,12 +27,13 @@
 #include "common/model/spec/lora_config.h"
 #include "common/model/spec/memory_plan.h"
 #include "common/model/spec/model_config.h"
-#include "common/model/spec/role_split.h"
 #include "common/model/spec/step_cost.h"
 #include "common/notify/webhook.h"
 #include "common/rpc/pool/address_file.h"
 #include "services/cli/command.h"
+#include "services/cli/cost_text.h"
 #include "services/cli/device_text.h"
+#include "services/cli/objective_text.h"
 #include "services/cli/pass_limits_text.h"
 
 namespace dapd {
@@ -45,139 +43,20 @@ struct CheckOptions {
   std::string config;
   std::vector<std::string> overrides;
   std::string samples;  // empty: the longest that the configuration allows
-  // Of one device; a time is only predicted if all three are given.
-  double teraflops = 0;
-  double memory_gigabytes = 0;
-  double network_gigabytes = 0;
+  GivenRates rates;
   int64_t gpus = 0;    // to recommend a split of; 0: none
   double gpu_gib = 0;  // memory of each; 0: not known
 };
 
-// As given; without, those of docs/scale.md's table, or of a core where the
-// model is computed on CPUs. The split depends on their proportions only.
-HardwareRates RatesOf(const CheckOptions& options, const Config& config) {
-  if (options.teraflops > 0) {
-    return {.flops = options.teraflops * 1e12,
-            .memory_bytes = options.memory_gigabytes * 1e9,
-            .network_bytes = options.network_gigabytes * 1e9};
-  }
-  if (config.model.device == "cpu") {
-    return {.flops = 0.1e12, .memory_bytes = 10e9, .network_bytes = 1e9};
-  }
-  return {.flops = 400e12, .memory_bytes = 2.5e12, .network_bytes = 10e9};
-}
-
-// One line, which deploy/slurm/dapd.sbatch reads.
-absl::Status PrintSplit(const Config& config,
-                        const ModelConfig& model,
-                        const SampleLengths& lengths,
-                        const CheckOptions& options) {
-  if (options.gpus == 0) return absl::OkStatus();
-  const HardwareRates rates = RatesOf(options, config);
-  const auto split =
-      RecommendSplit(config, model, lengths, options.gpus, rates);
-  if (!split.ok()) {
-    return ConfigError(
-        absl::StrCat("--gpus: ", std::string(split.status().message())));
-  }
-  std::puts(
-      absl::StrFormat(
-          "%-16s of %d: ranks %d, teachers %d, rollouts %d; %.4g s a step one "
-          "by one at %.4g TFLOP/s, %.4g GB/s and %.4g GB/s of network; %.2f "
-          "GiB a rank",
-          "split",
-          options.gpus,
-          split->ranks,
-          split->teachers,
-          split->rollouts,
-          split->seconds,
-          rates.flops / 1e12,
-          rates.memory_bytes / 1e9,
-          rates.network_bytes / 1e9,
-          PlanMemory(WithSplit(config, *split), model).trainer.Total() /
-              (1 << 30))
-          .c_str());
-  return absl::OkStatus();
-}
-
-void PrintMemory(const Config& config,
-                 const ModelConfig& model,
-                 const MemoryPlan& plan) {
-  constexpr double kGiB = 1 << 30;
-  for (const auto& [role, memory] :
-       {std::pair<const char*, const RoleMemory&>{"rollout", plan.rollout},
-        {"teacher", plan.teacher},
-        {"trainer", plan.trainer}}) {
-    std::string line = absl::StrFormat(
-        "%-16s %.2f GiB a process, at most:", role, memory.Total() / kGiB);
-    const char* separator = " ";
-    for (const MemoryItem& item : memory.items) {
-      absl::StrAppend(
-          &line,
-          absl::StrFormat(
-              "%s%s %.2f", separator, item.what, item.bytes / kGiB));
-      separator = ", ";
-    }
-    std::puts(line.c_str());
-  }
-  for (const int64_t ranks : {2, 4, 8}) {
-    if (model.num_kv_heads % ranks != 0) break;
-    std::puts(absl::StrFormat("%-16s %.2f GiB a rank if %d split every layer",
-                              "  base",
-                              BaseBytesOfRank(config, model, ranks) / kGiB,
-                              ranks)
-                  .c_str());
-  }
+void PrintLines(const std::vector<std::string>& lines) {
+  for (const std::string& line : lines) std::puts(line.c_str());
 }
 
 // Of this machine, which need not be where the run will be: nothing of it is an
 // error.
 void PrintDevices(const Config& config, const MemoryPlan& plan) {
   if (config.model.device == "cpu") return;
-  for (const std::string& line :
-       DeviceText(config, plan, FindGpus(), CudaBackendPath().ok())) {
-    std::puts(line.c_str());
-  }
-}
-
-// What differs from a forward KL over the vocabulary.
-std::string DescribeSpecial(const Term& term) {
-  std::string text;
-  if (term.divergence.kind != DivergenceKind::kForwardKl) {
-    absl::StrAppend(&text, ", ", DivergenceName(term.divergence.kind));
-  }
-  if (term.support.kind != SupportKind::kFull) {
-    absl::StrAppend(&text,
-                    ", ",
-                    SupportName(term.support.kind),
-                    " ",
-                    term.support.k,
-                    term.support.tail ? " with tail" : "");
-  }
-  if (term.reduction != Reduction::kMicroToken) {
-    absl::StrAppend(&text, ", ", ReductionName(term.reduction));
-  }
-  if (term.skip_tokens > 0) {
-    absl::StrAppend(&text, ", without the first ", term.skip_tokens, " tokens");
-  }
-  if (term.importance != Importance::kNone) {
-    absl::StrAppend(&text,
-                    ", importance by ",
-                    ImportanceName(term.importance),
-                    " to ",
-                    term.importance_cap);
-  }
-  return text;
-}
-
-std::string DescribeReference(const RolloutSection& rollout) {
-  if (rollout.source == "dual") return "a second answer";
-  if (rollout.source == "verified") {
-    return rollout.unverified == "skip"
-               ? "the first right one of four further answers, or none"
-               : "the first right one of four further answers, or the first";
-  }
-  return "the data's solution";
+  PrintLines(DeviceText(config, plan, FindGpus(), CudaBackendPath().ok()));
 }
 
 absl::StatusOr<SampleLengths> MeanLengths(const std::vector<SampleRow>& rows,
@@ -199,66 +78,6 @@ absl::StatusOr<SampleLengths> MeanLengths(const std::vector<SampleRow>& rows,
     }
   }
   return mean;
-}
-
-// What a step computes and sends, before and after the first refresh of the
-// snapshot, and how long that takes at the given rates.
-void PrintStepCost(const Config& config,
-                   const ModelConfig& model,
-                   const SampleLengths& lengths,
-                   const CheckOptions& options) {
-  const ViewLengths& answer = lengths.at("none_rollout");
-  std::string views =
-      absl::StrFormat("%-16s %.4g tokens of prompt, %.4g of answer; views",
-                      "samples",
-                      answer.tokens - answer.scored,
-                      answer.scored);
-  for (const auto& [name, view] : lengths) {
-    absl::StrAppend(&views, absl::StrFormat(" %s %.4g", name, view.tokens));
-  }
-  std::puts(views.c_str());
-  for (const bool snapshot_is_base : {true, false}) {
-    const StepWork work =
-        CountStepWork(config, model, lengths, snapshot_is_base);
-    std::puts(absl::StrFormat(
-                  "%-16s %.4g TFLOP: trainer %.4g for %.0f tokens, teachers "
-                  "%.4g for %.0f; head rows %.0f",
-                  snapshot_is_base ? "step at first" : "step later",
-                  (work.trainer_flops + work.teacher_flops) / 1e12,
-                  work.trainer_flops / 1e12,
-                  work.live_tokens,
-                  work.teacher_flops / 1e12,
-                  work.teacher_tokens,
-                  work.head_rows)
-                  .c_str());
-    if (options.teraflops == 0) continue;
-    const StepSeconds seconds =
-        PredictStep(config, work, RatesOf(options, config));
-    std::puts(absl::StrFormat("%-16s %.4g s: rollout %.4g, teachers %.4g, "
-                              "trainer %.4g, network %.4g",
-                              "  one by one",
-                              seconds.Serial(),
-                              seconds.rollout,
-                              seconds.teacher,
-                              seconds.trainer,
-                              seconds.network)
-                  .c_str());
-  }
-  const StepWork work = CountStepWork(config, model, lengths, false);
-  constexpr double kMiB = 1 << 20;
-  std::puts(
-      absl::StrFormat("%-16s MiB a step: scores %.1f, adapter %.1f a worker, "
-                      "gradients %.1f a rank",
-                      "wire",
-                      work.payload_bytes / kMiB,
-                      work.adapter_bytes / kMiB,
-                      work.reduce_bytes / kMiB)
-          .c_str());
-  std::puts(absl::StrFormat("%-16s %.0f steps a worker, %.2f GiB read in each",
-                            "decoding",
-                            work.decode_steps,
-                            work.decode_bytes / (1 << 30))
-                .c_str());
 }
 
 // `measure`: what is trained has to fit, see ApplyViewLimits.
@@ -297,23 +116,6 @@ absl::Status CheckSplits(const Config& config, const ModelConfig& model) {
     }
   }
   return absl::OkStatus();
-}
-
-// The preset, and which other keys have its values.
-void PrintPreset(const LoadedConfig& loaded) {
-  const std::string& preset = loaded.config.objective.preset;
-  std::string line = absl::StrFormat("%-16s %s", "preset", preset);
-  if (!loaded.config.objective.terms.empty()) {
-    absl::StrAppend(&line, "; objective.terms replace its terms");
-  }
-  std::puts(line.c_str());
-  Config config = loaded.config;
-  for (const ConfigKey& key : ConfigKeys(config)) {
-    if (loaded.origins.at(key.name) != "preset") continue;
-    std::puts(absl::StrFormat("  %s: %s", key.name, FormatValue(key)).c_str());
-  }
-  if (!AsksRolloutWorkers(config)) std::puts("  no rollout workers are needed");
-  if (!AsksTeachers(config)) std::puts("  no teachers are needed");
 }
 
 // A file of workers that is there has to be one; it may come later.
@@ -403,29 +205,10 @@ absl::Status Check(const CheckOptions& options) {
                 config.trainer.schedule_steps,
                 config.teacher.snapshot_interval)
                 .c_str());
-  PrintPreset(loaded);
-  std::puts(
-      absl::StrFormat("%-16s %d of %d problems a step; reference: %s",
-                      "answers",
-                      config.rollout.group_size,
-                      config.trainer.batch_size / config.rollout.group_size,
-                      DescribeReference(config.rollout))
-          .c_str());
-  std::puts("terms            student <- target (weights), clip, weight");
-  double sum = 0.0;
-  for (const Term& term : ExpandTerms(config.objective)) {
-    std::puts(absl::StrFormat("  %-21s %s <- %s, %g, %.6g%s",
-                              term.name,
-                              ViewNameString(term.student),
-                              Describe(term.target),
-                              term.divergence.clip,
-                              term.weight,
-                              DescribeSpecial(term))
-                  .c_str());
-    sum += term.weight;
-  }
-  std::puts(absl::StrFormat("  sum of weights      %.6g", sum).c_str());
-  PrintMemory(config, model, plan);
+  PrintLines(PresetText(loaded));
+  std::puts(AnswersOfStepText(config).c_str());
+  PrintLines(TermsText(config.objective));
+  PrintLines(MemoryText(config, model, plan));
   ASSIGN_OR_RETURN(const std::string passes,
                    PassLimitsText(config, model, options.gpu_gib));
   std::puts(absl::StrFormat("%-16s %s", "passes", passes).c_str());
@@ -437,8 +220,13 @@ absl::Status Check(const CheckOptions& options) {
     RETURN_IF_ERROR(FillContexts(config, *text.views, &rows));
     ASSIGN_OR_RETURN(lengths, MeanLengths(rows, *text.views));
   }
-  PrintStepCost(config, model, lengths, options);
-  RETURN_IF_ERROR(PrintSplit(config, model, lengths, options));
+  PrintLines(StepCostText(config, model, lengths, options.rates));
+  if (options.gpus > 0) {
+    ASSIGN_OR_RETURN(
+        const std::string split,
+        SplitText(config, model, lengths, options.gpus, options.rates));
+    std::puts(split.c_str());
+  }
   std::puts("the configuration is sound");
   return absl::OkStatus();
 }
@@ -458,14 +246,17 @@ void AddCheckCommand(Command& app) {
       options->samples,
       "JSON Lines {id, problem, reference, rollout_ids}, as a run's samples/ "
       "holds them: plan for their mean lengths instead of the longest");
-  CommandOption flops = command.AddOption(
-      "--tflops", options->teraflops, "TFLOP/s of a device's matrix products");
+  CommandOption flops =
+      command.AddOption("--tflops",
+                        options->rates.teraflops,
+                        "TFLOP/s of a device's matrix products");
   CommandOption memory =
       command.AddOption("--memory-gbs",
-                        options->memory_gigabytes,
+                        options->rates.memory_gigabytes,
                         "GB/s at which a device reads its memory");
-  CommandOption network = command.AddOption(
-      "--network-gbs", options->network_gigabytes, "GB/s of a network link");
+  CommandOption network = command.AddOption("--network-gbs",
+                                            options->rates.network_gigabytes,
+                                            "GB/s of a network link");
   command
       .AddOption("--gpus",
                  options->gpus,

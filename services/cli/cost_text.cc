@@ -1,0 +1,147 @@
+#include "services/cli/cost_text.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+#include "common/base/exit_code.h"
+#include "common/model/spec/role_split.h"
+
+namespace dapd {
+namespace {
+
+// As given; without, those of docs/scale.md's table, or of a core where the
+// model is computed on CPUs. The split depends on their proportions only.
+HardwareRates RatesOf(const GivenRates& given, const Config& config) {
+  if (given.teraflops > 0) {
+    return {.flops = given.teraflops * 1e12,
+            .memory_bytes = given.memory_gigabytes * 1e9,
+            .network_bytes = given.network_gigabytes * 1e9};
+  }
+  if (config.model.device == "cpu") {
+    return {.flops = 0.1e12, .memory_bytes = 10e9, .network_bytes = 1e9};
+  }
+  return {.flops = 400e12, .memory_bytes = 2.5e12, .network_bytes = 10e9};
+}
+
+}  // namespace
+
+std::vector<std::string> MemoryText(const Config& config,
+                                    const ModelConfig& model,
+                                    const MemoryPlan& plan) {
+  std::vector<std::string> lines;
+  constexpr double kGiB = 1 << 30;
+  for (const auto& [role, memory] :
+       {std::pair<const char*, const RoleMemory&>{"rollout", plan.rollout},
+        {"teacher", plan.teacher},
+        {"trainer", plan.trainer}}) {
+    std::string line = absl::StrFormat(
+        "%-16s %.2f GiB a process, at most:", role, memory.Total() / kGiB);
+    const char* separator = " ";
+    for (const MemoryItem& item : memory.items) {
+      absl::StrAppend(
+          &line,
+          absl::StrFormat(
+              "%s%s %.2f", separator, item.what, item.bytes / kGiB));
+      separator = ", ";
+    }
+    lines.push_back(line);
+  }
+  for (const int64_t ranks : {2, 4, 8}) {
+    if (model.num_kv_heads % ranks != 0) break;
+    lines.push_back(
+        absl::StrFormat("%-16s %.2f GiB a rank if %d split every layer",
+                        "  base",
+                        BaseBytesOfRank(config, model, ranks) / kGiB,
+                        ranks));
+  }
+  return lines;
+}
+
+std::vector<std::string> StepCostText(const Config& config,
+                                      const ModelConfig& model,
+                                      const SampleLengths& lengths,
+                                      const GivenRates& given) {
+  std::vector<std::string> lines;
+  const ViewLengths& answer = lengths.at("none_rollout");
+  std::string views =
+      absl::StrFormat("%-16s %.4g tokens of prompt, %.4g of answer; views",
+                      "samples",
+                      answer.tokens - answer.scored,
+                      answer.scored);
+  for (const auto& [name, view] : lengths) {
+    absl::StrAppend(&views, absl::StrFormat(" %s %.4g", name, view.tokens));
+  }
+  lines.push_back(views);
+  for (const bool snapshot_is_base : {true, false}) {
+    const StepWork work =
+        CountStepWork(config, model, lengths, snapshot_is_base);
+    lines.push_back(absl::StrFormat(
+        "%-16s %.4g TFLOP: trainer %.4g for %.0f tokens, teachers "
+        "%.4g for %.0f; head rows %.0f",
+        snapshot_is_base ? "step at first" : "step later",
+        (work.trainer_flops + work.teacher_flops) / 1e12,
+        work.trainer_flops / 1e12,
+        work.live_tokens,
+        work.teacher_flops / 1e12,
+        work.teacher_tokens,
+        work.head_rows));
+    if (given.teraflops == 0) continue;
+    const StepSeconds seconds =
+        PredictStep(config, work, RatesOf(given, config));
+    lines.push_back(
+        absl::StrFormat("%-16s %.4g s: rollout %.4g, teachers %.4g, "
+                        "trainer %.4g, network %.4g",
+                        "  one by one",
+                        seconds.Serial(),
+                        seconds.rollout,
+                        seconds.teacher,
+                        seconds.trainer,
+                        seconds.network));
+  }
+  const StepWork work = CountStepWork(config, model, lengths, false);
+  constexpr double kMiB = 1 << 20;
+  lines.push_back(
+      absl::StrFormat("%-16s MiB a step: scores %.1f, adapter %.1f a worker, "
+                      "gradients %.1f a rank",
+                      "wire",
+                      work.payload_bytes / kMiB,
+                      work.adapter_bytes / kMiB,
+                      work.reduce_bytes / kMiB));
+  lines.push_back(
+      absl::StrFormat("%-16s %.0f steps a worker, %.2f GiB read in each",
+                      "decoding",
+                      work.decode_steps,
+                      work.decode_bytes / (1 << 30)));
+  return lines;
+}
+
+absl::StatusOr<std::string> SplitText(const Config& config,
+                                      const ModelConfig& model,
+                                      const SampleLengths& lengths,
+                                      int64_t gpus,
+                                      const GivenRates& given) {
+  const HardwareRates rates = RatesOf(given, config);
+  const auto split = RecommendSplit(config, model, lengths, gpus, rates);
+  if (!split.ok()) {
+    return ConfigError(
+        absl::StrCat("--gpus: ", std::string(split.status().message())));
+  }
+  return absl::StrFormat(
+      "%-16s of %d: ranks %d, teachers %d, rollouts %d; %.4g s a step one "
+      "by one at %.4g TFLOP/s, %.4g GB/s and %.4g GB/s of network; %.2f "
+      "GiB a rank",
+      "split",
+      gpus,
+      split->ranks,
+      split->teachers,
+      split->rollouts,
+      split->seconds,
+      rates.flops / 1e12,
+      rates.memory_bytes / 1e9,
+      rates.network_bytes / 1e9,
+      PlanMemory(WithSplit(config, *split), model).trainer.Total() / (1 << 30));
+}
+
+}  // namespace dapd

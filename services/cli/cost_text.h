@@ -1,0 +1,46 @@
+// What `dapd check` says a run costs: memory, work and time, and how devices
+// are best split among the roles.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+#include "common/config/config.h"
+#include "common/model/spec/memory_plan.h"
+#include "common/model/spec/model_config.h"
+#include "common/model/spec/step_cost.h"
+
+namespace dapd {
+
+// Of one device; a time is only predicted if all three are given.
+struct GivenRates {
+  double teraflops = 0;
+  double memory_gigabytes = 0;
+  double network_gigabytes = 0;
+};
+
+// Lines: of each role's processes the memory, and of a trainer's ranks if so
+// many split every layer.
+std::vector<std::string> MemoryText(const Config& config,
+                                    const ModelConfig& model,
+                                    const MemoryPlan& plan);
+
+// Lines: what a step computes and sends, before and after the first refresh of
+// the snapshot, and how long that takes at the given rates.
+std::vector<std::string> StepCostText(const Config& config,
+                                      const ModelConfig& model,
+                                      const SampleLengths& lengths,
+                                      const GivenRates& given);
+
+// One line, which deploy/slurm/dapd.sbatch reads: the split of so many devices.
+// CONFIG error if they are too few.
+absl::StatusOr<std::string> SplitText(const Config& config,
+                                      const ModelConfig& model,
+                                      const SampleLengths& lengths,
+                                      int64_t gpus,
+                                      const GivenRates& given);
+
+}  // namespace dapd

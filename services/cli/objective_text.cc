@@ -1,0 +1,100 @@
+#include "services/cli/objective_text.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+#include "common/config/config_keys.h"
+#include "common/config/preset_terms.h"
+
+namespace dapd {
+namespace {
+
+// What differs from a forward KL over the vocabulary.
+std::string DescribeSpecial(const Term& term) {
+  std::string text;
+  if (term.divergence.kind != DivergenceKind::kForwardKl) {
+    absl::StrAppend(&text, ", ", DivergenceName(term.divergence.kind));
+  }
+  if (term.support.kind != SupportKind::kFull) {
+    absl::StrAppend(&text,
+                    ", ",
+                    SupportName(term.support.kind),
+                    " ",
+                    term.support.k,
+                    term.support.tail ? " with tail" : "");
+  }
+  if (term.reduction != Reduction::kMicroToken) {
+    absl::StrAppend(&text, ", ", ReductionName(term.reduction));
+  }
+  if (term.skip_tokens > 0) {
+    absl::StrAppend(&text, ", without the first ", term.skip_tokens, " tokens");
+  }
+  if (term.importance != Importance::kNone) {
+    absl::StrAppend(&text,
+                    ", importance by ",
+                    ImportanceName(term.importance),
+                    " to ",
+                    term.importance_cap);
+  }
+  return text;
+}
+
+std::string DescribeReference(const RolloutSection& rollout) {
+  if (rollout.source == "dual") return "a second answer";
+  if (rollout.source == "verified") {
+    return rollout.unverified == "skip"
+               ? "the first right one of four further answers, or none"
+               : "the first right one of four further answers, or the first";
+  }
+  return "the data's solution";
+}
+
+}  // namespace
+
+std::vector<std::string> PresetText(const LoadedConfig& loaded) {
+  std::vector<std::string> lines;
+  const std::string& preset = loaded.config.objective.preset;
+  std::string line = absl::StrFormat("%-16s %s", "preset", preset);
+  if (!loaded.config.objective.terms.empty()) {
+    absl::StrAppend(&line, "; objective.terms replace its terms");
+  }
+  lines.push_back(line);
+  Config config = loaded.config;
+  for (const ConfigKey& key : ConfigKeys(config)) {
+    if (loaded.origins.at(key.name) != "preset") continue;
+    lines.push_back(absl::StrFormat("  %s: %s", key.name, FormatValue(key)));
+  }
+  if (!AsksRolloutWorkers(config)) {
+    lines.push_back("  no rollout workers are needed");
+  }
+  if (!AsksTeachers(config)) lines.push_back("  no teachers are needed");
+  return lines;
+}
+
+std::string AnswersOfStepText(const Config& config) {
+  return absl::StrFormat("%-16s %d of %d problems a step; reference: %s",
+                         "answers",
+                         config.rollout.group_size,
+                         config.trainer.batch_size / config.rollout.group_size,
+                         DescribeReference(config.rollout));
+}
+
+std::vector<std::string> TermsText(const ObjectiveSection& objective) {
+  std::vector<std::string> lines = {
+      "terms            student <- target (weights), clip, weight"};
+  double sum = 0.0;
+  for (const Term& term : ExpandTerms(objective)) {
+    lines.push_back(absl::StrFormat("  %-21s %s <- %s, %g, %.6g%s",
+                                    term.name,
+                                    ViewNameString(term.student),
+                                    Describe(term.target),
+                                    term.divergence.clip,
+                                    term.weight,
+                                    DescribeSpecial(term)));
+    sum += term.weight;
+  }
+  lines.push_back(absl::StrFormat("  sum of weights      %.6g", sum));
+  return lines;
+}
+
+}  // namespace dapd
