@@ -18,8 +18,8 @@
 #include "common/config/validate_config.h"
 #include "common/data/dataset.h"
 #include "common/data/expected_answer.h"
+#include "common/data/model_text.h"
 #include "common/data/sample_rows.h"
-#include "common/data/text_pipeline.h"
 #include "common/data/view_limits.h"
 #include "common/gpus/cuda_backend.h"
 #include "common/gpus/gpu_report.h"
@@ -150,22 +150,17 @@ absl::Status Check(const CheckOptions& options) {
   ASSIGN_OR_RETURN(const LoadedConfig loaded,
                    LoadConfig(options.config, options.overrides));
   const Config& config = loaded.config;
-  ASSIGN_OR_RETURN(const std::string folder,
-                   FindModelFolder(config.model.path));
+  ASSIGN_OR_RETURN(const ModelText base, ReadModelText(config));
+  const ModelConfig& model = base.model;
   RETURN_IF_ERROR(BaseModelName(config.model.path, config.model.name).status());
-  ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(folder));
   RETURN_IF_ERROR(CheckSplits(config, model));
   RETURN_IF_ERROR(CheckAddressFiles(config));
-  ASSIGN_OR_RETURN(
-      const TextPipeline text,
-      LoadTextPipeline(
-          folder, MakeViewOptions(config), model.eos_token_ids.front()));
-  RETURN_IF_ERROR(text.views->RolloutPrompt("1 + 1?").status());
+  RETURN_IF_ERROR(base.text.views->RolloutPrompt("1 + 1?").status());
   const MemoryPlan plan = PlanMemory(config, model);
   std::puts(absl::StrFormat(
                 "%-16s %s: %s, %d layers, hidden %d, %d parameters, context %d",
                 "model",
-                folder,
+                base.folder,
                 model.model_type,
                 model.num_layers,
                 model.hidden_size,
@@ -187,7 +182,7 @@ absl::Status Check(const CheckOptions& options) {
   RETURN_IF_ERROR(
       CheckDataset("data", config.data.path, config.data, [&](Dataset* data) {
         RETURN_IF_ERROR(ApplyAnswerRule(config, data));
-        return ApplyViewLimits(config, model.max_positions, text, data);
+        return ApplyViewLimits(config, model.max_positions, base.text, data);
       }));
   RETURN_IF_ERROR(
       CheckDataset("held out", config.evaluation.path, config.data));
@@ -217,8 +212,8 @@ absl::Status Check(const CheckOptions& options) {
   if (!options.samples.empty()) {
     ASSIGN_OR_RETURN(std::vector<SampleRow> rows,
                      ReadSampleRows(options.samples, model.vocab_size));
-    RETURN_IF_ERROR(FillContexts(config, *text.views, &rows));
-    ASSIGN_OR_RETURN(lengths, MeanLengths(rows, *text.views));
+    RETURN_IF_ERROR(FillContexts(config, *base.text.views, &rows));
+    ASSIGN_OR_RETURN(lengths, MeanLengths(rows, *base.text.views));
   }
   PrintLines(StepCostText(config, model, lengths, options.rates));
   if (options.gpus > 0) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/base/status_macros.h"
+#include "common/data/model_text.h"
 #include "common/hub/model_folder.h"
 #include "common/model/weights/adapter.h"
 #include "common/model/weights/placement.h"
@@ -14,19 +15,15 @@ absl::StatusOr<LocalPolicy> LoadLocalPolicy(const Config& config,
                                             const std::string& adapter,
                                             const std::string& snapshot) {
   LocalPolicy local;
-  ASSIGN_OR_RETURN(const std::string folder,
-                   FindModelFolder(config.model.path));
+  ASSIGN_OR_RETURN(ModelText base, ReadModelText(config));
   ASSIGN_OR_RETURN(const at::Device device, OpenDevice(config.model));
   ASSIGN_OR_RETURN(const at::ScalarType dtype,
                    ParsePrecision(config.model.precision));
   ASSIGN_OR_RETURN(const LoraConfig lora, MakeLoraConfig(config.lora));
   SetComputeThreads(config.run.num_threads);
-  ASSIGN_OR_RETURN(local.weights, LoadModelWeights(folder, dtype, device));
+  ASSIGN_OR_RETURN(local.weights, LoadModelWeights(base.folder, dtype, device));
+  local.text = std::move(base.text);
   const ModelConfig& model = local.weights->config;
-  ASSIGN_OR_RETURN(
-      local.text,
-      LoadTextPipeline(
-          folder, MakeViewOptions(config), model.eos_token_ids.front()));
   const auto read = [&](const std::string& name) -> absl::StatusOr<Adapter> {
     ASSIGN_OR_RETURN(const std::string path, FindAdapterFolder(name));
     return ReadAdapter(path, model, device);

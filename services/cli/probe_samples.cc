@@ -10,13 +10,13 @@
 #include "common/base/status_macros.h"
 #include "common/config/preset_terms.h"
 #include "common/data/dataset.h"
+#include "common/data/model_text.h"
 #include "common/data/probe_draws.h"
 #include "common/data/text_pipeline.h"
 #include "common/data/view_builder.h"
 #include "common/data/view_limits.h"
 #include "common/model/weights/placement.h"
 #include "services/cli/local_generator.h"
-#include "services/cli/model_text.h"
 
 namespace dapd {
 namespace {

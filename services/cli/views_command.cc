@@ -10,9 +10,9 @@
 #include "common/base/progress.h"
 #include "common/base/status_macros.h"
 #include "common/config/load_config.h"
+#include "common/data/model_text.h"
 #include "common/data/sample_rows.h"
 #include "services/cli/command.h"
-#include "services/cli/model_text.h"
 
 namespace dapd {
 namespace {

@@ -16,7 +16,7 @@
 #include "common/config/run_folder.h"
 #include "common/config/run_settings.h"
 #include "common/data/expected_answer.h"
-#include "common/data/text_pipeline.h"
+#include "common/data/model_text.h"
 #include "common/data/view_limits.h"
 #include "common/hub/model_folder.h"
 #include "common/model/spec/gpu_shares.h"
@@ -140,17 +140,14 @@ absl::StatusOr<std::unique_ptr<TrainerRun>> TrainerRun::Load(
         ReadDataset(config.evaluation.path, MakeDatasetOptions(config.data)));
   }
   RETURN_IF_ERROR(ApplyAnswerRule(config, &state->data));
-  ASSIGN_OR_RETURN(const std::string base, FindModelFolder(config.model.path));
+  ASSIGN_OR_RETURN(ModelText base, ReadModelText(config));
+  const ModelConfig& model = base.model;
   ASSIGN_OR_RETURN(state->identity.base_model_path,
                    BaseModelName(config.model.path, config.model.name));
-  ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(base));
   if (device.is_cuda()) {
     RETURN_IF_ERROR(CheckOwnGpu("trainer", PlanMemory(config, model).trainer));
   }
-  ASSIGN_OR_RETURN(
-      state->text,
-      LoadTextPipeline(
-          base, MakeViewOptions(config), model.eos_token_ids.front()));
+  state->text = std::move(base.text);
   RETURN_IF_ERROR(
       ApplyViewLimits(config, model.max_positions, state->text, &state->data));
   if (config.trainer.rank == 0) {
@@ -160,12 +157,12 @@ absl::StatusOr<std::unique_ptr<TrainerRun>> TrainerRun::Load(
   SetComputeThreads(config.run.num_threads);
   // Read side by side with the weights: the same files.
   auto base_digest =
-      std::async(std::launch::async, [&] { return BaseDigest(base); });
+      std::async(std::launch::async, [&] { return BaseDigest(base.folder); });
   RETURN_IF_ERROR(CatchTorch([&]() -> absl::Status {
     if (config.trainer.shard_base) {
       ASSIGN_OR_RETURN(
           state->shard,
-          LoadShardedWeights(base,
+          LoadShardedWeights(base.folder,
                              dtype,
                              device,
                              {.rank = static_cast<int>(config.trainer.rank),
@@ -173,7 +170,8 @@ absl::StatusOr<std::unique_ptr<TrainerRun>> TrainerRun::Load(
       state->weights = WithLayersFrom(*state->shard, /*source=*/nullptr);
       return absl::OkStatus();
     }
-    ASSIGN_OR_RETURN(state->weights, LoadModelWeights(base, dtype, device));
+    ASSIGN_OR_RETURN(state->weights,
+                     LoadModelWeights(base.folder, dtype, device));
     return absl::OkStatus();
   }));
   LogInfo(absl::StrCat(state->data.problems.size(),

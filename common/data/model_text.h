@@ -1,6 +1,9 @@
 // What the model of a configuration says of itself, and its text pipeline: all
-// that a command needs that builds views but loads no weights.
+// that is needed to build views, and what is quick to check before weights are
+// loaded.
 #pragma once
+
+#include <string>
 
 #include "absl/status/statusor.h"
 
@@ -11,6 +14,7 @@
 namespace dapd {
 
 struct ModelText {
+  std::string folder;  // the model's
   ModelConfig model;
   TextPipeline text;
 };

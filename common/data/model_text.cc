@@ -1,6 +1,5 @@
-#include "services/cli/model_text.h"
+#include "common/data/model_text.h"
 
-#include <string>
 #include <utility>
 
 #include "common/base/status_macros.h"
@@ -9,14 +8,13 @@
 namespace dapd {
 
 absl::StatusOr<ModelText> ReadModelText(const Config& config) {
-  ASSIGN_OR_RETURN(const std::string folder,
-                   FindModelFolder(config.model.path));
+  ASSIGN_OR_RETURN(std::string folder, FindModelFolder(config.model.path));
   ASSIGN_OR_RETURN(ModelConfig model, ReadModelConfig(folder));
   ASSIGN_OR_RETURN(
       TextPipeline text,
       LoadTextPipeline(
           folder, MakeViewOptions(config), model.eos_token_ids.front()));
-  return ModelText{std::move(model), std::move(text)};
+  return ModelText{std::move(folder), std::move(model), std::move(text)};
 }
 
 }  // namespace dapd
