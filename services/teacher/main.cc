@@ -19,7 +19,7 @@
 #include "common/hub/model_folder.h"
 #include "common/rpc/grpc_log.h"
 #include "common/rpc/server/worker_program.h"
-#include "services/teacher/model_scorer.h"
+#include "services/teacher/load_scorer.h"
 #include "services/teacher/teacher_metrics.h"
 #include "services/teacher/teacher_service.h"
 #include "services/teacher/teacher_worker.h"

@@ -10,10 +10,7 @@
 #include "common/base/status_macros.h"
 #include "common/model/fast/chunk_forward.h"
 #include "common/model/reference/token_logprobs.h"
-#include "common/model/spec/gpu_shares.h"
 #include "common/model/weights/adapter.h"
-#include "common/model/weights/describe_worker.h"
-#include "common/model/weights/placement.h"
 #include "common/tensor/torch_bridge.h"
 #include "services/teacher/chunk_plan.h"
 #include "services/teacher/prefix_cache.h"
@@ -21,14 +18,6 @@
 
 namespace dapd {
 namespace {
-
-// On a GPU (ScoringShapeFor). The requests of a trainer have some 6,000 tokens
-// each, under two sets of weights: six of them leave an eighth of the rows of
-// their passes unused, two a quarter.
-constexpr int64_t kGpuPassRows = 4096;
-constexpr int64_t kGpuRequests = 6;
-// 512 x 151,936 float32 are 297 MiB.
-constexpr int64_t kGpuHeadRows = 512;
 
 // A view of a request under way.
 struct OpenView {
@@ -376,44 +365,11 @@ class ModelScorer : public Scorer {
 
 }  // namespace
 
-ScoringShape ScoringShapeFor(const TeacherSection& config, at::Device device) {
-  ScoringShape shape;
-  shape.chunk_tokens = ChunkTokensFor(config.chunk_tokens, device);
-  if (!device.is_cuda()) return shape;
-  shape.pass_rows = std::max(kGpuPassRows, shape.chunk_tokens);
-  shape.most_together = kGpuRequests;
-  shape.head_rows = kGpuHeadRows;
-  return shape;
-}
-
 std::unique_ptr<Scorer> MakeModelScorer(
     std::shared_ptr<const ModelWeights> weights,
     const ScoringShape& shape,
     int64_t prefix_bytes) {
   return std::make_unique<ModelScorer>(std::move(weights), shape, prefix_bytes);
-}
-
-absl::StatusOr<LoadedScorer> LoadModelScorer(const Config& config) {
-  SetComputeThreads(config.run.num_threads);
-  ASSIGN_OR_RETURN(const at::Device device, OpenDevice(config.model));
-  ASSIGN_OR_RETURN(const at::ScalarType dtype,
-                   ParsePrecision(config.model.precision));
-  if (device.is_cuda()) {
-    ASSIGN_OR_RETURN(const ModelConfig model,
-                     ReadModelConfig(config.model.path));
-    RETURN_IF_ERROR(CheckOwnGpu("teacher", PlanMemory(config, model).teacher));
-  }
-  ASSIGN_OR_RETURN(std::shared_ptr<const ModelWeights> weights,
-                   LoadModelWeights(config.model.path, dtype, device));
-  LoadedScorer loaded;
-  loaded.description = DescribeWorker("teacher", *weights, config.lora.rank);
-  const ScoringShape shape = ScoringShapeFor(config.teacher, device);
-  // As many compute, and as many are on their way.
-  loaded.description.max_in_flight = 2 * shape.most_together;
-  loaded.description.weight_sets = {kTeacherSets.begin(), kTeacherSets.end()};
-  loaded.scorer = MakeModelScorer(
-      std::move(weights), shape, config.teacher.prefix_memory_mib << 20);
-  return loaded;
 }
 
 }  // namespace dapd

@@ -4,12 +4,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "absl/status/statusor.h"
-
-#include "common/config/config.h"
 #include "common/model/weights/weights.h"
-#include "common/rpc/transfer/served_policy.h"
-#include "common/tensor/aten.h"
 #include "services/teacher/scorer.h"
 
 namespace dapd {
@@ -25,20 +20,6 @@ struct ScoringShape {
   int64_t most_together = 1;  // requests
   int64_t head_rows = 64;     // whose logits are held at a time
 };
-
-// What suits the device. A CPU gains nothing by passing more than a chunk. On a
-// GPU a pass of 4,096 rows keeps all multiprocessors busy in every product of a
-// model of 1.7B or more, and takes longer than its launches.
-ScoringShape ScoringShapeFor(const TeacherSection& config, at::Device device);
-
-struct LoadedScorer {
-  std::unique_ptr<Scorer> scorer;
-  WorkerDescription description;
-};
-
-// Reads the model that `config` names. Blocks for as long as the weights take
-// to read.
-absl::StatusOr<LoadedScorer> LoadModelScorer(const Config& config);
 
 // A scorer that keeps at most `prefix_bytes` of chunks. At most one pass is
 // launched before the scores of the one before are waited for, which is all

@@ -13,6 +13,7 @@
 #include "common/model/reference/token_logprobs.h"
 #include "common/model/weights/adapter.h"
 #include "common/tensor/torch_bridge.h"
+#include "services/teacher/load_scorer.h"
 #include "tests/fakes/temp_path.h"
 #include "tests/fakes/tiny_model.h"
 
