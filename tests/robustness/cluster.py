@@ -13,6 +13,8 @@ from workspace import BIN, set_flags, wait_for
 
 # Scenarios run with seeds 0 .. DAPD_SEEDS - 1; the short form takes one.
 SEEDS = range(int(os.environ.get("DAPD_SEEDS", "1")))
+# Slow enough that a fault falls into the run, whatever the machine.
+SLOW = "train.before_micro_batch=sleep:150"
 STEPS = 5
 BATCH = 4
 SETTINGS = {
@@ -163,6 +165,14 @@ class Cluster:
             if process is not None and process.poll() is None:
                 process.kill()
                 process.wait()
+
+
+def steps_done(cluster, run):
+    return len(cluster.workspace.metrics(run))
+
+
+def finish(cluster, run, trainer, timeout=180):
+    assert trainer.wait(timeout=timeout) == 0, cluster.log(run)
 
 
 def copy_run(workspace, source, target):

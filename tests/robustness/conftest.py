@@ -33,6 +33,20 @@ def cluster(shared_cluster):
 
 
 @pytest.fixture(scope="session")
+def trio(workspace):
+    """Three rollouts and two teachers."""
+    cluster = Cluster(workspace, rollouts=3, teachers=2).start()
+    yield cluster
+    cluster.stop()
+
+
+@pytest.fixture
+def many(trio):
+    trio.revive()
+    return trio
+
+
+@pytest.fixture(scope="session")
 def reference(shared_cluster):
     return Reference(shared_cluster)
 

@@ -1,0 +1,82 @@
+"""Disks that refuse what a run writes: it waits, goes on without or ends, as configured, and loses nothing."""
+
+import subprocess
+
+import pytest
+
+from cluster import SLOW, finish
+from workspace import wait_for
+
+
+def fill(mount):
+    """Takes the last byte of a disk; what it returns gives it back."""
+    ballast = mount / "ballast"
+    with open(ballast, "wb", buffering=0) as file:
+        try:
+            while file.write(b"x" * 4096):
+                pass
+        except OSError:
+            pass
+    return ballast.unlink
+
+
+def make_read_only(mount):
+    # A file system with open files cannot be made read-only; new files and appends by name cannot be had from it then.
+    checkpoints = next(mount.glob("*/checkpoints"))
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", checkpoints], check=True)
+    return lambda: subprocess.run(["umount", checkpoints], check=True)
+
+
+@pytest.mark.parametrize("refuse", [fill, make_read_only], ids=["full", "read-only"])
+def test_a_disk_that_refuses_pauses_training_until_it_takes_the_write(refuse, cluster, reference, tmp_path):
+    """A small tmpfs that another file fills and leaves; a read-only one over the checkpoints."""
+    reference.of_seed(0)
+    mount = tmp_path / "disk"
+    mount.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", mount], capture_output=True).returncode != 0:
+        pytest.skip("ARefusingDiskNeedsToMountATmpfs")
+    try:
+        run = f"disk-{refuse.__name__}"
+        trainer = cluster.start_trainer(run, failpoints=SLOW, **{"run.seed": 1000, "run.output_dir": mount, "checkpoint.interval": 3})
+        metrics = mount / run / "metrics.jsonl"
+        wait_for(lambda: metrics.exists() and metrics.read_bytes().count(b"\n") >= 1, what="a step")
+        mend = refuse(mount)
+        wait_for(lambda: "training pauses" in cluster.log(run), what="the pause")
+        assert cluster.metric("dapd_trainer_paused_for_disk") == 1
+        assert trainer.poll() is None
+        mend()
+        finish(cluster, run, trainer)
+        assert "training goes on" in cluster.log(run)
+        (cluster.workspace.folder / "runs" / run).symlink_to(mount / run)
+        reference.assert_equal(run, 0)
+    finally:
+        subprocess.run(["umount", "-R", "-l", mount], capture_output=True)
+
+
+def test_a_failing_sync_keeps_the_checkpoint_before_it(cluster, reference):
+    """fsync fails while the second checkpoint is written; with the policy `fail` the run ends, and goes on from the first."""
+    reference.of_seed(0)
+    run = "sync-fails"
+    # Checkpoints at 2 and 4: the files of the first are synced well, then every sync fails.
+    code = cluster.train(run, failpoints="file.sync=error@20", **{
+        "run.seed": 1000, "checkpoint.on_write_error": "fail", "checkpoint.keep": 2})
+    assert code != 0, cluster.log(run)
+    assert "No space left" in cluster.log(run)
+    checkpoints = sorted(path.name for path in (cluster.workspace.runs(run) / "checkpoints").iterdir())
+    print("left behind:", checkpoints)
+    assert "step-000002" in checkpoints
+    assert cluster.train(run, **{"run.seed": 1000}) == 0, cluster.log(run)
+    reference.assert_equal(run, 0)
+
+
+@pytest.mark.parametrize("policy,code", [("continue", 0), ("fail", 1)])
+def test_a_disk_that_refuses_once_ends_or_does_not_end_the_run_as_configured(policy, code, cluster, reference):
+    reference.of_seed(0)
+    run = f"disk-{policy}"
+    trained = cluster.train(run, failpoints="append.before_write=error:2", **{"run.seed": 1000, "checkpoint.on_write_error": policy})
+    assert (trained == 0) == (code == 0), cluster.log(run)
+    if code == 0:
+        assert cluster.workspace.adapter_digest(run) == reference.of_seed(0)[0]
+        assert "training goes on without" in cluster.log(run)
+    else:
+        assert "No space left" in cluster.log(run)

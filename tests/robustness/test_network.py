@@ -1,0 +1,97 @@
+"""Connections that are cut, delayed or damaged: the run goes on to the same result."""
+
+import time
+
+import certificates
+import pytest
+from fault_proxy import FaultProxy
+
+from cluster import SLOW, Cluster, finish, steps_done
+from workspace import wait_for
+
+
+def behind_proxies(cluster, proxies):
+    addresses = [proxy.address for proxy in proxies]
+    count = len(cluster.rollouts)
+    return {"rollouts": addresses[:count], "teachers": addresses[count:]}
+
+
+def test_r8_a_blackholed_rollout_is_noticed_within_6_s(cluster, proxies, reference):
+    reference.of_seed(0)
+    run = "r8"
+    trainer = cluster.start_trainer(run, failpoints=SLOW, **behind_proxies(cluster, proxies), **{"run.seed": 1000})
+    wait_for(lambda: steps_done(cluster, run) >= 1, what="a step")
+    proxies[0].blackhole = True
+    start = time.monotonic()
+    wait_for(lambda: trainer.poll() is not None or f"rollout worker {proxies[0].address} lost" in cluster.log(run), seconds=30, what="the loss noticed")
+    noticed = time.monotonic() - start
+    proxies[0].blackhole = False
+    finish(cluster, run, trainer)
+    print(f"noticed after {noticed:.1f} s")
+    assert noticed < 6.5
+    reference.assert_equal(run, 0)
+
+
+@pytest.mark.parametrize("kind", ["partition", "flapping", "asymmetric"])
+def test_r9_the_teacher_is_cut_off(kind, cluster, proxies, reference):
+    reference.of_seed(0)
+    run = f"r9-{kind}"
+    teacher = proxies[-1]
+    trainer = cluster.start_trainer(run, failpoints=SLOW, **behind_proxies(cluster, proxies), **{"run.seed": 1000})
+    wait_for(lambda: steps_done(cluster, run) >= 1, what="a step")
+    if kind == "partition":
+        teacher.refuse = True
+        teacher.reset()
+        time.sleep(3)
+        teacher.refuse = False
+    elif kind == "flapping":
+        for _ in range(6):
+            teacher.reset()
+            time.sleep(0.5)
+    else:
+        teacher.blackhole = True
+        time.sleep(8)
+        teacher.blackhole = False
+    finish(cluster, run, trainer)
+    print(f"{kind}: {teacher.connections} connections")
+    assert teacher.connections <= 40  # no storm
+    reference.assert_equal(run, 0)
+
+
+def test_r10_delay_changes_nothing(cluster, proxies, reference):
+    reference.of_seed(0)
+    run = "r10-delay"
+    for proxy in proxies:
+        proxy.delay = 0.05
+    finish(cluster, run, cluster.start_trainer(run, **behind_proxies(cluster, proxies), **{"run.seed": 1000}))
+    reference.assert_equal(run, 0)
+
+
+def test_r10_damaged_bytes_are_found_under_tls(workspace, reference, tmp_path):
+    """Without TLS only adapters and scores carry checksums of their own (docs/security.md)."""
+    reference.of_seed(0)
+    certificates.make(tmp_path)
+    secured = Cluster(workspace, rollouts=2)
+    proxies = []
+    try:
+        for service in secured.services:
+            service.start(**certificates.settings(tmp_path / service.role))
+        for service in secured.services:
+            service.wait_until_healthy()
+        proxies = [FaultProxy(service.port) for service in secured.services]
+        run = "r10-damage"
+        trainer = secured.start_trainer(run, failpoints=SLOW, **behind_proxies(secured, proxies), **certificates.settings(tmp_path / "trainer"),
+                                        **{"run.seed": 1000})
+        for step in (1, 2, 3):
+            wait_for(lambda: steps_done(secured, run) >= step or trainer.poll() is not None, what="a step")
+            for proxy in proxies:
+                proxy.corrupt = 2
+        finish(secured, run, trainer)
+        connections = [proxy.connections for proxy in proxies]
+        print("connections by worker:", connections)
+        assert min(connections) >= 2, "damaged bytes end a connection"
+        reference.assert_equal(run, 0)
+    finally:
+        secured.stop()
+        for proxy in proxies:
+            proxy.close()
