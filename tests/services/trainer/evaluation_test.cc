@@ -1,0 +1,166 @@
+#include "services/trainer/evaluation.h"
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "common/base/files.h"
+#include "common/base/json.h"
+#include "services/trainer/record/evaluation_report.h"
+#include "tests/services/trainer/trainer_loop_fixture.h"
+
+namespace dapd {
+namespace {
+
+using ::testing::ElementsAre;
+
+using EvaluationTest = TrainerLoopTest;
+
+TEST_F(EvaluationTest, HeldOutProblemsAreAnsweredByTheLivePolicy) {
+  held_out_.problems = {data_.problems[0]};
+  loaded_.config.evaluation.kl_problems = 0;
+  for (const int64_t max_staleness : {0, 1}) {
+    loaded_.config.run.name = absl::StrCat("lag-", max_staleness);
+    ASSERT_TRUE(Run(max_staleness).ok());
+    EXPECT_THAT(rollouts_->held_out_submissions_,
+                ElementsAre(Submission{0, 0}, Submission{4, 4}));
+  }
+}
+
+// With a lag the step behind an evaluation is begun after it, but by the same
+// policy as without.
+TEST_F(EvaluationTest, EvaluationsWithinTheRunChangeNothingOfIt) {
+  held_out_.problems = {data_.problems[0]};
+  Config& config = loaded_.config;
+  config.evaluation.kl_problems = 0;
+  config.evaluation.path = "held_out.jsonl";
+  for (const int64_t max_staleness : {0, 1}) {
+    std::vector<std::vector<double>> losses;
+    std::vector<std::vector<int64_t>> served;
+    for (const int64_t interval : {0, 2}) {
+      config.evaluation.interval = interval;
+      config.run.name = absl::StrCat("within-", max_staleness, interval);
+      ASSERT_TRUE(Run(max_staleness).ok());
+      losses.push_back(MetricOfSteps("loss"));
+      served.emplace_back();
+      for (const auto& [step, submissions] : rollouts_->submissions_) {
+        for (const Submission& each : submissions) {
+          served.back().push_back(each.served);
+        }
+      }
+    }
+    EXPECT_THAT(
+        rollouts_->held_out_submissions_,
+        ElementsAre(Submission{0, 0}, Submission{2, 2}, Submission{4, 4}));
+    EXPECT_EQ(losses[0], losses[1]) << "bit for bit";
+    EXPECT_EQ(served[0], served[1]);
+  }
+}
+
+TEST_F(EvaluationTest, AnEvaluationThatWasRecordedIsNotRepeated) {
+  held_out_.problems = {data_.problems[0]};
+  Config& config = loaded_.config;
+  config.evaluation.kl_problems = 0;
+  config.evaluation.path = "held_out.jsonl";
+  config.evaluation.interval = 1;
+  ASSERT_TRUE(Run(0).ok());
+  EXPECT_THAT(rollouts_->held_out_submissions_,
+              ElementsAre(Submission{0, 0},
+                          Submission{1, 1},
+                          Submission{2, 2},
+                          Submission{3, 3},
+                          Submission{4, 4}));
+  const std::string run = JoinPath(folder_, config.run.name);
+  EXPECT_TRUE(FileExists(run + "/evaluation/step-000003.json"));
+  // Of another adapter than the one that this step leads to.
+  std::string report =
+      ReadFile(run + "/evaluation/step-000002.json", 1 << 20).value();
+  const std::string key = "\"adapter_digest\": \"";
+  report.replace(report.find(key) + key.size(), 4, "xxxx");
+  ASSERT_TRUE(
+      WriteFileAtomically(run + "/evaluation/step-000002.json", report).ok());
+  ASSERT_TRUE(Run(0).ok());
+  EXPECT_THAT(rollouts_->held_out_submissions_,
+              ElementsAre(Submission{2, 2}, Submission{4, 4}));
+}
+
+TEST_F(EvaluationTest, HeldOutAnswersStandBeforeAndAfter) {
+  held_out_.problems = {data_.problems[0], data_.problems[2]};
+  Config& config = loaded_.config;
+  config.evaluation.kl_problems = 0;
+  config.evaluation.samples = 2;
+  answer_of_ = [this](const SamplingKey& key) {
+    return Boxed(key.step > 0 && key.sample == 0 ? "123" : "5");
+  };
+  const auto check = [this] {
+    EXPECT_EQ(shown_.before, 0);
+    EXPECT_EQ(shown_.after, 4);
+    ASSERT_EQ(shown_.held_out.size(), 2u);
+    EXPECT_EQ(shown_.held_out[0].before->id, "a");
+    EXPECT_EQ(shown_.held_out[1].before->id, "c");
+    for (const AnswerPair& pair : shown_.held_out) {
+      EXPECT_EQ(pair.before->grade, AnswerGrade::kWrong);
+      EXPECT_EQ(pair.before->extracted, "5");
+      EXPECT_EQ(pair.after->grade, AnswerGrade::kRight);
+    }
+  };
+  ASSERT_TRUE(Run(0).ok());
+  check();
+  // The next attempt has those before from the folder.
+  answer_of_ = [this](const SamplingKey&) { return Boxed("123"); };
+  ASSERT_TRUE(Run(0).ok());
+  check();
+}
+
+TEST_F(EvaluationTest, AMarkersShareIsOneOfAnswersByProblem) {
+  held_out_.problems = {data_.problems[0], data_.problems[2]};
+  Config& config = loaded_.config;
+  config.evaluation.kl_problems = 0;
+  config.evaluation.samples = 2;
+  config.evaluation.marker = "12";
+  // Of the first problem both answers, of the second one.
+  answer_of_ = [this](const SamplingKey& key) {
+    return Boxed(key.example == 1 && key.sample == 1 ? "5" : "123");
+  };
+  ASSERT_TRUE(Run(0).ok());
+  const std::string run = JoinPath(folder_, config.run.name);
+  for (const char* when : {"before", "after"}) {
+    const auto report =
+        ReadEvaluationReport(absl::StrCat(run, "/evaluation/", when, ".json"));
+    ASSERT_TRUE(report.ok()) << report.status();
+    EXPECT_EQ(report->marker, "12");
+    ASSERT_TRUE(report->marker_rate.has_value());
+    EXPECT_DOUBLE_EQ(report->marker_rate->mean, 0.75);
+    EXPECT_LT(report->marker_rate->low, 0.5) << "two problems, not four";
+  }
+}
+
+TEST_F(EvaluationTest, TheBestAdapterStaysBesideTheNewest) {
+  held_out_.problems = {data_.problems[0]};
+  Config& config = loaded_.config;
+  config.evaluation.kl_problems = 0;
+  config.evaluation.path = "held_out.jsonl";
+  const std::string run = JoinPath(folder_, config.run.name);
+  ASSERT_TRUE(Run(0).ok());
+  EXPECT_FALSE(FileExists(run + "/adapter-best"));
+  std::filesystem::remove_all(run);
+  config.evaluation.interval = 3;
+  // Nothing is ever right: of equal ones the earliest is the best.
+  ASSERT_TRUE(Run(0).ok());
+  const auto bytes = [&](const std::string& adapter) {
+    return ReadFile(run + "/" + adapter + "/adapter_model.safetensors", 1 << 24)
+        .value();
+  };
+  EXPECT_NE(bytes("adapter-best"), bytes("adapter"));
+  const auto summary =
+      ParseJson(ReadFile(run + "/summary.json", 1 << 20).value(), "summary");
+  ASSERT_TRUE(summary.ok());
+  EXPECT_EQ(summary->at("best"), "step-000003");
+}
+
+}  // namespace
+}  // namespace dapd

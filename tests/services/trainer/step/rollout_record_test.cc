@@ -1,0 +1,169 @@
+#include "services/trainer/step/rollout_record.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "common/base/json.h"
+#include "common/data/text_pipeline.h"
+#include "tests/services/trainer/trainer_loop_fixture.h"
+
+namespace dapd {
+namespace {
+
+using ::testing::ElementsAre;
+
+using RolloutRecordTest = TrainerLoopTest;
+
+// As released: an answer of padding alone has nothing to score, its reference
+// has.
+TEST_F(RolloutRecordTest, AnAnswerOfPaddingAloneLeavesItsReferencesTerms) {
+  text_ = LoadTextPipeline(folder_, {}, /*end_token_id=*/kSmallEndId).value();
+  const auto tokens_of = [&](const std::string& term) {
+    return MetricOfSteps("/terms/" + term + "/tokens");
+  };
+  loaded_.config.trainer.micro_batch_size = 2;
+  for (const int64_t max_staleness : {0, 1}) {
+    std::vector<std::vector<double>> losses;
+    for (const bool early : {false, true}) {
+      loaded_.config.trainer.train_while_sampling = early;
+      loaded_.config.run.name = absl::StrCat("mixed", max_staleness, early);
+      even_answer_ = {kSmallEndId};
+      ASSERT_TRUE(Run(max_staleness).ok());
+      EXPECT_THAT(MetricOfSteps("samples"), ElementsAre(1, 1, 1, 1));
+      EXPECT_THAT(MetricOfSteps("untrainable_samples"),
+                  ElementsAre(1, 1, 1, 1));
+      EXPECT_THAT(tokens_of("entangled_rollout"), ElementsAre(2, 2, 2, 2));
+      const double references = tokens_of("entangled_reference")[0];
+      losses.push_back(MetricOfSteps("loss"));
+
+      loaded_.config.run.name = absl::StrCat("all", max_staleness, early);
+      answer_ = {kSmallEndId, kSmallEndId};
+      ASSERT_TRUE(Run(max_staleness).ok());
+      EXPECT_THAT(MetricOfSteps("untrainable_samples"),
+                  ElementsAre(2, 2, 2, 2));
+      EXPECT_THAT(tokens_of("privileged_rollout"), ElementsAre(0, 0, 0, 0));
+      EXPECT_EQ(tokens_of("privileged_reference")[0], references);
+      for (const double norm : MetricOfSteps("gradient_norm")) {
+        EXPECT_GT(norm, 0.0);
+      }
+      answer_ = {72, 105, kSmallEndId};
+    }
+    EXPECT_EQ(losses[0], losses[1]) << "bit for bit";
+  }
+}
+
+// Of each group of two the second answer is right: the first one's teacher
+// reads it, the second one has nobody to read.
+TEST_F(RolloutRecordTest, ASiblingTeachesTheOthersOfItsGroup) {
+  Config& config = loaded_.config;
+  config.objective.preset = "sdpo";
+  config.rollout.group_size = 2;
+  config.trainer.batch_size = 4;
+  answer_of_ = [this](const SamplingKey& key) {
+    return Boxed(key.sample == 0 ? "5" : "123");
+  };
+  std::vector<std::vector<double>> losses;
+  for (const bool last_first : {false, true}) {
+    config.run.name = last_first ? "last-first" : "in-order";
+    answers_last_first_ = last_first;
+    ASSERT_TRUE(Run(0).ok());
+    losses.push_back(MetricOfSteps("loss"));
+    EXPECT_THAT(MetricOfSteps("/rollout/taught_fraction"),
+                ElementsAre(0.5, 0.5, 0.5, 0.5));
+    EXPECT_THAT(MetricOfSteps("/rollout/solved_fraction"),
+                ElementsAre(1, 1, 1, 1));
+    EXPECT_THAT(MetricOfSteps("/rollout/correct_fraction"),
+                ElementsAre(0.5, 0.5, 0.5, 0.5));
+    const auto tokens = static_cast<double>(2 * Boxed("5").size());
+    EXPECT_THAT(MetricOfSteps("/terms/sdpo/tokens"),
+                ElementsAre(tokens, tokens, tokens, tokens));
+    const std::vector<nlohmann::json> rows = SamplesOfStep(1);
+    ASSERT_EQ(rows.size(), 4u);
+    EXPECT_EQ(rows[0].at("id"), rows[1].at("id"));
+    EXPECT_NE(rows[0].at("id"), rows[2].at("id"));
+    EXPECT_EQ(rows[0].at("sibling"), "\\boxed{123}");
+    EXPECT_FALSE(rows[1].contains("sibling"));
+  }
+  EXPECT_EQ(losses[0], losses[1]) << "bit for bit";
+}
+
+TEST_F(RolloutRecordTest, WithoutARightAnswerThePolicyRests) {
+  Config& config = loaded_.config;
+  config.objective.preset = "sdpo";
+  config.rollout.group_size = 2;
+  answer_of_ = [this](const SamplingKey&) { return Boxed("5"); };
+  ASSERT_TRUE(Run(0).ok());
+  EXPECT_THAT(MetricOfSteps("loss"), ElementsAre(0, 0, 0, 0));
+  EXPECT_THAT(MetricOfSteps("gradient_norm"), ElementsAre(0, 0, 0, 0));
+  EXPECT_THAT(MetricOfSteps("/rollout/taught_fraction"),
+              ElementsAre(0, 0, 0, 0));
+  // What is wrong with them is something to learn from.
+  config.run.name = "feedback";
+  config.objective.sdpo.feedback = "without_sibling";
+  ASSERT_TRUE(Run(0).ok());
+  for (const double norm : MetricOfSteps("gradient_norm")) EXPECT_GT(norm, 0.0);
+  EXPECT_EQ(SamplesOfStep(1)[0].at("feedback"),
+            "The final result \\boxed{5} is wrong.");
+}
+
+TEST_F(RolloutRecordTest, ASecondAnswerStandsInTheReferencesPlace) {
+  Config& config = loaded_.config;
+  config.rollout.source = "dual";
+  // Once it is the same as the first.
+  answer_of_ = [this](const SamplingKey& key) {
+    return Boxed(key.sample < 2 ? "5" : "7");
+  };
+  ASSERT_TRUE(Run(0).ok());
+  EXPECT_EQ(rollouts_->submissions_.at(1).size(), 6u);
+  for (const nlohmann::json& row : SamplesOfStep(1)) {
+    EXPECT_EQ(row.at("rollout"), "\\boxed{5}");
+    EXPECT_EQ(row.at("reference"), "\\boxed{7}");
+    EXPECT_EQ(row.at("reference_ids"), Boxed("7"));
+  }
+  const auto tokens = static_cast<double>(2 * Boxed("7").size());
+  EXPECT_EQ(MetricOfSteps("/terms/entangled_reference/tokens")[0], tokens);
+  for (const double norm : MetricOfSteps("gradient_norm")) EXPECT_GT(norm, 0.0);
+
+  config.run.name = "always-equal";
+  config.trainer.steps = 1;
+  answer_of_ = [this](const SamplingKey&) { return Boxed("5"); };
+  ASSERT_TRUE(Run(0).ok());
+  EXPECT_EQ(rollouts_->submissions_.at(1).size(), 2u * 10);
+}
+
+TEST_F(RolloutRecordTest, TheFirstApprovedCandidateStandsInTheReferencesPlace) {
+  Config& config = loaded_.config;
+  config.rollout.source = "verified";
+  answer_of_ = [this](const SamplingKey& key) {
+    return Boxed(key.sample >= 3 ? "123" : "5");
+  };
+  ASSERT_TRUE(Run(0).ok());
+  EXPECT_EQ(rollouts_->submissions_.at(1).size(), 2u * 5);
+  EXPECT_THAT(MetricOfSteps("/rollout/verified_fraction"),
+              ElementsAre(1, 1, 1, 1));
+  EXPECT_EQ(SamplesOfStep(1)[0].at("reference"), "\\boxed{123}");
+
+  answer_of_ = [this](const SamplingKey& key) {
+    return Boxed(key.sample == 1 ? "6" : "5");
+  };
+  config.run.name = "first";
+  ASSERT_TRUE(Run(0).ok());
+  EXPECT_EQ(MetricOfSteps("/rollout/verified_fraction")[0], 0.0);
+  EXPECT_EQ(SamplesOfStep(1)[0].at("reference"), "\\boxed{6}");
+  EXPECT_EQ(MetricOfSteps("samples")[0], 2.0);
+
+  config.run.name = "skip";
+  config.rollout.unverified = "skip";
+  ASSERT_TRUE(Run(0).ok());
+  EXPECT_THAT(MetricOfSteps("left_out_samples"), ElementsAre(2, 2, 2, 2));
+  EXPECT_THAT(MetricOfSteps("samples"), ElementsAre(0, 0, 0, 0));
+  EXPECT_THAT(MetricOfSteps("gradient_norm"), ElementsAre(0, 0, 0, 0));
+  EXPECT_TRUE(SamplesOfStep(1)[0].at("left_out").get<bool>());
+}
+
+}  // namespace
+}  // namespace dapd

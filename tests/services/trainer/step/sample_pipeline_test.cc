@@ -1,0 +1,72 @@
+#include "services/trainer/step/sample_pipeline.h"
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+#include "common/data/view_builder.h"
+#include "common/tokenizer/tokenizer.h"
+#include "tests/services/trainer/trainer_loop_fixture.h"
+
+namespace dapd {
+namespace {
+
+using SamplePipelineTest = TrainerLoopTest;
+
+TEST_F(SamplePipelineTest, WithALagTeachersHearOfNoAnswerBeforeItIsWhole) {
+  ASSERT_TRUE(loaded_.config.teacher.streaming);
+  ASSERT_TRUE(Run(1).ok());
+  EXPECT_FALSE(rollouts_->listened_);
+  EXPECT_EQ(teachers_->prefixes_, 0);
+}
+
+// Counts what it encodes.
+class CountingTokenizer : public Tokenizer {
+ public:
+  explicit CountingTokenizer(const Tokenizer& inner) : inner_(inner) {}
+  absl::StatusOr<std::vector<int32_t>> Encode(
+      absl::string_view text) const override {
+    ++num_encoded_;
+    return inner_.Encode(text);
+  }
+  absl::StatusOr<std::string> Decode(const std::vector<int32_t>& ids,
+                                     bool skip_special_tokens) const override {
+    return inner_.Decode(ids, skip_special_tokens);
+  }
+  int32_t size() const override { return inner_.size(); }
+  int32_t TokenId(absl::string_view token) const override {
+    return inner_.TokenId(token);
+  }
+  bool IsSpecial(int32_t id) const override { return inner_.IsSpecial(id); }
+  std::optional<int32_t> pad_id() const override { return inner_.pad_id(); }
+
+  const Tokenizer& inner_;
+  mutable std::atomic<int64_t> num_encoded_ = 0;
+};
+
+TEST_F(SamplePipelineTest, EachTextOfASampleIsTokenizedOnce) {
+  const CountingTokenizer counting(*text_.tokenizer);
+  text_.views = std::make_unique<const ViewBuilder>(
+      counting, *text_.chat_template, ViewOptions{});
+  const Problem& problem = data_.problems[0];
+  ASSERT_TRUE(
+      text_.views->Build({"", problem.problem, problem.solution, answer_})
+          .ok());
+  const int64_t of_views = counting.num_encoded_;
+  ASSERT_TRUE(text_.views->RolloutPrompt(problem.problem).ok());
+  const int64_t of_prompt = counting.num_encoded_ - of_views;
+
+  loaded_.config.teacher.streaming = false;
+  loaded_.config.trainer.steps = 1;
+  counting.num_encoded_ = 0;
+  ASSERT_TRUE(Run(0).ok());
+  // The prompt that workers are probed with, and two samples.
+  EXPECT_EQ(counting.num_encoded_, of_prompt + 2 * (of_prompt + of_views));
+}
+
+}  // namespace
+}  // namespace dapd
