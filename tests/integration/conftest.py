@@ -10,6 +10,9 @@ import pytest
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "fakes"))
 
+pytest.register_assert_rewrite("drawn_page")
+from browser import Browser  # noqa: E402
+from drawn_page import PICTURES  # noqa: E402
 from workspace import BIN, ROOT, Workspace, children, set_flags, wait_for  # noqa: E402, F401
 
 
@@ -23,3 +26,20 @@ def reference_run(workspace):
     """The undisturbed run with one worker of each role."""
     workspace.run("reference")
     return workspace
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    browser = Browser(tmp_path_factory.mktemp("browser") / "profile")
+    yield browser
+    browser.close()
+
+
+@pytest.fixture
+def page(browser):
+    """The browser, with nothing held against it yet."""
+    browser.open("about:blank")
+    browser.requests.clear()
+    browser.problems.clear()
+    return browser
