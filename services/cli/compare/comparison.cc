@@ -9,6 +9,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 
 namespace dapd {
 namespace {
@@ -69,6 +71,31 @@ std::string GroupName(const RunResults& run,
   return settings.empty() ? "all" : absl::StrJoin(settings, " ");
 }
 
+// What a sweep calls the setting of the run "NAME-seed-3"; empty if that is no
+// name of a sweep's, or not of this seed.
+std::string NameWithoutSeed(const RunResults& run) {
+  absl::string_view name = run.name;
+  const bool found =
+      absl::ConsumeSuffix(&name, absl::StrCat("-seed-", Setting(run, kSeed)));
+  return found ? std::string(name) : "";
+}
+
+// Calls groups what their sweep does, if each has such a name of its own: it is
+// shorter than the settings.
+void TakeNamesOfSweep(const std::vector<RunResults>& runs,
+                      std::vector<RunGroup>* groups) {
+  std::vector<std::string> names;
+  for (const RunGroup& group : *groups) {
+    const std::string name = NameWithoutSeed(runs[group.runs.front()]);
+    const bool shared = std::ranges::all_of(group.runs, [&](size_t run) {
+      return NameWithoutSeed(runs[run]) == name;
+    });
+    if (name.empty() || !shared || std::ranges::count(names, name) > 0) return;
+    names.push_back(name);
+  }
+  for (size_t i = 0; i < names.size(); ++i) (*groups)[i].name = names[i];
+}
+
 std::vector<RunGroup> GroupRuns(const std::vector<RunResults>& runs,
                                 const std::vector<std::string>& differing) {
   std::vector<RunGroup> groups;
@@ -93,6 +120,7 @@ std::vector<RunGroup> GroupRuns(const std::vector<RunResults>& runs,
     if (use > 1) absl::StrAppend(&name, " (", use, ")");
     groups.push_back({std::move(name), {i}});
   }
+  TakeNamesOfSweep(runs, &groups);
   return groups;
 }
 

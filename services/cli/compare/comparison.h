@@ -21,7 +21,9 @@ Interval Difference(const Interval& a, const Interval& b);
 
 // Runs that differ in their seed and their place alone.
 struct RunGroup {
-  std::string name;          // the settings in which groups differ
+  // "NAME" if its runs are a sweep's "NAME-seed-1", "NAME-seed-2" and no other
+  // group's are, else the settings in which groups differ.
+  std::string name;
   std::vector<size_t> runs;  // indices
 };
 

@@ -80,6 +80,33 @@ TEST(CompareRunsTest, RunsOfOneSettingAreAGroupOverTheirSeeds) {
   EXPECT_NEAR(rows[1].against_first->mean, 0.15, 1e-12);
 }
 
+TEST(CompareRunsTest, GroupsOfASweepHaveItsNamesForThem) {
+  const std::vector<RunResults> sweep = {
+      MakeRun("slow-seed-1", "0.001", "1", 0.4),
+      MakeRun("fast-seed-1", "0.002", "1", 0.6),
+      MakeRun("slow-seed-2", "0.001", "2", 0.5)};
+  const auto names = [](std::vector<RunResults> runs) {
+    std::vector<std::string> found;
+    for (const RunGroup& group : CompareRuns(std::move(runs)).groups) {
+      found.push_back(group.name);
+    }
+    return found;
+  };
+  const std::vector<std::string> settings = {"trainer.learning_rate=0.001",
+                                             "trainer.learning_rate=0.002"};
+  EXPECT_THAT(names(sweep), ElementsAre("slow", "fast"));
+  // Another run's seed, another name in a group, one name of two groups.
+  for (const std::string name : {"slow-seed-3", "other-seed-2", "slow"}) {
+    std::vector<RunResults> runs = sweep;
+    runs[2].name = name;
+    EXPECT_EQ(names(runs), settings) << name;
+  }
+  std::vector<RunResults> runs = sweep;
+  runs[1] = MakeRun("slow-seed-1", "0.002", "1", 0.6);
+  runs[1].folder = "elsewhere/slow-seed-1";
+  EXPECT_EQ(names(runs), settings);
+}
+
 TEST(CompareRunsTest, LongSettingsTellGroupsApartAndAreCutInTheirNames) {
   const std::string longer(100, 'x');
   const Comparison comparison =
