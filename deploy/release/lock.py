@@ -9,8 +9,8 @@ from parts import dpkg_field
 
 # What compiles, what headers it reads, what packs.
 TOOLS = ("binutils", "cmake", "cpp-12", "g++-12", "gcc-12", "gzip", "libabsl-dev", "libc6-dev", "libcurl4-openssl-dev", "libgcc-12-dev", "libgrpc++-dev",
-         "libgrpc-dev", "libicu-dev", "libprotobuf-dev", "libssl-dev", "libstdc++-12-dev", "libyaml-cpp-dev", "ninja-build", "prometheus-cpp-dev",
-         "protobuf-compiler", "protobuf-compiler-grpc", "python3.11", "tar", "zlib1g-dev")
+         "libgrpc-dev", "libicu-dev", "libprotobuf-dev", "libssl-dev", "libstdc++-12-dev", "libxxhash-dev", "libyaml-cpp-dev", "ninja-build",
+         "prometheus-cpp-dev", "protobuf-compiler", "protobuf-compiler-grpc", "python3.11", "tar", "zlib1g-dev")
 
 
 def version(package):

@@ -17,6 +17,7 @@ import pytest
 from debian_root import debian_root
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+BIN = pathlib.Path(os.environ.get("DAPD_BIN", ROOT / "build" / "bin"))
 sys.path.insert(0, str(ROOT / "deploy/release"))
 import lock  # noqa: E402
 import normalize_image  # noqa: E402
@@ -284,6 +285,34 @@ def test_other_packages_than_the_locked_ones_are_named(tmp_path):
         ["libthree 1, locked: not named", "libtwo 2:3.4-6, locked: 2:3.4-5"]
     lock.update(file, {"libtwo": "2:3.4-6"})
     assert lock.read(file) == {"libone": "1.0", "libtwo": "2:3.4-6"}
+
+
+# Of what deploy/install.sh installs: these name no byte of a release. What build-essential brings is named one by one.
+NO_BYTES = {"build-essential", "ca-certificates", "ccache", "openssl", "pkg-config", "python3", "python3-venv"}
+
+
+def test_the_lock_names_what_a_build_is_installed_with():
+    """A package that install.sh gains and the lock does not: what is compiled with it would differ from machine to machine unseen."""
+    script = (ROOT / "deploy/install.sh").read_text()
+    installed = set(re.search(r"^packages=\(\n(.*?)^\)", script, re.MULTILINE | re.DOTALL)[1].split())
+    assert {"cmake", "libgrpc++-dev", "zlib1g-dev"} <= installed
+    named = {*lock.TOOLS, *parts.COMPILED_IN}
+    assert installed - NO_BYTES <= named, installed - NO_BYTES - named
+    locked = lock.read(ROOT / "deploy/release/debian.lock")
+    assert named <= locked.keys(), named - locked.keys()
+    assert "none" not in locked.values()
+
+
+def test_the_lock_names_what_the_programs_load():
+    """Of the programs of this build, whatever the versions on this machine: deploy/release.sh refuses what the lock does not name."""
+    programs = [program for name in ("dapd", "dapd-rollout", "dapd-teacher", "dapd-trainer") if (program := BIN / name).exists()]
+    if not programs:
+        pytest.skip(f"{BIN} has no programs")
+    (site_packages,) = (ROOT / ".deps/venv/lib").glob("python3*/site-packages")
+    libraries = parts.system_libraries(programs, [site_packages.resolve(), (BIN.parent / "lib").resolve()])
+    packages = set(parts.owners(libraries.values()).values())
+    assert "libgrpc29" in packages
+    assert packages <= lock.read(ROOT / "deploy/release/debian.lock").keys()
 
 
 def test_a_library_of_nobody_is_refused(tmp_path):
