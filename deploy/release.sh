@@ -83,9 +83,11 @@ if [ -z "$installed" ]; then
     exit 1
   fi
   commit=$(git describe --tags --always --abbrev=12)
-  if [ ! -d "$place" ]; then mkdir -m 700 "$place"; fi
-  if [ ! -O "$place" ]; then
-    echo "$place is another user's; every release is compiled there, one at a time" >&2
+  # Others may write beside it: a link of theirs would lead what is removed here
+  # to a folder of this user's.
+  if [ ! -e "$place" ] && [ ! -L "$place" ]; then mkdir -m 700 "$place"; fi
+  if [ -L "$place" ] || [ ! -d "$place" ] || [ ! -O "$place" ]; then
+    echo "$place is a link or another user's; every release is compiled there, one at a time" >&2
     exit 1
   fi
   exec 9>"$place/lock"
@@ -132,12 +134,14 @@ for flavour in "${flavours[@]}"; do
 done
 
 # --- An image for each flavour --------------------------------------------------
+# Named by its version: the tags that this machine runs stay what they are.
 image() {
-  local arguments=(--installed "$work/package-$1" --tag "dapd:$1")
+  local tag=dapd:$version-$1
+  local arguments=(--installed "$work/package-$1" --tag "$tag")
   if [ -n "$base" ]; then arguments+=(--base "$base"); fi
   DAPD_COMMIT=$(sed -n 's/^commit *//p' <<<"$said") \
     deploy/build_image.sh "${arguments[@]}" "$1" &&
-    docker save "dapd:$1" --output "$work/image.tar" &&
+    docker save "$tag" --output "$work/image.tar" &&
     "$python" deploy/release/normalize_image.py "$work/image.tar" \
       --time "$SOURCE_DATE_EPOCH" | gzip --no-name >"$output/$2.tmp" &&
     mv "$output/$2.tmp" "$output/$2"
