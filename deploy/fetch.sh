@@ -14,12 +14,22 @@ set -euo pipefail
 deploy=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 python=$deploy/../.deps/venv/bin/python
 
+# A release has no deploy/install.sh.
+how_to_install() {
+  if [ -e "$deploy/install.sh" ]; then
+    echo deploy/install.sh
+  else
+    echo "python3 -m venv .deps/venv && .deps/venv/bin/python -m pip install" \
+      "--no-deps -r deploy/requirements.txt in $(dirname "$deploy")"
+  fi
+}
+
 if [ $# -ne 2 ] || { [ "$1" != model ] && [ "$1" != data ]; }; then
   echo "usage: deploy/fetch.sh model|data ID[@REVISION]" >&2
   exit 2
 fi
 if ! "$python" -c 'import huggingface_hub' 2>/dev/null; then
-  echo "huggingface_hub is missing; run deploy/install.sh" >&2
+  echo "huggingface_hub is missing; run $(how_to_install)" >&2
   exit 1
 fi
 exec "$python" "$deploy/fetch_from_hub.py" "$1" "$2"

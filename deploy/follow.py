@@ -9,7 +9,7 @@ them: under which id the run is known there, and what has been sent. So it may s
 also while the trainer begins again behind its newest checkpoint: a step that was done again is sent again if its adapter is another
 one. It ends when the run does; with --wait only when it has finished. What stops the follower never stops the run.
 
-deploy/install.sh --follow brings the clients, .deps/venv/bin/python runs it. WANDB_API_KEY, WANDB_BASE_URL, MLFLOW_TRACKING_TOKEN and the
+deploy/install.sh --follow brings the clients (in a release: docs/install.md), .deps/venv/bin/python runs it. WANDB_API_KEY, WANDB_BASE_URL, MLFLOW_TRACKING_TOKEN and the
 clients' other variables hold. Without a network: --offline (`wandb sync` sends it later), or --mlflow with a folder.
 Exit codes as dapd's: 0 done, 2 usage, 4 a file that cannot be used, 5 the server takes nothing, 130 interrupted.
 """
@@ -26,7 +26,10 @@ import signal
 import sys
 import time
 
-import yaml
+try:
+    import yaml
+except ImportError:
+    yaml = None  # said once it is known how it was called
 
 USAGE, DATA, UNREACHABLE, INTERRUPTED = 2, 4, 5, 130
 # Where things are, and what may be a secret.
@@ -139,7 +142,11 @@ def is_held(folder):
 
 
 def needs(package):
-    raise Refused(USAGE, f"the package {package} is missing; deploy/install.sh --follow installs it, and .deps/venv/bin/python has it then")
+    deploy = pathlib.Path(__file__).resolve().parent
+    command = "deploy/install.sh --follow"
+    if not (deploy / "install.sh").exists():  # in a release
+        command = f"`python3 -m venv .deps/venv && .deps/venv/bin/python -m pip install --no-deps -r deploy/requirements.txt -r deploy/requirements-follow.txt` in {deploy.parent}"
+    raise Refused(USAGE, f"the package {package} is missing; {command} installs it, and .deps/venv/bin/python has it then")
 
 
 class WandbSink:
@@ -353,6 +360,8 @@ def main():
         parser.error("--interval has to be above 0 and at most 3600")
     signal.signal(signal.SIGTERM, interrupt)
     try:
+        if yaml is None:
+            needs("PyYAML")
         follow(arguments)
     except Refused as error:
         code, message = error.args

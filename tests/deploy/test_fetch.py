@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
@@ -81,6 +82,19 @@ def test_what_the_message_says_brings_the_model(call, hub, tmp_path):
     hub.requests.clear()
     assert fetch(call, "model", "org/tiny@main").returncode == 0
     assert hub.downloads() == []
+
+
+def test_in_a_release_it_names_the_commands_that_a_release_has(call, tmp_path):
+    """A tarball has the list of packages, and no deploy/install.sh."""
+    for name, said in (("checkout", "run deploy/install.sh"), ("release", "python3 -m venv .deps/venv && ")):
+        (tmp_path / name / "deploy").mkdir(parents=True)
+        shutil.copy(ROOT / "deploy/fetch.sh", tmp_path / name / "deploy")
+        if name == "checkout":
+            (tmp_path / name / "deploy/install.sh").touch()
+        result = call(tmp_path / name / "deploy/fetch.sh", "model", "org/tiny")
+        assert result.returncode == 1 and said in result.stderr
+        assert ("install.sh" in result.stderr) == (name == "checkout")
+    assert f"-r deploy/requirements.txt in {tmp_path}/release" in result.stderr
 
 
 def test_a_download_that_broke_off_is_one_error_and_goes_on(call, hub, tmp_path, tiny_model):

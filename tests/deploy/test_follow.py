@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -249,6 +250,21 @@ def test_without_the_client_the_message_says_how_to_get_it(run, tmp_path):
     result = subprocess.run([sys.executable, FOLLOW, run.folder, "--wandb", "project"], capture_output=True, text=True, timeout=60,
                             env={**os.environ, "PYTHONPATH": str(tmp_path / "clients")})
     assert result.returncode == 2 and "deploy/install.sh --follow" in result.stderr
+
+
+@pytest.mark.parametrize("module", ["wandb", "yaml"])
+def test_in_a_release_it_names_the_commands_that_a_release_has(run, module, tmp_path):
+    """A tarball has the lists of packages, and no deploy/install.sh."""
+    (tmp_path / "clients").mkdir()
+    (tmp_path / f"clients/{module}.py").write_text("raise ImportError('no')")
+    (tmp_path / "release/deploy").mkdir(parents=True)
+    shutil.copy(FOLLOW, tmp_path / "release/deploy")
+    result = subprocess.run([sys.executable, tmp_path / "release/deploy/follow.py", run.folder, "--wandb", "project"], capture_output=True, text=True,
+                            timeout=60, env={**os.environ, "PYTHONPATH": str(tmp_path / "clients")})
+    assert result.returncode == 2 and "install.sh" not in result.stderr and "Traceback" not in result.stderr
+    named = [word for word in result.stderr.replace("`", " ").split() if word.startswith("deploy/requirements")]
+    assert named == ["deploy/requirements.txt", "deploy/requirements-follow.txt"] and all((ROOT / name).exists() for name in named)
+    assert f"in {tmp_path}/release" in result.stderr
 
 
 @pytest.mark.skipif(importlib.util.find_spec("wandb") is None, reason="needs wandb, which deploy/install.sh --follow installs")
