@@ -1,5 +1,6 @@
 """A minimal Debian made with debootstrap: stands in for a base image where no image registry is in reach."""
 
+import fcntl
 import hashlib
 import pathlib
 import shutil
@@ -33,19 +34,30 @@ def debian_root(packages, release=None):
     this machine's apt gets its own."""
     release = release or this_release()
     digest = hashlib.sha256(" ".join([release, *sorted(packages)]).encode()).hexdigest()[:12]
-    root = ROOT / ".deps" / f"debian-root-{digest}"
-    if not root.exists():
-        mirror = subprocess.run(["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", f"Codename: {this_release()}"],
-                                capture_output=True, text=True, check=True).stdout.split()[0]
-        aside = root.with_suffix(".tmp")
-        shutil.rmtree(aside, ignore_errors=True)
-        log = ROOT / ".deps/logs/debootstrap.log"
-        include = [f"--include={','.join(sorted(packages))}"] if packages else []
-        with open(log, "w") as output:
-            # debootstrap mounts /proc in its root. In namespaces that end with it, nothing stays mounted, or runs on, when it is killed: what
-            # is half made can be removed without going into this machine's own /proc.
-            subprocess.run(["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc",
-                            "debootstrap", "--variant=minbase", *include, release, aside, mirror],
-                           stdout=output, stderr=output, check=True, timeout=540)
-        aside.rename(root)
+    deps = ROOT / ".deps"
+    root = deps / f"debian-root-{digest}"
+    if root.exists():
+        return root
+    # Checkouts may share .deps, and tests run side by side: one makes it, the others wait and find it.
+    with open(deps / f"debian-root-{digest}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not root.exists():
+            make_root(root, packages, release)
     return root
+
+
+def make_root(root, packages, release):
+    mirror = subprocess.run(["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", f"Codename: {this_release()}"],
+                            capture_output=True, text=True, check=True).stdout.split()[0]
+    aside = root.with_suffix(".tmp")
+    shutil.rmtree(aside, ignore_errors=True)
+    log = root.parent / f"logs/debootstrap-{root.name}.log"
+    log.parent.mkdir(exist_ok=True)
+    include = [f"--include={','.join(sorted(packages))}"] if packages else []
+    with open(log, "w") as output:
+        # debootstrap mounts /proc in its root. In namespaces that end with it, nothing stays mounted, or runs on, when it is killed: what
+        # is half made can be removed without going into this machine's own /proc.
+        subprocess.run(["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc",
+                        "debootstrap", "--variant=minbase", *include, release, aside, mirror],
+                       stdout=output, stderr=output, check=True, timeout=540)
+    aside.rename(root)
