@@ -40,6 +40,18 @@ def instructions(text):
     return [tuple(line.split(None, 1)) for line in lines if line.strip()]
 
 
+def stages(text):
+    """Stage -> (what it begins as, its instructions), in their order."""
+    found = {}
+    for name, rest in instructions(text):
+        if name == "FROM":
+            base, stage = re.fullmatch(r"(\S+) AS (\S+)", rest).groups()
+            found[stage] = (base, [])
+        elif found:
+            found[stage][1].append((name, rest))
+    return found
+
+
 def inside(root, *command, user="0:0", environment, **keywords):
     """Runs a program, an absolute path, with `root` for its root file system."""
     unshare = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", NAMESPACE, root]
@@ -112,6 +124,8 @@ class Build:
         there = self.root / str(self.work / target).lstrip("/")
         if "from" in options:
             (source,) = (self.stages[options["from"]] / name.lstrip("/") for name in sources)
+            if source.resolve() == there.resolve():  # both stages began as the same one
+                return
             there.mkdir(parents=True, exist_ok=True)
             subprocess.run(["cp", "-a", f"{source}/.", there], check=True)
             if "chown" in options:

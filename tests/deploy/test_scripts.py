@@ -2,12 +2,15 @@
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
 import time
 
 import pytest
+
+import image_root
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -82,10 +85,18 @@ def test_an_unknown_option_is_a_usage_error(script):
     assert result.returncode == 2 and f"usage: {script}" in result.stderr
 
 
-def test_a_second_install_takes_no_time():
-    """The tests run in the environment that deploy/install.sh --tests made."""
+def test_a_second_install_takes_no_time(tmp_path):
+    """The tests run in the environment that deploy/install.sh --tests made. Other checkouts may share it: where it is not what this one asks
+    for, it stays as it is."""
+    for file in (*(ROOT / "deploy" / f"requirements{part}.txt" for part in ("", "-cuda", "-copy", "-follow", "-release")),
+                 ROOT / "tests/requirements.txt"):
+        copy = ROOT / ".deps/venv/installed" / str(file.relative_to(ROOT)).replace("/", "-")
+        assert copy.exists() and copy.read_text() == file.read_text(), f"{file} is not installed: run deploy/install.sh --tests"
+    (tmp_path / "apt-get").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "apt-get").chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     start = time.monotonic()
-    result = subprocess.run([ROOT / "deploy/install.sh", "--tests"], capture_output=True, text=True)
+    result = subprocess.run([ROOT / "deploy/install.sh", "--tests"], env=environment, capture_output=True, text=True)
     assert result.returncode == 0 and result.stdout == ""
     assert time.monotonic() - start < 5
 
@@ -163,9 +174,53 @@ def test_an_image_build_reads_only_what_it_needs():
 
 
 def test_an_edit_of_a_source_installs_nothing_anew():
-    """Layers before the first instruction that reads the sources are kept."""
-    text = (ROOT / "deploy/Dockerfile").read_text()
-    first = text[text.index("FROM ${BASE} AS build") : text.index("COPY . .")]
-    assert "deploy/install.sh" in first and "deploy/build.sh" not in first
-    sources = [line.split()[1:-1] for line in first.splitlines() if line.startswith("COPY")]
-    assert all(name.startswith("deploy/") for names in sources for name in names)
+    """Layers before the first instruction that reads the sources are kept: of each stage and of what it begins as."""
+    stages = image_root.stages(image_root.DOCKERFILE.read_text())
+
+    def all_steps(stage):
+        base, steps = stages[stage]
+        return (all_steps(base) if base in stages else []) + steps
+
+    installs = 0
+    for stage in stages:
+        behind = False
+        for name, rest in all_steps(stage):
+            behind = behind or (name == "COPY" and rest == ". .")
+            if name == "RUN" and ("install.sh" in rest or "apt-get" in rest):
+                installs += 1
+                assert not behind, f"{stage} installs behind the sources: {rest}"
+    assert installs
+    # What stages that install read is what says what to install.
+    for stage in ("deps", "deps-cuda"):
+        copied = [source for name, rest in all_steps(stage) if name == "COPY" for source in rest.split()[:-1]]
+        assert set(copied) == {"deploy/stage_image.sh", "deploy/instal[l].sh", "deploy/phas[e].sh", "deploy/requirement*.txt"}
+    assert any("install.sh --cuda" in rest for name, rest in all_steps("build-cuda"))
+    # The classic builder builds all stages above its target.
+    order = list(stages)
+    assert order.index("cpu") < order.index("deps-cuda") and not any("--cuda" in rest for name, rest in all_steps("cpu"))
+
+
+def test_an_image_that_nobody_named_is_named_by_its_sources(tmp_path):
+    """Two builds of different sources never say that they are the same version."""
+    stages = image_root.stages(image_root.DOCKERFILE.read_text())
+    (step,) = [rest for name, rest in stages["build"][1] if name == "RUN" and rest.endswith(">/commit")]
+
+    def name(**variables):
+        return subprocess.run(["sh", "-euc", step.replace(">/commit", "")], cwd=tmp_path, check=True, capture_output=True, text=True,
+                              env={"PATH": os.environ["PATH"], **variables}).stdout
+
+    (tmp_path / "common").mkdir()
+    (tmp_path / "common/a file.cc").write_text("one")
+    first = name()
+    assert re.fullmatch(r"sources-[0-9a-f]{12}", first)
+    for folder in (".deps", "build"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "made").write_text("here")
+    (tmp_path / "common/a file.cc").touch()
+    assert name() == first
+    (tmp_path / "common/a file.cc").write_text("two")
+    assert name() != first
+    assert name(DAPD_COMMIT="v1-2-gabc") == "v1-2-gabc"
+    # Both builds of the programs are told.
+    builds = [rest for base, steps in stages.values() for kind, rest in steps if kind == "RUN" and "deploy/build.sh" in rest]
+    assert len(builds) == 2 and all("DAPD_COMMIT=$(cat /commit) deploy/build.sh" in rest for rest in builds)
