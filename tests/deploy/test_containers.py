@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import tarfile
@@ -265,11 +266,17 @@ def test_the_image_holds_nothing_to_run_but_the_programs(engine, image):
 def test_a_released_image_loads_and_runs(engine, image, package, tmp_path):
     engine.run(ROOT / "deploy/release.sh", "--unlocked", "--installed", package, "--images", "--base", "debian-root", "--output", tmp_path, timeout=540)
     (archive,) = tmp_path.glob("*-cpu-image.tar.gz")
+    before = engine.inspect(image, "{{.Id}}")
+    version = archive.name.removesuffix("-cpu-image.tar.gz").removeprefix("dapd-")
     engine.docker("load", "--input", archive)
+    released = f"dapd:{version}-cpu"
+    assert engine.inspect(image, "{{.Id}}") == before, "what this machine runs is not replaced"
     time_of_commit = subprocess.run(["git", "log", "-1", "--format=%cd", "--date=format-local:%Y-%m-%dT%H:%M:%SZ"], cwd=ROOT, check=True,
                                     capture_output=True, text=True, env={**os.environ, "TZ": "UTC"}).stdout.strip()
-    assert engine.inspect(image, "{{.Config.User}} {{.Created}}") == f"{USER}:{USER} {time_of_commit}"
-    assert engine.docker("run", "--rm", image, "dapd", "check", "/etc/dapd/container.yaml").returncode == 0
+    assert engine.inspect(released, "{{.Config.User}} {{.Created}}") == f"{USER}:{USER} {time_of_commit}"
+    revision = engine.inspect(released, '{{index .Config.Labels "org.opencontainers.image.revision"}}')
+    assert revision and version.endswith(f"-{revision}"), "its label says what its programs say"
+    assert engine.docker("run", "--rm", released, "dapd", "check", "/etc/dapd/container.yaml").returncode == 0
 
 
 FILES = {
@@ -297,19 +304,34 @@ def test_eight_gpus_are_each_given_to_one_process():
     result = subprocess.run(["docker-compose", "--file", ROOT / "deploy/compose.8gpu.yaml", "config"], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     services = yaml.safe_load(result.stdout)["services"]
-    used, ranks = [], []
+    used = []
     for name, service in services.items():
         assert service["read_only"] and service["cap_drop"] == ["ALL"] and service["security_opt"] == ["no-new-privileges:true"], name
         (devices,) = service["deploy"]["resources"]["reservations"]["devices"]
         environment = service["environment"]
-        if name.startswith("trainer"):
-            ranks.append(int(environment["DAPD_TRAINER__RANK"]))
-            # Counted among those that the container has.
-            used.append(devices["device_ids"][int(environment["CUDA_VISIBLE_DEVICES"])])
-            assert int(environment["DAPD_TRAINER__RANKS"]) == sum(other.startswith("trainer") for other in services)
-            assert environment["DAPD_TRAINER__RENDEZVOUS"] == "trainer:7004"
+        used += devices["device_ids"]
+        # A worker that still reads the model is waited for.
+        assert int(environment["DAPD_TRAINER__PEER_TIMEOUT_SECONDS"]) >= seconds_of(service["healthcheck"]["start_period"]), name
+        # Not even a service that is lost and started again leans on another one's container.
+        assert not {"ipc", "network_mode", "pid"} & service.keys(), name
+        if name == "trainer":
+            assert int(environment["DAPD_TRAINER__RANKS_PER_MACHINE"]) == len(devices["device_ids"])
         else:
-            used += devices["device_ids"]
+            assert len(devices["device_ids"]) == 1, name
             assert service["networks"]["workers"]["aliases"] == [name.split("-")[0]], "one name stands for all"
     assert sorted(used) == [str(gpu) for gpu in range(8)]
-    assert sorted(ranks) == list(range(len(ranks)))
+
+
+def seconds_of(duration):
+    """Of Compose's own spelling: "10m0s"."""
+    return sum(int(number) * {"h": 3600, "m": 60, "s": 1}[unit] for number, unit in re.findall(r"(\d+)([hms])", duration))
+
+
+@pytest.mark.skipif(shutil.which("docker-compose") is None, reason="docker-compose is not installed")
+@pytest.mark.parametrize("name", ["compose.yaml", "compose.8gpu.yaml"])
+def test_a_build_by_compose_is_told_the_commit(name):
+    environment = {**os.environ, "DAPD_COMMIT": "v1-2-gabc"}
+    result = subprocess.run(["docker-compose", "--file", ROOT / "deploy" / name, "config"], capture_output=True, text=True, env=environment)
+    assert result.returncode == 0, result.stderr
+    for service in yaml.safe_load(result.stdout)["services"].values():
+        assert service["build"]["args"]["DAPD_COMMIT"] == "v1-2-gabc"

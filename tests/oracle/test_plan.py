@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 import transformers
+import yaml
 
 from conftest import ROOT, run_dapd, write_jsonl
 
@@ -156,3 +157,18 @@ def test_the_recommended_split_is_what_the_plan_says_of_it_and_beats_the_others(
         assert best <= seconds(*other)
     result = run_dapd("check", config, *flags, "--gpus", 2, check=False)
     assert result.returncode == 3 and "2 devices are too few" in result.stderr
+
+
+def test_compose_for_eight_gpus_splits_them_as_recommended(qwen_folder, tmp_path):
+    """deploy/compose.8gpu.yaml against what `dapd check`, with the rates that it takes unasked, says of the model that it is for."""
+    services = yaml.safe_load((ROOT / "deploy/compose.8gpu.yaml").read_text())["services"]
+
+    def gpus(role):
+        return sum(len(service["deploy"]["resources"]["reservations"]["devices"][0]["device_ids"])
+                   for name, service in services.items() if name.split("-")[0] == role)
+
+    flags = make_model_without_weights("4b", qwen_folder, tmp_path)
+    out = run_dapd("check", ROOT / "configs/qwen3-4b.yaml", *flags, "--gpus", 8).stdout
+    recommended = re.search(r"^split .*of 8: ranks (\d+), teachers (\d+), rollouts (\d+);", out, re.M)
+    print(recommended[0])
+    assert [gpus("trainer"), gpus("teacher"), gpus("rollout")] == [int(number) for number in recommended.groups()]
