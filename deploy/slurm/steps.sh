@@ -9,8 +9,23 @@ export DAPD_LISTEN_HOST=${DAPD_LISTEN_HOST:-0.0.0.0}
 export OMP_NUM_THREADS=${SLURM_CPUS_PER_TASK:-1}
 # srun does not take this over from sbatch by itself.
 export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK:-1}
-# Two jobs on a node get different ports, below those that the kernel hands out.
-export DAPD_FIRST_PORT=$((20000 + SLURM_JOB_ID % 100 * 100))
+# Two jobs on a node get different ports, below those that the kernel hands out,
+# unless their numbers differ by a multiple of 100: then name one of them another.
+export DAPD_FIRST_PORT=${DAPD_FIRST_PORT:-$((20000 + SLURM_JOB_ID % 100 * 100))}
+
+# Tasks of a role on one node count their ports up from the role's, and the next
+# ports are 10 further on.
+most_on_a_node=10
+check_ports() {  # ROLE TASKS
+  local here
+  here=$(tr ',' '\n' <<<"${SLURM_TASKS_PER_NODE:-1}" | sed 's/(.*//' | sort -n | tail -n 1)
+  if [ "$here" -gt "$2" ]; then here=$2; fi
+  if [ "$here" -gt "$most_on_a_node" ]; then
+    echo "$here tasks of the role $1 may come to lie on one node, which has ports for" \
+      "$most_on_a_node: ask for fewer with --ntasks-per-node" >&2
+    exit 2
+  fi
+}
 
 # --- What a task does ---------------------------------------------------------
 # The task's address, for those who look for it: written aside, then renamed.
@@ -64,12 +79,15 @@ functions=$(declare -f announce announce_step result_of worker)
 # --- Steps --------------------------------------------------------------------
 declare -A process  # of each step's srun
 
-# Starts a step; its tasks run COMMAND and say which step they are.
+# Starts a step; its tasks run COMMAND and say which step they are. With
+# gpus_of_task they have so many GPUs each, instead of as many as the job's tasks.
+gpus_of_task=
 step() {  # NAME TASKS LOG COMMAND...
   local name=$1 tasks=$2 log=$3
   shift 3
   rm -f "$DAPD_ANNOUNCEMENTS/step-$name"
   srun --exact --ntasks="$tasks" --job-name="$name" --kill-on-bad-exit=0 \
+    ${gpus_of_task:+--gpus-per-task="$gpus_of_task"} \
     --output="$DAPD_JOB_FOLDER/$log-%t.log" --open-mode=append \
     bash -euo pipefail -c "$functions"$'\n"$@"' task announce_step "$name" "$@" &
   process[$name]=$!

@@ -128,10 +128,15 @@ absl::StatusOr<std::string> SplitText(const Config& config,
     return ConfigError(
         absl::StrCat("--gpus: ", std::string(split.status().message())));
   }
+  // Tasks of a job have one device each unless this says otherwise.
+  const int64_t of_worker = config.rollout.tensor_parallel;
+  const std::string devices =
+      of_worker > 1 ? absl::StrCat("; ", of_worker, " devices a rollout worker")
+                    : "";
   return absl::StrFormat(
       "%-16s of %d: ranks %d, teachers %d, rollouts %d; %.4g s a step one "
       "by one at %.4g TFLOP/s, %.4g GB/s and %.4g GB/s of network; %.2f "
-      "GiB a rank",
+      "GiB a rank%s",
       "split",
       gpus,
       split->ranks,
@@ -141,7 +146,8 @@ absl::StatusOr<std::string> SplitText(const Config& config,
       rates.flops / 1e12,
       rates.memory_bytes / 1e9,
       rates.network_bytes / 1e9,
-      PlanMemory(WithSplit(config, *split), model).trainer.Total() / (1 << 30));
+      PlanMemory(WithSplit(config, *split), model).trainer.Total() / (1 << 30),
+      devices);
 }
 
 }  // namespace dapd

@@ -19,6 +19,7 @@ def main():
     parser.add_argument("--exact", action="store_true", required=True)
     parser.add_argument("--ntasks", type=int, required=True)
     parser.add_argument("--job-name", required=True)
+    parser.add_argument("--gpus-per-task", type=int, default=1)
     parser.add_argument("--kill-on-bad-exit", type=int)
     parser.add_argument("--output", required=True)
     parser.add_argument("--open-mode", choices=["append", "truncate"], default="truncate")
@@ -31,7 +32,8 @@ def main():
         lines.seek(0)
         step = len(lines.readlines())
         tasks = start(options, step)
-        record = {"step": options.job_name, "srun": os.getpid(), "tasks": [task.pid for task in tasks], "command": options.command}
+        record = {"step": options.job_name, "srun": os.getpid(), "tasks": [task.pid for task in tasks], "command": options.command,
+                  "gpus": options.gpus_per_task}
         lines.write(json.dumps(record) + "\n")
     signal.signal(signal.SIGTERM, lambda *_: [task.kill() for task in tasks])
     codes = [task.wait() for task in tasks]

@@ -133,6 +133,8 @@ def test_a_job_runs_the_three_roles_and_ends(undisturbed):
     steps = {step["step"]: step for step in undisturbed.steps(4100)}
     assert {name: len(step["tasks"]) for name, step in steps.items()} == {"rollout": 2, "teacher": 1, "trainer": 1}
     command = " ".join(steps["trainer"]["command"])
+    assert "--set trainer.peer_timeout_seconds=3600" in command, "workers may read their model for longer than the usual 5 minutes"
+    assert [step["gpus"] for step in undisturbed.steps(4100)] == [1, 1, 1]
     folder = undisturbed.folder / "job-4100"
     assert f"rollout.addresses=file://{folder}/rollout.addresses" in command
     assert f"{folder}/rollout.addresses names 2 workers" in undisturbed.output(4100)
@@ -212,6 +214,29 @@ def test_too_few_tasks_are_refused(cluster):
     job = cluster.submit(4106, tasks=2)
     assert job.wait(timeout=10) == 2
     assert "2 tasks are too few" in cluster.output(4106)
+
+
+def test_more_tasks_of_a_role_than_a_node_has_ports_for_are_refused(cluster):
+    """As Slurm writes it: how many tasks each node has."""
+    for job, (nodes, taken) in enumerate((("2(x3),14", False), ("5(x3)", True)), start=4120):
+        # A programs folder without programs: what is not refused ends there.
+        process = cluster.submit(job, tasks=16, DAPD_TEACHERS="2", SLURM_TASKS_PER_NODE=nodes, DAPD_BIN=str(cluster.folder))
+        assert process.wait(timeout=60) != 0
+        assert ("13 tasks of the role rollout may come to lie on one node" in cluster.output(job)) == (not taken), cluster.output(job)
+        assert bool(cluster.steps(job)) == taken
+
+
+def test_a_rollout_worker_of_several_gpus_takes_as_many_tasks(undisturbed):
+    settings = ("--set", "rollout.tensor_parallel=2")
+    plan = subprocess.run([BIN / "dapd", "check", undisturbed.config, "--gpus", "6", *settings], capture_output=True, text=True, check=True).stdout
+    split = re.search(r"^split .* of 6: ranks (\d+), teachers (\d+), rollouts (\d+);.*; 2 devices a rollout worker$", plan, re.M)
+    ranks, teachers, rollouts = map(int, split.groups())
+    assert ranks + teachers + 2 * rollouts == 6
+    for job, variables in ((4121, {"ranks": None}), (4122, {"ranks": ranks, "DAPD_TEACHERS": str(teachers), "DAPD_ROLLOUT_GPUS": "2"})):
+        process = undisturbed.submit(job, "--set", f"run.name=wide-{job}", *settings, tasks=6, **variables)
+        assert process.wait(timeout=PATIENCE_SECONDS) == 0, undisturbed.output(job)
+        steps = {step["step"]: (len(step["tasks"]), step["gpus"]) for step in undisturbed.steps(job)}
+        assert steps == {"trainer": (ranks, 1), "teacher": (teachers, 1), "rollout": (rollouts, 2)}
 
 
 def test_the_tasks_are_spread_as_the_plan_recommends(undisturbed):
