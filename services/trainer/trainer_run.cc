@@ -9,7 +9,6 @@
 
 #include "common/base/exit_code.h"
 #include "common/base/log.h"
-#include "common/base/sha256.h"
 #include "common/base/status_macros.h"
 #include "common/base/version.h"
 #include "common/config/preset_terms.h"
@@ -34,6 +33,7 @@
 #include "common/training/policy.h"
 #include "common/training/policy_state.h"
 #include "services/trainer/copy/run_copier.h"
+#include "services/trainer/rank_identity.h"
 #include "services/trainer/record/checkpoint.h"
 #include "services/trainer/record/ledger.h"
 #include "services/trainer/record/run_outcome.h"
@@ -250,17 +250,7 @@ void TrainerRun::RecordOutcome(const absl::Status& outcome) const {
 }
 
 std::string TrainerRun::Identity() const {
-  const RunIdentity& identity = state_->identity;
-  std::string text =
-      absl::StrCat(identity.base_digest, "\n", identity.data_digest, "\n");
-  for (const auto& [key, value] : identity.settings) {
-    absl::StrAppend(&text, key, "=", value, "\n");
-  }
-  // Ranks of two versions may compute or say different things.
-  absl::StrAppend(&text, "version=", Version(), "\n");
-  // No part of the result, but of how the ranks get there.
-  if (state_->shard != nullptr) absl::StrAppend(&text, "sharded\n");
-  return Sha256Hex(text);
+  return RankIdentity(state_->identity, Version(), state_->shard != nullptr);
 }
 
 // Rank 0's policy becomes everybody's.

@@ -12,6 +12,7 @@
 #include "common/base/append_file.h"
 #include "common/base/crc32c.h"
 #include "common/base/files.h"
+#include "common/base/version.h"
 #include "tests/fakes/temp_path.h"
 
 namespace dapd {
@@ -68,6 +69,12 @@ TEST_F(LedgerTest, AnAnswerIsRecalledUnderItsAdapterOnly) {
   EXPECT_EQ(ledger->Recall(1, {0}, "p0", 1, "a"), nullptr) << "another version";
   EXPECT_EQ(ledger->Recall(1, {0}, "p1", 0, "a"), nullptr) << "another problem";
   EXPECT_EQ(ledger->Recall(2, {0}, "p0", 0, "a"), nullptr) << "another step";
+}
+
+TEST_F(LedgerTest, AnAttemptSaysWhichVersionMadeIt) {
+  WriteTwoAnswers();
+  EXPECT_THAT(Content(),
+              HasSubstr(absl::StrFormat(R"("version":"%s")", Version())));
 }
 
 TEST_F(LedgerTest, TheSamplersLogProbabilitiesSurviveBitForBit) {

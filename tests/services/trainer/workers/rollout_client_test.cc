@@ -92,6 +92,7 @@ class ScriptedServer final : public v1::RolloutService::Service {
                         v1::DescribeResponse* response) override {
     *response = MakeDescribeResponse(Description(), {});
     response->set_unix_ns(response->unix_ns() + clock_ahead_ns_);
+    if (!version_.empty()) response->set_version(version_);
     return grpc::Status::OK;
   }
   grpc::Status LoadAdapter(grpc::ServerContext*,
@@ -109,12 +110,15 @@ class ScriptedServer final : public v1::RolloutService::Service {
     return grpc::Status::OK;
   }
   const std::string& address() const { return server_->address(); }
+  // Before a client connects: another than this program's.
+  void SetVersion(std::string version) { version_ = std::move(version); }
   // Sets its clock, as Describe tells it.
   void SetClockAhead(absl::Duration ahead) {
     clock_ahead_ns_ = absl::ToInt64Nanoseconds(ahead);
   }
 
  private:
+  std::string version_;
   std::atomic<int64_t> clock_ahead_ns_ = 0;
   const std::function<void(Stream*)> generate_;
   std::unique_ptr<RpcServer> server_;
@@ -432,6 +436,35 @@ TEST_F(RolloutClientTest, AWorkersTimesAreReadByItsClock) {
     EXPECT_LE(at, end + absl::Seconds(1));
   }
   EXPECT_EQ(sampled, 1);
+}
+
+TEST_F(RolloutClientTest, AWorkerOfAnotherVersionIsWarnedOfAndWorks) {
+  ScriptedServer server([](ScriptedServer::Stream* stream) {
+    v1::GenerateRequest request;
+    while (stream->Read(&request)) {
+      v1::GenerateResponse response;
+      response.set_request_id(request.request_id());
+      response.mutable_tokens()->add_ids(1);
+      response.mutable_tokens()->add_logprobs(-1);
+      stream->Write(response);
+      v1::GenerationFinished& finished = *response.mutable_finished();
+      finished.set_reason(v1::GenerationFinished::REASON_EOS);
+      finished.set_num_tokens(1);
+      finished.set_policy_version(request.policy_version());
+      finished.set_adapter_digest(request.adapter_digest());
+      stream->Write(response);
+    }
+  });
+  server.SetVersion("0.0.9-old");
+  testing::internal::CaptureStderr();
+  Start({server.address()});
+  client_->Submit(MakeTask(1));
+  const bool is_answered = client_->Next().ok();
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(is_answered);
+  EXPECT_THAT(log,
+              testing::AllOf(HasSubstr(server.address()),
+                             HasSubstr("is of version 0.0.9-old")));
 }
 
 // Each script answers every task wrongly; the worker is lost with the reason.

@@ -1,0 +1,20 @@
+// What the ranks of one run have to agree on before they compute together
+// (RankOptions of common/collective): they meet with it, and rank 0 refuses
+// another.
+#pragma once
+
+#include <string>
+
+#include "services/trainer/record/checkpoint.h"
+
+namespace dapd {
+
+// A digest of what the result is a function of, of the version of the program,
+// since ranks of two may compute or say different things, and of whether ranks
+// share the base model's layers. Of `identity`, base_model_path is not in it:
+// each machine has its own.
+std::string RankIdentity(const RunIdentity& identity,
+                         const std::string& version,
+                         bool is_sharded);
+
+}  // namespace dapd
