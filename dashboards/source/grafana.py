@@ -1,7 +1,7 @@
 """The vocabulary of the dashboards: functions that make panels, rows and dashboards as Grafana's JSON wants them.
 
-A dashboard file (overview.py, ...) only says what to show. Expressions may use three variables: `$run` (one run),
-`$instance` (any number of its processes), `$window` (what slow things, such as steps, are averaged over).
+A dashboard file (overview.py, ...) only says what to show. Expressions may use four variables: `$namespace` and `$run`
+(one run), `$instance` (any number of its processes), `$window` (what slow things, such as steps, are averaged over).
 """
 
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
@@ -10,6 +10,11 @@ COLUMNS = 24
 # Units as Grafana spells them.
 SECONDS, BYTES, BYTES_PER_SECOND, RATIO, COUNT, PER_SECOND = "s", "bytes", "Bps", "percentunit", "short", "cps"
 PLAIN = "none"
+
+# The chosen run. Two namespaces may have runs of one name. Where there are no namespaces, series lack the label, Grafana
+# has no value for the variable and puts nothing in its place, and `namespace=""` selects the series that lack the label.
+RUN = 'namespace="$namespace", run="$run"'
+PROCESS = f'{RUN}, instance=~"$instance"'
 
 GREEN, YELLOW, RED, TRANSPARENT = "green", "yellow", "red", "transparent"
 
@@ -21,6 +26,12 @@ def thresholds(first, *steps):
 
 def query(expr, legend, form="time_series", instant=False):
     return {"expr": expr, "legendFormat": legend, "format": form, "instant": instant, "range": not instant}
+
+
+def firing(more=""):
+    """The alerts that fire: of the chosen run, of a process of its namespace, and those of no run at all, a GPU's."""
+    alerts = ", ".join(['alertstate="firing", system="dapd"', *([more] if more else [])])
+    return f'ALERTS{{{alerts}, namespace="$namespace", run=~"$run|"}} or ALERTS{{{alerts}, run="", job!~"dapd-.+"}}'
 
 
 def quantiles(histogram, selector, by=""):
@@ -207,8 +218,9 @@ def dashboard(uid, title, description, rows):
     """One of a run, which its variables choose."""
     variables = [
         {"type": "datasource", "name": "datasource", "label": "Data source", "query": "prometheus", "refresh": 1, "hide": 0},
-        variable("run", "Run", "label_values(dapd_build_info, run)"),
-        variable("instance", "Instance", 'label_values(dapd_build_info{run="$run"}, instance)', multi=True, includeAll=True,
+        variable("namespace", "Namespace", "label_values(dapd_build_info, namespace)"),
+        variable("run", "Run", 'label_values(dapd_build_info{namespace="$namespace"}, run)'),
+        variable("instance", "Instance", f"label_values(dapd_build_info{{{RUN}}}, instance)", multi=True, includeAll=True,
                  allValue=".*", current={"text": ["All"], "value": ["$__all"], "selected": True}),
         window_variable(),
     ]

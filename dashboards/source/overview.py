@@ -1,9 +1,9 @@
 """Is the run healthy, how fast is it, how far has it come?"""
 
-from grafana import (BYTES, COUNT, GREEN, PER_SECOND, PLAIN, RED, SECONDS, YELLOW, bars, dashboard, gauge, graph, query, stat,
-                     thresholds, timeline)
+from grafana import (BYTES, COUNT, GREEN, PER_SECOND, PLAIN, RED, RUN, SECONDS, YELLOW, bars, dashboard, firing, gauge, graph,
+                     query, stat, thresholds, timeline)
 
-RUN = 'run="$run"'
+LOUD = 'severity!="info"'
 STEP_SECONDS = f"(sum(rate(dapd_trainer_step_seconds_sum{{{RUN}}}[$window])) / sum(rate(dapd_trainer_step_seconds_count{{{RUN}}}[$window])))"
 
 
@@ -14,7 +14,7 @@ def usable(role):
 
 HEALTH = [
     stat("Firing alerts", "Critical alerts and warnings that fire, of this run or of no run in particular. See docs/runbook.md.", PLAIN,
-         query('count(ALERTS{alertstate="firing", system="dapd", severity!="info", run=~"$run|"}) or vector(0)', "alerts"),
+         query(f"count({firing(LOUD)}) or vector(0)", "alerts"),
          levels=thresholds(GREEN, (1, RED))),
     stat("Rollout workers", "Rollout workers that the trainer can use: ready, or taking the newest adapter.", PLAIN, usable("rollout"),
          levels=thresholds(RED, (1, GREEN))),

@@ -1,10 +1,8 @@
 """What goes wrong, and whether the run gets over it: workers, retries, staleness, checkpoints, resources, safety, alerts."""
 
-from grafana import (BYTES, COUNT, GREEN, PER_SECOND, PLAIN, RATIO, RED, SECONDS, YELLOW, dashboard, graph, quantiles, query, stat, table,
-                     thresholds, timeline)
+from grafana import (BYTES, COUNT, GREEN, PER_SECOND, PLAIN, PROCESS, RATIO, RED, RUN, SECONDS, YELLOW, dashboard, firing, graph, quantiles,
+                     query, stat, table, thresholds, timeline)
 
-RUN = 'run="$run"'
-PROCESS = 'run="$run", instance=~"$instance"'
 
 
 def by_state(role):
@@ -88,22 +86,26 @@ RESOURCES = [
           query(f"process_resident_memory_bytes{{{PROCESS}}}", "{{service}} {{instance}}")),
     graph("Open files", "File descriptors by process.", COUNT, query(f"process_open_fds{{{PROCESS}}}", "{{service}} {{instance}}")),
     graph("Scrapes", "Time that Prometheus needs for the metrics of a process; a gap: it could not reach it.", SECONDS,
-          query('scrape_duration_seconds{job=~"dapd-.+", instance=~"$instance"} and on (instance) (up == 1)', "{{job}} {{instance}}")),
+          query('scrape_duration_seconds{job=~"dapd-.+", namespace="$namespace", instance=~"$instance"} and on (job, namespace, instance) (up == 1)', "{{job}} {{instance}}")),
 ]
 
-# dcgm-exporter's, which knows no runs: all GPUs that Prometheus hears of.
+# dcgm-exporter's, which knows no runs: all GPUs that Prometheus hears of. By its names until 4.8, and by those since, some of
+# which are in other units; `Hostname` became `hostname` in 4.8.3, and a label that is missing leaves nothing in a legend.
+GPU = "{{Hostname}}{{hostname}} {{gpu}}"
+
 GPUS = [
     graph("GPU busy", "Share of time in which any kernel ran. Of all GPUs that dcgm-exporter watches, as the panels beside it.", RATIO,
-          query("DCGM_FI_DEV_GPU_UTIL / 100", "{{Hostname}} {{gpu}}"), high=1),
+          query("DCGM_FI_DEV_GPU_UTIL / 100 or DCGM_FI_DEV_GPU_UTIL_RATIO", GPU), high=1),
     graph("Tensor cores busy", "Share of cycles in which the matrix units worked: how much of the GPU's speed is used.", RATIO,
-          query("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "{{Hostname}} {{gpu}}"), high=1),
+          query("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE or DCGM_FI_PROF_TENSOR_UTIL_RATIO", GPU), high=1),
     graph("GPU memory", "Memory in use, with what libraries keep for later.", BYTES,
-          query("DCGM_FI_DEV_FB_USED * 1048576", "{{Hostname}} {{gpu}}")),
-    graph("GPU power", "In watts; near the limit the clock falls.", "watt", query("DCGM_FI_DEV_POWER_USAGE", "{{Hostname}} {{gpu}}")),
+          query("DCGM_FI_DEV_FB_USED * 1048576 or DCGM_FI_DEV_FB_USED_BYTES", GPU)),
+    graph("GPU power", "In watts; near the limit the clock falls.", "watt",
+          query("DCGM_FI_DEV_POWER_USAGE or DCGM_FI_DEV_BOARD_POWER_WATTS", GPU)),
     graph("GPU temperature", "In degrees Celsius; one that is hotter than its neighbours slows a step of all ranks.", "celsius",
-          query("DCGM_FI_DEV_GPU_TEMP", "{{Hostname}} {{gpu}}")),
+          query("DCGM_FI_DEV_GPU_TEMP or DCGM_FI_DEV_GPU_TEMP_CELSIUS", GPU)),
     graph("GPU errors", "NVIDIA's number (XID) of the last error; 0: none. It stays until the exporter starts again.", PLAIN,
-          query("DCGM_FI_DEV_XID_ERRORS", "{{Hostname}} {{gpu}}")),
+          query("DCGM_FI_DEV_XID_ERRORS or DCGM_FI_DEV_XID_ERROR", GPU)),
 ]
 
 SAFETY = [
@@ -118,10 +120,10 @@ SAFETY = [
 
 ALERTS = [
     timeline("Alerts over time", "A bar while an alert fired.",
-             query('max by (alertname) (ALERTS{alertstate="firing", system="dapd", run=~"$run|"})', "{{alertname}}"),
+             query(f"max by (alertname) ({firing()})", "{{alertname}}"),
              colour=RED, height=8),
     table("Firing alerts", "The dashboard DAPD / Runbook says what to do about each.",
-          query('ALERTS{alertstate="firing", system="dapd", run=~"$run|"}', "{{alertname}}", instant=True), ("alertstate", "system", "job")),
+          query(firing(), "{{alertname}}", instant=True), ("alertstate", "system", "job")),
 ]
 
 DASHBOARD = dashboard(

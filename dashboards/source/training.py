@@ -1,10 +1,7 @@
 """What is learnt: losses by term, optimizer, answers, held-out measurements; and the teachers that it takes."""
 
-from grafana import (BYTES_PER_SECOND, COUNT, PER_SECOND, PLAIN, RATIO, SECONDS, bars, dashboard, graph, quantiles, query,
-                     timeline)
-
-RUN = 'run="$run"'
-WORKER = 'run="$run", instance=~"$instance"'
+from grafana import (BYTES_PER_SECOND, COUNT, PER_SECOND, PLAIN, PROCESS, RATIO, RUN, SECONDS, bars, dashboard, graph, quantiles,
+                     query, timeline)
 
 LOSSES = [
     graph("Loss", "Weighted sum of the terms below.", PLAIN, query(f"dapd_trainer_total_loss{{{RUN}}}", "loss"), width=6, low=None),
@@ -87,20 +84,20 @@ TIME = [
 
 TEACHERS = [
     graph("Tokens scored", "By teacher.", PER_SECOND,
-          query(f"sum by (instance) (rate(dapd_teacher_scored_tokens_total{{{WORKER}}}[$__rate_interval]))", "{{instance}}"), stack=True),
+          query(f"sum by (instance) (rate(dapd_teacher_scored_tokens_total{{{PROCESS}}}[$__rate_interval]))", "{{instance}}"), stack=True),
     graph("Time of a score", "One request: the packed forward over its views.", SECONDS,
-          *quantiles("dapd_teacher_score_duration_seconds", WORKER)),
+          *quantiles("dapd_teacher_score_duration_seconds", PROCESS)),
     graph("Requests by how they ended", "`failed`: the weights changed meanwhile, the worker was stopping, or the request could not be "
           "computed.", PER_SECOND,
-          query(f"sum by (outcome) (rate(dapd_teacher_requests_total{{{WORKER}}}[$__rate_interval]))", "{{outcome}}")),
+          query(f"sum by (outcome) (rate(dapd_teacher_requests_total{{{PROCESS}}}[$__rate_interval]))", "{{outcome}}")),
     graph("Waiting scores", "In each teacher's queue, and at the trainer without a teacher.", COUNT,
-          query(f"dapd_teacher_requests_waiting{{{WORKER}}}", "{{instance}}"),
+          query(f"dapd_teacher_requests_waiting{{{PROCESS}}}", "{{instance}}"),
           query(f'sum(dapd_trainer_tasks_pending{{{RUN}, role="teacher"}})', "at the trainer")),
     graph("Scores on the wire", "Bytes sent by the teachers, and received by the trainer.", BYTES_PER_SECOND,
-          query(f"sum(rate(dapd_teacher_payload_bytes_total{{{WORKER}}}[$window]))", "sent"),
+          query(f"sum(rate(dapd_teacher_payload_bytes_total{{{PROCESS}}}[$window]))", "sent"),
           query(f"sum(rate(dapd_trainer_payload_bytes_total{{{RUN}}}[$window]))", "received")),
     graph("Versions of the weights", "What each teacher serves, by set of weights, and the trainer's policy and snapshot.", PLAIN,
-          query(f"dapd_teacher_policy_version{{{WORKER}}}", "{{instance}} {{weights}}"),
+          query(f"dapd_teacher_policy_version{{{PROCESS}}}", "{{instance}} {{weights}}"),
           query(f"max(dapd_trainer_policy_version{{{RUN}}})", "trainer, policy"),
           query(f"max(dapd_trainer_snapshot_version{{{RUN}}})", "trainer, snapshot")),
 ]

@@ -25,9 +25,10 @@ def queries():
     return [(path.stem, panel["title"], target) for path in DASHBOARDS for panel in panels(path) for target in panel["targets"]]
 
 
-def resolve(expr, run=".*", instance=".*", window="5m", rate_interval="1m"):
-    """What Grafana makes of an expression before it asks Prometheus."""
-    values = {"$run": run, "$instance": instance, "$window": window, "$__rate_interval": rate_interval}
+def resolve(expr, run=".*", namespace="", instance=".*", window="5m", rate_interval="1m"):
+    """What Grafana makes of an expression before it asks Prometheus. A variable without values, such as the namespaces of
+    processes that have none, leaves nothing."""
+    values = {"$namespace": namespace, "$run": run, "$instance": instance, "$window": window, "$__rate_interval": rate_interval}
     for name, value in values.items():
         expr = expr.replace(name, value)
     assert "$" not in expr, f"unknown variable in {expr}"

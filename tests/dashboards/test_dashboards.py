@@ -92,7 +92,79 @@ def test_every_panel_says_what_it_shows_in_which_unit(path):
 def test_every_query_is_about_the_chosen_run():
     for dashboard, title, target in queries():
         for name, selector in re.findall(r"((?:dapd|process)_\w+)(\{[^}]*\})?", target["expr"]):
-            assert 'run="$run"' in selector, f"{dashboard}, {title}: {name} is not limited to a run"
+            assert 'namespace="$namespace", run="$run"' in selector, f"{dashboard}, {title}: {name} is not limited to a run"
+
+
+@by_dashboard
+def test_a_run_is_chosen_by_its_namespace_and_its_name(path):
+    variables = {entry["name"]: entry for entry in load(path)["templating"]["list"]}
+    if path.stem == "runbook":
+        assert not variables
+        return
+    assert list(variables) == ["datasource", "namespace", "run", "instance", "window"]
+    assert 'namespace="$namespace"' in variables["run"]["query"]["query"]
+    assert 'namespace="$namespace", run="$run"' in variables["instance"]["query"]["query"]
+    # Of several at once, or of all, panels would add up what runs of one name do.
+    assert not any(variables[name].get(several) for name in ("namespace", "run") for several in ("multi", "includeAll"))
+
+
+def answers(tmp_path, series, asked):
+    """Asks Prometheus itself: `asked` are (expression, value it has to give), over series that stay as they are."""
+    if shutil.which("promtool") is None:
+        pytest.skip("promtool is not installed")
+    checks = [{"expr": f"sum({expr})", "eval_time": "10m", "exp_samples": [] if value is None else [{"labels": "{}", "value": value}]}
+              for expr, value in asked]
+    case = {"interval": "1m", "input_series": [{"series": name, "values": f"{value}x20"} for name, value in series.items()],
+            "promql_expr_test": checks}
+    file = tmp_path / "test.yml"
+    file.write_text(yaml.safe_dump({"rule_files": [], "evaluation_interval": "1m", "tests": [case]}))
+    result = subprocess.run(["promtool", "test", "rules", file], capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def expression(dashboard, title):
+    (found,) = (target["expr"] for name, panel, target in queries() if (name, panel) == (dashboard, title))
+    return found
+
+
+def test_runs_of_one_name_in_two_namespaces_and_outside_any_are_three(tmp_path):
+    step, alerts = expression("overview", "Step"), expression("overview", "Firing alerts")
+    firing = 'ALERTS{alertstate="firing", system="dapd", severity="warning"'
+    series = {'dapd_trainer_policy_version{namespace="one", run="same"}': 1, 'dapd_trainer_policy_version{namespace="two", run="same"}': 2,
+              'dapd_trainer_policy_version{run="same"}': 4,
+              firing + ', alertname="RetryStorm", namespace="one", run="same"}': 1,
+              firing + ', alertname="ProcessDown", namespace="one", job="dapd-rollout"}': 1,
+              firing + ', alertname="GpuError", gpu="3"}': 1}
+    asked = [(resolve(step, run="same", namespace=namespace), value) for namespace, value in (("one", 1), ("two", 2), ("", 4), ("three", None))]
+    # The run's own, its process's and the GPU's; of the others, the GPU's.
+    asked += [(resolve(alerts, run="same", namespace=namespace), value) for namespace, value in (("one", 3), ("two", 1), ("", 1))]
+    answers(tmp_path, series, asked)
+
+
+# What dcgm-exporter calls what we show, of the lists that it ships (etc/default-counters.csv) and documents (DCGM Exporter
+# Metrics, and the renamed fields in the notes of release 4.9.0): until 4.8 and since, with a value in either's unit.
+GPU_PANELS = {
+    "GPU busy": ({"DCGM_FI_DEV_GPU_UTIL": 50}, {"DCGM_FI_DEV_GPU_UTIL_RATIO": 0.5}, 0.5),
+    "Tensor cores busy": ({"DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": 0.25}, {"DCGM_FI_PROF_TENSOR_UTIL_RATIO": 0.25}, 0.25),
+    "GPU memory": ({"DCGM_FI_DEV_FB_USED": 3}, {"DCGM_FI_DEV_FB_USED_BYTES": 3 << 20}, 3 << 20),
+    "GPU power": ({"DCGM_FI_DEV_POWER_USAGE": 300}, {"DCGM_FI_DEV_BOARD_POWER_WATTS": 300}, 300),
+    "GPU temperature": ({"DCGM_FI_DEV_GPU_TEMP": 60}, {"DCGM_FI_DEV_GPU_TEMP_CELSIUS": 60}, 60),
+    "GPU errors": ({"DCGM_FI_DEV_XID_ERRORS": 79}, {"DCGM_FI_DEV_XID_ERROR": 79}, 79),
+}
+
+
+@pytest.mark.parametrize("title", GPU_PANELS)
+def test_a_panel_of_gpus_shows_what_either_exporter_has(title, tmp_path):
+    *exported, value = GPU_PANELS[title]
+    expr = expression("reliability", title)
+    assert set(re.findall(r"DCGM_\w+", expr)) == {name for names in exported for name in names}
+    for names in exported:
+        series = {f'{name}{{gpu="0", UUID="GPU-1", device="nvidia0"}}': content for name, content in names.items()}
+        answers(tmp_path, series, [(expr, value)])
+
+
+def test_every_panel_of_gpus_is_checked():
+    assert {title for _, title, target in queries() if "DCGM_" in target["expr"]} == set(GPU_PANELS)
 
 
 def test_every_query_is_promql(tmp_path):
