@@ -27,6 +27,7 @@ struct RunConfig {
   std::string notify_secret_file;
   std::string notify_ca_file;
   double notify_timeout_seconds = 10.0;
+  std::string stopped_worker = "done";  // done | interrupted
 };
 
 struct ModelSection {

@@ -55,6 +55,8 @@ absl::Status Run(RunOptions options) {
   options.overrides.push_back("run.notify_url=");
   options.overrides.push_back("run.notify_secret_file=");
   options.overrides.push_back("run.notify_ca_file=");
+  // This process stops its workers itself.
+  options.overrides.push_back("run.stopped_worker=done");
   absl::Status outcome;
   {
     RunSupervisor supervisor;

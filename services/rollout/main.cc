@@ -1,9 +1,10 @@
 // dapd-rollout CONFIG [--set key=value]... [--listen ADDR] [--port-file FILE]
 //
 // A rollout worker: listens, reads the base model, waits for an adapter, and
-// samples until SIGTERM or SIGINT. Exit code 0 after a signal. With
-// rollout.tensor_parallel it starts further processes that compute the model
-// with it (--tensor-rank, --rendezvous: their place, nothing to set by hand).
+// samples until SIGTERM or SIGINT. Exit code 0 after a signal, or 130 with
+// run.stopped_worker. With rollout.tensor_parallel it starts further processes
+// that compute the model with it (--tensor-rank, --rendezvous: their place,
+// nothing to set by hand).
 #include <memory>
 #include <string>
 #include <vector>
@@ -97,11 +98,10 @@ absl::Status Run(const Flags& flags) {
       {.observer = MakeRolloutMetrics(program.metrics(), config.rollout.slots),
        .on_broken = EndForRestart});
   service.Attach(&worker, model.description);
-  program.ServeUntilSignal([&](absl::Duration grace) {
+  return program.ServeUntilSignal([&](absl::Duration grace) {
     if (ranks != nullptr) ranks->StopWatching();
     worker.Shutdown(grace);
   });
-  return absl::OkStatus();
 }
 
 int Main(int argc, char** argv) {

@@ -1,7 +1,8 @@
 // dapd-teacher CONFIG [--set key=value]... [--listen ADDR] [--port-file FILE]
 //
 // A teacher worker: listens, reads the base model, waits for an adapter, and
-// scores until SIGTERM or SIGINT. Exit code 0 after a signal.
+// scores until SIGTERM or SIGINT. Exit code 0 after a signal, or 130 with
+// run.stopped_worker.
 #include <memory>
 #include <string>
 
@@ -45,9 +46,8 @@ absl::Status Run(const WorkerFlags& flags) {
                        MakeTeacherMetrics(program.metrics()),
                        EndForRestart);
   service.Attach(&worker, model.description);
-  program.ServeUntilSignal(
+  return program.ServeUntilSignal(
       [&worker](absl::Duration grace) { worker.Shutdown(grace); });
-  return absl::OkStatus();
 }
 
 int Main(int argc, char** argv) {

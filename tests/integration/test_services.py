@@ -83,6 +83,20 @@ def test_a_worker_has_health_reflection_and_metrics(role, workspace):
     assert process.wait(timeout=20) == 0
 
 
+@pytest.mark.parametrize("role", ["rollout", "teacher"])
+def test_a_stopped_worker_can_say_that_it_is_not_done(role, workspace):
+    """For supervisors that start nothing in the place of what ends with 0 (run.stopped_worker)."""
+    port = free_port()
+    settings = {f"{role}.listen": f"127.0.0.1:{port}", f"metrics.{role}_listen": f"127.0.0.1:{free_port()}",
+                "run.stopped_worker": "interrupted"}
+    process = start(f"dapd-{role}", workspace, **settings)
+    try:
+        wait_for(lambda: workspace.dapd("health", f"127.0.0.1:{port}").stdout == "SERVING\n", what="SERVING")
+    finally:
+        process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=20) == 130
+
+
 def test_the_trainers_metrics_and_status(workspace):
     metrics_port, port = free_port(), free_port()
     settings = {"metrics.trainer_listen": f"127.0.0.1:{metrics_port}", "trainer.listen": f"127.0.0.1:{port}",

@@ -71,6 +71,14 @@ std::vector<ConfigKey> RunKeys(Config& c) {
             "How long all attempts to post it may take together; then the run "
             "ends without.")
           .MayChange(),
+      Text("run.stopped_worker",
+           &c.run.stopped_worker,
+           "What the exit code of a worker says that a signal ended: done (0), "
+           "or interrupted (130), for supervisors that take 0 for the end of "
+           "the work and start nothing in its place, such as a Job of "
+           "Kubernetes.",
+           {"done", "interrupted"})
+          .MayChange(),
   };
 }
 

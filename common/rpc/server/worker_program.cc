@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_cat.h"
 
-#include "common/base/exit_code.h"
 #include "common/base/files.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
@@ -34,12 +33,15 @@ void WorkerFlags::AddTo(CommandLine& line, const std::string& listen_key) {
 
 WorkerProgram::WorkerProgram(std::string name, Role role)
     : name_(std::move(name)), role_(role), signal_([this] {
-        if (!serving_) ::_exit(static_cast<int>(ExitCode::kOk));
+        if (!serving_) ::_exit(static_cast<int>(stopped_code_.load()));
       }) {}
 
 absl::Status WorkerProgram::Start(const Config& config,
                                   const Listeners& listeners,
                                   const RpcService& service) {
+  if (config.run.stopped_worker == "interrupted") {
+    stopped_code_ = ExitCode::kInterrupted;
+  }
   ASSIGN_OR_RETURN(const std::shared_ptr<Security> security,
                    Security::Load(config.security, {role_}));
   metrics_ = std::make_unique<MetricsRegistry>(
@@ -67,7 +69,7 @@ absl::Status WorkerProgram::Start(const Config& config,
   return absl::OkStatus();
 }
 
-void WorkerProgram::ServeUntilSignal(
+absl::Status WorkerProgram::ServeUntilSignal(
     const std::function<void(absl::Duration grace)>& shutdown) {
   serving_ = true;
   server_->SetServing(true);
@@ -77,6 +79,8 @@ void WorkerProgram::ServeUntilSignal(
   shutdown(kShutdownGrace);
   server_->Shutdown(kDeliveryGrace);
   LogInfo("stopped");
+  if (stopped_code_ == ExitCode::kOk) return absl::OkStatus();
+  return WithExitCode(absl::CancelledError("ended by a signal"), stopped_code_);
 }
 
 }  // namespace dapd

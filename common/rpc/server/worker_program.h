@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 
+#include "common/base/exit_code.h"
 #include "common/config/config.h"
 #include "common/config/service_flags.h"
 #include "common/metrics/metrics_registry.h"
@@ -32,8 +33,9 @@ struct WorkerFlags : ServiceFlags {
 };
 
 // Make one before any other thread starts (ShutdownSignal). A signal that comes
-// before ServeUntilSignal ends the process with exit code 0: reading a model
-// cannot be interrupted, and nothing is lost with it.
+// before ServeUntilSignal ends the process at once: reading a model cannot be
+// interrupted, and nothing is lost with it. Its exit code is then 0, and from
+// Start on what run.stopped_worker wants.
 class WorkerProgram {
  public:
   // `name`: "rollout" or "teacher", of the metrics.
@@ -55,14 +57,15 @@ class WorkerProgram {
 
   // Says that the worker is ready, waits for the signal, says that it is not
   // any more, lets `shutdown` end what runs within the time it is given, and
-  // closes the server.
-  void ServeUntilSignal(
+  // closes the server. CANCELLED with run.stopped_worker: interrupted.
+  absl::Status ServeUntilSignal(
       const std::function<void(absl::Duration grace)>& shutdown);
 
  private:
   const std::string name_;
   const Role role_;
   std::atomic<bool> serving_ = false;
+  std::atomic<ExitCode> stopped_code_ = ExitCode::kOk;
   ShutdownSignal signal_;
   std::unique_ptr<MetricsRegistry> metrics_;
   std::unique_ptr<RpcServer> server_;
