@@ -15,7 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 MANIFESTS = ROOT / "deploy/kubernetes"
 OVERLAYS = ("cpu-demo", "gpu-single-node", "gpu-cluster", "one-node-8-gpus", "two-nodes-8-gpus", "qwen3-32b", "jobset")
 # What a user may add to any overlay, if the overlay does not have it already.
-OPTIONAL = ("download", "monitoring", "keda", "network-policy", "mtls", "cert-manager", "pull-secret", "runtime-class", "priority-class",
+OPTIONAL = ("download", "monitoring", "keda", "network-policy", "egress-https", "mtls", "cert-manager", "pull-secret", "runtime-class", "priority-class",
             "storage-class", "spot")
 # Each of these is looked at by itself on these overlays; elsewhere all at once.
 THOROUGH = ("cpu-demo", "gpu-cluster")

@@ -78,7 +78,7 @@ def open_edges(everything, direction):
     """All (caller, answerer, protocol, port) that the policies of the answerers ("Ingress") or of the callers ("Egress") let
     through, where they are ours."""
     policies = of_kind(everything, "NetworkPolicy")
-    numbers = {*ports_of(everything).values(), *PORTS_OF_RANKS, 53, HTTPS, 80, UNUSED_PORT}
+    numbers = {*ports_of(everything).values(), *PORTS_OF_RANKS, 53, HTTPS, 80, UNUSED_PORT, calls_out(everything) or HTTPS}
     ports = {("TCP", port) for port in numbers} | {("UDP", 53)}
     edges = set()
     for caller, answerer in itertools.product(PARTIES, PARTIES):
@@ -99,6 +99,15 @@ def ports_of(everything):
     }
 
 
+def calls_out(everything):
+    """The port on which components/egress-https lets the trainer out; None: it does not."""
+    for policy in of_kind(everything, "NetworkPolicy"):
+        if "dapd/egress-https" in policy["metadata"].get("annotations", {}):
+            (port,) = {port["port"] for rule in policy["spec"]["egress"] if "ipBlock" in rule["to"][0] for port in rule["ports"]}
+            return port
+    return None
+
+
 def downloads(everything):
     return any(job["metadata"]["name"] == "dapd-download" for job in of_kind(everything, "Job"))
 
@@ -110,7 +119,7 @@ def needed_edges(everything):
         ("trainer", "rollout", number["rollout", "grpc"]),
         ("trainer", "teacher", number["teacher", "grpc"]),
         # Ranks meet at one port; NCCL then listens at any.
-        *(("trainer", "trainer", port) for port in (*number.values(), *PORTS_OF_RANKS, 53, HTTPS, 80, UNUSED_PORT)),
+        *(("trainer", "trainer", port) for port in (*number.values(), *PORTS_OF_RANKS, 53, HTTPS, 80, UNUSED_PORT, calls_out(everything) or HTTPS)),
         ("viewer", "trainer", number["trainer", "grpc"]),
         ("viewer", "trainer", number["trainer", "metrics"]),
         *(("prometheus", role, number[role, "metrics"]) for role in ("rollout", "teacher", "trainer")),
@@ -120,6 +129,8 @@ def needed_edges(everything):
     if downloads(everything):
         resolvers.append("download")
         tcp += [("download", "internet", HTTPS), ("download", "internet by IPv6", HTTPS)]
+    if outside := calls_out(everything):
+        tcp += [("trainer", "internet", outside), ("trainer", "internet by IPv6", outside)]
     tcp += [(caller, "dns", 53) for caller in resolvers]
     edges = {(caller, answerer, "TCP", port) for caller, answerer, port in tcp}
     return edges | {("trainer", "trainer", "UDP", 53)} | {(caller, "dns", "UDP", 53) for caller in resolvers}
@@ -143,7 +154,7 @@ def violations(everything):
     for (role_name, port_name), port in ports_of(everything).items():
         if (role_name, "TCP", port) not in reached:
             yield f"{role_name}'s port {port_name} has no edge"
-    existing = {*ports_of(everything).values(), *PORTS_OF_RANKS, 53} | ({HTTPS} if downloads(everything) else set())
+    existing = {*ports_of(everything).values(), *PORTS_OF_RANKS, 53} | ({HTTPS} if downloads(everything) else set()) | {calls_out(everything)} - {None}
     ranks = [{"podSelector": {"matchLabels": PARTIES["trainer"][1]}}]
     between_ranks = ({"from": ranks}, {"to": ranks})
     for policy in of_kind(everything, "NetworkPolicy"):

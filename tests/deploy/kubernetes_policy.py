@@ -215,6 +215,8 @@ def check_jobset(everything):
             yield f"{name_of(jobset)} does not end with the trainer"
         if settings_in(everything).get("DAPD_TRAINER__WHEN_DONE") != "exit":
             yield f"{name_of(jobset)} has a trainer that stays when it is done"
+        if settings_in(everything).get("DAPD_RUN__STOPPED_WORKER") != "interrupted":
+            yield f"{name_of(jobset)} has workers that are done when they are stopped, and are not replaced"
     for job in workloads(everything):
         if job["kind"] == "Job" and job["spec"]["completions"] != job["spec"]["parallelism"]:
             yield f"{name_of(job)} does not start all its pods"

@@ -21,7 +21,7 @@ def switched_on(*names):
 # Two clusters, as different as the file lets them be; every value occurs nowhere else.
 FIRST = {
     "namespace": "alpha",
-    "components": ("download", "mtls", "cert-manager", "monitoring", "keda", "spot", "storage-class", "pull-secret", "runtime-class",
+    "components": ("download", "egress-https", "mtls", "cert-manager", "monitoring", "keda", "spot", "storage-class", "pull-secret", "runtime-class",
                    "priority-class"),
     "image": "registry.alpha/dapd:a1",
     "settings": {
@@ -32,7 +32,7 @@ FIRST = {
         "input-size": "101Gi", "input-access": "ReadOnlyMany", "runs-size": "53Gi", "runs-access": "ReadWriteMany",
         "input-storage-class": "input-a", "runs-storage-class": "kept-a", "pull-secret": "secret-a", "runtime-class": "runtime-a",
         "priority-class": "priority-a", "queue": "queue-a", "spot-label": "example.org/spot-a", "spot-value": "value-a", "spot-taint": "taint-a",
-        "monitoring-namespace": "monitoring-a", "dns-namespace": "dns-a", "dns-app": "app-a", "grafana": "https://grafana.alpha",
+        "monitoring-namespace": "monitoring-a", "dns-namespace": "dns-a", "dns-app": "app-a", "https-port": "9443", "grafana": "https://grafana.alpha",
         "prometheus": "http://prometheus.alpha:1", "rollout-pods-max": "59", "samples-per-rollout": "61",
     },
 }  # fmt: skip
@@ -45,8 +45,8 @@ SECOND = {
         key, value.replace("-a", "-b").replace("alpha", "beta")) for key, value in FIRST["settings"].items()},
 }  # fmt: skip
 # What a set of components does not ask for.
-UNUSED = {"alpha": {"queue", "runs-access"},
-          "beta": {"spot-label", "spot-value", "spot-taint", "grafana", "prometheus", "rollout-pods-max", "samples-per-rollout"}}
+UNUSED = {"alpha": {"queue"},
+          "beta": {"https-port", "spot-label", "spot-value", "spot-taint", "grafana", "prometheus", "rollout-pods-max", "samples-per-rollout"}}
 
 
 def set_to(cluster):

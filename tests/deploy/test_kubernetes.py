@@ -268,6 +268,10 @@ JOBSET_SPOILERS = {
         lambda e: next(c for c in of_kind(e, "ConfigMap") if "DAPD_RUN__OUTPUT_DIR" in c["data"])["data"].update(DAPD_TRAINER__WHEN_DONE="serve"),
         "a trainer that stays when it is done",
     ),
+    "workers that are done when they are stopped": (
+        lambda e: next(c for c in of_kind(e, "ConfigMap") if "DAPD_RUN__OUTPUT_DIR" in c["data"])["data"].pop("DAPD_RUN__STOPPED_WORKER"),
+        "workers that are done when they are stopped",
+    ),
     "any job's end": (
         lambda e: edit(e, "JobSet", "dapd")["successPolicy"].update(operator="Any"),
         "does not end with the trainer",
@@ -298,6 +302,27 @@ def test_a_spoilt_job_set_breaks_a_rule(spoil, expected):
     spoil(everything)
     found = violations(everything)
     assert any(expected in sentence for sentence in found), found
+
+
+def test_the_way_out_is_the_trainers_and_by_one_port():
+    """What copies checkpoints and tells of the end is the trainer; who is in a private network is not outside."""
+    everything = manifests.objects("gpu-cluster", ("egress-https",), https_port=9443)
+    assert violations(everything) == []
+    is_open = {edge for edge in kubernetes_network.open_edges(everything, "Egress") if edge[1] in kubernetes_network.OUTSIDE}
+    assert is_open == {("trainer", answerer, "TCP", 9443) for answerer in ("internet", "internet by IPv6")}
+
+
+def test_the_way_out_fences_nothing_where_there_are_no_fences():
+    kustomization = manifests.file_of("cpu-demo") | {"components": ["../../components/egress-https"]}
+    result = manifests.render(kustomization, "cpu-demo")
+    assert result.returncode == 0, result.stderr
+    assert not of_kind(list(yaml.safe_load_all(result.stdout)), "NetworkPolicy")
+
+
+def test_a_claim_of_a_run_has_the_access_that_is_set():
+    everything = manifests.objects("gpu-cluster", runs_access="ReadWriteOncePod")
+    (claim,) = find(everything, "StatefulSet", "dapd-trainer")["spec"]["volumeClaimTemplates"]
+    assert claim["spec"]["accessModes"] == ["ReadWriteOncePod"]
 
 
 def test_ranks_of_a_job_set_on_several_nodes_share_a_claim():
