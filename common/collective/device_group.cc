@@ -9,7 +9,6 @@
 
 #include "c10/core/impl/VirtualGuardImpl.h"
 #include "common/base/status_macros.h"
-#include "common/collective/nccl_api.h"
 #include "common/model/weights/placement.h"
 
 namespace dapd {
@@ -77,8 +76,8 @@ absl::Status Find(const char* name, Function** function) {
 
 class NcclGroup final : public DeviceGroup {
  public:
-  NcclGroup(int size, double timeout_seconds)
-      : size_(size), timeout_seconds_(timeout_seconds) {}
+  NcclGroup(int rank, int size, double timeout_seconds)
+      : rank_(rank), size_(size), timeout_seconds_(timeout_seconds) {}
   ~NcclGroup() override {
     if (communicator_ != nullptr) destroy_(communicator_);
   }
@@ -90,6 +89,7 @@ class NcclGroup final : public DeviceGroup {
     RETURN_IF_ERROR(Find("DapdNcclInit", &init));
     RETURN_IF_ERROR(Find("DapdNcclSum", &sum_));
     RETURN_IF_ERROR(Find("DapdNcclAllGather", &all_gather_));
+    RETURN_IF_ERROR(Find("DapdNcclAbort", &abort_));
     RETURN_IF_ERROR(Find("DapdNcclDestroy", &destroy_));
     char error[kNcclErrorBytes] = "";
     std::string id(kNcclIdBytes, '\0');
@@ -133,6 +133,15 @@ class NcclGroup final : public DeviceGroup {
     return all;
   }
 
+  NcclRanks nccl() const override {
+    return {communicator_, rank_, size_, timeout_seconds_};
+  }
+
+  void Abort() override {
+    if (communicator_ != nullptr) abort_(communicator_);
+    communicator_ = nullptr;
+  }
+
  private:
   // On the current stream of the device of `tensor`.
   template <typename Operation, typename... Arguments>
@@ -155,11 +164,13 @@ class NcclGroup final : public DeviceGroup {
     return absl::AbortedError(error);
   }
 
+  const int rank_;
   const int size_;
   const double timeout_seconds_;
   void* communicator_ = nullptr;  // null: aborted
   decltype(DapdNcclSum)* sum_ = nullptr;
   decltype(DapdNcclAllGather)* all_gather_ = nullptr;
+  decltype(DapdNcclAbort)* abort_ = nullptr;
   decltype(DapdNcclDestroy)* destroy_ = nullptr;
 };
 
@@ -170,7 +181,8 @@ absl::StatusOr<std::unique_ptr<DeviceGroup>> DeviceGroup::Join(
   if (!device.is_cuda() || collective.size() == 1) {
     return std::make_unique<HostGroup>(collective);
   }
-  auto group = std::make_unique<NcclGroup>(collective.size(), timeout_seconds);
+  auto group = std::make_unique<NcclGroup>(
+      collective.rank(), collective.size(), timeout_seconds);
   RETURN_IF_ERROR(group->Join(collective));
   return group;
 }

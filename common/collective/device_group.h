@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 
 #include "common/collective/collective.h"
+#include "common/collective/nccl_api.h"
 #include "common/tensor/aten.h"
 
 namespace dapd {
@@ -29,6 +30,13 @@ class DeviceGroup {
   // one launch on the current stream, which it waits for once.
   virtual absl::StatusOr<std::vector<at::Tensor>> AllGather(
       std::span<const at::Tensor> parts) = 0;
+
+  // For who launches operations of NCCL's himself, as parts of a graph; without
+  // a communicator on the CPU. It ends with this.
+  virtual NcclRanks nccl() const { return {}; }
+  // Ends what runs between the ranks on the device; nothing more can be done
+  // with this.
+  virtual void Abort() {}
 
   // Called by all ranks at the same place: on CUDA they join a communicator,
   // whose identifier travels over `collective`, and an operation may take

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <string>
 #include <thread>
 
 #include "absl/functional/function_ref.h"
@@ -14,8 +15,12 @@ namespace dapd {
 namespace {
 
 constexpr std::chrono::microseconds kPoll(50);
+// A launch is on its stream after some microseconds, of which a prefill has
+// hundreds.
+constexpr int kQuickLooks = 100;
 // For the other ranks to leave a communicator, too.
 constexpr double kLeaveSeconds = 5;
+constexpr char kLate[] = "a rank did not come in time";
 
 int Fail(const char* what, const char* why, char* error) {
   std::snprintf(error, kNcclErrorBytes, "%s: %s", what, why);
@@ -48,13 +53,35 @@ bool IsPast(Deadline deadline) {
 ncclResult_t Settle(ncclComm_t communicator,
                     ncclResult_t result,
                     Deadline deadline) {
-  while (result == ncclInProgress && !IsPast(deadline)) {
-    std::this_thread::sleep_for(kPoll);
+  for (int looks = 0; result == ncclInProgress && !IsPast(deadline); ++looks) {
+    if (looks < kQuickLooks) {
+      std::this_thread::yield();
+    } else {
+      std::this_thread::sleep_for(kPoll);
+    }
     if (ncclCommGetAsyncError(communicator, &result) != ncclSuccess) {
       return ncclInternalError;
     }
   }
   return result;
+}
+
+// Asks `state` until it is cudaSuccess. Empty, or why that did not come.
+std::string WaitUntil(ncclComm_t comm,
+                      Deadline deadline,
+                      absl::FunctionRef<cudaError_t()> state) {
+  while (true) {
+    const cudaError_t now = state();
+    if (now == cudaSuccess) return "";
+    if (now != cudaErrorNotReady) return cudaGetErrorString(now);
+    ncclResult_t asynchronous = ncclSuccess;
+    ncclCommGetAsyncError(comm, &asynchronous);
+    if (asynchronous != ncclSuccess && asynchronous != ncclInProgress) {
+      return ncclGetErrorString(asynchronous);
+    }
+    if (IsPast(deadline)) return kLate;
+    std::this_thread::sleep_for(kPoll);
+  }
 }
 
 // Runs `start` on `stream` and waits until it is done.
@@ -69,27 +96,49 @@ int Run(const char* what,
   const Deadline deadline = After(timeout_seconds);
   const ncclResult_t started = Settle(comm, start(comm, stream), deadline);
   if (started == ncclInProgress) {
-    return Abort(comm, what, "a rank did not come in time", error);
+    return Abort(comm, what, kLate, error);
   }
   if (started != ncclSuccess) {
     return Abort(comm, what, ncclGetErrorString(started), error);
   }
-  while (true) {
-    const cudaError_t state = cudaStreamQuery(stream);
-    if (state == cudaSuccess) return 0;
-    if (state != cudaErrorNotReady) {
-      return Abort(comm, what, cudaGetErrorString(state), error);
-    }
-    ncclResult_t asynchronous = ncclSuccess;
-    ncclCommGetAsyncError(comm, &asynchronous);
-    if (asynchronous != ncclSuccess && asynchronous != ncclInProgress) {
-      return Abort(comm, what, ncclGetErrorString(asynchronous), error);
-    }
-    if (IsPast(deadline)) {
-      return Abort(comm, what, "a rank did not come in time", error);
-    }
-    std::this_thread::sleep_for(kPoll);
+  const std::string problem =
+      WaitUntil(comm, deadline, [stream] { return cudaStreamQuery(stream); });
+  return problem.empty() ? 0 : Abort(comm, what, problem.c_str(), error);
+}
+
+// The same without waiting for the device, and without an end by it.
+int Launch(const char* what,
+           const NcclRanks& ranks,
+           char* error,
+           absl::FunctionRef<ncclResult_t(ncclComm_t)> start) {
+  auto* comm = static_cast<ncclComm_t>(ranks.communicator);
+  const ncclResult_t started =
+      Settle(comm, start(comm), After(ranks.timeout_seconds));
+  if (started == ncclSuccess) return 0;
+  return Fail(what,
+              started == ncclInProgress ? kLate : ncclGetErrorString(started),
+              error);
+}
+
+ncclResult_t StartGathers(const NcclGather* gathers,
+                          int64_t count,
+                          ncclComm_t comm,
+                          cudaStream_t stream) {
+  ncclResult_t result = ncclGroupStart();
+  if (result != ncclSuccess) return result;
+  for (int64_t i = 0; i < count; ++i) {
+    const ncclResult_t added =
+        ncclAllGather(gathers[i].part,
+                      gathers[i].all,
+                      static_cast<size_t>(gathers[i].bytes),
+                      ncclUint8,
+                      comm,
+                      stream);
+    const bool is_under_way = added == ncclSuccess || added == ncclInProgress;
+    if (!is_under_way && result == ncclSuccess) result = added;
   }
+  const ncclResult_t launched = ncclGroupEnd();
+  return result == ncclSuccess ? launched : result;
 }
 
 }  // namespace
@@ -170,23 +219,49 @@ extern "C" int DapdNcclAllGather(void* communicator,
              timeout_seconds,
              error,
              [&](ncclComm_t comm, cudaStream_t on) {
-               ncclResult_t result = ncclGroupStart();
-               if (result != ncclSuccess) return result;
-               for (int64_t i = 0; i < count; ++i) {
-                 const ncclResult_t added =
-                     ncclAllGather(gathers[i].part,
-                                   gathers[i].all,
-                                   static_cast<size_t>(gathers[i].bytes),
-                                   ncclUint8,
-                                   comm,
-                                   on);
-                 const bool is_under_way =
-                     added == ncclSuccess || added == ncclInProgress;
-                 if (!is_under_way && result == ncclSuccess) result = added;
-               }
-               const ncclResult_t launched = ncclGroupEnd();
-               return result == ncclSuccess ? launched : result;
+               return StartGathers(gathers, count, comm, on);
              });
+}
+
+extern "C" int DapdNcclLaunchAllGather(const NcclRanks* ranks,
+                                       const NcclGather* gathers,
+                                       int64_t count,
+                                       void* stream,
+                                       char* error) {
+  return Launch("ncclAllGather", *ranks, error, [&](ncclComm_t comm) {
+    return StartGathers(
+        gathers, count, comm, static_cast<cudaStream_t>(stream));
+  });
+}
+
+extern "C" int DapdNcclLaunchExchange(const NcclRanks* ranks,
+                                      const void* parts,
+                                      void* received,
+                                      int64_t bytes,
+                                      void* stream,
+                                      char* error) {
+  return Launch("ncclAlltoAll", *ranks, error, [&](ncclComm_t comm) {
+    return ncclAlltoAll(parts,
+                        received,
+                        static_cast<size_t>(bytes),
+                        ncclUint8,
+                        comm,
+                        static_cast<cudaStream_t>(stream));
+  });
+}
+
+extern "C" int DapdNcclWaitFor(const NcclRanks* ranks,
+                               void* event,
+                               char* error) {
+  const std::string problem = WaitUntil(
+      static_cast<ncclComm_t>(ranks->communicator),
+      After(ranks->timeout_seconds),
+      [event] { return cudaEventQuery(static_cast<cudaEvent_t>(event)); });
+  return problem.empty() ? 0 : Fail("waiting", problem.c_str(), error);
+}
+
+extern "C" void DapdNcclAbort(void* communicator) {
+  ncclCommAbort(static_cast<ncclComm_t>(communicator));
 }
 
 extern "C" void DapdNcclDestroy(void* communicator) {

@@ -16,10 +16,23 @@ struct NcclGather {
   int64_t bytes = 0;           // of a part
 };
 
+// A process's place among those that joined a communicator.
+struct NcclRanks {
+  void* communicator = nullptr;  // DapdNcclInit; null: there are no others
+  int rank = 0;
+  int size = 1;
+  double timeout_seconds = 0.0;  // that an operation may take
+};
+
 // Each returns 0, or another number with the reason in `error`,
 // [kNcclErrorBytes]. DapdNcclSum and DapdNcclAllGather run on `stream`, a
 // cudaStream_t, and wait for it once. After a failure or `timeout_seconds` they
 // abort the communicator: a rank that is gone never hangs the others.
+//
+// DapdNcclLaunchAllGather and DapdNcclLaunchExchange return as soon as their
+// one launch is on `stream`, or in the graph that is captured there; they never
+// wait for the device and abort nothing. Whoever launches them waits by
+// DapdNcclWaitFor, and after a failure calls DapdNcclAbort.
 extern "C" {
 // Makes the identifier that all ranks of one communicator need.
 int DapdNcclUniqueId(char* id, char* error);
@@ -46,6 +59,25 @@ int DapdNcclAllGather(void* communicator,
                       void* stream,
                       double timeout_seconds,
                       char* error);
+// The same gathers. One whose `part` is its place in `all` copies nothing.
+int DapdNcclLaunchAllGather(const NcclRanks* ranks,
+                            const NcclGather* gathers,
+                            int64_t count,
+                            void* stream,
+                            char* error);
+// Each rank has `bytes` for every rank, one after another in `parts`; in
+// `received` there are then those that the ranks have for this one, by rank.
+int DapdNcclLaunchExchange(const NcclRanks* ranks,
+                           const void* parts,
+                           void* received,
+                           int64_t bytes,
+                           void* stream,
+                           char* error);
+// Waits until `event`, a cudaEvent_t behind such launches, has been reached.
+// Fails after `timeout_seconds`, or when a rank is known to be gone.
+int DapdNcclWaitFor(const NcclRanks* ranks, void* event, char* error);
+// Ends what runs on the device; the communicator is no more.
+void DapdNcclAbort(void* communicator);
 void DapdNcclDestroy(void* communicator);
 }
 

@@ -87,5 +87,32 @@ TEST_F(NcclApiTest, ARankThatIsGoneEndsTheOperation) {
   EXPECT_EQ(played_.aborts, 1);
 }
 
+TEST_F(NcclApiTest, WhatIsOnlyLaunchedIsNotWaitedForAndAbortsNothing) {
+  ASSERT_EQ(Join(5), 0) << error_;
+  const NcclRanks ranks{communicator_, 1, 2, /*timeout_seconds=*/0.05};
+  played_.looks_to_finish = -1;
+  const char part[2] = {1, 2};
+  char all[2] = {};
+  const NcclGather gather{part, all, 2};
+  EXPECT_EQ(
+      DapdNcclLaunchAllGather(&ranks, &gather, 1, /*stream=*/nullptr, error_),
+      0)
+      << error_;
+  EXPECT_EQ(
+      DapdNcclLaunchExchange(&ranks, part, all, 1, /*stream=*/nullptr, error_),
+      0)
+      << error_;
+  EXPECT_EQ(played_.launches, 2);
+
+  EXPECT_NE(DapdNcclWaitFor(&ranks, /*event=*/nullptr, error_), 0);
+  EXPECT_NE(std::string(error_).find("did not come in time"), std::string::npos)
+      << error_;
+  EXPECT_EQ(played_.aborts, 0) << "it may still be used elsewhere";
+  played_.looks_to_finish = 3;
+  EXPECT_EQ(DapdNcclWaitFor(&ranks, /*event=*/nullptr, error_), 0) << error_;
+  DapdNcclAbort(communicator_);
+  EXPECT_EQ(played_.aborts, 1);
+}
+
 }  // namespace
 }  // namespace dapd
