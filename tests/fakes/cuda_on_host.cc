@@ -78,6 +78,17 @@ float SquareSum(const T* x, int64_t size) {
   return sum;
 }
 
+// What is added to number `at` of the residual stream.
+template <typename T>
+T DeltaOf(const ResidualNormArgs& args, int64_t at) {
+  if (args.parts == nullptr) return *At<T>(args.delta, at);
+  float sum = args.parts[at];
+  for (int64_t part = 1; part < args.num_parts; ++part) {
+    sum += args.parts[part * args.num_rows * args.hidden + at];
+  }
+  return FromFloat<T>(sum);
+}
+
 template <typename T>
 void RunQkv(const QkvArgs& args) {
   const int64_t dim = args.head_dim;
@@ -235,11 +246,11 @@ extern "C" int DapdCudaResidualNorm(const ResidualNormArgs* args,
   return SubmitFor(number, [args = *args]<typename T>(T) {
     for (int64_t row = 0; row < args.num_rows; ++row) {
       T* x = At<T>(args.x, row * args.hidden);
-      for (int64_t i = 0; i < args.hidden && args.delta != nullptr; ++i) {
+      const bool has_delta = args.delta != nullptr || args.parts != nullptr;
+      for (int64_t i = 0; i < args.hidden && has_delta; ++i) {
         const float bias =
             args.bias == nullptr ? 0.0F : ToFloat(*At<T>(args.bias, i));
-        x[i] =
-            AddResidual(x[i], *At<T>(args.delta, row * args.hidden + i), bias);
+        x[i] = AddResidual(x[i], DeltaOf<T>(args, row * args.hidden + i), bias);
       }
       const float scale =
           NormScale(SquareSum(x, args.hidden), args.hidden, args.eps);

@@ -33,17 +33,34 @@ __device__ float BlockSum(float value) {
   return sum;
 }
 
+// What is added to eight numbers of the residual stream from `at` on.
+template <typename T>
+__device__ Vector8<T> Delta8(const ResidualNormArgs& args, int64_t at) {
+  if (args.parts == nullptr) {
+    return Load8(static_cast<const T*>(args.delta) + at);
+  }
+  Vector8<float> sum = Load8(args.parts + at);
+  for (int64_t part = 1; part < args.num_parts; ++part) {
+    const Vector8<float> next =
+        Load8(args.parts + part * args.num_rows * args.hidden + at);
+    for (int j = 0; j < 8; ++j) sum.value[j] += next.value[j];
+  }
+  Vector8<T> rounded;
+  for (int j = 0; j < 8; ++j) rounded.value[j] = FromFloat<T>(sum.value[j]);
+  return rounded;
+}
+
 template <typename T>
 __global__ void ResidualNorm(ResidualNormArgs args) {
   const int64_t row = blockIdx.x;
   T* x = static_cast<T*>(args.x) + row * args.hidden;
-  const T* delta = static_cast<const T*>(args.delta);
   const T* bias = static_cast<const T*>(args.bias);
+  const bool has_delta = args.delta != nullptr || args.parts != nullptr;
   float sum = 0.0F;
   for (int64_t i = threadIdx.x * 8; i < args.hidden; i += kThreads * 8) {
     Vector8<T> values = Load8(x + i);
-    if (delta != nullptr) {
-      const Vector8<T> added = Load8(delta + row * args.hidden + i);
+    if (has_delta) {
+      const Vector8<T> added = Delta8<T>(args, row * args.hidden + i);
       for (int j = 0; j < 8; ++j) {
         values.value[j] =
             AddResidual(values.value[j],

@@ -19,10 +19,14 @@ struct EmbeddingArgs {
 };
 
 // x += delta + bias; out = RMSNorm(x) * weight. Without `delta` x stays.
+// `parts` stand for a delta that several ranks computed together: their sum in
+// this order, rounded once to T.
 struct ResidualNormArgs {
   int64_t num_rows = 0;
   void* x = nullptr;             // [rows, hidden], the residual stream
   const void* delta = nullptr;   // [rows, hidden] or null
+  const float* parts = nullptr;  // [num_parts, rows, hidden] or null
+  int64_t num_parts = 0;
   const void* bias = nullptr;    // [hidden] or null
   const void* weight = nullptr;  // [hidden]
   void* out = nullptr;  // [rows, out_stride], the first `hidden` columns

@@ -165,6 +165,61 @@ TYPED_TEST(CudaLayerOnHostTest, ResidualNorm) {
   }
 }
 
+TYPED_TEST(CudaLayerOnHostTest, ResidualNormAddsThePartsOfRanksInTheirOrder) {
+  using T = TypeParam;
+  constexpr int64_t kRows = 3;
+  for (const int64_t parts : {2, 3, 8}) {
+    for (const int64_t hidden : {8, 2056}) {
+      InSeveralOrders([&] {
+        const int64_t size = kRows * hidden;
+        const std::vector<T> before = RandomNumbers<T>(size, 1);
+        const std::vector<float> all = RandomNumbers<float>(parts * size, 2);
+        const std::vector<T> shift = RandomNumbers<T>(hidden, 3);
+        const DeviceBuffer<T> x("x", before);
+        const DeviceBuffer<float> given("parts", all);
+        const DeviceBuffer<T> bias("bias", shift);
+        const DeviceBuffer<T> weight("weight", RandomNumbers<T>(hidden, 4));
+        const DeviceBuffer<T> out("out", Elements(size));
+        const ResidualNormArgs args{.num_rows = kRows,
+                                    .x = x.data(),
+                                    .parts = given.data(),
+                                    .num_parts = parts,
+                                    .bias = bias.data(),
+                                    .weight = weight.data(),
+                                    .out = out.data(),
+                                    .hidden = hidden,
+                                    .out_stride = hidden,
+                                    .eps = kEps};
+        ASSERT_KERNEL_RUNS(DapdCudaResidualNorm(&args, NumberOf<T>(), nullptr));
+        const std::vector<T> sums = x.Read();
+        for (int64_t i = 0; i < size; ++i) {
+          float sum = all[i];
+          double exact = all[i];
+          double magnitude = std::abs(exact);
+          for (int64_t part = 1; part < parts; ++part) {
+            sum += all[part * size + i];
+            exact += all[part * size + i];
+            magnitude += std::abs(all[part * size + i]);
+          }
+          const T delta = FromFloat<T>(sum);
+          ASSERT_EQ(BitsOf(sums[i]),
+                    BitsOf(AddResidual(
+                        before[i], delta, ToFloat(shift[i % hidden]))));
+          exact += ToFloat(before[i]);
+          exact += ToFloat(shift[i % hidden]);
+          magnitude += std::abs(ToFloat(before[i]));
+          magnitude += std::abs(ToFloat(shift[i % hidden]));
+          ExpectRounded(sums[i],
+                        exact,
+                        magnitude,
+                        static_cast<double>(parts) + 2.0,
+                        "sum of the parts");
+        }
+      });
+    }
+  }
+}
+
 TYPED_TEST(CudaLayerOnHostTest, SwiGlu) {
   using T = TypeParam;
   struct Case {
