@@ -21,10 +21,8 @@ void CudaDecodeStep::Norm(Pass* pass,
       "norm", DapdCudaResidualNorm(&pass->norm, spec_.number, pass->stream));
 }
 
-void CudaDecodeStep::Multiply(Pass* pass,
-                              const CudaLinear& linear,
-                              void* x,
-                              void* y) {
+void CudaDecodeStep::Multiply(
+    Pass* pass, const CudaLinear& linear, void* x, void* y, bool float_result) {
   CudaProduct product{.rows = pass->bucket.rows,
                       .inner = linear.in,
                       .cols = linear.lora,
@@ -44,7 +42,68 @@ void CudaDecodeStep::Multiply(Pass* pass,
   product.w_stride = Width(linear);
   product.y = y;
   product.y_stride = linear.out;
+  product.float_result = float_result;
   pass->outcome.Text(gemm_.Multiply(product, pass->stream));
+}
+
+void CudaDecodeStep::Gather(
+    Pass* pass, float* all, int64_t rows, int64_t width, int64_t stride) {
+  gathers_.clear();
+  for (int64_t row = 0; row < rows; ++row) {
+    float* const first = all + row * stride;
+    gathers_.push_back({.part = first + spec_.ranks.rank * width,
+                        .all = first,
+                        .bytes = width * static_cast<int64_t>(sizeof(float))});
+  }
+  char error[kNcclErrorBytes] = "";
+  const int code =
+      DapdNcclLaunchAllGather(&spec_.ranks,
+                              gathers_.data(),
+                              static_cast<int64_t>(gathers_.size()),
+                              pass->stream,
+                              error);
+  pass->outcome.Nccl(code, error);
+}
+
+void CudaDecodeStep::MultiplyDelta(Pass* pass,
+                                   const CudaLinear& linear,
+                                   void* x) {
+  pass->norm.bias = linear.bias;
+  if (spec_.ranks.size == 1) {
+    Multiply(pass, linear, x, memory_.delta);
+    pass->norm.delta = memory_.delta;
+    return;
+  }
+  const int64_t part = pass->bucket.rows * spec_.hidden;
+  Multiply(pass,
+           linear,
+           x,
+           memory_.parts + spec_.ranks.rank * part,
+           /*float_result=*/true);
+  Gather(pass, memory_.parts, 1, part, part);
+  pass->norm.parts = memory_.parts;
+  pass->norm.num_parts = spec_.ranks.size;
+}
+
+void CudaDecodeStep::MultiplyHead(Pass* pass) {
+  const bool splits = SplitsHead(spec_.vocab, spec_.ranks);
+  const int64_t width = splits ? spec_.vocab / spec_.ranks.size : spec_.vocab;
+  const int64_t first = splits ? spec_.ranks.rank * width : 0;
+  const CudaProduct head{.rows = pass->bucket.rows,
+                         .inner = spec_.hidden,
+                         .cols = width,
+                         .x = memory_.final_hidden,
+                         .x_stride = spec_.hidden,
+                         .w = memory_.Offset(spec_.head, first * spec_.hidden),
+                         .w_stride = spec_.hidden,
+                         .y = memory_.logits + first,
+                         .y_stride = spec_.vocab,
+                         .number = spec_.number,
+                         .float_result = true};
+  pass->outcome.Text(gemm_.Multiply(head, pass->stream));
+  if (splits) {
+    Gather(pass, memory_.logits, pass->bucket.rows, width, spec_.vocab);
+  }
 }
 
 void CudaDecodeStep::RunAttention(Pass* pass, const CudaDecoderLayer& layer) {
@@ -78,9 +137,7 @@ void CudaDecodeStep::RunAttention(Pass* pass, const CudaDecoderLayer& layer) {
   pass->outcome.Cuda(
       "attention",
       DapdCudaDecodeAttention(&attention, spec_.number, pass->stream));
-  Multiply(pass, layer.o, memory_.attended, memory_.delta);
-  pass->norm.delta = memory_.delta;
-  pass->norm.bias = layer.o.bias;
+  MultiplyDelta(pass, layer.o, memory_.attended);
 }
 
 void CudaDecodeStep::RunMlp(Pass* pass, const CudaDecoderLayer& layer) {
@@ -95,8 +152,7 @@ void CudaDecodeStep::RunMlp(Pass* pass, const CudaDecoderLayer& layer) {
                         .out_stride = Width(layer.down)};
   pass->outcome.Cuda("swiglu",
                      DapdCudaSwiGlu(&gate, spec_.number, pass->stream));
-  Multiply(pass, layer.down, memory_.gated, memory_.delta);
-  pass->norm.bias = layer.down.bias;
+  MultiplyDelta(pass, layer.down, memory_.gated);
 }
 
 CudaOutcome CudaDecodeStep::Run(const DecodeBucket& bucket,
@@ -122,18 +178,7 @@ CudaOutcome CudaDecodeStep::Run(const DecodeBucket& bucket,
     ++pass.cache.layer;
   }
   Norm(&pass, spec_.final_norm, memory_.final_hidden, spec_.hidden);
-  const CudaProduct head{.rows = bucket.rows,
-                         .inner = spec_.hidden,
-                         .cols = spec_.vocab,
-                         .x = memory_.final_hidden,
-                         .x_stride = spec_.hidden,
-                         .w = spec_.head,
-                         .w_stride = spec_.hidden,
-                         .y = memory_.logits,
-                         .y_stride = spec_.vocab,
-                         .number = spec_.number,
-                         .float_result = true};
-  pass.outcome.Text(gemm_.Multiply(head, stream));
+  MultiplyHead(&pass);
   return pass.outcome.ok() ? Sample(bucket.rows, memory_.logits, stream)
                            : pass.outcome;
 }

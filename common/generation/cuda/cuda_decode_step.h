@@ -6,6 +6,8 @@
 //   logits = head(norm(x += delta)); token = sample(logits); position += 1
 //
 // 9 launches per layer, 13 with an adapter in its own columns; 5 around them.
+// Where ranks share the model, two gathers a layer, behind the products that
+// give delta, and one of the logits.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -55,8 +57,21 @@ class CudaDecodeStep {
     CudaOutcome outcome;
   };
   void Norm(Pass* pass, const void* weight, void* out, int64_t out_stride);
-  // y = linear(x); x [rows, in + lora], of which the first `in` are set.
-  void Multiply(Pass* pass, const CudaLinear& linear, void* x, void* y);
+  // y = linear(x); x [rows, in + lora], of which the first `in` are set. y in
+  // float32 if `float_result`.
+  void Multiply(Pass* pass,
+                const CudaLinear& linear,
+                void* x,
+                void* y,
+                bool float_result = false);
+  // What the next norm adds to the residual stream: linear(x), or of ranks the
+  // parts of all.
+  void MultiplyDelta(Pass* pass, const CudaLinear& linear, void* x);
+  void MultiplyHead(Pass* pass);
+  // Of each of `rows` rows of `all`, `stride` floats apart, every rank has
+  // `width` floats in its place; afterwards all have those of all.
+  void Gather(
+      Pass* pass, float* all, int64_t rows, int64_t width, int64_t stride);
   void RunAttention(Pass* pass, const CudaDecoderLayer& layer);
   void RunMlp(Pass* pass, const CudaDecoderLayer& layer);
 
@@ -64,6 +79,7 @@ class CudaDecodeStep {
   const std::vector<CudaDecoderLayer> layers_;
   const CudaDecoderMemory& memory_;
   CudaGemm gemm_;
+  std::vector<NcclGather> gathers_;  // of one launch
 };
 
 }  // namespace dapd

@@ -64,6 +64,9 @@ class CudaDecoder {
   CudaOutcome CopySnapshot(int64_t buffer);
   // New tokens of a snapshot, and which sequences have ended by it.
   void ReadSnapshot(int64_t buffer, std::vector<CudaDecodedToken>* tokens);
+  // Waits for what was given to the stream before a buffer's event was last
+  // recorded: for a while only where other ranks have to do their part.
+  CudaOutcome WaitFor(int64_t buffer, const char* what);
   CudaOutcome Drain();
 
   const CudaDecoderSpec spec_;
@@ -114,7 +117,19 @@ CudaOutcome CudaDecoder::Prepare() {
                cudaMemsetAsync(memory_.base, 0, memory_.bytes, stream_));
   if (!outcome.ok()) return outcome;
   outcome = MapRows(0);
-  outcome.Cuda("prepare", cudaStreamSynchronize(stream_));
+  outcome.Cuda("cudaEventRecord", cudaEventRecord(copied_[next_], stream_));
+  return outcome.ok() ? WaitFor(next_, "prepare") : outcome;
+}
+
+CudaOutcome CudaDecoder::WaitFor(int64_t buffer, const char* what) {
+  CudaOutcome outcome;
+  if (spec_.ranks.size == 1) {
+    outcome.Cuda(what, cudaEventSynchronize(copied_[buffer]));
+  } else {
+    char error[kNcclErrorBytes] = "";
+    const int code = DapdNcclWaitFor(&spec_.ranks, copied_[buffer], error);
+    outcome.Nccl(code, error);
+  }
   return outcome;
 }
 
@@ -182,7 +197,7 @@ CudaOutcome CudaDecoder::Drain() {
   CudaOutcome outcome;
   while (launched_ > 0) {
     const int64_t oldest = (next_ + kMaxBursts - launched_) % kMaxBursts;
-    outcome.Cuda("step", cudaEventSynchronize(copied_[oldest]));
+    outcome = WaitFor(oldest, "step");
     if (!outcome.ok()) return outcome;
     ReadSnapshot(oldest, &drained_);
     --launched_;
@@ -283,7 +298,7 @@ CudaOutcome CudaDecoder::Start(std::span<const CudaPrompt> prompts,
   outcome = step_.Sample(bucket_.rows, logits, stream_);
   if (!outcome.ok()) return outcome;
   outcome = CopySnapshot(next_);
-  outcome.Cuda("start", cudaStreamSynchronize(stream_));
+  if (outcome.ok()) outcome = WaitFor(next_, "start");
   if (!outcome.ok()) return outcome;
   ReadSnapshot(next_, &drained_);
   return MapRows(0);
@@ -360,7 +375,7 @@ CudaOutcome CudaDecoder::Collect(CudaDecodedToken* tokens,
   CudaOutcome outcome;
   if (launched_ > 0) {
     const int64_t oldest = (next_ + kMaxBursts - launched_) % kMaxBursts;
-    outcome.Cuda("step", cudaEventSynchronize(copied_[oldest]));
+    outcome = WaitFor(oldest, "step");
     if (!outcome.ok()) return outcome;
     ReadSnapshot(oldest, &drained_);
     --launched_;

@@ -8,10 +8,20 @@
 // decoder has a CUDA stream of its own that is ordered with LibTorch's default
 // stream. Functions that return int give 0, or another number with the reason
 // in `error` (kCudaErrorBytes). Not thread-safe.
+//
+// Ranks may share a model: each has a decoder of its own over its heads and its
+// columns of the MLP, and they call the same functions in the same order. What
+// they compute of a layer's two outputs is gathered in float32, by NCCL inside
+// of the graph, and every rank adds it up in the order of the ranks. Not an
+// all-reduce: in its sums the order depends on where in the buffer a row
+// stands, and a sequence's bits would on its neighbours. Each rank computes its
+// part of the vocabulary's logits where SplitsHead says so, gathers the others'
+// and samples for itself, from the same numbers.
 #pragma once
 
 #include <cstdint>
 
+#include "common/collective/nccl_api.h"
 #include "common/kernels/cuda/launch.h"
 #include "common/kernels/cuda/sampling.h"
 
@@ -41,8 +51,11 @@ struct CudaDecoderLayer {
   CudaLinear down;
 };
 
+// heads, kv_heads, intermediate and the layers are this rank's, the rest is the
+// whole model's.
 struct CudaDecoderSpec {
   CudaNumber number = CudaNumber::kFloat32;
+  NcclRanks ranks;
   int64_t hidden = 0;
   int64_t intermediate = 0;
   int64_t heads = 0;
@@ -68,6 +81,12 @@ struct CudaDecoderSpec {
   const int32_t* end_tokens = nullptr;  // device memory
   int64_t num_end_tokens = 0;
 };
+
+// Whether each rank computes an equal part of a vocabulary's logits, which then
+// begins at a multiple of 16 bytes; else each computes all of them.
+constexpr bool SplitsHead(int64_t vocab, const NcclRanks& ranks) {
+  return ranks.size > 1 && vocab % (4 * ranks.size) == 0;
+}
 
 // Pages of a slot: its pages number `first`, `first` + 1, ... lie at the
 // addresses `pages` (CudaKvPages), which are host memory.
@@ -136,6 +155,9 @@ int64_t DapdCudaDecoderLaunched(const void* decoder);
 int64_t DapdCudaDecoderRunning(const void* decoder);
 }
 
+// A function's result where the ranks are lost to each other: after
+// DapdNcclAbort the decoder can be destroyed, and nothing else.
+inline constexpr int kCudaRanksLost = 2;
 inline constexpr int64_t kMaxBursts = 2;
 inline constexpr int64_t kMaxBurst = kSampledRing / 4;
 

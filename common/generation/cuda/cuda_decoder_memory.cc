@@ -33,7 +33,13 @@ CudaDecoderMemory::CudaDecoderMemory(const CudaDecoderSpec& spec,
   take_rows(attention_input, width(layer.qkv));
   take_rows(qkv, layer.qkv.out);
   take_rows(attended, width(layer.o));
-  take_rows(delta, spec.hidden);
+  if (spec.ranks.size > 1) {
+    take(parts,
+         spec.ranks.size * rows * spec.hidden *
+             static_cast<int64_t>(sizeof(float)));
+  } else {
+    take_rows(delta, spec.hidden);
+  }
   take_rows(mlp_input, width(layer.gate_up));
   take_rows(gate_up, layer.gate_up.out);
   take_rows(gated, width(layer.down));
@@ -65,6 +71,12 @@ CudaDecoderMemory::CudaDecoderMemory(const CudaDecoderSpec& spec,
 
 void* CudaDecoderMemory::Offset(void* from, int64_t elements) const {
   return static_cast<char*>(from) +
+         static_cast<size_t>(elements) * element_bytes_;
+}
+
+const void* CudaDecoderMemory::Offset(const void* from,
+                                      int64_t elements) const {
+  return static_cast<const char*>(from) +
          static_cast<size_t>(elements) * element_bytes_;
 }
 

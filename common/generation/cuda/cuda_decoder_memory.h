@@ -23,6 +23,7 @@ struct CudaDecoderMemory {
 
   // The T that lies `elements` after `from`.
   void* Offset(void* from, int64_t elements) const;
+  const void* Offset(const void* from, int64_t elements) const;
   // A copy of the snapshot's bytes, read.
   CudaDecoderSnapshot SnapshotAt(const char* copy) const;
 
@@ -34,7 +35,8 @@ struct CudaDecoderMemory {
   void* attention_input = nullptr;  // [R, qkv.in + qkv.lora]
   void* qkv = nullptr;              // [R, qkv.out]
   void* attended = nullptr;         // [R, o.in + o.lora]
-  void* delta = nullptr;            // [R, hidden]
+  void* delta = nullptr;            // [R, hidden]; null with several ranks,
+  float* parts = nullptr;           // which have [ranks, R, hidden] instead
   void* mlp_input = nullptr;        // [R, gate_up.in + gate_up.lora]
   void* gate_up = nullptr;          // [R, gate_up.out]
   void* gated = nullptr;            // [R, down.in + down.lora]

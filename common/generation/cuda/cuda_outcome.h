@@ -22,15 +22,22 @@ class CudaOutcome {
   void Text(const std::string& problem) {
     if (ok()) message_ = problem;
   }
+  // Of what the ranks do together (nccl_api.h).
+  void Nccl(int code, const char* error) {
+    if (code == 0 || !ok()) return;
+    message_ = std::string("[cuda_decoder] ") + error;
+    ranks_are_lost_ = true;
+  }
   bool ok() const { return message_.empty(); }
-  // The result of a C function: 0, or 1 with the message in `error`.
+  // The result of a C function: 0, or another with the message in `error`.
   int Give(char* error) const {
     if (ok()) return 0;
     std::snprintf(error, kCudaErrorBytes, "%s", message_.c_str());
-    return 1;
+    return ranks_are_lost_ ? kCudaRanksLost : 1;
   }
 
  private:
+  bool ranks_are_lost_ = false;
   std::string message_;
 };
 
