@@ -11,7 +11,7 @@ DecoderModel::DecoderModel(std::shared_ptr<const ModelWeights> whole)
     : config_(whole->config), weights_(std::move(whole)) {}
 
 DecoderModel::DecoderModel(const ShardedWeights& share,
-                           std::unique_ptr<DeviceGroup> devices)
+                           std::shared_ptr<DeviceGroup> devices)
     : config_(share.shard.config),
       layout_(share.layout),
       weights_(std::make_shared<const ModelWeights>(WeightsOfRank(share))),

@@ -23,7 +23,7 @@ class DecoderModel {
   explicit DecoderModel(std::shared_ptr<const ModelWeights> whole);
   // This rank's share. `devices`: of all ranks that share the model.
   DecoderModel(const ShardedWeights& share,
-               std::unique_ptr<DeviceGroup> devices);
+               std::shared_ptr<DeviceGroup> devices);
 
   // Of the whole model.
   const ModelConfig& config() const { return config_; }
@@ -46,7 +46,7 @@ class DecoderModel {
   ModelConfig config_;
   ShardLayout layout_;
   std::shared_ptr<const ModelWeights> weights_;
-  std::unique_ptr<DeviceGroup> devices_;  // null: the model is whole
+  std::shared_ptr<DeviceGroup> devices_;  // null: the model is whole
   SumOverRanks sum_;
   std::shared_ptr<const Adapter> adapter_;  // this rank's share
 };

@@ -26,4 +26,20 @@ std::unique_ptr<DecodeBackend> MakeDecodeBackend(
                               .num_tokens = options.num_tokens});
 }
 
+std::unique_ptr<DecodeBackend> MakeSharedDecodeBackend(
+    std::shared_ptr<const ShardedWeights> share,
+    std::unique_ptr<DeviceGroup> devices,
+    const DecodeBackendOptions& options) {
+  const std::shared_ptr<DeviceGroup> group = std::move(devices);
+  if (share->shard.device().is_cuda()) {
+    std::unique_ptr<DecodeBackend> graphs = MakeSharedCudaDecodeBackend(
+        share,
+        group,
+        {.slots = options.slots, .num_tokens = options.num_tokens});
+    if (graphs != nullptr) return graphs;
+  }
+  return std::make_unique<AtenBackend>(
+      DecoderModel(*share, group), options.slots, options.num_tokens);
+}
+
 }  // namespace dapd

@@ -4,8 +4,10 @@
 #include <cstdint>
 #include <memory>
 
+#include "common/collective/device_group.h"
 #include "common/generation/decode_backend.h"
 #include "common/model/weights/weights.h"
+#include "common/sharding/sharded_weights.h"
 
 namespace dapd {
 
@@ -18,6 +20,13 @@ struct DecodeBackendOptions {
 // `weights`, so a caller that lets go of them gives the rest back.
 std::unique_ptr<DecodeBackend> MakeDecodeBackend(
     std::shared_ptr<const ModelWeights> weights,
+    const DecodeBackendOptions& options);
+
+// The same for a rank's share of a model that the ranks of `devices` compute
+// together: of the same kind on all of them, which call it at the same time.
+std::unique_ptr<DecodeBackend> MakeSharedDecodeBackend(
+    std::shared_ptr<const ShardedWeights> share,
+    std::unique_ptr<DeviceGroup> devices,
     const DecodeBackendOptions& options);
 
 }  // namespace dapd

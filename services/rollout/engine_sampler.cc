@@ -9,7 +9,6 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/collective/device_group.h"
-#include "common/generation/aten/aten_backend.h"
 #include "common/generation/backend_relay.h"
 #include "common/generation/engine.h"
 #include "common/generation/make_decode_backend.h"
@@ -152,9 +151,11 @@ std::unique_ptr<Sampler> MakeSampler(const Config& config,
       EngineOptions{.kv_memory_bytes = KvMemory(config, device)});
 }
 
-// A rank's share of the model and how it computes with it.
+// How a rank computes with its share of the model, whose weights the backend
+// keeps as it needs them.
 struct Share {
-  std::shared_ptr<const ShardedWeights> weights;
+  at::Device device = at::kCPU;
+  WorkerDescription description;
   std::unique_ptr<DecodeBackend> backend;
 };
 
@@ -163,8 +164,7 @@ absl::StatusOr<Share> LoadShare(const Config& config,
                                 int64_t num_tokens,
                                 Collective& ranks) {
   ASSIGN_OR_RETURN(const Placement placement, PlacementOf(config));
-  Share share;
-  ASSIGN_OR_RETURN(share.weights,
+  ASSIGN_OR_RETURN(std::shared_ptr<const ShardedWeights> weights,
                    LoadShardedWeights(config.model.path,
                                       placement.dtype,
                                       placement.device,
@@ -173,10 +173,12 @@ absl::StatusOr<Share> LoadShare(const Config& config,
       std::unique_ptr<DeviceGroup> devices,
       DeviceGroup::Join(
           ranks, placement.device, config.trainer.rank_timeout_seconds));
-  share.backend = std::make_unique<AtenBackend>(
-      DecoderModel(*share.weights, std::move(devices)),
-      config.rollout.slots,
-      num_tokens);
+  Share share{.device = placement.device,
+              .description = Describe(config, weights->shard)};
+  share.backend = MakeSharedDecodeBackend(
+      std::move(weights),
+      std::move(devices),
+      {.slots = config.rollout.slots, .num_tokens = num_tokens});
   std::vector<float> present = {1.0F};
   RETURN_IF_ERROR(ranks.Sum(absl::MakeSpan(present)));
   return share;
@@ -211,10 +213,10 @@ absl::StatusOr<LoadedSampler> LoadSharedSampler(const Config& config,
   LoadedSampler loaded;
   RETURN_IF_ERROR(CatchTorch([&]() -> absl::Status {
     ASSIGN_OR_RETURN(Share share, LoadShare(config, num_tokens, ranks));
-    loaded.description = Describe(config, share.weights->shard);
+    loaded.description = share.description;
     loaded.sampler = MakeSampler(
         config,
-        share.weights->shard.device(),
+        share.device,
         LeadBackend(std::move(share.backend), ranks, std::move(on_lost)));
     return absl::OkStatus();
   }));
@@ -226,7 +228,7 @@ absl::Status ServeSharedSampler(const Config& config,
                                 Collective& ranks) {
   return CatchTorch([&]() -> absl::Status {
     ASSIGN_OR_RETURN(const Share share, LoadShare(config, num_tokens, ranks));
-    return FollowBackend(*share.backend, share.weights->shard.device(), ranks);
+    return FollowBackend(*share.backend, share.device, ranks);
   });
 }
 

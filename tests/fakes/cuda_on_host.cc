@@ -11,6 +11,7 @@
 
 #include <cstring>
 #include <functional>
+#include <utility>
 #include <vector>
 
 #include "common/generation/sampling.h"
@@ -25,11 +26,11 @@
 namespace dapd {
 namespace {
 
-CudaHostWork work;
+thread_local CudaHostWork work;
 
 using Calls = std::vector<std::function<void()>>;
 
-Calls* capturing = nullptr;  // null: calls run at once
+thread_local Calls* capturing = nullptr;  // null: calls run at once
 
 int Submit(std::function<void()> call) {
   if (capturing == nullptr) {
@@ -341,6 +342,8 @@ std::string CudaGemm::Multiply(const CudaProduct& product,
 
 CudaHostWork& WorkOfCudaHost() { return work; }
 
+void LaunchOnCudaHost(std::function<void()> call) { Submit(std::move(call)); }
+
 }  // namespace dapd
 
 using dapd::Calls;
@@ -407,6 +410,12 @@ cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return cudaSuccess; }
 cudaError_t cudaEventSynchronize(cudaEvent_t) {
   ++WorkOfCudaHost().waits;
   return cudaSuccess;
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  return cudaEventSynchronize(event);
+}
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  return cudaStreamSynchronize(stream);
 }
 
 cudaError_t cudaMallocHost(void** memory, size_t bytes) {

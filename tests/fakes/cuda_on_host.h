@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 namespace dapd {
 
@@ -15,7 +16,11 @@ struct CudaHostWork {
   int64_t attended_tokens = 0;  // for which the last attention was launched
 };
 
-// Not thread-safe.
+// Each thread has a device of its own.
 CudaHostWork& WorkOfCudaHost();
+
+// Runs a call as a launch of the calling thread's device: now, or each time
+// that the graph is launched which is captured now.
+void LaunchOnCudaHost(std::function<void()> call);
 
 }  // namespace dapd

@@ -1,7 +1,7 @@
 // The decode backend in LibTorch's operations only
 // (common/model/reference/decoder.h), on any device: the reference
 // implementation that the others are tested against, and the one for a model
-// that several ranks share.
+// that several ranks share on CPUs.
 //
 // Every step computes all slots, empty ones included, so that a sequence's bits
 // do not depend on its neighbours (matrix libraries choose their summation

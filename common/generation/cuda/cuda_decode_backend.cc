@@ -10,9 +10,11 @@
 #include "absl/strings/str_cat.h"
 
 #include "common/base/log.h"
+#include "common/base/status_error.h"
 #include "common/generation/cuda/cuda_prefill.h"
 #include "common/kernels/decode_attention_math.h"
 #include "common/model/rope.h"
+#include "common/sharding/tensor_parallel.h"
 
 namespace dapd {
 namespace {
@@ -53,6 +55,17 @@ std::string Misfit(const ModelWeights& weights) {
     return "hidden and intermediate size must be multiples of 8";
   }
   return "";
+}
+
+// Nothing, with the reason in the log, where the kernels are not to be had.
+std::optional<CudaLibrary> LibraryFor(const ModelWeights& weights) {
+  const std::string misfit = Misfit(weights);
+  const std::optional<CudaLibrary> library = FindCudaLibrary();
+  if (misfit.empty() && library) return library;
+  LogWarning(absl::StrCat(
+      "decoding by LibTorch's operations: ",
+      misfit.empty() ? "libdapd_cuda.so was built without nvcc" : misfit));
+  return std::nullopt;
 }
 
 AdapterForm FormOf(const ModelWeights& weights,
@@ -98,14 +111,8 @@ CudaSlotPages PagesFrom(int64_t first, const std::vector<void*>& addresses) {
 std::unique_ptr<DecodeBackend> MakeCudaDecodeBackend(
     std::shared_ptr<const ModelWeights>& weights,
     const CudaDecodeOptions& options) {
-  const std::string misfit = Misfit(*weights);
-  const std::optional<CudaLibrary> library = FindCudaLibrary();
-  if (!misfit.empty() || !library) {
-    LogWarning(absl::StrCat(
-        "decoding by LibTorch's operations: ",
-        misfit.empty() ? "libdapd_cuda.so was built without nvcc" : misfit));
-    return nullptr;
-  }
+  const std::optional<CudaLibrary> library = LibraryFor(*weights);
+  if (!library) return nullptr;
   ModelWeights taken = *weights;
   if (FormOf(taken, options) == AdapterForm::kColumns) {
     weights.reset();
@@ -126,12 +133,39 @@ std::unique_ptr<DecodeBackend> MakeCudaDecodeBackend(
   }
 }
 
+ModelWeights CudaWeightsOfRank(const ShardedWeights& share) {
+  ModelWeights own = WeightsOfRank(share);
+  for (size_t layer = 0; layer < own.layers.size(); ++layer) {
+    for (const Projection projection : AllProjections()) {
+      if (SplitDimension(projection) == 0) continue;
+      const auto index = static_cast<size_t>(projection);
+      own.layers[layer].bias[index] = share.shard.layers[layer].bias[index];
+    }
+  }
+  return own;
+}
+
+std::unique_ptr<DecodeBackend> MakeSharedCudaDecodeBackend(
+    std::shared_ptr<const ShardedWeights>& share,
+    const std::shared_ptr<DeviceGroup>& devices,
+    const CudaDecodeOptions& options) {
+  ModelWeights own = CudaWeightsOfRank(*share);
+  const std::optional<CudaLibrary> library = LibraryFor(own);
+  if (!library) return nullptr;
+  CudaDecodeRanks ranks{share->shard.config, share->layout, devices};
+  share.reset();
+  return std::make_unique<CudaDecodeBackend>(
+      std::move(own), options, *library, std::move(ranks));
+}
+
 CudaDecodeBackend::CudaDecodeBackend(ModelWeights weights,
                                      const CudaDecodeOptions& options,
-                                     const CudaLibrary& library)
+                                     const CudaLibrary& library,
+                                     CudaDecodeRanks ranks)
     : weights_(std::move(weights)),
       options_(options),
       library_(library),
+      ranks_(std::move(ranks)),
       max_tokens_(std::min(weights_.config.max_positions, kLongestContext)) {
   at::NoGradGuard no_grad;
   options_.slots = std::min(options_.slots, kMaxSlots);
@@ -157,6 +191,56 @@ CudaDecodeBackend::CudaDecodeBackend(ModelWeights weights,
 
 CudaDecodeBackend::~CudaDecodeBackend() { library_.destroy(decoder_); }
 
+void CudaDecodeBackend::LoseRanks(const std::string& why) const {
+  ranks_.devices->Abort();
+  throw StatusError(absl::AbortedError(why));
+}
+
+void CudaDecodeBackend::Check(int code, const char* error) const {
+  if (code != 0 && ranks_.devices != nullptr) LoseRanks(error);
+  CheckCuda(code, error);
+}
+
+template <typename Call>
+auto CudaDecodeBackend::OnEveryRank(const Call& call) const {
+  if (ranks_.devices == nullptr) return call();
+  try {
+    return call();
+  } catch (const c10::Error& error) {
+    LoseRanks(error.what_without_backtrace());
+  }
+}
+
+at::Tensor CudaDecodeBackend::AddUpOverRanks(const at::Tensor& part) const {
+  const NcclRanks ranks = ranks_.devices->nccl();
+  const int64_t numel = part.numel();
+  const int64_t piece = (numel + ranks.size - 1) / ranks.size;
+  at::Tensor pieces = part.contiguous().view({-1});
+  if (piece * ranks.size > numel) {
+    pieces = at::constant_pad_nd(pieces, {0, piece * ranks.size - numel});
+  }
+  const at::Tensor received = at::empty({ranks.size, piece}, pieces.options());
+  char error[kNcclErrorBytes] = "";
+  Check(library_.launch_exchange(&ranks,
+                                 pieces.const_data_ptr(),
+                                 received.data_ptr(),
+                                 piece * static_cast<int64_t>(sizeof(float)),
+                                 nullptr,
+                                 error),
+        error);
+  at::Tensor sum = received[0];
+  for (int64_t rank = 1; rank < ranks.size; ++rank) sum.add_(received[rank]);
+  const at::Tensor all =
+      at::empty({ranks.size, piece}, part.options().dtype(weights_.dtype()));
+  const at::Tensor own = all[ranks.rank];
+  own.copy_(sum);
+  const NcclGather gather{.part = own.const_data_ptr(),
+                          .all = all.data_ptr(),
+                          .bytes = static_cast<int64_t>(own.nbytes())};
+  Check(library_.launch_all_gather(&ranks, &gather, 1, nullptr, error), error);
+  return all.view({-1}).narrow(0, 0, numel).view(part.sizes());
+}
+
 MergePair CudaDecodeBackend::MergeOnDevice() const {
   return [this](const at::Tensor& base,
                 const LoraPair& pair,
@@ -174,13 +258,13 @@ MergePair CudaDecodeBackend::MergeOnDevice() const {
                            .rank = a.size(0),
                            .scale = static_cast<float>(scale)};
     char error[kCudaErrorBytes] = "";
-    CheckCuda(library_.merge_adapter(&one,
-                                     1,
-                                     NumberOf(weights_.dtype()),
-                                     workspace.data_ptr(),
-                                     nullptr,
-                                     error),
-              error);
+    Check(library_.merge_adapter(&one,
+                                 1,
+                                 NumberOf(weights_.dtype()),
+                                 workspace.data_ptr(),
+                                 nullptr,
+                                 error),
+          error);
   };
 }
 
@@ -217,6 +301,7 @@ void CudaDecodeBackend::Prepare() {
   const std::vector<CudaDecoderLayer> layers = LayersOf(*packed_);
   const CudaDecoderSpec spec{
       .number = NumberOf(weights_.dtype()),
+      .ranks = ranks_.devices == nullptr ? NcclRanks{} : ranks_.devices->nccl(),
       .hidden = config.hidden_size,
       .intermediate = config.intermediate_size,
       .heads = config.num_heads,
@@ -241,8 +326,7 @@ void CudaDecodeBackend::Prepare() {
       .num_end_tokens = end_tokens_.numel()};
   workspace_ = TakeBytes(library_.workspace(&spec));
   char error[kCudaErrorBytes] = "";
-  CheckCuda(library_.create(&spec, workspace_.data_ptr(), &decoder_, error),
-            error);
+  Check(library_.create(&spec, workspace_.data_ptr(), &decoder_, error), error);
 }
 
 at::Tensor CudaDecodeBackend::TakeBytes(int64_t bytes) const {
@@ -278,13 +362,23 @@ at::Tensor CudaDecodeBackend::TakePages(int64_t tokens) const {
 }
 
 void CudaDecodeBackend::SetAdapter(std::shared_ptr<const Adapter> adapter) {
+  if (adapter != nullptr && ranks_.devices != nullptr) {
+    adapter =
+        std::make_shared<const Adapter>(ShardAdapter(*adapter, ranks_.layout));
+  }
   adapter_ = std::move(adapter);
-  if (decoder_ == nullptr || !packed_->Fits(adapter_.get())) Prepare();
-  packed_->Apply(adapter_.get());
+  UseAdapter();
+}
+
+void CudaDecodeBackend::UseAdapter() {
+  OnEveryRank([this] {
+    if (decoder_ == nullptr || !packed_->Fits(adapter_.get())) Prepare();
+    packed_->Apply(adapter_.get());
+  });
 }
 
 void CudaDecodeBackend::EnsureDecoder() {
-  if (decoder_ == nullptr) SetAdapter(adapter_);
+  if (decoder_ == nullptr) UseAdapter();
 }
 
 bool CudaDecodeBackend::Start(int64_t slot, DecodeRequest request) {
@@ -319,13 +413,13 @@ bool CudaDecodeBackend::Reserve(int64_t slot, int64_t tokens) {
       AddressesOf(std::span(sequence.pages).last(1));
   const CudaSlotPages pages = PagesFrom(first, addresses);
   char error[kCudaErrorBytes] = "";
-  CheckCuda(library_.extend(decoder_, slot, &pages, error), error);
+  Check(library_.extend(decoder_, slot, &pages, error), error);
   return true;
 }
 
 void CudaDecodeBackend::Stop(int64_t slot) {
   char error[kCudaErrorBytes] = "";
-  CheckCuda(library_.stop(decoder_, slot, error), error);
+  Check(library_.stop(decoder_, slot, error), error);
   std::erase(waiting_, slot);
   std::erase_if(pending_, [slot](const DecodedToken& token) {
     return token.slot == slot;
@@ -340,9 +434,16 @@ void CudaDecodeBackend::Prefill(std::span<const Waiting> prompts) {
     pass.push_back({waiting.sequence->request.prompt_ids,
                     waiting.sequence->pages.front()});
   }
+  SumOfParts sum;
+  if (ranks_.devices != nullptr) {
+    sum = [this](const at::Tensor& part) { return AddUpOverRanks(part); };
+  }
   const at::Tensor logits =
-      PrefillPrompts(
-          weights_, *packed_, pass, options_.stable_bits ? kPrefillRows : 0)
+      PrefillPrompts(weights_,
+                     *packed_,
+                     pass,
+                     options_.stable_bits ? kPrefillRows : 0,
+                     sum)
           .contiguous();
   std::vector<CudaPrompt> started;
   std::vector<std::vector<void*>> addresses;
@@ -356,12 +457,12 @@ void CudaDecodeBackend::Prefill(std::span<const Waiting> prompts) {
          .pages = PagesFrom(0, addresses.back())});
   }
   char error[kCudaErrorBytes] = "";
-  CheckCuda(library_.start(decoder_,
-                           started.data(),
-                           static_cast<int64_t>(started.size()),
-                           logits.const_data_ptr<float>(),
-                           error),
-            error);
+  Check(library_.start(decoder_,
+                       started.data(),
+                       static_cast<int64_t>(started.size()),
+                       logits.const_data_ptr<float>(),
+                       error),
+        error);
   for (const Waiting& waiting : prompts) waiting.sequence->prefilled = true;
 }
 
@@ -380,7 +481,7 @@ void CudaDecodeBackend::PrefillWaiting() {
   // Where all of them find no memory, fewer may.
   while (!pass.empty()) {
     try {
-      Prefill(pass);
+      OnEveryRank([&] { Prefill(pass); });
       waiting_.erase(waiting_.begin(),
                      waiting_.begin() + static_cast<int64_t>(pass.size()));
       return;
@@ -398,7 +499,7 @@ std::vector<DecodedToken> CudaDecodeBackend::Collect(
       static_cast<size_t>((options_.slots + 1) * kSampledRing));
   int64_t count = 0;
   char error[kCudaErrorBytes] = "";
-  CheckCuda(library_.collect(decoder_, collected.data(), &count, error), error);
+  Check(library_.collect(decoder_, collected.data(), &count, error), error);
   std::vector<DecodedToken> tokens;
   for (int64_t i = 0; i < count; ++i) {
     const auto& [slot, sampled] = collected[static_cast<size_t>(i)];
@@ -419,7 +520,7 @@ std::vector<DecodedToken> CudaDecodeBackend::Step() {
   char error[kCudaErrorBytes] = "";
   while (library_.running(decoder_) > 0 &&
          library_.launched(decoder_) < kMaxBursts) {
-    CheckCuda(library_.launch(decoder_, kStepsAtATime, error), error);
+    Check(library_.launch(decoder_, kStepsAtATime, error), error);
   }
   std::vector<DecodedToken> tokens = std::exchange(pending_, {});
   const std::vector<DecodedToken> collected = Collect(nullptr);
@@ -437,10 +538,12 @@ std::vector<float> CudaDecodeBackend::ScoreTokens(
   Sequence sequence;
   sequence.request.prompt_ids = {ids.front()};
   sequence.request.sampling.max_new_tokens = count;
-  sequence.pages = {TakePages(sequence.request.MaxTokens())};
   const int64_t slot = options_.slots;
   const Waiting scoring{slot, &sequence, forced.const_data_ptr<int32_t>()};
-  Prefill({&scoring, 1});
+  OnEveryRank([&] {
+    sequence.pages = {TakePages(sequence.request.MaxTokens())};
+    Prefill({&scoring, 1});
+  });
   std::vector<float> scored;
   char error[kCudaErrorBytes] = "";
   while (true) {
@@ -448,10 +551,10 @@ std::vector<float> CudaDecodeBackend::ScoreTokens(
     pending_.insert(pending_.end(), others.begin(), others.end());
     const int64_t left = count - static_cast<int64_t>(scored.size());
     if (left == 0) break;
-    CheckCuda(library_.launch(decoder_, std::min(left, kStepsAtATime), error),
-              error);
+    Check(library_.launch(decoder_, std::min(left, kStepsAtATime), error),
+          error);
   }
-  CheckCuda(library_.stop(decoder_, slot, error), error);
+  Check(library_.stop(decoder_, slot, error), error);
   return scored;
 }
 

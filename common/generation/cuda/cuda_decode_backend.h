@@ -14,6 +14,13 @@
 // sequence's tokens do not depend on its neighbours. One that is resumed is
 // decoded anew: a prefill of its answer would sum in another order.
 //
+// Ranks: where several share the model (rollout.tensor_parallel), each has such
+// a backend over its heads and its columns of the MLP, and all are asked for
+// the same in the same order (backend_relay.h). What they sum up is in the
+// graph (cuda_decoder.h), of prompts between its launches; the host takes part
+// in none of it, and waits as often as one process does. What fails on one rank
+// after the others have begun is the end of all: ABORTED, as StatusError.
+//
 // Memory: KV pages of 128 tokens are taken as sequences need them. The default
 // budget is half of what is free on the GPU when the backend is made; the rest
 // is for prompts and for other processes. A prompt that finds no memory while
@@ -25,13 +32,16 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
+#include "common/collective/device_group.h"
 #include "common/generation/cuda/cuda_decoder.h"
 #include "common/generation/cuda/cuda_library.h"
 #include "common/generation/cuda/cuda_packed_weights.h"
 #include "common/generation/decode_backend.h"
 #include "common/model/weights/weights.h"
+#include "common/sharding/sharded_weights.h"
 #include "common/tensor/aten.h"
 
 namespace dapd {
@@ -54,16 +64,39 @@ std::unique_ptr<DecodeBackend> MakeCudaDecodeBackend(
     std::shared_ptr<const ModelWeights>& weights,
     const CudaDecodeOptions& options);
 
+// The same for this rank's share, which it lets go of; `devices` are those of
+// all ranks. Null, if the build or the shape is not supported, on every rank.
+std::unique_ptr<DecodeBackend> MakeSharedCudaDecodeBackend(
+    std::shared_ptr<const ShardedWeights>& share,
+    const std::shared_ptr<DeviceGroup>& devices,
+    const CudaDecodeOptions& options);
+
+// A rank's place among those that share a model.
+struct CudaDecodeRanks {
+  ModelConfig model;  // the whole one
+  ShardLayout layout;
+  std::shared_ptr<DeviceGroup> devices;  // null: the model is not shared
+};
+
+// A rank's share as the weights of a model of its own. Unlike WeightsOfRank's,
+// its biases of O and down are whole on every rank: the kernels add them behind
+// the sum.
+ModelWeights CudaWeightsOfRank(const ShardedWeights& share);
+
 class CudaDecodeBackend : public DecodeBackend {
  public:
   // A projection of `weights` is given back when it is packed, if nobody else
-  // holds it (cuda_packed_weights.h).
+  // holds it (cuda_packed_weights.h). With `ranks` they are
+  // CudaWeightsOfRank's, and all ranks construct theirs at the same time.
   CudaDecodeBackend(ModelWeights weights,
                     const CudaDecodeOptions& options,
-                    const CudaLibrary& library);
+                    const CudaLibrary& library,
+                    CudaDecodeRanks ranks = {});
   ~CudaDecodeBackend() override;
 
-  const ModelConfig& config() const override { return weights_.config; }
+  const ModelConfig& config() const override {
+    return ranks_.devices == nullptr ? weights_.config : ranks_.model;
+  }
   int64_t num_slots() const override { return options_.slots; }
   int64_t KvBytes(int64_t tokens) const override;
   int64_t StepPositions() const override;
@@ -85,8 +118,20 @@ class CudaDecodeBackend : public DecodeBackend {
 
     int64_t num_pages() const;
   };
+  // Throws for what a function of the library has answered.
+  void Check(int code, const char* error) const;
+  // Ends what the ranks do together.
+  [[noreturn]] void LoseRanks(const std::string& why) const;
+  // Calls what every rank calls now: it must not fail on one of them alone.
+  template <typename Call>
+  auto OnEveryRank(const Call& call) const;
+  // Over the ranks, as SumOfParts has it: each of them adds up a piece of the
+  // parts, in the order of the ranks, and gives it to the others.
+  at::Tensor AddUpOverRanks(const at::Tensor& part) const;
   // (Re)makes packed weights and decoder for the adapter's layout.
   void Prepare();
+  // Lets everything that follows compute with adapter_.
+  void UseAdapter();
   // Makes the decoder that a Prepare had no memory for.
   void EnsureDecoder();
   // How an adapter is merged into a projection where CudaPackedWeights asks for
@@ -111,6 +156,7 @@ class CudaDecodeBackend : public DecodeBackend {
   ModelWeights weights_;
   CudaDecodeOptions options_;
   const CudaLibrary library_;
+  const CudaDecodeRanks ranks_;
   const int64_t max_tokens_;
   int64_t kv_budget_ = 0;
   std::shared_ptr<const Adapter> adapter_;

@@ -28,6 +28,8 @@ std::optional<CudaLibrary> FindCudaLibrary() {
   find(library.collect, "DapdCudaDecoderCollect");
   find(library.launched, "DapdCudaDecoderLaunched");
   find(library.running, "DapdCudaDecoderRunning");
+  find(library.launch_all_gather, "DapdNcclLaunchAllGather");
+  find(library.launch_exchange, "DapdNcclLaunchExchange");
   return complete ? std::optional(library) : std::nullopt;
 }
 

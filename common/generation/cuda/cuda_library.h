@@ -27,6 +27,8 @@ struct CudaLibrary {
   decltype(&DapdCudaDecoderCollect) collect = nullptr;
   decltype(&DapdCudaDecoderLaunched) launched = nullptr;
   decltype(&DapdCudaDecoderRunning) running = nullptr;
+  decltype(&DapdNcclLaunchAllGather) launch_all_gather = nullptr;
+  decltype(&DapdNcclLaunchExchange) launch_exchange = nullptr;
 };
 
 // Nothing where this build has no CUDA library or one without own kernels (an

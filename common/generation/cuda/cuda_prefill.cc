@@ -58,17 +58,33 @@ PassTokens TokensOf(std::span<const PrefillPrompt> prompts,
   return pass;
 }
 
-// y = [x, x A^T] W^T + bias, block by block. x [N, in] -> [N, out].
+// y = x w^T, rounded to the dtype of y only.
+void MultiplyInto(at::Tensor& y, const at::Tensor& x, const at::Tensor& w) {
+  const at::ScalarType dtype = y.scalar_type();
+  if (dtype == x.scalar_type()) {
+    at::mm_out(y, x, w.t());
+  } else if (x.is_cuda()) {
+    at::mm_out(y, x, w.t(), dtype);
+  } else {
+    at::mm_out(y, x.to(dtype), w.to(dtype).t());
+  }
+}
+
+// y = [x, x A^T] W^T + bias, block by block; with `sum` the products of all
+// ranks. x [N, in] -> [N, out].
 at::Tensor Multiply(const PackedLinear& linear,
                     const at::Tensor& x,
-                    int64_t block) {
+                    int64_t block,
+                    const SumOfParts& sum = nullptr) {
   const int64_t rows = x.size(0);
   at::Tensor wide = x;
   if (linear.lora > 0) {
     wide = at::empty({rows, linear.in + linear.lora}, x.options());
     wide.narrow(1, 0, linear.in).copy_(x);
   }
-  at::Tensor y = at::empty({rows, linear.weight.size(0)}, x.options());
+  at::Tensor y =
+      at::empty({rows, linear.weight.size(0)},
+                x.options().dtype(sum ? at::kFloat : x.scalar_type()));
   for (int64_t row = 0; row < rows; row += block) {
     const at::Tensor own = wide.narrow(0, row, block);
     if (linear.lora > 0) {
@@ -76,8 +92,9 @@ at::Tensor Multiply(const PackedLinear& linear,
       at::mm_out(columns, own.narrow(1, 0, linear.in), linear.lora_a.t());
     }
     at::Tensor result = y.narrow(0, row, block);
-    at::mm_out(result, own, linear.weight.t());
+    MultiplyInto(result, own, linear.weight);
   }
+  if (sum) y = sum(y);
   if (linear.bias.defined()) y.add_(linear.bias);
   return y;
 }
@@ -123,7 +140,8 @@ void CopyToPages(const at::Tensor& from, const at::Tensor& pages) {
 at::Tensor PrefillPrompts(const ModelWeights& weights,
                           const CudaPackedWeights& packed,
                           std::span<const PrefillPrompt> prompts,
-                          int64_t rows_of_products) {
+                          int64_t rows_of_products,
+                          const SumOfParts& sum) {
   const at::NoGradGuard no_grad;
   const ModelConfig& config = weights.config;
   const PassTokens pass = TokensOf(prompts, rows_of_products, weights.device());
@@ -158,7 +176,7 @@ at::Tensor PrefillPrompts(const ModelWeights& weights,
     AttentionStatistics unused;
     const at::Tensor attended =
         attention.Forward(q, k, v, &unused).reshape({rows, heads * dim});
-    x = Multiply(o, attended, pass.block).add_(x);
+    x = Multiply(o, attended, pass.block, sum).add_(x);
     const at::Tensor both =
         Multiply(gate_up,
                  Norm(x, own.post_attention_norm, config.rms_norm_eps),
@@ -166,7 +184,8 @@ at::Tensor PrefillPrompts(const ModelWeights& weights,
     const std::vector<at::Tensor> gate_and_up = both.chunk(2, 1);
     x = Multiply(down,
                  at::silu(gate_and_up[0]).mul_(gate_and_up[1]).contiguous(),
-                 pass.block)
+                 pass.block,
+                 sum)
             .add_(x);
   }
   for (size_t i = 0; i < prompts.size(); ++i) {

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -31,12 +32,20 @@ struct PrefillPrompt {
   at::Tensor pages;
 };
 
+// What `part`, float32, of each of the ranks that share a model adds up to, in
+// the weights' dtype and the same everywhere; every rank calls it at the same
+// places with the same shapes.
+using SumOfParts = std::function<at::Tensor(const at::Tensor& part)>;
+
 // Fills the prompts' pages. Returns the logits after each, [prompts, vocab]
 // float32. At most kPrefillPrompts. `rows_of_products` 0: products have as many
-// rows as there are tokens. The host waits for nothing.
+// rows as there are tokens. Where `weights` are a rank's share, `sum` is what
+// it computes of a layer's outputs with the others; else it is empty. The host
+// waits for nothing.
 at::Tensor PrefillPrompts(const ModelWeights& weights,
                           const CudaPackedWeights& packed,
                           std::span<const PrefillPrompt> prompts,
-                          int64_t rows_of_products = kPrefillRows);
+                          int64_t rows_of_products = kPrefillRows,
+                          const SumOfParts& sum = nullptr);
 
 }  // namespace dapd

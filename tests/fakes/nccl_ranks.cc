@@ -1,0 +1,254 @@
+#include "tests/fakes/nccl_ranks.h"
+
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/fakes/cuda_on_host.h"
+
+namespace dapd {
+namespace {
+
+enum class Kind { kGather, kExchange, kSum };
+
+// One buffer of an operation, or one of a group's.
+struct Transfer {
+  const char* from = nullptr;
+  char* to = nullptr;
+  size_t bytes = 0;  // of one rank's part
+};
+
+struct Operation {
+  Kind kind = Kind::kGather;
+  std::vector<Transfer> transfers;
+};
+
+[[noreturn]] void End(const char* why) {
+  std::fprintf(stderr, "[nccl_ranks] %s\n", why);
+  std::abort();
+}
+
+// What the ranks of a communicator share.
+class Meeting {
+ public:
+  explicit Meeting(int size) : operations_(static_cast<size_t>(size)) {}
+
+  // Every rank's operation, by rank, once all are here.
+  const std::vector<const Operation*>& Bring(int rank,
+                                             const Operation& operation) {
+    operations_[static_cast<size_t>(rank)] = &operation;
+    WaitForAll();
+    for (const Operation* other : operations_) {
+      if (!IsSame(*other, operation)) End("the ranks do different things");
+    }
+    return operations_;
+  }
+
+  void WaitForAll() {
+    std::unique_lock lock(mutex_);
+    const int64_t round = round_;
+    if (++here_ == operations_.size()) {
+      here_ = 0;
+      ++round_;
+      changed_.notify_all();
+      return;
+    }
+    if (!changed_.wait_for(
+            lock, std::chrono::minutes(1), [&] { return round_ != round; })) {
+      End("a rank did not come");
+    }
+  }
+
+ private:
+  static bool IsSame(const Operation& a, const Operation& b) {
+    if (a.kind != b.kind || a.transfers.size() != b.transfers.size()) {
+      return false;
+    }
+    for (size_t i = 0; i < a.transfers.size(); ++i) {
+      if (a.transfers[i].bytes != b.transfers[i].bytes) return false;
+    }
+    return true;
+  }
+
+  std::vector<const Operation*> operations_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  size_t here_ = 0;
+  int64_t round_ = 0;
+};
+
+struct Communicator {
+  std::shared_ptr<Meeting> meeting;
+  int rank = 0;
+  int size = 1;
+};
+
+thread_local NcclRankWork work;
+thread_local bool in_group = false;
+thread_local Operation group;  // that is put together
+thread_local Communicator* group_of = nullptr;
+
+Communicator& Of(ncclComm_t comm) {
+  return *reinterpret_cast<Communicator*>(comm);
+}
+
+void Count(const Operation& operation, int size) {
+  switch (operation.kind) {
+    case Kind::kGather:
+      ++work.gathers;
+      break;
+    case Kind::kExchange:
+      ++work.exchanges;
+      break;
+    case Kind::kSum:
+      ++work.sums;
+      break;
+  }
+  for (const Transfer& each : operation.transfers) {
+    work.bytes_received += static_cast<int64_t>(each.bytes) * (size - 1);
+  }
+}
+
+// What this rank has of a transfer when all have done their part.
+std::string ResultOf(const std::vector<const Operation*>& ranks,
+                     size_t transfer,
+                     int own) {
+  const Transfer& mine = ranks[static_cast<size_t>(own)]->transfers[transfer];
+  if (ranks[0]->kind == Kind::kSum) {
+    std::vector<float> sum(mine.bytes / sizeof(float), 0.0F);
+    for (const Operation* rank : ranks) {
+      const auto* part =
+          reinterpret_cast<const float*>(rank->transfers[transfer].from);
+      for (size_t i = 0; i < sum.size(); ++i) sum[i] += part[i];
+    }
+    return {reinterpret_cast<const char*>(sum.data()), mine.bytes};
+  }
+  std::string all;
+  for (const Operation* rank : ranks) {
+    const Transfer& theirs = rank->transfers[transfer];
+    const bool for_all = rank->kind == Kind::kGather;
+    all.append(theirs.from + (for_all ? 0 : own * theirs.bytes), theirs.bytes);
+  }
+  return all;
+}
+
+void Run(const Communicator& communicator, const Operation& operation) {
+  Meeting& meeting = *communicator.meeting;
+  const auto& ranks = meeting.Bring(communicator.rank, operation);
+  std::vector<std::string> results;
+  for (size_t i = 0; i < operation.transfers.size(); ++i) {
+    results.push_back(ResultOf(ranks, i, communicator.rank));
+  }
+  // What one reads, another may write in place.
+  meeting.WaitForAll();
+  for (size_t i = 0; i < results.size(); ++i) {
+    std::memcpy(
+        operation.transfers[i].to, results[i].data(), results[i].size());
+  }
+  Count(operation, communicator.size);
+}
+
+ncclResult_t Launch(Communicator& communicator, Operation operation) {
+  LaunchOnCudaHost([&communicator, operation = std::move(operation)] {
+    Run(communicator, operation);
+  });
+  return ncclInProgress;  // as a communicator that does not block says
+}
+
+Transfer TransferOf(const void* from, void* to, size_t bytes) {
+  return {static_cast<const char*>(from), static_cast<char*>(to), bytes};
+}
+
+}  // namespace
+
+NcclRankWork& WorkOfNcclRank() { return work; }
+
+extern "C" {
+
+const char* ncclGetErrorString(ncclResult_t) { return "an NCCL error"; }
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+  static std::mutex mutex;
+  static int32_t made = 0;
+  const std::lock_guard lock(mutex);
+  std::memset(id, 0, sizeof(*id));
+  ++made;
+  std::memcpy(id, &made, sizeof(made));
+  return ncclSuccess;
+}
+ncclResult_t ncclCommInitRankConfig(
+    ncclComm_t* comm, int size, ncclUniqueId id, int rank, ncclConfig_t*) {
+  static std::mutex mutex;
+  static std::map<std::string, std::shared_ptr<Meeting>> meetings;
+  const std::lock_guard lock(mutex);
+  std::shared_ptr<Meeting>& meeting =
+      meetings[std::string(id.internal, sizeof(id.internal))];
+  if (meeting == nullptr) meeting = std::make_shared<Meeting>(size);
+  *comm = reinterpret_cast<ncclComm_t>(new Communicator{meeting, rank, size});
+  return ncclInProgress;
+}
+ncclResult_t ncclCommGetAsyncError(ncclComm_t, ncclResult_t* state) {
+  *state = ncclSuccess;
+  return ncclSuccess;
+}
+ncclResult_t ncclCommAbort(ncclComm_t comm) { return ncclCommDestroy(comm); }
+ncclResult_t ncclCommFinalize(ncclComm_t) { return ncclSuccess; }
+ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+  delete &Of(comm);
+  return ncclSuccess;
+}
+ncclResult_t ncclAllReduce(const void* from,
+                           void* to,
+                           size_t count,
+                           ncclDataType_t type,
+                           ncclRedOp_t,
+                           ncclComm_t comm,
+                           cudaStream_t) {
+  if (type != ncclFloat32 || in_group) return ncclInvalidUsage;
+  return Launch(Of(comm),
+                {Kind::kSum, {TransferOf(from, to, count * sizeof(float))}});
+}
+ncclResult_t ncclAllGather(const void* part,
+                           void* all,
+                           size_t bytes,
+                           ncclDataType_t type,
+                           ncclComm_t comm,
+                           cudaStream_t) {
+  if (type != ncclUint8 || !in_group) return ncclInvalidUsage;
+  group_of = &Of(comm);
+  group.transfers.push_back(TransferOf(part, all, bytes));
+  return ncclSuccess;
+}
+ncclResult_t ncclAlltoAll(const void* parts,
+                          void* received,
+                          size_t bytes,
+                          ncclDataType_t type,
+                          ncclComm_t comm,
+                          cudaStream_t) {
+  if (type != ncclUint8 || in_group) return ncclInvalidUsage;
+  return Launch(Of(comm),
+                {Kind::kExchange, {TransferOf(parts, received, bytes)}});
+}
+ncclResult_t ncclGroupStart() {
+  in_group = true;
+  group = {};
+  return ncclSuccess;
+}
+ncclResult_t ncclGroupEnd() {
+  in_group = false;
+  if (group.transfers.empty()) return ncclSuccess;
+  return Launch(*group_of, std::exchange(group, {}));
+}
+
+}  // extern "C"
+}  // namespace dapd
