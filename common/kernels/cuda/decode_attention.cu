@@ -149,6 +149,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
   __shared__ float scores[kGroup][kSplitTokens];
   // NumValueGroups * head_dim is at most twice the threads.
   __shared__ float group_sums[2 * kAttentionThreads * kGroup];
+  WaitForLaunchBefore();
   const int64_t split = blockIdx.x;
   const int64_t kv_head = blockIdx.y;
   const int64_t row = blockIdx.z;
@@ -214,18 +215,18 @@ __global__ void __launch_bounds__(kAttentionThreads)
 }
 
 template <typename T>
-void LaunchAttention(const DecodeAttentionArgs& args, cudaStream_t stream) {
+int LaunchAttention(const DecodeAttentionArgs& args, void* stream) {
   const dim3 grid(static_cast<unsigned>(NumSplits(args.max_tokens)),
                   static_cast<unsigned>(args.kv_heads),
                   static_cast<unsigned>(args.rows.num_rows));
   const int64_t group = args.heads / args.kv_heads;
-  if (group <= 2) {
-    AttendSplit<T, 2><<<grid, kAttentionThreads, 0, stream>>>(args);
-  } else if (group <= 4) {
-    AttendSplit<T, 4><<<grid, kAttentionThreads, 0, stream>>>(args);
-  } else {
-    AttendSplit<T, kMaxHeadGroup><<<grid, kAttentionThreads, 0, stream>>>(args);
-  }
+  const auto launch = [&]<int kGroup>(std::integral_constant<int, kGroup>) {
+    return LaunchOn<AttendSplit<T, kGroup>>(
+        stream, Begin::kEarly, grid, kAttentionThreads, args);
+  };
+  if (group <= 2) return launch(std::integral_constant<int, 2>());
+  if (group <= 4) return launch(std::integral_constant<int, 4>());
+  return launch(std::integral_constant<int, kMaxHeadGroup>());
 }
 
 }  // namespace
@@ -244,7 +245,7 @@ extern "C" int DapdCudaDecodeAttention(const DecodeAttentionArgs* args,
     return static_cast<int>(cudaErrorInvalidValue);
   }
   return LaunchFor(number, [&](auto t) {
-    LaunchAttention<decltype(t)>(*args, static_cast<cudaStream_t>(stream));
+    return LaunchAttention<decltype(t)>(*args, stream);
   });
 }
 

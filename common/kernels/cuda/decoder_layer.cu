@@ -11,6 +11,7 @@ constexpr int kWarps = kThreads / kWarp;
 
 template <typename T>
 __global__ void Embedding(EmbeddingArgs args) {
+  LetNextLaunchBegin();
   const int64_t row = blockIdx.x;
   const int32_t slot = args.rows.slot_of_row[row];
   if (slot < 0) return;
@@ -52,6 +53,7 @@ __device__ Vector8<T> Delta8(const ResidualNormArgs& args, int64_t at) {
 
 template <typename T>
 __global__ void ResidualNorm(ResidualNormArgs args) {
+  WaitForLaunchBefore();
   const int64_t row = blockIdx.x;
   T* x = static_cast<T*>(args.x) + row * args.hidden;
   const T* bias = static_cast<const T*>(args.bias);
@@ -94,6 +96,8 @@ __global__ void ResidualNorm(ResidualNormArgs args) {
 template <typename T>
 __global__ void Qkv(QkvArgs args) {
   constexpr int kPairs = kMaxHeadDim / 2 / kWarp;
+  WaitForLaunchBefore();
+  LetNextLaunchBegin();
   const int64_t row = blockIdx.x;
   const int64_t head = blockIdx.y * kWarps + threadIdx.x / kWarp;
   const int64_t num_heads = args.heads + 2 * args.kv_heads;
@@ -166,6 +170,7 @@ __global__ void Qkv(QkvArgs args) {
 
 template <typename T>
 __global__ void SwiGlu(SwiGluArgs args) {
+  WaitForLaunchBefore();
   const int64_t row = blockIdx.y;
   const int64_t i = (blockIdx.x * kThreads + threadIdx.x) * 8;
   if (i >= args.intermediate) return;
@@ -193,25 +198,32 @@ unsigned NumBlocks(int64_t work, int64_t per_block) {
 
 }  // namespace
 
+// The first of a step: it begins in its turn, and with it all of them.
 extern "C" int DapdCudaEmbedding(const EmbeddingArgs* args,
                                  CudaNumber number,
                                  void* stream) {
   return LaunchFor(number, [&](auto t) {
-    Embedding<decltype(t)><<<static_cast<unsigned>(args->rows.num_rows),
-                             kThreads,
-                             0,
-                             static_cast<cudaStream_t>(stream)>>>(*args);
+    return LaunchOn<Embedding<decltype(t)>>(
+        stream,
+        Begin::kInTurn,
+        dim3(static_cast<unsigned>(args->rows.num_rows)),
+        kThreads,
+        *args);
   });
 }
 
 extern "C" int DapdCudaResidualNorm(const ResidualNormArgs* args,
                                     CudaNumber number,
                                     void* stream) {
+  // Behind a gather of NCCL's, whose kernels wait for other devices, in turn.
+  const Begin begin = args->parts == nullptr ? Begin::kEarly : Begin::kInTurn;
   return LaunchFor(number, [&](auto t) {
-    ResidualNorm<decltype(t)><<<static_cast<unsigned>(args->num_rows),
-                                kThreads,
-                                0,
-                                static_cast<cudaStream_t>(stream)>>>(*args);
+    return LaunchOn<ResidualNorm<decltype(t)>>(
+        stream,
+        begin,
+        dim3(static_cast<unsigned>(args->num_rows)),
+        kThreads,
+        *args);
   });
 }
 
@@ -221,8 +233,8 @@ extern "C" int DapdCudaQkv(const QkvArgs* args,
   const dim3 grid(static_cast<unsigned>(args->rows.num_rows),
                   NumBlocks(args->heads + 2 * args->kv_heads, kWarps));
   return LaunchFor(number, [&](auto t) {
-    Qkv<decltype(t)>
-        <<<grid, kThreads, 0, static_cast<cudaStream_t>(stream)>>>(*args);
+    return LaunchOn<Qkv<decltype(t)>>(
+        stream, Begin::kEarly, grid, kThreads, *args);
   });
 }
 
@@ -232,8 +244,8 @@ extern "C" int DapdCudaSwiGlu(const SwiGluArgs* args,
   const dim3 grid(NumBlocks(args->intermediate, kThreads * 8),
                   static_cast<unsigned>(args->num_rows));
   return LaunchFor(number, [&](auto t) {
-    SwiGlu<decltype(t)>
-        <<<grid, kThreads, 0, static_cast<cudaStream_t>(stream)>>>(*args);
+    return LaunchOn<SwiGlu<decltype(t)>>(
+        stream, Begin::kEarly, grid, kThreads, *args);
   });
 }
 

@@ -3,6 +3,8 @@
 
 #include <cuda_runtime.h>
 
+#include <type_traits>
+
 #include "common/kernels/decode_attention_math.h"
 #include "common/kernels/bfloat16.h"
 #include "common/kernels/cuda/launch.h"
@@ -70,15 +72,70 @@ __device__ inline T* CachedTokens(const CudaKvPages& cache,
          index * kSplitTokens * head_dim;
 }
 
-// Calls `launch` with a T that stands for `number`.
+// Programmatic dependent launch (sm_90): a launch may begin while the one
+// before it on its stream, or in its graph, still runs, so that what comes
+// before a kernel's first instruction costs nothing. Its kernel has to call
+// this in every thread, before it reads or writes any memory but its block's;
+// from there on everything is there that earlier launches have written.
+__device__ inline void WaitForLaunchBefore() {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+  cudaGridDependencySynchronize();
+#endif
+}
+
+// The launch behind this one may begin as soon as all blocks are here, if it
+// was launched that way; else it begins with the end of the last block.
+__device__ inline void LetNextLaunchBegin() {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+  cudaTriggerProgrammaticLaunchCompletion();
+#endif
+}
+
+enum class Begin {
+  kInTurn,  // behind the end of the launch before it
+  kEarly,   // where the device can; the kernel calls WaitForLaunchBefore
+};
+
+inline bool TakesEarlyLaunches() {
+  int device = 0;
+  int major = 0;
+  return cudaGetDevice(&device) == cudaSuccess &&
+         cudaDeviceGetAttribute(&major,
+                                cudaDevAttrComputeCapabilityMajor,
+                                device) == cudaSuccess &&
+         major >= 9;
+}
+
+// Launches kKernel(args); a cudaError_t.
+template <auto kKernel, typename Args>
+int LaunchOn(
+    void* stream, Begin begin, dim3 grid, int threads, const Args& args) {
+  cudaLaunchAttribute early;
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  const bool is_early = begin == Begin::kEarly && TakesEarlyLaunches();
+  const cudaLaunchConfig_t config = {grid,
+                                     dim3(static_cast<unsigned>(threads)),
+                                     0,
+                                     static_cast<cudaStream_t>(stream),
+                                     &early,
+                                     is_early ? 1U : 0U};
+  return static_cast<int>(cudaLaunchKernelEx(&config, kKernel, args));
+}
+
+// Calls `launch` with a T that stands for `number`. Its result, or where it has
+// none the last launch's.
 template <typename Launch>
 int LaunchFor(CudaNumber number, const Launch& launch) {
-  if (number == CudaNumber::kFloat32) {
-    launch(float{});
-  } else {
-    launch(BFloat16{});
-  }
-  return static_cast<int>(cudaGetLastError());
+  const auto call = [&launch](auto t) -> int {
+    if constexpr (std::is_void_v<decltype(launch(t))>) {
+      launch(t);
+      return static_cast<int>(cudaGetLastError());
+    } else {
+      return launch(t);
+    }
+  };
+  return number == CudaNumber::kFloat32 ? call(float{}) : call(BFloat16{});
 }
 
 }  // namespace dapd

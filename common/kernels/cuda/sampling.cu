@@ -81,6 +81,8 @@ __global__ void __launch_bounds__(kSliceThreads) ReadSlices(SampleArgs args) {
   __shared__ float warp_max[kSliceThreads / kWarp];
   __shared__ float warp_known_max[kSliceThreads / kWarp];
   __shared__ double warp_sum[kSliceThreads / kWarp];
+  WaitForLaunchBefore();
+  LetNextLaunchBegin();
   const int64_t row = blockIdx.y;
   const int32_t slot = args.slot_of_row[row];
   if (slot < 0) return;
@@ -322,6 +324,7 @@ __device__ void Advance(const SampleArgs& args,
 
 __global__ void __launch_bounds__(kChooseThreads) Choose(SampleArgs args) {
   __shared__ ChooseMemory memory;
+  WaitForLaunchBefore();
   const int64_t row = blockIdx.x;
   const int32_t slot = args.slot_of_row[row];
   if (slot < 0) return;
@@ -380,12 +383,13 @@ extern "C" int64_t DapdCudaSampleScratch(int64_t rows, int64_t vocab) {
 }
 
 extern "C" int DapdCudaSample(const SampleArgs* args, void* stream) {
-  const auto on = static_cast<cudaStream_t>(stream);
   const auto rows = static_cast<unsigned>(args->num_rows);
   const dim3 grid(static_cast<unsigned>(NumSlices(args->vocab)), rows);
-  ReadSlices<<<grid, kSliceThreads, 0, on>>>(*args);
-  Choose<<<rows, kChooseThreads, 0, on>>>(*args);
-  return static_cast<int>(cudaGetLastError());
+  const int read =
+      LaunchOn<ReadSlices>(stream, Begin::kEarly, grid, kSliceThreads, *args);
+  if (read != cudaSuccess) return read;
+  return LaunchOn<Choose>(
+      stream, Begin::kEarly, dim3(rows), kChooseThreads, *args);
 }
 
 }  // namespace dapd

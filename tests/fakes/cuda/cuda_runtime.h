@@ -49,16 +49,21 @@ struct dim3 {
       : x(x_of), y(y_of), z(z_of) {}
 };
 
-// What a launch says beyond grid, block and bytes: the blocks of a cluster.
-enum cudaLaunchAttributeID { cudaLaunchAttributeClusterDimension = 4 };
+// What a launch says beyond grid, block and bytes: the blocks of a cluster, and
+// that it may begin before the launch in front of it has ended.
+enum cudaLaunchAttributeID {
+  cudaLaunchAttributeClusterDimension = 4,
+  cudaLaunchAttributeProgrammaticStreamSerialization = 6,
+};
 struct cudaLaunchAttribute {
   cudaLaunchAttributeID id;
-  struct {
+  union {
     struct {
       unsigned x;
       unsigned y;
       unsigned z;
     } clusterDim;
+    int programmaticStreamSerializationAllowed;
   } val;
 };
 struct cudaLaunchConfig_t {
@@ -139,12 +144,16 @@ void CopyLater(void* to, const void* from, size_t bytes, Site site);
 void CommitCopies();
 void WaitForCopies(size_t but_for);
 
+// cudaGridDependencySynchronize.
+void WaitForLaunchBefore();
+
 // How a kernel is launched.
 struct LaunchShape {
   dim3 grid;
   dim3 block;
   size_t dynamic_shared_bytes = 0;
   unsigned cluster = 1;          // blocks side by side in x
+  bool early = false;            // before the launch in front of it has ended
   const void* kernel = nullptr;  // whose attributes count; null: the defaults
 };
 
@@ -167,6 +176,10 @@ inline LaunchShape ShapeOf(const cudaLaunchConfig_t& config,
       case cudaLaunchAttributeClusterDimension:
         shape.cluster = config.attrs[i].val.clusterDim.x;
         break;
+      case cudaLaunchAttributeProgrammaticStreamSerialization:
+        shape.early =
+            config.attrs[i].val.programmaticStreamSerializationAllowed != 0;
+        break;
     }
   }
   return shape;
@@ -188,8 +201,10 @@ class Launch {
                .block = block,
                .dynamic_shared_bytes = dynamic_shared_bytes,
                .kernel = reinterpret_cast<const void*>(kernel)} {}
-  Launch(const cudaLaunchConfig_t& config, void (*kernel)(Parameters...))
-      : name_("a kernel by cudaLaunchKernelEx"),
+  Launch(const char* name,
+         const cudaLaunchConfig_t& config,
+         void (*kernel)(Parameters...))
+      : name_(name),
         kernel_(kernel),
         shape_(ShapeOf(config, reinterpret_cast<const void*>(kernel))) {}
 
@@ -239,14 +254,30 @@ T ShuffleFrom(int source, unsigned mask, T value, Site site) {
 #define blockDim (::dapd::fake::BlockSize())
 #define gridDim (::dapd::fake::GridSize())
 
+namespace dapd::fake {
+
 template <typename... Parameters, typename... Arguments>
-cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config,
-                               void (*kernel)(Parameters...),
-                               Arguments&&... arguments) {
-  dapd::fake::Launch launch(*config, kernel);
+cudaError_t LaunchFrom(const char* caller,
+                       const cudaLaunchConfig_t* config,
+                       void (*kernel)(Parameters...),
+                       Arguments&&... arguments) {
+  Launch launch(caller, *config, kernel);
   launch(std::forward<Arguments>(arguments)...);
   return cudaGetLastError();
 }
+
+}  // namespace dapd::fake
+
+// A pointer to a kernel has no name, but the function that launches it, with
+// its template arguments, says which one it is.
+#define cudaLaunchKernelEx(...) \
+  ::dapd::fake::LaunchFrom(__PRETTY_FUNCTION__, __VA_ARGS__)
+
+inline void cudaGridDependencySynchronize() {
+  dapd::fake::WaitForLaunchBefore();
+}
+// The host's launches run one after another: it changes nothing.
+inline void cudaTriggerProgrammaticLaunchCompletion() {}
 
 template <typename Kernel>
 cudaError_t cudaFuncSetAttribute(Kernel* kernel,

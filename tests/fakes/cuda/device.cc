@@ -21,6 +21,7 @@ struct Device {
   DeviceTraits traits;
   std::map<const void*, KernelAttributes> kernels;
   Traffic traffic;
+  Launches launches;
   uint32_t seed = 1;
   std::string report;
   cudaError_t error = cudaSuccess;
@@ -47,6 +48,7 @@ bool IsTaken(const LaunchShape& shape) {
   return GridRun::IsValid(shape) &&
          shape.dynamic_shared_bytes <= attributes.dynamic_shared_bytes &&
          shape.dynamic_shared_bytes <= device.traits.shared_bytes &&
+         (!shape.early || device.traits.major >= 9) &&
          (shape.cluster == 1 ||
           (device.traits.major >= 9 && shape.cluster <= largest));
 }
@@ -60,6 +62,8 @@ void SetSchedule(uint32_t seed) { TheDevice().seed = seed; }
 void SetTraits(const DeviceTraits& traits) { TheDevice().traits = traits; }
 
 Traffic TakeTraffic() { return std::exchange(TheDevice().traffic, {}); }
+
+Launches TakeLaunches() { return std::exchange(TheDevice().launches, {}); }
 
 std::string TakeReport() { return std::exchange(TheDevice().report, ""); }
 
@@ -107,6 +111,7 @@ void* MapShared(const void* address, unsigned rank) {
 void CopyLater(void* to, const void* from, size_t bytes, Site site) {
   running->CopyLater(to, from, bytes, site);
 }
+void WaitForLaunchBefore() { running->WaitForLaunchBefore(); }
 void CommitCopies() { running->CommitCopies(); }
 void WaitForCopies(size_t but_for) { running->WaitForCopies(but_for); }
 
@@ -137,6 +142,7 @@ void RunGrid(const char* kernel,
     device.error = cudaErrorInvalidConfiguration;
     return;
   }
+  ++(shape.early ? device.launches.early : device.launches.in_turn);
   GridRun run({kernel, shape, call, arguments}, device.global, device.seed);
   running = &run;
   std::string report = run.Run();

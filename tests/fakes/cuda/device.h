@@ -44,6 +44,13 @@ struct Traffic {
 };
 Traffic TakeTraffic();
 
+// Kernels launched since the last call.
+struct Launches {
+  int64_t in_turn = 0;
+  int64_t early = 0;  // programmatic dependent launches
+};
+Launches TakeLaunches();
+
 // Called by what watches a kernel's thread; it never goes on.
 [[noreturn]] void EndKernel(const std::string& reason);
 // An access by the code of a kernel; on the host it is nobody's business.

@@ -18,6 +18,7 @@ namespace dapd {
 // Copies of the launchers whose kernels have a mistake.
 extern "C" {
 decltype(DapdCudaResidualNorm) DapdCudaResidualNormWithoutBarrier;
+decltype(DapdCudaResidualNorm) DapdCudaResidualNormWithoutWait;
 decltype(DapdCudaSwiGlu) DapdCudaSwiGluOneTooFar;
 decltype(DapdCudaSample) DapdCudaSampleWithHalfAMask;
 }
@@ -257,6 +258,29 @@ TEST(PlantedFaultTest, AMissingBarrierIsFound) {
               0);
     EXPECT_THAT(TakeReport(), HasSubstr("'warp_sums'"));
   }
+}
+
+TEST(PlantedFaultTest, AnEarlyLaunchThatDoesNotWaitIsFound) {
+  constexpr int64_t kHidden = 264;
+  DeviceBuffer<float> x("x", std::vector<float>(kHidden, 1.0F));
+  DeviceBuffer<float> out("out", Elements(kHidden));
+  const ResidualNormArgs args{.num_rows = 1,
+                              .x = x.data(),
+                              .weight = x.data(),
+                              .out = out.data(),
+                              .hidden = kHidden,
+                              .out_stride = kHidden};
+  EXPECT_NE(
+      DapdCudaResidualNormWithoutWait(&args, CudaNumber::kFloat32, nullptr), 0);
+  EXPECT_THAT(TakeReport(),
+              AllOf(HasSubstr("ResidualNorm"),
+                    HasSubstr("before it waited for the launch before it")));
+  // Launched in turn it has nothing to wait for.
+  SetTraits({.major = 8});
+  EXPECT_EQ(
+      DapdCudaResidualNormWithoutWait(&args, CudaNumber::kFloat32, nullptr), 0);
+  EXPECT_THAT(TakeReport(), IsEmpty());
+  SetTraits({});
 }
 
 TEST(PlantedFaultTest, ABoundThatIsOneTooFarIsFound) {

@@ -52,7 +52,7 @@ std::string ToString(Site site) {
 }  // namespace
 
 bool GridRun::IsValid(const LaunchShape& shape) {
-  const auto& [grid, block, bytes, cluster, kernel] = shape;
+  const auto& [grid, block, bytes, cluster, early, kernel] = shape;
   return NumThreads(grid) > 0 && NumThreads(block) > 0 &&
          NumThreads(block) <= kMostThreads && grid.y <= kMostBlocksAside &&
          grid.z <= kMostBlocksAside && grid.x <= 0x7FFFFFFFU && block.z <= 64 &&
@@ -143,6 +143,10 @@ void GridRun::RunThread(void* opaque) {
   grid->call_.call(grid->call_.arguments);
   if (!thread->copies.empty()) {
     grid->Fail("ends while copies that it started are under way");
+  }
+  // Who waits for this launch would not have waited for the one before it.
+  if (grid->call_.shape.early && !thread->has_waited) {
+    grid->Fail("ends without having waited for the launch before it");
   }
   grid->Wait(State::kEnded);
 }
@@ -417,6 +421,10 @@ void GridRun::CheckTouch(const void* address, size_t bytes, Access access) {
                       " bytes at ",
                       absl::Hex(reinterpret_cast<uintptr_t>(address)),
                       ", which is not the device's memory"));
+  }
+  if (call_.shape.early && !current_->has_waited && &memory == &global_) {
+    Fail(
+        absl::StrCat(verb, "memory before it waited for the launch before it"));
   }
   if (current_->has_arrived) {
     Fail(absl::StrCat(verb,

@@ -73,6 +73,7 @@ class GridRun {
   void* MapShared(const void* address, unsigned rank);
   void ArriveAtCluster(Site site);
   void WaitForCluster(Site site);
+  void WaitForLaunchBefore() { current_->has_waited = true; }
   void CopyLater(void* to, const void* from, size_t bytes, Site site);
   void CommitCopies();
   void WaitForCopies(size_t but_for);
@@ -114,6 +115,7 @@ class GridRun {
     State state = State::kReady;
     bool predicate = false;
     bool has_arrived = false;  // at the cluster's barrier
+    bool has_waited = false;   // for the launch before it
     Site site;                 // of the barrier
     LaneMeeting meeting;       // with its warp
     uint64_t result = 0;

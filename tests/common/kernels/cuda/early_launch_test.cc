@@ -1,0 +1,119 @@
+// Which launches of a decode step begin before the one in front of them has
+// ended. That such a kernel waits before it touches memory, the played device
+// looks at whenever one runs: in this file and in every other test of theirs.
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+#include "common/kernels/cuda/decode_attention.h"
+#include "common/kernels/cuda/decoder_layer.h"
+#include "common/kernels/cuda/sampling.h"
+#include "tests/fakes/cuda/kernel_inputs.h"
+
+namespace dapd {
+namespace {
+
+using fake::DeviceBuffer;
+using fake::Elements;
+using fake::Launches;
+
+// Of a launcher's kernels, at the device's capability.
+class EarlyLaunchTest : public testing::Test {
+ protected:
+  ~EarlyLaunchTest() override { fake::SetTraits({}); }
+
+  Launches Of(const std::function<int()>& launcher) {
+    fake::TakeLaunches();
+    EXPECT_EQ(launcher(), 0);
+    EXPECT_EQ(fake::TakeReport(), "");
+    return fake::TakeLaunches();
+  }
+
+  static constexpr CudaNumber kNumber = CudaNumber::kFloat32;
+  static constexpr int64_t kSize = 8;
+  // Nobody uses the row.
+  DeviceBuffer<int32_t> slots_{"slot_of_row", std::vector<int32_t>{-1}};
+  const CudaRows rows_{1, slots_.data(), nullptr};
+  DeviceBuffer<float> x_{"x", std::vector<float>(2 * kSize, 1.0F)};
+  DeviceBuffer<float> parts_{"parts", std::vector<float>(2 * kSize, 1.0F)};
+  DeviceBuffer<float> out_{"out", Elements(kSize)};
+
+  std::map<std::string, std::function<int()>> Launchers() {
+    const ResidualNormArgs norm{.num_rows = 1,
+                                .x = x_.data(),
+                                .weight = x_.data() + kSize,
+                                .out = out_.data(),
+                                .hidden = kSize,
+                                .out_stride = kSize};
+    ResidualNormArgs behind_a_gather = norm;
+    behind_a_gather.parts = parts_.data();
+    behind_a_gather.num_parts = 2;
+    const EmbeddingArgs embedding{.rows = rows_, .hidden = kSize};
+    const QkvArgs qkv{
+        .rows = rows_, .heads = 2, .kv_heads = 1, .head_dim = kSize};
+    const SwiGluArgs swiglu{.num_rows = 1,
+                            .gate_up = x_.data(),
+                            .out = out_.data(),
+                            .intermediate = kSize,
+                            .out_stride = kSize};
+    const SampleArgs sample{.num_rows = 1,
+                            .slot_of_row = slots_.data(),
+                            .vocab = kSize,
+                            .num_tokens = kSize};
+    std::map<std::string, std::function<int()>> launchers{
+        {"embedding",
+         [=] { return DapdCudaEmbedding(&embedding, kNumber, nullptr); }},
+        {"norm", [=] { return DapdCudaResidualNorm(&norm, kNumber, nullptr); }},
+        {"norm behind a gather",
+         [=] {
+           return DapdCudaResidualNorm(&behind_a_gather, kNumber, nullptr);
+         }},
+        {"qkv", [=] { return DapdCudaQkv(&qkv, kNumber, nullptr); }},
+        {"swiglu", [=] { return DapdCudaSwiGlu(&swiglu, kNumber, nullptr); }},
+        {"sampling", [=] { return DapdCudaSample(&sample, nullptr); }}};
+    for (const int64_t group : {2, 4, 8}) {
+      const DecodeAttentionArgs attention{.rows = rows_,
+                                          .heads = group,
+                                          .kv_heads = 1,
+                                          .head_dim = kSize,
+                                          .max_tokens = 256};
+      launchers["attention of " + std::to_string(group)] = [=] {
+        return DapdCudaDecodeAttention(&attention, kNumber, nullptr);
+      };
+    }
+    return launchers;
+  }
+};
+
+TEST_F(EarlyLaunchTest, AllOfAStepButItsFirstAndWhatFollowsAGather) {
+  const std::map<std::string, Launches> exceptions{
+      {"embedding", {.in_turn = 1}},
+      {"norm behind a gather", {.in_turn = 1}},
+      {"sampling", {.early = 2}}};
+  for (const auto& [name, launcher] : Launchers()) {
+    const auto found = exceptions.find(name);
+    const Launches expected =
+        found == exceptions.end() ? Launches{.early = 1} : found->second;
+    const Launches launches = Of(launcher);
+    EXPECT_EQ(launches.early, expected.early) << name;
+    EXPECT_EQ(launches.in_turn, expected.in_turn) << name;
+  }
+}
+
+TEST_F(EarlyLaunchTest, NoneWhereTheDeviceHasNoSuchLaunches) {
+  fake::SetTraits({.major = 8});
+  for (const auto& [name, launcher] : Launchers()) {
+    const Launches launches = Of(launcher);
+    EXPECT_EQ(launches.early, 0) << name;
+    EXPECT_GE(launches.in_turn, 1) << name;
+  }
+}
+
+}  // namespace
+}  // namespace dapd
