@@ -72,6 +72,10 @@ class Engine:
         self.docker("import", *(part for change in changes for part in ("--change", change)), "-", tag, stdin=tar.stdout)
         assert tar.wait() == 0
 
+    def volume(self, name):
+        """The folder of a volume, there once a container had it."""
+        return self.folder / "data/volumes" / name / "_data"
+
     def run(self, *command, check=True, timeout=300):
         """A command of this machine that talks to the engine."""
         return self._run(command, check, timeout=timeout)

@@ -1,9 +1,7 @@
 """The image and the compose files on a real engine, whatever happens to the containers."""
 
-import hashlib
 import json
 import os
-import pathlib
 import re
 import shutil
 import subprocess
@@ -14,73 +12,11 @@ import urllib.parse
 import pytest
 import yaml
 
-from container_engine import Engine, EngineUnavailable
-from debian_root import debian_root, owning_packages, system_libraries
+from compose_project import USER, Project, adapter_digest, wait_for
+from container_engine import ROOT
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-COMPOSE = ROOT / "deploy/compose.yaml"
 MONITORING = ROOT / "deploy/compose.monitoring.yaml"
-USER = 10001
 WRITE = ("dapd", "problems", "--task", "unit_conversion", "--split", "train", "--count", "1", "--seed", "1", "--output")
-CONFIG = """
-model: {path: /opt/dapd/demo/tiny-qwen3, precision: float32, device: cpu}
-lora: {rank: 4, alpha: 8}
-data: {path: /opt/dapd/demo/train.jsonl}
-objective: {max_reference_tokens: 32}
-rollout: {max_new_tokens: 12, slots: 2}
-teacher: {snapshot_interval: 20}
-trainer: {batch_size: 4, micro_batch_size: 2, steps: 100000, schedule_steps: 100000, learning_rate: 1.0e-3}
-checkpoint: {interval: 10}
-run: {name: run, num_threads: 1}
-"""
-
-
-def wait_for(condition, seconds, what):
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        value = condition()
-        if value:
-            return value
-        time.sleep(0.1)
-    raise AssertionError(f"{what} did not hold within {seconds} s")
-
-
-def adapter_digest(folder):
-    return hashlib.sha256((folder / "adapter/adapter_model.safetensors").read_bytes()).hexdigest()
-
-
-@pytest.fixture(scope="module")
-def engine(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("engine")
-    try:
-        engine = Engine(folder)
-    except EngineUnavailable as reason:
-        shutil.rmtree(folder)
-        pytest.skip(str(reason))
-    yield engine
-    engine.stop()
-    shutil.rmtree(folder)
-
-
-@pytest.fixture(scope="module")
-def package(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("package")
-    subprocess.run([ROOT / "deploy/package.sh", folder], check=True, capture_output=True)
-    yield folder
-    shutil.rmtree(folder)
-
-
-@pytest.fixture(scope="module")
-def image(engine, package):
-    """dapd:cpu, built on a base made with debootstrap, with the programs of build/bin."""
-    root = debian_root({"ca-certificates"} | owning_packages(system_libraries(package)))
-    engine.import_root(root, "debian-root")
-    start = time.monotonic()
-    engine.run(ROOT / "deploy/build_image.sh", "--installed", package, "--base", "debian-root", "--tag", "dapd:cpu")
-    mebibytes = int(engine.docker("image", "inspect", "--format", "{{.Size}}", "dapd:cpu").stdout) / 2**20
-    print(f"dapd:cpu has {mebibytes:.0f} MiB, built in {time.monotonic() - start:.0f} s from compiled programs")
-    assert mebibytes < 600
-    return "dapd:cpu"
 
 
 @pytest.fixture(scope="module")
@@ -99,37 +35,8 @@ def prometheus_image(engine, tmp_path_factory):
     return "prometheus"
 
 
-class Demo:
-    """deploy/compose.yaml with a Prometheus, and with a configuration that trains until it is told to end."""
-
-    def __init__(self, engine, folder, prometheus_image):
-        self.engine, self.folder = engine, folder
-        (folder / "configs").mkdir()
-        (folder / "configs/run.yaml").write_text(CONFIG)
-        (folder / "runs").mkdir()
-        os.chown(folder / "runs", USER, USER)
-        self.environment = {
-            "DAPD_IMAGE": "dapd:cpu", "DAPD_CONFIGS": str(folder / "configs"), "DAPD_CONFIG": "run.yaml",
-            "DAPD_RUNS": str(folder / "runs"), "DAPD_PROMETHEUS_IMAGE": prometheus_image,
-        }
-
-    def compose(self, *arguments, check=True):
-        return self.engine.compose("--project-name", "demo", "--file", COMPOSE, "--file", MONITORING, *arguments, check=check,
-                                   **self.environment)
-
-    def containers(self, service):
-        return self.compose("ps", "--quiet", service).stdout.split()
-
-    def container(self, service):
-        (container,) = self.containers(service)
-        return container
-
-    def steps(self):
-        path = self.folder / "runs/run/metrics.jsonl"
-        return path.read_text().count("\n") if path.exists() else 0
-
-    def wait_for_step(self, step):
-        wait_for(lambda: self.steps() >= step, 180, f"step {step}")
+class Demo(Project):
+    """With a Prometheus."""
 
     def kill(self, container):
         self.engine.kill(container)
@@ -149,7 +56,10 @@ class Demo:
 @pytest.fixture(scope="module")
 def demo(engine, image, prometheus_image, tmp_path_factory):
     """Brought up with three rollout workers. One is killed, two are taken away, the trainer is killed; the run goes on."""
-    demo = Demo(engine, tmp_path_factory.mktemp("demo"), prometheus_image)
+    folder = tmp_path_factory.mktemp("demo")
+    (folder / "configs").mkdir()
+    (folder / "runs").mkdir()
+    demo = Demo(engine, "demo", folder / "configs", folder / "runs", files=[MONITORING], DAPD_PROMETHEUS_IMAGE=prometheus_image)
     start = time.monotonic()
     demo.compose("up", "--detach", "--scale", "rollout=3", "rollout", "teacher", "trainer", "prometheus")
     try:
@@ -164,7 +74,7 @@ def demo(engine, image, prometheus_image, tmp_path_factory):
         yield demo
     finally:
         print(demo.compose("logs", "--no-color", "--tail=15", check=False).stdout)
-        demo.compose("down", "--volumes", "--timeout", "1", check=False)
+        demo.down()
 
 
 def test_the_trainer_is_alone_in_what_it_may_write(demo):
@@ -213,23 +123,12 @@ def test_health_checks_come_from_the_programs_themselves(demo):
         assert last["Output"] == "SERVING\n"
 
 
-def test_the_run_ends_with_the_adapter_of_an_undisturbed_run_without_containers(demo, package):
+def test_the_run_ends_with_the_adapter_of_an_undisturbed_run_without_containers(demo, package, tmp_path):
     """A rollout and the trainer were killed, workers came and went; now the trainer is stopped, and goes on to an end."""
-    trainer = demo.container("trainer")
-    demo.compose("stop", "trainer")
-    assert demo.engine.inspect(trainer, "{{.State.ExitCode}}") == "130"
-    steps = demo.steps() + 5
-    config = CONFIG.replace(" steps: 100000", f" steps: {steps}")
-    (demo.folder / "configs/run.yaml").write_text(config)
-    demo.compose("start", "trainer")
-    (demo.folder / "alone.yaml").write_text(config.replace("/opt/dapd", str(package)))
-    subprocess.run([package / "bin/dapd", "run", demo.folder / "alone.yaml", "--set", f"run.output_dir={demo.folder}/alone"],
-                   check=True, capture_output=True, timeout=540)
-    wait_for(lambda: demo.engine.inspect(trainer, "{{.State.Status}}") == "exited", 120, "the end of the run")
-    assert demo.engine.inspect(trainer, "{{.State.ExitCode}}") == "0"
-    assert demo.steps() == steps
-    digest = adapter_digest(demo.folder / "runs/run")
-    assert digest == adapter_digest(demo.folder / "alone/run")
+    steps = demo.finish(5)
+    digest = demo.digest_alone(package, tmp_path, steps)
+    demo.wait_for_the_end(steps)
+    assert digest == adapter_digest(demo.run_folder)
     print(f"SHA-256 of the adapter after {steps} steps: {digest}")
 
 

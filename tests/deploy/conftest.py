@@ -1,0 +1,44 @@
+"""What several files of tests start from: an engine, and the image in it."""
+
+import shutil
+import subprocess
+import time
+
+import pytest
+
+from container_engine import ROOT, Engine, EngineUnavailable
+from debian_root import debian_root, owning_packages, system_libraries
+
+
+@pytest.fixture(scope="session")
+def engine(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("engine")
+    try:
+        engine = Engine(folder)
+    except EngineUnavailable as reason:
+        shutil.rmtree(folder)
+        pytest.skip(str(reason))
+    yield engine
+    engine.stop()
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def package(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("package")
+    subprocess.run([ROOT / "deploy/package.sh", folder], check=True, capture_output=True)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def image(engine, package):
+    """dapd:cpu, built on a base made with debootstrap, with the programs of build/bin."""
+    root = debian_root({"ca-certificates"} | owning_packages(system_libraries(package)))
+    engine.import_root(root, "debian-root")
+    start = time.monotonic()
+    engine.run(ROOT / "deploy/build_image.sh", "--installed", package, "--base", "debian-root", "--tag", "dapd:cpu")
+    mebibytes = int(engine.docker("image", "inspect", "--format", "{{.Size}}", "dapd:cpu").stdout) / 2**20
+    print(f"dapd:cpu has {mebibytes:.0f} MiB, built in {time.monotonic() - start:.0f} s from compiled programs")
+    assert mebibytes < 600
+    return "dapd:cpu"
