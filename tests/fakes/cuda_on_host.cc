@@ -27,6 +27,7 @@ namespace dapd {
 namespace {
 
 thread_local CudaHostWork work;
+thread_local int64_t graphs_without_memory = 0;
 
 using Calls = std::vector<std::function<void()>>;
 
@@ -344,6 +345,8 @@ CudaHostWork& WorkOfCudaHost() { return work; }
 
 void LaunchOnCudaHost(std::function<void()> call) { Submit(std::move(call)); }
 
+int64_t& GraphsWithoutMemory() { return graphs_without_memory; }
+
 }  // namespace dapd
 
 using dapd::Calls;
@@ -380,6 +383,10 @@ cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t* graph) {
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable,
                                  cudaGraph_t graph,
                                  unsigned long long) {
+  if (dapd::GraphsWithoutMemory() > 0) {
+    --dapd::GraphsWithoutMemory();
+    return cudaErrorMemoryAllocation;
+  }
   *executable = reinterpret_cast<cudaGraphExec_t>(
       new Calls(*reinterpret_cast<Calls*>(graph)));
   return cudaSuccess;
@@ -436,4 +443,6 @@ cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t) {
   std::memset(to, value, bytes);
   return cudaSuccess;
 }
-const char* cudaGetErrorString(cudaError_t) { return "a CUDA error"; }
+const char* cudaGetErrorString(cudaError_t error) {
+  return error == cudaErrorMemoryAllocation ? "out of memory" : "a CUDA error";
+}

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 
 #include "common/base/log.h"
@@ -546,6 +547,8 @@ std::vector<float> CudaDecodeBackend::ScoreTokens(
   });
   std::vector<float> scored;
   char error[kCudaErrorBytes] = "";
+  // Also where a step fails: its pages end here.
+  const absl::Cleanup stop = [&] { library_.stop(decoder_, slot, error); };
   while (true) {
     const std::vector<DecodedToken> others = Collect(&scored);
     pending_.insert(pending_.end(), others.begin(), others.end());
@@ -554,7 +557,6 @@ std::vector<float> CudaDecodeBackend::ScoreTokens(
     Check(library_.launch(decoder_, std::min(left, kStepsAtATime), error),
           error);
   }
-  Check(library_.stop(decoder_, slot, error), error);
   return scored;
 }
 

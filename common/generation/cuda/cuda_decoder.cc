@@ -48,7 +48,8 @@ class CudaDecoder {
  private:
   CudaOutcome Capture(const DecodeBucket& bucket);
   // Rows for the running sequences, and the graph that holds them for `steps`
-  // more steps. Nothing may be under way.
+  // more steps. Nothing may be under way. After a failure it may be called
+  // again.
   CudaOutcome MapRows(int64_t steps);
   // Tokens of the longest running sequence, of which each has `steps` more
   // behind those that are launched.
@@ -80,6 +81,9 @@ class CudaDecoder {
   int64_t next_ = 0;                      // the buffer of the next one
   int64_t burst_steps_[kMaxBursts] = {};  // steps of the batch in a buffer
   DecodeBucket bucket_;                   // of the running sequences
+  // Whether the device has row_slots_ and graphs_ has bucket_. Only Launch maps
+  // rows, so that a graph that finds no memory undoes no first token.
+  bool mapped_ = false;
   std::vector<int32_t> row_slots_;
   std::vector<bool> running_;
   std::vector<int64_t> prompt_tokens_;     // by slot
@@ -155,10 +159,13 @@ CudaOutcome CudaDecoder::Capture(const DecodeBucket& bucket) {
     if (!step.ok()) outcome = step;
   }
   cudaStreamDestroy(capturing);
-  if (!outcome.ok()) return outcome;
-  outcome.Cuda("cudaGraphInstantiate",
-               cudaGraphInstantiate(&graphs_[bucket], graph, 0));
-  cudaGraphDestroy(graph);
+  cudaGraphExec_t executable = nullptr;
+  if (outcome.ok()) {
+    outcome.Cuda("cudaGraphInstantiate",
+                 cudaGraphInstantiate(&executable, graph, 0));
+  }
+  if (graph != nullptr) cudaGraphDestroy(graph);
+  if (outcome.ok()) graphs_.emplace(bucket, executable);
   return outcome;
 }
 
@@ -227,6 +234,7 @@ int64_t CudaDecoder::LongestAfter(int64_t steps) const {
 }
 
 CudaOutcome CudaDecoder::MapRows(int64_t steps) {
+  mapped_ = false;
   std::fill(row_slots_.begin(), row_slots_.end(), -1);
   int64_t num_rows = 0;
   const int64_t first = running_.back() ? spec_.slots - 1 : 0;
@@ -247,7 +255,9 @@ CudaOutcome CudaDecoder::MapRows(int64_t steps) {
     if (captured.ok()) captured = Capture(bucket_);
     if (!captured.ok()) return captured;
   }
-  return UploadRows(row_slots_);
+  const CudaOutcome uploaded = UploadRows(row_slots_);
+  mapped_ = uploaded.ok();
+  return uploaded;
 }
 
 CudaOutcome CudaDecoder::UploadRows(const std::vector<int32_t>& row_slots) {
@@ -275,6 +285,7 @@ CudaOutcome CudaDecoder::Start(std::span<const CudaPrompt> prompts,
         "start",
         cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_));
   };
+  mapped_ = false;
   std::fill(row_slots_.begin(), row_slots_.end(), -1);
   for (size_t row = 0; row < prompts.size(); ++row) {
     const CudaPrompt& prompt = prompts[row];
@@ -287,7 +298,6 @@ CudaOutcome CudaDecoder::Start(std::span<const CudaPrompt> prompts,
     outcome = Extend(slot, prompt.pages);
     if (!outcome.ok()) return outcome;
     row_slots_[row] = static_cast<int32_t>(slot);
-    running_[slot] = true;
     seen_[slot] = 0;
     prompt_tokens_[slot] = prompt.num_tokens;
     max_tokens_[slot] = prompt.num_tokens + prompt.sequence.max_new_tokens;
@@ -300,8 +310,10 @@ CudaOutcome CudaDecoder::Start(std::span<const CudaPrompt> prompts,
   outcome = CopySnapshot(next_);
   if (outcome.ok()) outcome = WaitFor(next_, "start");
   if (!outcome.ok()) return outcome;
+  // From here on nothing fails: a prompt either runs, or was never there.
+  for (const CudaPrompt& prompt : prompts) running_[prompt.slot] = true;
   ReadSnapshot(next_, &drained_);
-  return MapRows(0);
+  return outcome;
 }
 
 // The steps that were launched already look at none of the new pages.
@@ -337,7 +349,8 @@ CudaOutcome CudaDecoder::Stop(int64_t slot) {
     return token.slot == slot;
   });
   running_[slot] = false;
-  return MapRows(0);
+  mapped_ = false;
+  return outcome;
 }
 
 CudaOutcome CudaDecoder::Launch(int64_t steps) {
@@ -346,16 +359,17 @@ CudaOutcome CudaDecoder::Launch(int64_t steps) {
     outcome.Text("[cuda_decoder] more was launched than is kept");
     return outcome;
   }
-  if (!HavePages(steps)) {
-    outcome.Text("[cuda_decoder] a sequence would outgrow its pages");
-    return outcome;
-  }
-  if (LongestAfter(steps) > bucket_.max_tokens) {
-    // A longer graph. What is under way may end sequences, which the rows have
-    // to know; it happens once each time that the longest one doubles.
+  if (!mapped_ || LongestAfter(steps) > bucket_.max_tokens) {
+    // Other sequences, or a longer graph. What is under way may end sequences,
+    // which the rows have to know; a longer graph is taken once each time that
+    // the longest sequence doubles.
     outcome = Drain();
     if (outcome.ok()) outcome = MapRows(steps);
     if (!outcome.ok()) return outcome;
+  }
+  if (!HavePages(steps)) {
+    outcome.Text("[cuda_decoder] a sequence would outgrow its pages");
+    return outcome;
   }
   for (int64_t i = 0; i < steps; ++i) {
     outcome.Cuda("cudaGraphLaunch",

@@ -124,7 +124,8 @@ void DapdCudaDecoderDestroy(void* decoder);
 
 // Samples the first token of each sequence from its prompt's logits, row i of
 // [num_prompts, vocab] in device memory, and lets them run. At most max_rows.
-// Waits for what was launched, once.
+// Waits for what was launched, once. After an error none of them runs: they may
+// be started again.
 int DapdCudaDecoderStart(void* decoder,
                          const CudaPrompt* prompts,
                          int64_t num_prompts,
@@ -140,7 +141,9 @@ int DapdCudaDecoderStop(void* decoder, int64_t slot, char* error);
 
 // Launches `steps` (up to kMaxBurst) steps of all running sequences and
 // returns. At most kMaxBursts may be launched and not collected. An error if a
-// sequence could outgrow its pages in them.
+// sequence could outgrow its pages in them, or if no memory is there for a
+// graph of these sequences' number and length: then nothing was launched, and
+// the call may be repeated when there is some.
 int DapdCudaDecoderLaunch(void* decoder, int64_t steps, char* error);
 // Waits for the oldest launch and gives its tokens, those of a slot in order,
 // and what Start sampled meanwhile: up to slots * kSampledRing. Launched

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <iostream>
 #include <map>
 #include <memory>
@@ -216,6 +217,40 @@ TEST(CudaDecoderTest, AGraphIsAsLongAsWhatIsThere) {
   EXPECT_TRUE(tokens_of_graph.contains(4096));
 }
 
+// Lets the decoder believe in a prompt that ends 20 tokens before the longest
+// context; what the prefill did not write is zero.
+int StartAtTheEnd(void* decoder,
+                  const CudaPrompt* prompts,
+                  int64_t num_prompts,
+                  const float* logits,
+                  char* error) {
+  CudaPrompt prompt = prompts[0];
+  // Two layers of two heads, keys and values, float32.
+  const int64_t page_bytes = kSplitTokens * 2 * 2 * 2 * 16 * 4;
+  for (int64_t page = 1; page < prompt.pages.num_pages; ++page) {
+    std::memset(prompt.pages.pages[page], 0, page_bytes);
+  }
+  prompt.num_tokens = 40'940;
+  return DapdCudaDecoderStart(decoder, &prompt, num_prompts, logits, error);
+}
+
+TEST(CudaDecoderTest, TheLongestContextIsDecodedToItsEnd) {
+  CudaLibrary library = HostLibrary();
+  library.start = StartAtTheEnd;
+  CudaDecodeBackend backend(*LongModel(), {.slots = 1}, library);
+  EXPECT_LT(backend.KvBytes(40'960), DecodeBackend::kTooLong);
+  EXPECT_EQ(backend.KvBytes(40'961), DecodeBackend::kTooLong);
+  ASSERT_TRUE(backend.Start(0, MakeRequest(kSplitTokens, 20, 1)));
+  ASSERT_TRUE(backend.Reserve(0, 40'960));
+  size_t tokens = 0;
+  for (int step = 0; step < 10 && tokens < 20; ++step) {
+    tokens += backend.Step().size();
+  }
+  EXPECT_EQ(tokens, 20U);
+  // Not the next doubling of 1,024.
+  EXPECT_EQ(WorkOfCudaHost().attended_tokens, 40'960);
+}
+
 TEST(CudaDecoderTest, TokensAreTheSameWhereGraphsGrow) {
   const auto run = [](int64_t prompt) {
     CudaDecodeBackend backend(*LongModel(), {.slots = 2}, HostLibrary());
@@ -366,6 +401,111 @@ TEST(CudaDecoderTest, ADecoderThatFoundNoMemoryIsMadeWhenThereIsSome) {
   for (const auto& [request, answer] : Generate(changing, MakeRequests())) {
     EXPECT_EQ(answer.tokens, expected.at(request).tokens);
   }
+}
+
+// More rows than those that a decoder begins with, or more tokens, need another
+// graph; the engine puts back what found none.
+TEST(CudaDecoderTest, AnswersAreTheSameWhereAGraphFindsNoMemory) {
+  const auto weights = LongModel();
+  const auto run = [&](bool stable_bits, int64_t without_memory) {
+    GenerationEngine engine(
+        std::make_unique<CudaDecodeBackend>(
+            *weights,
+            CudaDecodeOptions{.slots = 4, .stable_bits = stable_bits},
+            HostLibrary()),
+        {});
+    GraphsWithoutMemory() = without_memory;
+    for (uint32_t i = 0; i < 4; ++i) {
+      EXPECT_TRUE(engine.Submit(i, MakeRequest(1000 + i, 40, i)).ok());
+    }
+    std::map<uint64_t, std::vector<int32_t>> answers;
+    for (int step = 0; step < 200 && engine.num_running() > 0; ++step) {
+      for (const SampledToken& token : engine.Step()) {
+        EXPECT_TRUE(token.error.ok()) << token.error;
+        answers[token.id].push_back(token.token);
+      }
+    }
+    EXPECT_EQ(engine.num_running(), 0);
+    EXPECT_EQ(GraphsWithoutMemory(), 0);
+    return std::pair(answers, engine.kv_use().restarts);
+  };
+  // With stable bits the longer graph, without them that of more rows, which
+  // the first tokens need.
+  for (const bool stable_bits : {true, false}) {
+    const auto [expected, none] = run(stable_bits, 0);
+    EXPECT_EQ(none, 0);
+    EXPECT_EQ(expected.at(3).size(), 40U);
+    const auto [tight, restarts] = run(stable_bits, 1);
+    EXPECT_GT(restarts, 0);
+    EXPECT_EQ(tight, expected);
+  }
+}
+
+bool no_start = false;
+
+int StartUnlessFull(void* decoder,
+                    const CudaPrompt* prompts,
+                    int64_t num_prompts,
+                    const float* logits,
+                    char* error) {
+  if (!std::exchange(no_start, false)) {
+    return DapdCudaDecoderStart(decoder, prompts, num_prompts, logits, error);
+  }
+  std::snprintf(error, kCudaErrorBytes, "start: out of memory");
+  return 1;
+}
+
+TEST(CudaDecoderTest, PromptsThatFindNoMemoryPassInSmallerNumbers) {
+  const auto weights = EndlessModel();
+  CudaLibrary library = HostLibrary();
+  library.start = StartUnlessFull;
+  const auto first = [&](bool full) {
+    CudaDecodeBackend backend(*weights, {.slots = 4}, library);
+    for (int64_t slot = 0; slot < 4; ++slot) {
+      EXPECT_TRUE(backend.Start(
+          slot, MakeRequest(20, 40, static_cast<uint32_t>(slot))));
+    }
+    no_start = full;
+    std::map<int64_t, std::vector<int32_t>> tokens;
+    for (int step = 0; step < 4; ++step) {
+      for (const DecodedToken& token : backend.Step()) {
+        tokens[token.slot].push_back(token.token);
+      }
+      // Two of four in the first step, the others behind them.
+      if (step == 0) EXPECT_EQ(tokens.size(), full ? 2U : 4U);
+    }
+    for (auto& [slot, all] : tokens) all.resize(8);
+    return tokens;
+  };
+  EXPECT_EQ(first(true), first(false));
+}
+
+TEST(CudaDecoderTest, ScoringThatFindsNoMemoryForItsGraphDisturbsNobody) {
+  const auto weights = LongModel();
+  const auto run = [&](bool full) {
+    CudaDecodeBackend backend(*weights, {.slots = 2}, HostLibrary());
+    EXPECT_TRUE(backend.Start(0, MakeRequest(30, 40, 1)));
+    EXPECT_TRUE(backend.Reserve(0, 70));
+    std::vector<int32_t> tokens;
+    for (const DecodedToken& token : backend.Step()) {
+      tokens.push_back(token.token);
+    }
+    if (full) {
+      const std::vector<int32_t> ids(1100, 5);
+      GraphsWithoutMemory() = 1;
+      EXPECT_THROW(backend.ScoreTokens(ids), c10::OutOfMemoryError);
+      EXPECT_EQ(GraphsWithoutMemory(), 0);
+    }
+    for (int step = 0; step < 30 && tokens.size() < 40; ++step) {
+      for (const DecodedToken& token : backend.Step()) {
+        tokens.push_back(token.token);
+      }
+    }
+    return tokens;
+  };
+  const std::vector<int32_t> expected = run(false);
+  EXPECT_EQ(expected.size(), 40U);
+  EXPECT_EQ(run(true), expected);
 }
 
 TEST(CudaDecoderTest, ASequenceTooLongForTheTablesFitsNoBudget) {
