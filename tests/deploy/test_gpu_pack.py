@@ -63,7 +63,7 @@ def test_a_bare_machine_comes_as_far_as_the_card(pack, tmp_path):
     (tree,) = bare.work.glob("pack-*")
     asked = bare.run(f"/srv/{tree.name}/bin/dapd", "score", "--model", f"/srv/{tree.name}/deploy/models/laboratory", "--input", "/dev/null", "--output",
                      "/tmp/out", "--device", "cuda")
-    assert asked.returncode == 3 and "no CUDA device can be used" in asked.stderr
+    assert asked.returncode == 3 and "no GPU can be used" in asked.stderr
     for name in manifest["tests"]:
         listed = bare.run(f"/srv/{tree.name}/bin/{name}", "--gtest_list_tests")
         assert listed.returncode == 0 and re.search("Cuda|Gpu|GPU", listed.stdout), f"{name} has no test that the stage 'kernels' would find"
@@ -72,6 +72,19 @@ def test_a_bare_machine_comes_as_far_as_the_card(pack, tmp_path):
     library.unlink()
     result = bare.run("/mnt/run.sh", "--results", "/srv/again")
     assert result.returncode == 1 and f"do not fit the libraries of this machine: {library.name} is not found." in result.stderr
+
+
+@needs_backend
+def test_the_whole_pack_is_small_enough_to_carry(tmp_path):
+    """As it is made for a machine with a GPU: two minutes of a core."""
+    out = tmp_path / "out"
+    result = subprocess.run([GPU / "pack.sh", out], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    print(result.stdout)
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert manifest["left_out"] == []
+    assert [part["file"] for part in manifest["parts"]] == [f"{name}.tar.xz" for name in ("programs", "libraries", "peers", "numpy")]
+    assert sum(path.stat().st_size for path in out.iterdir()) <= MOST_BYTES
 
 
 @needs_backend
@@ -91,12 +104,12 @@ def test_a_pack_that_was_damaged_on_its_way_is_refused(pack, tmp_path):
 def test_stages_rehearse_on_the_cpu(pack, tmp_path):
     """What compares, stops and continues works before a GPU is paid for."""
     environment = {**os.environ, "DAPD_GPU_WORK": str(tmp_path / "work"), "DAPD_PYTHON": sys.executable, "OMP_NUM_THREADS": "1"}
-    result = subprocess.run([pack / "run.sh", "--results", tmp_path / "results", "--rehearse", "G5", "parity", "run"], capture_output=True, text=True,
+    result = subprocess.run([pack / "run.sh", "--results", tmp_path / "results", "--rehearse", "G5", "parity", "determinism", "run"], capture_output=True, text=True,
                             env=environment)
     print(result.stdout, result.stderr)
     stages = {stage["stage"]: stage for stage in json.loads((tmp_path / "results/results.json").read_text())["stages"]}
     assert result.returncode == 0, (tmp_path / "results/log.txt").read_text()
-    assert stages["parity"]["state"] == stages["run"]["state"] == "passed" and stages["G5"]["state"] == "not run"
+    assert stages["parity"]["state"] == stages["determinism"]["state"] == stages["run"]["state"] == "passed" and stages["G5"]["state"] == "not run"
     checks = [line["check"] for line in stages["parity"]["lines"] if "check" in line]
     assert any("logit" in check for check in checks) and any("worst gradient" in check for check in checks) and any("adapter after 10 steps" in check for check in checks)
     assert (tmp_path / "results/results.txt").read_text().startswith("REHEARSAL")
