@@ -1,23 +1,30 @@
 #include "services/cli/pass_limits_text.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
 #include "common/base/status_macros.h"
-#include "common/base/visible_gpus.h"
+#include "common/model/spec/gpu_shares.h"
 #include "common/model/spec/pass_memory.h"
 
 namespace dapd {
 namespace {
 
+constexpr double kGiB = 1 << 30;
 // What the published sizes' configurations are made for.
 constexpr double kUsualGib = 80;
 
-bool IsForGpu(const Config& config) {
-  return config.model.device == "cuda" ||
-         (config.model.device == "auto" && !VisibleGpus().empty());
+// As `dapd run` counts where the configuration does not.
+int64_t ProcessesOnAGpu(const Config& config, size_t num_gpus) {
+  if (config.run.gpu_processes != 1) return config.run.gpu_processes;
+  std::vector<std::string> gpus;
+  for (size_t i = 0; i < num_gpus; ++i) gpus.push_back(absl::StrCat(i));
+  return std::max<int64_t>(1, MostOnOneGpu(DealGpus(config, gpus)));
 }
 
 }  // namespace
@@ -25,28 +32,48 @@ bool IsForGpu(const Config& config) {
 absl::StatusOr<std::string> PassLimitsText(const Config& config,
                                            const ModelConfig& model,
                                            double gpu_gib) {
-  if (gpu_gib == 0 && !IsForGpu(config)) {
+  const bool asks = gpu_gib == 0 && PlansForGpu(config);
+  return PassLimitsText(
+      config, model, gpu_gib, asks ? FindGpus() : GpuReport{});
+}
+
+absl::StatusOr<std::string> PassLimitsText(const Config& config,
+                                           const ModelConfig& model,
+                                           double gpu_gib,
+                                           const GpuReport& here) {
+  if (gpu_gib == 0 && !PlansForGpu(config)) {
     ASSIGN_OR_RETURN(const TrainerLimits limits,
                      PlanTrainerLimits(config, model, /*gpu=*/std::nullopt));
     return Describe(limits, model);
   }
-  const double gib = gpu_gib > 0 ? gpu_gib : kUsualGib;
-  const DeviceMemory gpu =
-      EmptyGpu(config, model, static_cast<int64_t>(gib * (1 << 30)));
-  const std::string where =
-      config.run.gpu_processes > 1
-          ? absl::StrFormat("a GPU of %g GiB that %d processes share",
-                            gib,
-                            config.run.gpu_processes)
-          : absl::StrFormat("a GPU of %g GiB", gib);
-  const auto limits = PlanTrainerLimits(config, model, gpu);
+  Config shared = config;
+  double gib = gpu_gib > 0 ? gpu_gib : kUsualGib;
+  std::optional<int64_t> free_bytes;
+  const bool is_here = gpu_gib == 0 && here.usable.ok() && !here.gpus.empty();
+  if (is_here) {
+    const Gpu& gpu = here.gpus.front();
+    gib = static_cast<double>(gpu.total_bytes) / kGiB;
+    free_bytes = gpu.free_bytes;
+    shared.run.gpu_processes = ProcessesOnAGpu(config, here.gpus.size());
+  }
+  DeviceMemory gpu = EmptyGpu(shared, model, static_cast<int64_t>(gib * kGiB));
+  if (free_bytes.has_value()) {
+    gpu.free = std::clamp<int64_t>(*free_bytes - gpu.own, 0, gpu.free);
+  }
+  std::string where = absl::StrFormat(
+      "%s GPU of %.4g GiB", is_here ? "this machine's" : "a", gib);
+  if (shared.run.gpu_processes > 1) {
+    absl::StrAppend(
+        &where, " that ", shared.run.gpu_processes, " processes share");
+  }
+  const auto limits = PlanTrainerLimits(shared, model, gpu);
   if (limits.ok()) {
     return absl::StrCat("on ", where, ": ", Describe(*limits, model));
   }
   if (gpu_gib > 0) return limits.status();
   return absl::StrCat("none on ",
                       where,
-                      " (--gpu-gib): ",
+                      is_here ? ": " : " (--gpu-gib): ",
                       std::string(limits.status().message()));
 }
 

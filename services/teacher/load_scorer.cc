@@ -6,29 +6,18 @@
 #include "common/base/status_macros.h"
 #include "common/model/fast/chunk_forward.h"
 #include "common/model/spec/gpu_shares.h"
+#include "common/model/spec/scoring_shape.h"
 #include "common/model/weights/describe_worker.h"
 #include "common/model/weights/placement.h"
 
 namespace dapd {
-namespace {
-
-// On a GPU (ScoringShapeFor). The requests of a trainer have some 6,000 tokens
-// each, under two sets of weights: six of them leave an eighth of the rows of
-// their passes unused, two a quarter.
-constexpr int64_t kGpuPassRows = 4096;
-constexpr int64_t kGpuRequests = 6;
-// 512 x 151,936 float32 are 297 MiB.
-constexpr int64_t kGpuHeadRows = 512;
-
-}  // namespace
-
 ScoringShape ScoringShapeFor(const TeacherSection& config, at::Device device) {
   ScoringShape shape;
   shape.chunk_tokens = ChunkTokensFor(config.chunk_tokens, device);
   if (!device.is_cuda()) return shape;
-  shape.pass_rows = std::max(kGpuPassRows, shape.chunk_tokens);
-  shape.most_together = kGpuRequests;
-  shape.head_rows = kGpuHeadRows;
+  shape.pass_rows = std::max(kGpuScoringRows, shape.chunk_tokens);
+  shape.most_together = kGpuScoringRequests;
+  shape.head_rows = kGpuScoringHeadRows;
   return shape;
 }
 

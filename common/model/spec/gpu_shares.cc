@@ -24,7 +24,17 @@ constexpr double kGiB = 1 << 30;
 struct Need {
   std::string name;
   double bytes = 0;
+  bool of_even_part = false;  // it plans with no more than that
 };
+
+Need NeedOf(const std::string& process,
+            const RoleMemory& plan,
+            const Gpu& gpu,
+            int64_t sharing) {
+  const double part =
+      static_cast<double>(gpu.total_bytes) / static_cast<double>(sharing);
+  return {process, plan.Least() + plan.holes * part, plan.holes > 0};
+}
 
 absl::Status CheckFit(const std::vector<Need>& needs, const Gpu& gpu) {
   double sum = 0;
@@ -54,6 +64,30 @@ absl::Status CheckFit(const std::vector<Need>& needs, const Gpu& gpu) {
       gpu.uuid,
       static_cast<double>(gpu.total_bytes) / kGiB,
       free));
+}
+
+// Not by the sum: who divides a part fills it.
+absl::Status CheckEvenParts(const std::vector<Need>& needs,
+                            const Gpu& gpu,
+                            int64_t sharing) {
+  const double part =
+      static_cast<double>(gpu.total_bytes) / static_cast<double>(sharing);
+  for (const Need& need : needs) {
+    if (!need.of_even_part || need.bytes <= part) continue;
+    return ConfigError(absl::StrFormat(
+        "the %s needs at least %.1f GiB on one GPU, and its even part of %s "
+        "(%s), which %d processes share, is %.1f of %.1f GiB. dapd check "
+        "prints what takes it: less trainer.pack_tokens, "
+        "trainer.shard_base=true with more trainer.ranks, or more GPUs",
+        need.name,
+        need.bytes / kGiB,
+        Printable(gpu.name),
+        gpu.uuid,
+        sharing,
+        part / kGiB,
+        static_cast<double>(gpu.total_bytes) / kGiB));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -103,13 +137,16 @@ absl::Status CheckShares(const std::vector<LocalProcess>& processes,
                          const MemoryPlan& plan,
                          const std::vector<std::string>& names,
                          const std::vector<Gpu>& gpus) {
+  const int64_t sharing = std::max<int64_t>(1, MostOnOneGpu(processes));
   for (size_t i = 0; i < std::min(names.size(), gpus.size()); ++i) {
     std::vector<Need> needs;
     for (const LocalProcess& process : processes) {
       if (std::ranges::count(process.gpus, names[i]) == 0) continue;
-      needs.push_back({process.name, (plan.*process.role).Least()});
+      needs.push_back(
+          NeedOf(process.name, plan.*process.role, gpus[i], sharing));
     }
     RETURN_IF_ERROR(CheckFit(needs, gpus[i]));
+    RETURN_IF_ERROR(CheckEvenParts(needs, gpus[i], sharing));
   }
   return absl::OkStatus();
 }

@@ -31,8 +31,9 @@ std::vector<LocalProcess> DealGpus(const Config& config,
 int64_t MostOnOneGpu(const std::vector<LocalProcess>& processes);
 
 // Whether what `processes` need at the least is free on each of `gpus`, the
-// ones that `names` stands for in the same order. A CONFIG error with what is
-// needed, what the GPU has and what of that is free.
+// ones that `names` stands for in the same order, and whether a process that
+// divides memory by itself (RoleMemory::holes) has enough in an even part. A
+// CONFIG error with what is needed, what the GPU has and what of that is free.
 absl::Status CheckShares(const std::vector<LocalProcess>& processes,
                          const MemoryPlan& plan,
                          const std::vector<std::string>& names,

@@ -1,28 +1,45 @@
 #include "common/model/spec/memory_plan.h"
 
 #include <algorithm>
+#include <iterator>
+#include <map>
 #include <optional>
 #include <set>
 
 #include "common/config/preset_terms.h"
 #include "common/model/spec/pass_memory.h"
+#include "common/model/spec/scoring_shape.h"
+#include "common/model/spec/step_cost.h"
 
 namespace dapd {
 namespace {
 
 constexpr double kMiB = 1024.0 * 1024.0;
-// A program with its libraries.
+// A program with its libraries, on a CPU.
 constexpr double kProgramBytes = 400e6;
 // The template around a problem, and the problem itself, in tokens.
 constexpr double kPromptTokens = 400;
 // Tensors as wide as a layer's input, and as its MLP, that are alive at once.
 constexpr double kHiddenTensors = 12;
 constexpr double kIntermediateTensors = 4;
-// The loss's buffers, whatever the length (common/objective/head_loss.h).
+// The loss's buffers on a CPU, whatever the length
+// (common/objective/head_loss.h).
 constexpr double kHeadLossBytes = 400e6;
+// Chunks of a teacher's pass on a GPU (teacher.chunk_tokens).
+constexpr double kChunksOfPass = 4;
 
 double BytesOfNumber(const Config& config) {
   return config.model.precision == "float32" ? 4 : 2;
+}
+
+double ProgramBytes(const Config& config) {
+  return PlansForGpu(config) ? kGpuContextBytes : kProgramBytes;
+}
+
+// Keys and values of a token in all layers.
+double KvBytes(const Config& config, const ModelConfig& model) {
+  return 2 * static_cast<double>(model.num_layers) * BytesOfNumber(config) *
+         static_cast<double>(model.num_kv_heads * model.head_dim);
 }
 
 // Of one of `ranks` that split every layer: its share of those, all of the
@@ -59,16 +76,13 @@ Sizes SizesOf(const Config& config,
 RoleMemory RolloutMemory(const Config& config,
                          const ModelConfig& model,
                          const Sizes& sizes) {
-  const double kv_token = 2 * static_cast<double>(model.num_layers) *
-                          sizes.number *
-                          static_cast<double>(model.num_kv_heads) *
-                          static_cast<double>(model.head_dim);
   const double slots = static_cast<double>(config.rollout.slots) *
-                       (kPromptTokens + sizes.rollout) * kv_token /
+                       (kPromptTokens + sizes.rollout) *
+                       KvBytes(config, model) /
                        static_cast<double>(config.rollout.tensor_parallel);
   const double kv_limit =
       static_cast<double>(config.rollout.kv_memory_mib) * kMiB;
-  return {{{"program", kProgramBytes},
+  return {{{"program", ProgramBytes(config)},
            {"base", ShardBytes(config, model, config.rollout.tensor_parallel)},
            {"adapter", sizes.adapter},
            {"key-value caches",
@@ -85,22 +99,109 @@ std::set<WeightSet> TeacherSets(const Config& config) {
   return sets;
 }
 
+// Of a request's views as long as they may be, in tokens.
+struct RequestTokens {
+  double all = 0;      // of the set of weights that reads most
+  double longest = 0;  // of one view
+};
+
+RequestTokens LongestRequest(const Config& config) {
+  const SampleLengths lengths = LongestSamples(config);
+  std::map<WeightSet, std::set<ViewName>> views;
+  for (const TeacherPass& pass : TeacherPasses(ExpandTerms(config.objective))) {
+    // Until its first refresh a snapshot is the base.
+    const bool may_be_base = pass.weights == WeightSet::kSnapshot;
+    views[may_be_base ? WeightSet::kBase : pass.weights].insert(pass.view);
+  }
+  RequestTokens request;
+  for (const auto& [set, names] : views) {
+    double all = 0;
+    for (const ViewName name : names) {
+      const double tokens = lengths.at(ViewNameString(name)).tokens;
+      all += tokens;
+      request.longest = std::max(request.longest, tokens);
+    }
+    request.all = std::max(request.all, all);
+  }
+  return request;
+}
+
+// What scoring takes on a GPU. Requests that are scored together keep what
+// their views' chunks computed until they are through; short of memory the
+// teacher scores them one by one.
+std::vector<MemoryItem> ScoringOnGpu(const Config& config,
+                                     const ModelConfig& model,
+                                     const Sizes& sizes,
+                                     double prefix_caches) {
+  constexpr auto kRequests = static_cast<double>(kGpuScoringRequests);
+  constexpr auto kRows = static_cast<double>(kGpuScoringRows);
+  const RequestTokens request = LongestRequest(config);
+  const double kv_token = KvBytes(config, model);
+  const double views = request.all * (kv_token + sizes.number * sizes.hidden);
+  const double attended = kChunksOfPass * request.longest * kv_token /
+                          static_cast<double>(model.num_layers);
+  const double scores =
+      sizes.number * sizes.hidden * 3 * (sizes.rollout + sizes.reference);
+  return {{"views under way, beside the prefixes",
+           std::max(0.0, kRequests * views - prefix_caches),
+           std::max(0.0, views - prefix_caches)},
+          {"a layer", LayerWorkspace(config, model, kRows) + attended},
+          {"logits",
+           4 * static_cast<double>(kGpuScoringHeadRows * model.vocab_size)},
+          {"scores", kRequests * scores, scores}};
+}
+
 RoleMemory TeacherMemory(const Config& config,
                          const ModelConfig& model,
                          const Sizes& sizes) {
   const double longest_view = kPromptTokens + sizes.rollout + sizes.reference;
-  RoleMemory memory{
-      {{"program", kProgramBytes},
-       {"base", BaseBytesOfRank(config, model, /*ranks=*/1)},
-       {"prefix caches",
-        static_cast<double>(config.teacher.prefix_memory_mib) * kMiB},
-       {"a layer", LayerWorkspace(config, model, longest_view)},
-       {"scores",
-        sizes.number * sizes.hidden * 3 * (sizes.rollout + sizes.reference)}}};
+  const double prefix_caches =
+      static_cast<double>(config.teacher.prefix_memory_mib) * kMiB;
+  RoleMemory memory{{{"program", ProgramBytes(config)},
+                     {"base", BaseBytesOfRank(config, model, /*ranks=*/1)},
+                     {"prefix caches", prefix_caches}}};
+  if (PlansForGpu(config)) {
+    std::ranges::move(ScoringOnGpu(config, model, sizes, prefix_caches),
+                      std::back_inserter(memory.items));
+  } else {
+    memory.items.push_back(
+        {"a layer", LayerWorkspace(config, model, longest_view)});
+    memory.items.push_back(
+        {"scores",
+         sizes.number * sizes.hidden * 3 * (sizes.rollout + sizes.reference)});
+  }
   for (const WeightSet set : TeacherSets(config)) {
     memory.items.push_back({WeightSetName(set), sizes.adapter});
   }
   return memory;
+}
+
+// What a step takes besides its passes.
+std::vector<MemoryItem> StepItems(const Config& config,
+                                  const ModelConfig& model,
+                                  const Sizes& sizes) {
+  if (PlansForGpu(config)) {
+    const GpuStepMemory step = GpuStepMemoryOf(config, model);
+    return {{"adapter and snapshot", step.policy},
+            {"gradients, moments and copies of the adapter", step.adapters},
+            {"loss", step.loss},
+            {"scores of a step", step.scores}};
+  }
+  std::vector<MemoryItem> items = {
+      {"adapter, two gradients, two moments", 5 * sizes.adapter},
+      {"snapshot", sizes.adapter},
+      {"loss", kHeadLossBytes},
+      {"scores of a step",
+       sizes.number * sizes.hidden *
+           static_cast<double>(config.trainer.batch_size) * 3 *
+           (sizes.rollout + sizes.reference)}};
+  if (TeacherSets(config).contains(WeightSet::kEma)) {
+    items.push_back({"moving average", sizes.adapter});
+  }
+  if (config.rollout.max_staleness > 0) {
+    items.push_back({"adapter of the step before", sizes.adapter});
+  }
+  return items;
 }
 
 RoleMemory TrainerMemory(const Config& config,
@@ -123,30 +224,21 @@ RoleMemory TrainerMemory(const Config& config,
   const double input = sizes.number * sizes.hidden *
                        static_cast<double>(model.num_layers);  // of a token
   RoleMemory memory{
-      {{"program", kProgramBytes},
+      {{"program", ProgramBytes(config)},
        {"base",
         BaseBytesOfRank(config, model, trainer.shard_base ? trainer.ranks : 1)},
-       {"adapter, two gradients, two moments", 5 * sizes.adapter},
-       {"snapshot", sizes.adapter},
        {"inputs of all layers", pass * input, least_pass * input},
        {"kept activations", static_cast<double>(limits.activation_bytes), kept},
        {"a layer",
         2 * LayerWorkspace(config, model, pass),
-        2 * LayerWorkspace(config, model, least_pass)},
-       {"loss", kHeadLossBytes},
-       {"scores of a step",
-        sizes.number * sizes.hidden * static_cast<double>(trainer.batch_size) *
-            3 * (sizes.rollout + sizes.reference)}}};
+        2 * LayerWorkspace(config, model, least_pass)}},
+      PlansForGpu(config) ? kGpuHoles : 0.0};
+  std::ranges::move(StepItems(config, model, sizes),
+                    std::back_inserter(memory.items));
   if (trainer.train_while_sampling && !trainer.shard_base) {
     memory.items.push_back({"trained ahead",
                             static_cast<double>(limits.ahead_bytes),
                             /*least=*/0.0});
-  }
-  if (TeacherSets(config).contains(WeightSet::kEma)) {
-    memory.items.push_back({"moving average", sizes.adapter});
-  }
-  if (config.rollout.max_staleness > 0) {
-    memory.items.push_back({"adapter of the step before", sizes.adapter});
   }
   return memory;
 }

@@ -33,6 +33,9 @@ struct MemoryItem {
 // Peak of one process, by what takes it.
 struct RoleMemory {
   std::vector<MemoryItem> items;
+  // Of its GPU, or of the even part of one that others share: what the process
+  // leaves alone as it divides the rest (pass_memory.h). 0: it divides nothing.
+  double holes = 0.0;
   double Total() const;
   // With less than that on its GPU a process ends for lack of memory.
   double Least() const;
@@ -45,6 +48,8 @@ struct MemoryPlan {
   RoleMemory trainer;
 };
 
+// For a GPU where PlansForGpu (pass_memory.h): the trainer's least is then what
+// PlanTrainerLimits asks for.
 MemoryPlan PlanMemory(const Config& config, const ModelConfig& model);
 
 // The frozen base of one of `ranks` processes that split every layer between

@@ -5,6 +5,7 @@
 #include "absl/strings/str_format.h"
 
 #include "common/base/exit_code.h"
+#include "common/base/visible_gpus.h"
 #include "common/model/spec/lora_config.h"
 #include "common/model/spec/memory_plan.h"
 #include "common/model/spec/step_cost.h"
@@ -25,10 +26,7 @@ constexpr int64_t kChunkedActivationBytes = int64_t{4} << 30;
 
 // On a GPU: a chunk of fewer tokens is bound by the launches of its kernels.
 constexpr int64_t kLeastDeviceChunk = 2048;
-// The loss's buffers, whatever the length.
-constexpr double kDeviceLossBytes = 1.1e9;
-// Of the device: what the allocator cannot use, workspaces of cuBLAS and NCCL.
-constexpr double kHoles = 0.05;
+constexpr double kGpuLossBytes = 1.1e9;
 
 int64_t NumberBytes(const Config& config) {
   return config.model.precision == "float32" ? 4 : 2;
@@ -74,21 +72,9 @@ bool TrainsAhead(const TrainerSection& trainer) {
 double StepBytes(const Config& config,
                  const ModelConfig& model,
                  int64_t total) {
-  const TrainerSection& trainer = config.trainer;
-  const double adapter = 4 * static_cast<double>(LoraParameters(config, model));
-  // The gradient and a micro-batch's, two moments, what is pushed, the next
-  // snapshot, the moving average; between ranks the sum and its copy.
-  double adapters = 7;
-  if (trainer.ranks > 1) adapters += 2;
-  if (config.rollout.max_staleness > 0) adapters += 1;
-  const double scores =
-      static_cast<double>(NumberBytes(config) * model.hidden_size) *
-      static_cast<double>(trainer.batch_size) /
-      static_cast<double>(trainer.ranks) * 3 *
-      static_cast<double>(config.rollout.max_new_tokens +
-                          config.objective.max_reference_tokens);
-  return adapters * adapter + scores + kDeviceLossBytes +
-         kHoles * static_cast<double>(total);
+  const GpuStepMemory step = GpuStepMemoryOf(config, model);
+  return step.adapters + step.scores + step.loss +
+         kGpuHoles * static_cast<double>(total);
 }
 
 // What a pass takes without any activation that is kept.
@@ -114,7 +100,8 @@ TrainerLimits LimitsOfHost(const Config& config,
       .activation_bytes =
           mib(trainer.activation_memory_mib, kHostActivationMib),
       .ahead_bytes = mib(trainer.ahead_memory_mib, kHostAheadMib),
-      .longest_pack = longest.pack};
+      .longest_pack = longest.pack,
+      .splits_packs = !config.model.deterministic};
   limits.kept_layers =
       KeptLayers(model, row_bytes, longest.pack, limits.activation_bytes);
   if (KeptLayers(model, row_bytes, longest.pack, kChunkedActivationBytes) <
@@ -184,6 +171,31 @@ absl::Status NoRoom(double needed, int64_t tokens, const DeviceMemory& gpu) {
 
 }  // namespace
 
+bool PlansForGpu(const Config& config) {
+  return config.model.device == "cuda" ||
+         (config.model.device == "auto" && !VisibleGpus().empty());
+}
+
+GpuStepMemory GpuStepMemoryOf(const Config& config, const ModelConfig& model) {
+  const TrainerSection& trainer = config.trainer;
+  const double adapter = 4 * static_cast<double>(LoraParameters(config, model));
+  // The gradient and a micro-batch's, two moments, what is pushed, the next
+  // snapshot, the moving average; between ranks the sum and its copy.
+  double adapters = 7;
+  if (trainer.ranks > 1) adapters += 2;
+  if (config.rollout.max_staleness > 0) adapters += 1;
+  const double scores =
+      static_cast<double>(NumberBytes(config) * model.hidden_size) *
+      static_cast<double>(trainer.batch_size) /
+      static_cast<double>(trainer.ranks) * 3 *
+      static_cast<double>(config.rollout.max_new_tokens +
+                          config.objective.max_reference_tokens);
+  return {.policy = 2 * adapter,
+          .adapters = adapters * adapter,
+          .scores = scores,
+          .loss = kGpuLossBytes};
+}
+
 DeviceMemory ShareOf(DeviceMemory memory, int64_t processes) {
   if (processes <= 1) return memory;
   memory.total /= processes;
@@ -224,6 +236,7 @@ absl::StatusOr<TrainerLimits> PlanTrainerLimits(
   if (for_passes < needed) return NoRoom(step + needed, least, *gpu);
 
   TrainerLimits limits;
+  limits.splits_packs = !config.model.deterministic;
   limits.pack_tokens = std::clamp(
       TokensIn(config, model, for_passes), least, trainer.pack_tokens);
   limits.longest_pack = std::min(longest.pack, limits.pack_tokens);
@@ -247,11 +260,9 @@ DeviceMemory EmptyGpu(const Config& config,
                       const ModelConfig& model,
                       int64_t total) {
   const TrainerSection& trainer = config.trainer;
-  // The live adapter and its snapshot; CUDA's context.
-  constexpr double kContextBytes = 0.6e9;
   const double own =
       BaseBytesOfRank(config, model, trainer.shard_base ? trainer.ranks : 1) +
-      8 * static_cast<double>(LoraParameters(config, model)) + kContextBytes;
+      GpuStepMemoryOf(config, model).policy + kGpuContextBytes;
   const auto taken = static_cast<int64_t>(own);
   return ShareOf({.total = total,
                   .free = std::max<int64_t>(0, total - taken),

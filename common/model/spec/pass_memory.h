@@ -20,7 +20,7 @@
 // where the configuration names none, packs as configured. None of this changes
 // a bit there; on a GPU packs and chunks are part of the result, within
 // rounding, so with model.deterministic they do not depend on memory: packs are
-// as configured, and nothing passes in chunks.
+// as configured and never split, and nothing passes in chunks.
 #pragma once
 
 #include <cstdint>
@@ -41,6 +41,26 @@ struct DeviceMemory {
   int64_t own = 0;   // that it has taken
 };
 
+// Whether a plan is for a GPU: model.device is cuda, or auto where this machine
+// has one.
+bool PlansForGpu(const Config& config);
+
+// Of a GPU, or of the even part of one that a process plans with: what the
+// allocator cannot use, workspaces of cuBLAS and NCCL.
+inline constexpr double kGpuHoles = 0.05;
+// CUDA's context in each process.
+inline constexpr double kGpuContextBytes = 0.6e9;
+
+// What a trainer's step takes on a GPU besides base, passes and holes, in
+// bytes.
+struct GpuStepMemory {
+  double policy = 0;    // the live adapter and its snapshot
+  double adapters = 0;  // gradients, moments, what is pushed, averaged, summed
+  double scores = 0;    // of a step, a rank's part
+  double loss = 0;      // its buffers, whatever the length (docs/gpu.md)
+};
+GpuStepMemory GpuStepMemoryOf(const Config& config, const ModelConfig& model);
+
 // What one of `processes` that share a GPU evenly may take of it: never more
 // than is free.
 DeviceMemory ShareOf(DeviceMemory memory, int64_t processes);
@@ -53,6 +73,9 @@ struct TrainerLimits {
   // Of the layers, those whose activations a pass of the longest answers keeps.
   int64_t kept_layers = 0;
   int64_t longest_pack = 0;  // its tokens
+  // A pack that finds no memory may be split; not with model.deterministic, for
+  // the gradients of other packs add up to other bits.
+  bool splits_packs = true;
 };
 
 // Tokens of a pass that the trainer has to be able to make on a GPU: one sample

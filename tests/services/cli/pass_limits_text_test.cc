@@ -44,11 +44,51 @@ TEST_F(PassLimitsTextTest, AGpuThatIsGivenIsFilled) {
               StartsWith("on a GPU of 48 GiB that 3 processes share: "));
 }
 
+GpuReport Machine(int64_t gpus, double gib, double free_gib) {
+  GpuReport report;
+  for (int64_t i = 0; i < gpus; ++i) {
+    report.gpus.push_back(
+        {.name = "NVIDIA H100",
+         .uuid = "GPU-1",
+         .major = 9,
+         .total_bytes = static_cast<int64_t>(gib * (1 << 30)),
+         .free_bytes = static_cast<int64_t>(free_gib * (1 << 30))});
+  }
+  return report;
+}
+
+TEST_F(PassLimitsTextTest, TheGpuThatIsThereCountsWithAllWhoShareIt) {
+  config_.model.device = "cuda";
+  const auto on = [&](const GpuReport& report) {
+    return PassLimitsText(config_, model_, 0, report).value();
+  };
+  EXPECT_THAT(on(Machine(3, 79.2, 78.9)),
+              StartsWith("on this machine's GPU of 79.2 GiB: packs of "));
+  // A trainer, a rollout worker and a teacher.
+  EXPECT_THAT(on(Machine(1, 79.2, 78.9)),
+              StartsWith("on this machine's GPU of 79.2 GiB that 3 processes "
+                         "share: packs of "));
+  config_.run.gpu_processes = 2;
+  EXPECT_THAT(on(Machine(1, 79.2, 78.9)), HasSubstr("that 2 processes share"));
+  EXPECT_THAT(on(Machine(3, 79.2, 0.5)),
+              StartsWith("none on this machine's GPU of 79.2 GiB that 2 "
+                         "processes share: the trainer needs"));
+  // A size that is given is of another machine.
+  config_.run.gpu_processes = 1;
+  EXPECT_THAT(
+      PassLimitsText(config_, model_, 48, Machine(1, 79.2, 78.9)).value(),
+      StartsWith("on a GPU of 48 GiB: "));
+  // And one that cannot be used is none.
+  GpuReport broken = Machine(1, 79.2, 78.9);
+  broken.usable = absl::FailedPreconditionError("the driver is too old");
+  EXPECT_THAT(on(broken), StartsWith("on a GPU of 80 GiB: "));
+}
+
 TEST_F(PassLimitsTextTest, OnlyASizeThatIsGivenIsAnError) {
   config_.model.device = "cuda";
   config_.trainer.pack_tokens = 1'000'000;
   config_.rollout.max_new_tokens = 900'000;
-  EXPECT_THAT(PassLimitsText(config_, model_, 0).value(),
+  EXPECT_THAT(PassLimitsText(config_, model_, 0, GpuReport{}).value(),
               StartsWith("none on a GPU of 80 GiB (--gpu-gib): the trainer "
                          "needs"));
   EXPECT_EQ(ExitCodeOf(PassLimitsText(config_, model_, 80).status()),

@@ -99,6 +99,25 @@ TEST(GpuSharesTest, ProcessesThatShareAGpuHaveToFitTogether) {
   EXPECT_TRUE(check({"0"}, {}).ok());
 }
 
+// The trainer of three processes plans with a third, whatever the others leave.
+TEST(GpuSharesTest, WhoDividesAGpusMemoryHasToFitAnEvenPart) {
+  const Config config;
+  MemoryPlan plan = Plan();
+  const auto check = [&](double gib) {
+    return CheckShares(
+        DealGpus(config, {"0"}), plan, {"0"}, {WithMemory(gib, gib)});
+  };
+  EXPECT_TRUE(check(24).ok());
+  plan.trainer.holes = 0.05;
+  const absl::Status status = check(24);
+  EXPECT_EQ(ExitCodeOf(status), ExitCode::kConfig);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("the trainer needs at least 10.4 GiB"),
+                    HasSubstr("which 3 processes share, is 8.0 of 24.0 GiB")));
+  EXPECT_FALSE(check(31.5).ok());
+  EXPECT_TRUE(check(31.7).ok());
+}
+
 TEST(GpuSharesTest, WithoutWhatIsFreeTheWholeGpuCounts) {
   Gpu gpu = WithMemory(24, 0);
   gpu.free_bytes.reset();

@@ -5,6 +5,9 @@
 
 #include "gtest/gtest.h"
 
+#include "common/model/spec/pass_memory.h"
+#include "common/model/spec/step_cost.h"
+
 namespace dapd {
 namespace {
 
@@ -69,6 +72,81 @@ TEST(MemoryPlanTest, TheLeastOfATrainerIsALongestSampleWithoutActivations) {
   config.trainer.activation_memory_mib = 1;
   EXPECT_DOUBLE_EQ(PlanMemory(config, SmallModel()).trainer.Least(),
                    trainer.Least() + longer_packs + (1 << 20));
+}
+
+// Qwen3-4B's shape.
+ModelConfig FourBillion() {
+  ModelConfig model;
+  model.vocab_size = 151936;
+  model.hidden_size = 2560;
+  model.intermediate_size = 9728;
+  model.num_layers = 36;
+  model.num_heads = 32;
+  model.num_kv_heads = 8;
+  model.head_dim = 128;
+  model.qk_norm = true;
+  model.tied_embeddings = true;
+  return model;
+}
+
+// What start and `fit` ask for is what the trainer then plans by.
+TEST(MemoryPlanTest, OnAGpuTheLeastIsWhatTheTrainersOwnRuleAsksFor) {
+  Config config;
+  config.model.device = "cuda";
+  const ModelConfig model = FourBillion();
+  for (const int64_t answer : {1024, 38'912}) {
+    for (const int64_t ranks : {1, 4}) {
+      for (const int64_t processes : {1, 3}) {
+        config.rollout.max_new_tokens = answer;
+        config.rollout.max_staleness = ranks > 1 ? 1 : 0;
+        config.trainer.pack_tokens = 200'000;
+        config.trainer.ranks = ranks;
+        config.run.gpu_processes = processes;
+        const RoleMemory trainer = PlanMemory(config, model).trainer;
+        const double total = trainer.Least() / (1 - trainer.holes) *
+                             static_cast<double>(processes);
+        const auto fits = [&](double factor) {
+          const auto bytes = static_cast<int64_t>(total * factor);
+          return PlanTrainerLimits(
+                     config, model, EmptyGpu(config, model, bytes))
+              .ok();
+        };
+        EXPECT_TRUE(fits(1.0001)) << answer << ", " << ranks << " ranks";
+        EXPECT_FALSE(fits(0.9999)) << answer << ", " << ranks << " ranks";
+      }
+    }
+  }
+}
+
+TEST(MemoryPlanTest, ATeacherOnAGpuHoldsTheViewsOfSixRequests) {
+  Config config;
+  config.model.device = "cuda";
+  config.teacher.prefix_memory_mib = 0;
+  config.objective.terms = {
+      {.target = TeacherPass{.view = ViewName::kSelfRollout}}};
+  const ModelConfig model = FourBillion();
+  const auto views = [&] {
+    for (const MemoryItem& item : PlanMemory(config, model).teacher.items) {
+      if (item.what.starts_with("views under way")) return item;
+    }
+    return MemoryItem{};
+  };
+  // 36 layers of 8 heads, keys and values, and a last hidden state.
+  const double token = 2 * (36.0 * 2 * 8 * 128 + 2560);
+  const double tokens = LongestSamples(config).at("self_rollout").tokens;
+  EXPECT_DOUBLE_EQ(views().bytes, 6 * tokens * token);
+  EXPECT_DOUBLE_EQ(views().least.value(), tokens * token);
+  // What the prefix cache has room for is counted there.
+  config.teacher.prefix_memory_mib = 1024;
+  EXPECT_DOUBLE_EQ(views().bytes, 6 * tokens * token - (1 << 30));
+  config.teacher.prefix_memory_mib = 1 << 20;
+  EXPECT_EQ(views().bytes, 0.0);
+  // A base and a snapshot that is still the base share passes, others do not.
+  config.teacher.prefix_memory_mib = 0;
+  config.objective.terms.push_back(
+      {.target = TeacherPass{.weights = WeightSet::kSnapshot,
+                             .view = ViewName::kSelfReference}});
+  EXPECT_GT(views().least.value(), tokens * token);
 }
 
 }  // namespace

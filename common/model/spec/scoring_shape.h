@@ -1,0 +1,19 @@
+// How a teacher fills its passes on a GPU: what it computes by
+// (services/teacher/load_scorer.h) and its memory is planned by
+// (memory_plan.h).
+#pragma once
+
+#include <cstdint>
+
+namespace dapd {
+
+// Rows of a pass.
+inline constexpr int64_t kGpuScoringRows = 4096;
+// Requests that share passes. Those of a trainer have some 6,000 tokens each,
+// under two sets of weights: six of them leave an eighth of the rows of their
+// passes unused, two a quarter.
+inline constexpr int64_t kGpuScoringRequests = 6;
+// Rows whose logits are there at once: 512 x 151,936 float32 are 297 MiB.
+inline constexpr int64_t kGpuScoringHeadRows = 512;
+
+}  // namespace dapd
