@@ -117,6 +117,14 @@ void RunParts(const Pass& pass,
     RunParts(pass, parts, sum);
     return;
   }
+  TORCH_CHECK_WITH(OutOfMemoryError,
+                   pass.limits.splits_packs,
+                   "not enough memory for ",
+                   parts.size(),
+                   " parts of a micro-batch side by side, and with "
+                   "model.deterministic packs are not split, which would give "
+                   "other bits; lower trainer.pack_tokens, or "
+                   "trainer.activation_memory_mib if it is set");
   LogWarning(absl::StrCat("not enough memory for ",
                           parts.size(),
                           " parts of a micro-batch side by side; splitting "

@@ -61,7 +61,8 @@ struct MicroBatchResult {
 // model.deterministic; without, its backward pass has no fixed bits). A pack
 // for which there is not enough memory is run again without what is kept ahead,
 // and then split, down to the views of one sample that score the same tokens;
-// c10::OutOfMemoryError if even those do not fit.
+// c10::OutOfMemoryError if even those do not fit, or if limits.splits_packs is
+// false.
 MicroBatchResult ComputeMicroBatch(const ModelWeights& weights,
                                    const Adapter& live,
                                    const std::vector<Term>& terms,

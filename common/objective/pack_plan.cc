@@ -14,7 +14,8 @@ PassLimits MakePassLimits(const TrainerLimits& limits,
   // Passes through a base that ranks hold together are ones they make together.
   return {.pack_tokens = limits.pack_tokens,
           .activation_bytes = limits.activation_bytes,
-          .chunk_tokens = weights.source == nullptr ? limits.chunk_tokens : 0};
+          .chunk_tokens = weights.source == nullptr ? limits.chunk_tokens : 0,
+          .splits_packs = limits.splits_packs};
 }
 
 PassLimits MakePassLimits(const Config& config, const ModelWeights& weights) {

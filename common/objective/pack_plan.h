@@ -27,6 +27,7 @@ struct PassLimits {
   // Tokens of the chunks in which none_rollout passes forward, from its first
   // token on; 0: as one. Part of the result, within rounding.
   int64_t chunk_tokens = 0;
+  bool splits_packs = true;  // as TrainerLimits
 };
 // Those of the rule for the weights' device (common/model/spec/pass_memory.h).
 PassLimits MakePassLimits(const TrainerLimits& limits,

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 #include "common/model/reference/token_logprobs.h"
@@ -52,14 +53,14 @@ class MicroBatchTest : public testing::Test {
  protected:
   Outcome Run(int64_t pack_tokens) {
     const Adapter adapter = MakeTrainedAdapter(weights_->config);
+    limits_.pack_tokens = pack_tokens;
     Outcome outcome;
-    outcome.sums =
-        AccumulateMicroBatch(*weights_,
-                             adapter,
-                             MakeTerms(),
-                             samples_,
-                             {.head = {.chunk_bytes = 8192},
-                              .limits = {.pack_tokens = pack_tokens}});
+    outcome.sums = AccumulateMicroBatch(
+        *weights_,
+        adapter,
+        MakeTerms(),
+        samples_,
+        {.head = {.chunk_bytes = 8192}, .limits = limits_});
     std::vector<at::Tensor> parts;
     for (const at::Tensor& tensor : adapter.Tensors()) {
       parts.push_back(tensor.grad().flatten());
@@ -83,6 +84,7 @@ class MicroBatchTest : public testing::Test {
   std::vector<ScoredSample> samples_ = {MakeSample(*weights_, 60),
                                         MakeSample(*weights_, 3),
                                         MakeSample(*weights_, 45)};
+  PassLimits limits_;
 };
 
 TEST_F(MicroBatchTest, PacksOfAnySizeAddUpToTheSame) {
@@ -204,6 +206,21 @@ TEST_F(MicroBatchTest, APackThatDoesNotFitIsSplitAndNothingCountsTwice) {
   const Outcome outcome = Run(100000);
   EXPECT_GE(memory.num_refused(), 1);
   ExpectEqual(outcome, expected);
+}
+
+TEST_F(MicroBatchTest, APackThatMustNotBeSplitIsAnErrorThatSaysWhatToDo) {
+  limits_.splits_packs = false;
+  const Outcome expected = Run(100000);
+  SmallMemory memory(100 * 48 * 4);
+  try {
+    Run(100000);
+    FAIL() << "it was split";
+  } catch (const c10::OutOfMemoryError& error) {
+    EXPECT_THAT(error.what_without_backtrace(),
+                testing::HasSubstr("lower trainer.pack_tokens"));
+  }
+  // Packs that are shorter from the beginning do fit.
+  ExpectEqual(Run(60), expected);
 }
 
 TEST_F(MicroBatchTest, APartThatDoesNotFitAloneIsAnError) {

@@ -130,7 +130,9 @@ TEST_F(PassMemoryTest, WhatIsPartOfTheResultDoesNotDependOnMemory) {
   for (const int64_t gib : {40, 80, 141}) {
     EXPECT_EQ(OnGpu(gib).pack_tokens, config_.trainer.pack_tokens) << gib;
     EXPECT_EQ(OnGpu(gib).chunk_tokens, 0) << gib;
+    EXPECT_FALSE(OnGpu(gib).splits_packs) << gib;
   }
+  EXPECT_FALSE(PlanTrainerLimits(config_, model_, std::nullopt)->splits_packs);
   config_.trainer.pack_tokens = 1'000'000;
   EXPECT_FALSE(
       PlanTrainerLimits(config_, model_, EmptyGpu(config_, model_, 40 * kGiB))
