@@ -37,8 +37,8 @@ __device__ inline void Store8(T* to, const Vector8<T>& vector) {
 }
 
 // The sum over groups of `kLanes` lanes, in every one of them.
-template <int kLanes>
-__device__ inline float ButterflySum(float value) {
+template <int kLanes, typename T>
+__device__ inline T ButterflySum(T value) {
 #pragma unroll
   for (int step = kLanes / 2; step > 0; step /= 2) {
     value += __shfl_xor_sync(kAllLanes, value, step);

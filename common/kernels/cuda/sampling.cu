@@ -216,7 +216,9 @@ __device__ uint64_t TotalWeight(const WeighedRow& row) {
       sum += row.Weight(logit);
     }
   }
-  atomicAdd(&total, sum);
+  // One addition a warp: 512 to one place would follow each other.
+  sum = ButterflySum<kWarp>(sum);
+  if (threadIdx.x % kWarp == 0) atomicAdd(&total, sum);
   __syncthreads();
   return total;
 }

@@ -197,6 +197,7 @@ namespace {
 template <typename T>
 T AddAtomically(T* to, T value) {
   dapd::fake::WatchAccess(to, sizeof(T), dapd::fake::Access::kAtomic);
+  ++dapd::fake::TheDevice().traffic.atomic_additions;
   return std::exchange(*to, *to + value);
 }
 

@@ -37,10 +37,12 @@ void SetTraits(const DeviceTraits& traits);
 std::string TakeReport();
 
 // What kernels have read and written of the device's memory, shared variables
-// aside, since the last call.
+// aside, since the last call; and how often they have added atomically, to
+// whichever memory.
 struct Traffic {
   uint64_t bytes_read = 0;
   uint64_t bytes_written = 0;
+  uint64_t atomic_additions = 0;
 };
 Traffic TakeTraffic();
 

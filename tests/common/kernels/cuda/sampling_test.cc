@@ -196,6 +196,23 @@ TEST(CudaSamplingOnHostTest, PaddingThatIsFarAboveAllTokensIsNeverSampled) {
   }
 }
 
+// Of one token that may be drawn, by mass: the total, and a count and a weight
+// for each of the at most eight digits of a descent, of which there are two.
+TEST(CudaSamplingOnHostTest, ThreadsDoNotQueueForTheTotal) {
+  constexpr int64_t kVocab = 400;
+  const Batch batch(RandomNumbers<float>(kVocab, 3),
+                    kVocab,
+                    /*num_known=*/1,
+                    {SequenceOf({1.0, 0, 0.9})});
+  const SampleArgs args = batch.Args();
+  fake::TakeTraffic();
+  ASSERT_KERNEL_RUNS(DapdCudaSample(&args, nullptr));
+  const fake::Traffic traffic = fake::TakeTraffic();
+  EXPECT_EQ(batch.tokens.data()[0], 0);
+  std::cout << traffic.atomic_additions << " atomic additions\n";
+  EXPECT_LE(traffic.atomic_additions, 512U / 32 + 2 * 2 * 8);
+}
+
 TEST(CudaSamplingOnHostTest, ARowEndsAtItsEndTokenOrItsLimit) {
   constexpr int64_t kVocab = 50;
   std::vector<float> logits(4 * kVocab, 0.0F);
