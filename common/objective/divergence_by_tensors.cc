@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace dapd {
 namespace {
@@ -105,9 +106,9 @@ at::Tensor GradientOf(const DivergenceRows& rows,
 
 }  // namespace
 
-DivergenceSums DivergenceByTensors(const DivergenceRows& rows,
-                                   double weight,
-                                   at::Tensor grad) {
+at::Tensor DivergenceOnDevice(const DivergenceRows& rows,
+                              double weight,
+                              at::Tensor grad) {
   const Entries entries = EntriesOf(rows);
   const Components components = ComponentsOf(entries, rows.divergence);
   const double clip = rows.divergence.clip;
@@ -117,7 +118,7 @@ DivergenceSums DivergenceByTensors(const DivergenceRows& rows,
                                         : by_token;
   };
   const auto sum = [&](const at::Tensor& values) {
-    return weighted(values.sum(-1)).sum(at::kDouble).item<double>();
+    return weighted(values.sum(-1)).sum(at::kDouble);
   };
   if (grad.defined()) {
     at::Tensor gradient =
@@ -131,10 +132,24 @@ DivergenceSums DivergenceByTensors(const DivergenceRows& rows,
   if (rows.token_weights.defined()) {
     any_clipped = any_clipped.logical_and(rows.token_weights != 0.0);
   }
-  return {.clipped = sum(components.value.clamp_max(clip)),
-          .unclipped = sum(components.value),
-          .clipped_tokens = any_clipped.sum().item<int64_t>(),
-          .tokens = rows.student_logprobs.size(0)};
+  return at::stack({sum(components.value.clamp_max(clip)),
+                    sum(components.value),
+                    any_clipped.sum().to(at::kDouble)});
+}
+
+DivergenceSums SumsOf(const at::Tensor& host, int64_t tokens) {
+  const auto* sums = host.const_data_ptr<double>();
+  return {.clipped = sums[0],
+          .unclipped = sums[1],
+          .clipped_tokens = static_cast<int64_t>(sums[2]),
+          .tokens = tokens};
+}
+
+DivergenceSums DivergenceByTensors(const DivergenceRows& rows,
+                                   double weight,
+                                   at::Tensor grad) {
+  return SumsOf(DivergenceOnDevice(rows, weight, std::move(grad)).cpu(),
+                rows.student_logprobs.size(0));
 }
 
 }  // namespace dapd

@@ -32,7 +32,15 @@ struct DivergenceRows {
 };
 
 // Adds weight * dl/da (a, not z: the caller divides by T once) to `grad` [n, V]
-// if that is defined.
+// if that is defined. Gives `clipped`, `unclipped` and `clipped_tokens` of
+// DivergenceSums, [3] float64 where the rows are: nobody waits for them here.
+at::Tensor DivergenceOnDevice(const DivergenceRows& rows,
+                              double weight,
+                              at::Tensor grad);
+// Of such a tensor on the CPU, over `tokens` tokens.
+DivergenceSums SumsOf(const at::Tensor& host, int64_t tokens);
+
+// Both in one.
 DivergenceSums DivergenceByTensors(const DivergenceRows& rows,
                                    double weight,
                                    at::Tensor grad);

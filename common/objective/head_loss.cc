@@ -1,11 +1,13 @@
 #include "common/objective/head_loss.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "common/objective/chunk_tokens.h"
 #include "common/objective/head_products.h"
 #include "common/objective/target_sources.h"
 #include "common/objective/token_passes.h"
+#include "common/tensor/device_copy.h"
 
 namespace dapd {
 namespace {
@@ -86,10 +88,9 @@ void WriteGradients(const Call& call,
 }
 
 // Sums over the tokens in their order, whichever thread they ran on.
-std::vector<DivergenceSums> AddUp(const at::Tensor& sums,
+std::vector<DivergenceSums> AddUp(const at::Tensor& host,
                                   const TargetSources& sources,
                                   size_t num_terms) {
-  const at::Tensor host = sums.cpu();
   const auto* of_token =
       reinterpret_cast<const DivergenceTokenSums*>(host.const_data_ptr());
   const size_t count = host.nbytes() / sizeof(DivergenceTokenSums);
@@ -182,7 +183,12 @@ HeadLoss ComputeHeadLoss(const at::Tensor& head,
     RunTokens(call, chunk);
     if (with_gradient) WriteGradients(call, chunk, loss.grad_hidden);
   }
-  loss.sums = AddUp(call.sums, sources, terms.size());
+  std::vector<at::Tensor> read = loss.token_logprobs;
+  read.push_back(call.sums);
+  read = ToHost(std::move(read));
+  loss.sums = AddUp(read.back(), sources, terms.size());
+  read.pop_back();
+  loss.token_logprobs = std::move(read);
   return loss;
 }
 

@@ -77,14 +77,15 @@ struct HeadLoss {
   // d(sum over terms and tokens of token_weight * loss) / d(student's hidden),
   // [n, hidden] in the head's dtype, one per student; empty unless asked for.
   std::vector<at::Tensor> grad_hidden;
-  // [n] float32, one per student: of its ids at temperature 1; undefined where
-  // it has none.
+  // [n] float32 on the CPU, one per student: of its ids at temperature 1;
+  // undefined where it has none.
   std::vector<at::Tensor> token_logprobs;
 };
 
 // `head` [V, hidden] float32 or bfloat16. On the CPU neither the number of
 // threads nor chunk_bytes changes a bit of the result. top_k payloads, and a
-// GPU without own kernels, take the path of ComputeHeadLossByTensors.
+// GPU without own kernels, take the path of ComputeHeadLossByTensors. A GPU is
+// waited for once, at the end.
 HeadLoss ComputeHeadLoss(const at::Tensor& head,
                          std::span<const HeadStudent> students,
                          std::span<const HeadTerm> terms,

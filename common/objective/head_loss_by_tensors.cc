@@ -1,11 +1,15 @@
 #include <algorithm>
+#include <span>
+#include <utility>
 #include <variant>
+#include <vector>
 
 #include "common/base/overloaded.h"
 #include "common/kernels/derived_source.h"
 #include "common/objective/divergence_by_tensors.h"
 #include "common/objective/head_loss.h"
 #include "common/objective/head_products.h"
+#include "common/tensor/device_copy.h"
 
 namespace dapd {
 namespace {
@@ -95,25 +99,51 @@ TargetLogprobs TargetOf(const Tokens& tokens, const HeadTerm& term) {
       *term.target);
 }
 
-DivergenceSums TermOfTokens(const Tokens& tokens,
-                            const at::Tensor& student_logprobs,
-                            const HeadTerm& term,
-                            const at::Tensor& grad) {
+// What a term adds up to over some tokens, not yet read.
+struct TermSums {
+  size_t term = 0;
+  at::Tensor sums;  // of DivergenceOnDevice; undefined: over no token
+  int64_t tokens = 0;
+};
+
+TermSums TermOfTokens(const Tokens& tokens,
+                      const at::Tensor& student_logprobs,
+                      std::span<const HeadTerm> terms,
+                      size_t k,
+                      const at::Tensor& grad) {
+  const HeadTerm& term = terms[k];
   // The tokens that are left out have no part in anything.
   const int64_t skipped =
       std::clamp<int64_t>(term.skip_tokens - tokens.begin, 0, tokens.count);
-  if (skipped == tokens.count) return {};
+  if (skipped == tokens.count) return {.term = k};
   const int64_t count = tokens.count - skipped;
   const Tokens rest{
       tokens.head, tokens.temperature, tokens.begin + skipped, count};
-  return DivergenceByTensors(
-      {.student_logprobs = student_logprobs.narrow(0, skipped, count),
-       .target = TargetOf(rest, term),
-       .divergence = term.divergence,
-       .support = term.support,
-       .token_weights = rest.Of(term.token_weights)},
-      term.token_weight,
-      grad.defined() ? grad.narrow(0, skipped, count) : grad);
+  return {.term = k,
+          .sums = DivergenceOnDevice(
+              {.student_logprobs = student_logprobs.narrow(0, skipped, count),
+               .target = TargetOf(rest, term),
+               .divergence = term.divergence,
+               .support = term.support,
+               .token_weights = rest.Of(term.token_weights)},
+              term.token_weight,
+              grad.defined() ? grad.narrow(0, skipped, count) : grad),
+          .tokens = count};
+}
+
+// Reads all that the device has added up, with one wait.
+void ReadSums(const std::vector<TermSums>& parts, HeadLoss* loss) {
+  std::vector<at::Tensor> read = loss->token_logprobs;
+  for (const TermSums& part : parts) read.push_back(part.sums);
+  read = ToHost(std::move(read));
+  const size_t students = loss->token_logprobs.size();
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const at::Tensor& sums = read[students + i];
+    if (!sums.defined()) continue;
+    loss->sums[parts[i].term] += SumsOf(sums, parts[i].tokens);
+  }
+  read.resize(students);
+  loss->token_logprobs = std::move(read);
 }
 
 }  // namespace
@@ -133,6 +163,7 @@ HeadLoss ComputeHeadLossByTensors(const at::Tensor& head,
   const int64_t bytes =
       options.chunk_bytes > 0 ? options.chunk_bytes : kChunkBytes;
   const int64_t chunk = std::max<int64_t>(1, bytes / row_bytes);
+  std::vector<TermSums> sums;
   for (size_t s = 0; s < students.size(); ++s) {
     const HeadStudent& student = students[s];
     const int64_t num_tokens = student.hidden.size(0);
@@ -155,7 +186,7 @@ HeadLoss ComputeHeadLossByTensors(const at::Tensor& head,
           with_gradient ? at::zeros_like(logprobs) : at::Tensor();
       for (size_t k = 0; k < terms.size(); ++k) {
         if (terms[k].student != s) continue;
-        loss.sums[k] += TermOfTokens(tokens, logprobs, terms[k], grad);
+        sums.push_back(TermOfTokens(tokens, logprobs, terms, k, grad));
       }
       if (with_gradient) {
         const at::Tensor grad_logits =
@@ -164,6 +195,7 @@ HeadLoss ComputeHeadLossByTensors(const at::Tensor& head,
       }
     }
   }
+  ReadSums(sums, &loss);
   return loss;
 }
 

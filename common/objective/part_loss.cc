@@ -4,15 +4,19 @@
 #include <utility>
 #include <variant>
 
+#include "common/tensor/device_copy.h"
+
 namespace dapd {
 namespace {
 
 // The scored tokens of a view.
 at::Tensor ScoredIds(const View& view, at::Device device) {
   const auto first = view.input_ids.begin() + view.scored_from;
-  return at::tensor(at::ArrayRef<int32_t>(
-                        &*first, static_cast<size_t>(view.scored_count)))
-      .to(device, at::kLong);
+  return ToDevice(
+      at::tensor(at::ArrayRef<int32_t>(&*first,
+                                       static_cast<size_t>(view.scored_count)))
+          .to(at::kLong),
+      device);
 }
 
 HeadTerm HeadTermOf(const LossInputs& inputs, size_t k, size_t sample) {
@@ -65,7 +69,7 @@ at::Tensor SamplerLogRatios(const LossInputs& inputs,
                                           {.hidden = hidden[index]},
                                           ScoredIds(view, device),
                                           /*temperature=*/1.0);
-  return (live - at::tensor(sample.sampler_logprobs).to(device))
+  return (live - ToDevice(at::tensor(sample.sampler_logprobs), device))
       .clamp(-kBound, kBound);
 }
 
@@ -118,10 +122,9 @@ SamplerMismatch MismatchOf(const std::vector<at::Tensor>& token_logprobs,
   SamplerMismatch mismatch;
   for (const at::Tensor& logprobs : token_logprobs) {
     if (!logprobs.defined()) continue;
-    const at::Tensor host = logprobs.to(at::kCPU).contiguous();
-    mismatch += CompareLogprobs(
-        {host.const_data_ptr<float>(), static_cast<size_t>(host.numel())},
-        sample.sampler_logprobs);
+    mismatch += CompareLogprobs({logprobs.const_data_ptr<float>(),
+                                 static_cast<size_t>(logprobs.numel())},
+                                sample.sampler_logprobs);
   }
   return mismatch;
 }

@@ -1,5 +1,10 @@
 #include "common/objective/token_routing.h"
 
+#include <algorithm>
+#include <vector>
+
+#include "common/tensor/device_copy.h"
+
 namespace dapd {
 namespace {
 
@@ -36,15 +41,18 @@ TokenRoutes RouteTokens(const Routed& routed,
           q_1 >= q_2, value(Regime::kFirstSurer), value(Regime::kSecondSurer)));
   std::vector<float> factors;
   std::vector<int64_t> seconds;
+  std::vector<at::Tensor> counts;
   TokenRoutes routes;
   for (size_t r = 0; r < kNumRegimes; ++r) {
     factors.push_back(static_cast<float>(routed.choices[r].factor));
     seconds.push_back(routed.choices[r].takes_second ? 1 : 0);
-    routes.counts[r] =
-        (regimes == static_cast<int64_t>(r)).sum().item<int64_t>();
+    counts.push_back((regimes == static_cast<int64_t>(r)).sum());
   }
+  const at::Tensor host = ToHost({at::stack(counts)}).front();
+  std::copy_n(
+      host.const_data_ptr<int64_t>(), kNumRegimes, routes.counts.begin());
   const auto by_regime = [&](const at::Tensor& table) {
-    return table.to(regimes.device())
+    return ToDevice(table, regimes.device())
         .index_select(0, regimes)
         .split_with_sizes(lengths, 0);
   };

@@ -44,8 +44,9 @@ absl::Status CheckCudaDevice() {
   return absl::InternalError(reason);
 }
 
-void SetUpCuda(bool deterministic) {
-  at::Context& context = at::globalContext();
+}  // namespace
+
+void SetUpCuda(bool deterministic, at::Context& context) {
   // Its attention builds a plan for every shape, of up to half a second each,
   // and keeps them all.
   context.setSDPUseCuDNN(false);
@@ -61,13 +62,11 @@ void SetUpCuda(bool deterministic) {
   context.setDeterministicFillUninitializedMemory(false);
 }
 
-}  // namespace
-
 absl::StatusOr<at::Device> OpenDevice(const ModelSection& model) {
   SetCudaEnvironment(model.deterministic);  // the programs have done so
   ASSIGN_OR_RETURN(const at::Device device, ParseDevice(model.device));
   if (device.is_cuda()) {
-    SetUpCuda(model.deterministic);
+    SetUpCuda(model.deterministic, at::globalContext());
     SetDeviceCheck(CheckCudaDevice);
   }
   return device;

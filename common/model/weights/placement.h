@@ -23,6 +23,9 @@ absl::StatusOr<at::Device> ParseDevice(const std::string& name);
 // the device still works. To be called once, before anything computes.
 absl::StatusOr<at::Device> OpenDevice(const ModelSection& model);
 
+// Those settings. For tests: OpenDevice makes them in LibTorch's own context.
+void SetUpCuda(bool deterministic, at::Context& context);
+
 // "float32" or "bfloat16".
 absl::StatusOr<at::ScalarType> ParsePrecision(const std::string& name);
 const char* PrecisionName(at::ScalarType dtype);

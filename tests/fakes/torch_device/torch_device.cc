@@ -113,6 +113,7 @@ class CUDAHooks final : public at::CUDAHooksInterface {
   bool isBuilt() const override { return true; }
   bool isAvailable() const override { return true; }
   bool hasCUDA() const override { return true; }
+  bool hasCuBLASLt() const override { return true; }
   bool hasPrimaryContext(c10::DeviceIndex) const override { return true; }
   at::Device getDeviceFromPtr(void*) const override { return TheDevice(); }
   bool isPinnedPtr(const void* data) const override { return IsPinned(data); }

@@ -1,0 +1,90 @@
+// Prompts through the packed weights on a GPU, on a host that plays the device:
+// their numbers against the CPU, and what they ask of the device.
+
+#include <iostream>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+#include "common/generation/cuda/cuda_prefill.h"
+#include "common/kernels/decode_attention_math.h"
+#include "tests/fakes/torch_device/device_model.h"
+#include "tests/fakes/torch_device/torch_device.h"
+#include "tests/fakes/trained_adapter.h"
+
+namespace dapd {
+namespace {
+
+struct Prefilled {
+  at::Tensor logits;
+  std::vector<PrefillPrompt> prompts;
+  DeviceWork work;
+};
+
+Prefilled Prefill(const ModelWeights& base,
+                  const Adapter& adapter,
+                  const std::vector<std::vector<int32_t>>& ids) {
+  const at::NoGradGuard no_grad;
+  ModelWeights weights = base;
+  CudaPackedWeights packed(
+      weights, AdapterForm::kColumns, &adapter.config, nullptr);
+  packed.Apply(&adapter);
+  const ModelConfig& config = weights.config;
+  Prefilled prefilled;
+  for (const std::vector<int32_t>& prompt : ids) {
+    prefilled.prompts.push_back({prompt,
+                                 at::zeros({1,
+                                            config.num_layers,
+                                            2,
+                                            config.num_kv_heads,
+                                            kSplitTokens,
+                                            config.head_dim},
+                                           weights.embedding.options())});
+  }
+  ResetWorkOfDevice();
+  prefilled.logits = PrefillPrompts(weights, packed, prefilled.prompts);
+  prefilled.work = WorkOfDevice();
+  return prefilled;
+}
+
+TEST(DevicePrefillTest, PromptsPassByOneAttentionALayerAndWithoutAWait) {
+  const auto weights = MakeSmallModel(at::kBFloat16);
+  const Adapter adapter = MakeTrainedAdapter(weights->config);
+  const auto on_device = OnPlayedDevice(*weights);
+  const Adapter there = OnPlayedDevice(adapter);
+  const std::vector<std::vector<int32_t>> ids = {RandomModelIds(9, 1),
+                                                 RandomModelIds(40, 2),
+                                                 RandomModelIds(70, 3),
+                                                 RandomModelIds(1, 4)};
+  const Prefilled expected = Prefill(*weights, adapter, ids);
+  const Prefilled got = Prefill(*on_device, there, ids);
+  EXPECT_EQ(got.logits.scalar_type(), at::kFloat);
+  const at::Tensor logits = got.logits.cpu();
+  const double error =
+      ((logits - expected.logits).norm() / expected.logits.norm())
+          .item<double>();
+  std::cout << "logits " << error << ", " << got.work.num_launches()
+            << " launches for four prompts\n";
+  EXPECT_LT(error, 2e-2);
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const at::Tensor pages = got.prompts[i].pages.cpu().to(at::kFloat);
+    const at::Tensor wanted = expected.prompts[i].pages.to(at::kFloat);
+    EXPECT_LT(((pages - wanted).norm() / wanted.norm()).item<double>(), 2e-2);
+  }
+  EXPECT_EQ(got.work.Launches("aten::_flash_attention_forward"), 2);
+  EXPECT_EQ(got.work.waits, 0);
+  EXPECT_EQ(got.work.pageable_copies, 0);
+  // A prompt by itself asks for as much, but for the copies into its pages, and
+  // has the same bits.
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const Prefilled alone = Prefill(*on_device, there, {ids[i]});
+    EXPECT_EQ(alone.work.num_launches() + 3, got.work.num_launches());
+    EXPECT_TRUE(
+        at::equal(alone.logits.cpu()[0], logits[static_cast<int64_t>(i)]));
+    EXPECT_TRUE(
+        at::equal(alone.prompts[0].pages.cpu(), got.prompts[i].pages.cpu()));
+  }
+}
+
+}  // namespace
+}  // namespace dapd

@@ -1,0 +1,132 @@
+// A trainer's step on a GPU, on a host that plays the device: its numbers
+// against the CPU, and what it asks of the device.
+
+#include <iostream>
+#include <optional>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+#include "common/objective/micro_batch.h"
+#include "common/objective/score_locally.h"
+#include "common/training/policy.h"
+#include "tests/fakes/torch_device/device_model.h"
+#include "tests/fakes/torch_device/torch_device.h"
+#include "tests/fakes/trained_adapter.h"
+
+namespace dapd {
+namespace {
+
+// All that a part may ask for: ids of the sampler's tokens and of a one-hot
+// target's, and weights by what the sampler thought of its tokens.
+std::vector<Term> MakeTerms() {
+  return {{.name = "inference",
+           .student = ViewName::kSelfRollout,
+           .target = TeacherPass{WeightSet::kBase, ViewName::kNoneRollout},
+           .importance = Importance::kToken,
+           .weight = 0.5},
+          {.name = "privileged",
+           .student = ViewName::kNoneReference,
+           .target = TeacherPass{WeightSet::kBase, ViewName::kCrossReference},
+           .weight = 2.0},
+          {.name = "tuned",
+           .student = ViewName::kNoneRollout,
+           .target = OneHot{},
+           .weight = 1.0}};
+}
+
+std::vector<ScoredSample> MakeSamples(const ModelWeights& weights,
+                                      size_t count) {
+  std::vector<ScoredSample> samples(count);
+  for (size_t i = 0; i < count; ++i) {
+    const auto length = static_cast<int64_t>(20 + 7 * i);
+    for (size_t v = 0; v < samples[i].views.size(); ++v) {
+      View& view = samples[i].views[v];
+      view.input_ids =
+          RandomModelIds(5 + length, static_cast<int32_t>(v + 3 * i));
+      view.scored_from = 5;
+      view.scored_count = length;
+    }
+    samples[i].sampler_logprobs.assign(static_cast<size_t>(length), -3.0F);
+    samples[i].scores = ScoreLocally(weights,
+                                     {{WeightSet::kSnapshot, nullptr}},
+                                     TeacherPasses(MakeTerms()),
+                                     samples[i].views);
+  }
+  return samples;
+}
+
+struct Outcome {
+  std::vector<DivergenceSums> sums;
+  at::Tensor gradient;
+  DeviceWork accumulated;
+  DeviceWork stepped;
+};
+
+Outcome RunStep(const ModelWeights& weights,
+                Adapter adapter,
+                size_t num_samples) {
+  const std::vector<ScoredSample> samples = MakeSamples(weights, num_samples);
+  Policy policy(std::move(adapter), /*snapshot=*/std::nullopt, {});
+  Outcome outcome;
+  ResetWorkOfDevice();
+  outcome.sums =
+      AccumulateMicroBatch(weights, policy.live(), MakeTerms(), samples, {});
+  outcome.accumulated = WorkOfDevice();
+  outcome.gradient = policy.FlatGradient().cpu();
+  ResetWorkOfDevice();
+  EXPECT_TRUE(policy.Step().ok());
+  outcome.stepped = WorkOfDevice();
+  return outcome;
+}
+
+TEST(DeviceStepTest, APartIsOneWaitAndAnOptimizerStepAnother) {
+  const auto weights = MakeSmallModel(at::kFloat);
+  const Adapter adapter = MakeTrainedAdapter(weights->config);
+  const Outcome expected = RunStep(*weights, adapter.Clone(), 3);
+  const auto on_device = OnPlayedDevice(*weights);
+  const Outcome got = RunStep(*on_device, OnPlayedDevice(adapter), 3);
+
+  for (size_t k = 0; k < expected.sums.size(); ++k) {
+    EXPECT_EQ(got.sums[k].tokens, expected.sums[k].tokens) << k;
+    EXPECT_NEAR(got.sums[k].clipped / expected.sums[k].clipped, 1.0, 1e-4) << k;
+  }
+  const double error =
+      ((got.gradient - expected.gradient).norm() / expected.gradient.norm())
+          .item<double>();
+  // Two packs, references and answers, of three parts each.
+  const DeviceWork& work = got.accumulated;
+  std::cout << "gradient " << error << ", " << work.num_launches()
+            << " launches, " << work.to_device << " copies to the device, "
+            << work.to_host << " to the host, " << work.waits << " waits; "
+            << got.stepped.num_launches() << " launches of the optimizer\n";
+  EXPECT_LT(error, 1e-4);
+  EXPECT_EQ(work.waits, 6);
+  EXPECT_EQ(work.pageable_copies, 0);
+  EXPECT_EQ(work.Launches("aten::_efficient_attention_forward"), 2 * 2);
+  EXPECT_EQ(work.Launches("aten::_efficient_attention_backward"), 2 * 2);
+  // Ids, positions, offsets and rows of a pack; of a part the tokens of the
+  // student, of the target and of the ratios, and the sampler's numbers.
+  EXPECT_LE(work.to_device, 2 * 6 + 6 * 4);
+  // The norm of the gradient.
+  EXPECT_LE(got.stepped.waits, 1);
+  EXPECT_LE(got.stepped.to_host, 1);
+  EXPECT_EQ(got.stepped.to_device, 0);
+}
+
+TEST(DeviceStepTest, MoreSamplesOfAPackAreNoMoreAttention) {
+  const auto weights = OnPlayedDevice(*MakeSmallModel(at::kFloat));
+  const Adapter adapter = OnPlayedDevice(MakeTrainedAdapter(weights->config));
+  const Outcome one = RunStep(*weights, adapter.Clone(), 1);
+  const Outcome five = RunStep(*weights, adapter.Clone(), 5);
+  EXPECT_EQ(one.accumulated.waits, 2);
+  EXPECT_EQ(five.accumulated.waits, 10);
+  for (const char* name : {"aten::_efficient_attention_forward",
+                           "aten::_efficient_attention_backward"}) {
+    EXPECT_EQ(five.accumulated.Launches(name), one.accumulated.Launches(name))
+        << name;
+  }
+}
+
+}  // namespace
+}  // namespace dapd
