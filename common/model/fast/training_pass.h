@@ -3,8 +3,8 @@
 // allows; the others run again in the backward pass (Chen et al. 2016,
 // "Training deep nets with sublinear memory cost"). The numbers do not depend
 // on the budget; on a GPU that is said of the bits with model.deterministic
-// only, for flash attention's backward pass adds in no fixed order otherwise. The reference implementation is ForwardHidden (decoder.h)
-// under autograd.
+// only, for flash attention's backward pass adds in no fixed order otherwise.
+// The reference implementation is ForwardHidden (decoder.h) under autograd.
 #pragma once
 
 #include <cstdint>
