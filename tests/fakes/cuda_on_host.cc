@@ -27,7 +27,6 @@ namespace dapd {
 namespace {
 
 thread_local CudaHostWork work;
-thread_local int64_t graphs_without_memory = 0;
 
 using Calls = std::vector<std::function<void()>>;
 
@@ -345,13 +344,24 @@ CudaHostWork& WorkOfCudaHost() { return work; }
 
 void LaunchOnCudaHost(std::function<void()> call) { Submit(std::move(call)); }
 
-int64_t& GraphsWithoutMemory() { return graphs_without_memory; }
+int64_t& GraphsWithoutMemory() {
+  thread_local int64_t graphs = 0;
+  return graphs;
+}
 
 }  // namespace dapd
 
 using dapd::Calls;
 using dapd::capturing;
 using dapd::WorkOfCudaHost;
+
+namespace {
+thread_local cudaError_t last_error = cudaSuccess;
+}  // namespace
+
+cudaError_t cudaGetLastError() {
+  return std::exchange(last_error, cudaSuccess);
+}
 
 cudaError_t cudaStreamCreate(cudaStream_t* stream) {
   *stream = reinterpret_cast<cudaStream_t>(new char);
@@ -385,7 +395,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable,
                                  unsigned long long) {
   if (dapd::GraphsWithoutMemory() > 0) {
     --dapd::GraphsWithoutMemory();
-    return cudaErrorMemoryAllocation;
+    return last_error = cudaErrorMemoryAllocation;
   }
   *executable = reinterpret_cast<cudaGraphExec_t>(
       new Calls(*reinterpret_cast<Calls*>(graph)));

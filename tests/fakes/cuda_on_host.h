@@ -23,7 +23,8 @@ CudaHostWork& WorkOfCudaHost();
 // that the graph is launched which is captured now.
 void LaunchOnCudaHost(std::function<void()> call);
 
-// The calling thread's next so many graphs find no memory when they are instantiated.
+// So many of the calling thread's next graphs find no memory when they are
+// instantiated.
 int64_t& GraphsWithoutMemory();
 
 }  // namespace dapd

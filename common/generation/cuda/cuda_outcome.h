@@ -14,7 +14,9 @@ class CudaOutcome {
  public:
   // Counts if nothing failed before. `code`: a cudaError_t.
   void Cuda(const char* what, int code) {
-    if (code == 0 || !ok()) return;
+    if (code == 0) return;
+    cudaGetLastError();  // or LibTorch takes it for that of its next launch
+    if (!ok()) return;
     message_ = std::string("[cuda_decoder] ") + what + ": " +
                cudaGetErrorString(static_cast<cudaError_t>(code));
   }

@@ -4,6 +4,8 @@
 
 #include "common/generation/cuda/cuda_decoder.h"
 
+#include <cuda_runtime_api.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -494,6 +496,7 @@ TEST(CudaDecoderTest, ScoringThatFindsNoMemoryForItsGraphDisturbsNobody) {
       const std::vector<int32_t> ids(1100, 5);
       GraphsWithoutMemory() = 1;
       EXPECT_THROW(backend.ScoreTokens(ids), c10::OutOfMemoryError);
+      EXPECT_EQ(cudaGetLastError(), cudaSuccess);
       EXPECT_EQ(GraphsWithoutMemory(), 0);
     }
     for (int step = 0; step < 30 && tokens.size() < 40; ++step) {
