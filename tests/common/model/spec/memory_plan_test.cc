@@ -26,6 +26,7 @@ ModelConfig SmallModel() {
 // What a process holds for terms that read these weights.
 std::set<std::string> Items(WeightSet weights, RoleMemory MemoryPlan::*role) {
   Config config;
+  config.model.device = "cpu";
   config.objective.terms = {{.target = TeacherPass{.weights = weights}}};
   std::set<std::string> items;
   const MemoryPlan plan = PlanMemory(config, SmallModel());
