@@ -11,6 +11,7 @@
 #include "common/model/weights/placement.h"
 
 namespace dapd {
+
 ScoringShape ScoringShapeFor(const TeacherSection& config, at::Device device) {
   ScoringShape shape;
   shape.chunk_tokens = ChunkTokensFor(config.chunk_tokens, device);
