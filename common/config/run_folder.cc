@@ -32,15 +32,29 @@ bool TakeLock(int lock) {
   return false;
 }
 
+// A mount that is somebody else's is the usual reason.
+absl::Status ExplainOutputError(const absl::Status& error) {
+  if (!absl::IsPermissionDenied(error)) return error;
+  return ConfigError(absl::StrCat(error.message(),
+                                  "; run.output_dir has to be a folder that "
+                                  "user ",
+                                  ::geteuid(),
+                                  " may write in"));
+}
+
 }  // namespace
 
 absl::StatusOr<RunFolder> RunFolder::Open(const RunConfig& run) {
   const std::string path = JoinPath(run.output_dir, run.name);
-  RETURN_IF_ERROR(MakeDirectories(path));
+  if (const absl::Status made = MakeDirectories(path); !made.ok()) {
+    return ExplainOutputError(made);
+  }
   const std::string lock_path = JoinPath(path, ".lock");
   const int lock =
       ::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (lock < 0) return FileError("create", lock_path, errno);
+  if (lock < 0) {
+    return ExplainOutputError(FileError("create", lock_path, errno));
+  }
   if (!TakeLock(lock)) {
     ::close(lock);
     return absl::UnavailableError(absl::StrCat(

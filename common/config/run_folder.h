@@ -16,6 +16,7 @@ class RunFolder {
   // it until destruction.
   //   FAILED_PRECONDITION (exit code kConfig)  it holds a run and run.resume
   //                        is "never"
+  //   INVALID_ARGUMENT (kConfig)  this user may not write there
   //   UNAVAILABLE          another trainer holds it
   static absl::StatusOr<RunFolder> Open(const RunConfig& run);
   RunFolder(RunFolder&& other) noexcept;

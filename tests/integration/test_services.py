@@ -201,6 +201,22 @@ def test_a_damaged_model_is_refused_by_every_service(damage, text, workspace, tm
         expect(result, 4, text)
 
 
+def test_a_folder_for_runs_that_cannot_be_written_is_one_message(workspace):
+    """As a volume that is somebody else's. Nobody makes folders in /sys, whoever he is."""
+    result = trainer(workspace, "unwritable", **{"run.output_dir": "/sys/dapd-runs"})
+    expect(result, 3, "cannot create folder /sys/dapd-runs", "run.output_dir has to be a folder that user")
+    assert sum(line.startswith("E ") for line in result.stderr.splitlines()) == 1, result.stderr
+
+
+def test_an_empty_model_folder_is_one_message(workspace, tmp_path):
+    """What a mount that went wrong leaves there."""
+    for program in ("dapd-rollout", "dapd-teacher", "dapd-trainer"):
+        result = subprocess.run([BIN / program, workspace.config, *set_flags({"model.path": tmp_path, "run.name": "empty"}),
+                                 *set_flags({f"{program[5:]}.listen": "127.0.0.1:0"})], capture_output=True, text=True, timeout=60)
+        expect(result, 4, f"{tmp_path} is an empty folder")
+        assert sum(line.startswith("E ") for line in result.stderr.splitlines()) == 1, result.stderr
+
+
 def test_a_bad_row_is_named_and_can_be_skipped(workspace):
     path = workspace.folder / "rows.jsonl"
     good = json.dumps({"problem": "1 + 1?", "solution": "2"})
