@@ -34,6 +34,6 @@ if [ -n "$base" ]; then arguments+=(--build-arg "BASE=$base"); fi
 if [ -z "$installed" ]; then exec docker build "${arguments[@]}" .; fi
 
 # All that the build then reads.
-tar --create --file - deploy/Dockerfile deploy/stage_image.sh \
+tar --create --file - deploy/Dockerfile deploy/stage_image.sh deploy/stage_libraries.sh \
   --directory "$installed" --transform 's,^\./,installed/,' . |
   docker build "${arguments[@]}" --build-arg INSTALLED=installed -

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes what is handed out of this commit: for each flavour a tarball that runs
 # wherever it is unpacked, and with --images an image for `docker load`. The same
-# commit gives the same bytes (docs/install.md says of what that holds).
+# commit is to give the same bytes (docs/install.md says what of that is shown).
 #
 #   deploy/release.sh [--output FOLDER] [--images [--base IMAGE]]
 #                     [--update-lock|--unlocked] [--installed PACKAGE] [cpu] [cuda]

@@ -10,6 +10,7 @@
 # Each Debian package that a library comes from leaves its status and its licence,
 # where scanners and people look for them.
 set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/stage_libraries.sh"
 is_cuda=
 if [ "${1:-}" = --cuda ]; then is_cuda=yes; shift; fi
 if [ $# -ne 2 ]; then
@@ -41,33 +42,15 @@ ln -s usr/lib64 lib64
 cp -r "$package" opt/dapd
 mv opt/dapd/configs etc/dapd
 
-# Paths of this machine's libraries, the loader among them; none out of the
-# package. The NVIDIA driver's library comes with the driver.
-libraries=$(find opt/dapd/bin opt/dapd/lib -type f -exec ldd {} + |
-  awk '$1 ~ /^libcuda\.so/ {next}
-       $2 == "=>" {print $3 == "not" ? "missing:" $1 : $3}
-       $1 ~ /^\/.*\/ld-linux/ {print $1}' |
-  grep -v "^$root/" | sort -u)
-missing=$(sed -n 's/^missing://p' <<<"$libraries")
-if [ -n "$missing" ]; then
-  echo "the programs load libraries that this machine lacks:" $missing >&2
-  echo "install the Debian packages that they are in" >&2
-  exit 1
-fi
+# The NVIDIA driver's library comes with the driver.
+libraries=$(libraries_of "$root" opt/dapd/bin opt/dapd/lib)
 for library in $libraries; do
   folder=$root$(realpath "$(dirname "$library")")
   mkdir -p "$folder"
   cp -L "$library" "$folder/"
 done
 
-# dpkg knows a file by the path that it had before /lib became a link.
-packages=$({ realpath $libraries; printf '%s\n' $libraries; } | sort -u |
-  xargs dpkg-query -S 2>/dev/null | sed 's/:.*//' | sort -u) || true
-for name in $packages ca-certificates; do
-  dpkg-query -s "$name" >"var/lib/dpkg/status.d/$name"
-  mkdir "usr/share/doc/$name"
-  cp -L "/usr/share/doc/$name/copyright" "usr/share/doc/$name/"
-done
+for name in $(packages_of $libraries) ca-certificates; do keep_package "$name"; done
 
 cp -L /etc/ssl/certs/ca-certificates.crt etc/ssl/certs/
 cp /etc/os-release etc/
