@@ -39,8 +39,9 @@ rm -rf "$home/lib/$name/site-packages"/{pip,setuptools}{,-[0-9]*}
 ln -s /usr/bin/python3 "$home/bin/python"
 printf '%s\n' 'home = /usr/bin' 'include-system-site-packages = false' >"$home/pyvenv.cfg"
 
+libraries=$(libraries_of "$root" usr opt)
 taken=()
-for library in $(libraries_of "$root" usr opt); do
+for library in $libraries; do
   folder=$(realpath "$(dirname "$library")")
   if [ -e "$image$folder/${library##*/}" ]; then continue; fi
   mkdir -p "$root$folder"
