@@ -1,0 +1,109 @@
+"""G7: decoding and scoring on one GPU at once, Qwen3-4B's shape, against one after the other.
+
+They are two processes, as a rollout worker and a teacher are. The driver lets processes take turns unless NVIDIA's
+multi-process service (MPS) brings their kernels together, so the row is measured without it and, where its control
+program is there and may be started, with it."""
+
+import contextlib
+import json
+import os
+import pathlib
+import shutil
+import statistics
+import subprocess
+import tempfile
+import threading
+import time
+
+from duel import BIN, DEADLINE, PAIRS, Contender, Row
+from g1_loss import has_gpu
+from g2_decode import make_model
+from g4_scoring import LAYERS
+
+BATCH, PROMPT = 32, 200
+SHORT = 64
+LONGEST = 4096
+
+
+def generate(new):
+    return json.dumps({"kind": "generate", "batch": BATCH, "calls": 1, "prompt": PROMPT, "new": new})
+
+
+def at_once(jobs):
+    """Seconds until all (contender, request) are done, and what each answered."""
+    answers = [None] * len(jobs)
+
+    def run(index, contender, request):
+        answers[index] = contender.round(request)
+
+    threads = [threading.Thread(target=run, args=(index, *job)) for index, job in enumerate(jobs)]
+    start = time.monotonic()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return time.monotonic() - start, answers
+
+
+@contextlib.contextmanager
+def mps():
+    """The environment of MPS's clients; None where it cannot be started."""
+    control = shutil.which("nvidia-cuda-mps-control")
+    if control is None:
+        yield None
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {"CUDA_MPS_PIPE_DIRECTORY": folder, "CUDA_MPS_LOG_DIRECTORY": folder}
+        everything = {**os.environ, **environment}
+        if subprocess.run([control, "-d"], env=everything, capture_output=True).returncode != 0:
+            yield None
+            return
+        try:
+            yield environment
+        finally:
+            subprocess.run([control], input="quit\n", text=True, env=everything, capture_output=True, timeout=60)
+
+
+def measure(row, how, model, environment, target):
+    """The figures of two processes, of each pair of rounds decoding alone, scoring alone, and both at once."""
+    with Contender("decoding", [BIN / "dapd_decode_benchmark", model, "bfloat16", "cuda", BATCH], **environment) as decoding, \
+            Contender("scoring", [BIN / "dapd_scoring_benchmark", "ours", LAYERS], **environment) as scoring:
+        # As many tokens as take about the time of the scores, so that neither is alone for long.
+        scoring.round()
+        seconds = scoring.round()["seconds"]
+        decoding.round(generate(SHORT))
+        short = decoding.round(generate(SHORT))
+        longer = decoding.round(generate(2 * SHORT))
+        step = max(longer["seconds"] - short["seconds"], 1e-3) / SHORT
+        request = generate(int(min(max(seconds / step, SHORT), LONGEST)))
+        ratios, slower, differing = [], [], 0
+        for _ in range(PAIRS):
+            start = time.time()
+            first = decoding.round(request)
+            second = scoring.round()
+            together, (decoded, _) = at_once([(decoding, request), (scoring, "")])
+            ratios.append(together / (first["seconds"] + second["seconds"]))
+            slower.append(decoded["seconds"] / first["seconds"])
+            differing += sum(a != b for a, b in zip(first["ids"], decoded["ids"], strict=True))
+            if 2 * time.time() - start > DEADLINE:
+                break
+    row.check(f"{how}: answers that differ from those decoded alone", differing, 0)
+    median = statistics.median(ratios)
+    limits = (target, median <= 0.8) if target else ()
+    row.figure(f"{how}: of the time one after the other", f"{median:.2f} ({min(ratios):.2f} to {max(ratios):.2f})", *limits)
+    row.figure(f"{how}: decoding beside scoring, times its time alone", f"{statistics.median(slower):.2f}")
+
+
+def main():
+    if not has_gpu():
+        print("G7  skipped: no GPU")
+        return
+    row = Row("G7", f"decoding {BATCH} answers and scoring 8 samples on a GPU at once, {LAYERS} layers of Qwen3-4B, bfloat16, two processes")
+    with tempfile.TemporaryDirectory() as folder:
+        make_model(pathlib.Path(folder))
+        with mps() as environment:
+            if environment is None:
+                row.figure("with MPS", "not measured: nvidia-cuda-mps-control is not here, or does not start")
+            else:
+                measure(row, "with MPS", folder, environment, "<= 0.8")
+        measure(row, "in turns, as the driver has it", folder, {}, "<= 0.8" if environment is None else None)
