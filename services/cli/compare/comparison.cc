@@ -140,9 +140,10 @@ std::optional<Interval> Find(const HeldOutFigures& held_out,
   return found->second;
 }
 
-// Of the values that are there; nothing if there is none.
+// Of the values that are there; nothing if there is none. What Student's t
+// gives two runs of a share may go beyond what a share can be.
 std::optional<Interval> OverRuns(
-    const std::vector<std::optional<Interval>>& values) {
+    const std::vector<std::optional<Interval>>& values, bool is_share) {
   std::vector<double> means;
   Interval sum;
   for (const std::optional<Interval>& value : values) {
@@ -156,7 +157,14 @@ std::optional<Interval> OverRuns(
   const bool differ = std::any_of(means.begin(), means.end(), [&](double mean) {
     return mean != means.front();
   });
-  if (differ) return MeanInterval(means);
+  if (differ) {
+    Interval interval = MeanInterval(means);
+    if (is_share) {
+      interval.low = std::max(interval.low, 0.0);
+      interval.high = std::min(interval.high, 1.0);
+    }
+    return interval;
+  }
   // Runs that agree say nothing about their spread: their own intervals do.
   return Interval{means.front(), sum.low / count, sum.high / count};
 }
@@ -203,7 +211,7 @@ void FillCurves(const FigureId& id,
       for (const size_t run : group.runs) {
         values.push_back(figure->run_curves[run][i]);
       }
-      curve.push_back(OverRuns(values));
+      curve.push_back(OverRuns(values, figure->is_share));
     }
   }
 }
@@ -232,8 +240,8 @@ ComparedFigure CompareFigure(const FigureId& id,
         before.push_back(figure.runs[run].before);
         after.push_back(figure.runs[run].after);
       }
-      figure.groups.push_back(
-          {.before = OverRuns(before), .after = OverRuns(after)});
+      figure.groups.push_back({.before = OverRuns(before, figure.is_share),
+                               .after = OverRuns(after, figure.is_share)});
     }
   }
   TakeDifferences(&figure.runs);

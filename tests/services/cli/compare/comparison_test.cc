@@ -73,11 +73,22 @@ TEST(CompareRunsTest, RunsOfOneSettingAreAGroupOverTheirSeeds) {
   const auto& rows = comparison.figures[0].groups;
   ASSERT_EQ(rows.size(), 2u);
   EXPECT_NEAR(rows[0].after->mean, 0.45, 1e-12);
-  // Student's t with one degree of freedom: 12.706 x 0.05.
-  EXPECT_NEAR(rows[0].after->high, 0.45 + 0.6353, 1e-3);
+  // Student's t with one degree of freedom, 12.706 x 0.05 to either side, as
+  // far as a share goes.
+  EXPECT_EQ(rows[0].after->low, 0.0);
+  EXPECT_EQ(rows[0].after->high, 1.0);
   // One run keeps its own interval.
   EXPECT_NEAR(rows[1].after->high, 0.7, 1e-12);
   EXPECT_NEAR(rows[1].against_first->mean, 0.15, 1e-12);
+}
+
+TEST(CompareRunsTest, TheIntervalOverSeedsIsStudents) {
+  const Comparison comparison = CompareRuns(
+      {MakeRun("a1", "0.001", "1", 0.45), MakeRun("a2", "0.001", "2", 0.46)});
+  const Interval after = *comparison.figures[0].groups.at(0).after;
+  EXPECT_NEAR(after.mean, 0.455, 1e-12);
+  // One degree of freedom: 12.706 x 0.005.
+  EXPECT_NEAR(after.high, 0.455 + 0.06353, 1e-4);
 }
 
 TEST(CompareRunsTest, GroupsOfASweepHaveItsNamesForThem) {
