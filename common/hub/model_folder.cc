@@ -32,6 +32,12 @@ bool Exists(const std::string& path) {
   return fs::exists(fs::symlink_status(path, error));
 }
 
+// What a mount that went wrong leaves.
+bool IsEmptyFolder(const std::string& path) {
+  std::error_code error;
+  return fs::is_directory(path, error) && fs::is_empty(path, error);
+}
+
 // The weights of a snapshot: one file, or the shards of an index.
 absl::Status AddWeightFiles(const HubId& id,
                             const HubSnapshot& snapshot,
@@ -95,6 +101,16 @@ absl::StatusOr<std::string> FindFolder(
     const std::string& what,
     const std::function<absl::Status(const HubId&, const HubSnapshot&)>&
         check) {
+  if (IsEmptyFolder(path)) {
+    return WithExitCode(absl::NotFoundError(absl::StrCat(
+                            path,
+                            " is an empty folder, with no ",
+                            what,
+                            " in it; mount the folder that has one, or "
+                            "give an id on the Hugging Face "
+                            "hub")),
+                        ExitCode::kData);
+  }
   if (Exists(path)) return path;
   const std::optional<HubId> id = ParseHubId(path);
   if (!id.has_value()) {

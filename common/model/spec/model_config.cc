@@ -1,10 +1,8 @@
 #include "common/model/spec/model_config.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <limits>
 #include <optional>
-#include <system_error>
 
 #include "absl/strings/str_cat.h"
 
@@ -314,14 +312,6 @@ absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& folder) {
         folder,
         " holds an adapter, not a model; give the base model's folder "
         "here and the adapter with --adapter"));
-  }
-  std::error_code unreadable;
-  if (std::filesystem::is_directory(folder, unreadable) &&
-      std::filesystem::is_empty(folder, unreadable)) {
-    return DataError(absl::StrCat(folder,
-                                  " is an empty folder, not a model: mount the "
-                                  "model's there, or download "
-                                  "it (deploy/fetch.sh model ID)"));
   }
   ASSIGN_OR_RETURN(const json object, ReadJsonObject(path));
   FieldReader reader(object, path);

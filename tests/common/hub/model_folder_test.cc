@@ -48,10 +48,20 @@ TEST_F(FindModelFolderTest, AnIdIsFoundInTheCache) {
   }
 }
 
+TEST_F(FindModelFolderTest, AnEmptyFolderIsNone) {
+  const std::string path = absl::StrCat(testing::TempDir(), "/nothing-in-it");
+  std::filesystem::create_directories(path);
+  EXPECT_THAT(Message(FindModelFolder(path)),
+              HasSubstr(path + " is an empty folder, with no model in it"));
+  EXPECT_THAT(Message(FindAdapterFolder(path)),
+              HasSubstr(path + " is an empty folder, with no adapter in it"));
+  EXPECT_EQ(ExitCodeOf(FindModelFolder(path).status()), ExitCode::kData);
+}
+
 TEST_F(FindModelFolderTest, APathThatExistsWins) {
   const std::filesystem::path before = std::filesystem::current_path();
   std::filesystem::current_path(cache_.path());
-  std::filesystem::create_directories("org/small");
+  std::filesystem::create_directories("org/small/anything");
   EXPECT_EQ(FindModelFolder("org/small").value_or(""), "org/small");
   EXPECT_EQ(BaseModelName("org/small"), "org/small");
   std::filesystem::create_directories("org/small@v1");
