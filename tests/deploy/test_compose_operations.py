@@ -1,6 +1,10 @@
-"""What operators do to runs of compose, on a real engine: two at once, more and fewer workers, another image, lost containers."""
+"""What operators do to runs of compose, on a real engine: two at once, more and fewer workers, another image, lost containers.
+
+It takes some minutes of two cores, so it is run when it is asked for: TEST_OPERATIONS=1.
+"""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -9,6 +13,8 @@ import pytest
 
 from compose_project import BATCH, CONFIG, Project, adapter_digest, values_of_label, wait_for
 from container_engine import ROOT
+
+pytestmark = pytest.mark.skipif("TEST_OPERATIONS" not in os.environ, reason="takes minutes: TEST_OPERATIONS=1 runs it")
 
 # In the place of the release 0.1.0: a program's version is a text in it, and nothing else of the next build differs.
 RELEASE, NEXT_RELEASE = "0.1.0", "0.1.1"
