@@ -12,11 +12,10 @@
 #include "common/generation/backend_relay.h"
 #include "common/generation/engine.h"
 #include "common/generation/make_decode_backend.h"
-#include "common/model/spec/gpu_shares.h"
 #include "common/model/weights/adapter.h"
 #include "common/model/weights/describe_worker.h"
 #include "common/model/weights/device_memory.h"
-#include "common/model/weights/placement.h"
+#include "common/model/weights/worker_placement.h"
 #include "common/sharding/sharded_weights.h"
 #include "common/tensor/torch_bridge.h"
 
@@ -104,24 +103,6 @@ class EngineSampler : public Sampler {
   GenerationEngine engine_;
 };
 
-struct Placement {
-  at::Device device;
-  at::ScalarType dtype;
-};
-
-absl::StatusOr<Placement> PlacementOf(const Config& config) {
-  SetComputeThreads(config.run.num_threads);
-  ASSIGN_OR_RETURN(const at::Device device, OpenDevice(config.model));
-  ASSIGN_OR_RETURN(const at::ScalarType dtype,
-                   ParsePrecision(config.model.precision));
-  if (device.is_cuda()) {
-    ASSIGN_OR_RETURN(const ModelConfig model,
-                     ReadModelConfig(config.model.path));
-    RETURN_IF_ERROR(CheckOwnGpu("rollout", PlanMemory(config, model).rollout));
-  }
-  return Placement{device, dtype};
-}
-
 WorkerDescription Describe(const Config& config, const ModelWeights& weights) {
   WorkerDescription description =
       DescribeWorker("rollout", weights, config.lora.rank);
@@ -163,7 +144,9 @@ struct Share {
 absl::StatusOr<Share> LoadShare(const Config& config,
                                 int64_t num_tokens,
                                 Collective& ranks) {
-  ASSIGN_OR_RETURN(const Placement placement, PlacementOf(config));
+  ASSIGN_OR_RETURN(
+      const WorkerPlacement placement,
+      OpenWorkerPlacement(config, "rollout", &MemoryPlan::rollout));
   ASSIGN_OR_RETURN(std::shared_ptr<const ShardedWeights> weights,
                    LoadShardedWeights(config.model.path,
                                       placement.dtype,
@@ -188,7 +171,9 @@ absl::StatusOr<Share> LoadShare(const Config& config,
 
 absl::StatusOr<LoadedSampler> LoadEngineSampler(const Config& config,
                                                 int64_t num_tokens) {
-  ASSIGN_OR_RETURN(const Placement placement, PlacementOf(config));
+  ASSIGN_OR_RETURN(
+      const WorkerPlacement placement,
+      OpenWorkerPlacement(config, "rollout", &MemoryPlan::rollout));
   ASSIGN_OR_RETURN(
       std::shared_ptr<const ModelWeights> weights,
       LoadModelWeights(config.model.path, placement.dtype, placement.device));

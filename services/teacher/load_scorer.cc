@@ -5,10 +5,9 @@
 
 #include "common/base/status_macros.h"
 #include "common/model/fast/chunk_forward.h"
-#include "common/model/spec/gpu_shares.h"
 #include "common/model/spec/scoring_shape.h"
 #include "common/model/weights/describe_worker.h"
-#include "common/model/weights/placement.h"
+#include "common/model/weights/worker_placement.h"
 
 namespace dapd {
 
@@ -23,15 +22,10 @@ ScoringShape ScoringShapeFor(const TeacherSection& config, at::Device device) {
 }
 
 absl::StatusOr<LoadedScorer> LoadModelScorer(const Config& config) {
-  SetComputeThreads(config.run.num_threads);
-  ASSIGN_OR_RETURN(const at::Device device, OpenDevice(config.model));
-  ASSIGN_OR_RETURN(const at::ScalarType dtype,
-                   ParsePrecision(config.model.precision));
-  if (device.is_cuda()) {
-    ASSIGN_OR_RETURN(const ModelConfig model,
-                     ReadModelConfig(config.model.path));
-    RETURN_IF_ERROR(CheckOwnGpu("teacher", PlanMemory(config, model).teacher));
-  }
+  ASSIGN_OR_RETURN(
+      const WorkerPlacement placement,
+      OpenWorkerPlacement(config, "teacher", &MemoryPlan::teacher));
+  const auto [device, dtype] = placement;
   ASSIGN_OR_RETURN(std::shared_ptr<const ModelWeights> weights,
                    LoadModelWeights(config.model.path, dtype, device));
   LoadedScorer loaded;

@@ -5,28 +5,11 @@
 
 #include "gtest/gtest.h"
 
-#include "common/base/files.h"
 #include "common/config/config_keys.h"
-#include "tests/fakes/temp_path.h"
+#include "tests/fakes/loaded_config.h"
 
 namespace dapd {
 namespace {
-
-constexpr char kGood[] = R"(model:
-  path: some/model
-trainer:
-  learning_rate: 1e-5
-  steps: 20
-objective:
-  reference_guided: {beta_inference: 0.5}
-)";
-
-absl::StatusOr<LoadedConfig> Load(
-    const std::string& yaml, const std::vector<std::string>& overrides = {}) {
-  const std::string path = TempPath("config.yaml");
-  EXPECT_TRUE(WriteFileAtomically(path, yaml).ok());
-  return LoadConfig(path, overrides);
-}
 
 TEST(DumpConfigTest, TheDumpLoadsToTheSameConfiguration) {
   auto first = Load(kGood,

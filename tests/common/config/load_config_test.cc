@@ -16,28 +16,13 @@
 #include "common/config/run_settings.h"
 #include "common/config/validate_config.h"
 #include "tests/fakes/hostile_names.h"
+#include "tests/fakes/loaded_config.h"
 #include "tests/fakes/temp_path.h"
 
 namespace dapd {
 namespace {
 
 using ::testing::HasSubstr;
-
-constexpr char kGood[] = R"(model:
-  path: some/model
-trainer:
-  learning_rate: 1e-5
-  steps: 20
-objective:
-  reference_guided: {beta_inference: 0.5}
-)";
-
-absl::StatusOr<LoadedConfig> Load(
-    const std::string& yaml, const std::vector<std::string>& overrides = {}) {
-  const std::string path = TempPath("config.yaml");
-  EXPECT_TRUE(WriteFileAtomically(path, yaml).ok());
-  return LoadConfig(path, overrides);
-}
 
 std::string Message(const absl::StatusOr<LoadedConfig>& loaded) {
   EXPECT_EQ(ExitCodeOf(loaded.status()), ExitCode::kConfig);

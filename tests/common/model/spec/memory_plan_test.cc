@@ -7,6 +7,7 @@
 
 #include "common/model/spec/pass_memory.h"
 #include "common/model/spec/step_cost.h"
+#include "tests/fakes/model_shapes.h"
 
 namespace dapd {
 namespace {
@@ -73,21 +74,6 @@ TEST(MemoryPlanTest, TheLeastOfATrainerIsALongestSampleWithoutActivations) {
   config.trainer.activation_memory_mib = 1;
   EXPECT_DOUBLE_EQ(PlanMemory(config, SmallModel()).trainer.Least(),
                    trainer.Least() + longer_packs + (1 << 20));
-}
-
-// Qwen3-4B's shape.
-ModelConfig FourBillion() {
-  ModelConfig model;
-  model.vocab_size = 151936;
-  model.hidden_size = 2560;
-  model.intermediate_size = 9728;
-  model.num_layers = 36;
-  model.num_heads = 32;
-  model.num_kv_heads = 8;
-  model.head_dim = 128;
-  model.qk_norm = true;
-  model.tied_embeddings = true;
-  return model;
 }
 
 // What start and `fit` ask for is what the trainer then plans by.

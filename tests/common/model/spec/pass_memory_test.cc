@@ -7,6 +7,7 @@
 
 #include "common/base/exit_code.h"
 #include "common/model/spec/memory_plan.h"
+#include "tests/fakes/model_shapes.h"
 
 namespace dapd {
 namespace {
@@ -14,21 +15,6 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr int64_t kGiB = int64_t{1} << 30;
-
-// Qwen3-4B's shape.
-ModelConfig FourBillion() {
-  ModelConfig model;
-  model.vocab_size = 151936;
-  model.hidden_size = 2560;
-  model.intermediate_size = 9728;
-  model.num_layers = 36;
-  model.num_heads = 32;
-  model.num_kv_heads = 8;
-  model.head_dim = 128;
-  model.qk_norm = true;
-  model.tied_embeddings = true;
-  return model;
-}
 
 class PassMemoryTest : public testing::Test {
  protected:

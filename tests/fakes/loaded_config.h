@@ -1,0 +1,32 @@
+// A configuration that is right, and loading one from a text.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "gtest/gtest.h"
+
+#include "common/base/files.h"
+#include "common/config/load_config.h"
+#include "tests/fakes/temp_path.h"
+
+namespace dapd {
+
+inline constexpr char kGood[] = R"(model:
+  path: some/model
+trainer:
+  learning_rate: 1e-5
+  steps: 20
+objective:
+  reference_guided: {beta_inference: 0.5}
+)";
+
+inline absl::StatusOr<LoadedConfig> Load(
+    const std::string& yaml, const std::vector<std::string>& overrides = {}) {
+  const std::string path = TempPath("config.yaml");
+  EXPECT_TRUE(WriteFileAtomically(path, yaml).ok());
+  return LoadConfig(path, overrides);
+}
+
+}  // namespace dapd

@@ -1,0 +1,23 @@
+// Shapes of models that plans are made for.
+#pragma once
+
+#include "common/model/spec/model_config.h"
+
+namespace dapd {
+
+// Qwen3-4B's.
+inline ModelConfig FourBillion() {
+  ModelConfig model;
+  model.vocab_size = 151936;
+  model.hidden_size = 2560;
+  model.intermediate_size = 9728;
+  model.num_layers = 36;
+  model.num_heads = 32;
+  model.num_kv_heads = 8;
+  model.head_dim = 128;
+  model.qk_norm = true;
+  model.tied_embeddings = true;
+  return model;
+}
+
+}  // namespace dapd
