@@ -29,10 +29,10 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0 or any(shutil.which(name) is N
 
 @pytest.fixture(scope="module")
 def pack(tmp_path_factory):
-    """Packed fast and for the Python of this release's Debian."""
+    """As it is made for a machine with a GPU, two minutes of a core, but for the Python of this release's Debian."""
     out = tmp_path_factory.mktemp("pack") / "out"
     python = python_version(debian_root({"python3"}))
-    result = subprocess.run([GPU / "pack.sh", "--level", "0", "--most", "200", "--python", python, out], capture_output=True, text=True)
+    result = subprocess.run([GPU / "pack.sh", "--python", python, out], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     print(result.stdout)
     out.parent.chmod(0o755)
@@ -44,8 +44,7 @@ def pack(tmp_path_factory):
 @needs_root
 def test_a_bare_machine_comes_as_far_as_the_card(pack, tmp_path):
     manifest = json.loads((pack / "manifest.json").read_text())
-    assert manifest["left_out"] == [] and {"dapd_generation_test", "dapd_model_test", "dapd_objective_test"} <= set(manifest["tests"])
-    assert sum(part["bytes"] for part in manifest["parts"] if not part["file"].startswith(("peers", "numpy"))) < MOST_BYTES
+    assert {"dapd_generation_test", "dapd_model_test", "dapd_objective_test"} <= set(manifest["tests"])
     bare = BareMachine(tmp_path, pack)
     start = time.monotonic()
     result = bare.run("/mnt/run.sh", "--results", "/srv/results")
@@ -75,16 +74,12 @@ def test_a_bare_machine_comes_as_far_as_the_card(pack, tmp_path):
 
 
 @needs_backend
-def test_the_whole_pack_is_small_enough_to_carry(tmp_path):
-    """As it is made for a machine with a GPU: two minutes of a core."""
-    out = tmp_path / "out"
-    result = subprocess.run([GPU / "pack.sh", out], capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
-    print(result.stdout)
-    manifest = json.loads((out / "manifest.json").read_text())
+@needs_root
+def test_the_whole_pack_is_small_enough_to_carry(pack):
+    manifest = json.loads((pack / "manifest.json").read_text())
     assert manifest["left_out"] == []
     assert [part["file"] for part in manifest["parts"]] == [f"{name}.tar.xz" for name in ("programs", "libraries", "peers", "numpy")]
-    assert sum(path.stat().st_size for path in out.iterdir()) <= MOST_BYTES
+    assert sum(path.stat().st_size for path in pack.iterdir()) <= MOST_BYTES
 
 
 @needs_backend
