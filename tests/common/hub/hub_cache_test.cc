@@ -9,6 +9,7 @@
 
 #include "common/base/exit_code.h"
 #include "tests/fakes/hub_cache.h"
+#include "tests/fakes/temp_path.h"
 
 namespace dapd {
 namespace {
@@ -28,12 +29,13 @@ TEST(HubCacheFolderTest, TheVariablesCountInTheOrderOfHuggingfaceHub) {
        {"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME"}) {
     ::unsetenv(name);
   }
-  ::setenv("HOME", "/home/somebody", 1);
-  EXPECT_EQ(HubCacheFolder(), "/home/somebody/.cache/huggingface/hub");
+  const std::string home = TempPath("home");
+  ::setenv("HOME", home.c_str(), 1);
+  EXPECT_EQ(HubCacheFolder(), home + "/.cache/huggingface/hub");
   ::setenv("XDG_CACHE_HOME", "/cache", 1);
   EXPECT_EQ(HubCacheFolder(), "/cache/huggingface/hub");
   ::setenv("HF_HOME", "~/hf", 1);
-  EXPECT_EQ(HubCacheFolder(), "/home/somebody/hf/hub");
+  EXPECT_EQ(HubCacheFolder(), home + "/hf/hub");
   ::setenv("SCRATCH", "/scratch", 1);
   ::setenv("HF_HUB_CACHE", "${SCRATCH}/a$SCRATCH/$NOT_SET", 1);
   EXPECT_EQ(HubCacheFolder(), "/scratch/a/scratch/$NOT_SET");
