@@ -4,7 +4,7 @@
 
 #include "common/generation/aten/aten_backend.h"
 #include "common/generation/cpu/cpu_decode_backend.h"
-#include "common/generation/cuda/cuda_decode_backend.h"
+#include "common/generation/cuda/make_cuda_decode_backend.h"
 
 namespace dapd {
 

@@ -4,10 +4,11 @@
 // token.
 //
 // Plain C over device pointers, as libdapd_cuda.so offers it (CudaSymbol);
-// CudaDecodeBackend (cuda_decode_backend.h) is its user and owns all memory. A
-// decoder has a CUDA stream of its own that is ordered with LibTorch's default
-// stream. Functions that return int give 0, or another number with the reason
-// in `error` (kCudaErrorBytes). Not thread-safe.
+// CudaDecodeModel (cuda_decode_model.h) makes it and CudaDecodeBackend
+// (cuda_decode_backend.h) decodes with it; they own all memory. A decoder has a
+// CUDA stream of its own that is ordered with LibTorch's default stream.
+// Functions that return int give 0, or another number with the reason in
+// `error` (kCudaErrorBytes). Not thread-safe.
 //
 // Ranks may share a model: each has a decoder of its own over its heads and its
 // columns of the MLP, and they call the same functions in the same order. What

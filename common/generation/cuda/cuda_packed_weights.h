@@ -28,6 +28,11 @@ namespace dapd {
 
 enum class AdapterForm { kMerged, kColumns };
 
+// The form for a model of that precision.
+constexpr AdapterForm FormFor(at::ScalarType dtype) {
+  return dtype == at::kFloat ? AdapterForm::kMerged : AdapterForm::kColumns;
+}
+
 // merged = base + scale * pair.b pair.a, in place of `merged`'s values.
 using MergePair = std::function<void(const at::Tensor& base,
                                      const LoraPair& pair,

@@ -8,7 +8,7 @@
 #include "gtest/gtest.h"
 
 #include "common/generation/aten/aten_backend.h"
-#include "common/generation/cuda/cuda_decode_backend.h"
+#include "common/generation/cuda/make_cuda_decode_backend.h"
 #include "common/generation/sampling.h"
 #include "common/kernels/cuda/decode_attention.h"
 #include "common/kernels/cuda/decoder_layer.h"

@@ -1,0 +1,191 @@
+#include "common/generation/cuda/cuda_decode_model.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "common/model/rope.h"
+#include "common/sharding/tensor_parallel.h"
+
+namespace dapd {
+namespace {
+
+constexpr int64_t kMaxSlots = 128;
+// Longer ones are refused: scratch and tables grow with it. Qwen3's 40,960 fit.
+constexpr int64_t kLongestContext = 65536;
+
+CudaNumber NumberOf(at::ScalarType dtype) {
+  return dtype == at::kFloat ? CudaNumber::kFloat32 : CudaNumber::kBFloat16;
+}
+
+// Null for an undefined tensor.
+const void* DataOf(const at::Tensor& tensor) {
+  return tensor.defined() ? tensor.const_data_ptr() : nullptr;
+}
+
+}  // namespace
+
+CudaDecodeModel::CudaDecodeModel(ModelWeights weights,
+                                 const CudaDecodeOptions& options,
+                                 const CudaLibrary& library,
+                                 CudaDecodeRanks ranks)
+    : weights_(std::move(weights)),
+      options_(options),
+      library_(library),
+      ranks_(std::move(ranks), library),
+      max_tokens_(std::min(weights_.config.max_positions, kLongestContext)) {
+  at::NoGradGuard no_grad;
+  options_.slots = std::min(options_.slots, kMaxSlots);
+  if (!options_.adapter_form) {
+    options_.adapter_form = FormFor(weights_.dtype());
+  }
+  const ModelConfig& config = weights_.config;
+  if (options_.num_tokens <= 0 || options_.num_tokens > config.vocab_size) {
+    options_.num_tokens = config.vocab_size;
+  }
+  const RotaryAngles angles = MakeRotaryAngles(
+      config,
+      at::arange(
+          max_tokens_,
+          at::TensorOptions().dtype(at::kLong).device(weights_.device())),
+      weights_.dtype());
+  cosine_ = angles.cos.contiguous();
+  sine_ = angles.sin.contiguous();
+  end_tokens_ =
+      at::tensor(config.eos_token_ids, at::kInt).to(weights_.device());
+  Prepare();
+}
+
+CudaDecodeModel::~CudaDecodeModel() { library_.destroy(decoder_); }
+
+MergePair CudaDecodeModel::MergeOnDevice() const {
+  return [this](const at::Tensor& base,
+                const LoraPair& pair,
+                double scale,
+                const at::Tensor& merged) {
+    const at::Tensor a = pair.a.to(base.scalar_type()).contiguous();
+    const at::Tensor b = pair.b.to(base.scalar_type()).contiguous();
+    const at::Tensor workspace = TakeBytes(library_.merge_workspace());
+    const AdapterMerge one{.base = base.const_data_ptr(),
+                           .a = a.const_data_ptr(),
+                           .b = b.const_data_ptr(),
+                           .merged = merged.data_ptr(),
+                           .out = base.size(0),
+                           .in = base.size(1),
+                           .rank = a.size(0),
+                           .scale = static_cast<float>(scale)};
+    char error[kCudaErrorBytes] = "";
+    ranks_.Check(library_.merge_adapter(&one,
+                                        1,
+                                        NumberOf(weights_.dtype()),
+                                        workspace.data_ptr(),
+                                        nullptr,
+                                        error),
+                 error);
+  };
+}
+
+std::vector<CudaDecoderLayer> CudaDecodeModel::Layers() const {
+  std::vector<CudaDecoderLayer> layers;
+  for (size_t i = 0; i < weights_.layers.size(); ++i) {
+    const LayerWeights& layer = weights_.layers[i];
+    const auto& linears = packed_->layers()[i];
+    layers.push_back({.input_norm = DataOf(layer.input_norm),
+                      .post_attention_norm = DataOf(layer.post_attention_norm),
+                      .q_norm = DataOf(layer.q_norm),
+                      .k_norm = DataOf(layer.k_norm),
+                      .qkv = linears[0].View(),
+                      .o = linears[1].View(),
+                      .gate_up = linears[2].View(),
+                      .down = linears[3].View()});
+  }
+  return layers;
+}
+
+void CudaDecodeModel::Prepare() {
+  library_.destroy(decoder_);
+  decoder_ = nullptr;
+  packed_.reset();
+  workspace_.reset();
+  packed_ = std::make_unique<CudaPackedWeights>(
+      weights_,
+      *options_.adapter_form,
+      adapter_ == nullptr ? nullptr : &adapter_->config,
+      MergeOnDevice());
+
+  const ModelConfig& config = weights_.config;
+  const std::vector<CudaDecoderLayer> layers = Layers();
+  const CudaDecoderSpec spec{
+      .number = NumberOf(weights_.dtype()),
+      .ranks = ranks_.nccl(),
+      .hidden = config.hidden_size,
+      .intermediate = config.intermediate_size,
+      .heads = config.num_heads,
+      .kv_heads = config.num_kv_heads,
+      .head_dim = config.head_dim,
+      .vocab = config.vocab_size,
+      .num_tokens = options_.num_tokens,
+      .eps = static_cast<float>(config.rms_norm_eps),
+      .num_layers = config.num_layers,
+      .layers = layers.data(),
+      .embedding = DataOf(weights_.embedding),
+      .final_norm = DataOf(weights_.final_norm),
+      .head = DataOf(weights_.head),
+      .cosine = DataOf(cosine_),
+      .sine = DataOf(sine_),
+      .slots = options_.slots + 1,  // the last one scores
+      .max_tokens = max_tokens_,
+      .max_rows = static_cast<int64_t>(
+          std::bit_ceil(static_cast<uint64_t>(options_.slots))),
+      .stable_bits = options_.stable_bits,
+      .end_tokens = end_tokens_.const_data_ptr<int32_t>(),
+      .num_end_tokens = end_tokens_.numel()};
+  workspace_ = TakeBytes(library_.workspace(&spec));
+  char error[kCudaErrorBytes] = "";
+  ranks_.Check(library_.create(&spec, workspace_.data_ptr(), &decoder_, error),
+               error);
+}
+
+at::Tensor CudaDecodeModel::TakeBytes(int64_t bytes) const {
+  return at::empty(
+      {bytes}, at::TensorOptions().dtype(at::kByte).device(weights_.device()));
+}
+
+void CudaDecodeModel::SetAdapter(std::shared_ptr<const Adapter> adapter) {
+  if (adapter != nullptr && ranks_.share_a_model()) {
+    adapter = std::make_shared<const Adapter>(
+        ShardAdapter(*adapter, ranks_.place().layout));
+  }
+  adapter_ = std::move(adapter);
+  UseAdapter();
+}
+
+void CudaDecodeModel::UseAdapter() {
+  ranks_.OnEveryRank([this] {
+    if (decoder_ == nullptr || !packed_->Fits(adapter_.get())) Prepare();
+    packed_->Apply(adapter_.get());
+  });
+}
+
+void CudaDecodeModel::EnsureDecoder() {
+  if (decoder_ == nullptr) UseAdapter();
+}
+
+at::Tensor CudaDecodeModel::Prefill(
+    std::span<const PrefillPrompt> prompts) const {
+  at::NoGradGuard no_grad;
+  SumOfParts sum;
+  if (ranks_.share_a_model()) {
+    sum = [this](const at::Tensor& part) {
+      return ranks_.AddUp(part, weights_.dtype());
+    };
+  }
+  return PrefillPrompts(weights_,
+                        *packed_,
+                        prompts,
+                        options_.stable_bits ? kPrefillRows : 0,
+                        sum)
+      .contiguous();
+}
+
+}  // namespace dapd

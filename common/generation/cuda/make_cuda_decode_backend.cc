@@ -1,0 +1,87 @@
+#include "common/generation/cuda/make_cuda_decode_backend.h"
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+#include "common/base/log.h"
+#include "common/generation/cuda/cuda_decode_backend.h"
+#include "common/kernels/decode_attention_math.h"
+
+namespace dapd {
+namespace {
+
+// Why the kernels do not take this model; empty: they do.
+std::string Misfit(const ModelWeights& weights) {
+  const ModelConfig& config = weights.config;
+  if (!FitsDecodeAttention(
+          config.num_heads, config.num_kv_heads, config.head_dim)) {
+    return absl::StrCat(config.num_heads,
+                        " heads over ",
+                        config.num_kv_heads,
+                        " of dimension ",
+                        config.head_dim,
+                        "; head_dim must be a multiple of 8 up to 256 and at "
+                        "most 8 heads may share one");
+  }
+  if (config.hidden_size % 8 != 0 || config.intermediate_size % 8 != 0) {
+    return "hidden and intermediate size must be multiples of 8";
+  }
+  return "";
+}
+
+// Nothing, with the reason in the log, where the kernels are not to be had.
+std::optional<CudaLibrary> LibraryFor(const ModelWeights& weights) {
+  const std::string misfit = Misfit(weights);
+  const std::optional<CudaLibrary> library = FindCudaLibrary();
+  if (misfit.empty() && library) return library;
+  LogWarning(absl::StrCat(
+      "decoding by LibTorch's operations: ",
+      misfit.empty() ? "libdapd_cuda.so was built without nvcc" : misfit));
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::unique_ptr<DecodeBackend> MakeCudaDecodeBackend(
+    std::shared_ptr<const ModelWeights>& weights,
+    const CudaDecodeOptions& options) {
+  const std::optional<CudaLibrary> library = LibraryFor(*weights);
+  if (!library) return nullptr;
+  ModelWeights taken = *weights;
+  if (options.adapter_form.value_or(FormFor(taken.dtype())) ==
+      AdapterForm::kColumns) {
+    weights.reset();
+    return std::make_unique<CudaDecodeBackend>(
+        std::move(taken), options, *library);
+  }
+  try {
+    auto backend = std::make_unique<CudaDecodeBackend>(
+        std::move(taken), options, *library);
+    weights.reset();
+    return backend;
+  } catch (const c10::OutOfMemoryError& error) {
+    LogWarning(absl::StrCat(
+        "decoding by LibTorch's operations: no room on the GPU for a second "
+        "form of the weights: ",
+        error.what_without_backtrace()));
+    return nullptr;
+  }
+}
+
+std::unique_ptr<DecodeBackend> MakeSharedCudaDecodeBackend(
+    std::shared_ptr<const ShardedWeights>& share,
+    const std::shared_ptr<DeviceGroup>& devices,
+    const CudaDecodeOptions& options) {
+  ModelWeights own = CudaWeightsOfRank(*share);
+  const std::optional<CudaLibrary> library = LibraryFor(own);
+  if (!library) return nullptr;
+  CudaDecodeRanks ranks{share->shard.config, share->layout, devices};
+  share.reset();
+  return std::make_unique<CudaDecodeBackend>(
+      std::move(own), options, *library, std::move(ranks));
+}
+
+}  // namespace dapd
