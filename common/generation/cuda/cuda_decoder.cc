@@ -3,15 +3,16 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
-#include <map>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "common/generation/cuda/cuda_bursts.h"
 #include "common/generation/cuda/cuda_decode_step.h"
 #include "common/generation/cuda/cuda_decoder_memory.h"
 #include "common/generation/cuda/cuda_outcome.h"
+#include "common/generation/cuda/cuda_step_graphs.h"
 #include "common/kernels/decode_attention_math.h"
 
 namespace dapd {
@@ -26,6 +27,8 @@ class CudaDecoder {
       : spec_(spec),
         memory_(spec, workspace),
         step_(spec, memory_),
+        graphs_(step_),
+        bursts_(memory_, spec.ranks),
         row_slots_(static_cast<size_t>(spec.max_rows), -1),
         running_(static_cast<size_t>(spec.slots), false),
         prompt_tokens_(static_cast<size_t>(spec.slots), 0),
@@ -40,13 +43,12 @@ class CudaDecoder {
   CudaOutcome Stop(int64_t slot);
   CudaOutcome Launch(int64_t steps);
   CudaOutcome Collect(CudaDecodedToken* tokens, int64_t* num_tokens);
-  int64_t launched() const { return launched_; }
+  int64_t launched() const { return bursts_.size(); }
   int64_t num_running() const {
     return std::count(running_.begin(), running_.end(), true);
   }
 
  private:
-  CudaOutcome Capture(const DecodeBucket& bucket);
   // Rows for the running sequences, and the graph that holds them for `steps`
   // more steps. Nothing may be under way. After a failure it may be called
   // again.
@@ -56,31 +58,23 @@ class CudaDecoder {
   int64_t LongestAfter(int64_t steps) const;
   // Those of a slot then.
   int64_t TokensAfter(int64_t slot, int64_t steps) const;
-  // Steps that are launched and not collected.
-  int64_t StepsUnderWay() const;
   CudaOutcome UploadRows(const std::vector<int32_t>& row_slots);
   // Whether every sequence has pages for `steps` steps after those launched.
   bool HavePages(int64_t steps) const;
-  // Ends a batch of launches: the snapshot of what it sampled.
-  CudaOutcome CopySnapshot(int64_t buffer);
-  // New tokens of a snapshot, and which sequences have ended by it.
-  void ReadSnapshot(int64_t buffer, std::vector<CudaDecodedToken>* tokens);
-  // Waits for what was given to the stream before a buffer's event was last
-  // recorded: for a while only where other ranks have to do their part.
-  CudaOutcome WaitFor(int64_t buffer, const char* what);
+  // Takes in a snapshot's new tokens, and which sequences have ended by it.
+  void Read(const CudaDecoderSnapshot& snapshot);
+  // Waits for the oldest launch and reads it.
+  CudaOutcome ReadOldest();
+  // All launches.
   CudaOutcome Drain();
 
   const CudaDecoderSpec spec_;
   const CudaDecoderMemory memory_;
   CudaDecodeStep step_;
   cudaStream_t stream_ = nullptr;
-  std::map<DecodeBucket, cudaGraphExec_t> graphs_;
-  char* snapshots_[kMaxBursts] = {};  // pinned
-  cudaEvent_t copied_[kMaxBursts] = {};
-  int64_t launched_ = 0;                  // batches that were not collected
-  int64_t next_ = 0;                      // the buffer of the next one
-  int64_t burst_steps_[kMaxBursts] = {};  // steps of the batch in a buffer
-  DecodeBucket bucket_;                   // of the running sequences
+  CudaStepGraphs graphs_;
+  CudaBursts bursts_;
+  DecodeBucket bucket_;  // of the running sequences
   // Whether the device has row_slots_ and graphs_ has bucket_. Only Launch maps
   // rows, so that a graph that finds no memory undoes no first token.
   bool mapped_ = false;
@@ -94,13 +88,9 @@ class CudaDecoder {
 };
 
 CudaDecoder::~CudaDecoder() {
-  if (stream_ != nullptr) cudaStreamSynchronize(stream_);
-  for (const auto& [bucket, graph] : graphs_) cudaGraphExecDestroy(graph);
-  for (int64_t i = 0; i < kMaxBursts; ++i) {
-    if (copied_[i] != nullptr) cudaEventDestroy(copied_[i]);
-    cudaFreeHost(snapshots_[i]);
-  }
-  if (stream_ != nullptr) cudaStreamDestroy(stream_);
+  if (stream_ == nullptr) return;
+  cudaStreamSynchronize(stream_);
+  cudaStreamDestroy(stream_);
 }
 
 CudaOutcome CudaDecoder::Prepare() {
@@ -108,86 +98,20 @@ CudaOutcome CudaDecoder::Prepare() {
   // A blocking stream: LibTorch's default stream and this one wait for each
   // other, so a prompt's keys are there before a step reads them.
   outcome.Cuda("cudaStreamCreate", cudaStreamCreate(&stream_));
-  for (int64_t i = 0; i < kMaxBursts; ++i) {
-    void* pinned = nullptr;
-    outcome.Cuda("cudaMallocHost",
-                 cudaMallocHost(&pinned, memory_.snapshot_bytes));
-    snapshots_[i] = static_cast<char*>(pinned);
-    outcome.Cuda("cudaEventCreate",
-                 cudaEventCreateWithFlags(&copied_[i], cudaEventDisableTiming));
-  }
+  if (outcome.ok()) outcome = bursts_.Prepare();
   if (!outcome.ok()) return outcome;
   outcome.Cuda("clear",
                cudaMemsetAsync(memory_.base, 0, memory_.bytes, stream_));
   if (!outcome.ok()) return outcome;
   outcome = MapRows(0);
-  outcome.Cuda("cudaEventRecord", cudaEventRecord(copied_[next_], stream_));
-  return outcome.ok() ? WaitFor(next_, "prepare") : outcome;
+  return outcome.ok() ? bursts_.WaitForAll("prepare", stream_) : outcome;
 }
 
-CudaOutcome CudaDecoder::WaitFor(int64_t buffer, const char* what) {
-  CudaOutcome outcome;
-  if (spec_.ranks.size == 1) {
-    outcome.Cuda(what, cudaEventSynchronize(copied_[buffer]));
-  } else {
-    char error[kNcclErrorBytes] = "";
-    const int code = DapdNcclWaitFor(&spec_.ranks, copied_[buffer], error);
-    outcome.Nccl(code, error);
-  }
-  return outcome;
-}
-
-CudaOutcome CudaDecoder::Capture(const DecodeBucket& bucket) {
-  // Once without a graph: libraries load their kernels, which a capture
-  // forbids.
-  CudaOutcome outcome = step_.Run(bucket, stream_);
-  if (!outcome.ok()) return outcome;
-  // On a stream of its own: work on the default stream, which a blocking stream
-  // waits for, would break the capture.
-  cudaStream_t capturing = nullptr;
-  outcome.Cuda("cudaStreamCreate",
-               cudaStreamCreateWithFlags(&capturing, cudaStreamNonBlocking));
-  if (!outcome.ok()) return outcome;
-  cudaGraph_t graph = nullptr;
-  outcome.Cuda(
-      "cudaStreamBeginCapture",
-      cudaStreamBeginCapture(capturing, cudaStreamCaptureModeThreadLocal));
-  if (outcome.ok()) {
-    const CudaOutcome step = step_.Run(bucket, capturing);
-    outcome.Cuda("cudaStreamEndCapture",
-                 cudaStreamEndCapture(capturing, &graph));
-    if (!step.ok()) outcome = step;
-  }
-  cudaStreamDestroy(capturing);
-  cudaGraphExec_t executable = nullptr;
-  if (outcome.ok()) {
-    outcome.Cuda("cudaGraphInstantiate",
-                 cudaGraphInstantiate(&executable, graph, 0));
-  }
-  if (graph != nullptr) cudaGraphDestroy(graph);
-  if (outcome.ok()) graphs_.emplace(bucket, executable);
-  return outcome;
-}
-
-CudaOutcome CudaDecoder::CopySnapshot(int64_t buffer) {
-  CudaOutcome outcome;
-  outcome.Cuda("copy",
-               cudaMemcpyAsync(snapshots_[buffer],
-                               memory_.snapshot,
-                               memory_.snapshot_bytes,
-                               cudaMemcpyDeviceToHost,
-                               stream_));
-  outcome.Cuda("cudaEventRecord", cudaEventRecord(copied_[buffer], stream_));
-  return outcome;
-}
-
-void CudaDecoder::ReadSnapshot(int64_t buffer,
-                               std::vector<CudaDecodedToken>* tokens) {
-  const CudaDecoderSnapshot snapshot = memory_.SnapshotAt(snapshots_[buffer]);
+void CudaDecoder::Read(const CudaDecoderSnapshot& snapshot) {
   for (int64_t slot = 0; slot < spec_.slots; ++slot) {
     if (!running_[slot]) continue;
     for (; seen_[slot] < snapshot.sequences[slot].num_sampled; ++seen_[slot]) {
-      tokens->push_back(
+      drained_.push_back(
           {static_cast<int32_t>(slot),
            snapshot.sampled[slot * kSampledRing + seen_[slot] % kSampledRing]});
     }
@@ -200,28 +124,21 @@ void CudaDecoder::ReadSnapshot(int64_t buffer,
   }
 }
 
-CudaOutcome CudaDecoder::Drain() {
-  CudaOutcome outcome;
-  while (launched_ > 0) {
-    const int64_t oldest = (next_ + kMaxBursts - launched_) % kMaxBursts;
-    outcome = WaitFor(oldest, "step");
-    if (!outcome.ok()) return outcome;
-    ReadSnapshot(oldest, &drained_);
-    --launched_;
-  }
+CudaOutcome CudaDecoder::ReadOldest() {
+  CudaDecoderSnapshot snapshot;
+  CudaOutcome outcome = bursts_.TakeOldest(&snapshot);
+  if (outcome.ok()) Read(snapshot);
   return outcome;
 }
 
-int64_t CudaDecoder::StepsUnderWay() const {
-  int64_t steps = 0;
-  for (int64_t i = 1; i <= launched_; ++i) {
-    steps += burst_steps_[(next_ + kMaxBursts - i) % kMaxBursts];
-  }
-  return steps;
+CudaOutcome CudaDecoder::Drain() {
+  CudaOutcome outcome;
+  while (outcome.ok() && bursts_.size() > 0) outcome = ReadOldest();
+  return outcome;
 }
 
 int64_t CudaDecoder::TokensAfter(int64_t slot, int64_t steps) const {
-  return std::min(prompt_tokens_[slot] + seen_[slot] + StepsUnderWay() + steps,
+  return std::min(prompt_tokens_[slot] + seen_[slot] + bursts_.steps() + steps,
                   max_tokens_[slot]);
 }
 
@@ -248,11 +165,11 @@ CudaOutcome CudaDecoder::MapRows(int64_t steps) {
   while (bucket_.max_tokens < longest) bucket_.max_tokens *= 2;
   bucket_.rows = std::min(bucket_.rows, spec_.max_rows);
   bucket_.max_tokens = std::min(bucket_.max_tokens, spec_.max_tokens);
-  if (!graphs_.contains(bucket_)) {
+  if (!graphs_.Has(bucket_)) {
     // What runs for the capture must not touch a sequence.
     CudaOutcome captured =
         UploadRows(std::vector<int32_t>(row_slots_.size(), -1));
-    if (captured.ok()) captured = Capture(bucket_);
+    if (captured.ok()) captured = graphs_.Capture(bucket_, stream_);
     if (!captured.ok()) return captured;
   }
   const CudaOutcome uploaded = UploadRows(row_slots_);
@@ -307,12 +224,12 @@ CudaOutcome CudaDecoder::Start(std::span<const CudaPrompt> prompts,
   if (!outcome.ok()) return outcome;
   outcome = step_.Sample(bucket_.rows, logits, stream_);
   if (!outcome.ok()) return outcome;
-  outcome = CopySnapshot(next_);
-  if (outcome.ok()) outcome = WaitFor(next_, "start");
+  CudaDecoderSnapshot snapshot;
+  outcome = bursts_.ReadNow("start", stream_, &snapshot);
   if (!outcome.ok()) return outcome;
   // From here on nothing fails: a prompt either runs, or was never there.
   for (const CudaPrompt& prompt : prompts) running_[prompt.slot] = true;
-  ReadSnapshot(next_, &drained_);
+  Read(snapshot);
   return outcome;
 }
 
@@ -355,7 +272,7 @@ CudaOutcome CudaDecoder::Stop(int64_t slot) {
 
 CudaOutcome CudaDecoder::Launch(int64_t steps) {
   CudaOutcome outcome;
-  if (launched_ == kMaxBursts || steps > kMaxBurst) {
+  if (bursts_.is_full() || steps > kMaxBurst) {
     outcome.Text("[cuda_decoder] more was launched than is kept");
     return outcome;
   }
@@ -371,29 +288,15 @@ CudaOutcome CudaDecoder::Launch(int64_t steps) {
     outcome.Text("[cuda_decoder] a sequence would outgrow its pages");
     return outcome;
   }
-  for (int64_t i = 0; i < steps; ++i) {
-    outcome.Cuda("cudaGraphLaunch",
-                 cudaGraphLaunch(graphs_.at(bucket_), stream_));
-  }
-  if (!outcome.ok()) return outcome;
-  outcome = CopySnapshot(next_);
-  if (!outcome.ok()) return outcome;
-  burst_steps_[next_] = steps;
-  next_ = (next_ + 1) % kMaxBursts;
-  ++launched_;
-  return outcome;
+  outcome = graphs_.Launch(bucket_, steps, stream_);
+  return outcome.ok() ? bursts_.Add(steps, stream_) : outcome;
 }
 
 CudaOutcome CudaDecoder::Collect(CudaDecodedToken* tokens,
                                  int64_t* num_tokens) {
   CudaOutcome outcome;
-  if (launched_ > 0) {
-    const int64_t oldest = (next_ + kMaxBursts - launched_) % kMaxBursts;
-    outcome = WaitFor(oldest, "step");
-    if (!outcome.ok()) return outcome;
-    ReadSnapshot(oldest, &drained_);
-    --launched_;
-  }
+  if (bursts_.size() > 0) outcome = ReadOldest();
+  if (!outcome.ok()) return outcome;
   *num_tokens = static_cast<int64_t>(drained_.size());
   std::copy(drained_.begin(), drained_.end(), tokens);
   drained_.clear();

@@ -1,0 +1,53 @@
+#include "common/generation/cuda/cuda_step_graphs.h"
+
+namespace dapd {
+
+CudaStepGraphs::~CudaStepGraphs() {
+  for (const auto& [bucket, graph] : graphs_) cudaGraphExecDestroy(graph);
+}
+
+CudaOutcome CudaStepGraphs::Capture(const DecodeBucket& bucket,
+                                    cudaStream_t stream) {
+  // Once without a graph: libraries load their kernels, which a capture
+  // forbids.
+  CudaOutcome outcome = step_.Run(bucket, stream);
+  if (!outcome.ok()) return outcome;
+  // On a stream of its own: work on the default stream, which a blocking stream
+  // waits for, would break the capture.
+  cudaStream_t capturing = nullptr;
+  outcome.Cuda("cudaStreamCreate",
+               cudaStreamCreateWithFlags(&capturing, cudaStreamNonBlocking));
+  if (!outcome.ok()) return outcome;
+  cudaGraph_t graph = nullptr;
+  outcome.Cuda(
+      "cudaStreamBeginCapture",
+      cudaStreamBeginCapture(capturing, cudaStreamCaptureModeThreadLocal));
+  if (outcome.ok()) {
+    const CudaOutcome step = step_.Run(bucket, capturing);
+    outcome.Cuda("cudaStreamEndCapture",
+                 cudaStreamEndCapture(capturing, &graph));
+    if (!step.ok()) outcome = step;
+  }
+  cudaStreamDestroy(capturing);
+  cudaGraphExec_t executable = nullptr;
+  if (outcome.ok()) {
+    outcome.Cuda("cudaGraphInstantiate",
+                 cudaGraphInstantiate(&executable, graph, 0));
+  }
+  if (graph != nullptr) cudaGraphDestroy(graph);
+  if (outcome.ok()) graphs_.emplace(bucket, executable);
+  return outcome;
+}
+
+CudaOutcome CudaStepGraphs::Launch(const DecodeBucket& bucket,
+                                   int64_t steps,
+                                   cudaStream_t stream) const {
+  CudaOutcome outcome;
+  const cudaGraphExec_t graph = graphs_.at(bucket);
+  for (int64_t i = 0; i < steps; ++i) {
+    outcome.Cuda("cudaGraphLaunch", cudaGraphLaunch(graph, stream));
+  }
+  return outcome;
+}
+
+}  // namespace dapd

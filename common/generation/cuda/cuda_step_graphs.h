@@ -1,0 +1,39 @@
+// The graphs of a decoder's steps, one for each number of rows and each length
+// that was asked for.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <map>
+
+#include "common/generation/cuda/cuda_decode_step.h"
+#include "common/generation/cuda/cuda_outcome.h"
+
+namespace dapd {
+
+class CudaStepGraphs {
+ public:
+  // `step` must outlive it.
+  explicit CudaStepGraphs(CudaDecodeStep& step) : step_(step) {}
+  // What was launched must have ended.
+  ~CudaStepGraphs();
+  CudaStepGraphs(const CudaStepGraphs&) = delete;
+  CudaStepGraphs& operator=(const CudaStepGraphs&) = delete;
+
+  bool Has(const DecodeBucket& bucket) const {
+    return graphs_.contains(bucket);
+  }
+  // Runs a step on the stream once, which must touch no sequence, and captures
+  // it. After an error there is no such graph, and it may be called again.
+  CudaOutcome Capture(const DecodeBucket& bucket, cudaStream_t stream);
+  // So many steps of a bucket that Has.
+  CudaOutcome Launch(const DecodeBucket& bucket,
+                     int64_t steps,
+                     cudaStream_t stream) const;
+
+ private:
+  CudaDecodeStep& step_;
+  std::map<DecodeBucket, cudaGraphExec_t> graphs_;
+};
+
+}  // namespace dapd
