@@ -1,4 +1,4 @@
-// A model that the CUDA decoder takes, requests to a decode backend and a loop
+// Models that the CUDA decoder takes, requests to a decode backend and a loop
 // that serves them, for tests that compare backends.
 #pragma once
 
@@ -28,6 +28,20 @@ inline std::shared_ptr<const ModelWeights> MakeDecodableModel(
                        .to(dtype);
   }
   if (weights->config.tied_embeddings) weights->head = weights->embedding;
+  return weights;
+}
+
+// One of which no answer ends early.
+inline std::shared_ptr<const ModelWeights> EndlessModel() {
+  auto weights = std::make_shared<ModelWeights>(*MakeDecodableModel("qwen3"));
+  weights->config.eos_token_ids = {1000};
+  return weights;
+}
+
+// A longer one: graphs for more than one length.
+inline std::shared_ptr<const ModelWeights> LongModel() {
+  auto weights = std::make_shared<ModelWeights>(*EndlessModel());
+  weights->config.max_positions = 40'960;
   return weights;
 }
 

@@ -20,6 +20,7 @@
 #include "common/collective/device_group.h"
 #include "common/generation/backend_relay.h"
 #include "common/generation/cuda/cuda_decode_backend.h"
+#include "tests/fakes/cuda_library_on_host.h"
 #include "tests/fakes/cuda_on_host.h"
 #include "tests/fakes/decode_requests.h"
 #include "tests/fakes/nccl_ranks.h"
@@ -28,24 +29,6 @@
 
 namespace dapd {
 namespace {
-
-CudaLibrary SharedHostLibrary() {
-  return {.free_bytes = &DapdCudaFreeBytes,
-          .merge_workspace = &DapdCudaMergeWorkspace,
-          .merge_adapter = &DapdCudaMergeAdapter,
-          .workspace = &DapdCudaDecoderWorkspace,
-          .create = &DapdCudaDecoderCreate,
-          .destroy = &DapdCudaDecoderDestroy,
-          .start = &DapdCudaDecoderStart,
-          .extend = &DapdCudaDecoderExtend,
-          .stop = &DapdCudaDecoderStop,
-          .launch = &DapdCudaDecoderLaunch,
-          .collect = &DapdCudaDecoderCollect,
-          .launched = &DapdCudaDecoderLaunched,
-          .running = &DapdCudaDecoderRunning,
-          .launch_all_gather = &DapdNcclLaunchAllGather,
-          .launch_exchange = &DapdNcclLaunchExchange};
-}
 
 // The ranks of a thread's played device.
 class PlayedGroup final : public DeviceGroup {
@@ -153,7 +136,7 @@ std::map<size_t, Answer> GenerateOnRanks(
   RunRanks(size,
            whole,
            options,
-           SharedHostLibrary(),
+           CudaLibraryOnHost(),
            [&](Collective& collective,
                PlayedGroup&,
                std::unique_ptr<CudaDecodeBackend> own) {
@@ -204,7 +187,7 @@ TEST(CudaTensorParallelTest, RanksDecodeTheTokensOfOneProcess) {
            {AdapterForm::kMerged, AdapterForm::kColumns}) {
         const CudaDecodeOptions options{.slots = 3, .adapter_form = form};
         const auto adapter = with_adapter ? MakeAdapter(*whole) : nullptr;
-        CudaDecodeBackend one(*whole, options, SharedHostLibrary());
+        CudaDecodeBackend one(*whole, options, CudaLibraryOnHost());
         if (with_adapter) one.SetAdapter(adapter);
         const auto requests = MakeRequests();
         const auto expected = Generate(one, requests);
@@ -259,7 +242,7 @@ TEST(CudaTensorParallelTest, AStepIsOneGraphWithItsGathersAndWaitsForNoRank) {
     RunRanks(2,
              *whole,
              {.slots = kSlots},
-             SharedHostLibrary(),
+             CudaLibraryOnHost(),
              [&](Collective&,
                  PlayedGroup&,
                  std::unique_ptr<CudaDecodeBackend> backend) {
@@ -319,12 +302,12 @@ TEST(CudaTensorParallelTest, ScoresAndAnotherLayoutAreThoseOfOneProcess) {
     for (const float each : backend.ScoreTokens(ids)) scores.push_back(each);
     return scores;
   };
-  CudaDecodeBackend one(*whole, options, SharedHostLibrary());
+  CudaDecodeBackend one(*whole, options, CudaLibraryOnHost());
   const std::vector<float> expected = score(one);
   RunRanks(2,
            *whole,
            options,
-           SharedHostLibrary(),
+           CudaLibraryOnHost(),
            [&](Collective&,
                PlayedGroup&,
                std::unique_ptr<CudaDecodeBackend> backend) {
@@ -351,9 +334,9 @@ int StartWithoutMemory(
 
 TEST(CudaTensorParallelTest, WhatFailsOnARankEndsWhatTheRanksDoTogether) {
   const auto whole = EndlessShareable(104);
-  CudaLibrary lost = SharedHostLibrary();
+  CudaLibrary lost = CudaLibraryOnHost();
   lost.collect = CollectFromLostRanks;
-  CudaLibrary full = SharedHostLibrary();
+  CudaLibrary full = CudaLibraryOnHost();
   full.start = StartWithoutMemory;  // one process would try a smaller pass
   for (const CudaLibrary& library : {lost, full}) {
     RunRanks(2,

@@ -1,0 +1,178 @@
+// The CUDA decode backend on a host that plays the device
+// (tests/fakes/cuda_on_host.cc): packing, rows, pages, sampling state, adapters
+// and scoring against LibTorch's operations.
+
+#include "common/generation/cuda/cuda_decode_backend.h"
+
+#include <algorithm>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+#include "common/generation/aten/aten_backend.h"
+#include "common/generation/engine.h"
+#include "common/model/reference/token_logprobs.h"
+#include "tests/fakes/cuda_library_on_host.h"
+#include "tests/fakes/decode_requests.h"
+
+namespace dapd {
+namespace {
+
+TEST(CudaDecodeBackendTest, TokensAreThoseOfLibTorchsOperations) {
+  for (const std::string family : {"qwen3", "qwen2", "llama"}) {
+    const auto weights = MakeDecodableModel(family);
+    for (const bool with_adapter : {false, true}) {
+      for (const AdapterForm form :
+           {AdapterForm::kMerged, AdapterForm::kColumns}) {
+        CudaDecodeBackend ours(
+            *weights, {.slots = 3, .adapter_form = form}, CudaLibraryOnHost());
+        AtenBackend slow(DecoderModel(weights), 3, 0);
+        if (with_adapter) {
+          ours.SetAdapter(MakeAdapter(*weights));
+          slow.SetAdapter(MakeAdapter(*weights));
+        }
+        const auto requests = MakeRequests();
+        const auto expected = Generate(slow, requests);
+        double error = 0.0;
+        for (const auto& [request, answer] : Generate(ours, requests)) {
+          ASSERT_EQ(answer.tokens, expected.at(request).tokens)
+              << family << ", request " << request;
+          for (size_t i = 0; i < answer.logprobs.size(); ++i) {
+            error =
+                std::max<double>(error,
+                                 std::abs(answer.logprobs[i] -
+                                          expected.at(request).logprobs[i]));
+          }
+        }
+        std::cout << family << (with_adapter ? " with adapter" : "")
+                  << ": largest error of a log-probability " << error << "\n";
+        EXPECT_LT(error, 2e-4);
+      }
+    }
+  }
+}
+
+TEST(CudaDecodeBackendTest, BitsDoNotDependOnNeighboursOrTheNumberOfSlots) {
+  const auto weights = MakeDecodableModel("qwen3", at::kBFloat16);
+  const auto requests = MakeRequests();
+  CudaDecodeBackend one(*weights, {.slots = 1}, CudaLibraryOnHost());
+  CudaDecodeBackend four(*weights, {.slots = 4}, CudaLibraryOnHost());
+  const auto alone = Generate(one, requests);
+  for (const auto& [request, answer] : Generate(four, requests)) {
+    EXPECT_EQ(answer.tokens, alone.at(request).tokens);
+  }
+  // The other kind of rows gives the same tokens here, where the host's sums do
+  // not depend on them.
+  CudaDecodeBackend packed(
+      *weights, {.slots = 4, .stable_bits = false}, CudaLibraryOnHost());
+  for (const auto& [request, answer] : Generate(packed, requests)) {
+    EXPECT_EQ(answer.tokens, alone.at(request).tokens);
+  }
+}
+
+TEST(CudaDecodeBackendTest, ScoringBetweenStepsDisturbsNobody) {
+  const auto weights = MakeDecodableModel("qwen3");
+  const auto adapter = MakeAdapter(*weights);
+  CudaDecodeBackend backend(*weights, {.slots = 2}, CudaLibraryOnHost());
+  backend.SetAdapter(adapter);
+  const std::vector<DecodeRequest> requests = {MakeRequest(9, 40, 1),
+                                               MakeRequest(20, 40, 2)};
+  const auto expected = Generate(backend, requests);
+  std::vector<int32_t> ids;
+  for (int32_t i = 0; i < 150; ++i) ids.push_back(i * 5 % 97);
+  const at::Tensor reference = TokenLogprobs(*weights, adapter.get(), ids);
+  std::vector<Answer> answers(2);
+  backend.Start(0, requests[0]);
+  backend.Start(1, requests[1]);
+  double error = 0.0;
+  for (int step = 0; step < 12; ++step) {
+    for (const DecodedToken& token : backend.Step()) {
+      answers[token.slot].tokens.push_back(token.token);
+    }
+    const std::vector<float> scored = backend.ScoreTokens(ids);
+    ASSERT_EQ(scored.size(), ids.size() - 1);
+    for (size_t i = 0; i < scored.size(); ++i) {
+      error = std::max<double>(
+          error,
+          std::abs(scored[i] -
+                   reference[static_cast<int64_t>(i)].item<float>()));
+    }
+  }
+  std::cout << "largest error of a scored token " << error << "\n";
+  EXPECT_LT(error, 2e-4);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(answers[i].tokens, expected.at(i).tokens);
+  }
+}
+
+TEST(CudaDecodeBackendTest, AnswersThatGiveTheirPagesBackAreTheSame) {
+  const auto weights = EndlessModel();
+  const auto run = [&](int64_t kv_pages) {
+    auto backend = std::make_unique<CudaDecodeBackend>(
+        *weights, CudaDecodeOptions{.slots = 4}, CudaLibraryOnHost());
+    const int64_t page = backend->KvBytes(1);
+    GenerationEngine engine(std::move(backend),
+                            {.kv_memory_bytes = kv_pages * page});
+    for (uint32_t i = 0; i < 4; ++i) {
+      EXPECT_TRUE(engine.Submit(i, MakeRequest(100 + i, 200, i)).ok());
+    }
+    std::map<uint64_t, Answer> answers;
+    while (engine.num_running() > 0) {
+      for (const SampledToken& token : engine.Step()) {
+        answers[token.id].tokens.push_back(token.token);
+        answers[token.id].logprobs.push_back(token.logprob);
+      }
+      EXPECT_LE(engine.kv_use().bytes, kv_pages * page);
+    }
+    return std::pair(answers, engine.kv_use().restarts);
+  };
+  const auto [ample, none] = run(100);
+  EXPECT_EQ(none, 0);
+  // Each takes three pages in the end.
+  const auto [tight, restarts] = run(9);
+  EXPECT_GT(restarts, 0);
+  double error = 0.0;
+  for (const auto& [id, answer] : tight) {
+    ASSERT_EQ(answer.tokens, ample.at(id).tokens) << id;
+    for (size_t i = 0; i < answer.logprobs.size(); ++i) {
+      error = std::max<double>(
+          error, std::abs(answer.logprobs[i] - ample.at(id).logprobs[i]));
+    }
+  }
+  std::cout << restarts << " restarts, largest difference of a log-probability "
+            << error << "\n";
+  EXPECT_LT(error, 1e-5);
+}
+
+TEST(CudaDecodeBackendTest, AnAdapterOfAnotherRankChangesTheLayout) {
+  const auto weights = MakeDecodableModel("qwen3", at::kBFloat16);
+  CudaDecodeBackend backend(*weights, {.slots = 2}, CudaLibraryOnHost());
+  const auto base = Generate(backend, MakeRequests());
+  backend.SetAdapter(MakeAdapter(*weights));
+  const auto adapted = Generate(backend, MakeRequests());
+  EXPECT_NE(adapted.at(6).tokens, base.at(6).tokens);
+  backend.SetAdapter(std::make_shared<Adapter>(
+      MakeFreshAdapter(weights->config, {.rank = 24}, 1, at::kCPU)));
+  backend.SetAdapter(nullptr);
+  for (const auto& [request, answer] : Generate(backend, MakeRequests())) {
+    EXPECT_EQ(answer.tokens, base.at(request).tokens);
+  }
+}
+
+TEST(CudaDecodeBackendTest, ASequenceTooLongForTheTablesFitsNoBudget) {
+  const auto weights = MakeDecodableModel("qwen3");
+  const CudaDecodeBackend backend(*weights, {.slots = 2}, CudaLibraryOnHost());
+  // Two layers of two heads, keys and values, float32.
+  const int64_t page = 128 * 2 * 2 * 2 * 16 * 4;
+  EXPECT_EQ(backend.KvBytes(1), page);
+  EXPECT_EQ(backend.KvBytes(129), 2 * page);
+  EXPECT_EQ(backend.KvBytes(2049), DecodeBackend::kTooLong);
+}
+
+}  // namespace
+}  // namespace dapd

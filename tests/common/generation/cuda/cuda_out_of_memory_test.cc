@@ -1,0 +1,165 @@
+// The CUDA decode backend where a GPU's memory is full, on a host that plays
+// the device (tests/fakes/cuda_on_host.cc): nobody's tokens change.
+
+#include <cuda_runtime_api.h>
+
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+#include "common/generation/cuda/cuda_decode_backend.h"
+#include "common/generation/engine.h"
+#include "tests/fakes/cuda_library_on_host.h"
+#include "tests/fakes/cuda_on_host.h"
+#include "tests/fakes/decode_requests.h"
+
+namespace dapd {
+namespace {
+
+bool no_memory = false;
+
+int CreateUnlessFull(const CudaDecoderSpec* spec,
+                     void* workspace,
+                     void** decoder,
+                     char* error) {
+  if (!no_memory) return DapdCudaDecoderCreate(spec, workspace, decoder, error);
+  std::snprintf(error, kCudaErrorBytes, "graph: out of memory");
+  return 1;
+}
+
+TEST(CudaOutOfMemoryTest, ADecoderThatFoundNoMemoryIsMadeWhenThereIsSome) {
+  const auto weights = MakeDecodableModel("qwen3");
+  CudaLibrary library = CudaLibraryOnHost();
+  library.create = CreateUnlessFull;
+  no_memory = false;
+  CudaDecodeBackend backend(*weights, {.slots = 1}, library);
+  const auto expected = Generate(backend, MakeRequests());
+  // An adapter in columns has another layout.
+  CudaDecodeBackend changing(
+      *weights, {.slots = 1, .adapter_form = AdapterForm::kColumns}, library);
+  no_memory = true;
+  EXPECT_THROW(changing.SetAdapter(MakeAdapter(*weights)),
+               c10::OutOfMemoryError);
+  EXPECT_THROW(changing.SetAdapter(nullptr), c10::OutOfMemoryError);
+  EXPECT_FALSE(changing.Start(0, MakeRequests()[0]));
+  EXPECT_THROW(changing.ScoreTokens({1, 2, 3}), c10::OutOfMemoryError);
+  no_memory = false;
+  for (const auto& [request, answer] : Generate(changing, MakeRequests())) {
+    EXPECT_EQ(answer.tokens, expected.at(request).tokens);
+  }
+}
+
+// More rows than those that a decoder begins with, or more tokens, need another
+// graph; the engine puts back what found none.
+TEST(CudaOutOfMemoryTest, AnswersAreTheSameWhereAGraphFindsNoMemory) {
+  const auto weights = LongModel();
+  const auto run = [&](bool stable_bits, int64_t without_memory) {
+    GenerationEngine engine(
+        std::make_unique<CudaDecodeBackend>(
+            *weights,
+            CudaDecodeOptions{.slots = 4, .stable_bits = stable_bits},
+            CudaLibraryOnHost()),
+        {});
+    GraphsWithoutMemory() = without_memory;
+    for (uint32_t i = 0; i < 4; ++i) {
+      EXPECT_TRUE(engine.Submit(i, MakeRequest(1000 + i, 40, i)).ok());
+    }
+    std::map<uint64_t, std::vector<int32_t>> answers;
+    for (int step = 0; step < 200 && engine.num_running() > 0; ++step) {
+      for (const SampledToken& token : engine.Step()) {
+        EXPECT_TRUE(token.error.ok()) << token.error;
+        answers[token.id].push_back(token.token);
+      }
+    }
+    EXPECT_EQ(engine.num_running(), 0);
+    EXPECT_EQ(GraphsWithoutMemory(), 0);
+    return std::pair(answers, engine.kv_use().restarts);
+  };
+  // With stable bits the longer graph, without them that of more rows, which
+  // the first tokens need.
+  for (const bool stable_bits : {true, false}) {
+    const auto [expected, none] = run(stable_bits, 0);
+    EXPECT_EQ(none, 0);
+    EXPECT_EQ(expected.at(3).size(), 40U);
+    const auto [tight, restarts] = run(stable_bits, 1);
+    EXPECT_GT(restarts, 0);
+    EXPECT_EQ(tight, expected);
+  }
+}
+
+bool no_start = false;
+
+int StartUnlessFull(void* decoder,
+                    const CudaPrompt* prompts,
+                    int64_t num_prompts,
+                    const float* logits,
+                    char* error) {
+  if (!std::exchange(no_start, false)) {
+    return DapdCudaDecoderStart(decoder, prompts, num_prompts, logits, error);
+  }
+  std::snprintf(error, kCudaErrorBytes, "start: out of memory");
+  return 1;
+}
+
+TEST(CudaOutOfMemoryTest, PromptsThatFindNoMemoryPassInSmallerNumbers) {
+  const auto weights = EndlessModel();
+  CudaLibrary library = CudaLibraryOnHost();
+  library.start = StartUnlessFull;
+  const auto first = [&](bool full) {
+    CudaDecodeBackend backend(*weights, {.slots = 4}, library);
+    for (int64_t slot = 0; slot < 4; ++slot) {
+      EXPECT_TRUE(backend.Start(
+          slot, MakeRequest(20, 40, static_cast<uint32_t>(slot))));
+    }
+    no_start = full;
+    std::map<int64_t, std::vector<int32_t>> tokens;
+    for (int step = 0; step < 4; ++step) {
+      for (const DecodedToken& token : backend.Step()) {
+        tokens[token.slot].push_back(token.token);
+      }
+      // Two of four in the first step, the others behind them.
+      if (step == 0) {
+        EXPECT_EQ(tokens.size(), full ? 2U : 4U);
+      }
+    }
+    for (auto& [slot, all] : tokens) all.resize(8);
+    return tokens;
+  };
+  EXPECT_EQ(first(true), first(false));
+}
+
+TEST(CudaOutOfMemoryTest, ScoringThatFindsNoMemoryForItsGraphDisturbsNobody) {
+  const auto weights = LongModel();
+  const auto run = [&](bool full) {
+    CudaDecodeBackend backend(*weights, {.slots = 2}, CudaLibraryOnHost());
+    EXPECT_TRUE(backend.Start(0, MakeRequest(30, 40, 1)));
+    EXPECT_TRUE(backend.Reserve(0, 70));
+    std::vector<int32_t> tokens;
+    for (const DecodedToken& token : backend.Step()) {
+      tokens.push_back(token.token);
+    }
+    if (full) {
+      const std::vector<int32_t> ids(1100, 5);
+      GraphsWithoutMemory() = 1;
+      EXPECT_THROW(backend.ScoreTokens(ids), c10::OutOfMemoryError);
+      EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+      EXPECT_EQ(GraphsWithoutMemory(), 0);
+    }
+    for (int step = 0; step < 30 && tokens.size() < 40; ++step) {
+      for (const DecodedToken& token : backend.Step()) {
+        tokens.push_back(token.token);
+      }
+    }
+    return tokens;
+  };
+  const std::vector<int32_t> expected = run(false);
+  EXPECT_EQ(expected.size(), 40U);
+  EXPECT_EQ(run(true), expected);
+}
+
+}  // namespace
+}  // namespace dapd

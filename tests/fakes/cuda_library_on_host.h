@@ -1,0 +1,27 @@
+// libdapd_cuda.so's functions on a host that plays the device (cuda_on_host.h),
+// and ranks' with NCCL played between them (nccl_ranks.h).
+#pragma once
+
+#include "common/generation/cuda/cuda_library.h"
+
+namespace dapd {
+
+inline CudaLibrary CudaLibraryOnHost() {
+  return {.free_bytes = &DapdCudaFreeBytes,
+          .merge_workspace = &DapdCudaMergeWorkspace,
+          .merge_adapter = &DapdCudaMergeAdapter,
+          .workspace = &DapdCudaDecoderWorkspace,
+          .create = &DapdCudaDecoderCreate,
+          .destroy = &DapdCudaDecoderDestroy,
+          .start = &DapdCudaDecoderStart,
+          .extend = &DapdCudaDecoderExtend,
+          .stop = &DapdCudaDecoderStop,
+          .launch = &DapdCudaDecoderLaunch,
+          .collect = &DapdCudaDecoderCollect,
+          .launched = &DapdCudaDecoderLaunched,
+          .running = &DapdCudaDecoderRunning,
+          .launch_all_gather = &DapdNcclLaunchAllGather,
+          .launch_exchange = &DapdNcclLaunchExchange};
+}
+
+}  // namespace dapd
