@@ -56,6 +56,10 @@
 
 namespace dapd {
 
+// How often a waiting thread of the pool looks at the time: the watchdog at
+// deadlines, Next at its patience, a worker's sender at stragglers.
+inline constexpr absl::Duration kPoolTick = absl::Milliseconds(100);
+
 template <typename Task, typename Result>
 class WorkerPool {
  public:
@@ -192,3 +196,5 @@ class WorkerPool {
 }  // namespace dapd
 
 #include "common/rpc/pool/worker_pool_impl.h"
+#include "common/rpc/pool/worker_pool_tasks_impl.h"
+#include "common/rpc/pool/worker_pool_thread_impl.h"

@@ -1,0 +1,106 @@
+// The bodies of WorkerPool that choose a worker's next task, and take in its
+// answers. Included by worker_pool.h only.
+#pragma once
+
+#include "common/rpc/pool/worker_pool.h"
+
+namespace dapd {
+
+// The next task for `worker`, null if it is to have none now. Of those that
+// have their home with it, it takes what it can; of the others its share, first
+// those without a home.
+template <typename Task, typename Result>
+std::shared_ptr<const Task> WorkerPool<Task, Result>::TakeTask(Worker* worker,
+                                                               Stream* stream) {
+  const int64_t number = worker->number;
+  const int64_t in_flight = board_.InFlight(number);
+  if (in_flight >= worker->capacity) return nullptr;
+  const absl::Time now = absl::Now();
+  const absl::Time deadline = now + options_.task_timeout;
+  if (!board_.has_pending()) {
+    auto task = board_.TakeStraggler(
+        number, deadline, now, now - durations_.StragglerAge());
+    stream->hedged = task != nullptr;
+    return task;
+  }
+  const auto take = [&](const auto& wanted) {
+    return board_.TakeIf(
+        [&](uint64_t id) { return wanted(prefix_board_.Home(id)); },
+        number,
+        deadline,
+        now);
+  };
+  auto task = take([&](int64_t home) { return home == number; });
+  if (task == nullptr && in_flight < Share(*worker, board_.unanswered())) {
+    task =
+        take([&](int64_t home) { return home == PrefixBoard<Task>::kNobody; });
+    if (task == nullptr) {
+      task = take([&](int64_t home) { return !HasRoom(home); });
+    }
+  }
+  if (task != nullptr) prefix_board_.Take(task->id, number);
+  return task;
+}
+
+// Whether the worker of that number will take a task of its own soon.
+template <typename Task, typename Result>
+bool WorkerPool<Task, Result>::HasRoom(int64_t number) const {
+  return std::any_of(workers_.begin(), workers_.end(), [&](const auto& w) {
+    const Worker& worker = *w.second;
+    return worker.number == number &&
+           worker.state.stage == WorkerStage::kReady && worker.wanted &&
+           !worker.refusing && board_.InFlight(number) < worker.capacity;
+  });
+}
+
+// Its part of `tasks` by capacity, among the workers that are ready or about to
+// be. The parts add up to all tasks, so none is left over.
+template <typename Task, typename Result>
+int64_t WorkerPool<Task, Result>::Share(const Worker& worker,
+                                        int64_t tasks) const {
+  int64_t total = 0;
+  for (const auto& [endpoint, other] : workers_) {
+    const bool usable = other->state.stage == WorkerStage::kReady ||
+                        other->state.stage == WorkerStage::kLoading;
+    if (usable && other->wanted && !other->refusing) total += other->capacity;
+  }
+  return (tasks * worker.capacity + total - 1) / total;
+}
+
+template <typename Task, typename Result>
+void WorkerPool<Task, Result>::Accept(Worker* worker,
+                                      Stream* stream,
+                                      TaskAnswer<Result> answer) {
+  TaskOutcome outcome = TaskOutcome::kAccepted;
+  bool counts = true;  // an error about a task it does not have does not
+  {
+    MutexLock lock(&mutex_);
+    const absl::Status status = answer.result.status();
+    if (updates_ != stream->updates) {
+      outcome = TaskOutcome::kStale;
+    } else if (status.ok()) {
+      const absl::Duration age =
+          board_.Age(worker->number, answer.id, absl::Now());
+      if (age > absl::ZeroDuration()) durations_.Add(age);
+      if (!board_.Answer(answer.id, std::move(answer.result))) {
+        outcome = TaskOutcome::kDuplicate;
+      }
+    } else if (IsFinalError(status)) {
+      board_.Answer(
+          answer.id,
+          DescribeTaskError(
+              options_.role, answer.id, worker->state.address, status));
+      outcome = TaskOutcome::kFailed;
+    } else {
+      outcome = absl::IsFailedPrecondition(status) ? TaskOutcome::kStale
+                                                   : TaskOutcome::kLost;
+      counts = board_.Return(worker->number, answer.id, status);
+      if (stream->refusal.ok()) stream->refusal = status;
+      worker->refusing = true;
+    }
+    changed_.NotifyAll();
+  }
+  if (counts) Observe(outcome);
+}
+
+}  // namespace dapd

@@ -1,0 +1,201 @@
+// The bodies of WorkerPool that run on a worker's thread, from its connection
+// to its loss. Included by worker_pool.h only.
+#pragma once
+
+#include "common/rpc/pool/worker_pool.h"
+
+namespace dapd {
+
+// How long a worker may take to end a stream in which nothing is in flight.
+inline constexpr absl::Duration kStreamCloseTimeout = absl::Seconds(5);
+
+template <typename Task, typename Result>
+void WorkerPool<Task, Result>::RunWorker(Worker* worker) {
+  Backoff backoff(options_.backoff, static_cast<uint64_t>(worker->number));
+  while (true) {
+    Lose(worker, RunSession(worker, &backoff));
+    MutexLock lock(&mutex_);
+    const absl::Time next = absl::Now() + backoff.Next();
+    while (!stopping_ && worker->wanted && absl::Now() < next) {
+      changed_.WaitFor(&mutex_, next - absl::Now());
+    }
+    if (stopping_ || !worker->wanted) {
+      worker->done = true;
+      return;
+    }
+  }
+}
+
+template <typename Task, typename Result>
+absl::Status WorkerPool<Task, Result>::RunSession(Worker* worker,
+                                                  Backoff* backoff) {
+  std::shared_ptr<Session> session;
+  {
+    MutexLock lock(&mutex_);
+    if (stopping_) return absl::CancelledError("shutting down");
+    session = factory_(worker->state.address);
+    worker->session = session;
+    worker->timed_out = false;
+    SetStage(worker, WorkerStage::kConnecting);
+  }
+  ASSIGN_OR_RETURN(const int64_t capacity, session->Connect());
+  {
+    MutexLock lock(&mutex_);
+    worker->capacity = capacity;
+    worker->refusing = false;
+  }
+  PolicyUpdates loaded;  // in this session
+  while (const auto updates = WaitForUpdates(worker)) {
+    RETURN_IF_ERROR(LoadAll(session.get(), *updates, &loaded));
+    backoff->Reset();
+    {
+      MutexLock lock(&mutex_);
+      worker->state.weights.clear();
+      for (const auto& [set, update] : *updates) {
+        worker->state.weights[set] = update->version;
+      }
+      worker->state.policy_version = NewestVersion(worker->state.weights);
+      SetStage(worker, WorkerStage::kReady);
+    }
+    RETURN_IF_ERROR(RunStream(worker, session.get(), updates));
+  }
+  return absl::CancelledError("no longer needed");
+}
+
+template <typename Task, typename Result>
+absl::Status WorkerPool<Task, Result>::LoadAll(Session* session,
+                                               const PolicyUpdates& updates,
+                                               PolicyUpdates* loaded) {
+  for (const auto& [set, update] : updates) {
+    std::shared_ptr<const PolicyUpdate>& before = (*loaded)[set];
+    if (before == update) continue;
+    const absl::Time start = absl::Now();
+    ASSIGN_OR_RETURN(const uint64_t bytes, session->Load(set, *update));
+    if (options_.observer.on_adapter_pushed) {
+      options_.observer.on_adapter_pushed(
+          absl::ToDoubleSeconds(absl::Now() - start), bytes);
+    }
+    before = update;
+  }
+  return absl::OkStatus();
+}
+
+template <typename Task, typename Result>
+absl::Status WorkerPool<Task, Result>::RunStream(
+    Worker* worker,
+    Session* session,
+    std::shared_ptr<const PolicyUpdates> updates) {
+  RETURN_IF_ERROR(session->OpenStream(*updates));
+  Stream stream{updates};
+  std::jthread receiver([&] {
+    while (auto answer = session->Receive()) {
+      Accept(worker, &stream, *std::move(answer));
+    }
+    MutexLock lock(&mutex_);
+    stream.ended = true;
+    changed_.NotifyAll();
+  });
+  while (const auto work = WaitForWork(worker, &stream)) {
+    if (std::exchange(stream.hedged, false)) Observe(TaskOutcome::kHedged);
+    const bool written = work->task != nullptr ? session->Send(*work->task)
+                         : work->prefix->task != nullptr
+                             ? session->SendPrefix(*work->prefix->task)
+                             : session->WithdrawPrefix(work->prefix->id);
+    if (!written) break;
+  }
+  bool superseded = false;
+  bool abandoned = false;
+  {
+    MutexLock lock(&mutex_);
+    superseded = stopping_ || updates_ != updates;
+    abandoned = superseded && board_.InFlight(worker->number) > 0;
+    if (superseded) board_.Recall(worker->number);
+    prefix_board_.Release(worker->number);
+  }
+  if (!abandoned) {
+    session->HalfClose();
+    MutexLock lock(&mutex_);
+    const absl::Time deadline = absl::Now() + kStreamCloseTimeout;
+    while (!stream.ended && absl::Now() < deadline) {
+      changed_.WaitFor(&mutex_, deadline - absl::Now());
+    }
+    abandoned = !stream.ended;
+  }
+  if (abandoned) session->AbortStream();
+  receiver.join();
+  const absl::Status end = session->CloseStream();
+  if (superseded) return absl::OkStatus();
+  if (!stream.refusal.ok()) return stream.refusal;
+  if (!end.ok()) return end;
+  return absl::UnavailableError("the worker ended the stream");
+}
+
+template <typename Task, typename Result>
+std::shared_ptr<const PolicyUpdates> WorkerPool<Task, Result>::WaitForUpdates(
+    Worker* worker) {
+  MutexLock lock(&mutex_);
+  while (!stopping_ && worker->wanted && updates_ == nullptr) {
+    changed_.Wait(&mutex_);
+  }
+  if (stopping_ || !worker->wanted) return nullptr;
+  SetStage(worker, WorkerStage::kLoading);
+  return updates_;
+}
+
+template <typename Task, typename Result>
+std::optional<typename WorkerPool<Task, Result>::Work>
+WorkerPool<Task, Result>::WaitForWork(Worker* worker, Stream* stream) {
+  MutexLock lock(&mutex_);
+  while (!stopping_ && !stream->ended && updates_ == stream->updates) {
+    const bool sending = worker->wanted && !worker->refusing;
+    if (!sending && board_.InFlight(worker->number) == 0) break;
+    if (sending) {
+      if (auto task = TakeTask(worker, stream))
+        return Work{std::move(task), {}};
+      const bool adopts = prefix_board_.Homes(worker->number) <
+                          Share(*worker, prefix_board_.size());
+      auto news = prefix_board_.Next(worker->number, adopts);
+      if (news.has_value()) return Work{nullptr, std::move(news)};
+    }
+    // A task becomes a straggler by the passing of time.
+    changed_.WaitFor(&mutex_, kPoolTick);
+  }
+  return std::nullopt;
+}
+
+template <typename Task, typename Result>
+void WorkerPool<Task, Result>::Lose(Worker* worker, absl::Status why) {
+  int64_t returned = 0;
+  bool timed_out = false;
+  bool is_news = false;
+  bool was_ready = false;
+  {
+    MutexLock lock(&mutex_);
+    was_ready = worker->state.stage == WorkerStage::kReady;
+    timed_out = worker->timed_out;
+    if (timed_out) {
+      why = absl::DeadlineExceededError(
+          absl::StrCat("a task had no answer within ",
+                       absl::FormatDuration(options_.task_timeout)));
+    }
+    const std::string error(why.message());
+    is_news = !stopping_ && worker->wanted &&
+              (worker->state.last_error != error ||
+               worker->state.stage == WorkerStage::kReady);
+    worker->state.last_error = error;
+    worker->state.policy_version = -1;
+    worker->state.weights.clear();
+    worker->unfit =
+        !was_ready && (absl::IsFailedPrecondition(why) || IsFinalError(why));
+    worker->session.reset();
+    SetStage(worker, WorkerStage::kLost);
+    returned = board_.ReturnAll(worker->number, why);
+  }
+  Observe(timed_out ? TaskOutcome::kTimeout : TaskOutcome::kLost, returned);
+  if (is_news) {
+    LogWarning(DescribeLoss(
+        options_.role, worker->state.address, was_ready, returned, why));
+  }
+}
+
+}  // namespace dapd
