@@ -1,0 +1,109 @@
+// A WorkerPool over two fake workers, for the tests of its parts.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "gtest/gtest.h"
+
+#include "common/base/mutex.h"
+#include "common/rpc/pool/worker_pool.h"
+#include "tests/fakes/fake_worker.h"
+
+namespace dapd {
+
+// The handler of a worker that never answers.
+inline std::vector<FakeAnswer> NoAnswer(const FakeTask&, int64_t) { return {}; }
+
+// A name service the test can change, two workers, and a count of outcomes.
+class WorkerPoolFixture : public ::testing::Test {
+ protected:
+  using Pool = WorkerPool<FakeTask, FakeResult>;
+
+  WorkerPoolFixture() {
+    options_.role = "rollout";
+    options_.addresses = {"workers:1"};
+    options_.resolve_interval = absl::Milliseconds(20);
+    options_.task_timeout = absl::Seconds(30);
+    options_.peer_timeout = absl::Seconds(30);
+    options_.backoff.initial = absl::Milliseconds(5);
+    options_.backoff.max = absl::Milliseconds(20);
+    options_.resolver = [this](const std::string&) { return Resolve(); };
+    options_.observer.on_outcome = [this](TaskOutcome outcome) {
+      MutexLock lock(&mutex_);
+      ++outcomes_[TaskOutcomeName(outcome)];
+    };
+  }
+
+  void Start(int64_t version = 1) {
+    pool_ = std::make_unique<Pool>(options_, [this](const std::string& where) {
+      FakeWorker* worker = where == "a" ? &a_ : where == "b" ? &b_ : nullptr;
+      return std::make_unique<FakeSession>(worker);
+    });
+    SetVersion(version);
+  }
+  void SetVersion(int64_t version) {
+    auto update = std::make_shared<PolicyUpdate>();
+    update->version = version;
+    pool_->SetUpdates({{WeightSet::kLive, update}});
+  }
+
+  absl::StatusOr<std::vector<std::string>> Resolve() {
+    MutexLock lock(&mutex_);
+    return endpoints_;
+  }
+  void SetEndpoints(absl::StatusOr<std::vector<std::string>> endpoints) {
+    MutexLock lock(&mutex_);
+    endpoints_ = std::move(endpoints);
+  }
+  int OutcomeCount(const std::string& name) {
+    MutexLock lock(&mutex_);
+    return outcomes_[name];
+  }
+
+  template <typename Condition>
+  static bool Eventually(Condition condition) {
+    const absl::Time deadline = absl::Now() + absl::Seconds(20);
+    while (!condition()) {
+      if (absl::Now() > deadline) return false;
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+    return true;
+  }
+  bool HasWorkerIn(const std::string& address, WorkerStage stage) {
+    for (const WorkerState& worker : pool_->Workers()) {
+      if (worker.address == address && worker.stage == stage) return true;
+    }
+    return false;
+  }
+
+  // The ids of the next `count` results, in order of arrival.
+  std::vector<uint64_t> Collect(int count) {
+    std::vector<uint64_t> ids;
+    for (int i = 0; i < count; ++i) {
+      const absl::StatusOr<FakeResult> result = pool_->Next();
+      EXPECT_TRUE(result.ok()) << result.status();
+      if (!result.ok()) break;
+      ids.push_back(result->id);
+    }
+    return ids;
+  }
+
+  Mutex mutex_;
+  absl::StatusOr<std::vector<std::string>> endpoints_ =
+      std::vector<std::string>{"a"};
+  std::map<std::string, int> outcomes_;
+  FakeWorker a_{"a"};
+  FakeWorker b_{"b"};
+  WorkerPoolOptions options_;
+  std::unique_ptr<Pool> pool_;
+};
+
+}  // namespace dapd
