@@ -1,0 +1,178 @@
+// The head loss against autograd over whole tensors of doubles: all
+// divergences, supports and targets, in bfloat16 and on a GPU.
+
+#include <algorithm>
+#include <iostream>
+#include <variant>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+#include "common/model/weights/placement.h"
+#include "tests/common/objective/head_loss_fixture.h"
+
+namespace dapd {
+namespace {
+
+class HeadLossAccuracyTest : public HeadLossFixture {};
+
+TEST_F(HeadLossAccuracyTest, AgreesWithAutogradOverWholeTensorsOfDoubles) {
+  const Inputs in;
+  const Slow slow(in);
+  const Errors fast(in.Run(InChunks(4)), slow);
+  const Errors by_tensors(in.RunByTensors(InChunks(4)), slow);
+  std::cout << "fast: values " << fast.value << ", gradients " << fast.gradient
+            << "; by tensors: " << by_tensors.value << ", "
+            << by_tensors.gradient << "\n";
+  for (const Errors& errors : {fast, by_tensors}) {
+    EXPECT_LT(errors.value, 1e-5);
+    EXPECT_LT(errors.gradient, 1e-5);
+  }
+}
+
+std::vector<Divergence> Divergences() {
+  using enum DivergenceKind;
+  return {{kForwardKl, 0.5, 0.05},
+          {kForwardKl, 0.5, kNoClip},
+          {kReverseKl, 0.5, 0.05},
+          {kReverseKl, 0.5, kNoClip},
+          {kJensenShannon, 0.5, 0.05},
+          {kJensenShannon, 0.5, kNoClip},
+          {kJensenShannon, 0.2, kNoClip}};
+}
+
+std::vector<Support> Supports() {
+  return {{},
+          {SupportKind::kStudentTopK, 7, true},
+          {SupportKind::kStudentTopK, 7, false},
+          {SupportKind::kTeacherTopK, 7, true}};
+}
+
+std::vector<Target> Targets() {
+  const TeacherPass pass;
+  return {pass,
+          Mixture{.anchor = pass,
+                  .delta = {{pass, 1.0}, {pass, -0.5}},
+                  .recentre = true,
+                  .soft_clip = 2.0,
+                  .strength = 0.7},
+          Mixture{.anchor = pass, .delta = {{pass, 0.5}, {pass, -0.25}}},
+          Routed{pass, pass},
+          OneHot{}};
+}
+
+TEST_F(HeadLossAccuracyTest,
+       EveryDivergenceSupportAndTargetAgreesWithAutograd) {
+  Inputs in;
+  in.skip_tokens = 3;
+  in.route = at::randint(2, {kTokens}).to(at::kByte);
+  in.token_weights = at::rand({kTokens});
+  in.token_weights[2] = 0.0;
+  int64_t count = 0;
+  double value = 0.0;
+  double gradient = 0.0;
+  for (const Target& target : Targets()) {
+    for (const Divergence& divergence : Divergences()) {
+      for (const Support& support : Supports()) {
+        if (support.kind == SupportKind::kTeacherTopK &&
+            !std::holds_alternative<TeacherPass>(target)) {
+          continue;
+        }
+        // The one that a one-hot target has; a clip leaves no gradient.
+        if (std::holds_alternative<OneHot>(target) &&
+            (divergence.kind != DivergenceKind::kForwardKl ||
+             divergence.clip != kNoClip ||
+             support.kind != SupportKind::kFull)) {
+          continue;
+        }
+        in.target = target;
+        in.divergence = divergence;
+        in.support = support;
+        const Slow slow(in);
+        for (const Errors& errors :
+             {Errors(in.Run(InChunks(4)), slow),
+              Errors(in.RunByTensors(InChunks(4)), slow)}) {
+          EXPECT_LT(errors.value, 1e-5)
+              << target.index() << " " << static_cast<int>(divergence.kind)
+              << " " << static_cast<int>(support.kind);
+          EXPECT_LT(errors.gradient, 1e-4)
+              << target.index() << " " << static_cast<int>(divergence.kind)
+              << " " << static_cast<int>(support.kind);
+          value = std::max(value, errors.value);
+          gradient = std::max(gradient, errors.gradient);
+          ++count;
+        }
+      }
+    }
+  }
+  std::cout << count << " losses: values " << value << ", gradients "
+            << gradient << "\n";
+}
+
+TEST_F(HeadLossAccuracyTest, ABfloat16HeadKeepsFloat32Logits) {
+  const Inputs in = Inputs().As(at::kBFloat16);
+  const HeadLoss loss = in.Run(InChunks(4));
+  const Errors errors(loss, Slow(in));
+  std::cout << "values " << errors.value << ", gradients " << errors.gradient
+            << "\n";
+  // Only the gradient's product and result are rounded.
+  EXPECT_LT(errors.value, 1e-5);
+  EXPECT_LT(errors.gradient, 5e-3);
+  EXPECT_EQ(loss.grad_hidden[0].scalar_type(), at::kBFloat16);
+}
+
+TEST_F(HeadLossAccuracyTest, OnAGpuItAgreesWithDoublesToo) {
+  const auto device = ParseDevice("cuda");
+  if (!device.ok()) {
+    GTEST_SKIP() << "no CUDA device: " << device.status().message();
+  }
+  for (const auto dtype : {at::kFloat, at::kBFloat16}) {
+    const Inputs in = Inputs().As(at::TensorOptions(dtype));
+    const HeadLoss loss =
+        in.As(at::TensorOptions(*device).dtype(dtype)).Run(InChunks(4));
+    const Errors errors(loss, Slow(in));
+    std::cout << "values " << errors.value << ", gradients " << errors.gradient
+              << "\n";
+    EXPECT_LT(errors.value, 1e-5);
+    EXPECT_LT(errors.gradient, dtype == at::kFloat ? 1e-5 : 5e-3);
+  }
+}
+
+// A token's rows of this vocabulary fill a cluster of 16 blocks.
+TEST_F(HeadLossAccuracyTest, OnAGpuALargeVocabularyGivesWhatTheCpuGives) {
+  const auto device = ParseDevice("cuda");
+  if (!device.ok()) {
+    GTEST_SKIP() << "no CUDA device: " << device.status().message();
+  }
+  constexpr int64_t kLarge = 151'936;
+  Inputs in;
+  in.head = at::randn({kLarge, kHidden});
+  for (TeacherScores& teacher : in.teachers) {
+    teacher.hidden = in.students[0] + 0.3 * teacher.hidden;
+  }
+  in.ids = at::remainder(at::arange(kTokens) * 7919, kLarge);
+  const auto run = [](const Inputs& on) {
+    std::vector<HeadTerm> terms = on.terms();
+    terms.pop_back();  // the one that shares a teacher
+    terms[1].student = 0;
+    return ComputeHeadLoss(
+        on.head, on.head_students(), terms, HeadLossOptions(), true);
+  };
+  const HeadLoss expected = run(in);
+  Inputs on_gpu = in.As(*device);
+  on_gpu.ids = in.ids.to(*device);
+  const HeadLoss ours = run(on_gpu);
+  for (size_t k = 0; k < expected.sums.size(); ++k) {
+    EXPECT_NEAR(ours.sums[k].clipped / expected.sums[k].clipped, 1.0, 1e-5);
+    EXPECT_EQ(ours.sums[k].clipped_tokens, expected.sums[k].clipped_tokens);
+  }
+  for (size_t s = 0; s < expected.grad_hidden.size(); ++s) {
+    EXPECT_LT(RelativeError(ours.grad_hidden[s], expected.grad_hidden[s]),
+              1e-5);
+  }
+  EXPECT_LT(RelativeError(ours.token_logprobs[0], expected.token_logprobs[0]),
+            1e-5);
+}
+
+}  // namespace
+}  // namespace dapd
