@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <set>
-#include <span>
 #include <thread>
 #include <utility>
 
@@ -17,7 +16,6 @@
 #include "common/base/status_macros.h"
 #include "common/config/validate_config.h"
 #include "common/data/epoch_order.h"
-#include "common/rpc/transfer/served_policy.h"
 #include "common/training/step_metrics.h"
 #include "services/trainer/publish/policy_update_writer.h"
 #include "services/trainer/step/merge_ranks.h"
@@ -57,6 +55,8 @@ BatchTrainer::BatchTrainer(BatchTrainerParts parts, Planner planner)
                 parts_.views,
                 parts_.tokenizer,
                 MakePipelineOptions(parts_)),
+      answers_(
+          parts_.collective, parts_.data, pipeline_.record_maker(), rules_),
       publisher_({.weights = *parts_.weights,
                   .base_model_path = parts_.config.model.path,
                   .policy = parts_.policy,
@@ -194,7 +194,7 @@ absl::StatusOr<std::vector<RolloutRecord>> BatchTrainer::Sample(
                       : WaitAndCollect(step, on_answer));
   DAPD_FAILPOINT("rollout.after_collect");
   ASSIGN_OR_RETURN(std::vector<RolloutRecord> records,
-                   ShareAnswers(step, on_answer));
+                   answers_.Share(step, slice_, on_answer));
   if (HasLag()) {
     if (IsEvaluatedAfter(step.plan.step)) {
       held_ = publisher_.live();
@@ -221,20 +221,16 @@ void BatchTrainer::EndTimeline() {
 
 absl::Status BatchTrainer::CollectSlice(const OpenStep& step,
                                         const OnAnswer& on_answer) {
-  to_report_.clear();
-  ASSIGN_OR_RETURN(slice_,
-                   pipeline_.CollectRollouts([&](const PipelineInput&,
-                                                 size_t index,
-                                                 int64_t attempt,
-                                                 const RolloutResult& result) {
-                     const AnswerPlace place = {
-                         static_cast<int64_t>(step.slice.begin + index),
-                         attempt};
-                     if (on_answer)
-                       return Accept(step, place, result, on_answer);
-                     to_report_.push_back({place, result});
-                     return absl::OkStatus();
-                   }));
+  answers_.Begin();
+  ASSIGN_OR_RETURN(
+      slice_,
+      pipeline_.CollectRollouts([&](const PipelineInput&,
+                                    size_t index,
+                                    int64_t attempt,
+                                    const RolloutResult& result) {
+        const auto sample = static_cast<int64_t>(step.slice.begin + index);
+        return answers_.Take(step, {sample, attempt}, result, on_answer);
+      }));
   return absl::OkStatus();
 }
 
@@ -258,78 +254,6 @@ absl::Status BatchTrainer::CollectAndTrain(const OpenStep& step,
       slice_trainer_->TrainAhead([&] { return is_collected.load(); }));
   collector.join();
   return collected;
-}
-
-// At rank 0 the records of the whole batch; elsewhere nothing.
-absl::StatusOr<std::vector<RolloutRecord>> BatchTrainer::ShareAnswers(
-    const OpenStep& step, const OnAnswer& on_answer) {
-  ASSIGN_OR_RETURN(const std::vector<std::string> gathered,
-                   parts_.collective.Gather(SerializeAnswers(to_report_)));
-  std::vector<RolloutRecord> records;
-  if (parts_.collective.rank() != 0) return records;
-  std::vector<AnswersByAttempt> answers(step.rows.size());
-  for (const auto& [place, result] : step.plan.recalled) {
-    answers[static_cast<size_t>(place.sample)][place.attempt] = result;
-  }
-  for (size_t rank = 1; rank < gathered.size(); ++rank) {
-    ASSIGN_OR_RETURN(const std::vector<BatchAnswer> received,
-                     ParseAnswers(gathered[rank]));
-    for (const BatchAnswer& answer : received) {
-      const AnswerPlace& place = answer.place;
-      if (place.sample < 0 ||
-          place.sample >= static_cast<int64_t>(step.rows.size()) ||
-          place.attempt < 0 || place.attempt >= kMaxAttempts) {
-        return absl::DataLossError(absl::StrCat("trainer rank ",
-                                                rank,
-                                                " gave answer ",
-                                                place.attempt,
-                                                " to sample ",
-                                                place.sample));
-      }
-      RETURN_IF_ERROR(Accept(step, place, answer.result, on_answer));
-      answers[static_cast<size_t>(place.sample)][place.attempt] = answer.result;
-    }
-  }
-  const auto group_size = static_cast<size_t>(rules_.group_size);
-  for (size_t begin = 0; begin < answers.size(); begin += group_size) {
-    if (begin == step.slice.begin) {
-      records.insert(records.end(), slice_.begin(), slice_.end());
-    }
-    // Those of the own slice are there.
-    if (begin >= step.slice.begin && begin < step.slice.end) continue;
-    ASSIGN_OR_RETURN(const std::vector<RolloutRecord> group,
-                     pipeline_.record_maker().MakeRecords(
-                         ProblemOf(step, begin),
-                         std::span(answers).subspan(begin, group_size),
-                         rules_));
-    records.insert(records.end(), group.begin(), group.end());
-  }
-  return records;
-}
-
-// At rank 0, of every answer that was not recalled.
-absl::Status BatchTrainer::Accept(const OpenStep& step,
-                                  const AnswerPlace& place,
-                                  const RolloutResult& result,
-                                  const OnAnswer& on_answer) const {
-  const PolicyUpdate& policy = *step.policy;
-  if (result.policy_version != policy.version ||
-      result.adapter_digest != policy.adapter.digest) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("an answer to step ",
-                     step.plan.step,
-                     " was sampled by ",
-                     PolicyName(result.policy_version, result.adapter_digest),
-                     ", asked of ",
-                     PolicyName(policy.version, policy.adapter.digest)));
-  }
-  return on_answer(
-      place, ProblemOf(step, static_cast<size_t>(place.sample)), result);
-}
-
-const Problem& BatchTrainer::ProblemOf(const OpenStep& step,
-                                       size_t sample) const {
-  return parts_.data.problems[static_cast<size_t>(step.rows[sample])];
 }
 
 absl::Status BatchTrainer::Train(StepReport* report) {

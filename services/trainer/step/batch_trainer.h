@@ -28,6 +28,7 @@
 #include "common/objective/head_workspace.h"
 #include "common/training/step_report.h"
 #include "services/trainer/publish/policy_publisher.h"
+#include "services/trainer/step/answer_exchange.h"
 #include "services/trainer/step/batch_trainer_parts.h"
 #include "services/trainer/step/rank_messages.h"
 #include "services/trainer/step/sample_pipeline.h"
@@ -39,12 +40,6 @@ namespace dapd {
 // begun; a plan of step 0 if there is no such step. Other ranks need none.
 using Planner =
     std::function<StepPlan(int64_t step, const PolicyUpdate& policy)>;
-
-// Called at rank 0 with each answer of the batch that was not recalled; one
-// call at a time, but not always on the compute thread.
-using OnAnswer = std::function<absl::Status(const AnswerPlace& place,
-                                            const Problem& problem,
-                                            const RolloutResult& result)>;
 
 // Not thread-safe: owned by the compute thread.
 class BatchTrainer {
@@ -99,11 +94,7 @@ class BatchTrainer {
 
  private:
   // A step whose problems are with the rollout workers.
-  struct OpenStep {
-    StepPlan plan;
-    std::shared_ptr<const PolicyUpdate> policy;  // that samples it
-    std::vector<int64_t> rows;                   // of the whole batch
-    RankSlice slice;  // this rank's samples, by their places in the batch
+  struct OpenStep : SampledStep {
     SubmittedBatch batch;
   };
 
@@ -117,13 +108,6 @@ class BatchTrainer {
   // The step that is begun, and its end, in the timeline.
   void BeginTimeline();
   void EndTimeline();
-  absl::StatusOr<std::vector<RolloutRecord>> ShareAnswers(
-      const OpenStep& step, const OnAnswer& on_answer);
-  absl::Status Accept(const OpenStep& step,
-                      const AnswerPlace& place,
-                      const RolloutResult& result,
-                      const OnAnswer& on_answer) const;
-  const Problem& ProblemOf(const OpenStep& step, size_t sample) const;
   absl::Status FinishGradient(StepReport* report);
   // Gives the workers what the step led to, and compares it with other ranks'.
   absl::Status Publish(PolicyUpdateWriter& writer, StepReport* report);
@@ -135,6 +119,7 @@ class BatchTrainer {
   const Planner planner_;
   const AnswerRules rules_;
   SamplePipeline pipeline_;
+  AnswerExchange answers_;
   PolicyPublisher publisher_;
   HeadWorkspace head_workspace_;
   std::optional<OpenStep> open_;
@@ -147,7 +132,6 @@ class BatchTrainer {
   std::vector<RolloutRecord> slice_;  // this rank's answers
   bool has_gradient_ = true;          // of this step, on any rank
   absl::Time step_began_;
-  std::vector<BatchAnswer> to_report_;  // those that rank 0 does not know yet
 };
 
 }  // namespace dapd

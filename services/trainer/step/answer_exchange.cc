@@ -1,0 +1,89 @@
+#include "services/trainer/step/answer_exchange.h"
+
+#include <span>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+#include "common/base/status_macros.h"
+#include "common/rpc/transfer/served_policy.h"
+
+namespace dapd {
+
+absl::Status AnswerExchange::Take(const SampledStep& step,
+                                  const AnswerPlace& place,
+                                  const RolloutResult& result,
+                                  const OnAnswer& on_answer) {
+  if (on_answer) return HandOn(step, place, result, on_answer);
+  to_report_.push_back({place, result});
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<RolloutRecord>> AnswerExchange::Share(
+    const SampledStep& step,
+    const std::vector<RolloutRecord>& own,
+    const OnAnswer& on_answer) {
+  ASSIGN_OR_RETURN(const std::vector<std::string> gathered,
+                   collective_.Gather(SerializeAnswers(to_report_)));
+  std::vector<RolloutRecord> records;
+  if (collective_.rank() != 0) return records;
+  std::vector<AnswersByAttempt> answers(step.rows.size());
+  for (const auto& [place, result] : step.plan.recalled) {
+    answers[static_cast<size_t>(place.sample)][place.attempt] = result;
+  }
+  for (size_t rank = 1; rank < gathered.size(); ++rank) {
+    ASSIGN_OR_RETURN(const std::vector<BatchAnswer> received,
+                     ParseAnswers(gathered[rank]));
+    for (const BatchAnswer& answer : received) {
+      const AnswerPlace& place = answer.place;
+      if (place.sample < 0 ||
+          place.sample >= static_cast<int64_t>(step.rows.size()) ||
+          place.attempt < 0 || place.attempt >= kMaxAttempts) {
+        return absl::DataLossError(absl::StrCat("trainer rank ",
+                                                rank,
+                                                " gave answer ",
+                                                place.attempt,
+                                                " to sample ",
+                                                place.sample));
+      }
+      RETURN_IF_ERROR(HandOn(step, place, answer.result, on_answer));
+      answers[static_cast<size_t>(place.sample)][place.attempt] = answer.result;
+    }
+  }
+  const auto group_size = static_cast<size_t>(rules_.group_size);
+  for (size_t begin = 0; begin < answers.size(); begin += group_size) {
+    if (begin == step.slice.begin) {
+      records.insert(records.end(), own.begin(), own.end());
+    }
+    // Those of the own slice are there.
+    if (begin >= step.slice.begin && begin < step.slice.end) continue;
+    ASSIGN_OR_RETURN(
+        const std::vector<RolloutRecord> group,
+        record_maker_.MakeRecords(ProblemOf(step, begin),
+                                  std::span(answers).subspan(begin, group_size),
+                                  rules_));
+    records.insert(records.end(), group.begin(), group.end());
+  }
+  return records;
+}
+
+absl::Status AnswerExchange::HandOn(const SampledStep& step,
+                                    const AnswerPlace& place,
+                                    const RolloutResult& result,
+                                    const OnAnswer& on_answer) const {
+  const PolicyUpdate& policy = *step.policy;
+  if (result.policy_version != policy.version ||
+      result.adapter_digest != policy.adapter.digest) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("an answer to step ",
+                     step.plan.step,
+                     " was sampled by ",
+                     PolicyName(result.policy_version, result.adapter_digest),
+                     ", asked of ",
+                     PolicyName(policy.version, policy.adapter.digest)));
+  }
+  return on_answer(
+      place, ProblemOf(step, static_cast<size_t>(place.sample)), result);
+}
+
+}  // namespace dapd
