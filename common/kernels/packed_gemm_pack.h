@@ -1,8 +1,9 @@
-// How packed_gemm_part.cc lays out its operands: in panels of 32-bit words, the
-// words of one step along k side by side, so that a tile reads memory in order.
-// A word is a float, or a pair of bfloat16 neighbours along k.
+// How packed_gemm_part.cc and packed_gemm_tiles.h lay out operands: in panels
+// of 32-bit words, the words of one step along k side by side, so that a tile
+// reads memory in order. A word is a float, or a pair of bfloat16 neighbours
+// along k.
 //
-// Included by packed_gemm_part.cc only.
+// Included by what is compiled once per CPU level, only.
 #pragma once
 
 #include <cstddef>
@@ -13,6 +14,7 @@
 #include <immintrin.h>
 #endif
 
+#include "common/kernels/packed_gemm.h"
 #include "common/kernels/simd_halves.h"
 
 namespace dapd::DAPD_CPU_LEVEL_NAMESPACE {
@@ -204,6 +206,34 @@ void PackColumns(const T* rows,
       step[i] =
           i < num_columns ? Format::AcrossOne(row + i, stride, has_next) : 0;
     }
+  }
+}
+
+// Packs `num_columns` columns of B from column `column` on, entries [k, k +
+// depth) of each, as PackColumns does; up to kWidth of them, which is a
+// multiple of kLanes. `T`: B's elements.
+template <typename Format, int64_t kWidth, typename T>
+void PackPanelOfB(const GemmOperands& operands,
+                  int64_t k,
+                  int64_t depth,
+                  int64_t column,
+                  int64_t num_columns,
+                  uint32_t* panel) {
+  const auto* b = static_cast<const T*>(operands.b);
+  const int64_t stride = operands.b_stride;
+  if (!operands.b_is_transposed) {
+    PackColumns<Format>(
+        b + k * stride + column, stride, num_columns, depth, kWidth, panel);
+    return;
+  }
+  for (int64_t half = 0; half < kWidth; half += kLanes) {
+    const int64_t left = num_columns - half;
+    PackLines<Format>(b + (column + half) * stride + k,
+                      stride,
+                      left < kLanes ? left : kLanes,
+                      depth,
+                      kWidth,
+                      panel + half);
   }
 }
 

@@ -100,7 +100,6 @@ class GemmPart {
   GemmPart(const GemmOperands& operands, Range rows, Range columns)
       : op_(operands),
         a_(static_cast<const A*>(operands.a)),
-        b_(static_cast<const B*>(operands.b)),
         c_(static_cast<C*>(operands.c)),
         rows_(rows),
         columns_(columns),
@@ -157,24 +156,7 @@ class GemmPart {
     uint32_t* panel = packed_b_.words();
     for (int64_t j = block.begin; j < block.end; j += kTileColumns) {
       const int64_t columns = Least(kTileColumns, block.end - j);
-      if (op_.b_is_transposed) {
-        for (int64_t half = 0; half < kTileColumns; half += kLanes) {
-          const int64_t lines = Least(kLanes, columns - half);
-          PackLines<Format>(b_ + (j + half) * op_.b_stride + k,
-                            op_.b_stride,
-                            lines,
-                            depth,
-                            kTileColumns,
-                            panel + half);
-        }
-      } else {
-        PackColumns<Format>(b_ + k * op_.b_stride + j,
-                            op_.b_stride,
-                            columns,
-                            depth,
-                            kTileColumns,
-                            panel);
-      }
+      PackPanelOfB<Format, kTileColumns, B>(op_, k, depth, j, columns, panel);
       panel += kTileColumns * steps_;
     }
   }
@@ -200,7 +182,6 @@ class GemmPart {
 
   const GemmOperands& op_;
   const A* a_;
-  const B* b_;
   C* c_;
   Range rows_;
   Range columns_;

@@ -92,27 +92,11 @@ class TilePart {
 
   // Panels of kTileBlock columns, step by step.
   void PackB(int64_t k, int64_t depth, int64_t begin, int64_t end) {
-    const auto* b = static_cast<const BFloat16*>(op_.b);
     uint32_t* panel = packed_b_.words();
     for (int64_t j = begin; j < end; j += kTileBlock) {
       const int64_t columns = Least(kTileBlock, end - j);
-      if (op_.b_is_transposed) {
-        for (int64_t half = 0; half < kTileBlock; half += kLanes) {
-          PackLines<PairWords>(b + (j + half) * op_.b_stride + k,
-                               op_.b_stride,
-                               Least(kLanes, columns - half),
-                               depth,
-                               kTileBlock,
-                               panel + half);
-        }
-      } else {
-        PackColumns<PairWords>(b + k * op_.b_stride + j,
-                               op_.b_stride,
-                               columns,
-                               depth,
-                               kTileBlock,
-                               panel);
-      }
+      PackPanelOfB<PairWords, kTileBlock, BFloat16>(
+          op_, k, depth, j, columns, panel);
       for (int64_t i = (depth + 1) / 2 * kTileBlock; i < words_ * kTileBlock;
            ++i) {
         panel[i] = 0;
