@@ -192,10 +192,6 @@ __global__ void SwiGlu(SwiGluArgs args) {
   Store8(static_cast<T*>(args.out) + row * args.out_stride + i, out);
 }
 
-unsigned NumBlocks(int64_t work, int64_t per_block) {
-  return static_cast<unsigned>((work + per_block - 1) / per_block);
-}
-
 }  // namespace
 
 // The first of a step: it begins in its turn, and with it all of them.

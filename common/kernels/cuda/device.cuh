@@ -91,6 +91,11 @@ __device__ inline void LetNextLaunchBegin() {
 #endif
 }
 
+// How many blocks of `per_block` do so much work.
+inline unsigned NumBlocks(int64_t work, int64_t per_block) {
+  return static_cast<unsigned>((work + per_block - 1) / per_block);
+}
+
 enum class Begin {
   kInTurn,  // behind the end of the launch before it
   kEarly,   // where the device can; the kernel calls WaitForLaunchBefore
