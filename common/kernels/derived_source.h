@@ -41,7 +41,33 @@ struct DerivedSource {
   float strength = 1.0F;
   const uint8_t* route = nullptr;  // [tokens]
   const int64_t* ids = nullptr;    // [tokens]
+
+  // The source whose row stands for a token's, of a routed one.
+  DAPD_HOST_DEVICE int TakenBy(int64_t token) const {
+    return parts[route[token]];
+  }
 };
+
+// Makes the row of a derived source and its statistics, of one token. `rows`
+// does it: Route(derived) lets the row of another source stand for it,
+// WriteMixture(derived) and WriteOneHot(derived) write it, and Measure(source)
+// takes the statistics of what was written.
+template <typename Rows>
+DAPD_HOST_DEVICE inline void DeriveRow(const DerivedSource& derived,
+                                       Rows& rows) {
+  switch (derived.kind) {
+    case DerivedSource::Kind::kRouted:
+      rows.Route(derived);
+      return;
+    case DerivedSource::Kind::kMixture:
+      rows.WriteMixture(derived);
+      break;
+    case DerivedSource::Kind::kOneHot:
+      rows.WriteOneHot(derived);
+      break;
+  }
+  rows.Measure(derived.source);
+}
 
 // What is averaged over the vocabulary for `mean` of DerivedEntry, if
 // derived.recentre says so. `log_probability(source)`: of the same entry.

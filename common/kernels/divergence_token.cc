@@ -164,22 +164,10 @@ struct Token {
     out[derived.ids[index]] = 0.0F;
   }
 
-  void Derive(const DerivedSource& derived) const {
-    switch (derived.kind) {
-      case DerivedSource::Kind::kRouted: {
-        const int taken = derived.parts[derived.route[index]];
-        scratch.rows[derived.source] = scratch.rows[taken];
-        scratch.statistics[derived.source] = scratch.statistics[taken];
-        return;
-      }
-      case DerivedSource::Kind::kMixture:
-        WriteMixture(derived);
-        break;
-      case DerivedSource::Kind::kOneHot:
-        WriteOneHot(derived);
-        break;
-    }
-    Measure(derived.source);
+  void Route(const DerivedSource& derived) const {
+    const int taken = derived.TakenBy(index);
+    scratch.rows[derived.source] = scratch.rows[taken];
+    scratch.statistics[derived.source] = scratch.statistics[taken];
   }
 
   void WriteLogprob(int source) const {
@@ -346,7 +334,9 @@ void OneToken(const DivergenceChunk& chunk,
   const Token token{chunk, scratch, index};
   const int num_sources = static_cast<int>(chunk.sources.size());
   token.ReadGivenSources();
-  for (const DerivedSource& derived : chunk.derived) token.Derive(derived);
+  for (const DerivedSource& derived : chunk.derived) {
+    DeriveRow(derived, token);
+  }
   for (int s = 0; s < num_sources; ++s) token.WriteLogprob(s);
   float* support = scratch.support;
   for (size_t k = 0; k < chunk.terms.size(); ++k) {

@@ -116,7 +116,9 @@ class ClusterBlock {
   __device__ void Run(int64_t token, int64_t next) {
     token_ = token;
     MeasureGiven();
-    for (int d = 0; d < args_.num_derived; ++d) Derive(args_.derived[d]);
+    for (int d = 0; d < args_.num_derived; ++d) {
+      DeriveRow(args_.derived[d], *this);
+    }
     AddUpTerms();
     WriteSums();
     if (args_.with_gradient) {
@@ -124,6 +126,64 @@ class ClusterBlock {
     } else if (next < args_.num_tokens) {
       Load(next);
     }
+  }
+
+  // Of entry i of group g, by source.
+  __device__ auto LogProbabilitiesAt(int g, int i) const {
+    return [this, g, i](int source) {
+      return GroupAt(shared_.slot[source], g).value[i] * args_.scale -
+             static_cast<float>(shared_.statistics[source].log_sum_exp);
+    };
+  }
+
+  // The four that DeriveRow asks for.
+  __device__ void Route(const DerivedSource& derived) const {
+    if (First() == 0) {
+      const int taken = derived.TakenBy(token_);
+      shared_.slot[derived.source] = shared_.slot[taken];
+      shared_.statistics[derived.source] = shared_.statistics[taken];
+    }
+    __syncthreads();
+  }
+
+  __device__ void WriteMixture(const DerivedSource& derived) {
+    float mean = 0.0F;
+    if (derived.recentre) mean = MeanDelta(derived);
+    const int slot = plan_.slot[derived.source];
+    for (int g = First(); g < groups_; g += kThreads) {
+      Group row;
+      for (int i = 0; i < kGroup; ++i) {
+        row.value[i] =
+            g * kGroup + i < size_
+                ? DerivedEntry<float>(
+                      derived, LogProbabilitiesAt(g, i), mean, FloatMath{}) /
+                      args_.scale
+                : kPad;
+      }
+      GroupAt(slot, g) = row;
+    }
+  }
+
+  __device__ void WriteOneHot(const DerivedSource& derived) const {
+    const int slot = plan_.slot[derived.source];
+    const int64_t id = derived.ids[token_] - begin_;
+    const float rest = kOneHotRest / args_.scale;
+    for (int g = First(); g < groups_; g += kThreads) {
+      Group row;
+      for (int i = 0; i < kGroup; ++i) {
+        const int at = g * kGroup + i;
+        row.value[i] = at >= size_ ? kPad : at == id ? 0.0F : rest;
+      }
+      GroupAt(slot, g) = row;
+    }
+  }
+
+  __device__ void Measure(int source) {
+    const int slot = plan_.slot[source];
+    Bring(0, MeasureRow(slot, args_.scale), args_.scale);
+    CombineRows(1, [this](int) { return args_.scale; });
+    if (First() == 0) shared_.statistics[source] = shared_.measured[0];
+    __syncthreads();
   }
 
  private:
@@ -268,58 +328,6 @@ class ClusterBlock {
     }
   }
 
-  __device__ void Derive(const DerivedSource& derived) {
-    switch (derived.kind) {
-      case DerivedSource::Kind::kRouted:
-        if (First() == 0) {
-          const int taken = derived.parts[derived.route[token_]];
-          shared_.slot[derived.source] = shared_.slot[taken];
-          shared_.statistics[derived.source] = shared_.statistics[taken];
-        }
-        __syncthreads();
-        return;
-      case DerivedSource::Kind::kMixture:
-        WriteMixture(derived);
-        break;
-      case DerivedSource::Kind::kOneHot:
-        WriteOneHot(derived);
-        break;
-    }
-    const int slot = plan_.slot[derived.source];
-    Bring(0, MeasureRow(slot, args_.scale), args_.scale);
-    CombineRows(1, [this](int) { return args_.scale; });
-    if (First() == 0) {
-      shared_.statistics[derived.source] = shared_.measured[0];
-    }
-    __syncthreads();
-  }
-
-  // Of entry i of group g, by source.
-  __device__ auto LogProbabilitiesAt(int g, int i) const {
-    return [this, g, i](int source) {
-      return GroupAt(shared_.slot[source], g).value[i] * args_.scale -
-             static_cast<float>(shared_.statistics[source].log_sum_exp);
-    };
-  }
-
-  __device__ void WriteMixture(const DerivedSource& derived) {
-    float mean = 0.0F;
-    if (derived.recentre) mean = MeanDelta(derived);
-    const int slot = plan_.slot[derived.source];
-    for (int g = First(); g < groups_; g += kThreads) {
-      Group row;
-      for (int i = 0; i < kGroup; ++i) {
-        row.value[i] =
-            g * kGroup + i < size_
-                ? DerivedEntry<float>(
-                      derived, LogProbabilitiesAt(g, i), mean, FloatMath{}) /
-                      args_.scale
-                : kPad;
-      }
-      GroupAt(slot, g) = row;
-    }
-  }
-
   __device__ float MeanDelta(const DerivedSource& derived) {
     float sum = 0.0F;
     for (int g = First(); g < groups_; g += kThreads) {
@@ -334,20 +342,6 @@ class ClusterBlock {
     CombineSums(1);
     return static_cast<float>(shared_.totals[0].clipped /
                               static_cast<double>(args_.vocabulary));
-  }
-
-  __device__ void WriteOneHot(const DerivedSource& derived) const {
-    const int slot = plan_.slot[derived.source];
-    const int64_t id = derived.ids[token_] - begin_;
-    const float rest = kOneHotRest / args_.scale;
-    for (int g = First(); g < groups_; g += kThreads) {
-      Group row;
-      for (int i = 0; i < kGroup; ++i) {
-        const int at = g * kGroup + i;
-        row.value[i] = at >= size_ ? kPad : at == id ? 0.0F : rest;
-      }
-      GroupAt(slot, g) = row;
-    }
   }
 
   __device__ void CombineSums(int count) {
@@ -393,10 +387,7 @@ class ClusterBlock {
     const int room = plan_.room[term.student];
     const bool is_first = !HasActive(term.student, 0, k);
     const bool is_last = !HasActive(term.student, k + 1, args_.num_terms);
-    float clipped = 0.0F;
-    float unclipped = 0.0F;
-    float mass = 0.0F;
-    bool any = false;
+    RunningSums running;
     for (int g = First(); g < groups_; g += kThreads) {
       const Group q = GroupAt(target, g);
       Group z = GroupAt(student, g);
@@ -406,10 +397,7 @@ class ClusterBlock {
       for (int i = 0; i < kGroup; ++i) {
         const float p = entries.ProbabilityOf(z.value[i], entries.p);
         const ClippedEntry<float> entry = entries.At(q.value[i], z.value[i], p);
-        clipped += entry.clipped;
-        unclipped += entry.component;
-        mass += entry.pull;
-        any |= entry.component > entries.clip;
+        running.Take(entry, entries.clip);
         const float own = entries.weight * entry.pull;
         pull.value[i] = is_first ? own : pull.value[i] + own;
         z.value[i] = p;
@@ -418,10 +406,10 @@ class ClusterBlock {
       GroupAt(room, g) = pull;
       if (is_last) GroupAt(student, g) = z;
     }
-    return {ButterflySum<kWarp>(clipped),
-            ButterflySum<kWarp>(unclipped),
-            ButterflySum<kWarp>(mass),
-            __any_sync(kAllLanes, any ? 1 : 0)};
+    return {ButterflySum<kWarp>(running.clipped),
+            ButterflySum<kWarp>(running.unclipped),
+            ButterflySum<kWarp>(running.mass),
+            __any_sync(kAllLanes, running.any_clipped ? 1 : 0)};
   }
 
   __device__ void WriteSums() const {
@@ -609,13 +597,6 @@ Launcher LauncherFor(const CudaDivergenceArgs& args) {
     return {};
   }
   return ChooseClusters(DivergenceInClusters<T>, *plan, args.vocabulary);
-}
-
-bool IsDerived(const CudaDivergenceArgs& args, int source) {
-  return std::any_of(
-      args.derived,
-      args.derived + args.num_derived,
-      [source](const DerivedSource& d) { return d.source == source; });
 }
 
 // Whether nothing reads a target's row behind the term `own`.

@@ -26,9 +26,7 @@ struct DoubleMath {
 // The sum over the block, in every thread.
 __device__ double BlockSum(double value) {
   __shared__ double by_warp[kWarps];
-  for (int step = kWarp / 2; step > 0; step /= 2) {
-    value += __shfl_xor_sync(kAllLanes, value, step);
-  }
+  value = ButterflySum<kWarp>(value);
   __syncthreads();  // the call before has read by_warp
   if (threadIdx.x % kWarp == 0) by_warp[threadIdx.x / kWarp] = value;
   __syncthreads();
@@ -86,10 +84,7 @@ struct Pair {
 
 __device__ DivergenceTokenSums SumsOf(const Pair& pair, int64_t size) {
   const TermEntries& entries = pair.entries;
-  float clipped = 0.0F;
-  float unclipped = 0.0F;
-  float mass = 0.0F;
-  bool any = false;
+  RunningSums running;
   for (int64_t tile = 0; tile < size; tile += kTile) {
     float zq[kPerThread];
     float zp[kPerThread];
@@ -98,19 +93,16 @@ __device__ DivergenceTokenSums SumsOf(const Pair& pair, int64_t size) {
 #pragma unroll
     for (int i = 0; i < kPerThread; ++i) {
       if (tile + i * kThreads + threadIdx.x >= size) continue;
-      const ClippedEntry<float> entry =
-          entries.At(zq[i], zp[i], entries.ProbabilityOf(zp[i], entries.p));
-      clipped += entry.clipped;
-      unclipped += entry.component;
-      mass += entry.pull;
-      any |= entry.component > entries.clip;
+      running.Take(
+          entries.At(zq[i], zp[i], entries.ProbabilityOf(zp[i], entries.p)),
+          entries.clip);
     }
   }
   DivergenceTokenSums sums;
-  sums.clipped = BlockSum(clipped);
-  sums.unclipped = BlockSum(unclipped);
-  sums.mass = BlockSum(mass);
-  sums.any_clipped = __syncthreads_or(any) != 0;
+  sums.clipped = BlockSum(running.clipped);
+  sums.unclipped = BlockSum(running.unclipped);
+  sums.mass = BlockSum(running.mass);
+  sums.any_clipped = __syncthreads_or(running.any_clipped) != 0;
   return sums;
 }
 
@@ -139,13 +131,6 @@ struct Block {
     __syncthreads();
   }
 
-  __device__ bool IsDerived(int source) const {
-    for (int d = 0; d < args.num_derived; ++d) {
-      if (args.derived[d].source == source) return true;
-    }
-    return false;
-  }
-
   __device__ void ReadGivenSources() const {
     if (threadIdx.x < args.num_sources) {
       const DivergenceSource& from = args.sources[threadIdx.x];
@@ -153,7 +138,7 @@ struct Block {
     }
     __syncthreads();
     for (int s = 0; s < args.num_sources; ++s) {
-      if (!IsDerived(s)) Measure(s);
+      if (!IsDerived(args, s)) Measure(s);
     }
   }
 
@@ -187,24 +172,13 @@ struct Block {
     __syncthreads();
   }
 
-  __device__ void Derive(const DerivedSource& derived) const {
-    switch (derived.kind) {
-      case DerivedSource::Kind::kRouted:
-        if (threadIdx.x == 0) {
-          const int taken = derived.parts[derived.route[token]];
-          rows[derived.source] = rows[taken];
-          statistics[derived.source] = statistics[taken];
-        }
-        __syncthreads();
-        return;
-      case DerivedSource::Kind::kMixture:
-        WriteMixture(derived);
-        break;
-      case DerivedSource::Kind::kOneHot:
-        WriteOneHot(derived);
-        break;
+  __device__ void Route(const DerivedSource& derived) const {
+    if (threadIdx.x == 0) {
+      const int taken = derived.TakenBy(token);
+      rows[derived.source] = rows[taken];
+      statistics[derived.source] = statistics[taken];
     }
-    Measure(derived.source);
+    __syncthreads();
   }
 
   __device__ void WriteLogprob(int source) const {
@@ -380,7 +354,7 @@ __global__ __launch_bounds__(kThreads, kBlocks) void DivergenceKernel(
   const int64_t token = blockIdx.x;
   const Block block{args, token, statistics, rows, support_pull};
   block.ReadGivenSources();
-  for (int d = 0; d < args.num_derived; ++d) block.Derive(args.derived[d]);
+  for (int d = 0; d < args.num_derived; ++d) DeriveRow(args.derived[d], block);
   for (int s = 0; s < args.num_sources; ++s) block.WriteLogprob(s);
   float* pull = support_pull;
   for (int k = 0; k < args.num_terms; ++k) {

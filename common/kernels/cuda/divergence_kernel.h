@@ -17,6 +17,7 @@
 
 #include "common/kernels/cuda/launch.h"
 #include "common/kernels/divergence_kernel.h"
+#include "common/kernels/host_device.h"
 
 namespace dapd {
 
@@ -42,6 +43,15 @@ struct CudaDivergenceArgs {
   CudaNumber gradient = CudaNumber::kFloat32;
   DivergenceTokenSums* sums = nullptr;  // [tokens, terms]
 };
+
+// Whether a source's row is made of others'.
+DAPD_HOST_DEVICE inline bool IsDerived(const CudaDivergenceArgs& args,
+                                       int source) {
+  for (int d = 0; d < args.num_derived; ++d) {
+    if (args.derived[d].source == source) return true;
+  }
+  return false;
+}
 
 extern "C" {
 int DapdCudaDivergence(const CudaDivergenceArgs* args, void* stream);

@@ -55,6 +55,22 @@ __device__ inline RowStatistics StatisticsOf(float max,
           static_cast<double>(max) * scale + log(sum)};
 }
 
+// A term's sums over what a thread has seen, before the token's weight.
+struct RunningSums {
+  float clipped = 0.0F;
+  float unclipped = 0.0F;
+  float mass = 0.0F;
+  bool any_clipped = false;
+
+  // `clip`: the term's.
+  __device__ void Take(const ClippedEntry<float>& entry, float clip) {
+    clipped += entry.clipped;
+    unclipped += entry.component;
+    mass += entry.pull;
+    any_clipped |= entry.component > clip;
+  }
+};
+
 // A term over one token and the whole vocabulary, but for its rows.
 struct TermEntries {
   RowStatistics q;
