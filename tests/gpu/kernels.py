@@ -1,4 +1,4 @@
-"""The tests that need a GPU: every kernel, sampler and graph against LibTorch's operations and float64, logits of a model against the CPU."""
+"""The tests that need a GPU: kernels, samplers, graphs and attention against LibTorch and float64, a model's passes against the CPU."""
 
 import json
 import os

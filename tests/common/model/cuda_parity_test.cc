@@ -7,20 +7,11 @@
 #include "common/model/fast/layer_math.h"
 #include "common/model/reference/decoder.h"
 #include "common/model/weights/placement.h"
+#include "tests/fakes/model_on_device.h"
 #include "tests/fakes/random_model.h"
 
 namespace dapd {
 namespace {
-
-std::shared_ptr<const ModelWeights> OnDevice(const ModelWeights& weights,
-                                             at::Device device) {
-  auto copy = std::make_shared<ModelWeights>(weights);
-  for (const WeightSlot& slot : WeightSlots(*copy)) {
-    *slot.target = slot.target->to(device);
-  }
-  if (copy->config.tied_embeddings) copy->head = copy->embedding;
-  return copy;
-}
 
 TEST(CudaParityTest, LogitsAgreeWithTheCpu) {
   const auto device = ParseDevice("cuda");

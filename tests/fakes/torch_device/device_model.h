@@ -6,6 +6,7 @@
 #include "common/model/weights/adapter.h"
 #include "common/model/weights/weight_names.h"
 #include "common/model/weights/weights.h"
+#include "tests/fakes/model_on_device.h"
 #include "tests/fakes/random_model.h"
 
 namespace dapd {
@@ -32,24 +33,11 @@ inline std::shared_ptr<ModelWeights> MakeSmallModel(at::ScalarType dtype) {
 
 inline std::shared_ptr<const ModelWeights> OnPlayedDevice(
     const ModelWeights& weights) {
-  auto copy = std::make_shared<ModelWeights>(weights);
-  for (const WeightSlot& slot : WeightSlots(*copy)) {
-    *slot.target = slot.target->to(PlayedDevice());
-  }
-  copy->head = copy->embedding;
-  return copy;
+  return OnDevice(weights, PlayedDevice());
 }
 
 inline Adapter OnPlayedDevice(const Adapter& adapter) {
-  Adapter copy = adapter;
-  for (auto& layer : copy.layers) {
-    for (LoraPair& pair : layer) {
-      if (!pair.a.defined()) continue;
-      pair.a = pair.a.detach().to(PlayedDevice());
-      pair.b = pair.b.detach().to(PlayedDevice());
-    }
-  }
-  return copy;
+  return OnDevice(adapter, PlayedDevice());
 }
 
 }  // namespace dapd

@@ -1,0 +1,159 @@
+// Attention over sequences of any lengths on a GPU, forward and backward,
+// against its definition in float64. Skips itself without one.
+
+#include <cmath>
+#include <iostream>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+#include "common/model/variable_length_attention.h"
+#include "common/model/weights/placement.h"
+
+namespace dapd {
+namespace {
+
+struct Heads {
+  int64_t query = 0;
+  int64_t kv = 0;
+  int64_t dim = 0;
+};
+// Qwen3-4B's, SmolLM2's, and keys that every query head reads.
+constexpr Heads kHeads[] = {{32, 8, 128}, {9, 3, 64}, {16, 1, 80}};
+
+// softmax(q k^T / sqrt(D)) v of queries that are the last tokens of the keys.
+at::Tensor Attention(const at::Tensor& q,
+                     const at::Tensor& k,
+                     const at::Tensor& v) {
+  const int64_t group = q.size(1) / k.size(1);
+  const auto by_head = [&](const at::Tensor& rows) {
+    return rows.repeat_interleave(group, 1).transpose(0, 1);
+  };
+  const at::Tensor later =
+      at::ones({q.size(0), k.size(0)}, q.options().dtype(at::kBool))
+          .tril(k.size(0) - q.size(0))
+          .logical_not();
+  const at::Tensor scores =
+      (q.transpose(0, 1).bmm(by_head(k).transpose(1, 2)) /
+       std::sqrt(static_cast<double>(q.size(2))))
+          .masked_fill(later, -std::numeric_limits<double>::infinity());
+  return at::softmax(scores, -1).bmm(by_head(v)).transpose(0, 1);
+}
+
+class CudaAttentionParityTest : public testing::TestWithParam<at::ScalarType> {
+ protected:
+  void SetUp() override {
+    const auto device = ParseDevice("cuda");
+    if (!device.ok()) {
+      GTEST_SKIP() << "no CUDA device: " << device.status().message();
+    }
+  }
+
+  // Rounded to what the GPU gets, in float64.
+  static at::Tensor Random(at::IntArrayRef shape) {
+    return at::randn(shape).to(GetParam()).to(at::kDouble);
+  }
+  static at::Tensor OnGpu(const at::Tensor& tensor) {
+    return tensor.detach().to(at::kCUDA, GetParam());
+  }
+
+  // Of all numbers together: probabilities, results and what the backward pass
+  // keeps of them are rounded once each, in float32 sums are.
+  static void ExpectClose(const std::string& what,
+                          const at::Tensor& ours,
+                          const at::Tensor& expected) {
+    const double error =
+        ((ours.cpu().to(at::kDouble) - expected).norm() / expected.norm())
+            .item<double>();
+    std::cout << what << ": error " << error << "\n";
+    EXPECT_LT(error, GetParam() == at::kFloat ? 1e-5 : 1e-2) << what;
+  }
+};
+
+TEST_P(CudaAttentionParityTest, SequencesSideBySideAndTheirGradients) {
+  // None, one and several blocks of queries and keys.
+  const std::vector<int64_t> offsets = {0, 1, 64, 192, 321, 1021};
+  const int64_t rows = offsets.back();
+  for (const Heads& heads : kHeads) {
+    const std::string name =
+        std::to_string(heads.query) + " heads over " + std::to_string(heads.kv);
+    at::Tensor q = Random({rows, heads.query, heads.dim});
+    at::Tensor k = Random({rows, heads.kv, heads.dim});
+    at::Tensor v = Random({rows, heads.kv, heads.dim});
+    const at::Tensor grad_out = Random({rows, heads.query, heads.dim});
+    for (at::Tensor* tensor : {&q, &k, &v}) tensor->requires_grad_(true);
+    std::vector<at::Tensor> outputs;
+    for (size_t i = 0; i + 1 < offsets.size(); ++i) {
+      const auto own = [&](const at::Tensor& tensor) {
+        return tensor.slice(0, offsets[i], offsets[i + 1]);
+      };
+      outputs.push_back(Attention(own(q), own(k), own(v)));
+    }
+    const at::Tensor expected = at::cat(outputs);
+    expected.backward(grad_out);
+
+    const at::NoGradGuard no_grad;
+    const VariableLengthAttention attention(offsets, at::kCUDA);
+    AttentionStatistics statistics;
+    const at::Tensor out =
+        attention.Forward(OnGpu(q), OnGpu(k), OnGpu(v), &statistics);
+    const AttentionGradients gradients = attention.Backward(
+        OnGpu(grad_out), OnGpu(q), OnGpu(k), OnGpu(v), out, statistics);
+    ExpectClose(name + ", value", out, expected.detach());
+    ExpectClose(name + ", gradient of q", gradients.q, q.grad());
+    ExpectClose(name + ", gradient of k", gradients.k, k.grad());
+    ExpectClose(name + ", gradient of v", gradients.v, v.grad());
+  }
+}
+
+// As chunks and tails have them: keys before the queries, rows that several
+// sequences look at, and queries that nobody reads.
+TEST_P(CudaAttentionParityTest, QueriesAreTheLastOfKeysThatTheyShare) {
+  const at::NoGradGuard no_grad;
+  const std::vector<int64_t> offsets = {0, 40, 41, 58, 188, 444, 512};
+  const std::vector<RowRange> keys = {
+      {0, 300}, {0, 301}, {100, 217}, {317, 130}, {0, 700}, {0, 1}};
+  const std::vector<size_t> read = {0, 1, 2, 3, 4};
+  for (const Heads& heads : kHeads) {
+    const at::Tensor q = Random({offsets.back(), heads.query, heads.dim});
+    const at::Tensor k = Random({700, heads.kv, heads.dim});
+    const at::Tensor v = Random({700, heads.kv, heads.dim});
+    const at::Tensor out =
+        VariableLengthAttention(offsets, keys, at::kCUDA)
+            .Forward(OnGpu(q), OnGpu(k), OnGpu(v), /*statistics=*/nullptr)
+            .cpu();
+    for (const size_t i : read) {
+      const auto& [begin, tokens] = keys[i];
+      ExpectClose(
+          std::to_string(heads.query) + " heads, sequence " + std::to_string(i),
+          out.slice(0, offsets[i], offsets[i + 1]),
+          Attention(q.slice(0, offsets[i], offsets[i + 1]),
+                    k.narrow(0, begin, tokens),
+                    v.narrow(0, begin, tokens)));
+      // The same bits whoever else is there.
+      const at::Tensor alone =
+          VariableLengthAttention(
+              {0, offsets[i + 1] - offsets[i]}, {keys[i]}, at::kCUDA)
+              .Forward(OnGpu(q.slice(0, offsets[i], offsets[i + 1])),
+                       OnGpu(k),
+                       OnGpu(v),
+                       /*statistics=*/nullptr)
+              .cpu();
+      EXPECT_TRUE(at::equal(alone, out.slice(0, offsets[i], offsets[i + 1])))
+          << "sequence " << i;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Precisions,
+                         CudaAttentionParityTest,
+                         testing::Values(at::kFloat, at::kBFloat16),
+                         [](const auto& info) -> std::string {
+                           return info.param == at::kFloat ? "float32"
+                                                           : "bfloat16";
+                         });
+
+}  // namespace
+}  // namespace dapd

@@ -1,0 +1,240 @@
+// Passes over a model on a GPU against the CPU: the trainer's, whole and behind
+// chunks that were computed before, and chunks that pass together. Skips itself
+// without one.
+//
+// Float32 differs by the order of sums. In bfloat16 both round, each its own
+// way: the GPU's numbers may be twice as far from the CPU's float32 as the
+// CPU's own bfloat16 is.
+
+#include <cmath>
+#include <iostream>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+#include "common/model/fast/chunk_forward.h"
+#include "common/model/fast/training_pass.h"
+#include "common/model/reference/decoder.h"
+#include "common/model/weights/placement.h"
+#include "tests/fakes/model_on_device.h"
+#include "tests/fakes/random_model.h"
+#include "tests/fakes/trained_adapter.h"
+
+namespace dapd {
+namespace {
+
+constexpr double kRoundings = 2.0;
+constexpr int64_t kChunk = 128;
+
+// Qwen3's heads; more rows in a pass than its projections have inputs, so that
+// the adapter's columns stand beside them (projection_group.h), and `o`, which
+// has more, takes the other way. Values that bfloat16 has.
+std::shared_ptr<const ModelWeights> MakeWideModel() {
+  auto weights = std::make_shared<ModelWeights>(*MakeRandomModel("qwen3"));
+  ModelConfig& config = weights->config;
+  config.hidden_size = 256;
+  config.intermediate_size = 512;
+  config.num_heads = 16;
+  config.num_kv_heads = 4;
+  config.head_dim = 128;
+  config.max_positions = 2048;
+  at::Generator generator = at::detail::createCPUGenerator(4);
+  for (const WeightSlot& slot : WeightSlots(*weights)) {
+    const bool is_norm = slot.name.find("norm") != std::string::npos;
+    const double size = 1.0 / std::sqrt(static_cast<double>(slot.shape.back()));
+    *slot.target = (at::randn(slot.shape, generator) * size + (is_norm ? 1 : 0))
+                       .to(at::kBFloat16)
+                       .to(at::kFloat);
+  }
+  weights->head = weights->embedding;
+  return weights;
+}
+
+// Named results of a pass, in float64 on the CPU.
+using Results = std::vector<std::pair<std::string, at::Tensor>>;
+
+at::Tensor Flat(const std::vector<LoraLayer>& gradients) {
+  std::vector<at::Tensor> parts;
+  for (const LoraLayer& layer : gradients) {
+    for (const LoraPair& pair : layer) {
+      parts.push_back(pair.a.flatten());
+      parts.push_back(pair.b.flatten());
+    }
+  }
+  return at::cat(parts);
+}
+
+at::Tensor OnHost(const at::Tensor& tensor) {
+  return tensor.detach().cpu().to(at::kDouble);
+}
+
+struct Where {
+  const ModelWeights& weights;
+  const Adapter& adapter;
+};
+
+// The training pass over three sequences, of which every row of the last
+// answers is read. With `chunked` the longest begins with chunks.
+Results Train(const Where& where, bool chunked) {
+  const at::NoGradGuard no_grad;
+  const at::Device device = where.weights.device();
+  const PackedTokens tokens = PackTokens(
+      {RandomModelIds(333, 1), RandomModelIds(1, 7), RandomModelIds(700, 3)},
+      device);
+  const at::Tensor rows =
+      at::cat({at::arange(200, 333), at::arange(700, 1034)}).to(device);
+  at::Generator generator = at::detail::createCPUGenerator(9);
+  const at::Tensor grad_hidden =
+      at::randn({rows.size(0), where.weights.config.hidden_size}, generator)
+          .to(at::kBFloat16)
+          .to(device, where.weights.dtype());
+  std::vector<SequencePrefix> prefixes;
+  if (chunked) {
+    prefixes.resize(3);
+    std::vector<at::Tensor> past;
+    for (int64_t begin = 334; begin < 334 + 4 * kChunk; begin += kChunk) {
+      prefixes[2].push_back(ForwardChunk(where.weights,
+                                         &where.adapter,
+                                         tokens.ids.narrow(0, begin, kChunk),
+                                         past,
+                                         ChunkKeeps::kLayerInputs));
+      past.push_back(prefixes[2].back().keys_values);
+    }
+  }
+  TrainingPass pass(where.weights,
+                    where.adapter,
+                    tokens,
+                    rows,
+                    chunked ? 0 : kUnlimitedActivations,
+                    prefixes);
+  Results results = {{"value", OnHost(pass.hidden())}};
+  results.emplace_back("gradient", OnHost(Flat(pass.Backward(grad_hidden))));
+  return results;
+}
+
+// Chunks of two sequences side by side, behind one that is known, behind each
+// other, and alone; rows that are unused behind them.
+std::vector<ChunkStates> PassChunks(const Where& where,
+                                    const std::vector<NextChunk>& chunks) {
+  return ForwardChunks(
+      where.weights, &where.adapter, chunks, /*rows=*/4 * kChunk);
+}
+
+struct Sequences {
+  std::vector<int32_t> first = RandomModelIds(3 * kChunk - 30, 1);
+  std::vector<int32_t> second = RandomModelIds(kChunk + 5, 5);
+};
+
+std::vector<NextChunk> ChunksOf(const Where& where,
+                                const Sequences& sequences) {
+  const std::span<const int32_t> first(sequences.first);
+  const std::span<const int32_t> second(sequences.second);
+  const ChunkStates known =
+      PassChunks(where, {{.ids = first.first(kChunk), .begin = 0}})[0];
+  return {{.ids = first.subspan(kChunk, kChunk),
+           .begin = kChunk,
+           .past = {known.keys_values},
+           .is_kept = true},
+          {.ids = second.first(kChunk), .begin = 0},
+          {.ids = first.subspan(2 * kChunk), .begin = 2 * kChunk, .parent = 0},
+          {.ids = second.subspan(kChunk), .begin = kChunk, .parent = 1}};
+}
+
+Results RunChunks(const Where& where) {
+  const Sequences sequences;
+  Results results;
+  for (const ChunkStates& states :
+       PassChunks(where, ChunksOf(where, sequences))) {
+    const std::string name = "chunk " + std::to_string(results.size() / 2);
+    results.emplace_back(name + ", hidden", OnHost(states.hidden));
+    results.emplace_back(name + ", keys", OnHost(states.keys_values));
+  }
+  return results;
+}
+
+class CudaPassParityTest : public testing::TestWithParam<at::ScalarType> {
+ protected:
+  void SetUp() override {
+    const auto device = ParseDevice("cuda");
+    if (!device.ok()) {
+      GTEST_SKIP() << "no CUDA device: " << device.status().message();
+    }
+    on_gpu_ = OnDevice(*exact_, *device, GetParam());
+    adapter_on_gpu_ = OnDevice(adapter_, *device);
+  }
+
+  Where Gpu() const { return {*on_gpu_, adapter_on_gpu_}; }
+
+  // What `run` gives on the GPU against what it gives on the CPU.
+  template <typename Run>
+  void Compare(const Run& run) const {
+    const Results expected = run({*exact_, adapter_});
+    const Results found = run(Gpu());
+    const bool is_wide = GetParam() == at::kFloat;
+    const Results rounded =
+        is_wide ? Results()
+                : run({*OnDevice(*exact_, at::kCPU, at::kBFloat16), adapter_});
+    ASSERT_EQ(found.size(), expected.size());
+    for (size_t i = 0; i < expected.size(); ++i) {
+      const auto& [name, exact] = expected[i];
+      const auto error = [&](const Results& results) {
+        return ((results[i].second - exact).norm() / exact.norm())
+            .template item<double>();
+      };
+      const double limit = is_wide ? 1e-4 : kRoundings * error(rounded);
+      std::cout << name << ": error " << error(found) << ", at most " << limit
+                << "\n";
+      EXPECT_LT(error(found), limit) << name;
+    }
+  }
+
+  const std::shared_ptr<const ModelWeights> exact_ = MakeWideModel();
+  const Adapter adapter_ =
+      MakeTrainedAdapter(exact_->config, {.rank = 16, .alpha = 32});
+  std::shared_ptr<const ModelWeights> on_gpu_;
+  Adapter adapter_on_gpu_;
+};
+
+TEST_P(CudaPassParityTest, TrainingPass) {
+  Compare([](const Where& where) { return Train(where, /*chunked=*/false); });
+}
+
+TEST_P(CudaPassParityTest, TrainingPassBehindChunks) {
+  Compare([](const Where& where) { return Train(where, /*chunked=*/true); });
+}
+
+TEST_P(CudaPassParityTest, ChunksThatPassTogether) { Compare(RunChunks); }
+
+// What lets a teacher stream views and share their beginnings.
+TEST_P(CudaPassParityTest, AChunksBitsAreItsOwn) {
+  const Sequences sequences;
+  const std::vector<NextChunk> chunks = ChunksOf(Gpu(), sequences);
+  const std::vector<ChunkStates> together = PassChunks(Gpu(), chunks);
+  for (size_t i = 0; i < chunks.size(); ++i) {
+    NextChunk alone = chunks[i];
+    if (alone.parent >= 0) {
+      const auto parent = static_cast<size_t>(alone.parent);
+      alone.past = chunks[parent].past;
+      alone.past.push_back(together[parent].keys_values);
+      alone.parent = -1;
+    }
+    const ChunkStates states = PassChunks(Gpu(), {alone})[0];
+    EXPECT_TRUE(at::equal(states.hidden, together[i].hidden)) << i;
+    EXPECT_TRUE(at::equal(states.keys_values, together[i].keys_values)) << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Precisions,
+                         CudaPassParityTest,
+                         testing::Values(at::kFloat, at::kBFloat16),
+                         [](const auto& info) -> std::string {
+                           return info.param == at::kFloat ? "float32"
+                                                           : "bfloat16";
+                         });
+
+}  // namespace
+}  // namespace dapd
