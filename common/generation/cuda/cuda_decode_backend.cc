@@ -8,12 +8,11 @@
 #include "absl/cleanup/cleanup.h"
 
 #include "common/kernels/decode_attention_math.h"
+#include "common/model/spec/decoding_shape.h"
 
 namespace dapd {
 namespace {
 
-// Prompt tokens that one Step computes, so that running sequences go on.
-constexpr int64_t kPrefillTokens = 2048;
 constexpr int64_t kStepsAtATime = 4;
 // Tokens of a sequence that may have been sampled and not returned: those of
 // all launches, and of one that Start or Stop waited for.

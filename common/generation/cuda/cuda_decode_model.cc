@@ -5,12 +5,12 @@
 #include <utility>
 
 #include "common/model/rope.h"
+#include "common/model/spec/decoding_shape.h"
 #include "common/sharding/tensor_parallel.h"
 
 namespace dapd {
 namespace {
 
-constexpr int64_t kMaxSlots = 128;
 // Longer ones are refused: scratch and tables grow with it. Qwen3's 40,960 fit.
 constexpr int64_t kLongestContext = 65536;
 
@@ -35,7 +35,7 @@ CudaDecodeModel::CudaDecodeModel(ModelWeights weights,
       ranks_(std::move(ranks), library),
       max_tokens_(std::min(weights_.config.max_positions, kLongestContext)) {
   at::NoGradGuard no_grad;
-  options_.slots = std::min(options_.slots, kMaxSlots);
+  options_.slots = std::min(options_.slots, kGpuDecodeSlots);
   if (!options_.adapter_form) {
     options_.adapter_form = FormFor(weights_.dtype());
   }

@@ -14,14 +14,12 @@
 #include <vector>
 
 #include "common/generation/cuda/cuda_packed_weights.h"
+#include "common/model/spec/decoding_shape.h"
 #include "common/model/weights/weights.h"
 #include "common/tensor/aten.h"
 
 namespace dapd {
 
-// Enough for the weights to be read no more often than the matrix units take to
-// multiply with them, few enough that a short prompt alone is soon done.
-inline constexpr int64_t kPrefillRows = 512;
 // Prompts of one pass.
 inline constexpr int64_t kPrefillPrompts = 16;
 

@@ -1,12 +1,15 @@
 #include "common/model/spec/memory_plan.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <iterator>
 #include <map>
 #include <optional>
 #include <set>
 
 #include "common/config/preset_terms.h"
+#include "common/model/spec/decoding_shape.h"
 #include "common/model/spec/pass_memory.h"
 #include "common/model/spec/scoring_shape.h"
 #include "common/model/spec/step_cost.h"
@@ -73,6 +76,20 @@ Sizes SizesOf(const Config& config,
       .hidden = static_cast<double>(model.hidden_size)};
 }
 
+// On a GPU, of one of a worker's ranks: every rank's part of a decoding step's
+// sums; of the tokens of a pass over prompts its own part, what it adds up of
+// the others', both in float32 like those, and the rounded sum
+// (common/generation/cuda/cuda_decode_backend.h).
+double PartsOfRanks(const Config& config, const Sizes& sizes) {
+  const auto ranks = static_cast<double>(config.rollout.tensor_parallel);
+  const auto rows = static_cast<double>(std::bit_ceil(
+      static_cast<uint64_t>(std::min(config.rollout.slots, kGpuDecodeSlots))));
+  constexpr auto kRows = static_cast<double>(kPrefillRows);
+  const double tokens =
+      kRows * std::ceil((kPrefillTokens - 1 + kPromptTokens) / kRows);
+  return sizes.hidden * (ranks * rows * 4 + tokens * (2 * 4 + sizes.number));
+}
+
 RoleMemory RolloutMemory(const Config& config,
                          const ModelConfig& model,
                          const Sizes& sizes) {
@@ -82,12 +99,18 @@ RoleMemory RolloutMemory(const Config& config,
                        static_cast<double>(config.rollout.tensor_parallel);
   const double kv_limit =
       static_cast<double>(config.rollout.kv_memory_mib) * kMiB;
-  return {{{"program", ProgramBytes(config)},
-           {"base", ShardBytes(config, model, config.rollout.tensor_parallel)},
-           {"adapter", sizes.adapter},
-           {"key-value caches",
-            kv_limit > 0 ? std::min(slots, kv_limit) : slots,
-            /*least=*/0.0}}};
+  RoleMemory memory{
+      {{"program", ProgramBytes(config)},
+       {"base", ShardBytes(config, model, config.rollout.tensor_parallel)},
+       {"adapter", sizes.adapter},
+       {"key-value caches",
+        kv_limit > 0 ? std::min(slots, kv_limit) : slots,
+        /*least=*/0.0}}};
+  if (config.rollout.tensor_parallel > 1 && PlansForGpu(config)) {
+    memory.items.push_back(
+        {"sums over the ranks", PartsOfRanks(config, sizes)});
+  }
+  return memory;
 }
 
 // The sets of weights besides the base that the terms read.

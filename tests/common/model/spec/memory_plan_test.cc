@@ -105,6 +105,35 @@ TEST(MemoryPlanTest, OnAGpuTheLeastIsWhatTheTrainersOwnRuleAsksFor) {
   }
 }
 
+TEST(MemoryPlanTest, RanksOfAWorkerHoldWhatTheyAddUpOfEachOther) {
+  Config config;
+  config.model.device = "cuda";
+  config.rollout.slots = 48;
+  const ModelConfig model = FourBillion();
+  const auto sums = [&] {
+    for (const MemoryItem& item : PlanMemory(config, model).rollout.items) {
+      if (item.what == "sums over the ranks") return item;
+    }
+    return MemoryItem{};
+  };
+  EXPECT_EQ(sums().bytes, 0.0);
+  // Four parts of 64 rows; of five products' 512 rows of prompts its own part
+  // and the others' in float32, and the sum in bfloat16.
+  config.rollout.tensor_parallel = 4;
+  EXPECT_DOUBLE_EQ(sums().bytes, 2560.0 * (4 * 64 * 4 + 5 * 512 * (4 + 4 + 2)));
+  EXPECT_FALSE(sums().least.has_value());
+  // No more sequences than a GPU decodes at once.
+  config.rollout.slots = 1000;
+  EXPECT_DOUBLE_EQ(sums().bytes,
+                   2560.0 * (4 * 128 * 4 + 5 * 512 * (4 + 4 + 2)));
+  config.model.precision = "float32";
+  EXPECT_DOUBLE_EQ(sums().bytes,
+                   2560.0 * (4 * 128 * 4 + 5 * 512 * (4 + 4 + 4)));
+  // A CPU's ranks sum in place.
+  config.model.device = "cpu";
+  EXPECT_EQ(sums().bytes, 0.0);
+}
+
 TEST(MemoryPlanTest, ATeacherOnAGpuHoldsTheViewsOfSixRequests) {
   Config config;
   config.model.device = "cuda";
