@@ -145,16 +145,19 @@ leave_run() {  # ROLE
   if [ -e "$DAPD_JOB_FOLDER/$1.addresses" ]; then change_list "$1" </dev/null; fi
 }
 
-# What Prometheus's file_sd_configs reads.
+# What Prometheus's file_sd_configs reads. As on Kubernetes, rules and dashboards
+# tell runs of one name apart by `namespace`: here by the name of the job folder.
 write_targets() {  # FILE
-  local role file separator=
+  local role file namespace=${DAPD_JOB_FOLDER##*/} separator=
+  namespace=${namespace//\\/\\\\}  # as a JSON string
+  namespace=${namespace//\"/\\\"}
   {
     echo '['
     for role in rollout teacher trainer; do
       for file in "$DAPD_ANNOUNCEMENTS/metrics-$role"-*[0-9]; do
         [ -e "$file" ] || continue
-        printf '%s{"targets": ["%s"], "labels": {"job": "dapd-%s"}}' \
-          "$separator" "$(cat "$file")" "$role"
+        printf '%s{"targets": ["%s"], "labels": {"job": "dapd-%s", "namespace": "%s"}}' \
+          "$separator" "$(cat "$file")" "$role" "$namespace"
         separator=$',\n'
       done
     done

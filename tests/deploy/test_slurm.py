@@ -151,6 +151,18 @@ def test_prometheus_finds_every_process(undisturbed):
     jobs = sorted(entry["labels"]["job"] for entry in targets)
     assert jobs == ["dapd-rollout", "dapd-rollout", "dapd-teacher", "dapd-trainer"]
     assert len({entry["targets"][0] for entry in targets}) == 4
+    # Rules and dashboards tell two runs of one name apart by it.
+    assert {entry["labels"]["namespace"] for entry in targets} == {"job-4100"}
+
+
+def test_targets_are_json_whatever_the_job_folder_is_called(tmp_path):
+    folder = tmp_path / 'a "b"\\c'
+    folder.mkdir()
+    (folder / "metrics-teacher-0").write_text("node:9\n")
+    environment = os.environ | {"SLURM_JOB_ID": "1", "DAPD_JOB_FOLDER": str(folder), "DAPD_ANNOUNCEMENTS": str(folder)}
+    subprocess.run(["bash", "-euc", f'source {SCRIPT.parent}/steps.sh; write_targets "$DAPD_JOB_FOLDER/targets"'], env=environment, check=True)
+    assert json.loads((folder / "targets").read_text()) == [
+        {"targets": ["node:9"], "labels": {"job": "dapd-teacher", "namespace": folder.name}}]
 
 
 def test_a_worker_that_is_killed_is_started_again_under_its_address(undisturbed):
@@ -261,7 +273,7 @@ def test_workers_join_a_running_run_and_leave_it(undisturbed):
     assert [line.split("# ")[1] for line in undisturbed.listed(4110, "rollout")] == ["job 4110"] * 2 + ["job 4211"] * 2
     wait_for(lambda: f"{undisturbed.folder}/job-4110/rollout.addresses names 4 workers" in undisturbed.output(4110), lambda: undisturbed.output(4110))
     targets = json.loads((undisturbed.folder / "job-4110/prometheus-4211.json").read_text())
-    assert [entry["labels"]["job"] for entry in targets] == ["dapd-rollout"] * 2
+    assert [entry["labels"] for entry in targets] == [{"job": "dapd-rollout", "namespace": "job-4110"}] * 2
 
     # Its time is over: it leaves, the run goes on.
     joiner.send_signal(signal.SIGUSR1)
