@@ -11,6 +11,7 @@
 #include "common/base/files.h"
 #include "common/base/json.h"
 #include "tests/fakes/temp_path.h"
+#include "tests/fakes/timeline_slices.h"
 
 namespace dapd {
 namespace {
@@ -30,14 +31,7 @@ class TimelineTest : public ::testing::Test {
     return nlohmann::json::parse(ReadFile(path_, 1 << 26).value());
   }
   // Its slices, all of them.
-  std::vector<nlohmann::json> Slices() const {
-    std::vector<nlohmann::json> slices;
-    const nlohmann::json trace = Trace();
-    for (const nlohmann::json& event : trace.at("traceEvents")) {
-      if (event.at("ph") == "X") slices.push_back(event);
-    }
-    return slices;
-  }
+  std::vector<nlohmann::json> Slices() const { return SlicesOfTimeline(path_); }
 
   const std::string path_ = TempPath("timeline_test");
 };

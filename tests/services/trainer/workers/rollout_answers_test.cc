@@ -1,0 +1,156 @@
+// Which rollout workers a client refuses, and which of their answers.
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "tests/services/trainer/workers/rollout_client_fixture.h"
+
+namespace dapd {
+namespace {
+
+using ::testing::HasSubstr;
+
+class RolloutAnswersTest : public RolloutClientFixture {};
+
+TEST_F(RolloutAnswersTest, AProbeMismatchNamesBothNumbers) {
+  control_.probe = -9.25F;
+  MiniServer server(&control_, "127.0.0.1:0");
+  Start({server.address()});
+  client_->Submit(MakeTask(1));
+  const absl::Status status = client_->Next().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("-9.25"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("-1.5"));
+  EXPECT_EQ(control_.running, 0);
+}
+
+TEST_F(RolloutAnswersTest, AWorkerWithAnotherModelIsRefused) {
+  options_.expected.layout_digest = "another";
+  MiniServer server(&control_, "127.0.0.1:0");
+  Start({server.address()});
+  client_->Submit(MakeTask(1));
+  const absl::Status status = client_->Next().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("layout_digest"));
+}
+
+TEST_F(RolloutAnswersTest, APromptThatDoesNotFitFailsWithTheReason) {
+  MiniServer server(&control_, "127.0.0.1:0");
+  Start({server.address()});
+  client_->Submit(MakeTask(1, 1000));
+  const absl::Status status = client_->Next().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("64 positions"));
+}
+
+TEST_F(RolloutAnswersTest, AWorkerOfAnotherVersionIsWarnedOfAndWorks) {
+  ScriptedServer server([](ScriptedServer::Stream* stream) {
+    v1::GenerateRequest request;
+    while (stream->Read(&request)) {
+      v1::GenerateResponse response;
+      response.set_request_id(request.request_id());
+      response.mutable_tokens()->add_ids(1);
+      response.mutable_tokens()->add_logprobs(-1);
+      stream->Write(response);
+      v1::GenerationFinished& finished = *response.mutable_finished();
+      finished.set_reason(v1::GenerationFinished::REASON_EOS);
+      finished.set_num_tokens(1);
+      finished.set_policy_version(request.policy_version());
+      finished.set_adapter_digest(request.adapter_digest());
+      stream->Write(response);
+    }
+  });
+  server.SetVersion("0.0.9-old");
+  testing::internal::CaptureStderr();
+  Start({server.address()});
+  client_->Submit(MakeTask(1));
+  const bool is_answered = client_->Next().ok();
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(is_answered);
+  EXPECT_THAT(log,
+              testing::AllOf(HasSubstr(server.address()),
+                             HasSubstr("is of version 0.0.9-old")));
+}
+
+// Each script answers every task wrongly; the worker is lost with the reason.
+TEST_F(RolloutAnswersTest, AnswersThatBreakTheProtocolAreNotTaken) {
+  struct Case {
+    const char* error;
+    std::function<void(const v1::GenerateRequest&, v1::GenerateResponse*)> fill;
+  };
+  const auto finish = [](const v1::GenerateRequest& request,
+                         v1::GenerateResponse* response) {
+    response->mutable_finished()->set_reason(
+        v1::GenerationFinished::REASON_EOS);
+    response->mutable_finished()->set_policy_version(request.policy_version());
+    response->mutable_finished()->set_adapter_digest(request.adapter_digest());
+  };
+  const std::vector<Case> cases = {
+      {"of which 0 arrived",
+       [&](const auto& request, auto* response) {
+         finish(request, response);
+         response->mutable_finished()->set_num_tokens(2);
+       }},
+      {"sampled by version 7",
+       [&](const auto& request, auto* response) {
+         finish(request, response);
+         response->mutable_finished()->set_policy_version(7);
+       }},
+      {"(other)",
+       [&](const auto& request, auto* response) {
+         finish(request, response);
+         response->mutable_finished()->set_adapter_digest("other");
+       }},
+      {"unknown reason 3",
+       [&](const auto& request, auto* response) {
+         finish(request, response);
+         response->mutable_finished()->set_reason(
+             static_cast<v1::GenerationFinished::Reason>(3));
+       }},
+      {"from index 1",
+       [](const auto&, auto* response) {
+         response->mutable_tokens()->set_first_index(1);
+       }},
+      {"sampled token 100",
+       [](const auto&, auto* response) {
+         response->mutable_tokens()->add_ids(100);
+         response->mutable_tokens()->add_logprobs(-1);
+       }},
+      {"with 0 log-probabilities",
+       [](const auto&, auto* response) {
+         response->mutable_tokens()->add_ids(1);
+       }},
+      {"of at most 3", [](const auto&, auto* response) {
+         for (int i = 0; i < 4; ++i) {
+           response->mutable_tokens()->add_ids(1);
+           response->mutable_tokens()->add_logprobs(-1);
+         }
+       }}};
+  for (const Case& c : cases) {
+    ScriptedServer server([&](ScriptedServer::Stream* stream) {
+      v1::GenerateRequest request;
+      while (stream->Read(&request)) {
+        v1::GenerateResponse response;
+        response.set_request_id(request.request_id());
+        c.fill(request, &response);
+        stream->Write(response);
+      }
+    });
+    Start({server.address()});
+    client_->Submit(MakeTask(1));
+    WaitUntil([&] {
+      const auto workers = client_->Workers();
+      return !workers.empty() &&
+             workers.front().last_error.find(c.error) != std::string::npos;
+    });
+    EXPECT_EQ(Count(TaskOutcome::kAccepted), 0) << c.error;
+    client_.reset();
+  }
+}
+
+}  // namespace
+}  // namespace dapd
