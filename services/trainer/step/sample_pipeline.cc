@@ -41,16 +41,16 @@ SamplePipeline::SamplePipeline(RolloutClient& rollouts,
       views_(views),
       options_(std::move(options)),
       record_maker_(views, tokenizer, options_.records),
-      streamer_(views,
-                teachers,
-                static_cast<size_t>(options_.teacher_prefix_stride)) {
+      streamer_(
+          views, teachers, static_cast<size_t>(options_.teacher_prefix_stride)),
+      prefixes_(options_.forward_prefix_stride) {
   if (options_.teacher_prefix_stride == 0 &&
       options_.forward_prefix_stride == 0) {
     return;
   }
   rollouts_.Listen([this](uint64_t id, const std::vector<int32_t>& ids) {
     if (options_.teacher_prefix_stride > 0) streamer_.OnTokens(id, ids);
-    if (options_.forward_prefix_stride > 0) KeepPrefix(id, ids);
+    if (options_.forward_prefix_stride > 0) prefixes_.Grow(id, ids);
   });
 }
 
@@ -112,11 +112,10 @@ absl::Status SamplePipeline::Start(SubmittedBatch batch,
   for (const auto& [id, task] : pending_rollouts_) {
     if (task.attempt == 0) entries_[task.index].rollout_id = id;
   }
-  prefixes_.clear();
+  prefixes_.EndAll();
   if (!with_scores_) return absl::OkStatus();
   for (auto& [id, prompt] : batch.prompts) {
-    const size_t tokens = prompt.size();
-    prefixes_[id] = {std::move(prompt), tokens};
+    prefixes_.Begin(id, std::move(prompt));
   }
   for (size_t i = 0; i < entries_.size(); ++i) {
     const Problem& problem = *entries_[i].input.problem;
@@ -144,19 +143,6 @@ absl::Status SamplePipeline::Start(SubmittedBatch batch,
                    std::move(tasks));
   }
   return absl::OkStatus();
-}
-
-void SamplePipeline::KeepPrefix(uint64_t id, const std::vector<int32_t>& ids) {
-  MutexLock lock(&mutex_);
-  const auto found = prefixes_.find(id);
-  if (found == prefixes_.end()) return;
-  RolloutPrefix& prefix = found->second;
-  // A worker that took the task over begins anew, with the same tokens.
-  const size_t known = prefix.ids.size() - prefix.prompt_tokens;
-  const auto stride = static_cast<size_t>(options_.forward_prefix_stride);
-  if (ids.size() < known + stride) return;
-  prefix.ids.insert(
-      prefix.ids.end(), ids.begin() + static_cast<int64_t>(known), ids.end());
 }
 
 std::vector<ScoreTask> SamplePipeline::PlanScores(bool known_at_start) {
@@ -315,7 +301,7 @@ absl::Status SamplePipeline::AcceptRollout(size_t index,
   entry.is_answered = true;
   entry.is_trained = is_trained;
   entry.is_left_out = record.is_left_out;
-  prefixes_.erase(entry.rollout_id);
+  prefixes_.End(entry.rollout_id);
   streamer_.Close(entry.rollout_id, /*submitted=*/is_trained);
   if (is_trained) {
     // What is not scored stands at the answer's end.
@@ -385,10 +371,7 @@ Views SamplePipeline::KnownViews(size_t index) const {
 
 std::vector<int32_t> SamplePipeline::PrefixOf(size_t index) const {
   MutexLock lock(&mutex_);
-  const Entry& entry = entries_[index];
-  const auto found = prefixes_.find(entry.rollout_id);
-  if (found == prefixes_.end()) return {};
-  return found->second.ids;
+  return prefixes_.Of(entries_[index].rollout_id);
 }
 
 const Problem& SamplePipeline::ProblemOf(size_t index) const {

@@ -35,6 +35,7 @@
 #include "services/trainer/step/answer_rules.h"
 #include "services/trainer/step/pipeline_options.h"
 #include "services/trainer/step/rollout_record.h"
+#include "services/trainer/step/sampled_prefixes.h"
 #include "services/trainer/step/score_plan.h"
 #include "services/trainer/workers/prefix_streamer.h"
 #include "services/trainer/workers/rollout_client.h"
@@ -165,10 +166,6 @@ class SamplePipeline {
     bool is_trained = false;
     bool is_left_out = false;
   };
-  struct RolloutPrefix {
-    std::vector<int32_t> ids;  // the prompt, then what was sampled so far
-    size_t prompt_tokens = 0;
-  };
   struct PendingScore {
     size_t index = 0;
     WeightSet weights = WeightSet::kBase;
@@ -183,7 +180,6 @@ class SamplePipeline {
                     bool known_at_start,
                     std::vector<ScoreTask> tasks)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void KeepPrefix(uint64_t id, const std::vector<int32_t>& ids);
   // Sends one answer's task to the rollout workers; returns its id.
   uint64_t SubmitAttempt(const PipelineInput& input,
                          int64_t attempt,
@@ -211,6 +207,7 @@ class SamplePipeline {
   AnswerRules rules_;        // of the batch that was started
   SamplingParams sampling_;  // of the same
   PrefixStreamer streamer_;
+  SampledPrefixes prefixes_;                            // those of attempt 0
   std::map<uint64_t, RolloutTaskOf> pending_rollouts_;  // of CollectRollouts
   // Also taken by CollectRollouts, for answers that are wanted later.
   std::atomic<uint64_t> next_id_ = 1;
@@ -222,8 +219,6 @@ class SamplePipeline {
   CondVar submitted_;  // something joined pending_scores_
   std::vector<Entry> entries_ ABSL_GUARDED_BY(mutex_);
   std::map<uint64_t, PendingScore> pending_scores_ ABSL_GUARDED_BY(mutex_);
-  // Of the answers that are sampled, by rollout task.
-  std::map<uint64_t, RolloutPrefix> prefixes_ ABSL_GUARDED_BY(mutex_);
   int64_t scored_tokens_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
