@@ -1,0 +1,353 @@
+// What a block of a cluster computes of a token (divergence_cluster.h): the
+// passes over its part of the rows.
+#pragma once
+
+#include "common/kernels/cuda/divergence_exchange.cuh"
+#include "common/kernels/cuda/divergence_math.cuh"
+#include "common/kernels/cuda/divergence_plan.h"
+#include "common/kernels/cuda/divergence_slice.cuh"
+
+namespace dapd {
+
+// What a block's threads share beside its rows.
+struct SharedState {
+  Exchange<RowPart, kClusterMaxMeasures> rows;
+  Exchange<SumPart, kClusterMaxTerms> sums;
+  RowStatistics measured[kClusterMaxMeasures];
+  SumPart totals[kClusterMaxTerms];
+  RowStatistics statistics[kCudaMaxSources];
+  int slot[kCudaMaxSources];  // of this token: a routed source has another's
+};
+
+#ifdef DAPD_HAS_CLUSTERS
+
+// A block of the cluster, and the token it computes.
+class ClusterBlock {
+ public:
+  __device__ ClusterBlock(const CudaDivergenceArgs& args,
+                          const ClusterPlan& plan,
+                          float* rows,
+                          SharedState& shared)
+      : args_(args),
+        plan_(plan),
+        shared_(shared),
+        exchange_(plan.blocks),
+        rows_(args, plan, exchange_.rank(), rows) {}
+
+  // Begins to load a token's rows.
+  __device__ void Load(int64_t token) const { rows_.Load(token); }
+
+  // From rows that are under way to sums and gradients. Of `next`, if there is
+  // such a token, the rows are under way behind it.
+  template <typename T>
+  __device__ void Run(int64_t token, int64_t next) {
+    token_ = token;
+    MeasureGiven();
+    for (int d = 0; d < args_.num_derived; ++d) {
+      DeriveRow(args_.derived[d], *this);
+    }
+    AddUpTerms();
+    WriteSums();
+    if (args_.with_gradient) {
+      WriteGradients<T>(next);
+    } else if (next < args_.num_tokens) {
+      Load(next);
+    }
+  }
+
+  // Of entry i of group g, by source.
+  __device__ auto LogProbabilitiesAt(int g, int i) const {
+    return [this, g, i](int source) {
+      return rows_.At(shared_.slot[source], g).value[i] * args_.scale -
+             static_cast<float>(shared_.statistics[source].log_sum_exp);
+    };
+  }
+
+  // The four that DeriveRow asks for.
+  __device__ void Route(const DerivedSource& derived) const {
+    if (First() == 0) {
+      const int taken = derived.TakenBy(token_);
+      shared_.slot[derived.source] = shared_.slot[taken];
+      shared_.statistics[derived.source] = shared_.statistics[taken];
+    }
+    __syncthreads();
+  }
+
+  __device__ void WriteMixture(const DerivedSource& derived) {
+    float mean = 0.0F;
+    if (derived.recentre) mean = MeanDelta(derived);
+    const int slot = plan_.slot[derived.source];
+    for (int g = First(); g < rows_.num_groups(); g += kClusterThreads) {
+      Group row;
+      for (int i = 0; i < kClusterGroup; ++i) {
+        row.value[i] =
+            g * kClusterGroup + i < rows_.size()
+                ? DerivedEntry<float>(
+                      derived, LogProbabilitiesAt(g, i), mean, FloatMath{}) /
+                      args_.scale
+                : kPad;
+      }
+      rows_.At(slot, g) = row;
+    }
+  }
+
+  __device__ void WriteOneHot(const DerivedSource& derived) const {
+    const int slot = plan_.slot[derived.source];
+    const int64_t id = derived.ids[token_] - rows_.begin();
+    const float rest = kOneHotRest / args_.scale;
+    for (int g = First(); g < rows_.num_groups(); g += kClusterThreads) {
+      Group row;
+      for (int i = 0; i < kClusterGroup; ++i) {
+        const int at = g * kClusterGroup + i;
+        row.value[i] = at >= rows_.size() ? kPad : at == id ? 0.0F : rest;
+      }
+      rows_.At(slot, g) = row;
+    }
+  }
+
+  __device__ void Measure(int source) {
+    const int slot = plan_.slot[source];
+    Bring(0, MeasureRow(slot, args_.scale), args_.scale);
+    CombineRows(1, [this](int) { return args_.scale; });
+    if (First() == 0) shared_.statistics[source] = shared_.measured[0];
+    __syncthreads();
+  }
+
+ private:
+  __device__ static int First() { return static_cast<int>(threadIdx.x); }
+  __device__ int WarpOfThread() const { return First() / kWarp; }
+
+  // A thread's statistics as number `i` of what CombineRows takes.
+  __device__ void Bring(int i, const RunningRow& running, float scale) {
+    const float factor = scale * kLog2OfE;
+    const float most = ButterflyMax(running.max);
+    const float sum = ButterflySum<kWarp>(running.SumBeside(most, factor));
+    if (First() % kWarp == 0) {
+      shared_.rows.of_warp[WarpOfThread()][i] = {most, sum};
+    }
+  }
+
+  // scale_of(i): as Bring had it.
+  template <typename Scale>
+  __device__ void CombineRows(int count, const Scale& scale_of) {
+    exchange_.Combine(
+        shared_.rows,
+        count,
+        [&](int i) { return scale_of(i) * kLog2OfE; },
+        [&](int i, const RowPart& part) {
+          shared_.measured[i] =
+              StatisticsOf(static_cast<float>(part.max), part.sum, scale_of(i));
+        });
+  }
+
+  __device__ RunningRow MeasureRow(int slot, float scale) const {
+    RunningRow running;
+    for (int g = First(); g < rows_.num_groups(); g += kClusterThreads) {
+      running.Take(rows_.At(slot, g).value, scale * kLog2OfE);
+    }
+    return running;
+  }
+
+  // Statistics of all rows that are loaded, group by group as they arrive, and
+  // the log-probabilities that are asked for.
+  __device__ void MeasureGiven() {
+    RunningRow running[kClusterMaxGiven];
+    const float factor = args_.scale * kLog2OfE;
+    int under_way =
+        (rows_.num_groups() - First() + kClusterThreads - 1) / kClusterThreads;
+    for (int g = First(); g < rows_.num_groups(); g += kClusterThreads) {
+      __pipeline_wait_prior(static_cast<size_t>(--under_way));
+#pragma unroll
+      for (int s = 0; s < kClusterMaxGiven; ++s) {
+        if (s < plan_.num_given) running[s].Take(rows_.At(s, g).value, factor);
+      }
+    }
+#pragma unroll
+    for (int s = 0; s < kClusterMaxGiven; ++s) {
+      if (s < plan_.num_given) Bring(s, running[s], args_.scale);
+    }
+    int count = plan_.num_given;
+    for (int s = 0; s < plan_.num_given; ++s) {
+      if (args_.sources[plan_.given[s]].ids == nullptr) continue;
+      Bring(count++, MeasureRow(s, 1.0F), 1.0F);
+    }
+    CombineRows(count, [this](int i) {
+      return i < plan_.num_given ? args_.scale : 1.0F;
+    });
+    if (First() < args_.num_sources) {
+      shared_.slot[First()] = plan_.slot[First()];
+    }
+    if (First() < plan_.num_given) {
+      shared_.statistics[plan_.given[First()]] = shared_.measured[First()];
+    }
+    WriteLogprobs();
+    __syncthreads();
+  }
+
+  __device__ void WriteLogprobs() const {
+    if (First() != 0) return;
+    int next = plan_.num_given;
+    for (int s = 0; s < plan_.num_given; ++s) {
+      const DivergenceSource& source = args_.sources[plan_.given[s]];
+      if (source.ids == nullptr) continue;
+      const double log_sum_exp = shared_.measured[next++].log_sum_exp;
+      const int64_t at = source.ids[token_] - rows_.begin();
+      if (at < 0 || at >= rows_.size()) continue;
+      source.logprobs[token_] = static_cast<float>(
+          static_cast<double>(rows_.Row(s)[at]) - log_sum_exp);
+    }
+  }
+
+  __device__ float MeanDelta(const DerivedSource& derived) {
+    float sum = 0.0F;
+    for (int g = First(); g < rows_.num_groups(); g += kClusterThreads) {
+      for (int i = 0; i < kClusterGroup && g * kClusterGroup + i < rows_.size();
+           ++i) {
+        sum += DeltaOf<float>(derived, LogProbabilitiesAt(g, i));
+      }
+    }
+    sum = ButterflySum<kWarp>(sum);
+    if (First() % kWarp == 0) {
+      shared_.sums.of_warp[WarpOfThread()][0] = {sum, 0.0, 0.0, 0};
+    }
+    CombineSums(1);
+    return static_cast<float>(shared_.totals[0].clipped /
+                              static_cast<double>(args_.vocabulary));
+  }
+
+  __device__ void CombineSums(int count) {
+    exchange_.Combine(
+        shared_.sums,
+        count,
+        [](int) { return 0.0F; },
+        [&](int i, const SumPart& part) { shared_.totals[i] = part; });
+  }
+
+  __device__ bool IsActive(int term, int student) const {
+    return args_.terms[term].student == student &&
+           TokenWeight(args_.terms[term], token_) != 0.0F;
+  }
+
+  // Whether another term of the student counts for this token among [from, to).
+  __device__ bool HasActive(int student, int from, int to) const {
+    for (int k = from; k < to; ++k) {
+      if (IsActive(k, student)) return true;
+    }
+    return false;
+  }
+
+  __device__ void AddUpTerms() {
+    for (int k = 0; k < args_.num_terms; ++k) {
+      const DivergenceTerm& term = args_.terms[k];
+      SumPart part;
+      if (TokenWeight(term, token_) != 0.0F) part = AddUpTerm(k, term);
+      if (First() % kWarp == 0) shared_.sums.of_warp[WarpOfThread()][k] = part;
+    }
+    CombineSums(args_.num_terms);
+  }
+
+  // The warp's part, in all its lanes.
+  __device__ SumPart AddUpTerm(int k, const DivergenceTerm& term) const {
+    const TermEntries entries = EntriesOf(term,
+                                          shared_.statistics[term.target],
+                                          shared_.statistics[term.student],
+                                          args_.scale,
+                                          token_);
+    const int target = shared_.slot[term.target];
+    const int student = plan_.slot[term.student];
+    const int room = plan_.room[term.student];
+    const bool is_first = !HasActive(term.student, 0, k);
+    const bool is_last = !HasActive(term.student, k + 1, args_.num_terms);
+    RunningSums running;
+    for (int g = First(); g < rows_.num_groups(); g += kClusterThreads) {
+      const Group q = rows_.At(target, g);
+      Group z = rows_.At(student, g);
+      Group pull;
+      if (!is_first) pull = rows_.At(room, g);
+#pragma unroll
+      for (int i = 0; i < kClusterGroup; ++i) {
+        const float p = entries.ProbabilityOf(z.value[i], entries.p);
+        const ClippedEntry<float> entry = entries.At(q.value[i], z.value[i], p);
+        running.Take(entry, entries.clip);
+        const float own = entries.weight * entry.pull;
+        pull.value[i] = is_first ? own : pull.value[i] + own;
+        z.value[i] = p;
+      }
+      if (!args_.with_gradient) continue;
+      rows_.At(room, g) = pull;
+      if (is_last) rows_.At(student, g) = z;
+    }
+    return {ButterflySum<kWarp>(running.clipped),
+            ButterflySum<kWarp>(running.unclipped),
+            ButterflySum<kWarp>(running.mass),
+            __any_sync(kAllLanes, running.any_clipped ? 1 : 0)};
+  }
+
+  __device__ void WriteSums() const {
+    if (exchange_.rank() != 0 || First() >= args_.num_terms) return;
+    const SumPart& total = shared_.totals[First()];
+    const float weight = TokenWeight(args_.terms[First()], token_);
+    DivergenceTokenSums sums;
+    sums.clipped = total.clipped * weight;
+    sums.unclipped = total.unclipped * weight;
+    sums.mass = total.mass;
+    sums.any_clipped = total.any_clipped != 0;
+    args_.sums[token_ * args_.num_terms + First()] = sums;
+  }
+
+  // The sum of its terms' masses with their weights.
+  __device__ float MassOf(int student) const {
+    double mass = 0.0;
+    for (int k = 0; k < args_.num_terms; ++k) {
+      if (!IsActive(k, student)) continue;
+      mass += args_.terms[k].weight * TokenWeight(args_.terms[k], token_) *
+              shared_.totals[k].mass;
+    }
+    return static_cast<float>(mass);
+  }
+
+  // Of a group, behind which its entries of the next token are fetched.
+  template <typename T>
+  __device__ void WriteGradients(int64_t next) const {
+    float masses[kClusterMaxGiven];
+    unsigned active = 0;
+#pragma unroll
+    for (int s = 0; s < kClusterMaxGiven; ++s) {
+      masses[s] = 0.0F;
+      if (s >= plan_.num_given) continue;
+      masses[s] = MassOf(plan_.given[s]);
+      if (HasActive(plan_.given[s], 0, args_.num_terms)) active |= 1U << s;
+    }
+    for (int g = First(); g < rows_.num_groups(); g += kClusterThreads) {
+#pragma unroll
+      for (int s = 0; s < kClusterMaxGiven; ++s) {
+        if (s >= plan_.num_given) continue;
+        const int source = plan_.given[s];
+        if (!args_.sources[source].is_student) continue;
+        Group gradient = {};
+        if ((active >> s & 1U) != 0) {
+          const Group p = rows_.At(s, g);
+          const Group pull = rows_.At(plan_.room[source], g);
+#pragma unroll
+          for (int i = 0; i < kClusterGroup; ++i) {
+            gradient.value[i] = LogitGradient(
+                p.value[i], masses[s], pull.value[i], args_.scale);
+          }
+        }
+        rows_.template Store<T>(args_.sources[source], token_, g, gradient);
+      }
+      if (next < args_.num_tokens) rows_.LoadGroup(next, g);
+    }
+  }
+
+  const CudaDivergenceArgs& args_;
+  const ClusterPlan& plan_;
+  SharedState& shared_;
+  ClusterExchange exchange_;
+  RowSlice rows_;
+  int64_t token_ = 0;
+};
+
+#endif  // DAPD_HAS_CLUSTERS
+
+}  // namespace dapd

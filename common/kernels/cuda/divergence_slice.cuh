@@ -1,0 +1,112 @@
+// A block's part of a token's rows in its shared memory, and the way there and
+// back (divergence_cluster.h).
+#pragma once
+
+#include <cuda_pipeline.h>
+
+#include <cstdint>
+
+#include "common/kernels/cuda/device.cuh"
+#include "common/kernels/cuda/divergence_plan.h"
+
+namespace dapd {
+
+// What fills a row's last group: it has no probability and differs from no
+// other row's.
+inline constexpr float kPad = -1e30F;
+
+struct alignas(16) Group {
+  float value[kClusterGroup];
+};
+
+// The rows of one token at a time, behind which the next one's are loaded.
+class RowSlice {
+ public:
+  // The part of the cluster's block `rank`. `rows` [slots, slice] is shared.
+  __device__ RowSlice(const CudaDivergenceArgs& args,
+                      const ClusterPlan& plan,
+                      int rank,
+                      float* rows)
+      : args_(args), plan_(plan), rows_(rows), begin_(rank * plan.slice) {
+    const int64_t left = args.vocabulary - begin_;
+    size_ = static_cast<int>(left < 0            ? 0
+                             : left < plan.slice ? left
+                                                 : plan.slice);
+    groups_ = (size_ + kClusterGroup - 1) / kClusterGroup;
+  }
+
+  // The first entry of the vocabulary, and how many.
+  __device__ int64_t begin() const { return begin_; }
+  __device__ int size() const { return size_; }
+  // The last group may reach past the end: what is there is kPad.
+  __device__ int num_groups() const { return groups_; }
+
+  __device__ float* Row(int slot) const { return rows_ + slot * plan_.slice; }
+  __device__ Group& At(int slot, int g) const {
+    return *reinterpret_cast<Group*>(Row(slot) + g * kClusterGroup);
+  }
+
+  // Begins to load a token's rows.
+  __device__ void Load(int64_t token) const {
+    for (int g = static_cast<int>(threadIdx.x); g < groups_;
+         g += kClusterThreads) {
+      LoadGroup(token, g);
+    }
+  }
+
+  // Begins to load a group of the token's rows.
+  __device__ void LoadGroup(int64_t token, int g) const {
+    for (int s = 0; s < plan_.num_given; ++s) {
+      const DivergenceSource& source = args_.sources[plan_.given[s]];
+      const float* from =
+          source.logits + token * source.stride + begin_ + g * kClusterGroup;
+      float* to = At(s, g).value;
+      if (plan_.wide) {
+        __pipeline_memcpy_async(to, from, sizeof(Group));
+        continue;
+      }
+      for (int i = 0; i < kClusterGroup; ++i) {
+        if (g * kClusterGroup + i < size_) {
+          __pipeline_memcpy_async(to + i, from + i, sizeof(float));
+        } else {
+          to[i] = kPad;
+        }
+      }
+    }
+    __pipeline_commit();
+  }
+
+  // Writes a group's gradient where its logits came from.
+  template <typename T>
+  __device__ void Store(const DivergenceSource& source,
+                        int64_t token,
+                        int g,
+                        const Group& gradient) const {
+    T* to = reinterpret_cast<T*>(source.logits + token * source.stride) +
+            begin_ + g * kClusterGroup;
+    if (plan_.wide) {
+      struct alignas(kClusterGroup * sizeof(T)) Rounded {
+        T value[kClusterGroup];
+      } rounded;
+#pragma unroll
+      for (int i = 0; i < kClusterGroup; ++i) {
+        rounded.value[i] = FromFloat<T>(gradient.value[i]);
+      }
+      *reinterpret_cast<Rounded*>(to) = rounded;
+      return;
+    }
+    for (int i = 0; i < kClusterGroup && g * kClusterGroup + i < size_; ++i) {
+      to[i] = FromFloat<T>(gradient.value[i]);
+    }
+  }
+
+ private:
+  const CudaDivergenceArgs& args_;
+  const ClusterPlan& plan_;
+  float* rows_;
+  int64_t begin_;
+  int size_;
+  int groups_;
+};
+
+}  // namespace dapd
