@@ -5,7 +5,7 @@
 #include "common/kernels/cuda/divergence_cluster.h"
 #include "common/kernels/cuda/divergence_kernel.h"
 #include "common/kernels/cuda/divergence_math.cuh"
-#include "common/kernels/divergence_support.h"
+#include "common/kernels/cuda/divergence_support.cuh"
 
 namespace dapd {
 namespace {
@@ -16,12 +16,6 @@ constexpr int kBlocks = 2;  // of a multiprocessor at a time
 // Entries of a row that a thread has in registers at a time.
 constexpr int kPerThread = 4;
 constexpr int64_t kTile = kThreads * kPerThread;
-
-struct DoubleMath {
-  __device__ double Exp(double x) const { return exp(x); }
-  __device__ double Log(double x) const { return log(x); }
-  __device__ double Expm1(double x) const { return expm1(x); }
-};
 
 // The sum over the block, in every thread.
 __device__ double BlockSum(double value) {
@@ -108,11 +102,14 @@ __device__ DivergenceTokenSums SumsOf(const Pair& pair, int64_t size) {
 
 // What a block knows of its token.
 struct Block {
+  static constexpr int kSize = kThreads;
   const CudaDivergenceArgs& args;
   int64_t token;
   RowStatistics* statistics;  // one a source
   float** rows;               // one a source
   float* support_pull;        // one an entry of all supports
+
+  __device__ static double Sum(double value) { return BlockSum(value); }
 
   __device__ double LogProbabilityOf(int source, int64_t id) const {
     return static_cast<double>(rows[source][id]) * args.scale -
@@ -202,73 +199,13 @@ struct Block {
                       token)};
   }
 
-  // The sums over a support, and in `pull` what each of its logits gets on top
-  // of what all logits get.
-  __device__ DivergenceTokenSums SumsOfSupport(const DivergenceTerm& term,
-                                               float* pull) const {
-    const DoubleMath math;
-    const int64_t* ids = term.support + token * term.support_size;
-    double part_q = 0.0;
-    double part_p = 0.0;
-    for (int i = threadIdx.x; i < term.support_size; i += kThreads) {
-      part_q += math.Exp(LogProbabilityOf(term.target, ids[i]));
-      part_p += math.Exp(LogProbabilityOf(term.student, ids[i]));
-    }
-    const double sum_q = BlockSum(part_q);
-    const double sum_p = BlockSum(part_p);
-    const SupportShape shape = ShapeOf(sum_q, sum_p, term.has_tail, math);
-    const auto entry_at = [&](int i) {
-      return SupportEntry(term.kind,
-                          LogProbabilityOf(term.target, ids[i]) - shape.norm_q,
-                          LogProbabilityOf(term.student, ids[i]) - shape.norm_p,
-                          term.beta,
-                          term.clip,
-                          math);
-    };
-    ClippedEntry<double> part = {0.0, 0.0, 0.0};
-    bool any = false;
-    for (int i = threadIdx.x; i < term.support_size; i += kThreads) {
-      const ClippedEntry<double> entry = entry_at(i);
-      part.component += entry.component;
-      part.clipped += entry.clipped;
-      part.pull += entry.pull;
-      any |= entry.component > entry.clipped;
-    }
-    ClippedEntry<double> tail = {0.0, 0.0, 0.0};
-    if (term.has_tail) {
-      tail = SupportEntry(term.kind,
-                          shape.log_tail_q,
-                          shape.log_tail_p,
-                          term.beta,
-                          term.clip,
-                          math);
-      any |= tail.component > tail.clipped;
-    }
-    DivergenceTokenSums sums;
-    sums.clipped = BlockSum(part.clipped) + tail.clipped;
-    sums.unclipped = BlockSum(part.component) + tail.component;
-    sums.any_clipped = __syncthreads_or(any) != 0;
-    const SupportPull whole = PullOf(BlockSum(part.pull),
-                                     shape.tail_is_constant ? 0.0 : tail.pull,
-                                     math.Exp(shape.log_tail_p),
-                                     term.has_tail);
-    sums.mass = whole.outside;
-    for (int i = threadIdx.x; i < term.support_size; i += kThreads) {
-      const double log_p = LogProbabilityOf(term.student, ids[i]);
-      pull[i] = static_cast<float>(
-          math.Exp(log_p - shape.norm_p) * whole.total - entry_at(i).pull -
-          math.Exp(log_p) * whole.outside);
-    }
-    return sums;
-  }
-
   __device__ DivergenceTokenSums SumsOfTerm(const DivergenceTerm& term,
                                             float* pull) const {
     const float weight = TokenWeight(term, token);
     if (weight == 0.0F) return {};
     DivergenceTokenSums sums = term.support == nullptr
                                    ? SumsOf(PairOf(term), args.vocabulary)
-                                   : SumsOfSupport(term, pull);
+                                   : SumsOfSupport(*this, term, pull);
     sums.clipped *= weight;
     sums.unclipped *= weight;
     return sums;
@@ -320,27 +257,6 @@ __device__ void WriteGradient(float* z,
     }
   }
   __syncthreads();
-}
-
-// What SumsOfSupport left for each logit of the student's supports, one term
-// after the other: an id may be in several.
-template <typename T>
-__device__ void AddSupports(const Block& block, int student) {
-  T* out = reinterpret_cast<T*>(block.rows[student]);
-  const float* next = block.support_pull;
-  for (int k = 0; k < block.args.num_terms; ++k) {
-    const DivergenceTerm& term = block.args.terms[k];
-    const float* const pull = next;
-    next += term.support_size;
-    if (!block.IsOf(term, student) || term.support == nullptr) continue;
-    const float factor =
-        block.args.scale * term.weight * TokenWeight(term, block.token);
-    const int64_t* ids = term.support + block.token * term.support_size;
-    for (int i = threadIdx.x; i < term.support_size; i += kThreads) {
-      out[ids[i]] = FromFloat<T>(ToFloat(out[ids[i]]) + factor * pull[i]);
-    }
-    __syncthreads();
-  }
 }
 
 template <typename T>
