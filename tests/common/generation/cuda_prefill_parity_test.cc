@@ -1,6 +1,6 @@
 // Several prompts in one pass through the packed weights on a GPU, with the
 // adapter in columns, against the decoder on the CPU. Skips itself without a
-// GPU.
+// GPU; dapd_torch_device_test runs it on a device that the host plays.
 
 #include <iostream>
 #include <memory>
@@ -23,10 +23,13 @@ namespace {
 class CudaPrefillParityTest : public testing::TestWithParam<at::ScalarType> {
  protected:
   void SetUp() override {
-    const auto device = ParseDevice("cuda");
-    if (!device.ok()) {
-      GTEST_SKIP() << "no CUDA device: " << device.status().message();
+    if (!at::hasCUDA()) {  // not found yet, nor played by the host
+      const auto device = ParseDevice("cuda");
+      if (!device.ok()) {
+        GTEST_SKIP() << "no CUDA device: " << device.status().message();
+      }
     }
+    SetUpCuda(/*deterministic=*/false, at::globalContext());
   }
 };
 

@@ -1,6 +1,6 @@
 // Passes over a model on a GPU against the CPU: the trainer's, whole and behind
 // chunks that were computed before, and chunks that pass together. Skips itself
-// without one.
+// without one; dapd_torch_device_test runs it on a device that the host plays.
 //
 // Float32 differs by the order of sums. In bfloat16 both round, each its own
 // way: the GPU's numbers may be twice as far from the CPU's float32 as the
@@ -159,12 +159,15 @@ Results RunChunks(const Where& where) {
 class CudaPassParityTest : public testing::TestWithParam<at::ScalarType> {
  protected:
   void SetUp() override {
-    const auto device = ParseDevice("cuda");
-    if (!device.ok()) {
-      GTEST_SKIP() << "no CUDA device: " << device.status().message();
+    if (!at::hasCUDA()) {  // not found yet, nor played by the host
+      const auto device = ParseDevice("cuda");
+      if (!device.ok()) {
+        GTEST_SKIP() << "no CUDA device: " << device.status().message();
+      }
     }
-    on_gpu_ = OnDevice(*exact_, *device, GetParam());
-    adapter_on_gpu_ = OnDevice(adapter_, *device);
+    SetUpCuda(/*deterministic=*/false, at::globalContext());
+    on_gpu_ = OnDevice(*exact_, at::kCUDA, GetParam());
+    adapter_on_gpu_ = OnDevice(adapter_, at::kCUDA);
   }
 
   Where Gpu() const { return {*on_gpu_, adapter_on_gpu_}; }
