@@ -1,13 +1,17 @@
 #include "common/objective/micro_batch.h"
 
+#include <algorithm>
+#include <map>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 
 #include "common/base/log.h"
 #include "common/objective/part_loss.h"
 #include "common/objective/view_pass.h"
+#include "common/tensor/device_copy.h"
 #include "common/tensor/torch_bridge.h"
 #include "common/timeline/timeline.h"
 
@@ -135,9 +139,18 @@ void RunParts(const Pass& pass,
   RunParts(pass, parts.subspan(half), sum);
 }
 
+// Of all routed terms, [terms, kNumRegimes]; undefined where there are none.
+at::Tensor CountsOf(const std::map<size_t, TokenRoutes>& routes) {
+  std::vector<at::Tensor> counts;
+  for (const auto& [k, of_term] : routes) counts.push_back(of_term.counts);
+  return counts.empty() ? at::Tensor() : at::stack(counts);
+}
+
 MicroBatchResult RunSamples(Pass pass) {
   at::NoGradGuard no_grad;
   pass.loss.routes = RouteTerms(pass.loss);
+  // There before the sums of the first part, which are waited for anyway.
+  HostCopies counts({CountsOf(pass.loss.routes)});
   MicroBatchResult sum;
   sum.sums.resize(pass.loss.terms.size());
   for (const Completion completion :
@@ -151,10 +164,13 @@ MicroBatchResult RunSamples(Pass pass) {
   for (size_t k = 0; k < pass.loss.terms.size(); ++k) {
     sum.sums[k].denominator =
         DenominatorOf(pass.loss.terms[k], pass.loss.samples);
-    const auto routes = pass.loss.routes.find(k);
-    if (routes != pass.loss.routes.end()) {
-      sum.sums[k].regimes = routes->second.counts;
-    }
+  }
+  const at::Tensor by_term = counts.Take().front();
+  int64_t row = 0;
+  for (const auto& [k, routes] : pass.loss.routes) {
+    std::copy_n(by_term[row++].const_data_ptr<int64_t>(),
+                kNumRegimes,
+                sum.sums[k].regimes.begin());
   }
   return sum;
 }

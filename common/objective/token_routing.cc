@@ -1,6 +1,5 @@
 #include "common/objective/token_routing.h"
 
-#include <algorithm>
 #include <vector>
 
 #include "common/tensor/device_copy.h"
@@ -8,10 +7,12 @@
 namespace dapd {
 namespace {
 
-// Zero-dimensional.
+// Zero-dimensional. What is above the limit adds nothing instead of being left
+// out, or a device would have to tell the host how much that is.
 at::Tensor TrimmedMean(const at::Tensor& values, double trim) {
-  const at::Tensor limit = at::quantile(values, 1.0 - trim);
-  return values.masked_select(values <= limit).mean();
+  const at::Tensor is_above = values > at::quantile(values, 1.0 - trim);
+  const at::Tensor sum = values.masked_fill(is_above, 0.0).sum(at::kDouble);
+  return (sum / is_above.logical_not().sum()).to(values.scalar_type());
 }
 
 }  // namespace
@@ -48,9 +49,7 @@ TokenRoutes RouteTokens(const Routed& routed,
     seconds.push_back(routed.choices[r].takes_second ? 1 : 0);
     counts.push_back((regimes == static_cast<int64_t>(r)).sum());
   }
-  const at::Tensor host = ToHost({at::stack(counts)}).front();
-  std::copy_n(
-      host.const_data_ptr<int64_t>(), kNumRegimes, routes.counts.begin());
+  routes.counts = at::stack(counts);
   const auto by_regime = [&](const at::Tensor& table) {
     return ToDevice(table, regimes.device())
         .index_select(0, regimes)

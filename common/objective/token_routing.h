@@ -2,8 +2,6 @@
 // in terms/target.h: DOPD, Yu et al., arXiv 2606.30626).
 #pragma once
 
-#include <array>
-#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -17,12 +15,13 @@ struct TokenRoutes {
   // the factor of the token's loss (float32).
   std::vector<at::Tensor> route;
   std::vector<at::Tensor> token_weights;
-  std::array<int64_t, kNumRegimes> counts = {};  // tokens by Regime
+  at::Tensor counts;  // [kNumRegimes] int64: tokens by Regime
 };
 
 // `first`, `second`: log q of the scored tokens under both passes, [n] float32
 // per answer; all answers of the micro-batch, whose averages decide. An average
-// leaves out what is above the quantile 1 - trim (linear interpolation).
+// leaves out what is above the quantile 1 - trim (linear interpolation). All
+// results are where `first` is, and the host waits for none of them.
 TokenRoutes RouteTokens(const Routed& routed,
                         std::span<const at::Tensor> first,
                         std::span<const at::Tensor> second);

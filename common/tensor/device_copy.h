@@ -2,6 +2,9 @@
 // does.
 #pragma once
 
+#include <c10/core/Event.h>
+
+#include <optional>
 #include <vector>
 
 #include "common/tensor/aten.h"
@@ -13,9 +16,22 @@ namespace dapd {
 // copy, and the caller need not keep `host`. On the CPU it is `host` itself.
 at::Tensor ToDevice(const at::Tensor& host, at::Device device);
 
-// `tensors`, all of one device, on the CPU, by way of pinned memory and with
-// one wait for all of them. Undefined ones stay so; on the CPU they are as they
-// are.
+// Tensors of one device on their way to the CPU, by way of pinned memory.
+// Undefined ones stay so; those of the CPU are as they are.
+class HostCopies {
+ public:
+  // The host waits for nothing.
+  explicit HostCopies(std::vector<at::Tensor> tensors);
+  // Waits once for what was launched before the copies, and for nothing behind
+  // them. To be called once.
+  std::vector<at::Tensor> Take();
+
+ private:
+  std::vector<at::Tensor> tensors_;
+  std::optional<c10::Event> copied_;
+};
+
+// HostCopies that are taken at once: one wait for all of `tensors`.
 std::vector<at::Tensor> ToHost(std::vector<at::Tensor> tensors);
 
 }  // namespace dapd

@@ -2,6 +2,7 @@
 // against the CPU, and what it asks of the device.
 
 #include <iostream>
+#include <numeric>
 #include <optional>
 #include <vector>
 
@@ -35,8 +36,25 @@ std::vector<Term> MakeTerms() {
            .weight = 1.0}};
 }
 
+// Of which every token has its own.
+std::vector<Term> MakeRoutedTerms() {
+  Routed routed = {.first = {WeightSet::kBase, ViewName::kCrossRollout},
+                   .second = {WeightSet::kBase, ViewName::kSelfRollout}};
+  routed.choices = {{{false, 0.6}, {true, 0.3}, {false, 1.0}, {true, 0.5}}};
+  std::vector<Term> terms(2);
+  for (Term& term : terms) {
+    term = {.name = "routed",
+            .student = ViewName::kNoneRollout,
+            .target = routed,
+            .weight = 0.5};
+    routed.trim = 0.2;  // of the second
+  }
+  return terms;
+}
+
 std::vector<ScoredSample> MakeSamples(const ModelWeights& weights,
-                                      size_t count) {
+                                      size_t count,
+                                      const std::vector<Term>& terms) {
   std::vector<ScoredSample> samples(count);
   for (size_t i = 0; i < count; ++i) {
     const auto length = static_cast<int64_t>(20 + 7 * i);
@@ -50,7 +68,7 @@ std::vector<ScoredSample> MakeSamples(const ModelWeights& weights,
     samples[i].sampler_logprobs.assign(static_cast<size_t>(length), -3.0F);
     samples[i].scores = ScoreLocally(weights,
                                      {{WeightSet::kSnapshot, nullptr}},
-                                     TeacherPasses(MakeTerms()),
+                                     TeacherPasses(terms),
                                      samples[i].views);
   }
   return samples;
@@ -65,13 +83,15 @@ struct Outcome {
 
 Outcome RunStep(const ModelWeights& weights,
                 Adapter adapter,
-                size_t num_samples) {
-  const std::vector<ScoredSample> samples = MakeSamples(weights, num_samples);
+                size_t num_samples,
+                const std::vector<Term>& terms = MakeTerms()) {
+  const std::vector<ScoredSample> samples =
+      MakeSamples(weights, num_samples, terms);
   Policy policy(std::move(adapter), /*snapshot=*/std::nullopt, {});
   Outcome outcome;
   ResetWorkOfDevice();
   outcome.sums =
-      AccumulateMicroBatch(weights, policy.live(), MakeTerms(), samples, {});
+      AccumulateMicroBatch(weights, policy.live(), terms, samples, {});
   outcome.accumulated = WorkOfDevice();
   outcome.gradient = policy.FlatGradient().cpu();
   ResetWorkOfDevice();
@@ -126,6 +146,30 @@ TEST(DeviceStepTest, MoreSamplesOfAPackAreNoMoreAttention) {
     EXPECT_EQ(five.accumulated.Launches(name), one.accumulated.Launches(name))
         << name;
   }
+}
+
+TEST(DeviceStepTest, RoutesAreNotWaitedForAndTheirCountsOnce) {
+  const auto weights = MakeSmallModel(at::kFloat);
+  const Adapter adapter = MakeTrainedAdapter(weights->config);
+  const Outcome expected =
+      RunStep(*weights, adapter.Clone(), 3, MakeRoutedTerms());
+  const auto on_device = OnPlayedDevice(*weights);
+  const Outcome got =
+      RunStep(*on_device, OnPlayedDevice(adapter), 3, MakeRoutedTerms());
+  for (size_t k = 0; k < expected.sums.size(); ++k) {
+    EXPECT_EQ(got.sums[k].regimes, expected.sums[k].regimes) << k;
+    EXPECT_EQ(
+        std::accumulate(
+            got.sums[k].regimes.begin(), got.sums[k].regimes.end(), int64_t{0}),
+        got.sums[k].tokens)
+        << k;
+    EXPECT_NEAR(got.sums[k].clipped / expected.sums[k].clipped, 1.0, 1e-4) << k;
+  }
+  // One for each of three parts, and for both terms' counts one that is over by
+  // then.
+  EXPECT_EQ(got.accumulated.waits, 3 + 1);
+  EXPECT_EQ(got.accumulated.pageable_copies, 0);
+  EXPECT_EQ(got.accumulated.Launches("aten::masked_select"), 0);
 }
 
 }  // namespace
