@@ -9,6 +9,10 @@ namespace {
 // one product leads back to hidden states.
 constexpr int64_t kTileTokens = 64;
 
+constexpr int64_t kGpuBytes = 1'000'000'000;
+// common/base/cuda_environment.h; LibTorch's own choice on sm_90 is the same.
+constexpr int64_t kProductWorkspace = int64_t{32} << 20;
+
 }  // namespace
 
 int64_t ChunkTokens(int64_t tokens,
@@ -24,6 +28,19 @@ int64_t ChunkTokens(int64_t tokens,
   const int64_t chunks = (tokens + most - 1) / most;
   const int64_t even = (tokens + chunks - 1) / chunks;
   return std::min(most, (even + at_a_time - 1) / at_a_time * at_a_time);
+}
+
+int64_t ChunkBytesOfToken(const HeadLossShape& shape) {
+  constexpr int64_t kLogit = 4;
+  constexpr int64_t kSupportEntry = 4 + 8;
+  return shape.rows * shape.vocabulary * kLogit +
+         (shape.products + shape.gradients) * shape.hidden *
+             shape.number_bytes +
+         shape.supports * kSupportEntry;
+}
+
+int64_t GpuChunkBytes(int64_t kept_bytes) {
+  return kGpuBytes - kProductWorkspace - kept_bytes;
 }
 
 }  // namespace dapd

@@ -16,4 +16,26 @@ int64_t ChunkTokens(int64_t tokens,
                     int64_t chunk_bytes,
                     int64_t at_a_time);
 
+// What a call of the head loss computes on a GPU.
+struct HeadLossShape {
+  int64_t vocabulary = 0;
+  int64_t hidden = 0;        // numbers of a hidden state
+  int64_t number_bytes = 2;  // of one of them
+  // Of a token: rows of logits, those that are products with the head, those
+  // of them that have a gradient, entries of all supports.
+  int64_t rows = 0;
+  int64_t products = 0;
+  int64_t gradients = 0;
+  int64_t supports = 0;
+};
+
+// Bytes of a token while its chunk is computed: logits, the hidden states that
+// are stacked for their product, the gradients on their way to their places,
+// values and ids of the supports.
+int64_t ChunkBytesOfToken(const HeadLossShape& shape);
+
+// Bytes of a chunk for which a call takes 1 GB of a GPU, cuBLAS's workspace and
+// `kept_bytes` that stay from its first token to its last among them.
+int64_t GpuChunkBytes(int64_t kept_bytes);
+
 }  // namespace dapd

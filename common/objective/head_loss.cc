@@ -125,10 +125,36 @@ bool HasFastPath(const at::Tensor& head,
          });
 }
 
-// A GPU needs more rows than a CPU to be busy.
-int64_t ChunkBytes(const HeadLossOptions& options, at::Device device) {
-  if (options.chunk_bytes > 0) return options.chunk_bytes;
-  return int64_t{device.is_cpu() ? 336 : 896} << 20;
+// How many tokens a call computes at a time. A GPU needs more rows than a CPU
+// to be busy.
+int64_t ChunkTokensOf(const Call& call,
+                      int64_t tokens,
+                      const HeadLossOptions& options) {
+  constexpr int64_t kHostBytes = int64_t{336} << 20;
+  const int64_t at_a_time = TokensAtATime(call);
+  const int64_t vocabulary = call.head.size(0);
+  if (call.head.is_cpu() || options.chunk_bytes > 0) {
+    return ChunkTokens(
+        tokens,
+        call.sources.num_rows() * vocabulary * 4,
+        options.chunk_bytes > 0 ? options.chunk_bytes : kHostBytes,
+        at_a_time);
+  }
+  const auto students = static_cast<int64_t>(call.students.size());
+  const HeadLossShape shape{
+      .vocabulary = vocabulary,
+      .hidden = call.head.size(1),
+      .number_bytes = static_cast<int64_t>(call.head.element_size()),
+      .rows = call.sources.num_rows(),
+      .products = call.sources.num_hidden(),
+      .gradients = call.with_gradient ? students : 0,
+      .supports = call.sources.support_size()};
+  int64_t kept = static_cast<int64_t>(call.sums.nbytes());
+  for (const at::Tensor& logprobs : call.logprobs) {
+    if (logprobs.defined()) kept += static_cast<int64_t>(logprobs.nbytes());
+  }
+  return ChunkTokens(
+      tokens, ChunkBytesOfToken(shape), GpuChunkBytes(kept), at_a_time);
 }
 
 }  // namespace
@@ -141,6 +167,10 @@ HeadLoss ComputeHeadLoss(const at::Tensor& head,
   at::NoGradGuard no_grad;
   const TargetSources sources(students, terms);
   if (!HasFastPath(head, sources, terms)) {
+    // A GPU has no room for both.
+    if (head.is_cuda() && options.workspace != nullptr) {
+      *options.workspace = HeadWorkspace();
+    }
     return ComputeHeadLossByTensors(
         head, students, terms, options, with_gradient);
   }
@@ -169,10 +199,7 @@ HeadLoss ComputeHeadLoss(const at::Tensor& head,
   HeadWorkspace own;
   HeadWorkspace& workspace =
       options.workspace != nullptr ? *options.workspace : own;
-  const int64_t chunk_tokens = ChunkTokens(tokens,
-                                           sources.num_rows() * vocabulary * 4,
-                                           ChunkBytes(options, head.device()),
-                                           TokensAtATime(call));
+  const int64_t chunk_tokens = ChunkTokensOf(call, tokens, options);
   for (int64_t begin = 0; begin < tokens; begin += chunk_tokens) {
     const int64_t count = std::min(chunk_tokens, tokens - begin);
     const HeadChunk chunk{

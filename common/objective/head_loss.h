@@ -64,11 +64,13 @@ struct HeadTerm {
 struct HeadLossOptions {
   double temperature = 1.1;
   // Of a chunk's logits, at most; 0: 336 MiB, which are 115 tokens of five
-  // sources at V = 151,936, and 896 MiB on a GPU. There a chunk's tokens are a
-  // multiple of what the kernels and the matrix units take at a time: 256 of
-  // five sources, 778 MB.
+  // sources at V = 151,936, and on a GPU as many as a call has room for that
+  // takes 1 GB in all (chunk_tokens.h). There a chunk's tokens are a multiple
+  // of what the kernels and the matrix units take at a time: 256 of five
+  // sources, 778 MB.
   int64_t chunk_bytes = 0;
-  // Kept between calls by the caller; null: memory of the call's own.
+  // Kept between calls by the caller; null: memory of the call's own. On a GPU
+  // it is given back where tensor operations compute the loss.
   HeadWorkspace* workspace = nullptr;
 };
 
@@ -102,10 +104,12 @@ HeadLoss ComputeHeadLossByTensors(const at::Tensor& head,
 
 // log p [n] float32 of each token of `ids` [n] under what a teacher returned,
 // at `temperature`. A top_k payload has no others than its k: a token that is
-// not among them is an error (c10::Error).
+// not among them is an error (c10::Error). On a GPU logits are computed in
+// `workspace`, null: in memory of the call's own.
 at::Tensor TokenLogprobsOf(const at::Tensor& head,
                            const TeacherScores& scores,
                            const at::Tensor& ids,
-                           double temperature);
+                           double temperature,
+                           HeadWorkspace* workspace = nullptr);
 
 }  // namespace dapd

@@ -9,6 +9,7 @@
 #include "common/objective/divergence_by_tensors.h"
 #include "common/objective/head_loss.h"
 #include "common/objective/head_products.h"
+#include "common/objective/head_workspace.h"
 #include "common/tensor/device_copy.h"
 
 namespace dapd {
@@ -43,6 +44,21 @@ struct Tokens {
                                 ? Of(scores.logits)
                                 : LogitsOf(Of(scores.hidden), head),
                             temperature);
+  }
+
+  // The same without memory of its own: valid until `workspace` is used again.
+  at::Tensor LogprobsIn(const TeacherScores& scores,
+                        HeadWorkspace& workspace) const {
+    const at::Tensor memory =
+        workspace.Take(2 * count, head.size(0), head.device());
+    at::Tensor logits = memory.narrow(0, 0, count);
+    at::Tensor logprobs = memory.narrow(0, count, count);
+    if (scores.logits.defined()) {
+      logits.copy_(Of(scores.logits));
+    } else {
+      ComputeLogits(Of(scores.hidden), head, logits);
+    }
+    return at::log_softmax_out(logprobs, logits.div_(temperature), -1);
   }
 };
 
@@ -202,7 +218,8 @@ HeadLoss ComputeHeadLossByTensors(const at::Tensor& head,
 at::Tensor TokenLogprobsOf(const at::Tensor& head,
                            const TeacherScores& scores,
                            const at::Tensor& ids,
-                           double temperature) {
+                           double temperature,
+                           HeadWorkspace* workspace) {
   at::NoGradGuard no_grad;
   if (scores.top_ids.defined()) {
     const at::Tensor is_it = scores.top_ids == ids.unsqueeze(1);
@@ -211,13 +228,16 @@ at::Tensor TokenLogprobsOf(const at::Tensor& head,
     return scores.top_logprobs.masked_select(is_it);
   }
   constexpr int64_t kChunkTokens = 128;
+  HeadWorkspace own;
   std::vector<at::Tensor> parts;
   for (int64_t begin = 0; begin < ids.size(0); begin += kChunkTokens) {
     const Tokens tokens{
         head, temperature, begin, std::min(kChunkTokens, ids.size(0) - begin)};
-    parts.push_back(tokens.Logprobs(scores)
-                        .gather(1, tokens.Of(ids).unsqueeze(1))
-                        .squeeze(1));
+    const at::Tensor logprobs =
+        head.is_cpu() ? tokens.Logprobs(scores)
+                      : tokens.LogprobsIn(
+                            scores, workspace != nullptr ? *workspace : own);
+    parts.push_back(logprobs.gather(1, tokens.Of(ids).unsqueeze(1)).squeeze(1));
   }
   return at::cat(parts);
 }

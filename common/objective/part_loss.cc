@@ -68,7 +68,8 @@ at::Tensor SamplerLogRatios(const LossInputs& inputs,
   const at::Tensor live = TokenLogprobsOf(inputs.weights.head,
                                           {.hidden = hidden[index]},
                                           ScoredIds(view, device),
-                                          /*temperature=*/1.0);
+                                          /*temperature=*/1.0,
+                                          inputs.head.workspace);
   return (live - ToDevice(at::tensor(sample.sampler_logprobs), device))
       .clamp(-kBound, kBound);
 }
@@ -155,7 +156,8 @@ std::map<size_t, TokenRoutes> RouteTerms(const LossInputs& inputs) {
         logprobs->push_back(TokenLogprobsOf(inputs.weights.head,
                                             sample.scores.at(teacher),
                                             ids,
-                                            inputs.head.temperature));
+                                            inputs.head.temperature,
+                                            inputs.head.workspace));
       }
     }
     if (tokens > 0) routes[k] = RouteTokens(*routed, first, second);

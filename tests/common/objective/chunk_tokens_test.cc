@@ -1,5 +1,9 @@
 #include "common/objective/chunk_tokens.h"
 
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
 #include "gtest/gtest.h"
 
 namespace dapd {
@@ -27,6 +31,61 @@ TEST(ChunkTokensTest, OnAGpuChunksFillWholeWaves) {
   EXPECT_EQ(ChunkTokens(8'192, 5 * kQwenRow, kOnGpu, 216), 216) << "an A100";
   EXPECT_EQ(ChunkTokens(300, 5 * kQwenRow, kOnGpu, 8), 152);
   EXPECT_EQ(ChunkTokens(5, 5 * kQwenRow, kOnGpu, 8), 8) << "and no fewer left";
+}
+
+// As many rows a token, of as many students, under a head of this shape; all
+// have the longest answers, and as many terms as the kernels take.
+void ExpectAGigabyte(int64_t vocabulary, int64_t hidden, int64_t rows) {
+  constexpr int64_t kWorkspace = int64_t{32} << 20;
+  constexpr int64_t kTokens = 65'536;
+  constexpr int64_t kTerms = 8;
+  const int64_t students = std::min<int64_t>(rows, 2);
+  const HeadLossShape shape{.vocabulary = vocabulary,
+                            .hidden = hidden,
+                            .rows = rows,
+                            .products = rows,
+                            .gradients = students,
+                            .supports = kTerms * 100};
+  const int64_t kept = kTokens * (kTerms * 32 + students * 4);
+  for (const int64_t at_a_time : {8, 216}) {
+    const int64_t chunk = ChunkTokens(
+        kTokens, ChunkBytesOfToken(shape), GpuChunkBytes(kept), at_a_time);
+    EXPECT_LE(chunk * ChunkBytesOfToken(shape) + kept + kWorkspace,
+              1'000'000'000)
+        << rows << " rows of " << vocabulary << ", hidden size " << hidden;
+  }
+}
+
+TEST(ChunkTokensTest, ACallTakesAGigabyteOfAGpuWhateverItsShape) {
+  for (const int64_t vocabulary : {32'000, 151'936, 262'144}) {
+    for (const int64_t hidden : {576, 2'560, 8'192}) {
+      for (int64_t rows = 1; rows <= 16; ++rows) {
+        ExpectAGigabyte(vocabulary, hidden, rows);
+      }
+    }
+  }
+}
+
+// The most rows of which 933 MB of logits are whole tiles, but for five sources
+// and seven.
+TEST(ChunkTokensTest, AGigabyteHasRoomForWholeTilesOfQwensRows) {
+  constexpr int64_t kKept = int64_t{40'960} * (3 * 32 + 2 * 4);
+  const std::vector<int64_t> expected = {512, 384, 256, 256, 192, 192};
+  for (const int64_t hidden : {2'560, 5'120}) {
+    for (int64_t rows = 3; rows <= 8; ++rows) {
+      const HeadLossShape shape{.vocabulary = 151'936,
+                                .hidden = hidden,
+                                .rows = rows,
+                                .products = rows,
+                                .gradients = 2};
+      EXPECT_EQ(ChunkTokens(/*tokens=*/49'152,
+                            ChunkBytesOfToken(shape),
+                            GpuChunkBytes(kKept),
+                            /*at_a_time=*/8),
+                expected[static_cast<size_t>(rows - 3)])
+          << rows << " rows, hidden size " << hidden;
+    }
+  }
 }
 
 TEST(ChunkTokensTest, WhatMemoryHasRoomForIsTheMost) {

@@ -8,6 +8,7 @@
 
 #include "gtest/gtest.h"
 
+#include "common/objective/head_workspace.h"
 #include "common/objective/micro_batch.h"
 #include "common/objective/score_locally.h"
 #include "common/training/policy.h"
@@ -170,6 +171,23 @@ TEST(DeviceStepTest, RoutesAreNotWaitedForAndTheirCountsOnce) {
   EXPECT_EQ(got.accumulated.waits, 3 + 1);
   EXPECT_EQ(got.accumulated.pageable_copies, 0);
   EXPECT_EQ(got.accumulated.Launches("aten::masked_select"), 0);
+}
+
+// Without kernels, as here, tensor operations compute the loss.
+TEST(DeviceStepTest, TensorOperationsStandBesideNoMemoryOfTheKernels) {
+  constexpr int64_t kRows = 1'000'000;
+  const auto weights = OnPlayedDevice(*MakeSmallModel(at::kFloat));
+  const Adapter adapter = OnPlayedDevice(MakeTrainedAdapter(weights->config));
+  const std::vector<ScoredSample> samples =
+      MakeSamples(*weights, 2, MakeTerms());
+  Policy policy(adapter.Clone(), /*snapshot=*/std::nullopt, {});
+  HeadWorkspace workspace;
+  workspace.Take(kRows, 1, PlayedDevice());
+  MicroBatchOptions options;
+  options.head.workspace = &workspace;
+  AccumulateMicroBatch(*weights, policy.live(), MakeTerms(), samples, options);
+  EXPECT_LT(workspace.Take(1, 1, PlayedDevice()).storage().nbytes(),
+            static_cast<size_t>(kRows));
 }
 
 }  // namespace
