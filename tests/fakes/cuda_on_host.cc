@@ -9,6 +9,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <utility>
@@ -32,11 +34,26 @@ thread_local CudaHostWork work;
 using Calls = std::vector<std::function<void()>>;
 
 thread_local Calls* capturing = nullptr;  // null: calls run at once
+thread_local bool is_stuck = false;
+
+void RunUnlessStuck(const std::function<void()>& call) {
+  if (!is_stuck) call();
+}
+
+// A wait of the host that has no end of its own.
+cudaError_t WaitWithoutEnd() {
+  ++work.waits;
+  if (is_stuck) {
+    std::fprintf(stderr, "[cuda_on_host] the host waits for ever\n");
+    std::abort();
+  }
+  return cudaSuccess;
+}
 
 int Submit(std::function<void()> call) {
   if (capturing == nullptr) {
     ++work.launches;
-    call();
+    RunUnlessStuck(call);
   } else {
     capturing->push_back(std::move(call));
   }
@@ -347,6 +364,8 @@ CudaHostWork& WorkOfCudaHost() { return work; }
 
 void LaunchOnCudaHost(std::function<void()> call) { Submit(std::move(call)); }
 
+bool& CudaHostIsStuck() { return is_stuck; }
+
 int64_t& GraphsWithoutMemory() {
   thread_local int64_t graphs = 0;
   return graphs;
@@ -378,8 +397,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t) {
-  ++WorkOfCudaHost().waits;
-  return cudaSuccess;
+  return dapd::WaitWithoutEnd();
 }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode) {
@@ -414,28 +432,38 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t) {
   ++WorkOfCudaHost().graph_launches;
-  for (const auto& call : *reinterpret_cast<Calls*>(graph)) call();
+  for (const auto& call : *reinterpret_cast<Calls*>(graph)) {
+    dapd::RunUnlessStuck(call);
+  }
   return cudaSuccess;
 }
 
+// An event is whether it stands behind what a stuck device does.
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned int) {
-  *event = reinterpret_cast<cudaEvent_t>(new char);
+  *event = reinterpret_cast<cudaEvent_t>(new bool(false));
   return cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
-  delete reinterpret_cast<char*>(event);
+  delete reinterpret_cast<bool*>(event);
   return cudaSuccess;
 }
-cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return cudaSuccess; }
-cudaError_t cudaEventSynchronize(cudaEvent_t) {
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
+  *reinterpret_cast<bool*>(event) = dapd::CudaHostIsStuck();
+  return cudaSuccess;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  if (*reinterpret_cast<bool*>(event)) return dapd::WaitWithoutEnd();
   ++WorkOfCudaHost().waits;
   return cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
-  return cudaEventSynchronize(event);
+  ++WorkOfCudaHost().waits;
+  const bool is_behind = *reinterpret_cast<bool*>(event);
+  return is_behind && dapd::CudaHostIsStuck() ? cudaErrorNotReady : cudaSuccess;
 }
-cudaError_t cudaStreamQuery(cudaStream_t stream) {
-  return cudaStreamSynchronize(stream);
+cudaError_t cudaStreamQuery(cudaStream_t) {
+  ++WorkOfCudaHost().waits;
+  return dapd::CudaHostIsStuck() ? cudaErrorNotReady : cudaSuccess;
 }
 
 cudaError_t cudaMallocHost(void** memory, size_t bytes) {
@@ -449,7 +477,7 @@ cudaError_t cudaFreeHost(void* memory) {
 cudaError_t cudaMemcpyAsync(
     void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t) {
   ++WorkOfCudaHost().copies;
-  std::memcpy(to, from, bytes);
+  if (!dapd::CudaHostIsStuck()) std::memcpy(to, from, bytes);
   return cudaSuccess;
 }
 cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t) {

@@ -23,6 +23,11 @@ CudaHostWork& WorkOfCudaHost();
 // that the graph is launched which is captured now.
 void LaunchOnCudaHost(std::function<void()> call);
 
+// Whether the calling thread's device waits in a kernel for what never comes.
+// Nothing behind that is done, and no event behind it is reached; a wait that
+// has no end of its own ends the process with a line.
+bool& CudaHostIsStuck();
+
 // So many of the calling thread's next graphs find no memory when they are
 // instantiated.
 int64_t& GraphsWithoutMemory();

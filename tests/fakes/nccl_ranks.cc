@@ -44,30 +44,44 @@ class Meeting {
  public:
   explicit Meeting(int size) : operations_(static_cast<size_t>(size)) {}
 
-  // Every rank's operation, by rank, once all are here.
-  const std::vector<const Operation*>& Bring(int rank,
+  // Every rank's operation, by rank, once all are here; null: one has ended.
+  const std::vector<const Operation*>* Bring(int rank,
                                              const Operation& operation) {
     operations_[static_cast<size_t>(rank)] = &operation;
-    WaitForAll();
+    if (!WaitForAll()) return nullptr;
     for (const Operation* other : operations_) {
       if (!IsSame(*other, operation)) End("the ranks do different things");
     }
-    return operations_;
+    return &operations_;
   }
 
-  void WaitForAll() {
+  // False: one has ended.
+  bool WaitForAll() {
     std::unique_lock lock(mutex_);
     const int64_t round = round_;
     if (++here_ == operations_.size()) {
       here_ = 0;
       ++round_;
       changed_.notify_all();
-      return;
+      return true;
     }
-    if (!changed_.wait_for(
-            lock, std::chrono::minutes(1), [&] { return round_ != round; })) {
+    if (!changed_.wait_for(lock, std::chrono::minutes(1), [&] {
+          return round_ != round || has_ended_;
+        })) {
       End("a rank did not come");
     }
+    return round_ != round;
+  }
+
+  void EndOne(bool is_noticed) {
+    const std::lock_guard lock(mutex_);
+    has_ended_ = true;
+    is_noticed_ = is_noticed;
+    changed_.notify_all();
+  }
+  bool is_noticed() {
+    const std::lock_guard lock(mutex_);
+    return is_noticed_;
   }
 
  private:
@@ -86,6 +100,8 @@ class Meeting {
   std::condition_variable changed_;
   size_t here_ = 0;
   int64_t round_ = 0;
+  bool has_ended_ = false;
+  bool is_noticed_ = false;
 };
 
 struct Communicator {
@@ -145,10 +161,14 @@ std::string ResultOf(const std::vector<const Operation*>& ranks,
 
 void Run(const Communicator& communicator, const Operation& operation) {
   Meeting& meeting = *communicator.meeting;
-  const auto& ranks = meeting.Bring(communicator.rank, operation);
+  const auto* ranks = meeting.Bring(communicator.rank, operation);
+  if (ranks == nullptr) {
+    CudaHostIsStuck() = true;
+    return;
+  }
   std::vector<std::string> results;
   for (size_t i = 0; i < operation.transfers.size(); ++i) {
-    results.push_back(ResultOf(ranks, i, communicator.rank));
+    results.push_back(ResultOf(*ranks, i, communicator.rank));
   }
   // What one reads, another may write in place.
   meeting.WaitForAll();
@@ -174,6 +194,10 @@ Transfer TransferOf(const void* from, void* to, size_t bytes) {
 
 NcclRankWork& WorkOfNcclRank() { return work; }
 
+void EndNcclRank(void* communicator, bool is_noticed) {
+  Of(static_cast<ncclComm_t>(communicator)).meeting->EndOne(is_noticed);
+}
+
 extern "C" {
 
 const char* ncclGetErrorString(ncclResult_t) { return "an NCCL error"; }
@@ -197,11 +221,14 @@ ncclResult_t ncclCommInitRankConfig(
   *comm = reinterpret_cast<ncclComm_t>(new Communicator{meeting, rank, size});
   return ncclInProgress;
 }
-ncclResult_t ncclCommGetAsyncError(ncclComm_t, ncclResult_t* state) {
-  *state = ncclSuccess;
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
+  *state = Of(comm).meeting->is_noticed() ? ncclRemoteError : ncclSuccess;
   return ncclSuccess;
 }
-ncclResult_t ncclCommAbort(ncclComm_t comm) { return ncclCommDestroy(comm); }
+ncclResult_t ncclCommAbort(ncclComm_t comm) {
+  CudaHostIsStuck() = false;  // its kernels end
+  return ncclCommDestroy(comm);
+}
 ncclResult_t ncclCommFinalize(ncclComm_t) { return ncclSuccess; }
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   delete &Of(comm);

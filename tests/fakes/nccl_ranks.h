@@ -2,7 +2,8 @@
 // own (cuda_on_host.h). An operation is a launch of that device: it meets those
 // of the other ranks when it runs, checks that they are the same one, and moves
 // or adds up the numbers. Ranks that differ, or one that does not come, end the
-// process with a line.
+// process with a line; behind one that is known to have ended the others'
+// devices are stuck until they abort.
 #pragma once
 
 #include <cstdint>
@@ -19,5 +20,9 @@ struct NcclRankWork {
 
 // Of the calling thread.
 NcclRankWork& WorkOfNcclRank();
+
+// The calling rank takes part in nothing more, as one whose process has ended.
+// `is_noticed`: NCCL tells the others, as it does where a connection breaks.
+void EndNcclRank(void* communicator, bool is_noticed);
 
 }  // namespace dapd

@@ -33,14 +33,14 @@ namespace {
 // The ranks of a thread's played device.
 class PlayedGroup final : public DeviceGroup {
  public:
-  explicit PlayedGroup(Collective& collective) {
+  PlayedGroup(Collective& collective, double timeout_seconds) {
     char error[kNcclErrorBytes] = "";
     std::string id(kNcclIdBytes, '\0');
     if (collective.rank() == 0) DapdNcclUniqueId(id.data(), error);
     EXPECT_TRUE(collective.Broadcast(&id).ok());
     ranks_ = {.rank = collective.rank(),
               .size = collective.size(),
-              .timeout_seconds = 60};
+              .timeout_seconds = timeout_seconds};
     EXPECT_EQ(DapdNcclInit(id.data(),
                            ranks_.rank,
                            ranks_.size,
@@ -112,9 +112,11 @@ void RunRanks(
     const CudaLibrary& library,
     const std::function<void(Collective& collective,
                              PlayedGroup& group,
-                             std::unique_ptr<CudaDecodeBackend> own)>& body) {
+                             std::unique_ptr<CudaDecodeBackend> own)>& body,
+    double timeout_seconds = 60) {
   RunThreadRanks(size, [&](Collective& collective) {
-    const auto group = std::make_shared<PlayedGroup>(collective);
+    const auto group =
+        std::make_shared<PlayedGroup>(collective, timeout_seconds);
     const auto share = ShardModel(whole, {collective.rank(), size});
     auto own = std::make_unique<CudaDecodeBackend>(
         CudaWeightsOfRank(*share),
@@ -356,6 +358,48 @@ TEST(CudaTensorParallelTest, WhatFailsOnARankEndsWhatTheRanksDoTogether) {
                }
                EXPECT_TRUE(group.is_aborted());
              });
+  }
+}
+
+// The others' graphs wait for its part for ever: it is the host that ends that,
+// by its time-out or by what NCCL knows.
+TEST(CudaTensorParallelTest, ARankThatEndsLeavesNoOtherInItsGraph) {
+  const auto whole = EndlessShareable(104);
+  struct Case {
+    bool is_noticed;
+    double timeout_seconds;
+    std::string why;
+  };
+  for (const Case& each : {Case{false, 2, "did not come in time"},
+                           Case{true, 60, "an NCCL error"}}) {
+    RunRanks(
+        2,
+        *whole,
+        {.slots = 2},
+        SharedHostLibrary(),
+        [&](Collective& collective,
+            PlayedGroup& group,
+            std::unique_ptr<CudaDecodeBackend> backend) {
+          ASSERT_TRUE(backend->Start(0, MakeRequest(20, 100, 1)));
+          ASSERT_TRUE(backend->Reserve(0, 120));
+          for (int i = 0; i < 3; ++i) backend->Step();
+          if (collective.rank() == 1) {
+            EndNcclRank(group.nccl().communicator, each.is_noticed);
+            return;
+          }
+          try {
+            for (int i = 0; i < 3; ++i) backend->Step();
+            FAIL() << "nobody heard of it";
+          } catch (const StatusError& error) {
+            EXPECT_TRUE(absl::IsAborted(error.status())) << error.status();
+            EXPECT_NE(error.status().message().find(each.why),
+                      std::string::npos)
+                << error.status();
+          }
+          EXPECT_TRUE(group.is_aborted());
+          EXPECT_FALSE(CudaHostIsStuck());
+        },
+        each.timeout_seconds);
   }
 }
 
