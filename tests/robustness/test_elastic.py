@@ -66,6 +66,41 @@ def test_r2_without_any_rollout_the_run_waits_and_goes_on_by_itself(many, refere
     reference.assert_equal(run, 0)
 
 
+@pytest.mark.parametrize("role", ["rollout", "teacher", "trainer"])
+def test_a_killed_process_that_is_started_again_is_back_in_the_work(role, many, reference):
+    """And how soon, counted from the kill: for the figures of docs/robustness.md."""
+    reference.of_seed(0)
+    run = f"back-{role}"
+    # Long enough that there is work left for whoever comes back.
+    slow = {"failpoints": "train.before_micro_batch=sleep:1500", "run.seed": 1000}
+    trainer = many.start_trainer(run, **slow)
+    wait_for(lambda: steps_done(many, run) >= 1, what="a step")
+
+    def work_done():
+        """By the new process alone: it counts from 0."""
+        if role == "trainer":
+            return many.metric('dapd_trainer_tasks_total{role="rollout",outcome="accepted"}')
+        return victim.metric(f"dapd_{role}_requests_total")
+
+    start = time.monotonic()
+    if role == "trainer":
+        trainer.kill()
+        trainer.wait()
+        trainer = many.start_trainer(run, **slow)
+        wait_for(lambda: many.log(run).count("] training; status on ") == 2, what="the second trainer ready")
+    else:
+        victim = getattr(many, f"{role}s")[0]
+        victim.kill()
+        victim.start().wait_until_healthy()
+    ready = time.monotonic() - start
+    wait_for(lambda: trainer.poll() is not None or work_done() > 0, what="work by the new process")
+    worked = time.monotonic() - start
+    assert trainer.poll() is None, "the run ended before the new process had work"
+    print(f"a killed {role}: ready again after {ready:.1f} s, at work after {worked:.1f} s")
+    finish(many, run, trainer)
+    reference.assert_equal(run, 0)
+
+
 @pytest.fixture
 def slow_answers(many):
     """Answers so slow that the teachers find time to compute ahead of their requests, whatever the machine."""
