@@ -376,7 +376,7 @@ TEST(CudaTensorParallelTest, ARankThatEndsLeavesNoOtherInItsGraph) {
         2,
         *whole,
         {.slots = 2},
-        SharedHostLibrary(),
+        CudaLibraryOnHost(),
         [&](Collective& collective,
             PlayedGroup& group,
             std::unique_ptr<CudaDecodeBackend> backend) {
