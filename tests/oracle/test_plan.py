@@ -172,3 +172,22 @@ def test_compose_for_eight_gpus_splits_them_as_recommended(qwen_folder, tmp_path
     recommended = re.search(r"^split .*of 8: ranks (\d+), teachers (\d+), rollouts (\d+);", out, re.M)
     print(recommended[0])
     assert [gpus("trainer"), gpus("teacher"), gpus("rollout")] == [int(number) for number in recommended.groups()]
+
+
+@pytest.mark.parametrize("page, size, gpus", [("one-node-8-gpus", "4b", 8), ("two-nodes-8-gpus", "8b", 16)])
+def test_the_page_of_an_overlay_says_what_check_plans_for_it(page, size, gpus, qwen_folder, tmp_path):
+    """Split, seconds of a step and GPU memory, in the page's own words."""
+    text = re.sub(r"\s+", " ", (ROOT / f"deploy/kubernetes/overlays/{page}/README.md").read_text())
+    said = re.search(r"(\d+) (?:trainer )?ranks.*?, (\d+) teachers, (\d+) rollout workers?\..*?a step takes (\S+) s .*? needs (\d+) GiB of GPU memory a rank", text)
+    flags = make_model_without_weights(size, qwen_folder, tmp_path)
+    out = run_dapd("check", ROOT / f"configs/qwen3-{size}.yaml", *flags, "--set", "model.device=cuda", "--gpus", gpus).stdout
+    line = re.search(r"^split .*$", out, re.M)[0]
+    print(line)
+    *split, seconds, memory = re.search(r"ranks (\d+), teachers (\d+), rollouts (\d+); (\S+) s .* (\S+) GiB a rank", line).groups()
+    assert list(said.groups()[:3]) == split
+    assert float(said[4]) == pytest.approx(float(seconds), abs=0.06)
+    assert int(said[5]) == round(float(memory))
+    workers = re.search(r"a rank, (\d+) a teacher, (\d+) a worker", text)
+    if workers is not None:
+        planned = [re.search(rf"^{role} +(\S+) GiB a process", out, re.M)[1] for role in ("teacher", "rollout")]
+        assert [int(number) for number in workers.groups()] == [round(float(number)) for number in planned]
