@@ -38,6 +38,12 @@ absl::Status FileError(absl::string_view verb,
           absl::StrCat(message, "; free some space, or choose another folder"));
     case EACCES:
     case EPERM:
+      return absl::PermissionDeniedError(
+          absl::StrCat(message,
+                       "; user ",
+                       ::geteuid(),
+                       " has no right to it: give it to that user with chown "
+                       "or chmod, and the folders above it, too"));
     case EROFS:
       return absl::PermissionDeniedError(message);
     default:

@@ -3,7 +3,9 @@
 // A write goes to "<path>.tmp-<pid>", is flushed to disk (fsync), and then
 // renamed over the target, and the folder is synced. A reader sees the old
 // file or the new one, never a part. Errors name the path and the system's
-// reason; a full disk is RESOURCE_EXHAUSTED, a missing file NOT_FOUND.
+// reason; a full disk is RESOURCE_EXHAUSTED, a missing file NOT_FOUND, one that
+// is not this user's to open PERMISSION_DENIED, with the user's number and what
+// to do.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 #include "common/base/json_lines.h"
 
+#include <cerrno>
 #include <fstream>
 #include <set>
 #include <string>
@@ -7,7 +8,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+
 #include "common/base/exit_code.h"
+#include "common/base/files.h"
 #include "common/base/status_macros.h"
 
 namespace dapd {
@@ -29,8 +32,8 @@ class StrictParser {
       keys_.pop_back();
     } else if (event == Event::key) {
       if (!keys_.back().insert(parsed.get<std::string>()).second) {
-        problem_ = absl::StrCat("key '", parsed.get<std::string>(),
-                                "' occurs twice");
+        problem_ =
+            absl::StrCat("key '", parsed.get<std::string>(), "' occurs twice");
       }
     }
     return true;
@@ -49,12 +52,13 @@ absl::StatusOr<nlohmann::json> ParseJson(absl::string_view text,
   StrictParser strict;
   nlohmann::json value;
   try {
-    value = nlohmann::json::parse(
-        text.begin(), text.end(),
-        [&strict](int depth, nlohmann::json::parse_event_t event,
-                  nlohmann::json& parsed) {
-          return strict(depth, event, parsed);
-        });
+    value = nlohmann::json::parse(text.begin(),
+                                  text.end(),
+                                  [&strict](int depth,
+                                            nlohmann::json::parse_event_t event,
+                                            nlohmann::json& parsed) {
+                                    return strict(depth, event, parsed);
+                                  });
   } catch (const nlohmann::json::exception& error) {
     return DataError(absl::StrCat(where, ": not valid JSON: ", error.what()));
   }
@@ -70,9 +74,7 @@ absl::Status ForEachJsonLine(
         visit) {
   std::ifstream file(path, std::ios::binary);
   if (!file) {
-    return WithExitCode(
-        absl::NotFoundError(absl::StrCat("cannot open ", path)),
-        ExitCode::kData);
+    return WithExitCode(FileError("open", path, errno), ExitCode::kData);
   }
   std::string text;
   for (int line = 1; std::getline(file, text); ++line) {
@@ -87,8 +89,7 @@ absl::Status ForEachJsonLine(
   return absl::OkStatus();
 }
 
-absl::StatusOr<JsonLinesWriter> JsonLinesWriter::Open(
-    const std::string& path) {
+absl::StatusOr<JsonLinesWriter> JsonLinesWriter::Open(const std::string& path) {
   ASSIGN_OR_RETURN(AtomicFileWriter file, AtomicFileWriter::Open(path));
   return JsonLinesWriter(std::move(file));
 }

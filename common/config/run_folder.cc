@@ -37,9 +37,7 @@ absl::Status ExplainOutputError(const absl::Status& error) {
   if (!absl::IsPermissionDenied(error)) return error;
   return ConfigError(absl::StrCat(error.message(),
                                   "; run.output_dir has to be a folder that "
-                                  "user ",
-                                  ::geteuid(),
-                                  " may write in"));
+                                  "this user may write in"));
 }
 
 }  // namespace

@@ -79,8 +79,8 @@ absl::StatusOr<Files> ListDataFiles(const std::string& folder) {
     }
   }
   if (error) {
-    return DataError(
-        absl::StrCat("cannot list ", folder, ": ", error.message()));
+    return WithExitCode(FileError("list", folder, error.value()),
+                        ExitCode::kData);
   }
   std::sort(files.begin(), files.end());
   return files;

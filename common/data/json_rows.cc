@@ -1,6 +1,7 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <set>
 
@@ -9,6 +10,7 @@
 #include "absl/strings/str_join.h"
 
 #include "common/base/exit_code.h"
+#include "common/base/files.h"
 #include "common/base/json_lines.h"
 #include "common/base/status_macros.h"
 #include "common/data/row_source.h"
@@ -23,11 +25,12 @@ constexpr unsigned kBlockBytes = 1 << 16;
 class LineReader {
  public:
   static absl::StatusOr<LineReader> Open(const std::string& path) {
+    errno = 0;
     const gzFile file = ::gzopen(path.c_str(), "rb");
     if (file == nullptr) {
-      return WithExitCode(
-          absl::NotFoundError(absl::StrCat("cannot open ", path)),
-          ExitCode::kData);
+      // zlib sets none where it has no memory.
+      const int error = errno != 0 ? errno : ENOMEM;
+      return WithExitCode(FileError("open", path, error), ExitCode::kData);
     }
     ::gzbuffer(file, 1 << 18);
     return LineReader(path, file);

@@ -111,7 +111,13 @@ absl::StatusOr<std::string> FindFolder(
                             "hub")),
                         ExitCode::kData);
   }
-  if (Exists(path)) return path;
+  std::error_code error;
+  if (fs::exists(fs::symlink_status(path, error))) return path;
+  // Behind a folder that this user may not enter: there or not, nobody knows.
+  if (error == std::errc::permission_denied) {
+    return WithExitCode(FileError("look for", path, error.value()),
+                        ExitCode::kData);
+  }
   const std::optional<HubId> id = ParseHubId(path);
   if (!id.has_value()) {
     return WithExitCode(

@@ -78,9 +78,7 @@ absl::StatusOr<SafetensorsFile> SafetensorsFile::Open(const std::string& path) {
   file.path_ = path;
   file.descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (file.descriptor_ < 0) {
-    return WithExitCode(absl::NotFoundError(absl::StrCat(
-                            "cannot open ", path, ": ", std::strerror(errno))),
-                        ExitCode::kData);
+    return WithExitCode(FileError("open", path, errno), ExitCode::kData);
   }
   struct stat info = {};
   if (::fstat(file.descriptor_, &info) != 0 || !S_ISREG(info.st_mode)) {

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -22,6 +23,7 @@ namespace {
 
 constexpr int kMinWidth = 40;
 constexpr int kMaxWidth = 1000;
+constexpr uint64_t kMaxConfigBytes = 1 << 20;
 constexpr int kDefaultWidth = 100;  // of what is no terminal
 
 struct AnswersOptions {
@@ -43,10 +45,12 @@ int WidthOfOutput() {
 
 absl::StatusOr<AnswersToShow> ReadAnswers(const AnswersOptions& options) {
   const std::string config = JoinPath(options.run, "config.yaml");
-  if (!FileExists(config)) {
+  const absl::Status found = ReadFile(config, kMaxConfigBytes).status();
+  if (absl::IsNotFound(found)) {
     return DataError(
         absl::StrCat(options.run, " holds no run: there is no ", config));
   }
+  if (!found.ok()) return WithExitCode(found, ExitCode::kData);
   RunAnswers answers;
   RETURN_IF_ERROR(RecallAnswers(options.run, &answers));
   AnswersToShow shown = answers.Get();

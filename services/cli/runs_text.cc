@@ -46,8 +46,8 @@ absl::Status Collect(const fs::path& folder,
     RETURN_IF_ERROR(Collect(entry->path(), depth - 1, folders));
   }
   if (!error) return absl::OkStatus();
-  return DataError(
-      absl::StrCat("cannot list ", folder.string(), ": ", error.message()));
+  return WithExitCode(FileError("list", folder.string(), error.value()),
+                      ExitCode::kData);
 }
 
 // Of a run below `folder` its path from there.

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <string>
 
@@ -69,6 +70,19 @@ TEST_F(FilesTest, AFullDiskIsResourceExhausted) {
       WriteFileAtomically(JoinPath(folder_, "a"), "bytes");
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
   EXPECT_FALSE(FileExists(JoinPath(folder_, "a")));
+}
+
+TEST_F(FilesTest, AFileOfSomebodyElseNamesWhoMayNotReadItAndWhatToDo) {
+  const absl::Status status = FileError("open", "a/b", EACCES);
+  EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(status.message(),
+            "cannot open a/b: Permission denied; user " +
+                std::to_string(::geteuid()) +
+                " has no right to it: give it to that user with chown or "
+                "chmod, and the folders above it, too");
+  // Its reason is another.
+  EXPECT_EQ(FileError("create", "a/b", EROFS).message(),
+            "cannot create a/b: Read-only file system");
 }
 
 TEST_F(FilesTest, AMissingFileIsNotFound) {
