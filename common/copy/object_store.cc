@@ -22,12 +22,17 @@ constexpr absl::Duration kGlance = absl::Milliseconds(200);
 // A line of the helper has at most 16 MiB, and may need an escape for a byte.
 constexpr int64_t kMaxTextBytes = int64_t{8} << 20;
 
+bool IsDenied(const Json& answer) {
+  return answer.contains("error") && answer.value("kind", Json()) == "denied";
+}
+
 absl::Status ErrorOf(const std::string& what, const Json& answer) {
   const std::string kind = answer.value("kind", "other");
   const std::string text =
       absl::StrCat(what, ": ", Printable(answer.value("error", "")));
   if (kind == "missing") return absl::NotFoundError(text);
   if (kind == "changed") return absl::DataLossError(text);
+  if (kind == "unusable") return absl::FailedPreconditionError(text);
   if (kind == "denied") {
     return absl::PermissionDeniedError(absl::StrCat(
         text,
@@ -76,6 +81,9 @@ absl::Status ObjectStore::Start() {
   if (greeting.ok() && greeting->contains("ready")) return absl::OkStatus();
   process_.Kill();
   if (absl::IsCancelled(greeting.status())) return greeting.status();
+  if (greeting.ok() && IsDenied(*greeting)) {
+    return ErrorOf(options_.url + " cannot be used", *greeting);
+  }
   std::string reason(greeting.status().message());
   if (greeting.ok()) reason = Printable(greeting->dump());
   if (greeting.ok() && greeting->contains("error") &&

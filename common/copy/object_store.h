@@ -57,9 +57,11 @@ struct StoredObject {
 //   UNAVAILABLE          the helper died, or the store could not be reached
 //   DEADLINE_EXCEEDED    it was silent for too long
 //   PERMISSION_DENIED    no credentials, or none that may do this
-//   NOT_FOUND            there is no such object, or no such bucket
+//   NOT_FOUND            there is no such object
 //   DATA_LOSS            an object, or the file for it, is not what it should
-//   be FAILED_PRECONDITION  no Python, or none with what the URL needs
+//                        be
+//   FAILED_PRECONDITION  there is no such bucket, no Python, or none with what
+//                        the URL needs
 //   CANCELLED            is_cancelled() said so
 // Not thread-safe.
 class ObjectStore {

@@ -11,8 +11,9 @@ It says {"ready": VERSION} and then answers each line, one after another:
   {"op": "get", "name", "bytes", "sha256", "path", "offset"}  {"done"}: that part of the file is now the object
   {"op": "remove", "names"}                         {"done"}
 
-While bytes move, {"moved": count} comes before the answer. What fails is {"error", "kind"}, kind one of "missing",
-"denied", "changed" and "other". Whoever waits in vain for a line ends this process.
+While bytes move, {"moved": count} comes before the answer. What fails is {"error", "kind"}, kind one of "missing" (the
+object), "unusable" (the bucket is missing), "denied", "changed" and "other". Whoever waits in vain for a line ends this
+process.
 """
 
 import datetime
@@ -26,6 +27,11 @@ import time
 CHUNK = 4 << 20  # bytes read at a time
 BLOCK = 16 << 20  # bytes that the store is sent at a time; S3's smallest is 5 MiB, and it takes 10,000 of them
 NAMES = 2000  # of a line
+# What the clients raise where nothing or nobody vouches for the one who asks.
+DENIALS = {"NoCredentialsError", "PartialCredentialsError", "ProfileNotFound", "TokenRetrievalError",  # botocore
+           "DefaultCredentialsError", "RefreshError", "NonRetryableError"}  # google.auth and gcsfs
+# S3 has more codes for the same thing than s3fs translates.
+DENIAL_CODES = ("InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "AccessDenied")
 SECRET_WORDS = ("KEY", "SECRET", "TOKEN", "PASSWORD", "CREDENTIAL")
 
 
@@ -42,7 +48,15 @@ class Store:
         import fsspec
 
         # Both would show what was there a while ago.
-        self.fs, self.root = fsspec.core.url_to_fs(url, use_listings_cache=False, skip_instance_cache=True)
+        options = {"use_listings_cache": False, "skip_instance_cache": True}
+        if url.startswith(("gs://", "gcs://")):
+            # With the default gcsfs asks by gRPC what kind of bucket this is, for which it needs one more permission, and
+            # writes to zonal buckets objects that are there before they are whole. Its plain client speaks JSON only.
+            os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
+            # Else a file that cannot be read makes it go on as nobody.
+            if os.environ.get("GOOGLE_APPLICATION_CREDENTIALS"):
+                options["token"] = "google_default"
+        self.fs, self.root = fsspec.core.url_to_fs(url, **options)
         self.root = self.root.rstrip("/")
         self.is_local = isinstance(self.fs, fsspec.implementations.local.LocalFileSystem)
         self.say = say
@@ -57,6 +71,8 @@ class Store:
             found = self.fs.find(under, detail=True)
         except FileNotFoundError:
             found = {}
+        if not found:
+            self.require_bucket()
         names, now = {}, time.time()
         for path, info in sorted(found.items()):
             if not path.startswith(self.root + "/") or path.endswith(".part"):
@@ -152,6 +168,18 @@ class Store:
                 self.say({"moved": 0})
                 yield data
 
+    def require_bucket(self):
+        """Stores say the same of a bucket that is missing as of an object, or nothing at all."""
+        if self.is_local:
+            return
+        bucket = self.root.split("/")[0]
+        try:
+            self.fs.ls(bucket)
+        except FileNotFoundError:
+            raise Refusal("unusable", f"there is no bucket {bucket}") from None
+        except Exception:
+            pass  # permissions that end above the URL, say
+
     def send(self, name, chunks):
         """Makes the object `name` of the chunks: whole, or not at all."""
         path = self.path(name)
@@ -223,12 +251,12 @@ def kind_of(error):
         return error.kind
     if isinstance(error, FileNotFoundError):
         return "missing"
-    name = type(error).__name__
-    denied = isinstance(error, PermissionError) or name in ("NoCredentialsError", "PartialCredentialsError", "DefaultCredentialsError",
-                                                            "RefreshError", "ProfileNotFound", "TokenRetrievalError")
-    # S3 has more codes for the same thing than s3fs translates.
-    codes = ("InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "AccessDenied")
-    return "denied" if denied or any(code in str(error) for code in codes) else "other"
+    if isinstance(error, PermissionError) or DENIALS & {each.__name__ for each in type(error).__mro__}:
+        return "denied"
+    # gcsfs has one type for every status but 403, and none for that.
+    if getattr(error, "code", None) in (401, 403) or (isinstance(error, OSError) and str(error).startswith("Forbidden:")):
+        return "denied"
+    return "denied" if any(code in str(error) for code in DENIAL_CODES) else "other"
 
 
 def error_of(error):
@@ -253,7 +281,8 @@ def main(url):
         say({"ready": fsspec.__version__})
     except Exception as error:
         # fsspec names the package that a protocol needs.
-        say({**error_of(error), "kind": "unusable"})
+        said = error_of(error)
+        say(said if said["kind"] == "denied" else {**said, "kind": "unusable"})
         return 1
     operations = {"list", "read", "write", "put", "check", "get", "remove"}
     for line in sys.stdin:

@@ -17,6 +17,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Key;
+using ::testing::Not;
 
 // A shell program that says it is ready, then does `each` with every line.
 ObjectStoreOptions Shell(const std::string& each) {
@@ -76,6 +77,29 @@ TEST(ObjectStoreTest, AStoreThatDeniesSaysWhereCredentialsComeFrom) {
   const absl::Status denied = store.Write("x", "y");
   EXPECT_TRUE(absl::IsPermissionDenied(denied)) << denied;
   EXPECT_THAT(std::string(denied.message()), HasSubstr("AWS_PROFILE"));
+}
+
+TEST(ObjectStoreTest, CredentialsThatCannotBeReadAreNoMatterOfPackages) {
+  ObjectStore store({.url = "gs://bucket/run",
+                     .command = {"sh",
+                                 "-c",
+                                 "echo '{\"error\": \"no such key\", "
+                                 "\"kind\": \"denied\"}'"},
+                     .progress_timeout = absl::Seconds(30)});
+  const absl::Status denied = store.Write("x", "y");
+  EXPECT_TRUE(absl::IsPermissionDenied(denied)) << denied;
+  EXPECT_THAT(std::string(denied.message()),
+              AllOf(HasSubstr("gs://bucket/run"),
+                    HasSubstr("no such key"),
+                    HasSubstr("GOOGLE_APPLICATION_CREDENTIALS"),
+                    Not(HasSubstr("requirements-copy"))));
+}
+
+TEST(ObjectStoreTest, ABucketThatIsMissingIsNoMissingObject) {
+  ObjectStore store(Shell(
+      "echo '{\"error\": \"there is no bucket\", \"kind\": \"unusable\"}'"));
+  const absl::Status missing = store.List("").status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(missing)) << missing;
 }
 
 TEST(ObjectStoreTest, NonsenseIsAnError) {
