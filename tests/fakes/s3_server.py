@@ -1,64 +1,36 @@
-"""An S3 server of this machine: moto's, in a process that can be killed, stopped and started anew."""
+"""moto's S3 server."""
 
-import os
-import signal
-import socket
-import subprocess
-import sys
-import time
 import urllib.request
 
+from store_server import StoreServer
 
-class S3Server:
-    """Everything is in memory: a server that was killed comes back empty, on the same port."""
 
-    BUCKET = "runs"
+class S3Server(StoreServer):
+    SCHEME = "s3"
+    SECRET = "tests-secret"
 
-    def __init__(self, folder):
-        with socket.socket() as listener:
-            listener.bind(("127.0.0.1", 0))
-            self.port = listener.getsockname()[1]
-        self.folder, self.process = folder, None
+    def command(self, denies):
+        return ["-m", "moto.server", "-H", "127.0.0.1", "-p", str(self.port)]
+
+    def process_environment(self, denies):
+        # The one request it lets pass makes the bucket.
+        return {"INITIAL_NO_AUTH_ACTION_COUNT": "1"} if denies else {}
 
     def environment(self, port=None):
-        """What a client needs to find the server, behind `port` if there is something between."""
-        return {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{port or self.port}", "AWS_ACCESS_KEY_ID": "tests-key", "AWS_SECRET_ACCESS_KEY": "tests-secret",
+        return {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{port or self.port}", "AWS_ACCESS_KEY_ID": "tests-key", "AWS_SECRET_ACCESS_KEY": self.SECRET,
                 "AWS_DEFAULT_REGION": "us-east-1", "AWS_EC2_METADATA_DISABLED": "true", "AWS_CONFIG_FILE": "/dev/null",
                 "AWS_SHARED_CREDENTIALS_FILE": "/dev/null"}
 
-    def start(self, denies=False):
-        """With a bucket; with `denies` it then knows nobody's key."""
-        environment = {**os.environ, **({"INITIAL_NO_AUTH_ACTION_COUNT": "1"} if denies else {})}
-        with open(self.folder / "s3-server.log", "a") as log:
-            self.process = subprocess.Popen([sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self.port)], stdout=log, stderr=log,
-                                            env=environment)
-        deadline = time.monotonic() + 120
-        while not self.answers():
-            if time.monotonic() > deadline or self.process.poll() is not None:
-                self.kill()
-                raise AssertionError((self.folder / "s3-server.log").read_text())
-            time.sleep(0.05)
+    def make_bucket(self):
         urllib.request.urlopen(urllib.request.Request(f"http://127.0.0.1:{self.port}/{self.BUCKET}", method="PUT"), timeout=30).close()
-        return self
-
-    def answers(self):
-        try:
-            socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
-            return True
-        except OSError:
-            return False
-
-    def url(self, name=""):
-        return f"s3://{self.BUCKET}/{name}".rstrip("/")
 
     def client(self):
         import boto3
 
         return boto3.client("s3", endpoint_url=f"http://127.0.0.1:{self.port}", region_name="us-east-1", aws_access_key_id="tests-key",
-                            aws_secret_access_key="tests-secret")
+                            aws_secret_access_key=self.SECRET)
 
     def objects(self, prefix):
-        """Names and bytes of what lies below s3://BUCKET/prefix."""
         client = self.client()
         found = {}
         try:
@@ -77,14 +49,3 @@ class S3Server:
 
     def remove(self, prefix, name):
         self.client().delete_object(Bucket=self.BUCKET, Key=f"{prefix}/{name}")
-
-    def suspend(self):
-        self.process.send_signal(signal.SIGSTOP)
-
-    def wake(self):
-        self.process.send_signal(signal.SIGCONT)
-
-    def kill(self):
-        if self.process is not None and self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()

@@ -14,7 +14,7 @@ import pytest
 
 from cluster import STEPS
 from fault_proxy import FaultProxy
-from s3_server import S3Server
+from stores import SERVERS, either
 from workspace import ROOT, wait_for
 
 SOURCES = sorted((ROOT / "services/trainer/copy").glob("*.cc"))
@@ -23,15 +23,24 @@ SEED = {"run.seed": 1000}
 
 
 @pytest.fixture(scope="module")
-def server(workspace):
-    made = S3Server(workspace.folder).start()
-    yield made
-    made.kill()
+def servers(workspace):
+    """The server of a kind, started when it is first asked for."""
+    made = {}
+
+    def of(kind):
+        if kind not in made:
+            made[kind] = SERVERS[kind](workspace.folder).start()
+        return made[kind]
+
+    yield of
+    for server in made.values():
+        server.kill()
 
 
 @pytest.fixture
-def s3(server, monkeypatch):
-    """The server, up, with its address and credentials in the environment."""
+def store(request, servers, monkeypatch):
+    """The server of the test's kind, up, with its address and credentials in the environment."""
+    server = servers(getattr(request, "param", "s3"))
     for name, value in server.environment().items():
         monkeypatch.setenv(name, value)
     server.wake()
@@ -41,9 +50,9 @@ def s3(server, monkeypatch):
 
 
 @pytest.fixture
-def own_server(tmp_path, monkeypatch):
+def own_store(request, tmp_path, monkeypatch):
     """A server that a test may do anything to."""
-    made = S3Server(tmp_path)
+    made = SERVERS[getattr(request, "param", "s3")](tmp_path)
     for name, value in made.environment().items():
         monkeypatch.setenv(name, value)
     yield made
@@ -87,34 +96,35 @@ def copier_of(trainer):
     return None
 
 
-def test_a_restored_run_ends_in_the_same_bits(cluster, reference, s3):
-    run = "restored"
-    code = cluster.train(run, failpoints="rollout.before_start=kill@5", **copied(s3.url("a"), **{"checkpoint.copy_wait_seconds": 0}))
+@either("store")
+def test_a_restored_run_ends_in_the_same_bits(cluster, reference, store):
+    run = f"restored-{store.SCHEME}"
+    code = cluster.train(run, failpoints="rollout.before_start=kill@5", **copied(store.url("a"), **{"checkpoint.copy_wait_seconds": 0}))
     assert code == -signal.SIGKILL, cluster.log(run)
     # The same machine: what was not copied yet is, when it goes on; then it is lost with all that it has.
-    trainer = cluster.start_trainer(run, failpoints="rollout.before_start=sleep:2000", **copied(s3.url("a")))
-    wait_for(lambda: "commits/step-000004.json" in s3.objects(f"a/{run}"), what="the copy of step 4")
+    trainer = cluster.start_trainer(run, failpoints="rollout.before_start=sleep:2000", **copied(store.url("a")))
+    wait_for(lambda: "commits/step-000004.json" in store.objects(f"a/{run}"), what="the copy of step 4")
     trainer.kill()
     trainer.wait()
     shutil.rmtree(cluster.workspace.runs(run))
-    shown = restore(cluster.workspace, s3.url(f"a/{run}"), run).stdout
+    shown = restore(cluster.workspace, store.url(f"a/{run}"), run).stdout
     assert "after step 4" in shown
     assert not cluster.workspace.runs(run + ".restoring").exists()
-    assert cluster.train(run, **copied(s3.url("a"))) == 0, cluster.log(run)
+    assert cluster.train(run, **copied(store.url("a"))) == 0, cluster.log(run)
     assert "going on behind step 4" in cluster.log(run)
     reference.assert_equal(run, 0)
 
 
-def test_a_finished_copy_is_the_whole_run(cluster, reference, s3):
+def test_a_finished_copy_is_the_whole_run(cluster, reference, store):
     run = "finished"
-    assert cluster.train(run, **copied(s3.url("b"), **{"checkpoint.keep": 2})) == 0, cluster.log(run)
-    objects = s3.objects(f"b/{run}")
+    assert cluster.train(run, **copied(store.url("b"), **{"checkpoint.keep": 2})) == 0, cluster.log(run)
+    objects = store.objects(f"b/{run}")
     assert_nothing_is_half_copied(objects)
     assert commits(objects) == ["commits/step-000004.json", "commits/step-000005.json"]
     named = {part for name in commits(objects) for parts in json.loads(objects[name].split(b"\n")[0])["files"].values() for _, part in parts}
     assert {name.removeprefix("objects/") for name in objects if name.startswith("objects/")} == named, "objects that no commit names"
     twin = "finished-twin"
-    restore(cluster.workspace, s3.url(f"b/{run}"), twin)
+    restore(cluster.workspace, store.url(f"b/{run}"), twin)
     original, restored = cluster.workspace.runs(run), cluster.workspace.runs(twin)
     files = {path.relative_to(restored) for path in restored.rglob("*") if path.is_file()}
     assert {path for path in files if (restored / path).read_bytes() != (original / path).read_bytes()} == set()
@@ -124,13 +134,13 @@ def test_a_finished_copy_is_the_whole_run(cluster, reference, s3):
     assert not (original / ".copying").exists()
 
 
-def test_an_earlier_step_can_be_had_and_leads_to_the_same_end(cluster, reference, s3):
+def test_an_earlier_step_can_be_had_and_leads_to_the_same_end(cluster, reference, store):
     run = "earlier"
-    assert cluster.train(run, **copied(s3.url("c"), **{"checkpoint.keep": 0})) == 0, cluster.log(run)
+    assert cluster.train(run, **copied(store.url("c"), **{"checkpoint.keep": 0})) == 0, cluster.log(run)
     back = "earlier-back"
-    refused = restore(cluster.workspace, s3.url(f"c/{run}"), back, "--step", 3, check=False)
+    refused = restore(cluster.workspace, store.url(f"c/{run}"), back, "--step", 3, check=False)
     assert refused.returncode == 4 and "there are those of 2, 4, 5" in refused.stderr
-    restore(cluster.workspace, s3.url(f"c/{run}"), back, "--step", 2)
+    restore(cluster.workspace, store.url(f"c/{run}"), back, "--step", 2)
     assert [line["step"] for line in cluster.workspace.metrics(back)] == [1, 2]
     assert cluster.train(back, **SEED) == 0, cluster.log(back)
     assert "going on behind step 2" in cluster.log(back)
@@ -138,29 +148,29 @@ def test_an_earlier_step_can_be_had_and_leads_to_the_same_end(cluster, reference
 
 
 @pytest.mark.parametrize("name", FAILPOINTS)
-def test_a_trainer_killed_while_it_copies_leaves_nothing_half_copied(name, cluster, reference, s3):
+def test_a_trainer_killed_while_it_copies_leaves_nothing_half_copied(name, cluster, reference, store):
     run = f"killed-{name}"
     # Some time for the copy to get there: the run itself is short.
-    settings = copied(s3.url("d"), **{"checkpoint.interval": 1})
+    settings = copied(store.url("d"), **{"checkpoint.interval": 1})
     code = cluster.train(run, failpoints=f"{name}=kill;train.before_micro_batch=sleep:700", **settings)
     assert code == -signal.SIGKILL, f"code {code}\n{cluster.log(run)}"
-    objects = s3.objects(f"d/{run}")
+    objects = store.objects(f"d/{run}")
     assert_nothing_is_half_copied(objects)
     shutil.rmtree(cluster.workspace.runs(run))
-    restored = restore(cluster.workspace, s3.url(f"d/{run}"), run, check=False)
+    restored = restore(cluster.workspace, store.url(f"d/{run}"), run, check=False)
     if commits(objects):
         assert restored.returncode == 0, restored.stderr
         assert cluster.train(run, **settings) == 0, cluster.log(run)
         reference.assert_equal(run, 0)
-        assert_nothing_is_half_copied(s3.objects(f"d/{run}"))
+        assert_nothing_is_half_copied(store.objects(f"d/{run}"))
     else:
         assert restored.returncode == 4 and "there is no whole copy" in restored.stderr
         assert not cluster.workspace.runs(run).exists()
 
 
-def test_a_copier_killed_again_and_again_is_started_again(cluster, reference, s3):
+def test_a_copier_killed_again_and_again_is_started_again(cluster, reference, store):
     run, kills = "copier-killed", 0
-    trainer = cluster.start_trainer(run, failpoints="copy.after_object=sleep:100;train.before_micro_batch=sleep:200", **copied(s3.url("e")))
+    trainer = cluster.start_trainer(run, failpoints="copy.after_object=sleep:100;train.before_micro_batch=sleep:200", **copied(store.url("e")))
     chance = random.Random(1)
     while kills < 4:
         victim = wait_for(lambda: copier_of(trainer), what="a copying process")
@@ -174,7 +184,7 @@ def test_a_copier_killed_again_and_again_is_started_again(cluster, reference, s3
             break
     assert trainer.wait(timeout=180) == 0, cluster.log(run)
     assert kills >= 2
-    objects = s3.objects(f"e/{run}")
+    objects = store.objects(f"e/{run}")
     assert_nothing_is_half_copied(objects)
     assert commits(objects) == ["commits/step-000005.json"]
     assert "was ended by signal 9" in cluster.log(run)
@@ -182,50 +192,68 @@ def test_a_copier_killed_again_and_again_is_started_again(cluster, reference, s3
     print(f"{kills} kills")
 
 
-def test_a_server_killed_in_the_middle_gets_it_all_again(cluster, reference, own_server):
-    run = "server-killed"
-    own_server.start()
-    trainer = cluster.start_trainer(run, failpoints="copy.after_object=sleep:50;train.before_micro_batch=sleep:400", **copied(own_server.url()))
-    wait_for(lambda: any(name.startswith("objects/") for name in own_server.objects(run)), what="a copy under way")
-    own_server.kill()
+@either("own_store")
+def test_a_server_killed_in_the_middle_gets_it_all_again(cluster, reference, own_store):
+    run = f"server-killed-{own_store.SCHEME}"
+    own_store.start()
+    trainer = cluster.start_trainer(run, failpoints="copy.after_object=sleep:50;train.before_micro_batch=sleep:400",
+                                    # gcsfs tries in silence for half a minute.
+                                    **copied(own_store.url(), **{"checkpoint.copy_timeout_seconds": 5}))
+    wait_for(lambda: any(name.startswith("objects/") for name in own_store.objects(run)), what="a copy under way")
+    own_store.kill()
     wait_for(lambda: "is not copied" in cluster.log(run) or trainer.poll() is not None, what="the failure told")
-    own_server.start()
+    own_store.start()
     assert trainer.wait(timeout=180) == 0, cluster.log(run)
-    objects = own_server.objects(run)
+    objects = own_store.objects(run)
     assert_nothing_is_half_copied(objects)
     assert commits(objects) == ["commits/step-000005.json"]
     reference.assert_equal(run, 0)
 
 
-def test_a_server_that_hangs_does_not_stop_the_training(cluster, reference, own_server):
+def test_a_server_that_hangs_does_not_stop_the_training(cluster, reference, own_store):
     run = "server-hangs"
-    own_server.start().suspend()
+    own_store.start().suspend()
     start = time.monotonic()
-    code = cluster.train(run, **copied(own_server.url(), **{"checkpoint.copy_timeout_seconds": 2, "checkpoint.copy_wait_seconds": 5}))
+    code = cluster.train(run, **copied(own_store.url(), **{"checkpoint.copy_timeout_seconds": 2, "checkpoint.copy_wait_seconds": 5}))
     seconds = time.monotonic() - start
     log = cluster.log(run)
     assert code == 0, log
     assert "no sign of progress for 2s" in log and "lacks the newest of the run" in log
     reference.assert_equal(run, 0)
-    own_server.wake()
+    own_store.wake()
     print(f"{seconds:.1f} s, of which at most 5 waiting")
     # The same command copies what is missing.
-    assert cluster.train(run, **copied(own_server.url())) == 0, cluster.log(run)
-    assert commits(own_server.objects(run)) == ["commits/step-000005.json"]
+    assert cluster.train(run, **copied(own_store.url())) == 0, cluster.log(run)
+    assert commits(own_store.objects(run)) == ["commits/step-000005.json"]
 
 
-def test_a_bucket_without_permission_costs_one_message(cluster, reference, own_server):
-    run = "denied"
-    own_server.start(denies=True)
+@either("own_store")
+def test_a_bucket_without_permission_costs_one_message(cluster, reference, own_store):
+    run = f"denied-{own_store.SCHEME}"
+    own_store.start(denies=True)
     start = time.monotonic()
-    assert cluster.train(run, **copied(own_server.url(), **{"checkpoint.interval": 1})) == 0, cluster.log(run)
+    assert cluster.train(run, **copied(own_store.url(), **{"checkpoint.interval": 1})) == 0, cluster.log(run)
     log = cluster.log(run)
     told = [line for line in log.splitlines() if "is not copied" in line]
-    assert len(told) == 1 and "credentials come from the environment" in told[0] and own_server.url(run) in told[0], log
-    assert "tests-secret" not in log
+    assert len(told) == 1 and "credentials come from the environment" in told[0] and own_store.url(run) in told[0], log
+    assert own_store.SECRET not in log
     # Not the whole time that the end waits for a copy: trying again is of no use.
     assert time.monotonic() - start < 60
     reference.assert_equal(run, 0)
+
+
+@either("store")
+def test_a_bucket_that_is_missing_is_called_by_its_name(cluster, reference, store):
+    run = f"no-bucket-{store.SCHEME}"
+    url = store.url("x", bucket="nobody-made-it")
+    start = time.monotonic()
+    assert cluster.train(run, **copied(url, **{"checkpoint.interval": 1})) == 0, cluster.log(run)
+    told = [line for line in cluster.log(run).splitlines() if "is not copied" in line]
+    assert len(told) == 1 and "there is no bucket nobody-made-it" in told[0], cluster.log(run)
+    assert time.monotonic() - start < 60
+    reference.assert_equal(run, 0)
+    nothing = restore(cluster.workspace, f"{url}/{run}", "nothing", check=False)
+    assert nothing.returncode == 4 and "there is no bucket nobody-made-it" in nothing.stderr
 
 
 def test_a_python_without_the_packages_costs_one_message(cluster, reference):
@@ -239,30 +267,30 @@ def test_a_python_without_the_packages_costs_one_message(cluster, reference):
     reference.assert_equal(run, 0)
 
 
-def test_a_slow_connection_gets_the_newest_first(cluster, reference, s3):
+def test_a_slow_connection_gets_the_newest_first(cluster, reference, store):
     run = "slow"
-    proxy = FaultProxy(s3.port)
+    proxy = FaultProxy(store.port)
     proxy.rate = 200_000
     try:
-        settings = copied(s3.url("f"), **{"checkpoint.interval": 1, "checkpoint.keep": 1, "checkpoint.copy_wait_seconds": 150})
+        settings = copied(store.url("f"), **{"checkpoint.interval": 1, "checkpoint.keep": 1, "checkpoint.copy_wait_seconds": 150})
         os.environ["AWS_ENDPOINT_URL"] = f"http://127.0.0.1:{proxy.port}"
         assert cluster.train(run, **settings) == 0, cluster.log(run)
     finally:
-        os.environ["AWS_ENDPOINT_URL"] = f"http://127.0.0.1:{s3.port}"
+        os.environ["AWS_ENDPOINT_URL"] = f"http://127.0.0.1:{store.port}"
         proxy.close()
     steps = [int(step) for step in re.findall(r"the checkpoint of step (\d+) is copied", cluster.log(run))]
     print("copied:", steps)
     assert steps[-1] == STEPS and len(set(steps)) < STEPS and steps == sorted(steps)
-    objects = s3.objects(f"f/{run}")
+    objects = store.objects(f"f/{run}")
     assert_nothing_is_half_copied(objects)
     assert commits(objects) == ["commits/step-000005.json"]
     reference.assert_equal(run, 0)
 
 
 @pytest.fixture(scope="module")
-def two_copies(shared_cluster, server):
+def two_copies(shared_cluster, servers):
     """A run whose copy has steps 4 and 5, and what is there."""
-    run = "two-copies"
+    run, server = "two-copies", servers("s3")
     saved = dict(os.environ)
     os.environ.update(server.environment())
     try:
@@ -274,7 +302,7 @@ def two_copies(shared_cluster, server):
 
 
 @pytest.mark.parametrize("what", ["commit cut off", "commit bit", "object bit", "object cut off", "object missing"])
-def test_a_damaged_copy_gives_way_to_the_one_before(what, cluster, reference, s3, two_copies):
+def test_a_damaged_copy_gives_way_to_the_one_before(what, cluster, reference, store, two_copies):
     run, objects = two_copies
     prefix = f"g-{what.replace(' ', '-')}/{run}"
     newest, before = (json.loads(objects[f"commits/step-00000{step}.json"].split(b"\n")[0])["files"] for step in (5, 4))
@@ -290,60 +318,60 @@ def test_a_damaged_copy_gives_way_to_the_one_before(what, cluster, reference, s3
             data = bytearray(data)
             data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
             data = bytes(data)
-        s3.damage(prefix, each, data)
+        store.damage(prefix, each, data)
     back = f"{run}-{what.replace(' ', '-')}"
-    refused = restore(cluster.workspace, s3.url(prefix), back, "--step", 5, check=False)
+    refused = restore(cluster.workspace, store.url(prefix), back, "--step", 5, check=False)
     assert refused.returncode == 6 and not cluster.workspace.runs(back).exists(), refused.stderr
-    shown = restore(cluster.workspace, s3.url(prefix), back)
+    shown = restore(cluster.workspace, store.url(prefix), back)
     assert "after step 4" in shown.stdout and "the one before it is taken" in shown.stderr
     assert cluster.train(back, **SEED) == 0, cluster.log(back)
     reference.assert_equal(back, 0)
 
 
-def test_restore_killed_in_the_middle_goes_on_and_never_shows_half_a_run(cluster, s3, two_copies):
+def test_restore_killed_in_the_middle_goes_on_and_never_shows_half_a_run(cluster, store, two_copies):
     import subprocess
 
     from workspace import BIN
 
     run, objects = two_copies
     back = cluster.workspace.runs("restore-killed")
-    proxy = FaultProxy(s3.port)
+    proxy = FaultProxy(store.port)
     proxy.rate = 100_000
-    environment = {**os.environ, **s3.environment(proxy.port)}
+    environment = {**os.environ, **store.environment(proxy.port)}
     try:
-        process = subprocess.Popen([BIN / "dapd", "restore", s3.url(f"g/{run}"), back], env=environment, stderr=subprocess.PIPE)
+        process = subprocess.Popen([BIN / "dapd", "restore", store.url(f"g/{run}"), back], env=environment, stderr=subprocess.PIPE)
         aside = back.with_name(back.name + ".restoring")
         wait_for(lambda: aside.is_dir() and len([path for path in aside.rglob("*") if path.is_file()]) >= 2, what="a restore under way")
-        second = subprocess.run([BIN / "dapd", "restore", s3.url(f"g/{run}"), back], env=environment, capture_output=True, text=True)
+        second = subprocess.run([BIN / "dapd", "restore", store.url(f"g/{run}"), back], env=environment, capture_output=True, text=True)
         assert second.returncode == 5 and "somebody else restores" in second.stderr
         process.kill()
         process.wait()
     finally:
         proxy.close()
     assert not back.exists() and aside.is_dir()
-    restore(cluster.workspace, s3.url(f"g/{run}"), back.name)
+    restore(cluster.workspace, store.url(f"g/{run}"), back.name)
     assert back.is_dir() and not aside.exists()
     assert cluster.workspace.adapter_digest(back.name) == cluster.workspace.adapter_digest(run)
 
 
-def test_restore_refuses_a_folder_that_is_there_and_says_what_there_is(cluster, s3, two_copies):
+def test_restore_refuses_a_folder_that_is_there_and_says_what_there_is(cluster, store, two_copies):
     run, _ = two_copies
-    there = restore(cluster.workspace, s3.url(f"g/{run}"), run, check=False)
+    there = restore(cluster.workspace, store.url(f"g/{run}"), run, check=False)
     assert there.returncode == 4 and "nothing is ever restored over a run" in there.stderr
-    above = restore(cluster.workspace, s3.url("g"), "nothing", check=False)
+    above = restore(cluster.workspace, store.url("g"), "nothing", check=False)
     assert above.returncode == 4 and run in above.stderr and not cluster.workspace.runs("nothing").exists()
-    nobody = restore(cluster.workspace, s3.url("nobody"), "nothing", check=False)
+    nobody = restore(cluster.workspace, store.url("nobody"), "nothing", check=False)
     assert nobody.returncode == 4 and "there is no whole copy" in nobody.stderr
 
 
-def test_another_run_of_the_same_name_is_not_mixed_in(cluster, s3):
+def test_another_run_of_the_same_name_is_not_mixed_in(cluster, store):
     run = "same-name"
-    assert cluster.train(run, **copied(s3.url("h"))) == 0, cluster.log(run)
-    before = s3.objects(f"h/{run}")
+    assert cluster.train(run, **copied(store.url("h"))) == 0, cluster.log(run)
+    before = store.objects(f"h/{run}")
     shutil.rmtree(cluster.workspace.runs(run))
-    assert cluster.train(run, **copied(s3.url("h"), **{"run.seed": 1001})) == 0, cluster.log(run)
+    assert cluster.train(run, **copied(store.url("h"), **{"run.seed": 1001})) == 0, cluster.log(run)
     assert "holds the copy of another run of that name" in cluster.log(run)
-    assert s3.objects(f"h/{run}") == before
+    assert store.objects(f"h/{run}") == before
 
 
 def test_a_folder_serves_as_well(cluster, reference, tmp_path):
@@ -357,9 +385,9 @@ def test_a_folder_serves_as_well(cluster, reference, tmp_path):
     reference.assert_equal(back, 0)
 
 
-def test_how_far_behind_it_is_can_be_seen(cluster, s3):
+def test_how_far_behind_it_is_can_be_seen(cluster, store):
     run = "measured"
-    trainer = cluster.start_trainer(run, **copied(s3.url("i"), **{"checkpoint.interval": 1, "trainer.when_done": "serve"}))
+    trainer = cluster.start_trainer(run, **copied(store.url("i"), **{"checkpoint.interval": 1, "trainer.when_done": "serve"}))
     try:
         wait_for(lambda: trainer.poll() is not None or "the run is done" in cluster.log(run), what="the end")
         wait_for(lambda: cluster.metric("dapd_checkpoint_copied_step") == STEPS, what="the last copy counted")

@@ -1,0 +1,158 @@
+"""common/copy/object_store.py as the copying process it is, at servers of this machine."""
+
+import hashlib
+import json
+import os
+import random
+import subprocess
+import sys
+
+import pytest
+
+from stores import SERVERS, either
+from workspace import ROOT
+
+# More than one block of an upload, and an end that is no multiple of anything.
+LONG = (17 << 20) + 12345
+CONTENTS = {
+    "long": random.Random(1).randbytes(LONG),
+    "short": random.Random(2).randbytes(1000),
+    # What an upload in parts might take for its own.
+    "lines": b"\r\n\r\n--==0==--\r\n\xff\x00 \n\r",
+    "empty": b"",
+}
+
+
+class Copier:
+    def __init__(self, url, environment):
+        self.process = subprocess.Popen([sys.executable, ROOT / "common/copy/object_store.py", url], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        text=True, env={**os.environ, **environment})
+        self.greeting = json.loads(self.process.stdout.readline())
+
+    def ask(self, op, **row):
+        """Its last answer; those before it, of a list, put together."""
+        self.process.stdin.write(json.dumps({"op": op, **row}) + "\n")
+        self.process.stdin.flush()
+        names = {}
+        while True:
+            answer = json.loads(self.process.stdout.readline())
+            names.update(answer.get("names", {}))
+            if not answer.get("more") and "moved" not in answer:
+                return {**answer, "names": names} if names else answer
+
+    def close(self):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdin.close()
+        self.process.stdout.close()
+
+
+def content(data):
+    return {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+
+
+@pytest.fixture(scope="module")
+def store(request, tmp_path_factory):
+    made = SERVERS[request.param](tmp_path_factory.mktemp("store")).start()
+    yield made
+    made.kill()
+
+
+@pytest.fixture
+def copier(store):
+    made = Copier(store.url("copy"), store.environment())
+    assert "ready" in made.greeting, made.greeting
+    yield made
+    made.close()
+
+
+@either("store")
+def test_what_is_sent_comes_back(store, copier, tmp_path):
+    assert copier.ask("list", under="") == {"names": {}, "more": False}
+    assert copier.ask("read", name="owner", limit=10)["kind"] == "missing"
+    assert copier.ask("write", name="owner", text="grün") == {"done": True}
+    assert copier.ask("read", name="owner", limit=10) == {"text": "grün"}
+    assert copier.ask("read", name="owner", limit=4)["kind"] == "changed"
+    for name, data in CONTENTS.items():
+        (tmp_path / name).write_bytes(b"head" + data)
+        row = {"name": f"objects/{name}", **content(data)}
+        assert copier.ask("put", path=str(tmp_path / name), offset=4, **row) == {"done": True}, name
+        assert copier.ask("check", **row) == {"done": True}
+        assert copier.ask("check", **{**row, "sha256": "0" * 64}) == {"done": False}
+        assert copier.ask("get", path=str(tmp_path / f"{name}-back"), offset=0, **row) == {"done": True}
+        assert (tmp_path / f"{name}-back").read_bytes() == data
+    names = copier.ask("list", under="objects")["names"]
+    assert {name: size for name, (size, _) in names.items()} == {f"objects/{name}": len(data) for name, data in CONTENTS.items()}
+    assert all(-5 < age < 300 for _, age in names.values())
+    # What another client of the same store sees.
+    assert store.objects("copy") == {"owner": "grün".encode(), **{f"objects/{name}": data for name, data in CONTENTS.items()}}
+    assert copier.ask("remove", names=["objects/long", "objects/none"]) == {"done": True}
+    assert copier.ask("check", name="objects/long", **content(CONTENTS["long"])) == {"done": False}
+
+
+@either("store")
+def test_a_file_that_changed_meanwhile_becomes_no_object(store, copier, tmp_path):
+    for name in ("short", "long"):
+        (tmp_path / name).write_bytes(CONTENTS[name])
+        row = {"name": f"changed/{name}", **content(CONTENTS[name]), "path": str(tmp_path / name), "offset": 0}
+        assert copier.ask("put", **{**row, "sha256": "0" * 64})["kind"] == "changed"
+        assert copier.ask("put", **{**row, "bytes": row["bytes"] + 1})["kind"] == "changed"
+    assert copier.ask("list", under="changed")["names"] == {}
+
+
+@either("store")
+def test_an_object_that_was_damaged_is_found_out(store, copier, tmp_path):
+    whole = CONTENTS["short"]
+    for name, data in {"bit": bytes([whole[0] ^ 1]) + whole[1:], "cut": whole[:-1]}.items():
+        store.damage("copy", f"damaged/{name}", data)
+        checked = copier.ask("check", name=f"damaged/{name}", **content(whole))
+        assert checked == {"done": False} or checked["kind"] == "changed", checked
+        got = copier.ask("get", name=f"damaged/{name}", path=str(tmp_path / name), offset=0, **content(whole))
+        assert got["kind"] == "changed", got
+
+
+@either("store")
+def test_a_bucket_that_is_missing_is_no_empty_one(store):
+    copier = Copier(store.url("copy", bucket="nobody-made-it"), store.environment())
+    try:
+        missing = copier.ask("list", under="")
+        assert missing["kind"] == "unusable" and "there is no bucket nobody-made-it" in missing["error"]
+    finally:
+        copier.close()
+
+
+@either("store")
+def test_whoever_may_not_is_told_so_and_nothing_secret(store, tmp_path):
+    server = type(store)(tmp_path)
+    server.start(denies=True)
+    copier = Copier(server.url("copy"), server.environment())
+    try:
+        for op in ({"op": "list", "under": ""}, {"op": "read", "name": "x", "limit": 1}, {"op": "write", "name": "x", "text": "y"}):
+            denied = copier.ask(**op)
+            assert denied["kind"] == "denied", denied
+            assert server.SECRET not in denied["error"]
+    finally:
+        copier.close()
+        server.kill()
+
+
+@pytest.mark.parametrize("store", ["gs"], indirect=True)
+@pytest.mark.parametrize("text", [None, "{}", "no JSON"])
+def test_a_key_that_cannot_be_read_does_not_become_nobody(store, tmp_path, text):
+    key = tmp_path / "key.json"
+    if text is not None:
+        key.write_text(text)
+    copier = Copier(store.url("copy"), {**store.environment(), "GOOGLE_APPLICATION_CREDENTIALS": str(key)})
+    copier.close()
+    assert copier.greeting["kind"] == "denied" and "ready" not in copier.greeting, copier.greeting
+
+
+@pytest.mark.parametrize("store", ["gs"], indirect=True)
+def test_nobody_is_denied(store):
+    environment = {**store.environment(), "GOOGLE_APPLICATION_CREDENTIALS": "", "CLOUDSDK_CONFIG": "/nonexistent", "NO_GCE_CHECK": "true"}
+    copier = Copier(store.url("copy"), environment)
+    try:
+        denied = copier.ask("list", under="")
+        assert denied["kind"] == "denied" and "Anonymous caller" in denied["error"], denied
+    finally:
+        copier.close()
