@@ -22,7 +22,7 @@ class S3Server(StoreServer):
                 "AWS_SHARED_CREDENTIALS_FILE": "/dev/null"}
 
     def make_bucket(self):
-        urllib.request.urlopen(urllib.request.Request(f"http://127.0.0.1:{self.port}/{self.BUCKET}", method="PUT"), timeout=30).close()
+        urllib.request.urlopen(urllib.request.Request(f"http://127.0.0.1:{self.port}/{self.BUCKET}", method="PUT"), timeout=120).close()
 
     def client(self):
         import boto3
