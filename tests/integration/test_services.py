@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import json
+import os
 import shutil
 import signal
 import socket
@@ -204,7 +205,7 @@ def test_a_damaged_model_is_refused_by_every_service(damage, text, workspace, tm
 def test_a_folder_for_runs_that_cannot_be_written_is_one_message(workspace):
     """As a volume that is somebody else's. Nobody makes folders in /sys, whoever he is."""
     result = trainer(workspace, "unwritable", **{"run.output_dir": "/sys/dapd-runs"})
-    expect(result, 3, "cannot create folder /sys/dapd-runs", "run.output_dir has to be a folder that user")
+    expect(result, 3, "cannot create folder /sys/dapd-runs", f"user {os.getuid()} has no right to it", "run.output_dir has to be a folder that this user may write in")
     assert sum(line.startswith("E ") for line in result.stderr.splitlines()) == 1, result.stderr
 
 
