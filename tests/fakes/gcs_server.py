@@ -12,6 +12,7 @@ import pathlib
 
 from store_server import StoreServer
 
+
 class GcsServer(StoreServer):
     SCHEME = "gs"
     SECRET = "tests-access-token"

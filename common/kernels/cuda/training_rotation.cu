@@ -72,6 +72,23 @@ __device__ int64_t HeadOfWarp(const RotateRowsArgs& args) {
   return head < args.rows * args.heads ? head : -1;
 }
 
+// What a head is rotated by, from its row's angles, and normalised with (null:
+// not at all).
+template <typename T>
+struct HeadTables {
+  const T* cosine;
+  const T* sine;
+  const T* norm;
+};
+
+template <typename T>
+__device__ HeadTables<T> TablesOf(const RotateRowsArgs& args, int64_t head) {
+  const int64_t angle = head / args.heads * args.head_dim;
+  return {static_cast<const T*>(args.cosine) + angle,
+          static_cast<const T*>(args.sine) + angle,
+          static_cast<const T*>(args.norm)};
+}
+
 // A warp a head.
 template <typename T>
 __global__ __launch_bounds__(kRowThreads) void RotateRowsKernel(
@@ -79,10 +96,7 @@ __global__ __launch_bounds__(kRowThreads) void RotateRowsKernel(
   const int64_t head = HeadOfWarp(args);
   if (head < 0) return;
   const int64_t half = args.head_dim / 2;
-  const int64_t angle = head / args.heads * args.head_dim;
-  const T* cosine = static_cast<const T*>(args.cosine) + angle;
-  const T* sine = static_cast<const T*>(args.sine) + angle;
-  const T* norm = static_cast<const T*>(args.norm);
+  const auto [cosine, sine, norm] = TablesOf<T>(args, head);
   HeadPairs<T> pairs;
   pairs.Load(static_cast<const T*>(args.x) + head * args.head_dim, half);
   float scale = 1.0F;
@@ -115,10 +129,7 @@ __global__ __launch_bounds__(kRowThreads) void RotateRowsBackwardKernel(
   const int64_t head = HeadOfWarp(args);
   if (head < 0) return;
   const int64_t half = args.head_dim / 2;
-  const int64_t angle = head / args.heads * args.head_dim;
-  const T* cosine = static_cast<const T*>(args.cosine) + angle;
-  const T* sine = static_cast<const T*>(args.sine) + angle;
-  const T* norm = static_cast<const T*>(args.norm);
+  const auto [cosine, sine, norm] = TablesOf<T>(args, head);
   T* grad = static_cast<T*>(args.y) + head * args.head_dim;
   HeadPairs<T> pulls;
   pulls.Load(grad, half);

@@ -18,6 +18,7 @@
 #include "common/model/reference/token_logprobs.h"
 #include "common/model/rope.h"
 #include "common/model/weights/placement.h"
+#include "tests/fakes/cuda_precisions.h"
 #include "tests/fakes/decode_requests.h"
 
 namespace dapd {
@@ -349,11 +350,8 @@ TEST_P(CudaDecodeParityTest, SampledTokensAreSampleTokens) {
 
 INSTANTIATE_TEST_SUITE_P(Precisions,
                          CudaDecodeParityTest,
-                         testing::Values(at::kFloat, at::kBFloat16),
-                         [](const auto& info) -> std::string {
-                           return info.param == at::kFloat ? "float32"
-                                                           : "bfloat16";
-                         });
+                         CudaPrecisions(),
+                         CudaPrecisionName);
 
 }  // namespace
 }  // namespace dapd

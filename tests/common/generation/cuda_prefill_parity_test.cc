@@ -14,21 +14,18 @@
 #include "common/kernels/decode_attention_math.h"
 #include "common/model/reference/decoder.h"
 #include "common/model/weights/placement.h"
+#include "tests/fakes/cuda_precisions.h"
 #include "tests/fakes/decode_requests.h"
 #include "tests/fakes/model_on_device.h"
 
 namespace dapd {
 namespace {
 
-class CudaPrefillParityTest : public testing::TestWithParam<at::ScalarType> {
+class CudaPrefillParityTest : public CudaPrecisionTest {
  protected:
   void SetUp() override {
-    if (!at::hasCUDA()) {  // not found yet, nor played by the host
-      const auto device = ParseDevice("cuda");
-      if (!device.ok()) {
-        GTEST_SKIP() << "no CUDA device: " << device.status().message();
-      }
-    }
+    CudaPrecisionTest::SetUp();
+    if (IsSkipped()) return;
     SetUpCuda(/*deterministic=*/false, at::globalContext());
   }
 };
@@ -162,11 +159,8 @@ TEST_P(CudaPrefillParityTest, PromptsThatPassTogether) {
 
 INSTANTIATE_TEST_SUITE_P(Precisions,
                          CudaPrefillParityTest,
-                         testing::Values(at::kFloat, at::kBFloat16),
-                         [](const auto& info) -> std::string {
-                           return info.param == at::kFloat ? "float32"
-                                                           : "bfloat16";
-                         });
+                         CudaPrecisions(),
+                         CudaPrecisionName);
 
 }  // namespace
 }  // namespace dapd

@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 
 #include "common/model/variable_length_attention.h"
-#include "common/model/weights/placement.h"
+#include "tests/fakes/cuda_precisions.h"
 
 namespace dapd {
 namespace {
@@ -43,16 +43,8 @@ at::Tensor Attention(const at::Tensor& q,
   return at::softmax(scores, -1).bmm(by_head(v)).transpose(0, 1);
 }
 
-class CudaAttentionParityTest : public testing::TestWithParam<at::ScalarType> {
+class CudaAttentionParityTest : public CudaPrecisionTest {
  protected:
-  void SetUp() override {
-    if (at::hasCUDA()) return;  // found, or played by the host
-    const auto device = ParseDevice("cuda");
-    if (!device.ok()) {
-      GTEST_SKIP() << "no CUDA device: " << device.status().message();
-    }
-  }
-
   // Rounded to what the GPU gets, in float64.
   static at::Tensor Random(at::IntArrayRef shape) {
     return at::randn(shape).to(GetParam()).to(at::kDouble);
@@ -151,11 +143,8 @@ TEST_P(CudaAttentionParityTest, QueriesAreTheLastOfKeysThatTheyShare) {
 
 INSTANTIATE_TEST_SUITE_P(Precisions,
                          CudaAttentionParityTest,
-                         testing::Values(at::kFloat, at::kBFloat16),
-                         [](const auto& info) -> std::string {
-                           return info.param == at::kFloat ? "float32"
-                                                           : "bfloat16";
-                         });
+                         CudaPrecisions(),
+                         CudaPrecisionName);
 
 }  // namespace
 }  // namespace dapd

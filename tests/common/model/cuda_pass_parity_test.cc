@@ -20,6 +20,8 @@
 #include "common/model/fast/training_pass.h"
 #include "common/model/reference/decoder.h"
 #include "common/model/weights/placement.h"
+#include "tests/fakes/chunk_alone.h"
+#include "tests/fakes/cuda_precisions.h"
 #include "tests/fakes/model_on_device.h"
 #include "tests/fakes/random_model.h"
 #include "tests/fakes/trained_adapter.h"
@@ -156,15 +158,11 @@ Results RunChunks(const Where& where) {
   return results;
 }
 
-class CudaPassParityTest : public testing::TestWithParam<at::ScalarType> {
+class CudaPassParityTest : public CudaPrecisionTest {
  protected:
   void SetUp() override {
-    if (!at::hasCUDA()) {  // not found yet, nor played by the host
-      const auto device = ParseDevice("cuda");
-      if (!device.ok()) {
-        GTEST_SKIP() << "no CUDA device: " << device.status().message();
-      }
-    }
+    CudaPrecisionTest::SetUp();
+    if (IsSkipped()) return;
     SetUpCuda(/*deterministic=*/false, at::globalContext());
     on_gpu_ = OnDevice(*exact_, at::kCUDA, GetParam());
     adapter_on_gpu_ = OnDevice(adapter_, at::kCUDA);
@@ -218,13 +216,7 @@ TEST_P(CudaPassParityTest, AChunksBitsAreItsOwn) {
   const std::vector<NextChunk> chunks = ChunksOf(Gpu(), sequences);
   const std::vector<ChunkStates> together = PassChunks(Gpu(), chunks);
   for (size_t i = 0; i < chunks.size(); ++i) {
-    NextChunk alone = chunks[i];
-    if (alone.parent >= 0) {
-      const auto parent = static_cast<size_t>(alone.parent);
-      alone.past = chunks[parent].past;
-      alone.past.push_back(together[parent].keys_values);
-      alone.parent = -1;
-    }
+    const NextChunk alone = ChunkAlone(chunks, together, i);
     const ChunkStates states = PassChunks(Gpu(), {alone})[0];
     EXPECT_TRUE(at::equal(states.hidden, together[i].hidden)) << i;
     EXPECT_TRUE(at::equal(states.keys_values, together[i].keys_values)) << i;
@@ -233,11 +225,8 @@ TEST_P(CudaPassParityTest, AChunksBitsAreItsOwn) {
 
 INSTANTIATE_TEST_SUITE_P(Precisions,
                          CudaPassParityTest,
-                         testing::Values(at::kFloat, at::kBFloat16),
-                         [](const auto& info) -> std::string {
-                           return info.param == at::kFloat ? "float32"
-                                                           : "bfloat16";
-                         });
+                         CudaPrecisions(),
+                         CudaPrecisionName);
 
 }  // namespace
 }  // namespace dapd

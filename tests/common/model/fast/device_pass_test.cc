@@ -10,6 +10,7 @@
 #include "common/model/fast/chunk_forward.h"
 #include "common/model/fast/training_pass.h"
 #include "common/model/reference/decoder.h"
+#include "tests/fakes/chunk_alone.h"
 #include "tests/fakes/torch_device/device_model.h"
 #include "tests/fakes/torch_device/torch_device.h"
 #include "tests/fakes/trained_adapter.h"
@@ -201,13 +202,7 @@ TEST(DevicePassTest, ChunksThatPassTogetherAreThoseThatPassAlone) {
 
   // Each alone: the parent is the past then.
   for (size_t i = 0; i < chunks.size(); ++i) {
-    NextChunk alone = chunks[i];
-    if (alone.parent >= 0) {
-      const auto parent = static_cast<size_t>(alone.parent);
-      alone.past = chunks[parent].past;
-      alone.past.push_back(together[parent].keys_values);
-      alone.parent = -1;
-    }
+    const NextChunk alone = ChunkAlone(chunks, together, i);
     const ChunkStates states =
         ForwardChunks(*on_device, &adapter, {&alone, 1}, 64)[0];
     EXPECT_TRUE(at::equal(states.hidden.cpu(), together[i].hidden.cpu())) << i;

@@ -50,19 +50,7 @@ TEST_F(RolloutAnswersTest, APromptThatDoesNotFitFailsWithTheReason) {
 TEST_F(RolloutAnswersTest, AWorkerOfAnotherVersionIsWarnedOfAndWorks) {
   ScriptedServer server([](ScriptedServer::Stream* stream) {
     v1::GenerateRequest request;
-    while (stream->Read(&request)) {
-      v1::GenerateResponse response;
-      response.set_request_id(request.request_id());
-      response.mutable_tokens()->add_ids(1);
-      response.mutable_tokens()->add_logprobs(-1);
-      stream->Write(response);
-      v1::GenerationFinished& finished = *response.mutable_finished();
-      finished.set_reason(v1::GenerationFinished::REASON_EOS);
-      finished.set_num_tokens(1);
-      finished.set_policy_version(request.policy_version());
-      finished.set_adapter_digest(request.adapter_digest());
-      stream->Write(response);
-    }
+    while (stream->Read(&request)) AnswerWithOneToken(request, stream);
   });
   server.SetVersion("0.0.9-old");
   testing::internal::CaptureStderr();

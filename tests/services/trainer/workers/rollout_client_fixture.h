@@ -81,6 +81,25 @@ class RolloutClientFixture : public ::testing::Test {
     const std::function<void(Stream*)> generate_;
   };
 
+  // As a sound worker tells an answer of one token.
+  static void AnswerWithOneToken(
+      const v1::GenerateRequest& request,
+      ScriptedServer::Stream* stream,
+      const std::function<void(v1::GenerationFinished*)>& at_the_end = {}) {
+    v1::GenerateResponse response;
+    response.set_request_id(request.request_id());
+    response.mutable_tokens()->add_ids(1);
+    response.mutable_tokens()->add_logprobs(-1);
+    stream->Write(response);
+    v1::GenerationFinished& finished = *response.mutable_finished();
+    finished.set_reason(v1::GenerationFinished::REASON_EOS);
+    finished.set_num_tokens(1);
+    finished.set_policy_version(request.policy_version());
+    finished.set_adapter_digest(request.adapter_digest());
+    if (at_the_end) at_the_end(&finished);
+    stream->Write(response);
+  }
+
   static std::shared_ptr<const PolicyUpdate> MakeUpdate(int64_t version) {
     auto update = std::make_shared<PolicyUpdate>();
     update->version = version;

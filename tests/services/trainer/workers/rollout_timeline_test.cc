@@ -69,20 +69,11 @@ TEST_F(RolloutTimelineTest, AWorkersTimesAreReadByItsClock) {
   ScriptedServer server([&](ScriptedServer::Stream* stream) {
     v1::GenerateRequest request;
     if (!stream->Read(&request)) return;
-    v1::GenerateResponse response;
-    response.set_request_id(request.request_id());
-    response.mutable_tokens()->add_ids(1);
-    response.mutable_tokens()->add_logprobs(-1);
-    stream->Write(response);
-    v1::GenerationFinished& finished = *response.mutable_finished();
-    finished.set_reason(v1::GenerationFinished::REASON_EOS);
-    finished.set_num_tokens(1);
-    finished.set_policy_version(request.policy_version());
-    finished.set_adapter_digest(request.adapter_digest());
-    finished.mutable_times()->set_started(now());
-    finished.mutable_times()->set_first_token(now());
-    finished.mutable_times()->set_ended(now());
-    stream->Write(response);
+    AnswerWithOneToken(request, stream, [&](v1::GenerationFinished* finished) {
+      finished->mutable_times()->set_started(now());
+      finished->mutable_times()->set_first_token(now());
+      finished->mutable_times()->set_ended(now());
+    });
     stream->Read(&request);
   });
   server.SetClockAhead(kAhead);
