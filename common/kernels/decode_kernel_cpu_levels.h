@@ -4,10 +4,11 @@
 
 #include "common/kernels/decode_kernels.h"
 
-#define DAPD_DECLARE_LEVEL(level)              \
-  namespace dapd::level {                      \
-  void AddGemmKernels(DecodeKernels* kernels); \
-  void AddRowKernels(DecodeKernels* kernels);  \
+#define DAPD_DECLARE_LEVEL(level)               \
+  namespace dapd::level {                       \
+  void AddGemmKernels(DecodeKernels* kernels);  \
+  void AddPanelKernels(DecodeKernels* kernels); \
+  void AddRowKernels(DecodeKernels* kernels);   \
   }
 
 DAPD_DECLARE_LEVEL(baseline)

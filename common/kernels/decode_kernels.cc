@@ -13,13 +13,17 @@ using Table = std::array<DecodeKernels, 4>;  // by CpuLevel
 Table MakeTable() {
   Table table{};
   baseline::AddGemmKernels(&table[0]);
+  baseline::AddPanelKernels(&table[0]);
   baseline::AddRowKernels(&table[0]);
 #ifdef __x86_64__
   avx2::AddGemmKernels(&table[1]);
+  avx2::AddPanelKernels(&table[1]);
   avx2::AddRowKernels(&table[1]);
   avx512::AddGemmKernels(&table[2]);
+  avx512::AddPanelKernels(&table[2]);
   avx512::AddRowKernels(&table[2]);
   avx512_bf16::AddGemmKernels(&table[3]);
+  avx512_bf16::AddPanelKernels(&table[3]);
   avx512_bf16::AddRowKernels(&table[3]);
 #endif
   return table;

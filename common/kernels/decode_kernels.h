@@ -22,6 +22,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "common/kernels/bfloat16.h"
 #include "common/kernels/cpu_features.h"
 
 namespace dapd {
@@ -31,8 +32,24 @@ inline constexpr int64_t kPanelWidth = 32;
 inline constexpr int64_t kMaximaChunk = 64;
 
 struct DecodeKernels {
+  // --- panels
+  // A panel of `count` outputs, the rows of a matrix [count, depth]; the
+  // missing ones up to kPanelWidth are zero. The same bits at every level.
+  void (*pack_float32_panel)(const float* rows,
+                             int64_t count,
+                             int64_t depth,
+                             float* panel);
+  void (*pack_bfloat16_panel)(const BFloat16* rows,
+                              int64_t count,
+                              int64_t depth,
+                              uint16_t* panel);
+  // Of floats that are bfloat16: the lower half of each is zero.
+  void (*pack_upper_halves_panel)(const float* rows,
+                                  int64_t count,
+                                  int64_t depth,
+                                  uint16_t* panel);
+
   // --- products with panels
-  // ---------------------------------------------------
   int64_t max_rows;  // of a group
 
   // x [rows, depth], rows `stride` apart, into groups of floats, or of bfloat16
@@ -75,7 +92,6 @@ struct DecodeKernels {
                                 int64_t y_stride);
 
   // --- rows
-  // --------------------------------------------------------------------
   // `round`: results, and the intermediates that LibTorch's bfloat16 operations
   // round (decoder_layer.cc, rope.cc), are rounded to bfloat16.
 
@@ -108,8 +124,8 @@ struct DecodeKernels {
   void (*softmax)(float* scores, int64_t length, int64_t padded, float scale);
 
   // --- the vocabulary
-  // ---------------------------------------------------------- maxima[i] of
-  // each chunk of kMaximaChunk logits. False if a logit is not finite.
+  // maxima[i] of each chunk of kMaximaChunk logits. False if a logit is not
+  // finite.
   bool (*chunk_maxima)(const float* logits, int64_t size, float* maxima);
   // sum_i exp(logits[i] - largest), to about 1e-7.
   double (*sum_exp)(const float* logits, int64_t size, float largest);

@@ -1,7 +1,7 @@
-// How packed_gemm_part.cc and packed_gemm_tiles.h lay out operands: in panels
-// of 32-bit words, the words of one step along k side by side, so that a tile
-// reads memory in order. A word is a float, or a pair of bfloat16 neighbours
-// along k.
+// How packed_gemm_part.cc, packed_gemm_tiles.h and decode_panels.cc lay out
+// operands: in panels of 32-bit words, the words of one step along k side by
+// side, so that a product reads memory in order. A word is a float, or a pair
+// of bfloat16 neighbours along k.
 //
 // Included by what is compiled once per CPU level, only.
 #pragma once
@@ -70,12 +70,12 @@ struct FloatWords {
   }
 };
 
-#if defined(__AVX512BF16__)
 // Words of two entries along k each, the first in the lower half: what a dot
 // product of bfloat16 pairs takes. Floats are rounded.
 struct PairWords {
   static constexpr int64_t kDepth = 2;
 
+#if defined(__AVX512BF16__)
   static Words Steps(const float* line, int64_t s) {
     const float* from = line + 2 * s;
     return reinterpret_cast<Words>(_mm512_cvtne2ps_pbh(
@@ -86,6 +86,7 @@ struct PairWords {
     const float second = 2 * s + 1 < depth ? line[2 * s + 1] : 0.0F;
     return Pair(FromFloat<BFloat16>(line[2 * s]), FromFloat<BFloat16>(second));
   }
+#endif
 
   static Words Steps(const BFloat16* line, int64_t s) {
     return Load<Words>(line + 2 * s);
@@ -108,7 +109,6 @@ struct PairWords {
     return first.bits | static_cast<uint32_t>(second.bits) << 16;
   }
 };
-#endif
 
 // Turns kLanes vectors over: lane j of vector i becomes lane i of vector j.
 // Stage by stage, blocks of kHalf lanes change sides between vectors i and

@@ -11,9 +11,6 @@
 namespace dapd {
 namespace {
 
-// Columns that are transposed at once: 16 of them are a cache line of a row.
-constexpr int64_t kBlock = 64;
-
 int64_t PanelsOf(int64_t outs) {
   return (outs + kPanelWidth - 1) / kPanelWidth;
 }
@@ -33,43 +30,6 @@ bool FitsBFloat16(const at::Tensor& matrix) {
     if (lower != 0) fits = false;
   });
   return fits;
-}
-
-uint16_t UpperHalf(float value) {
-  return static_cast<uint16_t>(std::bit_cast<uint32_t>(value) >> 16);
-}
-uint16_t UpperHalf(at::BFloat16 value) { return value.x; }
-
-// Rows [begin, begin + kPanelWidth) of `values` [outs, depth] into a panel.
-void PackFloat32Panel(const float* values,
-                      int64_t begin,
-                      int64_t outs,
-                      int64_t depth,
-                      float* panel) {
-  const int64_t count = std::min(kPanelWidth, outs - begin);
-  // In blocks that stay in the cache: a row of the matrix is a column here.
-  for (int64_t block = 0; block < depth; block += kBlock) {
-    const int64_t end = std::min(block + kBlock, depth);
-    for (int64_t n = 0; n < count; ++n) {
-      const float* row = values + (begin + n) * depth;
-      for (int64_t k = block; k < end; ++k) panel[k * kPanelWidth + n] = row[k];
-    }
-  }
-}
-
-template <typename Value>
-void PackBFloat16Panel(const Value* values,
-                       int64_t begin,
-                       int64_t outs,
-                       int64_t depth,
-                       uint16_t* panel) {
-  const int64_t count = std::min(kPanelWidth, outs - begin);
-  for (int64_t n = 0; n < count; ++n) {
-    const Value* row = values + (begin + n) * depth;
-    for (int64_t k = 0; k < depth; ++k) {
-      panel[(k / 2 * kPanelWidth + n) * 2 + k % 2] = UpperHalf(row[k]);
-    }
-  }
 }
 
 }  // namespace
@@ -92,36 +52,46 @@ CpuMatrix::CpuMatrix(std::span<const at::Tensor> parts, CpuMatrix recycled) {
     num_panels_ += PanelsOf(part.size(0));
   }
   first_panels_.push_back(num_panels_);
-  // The same layout has its padding, which is zero, in the same places.
   data_ = recycled.is_bfloat16_ == is_bfloat16_ && recycled.depth_ == depth_ &&
                   recycled.outs_ == outs_
               ? std::move(recycled.data_)
               : HugeBuffer(bytes());
+  const DecodeKernels& kernels = DecodeKernelsOf(MachineCpuLevel());
   for (size_t part = 0; part < matrices.size(); ++part) {
     const at::Tensor& matrix = matrices[part];
-    const int64_t outs = matrix.size(0);
     const int64_t first = first_panels_[part];
-    ParallelFor(at::get_num_threads(), PanelsOf(outs), [&](int64_t index) {
-      const int64_t begin = index * kPanelWidth;
-      if (!is_bfloat16_) {
-        PackFloat32Panel(matrix.const_data_ptr<float>(),
-                         begin,
-                         outs,
-                         depth_,
-                         static_cast<float*>(data_.data()) +
-                             (first + index) * depth_ * kPanelWidth);
-        return;
-      }
-      uint16_t* panel = static_cast<uint16_t*>(data_.data()) +
-                        (first + index) * packed_depth() * kPanelWidth;
-      if (matrix.scalar_type() == at::kBFloat16) {
-        PackBFloat16Panel(
-            matrix.const_data_ptr<at::BFloat16>(), begin, outs, depth_, panel);
-      } else {
-        PackBFloat16Panel(
-            matrix.const_data_ptr<float>(), begin, outs, depth_, panel);
-      }
-    });
+    ParallelFor(
+        at::get_num_threads(), PanelsOf(matrix.size(0)), [&](int64_t panel) {
+          PackPanel(kernels, matrix, panel, first + panel);
+        });
+  }
+}
+
+void CpuMatrix::PackPanel(const DecodeKernels& kernels,
+                          const at::Tensor& matrix,
+                          int64_t from,
+                          int64_t to) {
+  const int64_t begin = from * kPanelWidth;
+  const int64_t count = std::min(kPanelWidth, matrix.size(0) - begin);
+  if (!is_bfloat16_) {
+    kernels.pack_float32_panel(
+        matrix.const_data_ptr<float>() + begin * depth_,
+        count,
+        depth_,
+        static_cast<float*>(data_.data()) + to * depth_ * kPanelWidth);
+    return;
+  }
+  uint16_t* panel = static_cast<uint16_t*>(data_.data()) +
+                    to * packed_depth() * kPanelWidth;
+  if (matrix.scalar_type() == at::kBFloat16) {
+    kernels.pack_bfloat16_panel(
+        static_cast<const BFloat16*>(matrix.const_data_ptr()) + begin * depth_,
+        count,
+        depth_,
+        panel);
+  } else {
+    kernels.pack_upper_halves_panel(
+        matrix.const_data_ptr<float>() + begin * depth_, count, depth_, panel);
   }
 }
 

@@ -55,6 +55,12 @@ class CpuMatrix {
   void CopyRow(int64_t out, float* row) const;
 
  private:
+  // Panel `from` of `matrix`, which has their layout, into panel `to` of all.
+  void PackPanel(const DecodeKernels& kernels,
+                 const at::Tensor& matrix,
+                 int64_t from,
+                 int64_t to);
+
   int64_t depth_ = 0;
   int64_t num_panels_ = 0;
   bool is_bfloat16_ = false;

@@ -42,6 +42,54 @@ std::vector<float> Random(size_t count, unsigned seed, bool round = false) {
   return values;
 }
 
+// The layout, number by number: of rows [count, depth], floats and halves.
+void LayOut(const std::vector<float>& rows,
+            int64_t depth,
+            std::vector<float>* panel,
+            std::vector<uint16_t>* pairs) {
+  panel->assign(static_cast<size_t>(kPanelWidth * depth), 0.0F);
+  pairs->assign(static_cast<size_t>(kPanelWidth * ((depth + 1) / 2 * 2)), 0);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const int64_t n = static_cast<int64_t>(i) / depth;
+    const int64_t k = static_cast<int64_t>(i) % depth;
+    (*panel)[static_cast<size_t>(k * kPanelWidth + n)] = rows[i];
+    (*pairs)[static_cast<size_t>((k / 2 * kPanelWidth + n) * 2 + k % 2)] =
+        Upper(rows[i]);
+  }
+}
+
+TEST(DecodePanelsTest, AreTheSameBitsAtEveryLevel) {
+  for (const int64_t count : {1, 7, 16, 31, 32}) {
+    for (const int64_t depth : {1, 2, 15, 33, 64, 131}) {
+      std::vector<float> rows =
+          Random(static_cast<size_t>(count * depth), 5, true);
+      rows[0] = std::bit_cast<float>(0x00010000U);  // a subnormal number
+      std::vector<BFloat16> halves;
+      for (const float value : rows) halves.push_back({Upper(value)});
+      std::vector<float> panel;
+      std::vector<uint16_t> pairs;
+      LayOut(rows, depth, &panel, &pairs);
+      for (const CpuLevel level : Levels()) {
+        SCOPED_TRACE(testing::Message() << CpuLevelName(level) << " " << count
+                                        << " rows of " << depth);
+        const DecodeKernels& kernels = DecodeKernelsOf(level);
+        // Memory that is used again is not zero.
+        std::vector<float> floats(panel.size(), 7.0F);
+        kernels.pack_float32_panel(rows.data(), count, depth, floats.data());
+        EXPECT_EQ(floats, panel);
+        std::vector<uint16_t> packed(pairs.size(), 7);
+        kernels.pack_bfloat16_panel(
+            halves.data(), count, depth, packed.data());
+        EXPECT_EQ(packed, pairs);
+        packed.assign(pairs.size(), 7);
+        kernels.pack_upper_halves_panel(
+            rows.data(), count, depth, packed.data());
+        EXPECT_EQ(packed, pairs);
+      }
+    }
+  }
+}
+
 // A product by one of the three kinds of panels; x and w hold bfloat16 values.
 enum class Kind { kFloat32, kBFloat16, kBFloat16Dot };
 
@@ -54,16 +102,9 @@ std::vector<float> Multiply(const DecodeKernels& kernels,
   std::vector<float> y(static_cast<size_t>(rows * kPanelWidth), -1.0F);
   std::vector<float> packed(static_cast<size_t>(rows * depth));
   std::vector<uint16_t> pairs(packed.size());
-  std::vector<float> panel(w.size());
-  std::vector<uint16_t> paired(w.size());
-  for (int64_t n = 0; n < kPanelWidth; ++n) {
-    for (int64_t k = 0; k < depth; ++k) {
-      const float value = w[static_cast<size_t>(n * depth + k)];
-      panel[static_cast<size_t>(k * kPanelWidth + n)] = value;
-      paired[static_cast<size_t>((k / 2 * kPanelWidth + n) * 2 + k % 2)] =
-          Upper(value);
-    }
-  }
+  std::vector<float> panel;
+  std::vector<uint16_t> paired;
+  LayOut(w, depth, &panel, &paired);
   kernels.pack_float32(x.data(), depth, rows, depth, depth, packed.data());
   kernels.pack_bfloat16(x.data(), depth, rows, depth, depth, pairs.data());
   if (kind == Kind::kFloat32) {
