@@ -1,6 +1,5 @@
 #include "common/tokenizer/jinja/interpreter.h"
 
-#include <cmath>
 #include <map>
 #include <utility>
 #include <vector>
@@ -9,6 +8,7 @@
 
 #include "common/base/status_macros.h"
 #include "common/tokenizer/jinja/builtins.h"
+#include "common/tokenizer/jinja/operators.h"
 
 namespace dapd::jinja {
 namespace {
@@ -32,18 +32,6 @@ int64_t Cost(const Value& value) {
     return static_cast<int64_t>(value.dict().size()) / kEntriesPerStep;
   }
   return 0;
-}
-
-// Python's // and %: the quotient is rounded down, the rest has b's sign. The
-// smallest integer must not meet -1, which is what a processor traps on.
-int64_t FloorDivide(int64_t a, int64_t b) {
-  const int64_t quotient = a / b;
-  return a % b != 0 && (a < 0) != (b < 0) ? quotient - 1 : quotient;
-}
-
-int64_t FloorRest(int64_t a, int64_t b) {
-  const int64_t rest = a % b;
-  return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
 }
 
 class Interpreter {
@@ -352,44 +340,9 @@ class Interpreter {
     return Value(std::move(dict));
   }
 
-  static absl::StatusOr<Value> GetItem(const Value& object, const Value& key) {
-    if (object.is_undefined()) {
-      return Refuse(
-          absl::StrCat("'", object.undefined_name(), "' is undefined"));
-    }
-    if ((object.is_dict() || object.is_namespace()) && key.is_string()) {
-      return object.Get(key.string());
-    }
-    if ((object.is_list() || object.is_string()) && key.is_int()) {
-      // A list is not copied by this.
-      ASSIGN_OR_RETURN(
-          const Value items,
-          object.is_list() ? object : ApplyFilter("list", object, {}));
-      const auto size = static_cast<int64_t>(items.list().size());
-      const int64_t index =
-          key.integer() < 0 ? key.integer() + size : key.integer();
-      if (index < 0 || index >= size) return Value::MakeUndefined("index");
-      return items.list()[static_cast<size_t>(index)];
-    }
-    return Value::MakeUndefined(key.is_string() ? key.string() : "item");
-  }
-
   absl::StatusOr<Value> EvaluateUnary(const Expression& node) {
     ASSIGN_OR_RETURN(const Value operand, Evaluate(*node.children[0]));
-    if (node.text == "not") return Value(!operand.Truthy());
-    if (!operand.is_number()) {
-      return Refuse(
-          absl::StrCat("'", node.text, "' of a ", operand.TypeName()));
-    }
-    const bool negate = node.text == "-";
-    if (operand.is_double()) {
-      return Value(negate ? -operand.number() : operand.number());
-    }
-    int64_t result = operand.integer();
-    if (negate && __builtin_sub_overflow(int64_t{0}, result, &result)) {
-      return Refuse("an integer overflows");
-    }
-    return Value(result);
+    return ApplyUnary(node.text, operand);
   }
 
   absl::StatusOr<Value> EvaluateBinary(const Expression& node) {
@@ -399,37 +352,7 @@ class Interpreter {
     ASSIGN_OR_RETURN(const Value right, Evaluate(*node.children[1]));
     if (node.text == "and" || node.text == "or") return right;
     RETURN_IF_ERROR(CountSteps(BinaryCost(node.text, left, right)));
-    if (node.text == "==") return Value(left.Equals(right));
-    if (node.text == "!=") return Value(!left.Equals(right));
-    if (node.text == "in") return Contains(right, left);
-    if (node.text == "not in") {
-      ASSIGN_OR_RETURN(const Value contained, Contains(right, left));
-      return Value(!contained.boolean());
-    }
-    if (node.text == "~") {
-      ASSIGN_OR_RETURN(const std::string a, ToText(left));
-      ASSIGN_OR_RETURN(const std::string b, ToText(right));
-      return Concatenate(a, b);
-    }
-    if (left.is_number() && right.is_number()) {
-      return Arithmetic(node.text, left, right);
-    }
-    if (left.is_string() && right.is_string()) {
-      if (node.text == "+") return Concatenate(left.string(), right.string());
-      if (node.text == "<") return Value(left.string() < right.string());
-      if (node.text == ">") return Value(left.string() > right.string());
-    }
-    if (left.is_list() && right.is_list() && node.text == "+") {
-      List joined = left.list();
-      joined.insert(joined.end(), right.list().begin(), right.list().end());
-      return Value(std::move(joined));
-    }
-    return Refuse(absl::StrCat("'",
-                               node.text,
-                               "' of a ",
-                               left.TypeName(),
-                               " and a ",
-                               right.TypeName()));
+    return ApplyBinary(node.text, left, right, limits_.max_output_bytes);
   }
 
   static int64_t BinaryCost(const std::string& op,
@@ -438,83 +361,6 @@ class Interpreter {
     const bool whole = op == "==" || op == "!=" || op == "in" || op == "not in";
     return whole ? (left.weight() + right.weight()) / kBytesPerStep
                  : Cost(left) + Cost(right);
-  }
-
-  absl::StatusOr<Value> Concatenate(const std::string& a,
-                                    const std::string& b) const {
-    if (a.size() + b.size() > limits_.max_output_bytes) {
-      return absl::ResourceExhaustedError(
-          "the template builds too long a text");
-    }
-    return Value(a + b);
-  }
-
-  static absl::StatusOr<Value> Contains(const Value& container,
-                                        const Value& item) {
-    if (container.is_string() && item.is_string()) {
-      return Value(container.string().find(item.string()) != std::string::npos);
-    }
-    if (container.is_dict()) {
-      return Value(item.is_string() &&
-                   !container.Get(item.string()).is_undefined());
-    }
-    if (!container.is_list()) {
-      return Refuse(absl::StrCat("'in' a ", container.TypeName()));
-    }
-    for (const Value& candidate : container.list()) {
-      if (candidate.Equals(item)) return Value(true);
-    }
-    return Value(false);
-  }
-
-  static absl::StatusOr<Value> Arithmetic(const std::string& op,
-                                          const Value& left,
-                                          const Value& right) {
-    const bool whole = !left.is_double() && !right.is_double();
-    if (whole) return IntegerArithmetic(op, left.integer(), right.integer());
-    const double a = left.number();
-    const double b = right.number();
-    if (op == "<") return Value(a < b);
-    if (op == "<=") return Value(a <= b);
-    if (op == ">") return Value(a > b);
-    if (op == ">=") return Value(a >= b);
-    if ((op == "/" || op == "//" || op == "%") && b == 0.0) {
-      return Refuse("division by zero");
-    }
-    if (op == "/") return Value(a / b);
-    if (op == "+") return Value(a + b);
-    if (op == "-") return Value(a - b);
-    if (op == "*") return Value(a * b);
-    if (op == "//") return Value(std::floor(a / b));
-    return Value(a - b * std::floor(a / b));
-  }
-
-  static absl::StatusOr<Value> IntegerArithmetic(const std::string& op,
-                                                 int64_t x,
-                                                 int64_t y) {
-    if (op == "<") return Value(x < y);
-    if (op == "<=") return Value(x <= y);
-    if (op == ">") return Value(x > y);
-    if (op == ">=") return Value(x >= y);
-    if ((op == "/" || op == "//" || op == "%") && y == 0) {
-      return Refuse("division by zero");
-    }
-    if (op == "/") {
-      return Value(static_cast<double>(x) / static_cast<double>(y));
-    }
-    int64_t result = 0;
-    bool overflow = false;
-    if (op == "+") overflow = __builtin_add_overflow(x, y, &result);
-    if (op == "-") overflow = __builtin_sub_overflow(x, y, &result);
-    if (op == "*") overflow = __builtin_mul_overflow(x, y, &result);
-    if (op == "//" && y == -1) {
-      overflow = __builtin_sub_overflow(int64_t{0}, x, &result);
-    } else if (op == "//") {
-      result = FloorDivide(x, y);
-    }
-    if (op == "%" && y != -1) result = FloorRest(x, y);
-    if (overflow) return Refuse("an integer overflows");
-    return Value(result);
   }
 
   const Limits limits_;

@@ -1,0 +1,34 @@
+// Python's methods of str, as far as templates call them, by code points. All
+// texts are well-formed UTF-8.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+#include "common/tokenizer/jinja/value.h"
+#include "common/tokenizer/unicode_text.h"
+
+namespace dapd::jinja {
+
+std::vector<CodePoint> Characters(const std::string& text);
+
+// Without the given characters (white space, if that is no text) at the ends
+// that are asked for.
+std::string Strip(const std::string& text,
+                  const Value& characters,
+                  bool left,
+                  bool right);
+
+// split(separator, max_splits): at white space, if `separator` is no text;
+// everywhere, if `max_splits` is no integer. INVALID_ARGUMENT for an empty
+// separator, and for white space with a number.
+absl::StatusOr<List> SplitText(const std::string& text,
+                               const Value& separator,
+                               const Value& max_splits);
+
+// upper() or lower(), of no language.
+std::string Recase(const std::string& text, bool upper);
+
+}  // namespace dapd::jinja
