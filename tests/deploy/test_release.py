@@ -73,6 +73,22 @@ def test_made_again_it_has_the_same_bytes(tarball, tmp_path):
     assert again.name == tarball.name and sha256(again) == sha256(tarball)
 
 
+def test_programs_that_name_no_folder_of_this_machine_find_their_libraries(tmp_path):
+    """As a release links them: the build's programs name the wheels' folders, and hide whether `cmake --install` knows those."""
+    (tmp_path / "build/bin").mkdir(parents=True)
+    for name in ("dapd", "dapd-rollout", "dapd-teacher", "dapd-trainer"):
+        dynamic = subprocess.run(["readelf", "--dynamic", BIN / name], capture_output=True, text=True, check=True).stdout
+        named = re.search(r"R(?:UN)?PATH.*\[(.*)\]", dynamic)[1].encode()
+        program = (BIN / name).read_bytes()
+        assert b"site-packages" in named and program.count(named + b"\0") == 1
+        (tmp_path / "build/bin" / name).write_bytes(program.replace(named, b"$ORIGIN/../lib".ljust(len(named), b"\0")))
+    script = (BIN.parent / "cmake_install.cmake").read_text().replace(f"{BIN}/", f"{tmp_path}/build/bin/")
+    (tmp_path / "install.cmake").write_text(script)
+    subprocess.run(["cmake", f"-DCMAKE_INSTALL_PREFIX={tmp_path}/package", "-DCMAKE_INSTALL_COMPONENT=programs", "-P", tmp_path / "install.cmake"], check=True)
+    libraries = {path.name.split(".so")[0] for path in (tmp_path / "package/lib").iterdir()}
+    assert {"libtorch_cpu", "libc10", "libarrow", "libparquet", "libgomp"} <= libraries
+
+
 def test_nothing_in_it_tells_of_who_made_it(tarball):
     epoch = int(subprocess.run(["git", "log", "-1", "--format=%ct"], cwd=ROOT, capture_output=True, text=True, check=True).stdout)
     for member in tarfile.open(tarball):
