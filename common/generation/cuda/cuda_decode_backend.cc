@@ -9,6 +9,7 @@
 
 #include "common/kernels/decode_attention_math.h"
 #include "common/model/spec/decoding_shape.h"
+#include "common/tensor/device_copy.h"
 
 namespace dapd {
 namespace {
@@ -237,9 +238,11 @@ std::vector<float> CudaDecodeBackend::ScoreTokens(
     const std::vector<int32_t>& ids) {
   model_.EnsureDecoder();
   const auto count = static_cast<int64_t>(ids.size()) - 1;
-  const at::Tensor forced =
-      at::tensor(std::vector<int32_t>(ids.begin() + 1, ids.end()), at::kInt)
-          .to(model_.tensor_options().device());
+  // By a copy that the host does not wait for: it may stand behind steps that
+  // wait for a rank.
+  const at::Tensor forced = ToDevice(
+      at::tensor(std::vector<int32_t>(ids.begin() + 1, ids.end()), at::kInt),
+      model_.tensor_options().device());
   Sequence sequence;
   sequence.request.prompt_ids = {ids.front()};
   sequence.request.sampling.max_new_tokens = count;
@@ -252,6 +255,7 @@ std::vector<float> CudaDecodeBackend::ScoreTokens(
   std::vector<float> scored;
   // Also where a step fails: its pages end here.
   const absl::Cleanup stop = [&] {
+    if (model_.ranks().are_lost()) return;
     char error[kCudaErrorBytes] = "";
     model_.library().stop(model_.decoder(), slot, error);
   };

@@ -56,7 +56,10 @@ CudaDecodeModel::CudaDecodeModel(ModelWeights weights,
   Prepare();
 }
 
-CudaDecodeModel::~CudaDecodeModel() { library_.destroy(decoder_); }
+CudaDecodeModel::~CudaDecodeModel() {
+  ranks_.Settle(decoder_);
+  library_.destroy(decoder_);
+}
 
 MergePair CudaDecodeModel::MergeOnDevice() const {
   return [this](const at::Tensor& base,

@@ -17,8 +17,20 @@ ModelWeights CudaWeightsOfRank(const ShardedWeights& share) {
   return own;
 }
 
-void CudaRanks::Lose(const std::string& why) const {
+void CudaRanks::End() const {
   place_.devices->Abort();
+  are_lost_ = true;
+}
+
+void CudaRanks::Settle(void* decoder) const {
+  if (!share_a_model() || are_lost_ || decoder == nullptr) return;
+  char error[kCudaErrorBytes] = "";
+  // Any slot: it waits for all that was launched.
+  if (library_.stop(decoder, 0, error) != 0) End();
+}
+
+void CudaRanks::Lose(const std::string& why) const {
+  End();
   throw StatusError(absl::AbortedError(why));
 }
 

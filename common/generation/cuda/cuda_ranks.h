@@ -38,6 +38,16 @@ class CudaRanks {
     return share_a_model() ? place_.devices->nccl() : NcclRanks{};
   }
 
+  // Whether what the ranks do together has ended for good. Of a decoder nothing
+  // but its end is then left to call (kCudaRanksLost).
+  bool are_lost() const { return are_lost_; }
+
+  // Before a decoder is destroyed, which waits for its stream without an end:
+  // what it has launched ends, by the other ranks' doing or, if they do not
+  // come, by the end of what the ranks do together. One process alone does not
+  // need it.
+  void Settle(void* decoder) const;
+
   // Throws for what a function of the library has answered: CheckCuda's errors,
   // or what ends all ranks, ABORTED as StatusError.
   void Check(int code, const char* error) const;
@@ -61,10 +71,12 @@ class CudaRanks {
 
  private:
   // Ends what the ranks do together.
+  void End() const;
   [[noreturn]] void Lose(const std::string& why) const;
 
   const CudaDecodeRanks place_;
   const CudaLibrary library_;
+  mutable bool are_lost_ = false;
 };
 
 }  // namespace dapd

@@ -361,6 +361,34 @@ TEST(CudaTensorParallelTest, WhatFailsOnARankEndsWhatTheRanksDoTogether) {
   }
 }
 
+thread_local int64_t num_stops = 0;
+
+int CountStop(void* decoder, int64_t slot, char* error) {
+  ++num_stops;
+  return DapdCudaDecoderStop(decoder, slot, error);
+}
+
+// Its communicator is no more, so that even a wait would ask what is gone.
+TEST(CudaTensorParallelTest, NothingIsAskedOfADecoderWhoseRanksAreLost) {
+  const auto whole = EndlessShareable(104);
+  CudaLibrary library = CudaLibraryOnHost();
+  library.collect = CollectFromLostRanks;
+  library.stop = CountStop;
+  RunRanks(2,
+           *whole,
+           {.slots = 2},
+           library,
+           [&](Collective&,
+               PlayedGroup& group,
+               std::unique_ptr<CudaDecodeBackend> backend) {
+             num_stops = 0;
+             EXPECT_THROW(backend->ScoreTokens({1, 2, 3}), StatusError);
+             EXPECT_TRUE(group.is_aborted());
+             backend.reset();
+             EXPECT_EQ(num_stops, 0);
+           });
+}
+
 // The others' graphs wait for its part for ever: it is the host that ends that,
 // by its time-out or by what NCCL knows.
 TEST(CudaTensorParallelTest, ARankThatEndsLeavesNoOtherInItsGraph) {
@@ -400,6 +428,39 @@ TEST(CudaTensorParallelTest, ARankThatEndsLeavesNoOtherInItsGraph) {
           EXPECT_FALSE(CudaHostIsStuck());
         },
         each.timeout_seconds);
+  }
+}
+
+// Whatever the others do next while their device waits for its part.
+TEST(CudaTensorParallelTest, ARankThatEndsLetsTheOthersScoreAndEnd) {
+  const auto whole = EndlessShareable(104);
+  for (const bool scores : {true, false}) {
+    RunRanks(
+        2,
+        *whole,
+        {.slots = 2},
+        CudaLibraryOnHost(),
+        [&](Collective& collective,
+            PlayedGroup& group,
+            std::unique_ptr<CudaDecodeBackend> backend) {
+          ASSERT_TRUE(backend->Start(0, MakeRequest(20, 100, 1)));
+          ASSERT_TRUE(backend->Reserve(0, 120));
+          for (int i = 0; i < 3; ++i) backend->Step();
+          if (collective.rank() == 1) {
+            EndNcclRank(group.nccl().communicator, /*is_noticed=*/false);
+            return;
+          }
+          backend->Step();  // reads the steps before those that it launches
+          EXPECT_TRUE(CudaHostIsStuck());
+          if (scores) {
+            EXPECT_THROW(backend->ScoreTokens({1, 2, 3}), StatusError);
+            EXPECT_TRUE(group.is_aborted());
+          }
+          backend.reset();
+          EXPECT_TRUE(group.is_aborted());
+          EXPECT_FALSE(CudaHostIsStuck());
+        },
+        /*timeout_seconds=*/2);
   }
 }
 
