@@ -41,6 +41,15 @@ DAPD_HOST_DEVICE inline int64_t NumSplits(int64_t tokens) {
   return (tokens + kSplitTokens - 1) / kSplitTokens;
 }
 
+// Floats that a launch over so many rows works in: of each split of each head a
+// maximum, a sum and an output.
+DAPD_HOST_DEVICE inline int64_t DecodeAttentionScratch(int64_t rows,
+                                                       int64_t heads,
+                                                       int64_t head_dim,
+                                                       int64_t max_tokens) {
+  return rows * heads * NumSplits(max_tokens) * (2 + head_dim);
+}
+
 // A thread of the value pass owns two dimensions of the tokens of its group.
 DAPD_HOST_DEVICE inline int NumValueGroups(int head_dim) {
   return kAttentionThreads / (head_dim / 2);

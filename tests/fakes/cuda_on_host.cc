@@ -320,13 +320,16 @@ extern "C" int DapdCudaSample(const SampleArgs* args, void* /*stream*/) {
   return Submit([args = *args] { RunSample(args); });
 }
 
-extern "C" int64_t DapdCudaDecodeAttentionScratch(int64_t,
-                                                  int64_t,
-                                                  int64_t,
-                                                  int64_t) {
-  return 0;
+// As much as the kernels work in, of which the twins need none.
+extern "C" int64_t DapdCudaDecodeAttentionScratch(int64_t rows,
+                                                  int64_t heads,
+                                                  int64_t head_dim,
+                                                  int64_t max_tokens) {
+  return DecodeAttentionScratch(rows, heads, head_dim, max_tokens);
 }
-extern "C" int64_t DapdCudaSampleScratch(int64_t, int64_t) { return 0; }
+extern "C" int64_t DapdCudaSampleScratch(int64_t rows, int64_t vocab) {
+  return SampleScratch(rows, vocab);
+}
 
 CudaGemm::~CudaGemm() = default;
 

@@ -1,7 +1,6 @@
 #include "common/generation/cuda/cuda_decode_model.h"
 
 #include <algorithm>
-#include <bit>
 #include <utility>
 
 #include "common/model/rope.h"
@@ -10,9 +9,6 @@
 
 namespace dapd {
 namespace {
-
-// Longer ones are refused: scratch and tables grow with it. Qwen3's 40,960 fit.
-constexpr int64_t kLongestContext = 65536;
 
 CudaNumber NumberOf(at::ScalarType dtype) {
   return dtype == at::kFloat ? CudaNumber::kFloat32 : CudaNumber::kBFloat16;
@@ -33,7 +29,8 @@ CudaDecodeModel::CudaDecodeModel(ModelWeights weights,
       options_(options),
       library_(library),
       ranks_(std::move(ranks), library),
-      max_tokens_(std::min(weights_.config.max_positions, kLongestContext)) {
+      max_tokens_(
+          std::min(weights_.config.max_positions, kGpuLongestSequence)) {
   at::NoGradGuard no_grad;
   options_.slots = std::min(options_.slots, kGpuDecodeSlots);
   if (!options_.adapter_form) {
@@ -138,8 +135,7 @@ void CudaDecodeModel::Prepare() {
       .sine = DataOf(sine_),
       .slots = options_.slots + 1,  // the last one scores
       .max_tokens = max_tokens_,
-      .max_rows = static_cast<int64_t>(
-          std::bit_ceil(static_cast<uint64_t>(options_.slots))),
+      .max_rows = GpuDecodeRows(options_.slots),
       .stable_bits = options_.stable_bits,
       .end_tokens = end_tokens_.const_data_ptr<int32_t>(),
       .num_end_tokens = end_tokens_.numel()};

@@ -14,12 +14,10 @@
 #include "common/generation/cuda/cuda_outcome.h"
 #include "common/generation/cuda/cuda_step_graphs.h"
 #include "common/kernels/decode_attention_math.h"
+#include "common/model/spec/decoding_shape.h"
 
 namespace dapd {
 namespace {
-
-// Graphs are captured for contexts of this many tokens and doublings of it.
-constexpr int64_t kShortestContext = 1024;
 
 class CudaDecoder {
  public:
@@ -160,7 +158,7 @@ CudaOutcome CudaDecoder::MapRows(int64_t steps) {
     row_slots_[num_rows++] = static_cast<int32_t>(slot);
   }
   const int64_t longest = LongestAfter(steps);
-  bucket_ = {spec_.stable_bits ? spec_.max_rows : 1, kShortestContext};
+  bucket_ = {spec_.stable_bits ? spec_.max_rows : 1, kGpuShortestContext};
   while (bucket_.rows < num_rows) bucket_.rows *= 2;
   while (bucket_.max_tokens < longest) bucket_.max_tokens *= 2;
   bucket_.rows = std::min(bucket_.rows, spec_.max_rows);

@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/model/spec/decoding_shape.h"
+
 namespace dapd {
 namespace {
 
 using enum Projection;
-
-// Tensor cores want widths that are multiples of 16 bytes.
-int64_t PaddedRank(int64_t rank) { return (rank + 7) / 8 * 8; }
 
 bool Contains(const std::vector<Projection>& some, Projection one) {
   return std::find(some.begin(), some.end(), one) != some.end();

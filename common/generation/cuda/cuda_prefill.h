@@ -20,9 +20,6 @@
 
 namespace dapd {
 
-// Prompts of one pass.
-inline constexpr int64_t kPrefillPrompts = 16;
-
 struct PrefillPrompt {
   std::span<const int32_t> ids;
   // [pages, layers, 2, K, kSplitTokens, D]: takes the keys and values, from the

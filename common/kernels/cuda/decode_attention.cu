@@ -235,7 +235,7 @@ extern "C" int64_t DapdCudaDecodeAttentionScratch(int64_t rows,
                                                   int64_t heads,
                                                   int64_t head_dim,
                                                   int64_t max_tokens) {
-  return rows * heads * NumSplits(max_tokens) * (2 + head_dim);
+  return DecodeAttentionScratch(rows, heads, head_dim, max_tokens);
 }
 
 extern "C" int DapdCudaDecodeAttention(const DecodeAttentionArgs* args,

@@ -32,7 +32,7 @@ struct DecodeAttentionArgs {
 };
 
 extern "C" {
-// Floats of scratch: a maximum, a sum and an output for each split.
+// Floats of scratch, as DecodeAttentionScratch (decode_attention_math.h).
 int64_t DapdCudaDecodeAttentionScratch(int64_t rows,
                                        int64_t heads,
                                        int64_t head_dim,

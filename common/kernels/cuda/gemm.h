@@ -41,7 +41,7 @@ struct CudaProduct {
 // Not thread-safe.
 class CudaGemm {
  public:
-  static constexpr int64_t kWorkspaceBytes = int64_t{32} << 20;
+  static constexpr int64_t kWorkspaceBytes = kCudaProductWorkspace;
 
   // `workspace`: kWorkspaceBytes of device memory, used while a product runs.
   explicit CudaGemm(void* workspace) : workspace_(workspace) {}

@@ -13,6 +13,9 @@ namespace dapd {
 // Room for a reason in words, where a function gives one.
 inline constexpr int kCudaErrorBytes = 256;
 
+// Bytes of device memory that a product of cuBLASLt's may work in.
+inline constexpr int64_t kCudaProductWorkspace = int64_t{32} << 20;
+
 // The element type T of weights, activations and KV cache.
 enum class CudaNumber : int { kFloat32, kBFloat16 };
 

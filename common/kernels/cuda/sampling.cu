@@ -381,7 +381,9 @@ __global__ void __launch_bounds__(kChooseThreads) Choose(SampleArgs args) {
 }  // namespace
 
 extern "C" int64_t DapdCudaSampleScratch(int64_t rows, int64_t vocab) {
-  return rows * NumSlices(vocab) * static_cast<int64_t>(sizeof(Slice));
+  static_assert(kSliceSize == kSampleSliceTokens &&
+                sizeof(Slice) == kSampleSliceBytes);
+  return SampleScratch(rows, vocab);
 }
 
 extern "C" int DapdCudaSample(const SampleArgs* args, void* stream) {

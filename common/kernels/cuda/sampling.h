@@ -38,6 +38,17 @@ struct CudaSampled {
 // The last tokens of a slot: number i lies at [slot][i % kSampledRing].
 inline constexpr int64_t kSampledRing = 32;
 
+// Tokens of a slice of a row of logits, and bytes of what the first launch
+// finds of it.
+inline constexpr int64_t kSampleSliceTokens = 8192;
+inline constexpr int64_t kSampleSliceBytes = 536;
+
+// Bytes that a launch over so many rows works in.
+constexpr int64_t SampleScratch(int64_t rows, int64_t vocab) {
+  return rows * ((vocab + kSampleSliceTokens - 1) / kSampleSliceTokens) *
+         kSampleSliceBytes;
+}
+
 struct SampleArgs {
   int64_t num_rows = 0;
   int32_t* slot_of_row = nullptr;     // as in CudaRows; -1 where a row ended
@@ -54,7 +65,7 @@ struct SampleArgs {
 };
 
 extern "C" {
-// Bytes of scratch.
+// Bytes of scratch, as SampleScratch.
 int64_t DapdCudaSampleScratch(int64_t rows, int64_t vocab);
 int DapdCudaSample(const SampleArgs* args, void* stream);
 }
