@@ -54,9 +54,9 @@ absl::Status CheckFit(const std::vector<Need>& needs, const Gpu& gpu) {
   return ConfigError(absl::StrFormat(
       "the plan needs at least %.1f GiB (%s) on one GPU, and %s (%s) has %.1f "
       "GiB, %s. dapd check prints what takes it: less "
-      "trainer.activation_memory_mib, trainer.pack_tokens and "
-      "teacher.prefix_memory_mib, trainer.shard_base=true with more "
-      "trainer.ranks, rollout.tensor_parallel, or other GPUs by "
+      "trainer.activation_memory_mib, trainer.pack_tokens, "
+      "teacher.prefix_memory_mib and rollout.slots, trainer.shard_base=true "
+      "with more trainer.ranks, rollout.tensor_parallel, or other GPUs by "
       "CUDA_VISIBLE_DEVICES",
       sum / kGiB,
       parts,

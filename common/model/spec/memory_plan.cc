@@ -1,14 +1,13 @@
 #include "common/model/spec/memory_plan.h"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
 #include <iterator>
 #include <map>
 #include <optional>
 #include <set>
 
 #include "common/config/preset_terms.h"
+#include "common/model/spec/decoding_memory.h"
 #include "common/model/spec/decoding_shape.h"
 #include "common/model/spec/pass_memory.h"
 #include "common/model/spec/scoring_shape.h"
@@ -21,7 +20,7 @@ constexpr double kMiB = 1024.0 * 1024.0;
 // A program with its libraries, on a CPU.
 constexpr double kProgramBytes = 400e6;
 // The template around a problem, and the problem itself, in tokens.
-constexpr double kPromptTokens = 400;
+constexpr int64_t kPromptTokens = 400;
 // Tensors as wide as a layer's input, and as its MLP, that are alive at once.
 constexpr double kHiddenTensors = 12;
 constexpr double kIntermediateTensors = 4;
@@ -82,21 +81,56 @@ Sizes SizesOf(const Config& config,
 // (common/generation/cuda/cuda_decode_backend.h).
 double PartsOfRanks(const Config& config, const Sizes& sizes) {
   const auto ranks = static_cast<double>(config.rollout.tensor_parallel);
-  const auto rows = static_cast<double>(std::bit_ceil(
-      static_cast<uint64_t>(std::min(config.rollout.slots, kGpuDecodeSlots))));
-  constexpr auto kRows = static_cast<double>(kPrefillRows);
-  const double tokens =
-      kRows * std::ceil((kPrefillTokens - 1 + kPromptTokens) / kRows);
+  const auto rows = static_cast<double>(GpuDecodeRows(config.rollout.slots));
+  const auto tokens =
+      static_cast<double>(LongestPrefill(config, kPromptTokens));
   return sizes.hidden * (ranks * rows * 4 + tokens * (2 * 4 + sizes.number));
+}
+
+// Keys and values of all slots at their longest, of one of a worker's ranks.
+double SlotsMemory(const Config& config, const ModelConfig& model) {
+  int64_t slots = config.rollout.slots;
+  int64_t tokens = kPromptTokens + config.rollout.max_new_tokens;
+  if (PlansForGpu(config)) {
+    slots = std::min(slots, kGpuDecodeSlots);
+    tokens = TokensOfPages(tokens);
+  }
+  return static_cast<double>(slots * tokens) * KvBytes(config, model) /
+         static_cast<double>(config.rollout.tensor_parallel);
+}
+
+// What decoding takes on a GPU beside that. A pass that finds no memory for its
+// prompts takes fewer, and where there is none for projections to merge into,
+// LibTorch's operations decode; between ranks either is the end of all.
+std::vector<MemoryItem> DecodingOnGpu(const Config& config,
+                                      const ModelConfig& model,
+                                      const Sizes& sizes) {
+  const DecodingMemory decoding =
+      DecodingMemoryOf(config, model, kPromptTokens);
+  const bool merges = config.model.precision == "float32";
+  const bool is_alone = config.rollout.tensor_parallel == 1;
+  const auto if_alone = [is_alone](double least) {
+    return is_alone ? std::optional(least) : std::nullopt;
+  };
+  std::vector<MemoryItem> items = {
+      {merges ? "projections with the adapter" : "adapter in the projections",
+       decoding.packed,
+       if_alone(merges ? 0.0 : decoding.packed)},
+      {"decoder", decoding.tables + decoding.workspace},
+      {"prompts or the next adapter",
+       decoding.AtMost(),
+       if_alone(decoding.AtLeast())},
+      {"cuBLAS and graphs", decoding.outside}};
+  if (!is_alone) {
+    items.push_back({"sums over the ranks", PartsOfRanks(config, sizes)});
+  }
+  return items;
 }
 
 RoleMemory RolloutMemory(const Config& config,
                          const ModelConfig& model,
                          const Sizes& sizes) {
-  const double slots = static_cast<double>(config.rollout.slots) *
-                       (kPromptTokens + sizes.rollout) *
-                       KvBytes(config, model) /
-                       static_cast<double>(config.rollout.tensor_parallel);
+  const double slots = SlotsMemory(config, model);
   const double kv_limit =
       static_cast<double>(config.rollout.kv_memory_mib) * kMiB;
   RoleMemory memory{
@@ -106,9 +140,9 @@ RoleMemory RolloutMemory(const Config& config,
        {"key-value caches",
         kv_limit > 0 ? std::min(slots, kv_limit) : slots,
         /*least=*/0.0}}};
-  if (config.rollout.tensor_parallel > 1 && PlansForGpu(config)) {
-    memory.items.push_back(
-        {"sums over the ranks", PartsOfRanks(config, sizes)});
+  if (PlansForGpu(config)) {
+    std::ranges::move(DecodingOnGpu(config, model, sizes),
+                      std::back_inserter(memory.items));
   }
   return memory;
 }

@@ -49,7 +49,8 @@ struct MemoryPlan {
 };
 
 // For a GPU where PlansForGpu (pass_memory.h): the trainer's least is then what
-// PlanTrainerLimits asks for.
+// PlanTrainerLimits asks for, and the rollout worker's has what its decoder
+// works in (decoding_memory.h).
 MemoryPlan PlanMemory(const Config& config, const ModelConfig& model);
 
 // The frozen base of one of `ranks` processes that split every layer between

@@ -3,14 +3,19 @@
 #include <set>
 #include <string>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+#include "common/model/spec/gpu_shares.h"
 #include "common/model/spec/pass_memory.h"
 #include "common/model/spec/step_cost.h"
 #include "tests/fakes/model_shapes.h"
 
 namespace dapd {
 namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
 
 ModelConfig SmallModel() {
   ModelConfig model;
@@ -103,6 +108,92 @@ TEST(MemoryPlanTest, OnAGpuTheLeastIsWhatTheTrainersOwnRuleAsksFor) {
       }
     }
   }
+}
+
+MemoryItem ItemOf(const RoleMemory& role, const std::string& what) {
+  for (const MemoryItem& item : role.items) {
+    if (item.what == what) return item;
+  }
+  ADD_FAILURE() << "nothing is called " << what;
+  return {};
+}
+
+TEST(MemoryPlanTest, AWorkerOnAGpuHoldsItsDecoderAndAPassOverPrompts) {
+  Config config;
+  config.model.device = "cuda";
+  ModelConfig model = FourBillion();
+  model.max_positions = 40'960;
+  const auto worker = [&] { return PlanMemory(config, model).rollout; };
+  // Of 32 rows: attention's splits of 32 heads, logits, the product's
+  // workspace; cosines and sines.
+  const double large = 32.0 * (32 * 320 * (2 + 128) + 151'936) * 4 +
+                       (32 << 20) + 2.0 * 40'960 * 128 * 2;
+  const MemoryItem decoder = ItemOf(worker(), "decoder");
+  EXPECT_GT(decoder.bytes, large);
+  EXPECT_LT(decoder.bytes, large + 5e6);
+  EXPECT_FALSE(decoder.least.has_value());
+  // 2,560 rows: keys and values of all layers, and in a layer the two halves of
+  // the MLP, their product with and without 64 columns behind it.
+  const double row = 36 * 2 * 8 * 128 + 4 * 9728 + 64;
+  const MemoryItem prompts = ItemOf(worker(), "prompts or the next adapter");
+  EXPECT_GT(prompts.bytes, 2560 * row * 2);
+  EXPECT_LT(prompts.bytes, 2560 * row * 2 * 1.25);
+  // Columns of rank 64 behind each of the stacked products.
+  EXPECT_DOUBLE_EQ(ItemOf(worker(), "adapter in the projections").bytes,
+                   36 * 64 * 2 *
+                       (3.0 * (2560 + 6144) + (4096 + 2560) +
+                        2.0 * (2560 + 19'456) + (9728 + 2560)));
+  // Short of memory it takes fewer prompts at once; ranks agree on no such
+  // thing.
+  EXPECT_LT(prompts.least.value(), prompts.bytes);
+  config.rollout.tensor_parallel = 4;
+  EXPECT_FALSE(ItemOf(worker(), "prompts or the next adapter").least);
+  config.rollout.tensor_parallel = 1;
+  // A float32 model's adapter is merged, into projections of its own where
+  // there is room.
+  config.model.precision = "float32";
+  const MemoryItem merged = ItemOf(worker(), "projections with the adapter");
+  EXPECT_DOUBLE_EQ(merged.bytes, 36 * 4 * LayerParameters(model));
+  EXPECT_EQ(merged.least, 0.0);
+  config.model.precision = "bfloat16";
+  // No more sequences than a GPU decodes at once.
+  config.rollout.slots = 128;
+  const double total = worker().Total();
+  const double least = worker().Least();
+  config.rollout.slots = 1000;
+  EXPECT_DOUBLE_EQ(worker().Total(), total);
+  config.rollout.slots = 8;
+  EXPECT_LT(worker().Least(), least);
+  // A CPU's worker has none of it.
+  config.model.device = "cpu";
+  for (const MemoryItem& item : worker().items) {
+    EXPECT_NE(item.what, "decoder");
+  }
+}
+
+TEST(MemoryPlanTest, AGpuWithoutRoomForAWorkersDecoderIsRefused) {
+  Config config;
+  config.model.device = "cuda";
+  ModelConfig model = FourBillion();
+  model.max_positions = 40'960;
+  const MemoryPlan plan = PlanMemory(config, model);
+  const double decoder = ItemOf(plan.rollout, "decoder").bytes;
+  const auto check = [&](double free) {
+    const Gpu gpu{.name = "NVIDIA L4",
+                  .uuid = "GPU-1a",
+                  .total_bytes = int64_t{24} << 30,
+                  .free_bytes = static_cast<int64_t>(free)};
+    return CheckShares(
+        {{"rollout-0", &MemoryPlan::rollout, {"0"}}}, plan, {"0"}, {gpu});
+  };
+  EXPECT_TRUE(check(plan.rollout.Least() + 1).ok());
+  const std::string refused(
+      check(plan.rollout.Least() - decoder / 2).message());
+  // Needed, there, free.
+  EXPECT_THAT(refused,
+              AllOf(HasSubstr("at least 9.7 GiB (rollout-0 9.7)"),
+                    HasSubstr("has 24.0 GiB, of which 9.6 GiB are free"),
+                    HasSubstr("rollout.slots")));
 }
 
 TEST(MemoryPlanTest, RanksOfAWorkerHoldWhatTheyAddUpOfEachOther) {

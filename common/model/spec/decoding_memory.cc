@@ -1,0 +1,265 @@
+#include "common/model/spec/decoding_memory.h"
+
+#include <array>
+#include <vector>
+
+#include "common/kernels/cuda/launch.h"
+#include "common/kernels/cuda/sampling.h"
+#include "common/kernels/decode_attention_math.h"
+#include "common/model/spec/decoding_shape.h"
+
+namespace dapd {
+namespace {
+
+constexpr int64_t kFloatBytes = 4;
+// Of a node of a graph, in the driver's memory: an assumption, there was no GPU
+// to measure it on.
+constexpr int64_t kGraphNodeBytes = 16 << 10;
+// Of a step at the most: a layer with an adapter in columns and two gathers,
+// and what is around the layers (cuda_decode_step.h).
+constexpr int64_t kNodesOfLayer = 15;
+constexpr int64_t kNodesAround = 6;
+
+// One of a layer's four products (cuda_packed_weights.h): [out, in + lora].
+struct Product {
+  int64_t in = 0;
+  int64_t out = 0;
+  int64_t lora = 0;
+  bool has_bias = false;
+
+  int64_t width() const { return in + lora; }
+};
+
+// What one rank decodes with.
+struct Share {
+  ModelConfig model;   // its heads and columns of the MLP
+  int64_t number = 0;  // bytes
+  bool merges = false;
+  int64_t ranks = 1;
+  int64_t slots = 0;
+  int64_t max_tokens = 0;  // of the longest sequence
+  Product qkv, o, gate_up, down;
+
+  std::array<const Product*, 4> products() const {
+    return {&qkv, &o, &gate_up, &down};
+  }
+};
+
+Product ProductOf(const Config& config,
+                  const Share& share,
+                  const std::vector<Projection>& parts) {
+  Product product;
+  for (const Projection part : parts) {
+    product.in = ProjectionIn(share.model, part);
+    product.out += ProjectionOut(share.model, part);
+    product.has_bias = ProjectionHasBias(share.model, part);
+    const bool is_target =
+        std::ranges::count(config.lora.targets, ProjectionName(part)) > 0;
+    if (is_target && !share.merges) {
+      product.lora += PaddedRank(config.lora.rank);
+    }
+  }
+  return product;
+}
+
+Share ShareOfRank(const Config& config, const ModelConfig& model) {
+  using enum Projection;
+  Share share{.model = model};
+  share.merges = config.model.precision == "float32";
+  share.number = share.merges ? 4 : 2;
+  share.ranks = config.rollout.tensor_parallel;
+  share.model.num_heads /= share.ranks;
+  share.model.num_kv_heads /= share.ranks;
+  share.model.intermediate_size /= share.ranks;
+  share.slots = std::min(config.rollout.slots, kGpuDecodeSlots);
+  share.max_tokens = std::min(model.max_positions, kGpuLongestSequence);
+  share.qkv = ProductOf(config, share, {kQ, kK, kV});
+  share.o = ProductOf(config, share, {kO});
+  share.gate_up = ProductOf(config, share, {kGate, kUp});
+  share.down = ProductOf(config, share, {kDown});
+  return share;
+}
+
+int64_t PackedBytes(const Share& share) {
+  int64_t numbers = 0;
+  for (const Product* product : share.products()) {
+    numbers += share.merges ? product->in * product->out
+                            : product->lora * (product->in + product->out);
+    if (product->has_bias) numbers += product->out;
+  }
+  return share.model.num_layers * numbers * share.number;
+}
+
+// As CudaDecoderMemory cuts it up, but for the parts of ranks.
+int64_t WorkspaceBytes(const Share& share) {
+  constexpr int64_t kAlignment = 256;
+  int64_t bytes = 0;
+  const auto take = [&bytes](int64_t size) {
+    bytes += (size + kAlignment - 1) / kAlignment * kAlignment;
+  };
+  const ModelConfig& model = share.model;
+  const int64_t rows = GpuDecodeRows(share.slots);
+  const auto take_rows = [&](int64_t width) {
+    take(rows * width * share.number);
+  };
+  take_rows(model.hidden_size);
+  for (const Product* product : share.products()) take_rows(product->width());
+  take_rows(share.qkv.out);
+  if (share.ranks == 1) take_rows(model.hidden_size);
+  take_rows(share.gate_up.out);
+  take_rows(model.hidden_size);
+  take(rows * model.vocab_size * kFloatBytes);
+  take(DecodeAttentionScratch(
+           rows, model.num_heads, model.head_dim, share.max_tokens) *
+       kFloatBytes);
+  take(rows * model.num_kv_heads * static_cast<int64_t>(sizeof(uint32_t)));
+  take(SampleScratch(rows, model.vocab_size));
+  take(kCudaProductWorkspace);
+  const int64_t slots = share.slots + 1;  // one scores
+  take(slots * static_cast<int64_t>(sizeof(int32_t)));
+  take(slots * static_cast<int64_t>(sizeof(int32_t)));
+  take(slots * NumSplits(share.max_tokens) *
+       static_cast<int64_t>(sizeof(void*)));
+  take(rows * static_cast<int64_t>(sizeof(int32_t)));
+  take(slots * static_cast<int64_t>(sizeof(CudaSequence)));
+  take(slots * kSampledRing * static_cast<int64_t>(sizeof(CudaSampled)));
+  return bytes;
+}
+
+int64_t OutsideBytes(const Share& share) {
+  int64_t graphs = 1;
+  for (int64_t tokens = kGpuShortestContext; tokens < share.max_tokens;
+       tokens *= 2) {
+    ++graphs;
+  }
+  const int64_t nodes = share.model.num_layers * kNodesOfLayer + kNodesAround;
+  return kCudaProductWorkspace + graphs * nodes * kGraphNodeBytes;
+}
+
+// Of MakeRotaryAngles for so many positions: the result, and what it takes to
+// make it, in float32, result included.
+int64_t AngleBytes(const Share& share, int64_t positions) {
+  return 2 * positions * share.model.head_dim * share.number;
+}
+int64_t AngleMakingBytes(const Share& share, int64_t positions) {
+  constexpr int64_t kPositionBytes = 8 + kFloatBytes;
+  // Half of the angles, all of them, cosines and sines.
+  const int64_t floats = positions * share.model.head_dim * 7 / 2;
+  return positions * kPositionBytes + floats * kFloatBytes +
+         (share.number == kFloatBytes ? 0 : AngleBytes(share, positions));
+}
+
+// Keys and values of a token in this rank's layers.
+int64_t KvBytes(const Share& share) {
+  return 2 * share.model.num_layers * share.model.num_kv_heads *
+         share.model.head_dim * share.number;
+}
+
+// What PrefillPrompts (cuda_prefill.cc) has alive of a row at the most while it
+// is in a layer, beside the residual stream and what all layers share.
+int64_t LayerRowBytes(const Share& share) {
+  const ModelConfig& model = share.model;
+  const int64_t heads = model.num_heads * model.head_dim;
+  const int64_t kv_heads = model.num_kv_heads * model.head_dim;
+  // The copy of a product's input in which x A^T has room behind it.
+  const auto widened = [](const Product& product) {
+    return product.lora > 0 ? product.width() : 0;
+  };
+  const int64_t of_qkv = 2 * heads + kv_heads + share.qkv.out;
+  // In float32 keys and values are there once for each head meanwhile.
+  const int64_t attention =
+      of_qkv + (share.number == kFloatBytes ? 2 * heads : 0);
+  const int64_t behind_attention =
+      std::max({widened(share.o) + model.hidden_size,
+                model.hidden_size + widened(share.gate_up) + share.gate_up.out,
+                share.gate_up.out + model.intermediate_size +
+                    widened(share.down) + model.hidden_size});
+  const int64_t numbers =
+      std::max({model.hidden_size + widened(share.qkv) + share.qkv.out,
+                attention,
+                of_qkv + behind_attention});
+  // And the log-sum-exp of attention.
+  return numbers * share.number + model.num_heads * kFloatBytes;
+}
+
+int64_t PrefillBytes(const Share& share, int64_t rows) {
+  // Ids, positions, last rows; where sequences begin, attention's random state.
+  constexpr int64_t kSmallBytes = 512;
+  const int64_t ids = (2 * rows + kPrefillPrompts) * 8 + kSmallBytes;
+  const int64_t always =
+      AngleBytes(share, rows) +
+      rows * (share.model.hidden_size * share.number + KvBytes(share));
+  const int64_t logits =
+      kPrefillPrompts * (share.model.vocab_size * kFloatBytes +
+                         share.model.hidden_size * share.number);
+  return ids + std::max(AngleMakingBytes(share, rows),
+                        always + std::max(rows * LayerRowBytes(share), logits));
+}
+
+// While a policy is changed, and before the first one.
+int64_t ChangeBytes(const Config& config, const Share& whole) {
+  int64_t adapter = 0;  // of one layer, in numbers
+  int64_t pair = 0;     // the largest one, which is copied on its way
+  for (const Projection projection : AllProjections()) {
+    if (std::ranges::count(config.lora.targets, ProjectionName(projection)) ==
+        0) {
+      continue;
+    }
+    const int64_t numbers =
+        config.lora.rank * (ProjectionIn(whole.model, projection) +
+                            ProjectionOut(whole.model, projection));
+    adapter += numbers;
+    pair = std::max(pair, numbers);
+  }
+  const int64_t next = whole.model.num_layers * adapter + pair;
+  return next * kFloatBytes + (whole.merges ? kCudaProductWorkspace : 0);
+}
+
+// A projection is there twice while it is packed, unless all of them stay.
+int64_t PackingBytes(const Share& share) {
+  int64_t largest = 0;
+  for (const Product* product : share.products()) {
+    largest = std::max(largest, product->width() * product->out);
+  }
+  return share.merges ? 0 : largest * share.number;
+}
+
+}  // namespace
+
+int64_t ShortestPrefill(int64_t prompt_tokens) {
+  return (prompt_tokens + kPrefillRows - 1) / kPrefillRows * kPrefillRows;
+}
+
+int64_t LongestPrefill(const Config& config, int64_t prompt_tokens) {
+  const int64_t prompts = std::min(config.rollout.slots, kPrefillPrompts);
+  return ShortestPrefill(
+      std::min(kPrefillTokens - 1 + prompt_tokens, prompts * prompt_tokens));
+}
+
+int64_t TokensOfPages(int64_t tokens) {
+  return NumSplits(tokens) * kSplitTokens;
+}
+
+DecodingMemory DecodingMemoryOf(const Config& config,
+                                const ModelConfig& model,
+                                int64_t prompt_tokens) {
+  const Share share = ShareOfRank(config, model);
+  Share whole = share;
+  whole.model = model;
+  const int64_t scored = kSplitTokens * KvBytes(share);
+  const auto prefill = [&](int64_t rows) {
+    return static_cast<double>(PrefillBytes(share, rows) + scored);
+  };
+  const int64_t change = std::max({ChangeBytes(config, whole),
+                                   PackingBytes(share),
+                                   AngleMakingBytes(share, share.max_tokens)});
+  return {.packed = static_cast<double>(PackedBytes(share)),
+          .tables = static_cast<double>(AngleBytes(share, share.max_tokens)),
+          .workspace = static_cast<double>(WorkspaceBytes(share)),
+          .outside = static_cast<double>(OutsideBytes(share)),
+          .prompts = prefill(LongestPrefill(config, prompt_tokens)),
+          .least_prompts = prefill(ShortestPrefill(prompt_tokens)),
+          .change = static_cast<double>(change)};
+}
+
+}  // namespace dapd
