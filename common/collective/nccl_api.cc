@@ -267,9 +267,13 @@ extern "C" void DapdNcclAbort(void* communicator) {
 extern "C" void DapdNcclDestroy(void* communicator) {
   auto* comm = static_cast<ncclComm_t>(communicator);
   ncclCommFinalize(comm);
-  // What was given to a communicator that does not block may still run.
-  Settle(comm, ncclInProgress, After(kLeaveSeconds));
-  ncclCommDestroy(comm);
+  // What was given to a communicator that does not block may still run, and
+  // with a rank that is gone it runs for ever: a destruction would wait for it.
+  if (Settle(comm, ncclInProgress, After(kLeaveSeconds)) == ncclSuccess) {
+    ncclCommDestroy(comm);
+  } else {
+    ncclCommAbort(comm);
+  }
 }
 
 }  // namespace dapd

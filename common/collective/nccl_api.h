@@ -78,6 +78,7 @@ int DapdNcclLaunchExchange(const NcclRanks* ranks,
 int DapdNcclWaitFor(const NcclRanks* ranks, void* event, char* error);
 // Ends what runs on the device; the communicator is no more.
 void DapdNcclAbort(void* communicator);
+// Leaves it, after a few seconds also without the other ranks.
 void DapdNcclDestroy(void* communicator);
 }
 

@@ -87,6 +87,15 @@ TEST_F(NcclApiTest, ARankThatIsGoneEndsTheOperation) {
   EXPECT_EQ(played_.aborts, 1);
 }
 
+TEST_F(NcclApiTest, ACommunicatorIsLeftThoughARankIsGone) {
+  ASSERT_EQ(Join(5), 0) << error_;
+  EXPECT_EQ(Sum(5), 0) << error_;
+  played_.breaks = true;
+  DapdNcclDestroy(communicator_);
+  EXPECT_EQ(played_.aborts, 1);
+  EXPECT_EQ(played_.destroys, 0) << "it would wait for the rank";
+}
+
 TEST_F(NcclApiTest, WhatIsOnlyLaunchedIsNotWaitedForAndAbortsNothing) {
   ASSERT_EQ(Join(5), 0) << error_;
   const NcclRanks ranks{communicator_, 1, 2, /*timeout_seconds=*/0.05};
