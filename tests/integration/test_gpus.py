@@ -82,6 +82,17 @@ def test_a_library_that_cuda_needs_is_named_with_its_package(programs, workspace
     assert "libnccl.so.99" in result.stderr and "NCCL is missing, which the Python package nvidia-nccl-cu13 has" in result.stderr, result.stderr
 
 
+@pytest.mark.skipif(not (BIN.parent / "lib/libdapd_cuda.so").exists(), reason="the build has no CUDA backend")
+@pytest.mark.parametrize("program", ["dapd_generation_test", "dapd_model_test", "dapd_objective_test"])
+def test_tests_that_need_a_gpu_load_the_backend_before_they_ask_libtorch(program):
+    """LibTorch keeps its first answer about CUDA: tests that ask too early would all fail where there is a GPU."""
+    result = subprocess.run([BIN / program, "--gtest_filter=*Cuda*:*Gpu*:*GPU*"], env=machine(H100), capture_output=True, text=True, timeout=300)
+    assert result.returncode == 0, result.stdout + result.stderr
+    # As far as it goes without a card: the driver is played, the backend is the real one.
+    assert "the driver finds GPUs, and CUDA's runtime none" in result.stdout
+    assert "before libdapd_cuda.so was loaded" not in result.stdout
+
+
 def test_check_describes_the_gpus_and_says_whether_a_run_fits(programs, workspace):
     def check(gpus, **settings):
         result = start(programs, "dapd", workspace, machine(gpus, **settings), "check")

@@ -2,6 +2,7 @@
 // (see CudaLibrary in placement.cc). A library of its own, so that a run on
 // the CPU does not load gigabytes of CUDA libraries.
 
+#include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <cuda_runtime.h>
@@ -9,7 +10,11 @@
 #include <cstdint>
 #include <cstdio>
 
+// Below 0: LibTorch cannot use the backend. It looks for one when it is first
+// asked about CUDA (at::hasCUDA, at::manual_seed, pinned memory) and keeps the
+// answer; this library came too late.
 extern "C" int DapdCudaDeviceCount() {
+  if (!at::detail::getCUDAHooks().hasCUDART()) return -1;
   return static_cast<int>(c10::cuda::device_count());
 }
 

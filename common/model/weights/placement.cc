@@ -29,7 +29,13 @@ absl::Status CudaIsUsable() {
   void* library = nullptr;
   RETURN_IF_ERROR(LoadCudaBackend(&library));
   auto* count = reinterpret_cast<int (*)()>(CudaSymbol("DapdCudaDeviceCount"));
-  if (count == nullptr || count() == 0) {
+  const int devices = count == nullptr ? 0 : count();
+  if (devices < 0) {
+    return absl::FailedPreconditionError(
+        "LibTorch was asked about CUDA before libdapd_cuda.so was loaded, and "
+        "does without it since; this is an error of the program");
+  }
+  if (devices == 0) {
     return absl::FailedPreconditionError(
         "the driver finds GPUs, and CUDA's runtime none; nvidia-smi says more");
   }

@@ -76,8 +76,8 @@ struct Case {
 };
 
 at::Tensor Random(int64_t n, int64_t v, double spread, uint64_t seed) {
-  at::manual_seed(seed);
-  return at::randn({n, v}, at::kDouble) * spread;
+  at::Generator generator = at::detail::createCPUGenerator(seed);
+  return at::randn({n, v}, generator, at::kDouble) * spread;
 }
 
 std::vector<Case> Cases() {

@@ -16,7 +16,11 @@ namespace dapd {
 
 class HeadLossFixture : public testing::Test {
  protected:
-  HeadLossFixture() { at::manual_seed(1); }
+  // Not at::manual_seed, which asks for a GPU before ParseDevice brings one.
+  HeadLossFixture() {
+    at::Generator generator = at::detail::getDefaultCPUGenerator();
+    generator.set_current_seed(1);
+  }
 
   static constexpr double kTemperature = 1.1;
   static constexpr int64_t kVocabulary = 50;
