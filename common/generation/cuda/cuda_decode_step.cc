@@ -179,13 +179,17 @@ CudaOutcome CudaDecodeStep::Run(const DecodeBucket& bucket,
   }
   Norm(&pass, spec_.final_norm, memory_.final_hidden, spec_.hidden);
   MultiplyHead(&pass);
-  return pass.outcome.ok() ? Sample(bucket.rows, memory_.logits, stream)
-                           : pass.outcome;
+  if (!pass.outcome.ok()) return pass.outcome;
+  return Sample(bucket.rows,
+                memory_.logits,
+                stream,
+                SplitsHead(spec_.vocab, spec_.ranks));
 }
 
 CudaOutcome CudaDecodeStep::Sample(int64_t rows,
                                    const float* logits,
-                                   cudaStream_t stream) {
+                                   cudaStream_t stream,
+                                   bool behind_a_gather) {
   const SampleArgs args{.num_rows = rows,
                         .slot_of_row = memory_.slot_of_row,
                         .positions = memory_.positions,
@@ -197,7 +201,8 @@ CudaOutcome CudaDecodeStep::Sample(int64_t rows,
                         .vocab = spec_.vocab,
                         .num_tokens = spec_.num_tokens,
                         .end_tokens = spec_.end_tokens,
-                        .num_end_tokens = spec_.num_end_tokens};
+                        .num_end_tokens = spec_.num_end_tokens,
+                        .behind_a_gather = behind_a_gather};
   CudaOutcome outcome;
   outcome.Cuda("sampling", DapdCudaSample(&args, stream));
   return outcome;

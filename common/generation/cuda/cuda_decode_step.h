@@ -43,8 +43,12 @@ class CudaDecodeStep {
 
   // A whole step of the first rows.
   CudaOutcome Run(const DecodeBucket& bucket, cudaStream_t stream);
-  // Only its end: the next tokens of the first `rows` from their logits.
-  CudaOutcome Sample(int64_t rows, const float* logits, cudaStream_t stream);
+  // Only its end: the next tokens of the first `rows` from their logits, which
+  // may come by a gather.
+  CudaOutcome Sample(int64_t rows,
+                     const float* logits,
+                     cudaStream_t stream,
+                     bool behind_a_gather = false);
 
  private:
   // One pass through Run.

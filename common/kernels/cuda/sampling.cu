@@ -389,8 +389,9 @@ extern "C" int64_t DapdCudaSampleScratch(int64_t rows, int64_t vocab) {
 extern "C" int DapdCudaSample(const SampleArgs* args, void* stream) {
   const auto rows = static_cast<unsigned>(args->num_rows);
   const dim3 grid(static_cast<unsigned>(NumSlices(args->vocab)), rows);
+  const Begin begin = args->behind_a_gather ? Begin::kInTurn : Begin::kEarly;
   const int read =
-      LaunchOn<ReadSlices>(stream, Begin::kEarly, grid, kSliceThreads, *args);
+      LaunchOn<ReadSlices>(stream, begin, grid, kSliceThreads, *args);
   if (read != cudaSuccess) return read;
   return LaunchOn<Choose>(
       stream, Begin::kEarly, dim3(rows), kChooseThreads, *args);

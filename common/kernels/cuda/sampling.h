@@ -62,6 +62,9 @@ struct SampleArgs {
   int64_t num_tokens = 0;  // ids from here on are never sampled
   const int32_t* end_tokens = nullptr;
   int64_t num_end_tokens = 0;
+  // The logits come by a gather of NCCL's, whose kernels wait for other
+  // devices: the first launch begins in turn.
+  bool behind_a_gather = false;
 };
 
 extern "C" {

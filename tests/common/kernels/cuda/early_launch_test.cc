@@ -66,6 +66,8 @@ class EarlyLaunchTest : public testing::Test {
                             .slot_of_row = slots_.data(),
                             .vocab = kSize,
                             .num_tokens = kSize};
+    SampleArgs gathered = sample;
+    gathered.behind_a_gather = true;
     std::map<std::string, std::function<int()>> launchers{
         {"embedding",
          [=] { return DapdCudaEmbedding(&embedding, kNumber, nullptr); }},
@@ -76,7 +78,9 @@ class EarlyLaunchTest : public testing::Test {
          }},
         {"qkv", [=] { return DapdCudaQkv(&qkv, kNumber, nullptr); }},
         {"swiglu", [=] { return DapdCudaSwiGlu(&swiglu, kNumber, nullptr); }},
-        {"sampling", [=] { return DapdCudaSample(&sample, nullptr); }}};
+        {"sampling", [=] { return DapdCudaSample(&sample, nullptr); }},
+        {"sampling behind a gather",
+         [=] { return DapdCudaSample(&gathered, nullptr); }}};
     for (const int64_t group : {2, 4, 8}) {
       const DecodeAttentionArgs attention{.rows = rows_,
                                           .heads = group,
@@ -95,7 +99,8 @@ TEST_F(EarlyLaunchTest, AllOfAStepButItsFirstAndWhatFollowsAGather) {
   const std::map<std::string, Launches> exceptions{
       {"embedding", {.in_turn = 1}},
       {"norm behind a gather", {.in_turn = 1}},
-      {"sampling", {.early = 2}}};
+      {"sampling", {.early = 2}},
+      {"sampling behind a gather", {.early = 1, .in_turn = 1}}};
   for (const auto& [name, launcher] : Launchers()) {
     const auto found = exceptions.find(name);
     const Launches expected =
