@@ -1,5 +1,7 @@
 #include "common/config/preset_terms.h"
 
+#include <yaml-cpp/yaml.h>
+
 #include <filesystem>
 #include <map>
 #include <set>
@@ -175,6 +177,55 @@ TEST(PresetTermsTest, EveryFileOfTheComparisonsIsARunOfItsOwn) {
       (Weights{{"entangled_reference", 1.0}, {"inference_rollout", 1.0}}));
   EXPECT_EQ(WeightsOf("ablations/dynamics-opsd.yaml"),
             (Weights{{"opsd", 1.0}}));
+}
+
+// Methods are compared on samples that are drawn alike, whatever their presets
+// would bring, and measured at the temperature of these.
+void ExpectTheSamplesOf(const Config& base,
+                        const Config& config,
+                        const std::string& what) {
+  EXPECT_EQ(config.rollout.temperature, base.rollout.temperature) << what;
+  EXPECT_EQ(config.rollout.top_p, base.rollout.top_p) << what;
+  EXPECT_EQ(config.rollout.top_k, base.rollout.top_k) << what;
+  EXPECT_EQ(config.rollout.max_new_tokens, base.rollout.max_new_tokens) << what;
+  if (!StepsNeedAnswers(config)) return;
+  EXPECT_EQ(config.objective.temperature, config.rollout.temperature) << what;
+}
+
+TEST(PresetTermsTest, EveryMethodOfAComparisonHasTheSameSamples) {
+  const std::string source = DAPD_SOURCE_DIR "/";
+  const auto config_of = [&](const std::string& path,
+                             const std::vector<std::string>& overrides) {
+    const auto loaded = LoadConfig(source + path, overrides);
+    EXPECT_TRUE(loaded.ok()) << loaded.status();
+    return loaded.ok() ? loaded->config : Config();
+  };
+  const Config base = config_of("configs/qwen3-4b.yaml", {});
+  for (const auto& entry :
+       std::filesystem::directory_iterator(source + "configs/baselines")) {
+    const std::string name = entry.path().filename();
+    ExpectTheSamplesOf(base, config_of("configs/baselines/" + name, {}), name);
+  }
+  for (const char* name :
+       {"methods", "laboratory-methods", "laboratory-rates"}) {
+    const YAML::Node sweep =
+        YAML::LoadFile(absl::StrCat(source, "configs/sweeps/", name, ".yaml"));
+    const auto path = sweep["config"].as<std::string>();
+    for (const auto& row : sweep["list"]) {
+      std::vector<std::string> overrides;
+      if (row["set"]) {
+        for (const auto& entry : row["set"]) {
+          overrides.push_back(absl::StrCat(entry.first.as<std::string>(),
+                                           "=",
+                                           entry.second.as<std::string>()));
+        }
+      }
+      ExpectTheSamplesOf(
+          config_of(path, {}),
+          config_of(path, overrides),
+          absl::StrCat(name, ", ", row["name"].as<std::string>()));
+    }
+  }
 }
 
 TEST(PresetTermsTest, TheSectionsFieldsAreThoseOfAllTerms) {
