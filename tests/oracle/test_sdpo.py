@@ -80,7 +80,7 @@ def test_values_and_gradients(name, settings, change, tmp_path):
     case = make_case(tmp_path, family="llama" if name == "reverse" else "qwen3")
     live = make_adapter(tmp_path / "live", case.folder, 1)
     out = case.replay("--adapter", live, **SETTINGS, **settings)
-    oracle = reference_terms.Objective(case.base, RANK, ALPHA, adapter=live, terms=[{**TERM, **change}], ema_rate=0.05)
+    oracle = reference_terms.Objective(case.base, RANK, ALPHA, adapter=live, terms=[{**TERM, **change}], temperature=1.0, ema_rate=0.05)
     views = reference_sdpo.Views(case.tokenizer).build_groups(case.rows, GROUP, settings.get("objective.sdpo.feedback", "never"))
     expected = oracle.accumulate(views, settings.get("trainer.micro_batch_size", 2))
     error = compare_terms(json.loads((out / "objective.json").read_text()), expected)
@@ -110,7 +110,7 @@ def test_five_steps_of_which_one_has_no_teacher(tmp_path):
     case = make_case(tmp_path, [RESULTS[i] for i in order])
     settings = {"trainer.batch_size": GROUP, "trainer.learning_rate": 1e-3, "trainer.schedule_steps": 50, "trainer.steps": 5}
     out = case.replay("--apply", **{**SETTINGS, **settings})
-    oracle = reference_terms.Objective(case.base, RANK, ALPHA, terms=[TERM], learning_rate=1e-3, schedule_steps=50, ema_rate=0.05)
+    oracle = reference_terms.Objective(case.base, RANK, ALPHA, terms=[TERM], temperature=1.0, learning_rate=1e-3, schedule_steps=50, ema_rate=0.05)
     copy_fresh_adapter(case, oracle)
     start = oracle.copy_parameters()
     views = reference_sdpo.Views(case.tokenizer).build_groups(case.rows, GROUP)

@@ -260,7 +260,14 @@ TEST(PresetTermsTest, DopdsTermsShareTheRegimes) {
 }
 
 TEST(PresetTermsTest, SdpoIsOneTermAgainstTheMovingAverage) {
-  ObjectiveSection section = Loaded("sdpo").objective;
+  const Config config = Loaded("sdpo");
+  // lasgroup/SDPO samples at temperature 1 without a filter, and divides the
+  // logits of its loss by that temperature.
+  EXPECT_EQ(config.rollout.temperature, 1.0);
+  EXPECT_EQ(config.rollout.top_p, 1.0);
+  EXPECT_EQ(config.rollout.top_k, 0);
+  EXPECT_EQ(config.objective.temperature, 1.0);
+  ObjectiveSection section = config.objective;
   std::vector<Term> terms = ExpandTerms(section);
   ASSERT_EQ(terms.size(), 1u);
   const Term& term = terms[0];
