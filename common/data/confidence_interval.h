@@ -14,17 +14,22 @@ struct Interval {
   double high = 0.0;
 };
 
-// Of independent values in [0, 1] or beyond, such as a problem's share of
-// correct answers: Student's t over the values. Where all values are 0 or all
-// are 1 that interval would have no width; then it is Wilson's score interval
-// for that many trials. No values: all zero.
+// Of independent values, such as a problem's divergence or a run's accuracy:
+// Student's t over the values, which may reach beyond what they can be. Where
+// all values are 0 or all are 1 that interval would have no width; then it is
+// Wilson's score interval for that many trials. No values: all zero.
 Interval MeanInterval(const std::vector<double>& values);
 
-// The percentile bootstrap (Efron 1979) over independent values: the middle
-// 95 % of the means of 10,000 samples of as many values, drawn with
-// replacement. A function of values and seed; with the same seed and number of
-// values the same draws, so that several measures of the same problems vary
-// together. Where all values are 0 or all are 1: Wilson's interval, as above.
+// Seed of the resamples of all evaluations, within a run and of `dapd eval`:
+// the same answers have the same intervals.
+inline constexpr uint64_t kEvaluationSeed = 20260801;
+
+// The percentile bootstrap (Efron 1979) over independent values, such as a
+// problem's share of right answers, which it does not leave: the middle 95 % of
+// the means of 10,000 samples of as many values, drawn with replacement. A
+// function of values and seed; with the same seed and number of values the same
+// draws, so that several measures of the same problems vary together. Where all
+// values are 0 or all are 1: Wilson's interval, as above.
 Interval BootstrapInterval(const std::vector<double>& values, uint64_t seed);
 
 // The same for any statistic of `count` independent observations:

@@ -19,6 +19,7 @@
 #include "common/base/utf8.h"
 #include "common/config/load_config.h"
 #include "common/config/prompts.h"
+#include "common/data/confidence_interval.h"
 #include "common/data/dataset.h"
 #include "common/data/grade_answer.h"
 #include "common/data/repetition.h"
@@ -35,9 +36,6 @@
 
 namespace dapd {
 namespace {
-
-// Of the resamples of the intervals.
-constexpr uint64_t kBootstrapSeed = 20260801;
 
 struct EvalOptions {
   LocalGeneratorOptions generator;
@@ -278,7 +276,7 @@ absl::Status Evaluate(const EvalOptions& options) {
   std::vector<std::string> ids;
   for (const Problem& problem : data.problems) ids.push_back(problem.id);
   const EvalReport report = SummarizeAnswers(
-      ids, options.samples, known.records, options.marker, kBootstrapSeed);
+      ids, options.samples, known.records, options.marker, kEvaluationSeed);
   std::puts((options.json ? ToJson(report).dump(2) : ToText(report)).c_str());
   return absl::OkStatus();
 }

@@ -76,11 +76,11 @@ void GradeAnswers(const std::vector<RolloutRecord>& records,
     boxed.push_back(num_boxed / static_cast<double>(samples));
     marked.push_back(num_marked / static_cast<double>(samples));
   }
-  report.accuracy = MeanInterval(correct);
-  report.format_rate = MeanInterval(boxed);
+  report.accuracy = BootstrapInterval(correct, kEvaluationSeed);
+  report.format_rate = BootstrapInterval(boxed, kEvaluationSeed);
   if (!marker.empty()) {
     report.marker = marker;
-    report.marker_rate = MeanInterval(marked);
+    report.marker_rate = BootstrapInterval(marked, kEvaluationSeed);
   }
   report.mean_tokens = tokens / static_cast<double>(records.size());
 }
