@@ -1,6 +1,7 @@
 #include "services/trainer/evaluation.h"
 
 #include <algorithm>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -9,6 +10,7 @@
 #include "absl/time/time.h"
 
 #include "common/base/status_macros.h"
+#include "common/data/repetition.h"
 #include "services/trainer/record/choose_answers.h"
 
 namespace dapd {
@@ -53,34 +55,48 @@ SamplePipeline::Prompt PromptOf(const Config& config,
   };
 }
 
+// Whether an answer ended in a loop; its end token is not looked at.
+bool IsRepeated(const RolloutRecord& record) {
+  std::span<const int32_t> said = record.ids;
+  if (record.finish_reason == FinishReason::kEos && !said.empty()) {
+    said = said.first(said.size() - 1);
+  }
+  return EndsInRepetition(said);
+}
+
 // Shares of a problem's answers, one number a problem.
 void GradeAnswers(const std::vector<RolloutRecord>& records,
                   const std::string& marker,
                   EvaluationReport& report) {
-  std::vector<double> correct;
-  std::vector<double> boxed;
-  std::vector<double> marked;
-  double tokens = 0.0;
   const auto samples = static_cast<size_t>(report.samples);
-  for (size_t begin = 0; begin < records.size(); begin += samples) {
-    double num_correct = 0.0;
-    double num_boxed = 0.0;
-    double num_marked = 0.0;
-    for (size_t i = begin; i < begin + samples; ++i) {
-      num_correct += records[i].correct ? 1.0 : 0.0;
-      num_boxed += records[i].has_box ? 1.0 : 0.0;
-      num_marked += absl::StrContains(records[i].text, marker) ? 1.0 : 0.0;
-      tokens += static_cast<double>(records[i].ids.size());
+  const auto share_of = [&](const auto& holds) {
+    std::vector<double> shares;
+    for (size_t begin = 0; begin < records.size(); begin += samples) {
+      double count = 0.0;
+      for (size_t i = begin; i < begin + samples; ++i) {
+        count += holds(records[i]) ? 1.0 : 0.0;
+      }
+      shares.push_back(count / static_cast<double>(samples));
     }
-    correct.push_back(num_correct / static_cast<double>(samples));
-    boxed.push_back(num_boxed / static_cast<double>(samples));
-    marked.push_back(num_marked / static_cast<double>(samples));
-  }
-  report.accuracy = BootstrapInterval(correct, kEvaluationSeed);
-  report.format_rate = BootstrapInterval(boxed, kEvaluationSeed);
+    return BootstrapInterval(shares, kEvaluationSeed);
+  };
+  report.accuracy =
+      share_of([](const RolloutRecord& answer) { return answer.correct; });
+  report.format_rate =
+      share_of([](const RolloutRecord& answer) { return answer.has_box; });
   if (!marker.empty()) {
     report.marker = marker;
-    report.marker_rate = BootstrapInterval(marked, kEvaluationSeed);
+    report.marker_rate = share_of([&](const RolloutRecord& answer) {
+      return absl::StrContains(answer.text, marker);
+    });
+  }
+  report.truncated = share_of([](const RolloutRecord& answer) {
+    return answer.finish_reason == FinishReason::kLength;
+  });
+  report.repeated = share_of(IsRepeated);
+  double tokens = 0.0;
+  for (const RolloutRecord& answer : records) {
+    tokens += static_cast<double>(answer.ids.size());
   }
   report.mean_tokens = tokens / static_cast<double>(records.size());
 }

@@ -26,7 +26,7 @@ def test_json_has_what_the_runs_recorded(workspace, runs):
         assert run["finished"] and run["step"] == len(lines) and run["loss"] == pytest.approx(lines[-1]["loss"], rel=1e-6)
     figures = {figure["name"]: figure for figure in compared["figures"]}
     summary = json.loads((runs[2] / "summary.json").read_text())["evaluation"]
-    assert {"accuracy", "format_rate", "marker_rate", "unclipped_divergence/entangled_rollout"} <= set(figures)
+    assert {"accuracy", "format_rate", "marker_rate", "truncated", "repeated", "unclipped_divergence/entangled_rollout"} <= set(figures)
     assert figures["marker_rate"]["marker"] == "e" and figures["marker_rate"]["runs"][2]["after"] == pytest.approx(summary["after"]["marker_rate"])
     assert figures["marker_rate"]["steps"] == [0, 1, 2, 3]
     within = json.loads((runs[2] / "evaluation/step-000001.json").read_text())

@@ -36,6 +36,12 @@ absl::StatusOr<EvaluationReport> ParseEvaluationReport(
     report.marker = json.at("marker");
     report.marker_rate = ParseInterval(json.at("marker_rate"));
   }
+  if (json.contains("truncated")) {
+    report.truncated = ParseInterval(json["truncated"]);
+  }
+  if (json.contains("repeated")) {
+    report.repeated = ParseInterval(json["repeated"]);
+  }
   report.mean_tokens = json.at("mean_tokens");
   for (const auto& [name, interval] : json.at("unclipped_divergence").items()) {
     report.divergences.push_back({name, ParseInterval(interval)});
@@ -78,6 +84,10 @@ Json ToJson(const EvaluationReport& report) {
     json["marker"] = report.marker;
     json["marker_rate"] = ToJson(*report.marker_rate);
   }
+  if (report.truncated.has_value()) {
+    json["truncated"] = ToJson(*report.truncated);
+  }
+  if (report.repeated.has_value()) json["repeated"] = ToJson(*report.repeated);
   json["mean_tokens"] = report.mean_tokens;
   json["unclipped_divergence"] = divergences;
   json["seconds"] = report.seconds;

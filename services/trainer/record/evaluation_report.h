@@ -33,6 +33,10 @@ struct EvaluationReport {
   // older runs.
   std::string marker;
   std::optional<Interval> marker_rate;
+  // Answers that ended at the limit, and in a loop (common/data/repetition.h);
+  // nothing in older runs.
+  std::optional<Interval> truncated;
+  std::optional<Interval> repeated;
   double mean_tokens = 0.0;
   std::vector<TermDivergence> divergences;  // over evaluation.kl_problems
   double seconds = 0.0;

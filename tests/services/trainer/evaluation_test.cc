@@ -142,6 +142,32 @@ TEST_F(EvaluationTest, AMarkersShareIsOneOfAnswersByProblem) {
   }
 }
 
+TEST_F(EvaluationTest, AnswersThatEndInALoopAreCounted) {
+  held_out_.problems = {data_.problems[0], data_.problems[2]};
+  Config& config = loaded_.config;
+  config.evaluation.kl_problems = 0;
+  config.evaluation.samples = 2;
+  // One of the four goes round and round before its end token.
+  const uint64_t of_held_out = config.run.seed + 1;
+  answer_of_ = [this, of_held_out](const SamplingKey& key) {
+    std::vector<int32_t> answer = Boxed("123");
+    if (key.seed == of_held_out && key.example == 0 && key.sample == 0) {
+      answer.insert(answer.begin(), 80, answer.front());
+      answer.erase(answer.begin() + 80, answer.end() - 1);
+    }
+    return answer;
+  };
+  ASSERT_TRUE(Run(0).ok());
+  const auto report = ReadEvaluationReport(JoinPath(
+      folder_, absl::StrCat(config.run.name, "/evaluation/before.json")));
+  ASSERT_TRUE(report.ok()) << report.status();
+  ASSERT_TRUE(report->repeated.has_value() && report->truncated.has_value());
+  EXPECT_DOUBLE_EQ(report->repeated->mean, 0.25);
+  EXPECT_DOUBLE_EQ(report->repeated->low, 0.0);
+  EXPECT_DOUBLE_EQ(report->repeated->high, 0.5);
+  EXPECT_EQ(report->truncated->mean, 0.0);
+}
+
 TEST_F(EvaluationTest, TheBestAdapterStaysBesideTheNewest) {
   held_out_.problems = {data_.problems[0]};
   Config& config = loaded_.config;

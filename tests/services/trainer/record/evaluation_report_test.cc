@@ -21,7 +21,8 @@ EvaluationReport Report(const std::string& marker) {
                           .problems = 8,
                           .samples = 4,
                           .accuracy = {0.5, 0.4, 0.6},
-                          .format_rate = {1.0, 0.9, 1.0}};
+                          .format_rate = {1.0, 0.9, 1.0},
+                          .truncated = Interval{0.125, 0.0, 0.25}};
   if (!marker.empty()) {
     report.marker = marker;
     report.marker_rate = Interval{0.25, 0.125, 0.375};
@@ -38,6 +39,9 @@ TEST(EvaluationReportTest, ReadsWhatItWrote) {
   EXPECT_EQ(read->marker, " = ");
   ASSERT_TRUE(read->marker_rate.has_value());
   EXPECT_EQ(read->marker_rate->high, 0.375);
+  ASSERT_TRUE(read->truncated.has_value());
+  EXPECT_EQ(read->truncated->high, 0.25);
+  EXPECT_FALSE(read->repeated.has_value()) << "as in older runs";
 }
 
 TEST(EvaluationReportTest, WithoutAMarkerAFileIsAsInOlderRuns) {
