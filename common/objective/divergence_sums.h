@@ -17,7 +17,7 @@ struct DivergenceSums {
   // The term's value is clipped / denominator: tokens for micro_token, else
   // answers, of which each then adds its token mean. 0: nothing was scored.
   double denominator = 0.0;
-  // Of a routed target: the answers' tokens by Regime.
+  // Of a routed target: the answers' counted tokens by Regime.
   std::array<int64_t, kNumRegimes> regimes = {};
 
   double value() const { return Over(clipped); }

@@ -130,6 +130,19 @@ SamplerMismatch MismatchOf(const std::vector<at::Tensor>& token_logprobs,
   return mismatch;
 }
 
+// Routes of the counted tokens as those of all scored ones: what is left out
+// takes the first pass, at no cost.
+void PutSkippedInFront(int64_t skip_tokens, TokenRoutes* routes) {
+  if (skip_tokens == 0) return;
+  for (auto* of_answers : {&routes->route, &routes->token_weights}) {
+    for (at::Tensor& answer : *of_answers) {
+      // Without a counted token nothing reads them.
+      if (answer.numel() == 0) continue;
+      answer = at::constant_pad_nd(answer, {skip_tokens, 0});
+    }
+  }
+}
+
 }  // namespace
 
 std::map<size_t, TokenRoutes> RouteTerms(const LossInputs& inputs) {
@@ -142,14 +155,16 @@ std::map<size_t, TokenRoutes> RouteTerms(const LossInputs& inputs) {
     std::vector<at::Tensor> second;
     int64_t tokens = 0;
     for (const ScoredSample& sample : inputs.samples) {
-      const View& view = sample.views[static_cast<size_t>(term.student)];
-      if (view.scored_count == 0 || LacksTarget(term, sample.views)) {
+      const int64_t counted = TokensOf(term, sample.views);
+      if (counted == 0) {
         first.push_back(at::empty({0}, inputs.weights.device()));
         second.push_back(first.back());
         continue;
       }
-      tokens += view.scored_count;
-      const at::Tensor ids = ScoredIds(view, inputs.weights.device());
+      tokens += counted;
+      const at::Tensor ids =
+          ScoredIds(sample.views[static_cast<size_t>(term.student)],
+                    inputs.weights.device());
       for (const auto& [logprobs, teacher] :
            {std::pair{&first, routed->first},
             std::pair{&second, routed->second}}) {
@@ -157,10 +172,13 @@ std::map<size_t, TokenRoutes> RouteTerms(const LossInputs& inputs) {
                                             sample.scores.at(teacher),
                                             ids,
                                             inputs.head.temperature,
-                                            inputs.head.workspace));
+                                            inputs.head.workspace)
+                                .narrow(0, term.skip_tokens, counted));
       }
     }
-    if (tokens > 0) routes[k] = RouteTokens(*routed, first, second);
+    if (tokens == 0) continue;
+    routes[k] = RouteTokens(*routed, first, second);
+    PutSkippedInFront(term.skip_tokens, &routes[k]);
   }
   return routes;
 }

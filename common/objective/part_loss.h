@@ -30,8 +30,8 @@ struct LossInputs {
   std::map<size_t, TokenRoutes> routes = {};  // of RouteTerms
 };
 
-// Which pass each token of each sample takes, for the terms where that differs,
-// by term.
+// Which pass each scored token of each sample takes, for the terms where that
+// differs, by term. Those that a term leaves out have no part in its averages.
 std::map<size_t, TokenRoutes> RouteTerms(const LossInputs& inputs);
 
 // Losses of a part's students against their targets; adds to `result`.

@@ -51,7 +51,8 @@ struct Mixture {
 // Token by token one of two passes, by how far they agree about the scored
 // token (DOPD, Yu et al., arXiv 2606.30626). With q_1 and q_2 the token's
 // probabilities under both, A = |log q_1 - log q_2|, and averages over the
-// micro-batch's tokens, each without its largest values (`trim` of them):
+// micro-batch's counted tokens, each without its largest values (`trim` of
+// them):
 enum class Regime {
   kAgreeLikely,    // A < mean A and q_1 + q_2 >= mean q_1 + mean q_2
   kAgreeUnlikely,  // A < mean A otherwise

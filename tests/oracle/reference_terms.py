@@ -59,13 +59,14 @@ class Objective(reference_objective.Objective):
         return torch.log_softmax(logits / self.temperature, -1)
 
     def routes(self, term, group):
-        """For each answer of the micro-batch: per token the regime's name."""
-        target = term["target"]
-        pairs = []
+        """For each answer of the micro-batch: per token the regime's name. Those left out have none, and no part in the averages."""
+        target, skip = term["target"], term.get("skip_tokens", 0)
+        pairs, left_out = [], []
         for views in group:
             ids, start, count = views[term["student"]]
             scored = torch.tensor(ids[start : start + count])[:, None]
-            pairs.append([self.logprobs(target[side], views).gather(-1, scored)[:, 0] for side in ("first", "second")])
+            pairs.append([self.logprobs(target[side], views).gather(-1, scored)[skip:, 0] for side in ("first", "second")])
+            left_out.append(count - len(pairs[-1][0]))
         first, second = (torch.cat(side) for side in zip(*pairs))
         trim = target.get("trim", 0.05)
         distance = (first - second).abs()
@@ -78,8 +79,8 @@ class Objective(reference_objective.Objective):
             else:
                 names.append("first_surer" if one >= two else "second_surer")
         split, rest = [], names
-        for pair in pairs:
-            split.append(rest[: len(pair[0])])
+        for pair, none in zip(pairs, left_out):
+            split.append([None] * none + rest[: len(pair[0])])
             rest = rest[len(pair[0]) :]
         return split
 

@@ -27,6 +27,7 @@ OTHERS = {
     "dopd_tail": ({"objective.preset": "dopd", "objective.tail": "true", "objective.top_k": 30, "objective.dopd.likely_factor": 0.9,
                    "objective.dopd.unlikely_factor": 0.1, "objective.dopd.trim": 0.2},
                   reference_presets.dopd(0.9, 0.1, 0.2, 30, True), 1.1),
+    "dopd_skipping": ({"objective.preset": "dopd", "objective.skip_tokens": 3}, [{**each, "skip_tokens": 3} for each in reference_presets.dopd()], 1.1),
 }
 CASES = {name: ({"objective.preset": name}, *rest) for name, rest in PRESETS.items()} | OTHERS
 

@@ -1,5 +1,6 @@
 #include "common/objective/micro_batch.h"
 
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -193,6 +194,45 @@ TEST_F(MicroBatchTest, AnAnswerWithoutATokenIsNotRouted) {
     }
     EXPECT_EQ(tokens(), expected);
   }
+}
+
+// As if the prompts had been longer by what is left out: neither averages nor
+// shares of the regimes know of it. The second answer has nothing else.
+TEST_F(MicroBatchTest, TokensThatAreLeftOutAreNotRouted) {
+  Routed routed{{WeightSet::kBase, ViewName::kNoneRollout},
+                {WeightSet::kBase, ViewName::kCrossRollout}};
+  routed.choices = {{{false, 0.6}, {true, 0.3}, {false, 1.0}, {true, 0.5}}};
+  std::vector<Term> terms = {{.name = "routed",
+                              .student = ViewName::kSelfRollout,
+                              .target = routed,
+                              .skip_tokens = 3,
+                              .weight = 1.0}};
+  const auto sums = [&] {
+    for (ScoredSample& sample : samples_) {
+      sample.scores =
+          ScoreLocally(*weights_, {}, TeacherPasses(terms), sample.views);
+    }
+    return EvaluateMicroBatch(*weights_,
+                              MakeTrainedAdapter(weights_->config),
+                              terms,
+                              samples_,
+                              {.chunk_bytes = 8192})[0];
+  };
+  const DivergenceSums left_out = sums();
+  terms[0].skip_tokens = 0;
+  for (ScoredSample& sample : samples_) {
+    for (View& view : sample.views) {
+      view.scored_from += 3;
+      view.scored_count -= 3;
+    }
+  }
+  const DivergenceSums never_scored = sums();
+  EXPECT_EQ(left_out.tokens, 57 + 42);
+  EXPECT_EQ(left_out.tokens, never_scored.tokens);
+  EXPECT_EQ(left_out.regimes, never_scored.regimes);
+  EXPECT_EQ(std::reduce(left_out.regimes.begin(), left_out.regimes.end()),
+            left_out.tokens);
+  EXPECT_NEAR(left_out.clipped, never_scored.clipped, 1e-5);
 }
 
 TEST_F(MicroBatchTest, TheSameMicroBatchHasTheSameBits) {
