@@ -44,9 +44,11 @@ std::vector<ConfigKey> PromptsKeys(Config& c) {
           .CountsUnlessDefault(),
       Any("prompts.privileged_thinking",
           &c.prompts.privileged_thinking,
-          "Whether prompts that show an answer in front of another are "
-          "rendered with the template's thinking on, as released; off: with "
-          "the empty thoughts that all other prompts have.")
+          "Whether prompts.privileged, demonstration and probe are rendered, "
+          "in "
+          "front of another answer than they show, with the template's "
+          "thinking on, as released; off: with the empty thoughts that all "
+          "other prompts have.")
           .CountsUnlessDefault(),
   };
 }

@@ -12,7 +12,8 @@ std::vector<ConfigKey> TrainerKeys(Config& c) {
             &c.trainer.batch_size,
             1,
             kMillion,
-            "Problems an optimizer step."),
+            "Samples an optimizer step: a problem each, or an answer each "
+            "where rollout.group_size makes groups of them."),
       Range("trainer.micro_batch_size",
             &c.trainer.micro_batch_size,
             1,
