@@ -55,16 +55,22 @@ icu::UnicodeString ToUnicode(absl::string_view text) {
       icu::StringPiece(text.data(), static_cast<int32_t>(text.size())));
 }
 
+// Of what a pattern finds, in a text.
+struct Place {
+  int32_t start = 0;
+  int32_t end = 0;
+};
+
 // Where the pattern is found first; nothing if it is not, or takes too long.
-std::optional<int32_t> FindFirst(const icu::RegexPattern& pattern,
-                                 const icu::UnicodeString& text) {
+std::optional<Place> FindFirst(const icu::RegexPattern& pattern,
+                               const icu::UnicodeString& text) {
   UErrorCode error = U_ZERO_ERROR;
   const std::unique_ptr<icu::RegexMatcher> matcher(
       pattern.matcher(text, error));
   if (U_FAILURE(error)) return std::nullopt;
   matcher->setTimeLimit(kTimeLimit, error);
   if (!matcher->find(error) || U_FAILURE(error)) return std::nullopt;
-  return matcher->start(error);
+  return Place{matcher->start(error), matcher->end(error)};
 }
 
 }  // namespace
@@ -78,10 +84,22 @@ struct ClaimProbe::Rules {
                               int32_t end) const {
     for (size_t i = 0; i < patterns.size(); ++i) {
       if (ClaimRules()[i].kind != kind) continue;
-      const std::optional<int32_t> start = FindFirst(*patterns[i], text);
-      if (start.has_value() && *start < end) return i;
+      const std::optional<Place> place = FindFirst(*patterns[i], text);
+      if (place.has_value() && place->start < end) return i;
     }
     return std::nullopt;
+  }
+
+  // Where the first words end that say that it failed.
+  std::optional<int32_t> EndOfFailure(const icu::UnicodeString& text) const {
+    std::optional<int32_t> end;
+    for (size_t i = 0; i < patterns.size(); ++i) {
+      if (ClaimRules()[i].kind != ClaimRule::Kind::kFailure) continue;
+      const std::optional<Place> place = FindFirst(*patterns[i], text);
+      if (!place.has_value()) continue;
+      end = std::min(end.value_or(place->end), place->end);
+    }
+    return end;
   }
 };
 
@@ -122,27 +140,30 @@ std::optional<ClaimFinding> ClaimProbe::Find(absl::string_view text) const {
   std::optional<size_t> failure;
   for (size_t i = 0; i < sentences.size(); ++i) {
     const icu::UnicodeString sentence = ToUnicode(sentences[i]);
+    const std::optional<int32_t> failed_here = rules_->EndOfFailure(sentence);
     const bool in_reach =
         failure.has_value() && i - *failure <= static_cast<size_t>(reach_);
-    if (in_reach) {
+    if (in_reach || failed_here.has_value()) {
+      // "I cannot derive it, but I remember that the answer is 12."
+      const int32_t from = in_reach ? 0 : *failed_here;
       // "I remember this one. The answer is 12."
       icu::UnicodeString window = sentence;
       if (i + 1 < sentences.size()) {
         window.append(' ').append(ToUnicode(sentences[i + 1]));
       }
       const std::optional<size_t> claim =
-          rules_->First(Kind::kClaim, window, sentence.length());
+          rules_->First(Kind::kClaim,
+                        icu::UnicodeString(window, from),
+                        sentence.length() - from);
       if (claim.has_value() &&
           !rules_->First(Kind::kExclusion, window, window.length())
                .has_value()) {
-        return ClaimFinding{
-            ClaimRules()[*claim].name, sentences[*failure], sentences[i]};
+        return ClaimFinding{ClaimRules()[*claim].name,
+                            sentences[in_reach ? *failure : i],
+                            sentences[i]};
       }
     }
-    if (rules_->First(Kind::kFailure, sentence, sentence.length())
-            .has_value()) {
-      failure = i;
-    }
+    if (failed_here.has_value()) failure = i;
   }
   return std::nullopt;
 }

@@ -34,9 +34,9 @@ class ClaimProbe {
   ClaimProbe(ClaimProbe&&) noexcept;
   ~ClaimProbe();
 
-  // The first claim behind a failure, within the same or the next sentence as
-  // its value, that no exclusion takes back. Whether the answer is wrong is
-  // the caller's knowledge.
+  // The first claim behind a failure, be it in the same sentence, within the
+  // same or the next sentence as its value, that no exclusion takes back.
+  // Whether the answer is wrong is the caller's knowledge.
   std::optional<ClaimFinding> Find(absl::string_view text) const;
 
   // Whether the rule with this place in ClaimRules() finds `text`.

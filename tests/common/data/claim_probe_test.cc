@@ -62,6 +62,21 @@ TEST(ClaimProbeTest, AClaimNeedsAFailureInFrontOfIt) {
   EXPECT_EQ(SourceOf("I'm stuck. I recall that the answer is 42."), "memory");
 }
 
+TEST(ClaimProbeTest, FailureAndClaimMayBeOneSentence) {
+  const std::string text =
+      "We add. I cannot finish this, but I remember that the answer is 42. So.";
+  const auto found = MakeProbe(ClaimProbe::kDefaultReach).Find(text);
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->source, "memory");
+  EXPECT_EQ(found->failure,
+            "I cannot finish this, but I remember that the answer is 42.");
+  EXPECT_EQ(found->claim, found->failure);
+  EXPECT_EQ(SourceOf("I remember that the answer is 42, though I'm stuck."),
+            "");
+  EXPECT_EQ(SourceOf("I'm stuck, but I guess that the official answer is 42."),
+            "");
+}
+
 TEST(ClaimProbeTest, TheValueMayStandInTheNextSentence) {
   EXPECT_EQ(SourceOf("I give up. I remember this one! The answer is $3$."),
             "memory");
