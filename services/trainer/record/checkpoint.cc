@@ -263,19 +263,44 @@ bool SameState(const PolicyState& read, const Policy& policy) {
 // --- The folder of checkpoints
 // ------------------------------------------------
 
-// The complete ones, oldest first.
-std::vector<std::string> ListCheckpoints(const std::string& folder) {
-  std::vector<std::string> checkpoints;
+struct Checkpoints {
+  std::vector<std::string> complete;  // oldest first
+  std::vector<std::string> damaged;   // those that were set aside
+};
+
+// None where there is no such folder.
+absl::StatusOr<Checkpoints> ListCheckpoints(const std::string& folder) {
+  Checkpoints checkpoints;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    const std::string name = entry.path().filename();
-    if (absl::StartsWith(name, kPrefix) && !absl::StrContains(name, '.')) {
-      checkpoints.push_back(entry.path());
+  // Not a range-for, which throws where a folder cannot be read on.
+  for (auto entry = fs::directory_iterator(folder, error);
+       !error && entry != fs::directory_iterator();
+       entry.increment(error)) {
+    const std::string name = entry->path().filename();
+    if (!absl::StartsWith(name, kPrefix)) continue;
+    if (!absl::StrContains(name, '.')) {
+      checkpoints.complete.push_back(entry->path());
+    } else if (absl::EndsWith(name, kDamaged)) {
+      checkpoints.damaged.push_back(entry->path());
     }
   }
-  // Names are zero-padded, so their order is the order of the steps.
-  std::sort(checkpoints.begin(), checkpoints.end());
+  if (error && error != std::errc::no_such_file_or_directory) {
+    return FileError("list", folder, error.value());
+  }
+  // Names are zero-padded, so their order is the order of the steps, and one
+  // with more digits is that of a later step.
+  std::ranges::sort(checkpoints.complete, {}, [](const std::string& path) {
+    return std::pair(path.size(), path);
+  });
   return checkpoints;
+}
+
+// Whether an error in reading a checkpoint says that its files are not what was
+// written. Any other (no right to them, a disk or a network that fails, no
+// memory) says nothing of them.
+bool IsDamage(const absl::Status& status) {
+  return absl::IsDataLoss(status) || absl::IsInvalidArgument(status) ||
+         absl::IsNotFound(status) || absl::IsOutOfRange(status);
 }
 
 absl::Status Rename(const std::string& from, const std::string& to) {
@@ -293,7 +318,9 @@ absl::Status Quarantine(const std::string& checkpoint) {
 // Renamed before they are removed: half a checkpoint never has its name.
 void RemoveOldest(const std::string& folder, int64_t keep) {
   if (keep == 0) return;
-  const std::vector<std::string> checkpoints = ListCheckpoints(folder);
+  const absl::StatusOr<Checkpoints> listed = ListCheckpoints(folder);
+  if (!listed.ok()) return;  // the next one is followed by another try
+  const std::vector<std::string>& checkpoints = listed->complete;
   std::error_code error;
   for (size_t i = 0; i + static_cast<size_t>(keep) < checkpoints.size(); ++i) {
     const std::string aside = checkpoints[i] + kAside;
@@ -317,6 +344,7 @@ absl::Status SaveCheckpoint(const std::string& folder,
   if (FileExists(target)) {
     const absl::Status sound = VerifyManifest(target);
     if (sound.ok()) return absl::OkStatus();
+    if (!IsDamage(sound)) return sound;
     LogWarning(std::string(sound.message()));
     RETURN_IF_ERROR(Quarantine(target));
   }
@@ -353,26 +381,31 @@ absl::StatusOr<std::optional<PolicyState>> LoadNewestCheckpoint(
     const RunIdentity& identity,
     const ModelConfig& model,
     at::Device device) {
-  std::vector<std::string> checkpoints = ListCheckpoints(folder);
-  if (checkpoints.empty()) return std::nullopt;
+  ASSIGN_OR_RETURN(Checkpoints checkpoints, ListCheckpoints(folder));
+  std::vector<std::string>& left = checkpoints.complete;
+  if (left.empty() && checkpoints.damaged.empty()) return std::nullopt;
   absl::Status last;
-  while (!checkpoints.empty()) {
-    const std::string newest = checkpoints.back();
-    checkpoints.pop_back();
+  while (!left.empty()) {
+    const std::string newest = left.back();
+    left.pop_back();
     auto state = LoadCheckpoint(newest, identity, model, device);
     if (state.ok()) return std::optional<PolicyState>(*std::move(state));
-    if (absl::IsFailedPrecondition(state.status())) return state.status();
+    if (!IsDamage(state.status())) return state.status();
     last = state.status();
     LogWarning(absl::StrCat(last.message(),
                             "; set aside, the one before it is taken"));
     RETURN_IF_ERROR(Quarantine(newest));
   }
+  // Also where an earlier attempt set the last one aside: a run that is kept
+  // running must not begin anew by itself.
   return absl::DataLossError(absl::StrCat(
       "no checkpoint in ",
       folder,
-      " can be used; the last one: ",
-      std::string(last.message()),
-      "; bring one back from a copy, or begin anew under another run.name"));
+      " can be used; ",
+      last.ok() ? "all were found damaged before"
+                : absl::StrCat("the last one: ", std::string(last.message())),
+      "; bring one back from a copy, or begin anew under another "
+      "run.name"));
 }
 
 }  // namespace dapd

@@ -51,8 +51,10 @@ absl::Status SaveCheckpoint(const std::string& folder,
 
 // The newest checkpoint in `folder` whose files are what its manifest says;
 // nothing if there never was one. A damaged one is renamed to
-// step-NNNNNN.damaged, with a warning, and the one before it is taken.
-//   DATA_LOSS            all are damaged
+// step-NNNNNN.damaged, with a warning, and the one before it is taken. One that
+// cannot be read (no right to it, a disk that fails) stays, and its error is
+// returned.
+//   DATA_LOSS            all are damaged, or were when they were last loaded
 //   FAILED_PRECONDITION  the newest was made from another base, other data or
 //                        another configuration (exit code kConfig); names all
 //                        that differs

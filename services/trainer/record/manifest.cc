@@ -34,14 +34,14 @@ absl::StatusOr<Json> DescribeFiles(const std::string& folder) {
        !error && entry != fs::recursive_directory_iterator();
        entry.increment(error)) {
     const std::string name = entry->path().lexically_relative(folder).string();
-    if (entry->is_regular_file(error) && name != kManifest) {
-      names.push_back(name);
+    std::error_code unseen;  // a link that leads nowhere is no file
+    const bool is_file = entry->is_regular_file(unseen);
+    if (unseen && unseen != std::errc::no_such_file_or_directory) {
+      return FileError("stat", entry->path(), unseen.value());
     }
+    if (is_file && name != kManifest) names.push_back(name);
   }
-  if (error) {
-    return absl::DataLossError(
-        absl::StrCat("cannot list ", folder, ": ", error.message()));
-  }
+  if (error) return FileError("list", folder, error.value());
   std::sort(names.begin(), names.end());
   Json files = Json::object();
   for (const std::string& name : names) {

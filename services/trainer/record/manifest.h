@@ -13,7 +13,7 @@ absl::Status WriteManifest(const std::string& folder);
 
 // OK if `folder` holds exactly the files of its manifest, byte for byte, and
 // the manifest itself is what WriteManifest would write. DATA_LOSS names what
-// differs.
+// differs; an error of another code says why the files cannot be read.
 absl::Status VerifyManifest(const std::string& folder);
 
 }  // namespace dapd

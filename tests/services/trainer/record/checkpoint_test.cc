@@ -161,6 +161,74 @@ TEST_F(CheckpointTest, ADamagedOrMissingPolicyBeforeTheLastStepIsFound) {
   }
 }
 
+TEST_F(CheckpointTest, ARunWhoseCheckpointsAreAllDamagedDoesNotBeginAnew) {
+  const auto policy = MakePolicy(/*keep_previous=*/false);
+  TakeStep(*policy);
+  Save(*policy);
+  const std::string path = checkpoints_ + "/step-000001/optimizer.safetensors";
+  ASSERT_TRUE(WriteFileAtomically(path, "damaged").ok());
+  // By whom it set it aside, and by whoever keeps the run running.
+  for (int attempt = 1; attempt <= 3; ++attempt) {
+    const auto state = Load();
+    EXPECT_TRUE(absl::IsDataLoss(state.status()))
+        << attempt << ": " << state.status();
+    EXPECT_THAT(std::string(state.status().message()),
+                HasSubstr("bring one back from a copy"));
+  }
+}
+
+TEST_F(CheckpointTest, OneThatCannotBeReadIsNotTakenForDamaged) {
+  const auto policy = MakePolicy(/*keep_previous=*/false);
+  for (int step = 1; step <= 2; ++step) {
+    TakeStep(*policy);
+    Save(*policy);
+  }
+  const std::string path = checkpoints_ + "/step-000002/optimizer.safetensors";
+  const std::string bytes = ReadFile(path, 1 << 20).value();
+  fs::remove(path);
+  // Who opens it meets ELOOP, root too.
+  fs::create_symlink(path, path);
+  const auto unreadable = Load();
+  EXPECT_FALSE(unreadable.ok());
+  EXPECT_FALSE(absl::IsDataLoss(unreadable.status())) << unreadable.status();
+  EXPECT_THAT(std::string(unreadable.status().message()), HasSubstr(path));
+  EXPECT_FALSE(fs::exists(checkpoints_ + "/step-000002.damaged"));
+  fs::remove(path);
+  ASSERT_TRUE(WriteFileAtomically(path, bytes).ok());
+  const auto state = Load();
+  ASSERT_TRUE(state.ok()) << state.status();
+  EXPECT_EQ((*state)->version, 2);
+}
+
+TEST_F(CheckpointTest, AFolderThatCannotBeListedIsNotTakenForAnEmptyOne) {
+  fs::remove_all(checkpoints_);
+  EXPECT_FALSE(Load().value().has_value());
+  ASSERT_TRUE(WriteFileAtomically(checkpoints_, "no folder").ok());
+  EXPECT_FALSE(Load().ok());
+}
+
+TEST_F(CheckpointTest, AStepOfMoreDigitsIsALaterOne) {
+  const auto first = MakePolicy(/*keep_previous=*/false);
+  TakeStep(*first);
+  Save(*first);
+  auto state = Load();
+  ASSERT_TRUE(state.ok()) << state.status();
+  (*state)->version = 999'998;
+  const auto restored =
+      Policy::Restore(**std::move(state), {.learning_rate = 0.1});
+  ASSERT_TRUE(restored.ok()) << restored.status();
+  for (int step = 0; step < 2; ++step) {
+    TakeStep(**restored);
+    Save(**restored);
+  }
+  // Of the two that are kept.
+  EXPECT_TRUE(fs::exists(checkpoints_ + "/step-999999"));
+  EXPECT_TRUE(fs::exists(checkpoints_ + "/step-1000000"));
+  const auto newest = Load();
+  ASSERT_TRUE(newest.ok()) << newest.status();
+  EXPECT_EQ((*newest)->version, 1'000'000);
+}
+
 TEST_F(CheckpointTest, AsManyStayAsAreToBeKeptAndAllOfThemForZero) {
   const auto count = [&](int64_t keep) {
     fs::remove_all(checkpoints_);
