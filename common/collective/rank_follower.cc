@@ -1,6 +1,7 @@
 #include "common/collective/rank_follower.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -45,6 +46,10 @@ class RankFollower final : public Collective {
     while (true) {
       const absl::Status status = TryJoin();
       if (status.ok() || absl::IsFailedPrecondition(status)) return status;
+      if (options_.gives_up && options_.gives_up()) {
+        return absl::CancelledError(
+            "told to stop while trainer rank 0 was awaited");
+      }
       if (absl::Now() >= deadline) {
         return absl::UnavailableError(
             absl::StrCat("trainer rank 0 cannot be reached at ",
@@ -62,6 +67,30 @@ class RankFollower final : public Collective {
   int size() const override { return options_.world_size; }
 
   absl::Status Sum(absl::Span<float> values) override {
+    return Outcome(Exchange(values));
+  }
+
+  absl::Status Broadcast(std::string* bytes) override {
+    return Outcome(link_.Receive(next_operation_++, bytes));
+  }
+
+  absl::StatusOr<std::vector<std::string>> Gather(std::string bytes) override {
+    RETURN_IF_ERROR(Outcome(link_.Send(next_operation_++, bytes)));
+    return std::vector<std::string>{};
+  }
+
+  void Cancel() override {
+    is_cancelled_ = true;
+    MutexLock lock(&mutex_);
+    if (context_ != nullptr) context_->TryCancel();
+  }
+
+ private:
+  absl::Status Outcome(const absl::Status& status) const {
+    return is_cancelled_ && absl::IsAborted(status) ? RanksCancelled() : status;
+  }
+
+  absl::Status Exchange(absl::Span<float> values) {
     const uint64_t operation = next_operation_++;
     const uint64_t total = values.size() * sizeof(float);
     char* bytes = reinterpret_cast<char*>(values.data());
@@ -80,21 +109,6 @@ class RankFollower final : public Collective {
     return absl::OkStatus();
   }
 
-  absl::Status Broadcast(std::string* bytes) override {
-    return link_.Receive(next_operation_++, bytes);
-  }
-
-  absl::StatusOr<std::vector<std::string>> Gather(std::string bytes) override {
-    RETURN_IF_ERROR(link_.Send(next_operation_++, bytes));
-    return std::vector<std::string>{};
-  }
-
-  void Cancel() override {
-    MutexLock lock(&mutex_);
-    if (context_ != nullptr) context_->TryCancel();
-  }
-
- private:
   absl::Status TryJoin() {
     // Anew each time: a channel that failed backs off for longer than we want.
     ASSIGN_OR_RETURN(channel_,
@@ -133,6 +147,7 @@ class RankFollower final : public Collective {
   std::unique_ptr<Stream> stream_;
   RankLink link_;
   uint64_t next_operation_ = 0;
+  std::atomic<bool> is_cancelled_ = false;
 };
 
 }  // namespace

@@ -11,8 +11,11 @@
 namespace dapd {
 
 // Blocks until rank 0 has taken this rank in.
-//   UNAVAILABLE          rank 0 cannot be reached in time
-//   FAILED_PRECONDITION  it is another job, or this rank is there already
+//   UNAVAILABLE          rank 0 cannot be reached in time, or this rank was
+//   there
+//                        already all the time
+//   FAILED_PRECONDITION  it is another job
+//   CANCELLED            RankOptions::gives_up
 absl::StatusOr<std::unique_ptr<Collective>> JoinRankLeader(
     const RankOptions& options);
 

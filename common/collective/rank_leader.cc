@@ -1,6 +1,7 @@
 #include "common/collective/rank_leader.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <map>
 #include <string>
@@ -24,6 +25,11 @@ namespace dapd {
 namespace {
 
 using Stream = grpc::ServerReaderWriter<v1::RankMessage, v1::RankMessage>;
+
+// How often a rank that waits for others is looked after, and whether it is
+// still to wait.
+constexpr absl::Duration kLivenessPoll = absl::Milliseconds(200);
+constexpr absl::Duration kGivesUpPoll = absl::Milliseconds(100);
 
 // Holds the streams open while the compute thread reads and writes them.
 class Members final : public v1::RankService::Service {
@@ -53,33 +59,52 @@ class Members final : public v1::RankService::Service {
           "base, data, configuration or the program's version differ from rank "
           "0's; start all ranks of one build (`dapd --version`)"};
     }
-    MutexLock lock(&mutex_);
-    if (closing_) return {grpc::StatusCode::UNAVAILABLE, "the job ends"};
-    if (!members_.try_emplace(rank, Member{context, stream}).second) {
-      return {grpc::StatusCode::ALREADY_EXISTS,
-              absl::StrCat("rank ", rank, " is there already")};
+    {
+      MutexLock lock(&mutex_);
+      if (closing_) return {grpc::StatusCode::UNAVAILABLE, "the job ends"};
+      if (!members_.try_emplace(rank, Member{context, stream}).second) {
+        return {grpc::StatusCode::ALREADY_EXISTS,
+                absl::StrCat("rank ", rank, " is there already")};
+      }
     }
     v1::RankMessage welcome;
     welcome.mutable_welcome();
-    if (!stream->Write(welcome)) return grpc::Status::CANCELLED;
+    const bool is_welcomed = stream->Write(welcome);
+    MutexLock lock(&mutex_);
+    members_.at(rank).is_welcomed = is_welcomed;
     changed_.NotifyAll();
-    while (!closing_) changed_.Wait(&mutex_);
-    ++ended_;
+    bool is_gone = !is_welcomed;
+    while (!closing_ && !is_gone) {
+      if (is_complete_) {
+        changed_.Wait(&mutex_);
+      } else {
+        // One that is gone before the job has begun may come again.
+        changed_.WaitFor(&mutex_, kLivenessPoll);
+        is_gone = !is_complete_ && context->IsCancelled();
+      }
+    }
+    // With this handler its stream and its context end.
+    members_.erase(rank);
     changed_.NotifyAll();
-    return grpc::Status::OK;
+    if (!is_gone) return grpc::Status::OK;
+    LogWarning(
+        absl::StrCat("trainer rank ", rank, " left before the others came"));
+    return grpc::Status::CANCELLED;
   }
 
-  // Blocks until all are there.
+  // Blocks until all are there; they stay until Close then.
   absl::Status WaitForAll() {
     const absl::Time deadline = absl::Now() + options_.join_timeout;
     MutexLock lock(&mutex_);
-    while (static_cast<int>(members_.size()) < options_.world_size - 1) {
-      if (closing_) return absl::CancelledError("stopped while ranks joined");
-      if (absl::Now() >= deadline) {
-        std::vector<std::string> missing;
-        for (int rank = 1; rank < options_.world_size; ++rank) {
-          if (!members_.contains(rank)) missing.push_back(absl::StrCat(rank));
-        }
+    while (true) {
+      const std::vector<std::string> missing = Missing();
+      if (missing.empty()) break;
+      if (options_.gives_up && options_.gives_up()) {
+        return absl::CancelledError(
+            "told to stop while trainer ranks were awaited");
+      }
+      const absl::Duration left = deadline - absl::Now();
+      if (left <= absl::ZeroDuration()) {
         return absl::UnavailableError(
             absl::StrCat("trainer rank ",
                          absl::StrJoin(missing, ", "),
@@ -88,8 +113,9 @@ class Members final : public v1::RankService::Service {
                          " within ",
                          absl::FormatDuration(options_.join_timeout)));
       }
-      changed_.WaitFor(&mutex_, deadline - absl::Now());
+      changed_.WaitFor(&mutex_, std::min(left, kGivesUpPoll));
     }
+    is_complete_ = true;
     return absl::OkStatus();
   }
 
@@ -109,29 +135,38 @@ class Members final : public v1::RankService::Service {
     MutexLock lock(&mutex_);
     closing_ = true;
     changed_.NotifyAll();
-    while (ended_ < static_cast<int>(members_.size())) {
-      changed_.Wait(&mutex_);
+    for (const auto& [rank, member] : members_) {
+      if (!member.is_welcomed) member.context->TryCancel();
     }
-  }
-  void StopJoining() {
-    MutexLock lock(&mutex_);
-    if (static_cast<int>(members_.size()) < options_.world_size - 1) {
-      closing_ = true;
-      changed_.NotifyAll();
-    }
+    while (!members_.empty()) changed_.Wait(&mutex_);
   }
 
  private:
   struct Member {
     grpc::ServerContext* context;
     Stream* stream;
+    bool is_welcomed = false;
   };
+
+  std::vector<std::string> Missing() const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    std::vector<std::string> missing;
+    for (int rank = 1; rank < options_.world_size; ++rank) {
+      const auto found = members_.find(rank);
+      if (found == members_.end() || !found->second.is_welcomed) {
+        missing.push_back(absl::StrCat(rank));
+      }
+    }
+    return missing;
+  }
+
   const RankOptions options_;
   Mutex mutex_;
   CondVar changed_;
+  // For as long as their handlers run.
   std::map<int, Member> members_ ABSL_GUARDED_BY(mutex_);
+  bool is_complete_ ABSL_GUARDED_BY(mutex_) = false;  // all were there at once
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
-  int ended_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 class RankLeader final : public Collective {
@@ -199,7 +234,7 @@ class RankLeader final : public Collective {
   }
 
   void Cancel() override {
-    members_.StopJoining();
+    is_cancelled_ = true;
     members_.CancelAll();
   }
 
@@ -209,9 +244,10 @@ class RankLeader final : public Collective {
     SetDeadline(absl::Now() + options_.operation_timeout);
     const absl::Cleanup clear = [this] { SetDeadline(absl::InfiniteFuture()); };
     const absl::Status status = operation(next_operation_++);
+    if (status.ok()) return status;
     // The others learn of it at once, whatever they do.
-    if (!status.ok()) members_.CancelAll();
-    return status;
+    members_.CancelAll();
+    return is_cancelled_ && absl::IsAborted(status) ? RanksCancelled() : status;
   }
 
   // Chunk by chunk, so that memory does not grow with the ranks.
@@ -267,6 +303,7 @@ class RankLeader final : public Collective {
   std::unique_ptr<RpcServer> server_;
   std::vector<RankLink> links_;  // of rank 1, 2, ...
   uint64_t next_operation_ = 0;
+  std::atomic<bool> is_cancelled_ = false;
   Mutex mutex_;
   absl::Time deadline_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
   std::jthread watchdog_;

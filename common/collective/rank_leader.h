@@ -12,7 +12,9 @@
 namespace dapd {
 
 // Listens at the rendezvous and blocks until every other rank has joined.
+// One that leaves meanwhile may come again.
 //   UNAVAILABLE  the port is in use, or ranks (named) did not come in time
+//   CANCELLED    RankOptions::gives_up
 absl::StatusOr<std::unique_ptr<Collective>> StartRankLeader(
     const RankOptions& options);
 

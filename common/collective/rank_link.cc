@@ -10,6 +10,10 @@
 
 namespace dapd {
 
+absl::Status RanksCancelled() {
+  return absl::CancelledError("the trainer ranks were told to stop");
+}
+
 RankLink::RankLink(std::string peer, ReadMessage read, WriteMessage write)
     : peer_(std::move(peer)),
       read_(std::move(read)),

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+
 #include "dapd/v1/rank.pb.h"
 
 namespace dapd {
@@ -15,6 +16,9 @@ namespace dapd {
 inline constexpr size_t kRankChunkBytes = size_t{1} << 20;
 // The longest broadcast or gather: an adapter with its moments and snapshot.
 inline constexpr uint64_t kMaxRankBytes = uint64_t{1} << 36;
+
+// What an operation ends with that Cancel broke.
+absl::Status RanksCancelled();
 
 // Not thread-safe. The stream's two halves come as functions, so that client
 // and server streams are the same here.

@@ -1,6 +1,7 @@
 // What the ranks of one job must agree on.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -21,6 +22,8 @@ struct RankOptions {
   std::string identity;
   // How long a rank waits at the start for the others.
   absl::Duration join_timeout = absl::Minutes(5);
+  // Asked while it waits: true ends that with CANCELLED. May be empty.
+  std::function<bool()> gives_up = {};
   // How long rank 0 waits for the others inside one operation. The others wait
   // for rank 0 as long as its connection answers pings: it may be evaluating,
   // or waiting for a disk.

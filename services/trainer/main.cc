@@ -76,7 +76,8 @@ Options MakeClientOptions(const Config& config,
 absl::StatusOr<std::unique_ptr<Collective>> JoinRanks(
     const TrainerSection& trainer,
     std::shared_ptr<const RpcCredentials> credentials,
-    const std::string& identity) {
+    const std::string& identity,
+    const ShutdownSignal& signal) {
   if (trainer.ranks == 1) return MakeSingleRank();
   const RankOptions options{
       .rank = static_cast<int>(trainer.rank),
@@ -85,6 +86,7 @@ absl::StatusOr<std::unique_ptr<Collective>> JoinRanks(
       .credentials = std::move(credentials),
       .identity = identity,
       .join_timeout = absl::Seconds(trainer.peer_timeout_seconds),
+      .gives_up = [&signal] { return signal.requested(); },
       .operation_timeout = absl::Seconds(trainer.rank_timeout_seconds)};
   return options.rank == 0 ? StartRankLeader(options) : JoinRankLeader(options);
 }
@@ -249,8 +251,9 @@ absl::Status TrainLoaded(
     window.status().SetWorkers({}, {});
   };
   ASSIGN_OR_RETURN(const std::unique_ptr<RpcServer> server, window.ServeRpc());
-  ASSIGN_OR_RETURN(const std::unique_ptr<Collective> collective,
-                   JoinRanks(config.trainer, credentials, run.Identity()));
+  ASSIGN_OR_RETURN(
+      const std::unique_ptr<Collective> collective,
+      JoinRanks(config.trainer, credentials, run.Identity(), signal));
   server->SetServing(true);
   LogInfo(absl::StrCat("training; status on ", server->address()));
 

@@ -76,13 +76,16 @@ TrainerLoop::TrainerLoop(TrainerParts parts)
              [this](int64_t step, const PolicyUpdate& policy) {
                return PlanStep(step, policy);
              }),
-      saved_version_(policy_.version()) {}
+      saved_version_(policy_.version()),
+      recorded_version_(policy_.version()) {}
 
 absl::Status TrainerLoop::Run() {
   absl::Status status;
   const absl::Status caught = CatchTorch([&] { return status = RunSteps(); });
   if (status.ok()) status = caught;
-  if (absl::IsCancelled(status) && policy_.version() > saved_version_) {
+  // A step whose records are not all written is done again, as after a crash.
+  if (absl::IsCancelled(status) && policy_.version() > saved_version_ &&
+      policy_.version() == recorded_version_) {
     const absl::Status saved = SaveCheckpointNow();
     LogInfo(saved.ok() ? absl::StrCat("stopped after step ",
                                       policy_.version(),
@@ -272,6 +275,7 @@ absl::Status TrainerLoop::Record(const std::vector<RolloutRecord>& records,
   RETURN_IF_ERROR(disk_.Write(
       "metrics.jsonl", [&] { return parts_.recorder.RecordStep(report); }));
   DAPD_FAILPOINT("step.after_metrics");
+  recorded_version_ = policy_.version();
   parts_.recorder.ShowStep(report);
   return absl::OkStatus();
 }

@@ -54,7 +54,8 @@ class TrainerLoop {
   explicit TrainerLoop(TrainerParts parts);
 
   // Runs to trainer.steps. CANCELLED once the clients were shut down; the
-  // newest adapter and a checkpoint of the last whole step are then written.
+  // newest adapter and a checkpoint of the last whole step are then written,
+  // unless the records of that step are not.
   // Other errors are those of the clients (UNAVAILABLE, ...), of the disk
   // where checkpoint.on_write_error says so, and DATA_LOSS for a gradient that
   // is not finite. Whatever ends a run, the next one with the same
@@ -87,6 +88,7 @@ class TrainerLoop {
   FullDiskRule disk_;
   BatchTrainer batch_;
   int64_t saved_version_ = 0;      // of the newest checkpoint
+  int64_t recorded_version_ = 0;   // of the last step that all files have
   int64_t exported_version_ = -1;  // of adapter/, by this process
 };
 

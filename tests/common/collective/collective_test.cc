@@ -1,5 +1,7 @@
 #include "common/collective/collective.h"
 
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <future>
 #include <numeric>
@@ -8,11 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
-
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
 
 #include "common/collective/rank_follower.h"
 #include "common/collective/rank_leader.h"
@@ -185,12 +186,70 @@ TEST_F(CollectiveTest, ARankOfAnotherJobIsRefused) {
 }
 
 TEST_F(CollectiveTest, CancelEndsAWaitingRank) {
-  auto ranks = Join(2);
-  std::string bytes;
-  auto waiting = std::async(std::launch::async,
-                            [&] { return ranks[1]->Broadcast(&bytes); });
-  ranks[1]->Cancel();
-  EXPECT_FALSE(waiting.get().ok());
+  for (const size_t rank : {size_t{0}, size_t{1}}) {
+    auto ranks = Join(2);
+    std::string bytes;
+    auto waiting = std::async(std::launch::async, [&]() -> absl::Status {
+      return rank == 0 ? ranks[0]->Gather("").status()
+                       : ranks[1]->Broadcast(&bytes);
+    });
+    ranks[rank]->Cancel();
+    const absl::Status status = waiting.get();
+    EXPECT_TRUE(absl::IsCancelled(status)) << rank << ": " << status;
+  }
+}
+
+TEST_F(CollectiveTest, ARankThatLeftBeforeTheOthersCameMayComeAgain) {
+  RankOptions options{.world_size = 3,
+                      .rendezvous = FreeAddress(),
+                      .identity = "same",
+                      .join_timeout = absl::Seconds(30)};
+  const auto join = [&](int rank) {
+    RankOptions own = options;
+    own.rank = rank;
+    return std::async(std::launch::async, [own] {
+      return own.rank == 0 ? StartRankLeader(own) : JoinRankLeader(own);
+    });
+  };
+  auto leader = join(0);
+  ASSERT_TRUE(join(1).get().ok());  // and is gone
+  Joined again = join(1).get();
+  ASSERT_TRUE(again.ok()) << again.status();
+  std::vector<std::unique_ptr<Collective>> ranks(3);
+  ranks[1] = *std::move(again);
+  auto last = join(2).get();
+  ASSERT_TRUE(last.ok()) << last.status();
+  ranks[2] = *std::move(last);
+  auto first = leader.get();
+  ASSERT_TRUE(first.ok()) << first.status();
+  ranks[0] = *std::move(first);
+  const auto statuses = OnAll(ranks, [](Collective& collective) {
+    std::vector<float> values = {1.0F};
+    const absl::Status status = collective.Sum(absl::MakeSpan(values));
+    EXPECT_EQ(values[0], 3.0F);
+    return status;
+  });
+  for (const absl::Status& status : statuses) EXPECT_TRUE(status.ok());
+}
+
+TEST_F(CollectiveTest, ARankThatWaitsForOthersCanBeToldToStop) {
+  for (const int rank : {0, 1}) {
+    std::atomic<bool> stops = false;
+    const RankOptions options{.rank = rank,
+                              .world_size = 2,
+                              .rendezvous = FreeAddress(),
+                              .join_timeout = absl::Minutes(10),
+                              .gives_up = [&] { return stops.load(); }};
+    auto waiting = std::async(std::launch::async, [&]() -> absl::Status {
+      return (rank == 0 ? StartRankLeader(options) : JoinRankLeader(options))
+          .status();
+    });
+    EXPECT_EQ(waiting.wait_for(std::chrono::milliseconds(100)),
+              std::future_status::timeout);
+    stops = true;
+    const absl::Status status = waiting.get();
+    EXPECT_TRUE(absl::IsCancelled(status)) << rank << ": " << status;
+  }
 }
 
 TEST(RankSliceTest, SlicesAreEvenAndCoverAll) {

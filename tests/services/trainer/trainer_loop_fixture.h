@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -109,7 +110,7 @@ class TrainerLoopTest : public ::testing::Test {
              .policy = policy,
              .limits = PlanTrainerLimits(config, weights->config, std::nullopt)
                            .value(),
-             .on_phase = [](TrainerPhase) {},
+             .on_phase = on_phase_,
              .on_progress = [](int64_t, int64_t) {},
              .on_ahead =
                  [&](int64_t micro_batches, int64_t tokens) {
@@ -122,7 +123,10 @@ class TrainerLoopTest : public ::testing::Test {
          .recorder = *recorder,
          .ledger = *ledger,
          .metrics = metrics,
-         .wait_for_stop = [this](absl::Duration) { return is_stopped_; }});
+         .wait_for_stop = [this](absl::Duration) {
+           if (on_wait_) on_wait_();
+           return is_stopped_;
+         }});
     const absl::Status outcome = loop.Run();
     shown_ = answers.Get();
     return outcome;
@@ -173,6 +177,8 @@ class TrainerLoopTest : public ::testing::Test {
   }
 
   bool is_stopped_ = true;  // as far as anybody asks
+  std::function<void()> on_wait_;
+  std::function<void(TrainerPhase)> on_phase_ = [](TrainerPhase) {};
   bool lies_ = false;
   bool holds_back_ = false;
   int64_t held_back_until_tokens_ = 0;  // passed forward

@@ -1,5 +1,8 @@
 #include "services/trainer/trainer_loop.h"
 
+#include <signal.h>
+#include <sys/resource.h>
+
 #include <map>
 #include <string>
 #include <vector>
@@ -21,6 +24,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::Pair;
 
 TEST_F(TrainerLoopTest, EachStepIsSampledUnderThePolicyThatItTrains) {
@@ -43,6 +47,32 @@ TEST_F(TrainerLoopTest,
                   Pair(3, ElementsAre(Submission{1, 1}, Submission{1, 1})),
                   Pair(4, ElementsAre(Submission{2, 2}, Submission{2, 2}))))
       << "and nothing behind the last step";
+}
+
+// Whether this process may write files; what is written is kept.
+void AllowWriting(bool allowed) {
+  rlimit limit = {};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &limit), 0);
+  limit.rlim_cur = allowed ? limit.rlim_max : 0;
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
+TEST_F(TrainerLoopTest, AStepThatIsStoppedBeforeItIsRecordedIsNotSaved) {
+  ::signal(SIGXFSZ, SIG_IGN);  // EFBIG instead
+  // The disk refuses the records of the first step, and is well again when the
+  // run is stopped that waits for it.
+  on_phase_ = [](TrainerPhase phase) {
+    if (phase == TrainerPhase::kPublishing) AllowWriting(false);
+  };
+  on_wait_ = [] { AllowWriting(true); };
+  EXPECT_TRUE(absl::IsCancelled(Run(0)));
+  const RunFolder folder = RunFolder::Open(loaded_.config.run).value();
+  const std::string ledger =
+      ReadFile(folder.File("ledger.jsonl"), 1 << 20).value();
+  EXPECT_THAT(ledger, HasSubstr("accepted"));
+  EXPECT_THAT(ledger, Not(HasSubstr("checkpointed")))
+      << "a checkpoint of a step that no record knows";
+  EXPECT_FALSE(FileExists(folder.File("checkpoints/step-000001")));
 }
 
 TEST_F(TrainerLoopTest, AnObjectiveOfReferencesAloneAsksNobody) {
