@@ -56,6 +56,9 @@ class FakeWorker {
   }
   // While set, Load does not return.
   void HoldLoad(bool hold) { hold_load_ = hold; }
+  // While set, nobody takes a prefix: who sends one waits to be cancelled.
+  void HoldPrefixes(bool hold) { hold_prefixes_ = hold; }
+  bool holds_a_prefix() const { return holds_a_prefix_; }
   // Breaks every connection; with `status` OK new ones succeed.
   void Kill(absl::Status status) {
     SetConnectStatus(std::move(status));
@@ -106,6 +109,8 @@ class FakeWorker {
 
   const std::string name_;
   std::atomic<bool> hold_load_ = false;
+  std::atomic<bool> hold_prefixes_ = false;
+  std::atomic<bool> holds_a_prefix_ = false;
   mutable Mutex mutex_;
   Handler handler_;
   absl::Status connect_status_;
@@ -169,6 +174,11 @@ class FakeSession : public WorkerSession<FakeTask, FakeResult> {
   }
 
   bool SendPrefix(const FakeTask& partial) override {
+    while (worker_->hold_prefixes_) {
+      worker_->holds_a_prefix_ = true;
+      if (stream()->closed()) return false;
+      absl::SleepFor(absl::Milliseconds(1));
+    }
     MutexLock lock(&worker_->mutex_);
     worker_->prefixes_[partial.id] = partial.known;
     return true;

@@ -10,8 +10,9 @@
 // back to loading.
 // Tasks: a worker has at most max_in_flight tasks at a time, which it names
 // itself, and at most its share of the unanswered ones, so that the first
-// worker to be ready does not take them all. When it is lost, or a task times
-// out, its tasks go back to the front of the list. A worker with nothing else
+// worker to be ready does not take them all. When it is lost, a task times
+// out, or what is written to it is not taken for as long, its tasks go back to
+// the front of the list. A worker with nothing else
 // to do also gets a task that another has had for several times as long as
 // usual (task_durations.h), so that no step waits for one slow worker. The
 // first valid answer counts, later ones are duplicates. A worker that answers
@@ -123,12 +124,15 @@ class WorkerPool {
   struct Worker {
     int64_t number = 0;
     WorkerState state;
-    int64_t capacity = 0;    // tasks it takes at a time; 0: not connected
-    bool wanted = true;      // its address is still named
-    bool refusing = false;   // it gets no more tasks from this session
-    bool unfit = false;      // it is up, but not what this run needs
-    bool timed_out = false;  // the watchdog cancelled its session
-    bool done = false;       // its thread needs nothing any more
+    int64_t capacity = 0;   // tasks it takes at a time; 0: not connected
+    bool wanted = true;     // its address is still named
+    bool refusing = false;  // it gets no more tasks from this session
+    bool unfit = false;     // it is up, but not what this run needs
+    // Why the watchdog cancelled its session; none: it did not.
+    absl::Status timed_out;
+    // By when what its sender writes must have been taken.
+    absl::Time write_deadline = absl::InfiniteFuture();
+    bool done = false;  // its thread needs nothing any more
     std::shared_ptr<Session> session;
     std::jthread thread;
   };
@@ -161,6 +165,9 @@ class WorkerPool {
                        const PolicyUpdates& updates,
                        PolicyUpdates* loaded);
   std::optional<Work> WaitForWork(Worker* worker, Stream* stream);
+  // What is overdue of a worker; OK: nothing.
+  absl::Status Overdue(const Worker& worker) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::shared_ptr<const Task> TakeTask(Worker* worker, Stream* stream)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool HasRoom(int64_t number) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -136,11 +136,9 @@ void WorkerPool<Task, Result>::WatchDeadlines() {
       if (stopping_) return;
       load = Load();
       for (const auto& [endpoint, worker] : workers_) {
-        if (!worker->timed_out && worker->session != nullptr &&
-            board_.HasExpired(worker->number, absl::Now())) {
-          worker->timed_out = true;
-          overdue.push_back(worker->session);
-        }
+        if (!worker->timed_out.ok() || worker->session == nullptr) continue;
+        worker->timed_out = Overdue(*worker);
+        if (!worker->timed_out.ok()) overdue.push_back(worker->session);
       }
     }
     for (const auto& session : overdue) session->Cancel();
@@ -148,6 +146,22 @@ void WorkerPool<Task, Result>::WatchDeadlines() {
     MutexLock lock(&mutex_);
     if (!stopping_) changed_.WaitFor(&mutex_, kPoolTick);
   }
+}
+
+template <typename Task, typename Result>
+absl::Status WorkerPool<Task, Result>::Overdue(const Worker& worker) const {
+  const absl::Time now = absl::Now();
+  const std::string limit = absl::FormatDuration(options_.task_timeout);
+  if (board_.HasExpired(worker.number, now)) {
+    return absl::DeadlineExceededError(
+        absl::StrCat("a task had no answer within ", limit));
+  }
+  // Of a prefix there is no answer, and its task waits for its home.
+  if (worker.write_deadline < now) {
+    return absl::DeadlineExceededError(
+        absl::StrCat("it took nothing of what was sent within ", limit));
+  }
+  return absl::OkStatus();
 }
 
 // --- States ------------------------------------------------------------------

@@ -35,7 +35,7 @@ absl::Status WorkerPool<Task, Result>::RunSession(Worker* worker,
     if (stopping_) return absl::CancelledError("shutting down");
     session = factory_(worker->state.address);
     worker->session = session;
-    worker->timed_out = false;
+    worker->timed_out = absl::OkStatus();
     SetStage(worker, WorkerStage::kConnecting);
   }
   ASSIGN_OR_RETURN(const int64_t capacity, session->Connect());
@@ -107,6 +107,7 @@ absl::Status WorkerPool<Task, Result>::RunStream(
   bool abandoned = false;
   {
     MutexLock lock(&mutex_);
+    worker->write_deadline = absl::InfiniteFuture();
     superseded = stopping_ || updates_ != updates;
     abandoned = superseded && board_.InFlight(worker->number) > 0;
     if (superseded) board_.Recall(worker->number);
@@ -146,16 +147,22 @@ template <typename Task, typename Result>
 std::optional<typename WorkerPool<Task, Result>::Work>
 WorkerPool<Task, Result>::WaitForWork(Worker* worker, Stream* stream) {
   MutexLock lock(&mutex_);
+  worker->write_deadline = absl::InfiniteFuture();
+  const auto start_writing = [&](Work work) {
+    worker->write_deadline = absl::Now() + options_.task_timeout;
+    return work;
+  };
   while (!stopping_ && !stream->ended && updates_ == stream->updates) {
     const bool sending = worker->wanted && !worker->refusing;
     if (!sending && board_.InFlight(worker->number) == 0) break;
     if (sending) {
-      if (auto task = TakeTask(worker, stream))
-        return Work{std::move(task), {}};
+      if (auto task = TakeTask(worker, stream)) {
+        return start_writing({std::move(task), {}});
+      }
       const bool adopts = prefix_board_.Homes(worker->number) <
                           Share(*worker, prefix_board_.size());
       auto news = prefix_board_.Next(worker->number, adopts);
-      if (news.has_value()) return Work{nullptr, std::move(news)};
+      if (news.has_value()) return start_writing({nullptr, std::move(news)});
     }
     // A task becomes a straggler by the passing of time.
     changed_.WaitFor(&mutex_, kPoolTick);
@@ -172,12 +179,8 @@ void WorkerPool<Task, Result>::Lose(Worker* worker, absl::Status why) {
   {
     MutexLock lock(&mutex_);
     was_ready = worker->state.stage == WorkerStage::kReady;
-    timed_out = worker->timed_out;
-    if (timed_out) {
-      why = absl::DeadlineExceededError(
-          absl::StrCat("a task had no answer within ",
-                       absl::FormatDuration(options_.task_timeout)));
-    }
+    timed_out = !worker->timed_out.ok();
+    if (timed_out) why = worker->timed_out;
     const std::string error(why.message());
     is_news = !stopping_ && worker->wanted &&
               (worker->state.last_error != error ||

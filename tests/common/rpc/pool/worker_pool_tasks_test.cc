@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -156,6 +157,23 @@ TEST_F(WorkerPoolTasksTest, ATaskWithoutAnswerInTimeGoesToAnotherWorker) {
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ(result->worker, "b");
   EXPECT_TRUE(Eventually([&] { return OutcomeCount("timeout") == 1; }));
+}
+
+// Nobody else takes a task whose home has room, and nobody answers a prefix.
+TEST_F(WorkerPoolTasksTest, AWorkerThatTakesNothingOfWhatIsSentIsLost) {
+  options_.task_timeout = absl::Milliseconds(200);
+  Start();
+  a_.HoldPrefixes(true);
+  pool_->SubmitPrefix({1, 5});
+  ASSERT_TRUE(Eventually([&] { return a_.holds_a_prefix(); }));
+  SetEndpoints(std::vector<std::string>{"a", "b"});
+  pool_->Submit({1});
+  EXPECT_TRUE(Eventually([&] {
+    const auto workers = pool_->Workers();
+    return !workers.empty() && absl::StrContains(workers.front().last_error,
+                                                 "it took nothing of what");
+  }));
+  EXPECT_THAT(Collect(1), ElementsAre(1));
 }
 
 TEST_F(WorkerPoolTasksTest, ATaskThatTakesLongIsAlsoGivenToAnIdleWorker) {
