@@ -69,7 +69,8 @@ absl::Status WorkerGenerator::AnswerAll(
       .layout_digest = weights_->layout_digest,
       .precision = PrecisionName(weights_->dtype()),
       .vocab_size = weights_->config.vocab_size,
-      .hidden_size = weights_->config.hidden_size};
+      .hidden_size = weights_->config.hidden_size,
+      .end_ids = weights_->config.eos_token_ids};
   // The workers have weights of their own.
   weights_ = nullptr;
   adapter_ = nullptr;

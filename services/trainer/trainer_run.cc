@@ -278,7 +278,8 @@ ExpectedWorker TrainerRun::ExpectedWorkers() const {
   return {.layout_digest = weights.layout_digest,
           .precision = PrecisionName(weights.dtype()),
           .vocab_size = weights.config.vocab_size,
-          .hidden_size = weights.config.hidden_size};
+          .hidden_size = weights.config.hidden_size,
+          .end_ids = weights.config.eos_token_ids};
 }
 
 absl::Status TrainerRun::Train(

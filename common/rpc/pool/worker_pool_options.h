@@ -23,6 +23,9 @@ struct ExpectedWorker {
   std::string precision;      // "float32" or "bfloat16"
   int64_t vocab_size = 0;
   int64_t hidden_size = 0;
+  // The end tokens of the trainer's model, with which answers end. No part of
+  // Describe: compared with the answers. None: they are not.
+  std::vector<int64_t> end_ids = {};
 };
 
 // What became of one attempt at a task.

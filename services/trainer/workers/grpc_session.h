@@ -186,6 +186,9 @@ class GrpcSession : public WorkerSession<Task, Result> {
     // After a refused Write the reason is in the status.
     const absl::Status taken = FromGrpcStatus(writer->Finish());
     RETURN_IF_ERROR(absl::IsAborted(sent) ? sent : taken);
+    // One that is content before it has all cannot know what it acknowledges,
+    // nor is the digest there that it would be compared with.
+    RETURN_IF_ERROR(sent);
     RETURN_IF_ERROR(CheckAcknowledgement(response, set, update));
     return bytes;
   }

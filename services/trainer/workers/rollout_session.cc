@@ -1,12 +1,16 @@
 #include "services/trainer/workers/rollout_session.h"
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
+#include "common/base/status_macros.h"
 #include "common/generation/decode_request_message.h"
 #include "common/rpc/transfer/served_policy.h"
 
@@ -27,6 +31,13 @@ FinishReason FinishReasonOf(v1::GenerationFinished::Reason reason) {
 
 // Beyond any worker's; what a worker says is bounded.
 constexpr uint32_t kMaxSlots = 1 << 16;
+
+// By how much rounding may lift the logarithm of a probability above 0.
+constexpr float kLogprobRounding = 1e-3F;
+
+bool IsLogprob(float value) {
+  return std::isfinite(value) && value <= kLogprobRounding;
+}
 
 }  // namespace
 
@@ -73,12 +84,12 @@ std::optional<TaskAnswer<RolloutResult>> RolloutSession::Receive() {
       partial_.erase(found);
       return TaskAnswer<RolloutResult>{id, added};
     }
-    RolloutResult result = std::move(found->second.result);
-    const SamplingKey key = found->second.key;
+    Partial partial = std::move(found->second);
+    const SamplingKey key = partial.key;
     partial_.erase(found);
     if (response.has_finished()) {
       TaskAnswer<RolloutResult> answer{
-          id, Finish(response.finished(), std::move(result))};
+          id, Finish(response.finished(), std::move(partial))};
       if (timeline() != nullptr && answer.result.ok() &&
           response.finished().has_times()) {
         Record(response.finished().times(), key, *answer.result);
@@ -112,7 +123,7 @@ absl::Status RolloutSession::AddTokens(const v1::TokensSampled& tokens,
   }
   for (int i = 0; i < tokens.ids_size(); ++i) {
     if (tokens.ids(i) < 0 || tokens.ids(i) >= expected().vocab_size ||
-        !std::isfinite(tokens.logprobs(i))) {
+        !IsLogprob(tokens.logprobs(i))) {
       return absl::DataLossError(absl::StrCat("sampled token ",
                                               tokens.ids(i),
                                               " with log-probability ",
@@ -129,7 +140,8 @@ absl::Status RolloutSession::AddTokens(const v1::TokensSampled& tokens,
 }
 
 absl::StatusOr<RolloutResult> RolloutSession::Finish(
-    const v1::GenerationFinished& finished, RolloutResult result) const {
+    const v1::GenerationFinished& finished, Partial partial) const {
+  RolloutResult& result = partial.result;
   const PolicyUpdate& policy = update(WeightSet::kLive);
   if (finished.policy_version() != policy.version ||
       finished.adapter_digest() != policy.adapter.digest) {
@@ -151,9 +163,40 @@ absl::StatusOr<RolloutResult> RolloutSession::Finish(
                                             result.ids.size(),
                                             " arrived"));
   }
+  RETURN_IF_ERROR(CheckEnd(result, partial.max_new_tokens));
   result.policy_version = finished.policy_version();
   result.adapter_digest = finished.adapter_digest();
-  return result;
+  return std::move(result);
+}
+
+absl::Status RolloutSession::CheckEnd(const RolloutResult& result,
+                                      int64_t max_new_tokens) const {
+  const bool is_cut = result.finish_reason == FinishReason::kLength;
+  if (is_cut && static_cast<int64_t>(result.ids.size()) < max_new_tokens) {
+    return absl::DataLossError(absl::StrCat("an answer that is said to be cut ",
+                                            "off after ",
+                                            result.ids.size(),
+                                            " of ",
+                                            max_new_tokens,
+                                            " tokens"));
+  }
+  const std::vector<int64_t>& ends = expected().end_ids;
+  if (ends.empty()) return absl::OkStatus();
+  const auto first_end = std::ranges::find_first_of(result.ids, ends);
+  const auto expected_end =
+      is_cut ? result.ids.end() : std::prev(result.ids.end());
+  if (first_end == expected_end) return absl::OkStatus();
+  return absl::DataLossError(
+      absl::StrCat("an answer of ",
+                   result.ids.size(),
+                   " tokens that ends with ",
+                   result.ids.back(),
+                   is_cut ? ", cut off," : "",
+                   " and has its first end token at index ",
+                   first_end - result.ids.begin(),
+                   " (the trainer's model ends with ",
+                   absl::StrJoin(ends, ", "),
+                   "); give the worker the same generation_config.json"));
 }
 
 void RolloutSession::Record(const v1::SampleTimes& times,

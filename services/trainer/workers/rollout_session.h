@@ -38,8 +38,9 @@ class RolloutSession final : public RolloutSessionBase {
         on_tokens_(std::move(on_tokens)) {}
 
   // An answer that is not what was asked for (tokens missing or too many, ids
-  // outside the vocabulary, log-probabilities that are no number, a task it was
-  // not given) is DATA_LOSS; one of another policy FAILED_PRECONDITION.
+  // outside the vocabulary, log-probabilities that are none, an end where none
+  // is, a task it was not given) is DATA_LOSS; one of another policy
+  // FAILED_PRECONDITION.
   std::optional<TaskAnswer<RolloutResult>> Receive() override;
 
  private:
@@ -54,7 +55,10 @@ class RolloutSession final : public RolloutSessionBase {
   v1::GenerateRequest ToRequest(const RolloutTask& task) override;
   absl::Status AddTokens(const v1::TokensSampled& tokens, Partial& partial);
   absl::StatusOr<RolloutResult> Finish(const v1::GenerationFinished& finished,
-                                       RolloutResult result) const;
+                                       Partial partial) const;
+  // Whether the answer can have ended where and as it did.
+  absl::Status CheckEnd(const RolloutResult& result,
+                        int64_t max_new_tokens) const;
   void Record(const v1::SampleTimes& times,
               const SamplingKey& key,
               const RolloutResult& result);

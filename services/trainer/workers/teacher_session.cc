@@ -1,7 +1,12 @@
 #include "services/trainer/workers/teacher_session.h"
 
+#include <algorithm>
+#include <cmath>
+#include <span>
+
 #include "absl/strings/str_cat.h"
 
+#include "common/base/status_macros.h"
 #include "common/rpc/transfer/chunk_message.h"
 #include "common/rpc/transfer/encoded_methods.h"
 #include "common/rpc/transfer/served_policy.h"
@@ -15,6 +20,8 @@ constexpr char kScoreMethod[] = "/dapd.v1.TeacherService/Score";
 constexpr size_t kUntakenAnswers = 4;
 // What a worker says is bounded: teacher.proto's ScoreTimes.
 constexpr int kMaxAheadSpans = 64;
+// No computation takes longer: 30 years.
+constexpr double kMaxSeconds = 1e9;
 
 v1::Payload ToWirePayload(Payload payload) {
   switch (payload) {
@@ -26,6 +33,14 @@ v1::Payload ToWirePayload(Payload payload) {
       return v1::PAYLOAD_TOP_K;
   }
   return v1::PAYLOAD_UNSPECIFIED;
+}
+
+bool AreInVocabulary(const HostTensor& ids, int64_t vocab_size) {
+  const std::span<const int32_t> all(
+      reinterpret_cast<const int32_t*>(ids.data.get()),
+      static_cast<size_t>(ids.num_elements()));
+  return std::ranges::all_of(
+      all, [&](int32_t id) { return id >= 0 && id < vocab_size; });
 }
 
 // Whatever is wrong with what a worker sent, another one may send it right.
@@ -280,6 +295,28 @@ absl::Status TeacherSession::AddHeader(const v1::ScoredTensor& message,
   return absl::OkStatus();
 }
 
+absl::Status TeacherSession::CheckValues(const ScoreResult& result) const {
+  for (const auto& [view, tensors] : result.views) {
+    for (const auto& [name, tensor] : tensors) {
+      const char* what = nullptr;
+      if (!AllFinite(tensor)) {
+        what = "a number that is not finite";
+      } else if (tensor.dtype == DType::kInt32 &&
+                 !AreInVocabulary(tensor, expected().vocab_size)) {
+        what = "an id outside the vocabulary";
+      }
+      if (what == nullptr) continue;
+      return absl::DataLossError(absl::StrCat("tensor '",
+                                              name,
+                                              "' of view '",
+                                              ViewNameString(view),
+                                              "' holds ",
+                                              what));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<ScoreResult> TeacherSession::Finish(const v1::ScoreDone& done,
                                                    Partial& partial) const {
   if (partial.weights != WeightSet::kBase) {
@@ -300,6 +337,14 @@ absl::StatusOr<ScoreResult> TeacherSession::Finish(const v1::ScoreDone& done,
     return absl::DataLossError(
         absl::StrCat(partial.missing.size(),
                      " tensors of the answer, or the end of one, are missing"));
+  }
+  RETURN_IF_ERROR(CheckValues(partial.result));
+  for (const double seconds : {done.compute_seconds(), done.ahead_seconds()}) {
+    // Negated, so that a NaN is too much.
+    if (!(std::abs(seconds) <= kMaxSeconds)) {
+      return absl::DataLossError(
+          absl::StrCat("an answer that took ", seconds, " seconds"));
+    }
   }
   partial.result.compute_seconds = done.compute_seconds();
   partial.result.ahead_seconds = done.ahead_seconds();

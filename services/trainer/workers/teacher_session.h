@@ -53,8 +53,9 @@ class TeacherSession final : public TeacherSessionBase {
   bool WithdrawPrefix(uint64_t id) override;
 
   // An answer that is not what was asked for (a tensor too many, missing, or of
-  // another shape or dtype, a corrupted chunk, a task it was not given) is
-  // DATA_LOSS; one of other weights FAILED_PRECONDITION.
+  // another shape or dtype, a corrupted chunk, numbers that are not finite, ids
+  // outside the vocabulary, a task it was not given) is DATA_LOSS; one of other
+  // weights FAILED_PRECONDITION.
   std::optional<TaskAnswer<ScoreResult>> Receive() override;
 
  private:
@@ -89,6 +90,8 @@ class TeacherSession final : public TeacherSessionBase {
                          Partial& partial) const;
   template <typename Chunk>
   absl::Status AddChunk(const Chunk& chunk, Partial& partial) const;
+  // Whether the numbers of a whole answer can be scores.
+  absl::Status CheckValues(const ScoreResult& result) const;
   absl::StatusOr<ScoreResult> Finish(const v1::ScoreDone& done,
                                      Partial& partial) const;
   void Record(const v1::ScoreTimes& times, const ScoreResult& result);

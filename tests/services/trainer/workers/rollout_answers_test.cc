@@ -1,6 +1,7 @@
 // Which rollout workers a client refuses, and which of their answers.
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -112,6 +113,11 @@ TEST_F(RolloutAnswersTest, AnswersThatBreakTheProtocolAreNotTaken) {
        [](const auto&, auto* response) {
          response->mutable_tokens()->add_ids(1);
        }},
+      {"sampled token 1 with log-probability 0.5",
+       [](const auto&, auto* response) {
+         response->mutable_tokens()->add_ids(1);
+         response->mutable_tokens()->add_logprobs(0.5F);
+       }},
       {"of at most 3", [](const auto&, auto* response) {
          for (int i = 0; i < 4; ++i) {
            response->mutable_tokens()->add_ids(1);
@@ -138,6 +144,84 @@ TEST_F(RolloutAnswersTest, AnswersThatBreakTheProtocolAreNotTaken) {
     EXPECT_EQ(Count(TaskOutcome::kAccepted), 0) << c.error;
     client_.reset();
   }
+}
+
+TEST_F(RolloutAnswersTest, AnAnswerThatCannotHaveEndedThereIsNotTaken) {
+  struct Case {
+    v1::GenerationFinished::Reason reason;
+    std::vector<int64_t> end_ids;
+    const char* error;  // empty: the answer is sound
+  };
+  // To all it is token 1, of 3 at most.
+  for (const Case& c :
+       {Case{v1::GenerationFinished::REASON_LENGTH, {}, "cut off after 1 of 3"},
+        Case{v1::GenerationFinished::REASON_EOS, {2, 3}, "ends with 2, 3"},
+        Case{v1::GenerationFinished::REASON_EOS, {1, 2}, ""},
+        Case{v1::GenerationFinished::REASON_EOS, {}, ""}}) {
+    ScriptedServer server([&](ScriptedServer::Stream* stream) {
+      v1::GenerateRequest request;
+      while (stream->Read(&request)) {
+        AnswerWithOneToken(request, stream, [&](auto* finished) {
+          finished->set_reason(c.reason);
+        });
+      }
+    });
+    options_.expected.end_ids = c.end_ids;
+    Start({server.address()});
+    client_->Submit(MakeTask(1));
+    if (std::string(c.error).empty()) {
+      const auto result = client_->Next();
+      EXPECT_TRUE(result.ok()) << result.status();
+    } else {
+      WaitUntil([&] {
+        const auto workers = client_->Workers();
+        return !workers.empty() &&
+               workers.front().last_error.find(c.error) != std::string::npos;
+      });
+    }
+    client_.reset();
+  }
+}
+
+// Its update is still being written: what it is to be compared with is not
+// there.
+TEST_F(RolloutAnswersTest, AnAcknowledgementOfHalfAnAdapterIsNotTaken) {
+  class HastyServer final : public v1::RolloutService::Service {
+   public:
+    grpc::Status Describe(grpc::ServerContext*,
+                          const v1::DescribeRequest*,
+                          v1::DescribeResponse* response) override {
+      *response = MakeDescribeResponse(Description(), {});
+      return grpc::Status::OK;
+    }
+    grpc::Status LoadAdapter(grpc::ServerContext*,
+                             grpc::ServerReader<v1::LoadAdapterRequest>* reader,
+                             v1::LoadAdapterResponse* response) override {
+      v1::LoadAdapterRequest header;
+      reader->Read(&header);
+      *response = MakeLoadAdapterResponse(
+          {WeightSet::kLive, {true, 1, ""}, {7, {-1.5F}}});
+      return grpc::Status::OK;
+    }
+  } service;
+  const auto server = StartOrFail(
+      "127.0.0.1:0", &service, v1::RolloutService::service_full_name());
+  Start({server->address()});
+  auto progress = std::make_shared<UpdateProgress>();
+  auto update = std::make_shared<PolicyUpdate>(*MakeUpdate(1));
+  update->adapter.tensors = std::string(8 << 20, 'x');
+  update->adapter.digest.clear();
+  update->progress = progress;
+  progress->Advance(8 << 20);
+  client_->SetPolicy(update);
+  WaitUntil([&] {
+    const auto workers = client_->Workers();
+    return !workers.empty() &&
+           workers.front().last_error.find("takes no more of the adapter") !=
+               std::string::npos;
+  });
+  progress->Abandon();
+  client_.reset();
 }
 
 }  // namespace

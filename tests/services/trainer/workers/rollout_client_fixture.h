@@ -152,7 +152,7 @@ class RolloutClientFixture : public ::testing::Test {
     ASSERT_TRUE(condition());
   }
 
-  std::atomic<int> outcomes_[6] = {};
+  std::atomic<int> outcomes_[static_cast<int>(TaskOutcome::kHedged) + 1] = {};
   std::atomic<uint64_t> pushed_bytes_ = 0;
   FakeSamplerControl control_;
   FakeSamplerControl other_control_;

@@ -1,6 +1,10 @@
 // Which of a teacher's answers a client does not take.
 
+#include <atomic>
+#include <cmath>
+#include <cstring>
 #include <functional>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,6 +13,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+#include "common/base/crc32c.h"
 #include "tests/services/trainer/workers/teacher_client_fixture.h"
 
 namespace dapd {
@@ -17,6 +22,60 @@ namespace {
 using ::testing::HasSubstr;
 
 class TeacherAnswersTest : public TeacherClientFixture {};
+
+// Replaces the first number of a chunk; its checksum is right again.
+template <typename Number>
+void SetNumber(Number number, v1::ScoreResponse* message) {
+  v1::TensorChunk& chunk = *message->mutable_chunk();
+  std::memcpy(chunk.mutable_data()->data(), &number, sizeof(number));
+  chunk.set_crc32c(Crc32c(chunk.data()));
+}
+
+TEST_F(TeacherAnswersTest, IdsOutsideTheVocabularyAreNotTaken) {
+  std::atomic<int32_t> id = -1;
+  ScriptedServer server([&](const v1::ScoreRequest& request,
+                            ScriptedServer::Stream* stream) {
+    // hidden of 8 numbers becomes ids of 8, and logprobs of 8.
+    std::vector<v1::ScoreResponse> messages;
+    for (v1::ScoreResponse& message : SoundAnswer(request)) {
+      messages.push_back(message);
+      if (!message.has_chunk()) continue;
+      auto header = messages[messages.size() - 2];
+      messages.push_back(header);
+      messages.push_back(message);
+      auto* ids = &messages[messages.size() - 4];
+      ids->mutable_tensor()->mutable_header()->set_name("ids");
+      ids->mutable_tensor()->mutable_header()->set_dtype(v1::DATA_TYPE_INT32);
+      SetNumber(id.load(), &messages[messages.size() - 3]);
+      messages[messages.size() - 2]
+          .mutable_tensor()
+          ->mutable_header()
+          ->set_name("logprobs");
+    }
+    for (const auto& message : messages) stream->Write(message);
+  });
+  for (const int32_t bad : {-1, 1 << 20}) {
+    id = bad;
+    Start(server.address());
+    ScoreTask task = MakeTask(1);
+    task.payload = Payload::kTopK;
+    task.top_k = kHidden;
+    client_->Submit(std::move(task));
+    std::string error;
+    const absl::Time deadline = absl::Now() + absl::Seconds(20);
+    while (error.empty() && absl::Now() < deadline) {
+      absl::SleepFor(absl::Milliseconds(1));
+      const auto workers = client_->Workers();
+      if (!workers.empty()) error = workers.front().last_error;
+    }
+    EXPECT_THAT(error, HasSubstr("'ids'"));
+    EXPECT_THAT(error, HasSubstr("holds an id outside the vocabulary"));
+    id = (1 << 20) - 1;
+    const auto result = client_->Next();
+    EXPECT_TRUE(result.ok()) << result.status();
+    client_.reset();
+  }
+}
 
 TEST_F(TeacherAnswersTest, AScoreOfAnOlderVersionOfItsSetIsNotTaken) {
   ScriptedServer server(
@@ -82,6 +141,22 @@ TEST_F(TeacherAnswersTest, AnswersThatBreakTheProtocolAreNotTaken) {
       {"are missing", [](Messages& m) { m.erase(m.begin() + 3); }},
       {"scored by the snapshot adapter of version 9",
        [](Messages& m) { m.back().mutable_done()->set_policy_version(9); }},
+      {"tensor 'hidden' of view 'none_rollout' holds a number that is not "
+       "finite",
+       [](Messages& m) { SetNumber(std::nanf(""), &m[1]); }},
+      {"holds a number that is not finite",
+       [](Messages& m) {
+         SetNumber(std::numeric_limits<float>::infinity(), &m[3]);
+       }},
+      {"took nan seconds",
+       [](Messages& m) {
+         m.back().mutable_done()->set_compute_seconds(std::nan(""));
+       }},
+      {"took inf seconds",
+       [](Messages& m) {
+         m.back().mutable_done()->set_ahead_seconds(
+             std::numeric_limits<double>::infinity());
+       }},
       {"without content", [](Messages& m) { m[1].clear_chunk(); }},
       {"which the worker was not given",
        [](Messages& m) { m[0].set_request_id(77); }}};

@@ -181,7 +181,7 @@ class TeacherClientFixture : public ::testing::Test {
     client_->SetWeights({{WeightSet::kSnapshot, MakeUpdate(version)}});
   }
 
-  std::atomic<int> outcomes_[6] = {};
+  std::atomic<int> outcomes_[static_cast<int>(TaskOutcome::kHedged) + 1] = {};
   FakeScorerControl control_;
   TeacherClientOptions options_;
   std::unique_ptr<TeacherClient> client_;
