@@ -10,9 +10,10 @@
 #include <optional>
 #include <utility>
 
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
+
 #include "common/base/mutex.h"
+#include "common/base/steady_time.h"
 
 namespace dapd {
 
@@ -52,9 +53,9 @@ class BoundedQueue {
   // As Pop, but waits at most `timeout` (zero: does not wait).
   std::optional<T> PopFor(absl::Duration timeout) {
     MutexLock lock(&mutex_);
-    const absl::Time deadline = absl::Now() + timeout;
+    const absl::Time deadline = SteadyNow() + timeout;
     while (!closed_ && items_.empty()) {
-      const absl::Duration left = deadline - absl::Now();
+      const absl::Duration left = deadline - SteadyNow();
       if (left <= absl::ZeroDuration()) return std::nullopt;
       not_empty_.WaitFor(&mutex_, left);
     }

@@ -12,6 +12,7 @@
 
 #include "common/base/mutex.h"
 #include "common/base/status_macros.h"
+#include "common/base/steady_time.h"
 #include "common/collective/rank_link.h"
 #include "common/rpc/client/channel.h"
 #include "common/rpc/client/credentials.h"
@@ -42,7 +43,7 @@ class RankFollower final : public Collective {
 
   // Tries until rank 0 answers: it may start later than this one.
   absl::Status Join() {
-    const absl::Time deadline = absl::Now() + options_.join_timeout;
+    const absl::Time deadline = SteadyNow() + options_.join_timeout;
     while (true) {
       const absl::Status status = TryJoin();
       if (status.ok() || absl::IsFailedPrecondition(status)) return status;
@@ -50,7 +51,7 @@ class RankFollower final : public Collective {
         return absl::CancelledError(
             "told to stop while trainer rank 0 was awaited");
       }
-      if (absl::Now() >= deadline) {
+      if (SteadyNow() >= deadline) {
         return absl::UnavailableError(
             absl::StrCat("trainer rank 0 cannot be reached at ",
                          options_.rendezvous,

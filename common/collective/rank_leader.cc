@@ -17,6 +17,7 @@
 #include "common/base/log.h"
 #include "common/base/mutex.h"
 #include "common/base/status_macros.h"
+#include "common/base/steady_time.h"
 #include "common/collective/rank_link.h"
 #include "common/rpc/server/server.h"
 #include "dapd/v1/rank.grpc.pb.h"
@@ -94,7 +95,7 @@ class Members final : public v1::RankService::Service {
 
   // Blocks until all are there; they stay until Close then.
   absl::Status WaitForAll() {
-    const absl::Time deadline = absl::Now() + options_.join_timeout;
+    const absl::Time deadline = SteadyNow() + options_.join_timeout;
     MutexLock lock(&mutex_);
     while (true) {
       const std::vector<std::string> missing = Missing();
@@ -103,7 +104,7 @@ class Members final : public v1::RankService::Service {
         return absl::CancelledError(
             "told to stop while trainer ranks were awaited");
       }
-      const absl::Duration left = deadline - absl::Now();
+      const absl::Duration left = deadline - SteadyNow();
       if (left <= absl::ZeroDuration()) {
         return absl::UnavailableError(
             absl::StrCat("trainer rank ",
@@ -241,7 +242,7 @@ class RankLeader final : public Collective {
  private:
   template <typename Operation>
   absl::Status Run(const Operation& operation) {
-    SetDeadline(absl::Now() + options_.operation_timeout);
+    SetDeadline(SteadyNow() + options_.operation_timeout);
     const absl::Cleanup clear = [this] { SetDeadline(absl::InfiniteFuture()); };
     const absl::Status status = operation(next_operation_++);
     if (status.ok()) return status;
@@ -288,7 +289,7 @@ class RankLeader final : public Collective {
       absl::SleepFor(absl::Milliseconds(100));
       {
         MutexLock lock(&mutex_);
-        if (absl::Now() < deadline_) continue;
+        if (SteadyNow() < deadline_) continue;
         deadline_ = absl::InfiniteFuture();
       }
       LogError(absl::StrCat("a trainer rank did not come within ",

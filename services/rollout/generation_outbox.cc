@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/time/clock.h"
+#include "common/base/steady_time.h"
 
 namespace dapd {
 
@@ -77,10 +77,10 @@ void GenerationOutbox::Abandon() {
 
 std::optional<GenerationEvent> GenerationOutbox::PopFor(
     absl::Duration timeout) {
-  const absl::Time deadline = absl::Now() + timeout;
+  const absl::Time deadline = SteadyNow() + timeout;
   MutexLock lock(&mutex_);
-  while (events_.empty() && !IsDone() && absl::Now() < deadline) {
-    changed_.WaitFor(&mutex_, deadline - absl::Now());
+  while (events_.empty() && !IsDone() && SteadyNow() < deadline) {
+    changed_.WaitFor(&mutex_, deadline - SteadyNow());
   }
   if (events_.empty()) return std::nullopt;
   std::optional<GenerationEvent> event = std::move(events_.front());

@@ -9,6 +9,7 @@
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/base/steady_time.h"
 
 namespace dapd {
 namespace {
@@ -61,10 +62,10 @@ absl::StatusOr<LoadResult> RolloutWorker::Load(
 void RolloutWorker::Shutdown(absl::Duration grace) {
   draining_ = true;
   {
-    const absl::Time deadline = absl::Now() + grace;
+    const absl::Time deadline = SteadyNow() + grace;
     MutexLock lock(&mutex_);
-    while (!is_idle_ && absl::Now() < deadline) {
-      drained_.WaitFor(&mutex_, deadline - absl::Now());
+    while (!is_idle_ && SteadyNow() < deadline) {
+      drained_.WaitFor(&mutex_, deadline - SteadyNow());
     }
   }
   commands_.Close();

@@ -9,6 +9,7 @@
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/base/steady_time.h"
 
 namespace dapd {
 namespace {
@@ -84,7 +85,7 @@ absl::StatusOr<LoadResult> TeacherWorker::Load(
 void TeacherWorker::Shutdown(absl::Duration grace) {
   if (!draining_.exchange(true)) {
     MutexLock lock(&mutex_);
-    deadline_ = absl::Now() + grace;
+    deadline_ = SteadyNow() + grace;
   }
   commands_.Close();
   if (thread_.joinable()) thread_.join();
@@ -139,7 +140,7 @@ void TeacherWorker::ComputeAhead() {
 absl::Status TeacherWorker::CheckTurn(const TeacherRequest& request) {
   {
     MutexLock lock(&mutex_);
-    if (absl::Now() > deadline_) return ShuttingDown();
+    if (SteadyNow() > deadline_) return ShuttingDown();
   }
   return served_.Check(
       request.input.weights, request.policy_version, request.adapter_digest);

@@ -6,11 +6,11 @@
 #include <utility>
 
 #include "absl/strings/match.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 
 #include "common/base/status_macros.h"
 #include "common/data/repetition.h"
+#include "common/base/steady_time.h"
 #include "services/trainer/record/choose_answers.h"
 
 namespace dapd {
@@ -151,7 +151,7 @@ absl::StatusOr<EvaluationReport> Evaluate(const Config& config,
                                           const std::vector<Term>& terms,
                                           const ViewBuilder& views,
                                           SamplePipeline& pipeline) {
-  const absl::Time start = absl::Now();
+  const absl::Time start = SteadyNow();
   EvaluationReport report;
   report.policy_version = policy.version();
   report.problems = static_cast<int64_t>(held_out.problems.size());
@@ -185,7 +185,7 @@ absl::StatusOr<EvaluationReport> Evaluate(const Config& config,
                                        pipeline,
                                        report));
   }
-  report.seconds = absl::ToDoubleSeconds(absl::Now() - start);
+  report.seconds = absl::ToDoubleSeconds(SteadyNow() - start);
   return report;
 }
 

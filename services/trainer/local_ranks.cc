@@ -16,6 +16,7 @@
 #include "common/base/files.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/base/steady_time.h"
 #include "common/base/this_program.h"
 #include "common/base/thread_share.h"
 #include "common/base/visible_gpus.h"
@@ -95,8 +96,8 @@ class RunningRanks {
 
   // Until all have ended, or for `grace`.
   void WaitFor(absl::Duration grace) {
-    const absl::Time deadline = absl::Now() + grace;
-    while (running() && absl::Now() < deadline) {
+    const absl::Time deadline = SteadyNow() + grace;
+    while (running() && SteadyNow() < deadline) {
       absl::SleepFor(kPollInterval);
       Poll();
     }

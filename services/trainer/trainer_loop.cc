@@ -6,13 +6,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 
 #include "common/base/failpoint.h"
 #include "common/base/files.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/base/steady_time.h"
 #include "common/config/preset_terms.h"
 #include "common/model/spec/model_card.h"
 #include "common/model/weights/adapter.h"
@@ -99,7 +99,7 @@ absl::Status TrainerLoop::Run() {
 }
 
 absl::Status TrainerLoop::RunSteps() {
-  const absl::Time start = absl::Now();
+  const absl::Time start = SteadyNow();
   RETURN_IF_ERROR(batch_.Start());
   parts_.metrics.RecordPolicy(policy_.version(), policy_.snapshot_version());
   RETURN_IF_ERROR(disk_.Write("the ledger", [&] {
@@ -140,7 +140,7 @@ absl::Status TrainerLoop::RunSteps() {
   }));
   DAPD_FAILPOINT("run.before_summary");
   RETURN_IF_ERROR(disk_.MustWrite("the summary", [&] {
-    return parts_.recorder.Finish(absl::ToDoubleSeconds(absl::Now() - start));
+    return parts_.recorder.Finish(absl::ToDoubleSeconds(SteadyNow() - start));
   }));
   parts_.on_saved(policy_.version());
   return absl::OkStatus();
@@ -281,7 +281,7 @@ absl::Status TrainerLoop::Record(const std::vector<RolloutRecord>& records,
 }
 
 absl::Status TrainerLoop::SaveCheckpointNow() {
-  const absl::Time start = absl::Now();
+  const absl::Time start = SteadyNow();
   RETURN_IF_ERROR(
       SaveCheckpoint(JoinPath(parts_.recorder.folder(), "checkpoints"),
                      parts_.batch.weights->config,
@@ -296,7 +296,7 @@ absl::Status TrainerLoop::SaveCheckpointNow() {
   DAPD_FAILPOINT("checkpoint.after_export");
   saved_version_ = policy_.version();
   parts_.metrics.RecordCheckpoint(policy_.version(),
-                                  absl::ToDoubleSeconds(absl::Now() - start));
+                                  absl::ToDoubleSeconds(SteadyNow() - start));
   parts_.on_saved(policy_.version());
   return absl::OkStatus();
 }

@@ -42,12 +42,12 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 
 #include "common/base/log.h"
 #include "common/base/mutex.h"
 #include "common/base/status_macros.h"
+#include "common/base/steady_time.h"
 #include "common/rpc/pool/address_book.h"
 #include "common/rpc/pool/prefix_board.h"
 #include "common/rpc/pool/task_board.h"
@@ -74,7 +74,7 @@ class WorkerPool {
         factory_(std::move(factory)),
         board_(options_.max_attempts),
         durations_(options_.hedge),
-        patience_start_(absl::Now()),
+        patience_start_(SteadyNow()),
         discovery_([this] { Discover(); }),
         watchdog_([this] { WatchDeadlines(); }) {}
   ~WorkerPool() { Shutdown(); }
@@ -87,13 +87,13 @@ class WorkerPool {
     MutexLock lock(&mutex_);
     updates_ = std::make_shared<const PolicyUpdates>(std::move(updates));
     for (const auto& [endpoint, worker] : workers_) worker->unfit = false;
-    patience_start_ = absl::Now();
+    patience_start_ = SteadyNow();
     changed_.NotifyAll();
   }
   // Neither blocks nor fails.
   void Submit(Task task) {
     MutexLock lock(&mutex_);
-    if (board_.outstanding() == 0) patience_start_ = absl::Now();
+    if (board_.outstanding() == 0) patience_start_ = SteadyNow();
     prefix_board_.Complete(task.id);
     board_.Add(std::move(task));
     changed_.NotifyAll();

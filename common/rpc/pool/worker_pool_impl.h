@@ -18,7 +18,7 @@ absl::StatusOr<Result> WorkerPool<Task, Result>::Next() {
 template <typename Task, typename Result>
 absl::StatusOr<std::optional<Result>> WorkerPool<Task, Result>::NextWithin(
     absl::Duration timeout) {
-  const absl::Time deadline = absl::Now() + timeout;
+  const absl::Time deadline = SteadyNow() + timeout;
   MutexLock lock(&mutex_);
   while (true) {
     if (board_.has_answer()) {
@@ -37,7 +37,7 @@ absl::StatusOr<std::optional<Result>> WorkerPool<Task, Result>::NextWithin(
                        "nothing to wait for"));
     }
     RETURN_IF_ERROR(NothingUsable());
-    const absl::Duration left = deadline - absl::Now();
+    const absl::Duration left = deadline - SteadyNow();
     if (left <= absl::ZeroDuration()) return std::nullopt;
     changed_.WaitFor(&mutex_, std::min(kPoolTick, left));
   }
@@ -99,9 +99,9 @@ void WorkerPool<Task, Result>::Discover() {
     }
     ended.clear();  // joins, without the lock
     MutexLock lock(&mutex_);
-    const absl::Time next = absl::Now() + options_.resolve_interval;
-    while (!stopping_ && absl::Now() < next) {
-      changed_.WaitFor(&mutex_, next - absl::Now());
+    const absl::Time next = SteadyNow() + options_.resolve_interval;
+    while (!stopping_ && SteadyNow() < next) {
+      changed_.WaitFor(&mutex_, next - SteadyNow());
     }
     if (stopping_) return;
   }
@@ -150,7 +150,7 @@ void WorkerPool<Task, Result>::WatchDeadlines() {
 
 template <typename Task, typename Result>
 absl::Status WorkerPool<Task, Result>::Overdue(const Worker& worker) const {
-  const absl::Time now = absl::Now();
+  const absl::Time now = SteadyNow();
   const std::string limit = absl::FormatDuration(options_.task_timeout);
   if (board_.HasExpired(worker.number, now)) {
     return absl::DeadlineExceededError(
@@ -168,7 +168,7 @@ absl::Status WorkerPool<Task, Result>::Overdue(const Worker& worker) const {
 
 template <typename Task, typename Result>
 void WorkerPool<Task, Result>::SetStage(Worker* worker, WorkerStage stage) {
-  if (worker->state.stage == WorkerStage::kReady) patience_start_ = absl::Now();
+  if (worker->state.stage == WorkerStage::kReady) patience_start_ = SteadyNow();
   worker->state.stage = stage;
   if (stage == WorkerStage::kReady) worker->unfit = false;
   changed_.NotifyAll();
@@ -183,7 +183,7 @@ absl::Status WorkerPool<Task, Result>::NothingUsable() {
     all_unfit = all_unfit && worker->unfit;
     states.push_back(worker->state);
   }
-  const bool impatient = absl::Now() - patience_start_ > options_.peer_timeout;
+  const bool impatient = SteadyNow() - patience_start_ > options_.peer_timeout;
   if (!all_unfit && !impatient) return absl::OkStatus();
   const std::string details =
       DescribeWorkers(options_, states, resolve_errors_);

@@ -15,7 +15,7 @@ std::shared_ptr<const Task> WorkerPool<Task, Result>::TakeTask(Worker* worker,
   const int64_t number = worker->number;
   const int64_t in_flight = board_.InFlight(number);
   if (in_flight >= worker->capacity) return nullptr;
-  const absl::Time now = absl::Now();
+  const absl::Time now = SteadyNow();
   const absl::Time deadline = now + options_.task_timeout;
   if (!board_.has_pending()) {
     auto task = board_.TakeStraggler(
@@ -80,7 +80,7 @@ void WorkerPool<Task, Result>::Accept(Worker* worker,
       outcome = TaskOutcome::kStale;
     } else if (status.ok()) {
       const absl::Duration age =
-          board_.Age(worker->number, answer.id, absl::Now());
+          board_.Age(worker->number, answer.id, SteadyNow());
       if (age > absl::ZeroDuration()) durations_.Add(age);
       if (!board_.Answer(answer.id, std::move(answer.result))) {
         outcome = TaskOutcome::kDuplicate;

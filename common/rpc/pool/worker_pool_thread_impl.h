@@ -15,9 +15,9 @@ void WorkerPool<Task, Result>::RunWorker(Worker* worker) {
   while (true) {
     Lose(worker, RunSession(worker, &backoff));
     MutexLock lock(&mutex_);
-    const absl::Time next = absl::Now() + backoff.Next();
-    while (!stopping_ && worker->wanted && absl::Now() < next) {
-      changed_.WaitFor(&mutex_, next - absl::Now());
+    const absl::Time next = SteadyNow() + backoff.Next();
+    while (!stopping_ && worker->wanted && SteadyNow() < next) {
+      changed_.WaitFor(&mutex_, next - SteadyNow());
     }
     if (stopping_ || !worker->wanted) {
       worker->done = true;
@@ -69,11 +69,11 @@ absl::Status WorkerPool<Task, Result>::LoadAll(Session* session,
   for (const auto& [set, update] : updates) {
     std::shared_ptr<const PolicyUpdate>& before = (*loaded)[set];
     if (before == update) continue;
-    const absl::Time start = absl::Now();
+    const absl::Time start = SteadyNow();
     ASSIGN_OR_RETURN(const uint64_t bytes, session->Load(set, *update));
     if (options_.observer.on_adapter_pushed) {
       options_.observer.on_adapter_pushed(
-          absl::ToDoubleSeconds(absl::Now() - start), bytes);
+          absl::ToDoubleSeconds(SteadyNow() - start), bytes);
     }
     before = update;
   }
@@ -116,9 +116,9 @@ absl::Status WorkerPool<Task, Result>::RunStream(
   if (!abandoned) {
     session->HalfClose();
     MutexLock lock(&mutex_);
-    const absl::Time deadline = absl::Now() + kStreamCloseTimeout;
-    while (!stream.ended && absl::Now() < deadline) {
-      changed_.WaitFor(&mutex_, deadline - absl::Now());
+    const absl::Time deadline = SteadyNow() + kStreamCloseTimeout;
+    while (!stream.ended && SteadyNow() < deadline) {
+      changed_.WaitFor(&mutex_, deadline - SteadyNow());
     }
     abandoned = !stream.ended;
   }
@@ -149,7 +149,7 @@ WorkerPool<Task, Result>::WaitForWork(Worker* worker, Stream* stream) {
   MutexLock lock(&mutex_);
   worker->write_deadline = absl::InfiniteFuture();
   const auto start_writing = [&](Work work) {
-    worker->write_deadline = absl::Now() + options_.task_timeout;
+    worker->write_deadline = SteadyNow() + options_.task_timeout;
     return work;
   };
   while (!stopping_ && !stream->ended && updates_ == stream->updates) {

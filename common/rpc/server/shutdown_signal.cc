@@ -11,11 +11,10 @@
 #include <cstdint>
 #include <utility>
 
-#include "absl/time/clock.h"
-
 #include "common/base/check.h"
 #include "common/base/exit_code.h"
 #include "common/base/log.h"
+#include "common/base/steady_time.h"
 
 namespace dapd {
 namespace {
@@ -91,10 +90,10 @@ void ShutdownSignal::Wait() {
 }
 
 bool ShutdownSignal::WaitFor(absl::Duration timeout) {
-  const absl::Time deadline = absl::Now() + timeout;
+  const absl::Time deadline = SteadyNow() + timeout;
   MutexLock lock(&mutex_);
   while (!requested_) {
-    const absl::Duration left = deadline - absl::Now();
+    const absl::Duration left = deadline - SteadyNow();
     if (left <= absl::ZeroDuration()) break;
     changed_.WaitFor(&mutex_, left);
   }

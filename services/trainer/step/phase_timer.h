@@ -3,17 +3,18 @@
 // (null: none).
 #pragma once
 
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
+
+#include "common/base/steady_time.h"
 
 namespace dapd {
 
 class PhaseTimer {
  public:
   explicit PhaseTimer(double* sum, double* around = nullptr)
-      : sum_(sum), around_(around), start_(absl::Now()) {}
+      : sum_(sum), around_(around), start_(SteadyNow()) {}
   ~PhaseTimer() {
-    const double seconds = absl::ToDoubleSeconds(absl::Now() - start_);
+    const double seconds = absl::ToDoubleSeconds(SteadyNow() - start_);
     *sum_ += seconds;
     if (around_ != nullptr) *around_ -= seconds;
   }
