@@ -95,6 +95,8 @@ void RolloutWorker::Run() {
 }
 
 void RolloutWorker::Admit(Sequence sequence) {
+  // Of a stream that died while this came: its Cancel may have been before.
+  if (sequence.outbox->done()) return;
   const absl::Status fit = served_.Check(
       WeightSet::kLive, sequence.policy.version, sequence.policy.digest);
   if (!fit.ok()) return Fail(sequence, fit);

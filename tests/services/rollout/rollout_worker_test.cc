@@ -253,6 +253,21 @@ TEST_F(RolloutWorkerTest, ADeadStreamFreesItsSlots) {
   EXPECT_EQ(control_.cancelled, 2);
 }
 
+TEST_F(RolloutWorkerTest, ARequestThatComesAfterItsStreamDiedTakesNoSlot) {
+  control_.slots = 1;
+  Start();
+  ASSERT_TRUE(Load(1, "one").ok());
+  const auto dead = std::make_shared<GenerationOutbox>();
+  worker_->CancelStream(dead);
+  ASSERT_TRUE(dead->Open(5));
+  DecodeRequest endless;
+  endless.prompt_ids = {1, 2};
+  endless.sampling.max_new_tokens = 1 << 29;
+  worker_->Submit(5, std::move(endless), {true, 1, "one"}, dead);
+  Submit(6, 3);
+  EXPECT_TRUE(Wait(6).error.ok());
+}
+
 TEST_F(RolloutWorkerTest, AFailedStepFailsItsRequestsAndTheWorkerGoesOn) {
   control_.hold = true;
   Start();
