@@ -11,6 +11,7 @@
 #include "common/base/files.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/base/steady_time.h"
 #include "common/copy/run_copy.h"
 
 namespace dapd {
@@ -134,7 +135,7 @@ void RunCopier::LeaveOut(const std::vector<RunCut>& cuts) {
 bool RunCopier::Finish(
     absl::Duration timeout,
     const std::function<bool(absl::Duration)>& wait_for_stop) {
-  const absl::Time start = absl::Now();
+  const absl::Time start = SteadyNow();
   {
     MutexLock lock(&mutex_);
     is_finishing_ = true;
@@ -149,8 +150,8 @@ bool RunCopier::Finish(
            (waiting_.empty() && !busy_with_.has_value());
   };
   bool is_told = false;
-  while (!is_over() && absl::Now() < start + timeout) {
-    if (!is_told && absl::Now() > start + absl::Seconds(1)) {
+  while (!is_over() && SteadyNow() < start + timeout) {
+    if (!is_told && SteadyNow() > start + absl::Seconds(1)) {
       LogInfo(absl::StrCat("waiting for the copy at ",
                            options_.url,
                            ", for at most ",
@@ -179,10 +180,10 @@ bool RunCopier::Finish(
 
 void RunCopier::Run() {
   while (std::optional<RunCut> cut = Next()) {
-    const absl::Time start = absl::Now();
+    const absl::Time start = SteadyNow();
     const absl::Status status = Copy(*cut);
     if (status.ok()) {
-      Copied(*cut, absl::Now() - start);
+      Copied(*cut, SteadyNow() - start);
     } else if (absl::IsCancelled(status) || !Failed(*std::move(cut), status)) {
       return;
     }
@@ -192,7 +193,7 @@ void RunCopier::Run() {
 std::optional<RunCut> RunCopier::Next() {
   MutexLock lock(&mutex_);
   while (!is_ended_) {
-    const absl::Duration left = resume_at_ - absl::Now();
+    const absl::Duration left = resume_at_ - SteadyNow();
     if (waiting_.empty()) {
       changed_.Wait(&mutex_);
     } else if (left > absl::ZeroDuration()) {
@@ -268,7 +269,7 @@ bool RunCopier::Failed(RunCut cut, const absl::Status& error) {
   {
     MutexLock lock(&mutex_);
     busy_with_.reset();
-    resume_at_ = absl::Now() + pause_;
+    resume_at_ = SteadyNow() + pause_;
     pause_ = std::min(2 * pause_, options_.longest_pause);
     if (IsLasting(error)) is_finishing_ = false;
     // A later cut of the same step is worth more.
