@@ -162,8 +162,9 @@ absl::Status TrainerLoop::EvaluateHeldOut(const std::string& when) {
                             parts_.batch.views,
                             batch_.pipeline()));
   report.adapter_digest = batch_.live_digest();
+  parts_.recorder.ShowEvaluation(when, report);
   RETURN_IF_ERROR(disk_.Write("the evaluation", [&] {
-    return parts_.recorder.RecordEvaluation(when, report);
+    return parts_.recorder.WriteEvaluation(when, report);
   }));
   DAPD_FAILPOINT("evaluation.after");
   if (exported_version_ != policy_.version()) return absl::OkStatus();

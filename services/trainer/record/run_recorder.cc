@@ -165,7 +165,7 @@ void RunRecorder::KeepEvaluation(const std::string& when,
   state_->metrics->RecordEvaluation(
       absl::StartsWith(when, kWithinPrefix) ? "within" : when, report);
   state_->status->Change([&](v1::GetStatusResponse& state) {
-    ShowEvaluation(when, report, &state);
+    dapd::ShowEvaluation(when, report, &state);
   });
   state_->answers->ShowEvaluation(report);
 }
@@ -306,8 +306,8 @@ void RunRecorder::ShowStep(const StepReport& report) {
   }
 }
 
-absl::Status RunRecorder::RecordEvaluation(const std::string& when,
-                                           const EvaluationReport& report) {
+void RunRecorder::ShowEvaluation(const std::string& when,
+                                 const EvaluationReport& report) {
   LogInfo(absl::StrFormat(
       "evaluation %s: accuracy %s, format rate %s%s (95 %% interval; "
       "%d problems x %d), %.0f tokens per answer, %.0f s",
@@ -331,6 +331,10 @@ absl::Status RunRecorder::RecordEvaluation(const std::string& when,
   if (report.marker_rate.has_value()) {
     AddEvent("eval/marker", report.policy_version, report.marker_rate->mean);
   }
+}
+
+absl::Status RunRecorder::WriteEvaluation(
+    const std::string& when, const EvaluationReport& report) const {
   return WriteEvaluationReport(EvaluationPath(when), report);
 }
 

@@ -66,10 +66,13 @@ class RunRecorder {
   absl::Status RecordStep(const StepReport& report);
   // Shows the step everywhere else, and warns of what CompareSteps found.
   void ShowStep(const StepReport& report);
-  // `when`: "before", "after" or "step-000050"; logged, kept for summary.json
-  // and in evaluation/<when>.json.
-  absl::Status RecordEvaluation(const std::string& when,
-                                const EvaluationReport& report);
+  // `when`: "before", "after" or "step-000050"; logged, shown and kept for
+  // summary.json, once each. Beside WriteEvaluation, which may fail and be
+  // repeated.
+  void ShowEvaluation(const std::string& when, const EvaluationReport& report);
+  // evaluation/<when>.json.
+  absl::Status WriteEvaluation(const std::string& when,
+                               const EvaluationReport& report) const;
   // An earlier attempt evaluated already.
   bool HasEvaluation(const std::string& when) const;
   // The same, and the adapter that this digest is of.

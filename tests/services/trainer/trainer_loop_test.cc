@@ -2,12 +2,15 @@
 
 #include <signal.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
+#include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -73,6 +76,31 @@ TEST_F(TrainerLoopTest, AStepThatIsStoppedBeforeItIsRecordedIsNotSaved) {
   EXPECT_THAT(ledger, Not(HasSubstr("checkpointed")))
       << "a checkpoint of a step that no record knows";
   EXPECT_FALSE(FileExists(folder.File("checkpoints/step-000001")));
+}
+
+TEST_F(TrainerLoopTest, AnEvaluationThatTheDiskRefusesAtFirstIsToldOnce) {
+  held_out_.problems = {data_.problems[0]};
+  // A folder where its file is to be written aside.
+  const std::string in_the_way =
+      absl::StrCat(RunFolder::Open(loaded_.config.run)
+                       .value()
+                       .File("evaluation/before.json"),
+                   ".tmp-",
+                   ::getpid());
+  ASSERT_TRUE(MakeDirectories(in_the_way).ok());
+  int waits = 0;
+  on_wait_ = [&] {
+    if (++waits == 3) std::filesystem::remove(in_the_way);
+  };
+  is_stopped_ = false;
+  testing::internal::CaptureStderr();
+  const absl::Status outcome = Run(0);
+  const std::string log = testing::internal::GetCapturedStderr();
+  ASSERT_TRUE(outcome.ok()) << outcome;
+  EXPECT_EQ(waits, 3);
+  const std::vector<std::string> parts =
+      absl::StrSplit(log, "evaluation before training: accuracy");
+  EXPECT_EQ(parts.size(), 2u) << log;
 }
 
 TEST_F(TrainerLoopTest, AnObjectiveOfReferencesAloneAsksNobody) {
