@@ -4,104 +4,20 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
-
-#include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/collective/device_group.h"
 #include "common/generation/backend_relay.h"
 #include "common/generation/engine.h"
 #include "common/generation/make_decode_backend.h"
-#include "common/model/weights/adapter.h"
 #include "common/model/weights/describe_worker.h"
 #include "common/model/weights/device_memory.h"
 #include "common/model/weights/worker_placement.h"
 #include "common/sharding/sharded_weights.h"
 #include "common/tensor/torch_bridge.h"
+#include "services/rollout/backend_sampler.h"
 
 namespace dapd {
 namespace {
-
-class EngineSampler : public Sampler {
- public:
-  EngineSampler(ModelConfig model,
-                at::Device device,
-                std::unique_ptr<DecodeBackend> backend,
-                const EngineOptions& options)
-      : model_(std::move(model)),
-        device_(device),
-        engine_(std::move(backend), options) {}
-
-  absl::StatusOr<AppliedAdapter> Load(const AdapterUpload& upload) override {
-    std::shared_ptr<const Adapter> adapter;
-    if (!upload.is_base) {
-      ASSIGN_OR_RETURN(Adapter parsed,
-                       ParseAdapter(upload.adapter, model_, device_));
-      adapter = std::make_shared<const Adapter>(std::move(parsed));
-    }
-    RETURN_IF_ERROR(Use(adapter));
-    absl::StatusOr<AppliedAdapter> applied = Probe(upload.probe_ids);
-    if (!applied.ok()) {
-      RETURN_IF_ERROR(Use(adapter_));
-      return applied;
-    }
-    adapter_ = std::move(adapter);
-    applied->modules_applied = adapter_ == nullptr ? 0 : adapter_->NumModules();
-    return applied;
-  }
-
-  absl::StatusOr<AppliedAdapter> Probe(
-      const std::vector<int32_t>& probe_ids) override {
-    AppliedAdapter applied;
-    applied.modules_applied = adapter_ == nullptr ? 0 : adapter_->NumModules();
-    RETURN_IF_ERROR(CatchTorch([&] {
-      applied.probe_logprobs = engine_.ScoreTokens(probe_ids);
-      return absl::OkStatus();
-    }));
-    return applied;
-  }
-
-  absl::Status Submit(uint64_t id, DecodeRequest request) override {
-    return CatchTorch([&] { return engine_.Submit(id, std::move(request)); });
-  }
-
-  void Cancel(uint64_t id) override {
-    const absl::Status status = CatchTorch([&] {
-      engine_.Cancel(id);
-      return absl::OkStatus();
-    });
-    // Of a device that fails: the next step says so, too.
-    if (!status.ok()) {
-      LogWarning(absl::StrCat("an answer could not be stopped: ",
-                              std::string(status.message())));
-    }
-  }
-
-  absl::StatusOr<std::vector<SampledToken>> Step() override {
-    std::vector<SampledToken> tokens;
-    RETURN_IF_ERROR(CatchTorch([&] {
-      tokens = engine_.Step();
-      return absl::OkStatus();
-    }));
-    return tokens;
-  }
-
-  int64_t num_free() const override { return engine_.num_free(); }
-  KvUse kv_use() const override { return engine_.kv_use(); }
-
- private:
-  absl::Status Use(const std::shared_ptr<const Adapter>& adapter) {
-    return CatchTorch([&] {
-      engine_.SetAdapter(adapter);
-      return absl::OkStatus();
-    });
-  }
-
-  const ModelConfig model_;
-  const at::Device device_;
-  std::shared_ptr<const Adapter> adapter_;  // null: the base
-  GenerationEngine engine_;
-};
 
 WorkerDescription Describe(const Config& config, const ModelWeights& weights) {
   WorkerDescription description =
@@ -124,11 +40,9 @@ int64_t KvMemory(const Config& config, at::Device device) {
 std::unique_ptr<Sampler> MakeSampler(const Config& config,
                                      at::Device device,
                                      std::unique_ptr<DecodeBackend> backend) {
-  ModelConfig model = backend->config();
-  return std::make_unique<EngineSampler>(
-      std::move(model),
-      device,
+  return MakeBackendSampler(
       std::move(backend),
+      device,
       EngineOptions{.kv_memory_bytes = KvMemory(config, device)});
 }
 
