@@ -86,11 +86,11 @@ void WorkerPool<Task, Result>::Accept(Worker* worker,
         outcome = TaskOutcome::kDuplicate;
       }
     } else if (IsFinalError(status)) {
-      board_.Answer(
+      const bool failed = board_.Answer(
           answer.id,
           DescribeTaskError(
               options_.role, answer.id, worker->state.address, status));
-      outcome = TaskOutcome::kFailed;
+      outcome = failed ? TaskOutcome::kFailed : TaskOutcome::kDuplicate;
     } else {
       outcome = absl::IsFailedPrecondition(status) ? TaskOutcome::kStale
                                                    : TaskOutcome::kLost;

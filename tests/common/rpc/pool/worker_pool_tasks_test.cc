@@ -260,6 +260,19 @@ TEST_F(WorkerPoolTasksTest, ASecondAnswerToATaskIsADuplicate) {
   EXPECT_TRUE(Eventually([&] { return OutcomeCount("accepted") == 1; }));
 }
 
+TEST_F(WorkerPoolTasksTest, ARefusalOfAnAnsweredTaskFailsNothing) {
+  a_.SetHandler([&](const FakeTask& task, int64_t version) {
+    return std::vector<FakeAnswer>{
+        a_.Result(task.id, version),
+        {task.id, absl::InvalidArgumentError("the prompt is empty")}};
+  });
+  Start();
+  pool_->Submit({1});
+  EXPECT_THAT(Collect(1), ElementsAre(1));
+  ASSERT_TRUE(Eventually([&] { return OutcomeCount("duplicate") == 1; }));
+  EXPECT_EQ(OutcomeCount("failed"), 0);
+}
+
 TEST_F(WorkerPoolTasksTest, AStaleAnswerIsDroppedAndItsTaskDoneAgain) {
   int calls = 0;
   a_.SetHandler([&](const FakeTask& task, int64_t version) {
