@@ -41,6 +41,10 @@ RankOptions MakeOptions(const Config& config,
           .identity = std::move(key)};
 }
 
+std::string HowItEnded(const ChildProcess& child, int code) {
+  return absl::StrCat(child.name(), " ended with code ", code);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<TensorRanks>> TensorRanks::Start(
@@ -82,8 +86,20 @@ absl::StatusOr<std::unique_ptr<TensorRanks>> TensorRanks::Start(
     RETURN_IF_ERROR(child->Start());
     ranks->children_.push_back(std::move(child));
   }
-  ASSIGN_OR_RETURN(ranks->collective_,
-                   StartRankLeader(MakeOptions(config, first, key)));
+  RankOptions options = MakeOptions(config, first, key);
+  std::string lost;  // of the ranks that are awaited
+  options.gives_up = [&children = ranks->children_, &lost] {
+    for (const std::unique_ptr<ChildProcess>& child : children) {
+      const int code = child->Poll();
+      if (code >= 0) lost = HowItEnded(*child, code);
+    }
+    return !lost.empty();
+  };
+  auto collective = StartRankLeader(options);
+  if (!lost.empty()) {
+    return absl::AbortedError(absl::StrCat(lost, " before it had joined"));
+  }
+  ASSIGN_OR_RETURN(ranks->collective_, std::move(collective));
   ranks->watcher_ =
       std::jthread([&children = ranks->children_](const std::stop_token& stop) {
         Watch(children, stop);
@@ -100,8 +116,7 @@ void TensorRanks::Watch(
     for (const std::unique_ptr<ChildProcess>& child : children) {
       const int code = child->Poll();
       if (code < 0) continue;
-      EndWithRanks(absl::AbortedError(
-          absl::StrCat(child->name(), " ended with code ", code)));
+      EndWithRanks(absl::AbortedError(HowItEnded(*child, code)));
     }
   }
 }

@@ -3,10 +3,11 @@
 import json
 import os
 import signal
+import subprocess
 
 import pytest
 
-from conftest import children, set_flags, wait_for
+from conftest import BIN, children, set_flags, wait_for
 
 TOGETHER = {"rollout.tensor_parallel": 2}
 
@@ -49,6 +50,19 @@ def test_a_process_that_is_lost_takes_its_worker_with_it_and_the_run_goes_on(sto
     assert process.wait(timeout=120) == 0, together.log(name)
     assert "starting it again" in together.log(name)
     assert together.adapter_digest(name) == together.adapter_digest("together")
+
+
+def test_a_process_that_is_lost_while_it_is_awaited_takes_its_worker_with_it(together):
+    flags = set_flags({**TOGETHER, "rollout.listen": "127.0.0.1:0", "metrics.rollout_listen": "127.0.0.1:0"})
+    worker = subprocess.Popen([BIN / "dapd-rollout", together.config, *flags])
+    try:
+        wait_for(lambda: children(worker).get("dapd-rollout") or worker.poll() is not None, what="the other rank")
+        (rank,) = children(worker)["dapd-rollout"]
+        os.kill(rank, signal.SIGKILL)
+        assert worker.wait(timeout=60) == 75
+    finally:
+        worker.kill()
+        worker.wait()
 
 
 def test_the_processes_of_a_worker_end_with_it(together):
