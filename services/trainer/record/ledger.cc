@@ -1,10 +1,15 @@
 #include "services/trainer/record/ledger.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <bit>
+#include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -24,10 +29,18 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr uint64_t kMaxLedgerBytes = uint64_t{1} << 34;
+constexpr size_t kBlockBytes = size_t{1} << 20;
+// An answer of ten million tokens.
+constexpr size_t kMaxLineBytes = size_t{1} << 28;
 constexpr int64_t kMaxCount = int64_t{1} << 53;
 // ,"crc":"0123abcd"}
 constexpr size_t kSealBytes = 18;
+
+// Whether an error in reading a ledger is one of what it holds, not of reading.
+bool IsDamage(const absl::Status& status) {
+  return absl::IsDataLoss(status) || absl::IsInvalidArgument(status) ||
+         absl::IsOutOfRange(status);
+}
 
 std::string Seal(absl::string_view body) {
   return absl::StrFormat(",\"crc\":\"%08x\"}", Crc32c(body));
@@ -73,47 +86,62 @@ absl::StatusOr<std::vector<float>> DecodeFloats(const std::string& text,
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Ledger>> Ledger::Open(const std::string& path) {
-  std::string bytes;
-  if (FileExists(path)) {
-    ASSIGN_OR_RETURN(bytes, ReadFile(path, kMaxLedgerBytes));
-  }
   ASSIGN_OR_RETURN(AppendFile file, AppendFile::Open(path));
   std::unique_ptr<Ledger> ledger(new Ledger(std::move(file)));
-  if (const absl::Status read = ledger->Read(bytes); !read.ok()) {
-    const std::string aside = absl::StrCat(path, ".damaged");
-    LogWarning(
-        absl::StrCat(read.message(),
-                     "; kept as ",
-                     aside,
-                     ", answers since the checkpoint are sampled again"));
-    if (std::rename(path.c_str(), aside.c_str()) != 0) {
-      return absl::InternalError(
-          absl::StrCat("cannot rename ", path, " to ", aside));
-    }
-    ASSIGN_OR_RETURN(AppendFile empty, AppendFile::Open(path));
-    ledger.reset(new Ledger(std::move(empty)));
+  const absl::Status read = ledger->Read();
+  if (read.ok()) return ledger;
+  if (!IsDamage(read)) return read;
+  const std::string aside = absl::StrCat(path, ".damaged");
+  LogWarning(absl::StrCat(read.message(),
+                          "; kept as ",
+                          aside,
+                          ", answers since the checkpoint are sampled again"));
+  if (std::rename(path.c_str(), aside.c_str()) != 0) {
+    return absl::InternalError(
+        absl::StrCat("cannot rename ", path, " to ", aside));
   }
+  ASSIGN_OR_RETURN(AppendFile empty, AppendFile::Open(path));
+  ledger.reset(new Ledger(std::move(empty)));
   return ledger;
 }
 
-absl::Status Ledger::Read(const std::string& bytes) {
-  size_t begin = 0;
-  for (int line = 1; begin < bytes.size(); ++line) {
-    const size_t end = bytes.find('\n', begin);
-    if (end == std::string::npos) {
-      LogWarning(absl::StrCat(file_.path(),
-                              ": the last record is unfinished (",
-                              bytes.size() - begin,
-                              " bytes) and does not count"));
-      return file_.Truncate(begin);
+// Line by line: the file of a long run is larger than a machine's memory.
+absl::Status Ledger::Read() {
+  const int descriptor = ::open(file_.path().c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) return FileError("open", file_.path(), errno);
+  const absl::Cleanup close_file = [descriptor] { ::close(descriptor); };
+  std::string block(kBlockBytes, '\0');
+  std::string line;  // as far as it was read
+  uint64_t begin = 0;
+  int64_t number = 1;
+  while (true) {
+    const ssize_t count = ::read(descriptor, block.data(), block.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return FileError("read", file_.path(), errno);
+    if (count == 0) break;
+    absl::string_view rest(block.data(), static_cast<size_t>(count));
+    for (size_t end = rest.find('\n'); end != absl::string_view::npos;
+         end = rest.find('\n')) {
+      absl::StrAppend(&line, rest.substr(0, end));
+      rest.remove_prefix(end + 1);
+      ASSIGN_OR_RETURN(const nlohmann::json event,
+                       Unseal(line, absl::StrCat(file_.path(), ":", number++)));
+      RETURN_IF_ERROR(Replay(event));
+      begin += line.size() + 1;
+      line.clear();
     }
-    ASSIGN_OR_RETURN(const nlohmann::json event,
-                     Unseal(absl::string_view(bytes).substr(begin, end - begin),
-                            absl::StrCat(file_.path(), ":", line)));
-    RETURN_IF_ERROR(Replay(event));
-    begin = end + 1;
+    absl::StrAppend(&line, rest);
+    if (line.size() > kMaxLineBytes) {
+      return absl::DataLossError(
+          absl::StrCat(file_.path(), ":", number, ": the line is too long"));
+    }
   }
-  return absl::OkStatus();
+  if (line.empty()) return absl::OkStatus();
+  LogWarning(absl::StrCat(file_.path(),
+                          ": the last record is unfinished (",
+                          line.size(),
+                          " bytes) and does not count"));
+  return file_.Truncate(begin);
 }
 
 absl::Status Ledger::Replay(const nlohmann::json& event) try {

@@ -41,7 +41,7 @@ class Ledger {
   // Opens or creates `path`. A last line that a crash left unfinished is cut
   // off. A damaged line before it: the file is kept aside as
   // "<path>.damaged", with a warning, and an empty one begun; answers are then
-  // sampled again.
+  // sampled again. One that cannot be read stays, and its error is returned.
   static absl::StatusOr<std::unique_ptr<Ledger>> Open(const std::string& path);
 
   // Begins an attempt at the step after `step`.
@@ -78,7 +78,7 @@ class Ledger {
   };
   explicit Ledger(AppendFile file) : file_(std::move(file)) {}
   absl::Status Append(const nlohmann::ordered_json& event);
-  absl::Status Read(const std::string& bytes);
+  absl::Status Read();
   absl::Status Replay(const nlohmann::json& event);
 
   AppendFile file_;

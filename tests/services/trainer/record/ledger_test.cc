@@ -211,5 +211,28 @@ TEST_F(LedgerTest, AnUnwritableFileIsNamed) {
   EXPECT_THAT(std::string(ledger.status().message()), HasSubstr("/no/ledger"));
 }
 
+TEST_F(LedgerTest, ALedgerOfAnySizeIsReadInPiecesOfBoundedSize) {
+  // More lines than a block of the reader has bytes for, at odd places.
+  {
+    const auto ledger = Open();
+    ASSERT_TRUE(ledger->Started(0, "a").ok());
+    for (int64_t sample = 0; sample < 40; ++sample) {
+      const std::vector<int32_t> ids(10'007, static_cast<int32_t>(sample));
+      ASSERT_TRUE(ledger->Accepted(1, {sample}, "p", Answer(ids)).ok());
+    }
+  }
+  ASSERT_GT(std::filesystem::file_size(path_), 1'000'000u);
+  const auto again = Open();
+  for (int64_t sample = 0; sample < 40; ++sample) {
+    const RolloutResult* answer = again->Recall(1, {sample}, "p", 0, "a");
+    ASSERT_NE(answer, nullptr) << sample;
+    EXPECT_EQ(answer->ids[10'006], sample);
+  }
+  // A hole without a line is found out before all of it was read.
+  std::filesystem::resize_file(path_, uint64_t{1} << 36);
+  EXPECT_EQ(Open()->attempt(), 0);
+  EXPECT_TRUE(FileExists(path_ + ".damaged"));
+}
+
 }  // namespace
 }  // namespace dapd
