@@ -315,6 +315,22 @@ absl::Status Quarantine(const std::string& checkpoint) {
   return Rename(checkpoint, checkpoint + kDamaged);
 }
 
+// What a crash left while a checkpoint was written or removed. One trainer at a
+// time has the folder.
+void RemoveAsides(const std::string& folder) {
+  std::vector<fs::path> asides;
+  std::error_code error;
+  for (auto entry = fs::directory_iterator(folder, error);
+       !error && entry != fs::directory_iterator();
+       entry.increment(error)) {
+    const std::string name = entry->path().filename();
+    if (absl::StartsWith(name, kPrefix) && absl::EndsWith(name, kAside)) {
+      asides.push_back(entry->path());
+    }
+  }
+  for (const fs::path& aside : asides) fs::remove_all(aside, error);
+}
+
 // Renamed before they are removed: half a checkpoint never has its name.
 void RemoveOldest(const std::string& folder, int64_t keep) {
   if (keep == 0) return;
@@ -350,7 +366,7 @@ absl::Status SaveCheckpoint(const std::string& folder,
   }
   const std::string aside = target + kAside;
   std::error_code error;
-  fs::remove_all(aside, error);
+  RemoveAsides(folder);
   DAPD_FAILPOINT("checkpoint.before_write");
   RETURN_IF_ERROR(MakeDirectories(aside));
   absl::Status written = WriteContents(aside, policy, identity, card);

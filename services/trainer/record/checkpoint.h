@@ -40,7 +40,8 @@ struct RunIdentity {
 };
 
 // Writes `folder`/step-NNNNNN, unless a sound one is there, then removes the
-// oldest ones so that `keep` stay (0: all). DATA_LOSS if what was written reads
+// oldest ones so that `keep` stay (0: all). What a crash left half written or
+// half removed goes first. DATA_LOSS if what was written reads
 // back differently. `card` becomes README.md of its adapter/; empty: none.
 absl::Status SaveCheckpoint(const std::string& folder,
                             const ModelConfig& model,

@@ -229,6 +229,20 @@ TEST_F(CheckpointTest, AStepOfMoreDigitsIsALaterOne) {
   EXPECT_EQ((*newest)->version, 1'000'000);
 }
 
+TEST_F(CheckpointTest, WhatACrashLeftOfOthersIsRemoved) {
+  // Of one that was removed, and of one that will not be written again.
+  for (const char* name : {"/step-000001.tmp/adapter", "/step-000009.tmp"}) {
+    ASSERT_TRUE(MakeDirectories(checkpoints_ + name).ok());
+  }
+  const auto policy = MakePolicy(/*keep_previous=*/false);
+  TakeStep(*policy);
+  TakeStep(*policy);
+  Save(*policy);
+  EXPECT_EQ(std::distance(fs::directory_iterator(checkpoints_),
+                          fs::directory_iterator()),
+            1);
+}
+
 TEST_F(CheckpointTest, AsManyStayAsAreToBeKeptAndAllOfThemForZero) {
   const auto count = [&](int64_t keep) {
     fs::remove_all(checkpoints_);
