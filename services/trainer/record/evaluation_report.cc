@@ -1,6 +1,7 @@
 #include "services/trainer/record/evaluation_report.h"
 
 #include <algorithm>
+#include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -67,6 +68,17 @@ std::string ShareText(const std::optional<Interval>& share) {
   return share.has_value() ? PercentText(*share) : "    -";
 }
 
+// Of a term by its name.
+std::string DivergenceText(const EvaluationReport& report,
+                           const std::string& name) {
+  const auto found =
+      std::ranges::find(report.divergences, name, &TermDivergence::name);
+  if (found == report.divergences.end()) return "-";
+  const Interval& interval = found->unclipped;
+  return absl::StrFormat(
+      "%.4f [%.4f, %.4f]", interval.mean, interval.low, interval.high);
+}
+
 }  // namespace
 
 Json ToJson(const EvaluationReport& report) {
@@ -128,19 +140,19 @@ std::string CompareEvaluations(const EvaluationReport& before,
                           ShareText(row.before),
                           ShareText(row.after));
   }
-  for (size_t k = 0; k < before.divergences.size(); ++k) {
-    const TermDivergence& a = before.divergences[k];
-    const TermDivergence& b = after.divergences[k];
-    absl::StrAppendFormat(
-        &text,
-        "  true KL %-21s %.4f [%.4f, %.4f]   %.4f [%.4f, %.4f]\n",
-        a.name,
-        a.unclipped.mean,
-        a.unclipped.low,
-        a.unclipped.high,
-        b.unclipped.mean,
-        b.unclipped.low,
-        b.unclipped.high);
+  // evaluation.kl_problems may change within a run.
+  std::vector<std::string> names;
+  for (const EvaluationReport* report : {&before, &after}) {
+    for (const TermDivergence& term : report->divergences) {
+      if (std::ranges::count(names, term.name) == 0) names.push_back(term.name);
+    }
+  }
+  for (const std::string& name : names) {
+    absl::StrAppendFormat(&text,
+                          "  true KL %-21s %-23s   %s\n",
+                          name,
+                          DivergenceText(before, name),
+                          DivergenceText(after, name));
   }
   return text;
 }

@@ -79,5 +79,20 @@ TEST(CompareEvaluationsTest, SharesOfDifferentTextsAreNotCompared) {
               HasSubstr("with \"b\"        -                   "));
 }
 
+// evaluation.kl_problems may be another when a run goes on.
+TEST(CompareEvaluationsTest, ADivergenceThatOneOfThemLacksHasADash) {
+  EvaluationReport with = Report("");
+  with.divergences = {{"privileged_rollout", {0.5, 0.25, 0.75}},
+                      {"reverse", {1.0, 1.0, 1.0}}};
+  EXPECT_THAT(CompareEvaluations(with, Report("")),
+              HasSubstr("true KL privileged_rollout    0.5000 [0.2500, 0.7500]"
+                        "   -\n"));
+  EXPECT_THAT(CompareEvaluations(Report(""), with),
+              HasSubstr("true KL reverse               -                      "
+                        "   1.0000 [1.0000, 1.0000]\n"));
+  EXPECT_THAT(CompareEvaluations(with, with),
+              HasSubstr("0.5000 [0.2500, 0.7500]   0.5000 [0.2500, 0.7500]\n"));
+}
+
 }  // namespace
 }  // namespace dapd
