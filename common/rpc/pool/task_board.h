@@ -13,6 +13,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -71,7 +72,8 @@ class TaskBoard {
   }
 
   // Gives the task that has been with one other worker for longest, taken
-  // before `before`, to `worker` as well; null if there is none.
+  // before `before`, to `worker` as well; null if there is none, or only such
+  // as it refused.
   std::shared_ptr<const Task> TakeStraggler(int64_t worker,
                                             absl::Time deadline,
                                             absl::Time since,
@@ -80,7 +82,10 @@ class TaskBoard {
     for (auto& [id, entry] : entries_) {
       if (entry.leases.size() != 1) continue;
       const Lease& lease = entry.leases[0];
-      if (lease.worker == worker || lease.since >= before) continue;
+      if (lease.worker == worker || lease.since >= before ||
+          entry.refused_by.contains(worker)) {
+        continue;
+      }
       if (oldest == nullptr || lease.since < oldest->leases[0].since) {
         oldest = &entry;
       }
@@ -145,6 +150,21 @@ class TaskBoard {
     return true;
   }
 
+  // As Return, by the worker itself.
+  bool Refuse(int64_t worker, uint64_t id, const absl::Status& why) {
+    const auto found = entries_.find(id);
+    if (found == entries_.end() || found->second.Find(worker) == nullptr) {
+      return false;
+    }
+    found->second.refused_by.insert(worker);
+    return Return(worker, id, why);
+  }
+  // Whether `worker` refused the task before.
+  bool HasRefused(int64_t worker, uint64_t id) const {
+    const auto found = entries_.find(id);
+    return found != entries_.end() && found->second.refused_by.contains(worker);
+  }
+
   // Gives all tasks of `worker` back, in the order of their ids. Their number.
   int64_t ReturnAll(int64_t worker, const absl::Status& why) {
     const std::vector<uint64_t> ids = IdsOf(worker);
@@ -182,6 +202,7 @@ class TaskBoard {
   struct Entry {
     std::shared_ptr<const Task> task;
     std::vector<Lease> leases;  // none: pending
+    std::set<int64_t> refused_by;
     int attempts = 0;
 
     const Lease* Find(int64_t worker) const {

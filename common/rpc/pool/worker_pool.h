@@ -17,7 +17,8 @@
 // usual (task_durations.h), so that no step waits for one slow worker. The
 // first valid answer counts, later ones are duplicates. A worker that answers
 // with an error gets no more tasks, may finish what it has, and is connected to
-// anew.
+// anew, after longer and longer pauses for as long as it does; it gets that
+// task again only once every other has refused it, too.
 //
 // Prefixes: what is known of a task before it can be done, its prefix, goes to
 // the worker that is to get it, the task's home. Another one takes the task
@@ -170,6 +171,9 @@ class WorkerPool {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::shared_ptr<const Task> TakeTask(Worker* worker, Stream* stream)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool MayTake(const Worker& worker, uint64_t id) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  static bool IsUsable(const Worker& worker);
   bool HasRoom(int64_t number) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   int64_t Share(const Worker& worker, int64_t tasks) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

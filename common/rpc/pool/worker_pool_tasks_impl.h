@@ -25,7 +25,9 @@ std::shared_ptr<const Task> WorkerPool<Task, Result>::TakeTask(Worker* worker,
   }
   const auto take = [&](const auto& wanted) {
     return board_.TakeIf(
-        [&](uint64_t id) { return wanted(prefix_board_.Home(id)); },
+        [&](uint64_t id) {
+          return wanted(prefix_board_.Home(id)) && MayTake(*worker, id);
+        },
         number,
         deadline,
         now);
@@ -40,6 +42,26 @@ std::shared_ptr<const Task> WorkerPool<Task, Result>::TakeTask(Worker* worker,
   }
   if (task != nullptr) prefix_board_.Take(task->id, number);
   return task;
+}
+
+// What a worker has refused it gets again only if everybody has: a broken one
+// that comes back at once would use up a task's attempts before a sound one has
+// room for it.
+template <typename Task, typename Result>
+bool WorkerPool<Task, Result>::MayTake(const Worker& worker,
+                                       uint64_t id) const {
+  if (!board_.HasRefused(worker.number, id)) return true;
+  return std::none_of(workers_.begin(), workers_.end(), [&](const auto& w) {
+    return IsUsable(*w.second) && !board_.HasRefused(w.second->number, id);
+  });
+}
+
+// Whether it is ready for tasks, or about to be.
+template <typename Task, typename Result>
+bool WorkerPool<Task, Result>::IsUsable(const Worker& worker) {
+  return (worker.state.stage == WorkerStage::kReady ||
+          worker.state.stage == WorkerStage::kLoading) &&
+         worker.wanted && !worker.refusing;
 }
 
 // Whether the worker of that number will take a task of its own soon.
@@ -60,9 +82,7 @@ int64_t WorkerPool<Task, Result>::Share(const Worker& worker,
                                         int64_t tasks) const {
   int64_t total = 0;
   for (const auto& [endpoint, other] : workers_) {
-    const bool usable = other->state.stage == WorkerStage::kReady ||
-                        other->state.stage == WorkerStage::kLoading;
-    if (usable && other->wanted && !other->refusing) total += other->capacity;
+    if (IsUsable(*other)) total += other->capacity;
   }
   return (tasks * worker.capacity + total - 1) / total;
 }
@@ -94,7 +114,11 @@ void WorkerPool<Task, Result>::Accept(Worker* worker,
     } else {
       outcome = absl::IsFailedPrecondition(status) ? TaskOutcome::kStale
                                                    : TaskOutcome::kLost;
-      counts = board_.Return(worker->number, answer.id, status);
+      // Neither other weights nor its end is the task's matter.
+      const bool may_mend =
+          absl::IsFailedPrecondition(status) || absl::IsUnavailable(status);
+      counts = may_mend ? board_.Return(worker->number, answer.id, status)
+                        : board_.Refuse(worker->number, answer.id, status);
       if (stream->refusal.ok()) stream->refusal = status;
       worker->refusing = true;
     }

@@ -47,7 +47,6 @@ absl::Status WorkerPool<Task, Result>::RunSession(Worker* worker,
   PolicyUpdates loaded;  // in this session
   while (const auto updates = WaitForUpdates(worker)) {
     RETURN_IF_ERROR(LoadAll(session.get(), *updates, &loaded));
-    backoff->Reset();
     {
       MutexLock lock(&mutex_);
       worker->state.weights.clear();
@@ -57,7 +56,13 @@ absl::Status WorkerPool<Task, Result>::RunSession(Worker* worker,
       worker->state.policy_version = NewestVersion(worker->state.weights);
       SetStage(worker, WorkerStage::kReady);
     }
-    RETURN_IF_ERROR(RunStream(worker, session.get(), updates));
+    const absl::Status end = RunStream(worker, session.get(), updates);
+    {
+      // One that refuses what it gets takes all weights anew for nothing.
+      MutexLock lock(&mutex_);
+      if (!worker->refusing) backoff->Reset();
+    }
+    RETURN_IF_ERROR(end);
   }
   return absl::CancelledError("no longer needed");
 }

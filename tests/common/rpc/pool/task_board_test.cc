@@ -125,5 +125,21 @@ TEST(TaskBoardTest, ATaskExpiresAfterItsDeadlineOnItsWorkerOnly) {
   EXPECT_FALSE(board.HasExpired(1, absl::InfiniteFuture()));
 }
 
+TEST(TaskBoardTest, WhoRefusedATaskIsKnownAndNotGivenItAsAStraggler) {
+  const auto refusal = absl::DataLossError("no number");
+  Board board(9);
+  board.Add({7});
+  EXPECT_FALSE(board.Refuse(0, 7, refusal)) << "it does not have it";
+  EXPECT_FALSE(board.HasRefused(0, 7));
+  board.Take(0, kLater);
+  EXPECT_TRUE(board.Refuse(0, 7, refusal));
+  EXPECT_TRUE(board.HasRefused(0, 7));
+  EXPECT_FALSE(board.HasRefused(1, 7));
+  const absl::Time taken = absl::FromUnixSeconds(1);
+  board.Take(1, kLater, taken);
+  EXPECT_EQ(board.TakeStraggler(0, kLater, kLater, kLater), nullptr);
+  EXPECT_NE(board.TakeStraggler(2, kLater, kLater, kLater), nullptr);
+}
+
 }  // namespace
 }  // namespace dapd

@@ -8,10 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-
-#include "absl/time/clock.h"
 
 #include "tests/common/rpc/pool/worker_pool_fixture.h"
 

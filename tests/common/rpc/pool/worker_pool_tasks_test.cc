@@ -248,6 +248,40 @@ TEST_F(WorkerPoolTasksTest, AWorkerThatRefusesATaskMayFinishWhatItHas) {
   EXPECT_THAT(Collect(1), ElementsAre(1));
 }
 
+TEST_F(WorkerPoolTasksTest, WhatAWorkerRefusedIsLeftToOthers) {
+  const auto refuse = [](const FakeTask& task, int64_t) {
+    return std::vector<FakeAnswer>{{task.id, absl::DataLossError("no number")}};
+  };
+  a_.SetHandler(refuse);
+  b_.SetHandler(NoAnswer);
+  SetEndpoints(std::vector<std::string>{"a", "b"});
+  Start();
+  ASSERT_TRUE(Eventually([&] {
+    return HasWorkerIn("a", WorkerStage::kReady) &&
+           HasWorkerIn("b", WorkerStage::kReady);
+  }));
+  for (uint64_t id = 1; id <= 4; ++id) pool_->Submit({id});
+  // While one is busy the other comes back, many times if it were given any.
+  ASSERT_TRUE(Eventually([&] {
+    return b_.seen().size() == 2 && a_.connects() >= 2 &&
+           HasWorkerIn("a", WorkerStage::kReady);
+  }));
+  b_.SetHandler({});
+  for (const uint64_t id : b_.seen()) b_.Push(b_.Result(id, 1));
+  EXPECT_THAT(Collect(4), UnorderedElementsAre(1, 2, 3, 4));
+  std::vector<uint64_t> refused = a_.seen();
+  std::ranges::sort(refused);
+  EXPECT_EQ(std::ranges::adjacent_find(refused), refused.end())
+      << "one of them twice";
+
+  // Where all refuse it, it is tried until its attempts are used up.
+  b_.SetHandler(refuse);
+  pool_->Submit({5});
+  const absl::Status status = pool_->Next().status();
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("10 attempts"));
+}
+
 TEST_F(WorkerPoolTasksTest, ASecondAnswerToATaskIsADuplicate) {
   a_.SetHandler([&](const FakeTask& task, int64_t version) {
     return std::vector<FakeAnswer>{a_.Result(task.id, version),
