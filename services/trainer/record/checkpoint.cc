@@ -1,16 +1,12 @@
 #include "services/trainer/record/checkpoint.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
 #include <filesystem>
 #include <system_error>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 
 #include "common/base/exit_code.h"
@@ -25,6 +21,7 @@
 #include "common/model/spec/model_card.h"
 #include "common/model/weights/adapter.h"
 #include "common/tensor/safetensors.h"
+#include "services/trainer/record/checkpoint_folder.h"
 #include "services/trainer/record/manifest.h"
 
 namespace dapd {
@@ -33,9 +30,6 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr char kPrefix[] = "step-";
-constexpr char kAside[] = ".tmp";
-constexpr char kDamaged[] = ".damaged";
 constexpr int64_t kFormat = 2;
 constexpr uint64_t kMaxJsonBytes = uint64_t{1} << 24;
 
@@ -260,91 +254,12 @@ bool SameState(const PolicyState& read, const Policy& policy) {
          SameTensors(read.live, policy.live());
 }
 
-// --- The folder of checkpoints
-// ------------------------------------------------
-
-struct Checkpoints {
-  std::vector<std::string> complete;  // oldest first
-  std::vector<std::string> damaged;   // those that were set aside
-};
-
-// None where there is no such folder.
-absl::StatusOr<Checkpoints> ListCheckpoints(const std::string& folder) {
-  Checkpoints checkpoints;
-  std::error_code error;
-  // Not a range-for, which throws where a folder cannot be read on.
-  for (auto entry = fs::directory_iterator(folder, error);
-       !error && entry != fs::directory_iterator();
-       entry.increment(error)) {
-    const std::string name = entry->path().filename();
-    if (!absl::StartsWith(name, kPrefix)) continue;
-    if (!absl::StrContains(name, '.')) {
-      checkpoints.complete.push_back(entry->path());
-    } else if (absl::EndsWith(name, kDamaged)) {
-      checkpoints.damaged.push_back(entry->path());
-    }
-  }
-  if (error && error != std::errc::no_such_file_or_directory) {
-    return FileError("list", folder, error.value());
-  }
-  // Names are zero-padded, so their order is the order of the steps, and one
-  // with more digits is that of a later step.
-  std::ranges::sort(checkpoints.complete, {}, [](const std::string& path) {
-    return std::pair(path.size(), path);
-  });
-  return checkpoints;
-}
-
 // Whether an error in reading a checkpoint says that its files are not what was
 // written. Any other (no right to them, a disk or a network that fails, no
 // memory) says nothing of them.
 bool IsDamage(const absl::Status& status) {
   return absl::IsDataLoss(status) || absl::IsInvalidArgument(status) ||
          absl::IsNotFound(status) || absl::IsOutOfRange(status);
-}
-
-absl::Status Rename(const std::string& from, const std::string& to) {
-  if (std::rename(from.c_str(), to.c_str()) == 0) return absl::OkStatus();
-  return FileError(absl::StrCat("rename to ", to, " the folder"), from, errno);
-}
-
-// Sets a damaged checkpoint aside, for whoever wants to know why.
-absl::Status Quarantine(const std::string& checkpoint) {
-  std::error_code error;
-  fs::remove_all(checkpoint + kDamaged, error);
-  return Rename(checkpoint, checkpoint + kDamaged);
-}
-
-// What a crash left while a checkpoint was written or removed. One trainer at a
-// time has the folder.
-void RemoveAsides(const std::string& folder) {
-  std::vector<fs::path> asides;
-  std::error_code error;
-  for (auto entry = fs::directory_iterator(folder, error);
-       !error && entry != fs::directory_iterator();
-       entry.increment(error)) {
-    const std::string name = entry->path().filename();
-    if (absl::StartsWith(name, kPrefix) && absl::EndsWith(name, kAside)) {
-      asides.push_back(entry->path());
-    }
-  }
-  for (const fs::path& aside : asides) fs::remove_all(aside, error);
-}
-
-// Renamed before they are removed: half a checkpoint never has its name.
-void RemoveOldest(const std::string& folder, int64_t keep) {
-  if (keep == 0) return;
-  const absl::StatusOr<Checkpoints> listed = ListCheckpoints(folder);
-  if (!listed.ok()) return;  // the next one is followed by another try
-  const std::vector<std::string>& checkpoints = listed->complete;
-  std::error_code error;
-  for (size_t i = 0; i + static_cast<size_t>(keep) < checkpoints.size(); ++i) {
-    const std::string aside = checkpoints[i] + kAside;
-    fs::remove_all(aside, error);
-    if (!Rename(checkpoints[i], aside).ok()) continue;
-    DAPD_FAILPOINT("checkpoint.during_prune");
-    fs::remove_all(aside, error);
-  }
 }
 
 }  // namespace
@@ -355,18 +270,17 @@ absl::Status SaveCheckpoint(const std::string& folder,
                             const RunIdentity& identity,
                             int64_t keep,
                             const std::string& card) {
-  const std::string target =
-      JoinPath(folder, absl::StrFormat("%s%06d", kPrefix, policy.version()));
+  const std::string target = JoinPath(folder, CheckpointName(policy.version()));
   if (FileExists(target)) {
     const absl::Status sound = VerifyManifest(target);
     if (sound.ok()) return absl::OkStatus();
     if (!IsDamage(sound)) return sound;
     LogWarning(std::string(sound.message()));
-    RETURN_IF_ERROR(Quarantine(target));
+    RETURN_IF_ERROR(SetAsideDamaged(target));
   }
-  const std::string aside = target + kAside;
+  const std::string aside = target + kCheckpointAside;
   std::error_code error;
-  RemoveAsides(folder);
+  RemoveHalfCheckpoints(folder);
   DAPD_FAILPOINT("checkpoint.before_write");
   RETURN_IF_ERROR(MakeDirectories(aside));
   absl::Status written = WriteContents(aside, policy, identity, card);
@@ -383,11 +297,11 @@ absl::Status SaveCheckpoint(const std::string& folder,
     return written;
   }
   DAPD_FAILPOINT("checkpoint.before_rename");
-  RETURN_IF_ERROR(Rename(aside, target));
+  RETURN_IF_ERROR(RenameCheckpoint(aside, target));
   DAPD_FAILPOINT("checkpoint.after_rename");
   RETURN_IF_ERROR(SyncDirectory(folder));
   DAPD_FAILPOINT("checkpoint.after_sync");
-  RemoveOldest(folder, keep);
+  RemoveOldestCheckpoints(folder, keep);
   DAPD_FAILPOINT("checkpoint.after_prune");
   return absl::OkStatus();
 }
@@ -410,7 +324,7 @@ absl::StatusOr<std::optional<PolicyState>> LoadNewestCheckpoint(
     last = state.status();
     LogWarning(absl::StrCat(last.message(),
                             "; set aside, the one before it is taken"));
-    RETURN_IF_ERROR(Quarantine(newest));
+    RETURN_IF_ERROR(SetAsideDamaged(newest));
   }
   // Also where an earlier attempt set the last one aside: a run that is kept
   // running must not begin anew by itself.
