@@ -9,8 +9,8 @@
 #include "absl/time/time.h"
 
 #include "common/base/status_macros.h"
-#include "common/data/repetition.h"
 #include "common/base/steady_time.h"
+#include "common/data/repetition.h"
 #include "services/trainer/record/choose_answers.h"
 
 namespace dapd {
