@@ -43,6 +43,8 @@ struct Reader {
 
   std::string operator()(std::string* out) const {
     if (node.IsNull()) {
+      // Of one of several choices no text is none of them.
+      if (!IsChoice("")) return Wrong();
       out->clear();
       return "";
     }

@@ -85,6 +85,23 @@ std::string Refusal(const std::vector<std::string>& overrides) {
   return loaded.ok() ? "" : Message(loaded);
 }
 
+TEST(LoadConfigTest, NothingIsNoneOfSeveralChoices) {
+  for (const char* key : {"objective.preset",
+                          "objective.divergence",
+                          "objective.support",
+                          "objective.reduction",
+                          "model.precision",
+                          "run.resume"}) {
+    for (const char* nothing : {"", "null", "~", "''"}) {
+      EXPECT_THAT(Refusal({absl::StrCat(key, "=", nothing)}),
+                  HasSubstr(absl::StrCat(key, ": ")))
+          << nothing;
+    }
+  }
+  // A text that may be any may be none.
+  EXPECT_EQ(Refusal({"evaluation.path="}), "");
+}
+
 TEST(LoadConfigTest, PlaintextBeyondLoopbackNeedsAnExplicitFlag) {
   for (const char* key : {"rollout.listen",
                           "teacher.listen",
