@@ -11,7 +11,8 @@ absl::Status CheckPromptsFit(const std::vector<AnswerPrompt>& prompts,
                              int64_t context) {
   for (const AnswerPrompt& prompt : prompts) {
     const auto length = static_cast<int64_t>(prompt.ids.size());
-    if (length > 0 && length + max_new_tokens <= context) continue;
+    // Not their sum: --max-new-tokens may be as large as it can be written.
+    if (length > 0 && max_new_tokens <= context - length) continue;
     return DataError(
         absl::StrCat(prompt.name,
                      ": a prompt of ",

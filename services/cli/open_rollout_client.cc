@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 
 #include "common/base/exit_code.h"
@@ -51,6 +52,12 @@ absl::StatusOr<std::unique_ptr<RolloutClient>> OpenRolloutClient(
   RolloutClientOptions client;
   client.addresses =
       absl::StrSplit(options.addresses, ',', absl::SkipWhitespace());
+  if (client.addresses.empty()) {
+    return WithExitCode(
+        absl::InvalidArgumentError(absl::StrCat(
+            "--workers '", options.addresses, "' names no worker: host:port")),
+        ExitCode::kUsage);
+  }
   client.expected = expected;
   client.credentials = std::make_shared<const RpcCredentials>(security);
   client.task_timeout = options.AnswerTimeout(max_new_tokens);

@@ -54,7 +54,8 @@ absl::Status Collect(const fs::path& folder,
 std::string NameIn(const std::string& run, const std::string& folder) {
   const fs::path name = fs::path(run).lexically_relative(folder);
   if (!name.empty() && name != ".") return name.string();
-  const fs::path whole = fs::absolute(run).lexically_normal();
+  std::error_code error;
+  const fs::path whole = fs::absolute(run, error).lexically_normal();
   return (whole.has_filename() ? whole : whole.parent_path())
       .filename()
       .string();

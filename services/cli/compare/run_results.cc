@@ -159,7 +159,10 @@ absl::StatusOr<RunResults> ReadRunResults(const std::string& folder) {
   run.folder = folder;
   std::filesystem::path path(folder);
   if (!path.has_filename()) path = path.parent_path();
-  run.name = std::filesystem::absolute(path).lexically_normal().filename();
+  // Without the exception that the absolute path of "" is.
+  std::error_code error;
+  run.name =
+      std::filesystem::absolute(path, error).lexically_normal().filename();
   RETURN_IF_ERROR(ReadSettings(JoinPath(folder, "config.yaml"), &run));
   RETURN_IF_ERROR(ReadHistory(JoinPath(folder, "metrics.jsonl"), &run));
   RETURN_IF_ERROR(ReadEvaluation(

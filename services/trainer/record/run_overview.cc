@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <system_error>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -119,9 +120,12 @@ const char* NameOf(RunState state) {
 absl::StatusOr<RunOverview> ReadRunOverview(const std::string& folder) {
   std::filesystem::path path(folder);
   if (!path.has_filename()) path = path.parent_path();
+  // Without the exception that the absolute path of "" is.
+  std::error_code error;
   RunOverview run{
       .folder = folder,
-      .name = std::filesystem::absolute(path).lexically_normal().filename()};
+      .name =
+          std::filesystem::absolute(path, error).lexically_normal().filename()};
   RETURN_IF_ERROR(ReadPlannedSteps(&run));
   RETURN_IF_ERROR(ReadLastStep(&run));
   run.outcome = ReadOutcome(folder);

@@ -51,6 +51,11 @@ class ReadRunResultsTest : public ::testing::Test {
   const std::string folder_;
 };
 
+TEST_F(ReadRunResultsTest, NoPathIsAnErrorLikeAnyOtherThatHoldsNoRun) {
+  const absl::Status status = ReadRunResults("").status();
+  EXPECT_EQ(ExitCodeOf(status), ExitCode::kData) << status;
+}
+
 TEST_F(ReadRunResultsTest, SettingsStepsAndFiguresAreThere) {
   const auto run = ReadRunResults(folder_ + "/");
   ASSERT_TRUE(run.ok()) << run.status();
