@@ -1,15 +1,63 @@
 #include "common/base/command_line.h"
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <iostream>
 #include <sstream>
 #include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 
 #include "common/base/exit_code.h"
 #include "common/base/printable.h"
 
 namespace dapd {
+namespace {
+
+// What the library's conversions let pass: an integer that its type cannot hold
+// becomes the nearest that it can, and no comparison with a limit refuses a
+// NaN.
+std::string HeldByInt64(const std::string& text) {
+  errno = 0;
+  std::strtoll(text.c_str(), nullptr, 0);
+  return errno == ERANGE ? absl::StrCat("Value ", text, " has too many digits")
+                         : "";
+}
+
+std::string HeldByUint64(const std::string& text) {
+  errno = 0;
+  std::strtoull(text.c_str(), nullptr, 0);
+  if (errno == ERANGE) {
+    return absl::StrCat("Value ", text, " has too many digits");
+  }
+  return absl::StrContains(text, '-')
+             ? absl::StrCat("Value ", text, " is negative")
+             : "";
+}
+
+std::string IsFinite(const std::string& text) {
+  return std::isfinite(std::strtod(text.c_str(), nullptr))
+             ? ""
+             : absl::StrCat("Value ", text, " is no finite number");
+}
+
+std::string IsPositive(const std::string& text) {
+  return std::strtod(text.c_str(), nullptr) > 0
+             ? ""
+             : absl::StrCat("Value ", text, " is not above 0");
+}
+
+std::string IsNonNegative(const std::string& text) {
+  return std::strtod(text.c_str(), nullptr) >= 0
+             ? ""
+             : absl::StrCat("Value ", text, " is below 0");
+}
+
+}  // namespace
 
 struct CommandLine::State {
   CLI::App app;
@@ -22,12 +70,12 @@ CommandOption& CommandOption::Required() {
 }
 
 CommandOption& CommandOption::Positive() {
-  option_->check(CLI::PositiveNumber);
+  option_->check(IsPositive, "POSITIVE");
   return *this;
 }
 
 CommandOption& CommandOption::NonNegative() {
-  option_->check(CLI::NonNegativeNumber);
+  option_->check(IsNonNegative, "NONNEGATIVE");
   return *this;
 }
 
@@ -92,19 +140,20 @@ CommandOption Command::AddOption(const std::string& name,
 CommandOption Command::AddOption(const std::string& name,
                                  int64_t& value,
                                  const std::string& help) {
-  return CommandOption(app_->add_option(name, value, help));
+  return CommandOption(app_->add_option(name, value, help)->check(HeldByInt64));
 }
 
 CommandOption Command::AddOption(const std::string& name,
                                  uint64_t& value,
                                  const std::string& help) {
-  return CommandOption(app_->add_option(name, value, help));
+  return CommandOption(
+      app_->add_option(name, value, help)->check(HeldByUint64));
 }
 
 CommandOption Command::AddOption(const std::string& name,
                                  double& value,
                                  const std::string& help) {
-  return CommandOption(app_->add_option(name, value, help));
+  return CommandOption(app_->add_option(name, value, help)->check(IsFinite));
 }
 
 CommandOption Command::AddOption(const std::string& name,

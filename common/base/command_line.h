@@ -57,7 +57,8 @@ class Command {
   using Action = std::function<absl::Status()>;
 
   // `name` is "--long", or "name" for one that is given by its position.
-  // `value` must outlive Parse(); it is its own default.
+  // `value` must outlive Parse(); it is its own default. A number that the
+  // type of `value` cannot hold, an infinite one and NaN are refused.
   CommandOption AddOption(const std::string& name,
                           std::string& value,
                           const std::string& help = "");

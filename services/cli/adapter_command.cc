@@ -181,7 +181,8 @@ void AddAdapterCommand(Command& app) {
       .Required();
   init.AddOption("--output", options->output, "PEFT folder").Required();
   init.AddOption("--rank", options->lora.rank, "rank").Range(1, 4096);
-  init.AddOption("--alpha", options->lora.alpha, "scale is alpha / rank");
+  init.AddOption("--alpha", options->lora.alpha, "scale is alpha / rank")
+      .Positive();
   init.AddOption("--targets", options->lora.targets, "projections");
   init.AddOption("--seed", options->seed, "as run.seed");
   init.Does(

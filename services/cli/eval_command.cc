@@ -316,7 +316,8 @@ void AddEvalCommand(Command& app) {
                   "let the model think first (templates that know it)");
   command.AddOption("--samples", options->samples, "answers per problem (K)")
       .Range(1, 4096);
-  command.AddOption("--limit", options->limit, "only the first N problems");
+  command.AddOption("--limit", options->limit, "only the first N problems")
+      .NonNegative();
   command.AddOption("--marker",
                     options->marker,
                     "a text: the share of answers that contain it is measured, "

@@ -24,6 +24,7 @@ struct Values {
   std::string text = "before";
   std::vector<std::string> list;
   int64_t count = 1;
+  int64_t any_count = 1;
   uint64_t seed = 0;
   double rate = 0.5;
   std::optional<bool> maybe;
@@ -38,6 +39,7 @@ Values ParseValues(const std::vector<std::string>& words) {
   line.AddOption("text", values.text, "a text").Required();
   line.AddOption("--list", values.list, "a list").TakeAll();
   line.AddOption("--count", values.count, "a count").Range(1, 9);
+  line.AddOption("--any-count", values.any_count, "a count without a range");
   line.AddOption("--seed", values.seed, "a seed");
   line.AddOption("--rate", values.rate, "a rate").Positive();
   line.AddOption("--maybe", values.maybe, "true or false");
@@ -79,7 +81,12 @@ TEST(CommandLineTest, WhatIsWrongIsSaidAndAUsageError) {
            {{}, "text is required"},
            {{"x", "--count", "10"}, "--count"},
            {{"x", "--count", "1.5"}, "--count"},
-           {{"x", "--rate", "-1"}, "--rate"},
+           {{"x", "--rate", "-1"}, "--rate: Value -1 is not above 0"},
+           {{"x", "--rate", "nan"}, "--rate: Value nan is no finite number"},
+           {{"x", "--rate", "1e400"}, "--rate"},
+           {{"x", "--any-count", "9223372036854775808"}, "--any-count"},
+           {{"x", "--seed", "18446744073709551616"}, "--seed"},
+           {{"x", "--seed", "-1"}, "--seed: Value -1 is negative"},
            {{"x", "--unknown"}, "--unknown"}}) {
     const Values values = ParseValues(words);
     EXPECT_EQ(values.code, kUsage) << said;
