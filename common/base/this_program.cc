@@ -1,6 +1,8 @@
 #include "common/base/this_program.h"
 
+#include <fcntl.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
 #include <cinttypes>
 #include <cstdint>
@@ -53,6 +55,15 @@ void NameThisProcess() {
   const std::string name =
       std::filesystem::path(ThisProgram()).filename().string();
   if (!name.empty()) ::prctl(PR_SET_NAME, name.c_str());
+}
+
+void OpenStandardStreams() {
+  // Each takes the lowest descriptor that is free.
+  int opened = ::open("/dev/null", O_RDWR);
+  while (opened >= 0 && opened <= STDERR_FILENO) {
+    opened = ::open("/dev/null", O_RDWR);
+  }
+  if (opened >= 0) ::close(opened);
 }
 
 }  // namespace dapd

@@ -1,4 +1,4 @@
-// The file that this process was started by.
+// The file that this process was started by, and the streams that it was given.
 #pragma once
 
 #include <string>
@@ -19,5 +19,11 @@ std::string LauncherOf(const std::string& program);
 // Calls this process what its file is called, for ps and top, which otherwise
 // show the name of a loader that was started in its place.
 void NameThisProcess();
+
+// Opens /dev/null in the place of standard input, output and error where they
+// are closed. The next file or connection would otherwise be one of them, and
+// be written into by whoever logs or prints. To be called before anything is
+// opened.
+void OpenStandardStreams();
 
 }  // namespace dapd

@@ -1,16 +1,34 @@
 // The `dapd` command; its subcommands are listed in command.h.
 
+#include <cerrno>
 #include <cstdio>
 #include <string>
 
 #include "common/base/exit_code.h"
+#include "common/base/files.h"
 #include "common/base/log.h"
 #include "common/base/printable.h"
 #include "common/base/this_program.h"
 #include "services/cli/command.h"
 #include "services/cli/version_text.h"
 
+namespace dapd {
+namespace {
+
+// What a command prints is a result like a file: one that is lost is an error.
+absl::Status FlushPrinted() {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) {
+    return absl::OkStatus();
+  }
+  return WithExitCode(FileError("write to", "the standard output", errno),
+                      ExitCode::kData);
+}
+
+}  // namespace
+}  // namespace dapd
+
 int main(int argc, char** argv) {
+  dapd::OpenStandardStreams();
   dapd::NameThisProcess();
   dapd::CommandLine line(
       "Trains language models with Dual-Anchored Policy Distillation.", "dapd");
@@ -20,7 +38,8 @@ int main(int argc, char** argv) {
   DAPD_COMMANDS(DAPD_ADD_COMMAND)
 #undef DAPD_ADD_COMMAND
   if (const auto code = line.Parse(argc, argv)) return *code;
-  const absl::Status status = line.Run();
+  absl::Status status = line.Run();
+  if (status.ok()) status = dapd::FlushPrinted();
   if (!status.ok() && dapd::LogsJson()) {
     dapd::LogError(std::string(status.message()));
   } else if (!status.ok()) {

@@ -105,6 +105,7 @@ absl::Status Run(const Flags& flags) {
 }
 
 int Main(int argc, char** argv) {
+  OpenStandardStreams();
   NameThisProcess();
   Flags flags;
   CommandLine line(

@@ -51,6 +51,7 @@ absl::Status Run(const WorkerFlags& flags) {
 }
 
 int Main(int argc, char** argv) {
+  OpenStandardStreams();
   NameThisProcess();
   WorkerFlags flags;
   CommandLine line("A DAPD teacher worker: scores views with frozen weights.");

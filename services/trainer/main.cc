@@ -360,6 +360,7 @@ absl::Status Run(const ServiceFlags& flags) {
 }
 
 int Main(int argc, char** argv) {
+  OpenStandardStreams();
   NameThisProcess();
   ServiceFlags flags;
   CommandLine line(

@@ -1,5 +1,6 @@
 #include "common/base/this_program.h"
 
+#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,6 +21,19 @@ TEST(ThisProgramTest, IsTheFileThatRuns) {
             expected != nullptr
                 ? expected
                 : std::filesystem::read_symlink("/proc/self/exe").string());
+}
+
+TEST(ThisProgramTest, AClosedStreamIsNotLeftToTheNextFile) {
+  const int saved = ::dup(STDIN_FILENO);
+  ::close(STDIN_FILENO);
+  OpenStandardStreams();
+  const int next = ::open("/dev/null", O_RDONLY);
+  EXPECT_GT(next, STDERR_FILENO);
+  ::close(next);
+  if (saved >= 0) {
+    ::dup2(saved, STDIN_FILENO);
+    ::close(saved);
+  }
 }
 
 TEST(ThisProgramTest, IsFoundBehindALoader) {
