@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 #include "common/base/failpoint.h"
@@ -21,6 +22,21 @@ namespace dapd {
 namespace {
 
 constexpr size_t kBufferBytes = 1 << 20;
+
+absl::Status NoPath(absl::string_view what) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("the path of ", what, " to write is empty"));
+}
+
+// Whether `path` names what is written into and never replaced: a device, a
+// pipe, or a stream that this process was given, whatever stands behind it.
+bool IsStream(const std::string& path, const struct stat& info) {
+  for (const absl::string_view streams :
+       {"/dev/stdout", "/dev/stderr", "/dev/fd/", "/proc/"}) {
+    if (absl::StartsWith(path, streams)) return true;
+  }
+  return !S_ISREG(info.st_mode);
+}
 
 }  // namespace
 
@@ -46,6 +62,11 @@ absl::Status FileError(absl::string_view verb,
                        "or chmod, and the folders above it, too"));
     case EROFS:
       return absl::PermissionDeniedError(message);
+    case EISDIR:
+    case ELOOP:
+    case ENAMETOOLONG:
+    case ENOTDIR:
+      return absl::InvalidArgumentError(message);
     default:
       return absl::InternalError(message);
   }
@@ -104,6 +125,21 @@ absl::StatusOr<std::string> ReadFile(const std::string& path,
 
 absl::StatusOr<AtomicFileWriter> AtomicFileWriter::Open(
     const std::string& path) {
+  if (path.empty()) return NoPath("a file");
+  // Before anything is computed for it, not by the rename at the end.
+  struct stat info = {};
+  if (::stat(path.c_str(), &info) == 0) {
+    if (S_ISDIR(info.st_mode)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, " is a folder, a file was expected"));
+    }
+    if (IsStream(path, info)) {
+      const int stream =
+          ::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY);
+      if (stream < 0) return FileError("open", path, errno);
+      return AtomicFileWriter(path, "", stream);
+    }
+  }
   std::string temporary = absl::StrCat(path, ".tmp-", ::getpid());
   const int descriptor =
       ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
@@ -127,7 +163,7 @@ AtomicFileWriter::AtomicFileWriter(AtomicFileWriter&& other) noexcept
 AtomicFileWriter::~AtomicFileWriter() {
   if (descriptor_ < 0) return;
   ::close(descriptor_);
-  ::unlink(temporary_.c_str());
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
 }
 
 absl::Status AtomicFileWriter::Append(absl::string_view bytes) {
@@ -135,12 +171,18 @@ absl::Status AtomicFileWriter::Append(absl::string_view bytes) {
     buffer_.append(bytes.data(), bytes.size());
     return absl::OkStatus();
   }
-  RETURN_IF_ERROR(WriteAll(descriptor_, temporary_, buffer_));
+  const std::string& written = temporary_.empty() ? path_ : temporary_;
+  RETURN_IF_ERROR(WriteAll(descriptor_, written, buffer_));
   buffer_.clear();
-  return WriteAll(descriptor_, temporary_, bytes);
+  return WriteAll(descriptor_, written, bytes);
 }
 
 absl::Status AtomicFileWriter::Commit() {
+  if (temporary_.empty()) {
+    RETURN_IF_ERROR(WriteAll(descriptor_, path_, buffer_));
+    ::close(std::exchange(descriptor_, -1));
+    return absl::OkStatus();
+  }
   RETURN_IF_ERROR(DAPD_FAILPOINT_STATUS("file.before_write"));
   RETURN_IF_ERROR(WriteAll(descriptor_, temporary_, buffer_));
   DAPD_FAILPOINT("file.before_sync");
@@ -173,6 +215,7 @@ absl::Status SyncDirectory(const std::string& folder) {
 }
 
 absl::Status MakeDirectories(const std::string& folder) {
+  if (folder.empty()) return NoPath("a folder");
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) return FileError("create folder", folder, error.value());

@@ -2,10 +2,12 @@
 //
 // A write goes to "<path>.tmp-<pid>", is flushed to disk (fsync), and then
 // renamed over the target, and the folder is synced. A reader sees the old
-// file or the new one, never a part. Errors name the path and the system's
-// reason; a full disk is RESOURCE_EXHAUSTED, a missing file NOT_FOUND, one that
-// is not this user's to open PERMISSION_DENIED, with the user's number and what
-// to do.
+// file or the new one, never a part. What is no file but a device, a pipe or
+// /dev/stdout is never replaced: it is written into. Errors name the path and
+// the system's reason; a full disk is RESOURCE_EXHAUSTED, a missing file
+// NOT_FOUND, a folder or another path that cannot be a file's INVALID_ARGUMENT,
+// one that is not this user's to open PERMISSION_DENIED, with the user's number
+// and what to do.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +29,8 @@ absl::Status WriteFileAtomically(const std::string& path,
                                  absl::string_view bytes);
 
 // The streaming form, for files too large to hold. Unless Commit() returned
-// OK, the destructor removes what was written.
+// OK, the destructor removes what was written; what went into a device or a
+// pipe stays there.
 class AtomicFileWriter {
  public:
   static absl::StatusOr<AtomicFileWriter> Open(const std::string& path);
@@ -50,7 +53,7 @@ class AtomicFileWriter {
 // Makes the names in `folder` durable.
 absl::Status SyncDirectory(const std::string& folder);
 
-// mkdir -p.
+// mkdir -p; INVALID_ARGUMENT if `folder` is empty or below a file.
 absl::Status MakeDirectories(const std::string& folder);
 
 bool FileExists(const std::string& path);

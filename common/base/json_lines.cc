@@ -1,9 +1,11 @@
 #include "common/base/json_lines.h"
 
 #include <cerrno>
+#include <filesystem>
 #include <fstream>
 #include <set>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -75,6 +77,10 @@ absl::Status ForEachJsonLine(
   std::ifstream file(path, std::ios::binary);
   if (!file) {
     return WithExitCode(FileError("open", path, errno), ExitCode::kData);
+  }
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) {
+    return DataError(absl::StrCat(path, " is a folder, a file was expected"));
   }
   std::string text;
   for (int line = 1; std::getline(file, text); ++line) {

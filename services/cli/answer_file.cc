@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <fstream>
+#include <system_error>
 #include <tuple>
 #include <utility>
 
@@ -82,6 +84,14 @@ absl::StatusOr<AnswerFile> AnswerFile::Open(
     const std::string& path,
     const nlohmann::ordered_json& settings,
     const std::function<absl::Status(const AnswerRecord&)>& visit) {
+  std::error_code error;
+  if (std::filesystem::exists(path, error) &&
+      !std::filesystem::is_regular_file(path, error)) {
+    return DataError(absl::StrCat(
+        path,
+        " is no file, which an unfinished evaluation could go on with; name "
+        "another --output, or none"));
+  }
   ASSIGN_OR_RETURN(AppendFile appended, AppendFile::Open(path));
   const int lock = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (lock < 0) return FileError("open", path, errno);

@@ -44,3 +44,23 @@ def test_only_the_wrapper_includes_the_library():
     files = [path for folder in ("common", "services", "tests") for path in (ROOT / folder).rglob("*") if path.suffix in (".h", ".cc")]
     including = [str(path.relative_to(ROOT)) for path in files if "#include <CLI/" in path.read_text()]
     assert including == ["common/base/command_line.cc"]
+
+
+def test_what_cannot_be_printed_is_an_error():
+    with open("/dev/full", "w") as full:
+        result = subprocess.run([BIN / "dapd", "config-reference"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert result.returncode == 4 and "the standard output: No space left" in result.stderr, result
+
+
+@pytest.mark.parametrize("arguments, said", [
+    (["compare", ""], "holds no run"),
+    (["runs", "list", ""], "is no folder"),
+    (["problems", "--task", "stepwise_sum", "--output", "."], "is a folder"),
+    (["problems", "--task", "stepwise_sum", "--output", ""], "is empty"),
+    (["problems", "--task", "stepwise_sum", "--output", "/dev/null/x"], "Not a directory"),
+    (["grade", "--input", ".", "--output", "out"], "is a folder"),
+])
+def test_a_path_that_cannot_be_is_named(tmp_path, arguments, said):
+    result = subprocess.run([BIN / "dapd", *arguments], capture_output=True, text=True, timeout=60, cwd=tmp_path)
+    assert result.returncode == 4 and said in result.stderr and result.stderr.count("\n") == 1, result
+    assert list(tmp_path.iterdir()) == []

@@ -132,3 +132,5 @@ def test_no_worker_is_an_error_that_names_the_address(workspace, benchmark):
     assert refused.returncode == 5 and "127.0.0.1:" in refused.stderr
     wrong = workspace.dapd(*arguments(workspace, benchmark, "--workers", "nowhere"), check=False)
     assert wrong.returncode == 3, wrong.stderr
+    none = workspace.dapd(*arguments(workspace, benchmark, "--workers", ","), check=False)
+    assert none.returncode == 2 and "names no worker" in none.stderr, none.stderr

@@ -1,5 +1,7 @@
 #include "common/base/files.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -70,6 +72,53 @@ TEST_F(FilesTest, AFullDiskIsResourceExhausted) {
       WriteFileAtomically(JoinPath(folder_, "a"), "bytes");
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
   EXPECT_FALSE(FileExists(JoinPath(folder_, "a")));
+}
+
+TEST_F(FilesTest, AFolderInAFilesPlaceIsRefusedBeforeAnythingIsWritten) {
+  const auto writer = AtomicFileWriter::Open(folder_);
+  EXPECT_EQ(writer.status().code(), absl::StatusCode::kInvalidArgument)
+      << writer.status();
+  EXPECT_FALSE(FileExists(folder_ + ".tmp-" + std::to_string(::getpid())));
+  // Nor can there be a file below a file, or one without a name.
+  const std::string path = JoinPath(folder_, "a");
+  ASSERT_TRUE(WriteFileAtomically(path, "old").ok());
+  for (const std::string& wrong :
+       {path + "/b", folder_ + "/" + std::string(300, 'x'), std::string()}) {
+    EXPECT_EQ(WriteFileAtomically(wrong, "new").code(),
+              absl::StatusCode::kInvalidArgument)
+        << wrong;
+    if (wrong.size() < 256) {
+      EXPECT_EQ(MakeDirectories(wrong).code(),
+                absl::StatusCode::kInvalidArgument)
+          << wrong;
+    }
+  }
+}
+
+TEST_F(FilesTest, APipeIsWrittenIntoAndStays) {
+  const std::string path = JoinPath(folder_, "pipe");
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  const int reader = ::open(path.c_str(), O_RDONLY | O_NONBLOCK);
+  ASSERT_GE(reader, 0);
+  ASSERT_TRUE(WriteFileAtomically(path, "bytes").ok());
+  char read[16] = {};
+  EXPECT_EQ(::read(reader, read, sizeof(read)), 5);
+  ::close(reader);
+  EXPECT_STREQ(read, "bytes");
+  EXPECT_TRUE(std::filesystem::is_fifo(path));
+  EXPECT_EQ(NumFiles(), 1);
+}
+
+TEST_F(FilesTest, ADeviceBehindALinkIsWrittenIntoAndStays) {
+  const std::string path = JoinPath(folder_, "link");
+  std::filesystem::create_symlink("/dev/null", path);
+  EXPECT_TRUE(WriteFileAtomically(path, std::string(3 << 20, 'x')).ok());
+  EXPECT_TRUE(std::filesystem::is_symlink(path));
+  std::filesystem::remove(path);
+  std::filesystem::create_symlink("/dev/full", path);
+  EXPECT_EQ(WriteFileAtomically(path, "bytes").code(),
+            absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(std::filesystem::is_symlink(path));
 }
 
 TEST_F(FilesTest, AFileOfSomebodyElseNamesWhoMayNotReadItAndWhatToDo) {

@@ -4,6 +4,7 @@
 
 #include "gtest/gtest.h"
 
+#include "common/base/exit_code.h"
 #include "tests/fakes/temp_path.h"
 
 namespace dapd {
@@ -21,6 +22,14 @@ TEST(JsonLinesTest, RowsComeBackWithTheirLineNumbers) {
                               })
                   .ok());
   EXPECT_EQ(lines, (std::vector<int>{1, 3}));
+}
+
+TEST(JsonLinesTest, AFolderInAFilesPlaceIsNamed) {
+  const absl::Status status = ForEachJsonLine(
+      testing::TempDir(),
+      [](const nlohmann::json&, int) { return absl::OkStatus(); });
+  EXPECT_EQ(ExitCodeOf(status), ExitCode::kData);
+  EXPECT_NE(status.message().find("is a folder"), std::string::npos) << status;
 }
 
 TEST(JsonLinesTest, ABrokenLineIsNamed) {

@@ -1,5 +1,6 @@
 #include "services/cli/answer_file.h"
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -59,6 +60,17 @@ void Write(const std::string& path, const std::vector<AnswerRecord>& records) {
 
 std::string Bytes(const std::string& path) {
   return ReadFile(path, 1 << 20).value_or("");
+}
+
+TEST(AnswerFileTest, WhatIsNoFileIsRefusedAndGetsNoManifest) {
+  const std::string path = TempPath("device");
+  std::filesystem::remove(path);
+  std::filesystem::create_symlink("/dev/null", path);
+  for (const std::string& wrong : {path, testing::TempDir()}) {
+    const absl::Status status = Left(wrong).status();
+    EXPECT_EQ(ExitCodeOf(status), ExitCode::kData) << status;
+  }
+  EXPECT_FALSE(FileExists(path + ".manifest.json"));
 }
 
 TEST(AnswerFileTest, ASecondCallFindsWhatTheFirstWrote) {
