@@ -36,6 +36,7 @@ void RunSupervisor::CatchSignals() {
     action.sa_handler = RequestStop;
     ::sigaction(signal_number, &action, nullptr);
   }
+  ::signal(SIGPIPE, SIG_IGN);
 }
 
 int RunSupervisor::StopRequests() { return stop_requested; }
@@ -124,6 +125,10 @@ absl::Status RunSupervisor::Follow(const std::function<void()>& look) {
       if (MayRestartTrainers(code, asked_to_stop)) {
         RETURN_IF_ERROR(StartTrainers());
         continue;
+      }
+      // A program that is still being started does not catch signals yet.
+      if (asked_to_stop && code == kSignalBase + SIGTERM) {
+        return absl::CancelledError("stopped before the trainer had begun");
       }
       return WithExitCode(
           absl::InternalError(absl::StrCat(

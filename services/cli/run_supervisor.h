@@ -16,8 +16,8 @@ namespace dapd {
 class RunSupervisor {
  public:
   // SIGINT and SIGTERM end the run from here on: the first one tells the
-  // trainers to stop, a second one ends everything at once. For the whole
-  // process.
+  // trainers to stop, a second one ends everything at once. SIGPIPE is ignored:
+  // a run does not end with whoever reads its log. For the whole process.
   static void CatchSignals();
   // How many of them have come.
   static int StopRequests();

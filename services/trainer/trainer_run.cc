@@ -76,6 +76,14 @@ absl::StatusOr<std::unique_ptr<Policy>> StartPolicy(
         "going on behind step ", saved->version, " of ", folder.path()));
     return Policy::Restore(*std::move(saved), options);
   }
+  if (const int64_t finished = FinishedStep(folder.path()); finished > 0) {
+    return absl::DataLossError(absl::StrCat(
+        folder.path(),
+        " holds a run that finished step ",
+        finished,
+        ", but none of its checkpoints to go on from; put one back, or choose "
+        "another run.name to begin anew"));
+  }
   if (folder.resumed()) {
     LogInfo(absl::StrCat(folder.path(),
                          " has no checkpoint yet; starting at step 1"));

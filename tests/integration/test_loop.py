@@ -3,9 +3,11 @@
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import struct
+import subprocess
 
 import pytest
 import torch
@@ -13,7 +15,7 @@ import transformers
 import yaml
 from peft import PeftModel
 
-from conftest import children, wait_for
+from conftest import BIN, children, set_flags, wait_for
 
 
 def test_three_rollout_workers_give_the_adapter_of_one(reference_run):
@@ -89,6 +91,33 @@ def test_what_is_to_be_seen_from_elsewhere_listens_where_it_is_told(reference_ru
 def test_a_second_run_in_the_same_folder_is_refused(reference_run):
     result = reference_run.run("reference", check=False)
     assert result.returncode == 3 and "already holds a finished run" in result.stderr
+
+
+def test_an_interrupt_while_the_trainer_is_being_started_is_one(reference_run):
+    process = reference_run.start("hasty", **{"trainer.steps": 500, "trainer.schedule_steps": 500})
+    wait_for(lambda: "starting the trainer" in reference_run.log("hasty"), what="a trainer")
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=60) == 130, reference_run.log("hasty")
+    assert not children(process)
+
+
+def test_a_run_goes_on_when_nobody_reads_its_log(reference_run):
+    flags = set_flags({"run.name": "unread"})
+    process = subprocess.Popen([BIN / "dapd", "run", reference_run.config, *flags], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    process.stderr.readline()
+    process.stderr.close()
+    assert process.wait(timeout=240) == 0
+    assert reference_run.adapter_digest("unread") == reference_run.adapter_digest("reference")
+
+
+def test_a_finished_run_without_its_checkpoints_is_not_begun_anew(reference_run):
+    reference_run.run("bare", **{"trainer.steps": 1})
+    folder = reference_run.runs("bare")
+    before = reference_run.adapter_digest("bare")
+    shutil.rmtree(folder / "checkpoints")
+    result = reference_run.run("bare", check=False, **{"trainer.steps": 2})
+    assert result.returncode == 6 and "none of its checkpoints" in result.stderr, result.stderr
+    assert reference_run.adapter_digest("bare") == before
 
 
 def test_sigterm_saves_the_last_whole_step(reference_run):

@@ -36,6 +36,7 @@ void SweepRunner::CatchSignals() {
     action.sa_handler = RequestStop;
     ::sigaction(signal_number, &action, nullptr);
   }
+  ::signal(SIGPIPE, SIG_IGN);
 }
 
 double SweepRunner::MemoryInUse() const {

@@ -21,7 +21,8 @@ class SweepRunner {
 
   // SIGINT and SIGTERM stop the sweep from here on: the first one tells the
   // runs that are under way to stop, which save where they are; a second one
-  // ends them at once. For the whole process.
+  // ends them at once. SIGPIPE is ignored: a sweep does not end with whoever
+  // reads its log. For the whole process.
   static void CatchSignals();
 
   // Blocks until every run that is not done has ended. One that fails is
