@@ -223,8 +223,8 @@ absl::Status MakeDirectories(const std::string& folder) {
 }
 
 bool FileExists(const std::string& path) {
-  std::error_code error;
-  return std::filesystem::exists(path, error);
+  struct stat info = {};
+  return ::lstat(path.c_str(), &info) == 0 || errno == EACCES;
 }
 
 std::string JoinPath(absl::string_view folder, absl::string_view name) {

@@ -56,6 +56,9 @@ absl::Status SyncDirectory(const std::string& folder);
 // mkdir -p; INVALID_ARGUMENT if `folder` is empty or below a file.
 absl::Status MakeDirectories(const std::string& folder);
 
+// Whether something has that name. A link to nothing has, and so has what this
+// user may not look for: whoever opens it says what is wrong, where a file that
+// may be missing would be passed over.
 bool FileExists(const std::string& path);
 
 // For code with descriptors of its own: all of `bytes`; and the status of a

@@ -134,6 +134,16 @@ TEST_F(FilesTest, AFileOfSomebodyElseNamesWhoMayNotReadItAndWhatToDo) {
             "cannot create a/b: Read-only file system");
 }
 
+TEST_F(FilesTest, ALinkToNothingIsNotPassedOverAsMissing) {
+  const std::string path = JoinPath(folder_, "link");
+  EXPECT_FALSE(FileExists(path));
+  std::filesystem::create_symlink("nowhere", path);
+  EXPECT_TRUE(FileExists(path));
+  std::filesystem::remove(path);
+  std::filesystem::create_symlink("link", path);
+  EXPECT_TRUE(FileExists(path));
+}
+
 TEST_F(FilesTest, AMissingFileIsNotFound) {
   EXPECT_EQ(ReadFile(JoinPath(folder_, "none"), 1).status().code(),
             absl::StatusCode::kNotFound);
