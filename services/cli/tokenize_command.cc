@@ -45,7 +45,11 @@ absl::StatusOr<nlohmann::ordered_json> ConvertRow(
                      tokenizer.Encode(row.at("text").get<std::string>()));
     return nlohmann::ordered_json{{"ids", std::move(ids)}};
   } catch (const nlohmann::json::exception& error) {
-    return DataError(absl::StrCat(where, ": ", error.what()));
+    return DataError(absl::StrCat(where,
+                                  ": a row needs ",
+                                  options.decode ? "ids" : "text",
+                                  ": ",
+                                  error.what()));
   }
 }
 
