@@ -147,6 +147,16 @@ absl::StatusOr<AtomicFileWriter> AtomicFileWriter::Open(
   return AtomicFileWriter(path, std::move(temporary), descriptor);
 }
 
+absl::Status CheckWritable(const std::string& path) {
+  struct stat info = {};
+  // A reader of a pipe would take the writer's end for the end of the file.
+  if (::stat(path.c_str(), &info) == 0 && !S_ISDIR(info.st_mode) &&
+      IsStream(path, info)) {
+    return absl::OkStatus();
+  }
+  return AtomicFileWriter::Open(path).status();
+}
+
 AtomicFileWriter::AtomicFileWriter(std::string path,
                                    std::string temporary,
                                    int descriptor)

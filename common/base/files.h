@@ -50,6 +50,10 @@ class AtomicFileWriter {
   int descriptor_ = -1;
 };
 
+// What AtomicFileWriter::Open(path) says, for those who write only when they
+// have computed for long. Leaves nothing.
+absl::Status CheckWritable(const std::string& path);
+
 // Makes the names in `folder` durable.
 absl::Status SyncDirectory(const std::string& folder);
 

@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 
 #include "common/base/exit_code.h"
+#include "common/base/files.h"
 #include "common/base/json_lines.h"
 #include "common/base/progress.h"
 #include "common/base/status_macros.h"
@@ -132,6 +133,9 @@ void PrintReport(const CompatibilityReport& report,
 }
 
 absl::Status ProbeCompatibility(const CompatibilityOptions& options) {
+  if (!options.output.empty()) {
+    RETURN_IF_ERROR(CheckWritable(options.output));
+  }
   ASSIGN_OR_RETURN(LoadedConfig loaded,
                    LoadConfig(options.config, options.overrides));
   Config& config = loaded.config;

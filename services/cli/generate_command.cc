@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "common/base/exit_code.h"
+#include "common/base/files.h"
 #include "common/base/json_integer.h"
 #include "common/base/json_lines.h"
 #include "common/base/status_macros.h"
@@ -63,6 +64,7 @@ absl::StatusOr<AnswerPrompt> ParsePrompt(const GenerateOptions& options,
 }
 
 absl::Status Generate(const GenerateOptions& options) {
+  RETURN_IF_ERROR(CheckWritable(options.output));
   ASSIGN_OR_RETURN(const std::unique_ptr<LocalGenerator> generator,
                    LocalGenerator::Load(options.generator));
   std::vector<AnswerPrompt> prompts;

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "common/base/exit_code.h"
+#include "common/base/files.h"
 #include "common/base/json_integer.h"
 #include "common/base/json_lines.h"
 #include "common/base/progress.h"
@@ -90,6 +91,7 @@ absl::StatusOr<std::vector<ScoreRow>> ReadScoreRows(const std::string& path,
 }
 
 absl::Status Score(const ScoreOptions& options) {
+  RETURN_IF_ERROR(CheckWritable(options.output));
   ASSIGN_OR_RETURN(const at::ScalarType dtype,
                    ParsePrecision(options.precision));
   ASSIGN_OR_RETURN(const at::Device device,

@@ -64,3 +64,10 @@ def test_a_path_that_cannot_be_is_named(tmp_path, arguments, said):
     result = subprocess.run([BIN / "dapd", *arguments], capture_output=True, text=True, timeout=60, cwd=tmp_path)
     assert result.returncode == 4 and said in result.stderr and result.stderr.count("\n") == 1, result
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["generate", "score"])
+def test_an_output_that_cannot_be_is_named_before_anything_is_computed(tmp_path, command):
+    arguments = ["--model", tmp_path / "no-model", "--input", tmp_path / "no-input", "--output", tmp_path / "no-folder/out"]
+    result = dapd(command, *arguments)
+    assert result.returncode == 4 and "no-folder/out" in result.stderr, result

@@ -95,6 +95,15 @@ TEST_F(FilesTest, AFolderInAFilesPlaceIsRefusedBeforeAnythingIsWritten) {
   }
 }
 
+TEST_F(FilesTest, WhatCannotBeWrittenIsFoundOutBeforeAndLeavesNothing) {
+  const std::string path = JoinPath(folder_, "a");
+  EXPECT_TRUE(CheckWritable(path).ok());
+  EXPECT_EQ(NumFiles(), 0);
+  EXPECT_EQ(CheckWritable(path + "/b").code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(CheckWritable(folder_).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(CheckWritable("/dev/null").ok());
+}
+
 TEST_F(FilesTest, APipeIsWrittenIntoAndStays) {
   const std::string path = JoinPath(folder_, "pipe");
   ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
