@@ -225,6 +225,14 @@ absl::StatusOr<SweepFile> ReadSweepFile(const std::string& path) try {
   auto text = ReadFile(path, kMaxFileBytes);
   if (!text.ok()) return WithExitCode(text.status(), ExitCode::kConfig);
   return ReadNodes(YAML::Load(*text));
+} catch (const YAML::BadConversion& error) {
+  return ConfigError(
+      absl::StrCat(path,
+                   ":",
+                   error.mark.line + 1,
+                   ": a number is expected: a whole one from 0 on for each of "
+                   "seeds, a whole "
+                   "one for parallel, any positive one for memory_gib"));
 } catch (const YAML::Exception& error) {
   return ConfigError(
       absl::StrCat(path, ":", error.mark.line + 1, ": ", error.msg));

@@ -149,6 +149,8 @@ TEST_F(ReadSweepTest, WhatTheFileCannotSayIsNamedByItsLine) {
            {"seeds: []\n", "seeds"},
            {"seeds: [one]\n", "sweep.yaml:3"},
            {"parallel: 0\n", "parallel: at least 1"},
+           {"parallel: many\n", "a number is expected"},
+           {"seeds: [-1]\n", "a number is expected"},
            {"memory_gib: -1\n", "memory_gib"},
            {"seeds: [1, 1]\n", "two runs are called seed-1"},
            {"set: [1]\n", "a map of keys"},
