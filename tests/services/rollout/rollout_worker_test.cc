@@ -123,6 +123,7 @@ TEST_F(RolloutWorkerTest, AnAnsweredRequestIsReportedWithItsLengthsAndTimes) {
 
 TEST_F(RolloutWorkerTest, AnAnswerSaysWhenAndInWhichSlotItWasSampled) {
   control_.slots = 2;
+  control_.hold = true;
   Start();
   ASSERT_TRUE(Load(1, "one").ok());
   const absl::Time before = absl::Now();
@@ -130,6 +131,9 @@ TEST_F(RolloutWorkerTest, AnAnswerSaysWhenAndInWhichSlotItWasSampled) {
   for (uint64_t id = 0; id < kRequests; ++id) {
     Submit(id, 1 + static_cast<int64_t>(id % 4));
   }
+  // Not one after the other in the first slot, each before the next is there.
+  WaitForRunning(2);
+  control_.hold = false;
   std::map<uint32_t, std::vector<SampleTimes>> by_slot;
   for (uint64_t id = 0; id < kRequests; ++id) {
     const SampleTimes times = Wait(id).times;

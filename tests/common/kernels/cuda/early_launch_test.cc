@@ -100,7 +100,7 @@ TEST_F(EarlyLaunchTest, AllOfAStepButItsFirstAndWhatFollowsAGather) {
       {"embedding", {.in_turn = 1}},
       {"norm behind a gather", {.in_turn = 1}},
       {"sampling", {.early = 2}},
-      {"sampling behind a gather", {.early = 1, .in_turn = 1}}};
+      {"sampling behind a gather", {.in_turn = 1, .early = 1}}};
   for (const auto& [name, launcher] : Launchers()) {
     const auto found = exceptions.find(name);
     const Launches expected =
