@@ -18,7 +18,8 @@
 # certificate for all three, for `dapd run`.
 #
 # Call it again for new certificates of the same authority: running services
-# take them up within seconds.
+# take them up within seconds. A call that is cut short leaves nothing that a later
+# one takes for whole.
 set -euo pipefail
 umask 077
 
@@ -31,7 +32,13 @@ days=30
 roles=()
 while [ $# -gt 0 ]; do
   case "$1" in
-    --dns) [ $# -ge 2 ] || usage; names+=",DNS:$2"; shift ;;
+    --dns)
+      [ $# -ge 2 ] || usage
+      # A comma would begin another kind of name, such as another role's.
+      [[ "$2" =~ ^[A-Za-z0-9*][A-Za-z0-9.*_-]*$ ]] || { echo "--dns '$2' is no name of a host" >&2; exit 2; }
+      names+=",DNS:$2"
+      shift
+      ;;
     --days) [ $# -ge 2 ] || usage; days=$2; shift ;;
     -*) usage ;;
     *) if [ -z "$folder" ]; then folder=$1; else roles+=("$1"); fi ;;
@@ -39,7 +46,7 @@ while [ $# -gt 0 ]; do
   shift
 done
 [ -n "$folder" ] || usage
-[[ "$days" =~ ^[0-9]+$ ]] || usage
+[[ "$days" =~ ^[1-9][0-9]{0,4}$ ]] || usage
 [ ${#roles[@]} -gt 0 ] || roles=(rollout teacher trainer viewer admin)
 for role in "${roles[@]}"; do
   for part in ${role//+/ }; do
@@ -52,14 +59,30 @@ done
 
 make_key() { openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$1" 2>/dev/null; }
 
-if [ ! -e "$folder/ca/ca.key" ]; then
-  mkdir -p "$folder/ca"
-  make_key "$folder/ca/ca.key"
+# A call beside this one would make another authority, or mix its files with ours.
+mkdir -p "$folder/ca"
+exec 9>"$folder/ca/lock"
+flock 9
+
+new=
+trap 'rm -rf "$new"' EXIT
+# Both aside, then renamed. A certificate that is missing is made again of the key,
+# for which everything holds that was signed with it.
+new=$(mktemp -d "$folder/ca/.new-XXXXXX")
+if [ ! -s "$folder/ca/ca.key" ]; then
+  make_key "$new/ca.key"
+  sync "$new/ca.key"
+  mv "$new/ca.key" "$folder/ca/"
+fi
+if [ ! -s "$folder/ca/ca.crt" ]; then
   openssl req -x509 -new -key "$folder/ca/ca.key" -sha256 -days 3650 \
-    -subj "/CN=DAPD private authority" -out "$folder/ca/ca.crt" \
+    -subj "/CN=DAPD private authority" -out "$new/ca.crt" \
     -addext "basicConstraints=critical,CA:TRUE,pathlen:0" \
     -addext "keyUsage=critical,keyCertSign,cRLSign"
+  sync "$new/ca.crt"
+  mv "$new/ca.crt" "$folder/ca/"
 fi
+rmdir "$new"
 
 for role in "${roles[@]}"; do
   san=$names
@@ -72,14 +95,16 @@ for role in "${roles[@]}"; do
   new=$(mktemp -d "$folder/$role/.new-XXXXXX")
   make_key "$new/tls.key"
   openssl req -new -key "$new/tls.key" -subj "/CN=dapd-${role//+/-}" -out "$new/request"
-  openssl x509 -req -in "$new/request" -CA "$folder/ca/ca.crt" \
+  # It tells on stderr that all is well, too.
+  said=$(openssl x509 -req -in "$new/request" -CA "$folder/ca/ca.crt" \
     -CAkey "$folder/ca/ca.key" -days "$days" -sha256 -out "$new/tls.crt" \
     -extfile <(printf '%s\n' "basicConstraints=critical,CA:FALSE" \
       "keyUsage=critical,digitalSignature" "extendedKeyUsage=$usages" \
-      "subjectAltName=$san") 2>/dev/null
+      "subjectAltName=$san") 2>&1) || { echo "$folder/ca cannot sign for $role: $said" >&2; exit 1; }
   cat "$new/tls.key" "$new/tls.crt" >"$new/identity.pem"
   cp "$folder/ca/ca.crt" "$new/ca.crt"
   rm "$new/request"
+  sync "$new"/*
   mv -f "$new"/* "$folder/$role/"
   rmdir "$new"
   echo "$folder/$role: ${san%%,DNS:*}, $days days" >&2

@@ -58,8 +58,36 @@ def test_one_certificate_can_name_several_roles(folder):
     assert "URI:spiffe://dapd/rollout" in description and "URI:spiffe://dapd/trainer" in description
 
 
-@pytest.mark.parametrize("arguments", [[], ["x", "root"], ["x", "../rollout"], ["x", "rollout", "viewer+root"], ["x", "--days", "soon"], ["x", "--dns"], ["x", "--unknown"]])
+@pytest.mark.parametrize("arguments", [[], ["x", "root"], ["x", "../rollout"], ["x", "rollout", "viewer+root"], ["x", "--days", "soon"], ["x", "--days", "0"],
+                                       ["x", "--dns"], ["x", "--dns", ""], ["x", "--dns", "a,URI:spiffe://dapd/admin"], ["x", "--unknown"]])
 def test_wrong_arguments_make_nothing(arguments, tmp_path):
     result = subprocess.run([SCRIPT, *arguments], cwd=tmp_path, capture_output=True, text=True)
     assert result.returncode == 2 and result.stderr
     assert not list(tmp_path.iterdir())
+
+
+def test_an_authority_that_was_not_made_to_its_end_is_made_to_it(tmp_path):
+    """As a call leaves it that was ended between the key and its certificate."""
+    assert make(tmp_path, "rollout").returncode == 0
+    (tmp_path / "ca/ca.crt").unlink()
+    result = make(tmp_path, "trainer")
+    assert result.returncode == 0, result.stderr
+    # What the same key signed before holds as well.
+    for role in ("rollout", "trainer"):
+        subprocess.run(["openssl", "verify", "-CAfile", tmp_path / "ca/ca.crt", tmp_path / role / "tls.crt"], check=True, capture_output=True)
+
+
+def test_an_authority_that_cannot_sign_is_named_and_nothing_is_left_of_the_attempt(tmp_path):
+    assert make(tmp_path, "rollout").returncode == 0
+    (tmp_path / "ca/ca.crt").write_text("no certificate")
+    result = make(tmp_path, "trainer")
+    assert result.returncode == 1 and f"{tmp_path}/ca cannot sign for trainer: " in result.stderr
+    assert not list((tmp_path / "trainer").iterdir())
+
+
+def test_calls_at_the_same_time_share_an_authority_and_do_not_mix_files(tmp_path):
+    calls = [subprocess.Popen([SCRIPT, tmp_path, "rollout"], stderr=subprocess.DEVNULL) for _ in range(4)]
+    assert [call.wait() for call in calls] == [0] * 4
+    folder = tmp_path / "rollout"
+    subprocess.run(["openssl", "verify", "-CAfile", tmp_path / "ca/ca.crt", folder / "tls.crt"], check=True, capture_output=True)
+    assert (folder / "identity.pem").read_bytes() == (folder / "tls.key").read_bytes() + (folder / "tls.crt").read_bytes()
