@@ -90,13 +90,19 @@ apt_install() {
   if [ -e "$policy" ]; then
     policy=
   else
+    # Left behind by a call that is interrupted, it would keep whatever is installed
+    # on this machine later from starting.
+    trap 'as_root rm -f /usr/sbin/policy-rc.d' EXIT
     printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" &&
       as_root chmod 755 "$policy" || return
   fi
   as_root apt-get update -q &&
     as_root env DEBIAN_FRONTEND=noninteractive \
       apt-get install -y -q --no-install-recommends "$@" || code=$?
-  if [ -n "$policy" ]; then as_root rm "$policy"; fi
+  if [ -n "$policy" ]; then
+    as_root rm -f "$policy"
+    trap - EXIT
+  fi
   return "$code"
 }
 
@@ -135,7 +141,8 @@ make_venv() {
   local python
   for python in ${PYTHON:-/usr/bin/python3 python3}; do
     if "$python" -c 'import sys, ensurepip; sys.exit(sys.version_info < (3, 11))'; then
-      "$python" -m venv --clear "$venv"
+      # The folder says that it was made to its end: Python is in it before pip is.
+      "$python" -m venv --clear "$venv" && mkdir "$venv/installed"
       return
     fi
   done
@@ -149,11 +156,10 @@ is_installed() { cmp -s "$1" "$venv/installed/${1//\//-}"; }
 install_requirements() {
   "$venv/bin/python" -m pip install --no-deps --no-compile --no-input \
     --disable-pip-version-check --progress-bar off -r "$1" &&
-    mkdir -p "$venv/installed" &&
     cp "$1" "$venv/installed/${1//\//-}"
 }
 
-if ! "$venv/bin/python" -c '' 2>/dev/null; then
+if [ ! -d "$venv/installed" ] || ! "$venv/bin/python" -c '' 2>/dev/null; then
   phase "make $venv" .deps/logs/venv.log make_venv
 fi
 for file in "${requirements[@]}"; do

@@ -116,6 +116,56 @@ def test_without_root_the_missing_packages_are_printed(sudo, tmp_path):
     assert "Run as root:\n  apt-get update && apt-get install -y build-essential ca-certificates" in result.stderr
 
 
+ALL_INSTALLED = 'shift 2; for name; do echo "installed $name"; done'
+
+
+def copy_scripts(tree):
+    (tree / "deploy").mkdir()
+    for path in (ROOT / "deploy").glob("*"):
+        if path.suffix in (".sh", ".txt"):
+            shutil.copy(path, tree / "deploy")
+
+
+def write_stand_ins(texts):
+    for path, text in texts.items():
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(0o755)
+
+
+def test_an_environment_that_was_not_made_to_its_end_is_made_again(tmp_path):
+    """Its Python is there before its pip: what is left by a call that ends between the two runs, and installs nothing."""
+    copy_scripts(tmp_path)
+    write_stand_ins({tmp_path / "dpkg-query": ALL_INSTALLED, tmp_path / "python": f"""
+echo "$@" >>{tmp_path}/calls
+[ "$2" = venv ] || exit 0
+mkdir -p .deps/venv/bin
+cp "$0" .deps/venv/bin/python
+[ -e whole ]"""})
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHON": str(tmp_path / "python")}
+    codes = []
+    for _ in range(3):
+        codes.append(subprocess.run([tmp_path / "deploy/install.sh"], env=environment, capture_output=True).returncode)
+        (tmp_path / "whole").touch()
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert codes == [1, 0, 0] and [call.startswith("-m venv") for call in calls if call.startswith("-m")][:3] == [True, True, False]
+    assert sum(call.startswith("-m venv") for call in calls) == 2
+
+
+def test_an_install_that_is_interrupted_leaves_no_policy_behind(tmp_path):
+    """With Debian's policy file at another place, and the signal from what stands in for sudo."""
+    copy_scripts(tmp_path)
+    script, policy = tmp_path / "deploy/install.sh", tmp_path / "policy-rc.d"
+    script.write_text(script.read_text().replace("/usr/sbin/policy-rc.d", str(policy)))
+    write_stand_ins({tmp_path / "dpkg-query": "exit 1", tmp_path / "id": "echo 1000", tmp_path / "apt-get": "exit 0", tmp_path / "sudo": f"""
+case $1 in
+  -n) exit ;;
+  env) [ ! -x {policy} ] || touch {tmp_path}/was-there; kill -TERM $PPID ;;
+  *) exec "$@" ;;
+esac"""})
+    result = subprocess.run([script], env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}, capture_output=True, stdin=subprocess.DEVNULL)
+    assert result.returncode != 0 and (tmp_path / "was-there").exists() and not policy.exists()
+
+
 KERNEL_MODULE = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {}  Release Build  (builder)  Wed Aug 27\n"
 
 
@@ -123,16 +173,10 @@ KERNEL_MODULE = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {}  Re
     (None, None, False), ("550.54.14", None, False), ("580.82.07", None, True), (None, "--cuda", True), ("550.54.14", "--cuda", True)])
 def test_cuda_is_installed_where_a_driver_can_use_it_or_where_it_is_asked_for(driver, option, with_cuda, tmp_path):
     """In a tree of its own, with a stand-in for its environment's Python and all Debian packages there."""
-    (tmp_path / "deploy").mkdir()
-    for path in (ROOT / "deploy").glob("*"):
-        if path.suffix in (".sh", ".txt"):
-            shutil.copy(path, tmp_path / "deploy")
+    copy_scripts(tmp_path)
     (tmp_path / ".deps/venv/bin").mkdir(parents=True)
-    stand_ins = {tmp_path / ".deps/venv/bin/python": f'echo "$@" >>{tmp_path}/calls',
-                 tmp_path / "dpkg-query": 'shift 2; for name; do echo "installed $name"; done'}
-    for path, text in stand_ins.items():
-        path.write_text(f"#!/bin/sh\n{text}\n")
-        path.chmod(0o755)
+    (tmp_path / ".deps/venv/installed").mkdir()
+    write_stand_ins({tmp_path / ".deps/venv/bin/python": f'echo "$@" >>{tmp_path}/calls', tmp_path / "dpkg-query": ALL_INSTALLED})
     version = tmp_path / "version"
     if driver is not None:
         version.write_text(KERNEL_MODULE.format(driver))
