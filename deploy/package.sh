@@ -7,7 +7,7 @@
 #
 # Needs what deploy/install.sh and deploy/build.sh made; --cuda adds the CUDA
 # backend and its libraries (3 GB). Images, and machines that share a file system,
-# take the folder as it is.
+# take the folder as it is. What an earlier call put there is replaced.
 set -euo pipefail
 components=(programs)
 if [ "${1:-}" = --cuda ]; then components+=(cuda); shift; fi
@@ -19,6 +19,13 @@ mkdir -p "$1"
 package=$(realpath "$1")
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
+# These names are common ones: /, /usr/local and many a home have them.
+for name in bin lib configs demo; do
+  if [ -e "$package/$name" ] && ! compgen -G "$package/bin/dapd*" >/dev/null; then
+    echo "$package/$name was not made by this script, which would remove it; name another folder" >&2
+    exit 1
+  fi
+done
 rm -rf "${package:?}"/{bin,lib,configs,demo}
 for component in "${components[@]}"; do
   cmake --install build --prefix "$package" --component "$component"

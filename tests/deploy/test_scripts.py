@@ -268,3 +268,24 @@ def test_an_image_that_nobody_named_is_named_by_its_sources(tmp_path):
     # Both builds of the programs are told.
     builds = [rest for base, steps in stages.values() for kind, rest in steps if kind == "RUN" and "deploy/build.sh" in rest]
     assert len(builds) == 2 and all("DAPD_COMMIT=$(cat /commit) deploy/build.sh" in rest for rest in builds)
+
+
+@pytest.mark.parametrize("name", ["bin", "lib", "configs", "demo"])
+def test_a_package_takes_the_place_of_nothing_but_a_package(name, tmp_path):
+    """A home, /usr/local and / have folders of these names. In a tree of its own, with a stand-in that installs nothing."""
+    copy_scripts(tmp_path)
+    write_stand_ins({tmp_path / "cmake": "exit 7"})
+    file = tmp_path / "home" / name / "of another"
+    file.parent.mkdir(parents=True)
+    file.write_text("something")
+
+    def package():
+        return subprocess.run([tmp_path / "deploy/package.sh", tmp_path / "home"], capture_output=True, text=True,
+                              env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"})
+
+    result = package()
+    assert result.returncode == 1 and f"home/{name} was not made by this script" in result.stderr and file.exists()
+    # A package, and be it one that was not made to its end.
+    (tmp_path / "home/bin").mkdir(exist_ok=True)
+    (tmp_path / "home/bin/dapd-rollout").touch()
+    assert package().returncode == 7 and not file.exists()
