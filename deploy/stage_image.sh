@@ -41,6 +41,8 @@ ln -s usr/lib lib
 ln -s usr/lib64 lib64
 cp -r "$package" opt/dapd
 mv opt/dapd/configs etc/dapd
+# Containers are not the user who made the package, whose mask may keep others out.
+chmod -R u=rwX,go=rX opt/dapd etc/dapd
 
 # The NVIDIA driver's library comes with the driver.
 libraries=$(libraries_of "$root" opt/dapd/bin opt/dapd/lib)

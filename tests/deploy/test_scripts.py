@@ -289,3 +289,21 @@ def test_a_package_takes_the_place_of_nothing_but_a_package(name, tmp_path):
     (tmp_path / "home/bin").mkdir(exist_ok=True)
     (tmp_path / "home/bin/dapd-rollout").touch()
     assert package().returncode == 7 and not file.exists()
+
+
+def test_an_image_can_be_read_by_others_whoever_made_its_package(tmp_path):
+    """Containers run as a user of their own."""
+    old = os.umask(0o077)
+    try:
+        for name in ("bin", "lib", "configs", "demo"):
+            (tmp_path / "package" / name).mkdir(parents=True)
+        shutil.copy("/bin/true", tmp_path / "package/bin/dapd")
+        (tmp_path / "package/configs/container.yaml").write_text("{}")
+        (tmp_path / "package/demo/train.jsonl").write_text("{}")
+    finally:
+        os.umask(old)
+    subprocess.run([ROOT / "deploy/stage_image.sh", tmp_path / "package", tmp_path / "root"], check=True, capture_output=True)
+    modes = {path: path.stat().st_mode & 0o777 for folder in ("opt", "etc/dapd") for path in [tmp_path / "root" / folder, *(tmp_path / "root" / folder).rglob("*")]}
+    assert len(modes) == 9
+    for path, mode in modes.items():
+        assert mode == (0o755 if path.is_dir() or path.name == "dapd" else 0o644), path
