@@ -16,6 +16,8 @@ COPY deploy/requirements.txt /opt/fetch/
 RUN python3 -m venv /opt/fetch/venv && \
     /opt/fetch/venv/bin/pip install --no-cache-dir --constraint /opt/fetch/requirements.txt huggingface_hub
 COPY deploy/fetch_from_hub.py /opt/fetch/
+# A volume that is mounted there while it is empty takes over the owner.
+RUN install --directory --owner=10001 --group=10001 /hub
 USER 10001:10001
 ENV HOME=/tmp PATH=/opt/fetch/venv/bin:/usr/bin:/bin
 ENTRYPOINT ["python3", "/opt/fetch/fetch_from_hub.py"]

@@ -180,3 +180,11 @@ def test_the_image_that_fetches_installs_pinned_versions_only():
                 waiting.append(requirement.name.lower().replace("_", "-"))
     assert needed <= pinned, needed - pinned
     assert not any(name.startswith(("torch", "nvidia")) for name in needed)
+
+
+def test_the_volume_of_the_images_command_is_its_users():
+    """Docker gives a new volume to root, but where the image has the folder that it is mounted on."""
+    text = (ROOT / "deploy/fetch.Dockerfile").read_text()
+    (folder,) = re.findall(r"^#   docker run -v \w+:(/\w+) -e HF_HOME=\1 ", text, re.MULTILINE)
+    (user,) = re.findall(r"^USER (\d+):\1$", text, re.MULTILINE)
+    assert f"\nRUN install --directory --owner={user} --group={user} {folder}\nUSER " in text
