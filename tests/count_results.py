@@ -38,11 +38,12 @@ def main():
     flaky = []
     for log in sorted(folder.glob("*.log")):
         report = log.with_suffix(".xml")
-        if not report.exists() or report.stat().st_size == 0:
+        try:
+            root = ElementTree.parse(report).getroot()
+        except (FileNotFoundError, ElementTree.ParseError):  # it ended while it wrote
             print(f"failed: {log.stem} ended without a report; see {log}")
             counts["failed"] += 1
             continue
-        root = ElementTree.parse(report).getroot()
         flaky += flaky_line(log.stem, "ended without a report", root)
         for case in root.iter("testcase"):
             result = outcome(case)

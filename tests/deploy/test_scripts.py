@@ -50,9 +50,11 @@ def test_all_reports_are_counted_and_failures_named(tmp_path):
 def test_a_run_that_died_is_a_failure(tmp_path):
     write_run(tmp_path, "pytest-oracle", PYTEST_REPORT.replace("<error message=\"fixture\"/>", ""))
     assert count(tmp_path).returncode == 0
-    write_run(tmp_path, "ctest-unit", None)
-    result = count(tmp_path)
-    assert result.stdout.splitlines()[-1] == "2 passed, 1 failed, 1 skipped" and result.returncode == 1
+    # Before it had a report, or while it wrote one.
+    for report in (None, "", CTEST_REPORT[:200]):
+        write_run(tmp_path, "ctest-unit", report)
+        result = count(tmp_path)
+        assert result.stdout.splitlines()[-1] == "2 passed, 1 failed, 1 skipped" and result.returncode == 1
 
 
 def test_no_test_at_all_is_no_success(tmp_path):
