@@ -1,5 +1,6 @@
 """tests/gpu: the pack on a machine without the build's packages, up to the first thing that needs a card, and what runs its stages."""
 
+import fcntl
 import json
 import os
 import pathlib
@@ -38,6 +39,35 @@ def pack(tmp_path_factory):
     out.parent.chmod(0o755)
     yield out
     shutil.rmtree(out)
+
+
+def call_without_a_pack(tmp_path, **environment):
+    """run.sh with a stand-in for Python, which takes itself for one with torch; it prints what it is asked to run."""
+    (tmp_path / "python").write_text('#!/bin/sh\n[ "$1" = -c ] || echo "$@"\n')
+    (tmp_path / "python").chmod(0o755)
+    return subprocess.run([GPU / "run.sh", "--results", tmp_path / "results"], capture_output=True, text=True,
+                          env={"PATH": os.environ["PATH"], "DAPD_PYTHON": str(tmp_path / "python"), **environment})
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes a folder of another user")
+def test_it_runs_nothing_out_of_another_users_folder(tmp_path):
+    work = tmp_path / f"dapd-gpu-{os.getuid()}"
+    work.mkdir()
+    assert call_without_a_pack(tmp_path, TMPDIR=str(tmp_path)).returncode == 0
+    os.chown(work, 65534, 65534)
+    result = call_without_a_pack(tmp_path, TMPDIR=str(tmp_path))
+    assert result.returncode == 1 and result.stdout == "" and f"{work} is a link or another user's" in result.stderr
+    # One that was named may belong to a group.
+    assert call_without_a_pack(tmp_path, TMPDIR=str(tmp_path), DAPD_GPU_WORK=str(work)).returncode == 0
+
+
+def test_two_calls_do_not_share_a_folder(tmp_path):
+    (tmp_path / "work").mkdir()
+    with open(tmp_path / "work/lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        result = call_without_a_pack(tmp_path, DAPD_GPU_WORK=str(tmp_path / "work"))
+        assert result.returncode == 1 and result.stdout == "" and "another call uses" in result.stderr
+    assert call_without_a_pack(tmp_path, DAPD_GPU_WORK=str(tmp_path / "work")).returncode == 0
 
 
 @needs_backend

@@ -14,12 +14,12 @@
 # --rehearse  the CPU in the GPU's place, at small sizes, where a stage can: shows
 #             that the stages work, and nothing about a GPU
 #
-# Stages, in this order: kernels parity determinism G5 G6 G1 G2 G3 G4 G8 run. One
+# Stages, in this order: kernels parity determinism G5 G6 G1 G2 G3 G4 G7 G8 run. One
 # that fails does not keep the others from running. Ends with 0 if all that were
 # asked for passed, missed targets included; 1 if not; 2 for wrong usage.
 #
 # DAPD_PYTHON names the interpreter, DAPD_GPU_WORK a folder for models and the
-# unpacked pack (30 GB; default: below TMPDIR).
+# unpacked pack (30 GB; default: below TMPDIR), which one call at a time can use.
 set -euo pipefail
 
 usage() {
@@ -59,6 +59,18 @@ fi
 
 work=${DAPD_GPU_WORK:-${TMPDIR:-/tmp}/dapd-gpu-$(id -u)}
 mkdir -p "$work" "$results"
+# Where everybody may write, somebody else may have made the folder of this name, and
+# what lies in it is run.
+if [ -z "${DAPD_GPU_WORK:-}" ] && { [ -L "$work" ] || [ ! -O "$work" ]; }; then
+  echo "$work is a link or another user's; name a folder of yours with DAPD_GPU_WORK" >&2
+  exit 1
+fi
+# Two calls would remove each other's files at the end of every stage.
+exec 9>"$work/lock"
+flock --nonblock 9 || {
+  echo "another call uses $work; name another folder with DAPD_GPU_WORK, or wait" >&2
+  exit 1
+}
 tree=$("$python" "$here/unpack.py" "$pack" "$work")
 exec "$python" "$tree/tests/gpu/run.py" "$work" "$results" "$seconds" \
   ${rehearse[@]+"${rehearse[@]}"} "$@"
