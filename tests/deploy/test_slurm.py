@@ -120,6 +120,9 @@ def cluster(tmp_path_factory):
 @pytest.fixture(scope="module")
 def undisturbed(cluster):
     job = cluster.submit(4100, "--set", "run.name=undisturbed")
+    targets = cluster.folder / "job-4100/prometheus.json"
+    wait_for(lambda: targets.exists() or job.poll() is not None, "targets")
+    cluster.targets = json.loads(targets.read_text()) if targets.exists() else None
     assert job.wait(timeout=PATIENCE_SECONDS) == 0, cluster.output(4100)
     return cluster
 
@@ -146,13 +149,15 @@ def test_a_job_runs_the_three_roles_and_ends(undisturbed):
     undisturbed.assert_nothing_runs(4100)
 
 
-def test_prometheus_finds_every_process(undisturbed):
-    targets = json.loads((undisturbed.folder / "job-4100/prometheus.json").read_text())
+def test_prometheus_finds_every_process_as_long_as_it_is_there(undisturbed):
+    targets = undisturbed.targets
     jobs = sorted(entry["labels"]["job"] for entry in targets)
     assert jobs == ["dapd-rollout", "dapd-rollout", "dapd-teacher", "dapd-trainer"]
     assert len({entry["targets"][0] for entry in targets}) == 4
     # Rules and dashboards tell two runs of one name apart by it.
     assert {entry["labels"]["namespace"] for entry in targets} == {"job-4100"}
+    # Addresses come back with later jobs, whose metrics are not this one's.
+    assert not (undisturbed.folder / "job-4100/prometheus.json").exists()
 
 
 def test_targets_are_json_whatever_the_job_folder_is_called(tmp_path):
