@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import shutil
+import sys
 
 from safetensors.numpy import save_file
 
@@ -34,7 +35,7 @@ def sync(path):
 
 @contextlib.contextmanager
 def written_aside(output):
-    """A folder to write into, which becomes `output` if nothing goes wrong."""
+    """A folder to write into, which becomes `output` if nothing goes wrong, and if that is not there, or empty."""
     output = pathlib.Path(output)
     aside = output.with_name(f"{output.name}.tmp-{os.getpid()}")
     aside.mkdir(parents=True)
@@ -42,7 +43,11 @@ def written_aside(output):
         yield aside
         for path in (*aside.iterdir(), aside):
             sync(path)
-        aside.rename(output)
+        try:
+            aside.rename(output)
+        except OSError as error:  # it is there, with something else in it
+            sys.exit(f"{output}: {error.strerror}; it stays as it is: name another --output, or remove it")
+        sync(output.parent)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
     print(f"wrote {output}")

@@ -309,3 +309,12 @@ def test_an_image_can_be_read_by_others_whoever_made_its_package(tmp_path):
     assert len(modes) == 9
     for path, mode in modes.items():
         assert mode == (0o755 if path.is_dir() or path.name == "dapd" else 0o644), path
+
+
+def test_a_model_takes_the_place_of_nothing_else(tmp_path):
+    folder = tmp_path / "models"
+    folder.mkdir()
+    (folder / "another's").write_text("something")
+    result = subprocess.run([sys.executable, ROOT / "deploy/make_tiny_model.py", "--output", folder], capture_output=True, text=True)
+    assert result.returncode == 1 and result.stderr == f"{folder}: Directory not empty; it stays as it is: name another --output, or remove it\n"
+    assert [path.name for path in tmp_path.rglob("*")] == ["models", "another's"]
