@@ -553,3 +553,15 @@ def test_a_run_is_the_preset_that_the_overlay_names(overlay):
     assert settings["model"] == values["model"]["path"] and settings["data"] == values["data"]["path"]
     ranks = int(settings.get("trainer-pods", 1)) * int(settings.get("trainer-gpus", 1))
     assert values["trainer"].get("ranks", ranks) == shared.get("trainer.ranks", ranks) == ranks
+
+
+def test_no_page_waits_for_a_rollout_that_kubectl_does_not_follow():
+    """`kubectl rollout status` ends with an error where pods are replaced by whoever deletes them."""
+    root = manifests.ROOT
+    workloads = {(entry["kind"].lower(), entry["metadata"]["name"]): entry
+                 for path in (root / "deploy/kubernetes/base").glob("*.yaml") for entry in yaml.safe_load_all(path.read_text()) if entry and "metadata" in entry}
+    strategy = workloads["statefulset", "dapd-trainer"]["spec"]["updateStrategy"]["type"]
+    assert strategy == "OnDelete"
+    for pattern in ("docs/*.md", "deploy/kubernetes/**/*.md"):
+        for page in root.glob(pattern):
+            assert not re.search(r"rollout status (statefulset|sts)/", page.read_text()), page
