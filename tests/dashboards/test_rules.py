@@ -104,3 +104,10 @@ def test_compose_mounts_what_is_there():
     jobs = yaml.safe_load((ROOT / "deploy/monitoring/prometheus.yml").read_text())["scrape_configs"]
     found = {job["job_name"]: (job["dns_sd_configs"][0]["names"], job["dns_sd_configs"][0]["port"]) for job in jobs}
     assert found == {"dapd-rollout": (["rollout"], 9101), "dapd-teacher": (["teacher"], 9102), "dapd-trainer": (["trainer"], 9103)}
+
+
+@pytest.mark.parametrize("page", ["docs/security.md", "deploy/monitoring/prometheus.yml"])
+def test_the_alert_about_processes_sees_the_jobs_that_readers_are_given(page):
+    pattern = re.search(r'job=~"([^"]*)"', alerts()["ProcessDown"]["expr"])[1]
+    named = re.findall(r"job_name: (\S+)", (ROOT / page).read_text())
+    assert named and all(re.fullmatch(pattern, name) for name in named)
