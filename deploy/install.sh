@@ -138,8 +138,9 @@ fi
 venv=.deps/venv
 
 make_venv() {
-  local python
-  for python in ${PYTHON:-/usr/bin/python3 python3}; do
+  local python pythons=(/usr/bin/python3 python3)
+  if [ -n "${PYTHON:-}" ]; then pythons=("$PYTHON"); fi
+  for python in "${pythons[@]}"; do
     if "$python" -c 'import sys, ensurepip; sys.exit(sys.version_info < (3, 11))'; then
       # The folder says that it was made to its end: Python is in it before pip is.
       "$python" -m venv --clear "$venv" && mkdir "$venv/installed"

@@ -43,10 +43,10 @@ def pack(tmp_path_factory):
 
 def call_without_a_pack(tmp_path, **environment):
     """run.sh with a stand-in for Python, which takes itself for one with torch; it prints what it is asked to run."""
-    (tmp_path / "python").write_text('#!/bin/sh\n[ "$1" = -c ] || echo "$@"\n')
-    (tmp_path / "python").chmod(0o755)
+    (tmp_path / "a python").write_text('#!/bin/sh\n[ "$1" = -c ] || echo "$@"\n')
+    (tmp_path / "a python").chmod(0o755)
     return subprocess.run([GPU / "run.sh", "--results", tmp_path / "results"], capture_output=True, text=True,
-                          env={"PATH": os.environ["PATH"], "DAPD_PYTHON": str(tmp_path / "python"), **environment})
+                          env={"PATH": os.environ["PATH"], "DAPD_PYTHON": str(tmp_path / "a python"), **environment})
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="makes a folder of another user")

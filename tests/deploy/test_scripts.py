@@ -137,13 +137,13 @@ def write_stand_ins(texts):
 def test_an_environment_that_was_not_made_to_its_end_is_made_again(tmp_path):
     """Its Python is there before its pip: what is left by a call that ends between the two runs, and installs nothing."""
     copy_scripts(tmp_path)
-    write_stand_ins({tmp_path / "dpkg-query": ALL_INSTALLED, tmp_path / "python": f"""
+    write_stand_ins({tmp_path / "dpkg-query": ALL_INSTALLED, tmp_path / "a python": f"""
 echo "$@" >>{tmp_path}/calls
 [ "$2" = venv ] || exit 0
 mkdir -p .deps/venv/bin
 cp "$0" .deps/venv/bin/python
 [ -e whole ]"""})
-    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHON": str(tmp_path / "python")}
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHON": str(tmp_path / "a python")}
     codes = []
     for _ in range(3):
         codes.append(subprocess.run([tmp_path / "deploy/install.sh"], env=environment, capture_output=True).returncode)

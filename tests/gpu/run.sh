@@ -47,8 +47,9 @@ has_torch() {
 sys.exit(sys.version_info < (3, 10) or importlib.util.find_spec("torch") is None)' 2>/dev/null
 }
 
-python=
-for candidate in ${DAPD_PYTHON:-python3 python}; do
+python='' candidates=(python3 python)
+if [ -n "${DAPD_PYTHON:-}" ]; then candidates=("$DAPD_PYTHON"); fi
+for candidate in "${candidates[@]}"; do
   if has_torch "$candidate"; then python=$(command -v "$candidate"); break; fi
 done
 if [ -z "$python" ]; then
