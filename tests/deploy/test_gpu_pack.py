@@ -232,6 +232,14 @@ def test_results_of_several_calls_come_together(stood_in):
     assert stood_in("run")[1]["kernels"] == stages["kernels"]
 
 
+def test_results_that_do_not_belong_together_are_all_kept(stood_in, tmp_path):
+    """Those of a rehearsal and those of a GPU, in turns."""
+    for arguments in (["kernels"], ["--rehearse", "G5"], ["kernels"], ["--rehearse", "G5"]):
+        stood_in(*arguments)
+    kept = [json.loads((tmp_path / "results" / f"{name}.json").read_text()) for name in ("results-before", "results-before-1", "results-before-2", "results")]
+    assert [(content["rehearsal"], content["stages"][0]["stage"]) for content in kept] == [(False, "kernels"), (True, "G5")] * 2
+
+
 def test_an_unknown_stage_is_a_usage_error(stood_in):
     result, stages = stood_in("G9")
     assert result.returncode == 2 and "no such stage: G9; there are kernels parity" in result.stderr and not stages

@@ -3,13 +3,15 @@
 A stage: {"stage", "state": passed | failed | not run, "reason", "seconds", "lines"}; its lines are Row's (duel.py).
 """
 
+import itertools
 import json
 import os
 import pathlib
 
 
 class Results:
-    """The results in a folder. Stages that it has from before stay, unless they run again on the same machine with the same pack."""
+    """The results in a folder. Stages that it has from before stay, unless they run again on the same machine with the same pack; what it has of
+    another machine or pack, or of a rehearsal, is put away as results-before*.json."""
 
     def __init__(self, folder, pack, machine, order, rehearsal):
         self.folder, self.order = pathlib.Path(folder), order
@@ -22,7 +24,9 @@ class Results:
         if same:
             self.content["stages"] = before["stages"]
         else:
-            (self.folder / "results.json").rename(self.folder / "results-before.json")
+            # Beside those that were put away earlier: a GPU may not be there to measure them again.
+            names = (f"results-before{f'-{number}' if number else ''}.json" for number in itertools.count())
+            (self.folder / "results.json").rename(next(path for path in map(self.folder.joinpath, names) if not path.exists()))
 
     def put(self, stage, state, reason=None, seconds=0.0, lines=()):
         """Replaces what there is of the stage; both files are whole at any time."""
