@@ -565,3 +565,12 @@ def test_no_page_waits_for_a_rollout_that_kubectl_does_not_follow():
     for pattern in ("docs/*.md", "deploy/kubernetes/**/*.md"):
         for page in root.glob(pattern):
             assert not re.search(r"rollout status (statefulset|sts)/", page.read_text()), page
+
+
+def test_pages_say_how_long_kubectl_waits():
+    """Else it gives up after 30 s: before a claim is there and an image pulled, and long before a run is done."""
+    root = manifests.ROOT
+    waits = {(str(page.relative_to(root)), call) for pattern in ("docs/*.md", "deploy/kubernetes/**/*.md") for page in root.glob(pattern)
+             for call in re.findall(r"kubectl (?:-n \w+ )?wait [^`\n&]*", page.read_text())}
+    assert len(waits) >= 5
+    assert not sorted((page, call) for page, call in waits if "--timeout=" not in call)
