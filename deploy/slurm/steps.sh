@@ -70,7 +70,7 @@ worker() {  # ROLE PORT [ARGUMENT]...
     if [ -n "$stopping" ]; then return 0; fi
     echo "$role $SLURM_PROCID ended with code $code and is started again" >&2
     sleep 1 &
-    wait $!
+    wait $! || true
   done
 }
 # As text: not every srun passes exported functions on.

@@ -180,6 +180,18 @@ def test_a_worker_that_is_killed_is_started_again_under_its_address(undisturbed)
     assert undisturbed.adapter("killed") == undisturbed.adapter("undisturbed")
 
 
+def test_a_worker_that_is_ended_before_it_is_started_again_ends_well(tmp_path):
+    """The signal comes from what stands in for the pause."""
+    for name, text in {"dapd-rollout": "exit 9", "sleep": "kill -TERM $PPID"}.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}", "DAPD_BIN": str(tmp_path), "DAPD_JOB_FOLDER": str(tmp_path),
+                                "DAPD_ANNOUNCEMENTS": str(tmp_path), "SLURM_JOB_ID": "1", "SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURMD_NODENAME": "node"}
+    command = f"source {SCRIPT.parent}/steps.sh; worker rollout 20000 run.yaml"
+    result = subprocess.run(["bash", "-euo", "pipefail", "-c", command], env=environment, capture_output=True, text=True, timeout=60)
+    assert "ended with code 9 and is started again" in result.stderr and result.returncode == 0
+
+
 def test_before_the_time_limit_the_job_is_queued_again_and_goes_on(undisturbed):
     job = undisturbed.submit(4102, "--set", "run.name=requeued")
     wait_for(lambda: undisturbed.trained("requeued") >= 2, lambda: undisturbed.output(4102))
