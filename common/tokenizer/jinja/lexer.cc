@@ -53,11 +53,13 @@ class Lexer {
     std::string text = source_.substr(position_, open - position_);
     const int first_line = line_;
     line_ += static_cast<int>(std::count(text.begin(), text.end(), '\n'));
+    bool starts_line = position_ == 0;
     if (strip_next_) {
       text.erase(0,
                  std::min(text.find_first_not_of(" \t\n\r\v\f"), text.size()));
     } else if (trim_newline_ && !text.empty() && text[0] == '\n') {
       text.erase(0, 1);
+      starts_line = true;
     }
     strip_next_ = false;
     trim_newline_ = false;
@@ -66,7 +68,7 @@ class Lexer {
       if (control == '-') {
         text.erase(text.find_last_not_of(" \t\n\r\v\f") + 1);
       } else if (source_[open + 1] != '{' && control != '+') {
-        StripIndent(text);
+        StripIndent(starts_line, text);
       }
     }
     position_ = open;
@@ -75,11 +77,11 @@ class Lexer {
   }
 
   // lstrip_blocks: blanks between the start of the line and a block tag.
-  void StripIndent(std::string& text) const {
-    const size_t last = text.find_last_not_of(" \t");
+  static void StripIndent(bool starts_line, std::string& text) {
+    const size_t last = text.find_last_not_of(" \t\v\f");
     if (last != std::string::npos) {
       if (text[last] == '\n') text.erase(last + 1);
-    } else if (position_ == 0 || source_[position_ - 1] == '\n') {
+    } else if (starts_line) {
       text.clear();
     }
   }
@@ -100,7 +102,7 @@ class Lexer {
       if (depth_ == 0 && TakeClose(close)) break;
       RETURN_IF_ERROR(LexToken());
     }
-    if (type == '%') trim_newline_ = !strip_next_;
+    if (type == '{') trim_newline_ = false;
     Add(type == '{' ? Token::Kind::kOutputEnd : Token::Kind::kBlockEnd, "");
     return absl::OkStatus();
   }
@@ -112,6 +114,7 @@ class Lexer {
                            text)) {
         position_ += text.size();
         strip_next_ = *control == '-';
+        trim_newline_ = *control == '\0';
         return true;
       }
     }
@@ -123,8 +126,9 @@ class Lexer {
     if (end == std::string::npos) return Error("a comment is never closed");
     line_ += static_cast<int>(
         std::count(source_.begin() + position_, source_.begin() + end, '\n'));
-    strip_next_ = end > position_ && source_[end - 1] == '-';
-    trim_newline_ = !strip_next_;
+    const char control = end > position_ ? source_[end - 1] : ' ';
+    strip_next_ = control == '-';
+    trim_newline_ = control != '-' && control != '+';
     position_ = end + 2;
     return absl::OkStatus();
   }
@@ -240,7 +244,7 @@ class Lexer {
   int line_ = 1;
   int depth_ = 0;              // open brackets in a tag
   bool strip_next_ = false;    // the last tag ended in -%} or -}}
-  bool trim_newline_ = false;  // the last tag was a block
+  bool trim_newline_ = false;  // the last tag ended in %} or #}
   std::vector<Token> tokens_;
 };
 

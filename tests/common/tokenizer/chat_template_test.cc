@@ -70,6 +70,13 @@ TEST(ChatTemplateTest, BlocksTrimTheirLinesAndDashesTrimMore) {
   EXPECT_EQ(Render("a\n  {% if true %}\nb\n  {% endif %}\nc"), "a\nb\nc");
   EXPECT_EQ(Render("a \n {{- 'b' -}} \n c"), "abc");
   EXPECT_EQ(Render("x {# note #} y\n"), "x  y");
+  // A line that begins behind the newline that another block took.
+  EXPECT_EQ(Render("{% if true %}\n    {% if true %}\nb\n    {% endif %}\n"
+                   "{% endif %}\nc"),
+            "b\nc");
+  EXPECT_EQ(Render("{# a #}\n  {# b #}\nx"), "x");
+  EXPECT_EQ(Render("{% if true %}\n  {{ 'a' }}{% endif %}"), "  a");
+  EXPECT_EQ(Render("{% if true +%}\n  {% endif +%}\nx{# a +#}\ny"), "\n\nx\ny");
 }
 
 TEST(ChatTemplateTest, LoopsHaveTheirOwnScopeAndNamespacesDoNot) {
@@ -124,7 +131,8 @@ TEST(ChatTemplateTest, ThereIsNoClock) {
   EXPECT_EQ(Render("{% if strftime_now is defined %}{{ strftime_now('%d') }}"
                    "{% else %}fixed{% endif %}"),
             "fixed");
-  EXPECT_THAT(Render("{{ strftime_now('%d') }}"), HasSubstr("the date of today"));
+  EXPECT_THAT(Render("{{ strftime_now('%d') }}"),
+              HasSubstr("the date of today"));
 }
 
 TEST(ChatTemplateTest, TextsMustBeUtf8) {
