@@ -30,6 +30,15 @@ absl::StatusOr<bool> CellText(const arrow::Array& array,
     case arrow::Type::LARGE_STRING:
       *text = static_cast<const arrow::LargeStringArray&>(array).GetString(row);
       return true;
+    case arrow::Type::DICTIONARY: {
+      // As pandas and polars write categories: a number for each text.
+      const auto& coded = static_cast<const arrow::DictionaryArray&>(array);
+      const int64_t index = coded.GetValueIndex(row);
+      if (index < 0 || index >= coded.dictionary()->length()) {
+        return absl::InvalidArgumentError("has a category that is not there");
+      }
+      return CellText(*coded.dictionary(), index, text);
+    }
     default:
       break;
   }

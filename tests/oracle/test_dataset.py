@@ -60,6 +60,15 @@ def test_large_strings_numbers_and_unasked_nested_columns(check, expected, tmp_p
     assert check(path) == expected
 
 
+def test_categories_are_their_texts(check, expected, tmp_path):
+    table = pyarrow.Table.from_pylist(ROWS)
+    for index, name in enumerate(table.column_names):
+        table = table.set_column(index, name, table[name].dictionary_encode())
+    path = tmp_path / "rows.parquet"
+    pyarrow.parquet.write_table(table, path, row_group_size=123)
+    assert check(path) == expected
+
+
 def test_missing_nested_and_damaged_columns_are_named(check, tmp_path):
     path = tmp_path / "rows.parquet"
     pyarrow.parquet.write_table(pyarrow.table({"question": ["a"], "text": ["b"]}), path)
