@@ -11,6 +11,7 @@
 
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
+#include "common/base/log.h"
 #include "common/base/printable.h"
 #include "common/base/status_macros.h"
 #include "services/cli/side_by_side.h"
@@ -43,7 +44,14 @@ absl::Status Collect(const fs::path& folder,
        entry.increment(error)) {
     std::error_code ignored;
     if (entry->is_symlink(ignored) || !entry->is_directory(ignored)) continue;
-    RETURN_IF_ERROR(Collect(entry->path(), depth - 1, folders));
+    const absl::Status listed = Collect(entry->path(), depth - 1, folders);
+    // The lost+found of a volume is root's, and a folder may be removed
+    // meanwhile: the others are listed all the same.
+    if (absl::IsPermissionDenied(listed)) {
+      LogWarning(absl::StrCat("left out: ", listed.message()));
+    } else if (!absl::IsNotFound(listed)) {
+      RETURN_IF_ERROR(listed);
+    }
   }
   if (!error) return absl::OkStatus();
   return WithExitCode(FileError("list", folder.string(), error.value()),

@@ -1,5 +1,8 @@
 #include "services/cli/runs_text.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <filesystem>
 #include <string>
 
@@ -75,6 +78,26 @@ TEST_F(RunsTextTest, OneRunIsAListOfItself) {
   ASSERT_TRUE(runs.ok()) << runs.status();
   ASSERT_THAT(*runs, SizeIs(1));
   EXPECT_EQ(RunsJson(*runs, JoinPath(folder_, "one"))[0]["name"], "one");
+}
+
+// As the lost+found of a volume is root's.
+TEST_F(RunsTextTest, FoldersOfSomebodyElseAreLeftOut) {
+  Write("a/config.yaml", "trainer: {steps: 9}\n");
+  const std::string other = JoinPath(folder_, "lost+found");
+  ASSERT_TRUE(MakeDirectories(other).ok());
+  ASSERT_EQ(::chmod(other.c_str(), 0), 0);
+  const bool is_root = ::geteuid() == 0;
+  if (is_root) {
+    ASSERT_EQ(::seteuid(65534), 0);
+  }
+  const auto runs = ListRuns(folder_);
+  if (is_root) {
+    ASSERT_EQ(::seteuid(0), 0);
+  }
+  ASSERT_EQ(::chmod(other.c_str(), 0700), 0);
+  ASSERT_TRUE(runs.ok()) << runs.status();
+  ASSERT_THAT(*runs, SizeIs(1));
+  EXPECT_EQ((*runs)[0].folder, JoinPath(folder_, "a"));
 }
 
 TEST_F(RunsTextTest, AFolderThatIsNoneIsAnError) {
