@@ -22,6 +22,7 @@
 #include "common/config/load_config.h"
 #include "common/config/run_folder.h"
 #include "common/config/run_settings.h"
+#include "common/config/yaml_text.h"
 #include "common/hub/model_folder.h"
 #include "common/model/spec/memory_plan.h"
 #include "common/model/spec/model_config.h"
@@ -58,9 +59,12 @@ struct SweepFile {
   throw YAML::ParserException(node.Mark(), problem);
 }
 
-// A value as --set takes it.
+// A value as --set takes it: YAML again, where a text in quotes or in a block
+// keeps its blanks, its lines and what would be a comment.
 std::string ValueText(const YAML::Node& node) {
-  if (node.IsScalar()) return node.Scalar();
+  if (node.IsScalar()) {
+    return node.Tag() == "!" ? Quote(node.Scalar()) : node.Scalar();
+  }
   if (node.IsNull()) Refuse(node, "a value is missing");
   YAML::Emitter text;
   text.SetMapFormat(YAML::Flow);
@@ -81,15 +85,13 @@ Overrides ReadSet(const YAML::Node& node) {
   return overrides;
 }
 
-// "trainer.learning_rate=1.0e-4" -> "learning_rate-1.0e-4".
-std::string ShortName(const std::string& override) {
-  const size_t equals = override.find('=');
-  const size_t dot = override.rfind('.', equals);
-  std::string name = absl::StrCat(
-      override.substr(dot == std::string::npos ? 0 : dot + 1,
-                      equals - (dot == std::string::npos ? 0 : dot + 1)),
-      "-",
-      override.substr(equals + 1));
+// "trainer.learning_rate", 1.0e-4 -> "learning_rate-1.0e-4".
+std::string ShortName(const std::string& key, const YAML::Node& value) {
+  const size_t dot = key.rfind('.');
+  std::string name =
+      absl::StrCat(key.substr(dot == std::string::npos ? 0 : dot + 1),
+                   "-",
+                   value.IsScalar() ? value.Scalar() : ValueText(value));
   for (char& c : name) {
     if (!IsSafeName(std::string("a") + c)) c = '_';
   }
@@ -113,11 +115,10 @@ std::vector<Setting> ReadGrid(const YAML::Node& grid) {
     for (const Setting& setting : settings) {
       for (const YAML::Node& value : values) {
         Setting& next = product.emplace_back(setting);
-        const std::string override =
-            absl::StrCat(entry.first.Scalar(), "=", ValueText(value));
-        next.overrides.push_back(override);
+        const std::string key = entry.first.Scalar();
+        next.overrides.push_back(absl::StrCat(key, "=", ValueText(value)));
         absl::StrAppend(
-            &next.name, next.name.empty() ? "" : "-", ShortName(override));
+            &next.name, next.name.empty() ? "" : "-", ShortName(key, value));
       }
     }
     if (product.size() > kMaxRuns) {

@@ -95,6 +95,20 @@ TEST_F(ReadSweepTest, AListIsOneByOneAndTheCommandLineWins) {
   EXPECT_THAT(plan->runs[1].config.lora.targets, ElementsAre("q_proj"));
 }
 
+TEST_F(ReadSweepTest, TextsAreThoseThatTheFileQuotes) {
+  const auto plan = Read(
+      "set:\n  evaluation.marker: \" = \"\n"
+      "  prompts.none: |\n    Solve: {problem} # in steps\n\n    Go.\n"
+      "grid: {data.problem_column: ['a #b'], trainer.steps: [\"4\"]}\n");
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->runs[0].config.evaluation.marker, " = ");
+  EXPECT_EQ(plan->runs[0].config.prompts.none,
+            "Solve: {problem} # in steps\n\nGo.\n");
+  EXPECT_THAT(Names(*plan), ElementsAre("problem_column-a__b-steps-4"));
+  EXPECT_EQ(plan->runs[0].config.data.problem_column, "a #b");
+  EXPECT_EQ(plan->runs[0].config.trainer.steps, 4);
+}
+
 TEST_F(ReadSweepTest, MemoryLimitsHowManyRunSideBySide) {
   const auto one = Read("seeds: [1, 2, 3, 4]\n");
   ASSERT_TRUE(one.ok()) << one.status();
