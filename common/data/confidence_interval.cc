@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <map>
 #include <optional>
 #include <random>
 #include <utility>
@@ -23,7 +24,8 @@ Interval WilsonInterval(double share, double count) {
       std::sqrt(share * (1 - share) / count + z2 / (4 * count * count)) /
       (1 + z2 / count);
   // At 0 and 1 the bound is the share itself, which rounding would miss.
-  return {share, share == 0.0 ? 0.0 : std::max(0.0, center - half),
+  return {share,
+          share == 0.0 ? 0.0 : std::max(0.0, center - half),
           share == 1.0 ? 1.0 : std::min(1.0, center + half)};
 }
 
@@ -52,9 +54,7 @@ Interval PercentileInterval(double mean, std::vector<double> resampled) {
   return {mean, resampled[kTail - 1], resampled[kResamples - kTail]};
 }
 
-}  // namespace
-
-double StudentQuantile975(int degrees_of_freedom) {
+double FindStudentQuantile975(int degrees_of_freedom) {
   // Bisection on the distribution function, by Simpson's rule over the density.
   const double n = degrees_of_freedom;
   const double scale = std::exp(std::lgamma((n + 1) / 2) - std::lgamma(n / 2)) /
@@ -78,6 +78,17 @@ double StudentQuantile975(int degrees_of_freedom) {
     (mass_to(middle) < 0.475 ? low : high) = middle;
   }
   return (low + high) / 2;
+}
+
+}  // namespace
+
+double StudentQuantile975(int degrees_of_freedom) {
+  // A comparison of many evaluations asks thousands of times for a few of
+  // these, which take milliseconds each.
+  static thread_local std::map<int, double> known;
+  const auto [found, is_new] = known.try_emplace(degrees_of_freedom);
+  if (is_new) found->second = FindStudentQuantile975(degrees_of_freedom);
+  return found->second;
 }
 
 Interval MeanInterval(const std::vector<double>& values) {

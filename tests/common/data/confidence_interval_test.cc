@@ -17,6 +17,13 @@ TEST(StudentQuantileTest, AgreesWithScipy) {
   EXPECT_NEAR(StudentQuantile975(199), 1.9719565442, 1e-7);
 }
 
+// Each by itself these would take minutes.
+TEST(StudentQuantileTest, IsFoundOncePerNumberOfDegrees) {
+  double sum = 0.0;
+  for (int i = 0; i < 200000; ++i) sum += StudentQuantile975(1 + i % 2);
+  EXPECT_NEAR(sum / 200000, (12.706204736 + 4.3026527297) / 2, 1e-4);
+}
+
 TEST(MeanIntervalTest, IsStudentsOverTheValues) {
   // scipy.stats.t.interval(0.95, 3, loc=2.5, scale=scipy.stats.sem([1,2,3,4]))
   const Interval interval = MeanInterval({1, 2, 3, 4});
