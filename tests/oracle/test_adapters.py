@@ -98,6 +98,8 @@ BROKEN = {
     "not a number": (with_value(float("nan")), NAME),
     "infinity": (with_value(float("inf")), NAME),
     "unsupported kind": (lambda tensors, config: config.update(use_dora=True), "use_dora"),
+    "out of the base's weights": (lambda tensors, config: config.update(init_lora_weights="pissa_niter_4"), "init_lora_weights"),
+    "active behind some tokens": (lambda tensors, config: config.update(alora_invocation_tokens=[1, 2]), "alora_invocation_tokens"),
     "trained bias": (lambda tensors, config: config.update(bias="all"), "bias"),
     "another method": (lambda tensors, config: config.update(peft_type="IA3"), "peft_type"),
     "truncated file": (None, "adapter_model.safetensors"),

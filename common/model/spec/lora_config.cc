@@ -4,6 +4,8 @@
 #include <optional>
 #include <set>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
@@ -31,6 +33,15 @@ bool IsNeutral(const json& config, const char* key) {
          (value.is_structured() && value.empty());
 }
 
+// Whether PEFT took the adapter's first weights out of the base's.
+bool ChangesBase(const json& config) {
+  const json init = config.value("init_lora_weights", json());
+  if (!init.is_string()) return false;
+  const std::string name = absl::AsciiStrToLower(init.get<std::string>());
+  return absl::StartsWith(name, "pissa") || absl::StartsWith(name, "corda") ||
+         name == "olora" || name == "loftq" || name == "lora_ga";
+}
+
 }  // namespace
 
 absl::StatusOr<LoraConfig> ParseLoraConfig(const std::string& text,
@@ -52,11 +63,20 @@ absl::StatusOr<LoraConfig> ParseLoraConfig(const std::string& text,
                           "layers_to_transform",
                           "layer_replication",
                           "lora_bias",
-                          "trainable_token_indices"}) {
+                          "trainable_token_indices",
+                          "alora_invocation_tokens"}) {
     if (!IsNeutral(config, key)) {
       return refuse(
           absl::StrCat(key, " = ", config[key].dump(), " is not supported"));
     }
+  }
+  if (ChangesBase(config)) {
+    return refuse(absl::StrCat(
+        "init_lora_weights = ",
+        config["init_lora_weights"].dump(),
+        " is not supported: such an adapter belongs to a base whose weights "
+        "were changed when it began; convert it with PEFT's save_pretrained("
+        "path_initial_model_for_weight_conversion=...)"));
   }
   LoraConfig lora;
   const auto rank = JsonInteger(config.value("r", json()), 1, kMaxRank);

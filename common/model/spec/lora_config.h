@@ -22,7 +22,9 @@ struct LoraConfig {
 };
 
 // Refused by name: not LORA, DoRA, modules_to_save, rank or alpha patterns, a
-// bias, fan_in_fan_out, a target that is none of the seven projections.
+// bias, fan_in_fan_out, one that is active behind certain tokens only or that
+// began with a part of the base's weights (PiSSA, OLoRA), a target that is none
+// of the seven projections.
 // `where` leads every message.
 absl::StatusOr<LoraConfig> ParseLoraConfig(const std::string& text,
                                            const std::string& where);
