@@ -38,15 +38,17 @@ bool IsEmptyFolder(const std::string& path) {
   return fs::is_directory(path, error) && fs::is_empty(path, error);
 }
 
-// The weights of a snapshot: one file, or the shards of an index.
+// The weights of a snapshot: one file, or else the shards of an index.
 absl::Status AddWeightFiles(const HubId& id,
                             const HubSnapshot& snapshot,
                             std::set<std::string>* files) {
   const std::string index(kSafetensorsIndexFile);
   const std::string path = JoinPath(snapshot.folder, index);
-  const bool is_listed =
-      snapshot.listed.has_value() && snapshot.listed->contains(index);
-  if (!Exists(path) && !is_listed) {
+  const auto has = [&](const std::string& file) {
+    return Exists(JoinPath(snapshot.folder, file)) ||
+           (snapshot.listed.has_value() && snapshot.listed->contains(file));
+  };
+  if (has(kSafetensorsSingleFile) || !has(index)) {
     files->insert(kSafetensorsSingleFile);
     return absl::OkStatus();
   }

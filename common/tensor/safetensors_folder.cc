@@ -46,10 +46,10 @@ absl::StatusOr<SafetensorsFolder> SafetensorsFolder::Open(
   SafetensorsFolder opened;
   const std::string index_path = JoinPath(folder, kSafetensorsIndexFile);
   const std::string single_path = JoinPath(folder, kSafetensorsSingleFile);
-  if (FileExists(index_path)) {
-    RETURN_IF_ERROR(opened.OpenShards(index_path));
-  } else if (FileExists(single_path)) {
+  if (FileExists(single_path)) {
     RETURN_IF_ERROR(opened.OpenSingle(single_path));
+  } else if (FileExists(index_path)) {
+    RETURN_IF_ERROR(opened.OpenShards(index_path));
   } else {
     return WithExitCode(
         absl::NotFoundError(absl::StrCat(folder,

@@ -1,5 +1,6 @@
 // The safetensors of a model folder: model.safetensors, or the shards that
-// model.safetensors.index.json lists.
+// model.safetensors.index.json lists. Where both are there the one file counts,
+// as in transformers, which leaves the index of shards that it replaces.
 #pragma once
 
 #include <map>

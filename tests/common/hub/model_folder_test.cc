@@ -92,6 +92,13 @@ TEST_F(FindModelFolderTest, EveryShardOfTheIndexHasToBeThere) {
   EXPECT_TRUE(FindModelFolder("org/small").ok());
 }
 
+TEST_F(FindModelFolderTest, OneFileNeedsNoShards) {
+  AddShards();
+  cache_.AddFile(kRepository, "model.safetensors", "weights");
+  const auto found = FindModelFolder("org/small");
+  EXPECT_TRUE(found.ok()) << found.status();
+}
+
 TEST_F(FindModelFolderTest, ALinkWithoutItsBlobIsHalfADownload) {
   std::filesystem::remove(
       cache_.AddFile(kRepository, "model.safetensors", "weights"));

@@ -64,6 +64,13 @@ TEST_F(SafetensorsFolderTest, AShardOfTheFolderIsOpened) {
   EXPECT_EQ(opened->Read("weight")->bytes(), "\x07");
 }
 
+TEST_F(SafetensorsFolderTest, OneFileCountsBesideAnIndexThatItReplaced) {
+  WriteShard(model_ + "/model.safetensors");
+  const auto opened = Open("model-00001-of-00002.safetensors");
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  EXPECT_EQ(opened->paths().at("weight"), model_ + "/model.safetensors");
+}
+
 TEST_F(SafetensorsFolderTest, NoNameLeadsOutOfTheFolder) {
   int refused = 0;
   std::vector<std::string> names = HostileNames();
