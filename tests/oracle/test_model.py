@@ -6,7 +6,7 @@ import pytest
 import torch
 import transformers
 from peft import PeftModel
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 import models
 from conftest import read_jsonl, run_dapd, write_jsonl
@@ -122,6 +122,20 @@ def test_what_is_no_token_id_is_refused_with_file_line_and_place(command, key, t
         result = run_dapd(command, "--model", tmp_path / "model", "--input", path, "--output", tmp_path / "out", *flags, check=False)
         assert result.returncode == 4 and f"{path}:2: {key}[2]: " in result.stderr, (text, result)
         assert not (tmp_path / "out").exists()
+
+
+def test_a_tied_model_may_carry_its_embedding_as_a_head_but_no_other(tmp_path):
+    model = models.make_model(tmp_path / "model", "qwen3")
+    weights = load_file(tmp_path / "model" / "model.safetensors")
+    rows = [{"id": "a", "input_ids": [1, 2, 3]}]
+    for is_other in (False, True):
+        head = weights["model.embed_tokens.weight"].clone()
+        head[0, 0] += is_other
+        save_file({**weights, "lm_head.weight": head}, tmp_path / "model" / "model.safetensors", metadata={"format": "pt"})
+        if not is_other:
+            assert compare(score(tmp_path / "model", tmp_path, rows, "--logits"), model, rows)[0] < MAX_LOGIT_ERROR
+    result = run_dapd("score", "--model", tmp_path / "model", "--input", tmp_path / "in.jsonl", "--output", tmp_path / "out", "--device", "cpu", check=False)
+    assert result.returncode == 4 and "'lm_head.weight' differs from 'model.embed_tokens.weight'" in result.stderr, result
 
 
 def test_a_window_that_counts_is_refused_by_name(tmp_path):

@@ -96,6 +96,28 @@ absl::Status LoadSlot(const SafetensorsFolder& files,
   return absl::OkStatus();
 }
 
+// A head of its own in a model whose config.json ties it: which of the two is
+// meant nobody but its author knows, and readers of such folders differ.
+absl::Status CheckTiedHead(const SafetensorsFolder& files,
+                           const std::string& embedding_name) {
+  if (!files.paths().contains(kHeadName)) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const HostTensor head, files.Read(kHeadName));
+  ASSIGN_OR_RETURN(const HostTensor embedding, files.Read(embedding_name));
+  const bool is_same = head.dtype == embedding.dtype
+                           ? head.bytes() == embedding.bytes()
+                           : at::equal(ToTorch(head).to(at::kFloat),
+                                       ToTorch(embedding).to(at::kFloat));
+  if (is_same) return absl::OkStatus();
+  return DataError(absl::StrCat(
+      files.paths().at(kHeadName),
+      ": tensor '",
+      kHeadName,
+      "' differs from '",
+      embedding_name,
+      "', and config.json says tie_word_embeddings: true; say false there if "
+      "the model has this head, else take the tensor out"));
+}
+
 std::string LayoutDigest(const ModelConfig& config,
                          const std::vector<WeightSlot>& slots) {
   // All digits: the position of a token depends on the last one.
@@ -136,6 +158,9 @@ absl::StatusOr<std::shared_ptr<const ModelWeights>> LoadModelWeights(
                    SafetensorsFolder::Open(folder));
   RETURN_IF_ERROR(CheckNames(folder, files, slots, weights->config));
   at::NoGradGuard no_grad;
+  if (weights->config.tied_embeddings) {
+    RETURN_IF_ERROR(CheckTiedHead(files, slots.front().name));
+  }
   Progress progress("tensors of the model", static_cast<int64_t>(slots.size()));
   int64_t num_loaded = 0;
   for (const WeightSlot& slot : slots) {

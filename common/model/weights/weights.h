@@ -53,8 +53,9 @@ using WeightPart =
 // `device`. Every expected tensor must occur exactly once with its shape, every
 // shard must exist, nothing unexpected may be there, and all values must be
 // finite; an error names the tensor and the file. A tied model may carry
-// lm_head.weight; an untied one must. With `part` only that of each
-// projection's weight is kept, before it goes to `device`.
+// lm_head.weight, which then has to be its embedding; an untied one must. With
+// `part` only that of each projection's weight is kept, before it goes to
+// `device`.
 absl::StatusOr<std::shared_ptr<const ModelWeights>> LoadModelWeights(
     const std::string& folder,
     at::ScalarType dtype,
