@@ -30,7 +30,8 @@ def random_conversation(rng):
     return row
 
 
-@pytest.mark.parametrize("name", ["qwen3", "smollm2", "qwen2_5", "llama3", "llama3_1", "llama3_2", "qwen3_instruct_2507"])
+@pytest.mark.parametrize("name", ["qwen3", "smollm2", "qwen2_5", "llama3", "llama3_1", "llama3_2", "qwen3_instruct_2507",
+                                  "qwen3_training", "qwen2_5_training", "llama3_training", "qwen3_instruct_2507_training"])
 def test_conversations_render_and_tokenize_alike(name, qwen_folder, smollm2_folder, tmp_path):
     source = smollm2_folder if name == "smollm2" else qwen_folder
     for file in ("tokenizer.json", "tokenizer_config.json"):

@@ -51,6 +51,7 @@ struct Statement {
     kSet,     // names[0] = expression, or names[0].names[1] = expression
     kIf,      // branches, `otherwise`
     kFor,     // names in expression if filter: body, else `otherwise`
+    kScope,   // body, whose names are its own
     kBreak,
     kContinue
   };

@@ -106,6 +106,12 @@ class Interpreter {
         return RunBlock(statement.otherwise);
       case Statement::Kind::kFor:
         return RunFor(statement);
+      case Statement::Kind::kScope: {
+        scopes_.emplace_back();
+        ASSIGN_OR_RETURN(const Flow flow, RunBlock(statement.body));
+        scopes_.pop_back();
+        return flow;
+      }
       case Statement::Kind::kBreak:
         return Flow::kBreak;
       case Statement::Kind::kContinue:

@@ -74,6 +74,8 @@ class Parser {
       RETURN_IF_ERROR(ParseIf(*statement));
     } else if (word == "for") {
       RETURN_IF_ERROR(ParseFor(*statement));
+    } else if (word == "generation") {
+      RETURN_IF_ERROR(ParseGeneration(*statement));
     } else if (word == "break" || word == "continue") {
       if (loops_ == 0) return in_.Error(absl::StrCat(word, " outside a loop"));
       statement->kind = word == "break" ? Statement::Kind::kBreak
@@ -144,6 +146,19 @@ class Parser {
       in_.Take();
       in_.Take();
     }
+    return absl::OkStatus();
+  }
+
+  // Around what an assistant says, in templates for training: transformers
+  // notes where that stands in the text, which stays the same.
+  absl::Status ParseGeneration(Statement& statement) {
+    statement.kind = Statement::Kind::kScope;
+    RETURN_IF_ERROR(in_.Expect(Kind::kBlockEnd, "%}"));
+    const int loops = std::exchange(loops_, 0);
+    ASSIGN_OR_RETURN(statement.body, ParseBlock({"endgeneration"}));
+    loops_ = loops;
+    in_.Take();
+    in_.Take();
     return absl::OkStatus();
   }
 

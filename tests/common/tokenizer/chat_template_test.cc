@@ -92,6 +92,18 @@ TEST(ChatTemplateTest, LoopsHaveTheirOwnScopeAndNamespacesDoNot) {
             "013");
 }
 
+TEST(ChatTemplateTest, WhatAnAssistantSaysMayBeMarked) {
+  EXPECT_EQ(Render("{% for m in messages %}{% set x = m.role %}\n"
+                   "  {% generation %}\n{{ loop.index }}{{ x }}"
+                   "{% set x = 'y' %}\n  {% endgeneration %}\n|{{ x }} "
+                   "{% endfor %}"),
+            "1user|user 2assistant|assistant ");
+  EXPECT_THAT(Render("{% generation %}x"), HasSubstr("endgeneration"));
+  EXPECT_THAT(Render("{% for m in messages %}{% generation %}{% break %}"
+                     "{% endgeneration %}{% endfor %}"),
+              HasSubstr("break outside a loop"));
+}
+
 TEST(ChatTemplateTest, ThinkingIsUndefinedUnlessGiven) {
   const std::string source =
       "{% if enable_thinking is defined %}{{ enable_thinking }}{% else %}-"
