@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <set>
+#include <utility>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
@@ -137,10 +138,21 @@ absl::Status VisitJsonRows(const std::string& path,
                            const RowVisitor& visit) {
   ASSIGN_OR_RETURN(LineReader reader, LineReader::Open(path));
   std::string line;
+  bool is_first = true;
   for (int64_t number = 1;; ++number) {
     ASSIGN_OR_RETURN(const bool more, reader.Next(&line));
     if (!more) return absl::OkStatus();
-    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    const size_t begin = line.find_first_not_of(" \t\r");
+    if (begin == std::string::npos) continue;
+    // Else each of its lines would be called bad JSON.
+    if (std::exchange(is_first, false) && line[begin] == '[') {
+      return DataError(
+          absl::StrCat(path,
+                       " holds one JSON array; JSON Lines are expected, a row "
+                       "a line: jq -c '.[]' ",
+                       path,
+                       " > rows.jsonl writes them"));
+    }
     const std::string where = absl::StrCat(path, ":", number);
     RETURN_IF_ERROR(visit(ToTextRow(line, where, query), where));
   }

@@ -50,6 +50,20 @@ TEST(ReadDatasetTest, GzipIsReadLikePlain) {
   EXPECT_EQ(data->digest, ReadDataset(Write("rows.jsonl", kRows), {})->digest);
 }
 
+TEST(ReadDatasetTest, AnArrayOfRowsIsNoJsonLines) {
+  for (const auto on_bad_row :
+       {DatasetOptions::OnBadRow::kFail, DatasetOptions::OnBadRow::kSkip}) {
+    const absl::Status status =
+        ReadDataset(Write("array.json",
+                          "\n [\n  {\"problem\": \"1+1?\", \"solution\": "
+                          "\"2\"}\n]\n"),
+                    {.on_bad_row = on_bad_row})
+            .status();
+    EXPECT_EQ(ExitCodeOf(status), ExitCode::kData);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("jq -c '.[]'"));
+  }
+}
+
 TEST(ReadDatasetTest, AColumnMapChoosesTheColumns) {
   const std::string path =
       Write("mapped.jsonl", "{\"q\": \"1+1?\", \"a\": \"2\"}\n");
