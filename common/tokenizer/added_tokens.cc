@@ -7,10 +7,12 @@
 
 #include "common/base/json_integer.h"
 #include "common/tokenizer/bpe.h"
+#include "common/tokenizer/unicode_text.h"
 
 namespace dapd {
 
-absl::StatusOr<AddedTokens> AddedTokens::Parse(const nlohmann::json& json) {
+absl::StatusOr<AddedTokens> AddedTokens::Parse(const nlohmann::json& json,
+                                               bool composes) {
   AddedTokens added;
   if (!json.is_array()) {
     return absl::InvalidArgumentError("added_tokens is no list");
@@ -31,6 +33,8 @@ absl::StatusOr<AddedTokens> AddedTokens::Parse(const nlohmann::json& json) {
     token.content = entry["content"].get<std::string>();
     token.special = entry.value("special", false);
     token.normalized = entry.value("normalized", false);
+    token.sought = composes && token.normalized ? ComposeNfc(token.content)
+                                                : token.content;
     for (const char* flag : {"lstrip", "rstrip", "single_word"}) {
       if (entry.value(flag, false)) {
         return absl::InvalidArgumentError(absl::StrCat("added_tokens: ",
@@ -46,14 +50,13 @@ absl::StatusOr<AddedTokens> AddedTokens::Parse(const nlohmann::json& json) {
     const AddedToken& token = added.tokens_[i];
     added
         .by_first_byte_[token.normalized ? 1 : 0]
-                       [static_cast<uint8_t>(token.content[0])]
+                       [static_cast<uint8_t>(token.sought[0])]
         .push_back(i);
   }
   for (auto& table : added.by_first_byte_) {
     for (std::vector<size_t>& bucket : table) {
       std::stable_sort(bucket.begin(), bucket.end(), [&](size_t a, size_t b) {
-        return added.tokens_[a].content.size() >
-               added.tokens_[b].content.size();
+        return added.tokens_[a].sought.size() > added.tokens_[b].sought.size();
       });
     }
   }
@@ -68,7 +71,7 @@ std::vector<AddedTokens::Piece> AddedTokens::Split(absl::string_view text,
   for (size_t i = 0; i < text.size();) {
     const AddedToken* match = nullptr;
     for (const size_t index : table[static_cast<uint8_t>(text[i])]) {
-      if (absl::StartsWith(text.substr(i), tokens_[index].content)) {
+      if (absl::StartsWith(text.substr(i), tokens_[index].sought)) {
         match = &tokens_[index];
         break;
       }
@@ -78,8 +81,8 @@ std::vector<AddedTokens::Piece> AddedTokens::Split(absl::string_view text,
       continue;
     }
     if (i > start) pieces.push_back({text.substr(start, i - start)});
-    pieces.push_back({text.substr(i, match->content.size()), match->id});
-    i += match->content.size();
+    pieces.push_back({text.substr(i, match->sought.size()), match->id});
+    i += match->sought.size();
     start = i;
   }
   if (start < text.size()) pieces.push_back({text.substr(start)});

@@ -16,6 +16,7 @@ namespace dapd {
 struct AddedToken {
   int32_t id = 0;
   std::string content;
+  std::string sought;       // what of it the text holds, once normalised or not
   bool special = false;     // left out by Decode(skip_special_tokens)
   bool normalized = false;  // looked for after the normaliser
 };
@@ -24,8 +25,10 @@ struct AddedToken {
 class AddedTokens {
  public:
   // From the "added_tokens" of tokenizer.json. lstrip, rstrip and single_word
-  // are refused.
-  static absl::StatusOr<AddedTokens> Parse(const nlohmann::json& json);
+  // are refused. `composes`: the normaliser is NFC, which then goes for the
+  // tokens that are looked for after it as well.
+  static absl::StatusOr<AddedTokens> Parse(const nlohmann::json& json,
+                                           bool composes);
 
   // A piece of the text: an added token, or the text between two.
   struct Piece {

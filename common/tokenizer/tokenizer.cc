@@ -114,7 +114,8 @@ absl::StatusOr<std::unique_ptr<const Tokenizer>> ByteLevelTokenizer::Parse(
   ASSIGN_OR_RETURN(Bpe bpe, Bpe::Parse(json["model"]));
   ASSIGN_OR_RETURN(
       AddedTokens added,
-      AddedTokens::Parse(json.value("added_tokens", nlohmann::json::array())));
+      AddedTokens::Parse(json.value("added_tokens", nlohmann::json::array()),
+                         compose));
   auto tokenizer = std::unique_ptr<ByteLevelTokenizer>(new ByteLevelTokenizer(
       compose, std::move(pre_tokenizer), std::move(bpe), std::move(added)));
   RETURN_IF_ERROR(tokenizer->BuildTables());

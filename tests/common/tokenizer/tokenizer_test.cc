@@ -75,6 +75,18 @@ TEST(TokenizerTest, CombiningMarksAreComposedFirst) {
             *(*tokenizer)->Encode("\xC3\xA9"));
 }
 
+// As tokenizers looks for tokens that it is not told to take as they are.
+TEST(TokenizerTest, ANormalizedTokenIsFoundHoweverItsMarksAreWritten) {
+  nlohmann::json json = SmallTokenizer();
+  json["added_tokens"].push_back(
+      {{"id", 259}, {"content", "<e\xCC\x81>"}, {"normalized", true}});
+  const auto tokenizer = Load(json);
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  EXPECT_THAT(*(*tokenizer)->Encode("<e\xCC\x81>h<\xC3\xA9>"),
+              ElementsAre(259, 'h', 259));
+  EXPECT_EQ(*(*tokenizer)->Decode({259}, false), "<e\xCC\x81>");
+}
+
 TEST(TokenizerTest, HalfACharacterBecomesTheReplacementCharacter) {
   const auto tokenizer = Load(SmallTokenizer());
   ASSERT_TRUE(tokenizer.ok());
