@@ -88,4 +88,13 @@ std::string ToUtf8(absl::string_view text) {
   return out;
 }
 
+absl::string_view Utf8Head(absl::string_view text, size_t max_bytes) {
+  if (text.size() <= max_bytes) return text;
+  size_t end = max_bytes;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) {
+    --end;
+  }
+  return text.substr(0, end);
+}
+
 }  // namespace dapd

@@ -21,4 +21,8 @@ size_t DecodeCharacter(absl::string_view text, char32_t* character);
 // error_handler_t::replace does). Well-formed text stays as it is.
 std::string ToUtf8(absl::string_view text);
 
+// What `text` begins with: `max_bytes` at most, and no part of a character at
+// the end.
+absl::string_view Utf8Head(absl::string_view text, size_t max_bytes);
+
 }  // namespace dapd

@@ -12,6 +12,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 
+#include "common/base/utf8.h"
+
 namespace dapd {
 namespace {
 
@@ -64,7 +66,7 @@ std::string GroupName(const RunResults& run,
     if (key == kSeed) continue;
     std::string value = Setting(run, key);
     if (value.size() > kMaxValueBytes) {
-      value = absl::StrCat(value.substr(0, kMaxValueBytes - 3), "...");
+      value = absl::StrCat(Utf8Head(value, kMaxValueBytes - 3), "...");
     }
     settings.push_back(absl::StrCat(key, "=", value));
   }

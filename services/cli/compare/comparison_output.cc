@@ -81,7 +81,7 @@ std::string Shortened(const std::string& text) {
   return Printable(
       text.size() <= kMaxSettingBytes
           ? text
-          : absl::StrCat(text.substr(0, kMaxSettingBytes - 3), "..."));
+          : absl::StrCat(Utf8Head(text, kMaxSettingBytes - 3), "..."));
 }
 
 std::string SettingOf(const RunResults& run, const std::string& key) {

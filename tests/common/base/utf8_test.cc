@@ -1,6 +1,7 @@
 #include "common/base/utf8.h"
 
 #include <string>
+#include <utility>
 
 #include "gtest/gtest.h"
 
@@ -12,6 +13,18 @@ namespace {
 TEST(Utf8Test, WellFormedTextStaysAsItIs) {
   for (const char* text : {"", "a\n\x1b[2J", "\xc3\xa9\xf0\x9f\x98\x80"}) {
     EXPECT_EQ(ToUtf8(text), text);
+  }
+}
+
+TEST(Utf8Test, ABeginningEndsWithAWholeCharacter) {
+  EXPECT_EQ(Utf8Head("abc", 3), "abc");
+  EXPECT_EQ(Utf8Head("abc", 2), "ab");
+  const std::string text = "a\xc3\xa9\xf0\x9f\x98\x80z";
+  for (const auto& [bytes, head] :
+       {std::pair{0, 0}, {1, 1}, {2, 1}, {3, 3}, {6, 3}, {7, 7}, {8, 8}}) {
+    EXPECT_EQ(Utf8Head(text, static_cast<size_t>(bytes)),
+              text.substr(0, static_cast<size_t>(head)))
+        << bytes;
   }
 }
 

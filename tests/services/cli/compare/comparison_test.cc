@@ -5,6 +5,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+#include "common/base/utf8.h"
+
 namespace dapd {
 namespace {
 
@@ -129,6 +131,15 @@ TEST(CompareRunsTest, LongSettingsTellGroupsApartAndAreCutInTheirNames) {
   EXPECT_EQ(comparison.groups[1].name, comparison.groups[0].name + " (2)");
   // Runs that agree have the interval that each of them has.
   EXPECT_NEAR(comparison.figures[0].groups[0].after->low, 0.4, 1e-12);
+}
+
+TEST(CompareRunsTest, LongSettingsAreNotCutInsideACharacter) {
+  std::string text = "xy";  // 29 and 37 bytes end between two bytes
+  for (int i = 0; i < 30; ++i) text += "\xC3\xA9";
+  const Comparison comparison = CompareRuns(
+      {MakeRun("a", text, "1", 0.5), MakeRun("b", text + "z", "1", 0.5)});
+  EXPECT_TRUE(IsUtf8(comparison.groups[0].name)) << comparison.groups[0].name;
+  EXPECT_THAT(ComparisonText(comparison), Not(HasSubstr("\\x")));
 }
 
 // `share` of the answers contain " = ", at steps 0, 50 and 100.
