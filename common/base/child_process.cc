@@ -27,7 +27,8 @@ namespace {
 
 constexpr size_t kTailLines = 12;
 
-// In the child, between fork and exec: only async-signal-safe calls.
+// In the child, between fork and exec, with all signals blocked: only
+// async-signal-safe calls.
 [[noreturn]] void Become(char* const* arguments,
                          char* const* environment,
                          int output,
@@ -35,6 +36,10 @@ constexpr size_t kTailLines = 12;
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (::getppid() != parent) ::_exit(127);
+  // The parent's handlers would take a signal that is meant for the program.
+  for (const int number : {SIGINT, SIGTERM, SIGPIPE}) {
+    ::signal(number, SIG_DFL);
+  }
   sigset_t none;
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -102,12 +107,17 @@ absl::Status ChildProcess::Start() {
   }
   environment.push_back(nullptr);
   const pid_t parent = ::getpid();
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
   const pid_t pid = ::fork();
+  if (pid == 0) Become(arguments.data(), environment.data(), output, parent);
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (pid < 0) {
     return absl::ResourceExhaustedError(
         absl::StrCat("cannot start ", name_, ": ", std::strerror(errno)));
   }
-  if (pid == 0) Become(arguments.data(), environment.data(), output, parent);
   if (relay_ != nullptr) relay_->CloseWriter();
   pid_ = pid;
   return absl::OkStatus();

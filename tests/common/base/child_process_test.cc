@@ -1,5 +1,6 @@
 #include "common/base/child_process.h"
 
+#include <csignal>
 #include <string>
 #include <vector>
 
@@ -48,6 +49,24 @@ TEST(ChildProcessTest, AProcessThatItLeavesBehindDoesNotHoldItsEndUp) {
   EXPECT_EQ(EndOf(child), 0);
   EXPECT_THAT(lines, ElementsAre("here"));
   EXPECT_LT(absl::Now() - start, absl::Seconds(3));
+}
+
+void TakeSignal(int /*number*/) {}
+
+TEST(ChildProcessTest, ASignalThatComesBeforeItsProgramIsThereEndsIt) {
+  // The handler of the parent, which the child has until it becomes another
+  // program.
+  struct sigaction action = {};
+  struct sigaction before = {};
+  action.sa_handler = TakeSignal;
+  ASSERT_EQ(::sigaction(SIGTERM, &action, &before), 0);
+  for (int i = 0; i < 50; ++i) {
+    ChildProcess child("sleeper", {"/bin/sleep", "60"}, /*log_path=*/"");
+    ASSERT_TRUE(child.Start().ok());
+    child.Signal(SIGTERM);
+    EXPECT_EQ(EndOf(child), 128 + SIGTERM) << i;
+  }
+  ::sigaction(SIGTERM, &before, nullptr);
 }
 
 }  // namespace
