@@ -39,7 +39,7 @@ def machine(gpus, **settings):
 
 
 def start(programs, program, workspace, environment, *flags, **settings):
-    command = [programs / "bin" / program, *flags, workspace.config, *set_flags({"model.device": "cuda", "run.name": "gpus", **settings})]
+    command = [programs / "bin" / program, *flags, workspace.config, *set_flags({"model.device": "cuda", "run.name": "no-gpus", **settings})]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
 
 
@@ -66,7 +66,7 @@ def test_a_gpu_that_cannot_be_used_is_refused_with_the_reason(program, name, pro
     environment, reason = REFUSED[name]
     result = start(programs, program, workspace, environment, *(["run"] if program == "dapd" else []))
     assert result.returncode == 3 and reason in result.stderr, result.stderr
-    assert not (workspace.runs("gpus") / "metrics.jsonl").exists()
+    assert not (workspace.runs("no-gpus") / "metrics.jsonl").exists()
 
 
 def test_a_library_that_cuda_needs_is_named_with_its_package(programs, workspace, tmp_path):
