@@ -3,6 +3,7 @@
 // plain file and from a compressed one.
 #include <zlib.h>
 
+#include <optional>
 #include <vector>
 
 #include "absl/strings/str_split.h"
@@ -27,7 +28,8 @@ struct Rows {
   bool operator==(const Rows& other) const = default;
 };
 
-Rows Read(const std::string& path) {
+// Nothing: the file is refused, as one that holds an array of rows is.
+std::optional<Rows> Read(const std::string& path) {
   Rows rows;
   const absl::Status status = VisitJsonRows(
       path,
@@ -40,11 +42,15 @@ Rows Read(const std::string& path) {
         }
         return absl::OkStatus();
       });
-  Check(status.ok(), "a file that can be opened can be read to its end");
+  if (!status.ok()) return std::nullopt;
   return rows;
 }
 
-Rows Slow(absl::string_view text) {
+std::optional<Rows> Slow(absl::string_view text) {
+  const size_t begin = text.find_first_not_of(" \t\r\n");
+  if (begin != absl::string_view::npos && text[begin] == '[') {
+    return std::nullopt;
+  }
   Rows rows;
   for (const absl::string_view line : absl::StrSplit(text, '\n')) {
     if (line.find_first_not_of(" \t\r") == absl::string_view::npos) continue;
@@ -82,7 +88,7 @@ void Run(absl::string_view text) {
   static const ScratchFolder folder;
   const std::string compressed = folder.path() + "/rows.jsonl.gz";
   WriteCompressed(compressed, text);
-  const Rows expected = Slow(text);
+  const std::optional<Rows> expected = Slow(text);
   Check(Read(compressed) == expected, "compressed rows are the lines' rows");
   // zlib takes a plain file with gzip's first bytes for a compressed one.
   if (text.substr(0, 2) == "\x1F\x8B") return;
