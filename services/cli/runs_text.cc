@@ -15,6 +15,7 @@
 #include "common/base/printable.h"
 #include "common/base/status_macros.h"
 #include "services/cli/side_by_side.h"
+#include "services/trainer/record/run_name.h"
 
 namespace dapd {
 namespace {
@@ -62,11 +63,7 @@ absl::Status Collect(const fs::path& folder,
 std::string NameIn(const std::string& run, const std::string& folder) {
   const fs::path name = fs::path(run).lexically_relative(folder);
   if (!name.empty() && name != ".") return name.string();
-  std::error_code error;
-  const fs::path whole = fs::absolute(run, error).lexically_normal();
-  return (whole.has_filename() ? whole : whole.parent_path())
-      .filename()
-      .string();
+  return RunName(run);
 }
 
 std::string AgeText(absl::Duration age) {

@@ -17,6 +17,7 @@
 #include "common/base/status_macros.h"
 #include "common/charts/run_history.h"
 #include "common/config/run_folder.h"
+#include "services/trainer/record/run_name.h"
 
 namespace dapd {
 namespace {
@@ -157,12 +158,7 @@ absl::Status ReadEvaluationsWithin(const std::string& folder, RunResults* run) {
 absl::StatusOr<RunResults> ReadRunResults(const std::string& folder) {
   RunResults run;
   run.folder = folder;
-  std::filesystem::path path(folder);
-  if (!path.has_filename()) path = path.parent_path();
-  // Without the exception that the absolute path of "" is.
-  std::error_code error;
-  run.name =
-      std::filesystem::absolute(path, error).lexically_normal().filename();
+  run.name = RunName(folder);
   RETURN_IF_ERROR(ReadSettings(JoinPath(folder, "config.yaml"), &run));
   RETURN_IF_ERROR(ReadHistory(JoinPath(folder, "metrics.jsonl"), &run));
   RETURN_IF_ERROR(ReadEvaluation(

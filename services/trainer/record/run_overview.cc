@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <system_error>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -18,6 +17,7 @@
 #include "common/base/last_line.h"
 #include "common/base/status_macros.h"
 #include "common/config/run_folder.h"
+#include "services/trainer/record/run_name.h"
 
 namespace dapd {
 namespace {
@@ -118,14 +118,7 @@ const char* NameOf(RunState state) {
 }
 
 absl::StatusOr<RunOverview> ReadRunOverview(const std::string& folder) {
-  std::filesystem::path path(folder);
-  if (!path.has_filename()) path = path.parent_path();
-  // Without the exception that the absolute path of "" is.
-  std::error_code error;
-  RunOverview run{
-      .folder = folder,
-      .name =
-          std::filesystem::absolute(path, error).lexically_normal().filename()};
+  RunOverview run{.folder = folder, .name = RunName(folder)};
   RETURN_IF_ERROR(ReadPlannedSteps(&run));
   RETURN_IF_ERROR(ReadLastStep(&run));
   run.outcome = ReadOutcome(folder);
