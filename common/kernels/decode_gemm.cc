@@ -232,7 +232,6 @@ void PackBFloat16(const float* x,
 }  // namespace
 
 void AddGemmKernels(DecodeKernels* kernels) {
-  kernels->max_rows = kMaxRows;
   kernels->pack_float32 = PackFloat32;
   kernels->pack_bfloat16 = PackBFloat16;
   kernels->multiply_float32 = Product<Float32Step>;

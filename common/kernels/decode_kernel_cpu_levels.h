@@ -17,3 +17,9 @@ DAPD_DECLARE_LEVEL(avx512)
 DAPD_DECLARE_LEVEL(avx512_bf16)
 
 #undef DAPD_DECLARE_LEVEL
+
+// Of the products of bfloat16 alone there is a level with tiles; they replace
+// those of the level below.
+namespace dapd::amx {
+void AddTileGemmKernels(DecodeKernels* kernels);
+}

@@ -1,6 +1,5 @@
 #include "common/kernels/decode_kernels.h"
 
-#include <algorithm>
 #include <array>
 
 #include "common/kernels/decode_kernel_cpu_levels.h"
@@ -8,7 +7,7 @@
 namespace dapd {
 namespace {
 
-using Table = std::array<DecodeKernels, 4>;  // by CpuLevel
+using Table = std::array<DecodeKernels, 5>;  // by CpuLevel
 
 Table MakeTable() {
   Table table{};
@@ -25,6 +24,8 @@ Table MakeTable() {
   avx512_bf16::AddGemmKernels(&table[3]);
   avx512_bf16::AddPanelKernels(&table[3]);
   avx512_bf16::AddRowKernels(&table[3]);
+  table[4] = table[3];
+  amx::AddTileGemmKernels(&table[4]);
 #endif
   return table;
 }
@@ -33,8 +34,7 @@ Table MakeTable() {
 
 const DecodeKernels& DecodeKernelsOf(CpuLevel level) {
   static const Table table = MakeTable();
-  // Steps of a few rows read memory; tiles would wait for it, too.
-  return table[static_cast<size_t>(std::min(level, CpuLevel::kAvx512Bf16))];
+  return table[static_cast<size_t>(level)];
 }
 
 }  // namespace dapd

@@ -9,8 +9,9 @@
 // so that a product reads each panel once, as one stream. Outputs are padded
 // with zeros to whole panels, the depth of bfloat16 to an even number.
 //
-// Rows go through a product in groups of at most max_rows, a group's x being
-// interleaved as packed[k][row] (`pack_*`).
+// Rows go through a product in groups, whose x is laid out as the level's
+// product reads it (`pack_*`): what one level packs, no other level's product
+// takes.
 //
 // Every output is one chain of multiply-adds over k in rising order, whatever
 // the number of rows, their grouping or the blocking: so a row's bits do not
@@ -50,8 +51,6 @@ struct DecodeKernels {
                                   uint16_t* panel);
 
   // --- products with panels
-  int64_t max_rows;  // of a group
-
   // x [rows, depth], rows `stride` apart, into groups of floats, or of bfloat16
   // pairs (x is rounded; exact for values that are bfloat16 already). `padded`
   // >= depth, even for pairs: zeros fill the rest. out: rows * padded numbers.
@@ -82,8 +81,9 @@ struct DecodeKernels {
                             int64_t depth,
                             float* y,
                             int64_t y_stride);
-  // With x in bfloat16 pairs too; sums as the instruction VDPBF16PS does. Null
-  // where the processor has none.
+  // With x in bfloat16 pairs too; sums as the instruction VDPBF16PS does, or
+  // AMX's TDPBF16PS, which needs cache lines of `packed` and y to be as fast as
+  // it is. Null where the processor has neither.
   void (*multiply_bfloat16_dot)(const uint16_t* panel,
                                 const uint16_t* packed,
                                 int64_t rows,

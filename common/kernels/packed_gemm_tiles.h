@@ -1,29 +1,15 @@
-// A part of PackedGemm by tiles of bfloat16, as AMX multiplies them (Intel,
-// "Intrinsics for Advanced Matrix Extensions"): 16 rows of 16 pairs times 16
-// rows of pairs of 16 columns, four products at a time, so that each tile that
-// is loaded is used twice.
-//
-// Tiles does what needs the instructions: a block of C of kTileBlock rows and
-// columns, in float32.
-//   Configure(), Release()    before and after, on the thread that multiplies
-//   Clear()                   the block is 0
-//   MultiplyAdd(a, b, stride) adds to it: rows [0, 16) of A at `a` and rows
-//                             [16, 32) at a + 16 stride words, `stride` words
-//                             apart; 16 steps of B, kTileBlock words each
-//   Store(c)                  the block, row by row
+// A part of PackedGemm by tiles (tile_block.h).
 //
 // Included by what is compiled once per CPU level, only.
 #pragma once
 
 #include "common/kernels/packed_gemm_cpu_levels.h"
 #include "common/kernels/packed_gemm_pack.h"
+#include "common/kernels/tile_block.h"
 
 namespace dapd::DAPD_CPU_LEVEL_NAMESPACE {
 namespace {
 
-constexpr int64_t kTileBlock = 32;
-// Words along k, pairs of bfloat16, that a tile has.
-constexpr int64_t kTileWords = 16;
 constexpr int64_t kTileDepthBlock = 1024;
 // Words of B that are packed at a time: a share of the second-level cache.
 constexpr int64_t kTileBlockWords = int64_t{1} << 17;
@@ -51,7 +37,7 @@ class TilePart {
         packed_b_(panels_ * kTileBlock * words_ + kLanes) {}
 
   void Run() {
-    Tiles::Configure();
+    Tiles tiles(kTileBlock);
     for (int64_t k = 0; k < op_.k; k += depth_) {
       const int64_t depth = Least(depth_, op_.k - k);
       PackA(k, depth);
@@ -59,10 +45,9 @@ class TilePart {
            j += panels_ * kTileBlock) {
         const int64_t end = Least(j + panels_ * kTileBlock, column_end_);
         PackB(k, depth, j, end);
-        MultiplyBlock(j, end, depth, k == 0 && !op_.adds);
+        MultiplyBlock(j, end, depth, k == 0 && !op_.adds, &tiles);
       }
     }
-    Tiles::Release();
   }
 
  private:
@@ -105,20 +90,21 @@ class TilePart {
     }
   }
 
-  void MultiplyBlock(int64_t begin, int64_t end, int64_t depth, bool is_first) {
+  void MultiplyBlock(
+      int64_t begin, int64_t end, int64_t depth, bool is_first, Tiles* tiles) {
     // The instructions read memory that the compiler does not see them read.
     __asm__ volatile("" ::: "memory");
     const int64_t words = RoundUp((depth + 1) / 2, kTileWords);
-    float block[kTileBlock * kTileBlock];
+    alignas(64) float block[kTileBlock * kTileBlock];
     const uint32_t* a = packed_a_.words();
     for (int64_t i = row_begin_; i < row_end_; i += kTileBlock) {
       const uint32_t* b = packed_b_.words();
       for (int64_t j = begin; j < end; j += kTileBlock) {
-        Tiles::Clear();
+        tiles->Clear();
         for (int64_t s = 0; s < words; s += kTileWords) {
-          Tiles::MultiplyAdd(a + s, b + s * kTileBlock, words_);
+          tiles->MultiplyAdd(a + s, words_, b + s * kTileBlock);
         }
-        Tiles::Store(block);
+        tiles->Store(block, kTileBlock);
         Add(block,
             is_first,
             static_cast<C*>(op_.c) + i * op_.c_stride + j,

@@ -1,6 +1,7 @@
 #include "common/generation/cpu/cpu_linear.h"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "common/kernels/parallel_for.h"
@@ -16,6 +17,16 @@ Value* Room(std::vector<Value>& memory, int64_t count) {
   return memory.data();
 }
 
+// The same, from the beginning of a cache line on, as products by tiles want
+// it.
+uint16_t* RoomOfLines(std::vector<uint16_t>& memory, int64_t count) {
+  constexpr size_t kLine = 64;
+  size_t space = static_cast<size_t>(count) * sizeof(uint16_t) + kLine;
+  void* begin = Room(memory, static_cast<int64_t>(space / sizeof(uint16_t)));
+  return static_cast<uint16_t*>(std::align(
+      kLine, static_cast<size_t>(count) * sizeof(uint16_t), begin, space));
+}
+
 // Threads for `rows` rows of a product with `matrix`.
 int ThreadsFor(const CpuMatrix& matrix, int64_t rows) {
   return ThreadsWorth(
@@ -28,7 +39,7 @@ int ThreadsFor(const CpuMatrix& matrix, int64_t rows) {
 }  // namespace
 
 CpuLinear FuseLinear(std::span<const at::Tensor> weights,
-                       std::span<const at::Tensor> biases) {
+                     std::span<const at::Tensor> biases) {
   CpuLinear linear;
   linear.weight = CpuMatrix(weights);
   for (size_t part = 0; part < biases.size(); ++part) {
@@ -44,8 +55,8 @@ CpuLinear FuseLinear(std::span<const at::Tensor> weights,
 }
 
 CpuLora FuseLora(std::span<const LoraPair> pairs,
-                   double scale,
-                   CpuLora recycled) {
+                 double scale,
+                 CpuLora recycled) {
   CpuLora lora;
   lora.scale = static_cast<float>(scale);
   std::vector<at::Tensor> a;
@@ -58,8 +69,8 @@ CpuLora FuseLora(std::span<const LoraPair> pairs,
     lora.update_of_part.push_back(static_cast<int>(index));
     a.push_back(pair.a);
     CpuMatrix old = index < recycled.updates.size()
-                          ? std::move(recycled.updates[index].b)
-                          : CpuMatrix();
+                        ? std::move(recycled.updates[index].b)
+                        : CpuMatrix();
     lora.updates.push_back(
         {CpuMatrix(std::span(&pair.b, 1), std::move(old)), 0});
   }
@@ -72,15 +83,15 @@ CpuLora FuseLora(std::span<const LoraPair> pairs,
 }
 
 const void* CpuMultiplier::Pack(const CpuMatrix& matrix,
-                                  const float* x,
-                                  int64_t stride,
-                                  int64_t rows) {
+                                const float* x,
+                                int64_t stride,
+                                int64_t rows) {
   const int64_t count = rows * matrix.packed_depth();
   // A float32 panel knows no padding of its depth.
   const int64_t padded =
       matrix.is_bfloat16() ? matrix.packed_depth() : matrix.depth();
   if (UsesDot(matrix)) {
-    uint16_t* packed = Room(packed_pairs_, count);
+    uint16_t* packed = RoomOfLines(packed_pairs_, count);
     kernels_.pack_bfloat16(x, stride, rows, matrix.depth(), padded, packed);
     return packed;
   }
@@ -90,9 +101,9 @@ const void* CpuMultiplier::Pack(const CpuMatrix& matrix,
 }
 
 void CpuMultiplier::PackUpdates(const CpuLora& lora,
-                                  const float* x,
-                                  int64_t stride,
-                                  int64_t rows) {
+                                const float* x,
+                                int64_t stride,
+                                int64_t rows) {
   const int64_t width = lora.a.padded_outs();
   float* low = Room(low_, rows * width);
   // Float32 throughout, as in lora.h: x is not rounded further.
@@ -126,13 +137,13 @@ void CpuMultiplier::PackUpdates(const CpuLora& lora,
 }
 
 void CpuMultiplier::Run(const CpuLinear& linear,
-                          const CpuLora* lora,
-                          const float* x,
-                          int64_t stride,
-                          int64_t rows,
-                          float* out,
-                          float* residual,
-                          int64_t width) {
+                        const CpuLora* lora,
+                        const float* x,
+                        int64_t stride,
+                        int64_t rows,
+                        float* out,
+                        float* residual,
+                        int64_t width) {
   const CpuMatrix& weight = linear.weight;
   const int64_t out_stride = weight.padded_outs();
   const bool has_update = lora != nullptr && !lora->updates.empty();
@@ -187,21 +198,21 @@ void CpuMultiplier::Run(const CpuLinear& linear,
 }
 
 void CpuMultiplier::Multiply(const CpuLinear& linear,
-                               const CpuLora* lora,
-                               const float* x,
-                               int64_t stride,
-                               int64_t rows,
-                               float* out) {
+                             const CpuLora* lora,
+                             const float* x,
+                             int64_t stride,
+                             int64_t rows,
+                             float* out) {
   Run(linear, lora, x, stride, rows, out, nullptr, 0);
 }
 
 void CpuMultiplier::MultiplyAndAdd(const CpuLinear& linear,
-                                     const CpuLora* lora,
-                                     const float* x,
-                                     int64_t stride,
-                                     int64_t rows,
-                                     int64_t width,
-                                     float* residual) {
+                                   const CpuLora* lora,
+                                   const float* x,
+                                   int64_t stride,
+                                   int64_t rows,
+                                   int64_t width,
+                                   float* residual) {
   float* product = Room(product_, rows * linear.weight.padded_outs());
   Run(linear, lora, x, stride, rows, product, residual, width);
 }

@@ -10,6 +10,7 @@
 #include "gtest/gtest.h"
 
 #include "common/kernels/parallel_for.h"
+#include "tests/fakes/played_tiles.h"
 
 namespace dapd {
 namespace {
@@ -20,6 +21,32 @@ std::vector<CpuLevel> Levels() {
     levels.push_back(static_cast<CpuLevel>(i));
   }
   return levels;
+}
+
+struct NamedKernels {
+  std::string name;
+  DecodeKernels kernels;
+};
+
+#if defined(__x86_64__)
+// Those of a processor with AMX, its instructions played.
+NamedKernels PlayedAmx() {
+  NamedKernels played = {"played amx", DecodeKernelsOf(CpuLevel::kAvx512Bf16)};
+  played_tiles::AddTileGemmKernels(&played.kernels);
+  return played;
+}
+#endif
+
+// Of every level that this machine can compute with.
+std::vector<NamedKernels> AllKernels() {
+  std::vector<NamedKernels> all;
+  for (const CpuLevel level : Levels()) {
+    all.push_back({CpuLevelName(level), DecodeKernelsOf(level)});
+  }
+#if defined(__x86_64__)
+  if (MachineCpuLevel() >= CpuLevel::kAvx512Bf16) all.push_back(PlayedAmx());
+#endif
+  return all;
 }
 
 float Rounded(float value) {
@@ -78,8 +105,7 @@ TEST(DecodePanelsTest, AreTheSameBitsAtEveryLevel) {
         kernels.pack_float32_panel(rows.data(), count, depth, floats.data());
         EXPECT_EQ(floats, panel);
         std::vector<uint16_t> packed(pairs.size(), 7);
-        kernels.pack_bfloat16_panel(
-            halves.data(), count, depth, packed.data());
+        kernels.pack_bfloat16_panel(halves.data(), count, depth, packed.data());
         EXPECT_EQ(packed, pairs);
         packed.assign(pairs.size(), 7);
         kernels.pack_upper_halves_panel(
@@ -127,8 +153,7 @@ TEST_P(DecodeGemmTest, AgreesWithThePlainLoopAtEveryLevel) {
   constexpr int64_t kDepth = 1090;  // more than two blocks, and not whole
   const std::vector<float> w = Random(kPanelWidth * kDepth, 1, true);
   const std::vector<float> x = Random(kRows * kDepth, 2, true);
-  for (const CpuLevel level : Levels()) {
-    const DecodeKernels& kernels = DecodeKernelsOf(level);
+  for (const auto& [name, kernels] : AllKernels()) {
     if (GetParam() == Kind::kBFloat16Dot &&
         kernels.multiply_bfloat16_dot == nullptr) {
       continue;
@@ -145,8 +170,8 @@ TEST_P(DecodeGemmTest, AgreesWithThePlainLoopAtEveryLevel) {
       }
       worst = std::max(worst, std::abs(sum - static_cast<double>(y[i])));
     }
-    RecordProperty(CpuLevelName(level), std::to_string(worst));
-    EXPECT_LT(worst, 2e-4) << CpuLevelName(level);
+    RecordProperty(name, std::to_string(worst));
+    EXPECT_LT(worst, 2e-4) << name;
   }
 }
 
@@ -155,8 +180,7 @@ TEST_P(DecodeGemmTest, ARowsBitsDoNotDependOnItsNeighbours) {
   constexpr int64_t kDepth = 600;
   const std::vector<float> w = Random(kPanelWidth * kDepth, 3, true);
   const std::vector<float> x = Random(kRows * kDepth, 4, true);
-  for (const CpuLevel level : Levels()) {
-    const DecodeKernels& kernels = DecodeKernelsOf(level);
+  for (const auto& [name, kernels] : AllKernels()) {
     if (GetParam() == Kind::kBFloat16Dot &&
         kernels.multiply_bfloat16_dot == nullptr) {
       continue;
@@ -169,10 +193,48 @@ TEST_P(DecodeGemmTest, ARowsBitsDoNotDependOnItsNeighbours) {
           Multiply(kernels, GetParam(), w, some, rows, kDepth);
       EXPECT_EQ(y,
                 std::vector<float>(all.end() - rows * kPanelWidth, all.end()))
-          << CpuLevelName(level) << " " << rows;
+          << name << " " << rows;
     }
   }
 }
+
+#if defined(__x86_64__)
+// Rows and depths that fill tiles, and that do not; a depth whose last pair is
+// half a pair; memory between the results of rows.
+TEST(DecodeTilesTest, TheInstructionsComputeWhatIntelDefines) {
+  if (MachineCpuLevel() < CpuLevel::kAmx) {
+    GTEST_SKIP() << "this processor has no AMX";
+  }
+  const NamedKernels played = PlayedAmx();
+  constexpr int64_t kStride = kPanelWidth + 3;
+  for (const int64_t rows : {1, 15, 16, 17, 32, 33, 70}) {
+    for (const int64_t depth : {1, 2, 31, 32, 33, 64, 100, 1090}) {
+      const int64_t padded = (depth + 1) / 2 * 2;
+      const std::vector<float> x = Random(static_cast<size_t>(rows * depth), 7);
+      std::vector<float> panel;
+      std::vector<uint16_t> pairs;
+      LayOut(Random(static_cast<size_t>(kPanelWidth * depth), 8, true),
+             depth,
+             &panel,
+             &pairs);
+      const auto product = [&](const DecodeKernels& kernels) {
+        std::vector<uint16_t> packed(static_cast<size_t>(rows * padded), 7);
+        kernels.pack_bfloat16(
+            x.data(), depth, rows, depth, padded, packed.data());
+        std::vector<float> y(static_cast<size_t>(rows * kStride), -1.0F);
+        kernels.multiply_bfloat16_dot(
+            pairs.data(), packed.data(), rows, padded, y.data(), kStride);
+        return y;
+      };
+      const std::vector<float> y = product(DecodeKernelsOf(CpuLevel::kAmx));
+      EXPECT_EQ(y, product(played.kernels)) << rows << " x " << depth;
+      for (size_t i = kPanelWidth; i < y.size(); i += kStride) {
+        EXPECT_EQ(y[i], -1.0F) << "what lies between the rows stays";
+      }
+    }
+  }
+}
+#endif
 
 INSTANTIATE_TEST_SUITE_P(Kinds,
                          DecodeGemmTest,

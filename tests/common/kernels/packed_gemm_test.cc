@@ -196,6 +196,23 @@ TEST(PackedGemmTest, TilesAgreeWithTheDefinitionInDoublePrecision) {
     }
   }
 }
+
+TEST(PackedGemmTest, TheInstructionsOfTilesComputeWhatIntelDefines) {
+  if (MachineCpuLevel() < CpuLevel::kAmx) {
+    GTEST_SKIP() << "this processor has no AMX";
+  }
+  for (const Shape& shape : std::vector<Shape>{
+           {3, 5, 2}, {32, 32, 32}, {33, 65, 31}, {70, 40, 97}}) {
+    for (const Kind& kind : AllKinds()) {
+      Matrices real(shape, kind);
+      real.MultiplyBy(amx::MakePackedGemmKernel());
+      Matrices played(shape, kind);
+      played.MultiplyBy(played_tiles::MakePackedGemmKernel());
+      EXPECT_EQ(real.c, played.c)
+          << shape.m << " x " << shape.n << " x " << shape.k << Name(kind);
+    }
+  }
+}
 #endif
 
 TEST(PackedGemmTest, NeitherThreadsNorOtherRowsChangeABit) {

@@ -1,0 +1,121 @@
+// Products with panels of bfloat16 (decode_kernels.h) by tiles (tile_block.h).
+//
+// A panel is laid out as tiles want it: a step is kTileBlock words. Rows are
+// packed in groups of a block, in each the words of one tile's depth row by
+// row, so that a tile is read in order. A group goes over the whole panel while
+// its sums stay in the tiles; the next group finds the panel in the
+// second-level cache.
+//
+// Included by what is compiled once per CPU level, only.
+#pragma once
+
+#include "common/kernels/decode_kernels.h"
+#include "common/kernels/packed_gemm_pack.h"
+#include "common/kernels/tile_block.h"
+
+namespace dapd::DAPD_CPU_LEVEL_NAMESPACE {
+namespace {
+
+static_assert(kPanelWidth == kTileBlock);
+// How far ahead a panel is fetched into the second-level cache.
+constexpr int64_t kAheadBytes = 32768;
+
+inline int64_t LeastOf(int64_t a, int64_t b) { return a < b ? a : b; }
+
+// As DecodeKernels::pack_bfloat16.
+inline void PackForTiles(const float* x,
+                         int64_t stride,
+                         int64_t rows,
+                         int64_t depth,
+                         int64_t padded,
+                         uint16_t* out) {
+  static_assert(kLanes == kTileWords);
+  auto* to = reinterpret_cast<uint32_t*>(out);
+  const int64_t words = padded / 2;
+  for (int64_t group = 0; group < rows; group += kTileBlock) {
+    const int64_t end = LeastOf(group + kTileBlock, rows);
+    for (int64_t begin = 0; begin < words; begin += kTileWords) {
+      const int64_t last = LeastOf(begin + kTileWords, words);
+      for (int64_t row = group; row < end; ++row) {
+        const float* line = x + row * stride;
+        if (2 * (begin + kTileWords) <= depth) {
+          Store(PairWords::Steps(line, begin), to);
+          to += kTileWords;
+          continue;
+        }
+        for (int64_t s = begin; s < last; ++s) {
+          *to++ = 2 * s < depth ? PairWords::Step(line, s, depth) : 0;
+        }
+      }
+    }
+  }
+}
+
+// Adds what is left of a depth that is no multiple of a tile's: `words` of the
+// rows and as many steps of the panel, both filled up with zeros.
+template <typename Tiles>
+void AddRest(const uint32_t* a,
+             const uint32_t* panel,
+             int64_t rows,
+             int64_t words,
+             Tiles* tiles) {
+  alignas(64) uint32_t whole_a[kTileBlock * kTileWords] = {};
+  alignas(64) uint32_t whole_b[kTileWords * kTileBlock] = {};
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t s = 0; s < words; ++s) {
+      whole_a[row * kTileWords + s] = a[row * words + s];
+    }
+  }
+  for (int64_t i = 0; i < words * kTileBlock; ++i) whole_b[i] = panel[i];
+  // The instructions read memory that the compiler does not see them read.
+  __asm__ volatile("" ::: "memory");
+  tiles->MultiplyAdd(whole_a, kTileWords, whole_b);
+}
+
+// As DecodeKernels::multiply_bfloat16_dot, of what PackForTiles packed.
+template <typename Tiles>
+void MultiplyByTiles(const uint16_t* panel,
+                     const uint16_t* packed,
+                     int64_t rows,
+                     int64_t depth,
+                     float* y,
+                     int64_t y_stride) {
+  const int64_t words = depth / 2;
+  const int64_t whole_words = words / kTileWords * kTileWords;
+  const auto* a = reinterpret_cast<const uint32_t*>(packed);
+  __asm__ volatile("" ::: "memory");
+  for (int64_t group = 0; group < rows; group += kTileBlock) {
+    const int64_t count = LeastOf(kTileBlock, rows - group);
+    const auto* b = reinterpret_cast<const uint32_t*>(panel);
+    Tiles tiles(count);
+    tiles.Clear();
+    for (int64_t s = 0; s < whole_words; s += kTileWords) {
+      tiles.MultiplyAdd(a, kTileWords, b);
+      // The groups after the first have it in the cache.
+      if (group == 0) {
+        const auto* ahead = reinterpret_cast<const char*>(b) + kAheadBytes;
+        constexpr int64_t kStepBytes = kTileWords * kTileBlock * 4;
+        for (int64_t byte = 0; byte < kStepBytes; byte += 64) {
+          __builtin_prefetch(ahead + byte, 0, 2);
+        }
+      }
+      a += count * kTileWords;
+      b += kTileWords * kTileBlock;
+    }
+    if (const int64_t rest = words - whole_words; rest > 0) {
+      AddRest(a, b, count, rest, &tiles);
+      a += count * rest;
+    }
+    tiles.Store(y + group * y_stride, y_stride);
+  }
+  __asm__ volatile("" ::: "memory");
+}
+
+template <typename Tiles>
+void SetTileProducts(DecodeKernels* kernels) {
+  kernels->pack_bfloat16 = PackForTiles;
+  kernels->multiply_bfloat16_dot = MultiplyByTiles<Tiles>;
+}
+
+}  // namespace
+}  // namespace dapd::DAPD_CPU_LEVEL_NAMESPACE
