@@ -13,7 +13,12 @@ struct Layout {
 };
 
 Layout LayoutOf(const at::Tensor& matrix) {
-  if (matrix.stride(1) == 1) return {matrix, matrix.stride(0), false};
+  // The transpose of one column lies in memory like a row, too. It counts as
+  // transposed, as that of several columns does: PackedGemm may round the rest.
+  const bool was_column = matrix.stride(0) == 1 && matrix.size(1) > 1;
+  if (matrix.stride(1) == 1 && !was_column) {
+    return {matrix, matrix.stride(0), false};
+  }
   if (matrix.stride(0) == 1) return {matrix, matrix.stride(1), true};
   const at::Tensor copy = matrix.contiguous();
   return {copy, copy.size(1), false};
