@@ -6,10 +6,20 @@
 namespace dapd::played_tiles {
 namespace {
 
-// TDPBF16PS as Intel defines it: of each pair of a row of A and the pair below
-// it in B, the even entries' products are summed apart from the odd ones', by
-// fused multiply-adds; then both sums, added up, join the element. Denormal
-// numbers are not made zero: no test's numbers are as small.
+// A subnormal number counts as zero, whether it is read or found.
+float Flushed(float value) {
+  constexpr float kLeastNormal = 0x1p-126F;
+  return __builtin_fabsf(value) < kLeastNormal ? value * 0.0F : value;
+}
+
+float AddProduct(uint32_t a, uint32_t b, float sum) {
+  return Flushed(__builtin_fmaf(
+      Flushed(FloatFromBits(a)), Flushed(FloatFromBits(b)), sum));
+}
+
+// TDPBF16PS, bit by bit: in each column of B the even entries of a row of A
+// times those below them, and the odd ones, are summed apart; both sums
+// together are added to the block.
 class PlayedTiles {
  public:
   explicit PlayedTiles(int64_t rows) : rows_(rows) {
@@ -34,13 +44,11 @@ class PlayedTiles {
         for (int64_t s = 0; s < kTileWords; ++s) {
           const uint32_t pair = a[row * stride + s];
           const uint32_t other = b[s * kTileBlock + column];
-          even = __builtin_fmaf(
-              FloatFromBits(pair << 16), FloatFromBits(other << 16), even);
-          odd = __builtin_fmaf(FloatFromBits(pair & 0xFFFF0000U),
-                               FloatFromBits(other & 0xFFFF0000U),
-                               odd);
+          even = AddProduct(pair << 16, other << 16, even);
+          odd = AddProduct(pair & 0xFFFF0000U, other & 0xFFFF0000U, odd);
         }
-        block_[row][column] += even + odd;
+        float& sum = block_[row][column];
+        sum = Flushed(sum + Flushed(even + odd));
       }
     }
   }

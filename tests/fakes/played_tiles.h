@@ -1,6 +1,7 @@
-// AMX's products (common/kernels/tile_block.h) without the instructions: what
-// surrounds them (packing, edges, blocks of k) is tested with it on processors
-// that lack them, and the instructions against it where they are.
+// AMX's products (common/kernels/tile_block.h) without the instructions, with
+// the same bits: what surrounds them (packing, edges, blocks of k) is tested
+// with it on processors that lack them, and the instructions against it where
+// they are.
 #pragma once
 
 #include "common/kernels/decode_kernels.h"

@@ -78,6 +78,14 @@ struct Matrices {
     for (const float x : c) c_halves.push_back(FromFloat<BFloat16>(x));
   }
 
+  // A times `size`, a power of two.
+  void Shrink(float size) {
+    for (size_t i = 0; i < a.size(); ++i) {
+      a[i] *= size;
+      a_halves[i] = FromFloat<BFloat16>(a[i]);
+    }
+  }
+
   GemmOperands Operands() {
     return {
         .m = shape.m,
@@ -172,44 +180,77 @@ TEST(PackedGemmTest, AgreesWithTheDefinitionInDoublePrecision) {
   }
 }
 
+struct NamedKernel {
+  std::string name;
+  PackedGemmKernel kernel;
+};
+
+// Of every level that this processor has; played tiles for what surrounds AMX's
+// instructions, where it lacks them.
+std::vector<NamedKernel> KernelsOfThisMachine() {
+  std::vector<NamedKernel> kernels = {
+      {"baseline", baseline::MakePackedGemmKernel()}};
 #if defined(__x86_64__)
-// What surrounds AMX's instructions, on processors that lack them.
-TEST(PackedGemmTest, TilesAgreeWithTheDefinitionInDoublePrecision) {
-  if (MachineCpuLevel() < CpuLevel::kAvx512Bf16) {
-    GTEST_SKIP() << "this processor has no AVX-512 BF16";
+  const CpuLevel level = MachineCpuLevel();
+  if (level >= CpuLevel::kAvx2) {
+    kernels.push_back({"avx2", avx2::MakePackedGemmKernel()});
   }
-  const PackedGemmKernel kernel = played_tiles::MakePackedGemmKernel();
-  for (const Shape& shape : std::vector<Shape>{{1, 1, 1},
-                                               {3, 5, 2},
-                                               {32, 32, 32},
-                                               {33, 65, 31},
-                                               {70, 40, 97},
-                                               {40, 50, 5000}}) {
-    for (const Kind& kind : AllKinds()) {
-      // Sums of blocks need a float32 C.
-      if (kind.c_bfloat16 && shape.k > kGemmWholeDepth) continue;
-      Matrices matrices(shape, kind);
-      matrices.MultiplyBy(kernel);
-      EXPECT_LT(matrices.WorstError(), 20.0)
-          << shape.m << " x " << shape.n << " x " << shape.k << Name(kind);
-      EXPECT_EQ(matrices.c[shape.n], kBefore) << Name(kind);
+  if (level >= CpuLevel::kAvx512) {
+    kernels.push_back({"avx512", avx512::MakePackedGemmKernel()});
+  }
+  if (level >= CpuLevel::kAvx512Bf16) {
+    kernels.push_back({"avx512_bf16", avx512_bf16::MakePackedGemmKernel()});
+    kernels.push_back({"played tiles", played_tiles::MakePackedGemmKernel()});
+  }
+  if (level >= CpuLevel::kAmx) {
+    kernels.push_back({"amx", amx::MakePackedGemmKernel()});
+  }
+#endif
+  return kernels;
+}
+
+TEST(PackedGemmTest, EveryLevelAgreesWithTheDefinitionInDoublePrecision) {
+  for (const auto& [name, kernel] : KernelsOfThisMachine()) {
+    for (const Shape& shape : std::vector<Shape>{{1, 1, 1},
+                                                 {3, 5, 2},
+                                                 {32, 32, 32},
+                                                 {33, 65, 31},
+                                                 {70, 40, 97},
+                                                 {33, 34, 4200}}) {
+      for (const Kind& kind : AllKinds()) {
+        // Sums of blocks need a float32 C.
+        if (kind.c_bfloat16 && shape.k > kGemmWholeDepth) continue;
+        Matrices matrices(shape, kind);
+        matrices.MultiplyBy(kernel);
+        EXPECT_LT(matrices.WorstError(), 20.0)
+            << name << " " << shape.m << " x " << shape.n << " x " << shape.k
+            << Name(kind);
+        EXPECT_EQ(matrices.c[shape.n], kBefore) << name << Name(kind);
+      }
     }
   }
 }
 
-TEST(PackedGemmTest, TheInstructionsOfTilesComputeWhatIntelDefines) {
+#if defined(__x86_64__)
+TEST(PackedGemmTest, PlayedTilesHaveTheBitsOfTheInstructions) {
   if (MachineCpuLevel() < CpuLevel::kAmx) {
     GTEST_SKIP() << "this processor has no AMX";
   }
   for (const Shape& shape : std::vector<Shape>{
-           {3, 5, 2}, {32, 32, 32}, {33, 65, 31}, {70, 40, 97}}) {
-    for (const Kind& kind : AllKinds()) {
-      Matrices real(shape, kind);
-      real.MultiplyBy(amx::MakePackedGemmKernel());
-      Matrices played(shape, kind);
-      played.MultiplyBy(played_tiles::MakePackedGemmKernel());
-      EXPECT_EQ(real.c, played.c)
-          << shape.m << " x " << shape.n << " x " << shape.k << Name(kind);
+           {1, 1, 1}, {33, 65, 31}, {70, 40, 97}, {33, 34, 4200}}) {
+    // Products of ordinary size, and of numbers about the least normal one.
+    for (const float size : {1.0F, 0x1p-126F}) {
+      for (const Kind& kind : AllKinds()) {
+        if (!kind.bfloat16 || kind.a_transposed) continue;
+        if (kind.c_bfloat16 && shape.k > kGemmWholeDepth) continue;
+        Matrices found(shape, kind);
+        found.Shrink(size);
+        Matrices played = found;
+        found.MultiplyBy(amx::MakePackedGemmKernel());
+        played.MultiplyBy(played_tiles::MakePackedGemmKernel());
+        EXPECT_EQ(found.c, played.c) << shape.m << " x " << shape.n << " x "
+                                     << shape.k << Name(kind) << " " << size;
+      }
     }
   }
 }
