@@ -5,6 +5,7 @@
 #include <immintrin.h>
 #endif
 
+#include "common/kernels/bfloat16.h"
 #include "common/kernels/simd.h"
 
 namespace dapd::DAPD_CPU_LEVEL_NAMESPACE {
@@ -206,12 +207,6 @@ void PackFloat32(const float* x,
   });
 }
 
-uint16_t ToBFloat16(float value) {
-  uint32_t bits;
-  __builtin_memcpy(&bits, &value, sizeof(bits));
-  return static_cast<uint16_t>((bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16);
-}
-
 void PackBFloat16(const float* x,
                   int64_t stride,
                   int64_t rows,
@@ -222,8 +217,9 @@ void PackBFloat16(const float* x,
     for (int64_t k = 0; k < padded; k += 2) {
       for (int64_t row = first; row < first + count; ++row) {
         const float* pair = x + row * stride + k;
-        *out++ = k < depth ? ToBFloat16(pair[0]) : uint16_t{0};
-        *out++ = k + 1 < depth ? ToBFloat16(pair[1]) : uint16_t{0};
+        *out++ = k < depth ? FromFloat<BFloat16>(pair[0]).bits : uint16_t{0};
+        *out++ =
+            k + 1 < depth ? FromFloat<BFloat16>(pair[1]).bits : uint16_t{0};
       }
     }
   });

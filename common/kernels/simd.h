@@ -63,11 +63,13 @@ inline float Largest(const Floats& vector) {
   return largest;
 }
 
-// To the nearest bfloat16, ties to even, as float32.
+// To the nearest bfloat16, ties to even, as float32; a NaN stays one, which the
+// sum alone would turn into a number where all of its lower bits are set.
 inline Floats RoundToBFloat16(const Floats& vector) {
   const Words bits = reinterpret_cast<Words>(vector);
   const Words rounded = (bits + 0x7FFFU + ((bits >> 16) & 1U)) & 0xFFFF0000U;
-  return reinterpret_cast<Floats>(rounded);
+  const Words quiet_nan = Words{} + 0x7FC00000U;
+  return reinterpret_cast<Floats>(vector != vector ? quiet_nan : rounded);
 }
 
 template <bool kRound>

@@ -339,6 +339,32 @@ TEST(DecodeRowsTest, ALogitThatIsNotFiniteIsSeen) {
   }
 }
 
+// CUDA's NaN, of which rounding alone would make -0.
+TEST(DecodeRowsTest, ANanStaysOneWhenItIsRounded) {
+  constexpr int64_t kSize = 37;  // whole vectors and a part of one
+  const std::vector<float> x(kSize, std::bit_cast<float>(0x7FFFFFFFU));
+  for (const CpuLevel level : Levels()) {
+    const DecodeKernels& kernels = DecodeKernelsOf(level);
+    std::vector<float> out(kSize);
+    kernels.combine(x.data(),
+                    /*bias=*/nullptr,
+                    /*update=*/nullptr,
+                    /*scale=*/0.0F,
+                    /*residual=*/nullptr,
+                    kSize,
+                    /*round=*/true,
+                    out.data());
+    std::vector<uint16_t> pairs(kSize + 1);
+    kernels.pack_bfloat16(
+        x.data(), kSize, /*rows=*/1, kSize, kSize + 1, pairs.data());
+    for (size_t i = 0; i < x.size(); ++i) {
+      EXPECT_TRUE(std::isnan(out[i])) << CpuLevelName(level) << " " << i;
+      EXPECT_TRUE(std::isnan(ToFloat(BFloat16{pairs[i]})))
+          << CpuLevelName(level) << " " << i;
+    }
+  }
+}
+
 TEST(ParallelForTest, EveryIterationRunsOnce) {
   for (const int threads : {1, 2, 5}) {
     std::vector<int> runs(1000, 0);

@@ -1,6 +1,7 @@
 #include "common/kernels/packed_gemm.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <iostream>
 #include <random>
@@ -226,6 +227,24 @@ TEST(PackedGemmTest, EveryLevelAgreesWithTheDefinitionInDoublePrecision) {
             << name << " " << shape.m << " x " << shape.n << " x " << shape.k
             << Name(kind);
         EXPECT_EQ(matrices.c[shape.n], kBefore) << name << Name(kind);
+      }
+    }
+  }
+}
+
+// With CUDA's NaN, of which rounding alone would make -0.
+TEST(PackedGemmTest, ANanStaysOneInWholeAndInCutTiles) {
+  constexpr int64_t kColumns = 65;
+  for (const auto& [name, kernel] : KernelsOfThisMachine()) {
+    for (const Kind& kind : AllKinds()) {
+      if (kind.a_bfloat16) continue;
+      Matrices matrices({33, kColumns, 40}, kind);
+      matrices.a[0] = std::bit_cast<float>(0x7FFFFFFFU);
+      matrices.MultiplyBy(kernel);
+      const float* second_row = matrices.c.data() + kColumns + 2;
+      for (int64_t j = 0; j < kColumns; ++j) {
+        EXPECT_TRUE(std::isnan(matrices.c[j])) << name << Name(kind) << j;
+        EXPECT_FALSE(std::isnan(second_row[j])) << name << Name(kind) << j;
       }
     }
   }
