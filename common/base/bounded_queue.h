@@ -43,6 +43,22 @@ class BoundedQueue {
     return true;
   }
 
+  // As Push, but waits at most `timeout`. Returns false, leaving `item`
+  // untouched, if the queue is still full then, or closed.
+  bool PushFor(T& item, absl::Duration timeout) {
+    MutexLock lock(&mutex_);
+    const absl::Time deadline = SteadyNow() + timeout;
+    while (!closed_ && items_.size() >= capacity_) {
+      const absl::Duration left = deadline - SteadyNow();
+      if (left <= absl::ZeroDuration()) return false;
+      not_full_.WaitFor(&mutex_, left);
+    }
+    if (closed_) return false;
+    items_.push_back(std::move(item));
+    not_empty_.NotifyOne();
+    return true;
+  }
+
   // Blocks while empty. Returns nothing once closed and drained.
   std::optional<T> Pop() {
     MutexLock lock(&mutex_);

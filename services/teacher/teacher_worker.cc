@@ -14,6 +14,10 @@
 namespace dapd {
 namespace {
 
+// How often a compute thread that waits for a client looks whether it is to
+// end.
+constexpr absl::Duration kGivesUpPoll = absl::Milliseconds(100);
+
 absl::Status ShuttingDown() {
   return absl::UnavailableError("this teacher worker is shutting down");
 }
@@ -137,11 +141,21 @@ void TeacherWorker::ComputeAhead() {
   }
 }
 
-absl::Status TeacherWorker::CheckTurn(const TeacherRequest& request) {
-  {
-    MutexLock lock(&mutex_);
-    if (SteadyNow() > deadline_) return ShuttingDown();
+bool TeacherWorker::IsOverdue() const {
+  MutexLock lock(&mutex_);
+  return SteadyNow() > deadline_;
+}
+
+bool TeacherWorker::Deliver(TeacherEvent event, TeacherOutbox& outbox) const {
+  while (!outbox.PushFor(event, kGivesUpPoll)) {
+    if (outbox.closed()) return false;
+    if (IsOverdue()) outbox.Close();
   }
+  return true;
+}
+
+absl::Status TeacherWorker::CheckTurn(const TeacherRequest& request) {
+  if (IsOverdue()) return ShuttingDown();
   return served_.Check(
       request.input.weights, request.policy_version, request.adapter_digest);
 }
@@ -152,7 +166,7 @@ void TeacherWorker::End(const Turn& turn,
   if (observer_.on_request) observer_.on_request(is_ok ? "ok" : "failed");
   TeacherEvent event{.request_id = turn.request->request_id};
   std::visit([&](auto& content) { event.content = std::move(content); }, end);
-  turn.outbox->Push(std::move(event));
+  Deliver(std::move(event), *turn.outbox);
 }
 
 void TeacherWorker::TakeTurns() {
@@ -175,8 +189,9 @@ void TeacherWorker::TakeTurns() {
                       if (observer_.on_payload) {
                         observer_.on_payload(NumBytes(scores));
                       }
-                      const bool wanted = turn.outbox->Push(
-                          {turn.request->request_id, std::move(scores)});
+                      const bool wanted =
+                          Deliver({turn.request->request_id, std::move(scores)},
+                                  *turn.outbox);
                       waiting += absl::Now() - begin;
                       return wanted;
                     }});

@@ -5,7 +5,8 @@
 //
 // Scores go to the stream's outbox view by view; the outbox is small, so a slow
 // client holds the compute thread back instead of filling the memory. A dead
-// one closes its outbox, and its requests are skipped. Thread-safe.
+// one closes its outbox, and its requests are skipped. One that lives and reads
+// nothing is waited for until Shutdown's grace has passed. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -102,7 +103,8 @@ class TeacherWorker {
 
   // Refuses new requests (UNAVAILABLE), does the queued ones until `grace` has
   // passed, fails the rest, and ends the compute thread. Blocks for as long as
-  // the request being computed takes.
+  // the request being computed takes; what a client has no room for by then is
+  // dropped, and its outbox closed.
   void Shutdown(absl::Duration grace);
 
  private:
@@ -120,6 +122,11 @@ class TeacherWorker {
   // Scores the requests of turns_.
   void TakeTurns();
   absl::Status CheckTurn(const TeacherRequest& request);
+  // Shutdown's grace has passed.
+  bool IsOverdue() const;
+  // Waits for room. False: the outbox is closed, by its stream or because it is
+  // still full when IsOverdue.
+  bool Deliver(TeacherEvent event, TeacherOutbox& outbox) const;
   // Tells how a request ended.
   void End(const Turn& turn, std::variant<ScoreFinished, absl::Status> end);
   absl::StatusOr<LoadResult> Switch(const AdapterUpload& upload);

@@ -33,6 +33,26 @@ TEST(BoundedQueueTest, TryPushLeavesTheItemWhenFull) {
   EXPECT_EQ(*second, 2);
 }
 
+TEST(BoundedQueueTest, PushForGivesUpAfterItsTimeoutAndLeavesTheItem) {
+  BoundedQueue<std::unique_ptr<int>> queue(1);
+  auto first = std::make_unique<int>(1);
+  ASSERT_TRUE(queue.PushFor(first, absl::ZeroDuration()));
+  auto second = std::make_unique<int>(2);
+  EXPECT_FALSE(queue.PushFor(second, absl::Milliseconds(1)));
+  ASSERT_NE(second, nullptr);
+  EXPECT_EQ(*second, 2);
+}
+
+TEST(BoundedQueueTest, PushForTakesTheRoomThatComes) {
+  BoundedQueue<int> queue(1);
+  ASSERT_TRUE(queue.Push(1));
+  std::jthread consumer([&] { queue.Pop(); });
+  int second = 2;
+  EXPECT_TRUE(queue.PushFor(second, absl::Seconds(20)));
+  consumer.join();
+  EXPECT_EQ(queue.Pop(), 2);
+}
+
 TEST(BoundedQueueTest, PopForGivesUpAfterItsTimeout) {
   BoundedQueue<int> queue(1);
   EXPECT_EQ(queue.PopFor(absl::Milliseconds(1)), std::nullopt);

@@ -318,5 +318,21 @@ TEST_F(TeacherWorkerTest, ShutdownWithoutGraceFailsWhatIsQueued) {
   EXPECT_EQ(Expect<absl::Status>().code(), absl::StatusCode::kUnavailable);
 }
 
+TEST_F(TeacherWorkerTest, ShutdownGivesUpAClientThatReadsNothing) {
+  Load(1, "digest");
+  const std::shared_ptr<TeacherOutbox> other = outbox_;
+  const auto unread = std::make_shared<TeacherOutbox>(1);
+  outbox_ = unread;
+  Submit(1, WeightSet::kBase, "");  // two views, of which one has room
+  outbox_ = other;
+  Submit(2, WeightSet::kBase, "");
+  while (unread->size() == 0) absl::SleepFor(absl::Milliseconds(1));
+  worker_.Shutdown(absl::Milliseconds(20));
+  EXPECT_TRUE(unread->closed());
+  EXPECT_EQ(unread->size(), 1U);
+  // Who waited behind it learns of the end.
+  EXPECT_EQ(Expect<absl::Status>().code(), absl::StatusCode::kUnavailable);
+}
+
 }  // namespace
 }  // namespace dapd
