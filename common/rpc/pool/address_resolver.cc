@@ -5,16 +5,35 @@
 #include <sys/socket.h>
 #include <sys/types.h>
 
+#include <algorithm>
 #include <memory>
+#include <optional>
 #include <set>
+#include <thread>
+#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
+#include "common/base/mutex.h"
 #include "common/base/status_macros.h"
+#include "common/base/steady_time.h"
 
 namespace dapd {
 namespace {
+
+// How often a look-up is asked whether it is still wanted, and what it gets to
+// end by itself once it is not.
+constexpr absl::Duration kGivesUpPoll = absl::Milliseconds(50);
+constexpr absl::Duration kGivesUpGrace = absl::Milliseconds(500);
+
+// A look-up and who waits for it.
+struct LookUp {
+  Mutex mutex;
+  CondVar ended;
+  std::optional<absl::StatusOr<std::vector<std::string>>> found
+      ABSL_GUARDED_BY(mutex);
+};
 
 absl::Status BadAddress(const std::string& address, const char* why) {
   return absl::InvalidArgumentError(
@@ -51,6 +70,32 @@ std::string JoinHostPort(const std::string& host, int port) {
   const bool is_ipv6 = host.find(':') != std::string::npos;
   return is_ipv6 ? absl::StrCat("[", host, "]:", port)
                  : absl::StrCat(host, ":", port);
+}
+
+AddressResolver Abandonable(AddressResolver resolver,
+                            std::function<bool()> gives_up) {
+  return [resolver = std::move(resolver),
+          gives_up = std::move(gives_up)](const std::string& address)
+             -> absl::StatusOr<std::vector<std::string>> {
+    const absl::Status unwanted = absl::CancelledError(
+        absl::StrCat("'", address, "' need not be resolved any more"));
+    if (gives_up()) return unwanted;
+    const auto look_up = std::make_shared<LookUp>();
+    std::thread([look_up, resolver, address] {
+      absl::StatusOr<std::vector<std::string>> found = resolver(address);
+      MutexLock lock(&look_up->mutex);
+      look_up->found = std::move(found);
+      look_up->ended.NotifyAll();
+    }).detach();
+    absl::Time leaves = absl::InfiniteFuture();
+    MutexLock lock(&look_up->mutex);
+    while (!look_up->found.has_value()) {
+      if (gives_up()) leaves = std::min(leaves, SteadyNow() + kGivesUpGrace);
+      if (SteadyNow() >= leaves) return unwanted;
+      look_up->ended.WaitFor(&look_up->mutex, kGivesUpPoll);
+    }
+    return *std::move(look_up->found);
+  };
 }
 
 absl::StatusOr<std::vector<std::string>> ResolveAddress(

@@ -25,6 +25,13 @@ std::string JoinHostPort(const std::string& host, int port);
 using AddressResolver = std::function<absl::StatusOr<std::vector<std::string>>(
     const std::string& address)>;
 
+// `resolver`, but CANCELLED soon after `gives_up` becomes true, whatever it
+// waits for: a look-up cannot be ended, so it runs on a thread of its own,
+// which is left behind then. `resolver` must own what it uses, and be
+// thread-safe.
+AddressResolver Abandonable(AddressResolver resolver,
+                            std::function<bool()> gives_up);
+
 // The system's resolver (getaddrinfo, TCP, all A and AAAA records). A failure
 // is UNAVAILABLE and names the address and the system's reason.
 absl::StatusOr<std::vector<std::string>> ResolveAddress(

@@ -118,7 +118,8 @@ class WorkerPool {
   absl::StatusOr<Result> Next();
 
   std::vector<WorkerState> Workers() const;
-  // Ends every wait, cancels every call, joins all threads.
+  // Ends every wait, cancels every call, joins all threads. Does not wait for
+  // a name service that hangs.
   void Shutdown();
 
  private:

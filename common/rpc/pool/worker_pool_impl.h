@@ -81,7 +81,10 @@ void WorkerPool<Task, Result>::Shutdown() {
 
 template <typename Task, typename Result>
 void WorkerPool<Task, Result>::Discover() {
-  AddressBook book(options_.addresses, options_.resolver);
+  AddressBook book(options_.addresses, Abandonable(options_.resolver, [this] {
+                     MutexLock lock(&mutex_);
+                     return stopping_;
+                   }));
   while (true) {
     AddressBook::Entries entries = book.LookUp();
     std::vector<std::unique_ptr<Worker>> ended;

@@ -92,6 +92,7 @@ struct WorkerPoolOptions {
   int max_attempts = 10;
   HedgeOptions hedge;
   BackoffOptions backoff;
+  // Must own what it uses: one that hangs outlives the pool.
   AddressResolver resolver = ResolveAddress;
   WorkerPoolObserver observer;
 };

@@ -1,5 +1,11 @@
 #include "common/rpc/pool/address_resolver.h"
 
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -25,6 +31,39 @@ TEST(AddressResolverTest, ParsesNamesAndBothKindsOfAddresses) {
     EXPECT_EQ(parsed->port, c.port);
     EXPECT_EQ(JoinHostPort(parsed->host, parsed->port), c.address);
   }
+}
+
+TEST(AddressResolverTest, AnAbandonableLookUpGivesWhatTheResolverGives) {
+  const AddressResolver resolver = Abandonable(
+      [](const std::string& address)
+          -> absl::StatusOr<std::vector<std::string>> {
+        if (address == "bad:1") return absl::UnavailableError("no such host");
+        return std::vector<std::string>{address + "0"};
+      },
+      [] { return false; });
+  const auto found = resolver("good:1");
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_THAT(*found, ElementsAre("good:10"));
+  EXPECT_EQ(resolver("bad:1").status(), absl::UnavailableError("no such host"));
+}
+
+TEST(AddressResolverTest, ALookUpThatHangsIsLeftBehindOnceItIsUnwanted) {
+  const auto answers = std::make_shared<std::atomic<bool>>(false);
+  const auto asked = std::make_shared<std::atomic<int>>(0);
+  const AddressResolver resolver = Abandonable(
+      [answers,
+       asked](const std::string&) -> absl::StatusOr<std::vector<std::string>> {
+        ++*asked;
+        while (!*answers) absl::SleepFor(absl::Milliseconds(1));
+        return std::vector<std::string>{};
+      },
+      [asked] { return *asked > 0; });
+  EXPECT_EQ(resolver("workers:1").status().code(),
+            absl::StatusCode::kCancelled);
+  // Nor is the next name asked for.
+  EXPECT_EQ(resolver("others:1").status().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(*asked, 1);
+  *answers = true;
 }
 
 TEST(AddressResolverTest, RefusesWhatIsNoHostAndPort) {

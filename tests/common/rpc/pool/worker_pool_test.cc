@@ -2,6 +2,7 @@
 
 #include "common/rpc/pool/worker_pool.h"
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <thread>
@@ -185,6 +186,23 @@ TEST_F(WorkerPoolTest, OneUnfitWorkerDoesNotStopTheOthers) {
   for (uint64_t id = 0; id < 4; ++id) pool_->Submit({id});
   EXPECT_THAT(Collect(4), UnorderedElementsAre(0, 1, 2, 3));
   EXPECT_TRUE(a_.seen().empty());
+}
+
+TEST_F(WorkerPoolTest, ShutdownDoesNotWaitForANameServiceThatHangs) {
+  const auto answers = std::make_shared<std::atomic<bool>>(false);
+  const auto asked = std::make_shared<std::atomic<bool>>(false);
+  options_.resolver =
+      [answers,
+       asked](const std::string&) -> absl::StatusOr<std::vector<std::string>> {
+    *asked = true;
+    while (!*answers) absl::SleepFor(absl::Milliseconds(1));
+    return std::vector<std::string>{};
+  };
+  Start();
+  ASSERT_TRUE(Eventually([&] { return asked->load(); }));
+  pool_->Shutdown();
+  EXPECT_FALSE(*answers);
+  *answers = true;
 }
 
 TEST_F(WorkerPoolTest, ShutdownEndsAWaitingNext) {
