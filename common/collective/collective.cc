@@ -27,9 +27,7 @@ std::unique_ptr<Collective> MakeSingleRank() {
   return std::make_unique<SingleRank>();
 }
 
-RankSlice SliceOf(const Collective& collective, size_t groups) {
-  const auto rank = static_cast<size_t>(collective.rank());
-  const auto size = static_cast<size_t>(collective.size());
+RankSlice SliceOf(size_t rank, size_t size, size_t groups) {
   return {groups * rank / size, groups * (rank + 1) / size};
 }
 

@@ -60,12 +60,12 @@ using OnRanksLost = std::function<void(const absl::Status& status)>;
 // The only rank: nothing to exchange.
 std::unique_ptr<Collective> MakeSingleRank();
 
-// The groups of a batch that `rank` works on: [begin, end) of `groups`, in
-// order, as even as can be.
+// The groups of a batch that `rank` of `size` works on: [begin, end) of
+// `groups`, in order, as even as can be.
 struct RankSlice {
   size_t begin = 0;
   size_t end = 0;
 };
-RankSlice SliceOf(const Collective& collective, size_t groups);
+RankSlice SliceOf(size_t rank, size_t size, size_t groups);
 
 }  // namespace dapd

@@ -34,29 +34,37 @@ absl::StatusOr<std::vector<RolloutRecord>> AnswerExchange::Share(
   for (size_t rank = 1; rank < gathered.size(); ++rank) {
     ASSIGN_OR_RETURN(const std::vector<BatchAnswer> received,
                      ParseAnswers(gathered[rank]));
+    const RankSlice& theirs = step.slices[rank];
     for (const BatchAnswer& answer : received) {
       const AnswerPlace& place = answer.place;
-      if (place.sample < 0 ||
-          place.sample >= static_cast<int64_t>(step.rows.size()) ||
+      if (place.sample < static_cast<int64_t>(theirs.begin) ||
+          place.sample >= static_cast<int64_t>(theirs.end) ||
           place.attempt < 0 || place.attempt >= kMaxAttempts) {
         return absl::DataLossError(absl::StrCat("trainer rank ",
                                                 rank,
                                                 " gave answer ",
                                                 place.attempt,
                                                 " to sample ",
-                                                place.sample));
+                                                place.sample,
+                                                "; it has to give at most ",
+                                                kMaxAttempts,
+                                                " to each of its samples, ",
+                                                theirs.begin,
+                                                " up to but not ",
+                                                theirs.end));
       }
       RETURN_IF_ERROR(HandOn(step, place, answer.result, on_answer));
       answers[static_cast<size_t>(place.sample)][place.attempt] = answer.result;
     }
   }
   const auto group_size = static_cast<size_t>(rules_.group_size);
+  const RankSlice& mine = step.slices.front();
   for (size_t begin = 0; begin < answers.size(); begin += group_size) {
-    if (begin == step.slice.begin) {
+    if (begin == mine.begin) {
       records.insert(records.end(), own.begin(), own.end());
     }
     // Those of the own slice are there.
-    if (begin >= step.slice.begin && begin < step.slice.end) continue;
+    if (begin >= mine.begin && begin < mine.end) continue;
     ASSIGN_OR_RETURN(
         const std::vector<RolloutRecord> group,
         record_maker_.MakeRecords(ProblemOf(step, begin),

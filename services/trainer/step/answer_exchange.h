@@ -33,8 +33,8 @@ using OnAnswer = std::function<absl::Status(const AnswerPlace& place,
 struct SampledStep {
   StepPlan plan;
   std::shared_ptr<const PolicyUpdate> policy;  // that samples it
-  std::vector<int64_t> rows;  // of the data, for each sample of the batch
-  RankSlice slice;  // this rank's samples, by their places in the batch
+  std::vector<int64_t> rows;      // of the data, for each sample of the batch
+  std::vector<RankSlice> slices;  // by rank: its samples' places in the batch
 };
 
 // Not thread-safe.
@@ -64,6 +64,7 @@ class AnswerExchange {
   // Called by all ranks when they have the answers of their slices. At rank 0
   // the records of the whole batch, in its order, of which `own` are its
   // slice's, after the others' answers went the way of Take; elsewhere nothing.
+  // DATA_LOSS for an answer to a sample that is not its rank's.
   absl::StatusOr<std::vector<RolloutRecord>> Share(
       const SampledStep& step,
       const std::vector<RolloutRecord>& own,

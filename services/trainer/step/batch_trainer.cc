@@ -125,11 +125,12 @@ absl::Status BatchTrainer::Begin(int64_t step,
   open.plan = std::move(plan);
   open.policy = std::move(policy);
   open.rows = BatchRows(open.plan.step);
-  open.slice = SamplesOfRank(open.rows.size());
+  open.slices = SamplesOfRanks(open.rows.size());
+  const RankSlice& mine = OwnSlice(open);
 
   const Config& config = parts_.config;
   std::vector<PipelineInput> inputs;
-  for (size_t sample = open.slice.begin; sample < open.slice.end; ++sample) {
+  for (size_t sample = mine.begin; sample < mine.end; ++sample) {
     const int64_t row = open.rows[sample];
     const auto place = static_cast<int64_t>(sample);
     inputs.push_back(
@@ -158,11 +159,17 @@ absl::Status BatchTrainer::Begin(int64_t step,
 }
 
 // Whole micro-batches, and whole groups of answers.
-RankSlice BatchTrainer::SamplesOfRank(size_t batch_size) const {
+std::vector<RankSlice> BatchTrainer::SamplesOfRanks(size_t batch_size) const {
   const auto size = static_cast<size_t>(SamplesOfUnit(parts_.config));
-  const RankSlice groups =
-      SliceOf(parts_.collective, (batch_size + size - 1) / size);
-  return {groups.begin * size, std::min(groups.end * size, batch_size)};
+  const auto ranks = static_cast<size_t>(parts_.collective.size());
+  std::vector<RankSlice> slices;
+  for (size_t rank = 0; rank < ranks; ++rank) {
+    const RankSlice groups =
+        SliceOf(rank, ranks, (batch_size + size - 1) / size);
+    slices.push_back(
+        {groups.begin * size, std::min(groups.end * size, batch_size)});
+  }
+  return slices;
 }
 
 absl::StatusOr<std::vector<RolloutRecord>> BatchTrainer::Sample(
@@ -185,7 +192,7 @@ absl::StatusOr<std::vector<RolloutRecord>> BatchTrainer::Sample(
   slice_trainer_.emplace(parts_,
                          pipeline_,
                          head_workspace_,
-                         step.slice.end - step.slice.begin,
+                         OwnSlice(step).end - OwnSlice(step).begin,
                          report);
   // Ranks that gather layers together train together.
   RETURN_IF_ERROR(parts_.config.trainer.train_while_sampling &&
@@ -228,7 +235,7 @@ absl::Status BatchTrainer::CollectSlice(const OpenStep& step,
                                     size_t index,
                                     int64_t attempt,
                                     const RolloutResult& result) {
-        const auto sample = static_cast<int64_t>(step.slice.begin + index);
+        const auto sample = static_cast<int64_t>(OwnSlice(step).begin + index);
         return answers_.Take(step, {sample, attempt}, result, on_answer);
       }));
   return absl::OkStatus();

@@ -100,7 +100,12 @@ class BatchTrainer {
 
   bool HasLag() const { return parts_.config.rollout.max_staleness > 0; }
   absl::Status Begin(int64_t step, std::shared_ptr<const PolicyUpdate> policy);
-  RankSlice SamplesOfRank(size_t batch_size) const;
+  // By rank.
+  std::vector<RankSlice> SamplesOfRanks(size_t batch_size) const;
+  // This rank's samples.
+  const RankSlice& OwnSlice(const SampledStep& step) const {
+    return step.slices[static_cast<size_t>(parts_.collective.rank())];
+  }
   absl::Status CollectSlice(const OpenStep& step, const OnAnswer& on_answer);
   // The same on a thread of its own, and trains meanwhile.
   absl::Status CollectAndTrain(const OpenStep& step, const OnAnswer& on_answer);

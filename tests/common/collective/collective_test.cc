@@ -253,32 +253,16 @@ TEST_F(CollectiveTest, ARankThatWaitsForOthersCanBeToldToStop) {
 }
 
 TEST(RankSliceTest, SlicesAreEvenAndCoverAll) {
-  class Rank : public Collective {
-   public:
-    Rank(int rank, int size) : rank_(rank), size_(size) {}
-    int rank() const override { return rank_; }
-    int size() const override { return size_; }
-    absl::Status Sum(absl::Span<float>) override { return absl::OkStatus(); }
-    absl::Status Broadcast(std::string*) override { return absl::OkStatus(); }
-    absl::StatusOr<std::vector<std::string>> Gather(std::string) override {
-      return std::vector<std::string>{};
-    }
-    void Cancel() override {}
-
-   private:
-    int rank_, size_;
-  };
-  for (const auto& [groups, size] : {std::pair{16, 4}, {5, 2}, {3, 3}}) {
+  for (const auto& [groups, size] :
+       {std::pair<size_t, size_t>{16, 4}, {5, 2}, {3, 3}}) {
     size_t next = 0;
-    for (int rank = 0; rank < size; ++rank) {
-      const RankSlice slice =
-          SliceOf(Rank(rank, size), static_cast<size_t>(groups));
+    for (size_t rank = 0; rank < size; ++rank) {
+      const RankSlice slice = SliceOf(rank, size, groups);
       EXPECT_EQ(slice.begin, next);
-      EXPECT_LE(slice.end - slice.begin,
-                static_cast<size_t>((groups + size - 1) / size));
+      EXPECT_LE(slice.end - slice.begin, (groups + size - 1) / size);
       next = slice.end;
     }
-    EXPECT_EQ(next, static_cast<size_t>(groups));
+    EXPECT_EQ(next, groups);
   }
 }
 

@@ -1,5 +1,7 @@
 #include "services/trainer/step/answer_exchange.h"
 
+#include <algorithm>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -17,8 +19,10 @@
 namespace dapd {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // Three ranks with two samples each, whose answers are their places.
 class AnswerExchangeTest : public testing::Test {
@@ -58,9 +62,9 @@ class AnswerExchangeTest : public testing::Test {
     const AnswerRules rules;
     RunThreadRanks(kRanks, [&](Collective& collective) {
       SampledStep step = step_;
-      step.slice = SliceOf(collective, step.rows.size());
-      const auto begin = static_cast<int64_t>(step.slice.begin);
-      const auto end = static_cast<int64_t>(step.slice.end);
+      for (size_t rank = 0; rank < kRanks; ++rank) {
+        step.slices.push_back(SliceOf(rank, kRanks, step.rows.size()));
+      }
       OnAnswer on_answer;
       if (collective.rank() == 0) {
         on_answer = [&](const AnswerPlace& place,
@@ -75,11 +79,7 @@ class AnswerExchangeTest : public testing::Test {
       exchange.Begin();
       std::vector<RolloutRecord> own;
       for (const BatchAnswer& answer : answers) {
-        // One beyond the batch is the last rank's.
-        const bool is_own =
-            answer.place.sample >= begin &&
-            (answer.place.sample < end || collective.rank() == kRanks - 1);
-        if (!is_own) continue;
+        if (giver_(answer) != collective.rank()) continue;
         EXPECT_TRUE(
             exchange.Take(step, answer.place, answer.result, on_answer).ok());
         if (collective.rank() != 0) continue;
@@ -108,6 +108,11 @@ class AnswerExchangeTest : public testing::Test {
   Dataset data_;
   SampledStep step_;
   std::vector<int64_t> handed_on_;  // at rank 0
+  // The rank that gives an answer: its sample's; the last one beyond the batch.
+  std::function<int(const BatchAnswer&)> giver_ =
+      [](const BatchAnswer& answer) {
+        return std::min(static_cast<int>(answer.place.sample / 2), kRanks - 1);
+      };
 };
 
 TEST_F(AnswerExchangeTest, Rank0HasTheRecordsOfAllRanksInTheOrderOfTheBatch) {
@@ -136,6 +141,27 @@ TEST_F(AnswerExchangeTest, AnAnswerOutsideOfTheBatchIsRefused) {
   EXPECT_TRUE(absl::IsDataLoss(status)) << status;
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("trainer rank 2 gave answer 0 to sample 6"));
+}
+
+TEST_F(AnswerExchangeTest, AnAnswerToAnotherRanksSampleIsRefused) {
+  for (const int64_t sample : {0, 5}) {  // of rank 0 and of rank 2
+    handed_on_.clear();
+    giver_ = [sample](const BatchAnswer& answer) {
+      return answer.place.sample == sample
+                 ? 1
+                 : static_cast<int>(answer.place.sample / 2);
+    };
+    const absl::Status status = Exchange(AllAnswers()).status();
+    EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+    EXPECT_THAT(
+        std::string(status.message()),
+        HasSubstr(absl::StrCat("trainer rank 1 gave answer 0 to sample ",
+                               sample,
+                               "; it has to give at most ")));
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("to each of its samples, 2 up to but not 4"));
+    EXPECT_THAT(handed_on_, Not(Contains(sample)));
+  }
 }
 
 TEST_F(AnswerExchangeTest, AnAnswerOfAnotherPolicyOnAnyRankIsRefused) {
