@@ -21,6 +21,7 @@
 #include "absl/time/clock.h"
 
 #include "common/base/status_macros.h"
+#include "common/base/steady_time.h"
 
 namespace dapd {
 namespace {
@@ -139,8 +140,8 @@ void ChildProcess::Signal(int signal_number) {
 void ChildProcess::Stop(absl::Duration grace) {
   if (pid_ <= 0) return;
   Signal(SIGTERM);
-  const absl::Time deadline = absl::Now() + grace;
-  while (pid_ > 0 && absl::Now() < deadline) {
+  const absl::Time deadline = SteadyNow() + grace;
+  while (pid_ > 0 && SteadyNow() < deadline) {
     if (Poll() >= 0) return;
     absl::SleepFor(absl::Milliseconds(20));
   }

@@ -17,6 +17,7 @@
 #include "absl/time/clock.h"
 
 #include "common/base/status_macros.h"
+#include "common/base/steady_time.h"
 
 namespace dapd {
 namespace {
@@ -111,7 +112,7 @@ absl::Status LineProcess::Ended() {
 
 absl::Status LineProcess::Wait(short events, absl::Time deadline) {
   while (true) {
-    const auto left = absl::ToInt64Milliseconds(deadline - absl::Now() +
+    const auto left = absl::ToInt64Milliseconds(deadline - SteadyNow() +
                                                 absl::Milliseconds(1));
     if (left <= 0) {
       return absl::DeadlineExceededError(

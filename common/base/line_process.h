@@ -33,7 +33,8 @@ class LineProcess {
   // Whether a signal that was not Kill's ended it: nothing that it did itself.
   bool was_killed() const { return was_killed_; }
 
-  // Sends `line`, which has no newline, and a newline.
+  // Sends `line`, which has no newline, and a newline. `deadline` here and
+  // below: by SteadyNow().
   //   DEADLINE_EXCEEDED  the child did not take it in time
   //   UNAVAILABLE        the child ended; names its exit code or signal
   absl::Status Write(absl::string_view line, absl::Time deadline);

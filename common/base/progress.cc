@@ -7,9 +7,9 @@
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 
 #include "common/base/log.h"
+#include "common/base/steady_time.h"
 
 namespace dapd {
 namespace {
@@ -109,17 +109,17 @@ std::string ProgressMeter::Line(const std::string& note) const {
 
 Progress::Progress(std::string unit, int64_t total, int64_t done)
     : is_terminal_(::isatty(STDERR_FILENO) == 1 && !LogsJson()),
-      meter_(std::move(unit), total, done, absl::Now()),
-      next_shown_(absl::Now() + (is_terminal_ ? kFirstShown : kLogInterval)) {}
+      meter_(std::move(unit), total, done, SteadyNow()),
+      next_shown_(SteadyNow() + (is_terminal_ ? kFirstShown : kLogInterval)) {}
 
 Progress::~Progress() {
   if (!has_line_) return;
-  if (is_pending_) Show(absl::Now());
+  if (is_pending_) Show(SteadyNow());
   std::fputc('\n', stderr);
 }
 
 void Progress::Update(int64_t done, const std::string& note) {
-  const absl::Time now = absl::Now();
+  const absl::Time now = SteadyNow();
   meter_.Update(done, now);
   note_ = note;
   is_pending_ = true;

@@ -4,12 +4,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 
 #include "common/base/find_python.h"
 #include "common/base/json_lines.h"
 #include "common/base/printable.h"
 #include "common/base/status_macros.h"
+#include "common/base/steady_time.h"
 #include "common/copy/copy_files.h"
 
 namespace dapd {
@@ -55,12 +55,12 @@ ObjectStore::ObjectStore(ObjectStoreOptions options)
     : options_(std::move(options)), process_(kName, options_.command) {}
 
 absl::StatusOr<Json> ObjectStore::ReadLine(absl::Duration timeout) {
-  const absl::Time deadline = absl::Now() + timeout;
+  const absl::Time deadline = SteadyNow() + timeout;
   while (true) {
     if (options_.is_cancelled && options_.is_cancelled()) {
       return absl::CancelledError("the copy was told to stop");
     }
-    const auto line = process_.Read(std::min(deadline, absl::Now() + kGlance));
+    const auto line = process_.Read(std::min(deadline, SteadyNow() + kGlance));
     if (line.ok()) {
       const auto answer = ParseJson(*line, kName);
       if (answer.ok() && answer->is_object()) return *answer;
@@ -68,7 +68,7 @@ absl::StatusOr<Json> ObjectStore::ReadLine(absl::Duration timeout) {
           absl::StrCat(kName, " answered: ", Printable(line->substr(0, 200))));
     }
     if (!absl::IsDeadlineExceeded(line.status())) return line.status();
-    if (absl::Now() >= deadline) {
+    if (SteadyNow() >= deadline) {
       return absl::DeadlineExceededError(absl::StrCat(
           "no sign of progress for ", absl::FormatDuration(timeout)));
     }
@@ -118,7 +118,7 @@ absl::Status ObjectStore::Ask(
   const std::string line =
       question.dump(-1, ' ', false, Json::error_handler_t::replace);
   const absl::Status sent =
-      process_.Write(line, absl::Now() + options_.progress_timeout);
+      process_.Write(line, SteadyNow() + options_.progress_timeout);
   if (!sent.ok()) return give_up(sent);
   while (true) {
     const auto answer = ReadLine(options_.progress_timeout);

@@ -16,6 +16,7 @@
 
 #include "common/base/exit_code.h"
 #include "common/base/status_macros.h"
+#include "common/base/steady_time.h"
 #include "common/config/notify_url.h"
 #include "common/security/secret_file.h"
 
@@ -205,13 +206,13 @@ absl::Status PostJson(const Webhook& webhook,
   }
   // A connection that breaks is an error like any other.
   std::signal(SIGPIPE, SIG_IGN);
-  const absl::Time deadline = absl::Now() + webhook.timeout;
+  const absl::Time deadline = SteadyNow() + webhook.timeout;
   absl::Status last = absl::DeadlineExceededError(
       absl::StrCat("no time to reach ", NotifyPlace(webhook.url)));
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     if (gives_up()) return absl::CancelledError("given up");
     // What is left is shared: one attempt that hangs leaves time for others.
-    const absl::Duration left = deadline - absl::Now();
+    const absl::Duration left = deadline - SteadyNow();
     if (left <= absl::ZeroDuration()) break;
     last = PostOnce(webhook, json, left / (kAttempts - attempt), gives_up);
     if (last.ok() ||
@@ -220,8 +221,8 @@ absl::Status PostJson(const Webhook& webhook,
     }
     if (attempt + 1 == kAttempts) break;
     const absl::Time again =
-        std::min(deadline, absl::Now() + kFirstPause * (1 << attempt));
-    while (absl::Now() < again && !gives_up()) absl::SleepFor(kLookInterval);
+        std::min(deadline, SteadyNow() + kFirstPause * (1 << attempt));
+    while (SteadyNow() < again && !gives_up()) absl::SleepFor(kLookInterval);
   }
   return last;
 }

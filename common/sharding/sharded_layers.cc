@@ -5,13 +5,13 @@
 #include <utility>
 #include <vector>
 
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 
 #include "common/base/check.h"
 #include "common/base/mutex.h"
 #include "common/base/status_error.h"
 #include "common/base/status_macros.h"
+#include "common/base/steady_time.h"
 #include "common/sharding/layer_gather.h"
 #include "common/tensor/torch_bridge.h"
 
@@ -31,11 +31,11 @@ std::vector<int64_t> GatherOrder(int64_t layers, WalkKind kind) {
 class WaitTimer {
  public:
   explicit WaitTimer(double* total) : total_(total) {}
-  ~WaitTimer() { *total_ += absl::ToDoubleSeconds(absl::Now() - start_); }
+  ~WaitTimer() { *total_ += absl::ToDoubleSeconds(SteadyNow() - start_); }
 
  private:
   double* const total_;
-  const absl::Time start_ = absl::Now();
+  const absl::Time start_ = SteadyNow();
 };
 
 // On a GPU with the place on the side stream behind which it is there.

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 
 #include "common/base/exit_code.h"
 #include "common/base/find_python.h"
@@ -12,6 +11,7 @@
 #include "common/base/log.h"
 #include "common/base/printable.h"
 #include "common/base/status_macros.h"
+#include "common/base/steady_time.h"
 
 namespace dapd {
 namespace {
@@ -25,7 +25,7 @@ class MathVerifyGrader final : public AnswerGrader {
 
   absl::Status Start() {
     RETURN_IF_ERROR(process_.Start());
-    const absl::Time deadline = absl::Now() + options_.start_timeout;
+    const absl::Time deadline = SteadyNow() + options_.start_timeout;
     auto line = process_.Read(deadline);
     if (!line.ok()) {
       return absl::UnavailableError(
@@ -80,7 +80,7 @@ class MathVerifyGrader final : public AnswerGrader {
 
   absl::StatusOr<GradedAnswer> Ask(const std::string& text,
                                    const std::string& answer) {
-    const absl::Time deadline = absl::Now() + options_.answer_timeout;
+    const absl::Time deadline = SteadyNow() + options_.answer_timeout;
     const nlohmann::json question = {{"text", text}, {"answer", answer}};
     RETURN_IF_ERROR(process_.Write(question.dump(), deadline));
     ASSIGN_OR_RETURN(const std::string line, process_.Read(deadline));

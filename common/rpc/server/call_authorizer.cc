@@ -3,10 +3,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/base/steady_time.h"
 #include "common/rpc/server/authorization.h"
 
 namespace dapd {
@@ -80,7 +80,7 @@ absl::Status CallAuthorizer::Refuse(const std::string& reason,
                                     absl::Status status) {
   if (on_refused_) on_refused_(reason);
   MutexLock lock(&mutex_);
-  const absl::Time now = absl::Now();
+  const absl::Time now = SteadyNow();
   if (now - last_logged_ < kLogInterval) {
     ++not_logged_;
     return status;

@@ -13,6 +13,7 @@
 #include "common/base/files.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/base/steady_time.h"
 #include "common/base/this_program.h"
 #include "common/base/visible_gpus.h"
 
@@ -81,7 +82,7 @@ absl::Status SweepRunner::Start(size_t index) {
   }
   const std::string logs = JoinPath(plan_.folder, "logs");
   RETURN_IF_ERROR(MakeDirectories(logs));
-  Active active{.run = index, .slot = slot, .start = absl::Now()};
+  Active active{.run = index, .slot = slot, .start = SteadyNow()};
   active.process = std::make_unique<ChildProcess>(
       run.name,
       std::move(command),
@@ -137,7 +138,7 @@ void SweepRunner::Collect() {
       LogInfo(absl::StrCat(name,
                            " is done after ",
                            absl::FormatDuration(absl::Trunc(
-                               absl::Now() - active.start, absl::Seconds(1))),
+                               SteadyNow() - active.start, absl::Seconds(1))),
                            "; ",
                            num_done_,
                            " of ",

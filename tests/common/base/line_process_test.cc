@@ -2,16 +2,17 @@
 
 #include <string>
 
-#include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+
+#include "common/base/steady_time.h"
 
 namespace dapd {
 namespace {
 
 using ::testing::HasSubstr;
 
-absl::Time Soon() { return absl::Now() + absl::Seconds(30); }
+absl::Time Soon() { return SteadyNow() + absl::Seconds(30); }
 
 TEST(LineProcessTest, AnswersComeLineByLine) {
   LineProcess echo("echo", {"cat"});
@@ -37,7 +38,7 @@ TEST(LineProcessTest, OneThatHangsIsLeftAtTheDeadline) {
   LineProcess hung("the sleeper", {"sleep", "1000"});
   ASSERT_TRUE(hung.Start().ok());
   const absl::Status late =
-      hung.Read(absl::Now() + absl::Milliseconds(50)).status();
+      hung.Read(SteadyNow() + absl::Milliseconds(50)).status();
   EXPECT_TRUE(absl::IsDeadlineExceeded(late)) << late;
   EXPECT_THAT(std::string(late.message()), HasSubstr("the sleeper"));
   hung.Kill();

@@ -3,12 +3,14 @@
 #include "common/copy/object_store.h"
 
 #include <string>
+#include <utility>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 #include "common/base/files.h"
 #include "common/base/sha256.h"
+#include "tests/fakes/machine_clock.h"
 #include "tests/fakes/temp_path.h"
 
 namespace dapd {
@@ -69,6 +71,18 @@ TEST(ObjectStoreTest, WhatIsUnderWayCanBeCancelled) {
   ObjectStoreOptions options = Shell("sleep 1000");
   options.is_cancelled = [] { return true; };
   EXPECT_TRUE(absl::IsCancelled(ObjectStore(options).Remove({"x"})));
+}
+
+TEST(ObjectStoreTest, AClockThatIsSetTimesNothingOut) {
+  MachineClock clock;
+  ObjectStoreOptions options = Shell("echo '{\"done\": true}'");
+  // Asked while a line is awaited.
+  options.is_cancelled = [&clock, was_set = false]() mutable {
+    if (!std::exchange(was_set, true)) clock.Set(absl::Hours(1));
+    return false;
+  };
+  const absl::Status removed = ObjectStore(options).Remove({"x"});
+  EXPECT_TRUE(removed.ok()) << removed;
 }
 
 TEST(ObjectStoreTest, AStoreThatDeniesSaysWhereCredentialsComeFrom) {

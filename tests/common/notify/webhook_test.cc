@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -12,6 +13,7 @@
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
 #include "tests/fakes/http_listener.h"
+#include "tests/fakes/machine_clock.h"
 #include "tests/fakes/temp_path.h"
 
 namespace dapd {
@@ -76,6 +78,19 @@ TEST(PostJsonTest, AServerThatHangsHoldsNobodyBeyondTheTimeOut) {
       {.url = server.url(), .timeout = absl::Seconds(1.5)}, "{}", Never);
   EXPECT_TRUE(absl::IsDeadlineExceeded(said)) << said;
   EXPECT_LT(absl::Now() - start, absl::Seconds(10));
+}
+
+TEST(PostJsonTest, AClockThatIsSetCostsNoAttempt) {
+  HttpListener server(
+      [](size_t before) { return HttpAnswer(before == 0 ? 503 : 200); });
+  MachineClock clock;
+  bool was_set = false;
+  const absl::Status said = PostJson({.url = server.url()}, "{}", [&] {
+    if (!std::exchange(was_set, true)) clock.Set(absl::Hours(1));
+    return false;
+  });
+  EXPECT_TRUE(said.ok()) << said;
+  EXPECT_THAT(server.requests(), SizeIs(2));
 }
 
 TEST(PostJsonTest, AnAnswerWithoutAnEndHoldsNobody) {

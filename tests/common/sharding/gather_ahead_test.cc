@@ -4,12 +4,15 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
 
 #include "common/base/mutex.h"
 #include "common/sharding/sharded_layers.h"
+#include "tests/fakes/machine_clock.h"
 #include "tests/fakes/played_stream.h"
 #include "tests/fakes/random_model.h"
 #include "tests/fakes/random_shards.h"
@@ -60,6 +63,27 @@ class PlayedGroup final : public DeviceGroup {
   std::atomic<int64_t> bytes_ = 0;
   mutable Mutex mutex_;
   std::vector<Gather> gathers_ ABSL_GUARDED_BY(mutex_);
+};
+
+// One rank, during whose sums somebody sets the machine's clock.
+class ClockSettingRank final : public Collective {
+ public:
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  absl::Status Sum(absl::Span<float> /*values*/) override {
+    clock_.Set(absl::Hours(1));
+    return absl::OkStatus();
+  }
+  absl::Status Broadcast(std::string* /*bytes*/) override {
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::vector<std::string>> Gather(std::string bytes) override {
+    return std::vector<std::string>{std::move(bytes)};
+  }
+  void Cancel() override {}
+
+ private:
+  MachineClock clock_;
 };
 
 class GatherAheadTest : public testing::Test {
@@ -147,6 +171,14 @@ TEST_F(GatherAheadTest, APassThatEndsEarlyLeavesNothingInMemory) {
   EXPECT_EQ(group_->gathers()[static_cast<size_t>(num_layers_)].bytes, 0);
   EXPECT_GE(group_->gathers()[static_cast<size_t>(num_layers_)].held, 1)
       << "what the first pass read";
+}
+
+TEST_F(GatherAheadTest, AClockThatIsSetIsNoTimeThatWasWaited) {
+  ClockSettingRank rank;
+  ShardedLayers layers(ShardModel(*whole_, {0, 1}), rank, *group_, nullptr);
+  layers.Begin(WalkKind::kForward);
+  EXPECT_GT(layers.wait_seconds(), 0);
+  EXPECT_LT(layers.wait_seconds(), 1800);
 }
 
 }  // namespace

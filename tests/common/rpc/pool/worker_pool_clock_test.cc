@@ -1,41 +1,19 @@
 // A pool while somebody sets the machine's clock.
 
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
-
 #include <atomic>
 #include <string>
 #include <vector>
 
-#include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 #include "tests/common/rpc/pool/worker_pool_fixture.h"
+#include "tests/fakes/machine_clock.h"
 
 namespace dapd {
 namespace {
 
 using ::testing::ElementsAre;
-
-std::atomic<int64_t> set_ahead_seconds = 0;
-
-}  // namespace
-}  // namespace dapd
-
-// In place of the C library's, for this program and its libraries.
-extern "C" int clock_gettime(clockid_t clock, timespec* time) noexcept {
-  const auto result =
-      static_cast<int>(::syscall(SYS_clock_gettime, clock, time));
-  if (result == 0 && clock == CLOCK_REALTIME) {
-    time->tv_sec += dapd::set_ahead_seconds;
-  }
-  return result;
-}
-
-namespace dapd {
-namespace {
 
 class WorkerPoolClockTest : public WorkerPoolFixture {
  protected:
@@ -44,16 +22,9 @@ class WorkerPoolClockTest : public WorkerPoolFixture {
   }
   ~WorkerPoolClockTest() override {
     pool_ = nullptr;  // which counts its looks here
-    set_ahead_seconds = 0;
   }
 
-  static void SetClock(absl::Duration by) {
-    const absl::Time before = absl::Now();
-    set_ahead_seconds += absl::ToInt64Seconds(by);
-    ASSERT_GT(absl::AbsDuration(absl::Now() - before), absl::Minutes(30))
-        << "this program's clock can be set";
-  }
-
+  MachineClock clock_;
   std::atomic<int> looks_ = 0;  // of the pool, at its deadlines
 };
 
@@ -62,7 +33,7 @@ TEST_F(WorkerPoolClockTest, AClockThatIsSetForwardTimesNothingOut) {
   Start();
   pool_->Submit({1});
   ASSERT_TRUE(Eventually([&] { return a_.seen().size() == 1; }));
-  SetClock(absl::Hours(1));
+  clock_.Set(absl::Hours(1));
   const int before = looks_;
   ASSERT_TRUE(Eventually([&] { return looks_ >= before + 3; }));
   EXPECT_EQ(OutcomeCount("timeout"), 0);
@@ -75,7 +46,7 @@ TEST_F(WorkerPoolClockTest, AClockThatIsSetBackHoldsNothingUp) {
   Start();
   ASSERT_TRUE(
       Eventually([&] { return HasWorkerIn("a", WorkerStage::kReady); }));
-  SetClock(-absl::Hours(1));
+  clock_.Set(-absl::Hours(1));
   // Neither the next look at the addresses nor the next try of a lost worker.
   SetEndpoints(std::vector<std::string>{"a", "b"});
   EXPECT_TRUE(

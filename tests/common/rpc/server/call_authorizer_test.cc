@@ -8,6 +8,7 @@
 #include "gtest/gtest.h"
 
 #include "tests/fakes/certificate_authority.h"
+#include "tests/fakes/machine_clock.h"
 
 namespace dapd {
 namespace {
@@ -66,6 +67,18 @@ TEST_F(CallAuthorizerTest, OnLoopbackWithoutTokensEverythingKnownIsAllowed) {
   }
   EXPECT_EQ(Ask(*authorizer, "/dapd.v1.TrainerService/Stop"), kUnimplemented);
   EXPECT_THAT(refused_, ElementsAre("unknown_method"));
+}
+
+TEST_F(CallAuthorizerTest, RefusalsAreLoggedAsSeldomWhereTheClockIsSet) {
+  const auto authorizer = Make(Protection::kLoopback, false);
+  MachineClock clock;
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(Ask(*authorizer, "/first"), kUnimplemented);
+  clock.Set(absl::Hours(1));
+  EXPECT_EQ(Ask(*authorizer, "/second"), kUnimplemented);
+  const std::string logged = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(logged, HasSubstr("refused a call"));
+  EXPECT_EQ(logged.find("refused a call"), logged.rfind("refused a call"));
 }
 
 TEST_F(CallAuthorizerTest, WithoutProtectionARunWorksAndReflectionDoesNot) {
