@@ -34,6 +34,8 @@ ExitCode ExitCodeOf(const absl::Status& status) {
     case absl::StatusCode::kFailedPrecondition:
     case absl::StatusCode::kOutOfRange:
       return ExitCode::kData;
+    case absl::StatusCode::kPermissionDenied:
+      return ExitCode::kConfig;
     case absl::StatusCode::kUnavailable:
     case absl::StatusCode::kDeadlineExceeded:
       return ExitCode::kPeerUnavailable;

@@ -10,9 +10,13 @@ namespace dapd {
 
 enum class ExitCode : int {
   kOk = 0,
-  kInternal = 1,         // a bug: please report
-  kUsage = 2,            // wrong command line
-  kConfig = 3,           // wrong configuration file, environment or --set
+  // A bug (please report), or a machine without room: on a disk or in memory.
+  // The message says which. Once there is room it may be started again.
+  kInternal = 1,
+  kUsage = 2,  // wrong command line
+  // Wrong configuration file, environment or --set, or no right to what they
+  // name: starting again does not help before somebody has mended it.
+  kConfig = 3,
   kData = 4,             // unusable model, adapter, tokenizer or data set
   kPeerUnavailable = 5,  // another service cannot be reached
   kRunLost = 6,          // a corrupted or lost run
@@ -26,8 +30,9 @@ absl::Status WithExitCode(absl::Status status, ExitCode code);
 
 // The attached code, or one that follows from the status code:
 // INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION, OUT_OF_RANGE -> kData;
-// UNAVAILABLE, DEADLINE_EXCEEDED -> kPeerUnavailable; DATA_LOSS -> kRunLost;
-// ABORTED -> kRestart; CANCELLED -> kInterrupted; anything else -> kInternal.
+// PERMISSION_DENIED -> kConfig; UNAVAILABLE, DEADLINE_EXCEEDED ->
+// kPeerUnavailable; DATA_LOSS -> kRunLost; ABORTED -> kRestart; CANCELLED ->
+// kInterrupted; anything else, RESOURCE_EXHAUSTED too -> kInternal.
 ExitCode ExitCodeOf(const absl::Status& status);
 
 // Shorthands for the two most common edges.

@@ -74,7 +74,7 @@ def test_a_disk_that_refuses_once_ends_or_does_not_end_the_run_as_configured(pol
     reference.of_seed(0)
     run = f"disk-{policy}"
     trained = cluster.train(run, failpoints="append.before_write=error:2", **{"run.seed": 1000, "checkpoint.on_write_error": policy})
-    assert (trained == 0) == (code == 0), cluster.log(run)
+    assert trained == code, cluster.log(run)
     if code == 0:
         assert cluster.workspace.adapter_digest(run) == reference.of_seed(0)[0]
         assert "training goes on without" in cluster.log(run)

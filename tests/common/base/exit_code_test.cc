@@ -1,6 +1,10 @@
 #include "common/base/exit_code.h"
 
+#include <cerrno>
+
 #include "gtest/gtest.h"
+
+#include "common/base/files.h"
 
 namespace dapd {
 namespace {
@@ -25,6 +29,19 @@ TEST(ExitCodeTest, UnreachablePeersAndLostRunsHaveTheirOwnCodes) {
             ExitCode::kPeerUnavailable);
   EXPECT_EQ(ExitCodeOf(absl::DataLossError("x")), ExitCode::kRunLost);
   EXPECT_EQ(ExitCodeOf(absl::CancelledError("x")), ExitCode::kInterrupted);
+}
+
+TEST(ExitCodeTest, AMissingRightHasToBeMendedAndAFullDiskWillHaveRoom) {
+  for (const int denied : {EACCES, EPERM, EROFS}) {
+    EXPECT_EQ(ExitCodeOf(FileError("create", "runs/a/ledger.jsonl", denied)),
+              ExitCode::kConfig)
+        << denied;
+  }
+  for (const int full : {ENOSPC, EDQUOT}) {
+    EXPECT_EQ(ExitCodeOf(FileError("write", "runs/a/ledger.jsonl", full)),
+              ExitCode::kInternal)
+        << full;
+  }
 }
 
 }  // namespace
