@@ -5,8 +5,11 @@
 #include <fstream>
 #include <functional>
 
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 
 #include "common/base/files.h"
 #include "common/base/json_integer.h"
@@ -23,20 +26,25 @@ using Json = nlohmann::ordered_json;
 constexpr size_t kMaxLineBytes = size_t{1} << 20;
 
 struct Line {
-  int64_t step = 0;
-  Json row;
-  uint64_t begin = 0;  // in the file
-  uint64_t end = 0;
-  std::string where;  // "answers.jsonl:12"
+  absl::string_view text;
+  int number = 0;    // from 1
+  uint64_t end = 0;  // in the file
 };
 
 // False: no further line is wanted.
 using Visit = std::function<absl::StatusOr<bool>(const Line& line)>;
 
-absl::StatusOr<Line> ParseLine(absl::string_view text,
-                               const std::string& where) {
+// A line that was parsed, but for its answers.
+struct StepLine {
+  int64_t step = 0;
+  Json row;
+  std::string where;  // "answers.jsonl:12"
+};
+
+absl::StatusOr<StepLine> ParseLine(const std::string& path, const Line& line) {
+  const std::string where = absl::StrCat(path, ":", line.number);
   // What it says of the file's kind is left to the caller.
-  const absl::StatusOr<nlohmann::json> row = ParseJson(text, where);
+  const absl::StatusOr<nlohmann::json> row = ParseJson(line.text, where);
   if (!row.ok()) return absl::DataLossError(row.status().message());
   const auto step = row->is_object()
                         ? JsonInteger(row->value("step", nlohmann::json()), 1)
@@ -44,7 +52,19 @@ absl::StatusOr<Line> ParseLine(absl::string_view text,
   if (!step.ok() || !row->contains("answers")) {
     return absl::DataLossError(absl::StrCat(where, " is no step's answers"));
   }
-  return Line{.step = *step, .row = Json(*row), .where = where};
+  return StepLine{.step = *step, .row = Json(*row), .where = where};
+}
+
+// The step that a line begins with, as Append writes it: told in no time, where
+// parsing the lines of a long run takes seconds. 0: it does not begin, or end,
+// as one that is whole.
+int64_t ToldStep(absl::string_view text) {
+  if (!absl::ConsumePrefix(&text, "{\"step\":") ||
+      !absl::EndsWith(text, "]}")) {
+    return 0;
+  }
+  int64_t step = 0;
+  return absl::SimpleAtoi(text.substr(0, text.find(',')), &step) ? step : 0;
 }
 
 // Those lines that have an end; none where there is no file.
@@ -55,34 +75,29 @@ absl::Status ForEachLine(const std::string& path, const Visit& visit) {
     return FileError("open", path, errno);
   }
   std::vector<char> buffer(kMaxLineBytes);
-  uint64_t begin = 0;
-  int number = 1;
+  Line line = {.number = 1};
   for (; file.getline(buffer.data(),
                       static_cast<std::streamsize>(kMaxLineBytes)) &&
          !file.eof();
-       ++number) {
+       ++line.number) {
     const auto size = static_cast<size_t>(file.gcount());
-    ASSIGN_OR_RETURN(Line line,
-                     ParseLine(absl::string_view(buffer.data(), size - 1),
-                               absl::StrCat(path, ":", number)));
-    line.begin = begin;
-    line.end = begin + size;
-    begin = line.end;
+    line.text = {buffer.data(), size - 1};
+    line.end += size;
     ASSIGN_OR_RETURN(const bool goes_on, visit(line));
     if (!goes_on) return absl::OkStatus();
   }
   if (file.bad()) return FileError("read", path, errno);
   if (!file.eof()) {
     return absl::DataLossError(
-        absl::StrCat(path, ":", number, ": the line is too long"));
+        absl::StrCat(path, ":", line.number, ": the line is too long"));
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<StepAnswers> AnswersOf(const Line& line) {
+absl::StatusOr<StepAnswers> AnswersOf(const StepLine& line) {
   StepAnswers answers{.step = line.step};
   ASSIGN_OR_RETURN(answers.answers,
-                   ParseShownAnswers(line.row["answers"], line.where));
+                   ParseShownAnswers(line.row.at("answers"), line.where));
   return answers;
 }
 
@@ -96,8 +111,9 @@ absl::StatusOr<Kept> Keep(const std::string& path, int64_t last_step) {
   Kept kept;
   RETURN_IF_ERROR(
       ForEachLine(path, [&](const Line& line) -> absl::StatusOr<bool> {
-        if (line.step > last_step) return false;
-        ASSIGN_OR_RETURN(kept.last, AnswersOf(line));
+        ASSIGN_OR_RETURN(const StepLine parsed, ParseLine(path, line));
+        if (parsed.step > last_step) return false;
+        ASSIGN_OR_RETURN(kept.last, AnswersOf(parsed));
         kept.bytes = line.end;
         return true;
       }));
@@ -135,14 +151,25 @@ absl::Status AnswerLog::Append(const StepAnswers& answers) {
 
 absl::StatusOr<StepAnswers> ReadStepAnswers(const std::string& path,
                                             int64_t step) {
-  StepAnswers found;
+  std::string text;  // of the newest line that is wanted
+  int number = 0;
   RETURN_IF_ERROR(
       ForEachLine(path, [&](const Line& line) -> absl::StatusOr<bool> {
-        if (step != 0 && line.step != step) return true;
-        ASSIGN_OR_RETURN(found, AnswersOf(line));
-        return step == 0;
+        int64_t told = ToldStep(line.text);
+        if (told <= 0) {
+          ASSIGN_OR_RETURN(const StepLine parsed, ParseLine(path, line));
+          told = parsed.step;
+        }
+        if (step == 0 || told == step) {
+          text.assign(line.text.data(), line.text.size());
+          number = line.number;
+        }
+        return true;
       }));
-  return found;
+  if (number == 0) return StepAnswers();
+  ASSIGN_OR_RETURN(const StepLine found,
+                   ParseLine(path, {.text = text, .number = number}));
+  return AnswersOf(found);
 }
 
 }  // namespace dapd

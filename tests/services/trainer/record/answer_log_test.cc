@@ -128,6 +128,35 @@ TEST_F(AnswerLogTest, AStepIsFoundByItsNumber) {
   EXPECT_EQ(ReadStepAnswers(path_, 3)->step, 0);
 }
 
+TEST_F(AnswerLogTest, LinesOfOtherStepsAreNotParsed) {
+  Write(0, {1, 2, 5});
+  const std::string whole = Content();
+  const size_t second = whole.find("{\"step\":2");
+  const size_t third = whole.find("{\"step\":5");
+  Overwrite(whole.substr(0, second) + "{\"step\":2,\"answers\":[{]}\n" +
+            whole.substr(third));
+  EXPECT_EQ(ReadStepAnswers(path_, 1)->answers, Answers(1).answers);
+  EXPECT_EQ(ReadStepAnswers(path_, 5)->answers, Answers(5).answers);
+  EXPECT_EQ(ReadStepAnswers(path_, 0)->step, 5);
+  EXPECT_EQ(ReadStepAnswers(path_, 3)->step, 0);
+  const absl::Status damaged = ReadStepAnswers(path_, 2).status();
+  EXPECT_TRUE(absl::IsDataLoss(damaged)) << damaged;
+  EXPECT_THAT(std::string(damaged.message()), HasSubstr("answers.jsonl:2"));
+}
+
+TEST_F(AnswerLogTest, ALineThatAnotherProgramWroteIsReadAllTheSame) {
+  Overwrite(
+      "{\"step\": 7, \"answers\": []}\n"
+      "{\"answers\":[],\"step\":8} \n"
+      "{\"step\":9,\"answers\":[], \"more\":{}}\n");
+  for (const int64_t step : {7, 8, 9}) {
+    const auto read = ReadStepAnswers(path_, step);
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_EQ(read->step, step);
+  }
+  EXPECT_EQ(ReadStepAnswers(path_, 0)->step, 9);
+}
+
 TEST_F(AnswerLogTest, AnUnwritableFileIsNamed) {
   const auto log = AnswerLog::Open(path_ + "/no/such", 0);
   EXPECT_THAT(std::string(log.status().message()), HasSubstr("no/such"));
