@@ -15,6 +15,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
+#include "common/base/exit_code.h"
 #include "common/base/failpoint.h"
 #include "common/base/status_macros.h"
 
@@ -230,6 +231,19 @@ absl::Status MakeDirectories(const std::string& folder) {
   std::filesystem::create_directories(folder, error);
   if (error) return FileError("create folder", folder, error.value());
   return absl::OkStatus();
+}
+
+absl::Status CheckNewOutput(const std::string& output) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (!fs::exists(fs::symlink_status(output, error)) ||
+      (fs::is_directory(output, error) && fs::is_empty(output, error))) {
+    return absl::OkStatus();
+  }
+  return WithExitCode(
+      absl::AlreadyExistsError(absl::StrCat(
+          output, " is there already; choose another --output, or remove it")),
+      ExitCode::kUsage);
 }
 
 bool FileExists(const std::string& path) {

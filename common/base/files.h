@@ -65,6 +65,10 @@ absl::Status MakeDirectories(const std::string& folder);
 // may be missing would be passed over.
 bool FileExists(const std::string& path);
 
+// For what is never written over: ALREADY_EXISTS, exit code kUsage, if anything
+// but an empty folder stands where the option --output points to.
+absl::Status CheckNewOutput(const std::string& output);
+
 // For code with descriptors of its own: all of `bytes`; and the status of a
 // failed call, as the head of this file says ("cannot <verb> <path>: ...").
 absl::Status WriteAll(int descriptor,

@@ -80,6 +80,7 @@ absl::Status VerifyAdapter(const AdapterOptions& options) {
 }
 
 absl::Status InitAdapter(const AdapterOptions& options) {
+  RETURN_IF_ERROR(CheckNewOutput(options.output));
   ASSIGN_OR_RETURN(const std::string base, FindModelFolder(options.model));
   ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(base));
   ASSIGN_OR_RETURN(const LoraConfig lora, MakeLoraConfig(options.lora));
@@ -179,7 +180,8 @@ void AddAdapterCommand(Command& app) {
       "init", "The adapter that a run with this seed starts from");
   init.AddOption("--model", options->model, "Hugging Face folder or id")
       .Required();
-  init.AddOption("--output", options->output, "PEFT folder").Required();
+  init.AddOption("--output", options->output, "PEFT folder to write")
+      .Required();
   init.AddOption("--rank", options->lora.rank, "rank").Range(1, 4096);
   init.AddOption("--alpha", options->lora.alpha, "scale is alpha / rank")
       .Positive();

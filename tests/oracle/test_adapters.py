@@ -73,6 +73,17 @@ def test_verify_says_when_nothing_changes(peft_folder, tmp_path):
     assert result.returncode == 0 and "changes nothing" in result.stdout
 
 
+def test_a_fresh_adapter_is_not_written_over_another_one(peft_folder, tmp_path):
+    folder = tmp_path / "fresh"
+    folder.mkdir()
+    init = ("adapter", "init", "--model", peft_folder / "model", "--output", folder, "--rank", RANK)
+    run_dapd(*init)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    result = run_dapd(*init, "--seed", 7, check=False)
+    assert result.returncode == 2 and f"{folder} is there already" in result.stderr
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
 NAME = "base_model.model.model.layers.1.self_attn.v_proj.lora_B.weight"
 
 

@@ -230,17 +230,10 @@ absl::Status CopyOtherFiles(const std::string& base,
 
 // --- The place ---------------------------------------------------------------
 
-// Where nothing may be but an empty folder.
+// Whether it is new, and has room.
 absl::Status CheckOutput(const std::string& output, uint64_t bytes) {
+  RETURN_IF_ERROR(CheckNewOutput(output));
   std::error_code error;
-  if (fs::exists(fs::symlink_status(output, error)) &&
-      !(fs::is_directory(output, error) && fs::is_empty(output, error))) {
-    return WithExitCode(
-        absl::AlreadyExistsError(absl::StrCat(
-            output,
-            " is there already; choose another --output, or remove it")),
-        ExitCode::kUsage);
-  }
   const fs::path parent = fs::absolute(output, error).parent_path();
   RETURN_IF_ERROR(MakeDirectories(parent));
   const fs::space_info space = fs::space(parent, error);

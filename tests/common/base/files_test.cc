@@ -10,6 +10,7 @@
 
 #include "gtest/gtest.h"
 
+#include "common/base/exit_code.h"
 #include "tests/fakes/temp_path.h"
 
 namespace dapd {
@@ -34,6 +35,23 @@ class FilesTest : public testing::Test {
 
   const std::string folder_;
 };
+
+TEST_F(FilesTest, ANewOutputIsNothingOrAnEmptyFolder) {
+  EXPECT_TRUE(CheckNewOutput(folder_).ok());
+  EXPECT_TRUE(CheckNewOutput(folder_ + "/").ok());
+  EXPECT_TRUE(CheckNewOutput(JoinPath(folder_, "none")).ok());
+  const std::string file = JoinPath(folder_, "a");
+  ASSERT_TRUE(WriteFileAtomically(file, "x").ok());
+  const std::string link = JoinPath(folder_, "link");
+  std::filesystem::create_symlink("nowhere", link);
+  for (const std::string& taken : {folder_, file, link}) {
+    const absl::Status status = CheckNewOutput(taken);
+    EXPECT_TRUE(absl::IsAlreadyExists(status)) << status;
+    EXPECT_EQ(ExitCodeOf(status), ExitCode::kUsage);
+    EXPECT_EQ(status.message().rfind(taken + " is there already", 0), 0U)
+        << status;
+  }
+}
 
 TEST_F(FilesTest, WhatIsWrittenIsRead) {
   const std::string path = JoinPath(folder_, "a");
