@@ -55,8 +55,17 @@ fi
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 export SOURCE_DATE_EPOCH
 
-work=$(mktemp -d)
+if [ -z "$installed" ] && [ -n "$(git status --porcelain)" ]; then
+  echo "the working tree differs from its commit; a release is made of a commit" >&2
+  exit 1
+fi
+
 logs=$output/logs
+mkdir -p "$logs"
+# What is written aside there has the names of what it becomes.
+exec 8>"$logs/lock"
+flock --nonblock 8 || { echo "$logs/lock: another release is being made there" >&2; exit 1; }
+work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 # --- The programs ---------------------------------------------------------------
@@ -78,10 +87,6 @@ pack() (
   cd "$place/source" && deploy/package.sh "${flags[@]}" "$work/package-$1"
 )
 if [ -z "$installed" ]; then
-  if [ -n "$(git status --porcelain)" ]; then
-    echo "the working tree differs from its commit; a release is made of a commit" >&2
-    exit 1
-  fi
   commit=$(git describe --tags --always --abbrev=12)
   # Others may write beside it: a link of theirs would lead what is removed here
   # to a folder of this user's.

@@ -1,5 +1,6 @@
 """What deploy/release.sh hands out: made twice, moved about, and run on bare Debians that have nothing of the build's."""
 
+import fcntl
 import hashlib
 import io
 import json
@@ -354,3 +355,15 @@ def test_a_release_is_made_of_a_commit(tmp_path):
     (clone / "README.md").write_text("edited")
     result = subprocess.run([clone / "deploy/release.sh", "cpu"], capture_output=True, text=True)
     assert result.returncode == 1 and "a release is made of a commit" in result.stderr
+
+
+def test_a_folder_takes_one_release_at_a_time(tmp_path):
+    """Two would write each other's tarball aside under one name, and the sums of one alone."""
+    logs = tmp_path / "dist/logs"
+    logs.mkdir(parents=True)
+    with open(logs / "lock", "w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        result = subprocess.run([ROOT / "deploy/release.sh", "--unlocked", "--installed", tmp_path, "--output", tmp_path / "dist"],
+                                capture_output=True, text=True)
+    assert result.returncode == 1 and f"{logs}/lock: another release is being made there" in result.stderr
+    assert [path.name for path in (tmp_path / "dist").iterdir()] == ["logs"] and [path.name for path in logs.iterdir()] == ["lock"]
