@@ -16,6 +16,7 @@
 #include "common/base/status_macros.h"
 #include "services/cli/command.h"
 #include "services/cli/compare/comparison.h"
+#include "services/cli/compare/paired_seeds.h"
 
 namespace dapd {
 namespace {
@@ -24,6 +25,7 @@ struct CompareOptions {
   std::vector<std::string> runs;
   std::string figures;  // separated by commas; empty: all
   std::string output;
+  bool paired = false;
   bool json = false;
 };
 
@@ -66,6 +68,7 @@ absl::Status Compare(const CompareOptions& options) {
     runs.push_back(std::move(run));
   }
   Comparison comparison = CompareRuns(std::move(runs));
+  if (options.paired) RETURN_IF_ERROR(PairBySeed(&comparison));
   RETURN_IF_ERROR(ChooseFigures(options.figures, &comparison));
   if (!options.output.empty()) {
     RETURN_IF_ERROR(
@@ -91,6 +94,9 @@ void AddCompareCommand(Command& app) {
                     options->figures,
                     "of the held-out figures these, separated by commas: "
                     "accuracy,marker_rate (default: all)");
+  command.AddFlag("--paired",
+                  options->paired,
+                  "differences over seeds by pairs of runs of one seed");
   command.AddFlag("--json", options->json, "print JSON");
   command.AddOption(
       "--output", options->output, "HTML page with the curves to write");

@@ -1,20 +1,26 @@
 """`dapd compare`: the table, the JSON and the page say what the runs' own files say."""
 
 import json
+import math
 
+import numpy
 import pytest
+import scipy.stats
 from browser import CHROMIUM, Browser
 
 RUNS = {"slow-1": {"trainer.learning_rate": 1e-4, "run.seed": 1}, "slow-2": {"trainer.learning_rate": 1e-4, "run.seed": 2},
         "fast-1": {"trainer.learning_rate": 1e-2, "run.seed": 1, "trainer.steps": 3}}
 
 
+def train(workspace, name, settings):
+    workspace.run(name, **{"trainer.steps": 2, "evaluation.path": workspace.folder / "held_out.jsonl", "evaluation.kl_problems": 4,
+                          "evaluation.interval": 1, "evaluation.marker": "e", **settings})
+    return workspace.runs(name)
+
+
 @pytest.fixture(scope="module")
 def runs(workspace):
-    for name, settings in RUNS.items():
-        workspace.run(name, **{"trainer.steps": 2, "evaluation.path": workspace.folder / "held_out.jsonl", "evaluation.kl_problems": 4,
-                              "evaluation.interval": 1, "evaluation.marker": "e", **settings})
-    return [workspace.runs(name) for name in RUNS]
+    return [train(workspace, name, settings) for name, settings in RUNS.items()]
 
 
 def test_json_has_what_the_runs_recorded(workspace, runs):
@@ -52,6 +58,31 @@ def test_figures_are_chosen_by_their_names(workspace, runs):
     assert [figure["name"] for figure in compared["figures"]] == ["marker_rate", "accuracy"]
     refused = workspace.dapd("compare", *runs, "--figures", "accuracy,speed", check=False)
     assert refused.returncode == 2 and "'speed'" in refused.stderr and "format_rate" in refused.stderr
+
+
+def test_differences_over_seeds_are_paired_as_scipy_pairs_them(workspace, runs):
+    pairs = [*runs, train(workspace, "fast-2", {**RUNS["fast-1"], "run.seed": 2})]
+    compared = json.loads(workspace.dapd("compare", *pairs, "--paired", "--json").stdout)
+    assert compared["paired"] and [group["runs"] for group in compared["groups"]] == [["slow-1", "slow-2"], ["fast-1", "fast-2"]]
+    seen = 0
+    for figure in compared["figures"]:
+        rows = figure["runs"]
+        if any(row[when] is None for row in rows for when in ("before", "after")):
+            continue
+        before, after = ([row[when]["mean"] for row in rows] for when in ("before", "after"))
+        for group, difference, values, others in ((0, "change", after[:2], before[:2]), (1, "change", after[2:], before[2:]),
+                                                  (1, "against_first", after[2:], after[:2])):
+            if numpy.ptp(numpy.subtract(values, others)) <= 1e-12:
+                continue
+            limit = 1 if figure["is_share"] else math.inf
+            low, high = numpy.clip(scipy.stats.ttest_rel(values, others).confidence_interval(0.95), -limit, limit)
+            shown = figure["groups"][group][difference]
+            assert (shown["low"], shown["high"]) == pytest.approx((low, high), rel=1e-5), (figure["name"], difference)
+            seen += 1
+    print(f"{seen} differences compared")
+    assert seen >= 3
+    alone = workspace.dapd("compare", *runs, "--paired", check=False)
+    assert alone.returncode == 2 and "has no run of seed 2" in alone.stderr and alone.stdout == ""
 
 
 def test_what_is_no_run_is_named(workspace, runs):

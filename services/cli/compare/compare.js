@@ -91,7 +91,7 @@ function figureRows(figure, rows, label, range) {
   });
 }
 
-function figureTable(figure) {
+function figureTable(figure, paired) {
   const all = [...figure.runs, ...figure.groups].flatMap((row) => row.after ? [row.after] : []);
   const range = figure.is_share ? [0, 1] : [Math.min(0, ...all.map((value) => value.low)), Math.max(1e-9, ...all.map((value) => value.high))];
   const format = figure.is_share ? formatPercent : formatNumber;
@@ -100,17 +100,17 @@ function figureTable(figure) {
   return html("tbody", {},
     group(figure.title, `${format(range[0])} to ${format(range[1])}`),
     figureRows(figure, figure.runs, (row) => row.run, range),
-    figure.groups.length > 0 && group("over seeds", ""),
+    figure.groups.length > 0 && group(paired ? "over seeds, paired" : "over seeds", ""),
     figureRows(figure, figure.groups, (row) => row.group, range));
 }
 
-function showHeldOut({ figures }) {
+function showHeldOut({ figures, paired }) {
   const head = ["", "before", "after", "change", "against the first", ""];
   byId("held-out").replaceChildren(figures.length === 0
     ? html("p", { class: "empty-text" }, "No run has a held-out evaluation (evaluation.path).")
     : html("table", { class: "intervals" },
       html("thead", {}, html("tr", {}, head.map((text) => html("th", { scope: "col" }, text)))),
-      figures.map(figureTable)));
+      figures.map((figure) => figureTable(figure, paired))));
 }
 
 // Figures of the evaluations within the runs, with their intervals; runs of one

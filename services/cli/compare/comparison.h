@@ -16,7 +16,8 @@ namespace dapd {
 // a - b with a 95 % interval out of theirs, taken as independent: Newcombe's
 // square-and-add (Statistics in Medicine 17, 1998, method 10), which keeps the
 // asymmetry of intervals near 0 and 1. Values of the same problems go up and
-// down together; then the difference is known better than this says.
+// down together; then the difference is known better than this says
+// (paired_seeds.h).
 Interval Difference(const Interval& a, const Interval& b);
 
 // Runs that differ in their seed and their place alone.
@@ -58,6 +59,7 @@ struct Comparison {
   std::vector<std::string> differing;
   std::vector<RunGroup> groups;
   std::vector<ComparedFigure> figures;
+  bool is_paired = false;  // the groups' differences are (paired_seeds.h)
 };
 
 // Runs of one name are told apart by their folders.
@@ -69,9 +71,9 @@ std::string ComparisonText(const Comparison& comparison);
 // "loss"}],
 //  "figures": [{"name", "runs": [{"run", "before", "after", "change",
 //  "against_first", "by_step"}], "groups": [the same with "group"], "steps"}],
-//  "groups": [{"name", "runs"}]}; intervals as {"mean", "low", "high"} or null,
-// "by_step" a list of them, one for each of "steps"; a marker's share has its
-// "marker".
+//  "groups": [{"name", "runs"}], "paired": false}; intervals as {"mean",
+// "low", "high"} or null, "by_step" a list of them, one for each of "steps"; a
+// marker's share has its "marker".
 nlohmann::ordered_json ComparisonJson(const Comparison& comparison);
 // One page that asks nobody, with the runs' curves over each other.
 std::string ComparisonHtml(const Comparison& comparison);

@@ -136,7 +136,10 @@ std::string FigureTable(const Comparison& comparison,
   }
   for (size_t i = 0; i < figure.groups.size(); ++i) {
     const RunGroup& group = comparison.groups[i];
-    if (i == 0) rows.push_back({"over seeds"});
+    if (i == 0) {
+      rows.push_back(
+          {comparison.is_paired ? "over seeds, paired" : "over seeds"});
+    }
     rows.push_back(
         FigureCells(absl::StrCat("  ",
                                  Printable(group.name),
@@ -337,7 +340,10 @@ Json ComparisonJson(const Comparison& comparison) {
     if (!figure.marker.empty()) json["marker"] = figure.marker;
     figures.push_back(std::move(json));
   }
-  return {{"runs", runs}, {"groups", groups}, {"figures", figures}};
+  return {{"runs", runs},
+          {"groups", groups},
+          {"figures", figures},
+          {"paired", comparison.is_paired}};
 }
 
 std::string ComparisonHtml(const Comparison& comparison) {
