@@ -14,6 +14,7 @@
 #include "common/base/status_macros.h"
 #include "common/config/preset_terms.h"
 #include "common/config/prompts.h"
+#include "common/data/held_out_prompt.h"
 #include "common/terms/term.h"
 #include "common/tokenizer/unicode_text.h"
 
@@ -25,6 +26,56 @@ constexpr size_t kMaxNamedRows = 10;
 struct LongView {
   ViewName view = ViewName::kNoneRollout;
   int64_t tokens = 0;
+};
+
+// Which of the rows are too long, as they are measured.
+class LongRows {
+ public:
+  // The next row. `description`: of one that is too long.
+  void Add(bool fits, const std::string& description) {
+    fits_.push_back(fits);
+    if (!fits && num_long_++ < kMaxNamedRows) {
+      absl::StrAppend(&named_, "\n  ", description);
+    }
+  }
+
+  // Refuses them or leaves them out of `data`, whose rows all have been added,
+  // as `on_bad_row` says. `problem`: "cannot be trained: ..."; `advice`: what
+  // makes them fit.
+  absl::Status Settle(const std::string& path,
+                      const std::string& problem,
+                      const std::string& advice,
+                      const std::string& on_bad_row,
+                      Dataset* data) const {
+    if (num_long_ == 0) return absl::OkStatus();
+    const std::string named =
+        absl::StrCat(named_, num_long_ > kMaxNamedRows ? "\n  ..." : "");
+    const std::string what = absl::StrCat(
+        path, ": ", num_long_, " of ", fits_.size(), " rows ", problem);
+    const bool skips = on_bad_row == "skip";
+    if (!skips || num_long_ == fits_.size()) {
+      return DataError(
+          absl::StrCat(what,
+                       ", ",
+                       advice,
+                       skips ? "" : ", or skip them with data.on_bad_row: skip",
+                       named));
+    }
+    LogWarning(absl::StrCat(what, "; left out (data.on_bad_row: skip)", named));
+    std::vector<Problem> fitting;
+    for (size_t i = 0; i < fits_.size(); ++i) {
+      if (fits_[i]) fitting.push_back(std::move(data->problems[i]));
+    }
+    data->problems = std::move(fitting);
+    data->skipped_rows += static_cast<int64_t>(num_long_);
+    data->digest = DigestOf(data->problems);
+    return absl::OkStatus();
+  }
+
+ private:
+  std::vector<bool> fits_;
+  size_t num_long_ = 0;
+  std::string named_;  // the first few
 };
 
 class ViewMeter {
@@ -181,50 +232,61 @@ absl::Status ApplyViewLimits(const Config& config,
                              Dataset* data) {
   const int64_t limit = std::min(context, config.trainer.pack_tokens);
   ASSIGN_OR_RETURN(const ViewMeter meter, ViewMeter::Make(config, text));
-  std::vector<bool> fits;
-  std::string named;
-  int64_t num_long = 0;
+  LongRows rows;
   const auto total = static_cast<int64_t>(data->problems.size());
   Progress progress("rows measured", total);
-  for (const Problem& problem : data->problems) {
+  for (int64_t i = 0; i < total; ++i) {
+    const Problem& problem = data->problems[static_cast<size_t>(i)];
     LongView longest;
     if (meter.AtMost(problem) > limit) {
       ASSIGN_OR_RETURN(longest, meter.Longest(problem));
     }
-    fits.push_back(longest.tokens <= limit);
-    if (!fits.back() && static_cast<size_t>(num_long++) < kMaxNamedRows) {
-      absl::StrAppend(&named, "\n  ", Describe(problem, longest));
+    rows.Add(longest.tokens <= limit, Describe(problem, longest));
+    progress.Update(i + 1);
+  }
+  return rows.Settle(
+      config.data.path,
+      absl::StrCat("cannot be trained: ", DescribeLimit(config, context)),
+      "lower rollout.max_new_tokens or objective.max_reference_tokens",
+      config.data.on_bad_row,
+      data);
+}
+
+absl::Status ApplyHeldOutLimits(const Config& config,
+                                int64_t context,
+                                const TextPipeline& text,
+                                Dataset* held_out) {
+  const int64_t answer = HeldOutAnswerTokens(config);
+  LongRows rows;
+  const auto total = static_cast<int64_t>(held_out->problems.size());
+  Progress progress("held-out rows measured", total);
+  for (int64_t i = 0; i < total; ++i) {
+    const Problem& problem = held_out->problems[static_cast<size_t>(i)];
+    const auto prompt = HeldOutPrompt(config, *text.views, problem.problem);
+    if (!prompt.ok()) {
+      return DataError(absl::StrCat(
+          problem.where, ": ", std::string(prompt.status().message())));
     }
-    progress.Update(static_cast<int64_t>(fits.size()));
+    const auto tokens = static_cast<int64_t>(prompt->size());
+    rows.Add(tokens + answer <= context,
+             absl::StrCat(problem.where,
+                          ": problem '",
+                          problem.id,
+                          "': the prompt has ",
+                          tokens,
+                          " tokens"));
+    progress.Update(i + 1);
   }
-  if (num_long == 0) return absl::OkStatus();
-  if (static_cast<size_t>(num_long) > kMaxNamedRows) {
-    absl::StrAppend(&named, "\n  ...");
-  }
-  const std::string what = absl::StrCat(config.data.path,
-                                        ": ",
-                                        num_long,
-                                        " of ",
-                                        total,
-                                        " rows cannot be trained: ",
-                                        DescribeLimit(config, context));
-  const bool skips = config.data.on_bad_row == "skip";
-  if (!skips || num_long == total) {
-    return DataError(absl::StrCat(
-        what,
-        ", lower rollout.max_new_tokens or objective.max_reference_tokens",
-        skips ? "" : ", or skip them with data.on_bad_row: skip",
-        named));
-  }
-  LogWarning(absl::StrCat(what, "; left out (data.on_bad_row: skip)", named));
-  std::vector<Problem> fitting;
-  for (size_t i = 0; i < fits.size(); ++i) {
-    if (fits[i]) fitting.push_back(std::move(data->problems[i]));
-  }
-  data->problems = std::move(fitting);
-  data->skipped_rows += num_long;
-  data->digest = DigestOf(data->problems);
-  return absl::OkStatus();
+  return rows.Settle(
+      config.evaluation.path,
+      absl::StrCat("cannot be evaluated: beside an answer of up to ",
+                   answer,
+                   " tokens the model's context of ",
+                   context,
+                   " has no room for the prompt; shorten or remove such rows"),
+      "lower evaluation.max_new_tokens (0: rollout.max_new_tokens)",
+      config.data.on_bad_row,
+      held_out);
 }
 
 }  // namespace dapd

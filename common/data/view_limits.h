@@ -1,5 +1,5 @@
-// Rows whose views are too long to be trained: for the model's context, or for
-// one pass of the trainer (trainer.pack_tokens).
+// Rows that are too long: to be trained, for the model's context or for one
+// pass of the trainer (trainer.pack_tokens); to be evaluated, for the context.
 #pragma once
 
 #include <cstdint>
@@ -23,5 +23,13 @@ absl::Status ApplyViewLimits(const Config& config,
                              int64_t context,
                              const TextPipeline& text,
                              Dataset* data);
+
+// The same for held-out problems, whose prompt and an answer of
+// evaluation.max_new_tokens have to fit `context`: the rollout workers refuse
+// what does not, which would end the run.
+absl::Status ApplyHeldOutLimits(const Config& config,
+                                int64_t context,
+                                const TextPipeline& text,
+                                Dataset* held_out);
 
 }  // namespace dapd

@@ -80,19 +80,19 @@ absl::StatusOr<SampleLengths> MeanLengths(const std::vector<SampleRow>& rows,
   return mean;
 }
 
-// `measure`: what is trained has to fit, see ApplyViewLimits.
+// `measure`: all of it has to fit, see common/data/view_limits.h.
 absl::Status CheckDataset(
     const char* key,
     const std::string& path,
     const DataSection& section,
-    const std::function<absl::Status(Dataset*)>& measure = nullptr) {
+    const std::function<absl::Status(Dataset*)>& measure) {
   if (path.empty()) {
     std::puts(absl::StrFormat("%-16s none", key).c_str());
     return absl::OkStatus();
   }
   ASSIGN_OR_RETURN(Dataset data,
                    ReadDataset(path, MakeDatasetOptions(section)));
-  if (measure) RETURN_IF_ERROR(measure(&data));
+  RETURN_IF_ERROR(measure(&data));
   std::puts(absl::StrFormat("%-16s %s: %d problems, %d rows skipped, digest %s",
                             key,
                             path,
@@ -184,8 +184,10 @@ absl::Status Check(const CheckOptions& options) {
         RETURN_IF_ERROR(ApplyAnswerRule(config, data));
         return ApplyViewLimits(config, model.max_positions, base.text, data);
       }));
-  RETURN_IF_ERROR(
-      CheckDataset("held out", config.evaluation.path, config.data));
+  RETURN_IF_ERROR(CheckDataset(
+      "held out", config.evaluation.path, config.data, [&](Dataset* data) {
+        return ApplyHeldOutLimits(config, model.max_positions, base.text, data);
+      }));
   if (!config.run.notify_url.empty()) {
     RETURN_IF_ERROR(LoadWebhook(config.run).status());
   }

@@ -1,15 +1,19 @@
 #include "services/trainer/evaluation.h"
 
 #include <algorithm>
+#include <map>
 #include <span>
 #include <string>
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 
+#include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/base/steady_time.h"
+#include "common/data/held_out_prompt.h"
 #include "common/data/repetition.h"
 #include "services/trainer/record/choose_answers.h"
 
@@ -35,23 +39,16 @@ std::vector<PipelineInput> MakeInputs(const Config& config,
 }
 
 SamplingParams EvaluationSampling(const Config& config) {
-  const int64_t tokens = config.evaluation.max_new_tokens > 0
-                             ? config.evaluation.max_new_tokens
-                             : config.rollout.max_new_tokens;
   return {.temperature = config.evaluation.temperature,
           .top_k = config.evaluation.top_k,
           .top_p = config.evaluation.top_p,
-          .max_new_tokens = tokens};
+          .max_new_tokens = HeldOutAnswerTokens(config)};
 }
 
-// Nothing where it is the sampler's own, which is cut as training cuts it.
 SamplePipeline::Prompt PromptOf(const Config& config,
                                 const ViewBuilder& views) {
-  const EvaluationForm form = ParseEvaluationForm(config.evaluation.prompt);
-  const bool thinking = config.evaluation.thinking;
-  if (form == EvaluationForm::kTraining && !thinking) return nullptr;
-  return [&views, form, thinking](const Problem& problem) {
-    return views.EvaluationPrompt(problem.problem, form, thinking);
+  return [&config, &views](const Problem& problem) {
+    return HeldOutPrompt(config, views, problem.problem);
   };
 }
 
@@ -101,20 +98,124 @@ void GradeAnswers(const std::vector<RolloutRecord>& records,
   report.mean_tokens = tokens / static_cast<double>(records.size());
 }
 
+// Whether a context takes an answer of full length behind the sampler's prompt.
+absl::StatusOr<bool> CanBeAnswered(const Problem& problem,
+                                   const Config& config,
+                                   const ViewBuilder& views,
+                                   int64_t context) {
+  ASSIGN_OR_RETURN(const std::vector<int32_t> prompt,
+                   views.RolloutPrompt(problem.problem));
+  return static_cast<int64_t>(prompt.size()) + HeldOutAnswerTokens(config) <=
+         context;
+}
+
+// Whether it takes every view of the answer that the terms read.
+absl::StatusOr<bool> CanBeScored(const RolloutRecord& record,
+                                 const std::vector<Term>& terms,
+                                 const ViewBuilder& views,
+                                 int64_t context) {
+  const Problem& problem = *record.problem;
+  // An answer has at least one token, where one is needed.
+  ASSIGN_OR_RETURN(
+      const Views built,
+      record.ids.empty()
+          ? views.BuildReferenceViews(problem.problem, problem.solution)
+          : views.Build({.id = problem.id,
+                         .problem = problem.problem,
+                         .reference = problem.solution,
+                         .rollout_ids = record.ids,
+                         .reference_ids = {},
+                         .context = record.context}));
+  return std::ranges::all_of(ViewsRead(terms), [&](ViewName name) {
+    const View& view = built[static_cast<size_t>(name)];
+    return static_cast<int64_t>(view.input_ids.size()) <= context;
+  });
+}
+
+// The first held-out problems with answers of the live policy, as far as the
+// model's context takes what the terms read of them: solutions and answers are
+// not bounded by what training's are, and workers refuse what is too long.
+struct AnsweredProblems {
+  std::vector<PipelineInput> inputs;        // that fit
+  std::map<size_t, RolloutResult> answers;  // which the inputs refer to
+};
+
+absl::Status AnswerWhatFits(const Config& config,
+                            std::vector<PipelineInput> all,
+                            int64_t context,
+                            const AnswerRules& rules,
+                            const std::vector<Term>& terms,
+                            const ViewBuilder& views,
+                            SamplePipeline& pipeline,
+                            AnsweredProblems* answered) {
+  const size_t wanted = all.size();
+  std::vector<PipelineInput> asked;
+  for (PipelineInput& input : all) {
+    bool fits = true;
+    if (rules.needs_answers) {
+      ASSIGN_OR_RETURN(fits,
+                       CanBeAnswered(*input.problem, config, views, context));
+    }
+    if (fits) asked.push_back(std::move(input));
+  }
+  ASSIGN_OR_RETURN(SubmittedBatch batch,
+                   pipeline.Submit(asked, EvaluationSampling(config), rules));
+  RETURN_IF_ERROR(pipeline.Start(std::move(batch),
+                                 /*at_base=*/{},
+                                 /*with_scores=*/false));
+  ASSIGN_OR_RETURN(const std::vector<RolloutRecord> records,
+                   pipeline.CollectRollouts([&](const PipelineInput&,
+                                                size_t index,
+                                                int64_t,
+                                                const RolloutResult& result) {
+                     answered->answers[index] = result;
+                     return absl::OkStatus();
+                   }));
+  for (size_t i = 0; i < asked.size(); ++i) {
+    ASSIGN_OR_RETURN(const bool fits,
+                     CanBeScored(records[i], terms, views, context));
+    if (!fits) continue;
+    if (rules.needs_answers) asked[i].known[0] = &answered->answers.at(i);
+    answered->inputs.push_back(std::move(asked[i]));
+  }
+  const size_t left_out = wanted - answered->inputs.size();
+  if (left_out > 0) {
+    LogWarning(absl::StrCat(
+        left_out,
+        " of ",
+        wanted,
+        " held-out problems are left out of the divergences: with answer and "
+        "solution they are longer than the model's context of ",
+        context,
+        " tokens; a lower evaluation.max_new_tokens may let them in"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status MeasureDivergences(const Config& config,
                                 const Dataset& held_out,
                                 size_t problems,
                                 const ModelWeights& weights,
                                 const Policy& policy,
                                 const std::vector<Term>& terms,
+                                const ViewBuilder& views,
                                 SamplePipeline& pipeline,
                                 EvaluationReport& report) {
+  const AnswerRules rules = MakeHeldOutRules(ReadsRollouts(terms));
+  AnsweredProblems answered;
+  RETURN_IF_ERROR(AnswerWhatFits(
+      config,
+      MakeInputs(config, held_out, problems, 1, policy.version()),
+      weights.config.max_positions,
+      rules,
+      terms,
+      views,
+      pipeline,
+      &answered));
+  if (answered.inputs.empty()) return absl::OkStatus();
   ASSIGN_OR_RETURN(
       SubmittedBatch batch,
-      pipeline.Submit(
-          MakeInputs(config, held_out, problems, 1, policy.version()),
-          EvaluationSampling(config),
-          MakeHeldOutRules(ReadsRollouts(terms))));
+      pipeline.Submit(answered.inputs, EvaluationSampling(config), rules));
   RETURN_IF_ERROR(pipeline.Start(std::move(batch),
                                  policy.SetsAtBase(),
                                  /*with_scores=*/true));
@@ -182,6 +283,7 @@ absl::StatusOr<EvaluationReport> Evaluate(const Config& config,
                                        weights,
                                        policy,
                                        terms,
+                                       views,
                                        pipeline,
                                        report));
   }

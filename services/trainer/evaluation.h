@@ -19,7 +19,8 @@ namespace dapd {
 
 // Evaluates the policy that the workers serve, with the prompts of
 // evaluation.prompt and evaluation.thinking; divergences are those of
-// training's views. References are the data's solutions, whatever
+// training's views, without the problems of which such a view is longer than
+// the model's context. References are the data's solutions, whatever
 // rollout.source says, and a self-teacher of siblings reads the solution in
 // their place. The random numbers of answer k to problem i are those of (run
 // seed + 1, version, i, k), so that training and evaluation never share any.

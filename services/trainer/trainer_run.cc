@@ -158,6 +158,8 @@ absl::StatusOr<std::unique_ptr<TrainerRun>> TrainerRun::Load(
   state->text = std::move(base.text);
   RETURN_IF_ERROR(
       ApplyViewLimits(config, model.max_positions, state->text, &state->data));
+  RETURN_IF_ERROR(ApplyHeldOutLimits(
+      config, model.max_positions, state->text, &state->held_out));
   if (config.trainer.rank == 0) {
     ASSIGN_OR_RETURN(RunFolder folder, RunFolder::Open(config.run));
     state->folder.emplace(std::move(folder));

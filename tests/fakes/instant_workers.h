@@ -127,6 +127,7 @@ class InstantTeachers : public TeacherClient {
     result.id = tasks_.front().id;
     for (const auto& [name, view] : tasks_.front().views) {
       EXPECT_GE(view.scored_count, 1) << "a teacher refuses less";
+      longest_view_ = std::max(longest_view_, view.input_ids.size());
       result.views[name]["hidden"] =
           *FromTorch(at::full({view.scored_count, hidden_size_}, 0.5));
     }
@@ -140,6 +141,7 @@ class InstantTeachers : public TeacherClient {
   Mutex mutex_;
   std::deque<ScoreTask> tasks_ ABSL_GUARDED_BY(mutex_);
   int64_t prefixes_ = 0;
+  size_t longest_view_ = 0;             // of all that were scored, in tokens
   std::vector<PolicyUpdates> weights_;  // as they were set
 };
 

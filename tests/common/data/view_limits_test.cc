@@ -163,5 +163,44 @@ TEST_F(ViewLimitsTest, TextThatGrowsWhenComposedIsMeasuredAsItWillBe) {
   EXPECT_FALSE(Apply().ok());
 }
 
+TEST_F(ViewLimitsTest, AHeldOutPromptLeavesRoomForTheLongestAnswer) {
+  config_.evaluation.path = "held_out.jsonl";
+  data_.problems[1].problem = std::string(500, 'x');
+  const TextPipeline text = Text();
+  const auto apply = [&](int64_t context) {
+    return ApplyHeldOutLimits(config_, context, text, &data_);
+  };
+  for (const char* prompt : {"training", "plain"}) {
+    config_.evaluation.prompt = prompt;
+    for (const int64_t answer : {0, 50}) {  // 0: as rollout.max_new_tokens
+      config_.evaluation.max_new_tokens = answer;
+      const auto form = ParseEvaluationForm(prompt);
+      const auto tokens = static_cast<int64_t>(
+          text.views
+              ->EvaluationPrompt(
+                  data_.problems[1].problem, form, /*thinking=*/false)
+              .value()
+              .size());
+      const int64_t needed = tokens + (answer > 0 ? answer : 20);
+      EXPECT_TRUE(apply(needed).ok()) << apply(needed);
+      const absl::Status status = apply(needed - 1);
+      EXPECT_EQ(ExitCodeOf(status), ExitCode::kData);
+      EXPECT_THAT(
+          std::string(status.message()),
+          AllOf(HasSubstr("held_out.jsonl: 1 of 3 rows cannot be evaluated"),
+                HasSubstr("rows.jsonl:b: problem 'b': the prompt has " +
+                          std::to_string(tokens) + " tokens"),
+                HasSubstr("evaluation.max_new_tokens")));
+      EXPECT_EQ(data_.problems.size(), 3u);
+    }
+  }
+  config_.data.on_bad_row = "skip";
+  ASSERT_TRUE(apply(400).ok()) << apply(400);
+  ASSERT_EQ(data_.problems.size(), 2u);
+  EXPECT_EQ(data_.problems[1].id, "c");
+  EXPECT_EQ(data_.skipped_rows, 1);
+  EXPECT_EQ(data_.digest, DigestOf(data_.problems));
+}
+
 }  // namespace
 }  // namespace dapd

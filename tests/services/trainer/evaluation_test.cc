@@ -1,5 +1,6 @@
 #include "services/trainer/evaluation.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -166,6 +167,53 @@ TEST_F(EvaluationTest, AnswersThatEndInALoopAreCounted) {
   EXPECT_DOUBLE_EQ(report->repeated->low, 0.0);
   EXPECT_DOUBLE_EQ(report->repeated->high, 0.5);
   EXPECT_EQ(report->truncated->mean, 0.0);
+}
+
+// Workers refuse what is longer than the context, and a refusal ends the run.
+TEST_F(EvaluationTest, DivergencesLeaveOutWhatTheContextDoesNotTake) {
+  held_out_.problems = {data_.problems[0], data_.problems[2]};
+  Config& config = loaded_.config;
+  config.evaluation.kl_problems = 2;
+  config.evaluation.max_new_tokens = 400;
+  size_t longest = 0;  // with an answer of the usual length
+  for (const Problem& problem : data_.problems) {
+    const Views views =
+        text_.views
+            ->Build(
+                {problem.id, problem.problem, problem.solution, Boxed("123")})
+            .value();
+    for (const View& view : views) {
+      longest = std::max(longest, view.input_ids.size());
+    }
+  }
+  context_ = static_cast<int64_t>(longest);
+  const uint64_t of_held_out = config.run.seed + 1;
+  answer_of_ = [this, of_held_out](const SamplingKey& key) {
+    std::vector<int32_t> answer = Boxed("123");
+    if (key.seed == of_held_out && key.example == 0) {
+      answer.insert(answer.begin(), 380, answer.front());
+    }
+    return answer;
+  };
+  const auto divergences = [&] {
+    const auto report = ReadEvaluationReport(JoinPath(
+        folder_, absl::StrCat(config.run.name, "/evaluation/before.json")));
+    EXPECT_TRUE(report.ok()) << report.status();
+    return report.ok() ? report->divergences.size() : 0;
+  };
+  config.run.name = "one-fits";
+  ASSERT_TRUE(Run(0).ok());
+  EXPECT_LE(teachers_->longest_view_, longest);
+  EXPECT_EQ(rollouts_->held_out_submissions_.size(), 8u)
+      << "two problems, twice in each of two evaluations";
+  EXPECT_GT(divergences(), 0u);
+
+  config.run.name = "none-can-be-answered";
+  config.evaluation.max_new_tokens = context_;
+  ASSERT_TRUE(Run(0).ok());
+  EXPECT_EQ(rollouts_->held_out_submissions_.size(), 4u)
+      << "those that are graded";
+  EXPECT_EQ(divergences(), 0u);
 }
 
 TEST_F(EvaluationTest, TheBestAdapterStaysBesideTheNewest) {

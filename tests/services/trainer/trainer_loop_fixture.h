@@ -5,6 +5,7 @@
 #include <atomic>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -62,7 +63,10 @@ class TrainerLoopTest : public ::testing::Test {
   absl::Status Run(int64_t max_staleness) {
     Config& config = loaded_.config;
     config.rollout.max_staleness = max_staleness;
-    const auto weights = MakeRandomModel("qwen3", 1, at::kFloat, 300);
+    auto model = std::make_shared<ModelWeights>(
+        *MakeRandomModel("qwen3", 1, at::kFloat, 300));
+    model->config.max_positions = context_;
+    const std::shared_ptr<const ModelWeights> weights = std::move(model);
     const auto terms = ExpandTerms(config.objective);
     Policy policy(
         MakeFreshAdapter(weights->config, {.rank = 2, .alpha = 4}, 7, at::kCPU),
@@ -176,6 +180,7 @@ class TrainerLoopTest : public ::testing::Test {
     return ids;
   }
 
+  int64_t context_ = 4096;  // the model's
   bool is_stopped_ = true;  // as far as anybody asks
   std::function<void()> on_wait_;
   std::function<void(TrainerPhase)> on_phase_ = [](TrainerPhase) {};
