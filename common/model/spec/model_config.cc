@@ -134,6 +134,13 @@ void ReadRopeObject(const json& object,
     return;
   }
   FieldReader rope(object, key);
+  // {"full_attention": {"rope_theta": ...}}: its numbers would not be seen.
+  for (const auto& [name, value] : object.items()) {
+    if (value.is_object()) {
+      rope.Fail(name,
+                "is an object; layers of several kinds are not supported");
+    }
+  }
   config.rope_theta = rope.Positive("rope_theta", config.rope_theta);
   // Every part of a head turns; other shares would be ignored in silence.
   if (rope.Positive("partial_rotary_factor", 1.0) != 1.0) {

@@ -202,6 +202,9 @@ TEST_F(ModelConfigTest, WhatTheDecoderDoesNotComputeIsRefusedByItsKey) {
            {R"(,"num_experts":8)", "num_experts"},
            {R"(,"rope_parameters":{"rope_type":"yarn","factor":4})",
             "rope_parameters"},
+           {R"(,"rope_parameters":{"full_attention":{"rope_theta":5e6,)"
+            R"("rope_type":"default"}})",
+            "rope_parameters: full_attention"},
            {R"(,"layer_types":["full_attention","sliding_attention"])",
             "layer_types"},
            {R"(,"pretraining_tp":2)", "pretraining_tp"}}) {
