@@ -36,6 +36,8 @@ absl::StatusOr<Value> Contains(const Value& container, const Value& item) {
     return Value(item.is_string() &&
                  !container.Get(item.string()).is_undefined());
   }
+  // Jinja iterates over what is undefined as over an empty list.
+  if (container.is_undefined()) return Value(false);
   if (!container.is_list()) {
     return Refuse(absl::StrCat("'in' a ", container.TypeName()));
   }

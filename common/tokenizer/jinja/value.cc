@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 #include "absl/strings/str_cat.h"
 
@@ -17,19 +18,23 @@ constexpr int64_t kEntryWeight = 16;
 constexpr int64_t kMaxWeight = int64_t{1} << 40;
 constexpr int64_t kMaxIndent = 64;
 
-// Python's repr of a float: the shortest text that reads back the same.
+// Python's repr of a float: the shortest digits that read back the same, with
+// an exponent below 1e-4 and from 1e16 on.
 std::string FloatText(double d) {
   if (std::isnan(d)) return "nan";
   if (std::isinf(d)) return d > 0 ? "inf" : "-inf";
-  std::string text;
-  for (int precision = 1; precision <= 17; ++precision) {
-    char buffer[40];
-    std::snprintf(buffer, sizeof(buffer), "%.*g", precision, d);
-    text = buffer;
+  char text[40];
+  int decimals = 0;
+  do {
+    std::snprintf(text, sizeof(text), "%.*e", decimals, d);
     // strtod, since std::stod throws for what is almost 0.
-    if (std::strtod(buffer, nullptr) == d) break;
-  }
-  return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
+  } while (std::strtod(text, nullptr) != d && ++decimals < 17);
+  const int exponent = std::atoi(std::strchr(text, 'e') + 1);
+  if (exponent < -4 || exponent >= 16) return text;
+  // One digit behind the point at least.
+  std::snprintf(
+      text, sizeof(text), "%.*f", std::max(decimals - exponent, 1), d);
+  return text;
 }
 
 // Appends the value to `out`.
