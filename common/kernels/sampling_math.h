@@ -74,6 +74,12 @@ DAPD_HOST_DEVICE inline int PickSorted(const double* weights,
   return kept - 1;
 }
 
+// The temperature that FixedMass divides by: one that float32 takes for 0 would
+// make the most probable token's mass 0 / 0.
+DAPD_HOST_DEVICE inline float MassTemperature(double temperature) {
+  return fmaxf(static_cast<float>(temperature), 0x1.0p-126F);
+}
+
 // The mass of a token in units of 2^-40 of the most probable one's.
 DAPD_HOST_DEVICE inline uint64_t FixedMass(float logit,
                                            float best,

@@ -277,7 +277,7 @@ __device__ int32_t ChooseByMass(const float* logits,
   WeighedRow row{logits,
                  num_tokens,
                  best,
-                 static_cast<float>(sequence.temperature),
+                 MassTemperature(sequence.temperature),
                  false,
                  0};
   if (sequence.top_k > 0 && sequence.top_k < num_tokens) {

@@ -155,6 +155,7 @@ TEST(SamplingMathTest, BothWaysGiveTheTokenOfTheSortedVocabulary) {
                         {1.0, 0, 1.0},
                         {1.1, 0, 0.95},
                         {0.6, 200, 0.9},
+                        {1e-50, 0, 0.95},
                         {2.0, 5000, 1.0}};
   int draws = 0;
   for (const float spread : {0.0F, 0.5F, 3.0F, 8.0F}) {
@@ -164,7 +165,7 @@ TEST(SamplingMathTest, BothWaysGiveTheTokenOfTheSortedVocabulary) {
       const SamplingParams params{c.temperature, c.top_k, c.top_p, 1};
       const bool sorted =
           c.temperature == 0.0 || (c.top_k > 0 && c.top_k <= kMaxSortedTopK);
-      TwinByMass by_mass(logits, 2900, static_cast<float>(c.temperature));
+      TwinByMass by_mass(logits, 2900, MassTemperature(c.temperature));
       for (uint32_t i = 0; i < 40; ++i) {
         const double uniform = KeyedUniform({1, 2, 3, 4}, i);
         const int32_t twin = sorted ? TwinSorted(logits, 2900, params, uniform)

@@ -108,6 +108,7 @@ const std::vector<SamplingParams>& AllParams() {
                                                               {1.0, 0, 1.0},
                                                               {1.1, 0, 0.95},
                                                               {0.7, 500, 0.9},
+                                                              {1e-50, 0, 0.95},
                                                               {2.0, 100, 1e-9}};
   return *params;
 }
