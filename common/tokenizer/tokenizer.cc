@@ -60,6 +60,9 @@ class ByteLevelTokenizer : public Tokenizer {
         added_(std::move(added)) {}
 
   absl::Status BuildTables();
+  // `tokenizers` numbers the added tokens itself, whatever the file says: by
+  // the vocabulary or, what is not in there, from its size on.
+  absl::Status CheckNumbering() const;
   absl::Status EncodePlain(absl::string_view text,
                            std::vector<int32_t>* ids) const;
 
@@ -158,6 +161,31 @@ absl::Status ByteLevelTokenizer::BuildTables() {
   }
   for (const AddedToken& token : added_.tokens()) {
     RETURN_IF_ERROR(place(token.id, token.content, token.special, true));
+  }
+  return CheckNumbering();
+}
+
+absl::Status ByteLevelTokenizer::CheckNumbering() const {
+  auto next = static_cast<int32_t>(bpe_.vocabulary().size());
+  std::unordered_map<std::string, int32_t> given;
+  for (const AddedToken& token : added_.tokens()) {
+    const auto known = bpe_.vocabulary().find(token.content);
+    if (known != bpe_.vocabulary().end()) {
+      given.emplace(token.content, known->second);
+    } else if (given.emplace(token.content, next).second) {
+      ++next;
+    }
+    const int32_t id = given.at(token.content);
+    if (id == token.id) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "added_tokens: '",
+        token.content,
+        "' has id ",
+        token.id,
+        ", but whatever reads this file with Hugging Face's tokenizers takes ",
+        id,
+        " for it: added tokens follow the vocabulary, in the order of the "
+        "list; change the id, or the order"));
   }
   return absl::OkStatus();
 }

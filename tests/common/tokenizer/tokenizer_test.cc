@@ -2,6 +2,8 @@
 
 #include <filesystem>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -109,6 +111,33 @@ TEST(TokenizerTest, WhatIsBrokenOrUnsupportedIsNamed) {
     json.update(change);
     const absl::Status status = Load(json).status();
     EXPECT_EQ(ExitCodeOf(status), ExitCode::kData) << change;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(expected));
+  }
+}
+
+// tokenizers would give them other ids than the file says.
+TEST(TokenizerTest, AddedTokensFollowTheVocabularyInTheirOrder) {
+  const auto load = [](std::vector<std::pair<int, std::string>> added) {
+    nlohmann::json json = SmallTokenizer();
+    json["added_tokens"] = nlohmann::json::array();
+    for (const auto& [id, content] : added) {
+      json["added_tokens"].push_back({{"id", id}, {"content", content}});
+    }
+    return Load(json).status();
+  };
+  EXPECT_TRUE(load({}).ok());
+  EXPECT_TRUE(load({{258, "<a>"}, {259, "<b>"}}).ok());
+  // "hi" has its id of the vocabulary, wherever it stands.
+  EXPECT_TRUE(load({{256, "hi"}, {258, "<a>"}, {259, "<b>"}}).ok());
+  EXPECT_TRUE(load({{258, "<a>"}, {256, "hi"}, {259, "<b>"}}).ok());
+  EXPECT_TRUE(load({{258, "<a>"}, {258, "<a>"}, {259, "<b>"}}).ok());
+  for (const auto& [added, expected] : std::vector<
+           std::pair<std::vector<std::pair<int, std::string>>, std::string>>{
+           {{{300, "<a>"}}, "'<a>' has id 300"},
+           {{{258, "<a>"}, {260, "<b>"}}, "'<b>' has id 260"},
+           {{{259, "<b>"}, {258, "<a>"}}, "'<b>' has id 259"}}) {
+    const absl::Status status = load(added);
+    EXPECT_EQ(ExitCodeOf(status), ExitCode::kData);
     EXPECT_THAT(std::string(status.message()), HasSubstr(expected));
   }
 }
