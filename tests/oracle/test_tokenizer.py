@@ -96,6 +96,7 @@ def test_a_broken_tokenizer_is_refused_by_name(tmp_path):
         "byte-level": broken(good, lambda t: t["model"].update(vocab=dict(list(t["model"]["vocab"].items())[:99]))),
         "two tokens": broken(good, lambda t: t["added_tokens"][0].update(id=5)),
         "lstrip": broken(good, lambda t: t["added_tokens"][0].update(lstrip=True)),
+        "has id 300": broken(good, lambda t: t["added_tokens"][-1].update(id=300)),
     }
     for expected, text in cases.items():
         path.write_text(text)
