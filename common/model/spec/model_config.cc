@@ -185,12 +185,13 @@ void ReadRope(FieldReader& reader, ModelConfig& config) {
 // Whether any layer attends to a window only. In the Qwen families that is what
 // layer_types says or, without it, the layers from max_window_layers on (28, as
 // in transformers), and only with use_sliding_window; in mistral all; in llama
-// none.
+// none. Where sliding_window is null there is none either.
 bool HasWindow(FieldReader& reader, const ModelConfig& config) {
   const json& object = reader.object();
-  if (config.model_type == "mistral") {
-    return !object.contains("sliding_window") || reader.Has("sliding_window");
+  if (object.contains("sliding_window") && !reader.Has("sliding_window")) {
+    return false;
   }
+  if (config.model_type == "mistral") return true;
   if (config.model_type == "llama" ||
       !reader.Boolean("use_sliding_window", false)) {
     return false;

@@ -167,6 +167,21 @@ TEST_F(ModelConfigTest, AWindowThatShutsNothingOutIsNone) {
   }
 }
 
+TEST_F(ModelConfigTest, AWindowOfNullIsNone) {
+  const auto read = [this](const std::string& more) {
+    std::string json = OtherJson(
+        "qwen2", R"(,"use_sliding_window":true,"sliding_window":null)" + more);
+    // Longer than the window of transformers' default.
+    json.replace(json.find("4096"), 4, "40960");
+    return Read(json).status();
+  };
+  EXPECT_TRUE(read(R"(,"max_window_layers":0)").ok())
+      << read(R"(,"max_window_layers":0)");
+  EXPECT_FALSE(
+      read(R"(,"layer_types":["full_attention","sliding_attention"])").ok())
+      << "nobody could say how long it is";
+}
+
 TEST_F(ModelConfigTest, AWindowThatWouldCountIsRefusedByName) {
   for (const auto& [family, more] :
        std::vector<std::pair<std::string, std::string>>{
