@@ -175,11 +175,20 @@ void ReadRope(FieldReader& reader, ModelConfig& config) {
   if (reader.Positive("partial_rotary_factor", 1.0) != 1.0) {
     reader.Fail("partial_rotary_factor", "other than 1 is not supported");
   }
+  std::optional<ModelConfig> found;
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
-    if (reader.Has(key)) {
-      ReadRopeObject(reader.object()[key], key, reader, config);
+    // What is empty says nothing.
+    if (!reader.Has(key) || reader.object()[key].empty()) continue;
+    ModelConfig read = config;
+    ReadRopeObject(reader.object()[key], key, reader, read);
+    if (found.has_value() && (read.rope_theta != found->rope_theta ||
+                              read.rope_scaling != found->rope_scaling)) {
+      // transformers would take rope_scaling alone.
+      reader.Fail(key, "says otherwise than rope_scaling; leave one of them");
     }
+    found = std::move(read);
   }
+  if (found.has_value()) config = *std::move(found);
 }
 
 // Whether any layer attends to a window only. In the Qwen families that is what

@@ -14,12 +14,15 @@ namespace dapd {
 // How Llama 3.1 to 3.3 stretch their rotary embedding beyond the context of
 // their pretraining (rope_type "llama3"): frequencies whose wavelength exceeds
 // original_positions / low_freq_factor are divided by `factor`, those with one
-// below original_positions / high_freq_factor stay, between them both are mixed.
+// below original_positions / high_freq_factor stay, between them both are
+// mixed.
 struct RopeScaling {
   double factor = 1.0;
   double low_freq_factor = 1.0;
   double high_freq_factor = 4.0;  // above low_freq_factor
   double original_positions = 8192.0;
+
+  bool operator==(const RopeScaling&) const = default;
 };
 
 struct ModelConfig {

@@ -144,6 +144,35 @@ TEST_F(ModelConfigTest, AnIncompleteOrOtherRopeScalingIsRefusedByItsKey) {
   }
 }
 
+// transformers takes rope_scaling alone where both are there.
+TEST_F(ModelConfigTest, BothSpellingsOfTheRopeMayStandIfTheyAgree) {
+  const std::string numbers = std::string(kLlama3Numbers) + "}";
+  const std::string old = R"(,"rope_scaling":{"rope_type":"llama3",)" + numbers;
+  const std::string both =
+      old + R"(,"rope_parameters":{"rope_theta":5e5,"rope_type":"llama3",)" +
+      numbers;
+  const auto config = Read(OtherJson("llama", R"(,"rope_theta":5e5)" + both));
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->rope_theta, 5e5);
+  EXPECT_TRUE(config->rope_scaling.has_value());
+  EXPECT_EQ(
+      Read(OtherJson(
+               "llama",
+               R"(,"rope_scaling":{},"rope_parameters":{"rope_theta":5e5})"))
+          ->rope_theta,
+      5e5);
+  for (const std::string& more :
+       {both,  // the base is 10000 by rope_scaling
+        R"(,"rope_theta":5e5)" + old +
+            R"(,"rope_parameters":{"rope_theta":5e5})"}) {
+    const absl::Status status = Read(OtherJson("llama", more)).status();
+    EXPECT_EQ(ExitCodeOf(status), ExitCode::kData) << more;
+    EXPECT_NE(status.message().find("rope_parameters says otherwise"),
+              absl::string_view::npos)
+        << status;
+  }
+}
+
 TEST_F(ModelConfigTest, AWindowThatShutsNothingOutIsNone) {
   for (const auto& [family, more] :
        std::vector<std::pair<std::string, std::string>>{
