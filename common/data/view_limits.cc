@@ -26,6 +26,8 @@ constexpr size_t kMaxNamedRows = 10;
 struct LongView {
   ViewName view = ViewName::kNoneRollout;
   int64_t tokens = 0;
+  // The sampler's prompt and answer, which no term has to read.
+  int64_t sampled = 0;
 };
 
 // Which of the rows are too long, as they are measured.
@@ -120,6 +122,9 @@ class ViewMeter {
       const int64_t tokens = WithLongAnswer(view, *views);
       if (tokens > longest.tokens) longest = {view, tokens};
     }
+    if (StepsNeedAnswers(config_)) {
+      longest.sampled = WithLongAnswer(ViewName::kNoneRollout, *views);
+    }
     return longest;
   }
 
@@ -200,11 +205,19 @@ class ViewMeter {
 };
 
 // "rows.jsonl:12: problem 'a': cross_rollout may have 20000 tokens"
-std::string Describe(const Problem& problem, const LongView& longest) {
-  return absl::StrCat(problem.where,
-                      ": problem '",
-                      problem.id,
-                      "': ",
+std::string Describe(const Problem& problem,
+                     const LongView& longest,
+                     int64_t context) {
+  const std::string whose =
+      absl::StrCat(problem.where, ": problem '", problem.id, "': ");
+  if (longest.sampled > context) {
+    return absl::StrCat(whose,
+                        "the sampler's prompt and answer have up to ",
+                        longest.sampled,
+                        " tokens in a context of ",
+                        context);
+  }
+  return absl::StrCat(whose,
                       ViewNameString(longest.view),
                       " has up to ",
                       longest.tokens,
@@ -241,7 +254,8 @@ absl::Status ApplyViewLimits(const Config& config,
     if (meter.AtMost(problem) > limit) {
       ASSIGN_OR_RETURN(longest, meter.Longest(problem));
     }
-    rows.Add(longest.tokens <= limit, Describe(problem, longest));
+    rows.Add(longest.tokens <= limit && longest.sampled <= context,
+             Describe(problem, longest, context));
     progress.Update(i + 1);
   }
   return rows.Settle(

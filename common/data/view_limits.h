@@ -13,10 +13,11 @@
 namespace dapd {
 
 // Measures the views that the objective's terms read, with an answer of
-// rollout.max_new_tokens, and does with the rows that are too long what
-// data.on_bad_row says: an error that names them by place, length and limit
-// (exit code of the data), or they are left out of `data`, counted in
-// skipped_rows and named in a warning. `context`: ModelConfig::max_positions.
+// rollout.max_new_tokens, and what is sampled, which only the context has to
+// take. Does with the rows that are too long what data.on_bad_row says: an
+// error that names them by place, length and limit (exit code of the data), or
+// they are left out of `data`, counted in skipped_rows and named in a warning.
+// `context`: ModelConfig::max_positions.
 //
 // A function of its arguments only, so every rank is left with the same rows.
 absl::Status ApplyViewLimits(const Config& config,

@@ -163,6 +163,25 @@ TEST_F(ViewLimitsTest, TextThatGrowsWhenComposedIsMeasuredAsItWillBe) {
   EXPECT_FALSE(Apply().ok());
 }
 
+// Of an answer in the reference's place no more is scored than of a reference,
+// but all of it is sampled.
+TEST_F(ViewLimitsTest, WhatIsSampledFitsTheContextAlsoWhereNoTermReadsIt) {
+  config_.objective.preset = "sft";
+  config_.rollout.max_new_tokens = 200;
+  const auto prompt = static_cast<int64_t>(
+      Text().views->RolloutPrompt(data_.problems[0].problem).value().size());
+  config_.rollout.source = "verified";
+  EXPECT_TRUE(Apply(prompt + 200).ok()) << Apply(prompt + 200);
+  const absl::Status status = Apply(prompt + 199);
+  EXPECT_EQ(ExitCodeOf(status), ExitCode::kData);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("rows.jsonl:a: problem 'a': the sampler's prompt and "
+                        "answer have up to " +
+                        std::to_string(prompt + 200) + " tokens"));
+  config_.rollout.source = "reference";
+  EXPECT_TRUE(Apply(prompt + 199).ok()) << "nothing is sampled";
+}
+
 TEST_F(ViewLimitsTest, AHeldOutPromptLeavesRoomForTheLongestAnswer) {
   config_.evaluation.path = "held_out.jsonl";
   data_.problems[1].problem = std::string(500, 'x');
