@@ -327,6 +327,7 @@ void RunRecorder::ShowEvaluation(const std::string& when,
       report.mean_tokens,
       report.seconds));
   KeepEvaluation(when, report);
+  state_->metrics->RecordEvaluationEnd();
   AddEvent("eval/accuracy", report.policy_version, report.accuracy.mean);
   if (report.marker_rate.has_value()) {
     AddEvent("eval/marker", report.policy_version, report.marker_rate->mean);

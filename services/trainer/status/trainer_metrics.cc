@@ -197,6 +197,12 @@ void TrainerMetrics::RecordEvaluation(const std::string& when,
   }
 }
 
+void TrainerMetrics::RecordEvaluationEnd() {
+  Set("dapd_trainer_last_evaluation_timestamp_seconds",
+      "End of the last evaluation since the Unix epoch in seconds.",
+      UnixSeconds());
+}
+
 void TrainerMetrics::RecordStart(int64_t step, bool resumed) {
   if (resumed) registry_.AddCounter(kResumes, kResumesHelp).Add();
   registry_.AddGauge(kLastCheckpoint, kLastCheckpointHelp)

@@ -38,6 +38,8 @@ class TrainerMetrics {
   // `when`: "before", "after" or "within" training.
   void RecordEvaluation(const std::string& when,
                         const EvaluationReport& report);
+  // An evaluation ends now, during which no step could.
+  void RecordEvaluationEnd();
   // Feeds outcomes, load and adapter pushes of the pool of `role` ("rollout" or
   // "teacher").
   WorkerPoolObserver PoolObserver(const std::string& role);

@@ -20,6 +20,7 @@ namespace dapd {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // Of one run folder, what a trainer shows that goes on behind a step.
 class RunRecorderTest : public testing::Test {
@@ -111,6 +112,21 @@ TEST_F(RunRecorderTest, WhatTheClipHidesIsShownAlsoByARunThatGoesOn) {
   EXPECT_EQ(status_->Get().warnings_size(), 0) << "step 20 is done again";
   Record(20);
   EXPECT_EQ(status_->Get().warnings_size(), 1);
+}
+
+// By it the alert NoProgress knows why no step ended for so long.
+TEST_F(RunRecorderTest, TheEndOfAnEvaluationIsKnownOnceOneEndedHere) {
+  constexpr char kEnd[] = "\ndapd_trainer_last_evaluation_timestamp_seconds{";
+  constexpr char kAccuracy[] = "\ndapd_trainer_evaluation_accuracy_ratio{";
+  Start(0);
+  EXPECT_THAT(registry_->Expose(), Not(HasSubstr(kEnd)));
+  const EvaluationReport report{.accuracy = {0.5, 0.4, 0.6}};
+  recorder_->ShowEvaluation("before", report);
+  EXPECT_THAT(registry_->Expose(), HasSubstr(kEnd));
+  ASSERT_TRUE(recorder_->WriteEvaluation("before", report).ok());
+  Start(0);
+  EXPECT_THAT(registry_->Expose(), HasSubstr(kAccuracy));
+  EXPECT_THAT(registry_->Expose(), Not(HasSubstr(kEnd)));
 }
 
 }  // namespace
