@@ -328,7 +328,7 @@ std::vector<StepMetric> CostRows() {
        .help = "Time of a step by phase.",
        .read = ReadSeconds,
        .low = 0.001,
-       .high = 1000},
+       .high = 10000},
       {.path = "step_seconds",
        .tag = "time/step",
        .prometheus = "dapd_trainer_step_seconds",

@@ -6,6 +6,11 @@ namespace dapd {
 
 namespace {
 
+// As far as rollout.max_new_tokens goes, and as long as an answer of tens of
+// thousands of tokens may take beside others.
+constexpr double kMostTokens = 1e6;
+constexpr double kLongestSeconds = 10000;
+
 // What a finished request adds to.
 struct RequestMetrics {
   Counter prompt_tokens;
@@ -39,15 +44,15 @@ RequestMetrics MakeRequestMetrics(MetricsRegistry& registry) {
           "Prompt tokens of the requests that were answered."),
       .answer_tokens = registry.AddHistogram("dapd_rollout_answer_tokens",
                                              "Length of the answers in tokens.",
-                                             StepBuckets(1, 20000)),
+                                             StepBuckets(1, kMostTokens)),
       .first_token =
           registry.AddHistogram("dapd_rollout_time_to_first_token_seconds",
                                 "From a request's arrival to its first token.",
-                                StepBuckets(0.001, 1000)),
+                                StepBuckets(0.001, kLongestSeconds)),
       .duration =
           registry.AddHistogram("dapd_rollout_request_duration_seconds",
                                 "From a request's arrival to its last token.",
-                                StepBuckets(0.001, 1000))};
+                                StepBuckets(0.001, kLongestSeconds))};
 }
 
 // What the engine tells of its KV memory.

@@ -33,7 +33,7 @@ void ObserveScores(MetricsRegistry& registry, TeacherObserver& observer) {
       registry.AddHistogram("dapd_teacher_score_duration_seconds",
                             "One request: what was left of its views when it "
                             "came.",
-                            StepBuckets(0.001, 100));
+                            StepBuckets(0.001, 10000));
   observer.on_scored = [tokens, seconds](int64_t count, double duration) {
     tokens.Add(static_cast<double>(count));
     seconds.Observe(duration);

@@ -255,7 +255,7 @@ WorkerPoolObserver TrainerMetrics::PoolObserver(const std::string& role) {
     registry_
         .AddHistogram("dapd_trainer_adapter_push_duration_seconds",
                       "From the first chunk to the checked probe.",
-                      StepBuckets(0.001, 100),
+                      StepBuckets(0.001, 10000),
                       {{"role", role}})
         .Observe(seconds);
     registry_

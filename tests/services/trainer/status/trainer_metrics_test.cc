@@ -1,0 +1,31 @@
+#include "services/trainer/status/trainer_metrics.h"
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace dapd {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(TrainerMetricsTest, PhasesAndUploadsOfManyMinutesHaveBuckets) {
+  MetricsRegistry registry("trainer");
+  TrainerMetrics metrics(registry, Config());
+  StepReport report;
+  report.step = 1;
+  report.seconds[TrainerPhase::kRollout] = 4000.0;
+  metrics.RecordStep(report);
+  metrics.PoolObserver("rollout").on_adapter_pushed(400.0, 1);
+  const std::string text = registry.Expose();
+  EXPECT_THAT(text,
+              HasSubstr("\ndapd_trainer_step_duration_seconds_bucket"
+                        "{phase=\"rollout\",le=\"5000\"} 1"));
+  EXPECT_THAT(text,
+              HasSubstr("\ndapd_trainer_adapter_push_duration_seconds_bucket"
+                        "{role=\"rollout\",le=\"500\"} 1"));
+}
+
+}  // namespace
+}  // namespace dapd
