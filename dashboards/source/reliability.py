@@ -86,7 +86,8 @@ RESOURCES = [
           query(f"process_resident_memory_bytes{{{PROCESS}}}", "{{service}} {{instance}}")),
     graph("Open files", "File descriptors by process.", COUNT, query(f"process_open_fds{{{PROCESS}}}", "{{service}} {{instance}}")),
     graph("Scrapes", "Time that Prometheus needs for the metrics of a process; a gap: it could not reach it.", SECONDS,
-          query('scrape_duration_seconds{job=~"dapd-.+", namespace="$namespace", instance=~"$instance"} and on (job, namespace, instance) (up == 1)', "{{job}} {{instance}}")),
+          query('scrape_duration_seconds{job=~"dapd-.+", namespace="$namespace", instance=~"$instance"} '
+                f"and on (job, namespace, instance) dapd_build_info{{{PROCESS}}}", "{{job}} {{instance}}")),
 ]
 
 # dcgm-exporter's, which knows no runs: all GPUs that Prometheus hears of. By its names until 4.8, and by those since, some of

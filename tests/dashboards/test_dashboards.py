@@ -141,6 +141,18 @@ def test_runs_of_one_name_in_two_namespaces_and_outside_any_are_three(tmp_path):
     answers(tmp_path, series, asked)
 
 
+def test_scrapes_are_those_of_the_chosen_run(tmp_path):
+    """Prometheus itself, which times them, knows no runs."""
+    series, times = {}, {"one": 1, "other": 2}
+    for run, seconds in times.items():
+        process = f'job="dapd-rollout", namespace="n", instance="{run}:9101"'
+        series[f"scrape_duration_seconds{{{process}}}"] = seconds
+        series[f"up{{{process}}}"] = 1
+        series[f'dapd_build_info{{{process}, run="{run}", service="rollout"}}'] = 1
+    scrapes = expression("reliability", "Scrapes")
+    answers(tmp_path, series, [(resolve(scrapes, run=run, namespace="n"), seconds) for run, seconds in times.items()])
+
+
 # What dcgm-exporter calls what we show, of the lists that it ships (etc/default-counters.csv) and documents (DCGM Exporter
 # Metrics, and the renamed fields in the notes of release 4.9.0): until 4.8 and since, with a value in either's unit.
 GPU_PANELS = {
