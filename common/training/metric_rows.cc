@@ -212,7 +212,8 @@ std::vector<StepMetric> SampleRows() {
       {.path = "rollout/correct_fraction",
        .tag = "rollout/accuracy",
        .prometheus = "dapd_trainer_rollout_accuracy_ratio",
-       .help = "Share of the last step's answers that are right.",
+       .help = "Share of right ones among the last step's answers to problems "
+               "with an expected result.",
        .read = Value(&StepReport::correct_fraction)},
       {.path = "rollout/solved_fraction",
        .tag = "rollout/solved_ratio",

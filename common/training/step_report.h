@@ -70,7 +70,7 @@ struct StepReport {
   double mean_rollout_tokens = 0.0;
   double truncated_fraction = 0.0;  // answers that hit max_new_tokens
   double boxed_fraction = 0.0;
-  double correct_fraction = 0.0;  // of problems with an answer
+  double correct_fraction = 0.0;  // of answers that can be graded; 0: none can
   double solved_fraction = 0.0;   // groups with at least one right answer
   // Samples whose self-teacher has a sibling or feedback to read; those of
   // which the grader approved a candidate for the reference's place.

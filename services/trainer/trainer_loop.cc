@@ -14,6 +14,7 @@
 #include "common/base/status_macros.h"
 #include "common/base/steady_time.h"
 #include "common/config/preset_terms.h"
+#include "common/data/expected_answer.h"
 #include "common/model/spec/model_card.h"
 #include "common/model/weights/adapter.h"
 #include "common/tensor/torch_bridge.h"
@@ -47,8 +48,14 @@ void SummarizeRollouts(const std::vector<RolloutRecord>& records,
   });
   report.boxed_fraction =
       share([](const RolloutRecord& record) { return record.has_box; });
+  const auto graded =
+      std::ranges::count_if(records, [](const RolloutRecord& record) {
+        return !ExpectedAnswer(*record.problem).empty();
+      });
   report.correct_fraction =
-      share([](const RolloutRecord& record) { return record.correct; });
+      static_cast<double>(
+          std::ranges::count_if(records, &RolloutRecord::correct)) /
+      static_cast<double>(std::max<int64_t>(1, graded));
   report.taught_fraction = share(
       [](const RolloutRecord& record) { return !record.context.empty(); });
   report.verified_fraction =

@@ -170,6 +170,22 @@ TEST_F(TrainerLoopTest, AFewAnswersOfEachStepAreKeptAndShown) {
   EXPECT_EQ(ReadFile(path, 1 << 20).value(), whole);
 }
 
+TEST_F(TrainerLoopTest, RightAnswersAreCountedAmongThoseThatCanBeGraded) {
+  Config& config = loaded_.config;
+  config.trainer.batch_size = 3;
+  answer_ = Boxed("123");
+  data_.problems[1].answer.clear();
+  ASSERT_TRUE(Run(0).ok());
+  EXPECT_THAT(MetricOfSteps("/rollout/correct_fraction"),
+              ElementsAre(1, 1, 1, 1));
+
+  config.run.name = "ungraded";
+  for (Problem& problem : data_.problems) problem.answer.clear();
+  ASSERT_TRUE(Run(0).ok());
+  EXPECT_THAT(MetricOfSteps("/rollout/correct_fraction"),
+              ElementsAre(0, 0, 0, 0));
+}
+
 TEST_F(TrainerLoopTest, EachStepSaysWhetherTheClipHidesSomething) {
   ASSERT_TRUE(Run(0).ok());
   EXPECT_THAT(MetricOfSteps("/terms/entangled_rollout/clip_hides"),
