@@ -1,5 +1,6 @@
 #include "services/trainer/status/status_message.h"
 
+#include <limits>
 #include <vector>
 
 #include "absl/strings/str_split.h"
@@ -61,6 +62,12 @@ v1::EvaluationStatus EvaluationMessage(const std::string& when,
   return message;
 }
 
+// JSON has no word for a number that is not finite.
+double DoubleOf(const Json& number) {
+  return number.is_null() ? std::numeric_limits<double>::quiet_NaN()
+                          : number.get<double>();
+}
+
 // Sets the field of that name, a double or an int64.
 void SetField(google::protobuf::Message* message,
               const std::string& name,
@@ -72,7 +79,7 @@ void SetField(google::protobuf::Message* message,
   if (field->cpp_type() == FieldDescriptor::CPPTYPE_INT64) {
     reflection->SetInt64(message, field, number.get<int64_t>());
   } else {
-    reflection->SetDouble(message, field, number.get<double>());
+    reflection->SetDouble(message, field, DoubleOf(number));
   }
 }
 

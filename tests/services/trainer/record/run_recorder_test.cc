@@ -1,6 +1,8 @@
 #include "services/trainer/record/run_recorder.h"
 
+#include <cmath>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -112,6 +114,20 @@ TEST_F(RunRecorderTest, WhatTheClipHidesIsShownAlsoByARunThatGoesOn) {
   EXPECT_EQ(status_->Get().warnings_size(), 0) << "step 20 is done again";
   Record(20);
   EXPECT_EQ(status_->Get().warnings_size(), 1);
+}
+
+TEST_F(RunRecorderTest, ARunGoesOnBehindALossThatIsNotFinite) {
+  Start(0);
+  StepReport report;
+  report.step = 1;
+  report.objective.loss = std::numeric_limits<double>::quiet_NaN();
+  report.samples = 4;
+  ASSERT_TRUE(recorder_->RecordStep(report).ok());
+  recorder_->ShowStep(report);
+  EXPECT_TRUE(std::isnan(status_->Get().loss()));
+  Start(1);
+  EXPECT_EQ(status_->Get().step(), 1);
+  EXPECT_TRUE(std::isnan(status_->Get().loss()));
 }
 
 // By it the alert NoProgress knows why no step ended for so long.

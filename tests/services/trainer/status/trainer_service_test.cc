@@ -1,5 +1,9 @@
 #include "services/trainer/status/trainer_service.h"
 
+#include <cmath>
+#include <limits>
+#include <string>
+
 #include "gtest/gtest.h"
 
 #include "common/base/json.h"
@@ -142,6 +146,22 @@ TEST(TrainerServiceTest, ALineOfAnEarlierVersionIsShownAsFarAsItGoes) {
   ShowStepLine(line, &message);
   EXPECT_EQ(message.step(), 3);
   EXPECT_EQ(message.sampler_mismatch_tokens(), 0);
+}
+
+TEST(TrainerServiceTest, WhatALineHasNoNumberForIsNotFinite) {
+  StepReport report;
+  report.step = 3;
+  report.objective.loss = std::numeric_limits<double>::infinity();
+  report.objective.terms = {
+      {.name = "a", .value = std::numeric_limits<double>::quiet_NaN()}};
+  report.optimizer.gradient_norm = 0.5;
+  // As metrics.jsonl has it.
+  const std::string text = StepLine(report).dump();
+  v1::GetStatusResponse message;
+  ShowStepLine(nlohmann::ordered_json::parse(text), &message);
+  EXPECT_TRUE(std::isnan(message.loss()));
+  EXPECT_TRUE(std::isnan(message.terms(0).value()));
+  EXPECT_EQ(message.gradient_norm(), 0.5);
 }
 
 TEST(TrainerServiceTest, TheWarningsAreTheNewestFindings) {
