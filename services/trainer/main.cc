@@ -18,7 +18,6 @@
 #include "common/base/cuda_environment.h"
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
-#include "common/base/json_lines.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/base/this_program.h"
@@ -43,6 +42,7 @@
 #include "services/trainer/copy/run_copier.h"
 #include "services/trainer/local_ranks.h"
 #include "services/trainer/record/end_notice.h"
+#include "services/trainer/record/finished_run.h"
 #include "services/trainer/record/run_answers.h"
 #include "services/trainer/status/page/status_pages.h"
 #include "services/trainer/status/trainer_metrics.h"
@@ -165,26 +165,8 @@ class RunWindow {
   }
   // What there is to show of a run that an earlier process finished.
   absl::Status ShowFinishedRun(const std::string& folder) {
-    metrics_.BeginPhase(TrainerPhase::kDone);
-    status_.Change([&](v1::GetStatusResponse& state) {
-      state.set_run_name(config_.run.name);
-      state.set_run_folder(folder);
-      state.set_phase(NameOf(TrainerPhase::kDone));
-      state.set_step(config_.trainer.steps);
-      state.set_start_step(config_.trainer.steps);
-      state.set_total_steps(config_.trainer.steps);
-    });
-    // The run is worth as much without.
-    const absl::Status recalled = RecallAnswers(folder, &answers_);
-    if (!recalled.ok()) {
-      LogWarning(absl::StrCat("answers that cannot be shown: ",
-                              std::string(recalled.message())));
-    }
-    return ForEachJsonLine(JoinPath(folder, "metrics.jsonl"),
-                           [&](const nlohmann::json& row, int) {
-                             history_.Add(row);
-                             return absl::OkStatus();
-                           });
+    return dapd::ShowFinishedRun(
+        config_, folder, &metrics_, &status_, &history_, &answers_);
   }
 
   TrainerStatus& status() { return status_; }

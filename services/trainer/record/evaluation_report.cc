@@ -1,9 +1,13 @@
 #include "services/trainer/record/evaluation_report.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <string>
+#include <system_error>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
@@ -168,6 +172,27 @@ absl::StatusOr<EvaluationReport> ReadEvaluationReport(const std::string& path) {
   ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxFileBytes));
   ASSIGN_OR_RETURN(const nlohmann::json json, ParseJson(text, path));
   return ParseEvaluationReport(Json(json), path);
+}
+
+bool IsWithinRun(const std::string& when) {
+  return absl::StartsWith(when, "step-");
+}
+
+absl::StatusOr<std::vector<NamedEvaluation>> ReadEvaluationReports(
+    const std::string& folder) {
+  std::vector<NamedEvaluation> evaluations;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(
+           JoinPath(folder, "evaluation"), error)) {
+    if (entry.path().extension() != ".json") continue;
+    ASSIGN_OR_RETURN(EvaluationReport report,
+                     ReadEvaluationReport(entry.path()));
+    evaluations.emplace_back(entry.path().stem().string(), std::move(report));
+  }
+  std::ranges::sort(evaluations, {}, [](const NamedEvaluation& evaluation) {
+    return std::pair(evaluation.second.policy_version, evaluation.first);
+  });
+  return evaluations;
 }
 
 }  // namespace dapd

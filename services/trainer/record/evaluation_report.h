@@ -6,6 +6,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -61,5 +62,15 @@ absl::Status WriteEvaluationReport(const std::string& path,
 // NOT_FOUND without the file; an error that names it for anything that
 // WriteEvaluationReport did not write.
 absl::StatusOr<EvaluationReport> ReadEvaluationReport(const std::string& path);
+
+// By its name: "before", "after" or "step-000050".
+using NamedEvaluation = std::pair<std::string, EvaluationReport>;
+
+// Whether that is the name of one between the first step and the last.
+bool IsWithinRun(const std::string& when);
+
+// All of a run folder, in the order of their policies; none without any.
+absl::StatusOr<std::vector<NamedEvaluation>> ReadEvaluationReports(
+    const std::string& folder);
 
 }  // namespace dapd

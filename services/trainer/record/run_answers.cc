@@ -1,8 +1,7 @@
 #include "services/trainer/record/run_answers.h"
 
-#include <filesystem>
-#include <system_error>
 #include <utility>
+#include <vector>
 
 #include "common/base/files.h"
 #include "common/base/json_lines.h"
@@ -75,12 +74,9 @@ absl::Status RecallAnswers(const std::string& folder, RunAnswers* answers) {
   ASSIGN_OR_RETURN(StepAnswers newest,
                    ReadStepAnswers(JoinPath(folder, "answers.jsonl"), 0));
   answers->ShowStep(std::move(newest));
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(
-           JoinPath(folder, "evaluation"), error)) {
-    if (entry.path().extension() != ".json") continue;
-    ASSIGN_OR_RETURN(const EvaluationReport report,
-                     ReadEvaluationReport(entry.path()));
+  ASSIGN_OR_RETURN(const std::vector<NamedEvaluation> evaluations,
+                   ReadEvaluationReports(folder));
+  for (const auto& [when, report] : evaluations) {
     answers->ShowEvaluation(report);
   }
   return absl::OkStatus();

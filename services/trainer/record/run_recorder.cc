@@ -6,7 +6,6 @@
 #include <system_error>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
@@ -35,9 +34,6 @@ namespace dapd {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-// Of the names of evaluations within the run.
-constexpr char kWithinPrefix[] = "step-";
 
 }  // namespace
 
@@ -147,8 +143,7 @@ absl::Status RunRecorder::RecallEvaluationsWithin() {
   for (const auto& entry : std::filesystem::directory_iterator(
            JoinPath(state_->folder, "evaluation"), error)) {
     const std::string name = entry.path().stem();
-    if (absl::StartsWith(name, kWithinPrefix) &&
-        entry.path().extension() == ".json") {
+    if (IsWithinRun(name) && entry.path().extension() == ".json") {
       names.insert(name);
     }
   }
@@ -161,9 +156,7 @@ absl::Status RunRecorder::RecallEvaluationsWithin() {
 void RunRecorder::KeepEvaluation(const std::string& when,
                                  const EvaluationReport& report) {
   state_->evaluations.insert_or_assign(when, report);
-  // One time series for all those within the run.
-  state_->metrics->RecordEvaluation(
-      absl::StartsWith(when, kWithinPrefix) ? "within" : when, report);
+  state_->metrics->RecordEvaluation(when, report);
   state_->status->Change([&](v1::GetStatusResponse& state) {
     dapd::ShowEvaluation(when, report, &state);
   });
@@ -311,7 +304,7 @@ void RunRecorder::ShowEvaluation(const std::string& when,
   LogInfo(absl::StrFormat(
       "evaluation %s: accuracy %s, format rate %s%s (95 %% interval; "
       "%d problems x %d), %.0f tokens per answer, %.0f s",
-      absl::StartsWith(when, kWithinPrefix)
+      IsWithinRun(when)
           ? absl::StrCat("after step ", report.policy_version)
           : absl::StrCat(when, " training"),
       PercentText(report.accuracy),

@@ -26,13 +26,11 @@ void AddSeconds(const Json& line, std::map<std::string, double>* sums) {
   }
 }
 
-absl::StatusOr<KeptLines> KeepLines(const std::string& path,
-                                    int64_t last_step,
-                                    RunHistory* history,
-                                    ClipWatch* watch) try {
-  KeptLines kept;
-  if (!FileExists(path)) return kept;
-  ASSIGN_OR_RETURN(JsonLinesWriter writer, JsonLinesWriter::Open(path));
+absl::Status ForEachStepLine(
+    const std::string& path,
+    const std::function<absl::Status(int64_t step, const Json& line)>&
+        take) try {
+  if (!FileExists(path)) return absl::OkStatus();
   ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxLinesBytes));
   for (const absl::string_view line : absl::StrSplit(text, '\n')) {
     // A line without its end is one that a crash cut off.
@@ -48,18 +46,33 @@ absl::StatusOr<KeptLines> KeepLines(const std::string& path,
       return absl::DataLossError(
           absl::StrCat(path, " has a line that is no step: ", line));
     }
-    if (*step > last_step) continue;
-    AddSeconds(row, &kept.seconds);
-    RETURN_IF_ERROR(writer.Append(row));
-    history->Add(row);
-    watch->Recall(row);
-    kept.last = row;
+    RETURN_IF_ERROR(take(*step, row));
   }
-  RETURN_IF_ERROR(writer.Commit());
-  return kept;
+  return absl::OkStatus();
 } catch (const Json::exception& error) {
   return absl::DataLossError(
       absl::StrCat(path, " has a line that is no step: ", error.what()));
+}
+
+absl::StatusOr<KeptLines> KeepLines(const std::string& path,
+                                    int64_t last_step,
+                                    RunHistory* history,
+                                    ClipWatch* watch) {
+  KeptLines kept;
+  if (!FileExists(path)) return kept;
+  ASSIGN_OR_RETURN(JsonLinesWriter writer, JsonLinesWriter::Open(path));
+  RETURN_IF_ERROR(ForEachStepLine(
+      path, [&](int64_t step, const Json& line) -> absl::Status {
+        if (step > last_step) return absl::OkStatus();
+        AddSeconds(line, &kept.seconds);
+        RETURN_IF_ERROR(writer.Append(line));
+        history->Add(line);
+        watch->Recall(line);
+        kept.last = line;
+        return absl::OkStatus();
+      }));
+  RETURN_IF_ERROR(writer.Commit());
+  return kept;
 }
 
 }  // namespace dapd

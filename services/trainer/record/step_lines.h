@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 #include "common/base/json.h"
@@ -13,6 +15,15 @@
 #include "common/training/clip_watch.h"
 
 namespace dapd {
+
+// Calls `take` with each whole line and its step, in their order, until it
+// returns an error; not at all without the file. A line that a crash cut off is
+// left out. DATA_LOSS for a line that is no step's.
+absl::Status ForEachStepLine(
+    const std::string& path,
+    const std::function<absl::Status(int64_t step,
+                                     const nlohmann::ordered_json& line)>&
+        take);
 
 // What earlier attempts left in metrics.jsonl.
 struct KeptLines {

@@ -173,7 +173,7 @@ void TrainerMetrics::Record(const StepMetric& metric,
 
 void TrainerMetrics::RecordEvaluation(const std::string& when,
                                       const EvaluationReport& report) {
-  const MetricLabels labels = {{"when", when}};
+  const MetricLabels labels = {{"when", IsWithinRun(when) ? "within" : when}};
   Set("dapd_trainer_evaluation_accuracy_ratio",
       "Share of right answers to the held-out problems.",
       report.accuracy.mean,
@@ -193,7 +193,7 @@ void TrainerMetrics::RecordEvaluation(const std::string& when,
     Set("dapd_trainer_evaluation_divergence",
         "True KL divergence of a term on held-out problems.",
         term.unclipped.mean,
-        {{"when", when}, {"term", term.name}});
+        {{"when", labels.at("when")}, {"term", term.name}});
   }
 }
 

@@ -35,7 +35,7 @@ class TrainerMetrics {
   void RecordRecalled(int64_t answers);
   void RecordWriteFailure();
   void SetPausedForDisk(bool paused);
-  // `when`: "before", "after" or "within" training.
+  // `when`: its name. All those within the run are one series, "within".
   void RecordEvaluation(const std::string& when,
                         const EvaluationReport& report);
   // An evaluation ends now, during which no step could.

@@ -1,0 +1,95 @@
+#include "services/trainer/record/finished_run.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+#include "common/base/files.h"
+#include "common/base/json.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/config/preset_terms.h"
+#include "common/training/clip_watch.h"
+#include "services/trainer/record/evaluation_report.h"
+#include "services/trainer/record/step_lines.h"
+#include "services/trainer/status/status_message.h"
+
+namespace dapd {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+absl::Status ShowEvaluations(const std::string& folder,
+                             TrainerMetrics* metrics,
+                             TrainerStatus* status) {
+  ASSIGN_OR_RETURN(const std::vector<NamedEvaluation> evaluations,
+                   ReadEvaluationReports(folder));
+  for (const auto& [when, report] : evaluations) {
+    metrics->RecordEvaluation(when, report);
+    status->Change([&](v1::GetStatusResponse& state) {
+      ShowEvaluation(when, report, &state);
+    });
+  }
+  return absl::OkStatus();
+}
+
+// The run is worth as much without.
+void WarnOf(const char* what, const absl::Status& status) {
+  if (status.ok()) return;
+  LogWarning(absl::StrCat(
+      what, " that cannot be shown: ", std::string(status.message())));
+}
+
+}  // namespace
+
+absl::Status ShowFinishedRun(const Config& config,
+                             const std::string& folder,
+                             TrainerMetrics* metrics,
+                             TrainerStatus* status,
+                             RunHistory* history,
+                             RunAnswers* answers) {
+  const int64_t steps = config.trainer.steps;
+  metrics->BeginPhase(TrainerPhase::kDone);
+  metrics->RecordStart(steps, /*resumed=*/false);
+  status->Change([&](v1::GetStatusResponse& state) {
+    state.set_run_name(config.run.name);
+    state.set_run_folder(folder);
+    state.set_phase(NameOf(TrainerPhase::kDone));
+    state.set_step(steps);
+    state.set_start_step(steps);
+    state.set_total_steps(steps);
+    state.set_max_gradient_norm(config.trainer.max_grad_norm);
+    state.set_max_rollout_tokens(config.rollout.max_new_tokens);
+  });
+  WarnOf("answers", RecallAnswers(folder, answers));
+  WarnOf("evaluations", ShowEvaluations(folder, metrics, status));
+  Json last;
+  ClipWatch watch(ExpandTerms(config.objective));
+  RETURN_IF_ERROR(ForEachStepLine(JoinPath(folder, "metrics.jsonl"),
+                                  [&](int64_t /*step*/, const Json& line) {
+                                    history->Add(line);
+                                    watch.Recall(line);
+                                    last = line;
+                                    return absl::OkStatus();
+                                  }));
+  if (last.is_null()) return absl::OkStatus();
+  try {
+    status->Change([&](v1::GetStatusResponse& state) {
+      ShowStepLine(last, &state);
+      // As long as it was when it ended, if trainer.steps are fewer now.
+      state.set_total_steps(std::max(steps, state.step()));
+      ShowClipFindings(watch.Findings(), &state);
+    });
+  } catch (const Json::exception& error) {
+    return absl::DataLossError(absl::StrCat(
+        folder, "/metrics.jsonl ends in a line that is no step: ", error.what()));
+  }
+  const v1::GetStatusResponse shown = status->Get();
+  metrics->RecordPolicy(shown.step(), shown.snapshot_step());
+  return absl::OkStatus();
+}
+
+}  // namespace dapd
