@@ -68,6 +68,12 @@ Json ToJson(const v1::EvaluationStatus& evaluation) {
     json["marker"] = evaluation.marker();
     json["marker_rate"] = ToJson(evaluation.marker_rate());
   }
+  if (evaluation.has_truncated()) {
+    json["truncated"] = ToJson(evaluation.truncated());
+  }
+  if (evaluation.has_repeated()) {
+    json["repeated"] = ToJson(evaluation.repeated());
+  }
   return json;
 }
 

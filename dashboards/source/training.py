@@ -58,10 +58,12 @@ ANSWERS = [
 ]
 
 HELD_OUT = [
-    bars("Held-out answers", "Right answers, answers with a boxed result, and those that contain evaluation.marker, before and after "
-         "training; `within`: the newest of evaluation.interval.", RATIO,
+    bars("Held-out answers", "Right answers, answers with a boxed result, those cut off at the length limit, those that ended in a loop, "
+         "and those that contain evaluation.marker, before and after training; `within`: the newest of evaluation.interval.", RATIO,
          query(f"dapd_trainer_evaluation_accuracy_ratio{{{RUN}}}", "right, {{when}}"),
          query(f"dapd_trainer_evaluation_boxed_ratio{{{RUN}}}", "boxed, {{when}}"),
+         query(f"dapd_trainer_evaluation_truncated_ratio{{{RUN}}}", "cut off, {{when}}"),
+         query(f"dapd_trainer_evaluation_repeated_ratio{{{RUN}}}", "repeating, {{when}}"),
          query(f"dapd_trainer_evaluation_marker_ratio{{{RUN}}}", "marked, {{when}}"), width=12),
     bars("Held-out divergence by term", "True KL on held-out problems, before and after training; `within`: the newest of "
          "evaluation.interval.", PLAIN,

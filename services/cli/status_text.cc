@@ -106,7 +106,7 @@ std::string StatusText(const v1::GetStatusResponse& status) {
   for (const v1::EvaluationStatus& evaluation : status.evaluations()) {
     absl::StrAppendFormat(&text,
                           "held out  %-7s accuracy %s, format rate %s%s, %.0f "
-                          "tokens (%d problems x %d)\n",
+                          "tokens%s%s (%d problems x %d)\n",
                           Printable(evaluation.when()),
                           Percent(evaluation.accuracy()),
                           Percent(evaluation.format_rate()),
@@ -117,6 +117,12 @@ std::string StatusText(const v1::GetStatusResponse& status) {
                                              Percent(evaluation.marker_rate()))
                               : "",
                           evaluation.mean_tokens(),
+                          evaluation.has_truncated()
+                              ? ", cut off " + Percent(evaluation.truncated())
+                              : "",
+                          evaluation.has_repeated()
+                              ? ", repeating " + Percent(evaluation.repeated())
+                              : "",
                           evaluation.problems(),
                           evaluation.samples());
   }

@@ -55,7 +55,8 @@ def test_the_report_holds_curves_evaluation_and_configuration(finished, page):
 
     evaluation = json.loads((folder / "summary.json").read_text())["evaluation"]
     for when in ("before", "after"):
-        for measure, key in (("accuracy", "accuracy"), ("format rate", "format_rate"), ('with "e"', "marker_rate")):
+        for measure, key in (("accuracy", "accuracy"), ("format rate", "format_rate"), ("cut off", "truncated"), ("repeating", "repeated"),
+                             ('with "e"', "marker_rate")):
             interval = evaluation[when][key]
             shown = page.js(f"document.querySelector(`[data-measure='{measure}'] [data-label={when}]`).textContent")
             assert shown == "{:.1f} % [{:.1f} %, {:.1f} %]".format(*(100 * interval[part] for part in ("mean", "low", "high")))
@@ -63,7 +64,7 @@ def test_the_report_holds_curves_evaluation_and_configuration(finished, page):
             shown = page.js(f"document.querySelector(`[data-measure='{name.replace('_', ' ')}'] [data-label={when}]`).textContent")
             numbers = [float(number) for number in re.findall(r"[\d.e-]+", shown)]
             assert numbers == pytest.approx([interval[part] for part in ("mean", "low", "high")], rel=6e-3)
-    assert page.js("document.querySelectorAll('.interval-plot .whisker').length") == 2 * (3 + 6)
+    assert page.js("document.querySelectorAll('.interval-plot .whisker').length") == 2 * (5 + 6)
 
     key = "document.querySelector(`[data-key='trainer.steps']`).textContent"
     assert "5file:" in page.js(key)

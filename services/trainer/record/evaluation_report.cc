@@ -122,6 +122,12 @@ std::string CompareEvaluations(const EvaluationReport& before,
   std::vector<ShareRow> rows = {
       {"accuracy", before.accuracy, after.accuracy},
       {"format rate", before.format_rate, after.format_rate}};
+  if (before.truncated.has_value() || after.truncated.has_value()) {
+    rows.push_back({"cut off", before.truncated, after.truncated});
+  }
+  if (before.repeated.has_value() || after.repeated.has_value()) {
+    rows.push_back({"repeating", before.repeated, after.repeated});
+  }
   const bool is_same = before.marker == after.marker;
   if (before.marker_rate.has_value()) {
     rows.push_back({MarkerLabel(before.marker),

@@ -325,6 +325,12 @@ void RunRecorder::ShowEvaluation(const std::string& when,
   if (report.marker_rate.has_value()) {
     AddEvent("eval/marker", report.policy_version, report.marker_rate->mean);
   }
+  if (report.truncated.has_value()) {
+    AddEvent("eval/truncated", report.policy_version, report.truncated->mean);
+  }
+  if (report.repeated.has_value()) {
+    AddEvent("eval/repeated", report.policy_version, report.repeated->mean);
+  }
 }
 
 absl::Status RunRecorder::WriteEvaluation(

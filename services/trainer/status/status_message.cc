@@ -52,6 +52,12 @@ v1::EvaluationStatus EvaluationMessage(const std::string& when,
     message.set_marker(report.marker);
     SetInterval(*report.marker_rate, message.mutable_marker_rate());
   }
+  if (report.truncated.has_value()) {
+    SetInterval(*report.truncated, message.mutable_truncated());
+  }
+  if (report.repeated.has_value()) {
+    SetInterval(*report.repeated, message.mutable_repeated());
+  }
   message.set_mean_tokens(report.mean_tokens);
   for (const TermDivergence& term : report.divergences) {
     v1::DivergenceStatus& divergence = *message.add_divergences();

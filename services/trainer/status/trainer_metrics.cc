@@ -189,6 +189,18 @@ void TrainerMetrics::RecordEvaluation(const std::string& when,
         report.marker_rate->mean,
         labels);
   }
+  if (report.truncated.has_value()) {
+    Set("dapd_trainer_evaluation_truncated_ratio",
+        "Share of answers to the held-out problems that hit the length limit.",
+        report.truncated->mean,
+        labels);
+  }
+  if (report.repeated.has_value()) {
+    Set("dapd_trainer_evaluation_repeated_ratio",
+        "Share of answers to the held-out problems that ended in a loop.",
+        report.repeated->mean,
+        labels);
+  }
   for (const TermDivergence& term : report.divergences) {
     Set("dapd_trainer_evaluation_divergence",
         "True KL divergence of a term on held-out problems.",

@@ -19,6 +19,8 @@ v1::GetStatusResponse MakeStatus() {
   evaluation.mutable_accuracy()->set_low(0.5);
   evaluation.set_marker(" = ");
   evaluation.mutable_marker_rate()->set_mean(0.75);
+  evaluation.mutable_truncated()->set_mean(0.25);
+  evaluation.mutable_repeated()->set_high(0.125);
   evaluation.add_divergences()->mutable_unclipped()->set_high(2.0);
   status.add_warnings()->set_text("the clip hides something");
   return status;
@@ -61,6 +63,8 @@ TEST(StatusJsonTest, NumbersAreNumbers) {
   EXPECT_EQ(json["evaluations"][0]["accuracy"]["low"], 0.5);
   EXPECT_EQ(json["evaluations"][0]["marker"], " = ");
   EXPECT_EQ(json["evaluations"][0]["marker_rate"]["mean"], 0.75);
+  EXPECT_EQ(json["evaluations"][0]["truncated"]["mean"], 0.25);
+  EXPECT_EQ(json["evaluations"][0]["repeated"]["high"], 0.125);
   EXPECT_EQ(json["warnings"][0]["text"], "the clip hides something");
 }
 
@@ -70,6 +74,13 @@ TEST(StatusJsonTest, AnEvaluationWithoutAMarkerHasNone) {
   const nlohmann::ordered_json json = StatusJson(status)["evaluations"][0];
   EXPECT_TRUE(json.contains("format_rate"));
   EXPECT_FALSE(json.contains("marker") || json.contains("marker_rate"));
+}
+
+TEST(StatusJsonTest, AnEvaluationOfAnOlderRunLacksWhatItDidNotMeasure) {
+  v1::GetStatusResponse status;
+  status.add_evaluations();
+  const nlohmann::ordered_json json = StatusJson(status)["evaluations"][0];
+  EXPECT_FALSE(json.contains("truncated") || json.contains("repeated"));
 }
 
 TEST(StatusJsonTest, AnEmptyStatusHasEmptyLists) {

@@ -103,6 +103,12 @@ TEST(StatusTextTest, EvaluationsAreShownWithTheirIntervals) {
   EXPECT_THAT(StatusText(status),
               HasSubstr("before  accuracy 50.0% [40.0, 60.0]"));
   EXPECT_THAT(StatusText(status), Not(HasSubstr("with ")));
+  EXPECT_THAT(StatusText(status), HasSubstr(", 0 tokens (0 problems x 0)"));
+  evaluation.mutable_truncated()->set_mean(0.25);
+  evaluation.mutable_repeated()->set_high(0.5);
+  EXPECT_THAT(StatusText(status),
+              HasSubstr(", 0 tokens, cut off 25.0% [0.0, 0.0], repeating 0.0% "
+                        "[0.0, 50.0] (0 problems x 0)\n"));
 }
 
 TEST(StatusTextTest, TheMarkersShareIsShownByItsEscapedText) {

@@ -99,8 +99,10 @@ function evaluationView(evaluations) {
   const by = Object.fromEntries(evaluations.map((evaluation) => [evaluation.when, evaluation]));
   const { before, after } = by;
   const known = before ?? after ?? evaluations[0];
-  const shares = [["accuracy", "accuracy"], ["format rate", "format_rate"]].map(([label, key]) => ({
-    label, before: before?.[key], after: after?.[key] }));
+  // Older runs did not measure the last two.
+  const shares = [["accuracy", "accuracy"], ["format rate", "format_rate"], ["cut off", "truncated"], ["repeating", "repeated"]]
+    .filter(([, key]) => evaluations.some((evaluation) => evaluation[key]))
+    .map(([label, key]) => ({ label, before: before?.[key], after: after?.[key] }));
   const markers = [...new Set(evaluations.filter((evaluation) => evaluation.marker_rate).map((evaluation) => evaluation.marker))];
   const markerRates = markers.map((marker) => ({
     label: markerLabel(marker), before: withMarker([before], marker)[0]?.marker_rate, after: withMarker([after], marker)[0]?.marker_rate }));

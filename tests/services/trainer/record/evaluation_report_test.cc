@@ -12,6 +12,7 @@
 namespace dapd {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -69,6 +70,19 @@ TEST(CompareEvaluationsTest, TheMarkersShareStandsBelowTheOthers) {
   EXPECT_THAT(
       CompareEvaluations(Report(" = "), Report(" = ")),
       HasSubstr("\n  with \" = \"   25.0 % [12.5, 37.5]    25.0 % [12.5"));
+}
+
+TEST(CompareEvaluationsTest, WhatWasCutOffAndWhatRepeatsIsCompared) {
+  EvaluationReport older = Report("");
+  older.truncated.reset();
+  EXPECT_THAT(CompareEvaluations(older, older),
+              Not(AnyOf(HasSubstr("cut off"), HasSubstr("repeating"))));
+  EvaluationReport newer = Report("");
+  newer.repeated = Interval{0.25, 0.125, 0.375};
+  const std::string text = CompareEvaluations(older, newer);
+  EXPECT_THAT(text, HasSubstr("\n  cut off         -"));
+  EXPECT_THAT(text, HasSubstr("12.5 % [0.0, 25.0]\n  repeating       -"));
+  EXPECT_THAT(text, HasSubstr("25.0 % [12.5, 37.5]\n"));
 }
 
 TEST(CompareEvaluationsTest, SharesOfDifferentTextsAreNotCompared) {

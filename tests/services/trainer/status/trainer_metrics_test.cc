@@ -9,6 +9,7 @@ namespace dapd {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST(TrainerMetricsTest, PhasesAndUploadsOfManyMinutesHaveBuckets) {
   MetricsRegistry registry("trainer");
@@ -25,6 +26,23 @@ TEST(TrainerMetricsTest, PhasesAndUploadsOfManyMinutesHaveBuckets) {
   EXPECT_THAT(text,
               HasSubstr("\ndapd_trainer_adapter_push_duration_seconds_bucket"
                         "{role=\"rollout\",le=\"500\"} 1"));
+}
+
+TEST(TrainerMetricsTest, WhatAnEvaluationOfAnOlderRunLacksIsNoZero) {
+  MetricsRegistry registry("trainer");
+  TrainerMetrics metrics(registry, Config());
+  metrics.RecordEvaluation("before", {});
+  EXPECT_THAT(registry.Expose(), Not(HasSubstr("evaluation_truncated_ratio")));
+  metrics.RecordEvaluation("step-000005",
+                           {.truncated = Interval{0.25, 0.2, 0.3},
+                            .repeated = Interval{0.125, 0.1, 0.2}});
+  const std::string text = registry.Expose();
+  EXPECT_THAT(text,
+              HasSubstr("\ndapd_trainer_evaluation_truncated_ratio"
+                        "{when=\"within\"} 0.25"));
+  EXPECT_THAT(text,
+              HasSubstr("\ndapd_trainer_evaluation_repeated_ratio"
+                        "{when=\"within\"} 0.125"));
 }
 
 }  // namespace

@@ -34,6 +34,8 @@ TEST(TrainerServiceTest, TheAnswerHoldsTheStateAndTheWorkersOfBothRoles) {
                     .accuracy = {0.5, 0.4, 0.6},
                     .marker = " = ",
                     .marker_rate = Interval{0.75, 0.7, 0.8},
+                    .truncated = Interval{0.25, 0.2, 0.3},
+                    .repeated = Interval{0.125, 0.1, 0.2},
                     .divergences = {{"entangled_rollout", {0.1, 0.05, 0.15}}}},
                    &state);
   });
@@ -67,6 +69,8 @@ TEST(TrainerServiceTest, TheAnswerHoldsTheStateAndTheWorkersOfBothRoles) {
   EXPECT_EQ(response.evaluations(0).accuracy().low(), 0.4);
   EXPECT_EQ(response.evaluations(0).marker(), " = ");
   EXPECT_EQ(response.evaluations(0).marker_rate().high(), 0.8);
+  EXPECT_EQ(response.evaluations(0).truncated().low(), 0.2);
+  EXPECT_EQ(response.evaluations(0).repeated().high(), 0.2);
   EXPECT_EQ(response.evaluations(0).divergences(0).unclipped().high(), 0.15);
   ASSERT_EQ(response.terms_size(), 1);
   EXPECT_EQ(response.terms(0).name(), "entangled_rollout");
@@ -184,6 +188,8 @@ TEST(TrainerServiceTest, AnEvaluationThatIsRepeatedIsShownOnce) {
   ASSERT_EQ(message.evaluations_size(), 2);
   EXPECT_EQ(message.evaluations(0).problems(), 3);
   EXPECT_FALSE(message.evaluations(0).has_marker_rate());
+  EXPECT_FALSE(message.evaluations(0).has_truncated());
+  EXPECT_FALSE(message.evaluations(0).has_repeated());
 }
 
 TEST(TrainerServiceTest, WorkersAreNotAskedForOnceTheyAreGone) {
