@@ -70,6 +70,11 @@ void ProgressMeter::Update(int64_t done, absl::Time now) {
   if (updates_.size() > kMaxUpdates) updates_.pop_front();
 }
 
+void ProgressMeter::Begin(absl::Time now) {
+  const int64_t done = updates_.back().second;
+  updates_ = {{now, done}};
+}
+
 double ProgressMeter::SecondsPerUnit() const {
   const auto& [first_time, first_done] = updates_.front();
   const auto& [last_time, last_done] = updates_.back();
@@ -125,6 +130,8 @@ void Progress::Update(int64_t done, const std::string& note) {
   is_pending_ = true;
   if (now >= next_shown_) Show(now);
 }
+
+void Progress::Begin() { meter_.Begin(absl::Now()); }
 
 void Progress::Show(absl::Time now) {
   const std::string line = meter_.Line(note_);

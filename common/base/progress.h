@@ -22,6 +22,8 @@ class ProgressMeter {
   ProgressMeter(std::string unit, int64_t total, int64_t done, absl::Time now);
 
   void Update(int64_t done, absl::Time now);
+  // What came before counts for the rate no more.
+  void Begin(absl::Time now);
 
   // By the last 20 updates that brought anything: what was slow at the start
   // does not spoil it. 0 before the first.
@@ -50,6 +52,8 @@ class Progress {
 
   // `done` of the total, with a short note such as "loss 0.123".
   void Update(int64_t done, const std::string& note = "");
+  // As ProgressMeter's.
+  void Begin();
 
   double SecondsPerUnit() const { return meter_.SecondsPerUnit(); }
   double EtaSeconds() const { return meter_.EtaSeconds(); }

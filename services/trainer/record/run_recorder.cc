@@ -211,6 +211,11 @@ void RunRecorder::BeginPhase(TrainerPhase phase) {
     s.clear_trained_ahead();
   });
   state_->metrics->BeginPhase(phase);
+  // The evaluation before the first step is no part of one.
+  if (phase == TrainerPhase::kRollout &&
+      state_->progress.SecondsPerUnit() == 0.0) {
+    state_->progress.Begin();
+  }
 }
 
 void RunRecorder::AdvancePhase(int64_t done, int64_t total) {

@@ -37,6 +37,15 @@ TEST(ProgressMeterTest, WhatWasThereBeforeDoesNotCountForTheRate) {
   EXPECT_EQ(meter.EtaSeconds(), 16.0);
 }
 
+TEST(ProgressMeterTest, WhatCameBeforeItBeginsDoesNotCountForTheRate) {
+  ProgressMeter meter("steps", 20, 10, At(0));
+  meter.Begin(At(600));
+  EXPECT_EQ(meter.SecondsPerUnit(), 0.0);
+  meter.Update(11, At(602));
+  EXPECT_EQ(meter.SecondsPerUnit(), 2.0);
+  EXPECT_EQ(meter.EtaSeconds(), 18.0);
+}
+
 TEST(ProgressMeterTest, TheRateFollowsTheLastUpdates) {
   ProgressMeter meter("steps", 1000, 0, At(0));
   meter.Update(1, At(600));  // a slow start

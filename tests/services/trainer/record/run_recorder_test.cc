@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -128,6 +130,16 @@ TEST_F(RunRecorderTest, ARunGoesOnBehindALossThatIsNotFinite) {
   Start(1);
   EXPECT_EQ(status_->Get().step(), 1);
   EXPECT_TRUE(std::isnan(status_->Get().loss()));
+}
+
+TEST_F(RunRecorderTest, WhatComesBeforeTheFirstStepIsNoPartOfItsTime) {
+  Start(0);
+  absl::SleepFor(absl::Milliseconds(50));  // an evaluation
+  const absl::Time begin = absl::Now();
+  recorder_->BeginPhase(TrainerPhase::kRollout);
+  Record(1);
+  EXPECT_LE(status_->Get().seconds_per_step(),
+            absl::ToDoubleSeconds(absl::Now() - begin));
 }
 
 // By it the alert NoProgress knows why no step ended for so long.
