@@ -11,6 +11,7 @@ from conftest import ROOT, wait_for
 from drawn_page import EVALUATED, PICTURES, TITLE_OF_ANSWERS, check_charts, needs_chromium, read_lines, visible
 
 SCALE_SCRIPT = ROOT / "common/charts/scale.js"
+STATUS_SCRIPT = ROOT / "services/trainer/status/page/status_view.js"
 
 
 class LiveRun:
@@ -264,3 +265,23 @@ def test_ticks_are_few_round_and_inside_for_any_range(page):
     print(f"{result['checked']} ranges")
     assert result["wrong"] == []
     assert result["texts"] == ["0", "0.4641", "1,235", "12.35k", "3.2e-7", "5e-5", "1.5G", "\u2013"]
+
+
+@needs_chromium
+def test_a_worker_is_behind_what_it_is_to_serve_and_nothing_else(page):
+    page.open("about:blank")
+    page.js(STATUS_SCRIPT.read_text() + "; Object.assign(window, {servedText}); null")
+    cases = {
+        ("rollout", "live", 120): "120",
+        ("rollout", "live", 118): "118, 2 behind",
+        ("teacher", "snapshot", 100): "100",
+        ("teacher", "snapshot", 0): "0, 100 behind",
+        ("teacher", "live", 119): "119, 1 behind",
+        ("teacher", "base", 0): "0",
+        ("teacher", "ema", 120): "120",
+        ("teacher", "snapshot", -1): "none yet",
+    }
+    for (role, weights, version), text in cases.items():
+        worker = {"role": role, "policy_version": version, "weights": [{"set": weights, "version": version}]}
+        status = {"step": 120, "snapshot_step": 100}
+        assert page.js(f"servedText({json.dumps(worker)}, {json.dumps(status)})") == text

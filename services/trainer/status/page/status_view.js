@@ -51,27 +51,29 @@ function showHead(status) {
 // A state by shape as well as by colour.
 const stateSymbols = { ready: "\u25cf", loading: "\u25d0", connecting: "\u25cb", lost: "\u2715" };
 
+// What a worker serves, and by how much that is behind what it is to serve, as
+// far as the status says it: the base stays what it is, and the newest average
+// has no number of its own.
+function servedText(worker, status) {
+  if (worker.policy_version < 0) return "none yet";
+  if (worker.weights.length > 1) return worker.weights.map(({ set, version }) => `${set} ${version}`).join(", ");
+  const wanted = { live: status.step, snapshot: status.snapshot_step };
+  const behind = wanted[worker.role === "rollout" ? "live" : worker.weights[0]?.set] - worker.policy_version;
+  return behind > 0 ? `${worker.policy_version}, ${behind} behind` : String(worker.policy_version);
+}
+
 function showWorkers(status) {
   if (status.workers.length === 0) {
     byId("workers").replaceChildren(html("p", { class: "empty-text" }, "No worker is known yet: the trainer looks up rollout.addresses and teacher.addresses every few seconds."));
     return;
   }
-  // Rollout workers serve the live policy; teachers the snapshot, or several sets
-  // of weights.
-  const wanted = { rollout: status.step, teacher: status.snapshot_step };
-  const policy = (worker) => {
-    if (worker.policy_version < 0) return "none yet";
-    if (worker.weights.length > 1) return worker.weights.map(({ set, version }) => `${set} ${version}`).join(", ");
-    const behind = wanted[worker.role] - worker.policy_version;
-    return behind > 0 ? `${worker.policy_version}, ${behind} behind` : String(worker.policy_version);
-  };
   byId("workers").replaceChildren(html("table", { class: "worker-table" },
     html("thead", {}, html("tr", {}, ["role", "address", "state", "policy", "in flight", "last error"].map((text) => html("th", { scope: "col" }, text)))),
     html("tbody", {}, status.workers.map((worker) => html("tr", { "data-worker": worker.address },
       html("td", { "data-label": "role" }, worker.role),
       html("td", { "data-label": "address", class: "code" }, worker.address),
       html("td", { "data-label": "state" }, html("span", { class: `state ${worker.state}` }, html("span", { "aria-hidden": "true" }, stateSymbols[worker.state] ?? "?"), ` ${worker.state}`)),
-      html("td", { "data-label": "policy" }, policy(worker)),
+      html("td", { "data-label": "policy" }, servedText(worker, status)),
       html("td", { "data-label": "in flight" }, String(worker.in_flight)),
       html("td", { "data-label": "last error", class: "error-text" }, worker.last_error || "\u2013"))))));
 }
