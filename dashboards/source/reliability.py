@@ -24,7 +24,8 @@ WORKERS = [
 ]
 
 TASKS = [
-    graph("Attempts that failed", "Attempts at rollouts and scores without a usable result. All but `failed` are done again.", PER_SECOND,
+    graph("Attempts that failed", "Attempts at rollouts and scores without a usable result. All but `failed` and `duplicate` are done "
+          "again.", PER_SECOND,
           query(f'sum by (role, outcome) (rate(dapd_trainer_tasks_total{{{RUN}, outcome!~"accepted|hedged"}}[$window]))', "{{role}} {{outcome}}")),
     graph("Retried share", "Attempts that were lost, too late, or for other weights, of all attempts.", RATIO,
           query(share_of_attempts("lost|timeout|stale"), "{{role}}")),
