@@ -54,6 +54,7 @@ struct RunRecorder::State {
   std::string step_note;  // what the progress line says of the last step
   std::map<std::string, EvaluationReport> evaluations;
   std::map<std::string, double> seconds;  // by phase, over all steps
+  int64_t start_step = 0;
   int64_t steps = 0;
   bool events_failed = false;
   std::atomic<TrainerPhase> phase = TrainerPhase::kStarting;
@@ -123,6 +124,7 @@ absl::StatusOr<std::unique_ptr<RunRecorder>> RunRecorder::Create(
                 .progress = Progress("steps", config.trainer.steps, start_step),
                 .clip_watch = std::move(watch),
                 .seconds = kept.seconds,
+                .start_step = start_step,
                 .steps = start_step})));
   RETURN_IF_ERROR(recorder->RecallEvaluation("before"));
   RETURN_IF_ERROR(recorder->RecallEvaluationsWithin());
@@ -358,6 +360,7 @@ absl::Status RunRecorder::Finish(double total_seconds) {
   const RunSummary summary{
       .folder = state_->folder,
       .steps = state_->steps,
+      .start_step = state_->start_step,
       .seconds = total_seconds,
       .seconds_by_phase = state_->seconds,
       .evaluations = state_->evaluations,

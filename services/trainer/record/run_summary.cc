@@ -31,10 +31,14 @@ std::string ClosingText(const RunSummary& summary) {
   for (const auto& [phase, seconds] : summary.seconds_by_phase) {
     phases.push_back(absl::StrFormat("%s %.0f s", phase, seconds));
   }
-  std::string text = absl::StrFormat("done: %d steps in %.0f s (%s)\n",
-                                     summary.steps,
-                                     summary.seconds,
-                                     absl::StrJoin(phases, ", "));
+  const bool goes_on = summary.start_step > 0;
+  std::string text = absl::StrFormat(
+      "done: %d steps%s in %.0f s (%s%s)\n",
+      summary.steps,
+      goes_on ? absl::StrCat(", those after step ", summary.start_step) : "",
+      summary.seconds,
+      goes_on ? "all: " : "",
+      absl::StrJoin(phases, ", "));
   const auto before = summary.evaluations.find("before");
   const auto after = summary.evaluations.find("after");
   if (before != summary.evaluations.end() &&

@@ -17,8 +17,9 @@ namespace dapd {
 struct RunSummary {
   const std::string& folder;
   int64_t steps = 0;
-  double seconds = 0.0;
-  const std::map<std::string, double>& seconds_by_phase;
+  int64_t start_step = 0;  // behind which this attempt went on; 0: a new run
+  double seconds = 0.0;    // of this attempt
+  const std::map<std::string, double>& seconds_by_phase;  // of all attempts
   const std::map<std::string, EvaluationReport>& evaluations;  // by their names
   std::string best;                     // of evaluations; empty: none
   bool has_evaluations_within = false;  // whether the best is kept by itself
