@@ -52,10 +52,9 @@ void SummarizeRollouts(const std::vector<RolloutRecord>& records,
       std::ranges::count_if(records, [](const RolloutRecord& record) {
         return !ExpectedAnswer(*record.problem).empty();
       });
-  report.correct_fraction =
-      static_cast<double>(
-          std::ranges::count_if(records, &RolloutRecord::correct)) /
-      static_cast<double>(std::max<int64_t>(1, graded));
+  report.correct_fraction = static_cast<double>(std::ranges::count_if(
+                                records, &RolloutRecord::correct)) /
+                            static_cast<double>(std::max<int64_t>(1, graded));
   report.taught_fraction = share(
       [](const RolloutRecord& record) { return !record.context.empty(); });
   report.verified_fraction =

@@ -84,8 +84,10 @@ absl::Status ShowFinishedRun(const Config& config,
       ShowClipFindings(watch.Findings(), &state);
     });
   } catch (const Json::exception& error) {
-    return absl::DataLossError(absl::StrCat(
-        folder, "/metrics.jsonl ends in a line that is no step: ", error.what()));
+    return absl::DataLossError(
+        absl::StrCat(folder,
+                     "/metrics.jsonl ends in a line that is no step: ",
+                     error.what()));
   }
   const v1::GetStatusResponse shown = status->Get();
   metrics->RecordPolicy(shown.step(), shown.snapshot_step());

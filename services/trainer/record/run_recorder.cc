@@ -311,9 +311,8 @@ void RunRecorder::ShowEvaluation(const std::string& when,
   LogInfo(absl::StrFormat(
       "evaluation %s: accuracy %s, format rate %s%s (95 %% interval; "
       "%d problems x %d), %.0f tokens per answer, %.0f s",
-      IsWithinRun(when)
-          ? absl::StrCat("after step ", report.policy_version)
-          : absl::StrCat(when, " training"),
+      IsWithinRun(when) ? absl::StrCat("after step ", report.policy_version)
+                        : absl::StrCat(when, " training"),
       PercentText(report.accuracy),
       PercentText(report.format_rate),
       report.marker_rate.has_value()

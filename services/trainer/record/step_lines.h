@@ -21,9 +21,8 @@ namespace dapd {
 // left out. DATA_LOSS for a line that is no step's.
 absl::Status ForEachStepLine(
     const std::string& path,
-    const std::function<absl::Status(int64_t step,
-                                     const nlohmann::ordered_json& line)>&
-        take);
+    const std::function<
+        absl::Status(int64_t step, const nlohmann::ordered_json& line)>& take);
 
 // What earlier attempts left in metrics.jsonl.
 struct KeptLines {

@@ -8,7 +8,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// trainer.rpc_timeout_seconds gives a request ten minutes unless told otherwise.
+// trainer.rpc_timeout_seconds gives a request ten minutes unless told
+// otherwise.
 TEST(TeacherMetricsTest, AScoreOfMinutesHasABucket) {
   MetricsRegistry registry("teacher");
   const TeacherObserver observer = MakeTeacherMetrics(registry);
