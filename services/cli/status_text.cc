@@ -43,6 +43,16 @@ std::string PhaseText(const v1::GetStatusResponse& status) {
   return text;
 }
 
+// Nothing before this process has taken a step.
+std::string RateText(const v1::GetStatusResponse& status) {
+  if (status.seconds_per_step() == 0.0) return "";
+  return absl::StrCat(", ",
+                      Seconds(status.seconds_per_step()),
+                      " a step, ",
+                      Seconds(status.eta_seconds()),
+                      " left");
+}
+
 std::string Percent(const v1::IntervalStatus& interval) {
   return absl::StrFormat("%.1f%% [%.1f, %.1f]",
                          100.0 * interval.mean(),
@@ -56,7 +66,7 @@ std::string StatusText(const v1::GetStatusResponse& status) {
   std::string text = absl::StrFormat(
       "run       %s (%s), for %s\n"
       "phase     %s\n"
-      "step      %d of %d, %s a step, %s left\n"
+      "step      %d of %d%s\n"
       "policy    version %d, digest %s, snapshot of step %d\n"
       "loss      %.6g   gradient norm %.6g (clipped at %.6g)   learning rate "
       "%.6g\n"
@@ -68,8 +78,7 @@ std::string StatusText(const v1::GetStatusResponse& status) {
       PhaseText(status),
       status.step(),
       status.total_steps(),
-      Seconds(status.seconds_per_step()),
-      Seconds(status.eta_seconds()),
+      RateText(status),
       status.step(),
       status.adapter_digest().empty()
           ? "(none)"

@@ -64,6 +64,13 @@ TEST(StatusTextTest, ATeacherOfSeveralSetsShowsEachVersion) {
   EXPECT_THAT(StatusText(status), HasSubstr("snapshot 4, ema 7"));
 }
 
+TEST(StatusTextTest, ARunThatGoesOnHasNoRateBeforeItsFirstStep) {
+  v1::GetStatusResponse status = MakeStatus();
+  status.set_seconds_per_step(0);
+  status.set_eta_seconds(0);
+  EXPECT_THAT(StatusText(status), HasSubstr("\nstep      7 of 20\n"));
+}
+
 TEST(StatusTextTest, AnEmptyStatusHasNoDigest) {
   EXPECT_THAT(StatusText({}), HasSubstr("(none)"));
 }

@@ -24,7 +24,7 @@ function showTiles(status, first) {
     tile("gradient", "Gradient norm", number(status.gradient_norm), status.max_gradient_norm > 0 ? `clipped at ${formatNumber(status.max_gradient_norm)}` : ""),
     tile("length", "Rollout length", number(status.mean_rollout_tokens), status.max_rollout_tokens > 0 ? `of at most ${status.max_rollout_tokens}` : "tokens"),
     tile("tokens", "Generated tokens/s", number(status.generated_tokens_per_second), `scored: ${number(status.scored_tokens_per_second)}`),
-    tile("step-time", "Time a step", number(status.seconds_per_step, formatSeconds), `${number(60 * status.samples_per_second)} samples/min`),
+    tile("step-time", "Time a step", number(status.seconds_per_step || null, formatSeconds), `${number(60 * status.samples_per_second)} samples/min`),
     tile("policy", "Policy version", String(status.step), `snapshot of step ${status.snapshot_step}`),
     tile("workers", "Workers ready", workers.length > 0 ? `${ready} of ${workers.length}` : "\u2013",
       ready < workers.length ? "see below" : workers.length > 0 ? "all" : "none known yet"));
@@ -44,7 +44,7 @@ function showHead(status) {
   byId("progress").setAttribute("aria-valuemax", total);
   byId("progress").setAttribute("aria-valuenow", step);
   const parts = [`step ${step} of ${total}`, `${Math.floor(percent)} %`, `running for ${formatSeconds(Math.round(status.elapsed_seconds))}`];
-  if (step > 0 && step < total) parts.push(`${formatSeconds(Math.round(status.eta_seconds))} left`);
+  if (status.seconds_per_step > 0 && step < total) parts.push(`${formatSeconds(Math.round(status.eta_seconds))} left`);
   setText(byId("progress-text"), total > 0 ? parts.join(" \u00b7 ") : "no steps yet");
 }
 
