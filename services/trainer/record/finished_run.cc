@@ -53,7 +53,6 @@ absl::Status ShowFinishedRun(const Config& config,
                              RunAnswers* answers) {
   const int64_t steps = config.trainer.steps;
   metrics->BeginPhase(TrainerPhase::kDone);
-  metrics->RecordStart(steps, /*resumed=*/false);
   status->Change([&](v1::GetStatusResponse& state) {
     state.set_run_name(config.run.name);
     state.set_run_folder(folder);
@@ -90,6 +89,7 @@ absl::Status ShowFinishedRun(const Config& config,
                      error.what()));
   }
   const v1::GetStatusResponse shown = status->Get();
+  metrics->RecordStart(shown.step(), /*resumed=*/false);
   metrics->RecordPolicy(shown.step(), shown.snapshot_step());
   return absl::OkStatus();
 }
