@@ -9,6 +9,8 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 
+#include "common/config/preset_terms.h"
+
 namespace dapd {
 namespace {
 
@@ -64,7 +66,7 @@ double UnixSeconds() {
 }  // namespace
 
 TrainerMetrics::TrainerMetrics(MetricsRegistry& registry, const Config& config)
-    : registry_(registry) {
+    : registry_(registry), asks_rollouts_(AsksRolloutWorkers(config)) {
   // What is known exists from the start, so that a rate never misses its zero
   // and a dashboard is never empty.
   registry_.AddCounter(kSteps, kStepsHelp);
@@ -129,6 +131,7 @@ void TrainerMetrics::RecordPolicy(int64_t version, int64_t snapshot_version) {
 }
 
 void TrainerMetrics::RecordServed(int64_t version) {
+  if (!asks_rollouts_) return;
   Set("dapd_trainer_rollout_policy_version",
       "Optimizer steps behind the adapter that the rollout workers are to "
       "serve.",

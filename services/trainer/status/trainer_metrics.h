@@ -24,7 +24,8 @@ class TrainerMetrics {
   void BeginPhase(TrainerPhase phase);
   // The versions that are trained, and that the teachers are to serve.
   void RecordPolicy(int64_t version, int64_t snapshot_version);
-  // The version that the rollout workers are to serve from now on.
+  // The version that the rollout workers are to serve from now on. Nothing of
+  // a run that asks nothing of them: none of those that are up is behind.
   void RecordServed(int64_t version);
   // Every row of metric_table.h, and that a step was taken.
   void RecordStep(const StepReport& report);
@@ -56,6 +57,7 @@ class TrainerMetrics {
   void Record(const StepMetric& metric, const MetricValue& value);
 
   MetricsRegistry& registry_;
+  const bool asks_rollouts_;
 };
 
 }  // namespace dapd

@@ -28,6 +28,24 @@ TEST(TrainerMetricsTest, PhasesAndUploadsOfManyMinutesHaveBuckets) {
                         "{role=\"rollout\",le=\"500\"} 1"));
 }
 
+TEST(TrainerMetricsTest, NoWorkerIsBehindThatNothingIsAskedOf) {
+  constexpr char kServed[] = "\ndapd_trainer_rollout_policy_version 3";
+  Config config;
+  {
+    MetricsRegistry registry("trainer");
+    TrainerMetrics(registry, config).RecordServed(3);
+    EXPECT_THAT(registry.Expose(), HasSubstr(kServed));
+  }
+  config.objective.preset = "sft";
+  MetricsRegistry registry("trainer");
+  TrainerMetrics metrics(registry, config);
+  metrics.RecordServed(3);
+  EXPECT_THAT(registry.Expose(), Not(HasSubstr(kServed)));
+  config.evaluation.path = "held_out.jsonl";
+  TrainerMetrics(registry, config).RecordServed(3);
+  EXPECT_THAT(registry.Expose(), HasSubstr(kServed));
+}
+
 TEST(TrainerMetricsTest, WhatAnEvaluationOfAnOlderRunLacksIsNoZero) {
   MetricsRegistry registry("trainer");
   TrainerMetrics metrics(registry, Config());
