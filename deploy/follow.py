@@ -232,6 +232,7 @@ class Follower:
         self.lines = Lines(folder / "metrics.jsonl")
         self.state = {"id": None, "opened": False, "steps": {}, "evaluations": {}}
         self.lock = None
+        self.exits = False  # the trainer, when it is done
 
     def begin(self):
         """Takes up what an earlier follower left. One at a time."""
@@ -248,7 +249,9 @@ class Follower:
         if self.state["id"] is None:
             self.state["id"] = self.sink.new_id(self.folder.name)
             self.save()
-        self.sink.open(self.state["id"], not self.state["opened"], self.folder.name, settings(self.folder))
+        config = settings(self.folder)
+        self.exits = config.get("trainer.when_done") == "exit"
+        self.sink.open(self.state["id"], not self.state["opened"], self.folder.name, config)
         self.state["opened"] = True
         self.save()
 
@@ -296,7 +299,8 @@ class Follower:
         """"finished", "failed" or "stopped"; None while the run goes on, or may."""
         state = (read_json(self.folder / "outcome.json") or {}).get("state")
         if state == "finished":
-            return state
+            # One that exits then, and has the run, is about to, or has begun again, to take more steps.
+            return None if self.exits and is_held(self.folder) else state
         # A trainer that has begun again takes the file away, a moment after it has the lock.
         return state if state in ("failed", "stopped") and not wait and not is_held(self.folder) else None
 

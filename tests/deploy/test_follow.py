@@ -206,6 +206,25 @@ def test_a_run_that_a_trainer_holds_has_not_ended(follow, run):
     process.stderr.close()
 
 
+def test_a_finished_run_that_is_to_take_more_steps_has_not_ended(follow, run):
+    with open(run.folder / "config.yaml", "a") as config:
+        config.write("trainer:\n  when_done: exit\n")
+    run.write([run.line(1)])
+    run.end("finished")
+    with open(run.folder / ".lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        process = follow.start("--wandb", "project")
+        follow.wait_for_steps([1], process)
+        time.sleep(0.3)
+        assert process.poll() is None
+        (run.folder / "outcome.json").unlink()
+        run.write([run.line(1), run.line(2)])
+        follow.wait_for_steps([1, 2], process)
+        run.end("finished")
+    assert process.wait(timeout=60) == 0 and follow.calls("finish") == [[0]]
+    process.stderr.close()
+
+
 def test_a_follower_that_is_stopped_says_so_and_a_second_one_is_refused(follow, run):
     run.write([run.line(1)])
     process = follow.start("--wandb", "project")
