@@ -21,16 +21,16 @@ std::vector<ConfigKey> DataKeys(Config& c) {
            "Column of the short answer; may be missing from the data."),
       Text("data.on_bad_row",
            &c.data.on_bad_row,
-           "What to do about a row that cannot be used, or whose views are too "
+           "What to do with a row that cannot be used, or whose views are too "
            "long to be trained.",
            {"fail", "skip"}),
       Range("data.max_prompt_tokens",
             &c.data.max_prompt_tokens,
             1,
             kMillion,
-            "Tokens of a prompt in front of an answer, at most; what the "
-            "sampler gets leaves room for rollout.max_new_tokens in them. "
-            "Longer ones are cut on the right."),
+            "Tokens of a prompt in front of an answer, at most; the sampler's "
+            "prompt has to leave room in them for rollout.max_new_tokens. "
+            "Longer prompts are cut on the right."),
   };
 }
 
@@ -38,16 +38,16 @@ std::vector<ConfigKey> EvaluationKeys(Config& c) {
   return {
       Text("evaluation.path",
            &c.evaluation.path,
-           "Held-out problems, as data.path; measured before and after; "
-           "empty: none.")
+           "Held-out problems, as data.path, measured before and after "
+           "training; empty: none.")
           .MayChange(),
-      Range("evaluation.interval",
-            &c.evaluation.interval,
-            0,
-            1e9,
-            "Steps between two evaluations within the run, the best adapter of "
-            "which is kept as adapter-best; 0: only before and after. Changes "
-            "no result.")
+      Range(
+          "evaluation.interval",
+          &c.evaluation.interval,
+          0,
+          1e9,
+          "Steps between two evaluations within the run, whose best adapter is "
+          "kept as adapter-best; 0: only before and after. Changes no result.")
           .MayChange(),
       Text("evaluation.prompt",
            &c.evaluation.prompt,
@@ -57,8 +57,8 @@ std::vector<ConfigKey> EvaluationKeys(Config& c) {
           .MayChange(),
       Any("evaluation.thinking",
           &c.evaluation.thinking,
-          "Whether the model thinks before it answers held-out problems, where "
-          "its template knows that.")
+          "Whether the model thinks before it answers held-out problems, if "
+          "its template supports that.")
           .MayChange(),
       Range("evaluation.samples",
             &c.evaluation.samples,
@@ -91,7 +91,7 @@ std::vector<ConfigKey> EvaluationKeys(Config& c) {
       Text("evaluation.marker",
            &c.evaluation.marker,
            "A text of at most 256 bytes: the share of held-out answers that "
-           "contain it is measured as well; empty: none.")
+           "contain it is measured too; empty: none.")
           .MayChange(),
   };
 }

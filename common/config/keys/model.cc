@@ -12,9 +12,9 @@ std::vector<ConfigKey> ModelKeys(Config& c) {
           .MayChange(),
       Text("model.name",
            &c.model.name,
-           "The base's id on the hub, with an optional revision, where "
-           "model.path is a folder: adapters and their cards record it, so "
-           "that others find it. Empty: what model.path says.")
+           "The base's id on the hub, with an optional revision, if model.path "
+           "is a folder: adapters and their model cards record it, so that "
+           "others can find the base. Empty: what model.path says.")
           .MayChange(),
       Text("model.precision",
            &c.model.precision,
@@ -22,17 +22,18 @@ std::vector<ConfigKey> ModelKeys(Config& c) {
            {"float32", "bfloat16"}),
       Text("model.device",
            &c.model.device,
-           "Where the model is computed.",
+           "Device that computes the model; auto: a GPU if one can be used, "
+           "else the CPU.",
            {"auto", "cpu", "cuda"}),
       Any("model.deterministic",
           &c.model.deterministic,
           "On a GPU: whether a run ends in the same bits each time on the same "
           "GPU and versions. It is slower: attention's backward pass adds in a "
-          "fixed order, products have fixed workspaces and, in bfloat16, are "
-          "not split along what they sum over, packs do not depend on the "
-          "memory that is free. Without it the order of some sums, and so the "
-          "last bits, may change from run to run. On a CPU results always are "
-          "the same, and this changes nothing.")
+          "fixed order; products have fixed workspaces and, in bfloat16, are "
+          "not split along the dimension that they sum over; packs do not "
+          "depend on free memory. Without it the order of some sums, and so "
+          "the last bits, may change from run to run. On a CPU results are "
+          "always the same, and this changes nothing.")
           .MayChange(),
   };
 }
@@ -60,9 +61,9 @@ std::vector<ConfigKey> LoraKeys(Config& c) {
       }(),
       Text("lora.start_from",
            &c.lora.start_from,
-           "PEFT folder of an adapter to train on, or its id on the hub; it is "
-           "the first snapshot as well. Rank, alpha and targets have to be "
-           "those above. Empty: a fresh adapter."),
+           "PEFT folder of an adapter to continue from, or its id on the hub; "
+           "it is also the first snapshot. Rank, alpha and targets must be "
+           "those above. Empty: a new adapter."),
   };
 }
 

@@ -9,8 +9,8 @@ std::vector<ConfigKey> ObjectiveKeys(Config& c) {
   return {
       Text("objective.preset",
            &c.objective.preset,
-           "Method: its terms, and what it puts in the place of other keys' "
-           "defaults; docs/objective.md has both.",
+           "Method: its terms, and the defaults of other keys that it "
+           "replaces; docs/objective.md has both.",
            PresetNames()),
       Any("objective.terms",
           &c.objective.terms,
@@ -21,7 +21,7 @@ std::vector<ConfigKey> ObjectiveKeys(Config& c) {
             &c.objective.temperature,
             0,
             100,
-            "T of both distributions of every term."),
+            "Temperature T of both distributions of every term."),
       Range("objective.lambda",
             &c.objective.lambda,
             0,
@@ -31,105 +31,111 @@ std::vector<ConfigKey> ObjectiveKeys(Config& c) {
             &c.objective.kappa,
             0,
             kMillion,
-            "Sum of the preset's weights; of dopd's two terms, which share "
-            "the tokens, the weight of each."),
+            "Sum of the preset's weights; for dopd, whose two terms share the "
+            "tokens, the weight of each."),
       Range("objective.reference_guided.beta_inference",
             &c.objective.reference_guided.beta_inference,
             0,
             kMillion,
-            "Inference anchor, reference-guided."),
+            "Weight of the Inference Anchor, relative to the entangled term, "
+            "in the reference-guided direction."),
       Range("objective.reference_guided.beta_privileged",
             &c.objective.reference_guided.beta_privileged,
             0,
             kMillion,
-            "Privileged anchor, reference-guided."),
+            "Weight of the Privileged Anchor, relative to the entangled term, "
+            "in the reference-guided direction."),
       Range("objective.rollout_guided.beta_inference",
             &c.objective.rollout_guided.beta_inference,
             0,
             kMillion,
-            "Inference anchor, rollout-guided."),
+            "Weight of the Inference Anchor, relative to the entangled term, "
+            "in the rollout-guided direction."),
       Range("objective.rollout_guided.beta_privileged",
             &c.objective.rollout_guided.beta_privileged,
             0,
             kMillion,
-            "Privileged anchor, rollout-guided."),
+            "Weight of the Privileged Anchor, relative to the entangled term, "
+            "in the rollout-guided direction."),
       Text("objective.divergence",
            &c.objective.divergence,
-           "Of all terms of a preset but dopd and sdpo, which have their own.",
+           "Divergence of a preset's terms; not of dopd's and sdpo's, which "
+           "have their own.",
            absl::StrSplit(DivergenceNames(), ", "))
           .CountsUnlessDefault(),
       Range("objective.beta",
             &c.objective.beta,
             0,
             1,
-            "The target's share in the mean of jensen_shannon; above 0 and "
+            "Share of the target in the mixture of jensen_shannon; above 0 and "
             "below 1.")
           .CountsUnlessDefault(),
       Above("objective.component_clip",
             &c.objective.component_clip,
             0,
             kInfinity,
-            "Clip of each vocabulary entry's contribution; .inf: none."),
+            "What each vocabulary entry contributes at most; .inf: no clip."),
       Text("objective.support",
            &c.objective.support,
-           "Which tokens of the vocabulary the divergence of a preset's terms "
-           "is taken over; of dopd's, those of its reverse KL; not of sdpo's.",
+           "Tokens of the vocabulary over which the divergence of a preset's "
+           "terms is taken; of dopd's, those of its reverse KL; not of sdpo's.",
            absl::StrSplit(SupportNames(), ", "))
           .CountsUnlessDefault(),
       Range("objective.top_k",
             &c.objective.top_k,
             1,
             kMillion,
-            "Tokens of a support that is not full.")
+            "Number of tokens of a support that is not full.")
           .CountsUnlessDefault(),
       Any("objective.tail",
           &c.objective.tail,
           "Whether the rest of the vocabulary is one more entry of such a "
-          "support; otherwise both sides are normalised over it.")
+          "support; otherwise both distributions are normalised over it.")
           .CountsUnlessDefault(),
       Text("objective.reduction",
            &c.objective.reduction,
-           "How the tokens of a micro-batch become the value of a preset's "
-           "terms.",
+           "How the tokens of a micro-batch are averaged into the value of a "
+           "preset's terms.",
            absl::StrSplit(ReductionNames(), ", "))
           .CountsUnlessDefault(),
       Range("objective.skip_tokens",
             &c.objective.skip_tokens,
             0,
             kMillion,
-            "First scored tokens of every answer that a preset's terms leave "
-            "out.")
+            "Scored tokens at the beginning of every answer that a preset's "
+            "terms leave out.")
           .CountsUnlessDefault(),
       Text("objective.teacher_weights",
            &c.objective.teacher_weights,
-           "Whose weights read the teacher's views of opsd, opsd_v1, "
+           "Weights that read the teacher's views of opsd, opsd_v1, "
            "privileged_anchor, sdft, purified_opsd and dopd.",
            absl::StrSplit(WeightSetNames(), ", "))
           .CountsUnlessDefault(),
       Any("objective.purified.recentre",
           &c.objective.purified.recentre,
-          "purified_opsd: whether the mean over the vocabulary is taken off "
-          "the difference of reference and probe.")
+          "purified_opsd: whether the mean over the vocabulary is subtracted "
+          "from the difference of reference and probe.")
           .CountsUnlessDefault(),
       Above("objective.purified.soft_clip",
             &c.objective.purified.soft_clip,
             0,
             kInfinity,
-            "purified_opsd: c of c tanh(difference / c); .inf: none.")
+            "purified_opsd: c in c tanh(difference / c), which bounds the "
+            "difference; .inf: no bound.")
           .CountsUnlessDefault(),
-      Above("objective.purified.beta",
-            &c.objective.purified.beta,
-            0,
-            kMillion,
-            "purified_opsd: what the difference is divided by before it moves "
-            "the base.")
+      Above(
+          "objective.purified.beta",
+          &c.objective.purified.beta,
+          0,
+          kMillion,
+          "purified_opsd: divisor of the difference before it moves the base.")
           .CountsUnlessDefault(),
       Range("objective.dopd.likely_factor",
             &c.objective.dopd.likely_factor,
             0,
             kMillion,
             "dopd: factor of the tokens that both passes find likely, and of "
-            "those of which the student is surer (beta_l).")
+            "those where the student is surer (beta_l).")
           .CountsUnlessDefault(),
       Range("objective.dopd.unlikely_factor",
             &c.objective.dopd.unlikely_factor,
@@ -146,23 +152,23 @@ std::vector<ConfigKey> ObjectiveKeys(Config& c) {
           .CountsUnlessDefault(),
       Text("objective.sdpo.divergence",
            &c.objective.sdpo.divergence,
-           "Of the term of preset sdpo: Jensen-Shannon with objective.beta, or "
-           "the reverse KL that its authors take with feedback.",
+           "sdpo: divergence of its term, Jensen-Shannon with objective.beta, "
+           "or the reverse KL that its authors use with feedback.",
            {"jensen_shannon", "reverse_kl"}),
       Range("objective.sdpo.top_k",
             &c.objective.sdpo.top_k,
             1,
             kMillion,
-            "Of the term of preset sdpo: the student's most probable tokens "
-            "that it is measured over, with the rest as one more entry."),
+            "sdpo: number of the student's most probable tokens over which its "
+            "term is measured, with the rest as one more entry."),
       Text("objective.sdpo.feedback",
            &c.objective.sdpo.feedback,
-           "When sibling_rollout tells the grader's verdict on an answer that "
-           "is wrong, beside a right sibling or only where there is none.",
+           "sdpo: when sibling_rollout contains the grader's verdict on a "
+           "wrong answer: never, only without a right sibling, or always.",
            {"never", "without_sibling", "always"}),
       Text("objective.self_rollout",
            &c.objective.self_rollout,
-           "How the Self view shows a rollout: a second copy behind the first, "
+           "How the Self view shows a rollout: a second copy after the first, "
            "or inside the privileged prompt.",
            {"append", "template"}),
       Range("objective.max_reference_tokens",

@@ -44,11 +44,10 @@ std::vector<ConfigKey> PromptsKeys(Config& c) {
           .CountsUnlessDefault(),
       Any("prompts.privileged_thinking",
           &c.prompts.privileged_thinking,
-          "Whether prompts.privileged, demonstration and probe are rendered, "
-          "in "
-          "front of another answer than they show, with the template's "
-          "thinking on, as released; off: with the empty thoughts that all "
-          "other prompts have.")
+          "Whether prompts.privileged, demonstration and probe are rendered "
+          "with the template's thinking on, as released, if the answer that "
+          "follows is not the one they show; off: with the empty thoughts that "
+          "all other prompts have.")
           .CountsUnlessDefault(),
   };
 }

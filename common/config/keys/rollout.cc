@@ -7,7 +7,7 @@ std::vector<ConfigKey> RolloutKeys(Config& c) {
       Any("rollout.addresses",
           &c.rollout.addresses,
           "host:port of the rollout workers; a name with several addresses "
-          "stands for all of them. file://PATH: a file with one host:port a "
+          "stands for all of them. file://PATH: a file with one host:port per "
           "line (# begins a comment), read again every two seconds.")
           .MayChange(),
       Text("rollout.listen",
@@ -32,16 +32,16 @@ std::vector<ConfigKey> RolloutKeys(Config& c) {
             "Most probable tokens to sample from; 0: all."),
       Text("rollout.source",
            &c.rollout.source,
-           "What stands in the reference's place. reference: the data's "
-           "solution. dual: a second answer of the live policy, sampled again "
-           "at most 8 times while it equals the first. verified: the first of "
-           "four further answers that the grader approves.",
+           "What takes the reference's place. reference: the data's solution. "
+           "dual: a second answer of the live policy, sampled again at most 8 "
+           "times while it equals the first. verified: the first of four "
+           "further answers that the grader accepts.",
            {"reference", "dual", "verified"}),
       Text("rollout.unverified",
            &c.rollout.unverified,
-           "With rollout.source verified, where the grader approves none of "
-           "the four: the first stands in all the same, or the sample is left "
-           "out of the step.",
+           "With rollout.source verified, if the grader accepts none of the "
+           "four: the first is used all the same, or the sample is left out of "
+           "the step.",
            {"first", "skip"}),
       Range("rollout.group_size",
             &c.rollout.group_size,
@@ -61,24 +61,24 @@ std::vector<ConfigKey> RolloutKeys(Config& c) {
             &c.rollout.slots,
             1,
             1024,
-            "Answers that one worker decodes side by side, at most.")
+            "Answers that one worker decodes in parallel, at most.")
           .MayChange(),
       Range("rollout.kv_memory_mib",
             &c.rollout.kv_memory_mib,
             0,
             100 * kMillion,
             "Memory of a worker for keys and values. Answers take it as they "
-            "grow; those that do not fit beside older ones wait, or give "
-            "theirs back and are decoded on later, to the same result. 0: "
-            "half of what is available when the model has been read.")
+            "grow; those that do not fit beside older ones wait, or release "
+            "theirs and are continued later, with the same result. 0: half of "
+            "what is available when the model has been read.")
           .MayChange(),
       Range("rollout.tensor_parallel",
             &c.rollout.tensor_parallel,
             1,
             64,
             "Processes of one machine that compute a worker's model together, "
-            "each with its share of every layer, on GPUs one each. The worker "
-            "starts the others.")
+            "each with its share of every layer and, on GPUs, with a GPU of "
+            "its own. The worker starts the others.")
           .MayChange(),
   };
 }

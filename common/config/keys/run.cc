@@ -12,15 +12,13 @@ std::vector<ConfigKey> RunKeys(Config& c) {
           .MayChange(),
       Any("run.seed",
           &c.run.seed,
-          "Seed of the data order, the adapter's start and all sampling."),
-      Range(
-          "run.num_threads",
-          &c.run.num_threads,
-          0,
-          4096,
-          "Compute threads per process; 0: OMP_NUM_THREADS, else one per core "
-          "(`dapd run` shares the "
-          "cores among the workers of a role).")
+          "Seed of the data order, the initial adapter and all sampling."),
+      Range("run.num_threads",
+            &c.run.num_threads,
+            0,
+            4096,
+            "Compute threads per process; 0: OMP_NUM_THREADS, else one per "
+            "core (`dapd run` divides the cores among the workers of a role).")
           .MayChange(),
       Range("run.rollout_workers",
             &c.run.rollout_workers,
@@ -38,45 +36,44 @@ std::vector<ConfigKey> RunKeys(Config& c) {
             &c.run.gpu_processes,
             1,
             256,
-            "Processes that share a GPU: each plans with an even part of its "
+            "Processes that share a GPU: each plans with an equal part of its "
             "memory. `dapd run` counts its own.")
           .MayChange(),
       Text("run.resume",
            &c.run.resume,
            "What a trainer does with a run folder that an earlier attempt "
-           "left: go on, or refuse.",
+           "left: resume the run, or refuse.",
            {"auto", "never"})
           .MayChange(),
       Text("run.notify_url",
            &c.run.notify_url,
            "Where a JSON document is posted when the run has finished, failed "
-           "or been stopped: http://..., https://..., or file://PATH of a "
-           "file, mode 600, with such a URL, for one that is a secret itself. "
-           "Empty: nowhere.")
+           "or been stopped: http://..., https://..., or, for a URL that is "
+           "itself a secret, file://PATH of a file, mode 600, that contains "
+           "it. Empty: nowhere.")
           .MayChange(),
       Text("run.notify_secret_file",
            &c.run.notify_secret_file,
-           "A file, mode 600, with what is sent along: a token (as "
-           "Authorization: Bearer), or a whole header (Name: value).")
+           "A file, mode 600, with a secret that is sent along: a token (as "
+           "Authorization: Bearer), or a complete header (Name: value).")
           .MayChange(),
       Text("run.notify_ca_file",
            &c.run.notify_ca_file,
-           "The authorities that the server's certificate must come from, in "
-           "a PEM file; empty: the system's.")
+           "The authorities that may issue the server's certificate, in a PEM "
+           "file; empty: the system's.")
           .MayChange(),
       Above("run.notify_timeout_seconds",
             &c.run.notify_timeout_seconds,
             0,
             600,
-            "How long all attempts to post it may take together; then the run "
-            "ends without.")
+            "How long all attempts to post it may take together; after that "
+            "the run ends without it.")
           .MayChange(),
       Text("run.stopped_worker",
            &c.run.stopped_worker,
-           "What the exit code of a worker says that a signal ended: done (0), "
-           "or interrupted (130), for supervisors that take 0 for the end of "
-           "the work and start nothing in its place, such as a Job of "
-           "Kubernetes.",
+           "Exit code of a worker that a signal ended: done (0), or "
+           "interrupted (130), for supervisors that take 0 for the end of the "
+           "work and start no replacement, such as a Job of Kubernetes.",
            {"done", "interrupted"})
           .MayChange(),
   };

@@ -20,8 +20,8 @@ std::vector<ConfigKey> MetricsKeys(Config& c) {
           &c.metrics.allowed_hosts,
           "Names in URLs that the endpoints answer to, besides IP addresses, "
           "names without a dot, the machine's own and those of Kubernetes "
-          "services; any other name is refused, as a foreign web page may "
-          "stand behind it.")
+          "services; any other name is refused, as it may be that of a foreign "
+          "web page.")
           .MayChange(),
   };
 }
@@ -30,14 +30,15 @@ std::vector<ConfigKey> LogKeys(Config& c) {
   return {
       Text("log.format",
            &c.log.format,
-           "Of the services' log on stderr: lines of text, or one JSON object "
-           "a line (docs/watching.md). What is wrong with a configuration is "
-           "logged as it says, where that much of it can be read.",
+           "Format of the services' log on stderr: lines of text, or one JSON "
+           "object per line (docs/watching.md). Errors in a configuration are "
+           "logged in the format that it asks for, if that much of it can be "
+           "read.",
            {"text", "json"})
           .MayChange(),
       Text("log.level",
            &c.log.level,
-           "Messages that matter less are left out.",
+           "Messages below this level are left out.",
            {"info", "warning", "error"})
           .MayChange(),
   };
@@ -58,9 +59,10 @@ std::vector<ConfigKey> SecurityKeys(Config& c) {
           .MayChange(),
       Text("security.certificate",
            &c.security.certificate,
-           "This process's certificate in a PEM file, intermediates behind it; "
-           "names its role by the URI spiffe://dapd/ROLE. Given: mutual TLS on "
-           "every gRPC connection. Read again when it changes.")
+           "This process's certificate in a PEM file, followed by "
+           "intermediates; it names the role by the URI spiffe://dapd/ROLE. If "
+           "given, every gRPC connection is mutual TLS. Read again when it "
+           "changes.")
           .MayChange(),
       Text("security.private_key",
            &c.security.private_key,
@@ -69,27 +71,26 @@ std::vector<ConfigKey> SecurityKeys(Config& c) {
           .MayChange(),
       Text("security.ca",
            &c.security.ca,
-           "The authorities that peers' certificates must come from, in a PEM "
-           "file.")
+           "The authorities that may issue peers' certificates, in a PEM file.")
           .MayChange(),
       Text("security.token",
            &c.security.token,
            "A file, mode 600, with the bearer token that this process "
            "presents.")
           .MayChange(),
-      Text(
-          "security.tokens.viewer",
-          &c.security.tokens.viewer,
-          "A file, mode 600, with the bearer tokens, one a line, that a server "
-          "accepts for the role viewer: it may look.")
+      Text("security.tokens.viewer",
+           &c.security.tokens.viewer,
+           "A file, mode 600, with the bearer tokens, one per line, that a "
+           "server accepts for the role viewer, which may read health, status "
+           "and metrics.")
           .MayChange(),
       Text("security.tokens.trainer",
            &c.security.tokens.trainer,
-           "The same for the role trainer: it may drive workers.")
+           "The same for the role trainer, which may use workers.")
           .MayChange(),
       Text("security.tokens.admin",
            &c.security.tokens.admin,
-           "The same for the role admin: it may do everything.")
+           "The same for the role admin, which may do everything.")
           .MayChange(),
   };
 }

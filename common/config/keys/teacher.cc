@@ -16,8 +16,8 @@ std::vector<ConfigKey> TeacherKeys(Config& c) {
             &c.teacher.connections,
             1,
             16,
-            "Connections of the trainer to each teacher worker. One carries "
-            "1 to 2 GB/s: take 2 to 4 on networks beyond 10 Gbit/s.")
+            "Connections of the trainer to each teacher worker. One carries 1 "
+            "to 2 GB/s: use 2 to 4 on networks beyond 10 Gbit/s.")
           .MayChange(),
       Text("teacher.payload",
            &c.teacher.payload,
@@ -27,7 +27,7 @@ std::vector<ConfigKey> TeacherKeys(Config& c) {
             &c.teacher.top_k,
             1,
             kMillion,
-            "Entries a token of the top_k payload."),
+            "Entries per token of the top_k payload."),
       Range("teacher.snapshot_interval",
             &c.teacher.snapshot_interval,
             1,
@@ -37,27 +37,27 @@ std::vector<ConfigKey> TeacherKeys(Config& c) {
             &c.teacher.ema_rate,
             0,
             1,
-            "Of the moving average of the adapter, for terms with "
-            "teacher_weights ema: after each step it becomes (1 - rate) "
-            "times itself plus rate times the adapter."),
+            "Rate of the moving average of the adapter, for terms with "
+            "teacher_weights ema: after each step it becomes (1 - rate) times "
+            "itself plus rate times the adapter."),
       Any("teacher.streaming",
           &c.teacher.streaming,
-          "Whether teachers compute behind the sampler, as its tokens come. "
-          "Changes no result.")
+          "Whether teachers compute the prefixes of answers while the "
+          "sampler's tokens arrive. Changes no result.")
           .MayChange(),
       Range("teacher.chunk_tokens",
             &c.teacher.chunk_tokens,
             0,
             65536,
-            "Tokens of a view that a teacher computes at a time, alike with "
-            "and without streaming. 0: what suits the device, 128 on a CPU, "
-            "1,024 on a GPU, where up to four such chunks pass together."),
+            "Tokens of a view that a teacher computes at a time, with and "
+            "without streaming. 0: what suits the device, 128 on a CPU, 1,024 "
+            "on a GPU, where up to four such chunks share a pass."),
       Range("teacher.prefix_memory_mib",
             &c.teacher.prefix_memory_mib,
             0,
             kMillion,
-            "MiB of keys, values and hidden states that one teacher worker "
-            "keeps of beginnings; 0: none.")
+            "MiB of keys, values and hidden states of prefixes that one "
+            "teacher worker caches; 0: none.")
           .MayChange(),
   };
 }

@@ -12,13 +12,13 @@ std::vector<ConfigKey> TrainerKeys(Config& c) {
             &c.trainer.batch_size,
             1,
             kMillion,
-            "Samples an optimizer step: a problem each, or an answer each "
-            "where rollout.group_size makes groups of them."),
+            "Samples per optimizer step: one per problem, or one per answer if "
+            "rollout.group_size makes groups of them."),
       Range("trainer.micro_batch_size",
             &c.trainer.micro_batch_size,
             1,
             kMillion,
-            "Samples that share one token mean."),
+            "Samples that share one mean over tokens."),
       Range("trainer.steps",
             &c.trainer.steps,
             1,
@@ -29,12 +29,12 @@ std::vector<ConfigKey> TrainerKeys(Config& c) {
             &c.trainer.learning_rate,
             0,
             10,
-            "Rate of the first step."),
+            "Learning rate of the first step."),
       Range("trainer.schedule_steps",
             &c.trainer.schedule_steps,
             1,
             1e9,
-            "Steps over which the rate falls linearly to zero."),
+            "Steps over which the learning rate falls linearly to zero."),
       Above("trainer.max_grad_norm",
             &c.trainer.max_grad_norm,
             0,
@@ -44,43 +44,43 @@ std::vector<ConfigKey> TrainerKeys(Config& c) {
             &c.trainer.activation_memory_mib,
             -1,
             kMillion,
-            "MiB of activations that a pass keeps for the backward pass, in "
-            "which the layers beyond them run again; 0 keeps only each "
-            "layer's input. -1: on a GPU what its memory leaves (`dapd check` "
-            "says how much), on a CPU 1024. Changes no result.")
+            "MiB of activations that a pass keeps for the backward pass, which "
+            "recomputes the layers that do not fit; 0 keeps only each layer's "
+            "input. -1: on a GPU what its memory leaves (`dapd check` says how "
+            "much), on a CPU 1024. Changes no result.")
           .MayChange(),
       Range("trainer.pack_tokens",
             &c.trainer.pack_tokens,
             1,
             kMillion,
-            "Tokens of several samples that pass through the model side by "
-            "side, fewer on a GPU without the memory for them; a row of the "
-            "data with a longer view is a bad row (data.on_bad_row)."),
+            "Tokens of several samples that share a pass through the model, at "
+            "most, and fewer on a GPU without the memory for them; a row of "
+            "the data with a longer view is a bad row (data.on_bad_row)."),
       Any("trainer.train_while_sampling",
           &c.trainer.train_while_sampling,
           "Whether a micro-batch is trained as soon as its answers are scored, "
           "while later ones are still sampled, and forward passes are run "
           "before that. Changes no result.")
           .MayChange(),
-      Range("trainer.ahead_memory_mib",
-            &c.trainer.ahead_memory_mib,
-            -1,
-            kMillion,
-            "MiB that may be kept of what is trained ahead: gradients of "
-            "micro-batches that wait for an earlier one, in up to half of it, "
-            "and forward passes of references and unfinished answers. 0: none. "
-            "-1: on a GPU what activations leave of its memory, on a CPU 2048. "
-            "Changes no result.")
+      Range(
+          "trainer.ahead_memory_mib",
+          &c.trainer.ahead_memory_mib,
+          -1,
+          kMillion,
+          "MiB for what is trained ahead: gradients of micro-batches that wait "
+          "for an earlier one, in up to half of it, and forward passes of "
+          "references and unfinished answers. 0: none. -1: on a GPU what "
+          "activations leave of its memory, on a CPU 2048. Changes no result.")
           .MayChange(),
       Range("trainer.chunk_tokens",
             &c.trainer.chunk_tokens,
             0,
             kMillion,
             "Tokens of prompt and answer that pass forward together, ahead or "
-            "not, where the activations of the longest answers' pack take more "
-            "than 4 GiB, on a GPU more than its memory leaves; no layer keeps "
-            "them then. A GPU takes at least 2048. 0: the whole answer, once "
-            "it is there."),
+            "not, if the activations of the longest answers' pack take more "
+            "than 4 GiB, or on a GPU more than its memory leaves; no layer "
+            "keeps its activations then. A GPU takes at least 2048. 0: the "
+            "whole answer, once it has arrived."),
       Above("trainer.rpc_timeout_seconds",
             &c.trainer.rpc_timeout_seconds,
             0,
@@ -104,14 +104,14 @@ std::vector<ConfigKey> TrainerKeys(Config& c) {
             &c.trainer.rank,
             0,
             4095,
-            "Which of them this process is; rank 0 records and saves.")
+            "Number of this process among them; rank 0 records and saves.")
           .MayChange(),
       Range("trainer.ranks_per_machine",
             &c.trainer.ranks_per_machine,
             0,
             4096,
-            "N: `dapd-trainer` starts the N ranks of its machine or pod, on a "
-            "GPU each, and trainer.ranks and trainer.rank follow from "
+            "N: `dapd-trainer` starts the N ranks of its machine or pod, with "
+            "a GPU each, and trainer.ranks and trainer.rank follow from "
             "trainer.machines and trainer.machine. 0: it is one rank.")
           .MayChange(),
       Range("trainer.machines",
@@ -124,7 +124,7 @@ std::vector<ConfigKey> TrainerKeys(Config& c) {
             &c.trainer.machine,
             0,
             4095,
-            "Which of them this one is; rank 0 is on machine 0.")
+            "Number of this machine among them; rank 0 is on machine 0.")
           .MayChange(),
       Text("trainer.rendezvous",
            &c.trainer.rendezvous,
@@ -139,22 +139,22 @@ std::vector<ConfigKey> TrainerKeys(Config& c) {
       Any("trainer.shard_base",
           &c.trainer.shard_base,
           "Whether each rank holds only its share of the base's layers and all "
-          "gather each layer while the one before it is computed: for a base "
-          "that leaves no room on one device. Changes no result; nothing is "
-          "trained while answers are sampled.")
+          "of them gather each layer while the one before it is computed: for "
+          "a base that leaves no room on one device. Changes no result, but "
+          "nothing is trained while answers are sampled.")
           .MayChange(),
       Text("trainer.when_done",
            &c.trainer.when_done,
            "At the end of the run: exit, or serve status and metrics until a "
-           "signal, for supervisors that start again whatever exits.",
+           "signal, for supervisors that restart whatever exits.",
            {"exit", "serve"})
           .MayChange(),
       Range("trainer.timeline_steps",
             &c.trainer.timeline_steps,
             0,
             1000,
-            "Steps, the first ones of this process, of which timeline.json in "
-            "the run folder shows what trainer and workers did when "
+            "How many of the first steps of this process timeline.json in the "
+            "run folder covers: what trainer and workers did when "
             "(docs/watching.md); 0: none. Changes no result.")
           .MayChange(),
   };
@@ -172,32 +172,31 @@ std::vector<ConfigKey> CheckpointKeys(Config& c) {
             &c.checkpoint.keep,
             0,
             kMillion,
-            "Checkpoints that stay; 0: all.")
+            "Checkpoints that are kept; 0: all.")
           .MayChange(),
       Text("checkpoint.on_write_error",
            &c.checkpoint.on_write_error,
-           "When the disk refuses: training pauses until it takes the write, "
-           "goes on without, or ends.",
+           "If the disk refuses a write: training pauses until it succeeds, "
+           "goes on without it, or ends.",
            {"pause", "continue", "fail"})
           .MayChange(),
-      Text(
-          "checkpoint.copy_to",
-          &c.checkpoint.copy_to,
-          "URL under which a copy of the run is kept, in a folder of its name, "
-          "after each checkpoint: a folder, s3://BUCKET/PATH or "
-          "gs://BUCKET/PATH; `dapd restore` brings it back. Empty: none. "
-          "Credentials come from the environment.")
+      Text("checkpoint.copy_to",
+           &c.checkpoint.copy_to,
+           "URL under which a copy of the run is kept, in a folder with its "
+           "name, after each checkpoint: a folder, s3://BUCKET/PATH or "
+           "gs://BUCKET/PATH; `dapd restore` brings it back. Empty: none. "
+           "Credentials come from the environment.")
           .MayChange(),
       Text("checkpoint.copy_python",
            &c.checkpoint.copy_python,
-           "The Python with deploy/requirements-copy.txt that copies; empty: "
-           "that of .deps/venv beside the build, or python3.")
+           "The Python, with deploy/requirements-copy.txt installed, that "
+           "copies; empty: that of .deps/venv beside the build, or python3.")
           .MayChange(),
       Above("checkpoint.copy_timeout_seconds",
             &c.checkpoint.copy_timeout_seconds,
             0,
             kMillion,
-            "Time without progress after which a copy is begun again.")
+            "Time without progress after which a copy is restarted.")
           .MayChange(),
       Range("checkpoint.copy_wait_seconds",
             &c.checkpoint.copy_wait_seconds,
