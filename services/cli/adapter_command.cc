@@ -146,11 +146,11 @@ absl::Status MergeAdapter(const AdapterOptions& options) {
 void AddAdapterCommand(Command& app) {
   auto options = std::make_shared<AdapterOptions>();
   Command command =
-      app.AddSubcommand("adapter", "Verify an adapter, merge it, or make one");
+      app.AddSubcommand("adapter", "Verifies, merges or creates an adapter");
   command.RequireSubcommand();
 
   Command verify = command.AddSubcommand(
-      "verify", "Does it fit the model, and does it change anything?");
+      "verify", "Checks that an adapter fits the model and has an effect");
   verify.AddOption("--model", options->model, "Hugging Face folder or id")
       .Required();
   verify.AddOption("--adapter", options->adapter, "PEFT folder or id")
@@ -161,7 +161,7 @@ void AddAdapterCommand(Command& app) {
   });
 
   Command merge = command.AddSubcommand(
-      "merge", "A whole model with the adapter in its weights");
+      "merge", "Writes a whole model with the adapter in its weights");
   merge.AddOption("--model", options->model, "Hugging Face folder or id")
       .Required();
   merge.AddOption("--adapter", options->adapter, "PEFT folder or id")
@@ -177,7 +177,7 @@ void AddAdapterCommand(Command& app) {
       [options] { return CatchTorch([&] { return MergeAdapter(*options); }); });
 
   Command init = command.AddSubcommand(
-      "init", "The adapter that a run with this seed starts from");
+      "init", "Writes the adapter that a run with this seed starts from");
   init.AddOption("--model", options->model, "Hugging Face folder or id")
       .Required();
   init.AddOption("--output", options->output, "PEFT folder to write")

@@ -97,10 +97,10 @@ absl::Status ShowAnswers(const AnswersOptions& options) {
 void AddAnswersCommand(Command& app) {
   auto options = std::make_shared<AnswersOptions>();
   Command command = app.AddSubcommand(
-      "answers", "Held-out answers before and after training, side by side");
+      "answers",
+      "Shows held-out answers before and after training, side by side");
   command.AddOption("run", options->run, "run folder").Required();
-  command
-      .AddOption("--count", options->count, "how many of the held-out problems")
+  command.AddOption("--count", options->count, "number of held-out problems")
       .Positive()
       .ShowDefault();
   command
@@ -108,10 +108,14 @@ void AddAnswersCommand(Command& app) {
                  options->step,
                  "the answers of this step instead; 0: of the newest")
       .NonNegative();
-  command.AddOption("--width", options->width, "columns; else the terminal's")
+  command
+      .AddOption("--width",
+                 options->width,
+                 "columns of text (default: the terminal's)")
       .Range(kMinWidth, kMaxWidth);
-  command.AddFlag(
-      "--whole", options->is_whole, "long answers as they were kept");
+  command.AddFlag("--whole",
+                  options->is_whole,
+                  "print long answers in full, as they were kept");
   command.AddFlag("--json", options->json, "print JSON");
   command.Does([options] { return ShowAnswers(*options); });
 }

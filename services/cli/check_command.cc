@@ -232,8 +232,8 @@ absl::Status Check(const CheckOptions& options) {
 
 void AddCheckCommand(Command& app) {
   auto options = std::make_shared<CheckOptions>();
-  Command command =
-      app.AddSubcommand("check", "Validate a configuration and print its plan");
+  Command command = app.AddSubcommand(
+      "check", "Validates a configuration and prints its plan");
   command.AddOption("config", options->config, "YAML configuration").Required();
   command
       .AddOption("--set", options->overrides, "key=value, overrides the file")
@@ -257,8 +257,8 @@ void AddCheckCommand(Command& app) {
   command
       .AddOption("--gpus",
                  options->gpus,
-                 "recommend how many of so many devices train, score and "
-                 "sample")
+                 "number of devices: recommend how many of them train, score "
+                 "and sample")
       .Range(1, 4096);
   command
       .AddOption("--gpu-gib",

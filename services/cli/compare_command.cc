@@ -85,14 +85,14 @@ absl::Status Compare(const CompareOptions& options) {
 void AddCompareCommand(Command& app) {
   auto options = std::make_shared<CompareOptions>();
   Command command = app.AddSubcommand(
-      "compare", "Runs side by side: settings, curves, held-out figures");
+      "compare", "Compares runs: settings, curves, held-out figures");
   command
       .AddOption(
           "runs", options->runs, "run folders; differences are to the first")
       .Required();
   command.AddOption("--figures",
                     options->figures,
-                    "of the held-out figures these, separated by commas: "
+                    "only these held-out figures, separated by commas: "
                     "accuracy,marker_rate (default: all)");
   command.AddFlag("--paired",
                   options->paired,

@@ -179,7 +179,8 @@ absl::Status ProbeCompatibility(const CompatibilityOptions& options) {
 void AddCompatibilityProbe(Command& probe) {
   auto options = std::make_shared<CompatibilityOptions>();
   Command command = probe.AddSubcommand(
-      "compatibility", "Do two terms' gradients agree at single positions");
+      "compatibility",
+      "Measures whether two terms' gradients agree, position by position");
   command.AddOption("--config", options->config, "YAML configuration")
       .Required();
   command.AddOption(
@@ -199,21 +200,25 @@ void AddCompatibilityProbe(Command& probe) {
       .ShowDefault();
   command.AddOption("--second", options->second, "term over the same tokens")
       .ShowDefault();
-  command.AddOption("--problems", options->problems, "drawn, at most")
+  command
+      .AddOption("--problems", options->problems, "problems sampled, at most")
       .Positive()
       .ShowDefault();
   command
-      .AddOption("--positions",
-                 options->positions,
-                 "drawn for each problem out of all its answers, at most")
+      .AddOption(
+          "--positions",
+          options->positions,
+          "positions sampled for each problem from all its answers, at most")
       .Positive()
       .ShowDefault();
-  command.AddOption("--seed", options->seed, "of draws, answers and bootstrap")
+  command
+      .AddOption(
+          "--seed", options->seed, "seed of positions, answers and bootstrap")
       .ShowDefault();
   command
       .AddOption("--memory-gib",
                  options->memory_gib,
-                 "for the gradients that the interval over all is made of "
+                 "memory for the gradients of the interval over all positions "
                  "(default: half of what is free)")
       .Range(0.0, 1e6);
   command.AddOption(

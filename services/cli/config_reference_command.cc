@@ -8,7 +8,8 @@
 namespace dapd {
 
 void AddConfigReferenceCommand(Command& app) {
-  app.AddSubcommand("config-reference", "Every configuration key, as Markdown")
+  app.AddSubcommand("config-reference",
+                    "Prints every configuration key, as Markdown")
       .Does([] {
         std::fputs(ConfigReference().c_str(), stdout);
         return absl::OkStatus();

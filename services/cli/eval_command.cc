@@ -286,8 +286,8 @@ absl::Status Evaluate(const EvalOptions& options) {
 void AddEvalCommand(Command& app) {
   auto options = std::make_shared<EvalOptions>();
   options->generator.precision = "auto";
-  Command command =
-      app.AddSubcommand("eval", "Avg@K and pass@k with verified answers");
+  Command command = app.AddSubcommand(
+      "eval", "Measures Avg@K and pass@k on problems with answers");
   options->generator.AddFlags(command);
   command
       .AddOption("--data",
@@ -296,13 +296,20 @@ void AddEvalCommand(Command& app) {
       .Required();
   command.AddOption("--config",
                     options->config,
-                    "YAML configuration of a run, whose prompts.none asks "
-                    "(default: the released prompt)");
-  command.AddOption("--id-column", options->id_column, "may be missing")
+                    "YAML configuration whose prompts.none is used (default: "
+                    "the released prompt)");
+  command
+      .AddOption(
+          "--id-column", options->id_column, "column of the id; may be missing")
       .ShowDefault();
-  command.AddOption("--problem-column", options->problem_column, "the question")
+  command
+      .AddOption(
+          "--problem-column", options->problem_column, "column of the problem")
       .ShowDefault();
-  command.AddOption("--answer-column", options->answer_column, "what is right")
+  command
+      .AddOption("--answer-column",
+                 options->answer_column,
+                 "column of the correct answer")
       .ShowDefault();
   command
       .AddOption("--prompt",
@@ -313,19 +320,19 @@ void AddEvalCommand(Command& app) {
       .ShowDefault();
   command.AddFlag("--thinking",
                   options->thinking,
-                  "let the model think first (templates that know it)");
+                  "let the model think first, if its template supports it");
   command.AddOption("--samples", options->samples, "answers per problem (K)")
       .Range(1, 4096);
   command.AddOption("--limit", options->limit, "only the first N problems")
       .NonNegative();
-  command.AddOption("--marker",
-                    options->marker,
-                    "a text: the share of answers that contain it is measured, "
-                    "too");
+  command.AddOption(
+      "--marker",
+      options->marker,
+      "a text: also measure the share of answers that contain it");
   command.AddOption("--output",
                     options->output,
-                    "JSON Lines with every answer and its grade, each as it "
-                    "ends; the same call goes on with an unfinished one");
+                    "JSON Lines with every answer and its grade, each written "
+                    "as it ends; the same call resumes an unfinished file");
   command.AddFlag("--json", options->json, "print JSON");
   options->workers.AddFlags(command);
   command.Does(

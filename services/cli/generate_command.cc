@@ -107,7 +107,7 @@ absl::Status Generate(const GenerateOptions& options) {
 void AddGenerateCommand(Command& app) {
   auto options = std::make_shared<GenerateOptions>();
   Command command =
-      app.AddSubcommand("generate", "Answers to prompts or conversations");
+      app.AddSubcommand("generate", "Answers prompts or conversations");
   options->generator.AddFlags(command);
   command
       .AddOption("--input",
@@ -121,7 +121,7 @@ void AddGenerateCommand(Command& app) {
       .Required();
   command.AddOption("--enable-thinking",
                     options->enable_thinking,
-                    "true or false, for templates that know it");
+                    "true or false, for templates that support it");
   command.Does(
       [options] { return CatchTorch([&] { return Generate(*options); }); });
 }

@@ -98,7 +98,7 @@ absl::Status GradeRows(const GradeOptions& options) {
 
 void AddGradeCommand(Command& app) {
   auto options = std::make_shared<GradeOptions>();
-  Command command = app.AddSubcommand("grade", "Whether answers are right");
+  Command command = app.AddSubcommand("grade", "Grades answers");
   command.AddOption("--input", options->input, "JSON Lines {id, text, answer}")
       .Required();
   command
@@ -108,7 +108,7 @@ void AddGradeCommand(Command& app) {
   command
       .AddOption("--grader",
                  options->grader,
-                 "builtin, or math-verify: Python's, as a process of its own")
+                 "builtin, or math-verify in a separate Python process")
       .OneOf({"builtin", "math-verify"})
       .ShowDefault();
   command
@@ -123,9 +123,10 @@ void AddGradeCommand(Command& app) {
       .Range(0.01, 1e6)
       .ShowDefault();
   command
-      .AddOption("--grader-restarts",
-                 options->restarts,
-                 "how often a math-verify that died or hung is replaced")
+      .AddOption(
+          "--grader-restarts",
+          options->restarts,
+          "how often a math-verify process that died or hung is restarted")
       .NonNegative()
       .ShowDefault();
   command.Does([options] { return GradeRows(*options); });

@@ -23,17 +23,25 @@ void LocalGeneratorOptions::AddFlags(Command& command) {
       .OneOf({"float32", "bfloat16", "auto"})
       .ShowDefault();
   command.AddOption("--device", device, "auto, cpu or cuda");
-  command.AddOption("--slots", slots, "answers decoded side by side")
+  command.AddOption("--slots", slots, "answers decoded in parallel")
       .Range(1, 1024);
-  command.AddOption("--temperature", sampling.temperature, "0: greedy")
+  command
+      .AddOption("--temperature",
+                 sampling.temperature,
+                 "sampling temperature; 0: greedy")
       .Range(0.0, 100.0);
-  command.AddOption("--top-p", sampling.top_p, "nucleus, 1: all")
+  command
+      .AddOption("--top-p", sampling.top_p, "nucleus sampling; 1: all tokens")
       .Range(1e-9, 1.0);
-  command.AddOption("--top-k", sampling.top_k, "0: all").NonNegative();
+  command
+      .AddOption("--top-k",
+                 sampling.top_k,
+                 "most probable tokens to sample from; 0: all")
+      .NonNegative();
   command
       .AddOption("--max-new-tokens", sampling.max_new_tokens, "longest answer")
       .Positive();
-  command.AddOption("--seed", seed, "of the sampling");
+  command.AddOption("--seed", seed, "seed of the sampling");
 }
 
 absl::StatusOr<std::string> LocalGeneratorOptions::ResolvedPrecision() const {

@@ -19,7 +19,7 @@ void WorkerOptions::AddFlags(Command& command) {
   command.AddOption("--workers",
                     addresses,
                     "host:port,... of rollout workers that answer instead of "
-                    "this process; no run may use them meanwhile");
+                    "this process; no run may use them at the same time");
   command
       .AddOption("--answer-timeout",
                  answer_timeout_seconds,

@@ -156,10 +156,11 @@ absl::Status ProbeClaims(const ClaimOptions& options) {
 void AddProbeCommand(Command& app) {
   auto options = std::make_shared<ClaimOptions>();
   Command command = app.AddSubcommand(
-      "probe", "What answers and gradients show beyond right and wrong");
+      "probe", "Analyses answers and gradients beyond right and wrong");
   command.RequireSubcommand();
   Command claims = command.AddSubcommand(
-      "claims", "Wrong answers put down to memory or a source, not derived");
+      "claims",
+      "Counts wrong answers attributed to memory or a source, not derived");
   claims
       .AddOption("--input",
                  options->input,
@@ -170,12 +171,14 @@ void AddProbeCommand(Command& app) {
   claims
       .AddOption("--reach",
                  options->reach,
-                 "sentences between failure and claim, at most")
+                 "sentences between the failure and the claim, at most")
       .Range(1, 1000000)
       .ShowDefault();
-  claims.AddOption("--resamples", options->resamples, "of the bootstrap")
+  claims
+      .AddOption(
+          "--resamples", options->resamples, "resamples of the bootstrap")
       .Positive();
-  claims.AddOption("--seed", options->seed, "of the bootstrap");
+  claims.AddOption("--seed", options->seed, "seed of the bootstrap");
   claims.AddFlag("--json", options->json, "print JSON");
   claims.Does([options] { return ProbeClaims(*options); });
   AddCompatibilityProbe(command);

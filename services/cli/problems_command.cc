@@ -45,14 +45,14 @@ absl::Status WriteProblems(const ProblemsOptions& options) {
 void AddProblemsCommand(Command& app) {
   auto options = std::make_shared<ProblemsOptions>();
   Command command =
-      app.AddSubcommand("problems", "Generated problems with worked solutions");
+      app.AddSubcommand("problems", "Generates problems with worked solutions");
   command
       .AddOption("--task", options->task, absl::StrJoin(ProblemTasks(), ", "))
       .Required();
   command.AddOption("--split", options->split, "train or held_out")
       .OneOf({"train", "held_out"});
-  command.AddOption("--count", options->count, "how many").Positive();
-  command.AddOption("--seed", options->seed, "of the generator");
+  command.AddOption("--count", options->count, "number of problems").Positive();
+  command.AddOption("--seed", options->seed, "seed of the generator");
   command.AddOption("--output", options->output, "JSON Lines file").Required();
   command.Does([options] { return WriteProblems(*options); });
 }

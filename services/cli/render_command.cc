@@ -50,8 +50,8 @@ absl::Status Render(const RenderOptions& options) {
 
 void AddRenderCommand(Command& app) {
   auto options = std::make_shared<RenderOptions>();
-  Command command =
-      app.AddSubcommand("render", "Conversations through the chat template");
+  Command command = app.AddSubcommand(
+      "render", "Renders conversations with the chat template");
   command.AddOption("--model", options->model, "Hugging Face folder or id")
       .Required();
   command

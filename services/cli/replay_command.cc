@@ -214,7 +214,8 @@ absl::Status RunReplay(const ReplayOptions& options) {
 void AddReplayCommand(Command& app) {
   auto options = std::make_shared<ReplayOptions>();
   Command command = app.AddSubcommand(
-      "replay", "Run recorded samples through the objective, no services");
+      "replay",
+      "Runs recorded samples through the objective, without services");
   command.AddOption("--config", options->config, "YAML configuration")
       .Required();
   command.AddOption(

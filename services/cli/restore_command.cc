@@ -52,11 +52,11 @@ absl::Status Restore(const RestoreOptions& options) {
 void AddRestoreCommand(Command& app) {
   auto options = std::make_shared<RestoreOptions>();
   Command command = app.AddSubcommand(
-      "restore", "A run folder out of its copy (checkpoint.copy_to)");
+      "restore", "Restores a run folder from its copy (checkpoint.copy_to)");
   command
       .AddOption("url",
                  options->url,
-                 "the copy: checkpoint.copy_to with /<run.name> behind it")
+                 "the copy: checkpoint.copy_to followed by /<run.name>")
       .Required();
   command
       .AddOption("run", options->folder, "run folder to make: runs/<run.name>")

@@ -73,7 +73,7 @@ absl::Status Run(RunOptions options) {
 void AddRunCommand(Command& app) {
   auto options = std::make_shared<RunOptions>();
   Command command = app.AddSubcommand(
-      "run", "All three services on this machine, followed to the end");
+      "run", "Runs all three services on this machine, to the end");
   command.AddOption("config", options->config, "YAML configuration").Required();
   command.AddOption(
       "--set", options->overrides, "key=value, overrides the file");

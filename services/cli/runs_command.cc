@@ -42,13 +42,13 @@ absl::Status List(const RunsOptions& options) {
 
 void AddRunsCommand(Command& app) {
   auto options = std::make_shared<RunsOptions>();
-  Command command = app.AddSubcommand(
-      "runs", "Which runs a folder holds, and how they stand");
+  Command command =
+      app.AddSubcommand("runs", "Lists the runs of a folder with their state");
   command.RequireSubcommand();
-  Command list = command.AddSubcommand(
-      "list",
-      "State, step, loss, held-out accuracy and adapter of each run, those of "
-      "sweeps included");
+  Command list =
+      command.AddSubcommand("list",
+                            "Prints state, step, loss, held-out accuracy and "
+                            "adapter of each run, including those of sweeps");
   list.AddOption("folder", options->folder, "run.output_dir, or a run's folder")
       .Required();
   list.AddFlag("--json", options->json, "print JSON");

@@ -136,7 +136,7 @@ absl::Status Score(const ScoreOptions& options) {
 void AddScoreCommand(Command& app) {
   auto options = std::make_shared<ScoreOptions>();
   Command command = app.AddSubcommand(
-      "score", "Log-probabilities of token sequences, as safetensors");
+      "score", "Writes log-probabilities of token sequences, as safetensors");
   command.AddOption("--model", options->model, "Hugging Face folder or id")
       .Required();
   command.AddOption("--adapter", options->adapter, "PEFT folder or id");

@@ -62,7 +62,7 @@ absl::Status ShowStatus(const StatusOptions& options) {
 void AddStatusCommand(Command& app) {
   auto options = std::make_shared<StatusOptions>();
   Command command =
-      app.AddSubcommand("status", "Shows a trainer's state, one screen");
+      app.AddSubcommand("status", "Shows a trainer's state on one screen");
   command.AddOption("address", options->address, "host:port of the trainer")
       .Required();
   AddSecurityOption(command, &options->overrides);

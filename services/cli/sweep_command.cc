@@ -78,14 +78,14 @@ absl::Status Sweep(const SweepOptions& options) {
 
 void AddSweepCommand(Command& app) {
   auto options = std::make_shared<SweepOptions>();
-  Command command =
-      app.AddSubcommand("sweep", "Many runs: settings x seeds, then compared");
+  Command command = app.AddSubcommand(
+      "sweep", "Does many runs, settings x seeds, and compares them");
   command.AddOption("sweep", options->sweep, "YAML file of the sweep")
       .Required();
   command.AddOption("--set", options->overrides, "key=value, for every run")
       .TakeAll();
   command.AddFlag(
-      "--plan", options->plan_only, "print the runs and their memory only");
+      "--plan", options->plan_only, "only print the runs and their memory");
   command.Does([options] { return Sweep(*options); });
 }
 

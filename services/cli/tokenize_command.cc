@@ -77,7 +77,7 @@ absl::Status Tokenize(const TokenizeOptions& options) {
 void AddTokenizeCommand(Command& app) {
   auto options = std::make_shared<TokenizeOptions>();
   Command command =
-      app.AddSubcommand("tokenize", "Texts to token ids, or back");
+      app.AddSubcommand("tokenize", "Converts texts to token ids, or back");
   command.AddOption("--model", options->model, "Hugging Face folder or id")
       .Required();
   command.AddOption("--input", options->input, "JSON Lines {text}").Required();

@@ -62,8 +62,8 @@ absl::Status BuildViews(const ViewsOptions& options) {
 
 void AddViewsCommand(Command& app) {
   auto options = std::make_shared<ViewsOptions>();
-  Command command =
-      app.AddSubcommand("views", "The token sequences of samples, by view");
+  Command command = app.AddSubcommand(
+      "views", "Writes the token sequences of samples, by view");
   command.AddOption("--config", options->config, "YAML configuration")
       .Required();
   command.AddOption(
