@@ -211,9 +211,7 @@ void AddCompatibilityProbe(Command& probe) {
           "positions sampled for each problem from all its answers, at most")
       .Positive()
       .ShowDefault();
-  command
-      .AddOption(
-          "--seed", options->seed, "seed of positions, answers and bootstrap")
+  command.AddOption("--seed", options->seed, "seed of all random choices")
       .ShowDefault();
   command
       .AddOption("--memory-gib",
