@@ -251,7 +251,7 @@ absl::Status HalfDownload(HubKind kind,
                           absl::string_view what) {
   return WithExitCode(
       absl::DataLossError(absl::StrCat(id.ToString(),
-                                       " is in the cache by half: ",
+                                       " is only partly in the cache: ",
                                        what,
                                        "; finish the download with: ",
                                        FetchCommand(kind, id))),

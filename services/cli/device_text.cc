@@ -19,7 +19,7 @@ std::string Driver(const GpuReport& report) {
     return report.driver.empty() ? "none" : report.driver;
   }
   return absl::StrCat(
-      report.driver.empty() ? "of a series unknown" : report.driver,
+      report.driver.empty() ? "of unknown series" : report.driver,
       ", for CUDA up to ",
       CudaVersionText(report.cuda_version));
 }
@@ -46,16 +46,16 @@ std::vector<std::string> DeviceText(const Config& config,
     name = "";
   }
   if (!report.usable.ok()) {
-    lines.push_back(Line(name,
-                         absl::StrCat("none to use here: ",
-                                      std::string(report.usable.message()))));
+    lines.push_back(Line(
+        name,
+        absl::StrCat("none usable: ", std::string(report.usable.message()))));
     return lines;
   }
   const std::vector<std::string> names = GpuNames(report, VisibleGpus());
   const absl::Status fit =
       CheckShares(DealGpus(config, names), plan, names, report.gpus);
   lines.push_back(Line("fit",
-                       fit.ok() ? "what dapd run starts has room on them"
+                       fit.ok() ? "all that dapd run starts fits on them"
                                 : absl::StrCat("dapd run is refused here: ",
                                                std::string(fit.message()))));
   return lines;

@@ -70,7 +70,7 @@ def test_check_says_kernels_driver_and_gpus(image):
     assert result.returncode == 0, result.stderr
     lines = {line[:16].strip(): line[17:] for line in result.stdout.splitlines()}
     assert lines["kernels"].startswith("our own on GPUs, by nvcc 13.0.") and lines["kernels"].endswith("for sm_80, sm_90")
-    assert lines["gpus"].startswith("none to use here: ") and "libcuda.so.1" in lines["gpus"]
+    assert lines["gpus"].startswith("none usable: ") and "libcuda.so.1" in lines["gpus"]
 
 
 @pytest.mark.parametrize("program", PROGRAMS[1:])

@@ -103,7 +103,7 @@ def test_a_download_that_broke_off_is_one_error_and_goes_on(call, hub, tmp_path,
     assert broken.returncode == 5 and len(broken.stderr.strip().splitlines()[-1]) < 600, broken.stderr
     half = tokenize(call, tmp_path, "org/tiny")
     assert half.returncode == 4
-    assert "by half" in half.stderr and "model.safetensors is missing" in half.stderr and "deploy/fetch.sh model org/tiny" in half.stderr
+    assert "only partly" in half.stderr and "model.safetensors is missing" in half.stderr and "deploy/fetch.sh model org/tiny" in half.stderr
     hub.cut = set()
     hub.requests.clear()
     assert fetch(call, "model", "org/tiny").returncode == 0

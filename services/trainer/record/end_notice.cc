@@ -113,8 +113,9 @@ void EndNotice::Tell(const absl::Status& outcome) {
         "told ", NotifyPlace(webhook.url), " of the run's end: ", told.state));
     return;
   }
-  LogWarning(absl::StrCat("nobody was told of the run's end (run.notify_url): ",
-                          std::string(posted.message())));
+  LogWarning(absl::StrCat(
+      "no notice of the run's end could be sent (run.notify_url): ",
+      std::string(posted.message())));
 }
 
 }  // namespace dapd

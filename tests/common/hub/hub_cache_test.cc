@@ -80,7 +80,7 @@ TEST(FindSnapshotTest, HalfADownloadIsOneError) {
   const absl::Status empty = FindSnapshot(HubKind::kModel, kId).status();
   EXPECT_EQ(ExitCodeOf(empty), ExitCode::kData);
   EXPECT_THAT(Message(empty),
-              AllOf(HasSubstr("by half"),
+              AllOf(HasSubstr("only partly"),
                     HasSubstr("deploy/fetch.sh model org/small")));
   cache.AddRef(kRepository, "main", "not a commit\n");
   EXPECT_THAT(Message(FindSnapshot(HubKind::kModel, kId).status()),

@@ -58,7 +58,7 @@ TEST_F(DeviceTextTest, KernelsDriverAndGpusAreSaidAndWhetherTheRunFits) {
                   "driver           580.82.07, for CUDA up to 13.0",
                   "gpus             1 of 24.0 GiB, 12.0 GiB free: NVIDIA L4 "
                   "(sm_89)",
-                  "fit              what dapd run starts has room on them"));
+                  "fit              all that dapd run starts fits on them"));
 }
 
 TEST_F(DeviceTextTest, APlanThatDoesNotFitIsSaidAsARunWouldSayIt) {
@@ -75,7 +75,7 @@ TEST_F(DeviceTextTest, WhatIsMissingIsSaid) {
       ElementsAre(
           "kernels          none for GPUs: this build has no CUDA backend",
           "driver           none",
-          "gpus             none to use here: there is no NVIDIA driver"));
+          "gpus             none usable: there is no NVIDIA driver"));
 }
 
 TEST_F(DeviceTextTest, AGpuThatCannotBeUsedIsShownWithTheReason) {
@@ -84,7 +84,7 @@ TEST_F(DeviceTextTest, AGpuThatCannotBeUsedIsShownWithTheReason) {
   const auto lines = DeviceText(OnGpus(), Plan(), old, true);
   ASSERT_EQ(lines.size(), 4);
   EXPECT_THAT(lines[2], StartsWith("gpus             1 of 15.0 GiB"));
-  EXPECT_THAT(lines[3], HasSubstr("none to use here: GPU 0 is too old"));
+  EXPECT_THAT(lines[3], HasSubstr("none usable: GPU 0 is too old"));
 }
 
 }  // namespace
