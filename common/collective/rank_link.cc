@@ -22,7 +22,7 @@ RankLink::RankLink(std::string peer, ReadMessage read, WriteMessage write)
 absl::Status RankLink::Lost() const {
   return absl::AbortedError(
       absl::StrCat(peer_,
-                   " is lost; the job goes on behind its newest checkpoint "
+                   " is lost; the job resumes from its newest checkpoint "
                    "once every rank is started again"));
 }
 

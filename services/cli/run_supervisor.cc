@@ -88,7 +88,7 @@ bool RunSupervisor::MayRestartTrainers(int code, bool asked_to_stop) {
       absl::StrCat(killed ? "a trainer was killed" : "a trainer rank was lost",
                    " (code ",
                    code,
-                   "); starting again behind the newest checkpoint"));
+                   "); restarting from the newest checkpoint"));
   return true;
 }
 

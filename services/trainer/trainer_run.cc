@@ -54,7 +54,7 @@ absl::StatusOr<Adapter> StartAdapter(const Config& config,
   ASSIGN_OR_RETURN(const std::string folder,
                    FindAdapterFolder(config.lora.start_from));
   RETURN_IF_ERROR(CheckStartAdapter(folder, config.lora));
-  LogInfo(absl::StrCat("training on from the adapter in ", folder));
+  LogInfo(absl::StrCat("continuing from the adapter in ", folder));
   return ReadAdapter(folder, weights.config, weights.device());
 }
 
@@ -73,7 +73,7 @@ absl::StatusOr<std::unique_ptr<Policy>> StartPolicy(
                                         weights.device()));
   if (saved.has_value()) {
     LogInfo(absl::StrCat(
-        "going on behind step ", saved->version, " of ", folder.path()));
+        "resuming after step ", saved->version, " of ", folder.path()));
     return Policy::Restore(*std::move(saved), options);
   }
   if (const int64_t finished = FinishedStep(folder.path()); finished > 0) {

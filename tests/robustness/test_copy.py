@@ -111,7 +111,7 @@ def test_a_restored_run_ends_in_the_same_bits(cluster, reference, store):
     assert "after step 4" in shown
     assert not cluster.workspace.runs(run + ".restoring").exists()
     assert cluster.train(run, **copied(store.url("a"))) == 0, cluster.log(run)
-    assert "going on behind step 4" in cluster.log(run)
+    assert "resuming after step 4" in cluster.log(run)
     reference.assert_equal(run, 0)
 
 
@@ -143,7 +143,7 @@ def test_an_earlier_step_can_be_had_and_leads_to_the_same_end(cluster, reference
     restore(cluster.workspace, store.url(f"c/{run}"), back, "--step", 2)
     assert [line["step"] for line in cluster.workspace.metrics(back)] == [1, 2]
     assert cluster.train(back, **SEED) == 0, cluster.log(back)
-    assert "going on behind step 2" in cluster.log(back)
+    assert "resuming after step 2" in cluster.log(back)
     reference.assert_equal(back, 0)
 
 

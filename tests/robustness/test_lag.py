@@ -91,7 +91,7 @@ def test_a_checkpoint_whose_previous_adapter_is_damaged_is_set_aside(file, clust
     damage(new, f"previous/{file}", random.Random(file))
     assert cluster.train(run, **lagging.settings(SEED)) == 0, cluster.log(run)
     lagging.assert_equal(run, SEED)
-    assert "is damaged" in cluster.log(run) and "going on behind step 2" in cluster.log(run)
+    assert "is damaged" in cluster.log(run) and "resuming after step 2" in cluster.log(run)
 
 
 def test_a_run_with_a_lag_does_not_go_on_without(cluster, lagging, stopped_run):

@@ -61,7 +61,7 @@ def test_killed_behind_the_last_checkpoint_the_adapter_is_still_exported(name, h
     code = cluster.train(run, failpoints=f"{name}=kill@{hit}", **{"run.seed": 1000})
     assert code == -signal.SIGKILL, f"code {code}\n{cluster.log(run)}"
     assert cluster.train(run, **{"run.seed": 1000}) == 0, cluster.log(run)
-    assert "going on behind step 5" in cluster.log(run)
+    assert "resuming after step 5" in cluster.log(run)
     reference.assert_equal(run, 0)
 
 
@@ -107,7 +107,7 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_it_taken(file, clu
     reference.assert_equal(run, 0)
     log = cluster.log(run)
     assert "is damaged" in log or "step-000004" in log
-    assert "going on behind step 2" in log
+    assert "resuming after step 2" in log
     assert (cluster.workspace.runs(run) / "checkpoints" / "step-000004.damaged").is_dir()
 
 

@@ -216,7 +216,7 @@ absl::Status RunCopier::Copy(const RunCut& cut) {
       LogWarning(absl::StrCat(options_.url,
                               " holds step ",
                               uploader_.newest(),
-                              " of this run, which goes on behind step ",
+                              " of this run, which resumes after step ",
                               cut.step,
                               "; later copies stay until it has passed them"));
     }
