@@ -134,7 +134,7 @@ def test_dapd_run_starts_the_ranks_and_starts_them_again(workspace, two_ranks):
     assert len(trainers) == 2, workspace.log("run-ranks")
     os.kill(trainers[1], signal.SIGKILL)
     assert process.wait(timeout=180) == 0, workspace.log("run-ranks")
-    assert "starting again behind the newest checkpoint" in workspace.log("run-ranks")
+    assert "restarting from the newest checkpoint" in workspace.log("run-ranks")
     same = all(torch.equal(a, b) for a, b in zip(tensors(two_ranks, "run-ranks").values(), tensors(two_ranks, "ranks-2").values(), strict=True))
     assert same
 
