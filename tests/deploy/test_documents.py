@@ -54,6 +54,19 @@ def test_a_path_that_is_not_there_is_found(tmp_path):
     assert missing(document) == ["common/base/no_such_file.h", "deploy/no_such.sh", "no_such_file.cc", "no_such_page.md"]
 
 
+def test_every_fuzz_target_is_described():
+    section = (ROOT / "docs/robustness.md").read_text().split("## Fuzzing")[1].split("## Damaged files")[0]
+    described = set(re.findall(r"`(\w+)`", section))
+    targets = {path.name.removesuffix("_fuzz.cc") for path in (ROOT / "tests/fuzz").glob("*_fuzz.cc")}
+    assert len(targets) >= 25 and targets - described == set()
+
+
+def test_every_exit_code_is_in_the_readme():
+    codes = re.findall(r"^ +k\w+ = (\d+),", (ROOT / "common/base/exit_code.h").read_text(), re.MULTILINE)
+    paragraph = (ROOT / "README.md").read_text().split("Exit codes: ")[1].split("\n\n")[0]
+    assert len(codes) >= 9 and re.findall(r"\b\d+\b", paragraph) == codes
+
+
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 # A call of the command, which is no namespace of kubectl, up to what the shell takes for itself.
 CALL = re.compile(r"(?<![\w./$-])(?<!-n )(?:build/bin/)?dapd +([^;|>&#\n]*)")
