@@ -22,4 +22,10 @@ std::optional<FinishReason> FinishReasonOf(absl::string_view name) {
   return std::nullopt;
 }
 
+std::span<const int32_t> WithoutEndToken(std::span<const int32_t> ids,
+                                         FinishReason reason) {
+  if (reason != FinishReason::kEos || ids.empty()) return ids;
+  return ids.first(ids.size() - 1);
+}
+
 }  // namespace dapd

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -36,6 +37,11 @@ enum class FinishReason {
 absl::string_view NameOf(FinishReason reason);
 // Nothing for any other name.
 std::optional<FinishReason> FinishReasonOf(absl::string_view name);
+
+// An answer's tokens but for its end token, which only kEos has; a part of
+// `ids`. Of no tokens it is none, whatever the reason.
+std::span<const int32_t> WithoutEndToken(std::span<const int32_t> ids,
+                                         FinishReason reason);
 
 // One new token of one request, or how it failed.
 struct SampledToken {

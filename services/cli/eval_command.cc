@@ -4,7 +4,6 @@
 #include <future>
 #include <memory>
 #include <set>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,6 +23,7 @@
 #include "common/data/grade_answer.h"
 #include "common/data/repetition.h"
 #include "common/data/view_builder.h"
+#include "common/generation/decode_request.h"
 #include "common/hub/model_folder.h"
 #include "common/model/weights/base_digest.h"
 #include "common/tensor/torch_bridge.h"
@@ -220,11 +220,8 @@ absl::StatusOr<AnswerRecord> GradeOne(const Problem& problem,
   record.has_box = grade.has_box;
   record.correct = grade.correct;
   record.extracted = std::move(grade.extracted);
-  std::span<const int32_t> said = answer.ids;
-  if (answer.finish_reason == FinishReason::kEos) {
-    said = said.first(said.size() - 1);
-  }
-  record.repeated = EndsInRepetition(said);
+  record.repeated =
+      EndsInRepetition(WithoutEndToken(answer.ids, answer.finish_reason));
   return record;
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <span>
 #include <string>
 #include <utility>
 
@@ -15,6 +14,7 @@
 #include "common/base/steady_time.h"
 #include "common/data/held_out_prompt.h"
 #include "common/data/repetition.h"
+#include "common/generation/decode_request.h"
 #include "services/trainer/record/choose_answers.h"
 
 namespace dapd {
@@ -52,15 +52,6 @@ SamplePipeline::Prompt PromptOf(const Config& config,
   };
 }
 
-// Whether an answer ended in a loop; its end token is not looked at.
-bool IsRepeated(const RolloutRecord& record) {
-  std::span<const int32_t> said = record.ids;
-  if (record.finish_reason == FinishReason::kEos && !said.empty()) {
-    said = said.first(said.size() - 1);
-  }
-  return EndsInRepetition(said);
-}
-
 // Shares of a problem's answers, one number a problem.
 void GradeAnswers(const std::vector<RolloutRecord>& records,
                   const std::string& marker,
@@ -90,7 +81,9 @@ void GradeAnswers(const std::vector<RolloutRecord>& records,
   report.truncated = share_of([](const RolloutRecord& answer) {
     return answer.finish_reason == FinishReason::kLength;
   });
-  report.repeated = share_of(IsRepeated);
+  report.repeated = share_of([](const RolloutRecord& answer) {
+    return EndsInRepetition(WithoutEndToken(answer.ids, answer.finish_reason));
+  });
   double tokens = 0.0;
   for (const RolloutRecord& answer : records) {
     tokens += static_cast<double>(answer.ids.size());

@@ -1,5 +1,8 @@
 #include "common/generation/decode_request.h"
 
+#include <array>
+
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace dapd {
@@ -18,6 +21,20 @@ TEST(FinishReasonTest, NoOtherNameIsAReason) {
   for (const char* name : {"", "stop", "EOS", "length "}) {
     EXPECT_EQ(FinishReasonOf(name), std::nullopt) << name;
   }
+}
+
+TEST(WithoutEndTokenTest, OnlyAnAnswerThatEndedItselfHasOne) {
+  const std::array<int32_t, 3> ids = {7, 8, 2};
+  EXPECT_THAT(WithoutEndToken(ids, FinishReason::kEos),
+              testing::ElementsAre(7, 8));
+  EXPECT_THAT(WithoutEndToken(ids, FinishReason::kLength),
+              testing::ElementsAre(7, 8, 2));
+  EXPECT_THAT(WithoutEndToken(ids, FinishReason::kNone),
+              testing::ElementsAre(7, 8, 2));
+}
+
+TEST(WithoutEndTokenTest, OfNoTokensThereIsNothingToLeaveOut) {
+  EXPECT_TRUE(WithoutEndToken({}, FinishReason::kEos).empty());
 }
 
 TEST(DecodeRequestTest, TheLongestOutcomeIsPromptAndAnswer) {
