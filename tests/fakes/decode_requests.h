@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "common/generation/decode_backend.h"
-#include "common/model/weights/adapter.h"
 #include "tests/fakes/random_model.h"
+#include "tests/fakes/trained_adapter.h"
 
 namespace dapd {
 
@@ -21,13 +21,7 @@ inline std::shared_ptr<const ModelWeights> MakeDecodableModel(
   auto weights = std::make_shared<ModelWeights>(*MakeRandomModel(family));
   weights->config.head_dim = 16;
   weights->config.max_positions = 2048;
-  at::Generator generator = at::detail::createCPUGenerator(5);
-  for (const WeightSlot& slot : WeightSlots(*weights)) {
-    *slot.target = (at::randn(slot.shape, generator) * 0.3 +
-                    (slot.name.find("norm") != std::string::npos ? 1.0 : 0.0))
-                       .to(dtype);
-  }
-  if (weights->config.tied_embeddings) weights->head = weights->embedding;
+  DrawWeights(5, 0.3, dtype, weights.get());
   return weights;
 }
 
@@ -43,16 +37,6 @@ inline std::shared_ptr<const ModelWeights> LongModel() {
   auto weights = std::make_shared<ModelWeights>(*EndlessModel());
   weights->config.max_positions = 40'960;
   return weights;
-}
-
-inline std::shared_ptr<const Adapter> MakeAdapter(const ModelWeights& weights) {
-  auto adapter = std::make_shared<Adapter>(MakeFreshAdapter(
-      weights.config, {.rank = 5, .alpha = 8, .targets = {}}, 1, at::kCPU));
-  at::Generator generator = at::detail::createCPUGenerator(7);
-  for (auto& layer : adapter->layers) {
-    for (LoraPair& pair : layer) pair.b.normal_(0, 0.1, generator);
-  }
-  return adapter;
 }
 
 inline DecodeRequest MakeRequest(int64_t prompt,

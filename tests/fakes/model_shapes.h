@@ -1,4 +1,4 @@
-// Shapes of models that plans are made for.
+// Shapes of models that plans are made for, and that memory is counted by.
 #pragma once
 
 #include "common/model/spec/model_config.h"
@@ -15,6 +15,22 @@ inline ModelConfig FourBillion() {
   model.num_heads = 32;
   model.num_kv_heads = 8;
   model.head_dim = 128;
+  model.qk_norm = true;
+  model.tied_embeddings = true;
+  return model;
+}
+
+// One layer of it by a sixteenth, small enough for a host to play the device.
+inline ModelConfig SixteenthOfFourBillion() {
+  ModelConfig model;
+  model.model_type = "qwen3";
+  model.vocab_size = 8;
+  model.hidden_size = 160;
+  model.intermediate_size = 608;
+  model.num_layers = 1;
+  model.num_heads = 8;
+  model.num_kv_heads = 2;
+  model.head_dim = 32;
   model.qk_norm = true;
   model.tied_embeddings = true;
   return model;

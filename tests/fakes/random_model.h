@@ -11,6 +11,22 @@
 
 namespace dapd {
 
+// Draws all tensors of a model that has its `config`: values `spread` wide, the
+// norms' around 1.
+inline void DrawWeights(uint64_t seed,
+                        double spread,
+                        at::ScalarType dtype,
+                        ModelWeights* weights) {
+  weights->layers.resize(static_cast<size_t>(weights->config.num_layers));
+  at::Generator generator = at::detail::createCPUGenerator(seed);
+  for (const WeightSlot& slot : WeightSlots(*weights)) {
+    *slot.target = (at::randn(slot.shape, generator) * spread +
+                    (slot.name.find("norm") != std::string::npos ? 1.0 : 0.0))
+                       .to(dtype);
+  }
+  if (weights->config.tied_embeddings) weights->head = weights->embedding;
+}
+
 inline std::shared_ptr<const ModelWeights> MakeRandomModel(
     const std::string& family,
     uint64_t seed = 1,
@@ -31,14 +47,7 @@ inline std::shared_ptr<const ModelWeights> MakeRandomModel(
   config.qkv_bias = family == "qwen2";
   config.tied_embeddings = family != "llama";
   config.eos_token_ids = {0};
-  weights->layers.resize(static_cast<size_t>(config.num_layers));
-  at::Generator generator = at::detail::createCPUGenerator(seed);
-  for (const WeightSlot& slot : WeightSlots(*weights)) {
-    *slot.target = (at::randn(slot.shape, generator) * 0.3 +
-                    (slot.name.find("norm") != std::string::npos ? 1.0 : 0.0))
-                       .to(dtype);
-  }
-  if (config.tied_embeddings) weights->head = weights->embedding;
+  DrawWeights(seed, 0.3, dtype, weights.get());
   return weights;
 }
 

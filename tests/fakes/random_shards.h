@@ -1,9 +1,8 @@
-// A rank's share of a random model, and an adapter that changes something.
+// A rank's share of a random model.
 #pragma once
 
 #include <memory>
 
-#include "common/model/weights/adapter.h"
 #include "common/sharding/sharded_weights.h"
 
 namespace dapd {
@@ -20,18 +19,6 @@ inline std::shared_ptr<const ShardedWeights> ShardModel(
     }
   }
   return sharded;
-}
-
-inline Adapter TrainedAdapter(const ModelConfig& model) {
-  Adapter adapter =
-      MakeFreshAdapter(model, {.rank = 4, .alpha = 8}, 3, at::kCPU);
-  at::Generator generator = at::detail::createCPUGenerator(4);
-  for (auto& layer : adapter.layers) {
-    for (LoraPair& pair : layer) {
-      pair.b = at::randn(pair.b.sizes(), generator) * 0.05;
-    }
-  }
-  return adapter;
 }
 
 }  // namespace dapd

@@ -17,6 +17,7 @@
 #include "tests/fakes/random_model.h"
 #include "tests/fakes/random_shards.h"
 #include "tests/fakes/thread_ranks.h"
+#include "tests/fakes/trained_adapter.h"
 
 namespace dapd {
 namespace {
@@ -53,7 +54,7 @@ Outcome Use(DecodeBackend& backend) {
   };
   score();
   backend.SetAdapter(
-      std::make_shared<const Adapter>(TrainedAdapter(backend.config())));
+      std::make_shared<const Adapter>(MakeFrozenAdapter(backend.config())));
   score();
   backend.Start(0, Request(7, 1));
   step(3);

@@ -2,6 +2,7 @@
 // operations on the same GPU. Skips itself without one, or without own kernels.
 
 #include <iostream>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@
 #include "common/model/weights/placement.h"
 #include "tests/fakes/cuda_precisions.h"
 #include "tests/fakes/decode_requests.h"
+#include "tests/fakes/model_on_device.h"
 
 namespace dapd {
 namespace {
@@ -236,17 +238,9 @@ TEST_P(CudaDecodeParityTest, QkvAndAttention) {
 TEST_P(CudaDecodeParityTest, GraphsDecodeWhatLibTorchDoes) {
   for (const std::string family : {"qwen3", "qwen2", "llama"}) {
     const auto on_cpu = MakeDecodableModel(family, GetParam());
-    auto weights = std::make_shared<ModelWeights>(*on_cpu);
-    for (const WeightSlot& slot : WeightSlots(*weights)) {
-      *slot.target = slot.target->to(at::kCUDA);
-    }
-    if (weights->config.tied_embeddings) weights->head = weights->embedding;
-    auto adapter = std::make_shared<Adapter>(MakeAdapter(*on_cpu)->Clone());
-    for (auto& layer : adapter->layers) {
-      for (LoraPair& pair : layer) {
-        pair = {pair.a.to(at::kCUDA), pair.b.to(at::kCUDA)};
-      }
-    }
+    const auto weights = OnDevice(*on_cpu, at::kCUDA);
+    const auto adapter = std::make_shared<const Adapter>(
+        OnDevice(*MakeAdapter(*on_cpu), at::kCUDA));
     std::shared_ptr<const ModelWeights> given = weights;
     const auto ours = MakeCudaDecodeBackend(given, {.slots = 4});
     ASSERT_NE(ours, nullptr);

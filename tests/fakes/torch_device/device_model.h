@@ -4,7 +4,6 @@
 #include <memory>
 
 #include "common/model/weights/adapter.h"
-#include "common/model/weights/weight_names.h"
 #include "common/model/weights/weights.h"
 #include "tests/fakes/model_on_device.h"
 #include "tests/fakes/random_model.h"
@@ -17,17 +16,9 @@ inline at::Device PlayedDevice() { return {at::kCUDA, 0}; }
 // rounding is not magnified. On the CPU.
 inline std::shared_ptr<ModelWeights> MakeSmallModel(at::ScalarType dtype) {
   auto weights = std::make_shared<ModelWeights>();
-  ModelConfig& config = weights->config;
-  config = MakeRandomModel("qwen3")->config;
-  config.head_dim = 16;
-  weights->layers.resize(static_cast<size_t>(config.num_layers));
-  at::Generator generator = at::detail::createCPUGenerator(4);
-  for (const WeightSlot& slot : WeightSlots(*weights)) {
-    *slot.target = (at::randn(slot.shape, generator) * 0.15 +
-                    (slot.name.find("norm") != std::string::npos ? 1.0 : 0.0))
-                       .to(dtype);
-  }
-  weights->head = weights->embedding;
+  weights->config = MakeRandomModel("qwen3")->config;
+  weights->config.head_dim = 16;
+  DrawWeights(4, 0.15, dtype, weights.get());
   return weights;
 }
 

@@ -11,7 +11,9 @@
 
 #include "common/generation/aten/aten_backend.h"
 #include "common/model/reference/decoder.h"
+#include "tests/fakes/model_on_device.h"
 #include "tests/fakes/random_model.h"
+#include "tests/fakes/trained_adapter.h"
 
 namespace dapd {
 namespace {
@@ -24,28 +26,7 @@ std::shared_ptr<const ModelWeights> MakeModel(const std::string& family,
   if (storage == Storage::kFloat32) return MakeRandomModel(family);
   const auto narrow = MakeRandomModel(family, 1, at::kBFloat16);
   if (storage == Storage::kBFloat16) return narrow;
-  auto wide = std::make_shared<ModelWeights>(*narrow);
-  for (const WeightSlot& slot : WeightSlots(*wide)) {
-    *slot.target = slot.target->to(at::kFloat);
-  }
-  if (wide->config.tied_embeddings) wide->head = wide->embedding;
-  return wide;
-}
-
-std::shared_ptr<const Adapter> MakeAdapter(const ModelWeights& weights,
-                                           std::vector<Projection> targets) {
-  auto adapter = std::make_shared<Adapter>(
-      MakeFreshAdapter(weights.config,
-                       {.rank = 5, .alpha = 8, .targets = std::move(targets)},
-                       1,
-                       at::kCPU));
-  at::Generator generator = at::detail::createCPUGenerator(7);
-  for (auto& layer : adapter->layers) {
-    for (LoraPair& pair : layer) {
-      if (pair.b.defined()) pair.b.normal_(0, 0.1, generator);
-    }
-  }
-  return adapter;
+  return OnDevice(*narrow, at::kCPU, at::kFloat);
 }
 
 std::vector<int32_t> MakeIds(int64_t count, int32_t seed) {
@@ -98,7 +79,7 @@ TEST(CpuDecoderTest, LogitsAgreeWithTheSlowTwin) {
     for (const Storage storage :
          {Storage::kFloat32, Storage::kFloat32OfBFloat16, Storage::kBFloat16}) {
       const auto weights = MakeModel(family, storage);
-      const auto everywhere = MakeAdapter(*weights, {});
+      const auto everywhere = MakeAdapter(*weights);
       const auto somewhere = MakeAdapter(
           *weights, {Projection::kQ, Projection::kV, Projection::kUp});
       const bool is_narrow = storage == Storage::kBFloat16;
@@ -161,7 +142,7 @@ TEST(CpuDecodeBackendTest, BitsDependOnTheRequestAlone) {
   for (const Storage storage : {Storage::kFloat32, Storage::kBFloat16}) {
     const auto weights = MakeModel("qwen3", storage);
     const auto model = PackModel(*weights);
-    const auto adapter = MakeAdapter(*weights, {});
+    const auto adapter = MakeAdapter(*weights);
     std::vector<std::pair<int32_t, float>> alone;
     {
       CpuDecodeBackend backend(model, {.slots = 1});
@@ -199,7 +180,7 @@ TEST(CpuDecodeBackendTest, AResumedAnswerGoesOnWithTheSameBits) {
   for (const Storage storage : {Storage::kFloat32, Storage::kBFloat16}) {
     const auto weights = MakeModel("qwen3", storage);
     const auto model = PackModel(*weights);
-    const auto adapter = MakeAdapter(*weights, {});
+    const auto adapter = MakeAdapter(*weights);
     for (const int64_t step_tokens : {1, 7, 256}) {
       CpuDecodeBackend backend(model, {.slots = 3, .step_tokens = step_tokens});
       backend.SetAdapter(adapter);
@@ -229,7 +210,7 @@ TEST(CpuDecodeBackendTest, AResumedAnswerGoesOnWithTheSameBits) {
 TEST(CpuDecodeBackendTest, ScoresWhatItSamples) {
   for (const Storage storage : {Storage::kFloat32, Storage::kBFloat16}) {
     const auto weights = MakeModel("qwen2", storage);
-    const auto adapter = MakeAdapter(*weights, {});
+    const auto adapter = MakeAdapter(*weights);
     CpuDecodeBackend backend(PackModel(*weights),
                              {.slots = 1, .step_tokens = 11});
     backend.SetAdapter(adapter);
@@ -253,7 +234,7 @@ TEST(CpuDecodeBackendTest, NothingIsLeftOfTheAdapterBefore) {
   const auto weights = MakeModel("qwen2", Storage::kFloat32);
   const auto model = PackModel(*weights);
   const std::vector<int32_t> ids = MakeIds(20, 3);
-  const auto everywhere = MakeAdapter(*weights, {});
+  const auto everywhere = MakeAdapter(*weights);
   const auto somewhere =
       MakeAdapter(*weights, {Projection::kK, Projection::kV, Projection::kUp});
   auto smaller = std::make_shared<Adapter>(*everywhere);  // all in bfloat16
@@ -289,7 +270,7 @@ TEST(CpuDecodeBackendTest, ProbabilitiesAgreeWithLibTorchs) {
   for (const Storage storage :
        {Storage::kFloat32, Storage::kFloat32OfBFloat16, Storage::kBFloat16}) {
     const auto weights = MakeModel("qwen3", storage);
-    const auto adapter = MakeAdapter(*weights, {});
+    const auto adapter = MakeAdapter(*weights);
     CpuDecodeBackend fast(PackModel(*weights), {.slots = 1});
     AtenBackend slow(DecoderModel(weights), 1, 0);
     fast.SetAdapter(adapter);

@@ -21,6 +21,8 @@
 #include "common/model/spec/memory_plan.h"
 #include "tests/fakes/cuda_library_on_host.h"
 #include "tests/fakes/decode_requests.h"
+#include "tests/fakes/model_shapes.h"
+#include "tests/fakes/random_model.h"
 #include "tests/fakes/torch_device/device_model.h"
 #include "tests/fakes/torch_device/torch_device.h"
 #include "tests/fakes/trained_adapter.h"
@@ -33,20 +35,11 @@ constexpr double kFactor = 1.05;
 constexpr int64_t kPrompt = 400;  // tokens, as plans have it
 constexpr int64_t kRank = 8;
 
-// Qwen3-4B's by a sixteenth, of few layers.
 ModelConfig SmallShape() {
-  ModelConfig config;
-  config.model_type = "qwen3";
+  ModelConfig config = SixteenthOfFourBillion();
   config.vocab_size = 1000;
-  config.hidden_size = 160;
-  config.intermediate_size = 608;
   config.num_layers = 2;
-  config.num_heads = 8;
-  config.num_kv_heads = 2;
-  config.head_dim = 32;
   config.max_positions = 2048;
-  config.qk_norm = true;
-  config.tied_embeddings = true;
   config.eos_token_ids = {1000};  // no answer ends early
   return config;
 }
@@ -64,14 +57,7 @@ Config MakeConfig() {
 std::shared_ptr<const ModelWeights> MakeModel(const ModelConfig& config) {
   auto weights = std::make_shared<ModelWeights>();
   weights->config = config;
-  weights->layers.resize(static_cast<size_t>(config.num_layers));
-  at::Generator generator = at::detail::createCPUGenerator(4);
-  for (const WeightSlot& slot : WeightSlots(*weights)) {
-    *slot.target = (at::randn(slot.shape, generator) * 0.05 +
-                    (slot.name.find("norm") != std::string::npos ? 1.0 : 0.0))
-                       .to(at::kBFloat16);
-  }
-  if (config.tied_embeddings) weights->head = weights->embedding;
+  DrawWeights(4, 0.05, at::kBFloat16, weights.get());
   return weights;
 }
 

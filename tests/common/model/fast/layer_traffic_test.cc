@@ -17,6 +17,7 @@
 #include "ATen/record_function.h"
 #include "common/model/fast/layer_pass.h"
 #include "tests/fakes/device_rows_on_host.h"
+#include "tests/fakes/model_shapes.h"
 
 namespace dapd {
 namespace {
@@ -27,21 +28,6 @@ constexpr int64_t kTokens = 1024;
 constexpr int64_t kRank = 8;
 
 const at::Device kPlayed(at::kCUDA, 0);  // tests/fakes/torch_device
-
-ModelConfig MakeConfig() {
-  ModelConfig config;
-  config.model_type = "qwen3";
-  config.vocab_size = 8;
-  config.hidden_size = 160;
-  config.intermediate_size = 608;
-  config.num_layers = 1;
-  config.num_heads = 8;
-  config.num_kv_heads = 2;
-  config.head_dim = 32;
-  config.qk_norm = true;
-  config.tied_embeddings = true;
-  return config;
-}
 
 int64_t BytesOf(const at::Tensor& tensor) {
   return tensor.defined()
@@ -135,7 +121,7 @@ class Meter {
 };
 
 struct Layer {
-  ModelConfig config = MakeConfig();
+  ModelConfig config = SixteenthOfFourBillion();
   LayerWeights weights;
   LoraLayer lora;
   RotaryAngles angles;

@@ -5,6 +5,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+#include "tests/fakes/model_shapes.h"
+
 namespace dapd {
 namespace {
 
@@ -13,21 +15,9 @@ using ::testing::HasSubstr;
 constexpr HardwareRates kLargeGpu = {
     .flops = 400e12, .memory_bytes = 2.5e12, .network_bytes = 10e9};
 
-ModelConfig Qwen3_4B() {
-  ModelConfig model;
-  model.vocab_size = 151936;
-  model.hidden_size = 2560;
-  model.intermediate_size = 9728;
-  model.num_layers = 36;
-  model.num_heads = 32;
-  model.num_kv_heads = 8;
-  model.head_dim = 128;
-  return model;
-}
-
 double SecondsOf(const Config& config, const RoleSplit& split) {
   const Config with = WithSplit(config, split);
-  const ModelConfig model = Qwen3_4B();
+  const ModelConfig model = FourBillion();
   return PredictStep(with,
                      CountStepWork(with, model, LongestSamples(with), false),
                      kLargeGpu)
@@ -36,7 +26,7 @@ double SecondsOf(const Config& config, const RoleSplit& split) {
 
 absl::StatusOr<RoleSplit> Recommend(const Config& config, int64_t devices) {
   return RecommendSplit(
-      config, Qwen3_4B(), LongestSamples(config), devices, kLargeGpu);
+      config, FourBillion(), LongestSamples(config), devices, kLargeGpu);
 }
 
 // Training computes the most, so it gets the most devices.

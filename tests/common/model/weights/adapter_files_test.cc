@@ -6,7 +6,7 @@
 
 #include "common/model/weights/adapter.h"
 #include "tests/fakes/random_model.h"
-#include "tests/fakes/random_shards.h"
+#include "tests/fakes/trained_adapter.h"
 
 namespace dapd {
 namespace {
@@ -14,7 +14,7 @@ namespace {
 class AdapterFilesTest : public testing::Test {
  protected:
   const std::shared_ptr<const ModelWeights> weights_ = MakeRandomModel("qwen3");
-  const Adapter adapter_ = TrainedAdapter(weights_->config);
+  const Adapter adapter_ = MakeFrozenAdapter(weights_->config);
 };
 
 // A tensor that is copied by itself has a storage of its own.
