@@ -70,6 +70,19 @@ class MicroBatchTest : public testing::Test {
     return outcome;
   }
 
+  // The sums of one term, its scores taken anew.
+  DivergenceSums Evaluate(const Term& term) {
+    for (ScoredSample& sample : samples_) {
+      sample.scores =
+          ScoreLocally(*weights_, {}, TeacherPasses({term}), sample.views);
+    }
+    return EvaluateMicroBatch(*weights_,
+                              MakeTrainedAdapter(weights_->config),
+                              {term},
+                              samples_,
+                              {.chunk_bytes = 8192})[0];
+  }
+
   static void ExpectEqual(const Outcome& a, const Outcome& b) {
     for (size_t k = 0; k < a.sums.size(); ++k) {
       EXPECT_NEAR(a.sums[k].clipped, b.sums[k].clipped, 1e-5);
@@ -164,25 +177,12 @@ TEST_F(MicroBatchTest, AnAnswerWithoutATokenLeavesItsReferencesTerms) {
 }
 
 TEST_F(MicroBatchTest, AnAnswerWithoutATokenIsNotRouted) {
-  const std::vector<Term> terms = {
-      {.name = "routed",
-       .student = ViewName::kSelfRollout,
-       .target = Routed{{WeightSet::kBase, ViewName::kNoneRollout},
-                        {WeightSet::kBase, ViewName::kCrossRollout}},
-       .weight = 1.0}};
-  const auto tokens = [&] {
-    for (ScoredSample& sample : samples_) {
-      sample.scores =
-          ScoreLocally(*weights_, {}, TeacherPasses(terms), sample.views);
-    }
-    return EvaluateMicroBatch(*weights_,
-                              MakeTrainedAdapter(weights_->config),
-                              terms,
-                              samples_,
-                              {.chunk_bytes = 8192})[0]
-        .tokens;
-  };
-  EXPECT_EQ(tokens(), 60 + 3 + 45);
+  const Term term{.name = "routed",
+                  .student = ViewName::kSelfRollout,
+                  .target = Routed{{WeightSet::kBase, ViewName::kNoneRollout},
+                                   {WeightSet::kBase, ViewName::kCrossRollout}},
+                  .weight = 1.0};
+  EXPECT_EQ(Evaluate(term).tokens, 60 + 3 + 45);
   for (const auto& [sample, expected] :
        {std::pair{1, 60 + 45}, {0, 45}, {2, 0}}) {
     for (const ViewName name : {ViewName::kNoneRollout,
@@ -192,7 +192,7 @@ TEST_F(MicroBatchTest, AnAnswerWithoutATokenIsNotRouted) {
           .views[static_cast<size_t>(name)]
           .scored_count = 0;
     }
-    EXPECT_EQ(tokens(), expected);
+    EXPECT_EQ(Evaluate(term).tokens, expected);
   }
 }
 
@@ -202,31 +202,20 @@ TEST_F(MicroBatchTest, TokensThatAreLeftOutAreNotRouted) {
   Routed routed{{WeightSet::kBase, ViewName::kNoneRollout},
                 {WeightSet::kBase, ViewName::kCrossRollout}};
   routed.choices = {{{false, 0.6}, {true, 0.3}, {false, 1.0}, {true, 0.5}}};
-  std::vector<Term> terms = {{.name = "routed",
-                              .student = ViewName::kSelfRollout,
-                              .target = routed,
-                              .skip_tokens = 3,
-                              .weight = 1.0}};
-  const auto sums = [&] {
-    for (ScoredSample& sample : samples_) {
-      sample.scores =
-          ScoreLocally(*weights_, {}, TeacherPasses(terms), sample.views);
-    }
-    return EvaluateMicroBatch(*weights_,
-                              MakeTrainedAdapter(weights_->config),
-                              terms,
-                              samples_,
-                              {.chunk_bytes = 8192})[0];
-  };
-  const DivergenceSums left_out = sums();
-  terms[0].skip_tokens = 0;
+  Term term{.name = "routed",
+            .student = ViewName::kSelfRollout,
+            .target = routed,
+            .skip_tokens = 3,
+            .weight = 1.0};
+  const DivergenceSums left_out = Evaluate(term);
+  term.skip_tokens = 0;
   for (ScoredSample& sample : samples_) {
     for (View& view : sample.views) {
       view.scored_from += 3;
       view.scored_count -= 3;
     }
   }
-  const DivergenceSums never_scored = sums();
+  const DivergenceSums never_scored = Evaluate(term);
   EXPECT_EQ(left_out.tokens, 57 + 42);
   EXPECT_EQ(left_out.tokens, never_scored.tokens);
   EXPECT_EQ(left_out.regimes, never_scored.regimes);
