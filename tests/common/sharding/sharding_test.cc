@@ -1,4 +1,6 @@
 #include <cstdio>
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -12,15 +14,36 @@
 #include "tests/fakes/random_model.h"
 #include "tests/fakes/random_shards.h"
 #include "tests/fakes/thread_ranks.h"
+#include "tests/fakes/trained_adapter.h"
 
 namespace dapd {
 namespace {
 
 class ShardingTest : public testing::TestWithParam<std::string> {
  protected:
+  // What one of two ranks has of the model.
+  struct Part {
+    int rank;
+    ModelWeights weights;
+    Adapter adapter;
+    SumOverRanks sum;
+  };
+
+  void OnBothRanks(const std::function<void(const Part& part)>& body) const {
+    RunThreadRanks(2, [&](Collective& collective) {
+      const ShardLayout layout{collective.rank(), collective.size()};
+      const auto shard = ShardModel(*whole_, layout);
+      const auto devices = DeviceGroup::Join(collective, at::kCPU, 1).value();
+      body({.rank = layout.rank,
+            .weights = WeightsOfRank(*shard),
+            .adapter = ShardAdapter(adapter_, layout),
+            .sum = SumOver(*devices)});
+    });
+  }
+
   const std::shared_ptr<const ModelWeights> whole_ =
       MakeRandomModel(GetParam());
-  const Adapter adapter_ = TrainedAdapter(whole_->config);
+  const Adapter adapter_ = MakeFrozenAdapter(whole_->config);
   const PackedTokens tokens_ =
       PackTokens({RandomModelIds(9, 3), RandomModelIds(14, 3)}, at::kCPU);
   const at::Tensor rows_ = at::arange(23, at::kLong);
@@ -30,17 +53,12 @@ TEST_P(ShardingTest, RanksTogetherComputeWhatOneProcessDoes) {
   at::NoGradGuard no_grad;
   const at::Tensor expected = ForwardHidden(*whole_, &adapter_, tokens_, rows_);
   double worst = 0.0;
-  RunThreadRanks(2, [&](Collective& collective) {
-    const ShardLayout layout{collective.rank(), collective.size()};
-    const auto shard = ShardModel(*whole_, layout);
-    const ModelWeights weights = WeightsOfRank(*shard);
-    const Adapter adapter = ShardAdapter(adapter_, layout);
-    const auto devices = DeviceGroup::Join(collective, at::kCPU, 1).value();
+  OnBothRanks([&](const Part& part) {
     const at::Tensor hidden =
-        ForwardHidden(weights, &adapter, tokens_, rows_, SumOver(*devices));
+        ForwardHidden(part.weights, &part.adapter, tokens_, rows_, part.sum);
     const double error = (hidden - expected).abs().max().item<double>();
     EXPECT_LT(error, 2e-5);
-    if (layout.rank == 0) worst = error;
+    if (part.rank == 0) worst = error;
   });
   std::printf(
       "%s over 2 ranks: largest difference %.2g\n", GetParam().c_str(), worst);
@@ -52,21 +70,16 @@ TEST_P(ShardingTest, DecodingWithShardedCachesAgreesWithTheWholeSequence) {
   const PackedTokens tokens = PackTokens({ids}, at::kCPU);
   const at::Tensor expected =
       ForwardHidden(*whole_, &adapter_, tokens, at::arange(12, at::kLong));
-  RunThreadRanks(2, [&](Collective& collective) {
-    const ShardLayout layout{collective.rank(), collective.size()};
-    const auto shard = ShardModel(*whole_, layout);
-    const ModelWeights weights = WeightsOfRank(*shard);
-    const Adapter adapter = ShardAdapter(adapter_, layout);
-    const auto devices = DeviceGroup::Join(collective, at::kCPU, 1).value();
-    const SumOverRanks sum = SumOver(*devices);
+  OnBothRanks([&](const Part& part) {
+    const auto& [rank, weights, adapter, sum] = part;
     KvCache cache(weights.config, 16, at::kFloat, at::kCPU);
     for (int64_t next = 0; next < 12;) {
       const int64_t count = next == 0 ? 5 : 1;
-      const at::Tensor part = tokens.ids.narrow(0, next, count);
+      const at::Tensor ids_now = tokens.ids.narrow(0, next, count);
       KvCache* const caches[] = {&cache};
       const at::Tensor hidden =
-          next == 0 ? ForwardPrompt(weights, &adapter, part, &cache, sum)
-                    : ForwardTokens(weights, &adapter, part, caches, sum);
+          next == 0 ? ForwardPrompt(weights, &adapter, ids_now, &cache, sum)
+                    : ForwardTokens(weights, &adapter, ids_now, caches, sum);
       next += count;
       EXPECT_LT(
           (hidden - expected.narrow(0, next - 1, 1)).abs().max().item<double>(),
