@@ -1,0 +1,168 @@
+// Ranks that decode together (tests/fakes/cuda_decode_ranks.h) of which one
+// fails or ends: what the others do, and what they ask of their devices then.
+
+#include <cstdint>
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "gtest/gtest.h"
+
+#include "common/base/status_error.h"
+#include "common/generation/cuda/cuda_decode_backend.h"
+#include "tests/fakes/cuda_decode_ranks.h"
+#include "tests/fakes/cuda_library_on_host.h"
+#include "tests/fakes/cuda_on_host.h"
+#include "tests/fakes/decode_requests.h"
+#include "tests/fakes/nccl_ranks.h"
+
+namespace dapd {
+namespace {
+
+int CollectFromLostRanks(void*, CudaDecodedToken*, int64_t*, char* error) {
+  std::snprintf(error, kCudaErrorBytes, "a rank did not come in time");
+  return kCudaRanksLost;
+}
+
+int StartWithoutMemory(
+    void*, const CudaPrompt*, int64_t, const float*, char* error) {
+  std::snprintf(error, kCudaErrorBytes, "start: out of memory");
+  return 1;
+}
+
+TEST(CudaTensorParallelTest, WhatFailsOnARankEndsWhatTheRanksDoTogether) {
+  const auto whole = EndlessShareable(104);
+  CudaLibrary lost = CudaLibraryOnHost();
+  lost.collect = CollectFromLostRanks;
+  CudaLibrary full = CudaLibraryOnHost();
+  full.start = StartWithoutMemory;  // one process would try a smaller pass
+  for (const CudaLibrary& library : {lost, full}) {
+    RunRanks(2,
+             *whole,
+             {.slots = 2},
+             library,
+             [&](Collective&,
+                 PlayedGroup& group,
+                 std::unique_ptr<CudaDecodeBackend> backend) {
+               ASSERT_TRUE(backend->Start(0, MakeRequest(20, 100, 1)));
+               ASSERT_TRUE(backend->Start(1, MakeRequest(20, 100, 2)));
+               try {
+                 backend->Step();
+                 FAIL() << "nobody heard of it";
+               } catch (const StatusError& error) {
+                 EXPECT_TRUE(absl::IsAborted(error.status())) << error.status();
+               }
+               EXPECT_TRUE(group.is_aborted());
+             });
+  }
+}
+
+thread_local int64_t num_stops = 0;
+
+int CountStop(void* decoder, int64_t slot, char* error) {
+  ++num_stops;
+  return DapdCudaDecoderStop(decoder, slot, error);
+}
+
+// Its communicator is no more, so that even a wait would ask what is gone.
+TEST(CudaTensorParallelTest, NothingIsAskedOfADecoderWhoseRanksAreLost) {
+  const auto whole = EndlessShareable(104);
+  CudaLibrary library = CudaLibraryOnHost();
+  library.collect = CollectFromLostRanks;
+  library.stop = CountStop;
+  RunRanks(2,
+           *whole,
+           {.slots = 2},
+           library,
+           [&](Collective&,
+               PlayedGroup& group,
+               std::unique_ptr<CudaDecodeBackend> backend) {
+             num_stops = 0;
+             EXPECT_THROW(backend->ScoreTokens({1, 2, 3}), StatusError);
+             EXPECT_TRUE(group.is_aborted());
+             backend.reset();
+             EXPECT_EQ(num_stops, 0);
+           });
+}
+
+// Rank 1 ends behind three steps that rank 0 takes with it; `body` is what rank
+// 0 does then. `is_noticed`: NCCL knows of it.
+void OutliveRankOne(
+    bool is_noticed,
+    double timeout_seconds,
+    const std::function<void(PlayedGroup& group,
+                             std::unique_ptr<CudaDecodeBackend> backend)>&
+        body) {
+  RunRanks(
+      2,
+      *EndlessShareable(104),
+      {.slots = 2},
+      CudaLibraryOnHost(),
+      [&](Collective& collective,
+          PlayedGroup& group,
+          std::unique_ptr<CudaDecodeBackend> backend) {
+        ASSERT_TRUE(backend->Start(0, MakeRequest(20, 100, 1)));
+        ASSERT_TRUE(backend->Reserve(0, 120));
+        for (int i = 0; i < 3; ++i) backend->Step();
+        if (collective.rank() == 1) {
+          EndNcclRank(group.nccl().communicator, is_noticed);
+        } else {
+          body(group, std::move(backend));
+        }
+      },
+      timeout_seconds);
+}
+
+// The others' graphs wait for its part for ever: it is the host that ends that,
+// by its time-out or by what NCCL knows.
+TEST(CudaTensorParallelTest, ARankThatEndsLeavesNoOtherInItsGraph) {
+  struct Case {
+    bool is_noticed;
+    double timeout_seconds;
+    std::string why;
+  };
+  for (const Case& each : {Case{false, 2, "did not come in time"},
+                           Case{true, 60, "an NCCL error"}}) {
+    OutliveRankOne(
+        each.is_noticed,
+        each.timeout_seconds,
+        [&](PlayedGroup& group, std::unique_ptr<CudaDecodeBackend> backend) {
+          try {
+            for (int i = 0; i < 3; ++i) backend->Step();
+            FAIL() << "nobody heard of it";
+          } catch (const StatusError& error) {
+            EXPECT_TRUE(absl::IsAborted(error.status())) << error.status();
+            EXPECT_NE(error.status().message().find(each.why),
+                      std::string::npos)
+                << error.status();
+          }
+          EXPECT_TRUE(group.is_aborted());
+          EXPECT_FALSE(CudaHostIsStuck());
+        });
+  }
+}
+
+// Whatever the others do next while their device waits for its part.
+TEST(CudaTensorParallelTest, ARankThatEndsLetsTheOthersScoreAndEnd) {
+  for (const bool scores : {true, false}) {
+    OutliveRankOne(
+        /*is_noticed=*/false,
+        /*timeout_seconds=*/2,
+        [&](PlayedGroup& group, std::unique_ptr<CudaDecodeBackend> backend) {
+          backend->Step();  // reads the steps before those that it launches
+          EXPECT_TRUE(CudaHostIsStuck());
+          if (scores) {
+            EXPECT_THROW(backend->ScoreTokens({1, 2, 3}), StatusError);
+            EXPECT_TRUE(group.is_aborted());
+          }
+          backend.reset();
+          EXPECT_TRUE(group.is_aborted());
+          EXPECT_FALSE(CudaHostIsStuck());
+        });
+  }
+}
+
+}  // namespace
+}  // namespace dapd
