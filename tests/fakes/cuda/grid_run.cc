@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
@@ -10,8 +9,6 @@
 namespace dapd::fake {
 namespace {
 
-// What a block has without asking for more.
-constexpr size_t kSharedBytes = size_t{48} << 10;
 constexpr unsigned kMostThreads = 1024;
 constexpr unsigned kMostBlocksAside = 65535;  // of a grid's y and z
 
@@ -45,11 +42,11 @@ std::string ToString(dim3 index) {
   return absl::StrCat("(", index.x, ", ", index.y, ", ", index.z, ")");
 }
 
+}  // namespace
+
 std::string ToString(Site site) {
   return absl::StrCat(site.file, ":", site.line);
 }
-
-}  // namespace
 
 bool GridRun::IsValid(const LaunchShape& shape) {
   const auto& [grid, block, bytes, cluster, early, kernel] = shape;
@@ -154,19 +151,6 @@ void GridRun::RunThread(void* opaque) {
 void GridRun::Wait(State state) {
   current_->state = state;
   current_->fiber->Pause();
-}
-
-void GridRun::Fence() {
-  Block& block = *current_->block;
-  block.has_fenced = true;
-  block.before = block.behind;
-}
-
-void GridRun::CountBlock(const void* place) {
-  Block& block = *current_->block;
-  std::vector<BlockPast>& published = published_[place];
-  block.behind = published;
-  if (block.has_fenced) published.push_back({block.number, block.epoch});
 }
 
 int GridRun::MeetBlock(bool predicate, Site site) {
@@ -310,136 +294,6 @@ void GridRun::FinishMeeting(const LaneMeeting& meeting) {
       (meeting.mask & all) == all) {
     ++current_->block->warp_phases[warp];
   }
-}
-
-GridRun::SharedVariable& GridRun::VariableOf(Block& block,
-                                             const void* declaration,
-                                             const SharedVariable& made_as) {
-  const auto [found, is_new] =
-      block.variables.try_emplace(declaration, made_as);
-  if (is_new) {
-    found->second.memory =
-        shared_.Take(made_as.name, made_as.bytes, made_as.alignment);
-  }
-  return found->second;
-}
-
-void* GridRun::SharedMemory(const char* name,
-                            const void* declaration,
-                            size_t bytes,
-                            size_t alignment) {
-  Block& block = *current_->block;
-  if (!block.variables.contains(declaration)) {
-    block.shared_bytes += bytes;
-    if (block.shared_bytes > kSharedBytes) {
-      Fail(absl::StrCat("'", name, "' is more shared memory than a block has"));
-    }
-  }
-  return VariableOf(block, declaration, {name, nullptr, bytes, alignment})
-      .memory;
-}
-
-void* GridRun::DynamicSharedMemory() {
-  return VariableOf(*current_->block,
-                    nullptr,
-                    {"dynamic shared memory",
-                     nullptr,
-                     call_.shape.dynamic_shared_bytes,
-                     16})
-      .memory;
-}
-
-void* GridRun::MapShared(const void* address, unsigned rank) {
-  if (rank >= blocks_.size()) {
-    Fail(absl::StrCat(
-        "asks for block ", rank, " of a cluster of ", blocks_.size()));
-  }
-  const auto* byte = static_cast<const std::byte*>(address);
-  for (const auto& [declaration, variable] : current_->block->variables) {
-    const auto* begin = static_cast<const std::byte*>(variable.memory);
-    if (byte < begin || byte >= begin + variable.bytes) continue;
-    const SharedVariable& other =
-        VariableOf(blocks_[rank], declaration, variable);
-    return static_cast<std::byte*>(other.memory) + (byte - begin);
-  }
-  Fail("maps an address that is not in its block's shared memory");
-}
-
-void GridRun::CopyLater(void* to, const void* from, size_t bytes, Site site) {
-  const auto is_aligned = [bytes](const void* address) {
-    return reinterpret_cast<uintptr_t>(address) % bytes == 0;
-  };
-  if ((bytes != 4 && bytes != 8 && bytes != 16) || !is_aligned(to) ||
-      !is_aligned(from)) {
-    Fail(absl::StrCat("copies ",
-                      bytes,
-                      " bytes, of 4, 8 and 16, from or to an "
-                      "address that is not aligned to them, at ",
-                      ToString(site)));
-  }
-  if (!shared_.Contains(to)) {
-    Fail(absl::StrCat("copies to what is not shared memory at ",
-                      ToString(site)));
-  }
-  CheckTouch(to, bytes, Access::kWrite);
-  CheckTouch(from, bytes, Access::kRead);
-  shared_.Poison(to, bytes);
-  current_->copies.push_back({to, from, bytes, current_->batch});
-}
-
-void GridRun::CommitCopies() { ++current_->batch; }
-
-void GridRun::WaitForCopies(size_t but_for) {
-  std::vector<Copy>& copies = current_->copies;
-  auto copy = copies.begin();
-  for (; copy != copies.end() && copy->batch + but_for < current_->batch;
-       ++copy) {
-    Touch(copy->from, copy->bytes, Access::kRead);
-    std::memcpy(copy->to, copy->from, copy->bytes);
-    Touch(copy->to, copy->bytes, Access::kWrite);
-  }
-  copies.erase(copies.begin(), copy);
-}
-
-void GridRun::Touch(const void* address, size_t bytes, Access access) {
-  if (current_->fiber->OnStack(address)) return;
-  if (global_.Contains(address)) {
-    if (access != Access::kWrite) traffic_.bytes_read += bytes;
-    if (access != Access::kRead) traffic_.bytes_written += bytes;
-  }
-  CheckTouch(address, bytes, access);
-}
-
-void GridRun::CheckTouch(const void* address, size_t bytes, Access access) {
-  CheckedMemory& memory = shared_.Contains(address) ? shared_ : global_;
-  const char* verb = access == Access::kRead    ? "reads "
-                     : access == Access::kWrite ? "writes "
-                                                : "adds to ";
-  if (!memory.Contains(address)) {
-    Fail(absl::StrCat(verb,
-                      bytes,
-                      " bytes at ",
-                      absl::Hex(reinterpret_cast<uintptr_t>(address)),
-                      ", which is not the device's memory"));
-  }
-  if (call_.shape.early && !current_->has_waited && &memory == &global_) {
-    Fail(
-        absl::StrCat(verb, "memory before it waited for the launch before it"));
-  }
-  if (current_->has_arrived) {
-    Fail(absl::StrCat(verb,
-                      "memory between arriving at the cluster's barrier and "
-                      "waiting there, which is not played"));
-  }
-  const Block& block = *current_->block;
-  toucher_.block = block.number;
-  toucher_.before = &block.before;
-  toucher_.epoch = block.epoch;
-  toucher_.thread = static_cast<uint16_t>(current_->number);
-  toucher_.warp_phase =
-      block.warp_phases[static_cast<size_t>(current_->number / kWarpSize)];
-  const std::string fault = memory.Touch(address, bytes, access, toucher_);
-  if (!fault.empty()) Fail(absl::StrCat(verb, fault));
 }
 
 void GridRun::Fail(const std::string& reason) {

@@ -20,6 +20,9 @@
 
 namespace dapd::fake {
 
+// "FILE:LINE".
+std::string ToString(Site site);
+
 struct KernelCall {
   const char* kernel;
   LaunchShape shape;

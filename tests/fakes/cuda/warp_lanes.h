@@ -1,0 +1,121 @@
+// The part of cuda_runtime.h in which the lanes of a warp meet: votes and
+// shuffles. Include that one.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+namespace dapd::fake {
+
+// A line of a kernel.
+struct Site {
+  const char* file = "";
+  int line = 0;
+
+  bool operator==(const Site&) const = default;
+};
+
+enum class WarpOperation { kShuffle, kBallot, kSync };
+
+// The lanes of `mask` meet. Each gets the bits that lane `source` brought; of a
+// ballot the lanes that brought something other than 0.
+uint64_t MeetLanes(WarpOperation operation,
+                   unsigned mask,
+                   uint64_t bits,
+                   int source,
+                   Site site);
+int LaneIndex();
+
+template <typename T>
+T ShuffleFrom(int source, unsigned mask, T value, Site site) {
+  static_assert(sizeof(T) <= sizeof(uint64_t));
+  uint64_t bits = 0;
+  std::memcpy(&bits, &value, sizeof(T));
+  bits = MeetLanes(WarpOperation::kShuffle, mask, bits, source, site);
+  std::memcpy(&value, &bits, sizeof(T));
+  return value;
+}
+
+}  // namespace dapd::fake
+
+// The last two parameters of what follows say where it is called.
+
+inline void __syncwarp(unsigned mask = 0xFFFFFFFFU,
+                       const char* file = __builtin_FILE(),
+                       int line = __builtin_LINE()) {
+  dapd::fake::MeetLanes(
+      dapd::fake::WarpOperation::kSync, mask, 0, 0, {file, line});
+}
+inline unsigned __ballot_sync(unsigned mask,
+                              int predicate,
+                              const char* file = __builtin_FILE(),
+                              int line = __builtin_LINE()) {
+  return static_cast<unsigned>(
+      dapd::fake::MeetLanes(dapd::fake::WarpOperation::kBallot,
+                            mask,
+                            predicate != 0 ? 1 : 0,
+                            0,
+                            {file, line}));
+}
+inline int __any_sync(unsigned mask,
+                      int predicate,
+                      const char* file = __builtin_FILE(),
+                      int line = __builtin_LINE()) {
+  return __ballot_sync(mask, predicate, file, line) != 0 ? 1 : 0;
+}
+inline int __all_sync(unsigned mask,
+                      int predicate,
+                      const char* file = __builtin_FILE(),
+                      int line = __builtin_LINE()) {
+  return __ballot_sync(mask, predicate, file, line) == mask ? 1 : 0;
+}
+
+// Shuffles go within groups of `width` lanes; one that would leave its group
+// gets its own value back, as it does on a GPU.
+template <typename T>
+T __shfl_sync(unsigned mask,
+              T value,
+              int from,
+              int width = 32,
+              const char* file = __builtin_FILE(),
+              int line = __builtin_LINE()) {
+  const int group = dapd::fake::LaneIndex() / width * width;
+  return dapd::fake::ShuffleFrom(
+      group + (from & (width - 1)), mask, value, {file, line});
+}
+template <typename T>
+T __shfl_xor_sync(unsigned mask,
+                  T value,
+                  int lanes,
+                  int width = 32,
+                  const char* file = __builtin_FILE(),
+                  int line = __builtin_LINE()) {
+  const int lane = dapd::fake::LaneIndex();
+  const int from = lane ^ lanes;
+  return dapd::fake::ShuffleFrom(
+      from / width > lane / width ? lane : from, mask, value, {file, line});
+}
+template <typename T>
+T __shfl_up_sync(unsigned mask,
+                 T value,
+                 unsigned lanes,
+                 int width = 32,
+                 const char* file = __builtin_FILE(),
+                 int line = __builtin_LINE()) {
+  const int lane = dapd::fake::LaneIndex();
+  const int from = lane - static_cast<int>(lanes);
+  return dapd::fake::ShuffleFrom(
+      from < lane / width * width ? lane : from, mask, value, {file, line});
+}
+template <typename T>
+T __shfl_down_sync(unsigned mask,
+                   T value,
+                   unsigned lanes,
+                   int width = 32,
+                   const char* file = __builtin_FILE(),
+                   int line = __builtin_LINE()) {
+  const int lane = dapd::fake::LaneIndex();
+  const int from = lane + static_cast<int>(lanes);
+  return dapd::fake::ShuffleFrom(
+      from / width > lane / width ? lane : from, mask, value, {file, line});
+}
