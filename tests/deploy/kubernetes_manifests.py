@@ -135,3 +135,11 @@ def role(workload):
 
 def name_of(entry):
     return f"{entry['kind']} {entry['metadata']['name']}"
+
+
+def pod_template(everything):
+    return find(everything, "StatefulSet", "dapd-trainer")["spec"]["template"]
+
+
+def container(everything, kind, name):
+    return pod_of(find(everything, kind, name))["containers"][0]

@@ -7,7 +7,7 @@ import kubernetes_network
 import pytest
 import yaml
 from kubernetes_manifests import find, of_kind, pod_of
-from test_kubernetes import validate, violations
+from kubernetes_rules import validate, violations
 
 TEMPLATE = manifests.MANIFESTS / "overlays/template/kustomization.yaml"
 SWITCH = re.compile(r"^  # (- \.\./\.\./components/([\w-]+))", re.MULTILINE)
