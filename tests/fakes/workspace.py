@@ -1,9 +1,12 @@
 """A folder with a tiny model and data, and the real processes that run on it."""
 
+import contextlib
 import hashlib
 import json
 import os
 import pathlib
+import secrets
+import socket
 import subprocess
 import time
 
@@ -67,6 +70,16 @@ metrics: {{rollout_listen: "127.0.0.1:0", teacher_listen: "127.0.0.1:0", trainer
 
     def log(self, name):
         return (self.folder / f"{name}.log").read_text()
+
+
+def free_port():
+    """Below the range that the kernel gives to clients, so that none of ours takes it first."""
+    for _ in range(1000):
+        port = 20000 + secrets.randbelow(10000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("no free port")
 
 
 def wait_for(condition, seconds=60, what="condition"):

@@ -3,20 +3,14 @@
 import json
 import pathlib
 import shutil
-import socket
 import subprocess
 import urllib.parse
 import urllib.request
 
 import yaml
+from workspace import free_port
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Prometheus:

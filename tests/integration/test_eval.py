@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from test_services import free_port, start
+from test_services import start
+from workspace import free_port
 
 
 @pytest.fixture(scope="module")

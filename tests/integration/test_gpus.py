@@ -7,8 +7,7 @@ import urllib.request
 
 import pytest
 
-from test_services import free_port
-from workspace import BIN, set_flags, wait_for
+from workspace import BIN, free_port, set_flags, wait_for
 
 FAKE = BIN.parent / "fakes/nvidia"
 H100 = "NVIDIA H100 80GB HBM3|9.0|79.2|78.9"

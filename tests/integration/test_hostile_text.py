@@ -11,7 +11,7 @@ import subprocess
 
 import pytest
 
-from workspace import BIN, wait_for
+from workspace import BIN, free_port, wait_for
 
 FORGED = b"E 2026-01-01T00:00:00.000Z trainer] forged"
 HELP_LINE = "Run with --help for more information."
@@ -127,9 +127,7 @@ def test_chat_templates(workspace, tmp_path):
 
 def test_requests_of_http_clients(workspace, tmp_path):
     log = tmp_path / "log"
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     command = [BIN / "dapd-teacher", workspace.config, "--listen", "127.0.0.1:0", "--set", f"metrics.teacher_listen=127.0.0.1:{port}"]
     with open(log, "wb") as file, subprocess.Popen(command, stderr=file, stdout=file) as process:
         try:

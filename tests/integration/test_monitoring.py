@@ -11,7 +11,8 @@ import urllib.request
 
 import pytest
 from conftest import ROOT, children, wait_for
-from prometheus import Prometheus, free_port
+from prometheus import Prometheus
+from workspace import free_port
 
 sys.path.insert(0, str(ROOT / "tests/dashboards"))
 from dashboard_files import metrics_of, queries, recorded, resolve, rules  # noqa: E402

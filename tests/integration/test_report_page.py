@@ -4,13 +4,12 @@ import json
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import unicodedata
 
 import pytest
-from conftest import BIN, set_flags, wait_for
 from drawn_page import EVALUATED, PICTURES, TITLE_OF_ANSWERS, check_charts, needs_chromium, read_lines, visible
+from workspace import BIN, free_port, set_flags, wait_for
 
 
 @pytest.fixture(scope="module")
@@ -187,9 +186,7 @@ def hostile(finished):
     folder = finished.runs("hostile")
     shutil.copytree(finished.runs("reported"), folder)
     poison(folder, "id", "problem", "expected", "extracted")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     flags = set_flags({"run.name": "hostile", "trainer.when_done": "serve", "trainer.listen": "127.0.0.1:0", "metrics.trainer_listen": f"127.0.0.1:{port}"})
     with open(finished.folder / "hostile.log", "w") as log:
         trainer = subprocess.Popen([BIN / "dapd-trainer", finished.config, *flags], stderr=log, stdout=log)

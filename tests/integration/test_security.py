@@ -2,95 +2,25 @@
 
 import contextlib
 import os
-import pathlib
 import re
 import secrets
-import signal
 import socket
 import ssl
 import subprocess
 import time
 import urllib.error
-import urllib.request
 
 import grpc
 import pytest
 
 import certificates
-from conftest import BIN, set_flags, wait_for
+from service_process import Process, call, fetch, generate, running
+from workspace import BIN, free_port, set_flags, wait_for
 
 DESCRIBE = "/dapd.v1.{}Service/Describe"
-GENERATE = "/dapd.v1.RolloutService/Generate"
 HEALTH = "/grpc.health.v1.Health/Check"
 REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
 REFUSED, NOBODY, FORBIDDEN = grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED
-
-
-def free_port():
-    """Below the range that the kernel gives to clients, so that none of ours takes it first."""
-    for _ in range(1000):
-        port = 20000 + secrets.randbelow(10000)
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
-    raise AssertionError("no free port")
-
-
-def call(channel, method, metadata=(), timeout=10):
-    """The status code of a unary call with an empty message; None for OK."""
-    try:
-        channel.unary_unary(method)(b"", metadata=metadata, timeout=timeout)
-    except grpc.RpcError as error:
-        return error.code()
-    return None
-
-
-def generate(channel, metadata=(), timeout=10):
-    """The same of a Generate stream without a request."""
-    try:
-        list(channel.stream_stream(GENERATE)(iter(()), metadata=metadata, timeout=timeout))
-    except grpc.RpcError as error:
-        return error.code()
-    return None
-
-
-class Process:
-    """A service with its log; `port` and `metrics_port` are where it listens."""
-
-    def __init__(self, program, workspace, settings, host="127.0.0.1", environment=None):
-        self.role = program.removeprefix("dapd-")
-        self.port, self.metrics_port = free_port(), free_port()
-        settings = {f"{self.role}.listen": f"{host}:{self.port}", f"metrics.{self.role}_listen": f"{host}:{self.metrics_port}", **settings}
-        self.log_path = workspace.folder / f"{program}-{self.port}.log"
-        with open(self.log_path, "w") as log:
-            self.process = subprocess.Popen([BIN / program, workspace.config, *set_flags(settings)], stdout=log, stderr=log,
-                                            env={**os.environ, **(environment or {})})
-
-    def log(self):
-        return self.log_path.read_text()
-
-    def wait_until_ready(self):
-        wait_for(lambda: "ready for" in self.log() or self.process.poll() is not None, what="ready")
-        assert self.process.poll() is None, self.log()
-        return self
-
-    def resident_bytes(self):
-        status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
-        return 1024 * int(re.search(r"VmRSS:\s+(\d+)", status)[1])
-
-    def stop(self):
-        self.process.send_signal(signal.SIGTERM)
-        assert self.process.wait(timeout=30) == 0, self.log()
-
-
-@contextlib.contextmanager
-def running(program, workspace, settings, **arguments):
-    process = Process(program, workspace, settings, **arguments)
-    try:
-        yield process.wait_until_ready()
-    finally:
-        process.process.send_signal(signal.SIGTERM)
-        process.process.wait(timeout=30)
 
 
 @pytest.fixture(scope="session")
@@ -164,16 +94,6 @@ def test_commands_show_their_certificate_and_compare_the_servers_role(rollout, w
     # It is a worker, and no trainer.
     result = workspace.dapd("status", address, *set_flags(certificates.settings(folder / "viewer")), check=False)
     assert result.returncode == 5, result.stderr
-
-
-def fetch(url, context=None, **headers):
-    """The status and text of a GET."""
-    try:
-        request = urllib.request.Request(url, headers=headers)
-        with urllib.request.urlopen(request, context=context, timeout=10) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
 
 
 def test_metrics_on_other_addresses_want_https_and_a_reader(rollout, folder):

@@ -15,7 +15,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from conftest import BIN, set_flags, wait_for
+from workspace import BIN, free_port, set_flags, wait_for
 
 REQUIRED = {
     "dapd-trainer": ["dapd_trainer_steps_total", "dapd_trainer_tasks_total", "dapd_build_info", "process_resident_memory_bytes"],
@@ -28,12 +28,6 @@ AFTER_A_STEP = [
     "dapd_trainer_adapter_push_duration_seconds", "dapd_trainer_payload_bytes_total", "dapd_trainer_samples_total",
     "dapd_trainer_generated_tokens_total",
 ]
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def fetch(port):

@@ -4,12 +4,11 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import urllib.request
 
 import history
-from workspace import BIN, set_flags, wait_for
+from workspace import BIN, free_port, set_flags, wait_for
 
 # Scenarios run with seeds 0 .. DAPD_SEEDS - 1; the short form takes one.
 SEEDS = range(int(os.environ.get("DAPD_SEEDS", "1")))
@@ -27,12 +26,6 @@ SETTINGS = {
     "evaluation.kl_problems": 1,
     "evaluation.max_new_tokens": 4,
 }
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 class Service:

@@ -6,7 +6,8 @@ import signal
 import pytest
 
 import history
-from cluster import BATCH, STEPS, Reference, Service, copy_run, damage, free_port
+from cluster import BATCH, STEPS, Reference, Service, copy_run, damage
+from workspace import free_port
 
 SEED = 0
 # So high that a policy's answers are not those of the one before.

@@ -9,8 +9,8 @@ import torch
 from safetensors.torch import load_file
 
 import history
-from cluster import BATCH, SETTINGS, STEPS, free_port
-from workspace import children, wait_for
+from cluster import BATCH, SETTINGS, STEPS
+from workspace import children, free_port, wait_for
 
 
 SHARDED = {"trainer.shard_base": "true"}
