@@ -1,5 +1,5 @@
-// Filters, tests, methods and functions of the template language. The parser
-// asks which names exist; the interpreter calls them.
+// Tests, methods and functions of the template language; its filters are in
+// filters.h. The parser asks which names exist; the interpreter calls them.
 #pragma once
 
 #include <string>
@@ -20,14 +20,10 @@ struct Arguments {
   Value At(size_t index, const std::string& keyword) const;
 };
 
-bool IsKnownFilter(const std::string& name);
 bool IsKnownTest(const std::string& name);
 bool IsKnownMethod(const std::string& name);
 bool IsKnownFunction(const std::string& name);
 
-absl::StatusOr<Value> ApplyFilter(const std::string& name,
-                                  const Value& operand,
-                                  const Arguments& arguments);
 absl::StatusOr<bool> ApplyTest(const std::string& name,
                                const Value& operand,
                                const Arguments& arguments);

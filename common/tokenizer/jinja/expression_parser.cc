@@ -13,6 +13,7 @@
 
 #include "common/base/status_macros.h"
 #include "common/tokenizer/jinja/builtins.h"
+#include "common/tokenizer/jinja/filters.h"
 
 namespace dapd::jinja {
 namespace {

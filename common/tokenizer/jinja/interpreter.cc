@@ -8,6 +8,7 @@
 
 #include "common/base/status_macros.h"
 #include "common/tokenizer/jinja/builtins.h"
+#include "common/tokenizer/jinja/filters.h"
 #include "common/tokenizer/jinja/operators.h"
 
 namespace dapd::jinja {

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "common/base/status_macros.h"
-#include "common/tokenizer/jinja/builtins.h"
+#include "common/tokenizer/jinja/filters.h"
 
 namespace dapd::jinja {
 namespace {
