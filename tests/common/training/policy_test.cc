@@ -2,42 +2,17 @@
 
 #include <cmath>
 #include <limits>
-#include <memory>
+#include <set>
+#include <vector>
 
 #include "gtest/gtest.h"
 #include "torch/nn/utils/clip_grad.h"
 #include "torch/optim/adamw.h"
 
-#include "common/training/policy_state.h"
+#include "tests/fakes/small_policy.h"
 
 namespace dapd {
 namespace {
-
-ModelConfig TinyModel() {
-  ModelConfig config;
-  config.model_type = "qwen3";
-  config.vocab_size = 16;
-  config.hidden_size = 8;
-  config.intermediate_size = 12;
-  config.num_layers = 2;
-  config.num_heads = 2;
-  config.num_kv_heads = 1;
-  config.head_dim = 4;
-  return config;
-}
-
-Policy MakePolicy(OptimizerOptions options) {
-  return Policy(
-      MakeFreshAdapter(TinyModel(), {.rank = 2, .alpha = 4}, 7, at::kCPU),
-      std::nullopt,
-      options);
-}
-
-void FillGradients(const Policy& policy, double value) {
-  for (at::Tensor tensor : policy.live().Tensors()) {
-    tensor.mutable_grad() = at::full_like(tensor, value).detach();
-  }
-}
 
 TEST(PolicyTest, TheRateFallsLinearlyFromTheFirstStep) {
   const OptimizerOptions options{.learning_rate = 1.0, .schedule_steps = 500};
@@ -47,10 +22,7 @@ TEST(PolicyTest, TheRateFallsLinearlyFromTheFirstStep) {
 }
 
 TEST(PolicyTest, LayerByLayerItIsOneAdamWOverAllParametersBitForBit) {
-  const OptimizerOptions options{.learning_rate = 0.01,
-                                 .schedule_steps = 100,
-                                 .max_grad_norm = 0.1,
-                                 .snapshot_interval = 100};
+  const OptimizerOptions options = ClippingOptions(100);
   Policy policy = MakePolicy(options);
   std::vector<at::Tensor> twins;
   for (const at::Tensor& tensor : policy.live().Tensors()) {
@@ -87,10 +59,7 @@ TEST(PolicyTest, LayerByLayerItIsOneAdamWOverAllParametersBitForBit) {
 }
 
 TEST(PolicyTest, AStepIsAdamWOnTheClippedGradient) {
-  const OptimizerOptions options{.learning_rate = 0.01,
-                                 .schedule_steps = 100,
-                                 .max_grad_norm = 0.1,
-                                 .snapshot_interval = 100};
+  const OptimizerOptions options = ClippingOptions(100);
   Policy policy = MakePolicy(options);
   // By hand: m and v from zero, bias correction, eps outside the root.
   std::vector<at::Tensor> expected;
@@ -169,130 +138,6 @@ TEST(PolicyTest, MomentsAndGradientsCarryPeftNames) {
   EXPECT_EQ(policy.Moments().size(), 2 * policy.live().Names().size());
 }
 
-// What a policy holds, as a checkpoint or another rank would get it.
-PolicyState StateOf(const Policy& policy) {
-  auto bytes = SerializePolicyState(policy);
-  EXPECT_TRUE(bytes.ok()) << bytes.status();
-  auto state = ParsePolicyState(*bytes, TinyModel(), at::kCPU);
-  EXPECT_TRUE(state.ok()) << state.status();
-  return *std::move(state);
-}
-
-void ExpectSame(const Adapter& a, const Adapter& b) {
-  for (size_t i = 0; i < a.Tensors().size(); ++i) {
-    EXPECT_TRUE(at::equal(a.Tensors()[i], b.Tensors()[i])) << a.Names()[i];
-  }
-}
-
-TEST(PolicyTest, ARestoredPolicyTakesTheSameSteps) {
-  const OptimizerOptions options{.learning_rate = 0.01,
-                                 .schedule_steps = 100,
-                                 .max_grad_norm = 0.1,
-                                 .snapshot_interval = 2};
-  Policy policy = MakePolicy(options);
-  for (const double value : {0.3, -0.1, 0.02}) {
-    FillGradients(policy, value);
-    ASSERT_TRUE(policy.Step().ok());
-  }
-  auto restored = Policy::Restore(StateOf(policy), options);
-  ASSERT_TRUE(restored.ok()) << restored.status();
-  EXPECT_EQ((*restored)->version(), 3);
-  EXPECT_EQ((*restored)->snapshot_version(), 2);
-  ASSERT_NE((*restored)->snapshot(), nullptr);
-  for (const double value : {0.7, 0.01}) {
-    for (Policy* each : {&policy, restored->get()}) {
-      FillGradients(*each, value);
-      ASSERT_TRUE(each->Step().ok());
-    }
-  }
-  ExpectSame(policy.live(), (*restored)->live());
-  ExpectSame(*policy.snapshot(), *(*restored)->snapshot());
-}
-
-// The second of three steps has nothing to learn from: the weights move as if
-// there were two, and so does a policy that goes on behind any of them.
-TEST(PolicyTest, ARestCountsAsAStepAndMovesNothing) {
-  const OptimizerOptions options{.learning_rate = 0.01,
-                                 .schedule_steps = 1'000'000'000,
-                                 .max_grad_norm = 0.1,
-                                 .snapshot_interval = 2,
-                                 .ema_rate = 0.5};
-  Policy without = MakePolicy(options);
-  for (const double value : {0.3, -0.1}) {
-    FillGradients(without, value);
-    ASSERT_TRUE(without.Step().ok());
-  }
-  for (const int64_t goes_on_behind : {0, 1, 2}) {
-    std::unique_ptr<Policy> policy(new Policy(MakePolicy(options)));
-    for (int64_t step = 0; step < 3; ++step) {
-      if (step == goes_on_behind && step > 0) {
-        auto restored = Policy::Restore(StateOf(*policy), options);
-        ASSERT_TRUE(restored.ok()) << restored.status();
-        policy = *std::move(restored);
-      }
-      if (step == 1) {
-        const Adapter before = policy->live().Clone();
-        size_t told = 0;
-        const auto rest = policy->Rest([&](const at::Tensor&) {
-          ++told;
-          return absl::OkStatus();
-        });
-        ASSERT_TRUE(rest.ok()) << rest.status();
-        EXPECT_TRUE(rest->snapshot_refreshed);
-        EXPECT_EQ(told, policy->live().Tensors().size());
-        ExpectSame(policy->live(), before);
-        continue;
-      }
-      FillGradients(*policy, step == 0 ? 0.3 : -0.1);
-      ASSERT_TRUE(policy->Step().ok());
-    }
-    EXPECT_EQ(policy->version(), 3);
-    EXPECT_EQ(policy->updates(), 2);
-    const auto expect_close = [](const Adapter& a, const Adapter& b) {
-      for (size_t i = 0; i < a.Tensors().size(); ++i) {
-        EXPECT_TRUE(at::allclose(a.Tensors()[i], b.Tensors()[i], 1e-6, 1e-9))
-            << a.Names()[i];
-      }
-    };
-    expect_close(without.live(), policy->live());
-    expect_close(*without.ema(), *policy->ema());
-  }
-}
-
-TEST(PolicyTest, APolicyThatOnlyRestedCanBeRestored) {
-  Policy policy = MakePolicy({});
-  ASSERT_TRUE(policy.Rest().ok());
-  const auto restored = Policy::Restore(StateOf(policy), {});
-  ASSERT_TRUE(restored.ok()) << restored.status();
-  EXPECT_EQ((*restored)->version(), 1);
-  FillGradients(**restored, 0.5);
-  EXPECT_TRUE((*restored)->Step().ok());
-}
-
-TEST(PolicyTest, TheAdapterBeforeTheLastStepIsKeptWhereItIsAskedFor) {
-  const OptimizerOptions options{.learning_rate = 0.01, .keep_previous = true};
-  Policy policy = MakePolicy(options);
-  EXPECT_EQ(policy.previous(), nullptr) << "there was no step";
-  for (const double value : {0.3, -0.1}) {
-    const Adapter before = policy.live().Clone();
-    FillGradients(policy, value);
-    ASSERT_TRUE(policy.Step().ok());
-    ASSERT_NE(policy.previous(), nullptr);
-    ExpectSame(*policy.previous(), before);
-  }
-  const auto restored = Policy::Restore(StateOf(policy), options);
-  ASSERT_TRUE(restored.ok()) << restored.status();
-  ExpectSame(*(*restored)->previous(), *policy.previous());
-  PolicyState missing = StateOf(policy);
-  missing.previous.reset();
-  EXPECT_FALSE(Policy::Restore(std::move(missing), options).ok());
-
-  Policy other = MakePolicy({});
-  FillGradients(other, 0.3);
-  ASSERT_TRUE(other.Step().ok());
-  EXPECT_EQ(other.previous(), nullptr) << "nobody asked for it";
-}
-
 TEST(PolicyTest, TheMovingAverageFollowsByItsRate) {
   const OptimizerOptions options{
       .learning_rate = 0.01, .snapshot_interval = 2, .ema_rate = 0.25};
@@ -320,26 +165,6 @@ TEST(PolicyTest, AMovingAverageOfRateOneIsTheLiveAdapter) {
   FillGradients(policy, 0.3);
   ASSERT_TRUE(policy.Step().ok());
   ExpectSame(*policy.ema(), policy.live());
-}
-
-TEST(PolicyTest, ARestoredMovingAverageGoesOnBitForBit) {
-  const OptimizerOptions options{.learning_rate = 0.01, .ema_rate = 0.3};
-  Policy policy = MakePolicy(options);
-  FillGradients(policy, 0.3);
-  ASSERT_TRUE(policy.Step().ok());
-  const auto restored = Policy::Restore(StateOf(policy), options);
-  ASSERT_TRUE(restored.ok()) << restored.status();
-  for (Policy* each : {&policy, restored->get()}) {
-    FillGradients(*each, -0.2);
-    ASSERT_TRUE(each->Step().ok());
-  }
-  ExpectSame(*policy.ema(), *(*restored)->ema());
-
-  PolicyState missing = StateOf(policy);
-  missing.ema.reset();
-  EXPECT_FALSE(Policy::Restore(std::move(missing), options).ok());
-  PolicyState unneeded = StateOf(policy);
-  EXPECT_EQ((*Policy::Restore(std::move(unneeded), {}))->ema(), nullptr);
 }
 
 TEST(PolicyTest, EverySetHasItsAdapterAndItsVersion) {
@@ -375,18 +200,6 @@ TEST(PolicyTest, OnlyATermThatReadsTheMovingAverageHasItKept) {
   EXPECT_EQ(MakeOptimizerOptions(config).ema_rate, 0.2);
 }
 
-TEST(PolicyTest, MomentsOfAnotherAdapterAreRefused) {
-  Policy policy = MakePolicy({});
-  FillGradients(policy, 0.1);
-  ASSERT_TRUE(policy.Step().ok());
-  PolicyState missing = StateOf(policy);
-  missing.moments.pop_back();
-  EXPECT_FALSE(Policy::Restore(std::move(missing), {}).ok());
-  PolicyState extra = StateOf(policy);
-  extra.moments.emplace_back("another", extra.moments[0].second);
-  EXPECT_FALSE(Policy::Restore(std::move(extra), {}).ok());
-}
-
 TEST(PolicyTest, AFlatGradientGoesBackWhereItCameFrom) {
   const Policy policy = MakePolicy({});
   double value = 0.0;
@@ -404,19 +217,6 @@ TEST(PolicyTest, AFlatGradientGoesBackWhereItCameFrom) {
 TEST(PolicyTest, WithoutAGradientTheFlatOneIsZero) {
   const Policy policy = MakePolicy({});
   EXPECT_EQ(policy.FlatGradient().abs().sum().item<float>(), 0.0F);
-}
-
-TEST(PolicyStateTest, BytesThatAreNoStateAreRefused) {
-  Policy policy = MakePolicy({});
-  FillGradients(policy, 0.1);
-  ASSERT_TRUE(policy.Step().ok());
-  const std::string bytes = SerializePolicyState(policy).value();
-  for (const size_t size : {size_t{0}, size_t{10}, bytes.size() - 1}) {
-    EXPECT_FALSE(
-        ParsePolicyState(bytes.substr(0, size), TinyModel(), at::kCPU).ok())
-        << size;
-  }
-  EXPECT_FALSE(ParsePolicyState("{}\n", TinyModel(), at::kCPU).ok());
 }
 
 }  // namespace
