@@ -1,4 +1,5 @@
-// A configuration that is right, and loading one from a text.
+// A configuration that is right, loading one from a text, and what is said of
+// one that is wrong.
 #pragma once
 
 #include <string>
@@ -7,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "gtest/gtest.h"
 
+#include "common/base/exit_code.h"
 #include "common/base/files.h"
 #include "common/config/load_config.h"
 #include "tests/fakes/temp_path.h"
@@ -27,6 +29,17 @@ inline absl::StatusOr<LoadedConfig> Load(
   const std::string path = TempPath("config.yaml");
   EXPECT_TRUE(WriteFileAtomically(path, yaml).ok());
   return LoadConfig(path, overrides);
+}
+
+inline std::string Message(const absl::StatusOr<LoadedConfig>& loaded) {
+  EXPECT_EQ(ExitCodeOf(loaded.status()), ExitCode::kConfig);
+  return std::string(loaded.status().message());
+}
+
+// The text of `overrides` over the good file; empty: accepted.
+inline std::string Refusal(const std::vector<std::string>& overrides) {
+  const auto loaded = Load(kGood, overrides);
+  return loaded.ok() ? "" : Message(loaded);
 }
 
 }  // namespace dapd

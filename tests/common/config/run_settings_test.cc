@@ -71,5 +71,33 @@ TEST(RunSettingsTest, ASettingIsTheValueAsText) {
   EXPECT_EQ(ResultSettings(config).at("trainer.batch_size"), "77");
 }
 
+TEST(RunSettingsTest, TheRateOfAMovingAverageCountsOnlyWhereItIsRead) {
+  Config config;
+  EXPECT_FALSE(ResultSettings(config).contains("teacher.ema_rate"));
+  config.objective.terms = {
+      {.target = TeacherPass{.weights = WeightSet::kEma}}};
+  EXPECT_EQ(ResultSettings(config).at("teacher.ema_rate"), "0.01");
+}
+
+// A run that an earlier version began goes on.
+TEST(RunSettingsTest, YoungKeysCountOnlyWhereTheyAreRead) {
+  Config config;
+  for (const char* key : {"rollout.source",
+                          "rollout.unverified",
+                          "rollout.group_size",
+                          "objective.sdpo.top_k"}) {
+    EXPECT_FALSE(ResultSettings(config).contains(key)) << key;
+  }
+  config.objective.preset = "sdpo";
+  config.rollout.group_size = 8;
+  config.rollout.source = "verified";
+  for (const char* key : {"rollout.source",
+                          "rollout.unverified",
+                          "rollout.group_size",
+                          "objective.sdpo.top_k"}) {
+    EXPECT_TRUE(ResultSettings(config).contains(key)) << key;
+  }
+}
+
 }  // namespace
 }  // namespace dapd

@@ -1,0 +1,153 @@
+#include "common/config/validate_config.h"
+
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "tests/fakes/hostile_names.h"
+#include "tests/fakes/loaded_config.h"
+
+namespace dapd {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(LoadConfigTest, ContradictionsAreNamed) {
+  EXPECT_THAT(Message(Load(kGood, {"trainer.schedule_steps=10"})),
+              HasSubstr("trainer.steps (20) exceeds trainer.schedule_steps"));
+  EXPECT_THAT(Message(Load(kGood, {"rollout.max_new_tokens=20000"})),
+              HasSubstr("rollout.max_new_tokens (20000) leaves no room"));
+  EXPECT_TRUE(
+      Load(kGood,
+           {"rollout.max_new_tokens=20000", "data.max_prompt_tokens=20001"})
+          .ok());
+  EXPECT_THAT(
+      Message(Load(
+          kGood, {absl::StrCat("evaluation.marker=", std::string(257, 'x'))})),
+      HasSubstr("evaluation.marker has 257 bytes"));
+  EXPECT_THAT(Message(Load(kGood, {"rollout.listen=0.0.0.0:7001"})),
+              HasSubstr("security.insecure"));
+  EXPECT_TRUE(
+      Load(kGood, {"rollout.listen=0.0.0.0:7001", "security.insecure=true"})
+          .ok());
+}
+
+TEST(LoadConfigTest, PlaintextBeyondLoopbackNeedsAnExplicitFlag) {
+  for (const char* key : {"rollout.listen",
+                          "teacher.listen",
+                          "trainer.listen",
+                          "metrics.rollout_listen",
+                          "metrics.teacher_listen",
+                          "metrics.trainer_listen"}) {
+    const bool is_http = absl::StartsWith(key, "metrics.");
+    for (const char* host :
+         {"0.0.0.0", "[::]", "10.0.0.1", "trainer", "127.0.0.1.example.org"}) {
+      const std::string listen = absl::StrCat(key, "='", host, ":7001'");
+      EXPECT_THAT(Refusal({listen}), HasSubstr(key)) << listen;
+      EXPECT_EQ(Refusal({listen, "security.insecure=true"}), "");
+      EXPECT_EQ(Refusal({listen,
+                         "security.certificate=a",
+                         "security.private_key=b",
+                         "security.ca=c"}),
+                "");
+      EXPECT_EQ(Refusal({listen, "security.insecure_metrics=true"}).empty(),
+                is_http);
+    }
+    for (const char* host : {"127.0.0.1", "127.9.9.9", "[::1]", "localhost"}) {
+      EXPECT_EQ(Refusal({absl::StrCat(key, "='", host, ":7001'")}), "") << host;
+    }
+  }
+  for (const char* key : {"rollout.addresses", "teacher.addresses"}) {
+    const std::string peer = absl::StrCat(key, "=[worker:7001]");
+    EXPECT_THAT(Refusal({peer}), HasSubstr("without encryption")) << peer;
+    EXPECT_EQ(Refusal({peer, "security.insecure=true"}), "");
+  }
+}
+
+TEST(LoadConfigTest, AnUrlThatNothingCanBePostedToIsRefused) {
+  EXPECT_EQ(Refusal({"run.notify_url=https://example.org/x"}), "");
+  EXPECT_EQ(Refusal({"run.notify_url=file:///run/secrets/url",
+                     "run.notify_secret_file=token"}),
+            "");
+  EXPECT_THAT(Refusal({"run.notify_url=example.org"}),
+              HasSubstr("run.notify_url"));
+  EXPECT_THAT(Refusal({"run.notify_url=http://example.org/x",
+                       "run.notify_secret_file=token"}),
+              HasSubstr("without encryption"));
+  EXPECT_THAT(Refusal({"run.notify_secret_file=token"}),
+              HasSubstr("run.notify_url, which is missing"));
+}
+
+TEST(LoadConfigTest, ARunsNameLeadsNowhereElse) {
+  Config config;
+  config.model.path = "model";
+  for (const std::string& name : HostileNames()) {
+    config.run.name = name;
+    EXPECT_THAT(FindContradictions(config),
+                testing::ElementsAre(HasSubstr("run.name")))
+        << name;
+  }
+}
+
+TEST(LoadConfigTest, SecurityKeysThatContradictEachOtherAreNamed) {
+  EXPECT_THAT(Refusal({"security.certificate=a"}), HasSubstr("all three"));
+  EXPECT_THAT(Refusal({"security.certificate=a",
+                       "security.private_key=b",
+                       "security.ca=c",
+                       "security.insecure=true"}),
+              HasSubstr("leave one out"));
+  for (const char* key : {"security.token",
+                          "security.tokens.viewer",
+                          "security.tokens.trainer",
+                          "security.tokens.admin"}) {
+    EXPECT_THAT(Refusal({absl::StrCat(key, "=file"), "security.insecure=true"}),
+                HasSubstr("in plain text"));
+  }
+}
+
+TEST(LoadConfigTest, GroupsOfAnswersHaveToBeWhole) {
+  EXPECT_THAT(Message(Load(kGood, {"rollout.group_size=5"})),
+              HasSubstr("trainer.batch_size (32) is no multiple of "
+                        "rollout.group_size (5)"));
+  EXPECT_TRUE(Load(kGood, {"rollout.group_size=4"}).ok());
+  EXPECT_THAT(
+      Message(Load(kGood, {"rollout.group_size=16", "trainer.ranks=3"})),
+      HasSubstr("whole groups of answers"));
+}
+
+TEST(LoadConfigTest, AnswersThatCannotDifferAreRefused) {
+  for (const char* several : {"rollout.group_size=2",
+                              "rollout.source=dual",
+                              "rollout.source=verified"}) {
+    EXPECT_THAT(Message(Load(kGood, {several, "rollout.temperature=0"})),
+                HasSubstr("rollout.temperature is 0"))
+        << several;
+  }
+  EXPECT_THAT(
+      Message(Load(kGood, {"objective.preset=sdpo", "rollout.group_size=1"})),
+      HasSubstr("sibling_rollout has nothing to show"));
+  EXPECT_TRUE(Load(kGood,
+                   {"objective.preset=sdpo",
+                    "rollout.group_size=1",
+                    "objective.sdpo.feedback=always"})
+                  .ok());
+}
+
+TEST(LoadConfigTest, AUrlOfCopiesHoldsNoSecretAndIsOne) {
+  for (const char* url : {"s3://bucket/runs", "gs://b", "/copies", "copies"}) {
+    const auto loaded = Load(kGood, {std::string("checkpoint.copy_to=") + url});
+    EXPECT_TRUE(loaded.ok()) << loaded.status();
+  }
+  EXPECT_THAT(Refusal({"checkpoint.copy_to=s3://key:secret@bucket/runs"}),
+              HasSubstr("credentials do not belong in a URL"));
+  for (const char* url : {"s3://", "s3://b?x=1", "simplecache::s3://b"}) {
+    EXPECT_THAT(Refusal({std::string("checkpoint.copy_to=") + url}),
+                HasSubstr("checkpoint.copy_to"));
+  }
+}
+
+}  // namespace
+}  // namespace dapd
