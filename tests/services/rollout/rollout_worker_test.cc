@@ -1,93 +1,21 @@
 #include "services/rollout/rollout_worker.h"
 
 #include <algorithm>
-#include <atomic>
-#include <memory>
+#include <map>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-#include "tests/fakes/fake_sampler.h"
+#include "tests/services/rollout/rollout_worker_fixture.h"
 
 namespace dapd {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-// All that one request was answered.
-struct Answer {
-  std::vector<int32_t> ids;
-  FinishReason finish_reason = FinishReason::kNone;
-  ServedPolicy policy;
-  SampleTimes times;
-  absl::Status error;
-};
-
-class RolloutWorkerTest : public ::testing::Test {
- protected:
-  void Start(RolloutWorker::Options options = {}) {
-    worker_ = std::make_unique<RolloutWorker>(
-        std::make_unique<FakeSampler>(&control_), std::move(options));
-  }
-
-  absl::StatusOr<LoadResult> Load(int64_t version, const std::string& digest) {
-    AdapterUpload upload;
-    upload.version = version;
-    upload.adapter.digest = digest;
-    upload.probe_ids = {1, 2, 3};
-    return worker_->Load(std::move(upload), [] { return false; });
-  }
-
-  void Submit(uint64_t id,
-              int64_t max_new_tokens,
-              int64_t version = 1,
-              const std::string& digest = "one") {
-    ASSERT_TRUE(outbox_->Open(id));
-    DecodeRequest request;
-    request.prompt_ids = {1, 2};
-    request.sampling.max_new_tokens = max_new_tokens;
-    worker_->Submit(id, std::move(request), {true, version, digest}, outbox_);
-  }
-
-  // Reads the outbox until `id` has ended; answers of others are kept.
-  Answer Wait(uint64_t id) {
-    const absl::Time deadline = absl::Now() + absl::Seconds(20);
-    while (!ended_.contains(id) && absl::Now() < deadline) {
-      const auto event = outbox_->PopFor(absl::Seconds(1));
-      if (!event.has_value()) continue;
-      Answer& answer = answers_[event->request_id];
-      answer.ids.insert(answer.ids.end(), event->ids.begin(), event->ids.end());
-      if (event->kind == GenerationEvent::Kind::kTokens) continue;
-      answer.finish_reason = event->finish_reason;
-      answer.policy = event->policy;
-      answer.times = event->times;
-      answer.error = event->error;
-      ended_.insert(event->request_id);
-    }
-    EXPECT_TRUE(ended_.contains(id)) << "no end of request " << id;
-    return answers_[id];
-  }
-
-  void WaitForRunning(int count) {
-    const absl::Time deadline = absl::Now() + absl::Seconds(20);
-    while (control_.running != count && absl::Now() < deadline) {
-      absl::SleepFor(absl::Milliseconds(1));
-    }
-    ASSERT_EQ(control_.running, count);
-  }
-
-  FakeSamplerControl control_;
-  std::shared_ptr<GenerationOutbox> outbox_ =
-      std::make_shared<GenerationOutbox>();
-  std::map<uint64_t, Answer> answers_;
-  std::set<uint64_t> ended_;
-  std::unique_ptr<RolloutWorker> worker_;
-};
 
 TEST_F(RolloutWorkerTest, ARequestGetsItsTokensAndTheirPolicy) {
   Start();
@@ -243,161 +171,6 @@ TEST_F(RolloutWorkerTest, ABadUploadLeavesTheOldPolicyServed) {
   EXPECT_EQ(worker_->served().Of(WeightSet::kLive).version, 1);
   Submit(5, 3);
   EXPECT_TRUE(Wait(5).error.ok());
-}
-
-TEST_F(RolloutWorkerTest, ADeadStreamFreesItsSlots) {
-  control_.hold = true;
-  Start();
-  ASSERT_TRUE(Load(1, "one").ok());
-  Submit(5, 3);
-  Submit(6, 3);
-  WaitForRunning(2);
-  worker_->CancelStream(outbox_);
-  WaitForRunning(0);
-  EXPECT_EQ(control_.cancelled, 2);
-}
-
-TEST_F(RolloutWorkerTest, ARequestThatComesAfterItsStreamDiedTakesNoSlot) {
-  control_.slots = 1;
-  Start();
-  ASSERT_TRUE(Load(1, "one").ok());
-  const auto dead = std::make_shared<GenerationOutbox>();
-  worker_->CancelStream(dead);
-  ASSERT_TRUE(dead->Open(5));
-  DecodeRequest endless;
-  endless.prompt_ids = {1, 2};
-  endless.sampling.max_new_tokens = 1 << 29;
-  worker_->Submit(5, std::move(endless), {true, 1, "one"}, dead);
-  Submit(6, 3);
-  EXPECT_TRUE(Wait(6).error.ok());
-}
-
-TEST_F(RolloutWorkerTest, AFailedStepFailsItsRequestsAndTheWorkerGoesOn) {
-  control_.hold = true;
-  Start();
-  ASSERT_TRUE(Load(1, "one").ok());
-  Submit(5, 3);
-  WaitForRunning(1);
-  control_.fail_steps = true;
-  EXPECT_EQ(Wait(5).error.code(), absl::StatusCode::kResourceExhausted);
-  control_.fail_steps = false;
-  control_.hold = false;
-  Submit(6, 3);
-  EXPECT_TRUE(Wait(6).error.ok());
-}
-
-TEST_F(RolloutWorkerTest, ADeviceThatIsLostIsReportedAfterThreeFailures) {
-  std::atomic<int> reports = 0;
-  RolloutWorker::Options options;
-  options.on_broken = [&](const absl::Status& why) {
-    EXPECT_EQ(why.message(), "CUDA error");
-    ++reports;
-  };
-  Start(options);
-  ASSERT_TRUE(Load(1, "one").ok());
-  control_.break_device = true;
-  for (const uint64_t id : {5, 6}) {
-    Submit(id, 3);
-    EXPECT_EQ(Wait(id).error.code(), absl::StatusCode::kInternal);
-  }
-  control_.break_device = false;
-  Submit(7, 3);
-  EXPECT_TRUE(Wait(7).error.ok());
-  EXPECT_EQ(reports, 0) << "a step in between that works";
-  control_.break_device = true;
-  for (const uint64_t id : {8, 9, 10}) {
-    Submit(id, 3);
-    EXPECT_EQ(Wait(id).error.code(), absl::StatusCode::kInternal);
-  }
-  worker_->Shutdown(absl::ZeroDuration());
-  EXPECT_EQ(reports, 1);
-}
-
-TEST_F(RolloutWorkerTest, ALostDeviceIsReportedBeforeItsRequestsFail) {
-  std::atomic<int> reports = 0;
-  RolloutWorker::Options options;
-  options.on_broken = [&](const absl::Status& why) {
-    EXPECT_EQ(why, absl::AbortedError("lost"));
-    // The process ends here: other workers do what nobody was told of.
-    EXPECT_EQ(control_.cancelled, 0);
-    ++reports;
-  };
-  Start(options);
-  ASSERT_TRUE(Load(1, "one").ok());
-  control_.lose_device = true;
-  Submit(5, 3);
-  EXPECT_EQ(Wait(5).error.code(), absl::StatusCode::kAborted);
-  EXPECT_EQ(reports, 1);
-}
-
-TEST_F(RolloutWorkerTest, AnAnswerWithoutMemoryFailsAlone) {
-  Start();
-  ASSERT_TRUE(Load(1, "one").ok());
-  control_.longest = 100;
-  control_.hold = true;
-  Submit(5, 200);
-  Submit(6, 3);
-  control_.hold = false;
-  EXPECT_EQ(Wait(5).error, absl::ResourceExhaustedError("no memory"));
-  EXPECT_TRUE(Wait(6).error.ok());
-  EXPECT_EQ(control_.running, 0);
-}
-
-TEST_F(RolloutWorkerTest, WhatWaitsOutlivesAStepWithoutMemory) {
-  control_.slots = 1;
-  control_.hold = true;
-  Start();
-  ASSERT_TRUE(Load(1, "one").ok());
-  Submit(5, 3);
-  WaitForRunning(1);
-  Submit(6, 3);
-  control_.fail_once = true;
-  EXPECT_EQ(Wait(5).error.code(), absl::StatusCode::kResourceExhausted);
-  control_.hold = false;
-  EXPECT_TRUE(Wait(6).error.ok());
-}
-
-TEST_F(RolloutWorkerTest, TooManyWaitingRequestsAreRefused) {
-  control_.slots = 1;
-  control_.hold = true;
-  RolloutWorker::Options options;
-  options.max_waiting = 1;
-  Start(options);
-  ASSERT_TRUE(Load(1, "one").ok());
-  Submit(5, 3);
-  WaitForRunning(1);
-  Submit(6, 3);
-  Submit(7, 3);
-  EXPECT_EQ(Wait(7).error.code(), absl::StatusCode::kResourceExhausted);
-  control_.hold = false;
-  EXPECT_TRUE(Wait(6).error.ok());
-}
-
-TEST_F(RolloutWorkerTest, ShutdownLetsRunningRequestsEnd) {
-  control_.hold = true;
-  Start();
-  ASSERT_TRUE(Load(1, "one").ok());
-  Submit(5, 3);
-  WaitForRunning(1);
-  std::jthread releaser([&] {
-    absl::SleepFor(absl::Milliseconds(20));
-    control_.hold = false;
-  });
-  worker_->Shutdown(absl::Seconds(20));
-  EXPECT_THAT(Wait(5).ids, ElementsAre(10, 11, 12));
-  Submit(6, 3);
-  EXPECT_EQ(Wait(6).error.code(), absl::StatusCode::kUnavailable);
-}
-
-TEST_F(RolloutWorkerTest, ShutdownFailsWhatOutlastsTheGrace) {
-  control_.hold = true;
-  Start();
-  ASSERT_TRUE(Load(1, "one").ok());
-  Submit(5, 3);
-  WaitForRunning(1);
-  worker_->Shutdown(absl::Milliseconds(20));
-  EXPECT_EQ(Wait(5).error.code(), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(Load(2, "two").status().code(), absl::StatusCode::kUnavailable);
 }
 
 }  // namespace

@@ -1,0 +1,176 @@
+// What becomes of requests whose stream, step, device or worker ends before
+// they do.
+
+#include <atomic>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "tests/services/rollout/rollout_worker_fixture.h"
+
+namespace dapd {
+namespace {
+
+using ::testing::ElementsAre;
+
+TEST_F(RolloutWorkerTest, ADeadStreamFreesItsSlots) {
+  control_.hold = true;
+  Start();
+  ASSERT_TRUE(Load(1, "one").ok());
+  Submit(5, 3);
+  Submit(6, 3);
+  WaitForRunning(2);
+  worker_->CancelStream(outbox_);
+  WaitForRunning(0);
+  EXPECT_EQ(control_.cancelled, 2);
+}
+
+TEST_F(RolloutWorkerTest, ARequestThatComesAfterItsStreamDiedTakesNoSlot) {
+  control_.slots = 1;
+  Start();
+  ASSERT_TRUE(Load(1, "one").ok());
+  const auto dead = std::make_shared<GenerationOutbox>();
+  worker_->CancelStream(dead);
+  ASSERT_TRUE(dead->Open(5));
+  DecodeRequest endless;
+  endless.prompt_ids = {1, 2};
+  endless.sampling.max_new_tokens = 1 << 29;
+  worker_->Submit(5, std::move(endless), {true, 1, "one"}, dead);
+  Submit(6, 3);
+  EXPECT_TRUE(Wait(6).error.ok());
+}
+
+TEST_F(RolloutWorkerTest, AFailedStepFailsItsRequestsAndTheWorkerGoesOn) {
+  control_.hold = true;
+  Start();
+  ASSERT_TRUE(Load(1, "one").ok());
+  Submit(5, 3);
+  WaitForRunning(1);
+  control_.fail_steps = true;
+  EXPECT_EQ(Wait(5).error.code(), absl::StatusCode::kResourceExhausted);
+  control_.fail_steps = false;
+  control_.hold = false;
+  Submit(6, 3);
+  EXPECT_TRUE(Wait(6).error.ok());
+}
+
+TEST_F(RolloutWorkerTest, ADeviceThatIsLostIsReportedAfterThreeFailures) {
+  std::atomic<int> reports = 0;
+  RolloutWorker::Options options;
+  options.on_broken = [&](const absl::Status& why) {
+    EXPECT_EQ(why.message(), "CUDA error");
+    ++reports;
+  };
+  Start(options);
+  ASSERT_TRUE(Load(1, "one").ok());
+  control_.break_device = true;
+  for (const uint64_t id : {5, 6}) {
+    Submit(id, 3);
+    EXPECT_EQ(Wait(id).error.code(), absl::StatusCode::kInternal);
+  }
+  control_.break_device = false;
+  Submit(7, 3);
+  EXPECT_TRUE(Wait(7).error.ok());
+  EXPECT_EQ(reports, 0) << "a step in between that works";
+  control_.break_device = true;
+  for (const uint64_t id : {8, 9, 10}) {
+    Submit(id, 3);
+    EXPECT_EQ(Wait(id).error.code(), absl::StatusCode::kInternal);
+  }
+  worker_->Shutdown(absl::ZeroDuration());
+  EXPECT_EQ(reports, 1);
+}
+
+TEST_F(RolloutWorkerTest, ALostDeviceIsReportedBeforeItsRequestsFail) {
+  std::atomic<int> reports = 0;
+  RolloutWorker::Options options;
+  options.on_broken = [&](const absl::Status& why) {
+    EXPECT_EQ(why, absl::AbortedError("lost"));
+    // The process ends here: other workers do what nobody was told of.
+    EXPECT_EQ(control_.cancelled, 0);
+    ++reports;
+  };
+  Start(options);
+  ASSERT_TRUE(Load(1, "one").ok());
+  control_.lose_device = true;
+  Submit(5, 3);
+  EXPECT_EQ(Wait(5).error.code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(reports, 1);
+}
+
+TEST_F(RolloutWorkerTest, AnAnswerWithoutMemoryFailsAlone) {
+  Start();
+  ASSERT_TRUE(Load(1, "one").ok());
+  control_.longest = 100;
+  control_.hold = true;
+  Submit(5, 200);
+  Submit(6, 3);
+  control_.hold = false;
+  EXPECT_EQ(Wait(5).error, absl::ResourceExhaustedError("no memory"));
+  EXPECT_TRUE(Wait(6).error.ok());
+  EXPECT_EQ(control_.running, 0);
+}
+
+TEST_F(RolloutWorkerTest, WhatWaitsOutlivesAStepWithoutMemory) {
+  control_.slots = 1;
+  control_.hold = true;
+  Start();
+  ASSERT_TRUE(Load(1, "one").ok());
+  Submit(5, 3);
+  WaitForRunning(1);
+  Submit(6, 3);
+  control_.fail_once = true;
+  EXPECT_EQ(Wait(5).error.code(), absl::StatusCode::kResourceExhausted);
+  control_.hold = false;
+  EXPECT_TRUE(Wait(6).error.ok());
+}
+
+TEST_F(RolloutWorkerTest, TooManyWaitingRequestsAreRefused) {
+  control_.slots = 1;
+  control_.hold = true;
+  RolloutWorker::Options options;
+  options.max_waiting = 1;
+  Start(options);
+  ASSERT_TRUE(Load(1, "one").ok());
+  Submit(5, 3);
+  WaitForRunning(1);
+  Submit(6, 3);
+  Submit(7, 3);
+  EXPECT_EQ(Wait(7).error.code(), absl::StatusCode::kResourceExhausted);
+  control_.hold = false;
+  EXPECT_TRUE(Wait(6).error.ok());
+}
+
+TEST_F(RolloutWorkerTest, ShutdownLetsRunningRequestsEnd) {
+  control_.hold = true;
+  Start();
+  ASSERT_TRUE(Load(1, "one").ok());
+  Submit(5, 3);
+  WaitForRunning(1);
+  std::jthread releaser([&] {
+    absl::SleepFor(absl::Milliseconds(20));
+    control_.hold = false;
+  });
+  worker_->Shutdown(absl::Seconds(20));
+  EXPECT_THAT(Wait(5).ids, ElementsAre(10, 11, 12));
+  Submit(6, 3);
+  EXPECT_EQ(Wait(6).error.code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(RolloutWorkerTest, ShutdownFailsWhatOutlastsTheGrace) {
+  control_.hold = true;
+  Start();
+  ASSERT_TRUE(Load(1, "one").ok());
+  Submit(5, 3);
+  WaitForRunning(1);
+  worker_->Shutdown(absl::Milliseconds(20));
+  EXPECT_EQ(Wait(5).error.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(Load(2, "two").status().code(), absl::StatusCode::kUnavailable);
+}
+
+}  // namespace
+}  // namespace dapd

@@ -1,0 +1,91 @@
+// A worker over the sampler of tests/fakes/fake_sampler.h, and one stream of
+// requests to it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "gtest/gtest.h"
+
+#include "services/rollout/rollout_worker.h"
+#include "tests/fakes/fake_sampler.h"
+
+namespace dapd {
+
+class RolloutWorkerTest : public ::testing::Test {
+ protected:
+  // All that one request was answered.
+  struct Answer {
+    std::vector<int32_t> ids;
+    FinishReason finish_reason = FinishReason::kNone;
+    ServedPolicy policy;
+    SampleTimes times;
+    absl::Status error;
+  };
+
+  void Start(RolloutWorker::Options options = {}) {
+    worker_ = std::make_unique<RolloutWorker>(
+        std::make_unique<FakeSampler>(&control_), std::move(options));
+  }
+
+  absl::StatusOr<LoadResult> Load(int64_t version, const std::string& digest) {
+    AdapterUpload upload;
+    upload.version = version;
+    upload.adapter.digest = digest;
+    upload.probe_ids = {1, 2, 3};
+    return worker_->Load(std::move(upload), [] { return false; });
+  }
+
+  void Submit(uint64_t id,
+              int64_t max_new_tokens,
+              int64_t version = 1,
+              const std::string& digest = "one") {
+    ASSERT_TRUE(outbox_->Open(id));
+    DecodeRequest request;
+    request.prompt_ids = {1, 2};
+    request.sampling.max_new_tokens = max_new_tokens;
+    worker_->Submit(id, std::move(request), {true, version, digest}, outbox_);
+  }
+
+  // Reads the outbox until `id` has ended; answers of others are kept.
+  Answer Wait(uint64_t id) {
+    const absl::Time deadline = absl::Now() + absl::Seconds(20);
+    while (!ended_.contains(id) && absl::Now() < deadline) {
+      const auto event = outbox_->PopFor(absl::Seconds(1));
+      if (!event.has_value()) continue;
+      Answer& answer = answers_[event->request_id];
+      answer.ids.insert(answer.ids.end(), event->ids.begin(), event->ids.end());
+      if (event->kind == GenerationEvent::Kind::kTokens) continue;
+      answer.finish_reason = event->finish_reason;
+      answer.policy = event->policy;
+      answer.times = event->times;
+      answer.error = event->error;
+      ended_.insert(event->request_id);
+    }
+    EXPECT_TRUE(ended_.contains(id)) << "no end of request " << id;
+    return answers_[id];
+  }
+
+  void WaitForRunning(int count) {
+    const absl::Time deadline = absl::Now() + absl::Seconds(20);
+    while (control_.running != count && absl::Now() < deadline) {
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+    ASSERT_EQ(control_.running, count);
+  }
+
+  FakeSamplerControl control_;
+  std::shared_ptr<GenerationOutbox> outbox_ =
+      std::make_shared<GenerationOutbox>();
+  std::map<uint64_t, Answer> answers_;
+  std::set<uint64_t> ended_;
+  std::unique_ptr<RolloutWorker> worker_;
+};
+
+}  // namespace dapd
