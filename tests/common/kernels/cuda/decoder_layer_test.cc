@@ -18,6 +18,7 @@
 #include "common/kernels/decode_layer_math.h"
 #include "tests/fakes/butterfly.h"
 #include "tests/fakes/cuda/device_pages.h"
+#include "tests/fakes/cuda/expected_head.h"
 #include "tests/fakes/cuda/kernel_inputs.h"
 
 namespace dapd {
@@ -27,6 +28,7 @@ using fake::BitsOf;
 using fake::DeviceBuffer;
 using fake::DevicePages;
 using fake::Elements;
+using fake::ExpectedHead;
 using fake::InSeveralOrders;
 using fake::NumberOf;
 using fake::RandomNumbers;
@@ -273,67 +275,6 @@ struct Geometry {
   bool bias, norm;
 };
 
-// What a head's values become, in the order of a warp's sums; `exact` in
-// float64.
-template <typename T>
-struct Head {
-  std::vector<T> rounded;
-  std::vector<double> exact;
-  double size = 0.0;  // of the largest number on the way
-
-  Head(const T* in,
-       const T* bias,
-       const T* norm,
-       const T* cosine,  // null: a value, which is not turned
-       const T* sine,
-       int64_t dim) {
-    const int64_t half = dim / 2;
-    std::vector<float> x;
-    std::vector<double> y;
-    for (int64_t i = 0; i < dim; ++i) {
-      const float value = ToFloat(in[i]);
-      x.push_back(bias == nullptr ? value
-                                  : RoundedTo<T>(value + ToFloat(bias[i])));
-      y.push_back(static_cast<double>(value) +
-                  (bias == nullptr ? 0.0F : ToFloat(bias[i])));
-    }
-    if (norm != nullptr) {
-      std::vector<float> lanes(32, 0.0F);
-      double squares = 0.0;
-      for (int64_t i = 0; i < half; ++i) {
-        float& lane = lanes[static_cast<size_t>(i % 32)];
-        lane = fmaf(x[i], x[i], lane);
-        lane = fmaf(x[i + half], x[i + half], lane);
-        squares += y[i] * y[i] + y[i + half] * y[i + half];
-      }
-      const float scale = NormScale(Butterfly(lanes), dim, kEps);
-      const double exact_scale =
-          1.0 / std::sqrt(squares / static_cast<double>(dim) + kEps);
-      for (int64_t i = 0; i < dim; ++i) {
-        x[i] = ToFloat(Normalized(x[i], scale, norm[i]));
-        y[i] *= exact_scale * ToFloat(norm[i]);
-      }
-    }
-    rounded.resize(static_cast<size_t>(dim));
-    exact = y;
-    for (int64_t i = 0; i < half; ++i) {
-      RotatedPair pair{x[i], x[i + half]};
-      if (cosine != nullptr) {
-        pair = Rotate(x[i], x[i + half], cosine[i], sine[i]);
-        exact[i] = y[i] * ToFloat(cosine[i]) - y[i + half] * ToFloat(sine[i]);
-        exact[i + half] =
-            y[i + half] * ToFloat(cosine[i]) + y[i] * ToFloat(sine[i]);
-      }
-      rounded[i] = FromFloat<T>(pair.first);
-      rounded[i + half] = FromFloat<T>(pair.second);
-    }
-    for (const double value : y) size = std::max(size, std::abs(value));
-    for (int64_t i = 0; i < dim && bias != nullptr; ++i) {
-      size = std::max<double>(size, std::abs(ToFloat(in[i])));
-    }
-  }
-};
-
 TYPED_TEST(CudaLayerOnHostTest, QkvTurnsQueriesAndFillsTheCache) {
   using T = TypeParam;
   constexpr int64_t kPagesPerSlot = 2;
@@ -399,13 +340,14 @@ TYPED_TEST(CudaLayerOnHostTest, QkvTurnsQueriesAndFillsTheCache) {
           const T* norm = !g.norm || is_value ? nullptr
                           : is_query          ? q_weights.data()
                                               : k_weights.data();
-          const Head<T> expected(
+          const ExpectedHead<T> expected(
               before.data() + begin,
               g.bias ? shift.data() + head * dim : nullptr,
               norm,
               is_value ? nullptr : cosines.data() + position * dim,
               sines.data() + position * dim,
-              dim);
+              dim,
+              kEps);
           const T* found = after.data() + begin;
           if (!is_query) {
             const int64_t kv_head = (head - g.heads) % g.kv_heads;

@@ -1,0 +1,158 @@
+// One problem of the loss kernel, as the kernel on the device that the host
+// plays computes it and as its host twin does.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+#include "common/kernels/bfloat16.h"
+#include "common/kernels/cuda/divergence_kernel.h"
+#include "common/kernels/divergence_kernel.h"
+#include "tests/fakes/cuda/kernel_inputs.h"
+#include "tests/fakes/divergence_definition.h"
+
+namespace dapd::fake {
+
+struct DivergenceResult {
+  std::vector<DivergenceTokenSums> sums;     // [tokens, terms]
+  std::vector<std::vector<float>> gradient;  // by student
+  std::vector<float> logprobs;               // of student 1, [tokens]
+};
+
+inline DivergenceResult RunDivergenceTwin(const DivergenceProblem& problem) {
+  const DivergenceCase& c = problem.c;
+  DivergenceResult result;
+  result.logprobs.resize(static_cast<size_t>(c.tokens));
+  std::vector<std::vector<float>> logits = problem.logits;
+  std::vector<DivergenceSource> sources;
+  for (size_t s = 0; s < kSources; ++s) {
+    sources.push_back({logits[s].data(), c.vocabulary, s < kStudents});
+  }
+  sources[1].ids = problem.ids.data();
+  sources[1].logprobs = result.logprobs.data();
+  std::vector<DivergenceTerm> terms = problem.terms;
+  for (DivergenceTerm& term : terms) {
+    if (term.support_size > 0) term.support = problem.support.data();
+    if (c.weights) term.token_weights = problem.token_weights.data();
+  }
+  std::vector<DerivedSource> derived = problem.derived;
+  for (DerivedSource& source : derived) {
+    source.ids = problem.ids.data();
+    source.route = problem.route.data();
+  }
+  result.sums.resize(static_cast<size_t>(c.tokens) * terms.size());
+  DivergenceTokens({sources, derived, terms, c.vocabulary, c.scale, true},
+                   0,
+                   c.tokens,
+                   result.sums.data());
+  logits.resize(kStudents);
+  result.gradient = std::move(logits);
+  return result;
+}
+
+// Rows that no kernel may leave: between two of them lies what is nobody's.
+class DivergenceRows {
+ public:
+  DivergenceRows(const std::string& name, const DivergenceCase& c, int64_t gap)
+      : tokens_(c.tokens),
+        vocabulary_(c.vocabulary),
+        stride_(c.vocabulary + gap),
+        rows_(name, Elements(tokens_ * stride_)) {
+    for (int64_t t = 0; t < tokens_; ++t) {
+      rows_.Forbid(t * stride_ + vocabulary_, stride_ - vocabulary_);
+    }
+  }
+  void Write(const std::vector<float>& values) {
+    for (int64_t t = 0; t < tokens_; ++t) {
+      const auto bytes = static_cast<size_t>(vocabulary_) * sizeof(float);
+      std::copy_n(values.data() + t * vocabulary_, vocabulary_, Row(t));
+      GlobalMemory().MarkWritten(Row(t), bytes);
+    }
+  }
+  float* Row(int64_t token) const { return rows_.data() + token * stride_; }
+  int64_t stride() const { return stride_; }
+
+ private:
+  int64_t tokens_;
+  int64_t vocabulary_;
+  int64_t stride_;
+  DeviceBuffer<float> rows_;
+};
+
+// `gap`: numbers between two rows; with a multiple of 4 rows stay aligned.
+inline void RunDivergenceKernel(const DivergenceProblem& problem,
+                                CudaNumber gradient,
+                                int64_t gap,
+                                DivergenceResult* result) {
+  const DivergenceCase& c = problem.c;
+  const DeviceBuffer<int64_t> ids("ids", problem.ids);
+  const DeviceBuffer<int64_t> support("support", problem.support);
+  const DeviceBuffer<float> weights("token_weights", problem.token_weights);
+  const DeviceBuffer<uint8_t> route("route", problem.route);
+  const DeviceBuffer<float> logprobs("logprobs", Elements(c.tokens));
+  const DeviceBuffer<DivergenceTokenSums> sums(
+      "sums", Elements(c.tokens * static_cast<int64_t>(problem.terms.size())));
+  CudaDivergenceArgs args{
+      .num_sources = static_cast<int>(kSources),
+      .num_derived = static_cast<int>(problem.derived.size()),
+      .num_terms = static_cast<int>(problem.terms.size()),
+      .num_tokens = c.tokens,
+      .vocabulary = c.vocabulary,
+      .scale = c.scale,
+      .with_gradient = true,
+      .gradient = gradient,
+      .sums = sums.data()};
+  std::vector<std::unique_ptr<DivergenceRows>> rows;
+  for (size_t s = 0; s < kSources; ++s) {
+    rows.push_back(std::make_unique<DivergenceRows>(
+        "source " + std::to_string(s), c, gap));
+    // The derived one's is room that the kernel fills.
+    if (s != kDerived || problem.derived.empty()) {
+      rows[s]->Write(problem.logits[s]);
+    }
+    args.sources[s] = {rows[s]->Row(0), rows[s]->stride(), s < kStudents};
+  }
+  args.sources[1].ids = ids.data();
+  args.sources[1].logprobs = logprobs.data();
+  for (size_t k = 0; k < problem.terms.size(); ++k) {
+    args.terms[k] = problem.terms[k];
+    if (args.terms[k].support_size > 0) args.terms[k].support = support.data();
+    if (c.weights) args.terms[k].token_weights = weights.data();
+  }
+  for (size_t d = 0; d < problem.derived.size(); ++d) {
+    args.derived[d] = problem.derived[d];
+    args.derived[d].ids = ids.data();
+    args.derived[d].route = route.data();
+  }
+  ASSERT_KERNEL_RUNS(DapdCudaDivergence(&args, nullptr));
+  result->sums = sums.Read();
+  result->logprobs = logprobs.Read();
+  result->gradient.assign(kStudents, {});
+  for (size_t s = 0; s < kStudents; ++s) {
+    for (int64_t t = 0; t < c.tokens; ++t) {
+      const float* row = rows[s]->Row(t);
+      for (int64_t v = 0; v < c.vocabulary; ++v) {
+        result->gradient[s].push_back(
+            gradient == CudaNumber::kBFloat16
+                ? ToFloat(reinterpret_cast<const BFloat16*>(row)[v])
+                : row[v]);
+      }
+    }
+  }
+  for (size_t s = kStudents; s < kDerived; ++s) {
+    for (int64_t t = 0; t < c.tokens; ++t) {
+      ASSERT_TRUE(std::equal(rows[s]->Row(t),
+                             rows[s]->Row(t) + c.vocabulary,
+                             problem.logits[s].begin() + t * c.vocabulary))
+          << "a teacher's row is left alone";
+    }
+  }
+}
+
+}  // namespace dapd::fake
