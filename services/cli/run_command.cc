@@ -9,6 +9,7 @@
 
 #include "common/base/files.h"
 #include "common/base/status_macros.h"
+#include "common/base/stop_requests.h"
 #include "common/config/load_config.h"
 #include "common/config/run_folder.h"
 #include "common/config/set_up_log.h"
@@ -43,13 +44,13 @@ absl::Status Run(RunOptions options) {
   SetUpLog("run", PeekConfig(options.config, options.overrides));
   ASSIGN_OR_RETURN(const LoadedConfig loaded,
                    LoadConfig(options.config, options.overrides));
-  RunSupervisor::CatchSignals();
+  CatchStopRequests();
   // The processes share the cores: a thread that spins while it waits would
   // take them from the others (kernels/parallel_for.h). A user's own setting
   // stays.
   ::setenv("OMP_WAIT_POLICY", "PASSIVE", /*overwrite=*/0);
   ASSIGN_OR_RETURN(EndNotice notice, EndNotice::Create(loaded.config.run, [] {
-                     return RunSupervisor::StopRequests() > 1;
+                     return StopRequests() > 1;
                    }));
   // A trainer's end need not be the run's: this process tells of that.
   options.overrides.push_back("run.notify_url=");

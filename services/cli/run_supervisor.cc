@@ -10,6 +10,7 @@
 #include "common/base/exit_code.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/base/stop_requests.h"
 
 namespace dapd {
 namespace {
@@ -24,22 +25,7 @@ constexpr absl::Duration kLastRankGrace = absl::Seconds(10);
 constexpr absl::Duration kLostRankGrace = absl::Seconds(8);
 constexpr absl::Duration kPollInterval = absl::Milliseconds(100);
 
-volatile std::sig_atomic_t stop_requested = 0;
-
-void RequestStop(int /*signal*/) { stop_requested = stop_requested + 1; }
-
 }  // namespace
-
-void RunSupervisor::CatchSignals() {
-  for (const int signal_number : {SIGINT, SIGTERM}) {
-    struct sigaction action = {};
-    action.sa_handler = RequestStop;
-    ::sigaction(signal_number, &action, nullptr);
-  }
-  ::signal(SIGPIPE, SIG_IGN);
-}
-
-int RunSupervisor::StopRequests() { return stop_requested; }
 
 absl::Status RunSupervisor::AddWorker(std::unique_ptr<ChildProcess> worker) {
   RETURN_IF_ERROR(worker->Start());
@@ -135,10 +121,10 @@ absl::Status RunSupervisor::Follow(const std::function<void()>& look) {
               "the trainer ended with code ", code, "; see above")),
           static_cast<ExitCode>(code));
     }
-    if (stop_requested > 1) {
+    if (StopRequests() > 1) {
       return absl::CancelledError("stopped at once by a second signal");
     }
-    if (stop_requested > 0 && !asked_to_stop) {
+    if (StopRequests() > 0 && !asked_to_stop) {
       LogInfo("stopping; a second Ctrl-C stops at once");
       for (const auto& trainer : trainers_) trainer->Signal(SIGTERM);
       asked_to_stop = true;

@@ -15,21 +15,15 @@ namespace dapd {
 
 class RunSupervisor {
  public:
-  // SIGINT and SIGTERM end the run from here on: the first one tells the
-  // trainers to stop, a second one ends everything at once. SIGPIPE is ignored:
-  // a run does not end with whoever reads its log. For the whole process.
-  static void CatchSignals();
-  // How many of them have come.
-  static int StopRequests();
-
   // Starts a rollout worker or teacher.
   absl::Status AddWorker(std::unique_ptr<ChildProcess> worker);
   // The next trainer rank, to be started by Follow.
   void AddTrainer(std::unique_ptr<ChildProcess> trainer);
 
   // Starts the trainers and blocks until they have ended. An error carries the
-  // exit code of the process that ended the run; CANCELLED after a second
-  // signal. `look` is called several times a second.
+  // exit code of the process that ended the run. `look` is called several times
+  // a second. The first signal (common/base/stop_requests.h) tells the trainers
+  // to stop; after a second one it returns CANCELLED at once.
   absl::Status Follow(const std::function<void()>& look);
 
  private:

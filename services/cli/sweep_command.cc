@@ -12,6 +12,7 @@
 #include "common/base/files.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/base/stop_requests.h"
 #include "services/cli/command.h"
 #include "services/cli/compare/comparison.h"
 #include "services/cli/sweep/sweep_plan.h"
@@ -68,7 +69,7 @@ absl::Status Sweep(const SweepOptions& options) {
     PrintPlan(plan);
     return absl::OkStatus();
   }
-  SweepRunner::CatchSignals();
+  CatchStopRequests();
   const absl::Status outcome = SweepRunner(plan).Run();
   const absl::Status shown = ShowComparison(plan);
   return outcome.ok() ? shown : outcome;

@@ -14,6 +14,7 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/base/steady_time.h"
+#include "common/base/stop_requests.h"
 #include "common/base/this_program.h"
 #include "common/base/visible_gpus.h"
 
@@ -22,23 +23,10 @@ namespace {
 
 constexpr absl::Duration kPollInterval = absl::Milliseconds(100);
 
-volatile std::sig_atomic_t stop_requested = 0;
-
-void RequestStop(int /*signal*/) { stop_requested = stop_requested + 1; }
-
 }  // namespace
 
 SweepRunner::SweepRunner(SweepPlan plan)
     : plan_(std::move(plan)), gpus_(VisibleGpus()) {}
-
-void SweepRunner::CatchSignals() {
-  for (const int signal_number : {SIGINT, SIGTERM}) {
-    struct sigaction action = {};
-    action.sa_handler = RequestStop;
-    ::sigaction(signal_number, &action, nullptr);
-  }
-  ::signal(SIGPIPE, SIG_IGN);
-}
 
 double SweepRunner::MemoryInUse() const {
   double bytes = 0.0;
@@ -143,7 +131,7 @@ void SweepRunner::Collect() {
                            num_done_,
                            " of ",
                            plan_.runs.size()));
-    } else if (stop_requested == 0) {
+    } else if (StopRequests() == 0) {
       if (failed_.empty()) first_code_ = code;
       failed_.push_back(absl::StrCat(name, " (code ", code, ")"));
       LogError(absl::StrCat(name,
@@ -162,19 +150,19 @@ absl::Status SweepRunner::Run() {
   int asked_to_stop = 0;
   while (true) {
     Collect();
-    if (stop_requested == 0) RETURN_IF_ERROR(StartWhatFits());
+    if (StopRequests() == 0) RETURN_IF_ERROR(StartWhatFits());
     if (active_.empty()) break;
-    if (stop_requested > asked_to_stop) {
+    if (const int requests = StopRequests(); requests > asked_to_stop) {
       if (asked_to_stop == 0) {
         LogInfo("stopping; a second Ctrl-C stops at once");
       }
       // A run takes its second one as this does.
       for (const Active& active : active_) active.process->Signal(SIGTERM);
-      asked_to_stop = stop_requested;
+      asked_to_stop = requests;
     }
     absl::SleepFor(kPollInterval);
   }
-  if (stop_requested > 0) {
+  if (StopRequests() > 0) {
     return absl::CancelledError(
         absl::StrCat("stopped with ",
                      num_done_,

@@ -19,15 +19,11 @@ class SweepRunner {
  public:
   explicit SweepRunner(SweepPlan plan);
 
-  // SIGINT and SIGTERM stop the sweep from here on: the first one tells the
-  // runs that are under way to stop, which save where they are; a second one
-  // ends them at once. SIGPIPE is ignored: a sweep does not end with whoever
-  // reads its log. For the whole process.
-  static void CatchSignals();
-
   // Blocks until every run that is not done has ended. One that fails is
   // logged with the end of its log, and the others go on. An error names all
-  // that failed, with the first one's exit code; CANCELLED after a signal.
+  // that failed, with the first one's exit code; CANCELLED after a signal
+  // (common/base/stop_requests.h): the first tells the runs that are under way
+  // to stop, which save where they are, a second one ends them at once.
   absl::Status Run();
 
  private:

@@ -1,0 +1,24 @@
+#include "common/base/stop_requests.h"
+
+#include <csignal>
+
+#include "gtest/gtest.h"
+
+namespace dapd {
+namespace {
+
+TEST(StopRequestsTest, SignalsAreCountedAndEndNothing) {
+  CatchStopRequests();
+  EXPECT_EQ(StopRequests(), 0);
+  std::raise(SIGTERM);
+  EXPECT_EQ(StopRequests(), 1);
+  std::raise(SIGINT);
+  std::raise(SIGPIPE);
+  EXPECT_EQ(StopRequests(), 2);
+  for (const int number : {SIGINT, SIGTERM, SIGPIPE}) {
+    std::signal(number, SIG_DFL);
+  }
+}
+
+}  // namespace
+}  // namespace dapd
