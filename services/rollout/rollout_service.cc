@@ -1,6 +1,7 @@
 #include "services/rollout/rollout_service.h"
 
 #include <cmath>
+#include <functional>
 #include <memory>
 #include <utility>
 
@@ -13,6 +14,7 @@
 #include "common/rpc/server/stream_writer.h"
 #include "common/rpc/transfer/adapter_stream.h"
 #include "common/rpc/transfer/encoded_methods.h"
+#include "common/rpc/transfer/take_adapter.h"
 
 namespace dapd {
 namespace {
@@ -160,15 +162,14 @@ grpc::Status RolloutService::TakeAdapter(
     v1::LoadAdapterResponse* response) {
   RolloutWorker* worker = worker_;
   if (worker == nullptr) return StillLoading();
-  absl::StatusOr<AdapterUpload> upload = ReceiveAdapter(
+  return TakeAdapterUpload(
       description_,
-      [&](grpc::ByteBuffer* message) { return reader->Read(message); });
-  if (!upload.ok()) return ToGrpcStatus(upload.status());
-  const auto loaded = worker->Load(
-      *std::move(upload), [context] { return context->IsCancelled(); });
-  if (!loaded.ok()) return ToGrpcStatus(loaded.status());
-  *response = MakeLoadAdapterResponse(*loaded);
-  return grpc::Status::OK;
+      context,
+      reader,
+      [worker](AdapterUpload upload, const std::function<bool()>& cancelled) {
+        return worker->Load(std::move(upload), cancelled);
+      },
+      response);
 }
 
 grpc::Status RolloutService::Generate(grpc::ServerContext* context,

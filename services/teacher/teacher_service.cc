@@ -1,5 +1,6 @@
 #include "services/teacher/teacher_service.h"
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,6 +15,7 @@
 #include "common/rpc/transfer/adapter_stream.h"
 #include "common/rpc/transfer/chunk_stream.h"
 #include "common/rpc/transfer/encoded_methods.h"
+#include "common/rpc/transfer/take_adapter.h"
 #include "services/teacher/score_request.h"
 
 namespace dapd {
@@ -177,15 +179,14 @@ grpc::Status TeacherService::TakeAdapter(
     v1::LoadAdapterResponse* response) {
   TeacherWorker* worker = worker_;
   if (worker == nullptr) return StillLoading();
-  absl::StatusOr<AdapterUpload> upload = ReceiveAdapter(
+  return TakeAdapterUpload(
       description_,
-      [&](grpc::ByteBuffer* message) { return reader->Read(message); });
-  if (!upload.ok()) return ToGrpcStatus(upload.status());
-  const auto loaded = worker->Load(
-      *std::move(upload), [context] { return context->IsCancelled(); });
-  if (!loaded.ok()) return ToGrpcStatus(loaded.status());
-  *response = MakeLoadAdapterResponse(*loaded);
-  return grpc::Status::OK;
+      context,
+      reader,
+      [worker](AdapterUpload upload, const std::function<bool()>& cancelled) {
+        return worker->Load(std::move(upload), cancelled);
+      },
+      response);
 }
 
 grpc::Status TeacherService::StreamScores(grpc::ServerContext* context,
