@@ -49,12 +49,25 @@ nlohmann::ordered_json ToJson(const AdapterReport& report) {
           {"changes_nothing", report.changes_nothing}};
 }
 
+struct AdapterOfModel {
+  std::string model_folder;
+  std::string folder;
+  Adapter adapter;
+};
+
+absl::StatusOr<AdapterOfModel> ReadAdapterOfModel(
+    const AdapterOptions& options) {
+  AdapterOfModel read;
+  ASSIGN_OR_RETURN(read.model_folder, FindModelFolder(options.model));
+  ASSIGN_OR_RETURN(read.folder, FindAdapterFolder(options.adapter));
+  ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(read.model_folder));
+  ASSIGN_OR_RETURN(read.adapter, ReadAdapter(read.folder, model, at::kCPU));
+  return read;
+}
+
 absl::Status VerifyAdapter(const AdapterOptions& options) {
-  ASSIGN_OR_RETURN(const std::string base, FindModelFolder(options.model));
-  ASSIGN_OR_RETURN(const std::string folder,
-                   FindAdapterFolder(options.adapter));
-  ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(base));
-  ASSIGN_OR_RETURN(const Adapter adapter, ReadAdapter(folder, model, at::kCPU));
+  ASSIGN_OR_RETURN(const AdapterOfModel read, ReadAdapterOfModel(options));
+  const Adapter& adapter = read.adapter;
   const AdapterReport report = InspectAdapter(adapter);
   if (options.json) {
     std::puts(ToJson(report).dump(2).c_str());
@@ -116,25 +129,21 @@ std::string MergedCard(const AdapterOptions& options,
 }
 
 absl::Status MergeAdapter(const AdapterOptions& options) {
-  ASSIGN_OR_RETURN(const std::string base, FindModelFolder(options.model));
-  ASSIGN_OR_RETURN(const std::string folder,
-                   FindAdapterFolder(options.adapter));
-  ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(base));
-  ASSIGN_OR_RETURN(const Adapter adapter, ReadAdapter(folder, model, at::kCPU));
+  ASSIGN_OR_RETURN(const AdapterOfModel read, ReadAdapterOfModel(options));
   ASSIGN_OR_RETURN(
       const MergedModel merged,
-      WriteMergedModel(base,
-                       adapter,
+      WriteMergedModel(read.model_folder,
+                       read.adapter,
                        options.output,
                        static_cast<uint64_t>(options.max_shard_mib) << 20,
-                       MergedCard(options, folder, adapter.config)));
+                       MergedCard(options, read.folder, read.adapter.config)));
   std::puts(absl::StrFormat("%s: %d modules merged, %.2f GiB in %d %s%s",
                             options.output,
                             merged.modules,
                             static_cast<double>(merged.bytes) / (1 << 30),
                             merged.shards,
                             merged.shards == 1 ? "file" : "files",
-                            InspectAdapter(adapter).changes_nothing
+                            InspectAdapter(read.adapter).changes_nothing
                                 ? "; this adapter changes nothing"
                                 : "")
                 .c_str());

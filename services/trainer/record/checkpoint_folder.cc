@@ -4,6 +4,8 @@
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
+#include <string>
 #include <system_error>
 #include <utility>
 
@@ -22,6 +24,22 @@ namespace fs = std::filesystem;
 constexpr char kPrefix[] = "step-";
 constexpr char kDamaged[] = ".damaged";
 
+// Calls `visit` with the path and the name of all that has a checkpoint's
+// prefix, as long as the folder can be read. Not a range-for, which throws.
+std::error_code ForEachPart(
+    const std::string& folder,
+    const std::function<void(const fs::path& path, const std::string& name)>&
+        visit) {
+  std::error_code error;
+  for (auto entry = fs::directory_iterator(folder, error);
+       !error && entry != fs::directory_iterator();
+       entry.increment(error)) {
+    const std::string name = entry->path().filename();
+    if (absl::StartsWith(name, kPrefix)) visit(entry->path(), name);
+  }
+  return error;
+}
+
 }  // namespace
 
 std::string CheckpointName(int64_t step) {
@@ -30,19 +48,14 @@ std::string CheckpointName(int64_t step) {
 
 absl::StatusOr<Checkpoints> ListCheckpoints(const std::string& folder) {
   Checkpoints checkpoints;
-  std::error_code error;
-  // Not a range-for, which throws where a folder cannot be read on.
-  for (auto entry = fs::directory_iterator(folder, error);
-       !error && entry != fs::directory_iterator();
-       entry.increment(error)) {
-    const std::string name = entry->path().filename();
-    if (!absl::StartsWith(name, kPrefix)) continue;
-    if (!absl::StrContains(name, '.')) {
-      checkpoints.complete.push_back(entry->path());
-    } else if (absl::EndsWith(name, kDamaged)) {
-      checkpoints.damaged.push_back(entry->path());
-    }
-  }
+  const std::error_code error =
+      ForEachPart(folder, [&](const fs::path& path, const std::string& name) {
+        if (!absl::StrContains(name, '.')) {
+          checkpoints.complete.push_back(path);
+        } else if (absl::EndsWith(name, kDamaged)) {
+          checkpoints.damaged.push_back(path);
+        }
+      });
   if (error && error != std::errc::no_such_file_or_directory) {
     return FileError("list", folder, error.value());
   }
@@ -67,16 +80,10 @@ absl::Status SetAsideDamaged(const std::string& checkpoint) {
 
 void RemoveHalfCheckpoints(const std::string& folder) {
   std::vector<fs::path> asides;
-  std::error_code error;
-  for (auto entry = fs::directory_iterator(folder, error);
-       !error && entry != fs::directory_iterator();
-       entry.increment(error)) {
-    const std::string name = entry->path().filename();
-    if (absl::StartsWith(name, kPrefix) &&
-        absl::EndsWith(name, kCheckpointAside)) {
-      asides.push_back(entry->path());
-    }
-  }
+  std::error_code error =
+      ForEachPart(folder, [&](const fs::path& path, const std::string& name) {
+        if (absl::EndsWith(name, kCheckpointAside)) asides.push_back(path);
+      });
   for (const fs::path& aside : asides) fs::remove_all(aside, error);
 }
 
