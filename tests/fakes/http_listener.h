@@ -2,8 +2,6 @@
 // test says, or not at all.
 #pragma once
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -16,6 +14,7 @@
 #include "gtest/gtest.h"
 
 #include "common/base/mutex.h"
+#include "tests/fakes/loopback_socket.h"
 
 namespace dapd {
 
@@ -25,18 +24,7 @@ class HttpListener {
   // empty: nothing, and the connection stays open.
   explicit HttpListener(std::function<std::string(size_t before)> answer)
       : answer_(std::move(answer)),
-        listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof(address);
-    EXPECT_EQ(::bind(listener_, reinterpret_cast<sockaddr*>(&address), size),
-              0);
-    EXPECT_EQ(::listen(listener_, 8), 0);
-    EXPECT_EQ(
-        ::getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size),
-        0);
-    port_ = ntohs(address.sin_port);
+        listener_(ListenOnLoopback(/*backlog=*/8, &port_)) {
     thread_ = std::thread([this] { Serve(); });
   }
   ~HttpListener() {
@@ -98,8 +86,8 @@ class HttpListener {
   }
 
   const std::function<std::string(size_t)> answer_;
+  int port_ = 0;  // before the listener, which sets it
   const int listener_;
-  int port_ = 0;
   Mutex mutex_;
   std::vector<std::string> requests_ ABSL_GUARDED_BY(mutex_);
   std::vector<int> held_;  // by the thread, then by the destructor

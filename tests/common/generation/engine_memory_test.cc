@@ -16,6 +16,7 @@
 #include "common/generation/cpu/cpu_decode_backend.h"
 #include "common/generation/engine.h"
 #include "tests/fakes/counting_backend.h"
+#include "tests/fakes/engine_request.h"
 #include "tests/fakes/random_model.h"
 
 namespace dapd {
@@ -27,14 +28,7 @@ constexpr int64_t kAnswer = 196;
 DecodeRequest MakeRequest(uint64_t id,
                           int64_t prompt = kPrompt,
                           int64_t answer = kAnswer) {
-  DecodeRequest request;
-  for (int64_t i = 0; i < prompt; ++i) {
-    request.prompt_ids.push_back(static_cast<int32_t>(
-        2 + (id * 31 + static_cast<uint64_t>(i) * 7) % 90));
-  }
-  request.sampling = {.temperature = 1.0, .max_new_tokens = answer};
-  request.key = {.seed = 5, .example = static_cast<uint32_t>(id)};
-  return request;
+  return EngineRequest(id, prompt, answer);
 }
 
 struct Answer {

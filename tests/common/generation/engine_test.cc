@@ -9,6 +9,7 @@
 
 #include "common/generation/make_decode_backend.h"
 #include "common/model/reference/decoder.h"
+#include "tests/fakes/engine_request.h"
 #include "tests/fakes/random_model.h"
 
 namespace dapd {
@@ -32,17 +33,6 @@ void Collect(std::vector<SampledToken> tokens, Answers& answers) {
   }
 }
 
-DecodeRequest MakeRequest(uint64_t id, int64_t prompt, int64_t answer) {
-  DecodeRequest request;
-  for (int64_t i = 0; i < prompt; ++i) {
-    request.prompt_ids.push_back(static_cast<int32_t>(
-        2 + (id * 31 + static_cast<uint64_t>(i) * 7) % 90));
-  }
-  request.sampling = {.temperature = 1.0, .max_new_tokens = answer};
-  request.key = {.seed = 5, .example = static_cast<uint32_t>(id)};
-  return request;
-}
-
 GenerationEngine MakeEngine(const std::shared_ptr<const ModelWeights>& weights,
                             int64_t slots,
                             EngineOptions options = {}) {
@@ -59,7 +49,7 @@ TEST(GenerationEngineTest, WeightsWhoseLogitsAreNotFiniteAreAnError) {
   auto weights = std::make_shared<ModelWeights>(*MakeRandomModel("qwen3"));
   weights->head = weights->head * 1e38;
   GenerationEngine engine = MakeEngine(weights, 1);
-  ASSERT_TRUE(engine.Submit(1, MakeRequest(1, 3, 4)).ok());
+  ASSERT_TRUE(engine.Submit(1, EngineRequest(1, 3, 4)).ok());
   EXPECT_THROW(engine.Step(), c10::Error);
 }
 
@@ -69,7 +59,7 @@ TEST(GenerationEngineTest, BitsDoNotDependOnNeighboursSlotOrTime) {
     Answer alone;
     {
       GenerationEngine engine = MakeEngine(weights, 4);
-      ASSERT_TRUE(engine.Submit(1, MakeRequest(1, 9, 40)).ok());
+      ASSERT_TRUE(engine.Submit(1, EngineRequest(1, 9, 40)).ok());
       alone = RunAll(engine)[1];
     }
     // In the last slot, joining others that are already under way.
@@ -77,11 +67,11 @@ TEST(GenerationEngineTest, BitsDoNotDependOnNeighboursSlotOrTime) {
     Answers answers;
     for (uint64_t id : {2, 3, 4}) {
       ASSERT_TRUE(
-          engine.Submit(id, MakeRequest(id, 3 + static_cast<int64_t>(id), 60))
+          engine.Submit(id, EngineRequest(id, 3 + static_cast<int64_t>(id), 60))
               .ok());
       Collect(engine.Step(), answers);
     }
-    ASSERT_TRUE(engine.Submit(1, MakeRequest(1, 9, 40)).ok() ||
+    ASSERT_TRUE(engine.Submit(1, EngineRequest(1, 9, 40)).ok() ||
                 engine.num_free() == 0);
     while (engine.num_running() > 0) Collect(engine.Step(), answers);
     EXPECT_EQ(answers[1].ids, alone.ids) << family;
@@ -93,7 +83,7 @@ TEST(GenerationEngineTest, CachedDecodeAgreesWithTheFullForward) {
   for (const std::string family : {"qwen3", "qwen2", "llama"}) {
     const auto weights = MakeRandomModel(family, 3);
     GenerationEngine engine = MakeEngine(weights, 2);
-    const DecodeRequest request = MakeRequest(1, 8, 30);
+    const DecodeRequest request = EngineRequest(1, 8, 30);
     ASSERT_TRUE(engine.Submit(1, request).ok());
     const Answer answer = RunAll(engine)[1];
     std::vector<int32_t> all = request.prompt_ids;
@@ -132,7 +122,7 @@ TEST(GenerationEngineTest, AnAdapterChangesTheAnswerAndBZeroDoesNot) {
         std::shared_ptr<const Adapter>(trained)}) {
     GenerationEngine engine = MakeEngine(weights, 2);
     engine.SetAdapter(adapter);
-    ASSERT_TRUE(engine.Submit(1, MakeRequest(1, 5, 20)).ok());
+    ASSERT_TRUE(engine.Submit(1, EngineRequest(1, 5, 20)).ok());
     answers.push_back(RunAll(engine)[1]);
   }
   EXPECT_EQ(answers[0], answers[1]);
@@ -142,16 +132,16 @@ TEST(GenerationEngineTest, AnAdapterChangesTheAnswerAndBZeroDoesNot) {
 TEST(GenerationEngineTest, WhatCannotBeDoneIsRefusedAtSubmit) {
   const auto weights = MakeRandomModel("llama");
   GenerationEngine engine = MakeEngine(weights, 1);
-  EXPECT_EQ(engine.Submit(1, MakeRequest(1, 0, 5)).code(),
+  EXPECT_EQ(engine.Submit(1, EngineRequest(1, 0, 5)).code(),
             absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(engine.Submit(1, MakeRequest(1, 250, 7)).code(),
+  EXPECT_EQ(engine.Submit(1, EngineRequest(1, 250, 7)).code(),
             absl::StatusCode::kInvalidArgument);
-  DecodeRequest foreign = MakeRequest(1, 3, 5);
+  DecodeRequest foreign = EngineRequest(1, 3, 5);
   foreign.prompt_ids[1] = 97;
   EXPECT_EQ(engine.Submit(1, foreign).code(),
             absl::StatusCode::kInvalidArgument);
-  ASSERT_TRUE(engine.Submit(1, MakeRequest(1, 3, 5)).ok());
-  EXPECT_EQ(engine.Submit(2, MakeRequest(2, 3, 5)).code(),
+  ASSERT_TRUE(engine.Submit(1, EngineRequest(1, 3, 5)).ok());
+  EXPECT_EQ(engine.Submit(2, EngineRequest(2, 3, 5)).code(),
             absl::StatusCode::kResourceExhausted);
   engine.Cancel(1);
   EXPECT_EQ(engine.num_free(), 1);
@@ -164,20 +154,20 @@ TEST(GenerationEngineTest,
   GenerationEngine engine =
       MakeEngine(weights, 4, {.kv_memory_bytes = 2 * one});
   for (uint64_t id = 1; id <= 3; ++id) {
-    ASSERT_TRUE(engine.Submit(id, MakeRequest(id, 4, 60)).ok());
+    ASSERT_TRUE(engine.Submit(id, EngineRequest(id, 4, 60)).ok());
   }
   EXPECT_EQ(engine.num_free(), 1);
   Answers first;
   Collect(engine.Step(), first);
   EXPECT_EQ(first.size(), 2u);  // the third waits
-  const absl::Status refused = engine.Submit(4, MakeRequest(4, 100, 100));
+  const absl::Status refused = engine.Submit(4, EngineRequest(4, 100, 100));
   EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_NE(refused.message().find("rollout.kv_memory_mib"), std::string::npos);
   engine.Cancel(2);
   Answers rest = RunAll(engine);
   EXPECT_EQ(engine.num_free(), 4);
   GenerationEngine alone = MakeEngine(weights, 1);
-  ASSERT_TRUE(alone.Submit(3, MakeRequest(3, 4, 60)).ok());
+  ASSERT_TRUE(alone.Submit(3, EngineRequest(3, 4, 60)).ok());
   EXPECT_EQ(rest[3], RunAll(alone)[3]);
 }
 
@@ -185,7 +175,7 @@ TEST(GenerationEngineTest, AnAnswerEndsWithAnEndTokenOrItsLength) {
   const auto weights = MakeRandomModel("qwen3");
   GenerationEngine engine = MakeEngine(weights, 8);
   for (uint64_t id = 1; id <= 8; ++id) {
-    ASSERT_TRUE(engine.Submit(id, MakeRequest(id, 4, 100)).ok());
+    ASSERT_TRUE(engine.Submit(id, EngineRequest(id, 4, 100)).ok());
   }
   for (const auto& [id, answer] : RunAll(engine)) {
     if (answer.finish_reason == FinishReason::kEos) {

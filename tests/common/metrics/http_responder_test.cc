@@ -1,7 +1,5 @@
 #include "common/metrics/http_responder.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -15,24 +13,13 @@
 
 #include "common/base/exit_code.h"
 #include "tests/fakes/certificate_authority.h"
+#include "tests/fakes/loopback_socket.h"
 
 namespace dapd {
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
-
-int Connect(int port) {
-  const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  EXPECT_EQ(
-      ::connect(socket, reinterpret_cast<sockaddr*>(&address), sizeof(address)),
-      0);
-  return socket;
-}
 
 // To the end of the connection.
 std::string Read(int socket) {
@@ -45,7 +32,7 @@ std::string Read(int socket) {
 }
 
 std::string Ask(int port, const std::string& request) {
-  const int socket = Connect(port);
+  const int socket = ConnectToLoopback(port);
   EXPECT_EQ(::send(socket, request.data(), request.size(), MSG_NOSIGNAL),
             static_cast<ssize_t>(request.size()));
   const std::string answer = Read(socket);
@@ -93,7 +80,8 @@ TEST_F(HttpResponderTest, AnEndlessHeaderIsCutOffAndTheNextClientServed) {
 
 TEST_F(HttpResponderTest, SilentClientsDoNotKeepOthersWaiting) {
   std::vector<int> silent;
-  for (int i = 0; i < 100; ++i) silent.push_back(Connect(responder_->port()));
+  for (int i = 0; i < 100; ++i)
+    silent.push_back(ConnectToLoopback(responder_->port()));
   EXPECT_THAT(Ask(responder_->port(), kGet), HasSubstr("hello"));
   // More than 64 are not kept: the oldest were closed.
   EXPECT_EQ(Read(silent.front()), "");
@@ -101,7 +89,7 @@ TEST_F(HttpResponderTest, SilentClientsDoNotKeepOthersWaiting) {
 }
 
 TEST_F(HttpResponderTest, AClientThatDoesNotReadDoesNotKeepOthersWaiting) {
-  const int socket = Connect(responder_->port());
+  const int socket = ConnectToLoopback(responder_->port());
   const std::string request = "GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n";
   ASSERT_EQ(::send(socket, request.data(), request.size(), MSG_NOSIGNAL),
             static_cast<ssize_t>(request.size()));

@@ -148,6 +148,23 @@ class RolloutServiceTest : public ::testing::Test {
     return writer->Finish();
   }
 
+  // Serves it, and opens a stream of requests to it.
+  std::unique_ptr<
+      grpc::ClientReaderWriter<v1::GenerateRequest, v1::GenerateResponse>>
+  StreamOfPolicy3(grpc::ClientContext* context) {
+    Attach();
+    EXPECT_TRUE(Load(3, "weights").ok());
+    SetDeadline(*context);
+    return stub_->Generate(context);
+  }
+  v1::GenerateRequest RequestOfPolicy3(uint64_t id,
+                                       uint32_t max_new_tokens) const {
+    v1::GenerateRequest request = MakeRequest(id, max_new_tokens);
+    request.set_policy_version(3);
+    request.set_adapter_digest(digest_);
+    return request;
+  }
+
   FakeSamplerControl control_;
   RolloutService service_;
   std::unique_ptr<RolloutWorker> worker_;
@@ -191,16 +208,12 @@ TEST_F(RolloutServiceTest, AnAdapterPastTheLimitIsRefused) {
 }
 
 TEST_F(RolloutServiceTest, AStreamAnswersAllRequestsThenEnds) {
-  Attach();
-  ASSERT_TRUE(Load(3, "weights").ok());
   grpc::ClientContext context;
-  SetDeadline(context);
-  auto stream = stub_->Generate(&context);
+  const auto stream = StreamOfPolicy3(&context);
   for (uint64_t id = 1; id <= 6; ++id) {
-    v1::GenerateRequest request = MakeRequest(id, static_cast<uint32_t>(id));
+    v1::GenerateRequest request =
+        RequestOfPolicy3(id, static_cast<uint32_t>(id));
     if (id == 6) request.clear_prompt_ids();
-    request.set_policy_version(3);
-    request.set_adapter_digest(digest_);
     ASSERT_TRUE(stream->Write(request));
   }
   stream->WritesDone();
@@ -235,14 +248,9 @@ TEST_F(RolloutServiceTest, AStreamAnswersAllRequestsThenEnds) {
 
 TEST_F(RolloutServiceTest, AClientThatGoesAwayFreesItsSlots) {
   control_.hold = true;
-  Attach();
-  ASSERT_TRUE(Load(3, "weights").ok());
   grpc::ClientContext context;
-  SetDeadline(context);
-  auto stream = stub_->Generate(&context);
-  v1::GenerateRequest request = MakeRequest(1, 5);
-  request.set_policy_version(3);
-  request.set_adapter_digest(digest_);
+  const auto stream = StreamOfPolicy3(&context);
+  const v1::GenerateRequest request = RequestOfPolicy3(1, 5);
   ASSERT_TRUE(stream->Write(request));
   while (control_.running != 1) absl::SleepFor(absl::Milliseconds(1));
   context.TryCancel();
@@ -252,14 +260,9 @@ TEST_F(RolloutServiceTest, AClientThatGoesAwayFreesItsSlots) {
 
 TEST_F(RolloutServiceTest, AnIdThatIsStillOpenEndsTheStream) {
   control_.hold = true;
-  Attach();
-  ASSERT_TRUE(Load(3, "weights").ok());
   grpc::ClientContext context;
-  SetDeadline(context);
-  auto stream = stub_->Generate(&context);
-  v1::GenerateRequest request = MakeRequest(1, 5);
-  request.set_policy_version(3);
-  request.set_adapter_digest(digest_);
+  const auto stream = StreamOfPolicy3(&context);
+  const v1::GenerateRequest request = RequestOfPolicy3(1, 5);
   ASSERT_TRUE(stream->Write(request));
   ASSERT_TRUE(stream->Write(request));
   v1::GenerateResponse response;

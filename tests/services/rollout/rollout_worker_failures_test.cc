@@ -45,11 +45,7 @@ TEST_F(RolloutWorkerTest, ARequestThatComesAfterItsStreamDiedTakesNoSlot) {
 }
 
 TEST_F(RolloutWorkerTest, AFailedStepFailsItsRequestsAndTheWorkerGoesOn) {
-  control_.hold = true;
-  Start();
-  ASSERT_TRUE(Load(1, "one").ok());
-  Submit(5, 3);
-  WaitForRunning(1);
+  ASSERT_NO_FATAL_FAILURE(StartHolding());
   control_.fail_steps = true;
   EXPECT_EQ(Wait(5).error.code(), absl::StatusCode::kResourceExhausted);
   control_.fail_steps = false;
@@ -117,11 +113,7 @@ TEST_F(RolloutWorkerTest, AnAnswerWithoutMemoryFailsAlone) {
 
 TEST_F(RolloutWorkerTest, WhatWaitsOutlivesAStepWithoutMemory) {
   control_.slots = 1;
-  control_.hold = true;
-  Start();
-  ASSERT_TRUE(Load(1, "one").ok());
-  Submit(5, 3);
-  WaitForRunning(1);
+  ASSERT_NO_FATAL_FAILURE(StartHolding());
   Submit(6, 3);
   control_.fail_once = true;
   EXPECT_EQ(Wait(5).error.code(), absl::StatusCode::kResourceExhausted);
@@ -146,11 +138,7 @@ TEST_F(RolloutWorkerTest, TooManyWaitingRequestsAreRefused) {
 }
 
 TEST_F(RolloutWorkerTest, ShutdownLetsRunningRequestsEnd) {
-  control_.hold = true;
-  Start();
-  ASSERT_TRUE(Load(1, "one").ok());
-  Submit(5, 3);
-  WaitForRunning(1);
+  ASSERT_NO_FATAL_FAILURE(StartHolding());
   std::jthread releaser([&] {
     absl::SleepFor(absl::Milliseconds(20));
     control_.hold = false;
@@ -162,11 +150,7 @@ TEST_F(RolloutWorkerTest, ShutdownLetsRunningRequestsEnd) {
 }
 
 TEST_F(RolloutWorkerTest, ShutdownFailsWhatOutlastsTheGrace) {
-  control_.hold = true;
-  Start();
-  ASSERT_TRUE(Load(1, "one").ok());
-  Submit(5, 3);
-  WaitForRunning(1);
+  ASSERT_NO_FATAL_FAILURE(StartHolding());
   worker_->Shutdown(absl::Milliseconds(20));
   EXPECT_EQ(Wait(5).error.code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(Load(2, "two").status().code(), absl::StatusCode::kUnavailable);

@@ -80,6 +80,15 @@ class RolloutWorkerTest : public ::testing::Test {
     ASSERT_EQ(control_.running, count);
   }
 
+  // With policy 1, and request 5 of three tokens that does not go on.
+  void StartHolding() {
+    control_.hold = true;
+    Start();
+    ASSERT_TRUE(Load(1, "one").ok());
+    Submit(5, 3);
+    WaitForRunning(1);
+  }
+
   FakeSamplerControl control_;
   std::shared_ptr<GenerationOutbox> outbox_ =
       std::make_shared<GenerationOutbox>();

@@ -150,11 +150,7 @@ TEST_F(RolloutWorkerTest, AnUploadCancelsWhatRunsAndWaits) {
 }
 
 TEST_F(RolloutWorkerTest, TheSameUploadAgainOnlyProbes) {
-  control_.hold = true;
-  Start();
-  ASSERT_TRUE(Load(1, "one").ok());
-  Submit(5, 3);
-  WaitForRunning(1);
+  ASSERT_NO_FATAL_FAILURE(StartHolding());
   const auto again = Load(1, "one");
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_EQ(again->applied.modules_applied, 7);

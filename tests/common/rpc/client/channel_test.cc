@@ -1,7 +1,5 @@
 #include "common/rpc/client/channel.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -13,6 +11,7 @@
 #include "gtest/gtest.h"
 
 #include "tests/fakes/generic_call.h"
+#include "tests/fakes/loopback_socket.h"
 
 namespace dapd {
 namespace {
@@ -21,18 +20,7 @@ namespace {
 class SlowServer {
  public:
   explicit SlowServer(absl::Duration delay)
-      : listener_(::socket(AF_INET, SOCK_STREAM, 0)) {
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof(address);
-    EXPECT_EQ(::bind(listener_, reinterpret_cast<sockaddr*>(&address), size),
-              0);
-    EXPECT_EQ(
-        ::getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size),
-        0);
-    EXPECT_EQ(::listen(listener_, 1), 0);
-    port_ = ntohs(address.sin_port);
+      : listener_(ListenOnLoopback(/*backlog=*/1, &port_)) {
     thread_ = std::jthread([this, delay] {
       const int connection = ::accept(listener_, nullptr, nullptr);
       absl::SleepFor(delay);
@@ -53,8 +41,8 @@ class SlowServer {
   std::string address() const { return absl::StrCat("127.0.0.1:", port_); }
 
  private:
+  int port_ = 0;  // before the listener, which sets it
   const int listener_;
-  int port_ = 0;
   std::jthread thread_;
 };
 

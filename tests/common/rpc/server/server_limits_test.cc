@@ -1,6 +1,4 @@
 // What one client can take from a server before it is stopped.
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -23,6 +21,7 @@
 #include "dapd/v1/trainer.grpc.pb.h"
 #include "tests/fakes/certificate_authority.h"
 #include "tests/fakes/generic_call.h"
+#include "tests/fakes/loopback_socket.h"
 
 namespace dapd {
 namespace {
@@ -65,17 +64,7 @@ std::string MessageOf(size_t bytes) {
 
 class RawConnection {
  public:
-  explicit RawConnection(int port)
-      : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(static_cast<uint16_t>(port));
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    EXPECT_EQ(
-        ::connect(
-            socket_, reinterpret_cast<sockaddr*>(&address), sizeof(address)),
-        0);
-  }
+  explicit RawConnection(int port) : socket_(ConnectToLoopback(port)) {}
   ~RawConnection() { ::close(socket_); }
 
   bool Send(const std::string& bytes) {
