@@ -6,7 +6,8 @@ import os
 import pathlib
 import re
 import subprocess
-import time
+
+from waiting import wait_for
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COMPOSE = ROOT / "deploy/compose.yaml"
@@ -25,16 +26,6 @@ checkpoint: {{interval: 10}}
 run: {{name: {name}, seed: {seed}, num_threads: 1}}
 """
 BATCH = 4
-
-
-def wait_for(condition, seconds, what):
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        value = condition()
-        if value:
-            return value
-        time.sleep(0.1)
-    raise AssertionError(f"{what} did not hold within {seconds} s")
 
 
 def adapter_digest(folder):
@@ -109,7 +100,7 @@ class Project:
         return path.read_text().count("\n") if path.exists() else 0
 
     def wait_for_step(self, step):
-        wait_for(lambda: self.steps() >= step, 180, f"step {step} of {self.name}")
+        wait_for(lambda: self.steps() >= step, f"step {step} of {self.name}", 180)
 
     def wait_for_steps(self, count):
         """Until so many more are done, which takes workers."""
@@ -127,7 +118,7 @@ class Project:
 
     def wait_for_the_end(self, steps):
         trainer = self.container("trainer")
-        wait_for(lambda: self.engine.inspect(trainer, "{{.State.Status}}") == "exited", 120, f"the end of {self.name}")
+        wait_for(lambda: self.engine.inspect(trainer, "{{.State.Status}}") == "exited", f"the end of {self.name}", 120)
         assert self.engine.inspect(trainer, "{{.State.ExitCode}}") == "0"
         assert self.steps() == steps
 

@@ -11,8 +11,9 @@ import sys
 
 import pytest
 
-from compose_project import BATCH, CONFIG, Project, adapter_digest, values_of_label, wait_for
+from compose_project import BATCH, CONFIG, Project, adapter_digest, values_of_label
 from container_engine import ROOT
+from waiting import wait_for
 
 pytestmark = pytest.mark.skipif("TEST_OPERATIONS" not in os.environ, reason="takes minutes: TEST_OPERATIONS=1 runs it")
 
@@ -70,7 +71,7 @@ class Run(Project):
         return all(len(own[role]) == count and self.workers(role) == dict.fromkeys(own[role], "ready") for role, count in self.scale.items())
 
     def wait_until_it_serves(self):
-        wait_for(self.serves, 180, f"a trainer of {self.name} with all of its workers and nobody else's")
+        wait_for(self.serves, f"a trainer of {self.name} with all of its workers and nobody else's", 180)
 
     def ledger(self, event):
         lines = map(json.loads, (self.run_folder / "ledger.jsonl").read_text().splitlines())
@@ -144,7 +145,7 @@ def test_workers_come_and_go_by_scale_while_the_run_goes_on(amber, birch):
         return sum(float(line.split()[-1]) for line in amber.metrics(f"{address}:9101").splitlines() if line.startswith("dapd_rollout_requests_total"))
 
     for address in amber.addresses("rollout"):
-        wait_for(lambda: requests(address) > 0, 180, "work for every rollout worker")
+        wait_for(lambda: requests(address) > 0, "work for every rollout worker", 180)
     amber.scale = {"rollout": 1, "teacher": 1}
     amber.up("--no-recreate", "rollout", "teacher")
     amber.wait_until_it_serves()
@@ -163,7 +164,7 @@ def test_all_containers_of_a_kind_are_lost_and_made_anew(service, birch, amber):
     step, step_of_amber = birch.steps(), amber.steps()
     birch.engine.docker("rm", "--force", *lost)
     if service != "trainer":
-        wait_for(lambda: "ready" not in birch.workers(service).values(), 180, f"a trainer without any {service}")
+        wait_for(lambda: "ready" not in birch.workers(service).values(), f"a trainer without any {service}", 180)
         amber.wait_for_step(step_of_amber + 2)
         assert birch.steps() <= step + 1, "it waits"
     birch.up("--no-recreate")
@@ -232,7 +233,7 @@ def test_a_rank_of_another_version_is_refused_and_one_of_the_same_joins(engine, 
 
     assert phase() != "rollout"
     rank(1, image)
-    wait_for(lambda: phase() == "rollout", 120, "rank 0 behind the meeting of the ranks, in its first step")
+    wait_for(lambda: phase() == "rollout", "rank 0 behind the meeting of the ranks, in its first step", 120)
 
 
 def test_both_runs_end_with_the_adapters_of_runs_alone_without_containers(runs, package, tmp_path):

@@ -12,8 +12,9 @@ import urllib.parse
 import pytest
 import yaml
 
-from compose_project import USER, Project, adapter_digest, wait_for
+from compose_project import USER, Project, adapter_digest
 from container_engine import ROOT
+from waiting import wait_for
 
 MONITORING = ROOT / "deploy/compose.monitoring.yaml"
 WRITE = ("dapd", "problems", "--task", "unit_conversion", "--split", "train", "--count", "1", "--seed", "1", "--output")
@@ -40,7 +41,7 @@ class Demo(Project):
 
     def kill(self, container):
         self.engine.kill(container)
-        wait_for(lambda: self.engine.inspect(container, "{{.RestartCount}} {{.State.Running}}") == "1 true", 60, "a second start")
+        wait_for(lambda: self.engine.inspect(container, "{{.RestartCount}} {{.State.Running}}") == "1 true", "a second start", 60)
 
     def scrapes(self, service):
         """How many times each target of a service was scraped."""
@@ -67,7 +68,7 @@ def demo(engine, image, prometheus_image, tmp_path_factory):
         print(f"{time.monotonic() - start:.1f} s from docker-compose up to the first step")
         demo.kill(demo.containers("rollout")[0])
         for service, targets in (("rollout", 3), ("teacher", 1), ("trainer", 1)):
-            wait_for(lambda: demo.scraped(service, targets), 60, f"a scrape of {targets} {service} targets")
+            wait_for(lambda: demo.scraped(service, targets), f"a scrape of {targets} {service} targets", 60)
         demo.compose("up", "--detach", "--no-recreate", "--scale", "rollout=1", "rollout")
         demo.kill(demo.container("trainer"))
         print(f"one rollout container is left, and the trainer was killed, at step {demo.steps()}")
@@ -118,7 +119,7 @@ def test_the_status_port_is_published_on_loopback_only(demo):
 def test_health_checks_come_from_the_programs_themselves(demo):
     for service in ("rollout", "teacher", "trainer"):
         container = demo.container(service)
-        wait_for(lambda: demo.engine.inspect(container, "{{.State.Health.Status}}") == "healthy", 60, f"a healthy {service}")
+        wait_for(lambda: demo.engine.inspect(container, "{{.State.Health.Status}}") == "healthy", f"a healthy {service}", 60)
         (last, *_) = json.loads(demo.engine.inspect(container, "{{json .State.Health.Log}}"))[-1:]
         assert last["Output"] == "SERVING\n"
 

@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 
 import kubernetes_certificates
 import kubernetes_manifests as manifests
@@ -16,18 +15,12 @@ import pyarrow.parquet
 import pytest
 import yaml
 from kubernetes_manifests import ROOT, of_kind
+from waiting import wait_for
 
 pytestmark = pytest.mark.skipif(bool(kubernetes_pods.why_not()), reason=f"pods cannot run: {kubernetes_pods.why_not()}")
 
 PATIENCE_SECONDS = 240
 STEPS = 6
-
-
-def wait_for(condition, what):
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, f"{what()}: not within {PATIENCE_SECONDS} s"
-        time.sleep(0.05)
 
 
 @pytest.fixture(scope="module")

@@ -9,23 +9,15 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
+from waiting import wait_for
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("DAPD_BIN", ROOT / "build" / "bin"))
 SCRIPT = ROOT / "deploy/slurm/dapd.sbatch"
 WORKERS = ROOT / "deploy/slurm/workers.sbatch"
 PATIENCE_SECONDS = 240
-
-
-def wait_for(condition, what):
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not (value := condition()):
-        assert time.monotonic() < deadline, f"{what}: not within {PATIENCE_SECONDS} s"
-        time.sleep(0.05)
-    return value
 
 
 class Cluster:
