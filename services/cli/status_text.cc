@@ -60,6 +60,43 @@ std::string Percent(const v1::IntervalStatus& interval) {
                          100.0 * interval.high());
 }
 
+std::string EvaluationText(const v1::EvaluationStatus& evaluation) {
+  return absl::StrFormat(
+      "held out  %-7s accuracy %s, format rate %s%s, %.0f "
+      "tokens%s%s (%d problems x %d)\n",
+      Printable(evaluation.when()),
+      Percent(evaluation.accuracy()),
+      Percent(evaluation.format_rate()),
+      evaluation.has_marker_rate()
+          ? absl::StrCat(", ",
+                         MarkerLabel(evaluation.marker()),
+                         " ",
+                         Percent(evaluation.marker_rate()))
+          : "",
+      evaluation.mean_tokens(),
+      evaluation.has_truncated()
+          ? ", cut off " + Percent(evaluation.truncated())
+          : "",
+      evaluation.has_repeated()
+          ? ", repeating " + Percent(evaluation.repeated())
+          : "",
+      evaluation.problems(),
+      evaluation.samples());
+}
+
+std::string WorkerText(const v1::WorkerStatus& worker) {
+  return absl::StrFormat("%-9s %-22s %-10s %s, %d in flight%s%s\n",
+                         Printable(worker.role()),
+                         Printable(worker.address()),
+                         Printable(worker.state()),
+                         PolicyText(worker),
+                         worker.in_flight(),
+                         worker.last_error().empty() ? ""
+                         : worker.state() == "ready" ? "; was lost: "
+                                                     : ": ",
+                         Printable(worker.last_error()));
+}
+
 }  // namespace
 
 std::string StatusText(const v1::GetStatusResponse& status) {
@@ -113,40 +150,10 @@ std::string StatusText(const v1::GetStatusResponse& status) {
     absl::StrAppendFormat(&text, "warning   %s\n", Printable(warning.text()));
   }
   for (const v1::EvaluationStatus& evaluation : status.evaluations()) {
-    absl::StrAppendFormat(&text,
-                          "held out  %-7s accuracy %s, format rate %s%s, %.0f "
-                          "tokens%s%s (%d problems x %d)\n",
-                          Printable(evaluation.when()),
-                          Percent(evaluation.accuracy()),
-                          Percent(evaluation.format_rate()),
-                          evaluation.has_marker_rate()
-                              ? absl::StrCat(", ",
-                                             MarkerLabel(evaluation.marker()),
-                                             " ",
-                                             Percent(evaluation.marker_rate()))
-                              : "",
-                          evaluation.mean_tokens(),
-                          evaluation.has_truncated()
-                              ? ", cut off " + Percent(evaluation.truncated())
-                              : "",
-                          evaluation.has_repeated()
-                              ? ", repeating " + Percent(evaluation.repeated())
-                              : "",
-                          evaluation.problems(),
-                          evaluation.samples());
+    text += EvaluationText(evaluation);
   }
   for (const v1::WorkerStatus& worker : status.workers()) {
-    absl::StrAppendFormat(&text,
-                          "%-9s %-22s %-10s %s, %d in flight%s%s\n",
-                          Printable(worker.role()),
-                          Printable(worker.address()),
-                          Printable(worker.state()),
-                          PolicyText(worker),
-                          worker.in_flight(),
-                          worker.last_error().empty() ? ""
-                          : worker.state() == "ready" ? "; was lost: "
-                                                      : ": ",
-                          Printable(worker.last_error()));
+    text += WorkerText(worker);
   }
   return text;
 }

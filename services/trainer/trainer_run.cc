@@ -58,6 +58,23 @@ absl::StatusOr<Adapter> StartAdapter(const Config& config,
   return ReadAdapter(folder, weights.config, weights.device());
 }
 
+// What fits on this rank's device beside the model; with the log told of it
+// where that is a GPU.
+absl::StatusOr<TrainerLimits> PlanLimits(const Config& config,
+                                         const ModelWeights& weights) {
+  TrainerLimits limits;
+  RETURN_IF_ERROR(CatchTorch([&]() -> absl::Status {
+    ASSIGN_OR_RETURN(limits,
+                     PlanTrainerLimits(
+                         config,
+                         weights.config,
+                         MemoryOf(weights.device(), config.run.gpu_processes)));
+    return absl::OkStatus();
+  }));
+  if (weights.device().is_cuda()) LogInfo(Describe(limits, weights.config));
+  return limits;
+}
+
 // Where the run folder's newest checkpoint left off, or at the start.
 absl::StatusOr<std::unique_ptr<Policy>> StartPolicy(
     const Config& config,
@@ -314,18 +331,8 @@ absl::Status TrainerRun::Train(
         MakeSideStream(state.weights->device()));
     state.weights = WithLayersFrom(*state.shard, layers);
   }
-  const ModelConfig& model = state.weights->config;
-  TrainerLimits limits;
-  RETURN_IF_ERROR(CatchTorch([&]() -> absl::Status {
-    ASSIGN_OR_RETURN(
-        limits,
-        PlanTrainerLimits(state.loaded.config,
-                          model,
-                          MemoryOf(state.weights->device(),
-                                   state.loaded.config.run.gpu_processes)));
-    return absl::OkStatus();
-  }));
-  if (state.weights->device().is_cuda()) LogInfo(Describe(limits, model));
+  ASSIGN_OR_RETURN(const TrainerLimits limits,
+                   PlanLimits(state.loaded.config, *state.weights));
   BatchTrainerParts batch{.config = state.loaded.config,
                           .weights = state.weights,
                           .tokenizer = *state.text.tokenizer,
