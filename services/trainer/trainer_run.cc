@@ -257,14 +257,8 @@ void TrainerRun::StartCopier() {
   auto options = CopierOptions(state.loaded.config, state.folder->path());
   if (!options.has_value()) return;
   options->observer = state.metrics->MakeCopyObserver();
-  auto copier = RunCopier::Start(*std::move(options));
-  if (!copier.ok()) {
-    // The run is worth as much without.
-    LogWarning(absl::StrCat("the run is not copied: ",
-                            std::string(copier.status().message())));
-    return;
-  }
-  state.copier = *std::move(copier);
+  state.copier = RunCopier::StartOrWarn(*std::move(options));
+  if (state.copier == nullptr) return;
   // Whoever saved it may have died before it was copied.
   if (state.policy->version() > 0) state.copier->Add(state.policy->version());
 }

@@ -57,6 +57,14 @@ absl::StatusOr<std::unique_ptr<RunCopier>> RunCopier::Start(
   return copier;
 }
 
+std::unique_ptr<RunCopier> RunCopier::StartOrWarn(RunCopierOptions options) {
+  auto copier = Start(std::move(options));
+  if (copier.ok()) return *std::move(copier);
+  LogWarning(absl::StrCat("the run is not copied: ",
+                          std::string(copier.status().message())));
+  return nullptr;
+}
+
 RunCopier::RunCopier(RunCopierOptions options, std::string run_id)
     : options_(std::move(options)),
       store_({.url = options_.url,
@@ -316,14 +324,10 @@ void CopyFinishedRun(const Config& config,
                      const std::function<bool(absl::Duration)>& wait_for_stop) {
   auto options = CopierOptions(config, folder);
   if (!options.has_value()) return;
-  auto copier = RunCopier::Start(*std::move(options));
-  if (!copier.ok()) {
-    LogWarning(absl::StrCat("the run is not copied: ",
-                            std::string(copier.status().message())));
-    return;
-  }
-  (*copier)->Add(step);
-  FinishCopy(**copier, config, absl::OkStatus(), wait_for_stop);
+  const auto copier = RunCopier::StartOrWarn(*std::move(options));
+  if (copier == nullptr) return;
+  copier->Add(step);
+  FinishCopy(*copier, config, absl::OkStatus(), wait_for_stop);
 }
 
 }  // namespace dapd

@@ -61,6 +61,9 @@ class RunCopier {
   // An error if the run folder does not take the run's id (RunId).
   static absl::StatusOr<std::unique_ptr<RunCopier>> Start(
       RunCopierOptions options);
+  // The same, with a warning for an error: a run is worth as much without its
+  // copy. Null then.
+  static std::unique_ptr<RunCopier> StartOrWarn(RunCopierOptions options);
   // Ends what is under way; what was not copied is left to the next process.
   ~RunCopier();
 

@@ -136,11 +136,7 @@ TEST_F(RolloutAnswersTest, AnswersThatBreakTheProtocolAreNotTaken) {
     });
     Start({server.address()});
     client_->Submit(MakeTask(1));
-    WaitUntil([&] {
-      const auto workers = client_->Workers();
-      return !workers.empty() &&
-             workers.front().last_error.find(c.error) != std::string::npos;
-    });
+    WaitForError(c.error);
     EXPECT_EQ(Count(TaskOutcome::kAccepted), 0) << c.error;
     client_.reset();
   }
@@ -173,11 +169,7 @@ TEST_F(RolloutAnswersTest, AnAnswerThatCannotHaveEndedThereIsNotTaken) {
       const auto result = client_->Next();
       EXPECT_TRUE(result.ok()) << result.status();
     } else {
-      WaitUntil([&] {
-        const auto workers = client_->Workers();
-        return !workers.empty() &&
-               workers.front().last_error.find(c.error) != std::string::npos;
-      });
+      WaitForError(c.error);
     }
     client_.reset();
   }
@@ -214,12 +206,7 @@ TEST_F(RolloutAnswersTest, AnAcknowledgementOfHalfAnAdapterIsNotTaken) {
   update->progress = progress;
   progress->Advance(8 << 20);
   client_->SetPolicy(update);
-  WaitUntil([&] {
-    const auto workers = client_->Workers();
-    return !workers.empty() &&
-           workers.front().last_error.find("takes no more of the adapter") !=
-               std::string::npos;
-  });
+  WaitForError("takes no more of the adapter");
   progress->Abandon();
   client_.reset();
 }

@@ -152,6 +152,15 @@ class RolloutClientFixture : public ::testing::Test {
     ASSERT_TRUE(condition());
   }
 
+  // Until the first worker's last one says `text`.
+  void WaitForError(const std::string& text) {
+    WaitUntil([&] {
+      const auto workers = client_->Workers();
+      return !workers.empty() &&
+             workers.front().last_error.find(text) != std::string::npos;
+    });
+  }
+
   std::atomic<int> outcomes_[static_cast<int>(TaskOutcome::kHedged) + 1] = {};
   std::atomic<uint64_t> pushed_bytes_ = 0;
   FakeSamplerControl control_;
