@@ -17,6 +17,7 @@
 #include "tests/fakes/cuda_precisions.h"
 #include "tests/fakes/decode_requests.h"
 #include "tests/fakes/model_on_device.h"
+#include "tests/fakes/prefill_pages.h"
 
 namespace dapd {
 namespace {
@@ -38,18 +39,11 @@ struct Prefilled {
 Prefilled Prefill(const ModelWeights& weights,
                   const CudaPackedWeights& packed,
                   const std::vector<std::vector<int32_t>>& ids) {
-  const ModelConfig& config = weights.config;
   std::vector<PrefillPrompt> prompts;
   for (const std::vector<int32_t>& prompt : ids) {
     prompts.push_back(
         {prompt,
-         at::zeros({NumSplits(static_cast<int64_t>(prompt.size())),
-                    config.num_layers,
-                    2,
-                    config.num_kv_heads,
-                    kSplitTokens,
-                    config.head_dim},
-                   weights.embedding.options())});
+         EmptyPages(weights, NumSplits(static_cast<int64_t>(prompt.size())))});
   }
   Prefilled prefilled{PrefillPrompts(weights, packed, prompts), {}};
   for (const PrefillPrompt& prompt : prompts) {

@@ -22,6 +22,7 @@
 #include "tests/fakes/cuda_library_on_host.h"
 #include "tests/fakes/decode_requests.h"
 #include "tests/fakes/model_shapes.h"
+#include "tests/fakes/prefill_pages.h"
 #include "tests/fakes/random_model.h"
 #include "tests/fakes/torch_device/device_model.h"
 #include "tests/fakes/torch_device/torch_device.h"
@@ -125,14 +126,8 @@ int64_t AllocatedByPass(const ModelWeights& host,
     requests.push_back(MakeRequest(kPrompt, 1, static_cast<uint32_t>(i)));
   }
   for (const DecodeRequest& request : requests) {
-    prompts.push_back({request.prompt_ids,
-                       at::zeros({NumSplits(kPrompt),
-                                  weights.config.num_layers,
-                                  2,
-                                  weights.config.num_kv_heads,
-                                  kSplitTokens,
-                                  weights.config.head_dim},
-                                 weights.embedding.options())});
+    prompts.push_back(
+        {request.prompt_ids, EmptyPages(weights, NumSplits(kPrompt))});
   }
   ResetWorkOfDevice();
   const int64_t before = WorkOfDevice().live_bytes;

@@ -6,9 +6,9 @@
 
 #include "gtest/gtest.h"
 
-#include "common/kernels/decode_attention_math.h"
 #include "common/model/reference/decoder.h"
 #include "tests/fakes/decode_requests.h"
+#include "tests/fakes/prefill_pages.h"
 
 namespace dapd {
 namespace {
@@ -29,14 +29,7 @@ TEST(CudaPrefillTest, PromptsThatPassTogetherAreThoseThatPassAlone) {
     const auto prefill = [&](const std::vector<size_t>& which) {
       std::vector<PrefillPrompt> prompts;
       for (const size_t i : which) {
-        prompts.push_back({ids[i],
-                           at::zeros({3,
-                                      weights.config.num_layers,
-                                      2,
-                                      weights.config.num_kv_heads,
-                                      kSplitTokens,
-                                      weights.config.head_dim},
-                                     weights.embedding.options())});
+        prompts.push_back({ids[i], EmptyPages(weights, 3)});
       }
       const at::Tensor logits = PrefillPrompts(weights, packed, prompts);
       return std::pair(prompts, logits);

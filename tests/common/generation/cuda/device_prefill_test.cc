@@ -7,7 +7,7 @@
 #include "gtest/gtest.h"
 
 #include "common/generation/cuda/cuda_prefill.h"
-#include "common/kernels/decode_attention_math.h"
+#include "tests/fakes/prefill_pages.h"
 #include "tests/fakes/torch_device/device_model.h"
 #include "tests/fakes/torch_device/torch_device.h"
 #include "tests/fakes/trained_adapter.h"
@@ -29,17 +29,9 @@ Prefilled Prefill(const ModelWeights& base,
   CudaPackedWeights packed(
       weights, AdapterForm::kColumns, &adapter.config, nullptr);
   packed.Apply(&adapter);
-  const ModelConfig& config = weights.config;
   Prefilled prefilled;
   for (const std::vector<int32_t>& prompt : ids) {
-    prefilled.prompts.push_back({prompt,
-                                 at::zeros({1,
-                                            config.num_layers,
-                                            2,
-                                            config.num_kv_heads,
-                                            kSplitTokens,
-                                            config.head_dim},
-                                           weights.embedding.options())});
+    prefilled.prompts.push_back({prompt, EmptyPages(weights, 1)});
   }
   ResetWorkOfDevice();
   prefilled.logits = PrefillPrompts(weights, packed, prefilled.prompts);

@@ -1,0 +1,26 @@
+// Reading a data file, which is refused or read the same way each time.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+
+#include "common/base/check.h"
+#include "common/data/dataset.h"
+
+namespace dapd {
+
+// What was read; an error for a file that is refused.
+inline absl::StatusOr<Dataset> ReadTwice(const std::string& path) {
+  const DatasetOptions options = {.on_bad_row =
+                                      DatasetOptions::OnBadRow::kFail};
+  absl::StatusOr<Dataset> first = ReadDataset(path, options);
+  const absl::StatusOr<Dataset> second = ReadDataset(path, options);
+  Check(first.ok() == second.ok(), "a file is read or refused each time");
+  if (!first.ok()) return first;
+  Check(!first->problems.empty(), "an accepted file has rows");
+  Check(first->digest == second->digest, "rows are the same each time");
+  return first;
+}
+
+}  // namespace dapd
