@@ -16,7 +16,7 @@ import sys
 import gguf
 import numpy as np
 
-from model_folder import write_model_folder
+from model_folder import BYTE_LEVEL, tokenizer_document, write_model_folder
 
 GGUF_NAME = "SmolLM2-135M-Instruct.Q4_1.gguf"
 GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
@@ -104,29 +104,12 @@ def make_tokenizer(field):
     types = field("tokenizer.ggml.token_type")
     flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
     added = [{"id": i, "content": t, **flags} for i, t in enumerate(tokens) if types[i] == CONTROL_TOKEN]
-    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
-    return {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": added,
-        "normalizer": None,
-        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": True}, byte_level]},
-        "post_processor": None,
-        "decoder": byte_level,
-        "model": {
-            "type": "BPE",
-            "dropout": None,
-            "unk_token": None,
-            "continuing_subword_prefix": None,
-            "end_of_word_suffix": None,
-            "fuse_unk": False,
-            "byte_fallback": False,
-            "ignore_merges": False,
-            "vocab": {token: i for i, token in enumerate(tokens)},
-            "merges": [merge.split(" ") for merge in field("tokenizer.ggml.merges")],
-        },
-    }
+    return tokenizer_document(
+        added,
+        {"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": True}, BYTE_LEVEL]},
+        vocab={token: i for i, token in enumerate(tokens)},
+        merges=[merge.split(" ") for merge in field("tokenizer.ggml.merges")],
+    )
 
 
 def make_documents(field):

@@ -12,7 +12,7 @@ import pathlib
 
 import numpy as np
 
-from model_folder import CHAT_TEMPLATE, PLAIN, SPECIAL, write_model_folder
+from model_folder import BYTE_LEVEL, CHAT_TEMPLATE, PLAIN, SPECIAL, tokenizer_document, write_model_folder
 
 DEFAULT_OUTPUT = pathlib.Path(__file__).resolve().parent.parent / ".deps/models/tiny-qwen3"
 LAYERS, HIDDEN, INTERMEDIATE, HEADS, KV_HEADS, HEAD_DIM = 2, 64, 128, 4, 2, 32
@@ -29,32 +29,8 @@ def byte_symbols():
 
 def make_tokenizer():
     flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
-    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
-    return {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": [
-            {"id": 256 + i, "content": content, "special": content in SPECIAL, **flags}
-            for i, content in enumerate(SPECIAL + PLAIN)
-        ],
-        "normalizer": None,
-        "pre_tokenizer": byte_level,
-        "post_processor": None,
-        "decoder": byte_level,
-        "model": {
-            "type": "BPE",
-            "dropout": None,
-            "unk_token": None,
-            "continuing_subword_prefix": None,
-            "end_of_word_suffix": None,
-            "fuse_unk": False,
-            "byte_fallback": False,
-            "ignore_merges": False,
-            "vocab": {symbol: byte for byte, symbol in enumerate(byte_symbols())},
-            "merges": [],
-        },
-    }
+    added = [{"id": 256 + i, "content": content, "special": content in SPECIAL, **flags} for i, content in enumerate(SPECIAL + PLAIN)]
+    return tokenizer_document(added, BYTE_LEVEL, vocab={symbol: byte for byte, symbol in enumerate(byte_symbols())}, merges=[])
 
 
 def make_config(token_id):

@@ -24,6 +24,34 @@ CHAT_TEMPLATE = """\
   {%- if enable_thinking is defined and not enable_thinking -%}{{- no_thoughts -}}{%- endif -%}
 {%- endif -%}"""
 
+BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+
+
+def tokenizer_document(added, pre_tokenizer, vocab, merges):
+    """tokenizer.json of a byte-level BPE."""
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": added,
+        "normalizer": None,
+        "pre_tokenizer": pre_tokenizer,
+        "post_processor": None,
+        "decoder": BYTE_LEVEL,
+        "model": {
+            "type": "BPE",
+            "dropout": None,
+            "unk_token": None,
+            "continuing_subword_prefix": None,
+            "end_of_word_suffix": None,
+            "fuse_unk": False,
+            "byte_fallback": False,
+            "ignore_merges": False,
+            "vocab": vocab,
+            "merges": merges,
+        },
+    }
+
 
 def sync(path):
     descriptor = os.open(path, os.O_RDONLY)
