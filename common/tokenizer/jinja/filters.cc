@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 
 #include "common/base/status_macros.h"
 #include "common/tokenizer/jinja/python_text.h"
@@ -35,7 +34,16 @@ absl::StatusOr<std::string> ReplaceText(const std::string& text,
   if (text.size() / from.string().size() * to.string().size() > kMaxTextBytes) {
     return absl::ResourceExhaustedError("replace builds too long a text");
   }
-  return absl::StrReplaceAll(text, {{from.string(), to.string()}});
+  std::string replaced;
+  size_t start = 0;
+  for (size_t found = FindText(text, from.string()); found != std::string::npos;
+       found = FindText(text, from.string(), start)) {
+    replaced.append(text, start, found - start);
+    replaced += to.string();
+    start = found + from.string().size();
+  }
+  replaced.append(text, start);
+  return replaced;
 }
 
 absl::StatusOr<List> ToList(const Value& value) {

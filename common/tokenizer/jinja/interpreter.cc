@@ -32,7 +32,22 @@ int64_t Cost(const Value& value) {
   if (value.is_dict()) {
     return static_cast<int64_t>(value.dict().size()) / kEntriesPerStep;
   }
+  if (value.is_namespace()) {
+    return static_cast<int64_t>(value.entries().size()) / kEntriesPerStep;
+  }
   return 0;
+}
+
+// Of looking for one of its items: a list knows where each is.
+int64_t LookupCost(const Value& value) {
+  return value.is_list() ? 0 : Cost(value);
+}
+
+int64_t Cost(const Arguments& arguments) {
+  int64_t cost = 0;
+  for (const Value& value : arguments.positional) cost += Cost(value);
+  for (const auto& [name, value] : arguments.keywords) cost += Cost(value);
+  return cost;
 }
 
 class Interpreter {
@@ -133,6 +148,7 @@ class Interpreter {
           Refuse(absl::StrCat("'", statement.names[0], "' is no namespace")));
     }
     if (value.is_namespace()) return Error(statement.line, NamespaceInside());
+    RETURN_IF_ERROR(CountSteps(LookupCost(target)));
     for (auto& [name, entry] : target.entries()) {
       if (name == statement.names[1]) {
         entry = std::move(value);
@@ -284,7 +300,9 @@ class Interpreter {
       }
       case Expression::Kind::kCall: {
         ASSIGN_OR_RETURN(const Arguments arguments, EvaluateArguments(node));
-        return CallFunction(node.text, arguments);
+        ASSIGN_OR_RETURN(Value result, CallFunction(node.text, arguments));
+        RETURN_IF_ERROR(CountSteps(Cost(result)));
+        return result;
       }
       default:
         break;
@@ -292,10 +310,11 @@ class Interpreter {
     ASSIGN_OR_RETURN(const Value object, Evaluate(*node.children[0]));
     switch (node.kind) {
       case Expression::Kind::kAttribute:
+        RETURN_IF_ERROR(CountSteps(LookupCost(object)));
         return GetItem(object, Value(node.text));
       case Expression::Kind::kIndex: {
         ASSIGN_OR_RETURN(const Value key, Evaluate(*node.children[1]));
-        if (object.is_string()) RETURN_IF_ERROR(CountSteps(Cost(object)));
+        RETURN_IF_ERROR(CountSteps(LookupCost(object)));
         return GetItem(object, key);
       }
       case Expression::Kind::kSlice: {
@@ -323,6 +342,7 @@ class Interpreter {
                        node.text == "reject";
     RETURN_IF_ERROR(
         CountSteps(whole ? object.weight() / kBytesPerStep : Cost(object)));
+    RETURN_IF_ERROR(CountSteps(Cost(arguments)));
     if (node.kind == Expression::Kind::kTest) {
       ASSIGN_OR_RETURN(const bool holds,
                        ApplyTest(node.text, object, arguments));

@@ -12,6 +12,8 @@
 namespace dapd::jinja {
 namespace {
 
+constexpr size_t kMaxNameBytes = 1000;
+
 bool IsNameStart(char c) {
   return std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_';
 }
@@ -148,6 +150,7 @@ class Lexer {
              (IsNameStart(source_[position_]) || IsDigit(source_[position_]))) {
         ++position_;
       }
+      if (position_ - begin > kMaxNameBytes) return Error("a name is too long");
       Add(Token::Kind::kName, source_.substr(begin, position_ - begin));
       return absl::OkStatus();
     }

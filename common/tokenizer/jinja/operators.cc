@@ -8,6 +8,7 @@
 
 #include "common/base/status_macros.h"
 #include "common/tokenizer/jinja/filters.h"
+#include "common/tokenizer/jinja/python_text.h"
 
 namespace dapd::jinja {
 namespace {
@@ -30,7 +31,8 @@ int64_t FloorRest(int64_t a, int64_t b) {
 
 absl::StatusOr<Value> Contains(const Value& container, const Value& item) {
   if (container.is_string() && item.is_string()) {
-    return Value(container.string().find(item.string()) != std::string::npos);
+    return Value(FindText(container.string(), item.string()) !=
+                 std::string::npos);
   }
   if (container.is_dict()) {
     return Value(item.is_string() &&

@@ -3,10 +3,18 @@
 #include <unicode/locid.h>
 #include <unicode/unistr.h>
 
+#include <cstring>
 #include <set>
 
 namespace dapd::jinja {
 namespace {
+
+// A list of more is refused by its weight, but only once it is there.
+constexpr size_t kMaxParts = size_t{1} << 20;
+
+absl::Status TooManyParts() {
+  return absl::ResourceExhaustedError("split makes too many parts");
+}
 
 // What Python's str.isspace accepts.
 bool IsPythonSpace(int32_t c) {
@@ -17,6 +25,15 @@ bool IsPythonSpace(int32_t c) {
 
 std::vector<CodePoint> Characters(const std::string& text) {
   return DecodeUtf8(text).value_or(std::vector<CodePoint>{});
+}
+
+size_t FindText(absl::string_view text, absl::string_view mark, size_t from) {
+  if (from > text.size()) return std::string::npos;
+  const void* found = ::memmem(
+      text.data() + from, text.size() - from, mark.data(), mark.size());
+  return found == nullptr ? std::string::npos
+                          : static_cast<size_t>(
+                                static_cast<const char*>(found) - text.data());
 }
 
 std::string Strip(const std::string& text,
@@ -55,6 +72,7 @@ absl::StatusOr<List> SplitText(const std::string& text,
       if (!IsPythonSpace(letter.value)) {
         word += text.substr(letter.begin, letter.end - letter.begin);
       } else if (!word.empty()) {
+        if (parts.size() == kMaxParts) return TooManyParts();
         parts.emplace_back(word);
         word.clear();
       }
@@ -67,8 +85,10 @@ absl::StatusOr<List> SplitText(const std::string& text,
   const std::string& mark = separator.string();
   if (mark.empty()) return absl::InvalidArgumentError("split: empty separator");
   size_t start = 0;
-  for (size_t found = text.find(mark); found != std::string::npos && left != 0;
-       found = text.find(mark, start)) {
+  for (size_t found = FindText(text, mark);
+       found != std::string::npos && left != 0;
+       found = FindText(text, mark, start)) {
+    if (parts.size() == kMaxParts) return TooManyParts();
     parts.emplace_back(text.substr(start, found - start));
     start = found + mark.size();
     if (left > 0) --left;

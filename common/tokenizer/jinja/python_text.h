@@ -2,10 +2,12 @@
 // texts are well-formed UTF-8.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 
 #include "common/tokenizer/jinja/value.h"
 #include "common/tokenizer/unicode_text.h"
@@ -13,6 +15,13 @@
 namespace dapd::jinja {
 
 std::vector<CodePoint> Characters(const std::string& text);
+
+// Where `mark` is in `text`, not before `from`; std::string::npos if it is not.
+// The time grows with the sum of both lengths: that of std::string::find can
+// grow with their product, which a template may be made for.
+size_t FindText(absl::string_view text,
+                absl::string_view mark,
+                size_t from = 0);
 
 // Without the given characters (white space, if that is no text) at the ends
 // that are asked for.
@@ -23,7 +32,8 @@ std::string Strip(const std::string& text,
 
 // split(separator, max_splits): at white space, if `separator` is no text;
 // everywhere, if `max_splits` is no integer. INVALID_ARGUMENT for an empty
-// separator, and for white space with a number.
+// separator, and for white space with a number; RESOURCE_EXHAUSTED for so many
+// parts that no value may hold them.
 absl::StatusOr<List> SplitText(const std::string& text,
                                const Value& separator,
                                const Value& max_splits);

@@ -5,8 +5,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 
 #include "common/base/json.h"
 #include "common/base/status_macros.h"
@@ -172,8 +174,15 @@ bool Value::Equals(const Value& other) const {
     return true;
   }
   if (dict().size() != other.dict().size()) return false;
+  // Get looks through all entries, of which a template may have many.
+  std::map<absl::string_view, const Value*> others;
+  for (const auto& [key, value] : other.dict()) others.try_emplace(key, &value);
+  const Value missing;
   for (const auto& [key, value] : dict()) {
-    if (!value.Equals(other.Get(key))) return false;
+    const auto found = others.find(key);
+    if (!value.Equals(found == others.end() ? missing : *found->second)) {
+      return false;
+    }
   }
   return true;
 }

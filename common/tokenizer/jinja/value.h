@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 
 namespace dapd::jinja {
 
@@ -28,9 +29,10 @@ struct None {};
 class Value {
  public:
   Value() : data_(Undefined{}) {}
-  static Value MakeUndefined(std::string name) {
+  // Of a long name only the beginning is kept.
+  static Value MakeUndefined(absl::string_view name) {
     Value value;
-    value.data_ = Undefined{std::move(name)};
+    value.data_ = Undefined{std::string(name.substr(0, kShownNameBytes))};
     return value;
   }
   static Value MakeNone() {
@@ -102,6 +104,8 @@ class Value {
   Value Get(const std::string& key) const;
 
  private:
+  static constexpr size_t kShownNameBytes = 100;
+
   struct Namespace {
     Dict entries;
   };

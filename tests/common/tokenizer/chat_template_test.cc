@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -133,6 +134,73 @@ TEST(ChatTemplateTest, ValuesStayFlatAndNeverHoldThemselves) {
                      "{% for i in range(40) %}{% set n.t = n.t ~ n.t %}"
                      "{% endfor %}"),
               HasSubstr("a value is too large"));
+}
+
+// Whatever a step works on costs more steps, so that the limit on steps is one
+// on time and memory, too.
+TEST(ChatTemplateTest, WhatCallsAndLookUpsGoThroughIsCounted) {
+  const auto repeated = [](const std::string& text, int times) {
+    std::string all;
+    for (int i = 0; i < times; ++i) all += text;
+    return all;
+  };
+  EXPECT_THAT(Render(repeated("{% set a = range(99999) %}", 100)),
+              HasSubstr("too many steps"));
+  std::string entries;
+  std::string keywords;
+  for (int i = 0; i < 20000; ++i) {
+    absl::StrAppend(&entries, "'k", i, "': 0, ");
+    absl::StrAppend(&keywords, "k", i, "=0, ");
+  }
+  EXPECT_THAT(Render("{% set d = {" + entries + "} %}" +
+                     "{% for i in range(1000) %}{% if d.x %}{% endif %}"
+                     "{% endfor %}"),
+              HasSubstr("too many steps"));
+  EXPECT_THAT(Render("{% set n = namespace(" + keywords + ") %}" +
+                     "{% for i in range(1000) %}{% set n.x = 1 %}{% endfor %}"),
+              HasSubstr("too many steps"));
+  EXPECT_THAT(Render("{% set n = namespace(t='abcdefgh') %}"
+                     "{% for i in range(17) %}{% set n.t = n.t ~ n.t %}"
+                     "{% endfor %}{% for i in range(200) %}"
+                     "{% if 'a'.startswith(n.t) %}{% endif %}{% endfor %}"),
+              HasSubstr("too many steps"));
+}
+
+// These take minutes where the time grows with the square of the lengths.
+TEST(ChatTemplateTest, TextsAndDictsThatAreMadeToBeSlowAreNot) {
+  EXPECT_EQ(Render("{% set n = namespace(t='aaaaaaaa') %}"
+                   "{% for i in range(19) %}{% set n.t = n.t ~ n.t %}"
+                   "{% endfor %}{% set text = n.t ~ n.t %}"
+                   "{% set mark = n.t ~ 'b' %}"
+                   "{{ mark in text }} {{ text.split(mark) | length }} "
+                   "{{ text | replace(mark, '') == text }}"),
+            "False 1 True");
+  std::string entries;
+  for (int i = 0; i < 200000; ++i) {
+    absl::StrAppend(&entries, "'", i, "':0,");
+  }
+  EXPECT_EQ(Render("{% set d = {" + entries + "} %}{{ d == d }}"), "True");
+}
+
+TEST(ChatTemplateTest, PartsAndNamesHaveLimits) {
+  const std::string text =
+      "{% set n = namespace(t='bbbbbbbb') %}{% for i in range(18) %}"
+      "{% set n.t = n.t ~ n.t %}{% endfor %}";
+  EXPECT_THAT(Render(text + "{{ n.t.split('b') | length }}"),
+              HasSubstr("too many parts"));
+  EXPECT_LT(Render(text + "{% set d = {} %}{{ d[n.t].x }}").size(), 1000U);
+  EXPECT_THAT(Render("{{ " + std::string(5000, 'a') + " }}"),
+              HasSubstr("a name is too long"));
+}
+
+TEST(ChatTemplateTest, DictsAreEqualInAnyOrder) {
+  EXPECT_EQ(Render("{{ {'a': 1, 'b': 2} == {'b': 2, 'a': 1} }} "
+                   "{{ {'a': 1, 'b': 2} == {'a': 1, 'c': 2} }} "
+                   "{{ {'a': 1} == {'a': 2} }}"),
+            "True False False");
+  EXPECT_EQ(Render("{{ 'abcabc' | replace('bc', '-') }} "
+                   "{{ 'aaa' | replace('aa', 'b') }} {{ '' in 'a' }}"),
+            "a-a- ba True");
 }
 
 // As in the template of Llama 3.1.
