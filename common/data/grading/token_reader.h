@@ -19,10 +19,12 @@ class TokenReader {
 
   size_t at() const { return at_; }
   bool at_end() const { return at_ >= tokens_.size(); }
-  // Back to a place that at() gave.
-  void GoTo(size_t at) {
+  // Digits of the number that stands here that are taken.
+  size_t digits_taken() const { return digit_; }
+  // Back to a place that at() gave, or forth to one that was read before.
+  void GoTo(size_t at, size_t digits_taken = 0) {
     at_ = at;
-    digit_ = 0;
+    digit_ = digits_taken;
   }
 
   // Only before the end.

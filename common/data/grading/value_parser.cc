@@ -2,6 +2,7 @@
 
 #include <limits>
 #include <numbers>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -186,8 +187,25 @@ std::optional<MathValue> ValueParser::Mixed(const MathValue& whole) {
   if (is_integer(arguments->first) && is_integer(arguments->second)) {
     return Sum(whole, Quotient(arguments->first, arguments->second));
   }
+  fraction_ = Fraction{.begin = begin,
+                       .end = tokens_.at(),
+                       .digits_taken = tokens_.digits_taken(),
+                       .sign = both_signs_.sign,
+                       .in_bars = in_bars_,
+                       .value = Quotient(arguments->first, arguments->second)};
   tokens_.GoTo(begin);
   return whole;
+}
+
+std::optional<MathValue> ValueParser::TakeFraction(size_t begin) {
+  const std::optional<Fraction> fraction =
+      std::exchange(fraction_, std::nullopt);
+  if (!fraction.has_value() || fraction->begin != begin ||
+      fraction->sign != both_signs_.sign || fraction->in_bars != in_bars_) {
+    return std::nullopt;
+  }
+  tokens_.GoTo(fraction->end, fraction->digits_taken);
+  return fraction->value;
 }
 
 std::optional<MathValue> ValueParser::Letter() {
@@ -252,6 +270,7 @@ std::optional<MathValue> ValueParser::Grouped() {
 }
 
 std::optional<MathValue> ValueParser::CommandValue() {
+  if (const auto fraction = TakeFraction(tokens_.at())) return fraction;
   const std::string name = tokens_.Next().text;
   if (name == "pi") {
     return FloatValue({std::numbers::pi_v<long double>, 0});

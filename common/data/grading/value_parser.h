@@ -7,6 +7,7 @@
 // What stands around sums is answer_parser.cc.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <utility>
@@ -35,6 +36,16 @@ class ValueParser {
   BothSigns& both_signs() { return both_signs_; }
 
  private:
+  // A fraction, and what its value depends on.
+  struct Fraction {
+    size_t begin = 0;
+    size_t end = 0;
+    size_t digits_taken = 0;  // at `end`
+    int sign = 1;
+    bool in_bars = false;
+    MathValue value;
+  };
+
   bool StartsFactor() const;
   std::optional<MathValue> ProductOf();
   std::optional<MathValue> PowerOf();
@@ -49,8 +60,11 @@ class ValueParser {
   // 0.1\overline{6} = 0.1 + 6 / 90.
   std::optional<MathValue> Repeating(const MathValue& value,
                                      const std::string& text);
-  // 1\frac{2}{3} is a sum where all three are integers.
+  // 1\frac{2}{3} is a sum where all three are integers. Else the fraction is a
+  // factor, which is read next.
   std::optional<MathValue> Mixed(const MathValue& whole);
+  // What Mixed has read at `begin`, if it has just done so.
+  std::optional<MathValue> TakeFraction(size_t begin);
   std::optional<MathValue> Letter();
   std::optional<MathValue> Primary();
   std::optional<MathValue> Grouped();
@@ -64,6 +78,9 @@ class ValueParser {
   TokenReader& tokens_;
   BothSigns both_signs_;
   bool in_bars_ = false;
+  // The last one that Mixed found to be a factor. To read it again would double
+  // the work at every level that fractions are nested.
+  std::optional<Fraction> fraction_;
 };
 
 }  // namespace dapd
