@@ -28,7 +28,8 @@ if [ $# -ne 2 ] || { [ "$1" != model ] && [ "$1" != data ]; }; then
   echo "usage: deploy/fetch.sh model|data ID[@REVISION]" >&2
   exit 2
 fi
-if ! "$python" -c 'import huggingface_hub' 2>/dev/null; then
+# Not from the folder that this is called in, where Python would look first.
+if ! (cd / && "$python" -c 'import huggingface_hub' 2>/dev/null); then
   echo "huggingface_hub is missing; run $(how_to_install)" >&2
   exit 1
 fi

@@ -3,9 +3,18 @@
 #include <filesystem>
 #include <system_error>
 
+#include "absl/strings/str_cat.h"
+
 #include "common/base/this_program.h"
 
 namespace dapd {
+namespace {
+
+// That folder is the empty text.
+constexpr char kLeaveOutWorkingFolder[] =
+    "import sys; sys.path[:] = [folder for folder in sys.path if folder]\n";
+
+}  // namespace
 
 std::string FindPython(const std::string& given) {
   if (!given.empty()) return given;
@@ -20,6 +29,12 @@ std::string FindPython(const std::string& given) {
     }
   }
   return "python3";
+}
+
+std::vector<std::string> PythonCommand(const std::string& given,
+                                       absl::string_view program) {
+  return {
+      FindPython(given), "-c", absl::StrCat(kLeaveOutWorkingFolder, program)};
 }
 
 }  // namespace dapd

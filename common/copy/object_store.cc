@@ -48,7 +48,9 @@ absl::Status ErrorOf(const std::string& what, const Json& answer) {
 
 std::vector<std::string> ObjectStoreCommand(const std::string& python,
                                             const std::string& url) {
-  return {FindPython(python), "-c", kObjectStorePy, url};
+  std::vector<std::string> command = PythonCommand(python, kObjectStorePy);
+  command.push_back(url);
+  return command;
 }
 
 ObjectStore::ObjectStore(ObjectStoreOptions options)

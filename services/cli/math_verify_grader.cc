@@ -111,7 +111,7 @@ class MathVerifyGrader final : public AnswerGrader {
 }  // namespace
 
 std::vector<std::string> MathVerifyCommand(const std::string& python) {
-  return {FindPython(python), "-c", kMathVerifyScript};
+  return PythonCommand(python, kMathVerifyScript);
 }
 
 absl::StatusOr<std::unique_ptr<AnswerGrader>> StartMathVerify(

@@ -165,6 +165,13 @@ def test_a_path_that_is_there_is_not_fetched(call, hub, tmp_path):
     assert hub.requests == []
 
 
+def test_no_module_comes_from_the_folder_it_is_called_in(call, tmp_path):
+    (tmp_path / "huggingface_hub.py").write_text("open('poisoned', 'w')\n")
+    fetched = fetch(call, "model", "org/tiny")
+    assert fetched.returncode == 0, fetched.stderr
+    assert not (tmp_path / "poisoned").exists()
+
+
 def test_the_image_that_fetches_installs_pinned_versions_only():
     """All that the client requires is in the list which its image takes as constraints."""
     pinned = {re.split(r"==", line)[0].lower().replace("_", "-") for line in (ROOT / "deploy/requirements.txt").read_text().splitlines() if "==" in line}
