@@ -257,7 +257,8 @@ class Follower:
 
     def save(self):
         aside = self.path.with_suffix(f".tmp-{os.getpid()}")
-        with open(aside, "w") as file:
+        aside.unlink(missing_ok=True)
+        with open(aside, "x") as file:
             json.dump(self.state, file)
             file.flush()
             os.fsync(file.fileno())

@@ -29,6 +29,16 @@ absl::Status NoPath(absl::string_view what) {
       absl::StrCat("the path of ", what, " to write is empty"));
 }
 
+// A file of that name that is empty and this process's own: others may know the
+// name beforehand, and what they put there, such as a link to somewhere else,
+// is not written into. -1 with errno.
+int CreateNew(const std::string& path) {
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
+  const int descriptor = ::open(path.c_str(), kFlags, 0644);
+  if (descriptor >= 0 || errno != EEXIST) return descriptor;
+  return ::unlink(path.c_str()) == 0 ? ::open(path.c_str(), kFlags, 0644) : -1;
+}
+
 // Whether `path` names what is written into and never replaced: a device, a
 // pipe, or a stream that this process was given, whatever stands behind it.
 bool IsStream(const std::string& path, const struct stat& info) {
@@ -142,8 +152,7 @@ absl::StatusOr<AtomicFileWriter> AtomicFileWriter::Open(
     }
   }
   std::string temporary = absl::StrCat(path, ".tmp-", ::getpid());
-  const int descriptor =
-      ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  const int descriptor = CreateNew(temporary);
   if (descriptor < 0) return FileError("create", temporary, errno);
   return AtomicFileWriter(path, std::move(temporary), descriptor);
 }

@@ -1,10 +1,10 @@
 // Files: bounded reads, and writes that a crash can never leave half done.
 //
-// A write goes to "<path>.tmp-<pid>", is flushed to disk (fsync), and then
-// renamed over the target, and the folder is synced. A reader sees the old
-// file or the new one, never a part. What is no file but a device, a pipe or
-// /dev/stdout is never replaced: it is written into. Errors name the path and
-// the system's reason; a full disk is RESOURCE_EXHAUSTED, a missing file
+// A write goes to a new file "<path>.tmp-<pid>", is flushed to disk (fsync),
+// and then renamed over the target, and the folder is synced. A reader sees the
+// old file or the new one, never a part. What is no file but a device, a pipe
+// or /dev/stdout is never replaced: it is written into. Errors name the path
+// and the system's reason; a full disk is RESOURCE_EXHAUSTED, a missing file
 // NOT_FOUND, a folder or another path that cannot be a file's INVALID_ARGUMENT,
 // one that is not this user's to open PERMISSION_DENIED, with the user's number
 // and what to do.

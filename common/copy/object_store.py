@@ -207,7 +207,10 @@ class Store:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         part = f"{path}.{os.getpid()}.part"
         try:
-            with open(part, "wb") as file:
+            # Others may know that name: what they put there is not written into.
+            if os.path.lexists(part):
+                os.unlink(part)
+            with open(part, "xb") as file:
                 for data in chunks:
                     file.write(data)
                     self.say({"moved": len(data)})

@@ -1,10 +1,12 @@
 #include "common/base/files.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <filesystem>
 #include <string>
 
@@ -82,14 +84,42 @@ TEST_F(FilesTest, AnUncommittedWriterLeavesTheOldFileAndNoTrace) {
 }
 
 TEST_F(FilesTest, AFullDiskIsResourceExhausted) {
-  // /dev/full answers every write with ENOSPC; the rename is never reached.
-  std::filesystem::create_symlink(
-      "/dev/full",
-      JoinPath(folder_, "a") + ".tmp-" + std::to_string(::getpid()));
-  const absl::Status status =
-      WriteFileAtomically(JoinPath(folder_, "a"), "bytes");
+  // /dev/full answers every write with ENOSPC.
+  const absl::Status status = WriteFileAtomically("/dev/full", "bytes");
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
-  EXPECT_FALSE(FileExists(JoinPath(folder_, "a")));
+}
+
+TEST_F(FilesTest, AWriteThatFailsLeavesTheOldFileAndNoTrace) {
+  const std::string path = JoinPath(folder_, "a");
+  ASSERT_TRUE(WriteFileAtomically(path, "old").ok());
+  ::signal(SIGXFSZ, SIG_IGN);  // EFBIG instead
+  rlimit limit = {};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &limit), 0);
+  const rlimit before = limit;
+  limit.rlim_cur = 0;
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+  const absl::Status status = WriteFileAtomically(path, "new");
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_FALSE(status.ok());
+  EXPECT_EQ(ReadFile(path, 100).value(), "old");
+  EXPECT_EQ(NumFiles(), 1);
+}
+
+TEST_F(FilesTest, WhatStandsInTheTemporaryFilesPlaceIsNotWrittenInto) {
+  const std::string path = JoinPath(folder_, "a");
+  const std::string temporary = path + ".tmp-" + std::to_string(::getpid());
+  const std::string other = JoinPath(folder_, "other");
+  ASSERT_TRUE(WriteFileAtomically(other, "kept").ok());
+  std::filesystem::create_symlink(other, temporary);
+  ASSERT_TRUE(WriteFileAtomically(path, "new").ok());
+  EXPECT_FALSE(std::filesystem::is_symlink(path));
+  EXPECT_EQ(ReadFile(path, 100).value(), "new");
+  EXPECT_EQ(ReadFile(other, 100).value(), "kept");
+  std::filesystem::create_hard_link(other, temporary);
+  ASSERT_TRUE(WriteFileAtomically(path, "newer").ok());
+  EXPECT_EQ(ReadFile(path, 100).value(), "newer");
+  EXPECT_EQ(ReadFile(other, 100).value(), "kept");
+  EXPECT_EQ(NumFiles(), 2);
 }
 
 TEST_F(FilesTest, AFolderInAFilesPlaceIsRefusedBeforeAnythingIsWritten) {

@@ -4,7 +4,9 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -161,6 +163,26 @@ TEST(ObjectStoreTest, AFolderHoldsObjects) {
       absl::IsDataLoss(store.Get("b/part", {4, Sha256Hex("BODY")}, target, 0)));
   ASSERT_TRUE(store.Remove({"b/part", "b/none"}).ok());
   EXPECT_THAT(*store.List(""), ElementsAre(Key("a/text")));
+}
+
+TEST(ObjectStoreTest, WhatStandsInAPartsPlaceIsNotWrittenInto) {
+  const std::string folder = TempPath("store");
+  const std::string other = TempPath("other");
+  ASSERT_TRUE(WriteFileAtomically(other, "kept").ok());
+  std::vector<std::string> command = ObjectStoreCommand("", folder);
+  // Another's link, under the name that the helper is going to use.
+  command[2].insert(0,
+                    absl::StrCat("import os\nos.makedirs('",
+                                 folder,
+                                 "/a')\nos.symlink('",
+                                 other,
+                                 "', f'",
+                                 folder,
+                                 "/a/text.{os.getpid()}.part')\n"));
+  ObjectStore store({.url = folder, .command = command});
+  ASSERT_TRUE(store.Write("a/text", "hello").ok());
+  EXPECT_EQ(*store.Read("a/text", 10), "hello");
+  EXPECT_EQ(*ReadFile(other, 100), "kept");
 }
 
 }  // namespace
