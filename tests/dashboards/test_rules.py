@@ -93,6 +93,9 @@ def test_compose_takes_it_beside_the_services():
         service = services[name]
         assert service["read_only"] and service["cap_drop"] == ["ALL"] and service["user"].split(":")[0] != "0", name
         assert all(str(port).startswith("127.0.0.1:") for port in service["ports"]), name
+    # Nobody logs in, neither by the form nor by HTTP's own way, as Grafana's first administrator, admin with the password admin.
+    environment = services["grafana"]["environment"]
+    assert environment["GF_AUTH_DISABLE_LOGIN_FORM"] == "true" and environment["GF_AUTH_BASIC_ENABLED"] == "false"
 
 
 def test_compose_mounts_what_is_there():
