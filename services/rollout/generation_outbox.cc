@@ -85,12 +85,26 @@ std::optional<GenerationEvent> GenerationOutbox::PopFor(
   if (events_.empty()) return std::nullopt;
   std::optional<GenerationEvent> event = std::move(events_.front());
   events_.pop_front();
+  changed_.NotifyAll();
   return event;
+}
+
+bool GenerationOutbox::HasRoomWithin(absl::Duration timeout) {
+  const absl::Time deadline = SteadyNow() + timeout;
+  MutexLock lock(&mutex_);
+  while (!HasRoom() && SteadyNow() < deadline) {
+    changed_.WaitFor(&mutex_, deadline - SteadyNow());
+  }
+  return HasRoom();
 }
 
 bool GenerationOutbox::done() const {
   MutexLock lock(&mutex_);
   return events_.empty() && IsDone();
+}
+
+bool GenerationOutbox::HasRoom() const {
+  return abandoned_ || events_.size() < kMaxUntaken;
 }
 
 bool GenerationOutbox::IsDone() const {

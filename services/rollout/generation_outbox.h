@@ -2,10 +2,13 @@
 // the stream's writer takes it.
 //
 // The compute thread never waits for a slow client: tokens of a request are
-// appended to those not yet taken. That bounds the outbox by the tokens of the
-// requests admitted to the stream. Thread-safe.
+// appended to those not yet taken. The stream's reader does, before it takes
+// another request (HasRoomWithin). So the outbox holds no more than the tokens
+// of the requests admitted to the stream, and kMaxUntaken other events.
+// Thread-safe.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <optional>
@@ -50,6 +53,9 @@ struct GenerationEvent {
 
 class GenerationOutbox {
  public:
+  // Events that wait while there is room for more.
+  static constexpr size_t kMaxUntaken = 1024;
+
   // One more request is to be answered. False if that id is already open.
   bool Open(uint64_t request_id);
 
@@ -76,7 +82,12 @@ class GenerationOutbox {
   // Closed and drained, or abandoned.
   bool done() const;
 
+  // Waits for at most `timeout` while kMaxUntaken events are not taken. True as
+  // soon as there are fewer, or the stream is dead.
+  bool HasRoomWithin(absl::Duration timeout);
+
  private:
+  bool HasRoom() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool IsDone() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   mutable Mutex mutex_;

@@ -86,6 +86,16 @@ v1::GenerateResponse ToMessage(const GenerationEvent& event) {
   return message;
 }
 
+// The client's next request; false at the end. One that sends without taking
+// answers waits.
+bool ReadRequestOf(GenerateStream* stream,
+                   GenerationOutbox* outbox,
+                   v1::GenerateRequest* request) {
+  while (!outbox->HasRoomWithin(kLivenessPoll)) {
+  }
+  return stream->Read(request);
+}
+
 // Writes until all is answered or the client is gone.
 void WriteEvents(grpc::ServerContext* context,
                  GenerateStream* stream,
@@ -184,7 +194,7 @@ grpc::Status RolloutService::Generate(grpc::ServerContext* context,
                       });
   absl::Status status;
   v1::GenerateRequest message;
-  while (status.ok() && stream->Read(&message)) {
+  while (status.ok() && ReadRequestOf(stream, outbox.get(), &message)) {
     if (!outbox->Open(message.request_id())) {
       status = absl::InvalidArgumentError(absl::StrCat(
           "request id ", message.request_id(), " is not yet answered"));

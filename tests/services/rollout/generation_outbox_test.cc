@@ -69,6 +69,25 @@ TEST(GenerationOutboxTest, ClosingWaitsForTheLastAnswer) {
   EXPECT_FALSE(outbox.PopFor(kLong).has_value());
 }
 
+TEST(GenerationOutboxTest, AClientThatTakesNothingHasNoRoomForMore) {
+  GenerationOutbox outbox;
+  for (uint64_t id = 0; id < GenerationOutbox::kMaxUntaken; ++id) {
+    ASSERT_TRUE(outbox.HasRoomWithin(kNoWait));
+    ASSERT_TRUE(outbox.Open(id));
+    outbox.Fail(id, absl::InvalidArgumentError("x"));
+  }
+  EXPECT_FALSE(outbox.HasRoomWithin(kNoWait));
+  {
+    std::jthread taker([&] { outbox.PopFor(kLong); });
+    EXPECT_TRUE(outbox.HasRoomWithin(kLong));
+  }
+  ASSERT_TRUE(outbox.Open(1));
+  outbox.Fail(1, absl::InvalidArgumentError("x"));
+  EXPECT_FALSE(outbox.HasRoomWithin(kNoWait));
+  std::jthread abandoner([&] { outbox.Abandon(); });
+  EXPECT_TRUE(outbox.HasRoomWithin(kLong));
+}
+
 TEST(GenerationOutboxTest, AbandoningEndsAWaitAndDropsEverything) {
   GenerationOutbox outbox;
   outbox.Open(1);
