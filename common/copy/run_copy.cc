@@ -65,17 +65,17 @@ absl::StatusOr<RunCopy> ParseBody(const nlohmann::json& body) try {
   RunCopy copy;
   ASSIGN_OR_RETURN(copy.step, JsonInteger(body.at("step"), 0, kMaxStep));
   body.at("run").get_to(copy.run_id);
+  int64_t bytes = 0;  // of all files
   for (const auto& [path, parts] : body.at("files").items()) {
     if (!IsSafePath(path)) {
       return absl::DataLossError(
           absl::StrCat("'", Printable(path), "' is no file of a run"));
     }
     std::vector<Content>& file = copy.files[path];
-    int64_t bytes = 0;
     for (const nlohmann::json& row : parts) {
       ASSIGN_OR_RETURN(Content part, ParsePart(row));
       if (__builtin_add_overflow(bytes, part.bytes, &bytes)) {
-        return absl::DataLossError("a file of impossible length");
+        return absl::DataLossError("files of impossible length");
       }
       file.push_back(std::move(part));
     }

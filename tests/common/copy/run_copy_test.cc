@@ -68,6 +68,15 @@ TEST(RunCopyTest, PartsThatCannotBeAreRefused) {
   }
 }
 
+TEST(RunCopyTest, FilesWhoseSumIsNoNumberAreRefused) {
+  constexpr int64_t kHalf = int64_t{1} << 62;
+  RunCopy copy = Example();
+  copy.files["x"] = {{kHalf, kDigest}};
+  EXPECT_TRUE(ParseCommit(CommitText(copy), "x").ok());
+  copy.files["y"] = {{kHalf, kDigest}};
+  EXPECT_TRUE(absl::IsDataLoss(ParseCommit(CommitText(copy), "x").status()));
+}
+
 TEST(RunCopyTest, NamesOfCommitsAndObjectsAreThoseAndNoOthers) {
   EXPECT_EQ(CommitName(50), "commits/step-000050.json");
   EXPECT_EQ(StepOfCommit("commits/step-000050.json"), 50);
