@@ -20,7 +20,12 @@ namespace {
 
 constexpr int kMaxDepth = 64;
 
-// Builds the value while it refuses what nlohmann's default parser lets pass.
+// What ends the parser at once: what follows must not cost more.
+struct Refusal {
+  std::string problem;
+};
+
+// Refuses what nlohmann's default parser lets pass.
 class StrictParser {
  public:
   bool operator()(int depth,
@@ -28,23 +33,21 @@ class StrictParser {
                   nlohmann::json& parsed) {
     using Event = nlohmann::json::parse_event_t;
     if (event == Event::object_start || event == Event::array_start) {
-      if (depth >= kMaxDepth) problem_ = "nested too deeply";
+      if (depth >= kMaxDepth) throw Refusal{"nested too deeply"};
       if (event == Event::object_start) keys_.emplace_back();
     } else if (event == Event::object_end) {
       keys_.pop_back();
     } else if (event == Event::key) {
       if (!keys_.back().insert(parsed.get<std::string>()).second) {
-        problem_ =
-            absl::StrCat("key '", parsed.get<std::string>(), "' occurs twice");
+        throw Refusal{
+            absl::StrCat("key '", parsed.get<std::string>(), "' occurs twice")};
       }
     }
     return true;
   }
-  const std::string& problem() const { return problem_; }
 
  private:
   std::vector<std::set<std::string>> keys_;
-  std::string problem_;
 };
 
 }  // namespace
@@ -63,9 +66,8 @@ absl::StatusOr<nlohmann::json> ParseJson(absl::string_view text,
                                   });
   } catch (const nlohmann::json::exception& error) {
     return DataError(absl::StrCat(where, ": not valid JSON: ", error.what()));
-  }
-  if (!strict.problem().empty()) {
-    return DataError(absl::StrCat(where, ": ", strict.problem()));
+  } catch (const Refusal& refusal) {
+    return DataError(absl::StrCat(where, ": ", refusal.problem));
   }
   return value;
 }

@@ -52,6 +52,15 @@ TEST(JsonLinesTest, DuplicateKeysDeepNestingAndTrailingTextAreRefused) {
   }
 }
 
+// A level of a byte or two takes a hundred times as much in memory.
+TEST(JsonLinesTest, WhatFollowsARefusedPlaceIsNotRead) {
+  const std::string deep(1 << 20, '[');
+  EXPECT_EQ(ParseJson(deep, "here").status().message(),
+            "here: nested too deeply");
+  EXPECT_EQ(ParseJson("{\"a\":1,\"a\":2, no JSON", "here").status().message(),
+            "here: key 'a' occurs twice");
+}
+
 TEST(JsonLinesTest, TheWriterKeepsKeyOrder) {
   auto writer = JsonLinesWriter::Open(TempPath("rows.jsonl"));
   ASSERT_TRUE(writer.ok());
