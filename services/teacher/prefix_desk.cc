@@ -19,6 +19,11 @@ void PrefixDesk::Update(Stream stream, const PrefixUpdate& update) {
     Close(stream, update.request_id);
     return;
   }
+  if (const auto found = requests_.find(key);
+      found != requests_.end() && found->second.weights != update.weights) {
+    // Nothing goes on from what other weights computed.
+    requests_.erase(found);
+  }
   if (!requests_.contains(key) && requests_.size() >= kMaxOpenPrefixes) return;
   Request& request = requests_[key];
   request.weights = update.weights;

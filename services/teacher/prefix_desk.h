@@ -57,7 +57,8 @@ class PrefixDesk {
   // A stream's name: it is only compared.
   using Stream = const void*;
 
-  // A view that does not continue what was told before closes its request.
+  // A view that does not continue what was told before closes its request, as
+  // one of other weights does.
   void Update(Stream stream, const PrefixUpdate& update);
 
   // The request came, or will not come.

@@ -86,6 +86,19 @@ TEST_F(PrefixDeskTest, AViewThatDoesNotContinueClosesItsRequest) {
   EXPECT_EQ(AdvanceAll(), 0);
 }
 
+// Cached, it would be found by requests of the first weights.
+TEST_F(PrefixDeskTest, NothingGoesOnWithOtherWeights) {
+  Tell(1, 0, 8);
+  AdvanceAll();
+  Tell(1, 8, 4, WeightSet::kSnapshot);
+  EXPECT_EQ(desk_.open(), 0U);
+  Tell(1, 0, 8);
+  AdvanceAll();
+  Tell(1, 0, 12, WeightSet::kSnapshot);
+  EXPECT_EQ(AdvanceAll(), 12);
+  EXPECT_EQ(control_.adapter_ahead, 12);
+}
+
 TEST_F(PrefixDeskTest, AViewMayStartOver) {
   Tell(1, 0, 8);
   AdvanceAll();
