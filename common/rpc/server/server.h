@@ -28,8 +28,8 @@ struct RpcServerOptions {
   int max_threads = 128;            // each open call holds one
   absl::Duration handshake_timeout = absl::Seconds(10);
   absl::Duration max_connection_idle = absl::Minutes(10);
-  // An older one is asked to dial again, calls that run may end: what a
-  // certificate allowed lasts no longer.
+  // An older one is asked to dial again, calls that run may end: no call begins
+  // by what a certificate allowed longer ago.
   absl::Duration max_connection_age = absl::Hours(1);
 };
 
