@@ -49,6 +49,13 @@ bool IsFinalError(const absl::Status& status) {
          absl::IsUnimplemented(status);
 }
 
+absl::Status ShortError(const absl::Status& status) {
+  constexpr size_t kMaxBytes = 4096;
+  if (status.message().size() <= kMaxBytes) return status;
+  return {status.code(),
+          absl::StrCat(status.message().substr(0, kMaxBytes), "...")};
+}
+
 absl::Status DescribeTaskError(const std::string& role,
                                uint64_t task_id,
                                const std::string& address,

@@ -108,6 +108,10 @@ int64_t NewestVersion(const std::map<WeightSet, int64_t>& versions);
 // UNIMPLEMENTED.
 bool IsFinalError(const absl::Status& status);
 
+// An error of a worker as it is kept, logged and shown: cut behind 4 KiB, for
+// it may quote whatever the worker sent.
+absl::Status ShortError(const absl::Status& status);
+
 // `status` with the task and worker it came from.
 absl::Status DescribeTaskError(const std::string& role,
                                uint64_t task_id,

@@ -95,7 +95,7 @@ void WorkerPool<Task, Result>::Accept(Worker* worker,
   bool counts = true;  // an error about a task it does not have does not
   {
     MutexLock lock(&mutex_);
-    const absl::Status status = answer.result.status();
+    const absl::Status status = ShortError(answer.result.status());
     if (updates_ != stream->updates) {
       outcome = TaskOutcome::kStale;
     } else if (status.ok()) {

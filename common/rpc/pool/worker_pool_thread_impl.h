@@ -185,7 +185,7 @@ void WorkerPool<Task, Result>::Lose(Worker* worker, absl::Status why) {
     MutexLock lock(&mutex_);
     was_ready = worker->state.stage == WorkerStage::kReady;
     timed_out = !worker->timed_out.ok();
-    if (timed_out) why = worker->timed_out;
+    why = ShortError(timed_out ? worker->timed_out : why);
     const std::string error(why.message());
     is_news = !stopping_ && worker->wanted &&
               (worker->state.last_error != error ||

@@ -176,6 +176,25 @@ TEST_F(WorkerPoolTasksTest, AWorkerThatTakesNothingOfWhatIsSentIsLost) {
   EXPECT_THAT(Collect(1), ElementsAre(1));
 }
 
+TEST_F(WorkerPoolTasksTest, WhatAWorkerSaysIsKeptShort) {
+  const std::string text(100'000, 'x');
+  a_.SetConnectStatus(absl::UnavailableError(text));
+  b_.SetHandler([text](const FakeTask& task, int64_t) {
+    return std::vector<FakeAnswer>{{task.id, absl::InvalidArgumentError(text)}};
+  });
+  Start();
+  ASSERT_TRUE(Eventually([&] {
+    const auto workers = pool_->Workers();
+    return !workers.empty() && !workers.front().last_error.empty();
+  }));
+  EXPECT_LT(pool_->Workers().front().last_error.size(), 5000U);
+  SetEndpoints(std::vector<std::string>{"b"});
+  pool_->Submit({1});
+  const absl::Status refused = pool_->Next().status();
+  EXPECT_TRUE(absl::IsInvalidArgument(refused));
+  EXPECT_LT(refused.message().size(), 5000U);
+}
+
 TEST_F(WorkerPoolTasksTest, ATaskThatTakesLongIsAlsoGivenToAnIdleWorker) {
   options_.hedge.minimum = absl::Milliseconds(50);
   options_.hedge.factor = 0.0;
