@@ -236,7 +236,7 @@ class Follower:
 
     def begin(self):
         """Takes up what an earlier follower left. One at a time."""
-        self.lock = open(self.folder / f".follow-{self.kind}.lock", "w")
+        self.lock = open(self.folder / f".follow-{self.kind}.lock", "a")
         try:
             fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:

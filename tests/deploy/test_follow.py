@@ -286,6 +286,20 @@ def test_in_a_release_it_names_the_commands_that_a_release_has(run, module, tmp_
     assert f"in {tmp_path}/release" in result.stderr
 
 
+def test_no_link_in_its_way_is_written_through(follow, run, tmp_path):
+    others = [tmp_path / "one", tmp_path / "two"]
+    for other in others:
+        other.write_text("kept")
+    (run.folder / ".follow-wandb.lock").symlink_to(others[0])
+    run.write([run.line(1)])
+    run.end("finished")
+    # The name ends in the number of the process that follows, which exec keeps.
+    script = 'ln -s "$1" "$2/follow-wandb.tmp-$$" && exec "$3" "$4" "$2" --wandb project --interval 0.05'
+    subprocess.run(["bash", "-c", script, "bash", others[1], run.folder, sys.executable, FOLLOW], env=follow.environment, check=True, timeout=120)
+    assert [other.read_text() for other in others] == ["kept", "kept"]
+    assert not (run.folder / "follow-wandb.json").is_symlink()
+
+
 @pytest.mark.skipif(importlib.util.find_spec("wandb") is None, reason="needs wandb, which deploy/install.sh --follow installs")
 def test_wandb_itself_keeps_the_run_offline(run):
     run.write([run.line(1), run.line(2)])
