@@ -54,13 +54,42 @@ absl::StatusOr<AddedTokens> AddedTokens::Parse(const nlohmann::json& json,
         .push_back(i);
   }
   for (auto& table : added.by_first_byte_) {
-    for (std::vector<size_t>& bucket : table) {
+    for (Sorted& bucket : table) {
       std::stable_sort(bucket.begin(), bucket.end(), [&](size_t a, size_t b) {
-        return added.tokens_[a].sought.size() > added.tokens_[b].sought.size();
+        return added.tokens_[a].sought < added.tokens_[b].sought;
       });
     }
   }
   return added;
+}
+
+const AddedToken* AddedTokens::FindLongest(absl::string_view text,
+                                           const Sorted& candidates) const {
+  const AddedToken* longest = nullptr;
+  auto begin = candidates.begin();
+  auto end = candidates.end();
+  // Byte by byte: those that begin as the text does stand together, the ones
+  // that go no further first.
+  for (size_t depth = 0; begin != end; ++depth) {
+    if (end - begin == 1) {
+      const AddedToken& last = tokens_[*begin];
+      return absl::StartsWith(text, last.sought) ? &last : longest;
+    }
+    const auto longer = std::partition_point(begin, end, [&](size_t index) {
+      return tokens_[index].sought.size() == depth;
+    });
+    if (longer != begin) longest = &tokens_[*begin];
+    if (depth == text.size()) break;
+    const auto next = static_cast<uint8_t>(text[depth]);
+    const auto byte_of = [&](size_t index) {
+      return static_cast<uint8_t>(tokens_[index].sought[depth]);
+    };
+    begin = std::partition_point(
+        longer, end, [&](size_t index) { return byte_of(index) < next; });
+    end = std::partition_point(
+        begin, end, [&](size_t index) { return byte_of(index) == next; });
+  }
+  return longest;
 }
 
 std::vector<AddedTokens::Piece> AddedTokens::Split(absl::string_view text,
@@ -69,13 +98,8 @@ std::vector<AddedTokens::Piece> AddedTokens::Split(absl::string_view text,
   const auto& table = by_first_byte_[normalized ? 1 : 0];
   size_t start = 0;
   for (size_t i = 0; i < text.size();) {
-    const AddedToken* match = nullptr;
-    for (const size_t index : table[static_cast<uint8_t>(text[i])]) {
-      if (absl::StartsWith(text.substr(i), tokens_[index].sought)) {
-        match = &tokens_[index];
-        break;
-      }
-    }
+    const AddedToken* match =
+        FindLongest(text.substr(i), table[static_cast<uint8_t>(text[i])]);
     if (match == nullptr) {
       ++i;
       continue;

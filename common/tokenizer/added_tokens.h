@@ -42,9 +42,17 @@ class AddedTokens {
   const std::vector<AddedToken>& tokens() const { return tokens_; }
 
  private:
+  // Indices in the order of what is sought.
+  using Sorted = std::vector<size_t>;
+
+  // The longest of `candidates` that `text` begins with, the first in the file
+  // of several alike; null if there is none.
+  const AddedToken* FindLongest(absl::string_view text,
+                                const Sorted& candidates) const;
+
   std::vector<AddedToken> tokens_;
-  // Indices by normalized flag and first byte, longest first.
-  std::array<std::array<std::vector<size_t>, 256>, 2> by_first_byte_;
+  // By normalized flag and first byte.
+  std::array<std::array<Sorted, 256>, 2> by_first_byte_;
 };
 
 }  // namespace dapd

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -87,6 +88,24 @@ TEST(TokenizerTest, ANormalizedTokenIsFoundHoweverItsMarksAreWritten) {
   EXPECT_THAT(*(*tokenizer)->Encode("<e\xCC\x81>h<\xC3\xA9>"),
               ElementsAre(259, 'h', 259));
   EXPECT_EQ(*(*tokenizer)->Decode({259}, false), "<e\xCC\x81>");
+}
+
+// Looking through all of them at each place of the text takes minutes.
+TEST(TokenizerTest, OfManyAddedTokensTheLongestIsFound) {
+  nlohmann::json json = SmallTokenizer();
+  int id = 259;
+  const auto add = [&](const std::string& content) {
+    json["added_tokens"].push_back({{"id", id++}, {"content", content}});
+  };
+  for (const char* content : {"<", "<e", "<ends>", "<end>>"}) add(content);
+  for (int i = 0; i < 200000; ++i) add(absl::StrCat("<", 1000000 + i));
+  const auto tokenizer = Load(json);
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  EXPECT_THAT(*(*tokenizer)->Encode("<<e<end><ends<end>>h"),
+              ElementsAre(259, 260, 258, 260, 'n', 'd', 's', 262, 'h'));
+  EXPECT_THAT(*(*tokenizer)->Encode("<1000007<100000"),
+              ElementsAre(270, 259, '1', '0', '0', '0', '0', '0'));
+  EXPECT_EQ((*tokenizer)->Encode(std::string(100000, '<'))->size(), 100000U);
 }
 
 TEST(TokenizerTest, HalfACharacterBecomesTheReplacementCharacter) {
