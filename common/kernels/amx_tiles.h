@@ -25,8 +25,8 @@ class AmxTiles {
     configuration.rows[2] = configuration.rows[3] = configuration.rows[5] =
         lower;
     configuration.rows[6] = configuration.rows[7] = kTileWords;
-    // The compiler's intrinsic says of the 64 bytes only that it reads 8, so that
-    // what writes the others may be left out.
+    // The compiler's intrinsic says of the 64 bytes only that it reads 8, so
+    // that what writes the others may be left out.
     __asm__ volatile("ldtilecfg %0" : : "m"(configuration));
   }
   ~AmxTiles() { _tile_release(); }
