@@ -50,10 +50,10 @@ for group in "${groups[@]}"; do
         true
       continue ;;
   esac
-  processes=1 folders=("tests/$group")
+  folders=("tests/$group")
   if [ "$group" = unit ]; then folders=(tests/deploy tests/dashboards); fi
   # One core each, and a few GiB of memory.
-  if [ "$group" = oracle ]; then processes=$(($(nproc) < 4 ? $(nproc) : 4)); fi
+  processes=$(($(nproc) < 4 ? $(nproc) : 4))
   run_suite "$group tests (Python)" "pytest-$group" \
     pytest "$processes" "${folders[@]}" || true
 done
