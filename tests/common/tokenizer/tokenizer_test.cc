@@ -97,14 +97,16 @@ TEST(TokenizerTest, OfManyAddedTokensTheLongestIsFound) {
   const auto add = [&](const std::string& content) {
     json["added_tokens"].push_back({{"id", id++}, {"content", content}});
   };
-  for (const char* content : {"<", "<e", "<ends>", "<end>>"}) add(content);
-  for (int i = 0; i < 200000; ++i) add(absl::StrCat("<", 1000000 + i));
+  // The vocabulary has this one already.
+  json["added_tokens"].push_back({{"id", '<'}, {"content", "<"}});
+  for (const char* content : {"<e", "<ends>", "<end>>"}) add(content);
+  for (int i = 0; i < 50000; ++i) add(absl::StrCat("<", 1000000 + i));
   const auto tokenizer = Load(json);
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
   EXPECT_THAT(*(*tokenizer)->Encode("<<e<end><ends<end>>h"),
-              ElementsAre(259, 260, 258, 260, 'n', 'd', 's', 262, 'h'));
+              ElementsAre('<', 259, 258, 259, 'n', 'd', 's', 261, 'h'));
   EXPECT_THAT(*(*tokenizer)->Encode("<1000007<100000"),
-              ElementsAre(270, 259, '1', '0', '0', '0', '0', '0'));
+              ElementsAre(269, '<', '1', '0', '0', '0', '0', '0'));
   EXPECT_EQ((*tokenizer)->Encode(std::string(100000, '<'))->size(), 100000U);
 }
 
