@@ -131,7 +131,7 @@ void Progress::Update(int64_t done, const std::string& note) {
   if (now >= next_shown_) Show(now);
 }
 
-void Progress::Begin() { meter_.Begin(absl::Now()); }
+void Progress::Begin() { meter_.Begin(SteadyNow()); }
 
 void Progress::Show(absl::Time now) {
   const std::string line = meter_.Line(note_);

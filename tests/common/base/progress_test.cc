@@ -84,5 +84,13 @@ TEST(ProgressTest, AShortCommandLeavesALogFileAlone) {
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
 }
 
+TEST(ProgressTest, WhatIsDoneOnceItHasBegunTakesTheTimeSince) {
+  Progress progress("rows", 3);
+  progress.Begin();
+  progress.Update(1);
+  EXPECT_GE(progress.SecondsPerUnit(), 0.0);
+  EXPECT_LT(progress.SecondsPerUnit(), 600.0);
+}
+
 }  // namespace
 }  // namespace dapd
