@@ -3,11 +3,12 @@
 #include <filesystem>
 #include <string>
 
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "gtest/gtest.h"
 
 #include "common/base/files.h"
 #include "common/base/line_process.h"
+#include "common/base/steady_time.h"
 #include "tests/fakes/temp_path.h"
 
 namespace dapd {
@@ -31,7 +32,7 @@ TEST(PythonCommandTest, NoModuleComesFromTheFolderItIsStartedIn) {
   const absl::Status started = python.Start();
   std::filesystem::current_path(before);
   ASSERT_TRUE(started.ok()) << started;
-  const auto line = python.Read(absl::Now() + absl::Seconds(30));
+  const auto line = python.Read(SteadyNow() + absl::Seconds(30));
   ASSERT_TRUE(line.ok()) << line.status();
   EXPECT_EQ(*line, "[1]");
 }
