@@ -164,7 +164,7 @@ absl::StatusOr<StepAnswers> ReadStepAnswers(const std::string& path,
           text.assign(line.text.data(), line.text.size());
           number = line.number;
         }
-        return true;
+        return told != step;
       }));
   if (number == 0) return StepAnswers();
   ASSIGN_OR_RETURN(const StepLine found,

@@ -47,7 +47,8 @@ class AnswerLog {
 // For whoever does not hold the run: the line of `step`, or of the newest for
 // 0. Of no step if there is none, or no file. A last line without its end is
 // one that is being written. DATA_LOSS, naming file and line, for a damaged
-// one; lines of other steps are not looked at but for their step.
+// one; lines before the step's are not looked at but for their step, those
+// behind it not at all.
 absl::StatusOr<StepAnswers> ReadStepAnswers(const std::string& path,
                                             int64_t step);
 

@@ -144,6 +144,14 @@ TEST_F(AnswerLogTest, LinesOfOtherStepsAreNotParsed) {
   EXPECT_THAT(std::string(damaged.message()), HasSubstr("answers.jsonl:2"));
 }
 
+TEST_F(AnswerLogTest, WhatStandsBehindTheStepIsNotRead) {
+  Write(0, {1, 2});
+  Overwrite(Content() + "no json\n");
+  EXPECT_EQ(ReadStepAnswers(path_, 2)->answers, Answers(2).answers);
+  EXPECT_TRUE(absl::IsDataLoss(ReadStepAnswers(path_, 0).status()));
+  EXPECT_TRUE(absl::IsDataLoss(ReadStepAnswers(path_, 3).status()));
+}
+
 TEST_F(AnswerLogTest, ALineThatAnotherProgramWroteIsReadAllTheSame) {
   Overwrite(
       "{\"step\": 7, \"answers\": []}\n"
