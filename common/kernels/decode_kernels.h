@@ -13,9 +13,10 @@
 // product reads it (`pack_*`): what one level packs, no other level's product
 // takes.
 //
-// Every output is one chain of multiply-adds over k in rising order, whatever
-// the number of rows, their grouping or the blocking: so a row's bits do not
-// depend on its neighbours. They do depend on the CpuLevel.
+// Every output is one chain of multiply-adds over k in rising order, or with
+// AMX of sums of 32 products each, whatever the number of rows, their grouping
+// or the blocking: so a row's bits do not depend on its neighbours. They do
+// depend on the CpuLevel.
 //
 // Pointers need no alignment. Thread-safe: nothing here has state.
 #pragma once

@@ -6,12 +6,12 @@
 // What needs the instructions is a class Tiles, which holds a block of C of up
 // to kTileBlock rows and kTileBlock columns, in float32, on the thread that
 // made it, for as long as it lives; one at a time a thread:
-//   Tiles(rows)               1 to kTileBlock; what the block holds is
-//   undefined Clear()                   the block is 0 MultiplyAdd(a, stride,
-//   b) adds to it: `rows` rows of A from `a` on, `stride`
-//                             words apart, kTileWords words of each, times as
-//                             many steps of B, kTileBlock words each
-//   Store(c, stride)          `rows` rows, `stride` floats apart
+// * Tiles(rows): 1 to kTileBlock of them; what the block holds is undefined.
+// * Clear(): the block is 0.
+// * MultiplyAdd(a, stride, b) adds to it `rows` rows of A from `a` on, `stride`
+//   words apart, kTileWords words of each, times as many steps of B, kTileBlock
+//   words each.
+// * Store(c, stride) writes `rows` rows, `stride` floats apart.
 // A word is a pair of bfloat16 neighbours along k. Pointers need no alignment,
 // but lines that cross a cache line's end cost twice the time.
 //
