@@ -35,7 +35,10 @@ class WorkerPoolFixture : public ::testing::Test {
     options_.peer_timeout = absl::Seconds(30);
     options_.backoff.initial = absl::Milliseconds(5);
     options_.backoff.max = absl::Milliseconds(20);
-    options_.resolver = [this](const std::string&) { return Resolve(); };
+    options_.resolver = [names = names_](const std::string&) {
+      MutexLock lock(&names->mutex);
+      return names->endpoints;
+    };
     options_.observer.on_outcome = [this](TaskOutcome outcome) {
       MutexLock lock(&mutex_);
       ++outcomes_[TaskOutcomeName(outcome)];
@@ -55,13 +58,9 @@ class WorkerPoolFixture : public ::testing::Test {
     pool_->SetUpdates({{WeightSet::kLive, update}});
   }
 
-  absl::StatusOr<std::vector<std::string>> Resolve() {
-    MutexLock lock(&mutex_);
-    return endpoints_;
-  }
   void SetEndpoints(absl::StatusOr<std::vector<std::string>> endpoints) {
-    MutexLock lock(&mutex_);
-    endpoints_ = std::move(endpoints);
+    MutexLock lock(&names_->mutex);
+    names_->endpoints = std::move(endpoints);
   }
   int OutcomeCount(const std::string& name) {
     MutexLock lock(&mutex_);
@@ -96,9 +95,15 @@ class WorkerPoolFixture : public ::testing::Test {
     return ids;
   }
 
+  // Its own: where a machine is busy, a look-up may outlive the pool.
+  struct NameService {
+    Mutex mutex;
+    absl::StatusOr<std::vector<std::string>> endpoints =
+        std::vector<std::string>{"a"};
+  };
+
+  const std::shared_ptr<NameService> names_ = std::make_shared<NameService>();
   Mutex mutex_;
-  absl::StatusOr<std::vector<std::string>> endpoints_ =
-      std::vector<std::string>{"a"};
   std::map<std::string, int> outcomes_;
   FakeWorker a_{"a"};
   FakeWorker b_{"b"};
