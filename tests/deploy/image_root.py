@@ -32,6 +32,9 @@ ln -s /proc/self/fd "$0/dev/fd"
 exec chroot "$@"
 """
 
+# For what an image starts: it shares this machine's network, with other tests at the same time.
+ANY_PORTS = tuple(part for role in ("rollout", "teacher", "trainer") for part in ("--set", f"metrics.{role}_listen=127.0.0.1:0"))
+
 
 def instructions(text):
     """The Dockerfile's (name, arguments), with continued lines joined."""

@@ -12,14 +12,14 @@ import sys
 import pytest
 import yaml
 
-from image_root import ROOT, inside, stages, start
+from image_root import ANY_PORTS, ROOT, inside, stages, start
 
 sys.path.insert(0, str(ROOT / "tests/fakes"))
 from s3_server import S3Server  # noqa: E402
 
 PYTHON = "/opt/dapd/.deps/venv/bin/python"
 SETTINGS = ("--set", "model.path=/opt/dapd/demo/tiny-qwen3", "--set", "data.path=/opt/dapd/demo/train.jsonl", "--set", "trainer.steps=2",
-            "--set", "run.name=copied")
+            "--set", "run.name=copied", *ANY_PORTS)
 
 
 def environment_to_copy_with(folder):

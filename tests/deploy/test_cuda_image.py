@@ -7,11 +7,11 @@ import subprocess
 
 import pytest
 
-from image_root import DOCKERFILE, ROOT, inside, instructions, start
+from image_root import ANY_PORTS, DOCKERFILE, ROOT, inside, instructions, start
 
 PROGRAMS = ("dapd", "dapd-rollout", "dapd-teacher", "dapd-trainer")
 CONFIG = "/etc/dapd/container.yaml"
-ON_CUDA = ("--set", "model.device=cuda")
+ON_CUDA = ("--set", "model.device=cuda", *ANY_PORTS)
 FAKE = ROOT / "build/fakes/nvidia"
 
 
