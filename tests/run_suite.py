@@ -56,8 +56,9 @@ class Pytest:
         # A file's tests stay together, so that a module's fixtures are made once. Files begin in their order, not those of most tests first:
         # some have few tests that take minutes.
         share = ["-n", str(self.processes), "--dist", "loadfile", "--no-loadscope-reorder"] if test is None and self.processes > 1 else []
+        program = [pathlib.Path(__file__).with_name("pytest_by_file.py")] if share else ["-m", "pytest"]
         # The first form of the report has the file of each test.
-        return [sys.executable, "-m", "pytest", *which, *share, "-rA", "--durations=25", "-p", "no:cacheprovider", "--rootdir", ".",
+        return [sys.executable, *program, *which, *share, "-rA", "--durations=25", "-p", "no:cacheprovider", "--rootdir", ".",
                 "--continue-on-collection-errors", "-o", "junit_family=xunit1", "--junitxml", str(report)]
 
     def name(self, case):

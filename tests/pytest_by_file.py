@@ -1,0 +1,40 @@
+#!/usr/bin/env python3
+"""pytest whose processes (pytest-xdist) each take a file of tests at a time.
+
+    pytest_by_file.py ARGUMENT...     (as of pytest; -n says how many processes)
+
+As its `--dist loadfile`, but a test that ends its process has failed. There it is begun again by the next process, which it ends as well,
+until there have been so many that the tests that are left are given up.
+"""
+
+import os
+import sys
+
+import pytest
+from xdist.scheduler import LoadFileScheduling
+
+
+class ByFile(LoadFileScheduling):
+    def remove_node(self, node):
+        files = self.assigned_work[node]
+        waiting = [(tests, test) for tests in files.values() for test, done in tests.items() if not done]
+        if not waiting:
+            return super().remove_node(node)
+        tests, ended_it = waiting[0]
+        tests[ended_it] = True
+        del self.assigned_work[node]
+        self.workqueue.update({file: tests for file, tests in files.items() if not all(tests.values())})
+        for other in self.assigned_work:
+            self._reschedule(other)
+        return ended_it
+
+
+class Plugin:
+    def pytest_xdist_make_scheduler(self, config, log):
+        return ByFile(config, log)
+
+
+if __name__ == "__main__":
+    # Modules are looked for as by `python -m pytest`.
+    sys.path[0] = os.getcwd()
+    sys.exit(pytest.main(plugins=[Plugin()]))
