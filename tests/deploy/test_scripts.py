@@ -3,10 +3,10 @@
 import os
 import pathlib
 import re
+import resource
 import shutil
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -97,10 +97,12 @@ def test_a_second_install_takes_no_time(tmp_path):
     (tmp_path / "apt-get").write_text("#!/bin/sh\nexit 1\n")
     (tmp_path / "apt-get").chmod(0o755)
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    start = time.monotonic()
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     result = subprocess.run([ROOT / "deploy/install.sh", "--tests"], env=environment, capture_output=True, text=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert result.returncode == 0 and result.stdout == ""
-    assert time.monotonic() - start < 5
+    # The processor's, since other tests run meanwhile.
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 5
 
 
 @pytest.mark.parametrize("sudo", [None, "exit 1"], ids=["no sudo", "a sudo that refuses"])
