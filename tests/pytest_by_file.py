@@ -15,6 +15,17 @@ from xdist.scheduler import LoadFileScheduling
 
 
 class ByFile(LoadFileScheduling):
+    def schedule(self):
+        super().schedule()
+        # A process begins no test before it knows the next one, and what it has got may be a single one: what another one left of a file.
+        for node in self.nodes:
+            self._reschedule(node)
+
+    def _reschedule(self, node):
+        # A process that is still collecting is asked again once it is done.
+        if node in self.registered_collections:
+            super()._reschedule(node)
+
     def remove_node(self, node):
         files = self.assigned_work[node]
         waiting = [(tests, test) for tests in files.values() for test, done in tests.items() if not done]

@@ -113,6 +113,16 @@ def test_of_several_processes_only_the_test_that_ended_one_is_run_again(tmp_path
     assert "crashed while running" in (first_failure(lines[-2]) if code == 0 else (tmp_path / "logs/suite.log").read_text())
 
 
+def test_what_waited_behind_a_test_that_ended_its_process_is_run(tmp_path):
+    """One test is left of its file, and another file that the process had taken."""
+    (tmp_path / "suite").mkdir()
+    (tmp_path / "suite/test_ends.py").write_text(PYTEST_SUITE + ENDS_THE_RUNNER_ONCE + "def test_behind_it(): pass\n")
+    for name in ("test_more.py", "test_most.py"):
+        (tmp_path / "suite" / name).write_text("import pytest\n@pytest.mark.parametrize('number', range(6))\ndef test_number(number): pass\n")
+    code, lines = run_suite(tmp_path, "pytest", 2, "suite")
+    assert code == 0 and lines[-1] == "15 passed, 0 failed, 0 skipped" and lines[-2].startswith("flaky: suite.test_ends test_ends ")
+
+
 def test_where_everything_fails_nothing_is_run_again(tmp_path):
     code, lines = run_pytest(tmp_path, "@pytest.mark.parametrize('number', range(21))\ndef test_number(number): assert not once(f'n{number}')\n")
     assert code == 1 and lines[-1] == "1 passed, 21 failed, 0 skipped"
