@@ -29,7 +29,8 @@ struct Action {
 };
 
 [[noreturn]] void RefuseText(const std::string& text) {
-  std::fprintf(stderr, "DAPD_FAILPOINTS: cannot read '%s'\n", Printable(text).c_str());
+  std::fprintf(
+      stderr, "DAPD_FAILPOINTS: cannot read '%s'\n", Printable(text).c_str());
   std::_Exit(2);
 }
 

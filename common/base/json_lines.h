@@ -5,10 +5,10 @@
 #include <functional>
 #include <string>
 
-
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+
 #include "common/base/files.h"
 #include "common/base/json.h"
 

@@ -1,2 +1,2 @@
-// Compiled with each of the precompiled headers, because a library has to have a
-// source.
+// Compiled with each of the precompiled headers, because a library has to have
+// a source.

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/strings/escaping.h"
+
 #include "common/base/check.h"
 
 namespace dapd {

@@ -9,12 +9,12 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-#define RETURN_IF_ERROR(expression)                    \
-  do {                                                 \
-    absl::Status status_macro_result = (expression);   \
-    if (!status_macro_result.ok()) {                   \
-      return status_macro_result;                      \
-    }                                                  \
+#define RETURN_IF_ERROR(expression)                  \
+  do {                                               \
+    absl::Status status_macro_result = (expression); \
+    if (!status_macro_result.ok()) {                 \
+      return status_macro_result;                    \
+    }                                                \
   } while (false)
 
 #define DAPD_MACRO_JOIN_INNER(left, right) left##right

@@ -10,10 +10,10 @@
 namespace dapd {
 
 // The folder with the model's config.json. A path that exists is returned as it
-// is and not looked into, unless it is an empty folder. Of a snapshot in the cache everything that a result
-// depends on has to be there: config.json, tokenizer.json, model.safetensors or
-// every shard that its index names, and each *.json and *.jinja that the hub
-// lists beside them.
+// is and not looked into, unless it is an empty folder. Of a snapshot in the
+// cache everything that a result depends on has to be there: config.json,
+// tokenizer.json, model.safetensors or every shard that its index names, and
+// each *.json and *.jinja that the hub lists beside them.
 //   NOT_FOUND   an empty folder, or neither a folder nor in the cache; with
 //               what to do, say the command that downloads it
 //   DATA_LOSS   only half of it is there

@@ -28,8 +28,8 @@ class Timeline {
  public:
   // The process that this is; the others are peers.
   static constexpr int kOwn = 0;
-  // Of all tracks together: some 60 MB, and half of that in the file. What comes
-  // behind them is counted and left out.
+  // Of all tracks together: some 60 MB, and half of that in the file. What
+  // comes behind them is counted and left out.
   static constexpr int64_t kMaxSlices = 200'000;
 
   struct Options {

@@ -1,5 +1,5 @@
-// A benchmark's C++ side: a process that prepares once and then runs a round each
-// time the driver (duel.py) asks, so that it and its peer can take turns.
+// A benchmark's C++ side: a process that prepares once and then runs a round
+// each time the driver (duel.py) asks, so that it and its peer can take turns.
 //
 // Protocol: one JSON object a line. After preparing it prints {"ready": true,
 // ...}; for every line on stdin it runs one round and prints that round's
@@ -11,7 +11,6 @@
 #include <string>
 
 #include "common/base/json.h"
-
 
 namespace dapd {
 

@@ -81,8 +81,8 @@ void CpuMatrix::PackPanel(const DecodeKernels& kernels,
         static_cast<float*>(data_.data()) + to * depth_ * kPanelWidth);
     return;
   }
-  uint16_t* panel = static_cast<uint16_t*>(data_.data()) +
-                    to * packed_depth() * kPanelWidth;
+  uint16_t* panel =
+      static_cast<uint16_t*>(data_.data()) + to * packed_depth() * kPanelWidth;
   if (matrix.scalar_type() == at::kBFloat16) {
     kernels.pack_bfloat16_panel(
         static_cast<const BFloat16*>(matrix.const_data_ptr()) + begin * depth_,

@@ -1,6 +1,6 @@
-#include "common/kernels/decode_attention_math.h"
 #include "common/kernels/cuda/decoder_layer.h"
 #include "common/kernels/cuda/device.cuh"
+#include "common/kernels/decode_attention_math.h"
 #include "common/kernels/decode_layer_math.h"
 
 namespace dapd {

@@ -5,9 +5,9 @@
 
 #include <type_traits>
 
-#include "common/kernels/decode_attention_math.h"
 #include "common/kernels/bfloat16.h"
 #include "common/kernels/cuda/launch.h"
+#include "common/kernels/decode_attention_math.h"
 
 namespace dapd {
 

@@ -1,6 +1,6 @@
-#include "common/model/spec/model_config.h"
-
 #include "absl/strings/str_cat.h"
+
+#include "common/model/spec/model_config.h"
 
 namespace dapd {
 

@@ -12,8 +12,9 @@ namespace dapd {
 grpc::Status ToGrpcStatus(const absl::Status& status);
 
 // The message as it is sent, in a status or inside a message (GenerationFailed,
-// ScoreFailed): escaped (common/base/printable.h), for proto3 refuses ill-formed
-// UTF-8, and cut at 4 KiB, for it may travel in a header of limited size.
+// ScoreFailed): escaped (common/base/printable.h), for proto3 refuses
+// ill-formed UTF-8, and cut at 4 KiB, for it may travel in a header of limited
+// size.
 std::string WireMessage(const absl::Status& status);
 
 absl::Status FromGrpcStatus(const grpc::Status& status);

@@ -136,8 +136,8 @@ __global__ void RunInClusters(FaultyArgs args) {
   const unsigned rank = __clusterRelativeBlockRank();
   const unsigned size = __clusterSizeInBlocks();
   const int i = static_cast<int>(threadIdx.x);
-  float* others = static_cast<float*>(
-      __cluster_map_shared_rank(&value, (rank + 1) % size));
+  float* others =
+      static_cast<float*>(__cluster_map_shared_rank(&value, (rank + 1) % size));
   switch (args.fault) {
     case Fault::kClusterNone:
     case Fault::kClusterReadAndWritten:
@@ -175,8 +175,7 @@ __global__ void RunCopies(FaultyArgs args) {
   __pipeline_commit();
   if (args.fault == Fault::kCopyAtTheEnd) return;
   __pipeline_wait_prior(args.fault == Fault::kCopyNotWaitedFor ? 1 : 0);
-  args.out[i] =
-      values[args.fault == Fault::kCopyOfAnotherThread ? i ^ 1 : i];
+  args.out[i] = values[args.fault == Fault::kCopyOfAnotherThread ? i ^ 1 : i];
   __pipeline_wait_prior(0);
 }
 

@@ -12,8 +12,8 @@
 #include "gtest/gtest.h"
 
 #include "common/base/exit_code.h"
-#include "common/rpc/server/authorization.h"
 #include "common/rpc/client/channel.h"
+#include "common/rpc/server/authorization.h"
 #include "common/rpc/server/server.h"
 #include "dapd/v1/rank.grpc.pb.h"
 #include "dapd/v1/rollout.grpc.pb.h"
