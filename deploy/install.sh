@@ -28,7 +28,7 @@ packages=(
 )
 requirements=(deploy/requirements.txt)
 test_packages=(
-  chromium clang clang-tidy debootstrap iproute2 libbenchmark-dev
+  chromium clang clang-format clang-tidy debootstrap iproute2 libbenchmark-dev
   libclang-rt-dev libgmock-dev libgtest-dev prometheus shellcheck
 )
 # Debian's engine would displace another one.
