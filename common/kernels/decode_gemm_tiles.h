@@ -20,8 +20,6 @@ static_assert(kPanelWidth == kTileBlock);
 // How far ahead a panel is fetched into the first-level cache: a third of it.
 constexpr int64_t kAheadBytes = 16384;
 
-inline int64_t LeastOf(int64_t a, int64_t b) { return a < b ? a : b; }
-
 // As DecodeKernels::pack_bfloat16.
 inline void PackForTiles(const float* x,
                          int64_t stride,
@@ -29,7 +27,6 @@ inline void PackForTiles(const float* x,
                          int64_t depth,
                          int64_t padded,
                          uint16_t* out) {
-  static_assert(kLanes == kTileWords);
   auto* to = reinterpret_cast<uint32_t*>(out);
   const int64_t words = padded / 2;
   for (int64_t group = 0; group < rows; group += kTileBlock) {
@@ -37,15 +34,8 @@ inline void PackForTiles(const float* x,
     for (int64_t begin = 0; begin < words; begin += kTileWords) {
       const int64_t last = LeastOf(begin + kTileWords, words);
       for (int64_t row = group; row < end; ++row) {
-        const float* line = x + row * stride;
-        if (2 * (begin + kTileWords) <= depth) {
-          Store(PairWords::Steps(line, begin), to);
-          to += kTileWords;
-          continue;
-        }
-        for (int64_t s = begin; s < last; ++s) {
-          *to++ = 2 * s < depth ? PairWords::Step(line, s, depth) : 0;
-        }
+        PackPairs(x + row * stride, begin, last, depth, to);
+        to += last - begin;
       }
     }
   }

@@ -134,6 +134,20 @@ inline void Transpose(Words* rows) {
   SwapBlocks<1>(rows, kAll);
 }
 
+// Words [begin, end) of a line of `depth` entries, pair by pair; zeros behind
+// its end.
+template <typename T>
+void PackPairs(
+    const T* line, int64_t begin, int64_t end, int64_t depth, uint32_t* to) {
+  int64_t s = begin;
+  for (; s + kLanes <= end && s + kLanes <= depth / 2; s += kLanes) {
+    Store(PairWords::Steps(line, s), to + s - begin);
+  }
+  for (; s < end; ++s) {
+    to[s - begin] = 2 * s < depth ? PairWords::Step(line, s, depth) : 0;
+  }
+}
+
 // Packs up to kLanes lines that are contiguous along k, `stride` apart, entries
 // [0, depth) of each: line i of step s goes to panel[s * width + i]. Missing
 // lines are zero. Writes kLanes words a step, of which those beyond `width` are

@@ -31,19 +31,19 @@ class TilePart {
         depth_(op_.k <= kGemmWholeDepth ? op_.k : kTileDepthBlock),
         words_(RoundUp((depth_ + 1) / 2, kTileWords)),
         panels_(
-            Least(RoundUp(column_end - column_begin, kTileBlock) / kTileBlock,
-                  kTileBlockWords / (words_ * kTileBlock) + 1)),
+            LeastOf(RoundUp(column_end - column_begin, kTileBlock) / kTileBlock,
+                    kTileBlockWords / (words_ * kTileBlock) + 1)),
         packed_a_(RoundUp(row_end - row_begin, kTileBlock) * words_),
         packed_b_(panels_ * kTileBlock * words_ + kLanes) {}
 
   void Run() {
     Tiles tiles(kTileBlock);
     for (int64_t k = 0; k < op_.k; k += depth_) {
-      const int64_t depth = Least(depth_, op_.k - k);
+      const int64_t depth = LeastOf(depth_, op_.k - k);
       PackA(k, depth);
       for (int64_t j = column_begin_; j < column_end_;
            j += panels_ * kTileBlock) {
-        const int64_t end = Least(j + panels_ * kTileBlock, column_end_);
+        const int64_t end = LeastOf(j + panels_ * kTileBlock, column_end_);
         PackB(k, depth, j, end);
         MultiplyBlock(j, end, depth, k == 0 && !op_.adds, &tiles);
       }
@@ -51,7 +51,6 @@ class TilePart {
   }
 
  private:
-  static int64_t Least(int64_t a, int64_t b) { return a < b ? a : b; }
   static int64_t RoundUp(int64_t size, int64_t unit) {
     return (size + unit - 1) / unit * unit;
   }
@@ -62,15 +61,12 @@ class TilePart {
     uint32_t* to = packed_a_.words();
     const int64_t rows = RoundUp(row_end_ - row_begin_, kTileBlock);
     for (int64_t row = row_begin_; row < row_begin_ + rows; ++row) {
-      int64_t s = 0;
-      if (row < row_end_) {
-        const A* line = a + row * op_.a_stride + k;
-        for (; s + kLanes <= depth / 2; s += kLanes) {
-          Store(PairWords::Steps(line, s), to + s);
-        }
-        for (; 2 * s < depth; ++s) to[s] = PairWords::Step(line, s, depth);
-      }
-      for (; s < words_; ++s) to[s] = 0;
+      const bool is_missing = row >= row_end_;
+      PackPairs(is_missing ? a : a + row * op_.a_stride + k,
+                0,
+                words_,
+                is_missing ? 0 : depth,
+                to);
       to += words_;
     }
   }
@@ -79,7 +75,7 @@ class TilePart {
   void PackB(int64_t k, int64_t depth, int64_t begin, int64_t end) {
     uint32_t* panel = packed_b_.words();
     for (int64_t j = begin; j < end; j += kTileBlock) {
-      const int64_t columns = Least(kTileBlock, end - j);
+      const int64_t columns = LeastOf(kTileBlock, end - j);
       PackPanelOfB<PairWords, kTileBlock, BFloat16>(
           op_, k, depth, j, columns, panel);
       for (int64_t i = (depth + 1) / 2 * kTileBlock; i < words_ * kTileBlock;
@@ -108,8 +104,8 @@ class TilePart {
         Add(block,
             is_first,
             static_cast<C*>(op_.c) + i * op_.c_stride + j,
-            Least(kTileBlock, row_end_ - i),
-            Least(kTileBlock, end - j));
+            LeastOf(kTileBlock, row_end_ - i),
+            LeastOf(kTileBlock, end - j));
         b += kTileBlock * words_;
       }
       a += kTileBlock * words_;
