@@ -1,4 +1,6 @@
 // One part of PackedGemm, compiled once per CPU level.
+#include <type_traits>
+
 #include "common/kernels/packed_gemm_cpu_levels.h"
 #include "common/kernels/packed_gemm_pack.h"
 
@@ -38,10 +40,52 @@ struct Range {
   int64_t size() const { return end - begin; }
 };
 
-// One tile of C over `steps` words of packed panels; `c` is overwritten if
+uint32_t WordOf(uint32_t word) { return word; }
+uint32_t WordOf(float number) { return BitsOfFloat(number); }
+
+// The rows of A that a tile reads, a word of each per step: side by side, and
+// step after step `stride` apart, as in a packed panel or a transposed A,
+template <typename T>
+class RowsSideBySide {
+ public:
+  RowsSideBySide(const T* step, int64_t stride)
+      : step_(step), stride_(stride) {}
+  uint32_t At(int row) const { return WordOf(step_[row]); }
+  void Advance() { step_ += stride_; }
+
+ private:
+  const T* step_;
+  int64_t stride_;
+};
+
+// or each in a line of its own, `stride` apart. One pointer serves three lines:
+// the processor adds the stride to it once or twice as it loads.
+class RowsInLines {
+ public:
+  RowsInLines(const float* first, int64_t stride) : stride_(stride) {
+#pragma GCC unroll 16
+    for (int i = 0; i < kPointers; ++i) rows_[i] = first + 3 * i * stride;
+  }
+  uint32_t At(int row) const {
+    return WordOf(rows_[row / 3][row % 3 * stride_]);
+  }
+  void Advance() {
+#pragma GCC unroll 16
+    for (int i = 0; i < kPointers; ++i) ++rows_[i];
+  }
+
+ private:
+  static constexpr int kPointers = (kTileRows + 2) / 3;
+
+  const float* rows_[kPointers];
+  int64_t stride_;
+};
+
+// One tile of C over `steps` words of A's rows and of a packed panel of B, of
+// whose columns it computes the first kVectors vectors; `c` is overwritten if
 // `is_first`, else added to.
-template <typename Product, typename C>
-void MultiplyTile(const uint32_t* a,
+template <typename Product, int kVectors, typename Rows, typename C>
+void MultiplyTile(Rows a,
                   const uint32_t* b,
                   int64_t steps,
                   bool is_first,
@@ -49,33 +93,41 @@ void MultiplyTile(const uint32_t* a,
                   int64_t stride,
                   int64_t rows,
                   int64_t columns) {
-  Floats sums[kTileRows][2] = {};
+  constexpr int kColumns = kVectors * kLanes;
+  Floats sums[kTileRows][kVectors] = {};
   for (int64_t s = 0; s < steps; ++s) {
-    const Words left = Load<Words>(b);
-    const Words right = Load<Words>(b + kLanes);
+    Words step[kVectors];
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) step[v] = Load<Words>(b + v * kLanes);
 #pragma GCC unroll 16
     for (int r = 0; r < kTileRows; ++r) {
-      sums[r][0] = Product::MultiplyAdd(sums[r][0], a[r], left);
-      sums[r][1] = Product::MultiplyAdd(sums[r][1], a[r], right);
+      const uint32_t word = a.At(r);
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) {
+        sums[r][v] = Product::MultiplyAdd(sums[r][v], word, step[v]);
+      }
     }
-    a += kTileRows;
+    a.Advance();
     b += kTileColumns;
   }
-  if (rows == kTileRows && columns == kTileColumns) {
+  if (rows == kTileRows && columns == kColumns) {
 #pragma GCC unroll 16
     for (int r = 0; r < kTileRows; ++r) {
-      for (int half = 0; half < 2; ++half) {
-        C* to = c + r * stride + half * kLanes;
-        StoreAll(is_first ? sums[r][half] : LoadAll(to) + sums[r][half], to);
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) {
+        C* to = c + r * stride + v * kLanes;
+        StoreAll(is_first ? sums[r][v] : LoadAll(to) + sums[r][v], to);
       }
     }
     return;
   }
-  float tile[kTileRows][kTileColumns];
+  float tile[kTileRows][kColumns];
 #pragma GCC unroll 16
   for (int r = 0; r < kTileRows; ++r) {
-    Store(sums[r][0], tile[r]);
-    Store(sums[r][1], tile[r] + kLanes);
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) {
+      Store(sums[r][v], tile[r] + v * kLanes);
+    }
   }
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t j = 0; j < columns; ++j) {
@@ -108,8 +160,7 @@ class GemmPart {
         panels_(Least(CountTiles(columns.size(), kTileColumns),
                       kBlockWords / (steps_ * kTileColumns) + 1)),
         // PackLines writes up to kLanes words too many.
-        packed_a_(CountTiles(rows.size(), kTileRows) * kTileRows * steps_ +
-                  kLanes),
+        packed_a_(CountPackedTiles() * kTileRows * steps_ + kLanes),
         packed_b_(panels_ * kTileColumns * steps_ + kLanes) {}
 
   void Run() {
@@ -121,15 +172,36 @@ class GemmPart {
         const Range block{j, Least(j + panels_ * kTileColumns, columns_.end)};
         PackB(k, depth, block);
         MultiplyBlock(
-            block, CountTiles(depth, Format::kDepth), k == 0 && !op_.adds);
+            k, block, CountTiles(depth, Format::kDepth), k == 0 && !op_.adds);
       }
     }
   }
 
  private:
+  // Floats are multiplied as they are.
+  static constexpr bool kMayStayInPlace =
+      std::is_same_v<Product, FloatProduct> && std::is_same_v<A, float>;
+
+  // Whether the tile of rows from `row` on, if all of them are there, is read
+  // where it lies. Rows side by side are, for the one panel that reads them;
+  // lines, if they do not push each other out of the first-level cache, which
+  // repeats every 4 KiB, and are worth the pointers.
+  bool IsInPlace(int64_t row) const {
+    if (!kMayStayInPlace || rows_.end - row < kTileRows) return false;
+    if (op_.a_is_transposed) return columns_.size() <= kTileColumns;
+    return op_.a_stride % 1024 != 0 && op_.k > kLanes;
+  }
+
+  int64_t CountPackedTiles() const {
+    const int64_t tiles = CountTiles(rows_.size(), kTileRows);
+    if (!IsInPlace(rows_.begin)) return tiles;
+    return tiles - rows_.size() / kTileRows;
+  }
+
   void PackA(int64_t k, int64_t depth) {
     uint32_t* panel = packed_a_.words();
     for (int64_t i = rows_.begin; i < rows_.end; i += kTileRows) {
+      if (IsInPlace(i)) continue;
       const int64_t rows = Least(kTileRows, rows_.end - i);
       if (op_.a_is_transposed) {
         // Words of one float: see RunWithA.
@@ -161,22 +233,45 @@ class GemmPart {
     }
   }
 
-  void MultiplyBlock(Range block, int64_t steps, bool is_first) {
-    const uint32_t* a = packed_a_.words();
+  void MultiplyBlock(int64_t k, Range block, int64_t steps, bool is_first) {
+    const uint32_t* panel = packed_a_.words();
     for (int64_t i = rows_.begin; i < rows_.end; i += kTileRows) {
-      const uint32_t* b = packed_b_.words();
-      for (int64_t j = block.begin; j < block.end; j += kTileColumns) {
-        MultiplyTile<Product, C>(a,
-                                 b,
-                                 steps,
-                                 is_first,
-                                 c_ + i * op_.c_stride + j,
-                                 op_.c_stride,
-                                 Least(kTileRows, rows_.end - i),
-                                 Least(kTileColumns, block.end - j));
-        b += kTileColumns * steps_;
+      if (!IsInPlace(i)) {
+        const RowsSideBySide rows(panel, kTileRows);
+        MultiplyRows(rows, i, block, steps, is_first);
+        panel += kTileRows * steps_;
+        continue;
       }
-      a += kTileRows * steps_;
+      if constexpr (kMayStayInPlace) {
+        if (op_.a_is_transposed) {
+          const RowsSideBySide rows(a_ + k * op_.a_stride + i, op_.a_stride);
+          MultiplyRows(rows, i, block, steps, is_first);
+        } else {
+          const RowsInLines rows(a_ + i * op_.a_stride + k, op_.a_stride);
+          MultiplyRows(rows, i, block, steps, is_first);
+        }
+      }
+    }
+  }
+
+  template <typename Rows>
+  void MultiplyRows(
+      Rows a, int64_t i, Range block, int64_t steps, bool is_first) {
+    const uint32_t* b = packed_b_.words();
+    for (int64_t j = block.begin; j < block.end; j += kTileColumns) {
+      const int64_t columns = Least(kTileColumns, block.end - j);
+      const auto multiply = columns > kLanes
+                                ? MultiplyTile<Product, 2, Rows, C>
+                                : MultiplyTile<Product, 1, Rows, C>;
+      multiply(a,
+               b,
+               steps,
+               is_first,
+               c_ + i * op_.c_stride + j,
+               op_.c_stride,
+               Least(kTileRows, rows_.end - i),
+               columns);
+      b += kTileColumns * steps_;
     }
   }
 

@@ -250,6 +250,81 @@ TEST(PackedGemmTest, ANanStaysOneInWholeAndInCutTiles) {
   }
 }
 
+// The [m, n] product of float32 matrices with lines so far apart, in one part.
+std::vector<float> Product(const PackedGemmKernel& kernel,
+                           const Shape& shape,
+                           const std::vector<float>& a,
+                           int64_t a_stride,
+                           bool a_transposed,
+                           const std::vector<float>& b,
+                           int64_t b_stride) {
+  std::vector<float> c(static_cast<size_t>(shape.m * shape.n));
+  const GemmOperands operands = {.m = shape.m,
+                                 .n = shape.n,
+                                 .k = shape.k,
+                                 .a = a.data(),
+                                 .a_stride = a_stride,
+                                 .a_is_transposed = a_transposed,
+                                 .b = b.data(),
+                                 .b_stride = b_stride,
+                                 .c = c.data(),
+                                 .c_stride = shape.n};
+  kernel.run(operands, 0, shape.m, 0, shape.n);
+  return c;
+}
+
+std::vector<float> Random(int64_t size) {
+  std::mt19937 random(4);
+  std::uniform_real_distribution<float> uniform(-1.0F, 1.0F);
+  std::vector<float> numbers(static_cast<size_t>(size));
+  for (float& x : numbers) x = uniform(random);
+  return numbers;
+}
+
+// Lines that are a multiple of 4 KiB apart are packed, others read in place;
+// the last rows, which fill no tile, are packed in both.
+TEST(PackedGemmTest, LinesOfAReadInPlaceGiveTheBitsOfPackedOnes) {
+  constexpr int64_t kDepth = 700;
+  for (const auto& [name, kernel] : KernelsOfThisMachine()) {
+    for (const int64_t n : {12, 40, 70}) {
+      const Shape shape{33, n, kDepth};
+      const std::vector<float> far = Random(shape.m * 1024);
+      std::vector<float> near;
+      for (int64_t row = 0; row < shape.m; ++row) {
+        const auto line = far.begin() + row * 1024;
+        near.insert(near.end(), line, line + kDepth);
+      }
+      const std::vector<float> b = Random(kDepth * n);
+      EXPECT_EQ(Product(kernel, shape, near, kDepth, false, b, n),
+                Product(kernel, shape, far, 1024, false, b, n))
+          << name << ", " << n << " columns";
+    }
+  }
+}
+
+// Rows of a transposed A are read in place for few columns, and packed for
+// many.
+TEST(PackedGemmTest, RowsOfATransposedAReadInPlaceGiveTheBitsOfPackedOnes) {
+  constexpr int64_t kDepth = 700;
+  constexpr int64_t kColumns = 100;
+  const std::vector<float> a = Random(kDepth * 35);
+  const std::vector<float> b = Random(kDepth * kColumns);
+  for (const auto& [name, kernel] : KernelsOfThisMachine()) {
+    const std::vector<float> many =
+        Product(kernel, {33, kColumns, kDepth}, a, 35, true, b, kColumns);
+    for (const int64_t n : {3, 8}) {
+      const std::vector<float> few =
+          Product(kernel, {33, n, kDepth}, a, 35, true, b, kColumns);
+      for (int64_t row = 0; row < 33; ++row) {
+        EXPECT_TRUE(std::equal(few.begin() + row * n,
+                               few.begin() + (row + 1) * n,
+                               many.begin() + row * kColumns))
+            << name << ", " << n << " columns, row " << row;
+      }
+    }
+  }
+}
+
 #if defined(__x86_64__)
 TEST(PackedGemmTest, PlayedTilesHaveTheBitsOfTheInstructions) {
   if (MachineCpuLevel() < CpuLevel::kAmx) {
