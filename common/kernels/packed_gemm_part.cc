@@ -1,38 +1,16 @@
 // One part of PackedGemm, compiled once per CPU level.
 #include <type_traits>
+#include <utility>
 
 #include "common/kernels/packed_gemm_cpu_levels.h"
-#include "common/kernels/packed_gemm_pack.h"
+#include "common/kernels/packed_gemm_vectors.h"
 
 namespace dapd::DAPD_CPU_LEVEL_NAMESPACE {
 namespace {
 
-// The tile of C that fits the registers, with two vectors of B and one of A.
-constexpr int kTileRows = kLanes == 16 ? 14 : kLanes == 8 ? 6 : 4;
-constexpr int kTileColumns = 2 * kLanes;
 constexpr int64_t kDepthBlock = 512;
 // Words of B that are packed at a time: a share of the second-level cache.
 constexpr int64_t kBlockWords = int64_t{1} << 17;
-
-struct FloatProduct {
-  using Format = FloatWords;
-  static Floats MultiplyAdd(Floats sum, uint32_t a, Words b) {
-    return sum + (FloatFromBits(a) - Floats{}) * reinterpret_cast<Floats>(b);
-  }
-};
-
-#if defined(__AVX512BF16__)
-struct PairProduct {
-  using Format = PairWords;
-  static Floats MultiplyAdd(Floats sum, uint32_t a, Words b) {
-    const Words all = a - Words{};
-    return reinterpret_cast<Floats>(
-        _mm512_dpbf16_ps(reinterpret_cast<__m512>(sum),
-                         reinterpret_cast<__m512bh>(all),
-                         reinterpret_cast<__m512bh>(b)));
-  }
-};
-#endif
 
 struct Range {
   int64_t begin;
@@ -40,114 +18,25 @@ struct Range {
   int64_t size() const { return end - begin; }
 };
 
-uint32_t WordOf(uint32_t word) { return word; }
-uint32_t WordOf(float number) { return BitsOfFloat(number); }
-
-// The rows of A that a tile reads, a word of each per step: side by side, and
-// step after step `stride` apart, as in a packed panel or a transposed A,
-template <typename T>
-class RowsSideBySide {
- public:
-  RowsSideBySide(const T* step, int64_t stride)
-      : step_(step), stride_(stride) {}
-  uint32_t At(int row) const { return WordOf(step_[row]); }
-  void Advance() { step_ += stride_; }
-
- private:
-  const T* step_;
-  int64_t stride_;
-};
-
-// or each in a line of its own, `stride` apart. One pointer serves three lines:
-// the processor adds the stride to it once or twice as it loads.
-class RowsInLines {
- public:
-  RowsInLines(const float* first, int64_t stride) : stride_(stride) {
-#pragma GCC unroll 16
-    for (int i = 0; i < kPointers; ++i) rows_[i] = first + 3 * i * stride;
-  }
-  uint32_t At(int row) const {
-    return WordOf(rows_[row / 3][row % 3 * stride_]);
-  }
-  void Advance() {
-#pragma GCC unroll 16
-    for (int i = 0; i < kPointers; ++i) ++rows_[i];
-  }
-
- private:
-  static constexpr int kPointers = (kTileRows + 2) / 3;
-
-  const float* rows_[kPointers];
-  int64_t stride_;
-};
-
-// One tile of C over `steps` words of A's rows and of a packed panel of B, of
-// whose columns it computes the first kVectors vectors; `c` is overwritten if
-// `is_first`, else added to.
-template <typename Product, int kVectors, typename Rows, typename C>
-void MultiplyTile(Rows a,
-                  const uint32_t* b,
-                  int64_t steps,
-                  bool is_first,
-                  C* c,
-                  int64_t stride,
-                  int64_t rows,
-                  int64_t columns) {
-  constexpr int kColumns = kVectors * kLanes;
-  Floats sums[kTileRows][kVectors] = {};
-  for (int64_t s = 0; s < steps; ++s) {
-    Words step[kVectors];
-#pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) step[v] = Load<Words>(b + v * kLanes);
-#pragma GCC unroll 16
-    for (int r = 0; r < kTileRows; ++r) {
-      const uint32_t word = a.At(r);
-#pragma GCC unroll 2
-      for (int v = 0; v < kVectors; ++v) {
-        sums[r][v] = Product::MultiplyAdd(sums[r][v], word, step[v]);
-      }
-    }
-    a.Advance();
-    b += kTileColumns;
-  }
-  if (rows == kTileRows && columns == kColumns) {
-#pragma GCC unroll 16
-    for (int r = 0; r < kTileRows; ++r) {
-#pragma GCC unroll 2
-      for (int v = 0; v < kVectors; ++v) {
-        C* to = c + r * stride + v * kLanes;
-        StoreAll(is_first ? sums[r][v] : LoadAll(to) + sums[r][v], to);
-      }
-    }
-    return;
-  }
-  float tile[kTileRows][kColumns];
-#pragma GCC unroll 16
-  for (int r = 0; r < kTileRows; ++r) {
-#pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) {
-      Store(sums[r][v], tile[r] + v * kLanes);
-    }
-  }
-  for (int64_t r = 0; r < rows; ++r) {
-    for (int64_t j = 0; j < columns; ++j) {
-      C* to = c + r * stride + j;
-      *to = FromFloat<C>(is_first ? tile[r][j] : ToFloat(*to) + tile[r][j]);
-    }
-  }
-}
-
 int64_t CountTiles(int64_t size, int64_t tile) {
   return (size + tile - 1) / tile;
 }
 
 int64_t Least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-// A, B and C are the matrices' elements.
-template <typename Product, typename A, typename B, typename C>
+// Whether lines of floats are read where they lie: if they do not push each
+// other out of the first-level cache, which repeats every 4 KiB, and are worth
+// the pointers.
+bool LinesStayInPlace(int64_t stride, int64_t k) {
+  return stride % 1024 != 0 && k > kLanes;
+}
+
+// A and B are the matrices' elements, Tile is a tile of C.
+template <typename Product, typename A, typename B, typename Tile>
 class GemmPart {
  public:
   using Format = typename Product::Format;
+  using C = typename Tile::Element;
 
   GemmPart(const GemmOperands& operands, Range rows, Range columns)
       : op_(operands),
@@ -183,13 +72,11 @@ class GemmPart {
       std::is_same_v<Product, FloatProduct> && std::is_same_v<A, float>;
 
   // Whether the tile of rows from `row` on, if all of them are there, is read
-  // where it lies. Rows side by side are, for the one panel that reads them;
-  // lines, if they do not push each other out of the first-level cache, which
-  // repeats every 4 KiB, and are worth the pointers.
+  // where it lies. Rows side by side are, for the one panel that reads them.
   bool IsInPlace(int64_t row) const {
     if (!kMayStayInPlace || rows_.end - row < kTileRows) return false;
     if (op_.a_is_transposed) return columns_.size() <= kTileColumns;
-    return op_.a_stride % 1024 != 0 && op_.k > kLanes;
+    return LinesStayInPlace(op_.a_stride, op_.k);
   }
 
   int64_t CountPackedTiles() const {
@@ -259,18 +146,16 @@ class GemmPart {
       Rows a, int64_t i, Range block, int64_t steps, bool is_first) {
     const uint32_t* b = packed_b_.words();
     for (int64_t j = block.begin; j < block.end; j += kTileColumns) {
-      const int64_t columns = Least(kTileColumns, block.end - j);
-      const auto multiply = columns > kLanes
-                                ? MultiplyTile<Product, 2, Rows, C>
-                                : MultiplyTile<Product, 1, Rows, C>;
-      multiply(a,
-               b,
-               steps,
-               is_first,
-               c_ + i * op_.c_stride + j,
-               op_.c_stride,
-               Least(kTileRows, rows_.end - i),
-               columns);
+      const Tile tile = {.c = Tile::At(c_, op_.c_stride, i, j),
+                         .stride = op_.c_stride,
+                         .rows = Least(kTileRows, rows_.end - i),
+                         .columns = Least(kTileColumns, block.end - j),
+                         .is_first = is_first};
+      if (tile.columns > kLanes) {
+        MultiplyTile<Product, 2>(a, b, steps, tile);
+      } else {
+        MultiplyTile<Product, 1>(a, b, steps, tile);
+      }
       b += kTileColumns * steps_;
     }
   }
@@ -290,10 +175,31 @@ class GemmPart {
 template <typename Product, typename A, typename B>
 void RunProduct(const GemmOperands& operands, Range rows, Range columns) {
   if (operands.c_is_bfloat16) {
-    GemmPart<Product, A, B, BFloat16>(operands, rows, columns).Run();
+    GemmPart<Product, A, B, StraightTile<BFloat16>>(operands, rows, columns)
+        .Run();
   } else {
-    GemmPart<Product, A, B, float>(operands, rows, columns).Run();
+    GemmPart<Product, A, B, StraightTile<float>>(operands, rows, columns).Run();
   }
+}
+
+// Float32 products of few rows with a B in lines, such as a chunk of tokens and
+// a layer's weights, are computed as C^T = B^T A^T: then the lines of B are
+// read in place, and what is packed are the few rows of A. To turn an entry of
+// C over takes as long as to pack two of B.
+bool IsBetterTurned(const GemmOperands& operands, Range rows, Range columns) {
+  return !operands.a_is_bfloat16 && !operands.a_is_transposed &&
+         !operands.b_is_bfloat16 && operands.b_is_transposed &&
+         !operands.c_is_bfloat16 &&
+         LinesStayInPlace(operands.b_stride, operands.k) &&
+         columns.size() > rows.size() && operands.k > 2 * rows.size();
+}
+
+void RunTurned(GemmOperands operands, Range rows, Range columns) {
+  std::swap(operands.m, operands.n);
+  std::swap(operands.a, operands.b);
+  std::swap(operands.a_stride, operands.b_stride);
+  GemmPart<FloatProduct, float, float, TurnedTile>(operands, columns, rows)
+      .Run();
 }
 
 template <typename A>
@@ -318,7 +224,9 @@ void RunPart(const GemmOperands& operands,
              int64_t column_end) {
   const Range rows{row_begin, row_end};
   const Range columns{column_begin, column_end};
-  if (operands.a_is_bfloat16) {
+  if (IsBetterTurned(operands, rows, columns)) {
+    RunTurned(operands, rows, columns);
+  } else if (operands.a_is_bfloat16) {
     RunWithA<BFloat16>(operands, rows, columns);
   } else {
     RunWithA<float>(operands, rows, columns);

@@ -302,6 +302,29 @@ TEST(PackedGemmTest, LinesOfAReadInPlaceGiveTheBitsOfPackedOnes) {
   }
 }
 
+// Few rows are multiplied with lines of B as C^T = B^T A^T; 60 of 100 entries
+// are not.
+TEST(PackedGemmTest, FewRowsGiveTheBitsOfMany) {
+  constexpr int64_t kColumns = 75;
+  for (const int64_t depth : {100, 5000}) {
+    Matrices many({60, kColumns, depth}, {.b_transposed = true, .adds = true});
+    for (const auto& [name, kernel] : KernelsOfThisMachine()) {
+      std::ranges::fill(many.c, kBefore);
+      kernel.run(many.Operands(), 0, 60, 0, kColumns);
+      for (const int64_t rows : {1, 17, 40}) {
+        Matrices few = many;
+        std::ranges::fill(few.c, kBefore);
+        kernel.run(few.Operands(), 0, rows, 0, kColumns);
+        const auto end = few.c.begin() + rows * (kColumns + 2);
+        EXPECT_TRUE(std::equal(few.c.begin(), end, many.c.begin()))
+            << name << ", " << rows << " rows, depth " << depth;
+        EXPECT_EQ(std::count(end, few.c.end(), kBefore), few.c.end() - end)
+            << name << ", " << rows << " rows, depth " << depth;
+      }
+    }
+  }
+}
+
 // Rows of a transposed A are read in place for few columns, and packed for
 // many.
 TEST(PackedGemmTest, RowsOfATransposedAReadInPlaceGiveTheBitsOfPackedOnes) {
