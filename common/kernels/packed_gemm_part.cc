@@ -182,16 +182,21 @@ void RunProduct(const GemmOperands& operands, Range rows, Range columns) {
   }
 }
 
-// Float32 products of few rows with a B in lines, such as a chunk of tokens and
-// a layer's weights, are computed as C^T = B^T A^T: then the lines of B are
-// read in place, and what is packed are the few rows of A. To turn an entry of
-// C over takes as long as to pack two of B.
+// Some float32 products of few rows are computed as C^T = B^T A^T. What is read
+// in place then is B: the lines of a layer's weights, of which a chunk of
+// tokens makes few rows, or a pass's tokens, with which the few rows of a
+// low-rank update's gradient are multiplied. To turn an entry of C over takes
+// as long as to pack two of B.
 bool IsBetterTurned(const GemmOperands& operands, Range rows, Range columns) {
-  return !operands.a_is_bfloat16 && !operands.a_is_transposed &&
-         !operands.b_is_bfloat16 && operands.b_is_transposed &&
-         !operands.c_is_bfloat16 &&
-         LinesStayInPlace(operands.b_stride, operands.k) &&
-         columns.size() > rows.size() && operands.k > 2 * rows.size();
+  if (operands.a_is_bfloat16 || operands.b_is_bfloat16 ||
+      operands.c_is_bfloat16 ||
+      operands.a_is_transposed == operands.b_is_transposed) {
+    return false;
+  }
+  return columns.size() > rows.size() && operands.k > 2 * rows.size() &&
+         (operands.b_is_transposed
+              ? LinesStayInPlace(operands.b_stride, operands.k)
+              : rows.size() <= kTileColumns);
 }
 
 void RunTurned(GemmOperands operands, Range rows, Range columns) {

@@ -302,12 +302,15 @@ TEST(PackedGemmTest, LinesOfAReadInPlaceGiveTheBitsOfPackedOnes) {
   }
 }
 
-// Few rows are multiplied with lines of B as C^T = B^T A^T; 60 of 100 entries
-// are not.
+// Few rows are multiplied as C^T = B^T A^T, 60 of 100 entries are not.
 TEST(PackedGemmTest, FewRowsGiveTheBitsOfMany) {
   constexpr int64_t kColumns = 75;
-  for (const int64_t depth : {100, 5000}) {
-    Matrices many({60, kColumns, depth}, {.b_transposed = true, .adds = true});
+  for (const Kind& kind :
+       std::vector<Kind>{{.b_transposed = true},
+                         {.b_transposed = true, .adds = true},
+                         {.a_transposed = true},
+                         {.a_transposed = true, .adds = true}}) {
+    Matrices many({60, kColumns, 100}, kind);
     for (const auto& [name, kernel] : KernelsOfThisMachine()) {
       std::ranges::fill(many.c, kBefore);
       kernel.run(many.Operands(), 0, 60, 0, kColumns);
@@ -317,9 +320,9 @@ TEST(PackedGemmTest, FewRowsGiveTheBitsOfMany) {
         kernel.run(few.Operands(), 0, rows, 0, kColumns);
         const auto end = few.c.begin() + rows * (kColumns + 2);
         EXPECT_TRUE(std::equal(few.c.begin(), end, many.c.begin()))
-            << name << ", " << rows << " rows, depth " << depth;
+            << name << ", " << rows << " rows" << Name(kind);
         EXPECT_EQ(std::count(end, few.c.end(), kBefore), few.c.end() - end)
-            << name << ", " << rows << " rows, depth " << depth;
+            << name << ", " << rows << " rows" << Name(kind);
       }
     }
   }
