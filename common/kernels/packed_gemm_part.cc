@@ -24,11 +24,13 @@ int64_t CountTiles(int64_t size, int64_t tile) {
 
 int64_t Least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-// Whether lines of floats are read where they lie: if they do not push each
-// other out of the first-level cache, which repeats every 4 KiB, and are worth
-// the pointers.
+// Whether lines that far apart push each other out of the first-level cache,
+// which repeats every 4 KiB.
+bool LinesCollide(int64_t stride) { return stride % 1024 == 0; }
+
+// Whether lines of floats are read where they lie, if it is worth the pointers.
 bool LinesStayInPlace(int64_t stride, int64_t k) {
-  return stride % 1024 != 0 && k > kLanes;
+  return !LinesCollide(stride) && k > kLanes;
 }
 
 // A and B are the matrices' elements, Tile is a tile of C.
@@ -72,11 +74,13 @@ class GemmPart {
       std::is_same_v<Product, FloatProduct> && std::is_same_v<A, float>;
 
   // Whether the tile of rows from `row` on, if all of them are there, is read
-  // where it lies. Rows side by side are, for the one panel that reads them.
+  // where it lies. Rows side by side are, for the one or two panels that read
+  // them.
   bool IsInPlace(int64_t row) const {
     if (!kMayStayInPlace || rows_.end - row < kTileRows) return false;
-    if (op_.a_is_transposed) return columns_.size() <= kTileColumns;
-    return LinesStayInPlace(op_.a_stride, op_.k);
+    if (!op_.a_is_transposed) return LinesStayInPlace(op_.a_stride, op_.k);
+    const int64_t most_panels = LinesCollide(op_.a_stride) ? 1 : 2;
+    return columns_.size() <= most_panels * kTileColumns;
   }
 
   int64_t CountPackedTiles() const {
