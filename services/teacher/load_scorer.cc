@@ -15,7 +15,8 @@ ScoringShape ScoringShapeFor(const TeacherSection& config, at::Device device) {
   ScoringShape shape;
   shape.chunk_tokens = ChunkTokensFor(config.chunk_tokens, device);
   if (!device.is_cuda()) return shape;
-  shape.pass_rows = std::max(kGpuScoringRows, shape.chunk_tokens);
+  shape.has_fixed_rows = true;
+  shape.pass_tokens = std::max(kGpuScoringRows, shape.chunk_tokens);
   shape.most_together = kGpuScoringRequests;
   shape.head_rows = kGpuScoringHeadRows;
   return shape;

@@ -14,9 +14,10 @@
 
 namespace dapd {
 
-// What suits the device. A CPU gains nothing by passing more than a chunk. On a
-// GPU a pass of 4,096 rows keeps all multiprocessors busy in every product of a
-// model of 1.7B or more, and takes longer than its launches.
+// What suits the device. A CPU packs a layer's weights once a pass, which costs
+// as much as some 16 tokens. On a GPU a pass of 4,096 rows keeps all
+// multiprocessors busy in every product of a model of 1.7B or more, and takes
+// longer than its launches.
 ScoringShape ScoringShapeFor(const TeacherSection& config, at::Device device);
 
 struct LoadedScorer {

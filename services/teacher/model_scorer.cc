@@ -141,7 +141,7 @@ class ModelScorer : public Scorer {
       std::span<const AheadSequence> sequences) override {
     const auto size = static_cast<size_t>(shape_.chunk_tokens);
     const int64_t bytes = ChunkBytes(*weights_, shape_.chunk_tokens);
-    const int64_t rows = std::max(shape_.pass_rows, shape_.chunk_tokens);
+    const int64_t rows = std::max(shape_.pass_tokens, shape_.chunk_tokens);
     const WeightSet set = sequences.front().weights;
     ChunkPlan plan(cache_, shape_.chunk_tokens);
     std::vector<std::pair<HeldPrefix*, PrefixChunkPtr>> reached;
@@ -167,15 +167,17 @@ class ModelScorer : public Scorer {
           there = plan.Add(chunk, next);
         }
         chunk = std::move(there);
-        // Alone a chunk is not to keep a request waiting for others.
-        is_full = shape_.pass_rows == 0;
+        // One that need not wait for others is not to keep a request waiting.
+        is_full = !shape_.has_fixed_rows;
       }
       if (chunk->end == before) continue;
       advanced += chunk->end - before;
       reached.emplace_back(prefix, std::move(chunk));
     }
     // Half a pass of unused rows costs more than computing these later.
-    if (2 * plan.tokens() < shape_.pass_rows && !plan.empty()) return 0;
+    if (shape_.has_fixed_rows && 2 * plan.tokens() < rows && !plan.empty()) {
+      return 0;
+    }
     RETURN_IF_ERROR(CatchTorch([&] {
       const c10::InferenceMode no_gradients;
       if (!plan.empty()) Compute(set, plan.TakePass(rows));
@@ -223,7 +225,7 @@ class ModelScorer : public Scorer {
       std::optional<PendingPass> before;
       while (true) {
         const std::vector<ChunkPlan::Open> pass =
-            plan.TakePass(std::max<int64_t>(shape_.pass_rows, 1));
+            plan.TakePass(shape_.pass_tokens);
         if (!pass.empty()) Compute(set, pass);
         std::vector<PendingView> views = StartViews(jobs);
         PendingPass launched{LaunchedWork(weights_->device()),
@@ -289,7 +291,7 @@ class ModelScorer : public Scorer {
         ForwardChunks(*weights_,
                       sets_.at(set).adapter.get(),
                       chunks,
-                      shape_.pass_rows > 0 ? shape_.pass_rows : tokens);
+                      shape_.has_fixed_rows ? shape_.pass_tokens : tokens);
     for (size_t i = 0; i < pass.size(); ++i) {
       pass[i]->states = std::move(states[i]);
       if (IsWhole(*pass[i])) {

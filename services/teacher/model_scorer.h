@@ -12,11 +12,12 @@ namespace dapd {
 // How much a scorer computes at a time.
 struct ScoringShape {
   int64_t chunk_tokens = 128;
-  // Rows of every pass, filled with the chunks of as many views as wait: one
-  // number for all, since on a GPU the bits of a row may depend on how many it
-  // is multiplied with. 0: a chunk is a pass, with as many rows as it has
-  // tokens.
-  int64_t pass_rows = 0;
+  // Most tokens of a pass, which takes chunks of as many views as wait; one
+  // chunk passes whatever it has.
+  int64_t pass_tokens = 512;
+  // Whether every pass has pass_tokens rows, used or not: on a GPU the bits of
+  // a row may depend on how many it is multiplied with.
+  bool has_fixed_rows = false;
   int64_t most_together = 1;  // requests
   int64_t head_rows = 64;     // whose logits are held at a time
 };

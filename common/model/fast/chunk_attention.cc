@@ -73,4 +73,38 @@ at::Tensor ChunkAttention::MaskedProduct(const at::Tensor& q,
       .contiguous();
 }
 
+SideBySideAttention::SideBySideAttention(const ModelConfig& config,
+                                         const std::vector<PackedChunk>& chunks,
+                                         const at::Tensor& keys_values) {
+  std::vector<std::vector<at::Tensor>> pasts;
+  int64_t row = 0;
+  for (const PackedChunk& chunk : chunks) {
+    std::vector<at::Tensor>& past = pasts.emplace_back(chunk.past);
+    if (chunk.parent >= 0) {
+      const auto parent = static_cast<size_t>(chunk.parent);
+      const RowRange& rows = parts_.at(parent).rows;
+      past = pasts.at(parent);
+      past.push_back(keys_values.narrow(3, rows.begin, rows.tokens));
+    }
+    parts_.push_back(
+        {{row, chunk.tokens},
+         ChunkAttention(config, past, chunk.tokens, keys_values.options())});
+    row += chunk.tokens;
+  }
+}
+
+at::Tensor SideBySideAttention::Attend(int64_t layer,
+                                       const at::Tensor& q,
+                                       const at::Tensor& keys,
+                                       const at::Tensor& values) const {
+  std::vector<at::Tensor> outs;
+  for (const auto& [rows, attention] : parts_) {
+    outs.push_back(attention.Attend(layer,
+                                    q.narrow(0, rows.begin, rows.tokens),
+                                    keys.narrow(1, rows.begin, rows.tokens),
+                                    values.narrow(1, rows.begin, rows.tokens)));
+  }
+  return outs.size() == 1 ? outs.front() : at::cat(outs, 0);
+}
+
 }  // namespace dapd

@@ -1,13 +1,16 @@
 // Attention of a sequence's next tokens over the keys and values of the chunks
-// before them (chunk_forward.h) and their own, causal among themselves. On the
-// CPU; on CUDA see packed_chunk_attention.h.
+// before them (chunk_forward.h) and their own, causal among themselves; and of
+// several sequences' next tokens. On the CPU; on CUDA see
+// packed_chunk_attention.h.
 //
-// Shapes: T next tokens, H query heads, K key-value heads, D head_dim.
+// Shapes: T next tokens, N of a pass, H query heads, K key-value heads, D
+// head_dim.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
+#include "common/model/fast/packed_chunk_attention.h"
 #include "common/model/spec/model_config.h"
 #include "common/tensor/aten.h"
 
@@ -45,6 +48,31 @@ class ChunkAttention {
   // [H / K * T, begin + T], added to the scores; undefined where our kernels
   // attend.
   at::Tensor mask_;
+};
+
+// Chunks that stand side by side in a pass, each attended to by itself, so that
+// its bits do not depend on what else passes. Serves every layer of the pass.
+class SideBySideAttention {
+ public:
+  // `keys_values` [layers, 2, K, N, D]: where the pass writes each layer's,
+  // before it attends to it.
+  SideBySideAttention(const ModelConfig& config,
+                      const std::vector<PackedChunk>& chunks,
+                      const at::Tensor& keys_values);
+
+  // q [N, H, D], rotated; keys, rotated, and values [K, N, D]. Returns [N, H,
+  // D].
+  at::Tensor Attend(int64_t layer,
+                    const at::Tensor& q,
+                    const at::Tensor& keys,
+                    const at::Tensor& values) const;
+
+ private:
+  struct Part {
+    RowRange rows;
+    ChunkAttention attention;
+  };
+  std::vector<Part> parts_;
 };
 
 }  // namespace dapd

@@ -27,18 +27,26 @@ using AttendInLayer = absl::FunctionRef<at::Tensor(int64_t layer,
                                                    const at::Tensor& keys,
                                                    const at::Tensor& values)>;
 
+// Of so many rows, as ChunkStates has them.
+at::Tensor MakeKeysValues(const ModelWeights& weights, int64_t rows) {
+  const ModelConfig& config = weights.config;
+  return at::empty(
+      {config.num_layers, 2, config.num_kv_heads, rows, config.head_dim},
+      weights.embedding.options());
+}
+
+// Writes into `keys_values`, before `attend` is called with a layer's, and
+// returns it with the rest.
 ChunkStates Forward(const ModelWeights& weights,
                     const Adapter* adapter,
                     const PassInput& input,
+                    const at::Tensor& keys_values,
                     AttendInLayer attend,
                     ChunkKeeps keeps) {
   const ModelConfig& config = weights.config;
   at::Tensor x = weights.embedding.index_select(0, input.ids);
   const int64_t rows = x.size(0);
-  ChunkStates states;
-  states.keys_values = at::empty(
-      {config.num_layers, 2, config.num_kv_heads, rows, config.head_dim},
-      x.options());
+  ChunkStates states{.keys_values = keys_values};
   if (keeps == ChunkKeeps::kLayerInputs) {
     states.layer_inputs = at::empty(
         {config.num_layers + 1, rows, config.hidden_size}, x.options());
@@ -78,12 +86,6 @@ int64_t TokensOf(const std::vector<at::Tensor>& past) {
   return tokens;
 }
 
-at::Tensor IdsOf(std::span<const int32_t> ids) {
-  at::Tensor tensor = at::empty({static_cast<int64_t>(ids.size())}, at::kLong);
-  std::ranges::copy(ids, tensor.mutable_data_ptr<int64_t>());
-  return tensor;
-}
-
 // Ids and positions of all chunks, in one copy; the rows after them repeat a
 // first token.
 PassInput InputOf(std::span<const NextChunk> chunks,
@@ -109,33 +111,47 @@ ChunkStates StatesOf(const ChunkStates& pass,
   const auto part = [&](const at::Tensor& all, int64_t dim) {
     if (!all.defined()) return all;
     const at::Tensor own = all.narrow(dim, range.begin, range.tokens);
-    return is_kept ? own.clone(at::MemoryFormat::Contiguous) : own;
+    const bool is_own = range.tokens == all.size(dim);
+    return is_kept && !is_own ? own.clone(at::MemoryFormat::Contiguous) : own;
   };
   return {.keys_values = part(pass.keys_values, 3),
           .hidden = part(pass.hidden, 0),
           .layer_inputs = part(pass.layer_inputs, 1)};
 }
 
-std::vector<ChunkStates> OneByOne(const ModelWeights& weights,
-                                  const Adapter* adapter,
-                                  std::span<const NextChunk> chunks,
-                                  ChunkKeeps keeps) {
-  std::vector<ChunkStates> states;
-  std::vector<std::vector<at::Tensor>> pasts;
+// One pass of all chunks; `rows` as in ForwardChunks.
+ChunkStates ForwardPass(const ModelWeights& weights,
+                        const Adapter* adapter,
+                        std::span<const NextChunk> chunks,
+                        int64_t rows,
+                        ChunkKeeps keeps) {
+  const at::Device device = weights.device();
+  std::vector<PackedChunk> packed;
+  int64_t tokens = 0;
   for (const NextChunk& chunk : chunks) {
-    std::vector<at::Tensor>& past = pasts.emplace_back(chunk.past);
-    if (chunk.parent >= 0) {
-      const auto parent = static_cast<size_t>(chunk.parent);
-      past = pasts.at(parent);
-      past.push_back(states.at(parent).keys_values);
-    }
-    states.push_back(ForwardChunk(weights,
-                                  adapter,
-                                  ToDevice(IdsOf(chunk.ids), weights.device()),
-                                  past,
-                                  keeps));
+    packed.push_back({.tokens = static_cast<int64_t>(chunk.ids.size()),
+                      .past = chunk.past,
+                      .parent = chunk.parent});
+    tokens += packed.back().tokens;
   }
-  return states;
+  if (!device.is_cuda()) {
+    const at::Tensor keys_values = MakeKeysValues(weights, tokens);
+    const SideBySideAttention attention(weights.config, packed, keys_values);
+    return Forward(weights,
+                   adapter,
+                   InputOf(chunks, tokens, device),
+                   keys_values,
+                   std::bind_front(&SideBySideAttention::Attend, &attention),
+                   keeps);
+  }
+  // Checks that the chunks fit into the rows.
+  const PackedChunkAttention attention(packed, rows, device);
+  return Forward(weights,
+                 adapter,
+                 InputOf(chunks, rows, device),
+                 MakeKeysValues(weights, rows),
+                 std::bind_front(&PackedChunkAttention::Attend, &attention),
+                 keeps);
 }
 
 }  // namespace
@@ -156,6 +172,7 @@ ChunkStates ForwardChunk(const ModelWeights& weights,
     return Forward(weights,
                    adapter,
                    input,
+                   MakeKeysValues(weights, tokens),
                    std::bind_front(&PackedChunkAttention::Attend, &attention),
                    keeps);
   }
@@ -164,6 +181,7 @@ ChunkStates ForwardChunk(const ModelWeights& weights,
   return Forward(weights,
                  adapter,
                  input,
+                 MakeKeysValues(weights, tokens),
                  std::bind_front(&ChunkAttention::Attend, &attention),
                  keeps);
 }
@@ -174,27 +192,12 @@ std::vector<ChunkStates> ForwardChunks(const ModelWeights& weights,
                                        int64_t rows,
                                        ChunkKeeps keeps) {
   const at::NoGradGuard no_grad;
-  const at::Device device = weights.device();
-  if (!device.is_cuda()) return OneByOne(weights, adapter, chunks, keeps);
-  std::vector<PackedChunk> packed;
-  for (const NextChunk& chunk : chunks) {
-    packed.push_back({.tokens = static_cast<int64_t>(chunk.ids.size()),
-                      .past = chunk.past,
-                      .parent = chunk.parent});
-  }
-  // Checks that the chunks fit into the rows.
-  const PackedChunkAttention attention(packed, rows, device);
-  const ChunkStates pass =
-      Forward(weights,
-              adapter,
-              InputOf(chunks, rows, device),
-              std::bind_front(&PackedChunkAttention::Attend, &attention),
-              keeps);
+  const ChunkStates pass = ForwardPass(weights, adapter, chunks, rows, keeps);
   std::vector<ChunkStates> states;
   int64_t row = 0;
-  for (size_t i = 0; i < chunks.size(); ++i) {
-    const RowRange range = {row, packed[i].tokens};
-    states.push_back(StatesOf(pass, range, chunks[i].is_kept));
+  for (const NextChunk& chunk : chunks) {
+    const RowRange range = {row, static_cast<int64_t>(chunk.ids.size())};
+    states.push_back(StatesOf(pass, range, chunk.is_kept));
     row += range.tokens;
   }
   return states;

@@ -56,10 +56,10 @@ struct NextChunk {
   bool is_kept = false;
 };
 
-// Several chunks under the same weights, in order: on CUDA in one pass, in
-// which every product has `rows` rows (at least the chunks' tokens; the others
-// are computed and dropped) and attention is one launch a layer; the host waits
-// for nothing. Elsewhere one chunk after another, whatever `rows` is.
+// Several chunks under the same weights in one pass. On CUDA every product has
+// `rows` rows (at least the chunks' tokens; the others are computed and
+// dropped), attention is one launch a layer, and the host waits for nothing.
+// Elsewhere a pass has the chunks' rows, whatever `rows` is.
 std::vector<ChunkStates> ForwardChunks(const ModelWeights& weights,
                                        const Adapter* adapter,
                                        std::span<const NextChunk> chunks,

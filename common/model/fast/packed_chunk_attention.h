@@ -1,5 +1,5 @@
 // Attention of several sequences' next tokens in one launch on a CUDA device:
-// what ChunkAttention (chunk_attention.h) is for one sequence. Chunks stand
+// what SideBySideAttention (chunk_attention.h) is on the CPU. Chunks stand
 // side by side in a pass; each is a sequence of queries of its own, so that its
 // bits depend neither on what else passes nor on which chunks before it do.
 //

@@ -22,10 +22,12 @@ class DeviceScorerTest : public ::testing::Test {
   void SetUp() override { Restart(); }
 
   void Restart() {
-    scorer_ = MakeModelScorer(
-        weights_,
-        {.chunk_tokens = 16, .pass_rows = 64, .most_together = 3},
-        int64_t{1} << 30);
+    scorer_ = MakeModelScorer(weights_,
+                              {.chunk_tokens = 16,
+                               .pass_tokens = 64,
+                               .has_fixed_rows = true,
+                               .most_together = 3},
+                              int64_t{1} << 30);
   }
 
   static ScoreInput MakeInput(int32_t start) {

@@ -4,6 +4,7 @@
 #include <iostream>
 #include <map>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -325,41 +326,47 @@ TEST_F(ModelScorerTest, WhatPassesTogetherChangesNoBit) {
   const Scores expected = Score(Payload::kHiddenStates);
   const auto weights =
       *LoadModelWeights(config_.model.path, at::kFloat, at::kCPU);
-  for (const int64_t rows : {8, 20, 64}) {
-    for (const bool is_ahead : {false, true}) {
-      scorer_ = MakeModelScorer(
-          weights,
-          {.chunk_tokens = 8, .pass_rows = rows, .most_together = 3},
-          int64_t{1} << 30);
-      HeldPrefix held;
-      if (is_ahead) EXPECT_TRUE(Advance(input_.views[kA].input_ids, &held));
-      EXPECT_EQ(held.tokens,
-                is_ahead ? std::min<int64_t>(rows / 8 * 8, 56) : 0);
-      std::vector<std::map<ViewName, at::Tensor>> got(3);
-      std::vector<ScoreJob> jobs;
-      for (auto& views : got) {
-        jobs.push_back({&input_, [&views](ViewScores scores) {
-                          views[scores.view] =
-                              ToTorch(scores.tensors.front().second).clone();
-                          return true;
-                        }});
-      }
-      // The second client goes away.
-      jobs[1].sink = [](ViewScores) { return false; };
-      const auto outcomes = scorer_->ScoreTogether(jobs);
-      ASSERT_EQ(outcomes.size(), 3U);
-      EXPECT_EQ(outcomes[1].status().code(), absl::StatusCode::kCancelled);
-      for (const size_t job : {0, 2}) {
-        ASSERT_TRUE(outcomes[job].ok()) << outcomes[job].status();
-        for (const auto& [view, tensors] : expected) {
-          EXPECT_TRUE(at::equal(tensors.at("hidden"), got[job].at(view)));
-        }
-      }
-      // Whole chunks of the same views are computed once.
-      EXPECT_EQ(outcomes[0]->computed_tokens + outcomes[0]->reused_tokens,
-                60 + 52);
-      EXPECT_EQ(outcomes[2]->computed_tokens, 4 + 4);
+  for (const auto& [tokens, fixed, held_tokens] :
+       std::vector<std::tuple<int64_t, bool, int64_t>>{{8, true, 0},
+                                                       {20, true, 0},
+                                                       {20, true, 16},
+                                                       {64, true, 56},
+                                                       {8, false, 0},
+                                                       {20, false, 0},
+                                                       {64, false, 8}}) {
+    scorer_ = MakeModelScorer(weights,
+                              {.chunk_tokens = 8,
+                               .pass_tokens = tokens,
+                               .has_fixed_rows = fixed,
+                               .most_together = 3},
+                              int64_t{1} << 30);
+    HeldPrefix held;
+    if (held_tokens > 0) Advance(input_.views[kA].input_ids, &held);
+    EXPECT_EQ(held.tokens, held_tokens);
+    std::vector<std::map<ViewName, at::Tensor>> got(3);
+    std::vector<ScoreJob> jobs;
+    for (auto& views : got) {
+      jobs.push_back({&input_, [&views](ViewScores scores) {
+                        views[scores.view] =
+                            ToTorch(scores.tensors.front().second).clone();
+                        return true;
+                      }});
     }
+    // The second client goes away.
+    jobs[1].sink = [](ViewScores) { return false; };
+    const auto outcomes = scorer_->ScoreTogether(jobs);
+    ASSERT_EQ(outcomes.size(), 3U);
+    EXPECT_EQ(outcomes[1].status().code(), absl::StatusCode::kCancelled);
+    for (const size_t job : {0, 2}) {
+      ASSERT_TRUE(outcomes[job].ok()) << outcomes[job].status();
+      for (const auto& [view, tensors] : expected) {
+        EXPECT_TRUE(at::equal(tensors.at("hidden"), got[job].at(view)));
+      }
+    }
+    // Whole chunks of the same views are computed once.
+    EXPECT_EQ(outcomes[0]->computed_tokens + outcomes[0]->reused_tokens,
+              60 + 52);
+    EXPECT_EQ(outcomes[2]->computed_tokens, 4 + 4);
   }
 }
 
@@ -368,7 +375,10 @@ TEST_F(ModelScorerTest, APassAheadIsAtLeastHalfFull) {
   SetLongViews();
   scorer_ = MakeModelScorer(
       *LoadModelWeights(config_.model.path, at::kFloat, at::kCPU),
-      {.chunk_tokens = 8, .pass_rows = 48, .most_together = 3},
+      {.chunk_tokens = 8,
+       .pass_tokens = 48,
+       .has_fixed_rows = true,
+       .most_together = 3},
       int64_t{1} << 30);
   std::vector<int32_t> ids = input_.views[kA].input_ids;
   ids.resize(20);
