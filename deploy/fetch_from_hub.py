@@ -48,7 +48,7 @@ def fetch(kind, name, revision, pattern):
     try:
         return snapshot_download(name, repo_type=REPO_TYPES[kind], revision=revision, allow_patterns=[pattern] if pattern else PATTERNS[kind])
     except HFValidationError as error:
-        fail(USAGE, f"'{name}' is no id: {first_line(error)}")
+        fail(USAGE, f"'{name}' is not an id: {first_line(error)}")
     except GatedRepoError:
         fail(DATA, f"{what} is gated: accept its terms on its page, and set HF_TOKEN to a token of that account")
     except RepositoryNotFoundError:

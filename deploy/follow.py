@@ -68,7 +68,7 @@ def settings(folder):
         text = (folder / "config.yaml").read_text()
         config = yaml.safe_load(text)
         if not isinstance(config, dict):
-            raise yaml.YAMLError("no mapping")
+            raise yaml.YAMLError("not a mapping")
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise Refused(DATA, f"{folder / 'config.yaml'}: {error}") from error
 
@@ -106,9 +106,9 @@ class Lines:
                 try:
                     row = json.loads(line)
                     if not isinstance(row["step"], int):
-                        raise TypeError("its step is no number")
+                        raise TypeError("its step is not a number")
                 except (ValueError, KeyError, TypeError) as error:
-                    raise Refused(DATA, f"{self.path}:{self.line} is no step: {error}") from error
+                    raise Refused(DATA, f"{self.path}:{self.line} is not a step: {error}") from error
                 yield line, row
 
     def close(self):
@@ -309,7 +309,7 @@ class Follower:
 def follow(arguments):
     folder = pathlib.Path(arguments.run)
     if not folder.is_dir() and not arguments.wait:
-        raise Refused(DATA, f"{folder} is no run's folder; --wait waits until it is there")
+        raise Refused(DATA, f"{folder} is not a run's folder; --wait waits for it")
     while not (folder / "config.yaml").exists():
         if not arguments.wait and not is_held(folder):
             raise Refused(DATA, f"{folder} holds no run: there is no {folder / 'config.yaml'}; --wait waits for it")

@@ -35,7 +35,7 @@ while [ $# -gt 0 ]; do
     --dns)
       [ $# -ge 2 ] || usage
       # A comma would begin another kind of name, such as another role's.
-      [[ "$2" =~ ^[A-Za-z0-9*][A-Za-z0-9.*_-]*$ ]] || { echo "--dns '$2' is no name of a host" >&2; exit 2; }
+      [[ "$2" =~ ^[A-Za-z0-9*][A-Za-z0-9.*_-]*$ ]] || { echo "--dns '$2' is not a host name" >&2; exit 2; }
       names+=",DNS:$2"
       shift
       ;;

@@ -42,7 +42,7 @@ std::string HeldByUint64(const std::string& text) {
 std::string IsFinite(const std::string& text) {
   return std::isfinite(std::strtod(text.c_str(), nullptr))
              ? ""
-             : absl::StrCat("Value ", text, " is no finite number");
+             : absl::StrCat("Value ", text, " is not a finite number");
 }
 
 std::string IsPositive(const std::string& text) {

@@ -58,8 +58,9 @@ struct nlohmann::adl_serializer<
     if (dapd::ReadNumber(json, &number)) return;
     throw detail::type_error::create(
         302,
-        json.dump() + (std::is_integral_v<Number> ? " is no integer that fits"
-                                                  : " is no number"),
+        json.dump() +
+            (std::is_integral_v<Number> ? " is not an integer that fits"
+                                        : " is not a number"),
         &json);
   }
 };

@@ -26,12 +26,16 @@ absl::StatusOr<int64_t> JsonInteger(
     return number;
   }
   // What stands there may be anything, of any length.
-  return absl::InvalidArgumentError(absl::StrCat(
-      value.dump().substr(0, 60), " is no integer from ", min, " to ", max));
+  return absl::InvalidArgumentError(absl::StrCat(value.dump().substr(0, 60),
+                                                 " is not an integer from ",
+                                                 min,
+                                                 " to ",
+                                                 max));
 }
 
 // A list of token ids below `vocab_size`. An error says which item of `name` is
-// none: "input_ids[2]: 1.5 is no integer from 0 to 511 (the vocabulary's ids)".
+// none: "input_ids[2]: 1.5 is not an integer from 0 to 511 (the vocabulary's
+// ids)".
 template <typename Json>
 absl::StatusOr<std::vector<int32_t>> JsonTokenIds(
     const Json& value,

@@ -65,7 +65,7 @@ absl::StatusOr<std::vector<ConfigFile>> ReadConfigFiles(
       return ConfigError(absl::StrCat(Printable(file.path),
                                       ": extends: ",
                                       Printable(base_path.string()),
-                                      " is no file"));
+                                      " is not a file"));
     }
     ASSIGN_OR_RETURN(ConfigFile base, ReadConfigFile(base_path.string()));
     files.insert(files.begin(), std::move(base));

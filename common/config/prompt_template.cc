@@ -66,9 +66,9 @@ absl::StatusOr<PromptTemplate> PromptTemplate::Parse(absl::string_view text) {
         return absl::InvalidArgumentError(
             absl::StrCat("{",
                          word,
-                         "} is no field; there are {",
+                         "} is not a field; the fields are {",
                          absl::StrJoin(kFields, "}, {"),
-                         "}. Where it is text, write {{",
+                         "}. To use it as text, write {{",
                          word,
                          "}}"));
       }

@@ -22,7 +22,7 @@ using Fields = std::map<std::string, Field>;
 std::string ReadMap(const YAML::Node& node,
                     const Fields& fields,
                     const std::vector<std::string>& required) {
-  if (!node.IsMap()) return "is no map";
+  if (!node.IsMap()) return "is not a map";
   for (const std::string& name : required) {
     if (!node[name]) return absl::StrCat(name, " is missing");
   }
@@ -38,7 +38,7 @@ std::string ReadMap(const YAML::Node& node,
 
 Field Text(std::string* target) {
   return [target](const YAML::Node& node) -> std::string {
-    if (!node.IsScalar()) return "is no text";
+    if (!node.IsScalar()) return "is not a string";
     *target = node.Scalar();
     return "";
   };
@@ -95,8 +95,10 @@ Field Named(Enum* target,
     const std::optional<Enum> value =
         node.IsScalar() ? parse(node.Scalar()) : std::nullopt;
     if (!value.has_value()) {
-      return absl::StrCat(
-          "'", node.IsScalar() ? node.Scalar() : "", "' is none of ", names());
+      return absl::StrCat("'",
+                          node.IsScalar() ? node.Scalar() : "",
+                          "' is not one of ",
+                          names());
     }
     *target = *value;
     return "";
@@ -127,7 +129,7 @@ Field Pass(TeacherPass* pass) {
 
 std::string ReadMixture(const YAML::Node& node, Mixture* mixture) {
   const Field delta = [mixture](const YAML::Node& list) -> std::string {
-    if (!list.IsSequence()) return "is no list";
+    if (!list.IsSequence()) return "is not a list";
     for (const YAML::Node& item : list) {
       WeightedPass part;
       const std::string problem =

@@ -59,7 +59,7 @@ void CheckAnswers(const Config& config, std::vector<std::string>& problems) {
   report(config.trainer.batch_size % rollout.group_size != 0,
          absl::StrCat("trainer.batch_size (",
                       config.trainer.batch_size,
-                      ") is no multiple of rollout.group_size (",
+                      ") is not a multiple of rollout.group_size (",
                       rollout.group_size,
                       "): a step takes whole groups of answers"));
   const bool has_several =
@@ -169,14 +169,14 @@ void CheckCopy(const CheckpointSection& checkpoint,
           "checkpoint.copy_to: credentials do not belong in a URL, which is "
           "logged; give them in the environment",
           problems);
-  Require(url.find_first_of(" \t\r\n?#") == std::string::npos &&
-              !absl::StrContains(url, "::") &&
-              (url.empty() || host < url.size()),
-          absl::StrCat("checkpoint.copy_to: '",
-                       url,
-                       "' is no folder and no URL such as "
-                       "s3://BUCKET/PATH: it may have no blanks, ?, # or ::"),
-          problems);
+  Require(
+      url.find_first_of(" \t\r\n?#") == std::string::npos &&
+          !absl::StrContains(url, "::") && (url.empty() || host < url.size()),
+      absl::StrCat("checkpoint.copy_to: '",
+                   url,
+                   "' is neither a folder nor a URL such as s3://BUCKET/PATH: "
+                   "it must not contain blanks, ?, # or ::"),
+      problems);
 }
 
 void CheckRanks(const Config& config, std::vector<std::string>& problems) {

@@ -105,7 +105,7 @@ struct Reader {
     std::set<std::string> seen;
     for (const std::string& item : list) {
       if (!IsChoice(item)) {
-        return absl::StrCat("'", item, "' is none of ", AcceptedValues(key));
+        return absl::StrCat("'", item, "' is not one of ", AcceptedValues(key));
       }
       if (!seen.insert(item).second) {
         return absl::StrCat("'", item, "' occurs twice");

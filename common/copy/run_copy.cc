@@ -69,7 +69,7 @@ absl::StatusOr<RunCopy> ParseBody(const nlohmann::json& body) try {
   for (const auto& [path, parts] : body.at("files").items()) {
     if (!IsSafePath(path)) {
       return absl::DataLossError(
-          absl::StrCat("'", Printable(path), "' is no file of a run"));
+          absl::StrCat("'", Printable(path), "' is not a file of a run"));
     }
     std::vector<Content>& file = copy.files[path];
     for (const nlohmann::json& row : parts) {
@@ -128,7 +128,7 @@ absl::StatusOr<RunCopy> ParseCommit(absl::string_view text,
   }
   const auto body = ParseJson(lines[0], where);
   if (!body.ok()) return damaged(body.status().message());
-  if (!body->is_object()) return damaged("it is no object");
+  if (!body->is_object()) return damaged("it is not an object");
   auto copy = ParseBody(*body);
   if (!copy.ok()) return damaged(copy.status().message());
   return copy;

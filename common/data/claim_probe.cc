@@ -119,12 +119,13 @@ absl::StatusOr<ClaimProbe> ClaimProbe::Make(int reach) {
                                    place,
                                    error));
     if (U_FAILURE(error)) {
-      return absl::InternalError(absl::StrCat("the rule '",
-                                              rule.name,
-                                              "' is no regular expression: ",
-                                              u_errorName(error),
-                                              " at ",
-                                              place.offset));
+      return absl::InternalError(
+          absl::StrCat("the rule '",
+                       rule.name,
+                       "' is not a valid regular expression: ",
+                       u_errorName(error),
+                       " at ",
+                       place.offset));
     }
   }
   return ClaimProbe(std::move(rules), reach);

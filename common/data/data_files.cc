@@ -216,7 +216,7 @@ absl::StatusOr<Files> FilesOfGlob(const std::string& pattern) {
           pattern,
           " matches ",
           file,
-          ", which is no .parquet, .jsonl or .json file; narrow the glob"));
+          ", which is not a .parquet, .jsonl or .json file; narrow the glob"));
     }
   }
   return files;

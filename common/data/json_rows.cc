@@ -93,7 +93,7 @@ absl::StatusOr<TextRow> ToTextRow(const std::string& line,
                                   const RowQuery& query) {
   ASSIGN_OR_RETURN(const nlohmann::json json, ParseJson(line, where));
   if (!json.is_object()) {
-    return DataError(absl::StrCat(where, ": the line is no JSON object"));
+    return DataError(absl::StrCat(where, ": the line is not a JSON object"));
   }
   TextRow row;
   for (const std::string& column : query.columns) {

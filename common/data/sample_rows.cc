@@ -130,7 +130,7 @@ absl::Status FillContexts(const Config& config,
   const auto size = static_cast<size_t>(config.rollout.group_size);
   if (rows->size() % size != 0) {
     return DataError(absl::StrCat(rows->size(),
-                                  " samples are no whole groups of "
+                                  " samples do not make whole groups of "
                                   "rollout.group_size (",
                                   size,
                                   ") answers to a problem"));

@@ -85,7 +85,7 @@ absl::Status CheckEntries(const std::vector<std::string>& entries,
         (count > 0 && number >= static_cast<int64_t>(count))) {
       return wrong(absl::StrCat(
           Quoted(entry),
-          " is no GPU here",
+          " does not exist here",
           count == 0   ? std::string()
           : count == 1 ? ", where there is one, 0"
                        : absl::StrCat(", where there are 0 to ", count - 1),

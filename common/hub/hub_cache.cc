@@ -131,7 +131,7 @@ absl::StatusOr<std::string> FindCommit(HubKind kind,
   return HalfDownload(
       kind,
       id,
-      absl::StrCat(path, " holds '", commit, "', which is no commit"));
+      absl::StrCat(path, " holds '", commit, "', which is not a commit"));
 }
 
 // The hub's list of the commit's files, where it can be read: other versions

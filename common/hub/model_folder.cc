@@ -182,8 +182,8 @@ absl::StatusOr<std::string> BaseModelName(const std::string& path,
   if (ParseHubId(name).has_value()) return name;
   return ConfigError(absl::StrCat("model.name: '",
                                   Printable(name),
-                                  "' is no id on the hub, as Qwen/Qwen3-4B or "
-                                  "Qwen/Qwen3-4B@main is"));
+                                  "' is not an id on the hub, such as "
+                                  "Qwen/Qwen3-4B or Qwen/Qwen3-4B@main"));
 }
 
 }  // namespace dapd

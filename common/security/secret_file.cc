@@ -29,7 +29,7 @@ absl::Status SecretError(const std::string& key, const std::string& what) {
 }
 
 absl::Status CheckMode(const std::string& key, const struct stat& info) {
-  if (!S_ISREG(info.st_mode)) return SecretError(key, "is no regular file");
+  if (!S_ISREG(info.st_mode)) return SecretError(key, "is not a regular file");
   if (info.st_size > kMaxBytes) {
     return SecretError(key,
                        absl::StrCat("has more than ", kMaxBytes, " bytes"));

@@ -165,7 +165,7 @@ absl::StatusOr<SafetensorsHeader> ParseHeader(absl::string_view json,
                                               uint64_t data_bytes,
                                               const std::string& where) {
   if (json.empty() || json[0] != '{') {
-    return DataError(absl::StrCat(where, ": the header is no JSON object"));
+    return DataError(absl::StrCat(where, ": the header is not a JSON object"));
   }
   while (!json.empty() && json.back() == ' ') json.remove_suffix(1);
   if (json.back() != '}') {
@@ -178,12 +178,12 @@ absl::StatusOr<SafetensorsHeader> ParseHeader(absl::string_view json,
   for (const auto& [name, value] : parsed.items()) {
     if (name == kMetadataKey) {
       if (!value.is_object()) {
-        return DataError(absl::StrCat(where, ": ", name, " is no object"));
+        return DataError(absl::StrCat(where, ": ", name, " is not an object"));
       }
       for (const auto& [key, text] : value.items()) {
         if (!text.is_string()) {
           return DataError(absl::StrCat(
-              where, ": ", name, " entry '", key, "' is no string"));
+              where, ": ", name, " entry '", key, "' is not a string"));
         }
         header.metadata[key] = text.get<std::string>();
       }

@@ -18,8 +18,11 @@ absl::StatusOr<Payload> ParsePayload(const std::string& name) {
   for (size_t i = 0; i < kNames.size(); ++i) {
     if (name == kNames[i]) return static_cast<Payload>(i);
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "'", name, "' is no payload; there are ", absl::StrJoin(kNames, ", ")));
+  return absl::InvalidArgumentError(
+      absl::StrCat("'",
+                   name,
+                   "' is not a payload; the payloads are ",
+                   absl::StrJoin(kNames, ", ")));
 }
 
 }  // namespace dapd

@@ -46,7 +46,7 @@ absl::StatusOr<ViewName> ParseViewName(const std::string& name) {
   return absl::InvalidArgumentError(absl::StrCat(
       "'",
       name,
-      "' is no view; there are ",
+      "' is not a view; the views are ",
       absl::StrJoin(kViews, ", ", [](std::string* out, const ViewRow& row) {
         out->append(row.name);
       })));

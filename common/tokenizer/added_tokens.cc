@@ -15,7 +15,7 @@ absl::StatusOr<AddedTokens> AddedTokens::Parse(const nlohmann::json& json,
                                                bool composes) {
   AddedTokens added;
   if (!json.is_array()) {
-    return absl::InvalidArgumentError("added_tokens is no list");
+    return absl::InvalidArgumentError("added_tokens is not a list");
   }
   for (const nlohmann::json& entry : json) {
     const auto id = JsonInteger(

@@ -124,7 +124,7 @@ absl::Status Bpe::AddMerges(const nlohmann::json& merges) {
     std::string right;
     if (!SplitMerge(merge, &left, &right)) {
       return Refuse(
-          absl::StrCat("merges[", rank, "] is ", merge.dump(), ", no pair"));
+          absl::StrCat("merges[", rank, "] is ", merge.dump(), ", not a pair"));
     }
     for (const std::string& token : {left, right, left + right}) {
       if (!vocabulary_.contains(token)) {

@@ -60,7 +60,7 @@ absl::StatusOr<TokenizerConfig> ReadTokenizerConfig(const std::string& folder) {
                    ReadFile(config.path, kMaxConfigBytes));
   ASSIGN_OR_RETURN(const nlohmann::json json, ParseJson(bytes, config.path));
   if (!json.is_object()) {
-    return DataError(absl::StrCat(config.path, " is no JSON object"));
+    return DataError(absl::StrCat(config.path, " is not a JSON object"));
   }
   config.special_tokens = SpecialTokens(json);
   config.chat_template = TemplateText(json);

@@ -55,7 +55,7 @@ absl::StatusOr<LoraConfig> MakeLoraConfig(const LoraSection& section) {
     }
     if (p == kNumProjections) {
       return ConfigError(
-          absl::StrCat("lora.targets: '", target, "' is no projection"));
+          absl::StrCat("lora.targets: '", target, "' is not a projection"));
     }
     lora.targets.push_back(static_cast<Projection>(p));
   }

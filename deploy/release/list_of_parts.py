@@ -65,5 +65,5 @@ def write_list(folder, parts, options):
     text = JsonV1Dot6(bom).output_as_string(indent=2) + "\n"
     problem = JsonStrictValidator(SchemaVersion.V1_6).validate_str(text)
     if problem:
-        raise ValueError(f"the list of parts is no CycloneDX 1.6: {problem}")
+        raise ValueError(f"the list of parts is not CycloneDX 1.6: {problem}")
     (folder / "parts.cdx.json").write_text(text)

@@ -87,10 +87,10 @@ absl::StatusOr<AnswerFile> AnswerFile::Open(
   std::error_code error;
   if (std::filesystem::exists(path, error) &&
       !std::filesystem::is_regular_file(path, error)) {
-    return DataError(absl::StrCat(
-        path,
-        " is no file, which an unfinished evaluation could go on with; name "
-        "another --output, or none"));
+    return DataError(
+        absl::StrCat(path,
+                     " is not a file from which an unfinished evaluation could "
+                     "be resumed; choose another --output, or none"));
   }
   ASSIGN_OR_RETURN(AppendFile appended, AppendFile::Open(path));
   const int lock = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);

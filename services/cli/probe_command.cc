@@ -45,7 +45,7 @@ absl::StatusOr<std::string> TextOf(const nlohmann::json& row,
                                    const char* key,
                                    const std::string& where) {
   if (!row.is_object() || !row.contains(key) || !row[key].is_string()) {
-    return DataError(absl::StrCat(where, ": \"", key, "\" is no text"));
+    return DataError(absl::StrCat(where, ": \"", key, "\" is not a string"));
   }
   return row[key].get<std::string>();
 }
@@ -56,7 +56,8 @@ absl::StatusOr<bool> IsCorrect(const nlohmann::json& row,
                                const std::string& where) {
   if (row.contains("correct")) {
     if (row["correct"].is_boolean()) return row["correct"].get<bool>();
-    return DataError(absl::StrCat(where, ": \"correct\" is no true or false"));
+    return DataError(
+        absl::StrCat(where, ": \"correct\" is neither true nor false"));
   }
   if (!row.contains("answer")) {
     return DataError(absl::StrCat(

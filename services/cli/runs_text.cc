@@ -113,7 +113,7 @@ absl::StatusOr<std::vector<ListedRun>> ListRuns(const std::string& folder) {
   std::error_code error;
   if (!fs::is_directory(folder, error)) {
     return WithExitCode(
-        absl::NotFoundError(absl::StrCat(folder, " is no folder")),
+        absl::NotFoundError(absl::StrCat(folder, " is not a folder")),
         ExitCode::kData);
   }
   std::vector<std::string> folders;

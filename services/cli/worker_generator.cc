@@ -55,8 +55,9 @@ absl::Status WorkerGenerator::AnswerAll(
   std::vector<int32_t> probe_ids = prompts.front().ids;
   if (probe_ids.size() > kProbeTokens) probe_ids.resize(kProbeTokens);
   if (probe_ids.size() < 2) {
-    return DataError(absl::StrCat(prompts.front().name,
-                                  ": a prompt of one token is no probe"));
+    return DataError(
+        absl::StrCat(prompts.front().name,
+                     ": a prompt of one token is too short for a probe"));
   }
   ASSIGN_OR_RETURN(const std::shared_ptr<const PolicyUpdate> policy,
                    MakePolicyUpdate(*weights_,

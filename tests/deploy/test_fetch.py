@@ -135,7 +135,7 @@ def test_a_glob_fetches_no_more_than_it_matches(call, hub, tmp_path):
 @pytest.mark.parametrize("arguments, code, said", [
     (["model", "org/none"], 4, "the hub has no model org/none"),
     (["model", "org/tiny@v9"], 4, "org/tiny has no revision v9"),
-    (["model", "a--b/c"], 2, "is no id"),
+    (["model", "a--b/c"], 2, "is not an id"),
     (["model", "org/tiny:*.json"], 2, "glob"),
     (["models", "org/tiny"], 2, "usage: deploy/fetch.sh"),
     (["model"], 2, "usage: deploy/fetch.sh"),

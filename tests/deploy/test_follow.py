@@ -254,7 +254,7 @@ def test_what_cannot_be_followed_is_said(follow, run, tmp_path):
     assert code == 2 and "no key" in said
     run.write(["[]"])
     code, said = follow("--wandb", "project", check=False)
-    assert code == 4 and "metrics.jsonl:1 is no step" in said
+    assert code == 4 and "metrics.jsonl:1 is not a step" in said
     (run.folder / "follow-wandb.json").write_text("{")
     code, said = follow("--wandb", "project", check=False)
     assert code == 4 and "follow-wandb.json is damaged" in said

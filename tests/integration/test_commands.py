@@ -54,7 +54,7 @@ def test_what_cannot_be_printed_is_an_error():
 
 @pytest.mark.parametrize("arguments, said", [
     (["compare", ""], "holds no run"),
-    (["runs", "list", ""], "is no folder"),
+    (["runs", "list", ""], "is not a folder"),
     (["problems", "--task", "stepwise_sum", "--output", "."], "is a folder"),
     (["problems", "--task", "stepwise_sum", "--output", ""], "is empty"),
     (["problems", "--task", "stepwise_sum", "--output", "/dev/null/x"], "Not a directory"),

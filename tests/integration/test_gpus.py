@@ -46,7 +46,7 @@ REFUSED = {
     "an old driver": (machine(H100, FAKE_NVIDIA_CUDA="12040"), "is too old: it is for CUDA 12.4, and CUDA 13.0 needs driver 580 or newer"),
     "an old card": (machine(T4), "GPU 0 (Tesla T4) has compute capability 7.5, and 8.0 (sm_80"),
     "an old card beside another": (machine(f"{T4};{H100}"), "leave it out with CUDA_VISIBLE_DEVICES=GPU-11111111-"),
-    "a number too many": (machine(H100, CUDA_VISIBLE_DEVICES="0,1"), "CUDA_VISIBLE_DEVICES is '0,1': '1' is no GPU here"),
+    "a number too many": (machine(H100, CUDA_VISIBLE_DEVICES="0,1"), "CUDA_VISIBLE_DEVICES is '0,1': '1' does not exist here"),
     "a number twice": (machine(f"{H100};{H100}", CUDA_VISIBLE_DEVICES="1,1"), "'1' stands there twice"),
     "numbers and ids": (machine(f"{H100};{H100}", CUDA_VISIBLE_DEVICES="1,GPU-10"), "it mixes numbers and ids"),
     "a hidden GPU": (machine(H100, CUDA_VISIBLE_DEVICES=""), "hides all GPUs"),

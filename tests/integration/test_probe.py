@@ -42,9 +42,9 @@ def test_the_text_says_the_same(workspace, tmp_path):
 
 @pytest.mark.parametrize("row, said", [
     ({"id": "a", "text": "x"}, 'neither "correct" nor an "answer"'),
-    ({"id": "a", "correct": False}, '"text" is no text'),
-    ({"text": "x", "correct": False}, '"id" is no text'),
-    ({"id": "a", "text": "x", "correct": "no"}, '"correct" is no true or false'),
+    ({"id": "a", "correct": False}, '"text" is not a string'),
+    ({"text": "x", "correct": False}, '"id" is not a string'),
+    ({"id": "a", "text": "x", "correct": "no"}, '"correct" is neither true nor false'),
 ])
 def test_a_row_that_cannot_be_used_is_named(workspace, tmp_path, row, said):
     result = probe(workspace, tmp_path, [ANSWERS[0], row], check=False)

@@ -141,6 +141,6 @@ def test_a_group_that_is_not_whole_is_refused(tmp_path):
         assert result.returncode == 4, result.stderr
         return result.stderr
 
-    assert "11 samples are no whole groups of rollout.group_size (4)" in refused(case.rows[:-1])
+    assert "11 samples do not make whole groups of rollout.group_size (4)" in refused(case.rows[:-1])
     case.rows[1]["problem"] = "another"
     assert "'r1' answers another problem" in refused(case.rows)

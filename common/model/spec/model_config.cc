@@ -97,7 +97,7 @@ absl::StatusOr<json> ReadJsonObject(const std::string& path) {
   if (!bytes.ok()) return WithExitCode(bytes.status(), ExitCode::kData);
   ASSIGN_OR_RETURN(json parsed, ParseJson(*bytes, path));
   if (!parsed.is_object()) {
-    return DataError(absl::StrCat(path, " is no JSON object"));
+    return DataError(absl::StrCat(path, " is not a JSON object"));
   }
   return parsed;
 }
@@ -130,7 +130,7 @@ void ReadRopeObject(const json& object,
                     FieldReader& reader,
                     ModelConfig& config) {
   if (!object.is_object()) {
-    reader.Fail(key, "is no object");
+    reader.Fail(key, "is not an object");
     return;
   }
   FieldReader rope(object, key);
@@ -353,7 +353,7 @@ absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& folder) {
     reader.Fail("num_attention_heads",
                 absl::StrCat("(",
                              config.num_heads,
-                             ") is no multiple of num_key_value_heads (",
+                             ") is not a multiple of num_key_value_heads (",
                              config.num_kv_heads,
                              ")"));
   }

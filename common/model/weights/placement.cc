@@ -86,8 +86,8 @@ void* CudaSymbol(const char* name) {
 absl::StatusOr<at::Device> ParseDevice(const std::string& name) {
   if (name == "cpu") return at::Device(at::kCPU);
   if (name != "auto" && name != "cuda") {
-    return ConfigError(
-        absl::StrCat("model.device '", name, "' is none of auto, cpu, cuda"));
+    return ConfigError(absl::StrCat(
+        "model.device '", name, "' is not one of auto, cpu, cuda"));
   }
   const absl::Status usable = CudaIsUsable();
   if (usable.ok()) return at::Device(at::kCUDA);

@@ -61,7 +61,7 @@ absl::StatusOr<uint64_t> ReadServingStatus(const grpc::ByteBuffer& response) {
   google::protobuf::Empty message;  // keeps what it does not know
   if (!response.DumpToSingleSlice(&slice).ok() ||
       !message.ParseFromArray(slice.begin(), static_cast<int>(slice.size()))) {
-    return absl::UnavailableError("its answer is no HealthCheckResponse");
+    return absl::UnavailableError("its answer is not a HealthCheckResponse");
   }
   uint64_t value = 0;
   const google::protobuf::UnknownFieldSet& fields =

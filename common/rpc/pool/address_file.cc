@@ -34,7 +34,7 @@ absl::Status CheckAddress(absl::string_view address) {
   for (const char c : address) {
     if (!absl::ascii_isgraph(static_cast<unsigned char>(c))) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "'", address, "' is no address; write one host:port a line"));
+          "'", address, "' is not an address; write one host:port a line"));
     }
   }
   ASSIGN_OR_RETURN(const HostPort parsed, ParseHostPort(std::string(address)));
@@ -84,7 +84,7 @@ absl::StatusOr<std::vector<std::string>> ReadAddressFile(
   if (std::filesystem::exists(status) &&
       !std::filesystem::is_regular_file(status)) {
     return absl::InvalidArgumentError(
-        absl::StrCat(path, " is no file; a list of workers was expected"));
+        absl::StrCat(path, " is not a file; a list of workers was expected"));
   }
   ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxBytes));
   return ParseAddressFile(path, text);

@@ -126,7 +126,7 @@ absl::Status AdapterReceiver::Add(grpc::ByteBuffer& message) {
   if (chunk.has_value()) return AddChunk(*chunk);
   v1::LoadAdapterRequest request;
   if (!DecodeMessage(message, &request)) {
-    return absl::InvalidArgumentError("a message is no LoadAdapterRequest");
+    return absl::InvalidArgumentError("a message is not a LoadAdapterRequest");
   }
   return Add(request);
 }

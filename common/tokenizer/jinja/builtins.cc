@@ -128,7 +128,8 @@ const std::map<std::string, Method>& Methods() {
       {"get",
        [](const Value& v, const Arguments& a) -> absl::StatusOr<Value> {
          const Value key = a.At(0, "key");
-         if (!v.is_dict() || !key.is_string()) return Refuse("get of no dict");
+         if (!v.is_dict() || !key.is_string())
+           return Refuse("get of something not a dict");
          const Value found = v.Get(key.string());
          if (!found.is_undefined()) return found;
          const Value fallback = a.At(1, "default");

@@ -143,9 +143,9 @@ class Interpreter {
     }
     const Value target = Lookup(statement.names[0]);
     if (!target.is_namespace()) {
-      return Error(
-          statement.line,
-          Refuse(absl::StrCat("'", statement.names[0], "' is no namespace")));
+      return Error(statement.line,
+                   Refuse(absl::StrCat(
+                       "'", statement.names[0], "' is not a namespace")));
     }
     if (value.is_namespace()) return Error(statement.line, NamespaceInside());
     RETURN_IF_ERROR(CountSteps(LookupCost(target)));
@@ -361,7 +361,7 @@ class Interpreter {
     for (size_t i = 0; i + 1 < node.children.size(); i += 2) {
       ASSIGN_OR_RETURN(const Value key, Evaluate(*node.children[i]));
       ASSIGN_OR_RETURN(Value value, EvaluatePart(*node.children[i + 1]));
-      if (!key.is_string()) return Refuse("a dict's key is no string");
+      if (!key.is_string()) return Refuse("a dict's key is not a string");
       dict.emplace_back(key.string(), std::move(value));
     }
     return Value(std::move(dict));

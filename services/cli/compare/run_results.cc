@@ -84,7 +84,7 @@ absl::Status ReadHistory(const std::string& path, RunResults* run) {
     ASSIGN_OR_RETURN(const Json json, ParseJson(line, where));
     if (!json.is_object() || !json.contains("step") ||
         !ReadNumber(json["step"], &run->step)) {
-      return DataError(absl::StrCat(where, " is no step"));
+      return DataError(absl::StrCat(where, " is not a step"));
     }
     history.Add(nlohmann::ordered_json(json));
   }

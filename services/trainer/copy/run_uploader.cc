@@ -95,7 +95,7 @@ absl::Status RunUploader::ReadOwner(bool* is_free) {
     if (objects.empty()) return absl::OkStatus();
     return absl::FailedPreconditionError(
         absl::StrCat(store_.url(),
-                     " holds something that is no copy of a run (",
+                     " holds something that is not a copy of a run (",
                      Printable(objects.begin()->first),
                      "); choose another checkpoint.copy_to"));
   }

@@ -48,9 +48,10 @@ absl::StatusOr<StepLine> ParseLine(const std::string& path, const Line& line) {
   if (!row.ok()) return absl::DataLossError(row.status().message());
   const auto step = row->is_object()
                         ? JsonInteger(row->value("step", nlohmann::json()), 1)
-                        : absl::InvalidArgumentError("no object");
+                        : absl::InvalidArgumentError("not an object");
   if (!step.ok() || !row->contains("answers")) {
-    return absl::DataLossError(absl::StrCat(where, " is no step's answers"));
+    return absl::DataLossError(
+        absl::StrCat(where, " is not a step with its answers"));
   }
   return StepLine{.step = *step, .row = Json(*row), .where = where};
 }

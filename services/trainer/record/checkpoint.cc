@@ -157,14 +157,14 @@ absl::StatusOr<PolicyState> ReadContents(const std::string& folder,
   const auto version = JsonInteger(state.at("step"), 0);
   const auto snapshot = JsonInteger(state.at("snapshot_step"), 0);
   if (!version.ok() || !snapshot.ok()) {
-    return Damaged(folder, "step or snapshot_step is no count");
+    return Damaged(folder, "step or snapshot_step is not a count");
   }
   policy.version = *version;
   policy.snapshot_version = *snapshot;
   policy.updates = policy.version;
   if (state.contains("updates")) {
     const auto updates = JsonInteger(state.at("updates"), 0, policy.version);
-    if (!updates.ok()) return Damaged(folder, "updates is no count");
+    if (!updates.ok()) return Damaged(folder, "updates is not a count");
     policy.updates = *updates;
   }
   ASSIGN_OR_RETURN(policy.live,

@@ -85,7 +85,7 @@ absl::Status ShowFinishedRun(const Config& config,
   } catch (const Json::exception& error) {
     return absl::DataLossError(
         absl::StrCat(folder,
-                     "/metrics.jsonl ends in a line that is no step: ",
+                     "/metrics.jsonl ends in a line that is not a step: ",
                      error.what()));
   }
   const v1::GetStatusResponse shown = status->Get();

@@ -53,7 +53,7 @@ absl::Status ReadLastStep(RunOverview* run) {
                    ParseJson(*line, absl::StrCat(path, ", its last line")));
   if (!json.is_object() || !json.contains("step") ||
       !ReadNumber(json["step"], &run->step)) {
-    return DataError(absl::StrCat(path, ": its last line is no step"));
+    return DataError(absl::StrCat(path, ": its last line is not a step"));
   }
   double loss = 0.0;
   if (json.contains("loss") && ReadNumber(json["loss"], &loss) &&

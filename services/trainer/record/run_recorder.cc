@@ -107,7 +107,7 @@ absl::StatusOr<std::unique_ptr<RunRecorder>> RunRecorder::Create(
       });
     } catch (const Json::exception& error) {
       return absl::DataLossError(absl::StrCat(
-          lines_path, " ends in a line that is no step: ", error.what()));
+          lines_path, " ends in a line that is not a step: ", error.what()));
     }
   }
   metrics->RecordStart(start_step, folder.resumed());

@@ -130,7 +130,7 @@ absl::StatusOr<std::vector<ShownAnswer>> ParseShownAnswers(
     const std::optional<AnswerGrade> grade = AnswerGradeOf(name);
     if (!grade.has_value()) {
       return absl::DataLossError(
-          absl::StrCat(where, ": '", name, "' is no grade of an answer"));
+          absl::StrCat(where, ": '", name, "' is not a grade of an answer"));
     }
     answer.grade = *grade;
     answers.push_back(CutToShow(std::move(answer)));

@@ -41,17 +41,17 @@ absl::Status ForEachStepLine(
     const Json row = Json::parse(line, nullptr, /*allow_exceptions=*/false);
     const auto step = row.is_object()
                           ? JsonInteger(row.value("step", Json()), 0)
-                          : absl::InvalidArgumentError("no object");
+                          : absl::InvalidArgumentError("not an object");
     if (!step.ok() || !row.contains("seconds")) {
       return absl::DataLossError(
-          absl::StrCat(path, " has a line that is no step: ", line));
+          absl::StrCat(path, " has a line that is not a step: ", line));
     }
     RETURN_IF_ERROR(take(*step, row));
   }
   return absl::OkStatus();
 } catch (const Json::exception& error) {
   return absl::DataLossError(
-      absl::StrCat(path, " has a line that is no step: ", error.what()));
+      absl::StrCat(path, " has a line that is not a step: ", error.what()));
 }
 
 absl::StatusOr<KeptLines> KeepLines(const std::string& path,

@@ -198,7 +198,7 @@ std::optional<TaskAnswer<ScoreResult>> TeacherSession::Add(
   v1::ScoreResponse response;
   if (!chunk.has_value() && !DecodeMessage(message, &response)) {
     return TaskAnswer<ScoreResult>{
-        0, absl::DataLossError("an answer that is no ScoreResponse")};
+        0, absl::DataLossError("an answer that is not a ScoreResponse")};
   }
   const uint64_t id =
       chunk.has_value() ? chunk->request_id : response.request_id();

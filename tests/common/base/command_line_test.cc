@@ -82,7 +82,7 @@ TEST(CommandLineTest, WhatIsWrongIsSaidAndAUsageError) {
            {{"x", "--count", "10"}, "--count"},
            {{"x", "--count", "1.5"}, "--count"},
            {{"x", "--rate", "-1"}, "--rate: Value -1 is not above 0"},
-           {{"x", "--rate", "nan"}, "--rate: Value nan is no finite number"},
+           {{"x", "--rate", "nan"}, "--rate: Value nan is not a finite number"},
            {{"x", "--rate", "1e400"}, "--rate"},
            {{"x", "--any-count", "9223372036854775808"}, "--any-count"},
            {{"x", "--seed", "18446744073709551616"}, "--seed"},

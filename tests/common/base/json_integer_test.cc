@@ -47,11 +47,11 @@ TEST(JsonTokenIdsTest, AnErrorNamesThePlace) {
             (std::vector<int32_t>{0, 9}));
   for (const auto& [text, error] :
        std::vector<std::pair<std::string, std::string>>{
-           {"[1,2.0]", "ids[1]: 2.0 is no integer from 0 to 9"},
-           {"[true]", "ids[0]: true is no integer"},
-           {"[0,1,-1]", "ids[2]: -1 is no integer"},
-           {"[10]", "ids[0]: 10 is no integer"},
-           {"[1e30]", "ids[0]: 1e+30 is no integer"},
+           {"[1,2.0]", "ids[1]: 2.0 is not an integer from 0 to 9"},
+           {"[true]", "ids[0]: true is not an integer"},
+           {"[0,1,-1]", "ids[2]: -1 is not an integer"},
+           {"[10]", "ids[0]: 10 is not an integer"},
+           {"[1e30]", "ids[0]: 1e+30 is not an integer"},
            {"7", "ids: token ids must be a list"}}) {
     const auto ids = JsonTokenIds(json::parse(text), "ids", 10);
     ASSERT_FALSE(ids.ok()) << text;

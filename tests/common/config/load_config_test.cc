@@ -241,7 +241,7 @@ TEST(LoadConfigTest, AMistakenPromptIsNamed) {
   EXPECT_THAT(Refusal({"prompts.privileged='{problem} only'"}),
               HasSubstr("prompts.privileged: {reference} is missing"));
   EXPECT_THAT(Refusal({"prompts.none='{question}'"}),
-              HasSubstr("prompts.none: {question} is no field"));
+              HasSubstr("prompts.none: {question} is not a field"));
   EXPECT_THAT(Refusal({"prompts.none=Problem: {problem}"}),
               testing::AllOf(HasSubstr("prompts.none"), HasSubstr("quotes")));
 }

@@ -62,7 +62,7 @@ TEST(PromptTemplateTest, AWordThatIsNoFieldIsNamed) {
         PromptTemplate::Parse("x {" + std::string(word) + "} {problem}");
     EXPECT_TRUE(absl::IsInvalidArgument(prompt.status())) << word;
     EXPECT_THAT(std::string(prompt.status().message()),
-                testing::AllOf(HasSubstr("{" + std::string(word) + "} is no"),
+                testing::AllOf(HasSubstr("{" + std::string(word) + "} is not"),
                                HasSubstr("{reference}"),
                                HasSubstr("{{" + std::string(word) + "}}")));
   }

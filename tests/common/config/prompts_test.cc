@@ -82,7 +82,7 @@ TEST(PromptsTest, EveryMistakeIsNamedWithItsKey) {
                   HasSubstr("prompts.privileged: {reference} is missing"),
                   HasSubstr("prompts.demonstration: {feedback} is not for it"),
                   HasSubstr("prompts.probe: {problem} is not for it"),
-                  HasSubstr("prompts.sibling: {answer} is no field"),
+                  HasSubstr("prompts.sibling: {answer} is not a field"),
                   HasSubstr("sibling_solution: {reference} is missing"),
                   HasSubstr("sibling_solution: {feedback} is not for it"),
                   HasSubstr("sibling_feedback: {feedback} is missing"),

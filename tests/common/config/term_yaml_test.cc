@@ -73,19 +73,19 @@ TEST(TermYamlTest, AMistakeIsNamedWithItsPlace) {
   };
   const std::string plain = kPlain;
   for (const Case& c : std::vector<Case>{
-           {"[1]", "is no map"},
+           {"[1]", "is not a map"},
            {"{name: t, weight: 1}", "student is missing"},
            {"{name: t, student: none_rollout, weight: 1}",
             "teacher is missing"},
            {"{name: t, student: nun, teacher: cross_rollout, "
             "teacher_weights: base, weight: 1}",
-            "student: 'nun' is no view"},
+            "student: 'nun' is not a view"},
            {plain + ", divergence: kl}",
-            "divergence: 'kl' is none of forward_kl"},
+            "divergence: 'kl' is not one of forward_kl"},
            {plain + ", clip: 0}", "clip: must be a number above 0"},
            {plain + ", clip: x}", "clip: must be a number above 0"},
            {plain + ", importance: all}",
-            "importance: 'all' is none of none, token, sequence"},
+            "importance: 'all' is not one of none, token, sequence"},
            {plain + ", top_k: 1.5}", "top_k: must be an integer"},
            {plain + ", tail: maybe}", "tail: must be true or false"},
            {plain + ", klip: 1}", "unknown key 'klip'"},
@@ -96,7 +96,7 @@ TEST(TermYamlTest, AMistakeIsNamedWithItsPlace) {
             "exclude each other"},
            {"{name: t, student: none_rollout, weight: 1, target: {anchor: "
             "{view: none_rollout, weights: bass}, delta: []}}",
-            "target: anchor: weights: 'bass' is none of base"},
+            "target: anchor: weights: 'bass' is not one of base"},
            {"{name: t, student: none_rollout, weight: .inf, teacher: "
             "cross_rollout, teacher_weights: base}",
             "weight: must be a finite number"}}) {

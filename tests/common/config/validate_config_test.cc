@@ -110,7 +110,7 @@ TEST(LoadConfigTest, SecurityKeysThatContradictEachOtherAreNamed) {
 
 TEST(LoadConfigTest, GroupsOfAnswersHaveToBeWhole) {
   EXPECT_THAT(Message(Load(kGood, {"rollout.group_size=5"})),
-              HasSubstr("trainer.batch_size (32) is no multiple of "
+              HasSubstr("trainer.batch_size (32) is not a multiple of "
                         "rollout.group_size (5)"));
   EXPECT_TRUE(Load(kGood, {"rollout.group_size=4"}).ok());
   EXPECT_THAT(

@@ -123,11 +123,12 @@ TEST(GpuReportTest, GpusThatAreHiddenOnPurposeAreNoError) {
 }
 
 TEST(GpuReportTest, AMixedUpListOfGpusIsRefusedAndTheWrongEntryNamed) {
-  EXPECT_THAT(JudgedWith("0,9", {H100("1a")}),
-              Says(kWrong,
-                   "CUDA_VISIBLE_DEVICES is '0,9': '9' is no GPU here, where "
-                   "there are 0 to 1; CUDA sees those before it only"));
-  EXPECT_THAT(JudgedWith("9", {}), Says(kWrong, "'9' is no GPU here"));
+  EXPECT_THAT(
+      JudgedWith("0,9", {H100("1a")}),
+      Says(kWrong,
+           "CUDA_VISIBLE_DEVICES is '0,9': '9' does not exist here, where "
+           "there are 0 to 1; CUDA sees those before it only"));
+  EXPECT_THAT(JudgedWith("9", {}), Says(kWrong, "'9' does not exist here"));
   EXPECT_THAT(JudgedWith("0,0", {}), Says(kWrong, "'0' stands there twice"));
   EXPECT_THAT(JudgedWith("0,all", {H100("1a")}), Says(kWrong, "'all' is no"));
   EXPECT_THAT(JudgedWith("0,GPU-1b", {H100("1a")}),

@@ -73,7 +73,7 @@ TEST(SafetensorsTest, HostileFilesAreRefusedByName) {
            {"empty", "", "too short"},
            {"short", "abc", "too short"},
            {"huge header", huge + "{}", "the header claims"},
-           {"no object", WithHeader("[]", 0), "no JSON object"},
+           {"no object", WithHeader("[]", 0), "not a JSON object"},
            {"text behind", WithHeader("{}x", 0), "only spaces"},
            {"broken json", WithHeader("{\"a\":}", 0), "not valid JSON"},
            {"duplicate",

@@ -124,7 +124,7 @@ TEST(ChatTemplateTest, ValuesStayFlatAndNeverHoldThemselves) {
   EXPECT_THAT(Render("{% set n = namespace() %}{% set n.n = n %}"),
               HasSubstr("a namespace inside another value"));
   EXPECT_THAT(Render("{% set m = messages[0] %}{% set m.role = 'x' %}"),
-              HasSubstr("'m' is no namespace"));
+              HasSubstr("'m' is not a namespace"));
   EXPECT_THAT(Render("{% set n = namespace(l=[]) %}{% for i in range(99) %}"
                      "{% set n.l = [n.l] %}{% endfor %}"),
               HasSubstr("nested too deeply"));

@@ -71,7 +71,7 @@ TEST(ScoreRequestTest, WhatIsOutOfRangeIsRefusedByName) {
        [](auto& r) {
          while (r.views_size() <= kNumViews) r.add_views();
        }},
-      {"'rollout' is no view",
+      {"'rollout' is not a view",
        [](auto& r) { r.mutable_views(1)->set_name("rollout"); }},
       {"view 'none_rollout' occurs twice",
        [](auto& r) { r.mutable_views(1)->set_name("none_rollout"); }},

@@ -136,7 +136,7 @@ TEST_F(ModelConfigTest, AnIncompleteOrOtherRopeScalingIsRefusedByItsKey) {
            {R"({"type":"linear","factor":2})", "type is \"linear\""},
            {R"({"rope_type":"default","partial_rotary_factor":0.5})",
             "partial_rotary_factor"},
-           {"7", "rope_scaling is no object"}}) {
+           {"7", "rope_scaling is not an object"}}) {
     const absl::Status status =
         Read(OtherJson("llama", ",\"rope_scaling\":" + more)).status();
     EXPECT_EQ(ExitCodeOf(status), ExitCode::kData) << more;

@@ -150,7 +150,7 @@ TEST_F(AddressFileTest, AFileThatIsTooLargeIsNotRead) {
 TEST_F(AddressFileTest, APipeIsRefused) {
   ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
   EXPECT_THAT(std::string(AddressFile(path_).Read().status().message()),
-              HasSubstr("is no file"));
+              HasSubstr("is not a file"));
 }
 
 TEST_F(AddressFileTest, WhatTheLogQuotesCannotForgeALine) {

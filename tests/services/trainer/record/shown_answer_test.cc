@@ -132,7 +132,7 @@ TEST(ShownAnswersTest, WhatIsNoneIsNamed) {
   }
   Json bad = good;
   bad[0]["grade"] = "splendid";
-  EXPECT_THAT(problem(bad), HasSubstr("'splendid' is no grade"));
+  EXPECT_THAT(problem(bad), HasSubstr("'splendid' is not a grade"));
 }
 
 TEST(PairAnswersTest, AProblemsAnswersStandSideBySide) {
