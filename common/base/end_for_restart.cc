@@ -12,9 +12,9 @@
 namespace dapd {
 
 void EndForRestart(const absl::Status& why) {
-  LogError(absl::StrCat("this process cannot compute any more (",
+  LogError(absl::StrCat("this process can no longer compute (",
                         std::string(why.message()),
-                        "); it ends, to be started again"));
+                        "); it exits so that it can be restarted"));
   ::_exit(static_cast<int>(ExitCode::kRestart));
 }
 

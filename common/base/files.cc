@@ -69,8 +69,8 @@ absl::Status FileError(absl::string_view verb,
           absl::StrCat(message,
                        "; user ",
                        ::geteuid(),
-                       " has no right to it: give it to that user with chown "
-                       "or chmod, and the folders above it, too"));
+                       " lacks the permission: grant it with chown or chmod, "
+                       "on the folders above as well"));
     case EROFS:
       return absl::PermissionDeniedError(message);
     case EISDIR:
@@ -251,7 +251,7 @@ absl::Status CheckNewOutput(const std::string& output) {
   }
   return WithExitCode(
       absl::AlreadyExistsError(absl::StrCat(
-          output, " is there already; choose another --output, or remove it")),
+          output, " already exists; choose another --output, or remove it")),
       ExitCode::kUsage);
 }
 

@@ -159,7 +159,7 @@ absl::StatusOr<std::string> LineProcess::Read(absl::Time deadline) {
     searched = buffer_.size();
     if (searched > kMaxLineBytes) {
       return absl::ResourceExhaustedError(
-          absl::StrCat(name_, " answered with an endless line"));
+          absl::StrCat(name_, " answered with a line that does not end"));
     }
     RETURN_IF_ERROR(Wait(POLLIN, deadline));
     buffer_.resize(searched + kBlockBytes);

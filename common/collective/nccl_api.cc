@@ -20,7 +20,7 @@ constexpr std::chrono::microseconds kPoll(50);
 constexpr int kQuickLooks = 100;
 // For the other ranks to leave a communicator, too.
 constexpr double kLeaveSeconds = 5;
-constexpr char kLate[] = "a rank did not come in time";
+constexpr char kLate[] = "a rank did not join in time";
 
 int Fail(const char* what, const char* why, char* error) {
   std::snprintf(error, kNcclErrorBytes, "%s: %s", what, why);
@@ -178,7 +178,7 @@ extern "C" int DapdNcclInit(const char* id,
     return 0;
   }
   const char* why = result == ncclInProgress
-                        ? "not all ranks came in time; can their machines "
+                        ? "not all ranks joined in time; can their machines "
                           "reach each other on every port?"
                         : ncclGetErrorString(result);
   if (joined == nullptr) return Fail("ncclCommInitRank", why, error);

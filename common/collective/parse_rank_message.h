@@ -17,7 +17,7 @@ absl::StatusOr<Message> ParseRankMessage(const std::string& bytes,
   Message message;
   if (message.ParseFromString(bytes)) return message;
   return absl::DataLossError(
-      absl::StrCat("a message of another rank cannot be read as ", what));
+      absl::StrCat("a message from another rank cannot be read as ", what));
 }
 
 }  // namespace dapd

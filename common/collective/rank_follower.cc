@@ -49,11 +49,11 @@ class RankFollower final : public Collective {
       if (status.ok() || absl::IsFailedPrecondition(status)) return status;
       if (options_.gives_up && options_.gives_up()) {
         return absl::CancelledError(
-            "told to stop while trainer rank 0 was awaited");
+            "told to stop while waiting for trainer rank 0");
       }
       if (SteadyNow() >= deadline) {
         return absl::UnavailableError(
-            absl::StrCat("trainer rank 0 cannot be reached at ",
+            absl::StrCat("trainer rank 0 could not be reached at ",
                          options_.rendezvous,
                          " within ",
                          absl::FormatDuration(options_.join_timeout),
@@ -103,7 +103,7 @@ class RankFollower final : public Collective {
       uint64_t expected = total;
       RETURN_IF_ERROR(link_.ReceiveChunk(operation, offset, &expected, &part));
       if (part.size() != size) {
-        return absl::DataLossError("rank 0 sent a sum of another length");
+        return absl::DataLossError("rank 0 sent a sum of a different length");
       }
       std::memcpy(bytes + offset, part.data(), size);
     }

@@ -40,32 +40,33 @@ class Members final : public v1::RankService::Service {
   grpc::Status Join(grpc::ServerContext* context, Stream* stream) override {
     v1::RankMessage message;
     if (!stream->Read(&message) || !message.has_hello()) {
-      return {grpc::StatusCode::INVALID_ARGUMENT, "no hello"};
+      return {grpc::StatusCode::INVALID_ARGUMENT,
+              "the first message is not a hello"};
     }
     const v1::RankHello& hello = message.hello();
     const int rank = static_cast<int>(hello.rank());
     if (rank < 1 || rank >= options_.world_size ||
         static_cast<int>(hello.world_size()) != options_.world_size) {
       return {grpc::StatusCode::FAILED_PRECONDITION,
-              absl::StrCat("this is a job of ",
+              absl::StrCat("this job has ",
                            options_.world_size,
-                           " ranks, not the one of rank ",
+                           " ranks and does not expect rank ",
                            rank,
                            " of ",
                            hello.world_size())};
     }
     if (hello.identity() != options_.identity) {
-      return {
-          grpc::StatusCode::FAILED_PRECONDITION,
-          "base, data, configuration or the program's version differ from rank "
-          "0's; start all ranks of one build (`dapd --version`)"};
+      return {grpc::StatusCode::FAILED_PRECONDITION,
+              "the base, the data, the configuration or the program's version "
+              "differs from rank 0's; start all ranks from one build (`dapd "
+              "--version`)"};
     }
     {
       MutexLock lock(&mutex_);
-      if (closing_) return {grpc::StatusCode::UNAVAILABLE, "the job ends"};
+      if (closing_) return {grpc::StatusCode::UNAVAILABLE, "the job is ending"};
       if (!members_.try_emplace(rank, Member{context, stream}).second) {
         return {grpc::StatusCode::ALREADY_EXISTS,
-                absl::StrCat("rank ", rank, " is there already")};
+                absl::StrCat("rank ", rank, " has already joined")};
       }
     }
     v1::RankMessage welcome;
@@ -89,7 +90,7 @@ class Members final : public v1::RankService::Service {
     changed_.NotifyAll();
     if (!is_gone) return grpc::Status::OK;
     LogWarning(
-        absl::StrCat("trainer rank ", rank, " left before the others came"));
+        absl::StrCat("trainer rank ", rank, " left before the others joined"));
     return grpc::Status::CANCELLED;
   }
 
@@ -102,7 +103,7 @@ class Members final : public v1::RankService::Service {
       if (missing.empty()) break;
       if (options_.gives_up && options_.gives_up()) {
         return absl::CancelledError(
-            "told to stop while trainer ranks were awaited");
+            "told to stop while waiting for trainer ranks");
       }
       const absl::Duration left = deadline - SteadyNow();
       if (left <= absl::ZeroDuration()) {
@@ -265,7 +266,7 @@ class RankLeader final : public Collective {
         RETURN_IF_ERROR(link.ReceiveChunk(operation, offset, &expected, &part));
         if (part.size() != size) {
           return absl::DataLossError(
-              absl::StrCat(link.peer(), " sent a chunk of another size"));
+              absl::StrCat(link.peer(), " sent a chunk of a different size"));
         }
         addend.resize(size / sizeof(float));
         std::memcpy(addend.data(), part.data(), size);
@@ -292,7 +293,7 @@ class RankLeader final : public Collective {
         if (SteadyNow() < deadline_) continue;
         deadline_ = absl::InfiniteFuture();
       }
-      LogError(absl::StrCat("a trainer rank did not come within ",
+      LogError(absl::StrCat("a trainer rank did not respond within ",
                             absl::FormatDuration(options_.operation_timeout),
                             " (trainer.rank_timeout_seconds)"));
       members_.CancelAll();

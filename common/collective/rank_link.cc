@@ -55,17 +55,17 @@ absl::Status RankLink::ReceiveChunk(uint64_t operation,
       offset + chunk.data().size() > chunk.total_bytes()) {
     return absl::DataLossError(
         absl::StrCat(peer_,
-                     " is at another operation (",
+                     " is at a different operation (",
                      chunk.operation(),
                      ", ",
                      chunk.total_bytes(),
-                     " bytes) than this rank (",
+                     " bytes) from this rank's (",
                      operation,
                      "): do all ranks run the same program and data?"));
   }
   if (Crc32c(chunk.data()) != chunk.crc32c()) {
     return absl::DataLossError(
-        absl::StrCat("a chunk of ", peer_, " was damaged on its way"));
+        absl::StrCat("a chunk from ", peer_, " was damaged in transit"));
   }
   *total = chunk.total_bytes();
   *data = std::move(*message.mutable_chunk()->mutable_data());

@@ -61,8 +61,8 @@ std::string NotifyPlace(absl::string_view url) {
 std::string ProblemWithNotifyUrl(absl::string_view url, bool has_secret) {
   const std::optional<UrlHead> head = SplitHead(url);
   if (!head.has_value()) {
-    return "is no URL that begins with http:// or https://, nor file:// and "
-           "the path of a file that holds one";
+    return "is neither a URL that begins with http:// or https:// nor file:// "
+           "and the path of a file that contains one";
   }
   // Parsers differ in what they make of some of them, such as a backslash in
   // front of the host.
@@ -70,14 +70,14 @@ std::string ProblemWithNotifyUrl(absl::string_view url, bool has_secret) {
         return absl::ascii_isgraph(static_cast<unsigned char>(c)) &&
                !absl::StrContains("\"<>\\^`{|}", c);
       })) {
-    return "has a space or a character that a URL has to encode";
+    return "has a space or a character that must be encoded in a URL";
   }
   if (absl::StrContains(head->authority, '@')) {
     return "has credentials in it; put them into the file that "
            "run.notify_secret_file names";
   }
   const std::string host = HostOf(head->authority);
-  if (host.empty()) return "names no host, or a port that is none";
+  if (host.empty()) return "names no host, or an invalid port";
   if (has_secret && head->scheme == kPlain && !IsLoopback(host)) {
     return "would send run.notify_secret_file without encryption to another "
            "machine: use https://";

@@ -81,7 +81,7 @@ std::vector<std::string> FindPromptProblems(const PromptsSection& section) {
     for (const PromptField field : rule.excluded) {
       if (prompt->Count(field) == 0) continue;
       problems.push_back(absl::StrCat(
-          rule.key, ": ", Braced(field), " is not for it; ", rule.why));
+          rule.key, ": ", Braced(field), " is not allowed here; ", rule.why));
     }
   }
   return problems;

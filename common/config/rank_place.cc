@@ -17,9 +17,9 @@ std::vector<std::string> PlaceRanksByMachine(LoadedConfig* loaded) {
   if (trainer.ranks_per_machine == 0) {
     if (trainer.machines != 1 || trainer.machine != 0) {
       problems.push_back(
-          "trainer.machines and trainer.machine are for "
-          "trainer.ranks_per_machine, which is 0: give it the ranks that each "
-          "machine starts");
+          "trainer.machines and trainer.machine need "
+          "trainer.ranks_per_machine, which is 0: set it to the number of "
+          "ranks that each machine starts");
     }
     return problems;
   }

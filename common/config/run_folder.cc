@@ -35,9 +35,9 @@ bool TakeLock(int lock) {
 // A mount that is somebody else's is the usual reason.
 absl::Status ExplainOutputError(const absl::Status& error) {
   if (!absl::IsPermissionDenied(error)) return error;
-  return ConfigError(absl::StrCat(error.message(),
-                                  "; run.output_dir has to be a folder that "
-                                  "this user may write in"));
+  return ConfigError(absl::StrCat(
+      error.message(),
+      "; run.output_dir must be a folder that this user can write to"));
 }
 
 }  // namespace
@@ -102,7 +102,7 @@ absl::StatusOr<bool> IsHeld(const std::string& run_folder) {
   ::close(lock);
   if (is_free) return false;
   if (error == EWOULDBLOCK) return true;
-  return FileError("look at the lock of", path, error);
+  return FileError("check the lock of", path, error);
 }
 
 int64_t FinishedStep(const std::string& run_folder) {

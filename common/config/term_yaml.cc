@@ -304,7 +304,7 @@ std::string ReadTerm(const YAML::Node& node, Term* term) {
   const std::string problem = ReadMap(node, fields, required);
   if (!problem.empty()) return problem;
   if (is_made && (node["teacher"] || node["teacher_weights"])) {
-    return "target and teacher exclude each other";
+    return "target and teacher are mutually exclusive";
   }
   term->target = is_made ? made : Target(pass);
   return "";

@@ -37,7 +37,7 @@ std::string ProblemWithPayload(const Term& term,
 void CheckTerms(const Config& config, std::vector<std::string>& problems) {
   std::set<std::string> names;
   const std::vector<Term> terms = ExpandTerms(config.objective);
-  if (terms.empty()) problems.push_back("objective.terms: there are none");
+  if (terms.empty()) problems.push_back("objective.terms is empty");
   for (const Term& term : terms) {
     const auto report = [&](const std::string& problem) {
       if (problem.empty()) return;
@@ -65,12 +65,12 @@ void CheckAnswers(const Config& config, std::vector<std::string>& problems) {
   const bool has_several =
       rollout.source != "reference" || rollout.group_size > 1;
   report(has_several && rollout.temperature == 0.0,
-         absl::StrCat("rollout.temperature is 0, so that all answers to a "
-                      "problem are the same, and ",
+         absl::StrCat("rollout.temperature is 0, which makes all answers to a "
+                      "problem the same, but ",
                       rollout.source != "reference"
                           ? "rollout.source: " + rollout.source
                           : "rollout.group_size above 1",
-                      " needs several: raise it"));
+                      " needs different ones: raise the temperature"));
   report(
       rollout.group_size == 1 && config.objective.sdpo.feedback == "never" &&
           ReadsView(ExpandTerms(config.objective), ViewName::kSiblingRollout),
@@ -202,7 +202,7 @@ void CheckRanks(const Config& config, std::vector<std::string>& problems) {
                        ")"),
           problems);
   Require(!trainer.shard_base || trainer.ranks > 1,
-          "trainer.shard_base splits the base over the trainer's ranks, and "
+          "trainer.shard_base splits the base over the trainer's ranks, but "
           "trainer.ranks is 1",
           problems);
 }
@@ -212,8 +212,8 @@ void CheckNotify(const RunConfig& run, std::vector<std::string>& problems) {
   const std::string& url = run.notify_url;
   Require(!url.empty() ||
               (run.notify_secret_file.empty() && run.notify_ca_file.empty()),
-          "run.notify_secret_file and run.notify_ca_file are for "
-          "run.notify_url, which is missing",
+          "run.notify_secret_file and run.notify_ca_file need run.notify_url, "
+          "which is missing",
           problems);
   if (url.empty() || absl::StartsWith(url, kUrlFilePrefix)) return;
   const std::string problem =
@@ -314,8 +314,9 @@ std::vector<std::string> FindContradictions(const SecuritySection& security) {
   if (security.insecure && !(security.token.empty() && tokens.viewer.empty() &&
                              tokens.trainer.empty() && tokens.admin.empty())) {
     problems.push_back(
-        "security.insecure would send tokens in plain text, for anybody on the "
-        "way to use: leave out security.token and security.tokens, or give "
+        "security.insecure would send tokens in plain text, where anyone on "
+        "the network could read them: leave out security.token and "
+        "security.tokens, or give "
         "certificates instead of security.insecure");
   }
   return problems;
@@ -336,12 +337,12 @@ std::vector<std::string> FindContradictions(const Config& config) {
                        ") leaves no room for a prompt in "
                        "data.max_prompt_tokens (",
                        config.data.max_prompt_tokens,
-                       "): raise that"),
+                       "): raise the latter"),
           problems);
   Require(config.evaluation.marker.size() <= kMaxMarkerBytes,
           absl::StrCat("evaluation.marker has ",
                        config.evaluation.marker.size(),
-                       " bytes; it may have ",
+                       " bytes; the limit is ",
                        kMaxMarkerBytes),
           problems);
   CheckTrainer(config.trainer, problems);

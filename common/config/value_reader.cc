@@ -49,9 +49,8 @@ struct Reader {
       return "";
     }
     if (!node.IsScalar() && key.choices.empty()) {
-      return absl::StrCat(Wrong(),
-                          ": put a text with ': ', braces or brackets into "
-                          "quotes");
+      return absl::StrCat(
+          Wrong(), ": put quotes around a text with ': ', braces or brackets");
     }
     if (!node.IsScalar() || !IsChoice(node.Scalar())) return Wrong();
     *out = node.Scalar();

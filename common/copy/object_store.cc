@@ -38,7 +38,7 @@ absl::Status ErrorOf(const std::string& what, const Json& answer) {
         text,
         "; credentials come from the environment as the store's own client "
         "reads them (AWS_PROFILE, AWS_ACCESS_KEY_ID and ~/.aws for s3://, "
-        "GOOGLE_APPLICATION_CREDENTIALS for gs://) and have to allow listing, "
+        "GOOGLE_APPLICATION_CREDENTIALS for gs://) and must allow listing, "
         "reading, writing and deleting there"));
   }
   return absl::UnavailableError(text);
@@ -102,7 +102,7 @@ absl::Status ObjectStore::Start() {
                    options_.command.front(),
                    ": ",
                    reason,
-                   "; it has to be a Python with deploy/requirements-copy.txt "
+                   "; it must be a Python with deploy/requirements-copy.txt "
                    "(deploy/install.sh --copy)"));
 }
 
@@ -178,7 +178,7 @@ absl::Status ObjectStore::Write(const std::string& name,
                                                      text.size(),
                                                      " bytes, at most ",
                                                      kMaxTextBytes,
-                                                     " could be read again"));
+                                                     " can be read back"));
   }
   return Ask("cannot write " + name,
              {{"op", "write"}, {"name", name}, {"text", text}},

@@ -251,7 +251,7 @@ absl::StatusOr<Files> FilesOfSnapshot(const HubId& id,
     }
     if (files.empty()) {
       return NoData(absl::StrCat(
-          where, " has no data file ", pattern, "; there are: ", Some(all)));
+          where, " has no data file ", pattern, "; available: ", Some(all)));
     }
   }
   for (const std::string& file : files) {
@@ -264,12 +264,11 @@ absl::StatusOr<Files> FilesOfSnapshot(const HubId& id,
           HubKind::kDataset, id, absl::StrCat(*missing, " is missing"));
     }
     if (!snapshot.unfinished.empty()) {
-      return HalfDownload(
-          HubKind::kDataset,
-          id,
-          absl::StrCat(snapshot.unfinished,
-                       " was not downloaded to its end (if nothing misses it, "
-                       "remove it)"));
+      return HalfDownload(HubKind::kDataset,
+                          id,
+                          absl::StrCat(snapshot.unfinished,
+                                       " was not downloaded completely (remove "
+                                       "it if nothing needs it)"));
     }
   }
   return Below(snapshot.folder, files);

@@ -198,7 +198,7 @@ std::string ToText(const CompatibilityReport& report) {
     absl::StrAppend(&text,
                     "\nintervals over all draw ",
                     report.sums,
-                    " groups of problems, for want of memory");
+                    " groups of problems, for lack of memory");
   }
   return text;
 }

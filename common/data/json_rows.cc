@@ -105,7 +105,7 @@ absl::StatusOr<TextRow> ToTextRow(const std::string& line,
                                     column,
                                     "' holds ",
                                     value.type_name(),
-                                    ", a text is needed"));
+                                    "; a string is needed"));
     }
     row[column] = value.is_string() ? value.get<std::string>() : value.dump();
   }
@@ -146,12 +146,11 @@ absl::Status VisitJsonRows(const std::string& path,
     if (begin == std::string::npos) continue;
     // Else each of its lines would be called bad JSON.
     if (std::exchange(is_first, false) && line[begin] == '[') {
-      return DataError(
-          absl::StrCat(path,
-                       " holds one JSON array; JSON Lines are expected, a row "
-                       "a line: jq -c '.[]' ",
-                       path,
-                       " > rows.jsonl writes them"));
+      return DataError(absl::StrCat(path,
+                                    " holds one JSON array; JSON Lines are "
+                                    "expected, one row per line: jq -c '.[]' ",
+                                    path,
+                                    " > rows.jsonl converts it"));
     }
     const std::string where = absl::StrCat(path, ":", number);
     RETURN_IF_ERROR(visit(ToTextRow(line, where, query), where));

@@ -35,7 +35,8 @@ absl::StatusOr<bool> CellText(const arrow::Array& array,
       const auto& coded = static_cast<const arrow::DictionaryArray&>(array);
       const int64_t index = coded.GetValueIndex(row);
       if (index < 0 || index >= coded.dictionary()->length()) {
-        return absl::InvalidArgumentError("has a category that is not there");
+        return absl::InvalidArgumentError(
+            "has a category outside its dictionary");
       }
       return CellText(*coded.dictionary(), index, text);
     }
@@ -45,7 +46,7 @@ absl::StatusOr<bool> CellText(const arrow::Array& array,
   if (arrow::is_nested(array.type_id())) {
     return absl::InvalidArgumentError(absl::StrCat("has the nested type ",
                                                    array.type()->ToString(),
-                                                   ", a text is needed"));
+                                                   "; a string is needed"));
   }
   auto scalar = array.GetScalar(row);
   if (!scalar.ok()) return ToAbsl("", scalar.status());

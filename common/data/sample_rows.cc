@@ -144,9 +144,10 @@ absl::Status FillContexts(const Config& config,
         return DataError(absl::StrCat(
             "sample '",
             Printable(row.sample.id),
-            "' answers another problem than the others of its group: ",
+            "' answers a different problem from the others in its group: ",
             size,
-            " rows (rollout.group_size) have to follow each other"));
+            " consecutive rows (rollout.group_size) must belong to one "
+            "problem"));
       }
       ASSIGN_OR_RETURN(GradedAnswer graded, Graded(row, builder));
       group.push_back(std::move(graded));

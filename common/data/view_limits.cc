@@ -226,10 +226,9 @@ std::string Describe(const Problem& problem,
 
 std::string DescribeLimit(const Config& config, int64_t context) {
   return config.trainer.pack_tokens < context
-             ? absl::StrCat("trainer.pack_tokens lets ",
+             ? absl::StrCat("trainer.pack_tokens allows ",
                             config.trainer.pack_tokens,
-                            " pass at a time; raise that (the model's context "
-                            "is ",
+                            " in a pass; raise it (the model's context is ",
                             context,
                             ")")
              : absl::StrCat("the model's context is ",
@@ -293,7 +292,7 @@ absl::Status ApplyHeldOutLimits(const Config& config,
   }
   return rows.Settle(
       config.evaluation.path,
-      absl::StrCat("cannot be evaluated: beside an answer of up to ",
+      absl::StrCat("cannot be evaluated: with an answer of up to ",
                    answer,
                    " tokens the model's context of ",
                    context,

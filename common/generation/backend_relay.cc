@@ -198,8 +198,8 @@ class Follower {
     if (call.has_end()) return false;
     if (SampledOf(call) != std::exchange(sampled_, {})) {
       return absl::DataLossError(
-          "this rank sampled other tokens than rank 0; are their processors "
-          "the same?");
+          "this rank sampled different tokens from rank 0; are their "
+          "processors the same?");
     }
     RETURN_IF_ERROR(Do(call));
     return true;
@@ -234,7 +234,8 @@ class Follower {
             {call.score().ids().begin(), call.score().ids().end()});
         return absl::OkStatus();
       default:
-        return absl::DataLossError("rank 0 asks for what this rank knows not");
+        return absl::DataLossError(
+            "rank 0 asks for an operation that this rank does not know");
     }
   }
 

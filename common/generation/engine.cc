@@ -88,7 +88,7 @@ absl::Status GenerationEngine::Submit(uint64_t id, DecodeRequest request) {
                      request.sampling.max_new_tokens,
                      " need ",
                      (bytes >> 20) + 1,
-                     " MiB of KV memory, all there is is ",
+                     " MiB of KV memory, but there is only ",
                      budget_.limit_bytes() >> 20,
                      " MiB; raise rollout.kv_memory_mib or lower "
                      "rollout.max_new_tokens"));
@@ -248,12 +248,13 @@ std::optional<SampledToken> GenerationEngine::Receive(
   Sequence& sequence = found->second;
   const auto index = static_cast<size_t>(sequence.num_given++);
   if (index < sequence.answer.size()) {
-    TORCH_CHECK(token.token == sequence.answer[index],
-                "[engine] an answer that was stopped for want of KV memory "
-                "took another course the second time, at token ",
-                index,
-                ": this device does not compute the same bits twice; raise "
-                "rollout.kv_memory_mib or lower rollout.slots");
+    TORCH_CHECK(
+        token.token == sequence.answer[index],
+        "[engine] an answer that was stopped for lack of KV memory came out "
+        "differently the second time, at token ",
+        index,
+        ": this device does not reproduce its results bit for bit; raise "
+        "rollout.kv_memory_mib or lower rollout.slots");
     return std::nullopt;
   }
   sequence.answer.push_back(token.token);
@@ -286,7 +287,7 @@ std::vector<DecodedToken> GenerationEngine::Compute(
   most_running_ = running_.size() / 2;
   LogWarning(absl::StrCat("not enough memory for ",
                           running_.size(),
-                          " answers side by side; they begin again, ",
+                          " answers side by side; they are started again, ",
                           most_running_,
                           " at a time. Lower rollout.slots or "
                           "rollout.kv_memory_mib"));

@@ -23,7 +23,7 @@ Loaded Load() {
   void* handle = ::dlopen(path->c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (handle != nullptr) return {.handle = handle};
   const char* error = ::dlerror();
-  const std::string why = error == nullptr ? "no reason is given" : error;
+  const std::string why = error == nullptr ? "no reason was given" : error;
   return {
       .status = absl::FailedPreconditionError(absl::StrCat(
           *path, " cannot be loaded: ", why, "; ", MissingLibraryAdvice(why)))};
@@ -57,13 +57,13 @@ std::string MissingLibraryAdvice(const std::string& loader_message) {
         {"libnvshmem", "NVSHMEM", "nvidia-nvshmem-cu13"}}) {
     if (!absl::StartsWith(loader_message, library)) continue;
     return absl::StrCat(name,
-                        " is missing, which the Python package ",
+                        " is missing; it comes with the Python package ",
                         package,
-                        " has: install it again with deploy/install.sh --cuda, "
-                        "or build the image anew");
+                        ": reinstall it with deploy/install.sh --cuda, or "
+                        "rebuild the image");
   }
-  return "install CUDA's libraries again with deploy/install.sh --cuda, or "
-         "build the image anew";
+  return "reinstall CUDA's libraries with deploy/install.sh --cuda, or "
+         "rebuild the image";
 }
 
 }  // namespace dapd

@@ -55,8 +55,8 @@ absl::Status CheckEntries(const std::vector<std::string>& entries,
   std::set<std::string> seen;
   for (const std::string& entry : entries) {
     if (!seen.insert(entry).second) {
-      return wrong(absl::StrCat(
-          Quoted(entry), " stands there twice, and CUDA then sees no GPU"));
+      return wrong(absl::StrCat(Quoted(entry),
+                                " is listed twice, and CUDA then sees no GPU"));
     }
     if (IsIdOf(entry) != IsIdOf(entries.front())) {
       return wrong(
@@ -75,8 +75,8 @@ absl::Status CheckEntries(const std::vector<std::string>& entries,
         return wrong(absl::StrCat(Quoted(entry),
                                   " begins the ids of ",
                                   matches,
-                                  " GPUs of this machine (nvidia-smi -L names "
-                                  "them), and has to be one's"));
+                                  " GPUs of this machine (nvidia-smi -L lists "
+                                  "them) and must begin exactly one"));
       }
       continue;
     }
@@ -85,11 +85,11 @@ absl::Status CheckEntries(const std::vector<std::string>& entries,
         (count > 0 && number >= static_cast<int64_t>(count))) {
       return wrong(absl::StrCat(
           Quoted(entry),
-          " does not exist here",
+          " is not a GPU of this machine",
           count == 0   ? std::string()
-          : count == 1 ? ", where there is one, 0"
-                       : absl::StrCat(", where there are 0 to ", count - 1),
-          "; CUDA sees those before it only"));
+          : count == 1 ? ", which has only GPU 0"
+                       : absl::StrCat(", which has GPUs 0 to ", count - 1),
+          "; CUDA only sees those listed before it"));
     }
   }
   return absl::OkStatus();
@@ -106,9 +106,9 @@ absl::Status NoLibrary(const DriverFacts& facts) {
     return absl::NotFoundError(absl::StrCat(
         "there is no NVIDIA driver on this machine (",
         facts.library_error,
-        "); one of ",
+        "); install version ",
         kLeastDriver,
-        " or newer is needed, in a container the machine's with NVIDIA's "
+        " or newer; a container gets the machine's driver through NVIDIA's "
         "container toolkit"));
   }
   return absl::FailedPreconditionError(absl::StrCat(
@@ -116,8 +116,8 @@ absl::Status NoLibrary(const DriverFacts& facts) {
       DriverText(facts),
       ", but its library cannot be loaded (",
       facts.library_error,
-      "); in a container NVIDIA's container toolkit brings it in, for docker "
-      "with --gpus and NVIDIA_DRIVER_CAPABILITIES=compute,utility"));
+      "); in a container, NVIDIA's container toolkit provides it: with docker, "
+      "use --gpus and NVIDIA_DRIVER_CAPABILITIES=compute,utility"));
 }
 
 absl::Status InitFailed(const DriverFacts& facts) {
@@ -125,32 +125,32 @@ absl::Status InitFailed(const DriverFacts& facts) {
     case kCudaNoDevice:
       if (facts.device_nodes.empty()) {
         return absl::NotFoundError(absl::StrCat(
-            DriverText(facts), " finds no GPU, nor is one in /dev"));
+            DriverText(facts), " finds no GPU, and there is none in /dev"));
       }
-      return absl::FailedPreconditionError(
-          absl::StrCat(DriverText(facts),
-                       " finds no GPU, though /dev has ",
-                       absl::StrJoin(facts.device_nodes, ", "),
-                       "; may this process open them? nvidia-smi says more"));
+      return absl::FailedPreconditionError(absl::StrCat(
+          DriverText(facts),
+          " finds no GPU, though /dev has ",
+          absl::StrJoin(facts.device_nodes, ", "),
+          "; is this process allowed to open them? nvidia-smi says more"));
     case kCudaNotReady:
       return absl::FailedPreconditionError(
           absl::StrCat(DriverText(facts),
                        " is not ready yet; where GPUs are joined by NVSwitch, "
-                       "nvidia-fabricmanager has to run"));
+                       "nvidia-fabricmanager must be running"));
     case kCudaDriverMismatch:
       return absl::FailedPreconditionError(absl::StrCat(
           "the loaded kernel module (",
           facts.kernel_module.empty() ? "unknown" : facts.kernel_module,
-          ") and libcuda.so.1 are of different drivers: after an update of the "
-          "driver the machine has to start anew, and containers after it"));
+          ") and libcuda.so.1 belong to different drivers: after an update of "
+          "the driver, restart the machine and then the containers"));
     default:
       return absl::FailedPreconditionError(absl::StrCat(
           DriverText(facts),
-          " cannot be used: cuInit gives ",
+          " cannot be used: cuInit returns ",
           facts.init_name.empty() ? "" : absl::StrCat(facts.init_name, ", "),
           "code ",
           facts.init_code,
-          "; nvidia-smi, and whether /dev/nvidia-uvm is there, say more"));
+          "; run nvidia-smi, and check that /dev/nvidia-uvm exists"));
   }
 }
 
@@ -173,7 +173,7 @@ absl::Status CheckCapabilities(const DriverFacts& facts) {
   if (old.empty()) return absl::OkStatus();
   const std::string text =
       absl::StrCat(absl::StrJoin(old, ", "),
-                   ", and 8.0 (sm_80, an A100's) is the least that computes");
+                   ", but at least 8.0 (sm_80, an A100's) is needed");
   if (others.empty()) return absl::FailedPreconditionError(text);
   return absl::InvalidArgumentError(absl::StrCat(text,
                                                  "; leave it out with ",
@@ -224,7 +224,7 @@ absl::Status Judge(const DriverFacts& facts) {
     return absl::InvalidArgumentError(absl::StrCat(kVisibleGpusVariable,
                                                    " is ",
                                                    Quoted(*facts.visible),
-                                                   ", and CUDA sees ",
+                                                   ", but CUDA sees only ",
                                                    facts.gpus.size(),
                                                    " of these ",
                                                    entries.size()));
@@ -277,7 +277,7 @@ std::vector<std::string> DescribeGpus(const std::vector<Gpu>& gpus) {
       least_free = std::min(least_free, gpu.free_bytes);
       return true;
     });
-    std::string free = "how much is free is not known";
+    std::string free = "free memory unknown";
     if (least_free.has_value()) {
       free = absl::StrFormat("%s%.1f GiB free",
                              count > 1 ? "at least " : "",

@@ -120,7 +120,7 @@ absl::StatusOr<std::string> FindCommit(HubKind kind,
                      absl::StrCat(repository,
                                   " has no revision ",
                                   revision,
-                                  " (there are: ",
+                                  " (available: ",
                                   CachedRevisions(refs),
                                   ")"));
   }
@@ -234,7 +234,7 @@ absl::Status CheckFile(HubKind kind,
         kind,
         id,
         fs::is_symlink(full, error)
-            ? absl::StrCat(full, " is a link to a file that is not there")
+            ? absl::StrCat(full, " is a link to a file that does not exist")
             : absl::StrCat(full, " is missing"));
   }
   if (!snapshot.listed.has_value()) return absl::OkStatus();
@@ -243,7 +243,8 @@ absl::Status CheckFile(HubKind kind,
   return HalfDownload(
       kind,
       id,
-      absl::StrCat(full, " has ", size, " bytes, the hub's has ", expected));
+      absl::StrCat(
+          full, " has ", size, " bytes, but the hub's file has ", expected));
 }
 
 absl::Status HalfDownload(HubKind kind,

@@ -72,9 +72,9 @@ absl::Status CheckFiles(const HubId& id,
     return HalfDownload(
         HubKind::kModel,
         id,
-        absl::StrCat(snapshot.unfinished,
-                     " was not downloaded to its end (if nothing misses it, "
-                     "remove it)"));
+        absl::StrCat(
+            snapshot.unfinished,
+            " was not downloaded completely (remove it if nothing needs it)"));
   }
   return absl::OkStatus();
 }
@@ -108,9 +108,8 @@ absl::StatusOr<std::string> FindFolder(
                             path,
                             " is an empty folder, with no ",
                             what,
-                            " in it; mount the folder that has one, or "
-                            "give an id on the Hugging Face "
-                            "hub")),
+                            " in it; mount the folder that contains one, or "
+                            "give an id on the Hugging Face hub")),
                         ExitCode::kData);
   }
   std::error_code error;
@@ -122,15 +121,14 @@ absl::StatusOr<std::string> FindFolder(
   }
   const std::optional<HubId> id = ParseHubId(path);
   if (!id.has_value()) {
-    return WithExitCode(
-        absl::NotFoundError(absl::StrCat(
-            "there is no ",
-            what,
-            " folder ",
-            path,
-            ", and it cannot be an id on the Hugging Face hub, which looks "
-            "like Qwen/Qwen3-4B or Qwen/Qwen3-4B@main")),
-        ExitCode::kData);
+    return WithExitCode(absl::NotFoundError(absl::StrCat(
+                            "there is no ",
+                            what,
+                            " folder ",
+                            path,
+                            ", and it cannot be an id on the Hugging Face hub, "
+                            "such as Qwen/Qwen3-4B or Qwen/Qwen3-4B@main")),
+                        ExitCode::kData);
   }
   auto snapshot = FindSnapshot(HubKind::kModel, *id);
   if (absl::IsNotFound(snapshot.status())) {

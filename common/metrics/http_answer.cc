@@ -99,11 +99,11 @@ std::string AnswerHttp(
         return Respond("401 Unauthorized\r\nWWW-Authenticate: Bearer",
                        "a certificate or a bearer token is needed\n");
       case HttpAccess::kForbidden:
-        return Respond("403 Forbidden", "this role may not read here\n");
+        return Respond("403 Forbidden", "this role may not read this page\n");
     }
   }
   if (page == pages.end()) {
-    std::string known = "not found; there are:\n";
+    std::string known = "not found; the pages are:\n";
     for (const auto& [name, unused] : pages)
       absl::StrAppend(&known, name, "\n");
     return Respond("404 Not Found", known, {}, head_only);

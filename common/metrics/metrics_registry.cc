@@ -94,13 +94,13 @@ MetricsRegistry::MetricsRegistry(const std::string& service,
   build_info["version"] = Version();
   build_info["flavour"] = Flavour();
   AddGauge("dapd_build_info",
-           "A constant 1 with the version of this program and its flavour, and "
-           "where it may use GPUs its kernels for them, the driver and what it "
-           "sees.",
+           "Constant 1, labelled with the program's version and flavour and, "
+           "where it can use GPUs, with its kernels for them, the driver and "
+           "the GPUs that are visible.",
            build_info)
       .Set(1);
   AddGauge("process_start_time_seconds",
-           "Start of the process since the Unix epoch in seconds.",
+           "When the process started, in seconds since the Unix epoch.",
            labels)
       .Set(absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()));
   state_->cpu = &prometheus::BuildCounter()

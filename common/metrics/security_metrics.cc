@@ -12,7 +12,7 @@ void AddInsecure(const std::string& listener,
       protection.ok() && *protection == Protection::kInsecure;
   registry
       ->AddGauge("dapd_insecure",
-                 "1 where other machines reach this process in plain text.",
+                 "1 if other machines can reach this process in plain text.",
                  {{"listener", listener}})
       .Set(is_insecure ? 1 : 0);
 }
@@ -28,10 +28,10 @@ void AddSecurityMetrics(std::shared_ptr<const Security> security,
     AddInsecure("metrics", security->ForHttp(metrics_listen), registry);
   }
   if (!security->has_certificate()) return;
-  const Gauge expiry = registry->AddGauge(
-      "dapd_certificate_expiry_timestamp_seconds",
-      "End of this process's certificate's validity since the Unix epoch in "
-      "seconds.");
+  const Gauge expiry =
+      registry->AddGauge("dapd_certificate_expiry_timestamp_seconds",
+                         "When this process's certificate expires, in seconds "
+                         "since the Unix epoch.");
   registry->OnExpose([security = std::move(security), expiry] {
     expiry.Set(static_cast<double>(
         absl::ToUnixSeconds(security->CertificateExpiry())));

@@ -40,7 +40,7 @@ absl::StatusOr<std::string> ReadLine(const std::string& key,
   });
   if (line.empty() || !is_line) {
     return ConfigError(absl::StrCat(
-        key, ": the file has to hold one line of printable ASCII"));
+        key, ": the file must contain one line of printable ASCII"));
   }
   return std::string(line);
 }
@@ -165,7 +165,7 @@ absl::Status PostOnce(const Webhook& webhook,
           const_cast<void*>(static_cast<const void*>(&gives_up))) &&
       (webhook.ca_file.empty() || set(CURLOPT_CAINFO, webhook.ca_file.c_str()));
   if (!is_set) {
-    return absl::InternalError("libcurl does not take the request's options");
+    return absl::InternalError("libcurl does not accept the request's options");
   }
   const CURLcode code = curl_easy_perform(curl);
   long http_status = 0;
@@ -187,7 +187,7 @@ absl::StatusOr<Webhook> LoadWebhook(const RunConfig& run) {
         ProblemWithNotifyUrl(webhook.url, !run.notify_secret_file.empty());
     if (!problem.empty()) {
       return ConfigError(
-          absl::StrCat("run.notify_url: what the file holds ", problem));
+          absl::StrCat("run.notify_url: the file's content ", problem));
     }
   }
   if (!run.notify_secret_file.empty()) {
@@ -201,14 +201,14 @@ absl::Status PostJson(const Webhook& webhook,
                       const std::function<bool()>& gives_up) {
   static const CURLcode ready = curl_global_init(CURL_GLOBAL_DEFAULT);
   if (ready != CURLE_OK) {
-    return absl::InternalError(
-        absl::StrCat("libcurl does not start: ", curl_easy_strerror(ready)));
+    return absl::InternalError(absl::StrCat("libcurl cannot be initialized: ",
+                                            curl_easy_strerror(ready)));
   }
   // A connection that breaks is an error like any other.
   std::signal(SIGPIPE, SIG_IGN);
   const absl::Time deadline = SteadyNow() + webhook.timeout;
   absl::Status last = absl::DeadlineExceededError(
-      absl::StrCat("no time to reach ", NotifyPlace(webhook.url)));
+      absl::StrCat("no time left to reach ", NotifyPlace(webhook.url)));
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     if (gives_up()) return absl::CancelledError("given up");
     // What is left is shared: one attempt that hangs leaves time for others.

@@ -206,8 +206,9 @@ bool ForwardAhead::GiveUp() {
   const bool dropped = !passes_.empty() || !chunks_.empty();
   if (dropped) {
     LogWarning(
-        "not enough memory beside what was run ahead of the answers; this step "
-        "goes on without. Lower trainer.ahead_memory_mib");
+        "not enough memory beside the passes that were run ahead of the "
+        "answers; this step continues without them. Lower "
+        "trainer.ahead_memory_mib");
   }
   Clear();
   has_given_up_ = true;

@@ -125,9 +125,9 @@ void RunParts(const Pass& pass,
                    pass.limits.splits_packs,
                    "not enough memory for ",
                    parts.size(),
-                   " parts of a micro-batch side by side, and with "
-                   "model.deterministic packs are not split, which would give "
-                   "other bits; lower trainer.pack_tokens, or "
+                   " parts of a micro-batch side by side, and "
+                   "model.deterministic forbids splitting packs, which would "
+                   "change the last bits; lower trainer.pack_tokens, or "
                    "trainer.activation_memory_mib if it is set");
   LogWarning(absl::StrCat("not enough memory for ",
                           parts.size(),

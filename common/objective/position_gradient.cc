@@ -57,8 +57,8 @@ std::string ProblemWithPositions(const Term& term) {
   if (!std::holds_alternative<Routed>(term.target)) return "";
   return absl::StrCat("term '",
                       term.name,
-                      "' takes its target token by token by a micro-batch's "
-                      "averages; one position alone has none");
+                      "' computes its target from averages over a micro-batch; "
+                      "a single position has none");
 }
 
 PositionGradient GradientAtPosition(const ModelWeights& weights,

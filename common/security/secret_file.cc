@@ -48,10 +48,10 @@ absl::Status CheckMode(const std::string& key, const struct stat& info) {
   if ((mode & ~allowed) != 0 || (!is_own && (mode & 0020) != 0)) {
     return SecretError(
         key,
-        absl::StrFormat("the file has mode %03o: others can read or change it; "
-                        "chmod 600 it, and replace the secret if somebody may "
-                        "have",
-                        mode));
+        absl::StrFormat(
+            "the file has mode %03o: others can read or change it; chmod 600 "
+            "it, and replace the secret if somebody may have done so",
+            mode));
   }
   return absl::OkStatus();
 }
@@ -142,7 +142,7 @@ SecretFile::Bytes SecretFile::Get() {
     LogInfo(absl::StrCat(key_, ": the file has changed and was read again"));
   } else {
     LogWarning(absl::StrCat(std::string(bytes.status().message()),
-                            "; what it held before stays in force"));
+                            "; its previous content stays in effect"));
   }
   return bytes_;
 }

@@ -39,11 +39,12 @@ absl::Status CheckOwnCertificate(const IdentityPaths& identity,
   const std::string expiry =
       absl::FormatTime(absl::RFC3339_sec, own.not_after, absl::UTCTimeZone());
   if (own.not_after - now < kSoon) {
-    LogWarning(absl::StrCat("the certificate in ",
-                            identity.certificate,
-                            " expires at ",
-                            expiry,
-                            "; put a newer one there, no restart is needed"));
+    LogWarning(absl::StrCat(
+        "the certificate in ",
+        identity.certificate,
+        " expires at ",
+        expiry,
+        "; replace the file with a newer one; no restart is needed"));
   } else {
     LogInfo(absl::StrCat("mutual TLS as ",
                          own.roles.ToString(),
@@ -66,7 +67,7 @@ absl::Status Unprotected(const std::string& address,
       absl::StrCat("'",
                    address,
                    "' can be reached from other machines, without encryption "
-                   "and without asking who it is; use 127.0.0.1, give "
+                   "or authentication; use 127.0.0.1, give "
                    "security.certificate, security.private_key and "
                    "security.ca, or accept plaintext with ",
                    remedy));
@@ -103,12 +104,12 @@ absl::StatusOr<std::shared_ptr<Security>> Security::Load(
   if (section.insecure) {
     LogWarning(
         "security.insecure: connections with other machines are in plain text, "
-        "and whoever reaches this process may use it");
+        "and anyone who can reach this process can use it");
   }
   if (section.insecure_metrics) {
     LogWarning(
-        "security.insecure_metrics: metrics and status can be read by whoever "
-        "reaches this process");
+        "security.insecure_metrics: anyone who can reach this process can read "
+        "metrics and status");
   }
   return security;
 }

@@ -115,7 +115,7 @@ void TlsServer::LoadIfChanged() {
   stamp_ = std::move(stamp);
   if (const absl::Status loaded = Load(); !loaded.ok()) {
     LogWarning(absl::StrCat(std::string(loaded.message()),
-                            "; the certificate before stays in force"));
+                            "; the previous certificate stays in effect"));
   }
 }
 

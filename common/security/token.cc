@@ -89,7 +89,7 @@ void TokenTable::Refresh() {
     const auto tokens = ParseTokens(file.key, *file.parsed);
     if (!tokens.ok()) {
       LogWarning(absl::StrCat(std::string(tokens.status().message()),
-                              "; nothing of it is accepted"));
+                              "; no token in it is accepted"));
       continue;
     }
     for (const std::string& token : *tokens) {

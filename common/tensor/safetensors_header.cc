@@ -93,7 +93,7 @@ absl::StatusOr<SafetensorsEntry> ParseEntry(const nlohmann::json& json,
                                   entry.begin,
                                   "..",
                                   entry.end,
-                                  " give another number"));
+                                  " give a different number"));
   }
   return entry;
 }
@@ -119,7 +119,7 @@ absl::Status CheckCoverage(
           "' begins at byte ",
           entry.begin,
           entry.begin < position ? ", inside its predecessor, which ends at "
-                                 : ", leaving a hole behind ",
+                                 : ", leaving a hole after ",
           position));
     }
     position = entry.end;
@@ -128,7 +128,7 @@ absl::Status CheckCoverage(
     return DataError(absl::StrCat(where,
                                   ": the tensors need ",
                                   position,
-                                  " bytes behind the header, the file has ",
+                                  " bytes after the header, the file has ",
                                   data_bytes,
                                   "; is it truncated?"));
   }
@@ -151,12 +151,13 @@ absl::StatusOr<uint64_t> ParseHeaderLength(absl::string_view prefix,
   }
   if (length > kMaxHeaderBytes ||
       length > file_bytes - kSafetensorsPrefixBytes) {
-    return DataError(absl::StrCat(where,
-                                  ": the header claims ",
-                                  length,
-                                  " bytes, the file has ",
-                                  file_bytes,
-                                  "; it is truncated or no safetensors file"));
+    return DataError(
+        absl::StrCat(where,
+                     ": the header claims ",
+                     length,
+                     " bytes, the file has ",
+                     file_bytes,
+                     "; it is truncated or not a safetensors file"));
   }
   return length;
 }

@@ -69,10 +69,9 @@ namespace {
 std::atomic<DeviceCheck> device_check = nullptr;
 
 absl::Status DeviceLost(absl::string_view why) {
-  return absl::AbortedError(
-      absl::StrCat("the device has failed and works again only in a new "
-                   "process: ",
-                   why));
+  return absl::AbortedError(absl::StrCat(
+      "the device has failed and will work again only in a new process: ",
+      why));
 }
 
 absl::Status StatusOfError(const c10::Error& error) {
@@ -84,7 +83,7 @@ absl::Status StatusOfError(const c10::Error& error) {
   const absl::Status device = check();
   if (device.ok()) return absl::InternalError(text);
   return DeviceLost(
-      absl::StrCat(std::string(device.message()), ", first met as: ", text));
+      absl::StrCat(std::string(device.message()), ", first seen as: ", text));
 }
 
 }  // namespace

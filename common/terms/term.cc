@@ -164,7 +164,7 @@ std::string ProblemWith(const Term& term) {
       !(divergence.beta > 0.0 && divergence.beta < 1.0)) {
     return absl::StrCat("beta ",
                         divergence.beta,
-                        " is not between 0 and 1; at its ends take forward_kl "
+                        " is not between 0 and 1; for the ends use forward_kl "
                         "or reverse_kl, which are not its limits");
   }
   if (std::isnan(divergence.clip)) return "clip is not a number";

@@ -129,7 +129,7 @@ void Timeline::Write() {
                    absl::StrFormat("%.3f", absl::ToDoubleMilliseconds(error))},
                   {"slices_left_out", absl::StrCat(left_out_)}});
   if (!written.ok()) {
-    LogWarning(absl::StrCat("the timeline is lost, the run goes on: ",
+    LogWarning(absl::StrCat("the timeline is lost, the run continues: ",
                             std::string(written.message())));
     return;
   }
@@ -141,7 +141,7 @@ void Timeline::Write() {
   if (left_out_ > 0) {
     LogWarning(absl::StrCat("the timeline lacks its last ",
                             left_out_,
-                            " slices; take fewer trainer.timeline_steps"));
+                            " slices; lower trainer.timeline_steps"));
   }
 }
 

@@ -140,8 +140,8 @@ absl::Status ByteLevelTokenizer::BuildTables() {
                          bool special,
                          bool added) -> absl::Status {
     if (static_cast<size_t>(id) >= max_ids) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "id ", id, " of '", text, "' lies far beyond all others"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("id ", id, " of '", text, "' is far above all others"));
     }
     if (static_cast<size_t>(id) >= tokens_.size()) {
       tokens_.resize(static_cast<size_t>(id) + 1);
@@ -150,7 +150,7 @@ absl::Status ByteLevelTokenizer::BuildTables() {
     // An added token may name an entry of the vocabulary again.
     if (token.exists && !(added && TokenId(text) == id)) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "id ", id, " belongs to two tokens, one is '", text, "'"));
+          "id ", id, " belongs to two tokens, one of them is '", text, "'"));
     }
     token = {ByteAlphabet::Get().ToBytes(text), true, special};
     ids_[text] = id;
@@ -177,15 +177,15 @@ absl::Status ByteLevelTokenizer::CheckNumbering() const {
     }
     const int32_t id = given.at(token.content);
     if (id == token.id) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "added_tokens: '",
-        token.content,
-        "' has id ",
-        token.id,
-        ", but whatever reads this file with Hugging Face's tokenizers takes ",
-        id,
-        " for it: added tokens follow the vocabulary, in the order of the "
-        "list; change the id, or the order"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("added_tokens: '",
+                     token.content,
+                     "' has id ",
+                     token.id,
+                     ", but Hugging Face's tokenizers give it the id ",
+                     id,
+                     ": added tokens follow the vocabulary, in the order of "
+                     "the list; change the id, or the order"));
   }
   return absl::OkStatus();
 }

@@ -71,8 +71,8 @@ std::string Describe(const ClipFinding& finding) {
       "fell from %.4g to %.4g while its true divergence rose from %.4g to "
       "%.4g. An entry of the vocabulary that adds more than the clip, %.4g, "
       "passes no gradient. Lower trainer.learning_rate, or raise "
-      "objective.component_clip (a term's own: clip), or take it off (.inf): "
-      "docs/experiments.md",
+      "objective.component_clip (for one term: its clip), or remove the clip "
+      "(.inf): docs/experiments.md",
       Printable(finding.term),
       finding.window,
       finding.step,

@@ -113,7 +113,7 @@ std::vector<StepMetric> ObjectiveRows() {
       {.path = "learning_rate",
        .tag = "optim/lr",
        .prometheus = "dapd_trainer_learning_rate",
-       .help = "Rate of the last step.",
+       .help = "Learning rate of the last step.",
        .status = "learning_rate",
        .read = Value(
            [](const StepReport& r) { return r.optimizer.learning_rate; })},
@@ -157,7 +157,7 @@ std::vector<StepMetric> SampleRows() {
       {.path = "snapshot_version",
        .tag = "policy/snapshot_version",
        .prometheus = "dapd_trainer_snapshot_version",
-       .help = "Optimizer steps behind the snapshot.",
+       .help = "Optimizer step at which the snapshot was taken.",
        .status = "snapshot_step",
        .read = Value(&StepReport::snapshot_version)},
       {.path = "samples",
@@ -191,7 +191,8 @@ std::vector<StepMetric> SampleRows() {
        .tag = "step/forward_ahead_tokens",
        .prometheus = "dapd_trainer_forward_ahead_tokens_total",
        .kind = MetricKind::kCounter,
-       .help = "Tokens that rank 0 ran forward before their scores were there.",
+       .help =
+           "Tokens that rank 0 ran forward before their scores had arrived.",
        .read = Value(&StepReport::forward_ahead_tokens)},
       {.path = "rollout/mean_tokens",
        .tag = "rollout/length",
@@ -212,27 +213,26 @@ std::vector<StepMetric> SampleRows() {
       {.path = "rollout/correct_fraction",
        .tag = "rollout/accuracy",
        .prometheus = "dapd_trainer_rollout_accuracy_ratio",
-       .help = "Share of right ones among the last step's answers to problems "
-               "with an expected result.",
+       .help = "Share of correct answers among the last step's answers to "
+               "problems with an expected result.",
        .read = Value(&StepReport::correct_fraction)},
       {.path = "rollout/solved_fraction",
        .tag = "rollout/solved_ratio",
        .prometheus = "dapd_trainer_rollout_solved_ratio",
-       .help = "Share of the last step's groups of answers with a right one.",
+       .help = "Share of the last step's groups of answers that contain a "
+               "correct one.",
        .read = Value(&StepReport::solved_fraction)},
       {.path = "rollout/taught_fraction",
        .tag = "rollout/taught_ratio",
        .prometheus = "dapd_trainer_rollout_taught_ratio",
-       .help =
-           "Share of the last step's answers whose self-teacher had a right "
-           "sibling or feedback to read.",
+       .help = "Share of the last step's answers whose self-teacher had a "
+               "correct sibling or feedback to read.",
        .read = Value(&StepReport::taught_fraction)},
       {.path = "rollout/verified_fraction",
        .tag = "rollout/verified_ratio",
        .prometheus = "dapd_trainer_rollout_verified_ratio",
-       .help =
-           "Share of the last step's samples of which the grader approved a "
-           "candidate for the reference's place.",
+       .help = "Share of the last step's samples for which the grader accepted "
+               "an answer in place of the reference.",
        .read = Value(&StepReport::verified_fraction)},
   };
 }
@@ -247,27 +247,30 @@ std::vector<StepMetric> MismatchRows() {
                .kind = MetricKind::kCounter,
                .help = "Sampled tokens whose log-probabilities were compared.",
                .status = "sampler_mismatch_tokens"}),
-      OfRanks(RankRule::kSum,
-              OfMismatch(&SamplerMismatch::sum),
-              {.path = "sampler_mismatch/sum",
-               .tag = "sampler_mismatch/sum",
-               .prometheus = "dapd_trainer_sampler_mismatch_nats_total",
-               .kind = MetricKind::kCounter,
-               .help = "Sum over sampled tokens of the absolute difference of "
-                       "trainer's and sampler's log-probability."}),
-      OfRanks(RankRule::kMax,
-              OfMismatch(&SamplerMismatch::largest),
-              {.path = "sampler_mismatch/max",
-               .tag = "sampler_mismatch/max",
-               .prometheus = "dapd_trainer_sampler_mismatch_max",
-               .help = "Largest absolute difference of trainer's and sampler's "
-                       "log-probability of a sampled token in the last step.",
-               .status = "sampler_mismatch_max"}),
+      OfRanks(
+          RankRule::kSum,
+          OfMismatch(&SamplerMismatch::sum),
+          {.path = "sampler_mismatch/sum",
+           .tag = "sampler_mismatch/sum",
+           .prometheus = "dapd_trainer_sampler_mismatch_nats_total",
+           .kind = MetricKind::kCounter,
+           .help = "Sum over sampled tokens of the absolute difference between "
+                   "the trainer's and the sampler's log-probability."}),
+      OfRanks(
+          RankRule::kMax,
+          OfMismatch(&SamplerMismatch::largest),
+          {.path = "sampler_mismatch/max",
+           .tag = "sampler_mismatch/max",
+           .prometheus = "dapd_trainer_sampler_mismatch_max",
+           .help =
+               "Largest absolute difference between the trainer's and the "
+               "sampler's log-probability of a sampled token in the last step.",
+           .status = "sampler_mismatch_max"}),
       {.path = "sampler_mismatch/mean",
        .tag = "sampler_mismatch/mean",
        .prometheus = "dapd_trainer_sampler_mismatch_mean",
-       .help = "Mean absolute difference of trainer's and sampler's "
-               "log-probability of the last step's sampled tokens.",
+       .help = "Mean absolute difference between the trainer's and the "
+               "sampler's log-probability of the last step's sampled tokens.",
        .status = "sampler_mismatch_mean",
        .read = Value(
            [](const StepReport& r) { return r.sampler_mismatch.mean(); })},
@@ -276,14 +279,14 @@ std::vector<StepMetric> MismatchRows() {
 
 std::vector<StepMetric> CostRows() {
   const std::string teacher_help =
-      "Seconds that teachers computed for the scores taken: ahead of an "
+      "Seconds that teachers spent on the scores that were used: ahead of an "
       "answer's last token, or after it.";
   return {
       {.path = "generated_tokens",
        .tag = "step/generated_tokens",
        .prometheus = "dapd_trainer_generated_tokens_total",
        .kind = MetricKind::kCounter,
-       .help = "Tokens of the rollouts that were taken.",
+       .help = "Tokens of the rollouts that were used.",
        .read = Value(&StepReport::generated_tokens)},
       OfRanks(RankRule::kSum,
               &StepReport::scored_tokens,

@@ -128,8 +128,8 @@ absl::Status MergeRank(const std::map<std::string, double>& other,
           [](const auto& entry) { return entry.first; },
           [](const auto& entry) { return entry.first; })) {
     return absl::DataLossError(
-        "another rank measured other things than rank 0; is its version the "
-        "same?");
+        "another rank measured different things from rank 0; is its version "
+        "the same?");
   }
   for (const StepMetric& metric : StepMetrics()) {
     if (metric.rule == RankRule::kRank0) continue;

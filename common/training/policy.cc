@@ -127,8 +127,8 @@ absl::StatusOr<std::unique_ptr<Policy>> Policy::Restore(
     }
     const at::Tensor tensor = ToTorch(*found->second);
     if (tensor.sizes() != like.sizes() || tensor.dtype() != at::kFloat) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the optimizer's ", name, " has another shape or type"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "the optimizer's ", name, " has a different shape or type"));
     }
     return tensor.to(like.device(), /*non_blocking=*/false, /*copy=*/true);
   };

@@ -75,15 +75,17 @@ v1::ObjectiveSums ObjectiveAccumulator::Sums() const {
 
 absl::Status ObjectiveAccumulator::Merge(const v1::ObjectiveSums& other) {
   if (static_cast<size_t>(other.terms_size()) != totals_.size()) {
-    return absl::DataLossError("another rank has other terms");
+    return absl::DataLossError("another rank has different terms");
   }
   for (size_t k = 0; k < totals_.size(); ++k) {
     const v1::TermSums& term = other.terms(static_cast<int>(k));
     const size_t regimes =
         totals_[k].regime_shares.has_value() ? kNumRegimes : 0;
     if (static_cast<size_t>(term.regime_tokens_size()) != regimes) {
-      return absl::DataLossError(absl::StrCat(
-          "another rank has another target in term '", totals_[k].name, "'"));
+      return absl::DataLossError(
+          absl::StrCat("another rank has a different target in term '",
+                       totals_[k].name,
+                       "'"));
     }
     totals_[k].value += term.value();
     totals_[k].unclipped += term.unclipped();

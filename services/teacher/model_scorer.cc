@@ -341,7 +341,7 @@ class ModelScorer : public Scorer {
       if (!scores.ok()) {
         job->status = scores.status();
       } else if (!job->job->sink(*std::move(scores))) {
-        job->status = absl::CancelledError("the client went away");
+        job->status = absl::CancelledError("the client has disconnected");
       }
       all_wanted = all_wanted && job->status.ok();
     }

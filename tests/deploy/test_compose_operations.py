@@ -225,7 +225,7 @@ def test_a_rank_of_another_version_is_refused_and_one_of_the_same_joins(engine, 
     first, other = rank(0, image), rank(1, next_image[0])
     assert engine.docker("wait", other).stdout.strip() == "4"
     print(log(other).splitlines()[-1])
-    assert "the program's version differ from rank 0's; start all ranks of one build" in log(other)
+    assert "the program's version differs from rank 0's; start all ranks from one build" in log(other)
 
     def phase():
         status = engine.docker("exec", first, "dapd", "status", "127.0.0.1:7003", "--json", check=False)

@@ -44,14 +44,14 @@ def start(programs, program, workspace, environment, *flags, **settings):
 
 REFUSED = {
     "an old driver": (machine(H100, FAKE_NVIDIA_CUDA="12040"), "is too old: it is for CUDA 12.4, and CUDA 13.0 needs driver 580 or newer"),
-    "an old card": (machine(T4), "GPU 0 (Tesla T4) has compute capability 7.5, and 8.0 (sm_80"),
+    "an old card": (machine(T4), "GPU 0 (Tesla T4) has compute capability 7.5, but at least 8.0 (sm_80"),
     "an old card beside another": (machine(f"{T4};{H100}"), "leave it out with CUDA_VISIBLE_DEVICES=GPU-11111111-"),
-    "a number too many": (machine(H100, CUDA_VISIBLE_DEVICES="0,1"), "CUDA_VISIBLE_DEVICES is '0,1': '1' does not exist here"),
-    "a number twice": (machine(f"{H100};{H100}", CUDA_VISIBLE_DEVICES="1,1"), "'1' stands there twice"),
+    "a number too many": (machine(H100, CUDA_VISIBLE_DEVICES="0,1"), "CUDA_VISIBLE_DEVICES is '0,1': '1' is not a GPU of this machine"),
+    "a number twice": (machine(f"{H100};{H100}", CUDA_VISIBLE_DEVICES="1,1"), "'1' is listed twice"),
     "numbers and ids": (machine(f"{H100};{H100}", CUDA_VISIBLE_DEVICES="1,GPU-10"), "it mixes numbers and ids"),
     "a hidden GPU": (machine(H100, CUDA_VISIBLE_DEVICES=""), "hides all GPUs"),
-    "another kernel module": (machine(H100, FAKE_NVIDIA_INIT="803"), "are of different drivers"),
-    "a fabric that is not up": (machine(H100, FAKE_NVIDIA_INIT="802"), "nvidia-fabricmanager has to run"),
+    "another kernel module": (machine(H100, FAKE_NVIDIA_INIT="803"), "belong to different drivers"),
+    "a fabric that is not up": (machine(H100, FAKE_NVIDIA_INIT="802"), "nvidia-fabricmanager must be running"),
     "a small GPU": (machine("NVIDIA L4|8.9|22|0.1"), "NVIDIA L4 (GPU-10101010-1010-1010-1010-101010101010) has 22.0 GiB, of which 0.1 GiB are free"),
 }
 
@@ -78,7 +78,7 @@ def test_a_library_that_cuda_needs_is_named_with_its_package(programs, workspace
     compile_library(tmp_path / "lib/libdapd_cuda.so", "int ncclGetVersion(void); int DapdCudaDeviceCount(void) { return ncclGetVersion(); }", library)
     result = start(tmp_path, "dapd-teacher", workspace, machine(H100))
     assert result.returncode == 3, result.stderr
-    assert "libnccl.so.99" in result.stderr and "NCCL is missing, which the Python package nvidia-nccl-cu13 has" in result.stderr, result.stderr
+    assert "libnccl.so.99" in result.stderr and "NCCL is missing; it comes with the Python package nvidia-nccl-cu13" in result.stderr, result.stderr
 
 
 @pytest.mark.skipif(not (BIN.parent / "lib/libdapd_cuda.so").exists(), reason="the build has no CUDA backend")
@@ -88,7 +88,7 @@ def test_tests_that_need_a_gpu_load_the_backend_before_they_ask_libtorch(program
     result = subprocess.run([BIN / program, "--gtest_filter=*Cuda*:*Gpu*:*GPU*"], env=machine(H100), capture_output=True, text=True, timeout=300)
     assert result.returncode == 0, result.stdout + result.stderr
     # As far as it goes without a card: the driver is played, the backend is the real one.
-    assert "the driver finds GPUs, and CUDA's runtime none" in result.stdout
+    assert "the driver finds GPUs, but CUDA's runtime finds none" in result.stdout
     assert "before libdapd_cuda.so was loaded" not in result.stdout
 
 

@@ -106,7 +106,7 @@ def test_where_memory_is_short_problems_share_it(workspace, tmp_path):
     ({}, ["--first", "bridge"], 3, "no term 'bridge', which --first names; it has entangled_rollout, inference_reference"),
     ({"objective.preset": "opsd"}, [], 3, "no term 'inference_rollout', which --first names; it has opsd"),
     ({}, ["--second", "privileged_reference"], 3, "score different tokens (self_rollout, self_reference)"),
-    ({"objective.preset": "dopd"}, ["--first", "dopd_reverse", "--second", "dopd_surer"], 3, "'dopd_reverse' takes its target token by token"),
+    ({"objective.preset": "dopd"}, ["--first", "dopd_reverse", "--second", "dopd_surer"], 3, "'dopd_reverse' computes its target from averages"),
     ({"objective.preset": "sdpo", "rollout.group_size": 2}, ["--first", "sdpo", "--second", "sdpo"], 3, "--samples"),
     ({"rollout.source": "dual"}, [], 3, "rollout.source is dual"),
     ({"data.path": "/nowhere.jsonl"}, [], 4, "/nowhere.jsonl"),

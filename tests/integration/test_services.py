@@ -199,7 +199,7 @@ def test_a_damaged_model_is_refused_by_every_service(damage, text, workspace, tm
 def test_a_folder_for_runs_that_cannot_be_written_is_one_message(workspace):
     """As a volume that is somebody else's. Nobody makes folders in /sys, whoever he is."""
     result = trainer(workspace, "unwritable", **{"run.output_dir": "/sys/dapd-runs"})
-    expect(result, 3, "cannot create folder /sys/dapd-runs", f"user {os.getuid()} has no right to it", "run.output_dir has to be a folder that this user may write in")
+    expect(result, 3, "cannot create folder /sys/dapd-runs", f"user {os.getuid()} lacks the permission", "run.output_dir must be a folder that this user can write to")
     assert sum(line.startswith("E ") for line in result.stderr.splitlines()) == 1, result.stderr
 
 
@@ -230,7 +230,7 @@ def test_rows_that_are_too_long_are_named_or_left_out(workspace):
     path.write_text("".join(row + "\n" for row in [*rows[:20], long_row, *rows[20:]]))
     settings = {"data.path": path, "trainer.pack_tokens": 2000}
     for result in (workspace.dapd("check", workspace.config, *set_flags(settings), check=False), trainer(workspace, "long", **settings)):
-        expect(result, 4, "1 of 61 rows", "long.jsonl:21: problem 'long'", "trainer.pack_tokens lets 2000", "data.on_bad_row: skip")
+        expect(result, 4, "1 of 61 rows", "long.jsonl:21: problem 'long'", "trainer.pack_tokens allows 2000", "data.on_bad_row: skip")
     settings["data.on_bad_row"] = "skip"
     result = workspace.dapd("check", workspace.config, *set_flags(settings))
     assert "60 problems, 1 rows skipped" in result.stdout and "'long'" in result.stderr

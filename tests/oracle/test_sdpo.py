@@ -143,4 +143,4 @@ def test_a_group_that_is_not_whole_is_refused(tmp_path):
 
     assert "11 samples do not make whole groups of rollout.group_size (4)" in refused(case.rows[:-1])
     case.rows[1]["problem"] = "another"
-    assert "'r1' answers another problem" in refused(case.rows)
+    assert "'r1' answers a different problem" in refused(case.rows)

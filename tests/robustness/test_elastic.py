@@ -222,7 +222,7 @@ def test_r12_stale_and_foreign_requests_are_refused_with_a_reason(many):
     (answer,) = generate(iter([request]), timeout=10)
     print(answer)
     assert answer.failed.code == grpc.StatusCode.FAILED_PRECONDITION.value[0]
-    assert "the request is for the live adapter" in answer.failed.message or "no live adapter was loaded" in answer.failed.message
+    assert "the request is for the live adapter" in answer.failed.message or "no live adapter has been loaded" in answer.failed.message
     channel.close()
 
 

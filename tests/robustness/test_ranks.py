@@ -123,7 +123,7 @@ def test_a_rank_with_another_configuration_is_refused(of_rank_0, of_rank_1, two_
     leader.kill()
     leader.wait()
     assert code == 4, two_ranks.log(run)
-    assert "differ from rank 0's" in two_ranks.log(run)
+    assert "differs from rank 0's" in two_ranks.log(run)
 
 
 def test_dapd_run_starts_the_ranks_and_starts_them_again(workspace, two_ranks):

@@ -53,7 +53,7 @@ bool TryPackedGemm(const at::Tensor& a,
               b.sizes(),
               " and ",
               c.sizes(),
-              " do not go together");
+              " do not match");
   PackedGemm({.m = a.size(0),
               .n = b.size(1),
               .k = a.size(1),

@@ -39,7 +39,7 @@ PackedChunkAttention::Layout PackedChunkAttention::LayOut(
     for (auto at = static_cast<int64_t>(i); at >= 0;) {
       const auto index = static_cast<size_t>(at);
       TORCH_CHECK(chunks[index].parent < at,
-                  "[packed_chunk_attention] a chunk stands before its parent");
+                  "[packed_chunk_attention] a chunk comes before its parent");
       chain.push_back(index);
       chain_of[index] = static_cast<int64_t>(chains.size()) - 1;
       at = chunks[index].parent;

@@ -50,14 +50,14 @@ absl::Status CheckFit(const std::vector<Need>& needs, const Gpu& gpu) {
       gpu.free_bytes.has_value()
           ? absl::StrFormat("of which %.1f GiB are free",
                             static_cast<double>(*gpu.free_bytes) / kGiB)
-          : std::string("how much of it is free is not known");
+          : std::string("it is not known how much of it is free");
   return ConfigError(absl::StrFormat(
-      "the plan needs at least %.1f GiB (%s) on one GPU, and %s (%s) has %.1f "
-      "GiB, %s. dapd check prints what takes it: less "
+      "the plan needs at least %.1f GiB (%s) on one GPU, but %s (%s) has %.1f "
+      "GiB, %s. dapd check prints what takes it. Lower "
       "trainer.activation_memory_mib, trainer.pack_tokens, "
-      "teacher.prefix_memory_mib and rollout.slots, trainer.shard_base=true "
-      "with more trainer.ranks, rollout.tensor_parallel, or other GPUs by "
-      "CUDA_VISIBLE_DEVICES",
+      "teacher.prefix_memory_mib or rollout.slots, set trainer.shard_base=true "
+      "with more trainer.ranks, raise rollout.tensor_parallel, or choose other "
+      "GPUs with CUDA_VISIBLE_DEVICES",
       sum / kGiB,
       parts,
       Printable(gpu.name),
@@ -75,10 +75,10 @@ absl::Status CheckEvenParts(const std::vector<Need>& needs,
   for (const Need& need : needs) {
     if (!need.of_even_part || need.bytes <= part) continue;
     return ConfigError(absl::StrFormat(
-        "the %s needs at least %.1f GiB on one GPU, and its even part of %s "
+        "the %s needs at least %.1f GiB on one GPU, but its equal part of %s "
         "(%s), which %d processes share, is %.1f of %.1f GiB. dapd check "
-        "prints what takes it: less trainer.pack_tokens, "
-        "trainer.shard_base=true with more trainer.ranks, or more GPUs",
+        "prints what takes it. Lower trainer.pack_tokens, set "
+        "trainer.shard_base=true with more trainer.ranks, or use more GPUs",
         need.name,
         need.bytes / kGiB,
         Printable(gpu.name),

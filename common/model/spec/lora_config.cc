@@ -71,12 +71,13 @@ absl::StatusOr<LoraConfig> ParseLoraConfig(const std::string& text,
     }
   }
   if (ChangesBase(config)) {
-    return refuse(absl::StrCat(
-        "init_lora_weights = ",
-        config["init_lora_weights"].dump(),
-        " is not supported: such an adapter belongs to a base whose weights "
-        "were changed when it began; convert it with PEFT's save_pretrained("
-        "path_initial_model_for_weight_conversion=...)"));
+    return refuse(
+        absl::StrCat("init_lora_weights = ",
+                     config["init_lora_weights"].dump(),
+                     " is not supported: such an adapter belongs to a base "
+                     "whose weights were changed when training began; convert "
+                     "it with PEFT's save_pretrained("
+                     "path_initial_model_for_weight_conversion=...)"));
   }
   LoraConfig lora;
   const auto rank = JsonInteger(config.value("r", json()), 1, kMaxRank);
@@ -95,7 +96,9 @@ absl::StatusOr<LoraConfig> ParseLoraConfig(const std::string& text,
   }
   std::set<std::string> names;
   for (const json& name : config["target_modules"]) {
-    if (!name.is_string()) return refuse("target_modules holds no string");
+    if (!name.is_string()) {
+      return refuse("target_modules contains something that is not a string");
+    }
     names.insert(name.get<std::string>());
   }
   for (const Projection projection : AllProjections()) {
@@ -138,7 +141,7 @@ absl::Status CheckStartAdapter(const std::string& folder,
   return ConfigError(
       absl::StrCat("lora.start_from: the adapter in ",
                    folder,
-                   " was trained with other settings; to train on from it set ",
+                   " was trained with other settings; to continue from it set ",
                    absl::StrJoin(fitting, " ")));
 }
 

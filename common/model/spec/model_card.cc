@@ -116,9 +116,10 @@ std::string FormatModelCard(const ModelCard& card) {
       Version(),
       " (Dual-Anchored Policy Distillation, arXiv:2608.01735)\n");
   if (base.has_value() && !card.is_merged) {
-    absl::StrAppend(&text,
-                    "\n## Use\n\n`FOLDER` is where this file lies.\n\n",
-                    Serving(card, *base));
+    absl::StrAppend(
+        &text,
+        "\n## Use\n\n`FOLDER` is the folder that contains this file.\n\n",
+        Serving(card, *base));
   }
   if (!card.training.empty()) absl::StrAppend(&text, "\n", card.training);
   return text;

@@ -184,7 +184,7 @@ void ReadRope(FieldReader& reader, ModelConfig& config) {
     if (found.has_value() && (read.rope_theta != found->rope_theta ||
                               read.rope_scaling != found->rope_scaling)) {
       // transformers would take rope_scaling alone.
-      reader.Fail(key, "says otherwise than rope_scaling; leave one of them");
+      reader.Fail(key, "contradicts rope_scaling; remove one of them");
     }
     found = std::move(read);
   }

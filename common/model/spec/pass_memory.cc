@@ -159,7 +159,8 @@ void Divide(const Config& config,
 absl::Status NoRoom(double needed, int64_t tokens, const DeviceMemory& gpu) {
   return ConfigError(absl::StrFormat(
       "the trainer needs %.1f GiB beside its base and adapter, for a step and "
-      "passes of %d tokens; of the GPU's %.1f GiB %.1f are free. Lower "
+      "passes of %d tokens; the GPU has %.1f GiB, of which %.1f are free. "
+      "Lower "
       "trainer.pack_tokens, rollout.max_new_tokens, "
       "objective.max_reference_tokens or trainer.batch_size, or split the base "
       "(trainer.ranks with trainer.shard_base)",

@@ -117,7 +117,7 @@ absl::StatusOr<RoleSplit> RecommendSplit(const Config& config,
   if (best.has_value()) return *best;
   return absl::FailedPreconditionError(absl::StrCat(
       devices,
-      " devices are too few: this configuration takes ",
+      " devices are too few: this configuration needs ",
       fewest,
       " or more for ",
       fewest_ranks,

@@ -98,7 +98,7 @@ absl::StatusOr<Adapter> AssembleAdapter(const LoraConfig& lora,
                                     name,
                                     "' lacks PEFT's prefix ",
                                     kPrefix,
-                                    "; loaders would skip it without a word"));
+                                    "; loaders would silently skip it"));
     }
     by_name.emplace(name, std::move(tensor));
   }

@@ -32,12 +32,13 @@ absl::Status CudaIsUsable() {
   const int devices = count == nullptr ? 0 : count();
   if (devices < 0) {
     return absl::FailedPreconditionError(
-        "LibTorch was asked about CUDA before libdapd_cuda.so was loaded, and "
-        "does without it since; this is an error of the program");
+        "LibTorch was asked about CUDA before libdapd_cuda.so was loaded and "
+        "has not used it since; this is a bug in the program");
   }
   if (devices == 0) {
     return absl::FailedPreconditionError(
-        "the driver finds GPUs, and CUDA's runtime none; nvidia-smi says more");
+        "the driver finds GPUs, but CUDA's runtime finds none; nvidia-smi says "
+        "more");
   }
   return absl::OkStatus();
 }
@@ -93,11 +94,12 @@ absl::StatusOr<at::Device> ParseDevice(const std::string& name) {
   if (usable.ok()) return at::Device(at::kCUDA);
   const std::string why(usable.message());
   if (name == "cuda" || absl::IsInvalidArgument(usable)) {
-    return ConfigError(absl::StrCat("model.device is ",
-                                    name,
-                                    ", and no GPU can be used: ",
-                                    why,
-                                    ". Or set model.device to cpu"));
+    return ConfigError(
+        absl::StrCat("model.device is ",
+                     name,
+                     ", but no GPU can be used: ",
+                     why,
+                     ". To run without a GPU, set model.device to cpu"));
   }
   if (!absl::IsNotFound(usable)) {
     LogWarning(absl::StrCat("computing on the CPU: ", why));

@@ -114,8 +114,8 @@ absl::Status CheckTiedHead(const SafetensorsFolder& files,
       kHeadName,
       "' differs from '",
       embedding_name,
-      "', and config.json says tie_word_embeddings: true; say false there if "
-      "the model has this head, else take the tensor out"));
+      "', and config.json says tie_word_embeddings: true; set it to false if "
+      "the model has this head, otherwise remove the tensor"));
 }
 
 std::string LayoutDigest(const ModelConfig& config,

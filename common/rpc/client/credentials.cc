@@ -37,7 +37,7 @@ class RoleVerifier final : public tls::ExternalCertificateVerifier {
       *status = {grpc::StatusCode::UNAUTHENTICATED,
                  absl::StrCat("the server's certificate names ",
                               roles.ToString(),
-                              ", expected is ",
+                              "; expected ",
                               peers_.ToString())};
     }
     return true;

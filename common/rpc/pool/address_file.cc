@@ -29,12 +29,12 @@ absl::Status CheckAddress(absl::string_view address) {
     return absl::InvalidArgumentError(
         absl::StrCat("the line has ",
                      address.size(),
-                     " characters; write one host:port a line"));
+                     " characters; write one host:port per line"));
   }
   for (const char c : address) {
     if (!absl::ascii_isgraph(static_cast<unsigned char>(c))) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "'", address, "' is not an address; write one host:port a line"));
+          "'", address, "' is not an address; write one host:port per line"));
     }
   }
   ASSIGN_OR_RETURN(const HostPort parsed, ParseHostPort(std::string(address)));
@@ -105,8 +105,9 @@ absl::StatusOr<std::vector<std::string>> AddressFile::Read() {
   if (problem != std::exchange(last_problem_, problem)) {
     LogWarning(absl::StrCat(
         problem,
-        was_good_ ? "; the workers it named before stay until it is mended"
-                  : "; it is read again until it names workers"));
+        was_good_
+            ? "; the workers it named before stay in use until it is fixed"
+            : "; it will be read again until it names workers"));
   }
   if (!was_good_) return now;
   return last_good_;

@@ -78,7 +78,7 @@ AddressResolver Abandonable(AddressResolver resolver,
           gives_up = std::move(gives_up)](const std::string& address)
              -> absl::StatusOr<std::vector<std::string>> {
     const absl::Status unwanted = absl::CancelledError(
-        absl::StrCat("'", address, "' need not be resolved any more"));
+        absl::StrCat("'", address, "' no longer needs to be resolved"));
     if (gives_up()) return unwanted;
     const auto look_up = std::make_shared<LookUp>();
     std::thread([look_up, resolver, address] {

@@ -157,12 +157,12 @@ absl::Status WorkerPool<Task, Result>::Overdue(const Worker& worker) const {
   const std::string limit = absl::FormatDuration(options_.task_timeout);
   if (board_.HasExpired(worker.number, now)) {
     return absl::DeadlineExceededError(
-        absl::StrCat("a task had no answer within ", limit));
+        absl::StrCat("a task was not answered within ", limit));
   }
   // Of a prefix there is no answer, and its task waits for its home.
   if (worker.write_deadline < now) {
     return absl::DeadlineExceededError(
-        absl::StrCat("it took nothing of what was sent within ", limit));
+        absl::StrCat("it accepted none of what was sent within ", limit));
   }
   return absl::OkStatus();
 }

@@ -81,7 +81,7 @@ std::string DescribeLoss(const std::string& role,
                                   was_ready ? " lost: " : " not usable yet: ",
                                   std::string(why.message()));
   if (returned_tasks > 0) {
-    absl::StrAppend(&line, "; its ", returned_tasks, " tasks are done again");
+    absl::StrAppend(&line, "; its ", returned_tasks, " tasks will be repeated");
   }
   return line;
 }

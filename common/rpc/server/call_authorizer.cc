@@ -89,7 +89,7 @@ absl::Status CallAuthorizer::Refuse(const std::string& reason,
                           reason,
                           "): ",
                           std::string(status.message()),
-                          not_logged_ == 0 ? "" : "; and before it ",
+                          not_logged_ == 0 ? "" : "; before it, ",
                           not_logged_ == 0 ? "" : absl::StrCat(not_logged_),
                           not_logged_ == 0 ? "" : " more"));
   last_logged_ = now;

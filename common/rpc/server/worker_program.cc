@@ -28,7 +28,7 @@ constexpr absl::Duration kDeliveryGrace = absl::Seconds(1);
 
 void WorkerFlags::AddTo(CommandLine& line, const std::string& listen_key) {
   ServiceFlags::AddTo(line, listen_key);
-  line.AddOption("--port-file", port_file, "receives the port taken");
+  line.AddOption("--port-file", port_file, "file to write the chosen port to");
 }
 
 WorkerProgram::WorkerProgram(std::string name, Role role)

@@ -49,10 +49,10 @@ absl::StatusOr<WeightSet> ReadSet(const v1::AdapterHeader& header,
   ASSIGN_OR_RETURN(const WeightSet set, FromWireWeights(header.weights()));
   if (std::ranges::count(limits.weight_sets, set) == 0) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "this worker holds no adapter as its ", WeightSetName(set)));
+        "this worker does not keep an adapter as its ", WeightSetName(set)));
   }
   if (set == WeightSet::kBase && header.total_bytes() > 0) {
-    return absl::InvalidArgumentError("the base takes no adapter");
+    return absl::InvalidArgumentError("the base cannot take an adapter");
   }
   return set;
 }
@@ -64,11 +64,10 @@ absl::StatusOr<DigestKind> ReadDigestKind(const v1::AdapterHeader& header) {
     case v1::DIGEST_KIND_XXH3_128:
       return DigestKind::kXxh3;
     default:
-      return absl::InvalidArgumentError(
-          absl::StrCat("digest kind ",
-                       static_cast<int>(header.digest_kind()),
-                       " is unknown; start this worker with the version of the "
-                       "trainer"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "digest kind ",
+          static_cast<int>(header.digest_kind()),
+          " is unknown; start this worker with the trainer's version"));
   }
 }
 
@@ -93,7 +92,7 @@ absl::Status SendAdapter(
     const PolicyUpdate& update,
     const std::function<bool(const grpc::ByteBuffer&)>& send) {
   const absl::Status refused =
-      absl::CancelledError("the worker takes no more of the adapter");
+      absl::CancelledError("the worker accepts no more of the adapter");
   v1::LoadAdapterRequest first;
   v1::AdapterHeader& header = *first.mutable_header();
   header.set_weights(ToWireWeights(set));
@@ -192,7 +191,7 @@ template <typename Chunk>
 absl::Status AdapterReceiver::AddChunk(const Chunk& chunk) {
   if (!chunks_.has_value() || ended_) {
     return absl::InvalidArgumentError(
-        "adapter chunk before the header, or behind the end");
+        "adapter chunk before the header, or after the end");
   }
   const uint64_t before = chunks_->received();
   RETURN_IF_ERROR(chunks_->Add(chunk));
@@ -205,7 +204,7 @@ absl::Status AdapterReceiver::AddChunk(const Chunk& chunk) {
 absl::Status AdapterReceiver::End(const v1::AdapterEnd& end) {
   if (!chunks_.has_value() || ended_) {
     return absl::InvalidArgumentError(
-        "adapter end before the header, or for the second time");
+        "adapter end before the header, or a second one");
   }
   ended_ = true;
   upload_.adapter.digest = end.digest();

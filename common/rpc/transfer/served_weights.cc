@@ -40,7 +40,7 @@ absl::Status ServedWeights::Check(WeightSet set,
     return absl::FailedPreconditionError(
         absl::StrCat("no ",
                      WeightSetName(set),
-                     " adapter was loaded yet: call LoadAdapter first"));
+                     " adapter has been loaded yet: call LoadAdapter first"));
   }
   if (version != policy.version || digest != policy.digest) {
     return absl::FailedPreconditionError(
@@ -68,7 +68,7 @@ absl::StatusOr<LoadResult> LoadOnComputeThread(
     return absl::UnavailableError("this worker is shutting down");
   }
   while (result.wait_for(kCancelPoll) != std::future_status::ready) {
-    if (cancelled()) return absl::CancelledError("the client went away");
+    if (cancelled()) return absl::CancelledError("the client has disconnected");
   }
   return result.get();
 }

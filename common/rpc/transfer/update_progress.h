@@ -49,8 +49,7 @@ class UpdateProgress {
 
  private:
   absl::Status End() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return abandoned_ ? absl::AbortedError(
-                            "the weights were given up while they were written")
+    return abandoned_ ? absl::AbortedError("writing the weights was abandoned")
                       : absl::OkStatus();
   }
 

@@ -197,8 +197,8 @@ absl::StatusOr<Value> CallFunction(const std::string& name,
   }
   if (name == kClock) {
     return Refuse(
-        "the template needs the date of today, which a run that is resumed "
-        "must not depend on");
+        "the template needs today's date, on which a resumed run must not "
+        "depend");
   }
   ASSIGN_OR_RETURN(const std::string message,
                    ToText(arguments.At(0, "message")));

@@ -184,8 +184,8 @@ TEST_F(FilesTest, AFileOfSomebodyElseNamesWhoMayNotReadItAndWhatToDo) {
   EXPECT_EQ(status.message(),
             "cannot open a/b: Permission denied; user " +
                 std::to_string(::geteuid()) +
-                " has no right to it: give it to that user with chown or "
-                "chmod, and the folders above it, too");
+                " lacks the permission: grant it with chown or chmod, on the "
+                "folders above as well");
   // Its reason is another.
   EXPECT_EQ(FileError("create", "a/b", EROFS).message(),
             "cannot create a/b: Read-only file system");

@@ -37,7 +37,7 @@ TEST_F(NcclApiTest, RanksThatNeverComeEndTheStartAndWhatItBegan) {
   const auto start = std::chrono::steady_clock::now();
   EXPECT_NE(Join(0.05), 0);
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
-  EXPECT_NE(std::string(error_).find("not all ranks came in time"),
+  EXPECT_NE(std::string(error_).find("not all ranks joined in time"),
             std::string::npos)
       << error_;
   EXPECT_FALSE(played_.blocks) << "a start that blocks cannot be ended";
@@ -75,7 +75,7 @@ TEST_F(NcclApiTest, ARankThatIsGoneEndsTheOperation) {
   ASSERT_EQ(Join(5), 0) << error_;
   played_.looks_to_finish = -1;
   EXPECT_NE(Sum(0.05), 0);
-  EXPECT_NE(std::string(error_).find("did not come in time"), std::string::npos)
+  EXPECT_NE(std::string(error_).find("did not join in time"), std::string::npos)
       << error_;
   EXPECT_EQ(played_.aborts, 1);
 
@@ -114,7 +114,7 @@ TEST_F(NcclApiTest, WhatIsOnlyLaunchedIsNotWaitedForAndAbortsNothing) {
   EXPECT_EQ(played_.launches, 2);
 
   EXPECT_NE(DapdNcclWaitFor(&ranks, /*event=*/nullptr, error_), 0);
-  EXPECT_NE(std::string(error_).find("did not come in time"), std::string::npos)
+  EXPECT_NE(std::string(error_).find("did not join in time"), std::string::npos)
       << error_;
   EXPECT_EQ(played_.aborts, 0) << "it may still be used elsewhere";
   played_.looks_to_finish = 3;

@@ -78,18 +78,19 @@ TEST(PromptsTest, EveryMistakeIsNamedWithItsKey) {
                           .sibling = "{answer}",
                           .sibling_solution = "{feedback}",
                           .sibling_feedback = "{reference}"}),
-      ElementsAre(HasSubstr("prompts.none: {problem} is missing"),
-                  HasSubstr("prompts.privileged: {reference} is missing"),
-                  HasSubstr("prompts.demonstration: {feedback} is not for it"),
-                  HasSubstr("prompts.probe: {problem} is not for it"),
-                  HasSubstr("prompts.sibling: {answer} is not a field"),
-                  HasSubstr("sibling_solution: {reference} is missing"),
-                  HasSubstr("sibling_solution: {feedback} is not for it"),
-                  HasSubstr("sibling_feedback: {feedback} is missing"),
-                  HasSubstr("sibling_feedback: {reference} is not for it")));
+      ElementsAre(
+          HasSubstr("prompts.none: {problem} is missing"),
+          HasSubstr("prompts.privileged: {reference} is missing"),
+          HasSubstr("prompts.demonstration: {feedback} is not allowed here"),
+          HasSubstr("prompts.probe: {problem} is not allowed here"),
+          HasSubstr("prompts.sibling: {answer} is not a field"),
+          HasSubstr("sibling_solution: {reference} is missing"),
+          HasSubstr("sibling_solution: {feedback} is not allowed here"),
+          HasSubstr("sibling_feedback: {feedback} is missing"),
+          HasSubstr("sibling_feedback: {reference} is not allowed here")));
   EXPECT_THAT(FindPromptProblems({.none = "{problem} {reference} {prompt}"}),
-              ElementsAre(HasSubstr("{reference} is not for it"),
-                          HasSubstr("{prompt} is not for it")));
+              ElementsAre(HasSubstr("{reference} is not allowed here"),
+                          HasSubstr("{prompt} is not allowed here")));
 }
 
 }  // namespace

@@ -93,7 +93,7 @@ TEST(TermYamlTest, AMistakeIsNamedWithItsPlace) {
            {plain + ", target: {}}", "target: neither"},
            {plain + ", target: {anchor: {view: none_rollout, weights: base}, "
                     "delta: []}}",
-            "exclude each other"},
+            "mutually exclusive"},
            {"{name: t, student: none_rollout, weight: 1, target: {anchor: "
             "{view: none_rollout, weights: bass}, delta: []}}",
             "target: anchor: weights: 'bass' is not one of base"},

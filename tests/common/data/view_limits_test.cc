@@ -104,7 +104,7 @@ TEST_F(ViewLimitsTest, ARowThatIsTooLongIsNamedWithItsLengthAndTheLimit) {
   EXPECT_EQ(ExitCodeOf(status), ExitCode::kData);
   EXPECT_THAT(std::string(status.message()),
               AllOf(HasSubstr("rows.jsonl: 1 of 3 rows"),
-                    HasSubstr("trainer.pack_tokens lets 2500 pass"),
+                    HasSubstr("trainer.pack_tokens allows 2500 in a pass"),
                     HasSubstr("data.on_bad_row: skip"),
                     HasSubstr("rows.jsonl:b: problem 'b': ")));
   EXPECT_EQ(data_.problems.size(), 3u);

@@ -22,12 +22,12 @@ TEST(CudaBackendTest, KernelsAreToldWithTheirCompilerAndArchitectures) {
 TEST(CudaBackendTest, AMissingLibraryIsNamedWithThePackageThatHasIt) {
   EXPECT_THAT(MissingLibraryAdvice("libnccl.so.2: cannot open shared object "
                                    "file: No such file or directory"),
-              HasSubstr("NCCL is missing, which the Python package "
-                        "nvidia-nccl-cu13 has"));
+              HasSubstr("NCCL is missing; it comes with the Python package "
+                        "nvidia-nccl-cu13"));
   EXPECT_THAT(MissingLibraryAdvice("libcublasLt.so.13: cannot open"),
-              HasSubstr("nvidia-cublas has"));
+              HasSubstr("package nvidia-cublas:"));
   EXPECT_THAT(MissingLibraryAdvice("libother.so: undefined symbol"),
-              HasSubstr("install CUDA's libraries again"));
+              HasSubstr("reinstall CUDA's libraries"));
 }
 
 }  // namespace

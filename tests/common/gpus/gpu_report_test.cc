@@ -114,7 +114,8 @@ TEST(GpuReportTest, WhyADriverDoesNotStartIsSaid) {
   facts.init_code = kCudaNoDevice;
   EXPECT_THAT(Judged(facts), Says(kUnusable, "/dev has nvidia0, nvidia1"));
   facts.device_nodes.clear();
-  EXPECT_THAT(Judged(facts), Says(kNone, "finds no GPU, nor is one in /dev"));
+  EXPECT_THAT(Judged(facts),
+              Says(kNone, "finds no GPU, and there is none in /dev"));
 }
 
 TEST(GpuReportTest, GpusThatAreHiddenOnPurposeAreNoError) {
@@ -126,11 +127,13 @@ TEST(GpuReportTest, AMixedUpListOfGpusIsRefusedAndTheWrongEntryNamed) {
   EXPECT_THAT(
       JudgedWith("0,9", {H100("1a")}),
       Says(kWrong,
-           "CUDA_VISIBLE_DEVICES is '0,9': '9' does not exist here, where "
-           "there are 0 to 1; CUDA sees those before it only"));
-  EXPECT_THAT(JudgedWith("9", {}), Says(kWrong, "'9' does not exist here"));
-  EXPECT_THAT(JudgedWith("0,0", {}), Says(kWrong, "'0' stands there twice"));
-  EXPECT_THAT(JudgedWith("0,all", {H100("1a")}), Says(kWrong, "'all' is no"));
+           "CUDA_VISIBLE_DEVICES is '0,9': '9' is not a GPU of this machine, "
+           "which has GPUs 0 to 1; CUDA only sees those listed before it"));
+  EXPECT_THAT(JudgedWith("9", {}),
+              Says(kWrong, "'9' is not a GPU of this machine"));
+  EXPECT_THAT(JudgedWith("0,0", {}), Says(kWrong, "'0' is listed twice"));
+  EXPECT_THAT(JudgedWith("0,all", {H100("1a")}),
+              Says(kWrong, "'all' is not a GPU"));
   EXPECT_THAT(JudgedWith("0,GPU-1b", {H100("1a")}),
               Says(kWrong, "it mixes numbers and ids"));
   EXPECT_THAT(JudgedWith("GPU-1", {}), Says(kWrong, "the ids of 2 GPUs"));
@@ -150,7 +153,7 @@ TEST(GpuReportTest, ALossThatNoEntryExplainsIsSaidAllTheSame) {
   DriverFacts facts = Sound();
   facts.all_uuids.clear();
   facts.visible = "0,1,2";
-  EXPECT_THAT(Judged(facts), Says(kWrong, "CUDA sees 2 of these 3"));
+  EXPECT_THAT(Judged(facts), Says(kWrong, "CUDA sees only 2 of these 3"));
 }
 
 TEST(GpuReportTest, ACardThatIsTooOldIsRefusedOrLeftOut) {
@@ -158,8 +161,8 @@ TEST(GpuReportTest, ACardThatIsTooOldIsRefusedOrLeftOut) {
   facts.gpus = {T4("75")};
   EXPECT_THAT(Judged(facts),
               Says(kUnusable,
-                   "GPU 0 (Tesla T4) has compute capability 7.5, and 8.0 "
-                   "(sm_80, an A100's) is the least"));
+                   "GPU 0 (Tesla T4) has compute capability 7.5, but at "
+                   "least 8.0 (sm_80, an A100's) is needed"));
   facts.gpus = {T4("75"), H100("1a"), H100("1b")};
   EXPECT_THAT(Judged(facts),
               Says(kWrong, "CUDA_VISIBLE_DEVICES=GPU-1a,GPU-1b"));
@@ -174,7 +177,7 @@ TEST(GpuReportTest, GpusAreDescribedByKind) {
       DescribeGpus({H100("1a"), unknown, busy}),
       ElementsAre("2 of 80.0 GiB, at least 12.0 GiB free: NVIDIA H100 80GB "
                   "HBM3 (sm_90)",
-                  "1 of 15.0 GiB, how much is free is not known: Tesla T4 "
+                  "1 of 15.0 GiB, free memory unknown: Tesla T4 "
                   "(sm_75)"));
 }
 

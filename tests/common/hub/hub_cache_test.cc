@@ -70,7 +70,7 @@ TEST(FindSnapshotTest, WhatIsNotThereComesWithTheCommandThatDownloadsIt) {
       FindSnapshot(HubKind::kModel, {"org/small", "v2"}).status();
   EXPECT_TRUE(absl::IsNotFound(other)) << other;
   EXPECT_THAT(Message(other),
-              AllOf(HasSubstr("no revision v2 (there are: main)"),
+              AllOf(HasSubstr("no revision v2 (available: main)"),
                     HasSubstr("deploy/fetch.sh model org/small@v2")));
 }
 
@@ -104,10 +104,10 @@ TEST(FindSnapshotTest, FilesAreComparedWithTheHubsList) {
               HasSubstr("model.safetensors is missing"));
   FakeHubCache::Write(blob, "{ }");
   EXPECT_THAT(Message(check("config.json")),
-              HasSubstr("has 3 bytes, the hub's has 2"));
+              HasSubstr("has 3 bytes, but the hub's file has 2"));
   std::filesystem::remove(blob);
   EXPECT_THAT(Message(check("config.json")),
-              HasSubstr("a link to a file that is not there"));
+              HasSubstr("a link to a file that does not exist"));
 }
 
 TEST(FindSnapshotTest, AListThatCannotBeReadIsNone) {

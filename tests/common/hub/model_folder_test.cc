@@ -103,7 +103,7 @@ TEST_F(FindModelFolderTest, ALinkWithoutItsBlobIsHalfADownload) {
   std::filesystem::remove(
       cache_.AddFile(kRepository, "model.safetensors", "weights"));
   EXPECT_THAT(Message(FindModelFolder("org/small")),
-              HasSubstr("a link to a file that is not there"));
+              HasSubstr("a link to a file that does not exist"));
 }
 
 TEST_F(FindModelFolderTest, AnUnfinishedBlobCountsWhereNoListSaysOtherwise) {

@@ -113,7 +113,7 @@ TEST(SecretFileTest, AChangeIsSeenAndAnUnreadableOneIsNot) {
     absl::SleepFor(absl::Milliseconds(20));
   }
   testing::internal::GetCapturedStderr();
-  EXPECT_THAT(logged, HasSubstr("stays in force"));
+  EXPECT_THAT(logged, HasSubstr("stays in effect"));
   EXPECT_THAT(logged, Not(HasSubstr("three")));
 }
 

@@ -209,7 +209,7 @@ TEST_F(TlsServerTest, AReplacedCertificateIsUsedAndABrokenOneIsNot) {
     absl::SleepFor(absl::Milliseconds(20));
   }
   testing::internal::GetCapturedStderr();
-  EXPECT_THAT(logged, testing::HasSubstr("stays in force"));
+  EXPECT_THAT(logged, testing::HasSubstr("stays in effect"));
 }
 
 }  // namespace

@@ -113,7 +113,7 @@ TEST(SafetensorsTest, HostileFilesAreRefusedByName) {
             "F64"},
            {"metadata",
             WithHeader(R"({"__metadata__":{"x":1}})", 0),
-            "no string"},
+            "not a string"},
        }) {
     const absl::Status status = ParseSafetensors(h.bytes, "f").status();
     EXPECT_EQ(ExitCodeOf(status), ExitCode::kData) << h.name;

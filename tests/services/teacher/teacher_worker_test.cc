@@ -125,7 +125,7 @@ TEST_F(TeacherWorkerTest, EachSetHasItsOwnAdapter) {
   Load(1, "mean", WeightSet::kEma);
   Submit(7, WeightSet::kLive, "mean");
   EXPECT_THAT(std::string(Expect<absl::Status>().message()),
-              HasSubstr("no live adapter was loaded"));
+              HasSubstr("no live adapter has been loaded"));
   Submit(8, WeightSet::kSnapshot, "mean");
   EXPECT_EQ(Expect<absl::Status>().code(),
             absl::StatusCode::kFailedPrecondition);

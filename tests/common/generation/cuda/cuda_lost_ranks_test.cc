@@ -22,7 +22,7 @@ namespace dapd {
 namespace {
 
 int CollectFromLostRanks(void*, CudaDecodedToken*, int64_t*, char* error) {
-  std::snprintf(error, kCudaErrorBytes, "a rank did not come in time");
+  std::snprintf(error, kCudaErrorBytes, "a rank did not join in time");
   return kCudaRanksLost;
 }
 
@@ -123,7 +123,7 @@ TEST(CudaTensorParallelTest, ARankThatEndsLeavesNoOtherInItsGraph) {
     double timeout_seconds;
     std::string why;
   };
-  for (const Case& each : {Case{false, 2, "did not come in time"},
+  for (const Case& each : {Case{false, 2, "did not join in time"},
                            Case{true, 60, "an NCCL error"}}) {
     OutliveRankOne(
         each.is_noticed,

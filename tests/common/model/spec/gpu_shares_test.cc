@@ -127,7 +127,7 @@ TEST(GpuSharesTest, WithoutWhatIsFreeTheWholeGpuCounts) {
   EXPECT_THAT(
       std::string(
           CheckShares(DealGpus(config, {"0"}), Plan(), {"0"}, {gpu}).message()),
-      HasSubstr("has 12.0 GiB, how much of it is free is not known"));
+      HasSubstr("has 12.0 GiB, it is not known how much of it is free"));
 }
 
 TEST(GpuSharesTest, AMachineWithoutGpusRefusesNothing) {

@@ -167,7 +167,7 @@ TEST_F(ModelConfigTest, BothSpellingsOfTheRopeMayStandIfTheyAgree) {
             R"(,"rope_parameters":{"rope_theta":5e5})"}) {
     const absl::Status status = Read(OtherJson("llama", more)).status();
     EXPECT_EQ(ExitCodeOf(status), ExitCode::kData) << more;
-    EXPECT_NE(status.message().find("rope_parameters says otherwise"),
+    EXPECT_NE(status.message().find("rope_parameters contradicts"),
               absl::string_view::npos)
         << status;
   }

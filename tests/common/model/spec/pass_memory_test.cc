@@ -94,7 +94,7 @@ TEST_F(PassMemoryTest,
   const absl::Status status = PlanTrainerLimits(config_, model_, gpu).status();
   EXPECT_EQ(ExitCodeOf(status), ExitCode::kConfig);
   for (const char* part :
-       {"the trainer needs", "of the GPU's 24.0 GiB 12.0 are free"}) {
+       {"the trainer needs", "the GPU has 24.0 GiB, of which 12.0 are free"}) {
     EXPECT_THAT(std::string(status.message()), HasSubstr(part));
   }
 }

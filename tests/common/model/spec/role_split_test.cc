@@ -103,7 +103,7 @@ TEST(RoleSplitTest, ASplitBaseNeedsRanksThatItCanBeSplitOver) {
   ASSERT_TRUE(split.ok()) << split.status();
   EXPECT_THAT(split->ranks, testing::AnyOf(2, 4));
   EXPECT_THAT(std::string(Recommend(config, 3).status().message()),
-              HasSubstr("3 devices are too few: this configuration takes 4"));
+              HasSubstr("3 devices are too few: this configuration needs 4"));
 }
 
 }  // namespace

@@ -110,7 +110,7 @@ TEST_F(AddressFileTest, AMistakeKeepsTheLastGoodListAndIsWarnedAboutOnce) {
   Write("node-1:7001\nnode-2\n");
   const std::string first = LoggedBy(file);
   EXPECT_THAT(first, HasSubstr(path_ + ":2: "));
-  EXPECT_THAT(first, HasSubstr("stay until it is mended"));
+  EXPECT_THAT(first, HasSubstr("stay in use until it is fixed"));
   EXPECT_EQ(LoggedBy(file), "");
   EXPECT_THAT(*file.Read(), ElementsAre("node-1:7001"));
   // Another mistake is news; so is the same one once it was mended.

@@ -171,7 +171,7 @@ TEST_F(WorkerPoolTasksTest, AWorkerThatTakesNothingOfWhatIsSentIsLost) {
   EXPECT_TRUE(Eventually([&] {
     const auto workers = pool_->Workers();
     return !workers.empty() && absl::StrContains(workers.front().last_error,
-                                                 "it took nothing of what");
+                                                 "it accepted none of what");
   }));
   EXPECT_THAT(Collect(1), ElementsAre(1));
 }

@@ -18,7 +18,7 @@ TEST(ServedWeightsTest, OnlyTheBaseIsServedWithoutAnUpload) {
   const absl::Status status = served.Check(WeightSet::kEma, 0, "");
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(status.message(),
-            "no ema adapter was loaded yet: call LoadAdapter first");
+            "no ema adapter has been loaded yet: call LoadAdapter first");
 }
 
 TEST(ServedWeightsTest, ASetServesItsOwnVersionAndNoOther) {

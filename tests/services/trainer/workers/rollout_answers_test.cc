@@ -206,7 +206,7 @@ TEST_F(RolloutAnswersTest, AnAcknowledgementOfHalfAnAdapterIsNotTaken) {
   update->progress = progress;
   progress->Advance(8 << 20);
   client_->SetPolicy(update);
-  WaitForError("takes no more of the adapter");
+  WaitForError("accepts no more of the adapter");
   progress->Abandon();
   client_.reset();
 }
