@@ -210,7 +210,7 @@ absl::Status AtomicFileWriter::Commit() {
   if (::fsync(descriptor_) != 0) return FileError("sync", temporary_, errno);
   DAPD_FAILPOINT("file.before_rename");
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
-    return FileError("rename to", path_, errno);
+    return FileError(absl::StrCat("rename ", temporary_, " to"), path_, errno);
   }
   DAPD_FAILPOINT("file.after_rename");
   ::close(std::exchange(descriptor_, -1));

@@ -30,8 +30,10 @@ std::string ManifestPath(const std::string& path) {
 }
 
 std::string HowToGoOn(const std::string& path) {
-  return absl::StrCat(
-      "; name another --output, or remove ", path, " and ", ManifestPath(path));
+  return absl::StrCat("; choose another --output, or remove ",
+                      path,
+                      " and ",
+                      ManifestPath(path));
 }
 
 // The answers in `path` belong to `settings`.
@@ -97,8 +99,10 @@ absl::StatusOr<AnswerFile> AnswerFile::Open(
   if (lock < 0) return FileError("open", path, errno);
   AnswerFile file(std::move(appended), lock);
   if (::flock(lock, LOCK_EX | LOCK_NB) != 0) {
-    return absl::UnavailableError(absl::StrCat(
-        path, " is being written by another dapd eval; wait for its end"));
+    return absl::UnavailableError(
+        absl::StrCat(path,
+                     " is being written by another dapd eval; wait until that "
+                     "has finished"));
   }
   if (file.file_.size() == 0) {
     RETURN_IF_ERROR(WriteFileAtomically(ManifestPath(path),

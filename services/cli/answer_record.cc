@@ -36,13 +36,13 @@ absl::StatusOr<AnswerRecord> ParseAnswerRecord(const nlohmann::json& row,
   const auto known = FinishReasonOf(reason);
   if (!known.has_value() || record.index < 0 || record.sample < 0 ||
       record.tokens < 1) {
-    return DataError(absl::StrCat(where, ": numbers that no answer has"));
+    return DataError(absl::StrCat(where, ": numbers that no answer can have"));
   }
   record.finish_reason = *known;
   return record;
 } catch (const nlohmann::json::exception& error) {
-  return DataError(
-      absl::StrCat(where, ": no answer of dapd eval: ", error.what()));
+  return DataError(absl::StrCat(
+      where, ": not an answer written by dapd eval: ", error.what()));
 }
 
 }  // namespace dapd

@@ -56,11 +56,12 @@ absl::StatusOr<AnswersToShow> ReadAnswers(const AnswersOptions& options) {
   AnswersToShow shown = answers.Get();
   if (options.step < 0) {
     if (!shown.held_out.empty() || options.json) return shown;
-    return DataError(absl::StrCat(
-        options.run,
-        " holds no held-out answers: it has not been evaluated "
-        "(evaluation.path), or by an earlier version; --step 0 shows those of "
-        "the newest step"));
+    return DataError(
+        absl::StrCat(options.run,
+                     " holds no held-out answers: it has not been evaluated "
+                     "(evaluation.path), or an earlier version evaluated it; "
+                     "--step 0 shows those of "
+                     "the newest step"));
   }
   const std::string path = JoinPath(options.run, "answers.jsonl");
   const int64_t newest = shown.step.step;

@@ -21,11 +21,10 @@ absl::StatusOr<ChatRow> ParseChatRow(const nlohmann::json& row,
       chat.options.enable_thinking = row["enable_thinking"].get<bool>();
     }
   } catch (const nlohmann::json::exception& error) {
-    return DataError(
-        absl::StrCat(where,
-                     ": a row needs messages, each with the texts role and "
-                     "content: ",
-                     error.what()));
+    return DataError(absl::StrCat(
+        where,
+        ": a row needs messages, each with the strings role and content: ",
+        error.what()));
   }
   return chat;
 }

@@ -139,7 +139,7 @@ absl::Status CheckAddressFiles(const Config& config) {
                   *path,
                   workers.ok()
                       ? absl::StrCat(" names ", workers->size(), " workers")
-                      : std::string(" is not there; a run waits for it")))
+                      : std::string(" does not exist yet; a run waits for it")))
               .c_str());
     }
   }

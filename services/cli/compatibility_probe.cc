@@ -71,17 +71,17 @@ absl::Status TakeTerms(const CompatibilityOptions& options, Config* config) {
   ASSIGN_OR_RETURN(Term first, TakeTerm(terms, options.first, "--first"));
   ASSIGN_OR_RETURN(Term second, TakeTerm(terms, options.second, "--second"));
   if (CompletionOf(first.student) != CompletionOf(second.student)) {
-    return ConfigError(absl::StrCat(
-        "'",
-        first.name,
-        "' and '",
-        second.name,
-        "' score different tokens (",
-        ViewNameString(first.student),
-        ", ",
-        ViewNameString(second.student),
-        "): a position of one is none of the other. Name two terms over the "
-        "rollout or two over the reference"));
+    return ConfigError(absl::StrCat("'",
+                                    first.name,
+                                    "' and '",
+                                    second.name,
+                                    "' score different tokens (",
+                                    ViewNameString(first.student),
+                                    ", ",
+                                    ViewNameString(second.student),
+                                    "): a position of one is not a position of "
+                                    "the other. Name two terms over the "
+                                    "rollout or two over the reference"));
   }
   config->objective.terms = {std::move(first), std::move(second)};
   return absl::OkStatus();

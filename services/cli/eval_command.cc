@@ -147,13 +147,14 @@ absl::StatusOr<KnownAnswers> OpenOutput(const EvalOptions& options,
           [&](const AnswerRecord& record) -> absl::Status {
             if (record.index >= problems || record.sample >= options.samples ||
                 known.keys.contains({record.index, record.sample})) {
-              return absl::InvalidArgumentError(absl::StrCat(
-                  options.output,
-                  " holds an answer ",
-                  record.sample,
-                  " to problem ",
-                  record.index,
-                  " that was not asked for, or twice; it is damaged"));
+              return absl::InvalidArgumentError(
+                  absl::StrCat(options.output,
+                               " holds an answer ",
+                               record.sample,
+                               " to problem ",
+                               record.index,
+                               " that was not asked for, or occurs twice; the "
+                               "file is damaged"));
             }
             known.Take(record);
             return absl::OkStatus();
@@ -165,7 +166,7 @@ absl::StatusOr<KnownAnswers> OpenOutput(const EvalOptions& options,
                          known.records.size(),
                          " of ",
                          problems * options.samples,
-                         " answers; going on with the others"));
+                         " answers; continuing with the rest"));
   }
   return known;
 }
@@ -180,7 +181,7 @@ absl::StatusOr<std::vector<AnswerPrompt>> OpenPrompts(
   if (options.thinking && !text.chat_template->supports_thinking()) {
     LogWarning(absl::StrCat("--thinking has no effect: the chat template of ",
                             options.generator.model,
-                            " does not know it"));
+                            " does not support it"));
   }
   const ViewBuilder views(*text.tokenizer,
                           *text.chat_template,

@@ -45,7 +45,7 @@ absl::StatusOr<std::string> TextOf(const nlohmann::json& row,
     return DataError(absl::StrCat(where,
                                   ": a row needs id, text and answer, and '",
                                   key,
-                                  "' as a text or a number"));
+                                  "' as a string or a number"));
   }
   return found->is_string() ? found->get<std::string>() : found->dump();
 }

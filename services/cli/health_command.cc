@@ -40,8 +40,8 @@ absl::Status ShowHealth(const HealthOptions& options) {
                                   options.address,
                                   " is not ready: ",
                                   std::string(health.message()),
-                                  "; it serves once it has read its model, "
-                                  "and its log says what keeps it")),
+                                  "; it serves once it has loaded its model, "
+                                  "and its log says what it is waiting for")),
         ExitCode::kPeerUnavailable);
   }
   std::cout << "SERVING\n";

@@ -62,7 +62,7 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> LocalRun::MakeChild(
   const std::string path = self.parent_path() / binary;
   if (::access(path.c_str(), X_OK) != 0) {
     return absl::NotFoundError(
-        absl::StrCat(path, " is not there; build it with deploy/build.sh"));
+        absl::StrCat(path, " does not exist; build it with deploy/build.sh"));
   }
   std::vector<std::string> command = {path, config_path_};
   for (const auto* list : {&overrides_, &overrides}) {

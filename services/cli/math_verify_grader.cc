@@ -74,7 +74,7 @@ class MathVerifyGrader final : public AnswerGrader {
                        "--grader-restarts"));
     }
     ++restarts_;
-    LogWarning(absl::StrCat(kName, " is started again (", last_error_, ")"));
+    LogWarning(absl::StrCat(kName, " is being restarted (", last_error_, ")"));
     return Start();
   }
 

@@ -53,10 +53,11 @@ absl::StatusOr<std::unique_ptr<RolloutClient>> OpenRolloutClient(
   client.addresses =
       absl::StrSplit(options.addresses, ',', absl::SkipWhitespace());
   if (client.addresses.empty()) {
-    return WithExitCode(
-        absl::InvalidArgumentError(absl::StrCat(
-            "--workers '", options.addresses, "' names no worker: host:port")),
-        ExitCode::kUsage);
+    return WithExitCode(absl::InvalidArgumentError(
+                            absl::StrCat("--workers '",
+                                         options.addresses,
+                                         "' names no worker; give host:port")),
+                        ExitCode::kUsage);
   }
   client.expected = expected;
   client.credentials = std::make_shared<const RpcCredentials>(security);

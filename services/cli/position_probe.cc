@@ -50,19 +50,20 @@ absl::StatusOr<int64_t> SumsWithin(double memory_gib,
     return WithExitCode(
         absl::InvalidArgumentError(absl::StrFormat(
             "an interval needs the gradients of two groups of problems, which "
-            "take %.3g GiB of this adapter, and may take %.3g: free memory, or "
-            "raise --memory-gib",
+            "take %.3g GiB for this adapter, but only %.3g GiB may be used: "
+            "free memory, or raise --memory-gib",
             2 * each / gib,
             memory / gib)),
         ExitCode::kUsage);
   }
   if (sums < problems) {
-    LogWarning(absl::StrFormat(
-        "%d problems share the memory of %d: intervals over all draw groups "
-        "of them. --memory-gib %.3g gives each its own",
-        problems,
-        sums,
-        static_cast<double>(problems) * each / gib));
+    LogWarning(
+        absl::StrFormat("%d problems share the memory of %d, so that the "
+                        "intervals over all positions draw groups of problems. "
+                        "--memory-gib %.3g gives each its own",
+                        problems,
+                        sums,
+                        static_cast<double>(problems) * each / gib));
   }
   return sums;
 }

@@ -37,7 +37,7 @@ absl::Status Restore(const RestoreOptions& options) {
                    RestoreRun(store, folder, options.step));
   std::fputs(absl::StrFormat(
                  "%s holds the run as it was after step %d (%d files, "
-                 "%.1f MiB); the command that began it goes on from there\n",
+                 "%.1f MiB); the command that started it resumes from there\n",
                  folder,
                  run.step,
                  run.files,

@@ -80,7 +80,7 @@ absl::Status RestoreFile(ObjectStore& store,
   // What the disk has counts, not what was received.
   if (WholeParts(file, parts) != parts.size()) {
     return absl::DataLossError(
-        absl::StrCat(path, " is not what was received; is the disk sound?"));
+        absl::StrCat(path, " is not what was received; is the disk healthy?"));
   }
   if (::fsync(file) != 0) return FileError("sync", path, errno);
   return absl::OkStatus();
@@ -135,7 +135,7 @@ absl::StatusOr<int> LockFolder(const std::string& folder) {
   if (::flock(lock, LOCK_EX | LOCK_NB) == 0) return lock;
   ::close(lock);
   return absl::UnavailableError(absl::StrCat(
-      folder, " is in use: somebody else restores the same folder"));
+      folder, " is in use: another process is restoring the same folder"));
 }
 
 absl::Status RefuseIfThere(const std::string& folder) {
@@ -143,10 +143,10 @@ absl::Status RefuseIfThere(const std::string& folder) {
   if (::lstat(folder.c_str(), &info) != 0 && errno == ENOENT) {
     return absl::OkStatus();
   }
-  return absl::FailedPreconditionError(absl::StrCat(
-      folder,
-      " is there, and nothing is ever restored over a run; move it away, or "
-      "name another folder"));
+  return absl::FailedPreconditionError(
+      absl::StrCat(folder,
+                   " already exists, and a run is never overwritten; move it "
+                   "away, or choose another folder"));
 }
 
 // "step 2, step 4", the newest of many.
@@ -170,12 +170,12 @@ absl::Status NoCopyAt(ObjectStore& store) {
       absl::NotFoundError(
           runs.empty()
               ? absl::StrCat(
-                    "there is no whole copy of a run at ",
+                    "there is no complete copy of a run at ",
                     store.url(),
-                    "; it is checkpoint.copy_to with /<run.name> behind it")
+                    "; the URL is checkpoint.copy_to followed by /<run.name>")
               : absl::StrCat("there is no copy of a run at ",
                              store.url(),
-                             ", but below it: ",
+                             ", but there are copies below it: ",
                              absl::StrJoin(runs, ", "),
                              "; add one of these to the URL")),
       ExitCode::kData);
@@ -194,7 +194,7 @@ absl::StatusOr<RestoredRun> RestoreRun(ObjectStore& store,
       return absl::NotFoundError(absl::StrCat(store.url(),
                                               " has no copy of step ",
                                               step,
-                                              "; there are those of ",
+                                              "; it has those of steps ",
                                               StepsText(steps)));
     }
     steps = {step};
@@ -221,7 +221,7 @@ absl::StatusOr<RestoredRun> RestoreRun(ObjectStore& store,
     if (last.ok()) {
       RETURN_IF_ERROR(RefuseIfThere(folder));
       if (std::rename(aside.c_str(), folder.c_str()) != 0) {
-        return FileError(absl::StrCat("rename to ", folder), aside, errno);
+        return FileError(absl::StrCat("rename ", aside, " to"), folder, errno);
       }
       const std::string parent = fs::absolute(folder).parent_path();
       RETURN_IF_ERROR(SyncDirectory(parent));
@@ -236,7 +236,7 @@ absl::StatusOr<RestoredRun> RestoreRun(ObjectStore& store,
                               steps.back(),
                               " cannot be restored: ",
                               std::string(last.message()),
-                              "; the one before it is taken"));
+                              "; the one before it is tried"));
     }
   }
   return absl::DataLossError(absl::StrCat("nothing at ",

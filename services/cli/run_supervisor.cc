@@ -90,7 +90,7 @@ absl::Status RunSupervisor::KeepAlive(Worker& worker) {
                             process.name(),
                             " ended with code ",
                             code,
-                            " and would again; the end of its log (",
+                            " and would do so again; the end of its log (",
                             process.log_path(),
                             "):\n  ",
                             process.LogTail())),
@@ -98,7 +98,7 @@ absl::Status RunSupervisor::KeepAlive(Worker& worker) {
   }
   ++worker.restarts;
   LogWarning(absl::StrCat(
-      process.name(), " ended with code ", code, "; starting it again"));
+      process.name(), " ended with code ", code, "; restarting it"));
   return process.Start();
 }
 
@@ -114,7 +114,7 @@ absl::Status RunSupervisor::Follow(const std::function<void()>& look) {
       }
       // A program that is still being started does not catch signals yet.
       if (asked_to_stop && code == kSignalBase + SIGTERM) {
-        return absl::CancelledError("stopped before the trainer had begun");
+        return absl::CancelledError("stopped before the trainer had started");
       }
       return WithExitCode(
           absl::InternalError(absl::StrCat(

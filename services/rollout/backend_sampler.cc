@@ -36,8 +36,8 @@ class BackendSampler : public Sampler {
       const absl::Status back = UseOwn();
       if (!back.ok()) {
         LogWarning(absl::StrCat(
-            "the adapter before one that could not be loaded could not be "
-            "loaded again; it will be tried when it is needed: ",
+            "an adapter could not be loaded, and then its predecessor could "
+            "not be loaded again; that will be retried when it is needed: ",
             std::string(back.message())));
       }
       return applied;

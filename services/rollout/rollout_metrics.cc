@@ -63,11 +63,12 @@ class KvMetrics {
                                 "Memory for keys and values that the answers "
                                 "being decoded hold.")),
         limit_(registry.AddGauge("dapd_rollout_kv_memory_limit_bytes",
-                                 "What they may hold together.")),
+                                 "Memory for keys and values that those "
+                                 "answers may hold together.")),
         restarts_(registry.AddCounter(
             "dapd_rollout_restarts_total",
-            "Times that an answer gave its memory for keys and values to older "
-            "ones, to be decoded on later.")) {}
+            "Times that an answer gave up its memory for keys and values to "
+            "older ones, to be continued later.")) {}
 
   void Record(const KvUse& use) {
     used_.Set(static_cast<double>(use.bytes));
@@ -94,11 +95,12 @@ RolloutObserver MakeRolloutMetrics(MetricsRegistry& registry, int64_t slots) {
       StepBuckets(0.001, 100));
   const Gauge running = registry.AddGauge("dapd_rollout_requests_running",
                                           "Requests that are being decoded.");
-  const Gauge waiting = registry.AddGauge("dapd_rollout_requests_waiting",
-                                          "Requests that wait for a slot.");
+  const Gauge waiting = registry.AddGauge(
+      "dapd_rollout_requests_waiting", "Requests that are waiting for a slot.");
   const Gauge version =
       registry.AddGauge("dapd_rollout_policy_version",
-                        "Optimizer steps behind the adapter that is served.");
+                        "Policy version of the adapter that is served: the "
+                        "number of optimizer steps that led to it.");
   registry
       .AddGauge("dapd_rollout_slots", "Requests that can be decoded at a time.")
       .Set(static_cast<double>(slots));

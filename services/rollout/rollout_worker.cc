@@ -104,8 +104,8 @@ void RolloutWorker::Admit(Sequence sequence) {
     return Fail(sequence,
                 absl::ResourceExhaustedError(absl::StrCat(
                     waiting_.size(),
-                    " requests already wait for this worker; send it at most "
-                    "max_in_flight at a time")));
+                    " requests are already waiting for this worker; send it at "
+                    "most max_in_flight at a time")));
   }
   waiting_.push_back(std::move(sequence));
 }

@@ -61,7 +61,7 @@ absl::StatusOr<std::unique_ptr<TensorRanks>> TensorRanks::Start(
       gpus.size() < static_cast<size_t>(config.rollout.tensor_parallel)) {
     return ConfigError(absl::StrCat("rollout.tensor_parallel is ",
                                     config.rollout.tensor_parallel,
-                                    ", and this worker sees ",
+                                    ", but this worker sees ",
                                     gpus.size(),
                                     " GPUs; each process needs its own"));
   }

@@ -29,20 +29,19 @@ void ObserveRequests(MetricsRegistry& registry, TeacherObserver& observer) {
 void ObserveScores(MetricsRegistry& registry, TeacherObserver& observer) {
   const Counter tokens =
       registry.AddCounter("dapd_teacher_scored_tokens_total", "Tokens scored.");
-  const Histogram seconds =
-      registry.AddHistogram("dapd_teacher_score_duration_seconds",
-                            "One request: what was left of its views when it "
-                            "came.",
-                            StepBuckets(0.001, 10000));
+  const Histogram seconds = registry.AddHistogram(
+      "dapd_teacher_score_duration_seconds",
+      "Time to score a request: what remained of its views when it arrived.",
+      StepBuckets(0.001, 10000));
   observer.on_scored = [tokens, seconds](int64_t count, double duration) {
     tokens.Add(static_cast<double>(count));
     seconds.Observe(duration);
   };
   const auto view_tokens = [&registry](const char* source) {
-    return registry.AddCounter("dapd_teacher_view_tokens_total",
-                               "Tokens of scored views, by whether their "
-                               "numbers were there already.",
-                               {{"source", source}});
+    return registry.AddCounter(
+        "dapd_teacher_view_tokens_total",
+        "Tokens of scored views, by whether they had already been computed.",
+        {{"source", source}});
   };
   const Counter computed = view_tokens("computed");
   const Counter reused = view_tokens("reused");
@@ -70,7 +69,7 @@ void ObservePrefixes(MetricsRegistry& registry, TeacherObserver& observer) {
   };
   const Gauge prefixes =
       registry.AddGauge("dapd_teacher_open_prefixes",
-                        "Requests of which a beginning is known ahead.");
+                        "Requests whose beginning is already known.");
   observer.on_open_prefixes = [prefixes](int64_t count) {
     prefixes.Set(static_cast<double>(count));
   };
@@ -80,7 +79,8 @@ void ObservePolicy(MetricsRegistry& registry, TeacherObserver& observer) {
   observer.on_policy = [&registry](WeightSet set, const ServedPolicy& policy) {
     registry
         .AddGauge("dapd_teacher_policy_version",
-                  "Optimizer steps behind the weights that are served, by set.",
+                  "Policy version of the weights that are served, by set: the "
+                  "number of optimizer steps that led to them.",
                   {{"weights", WeightSetName(set)}})
         .Set(static_cast<double>(policy.version));
   };

@@ -180,12 +180,12 @@ absl::StatusOr<std::vector<LocalRank>> PlanLocalRanks(
   const int64_t here = trainer.ranks_per_machine;
   const bool on_gpus = RunsOnGpus(config, gpus);
   if (on_gpus && static_cast<int64_t>(gpus.size()) < here) {
-    return ConfigError(absl::StrCat(
-        "trainer.ranks_per_machine is ",
-        here,
-        ", and this machine or pod shows ",
-        gpus.size(),
-        " GPUs; each rank needs its own: give it as many, or fewer ranks"));
+    return ConfigError(absl::StrCat("trainer.ranks_per_machine is ",
+                                    here,
+                                    ", but this machine or pod has ",
+                                    gpus.size(),
+                                    " GPUs; each rank needs its own: add GPUs, "
+                                    "or lower trainer.ranks_per_machine"));
   }
   const bool finished =
       trainer.machine == 0 &&
@@ -224,7 +224,7 @@ absl::Status RunLocalRanks(const std::string& config_path,
   ASSIGN_OR_RETURN(auto processes,
                    MakeProcesses(config_path, overrides, config));
   LogInfo(
-      absl::StrCat("this machine has ranks ",
+      absl::StrCat("this machine runs ranks ",
                    config.trainer.rank,
                    " to ",
                    config.trainer.rank + config.trainer.ranks_per_machine - 1,

@@ -97,7 +97,7 @@ std::unique_ptr<Timeline> MakeTimeline(const Config& config) {
   if (trainer.timeline_steps == 0) return nullptr;
   const std::string folder = JoinPath(config.run.output_dir, config.run.name);
   if (!FileExists(folder)) {
-    LogWarning(absl::StrCat("this rank leaves no timeline: there is no ",
+    LogWarning(absl::StrCat("this rank writes no timeline: there is no ",
                             folder,
                             " on this machine"));
     return nullptr;
@@ -117,8 +117,9 @@ bool StaysWhenDone(const Config& config) {
 
 void ServeUntilSignal(RpcServer& server, ShutdownSignal& signal) {
   server.SetServing(true);
-  LogInfo(absl::StrCat(
-      "the run is done; status on ", server.address(), " until a signal"));
+  LogInfo(absl::StrCat("the run is done; serving its status on ",
+                       server.address(),
+                       " until a signal"));
   signal.Wait();
 }
 
@@ -307,10 +308,10 @@ absl::Status Run(const ServiceFlags& flags) {
   const bool finished =
       config.trainer.rank == 0 && FinishedStep(folder) >= config.trainer.steps;
   if (finished) {
-    LogInfo(absl::StrCat(folder,
-                         " holds a finished run; nothing is left to do "
-                         "(another run.name begins anew, more trainer.steps "
-                         "go on)"));
+    LogInfo(absl::StrCat(
+        folder,
+        " holds a finished run; there is nothing left to do (another run.name "
+        "starts a new run, more trainer.steps continue this one)"));
     CopyFinishedRun(
         config,
         folder,

@@ -97,8 +97,8 @@ absl::Status TrainerLoop::Run() {
                                       policy_.version(),
                                       "; adapter and checkpoint are in ",
                                       parts_.recorder.folder(),
-                                      "; the same command goes on")
-                       : absl::StrCat("stopped, and could not save: ",
+                                      "; the same command resumes the run")
+                       : absl::StrCat("stopped, but could not save: ",
                                       saved.ToString()));
   }
   return status;

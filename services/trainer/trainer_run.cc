@@ -94,12 +94,12 @@ absl::StatusOr<std::unique_ptr<Policy>> StartPolicy(
     return Policy::Restore(*std::move(saved), options);
   }
   if (const int64_t finished = FinishedStep(folder.path()); finished > 0) {
-    return absl::DataLossError(absl::StrCat(
-        folder.path(),
-        " holds a run that finished step ",
-        finished,
-        ", but none of its checkpoints to go on from; put one back, or choose "
-        "another run.name to begin anew"));
+    return absl::DataLossError(
+        absl::StrCat(folder.path(),
+                     " holds a run that finished step ",
+                     finished,
+                     ", but no checkpoint to resume from; put one back, or "
+                     "choose another run.name to start a new run"));
   }
   if (folder.resumed()) {
     LogInfo(absl::StrCat(folder.path(),

@@ -183,12 +183,12 @@ def test_an_image_of_another_version_takes_over_role_by_role(amber, birch, versi
     amber.wait_for_steps(2)
     log = amber.log("trainer")
     for address in amber.addresses("rollout"):
-        assert f"rollout worker {address}:7001 is of version {next_version}, this trainer of {version}: " in log
-    assert not [line for line in log.splitlines() if "teacher worker" in line and "is of version" in line]
+        assert f"rollout worker {address}:7001 has version {next_version}, this trainer {version}: " in log
+    assert not [line for line in log.splitlines() if "teacher worker" in line and "has version" in line]
     amber.up()
     amber.wait_until_it_serves()
     amber.wait_for_steps(2)
-    assert "is of version" not in amber.log("trainer"), "all are of one version again"
+    assert "has version" not in amber.log("trainer"), "all are of one version again"
     versions = [line["version"] for line in amber.ledger("started")]
     print(f"attempts by version: {versions}; rollouts were at {before}, are at {amber.addresses('rollout')}")
     assert versions[-2:] == [version, next_version]

@@ -41,7 +41,7 @@ def test_a_second_call_runs_nothing_again(workspace, swept):
     path, _ = swept
     before = {run: run.stat().st_mtime_ns for run in folder(workspace, "rates").glob("*/summary.json")}
     again = workspace.dapd("sweep", path)
-    assert again.stderr.count("is done already") == 4 and " starts (" not in again.stderr
+    assert again.stderr.count("is already done") == 4 and " starts (" not in again.stderr
     assert {run: run.stat().st_mtime_ns for run in before} == before
 
 
@@ -66,7 +66,7 @@ def test_an_interrupted_sweep_goes_on_where_it_was(workspace):
     assert process.returncode == 130, errors
     assert not (folder(workspace, "stopped") / "seed-2/config.yaml").exists()
     again = workspace.dapd("sweep", path)
-    assert "seed-1 goes on" in again.stderr or "seed-1 is done already" in again.stderr
+    assert "seed-1 resumes" in again.stderr or "seed-1 is already done" in again.stderr
     for seed in (1, 2):
         workspace.run(f"whole-{seed}", **{"trainer.steps": 6, "trainer.schedule_steps": 10, "run.seed": seed})
         assert workspace.adapter_digest(f"stopped/seed-{seed}") == workspace.adapter_digest(f"whole-{seed}")

@@ -48,7 +48,7 @@ def test_a_process_that_is_lost_takes_its_worker_with_it_and_the_run_goes_on(sto
     (rank,) = children(Parent(worker))["dapd-rollout"]
     os.kill(rank, stop)
     assert process.wait(timeout=120) == 0, together.log(name)
-    assert "starting it again" in together.log(name)
+    assert "restarting it" in together.log(name)
     assert together.adapter_digest(name) == together.adapter_digest("together")
 
 

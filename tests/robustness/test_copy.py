@@ -139,7 +139,7 @@ def test_an_earlier_step_can_be_had_and_leads_to_the_same_end(cluster, reference
     assert cluster.train(run, **copied(store.url("c"), **{"checkpoint.keep": 0})) == 0, cluster.log(run)
     back = "earlier-back"
     refused = restore(cluster.workspace, store.url(f"c/{run}"), back, "--step", 3, check=False)
-    assert refused.returncode == 4 and "there are those of 2, 4, 5" in refused.stderr
+    assert refused.returncode == 4 and "it has those of steps 2, 4, 5" in refused.stderr
     restore(cluster.workspace, store.url(f"c/{run}"), back, "--step", 2)
     assert [line["step"] for line in cluster.workspace.metrics(back)] == [1, 2]
     assert cluster.train(back, **SEED) == 0, cluster.log(back)
@@ -164,7 +164,7 @@ def test_a_trainer_killed_while_it_copies_leaves_nothing_half_copied(name, clust
         reference.assert_equal(run, 0)
         assert_nothing_is_half_copied(store.objects(f"d/{run}"))
     else:
-        assert restored.returncode == 4 and "there is no whole copy" in restored.stderr
+        assert restored.returncode == 4 and "there is no complete copy" in restored.stderr
         assert not cluster.workspace.runs(run).exists()
 
 
@@ -201,7 +201,7 @@ def test_a_server_killed_in_the_middle_gets_it_all_again(cluster, reference, own
                                     **copied(own_store.url(), **{"checkpoint.copy_timeout_seconds": 5}))
     wait_for(lambda: any(name.startswith("objects/") for name in own_store.objects(run)), what="a copy under way")
     own_store.kill()
-    wait_for(lambda: "is not copied" in cluster.log(run) or trainer.poll() is not None, what="the failure told")
+    wait_for(lambda: "was not copied" in cluster.log(run) or trainer.poll() is not None, what="the failure told")
     own_store.start()
     assert trainer.wait(timeout=180) == 0, cluster.log(run)
     objects = own_store.objects(run)
@@ -218,7 +218,7 @@ def test_a_server_that_hangs_does_not_stop_the_training(cluster, reference, own_
     seconds = time.monotonic() - start
     log = cluster.log(run)
     assert code == 0, log
-    assert "no sign of progress for 2s" in log and "lacks the newest of the run" in log
+    assert "no sign of progress for 2s" in log and "lacks the latest part of the run" in log
     reference.assert_equal(run, 0)
     own_store.wake()
     print(f"{seconds:.1f} s, of which at most 5 waiting")
@@ -234,7 +234,7 @@ def test_a_bucket_without_permission_costs_one_message(cluster, reference, own_s
     start = time.monotonic()
     assert cluster.train(run, **copied(own_store.url(), **{"checkpoint.interval": 1})) == 0, cluster.log(run)
     log = cluster.log(run)
-    told = [line for line in log.splitlines() if "is not copied" in line]
+    told = [line for line in log.splitlines() if "was not copied" in line]
     assert len(told) == 1 and "credentials come from the environment" in told[0] and own_store.url(run) in told[0], log
     assert own_store.SECRET not in log
     # Not the whole time that the end waits for a copy: trying again is of no use.
@@ -248,7 +248,7 @@ def test_a_bucket_that_is_missing_is_called_by_its_name(cluster, reference, stor
     url = store.url("x", bucket="nobody-made-it")
     start = time.monotonic()
     assert cluster.train(run, **copied(url, **{"checkpoint.interval": 1})) == 0, cluster.log(run)
-    told = [line for line in cluster.log(run).splitlines() if "is not copied" in line]
+    told = [line for line in cluster.log(run).splitlines() if "was not copied" in line]
     assert len(told) == 1 and "there is no bucket nobody-made-it" in told[0], cluster.log(run)
     assert time.monotonic() - start < 60
     reference.assert_equal(run, 0)
@@ -262,7 +262,7 @@ def test_a_python_without_the_packages_costs_one_message(cluster, reference):
     python.write_text('#!/bin/sh\nexec python3 -I -S "$@"\n')
     python.chmod(0o755)
     assert cluster.train(run, **copied("s3://nowhere", **{"checkpoint.copy_python": python})) == 0, cluster.log(run)
-    told = [line for line in cluster.log(run).splitlines() if "is not copied" in line]
+    told = [line for line in cluster.log(run).splitlines() if "was not copied" in line]
     assert len(told) == 1 and "deploy/requirements-copy.txt" in told[0], cluster.log(run)
     reference.assert_equal(run, 0)
 
@@ -278,7 +278,7 @@ def test_a_slow_connection_gets_the_newest_first(cluster, reference, store):
     finally:
         os.environ["AWS_ENDPOINT_URL"] = f"http://127.0.0.1:{store.port}"
         proxy.close()
-    steps = [int(step) for step in re.findall(r"the checkpoint of step (\d+) is copied", cluster.log(run))]
+    steps = [int(step) for step in re.findall(r"the checkpoint of step (\d+) has been copied", cluster.log(run))]
     print("copied:", steps)
     assert steps[-1] == STEPS and len(set(steps)) < STEPS and steps == sorted(steps)
     objects = store.objects(f"f/{run}")
@@ -323,7 +323,7 @@ def test_a_damaged_copy_gives_way_to_the_one_before(what, cluster, reference, st
     refused = restore(cluster.workspace, store.url(prefix), back, "--step", 5, check=False)
     assert refused.returncode == 6 and not cluster.workspace.runs(back).exists(), refused.stderr
     shown = restore(cluster.workspace, store.url(prefix), back)
-    assert "after step 4" in shown.stdout and "the one before it is taken" in shown.stderr
+    assert "after step 4" in shown.stdout and "the one before it is tried" in shown.stderr
     assert cluster.train(back, **SEED) == 0, cluster.log(back)
     reference.assert_equal(back, 0)
 
@@ -343,7 +343,7 @@ def test_restore_killed_in_the_middle_goes_on_and_never_shows_half_a_run(cluster
         aside = back.with_name(back.name + ".restoring")
         wait_for(lambda: aside.is_dir() and len([path for path in aside.rglob("*") if path.is_file()]) >= 2, what="a restore under way")
         second = subprocess.run([BIN / "dapd", "restore", store.url(f"g/{run}"), back], env=environment, capture_output=True, text=True)
-        assert second.returncode == 5 and "somebody else restores" in second.stderr
+        assert second.returncode == 5 and "another process is restoring" in second.stderr
         process.kill()
         process.wait()
     finally:
@@ -357,11 +357,11 @@ def test_restore_killed_in_the_middle_goes_on_and_never_shows_half_a_run(cluster
 def test_restore_refuses_a_folder_that_is_there_and_says_what_there_is(cluster, store, two_copies):
     run, _ = two_copies
     there = restore(cluster.workspace, store.url(f"g/{run}"), run, check=False)
-    assert there.returncode == 4 and "nothing is ever restored over a run" in there.stderr
+    assert there.returncode == 4 and "a run is never overwritten" in there.stderr
     above = restore(cluster.workspace, store.url("g"), "nothing", check=False)
     assert above.returncode == 4 and run in above.stderr and not cluster.workspace.runs("nothing").exists()
     nobody = restore(cluster.workspace, store.url("nobody"), "nothing", check=False)
-    assert nobody.returncode == 4 and "there is no whole copy" in nobody.stderr
+    assert nobody.returncode == 4 and "there is no complete copy" in nobody.stderr
 
 
 def test_another_run_of_the_same_name_is_not_mixed_in(cluster, store):

@@ -46,7 +46,7 @@ def test_a_disk_that_refuses_pauses_training_until_it_takes_the_write(refuse, cl
         assert trainer.poll() is None
         mend()
         finish(cluster, run, trainer)
-        assert "training goes on" in cluster.log(run)
+        assert "training continues" in cluster.log(run)
         (cluster.workspace.folder / "runs" / run).symlink_to(mount / run)
         reference.assert_equal(run, 0)
     finally:
@@ -77,6 +77,6 @@ def test_a_disk_that_refuses_once_ends_or_does_not_end_the_run_as_configured(pol
     assert trained == code, cluster.log(run)
     if code == 0:
         assert cluster.workspace.adapter_digest(run) == reference.of_seed(0)[0]
-        assert "training goes on without" in cluster.log(run)
+        assert "training continues without it" in cluster.log(run)
     else:
         assert "No space left" in cluster.log(run)

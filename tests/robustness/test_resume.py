@@ -148,7 +148,7 @@ def test_changed_data_are_refused_by_name(cluster, stopped_run):
     other = cluster.workspace.folder / "other.jsonl"
     other.write_text("\n".join((cluster.workspace.folder / "train.jsonl").read_text().splitlines()[:-1]) + "\n")
     assert cluster.train(run, **{"run.seed": 1000, "data.path": other}) == 3
-    assert "the data: data.path holds other problems" in cluster.log(run)
+    assert "the data: data.path holds different problems" in cluster.log(run)
 
 
 def test_a_changed_base_is_refused_by_name_and_a_moved_one_is_not(cluster, reference, stopped_run):

@@ -293,8 +293,7 @@ absl::StatusOr<MergedModel> WriteMergedModel(const std::string& base,
   }
   RETURN_IF_ERROR(SyncDirectory(aside));
   if (std::rename(aside.c_str(), target.c_str()) != 0) {
-    return FileError(
-        absl::StrCat("rename to ", target, " the folder"), aside, errno);
+    return FileError(absl::StrCat("rename ", aside, " to"), target, errno);
   }
   std::move(remove).Cancel();
   std::error_code error;

@@ -61,7 +61,7 @@ absl::StatusOr<std::vector<RunOfSeed>> FindSeeds(const Comparison& comparison) {
     RETURN_IF_ERROR(CheckHasSeedsOf(own, group.name, seeds.front(), first));
   }
   if (seeds.front().size() < 2) {
-    return NoPairs("there is one seed, and an interval needs two pairs");
+    return NoPairs("there is only one seed, but an interval needs two pairs");
   }
   return seeds;
 }

@@ -194,7 +194,7 @@ SweepFile ReadNodes(const YAML::Node& root) {
   }
   file.common = ReadSet(root["set"]);
   if (root["grid"] && root["list"]) {
-    Refuse(root["list"], "there is a grid as well; only one of them can be");
+    Refuse(root["list"], "there is also a grid; give only one of the two");
   }
   if (root["grid"]) {
     file.settings = ReadGrid(root["grid"]);
@@ -227,13 +227,12 @@ absl::StatusOr<SweepFile> ReadSweepFile(const std::string& path) try {
   if (!text.ok()) return WithExitCode(text.status(), ExitCode::kConfig);
   return ReadNodes(YAML::Load(*text));
 } catch (const YAML::BadConversion& error) {
-  return ConfigError(
-      absl::StrCat(path,
-                   ":",
-                   error.mark.line + 1,
-                   ": a number is expected: a whole one from 0 on for each of "
-                   "seeds, a whole "
-                   "one for parallel, any positive one for memory_gib"));
+  return ConfigError(absl::StrCat(
+      path,
+      ":",
+      error.mark.line + 1,
+      ": a number is expected: a non-negative integer for each of seeds, an "
+      "integer for parallel, a positive number for memory_gib"));
 } catch (const YAML::Exception& error) {
   return ConfigError(
       absl::StrCat(path, ":", error.mark.line + 1, ": ", error.msg));
@@ -260,7 +259,7 @@ absl::Status CheckHeldRun(const SweepRun& run) {
   std::vector<std::string> differences;
   for (const auto& [key, value] : ResultSettings(run.config)) {
     const auto old = before.find(key);
-    const std::string was = old == before.end() ? "not there" : old->second;
+    const std::string was = old == before.end() ? "not set" : old->second;
     // Where the sweep lies may have changed, and no part of a run's result.
     if (was != value && key != "run.name" && key != "run.output_dir") {
       differences.push_back(absl::StrCat(key, " was ", was, ", is ", value));
@@ -307,7 +306,7 @@ absl::Status AddRun(const SweepFile& file,
   run.memory_bytes = MemoryOf(run.config, model);
   if (plan->memory_bytes > 0 && run.memory_bytes > plan->memory_bytes) {
     return ConfigError(
-        absl::StrFormat("it needs %.2f GiB by its plan, memory_gib is %g",
+        absl::StrFormat("it needs %.2f GiB by its plan, but memory_gib is %g",
                         run.memory_bytes / kGiB,
                         file.memory_gib));
   }
@@ -359,11 +358,10 @@ absl::StatusOr<SweepPlan> ReadSweep(const std::string& path,
     }
   }
   if (!problems.empty()) {
-    return WithExitCode(absl::InvalidArgumentError(
-                            absl::StrCat(path,
-                                         " has runs that cannot be:\n  ",
-                                         absl::StrJoin(problems, "\n  "))),
-                        ExitCodeOf(first));
+    return WithExitCode(
+        absl::InvalidArgumentError(absl::StrCat(
+            path, " has invalid runs:\n  ", absl::StrJoin(problems, "\n  "))),
+        ExitCodeOf(first));
   }
   std::set<std::string> names;
   for (const SweepRun& run : plan.runs) {

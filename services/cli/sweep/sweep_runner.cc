@@ -79,7 +79,7 @@ absl::Status SweepRunner::Start(size_t index) {
   const bool goes_on = FileExists(JoinPath(run.folder, "config.yaml"));
   RETURN_IF_ERROR(active.process->Start());
   LogInfo(absl::StrCat(run.name,
-                       goes_on ? " goes on" : " starts",
+                       goes_on ? " resumes" : " starts",
                        " (",
                        index + 1,
                        " of ",
@@ -99,7 +99,7 @@ absl::Status SweepRunner::StartWhatFits() {
     if (run.done) {
       ++num_done_;
       ++next_;
-      LogInfo(absl::StrCat(run.name, " is done already"));
+      LogInfo(absl::StrCat(run.name, " is already done"));
       continue;
     }
     if (plan_.memory_bytes > 0 && !active_.empty() &&
@@ -168,7 +168,7 @@ absl::Status SweepRunner::Run() {
                      num_done_,
                      " of ",
                      plan_.runs.size(),
-                     " runs done; the same command goes on"));
+                     " runs done; the same command resumes the sweep"));
   }
   if (failed_.empty()) return absl::OkStatus();
   // 128 + a signal is no code of ours.
@@ -179,7 +179,7 @@ absl::Status SweepRunner::Run() {
                                        plan_.runs.size(),
                                        " runs failed: ",
                                        absl::StrJoin(failed_, ", "),
-                                       "; the same command tries them again")),
+                                       "; the same command retries them")),
       was_killed ? ExitCode::kInternal : static_cast<ExitCode>(first_code_));
 }
 

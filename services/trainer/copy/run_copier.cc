@@ -60,7 +60,7 @@ absl::StatusOr<std::unique_ptr<RunCopier>> RunCopier::Start(
 std::unique_ptr<RunCopier> RunCopier::StartOrWarn(RunCopierOptions options) {
   auto copier = Start(std::move(options));
   if (copier.ok()) return *std::move(copier);
-  LogWarning(absl::StrCat("the run is not copied: ",
+  LogWarning(absl::StrCat("the run will not be copied: ",
                           std::string(copier.status().message())));
   return nullptr;
 }
@@ -93,7 +93,7 @@ void RunCopier::Add(int64_t step) {
   if (!cut.ok()) {
     LogWarning(absl::StrCat("the checkpoint of step ",
                             step,
-                            " is not copied: ",
+                            " was not copied: ",
                             std::string(cut.status().message())));
     options_.observer.on_failed();
     return;
@@ -174,12 +174,12 @@ bool RunCopier::Finish(
       return true;
     }
   }
-  LogWarning(
-      absl::StrCat("the copy at ",
-                   options_.url,
-                   " lacks the newest of the run; all of it is in ",
-                   options_.folder,
-                   ", and the same command copies it once the store takes it"));
+  LogWarning(absl::StrCat(
+      "the copy at ",
+      options_.url,
+      " lacks the latest part of the run; all of it is in ",
+      options_.folder,
+      ", and the same command copies it once the store accepts it"));
   return false;
 }
 
@@ -221,12 +221,13 @@ absl::Status RunCopier::Copy(const RunCut& cut) {
     has_newest_ = true;
     options_.observer.on_newest(uploader_.newest());
     if (uploader_.newest() > cut.step) {
-      LogWarning(absl::StrCat(options_.url,
-                              " holds step ",
-                              uploader_.newest(),
-                              " of this run, which resumes after step ",
-                              cut.step,
-                              "; later copies stay until it has passed them"));
+      LogWarning(absl::StrCat(
+          options_.url,
+          " holds step ",
+          uploader_.newest(),
+          " of this run, which resumes after step ",
+          cut.step,
+          "; copies of later steps stay until the run has passed them"));
     }
   }
   RETURN_IF_ERROR(uploader_.Upload(cut));
@@ -237,7 +238,7 @@ absl::Status RunCopier::Copy(const RunCut& cut) {
 void RunCopier::Copied(const RunCut& cut, absl::Duration time) {
   LogInfo(absl::StrCat("the checkpoint of step ",
                        cut.step,
-                       " is copied to ",
+                       " has been copied to ",
                        options_.url,
                        " (",
                        Seconds(time),
@@ -265,13 +266,13 @@ bool RunCopier::Failed(RunCut cut, const absl::Status& error) {
     LogWarning(absl::StrCat(
         "the checkpoint of step ",
         cut.step,
-        " is not copied: ",
+        " was not copied: ",
         std::string(error.message()),
-        is_over
-            ? "; this process copies no more, training goes on"
-            : absl::StrCat("; training goes on, and this is tried again after ",
-                           "pauses of up to ",
-                           absl::FormatDuration(options_.longest_pause))));
+        is_over ? "; this process makes no further copies; training continues"
+                : absl::StrCat(
+                      "; training continues, and the copy is retried after ",
+                      "pauses of up to ",
+                      absl::FormatDuration(options_.longest_pause))));
   }
   std::vector<RunCut> given_up;
   {

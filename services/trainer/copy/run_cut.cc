@@ -68,8 +68,7 @@ absl::Status Link(const std::string& from, const std::string& to) {
   // A file system without links, or with too many of them.
   std::error_code error;
   if (fs::copy_file(from, to, error)) return absl::OkStatus();
-  return FileError(
-      absl::StrCat("copy to ", to, " the file"), from, error.value());
+  return FileError(absl::StrCat("copy ", from, " to"), to, error.value());
 }
 
 // Adds what the folder holds to a cut.

@@ -110,7 +110,7 @@ absl::Status RunUploader::ReadOwner(bool* is_free) {
         absl::StrCat(store_.url(),
                      "/",
                      kCopyOwner,
-                     " is damaged, so that nobody knows whose copy it is; move "
+                     " is damaged, so it is not known whose copy this is; move "
                      "it away, or choose another checkpoint.copy_to"));
   }
   if (owner->at("run") != run_id_) {
@@ -133,7 +133,7 @@ absl::Status RunUploader::StillOwner() {
   is_open_ = false;
   verified_.clear();
   return absl::UnavailableError(absl::StrCat(
-      "the copy at ", store_.url(), " was removed; it is begun anew"));
+      "the copy at ", store_.url(), " was removed; a new one will be started"));
 }
 
 absl::Status RunUploader::Open() {

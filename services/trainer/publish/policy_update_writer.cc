@@ -117,7 +117,7 @@ absl::Status PolicyUpdateWriter::StartCopy() {
 
 absl::Status PolicyUpdateWriter::WaitForCopy() {
   const std::unique_ptr<StreamPoint> copied = copied_.get_future().get();
-  if (copied == nullptr) return absl::AbortedError("the copy was given up");
+  if (copied == nullptr) return absl::AbortedError("the copy was abandoned");
   RETURN_IF_ERROR(CatchTorch([&] {
     copied->Wait();
     return absl::OkStatus();

@@ -131,7 +131,7 @@ absl::StatusOr<AnswerLog> AnswerLog::Open(const std::string& path,
     LogWarning(absl::StrCat(kept.status().message(),
                             "; kept as ",
                             aside,
-                            ", the answers of earlier steps are in samples/"));
+                            "; the answers of earlier steps are in samples/"));
     if (std::rename(path.c_str(), aside.c_str()) != 0) {
       return FileError("rename", path, errno);
     }

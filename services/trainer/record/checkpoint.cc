@@ -114,12 +114,12 @@ absl::Status CompareIdentity(const std::string& folder,
   if (state.at("base_digest") != identity.base_digest) {
     differences.push_back(absl::StrCat("the base model: ",
                                        identity.base_model_path,
-                                       " has other content than ",
+                                       " does not have the content that ",
                                        state.at("base_model_path").dump(),
                                        " had"));
   }
   if (state.at("data_digest") != identity.data_digest) {
-    differences.push_back("the data: data.path holds other problems");
+    differences.push_back("the data: data.path holds different problems");
   }
   auto before = state.at("settings").get<std::map<std::string, std::string>>();
   for (const auto& [key, value] : identity.settings) {
@@ -128,7 +128,7 @@ absl::Status CompareIdentity(const std::string& folder,
       differences.push_back(
           absl::StrCat(key,
                        ": was ",
-                       old == before.end() ? "not there" : Shorten(old->second),
+                       old == before.end() ? "not set" : Shorten(old->second),
                        ", is ",
                        Shorten(value)));
     }
@@ -137,7 +137,7 @@ absl::Status CompareIdentity(const std::string& folder,
   for (const auto& [key, value] : before) {
     if (MayChangeOnResume(key)) continue;
     differences.push_back(
-        absl::StrCat(key, ": was ", Shorten(value), ", is not there"));
+        absl::StrCat(key, ": was ", Shorten(value), ", is not set"));
   }
   if (differences.empty()) return absl::OkStatus();
   return WithExitCode(
@@ -322,8 +322,8 @@ absl::StatusOr<std::optional<PolicyState>> LoadNewestCheckpoint(
     if (state.ok()) return std::optional<PolicyState>(*std::move(state));
     if (!IsDamage(state.status())) return state.status();
     last = state.status();
-    LogWarning(absl::StrCat(last.message(),
-                            "; set aside, the one before it is taken"));
+    LogWarning(
+        absl::StrCat(last.message(), "; set aside; the one before it is used"));
     RETURN_IF_ERROR(SetAsideDamaged(newest));
   }
   // Also where an earlier attempt set the last one aside: a run that is kept

@@ -69,7 +69,7 @@ absl::StatusOr<Checkpoints> ListCheckpoints(const std::string& folder) {
 
 absl::Status RenameCheckpoint(const std::string& from, const std::string& to) {
   if (std::rename(from.c_str(), to.c_str()) == 0) return absl::OkStatus();
-  return FileError(absl::StrCat("rename to ", to, " the folder"), from, errno);
+  return FileError(absl::StrCat("rename ", from, " to"), to, errno);
 }
 
 absl::Status SetAsideDamaged(const std::string& checkpoint) {

@@ -109,8 +109,10 @@ void EndNotice::Tell(const absl::Status& outcome) {
       EndDocument(run_, told, absl::ToDoubleSeconds(told.time - start_)),
       gives_up_);
   if (posted.ok()) {
-    LogInfo(absl::StrCat(
-        "told ", NotifyPlace(webhook.url), " of the run's end: ", told.state));
+    LogInfo(absl::StrCat("notified ",
+                         NotifyPlace(webhook.url),
+                         " of the run's end: ",
+                         told.state));
     return;
   }
   LogWarning(absl::StrCat(

@@ -28,8 +28,8 @@ absl::Status FullDiskRule::Write(const std::string& what,
   if (const absl::Status status = write(); !status.ok()) {
     metrics_->RecordWriteFailure();
     LogWarning(absl::StrCat(what,
-                            " could not be written, training goes on without "
-                            "(checkpoint.on_write_error: continue): ",
+                            " could not be written; training continues without "
+                            "it (checkpoint.on_write_error: continue): ",
                             std::string(status.message())));
   }
   return absl::OkStatus();
@@ -64,7 +64,7 @@ absl::Status FullDiskRule::Retry(const std::string& what,
     if (!status.ok()) metrics_->RecordWriteFailure();
   }
   metrics_->SetPausedForDisk(false);
-  LogInfo(absl::StrCat(what, " is written; training goes on"));
+  LogInfo(absl::StrCat(what, " has been written; training continues"));
   return absl::OkStatus();
 }
 

@@ -92,10 +92,11 @@ absl::StatusOr<std::unique_ptr<Ledger>> Ledger::Open(const std::string& path) {
   if (read.ok()) return ledger;
   if (!IsDamage(read)) return read;
   const std::string aside = absl::StrCat(path, ".damaged");
-  LogWarning(absl::StrCat(read.message(),
-                          "; kept as ",
-                          aside,
-                          ", answers since the checkpoint are sampled again"));
+  LogWarning(
+      absl::StrCat(read.message(),
+                   "; kept as ",
+                   aside,
+                   "; answers since the checkpoint will be sampled again"));
   if (std::rename(path.c_str(), aside.c_str()) != 0) {
     return absl::InternalError(
         absl::StrCat("cannot rename ", path, " to ", aside));
@@ -140,7 +141,7 @@ absl::Status Ledger::Read() {
   LogWarning(absl::StrCat(file_.path(),
                           ": the last record is unfinished (",
                           line.size(),
-                          " bytes) and does not count"));
+                          " bytes) and is ignored"));
   return file_.Truncate(begin);
 }
 

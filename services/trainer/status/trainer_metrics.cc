@@ -18,7 +18,7 @@ constexpr char kTasks[] = "dapd_trainer_tasks_total";
 constexpr char kTasksHelp[] =
     "Attempts at rollouts and scores, by role and outcome.";
 constexpr char kResumes[] = "dapd_resumes_total";
-constexpr char kResumesHelp[] = "Starts that went on with an earlier attempt.";
+constexpr char kResumesHelp[] = "Starts that resumed an earlier attempt.";
 constexpr char kWriteFailures[] = "dapd_checkpoint_failures_total";
 constexpr char kWriteFailuresHelp[] =
     "Failed writes of checkpoints and of the run's other files.";
@@ -26,7 +26,7 @@ constexpr char kCheckpoints[] = "dapd_checkpoint_saved_total";
 constexpr char kCheckpointsHelp[] = "Checkpoints written.";
 constexpr char kLastCheckpoint[] = "dapd_checkpoint_last_step";
 constexpr char kLastCheckpointHelp[] =
-    "Step of the newest checkpoint: where a restart would go on.";
+    "Step of the newest checkpoint: where a restart would resume.";
 constexpr char kSteps[] = "dapd_trainer_steps_total";
 constexpr char kStepsHelp[] = "Optimizer steps taken by this process.";
 
@@ -125,7 +125,8 @@ void TrainerMetrics::BeginPhase(TrainerPhase phase) {
 
 void TrainerMetrics::RecordPolicy(int64_t version, int64_t snapshot_version) {
   Set("dapd_trainer_policy_version",
-      "Optimizer steps behind the live adapter.",
+      "Policy version of the live adapter: the number of optimizer steps that "
+      "led to it.",
       static_cast<double>(version));
   Record(StepMetricAt("snapshot_version"), {"", snapshot_version});
 }
@@ -133,8 +134,7 @@ void TrainerMetrics::RecordPolicy(int64_t version, int64_t snapshot_version) {
 void TrainerMetrics::RecordServed(int64_t version) {
   if (!asks_rollouts_) return;
   Set("dapd_trainer_rollout_policy_version",
-      "Optimizer steps behind the adapter that the rollout workers are to "
-      "serve.",
+      "Policy version that the rollout workers are to serve.",
       static_cast<double>(version));
 }
 
@@ -142,7 +142,7 @@ void TrainerMetrics::RecordStep(const StepReport& report) {
   registry_.AddCounter(kSteps, kStepsHelp).Add();
   RecordPolicy(report.step, report.snapshot_version);
   Set("dapd_trainer_last_step_timestamp_seconds",
-      "End of the last step since the Unix epoch in seconds.",
+      "When the last step ended, in seconds since the Unix epoch.",
       UnixSeconds());
   for (const StepMetric& metric : StepMetrics()) {
     for (const MetricValue& value : metric.read(report)) {
@@ -178,7 +178,7 @@ void TrainerMetrics::RecordEvaluation(const std::string& when,
                                       const EvaluationReport& report) {
   const MetricLabels labels = {{"when", IsWithinRun(when) ? "within" : when}};
   Set("dapd_trainer_evaluation_accuracy_ratio",
-      "Share of right answers to the held-out problems.",
+      "Share of correct answers to the held-out problems.",
       report.accuracy.mean,
       labels);
   Set("dapd_trainer_evaluation_boxed_ratio",
@@ -214,7 +214,7 @@ void TrainerMetrics::RecordEvaluation(const std::string& when,
 
 void TrainerMetrics::RecordEvaluationEnd() {
   Set("dapd_trainer_last_evaluation_timestamp_seconds",
-      "End of the last evaluation since the Unix epoch in seconds.",
+      "When the last evaluation ended, in seconds since the Unix epoch.",
       UnixSeconds());
 }
 
@@ -230,7 +230,8 @@ void TrainerMetrics::RecordCheckpoint(int64_t step, double seconds) {
       .Set(static_cast<double>(step));
   registry_
       .AddGauge("dapd_checkpoint_last_saved_timestamp_seconds",
-                "When the newest checkpoint was complete, in Unix time.")
+                "When the newest checkpoint was complete, in seconds since the "
+                "Unix epoch.")
       .Set(UnixSeconds());
   registry_
       .AddHistogram("dapd_checkpoint_seconds",
@@ -290,11 +291,11 @@ WorkerPoolObserver TrainerMetrics::PoolObserver(const std::string& role) {
   }
   const Gauge pending =
       registry_.AddGauge("dapd_trainer_tasks_pending",
-                         "Rollouts and scores that wait for a worker.",
+                         "Rollouts and scores that are waiting for a worker.",
                          {{"role", role}});
   const Gauge in_flight =
       registry_.AddGauge("dapd_trainer_tasks_in_flight",
-                         "Rollouts and scores that a worker has.",
+                         "Rollouts and scores that a worker is computing.",
                          {{"role", role}});
   observer.on_load = [workers, pending, in_flight](const PoolLoad& load) {
     for (const auto& [stage, gauge] : workers) {
@@ -318,9 +319,9 @@ CopyObserver TrainerMetrics::MakeCopyObserver() {
       StepBuckets(0.1, 10000));
   const Counter failed = registry_.AddCounter(
       "dapd_checkpoint_copy_failures_total", "Attempts at a copy that failed.");
-  const Counter left_out =
-      registry_.AddCounter("dapd_checkpoint_copy_left_out_total",
-                           "Checkpoints not copied because newer ones waited.");
+  const Counter left_out = registry_.AddCounter(
+      "dapd_checkpoint_copy_left_out_total",
+      "Checkpoints not copied because newer ones were waiting.");
   const Counter sent = registry_.AddCounter("dapd_checkpoint_copy_bytes_total",
                                             "Bytes sent for copies.");
   return {.on_newest =

@@ -46,11 +46,11 @@ absl::StatusOr<std::vector<RolloutRecord>> AnswerExchange::Share(
                                                 place.attempt,
                                                 " to sample ",
                                                 place.sample,
-                                                "; it has to give at most ",
+                                                "; it must give at most ",
                                                 kMaxAttempts,
-                                                " to each of its samples, ",
+                                                " to each of its own samples, ",
                                                 theirs.begin,
-                                                " up to but not ",
+                                                " up to but not including ",
                                                 theirs.end));
       }
       RETURN_IF_ERROR(HandOn(step, place, answer.result, on_answer));
@@ -87,7 +87,7 @@ absl::Status AnswerExchange::HandOn(const SampledStep& step,
                      step.plan.step,
                      " was sampled by ",
                      PolicyName(result.policy_version, result.adapter_digest),
-                     ", asked of ",
+                     ", but requested of ",
                      PolicyName(policy.version, policy.adapter.digest)));
   }
   return on_answer(

@@ -354,11 +354,11 @@ absl::Status BatchTrainer::FinishGradient(StepReport* report) {
   RETURN_IF_ERROR(parts_.collective.Sum(absl::MakeSpan(counts)));
   const float trained = counts[0];
   if (trained == 0.0F && counts[2] == 0.0F) {
-    return absl::DataLossError(absl::StrCat(
-        "no answer of step ",
-        report->step,
-        " has anything to score; every rollout was padding alone, and "
-        "no term scores references"));
+    return absl::DataLossError(
+        absl::StrCat("no answer of step ",
+                     report->step,
+                     " has anything to score; every rollout consisted only of "
+                     "padding, and no term scores references"));
   }
   has_gradient_ = counts[1] > 0.0F;
   // The mean over the micro-batches of all ranks.

@@ -44,8 +44,8 @@ absl::Status MergeReports(Collective& collective,
                        rank,
                        " ended step ",
                        report->step,
-                       " in other weights than rank 0; are its processor and "
-                       "thread count the same?"));
+                       " with different weights from rank 0; are its processor "
+                       "and thread count the same?"));
     }
     RETURN_IF_ERROR(
         MergeRank({other.metrics().begin(), other.metrics().end()}, report));

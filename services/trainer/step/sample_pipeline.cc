@@ -274,7 +274,7 @@ absl::StatusOr<RolloutResult> SamplePipeline::NextRollout() {
                      rollouts_.NextWithin(kStopTick));
     if (result.has_value()) return *std::move(result);
   }
-  return absl::CancelledError("the batch was given up");
+  return absl::CancelledError("the batch was abandoned");
 }
 
 absl::Status SamplePipeline::AcceptRollout(size_t index,

@@ -240,7 +240,7 @@ absl::StatusOr<std::vector<ScoredSample>> SliceTrainer::Take(
     const View& answer =
         sample.views[static_cast<size_t>(ViewName::kNoneRollout)];
     if (answer.scored_count == 0 && ReadsRollouts(parts_.terms))
-      warn(i, "its reference is trained alone");
+      warn(i, "only its reference is trained");
     samples.push_back(std::move(sample));
   }
   return samples;

@@ -148,13 +148,13 @@ absl::StatusOr<RolloutResult> RolloutSession::Finish(
     return absl::FailedPreconditionError(absl::StrCat(
         "sampled by ",
         PolicyName(finished.policy_version(), finished.adapter_digest()),
-        ", asked of ",
+        ", but requested of ",
         PolicyName(policy.version, policy.adapter.digest)));
   }
   result.finish_reason = FinishReasonOf(finished.reason());
   if (result.finish_reason == FinishReason::kNone) {
     return absl::DataLossError(absl::StrCat(
-        "an answer that ended for the unknown reason ", finished.reason()));
+        "an answer that ended for an unknown reason: ", finished.reason()));
   }
   if (finished.num_tokens() != result.ids.size() || result.ids.empty()) {
     return absl::DataLossError(absl::StrCat("an answer of ",

@@ -275,12 +275,12 @@ absl::Status TeacherSession::AddHeader(const v1::ScoredTensor& message,
                                    header.shape().end());
   if (header.dtype() != ToWireType(expected->second.dtype) ||
       shape != expected->second.shape) {
-    return absl::DataLossError(
-        absl::StrCat("tensor '",
-                     header.name(),
-                     "' of view '",
-                     message.view(),
-                     "' has another shape or dtype than was asked for"));
+    return absl::DataLossError(absl::StrCat(
+        "tensor '",
+        header.name(),
+        "' of view '",
+        message.view(),
+        "' has a different shape or dtype from what was asked for"));
   }
   ASSIGN_OR_RETURN(const int64_t elements,
                    CheckedNumElements(shape, expected->second.dtype));
@@ -328,7 +328,7 @@ absl::StatusOr<ScoreResult> TeacherSession::Finish(const v1::ScoreDone& done,
                        WeightSetName(partial.weights),
                        " adapter of ",
                        PolicyName(done.policy_version(), done.adapter_digest()),
-                       ", asked of that of ",
+                       ", but requested of that of ",
                        PolicyName(asked.version, asked.adapter.digest)));
     }
   }

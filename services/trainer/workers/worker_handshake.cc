@@ -58,11 +58,11 @@ std::string DescribeSkew(const v1::DescribeResponse& worker,
       worker.service(),
       " worker ",
       address,
-      " is of version ",
+      " has version ",
       worker.version().empty() ? "unknown" : worker.version().substr(0, 100),
-      ", this trainer of ",
+      ", this trainer ",
       Version(),
-      ": results are only known to be the same within one");
+      ": results are only known to be the same within one version");
 }
 
 absl::Status CheckAcknowledgement(const v1::LoadAdapterResponse& response,
@@ -73,8 +73,8 @@ absl::Status CheckAcknowledgement(const v1::LoadAdapterResponse& response,
     return absl::FailedPreconditionError(
         absl::StrCat("it was sent the ",
                      WeightSetName(set),
-                     " adapter and acknowledged another set of weights; start "
-                     "it with the version of the trainer"));
+                     " adapter but acknowledged another set of weights; start "
+                     "it with the trainer's version"));
   }
   if (!served.loaded() || served.policy_version() != update.version ||
       served.digest() != update.adapter.digest) {

@@ -87,7 +87,7 @@ TEST(LocalRanksTest, FewerGpusThanRanksAreRefused) {
     const auto ranks = PlanLocalRanks(config, gpus);
     EXPECT_EQ(ExitCodeOf(ranks.status()), ExitCode::kConfig);
     EXPECT_THAT(std::string(ranks.status().message()),
-                HasSubstr("trainer.ranks_per_machine is 3, and this machine"));
+                HasSubstr("trainer.ranks_per_machine is 3, but this machine"));
   }
 }
 

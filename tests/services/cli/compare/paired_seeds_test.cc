@@ -115,8 +115,8 @@ TEST(PairBySeedTest, WhatHasNoPartnerIsNamed) {
        {Case{{one, two, other}, "'rate-2' has no run of seed 2, 'rate-1' has"},
         Case{{other, one, two}, "'rate-2' has no run of seed 2, 'rate-1' has"},
         Case{{one, two, one}, "has two runs of seed 1"},
-        Case{{one, other}, "there is one seed"},
-        Case{{one}, "there is one seed"}}) {
+        Case{{one, other}, "there is only one seed"},
+        Case{{one}, "there is only one seed"}}) {
     Comparison comparison = CompareRuns(c.runs);
     const absl::Status status = PairBySeed(&comparison);
     EXPECT_EQ(ExitCodeOf(status), ExitCode::kUsage) << status;

@@ -159,7 +159,7 @@ TEST_F(ReadSweepTest, WhatTheFileCannotSayIsNamedByItsLine) {
            {"grid: {a.b: 3}\n", "grid.a.b: a list of values"},
            {"list: [{set: {}}]\n", "needs a name"},
            {"list: [{name: ../x}]\n", "../x"},
-           {"grid: {a.b: [1]}\nlist: [{name: x}]\n", "only one of them"},
+           {"grid: {a.b: [1]}\nlist: [{name: x}]\n", "only one of the two"},
            {"seeds: []\n", "seeds"},
            {"seeds: [one]\n", "sweep.yaml:3"},
            {"parallel: 0\n", "parallel: at least 1"},

@@ -157,9 +157,10 @@ TEST_F(AnswerExchangeTest, AnAnswerToAnotherRanksSampleIsRefused) {
         std::string(status.message()),
         HasSubstr(absl::StrCat("trainer rank 1 gave answer 0 to sample ",
                                sample,
-                               "; it has to give at most ")));
-    EXPECT_THAT(std::string(status.message()),
-                HasSubstr("to each of its samples, 2 up to but not 4"));
+                               "; it must give at most ")));
+    EXPECT_THAT(
+        std::string(status.message()),
+        HasSubstr("to each of its own samples, 2 up to but not including 4"));
     EXPECT_THAT(handed_on_, Not(Contains(sample)));
   }
 }

@@ -62,7 +62,7 @@ TEST_F(RolloutAnswersTest, AWorkerOfAnotherVersionIsWarnedOfAndWorks) {
   EXPECT_TRUE(is_answered);
   EXPECT_THAT(log,
               testing::AllOf(HasSubstr(server.address()),
-                             HasSubstr("is of version 0.0.9-old")));
+                             HasSubstr("has version 0.0.9-old")));
 }
 
 // Each script answers every task wrongly; the worker is lost with the reason.

@@ -116,11 +116,11 @@ TEST_F(TeacherAnswersTest, AnswersThatBreakTheProtocolAreNotTaken) {
   };
   const std::vector<Case> cases = {
       {"", [](Messages&) {}},
-      {"another shape or dtype",
+      {"a different shape or dtype",
        [](Messages& m) {
          m[0].mutable_tensor()->mutable_header()->set_shape(0, 1 << 30);
        }},
-      {"another shape or dtype",
+      {"a different shape or dtype",
        [](Messages& m) {
          m[0].mutable_tensor()->mutable_header()->set_dtype(
              v1::DATA_TYPE_BFLOAT16);
