@@ -201,14 +201,15 @@ void AddCompatibilityProbe(Command& probe) {
   command.AddOption("--second", options->second, "term over the same tokens")
       .ShowDefault();
   command
-      .AddOption("--problems", options->problems, "problems sampled, at most")
+      .AddOption(
+          "--problems", options->problems, "maximum number of problems sampled")
       .Positive()
       .ShowDefault();
   command
-      .AddOption(
-          "--positions",
-          options->positions,
-          "positions sampled for each problem from all its answers, at most")
+      .AddOption("--positions",
+                 options->positions,
+                 "maximum number of positions sampled for each problem, over "
+                 "all its answers")
       .Positive()
       .ShowDefault();
   command.AddOption("--seed", options->seed, "seed of all random choices")

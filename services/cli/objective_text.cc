@@ -43,8 +43,8 @@ std::string DescribeReference(const RolloutSection& rollout) {
   if (rollout.source == "dual") return "a second answer";
   if (rollout.source == "verified") {
     return rollout.unverified == "skip"
-               ? "the first right one of four further answers, or none"
-               : "the first right one of four further answers, or the first";
+               ? "the first correct one of four further answers, or none"
+               : "the first correct one of four further answers, or the first";
   }
   return "the data's solution";
 }

@@ -19,11 +19,12 @@ void WorkerOptions::AddFlags(Command& command) {
   command.AddOption("--workers",
                     addresses,
                     "host:port,... of rollout workers that answer instead of "
-                    "this process; no run may use them at the same time");
+                    "this process; no run may be using them");
   command
-      .AddOption("--answer-timeout",
-                 answer_timeout_seconds,
-                 "seconds that a worker has for an answer; 0: by its length")
+      .AddOption(
+          "--answer-timeout",
+          answer_timeout_seconds,
+          "seconds that a worker has for an answer; 0: depending on its length")
       .Range(0.0, 1e9);
   command
       .AddOption("--peer-timeout",

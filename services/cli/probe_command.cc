@@ -170,9 +170,10 @@ void AddProbeCommand(Command& app) {
   claims.AddOption(
       "--output", options->output, "JSON Lines with every wrong claim");
   claims
-      .AddOption("--reach",
-                 options->reach,
-                 "sentences between the failure and the claim, at most")
+      .AddOption(
+          "--reach",
+          options->reach,
+          "maximum number of sentences between the failure and the claim")
       .Range(1, 1000000)
       .ShowDefault();
   claims

@@ -59,7 +59,8 @@ void AddRestoreCommand(Command& app) {
                  "the copy: checkpoint.copy_to followed by /<run.name>")
       .Required();
   command
-      .AddOption("run", options->folder, "run folder to make: runs/<run.name>")
+      .AddOption(
+          "run", options->folder, "run folder to create: runs/<run.name>")
       .Required();
   command
       .AddOption("--step",

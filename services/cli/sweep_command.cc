@@ -80,7 +80,7 @@ absl::Status Sweep(const SweepOptions& options) {
 void AddSweepCommand(Command& app) {
   auto options = std::make_shared<SweepOptions>();
   Command command = app.AddSubcommand(
-      "sweep", "Does many runs, settings x seeds, and compares them");
+      "sweep", "Performs many runs, settings x seeds, and compares them");
   command.AddOption("sweep", options->sweep, "YAML file of the sweep")
       .Required();
   command.AddOption("--set", options->overrides, "key=value, for every run")

@@ -83,7 +83,7 @@ def test_an_output_of_other_settings_is_refused(workspace, benchmark, tmp_path):
     for more, named in changes:
         refused = workspace.dapd(*arguments(workspace, benchmark, "--output", output, *more), check=False)
         assert refused.returncode == 4 and named in refused.stderr, refused.stderr
-        assert "name another --output" in refused.stderr
+        assert "choose another --output" in refused.stderr
     assert output.read_text() == before
 
 

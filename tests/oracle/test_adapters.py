@@ -80,7 +80,7 @@ def test_a_fresh_adapter_is_not_written_over_another_one(peft_folder, tmp_path):
     run_dapd(*init)
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     result = run_dapd(*init, "--seed", 7, check=False)
-    assert result.returncode == 2 and f"{folder} is there already" in result.stderr
+    assert result.returncode == 2 and f"{folder} already exists" in result.stderr
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 

@@ -77,7 +77,7 @@ def test_the_script_writes_the_same_tokenizer_and_a_model_that_loads(two_batches
 def test_a_folder_that_is_there_stays(two_batches):
     before = {path.name: path.stat().st_mtime_ns for path in two_batches.iterdir()}
     result = subprocess.run([sys.executable, SCRIPT, "--batches", "2", "--output", two_batches], capture_output=True, text=True)
-    assert result.returncode == 2 and "is there already" in result.stderr
+    assert result.returncode == 2 and "already exists" in result.stderr
     assert {path.name: path.stat().st_mtime_ns for path in two_batches.iterdir()} == before
 
 

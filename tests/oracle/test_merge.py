@@ -85,5 +85,5 @@ def test_an_output_that_is_there_stays(tmp_path):
     (tmp_path / "merged").mkdir()
     (tmp_path / "merged/mine.txt").write_text("mine")
     result = run_dapd("adapter", "merge", "--model", tmp_path / "model", "--adapter", tmp_path / "adapter", "--output", tmp_path / "merged", check=False)
-    assert result.returncode == 2 and "there already" in result.stderr
+    assert result.returncode == 2 and "already exists" in result.stderr
     assert (tmp_path / "merged/mine.txt").read_text() == "mine"

@@ -28,9 +28,9 @@ std::vector<ConfigKey> DataKeys(Config& c) {
             &c.data.max_prompt_tokens,
             1,
             kMillion,
-            "Tokens of a prompt in front of an answer, at most; the sampler's "
-            "prompt has to leave room in them for rollout.max_new_tokens. "
-            "Longer prompts are cut on the right."),
+            "Maximum number of tokens of a prompt in front of an answer; "
+            "within it the sampler's prompt must leave room for "
+            "rollout.max_new_tokens. Longer prompts are cut on the right."),
   };
 }
 

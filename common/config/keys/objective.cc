@@ -74,7 +74,7 @@ std::vector<ConfigKey> ObjectiveKeys(Config& c) {
             &c.objective.component_clip,
             0,
             kInfinity,
-            "What each vocabulary entry contributes at most; .inf: no clip."),
+            "The most that each vocabulary entry contributes; .inf: no clip."),
       Text("objective.support",
            &c.objective.support,
            "Tokens of the vocabulary over which the divergence of a preset's "
@@ -175,7 +175,7 @@ std::vector<ConfigKey> ObjectiveKeys(Config& c) {
             &c.objective.max_reference_tokens,
             1,
             kMillion,
-            "Scored tokens of a reference solution, at most."),
+            "Maximum number of scored tokens of a reference solution."),
   };
 }
 

@@ -61,7 +61,7 @@ std::vector<ConfigKey> RolloutKeys(Config& c) {
             &c.rollout.slots,
             1,
             1024,
-            "Answers that one worker decodes in parallel, at most.")
+            "Maximum number of answers that one worker decodes in parallel.")
           .MayChange(),
       Range("rollout.kv_memory_mib",
             &c.rollout.kv_memory_mib,
@@ -70,7 +70,7 @@ std::vector<ConfigKey> RolloutKeys(Config& c) {
             "Memory of a worker for keys and values. Answers take it as they "
             "grow; those that do not fit beside older ones wait, or release "
             "theirs and are continued later, with the same result. 0: half of "
-            "what is available when the model has been read.")
+            "what is available once the model has been read.")
           .MayChange(),
       Range("rollout.tensor_parallel",
             &c.rollout.tensor_parallel,

@@ -48,9 +48,8 @@ std::vector<ConfigKey> SecurityKeys(Config& c) {
   return {
       Any("security.insecure",
           &c.security.insecure,
-          "Allow plaintext connections, from whoever reaches them, on "
-          "addresses "
-          "other than loopback.")
+          "Allow plaintext connections, from anyone who can reach them, on "
+          "addresses other than loopback.")
           .MayChange(),
       Any("security.insecure_metrics",
           &c.security.insecure_metrics,

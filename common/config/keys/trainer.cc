@@ -49,13 +49,14 @@ std::vector<ConfigKey> TrainerKeys(Config& c) {
             "input. -1: on a GPU what its memory leaves (`dapd check` says how "
             "much), on a CPU 1024. Changes no result.")
           .MayChange(),
-      Range("trainer.pack_tokens",
-            &c.trainer.pack_tokens,
-            1,
-            kMillion,
-            "Tokens of several samples that share a pass through the model, at "
-            "most, and fewer on a GPU without the memory for them; a row of "
-            "the data with a longer view is a bad row (data.on_bad_row)."),
+      Range(
+          "trainer.pack_tokens",
+          &c.trainer.pack_tokens,
+          1,
+          kMillion,
+          "Maximum number of tokens of several samples that share a pass "
+          "through the model; fewer on a GPU without the memory for them. A "
+          "row of the data with a longer view is a bad row (data.on_bad_row)."),
       Any("trainer.train_while_sampling",
           &c.trainer.train_while_sampling,
           "Whether a micro-batch is trained as soon as its answers are scored, "
@@ -176,8 +177,8 @@ std::vector<ConfigKey> CheckpointKeys(Config& c) {
           .MayChange(),
       Text("checkpoint.on_write_error",
            &c.checkpoint.on_write_error,
-           "If the disk refuses a write: training pauses until it succeeds, "
-           "goes on without it, or ends.",
+           "What happens when the disk refuses a write: training pauses until "
+           "it succeeds, continues without it, or ends.",
            {"pause", "continue", "fail"})
           .MayChange(),
       Text("checkpoint.copy_to",

@@ -50,7 +50,7 @@ TEST_F(FilesTest, ANewOutputIsNothingOrAnEmptyFolder) {
     const absl::Status status = CheckNewOutput(taken);
     EXPECT_TRUE(absl::IsAlreadyExists(status)) << status;
     EXPECT_EQ(ExitCodeOf(status), ExitCode::kUsage);
-    EXPECT_EQ(status.message().rfind(taken + " is there already", 0), 0U)
+    EXPECT_EQ(status.message().rfind(taken + " already exists", 0), 0U)
         << status;
   }
 }

@@ -117,7 +117,7 @@ TEST(AnswerFileTest, OtherSettingsAreRefusedByNameAndNothingIsLost) {
   EXPECT_EQ(ExitCodeOf(refused), ExitCode::kData);
   EXPECT_THAT(std::string(refused.message()),
               AllOf(HasSubstr("seed was 42, now 43"),
-                    HasSubstr("name another --output")));
+                    HasSubstr("choose another --output")));
   EXPECT_EQ(Bytes(path), before);
   EXPECT_TRUE(Left(path).ok());
 }

@@ -62,7 +62,7 @@ function showHeldOutAnswers(held) {
   const pairs = held.pairs.map((pair) => pairView(pair, held));
   const more = pairs.slice(pairsInSight);
   byId("held-out-answers-section").hidden = pairs.length === 0;
-  setText(byId("held-out-answers-note"), `the same ${pairs.length} problems of every evaluation, chosen by their places in the data`);
+  setText(byId("held-out-answers-note"), `the same ${pairs.length} problems in every evaluation, chosen by their place in the data`);
   byId("held-out-answers").replaceChildren(
     ...pairs.slice(0, pairsInSight),
     ...(more.length > 0 ? [html("details", { class: "more" }, html("summary", {}, `${more.length} more`), html("div", { class: "answers" }, more))] : []));
@@ -74,7 +74,7 @@ function showStepAnswers(data) {
   showStepAnswers.shown = isShown;
   const count = data.answers.length;
   setText(byId("step-answers-title"), count > 0 ? `Answers of step ${data.step}` : "Answers of the last step");
-  setText(byId("step-answers-note"), count > 0 ? "a few of the batch, chosen by their places; all are in samples/" : "");
+  setText(byId("step-answers-note"), count > 0 ? "a few of the batch, chosen by their place in it; all are in samples/" : "");
   byId("step-answers").replaceChildren(...(count > 0
     ? data.answers.map((answer) => html("article", { class: "card", "data-problem": answer.id }, problemView(answer), answerView(answer, null)))
     : [html("p", { class: "card empty-text" }, "No answer yet. An objective that reads references alone samples none.")]));

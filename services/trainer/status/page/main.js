@@ -64,7 +64,7 @@ async function fetchJson(path) {
     cache: "no-store", signal: AbortSignal.timeout(1000 * timeoutSeconds),
     headers: token ? { Authorization: `Bearer ${token}` } : {} });
   if (response.status === 401 || response.status === 403) {
-    await askForToken(!token ? "" : response.status === 403 ? "This token may not look at a run." : "This token is not known here.");
+    await askForToken(!token ? "" : response.status === 403 ? "This token does not permit viewing a run." : "This token is not accepted here.");
     return fetchJson(path);
   }
   if (!response.ok) throw new Error(`${path}: ${response.status}`);
@@ -137,7 +137,7 @@ function showConnection(isUp, lastAnswer, status) {
   const isLast = status !== null && status.total_steps > 0 && status.step >= status.total_steps;
   setText(banner, isLast ? `The run has taken all its steps and the trainer has ended; its report is in ${status.run_folder}/report.html.`
     : "The trainer does not answer: it has ended, or cannot be reached. " +
-      (status === null ? "" : `Below is what it said last. Once it has ended, its report is in ${status.run_folder}/report.html.`));
+      (status === null ? "" : `Below is what it last reported. Once it has ended, its report is in ${status.run_folder}/report.html.`));
 }
 
 startControls();

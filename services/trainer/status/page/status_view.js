@@ -104,7 +104,7 @@ function showDetails(status) {
   if (status.sampler_mismatch_tokens > 0) {
     rows.push(["sampler against trainer", `log-probabilities differ by ${formatNumber(status.sampler_mismatch_mean)}, at most ${formatNumber(status.sampler_mismatch_max)}`]);
   }
-  if (status.start_step > 0) rows.push(["went on", `behind step ${status.start_step} of an earlier attempt`]);
+  if (status.start_step > 0) rows.push(["resumed", `after step ${status.start_step} of an earlier attempt`]);
   byId("details").replaceChildren(...rows.flatMap(([name, value]) => [html("dt", {}, name), html("dd", { class: "code" }, String(value))]));
   if (status.terms.length === 0) {
     byId("terms").replaceChildren(html("p", { class: "empty-text" }, "No step yet."));
