@@ -135,7 +135,7 @@ def main():
     parser.add_argument("--output", type=pathlib.Path, default=DEFAULT_OUTPUT)
     output = parser.parse_args().output
     if (output / "model.safetensors").exists():
-        print(f"{output} is there already")
+        print(f"{output} already exists")
         return
     reader = gguf.GGUFReader(find_gguf())
     documents = make_documents(lambda name: reader.fields[name].contents())

@@ -56,9 +56,9 @@ def fetch(kind, name, revision, pattern):
     except RevisionNotFoundError:
         fail(DATA, f"{name} has no revision {revision}")
     except LocalEntryNotFoundError as error:
-        fail(UNREACHABLE, f"{what} is not all in the cache, and the hub does not answer: {first_line(error)}")
+        fail(UNREACHABLE, f"{what} is not completely in the cache, and the hub does not answer: {first_line(error)}")
     except (HfHubHTTPError, httpx2.HTTPError, OSError) as error:
-        fail(UNREACHABLE, f"{what} was not downloaded to its end: {first_line(error)}; the same command goes on")
+        fail(UNREACHABLE, f"{what} was not downloaded completely: {first_line(error)}; the same command resumes it")
 
 
 def main():
@@ -67,11 +67,11 @@ def main():
     parser.add_argument("id", help="org/name, with @revision and, for data, :glob")
     options = parser.parse_args()
     if os.path.exists(options.id):
-        print(f"{options.id} is a path that is there; nothing is fetched")
+        print(f"{options.id} is an existing path; nothing is fetched")
         return
     name, revision, pattern = split_id(options.id)
     if pattern and options.kind == "model":
-        parser.error("a glob chooses files of a data set only")
+        parser.error("a glob can only choose files of a data set")
     folder = fetch(options.kind, name, revision, pattern)
     print(f"{folder}\nuse it as: --set {options.kind}.path={options.id}")
 

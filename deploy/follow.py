@@ -240,11 +240,11 @@ class Follower:
         try:
             fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise Refused(USAGE, f"another follower sends {self.folder} to {self.kind} already") from error
+            raise Refused(USAGE, f"another follower already sends {self.folder} to {self.kind}") from error
         if self.path.exists():
             known = read_json(self.path)
             if known is None or not {"id", "opened"} <= set(known) or not all(isinstance(known.get(key), dict) for key in ("steps", "evaluations")):
-                raise Refused(DATA, f"{self.path} is damaged; remove it, and the run begins there anew under another id")
+                raise Refused(DATA, f"{self.path} is damaged; remove it, and the run starts anew there under another id")
             self.state = known
         if self.state["id"] is None:
             self.state["id"] = self.sink.new_id(self.folder.name)
@@ -309,7 +309,7 @@ class Follower:
 def follow(arguments):
     folder = pathlib.Path(arguments.run)
     if not folder.is_dir() and not arguments.wait:
-        raise Refused(DATA, f"{folder} is not a run's folder; --wait waits for it")
+        raise Refused(DATA, f"{folder} is not a run folder; --wait waits for it")
     while not (folder / "config.yaml").exists():
         if not arguments.wait and not is_held(folder):
             raise Refused(DATA, f"{folder} holds no run: there is no {folder / 'config.yaml'}; --wait waits for it")
@@ -335,7 +335,7 @@ def follow(arguments):
             except Exception as error:  # of a client: any kind
                 failing_since = failing_since or time.monotonic()
                 if arguments.once or time.monotonic() - failing_since > PATIENCE:
-                    raise Refused(UNREACHABLE, f"{kind} takes nothing: {type(error).__name__}: {error}; the same command goes on") from error
+                    raise Refused(UNREACHABLE, f"{kind} accepts nothing: {type(error).__name__}: {error}; the same command resumes") from error
                 say(f"{kind}: {type(error).__name__}: {error}; trying again in {pause:.0f} s")
                 pause = min(2 * pause, 60)
             time.sleep(pause)
@@ -357,12 +357,12 @@ def main():
     parser.add_argument("--entity", help="the project's team or user at W&B")
     parser.add_argument("--experiment", default="dapd", help="of MLflow (%(default)s)")
     parser.add_argument("--offline", action="store_true", help="W&B: keep it in the run folder, for `wandb sync`")
-    parser.add_argument("--wait", action="store_true", help="wait for the run to begin, and go on behind a failure or a stop")
-    parser.add_argument("--once", action="store_true", help="send what there is and end")
-    parser.add_argument("--interval", type=float, default=5.0, help="seconds between two looks (%(default)s)")
+    parser.add_argument("--wait", action="store_true", help="wait for the run to begin, and continue after a failure or a stop")
+    parser.add_argument("--once", action="store_true", help="send what there is and exit")
+    parser.add_argument("--interval", type=float, default=5.0, help="seconds between two checks (%(default)s)")
     arguments = parser.parse_args()
     if not 0 < arguments.interval <= 3600:
-        parser.error("--interval has to be above 0 and at most 3600")
+        parser.error("--interval must be above 0 and at most 3600")
     signal.signal(signal.SIGTERM, interrupt)
     try:
         if yaml is None:

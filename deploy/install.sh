@@ -119,9 +119,9 @@ may_be_root() {
 mapfile -t missing < <(missing_packages)
 if [ ${#missing[@]} -gt 0 ]; then
   if ! may_be_root; then
-    echo "Debian packages are missing and there is no sudo for you. Run as root:" >&2
+    echo "Debian packages are missing and you cannot use sudo. Run as root:" >&2
     echo "  apt-get update && apt-get install -y ${missing[*]}" >&2
-    echo "The names are those of Debian 12; Ubuntu 24.04 has the same. Then call this again." >&2
+    echo "The names are those of Debian 12; Ubuntu 24.04 has the same. Then run this script again." >&2
     exit 1
   fi
   phase "install ${#missing[@]} Debian packages" .deps/logs/apt.log \

@@ -106,7 +106,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     if (options.output / "model.safetensors").exists():
-        print(f"{options.output} is there already")
+        print(f"{options.output} already exists")
         return
     write_model_folder(options.output, make_documents(), make_weights(np.random.default_rng(options.seed)))
 

@@ -74,7 +74,7 @@ def written_aside(output):
         try:
             aside.rename(output)
         except OSError as error:  # it is there, with something else in it
-            sys.exit(f"{output}: {error.strerror}; it stays as it is: name another --output, or remove it")
+            sys.exit(f"{output}: {error.strerror}; it stays as it is: choose another --output, or remove it")
         sync(output.parent)
     finally:
         shutil.rmtree(aside, ignore_errors=True)

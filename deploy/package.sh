@@ -22,7 +22,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # These names are common ones: /, /usr/local and many a home have them.
 for name in bin lib configs demo; do
   if [ -e "$package/$name" ] && ! compgen -G "$package/bin/dapd*" >/dev/null; then
-    echo "$package/$name was not made by this script, which would remove it; name another folder" >&2
+    echo "$package/$name was not made by this script, which would remove it; choose another folder" >&2
     exit 1
   fi
 done

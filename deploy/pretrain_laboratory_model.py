@@ -219,7 +219,7 @@ def main():
     parser.add_argument("--batches", type=int, default=1400)
     options = parser.parse_args()
     if options.output.exists():
-        parser.error(f"{options.output} is there already; remove it, or name another --output")
+        parser.error(f"{options.output} already exists; remove it, or choose another --output")
     torch.set_num_threads(2)
     tokenizer = make_tokenizer()
     model = make_model(tokenizer)

@@ -56,7 +56,7 @@ SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 export SOURCE_DATE_EPOCH
 
 if [ -z "$installed" ] && [ -n "$(git status --porcelain)" ]; then
-  echo "the working tree differs from its commit; a release is made of a commit" >&2
+  echo "the working tree differs from its commit; a release is made from a commit" >&2
   exit 1
 fi
 
@@ -92,7 +92,7 @@ if [ -z "$installed" ]; then
   # to a folder of this user's.
   if [ ! -e "$place" ] && [ ! -L "$place" ]; then mkdir -m 700 "$place"; fi
   if [ -L "$place" ] || [ ! -d "$place" ] || [ ! -O "$place" ]; then
-    echo "$place is a link or another user's; every release is compiled there, one at a time" >&2
+    echo "$place is a link or belongs to another user; every release is compiled there, one at a time" >&2
     exit 1
   fi
   exec 9>"$place/lock"
@@ -125,7 +125,7 @@ for flavour in "${flavours[@]}"; do
   package=$work/package-$flavour
   said=$("$package/bin/dapd" --version)
   if [ "$flavour" = cuda ] && [[ $said == *"without nvcc"* ]]; then
-    echo "libdapd_cuda.so has no kernels of its own; a release needs nvcc 13" >&2
+    echo "libdapd_cuda.so contains no kernels; a release needs nvcc 13" >&2
     exit 1
   fi
   version=$(head -n 1 <<<"$said")

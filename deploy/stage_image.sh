@@ -21,7 +21,7 @@ package=$(realpath "$1")
 if [ -n "$is_cuda" ]; then
   backend=$package/lib/libdapd_cuda.so
   if [ ! -e "$backend" ]; then
-    echo "$package has no CUDA backend; deploy/package.sh --cuda makes one that has" >&2
+    echo "$package has no CUDA backend; make the package with deploy/package.sh --cuda" >&2
     exit 1
   fi
   # A function that launches one of them.

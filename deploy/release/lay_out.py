@@ -102,7 +102,7 @@ def find_parts(folder, site_packages):
     for name in wheel_libraries:
         distribution = next((one for one, libraries in found if name in libraries), None)
         if distribution is None:
-            raise Unknown(f"lib/{name} is in no wheel of deploy/requirements.txt or deploy/requirements-cuda.txt")
+            raise Unknown(f"lib/{name} is not in any wheel of deploy/requirements.txt or deploy/requirements-cuda.txt")
         claim(wheel_part(distribution), f"lib/{name}")
 
     c_package, c_libraries = c_library()
@@ -128,10 +128,10 @@ def check_lock(parts, what):
     problems = lock.differences(versions, lock.read(LOCK))
     if not problems:
         return
-    text = f"this machine has other packages than {LOCK.relative_to(ROOT)}:\n  " + "\n  ".join(problems)
+    text = f"this machine has different packages from {LOCK.relative_to(ROOT)}:\n  " + "\n  ".join(problems)
     if what != "ignore":
         raise Unknown(f"{text}\nInstall those, or take these with --update-lock and commit the file")
-    print(f"lay_out.py: {text}\nThis release cannot be made again from its commit.", file=sys.stderr)
+    print(f"lay_out.py: {text}\nThis release cannot be reproduced from its commit.", file=sys.stderr)
 
 
 def main():

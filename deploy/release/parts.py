@@ -50,7 +50,7 @@ def wheel_part(distribution):
     chosen = [path for path in named if ".dist-info/" in str(path)] or named
     files = [pathlib.Path(distribution.locate_file(path)) for path in chosen]
     if not files:
-        raise Unknown(f"{metadata['Name']} {distribution.version} brings no licence")
+        raise Unknown(f"{metadata['Name']} {distribution.version} contains no licence")
     return Part(metadata["Name"].lower().replace("_", "-"), distribution.version, "pypi", licence.split("\n")[0], sorted(files))
 
 
@@ -68,7 +68,7 @@ def owners(libraries):
     owned = {library: next((packages[path] for path in sorted(spelling) if path in packages), None) for library, spelling in spellings.items()}
     nobodys = sorted(str(library) for library, package in owned.items() if package is None)
     if nobodys:
-        raise Unknown(f"in no Debian package, and a release takes nothing that it cannot name: {', '.join(nobodys)}")
+        raise Unknown(f"in no Debian package, and a release may only contain what it can name: {', '.join(nobodys)}")
     return owned
 
 

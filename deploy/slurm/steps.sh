@@ -21,7 +21,7 @@ check_ports() {  # ROLE TASKS
   here=$(tr ',' '\n' <<<"${SLURM_TASKS_PER_NODE:-1}" | sed 's/(.*//' | sort -n | tail -n 1)
   if [ "$here" -gt "$2" ]; then here=$2; fi
   if [ "$here" -gt "$most_on_a_node" ]; then
-    echo "$here tasks of the role $1 may come to lie on one node, which has ports for" \
+    echo "$here tasks of the role $1 may land on one node, which has ports for" \
       "$most_on_a_node: ask for fewer with --ntasks-per-node" >&2
     exit 2
   fi
@@ -68,7 +68,7 @@ worker() {  # ROLE PORT [ARGUMENT]...
     result_of $! && code=0 || code=$?
     case $code in 0 | 2 | 3 | 4) return "$code" ;; esac
     if [ -n "$stopping" ]; then return 0; fi
-    echo "$role $SLURM_PROCID ended with code $code and is started again" >&2
+    echo "$role $SLURM_PROCID ended with code $code; restarting it" >&2
     sleep 1 &
     wait $! || true
   done

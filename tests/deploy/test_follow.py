@@ -190,7 +190,7 @@ def test_a_server_that_is_away_is_tried_again_and_nothing_is_lost(follow, run):
     down.touch()
     run.write([run.line(1), run.line(2)])
     code, said = follow("--wandb", "project", "--once", check=False)
-    assert code == 5 and "takes nothing" in said and "the same command goes on" in said
+    assert code == 5 and "accepts nothing" in said and "the same command resumes" in said
 
 
 def test_a_run_that_a_trainer_holds_has_not_ended(follow, run):

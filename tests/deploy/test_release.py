@@ -354,7 +354,7 @@ def test_a_release_is_made_of_a_commit(tmp_path):
     (clone / ".deps").symlink_to(ROOT / ".deps")
     (clone / "README.md").write_text("edited")
     result = subprocess.run([clone / "deploy/release.sh", "cpu"], capture_output=True, text=True)
-    assert result.returncode == 1 and "a release is made of a commit" in result.stderr
+    assert result.returncode == 1 and "a release is made from a commit" in result.stderr
 
 
 def test_a_folder_takes_one_release_at_a_time(tmp_path):

@@ -319,5 +319,5 @@ def test_a_model_takes_the_place_of_nothing_else(tmp_path):
     folder.mkdir()
     (folder / "another's").write_text("something")
     result = subprocess.run([sys.executable, ROOT / "deploy/make_tiny_model.py", "--output", folder], capture_output=True, text=True)
-    assert result.returncode == 1 and result.stderr == f"{folder}: Directory not empty; it stays as it is: name another --output, or remove it\n"
+    assert result.returncode == 1 and result.stderr == f"{folder}: Directory not empty; it stays as it is: choose another --output, or remove it\n"
     assert [path.name for path in tmp_path.rglob("*")] == ["models", "another's"]

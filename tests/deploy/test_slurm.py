@@ -168,7 +168,7 @@ def test_a_worker_that_is_killed_is_started_again_under_its_address(undisturbed)
     (rollout,) = (step for step in undisturbed.steps(4101) if step["step"] == "rollout")
     os.kill(children_of(rollout["tasks"][0])["dapd-rollout"], signal.SIGKILL)
     assert job.wait(timeout=PATIENCE_SECONDS) == 0, undisturbed.output(4101)
-    assert "rollout 0 ended with code 137 and is started again" in undisturbed.output(4101)
+    assert "rollout 0 ended with code 137; restarting it" in undisturbed.output(4101)
     assert undisturbed.adapter("killed") == undisturbed.adapter("undisturbed")
 
 
@@ -181,7 +181,7 @@ def test_a_worker_that_is_ended_before_it_is_started_again_ends_well(tmp_path):
                                 "DAPD_ANNOUNCEMENTS": str(tmp_path), "SLURM_JOB_ID": "1", "SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURMD_NODENAME": "node"}
     command = f"source {SCRIPT.parent}/steps.sh; worker rollout 20000 run.yaml"
     result = subprocess.run(["bash", "-euo", "pipefail", "-c", command], env=environment, capture_output=True, text=True, timeout=60)
-    assert "ended with code 9 and is started again" in result.stderr and result.returncode == 0
+    assert "ended with code 9; restarting it" in result.stderr and result.returncode == 0
 
 
 def test_before_the_time_limit_the_job_is_queued_again_and_goes_on(undisturbed):
@@ -243,7 +243,7 @@ def test_more_tasks_of_a_role_than_a_node_has_ports_for_are_refused(cluster):
         # A programs folder without programs: what is not refused ends there.
         process = cluster.submit(job, tasks=16, DAPD_TEACHERS="2", SLURM_TASKS_PER_NODE=nodes, DAPD_BIN=str(cluster.folder))
         assert process.wait(timeout=60) != 0
-        assert ("13 tasks of the role rollout may come to lie on one node" in cluster.output(job)) == (not taken), cluster.output(job)
+        assert ("13 tasks of the role rollout may land on one node" in cluster.output(job)) == (not taken), cluster.output(job)
         assert bool(cluster.steps(job)) == taken
 
 
@@ -317,7 +317,7 @@ def test_who_joined_waits_while_the_run_is_queued_again(undisturbed):
 def test_workers_of_a_run_that_is_not_there_are_refused(cluster):
     job = cluster.join(4215, 9999, "rollout")
     assert job.wait(timeout=10) == 2
-    assert "no run takes rollout workers" in cluster.output(4215)
+    assert "no run accepts rollout workers" in cluster.output(4215)
     job = cluster.join(4216, 9999, "trainer")
     assert job.wait(timeout=10) == 2
     assert "usage:" in cluster.output(4216)
