@@ -13,7 +13,8 @@ def usable(role):
 
 
 HEALTH = [
-    stat("Firing alerts", "Critical alerts and warnings that fire, of this run or of no run in particular. See docs/runbook.md.", PLAIN,
+    stat("Firing alerts", "Critical alerts and warnings that are firing, for this run or for no run in particular. See docs/runbook.md.",
+         PLAIN,
          query(f"count({firing(LOUD)}) or vector(0)", "alerts"),
          levels=thresholds(GREEN, (1, RED))),
     stat("Rollout workers", "Rollout workers that the trainer can use: ready, or taking the newest adapter.", PLAIN, usable("rollout"),
@@ -24,14 +25,15 @@ HEALTH = [
          query(f"time() - max(dapd_trainer_last_step_timestamp_seconds{{{RUN}}})", "age")),
     stat("Steps since a checkpoint", "What would have to be done again if the trainer died now.", PLAIN,
          query(f"max(dapd_trainer_policy_version{{{RUN}}}) - max(dapd_checkpoint_last_step{{{RUN}}})", "steps")),
-    stat("Plaintext listeners", "Listeners of processes, gRPC or metrics, that other machines reach in plain text.", PLAIN,
+    stat("Plaintext listeners", "Listeners of processes, gRPC or metrics, that other machines can reach in plain text.", PLAIN,
          query(f"sum(dapd_insecure{{{RUN}}})", "listeners"), levels=thresholds(GREEN, (1, YELLOW))),
 ]
 
 PROGRESS = [
     gauge("Progress", "Optimizer steps taken, of those planned.",
           query(f"max(dapd_trainer_policy_version{{{RUN}}}) / max(dapd_trainer_planned_steps{{{RUN}}})", "done")),
-    stat("Step", "Optimizer steps behind the live adapter.", PLAIN, query(f"max(dapd_trainer_policy_version{{{RUN}}})", "step")),
+    stat("Step", "Optimizer steps taken so far: the version of the live adapter.", PLAIN,
+         query(f"max(dapd_trainer_policy_version{{{RUN}}})", "step")),
     stat("Time left", "Steps still to take, at the mean step time of the chosen window. Evaluation comes on top.", SECONDS,
          query(f"(max(dapd_trainer_planned_steps{{{RUN}}}) - max(dapd_trainer_policy_version{{{RUN}}})) * {STEP_SECONDS}", "left")),
     stat("Step time", "Mean over the chosen window.", SECONDS, query(STEP_SECONDS, "step"), decimals=2),

@@ -19,7 +19,7 @@ WORKERS = [
     graph("Rollout workers", "As the trainer sees them. `loading`: taking the newest adapter; `lost`: to be dialled again.", PLAIN,
           by_state("rollout"), stack=True),
     graph("Teacher workers", "As the trainer sees them.", PLAIN, by_state("teacher"), stack=True),
-    graph("Starts of processes", "Starts of a process where one had been running before, over the chosen window.", PLAIN,
+    graph("Starts of processes", "Restarts of processes over the chosen window.", PLAIN,
           query(f"sum by (service) (changes(process_start_time_seconds{{{PROCESS}}}[$window]))", "{{service}}")),
 ]
 
@@ -27,15 +27,15 @@ TASKS = [
     graph("Attempts that failed", "Attempts at rollouts and scores without a usable result. All but `failed` and `duplicate` are done "
           "again.", PER_SECOND,
           query(f'sum by (role, outcome) (rate(dapd_trainer_tasks_total{{{RUN}, outcome!~"accepted|hedged"}}[$window]))', "{{role}} {{outcome}}")),
-    graph("Retried share", "Attempts that were lost, too late, or for other weights, of all attempts.", RATIO,
+    graph("Retried share", "The share of all attempts that were lost, too late, or for other weights.", RATIO,
           query(share_of_attempts("lost|timeout|stale"), "{{role}}")),
     graph("Work done twice", "`hedged`: tasks that took long and were given to a second worker as well; `duplicate`: answers to tasks that "
-          "already had one, which are dropped. Both of all attempts.", RATIO,
+          "already had one, which are dropped. Both as a share of all attempts.", RATIO,
           query(share_of_attempts("hedged"), "{{role}} hedged"), query(share_of_attempts("duplicate"), "{{role}} duplicate")),
 ]
 
 POLICY = [
-    graph("Policy lag", "Versions by which a rollout worker is behind what it is to serve: 0, and 1 for the moment of an update.", PLAIN,
+    graph("Policy lag", "Versions by which a rollout worker is behind what it is to serve: 0, or 1 during an update.", PLAIN,
           query(f"clamp_min(max by (namespace, run) (dapd_trainer_rollout_policy_version{{{RUN}}}) - on (namespace, run) group_right dapd_rollout_policy_version{{{PROCESS}}}, 0)",
                 "{{instance}}"), width=12),
     graph("Time to load an adapter", "From the first chunk to the checked probe, by role.", SECONDS,
@@ -51,7 +51,7 @@ CHECKPOINTS = [
          width=3),
     stat("Waiting for the disk", "1 while training waits for a write to succeed (checkpoint.on_write_error).", PLAIN,
          query(f"max(dapd_trainer_paused_for_disk{{{RUN}}})", "waits"), levels=thresholds(GREEN, (1, RED)), width=3),
-    stat("Resumes", "1 if this trainer process took up a run that an earlier one had begun.", PLAIN,
+    stat("Resumes", "1 if this trainer process resumed a run that an earlier one had started.", PLAIN,
          query(f"sum(dapd_resumes_total{{{RUN}}})", "resumes"), levels=thresholds(GREEN, (1, YELLOW)), width=3),
     stat("Answers recalled", "Answers that this process took from the ledger instead of sampling them again.", PLAIN,
          query(f"sum(dapd_trainer_recalled_answers_total{{{RUN}}})", "answers"), width=3),
@@ -86,7 +86,7 @@ RESOURCES = [
     graph("Memory", "Resident memory by process. A line that only rises is a leak.", BYTES,
           query(f"process_resident_memory_bytes{{{PROCESS}}}", "{{service}} {{instance}}")),
     graph("Open files", "File descriptors by process.", COUNT, query(f"process_open_fds{{{PROCESS}}}", "{{service}} {{instance}}")),
-    graph("Scrapes", "Time that Prometheus needs for the metrics of a process; a gap: it could not reach it.", SECONDS,
+    graph("Scrapes", "Time that Prometheus needs to scrape a process; a gap means that it could not reach it.", SECONDS,
           query('scrape_duration_seconds{job=~"dapd-.+", namespace="$namespace", instance=~"$instance"} '
                 f"and on (job, namespace, instance) dapd_build_info{{{PROCESS}}}", "{{job}} {{instance}}")),
 ]
@@ -96,7 +96,7 @@ RESOURCES = [
 GPU = "{{Hostname}}{{hostname}} {{gpu}}"
 
 GPUS = [
-    graph("GPU busy", "Share of time in which any kernel ran. Of all GPUs that dcgm-exporter watches, as the panels beside it.", RATIO,
+    graph("GPU busy", "Share of time in which any kernel ran. Of all GPUs that dcgm-exporter watches, like the panels beside it.", RATIO,
           query("DCGM_FI_DEV_GPU_UTIL / 100 or DCGM_FI_DEV_GPU_UTIL_RATIO", GPU), high=1),
     graph("Tensor cores busy", "Share of cycles in which the matrix units worked: how much of the GPU's speed is used.", RATIO,
           query("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE or DCGM_FI_PROF_TENSOR_UTIL_RATIO", GPU), high=1),
@@ -111,10 +111,10 @@ GPUS = [
 ]
 
 SAFETY = [
-    stat("Plaintext listeners", "Listeners of processes, gRPC or metrics, that other machines reach in plain text.", PLAIN,
+    stat("Plaintext listeners", "Listeners of processes, gRPC or metrics, that other machines can reach in plain text.", PLAIN,
          query(f"sum(dapd_insecure{{{RUN}}})", "listeners"), levels=thresholds(GREEN, (1, YELLOW)), height=8),
-    graph("Refused calls", "Calls refused before any handler saw them: without a valid certificate or token, with one of a role that may not, "
-          "or of an unknown method.", PER_SECOND,
+    graph("Refused calls", "Calls refused before any handler saw them: without a valid certificate or token, with one whose role is not "
+          "allowed to, or of an unknown method.", PER_SECOND,
           query(f"sum by (reason) (rate(dapd_rpc_refused_total{{{PROCESS}}}[$window]))", "{{reason}}"), width=10),
     graph("Calls that an exception ended", "The caller gets INTERNAL, the process lives on; its log has the reason.", PER_SECOND,
           query(f"sum by (instance) (rate(dapd_rpc_exceptions_total{{{PROCESS}}}[$window]))", "{{instance}}"), width=10),
@@ -129,7 +129,7 @@ ALERTS = [
 ]
 
 DASHBOARD = dashboard(
-    "dapd-reliability", "DAPD / Reliability", "What goes wrong, and whether the run gets over it.",
+    "dapd-reliability", "DAPD / Reliability", "What goes wrong, and whether the run recovers from it.",
     [("Workers", WORKERS), ("Attempts", TASKS), ("Policy", POLICY), ("Checkpoints", CHECKPOINTS), ("Copies", COPIES),
      ("Resources", RESOURCES), ("GPUs", GPUS),
      ("Safety", SAFETY), ("Alerts", ALERTS)])

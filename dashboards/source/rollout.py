@@ -26,8 +26,8 @@ LOAD = [
     graph("Memory for keys and values", "What the answers being decoded hold, of what they may (rollout.kv_memory_mib). Full: the "
           "youngest wait, or give theirs back to older ones.", RATIO,
           query(f"dapd_rollout_kv_memory_bytes{{{PROCESS}}} / dapd_rollout_kv_memory_limit_bytes{{{PROCESS}}}", "{{instance}}"), width=12, high=1),
-    graph("Answers put back", "Answers that gave their memory to older ones, to be decoded on later. Often: more memory, or fewer slots, "
-          "would be faster.", PER_SECOND,
+    graph("Answers put back", "Answers that gave up their memory to older ones, to be continued later. If that happens often, more memory or "
+          "fewer slots would be faster.", PER_SECOND,
           query(f"sum by (instance) (rate(dapd_rollout_restarts_total{{{PROCESS}}}[$__rate_interval]))", "{{instance}}"), width=12),
 ]
 
@@ -38,8 +38,8 @@ LATENCY = [
           *quantiles("dapd_rollout_request_duration_seconds", PROCESS)),
     graph("Decode step", "One token for every running request, prefills of new prompts included.", SECONDS,
           *quantiles("dapd_rollout_decode_step_duration_seconds", PROCESS)),
-    heatmap("Answer length", "How many answers had how many tokens.", PLAIN, "dapd_rollout_answer_tokens", PROCESS, width=12),
-    heatmap("Decode steps", "How many decode steps took how long: a second band is a worker slower than the rest.", SECONDS,
+    heatmap("Answer length", "Distribution of the answers' lengths in tokens.", PLAIN, "dapd_rollout_answer_tokens", PROCESS, width=12),
+    heatmap("Decode steps", "Distribution of the decode steps' durations: a second band is a worker slower than the rest.", SECONDS,
             "dapd_rollout_decode_step_duration_seconds", PROCESS, width=12),
 ]
 

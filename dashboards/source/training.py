@@ -26,8 +26,8 @@ OPTIMIZER = [
     graph("Learning rate", "Of the last step.", "sci", query(f"dapd_trainer_learning_rate{{{RUN}}}", "rate"), width=6),
     graph("Age of the snapshot", "Steps between the live adapter and the snapshot that teaches.", PLAIN,
           query(f"dapd_trainer_policy_version{{{RUN}}} - dapd_trainer_snapshot_version{{{RUN}}}", "steps"), width=6),
-    graph("Samples", "`trained`; `empty`: an answer of which nothing is left to score; `unverified`: left out, since no answer may stand "
-          "in the reference's place (rollout.unverified).", PER_SECOND,
+    graph("Samples", "`trained`; `empty`: an answer of which nothing is left to score; `unverified`: left out, since no answer may take the "
+          "reference's place (rollout.unverified).", PER_SECOND,
           query(f"sum by (outcome) (rate(dapd_trainer_samples_total{{{RUN}}}[$window]))", "{{outcome}}"), width=6),
 ]
 
@@ -47,12 +47,12 @@ ANSWERS = [
     graph("Tokens per step", "Tokens sampled, and tokens scored by the teachers, a step.", COUNT,
           *[query(f"sum(rate(dapd_trainer_{kind}_tokens_total{{{RUN}}}[$window])) / sum(rate(dapd_trainer_steps_total{{{RUN}}}[$window]))", kind)
             for kind in ("generated", "scored")], width=6),
-    graph("What stands in for a reference", "Of the last step. `solved`: groups of answers with a right one. `taught`: answers whose "
-          "self-teacher had a right sibling or feedback to read (SDPO). `verified`: samples of which the grader approved a candidate for "
-          "the reference's place (rollout.source: verified). What the objective does not use stays at 0.", RATIO,
+    graph("What stands in for a reference", "Of the last step. `solved`: groups of answers that contain a correct one. `taught`: answers "
+          "whose self-teacher had a correct sibling or feedback to read (SDPO). `verified`: samples for which the grader accepted an answer "
+          "in place of the reference (rollout.source: verified). What the objective does not use stays at 0.", RATIO,
           *[query(f"dapd_trainer_rollout_{kind}_ratio{{{RUN}}}", kind) for kind in ("solved", "taught", "verified")], high=1, width=12),
     graph("Samples left out", "Share of the samples that trained nothing or only their reference: `unverified` without an answer that may "
-          "stand in the reference's place, `empty` without a token of the answer to score.", RATIO,
+          "take the reference's place, `empty` without a token of the answer to score.", RATIO,
           query(f'sum by (outcome) (rate(dapd_trainer_samples_total{{{RUN}, outcome!="trained"}}[$window])) / ignoring (outcome) group_left '
                 f"sum(rate(dapd_trainer_samples_total{{{RUN}}}[$window]))", "{{outcome}}"), high=1, width=12),
 ]
@@ -87,7 +87,7 @@ TIME = [
 TEACHERS = [
     graph("Tokens scored", "By teacher.", PER_SECOND,
           query(f"sum by (instance) (rate(dapd_teacher_scored_tokens_total{{{PROCESS}}}[$__rate_interval]))", "{{instance}}"), stack=True),
-    graph("Time of a score", "One request: the packed forward over its views.", SECONDS,
+    graph("Time of a score", "One request: the packed forward pass over its views.", SECONDS,
           *quantiles("dapd_teacher_score_duration_seconds", PROCESS)),
     graph("Requests by how they ended", "`failed`: the weights changed meanwhile, the worker was stopping, or the request could not be "
           "computed.", PER_SECOND,
