@@ -106,7 +106,7 @@ absl::StatusOr<std::string> ReadFile(const std::string& path,
   if (::fstat(descriptor, &info) != 0) return FileError("stat", path, errno);
   if (S_ISDIR(info.st_mode)) {
     return absl::InvalidArgumentError(
-        absl::StrCat(path, " is a folder, a file was expected"));
+        absl::StrCat(path, " is a folder; a file was expected"));
   }
   if (static_cast<uint64_t>(info.st_size) > max_bytes) {
     return absl::InvalidArgumentError(absl::StrCat(path,
@@ -142,7 +142,7 @@ absl::StatusOr<AtomicFileWriter> AtomicFileWriter::Open(
   if (::stat(path.c_str(), &info) == 0) {
     if (S_ISDIR(info.st_mode)) {
       return absl::InvalidArgumentError(
-          absl::StrCat(path, " is a folder, a file was expected"));
+          absl::StrCat(path, " is a folder; a file was expected"));
     }
     if (IsStream(path, info)) {
       const int stream =

@@ -82,7 +82,7 @@ absl::Status ForEachJsonLine(
   }
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) {
-    return DataError(absl::StrCat(path, " is a folder, a file was expected"));
+    return DataError(absl::StrCat(path, " is a folder; a file was expected"));
   }
   std::string text;
   for (int line = 1; std::getline(file, text); ++line) {

@@ -286,10 +286,10 @@ absl::StatusOr<std::vector<Problem>> GenerateProblems(const std::string& task,
   if (static_cast<int64_t>(problems.size()) == count) return problems;
   return DataError(absl::StrCat("the task ",
                                 task,
-                                " has no ",
-                                count,
-                                " different problems in this split, only ",
-                                problems.size()));
+                                " has only ",
+                                problems.size(),
+                                " different problems in this split, not ",
+                                count));
 }
 
 }  // namespace dapd

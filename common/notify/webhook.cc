@@ -107,7 +107,7 @@ absl::Status Judge(CURLcode code, long http_status, const std::string& place) {
   const std::string why = absl::StrCat(place, ": ", curl_easy_strerror(code));
   switch (code) {
     case CURLE_ABORTED_BY_CALLBACK:
-      return absl::CancelledError(absl::StrCat(place, ": given up"));
+      return absl::CancelledError(absl::StrCat(place, ": abandoned"));
     case CURLE_OPERATION_TIMEDOUT:
       return absl::DeadlineExceededError(
           absl::StrCat(place, " did not answer in time"));
@@ -210,7 +210,7 @@ absl::Status PostJson(const Webhook& webhook,
   absl::Status last = absl::DeadlineExceededError(
       absl::StrCat("no time left to reach ", NotifyPlace(webhook.url)));
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    if (gives_up()) return absl::CancelledError("given up");
+    if (gives_up()) return absl::CancelledError("abandoned");
     // What is left is shared: one attempt that hangs leaves time for others.
     const absl::Duration left = deadline - SteadyNow();
     if (left <= absl::ZeroDuration()) break;

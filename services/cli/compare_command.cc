@@ -45,7 +45,7 @@ absl::Status ChooseFigures(const std::string& names, Comparison* comparison) {
                               "--figures: no run has '",
                               name,
                               known.empty() ? "', nor any other held-out figure"
-                                            : "'; there are: ",
+                                            : "'; available: ",
                               absl::StrJoin(known, ", "))),
                           ExitCode::kUsage);
     }

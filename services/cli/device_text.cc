@@ -55,7 +55,7 @@ std::vector<std::string> DeviceText(const Config& config,
   const absl::Status fit =
       CheckShares(DealGpus(config, names), plan, names, report.gpus);
   lines.push_back(Line("fit",
-                       fit.ok() ? "all that dapd run starts fits on them"
+                       fit.ok() ? "everything that dapd run starts fits on them"
                                 : absl::StrCat("dapd run is refused here: ",
                                                std::string(fit.message()))));
   return lines;

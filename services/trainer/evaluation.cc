@@ -180,7 +180,7 @@ absl::Status AnswerWhatFits(const Config& config,
         " held-out problems are left out of the divergences: with answer and "
         "solution they are longer than the model's context of ",
         context,
-        " tokens; a lower evaluation.max_new_tokens may let them in"));
+        " tokens; with a lower evaluation.max_new_tokens they may fit"));
   }
   return absl::OkStatus();
 }

@@ -189,8 +189,8 @@ absl::Status CheckFileDigest(absl::string_view bytes,
       where,
       " and its ",
       kConfigFile,
-      " are not what was written: a weight, r, lora_alpha or a target changed; "
-      "take an undamaged copy, or, if it was changed on purpose, remove ",
+      " are not what was written: a weight, r, lora_alpha or a target has "
+      "changed; use an undamaged copy or, if the change was intended, remove ",
       kDigestKey,
       " from the file's metadata"));
 }

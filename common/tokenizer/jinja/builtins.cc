@@ -71,7 +71,7 @@ using Method =
 Method StripMethod(bool left, bool right) {
   return [left, right](const Value& v,
                        const Arguments& a) -> absl::StatusOr<Value> {
-    if (!v.is_string()) return Refuse("strip of something not a string");
+    if (!v.is_string()) return Refuse("strip needs a string");
     return Value(Strip(v.string(), a.At(0, "chars"), left, right));
   };
 }
@@ -91,7 +91,7 @@ Method AffixMethod(bool at_start) {
 Method FilterMethod(const char* name) {
   return [name](const Value& v, const Arguments& a) -> absl::StatusOr<Value> {
     if (!v.is_string()) {
-      return Refuse(absl::StrCat(name, " of a ", v.TypeName()));
+      return Refuse(absl::StrCat(name, " cannot be applied to ", v.TypeName()));
     }
     return ApplyFilter(name, v, a);
   };
@@ -109,7 +109,7 @@ const std::map<std::string, Method>& Methods() {
       {"replace", FilterMethod("replace")},
       {"split",
        [](const Value& v, const Arguments& a) -> absl::StatusOr<Value> {
-         if (!v.is_string()) return Refuse("split of something not a string");
+         if (!v.is_string()) return Refuse("split needs a string");
          ASSIGN_OR_RETURN(
              List parts,
              SplitText(v.string(), a.At(0, "sep"), a.At(1, "maxsplit")));
@@ -117,19 +117,19 @@ const std::map<std::string, Method>& Methods() {
        }},
       {"items",
        [](const Value& v, const Arguments&) -> absl::StatusOr<Value> {
-         if (!v.is_dict()) return Refuse("items of something not a dict");
+         if (!v.is_dict()) return Refuse("items needs a dict");
          return ApplyFilter("items", v, {});
        }},
       {"keys",
        [](const Value& v, const Arguments&) -> absl::StatusOr<Value> {
-         if (!v.is_dict()) return Refuse("keys of something not a dict");
+         if (!v.is_dict()) return Refuse("keys needs a dict");
          return ApplyFilter("list", v, {});
        }},
       {"get",
        [](const Value& v, const Arguments& a) -> absl::StatusOr<Value> {
          const Value key = a.At(0, "key");
          if (!v.is_dict() || !key.is_string())
-           return Refuse("get of something not a dict");
+           return Refuse("get needs a dict and a string");
          const Value found = v.Get(key.string());
          if (!found.is_undefined()) return found;
          const Value fallback = a.At(1, "default");

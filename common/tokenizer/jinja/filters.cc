@@ -190,7 +190,7 @@ const std::map<std::string, Filter>& Filters() {
       {"items",
        [](const Value& v, const Arguments&) -> absl::StatusOr<Value> {
          if (v.is_undefined()) return Value(List{});
-         if (!v.is_dict()) return Refuse("items of something not a dict");
+         if (!v.is_dict()) return Refuse("items needs a dict");
          return Value(Items(v));
        }},
       {"join", Join},

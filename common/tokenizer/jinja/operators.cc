@@ -113,7 +113,8 @@ absl::StatusOr<Value> Concatenate(const std::string& a,
 absl::StatusOr<Value> ApplyUnary(const std::string& op, const Value& operand) {
   if (op == "not") return Value(!operand.Truthy());
   if (!operand.is_number()) {
-    return Refuse(absl::StrCat("'", op, "' of a ", operand.TypeName()));
+    return Refuse(
+        absl::StrCat("'", op, "' cannot be applied to ", operand.TypeName()));
   }
   const bool negate = op == "-";
   if (operand.is_double()) {
@@ -155,8 +156,12 @@ absl::StatusOr<Value> ApplyBinary(const std::string& op,
     joined.insert(joined.end(), right.list().begin(), right.list().end());
     return Value(std::move(joined));
   }
-  return Refuse(absl::StrCat(
-      "'", op, "' of a ", left.TypeName(), " and a ", right.TypeName()));
+  return Refuse(absl::StrCat("'",
+                             op,
+                             "' cannot be applied to ",
+                             left.TypeName(),
+                             " and ",
+                             right.TypeName()));
 }
 
 absl::StatusOr<Value> GetItem(const Value& object, const Value& key) {

@@ -64,7 +64,7 @@ class JsonWriter {
       return WriteEntries('{', '}', value.dict(), depth);
     } else {
       return absl::InvalidArgumentError(
-          absl::StrCat("tojson of an ", value.TypeName()));
+          absl::StrCat("tojson cannot be applied to ", value.TypeName()));
     }
     return absl::OkStatus();
   }

@@ -177,7 +177,7 @@ SweepFile ReadNodes(const YAML::Node& root) {
     Refuse(entry.first,
            absl::StrCat("unknown key ",
                         entry.first.Scalar(),
-                        "; there are ",
+                        "; the keys are ",
                         absl::StrJoin(known, ", ")));
   }
   SweepFile file;

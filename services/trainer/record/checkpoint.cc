@@ -332,10 +332,9 @@ absl::StatusOr<std::optional<PolicyState>> LoadNewestCheckpoint(
       "no checkpoint in ",
       folder,
       " can be used; ",
-      last.ok() ? "all were found damaged before"
+      last.ok() ? "all of them were found to be damaged earlier"
                 : absl::StrCat("the last one: ", std::string(last.message())),
-      "; bring one back from a copy, or begin anew under another "
-      "run.name"));
+      "; restore one from a copy, or start a new run with another run.name"));
 }
 
 }  // namespace dapd

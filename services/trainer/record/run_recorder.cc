@@ -380,7 +380,8 @@ void RunRecorder::WriteReport(const absl::Status& outcome) {
                                                  state_->answers->Get(),
                                                  outcome);
   if (!written.ok()) {
-    LogWarning(absl::StrCat("no report: ", std::string(written.message())));
+    LogWarning(absl::StrCat("no report could be written: ",
+                            std::string(written.message())));
   }
 }
 

@@ -117,7 +117,7 @@ void TrainerMetrics::Set(const std::string& name,
 void TrainerMetrics::BeginPhase(TrainerPhase phase) {
   for (const TrainerPhaseName& known : kTrainerPhases) {
     Set("dapd_trainer_phase",
-        "1 for what the trainer is doing, 0 for the rest.",
+        "1 for the phase that the trainer is in, 0 for the others.",
         phase == known.phase ? 1 : 0,
         {{"phase", known.name}});
   }

@@ -16,11 +16,11 @@ absl::StatusOr<RolloutRecord> RecordMaker::MakeRecord(
     const AnswersByAttempt& answers,
     const AnswerRules& rules) const {
   if (!WantedAttempts(rules, answers).empty()) {
-    return absl::DataLossError(absl::StrCat("answers to problem '",
+    return absl::DataLossError(absl::StrCat("some answers to problem '",
                                             problem.id,
-                                            "' are missing: ",
+                                            "' are missing: only ",
                                             answers.size(),
-                                            " are there"));
+                                            " arrived"));
   }
   RolloutRecord record;
   record.problem = &problem;

@@ -129,7 +129,7 @@ TEST(ChatTemplateTest, ValuesStayFlatAndNeverHoldThemselves) {
                      "{% set n.l = [n.l] %}{% endfor %}"),
               HasSubstr("nested too deeply"));
   EXPECT_THAT(Render("{% set n = namespace(t='x' * 1) %}"),
-              HasSubstr("'*' of a string"));
+              HasSubstr("'*' cannot be applied to string and int"));
   EXPECT_THAT(Render("{% set n = namespace(t='abcdefgh') %}"
                      "{% for i in range(40) %}{% set n.t = n.t ~ n.t %}"
                      "{% endfor %}"),

@@ -54,11 +54,12 @@ TEST_F(DeviceTextTest, ACpuRunHasNothingToSay) {
 TEST_F(DeviceTextTest, KernelsDriverAndGpusAreSaidAndWhetherTheRunFits) {
   EXPECT_THAT(
       DeviceText(OnGpus(), Plan(), OneOf(24), true),
-      ElementsAre(HasSubstr("on GPUs"),
-                  "driver           580.82.07, for CUDA up to 13.0",
-                  "gpus             1 of 24.0 GiB, 12.0 GiB free: NVIDIA L4 "
-                  "(sm_89)",
-                  "fit              all that dapd run starts fits on them"));
+      ElementsAre(
+          HasSubstr("on GPUs"),
+          "driver           580.82.07, for CUDA up to 13.0",
+          "gpus             1 of 24.0 GiB, 12.0 GiB free: NVIDIA L4 "
+          "(sm_89)",
+          "fit              everything that dapd run starts fits on them"));
 }
 
 TEST_F(DeviceTextTest, APlanThatDoesNotFitIsSaidAsARunWouldSayIt) {

@@ -178,7 +178,7 @@ TEST_F(CheckpointTest, ARunWhoseCheckpointsAreAllDamagedDoesNotBeginAnew) {
     EXPECT_TRUE(absl::IsDataLoss(state.status()))
         << attempt << ": " << state.status();
     EXPECT_THAT(std::string(state.status().message()),
-                HasSubstr("bring one back from a copy"));
+                HasSubstr("restore one from a copy"));
   }
 }
 
