@@ -68,6 +68,14 @@ int64_t ToldStep(absl::string_view text) {
   return absl::SimpleAtoi(text.substr(0, text.find(',')), &step) ? step : 0;
 }
 
+// Parsed only if it does not begin and end as Append writes it.
+absl::StatusOr<int64_t> StepOf(const std::string& path, const Line& line) {
+  const int64_t told = ToldStep(line.text);
+  if (told > 0) return told;
+  ASSIGN_OR_RETURN(const StepLine parsed, ParseLine(path, line));
+  return parsed.step;
+}
+
 // Those lines that have an end; none where there is no file.
 absl::Status ForEachLine(const std::string& path, const Visit& visit) {
   std::ifstream file(path, std::ios::binary);
@@ -95,12 +103,32 @@ absl::Status ForEachLine(const std::string& path, const Visit& visit) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<StepAnswers> AnswersOf(const StepLine& line) {
-  StepAnswers answers{.step = line.step};
+absl::StatusOr<StepAnswers> ParseAnswers(const std::string& path,
+                                         const Line& line) {
+  ASSIGN_OR_RETURN(const StepLine parsed, ParseLine(path, line));
+  StepAnswers answers{.step = parsed.step};
   ASSIGN_OR_RETURN(answers.answers,
-                   ParseShownAnswers(line.row.at("answers"), line.where));
+                   ParseShownAnswers(parsed.row.at("answers"), parsed.where));
   return answers;
 }
+
+// A line that outlives its reading.
+class KeptLine {
+ public:
+  void Set(const Line& line) {
+    text_.assign(line.text.data(), line.text.size());
+    number_ = line.number;
+  }
+  // Of no step if none was set.
+  absl::StatusOr<StepAnswers> Answers(const std::string& path) const {
+    if (number_ == 0) return StepAnswers();
+    return ParseAnswers(path, {.text = text_, .number = number_});
+  }
+
+ private:
+  std::string text_;
+  int number_ = 0;
+};
 
 // Where the lines up to `last_step` end, and the last of them.
 struct Kept {
@@ -110,14 +138,16 @@ struct Kept {
 
 absl::StatusOr<Kept> Keep(const std::string& path, int64_t last_step) {
   Kept kept;
+  KeptLine last;
   RETURN_IF_ERROR(
       ForEachLine(path, [&](const Line& line) -> absl::StatusOr<bool> {
-        ASSIGN_OR_RETURN(const StepLine parsed, ParseLine(path, line));
-        if (parsed.step > last_step) return false;
-        ASSIGN_OR_RETURN(kept.last, AnswersOf(parsed));
+        ASSIGN_OR_RETURN(const int64_t step, StepOf(path, line));
+        if (step > last_step) return false;
+        last.Set(line);
         kept.bytes = line.end;
         return true;
       }));
+  ASSIGN_OR_RETURN(kept.last, last.Answers(path));
   return kept;
 }
 
@@ -152,25 +182,14 @@ absl::Status AnswerLog::Append(const StepAnswers& answers) {
 
 absl::StatusOr<StepAnswers> ReadStepAnswers(const std::string& path,
                                             int64_t step) {
-  std::string text;  // of the newest line that is wanted
-  int number = 0;
+  KeptLine found;
   RETURN_IF_ERROR(
       ForEachLine(path, [&](const Line& line) -> absl::StatusOr<bool> {
-        int64_t told = ToldStep(line.text);
-        if (told <= 0) {
-          ASSIGN_OR_RETURN(const StepLine parsed, ParseLine(path, line));
-          told = parsed.step;
-        }
-        if (step == 0 || told == step) {
-          text.assign(line.text.data(), line.text.size());
-          number = line.number;
-        }
+        ASSIGN_OR_RETURN(const int64_t told, StepOf(path, line));
+        if (step == 0 || told == step) found.Set(line);
         return told != step;
       }));
-  if (number == 0) return StepAnswers();
-  ASSIGN_OR_RETURN(const StepLine found,
-                   ParseLine(path, {.text = text, .number = number}));
-  return AnswersOf(found);
+  return found.Answers(path);
 }
 
 }  // namespace dapd

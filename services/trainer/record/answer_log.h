@@ -26,7 +26,8 @@ class AnswerLog {
   // Goes on behind the line of `last_step`: those of later steps, which are
   // done again, and one that a crash cut off are dropped. A file that holds
   // anything else is told about and set aside as "<path>.damaged": a run needs
-  // none of it.
+  // none of it. Of the lines before the last one that stays only the step is
+  // looked at: those of a long run are gigabytes.
   static absl::StatusOr<AnswerLog> Open(const std::string& path,
                                         int64_t last_step);
 

@@ -144,6 +144,27 @@ TEST_F(AnswerLogTest, LinesOfOtherStepsAreNotParsed) {
   EXPECT_THAT(std::string(damaged.message()), HasSubstr("answers.jsonl:2"));
 }
 
+TEST_F(AnswerLogTest, AResumeParsesTheLastLineOnly) {
+  Write(0, {1, 2, 5});
+  const std::string whole = Content();
+  const size_t second = whole.find("{\"step\":2");
+  const size_t third = whole.find("{\"step\":5");
+  const std::string first_unread =
+      "{\"step\":1,\"answers\":[{]}\n" + whole.substr(second);
+  Overwrite(first_unread);
+  {
+    const auto log = AnswerLog::Open(path_, 5);
+    ASSERT_TRUE(log.ok()) << log.status();
+    EXPECT_EQ(log->last().answers, Answers(5).answers);
+  }
+  EXPECT_EQ(Content(), first_unread);
+  EXPECT_FALSE(FileExists(path_ + ".damaged"));
+  // What cannot be shown is no file to go on with.
+  Overwrite(whole.substr(0, third) + "{\"step\":5,\"answers\":[{]}\n");
+  EXPECT_TRUE(AnswerLog::Open(path_, 5).ok());
+  EXPECT_TRUE(FileExists(path_ + ".damaged"));
+}
+
 TEST_F(AnswerLogTest, WhatStandsBehindTheStepIsNotRead) {
   Write(0, {1, 2});
   Overwrite(Content() + "no json\n");
