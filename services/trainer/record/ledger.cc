@@ -8,12 +8,16 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <optional>
+#include <utility>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 
 #include "common/base/crc32c.h"
 #include "common/base/failpoint.h"
@@ -46,15 +50,40 @@ std::string Seal(absl::string_view body) {
   return absl::StrFormat(",\"crc\":\"%08x\"}", Crc32c(body));
 }
 
-// The event of a whole line (without its '\n').
-absl::StatusOr<nlohmann::json> Unseal(absl::string_view line,
-                                      const std::string& where) {
-  if (line.size() <= kSealBytes ||
-      line.substr(line.size() - kSealBytes) !=
-          Seal(line.substr(0, line.size() - kSealBytes))) {
-    return absl::DataLossError(absl::StrCat(where, ": the checksum differs"));
+// Of a whole line (without its '\n').
+bool IsSealed(absl::string_view line) {
+  return line.size() > kSealBytes &&
+         line.substr(line.size() - kSealBytes) ==
+             Seal(line.substr(0, line.size() - kSealBytes));
+}
+
+// Takes a count, and the ',' behind it, from the front of `text`.
+bool ConsumeCount(absl::string_view* text, int64_t* count) {
+  const size_t end = text->find(',');
+  if (end == absl::string_view::npos ||
+      !absl::SimpleAtoi(text->substr(0, end), count) || *count < 0 ||
+      *count > kMaxCount) {
+    return false;
   }
-  return ParseJson(line, where);
+  text->remove_prefix(end + 1);
+  return true;
+}
+
+// Whose answer a line is, by its beginning as Accepted writes it. Nothing for
+// any other line.
+std::optional<std::pair<int64_t, AnswerPlace>> ToldAnswer(
+    absl::string_view line) {
+  int64_t step = 0;
+  AnswerPlace place;
+  if (!absl::ConsumePrefix(&line, R"({"event":"accepted","step":)") ||
+      !ConsumeCount(&line, &step) ||
+      !absl::ConsumePrefix(&line, R"("sample":)") ||
+      !ConsumeCount(&line, &place.sample) ||
+      (absl::ConsumePrefix(&line, R"("attempt":)") &&
+       !ConsumeCount(&line, &place.attempt))) {
+    return std::nullopt;
+  }
+  return std::pair(step, place);
 }
 
 static_assert(std::endian::native == std::endian::little);
@@ -107,6 +136,8 @@ absl::StatusOr<std::unique_ptr<Ledger>> Ledger::Open(const std::string& path) {
 }
 
 // Line by line: the file of a long run is larger than a machine's memory.
+// Nearly all of it are answers behind a checkpoint: only those that are left at
+// the end are parsed.
 absl::Status Ledger::Read() {
   const int descriptor = ::open(file_.path().c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) return FileError("open", file_.path(), errno);
@@ -125,17 +156,19 @@ absl::Status Ledger::Read() {
          end = rest.find('\n')) {
       absl::StrAppend(&line, rest.substr(0, end));
       rest.remove_prefix(end + 1);
-      ASSIGN_OR_RETURN(const nlohmann::json event,
-                       Unseal(line, absl::StrCat(file_.path(), ":", number++)));
-      RETURN_IF_ERROR(Replay(event));
       begin += line.size() + 1;
-      line.clear();
+      RETURN_IF_ERROR(
+          TakeLine({.text = std::exchange(line, {}), .number = number++}));
     }
     absl::StrAppend(&line, rest);
     if (line.size() > kMaxLineBytes) {
       return absl::DataLossError(
           absl::StrCat(file_.path(), ":", number, ": the line is too long"));
     }
+  }
+  while (!unread_.empty()) {
+    const auto answer = unread_.extract(unread_.begin());
+    RETURN_IF_ERROR(Replay(answer.mapped()));
   }
   if (line.empty()) return absl::OkStatus();
   LogWarning(absl::StrCat(file_.path(),
@@ -145,7 +178,21 @@ absl::Status Ledger::Read() {
   return file_.Truncate(begin);
 }
 
-absl::Status Ledger::Replay(const nlohmann::json& event) try {
+absl::Status Ledger::TakeLine(Line line) {
+  if (!IsSealed(line.text)) {
+    return absl::DataLossError(
+        absl::StrCat(file_.path(), ":", line.number, ": the checksum differs"));
+  }
+  const auto answer = ToldAnswer(line.text);
+  if (!answer.has_value()) return Replay(line);
+  unread_[*answer] = std::move(line);
+  return absl::OkStatus();
+}
+
+absl::Status Ledger::Replay(const Line& line) try {
+  ASSIGN_OR_RETURN(
+      const nlohmann::json event,
+      ParseJson(line.text, absl::StrCat(file_.path(), ":", line.number)));
   const std::string name = event.at("event");
   ASSIGN_OR_RETURN(const int64_t step,
                    JsonInteger(event.at("step"), 0, kMaxCount));
@@ -179,13 +226,16 @@ absl::Status Ledger::Replay(const nlohmann::json& event) try {
       ASSIGN_OR_RETURN(place.attempt,
                        JsonInteger(event.at("attempt"), 0, kMaxCount));
     }
+    unread_.erase({step, place});  // one before it
     answers_[{step, place}] = std::move(answer);
   }
   // A resume may have to start at the checkpoint before the last one.
   if (name == "checkpointed") {
-    std::erase_if(answers_, [&](const auto& entry) {
+    const auto is_behind = [&](const auto& entry) {
       return entry.first.first <= checkpoint_before_;
-    });
+    };
+    std::erase_if(answers_, is_behind);
+    std::erase_if(unread_, is_behind);
     checkpoint_before_ = step;
   }
   return absl::OkStatus();

@@ -42,6 +42,8 @@ class Ledger {
   // off. A damaged line before it: the file is kept aside as
   // "<path>.damaged", with a warning, and an empty one begun; answers are then
   // sampled again. One that cannot be read stays, and its error is returned.
+  // Every line's checksum is looked at, but an answer is parsed only if a
+  // resume may still need it.
   static absl::StatusOr<std::unique_ptr<Ledger>> Open(const std::string& path);
 
   // Begins an attempt at the step after `step`.
@@ -76,15 +78,23 @@ class Ledger {
     std::string problem_id;
     RolloutResult result;
   };
+  struct Line {
+    std::string text;    // without its '\n'
+    int64_t number = 0;  // from 1
+  };
+  using AnswerKey = std::pair<int64_t, AnswerPlace>;  // by step
   explicit Ledger(AppendFile file) : file_(std::move(file)) {}
   absl::Status Append(const nlohmann::ordered_json& event);
   absl::Status Read();
-  absl::Status Replay(const nlohmann::json& event);
+  // An answer's line is set by in unread_, any other replayed.
+  absl::Status TakeLine(Line line);
+  absl::Status Replay(const Line& line);
 
   AppendFile file_;
   int64_t attempt_ = 0;
   int64_t checkpoint_before_ = 0;
-  std::map<std::pair<int64_t, AnswerPlace>, Answer> answers_;  // by step
+  std::map<AnswerKey, Answer> answers_;
+  std::map<AnswerKey, Line> unread_;  // while the file is read
 };
 
 }  // namespace dapd

@@ -47,6 +47,17 @@ class LedgerTest : public testing::Test {
     ASSERT_TRUE(ledger->Accepted(1, {0}, "p0", Answer({5, 6})).ok());
     ASSERT_TRUE(ledger->Accepted(1, {1}, "p1", Answer({7})).ok());
   }
+  // Makes of the last line, an answer's, one that ended for no known reason.
+  void TireLastAnswer() const {
+    const std::string content = Content();
+    const size_t line = content.rfind('\n', content.size() - 2) + 1;
+    std::string body = content.substr(line, content.rfind(",\"crc\"") - line);
+    body.replace(body.find("\"length\""), 8, "\"tired\"");
+    Overwrite(content.substr(0, line) + Sealed(body));
+  }
+  static std::string Sealed(const std::string& body) {
+    return absl::StrFormat("%s,\"crc\":\"%08x\"}\n", body, Crc32c(body));
+  }
   static RolloutResult Answer(std::vector<int32_t> ids) {
     RolloutResult result;
     result.ids = std::move(ids);
@@ -196,14 +207,39 @@ TEST_F(LedgerTest, EveryFlippedBitIsFoundAndTheLedgerSetAside) {
 
 TEST_F(LedgerTest, AnAnswerThatEndedForNoKnownReasonIsDamage) {
   WriteTwoAnswers();
-  std::string content = Content();
-  const size_t line = content.rfind('\n', content.size() - 2) + 1;
-  std::string body = content.substr(line, content.rfind(",\"crc\"") - line);
-  body.replace(body.find("\"length\""), 8, "\"tired\"");
-  Overwrite(absl::StrFormat(
-      "%s%s,\"crc\":\"%08x\"}\n", content.substr(0, line), body, Crc32c(body)));
+  TireLastAnswer();
   EXPECT_EQ(Open()->Recall(1, {0}, "p0", 0, "a"), nullptr);
   EXPECT_TRUE(FileExists(path_ + ".damaged"));
+}
+
+// There are gigabytes of them.
+TEST_F(LedgerTest, AnswersThatNoResumeNeedsAreNotParsed) {
+  WriteTwoAnswers();
+  TireLastAnswer();
+  {
+    auto file = AppendFile::Open(path_);
+    ASSERT_TRUE(file.ok()) << file.status();
+    for (const int64_t step : {1, 2}) {
+      const std::string body = absl::StrFormat(
+          R"({"event":"checkpointed","step":%d,"adapter_digest":"b")", step);
+      ASSERT_TRUE(file->Append(Sealed(body)).ok());
+    }
+  }
+  const auto ledger = Open();
+  EXPECT_FALSE(FileExists(path_ + ".damaged"));
+  EXPECT_EQ(ledger->attempt(), 1);
+  EXPECT_EQ(ledger->Recall(1, {1}, "p1", 0, "a"), nullptr);
+  ASSERT_TRUE(ledger->Accepted(3, {1, 4}, "p1", Answer({8})).ok());
+  EXPECT_THAT(Open()->Recall(3, {1, 4}, "p1", 0, "a")->ids, ElementsAre(8));
+}
+
+TEST_F(LedgerTest, TheLaterOfTwoAnswersOfAPlaceCounts) {
+  WriteTwoAnswers();
+  RolloutResult later = Answer({9});
+  later.adapter_digest = "b";
+  ASSERT_TRUE(Open()->Accepted(1, {0}, "p0", later).ok());
+  EXPECT_EQ(Open()->Recall(1, {0}, "p0", 0, "a"), nullptr);
+  EXPECT_THAT(Open()->Recall(1, {0}, "p0", 0, "b")->ids, ElementsAre(9));
 }
 
 TEST_F(LedgerTest, AnUnwritableFileIsNamed) {
