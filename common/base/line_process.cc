@@ -22,7 +22,7 @@
 namespace dapd {
 namespace {
 
-constexpr size_t kMaxLineBytes = size_t{16} << 20;
+constexpr size_t kMaxLineBytes = size_t{128} << 20;
 constexpr size_t kBlockBytes = size_t{1} << 16;
 
 // In the child, between fork and exec: only async-signal-safe calls.

@@ -19,8 +19,8 @@ using Json = nlohmann::json;
 
 constexpr char kName[] = "the copying process";
 constexpr absl::Duration kGlance = absl::Milliseconds(200);
-// A line of the helper has at most 16 MiB, and may need an escape for a byte.
-constexpr int64_t kMaxTextBytes = int64_t{8} << 20;
+// A line of the helper has at most 128 MiB, and may need an escape for a byte.
+constexpr int64_t kMaxTextBytes = int64_t{64} << 20;
 
 bool IsDenied(const Json& answer) {
   return answer.contains("error") && answer.value("kind", Json()) == "denied";

@@ -74,7 +74,7 @@ class ObjectStore {
   absl::StatusOr<std::map<std::string, StoredObject>> List(
       const std::string& folder);
 
-  // A text of at most `max_bytes`, and of 8 MiB.
+  // A text of at most `max_bytes`, and of 64 MiB.
   absl::StatusOr<std::string> Read(const std::string& name, int64_t max_bytes);
   // Reads it back, too.
   absl::Status Write(const std::string& name, const std::string& text);

@@ -28,7 +28,8 @@ using Json = nlohmann::ordered_json;
 
 constexpr int64_t kFormat = 1;
 constexpr int64_t kMaxStep = 1'000'000'000;
-constexpr int64_t kMaxCommitBytes = int64_t{8} << 20;
+// A commit takes 110 bytes for the samples of each step.
+constexpr int64_t kMaxCommitBytes = int64_t{64} << 20;
 constexpr size_t kDigestDigits = 64;
 constexpr size_t kMaxLevels = 8;
 constexpr uint64_t kMaxIdBytes = 1 << 12;

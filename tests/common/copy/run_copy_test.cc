@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "absl/strings/str_format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -75,6 +76,23 @@ TEST(RunCopyTest, FilesWhoseSumIsNoNumberAreRefused) {
   EXPECT_TRUE(ParseCommit(CommitText(copy), "x").ok());
   copy.files["y"] = {{kHalf, kDigest}};
   EXPECT_TRUE(absl::IsDataLoss(ParseCommit(CommitText(copy), "x").status()));
+}
+
+TEST(RunCopyTest, ACommitNamesTheSamplesOfEveryStepOfALongRun) {
+  RunCopy copy = Example();
+  copy.step = 100'000;
+  for (int64_t step = 1; step <= copy.step; ++step) {
+    copy.files[absl::StrFormat("samples/step-%06d.jsonl", step)] = {
+        {1000, kDigest}};
+  }
+  const std::string folder = TempPath("store");
+  ObjectStore store({.url = folder, .command = ObjectStoreCommand("", folder)});
+  const absl::Status written =
+      store.Write(CommitName(copy.step), CommitText(copy));
+  ASSERT_TRUE(written.ok()) << written;
+  const auto read = ReadCommit(store, copy.step);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_TRUE(*read == copy);
 }
 
 TEST(RunCopyTest, NamesOfCommitsAndObjectsAreThoseAndNoOthers) {
