@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <iterator>
 #include <utility>
 
@@ -26,7 +27,7 @@ namespace {
 
 constexpr int64_t kMaxOwnerBytes = 1 << 16;
 constexpr size_t kBlockBytes = size_t{1} << 20;
-// A file of more parts is sent anew, as one: each costs a request to restore.
+// Of a file: each costs a request to restore.
 constexpr size_t kMaxParts = 64;
 // Another process that has not noticed yet that it is replaced may have sent
 // what no commit names.
@@ -69,6 +70,19 @@ std::vector<Content> Beginning(const std::vector<Content>& parts,
     beginning.push_back(part);
   }
   return beginning;
+}
+
+// How many of the parts, from the first, stay when `bytes` more bytes follow
+// them: what is shorter than all that is behind it becomes one part with that.
+// So each that stays is half of the rest of the file, which are few, and a byte
+// is sent again as often as the file doubles.
+size_t PartsThatStay(const std::vector<Content>& parts, int64_t bytes) {
+  size_t stay = parts.size();
+  for (size_t i = parts.size(); i-- > 0;) {
+    if (parts[i].bytes < bytes) stay = i;
+    bytes += parts[i].bytes;
+  }
+  return stay;
 }
 
 }  // namespace
@@ -209,8 +223,9 @@ absl::StatusOr<std::vector<Content>> RunUploader::PartsOf(const CutFile& file) {
   }
   int64_t offset = BytesOf(parts);
   if (offset < file.bytes && parts.size() >= kMaxParts) {
-    parts.clear();
-    offset = 0;
+    const size_t stay = PartsThatStay(parts, file.bytes - offset);
+    parts.erase(parts.begin() + static_cast<std::ptrdiff_t>(stay), parts.end());
+    offset = BytesOf(parts);
   }
   if (offset < file.bytes) {
     Content rest{.bytes = file.bytes - offset};

@@ -2,6 +2,7 @@
 #include "services/trainer/copy/run_uploader.h"
 
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <string>
 
@@ -70,6 +71,35 @@ TEST_F(RunUploaderTest, WhatIsThereIsNotSentAgain) {
   ASSERT_TRUE(second.Upload(cut).ok());
   EXPECT_EQ(sent_, before);
   EXPECT_EQ(Objects(), objects);
+}
+
+// The ledger of a long run has gigabytes.
+TEST_F(RunUploaderTest, AFileThatGrowsLittleByLittleIsNotSentWholeAgain) {
+  constexpr int64_t kBegin = 1 << 20;
+  constexpr int64_t kMore = 1 << 10;
+  constexpr int64_t kSteps = 130;
+  const std::string path = TempPath("ledger.jsonl");
+  std::string text(kBegin, 'x');
+  RunUploader uploader = Uploader(0);
+  ASSERT_TRUE(uploader.Open().ok());
+  for (int64_t step = 1; step <= kSteps; ++step) {
+    // In its place: the copy knows the file by its inode.
+    std::ofstream(path, std::ios::app) << text;
+    const absl::Status copied =
+        uploader.Upload({.step = step,
+                         .files = {{.name = "ledger.jsonl",
+                                    .path = path,
+                                    .bytes = kBegin + (step - 1) * kMore,
+                                    .grows = true}}});
+    ASSERT_TRUE(copied.ok()) << copied;
+    text = std::string(kMore, static_cast<char>('a' + step % 26));
+  }
+  const auto parts =
+      ReadCommit(store_, kSteps).value().files.at("ledger.jsonl");
+  EXPECT_LE(parts.size(), 64U);
+  EXPECT_EQ(BytesOf(parts), kBegin + (kSteps - 1) * kMore);
+  // With the commits, and what little was sent twice.
+  EXPECT_LT(sent_, 2 * kBegin);
 }
 
 TEST_F(RunUploaderTest, OldCommitsGoWithWhatOnlyTheyName) {
