@@ -1,14 +1,14 @@
 // PrefixBoard: the prefixes of tasks, that is what is known of a task before it
 // can be done, and the worker that each such task has its home with: the one
-// that was sent its prefix, and so best gets the task. Pure bookkeeping, like
-// TaskBoard; the pool's mutex guards it.
+// that was sent its prefix, and so best gets the task. Pure bookkeeping, and as
+// cheap to ask as TaskBoard; the pool's mutex guards it.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 
 namespace dapd {
@@ -26,9 +26,12 @@ class PrefixBoard {
 
   // The task `partial.id` is known this far.
   void Tell(Task partial) {
-    Entry& entry = entries_[partial.id];
+    const uint64_t id = partial.id;
+    Entry& entry = entries_[id];
+    Unlist(id, entry);
     entry.task = std::make_shared<const Task>(std::move(partial));
     entry.is_news = true;
+    List(id, entry);
   }
 
   // The task will not come, or not to its home.
@@ -36,19 +39,23 @@ class PrefixBoard {
     const auto found = entries_.find(id);
     if (found == entries_.end()) return;
     if (found->second.home == kNobody) {
-      entries_.erase(found);
+      Erase(found);
       return;
     }
+    Unlist(id, found->second);
     found->second.task = nullptr;
     found->second.is_news = true;
+    List(id, found->second);
   }
 
   // The task itself is there: no more news of it.
   void Complete(uint64_t id) {
     const auto found = entries_.find(id);
     if (found == entries_.end()) return;
+    Unlist(id, found->second);
     found->second.complete = true;
     found->second.is_news = false;
+    List(id, found->second);
   }
 
   // The task is given to `worker`.
@@ -56,7 +63,7 @@ class PrefixBoard {
     const auto found = entries_.find(id);
     if (found == entries_.end()) return;
     if (found->second.home == worker) {
-      entries_.erase(found);
+      Erase(found);
     } else {
       Withdraw(id);
     }
@@ -68,40 +75,47 @@ class PrefixBoard {
   }
   int64_t size() const { return static_cast<int64_t>(entries_.size()); }
   int64_t Homes(int64_t worker) const {
-    return std::count_if(entries_.begin(), entries_.end(), [&](const auto& e) {
-      return e.second.home == worker;
-    });
+    const auto found = by_home_.find(worker);
+    return found == by_home_.end() ? 0
+                                   : static_cast<int64_t>(found->second.size());
   }
+  // Whether there is news of a task without a home.
+  bool HasOrphans() const { return news_.contains(kNobody); }
 
   // The next news for `worker`: of a task with its home there or, if `adopts`,
   // with none, which it gets.
   std::optional<News> Next(int64_t worker, bool adopts) {
-    for (auto& [id, entry] : entries_) {
-      const bool own = entry.home == worker;
-      if (!entry.is_news || !(own || (adopts && entry.home == kNobody))) {
-        continue;
-      }
-      entry.home = worker;
-      entry.is_news = false;
-      News news{id, entry.task};
-      if (news.task == nullptr) entries_.erase(id);
-      return news;
+    std::optional<uint64_t> id = FirstNews(worker);
+    if (const auto orphan = FirstNews(kNobody);
+        adopts && orphan.has_value() && (!id.has_value() || *orphan < *id)) {
+      id = orphan;
     }
-    return std::nullopt;
+    if (!id.has_value()) return std::nullopt;
+    const auto found = entries_.find(*id);
+    Unlist(*id, found->second);
+    found->second.home = worker;
+    found->second.is_news = false;
+    List(*id, found->second);
+    News news{*id, found->second.task};
+    if (news.task == nullptr) Erase(found);
+    return news;
   }
 
   // `worker` has forgotten all: another one may be told from the start.
   void Release(int64_t worker) {
-    for (auto entry = entries_.begin(); entry != entries_.end();) {
-      if (entry->second.home != worker) {
-        ++entry;
-      } else if (entry->second.task == nullptr) {
-        entry = entries_.erase(entry);
-      } else {
-        entry->second.home = kNobody;
-        entry->second.is_news = !entry->second.complete;
-        ++entry;
+    const auto homes = by_home_.find(worker);
+    if (homes == by_home_.end()) return;
+    const std::set<uint64_t> ids = homes->second;
+    for (const uint64_t id : ids) {
+      const auto found = entries_.find(id);
+      if (found->second.task == nullptr) {
+        Erase(found);
+        continue;
       }
+      Unlist(id, found->second);
+      found->second.home = kNobody;
+      found->second.is_news = !found->second.complete;
+      List(id, found->second);
     }
   }
 
@@ -113,7 +127,39 @@ class PrefixBoard {
     bool complete = false;
   };
 
-  std::map<uint64_t, Entry> entries_;
+  using Entries = std::map<uint64_t, Entry>;
+  using IdsByHome = std::map<int64_t, std::set<uint64_t>>;
+
+  std::optional<uint64_t> FirstNews(int64_t home) const {
+    const auto found = news_.find(home);
+    if (found == news_.end()) return std::nullopt;
+    return *found->second.begin();
+  }
+
+  // Whoever changes an entry takes it off the lists meanwhile.
+  void List(uint64_t id, const Entry& entry) {
+    by_home_[entry.home].insert(id);
+    if (entry.is_news) news_[entry.home].insert(id);
+  }
+  void Unlist(uint64_t id, const Entry& entry) {
+    Remove(entry.home, id, &by_home_);
+    Remove(entry.home, id, &news_);
+  }
+  static void Remove(int64_t home, uint64_t id, IdsByHome* lists) {
+    const auto found = lists->find(home);
+    if (found == lists->end()) return;
+    found->second.erase(id);
+    if (found->second.empty()) lists->erase(found);
+  }
+  void Erase(typename Entries::iterator entry) {
+    Unlist(entry->first, entry->second);
+    entries_.erase(entry);
+  }
+
+  Entries entries_;
+  // Of those that have any: all, and those that are news.
+  IdsByHome by_home_;
+  IdsByHome news_;
 };
 
 }  // namespace dapd

@@ -5,7 +5,9 @@
 // A task is pending, in flight with one or two workers, or answered; Add, Take,
 // and Answer move it along, Return moves it back. TakeStraggler gives a task
 // that takes long to a second worker as well. Results are handed out in the
-// order in which they came. Not thread-safe: the pool's mutex guards it.
+// order in which they came. A question about a worker costs what the worker
+// has, not what there is: each of a thousand asks several times a second. Not
+// thread-safe: the pool's mutex guards it.
 #pragma once
 
 #include <algorithm>
@@ -66,8 +68,8 @@ class TaskBoard {
     const auto found = std::find_if(pending_.begin(), pending_.end(), wanted);
     if (found == pending_.end()) return nullptr;
     Entry& entry = entries_.at(*found);
+    Lend(*found, &entry, {worker, deadline, since});
     pending_.erase(found);
-    entry.leases.push_back({worker, deadline, since});
     return entry.task;
   }
 
@@ -78,33 +80,27 @@ class TaskBoard {
                                             absl::Time deadline,
                                             absl::Time since,
                                             absl::Time before) {
-    Entry* oldest = nullptr;
-    for (auto& [id, entry] : entries_) {
-      if (entry.leases.size() != 1) continue;
-      const Lease& lease = entry.leases[0];
-      if (lease.worker == worker || lease.since >= before ||
+    for (const auto& [taken, id] : with_one_) {
+      if (taken >= before) break;
+      Entry& entry = entries_.at(id);
+      if (entry.leases[0].worker == worker ||
           entry.refused_by.contains(worker)) {
         continue;
       }
-      if (oldest == nullptr || lease.since < oldest->leases[0].since) {
-        oldest = &entry;
-      }
+      Lend(id, &entry, {worker, deadline, since});
+      return entry.task;
     }
-    if (oldest == nullptr) return nullptr;
-    oldest->leases.push_back({worker, deadline, since});
-    return oldest->task;
+    return nullptr;
   }
 
   int64_t InFlight(int64_t worker) const {
-    return std::count_if(entries_.begin(), entries_.end(), [&](const auto& e) {
-      return e.second.Find(worker) != nullptr;
-    });
+    return static_cast<int64_t>(IdsOf(worker).size());
   }
 
   bool HasExpired(int64_t worker, absl::Time now) const {
-    return std::any_of(entries_.begin(), entries_.end(), [&](const auto& e) {
-      const Lease* lease = e.second.Find(worker);
-      return lease != nullptr && lease->deadline < now;
+    const std::set<uint64_t>& ids = IdsOf(worker);
+    return std::any_of(ids.begin(), ids.end(), [&](uint64_t id) {
+      return entries_.at(id).Find(worker)->deadline < now;
     });
   }
 
@@ -124,6 +120,7 @@ class TaskBoard {
     if (found->second.leases.empty()) {
       pending_.erase(std::find(pending_.begin(), pending_.end(), id));
     }
+    Unlist(id, found->second);
     entries_.erase(found);
     answers_.push_back(std::move(result));
     return true;
@@ -133,8 +130,9 @@ class TaskBoard {
   // it too. False if it does not have it (any more).
   bool Return(int64_t worker, uint64_t id, const absl::Status& why) {
     const auto found = entries_.find(id);
-    if (found == entries_.end() || !found->second.Drop(worker)) return false;
+    if (found == entries_.end()) return false;
     Entry& entry = found->second;
+    if (!TakeBack(id, &entry, worker)) return false;
     if (!entry.leases.empty()) return true;
     pending_.push_front(id);
     if (++entry.attempts >= max_attempts_) {
@@ -167,7 +165,7 @@ class TaskBoard {
 
   // Gives all tasks of `worker` back, in the order of their ids. Their number.
   int64_t ReturnAll(int64_t worker, const absl::Status& why) {
-    const std::vector<uint64_t> ids = IdsOf(worker);
+    const std::vector<uint64_t> ids = AllOf(worker);
     for (auto id = ids.rbegin(); id != ids.rend(); ++id) {
       Return(worker, *id, why);
     }
@@ -176,10 +174,10 @@ class TaskBoard {
 
   // As ReturnAll, where the worker is not to blame: counts no attempt.
   void Recall(int64_t worker) {
-    std::vector<uint64_t> ids = IdsOf(worker);
+    std::vector<uint64_t> ids = AllOf(worker);
     std::erase_if(ids, [&](uint64_t id) {
       Entry& entry = entries_.at(id);
-      entry.Drop(worker);
+      TakeBack(id, &entry, worker);
       return !entry.leases.empty();
     });
     pending_.insert(pending_.begin(), ids.begin(), ids.end());
@@ -211,23 +209,52 @@ class TaskBoard {
       }
       return nullptr;
     }
-    bool Drop(int64_t worker) {
-      return std::erase_if(leases, [&](const Lease& lease) {
-               return lease.worker == worker;
-             }) > 0;
-    }
   };
 
-  std::vector<uint64_t> IdsOf(int64_t worker) const {
-    std::vector<uint64_t> ids;
-    for (const auto& [id, entry] : entries_) {
-      if (entry.Find(worker) != nullptr) ids.push_back(id);
+  // What a worker has, in the order of the ids.
+  const std::set<uint64_t>& IdsOf(int64_t worker) const {
+    static const auto& none = *new std::set<uint64_t>();
+    const auto found = by_worker_.find(worker);
+    return found == by_worker_.end() ? none : found->second;
+  }
+  // A copy, which stays while tasks are given back.
+  std::vector<uint64_t> AllOf(int64_t worker) const {
+    const std::set<uint64_t>& ids = IdsOf(worker);
+    return {ids.begin(), ids.end()};
+  }
+
+  void Lend(uint64_t id, Entry* entry, const Lease& lease) {
+    Unlist(id, *entry);
+    entry->leases.push_back(lease);
+    List(id, *entry);
+  }
+  // False if `worker` does not have it.
+  bool TakeBack(uint64_t id, Entry* entry, int64_t worker) {
+    Unlist(id, *entry);
+    const bool had = std::erase_if(entry->leases, [&](const Lease& lease) {
+                       return lease.worker == worker;
+                     }) > 0;
+    List(id, *entry);
+    return had;
+  }
+  // Whoever changes an entry's leases takes it off the lists meanwhile.
+  void List(uint64_t id, const Entry& entry) {
+    for (const Lease& lease : entry.leases) by_worker_[lease.worker].insert(id);
+    if (entry.leases.size() == 1) with_one_.emplace(entry.leases[0].since, id);
+  }
+  void Unlist(uint64_t id, const Entry& entry) {
+    for (const Lease& lease : entry.leases) {
+      const auto found = by_worker_.find(lease.worker);
+      found->second.erase(id);
+      if (found->second.empty()) by_worker_.erase(found);
     }
-    return ids;
+    if (entry.leases.size() == 1) with_one_.erase({entry.leases[0].since, id});
   }
 
   const int max_attempts_;
   std::map<uint64_t, Entry> entries_;
+  std::map<int64_t, std::set<uint64_t>> by_worker_;  // of those that have any
+  std::set<std::pair<absl::Time, uint64_t>> with_one_;  // since when, the id
   std::deque<uint64_t> pending_;
   std::deque<absl::StatusOr<Result>> answers_;
 };

@@ -175,7 +175,7 @@ class WorkerPool {
   bool MayTake(const Worker& worker, uint64_t id) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static bool IsUsable(const Worker& worker);
-  bool HasRoom(int64_t number) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::set<int64_t> WithRoom() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   int64_t Share(const Worker& worker, int64_t tasks) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Accept(Worker* worker, Stream* stream, TaskAnswer<Result> answer);

@@ -32,12 +32,15 @@ std::shared_ptr<const Task> WorkerPool<Task, Result>::TakeTask(Worker* worker,
         deadline,
         now);
   };
-  auto task = take([&](int64_t home) { return home == number; });
+  auto task = prefix_board_.Homes(number) == 0
+                  ? nullptr
+                  : take([&](int64_t home) { return home == number; });
   if (task == nullptr && in_flight < Share(*worker, board_.unanswered())) {
     task =
         take([&](int64_t home) { return home == PrefixBoard<Task>::kNobody; });
     if (task == nullptr) {
-      task = take([&](int64_t home) { return !HasRoom(home); });
+      const std::set<int64_t> roomy = WithRoom();
+      task = take([&](int64_t home) { return !roomy.contains(home); });
     }
   }
   if (task != nullptr) prefix_board_.Take(task->id, number);
@@ -64,15 +67,18 @@ bool WorkerPool<Task, Result>::IsUsable(const Worker& worker) {
          worker.wanted && !worker.refusing;
 }
 
-// Whether the worker of that number will take a task of its own soon.
+// The numbers of the workers that will take a task of their own soon.
 template <typename Task, typename Result>
-bool WorkerPool<Task, Result>::HasRoom(int64_t number) const {
-  return std::any_of(workers_.begin(), workers_.end(), [&](const auto& w) {
-    const Worker& worker = *w.second;
-    return worker.number == number &&
-           worker.state.stage == WorkerStage::kReady && worker.wanted &&
-           !worker.refusing && board_.InFlight(number) < worker.capacity;
-  });
+std::set<int64_t> WorkerPool<Task, Result>::WithRoom() const {
+  std::set<int64_t> numbers;
+  for (const auto& [endpoint, worker] : workers_) {
+    if (worker->state.stage == WorkerStage::kReady && worker->wanted &&
+        !worker->refusing &&
+        board_.InFlight(worker->number) < worker->capacity) {
+      numbers.insert(worker->number);
+    }
+  }
+  return numbers;
 }
 
 // Its part of `tasks` by capacity, among the workers that are ready or about to

@@ -164,8 +164,9 @@ WorkerPool<Task, Result>::WaitForWork(Worker* worker, Stream* stream) {
       if (auto task = TakeTask(worker, stream)) {
         return start_writing({std::move(task), {}});
       }
-      const bool adopts = prefix_board_.Homes(worker->number) <
-                          Share(*worker, prefix_board_.size());
+      const bool adopts = prefix_board_.HasOrphans() &&
+                          prefix_board_.Homes(worker->number) <
+                              Share(*worker, prefix_board_.size());
       auto news = prefix_board_.Next(worker->number, adopts);
       if (news.has_value()) return start_writing({nullptr, std::move(news)});
     }

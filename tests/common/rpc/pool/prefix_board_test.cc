@@ -49,6 +49,26 @@ TEST(PrefixBoardTest, AHomeThatDoesNotGetTheTaskIsToldSo) {
   EXPECT_EQ(board.size(), 0);
 }
 
+TEST(PrefixBoardTest, NewsComesInTheOrderOfTheIdsWhoseverItIs) {
+  Board board;
+  EXPECT_FALSE(board.HasOrphans());
+  board.Tell({3, 10});
+  board.Next(1, true);
+  EXPECT_FALSE(board.HasOrphans());
+  for (const uint64_t id : {4, 2}) board.Tell({id, 10});
+  board.Tell({3, 20});
+  EXPECT_TRUE(board.HasOrphans());
+  for (const uint64_t id : {2, 3, 4}) EXPECT_EQ(board.Next(1, true)->id, id);
+  EXPECT_FALSE(board.HasOrphans());
+  EXPECT_EQ(board.Homes(1), 3);
+  board.Release(1);
+  EXPECT_EQ(board.Homes(1), 0);
+  EXPECT_TRUE(board.HasOrphans());
+  for (const uint64_t id : {2, 3, 4}) board.Withdraw(id);
+  EXPECT_FALSE(board.HasOrphans());
+  EXPECT_EQ(board.size(), 0);
+}
+
 TEST(PrefixBoardTest, WhatNobodyWasToldIsWithdrawnInSilence) {
   Board board;
   board.Tell({3, 10});

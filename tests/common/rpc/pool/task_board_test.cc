@@ -44,6 +44,37 @@ TEST(TaskBoardTest, OnlyTheFirstAnswerToATaskCounts) {
   EXPECT_EQ(board.outstanding(), 0U);
 }
 
+TEST(TaskBoardTest, WhatAWorkerHasIsKnownWhateverBecomesOfIt) {
+  Board board(3);
+  const auto at = [](int64_t second) { return absl::FromUnixSeconds(second); };
+  for (uint64_t id : {1, 2, 3, 4}) board.Add({id});
+  for (int64_t i = 0; i < 4; ++i) board.Take(0, at(10 + i), at(i));
+  EXPECT_EQ(board.TakeStraggler(1, at(50), at(4), at(4))->id, 1U);
+  EXPECT_EQ(board.TakeStraggler(1, at(50), at(4), at(4))->id, 2U);
+  EXPECT_EQ(board.InFlight(0), 4);
+  EXPECT_EQ(board.InFlight(1), 2);
+  // Answered: neither of the two has it any more, nor does its limit count.
+  EXPECT_TRUE(board.Answer(1, std::string("one")));
+  EXPECT_EQ(board.InFlight(0), 3);
+  EXPECT_EQ(board.InFlight(1), 1);
+  EXPECT_FALSE(board.HasExpired(0, at(11)));
+  EXPECT_TRUE(board.HasExpired(0, at(12)));
+  EXPECT_FALSE(board.HasExpired(1, at(12)));
+  // Of two workers one loses it: it is another's straggler again.
+  EXPECT_EQ(board.ReturnAll(0, absl::UnavailableError("gone")), 3);
+  EXPECT_EQ(board.InFlight(0), 0);
+  EXPECT_FALSE(board.HasExpired(0, kLater));
+  EXPECT_EQ(board.pending(), 2);
+  EXPECT_EQ(board.TakeStraggler(2, at(50), at(6), at(5))->id, 2U);
+  EXPECT_EQ(board.TakeStraggler(3, at(50), at(6), at(5)), nullptr);
+  board.Recall(1);
+  board.Recall(2);
+  EXPECT_EQ(board.InFlight(1), 0);
+  EXPECT_EQ(board.InFlight(2), 0);
+  EXPECT_EQ(board.pending(), 3);
+  EXPECT_EQ(board.TakeStraggler(3, at(50), at(9), at(8)), nullptr);
+}
+
 TEST(TaskBoardTest, AStragglerIsTheTaskThatOneOtherWorkerHasHadForLongest) {
   Board board(3);
   for (uint64_t id : {1, 2, 3}) board.Add({id});
