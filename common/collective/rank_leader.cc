@@ -181,10 +181,13 @@ class RankLeader final : public Collective {
   }
 
   absl::Status Start() {
+    RpcServerOptions server = {.listen = options_.rendezvous,
+                               .credentials = options_.credentials};
+    // Each rank has a call open for as long as the job lasts.
+    server.max_threads += options_.world_size;
     ASSIGN_OR_RETURN(
         server_,
-        RpcServer::Start({.listen = options_.rendezvous,
-                          .credentials = options_.credentials},
+        RpcServer::Start(server,
                          {{&members_, v1::RankService::service_full_name()}}));
     server_->SetServing(true);
     LogInfo(absl::StrCat("waiting at ",

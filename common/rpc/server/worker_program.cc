@@ -26,6 +26,12 @@ constexpr absl::Duration kDeliveryGrace = absl::Seconds(1);
 
 }  // namespace
 
+int MaxCalls(const Config& config) {
+  const int64_t of_rank = config.teacher.connections + 1;
+  return RpcServerOptions().max_threads +
+         static_cast<int>(config.trainer.ranks * of_rank);
+}
+
 void WorkerFlags::AddTo(CommandLine& line, const std::string& listen_key) {
   ServiceFlags::AddTo(line, listen_key);
   line.AddOption("--port-file", port_file, "file to write the chosen port to");
@@ -58,7 +64,8 @@ absl::Status WorkerProgram::Start(const Config& config,
       RpcServer::Start(
           {.listen = listeners.grpc,
            .credentials = std::make_shared<const RpcCredentials>(security),
-           .observer = MakeRpcObserver(metrics_.get())},
+           .observer = MakeRpcObserver(metrics_.get()),
+           .max_threads = MaxCalls(config)},
           {service}));
   if (!listeners.port_file.empty()) {
     RETURN_IF_ERROR(WriteFileAtomically(listeners.port_file,

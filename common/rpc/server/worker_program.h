@@ -32,6 +32,10 @@ struct WorkerFlags : ServiceFlags {
   void AddTo(CommandLine& line, const std::string& listen_key);
 };
 
+// How many calls a worker takes at a time: beside what anybody may ask, the
+// streams of every trainer rank, and one call of each that loads weights.
+int MaxCalls(const Config& config);
+
 // Make one before any other thread starts (ShutdownSignal). A signal that comes
 // before ServeUntilSignal ends the process at once: reading a model cannot be
 // interrupted, and nothing is lost with it. Its exit code is then 0, and from

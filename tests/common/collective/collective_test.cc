@@ -133,6 +133,19 @@ TEST_P(CollectiveTest, BroadcastsAndGathersTakeAnyLength) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, CollectiveTest, testing::Values(1, 2, 4));
 
+// More than a server takes calls of anybody.
+TEST_F(CollectiveTest, AJobMayHaveManyRanks) {
+  constexpr int kRanks = 135;
+  auto ranks = Join(kRanks);
+  const auto statuses = OnAll(ranks, [&](Collective& collective) {
+    std::vector<float> values = {1.0F};
+    const absl::Status status = collective.Sum(absl::MakeSpan(values));
+    EXPECT_EQ(values[0], kRanks);
+    return status;
+  });
+  for (const absl::Status& status : statuses) EXPECT_TRUE(status.ok());
+}
+
 TEST_F(CollectiveTest, ALostRankEndsTheOperationOnEveryOther) {
   auto ranks = Join(3);
   auto lost = std::move(ranks.back());
