@@ -23,6 +23,8 @@ namespace {
 // IsHeld has the lock for an instant.
 constexpr int kLockAttempts = 5;
 constexpr absl::Duration kLockPause = absl::Milliseconds(20);
+// It holds every evaluation of the run, 1.7 KB each.
+constexpr uint64_t kMaxSummaryBytes = uint64_t{1} << 32;
 
 bool TakeLock(int lock) {
   for (int attempt = 0; attempt < kLockAttempts; ++attempt) {
@@ -107,7 +109,7 @@ absl::StatusOr<bool> IsHeld(const std::string& run_folder) {
 
 int64_t FinishedStep(const std::string& run_folder) {
   const std::string path = JoinPath(run_folder, "summary.json");
-  const auto text = ReadFile(path, uint64_t{1} << 24);
+  const auto text = ReadFile(path, kMaxSummaryBytes);
   if (!text.ok()) return 0;
   const auto summary = ParseJson(*text, path);
   if (!summary.ok() || !summary->is_object()) return 0;

@@ -8,6 +8,7 @@
 #include <string>
 #include <thread>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -91,6 +92,22 @@ TEST_F(RunOverviewTest, TheStateIsWhatLockSummaryAndOutcomeSay) {
   Write("summary.json", "{\"steps\": 2}");
   EXPECT_EQ(State(), RunState::kFinished);
   EXPECT_EQ(ReadRunOverview(folder_)->after->accuracy.mean, 1.0);
+}
+
+TEST_F(RunOverviewTest, ARunOfAnyNumberOfEvaluationsIsFinished) {
+  std::string summary = "{\"steps\": 2, \"evaluation\": {";
+  for (int64_t step = 1; step <= 10'000; ++step) {
+    absl::StrAppend(&summary,
+                    step == 1 ? "" : ", ",
+                    "\"step-",
+                    step,
+                    "\": \"",
+                    std::string(1'750, 'x'),
+                    "\"");
+  }
+  Write("summary.json", summary + "}}");
+  EXPECT_EQ(FinishedStep(folder_), 2);
+  EXPECT_EQ(State(), RunState::kFinished);
 }
 
 TEST_F(RunOverviewTest, AnInstantsLookAtTheLockKeepsNobodyOut) {
