@@ -157,7 +157,9 @@ absl::Status RunRecorder::RecallEvaluationsWithin() {
 
 void RunRecorder::KeepEvaluation(const std::string& when,
                                  const EvaluationReport& report) {
-  state_->evaluations.insert_or_assign(when, report);
+  EvaluationReport& kept = state_->evaluations[when];
+  kept = report;
+  kept.answers.clear();
   state_->metrics->RecordEvaluation(when, report);
   state_->status->Change([&](v1::GetStatusResponse& state) {
     dapd::ShowEvaluation(when, report, &state);

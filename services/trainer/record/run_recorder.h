@@ -81,7 +81,8 @@ class RunRecorder {
   // That of the highest accuracy, the earliest of several, among all but
   // "before"; empty if there is none.
   std::string BestEvaluation() const;
-  // Those of this run, by their names.
+  // Those of this run, by their names, without their answers: a long run has
+  // thousands.
   const std::map<std::string, EvaluationReport>& evaluations() const;
   // The closing summary on stderr, report.html and summary.json
   // (run_summary.h).

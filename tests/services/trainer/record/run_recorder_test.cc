@@ -144,6 +144,21 @@ TEST_F(RunRecorderTest, WhatComesBeforeTheFirstStepIsNoPartOfItsTime) {
             absl::ToDoubleSeconds(SteadyNow() - begin));
 }
 
+TEST_F(RunRecorderTest, OfAllEvaluationsOnlyTheFiguresAreKept) {
+  Start(0);
+  EvaluationReport report{.accuracy = {0.5, 0.4, 0.6}};
+  report.answers = {{.text = "an answer"}};
+  recorder_->ShowEvaluation("before", report);
+  ASSERT_TRUE(recorder_->WriteEvaluation("before", report).ok());
+  for (int i = 0; i < 2; ++i) {
+    const EvaluationReport& kept = recorder_->evaluations().at("before");
+    EXPECT_EQ(kept.accuracy.mean, 0.5);
+    EXPECT_TRUE(kept.answers.empty());
+    EXPECT_EQ(answers_->Get().held_out.size(), 1U);
+    Start(0);
+  }
+}
+
 // By it the alert NoProgress knows why no step ended for so long.
 TEST_F(RunRecorderTest, TheEndOfAnEvaluationIsKnownOnceOneEndedHere) {
   constexpr char kEnd[] = "\ndapd_trainer_last_evaluation_timestamp_seconds{";
