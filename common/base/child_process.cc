@@ -27,6 +27,8 @@ namespace dapd {
 namespace {
 
 constexpr size_t kTailLines = 12;
+// Of a log that may have gigabytes.
+constexpr std::streamoff kTailBytes = 1 << 16;
 
 // In the child, between fork and exec, with all signals blocked: only
 // async-signal-safe calls.
@@ -150,12 +152,19 @@ void ChildProcess::Stop(absl::Duration grace) {
 }
 
 std::string ChildProcess::LogTail() const {
-  std::ifstream file(log_path_);
+  std::ifstream file(log_path_, std::ios::binary);
+  file.seekg(0, std::ios::end);
+  const std::streamoff begin =
+      std::max<std::streamoff>(0, file.tellg() - kTailBytes);
+  file.seekg(begin);
+  std::string cut;  // without its beginning
+  if (begin > 0) std::getline(file, cut);
   std::deque<std::string> lines;
   for (std::string line; std::getline(file, line);) {
     lines.push_back(line);
     if (lines.size() > kTailLines) lines.pop_front();
   }
+  if (lines.empty()) lines.push_back(cut);
   return absl::StrJoin(lines, "\n  ");
 }
 

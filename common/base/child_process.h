@@ -48,8 +48,8 @@ class ChildProcess {
   void Stop(absl::Duration grace);
   void Signal(int signal_number);
 
-  // The last lines of its log for an error message (printable.h): all but the
-  // first are indented by two spaces.
+  // The last lines of its log, of at most 64 KiB, for an error message
+  // (printable.h): all but the first are indented by two spaces.
   std::string LogTail() const;
 
  private:

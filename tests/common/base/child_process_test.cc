@@ -4,9 +4,13 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+
+#include "common/base/files.h"
+#include "tests/fakes/temp_path.h"
 
 namespace dapd {
 namespace {
@@ -49,6 +53,20 @@ TEST(ChildProcessTest, AProcessThatItLeavesBehindDoesNotHoldItsEndUp) {
   EXPECT_EQ(EndOf(child), 0);
   EXPECT_THAT(lines, ElementsAre("here"));
   EXPECT_LT(absl::Now() - start, absl::Seconds(3));
+}
+
+TEST(ChildProcessTest, OfALogOnlyTheEndIsRead) {
+  const std::string path = TempPath("log");
+  const ChildProcess child("talker", {"/bin/true"}, path);
+  EXPECT_EQ(child.LogTail(), "") << "there is no file";
+  ASSERT_TRUE(WriteFileAtomically(path, "one\ntwo\nthree").ok());
+  EXPECT_EQ(child.LogTail(), "one\n  two\n  three");
+  const std::string big(100'000, 'x');
+  ASSERT_TRUE(
+      WriteFileAtomically(path, absl::StrCat(big, "\n", big, "\nend\n")).ok());
+  EXPECT_EQ(child.LogTail(), "end");
+  ASSERT_TRUE(WriteFileAtomically(path, big).ok());
+  EXPECT_EQ(child.LogTail(), std::string(1 << 16, 'x'));
 }
 
 void TakeSignal(int /*number*/) {}
