@@ -16,43 +16,9 @@ namespace {
 
 enum class Flow { kNormal, kBreak, kContinue };
 
-// Lists in lists: what recurses over a value ends.
-constexpr int kMaxValueDepth = 64;
-constexpr int64_t kBytesPerStep = 64;
-constexpr int64_t kEntriesPerStep = 4;
-
-// The steps that reading the value once costs, not what it holds.
-int64_t Cost(const Value& value) {
-  if (value.is_string()) {
-    return static_cast<int64_t>(value.string().size()) / kBytesPerStep;
-  }
-  if (value.is_list()) {
-    return static_cast<int64_t>(value.list().size()) / kEntriesPerStep;
-  }
-  if (value.is_dict()) {
-    return static_cast<int64_t>(value.dict().size()) / kEntriesPerStep;
-  }
-  if (value.is_namespace()) {
-    return static_cast<int64_t>(value.entries().size()) / kEntriesPerStep;
-  }
-  return 0;
-}
-
-// Of looking for one of its items: a list knows where each is.
-int64_t LookupCost(const Value& value) {
-  return value.is_list() ? 0 : Cost(value);
-}
-
-int64_t Cost(const Arguments& arguments) {
-  int64_t cost = 0;
-  for (const Value& value : arguments.positional) cost += Cost(value);
-  for (const auto& [name, value] : arguments.keywords) cost += Cost(value);
-  return cost;
-}
-
 class Interpreter {
  public:
-  Interpreter(const Dict& variables, const Limits& limits) : limits_(limits) {
+  Interpreter(const Dict& variables, const Limits& limits) : budget_(limits) {
     scopes_.emplace_back();
     for (const auto& [name, value] : variables) scopes_[0][name] = value;
   }
@@ -72,25 +38,15 @@ class Interpreter {
     return absl::InvalidArgumentError(problem);
   }
 
-  absl::Status CountSteps(int64_t count = 1) {
-    steps_ += count;
-    if (steps_ > limits_.max_steps) {
-      return absl::ResourceExhaustedError("the template takes too many steps");
-    }
-    return absl::OkStatus();
-  }
-
   absl::Status Write(const std::string& text) {
-    if (output_.size() + text.size() > limits_.max_output_bytes) {
-      return absl::ResourceExhaustedError("the template's output is too long");
-    }
+    RETURN_IF_ERROR(budget_.CheckOutput(output_.size() + text.size()));
     output_ += text;
     return absl::OkStatus();
   }
 
   absl::StatusOr<Flow> RunBlock(const Block& block) {
     for (const auto& statement : block) {
-      RETURN_IF_ERROR(CountSteps());
+      RETURN_IF_ERROR(budget_.CountSteps());
       absl::StatusOr<Flow> flow = RunStatement(*statement);
       if (!flow.ok() || *flow != Flow::kNormal) return flow;
     }
@@ -148,7 +104,7 @@ class Interpreter {
                        "'", statement.names[0], "' is not a namespace")));
     }
     if (value.is_namespace()) return Error(statement.line, NamespaceInside());
-    RETURN_IF_ERROR(CountSteps(LookupCost(target)));
+    RETURN_IF_ERROR(budget_.CountSteps(LookupCost(target)));
     for (auto& [name, entry] : target.entries()) {
       if (name == statement.names[1]) {
         entry = std::move(value);
@@ -175,12 +131,12 @@ class Interpreter {
 
   absl::StatusOr<Flow> RunFor(const Statement& loop) {
     ASSIGN_OR_RETURN(const Value iterated, Evaluate(*loop.expression));
-    RETURN_IF_ERROR(CountSteps(Cost(iterated)));
+    RETURN_IF_ERROR(budget_.CountSteps(Cost(iterated)));
     const auto listed = ApplyFilter("list", iterated, {});
     if (!listed.ok()) return Error(loop.line, listed.status());
     List items;
     for (const Value& item : listed->list()) {
-      RETURN_IF_ERROR(CountSteps());
+      RETURN_IF_ERROR(budget_.CountSteps());
       if (loop.filter != nullptr) {
         scopes_.emplace_back();
         RETURN_IF_ERROR(Bind(loop, item));
@@ -226,10 +182,10 @@ class Interpreter {
   }
 
   absl::StatusOr<Value> Evaluate(const Expression& node) {
-    RETURN_IF_ERROR(CountSteps());
+    RETURN_IF_ERROR(budget_.CountSteps());
     absl::StatusOr<Value> value = EvaluateNode(node);
     if (value.ok()) {
-      const absl::Status status = CheckSize(*value);
+      const absl::Status status = budget_.CheckSize(*value);
       if (!status.ok()) value = status;
     }
     // The innermost place names the line.
@@ -237,16 +193,6 @@ class Interpreter {
       return Error(node.line, value.status());
     }
     return value;
-  }
-
-  absl::Status CheckSize(const Value& value) const {
-    if (value.depth() > kMaxValueDepth) {
-      return absl::ResourceExhaustedError("a value is nested too deeply");
-    }
-    if (value.weight() > static_cast<int64_t>(limits_.max_output_bytes)) {
-      return absl::ResourceExhaustedError("a value is too large");
-    }
-    return absl::OkStatus();
   }
 
   // A value that becomes a part of another one.
@@ -301,7 +247,7 @@ class Interpreter {
       case Expression::Kind::kCall: {
         ASSIGN_OR_RETURN(const Arguments arguments, EvaluateArguments(node));
         ASSIGN_OR_RETURN(Value result, CallFunction(node.text, arguments));
-        RETURN_IF_ERROR(CountSteps(Cost(result)));
+        RETURN_IF_ERROR(budget_.CountSteps(Cost(result)));
         return result;
       }
       default:
@@ -310,11 +256,11 @@ class Interpreter {
     ASSIGN_OR_RETURN(const Value object, Evaluate(*node.children[0]));
     switch (node.kind) {
       case Expression::Kind::kAttribute:
-        RETURN_IF_ERROR(CountSteps(LookupCost(object)));
+        RETURN_IF_ERROR(budget_.CountSteps(LookupCost(object)));
         return GetItem(object, Value(node.text));
       case Expression::Kind::kIndex: {
         ASSIGN_OR_RETURN(const Value key, Evaluate(*node.children[1]));
-        RETURN_IF_ERROR(CountSteps(LookupCost(object)));
+        RETURN_IF_ERROR(budget_.CountSteps(LookupCost(object)));
         return GetItem(object, key);
       }
       case Expression::Kind::kSlice: {
@@ -323,7 +269,7 @@ class Interpreter {
           if (node.children[i + 1] == nullptr) continue;
           ASSIGN_OR_RETURN(bounds[i], Evaluate(*node.children[i + 1]));
         }
-        RETURN_IF_ERROR(CountSteps(Cost(object)));
+        RETURN_IF_ERROR(budget_.CountSteps(Cost(object)));
         return Slice(object, bounds[0], bounds[1], bounds[2]);
       }
       default:
@@ -336,13 +282,8 @@ class Interpreter {
   absl::StatusOr<Value> CallBuiltin(const Expression& node,
                                     const Value& object,
                                     const Arguments& arguments) {
-    // These go through all that the value holds.
-    const bool whole = node.text == "tojson" || node.text == "join" ||
-                       node.text == "equalto" || node.text == "select" ||
-                       node.text == "reject";
     RETURN_IF_ERROR(
-        CountSteps(whole ? object.weight() / kBytesPerStep : Cost(object)));
-    RETURN_IF_ERROR(CountSteps(Cost(arguments)));
+        budget_.CountSteps(BuiltinCost(node.text, object, arguments)));
     if (node.kind == Expression::Kind::kTest) {
       ASSIGN_OR_RETURN(const bool holds,
                        ApplyTest(node.text, object, arguments));
@@ -352,7 +293,7 @@ class Interpreter {
                      node.kind == Expression::Kind::kFilter
                          ? ApplyFilter(node.text, object, arguments)
                          : CallMethod(node.text, object, arguments));
-    RETURN_IF_ERROR(CountSteps(Cost(result)));
+    RETURN_IF_ERROR(budget_.CountSteps(Cost(result)));
     return result;
   }
 
@@ -378,20 +319,12 @@ class Interpreter {
     if (node.text == "or" && left.Truthy()) return left;
     ASSIGN_OR_RETURN(const Value right, Evaluate(*node.children[1]));
     if (node.text == "and" || node.text == "or") return right;
-    RETURN_IF_ERROR(CountSteps(BinaryCost(node.text, left, right)));
-    return ApplyBinary(node.text, left, right, limits_.max_output_bytes);
+    RETURN_IF_ERROR(budget_.CountSteps(BinaryCost(node.text, left, right)));
+    return ApplyBinary(
+        node.text, left, right, budget_.limits().max_output_bytes);
   }
 
-  static int64_t BinaryCost(const std::string& op,
-                            const Value& left,
-                            const Value& right) {
-    const bool whole = op == "==" || op == "!=" || op == "in" || op == "not in";
-    return whole ? (left.weight() + right.weight()) / kBytesPerStep
-                 : Cost(left) + Cost(right);
-  }
-
-  const Limits limits_;
-  int64_t steps_ = 0;
+  Budget budget_;
   std::string output_;
   std::vector<std::map<std::string, Value>> scopes_;
 };

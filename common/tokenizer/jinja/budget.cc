@@ -1,0 +1,85 @@
+#include "common/tokenizer/jinja/budget.h"
+
+namespace dapd::jinja {
+namespace {
+
+// Lists in lists: what recurses over a value ends.
+constexpr int kMaxValueDepth = 64;
+constexpr int64_t kBytesPerStep = 64;
+constexpr int64_t kEntriesPerStep = 4;
+
+// Going through all that the value holds.
+int64_t WholeCost(int64_t weight) { return weight / kBytesPerStep; }
+
+}  // namespace
+
+int64_t Cost(const Value& value) {
+  if (value.is_string()) {
+    return static_cast<int64_t>(value.string().size()) / kBytesPerStep;
+  }
+  if (value.is_list()) {
+    return static_cast<int64_t>(value.list().size()) / kEntriesPerStep;
+  }
+  if (value.is_dict()) {
+    return static_cast<int64_t>(value.dict().size()) / kEntriesPerStep;
+  }
+  if (value.is_namespace()) {
+    return static_cast<int64_t>(value.entries().size()) / kEntriesPerStep;
+  }
+  return 0;
+}
+
+int64_t Cost(const Arguments& arguments) {
+  int64_t cost = 0;
+  for (const Value& value : arguments.positional) cost += Cost(value);
+  for (const auto& [name, value] : arguments.keywords) cost += Cost(value);
+  return cost;
+}
+
+// A list knows where each is.
+int64_t LookupCost(const Value& value) {
+  return value.is_list() ? 0 : Cost(value);
+}
+
+int64_t BinaryCost(const std::string& op,
+                   const Value& left,
+                   const Value& right) {
+  const bool whole = op == "==" || op == "!=" || op == "in" || op == "not in";
+  return whole ? WholeCost(left.weight() + right.weight())
+               : Cost(left) + Cost(right);
+}
+
+int64_t BuiltinCost(const std::string& name,
+                    const Value& object,
+                    const Arguments& arguments) {
+  const bool whole = name == "tojson" || name == "join" || name == "equalto" ||
+                     name == "select" || name == "reject";
+  return (whole ? WholeCost(object.weight()) : Cost(object)) + Cost(arguments);
+}
+
+absl::Status Budget::CountSteps(int64_t count) {
+  steps_ += count;
+  if (steps_ > limits_.max_steps) {
+    return absl::ResourceExhaustedError("the template takes too many steps");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Budget::CheckOutput(size_t bytes) const {
+  if (bytes > limits_.max_output_bytes) {
+    return absl::ResourceExhaustedError("the template's output is too long");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Budget::CheckSize(const Value& value) const {
+  if (value.depth() > kMaxValueDepth) {
+    return absl::ResourceExhaustedError("a value is nested too deeply");
+  }
+  if (value.weight() > static_cast<int64_t>(limits_.max_output_bytes)) {
+    return absl::ResourceExhaustedError("a value is too large");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace dapd::jinja
