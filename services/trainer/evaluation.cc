@@ -20,17 +20,17 @@
 namespace dapd {
 namespace {
 
-std::vector<PipelineInput> MakeInputs(const Config& config,
-                                      const Dataset& held_out,
+// `samples` answers to each of the first `problems` held-out ones.
+std::vector<PipelineInput> MakeInputs(const EvaluationParts& parts,
                                       size_t problems,
-                                      int64_t samples,
-                                      int64_t version) {
+                                      int64_t samples) {
+  const auto version = static_cast<uint32_t>(parts.policy.version());
   std::vector<PipelineInput> inputs;
   for (size_t i = 0; i < problems; ++i) {
     for (int64_t k = 0; k < samples; ++k) {
-      inputs.push_back({.problem = &held_out.problems[i],
-                        .key = {.seed = config.run.seed + 1,
-                                .step = static_cast<uint32_t>(version),
+      inputs.push_back({.problem = &parts.held_out.problems[i],
+                        .key = {.seed = parts.config.run.seed + 1,
+                                .step = version,
                                 .example = static_cast<uint32_t>(i),
                                 .sample = static_cast<uint32_t>(k)}});
     }
@@ -91,194 +91,168 @@ void GradeAnswers(const std::vector<RolloutRecord>& records,
   report.mean_tokens = tokens / static_cast<double>(records.size());
 }
 
-// Whether a context takes an answer of full length behind the sampler's prompt.
-absl::StatusOr<bool> CanBeAnswered(const Problem& problem,
-                                   const Config& config,
-                                   const ViewBuilder& views,
-                                   int64_t context) {
+// Whether the model's context takes an answer of full length behind the
+// sampler's prompt.
+absl::StatusOr<bool> CanBeAnswered(const EvaluationParts& parts,
+                                   const Problem& problem) {
   ASSIGN_OR_RETURN(const std::vector<int32_t> prompt,
-                   views.RolloutPrompt(problem.problem));
-  return static_cast<int64_t>(prompt.size()) + HeldOutAnswerTokens(config) <=
-         context;
+                   parts.views.RolloutPrompt(problem.problem));
+  return static_cast<int64_t>(prompt.size()) +
+             HeldOutAnswerTokens(parts.config) <=
+         parts.weights.config.max_positions;
 }
 
 // Whether it takes every view of the answer that the terms read.
-absl::StatusOr<bool> CanBeScored(const RolloutRecord& record,
-                                 const std::vector<Term>& terms,
-                                 const ViewBuilder& views,
-                                 int64_t context) {
+absl::StatusOr<bool> CanBeScored(const EvaluationParts& parts,
+                                 const RolloutRecord& record) {
   const Problem& problem = *record.problem;
   // An answer has at least one token, where one is needed.
   ASSIGN_OR_RETURN(
       const Views built,
       record.ids.empty()
-          ? views.BuildReferenceViews(problem.problem, problem.solution)
-          : views.Build({.id = problem.id,
-                         .problem = problem.problem,
-                         .reference = problem.solution,
-                         .rollout_ids = record.ids,
-                         .reference_ids = {},
-                         .context = record.context}));
-  return std::ranges::all_of(ViewsRead(terms), [&](ViewName name) {
+          ? parts.views.BuildReferenceViews(problem.problem, problem.solution)
+          : parts.views.Build({.id = problem.id,
+                               .problem = problem.problem,
+                               .reference = problem.solution,
+                               .rollout_ids = record.ids,
+                               .reference_ids = {},
+                               .context = record.context}));
+  return std::ranges::all_of(ViewsRead(parts.terms), [&](ViewName name) {
     const View& view = built[static_cast<size_t>(name)];
-    return static_cast<int64_t>(view.input_ids.size()) <= context;
+    return static_cast<int64_t>(view.input_ids.size()) <=
+           parts.weights.config.max_positions;
   });
 }
 
-// The first held-out problems with answers of the live policy, as far as the
-// model's context takes what the terms read of them: solutions and answers are
-// not bounded by what training's are, and workers refuse what is too long.
+// Inputs with answers of the live policy.
 struct AnsweredProblems {
-  std::vector<PipelineInput> inputs;        // that fit
+  std::vector<PipelineInput> inputs;
   std::map<size_t, RolloutResult> answers;  // which the inputs refer to
 };
 
-absl::Status AnswerWhatFits(const Config& config,
-                            std::vector<PipelineInput> all,
-                            int64_t context,
-                            const AnswerRules& rules,
-                            const std::vector<Term>& terms,
-                            const ViewBuilder& views,
-                            SamplePipeline& pipeline,
-                            AnsweredProblems* answered) {
-  const size_t wanted = all.size();
+// Those of `inputs` of which the model's context takes what the terms read:
+// solutions and answers are not bounded by what training's are, and workers
+// refuse what is too long.
+absl::StatusOr<AnsweredProblems> AnswerWhatFits(
+    const EvaluationParts& parts,
+    const AnswerRules& rules,
+    std::vector<PipelineInput> inputs) {
   std::vector<PipelineInput> asked;
-  for (PipelineInput& input : all) {
+  for (PipelineInput& input : inputs) {
     bool fits = true;
     if (rules.needs_answers) {
-      ASSIGN_OR_RETURN(fits,
-                       CanBeAnswered(*input.problem, config, views, context));
+      ASSIGN_OR_RETURN(fits, CanBeAnswered(parts, *input.problem));
     }
     if (fits) asked.push_back(std::move(input));
   }
-  ASSIGN_OR_RETURN(SubmittedBatch batch,
-                   pipeline.Submit(asked, EvaluationSampling(config), rules));
-  RETURN_IF_ERROR(pipeline.Start(std::move(batch),
-                                 /*at_base=*/{},
-                                 /*with_scores=*/false));
-  ASSIGN_OR_RETURN(const std::vector<RolloutRecord> records,
-                   pipeline.CollectRollouts([&](const PipelineInput&,
-                                                size_t index,
-                                                int64_t,
-                                                const RolloutResult& result) {
-                     answered->answers[index] = result;
-                     return absl::OkStatus();
-                   }));
-  for (size_t i = 0; i < asked.size(); ++i) {
-    ASSIGN_OR_RETURN(const bool fits,
-                     CanBeScored(records[i], terms, views, context));
-    if (!fits) continue;
-    if (rules.needs_answers) asked[i].known[0] = &answered->answers.at(i);
-    answered->inputs.push_back(std::move(asked[i]));
-  }
-  const size_t left_out = wanted - answered->inputs.size();
-  if (left_out > 0) {
-    LogWarning(absl::StrCat(
-        left_out,
-        " of ",
-        wanted,
-        " held-out problems are left out of the divergences: with answer and "
-        "solution they are longer than the model's context of ",
-        context,
-        " tokens; with a lower evaluation.max_new_tokens they may fit"));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status MeasureDivergences(const Config& config,
-                                const Dataset& held_out,
-                                size_t problems,
-                                const ModelWeights& weights,
-                                const Policy& policy,
-                                const std::vector<Term>& terms,
-                                const ViewBuilder& views,
-                                SamplePipeline& pipeline,
-                                EvaluationReport& report) {
-  const AnswerRules rules = MakeHeldOutRules(ReadsRollouts(terms));
-  AnsweredProblems answered;
-  RETURN_IF_ERROR(AnswerWhatFits(
-      config,
-      MakeInputs(config, held_out, problems, 1, policy.version()),
-      weights.config.max_positions,
-      rules,
-      terms,
-      views,
-      pipeline,
-      &answered));
-  if (answered.inputs.empty()) return absl::OkStatus();
   ASSIGN_OR_RETURN(
       SubmittedBatch batch,
-      pipeline.Submit(answered.inputs, EvaluationSampling(config), rules));
-  RETURN_IF_ERROR(pipeline.Start(std::move(batch),
-                                 policy.SetsAtBase(),
-                                 /*with_scores=*/true));
+      parts.pipeline.Submit(asked, EvaluationSampling(parts.config), rules));
+  RETURN_IF_ERROR(parts.pipeline.Start(std::move(batch),
+                                       /*at_base=*/{},
+                                       /*with_scores=*/false));
+  AnsweredProblems answered;
+  ASSIGN_OR_RETURN(
+      const std::vector<RolloutRecord> records,
+      parts.pipeline.CollectRollouts([&](const PipelineInput&,
+                                         size_t index,
+                                         int64_t,
+                                         const RolloutResult& result) {
+        answered.answers[index] = result;
+        return absl::OkStatus();
+      }));
+  for (size_t i = 0; i < asked.size(); ++i) {
+    ASSIGN_OR_RETURN(const bool fits, CanBeScored(parts, records[i]));
+    if (!fits) continue;
+    if (rules.needs_answers) asked[i].known[0] = &answered.answers.at(i);
+    answered.inputs.push_back(std::move(asked[i]));
+  }
+  return answered;
+}
+
+void WarnOfLeftOut(size_t left_out, size_t problems, int64_t context) {
+  if (left_out == 0) return;
+  LogWarning(absl::StrCat(
+      left_out,
+      " of ",
+      problems,
+      " held-out problems are left out of the divergences: with answer and "
+      "solution they are longer than the model's context of ",
+      context,
+      " tokens; with a lower evaluation.max_new_tokens they may fit"));
+}
+
+// Over the first `problems` held-out ones; none if none of them fits.
+absl::StatusOr<std::vector<TermDivergence>> MeasureDivergences(
+    const EvaluationParts& parts, size_t problems) {
+  const AnswerRules rules = MakeHeldOutRules(ReadsRollouts(parts.terms));
+  ASSIGN_OR_RETURN(
+      const AnsweredProblems answered,
+      AnswerWhatFits(parts, rules, MakeInputs(parts, problems, 1)));
+  WarnOfLeftOut(problems - answered.inputs.size(),
+                problems,
+                parts.weights.config.max_positions);
+  std::vector<TermDivergence> divergences;
+  if (answered.inputs.empty()) return divergences;
+  ASSIGN_OR_RETURN(
+      SubmittedBatch batch,
+      parts.pipeline.Submit(
+          answered.inputs, EvaluationSampling(parts.config), rules));
+  RETURN_IF_ERROR(parts.pipeline.Start(std::move(batch),
+                                       parts.policy.SetsAtBase(),
+                                       /*with_scores=*/true));
   ASSIGN_OR_RETURN(const std::vector<RolloutRecord> records,
-                   pipeline.CollectRollouts());
-  std::vector<std::vector<double>> values(terms.size());
+                   parts.pipeline.CollectRollouts());
+  std::vector<std::vector<double>> values(parts.terms.size());
   for (size_t i = 0; i < records.size(); ++i) {
     if (!records[i].is_trained) continue;
     std::vector<ScoredSample> sample(1);
-    ASSIGN_OR_RETURN(sample[0], pipeline.TakeScored(i));
+    ASSIGN_OR_RETURN(sample[0], parts.pipeline.TakeScored(i));
     const std::vector<DivergenceSums> sums =
-        EvaluateMicroBatch(weights,
-                           policy.live(),
-                           terms,
+        EvaluateMicroBatch(parts.weights,
+                           parts.policy.live(),
+                           parts.terms,
                            sample,
-                           {.temperature = config.objective.temperature});
-    for (size_t k = 0; k < terms.size(); ++k) {
+                           {.temperature = parts.config.objective.temperature});
+    for (size_t k = 0; k < parts.terms.size(); ++k) {
       if (sums[k].tokens == 0) continue;
       values[k].push_back(sums[k].true_value());
     }
   }
-  for (size_t k = 0; k < terms.size(); ++k) {
-    report.divergences.push_back({terms[k].name, MeanInterval(values[k])});
+  for (size_t k = 0; k < parts.terms.size(); ++k) {
+    divergences.push_back({parts.terms[k].name, MeanInterval(values[k])});
   }
-  return absl::OkStatus();
+  return divergences;
 }
 
 }  // namespace
 
-absl::StatusOr<EvaluationReport> Evaluate(const Config& config,
-                                          const Dataset& held_out,
-                                          const ModelWeights& weights,
-                                          const Policy& policy,
-                                          const std::vector<Term>& terms,
-                                          const ViewBuilder& views,
-                                          SamplePipeline& pipeline) {
+absl::StatusOr<EvaluationReport> Evaluate(const EvaluationParts& parts) {
   const absl::Time start = SteadyNow();
+  const Config& config = parts.config;
+  const size_t problems = parts.held_out.problems.size();
   EvaluationReport report;
-  report.policy_version = policy.version();
-  report.problems = static_cast<int64_t>(held_out.problems.size());
+  report.policy_version = parts.policy.version();
+  report.problems = static_cast<int64_t>(problems);
   report.samples = config.evaluation.samples;
-  ASSIGN_OR_RETURN(SubmittedBatch batch,
-                   pipeline.Submit(MakeInputs(config,
-                                              held_out,
-                                              held_out.problems.size(),
-                                              report.samples,
-                                              policy.version()),
-                                   EvaluationSampling(config),
-                                   MakeHeldOutRules(/*needs_answers=*/true),
-                                   PromptOf(config, views)));
-  RETURN_IF_ERROR(pipeline.Start(std::move(batch),
-                                 /*at_base=*/{},
-                                 /*with_scores=*/false));
+  ASSIGN_OR_RETURN(
+      SubmittedBatch batch,
+      parts.pipeline.Submit(MakeInputs(parts, problems, report.samples),
+                            EvaluationSampling(config),
+                            MakeHeldOutRules(/*needs_answers=*/true),
+                            PromptOf(config, parts.views)));
+  RETURN_IF_ERROR(parts.pipeline.Start(std::move(batch),
+                                       /*at_base=*/{},
+                                       /*with_scores=*/false));
   ASSIGN_OR_RETURN(const std::vector<RolloutRecord> records,
-                   pipeline.CollectRollouts());
+                   parts.pipeline.CollectRollouts());
   GradeAnswers(records, config.evaluation.marker, report);
   report.answers = ChooseHeldOutAnswers(records, report.samples);
   const size_t kl_problems =
-      std::min(static_cast<size_t>(config.evaluation.kl_problems),
-               held_out.problems.size());
+      std::min(static_cast<size_t>(config.evaluation.kl_problems), problems);
   if (kl_problems > 0) {
-    RETURN_IF_ERROR(MeasureDivergences(config,
-                                       held_out,
-                                       kl_problems,
-                                       weights,
-                                       policy,
-                                       terms,
-                                       views,
-                                       pipeline,
-                                       report));
+    ASSIGN_OR_RETURN(report.divergences,
+                     MeasureDivergences(parts, kl_problems));
   }
   report.seconds = absl::ToDoubleSeconds(SteadyNow() - start);
   return report;

@@ -17,6 +17,17 @@
 
 namespace dapd {
 
+// What an evaluation works with; all must outlive it.
+struct EvaluationParts {
+  const Config& config;
+  const Dataset& held_out;
+  const ModelWeights& weights;
+  const Policy& policy;
+  const std::vector<Term>& terms;
+  const ViewBuilder& views;
+  SamplePipeline& pipeline;
+};
+
 // Evaluates the policy that the workers serve, with the prompts of
 // evaluation.prompt and evaluation.thinking; divergences are those of
 // training's views, without the problems of which such a view is longer than
@@ -24,12 +35,6 @@ namespace dapd {
 // rollout.source says, and a self-teacher of siblings reads the solution in
 // their place. The random numbers of answer k to problem i are those of (run
 // seed + 1, version, i, k), so that training and evaluation never share any.
-absl::StatusOr<EvaluationReport> Evaluate(const Config& config,
-                                          const Dataset& held_out,
-                                          const ModelWeights& weights,
-                                          const Policy& policy,
-                                          const std::vector<Term>& terms,
-                                          const ViewBuilder& views,
-                                          SamplePipeline& pipeline);
+absl::StatusOr<EvaluationReport> Evaluate(const EvaluationParts& parts);
 
 }  // namespace dapd

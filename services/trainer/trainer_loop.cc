@@ -160,13 +160,13 @@ absl::Status TrainerLoop::EvaluateHeldOut(const std::string& when) {
   batch_.ServeLive();
   DAPD_FAILPOINT("evaluation.before");
   ASSIGN_OR_RETURN(EvaluationReport report,
-                   Evaluate(parts_.batch.config,
-                            parts_.held_out,
-                            *parts_.batch.weights,
-                            policy_,
-                            parts_.batch.terms,
-                            parts_.batch.views,
-                            batch_.pipeline()));
+                   Evaluate({.config = parts_.batch.config,
+                             .held_out = parts_.held_out,
+                             .weights = *parts_.batch.weights,
+                             .policy = policy_,
+                             .terms = parts_.batch.terms,
+                             .views = parts_.batch.views,
+                             .pipeline = batch_.pipeline()}));
   report.adapter_digest = batch_.live_digest();
   parts_.recorder.ShowEvaluation(when, report);
   RETURN_IF_ERROR(disk_.Write("the evaluation", [&] {
