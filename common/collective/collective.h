@@ -58,6 +58,15 @@ class Collective {
 using OnRanksLost = std::function<void(const absl::Status& status)>;
 
 // The only rank: nothing to exchange.
+class SingleRank : public Collective {
+ public:
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  absl::Status Sum(absl::Span<float> values) override;
+  absl::Status Broadcast(std::string* bytes) override;
+  absl::StatusOr<std::vector<std::string>> Gather(std::string bytes) override;
+  void Cancel() override {}
+};
 std::unique_ptr<Collective> MakeSingleRank();
 
 // The groups of a batch that `rank` of `size` works on: [begin, end) of

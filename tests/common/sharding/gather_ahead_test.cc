@@ -66,21 +66,12 @@ class PlayedGroup final : public DeviceGroup {
 };
 
 // One rank, during whose sums somebody sets the machine's clock.
-class ClockSettingRank final : public Collective {
+class ClockSettingRank final : public SingleRank {
  public:
-  int rank() const override { return 0; }
-  int size() const override { return 1; }
   absl::Status Sum(absl::Span<float> /*values*/) override {
     clock_.Set(absl::Hours(1));
     return absl::OkStatus();
   }
-  absl::Status Broadcast(std::string* /*bytes*/) override {
-    return absl::OkStatus();
-  }
-  absl::StatusOr<std::vector<std::string>> Gather(std::string bytes) override {
-    return std::vector<std::string>{std::move(bytes)};
-  }
-  void Cancel() override {}
 
  private:
   MachineClock clock_;

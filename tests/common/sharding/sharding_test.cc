@@ -147,19 +147,16 @@ TEST_P(ShardingTest, ATrainingPassOverGatheredLayersIsTheOneOverWholeOnes) {
 }
 
 // A Collective that loses its peers at its `last`-th operation.
-class LosingRank final : public Collective {
+class LosingRank final : public SingleRank {
  public:
   explicit LosingRank(int last) : left_(last) {}
-  int rank() const override { return 0; }
-  int size() const override { return 1; }
   absl::Status Sum(absl::Span<float>) override { return Use(); }
   absl::Status Broadcast(std::string*) override { return Use(); }
   absl::StatusOr<std::vector<std::string>> Gather(std::string part) override {
     const absl::Status status = Use();
     if (!status.ok()) return status;
-    return std::vector<std::string>{std::move(part)};
+    return SingleRank::Gather(std::move(part));
   }
-  void Cancel() override {}
 
  private:
   absl::Status Use() {

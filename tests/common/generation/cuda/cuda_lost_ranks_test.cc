@@ -21,6 +21,18 @@
 namespace dapd {
 namespace {
 
+using OnRank = std::function<void(Collective& collective,
+                                  PlayedGroup& group,
+                                  std::unique_ptr<CudaDecodeBackend> backend)>;
+
+// Calls `body` at each of two ranks, whose answers do not end early.
+void RunTwoRanks(const CudaLibrary& library,
+                 const OnRank& body,
+                 double timeout_seconds = 60) {
+  RunRanks(
+      2, *EndlessShareable(104), {.slots = 2}, library, body, timeout_seconds);
+}
+
 int CollectFromLostRanks(void*, CudaDecodedToken*, int64_t*, char* error) {
   std::snprintf(error, kCudaErrorBytes, "a rank did not join in time");
   return kCudaRanksLost;
@@ -33,29 +45,26 @@ int StartWithoutMemory(
 }
 
 TEST(CudaTensorParallelTest, WhatFailsOnARankEndsWhatTheRanksDoTogether) {
-  const auto whole = EndlessShareable(104);
   CudaLibrary lost = CudaLibraryOnHost();
   lost.collect = CollectFromLostRanks;
   CudaLibrary full = CudaLibraryOnHost();
   full.start = StartWithoutMemory;  // one process would try a smaller pass
   for (const CudaLibrary& library : {lost, full}) {
-    RunRanks(2,
-             *whole,
-             {.slots = 2},
-             library,
-             [&](Collective&,
-                 PlayedGroup& group,
-                 std::unique_ptr<CudaDecodeBackend> backend) {
-               ASSERT_TRUE(backend->Start(0, MakeRequest(20, 100, 1)));
-               ASSERT_TRUE(backend->Start(1, MakeRequest(20, 100, 2)));
-               try {
-                 backend->Step();
-                 FAIL() << "nobody heard of it";
-               } catch (const StatusError& error) {
-                 EXPECT_TRUE(absl::IsAborted(error.status())) << error.status();
-               }
-               EXPECT_TRUE(group.is_aborted());
-             });
+    RunTwoRanks(library,
+                [&](Collective&,
+                    PlayedGroup& group,
+                    std::unique_ptr<CudaDecodeBackend> backend) {
+                  ASSERT_TRUE(backend->Start(0, MakeRequest(20, 100, 1)));
+                  ASSERT_TRUE(backend->Start(1, MakeRequest(20, 100, 2)));
+                  try {
+                    backend->Step();
+                    FAIL() << "nobody heard of it";
+                  } catch (const StatusError& error) {
+                    EXPECT_TRUE(absl::IsAborted(error.status()))
+                        << error.status();
+                  }
+                  EXPECT_TRUE(group.is_aborted());
+                });
   }
 }
 
@@ -68,23 +77,19 @@ int CountStop(void* decoder, int64_t slot, char* error) {
 
 // Its communicator is no more, so that even a wait would ask what is gone.
 TEST(CudaTensorParallelTest, NothingIsAskedOfADecoderWhoseRanksAreLost) {
-  const auto whole = EndlessShareable(104);
   CudaLibrary library = CudaLibraryOnHost();
   library.collect = CollectFromLostRanks;
   library.stop = CountStop;
-  RunRanks(2,
-           *whole,
-           {.slots = 2},
-           library,
-           [&](Collective&,
-               PlayedGroup& group,
-               std::unique_ptr<CudaDecodeBackend> backend) {
-             num_stops = 0;
-             EXPECT_THROW(backend->ScoreTokens({1, 2, 3}), StatusError);
-             EXPECT_TRUE(group.is_aborted());
-             backend.reset();
-             EXPECT_EQ(num_stops, 0);
-           });
+  RunTwoRanks(library,
+              [&](Collective&,
+                  PlayedGroup& group,
+                  std::unique_ptr<CudaDecodeBackend> backend) {
+                num_stops = 0;
+                EXPECT_THROW(backend->ScoreTokens({1, 2, 3}), StatusError);
+                EXPECT_TRUE(group.is_aborted());
+                backend.reset();
+                EXPECT_EQ(num_stops, 0);
+              });
 }
 
 // Rank 1 ends behind three steps that rank 0 takes with it; `body` is what rank
@@ -95,10 +100,7 @@ void OutliveRankOne(
     const std::function<void(PlayedGroup& group,
                              std::unique_ptr<CudaDecodeBackend> backend)>&
         body) {
-  RunRanks(
-      2,
-      *EndlessShareable(104),
-      {.slots = 2},
+  RunTwoRanks(
       CudaLibraryOnHost(),
       [&](Collective& collective,
           PlayedGroup& group,
