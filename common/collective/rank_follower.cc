@@ -15,8 +15,8 @@
 #include "common/base/steady_time.h"
 #include "common/collective/rank_link.h"
 #include "common/rpc/client/channel.h"
-#include "common/rpc/client/credentials.h"
-#include "common/rpc/client/status_conversion.h"
+#include "common/rpc/rpc_credentials.h"
+#include "common/rpc/status_conversion.h"
 #include "dapd/v1/rank.grpc.pb.h"
 
 namespace dapd {

@@ -1,5 +1,5 @@
 // The server's end of TLS over sockets that do not block, for the HTTP
-// responder. (gRPC brings its own: common/rpc/client/credentials.h.) TLS 1.2 or
+// responder. (gRPC brings its own: common/rpc/rpc_credentials.h.) TLS 1.2 or
 // newer; a client may show a certificate of the authority, and must not show
 // another.
 #pragma once

@@ -4,7 +4,7 @@
 #include "common/base/status_macros.h"
 #include "common/config/load_config.h"
 #include "common/rpc/client/channel.h"
-#include "common/rpc/client/credentials.h"
+#include "common/rpc/rpc_credentials.h"
 #include "common/security/security.h"
 
 namespace dapd {

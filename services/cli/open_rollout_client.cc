@@ -9,7 +9,7 @@
 #include "common/base/exit_code.h"
 #include "common/base/status_macros.h"
 #include "common/config/load_config.h"
-#include "common/rpc/client/credentials.h"
+#include "common/rpc/rpc_credentials.h"
 #include "common/security/security.h"
 #include "services/cli/dial_service.h"
 

@@ -10,8 +10,8 @@
 
 #include "common/base/status_macros.h"
 #include "common/generation/decode_request_message.h"
-#include "common/rpc/client/status_conversion.h"
 #include "common/rpc/server/stream_writer.h"
+#include "common/rpc/status_conversion.h"
 #include "common/rpc/transfer/adapter_stream.h"
 #include "common/rpc/transfer/encoded_methods.h"
 #include "common/rpc/transfer/take_adapter.h"

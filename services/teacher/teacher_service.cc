@@ -10,8 +10,8 @@
 #include "absl/time/time.h"
 
 #include "common/base/mutex.h"
-#include "common/rpc/client/status_conversion.h"
 #include "common/rpc/server/stream_writer.h"
+#include "common/rpc/status_conversion.h"
 #include "common/rpc/transfer/adapter_stream.h"
 #include "common/rpc/transfer/chunk_stream.h"
 #include "common/rpc/transfer/encoded_methods.h"

@@ -16,7 +16,7 @@
 
 namespace dapd {
 
-// Services have to say who they are (credentials.h); tests on loopback need
+// Services have to say who they are (rpc_credentials.h); tests on loopback need
 // not.
 inline std::shared_ptr<grpc::Channel> OpenPlaintextChannel(
     const std::string& address) {

@@ -5,19 +5,9 @@
 #include "grpcpp/support/channel_arguments.h"
 
 #include "common/base/status_macros.h"
-#include "grpc/compression.h"
+#include "common/rpc/transport.h"
 
 namespace dapd {
-
-void SetTransportArguments(
-    const std::function<void(const char* name, int value)>& set) {
-  set(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kMaxFrameBytes);
-  set(GRPC_ARG_HTTP2_WRITE_BUFFER_SIZE, kWriteBufferBytes);
-  // Weights and activations do not compress, and what is not accepted cannot
-  // unpack to more than its size.
-  set(GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET,
-      1 << GRPC_COMPRESS_NONE);
-}
 
 std::shared_ptr<grpc::Channel> OpenChannel(
     const std::string& address,

@@ -10,7 +10,7 @@
 #include "grpcpp/support/byte_buffer.h"
 
 #include "common/base/status_macros.h"
-#include "common/rpc/client/status_conversion.h"
+#include "common/rpc/status_conversion.h"
 
 namespace dapd {
 namespace {

@@ -16,8 +16,8 @@
 #include "common/base/check.h"
 #include "common/base/exit_code.h"
 #include "common/base/status_macros.h"
-#include "common/rpc/client/channel.h"
 #include "common/rpc/pool/address_resolver.h"
+#include "common/rpc/transport.h"
 #include "grpc/support/log.h"
 
 namespace dapd {

@@ -15,7 +15,7 @@
 #include "absl/time/time.h"
 #include "grpcpp/server.h"
 
-#include "common/rpc/client/credentials.h"
+#include "common/rpc/rpc_credentials.h"
 #include "common/rpc/server/handler_guard.h"
 
 namespace dapd {

@@ -7,7 +7,7 @@
 #include "absl/strings/string_view.h"
 
 #include "common/base/check.h"
-#include "common/rpc/client/status_conversion.h"
+#include "common/rpc/status_conversion.h"
 #include "grpc/grpc.h"
 #include "grpc/grpc_security.h"
 #include "grpc/slice.h"

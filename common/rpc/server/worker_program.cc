@@ -11,7 +11,7 @@
 #include "common/base/status_macros.h"
 #include "common/gpus/gpu_labels.h"
 #include "common/metrics/security_metrics.h"
-#include "common/rpc/client/credentials.h"
+#include "common/rpc/rpc_credentials.h"
 #include "common/rpc/server/server_metrics.h"
 #include "common/security/security.h"
 

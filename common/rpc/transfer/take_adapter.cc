@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "common/rpc/client/status_conversion.h"
+#include "common/rpc/status_conversion.h"
 
 namespace dapd {
 

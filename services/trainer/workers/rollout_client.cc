@@ -5,8 +5,8 @@
 
 #include "common/base/mutex.h"
 #include "common/base/status_macros.h"
-#include "common/rpc/client/credentials.h"
 #include "common/rpc/pool/worker_pool.h"
+#include "common/rpc/rpc_credentials.h"
 #include "services/trainer/workers/rollout_session.h"
 
 namespace dapd {

@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "common/base/status_macros.h"
-#include "common/rpc/client/credentials.h"
 #include "common/rpc/pool/worker_pool.h"
+#include "common/rpc/rpc_credentials.h"
 #include "services/trainer/workers/teacher_session.h"
 
 namespace dapd {

@@ -18,6 +18,7 @@
 #include "common/base/files.h"
 #include "common/rpc/client/channel.h"
 #include "common/rpc/server/server.h"
+#include "common/rpc/transport.h"
 #include "dapd/v1/trainer.grpc.pb.h"
 #include "tests/fakes/certificate_authority.h"
 #include "tests/fakes/generic_call.h"

@@ -1,4 +1,4 @@
-#include "common/rpc/client/status_conversion.h"
+#include "common/rpc/status_conversion.h"
 
 #include <string>
 

@@ -1,4 +1,4 @@
-#include "common/rpc/client/credentials.h"
+#include "common/rpc/rpc_credentials.h"
 
 #include <map>
 #include <utility>
