@@ -9,7 +9,7 @@
 
 #include "c10/core/impl/VirtualGuardImpl.h"
 #include "common/base/status_macros.h"
-#include "common/model/weights/placement.h"
+#include "common/gpus/cuda_backend.h"
 
 namespace dapd {
 namespace {

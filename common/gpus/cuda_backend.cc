@@ -44,6 +44,12 @@ absl::Status LoadCudaBackend(void** handle) {
   return loaded.status;
 }
 
+void* CudaSymbol(const char* name) {
+  void* library = nullptr;
+  if (!LoadCudaBackend(&library).ok() || library == nullptr) return nullptr;
+  return ::dlsym(library, name);
+}
+
 std::string MissingLibraryAdvice(const std::string& loader_message) {
   for (const auto& [library, name, package] :
        {std::tuple{"libnccl.", "NCCL", "nvidia-nccl-cu13"},

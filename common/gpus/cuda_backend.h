@@ -21,6 +21,9 @@ const char* CudaKernels();
 // name.
 absl::Status LoadCudaBackend(void** handle);
 
+// A function of libdapd_cuda.so, which is loaded for it; null without CUDA.
+void* CudaSymbol(const char* name);
+
 // What to do about a library that the loader did not find, from its message:
 // names the Python package that NCCL, cuDNN, cuBLAS and the like come in.
 std::string MissingLibraryAdvice(const std::string& loader_message);

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "common/gpus/cuda_backend.h"
 #include "common/kernels/cuda/divergence_kernel.h"
 #include "common/kernels/parallel_for.h"
-#include "common/model/weights/placement.h"
 
 namespace dapd {
 namespace {

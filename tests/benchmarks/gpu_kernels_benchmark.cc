@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "common/generation/sampling.h"
+#include "common/gpus/cuda_backend.h"
 #include "common/kernels/cuda/adapter_merge.h"
 #include "common/kernels/cuda/sampling.h"
 #include "common/model/weights/placement.h"

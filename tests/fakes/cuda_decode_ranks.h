@@ -104,7 +104,7 @@ inline void RunRanks(
     int size,
     const ModelWeights& whole,
     const CudaDecodeOptions& options,
-    const CudaLibrary& library,
+    const CudaDecodeApi& api,
     const std::function<void(Collective& collective,
                              PlayedGroup& group,
                              std::unique_ptr<CudaDecodeBackend> own)>& body,
@@ -116,7 +116,7 @@ inline void RunRanks(
     auto own = std::make_unique<CudaDecodeBackend>(
         CudaWeightsOfRank(*share),
         options,
-        library,
+        api,
         CudaDecodeRanks{whole.config, share->layout, group});
     body(collective, *group, std::move(own));
   });

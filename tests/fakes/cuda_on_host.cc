@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/generation/cuda/cuda_library.h"
+#include "common/generation/cuda/cuda_decode_api.h"
 
 namespace dapd {
 namespace {

@@ -54,24 +54,23 @@ CudaSlotPages PagesFrom(int64_t first, const std::vector<void*>& addresses) {
 
 CudaDecodeBackend::CudaDecodeBackend(ModelWeights weights,
                                      const CudaDecodeOptions& options,
-                                     const CudaLibrary& library,
+                                     const CudaDecodeApi& api,
                                      CudaDecodeRanks ranks)
-    : model_(std::move(weights), options, library, std::move(ranks)) {
+    : model_(std::move(weights), options, api, std::move(ranks)) {
   slots_.resize(static_cast<size_t>(model_.slots()));
-  kv_budget_ = library.free_bytes() / 2;
+  kv_budget_ = api.free_bytes() / 2;
 }
 
 template <typename Function, typename... Args>
-void CudaDecodeBackend::Call(Function CudaLibrary::*function,
+void CudaDecodeBackend::Call(Function CudaDecodeApi::*function,
                              Args... args) const {
   char error[kCudaErrorBytes] = "";
-  const int code =
-      (model_.library().*function)(model_.decoder(), args..., error);
+  const int code = (model_.api().*function)(model_.decoder(), args..., error);
   model_.ranks().Check(code, error);
 }
 
 int64_t CudaDecodeBackend::num_running() const {
-  return model_.library().running(model_.decoder());
+  return model_.api().running(model_.decoder());
 }
 
 int64_t CudaDecodeBackend::Sequence::num_pages() const {
@@ -136,12 +135,12 @@ bool CudaDecodeBackend::Reserve(int64_t slot, int64_t tokens) {
   const std::vector<void*> addresses =
       AddressesOf(std::span(sequence.pages).last(1));
   const CudaSlotPages pages = PagesFrom(first, addresses);
-  Call(&CudaLibrary::extend, slot, &pages);
+  Call(&CudaDecodeApi::extend, slot, &pages);
   return true;
 }
 
 void CudaDecodeBackend::Stop(int64_t slot) {
-  Call(&CudaLibrary::stop, slot);
+  Call(&CudaDecodeApi::stop, slot);
   std::erase(waiting_, slot);
   std::erase_if(pending_, [slot](const DecodedToken& token) {
     return token.slot == slot;
@@ -167,7 +166,7 @@ void CudaDecodeBackend::Prefill(std::span<const Waiting> prompts) {
          .num_tokens = static_cast<int64_t>(sequence.request.prompt_ids.size()),
          .pages = PagesFrom(0, addresses.back())});
   }
-  Call(&CudaLibrary::start,
+  Call(&CudaDecodeApi::start,
        started.data(),
        static_cast<int64_t>(started.size()),
        logits.const_data_ptr<float>());
@@ -206,7 +205,7 @@ std::vector<DecodedToken> CudaDecodeBackend::Collect(
   std::vector<CudaDecodedToken> collected(
       static_cast<size_t>((num_slots() + 1) * kSampledRing));
   int64_t count = 0;
-  Call(&CudaLibrary::collect, collected.data(), &count);
+  Call(&CudaDecodeApi::collect, collected.data(), &count);
   std::vector<DecodedToken> tokens;
   for (int64_t i = 0; i < count; ++i) {
     const auto& [slot, sampled] = collected[static_cast<size_t>(i)];
@@ -225,8 +224,8 @@ std::vector<DecodedToken> CudaDecodeBackend::Collect(
 std::vector<DecodedToken> CudaDecodeBackend::Step() {
   PrefillWaiting();
   while (num_running() > 0 &&
-         model_.library().launched(model_.decoder()) < kMaxBursts) {
-    Call(&CudaLibrary::launch, kStepsAtATime);
+         model_.api().launched(model_.decoder()) < kMaxBursts) {
+    Call(&CudaDecodeApi::launch, kStepsAtATime);
   }
   std::vector<DecodedToken> tokens = std::exchange(pending_, {});
   const std::vector<DecodedToken> collected = Collect(nullptr);
@@ -257,14 +256,14 @@ std::vector<float> CudaDecodeBackend::ScoreTokens(
   const absl::Cleanup stop = [&] {
     if (model_.ranks().are_lost()) return;
     char error[kCudaErrorBytes] = "";
-    model_.library().stop(model_.decoder(), slot, error);
+    model_.api().stop(model_.decoder(), slot, error);
   };
   while (true) {
     const std::vector<DecodedToken> others = Collect(&scored);
     pending_.insert(pending_.end(), others.begin(), others.end());
     const int64_t left = count - static_cast<int64_t>(scored.size());
     if (left == 0) break;
-    Call(&CudaLibrary::launch, std::min(left, kStepsAtATime));
+    Call(&CudaDecodeApi::launch, std::min(left, kStepsAtATime));
   }
   return scored;
 }

@@ -33,8 +33,8 @@
 #include <span>
 #include <vector>
 
+#include "common/generation/cuda/cuda_decode_api.h"
 #include "common/generation/cuda/cuda_decode_model.h"
-#include "common/generation/cuda/cuda_library.h"
 #include "common/generation/cuda/cuda_ranks.h"
 #include "common/generation/decode_backend.h"
 #include "common/model/weights/weights.h"
@@ -47,7 +47,7 @@ class CudaDecodeBackend : public DecodeBackend {
   // As CudaDecodeModel.
   CudaDecodeBackend(ModelWeights weights,
                     const CudaDecodeOptions& options,
-                    const CudaLibrary& library,
+                    const CudaDecodeApi& api,
                     CudaDecodeRanks ranks = {});
 
   const ModelConfig& config() const override { return model_.config(); }
@@ -75,7 +75,7 @@ class CudaDecodeBackend : public DecodeBackend {
   // Calls a function of the library with the decoder, and throws for what it
   // answers (CudaRanks::Check).
   template <typename Function, typename... Args>
-  void Call(Function CudaLibrary::*function, Args... args) const;
+  void Call(Function CudaDecodeApi::*function, Args... args) const;
   // As DapdCudaDecoderRunning.
   int64_t num_running() const;
   at::Tensor TakePages(int64_t tokens) const;

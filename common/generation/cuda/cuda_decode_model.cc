@@ -23,12 +23,12 @@ const void* DataOf(const at::Tensor& tensor) {
 
 CudaDecodeModel::CudaDecodeModel(ModelWeights weights,
                                  const CudaDecodeOptions& options,
-                                 const CudaLibrary& library,
+                                 const CudaDecodeApi& api,
                                  CudaDecodeRanks ranks)
     : weights_(std::move(weights)),
       options_(options),
-      library_(library),
-      ranks_(std::move(ranks), library),
+      api_(api),
+      ranks_(std::move(ranks), api),
       max_tokens_(
           std::min(weights_.config.max_positions, kGpuLongestSequence)) {
   at::NoGradGuard no_grad;
@@ -55,7 +55,7 @@ CudaDecodeModel::CudaDecodeModel(ModelWeights weights,
 
 CudaDecodeModel::~CudaDecodeModel() {
   ranks_.Settle(decoder_);
-  library_.destroy(decoder_);
+  api_.destroy(decoder_);
 }
 
 MergePair CudaDecodeModel::MergeOnDevice() const {
@@ -65,7 +65,7 @@ MergePair CudaDecodeModel::MergeOnDevice() const {
                 const at::Tensor& merged) {
     const at::Tensor a = pair.a.to(base.scalar_type()).contiguous();
     const at::Tensor b = pair.b.to(base.scalar_type()).contiguous();
-    const at::Tensor workspace = TakeBytes(library_.merge_workspace());
+    const at::Tensor workspace = TakeBytes(api_.merge_workspace());
     const AdapterMerge one{.base = base.const_data_ptr(),
                            .a = a.const_data_ptr(),
                            .b = b.const_data_ptr(),
@@ -75,12 +75,12 @@ MergePair CudaDecodeModel::MergeOnDevice() const {
                            .rank = a.size(0),
                            .scale = static_cast<float>(scale)};
     char error[kCudaErrorBytes] = "";
-    ranks_.Check(library_.merge_adapter(&one,
-                                        1,
-                                        NumberOf(weights_.dtype()),
-                                        workspace.data_ptr(),
-                                        nullptr,
-                                        error),
+    ranks_.Check(api_.merge_adapter(&one,
+                                    1,
+                                    NumberOf(weights_.dtype()),
+                                    workspace.data_ptr(),
+                                    nullptr,
+                                    error),
                  error);
   };
 }
@@ -103,7 +103,7 @@ std::vector<CudaDecoderLayer> CudaDecodeModel::Layers() const {
 }
 
 void CudaDecodeModel::Prepare() {
-  library_.destroy(decoder_);
+  api_.destroy(decoder_);
   decoder_ = nullptr;
   packed_.reset();
   workspace_.reset();
@@ -139,9 +139,9 @@ void CudaDecodeModel::Prepare() {
       .stable_bits = options_.stable_bits,
       .end_tokens = end_tokens_.const_data_ptr<int32_t>(),
       .num_end_tokens = end_tokens_.numel()};
-  workspace_ = TakeBytes(library_.workspace(&spec));
+  workspace_ = TakeBytes(api_.workspace(&spec));
   char error[kCudaErrorBytes] = "";
-  ranks_.Check(library_.create(&spec, workspace_.data_ptr(), &decoder_, error),
+  ranks_.Check(api_.create(&spec, workspace_.data_ptr(), &decoder_, error),
                error);
 }
 

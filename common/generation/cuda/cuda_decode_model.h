@@ -10,8 +10,8 @@
 #include <span>
 #include <vector>
 
+#include "common/generation/cuda/cuda_decode_api.h"
 #include "common/generation/cuda/cuda_decoder.h"
-#include "common/generation/cuda/cuda_library.h"
 #include "common/generation/cuda/cuda_packed_weights.h"
 #include "common/generation/cuda/cuda_prefill.h"
 #include "common/generation/cuda/cuda_ranks.h"
@@ -40,7 +40,7 @@ class CudaDecodeModel {
   // c10::OutOfMemoryError.
   CudaDecodeModel(ModelWeights weights,
                   const CudaDecodeOptions& options,
-                  const CudaLibrary& library,
+                  const CudaDecodeApi& api,
                   CudaDecodeRanks ranks);
   ~CudaDecodeModel();
   CudaDecodeModel(const CudaDecodeModel&) = delete;
@@ -58,7 +58,7 @@ class CudaDecodeModel {
   int64_t slots() const { return options_.slots; }
   // Of the longest sequence, prompt and answer.
   int64_t max_tokens() const { return max_tokens_; }
-  const CudaLibrary& library() const { return library_; }
+  const CudaDecodeApi& api() const { return api_; }
   const CudaRanks& ranks() const { return ranks_; }
 
   // Lets everything that follows compute with the whole model's adapter, null
@@ -66,7 +66,7 @@ class CudaDecodeModel {
   // EnsureDecoder makes it.
   void SetAdapter(std::shared_ptr<const Adapter> adapter);
   void EnsureDecoder();
-  // Of `library`'s functions.
+  // Of `api`'s functions.
   void* decoder() const { return decoder_; }
 
   // The prompts through these weights, as PrefillPrompts.
@@ -85,7 +85,7 @@ class CudaDecodeModel {
 
   ModelWeights weights_;
   CudaDecodeOptions options_;
-  const CudaLibrary library_;
+  const CudaDecodeApi api_;
   const CudaRanks ranks_;
   const int64_t max_tokens_;
   std::shared_ptr<const Adapter> adapter_;

@@ -26,7 +26,7 @@ void CudaRanks::Settle(void* decoder) const {
   if (!share_a_model() || are_lost_ || decoder == nullptr) return;
   char error[kCudaErrorBytes] = "";
   // Any slot: it waits for all that was launched.
-  if (library_.stop(decoder, 0, error) != 0) End();
+  if (api_.stop(decoder, 0, error) != 0) End();
 }
 
 void CudaRanks::Lose(const std::string& why) const {
@@ -50,12 +50,12 @@ at::Tensor CudaRanks::AddUp(const at::Tensor& part,
   }
   const at::Tensor received = at::empty({ranks.size, piece}, pieces.options());
   char error[kNcclErrorBytes] = "";
-  Check(library_.launch_exchange(&ranks,
-                                 pieces.const_data_ptr(),
-                                 received.data_ptr(),
-                                 piece * static_cast<int64_t>(sizeof(float)),
-                                 nullptr,
-                                 error),
+  Check(api_.launch_exchange(&ranks,
+                             pieces.const_data_ptr(),
+                             received.data_ptr(),
+                             piece * static_cast<int64_t>(sizeof(float)),
+                             nullptr,
+                             error),
         error);
   at::Tensor sum = received[0];
   for (int64_t rank = 1; rank < ranks.size; ++rank) sum.add_(received[rank]);
@@ -66,7 +66,7 @@ at::Tensor CudaRanks::AddUp(const at::Tensor& part,
   const NcclGather gather{.part = own.const_data_ptr(),
                           .all = all.data_ptr(),
                           .bytes = static_cast<int64_t>(own.nbytes())};
-  Check(library_.launch_all_gather(&ranks, &gather, 1, nullptr, error), error);
+  Check(api_.launch_all_gather(&ranks, &gather, 1, nullptr, error), error);
   return all.view({-1}).narrow(0, 0, numel).view(part.sizes());
 }
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "common/collective/device_group.h"
-#include "common/generation/cuda/cuda_library.h"
+#include "common/generation/cuda/cuda_decode_api.h"
 #include "common/model/weights/weights.h"
 #include "common/sharding/sharded_weights.h"
 #include "common/tensor/aten.h"
@@ -29,8 +29,8 @@ ModelWeights CudaWeightsOfRank(const ShardedWeights& share);
 
 class CudaRanks {
  public:
-  CudaRanks(CudaDecodeRanks place, const CudaLibrary& library)
-      : place_(std::move(place)), library_(library) {}
+  CudaRanks(CudaDecodeRanks place, const CudaDecodeApi& api)
+      : place_(std::move(place)), api_(api) {}
 
   const CudaDecodeRanks& place() const { return place_; }
   bool share_a_model() const { return place_.devices != nullptr; }
@@ -75,7 +75,7 @@ class CudaRanks {
   [[noreturn]] void Lose(const std::string& why) const;
 
   const CudaDecodeRanks place_;
-  const CudaLibrary library_;
+  const CudaDecodeApi api_;
   mutable bool are_lost_ = false;
 };
 

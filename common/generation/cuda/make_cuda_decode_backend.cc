@@ -33,10 +33,10 @@ std::string Misfit(const ModelWeights& weights) {
 }
 
 // Nothing, with the reason in the log, where the kernels are not to be had.
-std::optional<CudaLibrary> LibraryFor(const ModelWeights& weights) {
+std::optional<CudaDecodeApi> ApiFor(const ModelWeights& weights) {
   const std::string misfit = Misfit(weights);
-  const std::optional<CudaLibrary> library = FindCudaLibrary();
-  if (misfit.empty() && library) return library;
+  const std::optional<CudaDecodeApi> api = FindCudaDecodeApi();
+  if (misfit.empty() && api) return api;
   LogWarning(absl::StrCat(
       "decoding by LibTorch's operations: ",
       misfit.empty() ? "libdapd_cuda.so was built without nvcc" : misfit));
@@ -48,18 +48,17 @@ std::optional<CudaLibrary> LibraryFor(const ModelWeights& weights) {
 std::unique_ptr<DecodeBackend> MakeCudaDecodeBackend(
     std::shared_ptr<const ModelWeights>& weights,
     const CudaDecodeOptions& options) {
-  const std::optional<CudaLibrary> library = LibraryFor(*weights);
-  if (!library) return nullptr;
+  const std::optional<CudaDecodeApi> api = ApiFor(*weights);
+  if (!api) return nullptr;
   ModelWeights taken = *weights;
   if (options.adapter_form.value_or(FormFor(taken.dtype())) ==
       AdapterForm::kColumns) {
     weights.reset();
-    return std::make_unique<CudaDecodeBackend>(
-        std::move(taken), options, *library);
+    return std::make_unique<CudaDecodeBackend>(std::move(taken), options, *api);
   }
   try {
-    auto backend = std::make_unique<CudaDecodeBackend>(
-        std::move(taken), options, *library);
+    auto backend =
+        std::make_unique<CudaDecodeBackend>(std::move(taken), options, *api);
     weights.reset();
     return backend;
   } catch (const c10::OutOfMemoryError& error) {
@@ -76,12 +75,12 @@ std::unique_ptr<DecodeBackend> MakeSharedCudaDecodeBackend(
     const std::shared_ptr<DeviceGroup>& devices,
     const CudaDecodeOptions& options) {
   ModelWeights own = CudaWeightsOfRank(*share);
-  const std::optional<CudaLibrary> library = LibraryFor(own);
-  if (!library) return nullptr;
+  const std::optional<CudaDecodeApi> api = ApiFor(own);
+  if (!api) return nullptr;
   CudaDecodeRanks ranks{share->shard.config, share->layout, devices};
   share.reset();
   return std::make_unique<CudaDecodeBackend>(
-      std::move(own), options, *library, std::move(ranks));
+      std::move(own), options, *api, std::move(ranks));
 }
 
 }  // namespace dapd

@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "common/model/weights/placement.h"
+#include "common/gpus/cuda_backend.h"
 
 namespace dapd {
 namespace {

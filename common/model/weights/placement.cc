@@ -1,7 +1,5 @@
 #include "common/model/weights/placement.h"
 
-#include <dlfcn.h>
-
 #include "absl/strings/str_cat.h"
 
 #include "common/base/cuda_environment.h"
@@ -9,18 +7,12 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/gpus/cuda_backend.h"
+#include "common/gpus/cuda_device.h"
 #include "common/gpus/gpu_report.h"
 #include "common/tensor/torch_bridge.h"
 
 namespace dapd {
 namespace {
-
-// libdapd_cuda.so; null without it.
-void* CudaLibrary() {
-  void* library = nullptr;
-  const absl::Status status = LoadCudaBackend(&library);
-  return status.ok() ? library : nullptr;
-}
 
 // Whether this process can compute on a GPU. The driver is asked before CUDA's
 // libraries, gigabytes, are loaded.
@@ -28,7 +20,8 @@ absl::Status CudaIsUsable() {
   RETURN_IF_ERROR(FindGpus().usable);
   void* library = nullptr;
   RETURN_IF_ERROR(LoadCudaBackend(&library));
-  auto* count = reinterpret_cast<int (*)()>(CudaSymbol("DapdCudaDeviceCount"));
+  const auto count = reinterpret_cast<decltype(&DapdCudaDeviceCount)>(
+      CudaSymbol("DapdCudaDeviceCount"));
   const int devices = count == nullptr ? 0 : count();
   if (devices < 0) {
     return absl::FailedPreconditionError(
@@ -45,8 +38,9 @@ absl::Status CudaIsUsable() {
 
 // Of the current device, for CatchTorch.
 absl::Status CheckCudaDevice() {
-  auto* check = reinterpret_cast<int (*)(char*)>(CudaSymbol("DapdCudaCheck"));
-  char reason[256] = "";
+  const auto check =
+      reinterpret_cast<decltype(&DapdCudaCheck)>(CudaSymbol("DapdCudaCheck"));
+  char reason[kCudaReasonBytes] = "";
   if (check == nullptr || check(reason) == 0) return absl::OkStatus();
   return absl::InternalError(reason);
 }
@@ -77,11 +71,6 @@ absl::StatusOr<at::Device> OpenDevice(const ModelSection& model) {
     SetDeviceCheck(CheckCudaDevice);
   }
   return device;
-}
-
-void* CudaSymbol(const char* name) {
-  void* library = CudaLibrary();
-  return library == nullptr ? nullptr : ::dlsym(library, name);
 }
 
 absl::StatusOr<at::Device> ParseDevice(const std::string& name) {

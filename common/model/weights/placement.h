@@ -34,7 +34,4 @@ const char* PrecisionName(at::ScalarType dtype);
 // OMP_NUM_THREADS or one per core.
 void SetComputeThreads(int64_t num_threads);
 
-// A function of libdapd_cuda.so, which is loaded for it; null without CUDA.
-void* CudaSymbol(const char* name);
-
 }  // namespace dapd

@@ -11,6 +11,7 @@
 #include "common/generation/aten/aten_backend.h"
 #include "common/generation/cuda/make_cuda_decode_backend.h"
 #include "common/generation/sampling.h"
+#include "common/gpus/cuda_backend.h"
 #include "common/kernels/cuda/decode_attention.h"
 #include "common/kernels/cuda/decoder_layer.h"
 #include "common/kernels/cuda/sampling.h"
@@ -33,7 +34,7 @@ class CudaDecodeParityTest : public testing::TestWithParam<at::ScalarType> {
     if (!device.ok()) {
       GTEST_SKIP() << "no CUDA device: " << device.status().message();
     }
-    if (!FindCudaLibrary()) {
+    if (!FindCudaDecodeApi()) {
       GTEST_SKIP() << "libdapd_cuda.so was built without nvcc";
     }
   }

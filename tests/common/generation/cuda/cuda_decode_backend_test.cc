@@ -17,7 +17,7 @@
 #include "common/generation/aten/aten_backend.h"
 #include "common/generation/engine.h"
 #include "common/model/reference/token_logprobs.h"
-#include "tests/fakes/cuda_library_on_host.h"
+#include "tests/fakes/cuda_decode_api_on_host.h"
 #include "tests/fakes/decode_requests.h"
 
 namespace dapd {
@@ -29,8 +29,9 @@ TEST(CudaDecodeBackendTest, TokensAreThoseOfLibTorchsOperations) {
     for (const bool with_adapter : {false, true}) {
       for (const AdapterForm form :
            {AdapterForm::kMerged, AdapterForm::kColumns}) {
-        CudaDecodeBackend ours(
-            *weights, {.slots = 3, .adapter_form = form}, CudaLibraryOnHost());
+        CudaDecodeBackend ours(*weights,
+                               {.slots = 3, .adapter_form = form},
+                               CudaDecodeApiOnHost());
         AtenBackend slow(DecoderModel(weights), 3, 0);
         if (with_adapter) {
           ours.SetAdapter(MakeAdapter(*weights));
@@ -60,8 +61,8 @@ TEST(CudaDecodeBackendTest, TokensAreThoseOfLibTorchsOperations) {
 TEST(CudaDecodeBackendTest, BitsDoNotDependOnNeighboursOrTheNumberOfSlots) {
   const auto weights = MakeDecodableModel("qwen3", at::kBFloat16);
   const auto requests = MakeRequests();
-  CudaDecodeBackend one(*weights, {.slots = 1}, CudaLibraryOnHost());
-  CudaDecodeBackend four(*weights, {.slots = 4}, CudaLibraryOnHost());
+  CudaDecodeBackend one(*weights, {.slots = 1}, CudaDecodeApiOnHost());
+  CudaDecodeBackend four(*weights, {.slots = 4}, CudaDecodeApiOnHost());
   const auto alone = Generate(one, requests);
   for (const auto& [request, answer] : Generate(four, requests)) {
     EXPECT_EQ(answer.tokens, alone.at(request).tokens);
@@ -69,7 +70,7 @@ TEST(CudaDecodeBackendTest, BitsDoNotDependOnNeighboursOrTheNumberOfSlots) {
   // The other kind of rows gives the same tokens here, where the host's sums do
   // not depend on them.
   CudaDecodeBackend packed(
-      *weights, {.slots = 4, .stable_bits = false}, CudaLibraryOnHost());
+      *weights, {.slots = 4, .stable_bits = false}, CudaDecodeApiOnHost());
   for (const auto& [request, answer] : Generate(packed, requests)) {
     EXPECT_EQ(answer.tokens, alone.at(request).tokens);
   }
@@ -78,7 +79,7 @@ TEST(CudaDecodeBackendTest, BitsDoNotDependOnNeighboursOrTheNumberOfSlots) {
 TEST(CudaDecodeBackendTest, ScoringBetweenStepsDisturbsNobody) {
   const auto weights = MakeDecodableModel("qwen3");
   const auto adapter = MakeAdapter(*weights);
-  CudaDecodeBackend backend(*weights, {.slots = 2}, CudaLibraryOnHost());
+  CudaDecodeBackend backend(*weights, {.slots = 2}, CudaDecodeApiOnHost());
   backend.SetAdapter(adapter);
   const std::vector<DecodeRequest> requests = {MakeRequest(9, 40, 1),
                                                MakeRequest(20, 40, 2)};
@@ -114,7 +115,7 @@ TEST(CudaDecodeBackendTest, AnswersThatGiveTheirPagesBackAreTheSame) {
   const auto weights = EndlessModel();
   const auto run = [&](int64_t kv_pages) {
     auto backend = std::make_unique<CudaDecodeBackend>(
-        *weights, CudaDecodeOptions{.slots = 4}, CudaLibraryOnHost());
+        *weights, CudaDecodeOptions{.slots = 4}, CudaDecodeApiOnHost());
     const int64_t page = backend->KvBytes(1);
     GenerationEngine engine(std::move(backend),
                             {.kv_memory_bytes = kv_pages * page});
@@ -151,7 +152,7 @@ TEST(CudaDecodeBackendTest, AnswersThatGiveTheirPagesBackAreTheSame) {
 
 TEST(CudaDecodeBackendTest, AnAdapterOfAnotherRankChangesTheLayout) {
   const auto weights = MakeDecodableModel("qwen3", at::kBFloat16);
-  CudaDecodeBackend backend(*weights, {.slots = 2}, CudaLibraryOnHost());
+  CudaDecodeBackend backend(*weights, {.slots = 2}, CudaDecodeApiOnHost());
   const auto base = Generate(backend, MakeRequests());
   backend.SetAdapter(MakeAdapter(*weights));
   const auto adapted = Generate(backend, MakeRequests());
@@ -166,7 +167,8 @@ TEST(CudaDecodeBackendTest, AnAdapterOfAnotherRankChangesTheLayout) {
 
 TEST(CudaDecodeBackendTest, ASequenceTooLongForTheTablesFitsNoBudget) {
   const auto weights = MakeDecodableModel("qwen3");
-  const CudaDecodeBackend backend(*weights, {.slots = 2}, CudaLibraryOnHost());
+  const CudaDecodeBackend backend(
+      *weights, {.slots = 2}, CudaDecodeApiOnHost());
   // Two layers of two heads, keys and values, float32.
   const int64_t page = 128 * 2 * 2 * 2 * 16 * 4;
   EXPECT_EQ(backend.KvBytes(1), page);

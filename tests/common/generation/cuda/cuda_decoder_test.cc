@@ -11,7 +11,7 @@
 
 #include "common/generation/cuda/cuda_decode_backend.h"
 #include "common/kernels/decode_attention_math.h"
-#include "tests/fakes/cuda_library_on_host.h"
+#include "tests/fakes/cuda_decode_api_on_host.h"
 #include "tests/fakes/cuda_on_host.h"
 #include "tests/fakes/decode_requests.h"
 
@@ -19,7 +19,8 @@ namespace dapd {
 namespace {
 
 TEST(CudaDecoderTest, NoStepIsLaunchedPastTheLastPage) {
-  CudaDecodeBackend backend(*EndlessModel(), {.slots = 1}, CudaLibraryOnHost());
+  CudaDecodeBackend backend(
+      *EndlessModel(), {.slots = 1}, CudaDecodeApiOnHost());
   ASSERT_TRUE(backend.Start(0, MakeRequest(100, 200, 1)));
   EXPECT_THROW(
       {
@@ -30,7 +31,7 @@ TEST(CudaDecoderTest, NoStepIsLaunchedPastTheLastPage) {
 
 TEST(CudaDecoderTest, AGraphIsAsLongAsWhatIsThere) {
   const int64_t first = 1000;
-  CudaDecodeBackend backend(*LongModel(), {.slots = 2}, CudaLibraryOnHost());
+  CudaDecodeBackend backend(*LongModel(), {.slots = 2}, CudaDecodeApiOnHost());
   ASSERT_TRUE(backend.Start(0, MakeRequest(first, 3000, 1)));
   ASSERT_TRUE(backend.Reserve(0, first + 3000));
   int64_t tokens = 0;
@@ -65,9 +66,9 @@ int StartAtTheEnd(void* decoder,
 }
 
 TEST(CudaDecoderTest, TheLongestContextIsDecodedToItsEnd) {
-  CudaLibrary library = CudaLibraryOnHost();
-  library.start = StartAtTheEnd;
-  CudaDecodeBackend backend(*LongModel(), {.slots = 1}, library);
+  CudaDecodeApi api = CudaDecodeApiOnHost();
+  api.start = StartAtTheEnd;
+  CudaDecodeBackend backend(*LongModel(), {.slots = 1}, api);
   EXPECT_LT(backend.KvBytes(40'960), DecodeBackend::kTooLong);
   EXPECT_EQ(backend.KvBytes(40'961), DecodeBackend::kTooLong);
   ASSERT_TRUE(backend.Start(0, MakeRequest(kSplitTokens, 20, 1)));
@@ -83,7 +84,8 @@ TEST(CudaDecoderTest, TheLongestContextIsDecodedToItsEnd) {
 
 TEST(CudaDecoderTest, TokensAreTheSameWhereGraphsGrow) {
   const auto run = [](int64_t prompt) {
-    CudaDecodeBackend backend(*LongModel(), {.slots = 2}, CudaLibraryOnHost());
+    CudaDecodeBackend backend(
+        *LongModel(), {.slots = 2}, CudaDecodeApiOnHost());
     // The other one takes the graphs along with it.
     EXPECT_TRUE(backend.Start(0, MakeRequest(30, 60, 1)));
     EXPECT_TRUE(backend.Start(1, MakeRequest(prompt, 60, 2)));
@@ -106,7 +108,7 @@ TEST(CudaDecoderTest, TokensAreTheSameWhereGraphsGrow) {
 
 TEST(CudaDecoderTest, AStepIsOneGraphAndATokenIsNoWaitOfItsOwn) {
   const auto weights = EndlessModel();
-  CudaDecodeBackend backend(*weights, {.slots = 4}, CudaLibraryOnHost());
+  CudaDecodeBackend backend(*weights, {.slots = 4}, CudaDecodeApiOnHost());
   // Calls of launchers: nine a layer, and four around them.
   EXPECT_EQ(WorkOfCudaHost().graph_nodes, 9 * weights->config.num_layers + 4);
   for (int64_t slot = 0; slot < 4; ++slot) {

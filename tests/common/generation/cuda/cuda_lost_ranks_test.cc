@@ -12,8 +12,8 @@
 
 #include "common/base/status_error.h"
 #include "common/generation/cuda/cuda_decode_backend.h"
+#include "tests/fakes/cuda_decode_api_on_host.h"
 #include "tests/fakes/cuda_decode_ranks.h"
-#include "tests/fakes/cuda_library_on_host.h"
 #include "tests/fakes/cuda_on_host.h"
 #include "tests/fakes/decode_requests.h"
 #include "tests/fakes/nccl_ranks.h"
@@ -26,11 +26,10 @@ using OnRank = std::function<void(Collective& collective,
                                   std::unique_ptr<CudaDecodeBackend> backend)>;
 
 // Calls `body` at each of two ranks, whose answers do not end early.
-void RunTwoRanks(const CudaLibrary& library,
+void RunTwoRanks(const CudaDecodeApi& api,
                  const OnRank& body,
                  double timeout_seconds = 60) {
-  RunRanks(
-      2, *EndlessShareable(104), {.slots = 2}, library, body, timeout_seconds);
+  RunRanks(2, *EndlessShareable(104), {.slots = 2}, api, body, timeout_seconds);
 }
 
 int CollectFromLostRanks(void*, CudaDecodedToken*, int64_t*, char* error) {
@@ -45,12 +44,12 @@ int StartWithoutMemory(
 }
 
 TEST(CudaTensorParallelTest, WhatFailsOnARankEndsWhatTheRanksDoTogether) {
-  CudaLibrary lost = CudaLibraryOnHost();
+  CudaDecodeApi lost = CudaDecodeApiOnHost();
   lost.collect = CollectFromLostRanks;
-  CudaLibrary full = CudaLibraryOnHost();
+  CudaDecodeApi full = CudaDecodeApiOnHost();
   full.start = StartWithoutMemory;  // one process would try a smaller pass
-  for (const CudaLibrary& library : {lost, full}) {
-    RunTwoRanks(library,
+  for (const CudaDecodeApi& api : {lost, full}) {
+    RunTwoRanks(api,
                 [&](Collective&,
                     PlayedGroup& group,
                     std::unique_ptr<CudaDecodeBackend> backend) {
@@ -77,10 +76,10 @@ int CountStop(void* decoder, int64_t slot, char* error) {
 
 // Its communicator is no more, so that even a wait would ask what is gone.
 TEST(CudaTensorParallelTest, NothingIsAskedOfADecoderWhoseRanksAreLost) {
-  CudaLibrary library = CudaLibraryOnHost();
-  library.collect = CollectFromLostRanks;
-  library.stop = CountStop;
-  RunTwoRanks(library,
+  CudaDecodeApi api = CudaDecodeApiOnHost();
+  api.collect = CollectFromLostRanks;
+  api.stop = CountStop;
+  RunTwoRanks(api,
               [&](Collective&,
                   PlayedGroup& group,
                   std::unique_ptr<CudaDecodeBackend> backend) {
@@ -101,7 +100,7 @@ void OutliveRankOne(
                              std::unique_ptr<CudaDecodeBackend> backend)>&
         body) {
   RunTwoRanks(
-      CudaLibraryOnHost(),
+      CudaDecodeApiOnHost(),
       [&](Collective& collective,
           PlayedGroup& group,
           std::unique_ptr<CudaDecodeBackend> backend) {

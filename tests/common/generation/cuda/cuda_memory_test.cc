@@ -19,7 +19,7 @@
 #include "common/model/spec/decoding_memory.h"
 #include "common/model/spec/decoding_shape.h"
 #include "common/model/spec/memory_plan.h"
-#include "tests/fakes/cuda_library_on_host.h"
+#include "tests/fakes/cuda_decode_api_on_host.h"
 #include "tests/fakes/decode_requests.h"
 #include "tests/fakes/model_shapes.h"
 #include "tests/fakes/prefill_pages.h"
@@ -94,7 +94,7 @@ TEST(CudaMemoryTest, AWorkerTakesWhatItsPlanSays) {
     ModelWeights weights = *OnPlayedDevice(*host);
     CudaDecodeBackend backend(std::move(weights),
                               {.slots = config.rollout.slots},
-                              CudaLibraryOnHost());
+                              CudaDecodeApiOnHost());
     backend.SetAdapter(
         std::make_shared<const Adapter>(AdapterOnDevice(host->config)));
     std::vector<DecodeRequest> requests;
@@ -228,7 +228,7 @@ TEST(CudaMemoryTest, TheDecodersWorkspaceIsTheRules) {
 TEST(CudaMemoryTest, ScoringWaitsForNothingButTheDecodersEvents) {
   const auto host = MakeModel(SmallShape());
   CudaDecodeBackend backend(
-      *OnPlayedDevice(*host), {.slots = 2}, CudaLibraryOnHost());
+      *OnPlayedDevice(*host), {.slots = 2}, CudaDecodeApiOnHost());
   ResetWorkOfDevice();
   EXPECT_EQ(backend.ScoreTokens({1, 2, 3, 4, 5}).size(), 4U);
   EXPECT_EQ(WorkOfDevice().waits, 0);

@@ -13,7 +13,7 @@
 
 #include "common/generation/cuda/cuda_decode_backend.h"
 #include "common/generation/engine.h"
-#include "tests/fakes/cuda_library_on_host.h"
+#include "tests/fakes/cuda_decode_api_on_host.h"
 #include "tests/fakes/cuda_on_host.h"
 #include "tests/fakes/decode_requests.h"
 
@@ -33,14 +33,14 @@ int CreateUnlessFull(const CudaDecoderSpec* spec,
 
 TEST(CudaOutOfMemoryTest, ADecoderThatFoundNoMemoryIsMadeWhenThereIsSome) {
   const auto weights = MakeDecodableModel("qwen3");
-  CudaLibrary library = CudaLibraryOnHost();
-  library.create = CreateUnlessFull;
+  CudaDecodeApi api = CudaDecodeApiOnHost();
+  api.create = CreateUnlessFull;
   no_memory = false;
-  CudaDecodeBackend backend(*weights, {.slots = 1}, library);
+  CudaDecodeBackend backend(*weights, {.slots = 1}, api);
   const auto expected = Generate(backend, MakeRequests());
   // An adapter in columns has another layout.
   CudaDecodeBackend changing(
-      *weights, {.slots = 1, .adapter_form = AdapterForm::kColumns}, library);
+      *weights, {.slots = 1, .adapter_form = AdapterForm::kColumns}, api);
   no_memory = true;
   EXPECT_THROW(changing.SetAdapter(MakeAdapter(*weights)),
                c10::OutOfMemoryError);
@@ -62,7 +62,7 @@ TEST(CudaOutOfMemoryTest, AnswersAreTheSameWhereAGraphFindsNoMemory) {
         std::make_unique<CudaDecodeBackend>(
             *weights,
             CudaDecodeOptions{.slots = 4, .stable_bits = stable_bits},
-            CudaLibraryOnHost()),
+            CudaDecodeApiOnHost()),
         {});
     GraphsWithoutMemory() = without_memory;
     for (uint32_t i = 0; i < 4; ++i) {
@@ -107,10 +107,10 @@ int StartUnlessFull(void* decoder,
 
 TEST(CudaOutOfMemoryTest, PromptsThatFindNoMemoryPassInSmallerNumbers) {
   const auto weights = EndlessModel();
-  CudaLibrary library = CudaLibraryOnHost();
-  library.start = StartUnlessFull;
+  CudaDecodeApi api = CudaDecodeApiOnHost();
+  api.start = StartUnlessFull;
   const auto first = [&](bool full) {
-    CudaDecodeBackend backend(*weights, {.slots = 4}, library);
+    CudaDecodeBackend backend(*weights, {.slots = 4}, api);
     for (int64_t slot = 0; slot < 4; ++slot) {
       EXPECT_TRUE(backend.Start(
           slot, MakeRequest(20, 40, static_cast<uint32_t>(slot))));
@@ -135,7 +135,7 @@ TEST(CudaOutOfMemoryTest, PromptsThatFindNoMemoryPassInSmallerNumbers) {
 TEST(CudaOutOfMemoryTest, ScoringThatFindsNoMemoryForItsGraphDisturbsNobody) {
   const auto weights = LongModel();
   const auto run = [&](bool full) {
-    CudaDecodeBackend backend(*weights, {.slots = 2}, CudaLibraryOnHost());
+    CudaDecodeBackend backend(*weights, {.slots = 2}, CudaDecodeApiOnHost());
     EXPECT_TRUE(backend.Start(0, MakeRequest(30, 40, 1)));
     EXPECT_TRUE(backend.Reserve(0, 70));
     std::vector<int32_t> tokens;

@@ -15,8 +15,8 @@
 
 #include "common/generation/backend_relay.h"
 #include "common/generation/cuda/cuda_decode_backend.h"
+#include "tests/fakes/cuda_decode_api_on_host.h"
 #include "tests/fakes/cuda_decode_ranks.h"
-#include "tests/fakes/cuda_library_on_host.h"
 #include "tests/fakes/cuda_on_host.h"
 #include "tests/fakes/decode_requests.h"
 #include "tests/fakes/nccl_ranks.h"
@@ -35,7 +35,7 @@ std::map<size_t, Answer> GenerateOnRanks(
   RunRanks(size,
            whole,
            options,
-           CudaLibraryOnHost(),
+           CudaDecodeApiOnHost(),
            [&](Collective& collective,
                PlayedGroup&,
                std::unique_ptr<CudaDecodeBackend> own) {
@@ -86,7 +86,7 @@ TEST(CudaTensorParallelTest, RanksDecodeTheTokensOfOneProcess) {
            {AdapterForm::kMerged, AdapterForm::kColumns}) {
         const CudaDecodeOptions options{.slots = 3, .adapter_form = form};
         const auto adapter = with_adapter ? MakeAdapter(*whole) : nullptr;
-        CudaDecodeBackend one(*whole, options, CudaLibraryOnHost());
+        CudaDecodeBackend one(*whole, options, CudaDecodeApiOnHost());
         if (with_adapter) one.SetAdapter(adapter);
         const auto requests = MakeRequests();
         const auto expected = Generate(one, requests);
@@ -133,7 +133,7 @@ TEST(CudaTensorParallelTest, AStepIsOneGraphWithItsGathersAndWaitsForNoRank) {
     RunRanks(2,
              *whole,
              {.slots = kSlots},
-             CudaLibraryOnHost(),
+             CudaDecodeApiOnHost(),
              [&](Collective&,
                  PlayedGroup&,
                  std::unique_ptr<CudaDecodeBackend> backend) {
@@ -193,12 +193,12 @@ TEST(CudaTensorParallelTest, ScoresAndAnotherLayoutAreThoseOfOneProcess) {
     for (const float each : backend.ScoreTokens(ids)) scores.push_back(each);
     return scores;
   };
-  CudaDecodeBackend one(*whole, options, CudaLibraryOnHost());
+  CudaDecodeBackend one(*whole, options, CudaDecodeApiOnHost());
   const std::vector<float> expected = score(one);
   RunRanks(2,
            *whole,
            options,
-           CudaLibraryOnHost(),
+           CudaDecodeApiOnHost(),
            [&](Collective&,
                PlayedGroup&,
                std::unique_ptr<CudaDecodeBackend> backend) {

@@ -6,14 +6,12 @@
 #include <string>
 
 #include "common/generation/cuda/cuda_decoder.h"
+#include "common/gpus/cuda_device.h"
 #include "common/kernels/cuda/adapter_merge.h"
 
 namespace dapd {
 
-// Bytes of memory on the current device that this process could still take.
-extern "C" int64_t DapdCudaFreeBytes();
-
-struct CudaLibrary {
+struct CudaDecodeApi {
   decltype(&DapdCudaFreeBytes) free_bytes = nullptr;
   decltype(&DapdCudaMergeWorkspace) merge_workspace = nullptr;
   decltype(&DapdCudaMergeAdapter) merge_adapter = nullptr;
@@ -33,7 +31,7 @@ struct CudaLibrary {
 
 // Nothing where this build has no CUDA library or one without own kernels (an
 // instrumented one).
-std::optional<CudaLibrary> FindCudaLibrary();
+std::optional<CudaDecodeApi> FindCudaDecodeApi();
 
 // Throws c10::Error with a C function's reason unless its `code` is 0, for want
 // of memory c10::OutOfMemoryError.

@@ -2,11 +2,11 @@
 // and ranks' with NCCL played between them (nccl_ranks.h).
 #pragma once
 
-#include "common/generation/cuda/cuda_library.h"
+#include "common/generation/cuda/cuda_decode_api.h"
 
 namespace dapd {
 
-inline CudaLibrary CudaLibraryOnHost() {
+inline CudaDecodeApi CudaDecodeApiOnHost() {
   return {.free_bytes = &DapdCudaFreeBytes,
           .merge_workspace = &DapdCudaMergeWorkspace,
           .merge_adapter = &DapdCudaMergeAdapter,

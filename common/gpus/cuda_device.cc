@@ -1,26 +1,22 @@
-// libdapd_cuda.so: loading it registers LibTorch's CUDA backend in the process
-// (see CudaLibrary in placement.cc). A library of its own, so that a run on
-// the CPU does not load gigabytes of CUDA libraries.
+// A part of libdapd_cuda.so: loading that (cuda_backend.h) registers LibTorch's
+// CUDA backend in the process. A library of its own, so that a run on the CPU
+// does not load gigabytes of CUDA libraries.
+#include "common/gpus/cuda_device.h"
 
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <cuda_runtime.h>
 
-#include <cstdint>
 #include <cstdio>
 
-// Below 0: LibTorch cannot use the backend. It looks for one when it is first
-// asked about CUDA (at::hasCUDA, at::manual_seed, pinned memory) and keeps the
-// answer; this library came too late.
+namespace dapd {
+
 extern "C" int DapdCudaDeviceCount() {
   if (!at::detail::getCUDAHooks().hasCUDART()) return -1;
   return static_cast<int>(c10::cuda::device_count());
 }
 
-// 0 if the current device still computes; else the reason in `error`, [256].
-// After an illegal access, say, every call fails for as long as the process
-// lives. Waits for what runs.
 extern "C" int DapdCudaCheck(char* error) {
   const cudaError_t state = cudaDeviceSynchronize();
   const bool is_capturing = state >= cudaErrorStreamCaptureUnsupported &&
@@ -29,12 +25,10 @@ extern "C" int DapdCudaCheck(char* error) {
       is_capturing) {
     return 0;
   }
-  std::snprintf(error, 256, "%s", cudaGetErrorString(state));
+  std::snprintf(error, kCudaReasonBytes, "%s", cudaGetErrorString(state));
   return 1;
 }
 
-// Bytes of memory on the current device that this process could still take,
-// what LibTorch keeps for later included.
 extern "C" int64_t DapdCudaFreeBytes() {
   c10::cuda::CUDACachingAllocator::emptyCache();
   size_t free = 0;
@@ -44,8 +38,6 @@ extern "C" int64_t DapdCudaFreeBytes() {
              : 0;
 }
 
-// The current device's memory in all, what this process could still take of it,
-// and what LibTorch's allocator has taken for it; 0 where that is not known.
 extern "C" void DapdCudaMemory(int64_t* total, int64_t* free, int64_t* own) {
   c10::cuda::CUDACachingAllocator::emptyCache();
   size_t free_bytes = 0;
@@ -63,3 +55,5 @@ extern "C" void DapdCudaMemory(int64_t* total, int64_t* free, int64_t* own) {
                  c10::CachingAllocator::StatType::AGGREGATE)]
              .current;
 }
+
+}  // namespace dapd
