@@ -4,7 +4,7 @@
 #include "absl/strings/str_format.h"
 
 #include "common/base/json.h"
-#include "common/data/marker.h"
+#include "common/data/marker_label.h"
 #include "common/data/pass_at_k.h"
 
 namespace dapd {

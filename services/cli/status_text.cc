@@ -8,7 +8,7 @@
 #include "absl/time/time.h"
 
 #include "common/base/printable.h"
-#include "common/data/marker.h"
+#include "common/data/marker_label.h"
 
 namespace dapd {
 namespace {

@@ -15,7 +15,7 @@
 #include "common/base/utf8.h"
 #include "common/charts/chart_files.h"
 #include "common/charts/html_page.h"
-#include "common/data/marker.h"
+#include "common/data/marker_label.h"
 #include "services/cli/compare/compare_files.h"
 #include "services/cli/compare/comparison.h"
 

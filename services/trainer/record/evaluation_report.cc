@@ -14,7 +14,7 @@
 #include "common/base/files.h"
 #include "common/base/json_lines.h"
 #include "common/base/status_macros.h"
-#include "common/data/marker.h"
+#include "common/data/marker_label.h"
 
 namespace dapd {
 namespace {

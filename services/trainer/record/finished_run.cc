@@ -14,7 +14,7 @@
 #include "common/config/preset_terms.h"
 #include "common/training/clip_watch.h"
 #include "services/trainer/record/evaluation_report.h"
-#include "services/trainer/record/step_lines.h"
+#include "services/trainer/record/recorded_steps.h"
 #include "services/trainer/status/status_message.h"
 
 namespace dapd {

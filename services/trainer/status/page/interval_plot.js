@@ -49,7 +49,7 @@ function intervalGroup(title, scaleText, rows) {
     rows);
 }
 
-// `with " = "`, as common/data/marker.h has it.
+// `with " = "`, as common/data/marker_label.h has it.
 function markerLabel(marker) {
   const characters = [...marker];
   return `with "${visibleText(characters.slice(0, 24).join(""))}${characters.length > 24 ? "..." : ""}"`;

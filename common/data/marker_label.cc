@@ -1,4 +1,4 @@
-#include "common/data/marker.h"
+#include "common/data/marker_label.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "services/trainer/record/step_lines.h"
+#include "services/trainer/record/recorded_steps.h"
 
 #include <utility>
 
