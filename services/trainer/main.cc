@@ -44,6 +44,7 @@
 #include "services/trainer/record/end_notice.h"
 #include "services/trainer/record/finished_run.h"
 #include "services/trainer/record/run_answers.h"
+#include "services/trainer/record/run_displays.h"
 #include "services/trainer/status/page/status_pages.h"
 #include "services/trainer/status/trainer_metrics.h"
 #include "services/trainer/status/trainer_service.h"
@@ -166,14 +167,12 @@ class RunWindow {
   }
   // What there is to show of a run that an earlier process finished.
   absl::Status ShowFinishedRun(const std::string& folder) {
-    return dapd::ShowFinishedRun(
-        config_, folder, &metrics_, &status_, &history_, &answers_);
+    return dapd::ShowFinishedRun(config_, folder, displays());
   }
 
   TrainerStatus& status() { return status_; }
-  RunHistory& history() { return history_; }
-  RunAnswers& answers() { return answers_; }
   TrainerMetrics& metrics() { return metrics_; }
+  RunDisplays displays() { return {&metrics_, &status_, &history_, &answers_}; }
 
  private:
   const Config& config_;
@@ -272,11 +271,7 @@ absl::Status Train(const LoadedConfig& loaded,
                    ShutdownSignal& signal,
                    EndNotice& notice) {
   ASSIGN_OR_RETURN(const std::unique_ptr<TrainerRun> run,
-                   TrainerRun::Load(loaded,
-                                    &window.metrics(),
-                                    &window.status(),
-                                    &window.history(),
-                                    &window.answers()));
+                   TrainerRun::Load(loaded, window.displays()));
   const auto on_done = [&] {
     run->RecordOutcome(absl::OkStatus());
     notice.Tell(absl::OkStatus());

@@ -43,6 +43,49 @@
 namespace dapd {
 namespace {
 
+// What to train on, and what to evaluate on.
+absl::Status ReadProblems(const Config& config,
+                          Dataset* data,
+                          Dataset* held_out) {
+  if (config.data.path.empty()) return ConfigError("data.path is missing");
+  const auto options = MakeDatasetOptions(config.data);
+  ASSIGN_OR_RETURN(*data, ReadDataset(config.data.path, options));
+  if (!config.evaluation.path.empty()) {
+    ASSIGN_OR_RETURN(*held_out, ReadDataset(config.evaluation.path, options));
+  }
+  return ApplyAnswerRule(config, data);
+}
+
+struct LoadedBase {
+  std::shared_ptr<const ModelWeights> weights;
+  // This rank's part where the ranks split the base; `weights` then gets its
+  // layers from all of them, once they are connected.
+  std::shared_ptr<const ShardedWeights> shard;
+};
+
+absl::StatusOr<LoadedBase> LoadBase(const std::string& folder,
+                                    at::ScalarType dtype,
+                                    at::Device device,
+                                    const TrainerSection& trainer) {
+  LoadedBase base;
+  RETURN_IF_ERROR(CatchTorch([&]() -> absl::Status {
+    if (!trainer.shard_base) {
+      ASSIGN_OR_RETURN(base.weights, LoadModelWeights(folder, dtype, device));
+      return absl::OkStatus();
+    }
+    ASSIGN_OR_RETURN(
+        base.shard,
+        LoadShardedWeights(folder,
+                           dtype,
+                           device,
+                           {.rank = static_cast<int>(trainer.rank),
+                            .size = static_cast<int>(trainer.ranks)}));
+    base.weights = WithLayersFrom(*base.shard, /*source=*/nullptr);
+    return absl::OkStatus();
+  }));
+  return base;
+}
+
 // What version 0 of the policy is.
 absl::StatusOr<Adapter> StartAdapter(const Config& config,
                                      const LoraConfig& lora,
@@ -117,13 +160,10 @@ absl::StatusOr<std::unique_ptr<Policy>> StartPolicy(
 
 struct TrainerRun::State {
   LoadedConfig loaded;
-  TrainerMetrics* metrics = nullptr;
+  RunDisplays displays;
   std::optional<RunFolder> folder;
   RunIdentity identity;
-  std::shared_ptr<const ModelWeights> weights;
-  // This rank's part where the ranks split the base; `weights` then gets its
-  // layers from all of them, once they are connected.
-  std::shared_ptr<const ShardedWeights> shard;
+  LoadedBase base;
   TextPipeline text;
   std::vector<Term> terms;
   Dataset data;
@@ -140,14 +180,10 @@ TrainerRun::TrainerRun(std::unique_ptr<State> state)
 TrainerRun::~TrainerRun() = default;
 
 absl::StatusOr<std::unique_ptr<TrainerRun>> TrainerRun::Load(
-    const LoadedConfig& loaded,
-    TrainerMetrics* metrics,
-    TrainerStatus* status,
-    RunHistory* history,
-    RunAnswers* answers) {
+    const LoadedConfig& loaded, const RunDisplays& displays) {
   auto state = std::make_unique<State>();
   state->loaded = loaded;
-  state->metrics = metrics;
+  state->displays = displays;
   const Config& config = loaded.config;
   // What is quick to check comes first.
   state->terms = ExpandTerms(config.objective);
@@ -155,16 +191,7 @@ absl::StatusOr<std::unique_ptr<TrainerRun>> TrainerRun::Load(
   ASSIGN_OR_RETURN(const at::Device device, OpenDevice(config.model));
   ASSIGN_OR_RETURN(const at::ScalarType dtype,
                    ParsePrecision(config.model.precision));
-  if (config.data.path.empty()) return ConfigError("data.path is missing");
-  ASSIGN_OR_RETURN(
-      state->data,
-      ReadDataset(config.data.path, MakeDatasetOptions(config.data)));
-  if (!config.evaluation.path.empty()) {
-    ASSIGN_OR_RETURN(
-        state->held_out,
-        ReadDataset(config.evaluation.path, MakeDatasetOptions(config.data)));
-  }
-  RETURN_IF_ERROR(ApplyAnswerRule(config, &state->data));
+  RETURN_IF_ERROR(ReadProblems(config, &state->data, &state->held_out));
   ASSIGN_OR_RETURN(ModelText base, ReadModelText(config));
   const ModelConfig& model = base.model;
   ASSIGN_OR_RETURN(state->identity.base_model_path,
@@ -185,22 +212,8 @@ absl::StatusOr<std::unique_ptr<TrainerRun>> TrainerRun::Load(
   // Read side by side with the weights: the same files.
   auto base_digest =
       std::async(std::launch::async, [&] { return BaseDigest(base.folder); });
-  RETURN_IF_ERROR(CatchTorch([&]() -> absl::Status {
-    if (config.trainer.shard_base) {
-      ASSIGN_OR_RETURN(
-          state->shard,
-          LoadShardedWeights(base.folder,
-                             dtype,
-                             device,
-                             {.rank = static_cast<int>(config.trainer.rank),
-                              .size = static_cast<int>(config.trainer.ranks)}));
-      state->weights = WithLayersFrom(*state->shard, /*source=*/nullptr);
-      return absl::OkStatus();
-    }
-    ASSIGN_OR_RETURN(state->weights,
-                     LoadModelWeights(base.folder, dtype, device));
-    return absl::OkStatus();
-  }));
+  ASSIGN_OR_RETURN(state->base,
+                   LoadBase(base.folder, dtype, device, config.trainer));
   LogInfo(absl::StrCat(state->data.problems.size(),
                        " problems (",
                        state->data.skipped_rows,
@@ -216,22 +229,18 @@ absl::StatusOr<std::unique_ptr<TrainerRun>> TrainerRun::Load(
   state->identity.settings = ResultSettings(config);
   std::unique_ptr<TrainerRun> run(new TrainerRun(std::move(state)));
   if (config.trainer.rank == 0) {
-    RETURN_IF_ERROR(run->OpenFolder(lora, metrics, status, history, answers));
+    RETURN_IF_ERROR(run->OpenFolder(lora));
   }
   return run;
 }
 
-absl::Status TrainerRun::OpenFolder(const LoraConfig& lora,
-                                    TrainerMetrics* metrics,
-                                    TrainerStatus* status,
-                                    RunHistory* history,
-                                    RunAnswers* answers) {
+absl::Status TrainerRun::OpenFolder(const LoraConfig& lora) {
   State& state = *state_;
   RETURN_IF_ERROR(CatchTorch([&]() -> absl::Status {
     ASSIGN_OR_RETURN(state.policy,
                      StartPolicy(state.loaded.config,
                                  lora,
-                                 *state.weights,
+                                 *state.base.weights,
                                  *state.folder,
                                  state.identity));
     return absl::OkStatus();
@@ -242,10 +251,7 @@ absl::Status TrainerRun::OpenFolder(const LoraConfig& lora,
                    RunRecorder::Create(state.loaded,
                                        *state.folder,
                                        state.policy->version(),
-                                       metrics,
-                                       status,
-                                       history,
-                                       answers));
+                                       state.displays));
   // From here on an attempt is under way.
   ForgetOutcome(state.folder->path());
   StartCopier();
@@ -256,7 +262,7 @@ void TrainerRun::StartCopier() {
   State& state = *state_;
   auto options = CopierOptions(state.loaded.config, state.folder->path());
   if (!options.has_value()) return;
-  options->observer = state.metrics->MakeCopyObserver();
+  options->observer = state.displays.metrics->MakeCopyObserver();
   state.copier = RunCopier::StartOrWarn(*std::move(options));
   if (state.copier == nullptr) return;
   // Whoever saved it may have died before it was copied.
@@ -271,7 +277,8 @@ void TrainerRun::RecordOutcome(const absl::Status& outcome) const {
 }
 
 std::string TrainerRun::Identity() const {
-  return RankIdentity(state_->identity, Version(), state_->shard != nullptr);
+  return RankIdentity(
+      state_->identity, Version(), state_->base.shard != nullptr);
 }
 
 // Rank 0's policy becomes everybody's.
@@ -283,7 +290,7 @@ absl::Status TrainerRun::SharePolicy(Collective& collective) {
     }
     RETURN_IF_ERROR(collective.Broadcast(&bytes));
     if (collective.rank() == 0) return absl::OkStatus();
-    const ModelWeights& weights = *state_->weights;
+    const ModelWeights& weights = *state_->base.weights;
     ASSIGN_OR_RETURN(PolicyState policy,
                      ParsePolicyState(bytes, weights.config, weights.device()));
     ASSIGN_OR_RETURN(
@@ -295,7 +302,7 @@ absl::Status TrainerRun::SharePolicy(Collective& collective) {
 }
 
 ExpectedWorker TrainerRun::ExpectedWorkers() const {
-  const ModelWeights& weights = *state_->weights;
+  const ModelWeights& weights = *state_->base.weights;
   return {.layout_digest = weights.layout_digest,
           .precision = PrecisionName(weights.dtype()),
           .vocab_size = weights.config.vocab_size,
@@ -314,21 +321,21 @@ absl::Status TrainerRun::Train(
   ASSIGN_OR_RETURN(
       const std::unique_ptr<DeviceGroup> devices,
       DeviceGroup::Join(collective,
-                        state.weights->device(),
+                        state.base.weights->device(),
                         state.loaded.config.trainer.rank_timeout_seconds));
   std::shared_ptr<ShardedLayers> layers;
-  if (state.shard != nullptr) {
+  if (state.base.shard != nullptr) {
     layers = std::make_shared<ShardedLayers>(
-        state.shard,
+        state.base.shard,
         collective,
         *devices,
-        MakeSideStream(state.weights->device()));
-    state.weights = WithLayersFrom(*state.shard, layers);
+        MakeSideStream(state.base.weights->device()));
+    state.base.weights = WithLayersFrom(*state.base.shard, layers);
   }
   ASSIGN_OR_RETURN(const TrainerLimits limits,
-                   PlanLimits(state.loaded.config, *state.weights));
+                   PlanLimits(state.loaded.config, *state.base.weights));
   BatchTrainerParts batch{.config = state.loaded.config,
-                          .weights = state.weights,
+                          .weights = state.base.weights,
                           .tokenizer = *state.text.tokenizer,
                           .views = *state.text.views,
                           .terms = state.terms,
@@ -356,14 +363,14 @@ absl::Status TrainerRun::Train(
     state.recorder->RecordTrainedAhead(micro_batches);
   };
   batch.on_served = [&state](int64_t version) {
-    state.metrics->RecordServed(version);
+    state.displays.metrics->RecordServed(version);
   };
   TrainerLoop loop(TrainerParts{.batch = std::move(batch),
                                 .identity = state.identity,
                                 .held_out = state.held_out,
                                 .recorder = *state.recorder,
                                 .ledger = *state.ledger,
-                                .metrics = *state.metrics,
+                                .metrics = *state.displays.metrics,
                                 .wait_for_stop = wait_for_stop,
                                 .on_saved = [&state](int64_t step) {
                                   if (state.copier) state.copier->Add(step);

@@ -13,33 +13,25 @@
 #include "common/collective/collective.h"
 #include "common/config/load_config.h"
 #include "common/rpc/pool/worker_pool_options.h"
+#include "services/trainer/record/run_displays.h"
 #include "services/trainer/workers/rollout_client.h"
 #include "services/trainer/workers/teacher_client.h"
 
 namespace dapd {
 
-class RunAnswers;
 class Timeline;
-class RunHistory;
-class TrainerMetrics;
 struct LoraConfig;
-class TrainerStatus;
 
 class TrainerRun {
  public:
   // Reads model, tokenizer, template and data; refuses or leaves out problems
   // whose views are too long (ApplyViewLimits); makes the run folder, or goes
-  // on where its newest checkpoint left off. `metrics`, `status`, `history` and
-  // `answers` must outlive the run.
+  // on where its newest checkpoint left off.
   //
   // A rank other than 0 (trainer.rank) has no run folder: it gets its policy
   // from rank 0.
   static absl::StatusOr<std::unique_ptr<TrainerRun>> Load(
-      const LoadedConfig& loaded,
-      TrainerMetrics* metrics,
-      TrainerStatus* status,
-      RunHistory* history,
-      RunAnswers* answers);
+      const LoadedConfig& loaded, const RunDisplays& displays);
   ~TrainerRun();
 
   // What a worker must have loaded to serve this run.
@@ -62,11 +54,7 @@ class TrainerRun {
   void RecordOutcome(const absl::Status& outcome) const;
 
  private:
-  absl::Status OpenFolder(const LoraConfig& lora,
-                          TrainerMetrics* metrics,
-                          TrainerStatus* status,
-                          RunHistory* history,
-                          RunAnswers* answers);
+  absl::Status OpenFolder(const LoraConfig& lora);
   // Begins to copy the run, where checkpoint.copy_to says so.
   void StartCopier();
   absl::Status SharePolicy(Collective& collective);

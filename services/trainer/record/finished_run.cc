@@ -11,11 +11,15 @@
 #include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/charts/run_history.h"
 #include "common/config/preset_terms.h"
 #include "common/training/clip_watch.h"
 #include "services/trainer/record/evaluation_report.h"
 #include "services/trainer/record/recorded_steps.h"
+#include "services/trainer/record/run_answers.h"
 #include "services/trainer/status/status_message.h"
+#include "services/trainer/status/trainer_metrics.h"
+#include "services/trainer/status/trainer_status.h"
 
 namespace dapd {
 namespace {
@@ -23,13 +27,12 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 absl::Status ShowEvaluations(const std::string& folder,
-                             TrainerMetrics* metrics,
-                             TrainerStatus* status) {
+                             const RunDisplays& displays) {
   ASSIGN_OR_RETURN(const std::vector<NamedEvaluation> evaluations,
                    ReadEvaluationReports(folder));
   for (const auto& [when, report] : evaluations) {
-    metrics->RecordEvaluation(when, report);
-    status->Change([&](v1::GetStatusResponse& state) {
+    displays.metrics->RecordEvaluation(when, report);
+    displays.status->Change([&](v1::GetStatusResponse& state) {
       ShowEvaluation(when, report, &state);
     });
   }
@@ -47,13 +50,10 @@ void WarnOf(const char* what, const absl::Status& status) {
 
 absl::Status ShowFinishedRun(const Config& config,
                              const std::string& folder,
-                             TrainerMetrics* metrics,
-                             TrainerStatus* status,
-                             RunHistory* history,
-                             RunAnswers* answers) {
+                             const RunDisplays& displays) {
   const int64_t steps = config.trainer.steps;
-  metrics->BeginPhase(TrainerPhase::kDone);
-  status->Change([&](v1::GetStatusResponse& state) {
+  displays.metrics->BeginPhase(TrainerPhase::kDone);
+  displays.status->Change([&](v1::GetStatusResponse& state) {
     state.set_run_name(config.run.name);
     state.set_run_folder(folder);
     state.set_phase(NameOf(TrainerPhase::kDone));
@@ -63,20 +63,20 @@ absl::Status ShowFinishedRun(const Config& config,
     state.set_max_gradient_norm(config.trainer.max_grad_norm);
     state.set_max_rollout_tokens(config.rollout.max_new_tokens);
   });
-  WarnOf("answers", RecallAnswers(folder, answers));
-  WarnOf("evaluations", ShowEvaluations(folder, metrics, status));
+  WarnOf("answers", RecallAnswers(folder, displays.answers));
+  WarnOf("evaluations", ShowEvaluations(folder, displays));
   Json last;
   ClipWatch watch(ExpandTerms(config.objective));
   RETURN_IF_ERROR(ForEachStepLine(JoinPath(folder, "metrics.jsonl"),
                                   [&](int64_t /*step*/, const Json& line) {
-                                    history->Add(line);
+                                    displays.history->Add(line);
                                     watch.Recall(line);
                                     last = line;
                                     return absl::OkStatus();
                                   }));
   if (last.is_null()) return absl::OkStatus();
   try {
-    status->Change([&](v1::GetStatusResponse& state) {
+    displays.status->Change([&](v1::GetStatusResponse& state) {
       ShowStepLine(last, &state);
       // As long as it was when it ended, if trainer.steps are fewer now.
       state.set_total_steps(std::max(steps, state.step()));
@@ -88,9 +88,9 @@ absl::Status ShowFinishedRun(const Config& config,
                      "/metrics.jsonl ends in a line that is not a step: ",
                      error.what()));
   }
-  const v1::GetStatusResponse shown = status->Get();
-  metrics->RecordStart(shown.step(), /*resumed=*/false);
-  metrics->RecordPolicy(shown.step(), shown.snapshot_step());
+  const v1::GetStatusResponse shown = displays.status->Get();
+  displays.metrics->RecordStart(shown.step(), /*resumed=*/false);
+  displays.metrics->RecordPolicy(shown.step(), shown.snapshot_step());
   return absl::OkStatus();
 }
 

@@ -16,6 +16,7 @@
 #include "common/base/log.h"
 #include "common/base/progress.h"
 #include "common/base/status_macros.h"
+#include "common/charts/run_history.h"
 #include "common/config/config_text.h"
 #include "common/config/preset_terms.h"
 #include "common/data/marker_label.h"
@@ -25,10 +26,13 @@
 #include "services/trainer/record/answer_log.h"
 #include "services/trainer/record/choose_answers.h"
 #include "services/trainer/record/recorded_steps.h"
+#include "services/trainer/record/run_answers.h"
 #include "services/trainer/record/run_summary.h"
 #include "services/trainer/record/sample_file.h"
 #include "services/trainer/status/page/run_report.h"
 #include "services/trainer/status/status_message.h"
+#include "services/trainer/status/trainer_metrics.h"
+#include "services/trainer/status/trainer_status.h"
 
 namespace dapd {
 namespace {
@@ -40,10 +44,7 @@ using Json = nlohmann::ordered_json;
 struct RunRecorder::State {
   LoadedConfig loaded;
   std::string folder;
-  TrainerMetrics* metrics;
-  TrainerStatus* status;
-  RunHistory* history;
-  RunAnswers* answers;
+  RunDisplays displays;
   AppendFile lines;
   AnswerLog answer_log;
   TensorBoardWriter events;
@@ -69,10 +70,7 @@ absl::StatusOr<std::unique_ptr<RunRecorder>> RunRecorder::Create(
     const LoadedConfig& loaded,
     const RunFolder& folder,
     int64_t start_step,
-    TrainerMetrics* metrics,
-    TrainerStatus* status,
-    RunHistory* history,
-    RunAnswers* answers) {
+    const RunDisplays& displays) {
   const Config& config = loaded.config;
   RETURN_IF_ERROR(
       WriteFileAtomically(folder.File("config.yaml"), DumpConfig(loaded)));
@@ -80,17 +78,17 @@ absl::StatusOr<std::unique_ptr<RunRecorder>> RunRecorder::Create(
   const std::string lines_path = folder.File("metrics.jsonl");
   ClipWatch watch(ExpandTerms(config.objective));
   ASSIGN_OR_RETURN(const KeptLines kept,
-                   KeepLines(lines_path, start_step, history, &watch));
+                   KeepLines(lines_path, start_step, displays.history, &watch));
   ASSIGN_OR_RETURN(AppendFile lines, AppendFile::Open(lines_path));
   ASSIGN_OR_RETURN(AnswerLog answer_log,
                    AnswerLog::Open(folder.File("answers.jsonl"), start_step));
-  answers->ShowStep(answer_log.last());
+  displays.answers->ShowStep(answer_log.last());
   ASSIGN_OR_RETURN(TensorBoardWriter events,
                    TensorBoardWriter::Create(folder.path()));
   if (folder.resumed()) {
     RETURN_IF_ERROR(events.AddRestart(start_step + 1));
   }
-  status->Change([&](v1::GetStatusResponse& state) {
+  displays.status->Change([&](v1::GetStatusResponse& state) {
     state.set_run_name(config.run.name);
     state.set_run_folder(folder.path());
     state.set_step(start_step);
@@ -101,7 +99,7 @@ absl::StatusOr<std::unique_ptr<RunRecorder>> RunRecorder::Create(
   });
   if (!kept.last.is_null()) {
     try {
-      status->Change([&](v1::GetStatusResponse& state) {
+      displays.status->Change([&](v1::GetStatusResponse& state) {
         ShowStepLine(kept.last, &state);
         ShowClipFindings(watch.Findings(), &state);
       });
@@ -110,14 +108,11 @@ absl::StatusOr<std::unique_ptr<RunRecorder>> RunRecorder::Create(
           lines_path, " ends in a line that is not a step: ", error.what()));
     }
   }
-  metrics->RecordStart(start_step, folder.resumed());
+  displays.metrics->RecordStart(start_step, folder.resumed());
   std::unique_ptr<RunRecorder> recorder(new RunRecorder(std::unique_ptr<State>(
       new State{.loaded = loaded,
                 .folder = folder.path(),
-                .metrics = metrics,
-                .status = status,
-                .history = history,
-                .answers = answers,
+                .displays = displays,
                 .lines = std::move(lines),
                 .answer_log = std::move(answer_log),
                 .events = std::move(events),
@@ -157,14 +152,14 @@ absl::Status RunRecorder::RecallEvaluationsWithin() {
 
 void RunRecorder::KeepEvaluation(const std::string& when,
                                  const EvaluationReport& report) {
-  EvaluationReport& kept = state_->evaluations[when];
-  kept = report;
+  EvaluationReport kept = report;
   kept.answers.clear();
-  state_->metrics->RecordEvaluation(when, report);
-  state_->status->Change([&](v1::GetStatusResponse& state) {
+  state_->evaluations.insert_or_assign(when, std::move(kept));
+  state_->displays.metrics->RecordEvaluation(when, report);
+  state_->displays.status->Change([&](v1::GetStatusResponse& state) {
     dapd::ShowEvaluation(when, report, &state);
   });
-  state_->answers->ShowEvaluation(report);
+  state_->displays.answers->ShowEvaluation(report);
 }
 
 bool RunRecorder::HasEvaluation(const std::string& when) const {
@@ -208,13 +203,13 @@ const std::string& RunRecorder::folder() const { return state_->folder; }
 
 void RunRecorder::BeginPhase(TrainerPhase phase) {
   state_->phase = phase;
-  state_->status->Change([&](v1::GetStatusResponse& s) {
+  state_->displays.status->Change([&](v1::GetStatusResponse& s) {
     s.set_phase(NameOf(phase));
     s.clear_phase_done();
     s.clear_phase_total();
     s.clear_trained_ahead();
   });
-  state_->metrics->BeginPhase(phase);
+  state_->displays.metrics->BeginPhase(phase);
   // The evaluation before the first step is no part of one.
   if (phase == TrainerPhase::kRollout &&
       state_->progress.SecondsPerUnit() == 0.0) {
@@ -225,7 +220,7 @@ void RunRecorder::BeginPhase(TrainerPhase phase) {
 void RunRecorder::AdvancePhase(int64_t done, int64_t total) {
   const TrainerPhase phase = state_->phase;
   std::string ahead;
-  state_->status->Change([&](v1::GetStatusResponse& s) {
+  state_->displays.status->Change([&](v1::GetStatusResponse& s) {
     if (s.trained_ahead() > 0) {
       ahead = absl::StrFormat(", %d micro-batches trained", s.trained_ahead());
     }
@@ -251,7 +246,7 @@ void RunRecorder::AdvancePhase(int64_t done, int64_t total) {
 }
 
 void RunRecorder::RecordTrainedAhead(int64_t count) {
-  state_->status->Change(
+  state_->displays.status->Change(
       [&](v1::GetStatusResponse& s) { s.set_trained_ahead(count); });
 }
 
@@ -268,7 +263,7 @@ absl::Status RunRecorder::RecordAnswers(
   StepAnswers answers{.step = step, .answers = ChooseStepAnswers(records)};
   if (answers.answers.empty()) return absl::OkStatus();
   RETURN_IF_ERROR(state_->answer_log.Append(answers));
-  state_->answers->ShowStep(std::move(answers));
+  state_->displays.answers->ShowStep(std::move(answers));
   return absl::OkStatus();
 }
 
@@ -286,7 +281,7 @@ void RunRecorder::ShowStep(const StepReport& report) {
       AddEvent(metric.TagOf(value.of), report.step, AsDouble(value.number));
     }
   }
-  state_->metrics->RecordStep(report);
+  state_->displays.metrics->RecordStep(report);
   ++state_->steps;
   state_->step_note =
       absl::StrFormat("loss %.4f  grad %.3f  rollout %.0f tokens  ",
@@ -296,8 +291,8 @@ void RunRecorder::ShowStep(const StepReport& report) {
   state_->progress.Update(report.step, state_->step_note);
   const Json line = StepLine(report);
   AddSeconds(line, &state_->seconds);
-  state_->history->Add(line);
-  state_->status->Change([&](v1::GetStatusResponse& state) {
+  state_->displays.history->Add(line);
+  state_->displays.status->Change([&](v1::GetStatusResponse& state) {
     ShowStepLine(line, &state);
     ShowClipFindings(state_->clip_watch.Findings(), &state);
     state.set_seconds_per_step(state_->progress.SecondsPerUnit());
@@ -328,7 +323,7 @@ void RunRecorder::ShowEvaluation(const std::string& when,
       report.mean_tokens,
       report.seconds));
   KeepEvaluation(when, report);
-  state_->metrics->RecordEvaluationEnd();
+  state_->displays.metrics->RecordEvaluationEnd();
   AddEvent("eval/accuracy", report.policy_version, report.accuracy.mean);
   if (report.marker_rate.has_value()) {
     AddEvent("eval/marker", report.policy_version, report.marker_rate->mean);
@@ -375,12 +370,13 @@ absl::Status RunRecorder::Finish(double total_seconds) {
 }
 
 void RunRecorder::WriteReport(const absl::Status& outcome) {
-  const absl::Status written = dapd::WriteReport(state_->folder,
-                                                 state_->loaded,
-                                                 *state_->status,
-                                                 *state_->history,
-                                                 state_->answers->Get(),
-                                                 outcome);
+  const absl::Status written =
+      dapd::WriteReport(state_->folder,
+                        state_->loaded,
+                        *state_->displays.status,
+                        *state_->displays.history,
+                        state_->displays.answers->Get(),
+                        outcome);
   if (!written.ok()) {
     LogWarning(absl::StrCat("no report could be written: ",
                             std::string(written.message())));

@@ -14,14 +14,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-#include "common/charts/run_history.h"
 #include "common/config/load_config.h"
 #include "common/config/run_folder.h"
 #include "common/training/step_report.h"
 #include "services/trainer/record/evaluation_report.h"
-#include "services/trainer/record/run_answers.h"
-#include "services/trainer/status/trainer_metrics.h"
-#include "services/trainer/status/trainer_status.h"
+#include "services/trainer/record/run_displays.h"
 #include "services/trainer/step/rollout_record.h"
 
 namespace dapd {
@@ -32,16 +29,12 @@ class RunRecorder {
  public:
   // Writes config.yaml into the folder. `start_step`: the step that the run
   // goes on behind, 0 for a new one; what is recorded of later steps is dropped
-  // (they are done again). `metrics`, `status`, `history` and `answers` must
-  // outlive the recorder.
+  // (they are done again).
   static absl::StatusOr<std::unique_ptr<RunRecorder>> Create(
       const LoadedConfig& loaded,
       const RunFolder& folder,
       int64_t start_step,
-      TrainerMetrics* metrics,
-      TrainerStatus* status,
-      RunHistory* history,
-      RunAnswers* answers);
+      const RunDisplays& displays);
   ~RunRecorder();
 
   const std::string& folder() const;

@@ -18,12 +18,16 @@
 
 #include "common/base/files.h"
 #include "common/base/json_lines.h"
+#include "common/charts/run_history.h"
 #include "common/collective/collective.h"
 #include "common/config/load_config.h"
 #include "common/config/preset_terms.h"
 #include "common/config/run_folder.h"
 #include "common/data/text_pipeline.h"
 #include "common/metrics/metrics_registry.h"
+#include "services/trainer/record/run_answers.h"
+#include "services/trainer/status/trainer_metrics.h"
+#include "services/trainer/status/trainer_status.h"
 #include "services/trainer/trainer_loop.h"
 #include "tests/fakes/instant_workers.h"
 #include "tests/fakes/random_model.h"
@@ -96,7 +100,7 @@ class TrainerLoopTest : public ::testing::Test {
     const auto ledger = Ledger::Open(folder.File("ledger.jsonl")).value();
     const auto recorder =
         RunRecorder::Create(
-            loaded_, folder, 0, &metrics, &status, &history, &answers)
+            loaded_, folder, 0, {&metrics, &status, &history, &answers})
             .value();
     TrainerLoop loop(
         {.batch = {

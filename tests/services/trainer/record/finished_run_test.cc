@@ -9,7 +9,11 @@
 
 #include "common/base/files.h"
 #include "common/base/json.h"
+#include "common/charts/run_history.h"
 #include "common/training/metric_table.h"
+#include "services/trainer/record/run_answers.h"
+#include "services/trainer/status/trainer_metrics.h"
+#include "services/trainer/status/trainer_status.h"
 #include "tests/fakes/temp_path.h"
 
 namespace dapd {
@@ -50,7 +54,7 @@ class FinishedRunTest : public testing::Test {
   }
   absl::Status Show() {
     return ShowFinishedRun(
-        config_, folder_, &metrics_, &status_, &history_, &answers_);
+        config_, folder_, {&metrics_, &status_, &history_, &answers_});
   }
 
   const std::string folder_ = TempPath("finished");

@@ -16,9 +16,13 @@
 #include "common/base/files.h"
 #include "common/base/json.h"
 #include "common/base/steady_time.h"
+#include "common/charts/run_history.h"
 #include "common/config/load_config.h"
 #include "common/metrics/metrics_registry.h"
 #include "common/training/metric_table.h"
+#include "services/trainer/record/run_answers.h"
+#include "services/trainer/status/trainer_metrics.h"
+#include "services/trainer/status/trainer_status.h"
 #include "tests/fakes/temp_path.h"
 
 namespace dapd {
@@ -58,13 +62,11 @@ class RunRecorderTest : public testing::Test {
     status_ = std::make_unique<TrainerStatus>();
     history_ = std::make_unique<RunHistory>();
     answers_ = std::make_unique<RunAnswers>();
-    auto recorder = RunRecorder::Create(loaded_,
-                                        *folder_,
-                                        start_step,
-                                        metrics_.get(),
-                                        status_.get(),
-                                        history_.get(),
-                                        answers_.get());
+    auto recorder = RunRecorder::Create(
+        loaded_,
+        *folder_,
+        start_step,
+        {metrics_.get(), status_.get(), history_.get(), answers_.get()});
     ASSERT_TRUE(recorder.ok()) << recorder.status();
     recorder_ = *std::move(recorder);
   }
