@@ -146,6 +146,59 @@ absl::Status CheckAddressFiles(const Config& config) {
   return absl::OkStatus();
 }
 
+void PrintModel(const ModelText& base) {
+  std::puts(absl::StrFormat(
+                "%-16s %s: %s, %d layers, hidden %d, %d parameters, context %d",
+                "model",
+                base.folder,
+                base.model.model_type,
+                base.model.num_layers,
+                base.model.hidden_size,
+                base.model.NumParameters(),
+                base.model.max_positions)
+                .c_str());
+}
+
+absl::Status CheckAdapter(const LoraSection& lora, int64_t parameters) {
+  std::puts(absl::StrFormat("%-16s rank %d, alpha %g: %d parameters",
+                            "adapter",
+                            lora.rank,
+                            lora.alpha,
+                            parameters)
+                .c_str());
+  if (!lora.start_from.empty()) {
+    ASSIGN_OR_RETURN(const std::string start,
+                     FindAdapterFolder(lora.start_from));
+    RETURN_IF_ERROR(CheckStartAdapter(start, lora));
+    std::puts(absl::StrFormat("%-16s from %s", "", start).c_str());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckData(const Config& config, const ModelText& base) {
+  const int64_t context = base.model.max_positions;
+  RETURN_IF_ERROR(
+      CheckDataset("data", config.data.path, config.data, [&](Dataset* data) {
+        RETURN_IF_ERROR(ApplyAnswerRule(config, data));
+        return ApplyViewLimits(config, context, base.text, data);
+      }));
+  return CheckDataset(
+      "held out", config.evaluation.path, config.data, [&](Dataset* data) {
+        return ApplyHeldOutLimits(config, context, base.text, data);
+      });
+}
+
+// Of the samples that --samples names; without, as long as they may be.
+absl::StatusOr<SampleLengths> LengthsOf(const std::string& samples,
+                                        const Config& config,
+                                        const ModelText& base) {
+  if (samples.empty()) return LongestSamples(config);
+  ASSIGN_OR_RETURN(std::vector<SampleRow> rows,
+                   ReadSampleRows(samples, base.model.vocab_size));
+  RETURN_IF_ERROR(FillContexts(config, *base.text.views, &rows));
+  return MeanLengths(rows, *base.text.views);
+}
+
 absl::Status Check(const CheckOptions& options) {
   ASSIGN_OR_RETURN(const LoadedConfig loaded,
                    LoadConfig(options.config, options.overrides));
@@ -157,37 +210,9 @@ absl::Status Check(const CheckOptions& options) {
   RETURN_IF_ERROR(CheckAddressFiles(config));
   RETURN_IF_ERROR(base.text.views->RolloutPrompt("1 + 1?").status());
   const MemoryPlan plan = PlanMemory(config, model);
-  std::puts(absl::StrFormat(
-                "%-16s %s: %s, %d layers, hidden %d, %d parameters, context %d",
-                "model",
-                base.folder,
-                model.model_type,
-                model.num_layers,
-                model.hidden_size,
-                model.NumParameters(),
-                model.max_positions)
-                .c_str());
-  std::puts(absl::StrFormat("%-16s rank %d, alpha %g: %d parameters",
-                            "adapter",
-                            config.lora.rank,
-                            config.lora.alpha,
-                            plan.lora_parameters)
-                .c_str());
-  if (!config.lora.start_from.empty()) {
-    ASSIGN_OR_RETURN(const std::string start,
-                     FindAdapterFolder(config.lora.start_from));
-    RETURN_IF_ERROR(CheckStartAdapter(start, config.lora));
-    std::puts(absl::StrFormat("%-16s from %s", "", start).c_str());
-  }
-  RETURN_IF_ERROR(
-      CheckDataset("data", config.data.path, config.data, [&](Dataset* data) {
-        RETURN_IF_ERROR(ApplyAnswerRule(config, data));
-        return ApplyViewLimits(config, model.max_positions, base.text, data);
-      }));
-  RETURN_IF_ERROR(CheckDataset(
-      "held out", config.evaluation.path, config.data, [&](Dataset* data) {
-        return ApplyHeldOutLimits(config, model.max_positions, base.text, data);
-      }));
+  PrintModel(base);
+  RETURN_IF_ERROR(CheckAdapter(config.lora, plan.lora_parameters));
+  RETURN_IF_ERROR(CheckData(config, base));
   if (!config.run.notify_url.empty()) {
     RETURN_IF_ERROR(LoadWebhook(config.run).status());
   }
@@ -210,13 +235,8 @@ absl::Status Check(const CheckOptions& options) {
                    PassLimitsText(config, model, options.gpu_gib));
   std::puts(absl::StrFormat("%-16s %s", "passes", passes).c_str());
   PrintDevices(config, plan);
-  SampleLengths lengths = LongestSamples(config);
-  if (!options.samples.empty()) {
-    ASSIGN_OR_RETURN(std::vector<SampleRow> rows,
-                     ReadSampleRows(options.samples, model.vocab_size));
-    RETURN_IF_ERROR(FillContexts(config, *base.text.views, &rows));
-    ASSIGN_OR_RETURN(lengths, MeanLengths(rows, *base.text.views));
-  }
+  ASSIGN_OR_RETURN(const SampleLengths lengths,
+                   LengthsOf(options.samples, config, base));
   PrintLines(StepCostText(config, model, lengths, options.rates));
   if (options.gpus > 0) {
     ASSIGN_OR_RETURN(
