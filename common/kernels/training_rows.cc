@@ -43,36 +43,30 @@ const TrainingRowKernel& TrainingRows() {
 }
 
 template <typename T>
-void NormRows(int num_threads,
-              const T* x,
-              const T* weight,
-              int64_t rows,
-              int64_t size,
-              float eps,
-              T* y) {
+void NormRows(int num_threads, const NormShape<T>& shape, const T* x, T* y) {
   const TrainingRowsOf<T>& kernel = TrainingRows().Of<T>();
-  ForRowRanges(num_threads, rows, size, [&](int64_t begin, int64_t end) {
+  const int64_t size = shape.size;
+  ForRowRanges(num_threads, shape.rows, size, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
-      kernel.norm(x + row * size, weight, size, eps, y + row * size);
+      const int64_t at = row * size;
+      kernel.norm(x + at, shape.weight, size, shape.eps, y + at);
     }
   });
 }
 
 template <typename T>
 void AddNormBackwardRows(int num_threads,
+                         const NormShape<T>& shape,
                          const T* grad,
                          const T* x,
-                         const T* weight,
-                         int64_t rows,
-                         int64_t size,
-                         float eps,
                          T* grad_x) {
   const TrainingRowsOf<T>& kernel = TrainingRows().Of<T>();
-  ForRowRanges(num_threads, rows, size, [&](int64_t begin, int64_t end) {
+  const int64_t size = shape.size;
+  ForRowRanges(num_threads, shape.rows, size, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const int64_t at = row * size;
       kernel.add_norm_backward(
-          grad + at, x + at, weight, size, eps, grad_x + at);
+          grad + at, x + at, shape.weight, size, shape.eps, grad_x + at);
     }
   });
 }
@@ -151,8 +145,8 @@ void GatedBackwardRows(
 
 // clang-format off
 #define DAPD_INSTANTIATE(T)                                                   \
-  template void NormRows(int, const T*, const T*, int64_t, int64_t, float, T*); \
-  template void AddNormBackwardRows(int, const T*, const T*, const T*, int64_t, int64_t, float, T*); \
+  template void NormRows(int, const NormShape<T>&, const T*, T*);             \
+  template void AddNormBackwardRows(int, const NormShape<T>&, const T*, const T*, T*); \
   template void NormAndRotateRows(int, const HeadRows<T>&, const T*, T*);     \
   template void NormAndRotateBackwardRows(int, const HeadRows<T>&, const T*, T*); \
   template void GatedRows(int, const T*, const T*, int64_t, T*);              \

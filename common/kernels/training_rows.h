@@ -12,25 +12,24 @@
 
 namespace dapd {
 
-// y = weight x r, r = 1 / sqrt(mean(x^2) + eps), row by row of `size`.
+// Rows that are normalised: y = weight x r, r = 1 / sqrt(mean(x^2) + eps).
 template <typename T>
-void NormRows(int num_threads,
-              const T* x,
-              const T* weight,
-              int64_t rows,
-              int64_t size,
-              float eps,
-              T* y);
+struct NormShape {
+  int64_t rows = 0;
+  int64_t size = 0;
+  const T* weight = nullptr;  // [size]
+  float eps = 0.0F;
+};
+
+template <typename T>
+void NormRows(int num_threads, const NormShape<T>& shape, const T* x, T* y);
 
 // grad_x += r (g - x r^2 mean(g x)), g = grad weight.
 template <typename T>
 void AddNormBackwardRows(int num_threads,
+                         const NormShape<T>& shape,
                          const T* grad,
                          const T* x,
-                         const T* weight,
-                         int64_t rows,
-                         int64_t size,
-                         float eps,
                          T* grad_x);
 
 // Heads of a token and the angles by which they turn, half-split: dimension i

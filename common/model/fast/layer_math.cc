@@ -156,11 +156,11 @@ at::Tensor Norm(const at::Tensor& x,
   const int64_t size = x.size(-1);
   WithNumberOf(x, [&]<typename T>(T) {
     NormRows(at::get_num_threads(),
+             {.rows = x.numel() / size,
+              .size = size,
+              .weight = Read<T>(weight),
+              .eps = static_cast<float>(eps)},
              Read<T>(x),
-             Read<T>(weight),
-             x.numel() / size,
-             size,
-             static_cast<float>(eps),
              Write<T>(y));
   });
   return y;
@@ -204,12 +204,12 @@ void AddNormBackward(const at::Tensor& grad,
   const int64_t size = x.size(-1);
   WithNumberOf(x, [&]<typename T>(T) {
     AddNormBackwardRows(at::get_num_threads(),
+                        {.rows = x.numel() / size,
+                         .size = size,
+                         .weight = Read<T>(weight),
+                         .eps = static_cast<float>(eps)},
                         Read<T>(grad),
                         Read<T>(x),
-                        Read<T>(weight),
-                        x.numel() / size,
-                        size,
-                        static_cast<float>(eps),
                         Write<T>(*grad_x));
   });
 }

@@ -41,12 +41,13 @@ at::Tensor ForwardTrunk(const ModelWeights& weights,
       MakeRotaryAngles(weights.config, positions, weights.dtype());
   at::Tensor x = weights.embedding.index_select(0, ids);
   const auto walk = WalkLayers(weights, WalkKind::kForward);
-  for (int64_t layer = 0; layer < weights.config.num_layers; ++layer) {
-    x = ForwardLayer(weights.config,
-                     walk->Next(layer),
-                     LoraOf(adapter, layer),
-                     ScaleOf(adapter),
-                     layer,
+  for (int64_t i = 0; i < weights.config.num_layers; ++i) {
+    const LayerWeights layer = walk->Next(i);
+    x = ForwardLayer({.config = weights.config,
+                      .weights = layer,
+                      .lora = LoraOf(adapter, i),
+                      .lora_scale = ScaleOf(adapter),
+                      .index = i},
                      angles,
                      attention,
                      sum,

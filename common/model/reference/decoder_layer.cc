@@ -12,13 +12,13 @@ using Project = absl::FunctionRef<at::Tensor(Projection projection,
                                              const at::Tensor& input)>;
 
 // The two updates of x [N, hidden], without the residual.
-at::Tensor AttentionBlock(const ModelConfig& config,
-                          const LayerWeights& weights,
+at::Tensor AttentionBlock(const DecoderLayer& layer,
                           Project project,
-                          int64_t index,
                           const RotaryAngles& angles,
                           Attention& attention,
                           const at::Tensor& x) {
+  const ModelConfig& config = layer.config;
+  const LayerWeights& weights = layer.weights;
   const int64_t rows = x.size(0);
   const at::Tensor n = RmsNorm(x, weights.input_norm, config.rms_norm_eps);
   at::Tensor q = project(Projection::kQ, n)
@@ -31,17 +31,17 @@ at::Tensor AttentionBlock(const ModelConfig& config,
     q = RmsNorm(q, weights.q_norm, config.rms_norm_eps);
     k = RmsNorm(k, weights.k_norm, config.rms_norm_eps);
   }
-  return project(Projection::kO,
-                 attention.Attend(
-                     index, ApplyRotary(q, angles), ApplyRotary(k, angles), v));
+  return project(
+      Projection::kO,
+      attention.Attend(
+          layer.index, ApplyRotary(q, angles), ApplyRotary(k, angles), v));
 }
 
-at::Tensor MlpBlock(const ModelConfig& config,
-                    const LayerWeights& weights,
+at::Tensor MlpBlock(const DecoderLayer& layer,
                     Project project,
                     const at::Tensor& x) {
   const at::Tensor m =
-      RmsNorm(x, weights.post_attention_norm, config.rms_norm_eps);
+      RmsNorm(x, layer.weights.post_attention_norm, layer.config.rms_norm_eps);
   return project(
       Projection::kDown,
       at::silu(project(Projection::kGate, m)) * project(Projection::kUp, m));
@@ -55,11 +55,7 @@ at::Tensor RmsNorm(const at::Tensor& x, const at::Tensor& weight, double eps) {
   return weight * (wide * scale).to(x.scalar_type());
 }
 
-at::Tensor ForwardLayer(const ModelConfig& config,
-                        const LayerWeights& weights,
-                        const LoraLayer* lora,
-                        double lora_scale,
-                        int64_t index,
+at::Tensor ForwardLayer(const DecoderLayer& layer,
                         const RotaryAngles& angles,
                         Attention& attention,
                         const SumOverRanks& sum,
@@ -67,16 +63,15 @@ at::Tensor ForwardLayer(const ModelConfig& config,
   const auto project = [&](Projection projection, const at::Tensor& input) {
     const auto p = static_cast<size_t>(projection);
     return LoraLinear(input,
-                      weights.weight[p],
-                      weights.bias[p],
-                      lora == nullptr ? nullptr : &(*lora)[p],
-                      lora_scale);
+                      layer.weights.weight[p],
+                      layer.weights.bias[p],
+                      layer.lora == nullptr ? nullptr : &(*layer.lora)[p],
+                      layer.lora_scale);
   };
-  at::Tensor attended =
-      AttentionBlock(config, weights, project, index, angles, attention, x);
+  at::Tensor attended = AttentionBlock(layer, project, angles, attention, x);
   if (sum) sum(attended);
   const at::Tensor middle = x + attended;
-  at::Tensor mlp = MlpBlock(config, weights, project, middle);
+  at::Tensor mlp = MlpBlock(layer, project, middle);
   if (sum) sum(mlp);
   return middle + mlp;
 }

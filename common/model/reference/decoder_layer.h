@@ -26,15 +26,18 @@ at::Tensor RmsNorm(const at::Tensor& x, const at::Tensor& weight, double eps);
 // shapes. Empty: the layer is whole. Throws StatusError.
 using SumOverRanks = std::function<void(at::Tensor& values)>;
 
-// x [N, hidden] -> [N, hidden]. `lora` null: the base. `index` is the layer's
-// number, which `attention` may need for its cache. `config`, `weights` and
-// `lora` are the layer's, or a rank's share of it; `sum` is applied to what
-// attention and MLP add to x.
-at::Tensor ForwardLayer(const ModelConfig& config,
-                        const LayerWeights& weights,
-                        const LoraLayer* lora,
-                        double lora_scale,
-                        int64_t index,
+// A layer, or a rank's share of one.
+struct DecoderLayer {
+  const ModelConfig& config;
+  const LayerWeights& weights;
+  const LoraLayer* lora = nullptr;  // null: the base
+  double lora_scale = 0.0;
+  int64_t index = 0;  // which `attention` may need for its cache
+};
+
+// x [N, hidden] -> [N, hidden]. `sum` is applied to what attention and MLP add
+// to x.
+at::Tensor ForwardLayer(const DecoderLayer& layer,
                         const RotaryAngles& angles,
                         Attention& attention,
                         const SumOverRanks& sum,

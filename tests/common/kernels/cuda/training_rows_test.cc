@@ -151,12 +151,13 @@ TYPED_TEST(CudaTrainingRowsOnHostTest, NormOfASumIntoWiderRows) {
         ASSERT_LE(Error(found, exact), Limit<T>()) << size;
         if (!std::is_same_v<T, float>) return;
         std::vector<float> twin(static_cast<size_t>(numbers));
+        const std::vector<float> weight_floats = Floats(weights);
         NormRows(1,
+                 {.rows = rows,
+                  .size = size,
+                  .weight = weight_floats.data(),
+                  .eps = kEps},
                  Floats(sum).data(),
-                 Floats(weights).data(),
-                 rows,
-                 size,
-                 kEps,
                  twin.data());
         ASSERT_LE(Error(twin, Wide(found)), 2e-6);
       });
@@ -201,13 +202,14 @@ TYPED_TEST(CudaTrainingRowsOnHostTest, GradientOfANormIsAdded) {
       ASSERT_LE(Error(grad_x.Read(), exact), Limit<T>()) << size;
       if (!std::is_same_v<T, float>) return;
       std::vector<float> twin = Floats(before);
+      const std::vector<float> weight_floats = Floats(weights);
       AddNormBackwardRows(1,
+                          {.rows = rows,
+                           .size = size,
+                           .weight = weight_floats.data(),
+                           .eps = kEps},
                           Floats(grad).data(),
                           Floats(x).data(),
-                          Floats(weights).data(),
-                          rows,
-                          size,
-                          kEps,
                           twin.data());
       ASSERT_LE(Error(twin, Wide(grad_x.Read())), 2e-6);
     });
