@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/functional/function_ref.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -138,13 +139,13 @@ absl::StatusOr<HostTensor> Merge(const HostTensor& weight,
                                 DTypeName(weight.dtype)));
 }
 
+// `on_written` is called after each of its tensors.
 absl::Status WriteShard(const std::string& path,
                         const SafetensorsFolder& tensors,
                         const Shard& shard,
                         const Changes& changes,
                         double scale,
-                        Progress* progress,
-                        int64_t* num_written) {
+                        absl::FunctionRef<void()> on_written) {
   NamedTensors shapes;
   for (const std::string& name : shard.names) {
     const SafetensorsEntry& entry = tensors.entry(name);
@@ -161,7 +162,7 @@ absl::Status WriteShard(const std::string& path,
       ASSIGN_OR_RETURN(tensor, Merge(tensor, *change->second, scale, name));
     }
     RETURN_IF_ERROR(file.Append(tensor.bytes()));
-    progress->Update(++*num_written);
+    on_written();
   }
   return file.Commit();
 }
@@ -285,8 +286,7 @@ absl::StatusOr<MergedModel> WriteMergedModel(const std::string& base,
                                shards[i],
                                changes,
                                adapter.config.scale(),
-                               &progress,
-                               &num_written));
+                               [&] { progress.Update(++num_written); }));
   }
   if (shards.size() > 1) {
     RETURN_IF_ERROR(WriteIndex(aside, shards, merged.bytes));
