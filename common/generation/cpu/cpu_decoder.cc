@@ -132,14 +132,8 @@ void CpuDecoder::AttendRows(int64_t index,
                         dim,
                         CpuKvCache::PaddedDepth(dim),
                         packed.data());
-  last.cache->MultiplyKeys(kernels_,
-                           index,
-                           kv_head,
-                           packed.data(),
-                           count,
-                           length,
-                           scores.data(),
-                           width);
+  last.cache->MultiplyKeys(
+      kernels_, index, kv_head, packed.data(), count, length, scores.data());
   const float scale = 1.0F / std::sqrt(static_cast<float>(dim));
   for (int64_t i = 0; i < count; ++i) {
     const Row& where = rows_[static_cast<size_t>(first_row + i / group)];
@@ -148,14 +142,8 @@ void CpuDecoder::AttendRows(int64_t index,
   }
   kernels_.pack_float32(
       scores.data(), width, count, depth, depth, packed.data());
-  last.cache->MultiplyValues(kernels_,
-                             index,
-                             kv_head,
-                             packed.data(),
-                             count,
-                             length,
-                             out.data(),
-                             out_stride);
+  last.cache->MultiplyValues(
+      kernels_, index, kv_head, packed.data(), count, length, out.data());
   for (int64_t i = 0; i < count; ++i) {
     const int64_t row = first_row + i / group;
     const int64_t head = kv_head * group + i % group;
@@ -245,7 +233,6 @@ void CpuDecoder::AddAttention(const CpuAdapter* adapter,
   multiplier_.Multiply(qkv,
                        LoraOf(adapter, index, FusedLinear::kQkv),
                        norm_.data(),
-                       config.hidden_size,
                        rows,
                        qkv_.data());
   RotateAndStore(layer, static_cast<int64_t>(index));
@@ -254,7 +241,6 @@ void CpuDecoder::AddAttention(const CpuAdapter* adapter,
       layer.linears[static_cast<size_t>(FusedLinear::kO)],
       LoraOf(adapter, index, FusedLinear::kO),
       attended_.data(),
-      config.num_heads * config.head_dim,
       rows,
       config.hidden_size,
       x_.data());
@@ -272,7 +258,6 @@ void CpuDecoder::AddMlp(const CpuAdapter* adapter, size_t index) {
   multiplier_.Multiply(gate_up,
                        LoraOf(adapter, index, FusedLinear::kGateUp),
                        norm_.data(),
-                       config.hidden_size,
                        rows,
                        gate_up_.data());
   ParallelFor(ThreadsForRows(rows, stride), rows, [&](int64_t row) {
@@ -287,7 +272,6 @@ void CpuDecoder::AddMlp(const CpuAdapter* adapter, size_t index) {
       layer.linears[static_cast<size_t>(FusedLinear::kDown)],
       LoraOf(adapter, index, FusedLinear::kDown),
       gated_.data(),
-      config.intermediate_size,
       rows,
       config.hidden_size,
       x_.data());
@@ -319,7 +303,7 @@ const float* CpuDecoder::Logits(std::span<const int64_t> rows) {
   }
   Resize(logits_, count * logits_stride());
   multiplier_.Multiply(
-      model_->head, nullptr, norm_.data(), hidden, count, logits_.data());
+      model_->head, nullptr, norm_.data(), count, logits_.data());
   return logits_.data();
 }
 

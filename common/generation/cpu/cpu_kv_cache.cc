@@ -117,8 +117,7 @@ void CpuKvCache::MultiplyKeys(const DecodeKernels& kernels,
                               const float* packed,
                               int64_t rows,
                               int64_t length,
-                              float* scores,
-                              int64_t stride) const {
+                              float* scores) const {
   for (int64_t t = 0; t < length; t += kPanelWidth) {
     MultiplyPanel(kernels,
                   KeyPanel(layer, head, t / kPanelWidth),
@@ -126,7 +125,7 @@ void CpuKvCache::MultiplyKeys(const DecodeKernels& kernels,
                   rows,
                   PaddedDepth(head_dim_),
                   scores + t,
-                  stride);
+                  PaddedWidth(length));
   }
 }
 
@@ -136,8 +135,7 @@ void CpuKvCache::MultiplyValues(const DecodeKernels& kernels,
                                 const float* packed,
                                 int64_t rows,
                                 int64_t length,
-                                float* out,
-                                int64_t stride) const {
+                                float* out) const {
   for (int64_t d = 0; d < head_dim_; d += kPanelWidth) {
     MultiplyPanel(kernels,
                   ValuePanel(layer, head, d / kPanelWidth),
@@ -145,7 +143,7 @@ void CpuKvCache::MultiplyValues(const DecodeKernels& kernels,
                   rows,
                   PaddedDepth(length),
                   out + d,
-                  stride);
+                  PaddedWidth(head_dim_));
   }
 }
 

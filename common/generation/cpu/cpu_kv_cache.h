@@ -41,27 +41,25 @@ class CpuKvCache {
              const float* key,
              const float* value);
 
-  // scores[row * stride + t] of positions t < `length`, and of some after
-  // (`stride` >= length rounded up to panels). `packed`: queries by
-  // pack_float32, padded to PaddedDepth(head_dim).
+  // scores [rows, PaddedWidth(length)] of the positions before `length`, and of
+  // some after. `packed`: queries by pack_float32, padded to
+  // PaddedDepth(head_dim).
   void MultiplyKeys(const DecodeKernels& kernels,
                     int64_t layer,
                     int64_t head,
                     const float* packed,
                     int64_t rows,
                     int64_t length,
-                    float* scores,
-                    int64_t stride) const;
-  // out[row * stride + d], with head_dim rounded up to panels. `packed`:
-  // probabilities by pack_float32, padded to PaddedDepth(length).
+                    float* scores) const;
+  // out [rows, PaddedWidth(head_dim)]. `packed`: probabilities by pack_float32,
+  // padded to PaddedDepth(length).
   void MultiplyValues(const DecodeKernels& kernels,
                       int64_t layer,
                       int64_t head,
                       const float* packed,
                       int64_t rows,
                       int64_t length,
-                      float* out,
-                      int64_t stride) const;
+                      float* out) const;
 
   static int64_t PaddedDepth(int64_t depth) { return (depth + 1) / 2 * 2; }
   static int64_t PaddedWidth(int64_t width) {

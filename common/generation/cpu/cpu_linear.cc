@@ -84,33 +84,31 @@ CpuLora FuseLora(std::span<const LoraPair> pairs,
 
 const void* CpuMultiplier::Pack(const CpuMatrix& matrix,
                                 const float* x,
-                                int64_t stride,
                                 int64_t rows) {
   const int64_t count = rows * matrix.packed_depth();
+  const int64_t depth = matrix.depth();
   // A float32 panel knows no padding of its depth.
-  const int64_t padded =
-      matrix.is_bfloat16() ? matrix.packed_depth() : matrix.depth();
+  const int64_t padded = matrix.is_bfloat16() ? matrix.packed_depth() : depth;
   if (UsesDot(matrix)) {
     uint16_t* packed = RoomOfLines(packed_pairs_, count);
-    kernels_.pack_bfloat16(x, stride, rows, matrix.depth(), padded, packed);
+    kernels_.pack_bfloat16(x, depth, rows, depth, padded, packed);
     return packed;
   }
   float* packed = Room(packed_, count);
-  kernels_.pack_float32(x, stride, rows, matrix.depth(), padded, packed);
+  kernels_.pack_float32(x, depth, rows, depth, padded, packed);
   return packed;
 }
 
 void CpuMultiplier::PackUpdates(const CpuLora& lora,
                                 const float* x,
-                                int64_t stride,
                                 int64_t rows) {
   const int64_t width = lora.a.padded_outs();
   float* low = Room(low_, rows * width);
   // Float32 throughout, as in lora.h: x is not rounded further.
-  const int64_t padded =
-      lora.a.is_bfloat16() ? lora.a.packed_depth() : lora.a.depth();
+  const int64_t depth = lora.a.depth();
+  const int64_t padded = lora.a.is_bfloat16() ? lora.a.packed_depth() : depth;
   float* packed = Room(packed_, rows * padded);
-  kernels_.pack_float32(x, stride, rows, lora.a.depth(), padded, packed);
+  kernels_.pack_float32(x, depth, rows, depth, padded, packed);
   const int threads = ThreadsFor(lora.a, rows);
   ParallelFor(threads, lora.a.num_panels(), [&](int64_t panel) {
     lora.a.MultiplyPanel(kernels_,
@@ -139,7 +137,6 @@ void CpuMultiplier::PackUpdates(const CpuLora& lora,
 void CpuMultiplier::Run(const CpuLinear& linear,
                         const CpuLora* lora,
                         const float* x,
-                        int64_t stride,
                         int64_t rows,
                         float* out,
                         float* residual,
@@ -148,8 +145,8 @@ void CpuMultiplier::Run(const CpuLinear& linear,
   const int64_t out_stride = weight.padded_outs();
   const bool has_update = lora != nullptr && !lora->updates.empty();
   // Before x: both pack into the same memory.
-  if (has_update) PackUpdates(*lora, x, stride, rows);
-  const void* packed = Pack(weight, x, stride, rows);
+  if (has_update) PackUpdates(*lora, x, rows);
+  const void* packed = Pack(weight, x, rows);
   const bool dot = UsesDot(weight);
   float* updates = has_update ? Room(update_, rows * out_stride) : nullptr;
   const int threads = ThreadsFor(weight, rows);
@@ -200,21 +197,19 @@ void CpuMultiplier::Run(const CpuLinear& linear,
 void CpuMultiplier::Multiply(const CpuLinear& linear,
                              const CpuLora* lora,
                              const float* x,
-                             int64_t stride,
                              int64_t rows,
                              float* out) {
-  Run(linear, lora, x, stride, rows, out, nullptr, 0);
+  Run(linear, lora, x, rows, out, nullptr, 0);
 }
 
 void CpuMultiplier::MultiplyAndAdd(const CpuLinear& linear,
                                    const CpuLora* lora,
                                    const float* x,
-                                   int64_t stride,
                                    int64_t rows,
                                    int64_t width,
                                    float* residual) {
   float* product = Room(product_, rows * linear.weight.padded_outs());
-  Run(linear, lora, x, stride, rows, product, residual, width);
+  Run(linear, lora, x, rows, product, residual, width);
 }
 
 }  // namespace dapd

@@ -55,12 +55,11 @@ class CpuMultiplier {
   CpuMultiplier(const DecodeKernels& kernels, bool round)
       : kernels_(kernels), round_(round) {}
 
-  // out [rows, padded_outs]: the layer of x [rows, depth], rows `stride` apart.
-  // `lora` null: the base.
+  // out [rows, padded_outs]: the layer of x [rows, depth]. `lora` null: the
+  // base.
   void Multiply(const CpuLinear& linear,
                 const CpuLora* lora,
                 const float* x,
-                int64_t stride,
                 int64_t rows,
                 float* out);
 
@@ -68,25 +67,17 @@ class CpuMultiplier {
   void MultiplyAndAdd(const CpuLinear& linear,
                       const CpuLora* lora,
                       const float* x,
-                      int64_t stride,
                       int64_t rows,
                       int64_t width,
                       float* residual);
 
  private:
   // The rows of `x`, packed for a product with `matrix`.
-  const void* Pack(const CpuMatrix& matrix,
-                   const float* x,
-                   int64_t stride,
-                   int64_t rows);
-  void PackUpdates(const CpuLora& lora,
-                   const float* x,
-                   int64_t stride,
-                   int64_t rows);
+  const void* Pack(const CpuMatrix& matrix, const float* x, int64_t rows);
+  void PackUpdates(const CpuLora& lora, const float* x, int64_t rows);
   void Run(const CpuLinear& linear,
            const CpuLora* lora,
            const float* x,
-           int64_t stride,
            int64_t rows,
            float* out,
            float* residual,
