@@ -9,9 +9,7 @@
 #include "torch/optim/adamw.h"
 
 #include "common/base/check.h"
-#include "common/base/exit_code.h"
 #include "common/base/status_macros.h"
-#include "common/config/preset_terms.h"
 #include "common/tensor/torch_bridge.h"
 
 namespace dapd {
@@ -29,44 +27,6 @@ bool ChangesNothing(const Adapter& adapter) {
 }
 
 }  // namespace
-
-OptimizerOptions MakeOptimizerOptions(const Config& config) {
-  OptimizerOptions options{
-      .learning_rate = config.trainer.learning_rate,
-      .schedule_steps = config.trainer.schedule_steps,
-      .max_grad_norm = config.trainer.max_grad_norm,
-      .snapshot_interval = config.teacher.snapshot_interval,
-      .keep_previous = config.rollout.max_staleness > 0};
-  for (const TeacherPass& pass : TeacherPasses(ExpandTerms(config.objective))) {
-    if (pass.weights == WeightSet::kEma) {
-      options.ema_rate = config.teacher.ema_rate;
-    }
-  }
-  return options;
-}
-
-absl::StatusOr<LoraConfig> MakeLoraConfig(const LoraSection& section) {
-  LoraConfig lora{.rank = section.rank, .alpha = section.alpha};
-  for (const std::string& target : section.targets) {
-    int p = 0;
-    while (p < kNumProjections &&
-           target != ProjectionName(static_cast<Projection>(p))) {
-      ++p;
-    }
-    if (p == kNumProjections) {
-      return ConfigError(
-          absl::StrCat("lora.targets: '", target, "' is not a projection"));
-    }
-    lora.targets.push_back(static_cast<Projection>(p));
-  }
-  return lora;
-}
-
-double LearningRateAt(const OptimizerOptions& options, int64_t step) {
-  const double done = static_cast<double>(step - 1) /
-                      static_cast<double>(options.schedule_steps);
-  return options.learning_rate * std::max(0.0, 1.0 - done);
-}
 
 Policy::Policy(Adapter start,
                std::optional<Adapter> snapshot,

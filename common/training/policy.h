@@ -15,10 +15,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-#include "common/config/config.h"
 #include "common/model/weights/adapter.h"
 #include "common/tensor/aten.h"
 #include "common/terms/weight_set.h"
+#include "common/training/optimizer_options.h"
 #include "common/training/step_report.h"
 
 namespace torch::optim {
@@ -27,22 +27,6 @@ struct AdamWParamState;
 }  // namespace torch::optim
 
 namespace dapd {
-
-struct OptimizerOptions {
-  double learning_rate = 5e-6;
-  int64_t schedule_steps = 500;  // the rate falls linearly to zero over these
-  double max_grad_norm = 0.1;    // of all gradients together
-  int64_t snapshot_interval = 100;
-  bool keep_previous = false;      // the adapter as it was before the last step
-  std::optional<double> ema_rate;  // none: no moving average is kept
-};
-
-OptimizerOptions MakeOptimizerOptions(const Config& config);
-// CONFIG error for an unknown name among lora.targets.
-absl::StatusOr<LoraConfig> MakeLoraConfig(const LoraSection& section);
-
-// The rate of optimizer step `step`, counted from 1: lr (1 - (step-1) / N).
-double LearningRateAt(const OptimizerOptions& options, int64_t step);
 
 // All that a later step depends on.
 struct PolicyState {

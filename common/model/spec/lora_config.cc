@@ -44,6 +44,23 @@ bool ChangesBase(const json& config) {
 
 }  // namespace
 
+absl::StatusOr<LoraConfig> MakeLoraConfig(const LoraSection& section) {
+  LoraConfig lora{.rank = section.rank, .alpha = section.alpha};
+  for (const std::string& target : section.targets) {
+    int p = 0;
+    while (p < kNumProjections &&
+           target != ProjectionName(static_cast<Projection>(p))) {
+      ++p;
+    }
+    if (p == kNumProjections) {
+      return ConfigError(
+          absl::StrCat("lora.targets: '", target, "' is not a projection"));
+    }
+    lora.targets.push_back(static_cast<Projection>(p));
+  }
+  return lora;
+}
+
 absl::StatusOr<LoraConfig> ParseLoraConfig(const std::string& text,
                                            const std::string& where) {
   ASSIGN_OR_RETURN(const json config, ParseJson(text, where));

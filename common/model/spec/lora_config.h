@@ -21,6 +21,9 @@ struct LoraConfig {
   double scale() const { return alpha / static_cast<double>(rank); }
 };
 
+// CONFIG error for an unknown name among lora.targets.
+absl::StatusOr<LoraConfig> MakeLoraConfig(const LoraSection& section);
+
 // Refused by name: not LORA, DoRA, modules_to_save, rank or alpha patterns, a
 // bias, fan_in_fan_out, one that is active behind certain tokens only or that
 // began with a part of the base's weights (PiSSA, OLoRA), a target that is none

@@ -14,13 +14,6 @@
 namespace dapd {
 namespace {
 
-TEST(PolicyTest, TheRateFallsLinearlyFromTheFirstStep) {
-  const OptimizerOptions options{.learning_rate = 1.0, .schedule_steps = 500};
-  EXPECT_DOUBLE_EQ(LearningRateAt(options, 1), 1.0);
-  EXPECT_DOUBLE_EQ(LearningRateAt(options, 200), 1.0 - 199.0 / 500.0);
-  EXPECT_DOUBLE_EQ(LearningRateAt(options, 501), 0.0);
-}
-
 TEST(PolicyTest, LayerByLayerItIsOneAdamWOverAllParametersBitForBit) {
   const OptimizerOptions options = ClippingOptions(100);
   Policy policy = MakePolicy(options);

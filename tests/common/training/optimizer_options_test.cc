@@ -1,0 +1,16 @@
+#include "common/training/optimizer_options.h"
+
+#include "gtest/gtest.h"
+
+namespace dapd {
+namespace {
+
+TEST(OptimizerOptionsTest, TheRateFallsLinearlyFromTheFirstStep) {
+  const OptimizerOptions options{.learning_rate = 1.0, .schedule_steps = 500};
+  EXPECT_DOUBLE_EQ(LearningRateAt(options, 1), 1.0);
+  EXPECT_DOUBLE_EQ(LearningRateAt(options, 200), 1.0 - 199.0 / 500.0);
+  EXPECT_DOUBLE_EQ(LearningRateAt(options, 501), 0.0);
+}
+
+}  // namespace
+}  // namespace dapd
