@@ -84,7 +84,7 @@ def test_a_bare_machine_comes_as_far_as_the_card(pack, tmp_path):
     assert result.returncode == 1
     assert results["machine"]["programs"] and results["machine"]["gpu"] is None
     assert set(results["machine"]["peers"]) == {"transformers", "peft", "liger-kernel"} and not results["machine"]["peers_left_out"]
-    assert [stage["stage"] for stage in results["stages"]] == ["kernels", "parity", "determinism", "G5", "G6", "G1", "G2", "G3", "G4", "G7", "G8", "run"]
+    assert [stage["stage"] for stage in results["stages"]] == ["kernels", "parity", "run", "determinism", "G5", "G6", "G1", "G2", "G3", "G4", "G7", "G8"]
     for stage in results["stages"]:
         assert stage["state"] == "not run" and stage["reason"].startswith("no CUDA device: ")
     assert "no CUDA device" in (bare.work / "results/results.txt").read_text()
@@ -209,7 +209,7 @@ def test_a_stage_that_fails_or_hangs_does_not_keep_the_others_from_running(stood
     result, stages = stood_in("determinism", "parity", "kernels", "G3", "run")
     assert result.returncode == 1
     # In the order of what proves what, not of the call.
-    assert list(stages) == ["kernels", "parity", "determinism", "G3", "run"]
+    assert list(stages) == ["kernels", "parity", "run", "determinism", "G3"]
     assert stages["kernels"]["state"] == "passed" and [line.get("ok") for line in stages["kernels"]["lines"]] == [None, True, None]
     assert stages["parity"]["state"] == "failed" and stages["parity"]["reason"] == "checks failed: parity: error"
     assert stages["determinism"]["state"] == "failed" and stages["determinism"]["reason"] == "not done after 5 s"
@@ -221,6 +221,38 @@ def test_a_stage_that_fails_or_hangs_does_not_keep_the_others_from_running(stood
     text = (tmp_path / "results/results.txt").read_text()
     assert "share: 0.9   [target >= 0.7: met]" in text and "== determinism  failed: not done after 5 s" in text
     assert "==== parity" in (tmp_path / "results/log.txt").read_text()
+
+
+def test_what_a_stage_has_found_is_there_while_it_runs_and_when_the_call_is_ended(stood_in, tmp_path):
+    """Who lends the machine may end the call, and need not say so first."""
+    call = subprocess.Popen([sys.executable, tmp_path / "tree/tests/gpu/run.py", tmp_path / "work", tmp_path / "results", "60", "determinism", "parity"])
+    path = tmp_path / "results/results.json"
+
+    def stage():
+        stages = json.loads(path.read_text())["stages"] if path.exists() else []
+        return next((each for each in stages if each["stage"] == "determinism"), {"lines": []})
+
+    until = time.monotonic() + 50
+    while len(stage()["lines"]) < 2 and time.monotonic() < until:
+        time.sleep(0.1)
+    running = stage()
+    assert (running["stage"], running["state"], running["lines"][1]["figure"]) == ("determinism", "running", "begun")
+    assert "==== determinism" in (tmp_path / "results/log.txt").read_text()
+    call.terminate()
+    assert call.wait(30) == 1
+    ended = stage()
+    assert (ended["state"], ended["reason"], ended["lines"]) == ("failed", "the call was ended", running["lines"])
+    assert subprocess.run(["pgrep", "-fx", f"sleep {SLEEP}"], capture_output=True, text=True).stdout == ""
+
+
+def test_a_call_ends_with_the_time_that_it_has(stood_in):
+    result, stages = stood_in("--total", "8", "kernels", "determinism", "G5")
+    assert result.returncode == 1 and stages["kernels"]["state"] == "passed"
+    assert stages["determinism"]["reason"] == "not done after 5 s" and stages["G5"]["state"] == "not run"
+    assert stages["G5"]["reason"] == "no time was left of the call's 8 s"
+    # What has no time now may have had some before.
+    result, again = stood_in("--total", "1", "kernels")
+    assert result.returncode == 0 and again["kernels"] == stages["kernels"]
 
 
 def test_results_of_several_calls_come_together(stood_in):

@@ -1,6 +1,7 @@
 """results.json and results.txt: the machine, and by stage its state, time and lines.
 
-A stage: {"stage", "state": passed | failed | not run, "reason", "seconds", "lines"}; its lines are Row's (duel.py).
+A stage: {"stage", "state": passed | failed | not run | running, "reason", "seconds", "lines"}; its lines are Row's (duel.py). One that is
+still running in results that are over was ended together with the call.
 """
 
 import itertools
@@ -27,6 +28,10 @@ class Results:
             # Beside those that were put away earlier: a GPU may not be there to measure them again.
             names = (f"results-before{f'-{number}' if number else ''}.json" for number in itertools.count())
             (self.folder / "results.json").rename(next(path for path in map(self.folder.joinpath, names) if not path.exists()))
+
+    def of(self, stage):
+        """The stage as it ran before; None if it did not."""
+        return next((each for each in self.content["stages"] if each["stage"] == stage and each["state"] != "not run"), None)
 
     def put(self, stage, state, reason=None, seconds=0.0, lines=()):
         """Replaces what there is of the stage; both files are whole at any time."""

