@@ -255,6 +255,53 @@ def test_a_call_ends_with_the_time_that_it_has(stood_in):
     assert result.returncode == 0 and again["kernels"] == stages["kernels"]
 
 
+# A program of tests, of which one fails and takes the GPU from those behind it, one ends the process and one does not end.
+TESTS = """#!/usr/bin/env python3
+import os, sys, time
+names = ["Passes", "Fails", "FailsBehindIt", "Aborts", "Skips", "Hangs", "PassesToo"]
+if "--gtest_list_tests" in sys.argv:
+    print("Running main() from gtest_main.cc\\nKinds/CudaTest.  # TypeParam = int")
+    print("\\n".join(f"  {name}/0  # GetParam() = 1" for name in names))
+    sys.exit()
+wanted = next(argument for argument in sys.argv if argument.startswith("--gtest_filter=")).split("=")[1].split(":")
+failed = False
+for name in names:
+    full = f"Kinds/CudaTest.{name}/0"
+    if full not in wanted:
+        continue
+    print(f"[ RUN      ] {full}", flush=True)
+    if failed:
+        print(f"[  SKIPPED ] {full} (0 ms)", flush=True)
+        continue
+    if name == "Aborts":
+        os.abort()
+    if name == "Hangs":
+        time.sleep(1000)
+    failed = name == "Fails"
+    state = "  FAILED  " if failed else "  SKIPPED " if name == "Skips" else "       OK "
+    print(f"[{state}] {full}" + (", where GetParam() = 1" if failed else "") + " (1 ms)", flush=True)
+print("[  FAILED  ] 1 test, listed below:")
+"""
+
+
+def test_a_test_that_ends_its_process_costs_no_other_its_result(tmp_path):
+    (tmp_path / "dapd_x_test").write_text(TESTS)
+    (tmp_path / "dapd_x_test").chmod(0o755)
+    record = tmp_path / "record"
+    result = subprocess.run([sys.executable, GPU / "stage.py", "kernels"], capture_output=True, text=True, env={
+        **os.environ, "DAPD_BIN": str(tmp_path), "DAPD_GPU_TESTS": "dapd_x_test", "DAPD_BENCHMARK_RECORD": str(record),
+        "DAPD_BENCHMARK_DEADLINE": str(time.time() + 20)})
+    lines = [json.loads(line) for line in record.read_text().splitlines()]
+    assert lines[1]["value"] == "3 passed", result.stderr
+    checks = {line["check"]: line["error"] for line in lines[2:]}
+    (lost,) = [check for check in checks if "without a result" in check]
+    assert checks.pop(lost) == 2
+    assert re.search(r"Kinds/CudaTest\.Aborts/0: ended the process with SIGABRT, Kinds/CudaTest\.Hangs/0: not done after \d+ s\)", lost)
+    assert checks == {"dapd_x_test: tests that failed (Kinds/CudaTest.Fails/0)": 1, "dapd_x_test: tests that skipped themselves (Kinds/CudaTest.Skips/0)": 1,
+                      "dapd_x_test: tests for which there was no time": 0, "dapd_x_test: no test at all": 0}
+    assert result.returncode == 1
+
+
 def test_results_of_several_calls_come_together(stood_in):
     assert stood_in("kernels")[0].returncode == 0
     result, stages = stood_in("parity")

@@ -1,36 +1,110 @@
-"""The tests that need a GPU: kernels, samplers, graphs and attention against LibTorch and float64, a model's passes against the CPU."""
+"""The tests that need a GPU: kernels, samplers, graphs and attention against LibTorch and float64, a model's passes against the CPU.
 
-import json
+A process tests until a test fails, and the next one goes on behind it: after an illegal access every call of a process fails, and
+what came behind would be said to fail as well. One that ends its process or does not end is one without a result; the others run.
+"""
+
 import os
-import pathlib
+import re
+import signal
 import subprocess
 import sys
-import tempfile
+import threading
+import time
 
-from duel import BIN, Row
+from duel import BIN, DEADLINE, Row
 
 FILTER = "*Cuda*:*Gpu*:*GPU*"
+# Of one test, and of what its process loads before it. Never more than half of what is left for all of them.
+MOST_SECONDS = 150
 
 
-def cases(report):
-    """(name, failed, skipped) of every test that a gtest report has."""
-    for suite in json.loads(report.read_text())["testsuites"]:
-        for case in suite["testsuite"]:
-            yield f"{suite['name']}.{case['name']}", bool(case.get("failures")), case.get("result") == "SKIPPED"
+def tests_of(program):
+    """Names of the tests that the filter leaves."""
+    listed = subprocess.run([BIN / program, f"--gtest_filter={FILTER}", "--gtest_list_tests"], stdout=subprocess.PIPE, stderr=sys.stderr, text=True).stdout
+    names, suite = [], ""
+    for line in listed.splitlines():
+        word = line.split("#")[0].strip()
+        if not line.startswith(" "):
+            suite = word
+        elif word:
+            names.append(suite + word)
+    return names
+
+
+class Process:
+    """Runs tests of a program, in turn, up to the first that fails. `results` gets what became of each that began: passed, failed, skipped, or
+    why that is not known."""
+
+    def __init__(self, program, names, results):
+        self.names, self.results, self.running, self.over = names, results, None, False
+        # It says at the beginning and at the end of each test which one that is.
+        self.process = subprocess.Popen([BIN / program, "--gtest_fail_fast", f"--gtest_filter={':'.join(names)}"], stdout=subprocess.PIPE, stderr=sys.stderr,
+                                        text=True, errors="replace")
+        self._begin()
+        watch = threading.Thread(target=self._watch)
+        watch.start()
+        self._read()
+        self.code = self.process.wait()
+        watch.join()
+        if self.running:
+            results[self.running] = f"not done after {time.time() - self.began:.0f} s" if self.over else f"ended the process with {self._ending()}"
+
+    def _begin(self):
+        self.began = time.time()
+        self.until = self.began + min(MOST_SECONDS, (DEADLINE - self.began) / 2)
+
+    def _watch(self):
+        while self.process.poll() is None:
+            if time.time() > self.until:
+                self.over = True
+                self.process.kill()
+            time.sleep(0.1)
+
+    def _read(self):
+        for line in self.process.stdout:
+            sys.stderr.write(line)
+            said = re.match(r"\[ +(RUN|OK|FAILED|SKIPPED) +\] ([^\s,]+)", line)
+            if not said or said[2] not in self.names or "failed" in (self.results.get(name) for name in self.names):
+                continue  # a failure ends the tests: it says of the others that they were skipped
+            if said[1] == "RUN":
+                self.running = said[2]
+                self._begin()
+            else:
+                self.results[said[2]] = {"OK": "passed", "FAILED": "failed", "SKIPPED": "skipped"}[said[1]]
+                self.running = None
+
+    def _ending(self):
+        return signal.Signals(-self.code).name if self.code < 0 else f"code {self.code}"
+
+
+def run(program):
+    """What became of each test; those for which there was no time are missing."""
+    names, results = tests_of(program), {}
+    while left := [name for name in names if name not in results]:
+        if time.time() > DEADLINE:
+            break
+        process = Process(program, left, results)
+        if left[0] not in results:  # it ended before its first test
+            results.update(dict.fromkeys(left, "did not begin: " + (f"not done after {time.time() - process.began:.0f} s" if process.over
+                                                                    else process._ending())))
+    return names, results
 
 
 def main():
     row = Row("kernels", "tests that need a GPU")
     for program in os.environ["DAPD_GPU_TESTS"].split():
-        with tempfile.TemporaryDirectory() as name:
-            report = pathlib.Path(name) / "report.json"
-            code = subprocess.run([BIN / program, f"--gtest_filter={FILTER}", f"--gtest_output=json:{report}"], stdout=sys.stderr).returncode
-            if not report.exists():
-                row.check(f"{program} ended with code {code} and without a report", 1, 0)
-                continue
-            found = list(cases(report))
-        failed, skipped = ([case[0] for case in found if case[kind]] for kind in (1, 2))
-        row.figure(program, f"{len(found) - len(failed) - len(skipped)} passed")
-        row.check(f"{program}: tests that failed" + (f" ({', '.join(failed)})" if failed else ""), len(failed), 0)
-        row.check(f"{program}: tests that skipped themselves" + (f" ({', '.join(skipped)})" if skipped else ""), len(skipped), 0)
-        row.check(f"{program}: no test at all", not found, 0)
+        names, results = run(program)
+
+        def those(*states):
+            return [name for name, state in results.items() if state in states]
+
+        def check(what, found):
+            row.check(f"{program}: {what}" + (f" ({', '.join(found)})" if found else ""), len(found), 0)
+
+        row.figure(program, f"{len(those('passed'))} passed")
+        check("tests that failed", those("failed"))
+        check("tests without a result", [f"{name}: {state}" for name, state in results.items() if state not in ("passed", "failed", "skipped")])
+        check("tests that skipped themselves", those("skipped"))
+        check("tests for which there was no time", [name for name in names if name not in results])
+        row.check(f"{program}: no test at all", not names, 0)
