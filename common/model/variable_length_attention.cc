@@ -25,6 +25,12 @@ int64_t Longest(const std::vector<int64_t>& offsets) {
   return longest;
 }
 
+// The longest as the memory-efficient backward pass takes it, which refuses one
+// of more rows than there are (kLeastLongest).
+int64_t AtMostRowsOf(const at::Tensor& rows, int64_t longest) {
+  return std::min(longest, rows.size(0));
+}
+
 // [M, K, D] -> [1, M, H, D].
 at::Tensor ForEachHead(const at::Tensor& rows, int64_t heads) {
   return rows.repeat_interleave(heads / rows.size(1), 1).unsqueeze(0);
@@ -134,8 +140,8 @@ AttentionGradients VariableLengthAttention::Backward(
                                           out.unsqueeze(0),
                                           q_offsets_,
                                           k_offsets_,
-                                          longest_q_,
-                                          longest_k_,
+                                          AtMostRowsOf(q, longest_q_),
+                                          AtMostRowsOf(k, longest_k_),
                                           logsumexp,
                                           /*dropout_p=*/0.0,
                                           statistics.tensors[1],
