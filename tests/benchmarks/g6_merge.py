@@ -4,7 +4,7 @@ import torch
 
 from duel import BIN, Contender, Ratio, Row, duel, median
 
-# Of bfloat16: half a unit of the last place, and as much again for A and B.
+# Half a unit of bfloat16's last place, relative to the least number that has such a unit.
 ROUNDING = 2**-8
 
 

@@ -218,12 +218,16 @@ class Merger {
   void Copy() {
     for (size_t i = 0; i < base_.size(); ++i) merged_[i].copy_(base_[i]);
   }
+  // Relative to a weight, or to kCancelled: where the update cancels the base,
+  // what float32 loses of a sum of kRank products is more than a unit of what
+  // remains.
   double Error() {
+    constexpr double kCancelled = 1e-4;
     Merge();
     const at::Tensor exact =
         base_[0].to(at::kDouble) +
         2.0 * b_[0].to(at::kDouble).mm(a_[0].to(at::kDouble));
-    return ((merged_[0].to(at::kDouble) - exact).abs() / (exact.abs() + 1e-6))
+    return ((merged_[0].to(at::kDouble) - exact).abs() / (exact.abs() + kCancelled))
         .max()
         .item<double>();
   }
