@@ -15,6 +15,12 @@ PRODUCTS = 7  # five forward, two backward
 PEER_TOKENS = 2048
 
 
+def shrunk(hidden):
+    """By how much a logit may be too small: a tensor core adds 16 products at a time to a float32 sum and may cut it off, not round it, each time.
+    A divergence is as the square of logits that all shrink."""
+    return hidden / 16 * 2**-23
+
+
 def has_gpu():
     return torch.cuda.is_available()
 
@@ -32,7 +38,8 @@ def compare(row, hidden):
     with Contender("ours", [BIN / "dapd_loss_benchmark", "ours", "cuda", "bfloat16", *shape]) as ours, \
             Contender("products", [BIN / "dapd_loss_benchmark", "products", "cuda", "bfloat16", *shape]) as products, \
             Contender("official", [PYTHON, ROOT / "tests/benchmarks/official_loss.py", "cuda", "bfloat16", *shape, PEER_TOKENS]) as official:
-        row.check("loss against float64, 4 tokens", ours.ready["loss_error"], 1e-5)
+        row.check("loss against float64 of the same logits, 4 tokens", ours.ready["loss_error_of_passes"], 1e-5)
+        row.check("loss against float64, 4 tokens", ours.ready["loss_error"], 1e-5 + 2 * shrunk(hidden))
         row.check("gradient against float64, 4 tokens", ours.ready["gradient_error"], 5e-3)
         mine, bare, peer = duel(ours, products, official, request=str(TOKENS))
     row.check("loss against the peer's", abs(mine[0]["loss"] / peer[0]["loss"] - 1), 1e-2)

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "ATen/DeviceAccelerator.h"
 #include "common/model/weights/placement.h"
 #include "common/objective/head_loss.h"
+#include "common/objective/head_products.h"
 #include "common/tensor/aten.h"
 #include "tests/benchmarks/contender.h"
 
@@ -91,24 +93,32 @@ double WeightedLoss(const HeadLoss& loss) {
   return sum;
 }
 
+// All hidden states, students before teachers.
+at::Tensor HiddenOf(const Inputs& in) {
+  std::vector<at::Tensor> hidden = in.students;
+  hidden.insert(hidden.end(), in.teachers.begin(), in.teachers.end());
+  return at::cat(hidden);
+}
+
 // Loss and gradients in double precision, by LibTorch's autograd.
 struct Exact {
   double loss;
   std::vector<at::Tensor> gradients;
 
-  explicit Exact(const Inputs& in) {
-    const at::Tensor head = in.head.to(at::kDouble);
-    std::vector<at::Tensor> students;
-    for (const at::Tensor& student : in.students) {
-      students.push_back(student.to(at::kDouble).requires_grad_(true));
+  // `logits` of HiddenOf(in).
+  Exact(const Inputs& in, const at::Tensor& logits) {
+    std::vector<at::Tensor> rows =
+        logits.to(at::kDouble).split(in.students[0].size(0));
+    const std::span<at::Tensor> students(rows.data(), in.students.size());
+    for (at::Tensor& student : students) {
+      student = student.clone().requires_grad_(true);
     }
-    const auto logprobs = [&](const at::Tensor& hidden) {
-      return at::log_softmax(
-          at::linear(hidden.to(at::kDouble), head) / kTemperature, -1);
+    const auto logprobs = [](const at::Tensor& row) {
+      return at::log_softmax(row / kTemperature, -1);
     };
-    at::Tensor total = at::zeros({}, head.options());
+    at::Tensor total = at::zeros({}, rows[0].options());
     for (size_t k = 0; k < in.teachers.size(); ++k) {
-      const at::Tensor log_q = logprobs(in.teachers[k]);
+      const at::Tensor log_q = logprobs(rows[students.size() + k]);
       const at::Tensor log_p = logprobs(students[k == 0 ? 0 : 1]);
       total =
           total +
@@ -117,15 +127,23 @@ struct Exact {
     }
     total.backward();
     loss = total.item<double>();
+    const at::Tensor head = in.head.to(at::kDouble);
     for (const at::Tensor& student : students) {
-      gradients.push_back(student.grad());
+      gradients.push_back(student.grad().mm(head));
     }
   }
 };
 
-// Relative errors of a few tokens' loss and gradients.
+// Relative errors of a few tokens' loss and gradients; of the loss also
+// against that of the same logits, where only the passes over them can err.
 nlohmann::json CompareWithDoubles(const Inputs& in) {
-  const Exact exact(in);
+  const at::Tensor hidden = HiddenOf(in);
+  const Exact exact(
+      in, at::linear(hidden.to(at::kDouble), in.head.to(at::kDouble)));
+  const at::Tensor rounded = at::empty({hidden.size(0), in.head.size(0)},
+                                       hidden.options().dtype(at::kFloat));
+  ComputeLogits(hidden, in.head, rounded);
+  const Exact of_same_logits(in, rounded);
   const HeadLoss loss = Compute(in, nullptr);
   double gradient = 0.0;
   for (size_t s = 0; s < exact.gradients.size(); ++s) {
@@ -135,7 +153,11 @@ nlohmann::json CompareWithDoubles(const Inputs& in) {
         gradient,
         (difference.norm() / exact.gradients[s].norm()).item<double>());
   }
-  return {{"loss_error", std::abs(WeightedLoss(loss) / exact.loss - 1.0)},
+  const auto error = [found = WeightedLoss(loss)](const Exact& expected) {
+    return std::abs(found / expected.loss - 1.0);
+  };
+  return {{"loss_error", error(exact)},
+          {"loss_error_of_passes", error(of_same_logits)},
           {"gradient_error", gradient}};
 }
 
