@@ -2,6 +2,7 @@
 // divergences, supports and targets, in bfloat16 and on a GPU.
 
 #include <algorithm>
+#include <cmath>
 #include <iostream>
 #include <variant>
 #include <vector>
@@ -166,9 +167,15 @@ TEST_F(HeadLossAccuracyTest, OnAGpuALargeVocabularyGivesWhatTheCpuGives) {
     EXPECT_NEAR(ours.sums[k].clipped / expected.sums[k].clipped, 1.0, 1e-5);
     EXPECT_EQ(ours.sums[k].clipped_tokens, expected.sums[k].clipped_tokens);
   }
+  // The product that leads back to hidden states adds up 151,936 numbers in
+  // float32. If a library does so one by one, half a unit of the last place of
+  // each sum is lost, in either direction: sqrt(V) of them.
+  const double of_sums = std::sqrt(static_cast<double>(kLarge)) * 0x1p-24;
   for (size_t s = 0; s < expected.grad_hidden.size(); ++s) {
-    EXPECT_LT(RelativeError(ours.grad_hidden[s], expected.grad_hidden[s]),
-              1e-5);
+    const double error =
+        RelativeError(ours.grad_hidden[s], expected.grad_hidden[s]);
+    std::cout << "gradient " << s << ": error " << error << "\n";
+    EXPECT_LT(error, 1e-5 + 2 * of_sums);
   }
   EXPECT_LT(RelativeError(ours.token_logprobs[0], expected.token_logprobs[0]),
             1e-5);
