@@ -137,7 +137,7 @@ int Main(int argc, char** argv) {
   }
   const auto dtype = ParsePrecision(argv[2]);
   TORCH_CHECK(dtype.ok(), dtype.status().message());
-  const auto device = ParseDevice(argv[3]);
+  const auto device = OpenDevice({.device = argv[3]});
   TORCH_CHECK(device.ok(), device.status().message());
   const int64_t slots = std::stoll(argv[4]);
   auto weights = LoadModelWeights(argv[1], *dtype, *device);

@@ -244,7 +244,7 @@ class Merger {
 };
 
 int Main(const std::string& mode) {
-  TORCH_CHECK(ParseDevice("cuda").ok(),
+  TORCH_CHECK(OpenDevice({.device = "cuda"}).ok(),
               "[gpu_kernels_benchmark] no CUDA device");
   if (mode == "sample") {
     Sampler sampler;

@@ -234,7 +234,7 @@ int Main(int argc, char** argv) {
                  "float32|bfloat16 HIDDEN TOKENS V\n";
     return 2;
   }
-  const auto device = ParseDevice(argv[2]);
+  const auto device = OpenDevice({.device = argv[2]});
   const auto dtype = ParsePrecision(argv[3]);
   if (!device.ok() || !dtype.ok()) {
     std::cerr << device.status() << dtype.status() << "\n";

@@ -145,7 +145,7 @@ void Multiply(const ModelWeights& weights, int64_t tokens) {
 }
 
 int Main(const std::string& mode, int64_t layers) {
-  const auto device = ParseDevice("cuda");
+  const auto device = OpenDevice({.device = "cuda"});
   TORCH_CHECK(device.ok(), "[scoring_benchmark] no CUDA device");
   at::NoGradGuard no_grad;
   const auto weights = MakeWeights(layers);

@@ -83,7 +83,7 @@ double CountFlops(const ModelWeights& weights,
 class TrainingContender {
  public:
   TrainingContender(char** arguments)
-      : device_(ParseDevice(arguments[4]).value()),
+      : device_(OpenDevice({.device = arguments[4]}).value()),
         weights_(LoadModelWeights(arguments[1],
                                   ParsePrecision(arguments[5]).value(),
                                   device_)

@@ -40,6 +40,7 @@ class CudaDecodeParityTest : public testing::TestWithParam<at::ScalarType> {
     if (!FindCudaDecodeApi()) {
       GTEST_SKIP() << "libdapd_cuda.so was built without nvcc";
     }
+    SetUpCuda(/*deterministic=*/false, at::globalContext());
   }
 
   static at::TensorOptions On(at::ScalarType dtype) {

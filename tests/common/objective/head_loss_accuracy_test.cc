@@ -127,6 +127,7 @@ TEST_F(HeadLossAccuracyTest, OnAGpuItAgreesWithDoublesToo) {
   if (!device.ok()) {
     GTEST_SKIP() << "no CUDA device: " << device.status().message();
   }
+  SetUpCuda(/*deterministic=*/false, at::globalContext());
   for (const auto dtype : {at::kFloat, at::kBFloat16}) {
     const Inputs in = Inputs().As(at::TensorOptions(dtype));
     const HeadLoss loss =
@@ -145,6 +146,7 @@ TEST_F(HeadLossAccuracyTest, OnAGpuALargeVocabularyGivesWhatTheCpuGives) {
   if (!device.ok()) {
     GTEST_SKIP() << "no CUDA device: " << device.status().message();
   }
+  SetUpCuda(/*deterministic=*/false, at::globalContext());
   constexpr int64_t kLarge = 151'936;
   Inputs in;
   in.head = at::randn({kLarge, kHidden});
