@@ -15,7 +15,21 @@
 namespace dapd {
 namespace {
 
-class HeadLossAccuracyTest : public HeadLossFixture {};
+class HeadLossAccuracyTest : public HeadLossFixture {
+ protected:
+  template <typename Place>
+  static void ExpectEveryLossAgrees(const Place& place);
+
+  // `in` on `device`.
+  static Inputs OnDevice(const Inputs& in, at::Device device) {
+    Inputs there = in.As(device);
+    for (at::Tensor* each :
+         {&there.ids, &there.scored, &there.route, &there.token_weights}) {
+      if (each->defined()) *each = each->to(device);
+    }
+    return there;
+  }
+};
 
 TEST_F(HeadLossAccuracyTest, AgreesWithAutogradOverWholeTensorsOfDoubles) {
   const Inputs in;
@@ -62,8 +76,9 @@ std::vector<Target> Targets() {
           OneHot{}};
 }
 
-TEST_F(HeadLossAccuracyTest,
-       EveryDivergenceSupportAndTargetAgreesWithAutograd) {
+// Every loss that there is, fast and by tensors, where place(inputs) puts it.
+template <typename Place>
+void HeadLossAccuracyTest::ExpectEveryLossAgrees(const Place& place) {
   Inputs in;
   in.skip_tokens = 3;
   in.route = at::randint(2, {kTokens}).to(at::kByte);
@@ -91,8 +106,8 @@ TEST_F(HeadLossAccuracyTest,
         in.support = support;
         const Slow slow(in);
         for (const Errors& errors :
-             {Errors(in.Run(InChunks(4)), slow),
-              Errors(in.RunByTensors(InChunks(4)), slow)}) {
+             {Errors(place(in).Run(InChunks(4)), slow),
+              Errors(place(in).RunByTensors(InChunks(4)), slow)}) {
           EXPECT_LT(errors.value, 1e-5)
               << target.index() << " " << static_cast<int>(divergence.kind)
               << " " << static_cast<int>(support.kind);
@@ -108,6 +123,11 @@ TEST_F(HeadLossAccuracyTest,
   }
   std::cout << count << " losses: values " << value << ", gradients "
             << gradient << "\n";
+}
+
+TEST_F(HeadLossAccuracyTest,
+       EveryDivergenceSupportAndTargetAgreesWithAutograd) {
+  ExpectEveryLossAgrees([](const Inputs& in) { return in; });
 }
 
 TEST_F(HeadLossAccuracyTest, ABfloat16HeadKeepsFloat32Logits) {
@@ -140,7 +160,19 @@ TEST_F(HeadLossAccuracyTest, OnAGpuItAgreesWithDoublesToo) {
   }
 }
 
-// A token's rows of this vocabulary fill a cluster of 16 blocks.
+// With supports by the block kernel, without by that of clusters.
+TEST_F(HeadLossAccuracyTest, OnAGpuEveryLossAgreesToo) {
+  const auto device = ParseDevice("cuda");
+  if (!device.ok()) {
+    GTEST_SKIP() << "no CUDA device: " << device.status().message();
+  }
+  SetUpCuda(/*deterministic=*/false, at::globalContext());
+  ExpectEveryLossAgrees(
+      [&](const Inputs& in) { return OnDevice(in, *device); });
+}
+
+// A token's rows of this vocabulary fill a cluster of 16 blocks; beside a
+// support a block reads them from memory.
 TEST_F(HeadLossAccuracyTest, OnAGpuALargeVocabularyGivesWhatTheCpuGives) {
   const auto device = ParseDevice("cuda");
   if (!device.ok()) {
@@ -154,33 +186,35 @@ TEST_F(HeadLossAccuracyTest, OnAGpuALargeVocabularyGivesWhatTheCpuGives) {
     teacher.hidden = in.students[0] + 0.3 * teacher.hidden;
   }
   in.ids = at::remainder(at::arange(kTokens) * 7919, kLarge);
-  const auto run = [](const Inputs& on) {
-    std::vector<HeadTerm> terms = on.terms();
-    terms.pop_back();  // the one that shares a teacher
-    terms[1].student = 0;
-    return ComputeHeadLoss(
-        on.head, on.head_students(), terms, HeadLossOptions(), true);
-  };
-  const HeadLoss expected = run(in);
-  Inputs on_gpu = in.As(*device);
-  on_gpu.ids = in.ids.to(*device);
-  const HeadLoss ours = run(on_gpu);
-  for (size_t k = 0; k < expected.sums.size(); ++k) {
-    EXPECT_NEAR(ours.sums[k].clipped / expected.sums[k].clipped, 1.0, 1e-5);
-    EXPECT_EQ(ours.sums[k].clipped_tokens, expected.sums[k].clipped_tokens);
-  }
   // The product that leads back to hidden states adds up 151,936 numbers in
   // float32. If a library does so one by one, half a unit of the last place of
   // each sum is lost, in either direction: sqrt(V) of them.
   const double of_sums = std::sqrt(static_cast<double>(kLarge)) * 0x1p-24;
-  for (size_t s = 0; s < expected.grad_hidden.size(); ++s) {
-    const double error =
-        RelativeError(ours.grad_hidden[s], expected.grad_hidden[s]);
-    std::cout << "gradient " << s << ": error " << error << "\n";
-    EXPECT_LT(error, 1e-5 + 2 * of_sums);
+  for (const Support& support :
+       {Support{}, Support{SupportKind::kStudentTopK, 100, true}}) {
+    const auto run = [&support](const Inputs& on) {
+      std::vector<HeadTerm> terms = on.terms();
+      terms.pop_back();  // the one that shares a teacher
+      terms[1].student = 0;
+      terms[2].support = support;
+      return ComputeHeadLoss(
+          on.head, on.head_students(), terms, HeadLossOptions(), true);
+    };
+    const HeadLoss expected = run(in);
+    const HeadLoss ours = run(OnDevice(in, *device));
+    for (size_t k = 0; k < expected.sums.size(); ++k) {
+      EXPECT_NEAR(ours.sums[k].clipped / expected.sums[k].clipped, 1.0, 1e-5);
+      EXPECT_EQ(ours.sums[k].clipped_tokens, expected.sums[k].clipped_tokens);
+    }
+    for (size_t s = 0; s < expected.grad_hidden.size(); ++s) {
+      const double error =
+          RelativeError(ours.grad_hidden[s], expected.grad_hidden[s]);
+      std::cout << "gradient " << s << ": error " << error << "\n";
+      EXPECT_LT(error, 1e-5 + 2 * of_sums);
+    }
+    EXPECT_LT(RelativeError(ours.token_logprobs[0], expected.token_logprobs[0]),
+              1e-5);
   }
-  EXPECT_LT(RelativeError(ours.token_logprobs[0], expected.token_logprobs[0]),
-            1e-5);
 }
 
 }  // namespace
