@@ -245,6 +245,14 @@ def test_what_a_stage_has_found_is_there_while_it_runs_and_when_the_call_is_ende
     assert subprocess.run(["pgrep", "-fx", f"sleep {SLEEP}"], capture_output=True, text=True).stdout == ""
 
 
+def test_float32_is_float32_whatever_the_machine_sets(stood_in, tmp_path, monkeypatch):
+    for name in "NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE":
+        monkeypatch.setenv(name, "1")
+    (tmp_path / "tree/tests/gpu/kernels.py").write_text('import os\n\nfrom duel import Row\n\n\ndef main():\n'
+                                                        '    Row("kernels", "title").figure("set", [name for name in os.environ if "TF32" in name])\n')
+    assert stood_in("kernels")[1]["kernels"]["lines"][1]["value"] == "[]"
+
+
 def test_a_call_ends_with_the_time_that_it_has(stood_in):
     result, stages = stood_in("--total", "8", "kernels", "determinism", "G5")
     assert result.returncode == 1 and stages["kernels"]["state"] == "passed"
