@@ -84,7 +84,7 @@ def test_a_bare_machine_comes_as_far_as_the_card(pack, tmp_path):
     assert result.returncode == 1
     assert results["machine"]["programs"] and results["machine"]["gpu"] is None
     assert set(results["machine"]["peers"]) == {"transformers", "peft", "liger-kernel"} and not results["machine"]["peers_left_out"]
-    assert [stage["stage"] for stage in results["stages"]] == ["kernels", "parity", "run", "determinism", "G5", "G6", "G1", "G2", "G3", "G4", "G7", "G8"]
+    assert [stage["stage"] for stage in results["stages"]] == ["kernels", "parity", "run", "determinism", "sanitizer", "G5", "G6", "G1", "G2", "G3", "G4", "G7", "G8"]
     for stage in results["stages"]:
         assert stage["state"] == "not run" and stage["reason"].startswith("no CUDA device: ")
     assert "no CUDA device" in (bare.work / "results/results.txt").read_text()
@@ -308,6 +308,35 @@ def test_a_test_that_ends_its_process_costs_no_other_its_result(tmp_path):
     assert checks == {"dapd_x_test: tests that failed (Kinds/CudaTest.Fails/0)": 1, "dapd_x_test: tests that skipped themselves (Kinds/CudaTest.Skips/0)": 1,
                       "dapd_x_test: tests for which there was no time": 0, "dapd_x_test: no test at all": 0}
     assert result.returncode == 1
+
+
+# One that finds a race in a kernel of ours and one in another's, unless it looks at memory.
+SANITIZER = """#!/bin/sh
+if [ "$2" = memcheck ]; then echo "========= ERROR SUMMARY: 0 errors"; exit; fi
+[ "$2" = synccheck ] && exit 1
+echo "========= Error: Race reported between Write access at void dapd::AttendSplit<float, 4>(dapd::DecodeAttentionArgs)+0x10"
+echo "========= Error: Race reported between Write access at void at::native::reduce_kernel<512>()+0x20"
+echo "========= RACECHECK SUMMARY: 2 hazards displayed (2 errors, 0 warnings)"
+"""
+
+
+def test_what_the_sanitizer_finds_counts_in_our_kernels(tmp_path):
+    def run():
+        record = tmp_path / "record"
+        record.write_text("")
+        result = subprocess.run([sys.executable, GPU / "stage.py", "sanitizer"], capture_output=True, text=True, env={
+            **os.environ, "PATH": f"{tmp_path}:/usr/bin:/bin", "DAPD_BIN": str(tmp_path), "DAPD_BENCHMARK_RECORD": str(record)})
+        return result, [json.loads(line) for line in record.read_text().splitlines()]
+
+    result, lines = run()
+    assert result.returncode == 0 and lines[1]["value"] == "this machine has no compute-sanitizer"
+    (tmp_path / "compute-sanitizer").write_text(SANITIZER)
+    (tmp_path / "compute-sanitizer").chmod(0o755)
+    result, lines = run()
+    failed = [line["check"] for line in lines if line.get("ok") is False]
+    assert result.returncode == 1 and len(failed) == 6, result.stderr
+    assert sum(check.startswith("racecheck") and "findings in our kernels (Error: Race" in check and "dapd::AttendSplit" in check for check in failed) == 3
+    assert sum(check.startswith("synccheck") and check.endswith("it did not come to its end") for check in failed) == 3
 
 
 def test_results_of_several_calls_come_together(stood_in):
