@@ -85,7 +85,7 @@ def run(program):
         if time.time() > DEADLINE:
             break
         process = Process(program, left, results)
-        if left[0] not in results:  # it ended before its first test
+        if not any(name in results for name in left):  # it ended before its first test
             results.update(dict.fromkeys(left, "did not begin: " + (f"not done after {time.time() - process.began:.0f} s" if process.over
                                                                     else process._ending())))
     return names, results
