@@ -227,7 +227,8 @@ class Merger {
     const at::Tensor exact =
         base_[0].to(at::kDouble) +
         2.0 * b_[0].to(at::kDouble).mm(a_[0].to(at::kDouble));
-    return ((merged_[0].to(at::kDouble) - exact).abs() / (exact.abs() + kCancelled))
+    return ((merged_[0].to(at::kDouble) - exact).abs() /
+            (exact.abs() + kCancelled))
         .max()
         .item<double>();
   }

@@ -347,7 +347,8 @@ TEST_P(CudaDecodeParityTest, SampledTokensAreSampleTokens) {
       const SamplingParams& params = cases[static_cast<size_t>(row)];
       const double uniform = KeyedUniform({.seed = 5}, draw);
       const auto token_at = [&](double number) {
-        return SampleToken(values, kKnown, params, std::clamp(number, 0.0, 1.0));
+        return SampleToken(
+            values, kKnown, params, std::clamp(number, 0.0, 1.0));
       };
       const int32_t token = found[row].item<int32_t>();
       if (token != token_at(uniform)) {
@@ -369,7 +370,8 @@ TEST_P(CudaDecodeParityTest, SampledTokensAreSampleTokens) {
                   1e-4);
     }
   }
-  std::cout << "tokens beside SampleToken's, at an edge: " << at_an_edge << "\n";
+  std::cout << "tokens beside SampleToken's, at an edge: " << at_an_edge
+            << "\n";
   EXPECT_LE(at_an_edge, 6);  // of 600; by calculation there is 0.1
 }
 

@@ -103,7 +103,8 @@ TEST_P(CudaAttentionParityTest, SequencesSideBySideAndTheirGradients) {
   }
 }
 
-// The smallest pass: a row sees itself, with a probability that nothing changes.
+// The smallest pass: a row sees itself, with a probability that nothing
+// changes.
 TEST_P(CudaAttentionParityTest, ARowByItself) {
   const at::NoGradGuard no_grad;
   for (const Heads& heads : kHeads) {

@@ -307,8 +307,9 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> EfficientBackward(
   CheckHeads(q, k, v);
   TORCH_CHECK(mask_type == kFromBottomRight, "[torch_device] not played");
   // As LibTorch has it, of the backward pass only.
-  TORCH_CHECK(max_q <= q.size(1) && max_k <= k.size(1),
-              "[torch_device] the longest sequence has more rows than there are");
+  TORCH_CHECK(
+      max_q <= q.size(1) && max_k <= k.size(1),
+      "[torch_device] the longest sequence has more rows than there are");
   CountLaunch("aten::_efficient_attention_backward");
   const Gradients found = RunAttentionBackward(
       OnHost(grad).squeeze(0),
