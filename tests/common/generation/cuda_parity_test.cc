@@ -372,7 +372,7 @@ TEST_P(CudaDecodeParityTest, SampledTokensAreSampleTokens) {
   }
   std::cout << "tokens beside SampleToken's, at an edge: " << at_an_edge
             << "\n";
-  EXPECT_LE(at_an_edge, 6);  // of 600; by calculation there is 0.1
+  EXPECT_LE(at_an_edge, 3);  // of 600; by calculation 0.02 to 0.1
 }
 
 INSTANTIATE_TEST_SUITE_P(Precisions,
