@@ -4,6 +4,7 @@ examine() fails with Unusable where no program of the pack can run here at all; 
 answer of its own ("no_gpu"), since everything up to there can be looked at.
 """
 
+import concurrent.futures
 import glob
 import json
 import os
@@ -105,10 +106,16 @@ def check_links(tree, names):
     environment = {**os.environ, "LD_LIBRARY_PATH": paths, "LD_TRACE_LOADED_OBJECTS": "1", "LD_WARN": "yes", "LD_BIND_NOW": "yes"}
     missing, unresolved = set(), set()
     programs = [tree / "programs/bin" / name for name in names]
-    for file in [*programs, tree / "programs/lib/libdapd_cuda.so"]:
+
+    def load(file):
         # A library is no program; the loader takes both.
         command = [file] if file in programs else ["/lib64/ld-linux-x86-64.so.2", file]
-        result = subprocess.run(command, capture_output=True, text=True, env=environment)
+        return file, subprocess.run(command, capture_output=True, text=True, env=environment)
+
+    # At once: each looks up every symbol of a gigabyte of libraries.
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        loaded = list(pool.map(load, [*programs, tree / "programs/lib/libdapd_cuda.so"]))
+    for file, result in loaded:
         text = result.stdout + result.stderr
         missing |= {f"{name} is not found" for name in re.findall(r"(\S+) => not found", text)}
         unresolved |= {f"{pathlib.Path(path).name} misses {symbol}" for symbol, path in re.findall(r"undefined symbol: (\S+?),?\s+\((\S+)\)", text)
@@ -156,8 +163,9 @@ def find_peers(tree):
         if not all(folder.exists() for folder in path):
             continue
         found, left_out = {}, {}
-        for name, code in PEERS.items():
-            result = python(f"import importlib.metadata\n{code}\nprint(importlib.metadata.version('{name}'))", path)
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            results = pool.map(lambda peer: python(f"import importlib.metadata\n{peer[1]}\nprint(importlib.metadata.version('{peer[0]}'))", path), PEERS.items())
+        for name, result in zip(PEERS, results):
             if result.returncode == 0:
                 found[name] = result.stdout.split()[-1]
             else:
