@@ -217,6 +217,14 @@ std::vector<int32_t> ViewBuilder::ScoredTokens(
   return rollout_ids;
 }
 
+bool ViewBuilder::IsTrained(const std::vector<int32_t>& rollout_ids,
+                            const std::vector<int32_t>& reference_ids,
+                            bool scores_references) const {
+  if (!ScoredTokens(rollout_ids).empty()) return true;
+  return scores_references &&
+         (reference_ids.empty() || !ScoredTokens(reference_ids).empty());
+}
+
 absl::StatusOr<std::string> ViewBuilder::TextOf(
     const std::vector<int32_t>& rollout_ids) const {
   return tokenizer_.Decode(ScoredTokens(rollout_ids),

@@ -79,6 +79,12 @@ class ViewBuilder {
 
   // The tokens of a rollout that are scored: all but the padding at its end.
   std::vector<int32_t> ScoredTokens(std::vector<int32_t> rollout_ids) const;
+  // Whether a step trains a sample with these answers: its rollout has a token
+  // that is scored or, where terms train references (`scores_references`), its
+  // reference has. `reference_ids` empty: the given reference, which has some.
+  bool IsTrained(const std::vector<int32_t>& rollout_ids,
+                 const std::vector<int32_t>& reference_ids,
+                 bool scores_references) const;
   // What a view shows of a sampled answer: the text of these tokens.
   absl::StatusOr<std::string> TextOf(
       const std::vector<int32_t>& rollout_ids) const;

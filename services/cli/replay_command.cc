@@ -52,6 +52,7 @@ class Replay {
  private:
   explicit Replay(ReplayOptions options) : options_(std::move(options)) {}
 
+  void LeaveOutUntrainable();
   // Losses and gradients of rows_[begin, end) as one batch.
   absl::StatusOr<ObjectiveMetrics> Accumulate(size_t begin, size_t end);
   absl::StatusOr<ScoredSample> ScoreSample(const SampleRow& row);
@@ -84,7 +85,20 @@ absl::StatusOr<std::unique_ptr<Replay>> Replay::Load(
       ReadSampleRows(options.batch, replay->local_.weights->config.vocab_size));
   RETURN_IF_ERROR(
       FillContexts(config, *replay->local_.text.views, &replay->rows_));
+  replay->LeaveOutUntrainable();
   return replay;
+}
+
+// As a step of a run does. A row without a rollout is refused where one is
+// read.
+void Replay::LeaveOutUntrainable() {
+  const bool scores_references = ScoresReferences(terms_);
+  for (SampleRow& row : rows_) {
+    const Sample& sample = row.sample;
+    if (sample.rollout_ids.empty()) continue;
+    row.is_left_out |= !local_.text.views->IsTrained(
+        sample.rollout_ids, sample.reference_ids, scores_references);
+  }
 }
 
 absl::StatusOr<ScoredSample> Replay::ScoreSample(const SampleRow& row) {

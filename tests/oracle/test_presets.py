@@ -76,6 +76,25 @@ def test_supervised_fine_tuning_needs_no_rollout(tmp_path):
     assert with_rollouts == without
 
 
+@pytest.mark.parametrize("reduction", ["micro_token", "seq_mean_keep_masked"])
+def test_an_answer_of_padding_alone_is_left_out_where_no_term_scores_references(reduction, tmp_path):
+    """As a run leaves it out: alone in a micro-batch, that does not count; beside another answer, nothing is divided by it."""
+    case = Case(tmp_path, "qwen3", 9)
+    case.rows = case.rows[:6]
+    for i in (0, 1, 3):
+        case.rows[i]["rollout_ids"] = [case.pad, case.pad]
+    write_jsonl(case.batch, case.rows)
+    live = make_adapter(tmp_path / "live", case.folder, 1)
+    out = case.replay("--adapter", live, **{"objective.preset": "opsd", "objective.reduction": reduction})
+    oracle = reference_terms.Objective(case.base, RANK, ALPHA, adapter=live, terms=[term("opsd", **PLAIN, reduction=reduction)])
+    views = case.views()
+    alone, pair = oracle.accumulate(views[2:3], 2), oracle.accumulate(views[4:], 2)
+    ours = json.loads((out / "objective.json").read_text())
+    assert ours["loss"] == pytest.approx((alone["loss"] + pair["loss"]) / 2, rel=1e-5)
+    gradients = {name: gradient / 2 for name, gradient in oracle.gradients().items()}
+    assert compare_gradients(load_file(out / "gradients.safetensors"), gradients) < 1e-4
+
+
 def test_shares_of_the_regimes_are_those_of_the_tokens(tmp_path):
     case = Case(tmp_path, "qwen3", 6)
     case.Views = reference_presets.Views

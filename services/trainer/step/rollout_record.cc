@@ -57,11 +57,10 @@ absl::StatusOr<RolloutRecord> RecordMaker::MakeRecord(
     ASSIGN_OR_RETURN(record.reference, views_.TextOf(record.reference_ids));
   }
   record.is_scored = !views_.ScoredTokens(record.ids).empty();
-  const bool has_reference = record.reference_ids.empty() ||
-                             !views_.ScoredTokens(record.reference_ids).empty();
   record.is_trained =
       !record.is_left_out &&
-      (record.is_scored || (has_reference && options_.scores_references));
+      views_.IsTrained(
+          record.ids, record.reference_ids, options_.scores_references);
   return record;
 }
 

@@ -150,6 +150,23 @@ TEST_F(ViewsTest, PaddingAloneLeavesTheReferencesViews) {
   EXPECT_TRUE(absl::IsInvalidArgument(builder.Build(sample_).status()));
 }
 
+TEST_F(ViewsTest, ASampleIsTrainedWhereAnyOfItsAnswersIsScored) {
+  const ViewBuilder builder(*tokenizer_, *chat_, {.pad_token_id = kSmallEndId});
+  const std::vector<int32_t> padding = {kSmallEndId, kSmallEndId};
+  const std::vector<int32_t> answer = {72, kSmallEndId};
+  for (const bool scores_references : {false, true}) {
+    const auto is_trained = [&](const std::vector<int32_t>& rollout,
+                                const std::vector<int32_t>& reference) {
+      return builder.IsTrained(rollout, reference, scores_references);
+    };
+    EXPECT_TRUE(is_trained(answer, {}));
+    EXPECT_TRUE(is_trained(answer, padding));
+    EXPECT_EQ(is_trained(padding, {}), scores_references);
+    EXPECT_EQ(is_trained(padding, answer), scores_references);
+    EXPECT_FALSE(is_trained(padding, padding));
+  }
+}
+
 TEST_F(ViewsTest, ViewsBesidesTheSixAreMadeWhereTheyAreRead) {
   using enum ViewName;
   const Views six = ViewBuilder(*tokenizer_, *chat_, {}).Build(sample_).value();
