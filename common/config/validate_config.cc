@@ -31,6 +31,14 @@ std::string ProblemWithPayload(const Term& term,
     return "needs the teachers' whole distributions; set teacher.payload to "
            "hidden_states or logits";
   }
+  if (term.support.kind == SupportKind::kTeacherTopK &&
+      term.support.k > teacher.top_k) {
+    return absl::StrCat("takes the teacher's ",
+                        term.support.k,
+                        " most probable tokens, and a teacher sends ",
+                        teacher.top_k,
+                        " (teacher.top_k): raise that");
+  }
   return "";
 }
 

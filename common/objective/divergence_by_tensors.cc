@@ -22,28 +22,34 @@ at::Tensor LogTail(const at::Tensor& log_sum) {
   return at::log(-at::expm1(log_sum.clamp_max(kLeastTail)));
 }
 
-at::Tensor SupportIds(const DivergenceRows& rows) {
-  if (rows.target.ids.defined()) return rows.target.ids;
-  if (rows.support.kind == SupportKind::kFull) return {};
-  const at::Tensor& by = rows.support.kind == SupportKind::kStudentTopK
-                             ? rows.student_logprobs
-                             : rows.target.logprobs;
-  return std::get<1>(by.topk(std::min(rows.support.k, by.size(1)), -1));
+// The target over the tokens that the divergence is summed over; its own, if
+// these are all of the vocabulary.
+TargetLogprobs OnSupport(const DivergenceRows& rows) {
+  const auto& [logprobs, ids] = rows.target;
+  const int64_t k = std::min(rows.support.k, logprobs.size(1));
+  if (rows.support.kind == SupportKind::kTeacherTopK) {
+    const auto [top, places] = logprobs.topk(k, -1);
+    return {top, ids.defined() ? ids.gather(1, places) : places};
+  }
+  if (ids.defined() || rows.support.kind == SupportKind::kFull) {
+    return rows.target;
+  }
+  const at::Tensor top = std::get<1>(rows.student_logprobs.topk(k, -1));
+  return {logprobs.gather(1, top), top};
 }
 
 Entries EntriesOf(const DivergenceRows& rows) {
-  const at::Tensor ids = SupportIds(rows);
-  if (!ids.defined()) return {rows.student_logprobs, rows.target.logprobs};
+  const auto [log_q, ids] = OnSupport(rows);
+  if (!ids.defined()) return {rows.student_logprobs, log_q};
   Entries entries;
   entries.ids = ids;
   entries.log_p = rows.student_logprobs.gather(1, ids);
-  entries.log_q = rows.target.ids.defined()
-                      ? rows.target.logprobs
-                      : rows.target.logprobs.gather(1, ids);
+  entries.log_q = log_q;
   if (ids.size(1) == rows.student_logprobs.size(1)) return entries;
   const at::Tensor sum_p = entries.log_p.logsumexp(-1, /*keepdim=*/true);
   const at::Tensor sum_q = entries.log_q.logsumexp(-1, /*keepdim=*/true);
-  entries.has_tail = rows.target.ids.defined() || rows.support.tail;
+  entries.has_tail =
+      rows.support.kind == SupportKind::kFull || rows.support.tail;
   if (entries.has_tail) {
     entries.log_p = at::cat({entries.log_p, LogTail(sum_p)}, 1);
     entries.log_q = at::cat({entries.log_q, LogTail(sum_q)}, 1);

@@ -27,7 +27,9 @@ struct DivergenceRows {
   const at::Tensor& student_logprobs;  // log p [n, V]
   const TargetLogprobs& target;
   Divergence divergence;
-  Support support;           // of a target of few tokens: these with a tail
+  // Of a target of few tokens the whole vocabulary is these with a tail, and
+  // the target's most probable ones are the most probable of these.
+  Support support;
   at::Tensor token_weights;  // [n], factor of each token's loss; undefined: 1
 };
 

@@ -35,6 +35,21 @@ TEST(LoadConfigTest, ContradictionsAreNamed) {
           .ok());
 }
 
+TEST(LoadConfigTest, ATeacherSendsTheTokensThatATermTakes) {
+  const auto refusal = [](const std::string& support, int64_t top_k) {
+    return Refusal({"objective.support=" + support,
+                    absl::StrCat("objective.top_k=", top_k),
+                    "teacher.payload=top_k",
+                    "teacher.top_k=64"});
+  };
+  EXPECT_EQ(refusal("teacher_top_k", 64), "");
+  EXPECT_THAT(refusal("teacher_top_k", 65),
+              HasSubstr("takes the teacher's 65 most probable tokens, and a "
+                        "teacher sends 64 (teacher.top_k)"));
+  EXPECT_EQ(refusal("full", 65), "") << "the rest is one more entry";
+  EXPECT_THAT(refusal("student_top_k", 20), HasSubstr("teacher.payload"));
+}
+
 TEST(LoadConfigTest, PlaintextBeyondLoopbackNeedsAnExplicitFlag) {
   for (const char* key : {"rollout.listen",
                           "teacher.listen",

@@ -301,6 +301,30 @@ TEST(DivergenceByTensorsTest, AFewTokensOfATeacherAreATargetWithATail) {
   EXPECT_TRUE(at::equal(a, b));
 }
 
+// What a teacher sent does not change which of its tokens a term is about.
+TEST(DivergenceByTensorsTest, ATeachersSupportIsTakenOfTheTokensThatItSent) {
+  const at::Tensor student = Random(2, 9, 1.5, 21);
+  const at::Tensor teacher = Random(2, 9, 1.5, 22);
+  auto [sent, ids] = at::log_softmax(teacher, -1).topk(7, -1);
+  // In any order.
+  sent = sent.flip(1);
+  ids = ids.flip(1);
+  for (const bool tail : {true, false}) {
+    const Case c = {
+        "", student, teacher, {}, {SupportKind::kTeacherTopK, 4, tail}};
+    at::Tensor a = at::zeros_like(student);
+    at::Tensor b = at::zeros_like(student);
+    const DivergenceSums few =
+        DivergenceByTensors({.student_logprobs = at::log_softmax(student, -1),
+                             .target = {sent, ids},
+                             .support = c.support},
+                            1.0,
+                            a);
+    EXPECT_DOUBLE_EQ(few.clipped, Compute(c, student, 1.0, b).clipped) << tail;
+    EXPECT_TRUE(at::allclose(a, b, 1e-12, 1e-14)) << tail;
+  }
+}
+
 TEST(DivergenceByTensorsTest, TokenWeightsScaleLossAndGradient) {
   const Case c = {"", Random(3, 9, 1.5, 21), Random(3, 9, 1.5, 22), {}, {}};
   const at::Tensor weights = at::tensor(std::vector<double>{1.0, 0.0, 0.5});
