@@ -181,7 +181,7 @@ Interval ClaimsPerTenThousand(const std::vector<ClaimCount>& problems,
   if (answers == 0) return {};
   if (claims == 0) {
     const Interval none =
-        MeanInterval(std::vector<double>(problems.size(), 0.0));
+        WilsonInterval(0.0, static_cast<double>(problems.size()));
     return {0.0, 0.0, kPer * none.high};
   }
   // Not a distribution of the standard library, whose numbers differ between

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <functional>
 #include <map>
-#include <optional>
 #include <random>
 #include <utility>
 
@@ -15,34 +14,16 @@ namespace {
 
 constexpr double kNormalQuantile975 = 1.959963984540054;
 
-// Of share * count successes in count trials (Wilson 1927).
-Interval WilsonInterval(double share, double count) {
-  const double z2 = kNormalQuantile975 * kNormalQuantile975;
-  const double center = (share + z2 / (2 * count)) / (1 + z2 / count);
-  const double half =
-      kNormalQuantile975 *
-      std::sqrt(share * (1 - share) / count + z2 / (4 * count * count)) /
-      (1 + z2 / count);
-  // At 0 and 1 the bound is the share itself, which rounding would miss.
-  return {share,
-          share == 0.0 ? 0.0 : std::max(0.0, center - half),
-          share == 1.0 ? 1.0 : std::min(1.0, center + half)};
-}
-
 double Mean(const std::vector<double>& values) {
   double sum = 0.0;
   for (const double value : values) sum += value;
   return sum / static_cast<double>(values.size());
 }
 
-// Of values that are all 0 or all 1, where the spread says nothing.
-std::optional<Interval> IntervalOfAgreement(const std::vector<double>& values) {
-  const double first = values.front();
-  if (first != 0.0 && first != 1.0) return std::nullopt;
-  for (const double value : values) {
-    if (value != first) return std::nullopt;
-  }
-  return WilsonInterval(first, static_cast<double>(values.size()));
+bool AllAre(double value, const std::vector<double>& values) {
+  return std::all_of(values.begin(), values.end(), [value](double other) {
+    return other == value;
+  });
 }
 
 constexpr size_t kResamples = 10000;
@@ -93,7 +74,6 @@ double StudentQuantile975(int degrees_of_freedom) {
 
 Interval MeanInterval(const std::vector<double>& values) {
   if (values.empty()) return {};
-  if (const auto agreed = IntervalOfAgreement(values)) return *agreed;
   const auto count = static_cast<double>(values.size());
   const double mean = Mean(values);
   double squares = 0.0;
@@ -104,9 +84,21 @@ Interval MeanInterval(const std::vector<double>& values) {
   return {mean, mean - half, mean + half};
 }
 
-Interval BootstrapInterval(const std::vector<double>& values, uint64_t seed) {
+Interval WilsonInterval(double share, double count) {
+  const double z2 = kNormalQuantile975 * kNormalQuantile975;
+  const double center = (share + z2 / (2 * count)) / (1 + z2 / count);
+  const double half =
+      kNormalQuantile975 *
+      std::sqrt(share * (1 - share) / count + z2 / (4 * count * count)) /
+      (1 + z2 / count);
+  // At 0 and 1 the bound is the share itself, which rounding would miss.
+  return {share,
+          share == 0.0 ? 0.0 : std::max(0.0, center - half),
+          share == 1.0 ? 1.0 : std::min(1.0, center + half)};
+}
+
+Interval BootstrapMean(const std::vector<double>& values, uint64_t seed) {
   if (values.empty()) return {};
-  if (const auto agreed = IntervalOfAgreement(values)) return *agreed;
   // The standard fixes its numbers; those of its distributions it does not.
   std::mt19937_64 random(seed);
   const size_t count = values.size();
@@ -117,6 +109,16 @@ Interval BootstrapInterval(const std::vector<double>& values, uint64_t seed) {
     mean = sum / static_cast<double>(count);
   }
   return PercentileInterval(Mean(values), std::move(means));
+}
+
+Interval BootstrapInterval(const std::vector<double>& values, uint64_t seed) {
+  if (values.empty()) return {};
+  for (const double share : {0.0, 1.0}) {
+    if (AllAre(share, values)) {
+      return WilsonInterval(share, static_cast<double>(values.size()));
+    }
+  }
+  return BootstrapMean(values, seed);
 }
 
 Interval BootstrapOf(

@@ -15,27 +15,34 @@ struct Interval {
 };
 
 // Of independent values, such as a problem's divergence or a run's accuracy:
-// Student's t over the values, which may reach beyond what they can be. Where
-// all values are 0 or all are 1 that interval would have no width; then it is
-// Wilson's score interval for that many trials. No values: all zero.
+// Student's t over the values, which may reach beyond what they can be, and has
+// no width where they agree. No values: all zero.
 Interval MeanInterval(const std::vector<double>& values);
+
+// Wilson's score interval (1927) of share * count successes in count trials: it
+// has a width, and does not leave [0, 1], where they are none or all.
+Interval WilsonInterval(double share, double count);
 
 // Seed of the resamples of all evaluations, within a run and of `dapd eval`:
 // the same answers have the same intervals.
 inline constexpr uint64_t kEvaluationSeed = 20260801;
 
-// The percentile bootstrap (Efron 1979) over independent values, such as a
-// problem's share of right answers, which it does not leave: the middle 95 % of
-// the means of 10,000 samples of as many values, drawn with replacement. A
-// function of values and seed; with the same seed and number of values the same
-// draws, so that several measures of the same problems vary together. Where all
-// values are 0 or all are 1: Wilson's interval, as above.
+// The percentile bootstrap (Efron 1979) of the mean of independent values, such
+// as the mean length of a problem's answers: the middle 95 % of the means of
+// 10,000 samples of as many values, drawn with replacement. A function of
+// values and seed; with the same seed and number of values the same draws, so
+// that several measures of the same problems vary together. No values: all
+// zero.
+Interval BootstrapMean(const std::vector<double>& values, uint64_t seed);
+
+// The same of shares, such as a problem's share of right answers. Where all of
+// them are 0 or all are 1 it would have no width: it is Wilson's interval then.
 Interval BootstrapInterval(const std::vector<double>& values, uint64_t seed);
 
 // The same for any statistic of `count` independent observations:
 // `statistic` gets how often each was drawn, and must be finite wherever
 // something was. `mean` is the statistic of all observations, once each. The
-// draws are BootstrapInterval's; there is no exception for values that agree.
+// draws are BootstrapMean's.
 // No observations: all zero.
 Interval BootstrapOf(
     size_t count,

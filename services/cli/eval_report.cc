@@ -44,25 +44,28 @@ EvalReport SummarizeAnswers(const std::vector<std::string>& ids,
     sum.repeated += record.repeated ? 1 : 0;
     sum.tokens += record.tokens;
   }
-  const auto mean_of = [&](int64_t Sums::*member) {
+  const auto means_of = [&](int64_t Sums::*member) {
     std::vector<double> means;
     for (const Sums& sum : sums) {
       means.push_back(static_cast<double>(sum.*member) /
                       static_cast<double>(samples));
     }
-    return BootstrapInterval(means, seed);
+    return means;
+  };
+  const auto share_of = [&](int64_t Sums::*member) {
+    return BootstrapInterval(means_of(member), seed);
   };
   EvalReport report;
   report.samples = samples;
-  report.accuracy = mean_of(&Sums::correct);
-  report.format_rate = mean_of(&Sums::boxed);
+  report.accuracy = share_of(&Sums::correct);
+  report.format_rate = share_of(&Sums::boxed);
   if (!marker.empty()) {
     report.marker = marker;
-    report.marker_rate = mean_of(&Sums::marked);
+    report.marker_rate = share_of(&Sums::marked);
   }
-  report.truncated = mean_of(&Sums::truncated);
-  report.repeated = mean_of(&Sums::repeated);
-  report.tokens = mean_of(&Sums::tokens);
+  report.truncated = share_of(&Sums::truncated);
+  report.repeated = share_of(&Sums::repeated);
+  report.tokens = BootstrapMean(means_of(&Sums::tokens), seed);
   for (int64_t k = 1; k <= samples; ++k) {
     std::vector<double> passed;
     for (const Sums& sum : sums) {

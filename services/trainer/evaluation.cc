@@ -220,6 +220,8 @@ absl::StatusOr<std::vector<TermDivergence>> MeasureDivergences(
     }
   }
   for (size_t k = 0; k < parts.terms.size(); ++k) {
+    // Of answers without a token that the term counts nothing is known.
+    if (values[k].empty()) continue;
     divergences.push_back({parts.terms[k].name, MeanInterval(values[k])});
   }
   return divergences;

@@ -32,24 +32,34 @@ TEST(MeanIntervalTest, IsStudentsOverTheValues) {
   EXPECT_NEAR(interval.high, 4.5542602568, 1e-6);
 }
 
-TEST(MeanIntervalTest, AllWrongStillHasWidth) {
-  // statsmodels' proportion_confint(0, 40, method="wilson").
-  const Interval interval = MeanInterval(std::vector<double>(40, 0.0));
-  EXPECT_EQ(interval.mean, 0.0);
-  EXPECT_EQ(interval.low, 0.0);
-  EXPECT_NEAR(interval.high, 0.0876216, 1e-6);
-}
-
-TEST(MeanIntervalTest, BoundsAtTheEndsAreTheEnds) {
-  for (int count = 1; count <= 200; ++count) {
-    EXPECT_EQ(MeanInterval(std::vector<double>(count, 0.0)).low, 0.0) << count;
-    EXPECT_EQ(MeanInterval(std::vector<double>(count, 1.0)).high, 1.0) << count;
+// They are no shares: nothing says how far values that agree may lie apart.
+TEST(MeanIntervalTest, ValuesThatAgreeHaveNoWidth) {
+  for (const double value : {0.0, 0.25, 1.0}) {
+    const Interval interval = MeanInterval(std::vector<double>(40, value));
+    EXPECT_EQ(interval.mean, value);
+    EXPECT_EQ(interval.low, value);
+    EXPECT_EQ(interval.high, value);
   }
 }
 
 TEST(MeanIntervalTest, NoValuesAndOneValueAreHarmless) {
   EXPECT_EQ(MeanInterval({}).mean, 0.0);
   EXPECT_EQ(MeanInterval({0.4}).low, 0.4);
+}
+
+TEST(WilsonIntervalTest, NoneStillHasWidth) {
+  // statsmodels' proportion_confint(0, 40, method="wilson").
+  const Interval interval = WilsonInterval(0.0, 40);
+  EXPECT_EQ(interval.mean, 0.0);
+  EXPECT_EQ(interval.low, 0.0);
+  EXPECT_NEAR(interval.high, 0.0876216, 1e-6);
+}
+
+TEST(WilsonIntervalTest, BoundsAtTheEndsAreTheEnds) {
+  for (int count = 1; count <= 200; ++count) {
+    EXPECT_EQ(WilsonInterval(0.0, count).low, 0.0) << count;
+    EXPECT_EQ(WilsonInterval(1.0, count).high, 1.0) << count;
+  }
 }
 
 TEST(BootstrapIntervalTest, IsNearlyTheNormalOneForManyValues) {
@@ -78,9 +88,19 @@ TEST(BootstrapIntervalTest, IsAFunctionOfValuesAndSeed) {
 
 TEST(BootstrapIntervalTest, AllRightStillHasWidth) {
   const std::vector<double> values(40, 1.0);
-  EXPECT_EQ(BootstrapInterval(values, 1).low, MeanInterval(values).low);
+  EXPECT_EQ(BootstrapInterval(values, 1).low, WilsonInterval(1.0, 40).low);
   EXPECT_LT(BootstrapInterval(values, 1).low, 0.95);
   EXPECT_EQ(BootstrapInterval({}, 1).mean, 0.0);
+}
+
+TEST(BootstrapMeanTest, OfNumbersThatAreNoSharesThereIsNoExceptionAtOne) {
+  const Interval lengths = BootstrapMean(std::vector<double>(40, 1.0), 1);
+  EXPECT_EQ(lengths.mean, 1.0);
+  EXPECT_EQ(lengths.low, 1.0);
+  EXPECT_EQ(lengths.high, 1.0);
+  const std::vector<double> values = {0.1, 0.25, 0.9};
+  EXPECT_EQ(BootstrapMean(values, 7).low, BootstrapInterval(values, 7).low);
+  EXPECT_EQ(BootstrapMean({}, 1).mean, 0.0);
 }
 
 TEST(BootstrapOfTest, OfAMeanItIsBootstrapInterval) {

@@ -44,6 +44,17 @@ TEST(EvalReportTest, EachProblemCountsOnce) {
   EXPECT_EQ(report.problems[1].correct, 1);
 }
 
+// Nothing but the end token: one token is a length, not a share.
+TEST(EvalReportTest, AnswersOfOneTokenHaveThatLengthWithoutDoubt) {
+  std::vector<AnswerRecord> records = Records();
+  for (AnswerRecord& record : records) record.tokens = 1;
+  const EvalReport report =
+      SummarizeAnswers({"a", "b", "c"}, 4, records, "", 1);
+  EXPECT_EQ(report.tokens.mean, 1.0);
+  EXPECT_EQ(report.tokens.low, 1.0);
+  EXPECT_EQ(report.tokens.high, 1.0);
+}
+
 TEST(EvalReportTest, PassAtOneIsTheAverageAndMoreAnswersPassMore) {
   const EvalReport report =
       SummarizeAnswers({"a", "b", "c"}, 4, Records(), "", 1);

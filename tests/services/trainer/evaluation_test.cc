@@ -216,6 +216,33 @@ TEST_F(EvaluationTest, DivergencesLeaveOutWhatTheContextDoesNotTake) {
   EXPECT_EQ(divergences(), 0u);
 }
 
+// The fake teachers say the same with all weights, as a fresh adapter does:
+// every token is the first pass's, and the other regimes' term is exactly 0.
+TEST_F(EvaluationTest, ADivergenceOfNothingIsNoShareAndOneOfNoTokenIsUnknown) {
+  held_out_.problems = {data_.problems[0], data_.problems[2]};
+  Config& config = loaded_.config;
+  config.evaluation.kl_problems = 2;
+  config.objective.preset = "dopd";
+  const auto divergences = [&] {
+    const auto report = ReadEvaluationReport(JoinPath(
+        folder_, absl::StrCat(config.run.name, "/evaluation/before.json")));
+    EXPECT_TRUE(report.ok()) << report.status();
+    return report.ok() ? report->divergences : std::vector<TermDivergence>();
+  };
+  ASSERT_TRUE(Run(0).ok());
+  const std::vector<TermDivergence> both = divergences();
+  ASSERT_EQ(both.size(), 2u);
+  EXPECT_EQ(both[0].name, "dopd_reverse");
+  EXPECT_EQ(both[0].unclipped.mean, 0.0);
+  EXPECT_EQ(both[0].unclipped.high, 0.0);
+  EXPECT_GT(both[1].unclipped.mean, 0.0);
+
+  config.run.name = "skipping";
+  config.objective.skip_tokens = static_cast<int64_t>(answer_.size());
+  ASSERT_TRUE(Run(0).ok());
+  EXPECT_TRUE(divergences().empty());
+}
+
 TEST_F(EvaluationTest, TheBestAdapterStaysBesideTheNewest) {
   held_out_.problems = {data_.problems[0]};
   Config& config = loaded_.config;
