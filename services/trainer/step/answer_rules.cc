@@ -20,6 +20,13 @@ AnswerRules MakeHeldOutRules(bool needs_answers) {
   return {.needs_answers = needs_answers, .shows_solution_as_sibling = true};
 }
 
+std::vector<int64_t> MembersOf(std::span<const int64_t> rows) {
+  std::map<int64_t, int64_t> taken;
+  std::vector<int64_t> members;
+  for (const int64_t row : rows) members.push_back(taken[row]++);
+  return members;
+}
+
 SamplingKey KeyOfMember(SamplingKey of_row, int64_t member) {
   of_row.sample = static_cast<uint32_t>(member * kMaxAttempts);
   return of_row;

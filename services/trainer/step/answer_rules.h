@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "common/config/config.h"
@@ -48,7 +49,13 @@ AnswerRules MakeAnswerRules(const Config& config);
 // Those of a held-out answer.
 AnswerRules MakeHeldOutRules(bool needs_answers);
 
-// Of member `member` of a group, its attempt 0: the random numbers of every
+// Of each sample of a step, which answer to its row it is: `rows` has the rows
+// of all samples, those of a group side by side. A row that comes up again, in
+// a batch longer than the data or at the turn of an epoch, counts on, so that
+// no answer of the step is drawn twice.
+std::vector<int64_t> MembersOf(std::span<const int64_t> rows);
+
+// Of member `member` of a row, its attempt 0: the random numbers of every
 // answer are those of (run seed, step, row, member, attempt).
 SamplingKey KeyOfMember(SamplingKey of_row, int64_t member);
 SamplingKey KeyOfAttempt(SamplingKey of_member, int64_t attempt);

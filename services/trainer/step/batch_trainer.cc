@@ -129,6 +129,7 @@ absl::Status BatchTrainer::Begin(int64_t step,
   const RankSlice& mine = OwnSlice(open);
 
   const Config& config = parts_.config;
+  const std::vector<int64_t> members = MembersOf(open.rows);
   std::vector<PipelineInput> inputs;
   for (size_t sample = mine.begin; sample < mine.end; ++sample) {
     const int64_t row = open.rows[sample];
@@ -138,7 +139,7 @@ absl::Status BatchTrainer::Begin(int64_t step,
          KeyOfMember({.seed = config.run.seed,
                       .step = static_cast<uint32_t>(open.plan.step - 1),
                       .example = static_cast<uint32_t>(row)},
-                     place % rules_.group_size)});
+                     members[sample])});
     for (auto known = open.plan.recalled.lower_bound({place});
          known != open.plan.recalled.end() && known->first.sample == place;
          ++known) {

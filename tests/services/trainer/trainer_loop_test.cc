@@ -6,7 +6,9 @@
 
 #include <filesystem>
 #include <map>
+#include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -310,6 +312,24 @@ TEST_F(TrainerLoopTest, AllAnswersOfAStepAreRecalled) {
       ASSERT_TRUE(Run(0).ok()) << "it samples no answer again";
       EXPECT_EQ(MetricOfSteps("loss"), losses) << "bit for bit";
     }
+  }
+}
+
+// Three rows in a batch of eight: some of them three times.
+TEST_F(TrainerLoopTest, NoAnswerOfAStepIsDrawnTwice) {
+  Config& config = loaded_.config;
+  config.trainer.batch_size = 8;
+  config.trainer.steps = 2;
+  for (const int64_t group_size : {1, 2}) {
+    config.rollout.group_size = group_size;
+    config.run.name = absl::StrCat("groups-of-", group_size);
+    ASSERT_TRUE(Run(0).ok());
+    std::set<std::tuple<uint32_t, uint32_t, uint32_t>> drawn;
+    for (const auto& [id, key] : rollouts_->keys_) {
+      drawn.insert({key.step, key.example, key.sample});
+    }
+    EXPECT_EQ(rollouts_->keys_.size(), 16u);
+    EXPECT_EQ(drawn.size(), 16u) << group_size;
   }
 }
 

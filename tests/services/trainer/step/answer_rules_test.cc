@@ -93,6 +93,12 @@ TEST(AnswerRulesTest, TheFirstAnswerOfTheFirstMemberHasTheRowsOwnKey) {
   EXPECT_EQ(std::tuple(key.seed, key.step, key.example), std::tuple(1, 2, 3));
 }
 
+TEST(AnswerRulesTest, ARowThatComesUpAgainInAStepCountsOn) {
+  const std::vector<int64_t> rows = {7, 7, 3, 3, 7, 7};
+  EXPECT_EQ(MembersOf(rows), (std::vector<int64_t>{0, 1, 0, 1, 2, 3}));
+  EXPECT_TRUE(MembersOf({}).empty());
+}
+
 TEST(AnswerRulesTest, NoTwoAnswersOfARowShareTheirRandomNumbers) {
   std::set<uint32_t> samples;
   for (int64_t member = 0; member < 8; ++member) {

@@ -64,7 +64,7 @@ TEST_F(RolloutRecordTest, ASiblingTeachesTheOthersOfItsGroup) {
   config.rollout.group_size = 2;
   config.trainer.batch_size = 4;
   answer_of_ = [this](const SamplingKey& key) {
-    return Boxed(key.sample == 0 ? "5" : "123");
+    return Boxed(key.sample % (2 * kMaxAttempts) == 0 ? "5" : "123");
   };
   std::vector<std::vector<double>> losses;
   for (const bool last_first : {false, true}) {
@@ -115,7 +115,7 @@ TEST_F(RolloutRecordTest, ASecondAnswerStandsInTheReferencesPlace) {
   config.rollout.source = "dual";
   // Once it is the same as the first.
   answer_of_ = [this](const SamplingKey& key) {
-    return Boxed(key.sample < 2 ? "5" : "7");
+    return Boxed(key.sample % kMaxAttempts < 2 ? "5" : "7");
   };
   ASSERT_TRUE(Run(0).ok());
   EXPECT_EQ(rollouts_->submissions_.at(1).size(), 6u);
@@ -139,7 +139,7 @@ TEST_F(RolloutRecordTest, TheFirstApprovedCandidateStandsInTheReferencesPlace) {
   Config& config = loaded_.config;
   config.rollout.source = "verified";
   answer_of_ = [this](const SamplingKey& key) {
-    return Boxed(key.sample >= 3 ? "123" : "5");
+    return Boxed(key.sample % kMaxAttempts >= 3 ? "123" : "5");
   };
   ASSERT_TRUE(Run(0).ok());
   EXPECT_EQ(rollouts_->submissions_.at(1).size(), 2u * 5);
@@ -148,7 +148,7 @@ TEST_F(RolloutRecordTest, TheFirstApprovedCandidateStandsInTheReferencesPlace) {
   EXPECT_EQ(SamplesOfStep(1)[0].at("reference"), "\\boxed{123}");
 
   answer_of_ = [this](const SamplingKey& key) {
-    return Boxed(key.sample == 1 ? "6" : "5");
+    return Boxed(key.sample % kMaxAttempts == 1 ? "6" : "5");
   };
   config.run.name = "first";
   ASSERT_TRUE(Run(0).ok());
