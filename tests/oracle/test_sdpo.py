@@ -104,11 +104,16 @@ def test_importance_of_an_answer_whose_teacher_is_always_there(importance, tmp_p
     assert error < 1e-5 and gradient_error < 1e-4
 
 
-def test_five_steps_of_which_one_has_no_teacher(tmp_path):
-    """A step of one group; where none of its answers is right, weights, moments and moving average stay."""
+@pytest.mark.parametrize("measured", [False, True])
+def test_five_steps_of_which_one_has_no_teacher(measured, tmp_path):
+    """A step of one group; where none of its answers is right, weights, moments and moving average stay, also if a term without
+    a weight measures them."""
     order = [0, 2, 1, 0, 2]
     case = make_case(tmp_path, [RESULTS[i] for i in order])
     settings = {"trainer.batch_size": GROUP, "trainer.learning_rate": 1e-3, "trainer.schedule_steps": 50, "trainer.steps": 5}
+    if measured:
+        other = {"name": "measured", "student": "none_rollout", "teacher": "cross_rollout", "teacher_weights": "base", "weight": 0.0}
+        settings["objective.terms"] = reference_terms.yaml([TERM, other])
     out = case.replay("--apply", **{**SETTINGS, **settings})
     oracle = reference_terms.Objective(case.base, RANK, ALPHA, terms=[TERM], temperature=1.0, learning_rate=1e-3, schedule_steps=50, ema_rate=0.05)
     copy_fresh_adapter(case, oracle)

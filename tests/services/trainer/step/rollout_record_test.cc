@@ -110,6 +110,37 @@ TEST_F(RolloutRecordTest, WithoutARightAnswerThePolicyRests) {
             "The final result \\boxed{5} is wrong.");
 }
 
+// Nobody is right in the third step. A term without a weight has its tokens
+// there all the same, and nothing to teach.
+TEST_F(RolloutRecordTest, WhatIsOnlyMeasuredDoesNotKeepThePolicyFromResting) {
+  Config& config = loaded_.config;
+  config.objective.preset = "sdpo";
+  config.rollout.group_size = 2;
+  config.trainer.learning_rate = 1e-2;
+  answer_of_ = [this](const SamplingKey& key) {
+    return Boxed(key.step != 2 && key.sample >= kMaxAttempts ? "123" : "5");
+  };
+  std::vector<Term> terms = ExpandTerms(config.objective);
+  std::vector<std::vector<double>> values;
+  for (const bool measures : {false, true}) {
+    config.run.name = measures ? "measured" : "alone";
+    if (measures) {
+      terms.push_back(
+          {.name = "measured",
+           .student = ViewName::kNoneRollout,
+           .target = TeacherPass{WeightSet::kBase, ViewName::kCrossRollout},
+           .weight = 0.0});
+    }
+    config.objective.terms = terms;
+    ASSERT_TRUE(Run(0).ok());
+    values.push_back(MetricOfSteps("/terms/sdpo/value"));
+  }
+  EXPECT_GT(MetricOfSteps("/terms/measured/tokens")[2], 0.0);
+  EXPECT_EQ(values[0][2], 0.0);
+  EXPECT_GT(values[0][3], 0.0);
+  EXPECT_EQ(values[0], values[1]) << "bit for bit";
+}
+
 TEST_F(RolloutRecordTest, ASecondAnswerStandsInTheReferencesPlace) {
   Config& config = loaded_.config;
   config.rollout.source = "dual";
