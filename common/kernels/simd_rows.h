@@ -20,8 +20,16 @@ inline Floats ExpOf(Floats x) { return Exp(x); }
 
 inline Floats LogOf(Floats x) { return Log(x); }
 
-// 1 where e^(2x) has overflowed.
-inline Floats TanhOf(Floats x) { return 1.0F - 2.0F / (Exp(x + x) + 1.0F); }
+// 1 where e^(2x) has overflowed. Near 0, where the difference would leave none
+// of x's digits, it is the series.
+inline Floats TanhOf(Floats x) {
+  constexpr float kSeriesEnd = 0.125F;
+  const Floats xx = x * x;
+  const Floats series =
+      x + x * xx * (xx * (2.0F / 15.0F - xx * (17.0F / 315.0F)) - 1.0F / 3.0F);
+  const Floats far = 1.0F - 2.0F / (Exp(x + x) + 1.0F);
+  return xx < Broadcast(kSeriesEnd * kSeriesEnd) ? series : far;
+}
 
 // In double, so that a row's sum errs by little more than its terms.
 inline double SumOfLanes(Floats value) {

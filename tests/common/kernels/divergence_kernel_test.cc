@@ -324,6 +324,32 @@ TEST(DivergenceTokensTest, ToAOneHotTargetItIsTheCrossEntropy) {
   }
 }
 
+// A bound that nothing comes near is none, to the last digits.
+TEST(DivergenceTokensTest, ASoftClipFarAwayChangesNoDigitOfAMixture) {
+  constexpr int64_t kVocabulary = 300;
+  const auto sums_with = [&](float soft_clip) {
+    Problem problem(2, kVocabulary, 3.0F, kInfinity);
+    problem.logits.emplace_back(2 * kVocabulary);
+    DerivedSource mixture{.source = 5, .anchor = 2, .num_parts = 2};
+    mixture.parts[0] = 3;
+    mixture.parts[1] = 4;
+    mixture.factors[0] = 1.0F;
+    mixture.factors[1] = -1.0F;
+    mixture.soft_clip = soft_clip;
+    problem.derived = {mixture};
+    problem.terms = {
+        {.student = 1, .target = 5, .clip = kInfinity, .weight = 1.0F}};
+    return problem.Run(1.0F, false);
+  };
+  const auto without = sums_with(kInfinity);
+  for (const float soft_clip : {1e5F, 1e7F}) {
+    const auto sums = sums_with(soft_clip);
+    for (size_t t = 0; t < without.size(); ++t) {
+      EXPECT_NEAR(sums[t].clipped, without[t].clipped, 1e-4) << soft_clip;
+    }
+  }
+}
+
 // Units in the last place of `exact(x)`.
 template <typename Function>
 void ExpectWithinTwoUnits(const std::vector<float>& x,
