@@ -136,7 +136,8 @@ std::string Prompts::Fill(const PromptTemplate& prompt,
 size_t Prompts::most_problems() const {
   const size_t of_none = none_.Count(PromptField::kProblem);
   size_t most = of_none;
-  for (const PromptTemplate* prompt : {&privileged_, &demonstration_}) {
+  for (const PromptTemplate* prompt :
+       {&privileged_, &demonstration_, &sibling_}) {
     most = std::max(most,
                     prompt->Count(PromptField::kProblem) +
                         of_none * prompt->Count(PromptField::kPrompt));
@@ -151,6 +152,16 @@ size_t Prompts::most_references() const {
     most = std::max(most, prompt->Count(PromptField::kReference));
   }
   return most;
+}
+
+size_t Prompts::siblings() const {
+  return sibling_.Count(PromptField::kSolution) *
+         sibling_solution_.Count(PromptField::kReference);
+}
+
+size_t Prompts::feedbacks() const {
+  return sibling_.Count(PromptField::kFeedback) *
+         sibling_feedback_.Count(PromptField::kFeedback);
 }
 
 }  // namespace dapd

@@ -40,6 +40,9 @@ class Prompts {
   // How often a message shows problem and answer, at most.
   size_t most_problems() const;
   size_t most_references() const;
+  // How often the self-teacher's message shows a sibling and the feedback.
+  size_t siblings() const;
+  size_t feedbacks() const;
 
  private:
   std::string Fill(const PromptTemplate& prompt,

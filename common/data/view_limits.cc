@@ -15,6 +15,7 @@
 #include "common/config/preset_terms.h"
 #include "common/config/prompts.h"
 #include "common/data/held_out_prompt.h"
+#include "common/data/self_teacher.h"
 #include "common/terms/term.h"
 #include "common/tokenizer/unicode_text.h"
 
@@ -104,7 +105,7 @@ class ViewMeter {
     return frame_bytes_ + problems_ * Bytes(problem.problem) +
            references_ * reference +
            std::min(reference, config_.objective.max_reference_tokens) +
-           (1 + std::max<int64_t>(1, references_)) *
+           (1 + std::max({int64_t{1}, references_, told_})) *
                config_.rollout.max_new_tokens;
   }
 
@@ -134,6 +135,19 @@ class ViewMeter {
     const Prompts prompts(config.prompts);
     problems_ = static_cast<int64_t>(prompts.most_problems());
     references_ = static_cast<int64_t>(prompts.most_references());
+    const auto siblings = static_cast<int64_t>(prompts.siblings());
+    const auto feedbacks = static_cast<int64_t>(prompts.feedbacks());
+    switch (ParseFeedbackRule(config.objective.sdpo.feedback)) {
+      case FeedbackRule::kNever:
+        told_ = siblings;
+        break;
+      case FeedbackRule::kWithoutSibling:
+        told_ = std::max(siblings, feedbacks);
+        break;
+      case FeedbackRule::kAlways:
+        told_ = siblings + feedbacks;
+        break;
+    }
   }
 
   static int64_t Bytes(const std::string& text) {
@@ -185,7 +199,7 @@ class ViewMeter {
       case ViewName::kProbeRollout:
         return cut(shown_reference) + view.scored_count + answer;
       case ViewName::kSiblingRollout:
-        return cut(answer) + view.scored_count + answer;
+        return cut(told_ * answer) + view.scored_count + answer;
       case ViewName::kNoneReference:
         return view.scored_from + view.scored_count + reference;
       case ViewName::kSelfReference:
@@ -202,6 +216,9 @@ class ViewMeter {
   int64_t frame_bytes_ = 0;
   int64_t problems_ = 1;  // in a prompt, at most
   int64_t references_ = 1;
+  // What the self-teacher is told, in answers: its sibling is one, and a
+  // verdict may quote all of one.
+  int64_t told_ = 1;
 };
 
 // "rows.jsonl:12: problem 'a': cross_rollout may have 20000 tokens"

@@ -8,6 +8,7 @@
 #include "gtest/gtest.h"
 
 #include "common/base/exit_code.h"
+#include "common/data/self_teacher.h"
 #include "tests/fakes/small_tokenizer.h"
 #include "tests/fakes/temp_path.h"
 
@@ -153,6 +154,27 @@ TEST_F(ViewLimitsTest, APromptThatIsCutIsAsLongAsItsCut) {
   EXPECT_TRUE(Apply().ok()) << Apply();
   config_.trainer.pack_tokens = 1019;
   EXPECT_FALSE(Apply().ok());
+}
+
+// A verdict quotes the result that is wrong, which may be all of an answer.
+TEST_F(ViewLimitsTest, ASelfTeacherIsToldOfTwoAnswers) {
+  config_.objective.preset = "sdpo";
+  config_.rollout.group_size = 2;
+  config_.rollout.max_new_tokens = 400;
+  config_.objective.sdpo.feedback = "always";
+  const TextPipeline text = Text();
+  Sample sample = {"", "How many?", "12", std::vector<int32_t>(400, 72)};
+  sample.context.sibling = std::string(400, 'x');
+  sample.context.feedback = VerdictOn("\\boxed{" + std::string(392, 'x') + "}");
+  const Views views = text.views->Build(sample).value();
+  const View& told = views[static_cast<size_t>(ViewName::kSiblingRollout)];
+  config_.trainer.pack_tokens = static_cast<int64_t>(told.input_ids.size()) - 1;
+  EXPECT_FALSE(Apply().ok());
+  config_.trainer.pack_tokens += 100;
+  EXPECT_TRUE(Apply().ok()) << Apply();
+  config_.objective.sdpo.feedback = "never";
+  config_.trainer.pack_tokens -= 400;
+  EXPECT_TRUE(Apply().ok()) << Apply();
 }
 
 // Letters that composition makes longer, up to three times.
