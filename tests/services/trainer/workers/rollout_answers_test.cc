@@ -94,7 +94,7 @@ TEST_F(RolloutAnswersTest, AnswersThatBreakTheProtocolAreNotTaken) {
          finish(request, response);
          response->mutable_finished()->set_adapter_digest("other");
        }},
-      {"unknown reason 3",
+      {"unknown reason: 3",
        [&](const auto& request, auto* response) {
          finish(request, response);
          response->mutable_finished()->set_reason(
