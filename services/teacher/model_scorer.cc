@@ -231,7 +231,7 @@ class ModelScorer : public Scorer {
         PendingPass launched{LaunchedWork(weights_->device()),
                              std::move(views)};
         // A GPU has the next pass to do while the host hands this one on; on a
-        // CPU a view goes out before the next is computed.
+        // CPU a pass's views go out before the next pass is computed.
         const bool is_last = plan.empty();
         bool all_wanted = true;
         if (before.has_value()) all_wanted = Send(*before);

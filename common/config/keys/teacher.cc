@@ -51,7 +51,7 @@ std::vector<ConfigKey> TeacherKeys(Config& c) {
             65536,
             "Tokens of a view that a teacher computes at a time, with and "
             "without streaming. 0: what suits the device, 128 on a CPU, 1,024 "
-            "on a GPU, where up to four such chunks share a pass."),
+            "on a GPU. Up to four such chunks share a pass."),
       Range("teacher.prefix_memory_mib",
             &c.teacher.prefix_memory_mib,
             0,
