@@ -38,7 +38,7 @@ class LineProcess {
   //   DEADLINE_EXCEEDED  the child did not take it in time
   //   UNAVAILABLE        the child ended; names its exit code or signal
   absl::Status Write(absl::string_view line, absl::Time deadline);
-  // The next line, without its newline, of at most 16 MiB; errors as Write's,
+  // The next line, without its newline, of at most 128 MiB; errors as Write's,
   // and RESOURCE_EXHAUSTED for a longer one.
   absl::StatusOr<std::string> Read(absl::Time deadline);
 
