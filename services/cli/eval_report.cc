@@ -108,7 +108,7 @@ nlohmann::ordered_json ToJson(const EvalReport& report) {
 std::string ToText(const EvalReport& report) {
   std::string text = absl::StrFormat(
       "%d problems x %d answers; 95 %% intervals over problems (bootstrap; "
-      "Wilson where all agree)\n"
+      "of shares Wilson where all agree)\n"
       "Avg@%-3d accuracy %s\n",
       report.problems.size(),
       report.samples,

@@ -32,7 +32,8 @@ struct EvalReport {
 
 // Of `samples` answers to each problem, in any order, records[i].index <
 // ids.size(), whose is_marked says whether they contain `marker`. Intervals are
-// BootstrapInterval with `seed`: all of one report draw the same problems.
+// BootstrapInterval, that of the length BootstrapMean, with `seed`: all of one
+// report draw the same problems.
 EvalReport SummarizeAnswers(const std::vector<std::string>& ids,
                             int64_t samples,
                             const std::vector<AnswerRecord>& records,
