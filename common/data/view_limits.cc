@@ -135,7 +135,10 @@ class ViewMeter {
     const Prompts prompts(config.prompts);
     problems_ = static_cast<int64_t>(prompts.most_problems());
     references_ = static_cast<int64_t>(prompts.most_references());
-    const auto siblings = static_cast<int64_t>(prompts.siblings());
+    // Without a group there is none.
+    const auto siblings = config.rollout.group_size > 1
+                              ? static_cast<int64_t>(prompts.siblings())
+                              : 0;
     const auto feedbacks = static_cast<int64_t>(prompts.feedbacks());
     switch (ParseFeedbackRule(config.objective.sdpo.feedback)) {
       case FeedbackRule::kNever:

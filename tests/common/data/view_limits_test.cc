@@ -177,6 +177,22 @@ TEST_F(ViewLimitsTest, ASelfTeacherIsToldOfTwoAnswers) {
   EXPECT_TRUE(Apply().ok()) << Apply();
 }
 
+TEST_F(ViewLimitsTest, WithoutAGroupASelfTeacherIsToldOfTheVerdictOnly) {
+  config_.objective.preset = "sdpo";
+  config_.rollout.group_size = 1;
+  config_.rollout.max_new_tokens = 400;
+  config_.objective.sdpo.feedback = "always";
+  const TextPipeline text = Text();
+  Sample sample = {"", "How many?", "12", std::vector<int32_t>(400, 72)};
+  sample.context.feedback = VerdictOn("\\boxed{" + std::string(392, 'x') + "}");
+  const Views views = text.views->Build(sample).value();
+  const View& told = views[static_cast<size_t>(ViewName::kSiblingRollout)];
+  config_.trainer.pack_tokens = static_cast<int64_t>(told.input_ids.size()) - 1;
+  EXPECT_FALSE(Apply().ok());
+  config_.trainer.pack_tokens += 100;
+  EXPECT_TRUE(Apply().ok()) << Apply();
+}
+
 // Letters that composition makes longer, up to three times.
 TEST_F(ViewLimitsTest, TextThatGrowsWhenComposedIsMeasuredAsItWillBe) {
   data_.problems[1].solution.clear();
