@@ -37,7 +37,8 @@ std::string ProblemWithPayload(const Term& term,
                         term.support.k,
                         " most probable tokens, and a teacher sends ",
                         teacher.top_k,
-                        " (teacher.top_k): raise that");
+                        " (teacher.top_k): raise that, or lower the term's "
+                        "top_k");
   }
   return "";
 }

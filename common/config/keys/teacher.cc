@@ -27,7 +27,8 @@ std::vector<ConfigKey> TeacherKeys(Config& c) {
             &c.teacher.top_k,
             1,
             kMillion,
-            "Entries per token of the top_k payload."),
+            "Entries per token of the top_k payload; at least as many as a "
+            "term with the support teacher_top_k takes."),
       Range("teacher.snapshot_interval",
             &c.teacher.snapshot_interval,
             1,

@@ -45,7 +45,8 @@ TEST(LoadConfigTest, ATeacherSendsTheTokensThatATermTakes) {
   EXPECT_EQ(refusal("teacher_top_k", 64), "");
   EXPECT_THAT(refusal("teacher_top_k", 65),
               HasSubstr("takes the teacher's 65 most probable tokens, and a "
-                        "teacher sends 64 (teacher.top_k)"));
+                        "teacher sends 64 (teacher.top_k): raise that, or "
+                        "lower the term's top_k"));
   EXPECT_EQ(refusal("full", 65), "") << "the rest is one more entry";
   EXPECT_THAT(refusal("student_top_k", 20), HasSubstr("teacher.payload"));
 }
