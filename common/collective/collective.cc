@@ -3,6 +3,7 @@
 #include <utility>
 
 namespace dapd {
+
 absl::Status SingleRank::Sum(absl::Span<float> /*values*/) {
   return absl::OkStatus();
 }
