@@ -12,5 +12,14 @@ TEST(OptimizerOptionsTest, TheRateFallsLinearlyFromTheFirstStep) {
   EXPECT_DOUBLE_EQ(LearningRateAt(options, 501), 0.0);
 }
 
+TEST(OptimizerOptionsTest, OnlyATermThatReadsTheMovingAverageHasItKept) {
+  Config config;
+  config.teacher.ema_rate = 0.2;
+  EXPECT_FALSE(MakeOptimizerOptions(config).ema_rate.has_value());
+  config.objective.terms = {
+      {.target = TeacherPass{.weights = WeightSet::kEma}}};
+  EXPECT_EQ(MakeOptimizerOptions(config).ema_rate, 0.2);
+}
+
 }  // namespace
 }  // namespace dapd

@@ -184,15 +184,6 @@ TEST(PolicyTest, EverySetHasItsAdapterAndItsVersion) {
   EXPECT_EQ(policy.VersionOf(WeightSet::kLive), 3);
 }
 
-TEST(PolicyTest, OnlyATermThatReadsTheMovingAverageHasItKept) {
-  Config config;
-  config.teacher.ema_rate = 0.2;
-  EXPECT_FALSE(MakeOptimizerOptions(config).ema_rate.has_value());
-  config.objective.terms = {
-      {.target = TeacherPass{.weights = WeightSet::kEma}}};
-  EXPECT_EQ(MakeOptimizerOptions(config).ema_rate, 0.2);
-}
-
 TEST(PolicyTest, AFlatGradientGoesBackWhereItCameFrom) {
   const Policy policy = MakePolicy({});
   double value = 0.0;
