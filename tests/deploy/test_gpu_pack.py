@@ -245,6 +245,24 @@ def test_what_a_stage_has_found_is_there_while_it_runs_and_when_the_call_is_ende
     assert subprocess.run(["pgrep", "-fx", f"sleep {SLEEP}"], capture_output=True, text=True).stdout == ""
 
 
+def test_what_a_killed_call_leaves_behind_is_ended_by_the_next(stood_in, tmp_path):
+    """A stage has a session of its own, so that what kills the call may not reach it."""
+    call = subprocess.Popen([sys.executable, tmp_path / "tree/tests/gpu/run.py", tmp_path / "work", tmp_path / "results", "60", "determinism"])
+
+    def left():
+        return subprocess.run(["pgrep", "-fx", f"sleep {SLEEP}"], capture_output=True, text=True).stdout
+
+    until = time.monotonic() + 50
+    while not left() and time.monotonic() < until:
+        time.sleep(0.1)
+    call.kill()
+    call.wait()
+    assert left() != ""
+    result, stages = stood_in("kernels")
+    assert result.returncode == 0 and stages["determinism"]["state"] == "running"
+    assert left() == ""
+
+
 def test_float32_is_float32_whatever_the_machine_sets(stood_in, tmp_path, monkeypatch):
     for name in "NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE":
         monkeypatch.setenv(name, "1")

@@ -7,7 +7,6 @@ import functools
 import json
 import os
 import pathlib
-import secrets
 import shutil
 import signal
 import subprocess
@@ -32,9 +31,9 @@ def read_lines(path):
     return [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
 
 
-def end_marked(mark):
-    """Kills every process that the stage has started, whatever session it is in."""
-    wanted = f"DAPD_GPU_STAGE={mark}".encode()
+def end_stage(work):
+    """Kills every process that a stage in this folder has started, whatever session it is in."""
+    wanted = os.fsencode(f"DAPD_GPU_STAGE={work}")
     for folder in pathlib.Path("/proc").glob("[0-9]*"):
         try:
             if wanted in (folder / "environ").read_bytes().split(b"\0"):
@@ -51,7 +50,7 @@ class Runner:
         self.facts = {}
         self.ended = False  # this call, by a signal
 
-    def environment(self, mark, record, seconds):
+    def environment(self, record, seconds):
         """What rows and stages see: the pack's programs, this Python, its peers, and folders that are ours."""
         places = {name: self.work / name for name in ("models", "tmp", "triton")}
         for folder in places.values():
@@ -61,7 +60,7 @@ class Runner:
         return {**inherited, "PYTHONPATH": os.pathsep.join(path), "PYTHONUNBUFFERED": "1",
                 "DAPD_BIN": str(TREE / "bin"), "DAPD_PYTHON": sys.executable, "DAPD_BENCHMARK_RECORD": str(record),
                 "DAPD_BENCHMARK_PAIRS": os.environ.get("DAPD_BENCHMARK_PAIRS", "3"),
-                "DAPD_BENCHMARK_DEADLINE": str(time.time() + (1 - RESERVE) * seconds), "DAPD_GPU_STAGE": mark,
+                "DAPD_BENCHMARK_DEADLINE": str(time.time() + (1 - RESERVE) * seconds), "DAPD_GPU_STAGE": str(self.work),
                 "DAPD_GPU_TESTS": " ".join(self.manifest["tests"]), "DAPD_GPU_REHEARSAL": "1" if self.rehearsal else "",
                 "DAPD_G8_MODEL": str(places["models"] / "qwen3-1.7b"), "DAPD_QWEN_TOKENIZER": str(TREE / "qwen-tokenizer"),
                 "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "TMPDIR": str(places["tmp"]), "TRITON_CACHE_DIR": str(places["triton"])}
@@ -79,14 +78,14 @@ class Runner:
         seconds = min(self.seconds, int(self.end - time.time())) if self.total else self.seconds
         if seconds < LEAST * self.seconds:
             return "not run", f"no time was left of the call's {self.total} s", 0.0, []
-        mark, record, start, reason = secrets.token_hex(8), self.work / "record.jsonl", time.time(), None
+        record, start, reason = self.work / "record.jsonl", time.time(), None
         record.write_text("")
         with open(self.folder / "log.txt", "a+", errors="replace") as log:
             log.write(f"==== {name}, {time.strftime('%F %T')}\n")
             log.flush()
             begin = log.tell()
             process = subprocess.Popen([sys.executable, TREE / "tests/gpu/stage.py", name], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                       env=self.environment(mark, record, seconds), cwd=self.work, start_new_session=True)
+                                       env=self.environment(record, seconds), cwd=self.work, start_new_session=True)
             try:
                 code = self.wait(process, start + seconds, lambda: put("running", None, time.time() - start, read_lines(record)))
                 if code is None:
@@ -94,7 +93,7 @@ class Runner:
             except SystemExit:
                 reason, self.ended = "the call was ended", True
             finally:
-                end_marked(mark)
+                end_stage(self.work)
                 process.wait()
                 # Models of a stage that was ended, up to 10 GB.
                 shutil.rmtree(self.work / "tmp", ignore_errors=True)
@@ -118,6 +117,8 @@ class Runner:
 
     def report(self, asked):
         """Runs what was asked for; whether all of it passed."""
+        # Of a call that was killed, whose stage would share the GPU with ours. No other call uses the folder now (run.sh).
+        end_stage(self.work)
         try:
             self.facts = machine.examine(TREE, self.work, self.manifest)
         except machine.Unusable as reason:
