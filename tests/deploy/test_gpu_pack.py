@@ -357,6 +357,20 @@ def test_what_the_sanitizer_finds_counts_in_our_kernels(tmp_path):
     assert sum(check.startswith("synccheck") and check.endswith("it did not come to its end") for check in failed) == 3
 
 
+def test_what_the_sanitizer_finds_before_its_time_is_over_counts(tmp_path):
+    (tmp_path / "compute-sanitizer").write_text("#!/bin/sh\n" + next(line for line in SANITIZER.splitlines(keepends=True) if "dapd::" in line) + "exec sleep 1000\n")
+    (tmp_path / "compute-sanitizer").chmod(0o755)
+    record = tmp_path / "record"
+    result = subprocess.run([sys.executable, GPU / "stage.py", "sanitizer"], capture_output=True, text=True, env={
+        **os.environ, "PATH": f"{tmp_path}:/usr/bin:/bin", "DAPD_BIN": str(tmp_path), "DAPD_BENCHMARK_RECORD": str(record),
+        "DAPD_BENCHMARK_DEADLINE": str(time.time() + 10)})
+    lines = [json.loads(line) for line in record.read_text().splitlines()]
+    assert re.fullmatch(r"not done after \d+ s", lines[1]["value"]), result.stderr
+    (failed,) = [line["check"] for line in lines if line.get("ok") is False]
+    assert result.returncode == 1 and "findings in our kernels (Error: Race" in failed and "dapd::AttendSplit" in failed
+    assert [line["value"] for line in lines[3:]] == ["no time was left"] * 8
+
+
 def test_results_of_several_calls_come_together(stood_in):
     assert stood_in("kernels")[0].returncode == 0
     result, stages = stood_in("parity")
