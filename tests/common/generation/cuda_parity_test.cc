@@ -11,6 +11,7 @@
 #include "gtest/gtest.h"
 
 #include "common/generation/aten/aten_backend.h"
+#include "common/generation/cuda/cuda_decode_api.h"
 #include "common/generation/cuda/make_cuda_decode_backend.h"
 #include "common/generation/sampling.h"
 #include "common/gpus/cuda_backend.h"

@@ -11,6 +11,7 @@
 #include "gtest/gtest.h"
 
 #include "common/base/mutex.h"
+#include "common/collective/collective.h"
 #include "common/sharding/sharded_layers.h"
 #include "tests/fakes/machine_clock.h"
 #include "tests/fakes/played_stream.h"

@@ -7,6 +7,7 @@
 #include "gtest/gtest.h"
 
 #include "common/base/status_error.h"
+#include "common/collective/collective.h"
 #include "common/model/fast/training_pass.h"
 #include "common/sharding/layer_gather.h"
 #include "common/sharding/sharded_layers.h"
