@@ -20,6 +20,8 @@
 namespace dapd::DAPD_CPU_LEVEL_NAMESPACE {
 namespace {
 
+inline int64_t LeastOf(int64_t a, int64_t b) { return a < b ? a : b; }
+
 // Uninitialised words in memory of their own.
 class WordBuffer {
  public:

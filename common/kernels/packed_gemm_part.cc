@@ -22,8 +22,6 @@ int64_t CountTiles(int64_t size, int64_t tile) {
   return (size + tile - 1) / tile;
 }
 
-int64_t Least(int64_t a, int64_t b) { return a < b ? a : b; }
-
 // Whether lines that far apart push each other out of the first-level cache,
 // which repeats every 4 KiB.
 bool LinesCollide(int64_t stride) { return stride % 1024 == 0; }
@@ -48,19 +46,19 @@ class GemmPart {
         columns_(columns),
         depth_(op_.k <= kGemmWholeDepth ? op_.k : kDepthBlock),
         steps_(CountTiles(depth_, Format::kDepth)),
-        panels_(Least(CountTiles(columns.size(), kTileColumns),
-                      kBlockWords / (steps_ * kTileColumns) + 1)),
+        panels_(LeastOf(CountTiles(columns.size(), kTileColumns),
+                        kBlockWords / (steps_ * kTileColumns) + 1)),
         // PackLines writes up to kLanes words too many.
         packed_a_(CountPackedTiles() * kTileRows * steps_ + kLanes),
         packed_b_(panels_ * kTileColumns * steps_ + kLanes) {}
 
   void Run() {
     for (int64_t k = 0; k < op_.k; k += depth_) {
-      const int64_t depth = Least(depth_, op_.k - k);
+      const int64_t depth = LeastOf(depth_, op_.k - k);
       PackA(k, depth);
       for (int64_t j = columns_.begin; j < columns_.end;
            j += panels_ * kTileColumns) {
-        const Range block{j, Least(j + panels_ * kTileColumns, columns_.end)};
+        const Range block{j, LeastOf(j + panels_ * kTileColumns, columns_.end)};
         PackB(k, depth, block);
         MultiplyBlock(
             k, block, CountTiles(depth, Format::kDepth), k == 0 && !op_.adds);
@@ -93,7 +91,7 @@ class GemmPart {
     uint32_t* panel = packed_a_.words();
     for (int64_t i = rows_.begin; i < rows_.end; i += kTileRows) {
       if (IsInPlace(i)) continue;
-      const int64_t rows = Least(kTileRows, rows_.end - i);
+      const int64_t rows = LeastOf(kTileRows, rows_.end - i);
       if (op_.a_is_transposed) {
         // Words of one float: see RunWithA.
         PackTransposedLines(a_ + k * op_.a_stride + i,
@@ -118,7 +116,7 @@ class GemmPart {
   void PackB(int64_t k, int64_t depth, Range block) {
     uint32_t* panel = packed_b_.words();
     for (int64_t j = block.begin; j < block.end; j += kTileColumns) {
-      const int64_t columns = Least(kTileColumns, block.end - j);
+      const int64_t columns = LeastOf(kTileColumns, block.end - j);
       PackPanelOfB<Format, kTileColumns, B>(op_, k, depth, j, columns, panel);
       panel += kTileColumns * steps_;
     }
@@ -152,8 +150,8 @@ class GemmPart {
     for (int64_t j = block.begin; j < block.end; j += kTileColumns) {
       const Tile tile = {.c = Tile::At(c_, op_.c_stride, i, j),
                          .stride = op_.c_stride,
-                         .rows = Least(kTileRows, rows_.end - i),
-                         .columns = Least(kTileColumns, block.end - j),
+                         .rows = LeastOf(kTileRows, rows_.end - i),
+                         .columns = LeastOf(kTileColumns, block.end - j),
                          .is_first = is_first};
       if (tile.columns > kLanes) {
         MultiplyTile<Product, 2>(a, b, steps, tile);

@@ -31,7 +31,5 @@ constexpr int64_t kTileBlock = 32;
 // Words along k, pairs of bfloat16, that a tile has. It has as many rows.
 constexpr int64_t kTileWords = 16;
 
-inline int64_t LeastOf(int64_t a, int64_t b) { return a < b ? a : b; }
-
 }  // namespace
 }  // namespace dapd::DAPD_CPU_LEVEL_NAMESPACE

@@ -119,38 +119,30 @@ ChunkStates StatesOf(const ChunkStates& pass,
           .layer_inputs = part(pass.layer_inputs, 1)};
 }
 
-// One pass of all chunks; `rows` as in ForwardChunks.
+// One pass of chunks side by side, which take the first rows of `input`.
 ChunkStates ForwardPass(const ModelWeights& weights,
                         const Adapter* adapter,
-                        std::span<const NextChunk> chunks,
-                        int64_t rows,
+                        const std::vector<PackedChunk>& chunks,
+                        const PassInput& input,
                         ChunkKeeps keeps) {
-  const at::Device device = weights.device();
-  std::vector<PackedChunk> packed;
-  int64_t tokens = 0;
-  for (const NextChunk& chunk : chunks) {
-    packed.push_back({.tokens = static_cast<int64_t>(chunk.ids.size()),
-                      .past = chunk.past,
-                      .parent = chunk.parent});
-    tokens += packed.back().tokens;
-  }
-  if (!device.is_cuda()) {
-    const at::Tensor keys_values = MakeKeysValues(weights, tokens);
-    const SideBySideAttention attention(weights.config, packed, keys_values);
+  const int64_t rows = input.ids.size(0);
+  const at::Tensor keys_values = MakeKeysValues(weights, rows);
+  if (weights.device().is_cuda()) {
+    // Checks that the chunks fit into the rows.
+    const PackedChunkAttention attention(chunks, rows, weights.device());
     return Forward(weights,
                    adapter,
-                   InputOf(chunks, tokens, device),
+                   input,
                    keys_values,
-                   std::bind_front(&SideBySideAttention::Attend, &attention),
+                   std::bind_front(&PackedChunkAttention::Attend, &attention),
                    keeps);
   }
-  // Checks that the chunks fit into the rows.
-  const PackedChunkAttention attention(packed, rows, device);
+  const SideBySideAttention attention(weights.config, chunks, keys_values);
   return Forward(weights,
                  adapter,
-                 InputOf(chunks, rows, device),
-                 MakeKeysValues(weights, rows),
-                 std::bind_front(&PackedChunkAttention::Attend, &attention),
+                 input,
+                 keys_values,
+                 std::bind_front(&SideBySideAttention::Attend, &attention),
                  keeps);
 }
 
@@ -164,26 +156,11 @@ ChunkStates ForwardChunk(const ModelWeights& weights,
   const at::NoGradGuard no_grad;
   const int64_t tokens = ids.size(0);
   const int64_t begin = TokensOf(past);
-  const PassInput input = {ids,
-                           at::arange(begin, begin + tokens, ids.options())};
-  if (weights.device().is_cuda()) {
-    const PackedChunkAttention attention(
-        {{.tokens = tokens, .past = past}}, tokens, weights.device());
-    return Forward(weights,
-                   adapter,
-                   input,
-                   MakeKeysValues(weights, tokens),
-                   std::bind_front(&PackedChunkAttention::Attend, &attention),
-                   keeps);
-  }
-  const ChunkAttention attention(
-      weights.config, past, tokens, weights.embedding.options());
-  return Forward(weights,
-                 adapter,
-                 input,
-                 MakeKeysValues(weights, tokens),
-                 std::bind_front(&ChunkAttention::Attend, &attention),
-                 keeps);
+  return ForwardPass(weights,
+                     adapter,
+                     {{.tokens = tokens, .past = past}},
+                     {ids, at::arange(begin, begin + tokens, ids.options())},
+                     keeps);
 }
 
 std::vector<ChunkStates> ForwardChunks(const ModelWeights& weights,
@@ -192,12 +169,26 @@ std::vector<ChunkStates> ForwardChunks(const ModelWeights& weights,
                                        int64_t rows,
                                        ChunkKeeps keeps) {
   const at::NoGradGuard no_grad;
-  const ChunkStates pass = ForwardPass(weights, adapter, chunks, rows, keeps);
+  const at::Device device = weights.device();
+  std::vector<PackedChunk> packed;
+  int64_t tokens = 0;
+  for (const NextChunk& chunk : chunks) {
+    packed.push_back({.tokens = static_cast<int64_t>(chunk.ids.size()),
+                      .past = chunk.past,
+                      .parent = chunk.parent});
+    tokens += packed.back().tokens;
+  }
+  const ChunkStates pass =
+      ForwardPass(weights,
+                  adapter,
+                  packed,
+                  InputOf(chunks, device.is_cuda() ? rows : tokens, device),
+                  keeps);
   std::vector<ChunkStates> states;
   int64_t row = 0;
-  for (const NextChunk& chunk : chunks) {
-    const RowRange range = {row, static_cast<int64_t>(chunk.ids.size())};
-    states.push_back(StatesOf(pass, range, chunk.is_kept));
+  for (size_t i = 0; i < chunks.size(); ++i) {
+    const RowRange range = {row, packed[i].tokens};
+    states.push_back(StatesOf(pass, range, chunks[i].is_kept));
     row += range.tokens;
   }
   return states;

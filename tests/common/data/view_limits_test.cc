@@ -156,19 +156,29 @@ TEST_F(ViewLimitsTest, APromptThatIsCutIsAsLongAsItsCut) {
   EXPECT_FALSE(Apply().ok());
 }
 
-// A verdict quotes the result that is wrong, which may be all of an answer.
-TEST_F(ViewLimitsTest, ASelfTeacherIsToldOfTwoAnswers) {
-  config_.objective.preset = "sdpo";
-  config_.rollout.group_size = 2;
-  config_.rollout.max_new_tokens = 400;
-  config_.objective.sdpo.feedback = "always";
-  const TextPipeline text = Text();
+// Tokens of a self-teacher's view of an answer of 400 tokens, of which it is
+// told a verdict and, if it is not null, a sibling.
+int64_t ToldTokens(const TextPipeline& text, const std::string* sibling) {
   Sample sample = {"", "How many?", "12", std::vector<int32_t>(400, 72)};
-  sample.context.sibling = std::string(400, 'x');
+  if (sibling != nullptr) sample.context.sibling = *sibling;
   sample.context.feedback = VerdictOn("\\boxed{" + std::string(392, 'x') + "}");
   const Views views = text.views->Build(sample).value();
   const View& told = views[static_cast<size_t>(ViewName::kSiblingRollout)];
-  config_.trainer.pack_tokens = static_cast<int64_t>(told.input_ids.size()) - 1;
+  return static_cast<int64_t>(told.input_ids.size());
+}
+
+void SetSelfTeacher(int64_t group_size, Config* config) {
+  config->objective.preset = "sdpo";
+  config->rollout.group_size = group_size;
+  config->rollout.max_new_tokens = 400;
+  config->objective.sdpo.feedback = "always";
+}
+
+// A verdict quotes the result that is wrong, which may be all of an answer.
+TEST_F(ViewLimitsTest, ASelfTeacherIsToldOfTwoAnswers) {
+  SetSelfTeacher(2, &config_);
+  const std::string sibling(400, 'x');
+  config_.trainer.pack_tokens = ToldTokens(Text(), &sibling) - 1;
   EXPECT_FALSE(Apply().ok());
   config_.trainer.pack_tokens += 100;
   EXPECT_TRUE(Apply().ok()) << Apply();
@@ -178,16 +188,8 @@ TEST_F(ViewLimitsTest, ASelfTeacherIsToldOfTwoAnswers) {
 }
 
 TEST_F(ViewLimitsTest, WithoutAGroupASelfTeacherIsToldOfTheVerdictOnly) {
-  config_.objective.preset = "sdpo";
-  config_.rollout.group_size = 1;
-  config_.rollout.max_new_tokens = 400;
-  config_.objective.sdpo.feedback = "always";
-  const TextPipeline text = Text();
-  Sample sample = {"", "How many?", "12", std::vector<int32_t>(400, 72)};
-  sample.context.feedback = VerdictOn("\\boxed{" + std::string(392, 'x') + "}");
-  const Views views = text.views->Build(sample).value();
-  const View& told = views[static_cast<size_t>(ViewName::kSiblingRollout)];
-  config_.trainer.pack_tokens = static_cast<int64_t>(told.input_ids.size()) - 1;
+  SetSelfTeacher(1, &config_);
+  config_.trainer.pack_tokens = ToldTokens(Text(), nullptr) - 1;
   EXPECT_FALSE(Apply().ok());
   config_.trainer.pack_tokens += 100;
   EXPECT_TRUE(Apply().ok()) << Apply();
