@@ -9,6 +9,12 @@
 
 namespace dapd {
 
+bool HasGradient(const std::vector<TermMetrics>& terms) {
+  return std::ranges::any_of(terms, [](const TermMetrics& term) {
+    return term.weight != 0.0 && term.tokens > 0;
+  });
+}
+
 ObjectiveAccumulator::ObjectiveAccumulator(const std::vector<Term>& terms)
     : clipped_tokens_(terms.size(), 0), regimes_(terms.size()) {
   for (const Term& term : terms) {

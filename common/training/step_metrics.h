@@ -17,12 +17,17 @@ namespace v1 {
 class ObjectiveSums;
 }  // namespace v1
 
+// Whether `terms` have a gradient: one of them has a weight, without which it
+// is only measured, and counted a token. Else every sample is masked.
+bool HasGradient(const std::vector<TermMetrics>& terms);
+
 class ObjectiveAccumulator {
  public:
   explicit ObjectiveAccumulator(const std::vector<Term>& terms);
   // `sums`: one per term, as AccumulateMicroBatch returns them.
   void Add(const std::vector<DivergenceSums>& sums);
   ObjectiveMetrics Finish() const;
+  bool HasGradient() const { return dapd::HasGradient(totals_); }
 
   // What was added so far, for another rank (proto/dapd/v1/rank.proto).
   v1::ObjectiveSums Sums() const;

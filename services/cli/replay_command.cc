@@ -174,13 +174,9 @@ absl::Status Replay::ApplyAll() {
   for (size_t begin = 0; begin < rows_.size(); begin += batch) {
     ASSIGN_OR_RETURN(const ObjectiveMetrics objective,
                      Accumulate(begin, std::min(begin + batch, rows_.size())));
-    const bool has_gradient =
-        std::ranges::any_of(objective.terms, [](const TermMetrics& term) {
-          return term.weight != 0.0 && term.tokens > 0;
-        });
-    ASSIGN_OR_RETURN(
-        const OptimizerStep step,
-        has_gradient ? local_.policy->Step() : local_.policy->Rest());
+    ASSIGN_OR_RETURN(const OptimizerStep step,
+                     HasGradient(objective.terms) ? local_.policy->Step()
+                                                  : local_.policy->Rest());
     RETURN_IF_ERROR(
         lines.Append(ObjectiveLine(local_.policy->version(), objective, step)));
     LogInfo(absl::StrCat("step ",

@@ -350,7 +350,7 @@ absl::Status BatchTrainer::FinishGradient(StepReport* report) {
   DAPD_FAILPOINT("train.after_last_micro_batch");
   std::vector<float> counts = {
       static_cast<float>(slice_trainer_->num_trained()),
-      static_cast<float>(slice_trainer_->num_with_tokens()),
+      slice_trainer_->objective().HasGradient() ? 1.0F : 0.0F,
       static_cast<float>(slice_trainer_->num_left_out())};
   RETURN_IF_ERROR(parts_.collective.Sum(absl::MakeSpan(counts)));
   const float trained = counts[0];

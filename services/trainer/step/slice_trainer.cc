@@ -42,15 +42,6 @@ int64_t GradientMemory(const BatchTrainerParts& parts,
                   static_cast<int64_t>(micro_batches) * gradient_bytes);
 }
 
-// Whether anything has a gradient: terms without a weight are only measured.
-bool Trains(const std::vector<Term>& terms,
-            const std::vector<DivergenceSums>& sums) {
-  for (size_t k = 0; k < terms.size(); ++k) {
-    if (terms[k].weight != 0.0 && sums[k].tokens > 0) return true;
-  }
-  return false;
-}
-
 }  // namespace
 
 SliceTrainer::SliceTrainer(const BatchTrainerParts& parts,
@@ -213,7 +204,6 @@ void SliceTrainer::AddInTurn() {
     if (!next.result.has_value()) continue;
     AddToGradient(next.result->gradients, parts_.policy.live());
     objective_.Add(next.result->sums);
-    num_with_tokens_ += Trains(parts_.terms, next.result->sums) ? 1 : 0;
     report_->sampler_mismatch += next.result->sampler_mismatch;
     next.result.reset();
     gradient_memory_.Give(next.held_bytes);

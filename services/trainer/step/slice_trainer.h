@@ -49,9 +49,6 @@ class SliceTrainer {
   // Micro-batches that added to the gradient: those with a token for any term.
   // The gradient is their sum.
   int64_t num_trained() const { return num_trained_; }
-  // Those of them in which a term with a weight counted a token: the others'
-  // gradients are zero, since every sample is masked.
-  int64_t num_with_tokens() const { return num_with_tokens_; }
   // Samples that nothing may stand in the reference's place of.
   int64_t num_left_out() const { return num_left_out_; }
   // Their losses.
@@ -93,7 +90,6 @@ class SliceTrainer {
   ForwardAhead ahead_;
   size_t turn_ = 0;  // first micro-batch that was not added up
   int64_t num_trained_ = 0;
-  int64_t num_with_tokens_ = 0;
   int64_t num_left_out_ = 0;
   ObjectiveAccumulator objective_;
 };
