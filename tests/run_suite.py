@@ -59,6 +59,8 @@ class Pytest:
         program = [pathlib.Path(__file__).with_name("pytest_by_file.py")] if share else ["-m", "pytest"]
         # The first form of the report has the file of each test.
         return [sys.executable, *program, *which, *share, "-rA", "--durations=25", "-p", "no:cacheprovider", "--rootdir", ".",
+                # Of the tests' folders, those stay that someone has to look into.
+                "-o", "tmp_path_retention_policy=failed",
                 "--continue-on-collection-errors", "-o", "junit_family=xunit1", "--junitxml", str(report)]
 
     def name(self, case):

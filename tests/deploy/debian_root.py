@@ -39,6 +39,7 @@ def debian_root(packages, release=None):
     if root.exists():
         return root
     # Checkouts may share .deps, and tests run side by side: one makes it, the others wait and find it.
+    deps.mkdir(exist_ok=True)
     with open(deps / f"debian-root-{digest}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not root.exists():

@@ -98,8 +98,9 @@ class Build:
         else:
             self.root = self.folder / stage
             shutil.rmtree(self.root, ignore_errors=True)
+            self.folder.mkdir(parents=True, exist_ok=True)
             if base == "scratch":
-                self.root.mkdir(parents=True)
+                self.root.mkdir()
             else:
                 subprocess.run(["cp", "-a", debian_root({"ca-certificates"}), self.root], check=True)
                 # This machine's ways to registries.

@@ -1,19 +1,55 @@
 // A path for this test only, so that tests can run side by side.
 #pragma once
 
+#include <stdlib.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <string>
+#include <system_error>
 
 #include "gtest/gtest.h"
 
 namespace dapd {
 
+// This process's own folder. It ends with the process, unless a test failed:
+// then what the test has left is there to look at.
+class ScratchFolder {
+ public:
+  ScratchFolder() { made_ = ::mkdtemp(path_.data()) != nullptr; }
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+  ~ScratchFolder() {
+    // The child of a death test has its parent's folder, and leaves it.
+    if (!made_ || process_ != ::getpid() ||
+        testing::UnitTest::GetInstance()->Failed()) {
+      return;
+    }
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_ = testing::TempDir() + "dapd-XXXXXX";
+  const pid_t process_ = ::getpid();
+  bool made_ = false;
+};
+
+// `name` in a folder that only the running test has.
 inline std::string TempPath(const std::string& name) {
+  static const ScratchFolder scratch;
   const testing::TestInfo* test =
       testing::UnitTest::GetInstance()->current_test_info();
-  return testing::TempDir() + "dapd-" + test->test_suite_name() + "." +
-         test->name() + "-" + std::to_string(::getpid()) + "-" + name;
+  std::string name_of_test =
+      std::string(test->test_suite_name()) + "." + test->name();
+  for (char& c : name_of_test) {
+    if (c == '/') c = '-';  // of a test with parameters
+  }
+  const std::string folder = scratch.path() + "/" + name_of_test;
+  std::filesystem::create_directories(folder);
+  return folder + "/" + name;
 }
 
 }  // namespace dapd

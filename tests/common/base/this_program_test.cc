@@ -11,6 +11,8 @@
 
 #include "gtest/gtest.h"
 
+#include "tests/fakes/temp_path.h"
+
 namespace dapd {
 namespace {
 
@@ -57,9 +59,7 @@ TEST(ThisProgramTest, IsFoundBehindALoader) {
 }
 
 TEST(ThisProgramTest, OfAReleaseTheLauncherIsCalled) {
-  const auto root =
-      std::filesystem::path(testing::TempDir()) / "this_program_test";
-  std::filesystem::remove_all(root);
+  const std::filesystem::path root = TempPath("release");
   for (const char* folder : {"bin", "libexec"}) {
     std::filesystem::create_directories(root / folder);
     std::ofstream(root / folder / "dapd") << "program";
@@ -68,7 +68,6 @@ TEST(ThisProgramTest, OfAReleaseTheLauncherIsCalled) {
   EXPECT_EQ(LauncherOf(root / "libexec/dapd"), root / "bin/dapd");
   EXPECT_EQ(LauncherOf(root / "libexec/alone"), root / "libexec/alone");
   EXPECT_EQ(LauncherOf(root / "bin/dapd"), root / "bin/dapd");
-  std::filesystem::remove_all(root);
 }
 
 TEST(ThisProgramTest, TheProcessHasTheNameOfItsFile) {

@@ -9,6 +9,7 @@
 
 #include "common/base/log.h"
 #include "common/config/load_config.h"
+#include "tests/fakes/temp_path.h"
 
 namespace dapd {
 namespace {
@@ -17,7 +18,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 std::string Write(const std::string& text) {
-  const std::string path = testing::TempDir() + "/log.yaml";
+  const std::string path = TempPath("log.yaml");
   std::ofstream(path) << text;
   return path;
 }
@@ -55,7 +56,7 @@ TEST(SetUpLogTest, MistakesElsewhereDoNotHideTheFormat) {
 
 TEST(SetUpLogTest, TheEnvironmentServesWhereNoFileCanBeRead) {
   ::setenv("DAPD_LOG__FORMAT", "json", /*overwrite=*/1);
-  const std::string missing = testing::TempDir() + "/no-such.yaml";
+  const std::string missing = TempPath("no-such.yaml");
   EXPECT_EQ(PeekConfig(missing, {}).log.format, "json");
   EXPECT_EQ(PeekConfig(missing, {"log.format=text"}).log.format, "text");
   EXPECT_EQ(PeekConfig(Write("{run: "), {}).log.format, "json");

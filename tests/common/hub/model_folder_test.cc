@@ -9,6 +9,7 @@
 
 #include "common/base/exit_code.h"
 #include "tests/fakes/hub_cache.h"
+#include "tests/fakes/temp_path.h"
 
 namespace dapd {
 namespace {
@@ -49,7 +50,7 @@ TEST_F(FindModelFolderTest, AnIdIsFoundInTheCache) {
 }
 
 TEST_F(FindModelFolderTest, AnEmptyFolderIsNone) {
-  const std::string path = absl::StrCat(testing::TempDir(), "/nothing-in-it");
+  const std::string path = TempPath("nothing-in-it");
   std::filesystem::create_directories(path);
   EXPECT_THAT(Message(FindModelFolder(path)),
               HasSubstr(path + " is an empty folder, with no model in it"));

@@ -1,6 +1,5 @@
 #include "common/rpc/pool/address_book.h"
 
-#include <cstdio>
 #include <map>
 #include <string>
 #include <vector>
@@ -9,6 +8,7 @@
 #include "gtest/gtest.h"
 
 #include "common/base/files.h"
+#include "tests/fakes/temp_path.h"
 
 namespace dapd {
 namespace {
@@ -61,8 +61,7 @@ TEST_F(AddressBookTest, WhatAFileNamesComesAndGoes) {
   names_["a:1"] = {"1.1.1.1:1"};
   names_["b:1"] = {"2.2.2.2:1"};
   names_["c:1"] = {"3.3.3.3:1"};
-  const std::string path = JoinPath(testing::TempDir(), "address_book.txt");
-  std::remove(path.c_str());
+  const std::string path = TempPath("address_book.txt");
   AddressBook book = Of({"a:1", "file://" + path});
   AddressBook::Entries entries = book.LookUp();
   EXPECT_THAT(entries.endpoints, ElementsAre("1.1.1.1:1"));
@@ -79,7 +78,6 @@ TEST_F(AddressBookTest, WhatAFileNamesComesAndGoes) {
   entries = book.LookUp();
   EXPECT_THAT(entries.endpoints, ElementsAre("1.1.1.1:1", "3.3.3.3:1"));
   EXPECT_THAT(entries.errors, ElementsAre(Key("d:1")));
-  std::remove(path.c_str());
 }
 
 }  // namespace

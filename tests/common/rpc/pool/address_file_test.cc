@@ -9,6 +9,7 @@
 #include "gtest/gtest.h"
 
 #include "common/base/files.h"
+#include "tests/fakes/temp_path.h"
 
 namespace dapd {
 namespace {
@@ -20,15 +21,7 @@ using ::testing::Not;
 
 class AddressFileTest : public testing::Test {
  protected:
-  AddressFileTest()
-      : path_(JoinPath(
-            testing::TempDir(),
-            std::string(
-                testing::UnitTest::GetInstance()->current_test_info()->name()) +
-                ".txt")) {
-    std::remove(path_.c_str());
-  }
-  ~AddressFileTest() override { std::remove(path_.c_str()); }
+  AddressFileTest() : path_(TempPath("addresses.txt")) {}
 
   void Write(const std::string& text) {
     ASSERT_TRUE(WriteFileAtomically(path_, text).ok());
