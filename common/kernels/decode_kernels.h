@@ -33,6 +33,24 @@ inline constexpr int64_t kPanelWidth = 32;
 // Logits of which chunk_maxima gives one maximum.
 inline constexpr int64_t kMaximaChunk = 64;
 
+// Rows of a product and what is added to them, `size` numbers of each row:
+//   out = y + bias + scale * update + residual
+// in this order. Null: without. `round` as below.
+struct CombinedRows {
+  int64_t rows = 1;
+  int64_t size = 0;
+  const float* y = nullptr;
+  int64_t y_stride = 0;
+  const float* bias = nullptr;  // of every row
+  const float* update = nullptr;
+  int64_t update_stride = 0;
+  float scale = 0.0F;
+  const float* residual = nullptr;  // may be `out`, whose stride it has
+  bool round = false;
+  float* out = nullptr;
+  int64_t out_stride = 0;
+};
+
 struct DecodeKernels {
   // --- panels
   // A panel of `count` outputs, the rows of a matrix [count, depth]; the
@@ -112,15 +130,7 @@ struct DecodeKernels {
   // out = silu(gate) * up.
   void (*gated)(
       const float* gate, const float* up, int64_t size, bool round, float* out);
-  // out = y + bias + scale * update + residual, in this order; null: without.
-  void (*combine)(const float* y,
-                  const float* bias,
-                  const float* update,
-                  float scale,
-                  const float* residual,
-                  int64_t size,
-                  bool round,
-                  float* out);
+  void (*combine)(const CombinedRows& rows);
   // softmax(scale * scores) of the first `length`; zeros up to `padded`.
   void (*softmax)(float* scores, int64_t length, int64_t padded, float scale);
 

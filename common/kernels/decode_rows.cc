@@ -86,37 +86,31 @@ void Gated(
 }
 
 template <bool kRound>
-void CombineOf(const float* y,
-               const float* bias,
-               const float* update,
-               float scale,
-               const float* residual,
-               int64_t size,
-               float* out) {
-  for (int64_t i = 0; i < size; i += kLanes) {
-    const int64_t left = size - i;
-    Floats value = LoadPart(y + i, left, 0.0F);
-    if (bias != nullptr) value += LoadPart(bias + i, left, 0.0F);
-    value = Rounded<kRound>(value);
-    if (update != nullptr) {
-      value = Rounded<kRound>(value + LoadPart(update + i, left, 0.0F) * scale);
+void CombineOf(const CombinedRows& rows) {
+  for (int64_t row = 0; row < rows.rows; ++row) {
+    const float* y = rows.y + row * rows.y_stride;
+    const float* update = rows.update + row * rows.update_stride;
+    const float* residual = rows.residual + row * rows.out_stride;
+    float* out = rows.out + row * rows.out_stride;
+    for (int64_t i = 0; i < rows.size; i += kLanes) {
+      const int64_t left = rows.size - i;
+      Floats value = LoadPart(y + i, left, 0.0F);
+      if (rows.bias != nullptr) value += LoadPart(rows.bias + i, left, 0.0F);
+      value = Rounded<kRound>(value);
+      if (rows.update != nullptr) {
+        value = Rounded<kRound>(value +
+                                LoadPart(update + i, left, 0.0F) * rows.scale);
+      }
+      if (rows.residual != nullptr) {
+        value = Rounded<kRound>(LoadPart(residual + i, left, 0.0F) + value);
+      }
+      StorePart(value, left, out + i);
     }
-    if (residual != nullptr) {
-      value = Rounded<kRound>(LoadPart(residual + i, left, 0.0F) + value);
-    }
-    StorePart(value, left, out + i);
   }
 }
 
-void Combine(const float* y,
-             const float* bias,
-             const float* update,
-             float scale,
-             const float* residual,
-             int64_t size,
-             bool round,
-             float* out) {
-  DAPD_DISPATCH_ROUND(CombineOf, y, bias, update, scale, residual, size, out);
+void Combine(const CombinedRows& rows) {
+  return rows.round ? CombineOf<true>(rows) : CombineOf<false>(rows);
 }
 
 void Softmax(float* scores, int64_t length, int64_t padded, float scale) {

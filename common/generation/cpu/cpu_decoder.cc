@@ -144,17 +144,15 @@ void CpuDecoder::AttendRows(int64_t index,
       scores.data(), width, count, depth, depth, packed.data());
   last.cache->MultiplyValues(
       kernels_, index, kv_head, packed.data(), count, length, out.data());
-  for (int64_t i = 0; i < count; ++i) {
-    const int64_t row = first_row + i / group;
-    const int64_t head = kv_head * group + i % group;
-    kernels_.combine(out.data() + i * out_stride,
-                     nullptr,
-                     nullptr,
-                     0.0F,
-                     nullptr,
-                     dim,
-                     round_,
-                     attended_.data() + (row * config.num_heads + head) * dim);
+  for (int64_t row = 0; row < num_rows; ++row) {
+    const int64_t head = (first_row + row) * config.num_heads + kv_head * group;
+    kernels_.combine({.rows = group,
+                      .size = dim,
+                      .y = out.data() + row * group * out_stride,
+                      .y_stride = out_stride,
+                      .round = round_,
+                      .out = attended_.data() + head * dim,
+                      .out_stride = dim});
   }
 }
 

@@ -1,5 +1,7 @@
 #include "common/generation/cpu/cpu_kv_cache.h"
 
+#include <algorithm>
+
 #include "common/kernels/bfloat16.h"
 
 namespace dapd {
@@ -61,13 +63,29 @@ int64_t CpuKvCache::ValuePanel(int64_t layer,
          panel * capacity_ * kPanelWidth;
 }
 
-void CpuKvCache::Put(int64_t panel, int64_t k, int64_t n, float value) {
-  if (is_bfloat16_) {
-    static_cast<uint16_t*>(
-        memory_.data())[panel + (k / 2 * kPanelWidth + n) * 2 + k % 2] =
-        FromFloat<BFloat16>(value).bits;
-  } else {
-    static_cast<float*>(memory_.data())[panel + k * kPanelWidth + n] = value;
+template <typename Number>
+void CpuKvCache::WriteAs(int64_t layer,
+                         int64_t head,
+                         int64_t position,
+                         const float* key,
+                         const float* value) {
+  // Neighbours along a panel's depth that lie side by side (decode_kernels.h).
+  constexpr int64_t kSide = sizeof(Number) == sizeof(float) ? 1 : 2;
+  constexpr int64_t kStep = kSide * kPanelWidth;
+  auto* memory = static_cast<Number*>(memory_.data());
+  Number* keys = memory + KeyPanel(layer, head, position / kPanelWidth) +
+                 position % kPanelWidth * kSide;
+  for (int64_t d = 0; d < head_dim_; ++d) {
+    keys[d / kSide * kStep + d % kSide] = FromFloat<Number>(key[d]);
+  }
+  const int64_t row = position / kSide * kStep + position % kSide;
+  for (int64_t begin = 0; begin < head_dim_; begin += kPanelWidth) {
+    Number* values =
+        memory + ValuePanel(layer, head, begin / kPanelWidth) + row;
+    const int64_t count = std::min(kPanelWidth, head_dim_ - begin);
+    for (int64_t n = 0; n < count; ++n) {
+      values[n * kSide] = FromFloat<Number>(value[begin + n]);
+    }
   }
 }
 
@@ -76,13 +94,10 @@ void CpuKvCache::Write(int64_t layer,
                        int64_t position,
                        const float* key,
                        const float* value) {
-  const int64_t keys = KeyPanel(layer, head, position / kPanelWidth);
-  for (int64_t d = 0; d < head_dim_; ++d) {
-    Put(keys, d, position % kPanelWidth, key[d]);
-    Put(ValuePanel(layer, head, d / kPanelWidth),
-        position,
-        d % kPanelWidth,
-        value[d]);
+  if (is_bfloat16_) {
+    WriteAs<BFloat16>(layer, head, position, key, value);
+  } else {
+    WriteAs<float>(layer, head, position, key, value);
   }
 }
 

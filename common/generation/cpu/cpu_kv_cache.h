@@ -70,7 +70,12 @@ class CpuKvCache {
   // Index of the first number of a panel of 32 positions, or of dimensions.
   int64_t KeyPanel(int64_t layer, int64_t head, int64_t panel) const;
   int64_t ValuePanel(int64_t layer, int64_t head, int64_t panel) const;
-  void Put(int64_t panel, int64_t k, int64_t n, float value);
+  template <typename Number>
+  void WriteAs(int64_t layer,
+               int64_t head,
+               int64_t position,
+               const float* key,
+               const float* value);
   void MultiplyPanel(const DecodeKernels& kernels,
                      int64_t panel,
                      const float* packed,

@@ -19,12 +19,13 @@ Value* Room(std::vector<Value>& memory, int64_t count) {
 
 // The same, from the beginning of a cache line on, as products by tiles want
 // it.
-uint16_t* RoomOfLines(std::vector<uint16_t>& memory, int64_t count) {
+template <typename Value>
+Value* RoomOfLines(std::vector<Value>& memory, int64_t count) {
   constexpr size_t kLine = 64;
-  size_t space = static_cast<size_t>(count) * sizeof(uint16_t) + kLine;
-  void* begin = Room(memory, static_cast<int64_t>(space / sizeof(uint16_t)));
-  return static_cast<uint16_t*>(std::align(
-      kLine, static_cast<size_t>(count) * sizeof(uint16_t), begin, space));
+  const size_t bytes = static_cast<size_t>(count) * sizeof(Value);
+  size_t space = bytes + kLine;
+  void* begin = Room(memory, static_cast<int64_t>(space / sizeof(Value)));
+  return static_cast<Value*>(std::align(kLine, bytes, begin, space));
 }
 
 // Threads for `rows` rows of a product with `matrix`.
@@ -138,60 +139,59 @@ void CpuMultiplier::Run(const CpuLinear& linear,
                         const CpuLora* lora,
                         const float* x,
                         int64_t rows,
-                        float* out,
-                        float* residual,
-                        int64_t width) {
+                        const Destination& to) {
   const CpuMatrix& weight = linear.weight;
-  const int64_t out_stride = weight.padded_outs();
   const bool has_update = lora != nullptr && !lora->updates.empty();
   // Before x: both pack into the same memory.
   if (has_update) PackUpdates(*lora, x, rows);
   const void* packed = Pack(weight, x, rows);
   const bool dot = UsesDot(weight);
-  float* updates = has_update ? Room(update_, rows * out_stride) : nullptr;
-  const int threads = ThreadsFor(weight, rows);
-  ParallelFor(threads, weight.num_panels(), [&](int64_t panel) {
-    const int64_t column = panel * kPanelWidth;
-    float* y = out + column;
-    weight.MultiplyPanel(kernels_, panel, packed, dot, rows, y, out_stride);
-    const float* update = nullptr;
-    if (has_update) {
-      size_t part = 0;
-      while (weight.first_panel(part + 1) <= panel) ++part;
-      const int index = lora->update_of_part[part];
-      if (index >= 0) {
-        const auto i = static_cast<size_t>(index);
-        lora->updates[i].b.MultiplyPanel(kernels_,
-                                         panel - weight.first_panel(part),
-                                         packed_low_[i].data(),
-                                         /*dot=*/false,
-                                         rows,
-                                         updates + column,
-                                         out_stride);
-        update = updates + column;
-      }
-    }
-    const float* bias =
-        linear.bias.empty() ? nullptr : linear.bias.data() + column;
-    if (!round_ && bias == nullptr && update == nullptr &&
-        residual == nullptr) {
-      return;
-    }
-    for (int64_t row = 0; row < rows; ++row) {
-      float* target = residual == nullptr ? y + row * out_stride
-                                          : residual + row * width + column;
-      kernels_.combine(y + row * out_stride,
-                       bias,
-                       update == nullptr ? nullptr : update + row * out_stride,
-                       lora == nullptr ? 0.0F : lora->scale,
-                       residual == nullptr ? nullptr : target,
-                       residual == nullptr
-                           ? kPanelWidth
-                           : std::min(kPanelWidth, width - column),
-                       round_,
-                       target);
-    }
-  });
+  ParallelFor(
+      ThreadsFor(weight, rows), weight.num_panels(), [&](int64_t panel) {
+        const int64_t column = panel * kPanelWidth;
+        const size_t part = weight.PartOf(panel);
+        const int update = has_update ? lora->update_of_part[part] : -1;
+        const bool is_done =
+            !round_ && linear.bias.empty() && update < 0 && !to.adds;
+        // The destination's rows are so far apart that few of them fit a cache
+        // at once: what is not done yet waits side by side.
+        thread_local std::vector<float> sums, updates;
+        float* y =
+            is_done ? to.rows + column : RoomOfLines(sums, rows * kPanelWidth);
+        weight.MultiplyPanel(kernels_,
+                             panel,
+                             packed,
+                             dot,
+                             rows,
+                             y,
+                             is_done ? to.stride : kPanelWidth);
+        if (is_done) return;
+        CombinedRows combined = {
+            .rows = rows,
+            .size = std::min(kPanelWidth, to.width - column),
+            .y = y,
+            .y_stride = kPanelWidth,
+            .round = round_,
+            .out = to.rows + column,
+            .out_stride = to.stride};
+        if (!linear.bias.empty()) combined.bias = linear.bias.data() + column;
+        if (update >= 0) {
+          const auto i = static_cast<size_t>(update);
+          float* added = RoomOfLines(updates, rows * kPanelWidth);
+          lora->updates[i].b.MultiplyPanel(kernels_,
+                                           panel - weight.first_panel(part),
+                                           packed_low_[i].data(),
+                                           /*dot=*/false,
+                                           rows,
+                                           added,
+                                           kPanelWidth);
+          combined.update = added;
+          combined.update_stride = kPanelWidth;
+          combined.scale = lora->scale;
+        }
+        if (to.adds) combined.residual = combined.out;
+        kernels_.combine(combined);
+      });
 }
 
 void CpuMultiplier::Multiply(const CpuLinear& linear,
@@ -199,7 +199,8 @@ void CpuMultiplier::Multiply(const CpuLinear& linear,
                              const float* x,
                              int64_t rows,
                              float* out) {
-  Run(linear, lora, x, rows, out, nullptr, 0);
+  const int64_t width = linear.weight.padded_outs();
+  Run(linear, lora, x, rows, {.rows = out, .stride = width, .width = width});
 }
 
 void CpuMultiplier::MultiplyAndAdd(const CpuLinear& linear,
@@ -208,8 +209,11 @@ void CpuMultiplier::MultiplyAndAdd(const CpuLinear& linear,
                                    int64_t rows,
                                    int64_t width,
                                    float* residual) {
-  float* product = Room(product_, rows * linear.weight.padded_outs());
-  Run(linear, lora, x, rows, product, residual, width);
+  Run(linear,
+      lora,
+      x,
+      rows,
+      {.rows = residual, .stride = width, .width = width, .adds = true});
 }
 
 }  // namespace dapd

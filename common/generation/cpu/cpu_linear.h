@@ -75,13 +75,18 @@ class CpuMultiplier {
   // The rows of `x`, packed for a product with `matrix`.
   const void* Pack(const CpuMatrix& matrix, const float* x, int64_t rows);
   void PackUpdates(const CpuLora& lora, const float* x, int64_t rows);
+  // Where a product's rows go.
+  struct Destination {
+    float* rows;
+    int64_t stride;
+    int64_t width;      // of the layer's outputs, those that are wanted
+    bool adds = false;  // to what is there
+  };
   void Run(const CpuLinear& linear,
            const CpuLora* lora,
            const float* x,
            int64_t rows,
-           float* out,
-           float* residual,
-           int64_t width);
+           const Destination& to);
   bool UsesDot(const CpuMatrix& matrix) const {
     return round_ && matrix.is_bfloat16() &&
            kernels_.multiply_bfloat16_dot != nullptr;
@@ -93,8 +98,6 @@ class CpuMultiplier {
   std::vector<uint16_t> packed_pairs_;          // x
   std::vector<float> low_;                      // x A^T, [rows, padded ranks]
   std::vector<std::vector<float>> packed_low_;  // by update
-  std::vector<float> product_;                  // of MultiplyAndAdd
-  std::vector<float> update_;                   // (x A^T) B^T
 };
 
 }  // namespace dapd

@@ -95,6 +95,12 @@ void CpuMatrix::PackPanel(const DecodeKernels& kernels,
   }
 }
 
+size_t CpuMatrix::PartOf(int64_t panel) const {
+  size_t part = 0;
+  while (first_panels_[part + 1] <= panel) ++part;
+  return part;
+}
+
 int64_t CpuMatrix::bytes() const {
   return padded_outs() * (is_bfloat16_ ? packed_depth() * 2 : depth_ * 4);
 }

@@ -36,6 +36,7 @@ class CpuMatrix {
   int64_t padded_outs() const { return num_panels_ * kPanelWidth; }
   // The first panel of a part; first_panel(number of parts) is num_panels.
   int64_t first_panel(size_t part) const { return first_panels_[part]; }
+  size_t PartOf(int64_t panel) const;
   bool is_bfloat16() const { return is_bfloat16_; }
   int64_t bytes() const;
 

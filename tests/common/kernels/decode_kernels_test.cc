@@ -283,14 +283,13 @@ TEST(DecodeRowsTest, AgreeWithPlainLoopsAtEveryLevel) {
         EXPECT_NEAR(out[j], x[j] * w[i] + x[i] * w[i], 1e-6);
       }
 
-      kernels.combine(x.data(),
-                      w.data(),
-                      x.data(),
-                      0.5F,
-                      w.data(),
-                      size,
-                      false,
-                      out.data());
+      kernels.combine({.size = size,
+                       .y = x.data(),
+                       .bias = w.data(),
+                       .update = x.data(),
+                       .scale = 0.5F,
+                       .residual = w.data(),
+                       .out = out.data()});
       for (size_t i = 0; i < count; ++i) {
         EXPECT_NEAR(out[i], 1.5F * x[i] + 2 * w[i], 1e-5);
       }
@@ -327,6 +326,48 @@ TEST(DecodeRowsTest, AgreeWithPlainLoopsAtEveryLevel) {
   }
 }
 
+TEST(DecodeRowsTest, RowsAreCombinedWhereverTheyLie) {
+  constexpr int64_t kRows = 3, kSize = 37;
+  const std::vector<float> y = Random(kRows * 40, 1);
+  const std::vector<float> bias = Random(kSize, 2);
+  const std::vector<float> update = Random(kRows * 45, 3);
+  const std::vector<float> before = Random(kRows * 50, 4);
+  for (const CpuLevel level : Levels()) {
+    const DecodeKernels& kernels = DecodeKernelsOf(level);
+    for (const bool round : {false, true}) {
+      CombinedRows rows = {.rows = kRows,
+                           .size = kSize,
+                           .y = y.data(),
+                           .y_stride = 40,
+                           .bias = bias.data(),
+                           .update = update.data(),
+                           .update_stride = 45,
+                           .scale = 0.5F,
+                           .round = round};
+      std::vector<float> out = before;
+      rows.residual = rows.out = out.data();
+      rows.out_stride = 50;
+      kernels.combine(rows);
+      for (int64_t row = 0; row < kRows; ++row) {
+        std::vector<float> alone(before.begin() + row * 50,
+                                 before.begin() + (row + 1) * 50);
+        CombinedRows one = rows;
+        one.rows = 1;
+        one.y += row * 40;
+        one.update += row * 45;
+        one.residual = one.out = alone.data();
+        kernels.combine(one);
+        EXPECT_EQ(alone,
+                  std::vector<float>(out.begin() + row * 50,
+                                     out.begin() + (row + 1) * 50))
+            << CpuLevelName(level) << " " << row;
+        // What is past the row's numbers is another's.
+        EXPECT_EQ(alone[kSize], before[static_cast<size_t>(row * 50 + kSize)]);
+      }
+    }
+  }
+}
+
 TEST(DecodeRowsTest, ALogitThatIsNotFiniteIsSeen) {
   for (const CpuLevel level : Levels()) {
     for (const float value : {INFINITY, -INFINITY, NAN}) {
@@ -346,14 +387,8 @@ TEST(DecodeRowsTest, ANanStaysOneWhenItIsRounded) {
   for (const CpuLevel level : Levels()) {
     const DecodeKernels& kernels = DecodeKernelsOf(level);
     std::vector<float> out(kSize);
-    kernels.combine(x.data(),
-                    /*bias=*/nullptr,
-                    /*update=*/nullptr,
-                    /*scale=*/0.0F,
-                    /*residual=*/nullptr,
-                    kSize,
-                    /*round=*/true,
-                    out.data());
+    kernels.combine(
+        {.size = kSize, .y = x.data(), .round = true, .out = out.data()});
     std::vector<uint16_t> pairs(kSize + 1);
     kernels.pack_bfloat16(
         x.data(), kSize, /*rows=*/1, kSize, kSize + 1, pairs.data());
