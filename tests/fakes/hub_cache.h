@@ -21,14 +21,10 @@ class FakeHubCache {
   static constexpr char kCommit[] = "0123456789abcdef0123456789abcdef01234567";
 
   FakeHubCache() : path_(TempPath("hub")) {
-    std::filesystem::remove_all(path_);
     Make(path_);
     ::setenv("HF_HUB_CACHE", path_.c_str(), /*overwrite=*/1);
   }
-  ~FakeHubCache() {
-    ::unsetenv("HF_HUB_CACHE");
-    std::filesystem::remove_all(path_);
-  }
+  ~FakeHubCache() { ::unsetenv("HF_HUB_CACHE"); }
 
   const std::string& path() const { return path_; }
   // `repository`: "models--Qwen--Qwen3-4B".

@@ -1,6 +1,5 @@
 #include "common/base/append_file.h"
 
-#include <filesystem>
 #include <string>
 
 #include "gtest/gtest.h"
@@ -13,10 +12,7 @@ namespace {
 
 class AppendFileTest : public testing::Test {
  protected:
-  AppendFileTest() : path_(TempPath("journal")) {
-    std::filesystem::remove(path_);
-  }
-  ~AppendFileTest() override { std::filesystem::remove(path_); }
+  AppendFileTest() : path_(TempPath("journal")) {}
   std::string Content() const { return ReadFile(path_, 1 << 20).value(); }
   const std::string path_;
 };

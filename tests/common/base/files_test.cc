@@ -21,10 +21,8 @@ namespace {
 class FilesTest : public testing::Test {
  protected:
   FilesTest() : folder_(TempPath("folder")) {
-    std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(folder_);
   }
-  ~FilesTest() override { std::filesystem::remove_all(folder_); }
 
   int NumFiles() const {
     int count = 0;

@@ -21,10 +21,7 @@ using ::testing::HasSubstr;
 
 class FindDataFilesTest : public ::testing::Test {
  protected:
-  FindDataFilesTest() : folder_(TempPath("data")) {
-    std::filesystem::remove_all(folder_);
-  }
-  ~FindDataFilesTest() override { std::filesystem::remove_all(folder_); }
+  FindDataFilesTest() : folder_(TempPath("data")) {}
 
   void Add(const std::string& name, const std::string& bytes = "") const {
     FakeHubCache::Write(folder_ + "/" + name, bytes);

@@ -14,7 +14,6 @@ namespace {
 
 TEST(TensorBoardWriterTest, RecordsAreFramedByTheirLength) {
   const std::string folder = TempPath("folder");
-  std::filesystem::remove_all(folder);
   std::filesystem::create_directories(folder);
   {
     auto writer = TensorBoardWriter::Create(folder);

@@ -70,7 +70,6 @@ TEST(SecretFileTest, WhatIsNoSmallRegularFileIsRefused) {
   EXPECT_THAT(Message(ReadSecretFile("key", testing::TempDir()).status()),
               HasSubstr("regular"));
   const std::string fifo = TempPath("fifo");
-  ::unlink(fifo.c_str());
   ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
   EXPECT_THAT(Message(ReadSecretFile("key", fifo).status()),
               HasSubstr("regular"));

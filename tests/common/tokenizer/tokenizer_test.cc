@@ -179,7 +179,6 @@ TEST(TokenizerTest, ThePadTokenIsTheNamedOneOrTheEndToken) {
   EXPECT_EQ(pad(R"({"eos_token": "<end>", "pad_token": "hi"})"), 256);
   EXPECT_EQ(pad(R"({"eos_token": "<end>", "pad_token": "<pad>"})"), -1)
       << "no answer has a token that the vocabulary does not have";
-  std::filesystem::remove(JoinPath(folder, "tokenizer_config.json"));
 }
 
 }  // namespace

@@ -23,7 +23,6 @@ using ::testing::SizeIs;
 
 class RunsTextTest : public ::testing::Test {
  protected:
-  void TearDown() override { std::filesystem::remove_all(folder_); }
   void Write(const std::string& name, const std::string& text) const {
     const std::string path = JoinPath(folder_, name);
     ASSERT_TRUE(

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <atomic>
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -39,7 +38,6 @@ namespace dapd {
 class TrainerLoopTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::filesystem::remove_all(folder_);
     WriteSmallTokenizer(folder_);
     text_ = LoadTextPipeline(folder_, {}, /*end_token_id=*/-1).value();
     for (const char* id : {"a", "b", "c"}) {
@@ -61,7 +59,6 @@ class TrainerLoopTest : public ::testing::Test {
     ASSERT_TRUE(loaded.ok()) << loaded.status();
     loaded_ = *std::move(loaded);
   }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
 
   // Goes on where the run was left.
   absl::Status Run(int64_t max_staleness) {

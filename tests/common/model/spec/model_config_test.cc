@@ -15,10 +15,8 @@ namespace {
 class ModelConfigTest : public testing::Test {
  protected:
   ModelConfigTest() : folder_(TempPath("folder")) {
-    std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(folder_);
   }
-  ~ModelConfigTest() override { std::filesystem::remove_all(folder_); }
 
   absl::StatusOr<ModelConfig> Read(const std::string& json) {
     EXPECT_TRUE(

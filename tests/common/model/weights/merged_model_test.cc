@@ -27,7 +27,6 @@ class WriteMergedModelTest : public ::testing::Test {
  protected:
   WriteMergedModelTest() : folder_(TempPath("merge")) {}
   void SetUp() override {
-    std::filesystem::remove_all(folder_);
     base_ = folder_ + "/base";
     output_ = folder_ + "/merged";
     ASSERT_TRUE(MakeDirectories(base_).ok());
@@ -44,7 +43,6 @@ class WriteMergedModelTest : public ::testing::Test {
     adapter_.layers.resize(1);
     adapter_.layers[0][0] = {at::ones({1, 4}), 3 * at::ones({2, 1})};
   }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
 
   void WriteBase(at::ScalarType type) {
     NamedTensors tensors;

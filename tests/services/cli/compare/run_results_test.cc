@@ -22,7 +22,6 @@ class ReadRunResultsTest : public ::testing::Test {
  protected:
   ReadRunResultsTest() : folder_(TempPath("runs") + "/first") {}
   void SetUp() override {
-    std::filesystem::remove_all(folder_);
     ASSERT_TRUE(MakeDirectories(folder_ + "/evaluation").ok());
     Write("config.yaml",
           "run:\n  seed: 3  # --set\ntrainer:\n  steps: 2  # file:4\n"
@@ -35,9 +34,6 @@ class ReadRunResultsTest : public ::testing::Test {
           "\"low\": 0.25, \"high\": 0.75}, \"unclipped_divergence\": {\"a\": "
           "{\"mean\": 1, \"low\": 1, \"high\": 1}}, \"mean_tokens\": 4}");
     Write("evaluation/after.json", "{}");
-  }
-  void TearDown() override {
-    std::filesystem::remove_all(std::filesystem::path(folder_).parent_path());
   }
   void Write(const std::string& name, const std::string& text) const {
     ASSERT_TRUE(WriteFileAtomically(folder_ + "/" + name, text).ok());

@@ -23,7 +23,6 @@ class ReadSweepTest : public ::testing::Test {
  protected:
   ReadSweepTest() : folder_(TempPath("sweep")) {}
   void SetUp() override {
-    std::filesystem::remove_all(folder_);
     Write("model/config.json", R"({
       "model_type": "qwen3", "hidden_act": "silu", "vocab_size": 96,
       "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
@@ -35,7 +34,6 @@ class ReadSweepTest : public ::testing::Test {
               "data: {path: data.jsonl}\n" + "run: {output_dir: " + folder_ +
               "/runs, seed: 7}\n" + "trainer: {steps: 3}\n");
   }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
 
   void Write(const std::string& name, const std::string& text) const {
     const std::filesystem::path path = folder_ + "/" + name;

@@ -1,6 +1,5 @@
 #include "services/trainer/record/answer_log.h"
 
-#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -27,13 +26,8 @@ StepAnswers Answers(int64_t step) {
 
 class AnswerLogTest : public testing::Test {
  protected:
-  AnswerLogTest() : path_(TempPath("answers.jsonl")) { Remove(); }
-  ~AnswerLogTest() override { Remove(); }
+  AnswerLogTest() : path_(TempPath("answers.jsonl")) {}
 
-  void Remove() const {
-    std::filesystem::remove(path_);
-    std::filesystem::remove(path_ + ".damaged");
-  }
   // Writes these steps behind the first `last_step` ones.
   void Write(int64_t last_step, const std::vector<int64_t>& steps) const {
     auto log = AnswerLog::Open(path_, last_step);

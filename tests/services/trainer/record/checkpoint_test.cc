@@ -30,13 +30,11 @@ MATCHER(SameTensor, "") {
 class CheckpointTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    fs::remove_all(folder_);
     WriteTinyModel(folder_ + "/model", 7);
     model_ = ReadModelConfig(folder_ + "/model").value();
     identity_.settings = {{"rollout.max_staleness", "1"}};
     ASSERT_TRUE(MakeDirectories(checkpoints_).ok());
   }
-  void TearDown() override { fs::remove_all(folder_); }
 
   std::unique_ptr<Policy> MakePolicy(bool keep_previous) const {
     return std::make_unique<Policy>(

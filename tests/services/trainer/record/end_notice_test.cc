@@ -1,6 +1,5 @@
 #include "services/trainer/record/end_notice.h"
 
-#include <filesystem>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -29,7 +28,6 @@ class EndNoticeTest : public ::testing::Test {
     run_.output_dir = TempPath("runs");
     ASSERT_TRUE(MakeDirectories(Folder()).ok());
   }
-  void TearDown() override { std::filesystem::remove_all(run_.output_dir); }
   std::string Folder() const { return JoinPath(run_.output_dir, run_.name); }
   void Write(const std::string& name, const std::string& text) const {
     ASSERT_TRUE(WriteFileAtomically(JoinPath(Folder(), name), text).ok());

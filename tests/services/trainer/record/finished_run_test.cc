@@ -1,6 +1,5 @@
 #include "services/trainer/record/finished_run.h"
 
-#include <filesystem>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -25,12 +24,10 @@ using ::testing::Not;
 class FinishedRunTest : public testing::Test {
  protected:
   void SetUp() override {
-    std::filesystem::remove_all(folder_);
     ASSERT_TRUE(MakeDirectories(folder_ + "/evaluation").ok());
     config_.run.name = "done";
     config_.trainer.steps = 2;
   }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
 
   void WriteSteps(int64_t steps) {
     std::string lines;

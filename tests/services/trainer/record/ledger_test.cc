@@ -23,8 +23,7 @@ using ::testing::HasSubstr;
 
 class LedgerTest : public testing::Test {
  protected:
-  LedgerTest() : path_(TempPath("ledger.jsonl")) { Remove(); }
-  ~LedgerTest() override { Remove(); }
+  LedgerTest() : path_(TempPath("ledger.jsonl")) {}
 
   void Remove() const {
     std::filesystem::remove(path_);

@@ -1,6 +1,5 @@
 #include "services/trainer/record/run_answers.h"
 
-#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
@@ -77,10 +76,8 @@ TEST(RunAnswersTest, AnEvaluationOfAnEarlierVersionHasNoAnswersToShow) {
 class RecallAnswersTest : public testing::Test {
  protected:
   RecallAnswersTest() : folder_(TempPath("run")) {
-    std::filesystem::remove_all(folder_);
     EXPECT_TRUE(MakeDirectories(folder_ + "/evaluation").ok());
   }
-  ~RecallAnswersTest() override { std::filesystem::remove_all(folder_); }
 
   const std::string folder_;
 };

@@ -42,9 +42,6 @@ class RunOverviewTest : public ::testing::Test {
                               {.accuracy = {.mean = 1, .low = 0.5, .high = 1}})
             .ok());
   }
-  void TearDown() override {
-    std::filesystem::remove_all(std::filesystem::path(folder_).parent_path());
-  }
   void Write(const std::string& name, const std::string& text) const {
     ASSERT_TRUE(WriteFileAtomically(folder_ + "/" + name, text).ok());
   }

@@ -1,7 +1,6 @@
 #include "services/trainer/record/run_recorder.h"
 
 #include <cmath>
-#include <filesystem>
 #include <limits>
 #include <memory>
 #include <string>
@@ -49,7 +48,6 @@ class RunRecorderTest : public testing::Test {
     ASSERT_TRUE(loaded.ok()) << loaded.status();
     loaded_ = *std::move(loaded);
   }
-  void TearDown() override { std::filesystem::remove_all(path_); }
 
   // Closes what an earlier trainer had open.
   void Start(int64_t start_step) {
