@@ -2,6 +2,7 @@
 #pragma once
 
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -16,7 +17,11 @@ namespace dapd {
 // then what the test has left is there to look at.
 class ScratchFolder {
  public:
-  ScratchFolder() { made_ = ::mkdtemp(path_.data()) != nullptr; }
+  ScratchFolder() {
+    // Others may come in, as in any folder: tests become another user.
+    made_ =
+        ::mkdtemp(path_.data()) != nullptr && ::chmod(path_.c_str(), 0755) == 0;
+  }
   ScratchFolder(const ScratchFolder&) = delete;
   ScratchFolder& operator=(const ScratchFolder&) = delete;
   ~ScratchFolder() {
