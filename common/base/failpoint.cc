@@ -22,8 +22,9 @@ namespace dapd {
 namespace {
 
 struct Action {
-  std::string kind;      // "kill", "stop", "sleep", "error"
+  std::string kind;      // "kill", "stop", "sleep", "hold", "error"
   int64_t argument = 0;  // sleep: ms; error: how many hits, 0: all
+  std::string path;      // hold: the file
   int64_t at_hit = 0;    // 0: every hit
   int64_t hits = 0;
 };
@@ -41,9 +42,14 @@ Action ParseAction(const std::string& text) {
   const std::vector<std::string> parts = absl::StrSplit(at[0], ':');
   action.kind = parts[0];
   const bool known = action.kind == "kill" || action.kind == "stop" ||
-                     action.kind == "sleep" || action.kind == "error";
+                     action.kind == "sleep" || action.kind == "hold" ||
+                     action.kind == "error";
   if (!known || at.size() > 2 || parts.size() > 2) RefuseText(text);
-  if (parts.size() == 2 && !absl::SimpleAtoi(parts[1], &action.argument)) {
+  if (action.kind == "hold") {
+    if (parts.size() != 2) RefuseText(text);
+    action.path = parts[1];
+  } else if (parts.size() == 2 &&
+             !absl::SimpleAtoi(parts[1], &action.argument)) {
     RefuseText(text);
   }
   if (at.size() == 2 && !absl::SimpleAtoi(at[1], &action.at_hit)) {
@@ -91,6 +97,9 @@ absl::Status HitFailpoint(const char* name) {
   if (action.kind == "stop") ::kill(::getpid(), SIGSTOP);
   if (action.kind == "sleep")
     absl::SleepFor(absl::Milliseconds(action.argument));
+  while (action.kind == "hold" && ::access(action.path.c_str(), F_OK) == 0) {
+    absl::SleepFor(absl::Milliseconds(10));
+  }
   if (action.kind == "error" &&
       (action.argument == 0 || action.hits <= action.argument)) {
     return absl::ResourceExhaustedError(

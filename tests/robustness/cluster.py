@@ -28,6 +28,21 @@ SETTINGS = {
 }
 
 
+class Hold:
+    """A file that keeps every process waiting at the failpoints that name it, until it is released."""
+
+    def __init__(self, path):
+        self.path = path
+        path.touch()
+
+    def at(self, failpoint, hit):
+        """For DAPD_FAILPOINTS: it waits at the `hit`-th time."""
+        return f"{failpoint}=hold:{self.path}@{hit}"
+
+    def release(self):
+        self.path.unlink(missing_ok=True)
+
+
 class Service:
     """One worker process on a port of its own; start() again after it died keeps the port."""
 
@@ -152,6 +167,10 @@ class Cluster:
 
     def metric(self, name):
         return read_metric(self.metrics_port, name)
+
+    def ready(self, role):
+        """How many workers the trainer could give work to."""
+        return self.metric('dapd_trainer_workers{role="%s",state="ready"}' % role)
 
     def stop(self):
         for process in self.trainers + [service.process for service in self.services]:

@@ -9,7 +9,7 @@ import pytest
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "fakes"))
 
-from cluster import Cluster, Reference  # noqa: E402
+from cluster import Cluster, Hold, Reference  # noqa: E402
 from fault_proxy import FaultProxy  # noqa: E402
 from workspace import Workspace  # noqa: E402
 
@@ -49,6 +49,15 @@ def many(trio):
 @pytest.fixture(scope="session")
 def reference(shared_cluster):
     return Reference(shared_cluster)
+
+
+@pytest.fixture
+def holds(tmp_path):
+    """Three, so that a test can stop a run at several places. What a failed test leaves behind does not wait for ever."""
+    made = [Hold(tmp_path / f"hold-{i}") for i in range(3)]
+    yield made
+    for hold in made:
+        hold.release()
 
 
 @pytest.fixture

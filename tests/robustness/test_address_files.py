@@ -25,50 +25,57 @@ class AddressFile:
             file.write(f"{line}\n")
 
 
-def workers_of(cluster, role):
-    return cluster.metric('dapd_trainer_workers{role="%s"}' % role)
-
-
 @pytest.mark.parametrize("seed", SEEDS)
-def test_r22_files_of_addresses_change_under_a_run(seed, many, reference, tmp_path):
+def test_r22_files_of_addresses_change_under_a_run(seed, many, reference, tmp_path, holds):
     """Late, appended to, with a typo, without a worker that is alive, gone: every change but the mistakes is followed."""
     reference.of_seed(seed)
     run = f"r22-file-{seed}"
     rollouts, teachers = AddressFile(tmp_path / "rollouts"), AddressFile(tmp_path / "teachers")
     first, second, third = many.rollouts
     answered = {service: service.metric("dapd_rollout_requests_total") for service in many.rollouts}
-    # Every change is noticed within two seconds, and should be within the run.
-    trainer = many.start_trainer(run, failpoints="train.before_micro_batch=sleep:2500", rollouts=[rollouts.address], teachers=[teachers.address],
+    # The run waits for the changes: before its steps 2 and 5, and behind the second of its evaluations.
+    second_step, fifth_step, end = holds
+    failpoints = (second_step.at("rollout.before_start", 2), fifth_step.at("step.after_metrics", 4), end.at("evaluation.after", 2))
+    trainer = many.start_trainer(run, failpoints=";".join(failpoints), rollouts=[rollouts.address], teachers=[teachers.address],
                                  **{"run.seed": 1000 + seed})
 
-    def done():
-        return trainer.poll() is not None
-
     def has_work(service):
-        return done() or service.metric("dapd_rollout_requests_total") > answered[service]
+        return service.metric("dapd_rollout_requests_total") > answered[service]
+
+    def goes_on():
+        assert trainer.poll() is None, many.log(run)
+        return True
 
     # No file yet is as a name that does not resolve yet: the run waits.
-    wait_for(lambda: done() or f"cannot open {rollouts.path}" in many.log(run), what="the warning")
-    assert not done(), many.log(run)
+    wait_for(lambda: goes_on() and f"cannot open {rollouts.path}" in many.log(run), what="the warning")
     teachers.write("# teachers", "", *(service.address for service in many.teachers))
     rollouts.write(f"{first.address}  # the first")
-    wait_for(lambda: done() or steps_done(many, run) >= 1, what="a step")
+    wait_for(lambda: goes_on() and steps_done(many, run) >= 1, what="a step")
 
     rollouts.append(second.address)
     start = time.monotonic()
-    wait_for(lambda: has_work(second), what="work for the worker that joined")
+    wait_for(lambda: goes_on() and many.ready("rollout") == 2, what="the second worker")
+    second_step.release()
+    wait_for(lambda: goes_on() and has_work(second), what="work for the worker that joined")
     joined = time.monotonic() - start
 
     rollouts.append("127.0.0.1:70O1")
-    wait_for(lambda: done() or f"{rollouts.path}:3: " in many.log(run), what="the typo's warning")
-    assert done() or workers_of(many, "rollout") == 2
+    wait_for(lambda: goes_on() and f"{rollouts.path}:3: " in many.log(run), what="the typo's warning")
+    assert many.ready("rollout") == 2
 
     # The first leaves though it lives; so does a teacher.
     rollouts.write(second.address, third.address)
     teachers.write(many.teachers[0].address)
-    wait_for(lambda: has_work(third), what="work for the third")
-    wait_for(lambda: done() or (workers_of(many, "rollout"), workers_of(many, "teacher")) == (2, 1), what="two that left")
+    wait_for(lambda: goes_on() and third.metric("dapd_rollout_policy_version") == 4, what="the third worker")
+    wait_for(lambda: goes_on() and (many.ready("rollout"), many.ready("teacher")) == (2, 1), what="two that left")
+    fifth_step.release()
+    wait_for(lambda: goes_on() and has_work(third), what="work for the third")
+    # Without a file the last good one counts.
+    warnings = many.log(run).count(f"cannot open {rollouts.path}")
     rollouts.path.unlink()
+    wait_for(lambda: goes_on() and many.log(run).count(f"cannot open {rollouts.path}") > warnings, what="the lost file's warning")
+    assert many.ready("rollout") == 2
+    end.release()
     finish(many, run, trainer)
     print(f"work {joined:.1f} s after the line was appended")
     assert many.log(run).count(f"{rollouts.path}:3: ") == 1, "one mistake, one warning"

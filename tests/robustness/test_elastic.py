@@ -67,13 +67,13 @@ def test_r2_without_any_rollout_the_run_waits_and_goes_on_by_itself(many, refere
 
 
 @pytest.mark.parametrize("role", ["rollout", "teacher", "trainer"])
-def test_a_killed_process_that_is_started_again_is_back_in_the_work(role, many, reference):
+def test_a_killed_process_that_is_started_again_is_back_in_the_work(role, many, reference, holds):
     """And how soon, counted from the kill: for the figures of docs/robustness.md."""
     reference.of_seed(0)
     run = f"back-{role}"
-    # Long enough that there is work left for whoever comes back.
-    slow = {"failpoints": "train.before_micro_batch=sleep:1500", "run.seed": 1000}
-    trainer = many.start_trainer(run, **slow)
+    trained, sampled, _ = holds
+    # In the second step, and the trainer that comes back in the third: there is work left, and a trainer that gives it.
+    trainer = many.start_trainer(run, failpoints=trained.at("train.before_micro_batch", 3), **{"run.seed": 1000})
     wait_for(lambda: steps_done(many, run) >= 1, what="a step")
 
     def work_done():
@@ -86,16 +86,20 @@ def test_a_killed_process_that_is_started_again_is_back_in_the_work(role, many, 
     if role == "trainer":
         trainer.kill()
         trainer.wait()
-        trainer = many.start_trainer(run, **slow)
+        trainer = many.start_trainer(run, failpoints=sampled.at("train.before_micro_batch", 5), **{"run.seed": 1000})
         wait_for(lambda: many.log(run).count("] training; status on ") == 2, what="the second trainer ready")
+        ready = time.monotonic() - start
     else:
         victim = getattr(many, f"{role}s")[0]
         victim.kill()
         victim.start().wait_until_healthy()
-    ready = time.monotonic() - start
-    wait_for(lambda: trainer.poll() is not None or work_done() > 0, what="work by the new process")
+        ready = time.monotonic() - start
+        wait_for(lambda: f"{role} worker {victim.address} lost" in many.log(run), what="the loss noticed")
+        wait_for(lambda: many.ready(role) == len(getattr(many, f"{role}s")), what="the worker taken back")
+    trained.release()
+    wait_for(lambda: work_done() > 0, what="work by the new process")
     worked = time.monotonic() - start
-    assert trainer.poll() is None, "the run ended before the new process had work"
+    sampled.release()
     print(f"a killed {role}: ready again after {ready:.1f} s, at work after {worked:.1f} s")
     finish(many, run, trainer)
     reference.assert_equal(run, 0)
