@@ -310,7 +310,13 @@ TEST_F(TeacherWorkerTest, ShutdownWithoutGraceFailsWhatIsQueued) {
   Submit(2, WeightSet::kBase, "");
   while (control_.started == 0) absl::SleepFor(absl::Milliseconds(1));
   std::jthread stopper([&] { worker_.Shutdown(absl::ZeroDuration()); });
-  absl::SleepFor(absl::Milliseconds(20));
+  // It has begun once a request is refused; one that is not joins the queue.
+  const std::shared_ptr<TeacherOutbox> queued = outbox_;
+  outbox_ = std::make_shared<TeacherOutbox>(64);
+  do {
+    Submit(3, WeightSet::kBase, "");
+  } while (!outbox_->PopFor(absl::Milliseconds(1)).has_value());
+  outbox_ = queued;
   control_.hold = false;
   Expect<ViewScores>();
   Expect<ViewScores>();
