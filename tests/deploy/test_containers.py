@@ -144,9 +144,9 @@ def test_a_worker_that_is_stopped_ends_with_code_0_within_its_grace(demo):
     container = demo.container("teacher")
     start = time.monotonic()
     demo.compose("stop", "teacher")
-    seconds = time.monotonic() - start
-    print(f"stopped after {seconds:.1f} s")
-    assert demo.engine.inspect(container, "{{.State.ExitCode}}") == "0" and seconds < 15
+    print(f"stopped after {time.monotonic() - start:.1f} s")
+    # What outlasts its grace is killed, and ends with 137.
+    assert demo.engine.inspect(container, "{{.State.ExitCode}}") == "0"
 
 
 def test_the_image_holds_nothing_to_run_but_the_programs(engine, image):

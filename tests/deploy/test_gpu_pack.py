@@ -14,6 +14,7 @@ import pytest
 
 from bare_machine import BareMachine, python_version
 from debian_root import debian_root
+from waiting import wait_for
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GPU = ROOT / "tests/gpu"
@@ -186,6 +187,11 @@ STAND_INS = {
 }
 
 
+def left_behind():
+    """What stages of this test have started and nobody has ended."""
+    return subprocess.run(["pgrep", "-fx", f"sleep {SLEEP}"], capture_output=True, text=True).stdout
+
+
 @pytest.fixture
 def stood_in(tmp_path):
     """Runs run.py on stages that are stand-ins; its code and results by stage."""
@@ -216,7 +222,7 @@ def test_a_stage_that_fails_or_hangs_does_not_keep_the_others_from_running(stood
     assert stages["determinism"]["state"] == "failed" and stages["determinism"]["reason"] == "not done after 5 s"
     # What it had found is kept, and what it had started is gone.
     assert stages["determinism"]["lines"][1]["figure"] == "begun"
-    assert subprocess.run(["pgrep", "-fx", f"sleep {SLEEP}"], capture_output=True, text=True).stdout == ""
+    wait_for(lambda: not left_behind(), "the end of what a stage started")
     assert stages["G3"]["state"] == "not run" and stages["G3"]["reason"] == "its peer is left out: peft: no room"
     assert stages["run"]["state"] == "failed" and "measured nothing" in stages["run"]["reason"]
     text = (tmp_path / "results/results.txt").read_text()
@@ -233,9 +239,7 @@ def test_what_a_stage_has_found_is_there_while_it_runs_and_when_the_call_is_ende
         stages = json.loads(path.read_text())["stages"] if path.exists() else []
         return next((each for each in stages if each["stage"] == "determinism"), {"lines": []})
 
-    until = time.monotonic() + 50
-    while len(stage()["lines"]) < 2 and time.monotonic() < until:
-        time.sleep(0.1)
+    wait_for(lambda: len(stage()["lines"]) >= 2, "the stage's first figure", 50)
     running = stage()
     assert (running["stage"], running["state"], running["lines"][1]["figure"]) == ("determinism", "running", "begun")
     assert "==== determinism" in (tmp_path / "results/log.txt").read_text()
@@ -243,25 +247,19 @@ def test_what_a_stage_has_found_is_there_while_it_runs_and_when_the_call_is_ende
     assert call.wait(30) == 1
     ended = stage()
     assert (ended["state"], ended["reason"], ended["lines"]) == ("failed", "the call was ended", running["lines"])
-    assert subprocess.run(["pgrep", "-fx", f"sleep {SLEEP}"], capture_output=True, text=True).stdout == ""
+    wait_for(lambda: not left_behind(), "the end of what a stage started")
 
 
 def test_what_a_killed_call_leaves_behind_is_ended_by_the_next(stood_in, tmp_path):
     """A stage has a session of its own, so that what kills the call may not reach it."""
     call = subprocess.Popen([sys.executable, tmp_path / "tree/tests/gpu/run.py", tmp_path / "work", tmp_path / "results", "60", "determinism"])
-
-    def left():
-        return subprocess.run(["pgrep", "-fx", f"sleep {SLEEP}"], capture_output=True, text=True).stdout
-
-    until = time.monotonic() + 50
-    while not left() and time.monotonic() < until:
-        time.sleep(0.1)
+    wait_for(left_behind, "a stage under way", 50)
     call.kill()
     call.wait()
-    assert left() != ""
+    assert left_behind()
     result, stages = stood_in("kernels")
     assert result.returncode == 0 and stages["determinism"]["state"] == "running"
-    assert left() == ""
+    wait_for(lambda: not left_behind(), "the end of what it left behind")
 
 
 def test_float32_is_float32_whatever_the_machine_sets(stood_in, tmp_path, monkeypatch):

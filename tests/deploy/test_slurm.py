@@ -233,7 +233,7 @@ def test_a_cancelled_job_ends_its_steps_and_is_not_queued_again(undisturbed):
 
 def test_too_few_tasks_are_refused(cluster):
     job = cluster.submit(4106, tasks=2)
-    assert job.wait(timeout=10) == 2
+    assert job.wait(timeout=PATIENCE_SECONDS) == 2
     assert "2 tasks are too few" in cluster.output(4106)
 
 
@@ -316,10 +316,10 @@ def test_who_joined_waits_while_the_run_is_queued_again(undisturbed):
 
 def test_workers_of_a_run_that_is_not_there_are_refused(cluster):
     job = cluster.join(4215, 9999, "rollout")
-    assert job.wait(timeout=10) == 2
+    assert job.wait(timeout=PATIENCE_SECONDS) == 2
     assert "no run accepts rollout workers" in cluster.output(4215)
     job = cluster.join(4216, 9999, "trainer")
-    assert job.wait(timeout=10) == 2
+    assert job.wait(timeout=PATIENCE_SECONDS) == 2
     assert "usage:" in cluster.output(4216)
 
 

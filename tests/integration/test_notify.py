@@ -99,25 +99,32 @@ def test_a_stop_is_told_once_though_trainer_and_supervisor_end(workspace):
     assert [(document["state"], document["exit_code"]) for document in receiver.documents] == [("stopped", 130)]
 
 
-def test_a_trainer_of_its_own_tells_of_a_failure_but_not_of_a_run_that_another_holds(workspace, tmp_path):
-    def trainer(name, **settings):
+def test_a_trainer_of_its_own_tells_of_a_failure_but_not_of_a_run_that_another_holds(workspace):
+    def trainer(**settings):
         nobody = "[127.0.0.1:1]"
-        flags = set_flags({"run.name": name, "rollout.addresses": nobody, "teacher.addresses": nobody, "trainer.listen": "127.0.0.1:0", **settings})
+        flags = set_flags({"run.name": "alone", "rollout.addresses": nobody, "teacher.addresses": nobody, "trainer.listen": "127.0.0.1:0", **settings})
         return subprocess.Popen([BIN / "dapd-trainer", workspace.config, *flags], stderr=subprocess.PIPE, text=True)
 
+    def listed():
+        (run,) = json.loads(workspace.dapd("runs", "list", workspace.runs("alone"), "--json").stdout)
+        return run
+
     with Receiver() as receiver:
-        first = trainer("alone", **{"trainer.peer_timeout_seconds": 20, "run.notify_url": receiver.url})
+        holder = trainer(**{"trainer.peer_timeout_seconds": 600})
         wait_for(lambda: (workspace.runs("alone") / "config.yaml").exists(), what="the run's folder")
-        listed = json.loads(workspace.dapd("runs", "list", workspace.runs("alone"), "--json").stdout)
-        assert [run["state"] for run in listed] == ["running"]
-        second = trainer("alone", **{"run.notify_url": receiver.url})
+        assert listed()["state"] == "running"
+        second = trainer(**{"run.notify_url": receiver.url})
         assert second.wait(timeout=60) == 5 and receiver.documents == []
-        assert first.wait(timeout=120) == 5
-        first.stderr.close(), second.stderr.close()
+        assert listed()["state"] == "running"
+        holder.kill()
+        holder.wait()
+        third = trainer(**{"trainer.peer_timeout_seconds": 1, "run.notify_url": receiver.url})
+        assert third.wait(timeout=120) == 5
+        for process in (holder, second, third):
+            process.stderr.close()
     (document,) = receiver.documents
     assert document["state"] == "failed" and document["exit_code"] == 5 and document["step"] == 0 and document["message"]
-    (listed,) = json.loads(workspace.dapd("runs", "list", workspace.runs("alone"), "--json").stdout)
-    assert listed["state"] == "failed" and listed["message"] == document["message"]
+    assert listed()["state"] == "failed" and listed()["message"] == document["message"]
     assert document["message"].splitlines()[0][:40] in workspace.dapd("runs", "list", workspace.folder / "runs").stdout
 
 

@@ -1,6 +1,7 @@
 """`dapd sweep` with real runs: all of them, again, after a failure, and after an interruption."""
 
 import json
+import os
 import signal
 import subprocess
 
@@ -59,14 +60,16 @@ def test_a_failed_run_is_reported_and_the_rest_is_done(workspace):
 
 def test_an_interrupted_sweep_goes_on_where_it_was(workspace):
     path = write_sweep(workspace, "stopped", set={"trainer.steps": 6, "trainer.schedule_steps": 10}, seeds=[1, 2])
-    process = subprocess.Popen([BIN / "dapd", "sweep", path], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    # Slow enough to be interrupted in its middle, whatever the machine.
+    process = subprocess.Popen([BIN / "dapd", "sweep", path], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
+                               env={**os.environ, "DAPD_FAILPOINTS": "train.before_micro_batch=sleep:200"})
     wait_for(lambda: len(workspace.metrics("stopped/seed-1")) >= 2, seconds=180, what="two steps")
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=180)
     assert process.returncode == 130, errors
     assert not (folder(workspace, "stopped") / "seed-2/config.yaml").exists()
     again = workspace.dapd("sweep", path)
-    assert "seed-1 resumes" in again.stderr or "seed-1 is already done" in again.stderr
+    assert "seed-1 resumes" in again.stderr
     for seed in (1, 2):
         workspace.run(f"whole-{seed}", **{"trainer.steps": 6, "trainer.schedule_steps": 10, "run.seed": seed})
         assert workspace.adapter_digest(f"stopped/seed-{seed}") == workspace.adapter_digest(f"whole-{seed}")
