@@ -145,14 +145,15 @@ def start_machine(cluster, run, **settings):
         "run.seed": 1000, "trainer.rendezvous": rendezvous, "metrics.trainer_listen": "127.0.0.1:0", **settings})
 
 
-def test_a_trainer_that_starts_the_ranks_of_its_machine_gives_the_same_bits(two_ranks):
+def test_a_trainer_that_starts_the_ranks_of_its_machine_gives_the_same_bits(two_ranks, holds):
     run = "ranks-of-a-machine"
     machine = {"trainer.ranks_per_machine": 2, **SHARDED}
-    trainer = start_machine(two_ranks, run, failpoints="train.before_micro_batch=sleep:100", **machine)
+    trainer = start_machine(two_ranks, run, failpoints=holds[0].at("step.after_metrics", 1), **machine)
     wait_for(lambda: len(two_ranks.workspace.metrics(run)) >= 1 or trainer.poll() is not None, what="a step")
     ranks = children(trainer).get("dapd-trainer", [])
     assert len(ranks) == 2, two_ranks.log(run)
     os.kill(ranks[1], signal.SIGKILL)
+    holds[0].release()
     assert trainer.wait(timeout=60) == 75, two_ranks.log(run)
     assert not [rank for rank in ranks if os.path.exists(f"/proc/{rank}")]
     finish(two_ranks, run, [start_machine(two_ranks, run, **machine)])

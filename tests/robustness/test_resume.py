@@ -193,12 +193,13 @@ def test_a_finished_run_is_left_alone_and_goes_on_with_more_steps(cluster):
     assert cluster.workspace.adapter_digest(longer) == cluster.workspace.adapter_digest(run)
 
 
-def test_a_second_trainer_on_the_same_run_is_refused(cluster):
+def test_a_second_trainer_on_the_same_run_is_refused(cluster, holds):
     run = "twice"
-    first = cluster.start_trainer(run, failpoints="train.before_micro_batch=sleep:100")
+    first = cluster.start_trainer(run, failpoints=holds[0].at("train.before_micro_batch", 1))
     wait_for(lambda: (cluster.workspace.runs(run) / "ledger.jsonl").exists(), what="the first trainer at work")
     assert cluster.train(run, **{"metrics.trainer_listen": "127.0.0.1:0"}) == 5
     assert "is in use by another trainer" in cluster.log(run)
+    holds[0].release()
     assert first.wait(timeout=120) == 0, cluster.log(run)
 
 
