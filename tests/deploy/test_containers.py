@@ -41,7 +41,7 @@ class Demo(Project):
 
     def kill(self, container):
         self.engine.kill(container)
-        wait_for(lambda: self.engine.inspect(container, "{{.RestartCount}} {{.State.Running}}") == "1 true", "a second start", 60)
+        wait_for(lambda: self.engine.inspect(container, "{{.RestartCount}} {{.State.Running}}") == "1 true", "a second start")
 
     def scrapes(self, service):
         """How many times each target of a service was scraped."""
@@ -68,7 +68,7 @@ def demo(engine, image, prometheus_image, tmp_path_factory):
         print(f"{time.monotonic() - start:.1f} s from docker-compose up to the first step")
         demo.kill(demo.containers("rollout")[0])
         for service, targets in (("rollout", 3), ("teacher", 1), ("trainer", 1)):
-            wait_for(lambda: demo.scraped(service, targets), f"a scrape of {targets} {service} targets", 60)
+            wait_for(lambda: demo.scraped(service, targets), f"a scrape of {targets} {service} targets")
         demo.compose("up", "--detach", "--no-recreate", "--scale", "rollout=1", "rollout")
         demo.kill(demo.container("trainer"))
         print(f"one rollout container is left, and the trainer was killed, at step {demo.steps()}")
@@ -119,7 +119,7 @@ def test_the_status_port_is_published_on_loopback_only(demo):
 def test_health_checks_come_from_the_programs_themselves(demo):
     for service in ("rollout", "teacher", "trainer"):
         container = demo.container(service)
-        wait_for(lambda: demo.engine.inspect(container, "{{.State.Health.Status}}") == "healthy", f"a healthy {service}", 60)
+        wait_for(lambda: demo.engine.inspect(container, "{{.State.Health.Status}}") == "healthy", f"a healthy {service}")
         (last, *_) = json.loads(demo.engine.inspect(container, "{{json .State.Health.Log}}"))[-1:]
         assert last["Output"] == "SERVING\n"
 

@@ -102,7 +102,7 @@ def test_every_panel_shows_something(watched):
         return not empty
 
     try:
-        wait_for(all_answered, seconds=30, what="data in every panel")
+        wait_for(all_answered, seconds=180, what="data in every panel")
     except AssertionError:
         raise AssertionError("no data in:\n" + "\n".join(f"{' / '.join(key)}: {expr}" for key, expr in empty.items())) from None
     print(f"{len(checked)} queries answered")
