@@ -5,8 +5,10 @@ import json
 import os
 import pathlib
 import re
+import secrets
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 
@@ -25,6 +27,7 @@ class Cluster:
 
     def __init__(self, folder):
         self.folder = folder
+        self.claims = []
         (folder / "bin").mkdir()
         self.program("srun", f'exec {sys.executable} {ROOT}/tests/deploy/fake_srun.py "$@"')
         # scancel --signal=TERM JOB.STEP reaches the process groups of the step's tasks.
@@ -54,8 +57,23 @@ run: {{output_dir: {folder}/runs}}
         (self.folder / "bin" / name).write_text(f"#!/bin/sh\n{text}\n")
         (self.folder / "bin" / name).chmod(0o755)
 
+    def claim_ports(self):
+        """The first of 70 that no other job has while the socket lives; those of other tests and of `dapd run` are below."""
+        for process, claim in self.claims:
+            if process.poll() is not None:
+                claim.close()
+        while True:
+            first = 30000 + 70 * secrets.randbelow(39)
+            claim = socket.socket(socket.AF_UNIX)
+            try:
+                claim.bind(f"\0dapd-test-ports-{first}")
+                return first, claim
+            except OSError:
+                claim.close()
+
     def submit(self, job, *arguments, tasks=4, ranks=1, script=SCRIPT, **variables):
         """As sbatch: starts the script; the last call's output is in FOLDER/JOB.out. Without `ranks` the script chooses."""
+        first_port, claim = self.claim_ports()
         environment = os.environ | {
             "PATH": f"{self.folder}/bin:{os.environ['PATH']}",
             "FAKE_SRUN_LOG": str(self.folder / f"steps-{job}.log"),
@@ -65,12 +83,15 @@ run: {{output_dir: {folder}/runs}}
             "DAPD_BIN": str(BIN),
             "DAPD_JOB_FOLDER": str(self.folder / f"job-{job}"),
             "DAPD_LISTEN_HOST": "127.0.0.1",
+            "DAPD_FIRST_PORT": str(first_port),
         } | variables
         if ranks is not None:
             environment["DAPD_RANKS"] = str(ranks)
         arguments = [self.config, *arguments] if script == SCRIPT else arguments
         with open(self.folder / f"{job}.out", "w") as output:
-            return subprocess.Popen(["bash", script, *arguments], env=environment, stdout=output, stderr=output, cwd=ROOT)
+            process = subprocess.Popen(["bash", script, *arguments], env=environment, stdout=output, stderr=output, cwd=ROOT)
+        self.claims.append((process, claim))
+        return process
 
     def join(self, job, run, role, *arguments, tasks=1):
         return self.submit(job, self.folder / f"job-{run}", role, self.config, *arguments, tasks=tasks, script=WORKERS)
@@ -231,6 +252,13 @@ def test_a_cancelled_job_ends_its_steps_and_is_not_queued_again(undisturbed):
     undisturbed.assert_nothing_runs(4105)
 
 
+def test_ports_follow_from_the_jobs_number():
+    """So that two jobs on a node do not meet."""
+    ports = [subprocess.run(["bash", "-c", ". deploy/slurm/steps.sh && echo $DAPD_FIRST_PORT"], cwd=ROOT, capture_output=True, text=True, check=True,
+                            env={"PATH": os.environ["PATH"], "SLURM_JOB_ID": job}).stdout for job in ("4100", "77199")]
+    assert ports == ["20000\n", "29900\n"]
+
+
 def test_too_few_tasks_are_refused(cluster):
     job = cluster.submit(4106, tasks=2)
     assert job.wait(timeout=PATIENCE_SECONDS) == 2
@@ -271,9 +299,22 @@ def test_the_tasks_are_spread_as_the_plan_recommends(undisturbed):
     assert undisturbed.trained("spread") == 6
 
 
-def test_workers_join_a_running_run_and_leave_it(undisturbed):
-    # Slow enough that workers come and go within it.
-    run = undisturbed.submit(4110, "--set", "run.name=joined", DAPD_FAILPOINTS="train.before_micro_batch=sleep:2000")
+@pytest.fixture
+def holds(tmp_path):
+    """Files that keep a run waiting at a failpoint; what a failed test leaves behind does not wait for ever."""
+    made = tmp_path / "join", tmp_path / "leave"
+    for path in made:
+        path.touch()
+    yield made
+    for path in made:
+        path.unlink(missing_ok=True)
+
+
+def test_workers_join_a_running_run_and_leave_it(undisturbed, holds):
+    # It waits behind its first step until they have come, and in its fifth until one has left.
+    join, leave = holds
+    run = undisturbed.submit(4110, "--set", "run.name=joined",
+                             DAPD_FAILPOINTS=f"step.after_metrics=hold:{join}@1;step.after_ledger=hold:{leave}@5")
     wait_for(lambda: undisturbed.trained("joined") >= 1, lambda: undisturbed.output(4110))
     joiner = undisturbed.join(4211, 4110, "rollout", tasks=2)
     teacher = undisturbed.join(4212, 4110, "teacher")
@@ -284,6 +325,8 @@ def test_workers_join_a_running_run_and_leave_it(undisturbed):
     targets = json.loads((undisturbed.folder / "job-4110/prometheus-4211.json").read_text())
     assert [entry["labels"] for entry in targets] == [{"job": "dapd-rollout", "namespace": "job-4110"}] * 2
 
+    join.unlink()
+    wait_for(lambda: undisturbed.trained("joined") == 4, lambda: undisturbed.output(4110))
     # Its time is over: it leaves, the run goes on.
     joiner.send_signal(signal.SIGUSR1)
     assert joiner.wait(timeout=60) == 0, undisturbed.output(4211)
@@ -291,6 +334,7 @@ def test_workers_join_a_running_run_and_leave_it(undisturbed):
     assert run.poll() is None, "the run outlives the job that joined it"
     undisturbed.assert_nothing_runs(4211)
 
+    leave.unlink()
     assert run.wait(timeout=PATIENCE_SECONDS) == 0, undisturbed.output(4110)
     # The end of the run is the end of who still works for it.
     assert teacher.wait(timeout=60) == 0, undisturbed.output(4212)
