@@ -177,7 +177,8 @@ def test_the_newest_symbol_version_counts():
 SLEEP = f"1000.{os.getpid()}"
 STAND_INS = {
     "machine.py": 'class Unusable(Exception):\n    pass\n\n\ndef examine(*_):\n    return {"no_gpu": None, "gpu": {"name": "x"}, "python_path": [], '
-                  '"peers_left_out": {"peft": "no room"}}\n\n\ndef last_line(text):\n    return text.strip().splitlines()[-1]\n',
+                  '"peers_left_out": {"peft": "no room"}}\n\n\ndef last_line(text):\n    return text.strip().splitlines()[-1]\n'
+                  '\n\ndef compute_sanitizer():\n    return None\n',
     "kernels.py": 'from duel import Row\n\n\ndef main():\n    row = Row("kernels", "title")\n    row.check("error", 1e-3, 1e-2)\n'
                   '    row.figure("share", "0.9", ">= 0.7", True)\n',
     "parity.py": 'import sys\n\nfrom duel import Row\n\n\ndef main():\n    Row("parity", "title").check("error", 1, 0)\n    print("x" * 100, file=sys.stderr)\n',
@@ -337,37 +338,54 @@ echo "========= RACECHECK SUMMARY: 2 hazards displayed (2 errors, 0 warnings)"
 """
 
 
-def test_what_the_sanitizer_finds_counts_in_our_kernels(tmp_path):
-    def run():
-        record = tmp_path / "record"
-        record.write_text("")
-        result = subprocess.run([sys.executable, GPU / "stage.py", "sanitizer"], capture_output=True, text=True, env={
-            **os.environ, "PATH": f"{tmp_path}:/usr/bin:/bin", "DAPD_BIN": str(tmp_path), "DAPD_BENCHMARK_RECORD": str(record)})
-        return result, [json.loads(line) for line in record.read_text().splitlines()]
-
-    result, lines = run()
-    assert result.returncode == 0 and lines[1]["value"] == "this machine has no compute-sanitizer"
-    (tmp_path / "compute-sanitizer").write_text(SANITIZER)
+def run_sanitizer(tmp_path, text, **environment):
+    """The stage with a stand-in for compute-sanitizer; its code, what it said on stderr, and its lines."""
+    record = tmp_path / "record"
+    record.write_text("")
+    (tmp_path / "compute-sanitizer").write_text(text)
     (tmp_path / "compute-sanitizer").chmod(0o755)
-    result, lines = run()
-    failed = [line["check"] for line in lines if line.get("ok") is False]
+    result = subprocess.run([sys.executable, GPU / "stage.py", "sanitizer"], capture_output=True, text=True, env={
+        **os.environ, "PATH": f"{tmp_path}:/usr/bin:/bin", "DAPD_BIN": str(tmp_path), "DAPD_BENCHMARK_RECORD": str(record), **environment})
+    lines = [json.loads(line) for line in record.read_text().splitlines()]
+    return result, lines, [line["check"] for line in lines if line.get("ok") is False]
+
+
+def test_without_a_sanitizer_its_stage_says_so(stood_in):
+    _, stages = stood_in("sanitizer")
+    assert stages["sanitizer"]["state"] == "passed" and stages["sanitizer"]["lines"][1]["value"] == "this machine has no compute-sanitizer"
+
+
+def test_what_the_sanitizer_finds_counts_in_our_kernels(tmp_path):
+    result, _, failed = run_sanitizer(tmp_path, SANITIZER)
     assert result.returncode == 1 and len(failed) == 6, result.stderr
     assert sum(check.startswith("racecheck") and "findings in our kernels (Error: Race" in check and "dapd::AttendSplit" in check for check in failed) == 3
     assert sum(check.startswith("synccheck") and check.endswith("it did not come to its end") for check in failed) == 3
 
 
-def test_what_the_sanitizer_finds_before_its_time_is_over_counts(tmp_path):
-    (tmp_path / "compute-sanitizer").write_text("#!/bin/sh\n" + next(line for line in SANITIZER.splitlines(keepends=True) if "dapd::" in line) + "exec sleep 1000\n")
-    (tmp_path / "compute-sanitizer").chmod(0o755)
-    record = tmp_path / "record"
-    result = subprocess.run([sys.executable, GPU / "stage.py", "sanitizer"], capture_output=True, text=True, env={
-        **os.environ, "PATH": f"{tmp_path}:/usr/bin:/bin", "DAPD_BIN": str(tmp_path), "DAPD_BENCHMARK_RECORD": str(record),
-        "DAPD_BENCHMARK_DEADLINE": str(time.time() + 10)})
-    lines = [json.loads(line) for line in record.read_text().splitlines()]
-    assert re.fullmatch(r"not done after \d+ s", lines[1]["value"]), result.stderr
-    (failed,) = [line["check"] for line in lines if line.get("ok") is False]
-    assert result.returncode == 1 and "findings in our kernels (Error: Race" in failed and "dapd::AttendSplit" in failed
-    assert [line["value"] for line in lines[3:]] == ["no time was left"] * 8
+def test_a_sanitizer_that_hangs_keeps_what_it_found_and_leaves_the_others_their_time(tmp_path):
+    finding = next(line for line in SANITIZER.splitlines(keepends=True) if "dapd::" in line)
+    # As the real one does, it runs the program beside itself.
+    hangs = f'#!/bin/sh\nif [ "$2" = memcheck ]; then\n{finding}sleep {SLEEP} &\nwait\nfi\necho "========= ERROR SUMMARY: 0 errors"\n'
+    result, lines, failed = run_sanitizer(tmp_path, hangs, DAPD_BENCHMARK_DEADLINE=str(time.time() + 18))
+    said = [line["value"] for line in lines if "figure" in line]
+    assert [re.fullmatch(r"not done after \d+ s", value) is not None for value in said] == [True] * 3 + [False] * 6, result.stderr
+    assert said[3:] == ["0 errors"] * 6
+    assert result.returncode == 1 and len(failed) == 3 and all("findings in our kernels (Error: Race" in check for check in failed)
+    assert subprocess.run(["pgrep", "-fx", f"sleep {SLEEP}"], capture_output=True, text=True).stdout == ""
+
+
+@pytest.mark.parametrize("place", ["home/bin", "home/compute-sanitizer", "toolkits/cuda-13.0/bin", "toolkits/cuda/compute-sanitizer", "packages/nvidia/cu13/bin"])
+def test_a_sanitizer_is_found_where_toolkits_and_packages_have_it(tmp_path, monkeypatch, place):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "packages")])
+    toolkits = str(tmp_path / "toolkits/cuda*")
+    assert machine.compute_sanitizer(toolkits) is None
+    program = tmp_path / place / "compute-sanitizer"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    assert machine.compute_sanitizer(toolkits) == str(program)
 
 
 def test_results_of_several_calls_come_together(stood_in):
