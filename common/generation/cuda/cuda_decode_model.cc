@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
+
 #include "common/model/rope.h"
 #include "common/model/spec/decoding_shape.h"
 #include "common/sharding/tensor_parallel.h"
@@ -141,8 +143,13 @@ void CudaDecodeModel::Prepare() {
       .num_end_tokens = end_tokens_.numel()};
   workspace_ = TakeBytes(api_.workspace(&spec));
   char error[kCudaErrorBytes] = "";
-  ranks_.Check(api_.create(&spec, workspace_.data_ptr(), &decoder_, error),
-               error);
+  void* made = nullptr;
+  const int code = api_.create(&spec, workspace_.data_ptr(), &made, error);
+  // Behind what Check ends.
+  absl::Cleanup destroy = [&] { api_.destroy(made); };
+  ranks_.Check(code, error);
+  std::move(destroy).Cancel();
+  decoder_ = made;
 }
 
 at::Tensor CudaDecodeModel::TakeBytes(int64_t bytes) const {

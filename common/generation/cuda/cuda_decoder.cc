@@ -3,7 +3,6 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -315,10 +314,9 @@ extern "C" int DapdCudaDecoderCreate(const CudaDecoderSpec* spec,
                                      void* workspace,
                                      void** decoder,
                                      char* error) {
-  auto made = std::make_unique<CudaDecoder>(*spec, workspace);
-  const CudaOutcome outcome = made->Prepare();
-  if (outcome.ok()) *decoder = made.release();
-  return outcome.Give(error);
+  auto* made = new CudaDecoder(*spec, workspace);
+  *decoder = made;
+  return made->Prepare().Give(error);
 }
 
 extern "C" void DapdCudaDecoderDestroy(void* decoder) {

@@ -117,6 +117,9 @@ int64_t DapdCudaDecoderWorkspace(const CudaDecoderSpec* spec);
 
 // `workspace` and everything the spec points to must outlive the decoder. What
 // weights and caches hold may change between steps, where they lie may not.
+// After an error, too, there is a `decoder` to be destroyed, and nothing else:
+// of several ranks once what they do together has ended, for its first step may
+// wait for one that is gone.
 int DapdCudaDecoderCreate(const CudaDecoderSpec* spec,
                           void* workspace,
                           void** decoder,

@@ -42,10 +42,10 @@ class CudaRanks {
   // but its end is then left to call (kCudaRanksLost).
   bool are_lost() const { return are_lost_; }
 
-  // Before a decoder is destroyed, which waits for its stream without an end:
-  // what it has launched ends, by the other ranks' doing or, if they do not
-  // come, by the end of what the ranks do together. One process alone does not
-  // need it.
+  // Before a decoder is destroyed, or anything else waits for the device
+  // without an end: what it has launched ends, by the other ranks' doing or, if
+  // they do not come, by the end of what the ranks do together. Takes slot 0
+  // out. One process alone does not need it.
   void Settle(void* decoder) const;
 
   // Throws for what a function of the library has answered: CheckCuda's errors,

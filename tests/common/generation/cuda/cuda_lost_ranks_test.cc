@@ -97,10 +97,10 @@ void OutliveRankOne(
     bool is_noticed,
     double timeout_seconds,
     const std::function<void(PlayedGroup& group,
-                             std::unique_ptr<CudaDecodeBackend> backend)>&
-        body) {
+                             std::unique_ptr<CudaDecodeBackend> backend)>& body,
+    const CudaDecodeApi& api = CudaDecodeApiOnHost()) {
   RunTwoRanks(
-      CudaDecodeApiOnHost(),
+      api,
       [&](Collective& collective,
           PlayedGroup& group,
           std::unique_ptr<CudaDecodeBackend> backend) {
@@ -163,6 +163,65 @@ TEST(CudaTensorParallelTest, ARankThatEndsLetsTheOthersScoreAndEnd) {
           EXPECT_FALSE(CudaHostIsStuck());
         });
   }
+}
+
+// Its first step waits for the other ranks as every later one does.
+TEST(CudaTensorParallelTest, ARankThatEndsLeavesNoOtherInItsNewDecoder) {
+  const auto whole = EndlessShareable(104);
+  RunThreadRanks(2, [&](Collective& collective) {
+    const auto group =
+        std::make_shared<PlayedGroup>(collective, /*timeout_seconds=*/2);
+    if (collective.rank() == 1) {
+      EndNcclRank(group->nccl().communicator, /*is_noticed=*/false);
+      return;
+    }
+    const auto share = ShardModel(*whole, {0, 2});
+    try {
+      const CudaDecodeBackend backend(
+          CudaWeightsOfRank(*share),
+          {.slots = 2},
+          CudaDecodeApiOnHost(),
+          CudaDecodeRanks{whole->config, share->layout, group});
+      FAIL() << "nobody heard of it";
+    } catch (const StatusError& error) {
+      EXPECT_TRUE(absl::IsAborted(error.status())) << error.status();
+    }
+    EXPECT_TRUE(group->is_aborted());
+    EXPECT_FALSE(CudaHostIsStuck());
+  });
+}
+
+thread_local bool logits_are_finite = true;
+
+int CollectUnlessNotFinite(void* decoder,
+                           CudaDecodedToken* tokens,
+                           int64_t* num_tokens,
+                           char* error) {
+  if (logits_are_finite) {
+    return DapdCudaDecoderCollect(decoder, tokens, num_tokens, error);
+  }
+  tokens[0] = {.slot = 0, .sampled = {.token = -1}};
+  *num_tokens = 1;
+  return 0;
+}
+
+// After such an error the device is asked whether it works (torch_bridge.h),
+// which waits for all of its work.
+TEST(CudaTensorParallelTest, NoRankIsInAGraphWhenLogitsAreNotFinite) {
+  CudaDecodeApi api = CudaDecodeApiOnHost();
+  api.collect = CollectUnlessNotFinite;
+  OutliveRankOne(
+      /*is_noticed=*/false,
+      /*timeout_seconds=*/2,
+      [](PlayedGroup& group, std::unique_ptr<CudaDecodeBackend> backend) {
+        backend->Step();
+        EXPECT_TRUE(CudaHostIsStuck());
+        logits_are_finite = false;
+        EXPECT_THROW(backend->Step(), c10::Error);
+        EXPECT_TRUE(group.is_aborted());
+        EXPECT_FALSE(CudaHostIsStuck());
+      },
+      api);
 }
 
 }  // namespace
