@@ -31,12 +31,11 @@ bool LinesStayInPlace(int64_t stride, int64_t k) {
   return !LinesCollide(stride) && k > kLanes;
 }
 
-// A and B are the matrices' elements, Tile is a tile of C.
-template <typename Product, typename A, typename B, typename Tile>
+// A, B and C are the matrices' elements, Lines those of C: Straight or Turned.
+template <typename Product, typename A, typename B, typename C, typename Lines>
 class GemmPart {
  public:
   using Format = typename Product::Format;
-  using C = typename Tile::Element;
 
   GemmPart(const GemmOperands& operands, Range rows, Range columns)
       : op_(operands),
@@ -148,15 +147,15 @@ class GemmPart {
       Rows a, int64_t i, Range block, int64_t steps, bool is_first) {
     const uint32_t* b = packed_b_.words();
     for (int64_t j = block.begin; j < block.end; j += kTileColumns) {
-      const Tile tile = {.c = Tile::At(c_, op_.c_stride, i, j),
-                         .stride = op_.c_stride,
-                         .rows = LeastOf(kTileRows, rows_.end - i),
-                         .columns = LeastOf(kTileColumns, block.end - j),
-                         .is_first = is_first};
+      const TileOfC<C> tile = {.c = Lines::At(c_, op_.c_stride, i, j),
+                               .stride = op_.c_stride,
+                               .rows = LeastOf(kTileRows, rows_.end - i),
+                               .columns = LeastOf(kTileColumns, block.end - j),
+                               .is_first = is_first};
       if (tile.columns > kLanes) {
-        MultiplyTile<Product, 2>(a, b, steps, tile);
+        MultiplyTile<Product, Lines, 2>(a, b, steps, tile);
       } else {
-        MultiplyTile<Product, 1>(a, b, steps, tile);
+        MultiplyTile<Product, Lines, 1>(a, b, steps, tile);
       }
       b += kTileColumns * steps_;
     }
@@ -177,10 +176,9 @@ class GemmPart {
 template <typename Product, typename A, typename B>
 void RunProduct(const GemmOperands& operands, Range rows, Range columns) {
   if (operands.c_is_bfloat16) {
-    GemmPart<Product, A, B, StraightTile<BFloat16>>(operands, rows, columns)
-        .Run();
+    GemmPart<Product, A, B, BFloat16, Straight>(operands, rows, columns).Run();
   } else {
-    GemmPart<Product, A, B, StraightTile<float>>(operands, rows, columns).Run();
+    GemmPart<Product, A, B, float, Straight>(operands, rows, columns).Run();
   }
 }
 
@@ -205,7 +203,7 @@ void RunTurned(GemmOperands operands, Range rows, Range columns) {
   std::swap(operands.m, operands.n);
   std::swap(operands.a, operands.b);
   std::swap(operands.a_stride, operands.b_stride);
-  GemmPart<FloatProduct, float, float, TurnedTile>(operands, columns, rows)
+  GemmPart<FloatProduct, float, float, float, Turned>(operands, columns, rows)
       .Run();
 }
 

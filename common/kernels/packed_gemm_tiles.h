@@ -5,6 +5,7 @@
 
 #include "common/kernels/packed_gemm_cpu_levels.h"
 #include "common/kernels/packed_gemm_pack.h"
+#include "common/kernels/packed_gemm_result.h"
 #include "common/kernels/tile_block.h"
 
 namespace dapd::DAPD_CPU_LEVEL_NAMESPACE {
@@ -101,31 +102,16 @@ class TilePart {
           tiles->MultiplyAdd(a + s, words_, b + s * kTileBlock);
         }
         tiles->Store(block, kTileBlock);
-        Add(block,
-            is_first,
-            static_cast<C*>(op_.c) + i * op_.c_stride + j,
-            LeastOf(kTileBlock, row_end_ - i),
-            LeastOf(kTileBlock, end - j));
+        PutBlock(block,
+                 kTileBlock,
+                 TileOfC<C>{.c = static_cast<C*>(op_.c) + i * op_.c_stride + j,
+                            .stride = op_.c_stride,
+                            .rows = LeastOf(kTileBlock, row_end_ - i),
+                            .columns = LeastOf(kTileBlock, end - j),
+                            .is_first = is_first});
         b += kTileBlock * words_;
       }
       a += kTileBlock * words_;
-    }
-  }
-
-  void Add(const float* block,
-           bool is_first,
-           C* c,
-           int64_t rows,
-           int64_t columns) const {
-    for (int64_t r = 0; r < rows; ++r) {
-      C* to = c + r * op_.c_stride;
-      const float* from = block + r * kTileBlock;
-      for (int64_t j = 0; j < columns; j += kLanes) {
-        const int64_t left = columns - j;
-        const Floats sum = LoadPart(from + j, left, 0.0F);
-        StorePart(
-            is_first ? sum : LoadPart(to + j, left, 0.0F) + sum, left, to + j);
-      }
     }
   }
 

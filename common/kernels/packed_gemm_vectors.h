@@ -5,6 +5,7 @@
 #pragma once
 
 #include "common/kernels/packed_gemm_pack.h"
+#include "common/kernels/packed_gemm_result.h"
 
 namespace dapd::DAPD_CPU_LEVEL_NAMESPACE {
 namespace {
@@ -74,63 +75,51 @@ class RowsInLines {
   int64_t stride_;
 };
 
-// Where a tile of C goes: `rows` by `columns` entries, of lines `stride` apart,
-// which are overwritten if `is_first`, else added to.
-template <typename C>
-struct StraightTile {
-  using Element = C;
-
+// A C whose lines are the product's rows,
+struct Straight {
+  template <typename C>
   static C* At(C* c, int64_t stride, int64_t row, int64_t column) {
     return c + row * stride + column;
   }
 
-  template <int kVectors>
-  void Put(const Floats (&sums)[kTileRows][kVectors]) const {
+  template <typename C, int kVectors>
+  static void Put(const Floats (&sums)[kTileRows][kVectors],
+                  const TileOfC<C>& tile) {
     constexpr int kColumns = kVectors * kLanes;
-    if (rows == kTileRows && columns == kColumns) {
+    if (tile.rows == kTileRows && tile.columns == kColumns) {
 #pragma GCC unroll 16
       for (int r = 0; r < kTileRows; ++r) {
 #pragma GCC unroll 2
         for (int v = 0; v < kVectors; ++v) {
-          C* to = c + r * stride + v * kLanes;
-          StoreAll(is_first ? sums[r][v] : LoadAll(to) + sums[r][v], to);
+          PutPart(sums[r][v],
+                  kLanes,
+                  tile.is_first,
+                  tile.c + r * tile.stride + v * kLanes);
         }
       }
       return;
     }
-    float tile[kTileRows][kColumns];
+    float block[kTileRows][kColumns];
 #pragma GCC unroll 16
     for (int r = 0; r < kTileRows; ++r) {
 #pragma GCC unroll 2
       for (int v = 0; v < kVectors; ++v) {
-        Store(sums[r][v], tile[r] + v * kLanes);
+        Store(sums[r][v], block[r] + v * kLanes);
       }
     }
-    for (int64_t r = 0; r < rows; ++r) {
-      for (int64_t j = 0; j < columns; ++j) {
-        C* to = c + r * stride + j;
-        *to = FromFloat<C>(is_first ? tile[r][j] : ToFloat(*to) + tile[r][j]);
-      }
-    }
+    PutBlock(block[0], kColumns, tile);
   }
-
-  C* c;
-  int64_t stride;
-  int64_t rows;
-  int64_t columns;
-  bool is_first;
 };
 
-// The same of a C whose lines are the product's columns.
-struct TurnedTile {
-  using Element = float;
-
+// or its columns.
+struct Turned {
   static float* At(float* c, int64_t stride, int64_t row, int64_t column) {
     return c + column * stride + row;
   }
 
   template <int kVectors>
-  void Put(const Floats (&sums)[kTileRows][kVectors]) const {
+  static void Put(const Floats (&sums)[kTileRows][kVectors],
+                  const TileOfC<float>& tile) {
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) {
       Words block[kLanes] = {};
@@ -139,38 +128,37 @@ struct TurnedTile {
         block[r] = reinterpret_cast<Words>(sums[r][v]);
       }
       Transpose(block);
-      const int64_t left = columns - v * kLanes;
-      float* to = c + v * kLanes * stride;
-      if (rows == kTileRows && left >= kLanes) {
+      const int64_t left = tile.columns - v * kLanes;
+      float* to = tile.c + v * kLanes * tile.stride;
+      if (tile.rows == kTileRows && left >= kLanes) {
 #pragma GCC unroll 16
         for (int i = 0; i < kLanes; ++i) {
-          AddLine(reinterpret_cast<Floats>(block[i]), kTileRows, to);
-          to += stride;
+          PutPart(
+              reinterpret_cast<Floats>(block[i]), kTileRows, tile.is_first, to);
+          to += tile.stride;
         }
       } else {
         for (int i = 0; i < kLanes && i < left; ++i) {
-          AddLine(reinterpret_cast<Floats>(block[i]), rows, to);
-          to += stride;
+          PutPart(
+              reinterpret_cast<Floats>(block[i]), tile.rows, tile.is_first, to);
+          to += tile.stride;
         }
       }
     }
   }
-
-  void AddLine(Floats sum, int64_t count, float* to) const {
-    StorePart(is_first ? sum : LoadPart(to, count, 0.0F) + sum, count, to);
-  }
-
-  float* c;
-  int64_t stride;
-  int64_t rows;
-  int64_t columns;
-  bool is_first;
 };
 
 // One tile over `steps` words of A's rows and of a packed panel of B, of whose
-// columns it computes the first kVectors vectors.
-template <typename Product, int kVectors, typename Rows, typename Tile>
-void MultiplyTile(Rows a, const uint32_t* b, int64_t steps, const Tile& tile) {
+// columns it computes the first kVectors vectors. Lines: Straight or Turned.
+template <typename Product,
+          typename Lines,
+          int kVectors,
+          typename Rows,
+          typename C>
+void MultiplyTile(Rows a,
+                  const uint32_t* b,
+                  int64_t steps,
+                  const TileOfC<C>& tile) {
   Floats sums[kTileRows][kVectors] = {};
   for (int64_t s = 0; s < steps; ++s) {
     Words step[kVectors];
@@ -187,7 +175,7 @@ void MultiplyTile(Rows a, const uint32_t* b, int64_t steps, const Tile& tile) {
     a.Advance();
     b += kTileColumns;
   }
-  tile.Put(sums);
+  Lines::Put(sums, tile);
 }
 
 }  // namespace
