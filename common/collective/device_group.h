@@ -35,7 +35,7 @@ class DeviceGroup {
   // a communicator on the CPU. It ends with this.
   virtual NcclRanks nccl() const { return {}; }
   // Ends what runs between the ranks on the device; nothing more can be done
-  // with this.
+  // with this. Graphs as for DapdNcclAbort.
   virtual void Abort() {}
 
   // Called by all ranks at the same place: on CUDA they join a communicator,

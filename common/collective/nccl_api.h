@@ -76,7 +76,9 @@ int DapdNcclLaunchExchange(const NcclRanks* ranks,
 // Waits until `event`, a cudaEvent_t behind such launches, has been reached.
 // Fails after `timeout_seconds`, or when a rank is known to be gone.
 int DapdNcclWaitFor(const NcclRanks* ranks, void* event, char* error);
-// Ends what runs on the device; the communicator is no more.
+// Ends what runs on the device; the communicator is no more. No graph may have
+// an operation of it in it that is not destroyed: NCCL would wait for that
+// without an end. One that is under way may be.
 void DapdNcclAbort(void* communicator);
 // Leaves it, after a few seconds also without the other ranks.
 void DapdNcclDestroy(void* communicator);

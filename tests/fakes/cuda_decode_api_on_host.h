@@ -13,6 +13,7 @@ inline CudaDecodeApi CudaDecodeApiOnHost() {
           .workspace = &DapdCudaDecoderWorkspace,
           .create = &DapdCudaDecoderCreate,
           .destroy = &DapdCudaDecoderDestroy,
+          .drop_graphs = &DapdCudaDecoderDropGraphs,
           .start = &DapdCudaDecoderStart,
           .extend = &DapdCudaDecoderExtend,
           .stop = &DapdCudaDecoderStop,

@@ -58,6 +58,11 @@ void LaunchOnCudaHost(std::function<void()> call) {
 
 bool& CudaHostIsStuck() { return is_stuck; }
 
+int64_t& GraphsOfCudaHost() {
+  thread_local int64_t graphs = 0;
+  return graphs;
+}
+
 int64_t& GraphsWithoutMemory() {
   thread_local int64_t graphs = 0;
   return graphs;
@@ -110,6 +115,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable,
     --dapd::GraphsWithoutMemory();
     return last_error = cudaErrorMemoryAllocation;
   }
+  ++dapd::GraphsOfCudaHost();
   *executable = reinterpret_cast<cudaGraphExec_t>(
       new Calls(*reinterpret_cast<Calls*>(graph)));
   return cudaSuccess;
@@ -119,6 +125,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
   return cudaSuccess;
 }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
+  --dapd::GraphsOfCudaHost();
   delete reinterpret_cast<Calls*>(graph);
   return cudaSuccess;
 }

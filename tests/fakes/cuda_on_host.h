@@ -28,6 +28,9 @@ void LaunchOnCudaHost(std::function<void()> call);
 // has no end of its own ends the process with a line.
 bool& CudaHostIsStuck();
 
+// Graphs of the calling thread that were instantiated and not destroyed.
+int64_t& GraphsOfCudaHost();
+
 // So many of the calling thread's next graphs find no memory when they are
 // instantiated.
 int64_t& GraphsWithoutMemory();

@@ -231,6 +231,9 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
 }
 ncclResult_t ncclCommFinalize(ncclComm_t) { return ncclSuccess; }
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+  // NCCL waits without an end until none is left (commDestroySync), also to
+  // abort.
+  if (GraphsOfCudaHost() > 0) End("a graph still has operations of NCCL's");
   delete &Of(comm);
   return ncclSuccess;
 }

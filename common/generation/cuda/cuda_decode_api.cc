@@ -21,6 +21,7 @@ std::optional<CudaDecodeApi> FindCudaDecodeApi() {
   find(api.workspace, "DapdCudaDecoderWorkspace");
   find(api.create, "DapdCudaDecoderCreate");
   find(api.destroy, "DapdCudaDecoderDestroy");
+  find(api.drop_graphs, "DapdCudaDecoderDropGraphs");
   find(api.start, "DapdCudaDecoderStart");
   find(api.extend, "DapdCudaDecoderExtend");
   find(api.stop, "DapdCudaDecoderStop");

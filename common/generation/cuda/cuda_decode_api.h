@@ -18,6 +18,7 @@ struct CudaDecodeApi {
   decltype(&DapdCudaDecoderWorkspace) workspace = nullptr;
   decltype(&DapdCudaDecoderCreate) create = nullptr;
   decltype(&DapdCudaDecoderDestroy) destroy = nullptr;
+  decltype(&DapdCudaDecoderDropGraphs) drop_graphs = nullptr;
   decltype(&DapdCudaDecoderStart) start = nullptr;
   decltype(&DapdCudaDecoderExtend) extend = nullptr;
   decltype(&DapdCudaDecoderStop) stop = nullptr;

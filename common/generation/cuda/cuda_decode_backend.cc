@@ -211,7 +211,7 @@ std::vector<DecodedToken> CudaDecodeBackend::Collect(
     const auto& [slot, sampled] = collected[static_cast<size_t>(i)];
     // Who hears of it asks the device whether it works, and waits for all that
     // it was given.
-    if (sampled.token < 0) model_.ranks().Settle(model_.decoder());
+    if (sampled.token < 0) model_.ranks().Settle();
     TORCH_CHECK(sampled.token >= 0,
                 "[engine] the logits are not finite: the weights that are "
                 "served cannot be sampled from");

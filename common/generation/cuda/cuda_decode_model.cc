@@ -30,7 +30,7 @@ CudaDecodeModel::CudaDecodeModel(ModelWeights weights,
     : weights_(std::move(weights)),
       options_(options),
       api_(api),
-      ranks_(std::move(ranks), api),
+      ranks_(std::move(ranks), api, decoder_),
       max_tokens_(
           std::min(weights_.config.max_positions, kGpuLongestSequence)) {
   at::NoGradGuard no_grad;
@@ -56,7 +56,7 @@ CudaDecodeModel::CudaDecodeModel(ModelWeights weights,
 }
 
 CudaDecodeModel::~CudaDecodeModel() {
-  ranks_.Settle(decoder_);
+  ranks_.Settle();
   api_.destroy(decoder_);
 }
 
@@ -143,13 +143,14 @@ void CudaDecodeModel::Prepare() {
       .num_end_tokens = end_tokens_.numel()};
   workspace_ = TakeBytes(api_.workspace(&spec));
   char error[kCudaErrorBytes] = "";
-  void* made = nullptr;
-  const int code = api_.create(&spec, workspace_.data_ptr(), &made, error);
+  const int code = api_.create(&spec, workspace_.data_ptr(), &decoder_, error);
   // Behind what Check ends.
-  absl::Cleanup destroy = [&] { api_.destroy(made); };
+  absl::Cleanup destroy = [this] {
+    api_.destroy(decoder_);
+    decoder_ = nullptr;
+  };
   ranks_.Check(code, error);
   std::move(destroy).Cancel();
-  decoder_ = made;
 }
 
 at::Tensor CudaDecodeModel::TakeBytes(int64_t bytes) const {

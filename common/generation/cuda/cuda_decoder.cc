@@ -40,6 +40,7 @@ class CudaDecoder {
   CudaOutcome Stop(int64_t slot);
   CudaOutcome Launch(int64_t steps);
   CudaOutcome Collect(CudaDecodedToken* tokens, int64_t* num_tokens);
+  void DropGraphs() { graphs_.Clear(); }
   int64_t launched() const { return bursts_.size(); }
   int64_t num_running() const {
     return std::count(running_.begin(), running_.end(), true);
@@ -321,6 +322,10 @@ extern "C" int DapdCudaDecoderCreate(const CudaDecoderSpec* spec,
 
 extern "C" void DapdCudaDecoderDestroy(void* decoder) {
   delete static_cast<CudaDecoder*>(decoder);
+}
+
+extern "C" void DapdCudaDecoderDropGraphs(void* decoder) {
+  DecoderAt(decoder).DropGraphs();
 }
 
 extern "C" int DapdCudaDecoderStart(void* decoder,

@@ -125,6 +125,10 @@ int DapdCudaDecoderCreate(const CudaDecoderSpec* spec,
                           void** decoder,
                           char* error);
 void DapdCudaDecoderDestroy(void* decoder);
+// Before DapdNcclAbort, which waits until no graph has operations of the
+// communicator in it: gives the graphs up without waiting for what is under
+// way. Then nothing is left but to destroy the decoder.
+void DapdCudaDecoderDropGraphs(void* decoder);
 
 // Samples the first token of each sequence from its prompt's logits, row i of
 // [num_prompts, vocab] in device memory, and lets them run. At most max_rows.

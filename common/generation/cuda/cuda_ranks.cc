@@ -18,15 +18,16 @@ ModelWeights CudaWeightsOfRank(const ShardedWeights& share) {
 }
 
 void CudaRanks::End() const {
+  if (decoder_ != nullptr) api_.drop_graphs(decoder_);
   place_.devices->Abort();
   are_lost_ = true;
 }
 
-void CudaRanks::Settle(void* decoder) const {
-  if (!share_a_model() || are_lost_ || decoder == nullptr) return;
+void CudaRanks::Settle() const {
+  if (!share_a_model() || are_lost_ || decoder_ == nullptr) return;
   char error[kCudaErrorBytes] = "";
   // Any slot: it waits for all that was launched.
-  if (api_.stop(decoder, 0, error) != 0) End();
+  if (api_.stop(decoder_, 0, error) != 0) End();
 }
 
 void CudaRanks::Lose(const std::string& why) const {

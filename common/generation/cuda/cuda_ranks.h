@@ -29,8 +29,12 @@ ModelWeights CudaWeightsOfRank(const ShardedWeights& share);
 
 class CudaRanks {
  public:
-  CudaRanks(CudaDecodeRanks place, const CudaDecodeApi& api)
-      : place_(std::move(place)), api_(api) {}
+  // `decoder`: whose graphs have operations of the ranks in them; null while
+  // there is none. To outlive this.
+  CudaRanks(CudaDecodeRanks place,
+            const CudaDecodeApi& api,
+            void* const& decoder)
+      : place_(std::move(place)), api_(api), decoder_(decoder) {}
 
   const CudaDecodeRanks& place() const { return place_; }
   bool share_a_model() const { return place_.devices != nullptr; }
@@ -42,11 +46,11 @@ class CudaRanks {
   // but its end is then left to call (kCudaRanksLost).
   bool are_lost() const { return are_lost_; }
 
-  // Before a decoder is destroyed, or anything else waits for the device
+  // Before the decoder is destroyed, or anything else waits for the device
   // without an end: what it has launched ends, by the other ranks' doing or, if
   // they do not come, by the end of what the ranks do together. Takes slot 0
   // out. One process alone does not need it.
-  void Settle(void* decoder) const;
+  void Settle() const;
 
   // Throws for what a function of the library has answered: CheckCuda's errors,
   // or what ends all ranks, ABORTED as StatusError.
@@ -76,6 +80,7 @@ class CudaRanks {
 
   const CudaDecodeRanks place_;
   const CudaDecodeApi api_;
+  void* const& decoder_;
   mutable bool are_lost_ = false;
 };
 

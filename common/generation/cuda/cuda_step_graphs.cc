@@ -2,8 +2,11 @@
 
 namespace dapd {
 
-CudaStepGraphs::~CudaStepGraphs() {
+CudaStepGraphs::~CudaStepGraphs() { Clear(); }
+
+void CudaStepGraphs::Clear() {
   for (const auto& [bucket, graph] : graphs_) cudaGraphExecDestroy(graph);
+  graphs_.clear();
 }
 
 CudaOutcome CudaStepGraphs::Capture(const DecodeBucket& bucket,

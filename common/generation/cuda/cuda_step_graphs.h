@@ -20,6 +20,8 @@ class CudaStepGraphs {
   CudaStepGraphs(const CudaStepGraphs&) = delete;
   CudaStepGraphs& operator=(const CudaStepGraphs&) = delete;
 
+  // Destroys all of them, each behind what is under way of it.
+  void Clear();
   bool Has(const DecodeBucket& bucket) const {
     return graphs_.contains(bucket);
   }
