@@ -57,6 +57,10 @@ std::string IsNonNegative(const std::string& text) {
              : absl::StrCat("Value ", text, " is below 0");
 }
 
+std::string IsNotEmpty(const std::string& text) {
+  return text.empty() ? "The value is empty" : "";
+}
+
 }  // namespace
 
 struct CommandLine::State {
@@ -65,7 +69,7 @@ struct CommandLine::State {
 };
 
 CommandOption& CommandOption::Required() {
-  option_->required();
+  option_->required()->check(IsNotEmpty);
   return *this;
 }
 

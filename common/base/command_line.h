@@ -26,6 +26,8 @@ namespace dapd {
 // An option that was declared: a handle, valid as long as its CommandLine.
 class CommandOption {
  public:
+  // Must be given, and not as an empty text: it is a file, say, or an address,
+  // and a message about an empty one would name nothing.
   CommandOption& Required();
   CommandOption& Positive();
   CommandOption& NonNegative();

@@ -53,16 +53,28 @@ def test_what_cannot_be_printed_is_an_error():
 
 
 @pytest.mark.parametrize("arguments, said", [
-    (["compare", ""], "holds no run"),
-    (["runs", "list", ""], "is not a folder"),
+    (["compare", "."], "holds no run"),
+    (["runs", "list", "none"], "none is not a folder"),
     (["problems", "--task", "stepwise_sum", "--output", "."], "is a folder"),
-    (["problems", "--task", "stepwise_sum", "--output", ""], "is empty"),
     (["problems", "--task", "stepwise_sum", "--output", "/dev/null/x"], "Not a directory"),
     (["grade", "--input", ".", "--output", "out"], "is a folder"),
 ])
 def test_a_path_that_cannot_be_is_named(tmp_path, arguments, said):
     result = subprocess.run([BIN / "dapd", *arguments], capture_output=True, text=True, timeout=60, cwd=tmp_path)
     assert result.returncode == 4 and said in result.stderr and result.stderr.count("\n") == 1, result
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("arguments, option", [
+    (["run", ""], "config"),
+    (["health", ""], "address"),
+    (["compare", "first", ""], "runs"),
+    (["runs", "list", ""], "folder"),
+    (["problems", "--task", "stepwise_sum", "--output", ""], "--output"),
+])
+def test_an_empty_text_is_refused_with_the_name_of_its_option(tmp_path, arguments, option):
+    result = subprocess.run([BIN / "dapd", *arguments], capture_output=True, text=True, timeout=60, cwd=tmp_path)
+    assert result.returncode == 2 and f"{option}: The value is empty" in result.stderr, result
     assert list(tmp_path.iterdir()) == []
 
 

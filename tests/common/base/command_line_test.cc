@@ -79,6 +79,7 @@ TEST(CommandLineTest, WhatIsWrongIsSaidAndAUsageError) {
   for (const auto& [words, said] :
        std::vector<std::pair<std::vector<std::string>, std::string>>{
            {{}, "text is required"},
+           {{""}, "text: The value is empty"},
            {{"x", "--count", "10"}, "--count"},
            {{"x", "--count", "1.5"}, "--count"},
            {{"x", "--rate", "-1"}, "--rate: Value -1 is not above 0"},
@@ -92,6 +93,17 @@ TEST(CommandLineTest, WhatIsWrongIsSaidAndAUsageError) {
     EXPECT_EQ(values.code, kUsage) << said;
     EXPECT_NE(values.error.find(said), std::string::npos) << values.error;
   }
+}
+
+TEST(CommandLineTest, NoItemOfARequiredListIsEmpty) {
+  std::vector<std::string> runs;
+  CommandLine line("Tests.", "program");
+  line.AddOption("runs", runs, "folders").Required();
+  testing::internal::CaptureStderr();
+  const std::optional<int> code = Parse(line, {"first", ""});
+  const std::string error = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(code, kUsage);
+  EXPECT_NE(error.find("runs: The value is empty"), std::string::npos) << error;
 }
 
 TEST(CommandLineTest, ArgumentsAreQuotedEscaped) {
