@@ -87,7 +87,7 @@ absl::Status AnswerExchange::HandOn(const SampledStep& step,
                      step.plan.step,
                      " was sampled by ",
                      PolicyName(result.policy_version, result.adapter_digest),
-                     ", but requested of ",
+                     ", but the request was for ",
                      PolicyName(policy.version, policy.adapter.digest)));
   }
   return on_answer(

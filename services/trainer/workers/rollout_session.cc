@@ -148,7 +148,7 @@ absl::StatusOr<RolloutResult> RolloutSession::Finish(
     return absl::FailedPreconditionError(absl::StrCat(
         "sampled by ",
         PolicyName(finished.policy_version(), finished.adapter_digest()),
-        ", but requested of ",
+        ", but the request was for ",
         PolicyName(policy.version, policy.adapter.digest)));
   }
   result.finish_reason = FinishReasonOf(finished.reason());

@@ -328,7 +328,7 @@ absl::StatusOr<ScoreResult> TeacherSession::Finish(const v1::ScoreDone& done,
                        WeightSetName(partial.weights),
                        " adapter of ",
                        PolicyName(done.policy_version(), done.adapter_digest()),
-                       ", but requested of that of ",
+                       ", but the request was for that of ",
                        PolicyName(asked.version, asked.adapter.digest)));
     }
   }

@@ -19,6 +19,7 @@
 namespace dapd {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -171,7 +172,8 @@ TEST_F(AnswerExchangeTest, AnAnswerOfAnotherPolicyOnAnyRankIsRefused) {
   const absl::Status status = Exchange(answers).status();
   EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
   EXPECT_THAT(std::string(status.message()),
-              HasSubstr("an answer to step 8 was sampled by version 6"));
+              AllOf(HasSubstr("an answer to step 8 was sampled by version 6"),
+                    HasSubstr("but the request was for version 7")));
 }
 
 }  // namespace

@@ -89,7 +89,7 @@ TEST_F(RolloutAnswersTest, AnswersThatBreakTheProtocolAreNotTaken) {
          finish(request, response);
          response->mutable_finished()->set_policy_version(7);
        }},
-      {"(other)",
+      {"(other), but the request was for version 1 (",
        [&](const auto& request, auto* response) {
          finish(request, response);
          response->mutable_finished()->set_adapter_digest("other");
