@@ -164,4 +164,16 @@ size_t Prompts::feedbacks() const {
          sibling_feedback_.Count(PromptField::kFeedback);
 }
 
+int64_t MostAnswersTold(const Config& config) {
+  const Prompts prompts(config.prompts);
+  // Without a group there is no sibling.
+  const auto siblings = config.rollout.group_size > 1
+                            ? static_cast<int64_t>(prompts.siblings())
+                            : 0;
+  const auto feedbacks = static_cast<int64_t>(prompts.feedbacks());
+  const std::string& rule = config.objective.sdpo.feedback;
+  if (rule == "always") return siblings + feedbacks;
+  return rule == "without_sibling" ? std::max(siblings, feedbacks) : siblings;
+}
+
 }  // namespace dapd

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -57,5 +58,10 @@ class Prompts {
   PromptTemplate sibling_solution_;
   PromptTemplate sibling_feedback_;
 };
+
+// How many answers the self-teacher's message may hold: its sibling is one, and
+// feedback may quote all of one. 0: there is nothing to tell, as in a group of
+// one without feedback.
+int64_t MostAnswersTold(const Config& config);
 
 }  // namespace dapd

@@ -131,26 +131,10 @@ class ViewMeter {
 
  private:
   ViewMeter(const Config& config, const TextPipeline& text)
-      : config_(config), text_(text) {
+      : config_(config), text_(text), told_(MostAnswersTold(config)) {
     const Prompts prompts(config.prompts);
     problems_ = static_cast<int64_t>(prompts.most_problems());
     references_ = static_cast<int64_t>(prompts.most_references());
-    // Without a group there is none.
-    const auto siblings = config.rollout.group_size > 1
-                              ? static_cast<int64_t>(prompts.siblings())
-                              : 0;
-    const auto feedbacks = static_cast<int64_t>(prompts.feedbacks());
-    switch (ParseFeedbackRule(config.objective.sdpo.feedback)) {
-      case FeedbackRule::kNever:
-        told_ = siblings;
-        break;
-      case FeedbackRule::kWithoutSibling:
-        told_ = std::max(siblings, feedbacks);
-        break;
-      case FeedbackRule::kAlways:
-        told_ = siblings + feedbacks;
-        break;
-    }
   }
 
   static int64_t Bytes(const std::string& text) {
@@ -219,9 +203,7 @@ class ViewMeter {
   int64_t frame_bytes_ = 0;
   int64_t problems_ = 1;  // in a prompt, at most
   int64_t references_ = 1;
-  // What the self-teacher is told, in answers: its sibling is one, and a
-  // verdict may quote all of one.
-  int64_t told_ = 1;
+  int64_t told_;  // to the self-teacher, in answers
 };
 
 // "rows.jsonl:12: problem 'a': cross_rollout may have 20000 tokens"

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/config/preset_terms.h"
+#include "common/config/prompts.h"
 #include "common/model/spec/memory_plan.h"
 
 namespace dapd {
@@ -188,7 +189,12 @@ SampleLengths LongestSamples(const Config& config) {
   for (const ViewName view : ViewsRead(ExpandTerms(config.objective))) {
     if (IsAlwaysBuilt(view)) continue;
     const double problem = view == ViewName::kProbeRollout ? 0 : kPrompt;
-    const double shown = view == ViewName::kSiblingRollout ? y : r;
+    double shown = r;
+    if (view == ViewName::kSiblingRollout) {
+      // Where the self-teacher is told nothing the view is there for held-out
+      // problems, which show a solution.
+      shown = y * std::max(1.0, static_cast<double>(MostAnswersTold(config)));
+    }
     lengths[ViewNameString(view)] =
         OfOneLength(problem + kPrivilegedTemplate + shown + y, y);
   }

@@ -57,6 +57,23 @@ TEST(StepCostTest, OnlyTheSnapshotIsTheBaseAtFirst) {
   EXPECT_EQ(teacher_tokens(WeightSet::kLive, true), 2 * 32 * 1224);
 }
 
+// Behind a prompt of 200 tokens and a template of 130, before an answer of
+// 1,024.
+TEST(StepCostTest, ASelfTeacherMayReadASiblingAndFeedbackThatQuotesAnAnswer) {
+  Config config;
+  config.objective.preset = "sdpo";
+  const auto tokens = [&](int64_t group_size, const char* feedback) {
+    config.rollout.group_size = group_size;
+    config.objective.sdpo.feedback = feedback;
+    return LongestSamples(config).at("sibling_rollout").tokens;
+  };
+  EXPECT_EQ(tokens(8, "never"), 330 + 2 * 1024);
+  EXPECT_EQ(tokens(8, "without_sibling"), 330 + 2 * 1024);
+  EXPECT_EQ(tokens(8, "always"), 330 + 3 * 1024);
+  EXPECT_EQ(tokens(1, "always"), 330 + 2 * 1024);
+  EXPECT_EQ(tokens(1, "never"), 330 + 2 * 1024);
+}
+
 TEST(StepCostTest, WithATemplateNothingOfSelfIsShared) {
   Config config;
   config.objective.self_rollout = "template";
