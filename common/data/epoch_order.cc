@@ -21,21 +21,16 @@ std::vector<int64_t> EpochOrder(int64_t size, uint64_t seed, int64_t epoch) {
   return order;
 }
 
-std::vector<int64_t> StepRows(int64_t size,
-                              uint64_t seed,
-                              int64_t step,
-                              int64_t count) {
+std::vector<int64_t> StepRows::Of(int64_t step, int64_t count) {
   std::vector<int64_t> rows;
-  std::vector<int64_t> order;
-  int64_t loaded_epoch = -1;
   for (int64_t position = step * count; position < (step + 1) * count;
        ++position) {
-    const int64_t epoch = position / size;
-    if (epoch != loaded_epoch) {
-      order = EpochOrder(size, seed, epoch);
-      loaded_epoch = epoch;
+    const int64_t epoch = position / size_;
+    if (epoch != epoch_) {
+      order_ = EpochOrder(size_, seed_, epoch);
+      epoch_ = epoch;
     }
-    rows.push_back(order[static_cast<size_t>(position % size)]);
+    rows.push_back(order_[static_cast<size_t>(position % size_)]);
   }
   return rows;
 }

@@ -8,7 +8,7 @@
 // evaluation.interval steps, the held-out problems are evaluated with the
 // current adapter. How each part works:
 //   a step, on every rank   batch_trainer.h
-//   which problems          common/data/dataset.h (StepRows)
+//   which problems          common/data/epoch_order.h (StepRows)
 //   rollouts and scores     sample_pipeline.h
 //   losses and gradients    common/objective/micro_batch.h
 //   optimizer and snapshot  common/training/policy.h

@@ -15,7 +15,6 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/config/validate_config.h"
-#include "common/data/epoch_order.h"
 #include "common/training/step_metrics.h"
 #include "services/trainer/publish/policy_update_writer.h"
 #include "services/trainer/step/merge_ranks.h"
@@ -50,6 +49,8 @@ BatchTrainer::BatchTrainer(BatchTrainerParts parts, Planner planner)
     : parts_(std::move(parts)),
       planner_(std::move(planner)),
       rules_(MakeAnswerRules(parts_.config)),
+      step_rows_(static_cast<int64_t>(parts_.data.problems.size()),
+                 parts_.config.run.seed),
       pipeline_(parts_.rollouts,
                 parts_.teachers,
                 parts_.views,
@@ -84,13 +85,10 @@ void BatchTrainer::ServeLive() {
   publisher_.Serve(publisher_.live());
 }
 
-std::vector<int64_t> BatchTrainer::BatchRows(int64_t step) const {
+std::vector<int64_t> BatchTrainer::BatchRows(int64_t step) {
   std::vector<int64_t> rows;
-  for (const int64_t row :
-       StepRows(static_cast<int64_t>(parts_.data.problems.size()),
-                parts_.config.run.seed,
-                step - 1,
-                parts_.config.trainer.batch_size / rules_.group_size)) {
+  for (const int64_t row : step_rows_.Of(
+           step - 1, parts_.config.trainer.batch_size / rules_.group_size)) {
     rows.insert(rows.end(), static_cast<size_t>(rules_.group_size), row);
   }
   return rows;

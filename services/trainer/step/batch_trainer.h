@@ -25,6 +25,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 
+#include "common/data/epoch_order.h"
 #include "common/objective/head_workspace.h"
 #include "common/training/step_report.h"
 #include "services/trainer/publish/policy_publisher.h"
@@ -75,7 +76,7 @@ class BatchTrainer {
 
   // The rows of the data that step `step` (from 1) trains, in order: one for
   // each sample, those of a group (rollout.group_size) side by side.
-  std::vector<int64_t> BatchRows(int64_t step) const;
+  std::vector<int64_t> BatchRows(int64_t step);
 
   // For answers outside of steps: the rollout workers get the live policy until
   // the next step is begun. No step may be begun; behind a step of
@@ -123,6 +124,7 @@ class BatchTrainer {
   BatchTrainerParts parts_;
   const Planner planner_;
   const AnswerRules rules_;
+  StepRows step_rows_;
   SamplePipeline pipeline_;
   AnswerExchange answers_;
   PolicyPublisher publisher_;

@@ -144,15 +144,53 @@ TEST(EpochOrderTest, AgreesWithTorchRandperm) {
             (std::vector<int64_t>{2, 6, 1, 8, 4, 5, 0, 9, 3, 7}));
 }
 
+// Position by position, with the whole order made anew for each.
+std::vector<int64_t> RowsOneByOne(int64_t size, int64_t step, int64_t count) {
+  std::vector<int64_t> rows;
+  for (int64_t i = step * count; i < (step + 1) * count; ++i) {
+    const std::vector<int64_t> order = EpochOrder(size, 42, i / size);
+    rows.push_back(order[static_cast<size_t>(i % size)]);
+  }
+  return rows;
+}
+
 TEST(StepRowsTest, RunThroughTheEpochsWithoutAGap) {
+  StepRows steps(10, 42);
   std::vector<int64_t> rows;
   for (int64_t step = 0; step < 5; ++step) {
-    for (const int64_t row : StepRows(10, 42, step, 4)) rows.push_back(row);
+    for (const int64_t row : steps.Of(step, 4)) rows.push_back(row);
   }
   std::vector<int64_t> expected = EpochOrder(10, 42, 0);
   const std::vector<int64_t> second = EpochOrder(10, 42, 1);
   expected.insert(expected.end(), second.begin(), second.end());
   EXPECT_EQ(rows, expected);
+}
+
+TEST(StepRowsTest, AStepHasTheSameRowsWhateverWasAskedForBefore) {
+  // Steps within an epoch, over its end, and of several epochs each.
+  for (const int64_t count : {1, 3, 4, 25}) {
+    StepRows steps(10, 42);
+    for (const int64_t step : {0, 1, 2, 2, 3, 7, 3, 0, 40, 41, 2}) {
+      EXPECT_EQ(steps.Of(step, count), RowsOneByOne(10, step, count))
+          << "step " << step << " of " << count << " rows";
+    }
+    for (int64_t step = 0; step < 30; ++step) {
+      EXPECT_EQ(steps.Of(step, count), RowsOneByOne(10, step, count))
+          << "step " << step << " of " << count << " rows";
+      EXPECT_EQ(StepRows(10, 42).Of(step, count), steps.Of(step, count))
+          << "resumed at step " << step << " of " << count << " rows";
+    }
+  }
+}
+
+TEST(StepRowsTest, TheOrderOfAnEpochIsMadeOnce) {
+  // Made for every step, it would take minutes.
+  constexpr int64_t kRows = 1'000'000;
+  StepRows steps(kRows, 42);
+  const std::vector<int64_t> order = EpochOrder(kRows, 42, 0);
+  for (int64_t step = 0; step < 10'000; ++step) {
+    ASSERT_EQ(steps.Of(step, 1).front(), order[static_cast<size_t>(step)]);
+  }
 }
 
 }  // namespace
