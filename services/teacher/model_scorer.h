@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "common/model/spec/scoring_shape.h"
 #include "common/model/weights/weights.h"
 #include "services/teacher/scorer.h"
 
@@ -14,7 +15,7 @@ struct ScoringShape {
   int64_t chunk_tokens = 128;
   // Most tokens of a pass, which takes chunks of as many views as wait; one
   // chunk passes whatever it has.
-  int64_t pass_tokens = 512;
+  int64_t pass_tokens = kCpuScoringRows;
   // Whether every pass has pass_tokens rows, used or not: on a GPU the bits of
   // a row may depend on how many it is multiplied with.
   bool has_fixed_rows = false;

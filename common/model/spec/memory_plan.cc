@@ -208,25 +208,37 @@ std::vector<MemoryItem> ScoringOnGpu(const Config& config,
           {"scores", kRequests * scores, scores}};
 }
 
+// What scoring takes on a CPU, one request at a time. A pass's keys, values and
+// last hidden states are there until each of its chunks has a copy of its own.
+std::vector<MemoryItem> ScoringOnCpu(const Config& config,
+                                     const ModelConfig& model,
+                                     const Sizes& sizes,
+                                     double prefix_caches) {
+  const double longest_view = kPromptTokens + sizes.rollout + sizes.reference;
+  const double token = KvBytes(config, model) + sizes.number * sizes.hidden;
+  const auto rows = static_cast<double>(
+      std::max(kCpuScoringRows, config.teacher.chunk_tokens));
+  return {
+      {"views under way, beside the prefixes",
+       std::max(0.0, LongestRequest(config).all * token - prefix_caches)},
+      {"keys and values of a pass", rows * token},
+      {"a layer", LayerWorkspace(config, model, longest_view)},
+      {"scores",
+       sizes.number * sizes.hidden * 3 * (sizes.rollout + sizes.reference)}};
+}
+
 RoleMemory TeacherMemory(const Config& config,
                          const ModelConfig& model,
                          const Sizes& sizes) {
-  const double longest_view = kPromptTokens + sizes.rollout + sizes.reference;
   const double prefix_caches =
       static_cast<double>(config.teacher.prefix_memory_mib) * kMiB;
   RoleMemory memory{{{"program", ProgramBytes(config)},
                      {"base", BaseBytesOfRank(config, model, /*ranks=*/1)},
                      {"prefix caches", prefix_caches}}};
-  if (PlansForGpu(config)) {
-    std::ranges::move(ScoringOnGpu(config, model, sizes, prefix_caches),
-                      std::back_inserter(memory.items));
-  } else {
-    memory.items.push_back(
-        {"a layer", LayerWorkspace(config, model, longest_view)});
-    memory.items.push_back(
-        {"scores",
-         sizes.number * sizes.hidden * 3 * (sizes.rollout + sizes.reference)});
-  }
+  std::ranges::move(PlansForGpu(config)
+                        ? ScoringOnGpu(config, model, sizes, prefix_caches)
+                        : ScoringOnCpu(config, model, sizes, prefix_caches),
+                    std::back_inserter(memory.items));
   for (const WeightSet set : TeacherSets(config)) {
     memory.items.push_back({WeightSetName(set), sizes.adapter});
   }

@@ -1,4 +1,4 @@
-// How a teacher fills its passes on a GPU: what it computes by
+// How a teacher fills its passes: what it computes by
 // (services/teacher/load_scorer.h) and its memory is planned by
 // (memory_plan.h).
 #pragma once
@@ -7,7 +7,9 @@
 
 namespace dapd {
 
-// Rows of a pass.
+// Most rows of a pass on a CPU that takes more than one chunk.
+inline constexpr int64_t kCpuScoringRows = 512;
+// Rows of a pass on a GPU.
 inline constexpr int64_t kGpuScoringRows = 4096;
 // Requests that share passes. Those of a trainer have some 6,000 tokens each,
 // under two sets of weights: six of them leave an eighth of the rows of their

@@ -256,5 +256,28 @@ TEST(MemoryPlanTest, ATeacherOnAGpuHoldsTheViewsOfSixRequests) {
   EXPECT_GT(views().least.value(), tokens * token);
 }
 
+TEST(MemoryPlanTest, ATeacherOnACpuHoldsThePassAndTheRequestUnderWay) {
+  Config config;
+  config.model.device = "cpu";
+  config.model.precision = "bfloat16";
+  config.objective.terms = {
+      {.target = TeacherPass{.view = ViewName::kSelfRollout}}};
+  const auto bytes = [&](const char* what) {
+    return ItemOf(PlanMemory(config, FourBillion()).teacher, what).bytes;
+  };
+  // 36 layers of 8 heads, keys and values, and a last hidden state.
+  const double token = 2 * (36.0 * 2 * 8 * 128 + 2560);
+  EXPECT_DOUBLE_EQ(bytes("keys and values of a pass"), 512 * token);
+  config.teacher.chunk_tokens = 1024;
+  EXPECT_DOUBLE_EQ(bytes("keys and values of a pass"), 1024 * token);
+  // What the prefix cache has room for is counted there.
+  constexpr char kViews[] = "views under way, beside the prefixes";
+  const double tokens = LongestSamples(config).at("self_rollout").tokens;
+  config.teacher.prefix_memory_mib = 100;
+  EXPECT_DOUBLE_EQ(bytes(kViews), tokens * token - 100 * (1 << 20));
+  config.teacher.prefix_memory_mib = 2048;
+  EXPECT_EQ(bytes(kViews), 0.0);
+}
+
 }  // namespace
 }  // namespace dapd
