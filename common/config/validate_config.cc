@@ -21,8 +21,10 @@ namespace {
 
 constexpr size_t kMaxMarkerBytes = 256;
 
-// What a payload of a few tokens cannot be made into.
+// What a payload of a few tokens cannot be made into. `top_k_key`: what sets
+// the term's.
 std::string ProblemWithPayload(const Term& term,
+                               const std::string& top_k_key,
                                const TeacherSection& teacher) {
   if (teacher.payload != "top_k") return "";
   const bool is_whole = std::holds_alternative<Mixture>(term.target) ||
@@ -33,12 +35,20 @@ std::string ProblemWithPayload(const Term& term,
   }
   if (term.support.kind == SupportKind::kTeacherTopK &&
       term.support.k > teacher.top_k) {
+    // A resumed run may change neither.
     return absl::StrCat("takes the teacher's ",
                         term.support.k,
-                        " most probable tokens, and a teacher sends ",
+                        " most probable tokens, but a teacher sends only ",
                         teacher.top_k,
-                        " (teacher.top_k): raise that, or lower the term's "
-                        "top_k");
+                        "; set teacher.top_k to ",
+                        term.support.k,
+                        " or more, or ",
+                        top_k_key,
+                        " to ",
+                        teacher.top_k,
+                        " or less. A run that an older version began with "
+                        "these settings cannot be resumed with others: choose "
+                        "another run.name as well");
   }
   return "";
 }
@@ -47,6 +57,8 @@ void CheckTerms(const Config& config, std::vector<std::string>& problems) {
   std::set<std::string> names;
   const std::vector<Term> terms = ExpandTerms(config.objective);
   if (terms.empty()) problems.push_back("objective.terms is empty");
+  const std::string top_k_key =
+      config.objective.terms.empty() ? "objective.top_k" : "top_k of this term";
   for (const Term& term : terms) {
     const auto report = [&](const std::string& problem) {
       if (problem.empty()) return;
@@ -55,7 +67,7 @@ void CheckTerms(const Config& config, std::vector<std::string>& problems) {
     };
     if (!names.insert(term.name).second) report("the name occurs twice");
     report(ProblemWith(term));
-    report(ProblemWithPayload(term, config.teacher));
+    report(ProblemWithPayload(term, top_k_key, config.teacher));
   }
 }
 

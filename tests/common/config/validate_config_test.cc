@@ -13,6 +13,7 @@
 namespace dapd {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 TEST(LoadConfigTest, ContradictionsAreNamed) {
@@ -43,10 +44,19 @@ TEST(LoadConfigTest, ATeacherSendsTheTokensThatATermTakes) {
                     "teacher.top_k=64"});
   };
   EXPECT_EQ(refusal("teacher_top_k", 64), "");
-  EXPECT_THAT(refusal("teacher_top_k", 65),
-              HasSubstr("takes the teacher's 65 most probable tokens, and a "
-                        "teacher sends 64 (teacher.top_k): raise that, or "
-                        "lower the term's top_k"));
+  EXPECT_THAT(
+      refusal("teacher_top_k", 65),
+      AllOf(HasSubstr("takes the teacher's 65 most probable tokens, but a "
+                      "teacher sends only 64; set teacher.top_k to 65 or more, "
+                      "or objective.top_k to 64 or less."),
+            HasSubstr("cannot be resumed with others: choose another "
+                      "run.name as well")));
+  EXPECT_THAT(Refusal({"objective.terms=[{name: own, student: none_rollout, "
+                       "teacher: cross_rollout, teacher_weights: base, "
+                       "weight: 1, divergence: forward_kl, "
+                       "support: teacher_top_k, top_k: 65}]",
+                       "teacher.payload=top_k"}),
+              HasSubstr("or top_k of this term to 64 or less."));
   EXPECT_EQ(refusal("full", 65), "") << "the rest is one more entry";
   EXPECT_THAT(refusal("student_top_k", 20), HasSubstr("teacher.payload"));
 }
