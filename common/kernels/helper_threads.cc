@@ -38,9 +38,12 @@ void HelperThreads::Run(int helpers,
   }
   for (int i = 0; i < helpers; ++i) waiting_.NotifyOne();
   Work(loop);
-  MutexLock lock(&mutex_);
-  std::erase(open_, &loop);
-  while (loop.inside > 0) left_.Wait(&mutex_);
+  {
+    MutexLock lock(&mutex_);
+    std::erase(open_, &loop);
+    while (loop.inside > 0) left_.Wait(&mutex_);
+  }
+  loop.failure.Rethrow();
 }
 
 void HelperThreads::StartThreads(int count) {
@@ -73,7 +76,11 @@ void HelperThreads::Work(Loop& loop) {
     const int64_t begin = loop.next.fetch_add(loop.piece);
     if (begin >= loop.count) break;
     const int64_t end = std::min(loop.count, begin + loop.piece);
-    for (int64_t i = begin; i < end; ++i) loop.body(loop.context, i);
+    try {
+      for (int64_t i = begin; i < end; ++i) loop.body(loop.context, i);
+    } catch (...) {
+      loop.failure.Keep();
+    }
   }
   is_in_loop = false;
 }

@@ -16,6 +16,7 @@
 #include "absl/base/thread_annotations.h"
 
 #include "common/base/mutex.h"
+#include "common/kernels/loop_failure.h"
 
 namespace dapd {
 
@@ -28,7 +29,7 @@ class HelperThreads {
 
   // Calls body(context, i) for i in [0, count), `piece` neighbours at a time,
   // on this thread and up to `helpers` others, which are started when they are
-  // needed first. `body` must not throw.
+  // needed first. What `body` throws is thrown again here, as by ParallelRun.
   void Run(int helpers,
            int64_t count,
            int64_t piece,
@@ -44,6 +45,7 @@ class HelperThreads {
     std::atomic<int64_t> next = 0;
     int wanted;      // helpers that may still come; guarded by mutex_
     int inside = 0;  // that have come and not left; guarded by mutex_
+    LoopFailure failure = {};
   };
 
   HelperThreads() = default;

@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "common/kernels/helper_threads.h"
+#include "common/kernels/loop_failure.h"
 
 namespace dapd {
 namespace {
@@ -47,8 +48,16 @@ void ParallelRun(int num_threads,
     HelperThreads::Instance().Run(helpers, count, piece, body, context);
     return;
   }
+  LoopFailure failure;
 #pragma omp parallel for num_threads(num_threads) schedule(dynamic, piece)
-  for (int64_t i = 0; i < count; ++i) body(context, i);
+  for (int64_t i = 0; i < count; ++i) {
+    try {
+      body(context, i);
+    } catch (...) {
+      failure.Keep();
+    }
+  }
+  failure.Rethrow();
 }
 
 int ThreadsWorth(int num_threads, double nanoseconds) {

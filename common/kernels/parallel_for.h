@@ -6,7 +6,10 @@
 namespace dapd {
 
 // Runs body(context, i) for i in [0, count) on up to `num_threads` threads.
-// Which thread runs which i is not determined. `body` must not throw.
+// Which thread runs which i is not determined. What `body` throws, memory that
+// is not to be had say, is thrown again here once all threads have left the
+// loop, the first of several; which other iterations ran is not determined
+// then.
 //
 // These are OpenMP's threads, the same ones that LibTorch computes with, and
 // which wait for each other by spinning. With OMP_WAIT_POLICY=PASSIVE in the

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <latch>
 #include <mutex>
+#include <new>
 #include <set>
 #include <thread>
 #include <vector>
@@ -78,6 +79,33 @@ TEST(HelperThreadsTest, ALoopInsideOfALoopStaysInItsThread) {
     RunLoop(
         3, 20, [&](int64_t) { EXPECT_EQ(std::this_thread::get_id(), self); });
   });
+}
+
+TEST(HelperThreadsTest, WhatIterationsThrowReachesTheCaller) {
+  std::latch both(2);
+  // One of them is a helper's.
+  EXPECT_THROW(RunLoop(1,
+                       2,
+                       [&](int64_t) {
+                         both.arrive_and_wait();
+                         throw std::bad_alloc();
+                       }),
+               std::bad_alloc);
+  // The helper is there for the next loop.
+  std::latch again(2);
+  RunLoop(1, 2, [&](int64_t) { again.arrive_and_wait(); });
+}
+
+TEST(ParallelForTest, WhatIterationsThrowReachesTheCaller) {
+  std::atomic<int> runs = 0;
+  const auto throw_at_odd = [&](int64_t i) {
+    if (i % 2 == 1) throw std::bad_alloc();
+    ++runs;
+  };
+  for (const int threads : {1, 4}) {
+    EXPECT_THROW(ParallelFor(threads, 1000, throw_at_odd), std::bad_alloc);
+  }
+  EXPECT_GT(runs, 0);
 }
 
 TEST(ThreadsWorthTest, LittleWorkWakesNobody) {
