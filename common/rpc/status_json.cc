@@ -108,6 +108,7 @@ Json StatusJson(const v1::GetStatusResponse& status) {
           {"max_rollout_tokens", status.max_rollout_tokens()},
           {"terms", ToList(status.terms())},
           {"evaluations", ToList(status.evaluations())},
+          {"evaluation_count", status.evaluation_count()},
           {"warnings", ToList(status.warnings())},
           {"workers", ToList(status.workers())}};
 }

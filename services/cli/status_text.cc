@@ -152,6 +152,14 @@ std::string StatusText(const v1::GetStatusResponse& status) {
   for (const v1::EvaluationStatus& evaluation : status.evaluations()) {
     text += EvaluationText(evaluation);
   }
+  const int64_t left_out =
+      status.evaluation_count() - status.evaluations_size();
+  if (left_out > 0) {
+    absl::StrAppendFormat(
+        &text,
+        "held out  and %d earlier evaluations, in the run's evaluation/\n",
+        left_out);
+  }
   for (const v1::WorkerStatus& worker : status.workers()) {
     text += WorkerText(worker);
   }

@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
@@ -178,10 +177,6 @@ absl::StatusOr<EvaluationReport> ReadEvaluationReport(const std::string& path) {
   ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxFileBytes));
   ASSIGN_OR_RETURN(const nlohmann::json json, ParseJson(text, path));
   return ParseEvaluationReport(Json(json), path);
-}
-
-bool IsWithinRun(const std::string& when) {
-  return absl::StartsWith(when, "step-");
 }
 
 absl::StatusOr<std::vector<NamedEvaluation>> ReadEvaluationReports(

@@ -67,7 +67,9 @@ absl::StatusOr<EvaluationReport> ReadEvaluationReport(const std::string& path);
 using NamedEvaluation = std::pair<std::string, EvaluationReport>;
 
 // Whether that is the name of one between the first step and the last.
-bool IsWithinRun(const std::string& when);
+inline bool IsWithinRun(const std::string& when) {
+  return when.starts_with("step-");
+}
 
 // All of a run folder, in the order of their policies; none without any.
 absl::StatusOr<std::vector<NamedEvaluation>> ReadEvaluationReports(

@@ -1,5 +1,6 @@
 #include "services/trainer/status/status_message.h"
 
+#include <algorithm>
 #include <limits>
 #include <vector>
 
@@ -169,6 +170,14 @@ void ShowEvaluation(const std::string& when,
     return;
   }
   *message->add_evaluations() = EvaluationMessage(when, report);
+  message->set_evaluation_count(message->evaluation_count() + 1);
+  const auto is_within = [](const v1::EvaluationStatus& evaluation) {
+    return IsWithinRun(evaluation.when());
+  };
+  auto& listed = *message->mutable_evaluations();
+  if (std::ranges::count_if(listed, is_within) > kMaxListedEvaluations) {
+    listed.erase(std::ranges::find_if(listed, is_within));
+  }
 }
 
 }  // namespace dapd

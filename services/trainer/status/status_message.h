@@ -28,7 +28,13 @@ void ShowStepLine(const nlohmann::ordered_json& line,
 void ShowClipFindings(const std::vector<ClipFinding>& findings,
                       v1::GetStatusResponse* message);
 
-// Adds the evaluation, in place of one of the same `when`.
+// How many evaluations within training a message lists: more than a curve as
+// wide as the status page has pixels for, and with some 700 bytes each far from
+// what a message may hold (kMaxMessageBytes).
+inline constexpr int kMaxListedEvaluations = 1000;
+
+// Adds the evaluation, in place of one of the same `when`, and counts it. Of
+// those within training the oldest makes room.
 void ShowEvaluation(const std::string& when,
                     const EvaluationReport& report,
                     v1::GetStatusResponse* message);

@@ -118,6 +118,18 @@ TEST(StatusTextTest, EvaluationsAreShownWithTheirIntervals) {
                         "[0.0, 50.0] (0 problems x 0)\n"));
 }
 
+TEST(StatusTextTest, EvaluationsThatAreNotListedAreCounted) {
+  v1::GetStatusResponse status = MakeStatus();
+  status.clear_evaluations();
+  status.add_evaluations()->set_when("step-000050");
+  // Earlier trainers do not count them.
+  EXPECT_THAT(StatusText(status), Not(HasSubstr("earlier evaluations")));
+  status.set_evaluation_count(1);
+  EXPECT_THAT(StatusText(status), Not(HasSubstr("earlier evaluations")));
+  status.set_evaluation_count(25);
+  EXPECT_THAT(StatusText(status), HasSubstr("and 24 earlier evaluations"));
+}
+
 TEST(StatusTextTest, TheMarkersShareIsShownByItsEscapedText) {
   v1::GetStatusResponse status = MakeStatus();
   v1::EvaluationStatus& evaluation = *status.add_evaluations();

@@ -4,6 +4,7 @@
 #include <limits>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 
 #include "common/base/json.h"
@@ -93,6 +94,27 @@ TEST(TrainerServiceTest, ANewStatusIsStarting) {
   ASSERT_TRUE(service.GetStatus(nullptr, nullptr, &response).ok());
   EXPECT_EQ(response.phase(), "starting");
   EXPECT_EQ(response.workers_size(), 0);
+}
+
+TEST(TrainerServiceTest, TheNewestEvaluationsAreListedAndAllAreCounted) {
+  constexpr int64_t kWithin = 3 * kMaxListedEvaluations;
+  v1::GetStatusResponse message;
+  ShowEvaluation("before", {.policy_version = 0}, &message);
+  for (int64_t step = 1; step <= kWithin; ++step) {
+    ShowEvaluation(
+        absl::StrCat("step-", step), {.policy_version = step}, &message);
+  }
+  ShowEvaluation("after", {.policy_version = kWithin + 1}, &message);
+  // Measured again: no other one.
+  ShowEvaluation("after", {.policy_version = kWithin + 1}, &message);
+  EXPECT_EQ(message.evaluation_count(), kWithin + 2);
+  ASSERT_EQ(message.evaluations_size(), kMaxListedEvaluations + 2);
+  EXPECT_EQ(message.evaluations(0).when(), "before");
+  EXPECT_EQ(message.evaluations(1).policy_version(),
+            kWithin - kMaxListedEvaluations + 1);
+  EXPECT_EQ(message.evaluations(kMaxListedEvaluations).policy_version(),
+            kWithin);
+  EXPECT_EQ(message.evaluations(kMaxListedEvaluations + 1).when(), "after");
 }
 
 TEST(TrainerServiceTest, TheTimeLeftShrinksBetweenStepsAndNeverGoesBelowZero) {
