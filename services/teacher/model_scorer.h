@@ -19,8 +19,8 @@ struct ScoringShape {
   // Whether every pass has pass_tokens rows, used or not: on a GPU the bits of
   // a row may depend on how many it is multiplied with.
   bool has_fixed_rows = false;
-  int64_t most_together = 1;  // requests
-  int64_t head_rows = 64;     // whose logits are held at a time
+  int64_t most_together = 1;                // requests
+  int64_t head_rows = kCpuScoringHeadRows;  // whose logits are held at a time
 };
 
 // A scorer that keeps at most `prefix_bytes` of chunks. At most one pass is

@@ -183,6 +183,25 @@ RequestTokens LongestRequest(const Config& config) {
   return request;
 }
 
+// What one pass takes while its chunks get copies of their own: keys, values
+// and last hidden states. Logits are made of the payloads that send what is
+// computed from them: of top_k also what the temperature and the softmax make
+// of them.
+std::vector<MemoryItem> PassItems(const Config& config,
+                                  const ModelConfig& model,
+                                  double bytes_of_token,
+                                  int64_t rows,
+                                  int64_t head_rows) {
+  const std::string& payload = config.teacher.payload;
+  const double copies = payload == "top_k" ? 3 : payload == "logits" ? 1 : 0;
+  return {{"keys and values of a pass",
+           static_cast<double>(std::max(rows, config.teacher.chunk_tokens)) *
+               bytes_of_token},
+          {"logits",
+           copies * static_cast<double>(sizeof(float) * head_rows) *
+               static_cast<double>(model.vocab_size)}};
+}
+
 // What scoring takes on a GPU. Requests that are scored together keep what
 // their views' chunks computed until they are through; short of memory the
 // teacher scores them one by one.
@@ -194,37 +213,40 @@ std::vector<MemoryItem> ScoringOnGpu(const Config& config,
   constexpr auto kRows = static_cast<double>(kGpuScoringRows);
   const RequestTokens request = LongestRequest(config);
   const double kv_token = KvBytes(config, model);
-  const double views = request.all * (kv_token + sizes.number * sizes.hidden);
+  const double token = kv_token + sizes.number * sizes.hidden;
+  const double views = request.all * token;
   const double attended = kChunksOfPass * request.longest * kv_token /
                           static_cast<double>(model.num_layers);
   const double scores =
       sizes.number * sizes.hidden * 3 * (sizes.rollout + sizes.reference);
-  return {{"views under way, beside the prefixes",
-           std::max(0.0, kRequests * views - prefix_caches),
-           std::max(0.0, views - prefix_caches)},
-          {"a layer", LayerWorkspace(config, model, kRows) + attended},
-          {"logits",
-           4 * static_cast<double>(kGpuScoringHeadRows * model.vocab_size)},
-          {"scores", kRequests * scores, scores}};
+  std::vector<MemoryItem> items =
+      PassItems(config, model, token, kGpuScoringRows, kGpuScoringHeadRows);
+  items.insert(items.end(),
+               {{"views under way, beside the prefixes",
+                 std::max(0.0, kRequests * views - prefix_caches),
+                 std::max(0.0, views - prefix_caches)},
+                {"a layer", LayerWorkspace(config, model, kRows) + attended},
+                {"scores", kRequests * scores, scores}});
+  return items;
 }
 
-// What scoring takes on a CPU, one request at a time. A pass's keys, values and
-// last hidden states are there until each of its chunks has a copy of its own.
+// What scoring takes on a CPU, one request at a time.
 std::vector<MemoryItem> ScoringOnCpu(const Config& config,
                                      const ModelConfig& model,
                                      const Sizes& sizes,
                                      double prefix_caches) {
   const double longest_view = kPromptTokens + sizes.rollout + sizes.reference;
   const double token = KvBytes(config, model) + sizes.number * sizes.hidden;
-  const auto rows = static_cast<double>(
-      std::max(kCpuScoringRows, config.teacher.chunk_tokens));
-  return {
-      {"views under way, beside the prefixes",
-       std::max(0.0, LongestRequest(config).all * token - prefix_caches)},
-      {"keys and values of a pass", rows * token},
-      {"a layer", LayerWorkspace(config, model, longest_view)},
-      {"scores",
-       sizes.number * sizes.hidden * 3 * (sizes.rollout + sizes.reference)}};
+  std::vector<MemoryItem> items =
+      PassItems(config, model, token, kCpuScoringRows, kCpuScoringHeadRows);
+  items.insert(
+      items.end(),
+      {{"views under way, beside the prefixes",
+        std::max(0.0, LongestRequest(config).all * token - prefix_caches)},
+       {"a layer", LayerWorkspace(config, model, longest_view)},
+       {"scores",
+        sizes.number * sizes.hidden * 3 * (sizes.rollout + sizes.reference)}});
+  return items;
 }
 
 RoleMemory TeacherMemory(const Config& config,

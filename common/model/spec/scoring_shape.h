@@ -16,6 +16,7 @@ inline constexpr int64_t kGpuScoringRows = 4096;
 // passes unused, two a quarter.
 inline constexpr int64_t kGpuScoringRequests = 6;
 // Rows whose logits are there at once: 512 x 151,936 float32 are 297 MiB.
+inline constexpr int64_t kCpuScoringHeadRows = 64;
 inline constexpr int64_t kGpuScoringHeadRows = 512;
 
 }  // namespace dapd

@@ -254,6 +254,32 @@ TEST(MemoryPlanTest, ATeacherOnAGpuHoldsTheViewsOfSixRequests) {
       {.target = TeacherPass{.weights = WeightSet::kSnapshot,
                              .view = ViewName::kSelfReference}});
   EXPECT_GT(views().least.value(), tokens * token);
+  EXPECT_DOUBLE_EQ(
+      ItemOf(PlanMemory(config, model).teacher, "keys and values of a pass")
+          .bytes,
+      4096 * token);
+}
+
+TEST(MemoryPlanTest, LogitsAreOfThePayloadsThatSendThem) {
+  Config config;
+  config.objective.terms = {
+      {.target = TeacherPass{.view = ViewName::kSelfRollout}}};
+  const ModelConfig model = FourBillion();
+  const auto bytes = [&](const char* device, const char* payload) {
+    config.model.device = device;
+    config.teacher.payload = payload;
+    return ItemOf(PlanMemory(config, model).teacher, "logits").bytes;
+  };
+  const double row = 4.0 * static_cast<double>(model.vocab_size);
+  EXPECT_EQ(bytes("cuda", "hidden_states"), 0.0);
+  EXPECT_EQ(bytes("cuda", "logits"), 512 * row);
+  // As they are, by the temperature, and normalised.
+  EXPECT_EQ(bytes("cuda", "top_k"), 3 * 512 * row);
+  EXPECT_EQ(bytes("cpu", "top_k"), 3 * 64 * row);
+  EXPECT_EQ(
+      ItemOf(PlanMemory(config, model).teacher, "keys and values of a pass")
+          .bytes,
+      512 * 2 * (36.0 * 2 * 8 * 128 + 2560));
 }
 
 TEST(MemoryPlanTest, ATeacherOnACpuHoldsThePassAndTheRequestUnderWay) {
