@@ -192,14 +192,18 @@ std::vector<MemoryItem> PassItems(const Config& config,
                                   double bytes_of_token,
                                   int64_t rows,
                                   int64_t head_rows) {
+  std::vector<MemoryItem> items = {
+      {"keys and values of a pass",
+       static_cast<double>(std::max(rows, config.teacher.chunk_tokens)) *
+           bytes_of_token}};
   const std::string& payload = config.teacher.payload;
-  const double copies = payload == "top_k" ? 3 : payload == "logits" ? 1 : 0;
-  return {{"keys and values of a pass",
-           static_cast<double>(std::max(rows, config.teacher.chunk_tokens)) *
-               bytes_of_token},
-          {"logits",
-           copies * static_cast<double>(sizeof(float) * head_rows) *
-               static_cast<double>(model.vocab_size)}};
+  if (payload != "hidden_states") {
+    const double copies = payload == "top_k" ? 3 : 1;
+    items.push_back({"logits",
+                     copies * static_cast<double>(sizeof(float) * head_rows) *
+                         static_cast<double>(model.vocab_size)});
+  }
+  return items;
 }
 
 // What scoring takes on a GPU. Requests that are scored together keep what
