@@ -52,8 +52,8 @@ for group in "${groups[@]}"; do
   esac
   folders=("tests/$group")
   if [ "$group" = unit ]; then folders=(tests/deploy tests/dashboards); fi
-  # One core each, and a few GiB of memory.
-  processes=$(($(nproc) < 4 ? $(nproc) : 4))
+  # Two to a core, since tests wait for half of their time; each takes a few GiB of memory.
+  processes=$(($(nproc) < 2 ? 2 : 4))
   run_suite "$group tests (Python)" "pytest-$group" \
     pytest "$processes" "${folders[@]}" || true
 done

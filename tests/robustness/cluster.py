@@ -172,11 +172,19 @@ class Cluster:
         """How many workers the trainer could give work to."""
         return self.metric('dapd_trainer_workers{role="%s",state="ready"}' % role)
 
+    def end_trainers(self):
+        """A test that failed may have left one, which has the workers and the port of its metrics."""
+        for trainer in self.trainers:
+            if trainer.poll() is None:
+                trainer.kill()
+                trainer.wait()
+        self.trainers.clear()
+
     def stop(self):
-        for process in self.trainers + [service.process for service in self.services]:
-            if process is not None and process.poll() is None:
-                process.kill()
-                process.wait()
+        self.end_trainers()
+        for service in self.services:
+            if service.process is not None and service.alive:
+                service.kill()
 
 
 def steps_done(cluster, run):

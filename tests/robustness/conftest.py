@@ -29,7 +29,8 @@ def shared_cluster(workspace):
 @pytest.fixture
 def cluster(shared_cluster):
     shared_cluster.revive()
-    return shared_cluster
+    yield shared_cluster
+    shared_cluster.end_trainers()
 
 
 @pytest.fixture(scope="session")
@@ -43,7 +44,8 @@ def trio(workspace):
 @pytest.fixture
 def many(trio):
     trio.revive()
-    return trio
+    yield trio
+    trio.end_trainers()
 
 
 @pytest.fixture(scope="session")

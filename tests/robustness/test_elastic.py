@@ -75,6 +75,8 @@ def test_a_killed_process_that_is_started_again_is_back_in_the_work(role, many, 
     # In the second step, and the trainer that comes back in the third: there is work left, and a trainer that gives it.
     trainer = many.start_trainer(run, failpoints=trained.at("train.before_micro_batch", 3), **{"run.seed": 1000})
     wait_for(lambda: steps_done(many, run) >= 1, what="a step")
+    if role != "trainer":  # it notices the loss of a worker that it had
+        wait_for(lambda: many.ready(role) == len(getattr(many, f"{role}s")), what="all workers ready")
 
     def work_done():
         """By the new process alone: it counts from 0."""

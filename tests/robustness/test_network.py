@@ -22,6 +22,7 @@ def test_r8_a_blackholed_rollout_is_noticed_by_its_pings(cluster, proxies, refer
     run = "r8"
     trainer = cluster.start_trainer(run, failpoints=holds[0].at("train.before_micro_batch", 3), **behind_proxies(cluster, proxies), **{"run.seed": 1000})
     wait_for(lambda: steps_done(cluster, run) >= 1, what="a step")
+    wait_for(lambda: cluster.ready("rollout") == len(cluster.rollouts), what="all workers ready")
     proxies[0].blackhole = True
     start = time.monotonic()
     wait_for(lambda: f"rollout worker {proxies[0].address} lost" in cluster.log(run), seconds=50, what="the loss noticed")
