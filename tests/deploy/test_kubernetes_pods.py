@@ -109,7 +109,8 @@ def test_the_demo_trains_as_its_manifests_say(security, tmp_path, demo):
         # A pod that finds its run finished is there for questions as well.
         again = pods.start("trainer")
         wait_until_ready(again)
-        assert state(again)["phase"] == "done" and again.terminate() == 0, again.log()
+        wait_until_done(again)
+        assert again.terminate() == 0, again.log()
 
 
 def test_a_trainer_pod_that_is_deleted_goes_on_elsewhere(tmp_path, demo):
@@ -158,7 +159,8 @@ def test_a_pod_of_two_ranks_trains_and_both_are_scraped(tmp_path, demo):
         # Of a finished run rank 0 shows what there is.
         again = pods.start("trainer")
         wait_until_ready(again)
-        assert state(again)["phase"] == "done" and again.terminate() == 0, again.log()
+        wait_until_done(again)
+        assert again.terminate() == 0, again.log()
 
 
 def test_a_job_set_is_done_when_its_trainer_is(tmp_path, demo):
