@@ -42,7 +42,31 @@ class ScratchFolder {
   bool made_ = false;
 };
 
-// `name` in a folder that only the running test has.
+// Counts how often all tests have been run (--gtest_repeat).
+class IterationCounter : public testing::EmptyTestEventListener {
+ public:
+  // The one of this process, which GoogleTest owns.
+  static const IterationCounter& Instance() {
+    static const auto* const counter = [] {
+      auto* made = new IterationCounter;
+      testing::UnitTest::GetInstance()->listeners().Append(made);
+      return made;
+    }();
+    return *counter;
+  }
+
+  int done() const { return done_; }
+
+ private:
+  void OnTestIterationEnd(const testing::UnitTest& /*unit_test*/,
+                          int /*iteration*/) override {
+    ++done_;
+  }
+
+  int done_ = 0;
+};
+
+// `name` in a folder that only the running test has, and only this time.
 inline std::string TempPath(const std::string& name) {
   static const ScratchFolder scratch;
   const testing::TestInfo* test =
@@ -52,6 +76,8 @@ inline std::string TempPath(const std::string& name) {
   for (char& c : name_of_test) {
     if (c == '/') c = '-';  // of a test with parameters
   }
+  const int done = IterationCounter::Instance().done();
+  if (done > 0) name_of_test += "." + std::to_string(done);
   const std::string folder = scratch.path() + "/" + name_of_test;
   std::filesystem::create_directories(folder);
   return folder + "/" + name;
