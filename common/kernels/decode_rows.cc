@@ -85,23 +85,28 @@ void Gated(
   DAPD_DISPATCH_ROUND(GatedOf, gate, up, size, out);
 }
 
+// Null stays null: it must not be counted from.
+const float* LineOf(const float* lines, int64_t offset) {
+  return lines == nullptr ? nullptr : lines + offset;
+}
+
 template <bool kRound>
 void CombineOf(const CombinedRows& rows) {
   for (int64_t row = 0; row < rows.rows; ++row) {
     const float* y = rows.y + row * rows.y_stride;
-    const float* update = rows.update + row * rows.update_stride;
-    const float* residual = rows.residual + row * rows.out_stride;
+    const float* update = LineOf(rows.update, row * rows.update_stride);
+    const float* residual = LineOf(rows.residual, row * rows.out_stride);
     float* out = rows.out + row * rows.out_stride;
     for (int64_t i = 0; i < rows.size; i += kLanes) {
       const int64_t left = rows.size - i;
       Floats value = LoadPart(y + i, left, 0.0F);
       if (rows.bias != nullptr) value += LoadPart(rows.bias + i, left, 0.0F);
       value = Rounded<kRound>(value);
-      if (rows.update != nullptr) {
+      if (update != nullptr) {
         value = Rounded<kRound>(value +
                                 LoadPart(update + i, left, 0.0F) * rows.scale);
       }
-      if (rows.residual != nullptr) {
+      if (residual != nullptr) {
         value = Rounded<kRound>(LoadPart(residual + i, left, 0.0F) + value);
       }
       StorePart(value, left, out + i);

@@ -368,6 +368,24 @@ TEST(DecodeRowsTest, RowsAreCombinedWhereverTheyLie) {
   }
 }
 
+TEST(DecodeRowsTest, RowsToWhichNothingIsAddedAreCopied) {
+  constexpr size_t kRows = 3, kSize = 37, kFrom = 40, kTo = 50;
+  const std::vector<float> y = Random(kRows * kFrom, 1);
+  for (const CpuLevel level : Levels()) {
+    std::vector<float> out(kRows * kTo, -1.0F);
+    DecodeKernelsOf(level).combine({.rows = kRows,
+                                    .size = kSize,
+                                    .y = y.data(),
+                                    .y_stride = kFrom,
+                                    .out = out.data(),
+                                    .out_stride = kTo});
+    for (size_t i = 0; i < out.size(); ++i) {
+      const size_t row = i / kTo, column = i % kTo;
+      EXPECT_EQ(out[i], column < kSize ? y[row * kFrom + column] : -1.0F);
+    }
+  }
+}
+
 TEST(DecodeRowsTest, ALogitThatIsNotFiniteIsSeen) {
   for (const CpuLevel level : Levels()) {
     for (const float value : {INFINITY, -INFINITY, NAN}) {
