@@ -169,15 +169,20 @@ void ShowEvaluation(const std::string& when,
     known = EvaluationMessage(when, report);
     return;
   }
-  *message->add_evaluations() = EvaluationMessage(when, report);
-  message->set_evaluation_count(message->evaluation_count() + 1);
+  auto& listed = *message->mutable_evaluations();
   const auto is_within = [](const v1::EvaluationStatus& evaluation) {
     return IsWithinRun(evaluation.when());
   };
-  auto& listed = *message->mutable_evaluations();
-  if (std::ranges::count_if(listed, is_within) > kMaxListedEvaluations) {
-    listed.erase(std::ranges::find_if(listed, is_within));
+  if (IsWithinRun(when) &&
+      std::ranges::count_if(listed, is_within) == kMaxListedEvaluations) {
+    const auto oldest = std::ranges::find_if(listed, is_within);
+    // Measured again by a run that went back: it was counted before it made
+    // room.
+    if (report.policy_version < oldest->policy_version()) return;
+    listed.erase(oldest);
   }
+  *listed.Add() = EvaluationMessage(when, report);
+  message->set_evaluation_count(message->evaluation_count() + 1);
 }
 
 }  // namespace dapd

@@ -34,7 +34,8 @@ void ShowClipFindings(const std::vector<ClipFinding>& findings,
 inline constexpr int kMaxListedEvaluations = 1000;
 
 // Adds the evaluation, in place of one of the same `when`, and counts it. Of
-// those within training the oldest makes room.
+// those within training the oldest makes room; one that is older than all that
+// are listed then was counted when it was listed, and stays out.
 void ShowEvaluation(const std::string& when,
                     const EvaluationReport& report,
                     v1::GetStatusResponse* message);

@@ -107,6 +107,8 @@ TEST(TrainerServiceTest, TheNewestEvaluationsAreListedAndAllAreCounted) {
   ShowEvaluation("after", {.policy_version = kWithin + 1}, &message);
   // Measured again: no other one.
   ShowEvaluation("after", {.policy_version = kWithin + 1}, &message);
+  // Nor is one that is no longer listed.
+  ShowEvaluation("step-7", {.policy_version = 7}, &message);
   EXPECT_EQ(message.evaluation_count(), kWithin + 2);
   ASSERT_EQ(message.evaluations_size(), kMaxListedEvaluations + 2);
   EXPECT_EQ(message.evaluations(0).when(), "before");
