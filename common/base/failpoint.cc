@@ -46,7 +46,7 @@ Action ParseAction(const std::string& text) {
                      action.kind == "error";
   if (!known || at.size() > 2 || parts.size() > 2) RefuseText(text);
   if (action.kind == "hold") {
-    if (parts.size() != 2) RefuseText(text);
+    if (parts.size() != 2 || parts[1].empty()) RefuseText(text);
     action.path = parts[1];
   } else if (parts.size() == 2 &&
              !absl::SimpleAtoi(parts[1], &action.argument)) {

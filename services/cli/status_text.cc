@@ -157,8 +157,9 @@ std::string StatusText(const v1::GetStatusResponse& status) {
   if (left_out > 0) {
     absl::StrAppendFormat(
         &text,
-        "held out  and %d earlier evaluations, in the run's evaluation/\n",
-        left_out);
+        "held out  and %d earlier evaluation%s, in the run's evaluation/\n",
+        left_out,
+        left_out == 1 ? "" : "s");
   }
   for (const v1::WorkerStatus& worker : status.workers()) {
     text += WorkerText(worker);

@@ -10,6 +10,7 @@
 #include "common/model/spec/decoding_memory.h"
 #include "common/model/spec/decoding_shape.h"
 #include "common/model/spec/pass_memory.h"
+#include "common/model/spec/score_bytes.h"
 #include "common/model/spec/scoring_shape.h"
 #include "common/model/spec/step_cost.h"
 
@@ -62,6 +63,7 @@ struct Sizes {
   double rollout = 0;    // tokens of the longest answer
   double reference = 0;  // tokens of the longest reference
   double hidden = 0;
+  double score = 0;  // bytes of a scored token
 };
 
 Sizes SizesOf(const Config& config,
@@ -72,7 +74,8 @@ Sizes SizesOf(const Config& config,
       .adapter = 4 * static_cast<double>(lora_parameters),
       .rollout = static_cast<double>(config.rollout.max_new_tokens),
       .reference = static_cast<double>(config.objective.max_reference_tokens),
-      .hidden = static_cast<double>(model.hidden_size)};
+      .hidden = static_cast<double>(model.hidden_size),
+      .score = static_cast<double>(ScoreBytes(config, model))};
 }
 
 // On a GPU, of one of a worker's ranks: every rank's part of a decoding step's
@@ -221,8 +224,7 @@ std::vector<MemoryItem> ScoringOnGpu(const Config& config,
   const double views = request.all * token;
   const double attended = kChunksOfPass * request.longest * kv_token /
                           static_cast<double>(model.num_layers);
-  const double scores =
-      sizes.number * sizes.hidden * 3 * (sizes.rollout + sizes.reference);
+  const double scores = sizes.score * 3 * (sizes.rollout + sizes.reference);
   std::vector<MemoryItem> items =
       PassItems(config, model, token, kGpuScoringRows, kGpuScoringHeadRows);
   items.insert(items.end(),
@@ -248,8 +250,7 @@ std::vector<MemoryItem> ScoringOnCpu(const Config& config,
       {{"views under way, beside the prefixes",
         std::max(0.0, LongestRequest(config).all * token - prefix_caches)},
        {"a layer", LayerWorkspace(config, model, longest_view)},
-       {"scores",
-        sizes.number * sizes.hidden * 3 * (sizes.rollout + sizes.reference)}});
+       {"scores", sizes.score * 3 * (sizes.rollout + sizes.reference)}});
   return items;
 }
 
@@ -287,8 +288,7 @@ std::vector<MemoryItem> StepItems(const Config& config,
       {"snapshot", sizes.adapter},
       {"loss", kHeadLossBytes},
       {"scores of a step",
-       sizes.number * sizes.hidden *
-           static_cast<double>(config.trainer.batch_size) * 3 *
+       sizes.score * static_cast<double>(config.trainer.batch_size) * 3 *
            (sizes.rollout + sizes.reference)}};
   if (TeacherSets(config).contains(WeightSet::kEma)) {
     items.push_back({"moving average", sizes.adapter});

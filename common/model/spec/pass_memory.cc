@@ -8,6 +8,7 @@
 #include "common/base/visible_gpus.h"
 #include "common/model/spec/lora_config.h"
 #include "common/model/spec/memory_plan.h"
+#include "common/model/spec/score_bytes.h"
 #include "common/model/spec/step_cost.h"
 
 namespace dapd {
@@ -186,7 +187,7 @@ GpuStepMemory GpuStepMemoryOf(const Config& config, const ModelConfig& model) {
   if (trainer.ranks > 1) adapters += 2;
   if (config.rollout.max_staleness > 0) adapters += 1;
   const double scores =
-      static_cast<double>(NumberBytes(config) * model.hidden_size) *
+      static_cast<double>(ScoreBytes(config, model)) *
       static_cast<double>(trainer.batch_size) /
       static_cast<double>(trainer.ranks) * 3 *
       static_cast<double>(config.rollout.max_new_tokens +

@@ -9,6 +9,7 @@
 #include "common/config/preset_terms.h"
 #include "common/config/prompts.h"
 #include "common/model/spec/memory_plan.h"
+#include "common/model/spec/score_bytes.h"
 
 namespace dapd {
 namespace {
@@ -153,12 +154,13 @@ void CountDecoding(const Config& config,
 
 void CountTraffic(const Config& config,
                   const ModelNumbers& model,
+                  int64_t score_bytes,
                   const ViewSums& views,
                   StepWork* work) {
   const auto batch = static_cast<double>(config.trainer.batch_size);
   const auto ranks = static_cast<double>(config.trainer.ranks);
   work->payload_bytes =
-      batch * views.teacher.scored * model.hidden * model.bytes;
+      batch * views.teacher.scored * static_cast<double>(score_bytes);
   work->adapter_bytes = 4 * model.lora;
   work->reduce_bytes = 2 * (ranks - 1) / ranks * 4 * model.lora;
   if (!config.trainer.shard_base) return;
@@ -212,7 +214,7 @@ StepWork CountStepWork(const Config& config,
   if (StepsNeedAnswers(config)) {
     CountDecoding(config, numbers, lengths.at("none_rollout"), &work);
   }
-  CountTraffic(config, numbers, views, &work);
+  CountTraffic(config, numbers, ScoreBytes(config, model), views, &work);
   return work;
 }
 

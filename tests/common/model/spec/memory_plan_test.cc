@@ -272,6 +272,8 @@ TEST(MemoryPlanTest, LogitsAreOfThePayloadsThatSendThem) {
   };
   const double row = 4.0 * static_cast<double>(model.vocab_size);
   EXPECT_EQ(bytes("cuda", "logits"), 512 * row);
+  EXPECT_EQ(ItemOf(PlanMemory(config, model).teacher, "scores").bytes,
+            6 * 3 * 2048 * row);
   // As they are, by the temperature, and normalised.
   EXPECT_EQ(bytes("cuda", "top_k"), 3 * 512 * row);
   EXPECT_EQ(bytes("cpu", "top_k"), 3 * 64 * row);

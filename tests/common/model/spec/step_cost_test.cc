@@ -38,6 +38,22 @@ TEST(StepCostTest, TokensOfTheExampleAreThoseCountedByHand) {
   EXPECT_EQ(later.payload_bytes, 32.0 * 2 * 1024 * 3 * 2560 * 2);
 }
 
+TEST(StepCostTest, ScoresAreAsLargeAsTheirPayload) {
+  Config config;
+  config.teacher.top_k = 100;
+  const ModelConfig model = Qwen3(2560, 9728, 36, 32);
+  const auto bytes = [&](const char* payload) {
+    config.teacher.payload = payload;
+    return CountStepWork(config, model, LongestSamples(config), false)
+        .payload_bytes;
+  };
+  constexpr double kTokens = 32.0 * 2 * 1024 * 3;
+  EXPECT_EQ(bytes("hidden_states"), kTokens * 2560 * 2);
+  EXPECT_EQ(bytes("logits"),
+            kTokens * 4 * static_cast<double>(model.vocab_size));
+  EXPECT_EQ(bytes("top_k"), kTokens * 100 * 8);
+}
+
 TEST(StepCostTest, OnlyTheSnapshotIsTheBaseAtFirst) {
   Config config;
   const ModelConfig model = Qwen3(2560, 9728, 36, 32);

@@ -1,0 +1,16 @@
+#include "common/model/spec/score_bytes.h"
+
+namespace dapd {
+
+int64_t ScoreBytes(const Config& config, const ModelConfig& model) {
+  constexpr auto kFloat = static_cast<int64_t>(sizeof(float));
+  const TeacherSection& teacher = config.teacher;
+  if (teacher.payload == "logits") return kFloat * model.vocab_size;
+  if (teacher.payload == "top_k") {
+    return (static_cast<int64_t>(sizeof(int32_t)) + kFloat) * teacher.top_k;
+  }
+  const int64_t number = config.model.precision == "float32" ? kFloat : 2;
+  return number * model.hidden_size;
+}
+
+}  // namespace dapd

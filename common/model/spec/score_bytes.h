@@ -1,0 +1,16 @@
+// The size of what a teacher sends.
+#pragma once
+
+#include <cstdint>
+
+#include "common/config/config.h"
+#include "common/model/spec/model_config.h"
+
+namespace dapd {
+
+// Bytes of a scored token of one view, by teacher.payload (score.proto): its
+// last hidden state as the model computes it, float32 logits, or an int32 id
+// and a float32 log-probability of each of top_k tokens.
+int64_t ScoreBytes(const Config& config, const ModelConfig& model);
+
+}  // namespace dapd
