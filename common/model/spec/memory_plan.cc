@@ -9,8 +9,8 @@
 #include "common/config/preset_terms.h"
 #include "common/model/spec/decoding_memory.h"
 #include "common/model/spec/decoding_shape.h"
+#include "common/model/spec/number_bytes.h"
 #include "common/model/spec/pass_memory.h"
-#include "common/model/spec/score_bytes.h"
 #include "common/model/spec/scoring_shape.h"
 #include "common/model/spec/step_cost.h"
 
@@ -31,17 +31,14 @@ constexpr double kHeadLossBytes = 400e6;
 // Chunks of a teacher's pass on a GPU (teacher.chunk_tokens).
 constexpr double kChunksOfPass = 4;
 
-double BytesOfNumber(const Config& config) {
-  return config.model.precision == "float32" ? 4 : 2;
-}
-
 double ProgramBytes(const Config& config) {
   return PlansForGpu(config) ? kGpuContextBytes : kProgramBytes;
 }
 
 // Keys and values of a token in all layers.
 double KvBytes(const Config& config, const ModelConfig& model) {
-  return 2 * static_cast<double>(model.num_layers) * BytesOfNumber(config) *
+  return 2 * static_cast<double>(model.num_layers) *
+         static_cast<double>(NumberBytes(config)) *
          static_cast<double>(model.num_kv_heads * model.head_dim);
 }
 
@@ -53,7 +50,8 @@ double ShardBytes(const Config& config,
   const double split =
       LayerParameters(model) * static_cast<double>(model.num_layers);
   const double rest = static_cast<double>(model.NumParameters()) - split;
-  return BytesOfNumber(config) * (rest + split / static_cast<double>(ranks));
+  return static_cast<double>(NumberBytes(config)) *
+         (rest + split / static_cast<double>(ranks));
 }
 
 // What the roles have in common.
@@ -70,7 +68,7 @@ Sizes SizesOf(const Config& config,
               const ModelConfig& model,
               int64_t lora_parameters) {
   return {
-      .number = BytesOfNumber(config),
+      .number = static_cast<double>(NumberBytes(config)),
       .adapter = 4 * static_cast<double>(lora_parameters),
       .rollout = static_cast<double>(config.rollout.max_new_tokens),
       .reference = static_cast<double>(config.objective.max_reference_tokens),
@@ -343,7 +341,7 @@ RoleMemory TrainerMemory(const Config& config,
 double LayerWorkspace(const Config& config,
                       const ModelConfig& model,
                       double tokens) {
-  return tokens * BytesOfNumber(config) *
+  return tokens * static_cast<double>(NumberBytes(config)) *
          (kHiddenTensors * static_cast<double>(model.hidden_size) +
           kIntermediateTensors * static_cast<double>(model.intermediate_size));
 }
@@ -387,7 +385,8 @@ double BaseBytesOfRank(const Config& config,
                        int64_t ranks) {
   const double shard = ShardBytes(config, model, ranks);
   if (ranks <= 1) return shard;
-  return shard + 2 * BytesOfNumber(config) * LayerParameters(model);
+  return shard +
+         2 * static_cast<double>(NumberBytes(config)) * LayerParameters(model);
 }
 
 MemoryPlan PlanMemory(const Config& config, const ModelConfig& model) {

@@ -8,7 +8,7 @@
 #include "common/base/visible_gpus.h"
 #include "common/model/spec/lora_config.h"
 #include "common/model/spec/memory_plan.h"
-#include "common/model/spec/score_bytes.h"
+#include "common/model/spec/number_bytes.h"
 #include "common/model/spec/step_cost.h"
 
 namespace dapd {
@@ -28,10 +28,6 @@ constexpr int64_t kChunkedActivationBytes = int64_t{4} << 30;
 // On a GPU: a chunk of fewer tokens is bound by the launches of its kernels.
 constexpr int64_t kLeastDeviceChunk = 2048;
 constexpr double kGpuLossBytes = 1.1e9;
-
-int64_t NumberBytes(const Config& config) {
-  return config.model.precision == "float32" ? 4 : 2;
-}
 
 // In tokens, of answers and references as long as they may be.
 struct Longest {

@@ -9,7 +9,7 @@
 #include "common/config/preset_terms.h"
 #include "common/config/prompts.h"
 #include "common/model/spec/memory_plan.h"
-#include "common/model/spec/score_bytes.h"
+#include "common/model/spec/number_bytes.h"
 
 namespace dapd {
 namespace {
@@ -44,7 +44,7 @@ ModelNumbers NumbersOf(const Config& config, const ModelConfig& model) {
   const auto head_dim = static_cast<double>(model.head_dim);
   ModelNumbers numbers;
   numbers.hidden = static_cast<double>(model.hidden_size);
-  numbers.bytes = config.model.precision == "float32" ? 4 : 2;
+  numbers.bytes = static_cast<double>(NumberBytes(config));
   numbers.linear = LayerParameters(model) * layers;
   numbers.lora = static_cast<double>(LoraParameters(config, model));
   numbers.head = numbers.hidden * static_cast<double>(model.vocab_size);

@@ -1,6 +1,10 @@
-#include "common/model/spec/score_bytes.h"
+#include "common/model/spec/number_bytes.h"
 
 namespace dapd {
+
+int64_t NumberBytes(const Config& config) {
+  return config.model.precision == "float32" ? 4 : 2;
+}
 
 int64_t ScoreBytes(const Config& config, const ModelConfig& model) {
   constexpr auto kFloat = static_cast<int64_t>(sizeof(float));
@@ -9,8 +13,7 @@ int64_t ScoreBytes(const Config& config, const ModelConfig& model) {
   if (teacher.payload == "top_k") {
     return (static_cast<int64_t>(sizeof(int32_t)) + kFloat) * teacher.top_k;
   }
-  const int64_t number = config.model.precision == "float32" ? kFloat : 2;
-  return number * model.hidden_size;
+  return NumberBytes(config) * model.hidden_size;
 }
 
 }  // namespace dapd

@@ -1,4 +1,4 @@
-// The size of what a teacher sends.
+// The size of what a model computes with, and of what a teacher sends of it.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,10 @@
 
 namespace dapd {
 
-// Bytes of a scored token of one view, by teacher.payload (score.proto): its
+// Bytes of a weight, and of what is computed from it, by model.precision.
+int64_t NumberBytes(const Config& config);
+
+// Bytes of a scored token of one view, by teacher.payload (teacher.proto): its
 // last hidden state as the model computes it, float32 logits, or an int32 id
 // and a float32 log-probability of each of top_k tokens.
 int64_t ScoreBytes(const Config& config, const ModelConfig& model);
