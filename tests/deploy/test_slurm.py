@@ -16,6 +16,9 @@ import pytest
 from waiting import wait_for
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/fakes"))
+from hold import Hold  # noqa: E402
+
 BIN = pathlib.Path(os.environ.get("DAPD_BIN", ROOT / "build" / "bin"))
 SCRIPT = ROOT / "deploy/slurm/dapd.sbatch"
 WORKERS = ROOT / "deploy/slurm/workers.sbatch"
@@ -301,20 +304,18 @@ def test_the_tasks_are_spread_as_the_plan_recommends(undisturbed):
 
 @pytest.fixture
 def holds(tmp_path):
-    """Files that keep a run waiting at a failpoint; what a failed test leaves behind does not wait for ever."""
-    made = tmp_path / "join", tmp_path / "leave"
-    for path in made:
-        path.touch()
+    """What a failed test leaves behind does not wait for ever."""
+    made = Hold(tmp_path / "join"), Hold(tmp_path / "leave")
     yield made
-    for path in made:
-        path.unlink(missing_ok=True)
+    for hold in made:
+        hold.release()
 
 
 def test_workers_join_a_running_run_and_leave_it(undisturbed, holds):
     # It waits behind its first step until they have come, and in its fifth until one has left.
     join, leave = holds
     run = undisturbed.submit(4110, "--set", "run.name=joined",
-                             DAPD_FAILPOINTS=f"step.after_metrics=hold:{join}@1;step.after_ledger=hold:{leave}@5")
+                             DAPD_FAILPOINTS=f"{join.at('step.after_metrics', 1)};{leave.at('step.after_ledger', 5)}")
     wait_for(lambda: undisturbed.trained("joined") >= 1, lambda: undisturbed.output(4110))
     joiner = undisturbed.join(4211, 4110, "rollout", tasks=2)
     teacher = undisturbed.join(4212, 4110, "teacher")
@@ -325,7 +326,7 @@ def test_workers_join_a_running_run_and_leave_it(undisturbed, holds):
     targets = json.loads((undisturbed.folder / "job-4110/prometheus-4211.json").read_text())
     assert [entry["labels"] for entry in targets] == [{"job": "dapd-rollout", "namespace": "job-4110"}] * 2
 
-    join.unlink()
+    join.release()
     wait_for(lambda: undisturbed.trained("joined") == 4, lambda: undisturbed.output(4110))
     # Its time is over: it leaves, the run goes on.
     joiner.send_signal(signal.SIGUSR1)
@@ -334,7 +335,7 @@ def test_workers_join_a_running_run_and_leave_it(undisturbed, holds):
     assert run.poll() is None, "the run outlives the job that joined it"
     undisturbed.assert_nothing_runs(4211)
 
-    leave.unlink()
+    leave.release()
     assert run.wait(timeout=PATIENCE_SECONDS) == 0, undisturbed.output(4110)
     # The end of the run is the end of who still works for it.
     assert teacher.wait(timeout=60) == 0, undisturbed.output(4212)

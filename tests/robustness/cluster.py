@@ -28,21 +28,6 @@ SETTINGS = {
 }
 
 
-class Hold:
-    """A file that keeps every process waiting at the failpoints that name it, until it is released."""
-
-    def __init__(self, path):
-        self.path = path
-        path.touch()
-
-    def at(self, failpoint, hit):
-        """For DAPD_FAILPOINTS: it waits at the `hit`-th time."""
-        return f"{failpoint}=hold:{self.path}@{hit}"
-
-    def release(self):
-        self.path.unlink(missing_ok=True)
-
-
 class Service:
     """One worker process on a port of its own; start() again after it died keeps the port."""
 
@@ -183,7 +168,7 @@ class Cluster:
     def stop(self):
         self.end_trainers()
         for service in self.services:
-            if service.process is not None and service.alive:
+            if service.alive:
                 service.kill()
 
 

@@ -9,8 +9,9 @@ import pytest
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "fakes"))
 
-from cluster import Cluster, Hold, Reference  # noqa: E402
+from cluster import Cluster, Reference  # noqa: E402
 from fault_proxy import FaultProxy  # noqa: E402
+from hold import Hold  # noqa: E402
 from workspace import Workspace  # noqa: E402
 
 
