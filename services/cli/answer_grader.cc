@@ -9,10 +9,10 @@ namespace {
 
 class BuiltinGrader final : public AnswerGrader {
  public:
-  absl::StatusOr<GradedAnswer> GradeText(const std::string& text,
-                                         const std::string& answer) override {
+  absl::StatusOr<TextGrade> GradeText(const std::string& text,
+                                      const std::string& answer) override {
     Grade grade = GradeAnswer(text, answer);
-    GradedAnswer graded;
+    TextGrade graded;
     graded.correct = grade.correct;
     if (grade.has_box) graded.extracted = std::move(grade.extracted);
     return graded;

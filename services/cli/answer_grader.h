@@ -9,7 +9,7 @@
 
 namespace dapd {
 
-struct GradedAnswer {
+struct TextGrade {
   std::optional<std::string> extracted;  // none: nothing was found
   bool correct = false;
   std::string error;  // why it could not be graded, and so is not correct
@@ -20,8 +20,8 @@ class AnswerGrader {
   virtual ~AnswerGrader() = default;
 
   // An error means that no further answer can be graded.
-  virtual absl::StatusOr<GradedAnswer> GradeText(const std::string& text,
-                                                 const std::string& answer) = 0;
+  virtual absl::StatusOr<TextGrade> GradeText(const std::string& text,
+                                              const std::string& answer) = 0;
 };
 
 // common/data/grade_answer.h.

@@ -66,7 +66,7 @@ absl::Status GradeRows(const GradeOptions& options) {
         ASSIGN_OR_RETURN(const std::string answer,
                          TextOf(row, "answer", where));
         ASSIGN_OR_RETURN(const std::string id, TextOf(row, "id", where));
-        ASSIGN_OR_RETURN(const GradedAnswer result,
+        ASSIGN_OR_RETURN(const TextGrade result,
                          grader->GradeText(text, answer));
         nlohmann::ordered_json out = {{"id", row["id"]}};
         // Of the answers of dapd eval.

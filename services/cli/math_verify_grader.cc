@@ -45,10 +45,10 @@ class MathVerifyGrader final : public AnswerGrader {
         options_.command.front(), " has no math-verify: ", Printable(*line)));
   }
 
-  absl::StatusOr<GradedAnswer> GradeText(const std::string& text,
-                                         const std::string& answer) override {
+  absl::StatusOr<TextGrade> GradeText(const std::string& text,
+                                      const std::string& answer) override {
     if (!process_.running()) RETURN_IF_ERROR(StartAgain());
-    absl::StatusOr<GradedAnswer> graded = Ask(text, answer);
+    absl::StatusOr<TextGrade> graded = Ask(text, answer);
     if (graded.ok()) return graded;
     last_error_ = std::string(graded.status().message());
     if (absl::IsDeadlineExceeded(graded.status())) {
@@ -56,7 +56,7 @@ class MathVerifyGrader final : public AnswerGrader {
                                  absl::FormatDuration(options_.answer_timeout));
     }
     process_.Kill();
-    GradedAnswer failed;
+    TextGrade failed;
     failed.error = last_error_;
     return failed;
   }
@@ -78,15 +78,15 @@ class MathVerifyGrader final : public AnswerGrader {
     return Start();
   }
 
-  absl::StatusOr<GradedAnswer> Ask(const std::string& text,
-                                   const std::string& answer) {
+  absl::StatusOr<TextGrade> Ask(const std::string& text,
+                                const std::string& answer) {
     const absl::Time deadline = SteadyNow() + options_.answer_timeout;
     const nlohmann::json question = {{"text", text}, {"answer", answer}};
     RETURN_IF_ERROR(process_.Write(question.dump(), deadline));
     ASSIGN_OR_RETURN(const std::string line, process_.Read(deadline));
     ASSIGN_OR_RETURN(const nlohmann::json row, ParseJson(line, kName));
     try {
-      GradedAnswer graded;
+      TextGrade graded;
       if (row.contains("error")) {
         graded.error = row.at("error").get<std::string>();
         return graded;

@@ -23,6 +23,8 @@ inline std::shared_ptr<grpc::Channel> OpenPlaintextChannel(
   return OpenChannel(address, grpc::InsecureChannelCredentials());
 }
 
+inline constexpr char kGetStatus[] = "/dapd.v1.TrainerService/GetStatus";
+
 // A unary call of `method` with `request`'s bytes; `*answer`, if given,
 // receives the answer's.
 inline grpc::Status CallByName(const std::shared_ptr<grpc::Channel>& channel,

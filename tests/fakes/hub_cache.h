@@ -18,6 +18,7 @@ namespace dapd {
 
 class FakeHubCache {
  public:
+  static constexpr char kRepository[] = "models--org--small";
   static constexpr char kCommit[] = "0123456789abcdef0123456789abcdef01234567";
 
   FakeHubCache() : path_(TempPath("hub")) {

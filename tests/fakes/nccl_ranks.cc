@@ -110,7 +110,7 @@ struct Communicator {
   int size = 1;
 };
 
-thread_local NcclRankWork work;
+thread_local NcclRankWork rank_work;
 thread_local bool in_group = false;
 thread_local Operation group;  // that is put together
 thread_local Communicator* group_of = nullptr;
@@ -122,17 +122,17 @@ Communicator& Of(ncclComm_t comm) {
 void Count(const Operation& operation, int size) {
   switch (operation.kind) {
     case Kind::kGather:
-      ++work.gathers;
+      ++rank_work.gathers;
       break;
     case Kind::kExchange:
-      ++work.exchanges;
+      ++rank_work.exchanges;
       break;
     case Kind::kSum:
-      ++work.sums;
+      ++rank_work.sums;
       break;
   }
   for (const Transfer& each : operation.transfers) {
-    work.bytes_received += static_cast<int64_t>(each.bytes) * (size - 1);
+    rank_work.bytes_received += static_cast<int64_t>(each.bytes) * (size - 1);
   }
 }
 
@@ -192,7 +192,7 @@ Transfer TransferOf(const void* from, void* to, size_t bytes) {
 
 }  // namespace
 
-NcclRankWork& WorkOfNcclRank() { return work; }
+NcclRankWork& WorkOfNcclRank() { return rank_work; }
 
 void EndNcclRank(void* communicator, bool is_noticed) {
   Of(static_cast<ncclComm_t>(communicator)).meeting->EndOne(is_noticed);

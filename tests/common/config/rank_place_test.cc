@@ -15,16 +15,17 @@ namespace {
 
 using ::testing::HasSubstr;
 
-absl::StatusOr<LoadedConfig> Load(const std::vector<std::string>& overrides) {
+absl::StatusOr<LoadedConfig> LoadWith(
+    const std::vector<std::string>& overrides) {
   const std::string path = TempPath("config.yaml");
   EXPECT_TRUE(WriteFileAtomically(path, "model: {path: some/model}\n").ok());
   return LoadConfig(path, overrides);
 }
 
 TEST(RankPlaceTest, RanksFollowFromMachines) {
-  const auto loaded = Load({"trainer.ranks_per_machine=4",
-                            "trainer.machines=3",
-                            "trainer.machine=2"});
+  const auto loaded = LoadWith({"trainer.ranks_per_machine=4",
+                                "trainer.machines=3",
+                                "trainer.machine=2"});
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   EXPECT_EQ(loaded->config.trainer.ranks, 12);
   EXPECT_EQ(loaded->config.trainer.rank, 8);
@@ -32,7 +33,7 @@ TEST(RankPlaceTest, RanksFollowFromMachines) {
 }
 
 TEST(RankPlaceTest, WithoutThemAProcessIsTheRankThatIsGiven) {
-  const auto loaded = Load({"trainer.ranks=4", "trainer.rank=2"});
+  const auto loaded = LoadWith({"trainer.ranks=4", "trainer.rank=2"});
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   EXPECT_EQ(loaded->config.trainer.ranks, 4);
   EXPECT_EQ(loaded->config.trainer.rank, 2);
@@ -40,7 +41,7 @@ TEST(RankPlaceTest, WithoutThemAProcessIsTheRankThatIsGiven) {
 
 TEST(RankPlaceTest, WhatARunRecordsLoadsAgain) {
   const auto first =
-      Load({"trainer.ranks_per_machine=2", "trainer.machines=2"});
+      LoadWith({"trainer.ranks_per_machine=2", "trainer.machines=2"});
   ASSERT_TRUE(first.ok()) << first.status();
   const std::string path = TempPath("recorded.yaml");
   ASSERT_TRUE(WriteFileAtomically(path, DumpConfig(*first)).ok());
@@ -55,7 +56,7 @@ TEST(RankPlaceTest, OneRankOfThemIsNoMachine) {
   for (std::string& setting : SettingsOfRank(8, 5)) {
     overrides.push_back(std::move(setting));
   }
-  const auto loaded = Load(overrides);
+  const auto loaded = LoadWith(overrides);
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   EXPECT_EQ(loaded->config.trainer.ranks_per_machine, 0);
   EXPECT_EQ(loaded->config.trainer.ranks, 8);
@@ -82,7 +83,7 @@ TEST(RankPlaceTest, ContradictionsAreNamed) {
            {{"trainer.ranks_per_machine=64"},
             "trainer.ranks (64) is more than"},
        }) {
-    const auto loaded = Load(bad.overrides);
+    const auto loaded = LoadWith(bad.overrides);
     ASSERT_FALSE(loaded.ok());
     EXPECT_THAT(std::string(loaded.status().message()), HasSubstr(bad.message));
   }

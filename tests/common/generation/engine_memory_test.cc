@@ -25,31 +25,31 @@ namespace {
 constexpr int64_t kPrompt = 4;
 constexpr int64_t kAnswer = 196;
 
-DecodeRequest MakeRequest(uint64_t id,
-                          int64_t prompt = kPrompt,
-                          int64_t answer = kAnswer) {
+DecodeRequest RequestOf(uint64_t id,
+                        int64_t prompt = kPrompt,
+                        int64_t answer = kAnswer) {
   return EngineRequest(id, prompt, answer);
 }
 
-struct Answer {
+struct TimedAnswer {
   std::vector<int32_t> ids;
   std::vector<float> logprobs;
   int64_t ended_in_step = 0;  // 0: not yet
 };
 
-struct Outcome {
-  std::map<uint64_t, Answer> answers;
+struct TimedAnswers {
+  std::map<uint64_t, TimedAnswer> answers;
   std::vector<uint64_t> ended;  // in order
   std::map<uint64_t, absl::Status> failed;
 };
 
-void StepOnce(GenerationEngine& engine, int64_t step, Outcome& outcome) {
+void StepOnce(GenerationEngine& engine, int64_t step, TimedAnswers& outcome) {
   for (const SampledToken& token : engine.Step()) {
     if (!token.error.ok()) {
       outcome.failed[token.id] = token.error;
       continue;
     }
-    Answer& answer = outcome.answers[token.id];
+    TimedAnswer& answer = outcome.answers[token.id];
     EXPECT_EQ(answer.ended_in_step, 0) << "a token after the end";
     answer.ids.push_back(token.token);
     answer.logprobs.push_back(token.logprob);
@@ -59,8 +59,8 @@ void StepOnce(GenerationEngine& engine, int64_t step, Outcome& outcome) {
   }
 }
 
-Outcome RunAll(GenerationEngine& engine) {
-  Outcome outcome;
+TimedAnswers RunToTheEnd(GenerationEngine& engine) {
+  TimedAnswers outcome;
   for (int64_t step = 1; engine.num_running() > 0; ++step) {
     StepOnce(engine, step, outcome);
   }
@@ -68,15 +68,15 @@ Outcome RunAll(GenerationEngine& engine) {
   return outcome;
 }
 
-GenerationEngine MakeEngine(const CountingOptions& options,
-                            int64_t budget,
-                            Counts& counts) {
+GenerationEngine MakeCountingEngine(const CountingOptions& options,
+                                    int64_t budget,
+                                    Counts& counts) {
   return {std::make_unique<CountingBackend>(options, counts),
           {.kv_memory_bytes = budget}};
 }
 
 // Every answer whole, no token twice.
-void ExpectAllTokens(const Outcome& outcome, uint64_t answers) {
+void ExpectAllTokens(const TimedAnswers& outcome, uint64_t answers) {
   EXPECT_EQ(outcome.answers.size(), answers);
   for (const auto& [id, answer] : outcome.answers) {
     ASSERT_EQ(answer.ids.size(), static_cast<size_t>(kAnswer)) << id;
@@ -93,14 +93,14 @@ TEST(EngineMemoryTest, MoreRunSideBySideThanTheirLongestOutcomesWouldLet) {
       Counts counts;
       // Two whole answers.
       GenerationEngine engine =
-          MakeEngine({.resumes_from_the_start = from_the_start,
-                      .tokens_a_step = tokens_a_step},
-                     2 * (kPrompt + kAnswer),
-                     counts);
+          MakeCountingEngine({.resumes_from_the_start = from_the_start,
+                              .tokens_a_step = tokens_a_step},
+                             2 * (kPrompt + kAnswer),
+                             counts);
       for (uint64_t id = 1; id <= 4; ++id) {
-        ASSERT_TRUE(engine.Submit(id, MakeRequest(id)).ok());
+        ASSERT_TRUE(engine.Submit(id, RequestOf(id)).ok());
       }
-      ExpectAllTokens(RunAll(engine), 4);
+      ExpectAllTokens(RunToTheEnd(engine), 4);
       EXPECT_EQ(counts.most_running, 4);
       EXPECT_LE(counts.most_bytes, 2 * (kPrompt + kAnswer));
       EXPECT_GE(engine.kv_use().restarts, 2);
@@ -110,21 +110,23 @@ TEST(EngineMemoryTest, MoreRunSideBySideThanTheirLongestOutcomesWouldLet) {
 
 TEST(EngineMemoryTest, WithoutNeedNobodyGivesWay) {
   Counts counts;
-  GenerationEngine engine = MakeEngine({}, 4 * (kPrompt + kAnswer), counts);
+  GenerationEngine engine =
+      MakeCountingEngine({}, 4 * (kPrompt + kAnswer), counts);
   for (uint64_t id = 1; id <= 4; ++id) {
-    ASSERT_TRUE(engine.Submit(id, MakeRequest(id)).ok());
+    ASSERT_TRUE(engine.Submit(id, RequestOf(id)).ok());
   }
-  ExpectAllTokens(RunAll(engine), 4);
+  ExpectAllTokens(RunToTheEnd(engine), 4);
   EXPECT_EQ(engine.kv_use().restarts, 0);
 }
 
 TEST(EngineMemoryTest, TheOldestIsNeverHeldUp) {
   Counts counts;
-  GenerationEngine engine = MakeEngine({}, kPrompt + kAnswer + 100, counts);
+  GenerationEngine engine =
+      MakeCountingEngine({}, kPrompt + kAnswer + 100, counts);
   for (uint64_t id = 1; id <= 4; ++id) {
-    ASSERT_TRUE(engine.Submit(id, MakeRequest(id)).ok());
+    ASSERT_TRUE(engine.Submit(id, RequestOf(id)).ok());
   }
-  const Outcome outcome = RunAll(engine);
+  const TimedAnswers outcome = RunToTheEnd(engine);
   ExpectAllTokens(outcome, 4);
   EXPECT_EQ(outcome.answers.at(1).ended_in_step, kAnswer);
   EXPECT_EQ(counts.starts.at(1), 1);
@@ -134,24 +136,25 @@ TEST(EngineMemoryTest, TheOldestIsNeverHeldUp) {
 
 TEST(EngineMemoryTest, WhatCouldNeverFitIsRefusedWithBothNumbers) {
   Counts counts;
-  GenerationEngine engine = MakeEngine({}, 400, counts);
-  const absl::Status too_long = engine.Submit(1, MakeRequest(1, 4, 400));
+  GenerationEngine engine = MakeCountingEngine({}, 400, counts);
+  const absl::Status too_long = engine.Submit(1, RequestOf(1, 4, 400));
   EXPECT_EQ(too_long.code(), absl::StatusCode::kInvalidArgument);
   for (const std::string part :
        {"answer of up to 400", "rollout.kv_memory_mib"}) {
     EXPECT_NE(too_long.message().find(part), std::string::npos) << too_long;
   }
-  ASSERT_TRUE(engine.Submit(2, MakeRequest(2, 4, 396)).ok());
-  EXPECT_EQ(RunAll(engine).answers.at(2).ids.size(), 396U);
+  ASSERT_TRUE(engine.Submit(2, RequestOf(2, 4, 396)).ok());
+  EXPECT_EQ(RunToTheEnd(engine).answers.at(2).ids.size(), 396U);
 }
 
 TEST(EngineMemoryTest, ACancelledAnswerGivesItsPagesBack) {
   Counts counts;
-  GenerationEngine engine = MakeEngine({}, 2 * (kPrompt + kAnswer), counts);
+  GenerationEngine engine =
+      MakeCountingEngine({}, 2 * (kPrompt + kAnswer), counts);
   for (uint64_t id = 1; id <= 4; ++id) {
-    ASSERT_TRUE(engine.Submit(id, MakeRequest(id)).ok());
+    ASSERT_TRUE(engine.Submit(id, RequestOf(id)).ok());
   }
-  Outcome outcome;
+  TimedAnswers outcome;
   int64_t step = 1;
   while (engine.kv_use().restarts == 0) StepOnce(engine, step++, outcome);
   const int64_t before = engine.kv_use().bytes;
@@ -170,11 +173,11 @@ TEST(EngineMemoryTest, ACancelledAnswerGivesItsPagesBack) {
 TEST(EngineMemoryTest, WhereTheDeviceHasLessThanTheBudgetAnswersGiveWayToo) {
   Counts counts;
   GenerationEngine engine =
-      MakeEngine({.memory = 2 * (kPrompt + kAnswer)}, 0, counts);
+      MakeCountingEngine({.memory = 2 * (kPrompt + kAnswer)}, 0, counts);
   for (uint64_t id = 1; id <= 4; ++id) {
-    ASSERT_TRUE(engine.Submit(id, MakeRequest(id)).ok());
+    ASSERT_TRUE(engine.Submit(id, RequestOf(id)).ok());
   }
-  const Outcome outcome = RunAll(engine);
+  const TimedAnswers outcome = RunToTheEnd(engine);
   ExpectAllTokens(outcome, 4);
   EXPECT_EQ(counts.starts.at(1), 1);
   EXPECT_GT(engine.kv_use().restarts, 0);
@@ -182,11 +185,11 @@ TEST(EngineMemoryTest, WhereTheDeviceHasLessThanTheBudgetAnswersGiveWayToo) {
 
 TEST(EngineMemoryTest, AnAnswerThatIsAloneAndFindsNoMemoryIsAnError) {
   Counts counts;
-  GenerationEngine engine = MakeEngine({.memory = 100}, 0, counts);
-  ASSERT_TRUE(engine.Submit(1, MakeRequest(1)).ok());
-  ASSERT_TRUE(engine.Submit(2, MakeRequest(2, 101)).ok());
-  ASSERT_TRUE(engine.Submit(3, MakeRequest(3, kPrompt, 90)).ok());
-  const Outcome outcome = RunAll(engine);
+  GenerationEngine engine = MakeCountingEngine({.memory = 100}, 0, counts);
+  ASSERT_TRUE(engine.Submit(1, RequestOf(1)).ok());
+  ASSERT_TRUE(engine.Submit(2, RequestOf(2, 101)).ok());
+  ASSERT_TRUE(engine.Submit(3, RequestOf(3, kPrompt, 90)).ok());
+  const TimedAnswers outcome = RunToTheEnd(engine);
   ASSERT_EQ(outcome.failed.size(), 2U);
   EXPECT_TRUE(absl::IsResourceExhausted(outcome.failed.at(1)));
   EXPECT_NE(outcome.failed.at(2).message().find("prompt of 101 tokens"),
@@ -198,23 +201,23 @@ TEST(EngineMemoryTest, AnAnswerThatIsAloneAndFindsNoMemoryIsAnError) {
 TEST(EngineMemoryTest, AStepWithoutMemoryIsTakenAgainByHalfAsMany) {
   for (const bool from_the_start : {true, false}) {
     Counts counts;
-    GenerationEngine engine = MakeEngine(
+    GenerationEngine engine = MakeCountingEngine(
         {.resumes_from_the_start = from_the_start, .side_by_side = 3},
         4 * (kPrompt + kAnswer),
         counts);
     for (uint64_t id = 1; id <= 4; ++id) {
-      ASSERT_TRUE(engine.Submit(id, MakeRequest(id)).ok());
+      ASSERT_TRUE(engine.Submit(id, RequestOf(id)).ok());
     }
-    const Outcome outcome = RunAll(engine);
+    const TimedAnswers outcome = RunToTheEnd(engine);
     EXPECT_TRUE(outcome.failed.empty());
     ExpectAllTokens(outcome, 4);
     EXPECT_EQ(counts.most_running, 2);
     EXPECT_EQ(engine.kv_use().restarts, 4);
     // Nobody waits any more: as many as before.
     for (uint64_t id = 5; id <= 7; ++id) {
-      ASSERT_TRUE(engine.Submit(id, MakeRequest(id)).ok());
+      ASSERT_TRUE(engine.Submit(id, RequestOf(id)).ok());
     }
-    EXPECT_EQ(RunAll(engine).answers.size(), 3U);
+    EXPECT_EQ(RunToTheEnd(engine).answers.size(), 3U);
     EXPECT_EQ(counts.most_running, 3);
   }
 }
@@ -222,11 +225,11 @@ TEST(EngineMemoryTest, AStepWithoutMemoryIsTakenAgainByHalfAsMany) {
 TEST(EngineMemoryTest, OnlyTheAnswerThatNeverFitsFails) {
   Counts counts;
   GenerationEngine engine =
-      MakeEngine({.hopeless = 2}, 4 * (kPrompt + kAnswer), counts);
+      MakeCountingEngine({.hopeless = 2}, 4 * (kPrompt + kAnswer), counts);
   for (uint64_t id = 1; id <= 4; ++id) {
-    ASSERT_TRUE(engine.Submit(id, MakeRequest(id)).ok());
+    ASSERT_TRUE(engine.Submit(id, RequestOf(id)).ok());
   }
-  const Outcome outcome = RunAll(engine);
+  const TimedAnswers outcome = RunToTheEnd(engine);
   EXPECT_EQ(outcome.failed.size(), 1U);
   EXPECT_TRUE(outcome.failed.contains(2));
   ExpectAllTokens(outcome, 3);
@@ -236,26 +239,26 @@ TEST(EngineMemoryTest, OnlyTheAnswerThatNeverFitsFails) {
 TEST(EngineMemoryTest, AnAnswerThatTakesAnotherCourseIsAnError) {
   Counts counts;
   GenerationEngine engine =
-      MakeEngine({.drifts = true}, 2 * (kPrompt + kAnswer), counts);
+      MakeCountingEngine({.drifts = true}, 2 * (kPrompt + kAnswer), counts);
   for (uint64_t id = 1; id <= 4; ++id) {
-    ASSERT_TRUE(engine.Submit(id, MakeRequest(id)).ok());
+    ASSERT_TRUE(engine.Submit(id, RequestOf(id)).ok());
   }
-  EXPECT_THROW(RunAll(engine), c10::Error);
+  EXPECT_THROW(RunToTheEnd(engine), c10::Error);
 }
 
 // Four answers with KV memory for `whole` of them at their longest.
-Outcome RunOn(std::unique_ptr<DecodeBackend> backend,
-              int64_t whole,
-              int64_t& restarts) {
+TimedAnswers RunOn(std::unique_ptr<DecodeBackend> backend,
+                   int64_t whole,
+                   int64_t& restarts) {
   const int64_t longest = backend->KvBytes(7 + 150);
   GenerationEngine engine(std::move(backend),
                           {.kv_memory_bytes = whole * longest});
   for (uint64_t id = 1; id <= 4; ++id) {
     EXPECT_TRUE(
-        engine.Submit(id, MakeRequest(id, 3 + static_cast<int64_t>(id), 150))
+        engine.Submit(id, RequestOf(id, 3 + static_cast<int64_t>(id), 150))
             .ok());
   }
-  Outcome outcome;
+  TimedAnswers outcome;
   StepOnce(engine, 1, outcome);
   StepOnce(engine, 2, outcome);
   EXPECT_EQ(outcome.answers.size(), 4U);
@@ -285,9 +288,9 @@ TEST(EngineMemoryTest, TheCpuGivesTheSameBitsWithLittleMemory) {
           restarts);
     };
     int64_t restarts = 0;
-    const Outcome ample = run(4, restarts);
+    const TimedAnswers ample = run(4, restarts);
     EXPECT_EQ(restarts, 0);
-    const Outcome tight = run(3, restarts);
+    const TimedAnswers tight = run(3, restarts);
     EXPECT_GT(restarts, 0);
     for (const auto& [id, answer] : ample.answers) {
       ASSERT_EQ(answer.ids.size(), 150U);
@@ -305,13 +308,13 @@ TEST(EngineMemoryTest, LibTorchGivesTheSameAnswersWithLittleMemory) {
                  restarts);
   };
   int64_t restarts = 0;
-  const Outcome ample = run(4, restarts);
+  const TimedAnswers ample = run(4, restarts);
   EXPECT_EQ(restarts, 0);
-  const Outcome tight = run(3, restarts);
+  const TimedAnswers tight = run(3, restarts);
   EXPECT_GT(restarts, 0);
   double worst = 0.0;
   for (const auto& [id, answer] : ample.answers) {
-    const Answer& other = tight.answers.at(id);
+    const TimedAnswer& other = tight.answers.at(id);
     ASSERT_EQ(other.ids, answer.ids) << id;
     for (size_t i = 0; i < answer.ids.size(); ++i) {
       worst = std::max<double>(

@@ -15,18 +15,18 @@
 namespace dapd {
 namespace {
 
-struct Answer {
+struct EndedAnswer {
   std::vector<int32_t> ids;
   std::vector<float> logprobs;
   FinishReason finish_reason = FinishReason::kNone;
-  bool operator==(const Answer&) const = default;
+  bool operator==(const EndedAnswer&) const = default;
 };
 
-using Answers = std::map<uint64_t, Answer>;
+using EndedAnswers = std::map<uint64_t, EndedAnswer>;
 
-void Collect(std::vector<SampledToken> tokens, Answers& answers) {
+void Collect(std::vector<SampledToken> tokens, EndedAnswers& answers) {
   for (const SampledToken& token : tokens) {
-    Answer& answer = answers[token.id];
+    EndedAnswer& answer = answers[token.id];
     answer.ids.push_back(token.token);
     answer.logprobs.push_back(token.logprob);
     answer.finish_reason = token.finish_reason;
@@ -39,8 +39,8 @@ GenerationEngine MakeEngine(const std::shared_ptr<const ModelWeights>& weights,
   return {MakeDecodeBackend(weights, {.slots = slots}), options};
 }
 
-Answers RunAll(GenerationEngine& engine) {
-  Answers answers;
+EndedAnswers RunAll(GenerationEngine& engine) {
+  EndedAnswers answers;
   while (engine.num_running() > 0) Collect(engine.Step(), answers);
   return answers;
 }
@@ -56,7 +56,7 @@ TEST(GenerationEngineTest, WeightsWhoseLogitsAreNotFiniteAreAnError) {
 TEST(GenerationEngineTest, BitsDoNotDependOnNeighboursSlotOrTime) {
   for (const std::string family : {"qwen3", "qwen2", "llama"}) {
     const auto weights = MakeRandomModel(family);
-    Answer alone;
+    EndedAnswer alone;
     {
       GenerationEngine engine = MakeEngine(weights, 4);
       ASSERT_TRUE(engine.Submit(1, EngineRequest(1, 9, 40)).ok());
@@ -64,7 +64,7 @@ TEST(GenerationEngineTest, BitsDoNotDependOnNeighboursSlotOrTime) {
     }
     // In the last slot, joining others that are already under way.
     GenerationEngine engine = MakeEngine(weights, 4);
-    Answers answers;
+    EndedAnswers answers;
     for (uint64_t id : {2, 3, 4}) {
       ASSERT_TRUE(
           engine.Submit(id, EngineRequest(id, 3 + static_cast<int64_t>(id), 60))
@@ -85,7 +85,7 @@ TEST(GenerationEngineTest, CachedDecodeAgreesWithTheFullForward) {
     GenerationEngine engine = MakeEngine(weights, 2);
     const DecodeRequest request = EngineRequest(1, 8, 30);
     ASSERT_TRUE(engine.Submit(1, request).ok());
-    const Answer answer = RunAll(engine)[1];
+    const EndedAnswer answer = RunAll(engine)[1];
     std::vector<int32_t> all = request.prompt_ids;
     all.insert(all.end(), answer.ids.begin(), answer.ids.end());
     const auto count = static_cast<int64_t>(answer.ids.size());
@@ -115,7 +115,7 @@ TEST(GenerationEngineTest, AnAdapterChangesTheAnswerAndBZeroDoesNot) {
   for (auto& layer : trained->layers) {
     for (LoraPair& pair : layer) pair.b.fill_(0.1);
   }
-  std::vector<Answer> answers;
+  std::vector<EndedAnswer> answers;
   for (const std::shared_ptr<const Adapter>& adapter :
        {std::shared_ptr<const Adapter>(),
         std::shared_ptr<const Adapter>(fresh),
@@ -157,14 +157,14 @@ TEST(GenerationEngineTest,
     ASSERT_TRUE(engine.Submit(id, EngineRequest(id, 4, 60)).ok());
   }
   EXPECT_EQ(engine.num_free(), 1);
-  Answers first;
+  EndedAnswers first;
   Collect(engine.Step(), first);
   EXPECT_EQ(first.size(), 2u);  // the third waits
   const absl::Status refused = engine.Submit(4, EngineRequest(4, 100, 100));
   EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_NE(refused.message().find("rollout.kv_memory_mib"), std::string::npos);
   engine.Cancel(2);
-  Answers rest = RunAll(engine);
+  EndedAnswers rest = RunAll(engine);
   EXPECT_EQ(engine.num_free(), 4);
   GenerationEngine alone = MakeEngine(weights, 1);
   ASSERT_TRUE(alone.Submit(3, EngineRequest(3, 4, 60)).ok());

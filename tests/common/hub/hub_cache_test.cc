@@ -17,7 +17,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr char kRepository[] = "models--org--small";
 const HubId kId = {"org/small", ""};
 
 std::string Message(const absl::Status& status) {
@@ -43,13 +42,13 @@ TEST(HubCacheFolderTest, TheVariablesCountInTheOrderOfHuggingfaceHub) {
 
 TEST(FindSnapshotTest, ARevisionLeadsToItsCommit) {
   const FakeHubCache cache;
-  cache.AddRef(kRepository, "main");
-  cache.AddRef(kRepository, "refs/pr/1");
-  cache.AddFile(kRepository, "config.json", "{}");
+  cache.AddRef(FakeHubCache::kRepository, "main");
+  cache.AddRef(FakeHubCache::kRepository, "refs/pr/1");
+  cache.AddFile(FakeHubCache::kRepository, "config.json", "{}");
   for (const char* revision : {"", "main", "refs/pr/1", cache.kCommit}) {
     const auto found = FindSnapshot(HubKind::kModel, {"org/small", revision});
     ASSERT_TRUE(found.ok()) << found.status();
-    EXPECT_EQ(found->folder, cache.Snapshot(kRepository));
+    EXPECT_EQ(found->folder, cache.Snapshot(FakeHubCache::kRepository));
     EXPECT_EQ(found->commit, cache.kCommit);
   }
   // A data set of that name is another repository.
@@ -64,8 +63,8 @@ TEST(FindSnapshotTest, WhatIsNotThereComesWithTheCommandThatDownloadsIt) {
               AllOf(HasSubstr(cache.path()),
                     HasSubstr("download it with: deploy/fetch.sh model "
                               "org/small")));
-  cache.AddRef(kRepository, "main");
-  cache.AddFile(kRepository, "config.json", "{}");
+  cache.AddRef(FakeHubCache::kRepository, "main");
+  cache.AddFile(FakeHubCache::kRepository, "config.json", "{}");
   const absl::Status other =
       FindSnapshot(HubKind::kModel, {"org/small", "v2"}).status();
   EXPECT_TRUE(absl::IsNotFound(other)) << other;
@@ -76,22 +75,24 @@ TEST(FindSnapshotTest, WhatIsNotThereComesWithTheCommandThatDownloadsIt) {
 
 TEST(FindSnapshotTest, HalfADownloadIsOneError) {
   const FakeHubCache cache;
-  cache.AddRef(kRepository, "main");
+  cache.AddRef(FakeHubCache::kRepository, "main");
   const absl::Status empty = FindSnapshot(HubKind::kModel, kId).status();
   EXPECT_EQ(ExitCodeOf(empty), ExitCode::kData);
   EXPECT_THAT(Message(empty),
               AllOf(HasSubstr("only partly"),
                     HasSubstr("deploy/fetch.sh model org/small")));
-  cache.AddRef(kRepository, "main", "not a commit\n");
+  cache.AddRef(FakeHubCache::kRepository, "main", "not a commit\n");
   EXPECT_THAT(Message(FindSnapshot(HubKind::kModel, kId).status()),
               HasSubstr("refs/main"));
 }
 
 TEST(FindSnapshotTest, FilesAreComparedWithTheHubsList) {
   const FakeHubCache cache;
-  cache.AddRef(kRepository, "main");
-  const std::string blob = cache.AddFile(kRepository, "config.json", "{}");
-  cache.AddList(kRepository, {{"config.json", 2}, {"model.safetensors", 9}});
+  cache.AddRef(FakeHubCache::kRepository, "main");
+  const std::string blob =
+      cache.AddFile(FakeHubCache::kRepository, "config.json", "{}");
+  cache.AddList(FakeHubCache::kRepository,
+                {{"config.json", 2}, {"model.safetensors", 9}});
   auto snapshot = FindSnapshot(HubKind::kModel, kId);
   ASSERT_TRUE(snapshot.ok()) << snapshot.status();
   ASSERT_TRUE(snapshot->listed.has_value());
@@ -112,10 +113,10 @@ TEST(FindSnapshotTest, FilesAreComparedWithTheHubsList) {
 
 TEST(FindSnapshotTest, AListThatCannotBeReadIsNone) {
   const FakeHubCache cache;
-  cache.AddRef(kRepository, "main");
-  cache.AddFile(kRepository, "config.json", "{}");
-  const std::string list = cache.path() + "/" + kRepository + "/trees/" +
-                           std::string(cache.kCommit) + ".json";
+  cache.AddRef(FakeHubCache::kRepository, "main");
+  cache.AddFile(FakeHubCache::kRepository, "config.json", "{}");
+  const std::string list = cache.path() + "/" + FakeHubCache::kRepository +
+                           "/trees/" + std::string(cache.kCommit) + ".json";
   for (const char* text :
        {"{",
         "[]",

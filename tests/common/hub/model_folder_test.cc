@@ -17,8 +17,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr char kRepository[] = "models--org--small";
-
 std::string Message(const absl::StatusOr<std::string>& found) {
   return std::string(found.status().message());
 }
@@ -26,26 +24,27 @@ std::string Message(const absl::StatusOr<std::string>& found) {
 class FindModelFolderTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    cache_.AddRef(kRepository, "main");
-    cache_.AddFile(kRepository, "config.json", "{}");
-    cache_.AddFile(kRepository, "tokenizer.json", "{}");
+    cache_.AddRef(FakeHubCache::kRepository, "main");
+    cache_.AddFile(FakeHubCache::kRepository, "config.json", "{}");
+    cache_.AddFile(FakeHubCache::kRepository, "tokenizer.json", "{}");
   }
   void AddShards() {
-    cache_.AddFile(kRepository,
+    cache_.AddFile(FakeHubCache::kRepository,
                    "model.safetensors.index.json",
                    "{\"weight_map\": {\"a\": \"model-00001-of-00002.safetensors"
                    "\", \"b\": \"model-00002-of-00002.safetensors\"}}");
-    cache_.AddFile(kRepository, "model-00001-of-00002.safetensors", "1");
+    cache_.AddFile(
+        FakeHubCache::kRepository, "model-00001-of-00002.safetensors", "1");
   }
   const FakeHubCache cache_;
 };
 
 TEST_F(FindModelFolderTest, AnIdIsFoundInTheCache) {
-  cache_.AddFile(kRepository, "model.safetensors", "weights");
+  cache_.AddFile(FakeHubCache::kRepository, "model.safetensors", "weights");
   for (const char* path : {"org/small", "org/small@main"}) {
     const auto found = FindModelFolder(path);
     ASSERT_TRUE(found.ok()) << found.status();
-    EXPECT_EQ(*found, cache_.Snapshot(kRepository));
+    EXPECT_EQ(*found, cache_.Snapshot(FakeHubCache::kRepository));
   }
 }
 
@@ -89,36 +88,37 @@ TEST_F(FindModelFolderTest, EveryShardOfTheIndexHasToBeThere) {
   EXPECT_THAT(Message(half),
               AllOf(HasSubstr("model-00002-of-00002.safetensors is missing"),
                     HasSubstr("deploy/fetch.sh model org/small")));
-  cache_.AddFile(kRepository, "model-00002-of-00002.safetensors", "2");
+  cache_.AddFile(
+      FakeHubCache::kRepository, "model-00002-of-00002.safetensors", "2");
   EXPECT_TRUE(FindModelFolder("org/small").ok());
 }
 
 TEST_F(FindModelFolderTest, OneFileNeedsNoShards) {
   AddShards();
-  cache_.AddFile(kRepository, "model.safetensors", "weights");
+  cache_.AddFile(FakeHubCache::kRepository, "model.safetensors", "weights");
   const auto found = FindModelFolder("org/small");
   EXPECT_TRUE(found.ok()) << found.status();
 }
 
 TEST_F(FindModelFolderTest, ALinkWithoutItsBlobIsHalfADownload) {
-  std::filesystem::remove(
-      cache_.AddFile(kRepository, "model.safetensors", "weights"));
+  std::filesystem::remove(cache_.AddFile(
+      FakeHubCache::kRepository, "model.safetensors", "weights"));
   EXPECT_THAT(Message(FindModelFolder("org/small")),
               HasSubstr("a link to a file that does not exist"));
 }
 
 TEST_F(FindModelFolderTest, AnUnfinishedBlobCountsWhereNoListSaysOtherwise) {
-  cache_.AddFile(kRepository, "model.safetensors", "weights");
-  cache_.AddIncomplete(kRepository);
+  cache_.AddFile(FakeHubCache::kRepository, "model.safetensors", "weights");
+  cache_.AddIncomplete(FakeHubCache::kRepository);
   EXPECT_THAT(Message(FindModelFolder("org/small")), HasSubstr(".incomplete"));
-  cache_.AddList(kRepository,
+  cache_.AddList(FakeHubCache::kRepository,
                  {{"config.json", 2},
                   {"tokenizer.json", 2},
                   {"model.safetensors", 7},
                   {"README.md", 100}});
   EXPECT_TRUE(FindModelFolder("org/small").ok());
   // What sampling reads its end tokens from must not be left out in silence.
-  cache_.AddList(kRepository,
+  cache_.AddList(FakeHubCache::kRepository,
                  {{"config.json", 2},
                   {"tokenizer.json", 2},
                   {"model.safetensors", 7},
@@ -139,7 +139,7 @@ TEST_F(FindModelFolderTest, AnAdapterIsFoundByItsOwnFiles) {
 
 TEST_F(FindModelFolderTest, ABaseIsRecordedByItsId) {
   EXPECT_EQ(BaseModelName("org/small@main"), "org/small@main");
-  EXPECT_EQ(BaseModelName(cache_.Snapshot(kRepository) + "/"),
+  EXPECT_EQ(BaseModelName(cache_.Snapshot(FakeHubCache::kRepository) + "/"),
             "org/small@" + std::string(FakeHubCache::kCommit));
   EXPECT_EQ(BaseModelName(cache_.path()), cache_.path());
 }

@@ -153,7 +153,7 @@ double RelativeError(const std::vector<float>& ours,
   return norm == 0.0 ? std::sqrt(error) : std::sqrt(error / norm);
 }
 
-struct Case {
+struct DivergenceCase {
   std::string name;
   int64_t vocabulary;
   float spread;
@@ -164,7 +164,7 @@ struct Case {
 TEST(DivergenceTokensTest, SumsAndGradientAgreeWithDoublePrecision) {
   constexpr float kScale = 1.0F / 1.1F;
   using enum DivergenceKind;
-  for (const Case& c : std::vector<Case>{
+  for (const DivergenceCase& c : std::vector<DivergenceCase>{
            {"a few lanes", 5, 2.0F, 0.05F},
            {"one vector", 16, 2.0F, 0.05F},
            {"a block and a tail", 1037, 3.0F, 0.05F},

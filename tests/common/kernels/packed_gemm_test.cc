@@ -24,7 +24,7 @@ struct Shape {
 };
 
 // Which operands lie transposed, their formats, and whether C is added to.
-struct Kind {
+struct GemmKind {
   bool bfloat16 = false;
   bool b_transposed = false;
   bool a_transposed = false;
@@ -33,7 +33,7 @@ struct Kind {
   bool c_bfloat16 = false;
 };
 
-std::string Name(const Kind& kind) {
+std::string Name(const GemmKind& kind) {
   return std::string(kind.bfloat16 ? " bfloat16" : " float32") +
          (kind.a_transposed ? ", A transposed" : "") +
          (kind.b_transposed ? ", B transposed" : "") +
@@ -42,8 +42,8 @@ std::string Name(const Kind& kind) {
          (kind.c_bfloat16 ? ", C bfloat16" : "");
 }
 
-std::vector<Kind> AllKinds() {
-  std::vector<Kind> kinds;
+std::vector<GemmKind> AllKinds() {
+  std::vector<GemmKind> kinds;
   for (int bits = 0; bits < 64; ++bits) {
     kinds.push_back({(bits & 1) != 0,
                      (bits & 2) != 0,
@@ -60,12 +60,12 @@ constexpr float kBefore = -77.0F;  // what C holds before
 // Operands with rows further apart than they are long.
 struct Matrices {
   Shape shape;
-  Kind kind;
+  GemmKind kind;
   int64_t a_lines = shape.m;  // of a transposed A, whose rows may be narrowed
   std::vector<float> a, b, c;
   std::vector<BFloat16> a_halves, b_halves, c_halves;
 
-  Matrices(Shape s, Kind k) : shape(s), kind(k) {
+  Matrices(Shape s, GemmKind k) : shape(s), kind(k) {
     std::mt19937 random(3);
     std::uniform_real_distribution<float> uniform(-1.0F, 1.0F);
     a.resize(kind.a_transposed ? s.k * (s.m + 3) : s.m * (s.k + 3));
@@ -165,7 +165,7 @@ TEST(PackedGemmTest, AgreesWithTheDefinitionInDoublePrecision) {
                                                {29, 130, 71},
                                                {7, 40, 600},
                                                {16, 50, 5000}}) {
-    for (const Kind& kind : AllKinds()) {
+    for (const GemmKind& kind : AllKinds()) {
       Matrices matrices(shape, kind);
       matrices.Multiply(2);
       const double error = matrices.WorstError();
@@ -218,7 +218,7 @@ TEST(PackedGemmTest, EveryLevelAgreesWithTheDefinitionInDoublePrecision) {
                                                  {33, 65, 31},
                                                  {70, 40, 97},
                                                  {33, 34, 4200}}) {
-      for (const Kind& kind : AllKinds()) {
+      for (const GemmKind& kind : AllKinds()) {
         // Sums of blocks need a float32 C.
         if (kind.c_bfloat16 && shape.k > kGemmWholeDepth) continue;
         Matrices matrices(shape, kind);
@@ -236,7 +236,7 @@ TEST(PackedGemmTest, EveryLevelAgreesWithTheDefinitionInDoublePrecision) {
 TEST(PackedGemmTest, ANanStaysOneInWholeAndInCutTiles) {
   constexpr int64_t kColumns = 65;
   for (const auto& [name, kernel] : KernelsOfThisMachine()) {
-    for (const Kind& kind : AllKinds()) {
+    for (const GemmKind& kind : AllKinds()) {
       if (kind.a_bfloat16) continue;
       Matrices matrices({33, kColumns, 40}, kind);
       matrices.a[0] = std::bit_cast<float>(0x7FFFFFFFU);
@@ -305,11 +305,11 @@ TEST(PackedGemmTest, LinesOfAReadInPlaceGiveTheBitsOfPackedOnes) {
 // Few rows are multiplied as C^T = B^T A^T, 60 of 100 entries are not.
 TEST(PackedGemmTest, FewRowsGiveTheBitsOfMany) {
   constexpr int64_t kColumns = 75;
-  for (const Kind& kind :
-       std::vector<Kind>{{.b_transposed = true},
-                         {.b_transposed = true, .adds = true},
-                         {.a_transposed = true},
-                         {.a_transposed = true, .adds = true}}) {
+  for (const GemmKind& kind :
+       std::vector<GemmKind>{{.b_transposed = true},
+                             {.b_transposed = true, .adds = true},
+                             {.a_transposed = true},
+                             {.a_transposed = true, .adds = true}}) {
     Matrices many({60, kColumns, 100}, kind);
     for (const auto& [name, kernel] : KernelsOfThisMachine()) {
       std::ranges::fill(many.c, kBefore);
@@ -360,7 +360,7 @@ TEST(PackedGemmTest, PlayedTilesHaveTheBitsOfTheInstructions) {
            {1, 1, 1}, {33, 65, 31}, {70, 40, 97}, {33, 34, 4200}}) {
     // Products of ordinary size, and of numbers about the least normal one.
     for (const float size : {1.0F, 0x1p-126F}) {
-      for (const Kind& kind : AllKinds()) {
+      for (const GemmKind& kind : AllKinds()) {
         if (!kind.bfloat16 || kind.a_transposed) continue;
         if (kind.c_bfloat16 && shape.k > kGemmWholeDepth) continue;
         Matrices found(shape, kind);
@@ -377,7 +377,7 @@ TEST(PackedGemmTest, PlayedTilesHaveTheBitsOfTheInstructions) {
 #endif
 
 TEST(PackedGemmTest, NeitherThreadsNorOtherRowsChangeABit) {
-  for (const Kind& kind : AllKinds()) {
+  for (const GemmKind& kind : AllKinds()) {
     for (const Shape& shape : {Shape{40, 700, 900}, Shape{40, 64, 9000}}) {
       Matrices one({shape}, kind);
       one.Multiply(1);

@@ -9,6 +9,7 @@
 #include "common/model/weights/placement.h"
 #include "tests/fakes/model_on_device.h"
 #include "tests/fakes/random_model.h"
+#include "tests/fakes/relative_error.h"
 
 namespace dapd {
 namespace {
@@ -39,11 +40,6 @@ TEST(CudaParityTest, LogitsAgreeWithTheCpu) {
     RecordProperty(family, std::to_string(error));
     EXPECT_LT(error, 2e-3) << family;
   }
-}
-
-double RelativeError(const at::Tensor& ours, const at::Tensor& expected) {
-  return ((ours.cpu().to(at::kFloat) - expected).norm() / expected.norm())
-      .item<double>();
 }
 
 // Norms, rotations, SwiGLU and their gradients at Qwen3-4B's sizes.

@@ -22,6 +22,7 @@
 #include "common/model/weights/placement.h"
 #include "tests/fakes/chunk_alone.h"
 #include "tests/fakes/cuda_precisions.h"
+#include "tests/fakes/flat_gradients.h"
 #include "tests/fakes/model_on_device.h"
 #include "tests/fakes/random_model.h"
 #include "tests/fakes/same_bits.h"
@@ -59,17 +60,6 @@ std::shared_ptr<const ModelWeights> MakeWideModel() {
 
 // Named results of a pass, in float64 on the CPU.
 using Results = std::vector<std::pair<std::string, at::Tensor>>;
-
-at::Tensor Flat(const std::vector<LoraLayer>& gradients) {
-  std::vector<at::Tensor> parts;
-  for (const LoraLayer& layer : gradients) {
-    for (const LoraPair& pair : layer) {
-      parts.push_back(pair.a.flatten());
-      parts.push_back(pair.b.flatten());
-    }
-  }
-  return at::cat(parts);
-}
 
 at::Tensor OnHost(const at::Tensor& tensor) {
   return tensor.detach().cpu().to(at::kDouble);
@@ -115,7 +105,8 @@ Results Train(const Where& where, bool chunked) {
                     chunked ? 0 : kUnlimitedActivations,
                     prefixes);
   Results results = {{"value", OnHost(pass.hidden())}};
-  results.emplace_back("gradient", OnHost(Flat(pass.Backward(grad_hidden))));
+  results.emplace_back("gradient",
+                       OnHost(FlatGradients(pass.Backward(grad_hidden))));
   return results;
 }
 

@@ -21,7 +21,7 @@ namespace {
 
 // All that a part may ask for: ids of the sampler's tokens and of a one-hot
 // target's, and weights by what the sampler thought of its tokens.
-std::vector<Term> MakeTerms() {
+std::vector<Term> TermsOfAllParts() {
   return {{.name = "inference",
            .student = ViewName::kSelfRollout,
            .target = TeacherPass{WeightSet::kBase, ViewName::kNoneRollout},
@@ -85,7 +85,7 @@ struct Outcome {
 Outcome RunStep(const ModelWeights& weights,
                 Adapter adapter,
                 size_t num_samples,
-                const std::vector<Term>& terms = MakeTerms()) {
+                const std::vector<Term>& terms = TermsOfAllParts()) {
   const std::vector<ScoredSample> samples =
       MakeSamples(weights, num_samples, terms);
   Policy policy(std::move(adapter), /*snapshot=*/std::nullopt, {});
@@ -179,13 +179,14 @@ TEST(DeviceStepTest, TensorOperationsStandBesideNoMemoryOfTheKernels) {
   const auto weights = OnPlayedDevice(*MakeSmallModel(at::kFloat));
   const Adapter adapter = OnPlayedDevice(MakeTrainedAdapter(weights->config));
   const std::vector<ScoredSample> samples =
-      MakeSamples(*weights, 2, MakeTerms());
+      MakeSamples(*weights, 2, TermsOfAllParts());
   Policy policy(adapter.Clone(), /*snapshot=*/std::nullopt, {});
   HeadWorkspace workspace;
   workspace.Take(kRows, 1, PlayedDevice());
   MicroBatchOptions options;
   options.head.workspace = &workspace;
-  AccumulateMicroBatch(*weights, policy.live(), MakeTerms(), samples, options);
+  AccumulateMicroBatch(
+      *weights, policy.live(), TermsOfAllParts(), samples, options);
   EXPECT_LT(workspace.Take(1, 1, PlayedDevice()).storage().nbytes(),
             static_cast<size_t>(kRows));
 }

@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t kPlenty = int64_t{1} << 30;
 
-std::vector<Term> MakeTerms() { return ExpandTerms(ObjectiveSection{}); }
+std::vector<Term> PaperTerms() { return ExpandTerms(ObjectiveSection{}); }
 
 View MakeView(const std::vector<std::vector<int32_t>>& parts) {
   View view;
@@ -51,7 +51,7 @@ ScoredSample MakeSample(const ModelWeights& weights,
   set(ViewName::kCrossReference, MakeView({other, rollout, reference}));
   sample.scores = ScoreLocally(weights,
                                {{WeightSet::kSnapshot, nullptr}},
-                               TeacherPasses(MakeTerms()),
+                               TeacherPasses(PaperTerms()),
                                sample.views);
   return sample;
 }
@@ -96,7 +96,7 @@ class ForwardAheadTest : public testing::Test {
 
   std::shared_ptr<const ModelWeights> weights_ = MakeRandomModel("qwen3");
   Adapter adapter_ = MakeTrainedAdapter(weights_->config);
-  std::vector<Term> terms_ = MakeTerms();
+  std::vector<Term> terms_ = PaperTerms();
   PassLimits limits_ = {.activation_bytes = 0, .chunk_tokens = 8};
   std::vector<ScoredSample> samples_ = {MakeSample(*weights_, 30, 1),
                                         MakeSample(*weights_, 11, 2)};

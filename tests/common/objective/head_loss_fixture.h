@@ -11,6 +11,7 @@
 #include "gtest/gtest.h"
 
 #include "common/objective/head_loss.h"
+#include "tests/fakes/relative_error.h"
 
 namespace dapd {
 
@@ -109,13 +110,6 @@ class HeadLossFixture : public testing::Test {
       return other;
     }
   };
-
-  static double RelativeError(const at::Tensor& ours,
-                              const at::Tensor& expected) {
-    const at::Tensor wide = expected.to(at::kDouble);
-    return ((ours.cpu().to(at::kDouble) - wide).norm() / wide.norm())
-        .item<double>();
-  }
 
   // The same loss with whole tensors of doubles and LibTorch's autograd.
   struct Slow {

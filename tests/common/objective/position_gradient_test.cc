@@ -20,7 +20,7 @@ constexpr int64_t kTokens = 7;
 const TeacherPass kNone{WeightSet::kBase, ViewName::kNoneRollout};
 const TeacherPass kCross{WeightSet::kBase, ViewName::kCrossRollout};
 
-std::vector<Term> MakeTerms() {
+std::vector<Term> MakeTermsOfAllKinds() {
   return {{.name = "inference",
            .student = ViewName::kSelfRollout,
            .target = kNone,
@@ -59,8 +59,8 @@ class PositionGradientTest : public testing::Test {
         view.input_ids.push_back(id);
       }
     }
-    sample_.scores =
-        ScoreLocally(*weights_, {}, TeacherPasses(MakeTerms()), sample_.views);
+    sample_.scores = ScoreLocally(
+        *weights_, {}, TeacherPasses(MakeTermsOfAllKinds()), sample_.views);
   }
 
   // Of the term over all of its tokens, with weight 1.
@@ -86,7 +86,7 @@ class PositionGradientTest : public testing::Test {
 
 // The gradient of a token mean is the mean of the tokens' gradients.
 TEST_F(PositionGradientTest, ItsMeanOverAllPositionsIsTheTermsGradient) {
-  for (const Term& term : MakeTerms()) {
+  for (const Term& term : MakeTermsOfAllKinds()) {
     double expected_loss = 0.0;
     const std::vector<at::Tensor> expected = Whole(term, &expected_loss);
     std::vector<at::Tensor> mean;
@@ -115,7 +115,7 @@ TEST_F(PositionGradientTest, ItsMeanOverAllPositionsIsTheTermsGradient) {
 // Weight, reduction, importance and skipped tokens are the micro-batch's
 // affair.
 TEST_F(PositionGradientTest, OnlyTheLossOfThePositionCounts) {
-  const Term term = MakeTerms()[1];
+  const Term term = MakeTermsOfAllKinds()[1];
   Term other = term;
   other.weight = 100.0;
   other.reduction = Reduction::kSeqMeanKeepMasked;
@@ -133,7 +133,7 @@ TEST_F(PositionGradientTest, OnlyTheLossOfThePositionCounts) {
 }
 
 TEST_F(PositionGradientTest, WhatIsNotScoredOrHasNoSinglePositionIsRefused) {
-  const Term term = MakeTerms()[0];
+  const Term term = MakeTermsOfAllKinds()[0];
   for (const int64_t position : {int64_t{-1}, kTokens}) {
     EXPECT_THROW(
         GradientAtPosition(*weights_, live_, term, sample_, position, {}),

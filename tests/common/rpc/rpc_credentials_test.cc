@@ -27,8 +27,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr char kStatus[] = "/dapd.v1.TrainerService/GetStatus";
-
 std::string Uri(Role role) {
   return absl::StrCat("URI:spiffe://dapd/", RoleName(role));
 }
@@ -40,7 +38,7 @@ std::shared_ptr<const RpcCredentials> Credentials(
   return std::make_shared<const RpcCredentials>(*std::move(security));
 }
 
-class FakeTrainer : public v1::TrainerService::Service {
+class AuthorizedTrainer : public v1::TrainerService::Service {
  public:
   grpc::Status GetStatus(grpc::ServerContext* context,
                          const v1::GetStatusRequest*,
@@ -83,12 +81,12 @@ class CredentialsTest : public testing::Test {
 
   // The handshake fails; nothing of the call is looked at.
   static bool IsRefused(const std::shared_ptr<grpc::Channel>& channel) {
-    return CallByName(channel, kStatus, "", nullptr, absl::Seconds(2))
+    return CallByName(channel, kGetStatus, "", nullptr, absl::Seconds(2))
                .error_code() == grpc::StatusCode::UNAVAILABLE;
   }
 
   const CertificateAuthority authority_{"authority"};
-  FakeTrainer trainer_;
+  AuthorizedTrainer trainer_;
   v1::RolloutService::Service rollout_;  // every method is UNIMPLEMENTED
   v1::TeacherService::Service teacher_;
   v1::RankService::Service rank_;
@@ -98,7 +96,7 @@ class CredentialsTest : public testing::Test {
 TEST_F(CredentialsTest, OnlyTheRightCertificatesMeet) {
   Start(Identity("server", Uri(Role::kTrainer)));
   const grpc::Status good =
-      CallByName(Dial(Identity("good", Uri(Role::kViewer))), kStatus);
+      CallByName(Dial(Identity("good", Uri(Role::kViewer))), kGetStatus);
   EXPECT_TRUE(good.ok()) << good.error_message();
   EXPECT_TRUE(IsRefused(OpenPlaintextChannel(server_->address())))
       << "plaintext";
@@ -130,7 +128,7 @@ TEST_F(CredentialsTest, AnExpiredCertificateIsRefusedOnBothSides) {
   Start(valid);
   EXPECT_TRUE(IsRefused(
       OpenChannel(server_->address(), *expired, {Role::kTrainer}).value()));
-  EXPECT_TRUE(CallByName(Dial(valid), kStatus).ok());
+  EXPECT_TRUE(CallByName(Dial(valid), kGetStatus).ok());
   server_ =
       RpcServer::Start({.listen = "127.0.0.1:0", .credentials = expired},
                        {{&trainer_, v1::TrainerService::service_full_name()}})
@@ -142,7 +140,7 @@ TEST_F(CredentialsTest, AServerOfAnotherRoleIsNotBelieved) {
   Start(Identity("server", Uri(Role::kViewer)));
   const auto client = Identity("client", Uri(Role::kTrainer));
   EXPECT_TRUE(IsRefused(Dial(client, {Role::kTrainer})));
-  EXPECT_TRUE(CallByName(Dial(client, {Role::kViewer}), kStatus).ok());
+  EXPECT_TRUE(CallByName(Dial(client, {Role::kViewer}), kGetStatus).ok());
 }
 
 TEST_F(CredentialsTest, ACertificateWithoutARoleGetsNothing) {
@@ -191,10 +189,10 @@ TEST_F(CredentialsTest, ATokenIsSentOnLoopbackAndHandlersNeverSeeIt) {
   Start(server);
   SecuritySection client;
   client.token = server.tokens.viewer;
-  const grpc::Status status = CallByName(Dial(client), kStatus);
+  const grpc::Status status = CallByName(Dial(client), kGetStatus);
   EXPECT_TRUE(status.ok()) << status.error_message();
   EXPECT_FALSE(trainer_.saw_authorization);
-  EXPECT_EQ(CallByName(Dial({}), kStatus).error_code(),
+  EXPECT_EQ(CallByName(Dial({}), kGetStatus).error_code(),
             grpc::StatusCode::UNAUTHENTICATED);
   EXPECT_EQ(
       CallByName(Dial(client), "/dapd.v1.TeacherService/Score").error_code(),
@@ -234,7 +232,7 @@ TEST_F(CredentialsTest, PlaintextOffLoopbackIsNeitherServedNorDialled) {
     ASSERT_TRUE(open.ok()) << open.status();
     const auto channel =
         OpenPlaintextChannel(absl::StrCat("127.0.0.1:", (*open)->port()));
-    EXPECT_TRUE(CallByName(channel, kStatus).ok());
+    EXPECT_TRUE(CallByName(channel, kGetStatus).ok());
   }
 }
 
@@ -249,7 +247,7 @@ TEST_F(CredentialsTest, ChannelsThatComeAsOthersGoHaveTheirCertificates) {
         const auto channel =
             OpenChannel(server_->address(), *credentials, {Role::kTrainer})
                 .value();
-        const grpc::Status status = CallByName(channel, kStatus);
+        const grpc::Status status = CallByName(channel, kGetStatus);
         EXPECT_TRUE(status.ok()) << status.error_message();
       }
     });
@@ -293,7 +291,7 @@ TEST_F(CredentialsTest, CertificatesAreReplacedUnderLoadWithoutAFailedCall) {
             OpenChannel(server_->address(), *credentials, {Role::kTrainer})
                 .value();
         for (int j = 0; j < 20 && !stop; ++j) {
-          const grpc::Status status = CallByName(channel, kStatus);
+          const grpc::Status status = CallByName(channel, kGetStatus);
           ++calls;
           if (status.ok()) continue;
           ++failures;

@@ -16,12 +16,12 @@
 namespace dapd {
 namespace {
 
-constexpr absl::Time kStart = absl::FromUnixSeconds(1'800'000'000);
+constexpr absl::Time kOrigin = absl::FromUnixSeconds(1'800'000'000);
 
-Slice At(int64_t millisecond, const std::string& name = "slice") {
+Slice SliceAt(int64_t millisecond, const std::string& name = "slice") {
   return {.name = name,
-          .begin = kStart + absl::Milliseconds(millisecond),
-          .end = kStart + absl::Milliseconds(millisecond + 1)};
+          .begin = kOrigin + absl::Milliseconds(millisecond),
+          .end = kOrigin + absl::Milliseconds(millisecond + 1)};
 }
 
 class TimelineTest : public ::testing::Test {
@@ -39,13 +39,13 @@ class TimelineTest : public ::testing::Test {
 TEST_F(TimelineTest, TheFirstStepsAreRecordedAndThenWritten) {
   Timeline timeline({.path = path_, .steps = 2});
   const int worker = timeline.AddPeer("rollout a");
-  timeline.Add(worker, "slot 0", At(0, "too early"));
+  timeline.Add(worker, "slot 0", SliceAt(0, "too early"));
   EXPECT_FALSE(timeline.recording());
   EXPECT_TRUE(timeline.wanted());
   for (int64_t step = 7; step <= 9; ++step) {
     timeline.BeginStep(step);
-    timeline.Add(worker, "slot 0", At(10 * step, "sampling"));
-    timeline.AddOwn(kPhasesTrack, At(10 * step, "rollout"));
+    timeline.Add(worker, "slot 0", SliceAt(10 * step, "sampling"));
+    timeline.AddOwn(kPhasesTrack, SliceAt(10 * step, "rollout"));
     EXPECT_EQ(IsWritten(), step > 8);
     timeline.EndStep();
   }
@@ -63,7 +63,7 @@ TEST_F(TimelineTest, ARunThatEndsBeforeLeavesWhatThereIs) {
   {
     Timeline timeline({.path = path_, .steps = 5});
     timeline.BeginStep(1);
-    timeline.AddOwn(kPhasesTrack, At(0));
+    timeline.AddOwn(kPhasesTrack, SliceAt(0));
     timeline.EndStep();
   }
   EXPECT_EQ(Slices().size(), 1U);
@@ -89,21 +89,22 @@ TEST_F(TimelineTest, APeersTimesAreReadByItsClock) {
   EXPECT_EQ(timeline.AddPeer("teacher b"), worker);
   EXPECT_NE(timeline.AddPeer("teacher c"), worker);
   timeline.AddReading(worker,
-                      {.asked = kStart,
-                       .told = kStart + absl::Seconds(100),
-                       .heard = kStart + absl::Milliseconds(4)});
+                      {.asked = kOrigin,
+                       .told = kOrigin + absl::Seconds(100),
+                       .heard = kOrigin + absl::Milliseconds(4)});
   timeline.BeginStep(1);
-  timeline.Add(worker, kComputeTrack, At(100'000));
+  timeline.Add(worker, kComputeTrack, SliceAt(100'000));
   timeline.EndStep();
   ASSERT_EQ(Slices().size(), 1U);
-  EXPECT_EQ(Slices()[0].at("ts"), absl::ToUnixMicros(kStart) + 2000);
+  EXPECT_EQ(Slices()[0].at("ts"), absl::ToUnixMicros(kOrigin) + 2000);
   EXPECT_EQ(Trace().at("otherData").at("clock_error_ms"), "2.000");
 }
 
 TEST_F(TimelineTest, MemoryIsBounded) {
   Timeline timeline({.path = path_, .steps = 1, .max_slices = 10});
   timeline.BeginStep(1);
-  for (int i = 0; i < 25; ++i) timeline.Add(Timeline::kOwn, "track", At(2 * i));
+  for (int i = 0; i < 25; ++i)
+    timeline.Add(Timeline::kOwn, "track", SliceAt(2 * i));
   timeline.EndStep();
   EXPECT_EQ(Slices().size(), 10U);
   EXPECT_EQ(Trace().at("otherData").at("slices_left_out"), "15");
@@ -112,8 +113,8 @@ TEST_F(TimelineTest, MemoryIsBounded) {
 TEST_F(TimelineTest, WhatIsNoMeasurementIsDropped) {
   Timeline timeline({.path = path_, .steps = 1});
   timeline.BeginStep(1);
-  Slice backwards = At(5);
-  backwards.end = kStart;
+  Slice backwards = SliceAt(5);
+  backwards.end = kOrigin;
   timeline.Add(Timeline::kOwn, "track", backwards);
   timeline.Add(Timeline::kOwn,
                "track",
@@ -128,10 +129,10 @@ TEST_F(TimelineTest, WaitsThatFollowEachOtherAreOne) {
   Timeline timeline({.path = path_, .steps = 1});
   timeline.BeginStep(1);
   for (const int64_t begin : {0, 1, 2, 10}) {
-    timeline.AddOwn(kComputeTrack, At(begin, "wait"), /*joins=*/true);
+    timeline.AddOwn(kComputeTrack, SliceAt(begin, "wait"), /*joins=*/true);
   }
-  timeline.AddOwn(kComputeTrack, At(11, "forward"), /*joins=*/true);
-  timeline.AddOwn(kComputeTrack, At(12, "forward"));
+  timeline.AddOwn(kComputeTrack, SliceAt(11, "forward"), /*joins=*/true);
+  timeline.AddOwn(kComputeTrack, SliceAt(12, "forward"));
   timeline.EndStep();
   std::vector<int64_t> durations;
   for (const auto& slice : Slices())
@@ -143,7 +144,7 @@ TEST_F(TimelineTest, TracksAreInTheOrderOfTheirNumbers) {
   Timeline timeline({.path = path_, .steps = 1, .rank = 2});
   timeline.BeginStep(1);
   for (const char* track : {"slot 10", "slot 9", "slot 0"}) {
-    timeline.Add(Timeline::kOwn, track, At(0));
+    timeline.Add(Timeline::kOwn, track, SliceAt(0));
   }
   timeline.EndStep();
   std::vector<std::string> names;
@@ -179,8 +180,8 @@ TEST_F(TimelineTest, ThreadsMayAddWhileItIsWritten) {
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&, i] {
       for (int j = 0; j < 1000; ++j) {
-        timeline.Add(worker, "slot " + std::to_string(i), At(2 * j));
-        timeline.AddReading(worker, {kStart, kStart, kStart});
+        timeline.Add(worker, "slot " + std::to_string(i), SliceAt(2 * j));
+        timeline.AddReading(worker, {kOrigin, kOrigin, kOrigin});
       }
     });
   }

@@ -14,7 +14,7 @@
 namespace dapd {
 namespace {
 
-constexpr absl::Time kStart = absl::FromUnixSeconds(1'800'000'000);
+constexpr absl::Time kTraced = absl::FromUnixSeconds(1'800'000'000);
 
 class TraceEventsTest : public ::testing::Test {
  protected:
@@ -36,8 +36,8 @@ TEST_F(TraceEventsTest, ProcessesAndTracksAreNamedAndSlicesComplete) {
         .label = "clock within 0.1 ms",
         .tracks = {{.name = "slot 0",
                     .slices = {{.name = "prefill",
-                                .begin = kStart + absl::Nanoseconds(1999),
-                                .end = kStart + absl::Nanoseconds(7001),
+                                .begin = kTraced + absl::Nanoseconds(1999),
+                                .end = kTraced + absl::Nanoseconds(7001),
                                 .facts = {{"step", 4}}}}}}}});
   EXPECT_EQ(trace.at("otherData"), nlohmann::json::parse(R"({"steps": "2"})"));
   EXPECT_EQ(trace.at("displayTimeUnit"), "ms");
@@ -57,7 +57,7 @@ TEST_F(TraceEventsTest, ProcessesAndTracksAreNamedAndSlicesComplete) {
 
 TEST_F(TraceEventsTest, SlicesThatTouchDoNotOverlapByRounding) {
   TraceTrack track = {.name = "t"};
-  absl::Time time = kStart;
+  absl::Time time = kTraced;
   for (int i = 1; i < 500; ++i) {
     const absl::Time end = time + absl::Nanoseconds(37 * i);
     track.slices.push_back({.name = "s", .begin = time, .end = end});
@@ -75,9 +75,9 @@ TEST_F(TraceEventsTest, SlicesThatTouchDoNotOverlapByRounding) {
 
 TEST_F(TraceEventsTest, ASliceComesBehindTheOneItLiesIn) {
   const Slice inner = {
-      .name = "inner", .begin = kStart, .end = kStart + absl::Seconds(1)};
+      .name = "inner", .begin = kTraced, .end = kTraced + absl::Seconds(1)};
   const Slice outer = {
-      .name = "outer", .begin = kStart, .end = kStart + absl::Seconds(2)};
+      .name = "outer", .begin = kTraced, .end = kTraced + absl::Seconds(2)};
   const nlohmann::json events =
       Written({{.pid = 1,
                 .name = "p",

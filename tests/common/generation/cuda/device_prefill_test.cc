@@ -15,21 +15,21 @@
 namespace dapd {
 namespace {
 
-struct Prefilled {
+struct DevicePrefilled {
   at::Tensor logits;
   std::vector<PrefillPrompt> prompts;
   DeviceWork work;
 };
 
-Prefilled Prefill(const ModelWeights& base,
-                  const Adapter& adapter,
-                  const std::vector<std::vector<int32_t>>& ids) {
+DevicePrefilled Prefill(const ModelWeights& base,
+                        const Adapter& adapter,
+                        const std::vector<std::vector<int32_t>>& ids) {
   const at::NoGradGuard no_grad;
   ModelWeights weights = base;
   CudaPackedWeights packed(
       weights, AdapterForm::kColumns, &adapter.config, nullptr);
   packed.Apply(&adapter);
-  Prefilled prefilled;
+  DevicePrefilled prefilled;
   for (const std::vector<int32_t>& prompt : ids) {
     prefilled.prompts.push_back({prompt, EmptyPages(weights, 1)});
   }
@@ -48,8 +48,8 @@ TEST(DevicePrefillTest, PromptsPassByOneAttentionALayerAndWithoutAWait) {
                                                  RandomModelIds(40, 2),
                                                  RandomModelIds(70, 3),
                                                  RandomModelIds(1, 4)};
-  const Prefilled expected = Prefill(*weights, adapter, ids);
-  const Prefilled got = Prefill(*on_device, there, ids);
+  const DevicePrefilled expected = Prefill(*weights, adapter, ids);
+  const DevicePrefilled got = Prefill(*on_device, there, ids);
   EXPECT_EQ(got.logits.scalar_type(), at::kFloat);
   const at::Tensor logits = got.logits.cpu();
   const double error =
@@ -68,7 +68,7 @@ TEST(DevicePrefillTest, PromptsPassByOneAttentionALayerAndWithoutAWait) {
   EXPECT_EQ(got.work.pageable_copies, 0);
   // A prompt by itself asks for as much, but for the copies into its pages.
   for (size_t i = 0; i < ids.size(); ++i) {
-    const Prefilled alone = Prefill(*on_device, there, {ids[i]});
+    const DevicePrefilled alone = Prefill(*on_device, there, {ids[i]});
     EXPECT_EQ(alone.work.num_launches() + 3, got.work.num_launches());
     EXPECT_TRUE(at::allclose(alone.logits.cpu()[0],
                              logits[static_cast<int64_t>(i)],

@@ -33,7 +33,7 @@ using fake::InSeveralOrders;
 using fake::NumberOf;
 using fake::RandomNumbers;
 
-constexpr float kEps = 1e-6F;
+constexpr float kNormEps = 1e-6F;
 
 template <typename T>
 class CudaLayerOnHostTest : public testing::Test {};
@@ -130,7 +130,7 @@ TYPED_TEST(CudaLayerOnHostTest, ResidualNorm) {
                                   .out = out.data(),
                                   .hidden = c.hidden,
                                   .out_stride = c.out_stride,
-                                  .eps = kEps};
+                                  .eps = kNormEps};
       ASSERT_KERNEL_RUNS(DapdCudaResidualNorm(&args, NumberOf<T>(), nullptr));
       const std::vector<T> sums = x.Read();
       const std::vector<T> normed = out.Read();
@@ -148,9 +148,9 @@ TYPED_TEST(CudaLayerOnHostTest, ResidualNorm) {
           squares += std::pow(static_cast<double>(ToFloat(sum[i])), 2);
         }
         const float scale =
-            NormScale(BlockSumOfSquares(sum, c.hidden), c.hidden, kEps);
+            NormScale(BlockSumOfSquares(sum, c.hidden), c.hidden, kNormEps);
         const double exact_scale =
-            1.0 / std::sqrt(squares / static_cast<double>(c.hidden) + kEps);
+            1.0 / std::sqrt(squares / static_cast<double>(c.hidden) + kNormEps);
         for (int64_t i = 0; i < c.hidden; ++i) {
           const T ours = normed[row * c.out_stride + i];
           ASSERT_EQ(BitsOf(ours),
@@ -191,7 +191,7 @@ TYPED_TEST(CudaLayerOnHostTest, ResidualNormAddsThePartsOfRanksInTheirOrder) {
                                     .out = out.data(),
                                     .hidden = hidden,
                                     .out_stride = hidden,
-                                    .eps = kEps};
+                                    .eps = kNormEps};
         ASSERT_KERNEL_RUNS(DapdCudaResidualNorm(&args, NumberOf<T>(), nullptr));
         const std::vector<T> sums = x.Read();
         for (int64_t i = 0; i < size; ++i) {
@@ -270,7 +270,7 @@ TYPED_TEST(CudaLayerOnHostTest, SwiGlu) {
   }
 }
 
-struct Geometry {
+struct LayerGeometry {
   int64_t heads, kv_heads, head_dim;
   bool bias, norm;
 };
@@ -280,10 +280,10 @@ TYPED_TEST(CudaLayerOnHostTest, QkvTurnsQueriesAndFillsTheCache) {
   constexpr int64_t kPagesPerSlot = 2;
   const std::vector<int32_t> positions = {127, 0, 128, 200};  // by slot
   const std::vector<int32_t> slots = {2, -1, 0, 3};
-  for (const Geometry& g : {Geometry{1, 1, 8, false, false},
-                            Geometry{14, 2, 64, true, false},
-                            Geometry{3, 3, 80, false, true},
-                            Geometry{4, 2, 256, true, true}}) {
+  for (const LayerGeometry& g : {LayerGeometry{1, 1, 8, false, false},
+                                 LayerGeometry{14, 2, 64, true, false},
+                                 LayerGeometry{3, 3, 80, false, true},
+                                 LayerGeometry{4, 2, 256, true, true}}) {
     InSeveralOrders([&] {
       const int64_t dim = g.head_dim;
       const int64_t heads = g.heads + 2 * g.kv_heads;
@@ -320,7 +320,7 @@ TYPED_TEST(CudaLayerOnHostTest, QkvTurnsQueriesAndFillsTheCache) {
                          .heads = g.heads,
                          .kv_heads = g.kv_heads,
                          .head_dim = dim,
-                         .eps = kEps};
+                         .eps = kNormEps};
       ASSERT_KERNEL_RUNS(DapdCudaQkv(&args, NumberOf<T>(), nullptr));
       const std::vector<T> after = qkv.Read();
       int64_t num_cached = 0;
@@ -347,7 +347,7 @@ TYPED_TEST(CudaLayerOnHostTest, QkvTurnsQueriesAndFillsTheCache) {
               is_value ? nullptr : cosines.data() + position * dim,
               sines.data() + position * dim,
               dim,
-              kEps);
+              kNormEps);
           const T* found = after.data() + begin;
           if (!is_query) {
             const int64_t kv_head = (head - g.heads) % g.kv_heads;

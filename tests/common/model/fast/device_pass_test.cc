@@ -11,6 +11,8 @@
 #include "common/model/fast/training_pass.h"
 #include "common/model/reference/decoder.h"
 #include "tests/fakes/chunk_alone.h"
+#include "tests/fakes/flat_gradients.h"
+#include "tests/fakes/relative_error.h"
 #include "tests/fakes/torch_device/device_model.h"
 #include "tests/fakes/torch_device/torch_device.h"
 #include "tests/fakes/trained_adapter.h"
@@ -20,12 +22,6 @@ namespace {
 
 constexpr char kFlash[] = "aten::_flash_attention_forward";
 constexpr char kFlashBackward[] = "aten::_flash_attention_backward";
-
-double RelativeError(const at::Tensor& ours, const at::Tensor& expected) {
-  return ((ours.cpu() - expected).to(at::kDouble).norm() /
-          expected.to(at::kDouble).norm())
-      .item<double>();
-}
 
 // No operation that would build a mask, plan for a shape or wait.
 void ExpectPlainAttention(const DeviceWork& work) {
@@ -54,17 +50,6 @@ struct Case {
   at::Tensor grad_hidden;
 };
 
-at::Tensor Flat(const std::vector<LoraLayer>& gradients) {
-  std::vector<at::Tensor> parts;
-  for (const LoraLayer& layer : gradients) {
-    for (const LoraPair& pair : layer) {
-      parts.push_back(pair.a.cpu().flatten());
-      parts.push_back(pair.b.cpu().flatten());
-    }
-  }
-  return at::cat(parts);
-}
-
 TEST(DevicePassTest, ATrainingPassIsOneAttentionALayerForAllSequences) {
   for (const at::ScalarType dtype : {at::kBFloat16, at::kFloat}) {
     const auto weights = MakeSmallModel(dtype);
@@ -72,7 +57,8 @@ TEST(DevicePassTest, ATrainingPassIsOneAttentionALayerForAllSequences) {
     const Case here(dtype, at::kCPU);
     TrainingPass expected(
         *weights, adapter, here.tokens, here.rows, kUnlimitedActivations);
-    const at::Tensor wanted = Flat(expected.Backward(here.grad_hidden));
+    const at::Tensor wanted =
+        FlatGradients(expected.Backward(here.grad_hidden));
 
     const auto on_device = OnPlayedDevice(*weights);
     const Adapter adapter_there = OnPlayedDevice(adapter);
@@ -87,7 +73,8 @@ TEST(DevicePassTest, ATrainingPassIsOneAttentionALayerForAllSequences) {
     const DeviceWork work = WorkOfDevice();
     const double value = RelativeError(pass.hidden(), expected.hidden());
     const double gradient =
-        ((Flat(gradients) - wanted).norm() / wanted.norm()).item<double>();
+        ((FlatGradients(gradients) - wanted).norm() / wanted.norm())
+            .item<double>();
     std::cout << dtype << ": value " << value << ", gradient " << gradient
               << ", " << work.num_launches() << " launches\n";
     const bool is_wide = dtype == at::kFloat;

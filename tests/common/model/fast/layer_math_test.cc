@@ -7,15 +7,12 @@
 #include "gtest/gtest.h"
 
 #include "common/model/reference/decoder_layer.h"
+#include "tests/fakes/relative_error.h"
 
 namespace dapd {
 namespace {
 
 constexpr double kEps = 1e-6;
-
-double RelativeError(const at::Tensor& ours, const at::Tensor& expected) {
-  return ((ours - expected).norm() / expected.norm()).item<double>();
-}
 
 class LayerMathTest : public testing::TestWithParam<int64_t> {
  protected:

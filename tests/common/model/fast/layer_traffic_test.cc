@@ -18,6 +18,7 @@
 #include "common/model/fast/layer_pass.h"
 #include "tests/fakes/device_rows_on_host.h"
 #include "tests/fakes/model_shapes.h"
+#include "tests/fakes/relative_error.h"
 
 namespace dapd {
 namespace {
@@ -250,11 +251,6 @@ TEST(LayerTrafficTest, TrainingMovesLittleMoreThanItsTensorsNeed) {
             << " of the least\n";
   EXPECT_LE(ratio, 1.3);
   EXPECT_GE(ratio, 1.0) << "something is not counted";
-}
-
-double RelativeError(const at::Tensor& ours, const at::Tensor& expected) {
-  return ((ours.cpu().to(at::kFloat) - expected).norm() / expected.norm())
-      .item<double>();
 }
 
 TEST(LayerTrafficTest, TheGpusWayGivesWhatFloat32Gives) {

@@ -8,6 +8,7 @@
 #include "gtest/gtest.h"
 
 #include "tests/fakes/random_model.h"
+#include "tests/fakes/relative_error.h"
 #include "tests/fakes/trained_adapter.h"
 
 namespace dapd {
@@ -36,12 +37,6 @@ struct Case {
     return at::randn({8, 32}, generator);
   }();
 };
-
-double RelativeError(const at::Tensor& ours, const at::Tensor& expected) {
-  return ((ours - expected).to(at::kDouble).norm() /
-          expected.to(at::kDouble).norm())
-      .item<double>();
-}
 
 struct Errors {
   double value = 0.0;

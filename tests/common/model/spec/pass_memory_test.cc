@@ -14,13 +14,13 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr int64_t kGiB = int64_t{1} << 30;
+constexpr int64_t kOneGiB = int64_t{1} << 30;
 
 class PassMemoryTest : public testing::Test {
  protected:
   TrainerLimits OnGpu(int64_t gib) const {
     return PlanTrainerLimits(
-               config_, model_, EmptyGpu(config_, model_, gib * kGiB))
+               config_, model_, EmptyGpu(config_, model_, gib * kOneGiB))
         .value();
   }
   // What a pass of all that the limits allow takes at once.
@@ -44,14 +44,14 @@ TEST_F(PassMemoryTest, ACpuTakesWhatItAlwaysTook) {
   const TrainerLimits limits =
       PlanTrainerLimits(config_, model_, std::nullopt).value();
   EXPECT_EQ(limits.pack_tokens, 16384);
-  EXPECT_EQ(limits.activation_bytes, kGiB);
-  EXPECT_EQ(limits.ahead_bytes, 2 * kGiB);
+  EXPECT_EQ(limits.activation_bytes, kOneGiB);
+  EXPECT_EQ(limits.ahead_bytes, 2 * kOneGiB);
   EXPECT_EQ(limits.chunk_tokens, 512) << "over 4 GiB of activations";
   config_.trainer.activation_memory_mib = 64 << 10;
   config_.trainer.ahead_memory_mib = 0;
   const TrainerLimits set =
       PlanTrainerLimits(config_, model_, std::nullopt).value();
-  EXPECT_EQ(set.activation_bytes, 64 * kGiB);
+  EXPECT_EQ(set.activation_bytes, 64 * kOneGiB);
   EXPECT_EQ(set.ahead_bytes, 0);
   EXPECT_EQ(set.chunk_tokens, 512) << "part of the result";
   config_.rollout.max_new_tokens = 100;
@@ -65,7 +65,7 @@ TEST_F(PassMemoryTest, NoLayerRunsAgainWhileAGpuHasMemory) {
   EXPECT_EQ(limits.chunk_tokens, 0);
   EXPECT_EQ(limits.kept_layers, model_.num_layers);
   EXPECT_GE(limits.activation_bytes, AllActivations(limits.longest_pack));
-  EXPECT_GT(limits.ahead_bytes, 8 * kGiB)
+  EXPECT_GT(limits.ahead_bytes, 8 * kOneGiB)
       << "nor is it idle while answers come";
   EXPECT_THAT(Describe(limits, model_),
               HasSubstr("packs of 16384 tokens, answers whole, "));
@@ -74,7 +74,7 @@ TEST_F(PassMemoryTest, NoLayerRunsAgainWhileAGpuHasMemory) {
 
 TEST_F(PassMemoryTest, WhatAllTakeTogetherFits) {
   for (const int64_t gib : {24, 40, 48, 80, 96, 141}) {
-    const DeviceMemory gpu = EmptyGpu(config_, model_, gib * kGiB);
+    const DeviceMemory gpu = EmptyGpu(config_, model_, gib * kOneGiB);
     const TrainerLimits limits = OnGpu(gib);
     EXPECT_LT(Peak(limits), static_cast<double>(gpu.free)) << gib;
     EXPECT_LE(limits.pack_tokens, 16384) << gib;
@@ -90,7 +90,7 @@ TEST_F(PassMemoryTest,
   EXPECT_LT(OnGpu(40).pack_tokens, 100'000);
   EXPECT_LT(OnGpu(24).pack_tokens, OnGpu(40).pack_tokens);
   config_.rollout.max_new_tokens = 40'000;
-  const DeviceMemory gpu{.total = 24 * kGiB, .free = 12 * kGiB};
+  const DeviceMemory gpu{.total = 24 * kOneGiB, .free = 12 * kOneGiB};
   const absl::Status status = PlanTrainerLimits(config_, model_, gpu).status();
   EXPECT_EQ(ExitCodeOf(status), ExitCode::kConfig);
   for (const char* part :
@@ -120,14 +120,14 @@ TEST_F(PassMemoryTest, WhatIsPartOfTheResultDoesNotDependOnMemory) {
   }
   EXPECT_FALSE(PlanTrainerLimits(config_, model_, std::nullopt)->splits_packs);
   config_.trainer.pack_tokens = 1'000'000;
-  EXPECT_FALSE(
-      PlanTrainerLimits(config_, model_, EmptyGpu(config_, model_, 40 * kGiB))
-          .ok());
+  EXPECT_FALSE(PlanTrainerLimits(
+                   config_, model_, EmptyGpu(config_, model_, 40 * kOneGiB))
+                   .ok());
 }
 
 TEST_F(PassMemoryTest, SizesThatAreGivenStay) {
   config_.trainer.ahead_memory_mib = 4096;
-  EXPECT_EQ(OnGpu(80).ahead_bytes, 4 * kGiB);
+  EXPECT_EQ(OnGpu(80).ahead_bytes, 4 * kOneGiB);
   config_.trainer.activation_memory_mib = 0;
   EXPECT_EQ(OnGpu(80).activation_bytes, 0);
   EXPECT_EQ(OnGpu(80).kept_layers, 0);
@@ -138,18 +138,20 @@ TEST_F(PassMemoryTest, SizesThatAreGivenStay) {
 TEST_F(PassMemoryTest, ProcessesOnOneGpuTakeEvenParts) {
   // Another process was faster.
   const DeviceMemory all{
-      .total = 90 * kGiB, .free = 50 * kGiB, .own = 10 * kGiB};
-  EXPECT_EQ(ShareOf(all, 1).free, 50 * kGiB);
-  EXPECT_EQ(ShareOf(all, 3).total, 30 * kGiB);
-  EXPECT_EQ(ShareOf(all, 3).free, 20 * kGiB);
-  EXPECT_EQ(ShareOf({.total = 90 * kGiB, .free = kGiB, .own = 0}, 3).free,
-            kGiB);
-  EXPECT_EQ(ShareOf({.total = 9 * kGiB, .free = kGiB, .own = 4 * kGiB}, 3).free,
-            0);
+      .total = 90 * kOneGiB, .free = 50 * kOneGiB, .own = 10 * kOneGiB};
+  EXPECT_EQ(ShareOf(all, 1).free, 50 * kOneGiB);
+  EXPECT_EQ(ShareOf(all, 3).total, 30 * kOneGiB);
+  EXPECT_EQ(ShareOf(all, 3).free, 20 * kOneGiB);
+  EXPECT_EQ(ShareOf({.total = 90 * kOneGiB, .free = kOneGiB, .own = 0}, 3).free,
+            kOneGiB);
+  EXPECT_EQ(
+      ShareOf({.total = 9 * kOneGiB, .free = kOneGiB, .own = 4 * kOneGiB}, 3)
+          .free,
+      0);
   config_.run.gpu_processes = 3;
   const TrainerLimits limits = OnGpu(80);
   EXPECT_LT(Peak(limits) + BaseBytesOfRank(config_, model_, 1),
-            80.0 / 3 * kGiB);
+            80.0 / 3 * kOneGiB);
 }
 
 }  // namespace

@@ -7,10 +7,10 @@
 namespace dapd {
 namespace {
 
-using Board = PrefixBoard<FakeTask>;
+using Prefixes = PrefixBoard<FakeTask>;
 
 TEST(PrefixBoardTest, NewsGoesToOneWorkerUntilItIsTold) {
-  Board board;
+  Prefixes board;
   board.Tell({3, 10});
   EXPECT_FALSE(board.Next(1, /*adopts=*/false).has_value());
   const auto news = board.Next(1, /*adopts=*/true);
@@ -25,7 +25,7 @@ TEST(PrefixBoardTest, NewsGoesToOneWorkerUntilItIsTold) {
 }
 
 TEST(PrefixBoardTest, ACompleteTaskKeepsItsHomeAndIsNoNews) {
-  Board board;
+  Prefixes board;
   board.Tell({3, 10});
   board.Next(1, true);
   board.Tell({3, 20});
@@ -37,7 +37,7 @@ TEST(PrefixBoardTest, ACompleteTaskKeepsItsHomeAndIsNoNews) {
 }
 
 TEST(PrefixBoardTest, AHomeThatDoesNotGetTheTaskIsToldSo) {
-  Board board;
+  Prefixes board;
   board.Tell({3, 10});
   board.Next(1, true);
   board.Complete(3);
@@ -50,7 +50,7 @@ TEST(PrefixBoardTest, AHomeThatDoesNotGetTheTaskIsToldSo) {
 }
 
 TEST(PrefixBoardTest, NewsComesInTheOrderOfTheIdsWhoseverItIs) {
-  Board board;
+  Prefixes board;
   EXPECT_FALSE(board.HasOrphans());
   board.Tell({3, 10});
   board.Next(1, true);
@@ -70,7 +70,7 @@ TEST(PrefixBoardTest, NewsComesInTheOrderOfTheIdsWhoseverItIs) {
 }
 
 TEST(PrefixBoardTest, WhatNobodyWasToldIsWithdrawnInSilence) {
-  Board board;
+  Prefixes board;
   board.Tell({3, 10});
   board.Withdraw(3);
   board.Withdraw(4);
@@ -78,7 +78,7 @@ TEST(PrefixBoardTest, WhatNobodyWasToldIsWithdrawnInSilence) {
 }
 
 TEST(PrefixBoardTest, AReleasedTaskIsToldAnewUnlessItIsComplete) {
-  Board board;
+  Prefixes board;
   for (const uint64_t id : {3, 4, 5}) {
     board.Tell({id, 10});
     board.Next(1, true);
@@ -87,7 +87,7 @@ TEST(PrefixBoardTest, AReleasedTaskIsToldAnewUnlessItIsComplete) {
   board.Withdraw(5);
   board.Release(1);
   EXPECT_EQ(board.size(), 2);
-  EXPECT_EQ(board.Home(3), Board::kNobody);
+  EXPECT_EQ(board.Home(3), Prefixes::kNobody);
   EXPECT_EQ(board.Next(2, true)->id, 3U);
   EXPECT_FALSE(board.Next(2, true).has_value());
   EXPECT_EQ(board.Homes(2), 1);

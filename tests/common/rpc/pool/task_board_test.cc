@@ -7,15 +7,15 @@
 namespace dapd {
 namespace {
 
-struct FakeTask {
+struct NumberedTask {
   uint64_t id = 0;
 };
-using Board = TaskBoard<FakeTask, std::string>;
+using Tasks = TaskBoard<NumberedTask, std::string>;
 
 const absl::Time kLater = absl::FromUnixSeconds(100);
 
 TEST(TaskBoardTest, TasksAreTakenInTheOrderTheyWereAdded) {
-  Board board(3);
+  Tasks board(3);
   for (uint64_t id : {5, 2, 9}) board.Add({id});
   for (uint64_t id : {5, 2, 9}) EXPECT_EQ(board.Take(0, kLater)->id, id);
   EXPECT_FALSE(board.has_pending());
@@ -23,7 +23,7 @@ TEST(TaskBoardTest, TasksAreTakenInTheOrderTheyWereAdded) {
 }
 
 TEST(TaskBoardTest, ReturnedTasksComeFirstInTheOrderOfTheirIds) {
-  Board board(3);
+  Tasks board(3);
   for (uint64_t id : {1, 2, 3, 4}) board.Add({id});
   for (int i = 0; i < 3; ++i) board.Take(0, kLater);
   EXPECT_EQ(board.ReturnAll(0, absl::UnavailableError("gone")), 3);
@@ -32,7 +32,7 @@ TEST(TaskBoardTest, ReturnedTasksComeFirstInTheOrderOfTheirIds) {
 }
 
 TEST(TaskBoardTest, OnlyTheFirstAnswerToATaskCounts) {
-  Board board(3);
+  Tasks board(3);
   board.Add({7});
   board.Take(0, kLater);
   board.ReturnAll(0, absl::UnavailableError("gone"));
@@ -45,7 +45,7 @@ TEST(TaskBoardTest, OnlyTheFirstAnswerToATaskCounts) {
 }
 
 TEST(TaskBoardTest, WhatAWorkerHasIsKnownWhateverBecomesOfIt) {
-  Board board(3);
+  Tasks board(3);
   const auto at = [](int64_t second) { return absl::FromUnixSeconds(second); };
   for (uint64_t id : {1, 2, 3, 4}) board.Add({id});
   for (int64_t i = 0; i < 4; ++i) board.Take(0, at(10 + i), at(i));
@@ -76,7 +76,7 @@ TEST(TaskBoardTest, WhatAWorkerHasIsKnownWhateverBecomesOfIt) {
 }
 
 TEST(TaskBoardTest, AStragglerIsTheTaskThatOneOtherWorkerHasHadForLongest) {
-  Board board(3);
+  Tasks board(3);
   for (uint64_t id : {1, 2, 3}) board.Add({id});
   const auto at = [](int64_t second) { return absl::FromUnixSeconds(second); };
   board.Take(0, kLater, at(2));
@@ -91,7 +91,7 @@ TEST(TaskBoardTest, AStragglerIsTheTaskThatOneOtherWorkerHasHadForLongest) {
 }
 
 TEST(TaskBoardTest, ATaskThatASecondWorkerHasIsNotPendingWhenTheFirstIsLost) {
-  Board board(3);
+  Tasks board(3);
   board.Add({7});
   board.Take(0, kLater, absl::UnixEpoch());
   ASSERT_NE(board.TakeStraggler(1, kLater, kLater, kLater), nullptr);
@@ -103,7 +103,7 @@ TEST(TaskBoardTest, ATaskThatASecondWorkerHasIsNotPendingWhenTheFirstIsLost) {
 }
 
 TEST(TaskBoardTest, AnAnswerToAReturnedTaskTakesItOffTheList) {
-  Board board(3);
+  Tasks board(3);
   board.Add({7});
   board.Add({8});
   board.Take(0, kLater);
@@ -114,7 +114,7 @@ TEST(TaskBoardTest, AnAnswerToAReturnedTaskTakesItOffTheList) {
 }
 
 TEST(TaskBoardTest, ATaskThatWasReturnedTooOftenFailsWithTheLastReason) {
-  Board board(2);
+  Tasks board(2);
   board.Add({7});
   board.Take(0, kLater);
   EXPECT_TRUE(board.Return(0, 7, absl::UnavailableError("first")));
@@ -129,7 +129,7 @@ TEST(TaskBoardTest, ATaskThatWasReturnedTooOftenFailsWithTheLastReason) {
 }
 
 TEST(TaskBoardTest, RecalledTasksCountNoAttempt) {
-  Board board(2);
+  Tasks board(2);
   board.Add({7});
   for (int i = 0; i < 5; ++i) {
     board.Take(0, kLater);
@@ -140,7 +140,7 @@ TEST(TaskBoardTest, RecalledTasksCountNoAttempt) {
 }
 
 TEST(TaskBoardTest, AWorkerCannotReturnWhatAnotherHas) {
-  Board board(2);
+  Tasks board(2);
   board.Add({7});
   board.Take(0, kLater);
   EXPECT_FALSE(board.Return(1, 7, absl::UnavailableError("not mine")));
@@ -148,7 +148,7 @@ TEST(TaskBoardTest, AWorkerCannotReturnWhatAnotherHas) {
 }
 
 TEST(TaskBoardTest, ATaskExpiresAfterItsDeadlineOnItsWorkerOnly) {
-  Board board(2);
+  Tasks board(2);
   board.Add({7});
   board.Take(0, kLater);
   EXPECT_FALSE(board.HasExpired(0, kLater));
@@ -158,7 +158,7 @@ TEST(TaskBoardTest, ATaskExpiresAfterItsDeadlineOnItsWorkerOnly) {
 
 TEST(TaskBoardTest, WhoRefusedATaskIsKnownAndNotGivenItAsAStraggler) {
   const auto refusal = absl::DataLossError("no number");
-  Board board(9);
+  Tasks board(9);
   board.Add({7});
   EXPECT_FALSE(board.Refuse(0, 7, refusal)) << "it does not have it";
   EXPECT_FALSE(board.HasRefused(0, 7));

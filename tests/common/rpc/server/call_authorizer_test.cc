@@ -8,6 +8,7 @@
 #include "gtest/gtest.h"
 
 #include "tests/fakes/certificate_authority.h"
+#include "tests/fakes/generic_call.h"
 #include "tests/fakes/machine_clock.h"
 
 namespace dapd {
@@ -17,7 +18,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr char kStatus[] = "/dapd.v1.TrainerService/GetStatus";
 constexpr char kGenerate[] = "/dapd.v1.RolloutService/Generate";
 constexpr char kReflection[] =
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo";
@@ -62,7 +62,7 @@ constexpr auto kUnimplemented = absl::StatusCode::kUnimplemented;
 
 TEST_F(CallAuthorizerTest, OnLoopbackWithoutTokensEverythingKnownIsAllowed) {
   const auto authorizer = Make(Protection::kLoopback, false);
-  for (const char* method : {kStatus, kGenerate, kReflection}) {
+  for (const char* method : {kGetStatus, kGenerate, kReflection}) {
     EXPECT_EQ(Ask(*authorizer, method), kOk) << method;
   }
   EXPECT_EQ(Ask(*authorizer, "/dapd.v1.TrainerService/Stop"), kUnimplemented);
@@ -83,7 +83,7 @@ TEST_F(CallAuthorizerTest, RefusalsAreLoggedAsSeldomWhereTheClockIsSet) {
 
 TEST_F(CallAuthorizerTest, WithoutProtectionARunWorksAndReflectionDoesNot) {
   const auto authorizer = Make(Protection::kInsecure, false);
-  for (const char* method : {kStatus, kGenerate}) {
+  for (const char* method : {kGetStatus, kGenerate}) {
     EXPECT_EQ(Ask(*authorizer, method), kOk) << method;
   }
   EXPECT_EQ(Ask(*authorizer, kReflection), kDenied);
@@ -91,9 +91,10 @@ TEST_F(CallAuthorizerTest, WithoutProtectionARunWorksAndReflectionDoesNot) {
 
 TEST_F(CallAuthorizerTest, TokensOnceConfiguredAreNeededOnLoopbackToo) {
   const auto authorizer = Make(Protection::kLoopback, true);
-  EXPECT_EQ(Ask(*authorizer, kStatus), kUnauthenticated);
-  EXPECT_EQ(Ask(*authorizer, kStatus, std::string(40, 'x')), kUnauthenticated);
-  EXPECT_EQ(Ask(*authorizer, kStatus, kViewerToken), kOk);
+  EXPECT_EQ(Ask(*authorizer, kGetStatus), kUnauthenticated);
+  EXPECT_EQ(Ask(*authorizer, kGetStatus, std::string(40, 'x')),
+            kUnauthenticated);
+  EXPECT_EQ(Ask(*authorizer, kGetStatus, kViewerToken), kOk);
   EXPECT_EQ(Ask(*authorizer, kGenerate, kViewerToken), kDenied);
   EXPECT_EQ(Ask(*authorizer, kGenerate, kTrainerToken), kOk);
   EXPECT_EQ(Ask(*authorizer, kReflection, kTrainerToken), kDenied);
@@ -108,7 +109,7 @@ TEST_F(CallAuthorizerTest, TokensOnceConfiguredAreNeededOnLoopbackToo) {
                           "unknown_method",
                           "unauthenticated"));
   // A certificate's names mean nothing where no handshake has verified it.
-  EXPECT_EQ(Ask(*authorizer, kStatus, "", "spiffe://dapd/admin"),
+  EXPECT_EQ(Ask(*authorizer, kGetStatus, "", "spiffe://dapd/admin"),
             kUnauthenticated);
 }
 
@@ -128,20 +129,20 @@ TEST_F(CallAuthorizerTest,
   const auto authorizer = Make(Protection::kTls, true);
   const std::string viewer = "spiffe://dapd/viewer";
   EXPECT_EQ(Ask(*authorizer, kGenerate, kTrainerToken, viewer), kOk);
-  EXPECT_EQ(Ask(*authorizer, kStatus, "", viewer), kOk);
-  EXPECT_EQ(Ask(*authorizer, kStatus, std::string(40, 'x'), viewer),
+  EXPECT_EQ(Ask(*authorizer, kGetStatus, "", viewer), kOk);
+  EXPECT_EQ(Ask(*authorizer, kGetStatus, std::string(40, 'x'), viewer),
             kUnauthenticated);
-  EXPECT_EQ(Ask(*authorizer, kStatus, kViewerToken), kOk);
+  EXPECT_EQ(Ask(*authorizer, kGetStatus, kViewerToken), kOk);
 }
 
 TEST_F(CallAuthorizerTest, OnlyOneWellFormedAuthorizationIsTaken) {
   const auto authorizer = Make(Protection::kLoopback, true);
   const std::string good = absl::StrCat("Bearer ", kViewerToken);
-  EXPECT_TRUE(authorizer->Authorize({kStatus, {good}}).ok());
+  EXPECT_TRUE(authorizer->Authorize({kGetStatus, {good}}).ok());
   for (const std::vector<absl::string_view>& headers :
        std::vector<std::vector<absl::string_view>>{
            {good, good}, {kViewerToken}, {""}, {"Bearer "}, {"Basic abc"}}) {
-    EXPECT_EQ(authorizer->Authorize({kStatus, headers}).code(),
+    EXPECT_EQ(authorizer->Authorize({kGetStatus, headers}).code(),
               kUnauthenticated);
   }
 }
@@ -151,7 +152,7 @@ TEST_F(CallAuthorizerTest, NeitherAnswerNorLogRepeatsWhatTheCallerSent) {
   const std::string canary = "canary-0123456789abcdef0123456789abcdef";
   testing::internal::CaptureStderr();
   const std::string header = absl::StrCat("Bearer ", canary);
-  std::string said(authorizer->Authorize({kStatus, {header}}).message());
+  std::string said(authorizer->Authorize({kGetStatus, {header}}).message());
   absl::StrAppend(
       &said, std::string(authorizer->Authorize({canary, {header}}).message()));
   absl::StrAppend(&said, testing::internal::GetCapturedStderr());
@@ -162,7 +163,7 @@ TEST_F(CallAuthorizerTest, NeitherAnswerNorLogRepeatsWhatTheCallerSent) {
 TEST_F(CallAuthorizerTest, RefusalsDoNotFloodTheLog) {
   const auto authorizer = Make(Protection::kLoopback, true);
   testing::internal::CaptureStderr();
-  for (int i = 0; i < 1000; ++i) Ask(*authorizer, kStatus);
+  for (int i = 0; i < 1000; ++i) Ask(*authorizer, kGetStatus);
   const std::string logged = testing::internal::GetCapturedStderr();
   EXPECT_LT(std::count(logged.begin(), logged.end(), '\n'), 20) << logged;
   EXPECT_EQ(refused_.size(), 1000u);

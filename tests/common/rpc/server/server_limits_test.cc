@@ -22,29 +22,13 @@
 #include "dapd/v1/trainer.grpc.pb.h"
 #include "tests/fakes/certificate_authority.h"
 #include "tests/fakes/generic_call.h"
+#include "tests/fakes/held_trainer.h"
 #include "tests/fakes/loopback_socket.h"
 
 namespace dapd {
 namespace {
 
 using ::testing::HasSubstr;
-
-constexpr char kStatus[] = "/dapd.v1.TrainerService/GetStatus";
-
-class FakeTrainer : public v1::TrainerService::Service {
- public:
-  grpc::Status GetStatus(grpc::ServerContext* context,
-                         const v1::GetStatusRequest*,
-                         v1::GetStatusResponse*) override {
-    ++running;
-    while (hold && !context->IsCancelled()) {
-      absl::SleepFor(absl::Milliseconds(1));
-    }
-    return grpc::Status::OK;
-  }
-  std::atomic<bool> hold = false;
-  std::atomic<int> running = 0;
-};
 
 // A message of `bytes` bytes: one unknown field, which parsers skip.
 std::string MessageOf(size_t bytes) {
@@ -103,7 +87,7 @@ class ServerLimitsTest : public testing::Test {
   }
   ~ServerLimitsTest() override { service_.hold = false; }
 
-  FakeTrainer service_;
+  HeldTrainer service_;
   std::unique_ptr<RpcServer> server_;
 };
 
@@ -114,13 +98,13 @@ TEST_F(ServerLimitsTest, AMessageOfTheLimitPassesAndOneByteMoreIsRefused) {
   const auto channel = grpc::CreateCustomChannel(
       server_->address(), grpc::InsecureChannelCredentials(), arguments);
   const grpc::Status at_limit =
-      CallByName(channel, kStatus, MessageOf(kMaxMessageBytes));
+      CallByName(channel, kGetStatus, MessageOf(kMaxMessageBytes));
   EXPECT_TRUE(at_limit.ok()) << at_limit.error_message();
-  EXPECT_EQ(CallByName(channel, kStatus, MessageOf(kMaxMessageBytes + 1))
+  EXPECT_EQ(CallByName(channel, kGetStatus, MessageOf(kMaxMessageBytes + 1))
                 .error_code(),
             grpc::StatusCode::RESOURCE_EXHAUSTED);
-  EXPECT_TRUE(CallByName(channel, kStatus).ok());
-  EXPECT_EQ(service_.running, 2);
+  EXPECT_TRUE(CallByName(channel, kGetStatus).ok());
+  EXPECT_EQ(service_.calls, 2);
 }
 
 // The header list's size counts every name and value and 32 bytes each; what
@@ -132,7 +116,7 @@ TEST_F(ServerLimitsTest, HeadersPassUpToTheLimitAndNotBeyond) {
     const auto channel = OpenPlaintextChannel(server_->address());
     // Now both ends know the other's frame size: cut up, a list counts for
     // more.
-    EXPECT_TRUE(CallByName(channel, kStatus).ok());
+    EXPECT_TRUE(CallByName(channel, kGetStatus).ok());
     grpc::ClientContext context;
     // It goes in the header, too: of minutes, gRPC does not tell milliseconds.
     context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Minutes(20)));
@@ -163,15 +147,16 @@ TEST_F(ServerLimitsTest, OneConnectionRunsSoManyCallsAtATime) {
   std::vector<std::jthread> callers;
   for (int i = 0; i < 3; ++i) {
     callers.emplace_back(
-        [&] { EXPECT_TRUE(CallByName(channel, kStatus).ok()); });
+        [&] { EXPECT_TRUE(CallByName(channel, kGetStatus).ok()); });
   }
-  while (service_.running < 3) absl::SleepFor(absl::Milliseconds(1));
-  EXPECT_EQ(CallByName(channel, kStatus, "", nullptr, absl::Milliseconds(300))
-                .error_code(),
-            grpc::StatusCode::DEADLINE_EXCEEDED);
-  EXPECT_EQ(service_.running, 3);
+  while (service_.calls < 3) absl::SleepFor(absl::Milliseconds(1));
+  EXPECT_EQ(
+      CallByName(channel, kGetStatus, "", nullptr, absl::Milliseconds(300))
+          .error_code(),
+      grpc::StatusCode::DEADLINE_EXCEEDED);
+  EXPECT_EQ(service_.calls, 3);
   service_.hold = false;
-  EXPECT_TRUE(CallByName(channel, kStatus).ok());
+  EXPECT_TRUE(CallByName(channel, kGetStatus).ok());
 }
 
 TEST_F(ServerLimitsTest, MoreCallsThanThreadsAreRefusedAndTheOthersGoOn) {
@@ -191,7 +176,7 @@ TEST_F(ServerLimitsTest, MoreCallsThanThreadsAreRefusedAndTheOthersGoOn) {
     std::vector<std::jthread> callers;
     for (const auto& channel : channels) {
       callers.emplace_back([&, channel] {
-        const grpc::Status status = CallByName(channel, kStatus);
+        const grpc::Status status = CallByName(channel, kGetStatus);
         served += status.ok();
         if (status.ok()) return;
         ++refused;
@@ -204,7 +189,7 @@ TEST_F(ServerLimitsTest, MoreCallsThanThreadsAreRefusedAndTheOthersGoOn) {
   }
   EXPECT_GT(served, 0);
   EXPECT_TRUE(
-      CallByName(OpenPlaintextChannel(server_->address()), kStatus).ok());
+      CallByName(OpenPlaintextChannel(server_->address()), kGetStatus).ok());
 }
 
 TEST_F(ServerLimitsTest, TheDocumentNamesTheLimits) {
@@ -236,14 +221,14 @@ TEST_F(ServerLimitsTest, TheDocumentNamesTheLimits) {
 TEST_F(ServerLimitsTest, AnIdleConnectionIsClosedAndTheNextCallMakesAnother) {
   Start({.max_connection_idle = absl::Milliseconds(200)});
   const auto channel = OpenPlaintextChannel(server_->address());
-  EXPECT_TRUE(CallByName(channel, kStatus).ok());
+  EXPECT_TRUE(CallByName(channel, kGetStatus).ok());
   const absl::Time deadline = absl::Now() + absl::Seconds(20);
   while (channel->GetState(false) == GRPC_CHANNEL_READY &&
          absl::Now() < deadline) {
     absl::SleepFor(absl::Milliseconds(10));
   }
   EXPECT_NE(channel->GetState(false), GRPC_CHANNEL_READY);
-  EXPECT_TRUE(CallByName(channel, kStatus).ok());
+  EXPECT_TRUE(CallByName(channel, kGetStatus).ok());
 }
 
 TEST_F(ServerLimitsTest, SilentConnectionsAreClosedAndHinderNobody) {
@@ -262,12 +247,12 @@ TEST_F(ServerLimitsTest, SilentConnectionsAreClosedAndHinderNobody) {
     }
     const auto channel =
         OpenChannel(server_->address(), *credentials, {Role::kTrainer}).value();
-    EXPECT_TRUE(CallByName(channel, kStatus).ok());
+    EXPECT_TRUE(CallByName(channel, kGetStatus).ok());
     for (const auto& connection : silent) {
       EXPECT_THAT(connection->ReadToEnd(absl::Seconds(20)),
                   testing::Not(HasSubstr("open")));
     }
-    EXPECT_TRUE(CallByName(channel, kStatus).ok());
+    EXPECT_TRUE(CallByName(channel, kGetStatus).ok());
   }
 }
 
@@ -298,7 +283,7 @@ TEST_F(ServerLimitsTest, WhoFloodsPingsIsSentAway) {
   // ENHANCE_YOUR_CALM, in a GOAWAY frame.
   EXPECT_THAT(received, HasSubstr(std::string("\0\0\0\x0b", 4)));
   EXPECT_TRUE(
-      CallByName(OpenPlaintextChannel(server_->address()), kStatus).ok());
+      CallByName(OpenPlaintextChannel(server_->address()), kGetStatus).ok());
 }
 
 TEST_F(ServerLimitsTest, WhatIsNoHttp2IsClosed) {
@@ -314,7 +299,7 @@ TEST_F(ServerLimitsTest, WhatIsNoHttp2IsClosed) {
                 testing::Not(HasSubstr("open")));
   }
   EXPECT_TRUE(
-      CallByName(OpenPlaintextChannel(server_->address()), kStatus).ok());
+      CallByName(OpenPlaintextChannel(server_->address()), kGetStatus).ok());
 }
 
 }  // namespace

@@ -15,28 +15,12 @@
 #include "common/base/exit_code.h"
 #include "dapd/v1/trainer.grpc.pb.h"
 #include "tests/fakes/generic_call.h"
+#include "tests/fakes/held_trainer.h"
 
 namespace dapd {
 namespace {
 
 using ::testing::HasSubstr;
-
-// Answers at once, or, while `hold` is set, once the call is cancelled.
-class FakeTrainer : public v1::TrainerService::Service {
- public:
-  grpc::Status GetStatus(grpc::ServerContext* context,
-                         const v1::GetStatusRequest*,
-                         v1::GetStatusResponse* response) override {
-    ++calls;
-    while (hold && !context->IsCancelled()) {
-      absl::SleepFor(absl::Milliseconds(1));
-    }
-    response->set_run_name("fake");
-    return context->IsCancelled() ? grpc::Status::CANCELLED : grpc::Status::OK;
-  }
-  std::atomic<bool> hold = false;
-  std::atomic<int> calls = 0;
-};
 
 class ServerTest : public ::testing::Test {
  protected:
@@ -73,7 +57,7 @@ class ServerTest : public ::testing::Test {
     return answer == "\x08\x01" ? "SERVING" : "NOT_SERVING";
   }
 
-  FakeTrainer service_;
+  HeldTrainer service_;
   std::unique_ptr<RpcServer> server_;
   std::shared_ptr<grpc::Channel> channel_;
 };
@@ -88,7 +72,7 @@ TEST_F(ServerTest, PortZeroTakesAFreePortAndAnswers) {
 
 TEST_F(ServerTest, APortInUseIsAClearErrorWithTheConfigExitCode) {
   Start();
-  FakeTrainer other;
+  HeldTrainer other;
   const auto second =
       RpcServer::Start({.listen = server_->address()}, {{&other, "other"}});
   ASSERT_FALSE(second.ok());

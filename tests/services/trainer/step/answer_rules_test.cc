@@ -22,7 +22,7 @@ AnswerRules RulesOf(const char* source, const char* unverified = "first") {
 }
 
 // One answer of a single token by attempt.
-AnswersByAttempt Answers(const std::vector<int32_t>& tokens) {
+AnswersByAttempt AnswersOf(const std::vector<int32_t>& tokens) {
   AnswersByAttempt answers;
   for (size_t i = 0; i < tokens.size(); ++i) {
     answers[static_cast<int64_t>(i)].ids = {tokens[i]};
@@ -33,24 +33,24 @@ AnswersByAttempt Answers(const std::vector<int32_t>& tokens) {
 TEST(AnswerRulesTest, AGivenReferenceTakesOneAnswer) {
   const AnswerRules rules = RulesOf("reference");
   EXPECT_THAT(WantedAttempts(rules, {}), ElementsAre(0));
-  EXPECT_THAT(WantedAttempts(rules, Answers({5})), IsEmpty());
-  EXPECT_EQ(ChooseReference(rules, Answers({5}), {})->attempt, 0);
+  EXPECT_THAT(WantedAttempts(rules, AnswersOf({5})), IsEmpty());
+  EXPECT_EQ(ChooseReference(rules, AnswersOf({5}), {})->attempt, 0);
 }
 
 TEST(AnswerRulesTest, ADualAnswerIsSampledAgainWhileItEqualsTheFirst) {
   const AnswerRules rules = RulesOf("dual");
   EXPECT_THAT(WantedAttempts(rules, {}), ElementsAre(0, 1));
-  EXPECT_THAT(WantedAttempts(rules, Answers({5})), ElementsAre(1));
-  EXPECT_THAT(WantedAttempts(rules, Answers({5, 6})), IsEmpty());
-  EXPECT_EQ(ChooseReference(rules, Answers({5, 6}), {})->attempt, 1);
-  EXPECT_THAT(WantedAttempts(rules, Answers({5, 5})), ElementsAre(2));
-  EXPECT_THAT(WantedAttempts(rules, Answers({5, 5, 6})), IsEmpty());
-  EXPECT_EQ(ChooseReference(rules, Answers({5, 5, 6}), {})->attempt, 2);
+  EXPECT_THAT(WantedAttempts(rules, AnswersOf({5})), ElementsAre(1));
+  EXPECT_THAT(WantedAttempts(rules, AnswersOf({5, 6})), IsEmpty());
+  EXPECT_EQ(ChooseReference(rules, AnswersOf({5, 6}), {})->attempt, 1);
+  EXPECT_THAT(WantedAttempts(rules, AnswersOf({5, 5})), ElementsAre(2));
+  EXPECT_THAT(WantedAttempts(rules, AnswersOf({5, 5, 6})), IsEmpty());
+  EXPECT_EQ(ChooseReference(rules, AnswersOf({5, 5, 6}), {})->attempt, 2);
 }
 
 TEST(AnswerRulesTest, AfterEightResamplesAnEqualAnswerIsKept) {
   const AnswerRules rules = RulesOf("dual");
-  AnswersByAttempt answers = Answers({5, 5});
+  AnswersByAttempt answers = AnswersOf({5, 5});
   int64_t resamples = 0;
   while (!WantedAttempts(rules, answers).empty()) {
     const std::vector<int64_t> wanted = WantedAttempts(rules, answers);
@@ -64,7 +64,7 @@ TEST(AnswerRulesTest, AfterEightResamplesAnEqualAnswerIsKept) {
 }
 
 TEST(AnswerRulesTest, TheFirstApprovedOfFourCandidatesIsTaken) {
-  const AnswersByAttempt answers = Answers({5, 6, 7, 8, 9});
+  const AnswersByAttempt answers = AnswersOf({5, 6, 7, 8, 9});
   const AnswerRules rules = RulesOf("verified");
   EXPECT_THAT(WantedAttempts(rules, {}), ElementsAre(0, 1, 2, 3, 4));
   EXPECT_THAT(WantedAttempts(rules, answers), IsEmpty());
@@ -75,7 +75,7 @@ TEST(AnswerRulesTest, TheFirstApprovedOfFourCandidatesIsTaken) {
 }
 
 TEST(AnswerRulesTest, WithNoneApprovedTheFirstStandsInOrTheSampleIsLeftOut) {
-  const AnswersByAttempt answers = Answers({5, 6, 7, 8, 9});
+  const AnswersByAttempt answers = AnswersOf({5, 6, 7, 8, 9});
   const std::vector<bool> none(4, false);
   const auto first = ChooseReference(RulesOf("verified"), answers, none);
   ASSERT_TRUE(first.has_value());

@@ -1,0 +1,17 @@
+// How far a tensor is from the one that it should be.
+#pragma once
+
+#include "common/tensor/aten.h"
+
+namespace dapd {
+
+// |ours - expected| / |expected|, as vectors and in float64, whatever their
+// dtypes and devices are.
+inline double RelativeError(const at::Tensor& ours,
+                            const at::Tensor& expected) {
+  const at::Tensor wide = expected.cpu().to(at::kDouble);
+  return ((ours.cpu().to(at::kDouble) - wide).norm() / wide.norm())
+      .item<double>();
+}
+
+}  // namespace dapd
