@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <map>
 #include <optional>
 #include <set>
 
@@ -11,8 +10,7 @@
 #include "common/model/spec/decoding_shape.h"
 #include "common/model/spec/number_bytes.h"
 #include "common/model/spec/pass_memory.h"
-#include "common/model/spec/scoring_shape.h"
-#include "common/model/spec/step_cost.h"
+#include "common/model/spec/scoring_memory.h"
 
 namespace dapd {
 namespace {
@@ -20,26 +18,15 @@ namespace {
 constexpr double kMiB = 1024.0 * 1024.0;
 // A program with its libraries, on a CPU.
 constexpr double kProgramBytes = 400e6;
-// The template around a problem, and the problem itself, in tokens.
-constexpr int64_t kPromptTokens = 400;
 // Tensors as wide as a layer's input, and as its MLP, that are alive at once.
 constexpr double kHiddenTensors = 12;
 constexpr double kIntermediateTensors = 4;
 // The loss's buffers on a CPU, whatever the length
 // (common/objective/head_loss.h).
 constexpr double kHeadLossBytes = 400e6;
-// Chunks of a teacher's pass on a GPU (teacher.chunk_tokens).
-constexpr double kChunksOfPass = 4;
 
 double ProgramBytes(const Config& config) {
   return PlansForGpu(config) ? kGpuContextBytes : kProgramBytes;
-}
-
-// Keys and values of a token in all layers.
-double KvBytes(const Config& config, const ModelConfig& model) {
-  return 2 * static_cast<double>(model.num_layers) *
-         static_cast<double>(NumberBytes(config)) *
-         static_cast<double>(model.num_kv_heads * model.head_dim);
 }
 
 // Of one of `ranks` that split every layer: its share of those, all of the
@@ -96,7 +83,8 @@ double SlotsMemory(const Config& config, const ModelConfig& model) {
     slots = std::min(slots, kGpuDecodeSlots);
     tokens = TokensOfPages(tokens);
   }
-  return static_cast<double>(slots * tokens) * KvBytes(config, model) /
+  return static_cast<double>(slots * tokens) *
+         static_cast<double>(KvTokenBytes(config, model)) /
          static_cast<double>(config.rollout.tensor_parallel);
 }
 
@@ -157,101 +145,6 @@ std::set<WeightSet> TeacherSets(const Config& config) {
   return sets;
 }
 
-// Of a request's views as long as they may be, in tokens.
-struct RequestTokens {
-  double all = 0;      // of the set of weights that reads most
-  double longest = 0;  // of one view
-};
-
-RequestTokens LongestRequest(const Config& config) {
-  const SampleLengths lengths = LongestSamples(config);
-  std::map<WeightSet, std::set<ViewName>> views;
-  for (const TeacherPass& pass : TeacherPasses(ExpandTerms(config.objective))) {
-    // Until its first refresh a snapshot is the base.
-    const bool may_be_base = pass.weights == WeightSet::kSnapshot;
-    views[may_be_base ? WeightSet::kBase : pass.weights].insert(pass.view);
-  }
-  RequestTokens request;
-  for (const auto& [set, names] : views) {
-    double all = 0;
-    for (const ViewName name : names) {
-      const double tokens = lengths.at(ViewNameString(name)).tokens;
-      all += tokens;
-      request.longest = std::max(request.longest, tokens);
-    }
-    request.all = std::max(request.all, all);
-  }
-  return request;
-}
-
-// What one pass takes while its chunks get copies of their own: keys, values
-// and last hidden states. Logits are made of the payloads that send what is
-// computed from them: of top_k also what the temperature and the softmax make
-// of them.
-std::vector<MemoryItem> PassItems(const Config& config,
-                                  const ModelConfig& model,
-                                  double bytes_of_token,
-                                  int64_t rows,
-                                  int64_t head_rows) {
-  std::vector<MemoryItem> items = {
-      {"keys and values of a pass",
-       static_cast<double>(std::max(rows, config.teacher.chunk_tokens)) *
-           bytes_of_token}};
-  const std::string& payload = config.teacher.payload;
-  if (payload != "hidden_states") {
-    const double copies = payload == "top_k" ? 3 : 1;
-    items.push_back({"logits",
-                     copies * static_cast<double>(sizeof(float) * head_rows) *
-                         static_cast<double>(model.vocab_size)});
-  }
-  return items;
-}
-
-// What scoring takes on a GPU. Requests that are scored together keep what
-// their views' chunks computed until they are through; short of memory the
-// teacher scores them one by one.
-std::vector<MemoryItem> ScoringOnGpu(const Config& config,
-                                     const ModelConfig& model,
-                                     const Sizes& sizes,
-                                     double prefix_caches) {
-  constexpr auto kRequests = static_cast<double>(kGpuScoringRequests);
-  constexpr auto kRows = static_cast<double>(kGpuScoringRows);
-  const RequestTokens request = LongestRequest(config);
-  const double kv_token = KvBytes(config, model);
-  const double token = kv_token + sizes.number * sizes.hidden;
-  const double views = request.all * token;
-  const double attended = kChunksOfPass * request.longest * kv_token /
-                          static_cast<double>(model.num_layers);
-  const double scores = sizes.score * 3 * (sizes.rollout + sizes.reference);
-  std::vector<MemoryItem> items =
-      PassItems(config, model, token, kGpuScoringRows, kGpuScoringHeadRows);
-  items.insert(items.end(),
-               {{"views under way, beside the prefixes",
-                 std::max(0.0, kRequests * views - prefix_caches),
-                 std::max(0.0, views - prefix_caches)},
-                {"a layer", LayerWorkspace(config, model, kRows) + attended},
-                {"scores", kRequests * scores, scores}});
-  return items;
-}
-
-// What scoring takes on a CPU, one request at a time.
-std::vector<MemoryItem> ScoringOnCpu(const Config& config,
-                                     const ModelConfig& model,
-                                     const Sizes& sizes,
-                                     double prefix_caches) {
-  const double longest_view = kPromptTokens + sizes.rollout + sizes.reference;
-  const double token = KvBytes(config, model) + sizes.number * sizes.hidden;
-  std::vector<MemoryItem> items =
-      PassItems(config, model, token, kCpuScoringRows, kCpuScoringHeadRows);
-  items.insert(
-      items.end(),
-      {{"views under way, beside the prefixes",
-        std::max(0.0, LongestRequest(config).all * token - prefix_caches)},
-       {"a layer", LayerWorkspace(config, model, longest_view)},
-       {"scores", sizes.score * 3 * (sizes.rollout + sizes.reference)}});
-  return items;
-}
-
 RoleMemory TeacherMemory(const Config& config,
                          const ModelConfig& model,
                          const Sizes& sizes) {
@@ -260,9 +153,7 @@ RoleMemory TeacherMemory(const Config& config,
   RoleMemory memory{{{"program", ProgramBytes(config)},
                      {"base", BaseBytesOfRank(config, model, /*ranks=*/1)},
                      {"prefix caches", prefix_caches}}};
-  std::ranges::move(PlansForGpu(config)
-                        ? ScoringOnGpu(config, model, sizes, prefix_caches)
-                        : ScoringOnCpu(config, model, sizes, prefix_caches),
+  std::ranges::move(ScoringItems(config, model, prefix_caches),
                     std::back_inserter(memory.items));
   for (const WeightSet set : TeacherSets(config)) {
     memory.items.push_back({WeightSetName(set), sizes.adapter});

@@ -12,6 +12,9 @@
 
 namespace dapd {
 
+// The template around a problem, and the problem itself, in tokens.
+inline constexpr int64_t kPromptTokens = 400;
+
 // Weights of the projections of one layer.
 double LayerParameters(const ModelConfig& model);
 // Of the adapter that `config` asks for.

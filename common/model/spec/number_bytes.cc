@@ -6,6 +6,11 @@ int64_t NumberBytes(const Config& config) {
   return config.model.precision == "float32" ? 4 : 2;
 }
 
+int64_t KvTokenBytes(const Config& config, const ModelConfig& model) {
+  return 2 * model.num_layers * NumberBytes(config) * model.num_kv_heads *
+         model.head_dim;
+}
+
 int64_t ScoreBytes(const Config& config, const ModelConfig& model) {
   constexpr auto kFloat = static_cast<int64_t>(sizeof(float));
   const TeacherSection& teacher = config.teacher;

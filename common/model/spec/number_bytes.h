@@ -11,6 +11,9 @@ namespace dapd {
 // Bytes of a weight, and of what is computed from it, by model.precision.
 int64_t NumberBytes(const Config& config);
 
+// Bytes of a token's keys and values in all layers.
+int64_t KvTokenBytes(const Config& config, const ModelConfig& model);
+
 // Bytes of a scored token of one view, by teacher.payload (teacher.proto): its
 // last hidden state as the model computes it, float32 logits, or an int32 id
 // and a float32 log-probability of each of top_k tokens.

@@ -1,6 +1,6 @@
 // How a teacher fills its passes: what it computes by
 // (services/teacher/load_scorer.h) and its memory is planned by
-// (memory_plan.h).
+// (scoring_memory.h).
 #pragma once
 
 #include <cstdint>

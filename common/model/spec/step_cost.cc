@@ -41,7 +41,6 @@ struct ModelNumbers {
 
 ModelNumbers NumbersOf(const Config& config, const ModelConfig& model) {
   const auto layers = static_cast<double>(model.num_layers);
-  const auto head_dim = static_cast<double>(model.head_dim);
   ModelNumbers numbers;
   numbers.hidden = static_cast<double>(model.hidden_size);
   numbers.bytes = static_cast<double>(NumberBytes(config));
@@ -50,9 +49,8 @@ ModelNumbers NumbersOf(const Config& config, const ModelConfig& model) {
   numbers.head = numbers.hidden * static_cast<double>(model.vocab_size);
   // Causal: half of the square, for the scores and for the values.
   numbers.attention =
-      2 * layers * static_cast<double>(model.num_heads) * head_dim;
-  numbers.kv_token = 2 * layers * numbers.bytes *
-                     static_cast<double>(model.num_kv_heads) * head_dim;
+      2 * layers * static_cast<double>(model.num_heads * model.head_dim);
+  numbers.kv_token = static_cast<double>(KvTokenBytes(config, model));
   return numbers;
 }
 

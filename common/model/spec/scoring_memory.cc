@@ -1,0 +1,137 @@
+#include "common/model/spec/scoring_memory.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+
+#include "common/config/preset_terms.h"
+#include "common/model/spec/number_bytes.h"
+#include "common/model/spec/pass_memory.h"
+#include "common/model/spec/scoring_shape.h"
+#include "common/model/spec/step_cost.h"
+
+namespace dapd {
+namespace {
+
+// Chunks of a teacher's pass on a GPU (teacher.chunk_tokens).
+constexpr double kChunksOfPass = 4;
+
+// Of a request's views as long as they may be, in tokens.
+struct RequestTokens {
+  double all = 0;      // of the set of weights that reads most
+  double longest = 0;  // of one view
+};
+
+RequestTokens LongestRequest(const Config& config) {
+  const SampleLengths lengths = LongestSamples(config);
+  std::map<WeightSet, std::set<ViewName>> views;
+  for (const TeacherPass& pass : TeacherPasses(ExpandTerms(config.objective))) {
+    // Until its first refresh a snapshot is the base.
+    const bool may_be_base = pass.weights == WeightSet::kSnapshot;
+    views[may_be_base ? WeightSet::kBase : pass.weights].insert(pass.view);
+  }
+  RequestTokens request;
+  for (const auto& [set, names] : views) {
+    double all = 0;
+    for (const ViewName name : names) {
+      const double tokens = lengths.at(ViewNameString(name)).tokens;
+      all += tokens;
+      request.longest = std::max(request.longest, tokens);
+    }
+    request.all = std::max(request.all, all);
+  }
+  return request;
+}
+
+// What a token that is under way leaves: its keys and values in all layers, and
+// its last hidden state.
+double TokenBytes(const Config& config, const ModelConfig& model) {
+  return static_cast<double>(KvTokenBytes(config, model) +
+                             NumberBytes(config) * model.hidden_size);
+}
+
+// What is sent of a request: of three views of an answer, and of a reference.
+double RequestScores(const Config& config, const ModelConfig& model) {
+  const double tokens =
+      3 * static_cast<double>(config.rollout.max_new_tokens +
+                              config.objective.max_reference_tokens);
+  return static_cast<double>(ScoreBytes(config, model)) * tokens;
+}
+
+// What one pass takes while its chunks get copies of their own: keys, values
+// and last hidden states. Logits are made of the payloads that send what is
+// computed from them: of top_k also what the temperature and the softmax make
+// of them.
+std::vector<MemoryItem> PassItems(const Config& config,
+                                  const ModelConfig& model,
+                                  int64_t rows,
+                                  int64_t head_rows) {
+  std::vector<MemoryItem> items = {
+      {"keys and values of a pass",
+       static_cast<double>(std::max(rows, config.teacher.chunk_tokens)) *
+           TokenBytes(config, model)}};
+  const std::string& payload = config.teacher.payload;
+  if (payload != "hidden_states") {
+    const double copies = payload == "top_k" ? 3 : 1;
+    items.push_back({"logits",
+                     copies * static_cast<double>(sizeof(float) * head_rows) *
+                         static_cast<double>(model.vocab_size)});
+  }
+  return items;
+}
+
+// What scoring takes on a GPU. Requests that are scored together keep what
+// their views' chunks computed until they are through; short of memory the
+// teacher scores them one by one.
+std::vector<MemoryItem> ScoringOnGpu(const Config& config,
+                                     const ModelConfig& model,
+                                     double prefix_caches) {
+  constexpr auto kRequests = static_cast<double>(kGpuScoringRequests);
+  constexpr auto kRows = static_cast<double>(kGpuScoringRows);
+  const RequestTokens request = LongestRequest(config);
+  const double views = request.all * TokenBytes(config, model);
+  const double attended = kChunksOfPass * request.longest *
+                          static_cast<double>(KvTokenBytes(config, model)) /
+                          static_cast<double>(model.num_layers);
+  const double scores = RequestScores(config, model);
+  std::vector<MemoryItem> items =
+      PassItems(config, model, kGpuScoringRows, kGpuScoringHeadRows);
+  items.insert(items.end(),
+               {{"views under way, beside the prefixes",
+                 std::max(0.0, kRequests * views - prefix_caches),
+                 std::max(0.0, views - prefix_caches)},
+                {"a layer", LayerWorkspace(config, model, kRows) + attended},
+                {"scores", kRequests * scores, scores}});
+  return items;
+}
+
+// What scoring takes on a CPU, one request at a time.
+std::vector<MemoryItem> ScoringOnCpu(const Config& config,
+                                     const ModelConfig& model,
+                                     double prefix_caches) {
+  const auto longest_view =
+      static_cast<double>(kPromptTokens + config.rollout.max_new_tokens +
+                          config.objective.max_reference_tokens);
+  const double views = LongestRequest(config).all * TokenBytes(config, model);
+  std::vector<MemoryItem> items =
+      PassItems(config, model, kCpuScoringRows, kCpuScoringHeadRows);
+  items.insert(items.end(),
+               {{"views under way, beside the prefixes",
+                 std::max(0.0, views - prefix_caches)},
+                {"a layer", LayerWorkspace(config, model, longest_view)},
+                {"scores", RequestScores(config, model)}});
+  return items;
+}
+
+}  // namespace
+
+std::vector<MemoryItem> ScoringItems(const Config& config,
+                                     const ModelConfig& model,
+                                     double prefix_caches) {
+  return PlansForGpu(config) ? ScoringOnGpu(config, model, prefix_caches)
+                             : ScoringOnCpu(config, model, prefix_caches);
+}
+
+}  // namespace dapd
