@@ -96,6 +96,15 @@ TEST(HelperThreadsTest, WhatIterationsThrowReachesTheCaller) {
   RunLoop(1, 2, [&](int64_t) { again.arrive_and_wait(); });
 }
 
+TEST(ParallelForTest, EveryIterationRunsOnce) {
+  for (const int threads : {1, 2, 5}) {
+    std::vector<int> runs(1000, 0);
+    ParallelFor(
+        threads, 1000, [&](int64_t i) { ++runs[static_cast<size_t>(i)]; });
+    EXPECT_EQ(runs, std::vector<int>(1000, 1));
+  }
+}
+
 TEST(ParallelForTest, WhatIterationsThrowReachesTheCaller) {
   std::atomic<int> runs = 0;
   const auto throw_at_odd = [&](int64_t i) {
