@@ -1,0 +1,255 @@
+"""tests/gpu: what runs its stages, on stand-ins for them and for the programs that they start."""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+import pytest
+
+from waiting import wait_for
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+GPU = ROOT / "tests/gpu"
+sys.path.insert(0, str(GPU))
+
+import machine  # noqa: E402
+
+MANIFEST = {"commit": "x", "torch": "2.11.0", "cuda": "13.0", "needs": {"GLIBC": "2.36", "GLIBCXX": "3.4.30"}, "tests": [], "left_out": [], "parts": []}
+# By which processes of this test are known from those of others.
+SLEEP = f"1000.{os.getpid()}"
+STAND_INS = {
+    "machine.py": 'class Unusable(Exception):\n    pass\n\n\ndef examine(*_):\n    return {"no_gpu": None, "gpu": {"name": "x"}, "python_path": [], '
+                  '"peers_left_out": {"peft": "no room"}}\n\n\ndef last_line(text):\n    return text.strip().splitlines()[-1]\n'
+                  '\n\ndef compute_sanitizer():\n    return None\n',
+    "kernels.py": 'from duel import Row\n\n\ndef main():\n    row = Row("kernels", "title")\n    row.check("error", 1e-3, 1e-2)\n'
+                  '    row.figure("share", "0.9", ">= 0.7", True)\n',
+    "parity.py": 'import sys\n\nfrom duel import Row\n\n\ndef main():\n    Row("parity", "title").check("error", 1, 0)\n    print("x" * 100, file=sys.stderr)\n',
+    "determinism.py": 'import subprocess\nimport time\n\nfrom duel import Row\n\n\ndef main():\n    Row("determinism", "title").figure("begun", 1)\n'
+                      '    subprocess.Popen(["sleep", "' + SLEEP + '"], start_new_session=True)\n    time.sleep(1000)\n',
+    "whole_run.py": "def main():\n    pass\n",
+}
+
+
+def left_behind():
+    """What stages of this test have started and nobody has ended."""
+    return subprocess.run(["pgrep", "-fx", f"sleep {SLEEP}"], capture_output=True, text=True).stdout
+
+
+@pytest.fixture
+def stood_in(tmp_path):
+    """Runs run.py on stages that are stand-ins; its code and results by stage."""
+    gpu = tmp_path / "tree/tests/gpu"
+    shutil.copytree(GPU, gpu)
+    shutil.copytree(ROOT / "tests/benchmarks", gpu.parent / "benchmarks")
+    (tmp_path / "tree/manifest.json").write_text(json.dumps(MANIFEST))
+    for name, text in STAND_INS.items():
+        (gpu / name).write_text(text)
+    for folder in ("work", "results"):
+        (tmp_path / folder).mkdir()
+
+    def run(*arguments):
+        result = subprocess.run([sys.executable, gpu / "run.py", tmp_path / "work", tmp_path / "results", "5", *arguments], capture_output=True, text=True)
+        content = json.loads((tmp_path / "results/results.json").read_text()) if (tmp_path / "results/results.json").exists() else {"stages": []}
+        return result, {stage["stage"]: stage for stage in content["stages"]}
+
+    return run
+
+
+def test_a_stage_that_fails_or_hangs_does_not_keep_the_others_from_running(stood_in, tmp_path):
+    result, stages = stood_in("determinism", "parity", "kernels", "G3", "run")
+    assert result.returncode == 1
+    # In the order of what proves what, not of the call.
+    assert list(stages) == ["kernels", "parity", "run", "determinism", "G3"]
+    assert stages["kernels"]["state"] == "passed" and [line.get("ok") for line in stages["kernels"]["lines"]] == [None, True, None]
+    assert stages["parity"]["state"] == "failed" and stages["parity"]["reason"] == "checks failed: parity: error"
+    assert stages["determinism"]["state"] == "failed" and stages["determinism"]["reason"] == "not done after 5 s"
+    # What it had found is kept, and what it had started is gone.
+    assert stages["determinism"]["lines"][1]["figure"] == "begun"
+    wait_for(lambda: not left_behind(), "the end of what a stage started")
+    assert stages["G3"]["state"] == "not run" and stages["G3"]["reason"] == "its peer is left out: peft: no room"
+    assert stages["run"]["state"] == "failed" and "measured nothing" in stages["run"]["reason"]
+    text = (tmp_path / "results/results.txt").read_text()
+    assert "share: 0.9   [target >= 0.7: met]" in text and "== determinism  failed: not done after 5 s" in text
+    assert "==== parity" in (tmp_path / "results/log.txt").read_text()
+
+
+def test_what_a_stage_has_found_is_there_while_it_runs_and_when_the_call_is_ended(stood_in, tmp_path):
+    """Who lends the machine may end the call, and need not say so first."""
+    call = subprocess.Popen([sys.executable, tmp_path / "tree/tests/gpu/run.py", tmp_path / "work", tmp_path / "results", "60", "determinism", "parity"])
+    path = tmp_path / "results/results.json"
+
+    def stage():
+        stages = json.loads(path.read_text())["stages"] if path.exists() else []
+        return next((each for each in stages if each["stage"] == "determinism"), {"lines": []})
+
+    wait_for(lambda: len(stage()["lines"]) >= 2, "the stage's first figure", 50)
+    running = stage()
+    assert (running["stage"], running["state"], running["lines"][1]["figure"]) == ("determinism", "running", "begun")
+    assert "==== determinism" in (tmp_path / "results/log.txt").read_text()
+    call.terminate()
+    assert call.wait(30) == 1
+    ended = stage()
+    assert (ended["state"], ended["reason"], ended["lines"]) == ("failed", "the call was ended", running["lines"])
+    wait_for(lambda: not left_behind(), "the end of what a stage started")
+
+
+def test_what_a_killed_call_leaves_behind_is_ended_by_the_next(stood_in, tmp_path):
+    """A stage has a session of its own, so that what kills the call may not reach it."""
+    call = subprocess.Popen([sys.executable, tmp_path / "tree/tests/gpu/run.py", tmp_path / "work", tmp_path / "results", "60", "determinism"])
+    wait_for(left_behind, "a stage under way", 50)
+    call.kill()
+    call.wait()
+    assert left_behind()
+    result, stages = stood_in("kernels")
+    assert result.returncode == 0 and stages["determinism"]["state"] == "running"
+    wait_for(lambda: not left_behind(), "the end of what it left behind")
+
+
+def test_float32_is_float32_whatever_the_machine_sets(stood_in, tmp_path, monkeypatch):
+    for name in "NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE":
+        monkeypatch.setenv(name, "1")
+    (tmp_path / "tree/tests/gpu/kernels.py").write_text('import os\n\nfrom duel import Row\n\n\ndef main():\n'
+                                                        '    Row("kernels", "title").figure("set", [name for name in os.environ if "TF32" in name])\n')
+    assert stood_in("kernels")[1]["kernels"]["lines"][1]["value"] == "[]"
+
+
+def test_a_call_ends_with_the_time_that_it_has(stood_in):
+    result, stages = stood_in("--total", "7", "determinism", "G5")
+    assert result.returncode == 1 and stages["determinism"]["reason"] == "not done after 5 s"
+    assert stages["G5"]["state"] == "not run" and stages["G5"]["reason"] == "no time was left of the call's 7 s"
+    # What has no time now may have had some before.
+    _, before = stood_in("kernels")
+    result, again = stood_in("--total", "1", "kernels")
+    assert result.returncode == 0 and before["kernels"]["state"] == "passed" and again["kernels"] == before["kernels"]
+
+
+# A program of tests, of which one fails and takes the GPU from those behind it, one ends the process and one does not end.
+TESTS = """#!/usr/bin/env python3
+import os, sys, time
+names = ["Passes", "Fails", "FailsBehindIt", "Aborts", "Skips", "Hangs", "PassesToo"]
+if "--gtest_list_tests" in sys.argv:
+    print("Running main() from gtest_main.cc\\nKinds/CudaTest.  # TypeParam = int")
+    print("\\n".join(f"  {name}/0  # GetParam() = 1" for name in names))
+    sys.exit()
+wanted = next(argument for argument in sys.argv if argument.startswith("--gtest_filter=")).split("=")[1].split(":")
+failed = False
+for name in names:
+    full = f"Kinds/CudaTest.{name}/0"
+    if full not in wanted:
+        continue
+    print(f"[ RUN      ] {full}", flush=True)
+    if failed:
+        print(f"[  SKIPPED ] {full} (0 ms)", flush=True)
+        continue
+    if name == "Aborts":
+        os.abort()
+    if name == "Hangs":
+        time.sleep(1000)
+    failed = name == "Fails"
+    state = "  FAILED  " if failed else "  SKIPPED " if name == "Skips" else "       OK "
+    print(f"[{state}] {full}" + (", where GetParam() = 1" if failed else "") + " (1 ms)", flush=True)
+print("[  FAILED  ] 1 test, listed below:")
+"""
+
+
+def test_a_test_that_ends_its_process_costs_no_other_its_result(tmp_path):
+    (tmp_path / "dapd_x_test").write_text(TESTS)
+    (tmp_path / "dapd_x_test").chmod(0o755)
+    record = tmp_path / "record"
+    result = subprocess.run([sys.executable, GPU / "stage.py", "kernels"], capture_output=True, text=True, env={
+        **os.environ, "DAPD_BIN": str(tmp_path), "DAPD_GPU_TESTS": "dapd_x_test", "DAPD_BENCHMARK_RECORD": str(record),
+        "DAPD_GPU_TEST_SECONDS": "8"})
+    lines = [json.loads(line) for line in record.read_text().splitlines()]
+    assert lines[1]["value"] == "3 passed", result.stderr
+    checks = {line["check"]: line["error"] for line in lines[2:]}
+    (lost,) = [check for check in checks if "without a result" in check]
+    assert checks.pop(lost) == 2
+    assert re.search(r"Kinds/CudaTest\.Aborts/0: ended the process with SIGABRT, Kinds/CudaTest\.Hangs/0: not done after \d+ s\)", lost)
+    assert checks == {"dapd_x_test: tests that failed (Kinds/CudaTest.Fails/0)": 1, "dapd_x_test: tests that skipped themselves (Kinds/CudaTest.Skips/0)": 1,
+                      "dapd_x_test: tests for which there was no time": 0, "dapd_x_test: no test at all": 0}
+    assert result.returncode == 1
+
+
+# One that finds a race in a kernel of ours and one in another's, unless it looks at memory.
+SANITIZER = """#!/bin/sh
+if [ "$2" = memcheck ]; then echo "========= ERROR SUMMARY: 0 errors"; exit; fi
+[ "$2" = synccheck ] && exit 1
+echo "========= Error: Race reported between Write access at void dapd::AttendSplit<float, 4>(dapd::DecodeAttentionArgs)+0x10"
+echo "========= Error: Race reported between Write access at void at::native::reduce_kernel<512>()+0x20"
+echo "========= RACECHECK SUMMARY: 2 hazards displayed (2 errors, 0 warnings)"
+"""
+
+
+def run_sanitizer(tmp_path, text, **environment):
+    """The stage with a stand-in for compute-sanitizer; its code, what it said on stderr, and its lines."""
+    record = tmp_path / "record"
+    record.write_text("")
+    (tmp_path / "compute-sanitizer").write_text(text)
+    (tmp_path / "compute-sanitizer").chmod(0o755)
+    result = subprocess.run([sys.executable, GPU / "stage.py", "sanitizer"], capture_output=True, text=True, env={
+        **os.environ, "PATH": f"{tmp_path}:/usr/bin:/bin", "DAPD_BIN": str(tmp_path), "DAPD_BENCHMARK_RECORD": str(record), **environment})
+    lines = [json.loads(line) for line in record.read_text().splitlines()]
+    return result, lines, [line["check"] for line in lines if line.get("ok") is False]
+
+
+def test_without_a_sanitizer_its_stage_says_so(stood_in):
+    _, stages = stood_in("sanitizer")
+    assert stages["sanitizer"]["state"] == "passed" and stages["sanitizer"]["lines"][1]["value"] == "this machine has no compute-sanitizer"
+
+
+def test_what_the_sanitizer_finds_counts_in_our_kernels(tmp_path):
+    result, _, failed = run_sanitizer(tmp_path, SANITIZER)
+    assert result.returncode == 1 and len(failed) == 6, result.stderr
+    assert sum(check.startswith("racecheck") and "findings in our kernels (Error: Race" in check and "dapd::AttendSplit" in check for check in failed) == 3
+    assert sum(check.startswith("synccheck") and check.endswith("it did not come to its end") for check in failed) == 3
+
+
+def test_a_sanitizer_that_hangs_keeps_what_it_found_and_leaves_the_others_their_time(tmp_path):
+    finding = next(line for line in SANITIZER.splitlines(keepends=True) if "dapd::" in line)
+    # As the real one does, it runs the program beside itself.
+    hangs = f'#!/bin/sh\nif [ "$2" = memcheck ]; then\n{finding}sleep {SLEEP} &\nwait\nfi\necho "========= ERROR SUMMARY: 0 errors"\n'
+    result, lines, failed = run_sanitizer(tmp_path, hangs, DAPD_BENCHMARK_DEADLINE=str(time.time() + 18))
+    said = [line["value"] for line in lines if "figure" in line]
+    assert [re.fullmatch(r"not done after \d+ s", value) is not None for value in said] == [True] * 3 + [False] * 6, result.stderr
+    assert said[3:] == ["0 errors"] * 6
+    assert result.returncode == 1 and len(failed) == 3 and all("findings in our kernels (Error: Race" in check for check in failed)
+    assert left_behind() == ""
+
+
+@pytest.mark.parametrize("place", ["home/bin", "home/compute-sanitizer", "toolkits/cuda-13.0/bin", "toolkits/cuda/compute-sanitizer", "packages/nvidia/cu13/bin"])
+def test_a_sanitizer_is_found_where_toolkits_and_packages_have_it(tmp_path, monkeypatch, place):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "packages")])
+    toolkits = str(tmp_path / "toolkits/cuda*")
+    assert machine.compute_sanitizer(toolkits) is None
+    program = tmp_path / place / "compute-sanitizer"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    assert machine.compute_sanitizer(toolkits) == str(program)
+
+
+def test_results_of_several_calls_come_together(stood_in):
+    assert stood_in("kernels")[0].returncode == 0
+    result, stages = stood_in("parity")
+    assert result.returncode == 1 and list(stages) == ["kernels", "parity"]
+    assert stood_in("run")[1]["kernels"] == stages["kernels"]
+
+
+def test_results_that_do_not_belong_together_are_all_kept(stood_in, tmp_path):
+    """Those of a rehearsal and those of a GPU, in turns."""
+    for arguments in (["kernels"], ["--rehearse", "G5"], ["kernels"], ["--rehearse", "G5"]):
+        stood_in(*arguments)
+    kept = [json.loads((tmp_path / "results" / f"{name}.json").read_text()) for name in ("results-before", "results-before-1", "results-before-2", "results")]
+    assert [(content["rehearsal"], content["stages"][0]["stage"]) for content in kept] == [(False, "kernels"), (True, "G5")] * 2
+
+
+def test_an_unknown_stage_is_a_usage_error(stood_in):
+    result, stages = stood_in("G9")
+    assert result.returncode == 2 and "no such stage: G9; there are kernels parity" in result.stderr and not stages
