@@ -4,6 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "common/config/feedback_rule.h"
+
 namespace dapd {
 namespace {
 
@@ -171,9 +173,15 @@ int64_t MostAnswersTold(const Config& config) {
                             ? static_cast<int64_t>(prompts.siblings())
                             : 0;
   const auto feedbacks = static_cast<int64_t>(prompts.feedbacks());
-  const std::string& rule = config.objective.sdpo.feedback;
-  if (rule == "always") return siblings + feedbacks;
-  return rule == "without_sibling" ? std::max(siblings, feedbacks) : siblings;
+  switch (ParseFeedbackRule(config.objective.sdpo.feedback)) {
+    case FeedbackRule::kNever:
+      return siblings;
+    case FeedbackRule::kWithoutSibling:
+      return std::max(siblings, feedbacks);
+    case FeedbackRule::kAlways:
+      return siblings + feedbacks;
+  }
+  return siblings;
 }
 
 }  // namespace dapd

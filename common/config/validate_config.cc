@@ -12,6 +12,7 @@
 #include "absl/strings/strip.h"
 
 #include "common/base/safe_name.h"
+#include "common/config/feedback_rule.h"
 #include "common/config/notify_url.h"
 #include "common/config/preset_terms.h"
 #include "common/config/prompts.h"
@@ -93,7 +94,9 @@ void CheckAnswers(const Config& config, std::vector<std::string>& problems) {
                           : "rollout.group_size above 1",
                       " needs different ones: raise the temperature"));
   report(
-      rollout.group_size == 1 && config.objective.sdpo.feedback == "never" &&
+      rollout.group_size == 1 &&
+          ParseFeedbackRule(config.objective.sdpo.feedback) ==
+              FeedbackRule::kNever &&
           ReadsView(ExpandTerms(config.objective), ViewName::kSiblingRollout),
       "sibling_rollout has nothing to show: an answer has no siblings where "
       "rollout.group_size is 1, and objective.sdpo.feedback is never; set "

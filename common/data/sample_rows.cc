@@ -10,6 +10,7 @@
 #include "common/base/json_lines.h"
 #include "common/base/printable.h"
 #include "common/base/status_macros.h"
+#include "common/config/feedback_rule.h"
 #include "common/config/preset_terms.h"
 #include "common/data/grade_answer.h"
 

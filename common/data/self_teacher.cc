@@ -10,12 +10,6 @@
 
 namespace dapd {
 
-FeedbackRule ParseFeedbackRule(const std::string& name) {
-  if (name == "always") return FeedbackRule::kAlways;
-  return name == "without_sibling" ? FeedbackRule::kWithoutSibling
-                                   : FeedbackRule::kNever;
-}
-
 std::vector<TeacherContext> TeacherContexts(std::span<const GradedAnswer> group,
                                             FeedbackRule rule) {
   // No answer needs more than the first two.

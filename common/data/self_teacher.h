@@ -9,6 +9,8 @@
 
 #include "absl/strings/string_view.h"
 
+#include "common/config/feedback_rule.h"
+
 namespace dapd {
 
 struct TeacherContext {
@@ -18,15 +20,6 @@ struct TeacherContext {
   bool empty() const { return sibling.empty() && feedback.empty(); }
   bool operator==(const TeacherContext&) const = default;
 };
-
-// When the teacher reads what is wrong with an answer. Never about a right one.
-enum class FeedbackRule {
-  kNever,
-  kWithoutSibling,  // only where there is no sibling to show
-  kAlways,
-};
-// "never", "without_sibling" or "always", as the configuration checked it.
-FeedbackRule ParseFeedbackRule(const std::string& name);
 
 struct GradedAnswer {
   std::string text;

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "common/config/config.h"
-#include "common/data/self_teacher.h"
+#include "common/config/feedback_rule.h"
 #include "common/generation/sampling.h"
 #include "services/trainer/workers/rollout_client.h"
 
