@@ -35,28 +35,36 @@ struct Action {
   std::_Exit(2);
 }
 
+// What would never come is refused too: a hit or a time of 0 or less.
+int64_t ParseCount(const std::string& count, const std::string& text) {
+  int64_t value = 0;
+  if (!absl::SimpleAtoi(count, &value) || value <= 0) RefuseText(text);
+  return value;
+}
+
 // "kill@3" or "sleep:250"
 Action ParseAction(const std::string& text) {
   Action action;
   const std::vector<std::string> at = absl::StrSplit(text, '@');
   const std::vector<std::string> parts = absl::StrSplit(at[0], ':');
   action.kind = parts[0];
-  const bool known = action.kind == "kill" || action.kind == "stop" ||
-                     action.kind == "sleep" || action.kind == "hold" ||
-                     action.kind == "error";
-  if (!known || at.size() > 2 || parts.size() > 2) RefuseText(text);
-  if (action.kind == "hold") {
-    if (parts.size() != 2 || parts[1].empty()) RefuseText(text);
-    action.path = parts[1];
-  } else if (parts.size() == 2 &&
-             !absl::SimpleAtoi(parts[1], &action.argument)) {
-    RefuseText(text);
-  }
-  if (at.size() == 2 && !absl::SimpleAtoi(at[1], &action.at_hit)) {
-    RefuseText(text);
-  }
   const bool once = action.kind == "kill" || action.kind == "stop";
-  if (once && action.at_hit == 0) action.at_hit = 1;
+  const bool lasts = action.kind == "sleep" || action.kind == "hold";
+  if (!once && !lasts && action.kind != "error") RefuseText(text);
+  if (at.size() > 2 || parts.size() > 2) RefuseText(text);
+  const bool has_argument = parts.size() == 2;
+  if ((once && has_argument) || (lasts && !has_argument)) RefuseText(text);
+  if (action.kind == "hold") {
+    if (parts[1].empty()) RefuseText(text);
+    action.path = parts[1];
+  } else if (has_argument) {
+    action.argument = ParseCount(parts[1], text);
+  }
+  if (at.size() == 2) {
+    action.at_hit = ParseCount(at[1], text);
+  } else if (once) {
+    action.at_hit = 1;
+  }
   return action;
 }
 
@@ -66,8 +74,10 @@ std::map<std::string, Action> ParseEnvironment() {
   if (text == nullptr) return actions;
   for (const auto entry : absl::StrSplit(text, ';', absl::SkipEmpty())) {
     const std::vector<std::string> sides = absl::StrSplit(entry, '=');
-    if (sides.size() != 2) RefuseText(std::string(entry));
-    actions[sides[0]] = ParseAction(sides[1]);
+    if (sides.size() != 2 || sides[0].empty()) RefuseText(std::string(entry));
+    // A name's second action would take the place of its first.
+    const bool is_new = actions.emplace(sides[0], ParseAction(sides[1])).second;
+    if (!is_new) RefuseText(std::string(entry));
   }
   return actions;
 }

@@ -184,7 +184,17 @@ TEST_F(FailpointDeathTest, ATextThatCannotBeReadEndsTheProcess) {
                            "place=hold",
                            "place=hold:",
                            "place=hold:/a:b",
-                           "other=kill;place"}) {
+                           "other=kill;place",
+                           // What would arm nothing, or less than it says.
+                           "=kill",
+                           "place=kill@0",
+                           "place=kill@-1",
+                           "place=kill:3",
+                           "place=error:0",
+                           "place=error@0",
+                           "place=sleep",
+                           "place=sleep:-5",
+                           "place=kill@2;place=error@1"}) {
     EXPECT_EXIT(HitFourTimes(text),
                 ExitedWithCode(2),
                 HasSubstr("DAPD_FAILPOINTS: cannot read '"))
