@@ -10,30 +10,56 @@
 #include "absl/time/clock.h"
 #include "gtest/gtest.h"
 
+#include "common/base/steady_time.h"
+
 namespace dapd {
 namespace {
 
 std::atomic<int64_t> ahead_seconds = 0;
 
+int ReadClock(clockid_t clock, timespec* time) {
+  const auto result =
+      static_cast<int>(::syscall(SYS_clock_gettime, clock, time));
+  if (result == 0 && clock == CLOCK_REALTIME) time->tv_sec += ahead_seconds;
+  return result;
+}
+
+// How far absl::Now() is from the clock. It counts cycles for some two seconds
+// before it reads the clock again; if it then finds that it was set, it reads
+// it every time for the next half second.
+absl::Duration Lag() {
+  timespec time = {};
+  ReadClock(CLOCK_REALTIME, &time);
+  return absl::AbsDuration(absl::Now() - absl::TimeFromTimespec(time));
+}
+
+void SetAhead(int64_t seconds) {
+  ahead_seconds = seconds;
+  const absl::Time deadline = SteadyNow() + absl::Seconds(30);
+  while (Lag() > absl::Minutes(30) && SteadyNow() < deadline) {
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+  EXPECT_LT(Lag(), absl::Minutes(30)) << "this program's clock can be set";
+}
+
 }  // namespace
 
-MachineClock::~MachineClock() { ahead_seconds = 0; }
+// A clock that has just been set is read every time: what a test sets is seen
+// at once, however long the process has run.
+MachineClock::MachineClock() {
+  SetAhead(absl::ToInt64Seconds(absl::Hours(1)));
+  SetAhead(0);
+}
+
+MachineClock::~MachineClock() { SetAhead(0); }
 
 void MachineClock::Set(absl::Duration by) {
-  const absl::Time before = absl::Now();
-  ahead_seconds += absl::ToInt64Seconds(by);
-  EXPECT_GT(absl::AbsDuration(absl::Now() - before), absl::Minutes(30))
-      << "this program's clock can be set";
+  SetAhead(ahead_seconds + absl::ToInt64Seconds(by));
 }
 
 }  // namespace dapd
 
 // In place of the C library's, for the test program and its libraries.
 extern "C" int clock_gettime(clockid_t clock, timespec* time) noexcept {
-  const auto result =
-      static_cast<int>(::syscall(SYS_clock_gettime, clock, time));
-  if (result == 0 && clock == CLOCK_REALTIME) {
-    time->tv_sec += dapd::ahead_seconds;
-  }
-  return result;
+  return dapd::ReadClock(clock, time);
 }

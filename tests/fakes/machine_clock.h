@@ -9,7 +9,8 @@ namespace dapd {
 // One at a time; its end sets the clock right. Thread-safe.
 class MachineClock {
  public:
-  MachineClock() = default;
+  // Up to two seconds where the process has read the clock for some time.
+  MachineClock();
   ~MachineClock();
   MachineClock(const MachineClock&) = delete;
   MachineClock& operator=(const MachineClock&) = delete;

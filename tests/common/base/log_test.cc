@@ -19,13 +19,19 @@
 namespace dapd {
 namespace {
 
+// Leaves this process's log as it was before any test.
+class LogTest : public testing::Test {
+ protected:
+  ~LogTest() override { SetLog({}); }
+};
+
 std::string Logged(const std::string& message) {
   testing::internal::CaptureStderr();
   LogWarning(message);
   return testing::internal::GetCapturedStderr();
 }
 
-TEST(LogTest, AMessageIsOneLineWhateverItQuotes) {
+TEST_F(LogTest, AMessageIsOneLineWhateverItQuotes) {
   const std::string line =
       Logged("row 'a\nE 2026-01-01T00:00:00.000Z trainer] lost\xff\x1b[2J'");
   EXPECT_EQ(std::count(line.begin(), line.end(), '\n'), 1) << line;
@@ -37,14 +43,14 @@ TEST(LogTest, AMessageIsOneLineWhateverItQuotes) {
       << line;
 }
 
-TEST(LogTest, LinesOfItsOwnAreKept) {
+TEST_F(LogTest, LinesOfItsOwnAreKept) {
   EXPECT_NE(Logged("done\n  in 3 s").find("done\n  in 3 s\n"),
             std::string::npos);
 }
 
 constexpr absl::Time kTime = absl::FromUnixMillis(1769860800123);
 
-TEST(LogTest, AsTextALineSaysWhichRankItIsOf) {
+TEST_F(LogTest, AsTextALineSaysWhichRankItIsOf) {
   const auto line = [](int64_t rank) {
     return FormatLogLine(LogFormat::kText,
                          {.service = "trainer", .rank = rank},
@@ -57,7 +63,7 @@ TEST(LogTest, AsTextALineSaysWhichRankItIsOf) {
   EXPECT_EQ(line(0), "I 2026-01-31T12:00:00.123Z trainer] done\n");
 }
 
-TEST(LogTest, AsJsonAMessageIsAnObjectOfItsFields) {
+TEST_F(LogTest, AsJsonAMessageIsAnObjectOfItsFields) {
   const LogSource trainer = {.service = "trainer", .run = "mine", .rank = 0};
   EXPECT_EQ(FormatLogLine(
                 LogFormat::kJson, trainer, 12, Severity::kInfo, kTime, "done"),
@@ -77,7 +83,7 @@ TEST(LogTest, AsJsonAMessageIsAnObjectOfItsFields) {
             "\n");
 }
 
-TEST(LogTest, AsJsonAMessageIsOneObjectWhateverItQuotes) {
+TEST_F(LogTest, AsJsonAMessageIsOneObjectWhateverItQuotes) {
   for (const std::string& hostile :
        {std::string("\"}\n{\"level\": \"error\"}"),
         std::string("\xff\xfe\xc0\x80 \xed\xa0\x80"),
@@ -135,7 +141,7 @@ class Piped {
   std::jthread reader_;
 };
 
-TEST(LogTest, ThreadsAndForkedProcessesLeaveEachOthersLinesWhole) {
+TEST_F(LogTest, ThreadsAndForkedProcessesLeaveEachOthersLinesWhole) {
   constexpr int kLines = 500;
   SetLog({.format = LogFormat::kJson, .source = {.service = "parent"}});
   Piped piped;
@@ -167,7 +173,7 @@ TEST(LogTest, ThreadsAndForkedProcessesLeaveEachOthersLinesWhole) {
   EXPECT_EQ(from_child, kLines);
 }
 
-TEST(LogTest, LinesBeyondAPipesMeasureStayWholeAmongThreads) {
+TEST_F(LogTest, LinesBeyondAPipesMeasureStayWholeAmongThreads) {
   SetLog({.format = LogFormat::kJson});
   Piped piped;
   {
@@ -185,7 +191,7 @@ TEST(LogTest, LinesBeyondAPipesMeasureStayWholeAmongThreads) {
   }
 }
 
-TEST(LogTest, WhatAnotherProgramSaidStaysOrBecomesAMessage) {
+TEST_F(LogTest, WhatAnotherProgramSaidStaysOrBecomesAMessage) {
   SetLog({.format = LogFormat::kJson, .min_severity = Severity::kError});
   testing::internal::CaptureStderr();
   const std::string logged = R"({"time":"t","level":"info","message":"m"})";

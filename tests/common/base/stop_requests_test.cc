@@ -9,12 +9,12 @@ namespace {
 
 TEST(StopRequestsTest, SignalsAreCountedAndEndNothing) {
   CatchStopRequests();
-  EXPECT_EQ(StopRequests(), 0);
+  const int before = StopRequests();  // of a repetition
   std::raise(SIGTERM);
-  EXPECT_EQ(StopRequests(), 1);
+  EXPECT_EQ(StopRequests(), before + 1);
   std::raise(SIGINT);
   std::raise(SIGPIPE);
-  EXPECT_EQ(StopRequests(), 2);
+  EXPECT_EQ(StopRequests(), before + 2);
   for (const int number : {SIGINT, SIGTERM, SIGPIPE}) {
     std::signal(number, SIG_DFL);
   }
