@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 from conftest import BIN, wait_for
+from hold import Hold
 
 
 def write_sweep(workspace, name, **keys):
@@ -58,13 +59,23 @@ def test_a_failed_run_is_reported_and_the_rest_is_done(workspace):
     assert workspace.dapd("sweep", path).returncode == 0
 
 
-def test_an_interrupted_sweep_goes_on_where_it_was(workspace):
+@pytest.fixture
+def hold(tmp_path):
+    hold = Hold(tmp_path / "hold")
+    yield hold
+    hold.release()
+
+
+def test_an_interrupted_sweep_goes_on_where_it_was(workspace, hold):
     path = write_sweep(workspace, "stopped", set={"trainer.steps": 6, "trainer.schedule_steps": 10}, seeds=[1, 2])
-    # Slow enough to be interrupted in its middle, whatever the machine.
+    # Behind its second step until it has heard: interrupted in its middle, whatever the machine.
     process = subprocess.Popen([BIN / "dapd", "sweep", path], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
-                               env={**os.environ, "DAPD_FAILPOINTS": "train.before_micro_batch=sleep:200"})
+                               env={**os.environ, "DAPD_FAILPOINTS": hold.at("step.after_metrics", 2)})
     wait_for(lambda: len(workspace.metrics("stopped/seed-1")) >= 2, seconds=180, what="two steps")
     process.send_signal(signal.SIGINT)
+    log = folder(workspace, "stopped") / "logs/seed-1.log"
+    wait_for(lambda: "signal received" in log.read_text(), what="the trainer told to stop")
+    hold.release()
     _, errors = process.communicate(timeout=180)
     assert process.returncode == 130, errors
     assert not (folder(workspace, "stopped") / "seed-2/config.yaml").exists()
