@@ -9,6 +9,7 @@ void SetCudaEnvironment(bool deterministic) {
   if (std::getenv("PYTORCH_CUDA_ALLOC_CONF") == nullptr) {
     ::setenv("PYTORCH_ALLOC_CONF", "expandable_segments:True", /*overwrite=*/0);
   }
+  ::setenv("NCCL_GRAPH_REGISTER", "0", /*overwrite=*/0);
   if (deterministic) {
     ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
   }

@@ -10,6 +10,11 @@ namespace dapd {
 //   PYTORCH_ALLOC_CONF=expandable_segments:True   the allocator's blocks grow
 //       where they are: packs and answers of ever other sizes leave no holes
 //       that several processes on one GPU would each keep
+//   NCCL_GRAPH_REGISTER=0                         ranks do not map each other's
+//       buffers for what is captured in a graph. NCCL maps none that reaches
+//       from one piece of a segment that grows into the next, which each rank
+//       decides by itself, and those that decide differently wait for each
+//       other without an end
 //   CUBLAS_WORKSPACE_CONFIG=:4096:8               where `deterministic`: one
 //       workspace for each stream, without which two runs of a product may
 //       differ

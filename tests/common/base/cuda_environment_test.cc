@@ -18,6 +18,7 @@ class CudaEnvironmentTest : public testing::Test {
   CudaEnvironmentTest() {
     for (const char* name : {"PYTORCH_ALLOC_CONF",
                              "PYTORCH_CUDA_ALLOC_CONF",
+                             "NCCL_GRAPH_REGISTER",
                              "CUBLAS_WORKSPACE_CONFIG"}) {
       ::unsetenv(name);
     }
@@ -30,6 +31,11 @@ TEST_F(CudaEnvironmentTest, SegmentsGrowByDefault) {
   EXPECT_EQ(Get("CUBLAS_WORKSPACE_CONFIG"), "unset");
 }
 
+TEST_F(CudaEnvironmentTest, RanksMapNoBuffersOfGraphs) {
+  SetCudaEnvironment(/*deterministic=*/false);
+  EXPECT_EQ(Get("NCCL_GRAPH_REGISTER"), "0");
+}
+
 TEST_F(CudaEnvironmentTest, DeterministicProductsHaveTheirWorkspace) {
   SetCudaEnvironment(/*deterministic=*/true);
   EXPECT_EQ(Get("CUBLAS_WORKSPACE_CONFIG"), ":4096:8");
@@ -38,9 +44,11 @@ TEST_F(CudaEnvironmentTest, DeterministicProductsHaveTheirWorkspace) {
 TEST_F(CudaEnvironmentTest, WhatTheUserHasSetStays) {
   ::setenv("PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:64", 1);
   ::setenv("CUBLAS_WORKSPACE_CONFIG", ":16:8", 1);
+  ::setenv("NCCL_GRAPH_REGISTER", "1", 1);
   SetCudaEnvironment(/*deterministic=*/true);
   EXPECT_EQ(Get("PYTORCH_ALLOC_CONF"), "unset") << "of two names one counts";
   EXPECT_EQ(Get("CUBLAS_WORKSPACE_CONFIG"), ":16:8");
+  EXPECT_EQ(Get("NCCL_GRAPH_REGISTER"), "1");
   ::unsetenv("PYTORCH_CUDA_ALLOC_CONF");
   ::setenv("PYTORCH_ALLOC_CONF", "backend:cudaMallocAsync", 1);
   SetCudaEnvironment(/*deterministic=*/false);
