@@ -5,6 +5,7 @@
 #include "common/gpus/cuda_backend.h"
 #include "common/kernels/cuda/divergence_kernel.h"
 #include "common/kernels/parallel_for.h"
+#include "common/tensor/torch_bridge.h"
 
 namespace dapd {
 namespace {
@@ -39,10 +40,7 @@ void RunOnGpu(const DivergenceChunk& chunk,
   CudaDivergenceArgs args = ArgsOf(chunk, gradient);
   args.num_tokens = tokens;
   args.sums = sums;
-  const int error = CudaPasses()(&args, /*stream=*/nullptr);
-  TORCH_CHECK(error == 0,
-              "[token_passes] DapdCudaDivergence did not start: CUDA error ",
-              error);
+  CheckLaunch(CudaPasses()(&args, /*stream=*/nullptr), "the loss");
 }
 
 }  // namespace

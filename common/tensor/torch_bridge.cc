@@ -116,4 +116,13 @@ bool IsOutOfMemory(const c10::Error& error) {
          absl::StrContains(text, "CUBLAS_STATUS_ALLOC_FAILED");
 }
 
+void CheckLaunch(int error, const char* what) {
+  constexpr int kMemoryAllocation = 2;  // cudaErrorMemoryAllocation
+  TORCH_CHECK_WITH(OutOfMemoryError,
+                   error != kMemoryAllocation,
+                   what,
+                   " did not start: out of memory");
+  TORCH_CHECK(error == 0, what, " did not start: CUDA error ", error);
+}
+
 }  // namespace dapd

@@ -37,4 +37,9 @@ void SetDeviceCheck(DeviceCheck check);
 // Whether an allocation failed, on a GPU or on the CPU.
 bool IsOutOfMemory(const c10::Error& error);
 
+// Throws c10::Error where a launch of one of our own kernels, `what`, was
+// answered with a cudaError_t, for want of memory c10::OutOfMemoryError: CUDA
+// loads a kernel when it is first launched, onto a device that may be full.
+void CheckLaunch(int error, const char* what);
+
 }  // namespace dapd

@@ -175,6 +175,4 @@ const DeviceRows* DeviceRowsFor(const at::Tensor& x) {
 
 CudaNumber NumberOf(const at::Tensor& /*x*/) { return CudaNumber::kBFloat16; }
 
-void CheckLaunch(int error, const char* what) { TORCH_CHECK(error == 0, what); }
-
 }  // namespace dapd

@@ -111,6 +111,13 @@ inline bool TakesEarlyLaunches() {
          major >= 9;
 }
 
+// What a launcher answers. Its caller knows of the error then, and LibTorch
+// must not find it behind its own next launch.
+inline int Answer(cudaError_t error) {
+  if (error != cudaSuccess) cudaGetLastError();
+  return static_cast<int>(error);
+}
+
 // Launches kKernel(args); a cudaError_t.
 template <auto kKernel, typename Args>
 int LaunchOn(
@@ -125,7 +132,7 @@ int LaunchOn(
                                      static_cast<cudaStream_t>(stream),
                                      &early,
                                      is_early ? 1U : 0U};
-  return static_cast<int>(cudaLaunchKernelEx(&config, kKernel, args));
+  return Answer(cudaLaunchKernelEx(&config, kKernel, args));
 }
 
 // Calls `launch` with a T that stands for `number`. Its result, or where it has

@@ -121,7 +121,7 @@ std::optional<int> LaunchDivergenceClusters(const CudaDivergenceArgs& args,
     cudaLaunchAttribute cluster;
     const cudaLaunchConfig_t config = ConfigOf(
         launcher.plan, clusters, static_cast<cudaStream_t>(stream), &cluster);
-    return static_cast<int>(cudaLaunchKernelEx(
+    return Answer(cudaLaunchKernelEx(
         &config, DivergenceInClusters<T>, args, launcher.plan));
   };
   return args.gradient == CudaNumber::kFloat32 ? launch(float{})

@@ -41,9 +41,4 @@ CudaNumber NumberOf(const at::Tensor& x) {
                                        : CudaNumber::kBFloat16;
 }
 
-void CheckLaunch(int error, const char* what) {
-  TORCH_CHECK(
-      error == 0, "[device_rows] ", what, " did not start: CUDA error ", error);
-}
-
 }  // namespace dapd

@@ -23,7 +23,4 @@ const DeviceRows* DeviceRowsFor(const at::Tensor& x);
 // Of DeviceRowsFor: float32 or bfloat16.
 CudaNumber NumberOf(const at::Tensor& x);
 
-// Throws c10::Error where a launch failed.
-void CheckLaunch(int error, const char* what);
-
 }  // namespace dapd

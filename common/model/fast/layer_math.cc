@@ -7,6 +7,7 @@
 #include "common/kernels/training_rows.h"
 #include "common/model/fast/device_rows.h"
 #include "common/model/reference/decoder_layer.h"
+#include "common/tensor/torch_bridge.h"
 
 namespace dapd {
 namespace {

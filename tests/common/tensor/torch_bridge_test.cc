@@ -49,6 +49,19 @@ TEST_F(TorchBridgeTest, ALostDeviceMeansStartMeAgain) {
   }
 }
 
+TEST_F(TorchBridgeTest, ALaunchMayWantMemory) {
+  EXPECT_NO_THROW(CheckLaunch(0, "a norm"));
+  EXPECT_THROW(CheckLaunch(2, "a norm"), c10::OutOfMemoryError);
+  const auto launch = [](int error) -> absl::Status {
+    CheckLaunch(error, "a norm");
+    return absl::OkStatus();
+  };
+  EXPECT_TRUE(absl::IsResourceExhausted(CatchTorch([&] { return launch(2); })));
+  const absl::Status other = CatchTorch([&] { return launch(9); });
+  EXPECT_TRUE(absl::IsInternal(other));
+  EXPECT_EQ(other.message(), "a norm did not start: CUDA error 9");
+}
+
 TEST_F(TorchBridgeTest, WantOfMemoryIsNotTheDevicesDeath) {
   for (const std::string text :
        {"CUDA error: out of memory",

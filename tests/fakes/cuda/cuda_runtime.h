@@ -30,8 +30,9 @@ enum cudaError_t {
 struct CUstream_st;
 using cudaStream_t = CUstream_st*;
 
-// The last launch's error, once.
+// The last launch's error, once; the other leaves it there.
 cudaError_t cudaGetLastError();
+cudaError_t cudaPeekAtLastError();
 
 enum cudaDeviceAttr {
   cudaDevAttrMultiProcessorCount = 16,
@@ -235,7 +236,7 @@ cudaError_t LaunchFrom(const char* caller,
                        Arguments&&... arguments) {
   Launch launch(caller, *config, kernel);
   launch(std::forward<Arguments>(arguments)...);
-  return cudaGetLastError();
+  return cudaPeekAtLastError();
 }
 
 }  // namespace dapd::fake

@@ -67,6 +67,8 @@ Launches TakeLaunches() { return std::exchange(TheDevice().launches, {}); }
 
 std::string TakeReport() { return std::exchange(TheDevice().report, ""); }
 
+bool IsErrorLeft() { return TheDevice().error != cudaSuccess; }
+
 bool IsInKernel() { return running != nullptr && running->IsInThread(); }
 
 void EndKernel(const std::string& reason) { running->Fail(reason); }
@@ -170,6 +172,8 @@ unsigned atomicInc(unsigned* to, unsigned last) {
 cudaError_t cudaGetLastError() {
   return std::exchange(dapd::fake::TheDevice().error, cudaSuccess);
 }
+
+cudaError_t cudaPeekAtLastError() { return dapd::fake::TheDevice().error; }
 
 cudaError_t cudaGetDevice(int* device) {
   *device = 0;

@@ -36,6 +36,10 @@ void SetTraits(const DeviceTraits& traits);
 // and gave an error.
 std::string TakeReport();
 
+// Whether an error waits for whoever asks for the last one, as LibTorch does
+// behind each of its launches.
+bool IsErrorLeft();
+
 // What kernels have read and written of the device's memory, shared variables
 // aside, since the last call; and how often they have added atomically, to
 // whichever memory.

@@ -198,7 +198,8 @@ int RunFaultyClusters(const FaultyArgs& args,
   attribute.val.clusterDim = {cluster, 1, 1};
   const cudaLaunchConfig_t config = {
       dim3(blocks), dim3(kFaultyThreads), 0, nullptr, &attribute, 1};
-  return static_cast<int>(cudaLaunchKernelEx(&config, RunInClusters, args));
+  cudaLaunchKernelEx(&config, RunInClusters, args);
+  return static_cast<int>(cudaGetLastError());
 }
 
 }  // namespace dapd::fake

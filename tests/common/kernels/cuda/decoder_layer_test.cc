@@ -370,5 +370,12 @@ TYPED_TEST(CudaLayerOnHostTest, QkvTurnsQueriesAndFillsTheCache) {
   }
 }
 
+TYPED_TEST(CudaLayerOnHostTest, ALaunchThatFailsLeavesNoErrorToOthers) {
+  // A grid without blocks, which no device takes.
+  const ResidualNormArgs nothing;
+  EXPECT_NE(DapdCudaResidualNorm(&nothing, NumberOf<TypeParam>(), nullptr), 0);
+  EXPECT_FALSE(fake::IsErrorLeft());
+}
+
 }  // namespace
 }  // namespace dapd
