@@ -68,6 +68,11 @@ int64_t& GraphsWithoutMemory() {
   return graphs;
 }
 
+int64_t& StreamsWithoutMemory() {
+  thread_local int64_t streams = 0;
+  return streams;
+}
+
 }  // namespace dapd
 
 using dapd::Calls;
@@ -83,6 +88,10 @@ cudaError_t cudaGetLastError() {
 }
 
 cudaError_t cudaStreamCreate(cudaStream_t* stream) {
+  if (dapd::StreamsWithoutMemory() > 0) {
+    --dapd::StreamsWithoutMemory();
+    return last_error = cudaErrorMemoryAllocation;
+  }
   *stream = reinterpret_cast<cudaStream_t>(new char);
   return cudaSuccess;
 }
@@ -170,6 +179,8 @@ cudaError_t cudaMallocHost(void** memory, size_t bytes) {
   return cudaSuccess;
 }
 cudaError_t cudaFreeHost(void* memory) {
+  // Unlike cudaFree it asks for what cudaMallocHost has given.
+  if (memory == nullptr) return last_error = cudaErrorInvalidValue;
   delete[] static_cast<char*>(memory);
   return cudaSuccess;
 }

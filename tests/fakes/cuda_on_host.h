@@ -35,4 +35,7 @@ int64_t& GraphsOfCudaHost();
 // instantiated.
 int64_t& GraphsWithoutMemory();
 
+// The same of streams.
+int64_t& StreamsWithoutMemory();
+
 }  // namespace dapd

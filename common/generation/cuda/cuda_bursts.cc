@@ -5,7 +5,7 @@ namespace dapd {
 CudaBursts::~CudaBursts() {
   for (int64_t i = 0; i < kMaxBursts; ++i) {
     if (copied_[i] != nullptr) cudaEventDestroy(copied_[i]);
-    cudaFreeHost(snapshots_[i]);
+    if (snapshots_[i] != nullptr) cudaFreeHost(snapshots_[i]);
   }
 }
 

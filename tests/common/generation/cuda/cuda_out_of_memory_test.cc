@@ -53,6 +53,17 @@ TEST(CudaOutOfMemoryTest, ADecoderThatFoundNoMemoryIsMadeWhenThereIsSome) {
   }
 }
 
+TEST(CudaOutOfMemoryTest, ADecoderThatFoundNoMemoryLeavesNoErrorToLibTorch) {
+  const auto weights = MakeDecodableModel("qwen3");
+  StreamsWithoutMemory() = 1;
+  EXPECT_THROW(
+      std::make_unique<CudaDecodeBackend>(
+          *weights, CudaDecodeOptions{.slots = 1}, CudaDecodeApiOnHost()),
+      c10::OutOfMemoryError);
+  EXPECT_EQ(StreamsWithoutMemory(), 0);
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+}
+
 // More rows than those that a decoder begins with, or more tokens, need another
 // graph; the engine puts back what found none.
 TEST(CudaOutOfMemoryTest, AnswersAreTheSameWhereAGraphFindsNoMemory) {
