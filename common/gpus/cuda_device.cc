@@ -19,6 +19,7 @@ extern "C" int DapdCudaDeviceCount() {
 
 extern "C" int DapdCudaCheck(char* error) {
   const cudaError_t state = cudaDeviceSynchronize();
+  cudaGetLastError();  // or LibTorch takes it for that of its next launch
   const bool is_capturing = state >= cudaErrorStreamCaptureUnsupported &&
                             state <= cudaErrorStreamCaptureWrongThread;
   if (state == cudaSuccess || state == cudaErrorMemoryAllocation ||
