@@ -36,8 +36,11 @@ std::optional<CudaDecodeApi> FindCudaDecodeApi() {
 
 void CheckCuda(int code, const char* error) {
   if (code == 0) return;
-  TORCH_CHECK_WITH(
-      OutOfMemoryError, !absl::StrContains(error, "out of memory"), error);
+  // The second is cuBLASLt's.
+  const bool wants_memory =
+      absl::StrContains(error, "out of memory") ||
+      absl::StrContains(error, "CUBLAS_STATUS_ALLOC_FAILED");
+  TORCH_CHECK_WITH(OutOfMemoryError, !wants_memory, error);
   TORCH_CHECK(false, error);
 }
 

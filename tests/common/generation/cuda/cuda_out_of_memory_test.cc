@@ -20,14 +20,17 @@
 namespace dapd {
 namespace {
 
-bool no_memory = false;
+// Why no decoder can be made; null: one can.
+const char* no_memory = nullptr;
 
 int CreateUnlessFull(const CudaDecoderSpec* spec,
                      void* workspace,
                      void** decoder,
                      char* error) {
-  if (!no_memory) return DapdCudaDecoderCreate(spec, workspace, decoder, error);
-  std::snprintf(error, kCudaErrorBytes, "graph: out of memory");
+  if (no_memory == nullptr) {
+    return DapdCudaDecoderCreate(spec, workspace, decoder, error);
+  }
+  std::snprintf(error, kCudaErrorBytes, "%s", no_memory);
   return 1;
 }
 
@@ -35,19 +38,22 @@ TEST(CudaOutOfMemoryTest, ADecoderThatFoundNoMemoryIsMadeWhenThereIsSome) {
   const auto weights = MakeDecodableModel("qwen3");
   CudaDecodeApi api = CudaDecodeApiOnHost();
   api.create = CreateUnlessFull;
-  no_memory = false;
+  no_memory = nullptr;
   CudaDecodeBackend backend(*weights, {.slots = 1}, api);
   const auto expected = Generate(backend, MakeRequests());
   // An adapter in columns has another layout.
   CudaDecodeBackend changing(
       *weights, {.slots = 1, .adapter_form = AdapterForm::kColumns}, api);
-  no_memory = true;
-  EXPECT_THROW(changing.SetAdapter(MakeAdapter(*weights)),
-               c10::OutOfMemoryError);
-  EXPECT_THROW(changing.SetAdapter(nullptr), c10::OutOfMemoryError);
-  EXPECT_FALSE(changing.Start(0, MakeRequests()[0]));
-  EXPECT_THROW(changing.ScoreTokens({1, 2, 3}), c10::OutOfMemoryError);
-  no_memory = false;
+  for (const char* why :
+       {"graph: out of memory", "product: CUBLAS_STATUS_ALLOC_FAILED"}) {
+    no_memory = why;
+    EXPECT_THROW(changing.SetAdapter(MakeAdapter(*weights)),
+                 c10::OutOfMemoryError);
+    EXPECT_THROW(changing.SetAdapter(nullptr), c10::OutOfMemoryError);
+    EXPECT_FALSE(changing.Start(0, MakeRequests()[0]));
+    EXPECT_THROW(changing.ScoreTokens({1, 2, 3}), c10::OutOfMemoryError);
+  }
+  no_memory = nullptr;
   for (const auto& [request, answer] : Generate(changing, MakeRequests())) {
     EXPECT_EQ(answer.tokens, expected.at(request).tokens);
   }
