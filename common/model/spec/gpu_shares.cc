@@ -90,6 +90,35 @@ absl::Status CheckEvenParts(const std::vector<Need>& needs,
   return absl::OkStatus();
 }
 
+// NCCL joins no two processes on one GPU.
+absl::Status CheckRanks(const std::vector<LocalProcess>& processes,
+                        size_t num_gpus) {
+  const auto ranks = static_cast<size_t>(
+      std::ranges::count_if(processes, [](const LocalProcess& process) {
+        return process.role == &MemoryPlan::trainer;
+      }));
+  if (ranks > num_gpus) {
+    return ConfigError(absl::StrCat("trainer.ranks is ",
+                                    ranks,
+                                    ", but the number of GPUs here is ",
+                                    num_gpus,
+                                    "; each rank needs its own: lower "
+                                    "trainer.ranks, or use more GPUs"));
+  }
+  for (const LocalProcess& process : processes) {
+    if (process.num_gpus <= num_gpus) continue;
+    return ConfigError(absl::StrCat("rollout.tensor_parallel is ",
+                                    process.num_gpus,
+                                    ", but the number of GPUs here is ",
+                                    num_gpus,
+                                    "; each process of ",
+                                    process.name,
+                                    " needs its own: lower it, or use more "
+                                    "GPUs"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 std::vector<LocalProcess> DealGpus(const Config& config,
@@ -99,8 +128,8 @@ std::vector<LocalProcess> DealGpus(const Config& config,
   const auto add = [&](const std::string& name,
                        RoleMemory MemoryPlan::*role,
                        int64_t num_gpus) {
-    processes.push_back(
-        {name, role, dealer.Deal(static_cast<size_t>(num_gpus))});
+    const auto count = static_cast<size_t>(num_gpus);
+    processes.push_back({name, role, dealer.Deal(count), count});
   };
   for (int64_t i = 0; i < config.trainer.ranks; ++i) {
     add(i == 0 ? "trainer" : absl::StrCat("trainer-", i),
@@ -137,6 +166,8 @@ absl::Status CheckShares(const std::vector<LocalProcess>& processes,
                          const MemoryPlan& plan,
                          const std::vector<std::string>& names,
                          const std::vector<Gpu>& gpus) {
+  if (names.empty() || gpus.empty()) return absl::OkStatus();
+  RETURN_IF_ERROR(CheckRanks(processes, names.size()));
   const int64_t sharing = std::max<int64_t>(1, MostOnOneGpu(processes));
   for (size_t i = 0; i < std::min(names.size(), gpus.size()); ++i) {
     std::vector<Need> needs;

@@ -18,6 +18,7 @@ struct LocalProcess {
   std::string name;               // "trainer", "trainer-1", "rollout-0"
   RoleMemory MemoryPlan::*role;   // what of a plan is its
   std::vector<std::string> gpus;  // some of those that were dealt
+  size_t num_gpus = 1;            // that it needs
 };
 
 // The processes that `dapd run` starts, with `gpus` (VisibleGpus) dealt out to
@@ -32,7 +33,8 @@ int64_t MostOnOneGpu(const std::vector<LocalProcess>& processes);
 
 // Whether what `processes` need at the least is free on each of `gpus`, the
 // ones that `names` stands for in the same order, and whether a process that
-// divides memory by itself (RoleMemory::holes) has enough in an even part. A
+// divides memory by itself (RoleMemory::holes) has enough in an even part;
+// also whether ranks, of the trainer or of a rollout worker, have a GPU each. A
 // CONFIG error with what is needed, what the GPU has and what of that is free.
 absl::Status CheckShares(const std::vector<LocalProcess>& processes,
                          const MemoryPlan& plan,

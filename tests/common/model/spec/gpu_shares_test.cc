@@ -118,6 +118,36 @@ TEST(GpuSharesTest, WhoDividesAGpusMemoryHasToFitAnEvenPart) {
   EXPECT_TRUE(check(31.7).ok());
 }
 
+// However much memory it has.
+TEST(GpuSharesTest, RanksDoNotShareAGpu) {
+  const Gpu gpu = WithMemory(1000, 1000);
+  const auto check = [&](const Config& config,
+                         const std::vector<std::string>& names) {
+    return CheckShares(DealGpus(config, names),
+                       Plan(),
+                       names,
+                       std::vector<Gpu>(names.size(), gpu));
+  };
+  Config config;
+  config.trainer.ranks = 2;
+  const absl::Status ranks = check(config, {"0"});
+  EXPECT_EQ(ExitCodeOf(ranks), ExitCode::kConfig);
+  EXPECT_THAT(
+      std::string(ranks.message()),
+      HasSubstr("trainer.ranks is 2, but the number of GPUs here is 1"));
+  EXPECT_TRUE(check(config, {"0", "1"}).ok());
+
+  config.trainer.ranks = 1;
+  config.rollout.tensor_parallel = 4;
+  const absl::Status worker = check(config, {"0", "1"});
+  EXPECT_EQ(ExitCodeOf(worker), ExitCode::kConfig);
+  EXPECT_THAT(
+      std::string(worker.message()),
+      HasSubstr(
+          "rollout.tensor_parallel is 4, but the number of GPUs here is 2"));
+  EXPECT_TRUE(check(config, {"0", "1", "2", "3"}).ok());
+}
+
 TEST(GpuSharesTest, WithoutWhatIsFreeTheWholeGpuCounts) {
   Gpu gpu = WithMemory(24, 0);
   gpu.free_bytes.reset();
