@@ -5,7 +5,7 @@ import pathlib
 import tempfile
 
 from c2_decode import contenders
-from duel import Ratio, Row, duel, median
+from duel import BIN, Contender, Ratio, Row, duel, median
 from g1_loss import has_gpu
 
 SHAPE = dict(hidden_size=2560, intermediate_size=9728, num_hidden_layers=36, num_attention_heads=32, num_key_value_heads=8, head_dim=128,
@@ -21,6 +21,17 @@ def make_model(folder):
     with torch.device("cuda"):
         AutoModelForCausalLM.from_config(Qwen3Config(**SHAPE), dtype=torch.bfloat16).save_pretrained(folder)
     torch.cuda.empty_cache()
+
+
+def compare_products(row):
+    """The products of a step by themselves, by our kernel and by LibTorch: the adapter in columns leaves their shapes nearly as they are."""
+    with Contender("products", [BIN / "dapd_gpu_kernels_benchmark", "products"]) as products:
+        for batch in BATCHES:
+            rounds = {library: json.dumps({"rows": batch, "library": library}) for library in (False, True)}
+            products.round(rounds[True])
+            ours, theirs = zip(*[(products.round(rounds[False]), products.round(rounds[True])) for _ in range(3)])
+            rates = [figures[0]["bytes"] / median(figures) / 1e12 for figures in (ours, theirs)]
+            row.figure(f"batch {batch}: products of a step by themselves", f"{rates[0]:.2f} TB/s of weights, LibTorch's {rates[1]:.2f}")
 
 
 def main():
@@ -49,3 +60,4 @@ def main():
                 row.figure(f"batch {batch}: share of the floor", f"{floor / step:.2f}", f">= {target:g}", floor / step >= target)
                 ratio = Ratio(a, b)
                 row.figure(f"batch {batch}: times generate's speed", ratio, ">= 5", ratio.median >= 5)
+    compare_products(row)

@@ -1,6 +1,7 @@
-// Kernels of the GPU on their own, for g5_sampling.py and g6_merge.py.
+// Kernels of the GPU on their own, for g2_decode.py, g5_sampling.py and
+// g6_merge.py.
 //
-//   dapd_gpu_kernels_benchmark sample|merge|copy
+//   dapd_gpu_kernels_benchmark sample|merge|copy|products
 //
 // sample: top-k 20, top-p 0.95 of 32 rows of 151,936 logits. Ready with
 //   "mismatches" (tokens that differ from SampleToken's) and "chi_square"
@@ -9,6 +10,8 @@
 // with
 //   "error", relative to the weights, of one of them against float64.
 // copy:   the bytes of merge, copied.
+// products: of a decode step of Qwen3-4B, all layers, with the number of rows
+//   that the round names; {"rows", "library"}: ours, or LibTorch's.
 // Rounds answer "seconds" for one pass and "bytes" read and written.
 #include <chrono>
 #include <cmath>
@@ -19,6 +22,7 @@
 #include "common/gpus/cuda_backend.h"
 #include "common/kernels/cuda/adapter_merge.h"
 #include "common/kernels/cuda/sampling.h"
+#include "common/kernels/cuda/skinny_product.h"
 #include "common/model/weights/placement.h"
 #include "common/tensor/aten.h"
 #include "tests/benchmarks/contender.h"
@@ -244,6 +248,60 @@ class Merger {
   int64_t bytes_ = 0;
 };
 
+// The products of a decode step.
+class Products {
+ public:
+  Products() {
+    for (int64_t layer = 0; layer < kLayers; ++layer) {
+      for (const auto& [out, in] : kShapes) {
+        weights_.push_back(at::randn({out, in}, OnGpu(at::kBFloat16)) * 0.02);
+        bytes_ += 2 * out * in;
+      }
+    }
+    for (const auto& [out, in] : kShapes) {
+      inputs_.push_back(at::randn({kRows, in}, OnGpu(at::kBFloat16)));
+      results_.push_back(at::empty({kRows, out}, OnGpu(at::kBFloat16)));
+    }
+  }
+
+  int64_t bytes() const { return bytes_; }
+
+  void Multiply(int64_t rows, bool by_library) {
+    for (size_t i = 0; i < weights_.size(); ++i) {
+      const at::Tensor x = inputs_[i % std::size(kShapes)].narrow(0, 0, rows);
+      at::Tensor y = results_[i % std::size(kShapes)].narrow(0, 0, rows);
+      if (by_library) {
+        at::mm_out(y, x, weights_[i].t());
+        continue;
+      }
+      const CudaProduct product{.rows = rows,
+                                .inner = x.size(1),
+                                .cols = y.size(1),
+                                .x = x.const_data_ptr(),
+                                .x_stride = x.size(1),
+                                .w = weights_[i].const_data_ptr(),
+                                .w_stride = x.size(1),
+                                .y = y.data_ptr(),
+                                .y_stride = y.size(1),
+                                .number = CudaNumber::kBFloat16};
+      TORCH_CHECK(multiply_(&product, nullptr) == 0,
+                  "a product was not launched");
+    }
+  }
+
+ private:
+  // q, k and v; o; gate and up; down.
+  static constexpr int64_t kShapes[][2] = {
+      {6144, 2560}, {2560, 4096}, {19456, 2560}, {2560, 9728}};
+
+  decltype(&DapdCudaSkinnyProduct) multiply_ =
+      Find<decltype(DapdCudaSkinnyProduct)>("DapdCudaSkinnyProduct");
+  std::vector<at::Tensor> weights_;
+  std::vector<at::Tensor> inputs_;
+  std::vector<at::Tensor> results_;
+  int64_t bytes_ = 0;
+};
+
 int Main(const std::string& mode) {
   TORCH_CHECK(OpenDevice({.device = "cuda"}).ok(),
               "[gpu_kernels_benchmark] no CUDA device");
@@ -256,6 +314,17 @@ int Main(const std::string& mode) {
                              {"seconds", Time(200, [&] { sampler.Sample(); })},
                              {"bytes", kRows * kVocab * 4}};
                        });
+  }
+  if (mode == "products") {
+    Products products;
+    return ServeRounds({}, [&](const std::string& round) -> nlohmann::json {
+      const auto asked = nlohmann::json::parse(round);
+      const int64_t rows = asked.at("rows");
+      const bool by_library = asked.at("library");
+      return {
+          {"seconds", Time(20, [&] { products.Multiply(rows, by_library); })},
+          {"bytes", products.bytes()}};
+    });
   }
   Merger merger(mode == "merge");
   nlohmann::json ready = nlohmann::json::object();
@@ -272,6 +341,8 @@ int Main(const std::string& mode) {
 }  // namespace dapd
 
 int main(int argc, char** argv) {
-  TORCH_CHECK(argc == 2, "usage: dapd_gpu_kernels_benchmark sample|merge|copy");
+  TORCH_CHECK(argc == 2,
+              "usage: dapd_gpu_kernels_benchmark "
+              "sample|merge|copy|products");
   return dapd::Main(argv[1]);
 }

@@ -12,8 +12,9 @@ struct CudaHostWork {
   int64_t captures = 0;
   int64_t graph_nodes = 0;  // of the graph captured last
   int64_t copies = 0;
-  int64_t waits = 0;            // of the host, for streams and events
-  int64_t attended_tokens = 0;  // for which the last attention was launched
+  int64_t waits = 0;             // of the host, for streams and events
+  int64_t library_products = 0;  // that were asked of cuBLASLt
+  int64_t attended_tokens = 0;   // for which the last attention was launched
 };
 
 // Each thread has a device of its own.

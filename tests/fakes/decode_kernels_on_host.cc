@@ -19,6 +19,7 @@
 #include "common/kernels/cuda/decoder_layer.h"
 #include "common/kernels/cuda/gemm.h"
 #include "common/kernels/cuda/sampling.h"
+#include "common/kernels/cuda/skinny_product.h"
 #include "common/kernels/decode_attention_math.h"
 #include "common/kernels/decode_layer_math.h"
 #include "common/tensor/aten.h"
@@ -216,6 +217,31 @@ void RunSample(const SampleArgs& args) {
   }
 }
 
+void RunProduct(const CudaProduct& product) {
+  const auto type =
+      product.number == CudaNumber::kFloat32 ? at::kFloat : at::kBFloat16;
+  const auto matrix = [](const void* data,
+                         int64_t rows,
+                         int64_t cols,
+                         int64_t stride,
+                         at::ScalarType dtype) {
+    return at::from_blob(
+        const_cast<void*>(data), {rows, cols}, {stride, 1}, dtype);
+  };
+  const auto [m, k, n] = std::tuple(product.rows, product.inner, product.cols);
+  const at::Tensor x = matrix(product.x, m, k, product.x_stride, type);
+  const at::Tensor w =
+      product.w_is_kn ? matrix(product.w, k, n, product.w_stride, type)
+                      : matrix(product.w, n, k, product.w_stride, type).t();
+  const auto result = product.float_result ? at::kFloat : type;
+  at::Tensor sum = x.to(at::kFloat).mm(w.to(at::kFloat)) * product.alpha;
+  if (product.beta != 0.0F) {
+    sum += product.beta *
+           matrix(product.c, m, n, product.y_stride, result).to(at::kFloat);
+  }
+  matrix(product.y, m, n, product.y_stride, result).copy_(sum);
+}
+
 }  // namespace
 
 extern "C" int DapdCudaEmbedding(const EmbeddingArgs* args,
@@ -306,32 +332,14 @@ CudaGemm::~CudaGemm() = default;
 
 std::string CudaGemm::Multiply(const CudaProduct& product,
                                cudaStream_t /*stream*/) {
-  Submit([product] {
-    const auto type =
-        product.number == CudaNumber::kFloat32 ? at::kFloat : at::kBFloat16;
-    const auto matrix = [](const void* data,
-                           int64_t rows,
-                           int64_t cols,
-                           int64_t stride,
-                           at::ScalarType dtype) {
-      return at::from_blob(
-          const_cast<void*>(data), {rows, cols}, {stride, 1}, dtype);
-    };
-    const auto [m, k, n] =
-        std::tuple(product.rows, product.inner, product.cols);
-    const at::Tensor x = matrix(product.x, m, k, product.x_stride, type);
-    const at::Tensor w =
-        product.w_is_kn ? matrix(product.w, k, n, product.w_stride, type)
-                        : matrix(product.w, n, k, product.w_stride, type).t();
-    const auto result = product.float_result ? at::kFloat : type;
-    at::Tensor sum = x.to(at::kFloat).mm(w.to(at::kFloat)) * product.alpha;
-    if (product.beta != 0.0F) {
-      sum += product.beta *
-             matrix(product.c, m, n, product.y_stride, result).to(at::kFloat);
-    }
-    matrix(product.y, m, n, product.y_stride, result).copy_(sum);
-  });
+  ++WorkOfCudaHost().library_products;
+  Submit([product] { RunProduct(product); });
   return "";
+}
+
+extern "C" int DapdCudaSkinnyProduct(const CudaProduct* product,
+                                     void* /*stream*/) {
+  return Submit([product = *product] { RunProduct(product); });
 }
 
 }  // namespace dapd

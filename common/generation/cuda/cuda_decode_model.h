@@ -27,7 +27,8 @@ struct CudaDecodeOptions {
   // Not set: as cuda_packed_weights.h says for the weights' precision.
   std::optional<AdapterForm> adapter_form;
   // False: a step has as many rows as sequences run, rounded up to a power of
-  // two. Faster when most have ended, but their bits depend on each other.
+  // two. Faster when most have ended, but where products are cuBLASLt's
+  // (skinny_product.h) their bits depend on each other.
   bool stable_bits = true;
 };
 

@@ -2,6 +2,7 @@
 
 #include "common/kernels/cuda/decode_attention.h"
 #include "common/kernels/cuda/sampling.h"
+#include "common/kernels/cuda/skinny_product.h"
 
 namespace dapd {
 namespace {
@@ -21,6 +22,15 @@ void CudaDecodeStep::Norm(Pass* pass,
       "norm", DapdCudaResidualNorm(&pass->norm, spec_.number, pass->stream));
 }
 
+void CudaDecodeStep::Launch(Pass* pass, const CudaProduct& product) {
+  if (IsSkinny(product)) {
+    pass->outcome.Cuda("product",
+                       DapdCudaSkinnyProduct(&product, pass->stream));
+  } else {
+    pass->outcome.Text(gemm_.Multiply(product, pass->stream));
+  }
+}
+
 void CudaDecodeStep::Multiply(
     Pass* pass, const CudaLinear& linear, void* x, void* y, bool float_result) {
   CudaProduct product{.rows = pass->bucket.rows,
@@ -33,9 +43,7 @@ void CudaDecodeStep::Multiply(
                       .y = memory_.Offset(x, linear.in),
                       .y_stride = Width(linear),
                       .number = spec_.number};
-  if (linear.lora > 0) {
-    pass->outcome.Text(gemm_.Multiply(product, pass->stream));
-  }
+  if (linear.lora > 0) Launch(pass, product);
   product.inner = Width(linear);
   product.cols = linear.out;
   product.w = linear.weight;
@@ -43,7 +51,7 @@ void CudaDecodeStep::Multiply(
   product.y = y;
   product.y_stride = linear.out;
   product.float_result = float_result;
-  pass->outcome.Text(gemm_.Multiply(product, pass->stream));
+  Launch(pass, product);
 }
 
 void CudaDecodeStep::Gather(
@@ -100,7 +108,7 @@ void CudaDecodeStep::MultiplyHead(Pass* pass) {
                          .y_stride = spec_.vocab,
                          .number = spec_.number,
                          .float_result = true};
-  pass->outcome.Text(gemm_.Multiply(head, pass->stream));
+  Launch(pass, head);
   if (splits) {
     Gather(pass, memory_.logits, pass->bucket.rows, width, spec_.vocab);
   }

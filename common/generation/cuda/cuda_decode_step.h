@@ -61,6 +61,8 @@ class CudaDecodeStep {
     CudaOutcome outcome;
   };
   void Norm(Pass* pass, const void* weight, void* out, int64_t out_stride);
+  // By the kernel for few rows where that takes it, else by cuBLASLt.
+  void Launch(Pass* pass, const CudaProduct& product);
   // y = linear(x); x [rows, in + lora], of which the first `in` are set. y in
   // float32 if `float_result`.
   void Multiply(Pass* pass,

@@ -150,6 +150,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
   // NumValueGroups * head_dim is at most twice the threads.
   __shared__ float group_sums[2 * kAttentionThreads * kGroup];
   WaitForLaunchBefore();
+  LetNextLaunchBegin();
   const int64_t split = blockIdx.x;
   const int64_t kv_head = blockIdx.y;
   const int64_t row = blockIdx.z;

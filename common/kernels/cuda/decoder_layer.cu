@@ -54,6 +54,7 @@ __device__ Vector8<T> Delta8(const ResidualNormArgs& args, int64_t at) {
 template <typename T>
 __global__ void ResidualNorm(ResidualNormArgs args) {
   WaitForLaunchBefore();
+  LetNextLaunchBegin();
   const int64_t row = blockIdx.x;
   T* x = static_cast<T*>(args.x) + row * args.hidden;
   const T* bias = static_cast<const T*>(args.bias);
@@ -171,6 +172,7 @@ __global__ void Qkv(QkvArgs args) {
 template <typename T>
 __global__ void SwiGlu(SwiGluArgs args) {
   WaitForLaunchBefore();
+  LetNextLaunchBegin();
   const int64_t row = blockIdx.y;
   const int64_t i = (blockIdx.x * kThreads + threadIdx.x) * 8;
   if (i >= args.intermediate) return;

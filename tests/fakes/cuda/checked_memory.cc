@@ -16,7 +16,8 @@ namespace {
 constexpr uint32_t kForbidden = 0;  // as fresh pages have it
 constexpr uint32_t kUnwritten = 1;
 constexpr uint32_t kByHost = 2;
-static_assert(kFirstEpoch > kByHost);
+constexpr uint32_t kConstant = 3;  // by the host, for good
+static_assert(kFirstEpoch > kConstant);
 
 // Values of Who above the threads' numbers.
 constexpr uint16_t kLanesOfAWarp = 0x4000;  // + the warp
@@ -91,6 +92,10 @@ void CheckedMemory::MarkWritten(const void* address, size_t bytes) {
   Mark(Offset(address), bytes, kByHost);
 }
 
+void CheckedMemory::MarkConstant(const void* address, size_t bytes) {
+  Mark(Offset(address), bytes, kConstant);
+}
+
 void CheckedMemory::Forbid(const void* address, size_t bytes) {
   Mark(Offset(address), bytes, kForbidden);
 }
@@ -104,6 +109,13 @@ bool CheckedMemory::IsWritten(const void* address, size_t bytes) const {
   const Cell* cells = cells_ + Offset(address);
   return std::all_of(cells, cells + bytes, [](const Cell& cell) {
     return cell.written > kUnwritten;
+  });
+}
+
+bool CheckedMemory::IsConstant(const void* address, size_t bytes) const {
+  const Cell* cells = cells_ + Offset(address);
+  return std::all_of(cells, cells + bytes, [](const Cell& cell) {
+    return cell.written == kConstant;
   });
 }
 
@@ -149,6 +161,9 @@ CheckedMemory::Fault CheckedMemory::TouchCell(Cell& cell,
   if (cell.written == kForbidden) return Fault::kOutside;
   if (access != Access::kWrite && cell.written == kUnwritten) {
     return Fault::kUnwritten;
+  }
+  if (access != Access::kRead && cell.written == kConstant) {
+    return Fault::kConstant;
   }
   const bool atomic = access == Access::kAtomic;
   const bool both_atomic = atomic && cell.writer == kAtomically;
@@ -217,6 +232,8 @@ std::string CheckedMemory::Touch(const void* address,
         return absl::StrCat(place, ", which is outside of every buffer");
       case Fault::kUnwritten:
         return absl::StrCat(place, ", which nobody has written");
+      case Fault::kConstant:
+        return absl::StrCat(place, ", which is constant");
       case Fault::kOtherBlock:
         return absl::StrCat(place, ", as another block of this launch does");
       case Fault::kReadAfterWrite:

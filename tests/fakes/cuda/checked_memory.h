@@ -45,7 +45,7 @@ struct Toucher {
   const std::vector<BlockPast>* before = nullptr;
 };
 
-inline constexpr uint32_t kFirstEpoch = 3;
+inline constexpr uint32_t kFirstEpoch = 4;
 
 class CheckedMemory {
  public:
@@ -68,6 +68,9 @@ class CheckedMemory {
   void MarkWritten(const void* address, size_t bytes);
   void Forbid(const void* address, size_t bytes);
   bool IsWritten(const void* address, size_t bytes) const;
+  // The host has written it, and no launch will.
+  void MarkConstant(const void* address, size_t bytes);
+  bool IsConstant(const void* address, size_t bytes) const;
   // As if nobody had written it yet: bytes that are under way.
   void Poison(void* address, size_t bytes);
 
@@ -97,6 +100,7 @@ class CheckedMemory {
     kNone,
     kOutside,
     kUnwritten,
+    kConstant,
     kOtherBlock,
     kReadAfterWrite,
     kWriteAfterWrite,

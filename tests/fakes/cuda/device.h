@@ -98,6 +98,9 @@ class DeviceBuffer {
   bool IsWritten(int64_t index) const {
     return GlobalMemory().IsWritten(data_ + index, sizeof(T));
   }
+  // No kernel may write it from here on, so that one may read it before it has
+  // waited for the launch before it.
+  void MarkConstant() { GlobalMemory().MarkConstant(data_, size_ * sizeof(T)); }
   // No kernel may touch elements [begin, begin + count) from here on: the gaps
   // between rows.
   void Forbid(int64_t begin, int64_t count) {

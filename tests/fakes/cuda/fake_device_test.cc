@@ -8,8 +8,10 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+#include "common/kernels/bfloat16.h"
 #include "common/kernels/cuda/decoder_layer.h"
 #include "common/kernels/cuda/sampling.h"
+#include "common/kernels/cuda/skinny_product.h"
 #include "tests/fakes/cuda/device.h"
 #include "tests/fakes/cuda/faulty_kernels.h"
 
@@ -281,6 +283,36 @@ TEST(PlantedFaultTest, AnEarlyLaunchThatDoesNotWaitIsFound) {
       DapdCudaResidualNormWithoutWait(&args, CudaNumber::kFloat32, nullptr), 0);
   EXPECT_THAT(TakeReport(), IsEmpty());
   SetTraits({});
+}
+
+TEST(FakeDeviceTest, OnlyWhatIsConstantIsReadBeforeTheLaunchBefore) {
+  constexpr int64_t kInner = 8;
+  const std::vector<BFloat16> ones(kInner, FromFloat<BFloat16>(1.0F));
+  DeviceBuffer<BFloat16> x("x", ones);
+  DeviceBuffer<BFloat16> w("w", ones);
+  DeviceBuffer<float> y("y", Elements(1));
+  const CudaProduct product{.rows = 1,
+                            .inner = kInner,
+                            .cols = 1,
+                            .x = x.data(),
+                            .x_stride = kInner,
+                            .w = w.data(),
+                            .w_stride = kInner,
+                            .y = y.data(),
+                            .y_stride = 1,
+                            .number = CudaNumber::kBFloat16,
+                            .float_result = true};
+  EXPECT_NE(DapdCudaSkinnyProduct(&product, nullptr), 0);
+  EXPECT_THAT(TakeReport(),
+              HasSubstr("before it waited for the launch before it"));
+  w.MarkConstant();
+  EXPECT_EQ(DapdCudaSkinnyProduct(&product, nullptr), 0);
+  EXPECT_THAT(TakeReport(), IsEmpty());
+  EXPECT_EQ(y.Read().front(), kInner);
+  y.MarkConstant();
+  EXPECT_NE(DapdCudaSkinnyProduct(&product, nullptr), 0);
+  EXPECT_THAT(TakeReport(),
+              AllOf(HasSubstr("of 'y' [4]"), HasSubstr("which is constant")));
 }
 
 TEST(PlantedFaultTest, ABoundThatIsOneTooFarIsFound) {

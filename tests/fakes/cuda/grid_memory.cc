@@ -142,7 +142,8 @@ void GridRun::CheckTouch(const void* address, size_t bytes, Access access) {
                       absl::Hex(reinterpret_cast<uintptr_t>(address)),
                       ", which is not the device's memory"));
   }
-  if (call_.shape.early && !current_->has_waited && &memory == &global_) {
+  if (call_.shape.early && !current_->has_waited && &memory == &global_ &&
+      !(access == Access::kRead && memory.IsConstant(address, bytes))) {
     Fail(
         absl::StrCat(verb, "memory before it waited for the launch before it"));
   }

@@ -36,6 +36,13 @@ T ShuffleFrom(int source, unsigned mask, T value, Site site) {
   return value;
 }
 
+// mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32, whose `sums` is c and d.
+void MultiplyTile(const uint32_t (&a)[4],
+                  const uint32_t (&b)[2],
+                  float (&sums)[4],
+                  const char* file = __builtin_FILE(),
+                  int line = __builtin_LINE());
+
 }  // namespace dapd::fake
 
 // The last two parameters of what follows say where it is called.

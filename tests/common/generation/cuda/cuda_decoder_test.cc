@@ -106,6 +106,25 @@ TEST(CudaDecoderTest, TokensAreTheSameWhereGraphsGrow) {
   EXPECT_EQ(run(2030), expected);
 }
 
+// Of a step, which runs once and is captured then.
+int64_t LibraryProducts(at::ScalarType dtype, int64_t slots) {
+  const auto weights = MakeDecodableModel("qwen3", dtype);
+  WorkOfCudaHost() = {};
+  const CudaDecodeBackend backend(
+      *weights, {.slots = slots}, CudaDecodeApiOnHost());
+  EXPECT_EQ(WorkOfCudaHost().captures, 1);
+  return WorkOfCudaHost().library_products / 2;
+}
+
+TEST(CudaDecoderTest, FewRowsInBFloat16AskNothingOfCublas) {
+  const int64_t layers = MakeDecodableModel("qwen3")->config.num_layers;
+  const int64_t all = 4 * layers + 1;
+  EXPECT_EQ(LibraryProducts(at::kBFloat16, 1), 0);
+  EXPECT_EQ(LibraryProducts(at::kBFloat16, 32), 0);
+  EXPECT_EQ(LibraryProducts(at::kBFloat16, 33), all);
+  EXPECT_EQ(LibraryProducts(at::kFloat, 1), all);
+}
+
 TEST(CudaDecoderTest, AStepIsOneGraphAndATokenIsNoWaitOfItsOwn) {
   const auto weights = EndlessModel();
   CudaDecodeBackend backend(*weights, {.slots = 4}, CudaDecodeApiOnHost());

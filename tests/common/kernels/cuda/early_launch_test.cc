@@ -14,6 +14,7 @@
 #include "common/kernels/cuda/decode_attention.h"
 #include "common/kernels/cuda/decoder_layer.h"
 #include "common/kernels/cuda/sampling.h"
+#include "common/kernels/cuda/skinny_product.h"
 #include "tests/fakes/cuda/kernel_inputs.h"
 
 namespace dapd {
@@ -43,6 +44,7 @@ class EarlyLaunchTest : public testing::Test {
   DeviceBuffer<float> x_{"x", std::vector<float>(2 * kSize, 1.0F)};
   DeviceBuffer<float> parts_{"parts", std::vector<float>(2 * kSize, 1.0F)};
   DeviceBuffer<float> out_{"out", Elements(kSize)};
+  DeviceBuffer<BFloat16> w_{"w", std::vector<BFloat16>(kSize* kSize)};
 
   std::map<std::string, std::function<int()>> Launchers() {
     const ResidualNormArgs norm{.num_rows = 1,
@@ -68,6 +70,18 @@ class EarlyLaunchTest : public testing::Test {
                             .num_tokens = kSize};
     SampleArgs gathered = sample;
     gathered.behind_a_gather = true;
+    w_.MarkConstant();
+    const CudaProduct product{.rows = 1,
+                              .inner = kSize,
+                              .cols = kSize,
+                              .x = w_.data(),
+                              .x_stride = kSize,
+                              .w = w_.data(),
+                              .w_stride = kSize,
+                              .y = out_.data(),
+                              .y_stride = kSize,
+                              .number = CudaNumber::kBFloat16,
+                              .float_result = true};
     std::map<std::string, std::function<int()>> launchers{
         {"embedding",
          [=] { return DapdCudaEmbedding(&embedding, kNumber, nullptr); }},
@@ -77,6 +91,7 @@ class EarlyLaunchTest : public testing::Test {
            return DapdCudaResidualNorm(&behind_a_gather, kNumber, nullptr);
          }},
         {"qkv", [=] { return DapdCudaQkv(&qkv, kNumber, nullptr); }},
+        {"product", [=] { return DapdCudaSkinnyProduct(&product, nullptr); }},
         {"swiglu", [=] { return DapdCudaSwiGlu(&swiglu, kNumber, nullptr); }},
         {"sampling", [=] { return DapdCudaSample(&sample, nullptr); }},
         {"sampling behind a gather",

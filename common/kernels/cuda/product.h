@@ -1,0 +1,31 @@
+// A matrix product on raw device pointers, as gemm.h and skinny_product.h
+// compute it.
+#pragma once
+
+#include <cstdint>
+
+#include "common/kernels/cuda/launch.h"
+
+namespace dapd {
+
+// y = alpha x op(w) + beta c. All matrices are row-major with `*_stride`
+// elements from row to row, a multiple of 16 bytes.
+struct CudaProduct {
+  int64_t rows = 0;         // M
+  int64_t inner = 0;        // K
+  int64_t cols = 0;         // N
+  const void* x = nullptr;  // [M, K] in `number`
+  int64_t x_stride = 0;
+  const void* w = nullptr;  // [N, K] in `number`, or [K, N] if `w_is_kn`
+  int64_t w_stride = 0;
+  bool w_is_kn = false;
+  const void* c = nullptr;  // [M, N] as y, read where beta is not 0
+  void* y = nullptr;        // [M, N] in `number`, or float32 if `float_result`
+  int64_t y_stride = 0;     // of c, too
+  CudaNumber number = CudaNumber::kFloat32;
+  bool float_result = false;
+  float alpha = 1.0F;
+  float beta = 0.0F;
+};
+
+}  // namespace dapd

@@ -1,0 +1,31 @@
+// The products of a decode step in bfloat16: few rows with large weights, which
+// are read once. Beside cuBLASLt's (gemm.h) two things are different:
+//
+// * A row's bits depend on nothing but the row, the weights and their shape:
+// not
+//   on how many rows there are, nor on which of them it is.
+// * The launch may begin before the one in front of it has ended, and its first
+//   weights come while that one still runs (device.cuh).
+#pragma once
+
+#include "common/kernels/cuda/product.h"
+
+namespace dapd {
+
+inline constexpr int64_t kMaxSkinnyRows = 32;
+
+// Whether DapdCudaSkinnyProduct computes it: up to kMaxSkinnyRows rows in
+// bfloat16, y = x w^T, the inner size a multiple of 8.
+constexpr bool IsSkinny(const CudaProduct& product) {
+  return product.number == CudaNumber::kBFloat16 &&
+         product.rows <= kMaxSkinnyRows && product.inner % 8 == 0 &&
+         !product.w_is_kn && product.alpha == 1.0F && product.beta == 0.0F;
+}
+
+extern "C" {
+// Sums are float32 and rounded once. `w` must not be written by the launch in
+// front of this one.
+int DapdCudaSkinnyProduct(const CudaProduct* product, void* stream);
+}
+
+}  // namespace dapd

@@ -1,0 +1,54 @@
+// The instruction of tensor cores that this folder's kernels use.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+namespace dapd {
+
+// Eight bfloat16 numbers of a row that lie side by side.
+struct alignas(16) BFloat16Pairs {
+  uint32_t pair[4];
+};
+
+// sums [16, 8] += a [16, 16] times b [8, 16]^T in float32, by a whole warp.
+// Lane l holds of
+//   a     of rows l / 4 and l / 4 + 8 the pairs of columns l % 4 and l % 4 + 4:
+//         a[0] and a[2], a[1] and a[3],
+//   b     of row l / 4 the same pairs,
+//   sums  of rows l / 4 and l / 4 + 8 columns 2 (l % 4) and the next.
+// (PTX ISA, "mma.m16n8k16 with floating point type".)
+__device__ inline void MultiplyTile(const uint32_t (&a)[4],
+                                    const uint32_t (&b)[2],
+                                    float (&sums)[4]) {
+#ifdef __CUDACC__
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#else
+  fake::MultiplyTile(a, b, sums);
+#endif
+}
+
+// The same for a [16, 32] and b [8, 32], of whose rows lane l has the numbers
+// from 8 (l % 4) on. Both take the columns in the same other order, in which no
+// number has to change its lane.
+__device__ inline void MultiplyTile(const BFloat16Pairs& upper,
+                                    const BFloat16Pairs& lower,
+                                    const BFloat16Pairs& b,
+                                    float (&sums)[4]) {
+#pragma unroll
+  for (int half = 0; half < 4; half += 2) {
+    MultiplyTile({upper.pair[half],
+                  lower.pair[half],
+                  upper.pair[half + 1],
+                  lower.pair[half + 1]},
+                 {b.pair[half], b.pair[half + 1]},
+                 sums);
+  }
+}
+
+}  // namespace dapd

@@ -1,0 +1,97 @@
+// The product of few rows on a GPU, at the shapes of Qwen3-4B, against float64
+// on the same GPU. Skips itself without one, or without own kernels.
+
+#include <cmath>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+#include "common/gpus/cuda_backend.h"
+#include "common/kernels/cuda/skinny_product.h"
+#include "common/model/weights/placement.h"
+
+namespace dapd {
+namespace {
+
+struct ProductShape {
+  int64_t rows, inner, cols;
+};
+
+class CudaProductParityTest : public testing::TestWithParam<ProductShape> {
+ protected:
+  void SetUp() override {
+    const auto device = ParseDevice("cuda");
+    if (!device.ok()) {
+      GTEST_SKIP() << "no CUDA device: " << device.status().message();
+    }
+    multiply_ = reinterpret_cast<decltype(multiply_)>(
+        CudaSymbol("DapdCudaSkinnyProduct"));
+    if (multiply_ == nullptr) {
+      GTEST_SKIP() << "libdapd_cuda.so was built without nvcc";
+    }
+    SetUpCuda(/*deterministic=*/false, at::globalContext());
+  }
+
+  // x w^T in float32.
+  at::Tensor Multiply(const at::Tensor& x, const at::Tensor& w) const {
+    const at::Tensor y =
+        at::empty({x.size(0), w.size(0)}, x.options().dtype(at::kFloat));
+    const CudaProduct product{.rows = x.size(0),
+                              .inner = x.size(1),
+                              .cols = w.size(0),
+                              .x = x.const_data_ptr(),
+                              .x_stride = x.stride(0),
+                              .w = w.const_data_ptr(),
+                              .w_stride = w.stride(0),
+                              .y = y.data_ptr(),
+                              .y_stride = y.stride(0),
+                              .number = CudaNumber::kBFloat16,
+                              .float_result = true};
+    TORCH_CHECK(IsSkinny(product), "a product that the kernel does not take");
+    TORCH_CHECK(multiply_(&product, nullptr) == 0, "was not launched");
+    return y;
+  }
+
+ private:
+  decltype(&DapdCudaSkinnyProduct) multiply_ = nullptr;
+};
+
+TEST_P(CudaProductParityTest, IsTheProductInFloat64AndARowsBitsAreItsOwn) {
+  const auto& [rows, inner, cols] = GetParam();
+  const auto options = at::TensorOptions(at::kCUDA).dtype(at::kBFloat16);
+  const at::Tensor x = at::randn({rows, inner}, options);
+  const at::Tensor w = at::randn({cols, inner}, options);
+  const at::Tensor y = Multiply(x, w);
+  const at::Tensor exact = x.to(at::kDouble).mm(w.to(at::kDouble).t());
+  // Tensor cores cut each of 16 products and the sum so far to the place of the
+  // largest of them.
+  const at::Tensor bound =
+      x.abs().to(at::kDouble).mm(w.abs().to(at::kDouble).t()) *
+      (static_cast<double>(inner) / 16 * 17 + 18) * 0x1.0p-24;
+  const double worst =
+      ((y.to(at::kDouble) - exact).abs() / bound).max().item<double>();
+  std::cout << "worst error " << worst << " of the bound\n";
+  EXPECT_LE(worst, 1.0);
+  for (const int64_t some : {int64_t{1}, rows / 2, rows - 1}) {
+    if (some < 1) continue;
+    const at::Tensor alone = Multiply(x.narrow(0, rows - some, some), w);
+    EXPECT_TRUE(alone.equal(y.narrow(0, rows - some, some)))
+        << some << " of the rows";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Qwen3,
+    CudaProductParityTest,
+    testing::Values(ProductShape{32, 2560 + 192, 6144},  // q, k and v
+                    ProductShape{32, 2560, 192},         // their adapter's A
+                    ProductShape{4, 4096 + 64, 2560},    // o
+                    ProductShape{13, 2560, 19456},       // gate and up
+                    ProductShape{1, 9728, 2560},         // down
+                    ProductShape{32, 1032, 5128},        // odd
+                    ProductShape{9, 72, 40}));
+
+}  // namespace
+}  // namespace dapd

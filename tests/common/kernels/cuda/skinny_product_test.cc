@@ -1,0 +1,206 @@
+// Products of few rows on a host that plays the device, against float64, at the
+// edges of tiles, slices and steps.
+
+#include "common/kernels/cuda/skinny_product.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+#include "tests/fakes/cuda/kernel_inputs.h"
+
+namespace dapd {
+namespace {
+
+using fake::BitsOf;
+using fake::DeviceBuffer;
+using fake::Elements;
+using fake::InSeveralOrders;
+using fake::RandomNumbers;
+
+// Matrices whose rows have gaps behind them, which nobody may touch.
+class Matrices {
+ public:
+  Matrices(int64_t rows, int64_t inner, int64_t cols)
+      : rows_(rows),
+        inner_(inner),
+        cols_(cols),
+        x_("x", RandomNumbers<BFloat16>(rows * (inner + kGap), 1)),
+        w_("w", RandomNumbers<BFloat16>(cols * (inner + kGap), 2)),
+        y_("y", Elements(rows * (cols + kGap))),
+        float_y_("float y", Elements(rows * (cols + kGap))) {
+    w_.MarkConstant();
+    for (int64_t row = 0; row < rows; ++row) {
+      x_.Forbid(row * (inner + kGap) + inner, kGap);
+      y_.Forbid(row * (cols + kGap) + cols, kGap);
+      float_y_.Forbid(row * (cols + kGap) + cols, kGap);
+    }
+    for (int64_t col = 0; col < cols; ++col) {
+      w_.Forbid(col * (inner + kGap) + inner, kGap);
+    }
+  }
+
+  // Of rows [first, first + rows).
+  CudaProduct Product(int64_t first, int64_t rows, bool float_result) const {
+    const int64_t at = first * (cols_ + kGap);
+    return {.rows = rows,
+            .inner = inner_,
+            .cols = cols_,
+            .x = x_.data() + first * (inner_ + kGap),
+            .x_stride = inner_ + kGap,
+            .w = w_.data(),
+            .w_stride = inner_ + kGap,
+            .y = float_result ? static_cast<void*>(float_y_.data() + at)
+                              : static_cast<void*>(y_.data() + at),
+            .y_stride = cols_ + kGap,
+            .number = CudaNumber::kBFloat16,
+            .float_result = float_result};
+  }
+  std::vector<float> FloatResult() const { return float_y_.Read(); }
+  std::vector<BFloat16> Result() const { return y_.Read(); }
+
+  struct Sum {
+    int64_t at;  // in a result
+    double value;
+    double absolute;  // the sum of absolute values
+  };
+  std::vector<Sum> Sums() const {
+    const std::vector<BFloat16> x = x_.Read();
+    const std::vector<BFloat16> w = w_.Read();
+    std::vector<Sum> sums;
+    for (int64_t row = 0; row < rows_; ++row) {
+      for (int64_t col = 0; col < cols_; ++col) {
+        Sum sum{.at = row * (cols_ + kGap) + col, .value = 0, .absolute = 0};
+        for (int64_t i = 0; i < inner_; ++i) {
+          const double product =
+              static_cast<double>(ToFloat(x[row * (inner_ + kGap) + i])) *
+              static_cast<double>(ToFloat(w[col * (inner_ + kGap) + i]));
+          sum.value += product;
+          sum.absolute += std::abs(product);
+        }
+        sums.push_back(sum);
+      }
+    }
+    return sums;
+  }
+
+ private:
+  static constexpr int64_t kGap = 8;
+
+  int64_t rows_, inner_, cols_;
+  DeviceBuffer<BFloat16> x_;
+  DeviceBuffer<BFloat16> w_;
+  DeviceBuffer<BFloat16> y_;
+  DeviceBuffer<float> float_y_;
+};
+
+struct Shape {
+  int64_t rows, inner, cols;
+};
+
+std::string NameOf(const Shape& shape) {
+  return std::to_string(shape.rows) + "x" + std::to_string(shape.inner) + "x" +
+         std::to_string(shape.cols);
+}
+
+class SkinnyProductTest : public testing::TestWithParam<Shape> {};
+
+TEST_P(SkinnyProductTest, IsTheProductInFloat64RoundedOnce) {
+  const auto& [rows, inner, cols] = GetParam();
+  Matrices matrices(rows, inner, cols);
+  const CudaProduct to_float = matrices.Product(0, rows, true);
+  const CudaProduct product = matrices.Product(0, rows, false);
+  ASSERT_TRUE(IsSkinny(product));
+  const auto sums = matrices.Sums();
+  double worst = 0.0;
+  InSeveralOrders([&] {
+    ASSERT_KERNEL_RUNS(DapdCudaSkinnyProduct(&to_float, nullptr));
+    ASSERT_KERNEL_RUNS(DapdCudaSkinnyProduct(&product, nullptr));
+    const std::vector<float> in_float = matrices.FloatResult();
+    const std::vector<BFloat16> result = matrices.Result();
+    for (const auto& [at, sum, absolute] : sums) {
+      // An addition an instruction of 16 numbers, and those of the slices.
+      const double bound =
+          absolute * static_cast<double>(inner / 16 + 18) * 0x1.0p-24;
+      const double error = std::abs(static_cast<double>(in_float[at]) - sum);
+      worst = std::max(worst, error / bound);
+      ASSERT_LE(error, bound) << "element " << at;
+      ASSERT_EQ(BitsOf(result[at]), BitsOf(FromFloat<BFloat16>(in_float[at])))
+          << "element " << at;
+    }
+  });
+  std::cout << "worst error " << worst << " of the bound\n";
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Shapes,
+    SkinnyProductTest,
+    testing::Values(Shape{1, 8, 8},    // less than a step and a tile
+                    Shape{3, 40, 24},  // a step and a part, one tile and a half
+                    Shape{8, 1032, 16},    // 16 slices of more than a step
+                    Shape{9, 72, 40},      // two tiles of rows
+                    Shape{32, 136, 72},    // all rows
+                    Shape{17, 264, 8},     // half a tile of columns
+                    Shape{5, 336, 1048},   // slices of 8, the last without work
+                    Shape{2, 200, 5128}),  // slices of 2
+    [](const auto& parameter) { return NameOf(parameter.param); });
+
+// Not of the rows' number, and not of a row's place among them.
+TEST(SkinnyProductBitsTest, ARowsBitsAreItsOwn) {
+  constexpr int64_t kRows = 32;
+  constexpr int64_t kCols = 24;
+  Matrices matrices(kRows, 1064, kCols);
+  const CudaProduct all = matrices.Product(0, kRows, true);
+  ASSERT_KERNEL_RUNS(DapdCudaSkinnyProduct(&all, nullptr));
+  const std::vector<float> expected = matrices.FloatResult();
+  for (const int64_t rows : {1, 3, 11, 20}) {
+    const CudaProduct some = matrices.Product(kRows - rows, rows, true);
+    ASSERT_KERNEL_RUNS(DapdCudaSkinnyProduct(&some, nullptr));
+    const std::vector<float> result = matrices.FloatResult();
+    for (const auto& sum : matrices.Sums()) {
+      ASSERT_EQ(BitsOf(result[sum.at]), BitsOf(expected[sum.at]))
+          << rows << " rows, element " << sum.at;
+    }
+  }
+}
+
+TEST(SkinnyProductTrafficTest, WeightsAreReadOnce) {
+  constexpr int64_t kRows = 4;
+  constexpr int64_t kInner = 512;
+  constexpr int64_t kCols = 64;
+  Matrices matrices(kRows, kInner, kCols);
+  const CudaProduct product = matrices.Product(0, kRows, true);
+  fake::TakeTraffic();
+  ASSERT_KERNEL_RUNS(DapdCudaSkinnyProduct(&product, nullptr));
+  const fake::Traffic traffic = fake::TakeTraffic();
+  // x once for each of four tiles of columns.
+  EXPECT_EQ(traffic.bytes_read, (kCols + 4 * kRows) * kInner * 2);
+  EXPECT_EQ(traffic.bytes_written, kRows * kCols * sizeof(float));
+}
+
+TEST(SkinnyProductTakesTest, FewRowsInBFloat16AsTheyAre) {
+  const CudaProduct taken{.rows = kMaxSkinnyRows,
+                          .inner = 264,
+                          .cols = 7,
+                          .number = CudaNumber::kBFloat16};
+  EXPECT_TRUE(IsSkinny(taken));
+  for (const auto change : std::vector<void (*)(CudaProduct*)>{
+           [](CudaProduct* p) { p->rows = kMaxSkinnyRows + 1; },
+           [](CudaProduct* p) { p->inner = 260; },
+           [](CudaProduct* p) { p->number = CudaNumber::kFloat32; },
+           [](CudaProduct* p) { p->w_is_kn = true; },
+           [](CudaProduct* p) { p->alpha = 2.0F; },
+           [](CudaProduct* p) { p->beta = 1.0F; }}) {
+    CudaProduct product = taken;
+    change(&product);
+    EXPECT_FALSE(IsSkinny(product));
+  }
+}
+
+}  // namespace
+}  // namespace dapd

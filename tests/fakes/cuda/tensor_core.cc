@@ -1,0 +1,67 @@
+// The tensor cores' product, by what the lanes of a warp tell each other.
+
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <utility>
+
+#include "tests/fakes/cuda/warp_lanes.h"
+
+namespace dapd::fake {
+namespace {
+
+constexpr unsigned kAllLanes = 0xFFFFFFFFU;
+constexpr int kLanesOfARow = 4;
+
+// Two bfloat16 numbers, the first in the lower half.
+using Numbers = std::array<double, 2>;
+
+Numbers NumbersOf(uint32_t pair) {
+  return {std::bit_cast<float>(pair << 16),
+          std::bit_cast<float>(pair & 0xFFFF0000U)};
+}
+
+double Dot(uint32_t a, uint32_t b) {
+  const Numbers x = NumbersOf(a);
+  const Numbers y = NumbersOf(b);
+  return x[0] * y[0] + x[1] * y[1];
+}
+
+// What `lane` brought, as two pairs.
+std::pair<uint32_t, uint32_t> Of(int lane,
+                                 uint32_t first,
+                                 uint32_t second,
+                                 Site site) {
+  const uint64_t both = ShuffleFrom(
+      lane, kAllLanes, uint64_t{second} << 32 | uint64_t{first}, site);
+  return {static_cast<uint32_t>(both), static_cast<uint32_t>(both >> 32)};
+}
+
+}  // namespace
+
+void MultiplyTile(const uint32_t (&a)[4],
+                  const uint32_t (&b)[2],
+                  float (&sums)[4],
+                  const char* file,
+                  int line) {
+  const Site site{file, line};
+  const int lane = LaneIndex();
+  // Of a: rows lane / 4 and 8 more; of b: the rows of two columns of the sums.
+  const int a_row = lane / kLanesOfARow * kLanesOfARow;
+  const int b_row = lane % kLanesOfARow * 2 * kLanesOfARow;
+  double totals[4] = {sums[0], sums[1], sums[2], sums[3]};
+  for (int i = 0; i < kLanesOfARow; ++i) {
+    // Columns 2i and 2i + 1 of both rows; the same and 8 more.
+    const auto [upper, lower] = Of(a_row + i, a[0], a[1], site);
+    const auto [upper_8, lower_8] = Of(a_row + i, a[2], a[3], site);
+    for (int col = 0; col < 2; ++col) {
+      const auto [here, here_8] =
+          Of(b_row + col * kLanesOfARow + i, b[0], b[1], site);
+      totals[col] += Dot(upper, here) + Dot(upper_8, here_8);
+      totals[2 + col] += Dot(lower, here) + Dot(lower_8, here_8);
+    }
+  }
+  for (int i = 0; i < 4; ++i) sums[i] = static_cast<float>(totals[i]);
+}
+
+}  // namespace dapd::fake
