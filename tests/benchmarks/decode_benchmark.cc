@@ -9,6 +9,8 @@
 //       each call run to its end before the next. Answers "seconds",
 //       "step_seconds" (median of the steps that only decode, where a step is
 //       one token) and "ids".
+//   {"kind": "adapter", "rank": R}
+//       from here on with a random LoRA adapter on all projections.
 //   {"kind": "score", "ids": [...]}
 //       "logprobs" of a text.
 //   {"kind": "read"}
@@ -26,6 +28,7 @@
 #include "common/generation/engine.h"
 #include "common/generation/make_decode_backend.h"
 #include "common/kernels/parallel_for.h"
+#include "common/model/weights/adapter.h"
 #include "common/model/weights/placement.h"
 #include "common/model/weights/weights.h"
 #include "tests/benchmarks/contender.h"
@@ -130,6 +133,22 @@ int64_t WeightBytes(const ModelWeights& weights) {
   return bytes;
 }
 
+std::shared_ptr<const Adapter> RandomAdapter(const ModelConfig& model,
+                                             int64_t rank,
+                                             at::Device device) {
+  LoraConfig lora;
+  lora.rank = rank;
+  lora.alpha = static_cast<double>(2 * rank);
+  const auto adapter = std::make_shared<Adapter>(
+      MakeFreshAdapter(model, lora, /*seed=*/1, device));
+  for (auto& layer : adapter->layers) {
+    for (LoraPair& pair : layer) {
+      if (pair.b.defined()) pair.b.normal_(0.0, 1e-3);
+    }
+  }
+  return adapter;
+}
+
 int Main(int argc, char** argv) {
   if (argc != 5) {
     std::cerr << "usage: dapd_decode_benchmark MODEL PRECISION DEVICE SLOTS\n";
@@ -152,6 +171,7 @@ int Main(int argc, char** argv) {
   } else {
     backend = MakeDecodeBackend(*weights, {.slots = slots});
   }
+  const ModelConfig config = (*weights)->config;
   weights->reset();
   GenerationEngine engine(std::move(backend), {});
   constexpr int64_t kReadBytes = int64_t{1} << 30;
@@ -164,6 +184,10 @@ int Main(int argc, char** argv) {
         if (request["kind"] == "read") {
           return device->is_cpu() ? ReadMemory(memory, kReadBytes)
                                   : CopyOnDevice(*device, kReadBytes);
+        }
+        if (request["kind"] == "adapter") {
+          engine.SetAdapter(RandomAdapter(config, request["rank"], *device));
+          return nlohmann::json::object();
         }
         if (request["kind"] == "score") {
           return {

@@ -13,6 +13,7 @@ SHAPE = dict(hidden_size=2560, intermediate_size=9728, num_hidden_layers=36, num
 PROMPT, NEW = 200, 1024
 SHORT = 64  # the time of NEW less that of SHORT tokens is decoding alone
 BATCHES = {4: 0.70, 32: 0.75}  # rows, and the target share of the floor
+RANK = 64  # of the adapter under which a run samples
 
 
 def make_model(folder):
@@ -21,6 +22,19 @@ def make_model(folder):
     with torch.device("cuda"):
         AutoModelForCausalLM.from_config(Qwen3Config(**SHAPE), dtype=torch.bfloat16).save_pretrained(folder)
     torch.cuda.empty_cache()
+
+
+def generate(batch, new):
+    return json.dumps({"kind": "generate", "batch": batch, "calls": 1, "prompt": PROMPT, "new": new})
+
+
+def measure_adapter(row, engine):
+    """Ours as a run decodes: under an adapter, which stands in columns of its own."""
+    engine.round(json.dumps({"kind": "adapter", "rank": RANK}))
+    for batch in BATCHES:
+        start, whole = ([engine.round(generate(batch, new)) for _ in range(2)][1]["seconds"] for new in (SHORT, NEW))
+        step = (whole - start) / (NEW - SHORT)
+        row.figure(f"batch {batch}: a token with an adapter of rank {RANK}", f"{step * 1e3:.2f} ms, {batch / step:.0f} tokens/s")
 
 
 def compare_products(row):
@@ -45,9 +59,8 @@ def main():
         engine, hf = contenders(name, "bfloat16", "cuda")
         with engine, hf:
             for batch, target in BATCHES.items():
-                requests = [json.dumps({"kind": "generate", "batch": batch, "calls": 1, "prompt": PROMPT, "new": new}) for new in (SHORT, NEW)]
-                start, _ = duel(engine, hf, request=requests[0])
-                a, b = duel(engine, hf, request=requests[1])
+                start, _ = duel(engine, hf, request=generate(batch, SHORT))
+                a, b = duel(engine, hf, request=generate(batch, NEW))
                 answer = a[0]["ids"][0][:SHORT]
                 prompt = [i * 104729 % 150000 for i in range(PROMPT)]
                 scores = [each.round(json.dumps({"kind": "score", "ids": prompt + answer}))["logprobs"] for each in (engine, hf)]
@@ -60,4 +73,5 @@ def main():
                 row.figure(f"batch {batch}: share of the floor", f"{floor / step:.2f}", f">= {target:g}", floor / step >= target)
                 ratio = Ratio(a, b)
                 row.figure(f"batch {batch}: times generate's speed", ratio, ">= 5", ratio.median >= 5)
+            measure_adapter(row, engine)
     compare_products(row)
