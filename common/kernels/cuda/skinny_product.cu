@@ -90,6 +90,7 @@ __global__ void __launch_bounds__(kTiles* kSlices* kWarp,
 
   const auto* x = static_cast<const BFloat16*>(product.x);
   float sums[kRowTiles][4] = {};
+// Twice the weights would take more registers than a thread has.
 #pragma unroll 1
   for (int64_t step = share.begin; step < share.end; step += kAhead * kStep) {
     Weights weights[kAhead];

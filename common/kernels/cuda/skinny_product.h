@@ -15,10 +15,11 @@ namespace dapd {
 inline constexpr int64_t kMaxSkinnyRows = 32;
 
 // Whether DapdCudaSkinnyProduct computes it: up to kMaxSkinnyRows rows in
-// bfloat16, y = x w^T, the inner size a multiple of 8.
+// bfloat16, y = x w^T, the inner size and both strides multiples of 8.
 constexpr bool IsSkinny(const CudaProduct& product) {
   return product.number == CudaNumber::kBFloat16 &&
          product.rows <= kMaxSkinnyRows && product.inner % 8 == 0 &&
+         product.x_stride % 8 == 0 && product.w_stride % 8 == 0 &&
          !product.w_is_kn && product.alpha == 1.0F && product.beta == 0.0F;
 }
 

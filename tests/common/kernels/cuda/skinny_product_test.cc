@@ -192,6 +192,8 @@ TEST(SkinnyProductTakesTest, FewRowsInBFloat16AsTheyAre) {
   for (const auto change : std::vector<void (*)(CudaProduct*)>{
            [](CudaProduct* p) { p->rows = kMaxSkinnyRows + 1; },
            [](CudaProduct* p) { p->inner = 260; },
+           [](CudaProduct* p) { p->x_stride = 268; },
+           [](CudaProduct* p) { p->w_stride = 268; },
            [](CudaProduct* p) { p->number = CudaNumber::kFloat32; },
            [](CudaProduct* p) { p->w_is_kn = true; },
            [](CudaProduct* p) { p->alpha = 2.0F; },
