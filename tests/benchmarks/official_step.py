@@ -40,12 +40,15 @@ class OfficialTrainer:
         self.pad = generation["pad_token_id"]
         self.views = Views(self.tokenizer, max_reference_tokens=settings["max_reference_tokens"], max_new_tokens=settings["max_new_tokens"])
         self.parameters = [p for p in self.model.parameters() if p.requires_grad]
-        self.optimizer = torch.optim.AdamW(self.parameters, lr=settings["learning_rate"], weight_decay=0.0)
+        self.optimizer = self.make_optimizer()
         self.done = 0
+
+    def make_optimizer(self):
+        return torch.optim.AdamW(self.parameters, lr=self.settings["learning_rate"], weight_decay=0.0)
 
     def generate(self, problems):
         texts = [self.views.prompt(f"Problem: {problem}\n\n{INSTRUCTION}", False) for problem in problems]
-        batch = self.tokenizer(texts, return_tensors="pt", padding=True, add_special_tokens=False)
+        batch = self.tokenizer(texts, return_tensors="pt", padding=True, add_special_tokens=False).to(self.model.device)
         with torch.no_grad():
             out = self.model.generate(**batch, do_sample=True, temperature=self.settings["temperature"], top_p=self.settings["top_p"],
                                       top_k=self.settings["top_k"], max_new_tokens=self.settings["max_new_tokens"], pad_token_id=self.pad)
@@ -61,7 +64,8 @@ class OfficialTrainer:
             mask[row, : len(tokens)] = 1
         # The head runs over the union of the scored positions of the group.
         first = min(start - 1 for _, start, _ in views)
-        out = self.model(input_ids=ids, attention_mask=mask, logits_to_keep=width - first, use_cache=False).logits
+        device = self.model.device
+        out = self.model(input_ids=ids.to(device), attention_mask=mask.to(device), logits_to_keep=width - first, use_cache=False).logits
         return [out[row, start - 1 - first : start - 1 - first + count].float() for row, (_, start, count) in enumerate(views)]
 
     def teacher_logits(self, groups):
@@ -109,11 +113,7 @@ class OfficialTrainer:
             loss = self.micro_loss(views) / len(micro_batches)
             loss.backward()
             total += float(loss.detach())
-        torch.nn.utils.clip_grad_norm_(self.parameters, self.settings["max_grad_norm"])
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.settings["learning_rate"] * (1 - self.done / self.settings["schedule_steps"])
-        self.optimizer.step()
-        self.optimizer.zero_grad()
+        self.update()
         self.done += 1
         if self.done % self.settings["snapshot_interval"] == 0:
             live = {n.replace(".default.", ".snapshot."): p for n, p in self.model.named_parameters() if ".default." in n}
@@ -122,6 +122,13 @@ class OfficialTrainer:
                     if ".snapshot." in name:
                         parameter.copy_(live[name])
         return total, generated
+
+    def update(self):
+        torch.nn.utils.clip_grad_norm_(self.parameters, self.settings["max_grad_norm"])
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.settings["learning_rate"] * (1 - self.done / self.settings["schedule_steps"])
+        self.optimizer.step()
+        self.optimizer.zero_grad()
 
 
 def main():

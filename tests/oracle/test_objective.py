@@ -123,6 +123,35 @@ def test_the_official_step_of_the_benchmarks(tmp_path, monkeypatch):
     assert error < 1e-5
 
 
+def test_the_official_step_on_a_gpu_multiplies_in_bfloat16_and_learns_in_float32(tmp_path, monkeypatch):
+    """The peer of G8, with the CPU in the GPU's place."""
+    monkeypatch.syspath_prepend(str(ROOT / "tests/benchmarks"))
+    from g8_step import SETTINGS, GpuTrainer
+
+    case = Case(tmp_path, "qwen3", 4, tied=True)
+    adapter = make_adapter(tmp_path / "live", case.folder, 1)
+    settings = {**SETTINGS, "max_reference_tokens": 40, "max_new_tokens": 48}
+    trainer = GpuTrainer(case.folder, adapter, settings, device="cpu")
+    assert {parameter.dtype for parameter in trainer.model.parameters()} == {torch.bfloat16}
+    # A default device would cost every operation that Python calls some microseconds, and sampling two answers is many small ones.
+    assert torch.utils._device.CURRENT_DEVICE is None
+    views = [trainer.views.build(r["problem"], r["reference"], r["rollout_ids"]) for r in case.rows]
+    expected = reference_objective.Objective(case.base, RANK, ALPHA, adapter=adapter, snapshot=adapter).accumulate(
+        case.views(max_reference_tokens=40), len(case.rows))
+    loss = trainer.micro_loss(views)
+    error = reference_objective.relative(float(loss.detach()), expected["loss"])
+    print(f"the official step's loss in bfloat16: {error:.1e}")
+    assert error < 5e-2
+    loss.backward()
+    before = [parameter.clone() for parameter in trainer.parameters]
+    trainer.update()
+    # A step of this rate is far below bfloat16's last place.
+    assert all(parameter.dtype == torch.float32 and not torch.equal(parameter, old) for parameter, old in zip(trainer.parameters, before))
+    live = [parameter for parameter in trainer.model.parameters() if parameter.requires_grad]
+    assert len(live) == len(before) and all(torch.equal(found, kept.bfloat16()) for found, kept in zip(live, trainer.parameters))
+    assert all(parameter.grad is None for parameter in live)
+
+
 @pytest.mark.parametrize(
     "family, self_rollout, micro_batch, clip",
     [
