@@ -61,10 +61,10 @@ def make_model(folder):
     return folder
 
 
-def contenders(folder, precision, device="cpu", slots=max(BATCHES)):
-    """Ours and the peer."""
+def contenders(folder, precision, device="cpu", slots=max(BATCHES), kind=Contender):
+    """Ours and the peer, which kind(name, command, ...) makes."""
     return (Contender("dapd", [BIN / "dapd_decode_benchmark", folder, precision, device, slots], OMP_NUM_THREADS=THREADS),
-            Contender("hf", [PYTHON, __file__, "hf", folder, precision, device], OMP_NUM_THREADS=THREADS))
+            kind("hf", [PYTHON, __file__, "hf", folder, precision, device], OMP_NUM_THREADS=THREADS))
 
 
 def llama_contender(folder, precision):

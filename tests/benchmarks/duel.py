@@ -4,6 +4,7 @@ A contender is a process that speaks the line protocol of contender.h (C++) or s
 row live at the same time and only one of them computes, so what else the machine does hits all of them alike.
 """
 
+import contextlib
 import json
 import os
 import pathlib
@@ -28,6 +29,10 @@ def serve(ready, round_):
         print(json.dumps(round_(request.strip())), flush=True)
 
 
+class Ended(SystemExit):
+    """A contender's process is over; the text says whose, and with which code. Without anybody to catch it, so is the row."""
+
+
 class Contender:
     """A running contender. `ready` holds what it printed when it had prepared."""
 
@@ -41,12 +46,13 @@ class Contender:
     def _read(self):
         line = self.process.stdout.readline()
         if not line:
-            sys.exit(f"{self.name} ended with code {self.process.wait()}")
+            raise Ended(f"{self.name} ended with code {self.process.wait()}")
         return json.loads(line)
 
     def round(self, request=""):
-        self.process.stdin.write(f"{request}\n")
-        self.process.stdin.flush()
+        with contextlib.suppress(BrokenPipeError):  # it has ended, and _read() says how
+            self.process.stdin.write(f"{request}\n")
+            self.process.stdin.flush()
         return self._read()
 
     def peak_mib(self):
@@ -58,29 +64,57 @@ class Contender:
         return self._status_mib("VmRSS")
 
     def _status_mib(self, field):
-        for line in pathlib.Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
-            if line.startswith(field):
-                return int(line.split()[1]) / 1024
+        if self.process.poll() is None:
+            for line in pathlib.Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
+                if line.startswith(field):
+                    return int(line.split()[1]) / 1024
         return 0.0
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
-        self.process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
         self.process.wait()
 
 
+class Peer(Contender):
+    """Somebody else's program, without which the row still has figures of ours. Where it ends, or does not begin, it is
+    `lost`: `ready` is empty, its rounds are None, and the row says so and fails, unless the peer is `spare`."""
+
+    def __init__(self, row, name, command, spare=False, **environment):
+        self.row, self.spare, self.ready, self.lost = row, spare, {}, False
+        try:
+            super().__init__(name, command, **environment)
+        except Ended as reason:
+            self._lose(reason)
+
+    def round(self, request=""):
+        try:
+            return None if self.lost else super().round(request)
+        except Ended as reason:
+            self._lose(reason)
+
+    def _lose(self, reason):
+        self.lost = True
+        self.row.figure(self.name, f"left out: {reason}")
+        if not self.spare:
+            Row.failures.append(f"{self.row.name}: {reason}")
+
+
 def duel(*contenders, request="", pairs=PAIRS):
-    """A round of each in turn, `pairs` times, after one of each that does not count. Lists of figures, one a contender.
-    Where another pair would end after DEADLINE, and there is one, it stays at those that there are."""
+    """A round of each in turn, `pairs` times, after one of each that does not count. Lists of figures, one a contender;
+    of a peer that is lost, those that it has. Where another pair would end after DEADLINE, and there is one, it stays at
+    those that there are."""
     for contender in contenders:
         contender.round(request)
     figures = [[] for _ in contenders]
     for _ in range(pairs):
         start = time.time()
         for contender, collected in zip(contenders, figures):
-            collected.append(contender.round(request))
+            if (figure := contender.round(request)) is not None:
+                collected.append(figure)
         if 2 * time.time() - start > DEADLINE:
             break
     return figures

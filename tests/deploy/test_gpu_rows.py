@@ -1,0 +1,92 @@
+"""tests/benchmarks: rows of a GPU whose peers end, on stand-ins for all programs. What is said of ours stays."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+# Any contender, which takes longer each time: it answers the requests that there are, `dapd` none, and a peer as many as it is told, if it begins.
+CONTENDER = f"""#!{sys.executable}
+import json, os, pathlib, sys
+name = pathlib.Path(sys.argv[0]).name
+if name == "dapd":
+    sys.exit()
+if "CUDA_MPS_PIPE_DIRECTORY" in os.environ or (name == "peer" and os.environ["PEER_ROUNDS"] == "none"):
+    sys.exit(3)
+print(json.dumps({{"loss_error": 0, "loss_error_of_passes": 0, "gradient_error": 0, "weight_bytes": 1e9, "tokens": 8, "flops": 1e12, "mismatches": 0, "chi_square": 1}}), flush=True)
+for number, _ in enumerate(sys.stdin):
+    if name == "peer" and number == int(os.environ["PEER_ROUNDS"]):
+        sys.exit(3)
+    print(json.dumps({{"seconds": (2 if name == "peer" else 1) * (number + 1), "loss": 1, "gpu_extra_bytes": 0, "bytes": 1e9, "ids": [[1, 2]], "kept_layers": 1,
+                       "libtorch_flops_a_second": 1e12, "own_flops_a_second": 1e12}}), flush=True)
+"""
+
+# The rows that are asked for, without what makes models and runs for them.
+ROWS = """
+import importlib
+import sys
+
+import torch
+
+from duel import Row
+
+torch.cuda.is_available = lambda: True
+
+
+def write_nothing(*_):
+    return "model", "adapter"
+
+
+def run(folder, model, name, steps, **_):
+    (folder / "runs/ours/samples").mkdir(parents=True)
+    (folder / "runs/ours/samples/step-1.jsonl").write_text("{}\\n")
+    return [{"seconds": 1.0, "loss": 1.0, "generated_tokens": 8}] * steps
+
+
+for name in sys.argv[1:]:
+    row = importlib.import_module(name)
+    for module in row, sys.modules.get("c3_training"):
+        for maker in "make_model", "write_model":
+            if hasattr(module, maker):
+                setattr(module, maker, write_nothing)
+    if name == "g8_step":
+        row.run = run
+    row.main()
+sys.exit("; ".join(Row.failures) or 0)
+"""
+
+
+def run_rows(tmp_path, *rows, peer="none", path=""):
+    """The process, and by figure or check its value."""
+    for name in ("dapd", "peer", *(f"dapd_{kind}_benchmark" for kind in ("decode", "gpu_kernels", "loss", "scoring", "training"))):
+        (tmp_path / name).write_text(CONTENDER)
+        (tmp_path / name).chmod(0o755)
+    record = tmp_path / "record"
+    result = subprocess.run([sys.executable, "-c", ROWS, *rows], capture_output=True, text=True, env={
+        **os.environ, "PATH": f"{path}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(ROOT / "tests/benchmarks"), "DAPD_BIN": str(tmp_path),
+        "DAPD_PYTHON": str(tmp_path / "peer"), "PEER_ROUNDS": peer, "DAPD_BENCHMARK_RECORD": str(record), "DAPD_BENCHMARK_PAIRS": "2"})
+    lines = [json.loads(line) for line in record.read_text().splitlines()]
+    return result, [(line["row"], line.get("figure") or line.get("check"), line.get("value")) for line in lines if "title" not in line]
+
+
+def test_rows_keep_our_figures_where_their_peers_do_not_begin(tmp_path):
+    result, lines = run_rows(tmp_path, "g1_loss", "g2_decode", "g3_training", "g5_sampling", "g8_step")
+    peers = {"G1": "official", "G2": "hf", "G3": "peft", "G5": "torch", "G8": "the official step"}
+    # G1 is two, of two sizes.
+    assert [(row, figure) for row, figure, value in lines if str(value).startswith("left out: ") and "ended with code 3" in value] == [
+        (row, peers[row]) for row in ("G1", "G1", "G2", "G3", "G5", "G8")], result.stderr
+    said = [(row, figure) for row, figure, _ in lines]
+    assert said.count(("G1", "time over the bare products'")) == said.count(("G1", "extra memory")) == 2
+    assert {("G2", "batch 4: share of the floor"), ("G2", "batch 32: share of the floor"), ("G3", "rate"), ("G5", "ours"), ("G8", "seconds a step")} <= set(said)
+    assert not [figure for _, figure in said if "times" in figure]
+    # It is no success either.
+    assert result.returncode == 1 and all(f"{row}: {peer} ended with code 3" in result.stderr for row, peer in peers.items())
+
+
+def test_a_row_keeps_the_pairs_that_there_are_where_its_peer_ends(tmp_path):
+    result, lines = run_rows(tmp_path, "g1_loss", peer="2")
+    assert result.returncode == 1, result.stderr
+    assert [value for _, figure, value in lines if figure == "times faster than the official"] == ["2.00 (2.00 to 2.00)"] * 2
