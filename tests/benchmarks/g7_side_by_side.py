@@ -1,9 +1,10 @@
 """G7: decoding and scoring on one GPU at once, Qwen3-4B's shape, against one after the other.
 
 They are two processes, as a rollout worker and a teacher are. The driver lets processes take turns unless NVIDIA's
-multi-process service (MPS) brings their kernels together, so the row is measured without it and, where its control
+multi-process service (MPS) brings their kernels together, so the row is measured without it and then, where its control
 program is there and may be started, with it."""
 
+import concurrent.futures
 import contextlib
 import json
 import os
@@ -12,10 +13,9 @@ import shutil
 import statistics
 import subprocess
 import tempfile
-import threading
 import time
 
-from duel import BIN, DEADLINE, PAIRS, Contender, Row
+from duel import BIN, DEADLINE, PAIRS, Contender, Ended, Row
 from g1_loss import has_gpu
 from g2_decode import make_model
 from g4_scoring import LAYERS
@@ -31,18 +31,10 @@ def generate(new):
 
 def at_once(jobs):
     """Seconds until all (contender, request) are done, and what each answered."""
-    answers = [None] * len(jobs)
-
-    def run(index, contender, request):
-        answers[index] = contender.round(request)
-
-    threads = [threading.Thread(target=run, args=(index, *job)) for index, job in enumerate(jobs)]
-    start = time.monotonic()
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return time.monotonic() - start, answers
+    with concurrent.futures.ThreadPoolExecutor(len(jobs)) as pool:
+        start = time.monotonic()
+        answers = list(pool.map(lambda job: job[0].round(job[1]), jobs))
+        return time.monotonic() - start, answers
 
 
 @contextlib.contextmanager
@@ -64,8 +56,9 @@ def mps():
             subprocess.run([control], input="quit\n", text=True, env=everything, capture_output=True, timeout=60)
 
 
-def measure(row, how, model, environment, target):
-    """The figures of two processes, of each pair of rounds decoding alone, scoring alone, and both at once."""
+def measure(row, how, model, environment):
+    """The figures of two processes, of each pair of rounds decoding alone, scoring alone, and both at once; the median of the time that this takes of one
+    after the other."""
     with Contender("decoding", [BIN / "dapd_decode_benchmark", model, "bfloat16", "cuda", BATCH], **environment) as decoding, \
             Contender("scoring", [BIN / "dapd_scoring_benchmark", "ours", LAYERS], **environment) as scoring:
         # As many tokens as take about the time of the scores, so that neither is alone for long.
@@ -88,10 +81,22 @@ def measure(row, how, model, environment, target):
             if 2 * time.time() - start > DEADLINE:
                 break
     row.check(f"{how}: answers that differ from those decoded alone", differing, 0)
-    median = statistics.median(ratios)
-    limits = (target, median <= 0.8) if target else ()
-    row.figure(f"{how}: of the time one after the other", f"{median:.2f} ({min(ratios):.2f} to {max(ratios):.2f})", *limits)
+    row.figure(f"{how}: of the time one after the other", f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
     row.figure(f"{how}: decoding beside scoring, times its time alone", f"{statistics.median(slower):.2f}")
+    return statistics.median(ratios)
+
+
+def measure_with_mps(row, model):
+    """None where MPS is not here, or where its processes do not work: what was measured without it counts then."""
+    with mps() as environment:
+        if environment is None:
+            row.figure("with MPS", "not measured: nvidia-cuda-mps-control is not here, or does not start")
+            return None
+        try:
+            return measure(row, "with MPS", model, environment)
+        except Ended as reason:
+            row.figure("with MPS", f"not measured: {reason}")
+            return None
 
 
 def main():
@@ -101,9 +106,7 @@ def main():
     row = Row("G7", f"decoding {BATCH} answers and scoring 8 samples on a GPU at once, {LAYERS} layers of Qwen3-4B, bfloat16, two processes")
     with tempfile.TemporaryDirectory() as folder:
         make_model(pathlib.Path(folder))
-        with mps() as environment:
-            if environment is None:
-                row.figure("with MPS", "not measured: nvidia-cuda-mps-control is not here, or does not start")
-            else:
-                measure(row, "with MPS", folder, environment, "<= 0.8")
-        measure(row, "in turns, as the driver has it", folder, {}, "<= 0.8" if environment is None else None)
+        in_turns = measure(row, "in turns, as the driver has it", folder, {})
+        together = measure_with_mps(row, folder)
+    best = in_turns if together is None else together
+    row.figure("of the time one after the other", f"{best:.2f}", "<= 0.8", best <= 0.8)

@@ -90,3 +90,17 @@ def test_a_row_keeps_the_pairs_that_there_are_where_its_peer_ends(tmp_path):
     result, lines = run_rows(tmp_path, "g1_loss", peer="2")
     assert result.returncode == 1, result.stderr
     assert [value for _, figure, value in lines if figure == "times faster than the official"] == ["2.00 (2.00 to 2.00)"] * 2
+
+
+def test_two_processes_in_turns_are_measured_whatever_mps_does(tmp_path):
+    """Its control program may start, and the processes that go through it may not."""
+    control = tmp_path / "path/nvidia-cuda-mps-control"
+    control.parent.mkdir()
+    control.write_text("#!/bin/sh\n")
+    control.chmod(0o755)
+    result, lines = run_rows(tmp_path, "g7_side_by_side", path=control.parent)
+    assert result.returncode == 0, result.stderr
+    assert [figure for _, figure, value in lines if value is not None] == [
+        "in turns, as the driver has it: of the time one after the other", "in turns, as the driver has it: decoding beside scoring, times its time alone",
+        "with MPS", "of the time one after the other"]
+    assert lines[-2][2] == "not measured: decoding ended with code 3"
