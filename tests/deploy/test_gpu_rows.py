@@ -59,6 +59,33 @@ sys.exit("; ".join(Row.failures) or 0)
 """
 
 
+# transformers' models refer to themselves, as this one does.
+MODEL = """
+import contextlib
+import gc
+import sys
+import types
+import weakref
+
+import torch
+
+from g2_decode import make_model
+
+
+class Model:
+    def save_pretrained(self, folder):
+        self.itself, alive.model = self, weakref.ref(self)
+
+
+alive = types.SimpleNamespace()
+sys.modules["transformers"] = types.SimpleNamespace(AutoModelForCausalLM=types.SimpleNamespace(from_config=lambda *_, **__: Model()), Qwen3Config=dict)
+torch.device = lambda _: contextlib.nullcontext()
+torch.cuda.empty_cache = lambda: print("alive" if alive.model() else "gone")
+gc.disable()
+make_model("folder")
+"""
+
+
 def run_rows(tmp_path, *rows, peer="none", path=""):
     """The process, and by figure or check its value."""
     for name in ("dapd", "peer", *(f"dapd_{kind}_benchmark" for kind in ("decode", "gpu_kernels", "loss", "scoring", "training"))):
@@ -70,6 +97,11 @@ def run_rows(tmp_path, *rows, peer="none", path=""):
         "DAPD_PYTHON": str(tmp_path / "peer"), "PEER_ROUNDS": peer, "DAPD_BENCHMARK_RECORD": str(record), "DAPD_BENCHMARK_PAIRS": "2"})
     lines = [json.loads(line) for line in record.read_text().splitlines()]
     return result, [(line["row"], line.get("figure") or line.get("check"), line.get("value")) for line in lines if "title" not in line]
+
+
+def test_a_model_that_a_row_makes_leaves_its_memory_to_the_contenders():
+    result = subprocess.run([sys.executable, "-c", MODEL], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT / "tests/benchmarks")})
+    assert result.stdout == "gone\n", result.stderr
 
 
 def test_rows_keep_our_figures_where_their_peers_do_not_begin(tmp_path):
