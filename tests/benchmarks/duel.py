@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("DAPD_BIN", ROOT / "build/bin"))
@@ -100,7 +101,7 @@ class Peer(Contender):
         self.lost = True
         self.row.figure(self.name, f"left out: {reason}")
         if not self.spare:
-            Row.failures.append(f"{self.row.name}: {reason}")
+            self.row.fail(reason)
 
 
 def duel(*contenders, request="", pairs=PAIRS):
@@ -158,7 +159,21 @@ class Row:
         print(f"    check: {what}: {error:.3g} (limit {limit:g}) {'ok' if good else 'FAILED'}", flush=True)
         self._record(check=what, error=float(error), limit=float(limit), ok=bool(good))
         if not good:
-            Row.failures.append(f"{self.name}: {what}")
+            self.fail(what)
+
+    def fail(self, why):
+        Row.failures.append(f"{self.name}: {why}")
+
+    @contextlib.contextmanager
+    def part(self, what):
+        """A part that others do not need: whatever ends it ends no more, and the row fails for it."""
+        try:
+            yield
+        except (Exception, SystemExit) as error:
+            traceback.print_exc()
+            reason = next(reversed(str(error).strip().splitlines()), type(error).__name__)
+            self.figure(what, f"not known: {reason}")
+            self.fail(f"{what}: {reason}")
 
     def _record(self, **line):
         if path := os.environ.get("DAPD_BENCHMARK_RECORD"):

@@ -83,5 +83,7 @@ def main():
                 if b:
                     ratio = Ratio(a, b)
                     row.figure(f"batch {batch}: times generate's speed", ratio, ">= 5", ratio.median >= 5)
-            measure_adapter(row, engine)
-    compare_products(row)
+            with row.part("under an adapter"):
+                measure_adapter(row, engine)
+    with row.part("products by themselves"):
+        compare_products(row)

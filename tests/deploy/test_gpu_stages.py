@@ -175,6 +175,35 @@ def test_a_test_that_ends_its_process_costs_no_other_its_result(tmp_path):
     assert result.returncode == 1
 
 
+# As if the GPU could do nothing: it makes problems, and fails at what a GPU is needed for.
+DAPD = """#!/usr/bin/env python3
+import json, pathlib, sys
+if sys.argv[1] == "config-reference":
+    print("`model.deterministic`")
+elif sys.argv[1] == "problems":
+    output = pathlib.Path(sys.argv[sys.argv.index("--output") + 1])
+    output.write_text("".join(json.dumps({"problem": "p", "solution": "s"}) + "\\n" for _ in range(40)))
+else:
+    sys.exit("illegal access")
+"""
+
+
+@pytest.mark.parametrize("stage, parts", [
+    ("parity", ["answers", "laboratory: logits", "laboratory: objective", "laboratory: steps"]),
+    ("determinism", ["answers, float32", "answers, bfloat16", "steps", "a whole run"]),
+])
+def test_a_part_of_a_stage_that_fails_does_not_keep_the_others_from_running(tmp_path, stage, parts):
+    (tmp_path / "dapd").write_text(DAPD)
+    (tmp_path / "dapd").chmod(0o755)
+    record = tmp_path / "record"
+    result = subprocess.run([sys.executable, GPU / "stage.py", stage], capture_output=True, text=True, env={
+        **os.environ, "DAPD_BIN": str(tmp_path), "DAPD_GPU_REHEARSAL": "1", "DAPD_BENCHMARK_RECORD": str(record)})
+    lines = [json.loads(line) for line in record.read_text().splitlines()]
+    assert [line["figure"] for line in lines[1:]] == parts, result.stderr
+    assert all(line["value"].startswith("not known: ") and "illegal access" in line["value"] for line in lines[1:])
+    assert result.returncode == 1 and all(f"{stage}: {part}: " in result.stderr.strip().splitlines()[-1] for part in parts)
+
+
 # One that finds a race in a kernel of ours and one in another's, unless it looks at memory.
 SANITIZER = """#!/bin/sh
 if [ "$2" = memcheck ]; then echo "========= ERROR SUMMARY: 0 errors"; exit; fi

@@ -63,9 +63,12 @@ def main():
         folder = pathlib.Path(temporary)
         model = LABORATORY if REHEARSAL else trial.write_wide_model(folder / "wide")
         for precision in "float32", "bfloat16":
-            decode_alone(row, folder, model, precision)
+            with row.part(f"answers, {precision}"):
+                decode_alone(row, folder, model, precision)
         if not trial.knows(KEY):
             sys.exit(f"these programs have no {KEY}")
         samples = trial.write_samples(folder / "samples.jsonl", 8, 16 if REHEARSAL else 200, 256)
-        train_twice(row, folder, "replay", model, samples)
-        run_twice(row, folder)
+        with row.part("steps"):
+            train_twice(row, folder, "replay", model, samples)
+        with row.part("a whole run"):
+            run_twice(row, folder)

@@ -88,7 +88,8 @@ def main():
     row = Row("parity", f"{DEVICE} against the CPU, by dapd score, generate and replay")
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
-        compare_answers(row, folder)
+        with row.part("answers"):
+            compare_answers(row, folder)
         models = {"laboratory": (LABORATORY, 256)}
         if not REHEARSAL:
             models["2 layers of Qwen3-0.6B"] = trial.write_wide_model(folder / "wide"), 150_000
@@ -96,6 +97,9 @@ def main():
             place = folder / str(number)
             place.mkdir()
             samples = trial.write_samples(place / "samples.jsonl", 2 * STEPS, 16 if REHEARSAL else 100, vocabulary)
-            compare_logits(row, place, name, model, vocabulary)
-            compare_objective(row, place, name, model, samples)
-            compare_steps(row, place, name, model, samples)
+            with row.part(f"{name}: logits"):
+                compare_logits(row, place, name, model, vocabulary)
+            with row.part(f"{name}: objective"):
+                compare_objective(row, place, name, model, samples)
+            with row.part(f"{name}: steps"):
+                compare_steps(row, place, name, model, samples)
