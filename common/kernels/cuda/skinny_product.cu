@@ -68,6 +68,30 @@ __device__ inline Share ShareOf(const CudaProduct& product,
           lane % 4 * 8};
 }
 
+// y of a block's columns, by all its threads: the slices' sums in order,
+// rounded once.
+template <int kSlices, int kRows, int kPadded>
+__device__ inline void AddSlices(const float (&slices)[kSlices][kRows][kPadded],
+                                 const CudaProduct& product,
+                                 int64_t first_col,
+                                 int num_cols) {
+  const int num_sums = static_cast<int>(product.rows) * num_cols;
+  for (int i = threadIdx.x; i < num_sums; i += blockDim.x) {
+    const int row = i / num_cols;
+    const int col = i % num_cols;
+    if (first_col + col >= product.cols) continue;
+    float sum = 0.0F;
+    for (int slice = 0; slice < kSlices; ++slice)
+      sum += slices[slice][row][col];
+    const int64_t at = row * product.y_stride + first_col + col;
+    if (product.float_result) {
+      static_cast<float*>(product.y)[at] = sum;
+    } else {
+      static_cast<BFloat16*>(product.y)[at] = FromFloat<BFloat16>(sum);
+    }
+  }
+}
+
 template <int kRowTiles, int kTiles, int kSlices>
 __global__ void __launch_bounds__(kTiles* kSlices* kWarp,
                                   kTiles* kSlices > 8 ? 1 : 2)
@@ -121,20 +145,7 @@ __global__ void __launch_bounds__(kTiles* kSlices* kWarp,
     }
   }
   __syncthreads();
-  const int num_sums = static_cast<int>(product.rows) * kCols;
-  for (int i = threadIdx.x; i < num_sums; i += blockDim.x) {
-    const int row = i / kCols;
-    const int64_t col = first_col + i % kCols;
-    if (col >= product.cols) continue;
-    float sum = 0.0F;
-    for (int s = 0; s < kSlices; ++s) sum += slices[s][row][i % kCols];
-    const int64_t at = row * product.y_stride + col;
-    if (product.float_result) {
-      static_cast<float*>(product.y)[at] = sum;
-    } else {
-      static_cast<BFloat16*>(product.y)[at] = FromFloat<BFloat16>(sum);
-    }
-  }
+  AddSlices(slices, product, first_col, kCols);
 }
 
 template <int kTiles, int kSlices>
