@@ -127,8 +127,9 @@ void CopyLater(void* to, const void* from, size_t bytes, Site site);
 void CommitCopies();
 void WaitForCopies(size_t but_for);
 
-// cudaGridDependencySynchronize.
+// cudaGridDependencySynchronize and cudaTriggerProgrammaticLaunchCompletion.
 void WaitForLaunchBefore();
+void LetNextLaunchBegin();
 
 // How a kernel is launched.
 struct LaunchShape {
@@ -249,8 +250,10 @@ cudaError_t LaunchFrom(const char* caller,
 inline void cudaGridDependencySynchronize() {
   dapd::fake::WaitForLaunchBefore();
 }
-// The host's launches run one after another: it changes nothing.
-inline void cudaTriggerProgrammaticLaunchCompletion() {}
+// The host's launches run one after another: nothing begins.
+inline void cudaTriggerProgrammaticLaunchCompletion() {
+  dapd::fake::LetNextLaunchBegin();
+}
 
 template <typename Kernel>
 cudaError_t cudaFuncSetAttribute(Kernel* kernel,

@@ -114,6 +114,7 @@ void CopyLater(void* to, const void* from, size_t bytes, Site site) {
   running->CopyLater(to, from, bytes, site);
 }
 void WaitForLaunchBefore() { running->WaitForLaunchBefore(); }
+void LetNextLaunchBegin() { running->LetNextLaunchBegin(); }
 void CommitCopies() { running->CommitCopies(); }
 void WaitForCopies(size_t but_for) { running->WaitForCopies(but_for); }
 

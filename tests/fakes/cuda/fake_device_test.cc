@@ -262,7 +262,7 @@ TEST(PlantedFaultTest, AMissingBarrierIsFound) {
   }
 }
 
-TEST(PlantedFaultTest, AnEarlyLaunchThatDoesNotWaitIsFound) {
+TEST(PlantedFaultTest, AnEarlyLaunchThatLetsTheNextBeginUnwaitedIsFound) {
   constexpr int64_t kHidden = 264;
   DeviceBuffer<float> x("x", std::vector<float>(kHidden, 1.0F));
   DeviceBuffer<float> out("out", Elements(kHidden));
@@ -276,7 +276,7 @@ TEST(PlantedFaultTest, AnEarlyLaunchThatDoesNotWaitIsFound) {
       DapdCudaResidualNormWithoutWait(&args, CudaNumber::kFloat32, nullptr), 0);
   EXPECT_THAT(TakeReport(),
               AllOf(HasSubstr("ResidualNorm"),
-                    HasSubstr("before it waited for the launch before it")));
+                    HasSubstr("lets the next launch begin before it waited")));
   // Launched in turn it has nothing to wait for.
   SetTraits({.major = 8});
   EXPECT_EQ(
@@ -304,7 +304,7 @@ TEST(FakeDeviceTest, OnlyWhatIsConstantIsReadBeforeTheLaunchBefore) {
                             .float_result = true};
   EXPECT_NE(DapdCudaSkinnyProduct(&product, nullptr), 0);
   EXPECT_THAT(TakeReport(),
-              HasSubstr("before it waited for the launch before it"));
+              HasSubstr("reads memory before it waited for the launch before"));
   w.MarkConstant();
   EXPECT_EQ(DapdCudaSkinnyProduct(&product, nullptr), 0);
   EXPECT_THAT(TakeReport(), IsEmpty());

@@ -134,6 +134,15 @@ void GridRun::RunReadyThreads() {
   }
 }
 
+// Then the next one begins while the one before this still runs, and what it
+// takes for constant may be what that one writes.
+void GridRun::LetNextLaunchBegin() {
+  if (call_.shape.early && !current_->has_waited) {
+    Fail(
+        "lets the next launch begin before it waited for the launch before it");
+  }
+}
+
 void GridRun::RunThread(void* opaque) {
   auto* thread = static_cast<Thread*>(opaque);
   GridRun* grid = thread->grid;

@@ -77,6 +77,7 @@ class GridRun {
   void ArriveAtCluster(Site site);
   void WaitForCluster(Site site);
   void WaitForLaunchBefore() { current_->has_waited = true; }
+  void LetNextLaunchBegin();
   void CopyLater(void* to, const void* from, size_t bytes, Site site);
   void CommitCopies();
   void WaitForCopies(size_t but_for);
