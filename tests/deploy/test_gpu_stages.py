@@ -1,5 +1,6 @@
 """tests/gpu: what runs its stages, on stand-ins for them and for the programs that they start."""
 
+import importlib.util
 import json
 import os
 import pathlib
@@ -26,7 +27,7 @@ STAND_INS = {
     "machine.py": 'class Unusable(Exception):\n    pass\n\n\ndef examine(*_):\n    return {"no_gpu": None, "gpu": {"name": "x"}, "python_path": [], '
                   '"peers_left_out": {"peft": "no room"}}\n\n\ndef last_line(text):\n    return text.strip().splitlines()[-1]\n'
                   '\n\ndef compute_sanitizer():\n    return None\n',
-    "kernels.py": 'from duel import Row\n\n\ndef main():\n    row = Row("kernels", "title")\n    row.check("error", 1e-3, 1e-2)\n'
+    "kernel_tests.py": 'from duel import Row\n\n\ndef main():\n    row = Row("kernels", "title")\n    row.check("error", 1e-3, 1e-2)\n'
                   '    row.figure("share", "0.9", ">= 0.7", True)\n',
     "parity.py": 'import sys\n\nfrom duel import Row\n\n\ndef main():\n    Row("parity", "title").check("error", 1, 0)\n    print("x" * 100, file=sys.stderr)\n',
     "determinism.py": 'import subprocess\nimport time\n\nfrom duel import Row\n\n\ndef main():\n    Row("determinism", "title").figure("begun", 1)\n'
@@ -113,7 +114,7 @@ def test_what_a_killed_call_leaves_behind_is_ended_by_the_next(stood_in, tmp_pat
 def test_float32_is_float32_whatever_the_machine_sets(stood_in, tmp_path, monkeypatch):
     for name in "NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE":
         monkeypatch.setenv(name, "1")
-    (tmp_path / "tree/tests/gpu/kernels.py").write_text('import os\n\nfrom duel import Row\n\n\ndef main():\n'
+    (tmp_path / "tree/tests/gpu/kernel_tests.py").write_text('import os\n\nfrom duel import Row\n\n\ndef main():\n'
                                                         '    Row("kernels", "title").figure("set", [name for name in os.environ if "TF32" in name])\n')
     assert stood_in("kernels")[1]["kernels"]["lines"][1]["value"] == "[]"
 
@@ -277,6 +278,14 @@ def test_results_that_do_not_belong_together_are_all_kept(stood_in, tmp_path):
         stood_in(*arguments)
     kept = [json.loads((tmp_path / "results" / f"{name}.json").read_text()) for name in ("results-before", "results-before-1", "results-before-2", "results")]
     assert [(content["rehearsal"], content["stages"][0]["stage"]) for content in kept] == [(False, "kernels"), (True, "G5")] * 2
+
+
+def test_no_module_of_a_stage_has_the_name_of_a_package_that_transformers_looks_for():
+    """Stages have these folders in front of all packages, and transformers imports what it finds to learn its version."""
+    source = importlib.util.find_spec("transformers").submodule_search_locations[0]
+    wanted = set(re.findall(r'_is_package_available\("(\w+)"', pathlib.Path(source, "utils/import_utils.py").read_text()))
+    assert "kernels" in wanted
+    assert not wanted & {path.stem for folder in ("gpu", "benchmarks", "oracle") for path in (ROOT / "tests" / folder).glob("*.py")}
 
 
 def test_an_unknown_stage_is_a_usage_error(stood_in):
