@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 
@@ -29,9 +30,13 @@ def test_the_image_fails_without_cuda_and_kernels(content, reason, tmp_path):
     assert not (tmp_path / "root").exists()
 
 
+def cuda_target():
+    """The last instruction of each name."""
+    return {name: rest for name, rest in instructions(DOCKERFILE.read_text().split("FROM cpu AS cuda")[1])}
+
+
 def test_the_cuda_target_says_what_it_needs():
-    after = instructions(DOCKERFILE.read_text().split("FROM cpu AS cuda")[1])
-    text = {name: rest for name, rest in after}
+    text = cuda_target()
     assert 'NVIDIA_REQUIRE_CUDA="cuda>=13.0"' in text["ENV"] and "NVIDIA_DRIVER_CAPABILITIES=compute,utility" in text["ENV"]
     assert 'dapd.nvidia-driver=">=580"' in text["LABEL"] and 'dapd.compute-capability=">=8.0"' in text["LABEL"]
     # Nothing but the image's own base brings a compiler in.
@@ -80,15 +85,18 @@ def test_a_service_says_that_it_misses_a_driver(program, image):
     assert "no GPU can be used" in result.stderr
 
 
-def test_an_old_driver_is_named_where_the_container_toolkit_brings_it_in(image):
+@pytest.mark.parametrize("folder", ["usr/lib/x86_64-linux-gnu", "usr/local/nvidia/lib64"], ids=["the container toolkit", "GKE's device plugin"])
+def test_an_old_driver_is_named_wherever_it_is_brought_in(folder, image):
+    settings = dict(setting.split("=", 1) for setting in shlex.split(cuda_target()["ENV"]))
+    (image / folder).mkdir(parents=True, exist_ok=True)
     for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
-        shutil.copy(FAKE / name, image / "usr/lib/x86_64-linux-gnu" / name)
+        shutil.copy(FAKE / name, image / folder / name)
     try:
-        result = start(image, "dapd-teacher", CONFIG, *ON_CUDA, FAKE_NVIDIA_CUDA="12040", FAKE_NVIDIA_GPUS="NVIDIA H100|9.0|80|80")
+        result = start(image, "dapd-teacher", CONFIG, *ON_CUDA, **settings, FAKE_NVIDIA_CUDA="12040", FAKE_NVIDIA_GPUS="NVIDIA H100|9.0|80|80")
         assert result.returncode == 3 and "is too old: it is for CUDA 12.4, and CUDA 13.0 needs driver 580 or newer" in result.stderr, result.stderr
     finally:
         for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
-            (image / "usr/lib/x86_64-linux-gnu" / name).unlink()
+            (image / folder / name).unlink()
 
 
 def test_cuda_finds_all_of_its_libraries_there_but_the_drivers(image):
