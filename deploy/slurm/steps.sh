@@ -81,13 +81,15 @@ declare -A process  # of each step's srun
 
 # Starts a step; its tasks run COMMAND and say which step they are. With
 # gpus_of_task they have so many GPUs each, instead of as many as the job's tasks.
+# With shares_gpus each task may use those of all the step's tasks on its node.
 gpus_of_task=
+shares_gpus=
 step() {  # NAME TASKS LOG COMMAND...
   local name=$1 tasks=$2 log=$3
   shift 3
   rm -f "$DAPD_ANNOUNCEMENTS/step-$name"
   srun --exact --ntasks="$tasks" --job-name="$name" --kill-on-bad-exit=0 \
-    ${gpus_of_task:+--gpus-per-task="$gpus_of_task"} \
+    ${gpus_of_task:+--gpus-per-task="$gpus_of_task"} ${shares_gpus:+--gpu-bind=none} \
     --output="$DAPD_JOB_FOLDER/$log-%t.log" --open-mode=append \
     bash -euo pipefail -c "$functions"$'\n"$@"' task announce_step "$name" "$@" &
   process[$name]=$!

@@ -234,8 +234,21 @@ def test_a_trainer_that_is_killed_resumes(undisturbed):
 def test_ranks_of_the_trainer_find_each_other(undisturbed):
     job = undisturbed.submit(4107, "--set", "run.name=ranks", ranks=2, tasks=4)
     assert job.wait(timeout=PATIENCE_SECONDS) == 0, undisturbed.output(4107)
-    assert [len(step["tasks"]) for step in undisturbed.steps(4107) if step["step"] == "trainer"] == [2]
+    assert [(len(step["tasks"]), step["gpu_bind"]) for step in undisturbed.steps(4107) if step["step"] == "trainer"] == [(2, None)], "without GPUs"
     assert undisturbed.trained("ranks") == 6
+
+
+@pytest.mark.parametrize("job, node, own", [(4123, {}, ["0", "1"]), (4124, {"FAKE_SRUN_BINDS": "1"}, ["0", "0"])], ids=["it is told", "it binds all the same"])
+def test_ranks_may_use_the_gpus_of_each_other_and_compute_on_their_own(job, node, own, cluster, tmp_path):
+    """NCCL reaches no GPU that a task is not allowed."""
+    seen = 'echo "$CUDA_VISIBLE_DEVICES" >"${0%/*}/$SLURM_PROCID"'
+    for name, text in (("rollout", "exec sleep 600"), ("teacher", "exec sleep 600"), ("trainer", seen)):
+        (tmp_path / f"dapd-{name}").write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / f"dapd-{name}").chmod(0o755)
+    process = cluster.submit(job, ranks=2, DAPD_BIN=str(tmp_path), SLURM_GPUS_PER_TASK="1", **node)
+    assert process.wait(timeout=60) == 0, cluster.output(job)
+    assert {step["step"]: step["gpu_bind"] for step in cluster.steps(job)} == {"rollout": None, "teacher": None, "trainer": "none"}
+    assert [(tmp_path / str(rank)).read_text().strip() for rank in (0, 1)] == own
 
 
 def test_a_mistake_in_the_configuration_ends_the_job(undisturbed):
