@@ -40,9 +40,21 @@ std::vector<std::string> GpuNodes(const std::string& devices) {
   return nodes;
 }
 
+std::vector<std::string> NamedGpus(absl::string_view setting) {
+  std::vector<std::string> gpus;
+  for (const absl::string_view entry :
+       absl::StrSplit(setting, ',', absl::SkipWhitespace())) {
+    gpus.emplace_back(absl::StripAsciiWhitespace(entry));
+  }
+  if (!gpus.empty() && (gpus.front() == "-1" || gpus.front() == "NoDevFiles")) {
+    gpus.clear();
+  }
+  return gpus;
+}
+
 std::vector<std::string> VisibleGpus(const std::string& devices) {
   if (const char* named = std::getenv(kVisibleGpusVariable); named != nullptr) {
-    return absl::StrSplit(named, ',', absl::SkipWhitespace());
+    return NamedGpus(named);
   }
   std::vector<std::string> gpus;
   const size_t count = GpuNodes(devices).size();

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/string_view.h"
+
 namespace dapd {
 
 // Names GPUs by their numbers or ids, with commas between them.
@@ -14,6 +16,10 @@ inline constexpr char kVisibleGpusVariable[] = "CUDA_VISIBLE_DEVICES";
 // The devices of GPUs in the folder `devices`, in the order of their numbers:
 // "nvidia4", "nvidia5". None if it cannot be read.
 std::vector<std::string> GpuNodes(const std::string& devices = "/dev");
+
+// The entries of a setting of CUDA_VISIBLE_DEVICES. None if it hides all GPUs:
+// "", "-1", or "NoDevFiles", which Slurm sets for a job without any.
+std::vector<std::string> NamedGpus(absl::string_view setting);
 
 // The GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them:
 // those that it does name, or without it all whose devices are in `devices`. In

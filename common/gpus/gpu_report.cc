@@ -2,20 +2,20 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <optional>
 #include <set>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 
 #include "common/base/printable.h"
 #include "common/base/visible_gpus.h"
+#include "common/gpus/cuda_backend.h"
 
 namespace dapd {
 namespace {
@@ -93,12 +93,6 @@ absl::Status CheckEntries(const std::vector<std::string>& entries,
     }
   }
   return absl::OkStatus();
-}
-
-// Nothing is wrong with a list that hides all of them: that is how it is done.
-bool HidesAll(const std::vector<std::string>& entries) {
-  return entries.empty() || entries.front() == "-1" ||
-         entries.front() == "NoDevFiles";
 }
 
 absl::Status NoLibrary(const DriverFacts& facts) {
@@ -186,11 +180,10 @@ absl::Status Judge(const DriverFacts& facts) {
   if (!facts.library_error.empty()) return NoLibrary(facts);
   std::vector<std::string> entries;
   if (facts.visible.has_value()) {
-    entries = absl::StrSplit(*facts.visible, ',', absl::SkipWhitespace());
-    for (std::string& entry : entries) {
-      entry = std::string(absl::StripAsciiWhitespace(entry));
-    }
-    if (HidesAll(entries)) {
+    entries = NamedGpus(*facts.visible);
+    // Nothing is wrong with a list that hides all of them: that is how it is
+    // done.
+    if (entries.empty()) {
       return absl::NotFoundError(absl::StrCat(kVisibleGpusVariable,
                                               " is ",
                                               Quoted(*facts.visible),
@@ -251,14 +244,22 @@ GpuReport FindGpus(const DriverSources& sources) {
   return JudgeGpus(ReadDriverFacts(sources));
 }
 
-std::vector<std::string> GpuNames(const GpuReport& report,
-                                  const std::vector<std::string>& visible) {
-  if (!visible.empty()) return visible;
+std::vector<std::string> GpuNames(const GpuReport& report) {
+  const bool are_named = std::getenv(kVisibleGpusVariable) != nullptr;
+  if (are_named || report.gpus.empty()) return VisibleGpus();
   std::vector<std::string> names;
   while (names.size() < report.gpus.size()) {
     names.push_back(absl::StrCat(names.size()));
   }
   return names;
+}
+
+std::vector<std::string> GpusToComputeOn(const std::string& device) {
+  if (device == "cpu") return {};
+  const GpuReport report = FindGpus();
+  const bool is_usable = report.usable.ok() && CudaBackendPath().ok();
+  if (device == "auto" && !is_usable) return {};
+  return GpuNames(report);
 }
 
 std::vector<std::string> DescribeGpus(const std::vector<Gpu>& gpus) {

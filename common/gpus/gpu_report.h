@@ -37,11 +37,16 @@ GpuReport JudgeGpus(DriverFacts facts);
 
 GpuReport FindGpus(const DriverSources& sources = {});
 
-// What CUDA_VISIBLE_DEVICES calls the GPUs of `report`, in its order: `visible`
-// (VisibleGpus), or their numbers where the driver finds GPUs that have no
-// nodes in /dev (WSL).
-std::vector<std::string> GpuNames(const GpuReport& report,
-                                  const std::vector<std::string>& visible);
+// What CUDA_VISIBLE_DEVICES calls the GPUs of `report`, which is of this
+// process, in its order: as it does, or without it by the numbers of those that
+// the driver finds. These are not always the ones in /dev, where there may be
+// none (WSL), or some that this process may not open (a shell that was let into
+// a Slurm job of a few of a node's GPUs). Without a driver VisibleGpus.
+std::vector<std::string> GpuNames(const GpuReport& report);
+
+// The names of those that this process computes on by `device` (model.device):
+// none where that is the CPU.
+std::vector<std::string> GpusToComputeOn(const std::string& device);
 
 // "2 of 79.2 GiB, 78.9 GiB free: NVIDIA H100 80GB HBM3 (sm_90)", a line for
 // each kind of GPU.

@@ -3,7 +3,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
-#include "common/base/visible_gpus.h"
 #include "common/gpus/cuda_backend.h"
 #include "common/model/spec/gpu_shares.h"
 
@@ -51,7 +50,7 @@ std::vector<std::string> DeviceText(const Config& config,
         absl::StrCat("none usable: ", std::string(report.usable.message()))));
     return lines;
   }
-  const std::vector<std::string> names = GpuNames(report, VisibleGpus());
+  const std::vector<std::string> names = GpuNames(report);
   const absl::Status fit =
       CheckShares(DealGpus(config, names), plan, names, report.gpus);
   lines.push_back(Line("fit",

@@ -161,7 +161,7 @@ absl::Status LocalRun::CheckFolder() const {
 absl::Status LocalRun::TakeGpus() {
   if (config_.model.device == "cpu") return absl::OkStatus();
   const GpuReport report = FindGpus();
-  const std::vector<std::string> names = GpuNames(report, VisibleGpus());
+  const std::vector<std::string> names = GpuNames(report);
   const std::vector<LocalProcess> processes = DealGpus(config_, names);
   for (const LocalProcess& process : processes) {
     gpus_of_[process.name] = process.gpus;

@@ -17,6 +17,7 @@
 #include "common/base/visible_gpus.h"
 #include "common/collective/rank_follower.h"
 #include "common/collective/rank_leader.h"
+#include "common/gpus/gpu_report.h"
 
 namespace dapd {
 namespace {
@@ -54,9 +55,8 @@ absl::StatusOr<std::unique_ptr<TensorRanks>> TensorRanks::Start(
   const TensorRank first = {.rank = 0,
                             .rendezvous = absl::StrCat("127.0.0.1:", port)};
   const std::string key = MakeKey();
-  const std::vector<std::string> gpus = VisibleGpus();
-  const bool on_gpus = config.model.device == "cuda" ||
-                       (config.model.device == "auto" && !gpus.empty());
+  const std::vector<std::string> gpus = GpusToComputeOn(config.model.device);
+  const bool on_gpus = config.model.device == "cuda" || !gpus.empty();
   if (on_gpus &&
       gpus.size() < static_cast<size_t>(config.rollout.tensor_parallel)) {
     return ConfigError(absl::StrCat("rollout.tensor_parallel is ",

@@ -23,6 +23,7 @@
 #include "common/config/rank_place.h"
 #include "common/config/run_folder.h"
 #include "common/config/validate_config.h"
+#include "common/gpus/gpu_report.h"
 #include "common/rpc/pool/address_resolver.h"
 
 namespace dapd {
@@ -140,10 +141,9 @@ absl::StatusOr<std::vector<std::unique_ptr<ChildProcess>>> MakeProcesses(
     const std::vector<std::string>& overrides,
     const Config& config) {
   const std::string program = ThisProgram();
-  const std::vector<std::string> gpus =
-      config.model.device == "cpu" ? std::vector<std::string>() : VisibleGpus();
-  ASSIGN_OR_RETURN(const std::vector<LocalRank> ranks,
-                   PlanLocalRanks(config, gpus));
+  ASSIGN_OR_RETURN(
+      const std::vector<LocalRank> ranks,
+      PlanLocalRanks(config, GpusToComputeOn(config.model.device)));
   std::vector<std::unique_ptr<ChildProcess>> processes;
   for (const LocalRank& rank : ranks) {
     std::vector<std::string> command = {program, config_path};

@@ -17,16 +17,25 @@
 #include "common/base/stop_requests.h"
 #include "common/base/this_program.h"
 #include "common/base/visible_gpus.h"
+#include "common/gpus/gpu_report.h"
 
 namespace dapd {
 namespace {
 
 constexpr absl::Duration kPollInterval = absl::Milliseconds(100);
 
+// None where all runs compute on the CPU: they do without the driver.
+std::vector<std::string> GpusOfRuns(const SweepPlan& plan) {
+  const bool on_cpu = std::ranges::all_of(plan.runs, [](const SweepRun& run) {
+    return run.config.model.device == "cpu";
+  });
+  return on_cpu ? std::vector<std::string>() : GpuNames(FindGpus());
+}
+
 }  // namespace
 
 SweepRunner::SweepRunner(SweepPlan plan)
-    : plan_(std::move(plan)), gpus_(VisibleGpus()) {}
+    : plan_(std::move(plan)), gpus_(GpusOfRuns(plan_)) {}
 
 double SweepRunner::MemoryInUse() const {
   double bytes = 0.0;

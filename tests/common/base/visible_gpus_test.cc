@@ -22,6 +22,16 @@ TEST(VisibleGpusTest, WhatTheVariableNamesIsWhatThereIs) {
   ::unsetenv("CUDA_VISIBLE_DEVICES");
 }
 
+TEST(VisibleGpusTest, AListMayHideAllAndHaveBlanks) {
+  for (const char* hides_all : {"", " ", "-1", "NoDevFiles", " -1"}) {
+    EXPECT_THAT(NamedGpus(hides_all), IsEmpty()) << hides_all;
+  }
+  EXPECT_THAT(NamedGpus("0, 1,,GPU-7f "), ElementsAre("0", "1", "GPU-7f"));
+  ::setenv("CUDA_VISIBLE_DEVICES", "NoDevFiles", 1);
+  EXPECT_THAT(VisibleGpus(), IsEmpty());
+  ::unsetenv("CUDA_VISIBLE_DEVICES");
+}
+
 TEST(VisibleGpusTest, WhateverTheirNumbersDevicesAreCountedFromNought) {
   ::unsetenv("CUDA_VISIBLE_DEVICES");
   const std::string devices = TempPath("devices");

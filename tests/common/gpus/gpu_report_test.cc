@@ -1,5 +1,7 @@
 #include "common/gpus/gpu_report.h"
 
+#include <cstdlib>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -8,6 +10,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 
 constexpr int64_t kGiB = int64_t{1} << 30;
 
@@ -181,10 +184,25 @@ TEST(GpuReportTest, GpusAreDescribedByKind) {
                   "(sm_75)"));
 }
 
-TEST(GpuReportTest, GpusWithoutNodesAreNamedByNumber) {
+TEST(GpuReportTest, GpusAreNamedAsListedOrByNumber) {
   const GpuReport report = JudgeGpus(Sound());
-  EXPECT_THAT(GpuNames(report, {}), ElementsAre("0", "1"));
-  EXPECT_THAT(GpuNames(report, {"3", "5"}), ElementsAre("3", "5"));
+  ::unsetenv("CUDA_VISIBLE_DEVICES");
+  // However many are in /dev.
+  EXPECT_THAT(GpuNames(report), ElementsAre("0", "1"));
+  ::setenv("CUDA_VISIBLE_DEVICES", "3,5", 1);
+  EXPECT_THAT(GpuNames(report), ElementsAre("3", "5"));
+  EXPECT_THAT(GpuNames(GpuReport()), ElementsAre("3", "5"));
+  ::unsetenv("CUDA_VISIBLE_DEVICES");
+}
+
+TEST(GpuReportTest, WhoComputesOnTheCpuTakesNone) {
+  ::setenv("CUDA_VISIBLE_DEVICES", "3,5", 1);
+  EXPECT_THAT(GpusToComputeOn("cpu"), IsEmpty());
+  EXPECT_THAT(GpusToComputeOn("cuda"), ElementsAre("3", "5"));
+  // As Slurm sets it for a job without GPUs.
+  ::setenv("CUDA_VISIBLE_DEVICES", "NoDevFiles", 1);
+  EXPECT_THAT(GpusToComputeOn("auto"), IsEmpty());
+  ::unsetenv("CUDA_VISIBLE_DEVICES");
 }
 
 }  // namespace
