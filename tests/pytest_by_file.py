@@ -26,6 +26,13 @@ class ByFile(LoadFileScheduling):
         if node in self.registered_collections:
             super()._reschedule(node)
 
+    def _assign_work_unit(self, node):
+        try:
+            super()._assign_work_unit(node)
+        except OSError:
+            # The process has ended and nobody has been told yet: what it was to get is left with the rest of its work, which `remove_node` shares out.
+            self.log("ended before it got its next tests:", node)
+
     def remove_node(self, node):
         files = self.assigned_work[node]
         waiting = [(tests, test) for tests in files.values() for test, done in tests.items() if not done]

@@ -7,8 +7,8 @@
 
 REPORT (X.xml) becomes the suite's JUnit report. A test that passed the second time stays in it as passed, with its first
 failure as <flakyFailure log="...">; one that failed twice stays failed, with a <rerunFailure log="..."> besides. The
-folder X/ has the output of both runs. A suite that ends without a report, or with an error and no failed test, is run
-once more as a whole; if that works, the report itself has the <flakyFailure>, otherwise there is no report. Where more
+folder X/ has the output of both runs. A suite that ends without a report, breaks off, or ends with an error and no failed test,
+is run once more as a whole; if that works, the report itself has the <flakyFailure>, otherwise there is no report. Where more
 than 20 tests fail something is broken, not flaky: none of them is run again.
 
 PROCESSES is the number of processes that share the tests (pytest-xdist): a test that ends one of them fails, and the
@@ -41,6 +41,9 @@ class CTest:
         return ["ctest", "--test-dir", self.build, *which, "--output-on-failure", "--timeout", str(TEST_TIMEOUT_SECONDS),
                 "--output-junit", str(report.resolve())]
 
+    def broke_off(self, case):
+        return False
+
     def name(self, case):
         return case.get("name")
 
@@ -63,6 +66,10 @@ class Pytest:
                 "-o", "tmp_path_retention_policy=failed",
                 "--continue-on-collection-errors", "-o", "junit_family=xunit1", "--junitxml", str(report)]
 
+    def broke_off(self, case):
+        """pytest's own error, after which no test was begun."""
+        return case.get("classname") == "pytest" and case.get("name") == "internal"
+
     def name(self, case):
         """The node's id; a file that could not be read is a case without a class."""
         file, inside = case.get("file"), case.get("classname")
@@ -81,6 +88,9 @@ class Fuzz:
     def command(self, report, test=None):
         return ["env", f"FUZZ_REPORT={report.resolve()}", self.script, self.seconds, *([] if test is None else [test])]
 
+    def broke_off(self, case):
+        return False
+
     def name(self, case):
         return case.get("name")
 
@@ -98,8 +108,10 @@ def run(suite, report, test=None, log=None):
         root = ElementTree.parse(report).getroot()
     except (FileNotFoundError, ElementTree.ParseError):
         return None
-    explained = any(problems(case) for case in root.iter("testcase"))
-    return root if code in (0, suite.nothing_ran) or explained else None
+    failed = [case for case in root.iter("testcase") if problems(case)]
+    if any(suite.broke_off(case) for case in failed):
+        return None
+    return root if code in (0, suite.nothing_ran) or failed else None
 
 
 def passes(suite, folder, slug, test):

@@ -105,6 +105,22 @@ def test_a_runner_that_dies_twice_fails(tmp_path):
     assert code == 1 and lines == [f"failed: suite ended without a report; see {tmp_path}/logs/suite.log", "0 passed, 1 failed, 0 skipped"]
 
 
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_runner_that_breaks_off_once_is_flaky(tmp_path, processes):
+    """An error of pytest itself is in the report like a test's, and no test comes behind it."""
+    (tmp_path / "conftest.py").write_text(f"""
+import os, pathlib
+def pytest_runtest_logreport(report):
+    once = pathlib.Path({str(tmp_path / "once")!r})
+    if report.when == "call" and "PYTEST_XDIST_WORKER" not in os.environ and not once.exists():
+        once.touch()
+        raise OSError("the first reason")
+""")
+    code, lines = run_pytest(tmp_path, "def test_behind_it(): pass\n", processes)
+    assert code == 0 and lines[-1] == "2 passed, 0 failed, 0 skipped"
+    assert lines[-2] == f"flaky: ended without a report (suite; first failure: {tmp_path}/logs/suite.log)"
+
+
 @pytest.mark.parametrize("tests, counts", [(ENDS_THE_RUNNER_ONCE, "3 passed, 0 failed, 0 skipped"), (ENDS_THE_RUNNER, "2 passed, 1 failed, 0 skipped")],
                          ids=["once", "always"])
 def test_of_several_processes_only_the_test_that_ended_one_is_run_again(tmp_path, tests, counts):
@@ -120,7 +136,8 @@ def test_what_waited_behind_a_test_that_ended_its_process_is_run(tmp_path):
     for name in ("test_more.py", "test_most.py"):
         (tmp_path / "suite" / name).write_text("import pytest\n@pytest.mark.parametrize('number', range(6))\ndef test_number(number): pass\n")
     code, lines = run_suite(tmp_path, "pytest", 2, "suite")
-    assert code == 0 and lines[-1] == "15 passed, 0 failed, 0 skipped" and lines[-2].startswith("flaky: suite.test_ends test_ends ")
+    assert code == 0 and lines[-1] == "15 passed, 0 failed, 0 skipped" and lines[-2].startswith("flaky: suite.test_ends test_ends "), \
+        (tmp_path / "logs/suite.log").read_text()
 
 
 def test_where_everything_fails_nothing_is_run_again(tmp_path):
