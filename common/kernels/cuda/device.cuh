@@ -118,17 +118,29 @@ inline int Answer(cudaError_t error) {
   return static_cast<int>(error);
 }
 
-// Launches kKernel(args); a cudaError_t.
+// Launches kKernel(args), with so much dynamic shared memory a block; a
+// cudaError_t.
 template <auto kKernel, typename Args>
-int LaunchOn(
-    void* stream, Begin begin, dim3 grid, int threads, const Args& args) {
+int LaunchOn(void* stream,
+             Begin begin,
+             dim3 grid,
+             int threads,
+             const Args& args,
+             size_t shared_bytes = 0) {
+  if (shared_bytes > 0) {
+    const cudaError_t error =
+        cudaFuncSetAttribute(kKernel,
+                             cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             static_cast<int>(shared_bytes));
+    if (error != cudaSuccess) return Answer(error);
+  }
   cudaLaunchAttribute early;
   early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   early.val.programmaticStreamSerializationAllowed = 1;
   const bool is_early = begin == Begin::kEarly && TakesEarlyLaunches();
   const cudaLaunchConfig_t config = {grid,
                                      dim3(static_cast<unsigned>(threads)),
-                                     0,
+                                     shared_bytes,
                                      static_cast<cudaStream_t>(stream),
                                      &early,
                                      is_early ? 1U : 0U};

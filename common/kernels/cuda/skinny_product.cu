@@ -1,11 +1,16 @@
 // A warp multiplies 16 columns of y, rows of w, with a slice of their length by
 // tensor cores. Lanes load what they multiply themselves, 16 bytes of a row at
-// a time: weights past shared memory, four steps ahead; x, which all blocks
-// read, out of the caches. The warps of a block stand side by side over
-// columns, which share x, and over slices, whose sums are added in order. So a
-// sum depends on the inner size and on how many slices the number of columns
-// asks for.
+// a time. Weights come as asynchronous copies into places of shared memory that
+// no other lane reads, three steps ahead: a warp has six counters for loads
+// into registers, and of those that share one it cannot wait for the first
+// alone. x, which all blocks read, comes out of the caches, one step ahead. The
+// warps of a block stand side by side over columns, which share x, and over
+// slices, whose sums are added in order. So a sum depends on the inner size and
+// on how many slices the number of columns asks for.
 
+#include <cuda_pipeline.h>
+
+#include <cstddef>
 #include <cstdint>
 
 #include "common/kernels/cuda/device.cuh"
@@ -16,62 +21,126 @@ namespace dapd {
 namespace {
 
 constexpr int kTile = 16;    // columns of y of a warp
-constexpr int kRowTile = 8;  // rows of an instruction
-constexpr int kStep = 32;    // numbers of a row that a warp takes at a time
-constexpr int kAhead = 4;    // steps of weights under way
+constexpr int kRowTile = 8;  // rows of half an instruction
+constexpr int kPart = 32;    // numbers of a row that four lanes load at a time
+constexpr int kParts = 2;
+constexpr int kStep = kParts * kPart;  // that a warp multiplies at a time
+constexpr int kAhead = 3;              // steps of weights under way
 
-// Of rows l / 4 and l / 4 + 8 of a tile of w, in lane l.
+// Of columns l / 4 and l / 4 + 8 of a tile of y, at lane l.
 struct Weights {
-  BFloat16Pairs upper;
-  BFloat16Pairs lower;
+  BFloat16Pairs left[kWarp];
+  BFloat16Pairs right[kWarp];
 };
 
-// Zeros if not `is_in`.
-__device__ inline BFloat16Pairs LoadIf(bool is_in, const BFloat16* from) {
-  BFloat16Pairs pairs = {};
-  if (is_in) pairs = *reinterpret_cast<const BFloat16Pairs*>(from);
-  return pairs;
-}
+// The weights of a step.
+struct Stage {
+  Weights part[kParts];
+};
 
-// What this lane multiplies.
+// Rows l / 4 of the tiles of x in a step, in lane l.
+template <int kRowTiles>
+struct Rows {
+  BFloat16Pairs part[kParts][kRowTiles];
+};
+
+// A block's shared memory.
+template <int kWarps>
+constexpr size_t kSharedBytes = kWarps* kAhead * sizeof(Stage);
+
+// What this lane multiplies. Behind the last row or column it is the last one
+// again, whose sums nobody reads.
+template <int kRowTiles>
 struct Share {
-  const BFloat16* upper;  // the rows of w, null behind the last
-  const BFloat16* lower;
-  int64_t begin;  // of the warp's slice
-  int64_t end;
-  int offset;  // of the lane's numbers in a step
+  const BFloat16* left;  // rows of w
+  const BFloat16* right;
+  const BFloat16* rows[kRowTiles];  // of x
+  int begin;                        // of the warp's slice
+  int end;
+  int lane;
 
-  __device__ void Load(int64_t step, Weights (&weights)[kAhead]) const {
+  __device__ Share(const CudaProduct& product,
+                   int64_t first_col,
+                   int slice,
+                   int num_slices)
+      : lane(threadIdx.x % kWarp) {
+    const auto row_of_w = [&](int64_t col) {
+      return static_cast<const BFloat16*>(product.w) +
+             min(col, product.cols - 1) * product.w_stride;
+    };
+    left = row_of_w(first_col + lane / 4);
+    right = row_of_w(first_col + lane / 4 + 8);
 #pragma unroll
-    for (int i = 0; i < kAhead; ++i) {
-      const int64_t at = step + i * kStep + offset;
-      const bool is_in = at < end;
-      weights[i].upper = LoadIf(is_in && upper != nullptr, upper + at);
-      weights[i].lower = LoadIf(is_in && lower != nullptr, lower + at);
+    for (int r = 0; r < kRowTiles; ++r) {
+      const int64_t row = r * kRowTile + lane / 4;
+      rows[r] = static_cast<const BFloat16*>(product.x) +
+                min(row, product.rows - 1) * product.x_stride;
+    }
+    const auto inner = static_cast<int>(product.inner);
+    const int steps = (inner + kStep - 1) / kStep;
+    const int length = (steps + num_slices - 1) / num_slices * kStep;
+    begin = slice * length;
+    end = min(inner, begin + length);
+  }
+
+  // Of the lane's numbers in a part of a step.
+  __device__ int At(int step, int part) const {
+    return step + part * kPart + lane % 4 * 8;
+  }
+
+  // Begins to copy a step's weights, none behind the slice's end.
+  __device__ void CopyWeights(int step, Stage& to) const {
+#pragma unroll
+    for (int part = 0; part < kParts; ++part) {
+      const int at = At(step, part);
+      if (at >= end) continue;
+      Weights& weights = to.part[part];
+      __pipeline_memcpy_async(&weights.left[lane], left + at, 16);
+      __pipeline_memcpy_async(&weights.right[lane], right + at, 16);
+    }
+    __pipeline_commit();
+  }
+
+  __device__ void LoadRows(int step, Rows<kRowTiles>& to) const {
+#pragma unroll
+    for (int part = 0; part < kParts; ++part) {
+      const int at = At(step, part);
+#pragma unroll
+      for (int r = 0; r < kRowTiles; ++r) {
+        to.part[part][r] = LoadIf(at < end, rows[r] + at);
+      }
     }
   }
 };
 
-__device__ inline Share ShareOf(const CudaProduct& product,
-                                int64_t first_col,
-                                int slice,
-                                int num_slices) {
-  const int lane = threadIdx.x % kWarp;
-  const auto* w = static_cast<const BFloat16*>(product.w);
-  const int64_t col = first_col + lane / 4;
-  const int64_t steps = (product.inner + kStep - 1) / kStep;
-  const int64_t length = (steps + num_slices - 1) / num_slices * kStep;
-  return {col < product.cols ? w + col * product.w_stride : nullptr,
-          col + 8 < product.cols ? w + (col + 8) * product.w_stride : nullptr,
-          slice * length,
-          min(product.inner, (slice + 1) * length),
-          lane % 4 * 8};
-}
+// Of the 16 rows of an instruction, by the two columns of y that a lane has
+// weights of.
+template <int kRowTiles>
+struct Sums {
+  static constexpr int kInstructions = (kRowTiles + 1) / 2;
+
+  float left[kInstructions][4] = {};
+  float right[kInstructions][4] = {};
+
+  __device__ void Add(const Rows<kRowTiles>& rows,
+                      int part,
+                      const BFloat16Pairs& left_weights,
+                      const BFloat16Pairs& right_weights) {
+#pragma unroll
+    for (int i = 0; i < kInstructions; ++i) {
+      const BFloat16Pairs& upper = rows.part[part][2 * i];
+      const BFloat16Pairs lower =
+          2 * i + 1 < kRowTiles ? rows.part[part][2 * i + 1] : BFloat16Pairs{};
+      MultiplyTile(upper, lower, left_weights, left[i]);
+      MultiplyTile(upper, lower, right_weights, right[i]);
+    }
+  }
+};
 
 // y of a block's columns, by all its threads: the slices' sums in order,
 // rounded once.
 template <int kSlices, int kRows, int kPadded>
-__device__ inline void AddSlices(const float (&slices)[kSlices][kRows][kPadded],
+__device__ inline void AddSlices(const float (*slices)[kRows][kPadded],
                                  const CudaProduct& product,
                                  int64_t first_col,
                                  int num_cols) {
@@ -98,54 +167,66 @@ __global__ void __launch_bounds__(kTiles* kSlices* kWarp,
     SkinnyProduct(CudaProduct product) {
   constexpr int kCols = kTiles * kTile;
   constexpr int kRows = kRowTiles * kRowTile;
-  // Four floats more: the lanes of a warp write to banks of their own.
-  __shared__ float slices[kSlices][kRows][kCols + 4];
+  extern __shared__ Stage stages[];
   const int warp = threadIdx.x / kWarp;
   const int lane = threadIdx.x % kWarp;
   const int tile = warp % kTiles;
   const int slice = warp / kTiles;
   const int64_t first_col = static_cast<int64_t>(blockIdx.x) * kCols;
-  const Share share =
-      ShareOf(product, first_col + tile * kTile, slice, kSlices);
-  Weights next[kAhead];
-  share.Load(share.begin, next);
+  const Share<kRowTiles> share(
+      product, first_col + tile * kTile, slice, kSlices);
+  Stage* const own = stages + warp * kAhead;
+#pragma unroll
+  for (int i = 0; i < kAhead; ++i) {
+    share.CopyWeights(share.begin + i * kStep, own[i]);
+  }
   WaitForLaunchBefore();
   LetNextLaunchBegin();
 
-  const auto* x = static_cast<const BFloat16*>(product.x);
-  float sums[kRowTiles][4] = {};
-// Twice the weights would take more registers than a thread has.
-#pragma unroll 1
-  for (int64_t step = share.begin; step < share.end; step += kAhead * kStep) {
-    Weights weights[kAhead];
+  Rows<kRowTiles> rows[2];  // of this step and the next, in turns
+  share.LoadRows(share.begin, rows[0]);
+  Sums<kRowTiles> sums;
+  int place = 0;
+  for (int step = share.begin; step < share.end;) {
 #pragma unroll
-    for (int i = 0; i < kAhead; ++i) weights[i] = next[i];
-    share.Load(step + kAhead * kStep, next);
+    for (int turn = 0; turn < 2; ++turn) {
+      if (step >= share.end) break;
+      share.LoadRows(step + kStep, rows[1 - turn]);
+      __pipeline_wait_prior(kAhead - 1);
+      Stage& stage = own[place];
 #pragma unroll
-    for (int i = 0; i < kAhead; ++i) {
-      const int64_t at = step + i * kStep + share.offset;
-#pragma unroll
-      for (int r = 0; r < kRowTiles; ++r) {
-        const int64_t row = r * kRowTile + lane / 4;
-        MultiplyTile(weights[i].upper,
-                     weights[i].lower,
-                     LoadIf(row < product.rows && at < share.end,
-                            x + row * product.x_stride + at),
-                     sums[r]);
+      for (int part = 0; part < kParts; ++part) {
+        const bool is_in = share.At(step, part) < share.end;
+        const Weights& weights = stage.part[part];
+        sums.Add(rows[turn],
+                 part,
+                 is_in ? weights.left[lane] : BFloat16Pairs{},
+                 is_in ? weights.right[lane] : BFloat16Pairs{});
       }
+      share.CopyWeights(step + kAhead * kStep, stage);
+      place = place + 1 < kAhead ? place + 1 : 0;
+      step += kStep;
     }
   }
 
+  // Where the weights were. Eight floats more: the lanes of a warp write to
+  // banks of their own.
+  using Slice = float[kRows][kCols + 8];
+  static_assert(sizeof(Slice) * kSlices <= kSharedBytes<kTiles * kSlices>);
+  auto* slices = reinterpret_cast<Slice*>(stages);
+  __syncthreads();
 #pragma unroll
   for (int r = 0; r < kRowTiles; ++r) {
+    float* row =
+        &slices[slice][r * kRowTile + lane / 4][tile * kTile + lane % 4 * 2];
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int row = r * kRowTile + lane % 4 * 2 + i % 2;
-      slices[slice][row][tile * kTile + lane / 4 + i / 2 * 8] = sums[r][i];
+    for (int i = 0; i < 2; ++i) {
+      row[i] = sums.left[r / 2][r % 2 * 2 + i];
+      row[8 + i] = sums.right[r / 2][r % 2 * 2 + i];
     }
   }
   __syncthreads();
-  AddSlices(slices, product, first_col, kCols);
+  AddSlices<kSlices>(slices, product, first_col, kCols);
 }
 
 template <int kTiles, int kSlices>
@@ -155,7 +236,8 @@ int Launch(const CudaProduct& product, void* stream) {
                              Begin::kEarly,
                              NumBlocks(product.cols, kTiles * kTile),
                              kTiles * kSlices * kWarp,
-                             product);
+                             product,
+                             kSharedBytes<kTiles * kSlices>);
   };
   if (product.rows <= kRowTile) {
     return launch.template operator()<&SkinnyProduct<1, kTiles, kSlices>>();
@@ -169,7 +251,7 @@ int Launch(const CudaProduct& product, void* stream) {
 }  // namespace
 
 // The fewer columns there are, the more slices keep enough of the weights under
-// way: a GPU of 3 TB/s and 0.7 us has 2.1 MB under way, a warp here 4 KiB.
+// way: a GPU of 3 TB/s and 0.7 us has 2.1 MB under way, a warp here 6 KiB.
 extern "C" int DapdCudaSkinnyProduct(const CudaProduct* product, void* stream) {
   if (product->cols >= 5120) return Launch<4, 2>(*product, stream);
   if (product->cols >= 1024) return Launch<2, 8>(*product, stream);

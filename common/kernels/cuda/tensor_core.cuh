@@ -1,9 +1,12 @@
-// The instruction of tensor cores that this folder's kernels use.
+// The instruction of tensor cores that this folder's kernels use, and the load
+// of what it multiplies.
 #pragma once
 
 #include <cuda_runtime.h>
 
 #include <cstdint>
+
+#include "common/kernels/bfloat16.h"
 
 namespace dapd {
 
@@ -11,6 +14,30 @@ namespace dapd {
 struct alignas(16) BFloat16Pairs {
   uint32_t pair[4];
 };
+
+// The pairs at `from`, or zeros if not `is_in`. A compiler that sees the choice
+// waits for the first of several loads before it begins the second, so it is
+// not shown.
+__device__ inline BFloat16Pairs LoadIf(bool is_in, const BFloat16* from) {
+  BFloat16Pairs pairs = {};
+#ifdef __CUDACC__
+  asm volatile(
+      "{\n"
+      ".reg .pred is_in;\n"
+      "setp.ne.s32 is_in, %4, 0;\n"
+      "@is_in ld.global.v4.u32 {%0, %1, %2, %3}, [%5];\n"
+      "}"
+      : "+r"(pairs.pair[0]),
+        "+r"(pairs.pair[1]),
+        "+r"(pairs.pair[2]),
+        "+r"(pairs.pair[3])
+      : "r"(static_cast<int>(is_in)), "l"(from)
+      : "memory");
+#else
+  if (is_in) pairs = *reinterpret_cast<const BFloat16Pairs*>(from);
+#endif
+  return pairs;
+}
 
 // sums [16, 8] += a [16, 16] times b [8, 16]^T in float32, by a whole warp.
 // Lane l holds of

@@ -26,7 +26,8 @@ int LaunchRows(const Args& args,
                 Begin::kInTurn,
                 dim3(static_cast<unsigned>(blocks)),
                 kRowThreads,
-                args);
+                args,
+                /*shared_bytes=*/0);
 }
 
 }  // namespace dapd

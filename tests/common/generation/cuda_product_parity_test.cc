@@ -61,8 +61,10 @@ class CudaProductParityTest : public testing::TestWithParam<ProductShape> {
 TEST_P(CudaProductParityTest, IsTheProductInFloat64AndARowsBitsAreItsOwn) {
   const auto& [rows, inner, cols] = GetParam();
   const auto options = at::TensorOptions(at::kCUDA).dtype(at::kBFloat16);
-  const at::Tensor x = at::randn({rows, inner}, options);
+  // The kernel reads weights before it waits for the launch in front of it,
+  // which writes x here.
   const at::Tensor w = at::randn({cols, inner}, options);
+  const at::Tensor x = at::randn({rows, inner}, options);
   const at::Tensor y = Multiply(x, w);
   const at::Tensor exact = x.to(at::kDouble).mm(w.to(at::kDouble).t());
   // Tensor cores cut each of 16 products and the sum so far to the place of the
