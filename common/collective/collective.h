@@ -49,6 +49,18 @@ class Collective {
   virtual absl::StatusOr<std::vector<std::string>> Gather(
       std::string bytes) = 0;
 
+  // Returns at rank 0 once all ranks have called it, elsewhere at once. Unlike
+  // within the others, which have an end (RankOptions::operation_timeout), rank
+  // 0 waits as long as the connections answer pings: for what takes ranks
+  // different times, such as answers, whose tasks end by deadlines of their
+  // own.
+  virtual absl::Status AwaitAll() = 0;
+
+  // From any thread, without a wait: whether a rank is known to be gone, so
+  // that no operation can succeed. For who waits for ranks in other ways: NCCL
+  // does not know of a process that has ended.
+  virtual bool HasLostRank() const = 0;
+
   // From any thread: ends the running operation and every later one.
   virtual void Cancel() = 0;
 };
@@ -65,6 +77,8 @@ class SingleRank : public Collective {
   absl::Status Sum(absl::Span<float> values) override;
   absl::Status Broadcast(std::string* bytes) override;
   absl::StatusOr<std::vector<std::string>> Gather(std::string bytes) override;
+  absl::Status AwaitAll() override { return absl::OkStatus(); }
+  bool HasLostRank() const override { return false; }
   void Cancel() override {}
 };
 std::unique_ptr<Collective> MakeSingleRank();

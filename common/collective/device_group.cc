@@ -76,10 +76,18 @@ absl::Status Find(const char* name, Function** function) {
 
 class NcclGroup final : public DeviceGroup {
  public:
-  NcclGroup(int rank, int size, double timeout_seconds)
-      : rank_(rank), size_(size), timeout_seconds_(timeout_seconds) {}
+  NcclGroup(Collective& collective, double timeout_seconds)
+      : ranks_{
+            .rank = collective.rank(),
+            .size = collective.size(),
+            .timeout_seconds = timeout_seconds,
+            .has_lost_rank =
+                [](const void* knows) {
+                  return static_cast<const Collective*>(knows)->HasLostRank();
+                },
+            .knows = &collective} {}
   ~NcclGroup() override {
-    if (communicator_ != nullptr) destroy_(communicator_);
+    if (ranks_.communicator != nullptr) destroy_(ranks_.communicator);
   }
 
   absl::Status Join(Collective& collective) {
@@ -103,8 +111,8 @@ class NcclGroup final : public DeviceGroup {
     if (init(id.data(),
              collective.rank(),
              collective.size(),
-             timeout_seconds_,
-             &communicator_,
+             ranks_.timeout_seconds,
+             &ranks_.communicator,
              error) != 0) {
       return absl::AbortedError(error);
     }
@@ -120,7 +128,7 @@ class NcclGroup final : public DeviceGroup {
     std::vector<at::Tensor> all;
     std::vector<NcclGather> gathers;
     for (const at::Tensor& part : parts) {
-      all.push_back(EmptyParts(part, size_));
+      all.push_back(EmptyParts(part, ranks_.size));
       gathers.push_back({.part = part.const_data_ptr(),
                          .all = all.back().mutable_data_ptr(),
                          .bytes = static_cast<int64_t>(part.nbytes())});
@@ -133,13 +141,11 @@ class NcclGroup final : public DeviceGroup {
     return all;
   }
 
-  NcclRanks nccl() const override {
-    return {communicator_, rank_, size_, timeout_seconds_};
-  }
+  NcclRanks nccl() const override { return ranks_; }
 
   void Abort() override {
-    if (communicator_ != nullptr) abort_(communicator_);
-    communicator_ = nullptr;
+    if (ranks_.communicator != nullptr) abort_(ranks_.communicator);
+    ranks_.communicator = nullptr;
   }
 
  private:
@@ -148,26 +154,21 @@ class NcclGroup final : public DeviceGroup {
   absl::Status Call(Operation* operation,
                     const at::Tensor& tensor,
                     Arguments... arguments) {
-    if (communicator_ == nullptr) {
+    if (ranks_.communicator == nullptr) {
       return absl::AbortedError("the ranks' communicator was aborted");
     }
     void* const stream = c10::impl::VirtualGuardImpl(tensor.device().type())
                              .getStream(tensor.device())
                              .native_handle();
     char error[kNcclErrorBytes] = "";
-    if (operation(
-            communicator_, arguments..., stream, timeout_seconds_, error) ==
-        0) {
+    if (operation(&ranks_, arguments..., stream, error) == 0) {
       return absl::OkStatus();
     }
-    communicator_ = nullptr;
+    ranks_.communicator = nullptr;
     return absl::AbortedError(error);
   }
 
-  const int rank_;
-  const int size_;
-  const double timeout_seconds_;
-  void* communicator_ = nullptr;  // null: aborted
+  NcclRanks ranks_;  // without a communicator: it was aborted
   decltype(DapdNcclSum)* sum_ = nullptr;
   decltype(DapdNcclAllGather)* all_gather_ = nullptr;
   decltype(DapdNcclAbort)* abort_ = nullptr;
@@ -181,8 +182,7 @@ absl::StatusOr<std::unique_ptr<DeviceGroup>> DeviceGroup::Join(
   if (!device.is_cuda() || collective.size() == 1) {
     return std::make_unique<HostGroup>(collective);
   }
-  auto group = std::make_unique<NcclGroup>(
-      collective.rank(), collective.size(), timeout_seconds);
+  auto group = std::make_unique<NcclGroup>(collective, timeout_seconds);
   RETURN_IF_ERROR(group->Join(collective));
   return group;
 }

@@ -21,6 +21,7 @@ constexpr int kQuickLooks = 100;
 // For the other ranks to leave a communicator, too.
 constexpr double kLeaveSeconds = 5;
 constexpr char kLate[] = "a rank did not join in time";
+constexpr char kLost[] = "a rank is lost";
 
 int Fail(const char* what, const char* why, char* error) {
   std::snprintf(error, kNcclErrorBytes, "%s: %s", what, why);
@@ -36,24 +37,44 @@ int Abort(ncclComm_t communicator,
   return Fail(what, why, error);
 }
 
-using Deadline = std::chrono::steady_clock::time_point;
+// How long the other ranks are waited for.
+class Patience {
+ public:
+  explicit Patience(double seconds, const NcclRanks& ranks = {})
+      : ranks_(ranks),
+        deadline_(Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                     std::chrono::duration<double>(seconds))) {}
+  explicit Patience(const NcclRanks& ranks)
+      : Patience(ranks.timeout_seconds, ranks) {}
 
-Deadline After(double seconds) {
-  return std::chrono::steady_clock::now() +
-         std::chrono::duration_cast<Deadline::duration>(
-             std::chrono::duration<double>(seconds));
-}
+  // Null, or why they are waited for no longer.
+  const char* End() {
+    if (end_ != nullptr) return end_;
+    const Clock::time_point now = Clock::now();
+    if (now >= deadline_) return end_ = kLate;
+    if (ranks_.has_lost_rank == nullptr || now < next_question_) return nullptr;
+    next_question_ = now + kQuestion;
+    if (ranks_.has_lost_rank(ranks_.knows)) end_ = kLost;
+    return end_;
+  }
 
-bool IsPast(Deadline deadline) {
-  return std::chrono::steady_clock::now() >= deadline;
-}
+ private:
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::milliseconds kQuestion{100};
+
+  const NcclRanks ranks_;
+  const Clock::time_point deadline_;
+  Clock::time_point next_question_;
+  const char* end_ = nullptr;
+};
 
 // What a communicator that does not block is doing, once that is no longer
-// ncclInProgress; or ncclInProgress at `deadline`.
+// ncclInProgress; or ncclInProgress at the end of `patience`.
 ncclResult_t Settle(ncclComm_t communicator,
                     ncclResult_t result,
-                    Deadline deadline) {
-  for (int looks = 0; result == ncclInProgress && !IsPast(deadline); ++looks) {
+                    Patience& patience) {
+  for (int looks = 0; result == ncclInProgress && patience.End() == nullptr;
+       ++looks) {
     if (looks < kQuickLooks) {
       std::this_thread::yield();
     } else {
@@ -66,9 +87,18 @@ ncclResult_t Settle(ncclComm_t communicator,
   return result;
 }
 
+// What kind of error it is, and what NCCL knows of its cause. `communicator`
+// may be null.
+std::string Describe(ncclComm_t communicator, ncclResult_t result) {
+  std::string text = ncclGetErrorString(result);
+  const char* const cause = ncclGetLastError(communicator);
+  if (cause != nullptr && *cause != 0) text.append(": ").append(cause);
+  return text;
+}
+
 // Asks `state` until it is cudaSuccess. Empty, or why that did not come.
 std::string WaitUntil(ncclComm_t comm,
-                      Deadline deadline,
+                      Patience& patience,
                       absl::FunctionRef<cudaError_t()> state) {
   while (true) {
     const cudaError_t now = state();
@@ -77,32 +107,37 @@ std::string WaitUntil(ncclComm_t comm,
     ncclResult_t asynchronous = ncclSuccess;
     ncclCommGetAsyncError(comm, &asynchronous);
     if (asynchronous != ncclSuccess && asynchronous != ncclInProgress) {
-      return ncclGetErrorString(asynchronous);
+      return Describe(comm, asynchronous);
     }
-    if (IsPast(deadline)) return kLate;
+    if (patience.End() != nullptr) return patience.End();
     std::this_thread::sleep_for(kPoll);
   }
 }
 
+// Starts an operation. Empty, or why it did not start.
+std::string Begin(ncclComm_t comm,
+                  Patience& patience,
+                  absl::FunctionRef<ncclResult_t(ncclComm_t)> start) {
+  const ncclResult_t started = Settle(comm, start(comm), patience);
+  if (started == ncclSuccess) return "";
+  return started == ncclInProgress ? patience.End() : Describe(comm, started);
+}
+
 // Runs `start` on `stream` and waits until it is done.
 int Run(const char* what,
-        void* communicator,
+        const NcclRanks& ranks,
         void* stream_handle,
-        double timeout_seconds,
         char* error,
         absl::FunctionRef<ncclResult_t(ncclComm_t, cudaStream_t)> start) {
-  auto* comm = static_cast<ncclComm_t>(communicator);
+  auto* comm = static_cast<ncclComm_t>(ranks.communicator);
   auto* stream = static_cast<cudaStream_t>(stream_handle);
-  const Deadline deadline = After(timeout_seconds);
-  const ncclResult_t started = Settle(comm, start(comm, stream), deadline);
-  if (started == ncclInProgress) {
-    return Abort(comm, what, kLate, error);
+  Patience patience(ranks);
+  std::string problem =
+      Begin(comm, patience, [&](ncclComm_t on) { return start(on, stream); });
+  if (problem.empty()) {
+    problem =
+        WaitUntil(comm, patience, [stream] { return cudaStreamQuery(stream); });
   }
-  if (started != ncclSuccess) {
-    return Abort(comm, what, ncclGetErrorString(started), error);
-  }
-  const std::string problem =
-      WaitUntil(comm, deadline, [stream] { return cudaStreamQuery(stream); });
   return problem.empty() ? 0 : Abort(comm, what, problem.c_str(), error);
 }
 
@@ -111,13 +146,10 @@ int Launch(const char* what,
            const NcclRanks& ranks,
            char* error,
            absl::FunctionRef<ncclResult_t(ncclComm_t)> start) {
-  auto* comm = static_cast<ncclComm_t>(ranks.communicator);
-  const ncclResult_t started =
-      Settle(comm, start(comm), After(ranks.timeout_seconds));
-  if (started == ncclSuccess) return 0;
-  return Fail(what,
-              started == ncclInProgress ? kLate : ncclGetErrorString(started),
-              error);
+  Patience patience(ranks);
+  const std::string problem =
+      Begin(static_cast<ncclComm_t>(ranks.communicator), patience, start);
+  return problem.empty() ? 0 : Fail(what, problem.c_str(), error);
 }
 
 ncclResult_t StartGathers(const NcclGather* gathers,
@@ -149,7 +181,7 @@ extern "C" int DapdNcclUniqueId(char* id, char* error) {
   ncclUniqueId made;
   const ncclResult_t result = ncclGetUniqueId(&made);
   if (result != ncclSuccess) {
-    return Fail("ncclGetUniqueId", ncclGetErrorString(result), error);
+    return Fail("ncclGetUniqueId", Describe(nullptr, result).c_str(), error);
   }
   std::memcpy(id, &made, sizeof(made));
   return 0;
@@ -169,32 +201,31 @@ extern "C" int DapdNcclInit(const char* id,
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
   ncclComm_t joined = nullptr;
-  const Deadline deadline = After(timeout_seconds);
+  Patience patience(timeout_seconds);
   ncclResult_t result =
       ncclCommInitRankConfig(&joined, size, shared, rank, &config);
-  if (joined != nullptr) result = Settle(joined, result, deadline);
+  if (joined != nullptr) result = Settle(joined, result, patience);
   if (result == ncclSuccess) {
     *communicator = joined;
     return 0;
   }
-  const char* why = result == ncclInProgress
-                        ? "not all ranks joined in time; can their machines "
-                          "reach each other on every port?"
-                        : ncclGetErrorString(result);
-  if (joined == nullptr) return Fail("ncclCommInitRank", why, error);
-  return Abort(joined, "ncclCommInitRank", why, error);
+  const std::string why =
+      result == ncclInProgress
+          ? "not all ranks joined in time; can their machines reach each other "
+            "on every port?"
+          : Describe(joined, result);
+  if (joined == nullptr) return Fail("ncclCommInitRank", why.c_str(), error);
+  return Abort(joined, "ncclCommInitRank", why.c_str(), error);
 }
 
-extern "C" int DapdNcclSum(void* communicator,
+extern "C" int DapdNcclSum(const NcclRanks* ranks,
                            float* values,
                            int64_t count,
                            void* stream,
-                           double timeout_seconds,
                            char* error) {
   return Run("ncclAllReduce",
-             communicator,
+             *ranks,
              stream,
-             timeout_seconds,
              error,
              [&](ncclComm_t comm, cudaStream_t on) {
                return ncclAllReduce(values,
@@ -207,16 +238,14 @@ extern "C" int DapdNcclSum(void* communicator,
              });
 }
 
-extern "C" int DapdNcclAllGather(void* communicator,
+extern "C" int DapdNcclAllGather(const NcclRanks* ranks,
                                  const NcclGather* gathers,
                                  int64_t count,
                                  void* stream,
-                                 double timeout_seconds,
                                  char* error) {
   return Run("ncclAllGather",
-             communicator,
+             *ranks,
              stream,
-             timeout_seconds,
              error,
              [&](ncclComm_t comm, cudaStream_t on) {
                return StartGathers(gathers, count, comm, on);
@@ -253,10 +282,11 @@ extern "C" int DapdNcclLaunchExchange(const NcclRanks* ranks,
 extern "C" int DapdNcclWaitFor(const NcclRanks* ranks,
                                void* event,
                                char* error) {
+  Patience patience(*ranks);
   const std::string problem = WaitUntil(
-      static_cast<ncclComm_t>(ranks->communicator),
-      After(ranks->timeout_seconds),
-      [event] { return cudaEventQuery(static_cast<cudaEvent_t>(event)); });
+      static_cast<ncclComm_t>(ranks->communicator), patience, [event] {
+        return cudaEventQuery(static_cast<cudaEvent_t>(event));
+      });
   return problem.empty() ? 0 : Fail("waiting", problem.c_str(), error);
 }
 
@@ -269,7 +299,8 @@ extern "C" void DapdNcclDestroy(void* communicator) {
   ncclCommFinalize(comm);
   // What was given to a communicator that does not block may still run, and
   // with a rank that is gone it runs for ever: a destruction would wait for it.
-  if (Settle(comm, ncclInProgress, After(kLeaveSeconds)) == ncclSuccess) {
+  Patience patience(kLeaveSeconds);
+  if (Settle(comm, ncclInProgress, patience) == ncclSuccess) {
     ncclCommDestroy(comm);
   } else {
     ncclCommAbort(comm);

@@ -7,7 +7,7 @@
 namespace dapd {
 
 inline constexpr int kNcclIdBytes = 128;
-inline constexpr int kNcclErrorBytes = 256;
+inline constexpr int kNcclErrorBytes = 512;
 
 // One of several gathers that are launched together.
 struct NcclGather {
@@ -22,12 +22,18 @@ struct NcclRanks {
   int rank = 0;
   int size = 1;
   double timeout_seconds = 0.0;  // that an operation may take
+  // Asked some times per second while the others are waited for: whether one of
+  // them is known to be gone, of which NCCL itself may know nothing. Null:
+  // nobody knows.
+  bool (*has_lost_rank)(const void* knows) = nullptr;
+  const void* knows = nullptr;
 };
 
 // Each returns 0, or another number with the reason in `error`,
 // [kNcclErrorBytes]. DapdNcclSum and DapdNcclAllGather run on `stream`, a
-// cudaStream_t, and wait for it once. After a failure or `timeout_seconds` they
-// abort the communicator: a rank that is gone never hangs the others.
+// cudaStream_t, and wait for it once. After a failure, NcclRanks'
+// timeout_seconds or a lost rank they abort the communicator: a rank that is
+// gone never hangs the others.
 //
 // DapdNcclLaunchAllGather and DapdNcclLaunchExchange return as soon as their
 // one launch is on `stream`, or in the graph that is captured there; they never
@@ -46,18 +52,16 @@ int DapdNcclInit(const char* id,
                  void** communicator,
                  char* error);
 // Sums `count` floats in device memory over all ranks, in place.
-int DapdNcclSum(void* communicator,
+int DapdNcclSum(const NcclRanks* ranks,
                 float* values,
                 int64_t count,
                 void* stream,
-                double timeout_seconds,
                 char* error);
 // `count` gathers, in the same order on every rank, as one launch.
-int DapdNcclAllGather(void* communicator,
+int DapdNcclAllGather(const NcclRanks* ranks,
                       const NcclGather* gathers,
                       int64_t count,
                       void* stream,
-                      double timeout_seconds,
                       char* error);
 // The same gathers. One whose `part` is its place in `all` copies nothing.
 int DapdNcclLaunchAllGather(const NcclRanks* ranks,
@@ -74,7 +78,7 @@ int DapdNcclLaunchExchange(const NcclRanks* ranks,
                            void* stream,
                            char* error);
 // Waits until `event`, a cudaEvent_t behind such launches, has been reached.
-// Fails after `timeout_seconds`, or when a rank is known to be gone.
+// Fails after timeout_seconds, or when a rank is known to be gone.
 int DapdNcclWaitFor(const NcclRanks* ranks, void* event, char* error);
 // Ends what runs on the device; the communicator is no more. No graph may have
 // an operation of it in it that is not destroyed: NCCL would wait for that

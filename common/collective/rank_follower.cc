@@ -3,13 +3,16 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 
+#include "common/base/bounded_queue.h"
 #include "common/base/mutex.h"
 #include "common/base/status_macros.h"
 #include "common/base/steady_time.h"
@@ -23,6 +26,8 @@ namespace dapd {
 namespace {
 
 constexpr absl::Duration kRetryInterval = absl::Milliseconds(300);
+// Chunks of rank 0's that may wait to be taken, each of kRankChunkBytes.
+constexpr size_t kReceivedMessages = 4;
 
 class RankFollower final : public Collective {
  public:
@@ -32,12 +37,18 @@ class RankFollower final : public Collective {
       : options_(options),
         link_(
             "trainer rank 0",
-            [this](v1::RankMessage* message) { return stream_->Read(message); },
+            [this](v1::RankMessage* message) {
+              std::optional<v1::RankMessage> next = received_.Pop();
+              if (next.has_value()) *message = *std::move(next);
+              return next.has_value();
+            },
             [this](const v1::RankMessage& message) {
               return stream_->Write(message);
             }) {}
   ~RankFollower() override {
     Cancel();
+    received_.Close();
+    if (reader_.joinable()) reader_.join();
     if (stream_ != nullptr) stream_->Finish();
   }
 
@@ -46,6 +57,7 @@ class RankFollower final : public Collective {
     const absl::Time deadline = SteadyNow() + options_.join_timeout;
     while (true) {
       const absl::Status status = TryJoin();
+      if (status.ok()) reader_ = std::jthread([this] { ReadOn(); });
       if (status.ok() || absl::IsFailedPrecondition(status)) return status;
       if (options_.gives_up && options_.gives_up()) {
         return absl::CancelledError(
@@ -80,6 +92,10 @@ class RankFollower final : public Collective {
     return std::vector<std::string>{};
   }
 
+  absl::Status AwaitAll() override { return Gather("").status(); }
+
+  bool HasLostRank() const override { return is_lost_; }
+
   void Cancel() override {
     is_cancelled_ = true;
     MutexLock lock(&mutex_);
@@ -87,6 +103,16 @@ class RankFollower final : public Collective {
   }
 
  private:
+  // Also while nobody waits for a message: what it finds out is that rank 0 is
+  // gone.
+  void ReadOn() {
+    v1::RankMessage message;
+    while (stream_->Read(&message) && received_.Push(std::move(message))) {
+    }
+    is_lost_ = true;
+    received_.Close();
+  }
+
   absl::Status Outcome(const absl::Status& status) const {
     return is_cancelled_ && absl::IsAborted(status) ? RanksCancelled() : status;
   }
@@ -149,6 +175,9 @@ class RankFollower final : public Collective {
   RankLink link_;
   uint64_t next_operation_ = 0;
   std::atomic<bool> is_cancelled_ = false;
+  std::atomic<bool> is_lost_ = false;
+  BoundedQueue<v1::RankMessage> received_{kReceivedMessages};
+  std::jthread reader_;
 };
 
 }  // namespace

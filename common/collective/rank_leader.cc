@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -126,6 +127,14 @@ class Members final : public v1::RankService::Service {
     return members_.at(rank).stream;
   }
 
+  // Whether a client has gone, or its stream was broken.
+  bool HasLost() const {
+    MutexLock lock(&mutex_);
+    return std::ranges::any_of(members_, [](const auto& member) {
+      return member.second.context->IsCancelled();
+    });
+  }
+
   // Breaks every stream: reads and writes of the compute thread fail.
   void CancelAll() {
     MutexLock lock(&mutex_);
@@ -163,7 +172,7 @@ class Members final : public v1::RankService::Service {
   }
 
   const RankOptions options_;
-  Mutex mutex_;
+  mutable Mutex mutex_;
   CondVar changed_;
   // For as long as their handlers run.
   std::map<int, Member> members_ ABSL_GUARDED_BY(mutex_);
@@ -205,8 +214,8 @@ class RankLeader final : public Collective {
             return stream->Write(message);
           });
     }
-    watchdog_ = std::jthread(
-        [this](const std::stop_token& stop) { WatchDeadline(stop); });
+    watchdog_ =
+        std::jthread([this](const std::stop_token& stop) { Watch(stop); });
     return absl::OkStatus();
   }
 
@@ -238,6 +247,18 @@ class RankLeader final : public Collective {
     return all;
   }
 
+  absl::Status AwaitAll() override {
+    return RunUntil(absl::InfiniteFuture(), [&](uint64_t operation) {
+      std::string nothing;
+      for (RankLink& link : links_) {
+        RETURN_IF_ERROR(link.Receive(operation, &nothing));
+      }
+      return absl::OkStatus();
+    });
+  }
+
+  bool HasLostRank() const override { return members_.HasLost(); }
+
   void Cancel() override {
     is_cancelled_ = true;
     members_.CancelAll();
@@ -246,8 +267,13 @@ class RankLeader final : public Collective {
  private:
   template <typename Operation>
   absl::Status Run(const Operation& operation) {
-    SetDeadline(SteadyNow() + options_.operation_timeout);
-    const absl::Cleanup clear = [this] { SetDeadline(absl::InfiniteFuture()); };
+    return RunUntil(SteadyNow() + options_.operation_timeout, operation);
+  }
+
+  template <typename Operation>
+  absl::Status RunUntil(absl::Time deadline, const Operation& operation) {
+    SetDeadline(deadline);
+    const absl::Cleanup clear = [this] { SetDeadline(std::nullopt); };
     const absl::Status status = operation(next_operation_++);
     if (status.ok()) return status;
     // The others learn of it at once, whatever they do.
@@ -283,22 +309,29 @@ class RankLeader final : public Collective {
     return absl::OkStatus();
   }
 
-  void SetDeadline(absl::Time deadline) {
+  // Of the operation that runs; nothing: none does.
+  void SetDeadline(std::optional<absl::Time> deadline) {
     MutexLock lock(&mutex_);
     deadline_ = deadline;
   }
 
-  void WatchDeadline(const std::stop_token& stop) {
+  // Ends an operation that is late, or that a rank has left: the streams are
+  // read one after another, and the one that is read now may be another's.
+  void Watch(const std::stop_token& stop) {
     while (!stop.stop_requested()) {
       absl::SleepFor(absl::Milliseconds(100));
+      const bool has_lost = members_.HasLost();
       {
         MutexLock lock(&mutex_);
-        if (SteadyNow() < deadline_) continue;
-        deadline_ = absl::InfiniteFuture();
+        if (!deadline_.has_value()) continue;
+        if (!has_lost && SteadyNow() < *deadline_) continue;
+        deadline_ = std::nullopt;
       }
-      LogError(absl::StrCat("a trainer rank did not respond within ",
-                            absl::FormatDuration(options_.operation_timeout),
-                            " (trainer.rank_timeout_seconds)"));
+      LogError(has_lost ? "a trainer rank is gone"
+                        : absl::StrCat(
+                              "a trainer rank did not respond within ",
+                              absl::FormatDuration(options_.operation_timeout),
+                              " (trainer.rank_timeout_seconds)"));
       members_.CancelAll();
     }
   }
@@ -310,7 +343,7 @@ class RankLeader final : public Collective {
   uint64_t next_operation_ = 0;
   std::atomic<bool> is_cancelled_ = false;
   Mutex mutex_;
-  absl::Time deadline_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
+  std::optional<absl::Time> deadline_ ABSL_GUARDED_BY(mutex_);
   std::jthread watchdog_;
 };
 

@@ -54,6 +54,11 @@ inline void RunThreadRanks(
       shared_.barrier.arrive_and_wait();
       return all;
     }
+    absl::Status AwaitAll() override {
+      shared_.barrier.arrive_and_wait();
+      return absl::OkStatus();
+    }
+    bool HasLostRank() const override { return false; }
     void Cancel() override {}
 
    private:

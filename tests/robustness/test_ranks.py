@@ -113,6 +113,13 @@ def test_r24_a_rank_that_hangs_is_found_out(victim, two_ranks):
     assert two_ranks.workspace.adapter_digest(run) == two_ranks.workspace.adapter_digest("ranks-2")
 
 
+def test_answers_that_take_a_rank_long_are_waited_for(two_ranks):
+    run = "ranks-late"
+    late = {1: "rollout.after_collect=sleep:4000@2"}
+    finish(two_ranks, run, start_ranks(two_ranks, run, 2, failpoints=late, **{"trainer.rank_timeout_seconds": 2}))
+    assert two_ranks.workspace.adapter_digest(run) == two_ranks.workspace.adapter_digest("ranks-2")
+
+
 @pytest.mark.parametrize("of_rank_0,of_rank_1", [({}, {"trainer.learning_rate": 0.5}), (SHARDED, {})], ids=["learning rate", "whole base"])
 def test_a_rank_with_another_configuration_is_refused(of_rank_0, of_rank_1, two_ranks):
     run = f"other-rank-{len(of_rank_0)}"

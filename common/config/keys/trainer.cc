@@ -135,7 +135,8 @@ std::vector<ConfigKey> TrainerKeys(Config& c) {
             &c.trainer.rank_timeout_seconds,
             0,
             kMillion,
-            "How long rank 0 waits for the others inside a step.")
+            "How long rank 0 waits for the others inside a step, but for their "
+            "answers, whose tasks have deadlines of their own.")
           .MayChange(),
       Any("trainer.shard_base",
           &c.trainer.shard_base,

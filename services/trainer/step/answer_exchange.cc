@@ -23,6 +23,8 @@ absl::StatusOr<std::vector<RolloutRecord>> AnswerExchange::Share(
     const SampledStep& step,
     const std::vector<RolloutRecord>& own,
     const OnAnswer& on_answer) {
+  // Other ranks' workers may take longer than what ranks do by themselves.
+  RETURN_IF_ERROR(collective_.AwaitAll());
   ASSIGN_OR_RETURN(const std::vector<std::string> gathered,
                    collective_.Gather(SerializeAnswers(to_report_)));
   std::vector<RolloutRecord> records;

@@ -173,6 +173,37 @@ TEST_F(CollectiveTest, ARankThatDoesNotComeInTimeEndsTheOperation) {
   EXPECT_TRUE(absl::IsAborted(status)) << status;
 }
 
+TEST_F(CollectiveTest, WhatTakesRanksDifferentTimesHasNoEndByTheClock) {
+  timeout_ = absl::Milliseconds(300);
+  auto ranks = Join(3);
+  const auto statuses = OnAll(ranks, [](Collective& collective) {
+    if (collective.rank() == 1) absl::SleepFor(absl::Seconds(1));
+    return collective.AwaitAll();
+  });
+  for (const absl::Status& status : statuses)
+    EXPECT_TRUE(status.ok()) << status;
+
+  auto waiting =
+      std::async(std::launch::async, [&] { return ranks[0]->AwaitAll(); });
+  ranks[2].reset();
+  const absl::Status lost = waiting.get();
+  EXPECT_TRUE(absl::IsAborted(lost)) << lost;
+}
+
+// While no operation runs.
+TEST_F(CollectiveTest, EveryRankLearnsThatOneIsGone) {
+  auto ranks = Join(3);
+  for (const auto& rank : ranks) EXPECT_FALSE(rank->HasLostRank());
+  const auto wait_for_it = [](const Collective& rank) {
+    while (!rank.HasLostRank()) absl::SleepFor(absl::Milliseconds(10));
+  };
+  ranks[2].reset();
+  wait_for_it(*ranks[0]);
+  EXPECT_FALSE(ranks[1]->HasLostRank()) << "rank 0 lives";
+  ranks[0].reset();
+  wait_for_it(*ranks[1]);
+}
+
 TEST_F(CollectiveTest, RanksAtDifferentOperationsAreNamed) {
   auto ranks = Join(2);
   const auto statuses = OnAll(ranks, [](Collective& collective) {

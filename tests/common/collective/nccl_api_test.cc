@@ -17,13 +17,12 @@ class NcclApiTest : public testing::Test {
     EXPECT_EQ(DapdNcclUniqueId(id, error_), 0);
     return DapdNcclInit(id, 1, 2, timeout_seconds, &communicator_, error_);
   }
-  int Sum(double timeout_seconds) {
-    return DapdNcclSum(communicator_,
-                       values_,
-                       4,
-                       /*stream=*/nullptr,
-                       timeout_seconds,
-                       error_);
+  NcclRanks Ranks(double timeout_seconds) const {
+    return {communicator_, 1, 2, timeout_seconds};
+  }
+  int Sum(double timeout_seconds) { return Sum(Ranks(timeout_seconds)); }
+  int Sum(const NcclRanks& ranks) {
+    return DapdNcclSum(&ranks, values_, 4, /*stream=*/nullptr, error_);
   }
 
   PlayedNccl& played_ = ThePlayedNccl() = PlayedNccl();
@@ -62,8 +61,8 @@ TEST_F(NcclApiTest, GathersTogetherAreOneLaunch) {
   char all[3][2] = {};
   const NcclGather gathers[] = {
       {parts[0], all[0], 2}, {parts[1], all[1], 2}, {parts[2], all[2], 2}};
-  EXPECT_EQ(DapdNcclAllGather(
-                communicator_, gathers, 3, /*stream=*/nullptr, 5, error_),
+  const NcclRanks ranks = Ranks(5);
+  EXPECT_EQ(DapdNcclAllGather(&ranks, gathers, 3, /*stream=*/nullptr, error_),
             0)
       << error_;
   EXPECT_EQ(played_.gathers, 3);
@@ -84,7 +83,28 @@ TEST_F(NcclApiTest, ARankThatIsGoneEndsTheOperation) {
   played_.looks_to_finish = -1;
   played_.breaks = true;
   EXPECT_NE(Sum(60), 0) << "an error is not waited for";
+  EXPECT_EQ(std::string(error_), "ncclAllReduce: an NCCL error: its cause");
   EXPECT_EQ(played_.aborts, 1);
+}
+
+// NCCL's own state stays "in progress" when a process on the same machine ends.
+TEST_F(NcclApiTest, ARankThatOthersKnowToBeGoneIsNotWaitedFor) {
+  ASSERT_EQ(Join(5), 0) << error_;
+  int questions = 0;
+  NcclRanks ranks = Ranks(/*timeout_seconds=*/600);
+  ranks.has_lost_rank = [](const void* knows) {
+    return ++*static_cast<int*>(const_cast<void*>(knows)) == 3;
+  };
+  ranks.knows = &questions;
+  played_.looks_to_finish = -1;
+  EXPECT_NE(Sum(ranks), 0);
+  EXPECT_EQ(std::string(error_), "ncclAllReduce: a rank is lost");
+  EXPECT_EQ(questions, 3);
+  EXPECT_EQ(played_.aborts, 1);
+
+  questions = 0;
+  EXPECT_NE(DapdNcclWaitFor(&ranks, /*event=*/nullptr, error_), 0);
+  EXPECT_EQ(std::string(error_), "waiting: a rank is lost");
 }
 
 TEST_F(NcclApiTest, ACommunicatorIsLeftThoughARankIsGone) {
@@ -98,7 +118,7 @@ TEST_F(NcclApiTest, ACommunicatorIsLeftThoughARankIsGone) {
 
 TEST_F(NcclApiTest, WhatIsOnlyLaunchedIsNotWaitedForAndAbortsNothing) {
   ASSERT_EQ(Join(5), 0) << error_;
-  const NcclRanks ranks{communicator_, 1, 2, /*timeout_seconds=*/0.05};
+  const NcclRanks ranks = Ranks(/*timeout_seconds=*/0.05);
   played_.looks_to_finish = -1;
   const char part[2] = {1, 2};
   char all[2] = {};
