@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/model/fast/head_products.h"
 #include "common/objective/chunk_tokens.h"
-#include "common/objective/head_products.h"
 #include "common/objective/target_sources.h"
 #include "common/objective/token_passes.h"
 #include "common/tensor/device_copy.h"

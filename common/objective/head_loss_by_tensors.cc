@@ -6,9 +6,9 @@
 
 #include "common/base/overloaded.h"
 #include "common/kernels/derived_source.h"
+#include "common/model/fast/head_products.h"
 #include "common/objective/divergence_by_tensors.h"
 #include "common/objective/head_loss.h"
-#include "common/objective/head_products.h"
 #include "common/objective/head_workspace.h"
 #include "common/tensor/device_copy.h"
 

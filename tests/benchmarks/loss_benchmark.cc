@@ -15,9 +15,9 @@
 #include "absl/time/clock.h"
 
 #include "ATen/DeviceAccelerator.h"
+#include "common/model/fast/head_products.h"
 #include "common/model/weights/placement.h"
 #include "common/objective/head_loss.h"
-#include "common/objective/head_products.h"
 #include "common/tensor/aten.h"
 #include "tests/benchmarks/contender.h"
 

@@ -1,4 +1,4 @@
-#include "common/objective/head_products.h"
+#include "common/model/fast/head_products.h"
 
 #include "common/model/fast/matrix_product.h"
 

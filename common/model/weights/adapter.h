@@ -51,7 +51,8 @@ Adapter MakeFreshAdapter(const ModelConfig& model,
 // Reads a PEFT directory for `model`. Refused by name: not LORA, DoRA,
 // modules_to_save, rank or alpha patterns, a bias, fan_in_fan_out; a wrong
 // prefix, rank or shape, a missing or an extra tensor, a value that is not
-// finite, and, where WriteAdapter wrote it, anything that changed since.
+// finite, and, where WriteAdapter wrote it, anything that changed since. What
+// the device answers to the copy is CatchTorch's status.
 absl::StatusOr<Adapter> ReadAdapter(const std::string& folder,
                                     const ModelConfig& model,
                                     at::Device device);

@@ -68,6 +68,7 @@ at::Tensor Together(const std::vector<at::Tensor>& tensors) {
 }
 
 // By one copy: each out of memory that is not page-locked waits for the device.
+// Throws what the device answers, also to what was launched before.
 void MoveTo(at::Device device, Adapter* adapter) {
   const std::vector<at::Tensor> tensors = adapter->Tensors();
   if (device.is_cpu() || tensors.empty()) return;
@@ -145,7 +146,10 @@ absl::StatusOr<Adapter> AssembleAdapter(const LoraConfig& lora,
                                   model.num_layers,
                                   " layers)"));
   }
-  MoveTo(device, &adapter);
+  RETURN_IF_ERROR(CatchTorch([&] {
+    MoveTo(device, &adapter);
+    return absl::OkStatus();
+  }));
   return adapter;
 }
 

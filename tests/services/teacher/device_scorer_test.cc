@@ -7,6 +7,7 @@
 
 #include "gtest/gtest.h"
 
+#include "common/model/weights/adapter.h"
 #include "common/tensor/torch_bridge.h"
 #include "services/teacher/model_scorer.h"
 #include "tests/fakes/torch_device/device_model.h"
@@ -143,6 +144,23 @@ TEST_F(DeviceScorerTest, ARequestFailsForMemoryOnlyIfItDoesAlone) {
       EXPECT_TRUE(at::equal(hidden, got[i].at(view)));
     }
   }
+}
+
+// Also of what was launched before does a copy to the device bring the error.
+TEST_F(DeviceScorerTest, AnAdapterThatDoesNotFitIsAnErrorNotTheEnd) {
+  LoraConfig lora;
+  lora.rank = 4;
+  AdapterUpload upload;
+  upload.set = WeightSet::kSnapshot;
+  upload.adapter = *SerializeAdapter(
+      MakeFreshAdapter(weights_->config, lora, 3, at::kCPU), "base");
+  upload.probe_ids = {1, 2, 3};
+  LimitDeviceMemory(WorkOfDevice().live_bytes + 1);
+  const auto full = scorer_->Load(upload);
+  LimitDeviceMemory(0);
+  EXPECT_EQ(full.status().code(), absl::StatusCode::kResourceExhausted)
+      << full.status();
+  EXPECT_TRUE(scorer_->Load(upload).ok());
 }
 
 }  // namespace
