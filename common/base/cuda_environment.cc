@@ -12,6 +12,7 @@ void SetCudaEnvironment(bool deterministic) {
   ::setenv("NCCL_GRAPH_REGISTER", "0", /*overwrite=*/0);
   if (deterministic) {
     ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
+    ::setenv("NCCL_NVLS_ENABLE", "0", /*overwrite=*/0);
   }
 }
 

@@ -18,6 +18,9 @@ namespace dapd {
 //   CUBLAS_WORKSPACE_CONFIG=:4096:8               where `deterministic`: one
 //       workspace for each stream, without which two runs of a product may
 //       differ
+//   NCCL_NVLS_ENABLE=0                            where `deterministic`: the
+//       switches between GPUs add up nothing, in an order that may differ from
+//       call to call
 void SetCudaEnvironment(bool deterministic);
 
 }  // namespace dapd

@@ -19,6 +19,7 @@ class CudaEnvironmentTest : public testing::Test {
     for (const char* name : {"PYTORCH_ALLOC_CONF",
                              "PYTORCH_CUDA_ALLOC_CONF",
                              "NCCL_GRAPH_REGISTER",
+                             "NCCL_NVLS_ENABLE",
                              "CUBLAS_WORKSPACE_CONFIG"}) {
       ::unsetenv(name);
     }
@@ -39,6 +40,13 @@ TEST_F(CudaEnvironmentTest, RanksMapNoBuffersOfGraphs) {
 TEST_F(CudaEnvironmentTest, DeterministicProductsHaveTheirWorkspace) {
   SetCudaEnvironment(/*deterministic=*/true);
   EXPECT_EQ(Get("CUBLAS_WORKSPACE_CONFIG"), ":4096:8");
+}
+
+TEST_F(CudaEnvironmentTest, DeterministicSumsAreNotLeftToTheSwitches) {
+  SetCudaEnvironment(/*deterministic=*/false);
+  EXPECT_EQ(Get("NCCL_NVLS_ENABLE"), "unset");
+  SetCudaEnvironment(/*deterministic=*/true);
+  EXPECT_EQ(Get("NCCL_NVLS_ENABLE"), "0");
 }
 
 TEST_F(CudaEnvironmentTest, WhatTheUserHasSetStays) {
