@@ -43,9 +43,11 @@ def run_suite(folder, kind, *arguments):
     """Runs the suite as tests/run.sh does and counts; returns run_suite.py's code and the lines of the count."""
     logs = folder / "logs"
     logs.mkdir()
+    # This test may itself run in one of pytest-xdist's processes.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST")}
     with open(logs / "suite.log", "w") as log:
         code = subprocess.run([sys.executable, ROOT / "tests/run_suite.py", logs / "suite.xml", kind, *map(str, arguments)], cwd=folder,
-                              stdout=log, stderr=log).returncode
+                              stdout=log, stderr=log, env=environment).returncode
     counted = subprocess.run([sys.executable, ROOT / "tests/count_results.py", logs], capture_output=True, text=True)
     assert (counted.returncode == 0) == (code == 0), (logs / "suite.log").read_text()
     listed = (logs / "flaky.txt").read_text().splitlines()
