@@ -27,6 +27,7 @@ inline constexpr int kLanesPerKey = 8;
 inline constexpr int kChunk = 8;  // dimensions in one 16-byte load of bfloat16
 inline constexpr int kMaxHeadDim = 256;
 inline constexpr int kMaxHeadGroup = 8;  // query heads that share a KV head
+inline constexpr int kMaxSplits = 512;   // of a sequence: 65,536 tokens
 
 // Whether the kernels take this geometry.
 DAPD_HOST_DEVICE inline bool FitsDecodeAttention(int64_t heads,
@@ -73,21 +74,36 @@ struct SoftmaxPart {
 };
 
 // softmax(scores) V of `num_parts` splits, one dimension of it: `outputs[i *
-// stride]` is split i's sum of exp(score - max) v.
+// stride]` is split i's sum of exp(score - max) v, `weight(i)` is exp(max_i -
+// the largest max).
+template <typename Weight>
+DAPD_HOST_DEVICE inline float AddSplits(const SoftmaxPart* parts,
+                                        const float* outputs,
+                                        int64_t stride,
+                                        int64_t num_parts,
+                                        const Weight& weight) {
+  float sum = 0.0F;
+  float output = 0.0F;
+#ifdef __CUDA_ARCH__
+#pragma unroll 8
+#endif
+  for (int64_t i = 0; i < num_parts; ++i) {
+    sum = fmaf(weight(i), parts[i].sum, sum);
+    output = fmaf(weight(i), outputs[i * stride], output);
+  }
+  return output / sum;
+}
+
+// The same without weights made before.
 DAPD_HOST_DEVICE inline float CombineSplits(const SoftmaxPart* parts,
                                             const float* outputs,
                                             int64_t stride,
                                             int64_t num_parts) {
   float max = parts[0].max;
   for (int64_t i = 1; i < num_parts; ++i) max = fmaxf(max, parts[i].max);
-  float sum = 0.0F;
-  float output = 0.0F;
-  for (int64_t i = 0; i < num_parts; ++i) {
-    const float weight = expf(parts[i].max - max);
-    sum = fmaf(weight, parts[i].sum, sum);
-    output = fmaf(weight, outputs[i * stride], output);
-  }
-  return output / sum;
+  return AddSplits(parts, outputs, stride, num_parts, [&](int64_t i) {
+    return expf(parts[i].max - max);
+  });
 }
 
 }  // namespace dapd

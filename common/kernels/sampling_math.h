@@ -106,13 +106,15 @@ inline constexpr int kDigitBits = 8;
 inline constexpr int kNumDigits = 1 << kDigitBits;
 
 // Weight and number of the keys that share the prefix so far, by next digit.
+// Keys without a weight may be left out.
 struct DigitBin {
   uint64_t weight;
   uint32_t count;
 };
 
 // A weighted quantile: the highest-ranked keys whose weights first sum to at
-// least `need`. When done, only its lowest key has `prefix`.
+// least `need`. When done, only its lowest key has `prefix`, of those that the
+// bins counted.
 struct RadixDescent {
   uint64_t need = 0;    // at least 1, at most the sum of all weights
   uint64_t before = 0;  // weight of the keys above the prefix

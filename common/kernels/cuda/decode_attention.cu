@@ -126,6 +126,21 @@ __device__ void Values(const float (*scores)[kSplitTokens],
   }
 }
 
+// One warp: a head's weights of its splits, for AddSplits.
+__device__ void SplitWeights(const SoftmaxPart* parts,
+                             int64_t splits,
+                             float* weights) {
+  const int lane = threadIdx.x % kWarp;
+  float max = -INFINITY;
+  for (int64_t i = lane; i < splits; i += kWarp) {
+    max = fmaxf(max, parts[i].max);
+  }
+  max = ButterflyMax(max);
+  for (int64_t i = lane; i < splits; i += kWarp) {
+    weights[i] = expf(parts[i].max - max);
+  }
+}
+
 // Whether the calling block is the last of `blocks` that get here. It sees what
 // the others have written before; `counter` is 0 again then.
 __device__ bool IsLastBlock(uint32_t* counter, int64_t blocks) {
@@ -201,17 +216,29 @@ __global__ void __launch_bounds__(kAttentionThreads)
         sum;
   }
   uint32_t* counter = args.counters + row * args.kv_heads + kv_head;
-  if (!IsLastBlock(counter, NumSplits(length))) return;
+  const int64_t splits = NumSplits(length);
+  if (!IsLastBlock(counter, splits)) return;
+  const SoftmaxPart* parts =
+      scratch.parts + (row * args.heads + first_head) * scratch.splits;
+  // Where the sums were.
+  static_assert(sizeof(group_sums) >= sizeof(float[kGroup][kMaxSplits]));
+  if (warp < group) {
+    SplitWeights(
+        parts + warp * scratch.splits, splits, group_sums + warp * kMaxSplits);
+  }
+  __syncthreads();
   T* out =
       static_cast<T*>(args.out) + row * args.out_stride + first_head * head_dim;
   for (int i = threadIdx.x; i < group * head_dim; i += kAttentionThreads) {
-    const int64_t first =
-        (row * args.heads + first_head + i / head_dim) * scratch.splits;
-    out[i] = FromFloat<T>(
-        CombineSplits(scratch.parts + first,
-                      scratch.outputs + first * head_dim + i % head_dim,
-                      head_dim,
-                      NumSplits(length)));
+    const int g = i / head_dim;
+    const float* weights = group_sums + g * kMaxSplits;
+    const int64_t head = row * args.heads + first_head + g;
+    out[i] = FromFloat<T>(AddSplits(
+        parts + g * scratch.splits,
+        scratch.outputs + head * scratch.splits * head_dim + i % head_dim,
+        head_dim,
+        splits,
+        [&](int64_t part) { return weights[part]; }));
   }
 }
 
@@ -242,7 +269,8 @@ extern "C" int64_t DapdCudaDecodeAttentionScratch(int64_t rows,
 extern "C" int DapdCudaDecodeAttention(const DecodeAttentionArgs* args,
                                        CudaNumber number,
                                        void* stream) {
-  if (!FitsDecodeAttention(args->heads, args->kv_heads, args->head_dim)) {
+  if (!FitsDecodeAttention(args->heads, args->kv_heads, args->head_dim) ||
+      NumSplits(args->max_tokens) > kMaxSplits) {
     return static_cast<int>(cudaErrorInvalidValue);
   }
   return LaunchFor(number, [&](auto t) {

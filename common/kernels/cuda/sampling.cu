@@ -9,9 +9,11 @@ constexpr int kSliceThreads = 256;
 constexpr int kPerThread = 32;
 constexpr int kSliceSize = kSliceThreads * kPerThread;
 constexpr int kChooseThreads = 512;
-// The general way adds to one of these, by lane, so that few lanes collide.
-constexpr int kReplicas = 8;
 constexpr int kMaxCandidates = 4096;
+// The general way: logits that a thread has under way, and sets of bins, of
+// which a lane adds to one, so that few lanes collide.
+constexpr int kLogitsAhead = 8;
+constexpr int kReplicas = 8;
 
 // What the first launch finds of a slice.
 struct Slice {
@@ -144,10 +146,37 @@ __global__ void __launch_bounds__(kSliceThreads) ReadSlices(SampleArgs args) {
   }
 }
 
+// A DigitBin that threads add to at the same time. Shared memory adds 32 bits
+// by itself; 64 are a loop that begins again whenever another thread was
+// faster.
+struct SharedBin {
+  uint32_t low;  // of the weight
+  uint32_t high;
+  uint32_t count;
+
+  __device__ void Add(uint64_t weight) {
+    const auto to_low = static_cast<uint32_t>(weight);
+    const uint32_t carry = atomicAdd(&low, to_low) > ~to_low ? 1 : 0;
+    const uint32_t to_high = static_cast<uint32_t>(weight >> 32) + carry;
+    if (to_high != 0) atomicAdd(&high, to_high);
+    atomicAdd(&count, 1U);
+  }
+  __device__ uint64_t Weight() const {
+    return static_cast<uint64_t>(high) << 32 | low;
+  }
+};
+
+// A bin more than there are digits: those of one digit lie in different banks.
+using Replica = SharedBin[kNumDigits + 1];
+static_assert(sizeof(Replica) / sizeof(uint32_t) % 2 == 1);
+
 // The memory that either way of choosing uses.
 union ChooseMemory {
   uint64_t candidates[kMaxCandidates];
-  DigitBin bins[kReplicas][kNumDigits];
+  struct {
+    Replica replicas[kReplicas];
+    DigitBin sums[kNumDigits];
+  } bins;
 };
 
 // Merges the slices' best and picks. Every thread returns the token.
@@ -193,14 +222,37 @@ __device__ int32_t ChooseSorted(const Slice* slices,
 // `floor`, by number or by mass.
 struct WeighedRow {
   const float* logits;
-  int64_t num_tokens;
+  int num_tokens;
   float best;
   float temperature;
   bool by_mass;
   uint64_t floor;
 
-  __device__ uint64_t Weight(float logit) const {
-    return by_mass ? FixedMass(logit, best, temperature) : 1;
+  // visit(key, weight) for the calling thread's tokens of this descent's
+  // prefix. Without a weight they change no quantile.
+  template <typename Visit>
+  __device__ void ForEach(const RadixDescent& descent,
+                          const Visit& visit) const {
+    for (int first = threadIdx.x; first < num_tokens;
+         first += kLogitsAhead * kChooseThreads) {
+      float ahead[kLogitsAhead];
+#pragma unroll
+      for (int i = 0; i < kLogitsAhead; ++i) {
+        // Behind the last token that one again, for nothing.
+        ahead[i] = logits[min(first + i * kChooseThreads, num_tokens - 1)];
+      }
+#pragma unroll
+      for (int i = 0; i < kLogitsAhead; ++i) {
+        const int token = first + i * kChooseThreads;
+        const uint64_t key = RankKey(ahead[i], static_cast<uint32_t>(token));
+        if (token >= num_tokens || key < floor || !descent.Matches(key)) {
+          continue;
+        }
+        const uint64_t weight =
+            by_mass ? FixedMass(ahead[i], best, temperature) : 1;
+        if (weight != 0) visit(key, weight);
+      }
+    }
   }
 };
 
@@ -210,12 +262,8 @@ __device__ uint64_t TotalWeight(const WeighedRow& row) {
   if (threadIdx.x == 0) total = 0;
   __syncthreads();
   unsigned long long sum = 0;
-  for (int64_t i = threadIdx.x; i < row.num_tokens; i += kChooseThreads) {
-    const float logit = row.logits[i];
-    if (RankKey(logit, static_cast<uint32_t>(i)) >= row.floor) {
-      sum += row.Weight(logit);
-    }
-  }
+  row.ForEach(RadixDescent{},
+              [&](uint64_t /*key*/, uint64_t weight) { sum += weight; });
   // One addition a warp: 512 to one place would follow each other.
   sum = ButterflySum<kWarp>(sum);
   if (threadIdx.x % kWarp == 0) atomicAdd(&total, sum);
@@ -232,33 +280,29 @@ __device__ RadixDescent RunDescent(const WeighedRow& row,
     descent = RadixDescent{};
     descent.need = need;
   }
+  auto& [replicas, sums] = memory.bins;
   __syncthreads();
   while (!descent.done) {
     for (int i = threadIdx.x; i < kReplicas * kNumDigits; i += kChooseThreads) {
-      memory.bins[i / kNumDigits][i % kNumDigits] = {0, 0};
+      replicas[i / kNumDigits][i % kNumDigits] = {0, 0, 0};
     }
     __syncthreads();
     const RadixDescent now = descent;
-    DigitBin* bins = memory.bins[threadIdx.x % kReplicas];
-    for (int64_t i = threadIdx.x; i < row.num_tokens; i += kChooseThreads) {
-      const float logit = row.logits[i];
-      const uint64_t key = RankKey(logit, static_cast<uint32_t>(i));
-      if (key < row.floor || !now.Matches(key)) continue;
-      DigitBin& bin = bins[now.Digit(key)];
-      atomicAdd(reinterpret_cast<unsigned long long*>(&bin.weight),
-                static_cast<unsigned long long>(row.Weight(logit)));
-      atomicAdd(&bin.count, 1U);
-    }
+    SharedBin* bins = replicas[threadIdx.x % kReplicas];
+    row.ForEach(now, [&](uint64_t key, uint64_t weight) {
+      bins[now.Digit(key)].Add(weight);
+    });
     __syncthreads();
     if (threadIdx.x < kNumDigits) {
-      DigitBin& sum = memory.bins[0][threadIdx.x];
-      for (int replica = 1; replica < kReplicas; ++replica) {
-        sum.weight += memory.bins[replica][threadIdx.x].weight;
-        sum.count += memory.bins[replica][threadIdx.x].count;
+      DigitBin sum = {0, 0};
+      for (const Replica& replica : replicas) {
+        sum.weight += replica[threadIdx.x].Weight();
+        sum.count += replica[threadIdx.x].count;
       }
+      sums[threadIdx.x] = sum;
     }
     __syncthreads();
-    if (threadIdx.x == 0) descent.Descend(memory.bins[0]);
+    if (threadIdx.x == 0) descent.Descend(sums);
     __syncthreads();
   }
   const RadixDescent finished = descent;
@@ -269,7 +313,7 @@ __device__ RadixDescent RunDescent(const WeighedRow& row,
 // The token by weighted quantiles. Every thread returns it.
 __device__ int32_t ChooseByMass(const float* logits,
                                 float best,
-                                int64_t num_tokens,
+                                int num_tokens,
                                 const CudaSequence& sequence,
                                 double uniform,
                                 ChooseMemory& memory) {
@@ -293,13 +337,9 @@ __device__ int32_t ChooseByMass(const float* logits,
     total = cut.weight;
   }
   const RadixDescent draw = RunDescent(row, MassToPass(uniform, total), memory);
-  for (int64_t i = threadIdx.x; i < num_tokens; i += kChooseThreads) {
-    const uint64_t key = RankKey(logits[i], static_cast<uint32_t>(i));
-    // Above the row's floor only one key has the prefix.
-    if (key >= row.floor && draw.Matches(key)) {
-      chosen = static_cast<int32_t>(i);
-    }
-  }
+  // Above the row's floor only one key with a weight has the prefix.
+  row.ForEach(
+      draw, [&](uint64_t key, uint64_t /*weight*/) { chosen = IdOfKey(key); });
   __syncthreads();
   return chosen;
 }
@@ -357,7 +397,7 @@ __global__ void __launch_bounds__(kChooseThreads) Choose(SampleArgs args) {
             ? ChooseSorted(slices, num_slices, count, sequence, uniform, memory)
             : ChooseByMass(logits,
                            known_max,
-                           args.num_tokens,
+                           static_cast<int>(args.num_tokens),
                            sequence,
                            uniform,
                            memory);

@@ -48,6 +48,14 @@ struct Rows {
 template <int kWarps>
 constexpr size_t kSharedBytes = kWarps* kAhead * sizeof(Stage);
 
+// Hides how a pointer was made. The compiler would make it again in the loop,
+// by 64-bit products, to spare registers that it does not need.
+__device__ inline void Keep(const BFloat16*& pointer) {
+#ifdef __CUDACC__
+  asm volatile("" : "+l"(pointer));
+#endif
+}
+
 // What this lane multiplies. Behind the last row or column it is the last one
 // again, whose sums nobody reads.
 template <int kRowTiles>
@@ -70,11 +78,14 @@ struct Share {
     };
     left = row_of_w(first_col + lane / 4);
     right = row_of_w(first_col + lane / 4 + 8);
+    Keep(left);
+    Keep(right);
 #pragma unroll
     for (int r = 0; r < kRowTiles; ++r) {
       const int64_t row = r * kRowTile + lane / 4;
       rows[r] = static_cast<const BFloat16*>(product.x) +
                 min(row, product.rows - 1) * product.x_stride;
+      Keep(rows[r]);
     }
     const auto inner = static_cast<int>(product.inner);
     const int steps = (inner + kStep - 1) / kStep;

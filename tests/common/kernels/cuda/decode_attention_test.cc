@@ -54,12 +54,93 @@ void Fill(const Geometry& g,
   }
 }
 
+// Row r is slots[r]; a slot of -1 is nobody's. `largest` is the largest error.
+template <typename T>
+void ExpectAttention(const Geometry& g,
+                     const std::vector<int32_t>& positions,
+                     const std::vector<int32_t>& slots,
+                     int64_t max_tokens,
+                     double* largest) {
+  const auto rows = static_cast<int64_t>(slots.size());
+  const int64_t width = g.heads * g.head_dim;
+  const int64_t q_stride = width + 2 * g.kv_heads * g.head_dim;
+  const int64_t out_stride = width + 8;
+  const std::vector<T> queries = RandomNumbers<T>(rows * q_stride, 1);
+  DeviceBuffer<T> q("q", queries);
+  for (int64_t row = 0; row < rows; ++row) {
+    q.Forbid(row * q_stride + width, q_stride - width);
+  }
+  DevicePages<T> cache(
+      positions, max_tokens / kSplitTokens, g.kv_heads, g.head_dim);
+  Fill(g, positions, &cache);
+  const DeviceBuffer<int32_t> slot_of_row("slot_of_row", slots);
+  const DeviceBuffer<int32_t> at("positions", positions);
+  const DeviceBuffer<T> out("out", Elements(rows * out_stride));
+  const DeviceBuffer<float> scratch(
+      "scratch",
+      Elements(DapdCudaDecodeAttentionScratch(
+          rows, g.heads, g.head_dim, max_tokens)));
+  const DeviceBuffer<uint32_t> counters(
+      "counters",
+      std::vector<uint32_t>(static_cast<size_t>(rows * g.kv_heads), 0U));
+  const DecodeAttentionArgs args{.rows = {rows, slot_of_row.data(), at.data()},
+                                 .q = q.data(),
+                                 .cache = cache.View(),
+                                 .out = out.data(),
+                                 .scratch = scratch.data(),
+                                 .counters = counters.data(),
+                                 .q_stride = q_stride,
+                                 .out_stride = out_stride,
+                                 .heads = g.heads,
+                                 .kv_heads = g.kv_heads,
+                                 .head_dim = g.head_dim,
+                                 .max_tokens = max_tokens};
+  ASSERT_KERNEL_RUNS(DapdCudaDecodeAttention(&args, NumberOf<T>(), nullptr));
+  // For the next launch.
+  for (const uint32_t count : counters.Read()) ASSERT_EQ(count, 0U);
+  const std::vector<T> found = out.Read();
+  for (int64_t row = 0; row < rows; ++row) {
+    if (slots[row] < 0) {
+      for (int64_t i = 0; i < out_stride; ++i) {
+        ASSERT_FALSE(out.IsWritten(row * out_stride + i));
+      }
+      continue;
+    }
+    const int32_t slot = slots[row];
+    for (int64_t head = 0; head < g.heads; ++head) {
+      AttentionInputs in;
+      in.head_dim = static_cast<int>(g.head_dim);
+      in.tokens = positions[slot] + 1;
+      for (int64_t i = 0; i < g.head_dim; ++i) {
+        in.q.push_back(
+            ToFloat(queries[row * q_stride + head * g.head_dim + i]));
+      }
+      const int64_t kv_head = head / (g.heads / g.kv_heads);
+      for (int64_t token = 0; token < in.tokens; ++token) {
+        for (int64_t i = 0; i < g.head_dim; ++i) {
+          in.k.push_back(ToFloat(cache.At(slot, token, kv_head)[i]));
+          in.v.push_back(
+              ToFloat(cache.At(slot, token, g.kv_heads + kv_head)[i]));
+        }
+      }
+      const std::vector<float> twin = AttentionTwin(in);
+      const std::vector<double> exact = AttentionInDouble(in);
+      for (int64_t i = 0; i < g.head_dim; ++i) {
+        const T ours = found[row * out_stride + head * g.head_dim + i];
+        ASSERT_EQ(BitsOf(ours), BitsOf(FromFloat<T>(twin[i])))
+            << "row " << row << ", head " << head << ", dimension " << i;
+        const double error = std::abs(ToFloat(ours) - exact[i]);
+        *largest = std::max(*largest, error);
+        ASSERT_LE(error, 1e-5 + fake::UnitRoundoff<T>() * std::abs(exact[i]));
+      }
+    }
+    for (int64_t i = width; i < out_stride; ++i) {
+      ASSERT_FALSE(out.IsWritten(row * out_stride + i));
+    }
+  }
+}
+
 TYPED_TEST(CudaAttentionOnHostTest, EachHeadIsTheTwinsAndAttentionInFloat64) {
-  using T = TypeParam;
-  // Slot 1 is nobody's, and a bucket is longer than its sequences.
-  const std::vector<int32_t> positions = {127, 5, 0, 300, 128};
-  const std::vector<int32_t> slots = {2, 0, -1, 3, 4};
-  constexpr int64_t kMaxTokens = 512;
   double largest = 0.0;
   for (const Geometry& g : {Geometry{1, 1, 8},
                             Geometry{6, 2, 64},
@@ -67,89 +148,42 @@ TYPED_TEST(CudaAttentionOnHostTest, EachHeadIsTheTwinsAndAttentionInFloat64) {
                             Geometry{4, 1, 128},
                             Geometry{2, 1, 256}}) {
     InSeveralOrders([&] {
-      const auto rows = static_cast<int64_t>(slots.size());
-      const int64_t width = g.heads * g.head_dim;
-      const int64_t q_stride = width + 2 * g.kv_heads * g.head_dim;
-      const int64_t out_stride = width + 8;
-      const std::vector<T> queries = RandomNumbers<T>(rows * q_stride, 1);
-      DeviceBuffer<T> q("q", queries);
-      for (int64_t row = 0; row < rows; ++row) {
-        q.Forbid(row * q_stride + width, q_stride - width);
-      }
-      DevicePages<T> cache(
-          positions, kMaxTokens / kSplitTokens, g.kv_heads, g.head_dim);
-      Fill(g, positions, &cache);
-      const DeviceBuffer<int32_t> slot_of_row("slot_of_row", slots);
-      const DeviceBuffer<int32_t> at("positions", positions);
-      const DeviceBuffer<T> out("out", Elements(rows * out_stride));
-      const DeviceBuffer<float> scratch(
-          "scratch",
-          Elements(DapdCudaDecodeAttentionScratch(
-              rows, g.heads, g.head_dim, kMaxTokens)));
-      const DeviceBuffer<uint32_t> counters(
-          "counters",
-          std::vector<uint32_t>(static_cast<size_t>(rows * g.kv_heads), 0U));
-      const DecodeAttentionArgs args{
-          .rows = {rows, slot_of_row.data(), at.data()},
-          .q = q.data(),
-          .cache = cache.View(),
-          .out = out.data(),
-          .scratch = scratch.data(),
-          .counters = counters.data(),
-          .q_stride = q_stride,
-          .out_stride = out_stride,
-          .heads = g.heads,
-          .kv_heads = g.kv_heads,
-          .head_dim = g.head_dim,
-          .max_tokens = kMaxTokens};
-      ASSERT_KERNEL_RUNS(
-          DapdCudaDecodeAttention(&args, NumberOf<T>(), nullptr));
-      // For the next launch.
-      for (const uint32_t count : counters.Read()) ASSERT_EQ(count, 0U);
-      const std::vector<T> found = out.Read();
-      for (int64_t row = 0; row < rows; ++row) {
-        if (slots[row] < 0) {
-          for (int64_t i = 0; i < out_stride; ++i) {
-            ASSERT_FALSE(out.IsWritten(row * out_stride + i));
-          }
-          continue;
-        }
-        const int32_t slot = slots[row];
-        for (int64_t head = 0; head < g.heads; ++head) {
-          AttentionInputs in;
-          in.head_dim = static_cast<int>(g.head_dim);
-          in.tokens = positions[slot] + 1;
-          for (int64_t i = 0; i < g.head_dim; ++i) {
-            in.q.push_back(
-                ToFloat(queries[row * q_stride + head * g.head_dim + i]));
-          }
-          const int64_t kv_head = head / (g.heads / g.kv_heads);
-          for (int64_t token = 0; token < in.tokens; ++token) {
-            for (int64_t i = 0; i < g.head_dim; ++i) {
-              in.k.push_back(ToFloat(cache.At(slot, token, kv_head)[i]));
-              in.v.push_back(
-                  ToFloat(cache.At(slot, token, g.kv_heads + kv_head)[i]));
-            }
-          }
-          const std::vector<float> twin = AttentionTwin(in);
-          const std::vector<double> exact = AttentionInDouble(in);
-          for (int64_t i = 0; i < g.head_dim; ++i) {
-            const T ours = found[row * out_stride + head * g.head_dim + i];
-            ASSERT_EQ(BitsOf(ours), BitsOf(FromFloat<T>(twin[i])))
-                << "row " << row << ", head " << head << ", dimension " << i;
-            const double error = std::abs(ToFloat(ours) - exact[i]);
-            largest = std::max(largest, error);
-            ASSERT_LE(error,
-                      1e-5 + fake::UnitRoundoff<T>() * std::abs(exact[i]));
-          }
-        }
-        for (int64_t i = width; i < out_stride; ++i) {
-          ASSERT_FALSE(out.IsWritten(row * out_stride + i));
-        }
-      }
+      // Slot 1 is nobody's, and a bucket is longer than its sequences.
+      ExpectAttention<TypeParam>(
+          g, {127, 5, 0, 300, 128}, {2, 0, -1, 3, 4}, 512, &largest);
     });
   }
   std::cout << "largest error " << largest << "\n";
+}
+
+// A warp has more than one of their weights a lane.
+TYPED_TEST(CudaAttentionOnHostTest, ManySplitsAreCombinedInTheirOrder) {
+  double largest = 0.0;
+  for (const Geometry& g : {Geometry{2, 1, 8}, Geometry{8, 1, 8}}) {
+    InSeveralOrders([&] {
+      ExpectAttention<TypeParam>(
+          g, {33 * kSplitTokens + 1}, {0}, 40 * kSplitTokens, &largest);
+    });
+  }
+  std::cout << "largest error " << largest << "\n";
+}
+
+TYPED_TEST(CudaAttentionOnHostTest, TheLongestSequenceHasAWeightForEachSplit) {
+  constexpr int64_t kMaxTokens = int64_t{kMaxSplits} * kSplitTokens;
+  double largest = 0.0;
+  ExpectAttention<TypeParam>(
+      {1, 1, 8}, {kMaxTokens - 1}, {0}, kMaxTokens, &largest);
+  std::cout << "largest error " << largest << "\n";
+}
+
+TYPED_TEST(CudaAttentionOnHostTest, ALongerSequenceIsRefused) {
+  const DecodeAttentionArgs args{
+      .heads = 1,
+      .kv_heads = 1,
+      .head_dim = 8,
+      .max_tokens = int64_t{kMaxSplits} * kSplitTokens + 1};
+  EXPECT_NE(DapdCudaDecodeAttention(&args, NumberOf<TypeParam>(), nullptr), 0);
+  EXPECT_EQ(fake::TakeReport(), "");
 }
 
 TYPED_TEST(CudaAttentionOnHostTest, AGeometryThatItDoesNotTakeIsRefused) {

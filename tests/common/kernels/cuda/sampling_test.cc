@@ -197,8 +197,8 @@ TEST(CudaSamplingOnHostTest, PaddingThatIsFarAboveAllTokensIsNeverSampled) {
   }
 }
 
-// Of one token that may be drawn, by mass: the total, and a count and a weight
-// for each of the at most eight digits of a descent, of which there are two.
+// Of one token that may be drawn, by mass: the total, and a count and two parts
+// of a weight for the only digit that each of the two descents looks at.
 TEST(CudaSamplingOnHostTest, ThreadsDoNotQueueForTheTotal) {
   constexpr int64_t kVocab = 400;
   const Batch batch(RandomNumbers<float>(kVocab, 3),
@@ -211,7 +211,53 @@ TEST(CudaSamplingOnHostTest, ThreadsDoNotQueueForTheTotal) {
   const fake::Traffic traffic = fake::TakeTraffic();
   EXPECT_EQ(batch.tokens.data()[0], 0);
   std::cout << traffic.atomic_additions << " atomic additions\n";
-  EXPECT_LE(traffic.atomic_additions, 512U / 32 + 2 * 2 * 8);
+  EXPECT_LE(traffic.atomic_additions, 512U / 32 + 2 * 3);
+}
+
+// The likeliest token has a mass of 2^40 units and the others 0.95 * 2^32 each:
+// two of them that meet carry, and all of them have 30 times its mass.
+TEST(CudaSamplingOnHostTest, MassesThatCarryInto32MoreBitsAreAllCounted) {
+  constexpr int64_t kVocab = 8192;
+  for (const SamplingParams& params :
+       {SamplingParams{1.0, 0, 1.0}, SamplingParams{1.0, 0, 0.6}}) {
+    InSeveralOrders([&] {
+      std::vector<float> logits(kVocab, -8.0F * std::log(2.0F) - 0.05F);
+      logits[4321] = 0.0F;
+      const Batch batch(logits, kVocab, kVocab, {SequenceOf(params)});
+      const SampleArgs args = batch.Args();
+      for (uint32_t draw = 0; draw < 8; ++draw) {
+        ASSERT_KERNEL_RUNS(DapdCudaSample(&args, nullptr));
+        ASSERT_EQ(batch.tokens.data()[0],
+                  SampleToken(batch.Row(0), kVocab, params, UniformOf(draw)))
+            << "top_p " << params.top_p << ", draw " << draw;
+      }
+    });
+  }
+}
+
+// They share the first digit of the three that may be drawn.
+TEST(CudaSamplingOnHostTest, TokensWithoutAMassAreNeitherCountedNorDrawn) {
+  constexpr int64_t kVocab = 5000;
+  const SamplingParams params{1.0, 0, 0.99};
+  std::vector<float> logits;
+  for (int64_t i = 0; i < kVocab; ++i) {
+    logits.push_back(40.0F + 0.01F * static_cast<float>(i));
+  }
+  for (const int64_t at : {10, 2000, 4990}) logits[at] = 120.0F;
+  InSeveralOrders([&] {
+    const Batch batch(logits, kVocab, kVocab, {SequenceOf(params)});
+    const SampleArgs args = batch.Args();
+    for (uint32_t draw = 0; draw < 8; ++draw) {
+      fake::TakeTraffic();
+      ASSERT_KERNEL_RUNS(DapdCudaSample(&args, nullptr));
+      ASSERT_EQ(batch.tokens.data()[0],
+                SampleToken(batch.Row(0), kVocab, params, UniformOf(draw)));
+      // Of each token two parts of its mass and a number, in two descents of
+      // eight digits; and the total.
+      EXPECT_LE(fake::TakeTraffic().atomic_additions,
+                512U / 32 + 3 * 3 * 2 * 8);
+    }
+  });
 }
 
 TEST(CudaSamplingOnHostTest, ARowEndsAtItsEndTokenOrItsLimit) {
