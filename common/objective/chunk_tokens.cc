@@ -21,9 +21,10 @@ int64_t ChunkTokens(int64_t tokens,
                     int64_t at_a_time) {
   int64_t most = std::max<int64_t>(1, chunk_bytes / row_bytes);
   if (at_a_time > 1) {
-    for (const int64_t wave : {kTileTokens, at_a_time}) {
-      if (most > wave) most -= most % wave;
-    }
+    if (most > kTileTokens) most -= most % kTileTokens;
+    // The last of many small waves costs less than a tile that is part empty.
+    const bool breaks_tiles = at_a_time < kTileTokens && most >= kTileTokens;
+    if (most > at_a_time && !breaks_tiles) most -= most % at_a_time;
   }
   const int64_t chunks = (tokens + most - 1) / most;
   const int64_t even = (tokens + chunks - 1) / chunks;

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 
 #include "common/base/check.h"
@@ -52,22 +53,45 @@ struct ReturnedLayer {
   std::unique_ptr<StreamPoint> read;
 };
 
+// Knows whether the ranks have gathered: what fails then is this rank's affair.
+class WatchedGroup final : public DeviceGroup {
+ public:
+  explicit WatchedGroup(DeviceGroup& group) : group_(group) {}
+  absl::Status Sum(at::Tensor& values) override { return group_.Sum(values); }
+  absl::StatusOr<std::vector<at::Tensor>> AllGather(
+      std::span<const at::Tensor> parts) override {
+    auto all = group_.AllGather(parts);
+    has_gathered_ = all.ok();
+    return all;
+  }
+  bool has_gathered() const { return has_gathered_; }
+
+ private:
+  DeviceGroup& group_;
+  bool has_gathered_ = false;
+};
+
 class GatheredWalk final : public LayerWalk {
  public:
+  // `failure` becomes why the other ranks wait for a layer in vain.
   GatheredWalk(std::shared_ptr<const ShardedWeights> weights,
                DeviceGroup& devices,
                SideStream* side,
                WalkKind kind,
-               double* wait_seconds)
+               double* wait_seconds,
+               absl::Status* failure)
       : weights_(std::move(weights)),
         devices_(devices),
         side_(side),
         wait_seconds_(wait_seconds),
+        failure_(failure),
         order_(GatherOrder(weights_->shard.config.num_layers, kind)),
         gatherer_([this] { GatherAll(); }) {}
 
-  // An error of the rest is one of the ranks' next operation, too.
-  ~GatheredWalk() override { static_cast<void>(Finish()); }
+  ~GatheredWalk() override {
+    const absl::Status status = Finish();
+    if (!status.ok()) *failure_ = status;
+  }
 
   LayerWeights Next(int64_t index) override {
     // The last layer forward is the first one backward.
@@ -76,7 +100,14 @@ class GatheredWalk final : public LayerWalk {
     {
       const WaitTimer timer(wait_seconds_);
       MutexLock lock(&mutex_);
-      while (!gathered_.has_value() && status_.ok()) changed_.Wait(&mutex_);
+      while (!gathered_.has_value() && status_.ok() && !lacks_memory_) {
+        changed_.Wait(&mutex_);
+      }
+      TORCH_CHECK_WITH(OutOfMemoryError,
+                       !lacks_memory_,
+                       "not enough memory beside this pass for layer ",
+                       index,
+                       ", which the ranks gather");
       if (!gathered_.has_value()) throw StatusError(status_);
       taken_ = std::exchange(gathered_, std::nullopt);
       changed_.NotifyAll();
@@ -137,8 +168,7 @@ class GatheredWalk final : public LayerWalk {
         WaitForRoom();
         FreeReturned();
         GatheredLayer layer = {.index = index};
-        ASSIGN_OR_RETURN(layer.weights,
-                         GatherLayer(*weights_, index, devices_));
+        ASSIGN_OR_RETURN(layer.weights, Gather(index));
         if (side_ != nullptr) layer.ready = side_->Mark();
         Offer(std::move(layer));
       }
@@ -146,7 +176,38 @@ class GatheredWalk final : public LayerWalk {
     });
     MutexLock lock(&mutex_);
     status_ = status;
+    if (absl::IsResourceExhausted(status)) {
+      status_ = absl::ResourceExhaustedError(absl::StrCat(
+          "not enough memory for a layer that the ranks gather, even without a "
+          "pass beside it; lower trainer.pack_tokens, or "
+          "trainer.activation_memory_mib if it is set: ",
+          std::string(status.message())));
+    }
     changed_.NotifyAll();
+  }
+
+  // A rank that leaves one out would be a layer behind the others for good. So
+  // where there is no memory for it the pass ends, which makes room; nobody
+  // reads what is gathered from there on.
+  absl::StatusOr<LayerWeights> Gather(int64_t index) {
+    WatchedGroup devices(devices_);
+    try {
+      return GatherLayer(*weights_, index, devices);
+    } catch (const c10::Error& error) {
+      // On the CPU a gather is many operations, of which some may be done.
+      if (side_ == nullptr || !IsOutOfMemory(error)) throw;
+    }
+    EndPass();
+    FreeReturned();
+    if (devices.has_gathered()) return LayerWeights();
+    return GatherLayer(*weights_, index, devices_);
+  }
+
+  void EndPass() {
+    MutexLock lock(&mutex_);
+    lacks_memory_ = true;
+    changed_.NotifyAll();
+    while (!is_over_) changed_.Wait(&mutex_);
   }
 
   void WaitForRoom() {
@@ -164,11 +225,13 @@ class GatheredWalk final : public LayerWalk {
   DeviceGroup& devices_;
   SideStream* const side_;  // null: on the CPU
   double* const wait_seconds_;
+  absl::Status* const failure_;
   const std::vector<int64_t> order_;
   std::optional<GatheredLayer> taken_;  // by the pass
   Mutex mutex_;
   CondVar changed_;
   bool is_over_ ABSL_GUARDED_BY(mutex_) = false;
+  bool lacks_memory_ ABSL_GUARDED_BY(mutex_) = false;
   std::optional<GatheredLayer> gathered_ ABSL_GUARDED_BY(mutex_);
   std::optional<ReturnedLayer> returned_ ABSL_GUARDED_BY(mutex_);
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
@@ -192,8 +255,12 @@ std::unique_ptr<LayerWalk> ShardedLayers::Begin(WalkKind kind) {
     const WaitTimer timer(&wait_seconds_);
     agreed = ValueOrThrow(Agree(kind));
   }
-  return std::make_unique<GatheredWalk>(
-      weights_, devices_, side_.get(), agreed.value(), &wait_seconds_);
+  return std::make_unique<GatheredWalk>(weights_,
+                                        devices_,
+                                        side_.get(),
+                                        agreed.value(),
+                                        &wait_seconds_,
+                                        &failure_);
 }
 
 absl::Status ShardedLayers::ServeOthers() {
@@ -202,13 +269,15 @@ absl::Status ShardedLayers::ServeOthers() {
     if (!agreed.has_value()) return absl::OkStatus();
     double no_pass = 0.0;
     RETURN_IF_ERROR(
-        GatheredWalk(weights_, devices_, side_.get(), *agreed, &no_pass)
+        GatheredWalk(
+            weights_, devices_, side_.get(), *agreed, &no_pass, &failure_)
             .Finish());
   }
 }
 
 absl::StatusOr<std::optional<WalkKind>> ShardedLayers::Agree(
     std::optional<WalkKind> wanted) {
+  RETURN_IF_ERROR(failure_);
   std::array<float, 2> wishes = {};  // ranks that want each WalkKind
   if (wanted.has_value()) wishes[static_cast<size_t>(*wanted)] = 1.0F;
   RETURN_IF_ERROR(collective_.Sum(absl::MakeSpan(wishes)));

@@ -9,7 +9,10 @@
 // work. So each walk begins with an agreement, in which a rank with a pass to
 // compute says so; all then gather every layer of the walk, those without a
 // pass of their own as well (ServeOthers). A rank whose pass ends early, for
-// want of memory say, still gathers the rest of the walk.
+// want of memory say, still gathers the rest of the walk. On a GPU so does one
+// without memory for the next layer itself: its pass ends with
+// c10::OutOfMemoryError, and the layer is gathered where the pass was. If there
+// is no room even then, the others wait for it in vain, so nothing more begins.
 //
 //   rank 0   Begin .... pass ....   Begin .... pass ....   ServeOthers
 //   rank 1   Begin .... pass ....   ServeOthers ........................
@@ -40,7 +43,8 @@ class ShardedLayers final : public LayerSource {
                 std::unique_ptr<SideStream> side);
 
   // Blocks until every rank is here or in ServeOthers. Throws StatusError with
-  // the Collective's errors.
+  // the Collective's errors, and RESOURCE_EXHAUSTED where a layer before found
+  // no room.
   std::unique_ptr<LayerWalk> Begin(WalkKind kind) override;
 
   // Takes part in the walks of other ranks until no rank begins one. To be
@@ -60,6 +64,7 @@ class ShardedLayers final : public LayerSource {
   DeviceGroup& devices_;
   const std::unique_ptr<SideStream> side_;
   double wait_seconds_ = 0.0;
+  absl::Status failure_;  // of a walk, which leaves this rank out of step
 };
 
 // What computes with the base: its embedding, final norm and head, the layers

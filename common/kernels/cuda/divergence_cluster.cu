@@ -26,6 +26,10 @@ __global__ __launch_bounds__(kClusterThreads, 1) void DivergenceInClusters(
 #endif
 }
 
+// Clusters on fewer multiprocessors than this are slower than the block kernel,
+// which reads three times as much but has all of the device (docs/gpu.md).
+constexpr double kLeastShare = 0.35;
+
 struct Launcher {
   ClusterPlan plan;
   int clusters = 0;  // at a time
@@ -54,9 +58,13 @@ template <typename Kernel>
 Launcher ChooseClusters(Kernel* kernel, ClusterPlan plan, int64_t vocabulary) {
   int device = 0;
   int bytes = 0;
+  int multiprocessors = 0;
   if (cudaGetDevice(&device) != cudaSuccess ||
       cudaDeviceGetAttribute(&bytes,
                              cudaDevAttrMaxSharedMemoryPerBlockOptin,
+                             device) != cudaSuccess ||
+      cudaDeviceGetAttribute(&multiprocessors,
+                             cudaDevAttrMultiProcessorCount,
                              device) != cudaSuccess) {
     return {};
   }
@@ -78,7 +86,7 @@ Launcher ChooseClusters(Kernel* kernel, ClusterPlan plan, int64_t vocabulary) {
     int active = 0;
     if (cudaOccupancyMaxActiveClusters(&active, kernel, &config) !=
             cudaSuccess ||
-        active == 0) {
+        active * blocks < kLeastShare * multiprocessors) {
       continue;
     }
     chosen = {plan, active};

@@ -29,18 +29,6 @@ double ProgramBytes(const Config& config) {
   return PlansForGpu(config) ? kGpuContextBytes : kProgramBytes;
 }
 
-// Of one of `ranks` that split every layer: its share of those, all of the
-// rest.
-double ShardBytes(const Config& config,
-                  const ModelConfig& model,
-                  int64_t ranks) {
-  const double split =
-      LayerParameters(model) * static_cast<double>(model.num_layers);
-  const double rest = static_cast<double>(model.NumParameters()) - split;
-  return static_cast<double>(NumberBytes(config)) *
-         (rest + split / static_cast<double>(ranks));
-}
-
 // What the roles have in common.
 struct Sizes {
   double number = 0;     // bytes of one of the model's numbers
@@ -192,25 +180,19 @@ RoleMemory TrainerMemory(const Config& config,
                          const ModelConfig& model,
                          const Sizes& sizes) {
   const TrainerSection& trainer = config.trainer;
-  // A pass holds at least one sample's live views.
-  const double sample =
-      3 * kPromptTokens + 2 * sizes.rollout + 3 * sizes.reference;
-  const double pass =
-      std::max(sample, static_cast<double>(trainer.pack_tokens));
+  const auto pass = static_cast<double>(MostPassTokens(config));
+  const auto least_pass = static_cast<double>(LeastPassTokens(config));
   // Without a size in the configuration: what a CPU takes. A GPU's memory is
   // filled, and packs are shorter where it is small (pass_memory.h).
   const TrainerLimits limits =
       PlanTrainerLimits(config, model, /*gpu=*/std::nullopt).value();
   const std::optional<double> kept =
       trainer.activation_memory_mib < 0 ? std::optional(0.0) : std::nullopt;
-  const double least_pass =
-      std::min(pass, static_cast<double>(LeastPassTokens(config)));
   const double input = sizes.number * sizes.hidden *
                        static_cast<double>(model.num_layers);  // of a token
   RoleMemory memory{
       {{"program", ProgramBytes(config)},
-       {"base",
-        BaseBytesOfRank(config, model, trainer.shard_base ? trainer.ranks : 1)},
+       {"base", BaseBytesOfRank(config, model, RanksOfBase(trainer))},
        {"inputs of all layers", pass * input, least_pass * input},
        {"kept activations", static_cast<double>(limits.activation_bytes), kept},
        {"a layer",
@@ -271,13 +253,37 @@ double RoleMemory::Least() const {
   return least;
 }
 
+int64_t RanksOfBase(const TrainerSection& trainer) {
+  return trainer.shard_base ? trainer.ranks : 1;
+}
+
+// Its share of the layers, all of the rest.
+double ShardBytes(const Config& config,
+                  const ModelConfig& model,
+                  int64_t ranks) {
+  const double split =
+      LayerParameters(model) * static_cast<double>(model.num_layers);
+  const double rest = static_cast<double>(model.NumParameters()) - split;
+  return static_cast<double>(NumberBytes(config)) *
+         (rest + split / static_cast<double>(ranks));
+}
+
+double GatheredBytes(const Config& config,
+                     const ModelConfig& model,
+                     int64_t ranks) {
+  if (ranks <= 1) return 0;
+  // The larger of the two that are split by inputs.
+  const double copy =
+      static_cast<double>(ProjectionIn(model, Projection::kDown)) *
+      static_cast<double>(ProjectionOut(model, Projection::kDown));
+  return static_cast<double>(NumberBytes(config)) *
+         (2 * LayerParameters(model) + copy);
+}
+
 double BaseBytesOfRank(const Config& config,
                        const ModelConfig& model,
                        int64_t ranks) {
-  const double shard = ShardBytes(config, model, ranks);
-  if (ranks <= 1) return shard;
-  return shard +
-         2 * static_cast<double>(NumberBytes(config)) * LayerParameters(model);
+  return ShardBytes(config, model, ranks) + GatheredBytes(config, model, ranks);
 }
 
 MemoryPlan PlanMemory(const Config& config, const ModelConfig& model) {

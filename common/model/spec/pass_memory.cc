@@ -31,25 +31,28 @@ constexpr double kGpuLossBytes = 1.1e9;
 
 // In tokens, of answers and references as long as they may be.
 struct Longest {
-  int64_t pack = 0;    // of rollouts
+  int64_t pack = 0;    // of rollouts; of references where those are not trained
   int64_t either = 0;  // pack of rollouts or of references
-  int64_t sample = 0;  // one sample's views of either
+  int64_t sample = 0;  // one sample's views of either, which no pack splits
 };
 
 Longest LongestOf(const Config& config) {
-  const SampleLengths lengths = LongestSamples(config);
-  const double rollout =
-      lengths.at("none_rollout").tokens + lengths.at("self_rollout").tokens;
-  const double reference =
-      lengths.at("none_reference").tokens + lengths.at("self_reference").tokens;
-  const auto samples = static_cast<double>(config.trainer.micro_batch_size);
-  const auto within = [&config](double tokens) {
-    return static_cast<int64_t>(
-        std::min(tokens, static_cast<double>(config.trainer.pack_tokens)));
+  int64_t rollout = 0;
+  int64_t reference = 0;
+  for (const auto& [name, view] : LiveViews(config, LongestSamples(config))) {
+    (CompletionOf(name) == Completion::kRollout ? rollout : reference) +=
+        static_cast<int64_t>(view.tokens);
+  }
+  const TrainerSection& trainer = config.trainer;
+  const auto pack_of = [&trainer](int64_t sample) {
+    return std::max(
+        sample,
+        std::min(trainer.micro_batch_size * sample, trainer.pack_tokens));
   };
-  return {.pack = within(samples * rollout),
-          .either = within(samples * std::max(rollout, reference)),
-          .sample = within(std::max(rollout, reference))};
+  const int64_t sample = std::max(rollout, reference);
+  return {.pack = pack_of(rollout > 0 ? rollout : reference),
+          .either = pack_of(sample),
+          .sample = sample};
 }
 
 // As NumKeptLayers (common/model/fast/training_pass.h).
@@ -65,12 +68,14 @@ bool TrainsAhead(const TrainerSection& trainer) {
   return trainer.train_while_sampling && !trainer.shard_base;
 }
 
-// What a step takes besides its passes, once base and policy are there.
+// What a step takes besides its passes, once base and policy are there; with
+// the layers of a split base, of which none is gathered then.
 double StepBytes(const Config& config,
                  const ModelConfig& model,
                  int64_t total) {
   const GpuStepMemory step = GpuStepMemoryOf(config, model);
   return step.adapters + step.scores + step.loss +
+         GatheredBytes(config, model, RanksOfBase(config.trainer)) +
          kGpuHoles * static_cast<double>(total);
 }
 
@@ -120,11 +125,11 @@ bool MayChunk(const Config& config) {
 }
 
 // Bytes of the activations of all layers: of the longest pack of answers, of
-// that or references, and of all tokens that a pack may have.
+// that or references, and of all tokens that a pass may have.
 struct Activations {
   double answers = 0;
   double either = 0;
-  double pack = 0;
+  double pass = 0;
 };
 
 // `left` bytes between activations and what is trained ahead.
@@ -141,7 +146,7 @@ void Divide(const Config& config,
   const bool divides = TrainsAhead(trainer) && trainer.ahead_memory_mib < 0;
   // Samples may be longer than they are expected to be.
   const double beyond = std::max(0.0, left - all.either);
-  double activations = std::min(left - (divides ? beyond / 2 : 0.0), all.pack);
+  double activations = std::min(left - (divides ? beyond / 2 : 0.0), all.pass);
   if (trainer.activation_memory_mib >= 0) {
     activations = static_cast<double>(trainer.activation_memory_mib << 20);
   } else if (left < all.answers && MayChunk(config) && divides) {
@@ -212,8 +217,12 @@ int64_t LayerActivationBytes(const ModelConfig& model,
          (kNumProjections * lora_rank + model.num_heads) * kFloatBytes;
 }
 
+int64_t MostPassTokens(const Config& config) {
+  return std::max(config.trainer.pack_tokens, LongestOf(config).sample);
+}
+
 int64_t LeastPassTokens(const Config& config) {
-  return config.model.deterministic ? config.trainer.pack_tokens
+  return config.model.deterministic ? MostPassTokens(config)
                                     : LongestOf(config).sample;
 }
 
@@ -235,17 +244,17 @@ absl::StatusOr<TrainerLimits> PlanTrainerLimits(
 
   TrainerLimits limits;
   limits.splits_packs = !config.model.deterministic;
-  limits.pack_tokens = std::clamp(
-      TokensIn(config, model, for_passes), least, trainer.pack_tokens);
-  limits.longest_pack = std::min(longest.pack, limits.pack_tokens);
+  const int64_t pass = std::clamp(
+      TokensIn(config, model, for_passes), least, MostPassTokens(config));
+  limits.pack_tokens = std::min(pass, trainer.pack_tokens);
+  limits.longest_pack = std::min(longest.pack, pass);
   const double layers_bytes = static_cast<double>(row_bytes * model.num_layers);
-  Divide(
-      config,
-      std::max(0.0, for_passes - PassBytes(config, model, limits.pack_tokens)),
-      {.answers = layers_bytes * static_cast<double>(limits.longest_pack),
-       .either = layers_bytes * static_cast<double>(longest.either),
-       .pack = layers_bytes * static_cast<double>(limits.pack_tokens)},
-      &limits);
+  Divide(config,
+         std::max(0.0, for_passes - PassBytes(config, model, pass)),
+         {.answers = layers_bytes * static_cast<double>(limits.longest_pack),
+          .either = layers_bytes * static_cast<double>(longest.either),
+          .pass = layers_bytes * static_cast<double>(pass)},
+         &limits);
   limits.kept_layers = KeptLayers(
       model, row_bytes, limits.longest_pack, limits.activation_bytes);
   if (limits.kept_layers < model.num_layers && MayChunk(config)) {
@@ -257,10 +266,8 @@ absl::StatusOr<TrainerLimits> PlanTrainerLimits(
 DeviceMemory EmptyGpu(const Config& config,
                       const ModelConfig& model,
                       int64_t total) {
-  const TrainerSection& trainer = config.trainer;
-  const double own =
-      BaseBytesOfRank(config, model, trainer.shard_base ? trainer.ranks : 1) +
-      GpuStepMemoryOf(config, model).policy + kGpuContextBytes;
+  const double own = ShardBytes(config, model, RanksOfBase(config.trainer)) +
+                     GpuStepMemoryOf(config, model).policy + kGpuContextBytes;
   const auto taken = static_cast<int64_t>(own);
   return ShareOf({.total = total,
                   .free = std::max<int64_t>(0, total - taken),

@@ -3,10 +3,11 @@
 //
 // On a GPU, of what is free once the base and the policy are there:
 //   1. what every step needs besides is left alone: gradients, moments, what is
-//      pushed, scores, the loss, a twentieth of the device for holes;
+//      pushed, scores, the loss, the layers that ranks gather of a split base,
+//      a twentieth of the device for holes;
 //   2. a pass holds the inputs of all layers and works on one layer at a time.
-//      That has to fit for the longest sample, and packs are as long as it
-//      allows, up to trainer.pack_tokens;
+//      That has to fit for the longest sample, even if it alone is longer than
+//      trainer.pack_tokens, and packs are as long as it allows, up to those;
 //   3. the rest keeps activations, so that no layer of the longest samples'
 //      pack runs again; half of what that does not need keeps what is trained
 //      ahead, the other half activations of samples that are longer;
@@ -78,13 +79,16 @@ struct TrainerLimits {
   bool splits_packs = true;
 };
 
-// Tokens of a pass that the trainer has to be able to make on a GPU: one sample
-// as long as it may be; with model.deterministic trainer.pack_tokens.
+// Tokens of the longest pass that the trainer makes: trainer.pack_tokens or, if
+// that is more, all views of one sample as long as it may be.
+int64_t MostPassTokens(const Config& config);
+// Of a pass that it has to be able to make on a GPU: such a sample's; with
+// model.deterministic the longest, as memory may not change a pack.
 int64_t LeastPassTokens(const Config& config);
 
-// `gpu`: its memory once base and policy are loaded; none: a CPU. CONFIG error
-// with what is needed, free and there in all if not even the longest sample
-// fits.
+// `gpu`: its memory once base and policy are loaded and no layer of a split
+// base is gathered; none: a CPU. CONFIG error with what is needed, free and
+// there in all if not even the longest sample fits.
 absl::StatusOr<TrainerLimits> PlanTrainerLimits(
     const Config& config,
     const ModelConfig& model,

@@ -15,16 +15,9 @@
 namespace dapd {
 namespace {
 
-// Chunks of a teacher's pass on a GPU (teacher.chunk_tokens).
-constexpr double kChunksOfPass = 4;
-
-// Of a request's views as long as they may be, in tokens.
-struct RequestTokens {
-  double all = 0;      // of the set of weights that reads most
-  double longest = 0;  // of one view
-};
-
-RequestTokens LongestRequest(const Config& config) {
+// Of a request's views as long as they may be, under the set of weights that
+// reads most, in tokens.
+double LongestRequest(const Config& config) {
   const SampleLengths lengths = LongestSamples(config);
   std::map<WeightSet, std::set<ViewName>> views;
   for (const TeacherPass& pass : TeacherPasses(ExpandTerms(config.objective))) {
@@ -32,17 +25,15 @@ RequestTokens LongestRequest(const Config& config) {
     const bool may_be_base = pass.weights == WeightSet::kSnapshot;
     views[may_be_base ? WeightSet::kBase : pass.weights].insert(pass.view);
   }
-  RequestTokens request;
+  double longest = 0;
   for (const auto& [set, names] : views) {
-    double all = 0;
+    double tokens = 0;
     for (const ViewName name : names) {
-      const double tokens = lengths.at(ViewNameString(name)).tokens;
-      all += tokens;
-      request.longest = std::max(request.longest, tokens);
+      tokens += lengths.at(ViewNameString(name)).tokens;
     }
-    request.all = std::max(request.all, all);
+    longest = std::max(longest, tokens);
   }
-  return request;
+  return longest;
 }
 
 // What a token that is under way leaves: its keys and values in all layers, and
@@ -90,9 +81,13 @@ std::vector<MemoryItem> ScoringOnGpu(const Config& config,
                                      double prefix_caches) {
   constexpr auto kRequests = static_cast<double>(kGpuScoringRequests);
   constexpr auto kRows = static_cast<double>(kGpuScoringRows);
-  const RequestTokens request = LongestRequest(config);
-  const double views = request.all * TokenBytes(config, model);
-  const double attended = kChunksOfPass * request.longest *
+  const double tokens = LongestRequest(config);
+  const double views = tokens * TokenBytes(config, model);
+  const double layer = LayerWorkspace(config, model, kRows);
+  // The keys and values of one layer that a pass brings together: at most every
+  // view's whole past, where the ends of all views share it
+  // (common/model/fast/packed_chunk_attention.h).
+  const double attended = tokens *
                           static_cast<double>(KvTokenBytes(config, model)) /
                           static_cast<double>(model.num_layers);
   const double scores = RequestScores(config, model);
@@ -102,7 +97,7 @@ std::vector<MemoryItem> ScoringOnGpu(const Config& config,
                {{"views under way, beside the prefixes",
                  std::max(0.0, kRequests * views - prefix_caches),
                  std::max(0.0, views - prefix_caches)},
-                {"a layer", LayerWorkspace(config, model, kRows) + attended},
+                {"a layer", layer + kRequests * attended, layer + attended},
                 {"scores", kRequests * scores, scores}});
   return items;
 }
@@ -114,7 +109,7 @@ std::vector<MemoryItem> ScoringOnCpu(const Config& config,
   const auto longest_view =
       static_cast<double>(kPromptTokens + config.rollout.max_new_tokens +
                           config.objective.max_reference_tokens);
-  const double views = LongestRequest(config).all * TokenBytes(config, model);
+  const double views = LongestRequest(config) * TokenBytes(config, model);
   std::vector<MemoryItem> items =
       PassItems(config, model, kCpuScoringRows, kCpuScoringHeadRows);
   items.insert(items.end(),

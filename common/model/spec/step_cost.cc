@@ -64,25 +64,15 @@ struct ViewSums {
 ViewSums SumViews(const Config& config,
                   const SampleLengths& lengths,
                   bool snapshot_is_base) {
-  std::set<std::string> students;
   std::set<std::pair<WeightSet, std::string>> teachers;
-  const std::vector<Term> terms = ExpandTerms(config.objective);
-  for (const ViewName view : StudentViews(terms)) {
-    students.insert(ViewNameString(view));
-  }
-  for (const TeacherPass& pass : TeacherPasses(terms)) {
+  for (const TeacherPass& pass : TeacherPasses(ExpandTerms(config.objective))) {
     const bool is_base =
         snapshot_is_base && pass.weights == WeightSet::kSnapshot;
     teachers.emplace(is_base ? WeightSet::kBase : pass.weights,
                      ViewNameString(pass.view));
   }
-  const bool append = config.objective.self_rollout == "append";
   ViewSums sums;
-  for (const std::string& name : students) {
-    ViewLengths view = lengths.at(name);
-    if (append && name == "none_rollout" && students.contains("self_rollout")) {
-      view.tokens = view.squares = 0;  // the beginning of self_rollout
-    }
+  for (const auto& [name, view] : LiveViews(config, lengths)) {
     Add(view, &sums.live);
   }
   for (const auto& [weights, name] : teachers) {
@@ -199,6 +189,22 @@ SampleLengths LongestSamples(const Config& config) {
         OfOneLength(problem + kPrivilegedTemplate + shown + y, y);
   }
   return lengths;
+}
+
+std::map<ViewName, ViewLengths> LiveViews(const Config& config,
+                                          const SampleLengths& lengths) {
+  std::map<ViewName, ViewLengths> views;
+  for (const ViewName view : StudentViews(ExpandTerms(config.objective))) {
+    views[view] = lengths.at(ViewNameString(view));
+  }
+  if (config.objective.self_rollout == "append" &&
+      views.contains(ViewName::kSelfRollout)) {
+    const auto beginning = views.find(ViewName::kNoneRollout);
+    if (beginning != views.end()) {
+      beginning->second.tokens = beginning->second.squares = 0;
+    }
+  }
+  return views;
 }
 
 StepWork CountStepWork(const Config& config,

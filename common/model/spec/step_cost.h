@@ -10,6 +10,7 @@
 
 #include "common/config/config.h"
 #include "common/model/spec/model_config.h"
+#include "common/terms/view.h"
 
 namespace dapd {
 
@@ -25,6 +26,10 @@ using SampleLengths = std::map<std::string, ViewLengths>;
 // Answers and references as long as the configuration lets them be, prompts of
 // 200 tokens and privileged templates of 130.
 SampleLengths LongestSamples(const Config& config);
+// Of one sample the views that terms train. One with which another begins has
+// no tokens: it passes as a part of that one.
+std::map<ViewName, ViewLengths> LiveViews(const Config& config,
+                                          const SampleLengths& lengths);
 
 // Totals of one optimizer step over all workers and ranks.
 struct StepWork {

@@ -27,10 +27,22 @@ TEST(ChunkTokensTest, ThereIsAlwaysAToken) {
 // 309 tokens have room.
 TEST(ChunkTokensTest, OnAGpuChunksFillWholeWaves) {
   EXPECT_EQ(ChunkTokens(8'192, 5 * kQwenRow, kOnGpu, 8), 256);
-  EXPECT_EQ(ChunkTokens(8'192, 5 * kQwenRow, kOnGpu, 7), 252);
   EXPECT_EQ(ChunkTokens(8'192, 5 * kQwenRow, kOnGpu, 216), 216) << "an A100";
   EXPECT_EQ(ChunkTokens(300, 5 * kQwenRow, kOnGpu, 8), 152);
   EXPECT_EQ(ChunkTokens(5, 5 * kQwenRow, kOnGpu, 8), 8) << "and no fewer left";
+}
+
+// An H100 that lacks a multiprocessor in one of its groups has room for seven
+// clusters.
+TEST(ChunkTokensTest, TilesStayWholeWhateverFewTokensAreTakenAtATime) {
+  for (const int64_t at_a_time : {1, 3, 7, 8, 63}) {
+    EXPECT_EQ(ChunkTokens(8'192, 5 * kQwenRow, kOnGpu, at_a_time),
+              at_a_time == 1 ? 304 : 256)
+        << at_a_time;
+  }
+  EXPECT_EQ(ChunkTokens(1'024, 5 * kQwenRow, kOnGpu, 7), 256) << "four, not 5";
+  EXPECT_EQ(ChunkTokens(8'192, 5 * kQwenRow, kOnGpu, 66), 198) << "a wave";
+  EXPECT_EQ(ChunkTokens(1'000, 40 * kQwenRow, kOnGpu, 7), 35) << "no tile";
 }
 
 // As many rows a token, of as many students, under a head of this shape; all

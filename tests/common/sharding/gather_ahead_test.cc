@@ -1,6 +1,7 @@
 // Gathering on a device that the host plays: one stream, how far ahead, how
 // much memory, how many launches.
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -11,12 +12,15 @@
 #include "gtest/gtest.h"
 
 #include "common/base/mutex.h"
+#include "common/base/status_error.h"
 #include "common/collective/collective.h"
 #include "common/sharding/sharded_layers.h"
 #include "tests/fakes/machine_clock.h"
 #include "tests/fakes/played_stream.h"
 #include "tests/fakes/random_model.h"
 #include "tests/fakes/random_shards.h"
+#include "tests/fakes/small_memory.h"
+#include "tests/fakes/thread_ranks.h"
 
 namespace dapd {
 namespace {
@@ -28,10 +32,12 @@ struct Gather {
   int64_t bytes = 0;  // of gathered weights that are still in memory
 };
 
-// One rank, whose parts are the whole.
+// One rank, whose parts are the whole; or of two, whose parts are alike.
 class PlayedGroup final : public DeviceGroup {
  public:
   explicit PlayedGroup(const PlayedStream& stream) : stream_(stream) {}
+
+  void PlayTwoRanks() { size_ = 2; }
 
   absl::Status Sum(at::Tensor& /*values*/) override { return absl::OkStatus(); }
   absl::StatusOr<std::vector<at::Tensor>> AllGather(
@@ -45,12 +51,14 @@ class PlayedGroup final : public DeviceGroup {
     for (const at::Tensor& part : parts) {
       const auto size = static_cast<int64_t>(part.nbytes());
       bytes_ += size;
-      auto copy = std::make_shared<at::Tensor>(part.clone().unsqueeze(0));
-      all.push_back(at::from_blob(
+      auto copy = std::make_shared<at::Tensor>(part.clone());
+      at::Tensor one = at::from_blob(
           copy->data_ptr(),
           copy->sizes(),
           [this, copy, size](void*) { bytes_ -= size; },
-          part.options()));
+          part.options());
+      all.push_back(
+          one.unsqueeze(0).expand({size_, part.size(0), part.size(1)}));
     }
     return all;
   }
@@ -61,9 +69,36 @@ class PlayedGroup final : public DeviceGroup {
 
  private:
   const PlayedStream& stream_;
+  int64_t size_ = 1;
   std::atomic<int64_t> bytes_ = 0;
   mutable Mutex mutex_;
   std::vector<Gather> gathers_ ABSL_GUARDED_BY(mutex_);
+};
+
+// Has no memory for some gathers, and says so before the ranks begin them.
+class RefusingGroup final : public DeviceGroup {
+ public:
+  explicit RefusingGroup(DeviceGroup& group) : group_(group) {}
+  // The gather that comes `after` others, `times` times.
+  void Refuse(int64_t after, int64_t times) {
+    first_ = asked_ + after;
+    end_ = first_ + times;
+  }
+
+  absl::Status Sum(at::Tensor& values) override { return group_.Sum(values); }
+  absl::StatusOr<std::vector<at::Tensor>> AllGather(
+      std::span<const at::Tensor> parts) override {
+    const int64_t place = asked_++;
+    TORCH_CHECK_WITH(
+        OutOfMemoryError, place < first_ || place >= end_, "no room");
+    return group_.AllGather(parts);
+  }
+
+ private:
+  DeviceGroup& group_;
+  int64_t asked_ = 0;  // a walk at a time
+  int64_t first_ = 0;
+  int64_t end_ = 0;
 };
 
 // One rank, during whose sums somebody sets the machine's clock.
@@ -84,8 +119,9 @@ class GatherAheadTest : public testing::Test {
     auto side = std::make_unique<PlayedStream>();
     side_ = side.get();
     group_ = std::make_unique<PlayedGroup>(*side_);
+    refusing_ = std::make_unique<RefusingGroup>(*group_);
     layers_ = std::make_unique<ShardedLayers>(
-        ShardModel(*whole_, {0, 1}), *collective_, *group_, std::move(side));
+        ShardModel(*whole_, {0, 1}), *collective_, *refusing_, std::move(side));
     for (const at::Tensor& weight : whole_->layers[0].weight) {
       layer_bytes_ += static_cast<int64_t>(weight.nbytes());
     }
@@ -115,6 +151,7 @@ class GatherAheadTest : public testing::Test {
   const std::unique_ptr<Collective> collective_ = MakeSingleRank();
   int64_t layer_bytes_ = 0;
   std::unique_ptr<PlayedGroup> group_;
+  std::unique_ptr<RefusingGroup> refusing_;
   std::unique_ptr<ShardedLayers> layers_;  // goes first: reads into group_
   PlayedStream* side_ = nullptr;
 };
@@ -163,6 +200,79 @@ TEST_F(GatherAheadTest, APassThatEndsEarlyLeavesNothingInMemory) {
   EXPECT_EQ(group_->gathers()[static_cast<size_t>(num_layers_)].bytes, 0);
   EXPECT_GE(group_->gathers()[static_cast<size_t>(num_layers_)].held, 1)
       << "what the first pass read";
+}
+
+// The other ranks wait for the layer that finds no memory beside the pass.
+TEST_F(GatherAheadTest, APassWithoutMemoryForItsNextLayerEndsAndMakesRoom) {
+  refusing_->Refuse(2, 1);
+  {
+    const auto pass = layers_->Begin(WalkKind::kForward);
+    Compute(*pass, {0, 1});
+    EXPECT_THROW(pass->Next(2), c10::OutOfMemoryError);
+  }
+  const std::vector<Gather> gathers = group_->gathers();
+  ASSERT_EQ(static_cast<int64_t>(gathers.size()), num_layers_)
+      << "none is left out";
+  EXPECT_EQ(gathers[2].bytes, 0) << "what the pass had is gone";
+  const auto pass = layers_->Begin(WalkKind::kForward);
+  Compute(*pass, {0, 1, 2, 3, 4, 5});
+}
+
+// A layer that is there, but for the copy of what is split by inputs.
+TEST_F(GatherAheadTest, ALayerThatWasGatheredIsNotGatheredAgain) {
+  group_->PlayTwoRanks();
+  size_t largest = 0;
+  for (const at::Tensor& weight : whole_->layers[0].weight) {
+    largest = std::max(largest, weight.nbytes());
+  }
+  {
+    const SmallMemory memory(largest);
+    const auto pass = layers_->Begin(WalkKind::kForward);
+    EXPECT_THROW(pass->Next(0), c10::OutOfMemoryError);
+  }
+  EXPECT_EQ(static_cast<int64_t>(group_->gathers().size()), num_layers_);
+  EXPECT_NE(layers_->Begin(WalkKind::kForward), nullptr);
+}
+
+TEST_F(GatherAheadTest, ARankThatIsOutOfStepBeginsNothingMore) {
+  refusing_->Refuse(1, 2);
+  {
+    const auto pass = layers_->Begin(WalkKind::kForward);
+    Compute(*pass, {0});
+    EXPECT_THROW(pass->Next(1), c10::OutOfMemoryError);
+  }
+  const absl::Status status = layers_->ServeOthers();
+  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+  EXPECT_NE(status.message().find("lower trainer.pack_tokens"),
+            absl::string_view::npos)
+      << status;
+  EXPECT_THROW(layers_->Begin(WalkKind::kForward), StatusError);
+}
+
+TEST_F(GatherAheadTest,
+       ARankThatLacksMemoryMakesShorterPassesInStepWithOthers) {
+  RunThreadRanks(2, [this](Collective& collective) {
+    const auto shard = ShardModel(*whole_, {collective.rank(), 2});
+    const auto devices = DeviceGroup::Join(collective, at::kCPU, 1).value();
+    RefusingGroup group(*devices);
+    ShardedLayers layers(
+        shard, collective, group, std::make_unique<PlayedStream>());
+    const auto run = [&] {
+      const auto pass = layers.Begin(WalkKind::kForward);
+      for (int64_t i = 0; i < num_layers_; ++i) {
+        EXPECT_TRUE(
+            at::equal(pass->Next(i).weight[6],
+                      whole_->layers[static_cast<size_t>(i)].weight[6]));
+      }
+    };
+    if (collective.rank() == 1) {
+      group.Refuse(3, 1);
+      EXPECT_THROW(run(), c10::OutOfMemoryError);
+      run();
+    }
+    run();
+    EXPECT_TRUE(layers.ServeOthers().ok());
+  });
 }
 
 TEST_F(GatherAheadTest, AClockThatIsSetIsNoTimeThatWasWaited) {

@@ -132,8 +132,10 @@ void SetKernelAttribute(const void* kernel, cudaFuncAttribute what, int value) {
 
 int ActiveClusters(const LaunchShape& shape) {
   if (!IsTaken(shape)) return 0;
-  return std::max(
-      1, TheDevice().traits.multiprocessors / static_cast<int>(shape.cluster));
+  const DeviceTraits& traits = TheDevice().traits;
+  return std::clamp(traits.multiprocessors / static_cast<int>(shape.cluster),
+                    1,
+                    traits.most_clusters);
 }
 
 void RunGrid(const char* kernel,

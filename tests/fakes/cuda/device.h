@@ -28,6 +28,7 @@ struct DeviceTraits {
   int multiprocessors = 4;
   size_t shared_bytes = size_t{227} << 10;  // of a block that asks for more
   unsigned largest_cluster = 4;
+  int most_clusters = 1000;  // at a time, where multiprocessors are as many
 };
 void SetTraits(const DeviceTraits& traits);
 

@@ -11,6 +11,7 @@
 #include <iostream>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -254,6 +255,16 @@ TEST(CudaDivergenceOnHostTest, TokensAtATimeAreThoseOfTheFormThatIsTaken) {
   args.terms[2] = {.student = 1, .target = 4};
   fake::SetTraits({.major = 9, .multiprocessors = 132, .largest_cluster = 16});
   EXPECT_EQ(DapdCudaDivergenceTokens(&args), 8) << "16 blocks a token";
+  // By docs/gpu.md's times three of them are faster than a block a token, two
+  // are not.
+  for (const auto& [clusters, tokens] : {std::pair{3, 3}, {2, 264}, {1, 264}}) {
+    fake::SetTraits({.major = 9,
+                     .multiprocessors = 132,
+                     .largest_cluster = 16,
+                     .most_clusters = clusters});
+    EXPECT_EQ(DapdCudaDivergenceTokens(&args), tokens) << clusters;
+  }
+  fake::SetTraits({.major = 9, .multiprocessors = 132, .largest_cluster = 16});
   args.terms[1].target = 2;
   EXPECT_EQ(DapdCudaDivergenceTokens(&args), 264) << "no room for six rows";
   fake::SetTraits({.major = 9, .multiprocessors = 8});

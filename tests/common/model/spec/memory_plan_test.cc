@@ -2,6 +2,7 @@
 
 #include <set>
 #include <string>
+#include <utility>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -87,12 +88,14 @@ TEST(MemoryPlanTest, OnAGpuTheLeastIsWhatTheTrainersOwnRuleAsksFor) {
   config.model.device = "cuda";
   const ModelConfig model = FourBillion();
   for (const int64_t answer : {1024, 38'912}) {
-    for (const int64_t ranks : {1, 4}) {
+    for (const auto& [ranks, splits] :
+         {std::pair{1, false}, {4, false}, {4, true}}) {
       for (const int64_t processes : {1, 3}) {
         config.rollout.max_new_tokens = answer;
         config.rollout.max_staleness = ranks > 1 ? 1 : 0;
         config.trainer.pack_tokens = 200'000;
         config.trainer.ranks = ranks;
+        config.trainer.shard_base = splits;
         config.run.gpu_processes = processes;
         const RoleMemory trainer = PlanMemory(config, model).trainer;
         const double total = trainer.Least() / (1 - trainer.holes) *
@@ -258,6 +261,23 @@ TEST(MemoryPlanTest, ATeacherOnAGpuHoldsTheViewsOfSixRequests) {
       ItemOf(PlanMemory(config, model).teacher, "keys and values of a pass")
           .bytes,
       4096 * token);
+}
+
+// Ends of all views may share a pass, which attends to the whole of each.
+TEST(MemoryPlanTest, ATeachersPassBringsThePastsOfAllViewsTogether) {
+  Config config;
+  config.model.device = "cuda";
+  config.objective.max_reference_tokens = 7000;
+  config.objective.terms = {
+      {.target = TeacherPass{.view = ViewName::kSelfReference}},
+      {.target = TeacherPass{.view = ViewName::kNoneReference}}};
+  const ModelConfig model = FourBillion();
+  const MemoryItem layer = ItemOf(PlanMemory(config, model).teacher, "a layer");
+  // Keys and values of 8 heads, in one layer.
+  const double attended = (330.0 + 2 * 7000 + 200 + 7000) * 2 * 8 * 128 * 2;
+  const double work = LayerWorkspace(config, model, 4096);
+  EXPECT_DOUBLE_EQ(layer.bytes, work + 6 * attended);
+  EXPECT_DOUBLE_EQ(layer.least.value(), work + attended) << "one request";
 }
 
 TEST(MemoryPlanTest, LogitsAreOfThePayloadsThatSendThem) {

@@ -99,6 +99,66 @@ TEST_F(PassMemoryTest,
   }
 }
 
+// Its views stay in one pack, and the data check bounds each of them alone.
+TEST_F(PassMemoryTest, ASampleThatIsLongerThanAPackIsPlannedWhole) {
+  config_.objective.max_reference_tokens = 7'000;
+  constexpr int64_t kSample = (330 + 2 * 7'000) + (200 + 7'000);
+  EXPECT_EQ(LeastPassTokens(config_), kSample);
+  EXPECT_EQ(MostPassTokens(config_), kSample);
+  // What the adapters, a step and a pass take beside the holes.
+  const GpuStepMemory step = GpuStepMemoryOf(config_, model_);
+  const auto needed = [&](double tokens) {
+    return 0.05 * 80 * kOneGiB + step.adapters + step.scores + step.loss +
+           tokens * 2 * 2560 * 36 + 2 * LayerWorkspace(config_, model_, tokens);
+  };
+  const auto with = [&](double free) {
+    return PlanTrainerLimits(config_,
+                             model_,
+                             DeviceMemory{.total = 80 * kOneGiB,
+                                          .free = static_cast<int64_t>(free)});
+  };
+  EXPECT_FALSE(with(needed(kSample) - 1e6).ok());
+  const TrainerLimits limits = with(needed(kSample) + 1e6).value();
+  EXPECT_EQ(limits.pack_tokens, 16'384) << "of several samples no more";
+  EXPECT_LT(limits.activation_bytes, 2'000'000) << "nothing is left to keep";
+  config_.model.deterministic = true;
+  EXPECT_EQ(LeastPassTokens(config_), kSample);
+  EXPECT_EQ(with(needed(kSample) + 1e6)->pack_tokens, 16'384);
+  config_.trainer.pack_tokens = 30'000;
+  EXPECT_EQ(LeastPassTokens(config_), 30'000);
+}
+
+TEST_F(PassMemoryTest, ASampleHasTheViewsThatTermsTrain) {
+  config_.rollout.max_new_tokens = 9'000;
+  EXPECT_EQ(LeastPassTokens(config_), 200 + 2 * 9'000)
+      << "the answer without anything privileged lies in self_rollout";
+  EXPECT_EQ(OnGpu(80).longest_pack, 200 + 2 * 9'000) << "a pack of its own";
+  config_.objective.self_rollout = "template";
+  EXPECT_EQ(LeastPassTokens(config_), (330 + 2 * 9'000) + (200 + 9'000));
+  config_.objective.preset = "opsd";
+  EXPECT_EQ(LeastPassTokens(config_), 200 + 9'000);
+  config_.objective.preset = "sft";
+  EXPECT_EQ(LeastPassTokens(config_), 200 + 1'024);
+}
+
+// A trainer measures what is free before its first pass.
+TEST_F(PassMemoryTest, GatheredLayersAreLeftAloneWhereNoneIsThereYet) {
+  config_.trainer.ranks = 8;
+  const auto activations = [&](bool splits) {
+    config_.trainer.shard_base = splits;
+    config_.trainer.train_while_sampling = false;
+    const DeviceMemory gpu{.total = 80 * kOneGiB, .free = 25 * kOneGiB};
+    return PlanTrainerLimits(config_, model_, gpu)->activation_bytes;
+  };
+  // Two layers, and of one the projection down once more, in bfloat16.
+  const double layer = 2.0 * 2560 * (2 * 4096 + 2 * 1024 + 3 * 9728);
+  const double copy = 2.0 * 2560 * 9728;
+  EXPECT_NEAR(static_cast<double>(activations(false) - activations(true)),
+              2 * layer + copy,
+              2);
+  EXPECT_EQ(GatheredBytes(config_, model_, 1), 0);
+}
+
 TEST_F(PassMemoryTest, AnswersThatFitNoWayPassInChunks) {
   config_.rollout.max_new_tokens = 38'912;
   config_.trainer.pack_tokens = 160'000;
