@@ -28,7 +28,7 @@ struct DecodeAttentionArgs {
   int64_t heads = 0;  // FitsDecodeAttention
   int64_t kv_heads = 0;
   int64_t head_dim = 0;
-  int64_t max_tokens = 0;  // no row's position is at or above it
+  int64_t max_tokens = 0;  // no row is longer; at most kMaxSplits splits
 };
 
 extern "C" {

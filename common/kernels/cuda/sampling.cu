@@ -168,7 +168,7 @@ struct SharedBin {
 
 // A bin more than there are digits: those of one digit lie in different banks.
 using Replica = SharedBin[kNumDigits + 1];
-static_assert(sizeof(Replica) / sizeof(uint32_t) % 2 == 1);
+static_assert(sizeof(SharedBin) / sizeof(uint32_t) * (kNumDigits + 1) % 2 == 1);
 
 // The memory that either way of choosing uses.
 union ChooseMemory {
