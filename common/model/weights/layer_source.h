@@ -21,7 +21,7 @@ class LayerWalk {
 
   // The next layer on the way, which must be layer `index`. To be let go before
   // the one after it is asked for: two layers are all there is room for.
-  // Throws StatusError.
+  // Throws StatusError, and c10::OutOfMemoryError.
   virtual LayerWeights Next(int64_t index) = 0;
 };
 
