@@ -94,7 +94,7 @@ class RankFollower final : public Collective {
 
   absl::Status AwaitAll() override { return Gather("").status(); }
 
-  bool HasLostRank() const override { return is_lost_; }
+  bool HasLostRank() const override { return received_.closed(); }
 
   void Cancel() override {
     is_cancelled_ = true;
@@ -109,7 +109,6 @@ class RankFollower final : public Collective {
     v1::RankMessage message;
     while (stream_->Read(&message) && received_.Push(std::move(message))) {
     }
-    is_lost_ = true;
     received_.Close();
   }
 
@@ -175,7 +174,6 @@ class RankFollower final : public Collective {
   RankLink link_;
   uint64_t next_operation_ = 0;
   std::atomic<bool> is_cancelled_ = false;
-  std::atomic<bool> is_lost_ = false;
   BoundedQueue<v1::RankMessage> received_{kReceivedMessages};
   std::jthread reader_;
 };
