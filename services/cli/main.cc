@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <string>
 
+#include "common/base/crash_report.h"
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
 #include "common/base/log.h"
@@ -30,6 +31,7 @@ absl::Status FlushPrinted() {
 int main(int argc, char** argv) {
   dapd::OpenStandardStreams();
   dapd::NameThisProcess();
+  dapd::ReportCrashes();
   dapd::CommandLine line(
       "Trains language models with Dual-Anchored Policy Distillation.", "dapd");
   line.RequireSubcommand();

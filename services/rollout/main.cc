@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 
 #include "common/base/command_line.h"
+#include "common/base/crash_report.h"
 #include "common/base/cuda_environment.h"
 #include "common/base/end_for_restart.h"
 #include "common/base/exit_code.h"
@@ -107,6 +108,7 @@ absl::Status Run(const Flags& flags) {
 int Main(int argc, char** argv) {
   OpenStandardStreams();
   NameThisProcess();
+  ReportCrashes();
   Flags flags;
   CommandLine line(
       "A DAPD rollout worker: samples answers from the live policy.");

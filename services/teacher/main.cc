@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 
 #include "common/base/command_line.h"
+#include "common/base/crash_report.h"
 #include "common/base/cuda_environment.h"
 #include "common/base/end_for_restart.h"
 #include "common/base/exit_code.h"
@@ -53,6 +54,7 @@ absl::Status Run(const WorkerFlags& flags) {
 int Main(int argc, char** argv) {
   OpenStandardStreams();
   NameThisProcess();
+  ReportCrashes();
   WorkerFlags flags;
   CommandLine line("A DAPD teacher worker: scores views with frozen weights.");
   flags.AddTo(line, "teacher.listen");

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "common/base/command_line.h"
+#include "common/base/crash_report.h"
 #include "common/base/cuda_environment.h"
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
@@ -340,6 +341,7 @@ absl::Status Run(const ServiceFlags& flags) {
 int Main(int argc, char** argv) {
   OpenStandardStreams();
   NameThisProcess();
+  ReportCrashes();
   ServiceFlags flags;
   CommandLine line(
       "The DAPD trainer: drives the workers and trains the adapter.");

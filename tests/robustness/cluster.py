@@ -40,9 +40,13 @@ class Service:
     def address(self):
         return f"127.0.0.1:{self.port}"
 
+    @property
+    def log_path(self):
+        return self.workspace.folder / f"{self.name}.log"
+
     def start(self, failpoints="", **settings):
         flags = set_flags({f"{self.role}.listen": self.address, f"metrics.{self.role}_listen": f"127.0.0.1:{self.metrics_port}", **settings})
-        with open(self.workspace.folder / f"{self.name}.log", "a") as log:
+        with open(self.log_path, "a") as log:
             self.process = subprocess.Popen([BIN / f"dapd-{self.role}", self.workspace.config, *flags], stdout=log, stderr=log,
                                             env={**os.environ, "DAPD_FAILPOINTS": failpoints})
         return self
@@ -54,7 +58,11 @@ class Service:
             except OSError:
                 return False
 
-        wait_for(healthy, what=f"{self.name} healthy")
+        def healthy_or_dead():
+            assert self.alive, f"{self.name} ended with {self.process.returncode}:\n{self.log_path.read_text()[-4000:]}"
+            return healthy()
+
+        wait_for(healthy_or_dead, what=f"{self.name} healthy")
         return self
 
     def metric(self, name):
@@ -112,6 +120,12 @@ class Cluster:
         for service in self.services:
             service.wait_until_healthy()
         return self
+
+    def say_who_is_dead(self):
+        """For the output of a test that fails: 0 and -9 are mostly the scenario's doing, anything else is not."""
+        for service in self.services:
+            if not service.alive:
+                print(f"{service.name} at {service.address} has ended: {service.process and service.process.returncode}")
 
     def revive(self):
         """Whatever a scenario left dead or stopped is up again."""

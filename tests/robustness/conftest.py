@@ -31,6 +31,7 @@ def shared_cluster(workspace):
 def cluster(shared_cluster):
     shared_cluster.revive()
     yield shared_cluster
+    shared_cluster.say_who_is_dead()
     shared_cluster.end_trainers()
 
 
@@ -46,6 +47,7 @@ def trio(workspace):
 def many(trio):
     trio.revive()
     yield trio
+    trio.say_who_is_dead()
     trio.end_trainers()
 
 

@@ -168,7 +168,7 @@ def test_a_rollout_without_memory_for_a_step_goes_on(many, reference):
     finish(many, run, trainer)
     reference.assert_equal(run, 0)
     assert victim.alive
-    log = (many.workspace.folder / f"{victim.name}.log").read_text()
+    log = victim.log_path.read_text()
     assert "decode step failed: failpoint worker.before_token" in log
 
 

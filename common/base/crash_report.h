@@ -1,0 +1,18 @@
+// The last words of a process that crashes.
+#pragma once
+
+namespace dapd {
+
+// From here on, a signal that ends this process for a fault of its own
+// (SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTRAP) first writes to stderr
+// which one it was and the stack of the thread that met it, as plain text
+// whatever the log's format:
+//   *** dapd-teacher 0.1.0-4c2c51e4 ends by SIGSEGV. Its stack:
+//   /opt/dapd/libexec/dapd-teacher(+0x41b2c0)[0x55d0c81b2c0]
+// A line has the file and the place in it, for addr2line. The process then ends
+// by that signal all the same: exit status and core dump stay what they would
+// have been. A signal that is handled already (a sanitizer's) is left alone. To
+// be called before any thread starts.
+void ReportCrashes();
+
+}  // namespace dapd

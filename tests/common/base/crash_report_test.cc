@@ -1,0 +1,81 @@
+#include "common/base/crash_report.h"
+
+#include <csignal>
+#include <cstdlib>
+#include <exception>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+
+#include "common/base/version.h"
+
+namespace dapd {
+namespace {
+
+using testing::ExitedWithCode;
+using testing::KilledBySignal;
+
+// Deeper than any stack.
+int Recurse(volatile int* depth) {
+  volatile char frame[4096] = {};
+  *depth = *depth + 1;
+  if (*depth < 0) return 0;
+  return Recurse(depth) + frame[*depth % 4096];
+}
+
+TEST(CrashReportTest, ACrashNamesItsSignalAndItsStack) {
+  const auto crash = [](int signal_number) {
+    ReportCrashes();
+    std::raise(signal_number);
+  };
+  const std::string introduction =
+      absl::StrCat("dapd_base_test ", Version(), " ends by ");
+  const std::string stack = "Its stack:\n(.*\n)*.*dapd_base_test\\(.*\\)\\[0x";
+  EXPECT_EXIT(crash(SIGSEGV),
+              KilledBySignal(SIGSEGV),
+              introduction + "SIGSEGV. " + stack);
+  EXPECT_EXIT(
+      crash(SIGBUS), KilledBySignal(SIGBUS), introduction + "SIGBUS. " + stack);
+  EXPECT_EXIT(
+      crash(SIGFPE), KilledBySignal(SIGFPE), introduction + "SIGFPE. " + stack);
+}
+
+TEST(CrashReportTest, SoDoesAnExceptionThatNobodyCatches) {
+  const auto throw_past_everything = []() noexcept {
+    ReportCrashes();
+    std::rethrow_exception(std::make_exception_ptr(std::exception()));
+  };
+  EXPECT_EXIT(throw_past_everything(),
+              KilledBySignal(SIGABRT),
+              "SIGABRT. Its stack:\n(.*\n)*.*libstdc.*\n(.*\n)*.*base_test");
+}
+
+TEST(CrashReportTest, SoDoesAStackThatOverflows) {
+  const auto overflow = [] {
+    ReportCrashes();
+    volatile int depth = 0;
+    std::_Exit(Recurse(&depth));
+  };
+  EXPECT_EXIT(overflow(), KilledBySignal(SIGSEGV), "SIGSEGV. Its stack:\n");
+}
+
+TEST(CrashReportTest, WhatIsHandledAlreadyIsLeftAlone) {
+  const auto handled = [] {
+    std::signal(SIGSEGV, [](int) { std::_Exit(3); });
+    ReportCrashes();
+    std::raise(SIGSEGV);
+  };
+  EXPECT_EXIT(handled(), ExitedWithCode(3), "^$");
+}
+
+TEST(CrashReportTest, ARequestToStopIsNoCrash) {
+  const auto stop = [] {
+    ReportCrashes();
+    std::raise(SIGTERM);
+  };
+  EXPECT_EXIT(stop(), KilledBySignal(SIGTERM), "^$");
+}
+
+}  // namespace
+}  // namespace dapd
