@@ -7,6 +7,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 
+#include "common/base/crc32c.h"
 #include "common/base/status_macros.h"
 #include "common/base/version.h"
 #include "common/rpc/transfer/wire_weights.h"
@@ -111,7 +112,11 @@ absl::Status SendAdapter(
   for (uint64_t offset = 0; offset < tensors.size(); offset += kChunkBytes) {
     const SharedBytes part = tensors.Part(offset, kChunkBytes);
     RETURN_IF_ERROR(update.WaitFor(offset + part.size()));
-    if (!send(EncodeChunk(envelope, offset, part))) return refused;
+    const uint32_t crc32c =
+        update.checksums == nullptr
+            ? Crc32c(part.view())
+            : update.checksums->Of(offset / kChunkBytes, part.view());
+    if (!send(EncodeChunk(envelope, offset, part, crc32c))) return refused;
   }
   RETURN_IF_ERROR(update.WaitUntilFinished());
   v1::LoadAdapterRequest last;

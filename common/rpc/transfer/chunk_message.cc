@@ -10,7 +10,6 @@
 #include "grpcpp/support/proto_buffer_reader.h"
 #include "grpcpp/support/slice.h"
 
-#include "common/base/crc32c.h"
 #include "dapd/v1/tensor.pb.h"
 
 namespace dapd {
@@ -121,10 +120,11 @@ bool ReadEnvelope(CodedInputStream& input,
 
 grpc::ByteBuffer EncodeChunk(const ChunkEnvelope& envelope,
                              uint64_t offset,
-                             const SharedBytes& data) {
+                             const SharedBytes& data,
+                             uint32_t crc32c) {
   HeadBytes inner;
   uint8_t* inner_end = WriteField(kOffsetTag, offset, inner.data());
-  inner_end = WriteField(kChecksumTag, Crc32c(data.view()), inner_end);
+  inner_end = WriteField(kChecksumTag, crc32c, inner_end);
   // Last, whatever its number: the data itself follows.
   inner_end = WriteField(kDataTag, data.size(), inner_end);
   const auto inner_bytes = static_cast<size_t>(inner_end - inner.data());

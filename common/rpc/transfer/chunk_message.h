@@ -30,10 +30,11 @@ struct ChunkEnvelope {
   uint64_t request_id = 0;
 };
 
-// `data`, which is what stands at `offset` of its tensor, with its checksum.
+// `data`, which is what stands at `offset` of its tensor, with its CRC-32C.
 grpc::ByteBuffer EncodeChunk(const ChunkEnvelope& envelope,
                              uint64_t offset,
-                             const SharedBytes& data);
+                             const SharedBytes& data,
+                             uint32_t crc32c);
 
 struct ReceivedChunk {
   uint64_t request_id = 0;

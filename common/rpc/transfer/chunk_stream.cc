@@ -68,7 +68,8 @@ bool SendChunks(const ChunkEnvelope& envelope,
                 const SharedBytes& bytes,
                 const std::function<bool(const grpc::ByteBuffer&)>& send) {
   for (uint64_t offset = 0; offset < bytes.size(); offset += kChunkBytes) {
-    if (!send(EncodeChunk(envelope, offset, bytes.Part(offset, kChunkBytes)))) {
+    const SharedBytes part = bytes.Part(offset, kChunkBytes);
+    if (!send(EncodeChunk(envelope, offset, part, Crc32c(part.view())))) {
       return false;
     }
   }

@@ -21,6 +21,10 @@
 namespace dapd {
 
 inline constexpr uint64_t kChunkBytes = 1 << 20;
+// Chunks of so many bytes.
+constexpr uint64_t NumChunks(uint64_t bytes) {
+  return (bytes + kChunkBytes - 1) / kChunkBytes;
+}
 
 v1::DataType ToWireType(DType dtype);
 // INVALID_ARGUMENT for an unspecified or unknown type.

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 
 #include "common/model/spec/serialized_adapter.h"
+#include "common/rpc/transfer/chunk_checksums.h"
 #include "common/rpc/transfer/update_progress.h"
 #include "common/terms/weight_set.h"
 
@@ -40,6 +41,10 @@ struct PolicyUpdate {
   // of `adapter.tensors` past it, the digest and `probe_logprobs` may change
   // and must not be read. None: all is final.
   std::shared_ptr<const UpdateProgress> progress;
+
+  // Of the chunks (chunk_stream.h) of `adapter.tensors`, shared by the streams
+  // to all workers. None: each stream computes its own.
+  std::shared_ptr<const ChunkChecksums> checksums;
 
   // Blocks until the first `bytes` of adapter.tensors, or all, are final.
   // ABORTED if they never will be.

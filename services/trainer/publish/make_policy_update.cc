@@ -4,6 +4,7 @@
 
 #include "common/base/status_macros.h"
 #include "common/model/reference/token_logprobs.h"
+#include "common/rpc/transfer/chunk_stream.h"
 
 namespace dapd {
 namespace {
@@ -30,6 +31,8 @@ absl::StatusOr<std::shared_ptr<const PolicyUpdate>> MakePolicyUpdate(
   if (adapter != nullptr) {
     ASSIGN_OR_RETURN(update->adapter,
                      SerializeAdapter(*adapter, base_model_path, digest_kind));
+    update->checksums = std::make_shared<ChunkChecksums>(
+        NumChunks(update->adapter.tensors.size()));
   }
   update->probe_ids = probe_ids;
   ProbePolicy(weights, adapter, update.get());

@@ -6,6 +6,7 @@
 
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
+#include "common/rpc/transfer/chunk_stream.h"
 #include "common/tensor/torch_bridge.h"
 #include "services/trainer/publish/make_policy_update.h"
 
@@ -52,6 +53,8 @@ absl::StatusOr<std::unique_ptr<PolicyUpdateWriter>> PolicyUpdateWriter::Start(
   update->adapter.tensors =
       SharedBytes(layout.buffer.data, layout.buffer.bytes());
   update->adapter.digest_kind = digest_kind;
+  update->checksums = std::make_shared<ChunkChecksums>(
+      NumChunks(update->adapter.tensors.size()));
   update->probe_ids = probe_ids;
   return std::unique_ptr<PolicyUpdateWriter>(new PolicyUpdateWriter(
       std::move(update), std::move(layout.buffer), layout.header_bytes, side));

@@ -53,8 +53,8 @@ TEST(ChunkMessageTest, ProtobufReadsWhatIsEncodedByHand) {
     for (const uint64_t offset : {0UL, 127UL, 1UL << 40, ~0UL}) {
       for (const size_t size : {1UL, 100UL, 1UL << 20}) {
         const v1::ScoreResponse twin = MakeMessage(id, offset, size);
-        const auto message = Decoded<v1::ScoreResponse>(
-            EncodeChunk({kField, id}, offset, twin.chunk().data()));
+        const auto message = Decoded<v1::ScoreResponse>(EncodeChunk(
+            {kField, id}, offset, twin.chunk().data(), twin.chunk().crc32c()));
         EXPECT_EQ(message.SerializeAsString(), twin.SerializeAsString());
       }
     }
@@ -81,7 +81,7 @@ TEST(ChunkMessageTest, WhatProtobufEncodesIsReadByHandInSlicesOfAnySize) {
 
 TEST(ChunkMessageTest, EncodedChunksKeepTheirTensorAliveAndDoNotCopyIt) {
   auto owner = std::make_shared<std::string>(RandomBytes(1 << 16));
-  grpc::ByteBuffer message = EncodeChunk({kField}, 0, {owner, *owner});
+  grpc::ByteBuffer message = EncodeChunk({kField}, 0, {owner, *owner}, 7);
   EXPECT_EQ(owner.use_count(), 2);
   const auto chunk = FindChunk(message, kField);
   ASSERT_TRUE(chunk.has_value());
