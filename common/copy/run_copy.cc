@@ -1,7 +1,6 @@
 #include "common/copy/run_copy.h"
 
 #include <algorithm>
-#include <random>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -17,6 +16,7 @@
 #include "common/base/json_integer.h"
 #include "common/base/json_lines.h"
 #include "common/base/printable.h"
+#include "common/base/random_name.h"
 #include "common/base/safe_name.h"
 #include "common/base/sha256.h"
 #include "common/base/status_macros.h"
@@ -204,13 +204,6 @@ absl::StatusOr<std::string> RunId(const std::string& folder) {
         "owner.json, or remove it and copy to another place"));
   }
   return row->at("run").get<std::string>();
-}
-
-std::string RandomName() {
-  std::random_device device;
-  std::string name;
-  for (int i = 0; i < 4; ++i) absl::StrAppendFormat(&name, "%08x", device());
-  return name;
 }
 
 }  // namespace dapd

@@ -64,7 +64,4 @@ absl::StatusOr<RunCopy> ReadCommit(ObjectStore& store, int64_t step);
 // it is not there. A folder that was restored keeps it.
 absl::StatusOr<std::string> RunId(const std::string& folder);
 
-// 32 hex digits that no one else has.
-std::string RandomName();
-
 }  // namespace dapd

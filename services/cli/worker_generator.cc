@@ -63,6 +63,7 @@ absl::Status WorkerGenerator::AnswerAll(
                    MakePolicyUpdate(*weights_,
                                     adapter_.get(),
                                     /*version=*/0,
+                                    /*key=*/"",
                                     generator_.model,
                                     probe_ids,
                                     DigestKind::kSha256));

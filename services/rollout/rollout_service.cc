@@ -154,6 +154,12 @@ RolloutService::RolloutService() {
 void RolloutService::Attach(RolloutWorker* worker,
                             const WorkerDescription& description) {
   description_ = description;
+  taker_ = std::make_unique<AdapterTaker>(
+      description,
+      worker->served(),
+      [worker](AdapterUpload upload, const std::function<bool()>& cancelled) {
+        return worker->Load(std::move(upload), cancelled);
+      });
   worker_ = worker;
 }
 
@@ -170,16 +176,8 @@ grpc::Status RolloutService::TakeAdapter(
     grpc::ServerContext* context,
     grpc::ServerReader<grpc::ByteBuffer>* reader,
     v1::LoadAdapterResponse* response) {
-  RolloutWorker* worker = worker_;
-  if (worker == nullptr) return StillLoading();
-  return TakeAdapterUpload(
-      description_,
-      context,
-      reader,
-      [worker](AdapterUpload upload, const std::function<bool()>& cancelled) {
-        return worker->Load(std::move(upload), cancelled);
-      },
-      response);
+  if (worker_ == nullptr) return StillLoading();
+  return taker_->Take(context, reader, response);
 }
 
 grpc::Status RolloutService::Generate(grpc::ServerContext* context,

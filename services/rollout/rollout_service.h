@@ -7,11 +7,13 @@
 #pragma once
 
 #include <atomic>
+#include <memory>
 
 #include "absl/status/statusor.h"
 #include "grpcpp/support/byte_buffer.h"
 
 #include "common/rpc/transfer/served_policy.h"
+#include "common/rpc/transfer/take_adapter.h"
 #include "dapd/v1/rollout.grpc.pb.h"
 #include "services/rollout/rollout_worker.h"
 
@@ -44,7 +46,9 @@ class RolloutService final : public v1::RolloutService::Service {
                            grpc::ServerReader<grpc::ByteBuffer>* reader,
                            v1::LoadAdapterResponse* response);
 
-  WorkerDescription description_;  // set before worker_
+  // Both set before worker_.
+  WorkerDescription description_;
+  std::unique_ptr<AdapterTaker> taker_;
   std::atomic<RolloutWorker*> worker_ = nullptr;
 };
 

@@ -209,15 +209,16 @@ void RolloutWorker::Cancel(const GenerationOutbox* outbox) {
 
 absl::StatusOr<LoadResult> RolloutWorker::Switch(const AdapterUpload& upload) {
   const ServedPolicy old = served_.Of(WeightSet::kLive);
-  const ServedPolicy fresh{true, upload.version, upload.adapter.digest};
-  if (old.loaded && old.digest == fresh.digest &&
-      old.version == fresh.version) {
+  ASSIGN_OR_RETURN(const bool is_served, IsServedAlready(old, upload));
+  if (is_served) {
     absl::StatusOr<AppliedAdapter> probed = sampler_->Probe(upload.probe_ids);
     device_.Note(probed.status());
     ASSIGN_OR_RETURN(AppliedAdapter applied, std::move(probed));
     applied.modules_applied = modules_applied_;
     return LoadResult{WeightSet::kLive, old, std::move(applied)};
   }
+  const ServedPolicy fresh{
+      true, upload.version, upload.adapter.digest, upload.key};
   DAPD_FAILPOINT("worker.before_adapter");
   FailAll(absl::FailedPreconditionError(
       absl::StrCat("the policy changed to ",

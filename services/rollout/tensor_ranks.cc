@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <random>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,6 +11,7 @@
 #include "common/base/exit_code.h"
 #include "common/base/log.h"
 #include "common/base/loopback_ports.h"
+#include "common/base/random_name.h"
 #include "common/base/status_macros.h"
 #include "common/base/this_program.h"
 #include "common/base/visible_gpus.h"
@@ -25,13 +25,6 @@ namespace {
 // A secret between the ranks of one worker: whoever else finds the port cannot
 // join them.
 constexpr char kKeyVariable[] = "DAPD_TENSOR_RANKS_KEY";
-
-std::string MakeKey() {
-  std::random_device random;
-  std::string key;
-  for (int i = 0; i < 4; ++i) absl::StrAppend(&key, absl::Hex(random()), "-");
-  return key;
-}
 
 RankOptions MakeOptions(const Config& config,
                         const TensorRank& place,
@@ -54,7 +47,7 @@ absl::StatusOr<std::unique_ptr<TensorRanks>> TensorRanks::Start(
   ASSIGN_OR_RETURN(const int port, LoopbackPorts().Take(0));
   const TensorRank first = {.rank = 0,
                             .rendezvous = absl::StrCat("127.0.0.1:", port)};
-  const std::string key = MakeKey();
+  const std::string key = RandomName();
   const std::vector<std::string> gpus = GpusToComputeOn(config.model.device);
   const bool on_gpus = config.model.device == "cuda" || !gpus.empty();
   if (on_gpus &&

@@ -87,20 +87,16 @@ class ModelScorer : public Scorer {
           ParseAdapter(upload.adapter, weights_->config, weights_->device()));
       adapter = std::make_unique<const Adapter>(std::move(parsed));
     }
-    AppliedAdapter applied;
-    applied.modules_applied = adapter == nullptr ? 0 : adapter->NumModules();
-    RETURN_IF_ERROR(CatchTorch([&] {
-      const at::Tensor logprobs =
-          TokenLogprobs(*weights_, adapter.get(), upload.probe_ids);
-      const float* values = logprobs.const_data_ptr<float>();
-      applied.probe_logprobs.assign(values, values + logprobs.numel());
-      return absl::OkStatus();
-    }));
+    ASSIGN_OR_RETURN(AppliedAdapter applied,
+                     ProbeWith(adapter.get(), upload.probe_ids));
     // What the set's old weights computed is found no more, with its root.
-    if (upload.set != WeightSet::kBase) {
-      sets_[upload.set] = {.adapter = std::move(adapter)};
-    }
+    sets_[upload.set] = {.adapter = std::move(adapter)};
     return applied;
+  }
+
+  absl::StatusOr<AppliedAdapter> Probe(
+      WeightSet set, const std::vector<int32_t>& probe_ids) override {
+    return ProbeWith(sets_.at(set).adapter.get(), probe_ids);
   }
 
   absl::StatusOr<ScoreWork> Score(const ScoreInput& input,
@@ -198,6 +194,20 @@ class ModelScorer : public Scorer {
     // Of all sequences that were computed with it.
     PrefixChunkPtr root = std::make_shared<const PrefixChunk>();
   };
+
+  // `adapter` null: the base.
+  absl::StatusOr<AppliedAdapter> ProbeWith(
+      const Adapter* adapter, const std::vector<int32_t>& probe_ids) const {
+    AppliedAdapter applied;
+    applied.modules_applied = adapter == nullptr ? 0 : adapter->NumModules();
+    RETURN_IF_ERROR(CatchTorch([&] {
+      const at::Tensor logprobs = TokenLogprobs(*weights_, adapter, probe_ids);
+      const float* values = logprobs.const_data_ptr<float>();
+      applied.probe_logprobs.assign(values, values + logprobs.numel());
+      return absl::OkStatus();
+    }));
+    return applied;
+  }
 
   // Together first; where that takes more memory than there is, one by one.
   void ScoreSet(WeightSet set, const std::vector<OpenJob*>& jobs) {

@@ -74,9 +74,12 @@ class Scorer {
  public:
   virtual ~Scorer() = default;
 
-  // Makes the upload its set of weights, and probes it; of the base there is
-  // only the probe. On error the old one stays.
+  // Makes the upload its set of weights, any but the base, and probes it. On
+  // error the old one stays.
   virtual absl::StatusOr<AppliedAdapter> Load(const AdapterUpload& upload) = 0;
+  // Probes a set that was loaded, or the base.
+  virtual absl::StatusOr<AppliedAdapter> Probe(
+      WeightSet set, const std::vector<int32_t>& probe_ids) = 0;
 
   // Scores the views, with a set of weights that was loaded or the base, and
   // hands them to `sink` in order. The numbers depend on

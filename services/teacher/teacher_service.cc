@@ -161,6 +161,12 @@ TeacherService::TeacherService() {
 void TeacherService::Attach(TeacherWorker* worker,
                             const WorkerDescription& description) {
   description_ = description;
+  taker_ = std::make_unique<AdapterTaker>(
+      description,
+      worker->served(),
+      [worker](AdapterUpload upload, const std::function<bool()>& cancelled) {
+        return worker->Load(std::move(upload), cancelled);
+      });
   worker_ = worker;
 }
 
@@ -177,16 +183,8 @@ grpc::Status TeacherService::TakeAdapter(
     grpc::ServerContext* context,
     grpc::ServerReader<grpc::ByteBuffer>* reader,
     v1::LoadAdapterResponse* response) {
-  TeacherWorker* worker = worker_;
-  if (worker == nullptr) return StillLoading();
-  return TakeAdapterUpload(
-      description_,
-      context,
-      reader,
-      [worker](AdapterUpload upload, const std::function<bool()>& cancelled) {
-        return worker->Load(std::move(upload), cancelled);
-      },
-      response);
+  if (worker_ == nullptr) return StillLoading();
+  return taker_->Take(context, reader, response);
 }
 
 grpc::Status TeacherService::StreamScores(grpc::ServerContext* context,

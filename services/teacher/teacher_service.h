@@ -7,10 +7,12 @@
 #pragma once
 
 #include <atomic>
+#include <memory>
 
 #include "grpcpp/support/byte_buffer.h"
 
 #include "common/rpc/transfer/served_policy.h"
+#include "common/rpc/transfer/take_adapter.h"
 #include "dapd/v1/teacher.grpc.pb.h"
 #include "services/teacher/teacher_worker.h"
 
@@ -36,7 +38,9 @@ class TeacherService final : public v1::TeacherService::Service {
       grpc::ServerContext* context,
       grpc::ServerReaderWriter<grpc::ByteBuffer, v1::ScoreRequest>* stream);
 
-  WorkerDescription description_;  // set before worker_
+  // Both set before worker_.
+  WorkerDescription description_;
+  std::unique_ptr<AdapterTaker> taker_;
   std::atomic<TeacherWorker*> worker_ = nullptr;
 };
 

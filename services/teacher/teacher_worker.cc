@@ -247,14 +247,21 @@ void TeacherWorker::TakeTurns() {
 
 absl::StatusOr<LoadResult> TeacherWorker::Switch(const AdapterUpload& upload) {
   DAPD_FAILPOINT("worker.before_adapter");
+  const ServedPolicy old = served_.Of(upload.set);
+  ASSIGN_OR_RETURN(const bool is_served, IsServedAlready(old, upload));
+  if (is_served || upload.set == WeightSet::kBase) {
+    absl::StatusOr<AppliedAdapter> probed =
+        scorer_->Probe(upload.set, upload.probe_ids);
+    device_.Note(probed.status());
+    ASSIGN_OR_RETURN(AppliedAdapter applied, std::move(probed));
+    return LoadResult{upload.set, old, std::move(applied)};
+  }
   absl::StatusOr<AppliedAdapter> loaded = scorer_->Load(upload);
   device_.Note(loaded.status());
   ASSIGN_OR_RETURN(AppliedAdapter applied, std::move(loaded));
-  ServedPolicy fresh{true, upload.version, upload.adapter.digest};
-  if (upload.set != WeightSet::kBase) {
-    served_.Set(upload.set, fresh);
-    desk_.CloseSet(upload.set);
-  }
+  ServedPolicy fresh{true, upload.version, upload.adapter.digest, upload.key};
+  served_.Set(upload.set, fresh);
+  desk_.CloseSet(upload.set);
   DAPD_FAILPOINT("worker.after_adapter");
   if (observer_.on_policy) observer_.on_policy(upload.set, fresh);
   return LoadResult{upload.set, std::move(fresh), std::move(applied)};

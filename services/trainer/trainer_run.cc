@@ -9,6 +9,7 @@
 
 #include "common/base/exit_code.h"
 #include "common/base/log.h"
+#include "common/base/random_name.h"
 #include "common/base/status_macros.h"
 #include "common/base/version.h"
 #include "common/config/preset_terms.h"
@@ -317,7 +318,12 @@ absl::Status TrainerRun::Train(
     Timeline* timeline,
     std::function<bool(absl::Duration)> wait_for_stop) {
   State& state = *state_;
-  if (collective.size() > 1) RETURN_IF_ERROR(SharePolicy(collective));
+  std::string attempt_key;
+  if (collective.size() > 1) {
+    RETURN_IF_ERROR(SharePolicy(collective));
+    attempt_key = RandomName();
+    RETURN_IF_ERROR(collective.Broadcast(&attempt_key));
+  }
   ASSIGN_OR_RETURN(
       const std::unique_ptr<DeviceGroup> devices,
       DeviceGroup::Join(collective,
@@ -347,6 +353,7 @@ absl::Status TrainerRun::Train(
                           .sharded_layers = layers.get(),
                           .policy = *state.policy,
                           .limits = limits,
+                          .attempt_key = std::move(attempt_key),
                           .on_phase = [](TrainerPhase /*phase*/) {},
                           .on_progress = [](int64_t, int64_t) {},
                           .on_ahead = [](int64_t, int64_t) {},

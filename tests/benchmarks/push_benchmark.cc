@@ -62,6 +62,7 @@ class Trainer {
     const absl::Time start = absl::Now();
     const auto writer = PolicyUpdateWriter::Start(adapter_,
                                                   version_,
+                                                  /*key=*/"",
                                                   "",
                                                   {1, 2},
                                                   DigestKind::kXxh3,

@@ -56,6 +56,10 @@ class ReadyScorer final : public Scorer {
   absl::StatusOr<AppliedAdapter> Load(const AdapterUpload&) override {
     return AppliedAdapter{0, {-1.0F}};
   }
+  absl::StatusOr<AppliedAdapter> Probe(WeightSet,
+                                       const std::vector<int32_t>&) override {
+    return AppliedAdapter{0, {-1.0F}};
+  }
   absl::StatusOr<ScoreWork> Score(const ScoreInput& input,
                                   const ViewSink& sink) override {
     for (const auto& [name, view] : input.views) {

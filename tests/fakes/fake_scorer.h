@@ -42,8 +42,13 @@ class FakeScorer : public Scorer {
 
   absl::StatusOr<AppliedAdapter> Load(const AdapterUpload& upload) override {
     ++control_.loads;
+    return Probe(upload.set, upload.probe_ids);
+  }
+
+  absl::StatusOr<AppliedAdapter> Probe(
+      WeightSet /*set*/, const std::vector<int32_t>& probe_ids) override {
     return AppliedAdapter{
-        7, std::vector<float>(upload.probe_ids.size() - 1, control_.probe)};
+        7, std::vector<float>(probe_ids.size() - 1, control_.probe)};
   }
 
   absl::StatusOr<ScoreWork> Score(const ScoreInput& input,

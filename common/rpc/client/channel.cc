@@ -1,5 +1,6 @@
 #include "common/rpc/client/channel.h"
 
+#include "grpc/grpc.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
 #include "grpcpp/support/channel_arguments.h"
@@ -8,10 +9,24 @@
 #include "common/rpc/transport.h"
 
 namespace dapd {
+namespace {
+
+// Where the last channel and server are gone gRPC ends its threads, and waits
+// for one that polls for channels: up to ten seconds, for nothing. With this it
+// stays, to the end of the process.
+void KeepGrpc() {
+  [[maybe_unused]] static const bool kept = [] {
+    grpc_init();
+    return true;
+  }();
+}
+
+}  // namespace
 
 std::shared_ptr<grpc::Channel> OpenChannel(
     const std::string& address,
     const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
+  KeepGrpc();
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);

@@ -18,6 +18,7 @@ namespace {
 // adapter_config.json is a few hundred bytes.
 constexpr size_t kMaxConfigBytes = 64 << 10;
 constexpr int64_t kMaxProbeIds = 1024;
+constexpr size_t kMaxKeyBytes = 200;
 
 absl::Status CheckProbe(const v1::AdapterHeader& header,
                         const AdapterLimits& limits) {
@@ -100,6 +101,7 @@ absl::Status SendAdapter(
   header.set_policy_version(update.version);
   header.mutable_probe_ids()->Add(update.probe_ids.begin(),
                                   update.probe_ids.end());
+  header.set_update_key(update.key);
   const SharedBytes& tensors = update.adapter.tensors;
   if (!update.is_base) {
     header.set_config_json(update.adapter.config_json);
@@ -122,6 +124,21 @@ absl::Status SendAdapter(
   v1::LoadAdapterRequest last;
   last.mutable_end()->set_digest(update.adapter.digest);
   return send(EncodeMessage(last)) ? absl::OkStatus() : refused;
+}
+
+AdapterLimits LimitsOf(const WorkerDescription& description) {
+  return {.max_bytes = description.max_adapter_bytes,
+          .max_probe_ids = std::min(description.max_positions, kMaxProbeIds),
+          .vocab_size = description.vocab_size,
+          .weight_sets = description.weight_sets};
+}
+
+AdapterUpload AdapterReceiver::AsServed() const {
+  return {.set = upload_.set,
+          .version = upload_.version,
+          .probe_ids = upload_.probe_ids,
+          .key = upload_.key,
+          .is_served = true};
 }
 
 absl::Status AdapterReceiver::Add(grpc::ByteBuffer& message) {
@@ -181,23 +198,37 @@ absl::Status AdapterReceiver::Start(const v1::AdapterHeader& header) {
                      " bytes; at most ",
                      kMaxConfigBytes));
   }
-  ASSIGN_OR_RETURN(
-      const HostTensor buffer,
-      HostTensor::AllocateRecurring(
-          DType::kUInt8, {static_cast<int64_t>(header.total_bytes())}));
+  if (header.update_key().size() > kMaxKeyBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("an update's key of ",
+                                                   header.update_key().size(),
+                                                   " bytes; at most ",
+                                                   kMaxKeyBytes,
+                                                   " are allowed"));
+  }
+  total_bytes_ = header.total_bytes();
+  upload_.key = header.update_key();
   upload_.adapter.config_json = header.config_json();
+  return absl::OkStatus();
+}
+
+// With the first chunk: of an upload that is not read there is none.
+absl::Status AdapterReceiver::Allocate() {
+  ASSIGN_OR_RETURN(const HostTensor buffer,
+                   HostTensor::AllocateRecurring(
+                       DType::kUInt8, {static_cast<int64_t>(total_bytes_)}));
   upload_.adapter.tensors = SharedBytes(buffer.data, buffer.bytes());
-  chunks_.emplace(buffer.data.get(), header.total_bytes(), "adapter");
+  chunks_.emplace(buffer.data.get(), total_bytes_, "adapter");
   digest_.emplace(upload_.adapter.digest_kind);
   return absl::OkStatus();
 }
 
 template <typename Chunk>
 absl::Status AdapterReceiver::AddChunk(const Chunk& chunk) {
-  if (!chunks_.has_value() || ended_) {
+  if (total_bytes_ == 0 || ended_) {
     return absl::InvalidArgumentError(
         "adapter chunk before the header, or after the end");
   }
+  if (!chunks_.has_value()) RETURN_IF_ERROR(Allocate());
   const uint64_t before = chunks_->received();
   RETURN_IF_ERROR(chunks_->Add(chunk));
   digest_->Update(
@@ -207,7 +238,7 @@ absl::Status AdapterReceiver::AddChunk(const Chunk& chunk) {
 }
 
 absl::Status AdapterReceiver::End(const v1::AdapterEnd& end) {
-  if (!chunks_.has_value() || ended_) {
+  if (total_bytes_ == 0 || ended_) {
     return absl::InvalidArgumentError(
         "adapter end before the header, or a second one");
   }
@@ -219,11 +250,12 @@ absl::Status AdapterReceiver::End(const v1::AdapterEnd& end) {
 absl::StatusOr<AdapterUpload> AdapterReceiver::Finish() {
   if (!started_) return absl::DataLossError("no adapter header arrived");
   if (upload_.is_base) return std::move(upload_);
-  if (!chunks_->complete() || !ended_) {
+  const uint64_t received = chunks_.has_value() ? chunks_->received() : 0;
+  if (received < total_bytes_ || !ended_) {
     return absl::DataLossError(absl::StrCat("the adapter ended after ",
-                                            chunks_->received(),
+                                            received,
                                             " of ",
-                                            upload_.adapter.tensors.size(),
+                                            total_bytes_,
                                             " bytes, or without its digest"));
   }
   digest_->Update(upload_.adapter.config_json);
@@ -244,10 +276,7 @@ absl::StatusOr<AdapterUpload> AdapterReceiver::Finish() {
 absl::StatusOr<AdapterUpload> ReceiveAdapter(
     const WorkerDescription& description,
     const std::function<bool(grpc::ByteBuffer*)>& read) {
-  AdapterReceiver receiver({description.max_adapter_bytes,
-                            std::min(description.max_positions, kMaxProbeIds),
-                            description.vocab_size,
-                            description.weight_sets});
+  AdapterReceiver receiver(LimitsOf(description));
   grpc::ByteBuffer message;
   while (read(&message)) {
     RETURN_IF_ERROR(receiver.Add(message));

@@ -39,10 +39,18 @@ struct AdapterLimits {
   std::vector<WeightSet> weight_sets = {WeightSet::kLive};
 };
 
+AdapterLimits LimitsOf(const WorkerDescription& description);
+
 // Hashes each chunk as it comes, while it is in the cache. Not thread-safe.
 class AdapterReceiver {
  public:
   explicit AdapterReceiver(const AdapterLimits& limits) : limits_(limits) {}
+
+  // What the header said; after it was added.
+  WeightSet set() const { return upload_.set; }
+  const std::string& key() const { return upload_.key; }
+  // As if all had come, of what another upload with this key brought.
+  AdapterUpload AsServed() const;
 
   // The next message, encoded or not. RESOURCE_EXHAUSTED for an adapter past
   // the limit, before it is allocated; INVALID_ARGUMENT for a bad header, set,
@@ -56,6 +64,7 @@ class AdapterReceiver {
 
  private:
   absl::Status Start(const v1::AdapterHeader& header);
+  absl::Status Allocate();
   absl::Status End(const v1::AdapterEnd& end);
   template <typename Chunk>
   absl::Status AddChunk(const Chunk& chunk);
@@ -63,6 +72,7 @@ class AdapterReceiver {
   const AdapterLimits limits_;
   bool started_ = false;
   bool ended_ = false;
+  uint64_t total_bytes_ = 0;
   AdapterUpload upload_;
   std::optional<ChunkAssembler> chunks_;
   std::optional<ContentDigest> digest_;  // of what chunks_ holds

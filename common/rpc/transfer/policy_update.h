@@ -42,6 +42,11 @@ struct PolicyUpdate {
   // and must not be read. None: all is final.
   std::shared_ptr<const UpdateProgress> progress;
 
+  // Names this update where several clients push it to the same workers, as the
+  // ranks of a trainer do: a worker reads it from one of them. Empty: only this
+  // client has it.
+  std::string key;
+
   // Of the chunks (chunk_stream.h) of `adapter.tensors`, shared by the streams
   // to all workers. None: each stream computes its own.
   std::shared_ptr<const ChunkChecksums> checksums;

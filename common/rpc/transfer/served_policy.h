@@ -19,6 +19,11 @@ struct AdapterUpload {
   bool is_base = false;  // adapter off; `adapter` is then empty
   SerializedAdapter adapter;
   std::vector<int32_t> probe_ids;
+  // Names the update (PolicyUpdate::key); empty: it has no name.
+  std::string key;
+  // `adapter` is empty, for another upload with this key brought it: to be
+  // probed only, and only if that is what is served.
+  bool is_served = false;
 };
 
 // What a worker reports after it switched to an upload.
@@ -33,6 +38,7 @@ struct ServedPolicy {
   bool loaded = false;  // false before the first upload
   int64_t version = 0;
   std::string digest;  // empty: the base
+  std::string key;     // of the upload that brought it
 };
 
 // "version 12 (3f6c0a91d2b4)", or "version 0 (base)" for an empty digest.

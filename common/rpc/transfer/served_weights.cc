@@ -54,6 +54,17 @@ absl::Status ServedWeights::Check(WeightSet set,
   return absl::OkStatus();
 }
 
+absl::StatusOr<bool> IsServedAlready(const ServedPolicy& served,
+                                     const AdapterUpload& upload) {
+  if (!upload.is_served) {
+    return served.loaded && served.version == upload.version &&
+           served.digest == upload.adapter.digest;
+  }
+  if (served.loaded && served.key == upload.key) return true;
+  return absl::NotFoundError(
+      "what another upload with this key brought is no longer served");
+}
+
 absl::StatusOr<LoadResult> LoadOnComputeThread(
     AdapterUpload upload,
     BoundedQueue<std::function<void()>>& commands,

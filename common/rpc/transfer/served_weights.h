@@ -38,6 +38,11 @@ class ServedWeights {
   std::map<WeightSet, ServedPolicy> served_ ABSL_GUARDED_BY(mutex_);
 };
 
+// Whether `upload` is what `served` is, so that it is only to be probed.
+// NOT_FOUND if it has to be (AdapterUpload::is_served) and is not.
+absl::StatusOr<bool> IsServedAlready(const ServedPolicy& served,
+                                     const AdapterUpload& upload);
+
 // What a worker did with an upload.
 struct LoadResult {
   WeightSet set = WeightSet::kLive;

@@ -10,20 +10,41 @@
 #include "grpcpp/support/sync_stream.h"
 
 #include "common/rpc/transfer/adapter_stream.h"
+#include "common/rpc/transfer/served_weights.h"
+#include "common/rpc/transfer/upload_turns.h"
 
 namespace dapd {
 
 // Makes a worker serve an upload. `cancelled` is true once its sender waits no
-// longer.
+// longer. NOT_FOUND for one that should be served already and is not
+// (IsServedAlready).
 using LoadUpload = std::function<absl::StatusOr<LoadResult>(
     AdapterUpload upload, const std::function<bool()>& cancelled)>;
 
-// Reads the whole upload, loads it and fills in the response. Errors as
-// AdapterReceiver and `load` have them.
-grpc::Status TakeAdapterUpload(const WorkerDescription& description,
-                               grpc::ServerContext* context,
-                               grpc::ServerReader<grpc::ByteBuffer>* reader,
-                               const LoadUpload& load,
-                               v1::LoadAdapterResponse* response);
+// Thread-safe.
+class AdapterTaker {
+ public:
+  // `served`, which must outlive it, is what `load` changes.
+  AdapterTaker(WorkerDescription description,
+               const ServedWeights& served,
+               LoadUpload load);
+
+  // Reads the upload, loads it and fills in the response; of several with the
+  // same key one is read, and the others have what it brought probed. Errors as
+  // AdapterReceiver and `load` have them.
+  grpc::Status Take(grpc::ServerContext* context,
+                    grpc::ServerReader<grpc::ByteBuffer>* reader,
+                    v1::LoadAdapterResponse* response);
+
+ private:
+  absl::StatusOr<LoadResult> ReadAndLoad(
+      const std::function<bool(grpc::ByteBuffer*)>& read,
+      const std::function<bool()>& cancelled);
+
+  const WorkerDescription description_;
+  const ServedWeights& served_;
+  const LoadUpload load_;
+  UploadTurns turns_;
+};
 
 }  // namespace dapd

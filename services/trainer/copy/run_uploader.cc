@@ -19,6 +19,7 @@
 #include "common/base/json_lines.h"
 #include "common/base/log.h"
 #include "common/base/printable.h"
+#include "common/base/random_name.h"
 #include "common/base/sha256.h"
 #include "common/base/status_macros.h"
 

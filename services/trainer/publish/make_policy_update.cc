@@ -22,11 +22,13 @@ absl::StatusOr<std::shared_ptr<const PolicyUpdate>> MakePolicyUpdate(
     const ModelWeights& weights,
     const Adapter* adapter,
     int64_t version,
+    const std::string& key,
     const std::string& base_model_path,
     const std::vector<int32_t>& probe_ids,
     DigestKind digest_kind) {
   auto update = std::make_shared<PolicyUpdate>();
   update->version = version;
+  update->key = key;
   update->is_base = adapter == nullptr;
   if (adapter != nullptr) {
     ASSIGN_OR_RETURN(update->adapter,

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
 #include "common/base/failpoint.h"
 #include "common/base/status_macros.h"
 #include "services/trainer/publish/make_policy_update.h"
@@ -47,6 +49,7 @@ absl::StatusOr<std::unique_ptr<PolicyUpdateWriter>> PolicyPublisher::WriteNext()
     const {
   return PolicyUpdateWriter::Start(parts_.policy.live(),
                                    parts_.policy.version() + 1,
+                                   KeyOf(parts_.policy.version() + 1),
                                    parts_.base_model_path,
                                    probe_ids_,
                                    parts_.digest_kind,
@@ -60,11 +63,18 @@ void PolicyPublisher::Serve(std::shared_ptr<const PolicyUpdate> update) {
   parts_.on_served(served_->version);
 }
 
+// A worker keeps keys by set, and a set has one adapter a version.
+std::string PolicyPublisher::KeyOf(int64_t version) const {
+  if (parts_.attempt_key.empty()) return "";
+  return absl::StrCat(parts_.attempt_key, "/", version);
+}
+
 absl::StatusOr<std::shared_ptr<const PolicyUpdate>> PolicyPublisher::Pack(
     const Adapter* adapter, int64_t version) const {
   return MakePolicyUpdate(parts_.weights,
                           adapter,
                           version,
+                          KeyOf(version),
                           parts_.base_model_path,
                           probe_ids_,
                           parts_.digest_kind);

@@ -32,6 +32,9 @@ struct PolicyPublisherParts {
   const Policy& policy;
   std::set<WeightSet> teacher_sets;  // that the objective reads
   DigestKind digest_kind;            // of all that is pushed
+  // Of all ranks' updates in this attempt, and of no others'; empty where there
+  // is one rank (PolicyUpdate::key).
+  std::string attempt_key;
   RolloutClient& rollouts;
   TeacherClient& teachers;
   // The rollout workers are to serve this policy from now on.
@@ -69,6 +72,7 @@ class PolicyPublisher {
   const std::shared_ptr<const PolicyUpdate>& served() const { return served_; }
 
  private:
+  std::string KeyOf(int64_t version) const;
   absl::StatusOr<std::shared_ptr<const PolicyUpdate>> Pack(
       const Adapter* adapter, int64_t version) const;
 

@@ -37,6 +37,7 @@ absl::StatusOr<HostTensor> TakeBuffer(SideStream& side, int64_t bytes) {
 absl::StatusOr<std::unique_ptr<PolicyUpdateWriter>> PolicyUpdateWriter::Start(
     const Adapter& adapter,
     int64_t version,
+    const std::string& key,
     const std::string& base_model_path,
     const std::vector<int32_t>& probe_ids,
     DigestKind digest_kind,
@@ -49,6 +50,7 @@ absl::StatusOr<std::unique_ptr<PolicyUpdateWriter>> PolicyUpdateWriter::Start(
                    LayOutAdapter(adapter, base_model_path, allocate));
   auto update = std::make_shared<PolicyUpdate>();
   update->version = version;
+  update->key = key;
   update->adapter.config_json = std::move(layout.config_json);
   update->adapter.tensors =
       SharedBytes(layout.buffer.data, layout.buffer.bytes());

@@ -32,12 +32,13 @@ namespace dapd {
 class PolicyUpdateWriter {
  public:
   // For an adapter with the shapes and the configuration of `adapter`, whose
-  // values do not matter yet. `side`: that of the adapter's device, must
-  // outlive the writer; null: on the CPU. RESOURCE_EXHAUSTED if there is no
-  // memory for its bytes.
+  // values do not matter yet. `key`: PolicyUpdate::key. `side`: that of the
+  // adapter's device, must outlive the writer; null: on the CPU.
+  // RESOURCE_EXHAUSTED if there is no memory for its bytes.
   static absl::StatusOr<std::unique_ptr<PolicyUpdateWriter>> Start(
       const Adapter& adapter,
       int64_t version,
+      const std::string& key,
       const std::string& base_model_path,
       const std::vector<int32_t>& probe_ids,
       DigestKind digest_kind,

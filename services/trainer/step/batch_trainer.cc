@@ -63,6 +63,7 @@ BatchTrainer::BatchTrainer(BatchTrainerParts parts, Planner planner)
                   .policy = parts_.policy,
                   .teacher_sets = SetsRead(parts_.terms),
                   .digest_kind = DigestOfPushes(parts_.config.security),
+                  .attempt_key = parts_.attempt_key,
                   .rollouts = parts_.rollouts,
                   .teachers = parts_.teachers,
                   .on_served = parts_.on_served}) {}

@@ -39,6 +39,7 @@ struct BatchTrainerParts {
   ShardedLayers* sharded_layers;  // those of `weights`; null: it is whole
   Policy& policy;                 // the same on all ranks
   TrainerLimits limits;           // of the weights' device
+  std::string attempt_key;        // as PolicyPublisherParts has it
   // Those that are part of a step.
   std::function<void(TrainerPhase phase)> on_phase;
   // How many of this rank's answers or micro-batches of the phase are done.

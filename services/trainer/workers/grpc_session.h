@@ -186,9 +186,12 @@ class GrpcSession : public WorkerSession<Task, Result> {
     // After a refused Write the reason is in the status.
     const absl::Status taken = FromGrpcStatus(writer->Finish());
     RETURN_IF_ERROR(absl::IsAborted(sent) ? sent : taken);
-    // One that is content before it has all cannot know what it acknowledges,
-    // nor is the digest there that it would be compared with.
-    RETURN_IF_ERROR(sent);
+    if (!sent.ok()) {
+      // One that is content before it has all cannot know what it acknowledges,
+      // unless it has the update from another rank.
+      if (update.key.empty()) return sent;
+      RETURN_IF_ERROR(update.WaitUntilFinished());
+    }
     RETURN_IF_ERROR(CheckAcknowledgement(response, set, update));
     return bytes;
   }

@@ -132,14 +132,11 @@ TEST_F(ModelScorerTest, AProbeOfTheBaseChangesNoSet) {
   ASSERT_TRUE(scorer_->Load(MakeUpload()).ok());
   input_.weights = WeightSet::kSnapshot;
   const at::Tensor before = Score(Payload::kHiddenStates)[kA]["hidden"];
-  AdapterUpload base;
-  base.set = WeightSet::kBase;
-  base.is_base = true;
-  base.probe_ids = {1, 2, 3, 4};
-  const auto applied = scorer_->Load(base);
+  const std::vector<int32_t> probe_ids = {1, 2, 3, 4};
+  const auto applied = scorer_->Probe(WeightSet::kBase, probe_ids);
   ASSERT_TRUE(applied.ok()) << applied.status();
   EXPECT_EQ(applied->probe_logprobs[0],
-            TokenLogprobs(*weights_, nullptr, base.probe_ids)[0].item<float>());
+            TokenLogprobs(*weights_, nullptr, probe_ids)[0].item<float>());
   EXPECT_TRUE(at::equal(Score(Payload::kHiddenStates)[kA]["hidden"], before));
 }
 

@@ -280,8 +280,22 @@ TEST_F(TeacherWorkerTest, AnIdleWorkerKeepsPrefixesAndNothingElse) {
   Expect<ViewScores>();
   Expect<ScoreFinished>();
   EXPECT_EQ(control_.forgotten, forgotten);
-  Load(1, "digest");
+  Load(2, "next");
   while (control_.forgotten == forgotten) absl::SleepFor(absl::Milliseconds(1));
+}
+
+TEST_F(TeacherWorkerTest, WhatIsServedAlreadyIsProbedAndItsPrefixesStay) {
+  Load(1, "digest");
+  SubmitPrefix(9, "digest", 0, 8);
+  while (control_.adapter_ahead < 8) absl::SleepFor(absl::Milliseconds(1));
+  const int forgotten = control_.forgotten;
+  Load(1, "digest");  // another rank's upload
+  EXPECT_EQ(control_.loads, 1);
+  Submit(1, WeightSet::kSnapshot, "digest");
+  Expect<ViewScores>();
+  Expect<ViewScores>();
+  Expect<ScoreFinished>();
+  EXPECT_EQ(control_.forgotten, forgotten);
 }
 
 TEST_F(TeacherWorkerTest, PrefixesForOtherWeightsAreLeftOut) {

@@ -34,6 +34,28 @@ TEST(ServedWeightsTest, ASetServesItsOwnVersionAndNoOther) {
   EXPECT_EQ(served.Loaded().size(), 2U);
 }
 
+TEST(IsServedAlreadyTest, TheSameVersionAndDigestAre) {
+  const ServedPolicy served = {true, 4, "digest", "key"};
+  AdapterUpload upload;
+  upload.version = 4;
+  upload.adapter.digest = "digest";
+  EXPECT_TRUE(*IsServedAlready(served, upload));
+  EXPECT_FALSE(*IsServedAlready({}, upload));
+  upload.version = 5;
+  EXPECT_FALSE(*IsServedAlready(served, upload));
+  upload.version = 4;
+  upload.adapter.digest = "other";
+  EXPECT_FALSE(*IsServedAlready(served, upload));
+}
+
+TEST(IsServedAlreadyTest, WhatSaysThatItIsHasToBeTheLastUploadWithItsKey) {
+  const AdapterUpload upload = {.key = "key", .is_served = true};
+  EXPECT_TRUE(*IsServedAlready({true, 4, "digest", "key"}, upload));
+  EXPECT_EQ(
+      IsServedAlready({true, 5, "next", "next key"}, upload).status().code(),
+      absl::StatusCode::kNotFound);
+}
+
 TEST(LoadOnComputeThreadTest, TheUploadIsAppliedThere) {
   Commands commands(1);
   std::atomic<bool> applied_there = false;

@@ -24,6 +24,7 @@ class PolicyUpdateWriterTest : public ::testing::TestWithParam<bool> {
   std::unique_ptr<PolicyUpdateWriter> Start() {
     return PolicyUpdateWriter::Start(adapter_,
                                      3,
+                                     "attempt/3",
                                      "base",
                                      probe_,
                                      DigestKind::kXxh3,
@@ -38,10 +39,14 @@ class PolicyUpdateWriterTest : public ::testing::TestWithParam<bool> {
 };
 
 TEST_P(PolicyUpdateWriterTest, ItWritesWhatIsPackedAtOnceByteForByte) {
-  const auto whole =
-      MakePolicyUpdate(
-          *weights_, &adapter_, 3, "base", probe_, DigestKind::kXxh3)
-          .value();
+  const auto whole = MakePolicyUpdate(*weights_,
+                                      &adapter_,
+                                      3,
+                                      "attempt/3",
+                                      "base",
+                                      probe_,
+                                      DigestKind::kXxh3)
+                         .value();
   const auto writer = Start();
   for (const at::Tensor& tensor : adapter_.Tensors()) {
     ASSERT_TRUE(writer->Append(tensor).ok());
@@ -52,6 +57,8 @@ TEST_P(PolicyUpdateWriterTest, ItWritesWhatIsPackedAtOnceByteForByte) {
   EXPECT_EQ(written->version, whole->version);
   EXPECT_EQ(written->is_base, whole->is_base);
   EXPECT_EQ(written->adapter.config_json, whole->adapter.config_json);
+  EXPECT_EQ(written->key, "attempt/3");
+  EXPECT_EQ(written->key, whole->key);
   EXPECT_EQ(written->adapter.tensors, whole->adapter.tensors);
   EXPECT_EQ(written->adapter.digest, whole->adapter.digest);
   EXPECT_EQ(written->adapter.digest_kind, DigestKind::kXxh3);
