@@ -63,6 +63,11 @@ int64_t& GraphsOfCudaHost() {
   return graphs;
 }
 
+int64_t& LaunchesBeforeNoMemory() {
+  thread_local int64_t launches = -1;
+  return launches;
+}
+
 int64_t& GraphsWithoutMemory() {
   thread_local int64_t graphs = 0;
   return graphs;
@@ -139,6 +144,8 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
   return cudaSuccess;
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t) {
+  int64_t& left = dapd::LaunchesBeforeNoMemory();
+  if (left >= 0 && left-- == 0) return last_error = cudaErrorMemoryAllocation;
   ++WorkOfCudaHost().graph_launches;
   for (const auto& call : *reinterpret_cast<Calls*>(graph)) {
     dapd::RunUnlessStuck(call);

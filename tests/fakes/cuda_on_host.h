@@ -36,7 +36,11 @@ int64_t& GraphsOfCudaHost();
 // instantiated.
 int64_t& GraphsWithoutMemory();
 
-// The same of streams.
+// So many of the calling thread's next launches of a graph are taken, and then
+// one is not, for want of memory. Negative: all are.
+int64_t& LaunchesBeforeNoMemory();
+
+// So many of the next streams find no memory.
 int64_t& StreamsWithoutMemory();
 
 }  // namespace dapd

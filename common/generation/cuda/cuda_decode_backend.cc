@@ -240,17 +240,18 @@ std::vector<float> CudaDecodeBackend::ScoreTokens(
     const std::vector<int32_t>& ids) {
   model_.EnsureDecoder();
   const auto count = static_cast<int64_t>(ids.size()) - 1;
-  // By a copy that the host does not wait for: it may stand behind steps that
-  // wait for a rank.
-  const at::Tensor forced = ToDevice(
-      at::tensor(std::vector<int32_t>(ids.begin() + 1, ids.end()), at::kInt),
-      model_.tensor_options().device());
+  at::Tensor forced;
   Sequence sequence;
   sequence.request.prompt_ids = {ids.front()};
   sequence.request.sampling.max_new_tokens = count;
   const int64_t slot = num_slots();
-  const Waiting scoring{slot, &sequence, forced.const_data_ptr<int32_t>()};
   model_.ranks().OnEveryRank([&] {
+    // By a copy that the host does not wait for: it may stand behind steps that
+    // wait for a rank.
+    forced = ToDevice(
+        at::tensor(std::vector<int32_t>(ids.begin() + 1, ids.end()), at::kInt),
+        model_.tensor_options().device());
+    const Waiting scoring{slot, &sequence, forced.const_data_ptr<int32_t>()};
     sequence.pages = {TakePages(sequence.request.MaxTokens())};
     Prefill({&scoring, 1});
   });

@@ -168,14 +168,16 @@ void CudaDecodeModel::SetAdapter(std::shared_ptr<const Adapter> adapter) {
 }
 
 void CudaDecodeModel::UseAdapter() {
+  is_applied_ = false;
   ranks_.OnEveryRank([this] {
     if (decoder_ == nullptr || !packed_->Fits(adapter_.get())) Prepare();
     packed_->Apply(adapter_.get());
   });
+  is_applied_ = true;
 }
 
 void CudaDecodeModel::EnsureDecoder() {
-  if (decoder_ == nullptr) UseAdapter();
+  if (decoder_ == nullptr || !is_applied_) UseAdapter();
 }
 
 at::Tensor CudaDecodeModel::Prefill(

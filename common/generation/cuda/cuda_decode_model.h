@@ -96,6 +96,7 @@ class CudaDecodeModel {
   at::Tensor end_tokens_;
   at::Tensor workspace_;
   void* decoder_ = nullptr;
+  bool is_applied_ = false;  // adapter_, to packed_
 };
 
 }  // namespace dapd

@@ -286,8 +286,15 @@ CudaOutcome CudaDecoder::Launch(int64_t steps) {
     outcome.Text("[cuda_decoder] a sequence would outgrow its pages");
     return outcome;
   }
-  outcome = graphs_.Launch(bucket_, steps, stream_);
-  return outcome.ok() ? bursts_.Add(steps, stream_) : outcome;
+  int64_t launched = 0;
+  while (outcome.ok() && launched < steps) {
+    outcome = graphs_.Launch(bucket_, stream_);
+    if (outcome.ok()) ++launched;
+  }
+  if (launched == 0) return outcome;
+  // Also those before one that failed: Stop has to wait for them.
+  const CudaOutcome added = bursts_.Add(launched, stream_);
+  return outcome.ok() ? added : outcome;
 }
 
 CudaOutcome CudaDecoder::Collect(CudaDecodedToken* tokens,

@@ -151,7 +151,8 @@ int DapdCudaDecoderStop(void* decoder, int64_t slot, char* error);
 // returns. At most kMaxBursts may be launched and not collected. An error if a
 // sequence could outgrow its pages in them, or if no memory is there for a
 // graph of these sequences' number and length: then nothing was launched, and
-// the call may be repeated when there is some.
+// the call may be repeated when there is some. Where the device takes no more
+// after some of the steps, those are a launch as any other, and it is an error.
 int DapdCudaDecoderLaunch(void* decoder, int64_t steps, char* error);
 // Waits for the oldest launch and gives its tokens, those of a slot in order,
 // and what Start sampled meanwhile: up to slots * kSampledRing. Launched

@@ -112,6 +112,8 @@ void CudaPackedWeights::Apply(const Adapter* adapter) {
               "another rank or other targets");
   at::NoGradGuard no_grad;
   if (adapter == nullptr && is_base_) return;
+  // Until all is done it is neither: memory may run out half way.
+  is_base_ = false;
   for (size_t layer = 0; layer < layers_.size(); ++layer) {
     for (PackedLinear& linear : layers_[layer]) {
       ApplyTo(static_cast<int64_t>(layer), adapter, &linear);
@@ -145,6 +147,8 @@ void CudaPackedWeights::ApplyTo(int64_t layer,
         const int64_t rank = pair.a.size(0);
         a.narrow(0, 0, rank).copy_(pair.a);
         b.narrow(1, 0, rank).copy_(pair.b * scale);
+        // An adapter of a higher rank may have been there.
+        b.narrow(1, rank, rank_ - rank).zero_();
       } else {
         b.zero_();
       }

@@ -43,13 +43,9 @@ CudaOutcome CudaStepGraphs::Capture(const DecodeBucket& bucket,
 }
 
 CudaOutcome CudaStepGraphs::Launch(const DecodeBucket& bucket,
-                                   int64_t steps,
                                    cudaStream_t stream) const {
   CudaOutcome outcome;
-  const cudaGraphExec_t graph = graphs_.at(bucket);
-  for (int64_t i = 0; i < steps; ++i) {
-    outcome.Cuda("cudaGraphLaunch", cudaGraphLaunch(graph, stream));
-  }
+  outcome.Cuda("cudaGraphLaunch", cudaGraphLaunch(graphs_.at(bucket), stream));
   return outcome;
 }
 

@@ -28,10 +28,8 @@ class CudaStepGraphs {
   // Runs a step on the stream once, which must touch no sequence, and captures
   // it. After an error there is no such graph, and it may be called again.
   CudaOutcome Capture(const DecodeBucket& bucket, cudaStream_t stream);
-  // So many steps of a bucket that Has.
-  CudaOutcome Launch(const DecodeBucket& bucket,
-                     int64_t steps,
-                     cudaStream_t stream) const;
+  // A step of a bucket that Has.
+  CudaOutcome Launch(const DecodeBucket& bucket, cudaStream_t stream) const;
 
  private:
   CudaDecodeStep& step_;

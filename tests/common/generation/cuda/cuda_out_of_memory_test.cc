@@ -149,9 +149,11 @@ TEST(CudaOutOfMemoryTest, PromptsThatFindNoMemoryPassInSmallerNumbers) {
   EXPECT_EQ(first(true), first(false));
 }
 
-TEST(CudaOutOfMemoryTest, ScoringThatFindsNoMemoryForItsGraphDisturbsNobody) {
+enum class Lack { kNone, kOfAGraph, kAtAThirdLaunch };
+
+TEST(CudaOutOfMemoryTest, ScoringThatFindsNoMemoryDisturbsNobody) {
   const auto weights = LongModel();
-  const auto run = [&](bool full) {
+  const auto run = [&](Lack lack) {
     CudaDecodeBackend backend(*weights, {.slots = 2}, CudaDecodeApiOnHost());
     EXPECT_TRUE(backend.Start(0, MakeRequest(30, 40, 1)));
     EXPECT_TRUE(backend.Reserve(0, 70));
@@ -159,13 +161,20 @@ TEST(CudaOutOfMemoryTest, ScoringThatFindsNoMemoryForItsGraphDisturbsNobody) {
     for (const DecodedToken& token : backend.Step()) {
       tokens.push_back(token.token);
     }
-    if (full) {
-      const std::vector<int32_t> ids(1100, 5);
+    const std::vector<int32_t> ids(1100, 5);
+    const int64_t launches = WorkOfCudaHost().graph_launches;
+    if (lack == Lack::kOfAGraph) {
       GraphsWithoutMemory() = 1;
       EXPECT_THROW(backend.ScoreTokens(ids), c10::OutOfMemoryError);
-      EXPECT_EQ(cudaGetLastError(), cudaSuccess);
       EXPECT_EQ(GraphsWithoutMemory(), 0);
     }
+    if (lack == Lack::kAtAThirdLaunch) {
+      LaunchesBeforeNoMemory() = 2;
+      EXPECT_THROW(backend.ScoreTokens(ids), c10::OutOfMemoryError);
+      // None behind the one that was not taken.
+      EXPECT_EQ(WorkOfCudaHost().graph_launches, launches + 2);
+    }
+    EXPECT_EQ(cudaGetLastError(), cudaSuccess);
     for (int step = 0; step < 30 && tokens.size() < 40; ++step) {
       for (const DecodedToken& token : backend.Step()) {
         tokens.push_back(token.token);
@@ -173,9 +182,10 @@ TEST(CudaOutOfMemoryTest, ScoringThatFindsNoMemoryForItsGraphDisturbsNobody) {
     }
     return tokens;
   };
-  const std::vector<int32_t> expected = run(false);
+  const std::vector<int32_t> expected = run(Lack::kNone);
   EXPECT_EQ(expected.size(), 40U);
-  EXPECT_EQ(run(true), expected);
+  EXPECT_EQ(run(Lack::kOfAGraph), expected);
+  EXPECT_EQ(run(Lack::kAtAThirdLaunch), expected);
 }
 
 }  // namespace

@@ -24,12 +24,13 @@ void MergeOnCpu(const at::Tensor& base,
 
 Adapter MakeAdapter(const ModelConfig& config,
                     std::vector<Projection> targets,
-                    double size_of_b) {
-  Adapter adapter =
-      MakeFreshAdapter(config,
-                       {.rank = 5, .alpha = 8, .targets = std::move(targets)},
-                       1,
-                       at::kCPU);
+                    double size_of_b,
+                    int64_t rank = 5) {
+  Adapter adapter = MakeFreshAdapter(
+      config,
+      {.rank = rank, .alpha = 8, .targets = std::move(targets)},
+      1,
+      at::kCPU);
   at::Generator generator = at::detail::createCPUGenerator(7);
   for (auto& layer : adapter.layers) {
     for (LoraPair& pair : layer) {
@@ -80,7 +81,9 @@ double LargestError(const ModelWeights& weights,
       const at::Tensor x = at::randn({4, linear.in}, generator);
       const at::Tensor error =
           Multiply(linear, x) - Expected(weights, adapter, layer, linear, x);
-      largest = std::max(largest, error.abs().max().item<double>());
+      // A NaN is larger than anything.
+      const double of_this = error.abs().max().item<double>();
+      if (!(of_this <= largest)) largest = of_this;
     }
   }
   return largest;
@@ -110,6 +113,40 @@ TEST(CudaPackedWeightsTest, BothFormsComputeWhatLoraLinearDoes) {
       }
     }
   }
+}
+
+// Ranks of 1 to 8 have the same columns.
+TEST(CudaPackedWeightsTest, NothingIsLeftOfAnAdapterOfAHigherRank) {
+  const auto weights = MakeRandomModel("qwen3");
+  const Adapter high = MakeAdapter(weights->config, {}, 0.1, 8);
+  const Adapter low = MakeAdapter(weights->config, {}, 0.1, 4);
+  ModelWeights taken = *weights;
+  CudaPackedWeights packed(
+      taken, AdapterForm::kColumns, &high.config, MergeOnCpu);
+  packed.Apply(&high);
+  ASSERT_TRUE(packed.Fits(&low));
+  packed.Apply(&low);
+  EXPECT_LT(LargestError(*weights, packed, &low), 2e-5);
+}
+
+// Memory runs out half way, and the base is to be served again.
+TEST(CudaPackedWeightsTest, NothingIsLeftOfAnAdapterThatFoundNoMemory) {
+  const auto weights = MakeRandomModel("qwen3");
+  const Adapter adapter = MakeAdapter(weights->config, {}, 0.1);
+  int64_t merges_left = 3;
+  const auto merge = [&](const at::Tensor& base,
+                         const LoraPair& pair,
+                         double scale,
+                         const at::Tensor& merged) {
+    TORCH_CHECK_WITH(OutOfMemoryError, merges_left-- > 0, "no memory");
+    MergeOnCpu(base, pair, scale, merged);
+  };
+  ModelWeights taken = *weights;
+  CudaPackedWeights packed(taken, AdapterForm::kMerged, &adapter.config, merge);
+  EXPECT_THROW(packed.Apply(&adapter), c10::OutOfMemoryError);
+  EXPECT_GT(LargestError(*weights, packed, nullptr), 0.0);
+  packed.Apply(nullptr);
+  EXPECT_EQ(LargestError(*weights, packed, nullptr), 0.0);
 }
 
 TEST(CudaPackedWeightsTest, ColumnsFitOneLayoutOfAdapters) {
