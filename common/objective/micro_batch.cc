@@ -91,16 +91,18 @@ void ForEachTensor(const std::vector<LoraLayer>& layers,
 }
 
 void AddPack(MicroBatchResult pack, MicroBatchResult* sum) {
-  sum->sampler_mismatch += pack.sampler_mismatch;
-  for (size_t k = 0; k < pack.sums.size(); ++k) sum->sums[k] += pack.sums[k];
+  // First, for a device that has no memory for their kernel has not begun: the
+  // pack is run again.
   if (sum->gradients.empty()) {
     sum->gradients = std::move(pack.gradients);
-    return;
+  } else {
+    ForEachTensor(
+        pack.gradients,
+        sum->gradients,
+        [](const at::Tensor& from, const at::Tensor& to) { to.add_(from); });
   }
-  ForEachTensor(
-      pack.gradients,
-      sum->gradients,
-      [](const at::Tensor& from, const at::Tensor& to) { to.add_(from); });
+  sum->sampler_mismatch += pack.sampler_mismatch;
+  for (size_t k = 0; k < pack.sums.size(); ++k) sum->sums[k] += pack.sums[k];
 }
 
 // The parts as one pack or, where memory does not suffice, as two and so on.

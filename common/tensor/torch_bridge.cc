@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
+#include <exception>
 #include <string>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 
+#include "common/base/end_for_restart.h"
 #include "common/base/failpoint.h"
 #include "common/base/status_error.h"
 #include "common/base/status_macros.h"
@@ -74,6 +77,22 @@ absl::Status DeviceLost(absl::string_view why) {
       why));
 }
 
+std::terminate_handler otherwise = nullptr;
+
+// Destructors ask the device as well, to free what copies still read or to mark
+// a place in a stream. On one that has failed they throw, while the first error
+// is on its way to CatchTorch, and that ends the process before anybody could.
+[[noreturn]] void EndIfDeviceIsLost() {
+  const DeviceCheck check = device_check;
+  const absl::Status device = check == nullptr ? absl::OkStatus() : check();
+  if (!device.ok()) {
+    EndForRestart(DeviceLost(
+        absl::StrCat(std::string(device.message()), ", first seen at an end")));
+  }
+  otherwise();
+  std::abort();
+}
+
 absl::Status StatusOfError(const c10::Error& error) {
   std::string text = error.what_without_backtrace();
   text.resize(std::min(text.size(), text.find('\n')));
@@ -88,7 +107,14 @@ absl::Status StatusOfError(const c10::Error& error) {
 
 }  // namespace
 
-void SetDeviceCheck(DeviceCheck check) { device_check = check; }
+void SetDeviceCheck(DeviceCheck check) {
+  device_check = check;
+  if (check == nullptr) return;
+  [[maybe_unused]] static const bool is_set = [] {
+    otherwise = std::set_terminate(EndIfDeviceIsLost);
+    return true;
+  }();
+}
 
 absl::Status CatchTorch(const std::function<absl::Status()>& work) {
   const absl::Status injected = DAPD_FAILPOINT_STATUS("device.compute");

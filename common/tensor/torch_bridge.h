@@ -31,6 +31,8 @@ absl::Status CatchTorch(const std::function<absl::Status()>& work);
 // How CatchTorch learns after an error, other than a want of memory, whether
 // the device that this process computes on still works: OK, or why it never
 // will again. Null, as at first: nobody is asked. May be called on any thread.
+// Where one is set, an exception that nobody can catch (std::terminate) on a
+// device that has failed ends the process for a restart (end_for_restart.h).
 using DeviceCheck = absl::Status (*)();
 void SetDeviceCheck(DeviceCheck check);
 

@@ -8,26 +8,13 @@
 #include "absl/time/time.h"
 
 #include "common/base/status_macros.h"
-#include "common/tensor/torch_bridge.h"
+#include "common/objective/upload_scores.h"
 
 namespace dapd {
 namespace {
 
 // How soon CollectRollouts hears that it is to stop.
 constexpr absl::Duration kStopTick = absl::Milliseconds(100);
-
-TeacherScores ToScores(const std::map<std::string, HostTensor>& tensors,
-                       at::Device device) {
-  TeacherScores scores;
-  for (const auto& [name, host] : tensors) {
-    const at::Tensor tensor = ToTorch(host).to(device);
-    if (name == "hidden") scores.hidden = tensor;
-    if (name == "logits") scores.logits = tensor;
-    if (name == "ids") scores.top_ids = tensor.to(at::kLong);
-    if (name == "logprobs") scores.top_logprobs = tensor;
-  }
-  return scores;
-}
 
 }  // namespace
 
@@ -319,7 +306,7 @@ absl::Status SamplePipeline::AcceptRollout(size_t index,
 absl::Status SamplePipeline::AcceptScore(const ScoreResult& result) {
   std::map<ViewName, TeacherScores> views;
   for (const auto& [view, tensors] : result.views) {
-    views[view] = ToScores(tensors, options_.device);
+    views[view] = UploadScores(tensors, options_.device, make_room_);
   }
   MutexLock lock(&mutex_);
   const auto pending = pending_scores_.find(result.id);

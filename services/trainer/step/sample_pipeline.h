@@ -32,6 +32,7 @@
 #include "common/data/view_builder.h"
 #include "common/generation/sampling.h"
 #include "common/objective/micro_batch.h"
+#include "common/objective/upload_scores.h"
 #include "services/trainer/step/answer_rules.h"
 #include "services/trainer/step/pipeline_options.h"
 #include "services/trainer/step/rollout_record.h"
@@ -133,6 +134,9 @@ class SamplePipeline {
   std::vector<int32_t> PrefixOf(size_t index) const;
   // Of the batch that was started.
   const Problem& ProblemOf(size_t index) const;
+  // How memory is found for scores on a device that is full, from now on; null:
+  // it is not.
+  void SetMakeRoom(MakeRoom make_room) { make_room_ = std::move(make_room); }
   // Takes in the scores that are there; waits up to `timeout` for the first.
   absl::Status AcceptScores(absl::Duration timeout);
 
@@ -206,6 +210,7 @@ class SamplePipeline {
   bool with_scores_ = true;
   AnswerRules rules_;        // of the batch that was started
   SamplingParams sampling_;  // of the same
+  MakeRoom make_room_;
   PrefixStreamer streamer_;
   SampledPrefixes prefixes_;                            // those of attempt 0
   std::map<uint64_t, RolloutTaskOf> pending_rollouts_;  // of CollectRollouts

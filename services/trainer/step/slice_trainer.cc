@@ -67,6 +67,7 @@ SliceTrainer::SliceTrainer(const BatchTrainerParts& parts,
              limits_,
              pass_memory_),
       objective_(parts.terms) {
+  pipeline_.SetMakeRoom([this] { return ahead_.GiveUp(); });
   std::vector<std::vector<Views>> known;
   for (const MicroBatch& micro_batch : micro_batches_) {
     known.emplace_back();

@@ -36,6 +36,9 @@ class SliceTrainer {
                HeadWorkspace& workspace,
                size_t num_samples,
                StepReport* report);
+  ~SliceTrainer() { pipeline_.SetMakeRoom(nullptr); }
+  SliceTrainer(const SliceTrainer&) = delete;
+  SliceTrainer& operator=(const SliceTrainer&) = delete;
 
   // While another thread collects answers, in the phase "rollout": trains what
   // it can until `is_collected`, which may be late by a micro-batch or a few

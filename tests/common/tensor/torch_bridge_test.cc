@@ -1,5 +1,8 @@
 #include "common/tensor/torch_bridge.h"
 
+#include <csignal>
+#include <cstdlib>
+#include <exception>
 #include <string>
 
 #include "gtest/gtest.h"
@@ -47,6 +50,25 @@ TEST_F(TorchBridgeTest, ALostDeviceMeansStartMeAgain) {
   for (const std::string part : {"an illegal access", "a product failed"}) {
     EXPECT_NE(status.message().find(part), absl::string_view::npos) << status;
   }
+}
+
+// As the destructor of a buffer that a copy still reads does.
+TEST_F(TorchBridgeTest, AnErrorBehindAnErrorOfALostDeviceMeansTheSame) {
+  struct Throws {
+    ~Throws() { std::rethrow_exception(std::make_exception_ptr(1)); }
+  };
+  const auto fail_twice = [] {
+    const absl::Status unreached = CatchTorch([]() -> absl::Status {
+      const Throws buffer;
+      TORCH_CHECK(false, "a product failed");
+    });
+    std::_Exit(unreached.ok() ? 1 : 2);
+  };
+  EXPECT_EXIT(fail_twice(), testing::KilledBySignal(SIGABRT), "");
+  device_works = false;
+  EXPECT_EXIT(fail_twice(),
+              testing::ExitedWithCode(static_cast<int>(ExitCode::kRestart)),
+              "an illegal access.*restarted");
 }
 
 TEST_F(TorchBridgeTest, ALaunchMayWantMemory) {
