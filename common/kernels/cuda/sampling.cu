@@ -1,5 +1,6 @@
 #include "common/kernels/cuda/device.cuh"
 #include "common/kernels/cuda/sampling.h"
+#include "common/kernels/cuda/sampling_by_mass.cuh"
 #include "common/kernels/sampling_math.h"
 
 namespace dapd {
@@ -8,12 +9,7 @@ namespace {
 constexpr int kSliceThreads = 256;
 constexpr int kPerThread = 32;
 constexpr int kSliceSize = kSliceThreads * kPerThread;
-constexpr int kChooseThreads = 512;
 constexpr int kMaxCandidates = 4096;
-// The general way: logits that a thread has under way, and sets of bins, of
-// which a lane adds to one, so that few lanes collide.
-constexpr int kLogitsAhead = 8;
-constexpr int kReplicas = 8;
 
 // What the first launch finds of a slice.
 struct Slice {
@@ -28,7 +24,7 @@ __host__ __device__ int64_t NumSlices(int64_t vocab) {
   return (vocab + kSliceSize - 1) / kSliceSize;
 }
 
-// Tokens to sort for a sequence; 0: the general way.
+// Tokens to sort for a sequence; 0: it is chosen by mass.
 __device__ int SortedCount(const CudaSequence& sequence,
                            int64_t num_tokens,
                            int64_t num_slices) {
@@ -146,37 +142,10 @@ __global__ void __launch_bounds__(kSliceThreads) ReadSlices(SampleArgs args) {
   }
 }
 
-// A DigitBin that threads add to at the same time. Shared memory adds 32 bits
-// by itself; 64 are a loop that begins again whenever another thread was
-// faster.
-struct SharedBin {
-  uint32_t low;  // of the weight
-  uint32_t high;
-  uint32_t count;
-
-  __device__ void Add(uint64_t weight) {
-    const auto to_low = static_cast<uint32_t>(weight);
-    const uint32_t carry = atomicAdd(&low, to_low) > ~to_low ? 1 : 0;
-    const uint32_t to_high = static_cast<uint32_t>(weight >> 32) + carry;
-    if (to_high != 0) atomicAdd(&high, to_high);
-    atomicAdd(&count, 1U);
-  }
-  __device__ uint64_t Weight() const {
-    return static_cast<uint64_t>(high) << 32 | low;
-  }
-};
-
-// A bin more than there are digits: those of one digit lie in different banks.
-using Replica = SharedBin[kNumDigits + 1];
-static_assert(sizeof(SharedBin) / sizeof(uint32_t) * (kNumDigits + 1) % 2 == 1);
-
 // The memory that either way of choosing uses.
 union ChooseMemory {
   uint64_t candidates[kMaxCandidates];
-  struct {
-    Replica replicas[kReplicas];
-    DigitBin sums[kNumDigits];
-  } bins;
+  MassMemory bins;
 };
 
 // Merges the slices' best and picks. Every thread returns the token.
@@ -218,132 +187,6 @@ __device__ int32_t ChooseSorted(const Slice* slices,
   return chosen;
 }
 
-// A row of logits as the general way weighs it: every known token at or above
-// `floor`, by number or by mass.
-struct WeighedRow {
-  const float* logits;
-  int num_tokens;
-  float best;
-  float temperature;
-  bool by_mass;
-  uint64_t floor;
-
-  // visit(key, weight) for the calling thread's tokens of this descent's
-  // prefix. Without a weight they change no quantile.
-  template <typename Visit>
-  __device__ void ForEach(const RadixDescent& descent,
-                          const Visit& visit) const {
-    for (int first = threadIdx.x; first < num_tokens;
-         first += kLogitsAhead * kChooseThreads) {
-      float ahead[kLogitsAhead];
-#pragma unroll
-      for (int i = 0; i < kLogitsAhead; ++i) {
-        // Behind the last token that one again, for nothing.
-        ahead[i] = logits[min(first + i * kChooseThreads, num_tokens - 1)];
-      }
-#pragma unroll
-      for (int i = 0; i < kLogitsAhead; ++i) {
-        const int token = first + i * kChooseThreads;
-        const uint64_t key = RankKey(ahead[i], static_cast<uint32_t>(token));
-        if (token >= num_tokens || key < floor || !descent.Matches(key)) {
-          continue;
-        }
-        const uint64_t weight =
-            by_mass ? FixedMass(ahead[i], best, temperature) : 1;
-        if (weight != 0) visit(key, weight);
-      }
-    }
-  }
-};
-
-// The sum of all weights, in every thread.
-__device__ uint64_t TotalWeight(const WeighedRow& row) {
-  __shared__ unsigned long long total;
-  if (threadIdx.x == 0) total = 0;
-  __syncthreads();
-  unsigned long long sum = 0;
-  row.ForEach(RadixDescent{},
-              [&](uint64_t /*key*/, uint64_t weight) { sum += weight; });
-  // One addition a warp: 512 to one place would follow each other.
-  sum = ButterflySum<kWarp>(sum);
-  if (threadIdx.x % kWarp == 0) atomicAdd(&total, sum);
-  __syncthreads();
-  return total;
-}
-
-// Runs a descent to its end; every thread returns it.
-__device__ RadixDescent RunDescent(const WeighedRow& row,
-                                   uint64_t need,
-                                   ChooseMemory& memory) {
-  __shared__ RadixDescent descent;
-  if (threadIdx.x == 0) {
-    descent = RadixDescent{};
-    descent.need = need;
-  }
-  auto& [replicas, sums] = memory.bins;
-  __syncthreads();
-  while (!descent.done) {
-    for (int i = threadIdx.x; i < kReplicas * kNumDigits; i += kChooseThreads) {
-      replicas[i / kNumDigits][i % kNumDigits] = {0, 0, 0};
-    }
-    __syncthreads();
-    const RadixDescent now = descent;
-    SharedBin* bins = replicas[threadIdx.x % kReplicas];
-    row.ForEach(now, [&](uint64_t key, uint64_t weight) {
-      bins[now.Digit(key)].Add(weight);
-    });
-    __syncthreads();
-    if (threadIdx.x < kNumDigits) {
-      DigitBin sum = {0, 0};
-      for (const Replica& replica : replicas) {
-        sum.weight += replica[threadIdx.x].Weight();
-        sum.count += replica[threadIdx.x].count;
-      }
-      sums[threadIdx.x] = sum;
-    }
-    __syncthreads();
-    if (threadIdx.x == 0) descent.Descend(sums);
-    __syncthreads();
-  }
-  const RadixDescent finished = descent;
-  __syncthreads();
-  return finished;
-}
-
-// The token by weighted quantiles. Every thread returns it.
-__device__ int32_t ChooseByMass(const float* logits,
-                                float best,
-                                int num_tokens,
-                                const CudaSequence& sequence,
-                                double uniform,
-                                ChooseMemory& memory) {
-  __shared__ int32_t chosen;
-  WeighedRow row{logits,
-                 num_tokens,
-                 best,
-                 MassTemperature(sequence.temperature),
-                 false,
-                 0};
-  if (sequence.top_k > 0 && sequence.top_k < num_tokens) {
-    row.floor =
-        RunDescent(row, static_cast<uint64_t>(sequence.top_k), memory).Floor();
-  }
-  row.by_mass = true;
-  uint64_t total = TotalWeight(row);
-  if (sequence.top_p < 1.0) {
-    const RadixDescent cut =
-        RunDescent(row, MassToReach(sequence.top_p, total), memory);
-    row.floor = cut.Floor() > row.floor ? cut.Floor() : row.floor;
-    total = cut.weight;
-  }
-  const RadixDescent draw = RunDescent(row, MassToPass(uniform, total), memory);
-  // Above the row's floor only one key with a weight has the prefix.
-  row.ForEach(
-      draw, [&](uint64_t key, uint64_t /*weight*/) { chosen = IdOfKey(key); });
-  __syncthreads();
-  return chosen;
-}
-
 // Thread 0: records the token and moves the sequence on.
 __device__ void Advance(const SampleArgs& args,
                         int64_t row,
@@ -366,6 +209,7 @@ __device__ void Advance(const SampleArgs& args,
 
 __global__ void __launch_bounds__(kChooseThreads) Choose(SampleArgs args) {
   __shared__ ChooseMemory memory;
+  __shared__ RadixDescent descent;
   WaitForLaunchBefore();
   const int64_t row = blockIdx.x;
   const int32_t slot = args.slot_of_row[row];
@@ -400,7 +244,8 @@ __global__ void __launch_bounds__(kChooseThreads) Choose(SampleArgs args) {
                            static_cast<int>(args.num_tokens),
                            sequence,
                            uniform,
-                           memory);
+                           memory.bins,
+                           descent);
   }
   // Nobody reads the sequence any more.
   __syncthreads();
