@@ -49,10 +49,11 @@ metrics: {{rollout_listen: "127.0.0.1:0", teacher_listen: "127.0.0.1:0", trainer
             assert result.returncode == 0, f"{arguments}: code {result.returncode}\n{result.stderr}"
         return result
 
-    def start(self, name, **settings):
+    def start(self, name, failpoints="", **settings):
         flags = set_flags({"run.name": name, **settings})
         log = open(self.folder / f"{name}.log", "w")
-        return subprocess.Popen([BIN / "dapd", "run", self.config, *flags], stderr=log, stdout=log)
+        return subprocess.Popen([BIN / "dapd", "run", self.config, *flags], stderr=log, stdout=log,
+                                env={**os.environ, "DAPD_FAILPOINTS": failpoints})
 
     def run(self, name, check=True, **settings):
         result = self.dapd("run", self.config, *set_flags({"run.name": name, **settings}), check=check)

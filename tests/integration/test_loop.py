@@ -26,7 +26,8 @@ def test_three_rollout_workers_give_the_adapter_of_one(reference_run):
 @pytest.mark.parametrize("victim", ["dapd-rollout", "dapd-teacher"])
 def test_a_killed_worker_does_not_change_the_result(victim, reference_run):
     name = f"killed-{victim}"
-    process = reference_run.start(name, **{"run.rollout_workers": 2})
+    # Steps long enough that each kill falls into another one, whatever the machine.
+    process = reference_run.start(name, failpoints="train.before_micro_batch=sleep:200", **{"run.rollout_workers": 2})
     kills = 0
     for step in (1, 2, 3):
         wait_for(lambda: len(reference_run.metrics(name)) >= step or process.poll() is not None, what=f"step {step}")
