@@ -1,12 +1,12 @@
 #include "common/rpc/client/channel.h"
 
-#include "grpc/grpc.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
 #include "grpcpp/support/channel_arguments.h"
 
 #include "common/base/status_macros.h"
 #include "common/rpc/transport.h"
+#include "grpc/grpc.h"
 
 namespace dapd {
 namespace {
